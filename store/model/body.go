@@ -1,0 +1,99 @@
+package model
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+)
+
+// istioBody makes the Istio message that records of a kind carry; nil where the body is one of our own messages.
+var istioBody = [NumKinds]func() proto.Message{
+	KindMesh:            func() proto.Message { return &meshv1.MeshConfig{} },
+	KindVirtualService:  func() proto.Message { return &networkingv1.VirtualService{} },
+	KindDestinationRule: func() proto.Message { return &networkingv1.DestinationRule{} },
+	KindSidecar:         func() proto.Message { return &networkingv1.Sidecar{} },
+	KindEnvoyFilter:     func() proto.Message { return &networkingv1.EnvoyFilter{} },
+}
+
+func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
+	switch b := body.(type) {
+	case *ServiceSpec:
+		if kind != KindService && kind != KindServiceEntry {
+			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
+		}
+		wire.Body = &RecordValue_Service{Service: b}
+	case *EndpointsSpec:
+		if kind != KindEndpoints {
+			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
+		}
+		wire.Body = &RecordValue_Endpoints{Endpoints: b}
+	case *PolicySpec:
+		if kind != KindPeerAuthentication && kind != KindAuthorizationPolicy {
+			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
+		}
+		wire.Body = &RecordValue_Policy{Policy: b}
+	default:
+		if kind >= NumKinds || istioBody[kind] == nil || !sameMessage(istioBody[kind](), body) {
+			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
+		}
+		raw, err := canonical.Marshal(body)
+		if err != nil {
+			return err
+		}
+		wire.Body = &RecordValue_Istio{Istio: raw}
+	}
+	return nil
+}
+
+func sameMessage(a, b proto.Message) bool {
+	return a.ProtoReflect().Descriptor().FullName() == b.ProtoReflect().Descriptor().FullName()
+}
+
+func getBody(wire *RecordValue, kind Kind) (proto.Message, error) {
+	switch b := wire.Body.(type) {
+	case *RecordValue_Service:
+		if kind == KindService || kind == KindServiceEntry {
+			return b.Service, nil
+		}
+	case *RecordValue_Endpoints:
+		if kind == KindEndpoints {
+			return b.Endpoints, nil
+		}
+	case *RecordValue_Policy:
+		if kind == KindPeerAuthentication || kind == KindAuthorizationPolicy {
+			return b.Policy, nil
+		}
+	case *RecordValue_Istio:
+		if kind < NumKinds && istioBody[kind] != nil {
+			body := istioBody[kind]()
+			return body, proto.Unmarshal(b.Istio, body)
+		}
+	case nil:
+		return nil, fmt.Errorf("body is missing")
+	}
+	return nil, fmt.Errorf("body %T does not belong to kind %v", wire.Body, kind)
+}
+
+func typed(head Head, body proto.Message) (Record, error) {
+	switch b := body.(type) {
+	case *ServiceSpec:
+		return &Service{head, b}, nil
+	case *EndpointsSpec:
+		return &Endpoints{head, b}, nil
+	case *PolicySpec:
+		return &Policy{head, b}, nil
+	case *meshv1.MeshConfig:
+		return &Mesh{head, b}, nil
+	case *networkingv1.VirtualService:
+		return &VirtualService{head, b}, nil
+	case *networkingv1.DestinationRule:
+		return &DestinationRule{head, b}, nil
+	case *networkingv1.Sidecar:
+		return &Sidecar{head, b}, nil
+	case *networkingv1.EnvoyFilter:
+		return &EnvoyFilter{head, b}, nil
+	}
+	return nil, fmt.Errorf("no record type for body %T", body)
+}

@@ -1,0 +1,133 @@
+package model
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+)
+
+// Schema is the version of record.proto that this build writes. It decodes Schema-1 to Schema+1.
+const Schema = 1
+
+// Hash is the first 128 bits of the SHA-256 of a record's canonical bytes: same hash, same content.
+type Hash [16]byte
+
+// String is the hash in hexadecimal.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// HashOf hashes canonical bytes.
+func HashOf(b []byte) Hash {
+	sum := sha256.Sum256(b)
+	return Hash(sum[:16])
+}
+
+// Head is what every record has. Records are immutable once they left Decode.
+type Head struct {
+	Key     Key
+	Hash    Hash
+	Created int64 // Unix seconds; 0: unknown
+}
+
+// Meta gives access to the head behind the Record interface.
+func (h *Head) Meta() *Head { return h }
+
+// Older orders records by precedence: creation time, then namespace, then name (Istio's rule for conflicts:
+// https://istio.io/latest/docs/reference/config/networking/, "oldest first").
+func (h *Head) Older(o *Head) int {
+	return cmp.Or(cmp.Compare(h.Created, o.Created), h.Key.Compare(o.Key))
+}
+
+// Record is any of the typed records below.
+type Record interface {
+	Meta() *Head
+	Body() proto.Message // frozen
+}
+
+// Of is a record with a body of one type. Same content, same pointer: the mirror interns records, so that pointers can
+// be compared instead of contents and a struct of pointers can be a cache key.
+type Of[Spec proto.Message] struct {
+	Head
+	Spec Spec // frozen: shared by all goroutines
+}
+
+// Body gives access to the spec behind the Record interface.
+func (o *Of[Spec]) Body() proto.Message { return o.Spec }
+
+// The typed records.
+type (
+	Mesh            = Of[*meshv1.MeshConfig]
+	Service         = Of[*ServiceSpec] // kinds Service and ServiceEntry
+	Endpoints       = Of[*EndpointsSpec]
+	VirtualService  = Of[*networkingv1.VirtualService]
+	DestinationRule = Of[*networkingv1.DestinationRule]
+	Sidecar         = Of[*networkingv1.Sidecar]
+	EnvoyFilter     = Of[*networkingv1.EnvoyFilter]
+	Policy          = Of[*PolicySpec] // kinds PeerAuthentication and AuthorizationPolicy
+)
+
+// Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.
+type Patch struct {
+	Filter *EnvoyFilter
+	Index  int
+}
+
+// Config is the patch itself.
+func (p Patch) Config() *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch {
+	return p.Filter.Spec.ConfigPatches[p.Index]
+}
+
+var canonical = proto.MarshalOptions{Deterministic: true}
+
+// New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, or the Istio message of the kind.
+// A body that does not belong to the key's kind is a fault of the caller and is refused.
+func New(key Key, created int64, body proto.Message) (Record, error) {
+	_, record, err := encode(key, created, body)
+	return record, err
+}
+
+// Encode is the canonical bytes of a record: what etcd holds and what Hash is the hash of.
+func Encode(r Record) ([]byte, error) {
+	b, _, err := encode(r.Meta().Key, r.Meta().Created, r.Body())
+	return b, err
+}
+
+func encode(key Key, created int64, body proto.Message) ([]byte, Record, error) {
+	wire := &RecordValue{Schema: Schema, Created: created}
+	if err := setBody(wire, key.Kind, body); err != nil {
+		return nil, nil, fmt.Errorf("encode %v: %w", key, err)
+	}
+	b, err := canonical.Marshal(wire)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode %v: %w", key, err)
+	}
+	record, err := typed(Head{Key: key, Hash: HashOf(b), Created: created}, body)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode %v: %w", key, err)
+	}
+	return b, record, nil
+}
+
+// Decode reads canonical bytes. The error says what is wrong with the value; whoever holds an older value keeps it.
+func Decode(key Key, b []byte) (Record, error) {
+	wire := &RecordValue{}
+	if err := proto.Unmarshal(b, wire); err != nil {
+		return nil, fmt.Errorf("decode %v: %w", key, err)
+	}
+	if wire.Schema+1 < Schema || wire.Schema > Schema+1 || wire.Schema == 0 {
+		return nil, fmt.Errorf("decode %v: schema %d, this build reads %d to %d", key, wire.Schema, max(1, Schema-1), Schema+1)
+	}
+	body, err := getBody(wire, key.Kind)
+	if err != nil {
+		return nil, fmt.Errorf("decode %v: %w", key, err)
+	}
+	record, err := typed(Head{Key: key, Hash: HashOf(b), Created: wire.Created}, body)
+	if err != nil {
+		return nil, fmt.Errorf("decode %v: %w", key, err)
+	}
+	return record, nil
+}

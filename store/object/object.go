@@ -1,0 +1,72 @@
+// Package object is what a source hands on: one raw API object and what happened to it.
+//
+// Owns: nothing; values are immutable.  Reads: nothing of ours.  Never: a schema, defaults, validation (normal does
+// that), sockets.
+package object
+
+import (
+	"fmt"
+	"time"
+)
+
+// Op is what happened to an object.
+type Op uint8
+
+const (
+	Put    Op = iota + 1 // the object exists and has this content
+	Delete               // the object is gone; only its ID counts
+	Broken               // the object exists and cannot be read: Problem says why; what was good before stands
+	Synced               // no object: everything that existed when the source started (or was re-read) has been told
+)
+
+// ID names an object as its API does. Group is empty for the core API; the version is left out, since one object is
+// served in several.
+type ID struct {
+	Group     string
+	Kind      string
+	Namespace string
+	Name      string
+}
+
+// String is the ID as users read it: Kind namespace/name.
+func (id ID) String() string { return fmt.Sprintf("%s %s/%s", id.Kind, id.Namespace, id.Name) }
+
+// Object is one API object as it was read. It is shared between goroutines and never changed.
+type Object struct {
+	ID          ID
+	Version     string // of the API: v1, v1alpha3, ...
+	Created     time.Time
+	Labels      map[string]string
+	Annotations map[string]string
+	// JSON is the whole object, as JSON.
+	JSON []byte
+	// Origin is where it was read, for messages: a path relative to the folder and a document number, or a cluster.
+	Origin string
+}
+
+// Event is one change. For Broken, ID may be partly empty: whatever could be read of it.
+type Event struct {
+	Op      Op
+	ID      ID
+	Object  *Object // nil but for Put
+	Origin  string
+	Problem string // for Broken
+}
+
+// Problem is one thing that is wrong with one object: it spoils that object (or one part of it) and nothing else.
+type Problem struct {
+	ID      ID
+	Origin  string
+	Field   string // path as users write it: spec.http[0].route[1].destination.host; empty: the whole object
+	Message string
+	// Warning: the object applies all the same.
+	Warning bool
+}
+
+// String is "Kind namespace/name: field: message".
+func (p Problem) String() string {
+	if p.Field == "" {
+		return fmt.Sprintf("%s: %s", p.ID, p.Message)
+	}
+	return fmt.Sprintf("%s: %s: %s", p.ID, p.Field, p.Message)
+}
