@@ -1,0 +1,210 @@
+// Package mirror keeps this replica's copy of the records: an immutable Snapshot at one complete revision, and the
+// Change that led to it.
+//
+// Owns: the current Snapshot (its loop alone).  Reads: store/kv.  Never: publishes a half-read state; writes to etcd.
+package mirror
+
+import (
+	"iter"
+	"slices"
+
+	iradix "github.com/hashicorp/go-immutable-radix/v2"
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/store/model"
+)
+
+// Snapshot is every record at one complete revision. It is immutable and shares structure with its predecessor; any
+// number of goroutines may read it. Records of equal content are one pointer from snapshot to snapshot, and so are the
+// single Endpoints inside an Endpoints record.
+type Snapshot struct {
+	revision int64
+	records  *iradix.Tree[model.Record] // by model.Key.Path
+	byHost   *iradix.Tree[model.Record] // by hostKey
+	counts   [model.NumKinds]int
+}
+
+// Edit is one record that differs between two snapshots. Old is nil where it was added, New where it was removed.
+type Edit struct{ Old, New model.Record }
+
+// Key is the key of the record that was edited.
+func (e Edit) Key() model.Key {
+	if e.New != nil {
+		return e.New.Meta().Key
+	}
+	return e.Old.Meta().Key
+}
+
+// Change is one step from snapshot to snapshot: exactly what differs, ordered by key.
+type Change struct {
+	Old, New *Snapshot
+	Edits    []Edit
+}
+
+// Empty is the snapshot before anything was read: revision 0, no records.
+func Empty() *Snapshot {
+	return &Snapshot{records: iradix.New[model.Record](), byHost: iradix.New[model.Record]()}
+}
+
+// Revision is the store's revision that this snapshot is complete at.
+func (s *Snapshot) Revision() int64 { return s.revision }
+
+// Len is the number of records of one kind.
+func (s *Snapshot) Len(kind model.Kind) int { return s.counts[kind] }
+
+// Get finds one record.
+func (s *Snapshot) Get(key model.Key) (model.Record, bool) { return s.records.Get([]byte(key.Path())) }
+
+// All iterates over the records of one kind, by namespace and name.
+func (s *Snapshot) All(kind model.Kind) iter.Seq[model.Record] {
+	return prefixed(s.records, kind.String()+"/")
+}
+
+// In iterates over the records of one kind in one namespace, by name.
+func (s *Snapshot) In(kind model.Kind, namespace string) iter.Seq[model.Record] {
+	return prefixed(s.records, kind.String()+"/"+namespace+"/")
+}
+
+// ByHost iterates over the records of one kind that name exactly this host (a Service's or ServiceEntry's hosts, the
+// hosts of Endpoints and VirtualServices, the host of a DestinationRule; wildcards are literal here), by namespace and
+// name.
+func (s *Snapshot) ByHost(kind model.Kind, host string) iter.Seq[model.Record] {
+	return prefixed(s.byHost, hostKey(kind, host, ""))
+}
+
+// Mesh is the mesh's configuration; the defaults where none was given.
+func (s *Snapshot) Mesh() *model.Mesh {
+	if r, ok := s.Get(model.MeshKey); ok {
+		return r.(*model.Mesh)
+	}
+	return model.DefaultMesh()
+}
+
+// Apply makes the snapshot at a later revision. Puts of equal content and deletes of what is not there are no edits;
+// puts are not changed and belong to the snapshot from now on. The receiver stays as it is.
+func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Key) Change {
+	next := *s
+	next.revision = revision
+	records, hosts := s.records.Txn(), s.byHost.Txn()
+	edits := map[model.Key]Edit{}
+	set := func(key model.Key, record model.Record) {
+		path := []byte(key.Path())
+		old, had := records.Get(path)
+		if had && record != nil && old.Meta().Hash == record.Meta().Hash || !had && record == nil {
+			return
+		}
+		record = shareEndpoints(old, record)
+		for _, host := range hostsOf(old) {
+			hosts.Delete([]byte(hostKey(key.Kind, host, key.Path())))
+		}
+		for _, host := range hostsOf(record) {
+			hosts.Insert([]byte(hostKey(key.Kind, host, key.Path())), record)
+		}
+		if record == nil {
+			records.Delete(path)
+			next.counts[key.Kind]--
+		} else {
+			records.Insert(path, record)
+			if !had {
+				next.counts[key.Kind]++
+			}
+		}
+		first, again := edits[key]
+		if !again {
+			first.Old = old
+		}
+		edits[key] = Edit{Old: first.Old, New: record}
+	}
+	for _, key := range deletes {
+		set(key, nil)
+	}
+	for _, record := range puts {
+		set(record.Meta().Key, record)
+	}
+	next.records, next.byHost = records.Commit(), hosts.Commit()
+	return Change{Old: s, New: &next, Edits: ordered(edits)}
+}
+
+// Diff is the change from one snapshot to any other, by content.
+func Diff(from, to *Snapshot) Change {
+	var edits []Edit
+	for _, kind := range model.Kinds() {
+		for r := range from.All(kind) {
+			now, ok := to.Get(r.Meta().Key)
+			switch {
+			case !ok:
+				edits = append(edits, Edit{Old: r})
+			case now.Meta().Hash != r.Meta().Hash:
+				edits = append(edits, Edit{Old: r, New: now})
+			}
+		}
+		for r := range to.All(kind) {
+			if _, ok := from.Get(r.Meta().Key); !ok {
+				edits = append(edits, Edit{New: r})
+			}
+		}
+	}
+	slices.SortFunc(edits, func(a, b Edit) int { return a.Key().Compare(b.Key()) })
+	return Change{Old: from, New: to, Edits: edits}
+}
+
+func ordered(edits map[model.Key]Edit) []Edit {
+	all := make([]Edit, 0, len(edits))
+	for _, e := range edits {
+		if e.Old != nil && e.New != nil && e.Old.Meta().Hash == e.New.Meta().Hash || e.Old == nil && e.New == nil {
+			continue // there and back within one change
+		}
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b Edit) int { return a.Key().Compare(b.Key()) })
+	return all
+}
+
+func prefixed(tree *iradix.Tree[model.Record], prefix string) iter.Seq[model.Record] {
+	return func(yield func(model.Record) bool) {
+		tree.Root().WalkPrefix([]byte(prefix), func(_ []byte, r model.Record) bool { return !yield(r) })
+	}
+}
+
+func hostKey(kind model.Kind, host, path string) string {
+	return kind.String() + "\x00" + host + "\x00" + path
+}
+
+// hostsOf is what ByHost finds a record under.
+func hostsOf(r model.Record) []string {
+	switch t := r.(type) {
+	case *model.Service:
+		return t.Spec.Hosts
+	case *model.Endpoints:
+		return t.Spec.Hosts
+	case *model.VirtualService:
+		return t.Spec.Hosts
+	case *model.DestinationRule:
+		return []string{t.Spec.Host}
+	}
+	return nil
+}
+
+// shareEndpoints gives endpoints that did not change the pointers they had, so that an edit of one endpoint of a slice
+// is seen as that and no more.
+func shareEndpoints(old, record model.Record) model.Record {
+	before, ok := old.(*model.Endpoints)
+	after, isEndpoints := record.(*model.Endpoints)
+	if !ok || !isEndpoints {
+		return record
+	}
+	known := make(map[string][]*model.Endpoint, len(before.Spec.Endpoints))
+	for _, e := range before.Spec.Endpoints {
+		known[e.Address] = append(known[e.Address], e)
+	}
+	shared := &model.EndpointsSpec{Hosts: after.Spec.Hosts, Ports: after.Spec.Ports, Endpoints: slices.Clone(after.Spec.Endpoints)}
+	for i, e := range shared.Endpoints {
+		for _, candidate := range known[e.Address] {
+			if proto.Equal(candidate, e) {
+				shared.Endpoints[i] = candidate
+				break
+			}
+		}
+	}
+	return &model.Endpoints{Head: after.Head, Spec: shared}
+}

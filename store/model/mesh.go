@@ -1,0 +1,48 @@
+package model
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+)
+
+// MeshKey is the key of the one Mesh record.
+var MeshKey = Key{Kind: KindMesh, Name: "mesh"}
+
+// MeshDefaults is a fresh MeshConfig with the values that hold where the user says nothing
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/).
+func MeshDefaults() *meshv1.MeshConfig {
+	return &meshv1.MeshConfig{
+		ConnectTimeout:        durationpb.New(10 * time.Second),
+		RootNamespace:         "istio-system",
+		TrustDomain:           "cluster.local",
+		EnableAutoMtls:        wrapperspb.Bool(true),
+		EnablePrometheusMerge: wrapperspb.Bool(true),
+		OutboundTrafficPolicy: &meshv1.MeshConfig_OutboundTrafficPolicy{Mode: meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY},
+		InboundTrafficPolicy:  &meshv1.MeshConfig_InboundTrafficPolicy{Mode: meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH},
+		DefaultHttpRetryPolicy: &networkingv1.HTTPRetry{
+			Attempts: 2,
+			RetryOn:  "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes",
+		},
+		DefaultServiceExportTo:         []string{"*"},
+		DefaultVirtualServiceExportTo:  []string{"*"},
+		DefaultDestinationRuleExportTo: []string{"*"},
+		ProxyListenPort:                15001,
+		ProxyInboundListenPort:         15006,
+		DefaultConfig:                  &meshv1.ProxyConfig{},
+	}
+}
+
+// DefaultMesh is the Mesh record of a mesh without configuration: one frozen pointer.
+var DefaultMesh = sync.OnceValue(func() *Mesh {
+	record, err := New(MeshKey, 0, MeshDefaults())
+	if err != nil {
+		panic(fmt.Sprintf("the default mesh configuration does not encode: %v", err))
+	}
+	return record.(*Mesh)
+})
