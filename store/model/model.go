@@ -15,11 +15,11 @@ type Kind uint8
 
 // The kinds of record. Pods and Nodes have none: what they say is folded into Endpoints by the normaliser.
 const (
-	KindInvalid         Kind = iota
-	KindMesh                 // MeshConfig; one per mesh, namespace "" and name "mesh"
-	KindService              // Kubernetes Service
-	KindServiceEntry         // Istio ServiceEntry, as a Service
-	KindEndpoints            // one EndpointSlice, or the inline endpoints of one ServiceEntry
+	KindInvalid      Kind = iota
+	KindMesh              // MeshConfig; one per mesh, namespace "" and name "mesh"
+	KindService           // Kubernetes Service
+	KindServiceEntry      // Istio ServiceEntry, as a Service
+	KindEndpoints         // one EndpointSlice, or the inline endpoints of one ServiceEntry
 	KindVirtualService
 	KindDestinationRule
 	KindSidecar

@@ -1,0 +1,103 @@
+package manifest
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// Layers of a view, from the widest to the narrowest; an upper layer hides names of the ones below it.
+const (
+	Scope     = iota // shared by all that see the same outbound side
+	Family           // entries of the scope that read more of the proxy (sourceLabels)
+	Workload         // the inbound side
+	Residue          // facts of one proxy
+	NumLayers        // how many there are; not a layer
+)
+
+// Stack is what a view holds of one type: one manifest for each layer. Comparable: equal stacks hold the same.
+type Stack [NumLayers]*Manifest
+
+// Get finds a resource in the uppermost layer that has the name; nil if none has.
+func (s Stack) Get(name string) *xds.Resource {
+	for i := NumLayers - 1; i >= 0; i-- {
+		if r := s[i].Get(name); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// Len is the number of distinct names at most: names hidden by an upper layer count in both.
+func (s Stack) Len() int {
+	n := 0
+	for _, m := range s {
+		n += m.Len()
+	}
+	return n
+}
+
+// All iterates over the visible resources, each name once.
+func (s Stack) All() iter.Seq[*xds.Resource] {
+	return func(yield func(*xds.Resource) bool) {
+		for i, m := range s {
+			for r := range m.All() {
+				if !s.hidden(i, r.Name) && !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (s Stack) hidden(layer int, name string) bool {
+	for above := layer + 1; above < NumLayers; above++ {
+		if s[above].Len() > 0 && s[above].Get(name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Sorted is All in the order of names.
+func (s Stack) Sorted() []*xds.Resource {
+	return slices.SortedFunc(s.All(), func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Delta is one name that differs. Old is nil where the name is new, New where it is gone.
+type Delta struct {
+	Name     string
+	Old, New *xds.Resource
+}
+
+// Diff is what differs between two stacks, by pointer: resources of equal bytes are one pointer. The work is
+// proportional to the buckets that differ. The order is that of names, so that replicas answer alike.
+func Diff(old, new Stack) []Delta {
+	if old == new {
+		return nil
+	}
+	var all []Delta
+	seen := map[string]bool{}
+	for i := range NumLayers {
+		diff(old[i], new[i], func(name string) {
+			if seen[name] {
+				return
+			}
+			seen[name] = true
+			before, after := old.Get(name), new.Get(name)
+			if before != after {
+				all = append(all, Delta{Name: name, Old: before, New: after})
+			}
+		})
+	}
+	slices.SortFunc(all, func(a, b Delta) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Set is everything one view should have, at one revision of the store. Immutable; publish by pointer.
+type Set struct {
+	Types    [xds.NumTypes]Stack
+	Revision int64
+}

@@ -1,0 +1,51 @@
+package xds
+
+// Caps is what a proxy is able to do, as far as a builder asks: one bit for each extension that Navarch may send. A
+// proxy that does not list an extension in node.extensions is never sent it (Envoy would refuse the whole listener:
+// "Didn't find a registered implementation").
+type Caps uint64
+
+const (
+	CapMetadataExchange Caps = 1 << iota // istio.metadata_exchange (HTTP)
+	CapALPN                              // istio.alpn
+	CapIstioStats                        // istio.stats
+	CapHTTPInspector
+	CapTLSInspector
+	CapOriginalDst
+	CapCORS
+	CapFault
+	CapGRPCStats
+	CapRBACHTTP
+	CapRBACNetwork
+	CapSetFilterState
+	CapFileAccessLog
+	CapOnDemand
+)
+
+var extensions = map[string]Caps{
+	"istio.alpn":                            CapALPN,
+	"istio.stats":                           CapIstioStats,
+	"envoy.filters.http.peer_metadata":      CapMetadataExchange,
+	"envoy.filters.listener.http_inspector": CapHTTPInspector,
+	"envoy.filters.listener.tls_inspector":  CapTLSInspector,
+	"envoy.filters.listener.original_dst":   CapOriginalDst,
+	"envoy.filters.http.cors":               CapCORS,
+	"envoy.filters.http.fault":              CapFault,
+	"envoy.filters.http.grpc_stats":         CapGRPCStats,
+	"envoy.filters.http.rbac":               CapRBACHTTP,
+	"envoy.filters.network.rbac":            CapRBACNetwork,
+	"envoy.filters.http.set_filter_state":   CapSetFilterState,
+	"envoy.access_loggers.file":             CapFileAccessLog,
+	"envoy.filters.http.on_demand":          CapOnDemand,
+}
+
+// StockCaps is assumed of a proxy that lists no extensions at all (an offline node file, a test client): what a stock
+// Envoy has, and nothing of Istio's own.
+const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
+	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand
+
+// CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
+func CapOf(extension string) Caps { return extensions[extension] }
+
+// Has says whether all of the wanted bits are there.
+func (c Caps) Has(want Caps) bool { return c&want == want }

@@ -1,0 +1,46 @@
+package xds
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Names that EnvoyFilters, dashboards and istioctl rely on; they are Istio's and never change.
+const (
+	BlackHole              = "BlackHoleCluster"
+	Passthrough            = "PassthroughCluster"
+	InboundPassthrough     = "InboundPassthroughCluster"
+	VirtualOutbound        = "virtualOutbound"
+	VirtualInbound         = "virtualInbound"
+	OutboundBlackHoleChain = "virtualOutbound-blackhole"
+	OutboundCatchAllChain  = "virtualOutbound-catchall-tcp"
+	InboundBlackHoleChain  = "virtualInbound-blackhole"
+	AllowAny               = "allow_any"
+	BlockAll               = "block_all"
+	PassthroughChain       = "PassthroughFilterChain"
+)
+
+// OutboundCluster is outbound|port|subset|host.
+func OutboundCluster(port uint32, subset, host string) string {
+	return "outbound|" + strconv.FormatUint(uint64(port), 10) + "|" + subset + "|" + host
+}
+
+// InboundCluster is inbound|port||.
+func InboundCluster(port uint32) string { return fmt.Sprintf("inbound|%d||", port) }
+
+// ParseCluster takes apart outbound|port|subset|host and inbound|port|subset|host.
+func ParseCluster(name string) (direction string, port uint32, subset, host string, ok bool) {
+	parts := strings.SplitN(name, "|", 4)
+	if len(parts) != 4 {
+		return "", 0, "", "", false
+	}
+	n, err := strconv.ParseUint(parts[1], 10, 16)
+	return parts[0], uint32(n), parts[2], parts[3], err == nil
+}
+
+// ListenerName is bind_port: 0.0.0.0_80, 10.96.0.11_9000.
+func ListenerName(bind string, port uint32) string { return fmt.Sprintf("%s_%d", bind, port) }
+
+// VirtualHost is host:port.
+func VirtualHost(host string, port uint32) string { return fmt.Sprintf("%s:%d", host, port) }

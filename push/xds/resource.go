@@ -1,0 +1,171 @@
+package xds
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// Hash is the first 128 bits of a SHA-256.
+type Hash [16]byte
+
+// Fragment is encoded bytes that several resources share, with their hash: an encoded virtual host, as the
+// `virtual_hosts` field of a RouteConfiguration. Same content, same pointer (push/pool sees to it).
+type Fragment struct {
+	Name  string
+	Bytes []byte // frozen; tag and length of the field included
+	Hash  Hash
+}
+
+// Ref names another resource.
+type Ref struct {
+	Type Type
+	Name string
+}
+
+// Resource is one resource, encoded once and shared by every stream that sends it. Immutable. The body is a rope:
+// protobuf fields may be concatenated, so a body may be a head and fragments after it.
+type Resource struct {
+	Type Type
+	Name string
+	// Version is the hash of the body in hexadecimal, equal on every replica. A rope's version is the hash of its
+	// pieces' hashes.
+	Version string
+	// Needs are the resources that Envoy asks for once it has this one: a cluster's endpoints, a listener's routes.
+	Needs []Ref
+
+	body []segment
+	size int // of the body, bytes
+
+	flatten sync.Once
+	wire    [][]byte
+}
+
+type segment = []byte
+
+// flattenAbove is the number of segments beyond which a resource is joined into one slice when it is first sent: a
+// writev of hundreds of pieces per stream costs more than one copy for all of them.
+const flattenAbove = 32
+
+var deterministic = proto.MarshalOptions{Deterministic: true}
+
+// Encode makes a resource of a message. An error is a fault of the builder (a message that does not marshal).
+func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, error) {
+	b, err := deterministic.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
+	}
+	h := hash(b)
+	return &Resource{Type: t, Name: name, Version: hex.EncodeToString(h[:]), Needs: needs, body: []segment{b}, size: len(b)}, nil
+}
+
+// EncodeRope makes a resource of a head message and fragments that follow it on the wire, in this order.
+func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs ...Ref) (*Resource, error) {
+	b, err := deterministic.Marshal(head)
+	if err != nil {
+		return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
+	}
+	r := &Resource{Type: t, Name: name, Needs: needs, body: make([]segment, 0, len(tail)+1), size: len(b)}
+	r.body = append(r.body, b)
+	h := hash(b)
+	sum := sha256.New()
+	sum.Write(h[:])
+	for _, f := range tail {
+		r.body = append(r.body, f.Bytes)
+		r.size += len(f.Bytes)
+		sum.Write(f.Hash[:])
+	}
+	r.Version = hex.EncodeToString(sum.Sum(nil)[:16])
+	return r, nil
+}
+
+// EncodeFragment encodes a message as field `number` of a message to come.
+func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fragment, error) {
+	b, err := deterministic.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode fragment %s: %w", name, err)
+	}
+	field := protowire.AppendTag(make([]byte, 0, len(b)+8), number, protowire.BytesType)
+	field = protowire.AppendBytes(field, b)
+	return &Fragment{Name: name, Bytes: field, Hash: hash(field)}, nil
+}
+
+func hash(b []byte) Hash {
+	sum := sha256.Sum256(b)
+	return Hash(sum[:16])
+}
+
+// Size is the length of the body in bytes.
+func (r *Resource) Size() int { return r.size }
+
+// Body is a copy of the encoded message, for debugging and tests; the push path never calls it.
+func (r *Resource) Body() []byte {
+	b := make([]byte, 0, r.size)
+	for _, s := range r.body {
+		b = append(b, s...)
+	}
+	return b
+}
+
+// Delta is the resource as one `resources` field (number 2) of a DeltaDiscoveryResponse: slices to be sent in order,
+// shared by all streams, never changed. No bytes are copied after the first call.
+func (r *Resource) Delta() [][]byte {
+	r.flatten.Do(func() { r.wire = r.encodeDelta() })
+	return r.wire
+}
+
+// encodeDelta frames the body: Resource{version=1, resource=2 Any{type_url=1, value=2}, name=3}.
+func (r *Resource) encodeDelta() [][]byte {
+	url := r.Type.URL()
+	anySize := anyHeaderSize(url, r.size) + r.size
+	inner := protowire.SizeTag(1) + protowire.SizeBytes(len(r.Version)) +
+		protowire.SizeTag(2) + protowire.SizeBytes(anySize) +
+		protowire.SizeTag(3) + protowire.SizeBytes(len(r.Name))
+	head := protowire.AppendTag(nil, 2, protowire.BytesType)
+	head = protowire.AppendVarint(head, uint64(inner))
+	head = protowire.AppendTag(head, 1, protowire.BytesType)
+	head = protowire.AppendString(head, r.Version)
+	head = protowire.AppendTag(head, 2, protowire.BytesType)
+	head = protowire.AppendVarint(head, uint64(anySize))
+	head = appendAnyHeader(head, url, r.size)
+	tail := protowire.AppendTag(nil, 3, protowire.BytesType)
+	tail = protowire.AppendString(tail, r.Name)
+
+	if len(r.body) <= 1 || len(r.body) > flattenAbove {
+		flat := make([]byte, 0, len(head)+r.size+len(tail))
+		flat = append(flat, head...)
+		for _, s := range r.body {
+			flat = append(flat, s...)
+		}
+		return [][]byte{append(flat, tail...)}
+	}
+	wire := make([][]byte, 0, len(r.body)+2)
+	wire = append(wire, head)
+	wire = append(wire, r.body...)
+	return append(wire, tail)
+}
+
+// State is the resource as one `resources` field (number 2, an Any) of a state-of-the-world DiscoveryResponse.
+func (r *Resource) State() [][]byte {
+	url := r.Type.URL()
+	head := protowire.AppendTag(nil, 2, protowire.BytesType)
+	head = protowire.AppendVarint(head, uint64(anyHeaderSize(url, r.size)+r.size))
+	head = appendAnyHeader(head, url, r.size)
+	wire := make([][]byte, 0, len(r.body)+1)
+	return append(append(wire, head), r.body...)
+}
+
+func anyHeaderSize(url string, value int) int {
+	return protowire.SizeTag(1) + protowire.SizeBytes(len(url)) + protowire.SizeTag(2) + protowire.SizeVarint(uint64(value))
+}
+
+func appendAnyHeader(b []byte, url string, value int) []byte {
+	b = protowire.AppendTag(b, 1, protowire.BytesType)
+	b = protowire.AppendString(b, url)
+	b = protowire.AppendTag(b, 2, protowire.BytesType)
+	return protowire.AppendVarint(b, uint64(value))
+}
