@@ -81,6 +81,12 @@ func (p Patch) Config() *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch {
 	return p.Filter.Spec.ConfigPatches[p.Index]
 }
 
+// Member is one endpoint at one of its ports: what a cluster selects. Comparable, so lists of it can be interned.
+type Member struct {
+	Endpoint *Endpoint
+	Port     uint32
+}
+
 var canonical = proto.MarshalOptions{Deterministic: true}
 
 // New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, or the Istio message of the kind.

@@ -1,0 +1,58 @@
+// Package cluster draws clusters: a Spec in, an encoded Cluster out.
+//
+// Owns: nothing.  Reads: its Specs and nothing else; a Spec is the key under which the pool keeps the result, so it
+// cannot miss an input.  Never: the snapshot, a view, a clock.
+package cluster
+
+import (
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Outbound is all that one cluster outbound|port|subset|host can depend on.
+type Outbound struct {
+	Service *model.Service
+	Host    string // one of the service's hosts
+	Port    uint32 // the service's port number
+	Subset  string // "": the cluster of all endpoints
+	// Rule gives the traffic policy of the host; nil: none applies. SubsetRule is the rule that defines the subset
+	// (most often the same); nil for the cluster of all endpoints.
+	Rule       *model.DestinationRule
+	SubsetRule *model.DestinationRule
+	// Members are the endpoints of DNS services, which stand inside the cluster; empty for all others (EDS,
+	// ORIGINAL_DST).
+	Members intern.List[model.Member]
+	Mesh    *model.Mesh
+	Caps    xds.Caps
+	Patches intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
+}
+
+// Inbound is all that one cluster inbound|port|| can depend on.
+type Inbound struct {
+	Port uint32 // in the name: the port the workload listens on, or the port of a Sidecar's ingress listener
+	// Target is where the application listens: "ip:port" or "unix://path"; empty: where the connection was going to
+	// (ORIGINAL_DST, from 127.0.0.6).
+	Target  string
+	Service *model.Service // for metadata; nil: none
+	Host    string
+	// Sidecar gives connection pool settings; nil: none applies. Ingress is the index of its ingress listener, -1: none.
+	Sidecar *model.Sidecar
+	Ingress int
+	HTTP2   bool
+	Mesh    *model.Mesh
+	Patches intern.List[model.Patch]
+}
+
+// Static is one of the clusters that every sidecar has, by name: xds.BlackHole, xds.Passthrough or
+// xds.InboundPassthrough.
+type Static struct {
+	Name    string
+	Mesh    *model.Mesh
+	Patches intern.List[model.Patch]
+}
+
+// Added is a cluster that an EnvoyFilter adds.
+type Added struct {
+	Patch model.Patch
+}

@@ -1,0 +1,93 @@
+// Package listener draws listeners: a Spec in, an encoded Listener out.
+//
+// Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
+package listener
+
+import (
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Common is what every listener may depend on beside its own traffic.
+type Common struct {
+	Mesh    *model.Mesh
+	Caps    xds.Caps
+	Patches intern.List[model.Patch] // LISTENER, FILTER_CHAIN, NETWORK_FILTER, HTTP_FILTER that may match this listener
+}
+
+// Outbound is all that one outbound listener can depend on: 0.0.0.0_80, 10.96.0.11_9000, or the listener of a
+// Sidecar's egress.
+type Outbound struct {
+	Common
+	Name       string
+	Bind       string // an IP, or unix://path
+	Port       uint32
+	BindToPort bool // false: reached from virtualOutbound by original destination
+	// Route is the name of the route configuration that HTTP goes to (RDS over ADS); empty: no HTTP here.
+	Route string
+	// Sniff: the protocol is not known, so HTTP is what the HTTP inspector finds and the rest goes to TCP or Fallback.
+	// False with a Route: the port is HTTP, and what is not goes to Fallback.
+	Sniff bool
+	// TCP are the chains for what is no HTTP, the first that matches wins.
+	TCP intern.List[Chain]
+	// Fallback is the cluster for what matches nothing; empty: the connection is closed.
+	Fallback string
+}
+
+// Chain is one TCP filter chain. Empty matches match everything.
+type Chain struct {
+	SNI        intern.List[string]
+	CIDRs      intern.List[string]    // destination, "ip" or "ip/length"
+	Targets    intern.List[Target]    // one, or several by weight
+	StatPrefix string                 // the cluster's name, as a rule
+	Policy     *model.DestinationRule // idle timeout; nil: none applies
+}
+
+// Target is one cluster of a TCP chain.
+type Target struct {
+	Cluster string
+	Weight  uint32 // of the sum of all; 0 where there is one target
+}
+
+// VirtualOutbound is all that the listener virtualOutbound can depend on.
+type VirtualOutbound struct {
+	Common
+	Port        uint32 // 15001
+	Passthrough bool   // ALLOW_ANY: unknown destinations pass; else they end in the black hole
+	Transparent bool   // TPROXY
+}
+
+// VirtualInbound is all that the listener virtualInbound can depend on.
+type VirtualInbound struct {
+	Common
+	Port        uint32 // 15006
+	Ports       intern.List[InboundPort]
+	Passthrough bool // ports that no service names pass; else they are closed
+	Transparent bool
+	Closed      bool // a policy that could not be understood selects the workload: nothing comes in
+}
+
+// InboundPort is the traffic of one port of the workload.
+type InboundPort struct {
+	Port     uint32 // it arrives at
+	Protocol model.Protocol
+	Cluster  string // inbound|port||
+	Host     string // of the service, for the virtual host's name; empty: none
+	// ServicePort names the virtual host inbound|http|port.
+	ServicePort uint32
+}
+
+// Ingress is all that the listener of one Sidecar ingress with captureMode NONE can depend on.
+type Ingress struct {
+	Common
+	Name   string
+	Bind   string
+	Inner  InboundPort
+	Closed bool
+}
+
+// Added is a listener that an EnvoyFilter adds.
+type Added struct {
+	Patch model.Patch
+}

@@ -1,0 +1,54 @@
+// Package vhost draws virtual hosts: a Spec in, an encoded VirtualHost out, as the fragment of a RouteConfiguration
+// that all route configurations which hold it share.
+//
+// Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
+package vhost
+
+import (
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Spec is all that one outbound virtual host can depend on.
+type Spec struct {
+	Host    string              // fully qualified; may be a wildcard
+	Port    uint32              // of the listener: what VirtualService port matches look at
+	Domains intern.List[string] // decided by the plan: unique within the route configuration
+	// VirtualService decides the routes; nil: everything goes to the one destination.
+	VirtualService *model.VirtualService
+	// Destinations resolves every destination that the virtual service names in its http routes (routes, mirrors), each
+	// once; without a virtual service the service itself.
+	Destinations intern.List[Destination]
+	// Labels are the proxy's labels that sourceLabels of this virtual service name and that the proxy has, as
+	// "key=value", sorted; Namespace is the proxy's, where a sourceNamespace is named. Empty where no rule reads them.
+	Labels    intern.List[string]
+	Namespace string
+	Mesh      *model.Mesh
+	Caps      xds.Caps
+	Patches   intern.List[model.Patch] // VIRTUAL_HOST and HTTP_ROUTE that may match, in order of application
+}
+
+// Destination is what one (host, subset, port) of a virtual service means in a scope.
+type Destination struct {
+	Host   string // as the normalised virtual service has it
+	Subset string
+	Port   uint32 // as the virtual service has it; 0: not stated
+	// Cluster is the cluster's name; empty: there is no such service or port, and the route answers 503 by way of
+	// BlackHoleCluster.
+	Cluster string
+	// Rule is the rule of the destination where it hashes (consistentHash stands on the route); else nil.
+	Rule *model.DestinationRule
+}
+
+// CatchAll is the virtual host "*" that ends a route configuration: allow_any or block_all.
+type CatchAll struct {
+	Passthrough bool
+	Mesh        *model.Mesh
+	Patches     intern.List[model.Patch]
+}
+
+// Added is a virtual host that an EnvoyFilter adds (VIRTUAL_HOST ADD).
+type Added struct {
+	Patch model.Patch
+}
