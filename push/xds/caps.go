@@ -20,6 +20,8 @@ const (
 	CapSetFilterState
 	CapFileAccessLog
 	CapOnDemand
+	CapGRPCWeb
+	CapOriginalSrc
 )
 
 var extensions = map[string]Caps{
@@ -37,12 +39,15 @@ var extensions = map[string]Caps{
 	"envoy.filters.http.set_filter_state":   CapSetFilterState,
 	"envoy.access_loggers.file":             CapFileAccessLog,
 	"envoy.filters.http.on_demand":          CapOnDemand,
+	"envoy.filters.http.grpc_web":           CapGRPCWeb,
+	"envoy.filters.listener.original_src":   CapOriginalSrc,
 }
 
 // StockCaps is assumed of a proxy that lists no extensions at all (an offline node file, a test client): what a stock
 // Envoy has, and nothing of Istio's own.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
-	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand
+	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
+	CapGRPCWeb | CapOriginalSrc
 
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -43,6 +44,8 @@ type Resource struct {
 
 	flatten sync.Once
 	wire    [][]byte
+	box     sync.Once
+	boxed   mem.BufferSlice
 }
 
 type segment = []byte

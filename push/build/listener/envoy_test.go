@@ -1,0 +1,114 @@
+package listener
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// fold writes a bootstrap that holds listeners, with these routes in place of their RDS, and clusters: name to port on
+// loopback, 0 for no endpoint.
+func fold(t testing.TB, routes *routev3.RouteConfiguration, clusters map[string]int, listeners ...*listenerv3.Listener) string {
+	t.Helper()
+	var folded []any
+	for _, l := range listeners {
+		folded = append(folded, inline(t, l, routes))
+	}
+	var static []map[string]any
+	for name, port := range clusters {
+		c := map[string]any{"name": name, "type": "STATIC", "connect_timeout": "1s"}
+		if port != 0 {
+			c["load_assignment"] = map[string]any{"cluster_name": name, "endpoints": []any{map[string]any{"lb_endpoints": []any{
+				map[string]any{"endpoint": map[string]any{"address": map[string]any{"socket_address": map[string]any{
+					"address": "127.0.0.1", "port_value": port}}}}}}}}
+		}
+		static = append(static, c)
+	}
+	b, err := json.Marshal(map[string]any{"static_resources": map[string]any{"listeners": folded, "clusters": static}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "envoy.json")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func inline(t testing.TB, l *listenerv3.Listener, routes *routev3.RouteConfiguration) json.RawMessage {
+	t.Helper()
+	l = proto.Clone(l).(*listenerv3.Listener)
+	for _, c := range append(l.FilterChains, l.DefaultFilterChain) {
+		for _, f := range c.GetFilters() {
+			m := &hcmv3.HttpConnectionManager{}
+			if f.GetTypedConfig().UnmarshalTo(m) == nil && m.GetRds() != nil {
+				m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes}
+				f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(m)}
+			}
+		}
+	}
+	folded, err := protojson.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folded
+}
+
+// judge is Envoy's own judgement of a listener: "" or its first complaint.
+func judge(t testing.TB, envoy string, l *listenerv3.Listener) string {
+	t.Helper()
+	clusters := map[string]int{xds.BlackHole: 0, xds.Passthrough: 0, xds.InboundPassthrough: 0}
+	for _, line := range shape(t, l) {
+		_, to, _ := strings.Cut(line, " > ")
+		for _, word := range strings.Fields(to) {
+			if i := strings.LastIndex(word, ":"); i > 0 && strings.Contains(word, "|") {
+				word = word[:i]
+			}
+			clusters[word] = 0
+		}
+	}
+	path := fold(t, inboundRoutes("r", "v", xds.BlackHole, "o", false), clusters, l)
+	out, err := exec.Command(envoy, "--mode", "validate", "-c", path, "--disable-hot-restart", "-l", "error").CombinedOutput()
+	if err != nil {
+		return err.Error() + ": " + string(out)
+	}
+	return ""
+}
+
+func TestEnvoyAccepts(t *testing.T) {
+	envoy := envoyBinary(t)
+	for name, b := range specs(t) {
+		t.Run(name, func(t *testing.T) {
+			_, l := build(t, b)
+			if complaint := judge(t, envoy, l); complaint != "" {
+				t.Error(complaint)
+			}
+		})
+	}
+}
+
+// The judge can refuse.
+func TestEnvoyRefuses(t *testing.T) {
+	envoy := envoyBinary(t)
+	for name, spoil := range map[string]func(*listenerv3.Listener){
+		"one thing matched twice": func(l *listenerv3.Listener) { l.FilterChains = append(l.FilterChains, l.FilterChains[0]) },
+		"no chains":               func(l *listenerv3.Listener) { l.FilterChains, l.DefaultFilterChain = nil, nil },
+	} {
+		_, l := build(t, specs(t)["tcp chains"])
+		spoil(l)
+		if judge(t, envoy, l) == "" {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

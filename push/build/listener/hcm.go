@@ -1,0 +1,113 @@
+package listener
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+)
+
+const hcmName = "envoy.filters.network.http_connection_manager"
+
+// statDelimiter ends the part of a statistic's name that is configured; Istio's bootstrap splits tags by it.
+const statDelimiter = ";"
+
+// httpTraffic is what differs between connection managers.
+type httpTraffic struct {
+	statPrefix string
+	rds        string                      // outbound: name of the route configuration
+	routes     *routev3.RouteConfiguration // inbound: the routes themselves
+	http2      bool                        // the clients are known to speak HTTP/2
+	grpcWeb    bool
+	closed     bool // everything is refused
+}
+
+// connectionManager is the network filter that ends HTTP, with Istio's settings for sidecars.
+func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
+	m := &hcmv3.HttpConnectionManager{
+		CodecType:         hcmv3.HttpConnectionManager_AUTO,
+		StatPrefix:        h.statPrefix + statDelimiter,
+		HttpFilters:       c.httpFilters(h),
+		AccessLog:         c.accessLog(),
+		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		StreamIdleTimeout: durationpb.New(0), // long polls and streams stay; route timeouts decide
+		UseRemoteAddress:  wrapperspb.Bool(false),
+		Proxy_100Continue: true,
+	}
+	c.normalizePaths(m)
+	if h.http2 {
+		m.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{}
+	}
+	if h.routes != nil {
+		// The server header that clients outside the mesh see. Client certificates are not forwarded: there are none yet.
+		m.ServerName = "istio-envoy"
+		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: h.routes}
+	} else {
+		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
+			RouteConfigName: h.rds,
+			ConfigSource:    routeSource(),
+		}}
+	}
+	return filter(hcmName, m)
+}
+
+// routeSource is RDS over ADS. The fetch timeout is Istio's 0, which is for ever: a listener that changes waits with its
+// new form until the routes are there and serves in its old form meanwhile, and a proxy that starts is not ready before
+// it has its routes. With a timeout both would answer 404 after it (measured: "15 s, then 404"). For ever is safe
+// because the server answers every route name, unknown ones with an empty RouteConfiguration, and because Envoy
+// stops waiting when it refuses an answer.
+func routeSource() *corev3.ConfigSource {
+	return &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+		InitialFetchTimeout:   durationpb.New(0),
+		ResourceApiVersion:    corev3.ApiVersion_V3,
+	}
+}
+
+// normalizePaths follows meshConfig.pathNormalization; the default is BASE
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-ProxyPathNormalization).
+func (c Common) normalizePaths(m *hcmv3.HttpConnectionManager) {
+	kind := c.mesh().GetPathNormalization().GetNormalization()
+	m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_KEEP_UNCHANGED
+	m.NormalizePath = wrapperspb.Bool(kind != meshv1.MeshConfig_ProxyPathNormalization_NONE)
+	switch kind {
+	case meshv1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES:
+		m.MergeSlashes = true
+	case meshv1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES:
+		m.MergeSlashes = true
+		m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD
+	}
+}
+
+// inboundRoutes is the one route of an inbound port. No timeout: the caller's sidecar has it. The retry is Istio's: a
+// request that the application's connection took with it before anything was sent is safe to send again.
+func inboundRoutes(name, vhost, cluster, operation string, grpc bool) *routev3.RouteConfiguration {
+	action := &routev3.RouteAction{
+		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
+		Timeout:          durationpb.New(0),
+		RetryPolicy:      &routev3.RetryPolicy{RetryOn: "reset-before-request", NumRetries: wrapperspb.UInt32(1)},
+	}
+	if grpc { // the deadline that a gRPC client sends counts, without an upper bound
+		action.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{
+			MaxStreamDuration: durationpb.New(0), GrpcTimeoutHeaderMax: durationpb.New(0),
+		}
+	}
+	return &routev3.RouteConfiguration{
+		Name: name,
+		VirtualHosts: []*routev3.VirtualHost{{
+			Name:    vhost,
+			Domains: []string{"*"},
+			Routes: []*routev3.Route{{
+				Name:      "default",
+				Match:     &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+				Decorator: &routev3.Decorator{Operation: operation},
+				Action:    &routev3.Route_Route{Route: action},
+			}},
+		}},
+		// Envoy would refuse a listener whose cluster comes a moment later.
+		ValidateClusters: wrapperspb.Bool(false),
+	}
+}

@@ -1,0 +1,191 @@
+package listener
+
+import (
+	"fmt"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+const (
+	inboundCatchAllChain     = xds.VirtualInbound
+	inboundCatchAllHTTPChain = "virtualInbound-catchall-http"
+
+	// acceptsPerEvent keeps one worker from taking all the connections of a burst (Istio's default).
+	acceptsPerEvent = 1
+)
+
+// inboundTraffic is the traffic of one port, and how its chains are called.
+type inboundTraffic struct {
+	InboundPort
+	httpChain, tcpChain string
+	statPrefix          string
+	// match is the destination port; 0: any.
+	match  uint32
+	closed bool
+}
+
+func isHTTP(p model.Protocol) bool {
+	return p == model.Protocol_PROTOCOL_HTTP || p == model.Protocol_PROTOCOL_HTTP2 || isGRPC(p)
+}
+
+func isGRPC(p model.Protocol) bool {
+	return p == model.Protocol_PROTOCOL_GRPC || p == model.Protocol_PROTOCOL_GRPC_WEB
+}
+
+// sniffed says whether the HTTP inspector has to look at a port.
+func (c Common) sniffed(p model.Protocol) bool {
+	return p == model.Protocol_PROTOCOL_AUTO && c.Caps.Has(xds.CapHTTPInspector)
+}
+
+// inboundChains draws the chains of one port. The transport is always raw_buffer, also for TLS that the application
+// ends itself: without a TLS inspector, which nothing here needs, Envoy says so of every connection.
+func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
+	matching := func(name string, filters []*listenerv3.Filter, protocols []string) *listenerv3.FilterChain {
+		m := &listenerv3.FilterChainMatch{TransportProtocol: rawBuffer, ApplicationProtocols: protocols}
+		if t.match != 0 {
+			m.DestinationPort = wrapperspb.UInt32(t.match)
+		}
+		return &listenerv3.FilterChain{Name: name, FilterChainMatch: m, Filters: filters}
+	}
+	switch {
+	case t.Protocol == model.Protocol_PROTOCOL_UDP:
+		return nil
+	case isHTTP(t.Protocol):
+		return []*listenerv3.FilterChain{matching(t.httpChain, c.inboundHTTP(t), nil)}
+	case c.sniffed(t.Protocol):
+		return []*listenerv3.FilterChain{
+			matching(t.httpChain, c.inboundHTTP(t), plaintextHTTP),
+			matching(t.tcpChain, c.inboundTCP(t), nil),
+		}
+	default:
+		return []*listenerv3.FilterChain{matching(t.tcpChain, c.inboundTCP(t), nil)}
+	}
+}
+
+// inboundHTTP is the filters of an HTTP chain. A closed one answers 403 by its RBAC filter, and its route ends nowhere
+// for proxies that have no such filter and against patches that take it away.
+func (c Common) inboundHTTP(t inboundTraffic) []*listenerv3.Filter {
+	cluster := t.Cluster
+	if t.closed {
+		cluster = xds.BlackHole
+	}
+	return []*listenerv3.Filter{c.connectionManager(httpTraffic{
+		statPrefix: t.statPrefix,
+		routes: inboundRoutes(t.Cluster, fmt.Sprintf("inbound|http|%d", t.ServicePort), cluster,
+			fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort), isGRPC(t.Protocol)),
+		http2:   isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2,
+		grpcWeb: t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
+		closed:  t.closed,
+	})}
+}
+
+// inboundTCP is the filters of a TCP chain. A closed one ends nowhere whether or not there is an RBAC filter: that
+// filter waits for the client's first bytes, and a server that speaks first would be heard.
+func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
+	if !t.closed {
+		return c.proxyTo(t.Cluster, inbound)
+	}
+	filters := c.proxyTo(xds.BlackHole, inbound)
+	if c.Caps.Has(xds.CapRBACNetwork) {
+		filters = slices.Insert(filters, 0, packed("envoy.filters.network.rbac", denyTCPConfig))
+	}
+	return filters
+}
+
+// Build draws the listener that connections to the workload are redirected to: a chain (or two) for each port, and
+// chains for all other ports. Envoy closes what arrives at a port that has chains of which none matches; the chains for
+// all ports do not take it (measured).
+func (v VirtualInbound) Build() (*xds.Resource, error) {
+	addr, err := address(anyIPv4, v.Port)
+	if err != nil {
+		return nil, fmt.Errorf("listener %s: %w", xds.VirtualInbound, err)
+	}
+	l := inboundListener(xds.VirtualInbound, addr, v.Common)
+	l.FilterChains = []*listenerv3.FilterChain{{
+		// Who dials the port itself would be passed on to it, again and again.
+		Name:             xds.InboundBlackHoleChain,
+		FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(v.Port)},
+		Filters:          []*listenerv3.Filter{blackHole()},
+	}}
+	stated, sniffs := []uint32{v.Port}, false
+	if v.Passthrough {
+		l.FilterChains = append(l.FilterChains, v.inboundChains(inboundTraffic{
+			InboundPort: InboundPort{Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: xds.InboundPassthrough},
+			httpChain:   inboundCatchAllHTTPChain, tcpChain: inboundCatchAllChain,
+			statPrefix: xds.InboundPassthrough, closed: v.Closed,
+		})...)
+		sniffs = v.sniffed(model.Protocol_PROTOCOL_AUTO)
+	}
+	seen := map[uint32]bool{0: true, v.Port: true}
+	for _, p := range v.Ports.All() {
+		if seen[p.Port] {
+			continue
+		}
+		name := xds.ListenerName(anyIPv4, p.Port)
+		chains := v.inboundChains(inboundTraffic{
+			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed,
+		})
+		if chains == nil {
+			continue
+		}
+		seen[p.Port] = true
+		l.FilterChains = append(l.FilterChains, chains...)
+		if v.sniffed(p.Protocol) {
+			sniffs = true
+		} else {
+			stated = append(stated, p.Port)
+		}
+	}
+	if v.Caps.Has(xds.CapOriginalDst) {
+		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", originalDstConfig))
+	}
+	if v.Transparent {
+		l.Transparent = wrapperspb.Bool(true)
+		if v.Caps.Has(xds.CapOriginalSrc) {
+			l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_src", originalSrcConfig))
+		}
+	}
+	if sniffs {
+		slices.Sort(stated)
+		l.ListenerFilters = append(l.ListenerFilters, httpInspector(stated))
+	}
+	return v.finish(l, inbound)
+}
+
+// Build draws the listener of one ingress of a Sidecar that is not redirected to but binds its own address.
+func (i Ingress) Build() (*xds.Resource, error) {
+	addr, err := address(i.Bind, i.Inner.Port)
+	if err != nil {
+		return nil, fmt.Errorf("listener %s: %w", i.Name, err)
+	}
+	l := inboundListener(i.Name, addr, i.Common)
+	t := inboundTraffic{
+		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed,
+	}
+	if addr.GetSocketAddress() != nil { // connections to a Unix socket have no port
+		t.match = i.Inner.Port
+	}
+	l.FilterChains = i.inboundChains(t)
+	if i.sniffed(i.Inner.Protocol) {
+		l.ListenerFilters = append(l.ListenerFilters, httpInspector(nil))
+	}
+	return i.finish(l, inbound)
+}
+
+func inboundListener(name string, addr *corev3.Address, c Common) *listenerv3.Listener {
+	return &listenerv3.Listener{
+		Name:                                 name,
+		Address:                              addr,
+		TrafficDirection:                     corev3.TrafficDirection_INBOUND,
+		AccessLog:                            c.unmatchedLog(),
+		ContinueOnListenerFiltersTimeout:     true,
+		ListenerFiltersTimeout:               c.detectionTimeout(),
+		MaxConnectionsToAcceptPerSocketEvent: wrapperspb.UInt32(acceptsPerEvent),
+	}
+}

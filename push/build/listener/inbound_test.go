@@ -1,0 +1,146 @@
+package listener
+
+import (
+	"slices"
+	"testing"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// uninspected is the ports on which the HTTP inspector is off; nil without it.
+func uninspected(l *listenerv3.Listener) (off []int32) {
+	for _, f := range l.ListenerFilters {
+		if f.Name != "envoy.filters.listener.http_inspector" {
+			continue
+		}
+		off = []int32{}
+		rules := []*listenerv3.ListenerFilterChainMatchPredicate{f.FilterDisabled}
+		if or := f.FilterDisabled.GetOrMatch(); or != nil {
+			rules = or.Rules
+		}
+		for _, r := range rules {
+			if p := r.GetDestinationPortRange(); p != nil {
+				off = append(off, p.Start)
+			}
+		}
+	}
+	return off
+}
+
+func TestVirtualInbound(t *testing.T) {
+	http := InboundPort{8080, model.Protocol_PROTOCOL_HTTP, "inbound|8080||", "web.shop", 80}
+	tcp := InboundPort{9000, model.Protocol_PROTOCOL_TCP, "inbound|9000||", "db.shop", 9000}
+	auto := InboundPort{7000, model.Protocol_PROTOCOL_AUTO, "inbound|7000||", "any.shop", 7000}
+	tls := InboundPort{8443, model.Protocol_PROTOCOL_HTTPS, "inbound|8443||", "web.shop", 443}
+	udp := InboundPort{53, model.Protocol_PROTOCOL_UDP, "inbound|53||", "dns.shop", 53}
+	dnsTCP := InboundPort{53, model.Protocol_PROTOCOL_TCP, "inbound|53||", "dns.shop", 53}
+	self := InboundPort{15006, model.Protocol_PROTOCOL_HTTP, "inbound|15006||", "self.shop", 80}
+	blackHole := "chain virtualInbound-blackhole port=15006 > tcp BlackHoleCluster"
+	catchAll := []string{blackHole,
+		"chain virtualInbound-catchall-http raw_buffer [http/1.1 h2c] > http InboundPassthroughCluster",
+		"chain virtualInbound raw_buffer > tcp InboundPassthroughCluster"}
+	for _, c := range []struct {
+		name string
+		spec VirtualInbound
+		want []string
+		off  []int32
+	}{
+		{"no ports", VirtualInbound{Passthrough: true}, catchAll, []int32{15006}},
+		{"nothing passes", VirtualInbound{}, []string{blackHole}, nil},
+		{"ports", VirtualInbound{Ports: ports.List(http, tcp, auto, tls), Passthrough: true}, append(slices.Clone(catchAll),
+			"chain 0.0.0.0_8080 port=8080 raw_buffer > http inbound|8080||",
+			"chain 0.0.0.0_9000 port=9000 raw_buffer > tcp inbound|9000||",
+			"chain 0.0.0.0_7000 port=7000 raw_buffer [http/1.1 h2c] > http inbound|7000||",
+			"chain 0.0.0.0_7000 port=7000 raw_buffer > tcp inbound|7000||",
+			"chain 0.0.0.0_8443 port=8443 raw_buffer > tcp inbound|8443||"), []int32{8080, 8443, 9000, 15006}},
+		{"stated ports only", VirtualInbound{Ports: ports.List(http, tcp)}, []string{blackHole,
+			"chain 0.0.0.0_8080 port=8080 raw_buffer > http inbound|8080||", "chain 0.0.0.0_9000 port=9000 raw_buffer > tcp inbound|9000||"}, nil},
+		{"a port twice is the first's, UDP is no one's, our own is skipped", VirtualInbound{Ports: ports.List(self, udp, dnsTCP, http, InboundPort{8080, model.Protocol_PROTOCOL_TCP, "x", "", 0})},
+			[]string{blackHole, "chain 0.0.0.0_53 port=53 raw_buffer > tcp inbound|53||", "chain 0.0.0.0_8080 port=8080 raw_buffer > http inbound|8080||"}, nil},
+		{"closed", VirtualInbound{Ports: ports.List(http, tcp), Passthrough: true, Closed: true}, []string{blackHole,
+			"chain virtualInbound-catchall-http raw_buffer [http/1.1 h2c] > http BlackHoleCluster",
+			"chain virtualInbound raw_buffer +envoy.filters.network.rbac > tcp BlackHoleCluster",
+			"chain 0.0.0.0_8080 port=8080 raw_buffer > http BlackHoleCluster",
+			"chain 0.0.0.0_9000 port=9000 raw_buffer +envoy.filters.network.rbac > tcp BlackHoleCluster"}, []int32{8080, 9000, 15006}},
+		{"closed without RBAC", VirtualInbound{Common: Common{Mesh: model.DefaultMesh()}, Ports: ports.List(http, tcp), Passthrough: true, Closed: true}, []string{blackHole,
+			"chain virtualInbound raw_buffer > tcp BlackHoleCluster",
+			"chain 0.0.0.0_8080 port=8080 raw_buffer > http BlackHoleCluster", "chain 0.0.0.0_9000 port=9000 raw_buffer > tcp BlackHoleCluster"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.spec.Port = 15006
+			if c.spec.Mesh == nil {
+				c.spec.Common = stock(t)
+			}
+			_, l := build(t, c.spec)
+			wantLines(t, shape(t, l), c.want)
+			if off := uninspected(l); !slices.Equal(off, c.off) || (off == nil) != (c.off == nil) {
+				t.Errorf("the HTTP inspector is off on %v, want %v", off, c.off)
+			}
+		})
+	}
+}
+
+func TestVirtualInboundFilters(t *testing.T) {
+	spec := specs(t)["virtual inbound"].(VirtualInbound)
+	_, l := build(t, spec)
+	wantLines(t, listenerFilterNames(l), []string{"envoy.filters.listener.original_dst", "envoy.filters.listener.http_inspector"})
+	if l.Transparent != nil || l.TrafficDirection.String() != "INBOUND" || l.BindToPort != nil || len(l.AccessLog) != 1 ||
+		l.MaxConnectionsToAcceptPerSocketEvent.GetValue() != 1 {
+		t.Errorf("listener %v", l)
+	}
+	spec.Transparent = true
+	_, l = build(t, spec)
+	wantLines(t, listenerFilterNames(l), []string{"envoy.filters.listener.original_dst", "envoy.filters.listener.original_src", "envoy.filters.listener.http_inspector"})
+	if !l.Transparent.GetValue() {
+		t.Error("TPROXY without a transparent socket")
+	}
+}
+
+func TestInboundHTTP(t *testing.T) {
+	build1 := func(p model.Protocol, caps xds.Caps, closed bool) *hcmv3.HttpConnectionManager {
+		_, l := build(t, VirtualInbound{Common: Common{Mesh: model.DefaultMesh(), Caps: caps}, Port: 15006, Closed: closed,
+			Ports: ports.List(InboundPort{8080, p, "inbound|8080||", "web.shop.svc.cluster.local", 80})})
+		return manager(t, l.FilterChains[1])
+	}
+	m := build1(model.Protocol_PROTOCOL_HTTP, xds.StockCaps, false)
+	rc := m.GetRouteConfig()
+	r := rc.VirtualHosts[0].Routes[0]
+	if m.StatPrefix != "inbound_0.0.0.0_8080;" || m.ServerName != "istio-envoy" || m.Http2ProtocolOptions != nil || m.UseRemoteAddress.GetValue() ||
+		m.ForwardClientCertDetails != hcmv3.HttpConnectionManager_SANITIZE {
+		t.Errorf("connection manager %v", m)
+	}
+	if rc.Name != "inbound|8080||" || rc.ValidateClusters == nil || rc.ValidateClusters.Value || rc.VirtualHosts[0].Name != "inbound|http|80" ||
+		!slices.Equal(rc.VirtualHosts[0].Domains, []string{"*"}) || r.Decorator.Operation != "web.shop.svc.cluster.local:80/*" ||
+		r.GetRoute().GetCluster() != "inbound|8080||" || r.GetRoute().Timeout == nil || r.GetRoute().Timeout.AsDuration() != 0 || r.GetRoute().MaxStreamDuration != nil {
+		t.Errorf("routes %v", rc)
+	}
+	wantLines(t, filterNames(m), []string{"envoy.filters.http.grpc_stats", "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"})
+
+	m = build1(model.Protocol_PROTOCOL_GRPC_WEB, xds.StockCaps|istioCaps, true)
+	wantLines(t, filterNames(m), []string{"istio.metadata_exchange", "envoy.filters.http.rbac", "envoy.filters.http.grpc_web",
+		"envoy.filters.http.grpc_stats", "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"})
+	if m.Http2ProtocolOptions == nil || m.GetRouteConfig().VirtualHosts[0].Routes[0].GetRoute().MaxStreamDuration == nil {
+		t.Errorf("gRPC: %v", m)
+	}
+	wantLines(t, filterNames(build1(model.Protocol_PROTOCOL_HTTP2, 0, true)), []string{"envoy.filters.http.router"})
+}
+
+func TestIngress(t *testing.T) {
+	spec := specs(t)["ingress"].(Ingress)
+	r, l := build(t, spec)
+	wantLines(t, shape(t, l), []string{"chain 127.0.0.1_9080 port=9080 raw_buffer > http inbound|9080||"})
+	if l.BindToPort != nil || l.UseOriginalDst != nil || len(l.ListenerFilters) != 0 || len(r.Needs) != 0 || l.TrafficDirection.String() != "INBOUND" {
+		t.Errorf("listener %v, needs %v", l, r.Needs)
+	}
+	if got := manager(t, l.FilterChains[0]).StatPrefix; got != "inbound_127.0.0.1_9080;" {
+		t.Errorf("statistics at %q", got)
+	}
+	_, l = build(t, specs(t)["ingress unix"])
+	if l.Address.GetPipe().GetPath() != "/tmp/i.sock" || l.FilterChains[0].FilterChainMatch.DestinationPort != nil {
+		t.Errorf("listener %v", l)
+	}
+}

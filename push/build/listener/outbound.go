@@ -1,0 +1,121 @@
+package listener
+
+import (
+	"fmt"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// plaintextHTTP is what the HTTP inspector says of HTTP/1.1 and of HTTP/2 without TLS. HTTP/1.0 is left to TCP: the
+// connection manager refuses it.
+var plaintextHTTP = []string{"http/1.1", "h2c"}
+
+const rawBuffer = "raw_buffer"
+
+// Build draws an outbound listener. The error names the listener and what of its address is wrong.
+func (o Outbound) Build() (*xds.Resource, error) {
+	addr, err := address(o.Bind, o.Port)
+	if err != nil {
+		return nil, fmt.Errorf("listener %s: %w", o.Name, err)
+	}
+	l := &listenerv3.Listener{
+		Name:                             o.Name,
+		Address:                          addr,
+		TrafficDirection:                 corev3.TrafficDirection_OUTBOUND,
+		ContinueOnListenerFiltersTimeout: true,
+	}
+	if !o.BindToPort && !strings.HasPrefix(o.Bind, unixPrefix) { // nothing is redirected to a Unix socket
+		l.BindToPort = wrapperspb.Bool(false)
+	}
+	chains, rest, sniffed := o.chains()
+	if len(chains) == 0 && rest != nil {
+		chains, rest = []*listenerv3.FilterChain{rest}, nil
+	}
+	// What matches everything is the default chain: Envoy does not go back from a chain that matched in part.
+	l.FilterChains, l.DefaultFilterChain = chains, rest
+	o.inspect(l, sniffed)
+	return o.finish(l, outbound)
+}
+
+// chains is the chains that match something, the one for the rest (nil: it is closed), and whether the HTTP inspector
+// has to tell them apart.
+func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain, sniffed bool) {
+	chains, rest = o.tcpChains()
+	if o.Route != "" {
+		http := &listenerv3.FilterChain{Filters: []*listenerv3.Filter{o.connectionManager(httpTraffic{
+			statPrefix: "outbound_" + o.Name, rds: o.Route,
+		})}}
+		others := len(chains) > 0 || rest != nil || o.Fallback != ""
+		switch {
+		case (o.Sniff || others) && o.Caps.Has(xds.CapHTTPInspector):
+			http.FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: rawBuffer, ApplicationProtocols: plaintextHTTP}
+			chains, sniffed = append(chains, http), true
+		case o.Sniff && others:
+			// Nothing tells HTTP from the rest: TCP carries both.
+		default:
+			rest = http
+		}
+	}
+	if rest == nil && o.Fallback != "" {
+		rest = &listenerv3.FilterChain{Name: xds.PassthroughChain, Filters: o.proxyTo(o.Fallback, outbound)}
+	}
+	return chains, rest, sniffed
+}
+
+// inspect adds the listener filters. The TLS inspector comes with the HTTP inspector, which looks at plain text only,
+// and Envoy would otherwise add one of its own (https://github.com/envoyproxy/envoy/issues/13601).
+func (o Outbound) inspect(l *listenerv3.Listener, sniffed bool) {
+	names := false
+	for _, c := range l.FilterChains {
+		names = names || len(c.GetFilterChainMatch().GetServerNames()) > 0
+	}
+	l.ListenerFiltersTimeout = durationpb.New(0)
+	if (names || sniffed) && o.Caps.Has(xds.CapTLSInspector) {
+		l.ListenerFilters = append(l.ListenerFilters, tlsInspector())
+	}
+	if sniffed {
+		l.ListenerFilters = append(l.ListenerFilters, httpInspector(nil))
+		l.ListenerFiltersTimeout = o.detectionTimeout()
+	}
+}
+
+// Build draws the listener that redirected connections arrive at; it hands them to the listener of their original
+// destination, and keeps those that have none.
+func (v VirtualOutbound) Build() (*xds.Resource, error) {
+	addr, err := address(anyIPv4, v.Port)
+	if err != nil {
+		return nil, fmt.Errorf("listener %s: %w", xds.VirtualOutbound, err)
+	}
+	unknown := xds.BlackHole
+	if v.Passthrough {
+		unknown = xds.Passthrough
+	}
+	l := &listenerv3.Listener{
+		Name:             xds.VirtualOutbound,
+		Address:          addr,
+		TrafficDirection: corev3.TrafficDirection_OUTBOUND,
+		AccessLog:        v.unmatchedLog(),
+		FilterChains: []*listenerv3.FilterChain{
+			{
+				// Who dials the port itself would be passed on to it, again and again.
+				Name:             xds.OutboundBlackHoleChain,
+				FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(v.Port)},
+				Filters:          []*listenerv3.Filter{blackHole()},
+			},
+			{Name: xds.OutboundCatchAllChain, Filters: v.proxyTo(unknown, outbound)},
+		},
+	}
+	if v.Caps.Has(xds.CapOriginalDst) { // Envoy adds the listener filter itself
+		l.UseOriginalDst = wrapperspb.Bool(true)
+	}
+	if v.Transparent {
+		l.Transparent = wrapperspb.Bool(true)
+	}
+	return v.finish(l, outbound)
+}

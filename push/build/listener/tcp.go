@@ -1,0 +1,114 @@
+package listener
+
+import (
+	"time"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+const tcpProxyName = "envoy.filters.network.tcp_proxy"
+
+func filter(name string, config proto.Message) *listenerv3.Filter {
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(config)}}
+}
+
+func packed(name string, config *anypb.Any) *listenerv3.Filter {
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
+}
+
+// blackHole ends connections: its cluster has no endpoints. Like Istio's, it does not log.
+func blackHole() *listenerv3.Filter {
+	return filter(tcpProxyName, &tcpv3.TcpProxy{
+		StatPrefix:       xds.BlackHole,
+		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: xds.BlackHole},
+	})
+}
+
+// proxyTo is the network filters of a TCP chain that ends in one cluster.
+func (c Common) proxyTo(cluster string, context networkingv1.EnvoyFilter_PatchContext) []*listenerv3.Filter {
+	return c.tcpFilters(&tcpv3.TcpProxy{
+		StatPrefix:       cluster,
+		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster},
+	}, context)
+}
+
+// tcpFilters is the network filters of a TCP chain around its proxy.
+func (c Common) tcpFilters(p *tcpv3.TcpProxy, context networkingv1.EnvoyFilter_PatchContext) []*listenerv3.Filter {
+	p.AccessLog = c.accessLog()
+	var filters []*listenerv3.Filter
+	if c.reportsToPrometheus() {
+		stats := statsOutbound
+		if context == inbound {
+			stats = statsInbound
+		}
+		filters = append(filters, packed("istio.stats", stats))
+	}
+	return append(filters, filter(tcpProxyName, p))
+}
+
+// proxy is the TCP proxy of one outbound chain. Among several targets one of weight 0 gets nothing; a chain without
+// targets ends its connections.
+func (ch Chain) proxy() *tcpv3.TcpProxy {
+	p := &tcpv3.TcpProxy{StatPrefix: ch.StatPrefix, HashPolicy: ch.hashPolicy()}
+	if pool := policyOf(ch.Policy).GetConnectionPool().GetTcp(); pool != nil {
+		p.IdleTimeout = pool.GetIdleTimeout()
+		if d := pool.GetMaxConnectionDuration(); d.AsDuration() >= time.Millisecond { // Envoy's least
+			p.MaxDownstreamConnectionDuration = d
+		}
+	}
+	var weighted []*tcpv3.TcpProxy_WeightedCluster_ClusterWeight
+	for _, t := range ch.Targets.All() {
+		if t.Weight > 0 {
+			weighted = append(weighted, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: t.Cluster, Weight: t.Weight})
+		}
+	}
+	single := xds.BlackHole
+	switch {
+	case len(weighted) > 1:
+		p.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: &tcpv3.TcpProxy_WeightedCluster{Clusters: weighted}}
+	case len(weighted) == 1:
+		single = weighted[0].Name
+	case ch.Targets.Len() == 1:
+		single = ch.Targets.All()[0].Cluster
+	}
+	if p.ClusterSpecifier == nil {
+		p.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: single}
+	}
+	if p.StatPrefix == "" {
+		p.StatPrefix = single
+	}
+	return p
+}
+
+func policyOf(rule *model.DestinationRule) *networkingv1.TrafficPolicy {
+	if rule == nil {
+		return nil
+	}
+	return rule.Spec.GetTrafficPolicy()
+}
+
+// hashPolicy keeps the connections of one source address on one endpoint where the rule says consistentHash with
+// useSourceIp. The subset's own load balancer decides where the chain has one target; with several the host's does.
+func (ch Chain) hashPolicy() []*typev3.HashPolicy {
+	lb := policyOf(ch.Policy).GetLoadBalancer()
+	if ch.Policy != nil && ch.Targets.Len() == 1 {
+		_, _, subset, _, _ := xds.ParseCluster(ch.Targets.All()[0].Cluster)
+		for _, s := range ch.Policy.Spec.GetSubsets() {
+			if subset != "" && s.GetName() == subset && s.GetTrafficPolicy().GetLoadBalancer() != nil {
+				lb = s.GetTrafficPolicy().GetLoadBalancer()
+			}
+		}
+	}
+	if !lb.GetConsistentHash().GetUseSourceIp() {
+		return nil
+	}
+	return []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
+}

@@ -1,0 +1,94 @@
+package patch
+
+import (
+	"errors"
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// ClusterMatches says whether a patch of CLUSTER (MERGE or REMOVE) is for a cluster, by the context and the name. hosts
+// are the services' hosts behind an inbound cluster, whose name has none; for the others they are not looked at. A match
+// with a name looks at nothing else. The static clusters have no host, port and subset: a match of one of these passes
+// them over (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-ClusterMatch).
+func ClusterMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
+	c := p.Config()
+	if c.GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || !inContext(p, context) || c.GetMatch().GetListener() != nil ||
+		c.GetMatch().GetRouteConfiguration() != nil {
+		return false
+	}
+	switch operation(p) {
+	case networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST, networkingv1.EnvoyFilter_Patch_REMOVE:
+	default:
+		return false
+	}
+	m := c.GetMatch().GetCluster()
+	if m.GetName() != "" {
+		return m.GetName() == name
+	}
+	direction, port, subset, host, _ := xds.ParseCluster(name)
+	if direction != "inbound" {
+		hosts = []string{host}
+	}
+	return (m.GetSubset() == "" || m.GetSubset() == subset) && (m.GetPortNumber() == 0 || m.GetPortNumber() == port) &&
+		(m.GetService() == "" || slices.Contains(hosts, m.GetService()))
+}
+
+// RemovesCluster says whether a patch removes what it matches.
+func RemovesCluster(p model.Patch) bool {
+	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_CLUSTER && operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE
+}
+
+// AddsCluster says whether a patch adds a cluster to sidecars, and its name: one without a context adds to the outbound
+// side, once. A patch whose value is no cluster with a name adds nothing (see Problem).
+func AddsCluster(p model.Patch) (name string, ok bool) {
+	if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || operation(p) != networkingv1.EnvoyFilter_Patch_ADD ||
+		!inContext(p, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND) && !inContext(p, networkingv1.EnvoyFilter_SIDECAR_INBOUND) {
+		return "", false
+	}
+	c := &clusterv3.Cluster{}
+	if Decode(p, c) != nil || Check(c) != nil {
+		return "", false
+	}
+	return c.Name, true
+}
+
+func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) bool {
+	c := p.Config().GetMatch().GetContext()
+	return c == networkingv1.EnvoyFilter_ANY || c == context
+}
+
+// Cluster merges patches into a cluster, in order; the cluster it was given is not changed. What does not apply, or would
+// make a cluster that violates Envoy's API, is skipped and reported. The name stands: a resource is known by it. The
+// settings of EDS go where a patch changes the type.
+func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
+	var faults []error
+	for _, p := range patches {
+		if op := operation(p); op != networkingv1.EnvoyFilter_Patch_MERGE && op != networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST {
+			continue
+		}
+		next := proto.CloneOf(c)
+		if err := Merge(p, next); err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		if next.Name != c.Name {
+			faults = append(faults, fault(p, "patch.value", errors.New("name: the name of a cluster cannot be patched")))
+			next.Name = c.Name
+		}
+		if next.GetType() != clusterv3.Cluster_EDS && next.GetClusterType() == nil {
+			next.EdsClusterConfig = nil
+		}
+		if err := Check(next); err != nil {
+			faults = append(faults, fault(p, "patch.value", err))
+			continue
+		}
+		c = next
+	}
+	return c, faults
+}

@@ -1,0 +1,62 @@
+package patch
+
+import (
+	"errors"
+	"fmt"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+)
+
+// messages makes what the value of a patch is, by what it applies to. What is not here is not applied by this version.
+var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
+	networkingv1.EnvoyFilter_LISTENER:            func() proto.Message { return &listenerv3.Listener{} },
+	networkingv1.EnvoyFilter_LISTENER_FILTER:     func() proto.Message { return &listenerv3.ListenerFilter{} },
+	networkingv1.EnvoyFilter_FILTER_CHAIN:        func() proto.Message { return &listenerv3.FilterChain{} },
+	networkingv1.EnvoyFilter_NETWORK_FILTER:      func() proto.Message { return &listenerv3.Filter{} },
+	networkingv1.EnvoyFilter_HTTP_FILTER:         func() proto.Message { return &hcmv3.HttpFilter{} },
+	networkingv1.EnvoyFilter_ROUTE_CONFIGURATION: func() proto.Message { return &routev3.RouteConfiguration{} },
+	networkingv1.EnvoyFilter_VIRTUAL_HOST:        func() proto.Message { return &routev3.VirtualHost{} },
+	networkingv1.EnvoyFilter_HTTP_ROUTE:          func() proto.Message { return &routev3.Route{} },
+	networkingv1.EnvoyFilter_CLUSTER:             func() proto.Message { return &clusterv3.Cluster{} },
+}
+
+// Problem says why a patch cannot be applied, whatever it would be applied to; nil: nothing is wrong with it in itself.
+// Builders skip a patch with a problem and draw the rest; whoever shows problems to users calls this for every patch of
+// an EnvoyFilter. A value that is merged may be a part of a message, so only values that are added or put in the place of
+// another are held against the constraints of Envoy's API. The error names the EnvoyFilter and the field.
+func Problem(p model.Patch) error {
+	applyTo := p.Config().GetApplyTo()
+	message := messages[applyTo]
+	if message == nil {
+		return fault(p, "applyTo", fmt.Errorf("%v is not supported by this version", applyTo))
+	}
+	value := message()
+	switch op := operation(p); op {
+	case networkingv1.EnvoyFilter_Patch_REMOVE:
+		return nil
+	case networkingv1.EnvoyFilter_Patch_INVALID:
+		return fault(p, "patch.operation", errors.New("is missing"))
+	case networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST:
+		return Decode(p, value)
+	default:
+		if err := Decode(p, value); err != nil {
+			return err
+		}
+		if err := Check(value); err != nil {
+			return fault(p, "patch.value", err)
+		}
+		return nil
+	}
+}
+
+// fault says which field of which patch is wrong.
+func fault(p model.Patch, field string, err error) error {
+	return fmt.Errorf("%v: spec.configPatches[%d].%s: %w", p.Filter.Key, p.Index, field, err)
+}

@@ -1,0 +1,223 @@
+package patch
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"navarch.io/navarch/store/model"
+)
+
+// RouteConfigMatches says whether a patch of ROUTE_CONFIGURATION, VIRTUAL_HOST or HTTP_ROUTE is for a route configuration
+// of a sidecar, by its name and the port of its listener; port is 0 where there is no one port. Names that begin with
+// inbound| are in the context SIDECAR_INBOUND, all others in SIDECAR_OUTBOUND. What a match says of gateways is not
+// looked at
+// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-RouteConfigurationMatch).
+func RouteConfigMatches(p model.Patch, rcName string, port uint32) bool {
+	config := p.Config()
+	switch config.GetApplyTo() {
+	case networkingv1.EnvoyFilter_ROUTE_CONFIGURATION, networkingv1.EnvoyFilter_VIRTUAL_HOST, networkingv1.EnvoyFilter_HTTP_ROUTE:
+	default:
+		return false
+	}
+	here := networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
+	if strings.HasPrefix(rcName, "inbound|") {
+		here = networkingv1.EnvoyFilter_SIDECAR_INBOUND
+	}
+	if c := config.GetMatch().GetContext(); c != networkingv1.EnvoyFilter_ANY && c != here {
+		return false
+	}
+	m := config.GetMatch().GetRouteConfiguration()
+	return (m.GetPortNumber() == 0 || m.GetPortNumber() == port) && (m.GetName() == "" || m.GetName() == rcName)
+}
+
+// VirtualHostMatches says whether a patch of VIRTUAL_HOST (MERGE, REMOVE, REPLACE) or HTTP_ROUTE is for a virtual host in
+// such a route configuration, and so belongs into its Spec.
+func VirtualHostMatches(p model.Patch, rcName string, port uint32, vhostName string) bool {
+	switch p.Config().GetApplyTo() {
+	case networkingv1.EnvoyFilter_VIRTUAL_HOST:
+		if operation(p) == networkingv1.EnvoyFilter_Patch_ADD {
+			return false
+		}
+	case networkingv1.EnvoyFilter_HTTP_ROUTE:
+	default:
+		return false
+	}
+	return RouteConfigMatches(p, rcName, port) && namesVirtualHost(p, vhostName)
+}
+
+// AddsVirtualHost says whether a patch adds a virtual host to such a route configuration.
+func AddsVirtualHost(p model.Patch, rcName string, port uint32) bool {
+	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_VIRTUAL_HOST &&
+		operation(p) == networkingv1.EnvoyFilter_Patch_ADD && RouteConfigMatches(p, rcName, port)
+}
+
+// MergesRouteConfig says whether a patch is merged into the head of such a route configuration.
+func MergesRouteConfig(p model.Patch, rcName string, port uint32) bool {
+	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION &&
+		operation(p) == networkingv1.EnvoyFilter_Patch_MERGE && RouteConfigMatches(p, rcName, port)
+}
+
+// ApplyRouteConfig merges the patches of ROUTE_CONFIGURATION, in order, and keeps the name: Envoy asked for it. A patch
+// that does not decode, or that makes of it what Envoy would refuse, is left out.
+func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) *routev3.RouteConfiguration {
+	name := rc.GetName()
+	for _, p := range patches {
+		if p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && operation(p) == networkingv1.EnvoyFilter_Patch_MERGE {
+			rc = merged(p, rc)
+		}
+	}
+	rc.Name = name
+	return rc
+}
+
+// ApplyVirtualHost applies the patches of VIRTUAL_HOST and then those of HTTP_ROUTE that name this virtual host, in
+// order; nil where one of them removes it. What is given must be no one else's: it may be changed. A patch that does not
+// decode, or that makes of it what Envoy would refuse, is left out.
+func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) *routev3.VirtualHost {
+	for _, p := range patches {
+		if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_VIRTUAL_HOST || !namesVirtualHost(p, vh.GetName()) {
+			continue
+		}
+		switch operation(p) {
+		case networkingv1.EnvoyFilter_Patch_REMOVE:
+			return nil
+		case networkingv1.EnvoyFilter_Patch_MERGE:
+			vh = merged(p, vh)
+			vh.Domains = unique(vh.Domains)
+		case networkingv1.EnvoyFilter_Patch_REPLACE:
+			value := &routev3.VirtualHost{}
+			if decoded(p, value) {
+				value.Domains = unique(value.Domains)
+				vh = value
+			}
+		}
+	}
+	vh.Routes = applyRoutes(vh.Name, vh.Routes, patches)
+	return vh
+}
+
+// applyRoutes changes and removes routes one by one, and then adds: a patch that adds does not see what a later one adds,
+// and no added route is changed.
+func applyRoutes(vhost string, routes []*routev3.Route, patches []model.Patch) []*routev3.Route {
+	patches = slices.DeleteFunc(slices.Clone(patches), func(p model.Patch) bool {
+		return p.Config().GetApplyTo() != networkingv1.EnvoyFilter_HTTP_ROUTE || !namesVirtualHost(p, vhost)
+	})
+	if len(patches) == 0 {
+		return routes
+	}
+	kept := make([]*routev3.Route, 0, len(routes))
+	for _, r := range routes {
+		if r = changeRoute(r, patches); r != nil {
+			kept = append(kept, r)
+		}
+	}
+	for _, p := range patches {
+		kept = addRoute(kept, p)
+	}
+	return kept
+}
+
+func changeRoute(r *routev3.Route, patches []model.Patch) *routev3.Route {
+	for _, p := range patches {
+		if !matchesRoute(p, r) {
+			continue
+		}
+		switch operation(p) {
+		case networkingv1.EnvoyFilter_Patch_REMOVE:
+			return nil
+		case networkingv1.EnvoyFilter_Patch_MERGE:
+			r = merged(p, r)
+		}
+	}
+	return r
+}
+
+// addRoute: with a route match an insertion goes to the first route that matches, and nowhere where none does; without,
+// before is first and after is last.
+func addRoute(routes []*routev3.Route, p model.Patch) []*routev3.Route {
+	at := 0
+	if routeMatch(p) != nil {
+		at = slices.IndexFunc(routes, func(r *routev3.Route) bool { return matchesRoute(p, r) })
+	}
+	switch operation(p) {
+	case networkingv1.EnvoyFilter_Patch_ADD:
+		at = len(routes)
+	case networkingv1.EnvoyFilter_Patch_INSERT_AFTER:
+		if routeMatch(p) == nil {
+			at = len(routes)
+		} else if at >= 0 {
+			at++
+		}
+	case networkingv1.EnvoyFilter_Patch_INSERT_BEFORE:
+	case networkingv1.EnvoyFilter_Patch_INSERT_FIRST:
+		at = min(at, 0)
+	default:
+		return routes
+	}
+	value := &routev3.Route{}
+	if at < 0 || !decoded(p, value) {
+		return routes
+	}
+	return slices.Insert(routes, at, value)
+}
+
+func operation(p model.Patch) networkingv1.EnvoyFilter_Patch_Operation {
+	return p.Config().GetPatch().GetOperation()
+}
+
+func namesVirtualHost(p model.Patch, vhost string) bool {
+	name := p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetName()
+	return name == "" || name == vhost
+}
+
+func routeMatch(p model.Patch) *networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch {
+	return p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetRoute()
+}
+
+func matchesRoute(p model.Patch, r *routev3.Route) bool {
+	m := routeMatch(p)
+	if m.GetName() != "" && m.GetName() != r.GetName() {
+		return false
+	}
+	want := m.GetAction()
+	if want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY {
+		return true
+	}
+	switch r.GetAction().(type) {
+	case *routev3.Route_Route:
+		return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ROUTE
+	case *routev3.Route_Redirect:
+		return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_REDIRECT
+	case *routev3.Route_DirectResponse:
+		return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_DIRECT_RESPONSE
+	}
+	return false
+}
+
+func decoded(p model.Patch, into proto.Message) bool {
+	return Decode(p, into) == nil && Check(into) == nil
+}
+
+// merged is a merged copy, or what it was given where the merge fails.
+func merged[M proto.Message](p model.Patch, m M) M {
+	fresh := proto.CloneOf(m)
+	if Merge(p, fresh) != nil || Check(fresh) != nil {
+		return m
+	}
+	return fresh
+}
+
+// unique keeps the first of equal domains: Envoy refuses the second.
+func unique(domains []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(domains, func(d string) bool {
+		again := seen[d]
+		seen[d] = true
+		return again
+	})
+}

@@ -1,0 +1,30 @@
+package route
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/xds"
+)
+
+// maxDirectResponse is the largest body of a direct response, in bytes; package vhost leaves out what is larger.
+const maxDirectResponse = 1 << 20
+
+// Build is the route configuration as a rope: the head, and the virtual hosts as they are. Envoy reads the fields of a
+// message in any order.
+func (s Spec) Build() (*xds.Resource, error) {
+	head := patch.ApplyRouteConfig(&routev3.RouteConfiguration{
+		Name:                           s.Name,
+		ValidateClusters:               wrapperspb.Bool(false), // RDS comes after CDS, and an unknown cluster answers 503
+		MaxDirectResponseBodySizeBytes: wrapperspb.UInt32(maxDirectResponse),
+		IgnorePortInHostMatching:       true,
+	}, s.Patches.All())
+	if err := head.ValidateAll(); err != nil {
+		return nil, fmt.Errorf("route configuration %s: %w", s.Name, err)
+	}
+	return xds.EncodeRope(xds.Route, s.Name, head, s.Hosts.All())
+}

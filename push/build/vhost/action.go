@@ -1,0 +1,261 @@
+package vhost
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// route draws one rule under one of its matches. An error says why Envoy would refuse it.
+func (d *drawing) route(rule *networkingv1.HTTPRoute, m *networkingv1.HTTPMatchRequest, match *routev3.RouteMatch) (*routev3.Route, error) {
+	out := &routev3.Route{
+		Name:       rule.GetName(),
+		Match:      match,
+		StatPrefix: m.GetStatPrefix(),
+		Metadata:   origin(&d.VirtualService.Head),
+	}
+	if m.GetName() != "" {
+		out.Name += "." + m.GetName()
+	}
+	ops := drawHeaders(rule.GetHeaders())
+	out.RequestHeadersToAdd, out.RequestHeadersToRemove = ops.request.add, ops.request.remove
+	out.ResponseHeadersToAdd, out.ResponseHeadersToRemove = ops.response.add, ops.response.remove
+	if err := d.setAction(out, rule, ops.authority); err != nil {
+		return nil, err
+	}
+	out.Decorator = &routev3.Decorator{Operation: d.operation(out)}
+	if err := d.setFilters(out, rule); err != nil {
+		return nil, err
+	}
+	if err := checkFormats(out); err != nil {
+		return nil, err
+	}
+	return out, out.ValidateAll()
+}
+
+func (d *drawing) setAction(out *routev3.Route, rule *networkingv1.HTTPRoute, authority string) error {
+	switch {
+	case rule.GetRedirect() != nil:
+		action, err := d.redirect(rule.Redirect, out.Match)
+		out.Action = &routev3.Route_Redirect{Redirect: action}
+		return err
+	case rule.GetDirectResponse() != nil:
+		action, err := directResponse(rule.DirectResponse)
+		out.Action = &routev3.Route_DirectResponse{DirectResponse: action}
+		return err
+	}
+	action, err := d.forward(out, rule, authority)
+	out.Action = &routev3.Route_Route{Route: action}
+	return err
+}
+
+// forward draws the route to one or several clusters. A single destination's header operations stand on the route.
+func (d *drawing) forward(out *routev3.Route, rule *networkingv1.HTTPRoute, authority string) (*routev3.RouteAction, error) {
+	action := &routev3.RouteAction{RequestMirrorPolicies: d.mirrors(rule)}
+	setTimeout(action, rule.GetTimeout())
+	if err := setRewrite(action, rule.GetRewrite()); err != nil {
+		return nil, err
+	}
+	if a := rule.GetRewrite().GetAuthority(); a != "" {
+		authority = a
+	}
+	hashed := false
+	switch routes := rule.GetRoute(); len(routes) {
+	case 0:
+		return nil, errors.New("no route, redirect or directResponse")
+	case 1:
+		dest := d.resolve(routes[0].GetDestination())
+		action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: clusterOf(dest)}
+		hashed = addHash(action, dest)
+		ops := drawHeaders(routes[0].GetHeaders())
+		out.RequestHeadersToAdd = append(out.RequestHeadersToAdd, ops.request.add...)
+		out.RequestHeadersToRemove = append(out.RequestHeadersToRemove, ops.request.remove...)
+		out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, ops.response.add...)
+		out.ResponseHeadersToRemove = append(out.ResponseHeadersToRemove, ops.response.remove...)
+		if authority == "" {
+			authority = ops.authority
+		}
+	default:
+		clusters, err := d.weighted(action, routes)
+		if err != nil {
+			return nil, err
+		}
+		action.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: &routev3.WeightedCluster{Clusters: clusters}}
+	}
+	if authority != "" {
+		action.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: authority}
+	}
+	policy := rule.GetRetries()
+	if policy == nil {
+		policy = d.meshRetries()
+	}
+	action.RetryPolicy = drawRetries(policy, hashed)
+	return action, nil
+}
+
+// weighted draws several destinations; weights may have any sum (Envoy divides by it), a weight of 0 gets nothing.
+func (d *drawing) weighted(action *routev3.RouteAction, routes []*networkingv1.HTTPRouteDestination) ([]*routev3.WeightedCluster_ClusterWeight, error) {
+	var clusters []*routev3.WeightedCluster_ClusterWeight
+	var total uint64
+	for _, r := range routes {
+		if r.GetWeight() <= 0 {
+			continue
+		}
+		dest := d.resolve(r.GetDestination())
+		addHash(action, dest)
+		total += uint64(r.GetWeight())
+		ops := drawHeaders(r.GetHeaders())
+		c := &routev3.WeightedCluster_ClusterWeight{
+			Name:                    clusterOf(dest),
+			Weight:                  wrapperspb.UInt32(uint32(r.GetWeight())),
+			RequestHeadersToAdd:     ops.request.add,
+			RequestHeadersToRemove:  ops.request.remove,
+			ResponseHeadersToAdd:    ops.response.add,
+			ResponseHeadersToRemove: ops.response.remove,
+		}
+		if ops.authority != "" {
+			c.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: ops.authority}
+		}
+		clusters = append(clusters, c)
+	}
+	if total == 0 || total > math.MaxUint32 {
+		return nil, fmt.Errorf("the sum of weights is %d, want 1 to %d", total, uint32(math.MaxUint32))
+	}
+	return clusters, nil
+}
+
+// resolve answers for a destination; the zero Destination where the Spec has none.
+func (d *drawing) resolve(dest *networkingv1.Destination) Destination {
+	ref, _ := RefOf(dest)
+	return d.destinations[ref]
+}
+
+// clusterOf: a cluster without endpoints answers 503, as Envoy does for the cluster name that Istio would give to a
+// service which does not exist.
+func clusterOf(dest Destination) string {
+	if dest.Cluster == "" {
+		return xds.BlackHole
+	}
+	return dest.Cluster
+}
+
+func (d *drawing) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAction_RequestMirrorPolicy {
+	var out []*routev3.RouteAction_RequestMirrorPolicy
+	add := func(dest *networkingv1.Destination, percentage *networkingv1.Percent) {
+		cluster := d.resolve(dest).Cluster
+		if cluster == "" || percentage != nil && percentage.GetValue() <= 0 {
+			return
+		}
+		out = append(out, &routev3.RouteAction_RequestMirrorPolicy{
+			Cluster:         cluster,
+			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: fraction(percentage, 100)},
+			TraceSampled:    wrapperspb.Bool(false),
+		})
+	}
+	if rule.GetMirror() != nil {
+		percentage := rule.GetMirrorPercentage()
+		if old := rule.GetMirrorPercent(); percentage == nil && old != nil { //nolint:staticcheck // still in use
+			percentage = &networkingv1.Percent{Value: float64(old.GetValue())}
+		}
+		add(rule.GetMirror(), percentage)
+	}
+	for _, m := range rule.GetMirrors() {
+		add(m.GetDestination(), m.GetPercentage())
+	}
+	return out
+}
+
+// setTimeout: none is no limit. A gRPC client's own deadline counts, up to the same limit. That is max_grpc_timeout, of
+// which Envoy warns that it is deprecated (--component-log-level misc:error hides it); its successor,
+// max_stream_duration, switches the timeout off for all that is not gRPC.
+func setTimeout(action *routev3.RouteAction, timeout *durationpb.Duration) {
+	if timeout = duration(timeout); timeout == nil {
+		timeout = &durationpb.Duration{}
+	}
+	action.Timeout = timeout
+	action.MaxGrpcTimeout = timeout //nolint:staticcheck // see above
+}
+
+// duration is nil where it is missing, negative or out of range.
+func duration(d *durationpb.Duration) *durationpb.Duration {
+	if d == nil || d.CheckValid() != nil || d.AsDuration() < 0 {
+		return nil
+	}
+	return d
+}
+
+func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) error {
+	if r := rewrite.GetUriRegexRewrite(); r != nil {
+		pattern, err := regex(r.GetMatch())
+		if err != nil {
+			return fmt.Errorf("rewrite.uriRegexRewrite.match: %w", err)
+		}
+		action.RegexRewrite = &matcherv3.RegexMatchAndSubstitute{Pattern: pattern, Substitution: r.GetRewrite()}
+		return nil
+	}
+	action.PrefixRewrite = rewrite.GetUri()
+	return nil
+}
+
+// operation names the span: the destination, where there is one, else the virtual service; and the path that matched.
+func (d *drawing) operation(r *routev3.Route) string {
+	path := "/*"
+	switch p := r.GetMatch().GetPathSpecifier().(type) {
+	case *routev3.RouteMatch_Prefix:
+		path = p.Prefix + "*"
+	case *routev3.RouteMatch_Path:
+		path = p.Path
+	case *routev3.RouteMatch_SafeRegex:
+		path = p.SafeRegex.GetRegex()
+	}
+	if _, port, _, host, ok := xds.ParseCluster(r.GetRoute().GetCluster()); ok {
+		return xds.VirtualHost(host, port) + path
+	}
+	return xds.VirtualHost(d.VirtualService.Key.Name, d.Port) + path
+}
+
+// origin says in the route's metadata which object made it, as tools expect it.
+func origin(h *model.Head) *corev3.Metadata {
+	path := "/apis/networking.istio.io/v1/namespaces/" + h.Key.Namespace + "/virtual-service/" + h.Key.Name
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
+		"istio": {Fields: map[string]*structpb.Value{"config": structpb.NewStringValue(path)}},
+	}}
+}
+
+// setFilters sets what the fault and CORS filters do on this route, where the proxy has them.
+func (d *drawing) setFilters(out *routev3.Route, rule *networkingv1.HTTPRoute) error {
+	filters := map[string]*anypb.Any{}
+	if f := drawFault(rule.GetFault()); f != nil && d.Caps.Has(xds.CapFault) {
+		if err := f.ValidateAll(); err != nil {
+			return fmt.Errorf("fault: %w", err)
+		}
+		filters["envoy.filters.http.fault"] = xds.Any(f)
+	}
+	if rule.GetCorsPolicy() != nil && d.Caps.Has(xds.CapCORS) {
+		c, err := drawCORS(rule.CorsPolicy)
+		if err == nil {
+			err = c.ValidateAll()
+		}
+		if err != nil {
+			return fmt.Errorf("corsPolicy: %w", err)
+		}
+		filters["envoy.filters.http.cors"] = xds.Any(c)
+	}
+	if len(filters) > 0 {
+		out.TypedPerFilterConfig = filters
+	}
+	return nil
+}

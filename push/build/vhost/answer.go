@@ -1,0 +1,228 @@
+package vhost
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	commonfaultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+)
+
+// maxDirectResponse is the largest body of a direct response, in bytes; route configurations raise Envoy's limit of 4096
+// to it.
+const maxDirectResponse = 1 << 20
+
+// operations is what one Headers message does.
+type operations struct {
+	request, response headerChange
+	authority         string // "host" cannot be changed as a header: it is a rewrite
+}
+
+type headerChange struct {
+	add    []*corev3.HeaderValueOption
+	remove []string
+}
+
+func drawHeaders(in *networkingv1.Headers) operations {
+	ops := operations{request: drawChange(in.GetRequest()), response: drawChange(in.GetResponse())}
+	for _, values := range []map[string]string{in.GetRequest().GetAdd(), in.GetRequest().GetSet()} {
+		for _, k := range slices.Sorted(maps.Keys(values)) {
+			if values[k] != "" && (strings.EqualFold(k, "host") || strings.EqualFold(k, ":authority")) {
+				ops.authority = values[k] // of `set` where both have it
+			}
+		}
+	}
+	return ops
+}
+
+// drawChange: what is set comes before what is added, each by name.
+func drawChange(in *networkingv1.Headers_HeaderOperations) headerChange {
+	var out headerChange
+	add := func(values map[string]string, how corev3.HeaderValueOption_HeaderAppendAction) {
+		for _, k := range slices.Sorted(maps.Keys(values)) {
+			if !routing(k) {
+				out.add = append(out.add, &corev3.HeaderValueOption{
+					Header: &corev3.HeaderValue{Key: k, Value: values[k]}, AppendAction: how,
+				})
+			}
+		}
+	}
+	add(in.GetSet(), corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)
+	add(in.GetAdd(), corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD)
+	for _, k := range in.GetRemove() {
+		if !routing(k) {
+			out.remove = append(out.remove, k)
+		}
+	}
+	return out
+}
+
+// routing says whether Envoy refuses to change a header this way: pseudo headers and host.
+func routing(header string) bool {
+	return strings.HasPrefix(header, ":") || strings.EqualFold(header, "host")
+}
+
+// command is one command of Envoy's format strings, or the escaped percent sign
+// (https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage#command-operators).
+var command = regexp.MustCompile(`%%|%[A-Z0-9_]+(\([^)]*\))?(:[0-9]+)?%`)
+
+// checkFormats: header values are format strings, and Envoy refuses the whole route configuration for a stray "50%".
+func checkFormats(r *routev3.Route) error {
+	values := slices.Concat(r.RequestHeadersToAdd, r.ResponseHeadersToAdd)
+	for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {
+		values = slices.Concat(values, c.RequestHeadersToAdd, c.ResponseHeadersToAdd)
+	}
+	for _, v := range values {
+		if strings.Contains(command.ReplaceAllLiteralString(v.GetHeader().GetValue(), ""), "%") {
+			return fmt.Errorf("headers: %s: %q is no format string: a percent sign is written %%%%", v.Header.Key, v.Header.Value)
+		}
+	}
+	return nil
+}
+
+var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
+	0:   routev3.RedirectAction_MOVED_PERMANENTLY,
+	301: routev3.RedirectAction_MOVED_PERMANENTLY,
+	302: routev3.RedirectAction_FOUND,
+	303: routev3.RedirectAction_SEE_OTHER,
+	307: routev3.RedirectAction_TEMPORARY_REDIRECT,
+	308: routev3.RedirectAction_PERMANENT_REDIRECT,
+}
+
+// redirect draws a redirect. Outbound traffic of a sidecar is plain HTTP, so port 80 is never written out unless the
+// scheme changes.
+func (d *drawing) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMatch) (*routev3.RedirectAction, error) {
+	code, ok := redirectCodes[in.GetRedirectCode()]
+	if !ok {
+		return nil, fmt.Errorf("redirect.redirectCode: %d is none of 301, 302, 303, 307, 308", in.GetRedirectCode())
+	}
+	out := &routev3.RedirectAction{HostRedirect: in.GetAuthority(), ResponseCode: code}
+	switch {
+	case in.GetUri() != "":
+		out.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: in.GetUri()}
+	case in.GetPrefixRewrite() != "":
+		if _, ok := match.GetPathSpecifier().(*routev3.RouteMatch_Prefix); !ok {
+			return nil, errors.New("redirect.prefixRewrite: the match is no prefix")
+		}
+		out.PathRewriteSpecifier = &routev3.RedirectAction_PrefixRewrite{PrefixRewrite: in.GetPrefixRewrite()}
+	}
+	scheme := in.GetScheme()
+	if scheme != "" {
+		out.SchemeRewriteSpecifier = &routev3.RedirectAction_SchemeRedirect{SchemeRedirect: scheme}
+	}
+	switch p := in.GetRedirectPort().(type) {
+	case *networkingv1.HTTPRedirect_Port:
+		out.PortRedirect = p.Port
+	case *networkingv1.HTTPRedirect_DerivePort:
+		if p.DerivePort == networkingv1.HTTPRedirect_FROM_REQUEST_PORT {
+			out.PortRedirect = d.Port
+		}
+	}
+	if out.PortRedirect == 80 && (scheme == "" || scheme == "http") || out.PortRedirect == 443 && scheme == "https" {
+		out.PortRedirect = 0
+	}
+	return out, nil
+}
+
+func directResponse(in *networkingv1.HTTPDirectResponse) (*routev3.DirectResponseAction, error) {
+	out := &routev3.DirectResponseAction{Status: in.GetStatus()}
+	switch body := in.GetBody().GetSpecifier().(type) {
+	case *networkingv1.HTTPBody_String_:
+		out.Body = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: body.String_}}
+	case *networkingv1.HTTPBody_Bytes:
+		out.Body = &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: body.Bytes}}
+	}
+	if n := max(len(out.Body.GetInlineString()), len(out.Body.GetInlineBytes())); n > maxDirectResponse {
+		return nil, fmt.Errorf("directResponse.body: %d bytes, at most %d", n, maxDirectResponse)
+	}
+	return out, nil
+}
+
+// drawFault is nil where there is nothing to inject. A fault without a percentage hits no request.
+func drawFault(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
+	out := &faultv3.HTTPFault{}
+	if d := in.GetDelay(); duration(d.GetFixedDelay()) != nil {
+		out.Delay = &commonfaultv3.FaultDelay{
+			FaultDelaySecifier: &commonfaultv3.FaultDelay_FixedDelay{FixedDelay: d.GetFixedDelay()},
+			Percentage:         fraction(d.GetPercentage(), float64(d.GetPercent())), //nolint:staticcheck // still in use
+		}
+	}
+	if a := in.GetAbort(); a != nil {
+		abort := &faultv3.FaultAbort{Percentage: fraction(a.GetPercentage(), 0)}
+		switch e := a.GetErrorType().(type) {
+		case *networkingv1.HTTPFaultInjection_Abort_HttpStatus:
+			abort.ErrorType = &faultv3.FaultAbort_HttpStatus{HttpStatus: uint32(max(0, e.HttpStatus))}
+			out.Abort = abort
+		case *networkingv1.HTTPFaultInjection_Abort_GrpcStatus:
+			var code codes.Code
+			if code.UnmarshalJSON([]byte(strconv.Quote(e.GrpcStatus))) == nil {
+				abort.ErrorType = &faultv3.FaultAbort_GrpcStatus{GrpcStatus: uint32(code)}
+				out.Abort = abort
+			}
+		}
+	}
+	if out.Delay == nil && out.Abort == nil {
+		return nil
+	}
+	return out
+}
+
+// fraction is a percentage to four digits; what is not stated is `otherwise`.
+func fraction(p *networkingv1.Percent, otherwise float64) *typev3.FractionalPercent {
+	v := otherwise
+	if p != nil {
+		v = p.GetValue()
+	}
+	if !(v > 0) { // NaN too
+		v = 0
+	}
+	return &typev3.FractionalPercent{
+		Numerator: uint32(math.Round(min(v, 100) * 10000)), Denominator: typev3.FractionalPercent_MILLION,
+	}
+}
+
+func drawCORS(in *networkingv1.CorsPolicy) (*corsv3.CorsPolicy, error) {
+	out := &corsv3.CorsPolicy{
+		AllowMethods:     strings.Join(in.GetAllowMethods(), ","),
+		AllowHeaders:     strings.Join(in.GetAllowHeaders(), ","),
+		ExposeHeaders:    strings.Join(in.GetExposeHeaders(), ","),
+		AllowCredentials: in.GetAllowCredentials(),
+		FilterEnabled: &corev3.RuntimeFractionalPercent{
+			DefaultValue: &typev3.FractionalPercent{Numerator: 100},
+		},
+		// Preflights of origins that do not match go on to the application unless the rule says otherwise.
+		ForwardNotMatchingPreflights: wrapperspb.Bool(in.GetUnmatchedPreflights() != networkingv1.CorsPolicy_IGNORE),
+	}
+	if in.GetMaxAge() != nil {
+		out.MaxAge = strconv.FormatInt(in.GetMaxAge().GetSeconds(), 10)
+	}
+	for i, origin := range in.GetAllowOrigins() {
+		s, err := stringMatch(origin)
+		if err != nil {
+			return nil, fmt.Errorf("allowOrigins[%d]: %w", i, err)
+		}
+		out.AllowOriginStringMatch = append(out.AllowOriginStringMatch, s)
+	}
+	if len(in.GetAllowOrigins()) == 0 {
+		for _, origin := range in.GetAllowOrigin() { //nolint:staticcheck // still in use
+			out.AllowOriginStringMatch = append(out.AllowOriginStringMatch,
+				&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: origin}})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,176 @@
+package vhost
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// fieldVirtualHosts is RouteConfiguration.virtual_hosts.
+const fieldVirtualHosts = 2
+
+// Fragment is the virtual host as a field of a RouteConfiguration. It has no bytes where a patch removes the virtual
+// host: a rope may hold such a fragment. An error is a fault of the Spec (no domains), never of one of its rules: a rule
+// that Envoy would refuse is left out and the others stand.
+func (s Spec) Fragment() (*xds.Fragment, error) {
+	return seal(&routev3.VirtualHost{
+		Name:                       xds.VirtualHost(s.Host, s.Port),
+		Domains:                    slices.Clone(s.Domains.All()),
+		Routes:                     newDrawing(s).routes(),
+		IncludeRequestAttemptCount: true,
+	}, s.Patches)
+}
+
+// Fragment is the virtual host allow_any, to PassthroughCluster, or block_all, which answers 502
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode).
+func (s CatchAll) Fragment() (*xds.Fragment, error) {
+	vh := &routev3.VirtualHost{Name: xds.BlockAll, Domains: []string{"*"}, IncludeRequestAttemptCount: true}
+	route := &routev3.Route{Match: everything(), Action: &routev3.Route_DirectResponse{
+		DirectResponse: &routev3.DirectResponseAction{Status: 502},
+	}}
+	if s.Passthrough {
+		vh.Name = xds.AllowAny
+		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: xds.Passthrough}}
+		setTimeout(action, nil)
+		route.Action = &routev3.Route_Route{Route: action}
+	}
+	route.Name = vh.Name
+	vh.Routes = []*routev3.Route{route}
+	return seal(vh, s.Patches)
+}
+
+// Fragment is the patch's value.
+func (s Added) Fragment() (*xds.Fragment, error) {
+	vh, err := s.draw()
+	if err != nil {
+		return nil, err
+	}
+	return xds.EncodeFragment(vh.Name, fieldVirtualHosts, vh)
+}
+
+// Domains lists the domains that the patch adds: the plan has to keep them unique within a route configuration. None
+// where the patch is no virtual host.
+func (s Added) Domains() []string {
+	vh, err := s.draw()
+	if err != nil {
+		return nil
+	}
+	return vh.Domains
+}
+
+func (s Added) draw() (*routev3.VirtualHost, error) {
+	vh := &routev3.VirtualHost{}
+	if err := patch.Decode(s.Patch, vh); err != nil {
+		return nil, err
+	}
+	if err := vh.ValidateAll(); err != nil {
+		return nil, fmt.Errorf("%v: spec.configPatches[%d].patch.value: %w", s.Patch.Filter.Key, s.Patch.Index, err)
+	}
+	return vh, nil
+}
+
+func seal(vh *routev3.VirtualHost, patches intern.List[model.Patch]) (*xds.Fragment, error) {
+	name := vh.Name
+	if vh = patch.ApplyVirtualHost(vh, patches.All()); vh == nil {
+		sum := sha256.Sum256([]byte("removed " + name))
+		return &xds.Fragment{Name: name, Hash: xds.Hash(sum[:16])}, nil
+	}
+	if err := vh.ValidateAll(); err != nil {
+		return nil, fmt.Errorf("virtual host %s: %w", name, err)
+	}
+	return xds.EncodeFragment(name, fieldVirtualHosts, vh)
+}
+
+// drawing is one Spec with its destinations by name.
+type drawing struct {
+	Spec
+	destinations map[Ref]Destination
+}
+
+func newDrawing(s Spec) *drawing {
+	d := &drawing{Spec: s, destinations: make(map[Ref]Destination, s.Destinations.Len())}
+	for _, dest := range s.Destinations.All() {
+		d.destinations[Ref{dest.Host, dest.Subset, dest.Port}] = dest
+	}
+	return d
+}
+
+// routes draws the rules in order, up to the first that matches everything: Envoy takes the first match, so what is
+// behind it is unreachable.
+func (d *drawing) routes() []*routev3.Route {
+	if d.VirtualService == nil {
+		return d.defaultRoutes()
+	}
+	var out []*routev3.Route
+	for _, rule := range d.VirtualService.Spec.GetHttp() {
+		for _, m := range matchesOf(rule) {
+			if !d.reads(m) {
+				continue
+			}
+			match, err := drawMatch(m)
+			if err != nil {
+				continue
+			}
+			if route, err := d.route(rule, m, match); err == nil {
+				out = append(out, route)
+			}
+			if matchesEverything(match) {
+				return out
+			}
+		}
+	}
+	return out
+}
+
+// Problems says which http rules of a virtual service Fragment leaves out because Envoy would refuse them, and why: for
+// whoever shows problems to users. Each error names the virtual service and the rule.
+func Problems(vs *model.VirtualService) []error {
+	d := newDrawing(Spec{VirtualService: vs, Caps: ^xds.Caps(0)})
+	var out []error
+	for i, rule := range vs.Spec.GetHttp() {
+		for j, m := range matchesOf(rule) {
+			match, err := drawMatch(m)
+			if err != nil {
+				out = append(out, fmt.Errorf("%v: spec.http[%d].match[%d]: %w", vs.Key, i, j, err))
+			} else if _, err := d.route(rule, m, match); err != nil {
+				out = append(out, fmt.Errorf("%v: spec.http[%d]: %w", vs.Key, i, err))
+			}
+		}
+	}
+	return out
+}
+
+// matchesOf is the matches of a rule, any of which will do; one nil match, for everything, where it has none.
+func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
+	if len(rule.GetMatch()) == 0 {
+		return []*networkingv1.HTTPMatchRequest{nil}
+	}
+	return rule.GetMatch()
+}
+
+// defaultRoutes is the one route of a host without a virtual service.
+func (d *drawing) defaultRoutes() []*routev3.Route {
+	var dest Destination
+	if all := d.Destinations.All(); len(all) > 0 {
+		dest = all[0]
+	}
+	action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: clusterOf(dest)}}
+	setTimeout(action, nil)
+	action.RetryPolicy = drawRetries(d.meshRetries(), false)
+	addHash(action, dest)
+	return []*routev3.Route{{
+		Name:      "default",
+		Match:     everything(),
+		Decorator: &routev3.Decorator{Operation: xds.VirtualHost(d.Host, d.Port) + "/*"},
+		Action:    &routev3.Route_Route{Route: action},
+	}}
+}

@@ -1,0 +1,60 @@
+package vhost
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"navarch.io/navarch/store/model"
+)
+
+// Whatever a virtual service and a destination rule hold, a fragment comes out, and one that Envoy's constraints allow.
+func FuzzFragment(f *testing.F) {
+	encode := func(m proto.Message) []byte {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return b
+	}
+	for _, text := range []string{strings.ReplaceAll(everyFeature, large, "x"), `http: [{}]`, `http: [{match: [{}], redirect: {}}]`,
+		`http: [{match: [{uri: {}, headers: {"": {exact: ""}}}], route: [{}, {weight: -1}], mirrors: [{}], fault: {delay: {}, abort: {}}, corsPolicy: {}}]`} {
+		vs := &networkingv1.VirtualService{}
+		fromYAML(f, text, vs)
+		f.Add(encode(vs), encode(&networkingv1.DestinationRule{TrafficPolicy: &networkingv1.TrafficPolicy{}}), uint32(80))
+	}
+	f.Fuzz(func(t *testing.T, vsBytes, drBytes []byte, port uint32) {
+		vs, dr := &networkingv1.VirtualService{}, &networkingv1.DestinationRule{}
+		if proto.Unmarshal(vsBytes, vs) != nil || proto.Unmarshal(drBytes, dr) != nil {
+			return
+		}
+		s := specOf(record[*model.VirtualService](t, model.KindVirtualService, "fuzz", vs))
+		s.Port = port
+		var all []Destination
+		for _, d := range s.Destinations.All() {
+			d.Rule = record[*model.DestinationRule](t, model.KindDestinationRule, "fuzz", dr)
+			all = append(all, d)
+		}
+		s.Destinations = dests.List(all...)
+		SourceLabelKeys(s.VirtualService)
+		ReadsNamespace(s.VirtualService)
+		if !Applies(s.VirtualService, port, nil, "") && len(newDrawing(Spec{VirtualService: s.VirtualService, Port: port}).routes()) > 0 {
+			t.Error("routes for a proxy to which nothing applies")
+		}
+		fragment, err := s.Fragment()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rc := &routev3.RouteConfiguration{}
+		if err := proto.Unmarshal(fragment.Bytes, rc); err != nil {
+			t.Fatal(err)
+		}
+		if err := rc.ValidateAll(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

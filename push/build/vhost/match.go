@@ -1,0 +1,217 @@
+package vhost
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"navarch.io/navarch/store/model"
+)
+
+var errEmptyMatch = errors.New("no exact, prefix or regex")
+
+// Applies says whether any http rule of the virtual service is for a proxy with these labels ("key=value") in this
+// namespace at this listener port. Where none is, the plan leaves the host to its service (Istio does), for a virtual
+// host without routes answers 404.
+func Applies(vs *model.VirtualService, port uint32, labels []string, namespace string) bool {
+	for _, rule := range vs.Spec.GetHttp() {
+		if len(rule.GetMatch()) == 0 {
+			return true
+		}
+		for _, m := range rule.GetMatch() {
+			if applies(vs, m, port, labels, namespace) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reads says whether a match is for this proxy, port and direction; a nil match is for all.
+func (d *drawing) reads(m *networkingv1.HTTPMatchRequest) bool {
+	return applies(d.VirtualService, m, d.Port, d.Labels.All(), d.Namespace)
+}
+
+func applies(vs *model.VirtualService, m *networkingv1.HTTPMatchRequest, port uint32, labels []string, namespace string) bool {
+	if m.GetPort() != 0 && m.GetPort() != port {
+		return false
+	}
+	if !appliesToMesh(m.GetGateways(), vs.Spec.GetGateways()) {
+		return false
+	}
+	if m.GetSourceNamespace() != "" && m.GetSourceNamespace() != namespace {
+		return false
+	}
+	for k, v := range m.GetSourceLabels() {
+		if !slices.Contains(labels, k+"="+v) {
+			return false
+		}
+	}
+	return true
+}
+
+func everything() *routev3.RouteMatch {
+	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
+}
+
+// matchesEverything: no request gets past it.
+func matchesEverything(m *routev3.RouteMatch) bool {
+	if len(m.GetHeaders()) > 0 || len(m.GetQueryParameters()) > 0 {
+		return false
+	}
+	switch p := m.GetPathSpecifier().(type) {
+	case *routev3.RouteMatch_Prefix:
+		return p.Prefix == "/" || p.Prefix == ""
+	case *routev3.RouteMatch_SafeRegex:
+		return p.SafeRegex.GetRegex() == ".*"
+	}
+	return false
+}
+
+func drawMatch(m *networkingv1.HTTPMatchRequest) (*routev3.RouteMatch, error) {
+	out := everything()
+	if m == nil {
+		return out, nil
+	}
+	if err := setPath(out, m.GetUri()); err != nil {
+		return nil, fmt.Errorf("uri: %w", err)
+	}
+	out.CaseSensitive = wrapperspb.Bool(!m.GetIgnoreUriCase())
+	if err := setHeaders(out, m); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.GetQueryParams())) {
+		q := &routev3.QueryParameterMatcher{Name: name}
+		if in := m.QueryParams[name]; present(in) {
+			q.QueryParameterMatchSpecifier = &routev3.QueryParameterMatcher_PresentMatch{PresentMatch: true}
+		} else {
+			s, err := stringMatch(in)
+			if err != nil {
+				return nil, fmt.Errorf("queryParams[%s]: %w", name, err)
+			}
+			q.QueryParameterMatchSpecifier = &routev3.QueryParameterMatcher_StringMatch{StringMatch: s}
+		}
+		out.QueryParameters = append(out.QueryParameters, q)
+	}
+	return out, nil
+}
+
+// setPath: a prefix is a prefix of characters, "/a" matches "/ab" too, as in Istio.
+func setPath(out *routev3.RouteMatch, uri *networkingv1.StringMatch) error {
+	switch u := uri.GetMatchType().(type) {
+	case *networkingv1.StringMatch_Exact:
+		out.PathSpecifier = &routev3.RouteMatch_Path{Path: u.Exact}
+	case *networkingv1.StringMatch_Prefix:
+		out.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: u.Prefix}
+	case *networkingv1.StringMatch_Regex:
+		r, err := regex(u.Regex)
+		if err != nil {
+			return err
+		}
+		out.PathSpecifier = &routev3.RouteMatch_SafeRegex{SafeRegex: r}
+	}
+	return nil
+}
+
+// setHeaders sets the matches on headers by name, then those on method, authority and scheme.
+func setHeaders(out *routev3.RouteMatch, m *networkingv1.HTTPMatchRequest) error {
+	add := func(name string, in *networkingv1.StringMatch, without bool) error {
+		h, err := headerMatch(name, in, without)
+		if err != nil {
+			return fmt.Errorf("headers[%s]: %w", name, err)
+		}
+		out.Headers = append(out.Headers, h)
+		return nil
+	}
+	names := slices.Concat(slices.Collect(maps.Keys(m.GetHeaders())), slices.Collect(maps.Keys(m.GetWithoutHeaders())))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if in, ok := m.GetHeaders()[name]; ok {
+			if err := add(name, in, false); err != nil {
+				return err
+			}
+		}
+		if in, ok := m.GetWithoutHeaders()[name]; ok {
+			if err := add(name, in, true); err != nil {
+				return err
+			}
+		}
+	}
+	for _, pseudo := range []struct {
+		name string
+		in   *networkingv1.StringMatch
+	}{{":method", m.GetMethod()}, {":authority", m.GetAuthority()}, {":scheme", m.GetScheme()}} {
+		if pseudo.in == nil {
+			continue
+		}
+		if err := add(pseudo.name, pseudo.in, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// headerMatch: `without` also matches where the header is missing.
+func headerMatch(name string, in *networkingv1.StringMatch, without bool) (*routev3.HeaderMatcher, error) {
+	out := &routev3.HeaderMatcher{Name: name, InvertMatch: without}
+	if present(in) {
+		out.HeaderMatchSpecifier = &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}
+		return out, nil
+	}
+	s, err := stringMatch(in)
+	if err != nil {
+		return nil, err
+	}
+	out.HeaderMatchSpecifier = &routev3.HeaderMatcher_StringMatch{StringMatch: s}
+	out.TreatMissingHeaderAsEmpty = without
+	return out, nil
+}
+
+// present: an empty match asks for presence only, and so do the regex "*" (not RE2, but Istio's word for it) and the
+// empty prefix.
+func present(in *networkingv1.StringMatch) bool {
+	switch m := in.GetMatchType().(type) {
+	case nil:
+		return true
+	case *networkingv1.StringMatch_Regex:
+		return m.Regex == "*"
+	case *networkingv1.StringMatch_Prefix:
+		return m.Prefix == ""
+	}
+	return false
+}
+
+func stringMatch(in *networkingv1.StringMatch) (*matcherv3.StringMatcher, error) {
+	switch m := in.GetMatchType().(type) {
+	case *networkingv1.StringMatch_Exact:
+		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: m.Exact}}, nil
+	case *networkingv1.StringMatch_Prefix:
+		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: m.Prefix}}, nil
+	case *networkingv1.StringMatch_Regex:
+		r, err := regex(m.Regex)
+		if err != nil {
+			return nil, err
+		}
+		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: r}}, nil
+	}
+	return nil, errEmptyMatch
+}
+
+// regex refuses what Envoy would refuse: Go's syntax is RE2's.
+func regex(pattern string) (*matcherv3.RegexMatcher, error) {
+	if pattern == "" {
+		return nil, errEmptyMatch
+	}
+	if _, err := regexp.Compile(pattern); err != nil {
+		return nil, err
+	}
+	return &matcherv3.RegexMatcher{Regex: pattern}, nil
+}
