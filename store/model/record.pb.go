@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v6.30.2
-// source: record.proto
+// source: store/model/record.proto
 
 package model
 
@@ -60,11 +60,11 @@ func (x Resolution) String() string {
 }
 
 func (Resolution) Descriptor() protoreflect.EnumDescriptor {
-	return file_record_proto_enumTypes[0].Descriptor()
+	return file_store_model_record_proto_enumTypes[0].Descriptor()
 }
 
 func (Resolution) Type() protoreflect.EnumType {
-	return &file_record_proto_enumTypes[0]
+	return &file_store_model_record_proto_enumTypes[0]
 }
 
 func (x Resolution) Number() protoreflect.EnumNumber {
@@ -73,7 +73,7 @@ func (x Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Resolution.Descriptor instead.
 func (Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{0}
+	return file_store_model_record_proto_rawDescGZIP(), []int{0}
 }
 
 // Protocol as selected by appProtocol or by the prefix of the port's name.
@@ -129,11 +129,11 @@ func (x Protocol) String() string {
 }
 
 func (Protocol) Descriptor() protoreflect.EnumDescriptor {
-	return file_record_proto_enumTypes[1].Descriptor()
+	return file_store_model_record_proto_enumTypes[1].Descriptor()
 }
 
 func (Protocol) Type() protoreflect.EnumType {
-	return &file_record_proto_enumTypes[1]
+	return &file_store_model_record_proto_enumTypes[1]
 }
 
 func (x Protocol) Number() protoreflect.EnumNumber {
@@ -142,7 +142,7 @@ func (x Protocol) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Protocol.Descriptor instead.
 func (Protocol) EnumDescriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{1}
+	return file_store_model_record_proto_rawDescGZIP(), []int{1}
 }
 
 type Health int32
@@ -178,11 +178,11 @@ func (x Health) String() string {
 }
 
 func (Health) Descriptor() protoreflect.EnumDescriptor {
-	return file_record_proto_enumTypes[2].Descriptor()
+	return file_store_model_record_proto_enumTypes[2].Descriptor()
 }
 
 func (Health) Type() protoreflect.EnumType {
-	return &file_record_proto_enumTypes[2]
+	return &file_store_model_record_proto_enumTypes[2]
 }
 
 func (x Health) Number() protoreflect.EnumNumber {
@@ -191,7 +191,7 @@ func (x Health) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Health.Descriptor instead.
 func (Health) EnumDescriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{2}
+	return file_store_model_record_proto_rawDescGZIP(), []int{2}
 }
 
 // RecordValue is one normalised object. Its canonical bytes are its deterministic encoding; the hash of those bytes is its
@@ -214,7 +214,7 @@ type RecordValue struct {
 
 func (x *RecordValue) Reset() {
 	*x = RecordValue{}
-	mi := &file_record_proto_msgTypes[0]
+	mi := &file_store_model_record_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -226,7 +226,7 @@ func (x *RecordValue) String() string {
 func (*RecordValue) ProtoMessage() {}
 
 func (x *RecordValue) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[0]
+	mi := &file_store_model_record_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -239,7 +239,7 @@ func (x *RecordValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordValue.ProtoReflect.Descriptor instead.
 func (*RecordValue) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{0}
+	return file_store_model_record_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *RecordValue) GetSchema() uint32 {
@@ -350,7 +350,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_record_proto_msgTypes[1]
+	mi := &file_store_model_record_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -362,7 +362,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[1]
+	mi := &file_store_model_record_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,7 +375,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{1}
+	return file_store_model_record_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ServiceSpec) GetHosts() []string {
@@ -462,7 +462,7 @@ type ServicePort struct {
 
 func (x *ServicePort) Reset() {
 	*x = ServicePort{}
-	mi := &file_record_proto_msgTypes[2]
+	mi := &file_store_model_record_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +474,7 @@ func (x *ServicePort) String() string {
 func (*ServicePort) ProtoMessage() {}
 
 func (x *ServicePort) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[2]
+	mi := &file_store_model_record_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +487,7 @@ func (x *ServicePort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicePort.ProtoReflect.Descriptor instead.
 func (*ServicePort) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{2}
+	return file_store_model_record_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ServicePort) GetNumber() uint32 {
@@ -537,7 +537,7 @@ type EndpointsSpec struct {
 
 func (x *EndpointsSpec) Reset() {
 	*x = EndpointsSpec{}
-	mi := &file_record_proto_msgTypes[3]
+	mi := &file_store_model_record_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +549,7 @@ func (x *EndpointsSpec) String() string {
 func (*EndpointsSpec) ProtoMessage() {}
 
 func (x *EndpointsSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[3]
+	mi := &file_store_model_record_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +562,7 @@ func (x *EndpointsSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndpointsSpec.ProtoReflect.Descriptor instead.
 func (*EndpointsSpec) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{3}
+	return file_store_model_record_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *EndpointsSpec) GetHosts() []string {
@@ -596,7 +596,7 @@ type EndpointPort struct {
 
 func (x *EndpointPort) Reset() {
 	*x = EndpointPort{}
-	mi := &file_record_proto_msgTypes[4]
+	mi := &file_store_model_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +608,7 @@ func (x *EndpointPort) String() string {
 func (*EndpointPort) ProtoMessage() {}
 
 func (x *EndpointPort) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[4]
+	mi := &file_store_model_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +621,7 @@ func (x *EndpointPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndpointPort.ProtoReflect.Descriptor instead.
 func (*EndpointPort) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{4}
+	return file_store_model_record_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *EndpointPort) GetName() string {
@@ -661,7 +661,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_record_proto_msgTypes[5]
+	mi := &file_store_model_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +673,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[5]
+	mi := &file_store_model_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +686,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{5}
+	return file_store_model_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Endpoint) GetAddress() string {
@@ -801,7 +801,7 @@ type PolicySpec struct {
 
 func (x *PolicySpec) Reset() {
 	*x = PolicySpec{}
-	mi := &file_record_proto_msgTypes[6]
+	mi := &file_store_model_record_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +813,7 @@ func (x *PolicySpec) String() string {
 func (*PolicySpec) ProtoMessage() {}
 
 func (x *PolicySpec) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[6]
+	mi := &file_store_model_record_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +826,7 @@ func (x *PolicySpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySpec.ProtoReflect.Descriptor instead.
 func (*PolicySpec) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{6}
+	return file_store_model_record_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PolicySpec) GetSelector() map[string]string {
@@ -857,11 +857,96 @@ func (x *PolicySpec) GetIstio() []byte {
 	return nil
 }
 
-var File_record_proto protoreflect.FileDescriptor
+// HeadValue is the value of head in etcd: whether the records beside it are a whole state (store/kv).
+type HeadValue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schema        uint32                 `protobuf:"varint,1,opt,name=schema,proto3" json:"schema,omitempty"`
+	Epoch         int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // creation revision of the leader's election key
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`     // counts the batches of an epoch
+	Complete      bool                   `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
+	LastComplete  int64                  `protobuf:"varint,5,opt,name=last_complete,json=lastComplete,proto3" json:"last_complete,omitempty"` // the newest complete revision before this head; 0: none
+	Written       int64                  `protobuf:"varint,6,opt,name=written,proto3" json:"written,omitempty"`                               // Unix milliseconds, by the leader's clock
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
 
-const file_record_proto_rawDesc = "" +
+func (x *HeadValue) Reset() {
+	*x = HeadValue{}
+	mi := &file_store_model_record_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeadValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeadValue) ProtoMessage() {}
+
+func (x *HeadValue) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeadValue.ProtoReflect.Descriptor instead.
+func (*HeadValue) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *HeadValue) GetSchema() uint32 {
+	if x != nil {
+		return x.Schema
+	}
+	return 0
+}
+
+func (x *HeadValue) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *HeadValue) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *HeadValue) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *HeadValue) GetLastComplete() int64 {
+	if x != nil {
+		return x.LastComplete
+	}
+	return 0
+}
+
+func (x *HeadValue) GetWritten() int64 {
+	if x != nil {
+		return x.Written
+	}
+	return 0
+}
+
+var File_store_model_record_proto protoreflect.FileDescriptor
+
+const file_store_model_record_proto_rawDesc = "" +
 	"\n" +
-	"\frecord.proto\x12\x10navarch.store.v1\"\x93\x02\n" +
+	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\x93\x02\n" +
 	"\vRecordValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x03R\acreated\x129\n" +
@@ -932,7 +1017,14 @@ const file_record_proto_rawDesc = "" +
 	"\x05istio\x18\x04 \x01(\fR\x05istio\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*i\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa6\x01\n" +
+	"\tHeadValue\x12\x16\n" +
+	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x1a\n" +
+	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12#\n" +
+	"\rlast_complete\x18\x05 \x01(\x03R\flastComplete\x12\x18\n" +
+	"\awritten\x18\x06 \x01(\x03R\awritten*i\n" +
 	"\n" +
 	"Resolution\x12\x12\n" +
 	"\x0eRESOLUTION_EDS\x10\x00\x12\x12\n" +
@@ -955,20 +1047,20 @@ const file_record_proto_rawDesc = "" +
 	"\x0fHEALTH_DRAINING\x10\x02B&Z$navarch.io/navarch/store/model;modelb\x06proto3"
 
 var (
-	file_record_proto_rawDescOnce sync.Once
-	file_record_proto_rawDescData []byte
+	file_store_model_record_proto_rawDescOnce sync.Once
+	file_store_model_record_proto_rawDescData []byte
 )
 
-func file_record_proto_rawDescGZIP() []byte {
-	file_record_proto_rawDescOnce.Do(func() {
-		file_record_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_record_proto_rawDesc), len(file_record_proto_rawDesc)))
+func file_store_model_record_proto_rawDescGZIP() []byte {
+	file_store_model_record_proto_rawDescOnce.Do(func() {
+		file_store_model_record_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)))
 	})
-	return file_record_proto_rawDescData
+	return file_store_model_record_proto_rawDescData
 }
 
-var file_record_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
-var file_record_proto_goTypes = []any{
+var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_store_model_record_proto_goTypes = []any{
 	(Resolution)(0),       // 0: navarch.store.v1.Resolution
 	(Protocol)(0),         // 1: navarch.store.v1.Protocol
 	(Health)(0),           // 2: navarch.store.v1.Health
@@ -979,25 +1071,26 @@ var file_record_proto_goTypes = []any{
 	(*EndpointPort)(nil),  // 7: navarch.store.v1.EndpointPort
 	(*Endpoint)(nil),      // 8: navarch.store.v1.Endpoint
 	(*PolicySpec)(nil),    // 9: navarch.store.v1.PolicySpec
-	nil,                   // 10: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                   // 11: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                   // 12: navarch.store.v1.Endpoint.PortsEntry
-	nil,                   // 13: navarch.store.v1.PolicySpec.SelectorEntry
+	(*HeadValue)(nil),     // 10: navarch.store.v1.HeadValue
+	nil,                   // 11: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                   // 12: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                   // 13: navarch.store.v1.Endpoint.PortsEntry
+	nil,                   // 14: navarch.store.v1.PolicySpec.SelectorEntry
 }
-var file_record_proto_depIdxs = []int32{
+var file_store_model_record_proto_depIdxs = []int32{
 	4,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
 	6,  // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
 	9,  // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
 	5,  // 3: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
 	0,  // 4: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	10, // 5: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	11, // 5: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
 	1,  // 6: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
 	7,  // 7: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
 	8,  // 8: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	11, // 9: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	12, // 9: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
 	2,  // 10: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	12, // 11: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	13, // 12: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	13, // 11: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	14, // 12: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
 	13, // [13:13] is the sub-list for method output_type
 	13, // [13:13] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
@@ -1005,12 +1098,12 @@ var file_record_proto_depIdxs = []int32{
 	0,  // [0:13] is the sub-list for field type_name
 }
 
-func init() { file_record_proto_init() }
-func file_record_proto_init() {
-	if File_record_proto != nil {
+func init() { file_store_model_record_proto_init() }
+func file_store_model_record_proto_init() {
+	if File_store_model_record_proto != nil {
 		return
 	}
-	file_record_proto_msgTypes[0].OneofWrappers = []any{
+	file_store_model_record_proto_msgTypes[0].OneofWrappers = []any{
 		(*RecordValue_Service)(nil),
 		(*RecordValue_Endpoints)(nil),
 		(*RecordValue_Policy)(nil),
@@ -1020,18 +1113,18 @@ func file_record_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_proto_rawDesc), len(file_record_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_record_proto_goTypes,
-		DependencyIndexes: file_record_proto_depIdxs,
-		EnumInfos:         file_record_proto_enumTypes,
-		MessageInfos:      file_record_proto_msgTypes,
+		GoTypes:           file_store_model_record_proto_goTypes,
+		DependencyIndexes: file_store_model_record_proto_depIdxs,
+		EnumInfos:         file_store_model_record_proto_enumTypes,
+		MessageInfos:      file_store_model_record_proto_msgTypes,
 	}.Build()
-	File_record_proto = out.File
-	file_record_proto_goTypes = nil
-	file_record_proto_depIdxs = nil
+	File_store_model_record_proto = out.File
+	file_store_model_record_proto_goTypes = nil
+	file_store_model_record_proto_depIdxs = nil
 }

@@ -33,7 +33,7 @@ var may = map[string][]string{
 	"store/mirror":        {"store/kv"},
 	"push/view":           {"store/mirror"},
 	"push/build/patch":    {},
-	"push/build/cluster":  {"push/build/patch"},
+	"push/build/cluster":  {"push/build/patch", "push/build/endpoint"}, // DNS clusters hold their endpoints
 	"push/build/endpoint": {"push/build/patch"},
 	"push/build/listener": {"push/build/patch"},
 	"push/build/vhost":    {"push/build/patch"},

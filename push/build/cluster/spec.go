@@ -40,6 +40,7 @@ type Inbound struct {
 	Sidecar *model.Sidecar
 	Ingress int
 	HTTP2   bool
+	Auto    bool // the protocol is not known: the application is spoken to as the client speaks; HTTP2 goes before it
 	Mesh    *model.Mesh
 	Patches intern.List[model.Patch]
 }

@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// node is a sidecar's node as an agent sends it.
+func node(namespace, workload, ip string) *corev3.Node {
+	meta, err := structpb.NewStruct(map[string]any{
+		"NAME": workload + "-0", "NAMESPACE": namespace, "CLUSTER_ID": "Kubernetes", "SERVICE_ACCOUNT": workload,
+		"WORKLOAD_NAME": workload, "INSTANCE_IPS": ip, "LABELS": map[string]any{"app": workload},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return &corev3.Node{Id: fmt.Sprintf("sidecar~%s~%s-0.%s~%s.svc.cluster.local", ip, workload, namespace, namespace), Metadata: meta}
+}
+
+// everything asks a replica for all that a proxy has, as Envoy would on its first connection, and returns the bodies by
+// type and name. It acknowledges as it goes.
+func everything(ctx context.Context, address string, n *corev3.Node) (map[string][]byte, error) {
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	got := map[string][]byte{}
+	ask := func(t xds.Type, subscribe []string) error {
+		return stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: t.URL(), ResourceNamesSubscribe: subscribe})
+	}
+	receive := func(t xds.Type, want int) ([]*discoveryv3.Resource, error) {
+		var all []*discoveryv3.Resource
+		for {
+			res, err := stream.Recv()
+			if err != nil {
+				return nil, err
+			}
+			if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce}); err != nil {
+				return nil, err
+			}
+			for _, r := range res.Resources {
+				got[res.TypeUrl+" "+r.Name] = r.Resource.Value
+				got[res.TypeUrl+" "+r.Name+" version"] = []byte(r.Version)
+			}
+			if res.TypeUrl == t.URL() {
+				all = append(all, res.Resources...)
+				if len(all) >= want {
+					return all, nil
+				}
+			}
+		}
+	}
+	for _, pair := range [][2]xds.Type{{xds.Cluster, xds.Endpoint}, {xds.Listener, xds.Route}} {
+		if err := ask(pair[0], nil); err != nil {
+			return nil, err
+		}
+		parents, err := receive(pair[0], 1)
+		if err != nil {
+			return nil, err
+		}
+		names, err := needs(pair[0], parents)
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == 0 {
+			continue
+		}
+		if err := ask(pair[1], names); err != nil {
+			return nil, err
+		}
+		if _, err := receive(pair[1], len(names)); err != nil {
+			return nil, err
+		}
+	}
+	return got, nil
+}
+
+// same compares what two replicas answered, byte for byte.
+func same(t *testing.T, a, b map[string][]byte) {
+	t.Helper()
+	for name, body := range a {
+		if string(b[name]) != string(body) {
+			t.Errorf("%s differs: %d bytes and %d bytes", name, len(body), len(b[name]))
+		}
+	}
+	if len(a) != len(b) || len(a) == 0 {
+		t.Errorf("%d answers and %d answers", len(a), len(b))
+	}
+}
+
+func unmarshal[M proto.Message](r *discoveryv3.Resource, into M) (M, error) {
+	return into, r.Resource.UnmarshalTo(into)
+}
+
+// needs lists what Envoy would ask for next: the endpoints of EDS clusters, the route configurations of listeners.
+func needs(t xds.Type, parents []*discoveryv3.Resource) ([]string, error) {
+	var names []string
+	seen := map[string]bool{}
+	add := func(name string) {
+		if name != "" && !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	for _, r := range parents {
+		if t == xds.Cluster {
+			c, err := unmarshal(r, &clusterv3.Cluster{})
+			if err != nil {
+				return nil, err
+			}
+			if c.GetType() == clusterv3.Cluster_EDS {
+				add(c.Name)
+			}
+			continue
+		}
+		l, err := unmarshal(r, &listenerv3.Listener{})
+		if err != nil {
+			return nil, err
+		}
+		for _, chain := range l.FilterChains {
+			for _, f := range chain.Filters {
+				hcm := &hcmv3.HttpConnectionManager{}
+				if f.GetTypedConfig().MessageIs(hcm) {
+					if err := f.GetTypedConfig().UnmarshalTo(hcm); err != nil {
+						return nil, err
+					}
+					add(hcm.GetRds().GetRouteConfigName())
+				}
+			}
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"math/big"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+)
+
+// outlier sets passive health checking. Success rates are never enforced; an error count of 0 switches its check off.
+func (d *draft) outlier(p policy) {
+	o := p.outlier
+	if o == nil {
+		return
+	}
+	out := &clusterv3.OutlierDetection{EnforcingSuccessRate: wrapperspb.UInt32(0)}
+	d.OutlierDetection = out
+	five := o.Consecutive_5XxErrors
+	if five == nil && o.ConsecutiveGatewayErrors == nil && o.ConsecutiveErrors > 0 {
+		five = wrapperspb.UInt32(uint32(o.ConsecutiveErrors)) // deprecated
+	}
+	enforcing := func(n *wrapperspb.UInt32Value) *wrapperspb.UInt32Value {
+		if n.GetValue() == 0 {
+			return wrapperspb.UInt32(0)
+		}
+		return wrapperspb.UInt32(100)
+	}
+	if five != nil {
+		out.Consecutive_5Xx, out.EnforcingConsecutive_5Xx = five, enforcing(five)
+	}
+	if n := o.ConsecutiveGatewayErrors; n != nil {
+		out.ConsecutiveGatewayFailure, out.EnforcingConsecutiveGatewayFailure = n, enforcing(n)
+	}
+	if positive(o.Interval) {
+		out.Interval = o.Interval
+	}
+	if positive(o.BaseEjectionTime) {
+		out.BaseEjectionTime = o.BaseEjectionTime
+	}
+	if o.MaxEjectionPercent > 0 {
+		out.MaxEjectionPercent = wrapperspb.UInt32(uint32(min(o.MaxEjectionPercent, 100)))
+	}
+	if o.SplitExternalLocalOriginErrors {
+		out.SplitExternalLocalOriginErrors = true
+		out.EnforcingLocalOriginSuccessRate = wrapperspb.UInt32(0)
+		if n := o.ConsecutiveLocalOriginFailures; n.GetValue() > 0 {
+			out.ConsecutiveLocalOriginFailure, out.EnforcingConsecutiveLocalOriginFailure = n, wrapperspb.UInt32(100)
+		}
+	}
+	d.CommonLbConfig.HealthyPanicThreshold = percent(float64(o.MinHealthPercent))
+}
+
+// balance sets the load balancer. ORIGINAL_DST has none, whatever the rule says.
+func (d *draft) balance(p policy) {
+	lb := p.balancer
+	if d.GetType() == clusterv3.Cluster_ORIGINAL_DST {
+		return
+	}
+	if hash := lb.GetConsistentHash(); hash != nil {
+		d.hash(hash, p.balancerAt)
+		return
+	}
+	switch lb.GetSimple() {
+	case networkingv1.LoadBalancerSettings_RANDOM:
+		d.LbPolicy = clusterv3.Cluster_RANDOM
+	case networkingv1.LoadBalancerSettings_ROUND_ROBIN:
+		d.LbPolicy = clusterv3.Cluster_ROUND_ROBIN
+		if slow := slowStart(lb); slow != nil {
+			d.LbConfig = &clusterv3.Cluster_RoundRobinLbConfig_{RoundRobinLbConfig: &clusterv3.Cluster_RoundRobinLbConfig{SlowStartConfig: slow}}
+		}
+	case networkingv1.LoadBalancerSettings_PASSTHROUGH:
+		d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
+		d.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+	default:
+		d.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
+		if slow := slowStart(lb); slow != nil {
+			d.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{LeastRequestLbConfig: &clusterv3.Cluster_LeastRequestLbConfig{SlowStartConfig: slow}}
+		}
+	}
+}
+
+// What Envoy refuses beyond the constraints written in its API, or crashes on: sizes of hash tables
+// (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/cluster.proto).
+const (
+	maxTable = 5000011 // of Maglev; and a prime
+	maxRing  = 8388608 // of the ring hash
+)
+
+// slowStart has Istio's defaults: linear, from a tenth.
+func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowStartConfig {
+	w := lb.GetWarmup()
+	if w == nil {
+		if t := lb.GetWarmupDurationSecs(); positive(t) {
+			return &clusterv3.Cluster_SlowStartConfig{SlowStartWindow: t}
+		}
+		return nil
+	}
+	if !positive(w.Duration) {
+		return nil
+	}
+	aggression := 1.0
+	if a := w.Aggression.GetValue(); a > 0 {
+		aggression = a
+	}
+	least := percent(10)
+	if w.MinimumPercent != nil {
+		least = percent(w.MinimumPercent.Value)
+	}
+	return &clusterv3.Cluster_SlowStartConfig{
+		SlowStartWindow:  w.Duration,
+		Aggression:       &corev3.RuntimeDouble{DefaultValue: aggression, RuntimeKey: "upstream.slow_start_aggression"},
+		MinWeightPercent: least,
+	}
+}
+
+// hash sets a consistent hash; what is hashed stands on the routes.
+func (d *draft) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at string) {
+	if m := h.GetMaglev(); m != nil {
+		d.LbPolicy = clusterv3.Cluster_MAGLEV
+		switch size := m.TableSize; {
+		case size == 0:
+		case size > maxTable || !new(big.Int).SetUint64(size).ProbablyPrime(0):
+			d.problem(at+".consistentHash.maglev.tableSize", "%d: want a prime of at most %d; Envoy's default is used", size, maxTable)
+		default:
+			d.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(size)}}
+		}
+		return
+	}
+	size := h.GetRingHash().GetMinimumRingSize()
+	if size == 0 {
+		size = h.MinimumRingSize // deprecated
+	}
+	if size == 0 {
+		size = 1024
+	}
+	if size > maxRing {
+		d.problem(at+".consistentHash", "minimumRingSize %d: at most %d, which is used", size, maxRing)
+		size = maxRing
+	}
+	d.LbPolicy = clusterv3.Cluster_RING_HASH
+	d.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(size)}}
+}

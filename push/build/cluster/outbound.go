@@ -1,0 +1,192 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// How DNS names are resolved where the mesh says nothing; Istio's defaults.
+const (
+	dnsRefresh = 60 * time.Second
+	dnsJitter  = 100 * time.Millisecond
+)
+
+// Build draws the cluster. The error says that the service has no such port, or that settings which nobody refused make
+// a cluster that Envoy would.
+func (s Outbound) Build() (*xds.Resource, error) {
+	r, _, err := s.draw()
+	return r, err
+}
+
+// Problems are the settings that the cluster is drawn without, or refused for: "object: field: what is wrong".
+func (s Outbound) Problems() []error {
+	_, problems, err := s.draw()
+	if err != nil {
+		problems = append(problems, err)
+	}
+	return problems
+}
+
+func (s Outbound) draw() (*xds.Resource, []error, error) {
+	name := xds.OutboundCluster(s.Port, s.Subset, s.Host)
+	port := s.port()
+	if port == nil {
+		return nil, nil, fmt.Errorf("cluster %s: %v has no port %d", name, s.Service.Key, s.Port)
+	}
+	p := effective(s.Rule, s.SubsetRule, s.Subset, s.Port)
+	d := newDraft(name, s.discovery(), s.Mesh)
+	d.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: percent(0)}
+	s.metadata(d, p)
+	if pattern := s.Mesh.Spec.GetOutboundClusterStatName(); pattern != "" {
+		d.AltStatName = statName(pattern, s.Service, s.Host, s.Subset, port, 0) + statDelimiter
+	}
+	switch port.Protocol {
+	case model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_GRPC_WEB:
+		d.useHTTP2()
+	case model.Protocol_PROTOCOL_AUTO:
+		d.useClientProtocol()
+	}
+	if upgrades(p, port, s.Mesh) {
+		d.useHTTP2()
+	}
+	d.pool(p.pool, p.retryBudget)
+	d.outlier(p)
+	d.balance(p)
+	s.locate(d)
+	d.secure(p, s.Service)
+	d.unsupported(p)
+	r, err := d.seal(s.Patches.All())
+	return r, d.problems, err
+}
+
+func (s Outbound) port() *model.ServicePort {
+	for _, p := range s.Service.Spec.Ports {
+		if p.Number == s.Port {
+			return p
+		}
+	}
+	return nil
+}
+
+// discovery is how Envoy finds the endpoints. A headless Kubernetes service has no address of its own: the client has
+// chosen the pod.
+func (s Outbound) discovery() clusterv3.Cluster_DiscoveryType {
+	switch s.Service.Spec.Resolution {
+	case model.Resolution_RESOLUTION_DNS:
+		return clusterv3.Cluster_STRICT_DNS
+	case model.Resolution_RESOLUTION_DNS_ROUND_ROBIN:
+		return clusterv3.Cluster_LOGICAL_DNS
+	case model.Resolution_RESOLUTION_NONE:
+		return clusterv3.Cluster_ORIGINAL_DST
+	}
+	if s.Service.Spec.Headless && s.Service.Key.Kind == model.KindService {
+		return clusterv3.Cluster_ORIGINAL_DST
+	}
+	return clusterv3.Cluster_EDS
+}
+
+// locate says where the endpoints come from.
+func (s Outbound) locate(d *draft) {
+	switch d.GetType() {
+	case clusterv3.Cluster_EDS:
+		d.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{
+			ServiceName: d.Name,
+			EdsConfig: &corev3.ConfigSource{
+				ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+				InitialFetchTimeout:   durationpb.New(0),
+				ResourceApiVersion:    corev3.ApiVersion_V3,
+			},
+		}
+	case clusterv3.Cluster_STRICT_DNS, clusterv3.Cluster_LOGICAL_DNS:
+		s.resolve(d)
+	}
+}
+
+// resolve puts the endpoints into a DNS cluster. LOGICAL_DNS takes exactly one: with more, the first by name; with none
+// the cluster is there and answers 503.
+func (s Outbound) resolve(d *draft) {
+	d.DnsLookupFamily = clusterv3.Cluster_V4_ONLY
+	d.RespectDnsTtl = true
+	d.DnsRefreshRate, d.DnsJitter = durationpb.New(dnsRefresh), durationpb.New(dnsJitter)
+	if rate := s.Mesh.Spec.GetDnsRefreshRate(); positive(rate) && rate.AsDuration() > time.Millisecond {
+		d.DnsRefreshRate = rate
+	}
+	d.LoadAssignment = endpoint.Assignment(d.Name, s.Members.All(), resolvable)
+	if d.GetType() == clusterv3.Cluster_STRICT_DNS {
+		return
+	}
+	all := d.LoadAssignment.Endpoints
+	if len(all) == 0 {
+		d.refuse()
+		return
+	}
+	if len(all) > 1 || len(all[0].LbEndpoints) > 1 {
+		d.problem(s.Service.Key.String()+": spec.endpoints", "resolution DNS_ROUND_ROBIN takes one endpoint; the first is used for port %d", s.Port)
+		all[0].LbEndpoints, d.LoadAssignment.Endpoints = all[0].LbEndpoints[:1], all[:1]
+		all[0].LoadBalancingWeight = all[0].LbEndpoints[0].LoadBalancingWeight
+	}
+}
+
+// resolvable says whether an address can stand in a DNS cluster: an IP or a name.
+func resolvable(address string) bool {
+	if _, err := netip.ParseAddr(address); err == nil {
+		return true
+	}
+	return address != "" && !strings.ContainsAny(address, "/:*")
+}
+
+func (s Outbound) metadata(d *draft, p policy) {
+	d.describe(s.Host, s.Service)
+	istio := d.istioMetadata()
+	istio["default_original_port"] = structpb.NewNumberValue(float64(s.Port))
+	if s.Service.Spec.External {
+		istio["external"] = structpb.NewBoolValue(true)
+	}
+	rule := s.Rule
+	if s.Subset != "" {
+		istio["subset"] = structpb.NewStringValue(s.Subset)
+		rule = cmp.Or(s.SubsetRule, s.Rule)
+	}
+	if rule != nil {
+		istio["config"] = structpb.NewStringValue(fmt.Sprintf(
+			"/apis/networking.istio.io/v1/namespaces/%s/destination-rule/%s", rule.Key.Namespace, rule.Key.Name))
+	}
+	if originates(p.tls) {
+		istio["alpn_override"] = structpb.NewStringValue("false")
+	}
+}
+
+// statName fills in a pattern of MeshConfig.outboundClusterStatName or inboundClusterStatName
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig). target is 0 where there is none.
+func statName(pattern string, service *model.Service, host, subset string, port *model.ServicePort, target uint32) string {
+	short, qualified := host, host
+	if service.Key.Kind == model.KindService {
+		short, qualified = service.Key.Name, service.Key.Name+"."+service.Key.Namespace
+	}
+	targetPort := ""
+	if target != 0 {
+		targetPort = strconv.FormatUint(uint64(target), 10)
+	}
+	return strings.NewReplacer(
+		"%SERVICE_PORT_NAME%", port.GetName(),
+		"%SERVICE_PORT%", strconv.FormatUint(uint64(port.GetNumber()), 10),
+		"%SERVICE_FQDN%", host,
+		"%SERVICE_NAME%", short,
+		"%SERVICE%", qualified,
+		"%SUBSET_NAME%", subset,
+		"%TARGET_PORT%", targetPort,
+	).Replace(pattern)
+}

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"fmt"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+)
+
+// policy is the traffic policy that holds for one cluster, and where its parts stand (for problems). Parts may be nil.
+type policy struct {
+	pool        *networkingv1.ConnectionPoolSettings
+	outlier     *networkingv1.OutlierDetection
+	balancer    *networkingv1.LoadBalancerSettings
+	tls         *networkingv1.ClientTLSSettings
+	proxy       *networkingv1.TrafficPolicy_ProxyProtocol
+	retryBudget *networkingv1.TrafficPolicy_RetryBudget
+	tunnel      *networkingv1.TrafficPolicy_TunnelSettings
+
+	outlierAt, balancerAt, tlsAt, tunnelAt string
+}
+
+// effective finds the policy of (rule, subset, port): the subset's settings stand over the host's, setting by setting;
+// settings of the port stand in the place of all others of their level, unset ones included
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings).
+func effective(rule, subsetRule *model.DestinationRule, subset string, port uint32) policy {
+	var p policy
+	if rule != nil {
+		p, _ = ofPort(rule.Spec.TrafficPolicy, port, rule.Key.String()+": spec.trafficPolicy")
+	}
+	if subset == "" || subsetRule == nil {
+		return p
+	}
+	for i, s := range subsetRule.Spec.Subsets {
+		if s.Name != subset || s.TrafficPolicy == nil {
+			continue
+		}
+		over, whole := ofPort(s.TrafficPolicy, port, fmt.Sprintf("%v: spec.subsets[%d].trafficPolicy", subsetRule.Key, i))
+		if whole {
+			return over
+		}
+		return p.under(over)
+	}
+	return p
+}
+
+// ofPort is the policy of one port; whole: it is that port's own.
+func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at string) (p policy, whole bool) {
+	for i, s := range tp.GetPortLevelSettings() {
+		if s.GetPort().GetNumber() == port {
+			at = fmt.Sprintf("%s.portLevelSettings[%d]", at, i)
+			p = policy{pool: s.ConnectionPool, outlier: s.OutlierDetection, balancer: s.LoadBalancer, tls: s.Tls}
+			return p.located(at), true
+		}
+	}
+	p = policy{
+		pool: tp.GetConnectionPool(), outlier: tp.GetOutlierDetection(), balancer: tp.GetLoadBalancer(), tls: tp.GetTls(),
+		proxy: tp.GetProxyProtocol(), retryBudget: tp.GetRetryBudget(), tunnel: tp.GetTunnel(),
+	}
+	return p.located(at), false
+}
+
+func (p policy) located(at string) policy {
+	p.outlierAt, p.balancerAt, p.tlsAt, p.tunnelAt = at+".outlierDetection", at+".loadBalancer", at+".tls", at+".tunnel"
+	return p
+}
+
+// under is p with the parts that `over` has in their place.
+func (p policy) under(over policy) policy {
+	if over.pool != nil {
+		p.pool = over.pool
+	}
+	if over.outlier != nil {
+		p.outlier, p.outlierAt = over.outlier, over.outlierAt
+	}
+	if over.balancer != nil {
+		p.balancer, p.balancerAt = over.balancer, over.balancerAt
+	}
+	if over.tls != nil {
+		p.tls, p.tlsAt = over.tls, over.tlsAt
+	}
+	if over.proxy != nil {
+		p.proxy = over.proxy
+	}
+	if over.retryBudget != nil {
+		p.retryBudget = over.retryBudget
+	}
+	if over.tunnel != nil {
+		p.tunnel, p.tunnelAt = over.tunnel, over.tunnelAt
+	}
+	return p
+}

@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/xds"
+)
+
+// passthroughIdle ends HTTP connections to unknown destinations that nobody uses.
+const passthroughIdle = 5 * time.Minute
+
+// Build draws the cluster. The error: the name is none of the three.
+func (s Static) Build() (*xds.Resource, error) {
+	r, _, err := s.draw()
+	return r, err
+}
+
+// Problems are the patches that do not apply.
+func (s Static) Problems() []error {
+	_, problems, err := s.draw()
+	if err != nil {
+		problems = append(problems, err)
+	}
+	return problems
+}
+
+func (s Static) draw() (*xds.Resource, []error, error) {
+	var d *draft
+	switch s.Name {
+	case xds.BlackHole:
+		d = newDraft(s.Name, clusterv3.Cluster_STATIC, s.Mesh)
+	case xds.Passthrough, xds.InboundPassthrough:
+		d = newDraft(s.Name, clusterv3.Cluster_ORIGINAL_DST, s.Mesh)
+		d.useClientProtocol()
+		d.pool(nil, nil)
+		d.httpOptions().CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(passthroughIdle)}
+		if s.Name == xds.InboundPassthrough {
+			d.bind(magicSource)
+		}
+	default:
+		return nil, nil, fmt.Errorf("cluster %s: is no static cluster", s.Name)
+	}
+	r, err := d.seal(s.Patches.All())
+	return r, d.problems, err
+}
+
+// Build draws the cluster that the patch adds. The error names the EnvoyFilter and what is wrong with the value.
+func (s Added) Build() (*xds.Resource, error) {
+	if err := patch.Problem(s.Patch); err != nil {
+		return nil, err
+	}
+	c := &clusterv3.Cluster{}
+	if err := patch.Decode(s.Patch, c); err != nil {
+		return nil, err
+	}
+	return xds.Encode(xds.Cluster, c.Name, c, needs(c)...)
+}
+
+// Problems is what Build refuses the patch for.
+func (s Added) Problems() []error {
+	if _, err := s.Build(); err != nil {
+		return []error{err}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"net/netip"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/proxy_protocol/v3"
+	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// systemCAs is where the images of proxies (Debian, Ubuntu, distroless) keep the system's certificate authorities.
+const systemCAs = "/etc/ssl/certs/ca-certificates.crt"
+
+// originates says whether the proxy begins TLS that is not the mesh's own.
+func originates(tls *networkingv1.ClientTLSSettings) bool {
+	m := tls.GetMode()
+	return m == networkingv1.ClientTLSSettings_SIMPLE || m == networkingv1.ClientTLSSettings_MUTUAL
+}
+
+// secure sets the transport socket. Certificates are files of the proxy, which Envoy reads itself.
+//
+// A rule that asks for what this version cannot give closes the cluster (see refuse), and is a problem: ISTIO_MUTUAL,
+// until the control plane hands out identities; credentialName, which takes a secret that sidecars are not given; MUTUAL
+// without certificates. To send in the clear where a rule demands TLS is no choice.
+func (d *draft) secure(p policy, service *model.Service) {
+	tls := p.tls
+	switch {
+	case tls == nil || tls.Mode == networkingv1.ClientTLSSettings_DISABLE:
+	case tls.Mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL:
+		d.problem(p.tlsAt+".mode", "ISTIO_MUTUAL is not supported by this version; the cluster is closed")
+		d.refuse()
+		return
+	case !originates(tls):
+		d.problem(p.tlsAt+".mode", "%v is not known; the cluster is closed", tls.Mode)
+		d.refuse()
+		return
+	case tls.CredentialName != "":
+		d.problem(p.tlsAt+".credentialName", "is not supported for sidecars; the cluster is closed")
+		d.refuse()
+		return
+	case tls.Mode == networkingv1.ClientTLSSettings_MUTUAL && (tls.ClientCertificate == "" || tls.PrivateKey == ""):
+		d.problem(p.tlsAt, "MUTUAL wants clientCertificate and privateKey; the cluster is closed")
+		d.refuse()
+		return
+	default:
+		d.TransportSocket = socket("envoy.transport_sockets.tls", d.upstreamTLS(tls, service))
+	}
+	if p.proxy != nil {
+		d.announce(p.proxy)
+	}
+}
+
+func socket(name string, config proto.Message) *corev3.TransportSocket {
+	return &corev3.TransportSocket{Name: name, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(config)}}
+}
+
+// announce wraps the transport socket into the PROXY protocol.
+func (d *draft) announce(p *networkingv1.TrafficPolicy_ProxyProtocol) {
+	inner := d.TransportSocket
+	if inner == nil {
+		inner = socket("envoy.transport_sockets.raw_buffer", &rawbufferv3.RawBuffer{})
+	}
+	version := corev3.ProxyProtocolConfig_V1
+	if p.Version == networkingv1.TrafficPolicy_ProxyProtocol_V2 {
+		version = corev3.ProxyProtocolConfig_V2
+	}
+	d.TransportSocket = socket("envoy.transport_sockets.upstream_proxy_protocol", &proxyprotocolv3.ProxyProtocolUpstreamTransport{
+		Config: &corev3.ProxyProtocolConfig{Version: version}, TransportSocket: inner,
+	})
+}
+
+func (d *draft) upstreamTLS(tls *networkingv1.ClientTLSSettings, service *model.Service) *tlsv3.UpstreamTlsContext {
+	params := &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+		EcdhCurves: d.mesh.Spec.GetTlsDefaults().GetEcdhCurves(), CipherSuites: d.mesh.Spec.GetTlsDefaults().GetCipherSuites(),
+	}
+	common := &tlsv3.CommonTlsContext{TlsParams: params}
+	if tls.Mode == networkingv1.ClientTLSSettings_MUTUAL {
+		common.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: file(tls.ClientCertificate), PrivateKey: file(tls.PrivateKey)}}
+	}
+	if d.http2() != nil {
+		common.AlpnProtocols = []string{"h2"}
+	}
+	verify := !tls.GetInsecureSkipVerify().GetValue()
+	if tls.Sni == "" {
+		up := &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: verify && len(tls.SubjectAltNames) == 0}
+		d.httpOptions().UpstreamHttpProtocolOptions = up
+	}
+	if verify {
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: validation(tls, service)}
+	}
+	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: tls.Sni}
+}
+
+// validation is who the server must be: the rule's names, else those of a ServiceEntry.
+func validation(tls *networkingv1.ClientTLSSettings, service *model.Service) *tlsv3.CertificateValidationContext {
+	v := &tlsv3.CertificateValidationContext{TrustedCa: file(systemCAs)}
+	if tls.CaCertificates != "" && tls.CaCertificates != "system" {
+		v.TrustedCa = file(tls.CaCertificates)
+	}
+	if tls.CaCrl != "" {
+		v.Crl = file(tls.CaCrl)
+	}
+	names := tls.SubjectAltNames
+	if len(names) == 0 && service.Key.Kind == model.KindServiceEntry {
+		names = service.Spec.SubjectAltNames
+	}
+	for _, name := range names {
+		v.MatchTypedSubjectAltNames = append(v.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{
+			SanType: sanType(name),
+			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
+		})
+	}
+	return v
+}
+
+func sanType(name string) tlsv3.SubjectAltNameMatcher_SanType {
+	if strings.Contains(name, "://") {
+		return tlsv3.SubjectAltNameMatcher_URI
+	}
+	if _, err := netip.ParseAddr(name); err == nil {
+		return tlsv3.SubjectAltNameMatcher_IP_ADDRESS
+	}
+	return tlsv3.SubjectAltNameMatcher_DNS
+}
+
+func file(path string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
+}
+
+// unsupported names what this version leaves out.
+func (d *draft) unsupported(p policy) {
+	if p.tunnel != nil {
+		d.problem(p.tunnelAt, "is not supported by this version")
+	}
+	if len(p.outlier.GetOutlierDetectionHttpErrorCodes()) > 0 {
+		d.problem(p.outlierAt+".outlierDetectionHttpErrorCodes", "is not supported by this version")
+	}
+	if l := p.balancer.GetLocalityLbSetting(); l != nil && (l.Enabled == nil || l.Enabled.Value) {
+		d.problem(p.balancerAt+".localityLbSetting", "is not supported by this version")
+	}
+	if p.balancer.GetZoneAwareLbSetting() != nil {
+		d.problem(p.balancerAt+".zoneAwareLbSetting", "is not supported by this version")
+	}
+}

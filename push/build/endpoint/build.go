@@ -1,0 +1,142 @@
+package endpoint
+
+import (
+	"cmp"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// Build draws the assignment. One without endpoints is a valid answer: the cluster has nobody.
+func (s Spec) Build() (*xds.Resource, error) {
+	return xds.Encode(xds.Endpoint, s.Cluster, Assignment(s.Cluster, s.Members.All(), IsAddress))
+}
+
+// maxPath is the longest path of a Unix socket on Linux, in bytes (unix(7)).
+const maxPath = 107
+
+// IsAddress says whether an endpoint's address can stand in EDS: an IP without a zone, or a Unix socket. One other among
+// them makes Envoy refuse the whole assignment ("malformed IP address").
+func IsAddress(address string) bool {
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		return path != "" && len(path) <= maxPath
+	}
+	ip, err := netip.ParseAddr(address)
+	return err == nil && ip.Zone() == ""
+}
+
+// Assignment is the members whose address is kept, each address and port once, grouped by locality (priority 0), in an
+// order of its own: the order of the members matters only between equal addresses. Weights are those stated, else 1,
+// scaled down together where their sum passes what Envoy takes (4294967295). What has no valid port is left out.
+func Assignment(name string, members []model.Member, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
+	members = slices.Clone(members)
+	slices.SortStableFunc(members, func(a, b model.Member) int {
+		return cmp.Or(cmp.Compare(a.Endpoint.Locality, b.Endpoint.Locality),
+			cmp.Compare(a.Endpoint.Address, b.Endpoint.Address), cmp.Compare(a.Port, b.Port))
+	})
+	type place struct {
+		address string
+		port    uint32
+	}
+	seen := make(map[place]bool, len(members))
+	var total uint64
+	members = slices.DeleteFunc(members, func(m model.Member) bool {
+		at := place{m.Endpoint.Address, m.Port}
+		if isUnix(at.address) {
+			at.port = 0
+		}
+		if seen[at] || !keep(at.address) || m.Port > math.MaxUint16 || m.Port == 0 && !isUnix(at.address) {
+			return true
+		}
+		seen[at] = true
+		total += uint64(weight(m.Endpoint))
+		return false
+	})
+	shift := 0
+	for total>>shift+uint64(len(members)) > math.MaxUint32 {
+		shift++
+	}
+
+	cla := &endpointv3.ClusterLoadAssignment{ClusterName: name}
+	var group *endpointv3.LocalityLbEndpoints
+	for i, m := range members {
+		if i == 0 || m.Endpoint.Locality != members[i-1].Endpoint.Locality {
+			group = &endpointv3.LocalityLbEndpoints{Locality: locality(m.Endpoint.Locality), LoadBalancingWeight: wrapperspb.UInt32(0)}
+			cla.Endpoints = append(cla.Endpoints, group)
+		}
+		w := max(1, weight(m.Endpoint)>>shift)
+		group.LoadBalancingWeight.Value += w
+		group.LbEndpoints = append(group.LbEndpoints, lbEndpoint(m, w))
+	}
+	return cla
+}
+
+func weight(e *model.Endpoint) uint32 { return max(1, e.Weight) }
+
+func locality(s string) *corev3.Locality {
+	if s == "" {
+		return nil
+	}
+	parts := append(strings.SplitN(s, "/", 3), "", "")
+	return &corev3.Locality{Region: parts[0], Zone: parts[1], SubZone: parts[2]}
+}
+
+func lbEndpoint(m model.Member, weight uint32) *endpointv3.LbEndpoint {
+	e := m.Endpoint
+	health := corev3.HealthStatus_HEALTHY // a member that is not ready is here because its service publishes such
+	if e.Health == model.Health_HEALTH_DRAINING {
+		health = corev3.HealthStatus_DRAINING
+	}
+	return &endpointv3.LbEndpoint{
+		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: Address(e.Address, m.Port)}},
+		HealthStatus:        health,
+		LoadBalancingWeight: wrapperspb.UInt32(weight),
+		Metadata:            metadata(e),
+	}
+}
+
+func isUnix(address string) bool { return strings.HasPrefix(address, "unix://") }
+
+// Address is where an endpoint listens: an IP or DNS name with a port, or unix:// and a path.
+func Address(address string, port uint32) *corev3.Address {
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}
+	}
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+	}}}
+}
+
+// metadata is what Istio's telemetry and transport socket matches read. tlsMode has no effect on clusters without
+// transport socket matches.
+func metadata(e *model.Endpoint) *corev3.Metadata {
+	workload := strings.Join([]string{e.Workload, e.Namespace, canonicalName(e), canonicalRevision(e), e.Cluster}, ";")
+	m := &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
+		"istio": {Fields: map[string]*structpb.Value{"workload": structpb.NewStringValue(workload)}},
+	}}
+	if e.Mtls {
+		m.FilterMetadata["envoy.transport_socket_match"] = &structpb.Struct{
+			Fields: map[string]*structpb.Value{"tlsMode": structpb.NewStringValue("istio")},
+		}
+	}
+	return m
+}
+
+// canonicalName and canonicalRevision follow https://istio.io/latest/docs/reference/config/metrics/ ("Canonical
+// Service") with the labels that Istio's injector falls back to.
+func canonicalName(e *model.Endpoint) string {
+	return cmp.Or(e.Labels["service.istio.io/canonical-name"], e.Labels["app.kubernetes.io/name"], e.Labels["app"], e.Workload)
+}
+
+func canonicalRevision(e *model.Endpoint) string {
+	return cmp.Or(e.Labels["service.istio.io/canonical-revision"], e.Labels["app.kubernetes.io/version"], e.Labels["version"], "latest")
+}

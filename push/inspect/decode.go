@@ -1,0 +1,114 @@
+// Package inspect answers questions about what a proxy should have and why: resources as JSON, the dumps of /debug.
+//
+// Owns: nothing.  Reads: plan, view, manifest, delta, mirror.  Never: changes what it looks at; shows key material.
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+)
+
+var messages = [xds.NumTypes]func() proto.Message{
+	xds.Cluster:  func() proto.Message { return &clusterv3.Cluster{} },
+	xds.Endpoint: func() proto.Message { return &endpointv3.ClusterLoadAssignment{} },
+	xds.Listener: func() proto.Message { return &listenerv3.Listener{} },
+	xds.Route:    func() proto.Message { return &routev3.RouteConfiguration{} },
+	xds.Secret:   func() proto.Message { return &tlsv3.Secret{} },
+}
+
+// plurals are the keys of a rendered set, in the order of xds.Type.
+var plurals = [xds.NumTypes]string{"clusters", "endpoints", "listeners", "routes", "secrets"}
+
+// Message decodes a resource.
+func Message(r *xds.Resource) (proto.Message, error) {
+	m := messages[r.Type]()
+	if err := proto.Unmarshal(r.Body(), m); err != nil {
+		return nil, fmt.Errorf("decode %v %s: %w", r.Type, r.Name, err)
+	}
+	return m, nil
+}
+
+// JSON is a resource as proto JSON with proto field names. Secrets show their name and nothing of their content.
+func JSON(r *xds.Resource) (json.RawMessage, error) {
+	if r.Type == xds.Secret {
+		return json.Marshal(map[string]string{"name": r.Name, "content": "[sealed]"})
+	}
+	m, err := Message(r)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("print %v %s: %w", r.Type, r.Name, err)
+	}
+	var stable bytes.Buffer // protojson varies its white space on purpose
+	if err := json.Compact(&stable, raw); err != nil {
+		return nil, err
+	}
+	return stable.Bytes(), nil
+}
+
+// Rendered is a set as `navarchctl render` prints it: every type, each sorted by name.
+type Rendered [xds.NumTypes][]json.RawMessage
+
+// Resources are what a proxy has or should have, by type; each sorted by name.
+type Resources [xds.NumTypes][]*xds.Resource
+
+// Of is everything in a set.
+func Of(set *manifest.Set) Resources {
+	var all Resources
+	for t := range xds.NumTypes {
+		all[t] = set.Types[t].Sorted()
+	}
+	return all
+}
+
+// Render decodes the types that are wanted; none means all.
+func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
+	var out Rendered
+	for t := range xds.NumTypes {
+		out[t] = []json.RawMessage{}
+		if len(wanted) > 0 && !slices.Contains(wanted, t) {
+			continue
+		}
+		for _, r := range all[t] {
+			raw, err := JSON(r)
+			if err != nil {
+				return out, err
+			}
+			out[t] = append(out[t], raw)
+		}
+	}
+	return out, nil
+}
+
+// MarshalJSON is {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...]}.
+func (r Rendered) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for t, list := range r {
+		if t > 0 {
+			b.WriteByte(',')
+		}
+		raw, err := json.Marshal(list)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "%q:%s", plurals[t], raw)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}

@@ -1,0 +1,247 @@
+package model
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+)
+
+// bodies is one body for every kind; a kind without one fails the tests.
+func bodies() map[Kind]proto.Message {
+	service := func() *ServiceSpec {
+		return &ServiceSpec{Hosts: []string{"a.shop.svc"}, Ports: []*ServicePort{{Number: 80, Protocol: Protocol_PROTOCOL_HTTP}},
+			Selector: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"}}
+	}
+	policy := func() *PolicySpec { return &PolicySpec{Selector: map[string]string{"app": "a"}, Closed: true} }
+	return map[Kind]proto.Message{
+		KindMesh:                MeshDefaults(),
+		KindService:             service(),
+		KindServiceEntry:        service(),
+		KindEndpoints:           &EndpointsSpec{Hosts: []string{"a"}, Endpoints: []*Endpoint{{Address: "10.0.0.1", Labels: map[string]string{"x": "1", "y": "2", "z": "3"}}}},
+		KindVirtualService:      &networkingv1.VirtualService{Hosts: []string{"a"}, Http: []*networkingv1.HTTPRoute{{Timeout: durationpb.New(time.Second)}}},
+		KindDestinationRule:     &networkingv1.DestinationRule{Host: "a", Subsets: []*networkingv1.Subset{{Name: "v1", Labels: map[string]string{"a": "1", "b": "2", "c": "3"}}}},
+		KindSidecar:             &networkingv1.Sidecar{Egress: []*networkingv1.IstioEgressListener{{Hosts: []string{"./*"}}}},
+		KindEnvoyFilter:         &networkingv1.EnvoyFilter{Priority: 3},
+		KindPeerAuthentication:  policy(),
+		KindAuthorizationPolicy: policy(),
+	}
+}
+
+func TestKinds(t *testing.T) {
+	for _, k := range Kinds() {
+		if got, ok := ParseKind(k.String()); got != k || !ok {
+			t.Errorf("%v parses as %v, %v", k, got, ok)
+		}
+		if k.String() == "" || k.String() == KindInvalid.String() {
+			t.Errorf("kind %d has no name", k)
+		}
+	}
+	for _, name := range []string{"", "Invalid", "service", "Pod"} {
+		if k, ok := ParseKind(name); ok || k != KindInvalid {
+			t.Errorf("%q parses as %v", name, k)
+		}
+	}
+	if NumKinds.String() != "Invalid" || Kind(200).String() != "Invalid" {
+		t.Error("what is no kind has a name")
+	}
+}
+
+func TestPaths(t *testing.T) {
+	for _, k := range []Key{{KindService, "shop", "web"}, {KindMesh, "", "mesh"}, {KindServiceEntry, "shop", "a/b"}} {
+		got, err := ParsePath(k.Path())
+		if err != nil || got != k {
+			t.Errorf("%s: %v, %v", k.Path(), got, err)
+		}
+	}
+	for _, path := range []string{"", "Service", "Service/shop", "Service/shop/", "Pod/shop/web", "//", "Invalid/a/b"} {
+		if k, err := ParsePath(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %v, %v", path, k, err)
+		}
+	}
+}
+
+// What etcd holds comes back the same, with the same hash, for every kind; the same content has the same bytes.
+func TestRoundTrip(t *testing.T) {
+	all := bodies()
+	for _, kind := range Kinds() {
+		t.Run(kind.String(), func(t *testing.T) {
+			body := all[kind]
+			if body == nil {
+				t.Fatal("no body in this test")
+			}
+			key := Key{kind, "shop", "a"}
+			r, err := New(key, 7, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := Encode(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, err := Decode(key, raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *back.Meta() != *r.Meta() || r.Meta().Hash != HashOf(raw) || r.Meta().Key != key || r.Meta().Created != 7 {
+				t.Errorf("head %v, came back as %v", *r.Meta(), *back.Meta())
+			}
+			if !proto.Equal(back.Body(), body) {
+				t.Errorf("body %v", back.Body())
+			}
+			for range 20 { // maps have no order of their own
+				other, err := New(key, 7, bodies()[kind])
+				if err != nil || other.Meta().Hash != r.Meta().Hash {
+					t.Fatalf("the same content has the hash %v, want %v (%v)", other.Meta().Hash, r.Meta().Hash, err)
+				}
+			}
+			if later, _ := New(key, 8, body); later.Meta().Hash == r.Meta().Hash {
+				t.Error("the time of creation, which decides precedence, is not part of the hash")
+			}
+		})
+	}
+}
+
+func TestBodyBelongsToKind(t *testing.T) {
+	for kind := range bodies() {
+		for other, body := range bodies() {
+			_, err := New(Key{kind, "shop", "a"}, 0, body)
+			fits := kind == other || proto.MessageName(bodies()[kind]) == proto.MessageName(body)
+			if fits != (err == nil) {
+				t.Errorf("a %v with the body of a %v: %v", kind, other, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), kind.String()+" shop/a") {
+				t.Errorf("%v does not name the object", err)
+			}
+		}
+	}
+	if _, err := New(Key{KindInvalid, "", "a"}, 0, &ServiceSpec{}); err == nil {
+		t.Error("a record of no kind")
+	}
+	if _, err := New(Key{KindVirtualService, "", "a"}, 0, &networkingv1.VirtualService{Hosts: []string{"\xff"}}); err == nil {
+		t.Error("a body that does not encode")
+	}
+}
+
+// A value of the neighbouring schema versions decodes, others are refused with the versions, and so is what is broken.
+func TestDecodeRefuses(t *testing.T) {
+	key := Key{KindService, "shop", "web"}
+	wire := func(change func(*RecordValue)) []byte {
+		v := &RecordValue{Schema: Schema, Body: &RecordValue_Service{Service: &ServiceSpec{}}}
+		change(v)
+		b, err := proto.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for _, c := range []struct {
+		name, want string
+		key        Key
+		raw        []byte
+	}{
+		{"this schema", "", key, wire(func(*RecordValue) {})},
+		{"the next schema", "", key, wire(func(v *RecordValue) { v.Schema++ })},
+		{"a later schema", "schema 3, this build reads 1 to 2", key, wire(func(v *RecordValue) { v.Schema += 2 })},
+		{"no schema", "schema 0", key, wire(func(v *RecordValue) { v.Schema = 0 })},
+		{"empty", "schema 0", key, nil},
+		{"no body", "body is missing", key, wire(func(v *RecordValue) { v.Body = nil })},
+		{"another kind's body", "does not belong to kind Service", key, wire(func(v *RecordValue) { v.Body = &RecordValue_Policy{Policy: &PolicySpec{}} })},
+		{"an Istio body", "does not belong to kind Service", key, wire(func(v *RecordValue) { v.Body = &RecordValue_Istio{Istio: nil} })},
+		{"a broken Istio body", "Sidecar shop/web", Key{KindSidecar, "shop", "web"}, wire(func(v *RecordValue) { v.Body = &RecordValue_Istio{Istio: []byte{0xff}} })},
+		{"no protobuf", "Service shop/web", key, []byte("hello")},
+		{"cut off", "Service shop/web", key, wire(func(v *RecordValue) { v.Body.(*RecordValue_Service).Service.Hosts = []string{"abc"} })[:5]},
+	} {
+		r, err := Decode(c.key, c.raw)
+		switch {
+		case c.want == "" && err != nil, c.want != "" && (err == nil || r != nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, %v; want %q", c.name, r, err, c.want)
+		}
+	}
+}
+
+// Precedence: time of creation, then namespace, then name.
+func TestOlder(t *testing.T) {
+	head := func(created int64, namespace, name string) *Head {
+		return &Head{Key: Key{KindVirtualService, namespace, name}, Created: created}
+	}
+	order := []*Head{head(0, "z", "z"), head(1, "a", "z"), head(1, "b", "a"), head(1, "b", "b"), head(2, "a", "a")}
+	for i := range order {
+		for j := range order {
+			if got := order[i].Older(order[j]); got < 0 != (i < j) || got > 0 != (i > j) {
+				t.Errorf("%v against %v: %d", order[i], order[j], got)
+			}
+		}
+	}
+}
+
+func TestPatch(t *testing.T) {
+	r, err := New(Key{KindEnvoyFilter, "shop", "f"}, 0, &networkingv1.EnvoyFilter{ConfigPatches: []*networkingv1.EnvoyFilter_EnvoyConfigObjectPatch{
+		{ApplyTo: networkingv1.EnvoyFilter_LISTENER}, {ApplyTo: networkingv1.EnvoyFilter_CLUSTER}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := r.(*EnvoyFilter)
+	if got := (Patch{f, 1}).Config().ApplyTo; got != networkingv1.EnvoyFilter_CLUSTER {
+		t.Errorf("patch 1 applies to %v", got)
+	}
+	if (Patch{f, 1}) != (Patch{f, 1}) || (Patch{f, 0}) == (Patch{f, 1}) {
+		t.Error("patches do not compare by filter and index")
+	}
+}
+
+// The defaults are fresh each time, so that one who merges into them changes nobody's.
+func TestMeshDefaults(t *testing.T) {
+	if DefaultMesh() != DefaultMesh() {
+		t.Error("the default mesh is two pointers")
+	}
+	before, err := Encode(DefaultMesh())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := MeshDefaults()
+	proto.Merge(mine, &meshv1.MeshConfig{TrustDomain: "other", DefaultServiceExportTo: []string{"."}})
+	mine.ConnectTimeout.Seconds = 1
+	after, err := Encode(DefaultMesh())
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the default mesh changed (%v)", err)
+	}
+}
+
+// Whatever etcd holds: a record or an error that names the key; a record encodes to something that decodes to the same.
+func FuzzDecode(f *testing.F) {
+	for kind, body := range bodies() {
+		r, err := New(Key{kind, "shop", "a"}, 1, body)
+		if err != nil {
+			f.Fatal(err)
+		}
+		raw, err := Encode(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint8(kind), raw)
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
+		key := Key{Kind(kind), "shop", "a"}
+		r, err := Decode(key, raw)
+		if err != nil {
+			if !strings.Contains(err.Error(), key.String()) {
+				t.Errorf("%v does not name %v", err, key)
+			}
+			return
+		}
+		again, err := Encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Decode(key, again)
+		if err != nil || !proto.Equal(back.Body(), r.Body()) {
+			t.Errorf("%v, then %v, %v", r.Body(), back, err)
+		}
+	})
+}
