@@ -1,0 +1,68 @@
+// Package wire is what every command of ours does before its own work: signals, the log, flags that the environment may set.
+//
+// Owns: nothing.  Reads: the environment, signals.  Never: what a command is about.
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Main runs cmd under a context that SIGINT and SIGTERM end, prints its error once, and exits: 0 for success, 1 for failure.
+// The second of these signals kills the process at once.
+func Main(cmd *cobra.Command) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, cmd.Name()+":", err)
+		os.Exit(1)
+	}
+}
+
+// Logger writes records of level (debug, info, warn, error) and above to w, as text or json.
+func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
+	}
+	opts := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	}
+	return nil, fmt.Errorf("log format %q: want text or json", format)
+}
+
+// FromEnv sets flags that were not given on the command line from the environment: names maps a flag to its variable.
+// An empty variable counts as unset.
+func FromEnv(flags *pflag.FlagSet, getenv func(string) string, names map[string]string) error {
+	var errs []error
+	for flag, name := range names {
+		f := flags.Lookup(flag)
+		if f == nil {
+			errs = append(errs, fmt.Errorf("%s: no flag --%s", name, flag))
+			continue
+		}
+		v := strings.TrimSpace(getenv(name))
+		if f.Changed || v == "" {
+			continue
+		}
+		if err := flags.Set(flag, v); err != nil {
+			errs = append(errs, fmt.Errorf("environment %s=%q: %w", name, v, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/source/files"
+)
+
+// offline is a folder of configuration and the proxy that is asked about.
+type offline struct {
+	configDir string
+	proxy     string // file of an Envoy core.v3 Node
+	cluster   string
+	domain    string
+}
+
+// load runs the pipeline in memory up to the snapshot: the same code as the server's.
+func (o *offline) load() (*mirror.Snapshot, []object.Problem, error) {
+	events, problems, err := files.Read(o.configDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	records, more := ingest.Records(events, normal.Options{Domain: o.domain, Cluster: o.cluster})
+	return mirror.Empty().Apply(1, records, nil).New, append(problems, more...), nil
+}
+
+// plan plans what the proxy would get. The planner has one proxy, and is the server's.
+func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) {
+	snapshot, problems, err := o.load()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	node, err := o.node()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	planner := plan.New(plan.Settings{Snapshot: snapshot})
+	return planner, planner.Join(node), problems, nil
+}
+
+// node reads the proxy's file.
+func (o *offline) node() (view.Node, error) {
+	raw, err := os.ReadFile(o.proxy)
+	if err != nil {
+		return view.Node{}, err
+	}
+	if raw, err = yaml.YAMLToJSON(raw); err != nil {
+		return view.Node{}, fmt.Errorf("%s: %w", o.proxy, err)
+	}
+	node := &corev3.Node{}
+	if err := protojson.Unmarshal(raw, node); err != nil {
+		return view.Node{}, fmt.Errorf("%s: not an Envoy core.v3 Node: %w", o.proxy, err)
+	}
+	parsed, err := view.Parse(node)
+	if err != nil {
+		return view.Node{}, fmt.Errorf("%s: %w", o.proxy, err)
+	}
+	return parsed, nil
+}
+
+// report prints problems as "Kind namespace/name: field: message".
+func report(w io.Writer, problems []object.Problem) {
+	for _, p := range problems {
+		fmt.Fprintln(w, p)
+	}
+}

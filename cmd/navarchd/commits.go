@@ -1,0 +1,46 @@
+package main
+
+import (
+	"sync"
+	"time"
+)
+
+// commits remembers when the newest revisions were committed, for the latency from a commit to its ACK. It is bounded,
+// and forgets what is old: a late ACK of an old revision comes from a proxy that joined, and measures nothing.
+type commits struct {
+	mu    sync.Mutex // a leaf
+	order []int64
+	seen  map[int64]time.Time
+}
+
+const (
+	maxCommits = 256
+	oldCommit  = time.Minute
+)
+
+// saw takes note of a revision, committed (as far as is known) at a time.
+func (c *commits) saw(revision int64, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen == nil {
+		c.seen = map[int64]time.Time{}
+	}
+	if _, known := c.seen[revision]; known {
+		return
+	}
+	if len(c.order) == maxCommits {
+		delete(c.seen, c.order[0])
+		c.order = append(c.order[:0], c.order[1:]...)
+	}
+	c.order = append(c.order, revision)
+	c.seen[revision] = at
+}
+
+// since is how long ago a revision was committed; false where that is not known or long ago.
+func (c *commits) since(revision int64) (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.seen[revision]
+	passed := time.Since(at)
+	return passed, ok && passed < oldCommit
+}

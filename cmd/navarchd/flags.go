@@ -1,0 +1,231 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// role is one of the hats that a process may wear.
+type role string
+
+const (
+	roleIngest role = "ingest"
+	roleXDS    role = "xds"
+)
+
+// existing are the roles of this version; planned ones are named so that asking for them is answered clearly.
+var (
+	existing = []role{roleIngest, roleXDS}
+	planned  = []role{"ca", "admit"}
+)
+
+// config is what the command line and the environment say.
+type config struct {
+	roles     []string
+	configDir string
+	allowNone bool
+	domain    string
+	cluster   string
+
+	dataDir       string
+	etcdEndpoints []string
+	etcdCA        string
+	etcdCert      string
+	etcdKey       string
+	etcdUser      string
+	etcdPassword  string // name of a file
+	mesh          string
+	lease         time.Duration
+
+	grpcAddr       string
+	secureGRPCAddr string
+	httpAddr       string
+	httpsAddr      string
+	monitoringAddr string
+	tlsCert        string
+	tlsKey         string
+	clientCA       string
+
+	logLevel string
+	otlp     string
+	shutdown time.Duration
+
+	env environment
+}
+
+// environment are the knobs of istiod that Navarch honours (compatibility: names and defaults are Istio's).
+type environment struct {
+	podName      string
+	debounce     time.Duration // PILOT_DEBOUNCE_AFTER
+	debounceMax  time.Duration // PILOT_DEBOUNCE_MAX
+	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; Navarch's default is the fast lane
+	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: by the number of cores
+	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
+	debugOnHTTP  bool          // ENABLE_DEBUG_ON_HTTP
+}
+
+// aliases are istiod's five address flags, and its folder flag, under the names that charts and scripts use.
+var aliases = map[string]string{
+	"httpAddr":         "http-addr",
+	"httpsAddr":        "https-addr",
+	"grpcAddr":         "grpc-addr",
+	"secureGRPCAddr":   "secure-grpc-addr",
+	"monitoringAddr":   "monitoring-addr",
+	"configDir":        "config-dir",
+	"shutdownDuration": "shutdown-duration",
+}
+
+func (c *config) bind(f *pflag.FlagSet) {
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if kebab, ok := aliases[name]; ok {
+			name = kebab
+		}
+		return pflag.NormalizedName(name)
+	})
+	f.StringSliceVar(&c.roles, "roles", nil, "What this process does: ingest, xds (default: all that exist).")
+	f.StringVar(&c.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML to serve; read again when it changes.")
+	f.BoolVar(&c.allowNone, "allow-empty", false, "Let objects go even when most or all of them vanish at once.")
+	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")
+	f.StringVar(&c.cluster, "cluster-id", envOr("CLUSTER_ID", "Kubernetes"), "Name of the cluster that the configuration is of.")
+	f.StringVar(&c.dataDir, "data-dir", "", "Directory of the embedded etcd (one process, one directory).")
+	f.StringSliceVar(&c.etcdEndpoints, "etcd-endpoints", nil, "Addresses of an etcd to use instead of the embedded one.")
+	f.StringVar(&c.etcdCA, "etcd-ca", "", "File of certificates that etcd's certificate is verified against.")
+	f.StringVar(&c.etcdCert, "etcd-cert", "", "File of the client certificate for etcd.")
+	f.StringVar(&c.etcdKey, "etcd-key", "", "File of the client certificate's key.")
+	f.StringVar(&c.etcdUser, "etcd-user", "", "Name of the etcd user.")
+	f.StringVar(&c.etcdPassword, "etcd-password-file", "", "File that holds the etcd user's password.")
+	f.StringVar(&c.mesh, "mesh", "default", "Name of the mesh; part of every key in etcd.")
+	f.DurationVar(&c.lease, "leader-lease", 10*time.Second, "Time after which a leader that is silent is replaced.")
+	f.StringVar(&c.grpcAddr, "grpc-addr", "", "Address of plain-text xDS, for example :15010; off unless given.")
+	f.StringVar(&c.secureGRPCAddr, "secure-grpc-addr", ":15012", "Address of xDS over TLS; off without --tls-cert and --tls-key.")
+	f.StringVar(&c.httpAddr, "http-addr", ":8080", "Address of /ready and /debug.")
+	f.StringVar(&c.httpsAddr, "https-addr", ":15017", "Address of the webhooks (role admit, not in this version).")
+	f.StringVar(&c.monitoringAddr, "monitoring-addr", ":15014", "Address of /metrics and /version.")
+	f.StringVar(&c.tlsCert, "tls-cert", "", "File of the certificate chain of the secure xDS address.")
+	f.StringVar(&c.tlsKey, "tls-key", "", "File of the key of the secure xDS address.")
+	f.StringVar(&c.clientCA, "tls-client-ca", "", "File of certificates that clients' certificates are verified against.")
+	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
+	f.StringVar(&c.otlp, "otlp-endpoint", "", "Address of an OTLP collector for spans from event to ACK; off unless given.")
+	f.DurationVar(&c.shutdown, "shutdown-duration", 10*time.Second, "Longest time for an orderly stop.")
+}
+
+// validate completes the configuration. Every message names the flag or variable that is wrong.
+func (c *config) validate() error {
+	var problems []error
+	refuse := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if len(c.roles) == 0 {
+		for _, r := range existing {
+			c.roles = append(c.roles, string(r))
+		}
+	}
+	for _, r := range c.roles {
+		switch {
+		case slices.Contains(existing, role(r)):
+		case slices.Contains(planned, role(r)):
+			refuse("--roles: %q does not exist in this version (there are: %v)", r, existing)
+		default:
+			refuse("--roles: unknown role %q (there are: %v)", r, existing)
+		}
+	}
+	switch {
+	case c.dataDir != "" && len(c.etcdEndpoints) > 0:
+		refuse("--data-dir and --etcd-endpoints exclude each other: either the embedded etcd or one of yours")
+	case c.dataDir == "" && len(c.etcdEndpoints) == 0:
+		refuse("--data-dir (embedded etcd) or --etcd-endpoints (one of yours) is needed")
+	}
+	if c.has(roleIngest) && c.configDir == "" {
+		refuse("--config-dir is needed for role ingest")
+	}
+	if (c.tlsCert == "") != (c.tlsKey == "") {
+		refuse("--tls-cert and --tls-key go together")
+	}
+	if (c.etcdCert == "") != (c.etcdKey == "") {
+		refuse("--etcd-cert and --etcd-key go together")
+	}
+	if (c.etcdUser == "") != (c.etcdPassword == "") {
+		refuse("--etcd-user and --etcd-password-file go together")
+	}
+	if c.mesh == "" || strings.Contains(c.mesh, "/") {
+		refuse("--mesh: %q is no name (not empty, no slash)", c.mesh)
+	}
+	if c.lease < time.Second {
+		refuse("--leader-lease: %v is too short (etcd's leases have seconds)", c.lease)
+	}
+	if err := c.env.read(os.LookupEnv); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+func (c *config) has(r role) bool { return slices.Contains(c.roles, string(r)) }
+
+// read takes the knobs from the environment; what is not set keeps its default.
+func (e *environment) read(lookup func(string) (string, bool)) error {
+	*e = environment{debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true}
+	var problems []error
+	parse := func(name string, set func(string) error) {
+		if v, ok := lookup(name); ok && v != "" {
+			if err := set(v); err != nil {
+				problems = append(problems, fmt.Errorf("environment %s=%q: %w", name, v, err))
+			}
+		}
+	}
+	parse("POD_NAME", func(v string) error { e.podName = v; return nil })
+	parse("PILOT_DEBOUNCE_AFTER", duration(&e.debounce))
+	parse("PILOT_DEBOUNCE_MAX", duration(&e.debounceMax))
+	parse("PILOT_ENABLE_EDS_DEBOUNCE", boolean(&e.edsDebounce))
+	parse("PILOT_PUSH_THROTTLE", count(&e.pushThrottle))
+	parse("ISTIO_GPRC_MAXRECVMSGSIZE", count(&e.maxRecvSize))
+	parse("ENABLE_DEBUG_ON_HTTP", boolean(&e.debugOnHTTP))
+	return errors.Join(problems...)
+}
+
+func duration(into *time.Duration) func(string) error {
+	return func(v string) (err error) {
+		d, err := time.ParseDuration(v)
+		if err == nil && d < 0 {
+			err = errors.New("must not be negative")
+		}
+		if err == nil {
+			*into = d
+		}
+		return err
+	}
+}
+
+func boolean(into *bool) func(string) error {
+	return func(v string) (err error) {
+		b, err := strconv.ParseBool(v)
+		if err == nil {
+			*into = b
+		}
+		return err
+	}
+}
+
+func count(into *int) func(string) error {
+	return func(v string) error {
+		n, err := strconv.Atoi(v)
+		if err == nil && n < 0 {
+			err = errors.New("must not be negative")
+		}
+		if err == nil {
+			*into = n
+		}
+		return err
+	}
+}
+
+func envOr(name, otherwise string) string {
+	if v, ok := os.LookupEnv(name); ok && v != "" {
+		return v
+	}
+	return otherwise
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+)
+
+// confirmWithin bounds how long a proxy that joins waits for this replica to catch up with what another may have told it.
+const confirmWithin = 5 * time.Second
+
+// planner is what the xDS server asks: it turns a client into a view, once this replica is sure not to be behind.
+type planner struct {
+	loop   *plan.Loop
+	mirror *mirror.Mirror
+}
+
+// Join implements serve.Planner.
+func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.View, error) {
+	node, err := parse(c.Node, c.Caps)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.mirror.Ready(); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	if err := p.mirror.Confirm(confirm); err != nil {
+		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
+	}
+	proxy, err := p.loop.Join(ctx, node, func(lane plan.Lane) {
+		if lane == plan.Fast {
+			moved(fanout.Endpoints)
+		} else {
+			moved(fanout.Config)
+		}
+	})
+	if errors.Is(err, plan.ErrNotReady) {
+		return nil, serve.ErrNotReady
+	}
+	if err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	return proxy, nil
+}
+
+// parse reads a node whose extensions the server has folded into capabilities.
+func parse(n *corev3.Node, caps xds.Caps) (view.Node, error) {
+	node, err := view.Parse(n)
+	node.Caps = caps
+	return node, err
+}

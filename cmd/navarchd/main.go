@@ -1,0 +1,35 @@
+// Command navarchd is the control plane: it reads configuration, keeps it in etcd, and serves xDS to proxies.
+//
+// Owns: the wiring of the loops.  Reads: flags and the environment.  Never: a decision that belongs to a package.
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/internal/wire"
+	"navarch.io/navarch/store/obs"
+)
+
+func main() {
+	c := &config{}
+	cmd := &cobra.Command{
+		Use:     "navarchd",
+		Short:   "Control plane for Istio meshes: ingester and xDS replica",
+		Version: obs.Version,
+		// istiod's entry point is `pilot-discovery discovery`: charts that say so work.
+		ValidArgs: []string{"discovery"},
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.validate(); err != nil {
+				return err
+			}
+			log, err := wire.Logger(cmd.ErrOrStderr(), c.logLevel, "text")
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), c, log)
+		},
+	}
+	c.bind(cmd.Flags())
+	wire.Main(cmd)
+}

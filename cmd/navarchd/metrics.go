@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/obs"
+)
+
+// hooks count what the xDS server does under the names that dashboards know, and log what an operator must see.
+func hooks(log *slog.Logger, commits *commits) serve.Hooks {
+	rejected := map[xds.Type]*prometheus.CounterVec{
+		xds.Cluster: obs.Rejects.CDS, xds.Endpoint: obs.Rejects.EDS, xds.Listener: obs.Rejects.LDS, xds.Route: obs.Rejects.RDS,
+	}
+	label := func(t xds.Type) string { return strings.ToLower(t.String()) }
+	return serve.Hooks{
+		Streams: func(change int) {
+			obs.Proxies.Add(float64(change))
+			obs.Connections.WithLabelValues("").Add(float64(change))
+		},
+		Sent: func(t xds.Type, _, _, bytes int) {
+			obs.Pushes.WithLabelValues(label(t)).Inc()
+			obs.ConfigSize.WithLabelValues(label(t)).Observe(float64(bytes))
+			obs.SharedBytes.Add(float64(bytes))
+		},
+		Pushed: func(t xds.Type, took time.Duration) { obs.PushTime.WithLabelValues(label(t)).Observe(took.Seconds()) },
+		Acked: func(_ xds.Type, revision int64, took time.Duration) {
+			obs.SendTime.Observe(took.Seconds())
+			if since, ok := commits.since(revision); ok {
+				obs.Propagation.Observe(since.Seconds())
+			}
+		},
+		Converged: func(took time.Duration) { obs.Convergence.Observe(took.Seconds()) },
+		Refused: func(r serve.Refusal) {
+			obs.TotalRejects.WithLabelValues(label(r.Type)).Inc()
+			if c := rejected[r.Type]; c != nil {
+				c.WithLabelValues("nack").Inc()
+			}
+			log.Warn("a proxy refused a resource; its last good version stands",
+				obs.KeyProxy, r.Node, obs.KeyType, r.Type.String(), obs.KeyCulprit, r.Name, obs.KeyRevision, r.Revision, obs.KeyError, r.Text)
+		},
+		Expired: func(t xds.Type) { obs.ExpiredNonce.WithLabelValues(label(t)).Inc() },
+		Timeout: func(write bool) {
+			if write {
+				obs.WriteTimeout.Inc()
+			}
+		},
+		Rejected: func(err error) { log.Debug("a stream was refused", obs.KeyError, err) },
+	}
+}
+
+// gauges keeps the metrics that are read off the loops, until the context ends.
+func (p *process) gauges(ctx context.Context) error {
+	started := time.Now()
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	built, fragments := [xds.NumTypes]int64{}, int64(0)
+	for {
+		obs.Uptime.Set(time.Since(started).Seconds())
+		if p.ingester != nil {
+			obs.Problems.Set(float64(len(p.problems())))
+			p.rejected()
+		}
+		if p.pool != nil {
+			resources, hosts := p.pool.Size()
+			obs.Pooled.WithLabelValues("resources").Set(float64(resources))
+			obs.Pooled.WithLabelValues("virtual_hosts").Set(float64(hosts))
+			for t := range xds.NumTypes {
+				now := p.pool.Builds(t)
+				obs.Builds.WithLabelValues(strings.ToLower(t.String())).Add(float64(now - built[t]))
+				built[t] = now
+			}
+			now := p.pool.Fragments()
+			obs.FragmentBuilds.Add(float64(now - fragments))
+			fragments = now
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// rejected counts the objects that do not apply, by kind.
+func (p *process) rejected() {
+	counts := map[string]int{}
+	for _, one := range p.ingester.loop.Problems() {
+		if !one.Warning {
+			counts[one.ID.Kind]++
+		}
+	}
+	obs.RejectedConfigs.Reset()
+	for kind, n := range counts {
+		obs.RejectedConfigs.WithLabelValues(kind).Set(float64(n))
+	}
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/obs"
+)
+
+// process is everything that one navarchd runs; what its roles do not need is nil.
+type process struct {
+	config   *config
+	log      *slog.Logger
+	store    *kv.Store
+	ingester *ingester
+	mirror   *mirror.Mirror
+	pool     *pool.Pool
+	planner  *plan.Loop
+	server   *serve.Server
+	commits  commits
+}
+
+// run is navarchd: it returns when the context ends, or when a loop cannot go on.
+func run(ctx context.Context, c *config, log *slog.Logger) (err error) {
+	store, err := openStore(c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	p := &process{config: c, log: log, store: store}
+	tasks := []loop.Task{{Name: "etcd", Run: store.Run}}
+	if c.has(roleIngest) {
+		if p.ingester, err = newIngester(c, store, log); err != nil {
+			return err
+		}
+		tasks = append(tasks, p.ingester.tasks()...)
+	}
+	if c.has(roleXDS) {
+		replica, err := p.replica()
+		if err != nil {
+			return err
+		}
+		tasks = append(tasks, replica...)
+	}
+	pages, err := p.pages()
+	if err != nil {
+		return err
+	}
+	tasks = append(append(tasks, pages...), loop.Task{Name: "gauges", Run: p.gauges})
+	log.Info("navarchd starts", "roles", c.roles, "mesh", c.mesh, "version", obs.Version)
+	return loop.Run(ctx, tasks...)
+}
+
+// replica is the role xds: mirror, plan, serve.
+func (p *process) replica() ([]loop.Task, error) {
+	var err error
+	if p.mirror, err = newMirror(p.store, p.log, &p.commits); err != nil {
+		return nil, err
+	}
+	p.pool = &pool.Pool{}
+	p.planner, err = plan.NewLoop(plan.Config{
+		Source: p.mirror, Pool: p.pool, Logger: p.log, CheckEvery: time.Minute,
+		DebounceAfter: p.config.env.debounce, DebounceMax: p.config.env.debounceMax, DebounceEndpoints: p.config.env.edsDebounce,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.server = serve.New(serve.Config{
+		Planner: planner{loop: p.planner, mirror: p.mirror},
+		Budget:  fanout.Budget{Streams: p.config.env.pushThrottle},
+		Hooks:   hooks(p.log, &p.commits),
+		Log:     p.log,
+	})
+	tasks := []loop.Task{
+		{Name: "mirror", Run: p.mirror.Run},
+		{Name: "plan", Run: p.planner.Run},
+		{Name: "push", Run: p.server.Run},
+	}
+	if p.config.grpcAddr != "" {
+		task, err := p.listen("grpc", p.config.grpcAddr)
+		if err != nil {
+			return nil, fmt.Errorf("--grpc-addr: %w", err)
+		}
+		tasks = append(tasks, task)
+	}
+	if p.config.tlsCert == "" {
+		p.log.Info("secure xDS is off: it needs --tls-cert and --tls-key")
+		return tasks, nil
+	}
+	conf, err := p.config.serverTLS()
+	if err != nil {
+		return nil, err
+	}
+	task, err := p.listen("secure grpc", p.config.secureGRPCAddr, grpc.Creds(credentials.NewTLS(conf)))
+	if err != nil {
+		return nil, fmt.Errorf("--secure-grpc-addr: %w", err)
+	}
+	return append(tasks, task), nil
+}
+
+// serverTLS is the secure xDS address's: a client certificate is verified where it is presented and --tls-client-ca is
+// given. The certificate is read anew for each connection that comes after its file changed.
+func (c *config) serverTLS() (*tls.Config, error) {
+	if _, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey); err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+	}
+	conf := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey)
+			return &pair, err
+		},
+	}
+	if c.clientCA != "" {
+		pool, err := certificates("--tls-client-ca", c.clientCA)
+		if err != nil {
+			return nil, err
+		}
+		conf.ClientCAs, conf.ClientAuth = pool, tls.VerifyClientCertIfGiven
+	}
+	return conf, nil
+}
+
+// listen binds an xDS address now, and serves it once its task runs.
+func (p *process) listen(name, address string, more ...grpc.ServerOption) (loop.Task, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return loop.Task{}, err
+	}
+	options := append(serve.Options(), grpc.MaxRecvMsgSize(p.config.env.maxRecvSize))
+	server := grpc.NewServer(append(options, more...)...)
+	p.server.Register(server)
+	p.log.Info("xds", "listener", name, obs.KeyAddress, l.Addr().String())
+	return loop.Task{Name: name, Run: func(ctx context.Context) error {
+		// Streams do not end by themselves: a graceful stop would wait for ever. Proxies reconnect, and are sent nothing.
+		defer context.AfterFunc(ctx, server.Stop)()
+		return server.Serve(serve.Listen(l))
+	}}, nil
+}
+
+// pages are the HTTP addresses.
+func (p *process) pages() ([]loop.Task, error) {
+	http, err := net.Listen("tcp", p.config.httpAddr)
+	if err != nil {
+		return nil, fmt.Errorf("--http-addr: %w", err)
+	}
+	metrics, err := net.Listen("tcp", p.config.monitoringAddr)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("--monitoring-addr: %w", err), http.Close())
+	}
+	debug := p.debug()
+	if !p.config.env.debugOnHTTP {
+		debug = nil
+	}
+	return []loop.Task{
+		{Name: "http", Run: func(ctx context.Context) error { return serveHTTP(ctx, http, public(p.ready, debug)) }},
+		{Name: "monitoring", Run: func(ctx context.Context) error { return serveHTTP(ctx, metrics, monitoring()) }},
+	}, nil
+}
+
+// ready is nil when a replica can answer proxies. A process that only ingests is ready once it runs.
+func (p *process) ready() error {
+	if p.mirror == nil {
+		return nil
+	}
+	return p.mirror.Ready()
+}
+
+// processName is how this process appears in the election and on debug pages.
+func (c *config) processName() string {
+	if c.env.podName != "" {
+		return c.env.podName
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "navarchd"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}

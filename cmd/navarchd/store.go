@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/lead"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/source/files"
+)
+
+// openStore connects to etcd, or starts the embedded one.
+func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
+	if c.dataDir != "" {
+		return kv.Embed(kv.EmbedConfig{Mesh: c.mesh, Dir: c.dataDir, Logger: log})
+	}
+	tlsConfig, err := c.etcdTLS()
+	if err != nil {
+		return nil, err
+	}
+	password := ""
+	if c.etcdPassword != "" {
+		raw, err := os.ReadFile(c.etcdPassword)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-password-file: %w", err)
+		}
+		password = strings.TrimSpace(string(raw))
+	}
+	return kv.Open(kv.Config{Mesh: c.mesh, Endpoints: c.etcdEndpoints, TLS: tlsConfig, Username: c.etcdUser, Password: password, Logger: log})
+}
+
+// etcdTLS is nil where no flag asks for TLS.
+func (c *config) etcdTLS() (*tls.Config, error) {
+	if c.etcdCA == "" && c.etcdCert == "" {
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.etcdCA != "" {
+		pool, err := certificates("--etcd-ca", c.etcdCA)
+		if err != nil {
+			return nil, err
+		}
+		conf.RootCAs = pool
+	}
+	if c.etcdCert != "" {
+		pair, err := tls.LoadX509KeyPair(c.etcdCert, c.etcdKey)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-cert, --etcd-key: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}
+
+func certificates(flag, file string) (*x509.CertPool, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
+		return nil, fmt.Errorf("%s: %s holds no PEM certificate", flag, file)
+	}
+	return pool, nil
+}
+
+// ingester is the role ingest: the folder, the leader's loop, the election.
+type ingester struct {
+	source *files.Source
+	loop   *ingest.Loop
+	lead   *lead.Elector
+}
+
+func newIngester(c *config, store *kv.Store, log *slog.Logger) (*ingester, error) {
+	source, err := files.New(files.Config{Dir: c.configDir, AllowEmpty: c.allowNone, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("--config-dir: %w", err)
+	}
+	elector, err := lead.New(lead.Config{Store: store, Name: c.processName(), Lease: c.lease, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	return &ingester{
+		source: source,
+		lead:   elector,
+		loop: ingest.New(ingest.Config{
+			Store: store, Log: log,
+			Options: ingest.Options{AllowEmpty: c.allowNone, Normal: normal.Options{Domain: c.domain, Cluster: c.cluster}},
+		}),
+	}, nil
+}
+
+func (i *ingester) tasks() []loop.Task {
+	return []loop.Task{
+		{Name: "files", Run: func(ctx context.Context) error { return i.source.Run(ctx, i.loop.Emit) }},
+		{Name: "ingest", Run: i.loop.Run},
+		{Name: "lead", Run: func(ctx context.Context) error { return i.lead.Run(ctx, i.leads) }},
+	}
+}
+
+// leads is one term.
+func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
+	obs.Leading.Set(1)
+	defer obs.Leading.Set(0)
+	i.loop.Gained(epoch)
+	defer i.loop.Lost()
+	<-ctx.Done()
+	return nil
+}
+
+func newMirror(store *kv.Store, log *slog.Logger, commits *commits) (*mirror.Mirror, error) {
+	return mirror.New(mirror.Config{Source: store, Logger: log, Hooks: mirror.Hooks{
+		Published: func(c mirror.Change) {
+			at := c.Committed
+			if at.IsZero() {
+				at = time.Now()
+			}
+			commits.saw(c.New.Revision(), at)
+			obs.Revision.Set(float64(c.New.Revision()))
+		},
+		Alarm: func(err error) {
+			obs.StoreAlarm.WithLabelValues("identity").Set(flag(err != nil))
+		},
+		Contact: func(err error) {
+			obs.StoreAlarm.WithLabelValues("away").Set(flag(err != nil))
+		},
+	}})
+}
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
