@@ -1,0 +1,35 @@
+package ingest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/source/files"
+)
+
+// The demo's own files must be without fault: they are what new users copy.
+func TestDemoFilesAreClean(t *testing.T) {
+	events, problems, err := files.Read("../../deploy/demo")
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("read: %v, problems %v", err, problems)
+	}
+	events = slices.DeleteFunc(events, func(e object.Event) bool { return strings.Contains(e.Origin, "/") }) // variants
+	records, problems := Records(events, normal.Options{})
+	for _, p := range problems {
+		t.Errorf("problem: %v (%s)", p, p.Origin)
+	}
+	count := map[model.Kind]int{}
+	for _, r := range records {
+		count[r.Meta().Key.Kind]++
+	}
+	for _, kind := range []model.Kind{model.KindMesh, model.KindService, model.KindServiceEntry, model.KindEndpoints,
+		model.KindVirtualService, model.KindDestinationRule, model.KindSidecar} {
+		if count[kind] == 0 {
+			t.Errorf("the demo shows no %v", kind)
+		}
+	}
+}

@@ -1,0 +1,274 @@
+// Package ingest is the leader's loop: it keeps what the sources told, normalises what a change touches, and writes to
+// the store only what differs.
+//
+// Owns: the raw objects, the hashes last written.  Reads: store/normal, store/object, store/kv.  Never: writes while it
+// does not lead; deletes the last good record of an object that is there and cannot be understood.
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+)
+
+// Store is what the loop needs of kv.Store.
+type Store interface {
+	Load(ctx context.Context, revision int64) (*kv.State, error)
+	Commit(ctx context.Context, batch kv.Batch) (int64, error)
+}
+
+// Config is what New needs.
+type Config struct {
+	Options
+	Store Store
+	Log   *slog.Logger
+	Pace  time.Duration // endpoint-only batches are at least so far apart; default 25 ms
+	Retry time.Duration // pause after a load or write that failed; default 500 ms
+}
+
+// Loop is the ingester. Emit, Gained and Lost may be called from any goroutine, also before Run.
+type Loop struct {
+	Config
+	state *State // owned by Run
+	box   *loop.Box[input]
+
+	problems atomic.Pointer[[]object.Problem]
+	stats    atomic.Pointer[Stats]
+}
+
+// input is what waits for the loop: all objects, and the newest word on leadership.
+type input struct {
+	objects []object.Event
+	term    Event // Gained, Lost or nil
+}
+
+func merge(waiting, next input) input {
+	waiting.objects = append(waiting.objects, next.objects...)
+	if next.term != nil {
+		waiting.term = next.term
+	}
+	return waiting
+}
+
+// New fills in the defaults; nothing runs before Run.
+func New(c Config) *Loop {
+	c.Pace = cmp.Or(c.Pace, 25*time.Millisecond)
+	c.Retry = cmp.Or(c.Retry, 500*time.Millisecond)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge)}
+}
+
+// Emit takes what a source tells; what comes in one call and is not split by the source is one batch.
+func (l *Loop) Emit(events []object.Event) { l.box.Put(input{objects: slices.Clone(events)}) }
+
+// Gained: this process leads under an epoch.
+func (l *Loop) Gained(epoch kv.Epoch) { l.box.Put(input{term: Gained{epoch}}) }
+
+// Lost: this process leads no more.
+func (l *Loop) Lost() { l.box.Put(input{term: Lost{}}) }
+
+// Problems is everything that is wrong with objects and between them, sorted. Problems of files are the source's.
+func (l *Loop) Problems() []object.Problem {
+	if p := l.problems.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Stats is the work done so far.
+func (l *Loop) Stats() Stats {
+	if s := l.stats.Load(); s != nil {
+		return *s
+	}
+	return Stats{}
+}
+
+// checkAfter is how long changes gather before objects are checked against each other: that looks at all of them.
+const checkAfter = 200 * time.Millisecond
+
+// Run does what Step says until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	results := make(chan Event)
+	check := time.NewTimer(time.Hour)
+	check.Stop()
+	defer check.Stop()
+	checking, checked := false, uint64(0)
+	var between []object.Problem
+	for {
+		var effects []Effect
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.box.Ready():
+			in, ok := l.box.Take()
+			if !ok {
+				continue
+			}
+			if in.term != nil { // first: nothing is begun that is not ours to do any more
+				effects = l.state.Step(in.term)
+			}
+			if len(in.objects) > 0 {
+				effects = append(effects, l.state.Step(Objects(in.objects))...)
+			}
+		case event := <-results:
+			effects = l.state.Step(event)
+		case <-check.C:
+			checked, checking, between = l.state.shape, false, l.state.check()
+		}
+		if l.state.shape != checked && !checking {
+			check.Reset(checkAfter)
+			checking = true
+		}
+		l.publish(between)
+		for _, effect := range effects {
+			go l.do(ctx, effect, results)
+		}
+	}
+}
+
+// publish makes problems and counters readable, and logs the problems that are new.
+func (l *Loop) publish(between []object.Problem) {
+	all := append(l.state.Problems(), between...)
+	slices.SortFunc(all, normal.CompareProblems)
+	before := l.Problems()
+	if !slices.Equal(all, before) {
+		seen := make(map[object.Problem]bool, len(before))
+		for _, p := range before {
+			seen[p] = true
+		}
+		for _, p := range all {
+			if !seen[p] {
+				l.Log.Warn("configuration problem", obs.KeyObject, p.ID.String(), obs.KeyField, p.Field, obs.KeyOrigin, p.Origin,
+					"problem", p.Message, "applies", p.Warning)
+			}
+		}
+		obs.Problems.Set(float64(len(all)))
+		countRejected(all)
+		l.problems.Store(&all)
+	}
+	stats := l.state.Stats()
+	if before := l.Stats(); stats != before {
+		obs.Writes.WithLabelValues("put").Add(float64(stats.Puts - before.Puts))
+		obs.Writes.WithLabelValues("delete").Add(float64(stats.Deletes - before.Deletes))
+		l.stats.Store(&stats)
+	}
+}
+
+// do carries one effect out, in a goroutine of its own: at most one load or write is under way for each epoch.
+func (l *Loop) do(ctx context.Context, effect Effect, results chan<- Event) {
+	var result Event
+	switch e := effect.(type) {
+	case Wait:
+		pause(ctx, l.Pace)
+		result = Due{}
+	case Load:
+		if e.Again {
+			pause(ctx, l.Retry)
+		}
+		result = l.load(ctx, e.Epoch)
+	case Write:
+		result = l.write(ctx, e.Batch)
+	}
+	select {
+	case results <- result:
+	case <-ctx.Done():
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// load reads the hashes that are stored at present, and tries until it can.
+func (l *Loop) load(ctx context.Context, epoch kv.Epoch) Event {
+	for ctx.Err() == nil {
+		loaded, err := l.loadOnce(ctx, epoch)
+		if err == nil {
+			return loaded
+		}
+		if ctx.Err() == nil {
+			l.Log.Warn("cannot read what is stored; trying again", obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
+		}
+		pause(ctx, l.Retry)
+	}
+	return Lost{}
+}
+
+func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
+	state, err := l.Store.Load(ctx, 0)
+	if err == nil && state.Head.Revision != 0 && !state.Head.Complete {
+		state, err = l.Store.Load(ctx, state.Store) // a batch that was left half done: what is there of it counts
+	}
+	if err != nil {
+		return Loaded{}, fmt.Errorf("load records: %w", err)
+	}
+	if state.Head.Revision > state.At.Revision {
+		return Loaded{}, fmt.Errorf("load records: a batch was written at revision %d meanwhile", state.Head.Revision)
+	}
+	loaded := Loaded{Epoch: epoch, Have: make(map[model.Key]model.Hash, len(state.Values)), After: state.Head.Revision,
+		Complete: state.Head.Revision == 0 || state.Head.Complete}
+	for _, v := range state.Values {
+		key, err := v.Key()
+		if err != nil {
+			l.Log.Warn("a stored record is of a kind that this build does not know; it is left alone", obs.KeyName, v.Path)
+			continue
+		}
+		loaded.Have[key] = v.Hash()
+	}
+	l.Log.Info("leading: comparing everything with what is stored", obs.KeyEpoch, epoch.Revision, "records", len(loaded.Have))
+	return loaded, nil
+}
+
+func (l *Loop) write(ctx context.Context, batch kv.Batch) Event {
+	revision, err := l.Store.Commit(ctx, batch)
+	written := Written{Epoch: batch.Epoch, After: revision}
+	var large *kv.TooLargeError
+	switch {
+	case err == nil:
+	case errors.As(err, &large) && revision != 0:
+		written.Refused = map[model.Key]int{}
+		for i, key := range large.Records {
+			written.Refused[key] = large.Sizes[i]
+		}
+	case errors.Is(err, kv.ErrDeposed):
+		l.Log.Info("deposed: writing nothing more", obs.KeyEpoch, batch.Epoch.Revision)
+		written.Outcome = Deposed
+	default:
+		if ctx.Err() == nil {
+			l.Log.Warn("a batch was not written or not all of it; comparing everything again", obs.KeyEpoch, batch.Epoch.Revision, obs.KeyError, err)
+		}
+		written.Outcome = Unknown
+	}
+	return written
+}
+
+// countRejected shows how many objects of each kind do not apply.
+func countRejected(problems []object.Problem) {
+	obs.RejectedConfigs.Reset()
+	var last object.ID
+	for _, p := range problems { // in the order of objects
+		if !p.Warning && p.ID != last {
+			last = p.ID
+			obs.RejectedConfigs.WithLabelValues(p.ID.Kind).Inc()
+		}
+	}
+}

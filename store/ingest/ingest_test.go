@@ -1,0 +1,203 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// memory is a Store that keeps what it is given and refuses all epochs but one.
+type memory struct {
+	mu       sync.Mutex
+	leader   kv.Epoch
+	revision int64
+	records  map[model.Key][]byte
+	batches  []kv.Batch
+	fail     error // of the next Commit
+}
+
+func (m *memory) Load(context.Context, int64) (*kv.State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state := &kv.State{Store: m.revision, Head: kv.Head{Revision: m.revision, Complete: true}, Complete: m.revision}
+	state.At.Revision = m.revision
+	for _, key := range slices.SortedFunc(maps.Keys(m.records), model.Key.Compare) {
+		state.Values = append(state.Values, kv.Value{Path: key.Path(), Raw: m.records[key]})
+	}
+	return state, nil
+}
+
+func (m *memory) Commit(_ context.Context, b kv.Batch) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.fail; err != nil {
+		m.fail = nil
+		return 0, err
+	}
+	if b.Epoch != m.leader {
+		return 0, kv.ErrDeposed
+	}
+	if b.After != m.revision {
+		return 0, kv.ErrStale
+	}
+	for _, r := range b.Puts {
+		raw, err := model.Encode(r)
+		if err != nil {
+			return 0, err
+		}
+		m.records[r.Meta().Key] = raw
+	}
+	for _, key := range b.Deletes {
+		delete(m.records, key)
+	}
+	m.revision++
+	m.batches = append(m.batches, b)
+	return m.revision, nil
+}
+
+// stored is the names of the records, and how many batches made them.
+func (m *memory) stored() ([]string, int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []string
+	for key := range m.records {
+		out = append(out, key.Name)
+	}
+	slices.Sort(out)
+	return out, len(m.batches)
+}
+
+func (m *memory) set(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+}
+
+func run(t *testing.T, l *Loop) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended: %v", err)
+		}
+	})
+}
+
+func TestLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		epoch := kv.Epoch{Key: "leader", Revision: 3}
+		m := &memory{leader: epoch, records: map[model.Key][]byte{}}
+		l := New(Config{Store: m})
+		want := func(batches int, names ...string) {
+			t.Helper()
+			synctest.Wait()
+			if got, n := m.stored(); !slices.Equal(got, names) || n != batches {
+				t.Fatalf("stored %q in %d batches, want %q in %d; problems %v", got, n, names, batches, l.Problems())
+			}
+		}
+		run(t, l)
+		l.Emit([]object.Event{put(t, svc), put(t, vs("a", "1s")), synced})
+		want(0)
+		l.Gained(epoch)
+		want(1, "a", "web")
+		l.Emit([]object.Event{put(t, vs("b", "1s"))})
+		want(2, "a", "b", "web")
+
+		m.set(func() { m.fail = errors.New("etcd is away") })
+		l.Emit([]object.Event{gone(put(t, vs("b", "1s")))})
+		want(2, "a", "b", "web")
+		time.Sleep(time.Second) // of the bubble's clock: the pause before it is tried again
+		want(3, "a", "web")
+
+		m.set(func() { m.leader.Revision = 9 })
+		l.Emit([]object.Event{put(t, vs("c", "1s")), put(t, vs("d", "nonsense"))})
+		time.Sleep(time.Minute)
+		want(3, "a", "web")
+		if p := l.Problems(); len(p) != 1 || p[0].ID.Name != "d" {
+			t.Errorf("problems %v", p)
+		}
+		l.Gained(kv.Epoch{Key: "leader", Revision: 9})
+		want(4, "a", "c", "web")
+		l.Lost()
+		l.Emit([]object.Event{put(t, vs("e", "1s"))})
+		time.Sleep(time.Minute)
+		want(4, "a", "c", "web")
+	})
+}
+
+// Problems between objects are found a moment after the change, and name the file.
+func TestLoopChecksObjectsAgainstEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Config{Store: &memory{}})
+		run(t, l)
+		l.Emit([]object.Event{put(t, vs("a", "1s")), synced})
+		time.Sleep(time.Second)
+		p := l.Problems()
+		if len(p) != 1 || p[0].String() != `VirtualService shop/a: spec.http[0].route[0].destination.host: no service has host "web.shop.svc.cluster.local": requests to it fail` || p[0].Origin != "a.yaml#1" {
+			t.Errorf("problems %v", p)
+		}
+		l.Emit([]object.Event{put(t, svc)})
+		time.Sleep(time.Second)
+		if p := l.Problems(); len(p) != 0 {
+			t.Errorf("problems %v", p)
+		}
+	})
+}
+
+// The loop on a real etcd: what it writes is what a mirror reads, and a deposed leader writes nothing.
+func TestLoopOnEtcd(t *testing.T) {
+	server := kvtest.Start(t)
+	elect := func() kv.Epoch {
+		t.Helper()
+		if _, err := server.Client().Delete(t.Context(), server.LeaderPath()+"test"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := server.Client().Put(t.Context(), server.LeaderPath()+"test", "me")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kv.Epoch{Key: server.LeaderPath() + "test", Revision: resp.Header.Revision}
+	}
+	l := New(Config{Store: server.Store, Retry: 10 * time.Millisecond})
+	run(t, l)
+	settle := func(want int) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+			state, err := server.Load(t.Context(), 0)
+			if err == nil && len(state.Values) == want && state.Head.Complete {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("stored %+v, error %v; want %d records", state, err, want)
+			}
+		}
+	}
+	var many []object.Event
+	for i := range 250 { // more than one transaction
+		many = append(many, put(t, vs(fmt.Sprintf("v%d", i), "1s")))
+	}
+	l.Emit(append(many, put(t, svc), synced))
+	first := elect()
+	l.Gained(first)
+	settle(251)
+	second := elect()
+	l.Emit([]object.Event{put(t, vs("late", "1s"))})
+	l.Gained(second)
+	settle(252)
+	if b := l.Stats().Batches; b != 2 {
+		t.Errorf("%d batches were written, want 2", b)
+	}
+}

@@ -1,0 +1,21 @@
+package ingest
+
+import (
+	"maps"
+	"slices"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// Records turns events into records without a store, through the same code that the leader runs: ordered by key, with
+// all problems, those between objects included.
+func Records(events []object.Event, options normal.Options) ([]model.Record, []object.Problem) {
+	w := newWorld(options)
+	w.take(events)
+	records := slices.SortedFunc(maps.Values(w.want), func(a, b model.Record) int { return a.Meta().Key.Compare(b.Meta().Key) })
+	problems := append(w.problems(), w.check()...)
+	slices.SortFunc(problems, normal.CompareProblems)
+	return records, problems
+}

@@ -1,0 +1,364 @@
+package ingest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// Event is one thing that the loop tells Step.
+type Event interface{ event() }
+
+// The events.
+type (
+	// Objects is what a source told in one go: one semantic change.
+	Objects []object.Event
+	// Gained: this process leads, under this epoch.
+	Gained struct{ Epoch kv.Epoch }
+	// Lost: it leads no more.
+	Lost struct{}
+	// Loaded answers Load: the hashes that are stored at present.
+	Loaded struct {
+		Epoch    kv.Epoch
+		Have     map[model.Key]model.Hash
+		After    int64 // the head's revision; 0: there is none
+		Complete bool  // the head is complete, or there is none
+	}
+	// Written answers Write.
+	Written struct {
+		Epoch   kv.Epoch
+		Outcome Outcome
+		After   int64             // the head's revision, where the batch was written
+		Refused map[model.Key]int // records that are too large, and their bytes: not written
+	}
+	// Due answers Wait.
+	Due struct{}
+)
+
+// Outcome is how a write went.
+type Outcome uint8
+
+const (
+	Done    Outcome = iota // all of it, but for what was refused
+	Deposed                // another process leads
+	Unknown                // what is stored is not known: load
+)
+
+func (Objects) event() {}
+func (Gained) event()  {}
+func (Lost) event()    {}
+func (Loaded) event()  {}
+func (Written) event() {}
+func (Due) event()     {}
+
+// Effect is one thing that Step wants done.
+type Effect interface{ effect() }
+
+// The effects.
+type (
+	// Load: read what is stored. Again: the last write or load did not go well, pause first.
+	Load struct {
+		Epoch kv.Epoch
+		Again bool
+	}
+	// Write: commit the batch.
+	Write struct{ Batch kv.Batch }
+	// Wait: tell Due after the pace of endpoint-only writes.
+	Wait struct{}
+)
+
+func (Load) effect()  {}
+func (Write) effect() {}
+func (Wait) effect()  {}
+
+type phase uint8
+
+const (
+	idle    phase = iota // not the leader, or nothing is known to be complete yet
+	loading              // the full comparison is under way
+	ready                // have is what is stored
+	writing              // one batch is under way
+)
+
+// Options is what Step's results depend on beside its events.
+type Options struct {
+	Normal normal.Options
+	// AllowEmpty lets a full comparison delete however much it finds to delete.
+	AllowEmpty bool
+}
+
+// Stats counts the work that was done.
+type Stats struct {
+	Normalised uint64 // objects turned into records
+	Batches    uint64 // batches written
+	Puts       uint64
+	Deletes    uint64
+}
+
+// State is the ingester without clock and store.
+type State struct {
+	*world
+	allowEmpty bool
+	synced     bool
+	leading    bool
+	phase      phase
+	epoch      kv.Epoch
+	seq        uint64
+	after      int64
+	have       map[model.Key]model.Hash
+	dirty      map[model.Key]bool // keys to be compared with have
+	withheld   map[model.Key]bool // stored keys that a full comparison did not dare to delete
+	refused    map[model.Key]object.Problem
+	batch      kv.Batch // while writing
+	complete   bool     // the head has to be completed even if nothing differs
+	paced      bool     // endpoint-only changes wait for Due
+	guarded    string   // why keys are withheld by the shrink guard
+	stats      Stats
+}
+
+// NewState is the state before any event.
+func NewState(o Options) *State {
+	return &State{world: newWorld(o.Normal), allowEmpty: o.AllowEmpty, dirty: map[model.Key]bool{},
+		withheld: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}}
+}
+
+// Step takes one event.
+func (s *State) Step(event Event) []Effect {
+	switch e := event.(type) {
+	case Objects:
+		s.synced = s.take(e) || s.synced
+		s.collect()
+		if s.phase == idle {
+			return s.start(false)
+		}
+	case Gained:
+		if s.leading && s.epoch == e.Epoch {
+			return nil
+		}
+		s.lose()
+		s.leading, s.epoch, s.seq = true, e.Epoch, 0
+		return s.start(false)
+	case Lost:
+		s.lose()
+		return nil
+	case Loaded:
+		if !s.leading || e.Epoch != s.epoch || s.phase != loading {
+			return nil
+		}
+		s.compare(e)
+	case Written:
+		if !s.leading || e.Epoch != s.epoch || s.phase != writing {
+			return nil
+		}
+		if effects, on := s.written(e); !on {
+			return effects
+		} else if flushed := s.flush(); len(effects)+len(flushed) > 0 {
+			return append(effects, flushed...)
+		}
+	case Due:
+		s.paced = false
+	}
+	return s.flush()
+}
+
+// start begins the full comparison, as soon as this process leads and the source has told everything.
+func (s *State) start(again bool) []Effect {
+	if !s.leading || !s.synced {
+		return nil
+	}
+	s.phase = loading
+	return []Effect{Load{Epoch: s.epoch, Again: again}}
+}
+
+func (s *State) lose() {
+	s.leading, s.phase, s.have = false, idle, nil
+	s.batch, s.paced, s.complete = kv.Batch{}, false, false
+	clear(s.dirty)
+	clear(s.withheld)
+	s.guarded = ""
+}
+
+// collect takes over what the world changed. Without a comparison to follow up there is nothing to note: the next full
+// comparison finds it.
+func (s *State) collect() {
+	if s.phase == ready || s.phase == writing {
+		for key := range s.changed {
+			s.dirty[key] = true
+			delete(s.withheld, key)
+			delete(s.refused, key)
+		}
+		if len(s.withheld) == 0 {
+			s.guarded = ""
+		}
+		if len(s.unreadable) == 0 && s.guarded == "" {
+			maps.Copy(s.dirty, s.withheld)
+			clear(s.withheld)
+		}
+	}
+	clear(s.changed)
+}
+
+// compare is the full comparison of what should be with what is stored.
+func (s *State) compare(e Loaded) {
+	s.phase, s.have, s.after, s.complete = ready, e.Have, e.After, !e.Complete
+	clear(s.dirty)
+	clear(s.withheld)
+	clear(s.refused)
+	s.guarded = ""
+	for _, o := range s.objects {
+		o.adopted = nil
+	}
+	var gone []model.Key
+	for key := range e.Have {
+		owner := s.objects[s.ownerOf(key)]
+		switch {
+		case owner != nil && owner.spoiled && (len(owner.records) == 0 || owner.closed):
+			if owner.closed { // the stored one was good, or as closed as this
+				s.setRecords(owner, nil)
+				owner.closed = false
+			}
+			owner.adopted = append(owner.adopted, key)
+		case s.want[key] != nil:
+		case owner == nil && len(s.unreadable) > 0:
+			s.withheld[key] = true // it may be in the document that cannot be read
+		default:
+			gone = append(gone, key)
+		}
+	}
+	s.guard(gone)
+	for _, key := range gone {
+		if !s.withheld[key] {
+			s.dirty[key] = true
+		}
+	}
+	for key := range s.want {
+		s.dirty[key] = true
+	}
+	clear(s.changed)
+}
+
+func (s *State) ownerOf(key model.Key) object.ID {
+	if key == model.MeshKey {
+		return s.normal.MeshID()
+	}
+	return normal.Owner(key)
+}
+
+// guardFrom is how many records of a kind there must be for the guard to look at the kind alone.
+const guardFrom = 4
+
+// guard withholds deletes where a new leader would delete everything, or more than half of a kind: a folder that is not
+// mounted is far more likely than somebody who meant it.
+func (s *State) guard(gone []model.Key) {
+	if s.allowEmpty || len(gone) == 0 {
+		return
+	}
+	stored, lost, wanted := map[model.Kind]int{}, map[model.Kind]int{}, map[model.Kind]int{}
+	for key := range s.have {
+		stored[key.Kind]++
+	}
+	for _, key := range gone {
+		lost[key.Kind]++
+	}
+	for key := range s.want {
+		wanted[key.Kind]++
+	}
+	for _, key := range gone {
+		k := key.Kind
+		if len(gone) == len(s.have) && len(s.want) == 0 || stored[k] >= guardFrom && 2*lost[k] > stored[k] && 2*wanted[k] < stored[k] {
+			s.withheld[key] = true
+		}
+	}
+	if len(s.withheld) > 0 {
+		s.guarded = fmt.Sprintf("%d of %d stored records have no object any more: they are kept; if that is meant, start with --allow-empty", len(gone), len(s.have))
+	}
+}
+
+// flush makes the next batch of what is dirty and differs.
+func (s *State) flush() []Effect {
+	if s.phase != ready || len(s.dirty) == 0 && !s.complete {
+		return nil
+	}
+	endpointsOnly := !s.complete
+	for key := range s.dirty {
+		want := s.want[key]
+		stored, is := s.have[key]
+		if want == nil && !is || want != nil && is && want.Meta().Hash == stored {
+			delete(s.dirty, key)
+			continue
+		}
+		endpointsOnly = endpointsOnly && key.Kind == model.KindEndpoints
+	}
+	if len(s.dirty) == 0 && !s.complete || s.paced && endpointsOnly {
+		return nil
+	}
+	s.seq++
+	s.batch = kv.Batch{Epoch: s.epoch, Seq: s.seq, After: s.after}
+	for _, key := range slices.SortedFunc(maps.Keys(s.dirty), model.Key.Compare) {
+		if want := s.want[key]; want != nil {
+			s.batch.Puts = append(s.batch.Puts, want)
+		} else {
+			s.batch.Deletes = append(s.batch.Deletes, key)
+		}
+	}
+	clear(s.dirty)
+	s.phase, s.paced = writing, endpointsOnly
+	return []Effect{Write{Batch: s.batch}}
+}
+
+// written takes the outcome of a batch; on: more may be written.
+func (s *State) written(e Written) (effects []Effect, on bool) {
+	batch := s.batch
+	s.batch = kv.Batch{}
+	switch e.Outcome {
+	case Deposed:
+		s.lose()
+		return nil, false
+	case Unknown:
+		s.paced = false
+		return s.start(true), false
+	}
+	s.phase, s.after, s.complete = ready, e.After, false
+	s.stats.Batches++
+	for _, r := range batch.Puts {
+		key := r.Meta().Key
+		if size, refused := e.Refused[key]; refused {
+			s.refused[key] = object.Problem{ID: s.ownerOf(key), Message: fmt.Sprintf("its record has %d bytes, more than %d: what was stored before stands", size, kv.MaxRecordBytes)}
+			continue
+		}
+		s.have[key] = r.Meta().Hash
+		s.stats.Puts++
+	}
+	for _, key := range batch.Deletes {
+		delete(s.have, key)
+		s.stats.Deletes++
+	}
+	if s.paced {
+		effects = append(effects, Wait{})
+	}
+	return effects, true
+}
+
+// Problems is what is wrong with single objects and with writing them, sorted.
+func (s *State) Problems() []object.Problem {
+	all := s.problems()
+	for _, p := range s.refused {
+		all = append(all, p)
+	}
+	if s.guarded != "" {
+		all = append(all, object.Problem{Message: s.guarded})
+	}
+	slices.SortFunc(all, normal.CompareProblems)
+	return all
+}
+
+// Stats counts the work that was done.
+func (s *State) Stats() Stats {
+	s.stats.Normalised = s.normalised
+	return s.stats
+}

@@ -1,0 +1,307 @@
+package ingest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// entry is one object as it was told last.
+type entry struct {
+	object   *object.Object // nil: it was never readable
+	records  []model.Record // its last good form
+	closed   bool           // records is not a good form: it closes what an unreadable policy selects
+	spoiled  bool           // its present content is not what records says
+	adopted  []model.Key    // stored records of it from before this process, which stand while it is spoiled
+	problems []object.Problem
+	refs     []object.ID
+	mesh     bool
+}
+
+// world is every object and what the records should be. It knows nothing of the store. Owned by State.
+type world struct {
+	normal     *normal.Normalizer
+	objects    map[object.ID]*entry
+	dependents map[object.ID]map[object.ID]bool // Pod, Node, Namespace -> objects that looked it up
+	pods       map[object.ID]*normal.Pod
+	nodes      map[object.ID]*normal.Node
+	namespaces map[object.ID]*normal.Namespace
+	mesh       *meshv1.MeshConfig
+	networks   *meshv1.MeshNetworks
+	unreadable map[string]bool // origins of documents of which not even the name can be read
+	want       map[model.Key]model.Record
+	changed    map[model.Key]bool   // keys whose wanted record may differ since changed was last cleared
+	faulty     map[object.ID]*entry // those with problems
+	normalised uint64
+	shape      uint64 // counts changes of records other than Endpoints
+}
+
+func newWorld(options normal.Options) *world {
+	return &world{normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
+		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{},
+		mesh: model.DefaultMesh().Spec, networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
+}
+
+// The lookups of normal.Lookup.
+
+func (w *world) Pod(namespace, name string) *normal.Pod {
+	return w.pods[object.ID{Kind: "Pod", Namespace: namespace, Name: name}]
+}
+func (w *world) Node(name string) *normal.Node { return w.nodes[object.ID{Kind: "Node", Name: name}] }
+func (w *world) Namespace(name string) *normal.Namespace {
+	return w.namespaces[object.ID{Kind: "Namespace", Name: name}]
+}
+func (w *world) Mesh() *meshv1.MeshConfig       { return w.mesh }
+func (w *world) Networks() *meshv1.MeshNetworks { return w.networks }
+
+// take applies events that belong together: first what is joined with, then everything that is touched, each once.
+// synced: Synced was among them.
+func (w *world) take(events []object.Event) (synced bool) {
+	touched := map[object.ID]bool{}
+	for _, e := range events {
+		switch e.Op {
+		case object.Synced:
+			synced = true
+		case object.Put:
+			w.put(e.Object, touched)
+		case object.Delete:
+			w.remove(e, touched)
+		case object.Broken:
+			w.broken(e)
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(touched), compareIDs) {
+		w.normalise(id)
+	}
+	return synced
+}
+
+func (w *world) put(o *object.Object, touched map[object.ID]bool) {
+	e := w.objects[o.ID]
+	if e == nil {
+		e = &entry{}
+		w.objects[o.ID] = e
+	}
+	e.object = o
+	switch {
+	case o.ID.Group == "" && o.ID.Kind == "Pod":
+		pod, problems := normal.ParsePod(o)
+		w.setProblems(o.ID, e, problems)
+		if pod != nil && !pod.Equal(w.pods[o.ID]) {
+			w.pods[o.ID] = pod
+			w.touch(o.ID, touched)
+		}
+	case o.ID.Group == "" && o.ID.Kind == "Node":
+		if node := normal.ParseNode(o); w.nodes[o.ID] == nil || *node != *w.nodes[o.ID] {
+			w.nodes[o.ID] = node
+			w.touch(o.ID, touched)
+		}
+	case o.ID.Group == "" && o.ID.Kind == "Namespace":
+		if ns := normal.ParseNamespace(o); w.namespaces[o.ID] == nil || *ns != *w.namespaces[o.ID] {
+			w.namespaces[o.ID] = ns
+			w.touch(o.ID, touched)
+		}
+	case w.normal.IsMesh(o.ID):
+		w.putMesh(e, touched)
+	default:
+		touched[o.ID] = true
+	}
+}
+
+// putMesh takes a mesh configuration; a part that cannot be read leaves what was good of it.
+func (w *world) putMesh(e *entry, touched map[object.ID]bool) {
+	parsed := w.normal.ParseMesh(e.object)
+	e.spoiled = parsed.Config == nil
+	w.setProblems(e.object.ID, e, parsed.Problems)
+	if parsed.Networks != nil {
+		w.setNetworks(parsed.Networks, touched)
+	}
+	if parsed.Config == nil {
+		return
+	}
+	record, err := normal.MeshRecord(parsed.Config)
+	if err != nil {
+		e.spoiled = true
+		w.setProblems(e.object.ID, e, append(parsed.Problems, object.Problem{ID: e.object.ID, Origin: e.object.Origin, Field: "data.mesh", Message: err.Error()}))
+		return
+	}
+	w.setRecords(e, []model.Record{record})
+	w.setMesh(parsed.Config, touched)
+}
+
+func (w *world) setMesh(config *meshv1.MeshConfig, touched map[object.ID]bool) {
+	if proto.Equal(w.mesh, config) {
+		return
+	}
+	w.mesh = config
+	for id, e := range w.objects {
+		if e.mesh {
+			touched[id] = true
+		}
+	}
+}
+
+func (w *world) setNetworks(networks *meshv1.MeshNetworks, touched map[object.ID]bool) {
+	if proto.Equal(w.networks, networks) {
+		return
+	}
+	w.networks = networks
+	for id := range w.objects {
+		if id.Kind == "EndpointSlice" || id.Kind == "ServiceEntry" {
+			touched[id] = true
+		}
+	}
+}
+
+func (w *world) touch(of object.ID, touched map[object.ID]bool) {
+	for id := range w.dependents[of] {
+		touched[id] = true
+	}
+}
+
+// remove takes an object away, for good; what is left of it is nothing.
+func (w *world) remove(e object.Event, touched map[object.ID]bool) {
+	if e.ID.Name == "" {
+		delete(w.unreadable, e.Origin)
+		return
+	}
+	have := w.objects[e.ID]
+	if have == nil {
+		return
+	}
+	w.setRecords(have, nil)
+	w.setRefs(e.ID, have, nil)
+	w.setProblems(e.ID, have, nil)
+	delete(w.objects, e.ID)
+	delete(touched, e.ID)
+	delete(w.pods, e.ID)
+	delete(w.nodes, e.ID)
+	delete(w.namespaces, e.ID)
+	w.touch(e.ID, touched)
+	if w.normal.IsMesh(e.ID) {
+		w.setMesh(model.DefaultMesh().Spec, touched)
+		w.setNetworks(&meshv1.MeshNetworks{}, touched)
+	}
+}
+
+// broken takes note of an object that cannot be read: what was good before stands. A policy of which nothing good is
+// known closes its namespace.
+func (w *world) broken(e object.Event) {
+	if e.ID.Name == "" {
+		w.unreadable[e.Origin] = true
+		return
+	}
+	have := w.objects[e.ID]
+	if have == nil {
+		have = &entry{}
+		w.objects[e.ID] = have
+	}
+	have.spoiled = true
+	if len(have.records) > 0 {
+		return
+	}
+	unread := &object.Object{ID: e.ID, Origin: e.Origin}
+	if closed := w.normal.Closed(unread, w.mesh.GetRootNamespace()); closed != nil {
+		have.closed = true
+		w.setRecords(have, []model.Record{closed})
+		w.setProblems(e.ID, have, []object.Problem{{ID: e.ID, Origin: e.Origin,
+			Message: "cannot be read, and no good version is known: all workloads of its namespace are closed"}})
+	}
+}
+
+// normalise makes the records of one object anew. A Delete in the same events may have taken it away.
+func (w *world) normalise(id object.ID) {
+	e := w.objects[id]
+	if e == nil || e.object == nil {
+		return
+	}
+	w.normalised++
+	result := w.normal.Object(e.object, w)
+	e.mesh, e.spoiled = result.UsesMesh, result.Spoiled
+	w.setProblems(id, e, result.Problems)
+	w.setRefs(id, e, result.Refs)
+	switch {
+	case !result.Spoiled:
+		e.closed = false
+		w.setRecords(e, result.Records)
+	case result.Closed != nil && (len(e.records) == 0 && len(e.adopted) == 0 || e.closed):
+		e.closed = true
+		w.setRecords(e, []model.Record{result.Closed})
+	}
+}
+
+// setRecords replaces what an object's records are.
+func (w *world) setRecords(e *entry, records []model.Record) {
+	for _, r := range e.records {
+		delete(w.want, r.Meta().Key)
+		w.changed[r.Meta().Key] = true
+	}
+	for _, key := range e.adopted {
+		w.changed[key] = true
+	}
+	for _, r := range records {
+		w.want[r.Meta().Key] = r
+		w.changed[r.Meta().Key] = true
+	}
+	if len(e.records)+len(records) > 0 && (len(records) == 0 || records[0].Meta().Key.Kind != model.KindEndpoints) {
+		w.shape++
+	}
+	e.records, e.adopted = records, nil
+}
+
+func (w *world) setProblems(id object.ID, e *entry, problems []object.Problem) {
+	e.problems = problems
+	if len(problems) > 0 {
+		w.faulty[id] = e
+	} else {
+		delete(w.faulty, id)
+	}
+}
+
+func (w *world) setRefs(id object.ID, e *entry, refs []object.ID) {
+	for _, ref := range e.refs {
+		if delete(w.dependents[ref], id); len(w.dependents[ref]) == 0 {
+			delete(w.dependents, ref)
+		}
+	}
+	for _, ref := range refs {
+		if w.dependents[ref] == nil {
+			w.dependents[ref] = map[object.ID]bool{}
+		}
+		w.dependents[ref][id] = true
+	}
+	e.refs = refs
+}
+
+// problems is what is wrong with single objects, sorted.
+func (w *world) problems() []object.Problem {
+	var all []object.Problem
+	for _, e := range w.faulty {
+		all = append(all, e.problems...)
+	}
+	slices.SortFunc(all, normal.CompareProblems)
+	return all
+}
+
+// check is what is wrong between objects, sorted.
+func (w *world) check() []object.Problem {
+	found := normal.Check(maps.Values(w.want))
+	for i, p := range found {
+		if e := w.objects[p.ID]; e != nil && e.object != nil {
+			found[i].Origin = e.object.Origin
+		}
+	}
+	slices.SortFunc(found, normal.CompareProblems)
+	return found
+}
+
+func compareIDs(a, b object.ID) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,206 @@
+package normal
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// Check looks at records side by side: destinations without a service, subsets without a rule, several objects for one
+// host. All of it are warnings, in the order of the records' owners; Origin is for the caller to fill in.
+func Check(records iter.Seq[model.Record]) []object.Problem {
+	w := newWorld(records)
+	var out []object.Problem
+	for _, vs := range w.virtualServices {
+		out = append(out, w.destinations(vs)...)
+	}
+	for _, rule := range w.rules {
+		if !strings.HasPrefix(rule.Spec.Host, "*") && !w.known(rule.Spec.Host) {
+			out = append(out, problem(rule, "spec.host", "no service has host %q", rule.Spec.Host))
+		}
+	}
+	out = append(out, w.conflicts()...)
+	slices.SortFunc(out, CompareProblems)
+	return out
+}
+
+// CompareProblems orders problems by object, then field, then message.
+func CompareProblems(a, b object.Problem) int {
+	return cmp.Or(cmp.Compare(a.ID.Namespace, b.ID.Namespace), cmp.Compare(a.ID.Kind, b.ID.Kind), cmp.Compare(a.ID.Name, b.ID.Name),
+		cmp.Compare(a.ID.Group, b.ID.Group), cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+}
+
+// world is the records that Check looks at, each list by age.
+type world struct {
+	services        map[string][]*model.Service // by host
+	wildcards       []string                    // hosts of services that start with *
+	virtualServices []*model.VirtualService
+	rules           []*model.DestinationRule
+	subsets         map[string]map[string]bool // host -> names
+	wildRules       []string                   // hosts of rules that start with *
+}
+
+func newWorld(records iter.Seq[model.Record]) *world {
+	w := &world{services: map[string][]*model.Service{}, subsets: map[string]map[string]bool{}}
+	for r := range records {
+		switch t := r.(type) {
+		case *model.Service:
+			for _, h := range t.Spec.Hosts {
+				w.services[h] = append(w.services[h], t)
+				if strings.HasPrefix(h, "*") {
+					w.wildcards = append(w.wildcards, h)
+				}
+			}
+		case *model.VirtualService:
+			w.virtualServices = append(w.virtualServices, t)
+		case *model.DestinationRule:
+			w.rules = append(w.rules, t)
+			if w.subsets[t.Spec.Host] == nil {
+				w.subsets[t.Spec.Host] = map[string]bool{}
+				if strings.HasPrefix(t.Spec.Host, "*") {
+					w.wildRules = append(w.wildRules, t.Spec.Host)
+				}
+			}
+			for _, s := range t.Spec.Subsets {
+				w.subsets[t.Spec.Host][s.Name] = true
+			}
+		}
+	}
+	slices.SortFunc(w.virtualServices, func(a, b *model.VirtualService) int { return a.Older(&b.Head) })
+	slices.SortFunc(w.rules, func(a, b *model.DestinationRule) int { return a.Older(&b.Head) })
+	for _, all := range w.services {
+		slices.SortFunc(all, func(a, b *model.Service) int { return a.Older(&b.Head) })
+	}
+	return w
+}
+
+// known says whether a service has the host, itself or by a wildcard.
+func (w *world) known(host string) bool {
+	return len(w.services[host]) > 0 || coveredBy(host, w.wildcards)
+}
+
+func (w *world) destinations(vs *model.VirtualService) []object.Problem {
+	var out []object.Problem
+	destinations(vs.Spec, func(path string, d *networkingv1.Destination) {
+		if !w.known(d.Host) {
+			out = append(out, problem(vs, path+".host", "no service has host %q: requests to it fail", d.Host))
+			return
+		}
+		if d.Port == nil && len(w.services[d.Host]) > 0 && len(w.services[d.Host][0].Spec.Ports) == 0 {
+			out = append(out, problem(vs, path+".port", "service %q has no ports", d.Host))
+		} else if d.Port != nil && len(w.services[d.Host]) > 0 && !hasPort(w.services[d.Host], d.Port.Number) {
+			out = append(out, problem(vs, path+".port.number", "service %q has no port %d", d.Host, d.Port.Number))
+		}
+		if d.Subset == "" {
+			return
+		}
+		subsets, found := w.subsetsOf(d.Host)
+		switch {
+		case !found:
+			out = append(out, problem(vs, path+".subset", "subset %q: no DestinationRule for host %q", d.Subset, d.Host))
+		case !subsets[d.Subset]:
+			out = append(out, problem(vs, path+".subset", "no DestinationRule for host %q has a subset %q", d.Host, d.Subset))
+		}
+	})
+	return out
+}
+
+func hasPort(services []*model.Service, number uint32) bool {
+	for _, s := range services {
+		for _, p := range s.Spec.Ports {
+			if p.Number == number {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// subsetsOf is the subsets of all rules for a host, wildcard rules among them.
+func (w *world) subsetsOf(host string) (map[string]bool, bool) {
+	all, found := w.subsets[host]
+	for _, of := range w.wildRules {
+		if of == host || !coveredBy(host, []string{of}) {
+			continue
+		}
+		merged := maps.Clone(w.subsets[of])
+		maps.Copy(merged, all)
+		all, found = merged, true
+	}
+	return all, found
+}
+
+// conflicts finds hosts that several objects claim, where one of them wins for the same clients.
+func (w *world) conflicts() []object.Problem {
+	var out []object.Problem
+	claimed := map[string]*model.VirtualService{}
+	for _, vs := range w.virtualServices {
+		for _, gw := range vs.Spec.Gateways {
+			if gw != "mesh" {
+				continue // those are merged
+			}
+			for _, host := range vs.Spec.Hosts {
+				first := claimed[host]
+				if first == nil {
+					claimed[host] = vs
+				} else if overlap(first.Spec.ExportTo, vs.Spec.ExportTo) {
+					out = append(out, problem(vs, "spec.hosts", "host %q is claimed by the older %v too, which wins for sidecars that see both", host, first.Key))
+				}
+			}
+		}
+	}
+	ruled := map[string]*model.DestinationRule{}
+	for _, rule := range w.rules {
+		key := rule.Key.Namespace + "/" + rule.Spec.Host
+		if rule.Spec.WorkloadSelector != nil {
+			continue // may stand beside a general one
+		}
+		if first := ruled[key]; first == nil {
+			ruled[key] = rule
+		} else {
+			out = append(out, problem(rule, "spec.host", "host %q has the older %v too: its trafficPolicy and its subsets of the same name win", rule.Spec.Host, first.Key))
+		}
+	}
+	for _, host := range sortedKeys(w.services) {
+		first := map[string]*model.Service{}
+		for _, s := range w.services[host] {
+			if older := first[s.Key.Namespace]; older == nil {
+				first[s.Key.Namespace] = s
+			} else {
+				out = append(out, problem(s, hostField(s), "host %q is claimed by the older %v of the same namespace too", host, older.Key))
+			}
+		}
+	}
+	return out
+}
+
+func hostField(s *model.Service) string {
+	if s.Key.Kind == model.KindServiceEntry {
+		return "spec.hosts"
+	}
+	return "metadata.name"
+}
+
+// overlap says whether two exportTo lists have a namespace in common.
+func overlap(a, b []string) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x != "~" && y != "~" && (x == "*" || y == "*" || x == y) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func problem(of model.Record, field, format string, args ...any) object.Problem {
+	return object.Problem{ID: Owner(of.Meta().Key), Field: field, Message: fmt.Sprintf(format, args...), Warning: true}
+}

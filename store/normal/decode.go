@@ -1,0 +1,256 @@
+package normal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"sort"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	kjson "sigs.k8s.io/json"
+
+	"navarch.io/navarch/store/object"
+)
+
+// spec decodes obj's spec into an Istio message. Unknown fields are warnings and ignored, as istiod does for what it
+// reads; anything else that does not fit is an error at its path. False: the message is not usable.
+func (r *report) spec(obj *object.Object, into proto.Message) bool {
+	var whole struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := json.Unmarshal(obj.JSON, &whole); err != nil {
+		r.errorf("spec", "%v", err)
+		return false
+	}
+	if len(whole.Spec) == 0 || string(whole.Spec) == "null" {
+		return true // an empty spec; whether that is allowed is the kind's business
+	}
+	return r.message(whole.Spec, "spec", into)
+}
+
+// message decodes JSON into a protobuf message, with problems at paths below path.
+func (r *report) message(raw []byte, path string, into proto.Message) bool {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var tree any
+	if err := decoder.Decode(&tree); err != nil {
+		r.errorf(path, "%v", err)
+		return false
+	}
+	before := r.spoiled
+	r.spoiled = false
+	tree = r.walkMessage(tree, path, into.ProtoReflect().Descriptor())
+	bad := r.spoiled
+	r.spoiled = r.spoiled || before
+	if bad {
+		return false
+	}
+	canonical, err := json.Marshal(tree)
+	if err == nil {
+		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(canonical, into)
+	}
+	if err != nil {
+		r.errorf(path, "%s", decodeMessage(err))
+		return false
+	}
+	return true
+}
+
+var protoPrefix = regexp.MustCompile(`^proto:[\s\x{a0}]*(\(line \d+:\d+\):[\s\x{a0}]*)?`)
+
+// decodeMessage is protojson's message without its position, which is one in our own compact form.
+func decodeMessage(err error) string { return protoPrefix.ReplaceAllString(err.Error(), "") }
+
+// walkMessage checks a JSON tree against a message type and returns it with durations in canonical form (Istio takes
+// what time.ParseDuration takes).
+func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescriptor) any {
+	switch md.FullName() {
+	case "google.protobuf.Duration":
+		return r.duration(v, path)
+	case "google.protobuf.Struct":
+		if _, ok := v.(map[string]any); !ok && v != nil {
+			r.errorf(path, "must be an object, not %s", describe(v))
+		}
+		return v
+	}
+	if strings.HasPrefix(string(md.FullName()), "google.protobuf.") {
+		return v // wrappers, Timestamp, Any, Value: protojson judges them
+	}
+	fields, ok := v.(map[string]any)
+	if !ok {
+		r.errorf(path, "must be an object, not %s", describe(v))
+		return v
+	}
+	names := make([]string, 0, len(fields))
+	for name := range fields {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		at := path + "." + name
+		fd := md.Fields().ByJSONName(name)
+		if fd == nil {
+			fd = md.Fields().ByName(protoreflect.Name(name))
+		}
+		if fd == nil {
+			r.warnf(at, "unknown field")
+			delete(fields, name)
+			continue
+		}
+		if fields[name] != nil {
+			fields[name] = r.walkField(fields[name], at, fd)
+		}
+	}
+	return fields
+}
+
+func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) any {
+	switch {
+	case fd.IsMap():
+		entries, ok := v.(map[string]any)
+		if !ok {
+			r.errorf(path, "must be an object, not %s", describe(v))
+			return v
+		}
+		for _, key := range sortedKeys(entries) {
+			entries[key] = r.walkValue(entries[key], fmt.Sprintf("%s[%s]", path, key), fd.MapValue())
+		}
+	case fd.IsList():
+		items, ok := v.([]any)
+		if !ok {
+			r.errorf(path, "must be a list, not %s", describe(v))
+			return v
+		}
+		for i := range items {
+			items[i] = r.walkValue(items[i], fmt.Sprintf("%s[%d]", path, i), fd)
+		}
+	default:
+		return r.walkValue(v, path, fd)
+	}
+	return v
+}
+
+func (r *report) walkValue(v any, path string, fd protoreflect.FieldDescriptor) any {
+	if v == nil {
+		r.errorf(path, "must not be null")
+		return v
+	}
+	switch fd.Kind() {
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		return r.walkMessage(v, path, fd.Message())
+	case protoreflect.StringKind, protoreflect.BytesKind:
+		if _, ok := v.(string); !ok {
+			r.errorf(path, "must be a string, not %s (put it in quotes)", describe(v))
+		}
+	case protoreflect.BoolKind:
+		if _, ok := v.(bool); !ok {
+			r.errorf(path, "must be true or false, not %s", describe(v))
+		}
+	case protoreflect.EnumKind:
+		if name, ok := v.(string); ok && fd.Enum().Values().ByName(protoreflect.Name(name)) == nil {
+			r.errorf(path, "unknown value %q: want one of %s", name, enumNames(fd.Enum()))
+		} else if _, isNumber := v.(json.Number); !ok && !isNumber {
+			r.errorf(path, "must be one of %s, not %s", enumNames(fd.Enum()), describe(v))
+		}
+	default:
+		r.number(v, path, fd)
+	}
+	return v
+}
+
+func (r *report) number(v any, path string, fd protoreflect.FieldDescriptor) {
+	text := ""
+	switch t := v.(type) {
+	case json.Number:
+		text = t.String()
+	case string:
+		text = t
+	default:
+		r.errorf(path, "must be a number, not %s", describe(v))
+		return
+	}
+	unsigned := fd.Kind() == protoreflect.Uint32Kind || fd.Kind() == protoreflect.Uint64Kind
+	if unsigned && strings.HasPrefix(text, "-") {
+		r.errorf(path, "must not be negative")
+	}
+}
+
+// duration takes what time.ParseDuration takes ("500ms", "1m") and gives what protojson takes ("0.500s").
+func (r *report) duration(v any, path string) any {
+	text, ok := v.(string)
+	if !ok {
+		r.errorf(path, "must be a duration such as 10s, not %s", describe(v))
+		return v
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		r.errorf(path, "%q is not a duration such as 10s or 500ms", text)
+		return v
+	}
+	canonical, err := protojson.Marshal(durationpb.New(d))
+	if err != nil {
+		r.errorf(path, "%v", err)
+		return v
+	}
+	return strings.Trim(string(canonical), `"`)
+}
+
+func describe(v any) string {
+	switch t := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return fmt.Sprintf("%q", t)
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	}
+	return fmt.Sprint(v)
+}
+
+func enumNames(ed protoreflect.EnumDescriptor) string {
+	var names []string
+	for i := range ed.Values().Len() {
+		names = append(names, string(ed.Values().Get(i).Name()))
+	}
+	return strings.Join(names, ", ")
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// kubernetes decodes a whole object into its Kubernetes type; a field that the type does not have is a warning.
+func (r *report) kubernetes(obj *object.Object, into any) bool {
+	strict, err := kjson.UnmarshalStrict(obj.JSON, into)
+	for _, s := range strict {
+		if at, ok := s.(kjson.FieldError); ok {
+			r.warnf(at.FieldPath(), "unknown field")
+		} else {
+			r.warnf("", "%v", s)
+		}
+	}
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return true
+	case errors.As(err, &wrong):
+		r.errorf(wrong.Field, "must be of type %s, not %s", wrong.Type, wrong.Value)
+	default:
+		r.errorf("", "%v", err)
+	}
+	return false
+}

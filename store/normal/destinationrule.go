@@ -1,0 +1,216 @@
+package normal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+func destinationRuleRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+	rule := &networkingv1.DestinationRule{}
+	if !r.spec(obj, rule) {
+		return nil
+	}
+	if wrong := wildcardHost(rule.Host); wrong != "" {
+		r.errorf("spec.host", "%q %s", rule.Host, wrong)
+	}
+	checkTrafficPolicy(r, "spec.trafficPolicy", rule.TrafficPolicy)
+	seen := map[string]bool{}
+	for i, s := range rule.Subsets {
+		at := fmt.Sprintf("spec.subsets[%d]", i)
+		switch {
+		case s.Name == "":
+			r.errorf(at+".name", "must not be empty")
+		case len(validation.IsValidLabelValue(s.Name)) > 0:
+			r.errorf(at+".name", "%q is no valid name", s.Name)
+		case seen[s.Name]:
+			r.errorf(at+".name", "%q is used twice", s.Name)
+		}
+		seen[s.Name] = true
+		r.labels(at+".labels", s.Labels)
+		checkTrafficPolicy(r, at+".trafficPolicy", s.TrafficPolicy)
+	}
+	r.labels("spec.workloadSelector.matchLabels", rule.WorkloadSelector.GetMatchLabels())
+	rule.ExportTo = r.exportTo("spec.exportTo", rule.ExportTo, ctx.Mesh().GetDefaultDestinationRuleExportTo(), obj.ID.Namespace)
+	if r.spoiled {
+		return nil
+	}
+	rule.Host = n.fqdn(rule.Host, obj.ID.Namespace)
+	slices.SortFunc(rule.Subsets, func(a, b *networkingv1.Subset) int { return cmp.Compare(a.Name, b.Name) })
+	return r.record(model.KindDestinationRule, obj, obj.ID.Name, rule)
+}
+
+func checkTrafficPolicy(r *report, at string, p *networkingv1.TrafficPolicy) {
+	if p == nil {
+		return
+	}
+	checkSettings(r, at, p.LoadBalancer, p.ConnectionPool, p.OutlierDetection, p.Tls)
+	ports := map[uint32]bool{}
+	for i, port := range p.PortLevelSettings {
+		path := fmt.Sprintf("%s.portLevelSettings[%d]", at, i)
+		number := port.GetPort().GetNumber()
+		r.port(path+".port.number", number)
+		if ports[number] {
+			r.errorf(path+".port.number", "port %d is used twice", number)
+		}
+		ports[number] = true
+		checkSettings(r, path, port.LoadBalancer, port.ConnectionPool, port.OutlierDetection, port.Tls)
+	}
+	if t := p.Tunnel; t != nil {
+		if wrong := plainHost(t.TargetHost); wrong != "" {
+			r.errorf(at+".tunnel.targetHost", "%q %s", t.TargetHost, wrong)
+		}
+		r.port(at+".tunnel.targetPort", t.TargetPort)
+	}
+}
+
+func checkSettings(r *report, at string, lb *networkingv1.LoadBalancerSettings, pool *networkingv1.ConnectionPoolSettings,
+	outlier *networkingv1.OutlierDetection, tls *networkingv1.ClientTLSSettings) {
+	checkLoadBalancer(r, at+".loadBalancer", lb)
+	checkPool(r, at+".connectionPool", pool)
+	checkOutlier(r, at+".outlierDetection", outlier)
+	checkTLS(r, at+".tls", tls)
+}
+
+func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettings) {
+	if lb == nil {
+		return
+	}
+	if h := lb.GetConsistentHash(); h != nil {
+		at := at + ".consistentHash"
+		if h.HashKey == nil {
+			r.errorf(at, "one of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName is needed")
+		}
+		if c := h.GetHttpCookie(); c != nil {
+			if c.Name == "" {
+				r.errorf(at+".httpCookie.name", "must not be empty")
+			}
+			r.duration1ms(at+".httpCookie.ttl", c.Ttl, true)
+		}
+		if k, ok := h.HashKey.(*networkingv1.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName); ok {
+			checkHeaderName(r, at+".httpHeaderName", k.HttpHeaderName)
+		}
+		if m := h.GetMaglev(); m != nil && (m.TableSize < 2 || m.TableSize > 5000011 || !prime(m.TableSize)) && m.TableSize != 0 {
+			r.errorf(at+".maglev.tableSize", "%d is no prime number up to 5000011", m.TableSize)
+		}
+		if h.GetRingHash().GetMinimumRingSize() > 8<<20 || h.MinimumRingSize > 8<<20 { //nolint:staticcheck // users still have it
+			r.errorf(at+".ringHash.minimumRingSize", "must be at most 8388608")
+		}
+	}
+	r.duration1ms(at+".warmupDurationSecs", lb.WarmupDurationSecs, true) //nolint:staticcheck // users still have it
+	if w := lb.Warmup; w != nil {
+		r.duration1ms(at+".warmup.duration", w.Duration, false)
+		if w.Duration == nil {
+			r.errorf(at+".warmup.duration", "must not be empty")
+		}
+		if p := w.MinimumPercent; p != nil && !(p.Value >= 0 && p.Value <= 100) {
+			r.errorf(at+".warmup.minimumPercent", "%v is not in 0-100", p.Value)
+		}
+		if a := w.Aggression; a != nil && !(a.Value >= 1) {
+			r.errorf(at+".warmup.aggression", "must be at least 1")
+		}
+	}
+	checkLocality(r, at+".localityLbSetting", lb.LocalityLbSetting)
+}
+
+func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSetting) {
+	if s == nil {
+		return
+	}
+	if len(s.Distribute) > 0 && (len(s.Failover) > 0 || len(s.FailoverPriority) > 0) {
+		r.errorf(at, "distribute stands with failover or failoverPriority: one of them")
+	}
+	for i, d := range s.Distribute {
+		path := fmt.Sprintf("%s.distribute[%d]", at, i)
+		if d.From == "" {
+			r.errorf(path+".from", "must not be empty")
+		}
+		total := uint64(0)
+		for _, to := range sortedKeys(d.To) {
+			if d.To[to] == 0 || d.To[to] > 100 {
+				r.errorf(fmt.Sprintf("%s.to[%s]", path, to), "%d is not in 1-100", d.To[to])
+			}
+			total += uint64(d.To[to])
+		}
+		if total != 100 {
+			r.errorf(path+".to", "the weights add up to %d, not 100", total)
+		}
+	}
+	for i, f := range s.Failover {
+		if f.From == f.To {
+			r.errorf(fmt.Sprintf("%s.failover[%d]", at, i), "from and to are both %q", f.From)
+		}
+	}
+}
+
+func prime(n uint64) bool {
+	for d := uint64(2); d*d <= n; d++ {
+		if n%d == 0 {
+			return false
+		}
+	}
+	return n > 1
+}
+
+func checkPool(r *report, at string, p *networkingv1.ConnectionPoolSettings) {
+	if t := p.GetTcp(); t != nil {
+		r.notNegative(at+".tcp.maxConnections", t.MaxConnections)
+		r.duration1ms(at+".tcp.connectTimeout", t.ConnectTimeout, false)
+		r.duration1ms(at+".tcp.maxConnectionDuration", t.MaxConnectionDuration, true)
+		r.duration1ms(at+".tcp.idleTimeout", t.IdleTimeout, true)
+		r.duration1ms(at+".tcp.tcpKeepalive.time", t.TcpKeepalive.GetTime(), true)
+		r.duration1ms(at+".tcp.tcpKeepalive.interval", t.TcpKeepalive.GetInterval(), true)
+	}
+	if h := p.GetHttp(); h != nil {
+		r.notNegative(at+".http.http1MaxPendingRequests", h.Http1MaxPendingRequests)
+		r.notNegative(at+".http.http2MaxRequests", h.Http2MaxRequests)
+		r.notNegative(at+".http.maxRequestsPerConnection", h.MaxRequestsPerConnection)
+		r.notNegative(at+".http.maxRetries", h.MaxRetries)
+		r.notNegative(at+".http.maxConcurrentStreams", h.MaxConcurrentStreams)
+		r.duration1ms(at+".http.idleTimeout", h.IdleTimeout, true)
+		if h.H2UpgradePolicy == networkingv1.ConnectionPoolSettings_HTTPSettings_UPGRADE && h.UseClientProtocol {
+			r.errorf(at+".http.useClientProtocol", "stands with h2UpgradePolicy UPGRADE: one of the two")
+		}
+	}
+}
+
+func (r *report) notNegative(at string, v int32) {
+	if v < 0 {
+		r.errorf(at, "must not be negative")
+	}
+}
+
+func checkOutlier(r *report, at string, o *networkingv1.OutlierDetection) {
+	if o == nil {
+		return
+	}
+	r.duration1ms(at+".interval", o.Interval, true)
+	r.duration1ms(at+".baseEjectionTime", o.BaseEjectionTime, true)
+	for field, v := range map[string]int32{".maxEjectionPercent": o.MaxEjectionPercent, ".minHealthPercent": o.MinHealthPercent} {
+		if v < 0 || v > 100 {
+			r.errorf(at+field, "%d is not in 0-100", v)
+		}
+	}
+	r.notNegative(at+".consecutiveErrors", o.ConsecutiveErrors) //nolint:staticcheck // users still have it
+	if o.ConsecutiveLocalOriginFailures.GetValue() > 0 && !o.SplitExternalLocalOriginErrors {
+		r.errorf(at+".consecutiveLocalOriginFailures", "needs splitExternalLocalOriginErrors")
+	}
+}
+
+func checkTLS(r *report, at string, t *networkingv1.ClientTLSSettings) {
+	if t.GetMode() != networkingv1.ClientTLSSettings_MUTUAL || t.CredentialName != "" {
+		return
+	}
+	if t.ClientCertificate == "" {
+		r.errorf(at+".clientCertificate", "mode MUTUAL needs it, or credentialName")
+	}
+	if t.PrivateKey == "" {
+		r.errorf(at+".privateKey", "mode MUTUAL needs it, or credentialName")
+	}
+}

@@ -1,0 +1,171 @@
+package normal
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+	slice := &discoveryv1.EndpointSlice{}
+	if !r.kubernetes(obj, slice) {
+		return nil
+	}
+	service := obj.Labels[discoveryv1.LabelServiceName]
+	if service == "" {
+		r.warnf("metadata.labels["+discoveryv1.LabelServiceName+"]", "missing: the slice belongs to no Service and is ignored")
+		return nil
+	}
+	if slice.AddressType == discoveryv1.AddressTypeFQDN {
+		r.warnf("addressType", "FQDN slices are ignored, as in Istio")
+		return nil
+	}
+	spec := &model.EndpointsSpec{Hosts: []string{n.fqdn(service, obj.ID.Namespace)}}
+	for i, p := range slice.Ports {
+		if p.Port == nil {
+			continue // all ports: nothing to connect to
+		}
+		r.port(fmt.Sprintf("ports[%d].port", i), uint32(*p.Port))
+		spec.Ports = append(spec.Ports, &model.EndpointPort{Name: deref(p.Name), Number: uint32(*p.Port)})
+	}
+	slices.SortFunc(spec.Ports, func(a, b *model.EndpointPort) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Number, b.Number))
+	})
+	for i, e := range slice.Endpoints {
+		spec.Endpoints = append(spec.Endpoints, n.endpoints(r, fmt.Sprintf("endpoints[%d]", i), obj.ID.Namespace, &e, ctx)...)
+	}
+	spec.Endpoints = sortEndpoints(spec.Endpoints)
+	return r.split(obj, obj.ID.Name, spec)
+}
+
+// maxEndpoints is how many bytes of endpoints go into one record.
+const maxEndpoints = 64 << 10
+
+// split makes the records of one list of endpoints: one, or, where that would be too large, a power of two of them by the
+// hash of the address, so that an endpoint stays in its part while others come and go. Each part means something alone.
+func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpec) []model.Record {
+	parts := 1
+	for size := proto.Size(spec); size > maxEndpoints*parts*3/4 && size > maxEndpoints; {
+		parts *= 2
+	}
+	if parts == 1 {
+		return r.record(model.KindEndpoints, obj, name, spec)
+	}
+	all := make([]*model.EndpointsSpec, parts)
+	for i := range all {
+		all[i] = &model.EndpointsSpec{Hosts: spec.Hosts, Ports: spec.Ports}
+	}
+	for _, e := range spec.Endpoints {
+		hash := fnv.New32a()
+		hash.Write([]byte(e.Address))
+		part := all[hash.Sum32()%uint32(parts)]
+		part.Endpoints = append(part.Endpoints, e)
+	}
+	var records []model.Record
+	for i, part := range all {
+		records = append(records, r.record(model.KindEndpoints, obj, fmt.Sprintf("%s:%d", name, i), part)...)
+	}
+	return records
+}
+
+// endpoints joins one entry of a slice with its Pod and Node.
+func (n *Normalizer) endpoints(r *report, at, namespace string, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
+	base := &model.Endpoint{Namespace: namespace, Cluster: n.Cluster, Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
+	var pod *Pod
+	if ref := e.TargetRef; ref != nil && ref.Kind == "Pod" {
+		podNamespace := cmp.Or(ref.Namespace, namespace)
+		r.ref(object.ID{Kind: "Pod", Namespace: podNamespace, Name: ref.Name})
+		if pod = ctx.Pod(podNamespace, ref.Name); pod == nil {
+			r.warnf(at+".targetRef", "Pod %s/%s is not there: no labels and no identity, so subsets do not select it", podNamespace, ref.Name)
+		}
+	}
+	base.Health = health(e.Conditions, pod)
+	if pod != nil {
+		base.Labels, base.ServiceAccount, base.Workload = pod.Labels, pod.ServiceAccount, pod.Workload
+		base.Node = cmp.Or(pod.Node, base.Node)
+		base.Mtls = pod.Labels["security.istio.io/tlsMode"] == "istio"
+		base.Locality = localityLabel(pod.Labels["istio-locality"])
+	}
+	if base.Locality == "" && base.Node != "" {
+		r.ref(object.ID{Kind: "Node", Name: base.Node})
+		if node := ctx.Node(base.Node); node != nil {
+			base.Locality = node.Locality
+		}
+	}
+	var out []*model.Endpoint
+	for i, address := range e.Addresses {
+		if !isIP(address) {
+			r.errorf(fmt.Sprintf("%s.addresses[%d]", at, i), "%q is no IP address", address)
+			continue
+		}
+		one := cloneEndpoint(base)
+		one.Address = address
+		one.Network = n.network(r, pod, address, ctx)
+		out = append(out, one)
+	}
+	return out
+}
+
+// health folds a slice's conditions; a condition that is not stated is true, and the Pod's own where that is known
+// (https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#conditions).
+func health(c discoveryv1.EndpointConditions, pod *Pod) model.Health {
+	ready := pod == nil || !pod.NotReady
+	if c.Ready != nil {
+		ready = *c.Ready
+	}
+	serving := ready
+	if c.Serving != nil {
+		serving = *c.Serving
+	}
+	switch terminating := c.Terminating != nil && *c.Terminating; {
+	case ready && !terminating:
+		return model.Health_HEALTH_READY
+	case serving && terminating:
+		return model.Health_HEALTH_DRAINING
+	}
+	return model.Health_HEALTH_NOT_READY
+}
+
+func cloneEndpoint(e *model.Endpoint) *model.Endpoint {
+	return proto.Clone(e).(*model.Endpoint)
+}
+
+var deterministic = proto.MarshalOptions{Deterministic: true}
+
+// sortEndpoints orders by address, then encoding, and drops exact repetitions.
+func sortEndpoints(in []*model.Endpoint) []*model.Endpoint {
+	type keyed struct {
+		e   *model.Endpoint
+		raw string
+	}
+	all := make([]keyed, len(in))
+	for i, e := range in {
+		raw, _ := deterministic.Marshal(e) // what cannot be encoded is refused with the record
+		all[i] = keyed{e, string(raw)}
+	}
+	slices.SortFunc(all, func(a, b keyed) int {
+		return cmp.Or(strings.Compare(a.e.Address, b.e.Address), strings.Compare(a.raw, b.raw))
+	})
+	all = slices.CompactFunc(all, func(a, b keyed) bool { return a.raw != "" && a.raw == b.raw })
+	out := make([]*model.Endpoint, len(all))
+	for i, k := range all {
+		out[i] = k.e
+	}
+	return out
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,98 @@
+package normal
+
+import (
+	"fmt"
+	"regexp"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// envoyFilterRecords checks the shape of an EnvoyFilter. Whether a patch's value is what Envoy expects there is judged
+// where it is applied: no Envoy types here.
+func envoyFilterRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
+	filter := &networkingv1.EnvoyFilter{}
+	if !r.spec(obj, filter) {
+		return nil
+	}
+	r.labels("spec.workloadSelector.labels", filter.WorkloadSelector.GetLabels())
+	if filter.WorkloadSelector != nil && len(filter.TargetRefs) > 0 {
+		r.errorf("spec.targetRefs", "stands with workloadSelector: one of the two")
+	}
+	if len(filter.ConfigPatches) == 0 {
+		r.warnf("spec.configPatches", "none: the EnvoyFilter does nothing")
+	}
+	for i, p := range filter.ConfigPatches {
+		checkPatch(r, fmt.Sprintf("spec.configPatches[%d]", i), p)
+	}
+	return r.record(model.KindEnvoyFilter, obj, obj.ID.Name, filter)
+}
+
+func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) {
+	if _, known := networkingv1.EnvoyFilter_ApplyTo_name[int32(p.ApplyTo)]; !known || p.ApplyTo == networkingv1.EnvoyFilter_INVALID {
+		r.errorf(at+".applyTo", "must be stated")
+	}
+	op := p.GetPatch().GetOperation()
+	if p.Patch == nil {
+		r.errorf(at+".patch", "must not be empty")
+		return
+	}
+	if _, known := networkingv1.EnvoyFilter_Patch_Operation_name[int32(op)]; !known || op == networkingv1.EnvoyFilter_Patch_INVALID {
+		r.errorf(at+".patch.operation", "must be stated")
+	}
+	if op != networkingv1.EnvoyFilter_Patch_REMOVE && p.Patch.Value == nil {
+		r.errorf(at+".patch.value", "must not be empty for operation %v", op)
+	}
+	if op == networkingv1.EnvoyFilter_Patch_REMOVE && p.Patch.Value != nil {
+		r.errorf(at+".patch.value", "operation REMOVE takes none")
+	}
+	checkPatchMatch(r, at, p)
+	ordered := map[networkingv1.EnvoyFilter_ApplyTo]bool{
+		networkingv1.EnvoyFilter_NETWORK_FILTER: true, networkingv1.EnvoyFilter_HTTP_FILTER: true,
+		networkingv1.EnvoyFilter_HTTP_ROUTE: true, networkingv1.EnvoyFilter_LISTENER_FILTER: true,
+	}
+	switch op {
+	case networkingv1.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1.EnvoyFilter_Patch_INSERT_AFTER, networkingv1.EnvoyFilter_Patch_INSERT_FIRST:
+		if !ordered[p.ApplyTo] {
+			r.warnf(at+".patch.operation", "%v has no place in %v: the patch is ignored", op, p.ApplyTo)
+		}
+	case networkingv1.EnvoyFilter_Patch_REPLACE:
+		if p.ApplyTo != networkingv1.EnvoyFilter_HTTP_FILTER && p.ApplyTo != networkingv1.EnvoyFilter_NETWORK_FILTER && p.ApplyTo != networkingv1.EnvoyFilter_LISTENER_FILTER {
+			r.warnf(at+".patch.operation", "REPLACE is for filters only: the patch is ignored")
+		}
+	}
+}
+
+// checkPatchMatch holds that the match is about the kind of thing that the patch applies to.
+func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) {
+	m := p.Match
+	if expr := m.GetProxy().GetProxyVersion(); expr != "" {
+		if _, err := regexp.Compile(expr); err != nil {
+			r.errorf(at+".match.proxy.proxyVersion", "is no regular expression (RE2): %v", err)
+		}
+	}
+	if m.GetObjectTypes() == nil || m.GetWaypoint() != nil {
+		return
+	}
+	want := ""
+	switch p.ApplyTo {
+	case networkingv1.EnvoyFilter_LISTENER, networkingv1.EnvoyFilter_FILTER_CHAIN, networkingv1.EnvoyFilter_NETWORK_FILTER,
+		networkingv1.EnvoyFilter_HTTP_FILTER, networkingv1.EnvoyFilter_LISTENER_FILTER:
+		if m.GetListener() == nil {
+			want = "listener"
+		}
+	case networkingv1.EnvoyFilter_ROUTE_CONFIGURATION, networkingv1.EnvoyFilter_VIRTUAL_HOST, networkingv1.EnvoyFilter_HTTP_ROUTE:
+		if m.GetRouteConfiguration() == nil {
+			want = "routeConfiguration"
+		}
+	case networkingv1.EnvoyFilter_CLUSTER:
+		if m.GetCluster() == nil {
+			want = "cluster"
+		}
+	}
+	if want != "" {
+		r.errorf(at+".match", "applyTo %v needs a match on %s", p.ApplyTo, want)
+	}
+}

@@ -1,0 +1,155 @@
+package normal
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// MeshID is the ConfigMap that holds the mesh configuration.
+func (n *Normalizer) MeshID() object.ID {
+	name := "istio"
+	if n.Revision != "" && n.Revision != "default" {
+		name += "-" + n.Revision
+	}
+	return object.ID{Kind: "ConfigMap", Namespace: n.SystemNamespace, Name: name}
+}
+
+// IsMesh says whether an object is that ConfigMap.
+func (n *Normalizer) IsMesh(id object.ID) bool { return id == n.MeshID() }
+
+// configMapRecords says where a mesh configuration is not looked for; the right one is read by ParseMesh.
+func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
+	want := n.MeshID()
+	if obj.ID != want && obj.ID.Name == want.Name && bytes.Contains(obj.JSON, []byte(`"mesh":`)) {
+		r.warnf("metadata.namespace", "not acted on: the mesh configuration is read from namespace %s", want.Namespace)
+	}
+	return nil
+}
+
+// Mesh is a mesh configuration as read. A part that could not be read is nil: what was good of it before stands.
+type Mesh struct {
+	Config   *meshv1.MeshConfig
+	Networks *meshv1.MeshNetworks
+	Problems []object.Problem
+}
+
+// ParseMesh reads keys mesh and meshNetworks of the ConfigMap over the defaults.
+func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
+	r := &report{id: obj.ID, origin: obj.Origin}
+	var whole struct {
+		Data map[string]string `json:"data"`
+	}
+	if err := json.Unmarshal(obj.JSON, &whole); err != nil {
+		r.errorf("data", "%v", err)
+		return Mesh{Problems: r.problems}
+	}
+	user := &meshv1.MeshConfig{}
+	out := Mesh{}
+	if stated, ok := r.yaml("data.mesh", whole.Data["mesh"], user); ok {
+		out.Config = overlay(user, stated)
+		checkMesh(r, out.Config)
+		if r.spoiled {
+			out.Config = nil
+		}
+	}
+	r.spoiled = false
+	networks := &meshv1.MeshNetworks{}
+	if _, ok := r.yaml("data.meshNetworks", whole.Data["meshNetworks"], networks); ok {
+		if networkProblems(r, networks); !r.spoiled {
+			out.Networks = networks
+		}
+	}
+	out.Problems = r.problems
+	return out
+}
+
+// MeshRecord is the record of a mesh configuration.
+func MeshRecord(config *meshv1.MeshConfig) (model.Record, error) {
+	return model.New(model.MeshKey, 0, config)
+}
+
+// yaml decodes a YAML text into a message, and gives the top-level fields that it states.
+func (r *report) yaml(path, text string, into proto.Message) ([]protoreflect.FieldDescriptor, bool) {
+	raw, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		r.errorf(path, "%v", err)
+		return nil, false
+	}
+	if string(raw) == "null" {
+		return nil, true
+	}
+	if !r.message(raw, path, into) {
+		return nil, false
+	}
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &top); err != nil {
+		r.errorf(path, "%v", err)
+		return nil, false
+	}
+	var stated []protoreflect.FieldDescriptor
+	fields := into.ProtoReflect().Descriptor().Fields()
+	for _, name := range sortedKeys(top) {
+		fd := fields.ByJSONName(name)
+		if fd == nil {
+			fd = fields.ByName(protoreflect.Name(name))
+		}
+		if fd != nil && string(top[name]) != "null" {
+			stated = append(stated, fd)
+		}
+	}
+	return stated, true
+}
+
+// overlay puts the stated top-level fields over the defaults, each as a whole; a stated false or 0 counts.
+func overlay(user *meshv1.MeshConfig, stated []protoreflect.FieldDescriptor) *meshv1.MeshConfig {
+	config := model.MeshDefaults()
+	to, from := config.ProtoReflect(), user.ProtoReflect()
+	for _, fd := range stated {
+		if from.Has(fd) {
+			to.Set(fd, from.Get(fd))
+		} else {
+			to.Clear(fd)
+		}
+	}
+	defaults := model.MeshDefaults()
+	if config.RootNamespace == "" {
+		config.RootNamespace = defaults.RootNamespace
+	}
+	if config.TrustDomain == "" {
+		config.TrustDomain = defaults.TrustDomain
+	}
+	if config.ConnectTimeout == nil {
+		config.ConnectTimeout = defaults.ConnectTimeout
+	}
+	if config.ProxyListenPort == 0 {
+		config.ProxyListenPort = defaults.ProxyListenPort
+	}
+	if config.ProxyInboundListenPort == 0 {
+		config.ProxyInboundListenPort = defaults.ProxyInboundListenPort
+	}
+	return config
+}
+
+func checkMesh(r *report, config *meshv1.MeshConfig) {
+	r.duration1ms("data.mesh.connectTimeout", config.ConnectTimeout, false)
+	r.port("data.mesh.proxyListenPort", uint32(config.ProxyListenPort))
+	r.port("data.mesh.proxyInboundListenPort", uint32(config.ProxyInboundListenPort))
+	checkRetries(r, "data.mesh.defaultHttpRetryPolicy", config.DefaultHttpRetryPolicy)
+	for path, list := range map[string][]string{
+		"data.mesh.defaultServiceExportTo":         config.DefaultServiceExportTo,
+		"data.mesh.defaultVirtualServiceExportTo":  config.DefaultVirtualServiceExportTo,
+		"data.mesh.defaultDestinationRuleExportTo": config.DefaultDestinationRuleExportTo,
+	} {
+		if len(list) > 0 {
+			r.exportTo(path, list, nil, "default")
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package normal
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+func meshMap(mesh, networks string) string {
+	indent := func(s string) string { return "    " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n    ") }
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n" + indent(mesh) + "\n  meshNetworks: |\n" + indent(networks) + "\n"
+}
+
+func TestMeshOverDefaults(t *testing.T) {
+	got := testNormal.ParseMesh(read(t, meshMap(`
+enableAutoMtls: false
+connectTimeout: 500ms
+defaultServiceExportTo: ["."]
+defaultVirtualServiceExportTo: []
+outboundTrafficPolicy: {mode: REGISTRY_ONLY}
+accessLogFile: /dev/stdout
+`, "networks: {}")))
+	wantProblems(t, got.Problems)
+	want := model.MeshDefaults()
+	want.EnableAutoMtls.Value = false
+	want.ConnectTimeout.Seconds, want.ConnectTimeout.Nanos = 0, 5e8
+	want.DefaultServiceExportTo = []string{"."}
+	want.DefaultVirtualServiceExportTo = nil
+	want.OutboundTrafficPolicy.Mode = 0
+	want.AccessLogFile = "/dev/stdout"
+	if !proto.Equal(got.Config, want) {
+		t.Errorf("got %v\nwant %v", got.Config, want)
+	}
+	empty := testNormal.ParseMesh(read(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}"))
+	if !proto.Equal(empty.Config, model.MeshDefaults()) || len(empty.Problems) > 0 {
+		t.Errorf("an empty ConfigMap gives %v, %v", empty.Config, empty.Problems)
+	}
+}
+
+func TestMeshProblems(t *testing.T) {
+	for _, c := range []struct {
+		mesh, want string
+		usable     bool
+	}{
+		{"accesLogFile: x", "warning data.mesh.accesLogFile: unknown field", true},
+		{"defaultConfig: {discoveryAddres: x}", "warning data.mesh.defaultConfig.discoveryAddres: unknown field", true},
+		{"a: [", "data.mesh: |yaml", false},
+		{"connectTimeout: x", `data.mesh.connectTimeout: "x" is not a duration`, false},
+		{"trustDomain: a\ntrustDomain: b", "data.mesh: |already set", false},
+		{"proxyListenPort: 99999", "data.mesh.proxyListenPort: port 99999", false},
+		{"- a", "data.mesh: must be an object", false},
+	} {
+		got := testNormal.ParseMesh(read(t, meshMap(c.mesh, "networks: {a: {endpoints: [{fromRegistry: k}]}}")))
+		wantProblems(t, got.Problems, c.want)
+		if (got.Config != nil) != c.usable || got.Networks == nil {
+			t.Errorf("%s: config %v, networks %v", c.mesh, got.Config, got.Networks)
+		}
+	}
+	got := testNormal.ParseMesh(read(t, meshMap("{}", "networks: {a: {endpoints: [{fromCidr: x}]}}")))
+	wantProblems(t, got.Problems, "data.meshNetworks.networks[a].endpoints[0].fromCidr: |no CIDR")
+	if got.Config == nil || got.Networks != nil {
+		t.Error("bad networks must spoil the networks and nothing else")
+	}
+	if New(Options{Revision: "canary"}).MeshID() != (object.ID{Kind: "ConfigMap", Namespace: "istio-system", Name: "istio-canary"}) {
+		t.Error("a revision has a ConfigMap of its own")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	var records []model.Record
+	add := func(name, text string) {
+		o := read(t, strings.Replace(text, "name: x", "name: "+name, 1))
+		r := testNormal.Object(o, &fake{})
+		if r.Spoiled {
+			t.Fatal(r.Problems)
+		}
+		records = append(records, r.Records...)
+	}
+	add("", service("clusterIP: None, ports: [{port: 80}]"))
+	add("wild", istio("ServiceEntry", "{hosts: ['*.example.com'], ports: [{number: 80, name: a}]}"))
+	add("web", istio("ServiceEntry", "{hosts: [web.shop.svc.cluster.local], ports: [{number: 80, name: a}]}"))
+	add("rule", istio("DestinationRule", "{host: web, subsets: [{name: v1}]}"))
+	add("rule2", istio("DestinationRule", "{host: web, subsets: [{name: v2}]}"))
+	add("stray", istio("DestinationRule", "{host: nobody}"))
+	add("good", istio("VirtualService", "{hosts: [web], http: [{route: [{destination: {host: web, subset: v2}, weight: 1}, {destination: {host: a.example.com}, weight: 1}]}]}"))
+	add("later", istio("VirtualService", `
+hosts: [web]
+http:
+- route: [{destination: {host: web, subset: v3}}]
+  mirror: {host: nobody}
+- route: [{destination: {host: a.example.com, subset: v1}}]
+- route: [{destination: {host: web, port: {number: 81}}}]`))
+	add("elsewhere", istio("VirtualService", "{hosts: [web], gateways: [gw], http: [{route: [{destination: {host: web}}]}]}"))
+	want := []string{
+		"DestinationRule shop/rule2: spec.host: host \"web.shop.svc.cluster.local\" has the older DestinationRule shop/rule too",
+		"DestinationRule shop/stray: spec.host: no service has host \"nobody.shop.svc.cluster.local\"",
+		"ServiceEntry shop/web: spec.hosts: host \"web.shop.svc.cluster.local\" is claimed by the older Service shop/web of the same namespace",
+		"VirtualService shop/later: spec.hosts: host \"web.shop.svc.cluster.local\" is claimed by the older VirtualService shop/good",
+		"VirtualService shop/later: spec.http[0].mirror.host: no service has host \"nobody.shop",
+		"VirtualService shop/later: spec.http[0].route[0].destination.subset: no DestinationRule for host \"web.shop.svc.cluster.local\" has a subset \"v3\"",
+		"VirtualService shop/later: spec.http[1].route[0].destination.subset: subset \"v1\": no DestinationRule for host \"a.example.com\"",
+		"VirtualService shop/later: spec.http[2].route[0].destination.port.number: service \"web.shop.svc.cluster.local\" has no port 81",
+	}
+	found := Check(slices.Values(records))
+	for i, p := range found {
+		if !p.Warning {
+			t.Errorf("%v is no warning", p)
+		}
+		if i >= len(want) || !strings.HasPrefix(p.String(), want[i]) {
+			t.Errorf("found %q", p)
+		}
+	}
+	slices.Reverse(records)
+	if again := Check(slices.Values(records)); !slices.Equal(again, found) {
+		t.Errorf("the order of the records makes a difference: %v", again)
+	}
+	if len(found) != len(want) {
+		t.Errorf("found %d problems, want %d", len(found), len(want))
+	}
+}

@@ -1,0 +1,218 @@
+// Package normal turns raw API objects into records: defaulted, validated, resolved, in canonical form, and says what is
+// wrong with them.
+//
+// Owns: nothing; all functions are pure.  Reads: store/object, store/model.  Never: sockets, files, clocks, Envoy types.
+package normal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// Options is what every object's normal form depends on beside the mesh configuration.
+type Options struct {
+	Domain          string // DNS suffix of the cluster; default cluster.local
+	Cluster         string // default Kubernetes
+	Network         string // of endpoints that nothing else gives a network; usually empty
+	Revision        string // mesh configuration is read from ConfigMap istio-<Revision>; empty: istio
+	SystemNamespace string // where that ConfigMap lives; default istio-system
+}
+
+// Normalizer holds Options with their defaults. It is immutable.
+type Normalizer struct{ Options }
+
+// New fills in the defaults.
+func New(o Options) *Normalizer {
+	o.Domain = cmp.Or(strings.ToLower(o.Domain), "cluster.local")
+	o.Cluster = cmp.Or(o.Cluster, "Kubernetes")
+	o.SystemNamespace = cmp.Or(o.SystemNamespace, "istio-system")
+	return &Normalizer{o}
+}
+
+// Lookup is what objects are joined with. Answers are immutable; nil where there is no such thing.
+type Lookup interface {
+	Pod(namespace, name string) *Pod
+	Node(name string) *Node
+	Namespace(name string) *Namespace
+	Mesh() *meshv1.MeshConfig       // never nil
+	Networks() *meshv1.MeshNetworks // nil: none
+}
+
+// Result is one object, normalised.
+type Result struct {
+	Records  []model.Record
+	Problems []object.Problem
+	// Spoiled: the object has an error. Records is empty, and what was good before stands.
+	Spoiled bool
+	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
+	// closed.
+	Closed model.Record
+	// Refs are the Pods, Nodes and Namespaces that were looked up, whether they are there or not: when one of
+	// them changes, this object is normalised again.
+	Refs []object.ID
+	// UsesMesh: the result depends on the mesh configuration.
+	UsesMesh bool
+}
+
+// Kubernetes and Istio API groups.
+const (
+	groupDiscovery  = "discovery.k8s.io"
+	groupNetworking = "networking.istio.io"
+	groupSecurity   = "security.istio.io"
+)
+
+type kindKey struct{ group, kind string }
+
+// normalise is how one kind becomes records; it reports through r.
+type normalise func(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record
+
+var istioNetworkingVersions = []string{"v1", "v1beta1", "v1alpha3"}
+var istioSecurityVersions = []string{"v1", "v1beta1"}
+
+// kinds is everything that is acted on. fn is nil for kinds that are only joined with (their Parse functions read them)
+// or accepted for later.
+var kinds = map[kindKey]struct {
+	versions []string
+	fn       normalise
+}{
+	{"", "Service"}:                        {[]string{"v1"}, serviceRecords},
+	{groupDiscovery, "EndpointSlice"}:      {[]string{"v1"}, endpointSliceRecords},
+	{"", "Pod"}:                            {[]string{"v1"}, nil},
+	{"", "Node"}:                           {[]string{"v1"}, nil},
+	{"", "Namespace"}:                      {[]string{"v1"}, nil},
+	{"", "Secret"}:                         {[]string{"v1"}, nil},
+	{"", "ServiceAccount"}:                 {[]string{"v1"}, nil},
+	{"", "ConfigMap"}:                      {[]string{"v1"}, configMapRecords},
+	{groupNetworking, "VirtualService"}:    {istioNetworkingVersions, virtualServiceRecords},
+	{groupNetworking, "DestinationRule"}:   {istioNetworkingVersions, destinationRuleRecords},
+	{groupNetworking, "ServiceEntry"}:      {istioNetworkingVersions, serviceEntryRecords},
+	{groupNetworking, "Sidecar"}:           {istioNetworkingVersions, sidecarRecords},
+	{groupNetworking, "EnvoyFilter"}:       {istioNetworkingVersions, envoyFilterRecords},
+	{groupSecurity, "PeerAuthentication"}:  {istioSecurityVersions, peerAuthenticationRecords},
+	{groupSecurity, "AuthorizationPolicy"}: {istioSecurityVersions, authorizationPolicyRecords},
+}
+
+// Object normalises one object. Kinds that are joined with (Pod, Node, Namespace, ConfigMap) give no records here: see
+// ParsePod and its like.
+func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
+	r := &report{id: obj.ID, origin: obj.Origin}
+	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
+	switch {
+	case !known && strings.HasSuffix(obj.ID.Group, "istio.io"):
+		r.warnf("", "kind %s of %s is not acted on yet", obj.ID.Kind, obj.ID.Group)
+		return r.result(nil)
+	case !known:
+		return Result{}
+	case !slices.Contains(kind.versions, obj.Version):
+		r.errorf("apiVersion", "version %q is not served: want one of %s", obj.Version, strings.Join(kind.versions, ", "))
+	}
+	policy := isPolicy(obj.ID)
+	if kind.fn == nil && !r.spoiled {
+		return Result{}
+	}
+	var records []model.Record
+	if !r.spoiled {
+		records = kind.fn(n, r, obj, ctx)
+	}
+	result := r.result(records)
+	if result.Spoiled && policy {
+		result.Closed = n.Closed(obj, ctx.Mesh().GetRootNamespace())
+		result.UsesMesh = true
+	}
+	return result
+}
+
+// Owner is the object that a record is made from: the inverse of the keys that Object gives to records. The zero ID for
+// the Mesh record.
+func Owner(key model.Key) object.ID {
+	id := object.ID{Kind: key.Kind.String(), Namespace: key.Namespace, Name: key.Name}
+	switch key.Kind {
+	case model.KindMesh:
+		return object.ID{}
+	case model.KindService:
+	case model.KindEndpoints:
+		id.Group, id.Kind = groupDiscovery, "EndpointSlice"
+		if rest, ok := strings.CutPrefix(key.Name, serviceEntryPrefix); ok {
+			id.Group, id.Kind = groupNetworking, "ServiceEntry"
+			id.Name, _, _ = strings.Cut(rest, ":")
+		} else if rest, ok := strings.CutPrefix(key.Name, externalNamePrefix); ok {
+			id.Group, id.Kind, id.Name = "", "Service", rest
+		} else {
+			id.Name, _, _ = strings.Cut(id.Name, ":")
+		}
+	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
+		id.Group = groupSecurity
+	default:
+		id.Group = groupNetworking
+	}
+	return id
+}
+
+// Names of Endpoints records that do not come from an EndpointSlice. What follows another colon tells the parts of one
+// object apart; no Kubernetes name has a colon in it.
+const (
+	serviceEntryPrefix = "serviceentry:"
+	externalNamePrefix = "externalname:"
+)
+
+// report collects what is wrong with one object.
+type report struct {
+	id       object.ID
+	origin   string
+	problems []object.Problem
+	spoiled  bool
+	refs     []object.ID
+	mesh     bool
+}
+
+// maxProblems bounds what one object can fill the list of problems with.
+const maxProblems = 50
+
+func (r *report) errorf(field, format string, args ...any) {
+	r.spoiled = true
+	r.add(field, false, format, args...)
+}
+
+func (r *report) warnf(field, format string, args ...any) { r.add(field, true, format, args...) }
+
+func (r *report) add(field string, warning bool, format string, args ...any) {
+	if len(r.problems) < maxProblems {
+		r.problems = append(r.problems, object.Problem{ID: r.id, Origin: r.origin, Field: field,
+			Message: fmt.Sprintf(format, args...), Warning: warning})
+	}
+}
+
+func (r *report) ref(id object.ID) {
+	if !slices.Contains(r.refs[max(0, len(r.refs)-4):], id) { // mostly the last few; a repetition does no harm
+		r.refs = append(r.refs, id)
+	}
+}
+
+func (r *report) result(records []model.Record) Result {
+	if r.spoiled {
+		records = nil
+	}
+	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refs: r.refs, UsesMesh: r.mesh}
+}
+
+// record makes one record; a body that does not encode (invalid UTF-8 is the one way) spoils the object.
+func (r *report) record(kind model.Kind, obj *object.Object, name string, body proto.Message) []model.Record {
+	created := int64(0)
+	if !obj.Created.IsZero() {
+		created = obj.Created.Unix()
+	}
+	record, err := model.New(model.Key{Kind: kind, Namespace: obj.ID.Namespace, Name: name}, created, body)
+	if err != nil {
+		r.errorf("", "%v", err)
+		return nil
+	}
+	return []model.Record{record}
+}

@@ -1,0 +1,162 @@
+package normal
+
+import (
+	"encoding/json"
+
+	"google.golang.org/protobuf/proto"
+	securityv1 "istio.io/api/security/v1beta1"
+	typev1 "istio.io/api/type/v1beta1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+func isPolicy(id object.ID) bool {
+	return id.Group == groupSecurity && (id.Kind == "AuthorizationPolicy" || id.Kind == "PeerAuthentication")
+}
+
+// Closed is the record of a policy of which no good version was ever seen: what it selects is closed. obj is what was
+// read of it; with a nil JSON or an unreadable selector it selects all of its namespace (of the mesh, in the root
+// namespace). Nil for objects that are no policies or have no name.
+func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
+	if !isPolicy(obj.ID) || obj.ID.Name == "" {
+		return nil
+	}
+	kind, _ := model.ParseKind(obj.ID.Kind)
+	spec := policySpec(obj.ID, readableSelector(obj.JSON), root)
+	spec.Closed = true
+	records := (&report{}).record(kind, obj, obj.ID.Name, spec)
+	if len(records) == 0 { // a label that cannot be encoded: select everything
+		spec.Selector = nil
+		records = (&report{}).record(kind, obj, obj.ID.Name, spec)
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	return records[0]
+}
+
+// readableSelector is the labels of a policy's selector; empty (everything) unless all of it can be read.
+func readableSelector(raw []byte) map[string]string {
+	var whole struct {
+		Spec struct {
+			Selector struct {
+				MatchLabels map[string]string `json:"matchLabels"`
+			} `json:"selector"`
+		} `json:"spec"`
+	}
+	if json.Unmarshal(raw, &whole) != nil {
+		return nil
+	}
+	labels := whole.Spec.Selector.MatchLabels
+	for key, value := range labels {
+		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
+			return nil
+		}
+	}
+	return labels
+}
+
+// policySpec decides whom a policy reaches. One in the root namespace reaches the whole mesh: without a selector always,
+// with a selector only an AuthorizationPolicy (a PeerAuthentication then stays in the root namespace).
+// https://istio.io/latest/docs/reference/config/security/authorization-policy/, selector.
+func policySpec(id object.ID, selector map[string]string, root string) *model.PolicySpec {
+	inRoot := id.Namespace == root
+	return &model.PolicySpec{Selector: selector, MeshWide: inRoot && (len(selector) == 0 || id.Kind == "AuthorizationPolicy")}
+}
+
+// policy decodes a policy. An unknown field is an error here: ignoring a misspelt restriction would open what it was
+// meant to close.
+func (r *report) policy(obj *object.Object, into proto.Message, selector func() *typev1.WorkloadSelector) bool {
+	if !r.spec(obj, into) {
+		return false
+	}
+	for i, p := range r.problems {
+		if p.Warning {
+			r.problems[i].Warning, r.spoiled = false, true
+		}
+	}
+	r.labels("spec.selector.matchLabels", selector().GetMatchLabels())
+	return !r.spoiled
+}
+
+// authorizationPolicyRecords understands what needs no enforcement: a policy that allows everything, one that denies
+// nothing, one that only audits or is a dry run. Anything else closes what it selects.
+func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+	p := &securityv1.AuthorizationPolicy{}
+	if !r.policy(obj, p, p.GetSelector) {
+		return nil
+	}
+	r.mesh = true
+	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
+	targets := p.TargetRefs
+	if p.TargetRef != nil {
+		targets = append(targets[:len(targets):len(targets)], p.TargetRef)
+	}
+	spec.Closed = !harmless(p, obj.Annotations["istio.io/dry-run"] == "true")
+	if len(targets) == 1 && targets[0].GetKind() == "Gateway" { // its pods carry this label
+		spec.Selector = map[string]string{"gateway.networking.k8s.io/gateway-name": targets[0].GetName()}
+		spec.MeshWide = false
+	}
+	if spec.Closed {
+		r.warnf("spec", "policies of this shape are not enforced yet: what it selects is closed to all requests")
+	}
+	return r.policyRecord(model.KindAuthorizationPolicy, obj, spec, p)
+}
+
+// harmless says whether the policy certainly refuses nothing.
+func harmless(p *securityv1.AuthorizationPolicy, dryRun bool) bool {
+	switch p.Action {
+	case securityv1.AuthorizationPolicy_ALLOW:
+		if dryRun {
+			return true
+		}
+		for _, rule := range p.Rules {
+			if len(rule.GetFrom()) == 0 && len(rule.GetTo()) == 0 && len(rule.GetWhen()) == 0 {
+				return true // a rule without conditions matches every request
+			}
+		}
+		return false
+	case securityv1.AuthorizationPolicy_DENY:
+		return dryRun || len(p.Rules) == 0
+	case securityv1.AuthorizationPolicy_AUDIT:
+		return true
+	}
+	return false
+}
+
+// peerAuthenticationRecords understands every mode but STRICT, which this version cannot enforce.
+func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+	p := &securityv1.PeerAuthentication{}
+	if !r.policy(obj, p, p.GetSelector) {
+		return nil
+	}
+	r.mesh = true
+	if len(p.PortLevelMtls) > 0 && len(p.Selector.GetMatchLabels()) == 0 {
+		r.errorf("spec.portLevelMtls", "needs a selector")
+		return nil
+	}
+	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
+	open := func(m *securityv1.PeerAuthentication_MutualTLS) bool {
+		return m.GetMode() >= securityv1.PeerAuthentication_MutualTLS_UNSET && m.GetMode() <= securityv1.PeerAuthentication_MutualTLS_PERMISSIVE
+	}
+	spec.Closed = !open(p.Mtls)
+	for _, m := range p.PortLevelMtls {
+		spec.Closed = spec.Closed || !open(m)
+	}
+	if spec.Closed {
+		r.warnf("spec.mtls.mode", "STRICT is not enforced yet: what it selects is closed to all requests")
+	}
+	return r.policyRecord(model.KindPeerAuthentication, obj, spec, p)
+}
+
+func (r *report) policyRecord(kind model.Kind, obj *object.Object, spec *model.PolicySpec, p proto.Message) []model.Record {
+	raw, err := deterministic.Marshal(p)
+	if err != nil {
+		r.errorf("spec", "%v", err)
+		return nil
+	}
+	spec.Istio = raw
+	return r.record(kind, obj, obj.ID.Name, spec)
+}

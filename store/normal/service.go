@@ -1,0 +1,173 @@
+package normal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+const exportToAnnotation = "networking.istio.io/exportTo"
+
+// wellKnownPorts are TCP where nothing is said, since their servers speak first: SMTP, DNS, MySQL, MongoDB.
+var wellKnownPorts = map[int32]bool{25: true, 53: true, 3306: true, 27017: true}
+
+// protocolNames is what a port's name prefix, appProtocol, or a ServiceEntry's protocol may say. Names of protocols that
+// are not looked into are TCP.
+var protocolNames = map[string]model.Protocol{
+	"http": model.Protocol_PROTOCOL_HTTP, "http_proxy": model.Protocol_PROTOCOL_HTTP,
+	"http2": model.Protocol_PROTOCOL_HTTP2, "grpc": model.Protocol_PROTOCOL_GRPC,
+	"grpc-web": model.Protocol_PROTOCOL_GRPC_WEB, "https": model.Protocol_PROTOCOL_HTTPS,
+	"tls": model.Protocol_PROTOCOL_TLS, "tcp": model.Protocol_PROTOCOL_TCP, "udp": model.Protocol_PROTOCOL_UDP,
+	"mongo": model.Protocol_PROTOCOL_TCP, "redis": model.Protocol_PROTOCOL_TCP, "mysql": model.Protocol_PROTOCOL_TCP,
+}
+
+// protocolOf selects a Kubernetes Service port's protocol: appProtocol, else the prefix of its name, else a well-known
+// port, else detection. https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/
+func protocolOf(p corev1.ServicePort) model.Protocol {
+	if p.Protocol == corev1.ProtocolUDP {
+		return model.Protocol_PROTOCOL_UDP
+	}
+	name := p.Name
+	if p.AppProtocol != nil {
+		name = *p.AppProtocol
+		switch name {
+		case "kubernetes.io/h2c":
+			return model.Protocol_PROTOCOL_HTTP2
+		case "kubernetes.io/ws":
+			return model.Protocol_PROTOCOL_HTTP
+		case "kubernetes.io/wss":
+			return model.Protocol_PROTOCOL_HTTPS
+		}
+	}
+	name = strings.ToLower(name)
+	if strings.HasPrefix(name, "grpc-web") {
+		return model.Protocol_PROTOCOL_GRPC_WEB
+	}
+	prefix, _, _ := strings.Cut(name, "-")
+	if protocol, ok := protocolNames[prefix]; ok {
+		return protocol
+	}
+	if wellKnownPorts[p.Port] {
+		return model.Protocol_PROTOCOL_TCP
+	}
+	return model.Protocol_PROTOCOL_AUTO
+}
+
+func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+	svc := &corev1.Service{}
+	if !r.kubernetes(obj, svc) {
+		return nil
+	}
+	spec := &model.ServiceSpec{
+		Hosts:           []string{n.fqdn(obj.ID.Name, obj.ID.Namespace)},
+		Ports:           servicePorts(r, svc),
+		Selector:        svc.Spec.Selector,
+		PublishNotReady: svc.Spec.PublishNotReadyAddresses,
+	}
+	stated := []string{}
+	if a, ok := obj.Annotations[exportToAnnotation]; ok && strings.TrimSpace(a) != "" {
+		stated = strings.Split(a, ",")
+	}
+	path := fmt.Sprintf("metadata.annotations[%s]", exportToAnnotation)
+	spec.ExportTo = visible(r.exportTo(path, stated, ctx.Mesh().GetDefaultServiceExportTo(), obj.ID.Namespace))
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return externalName(r, obj, svc, spec)
+	}
+	clusterIPs := svc.Spec.ClusterIPs
+	if len(clusterIPs) == 0 && svc.Spec.ClusterIP != "" {
+		clusterIPs = []string{svc.Spec.ClusterIP}
+	}
+	for i, ip := range clusterIPs {
+		switch {
+		case ip == corev1.ClusterIPNone:
+			spec.Headless = true
+		case !isIP(ip):
+			r.errorf(fmt.Sprintf("spec.clusterIPs[%d]", i), "%q is no IP address", ip)
+		default:
+			spec.Addresses = append(spec.Addresses, ip)
+		}
+	}
+	if len(clusterIPs) == 0 {
+		r.warnf("spec.clusterIP", "no address: not reachable by address, as a Service that was never given one")
+	}
+	return r.record(model.KindService, obj, obj.ID.Name, spec)
+}
+
+// externalName is a Service that stands for a DNS name: resolved by the proxies.
+func externalName(r *report, obj *object.Object, svc *corev1.Service, spec *model.ServiceSpec) []model.Record {
+	name := strings.TrimSuffix(strings.ToLower(svc.Spec.ExternalName), ".")
+	if wrong := plainHost(name); wrong != "" {
+		r.errorf("spec.externalName", "%q %s", svc.Spec.ExternalName, wrong)
+		return nil
+	}
+	spec.Resolution, spec.External, spec.Selector = model.Resolution_RESOLUTION_DNS, true, nil
+	for _, p := range spec.Ports { // there is no pod: the name's own ports
+		p.TargetNumber, p.TargetName = p.Number, ""
+	}
+	endpoints := &model.EndpointsSpec{Hosts: spec.Hosts, Ports: endpointPorts(spec.Ports),
+		Endpoints: []*model.Endpoint{{Address: name, Namespace: obj.ID.Namespace}}}
+	return append(r.record(model.KindService, obj, obj.ID.Name, spec),
+		r.record(model.KindEndpoints, obj, externalNamePrefix+obj.ID.Name, endpoints)...)
+}
+
+func servicePorts(r *report, svc *corev1.Service) []*model.ServicePort {
+	var ports []*model.ServicePort
+	names, numbers := map[string]bool{}, map[string]bool{}
+	for i, p := range svc.Spec.Ports {
+		at := fmt.Sprintf("spec.ports[%d]", i)
+		if p.Protocol == corev1.ProtocolSCTP {
+			r.warnf(at+".protocol", "SCTP is not proxied: the port is left out")
+			continue
+		}
+		r.port(at+".port", uint32(p.Port))
+		if names[p.Name] {
+			r.errorf(at+".name", "%q is used twice", p.Name)
+		}
+		number := fmt.Sprint(p.Port, cmp.Or(p.Protocol, corev1.ProtocolTCP))
+		if numbers[number] {
+			r.errorf(at+".port", "port %d is used twice", p.Port)
+		}
+		names[p.Name], numbers[number] = true, true
+		port := &model.ServicePort{Number: uint32(p.Port), Name: p.Name, Protocol: protocolOf(p), TargetNumber: uint32(p.Port)}
+		switch {
+		case p.TargetPort.Type == intstr.String:
+			port.TargetNumber, port.TargetName = 0, p.TargetPort.StrVal
+		case p.TargetPort.IntVal != 0:
+			port.TargetNumber = uint32(p.TargetPort.IntVal)
+			r.port(at+".targetPort", port.TargetNumber)
+		}
+		ports = append(ports, port)
+	}
+	sortPorts(ports)
+	return ports
+}
+
+func sortPorts(ports []*model.ServicePort) {
+	slices.SortFunc(ports, func(a, b *model.ServicePort) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol))
+	})
+}
+
+// endpointPorts is the ports of endpoints that are only known by the service's own ports.
+func endpointPorts(ports []*model.ServicePort) []*model.EndpointPort {
+	var out []*model.EndpointPort
+	for _, p := range ports {
+		out = append(out, &model.EndpointPort{Name: p.Name, Number: cmp.Or(p.TargetNumber, p.Number)})
+	}
+	return out
+}
+
+// visible is exportTo as ServiceSpec has it: nobody is the empty list.
+func visible(exportTo []string) []string {
+	if len(exportTo) == 1 && exportTo[0] == "~" {
+		return nil
+	}
+	return exportTo
+}

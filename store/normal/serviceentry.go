@@ -1,0 +1,206 @@
+package normal
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+	entry := &networkingv1.ServiceEntry{}
+	if !r.spec(obj, entry) {
+		return nil
+	}
+	serviceEntryHosts(r, entry)
+	serviceEntryShape(r, entry)
+	spec := &model.ServiceSpec{
+		Ports:           serviceEntryPorts(r, entry),
+		Addresses:       sortedSet(entry.Addresses),
+		Selector:        entry.WorkloadSelector.GetLabels(),
+		ExportTo:        visible(r.exportTo("spec.exportTo", entry.ExportTo, ctx.Mesh().GetDefaultServiceExportTo(), obj.ID.Namespace)),
+		External:        entry.Location == networkingv1.ServiceEntry_MESH_EXTERNAL,
+		SubjectAltNames: sortedSet(entry.SubjectAltNames),
+	}
+	for _, h := range entry.Hosts {
+		spec.Hosts = append(spec.Hosts, strings.ToLower(h))
+	}
+	spec.Hosts = sortedSet(spec.Hosts)
+	switch entry.Resolution {
+	case networkingv1.ServiceEntry_STATIC:
+		spec.Resolution = model.Resolution_RESOLUTION_EDS
+	case networkingv1.ServiceEntry_DNS:
+		spec.Resolution = model.Resolution_RESOLUTION_DNS
+	case networkingv1.ServiceEntry_DNS_ROUND_ROBIN:
+		spec.Resolution = model.Resolution_RESOLUTION_DNS_ROUND_ROBIN
+	case networkingv1.ServiceEntry_NONE:
+		spec.Resolution = model.Resolution_RESOLUTION_NONE
+	default:
+		r.errorf("spec.resolution", "%v is not acted on yet", entry.Resolution)
+	}
+	if r.spoiled {
+		return nil
+	}
+	records := r.record(model.KindServiceEntry, obj, obj.ID.Name, spec)
+	return append(records, n.inlineEndpoints(r, obj, entry, spec, ctx)...)
+}
+
+// inlineEndpoints is the Endpoints records of a ServiceEntry: one for all its hosts, or, where the hosts themselves are
+// to be resolved, one for each host.
+func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, spec *model.ServiceSpec, ctx Lookup) []model.Record {
+	byName := serviceEntryPrefix + obj.ID.Name
+	dns := spec.Resolution == model.Resolution_RESOLUTION_DNS || spec.Resolution == model.Resolution_RESOLUTION_DNS_ROUND_ROBIN
+	switch {
+	case spec.Resolution == model.Resolution_RESOLUTION_NONE:
+		return nil
+	case len(entry.Endpoints) > 0:
+		all := &model.EndpointsSpec{Hosts: spec.Hosts, Ports: endpointPorts(spec.Ports)}
+		for _, e := range entry.Endpoints {
+			all.Endpoints = append(all.Endpoints, n.inlineEndpoint(r, obj.ID.Namespace, e, ctx))
+		}
+		all.Endpoints = sortEndpoints(all.Endpoints)
+		return r.split(obj, byName, all)
+	case !dns || len(spec.Selector) > 0:
+		return nil
+	}
+	var records []model.Record
+	for _, host := range spec.Hosts {
+		name := byName
+		if len(spec.Hosts) > 1 {
+			name += ":" + host
+		}
+		records = append(records, r.record(model.KindEndpoints, obj, name, &model.EndpointsSpec{Hosts: []string{host},
+			Ports: endpointPorts(spec.Ports), Endpoints: []*model.Endpoint{{Address: host, Namespace: obj.ID.Namespace}}})...)
+	}
+	return records
+}
+
+func (n *Normalizer) inlineEndpoint(r *report, namespace string, e *networkingv1.WorkloadEntry, ctx Lookup) *model.Endpoint {
+	tls, stated := e.Labels["security.istio.io/tlsMode"]
+	network := cmp.Or(e.Network, e.Labels[networkLabel])
+	if network == "" {
+		network = networkOf(ctx.Networks(), e.Address, "")
+	}
+	return &model.Endpoint{
+		Address: e.Address, Labels: e.Labels, Namespace: namespace, ServiceAccount: e.ServiceAccount,
+		Network: network, Locality: cmp.Or(e.Locality, localityLabel(e.Labels["istio-locality"])), Weight: e.Weight, Ports: e.Ports,
+		// As istiod: a stated mode, else whoever has an identity speaks mTLS.
+		Mtls: tls == "istio" || !stated && e.ServiceAccount != "",
+	}
+}
+
+func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.ServicePort {
+	if len(entry.Ports) == 0 {
+		r.warnf("spec.ports", "none: nothing can be reached through this entry")
+	}
+	var ports []*model.ServicePort
+	names, numbers := map[string]bool{}, map[uint32]bool{}
+	for i, p := range entry.Ports {
+		at := fmt.Sprintf("spec.ports[%d]", i)
+		if p.Name == "" {
+			r.errorf(at+".name", "must not be empty")
+		} else if names[p.Name] {
+			r.errorf(at+".name", "%q is used twice", p.Name)
+		}
+		r.port(at+".number", p.Number)
+		if numbers[p.Number] {
+			r.errorf(at+".number", "port %d is used twice", p.Number)
+		}
+		if p.TargetPort != 0 {
+			r.port(at+".targetPort", p.TargetPort)
+		}
+		protocol, known := protocolNames[strings.ToLower(p.Protocol)]
+		if !known && p.Protocol != "" {
+			r.errorf(at+".protocol", "unknown protocol %q", p.Protocol)
+		}
+		names[p.Name], numbers[p.Number] = true, true
+		ports = append(ports, &model.ServicePort{Number: p.Number, Name: p.Name, Protocol: protocol,
+			TargetNumber: cmp.Or(p.TargetPort, p.Number)})
+	}
+	sortPorts(ports)
+	return ports
+}
+
+func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
+	if len(entry.Hosts) == 0 {
+		r.errorf("spec.hosts", "at least one host is needed")
+	}
+	dns := entry.Resolution == networkingv1.ServiceEntry_DNS || entry.Resolution == networkingv1.ServiceEntry_DNS_ROUND_ROBIN
+	for i, h := range entry.Hosts {
+		at := fmt.Sprintf("spec.hosts[%d]", i)
+		switch wrong := wildcardHost(h); {
+		case h == "*":
+			r.errorf(at, `"*" would be every host there is`)
+		case wrong != "":
+			r.errorf(at, "%q %s", h, wrong)
+		case dns && strings.HasPrefix(h, "*") && len(entry.Endpoints) == 0:
+			r.errorf(at, "%q has no address to resolve: with resolution %v and no endpoints a host must not be a wildcard", h, entry.Resolution)
+		}
+	}
+	for i, a := range entry.Addresses {
+		if wrong := addressOrPrefix(a); wrong != "" {
+			r.errorf(fmt.Sprintf("spec.addresses[%d]", i), "%q %s", a, wrong)
+		}
+	}
+}
+
+// serviceEntryShape holds the rules between resolution, endpoints and selector.
+// https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntry-Resolution
+func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
+	if entry.WorkloadSelector != nil {
+		r.labels("spec.workloadSelector.labels", entry.WorkloadSelector.Labels)
+		if len(entry.Endpoints) > 0 {
+			r.errorf("spec.workloadSelector", "stands with endpoints: one of the two")
+		}
+		if entry.Resolution == networkingv1.ServiceEntry_DNS_ROUND_ROBIN {
+			r.errorf("spec.workloadSelector", "selected workloads are not resolved: want resolution STATIC, not %v", entry.Resolution)
+		}
+	}
+	if entry.Resolution == networkingv1.ServiceEntry_NONE && len(entry.Endpoints) > 0 {
+		r.errorf("spec.endpoints", "with resolution NONE no endpoints are used: want STATIC or DNS")
+	}
+	if entry.Resolution == networkingv1.ServiceEntry_STATIC && len(entry.Endpoints) == 0 && entry.WorkloadSelector == nil {
+		r.warnf("spec.endpoints", "none: with resolution STATIC nothing can be reached")
+	}
+	if entry.Resolution == networkingv1.ServiceEntry_DNS_ROUND_ROBIN && len(entry.Endpoints) > 1 {
+		r.errorf("spec.endpoints", "resolution DNS_ROUND_ROBIN has one endpoint at most, not %d", len(entry.Endpoints))
+	}
+	ports := map[string]bool{}
+	for _, p := range entry.Ports {
+		ports[p.GetName()] = true
+	}
+	for i, e := range entry.Endpoints {
+		at := fmt.Sprintf("spec.endpoints[%d]", i)
+		r.labels(at+".labels", e.Labels)
+		serviceEntryAddress(r, at, entry.Resolution, e)
+		for _, name := range sortedKeys(e.Ports) {
+			if !ports[name] {
+				r.errorf(at+".ports["+name+"]", "no port of that name in spec.ports")
+			}
+			r.port(at+".ports["+name+"]", e.Ports[name])
+		}
+	}
+}
+
+func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEntry_Resolution, e *networkingv1.WorkloadEntry) {
+	path, isUnix := strings.CutPrefix(e.Address, "unix://")
+	switch {
+	case e.Address == "" && e.Network == "":
+		r.errorf(at+".address", "must not be empty")
+	case e.Address == "":
+		r.errorf(at+".address", "endpoints that only a network's gateway reaches are not acted on yet")
+	case isUnix && (resolution != networkingv1.ServiceEntry_STATIC || len(e.Ports) > 0):
+		r.errorf(at+".address", "a Unix socket needs resolution STATIC and has no ports")
+	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):
+		r.errorf(at+".address", "%q is no absolute path", path)
+	case isUnix:
+	case resolution == networkingv1.ServiceEntry_STATIC && !isIP(e.Address):
+		r.errorf(at+".address", "%q is no IP address: with resolution STATIC it must be one", e.Address)
+	case resolution != networkingv1.ServiceEntry_STATIC && plainHost(e.Address) != "":
+		r.errorf(at+".address", "%q %s", e.Address, plainHost(e.Address))
+	}
+}

@@ -1,0 +1,161 @@
+package normal
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
+	sidecar := &networkingv1.Sidecar{}
+	if !r.spec(obj, sidecar) {
+		return nil
+	}
+	r.labels("spec.workloadSelector.labels", sidecar.WorkloadSelector.GetLabels())
+	checkIngress(r, sidecar.Ingress)
+	checkPool(r, "spec.inboundConnectionPool", sidecar.InboundConnectionPool)
+	listeners, catchAll := map[string]bool{}, false
+	for i, e := range sidecar.Egress {
+		at := fmt.Sprintf("spec.egress[%d]", i)
+		if e.Port == nil && e.Bind == "" {
+			if catchAll {
+				r.errorf(at+".port", "only one egress listener may be without a port")
+			} else if i != len(sidecar.Egress)-1 {
+				r.errorf(at+".port", "must not be empty but in the last egress listener")
+			}
+			catchAll = true
+		}
+		if e.Port != nil {
+			checkSidecarPort(r, at, e.Port, e.Bind, e.CaptureMode, listeners)
+		}
+		checkBind(r, at, e.Bind, e.CaptureMode)
+		if len(e.Hosts) == 0 {
+			r.errorf(at+".hosts", "must not be empty")
+		}
+		for j, h := range e.Hosts {
+			e.Hosts[j] = n.egressHost(r, fmt.Sprintf("%s.hosts[%d]", at, j), h, obj.ID.Namespace)
+		}
+		e.Hosts = sortedSet(e.Hosts)
+	}
+	if p := sidecar.OutboundTrafficPolicy.GetEgressProxy(); p != nil {
+		if wrong := plainHost(p.Host); wrong != "" {
+			r.errorf("spec.outboundTrafficPolicy.egressProxy.host", "%q %s", p.Host, wrong)
+		}
+		p.Host = n.fqdn(p.Host, obj.ID.Namespace)
+	}
+	if r.spoiled {
+		return nil
+	}
+	return r.record(model.KindSidecar, obj, obj.ID.Name, sidecar)
+}
+
+// egressHost resolves one "namespace/host": "." is the Sidecar's own namespace, "*" any, "~" none.
+func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
+	ns, host, ok := strings.Cut(text, "/")
+	if !ok || strings.Contains(host, "/") {
+		r.errorf(at, "%q must have the form namespace/host", text)
+		return text
+	}
+	if ns == "." {
+		ns = namespace
+	}
+	if ns != "*" && ns != "~" && len(validation.IsDNS1123Label(ns)) > 0 {
+		r.errorf(at, "%q is no namespace: want a name, \".\", \"*\" or \"~\"", ns)
+	}
+	if ns == "~" && host != "*" {
+		r.errorf(at, `"~" (no namespace) goes with host "*" only`)
+	}
+	if wrong := wildcardHost(host); wrong != "" {
+		r.errorf(at, "host %q %s", host, wrong)
+	}
+	if ns == "*" || ns == "~" {
+		if host != "*" && !strings.Contains(host, ".") {
+			r.warnf(at, "%q is no fully qualified host and matches nothing", host)
+		}
+		return ns + "/" + strings.ToLower(host)
+	}
+	return ns + "/" + n.fqdn(host, ns)
+}
+
+func checkIngress(r *report, ingress []*networkingv1.IstioIngressListener) {
+	listeners := map[string]bool{}
+	for i, in := range ingress {
+		at := fmt.Sprintf("spec.ingress[%d]", i)
+		if in.Port == nil {
+			r.errorf(at+".port", "must not be empty")
+			continue
+		}
+		checkSidecarPort(r, at, in.Port, in.Bind, in.CaptureMode, listeners)
+		checkBind(r, at, in.Bind, in.CaptureMode)
+		checkPool(r, at+".connectionPool", in.ConnectionPool)
+		checkDefaultEndpoint(r, at+".defaultEndpoint", in.DefaultEndpoint)
+	}
+}
+
+// checkDefaultEndpoint takes "", 127.0.0.1:port, [::1]:port, 0.0.0.0:port, [::]:port and unix:///path
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener); other loopback addresses too,
+// as workloads that share one host need them.
+func checkDefaultEndpoint(r *report, at, endpoint string) {
+	if endpoint == "" {
+		return
+	}
+	if path, ok := strings.CutPrefix(endpoint, "unix://"); ok {
+		if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@") {
+			r.errorf(at, "%q is no absolute path", path)
+		}
+		return
+	}
+	host, port, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		r.errorf(at, "%q must be address:port or unix://path", endpoint)
+		return
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() && !ip.IsUnspecified() {
+		r.errorf(at, "%q must be a loopback address, 0.0.0.0 or [::]", host)
+	}
+	var number uint32
+	if _, err := fmt.Sscanf(port, "%d", &number); err != nil {
+		r.errorf(at, "%q is no port", port)
+		return
+	}
+	r.port(at, number)
+}
+
+func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind string, mode networkingv1.CaptureMode, seen map[string]bool) {
+	unix := strings.HasPrefix(bind, "unix://")
+	if !unix {
+		r.port(at+".port.number", p.Number)
+	} else if p.Number != 0 {
+		r.errorf(at+".port.number", "must be 0 where bind is a Unix socket")
+	}
+	if _, known := protocolNames[strings.ToLower(p.Protocol)]; !known && p.Protocol != "" {
+		r.errorf(at+".port.protocol", "unknown protocol %q", p.Protocol)
+	}
+	key := fmt.Sprintf("%s|%d", bind, p.Number)
+	if seen[key] {
+		r.errorf(at+".port.number", "another listener has bind %q and port %d too", bind, p.Number)
+	}
+	seen[key] = true
+	if unix && mode == networkingv1.CaptureMode_IPTABLES {
+		r.errorf(at+".captureMode", "traffic to a Unix socket cannot be captured by IPTABLES")
+	}
+}
+
+func checkBind(r *report, at, bind string, mode networkingv1.CaptureMode) {
+	if path, ok := strings.CutPrefix(bind, "unix://"); ok {
+		if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@") {
+			r.errorf(at+".bind", "%q is no absolute path", path)
+		}
+	} else if bind != "" && !isIP(bind) {
+		r.errorf(at+".bind", "%q is neither an IP address nor unix://path", bind)
+	}
+	if _, known := networkingv1.CaptureMode_name[int32(mode)]; !known {
+		r.errorf(at+".captureMode", "unknown value %d", mode)
+	}
+}

@@ -1,0 +1,96 @@
+package normal
+
+import (
+	"fmt"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// virtualServiceRecords resolves every name in a VirtualService against its namespace. One without hosts is a delegate:
+// it has no gateways of its own.
+func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+	vs := &networkingv1.VirtualService{}
+	if !r.spec(obj, vs) {
+		return nil
+	}
+	checkVirtualService(r, vs)
+	if r.spoiled {
+		return nil
+	}
+	ns := obj.ID.Namespace
+	for i, h := range vs.Hosts {
+		vs.Hosts[i] = n.fqdn(h, ns)
+	}
+	vs.Hosts = sortedSet(vs.Hosts)
+	if len(vs.Gateways) == 0 && len(vs.Hosts) > 0 {
+		vs.Gateways = []string{"mesh"}
+	}
+	vs.Gateways = gateways(vs.Gateways, ns)
+	vs.ExportTo = r.exportTo("spec.exportTo", vs.ExportTo, ctx.Mesh().GetDefaultVirtualServiceExportTo(), ns)
+	destinations(vs, func(_ string, d *networkingv1.Destination) { d.Host = n.fqdn(d.Host, ns) })
+	for _, h := range vs.Http {
+		for _, m := range h.Match {
+			m.Gateways = gateways(m.Gateways, ns)
+		}
+		if h.Delegate != nil && h.Delegate.Namespace == "" {
+			h.Delegate.Namespace = ns
+		}
+	}
+	for _, t := range vs.Tls {
+		for _, m := range t.Match {
+			m.Gateways = gateways(m.Gateways, ns)
+			for i, sni := range m.SniHosts {
+				m.SniHosts[i] = strings.ToLower(sni)
+			}
+		}
+	}
+	for _, t := range vs.Tcp {
+		for _, m := range t.Match {
+			m.Gateways = gateways(m.Gateways, ns)
+		}
+	}
+	if r.spoiled {
+		return nil
+	}
+	return r.record(model.KindVirtualService, obj, obj.ID.Name, vs)
+}
+
+func gateways(names []string, namespace string) []string {
+	out := make([]string, 0, len(names))
+	for _, name := range names {
+		out = append(out, gateway(name, namespace))
+	}
+	return sortedSet(out)
+}
+
+// destinations calls fn with the path of every destination that is there.
+func destinations(vs *networkingv1.VirtualService, fn func(path string, d *networkingv1.Destination)) {
+	call := func(d *networkingv1.Destination, format string, args ...any) {
+		if d != nil {
+			fn(fmt.Sprintf(format, args...), d)
+		}
+	}
+	for i, h := range vs.Http {
+		for j, d := range h.Route {
+			call(d.GetDestination(), "spec.http[%d].route[%d].destination", i, j)
+		}
+		call(h.Mirror, "spec.http[%d].mirror", i)
+		for j, m := range h.Mirrors {
+			call(m.GetDestination(), "spec.http[%d].mirrors[%d].destination", i, j)
+		}
+	}
+	for i, t := range vs.Tls {
+		for j, d := range t.Route {
+			call(d.GetDestination(), "spec.tls[%d].route[%d].destination", i, j)
+		}
+	}
+	for i, t := range vs.Tcp {
+		for j, d := range t.Route {
+			call(d.GetDestination(), "spec.tcp[%d].route[%d].destination", i, j)
+		}
+	}
+}

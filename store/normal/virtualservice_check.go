@@ -1,0 +1,221 @@
+package normal
+
+import (
+	"fmt"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// The rules are those of Istio's webhook as far as the reference states them:
+// https://istio.io/latest/docs/reference/config/networking/virtual-service/
+
+func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
+	delegate := len(vs.Hosts) == 0
+	for i, h := range vs.Hosts {
+		if wrong := wildcardHost(h); wrong != "" {
+			r.errorf(fmt.Sprintf("spec.hosts[%d]", i), "%q %s", h, wrong)
+		}
+	}
+	if delegate && (len(vs.Gateways) > 0 || len(vs.Tls) > 0 || len(vs.Tcp) > 0) {
+		r.errorf("spec.hosts", "must not be empty (one without hosts is a delegate: http routes only, no gateways)")
+	}
+	checkGateways(r, "spec.gateways", vs.Gateways)
+	if len(vs.Http)+len(vs.Tls)+len(vs.Tcp) == 0 {
+		r.errorf("spec", "at least one of http, tls and tcp is needed")
+	}
+	for i, h := range vs.Http {
+		checkHTTPRoute(r, fmt.Sprintf("spec.http[%d]", i), h, delegate)
+		if i < len(vs.Http)-1 && len(h.GetMatch()) == 0 {
+			r.warnf(fmt.Sprintf("spec.http[%d]", i+1), "never used: rule %d before it matches everything", i)
+		}
+	}
+	for i, t := range vs.Tls {
+		checkTLSRoute(r, fmt.Sprintf("spec.tls[%d]", i), vs.Hosts, t)
+	}
+	for i, t := range vs.Tcp {
+		at := fmt.Sprintf("spec.tcp[%d]", i)
+		for j, m := range t.Match {
+			checkL4(r, fmt.Sprintf("%s.match[%d]", at, j), m.DestinationSubnets, m.Port, m.Gateways, m.SourceLabels)
+		}
+		checkRoutes(r, at, t.Route)
+	}
+	destinations(vs, func(path string, d *networkingv1.Destination) {
+		switch wrong := plainHost(d.Host); {
+		case d.Host == "*" || wrong != "":
+			r.errorf(path+".host", "%q %s", d.Host, wrong)
+		}
+		if d.Port != nil {
+			r.port(path+".port.number", d.Port.Number)
+		}
+		if d.Subset != "" && len(validation.IsDNS1123Label(strings.ToLower(d.Subset))) > 0 {
+			r.errorf(path+".subset", "%q is no valid name", d.Subset)
+		}
+	})
+}
+
+func checkGateways(r *report, path string, names []string) {
+	for i, name := range names {
+		ns, rest, slashed := strings.Cut(name, "/")
+		if !slashed {
+			ns, rest = ".", name
+		}
+		bad := len(validation.IsDNS1123Subdomain(rest)) > 0 || ns != "." && len(validation.IsDNS1123Label(ns)) > 0
+		if name != "mesh" && bad {
+			r.errorf(fmt.Sprintf("%s[%d]", path, i), "%q is no gateway: want mesh, name, or namespace/name", name)
+		}
+	}
+}
+
+func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bool) {
+	var actions []string
+	for name, has := range map[string]bool{"route": len(h.Route) > 0, "redirect": h.Redirect != nil, "directResponse": h.DirectResponse != nil} {
+		if has {
+			actions = append(actions, name)
+		}
+	}
+	actions = sortedSet(actions)
+	switch {
+	case h.Delegate != nil && delegate:
+		r.errorf(at+".delegate", "a delegate cannot delegate")
+	case h.Delegate != nil && len(actions) > 0:
+		r.errorf(at+".delegate", "stands with %s: one of the two", strings.Join(actions, ", "))
+	case h.Delegate == nil && len(actions) == 0:
+		r.errorf(at, "exactly one of route, redirect and directResponse is needed, none is there")
+	case len(actions) > 1:
+		r.errorf(at, "exactly one of route, redirect and directResponse is needed, not %s", strings.Join(actions, " and "))
+	}
+	if h.Delegate != nil && h.Delegate.Name == "" {
+		r.errorf(at+".delegate.name", "must not be empty")
+	}
+	for i, m := range h.Match {
+		checkHTTPMatch(r, fmt.Sprintf("%s.match[%d]", at, i), m)
+	}
+	checkHTTPDestinations(r, at, h)
+	checkRedirect(r, at, h)
+	r.duration1ms(at+".timeout", h.Timeout, true)
+	checkRetries(r, at+".retries", h.Retries)
+	checkFault(r, at+".fault", h.Fault)
+	checkHeaders(r, at+".headers", h.Headers)
+	checkMirrors(r, at, h)
+	checkRewrite(r, at+".rewrite", h.Rewrite)
+	for i, m := range h.CorsPolicy.GetAllowOrigins() {
+		checkString(r, fmt.Sprintf("%s.corsPolicy.allowOrigins[%d]", at, i), m, false)
+	}
+	r.duration1ms(at+".corsPolicy.maxAge", h.CorsPolicy.GetMaxAge(), true)
+}
+
+func checkHTTPDestinations(r *report, at string, h *networkingv1.HTTPRoute) {
+	total := 0
+	for i, d := range h.Route {
+		path := fmt.Sprintf("%s.route[%d]", at, i)
+		if d.Destination == nil {
+			r.errorf(path+".destination", "must not be empty")
+		}
+		total += checkWeight(r, path, d.Weight)
+		checkHeaders(r, path+".headers", d.Headers)
+	}
+	if len(h.Route) > 1 && total == 0 && !r.spoiled {
+		r.errorf(at+".route", "the sum of the weights is 0")
+	}
+}
+
+func checkWeight(r *report, path string, weight int32) int {
+	if weight < 0 {
+		r.errorf(path+".weight", "must not be negative")
+	}
+	return int(weight)
+}
+
+// checkRoutes checks the destinations of a tls or tcp rule.
+func checkRoutes(r *report, at string, routes []*networkingv1.RouteDestination) {
+	if len(routes) == 0 {
+		r.errorf(at+".route", "must not be empty")
+	}
+	total := 0
+	for i, d := range routes {
+		path := fmt.Sprintf("%s.route[%d]", at, i)
+		if d.Destination == nil {
+			r.errorf(path+".destination", "must not be empty")
+		}
+		total += checkWeight(r, path, d.Weight)
+	}
+	if len(routes) > 1 && total == 0 && !r.spoiled {
+		r.errorf(at+".route", "the sum of the weights is 0")
+	}
+}
+
+func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
+	checkString(r, at+".uri", m.Uri, true)
+	checkString(r, at+".scheme", m.Scheme, false)
+	checkString(r, at+".method", m.Method, false)
+	checkString(r, at+".authority", m.Authority, false)
+	if p, ok := m.Uri.GetMatchType().(*networkingv1.StringMatch_Prefix); ok && p.Prefix == "" {
+		r.errorf(at+".uri.prefix", "must not be empty")
+	}
+	for _, of := range []struct {
+		field string
+		by    map[string]*networkingv1.StringMatch
+	}{{"headers", m.Headers}, {"withoutHeaders", m.WithoutHeaders}, {"queryParams", m.QueryParams}} {
+		for _, name := range sortedKeys(of.by) {
+			path := fmt.Sprintf("%s.%s[%s]", at, of.field, name)
+			if of.field != "queryParams" {
+				checkHeaderName(r, path, name)
+			}
+			checkString(r, path, of.by[name], false)
+		}
+	}
+	if m.Port != 0 {
+		r.port(at+".port", m.Port)
+	}
+	r.labels(at+".sourceLabels", m.SourceLabels)
+	checkGateways(r, at+".gateways", m.Gateways)
+}
+
+func checkTLSRoute(r *report, at string, hosts []string, t *networkingv1.TLSRoute) {
+	if len(t.Match) == 0 {
+		r.errorf(at+".match", "must not be empty")
+	}
+	for j, m := range t.Match {
+		path := fmt.Sprintf("%s.match[%d]", at, j)
+		if len(m.SniHosts) == 0 {
+			r.errorf(path+".sniHosts", "must not be empty")
+		}
+		for k, sni := range m.SniHosts {
+			field := fmt.Sprintf("%s.sniHosts[%d]", path, k)
+			if wrong := wildcardHost(sni); wrong != "" {
+				r.errorf(field, "%q %s", sni, wrong)
+			} else if !coveredBy(sni, hosts) {
+				r.errorf(field, "%q is not covered by spec.hosts", sni)
+			}
+		}
+		checkL4(r, path, m.DestinationSubnets, m.Port, m.Gateways, m.SourceLabels)
+	}
+	checkRoutes(r, at, t.Route)
+}
+
+// coveredBy says whether one of hosts is name or a wildcard that covers it.
+func coveredBy(name string, hosts []string) bool {
+	name = strings.ToLower(name)
+	for _, h := range hosts {
+		h = strings.ToLower(h)
+		if h == name || h == "*" || strings.HasPrefix(h, "*") && strings.HasSuffix(strings.TrimPrefix(name, "*"), h[1:]) {
+			return true
+		}
+	}
+	return false
+}
+
+func checkL4(r *report, at string, subnets []string, port uint32, gateways []string, labels map[string]string) {
+	for i, s := range subnets {
+		if wrong := addressOrPrefix(s); wrong != "" {
+			r.errorf(fmt.Sprintf("%s.destinationSubnets[%d]", at, i), "%q %s", s, wrong)
+		}
+	}
+	if port != 0 {
+		r.port(at+".port", port)
+	}
+	checkGateways(r, at+".gateways", gateways)
+	r.labels(at+".sourceLabels", labels)
+}

@@ -1,0 +1,192 @@
+package normal
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/store/object"
+)
+
+// Pod is what endpoints take from a Pod.
+type Pod struct {
+	Labels         map[string]string
+	Node           string
+	ServiceAccount string
+	Workload       string // name of the Deployment, StatefulSet, ...; its own name where nothing owns it
+	NotReady       bool   // its Ready condition is False
+}
+
+// Equal says whether two Pods mean the same to endpoints; nil is a Pod that is not there.
+func (p *Pod) Equal(o *Pod) bool {
+	if p == nil || o == nil {
+		return p == o
+	}
+	return p.Node == o.Node && p.ServiceAccount == o.ServiceAccount && p.Workload == o.Workload &&
+		p.NotReady == o.NotReady && maps.Equal(p.Labels, o.Labels)
+}
+
+// Node is what endpoints take from a Node.
+type Node struct{ Locality string } // region/zone/subzone, as far as stated
+
+// Namespace is what endpoints take from a Namespace.
+type Namespace struct{ Network string }
+
+// metadata is the part of ObjectMeta that object.Object does not hold.
+type owned struct {
+	OwnerReferences []struct {
+		Kind       string `json:"kind"`
+		Name       string `json:"name"`
+		Controller *bool  `json:"controller"`
+	} `json:"ownerReferences"`
+}
+
+// ParsePod reads what endpoints need of a Pod. A problem that is no warning means: not usable, what was known stands.
+func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
+	r := &report{id: obj.ID, origin: obj.Origin}
+	var whole struct {
+		Metadata owned `json:"metadata"`
+		Spec     struct {
+			NodeName           string `json:"nodeName"`
+			ServiceAccountName string `json:"serviceAccountName"`
+		} `json:"spec"`
+		Status struct {
+			Conditions []struct {
+				Type   string `json:"type"`
+				Status string `json:"status"`
+			} `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(obj.JSON, &whole); err != nil {
+		r.errorf("", "%v", err)
+		return nil, r.problems
+	}
+	pod := &Pod{Labels: obj.Labels, Node: whole.Spec.NodeName, ServiceAccount: whole.Spec.ServiceAccountName}
+	if pod.ServiceAccount == "" {
+		pod.ServiceAccount = "default"
+	}
+	for _, c := range whole.Status.Conditions {
+		pod.NotReady = pod.NotReady || c.Type == "Ready" && c.Status == "False"
+	}
+	pod.Workload = workloadName(obj, whole.Metadata)
+	return pod, r.problems
+}
+
+var cronJob = regexp.MustCompile(`^(.+)-\d{8,10}$`)
+
+// workloadName follows the controlling owner one step further than Kubernetes does: a ReplicaSet stands for its
+// Deployment (its name ends in the pod-template-hash), a Job of a CronJob for that.
+func workloadName(obj *object.Object, meta owned) string {
+	if name := obj.Labels["service.istio.io/workload-name"]; name != "" {
+		return name
+	}
+	for _, o := range meta.OwnerReferences {
+		if o.Controller != nil && !*o.Controller || o.Controller == nil && len(meta.OwnerReferences) > 1 {
+			continue
+		}
+		switch o.Kind {
+		case "ReplicaSet":
+			if hash := obj.Labels["pod-template-hash"]; hash != "" {
+				return strings.TrimSuffix(o.Name, "-"+hash)
+			}
+		case "Job":
+			if m := cronJob.FindStringSubmatch(o.Name); m != nil {
+				return m[1]
+			}
+		}
+		return o.Name
+	}
+	return obj.ID.Name
+}
+
+// ParseNode reads what endpoints need of a Node.
+func ParseNode(obj *object.Object) *Node {
+	first := func(names ...string) string {
+		for _, name := range names {
+			if v := obj.Labels[name]; v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	return &Node{Locality: locality(
+		first("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
+		first("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
+		first("topology.istio.io/subzone"))}
+}
+
+// ParseNamespace reads what endpoints need of a Namespace.
+func ParseNamespace(obj *object.Object) *Namespace {
+	return &Namespace{Network: obj.Labels[networkLabel]}
+}
+
+const networkLabel = "topology.istio.io/network"
+
+func locality(region, zone, subzone string) string {
+	return strings.TrimRight(region+"/"+zone+"/"+subzone, "/")
+}
+
+// localityLabel reads label istio-locality: region.zone.subzone, since a label's value has no slashes.
+func localityLabel(value string) string {
+	if strings.Contains(value, "/") {
+		return value
+	}
+	return strings.ReplaceAll(value, ".", "/")
+}
+
+// network is the network of one endpoint: its pod's label, the system namespace's label, the mesh's networks (by address,
+// then by cluster), the option.
+func (n *Normalizer) network(r *report, pod *Pod, address string, ctx Lookup) string {
+	if pod != nil && pod.Labels[networkLabel] != "" {
+		return pod.Labels[networkLabel]
+	}
+	r.ref(object.ID{Kind: "Namespace", Name: n.SystemNamespace})
+	if ns := ctx.Namespace(n.SystemNamespace); ns != nil && ns.Network != "" {
+		return ns.Network
+	}
+	if name := networkOf(ctx.Networks(), address, n.Cluster); name != "" {
+		return name
+	}
+	return n.Network
+}
+
+// networkOf looks an address up in the mesh's networks; ties go to the first name.
+func networkOf(networks *meshv1.MeshNetworks, address, cluster string) string {
+	names := slices.Sorted(maps.Keys(networks.GetNetworks()))
+	if ip, err := netip.ParseAddr(address); err == nil {
+		for _, name := range names {
+			for _, e := range networks.Networks[name].GetEndpoints() {
+				if p, err := netip.ParsePrefix(e.GetFromCidr()); err == nil && p.Contains(ip) {
+					return name
+				}
+			}
+		}
+	}
+	for _, name := range names {
+		for _, e := range networks.Networks[name].GetEndpoints() {
+			if e.GetFromRegistry() != "" && e.GetFromRegistry() == cluster {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// networkProblems checks the mesh's networks.
+func networkProblems(r *report, networks *meshv1.MeshNetworks) {
+	for name, network := range networks.GetNetworks() {
+		for i, e := range network.GetEndpoints() {
+			if cidr := e.GetFromCidr(); cidr != "" {
+				if _, err := netip.ParsePrefix(cidr); err != nil {
+					r.errorf(fmt.Sprintf("data.meshNetworks.networks[%s].endpoints[%d].fromCidr", name, i), "%q is no CIDR block", cidr)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,229 @@
+// Package files is the source that reads API objects from a folder of YAML and JSON files, and follows its changes.
+//
+// Owns: the watch on the folder, what was told of each file.  Reads: store/object.  Never: a schema (normal has those);
+// takes a half-written or vanished folder for an empty one.
+package files
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"navarch.io/navarch/store/object"
+)
+
+// Config is what New needs. Zero durations mean the defaults.
+type Config struct {
+	Dir        string
+	AllowEmpty bool          // take away what vanished, however much it is
+	Quiet      time.Duration // a burst of changes is over when there was none for so long; default 30 ms
+	Grace      time.Duration // what takes objects away must look the same for so long; default 250 ms
+	Rescan     time.Duration // file systems that do not tell of changes are walked so often; default 10 s
+	Log        *slog.Logger
+}
+
+// Stats counts what a Source has done.
+type Stats struct {
+	Parsed uint64 // files parsed
+	Scans  uint64 // walks over the whole folder
+	Events uint64 // events emitted
+}
+
+// Source follows one folder.
+type Source struct {
+	Config
+	reader *reader              // owned by Run
+	known  map[string]signature // owned by Run
+
+	problems              atomic.Pointer[[]object.Problem]
+	parsed, scans, events atomic.Uint64
+}
+
+// New checks the configuration; nothing is read before Run. The folder must exist: a misspelt name is no empty folder.
+func New(c Config) (*Source, error) {
+	info, err := os.Stat(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("configuration folder: %w", err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("configuration folder %s: is no folder", c.Dir)
+	}
+	c.Quiet = cmp.Or(c.Quiet, 30*time.Millisecond)
+	c.Grace = cmp.Or(c.Grace, 250*time.Millisecond)
+	c.Rescan = cmp.Or(c.Rescan, 10*time.Second)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Source{Config: c, reader: newReader(c.AllowEmpty, c.Grace), known: map[string]signature{}}, nil
+}
+
+// Problems is everything that is wrong with the folder now: documents that cannot be read (they are told as Broken events
+// too), objects that two files have, what the shrink guard holds. Safe for concurrent use.
+func (s *Source) Problems() []object.Problem {
+	if p := s.problems.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Stats is safe for concurrent use.
+func (s *Source) Stats() Stats {
+	return Stats{Parsed: s.parsed.Load(), Scans: s.scans.Load(), Events: s.events.Load()}
+}
+
+// Read reads a folder once, for tools that work offline: all events, Synced last, and what is wrong with the folder.
+func Read(dir string) ([]object.Event, []object.Problem, error) {
+	s, err := New(Config{Dir: dir, AllowEmpty: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	looks, tree := s.scan()
+	if err := tree.unknown[""]; err != nil {
+		return nil, nil, fmt.Errorf("read configuration folder %s: %w", dir, err)
+	}
+	events := s.reader.step(time.Time{}, looks, true)
+	s.faults(tree)
+	return append(events, object.Event{Op: object.Synced}), s.reader.problems(), nil
+}
+
+// Run tells everything that is in the folder, then Synced, then every change, until ctx ends. emit is called from one
+// goroutine, with what belongs together in one call.
+func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
+	watch, err := newWatch(s.Dir)
+	if err != nil {
+		return fmt.Errorf("watch configuration folder %s: %w", s.Dir, err)
+	}
+	defer watch.close()
+	tree := s.rescan(watch, time.Now(), emit, true)
+	if err := tree.unknown[""]; err != nil {
+		return fmt.Errorf("read configuration folder %s: %w", s.Dir, err)
+	}
+	return s.follow(ctx, watch, emit)
+}
+
+func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Event)) error {
+	ticker := time.NewTicker(s.Rescan)
+	defer ticker.Stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	dirty := newDirty(s.Quiet)
+	for {
+		wake, armed := dirty.due()
+		if again, ok := s.reader.due(); ok && (!armed || again.Before(wake)) {
+			wake, armed = again, true
+		}
+		if timer.Stop(); armed {
+			timer.Reset(time.Until(wake))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-watch.Events:
+			if !ok {
+				return errors.New("the watch on the configuration folder has ended")
+			}
+			dirty.note(time.Now(), s.Dir, e, s.reader.files)
+		case err := <-watch.Errors:
+			s.Log.Warn("configuration folder is read again as a whole", "dir", s.Dir, "error", err)
+			dirty.all(time.Now())
+		case <-ticker.C:
+			s.rescan(watch, time.Now(), emit, false)
+		case <-timer.C:
+			s.wake(time.Now(), watch, dirty, emit)
+		}
+	}
+}
+
+// wake reads what is dirty, and what is pending and due.
+func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]object.Event)) {
+	paths, whole := dirty.take(now)
+	if whole {
+		s.rescan(watch, now, emit, false)
+	}
+	if again, ok := s.reader.due(); ok && !now.Before(again) {
+		for path := range s.reader.pending {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	var looks []look
+	for _, path := range slices.Compact(paths) {
+		looks = append(looks, read(s.Dir, path))
+	}
+	s.tell(s.reader.step(now, looks, false), emit)
+}
+
+// rescan walks the whole folder, renews the watches and tells what changed.
+func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), first bool) *tree {
+	looks, tree := s.scan()
+	watch.set(tree.dirs)
+	events := s.reader.step(now, looks, first)
+	s.faults(tree)
+	if first {
+		events = append(events, object.Event{Op: object.Synced})
+	}
+	s.tell(events, emit)
+	return tree
+}
+
+// scan walks the folder and looks at the files that may have changed, and at those that are gone.
+func (s *Source) scan() ([]look, *tree) {
+	s.scans.Add(1)
+	t := walk(s.Dir)
+	var looks []look
+	for path, sig := range t.files {
+		if s.known[path] != sig {
+			looks = append(looks, read(s.Dir, path))
+		}
+	}
+	for path := range s.reader.files {
+		if _, there := t.files[path]; !there && !t.covers(path) {
+			looks = append(looks, look{path: path, missing: true})
+		}
+	}
+	s.known = maps.Clone(t.files)
+	for _, l := range looks {
+		if l.err != nil {
+			delete(s.known, l.path) // tried again by the next walk
+		}
+	}
+	slices.SortFunc(looks, func(a, b look) int { return cmp.Compare(a.path, b.path) })
+	return looks, t
+}
+
+// faults takes over what a walk could not list.
+func (s *Source) faults(t *tree) {
+	for path := range s.reader.faults {
+		if _, isFile := s.reader.files[path]; !isFile && t.unknown[path] == nil {
+			if _, there := t.files[path]; !there {
+				delete(s.reader.faults, path)
+			}
+		}
+	}
+	for dir, err := range t.unknown {
+		s.reader.faults[dir] = fmt.Sprintf("folder cannot be read: %v; what was read from it before stands", err)
+	}
+}
+
+func (s *Source) tell(events []object.Event, emit func([]object.Event)) {
+	problems := s.reader.problems()
+	before := s.Problems()
+	s.problems.Store(&problems)
+	s.parsed.Store(uint64(s.reader.parsed))
+	s.events.Add(uint64(len(events)))
+	for _, p := range problems {
+		if !slices.Contains(before, p) {
+			s.Log.Warn("configuration problem", "file", p.Origin, "object", p.ID.String(), "problem", p.Message)
+		}
+	}
+	if len(events) > 0 {
+		emit(events)
+	}
+}

@@ -1,0 +1,284 @@
+package files
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/object"
+)
+
+// Limits of what is read. A YAML document grows by its aliases, so its JSON has a limit of its own.
+const (
+	maxDocument = 4 << 20
+	maxFile     = 64 << 20
+	maxExpanded = 64 << 20
+	// aliasGrowth bounds what n nested aliases can do to a document: 3 of them may triple it, e^(1/e) each.
+	aliasGrowth = 1.4447
+)
+
+// doc is one document of a file: an object, or what can be said of one that cannot be read.
+type doc struct {
+	object *object.Object
+	id     object.ID // of the object; for a broken one as much as could be read
+	origin string
+	wrong  string // not empty: broken
+}
+
+// parse reads all documents of one file. path is as users know it, relative to the folder.
+func parse(path string, data []byte) []doc {
+	if len(data) > maxFile {
+		return []doc{{origin: path, wrong: fmt.Sprintf("the file has %d bytes, more than %d", len(data), maxFile)}}
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	var docs []doc
+	number := 0
+	for _, raw := range split(path, data) {
+		number++
+		origin := fmt.Sprintf("%s#%d", path, number)
+		if raw.wrong != "" {
+			docs = append(docs, broken(origin, raw.data, raw.wrong))
+			continue
+		}
+		if blank(raw.data) {
+			continue
+		}
+		tree, err := toJSON(raw.data)
+		if err != nil {
+			docs = append(docs, broken(origin, raw.data, err.Error()))
+			continue
+		}
+		if string(tree) == "null" {
+			continue // only comments
+		}
+		docs = append(docs, objects(origin, tree)...)
+	}
+	return docs
+}
+
+type rawDoc struct {
+	data  []byte
+	wrong string
+}
+
+// split cuts a file into documents: YAML at lines that start with ---, JSON at the end of each value.
+func split(path string, data []byte) []rawDoc {
+	if !strings.HasSuffix(path, ".json") {
+		return splitYAML(data)
+	}
+	var docs []rawDoc
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	for {
+		start := decoder.InputOffset()
+		var raw json.RawMessage
+		switch err := decoder.Decode(&raw); {
+		case errors.Is(err, io.EOF):
+			return docs
+		case err != nil:
+			return append(docs, rawDoc{data[start:], fmt.Sprintf("is no JSON: %v", err)})
+		}
+		docs = append(docs, rawDoc{data: raw})
+	}
+}
+
+// splitYAML cuts at document separators. A line "---" inside a block scalar would have to be indented, so the start of
+// the line is enough (https://yaml.org/spec/1.2.2/#rule-c-forbidden).
+func splitYAML(data []byte) []rawDoc {
+	var docs []rawDoc
+	start := 0
+	for at := 0; at < len(data); {
+		end := len(data)
+		if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
+			end = at + i + 1
+		}
+		if line := bytes.TrimRight(data[at:end], "\r\n"); separator(line) {
+			if body := data[start:at]; !blank(body) {
+				docs = append(docs, rawDoc{data: body})
+			}
+			start = end
+			if rest := bytes.TrimSpace(line[3:]); len(rest) > 0 && rest[0] != '#' && line[0] == '-' {
+				start = at + 3 // "--- {kind: ...}": the document starts on the same line
+			}
+		}
+		at = end
+	}
+	return append(docs, rawDoc{data: data[start:]})
+}
+
+func separator(line []byte) bool {
+	if !bytes.HasPrefix(line, []byte("---")) && !bytes.HasPrefix(line, []byte("...")) {
+		return false
+	}
+	return len(line) == 3 || line[3] == ' ' || line[3] == '\t'
+}
+
+func blank(data []byte) bool { return len(bytes.TrimSpace(data)) == 0 }
+
+var (
+	anchor  = regexp.MustCompile(`(?m)(?:^|[\s,\[{])&[^\s&,\[\]{}]`)
+	alias   = regexp.MustCompile(`[\s,\[{:]\*[^\s*,\]}]`)
+	notYAML = regexp.MustCompile(`^(?:error converting YAML to JSON: )?(?:yaml: )?(?:unmarshal errors:\s*)?`)
+)
+
+// toJSON converts one YAML (or JSON) document; keys that are there twice are refused, and so is what could blow up.
+func toJSON(data []byte) (tree []byte, err error) {
+	if len(data) > maxDocument {
+		return nil, fmt.Errorf("the document has %d bytes, more than %d", len(data), maxDocument)
+	}
+	if bytes.IndexByte(data, 0) >= 0 {
+		return nil, errors.New("the document has a NUL byte: the file is not text, or not all of it was written")
+	}
+	if anchor.Match(data) {
+		if n := len(alias.FindAllIndex(data, -1)); float64(len(data))*math.Pow(aliasGrowth, float64(n)) > maxExpanded {
+			return nil, fmt.Errorf("the document has %d aliases: too many for its size", n)
+		}
+	}
+	defer func() {
+		if p := recover(); p != nil { // the YAML library is not ours; one file must not end the process
+			tree, err = nil, fmt.Errorf("is no YAML: %v", p)
+		}
+	}()
+	tree, err = yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, fmt.Errorf("is no YAML: %s", strings.Join(strings.Fields(notYAML.ReplaceAllString(err.Error(), "")), " "))
+	}
+	if len(tree) > maxDocument {
+		return nil, fmt.Errorf("the document has %d bytes with its aliases resolved, more than %d", len(tree), maxDocument)
+	}
+	return tree, nil
+}
+
+// head is what every Kubernetes object starts with.
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name              string            `json:"name"`
+		GenerateName      string            `json:"generateName"`
+		Namespace         string            `json:"namespace"`
+		Labels            map[string]string `json:"labels"`
+		Annotations       map[string]string `json:"annotations"`
+		CreationTimestamp *time.Time        `json:"creationTimestamp"`
+	} `json:"metadata"`
+}
+
+// objects makes the objects of one document: one, or those of a List.
+func objects(origin string, tree []byte) []doc {
+	var h head
+	err := json.Unmarshal(tree, &h)
+	if err == nil && strings.HasSuffix(h.Kind, "List") && h.APIVersion != "" {
+		var list struct {
+			Items []json.RawMessage `json:"items"`
+		}
+		if err := json.Unmarshal(tree, &list); err != nil {
+			return []doc{broken(origin, tree, misfit(err))}
+		}
+		var docs []doc
+		for i, item := range list.Items {
+			docs = append(docs, single(fmt.Sprintf("%s.items[%d]", origin, i), item))
+		}
+		return docs
+	}
+	return []doc{single(origin, tree)}
+}
+
+// misfit names the field that is not what every object has there.
+func misfit(err error) string {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err.Error()
+	}
+	if wrong.Field == "" {
+		return fmt.Sprintf("is no object but a YAML %s", wrong.Value)
+	}
+	if wrong.Type.Kind() == reflect.String {
+		return fmt.Sprintf("%s must be a string, not a %s (put it in quotes)", wrong.Field, wrong.Value)
+	}
+	return fmt.Sprintf("%s must not be a %s", wrong.Field, wrong.Value)
+}
+
+// clusterScoped are the kinds that live in no namespace, of those that anything here reads.
+var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "PersistentVolume": true,
+	"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true, "GatewayClass": true, "IngressClass": true,
+	"MutatingWebhookConfiguration": true, "ValidatingWebhookConfiguration": true, "StorageClass": true, "PriorityClass": true}
+
+func single(origin string, tree []byte) doc {
+	var h head
+	err := json.Unmarshal(tree, &h)
+	id := h.id() // what does fit is read even if something does not
+	switch {
+	case err != nil:
+		return doc{id: id, origin: origin, wrong: misfit(err)}
+	case h.APIVersion == "":
+		return doc{id: id, origin: origin, wrong: "apiVersion is missing"}
+	case h.Kind == "":
+		return doc{id: id, origin: origin, wrong: "kind is missing"}
+	case h.Metadata.Name == "":
+		return doc{id: id, origin: origin, wrong: "metadata.name is missing"}
+	case strings.ContainsAny(h.Metadata.Name+h.Metadata.Namespace, "/\x00 \n"):
+		return doc{id: id, origin: origin, wrong: fmt.Sprintf("metadata: %q in namespace %q is no name of an object", h.Metadata.Name, h.Metadata.Namespace)}
+	}
+	o := &object.Object{ID: id, Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations, JSON: tree, Origin: origin}
+	_, o.Version = cutLast(h.APIVersion)
+	if t := h.Metadata.CreationTimestamp; t != nil {
+		o.Created = *t
+	}
+	return doc{object: o, id: id, origin: origin}
+}
+
+// id is the object's ID; a namespaced object without a namespace is in default, as with kubectl.
+func (h head) id() object.ID {
+	group, _ := cutLast(h.APIVersion)
+	id := object.ID{Group: group, Kind: h.Kind, Namespace: h.Metadata.Namespace, Name: h.Metadata.Name}
+	if clusterScoped[h.Kind] {
+		id.Namespace = ""
+	} else if id.Namespace == "" && h.Kind != "" {
+		id.Namespace = "default"
+	}
+	return id
+}
+
+// cutLast cuts group/version; the core group has no name.
+func cutLast(apiVersion string) (group, version string) {
+	if g, v, found := strings.Cut(apiVersion, "/"); found {
+		return g, v
+	}
+	return "", apiVersion
+}
+
+var (
+	lineKind = regexp.MustCompile(`(?m)^\s*"?kind"?:\s*"?([A-Za-z]+)"?,?\s*$`)
+	lineAPI  = regexp.MustCompile(`(?m)^\s*"?apiVersion"?:\s*"?([a-z0-9./-]+)"?,?\s*$`)
+	lineName = regexp.MustCompile(`(?m)^\s+"?name"?:\s*"?([A-Za-z0-9.-]+)"?,?\s*$`)
+	lineNS   = regexp.MustCompile(`(?m)^\s+"?namespace"?:\s*"?([a-z0-9-]+)"?,?\s*$`)
+)
+
+// broken is a document that cannot be read; what its lines say of its identity is taken down for messages, and so that a
+// policy that was never readable can be closed.
+func broken(origin string, data []byte, wrong string) doc {
+	d := doc{origin: origin, wrong: wrong}
+	if len(data) > maxDocument {
+		data = data[:maxDocument]
+	}
+	first := func(expr *regexp.Regexp) string {
+		if m := expr.FindSubmatch(data); m != nil {
+			return string(m[1])
+		}
+		return ""
+	}
+	h := head{APIVersion: first(lineAPI), Kind: first(lineKind)}
+	h.Metadata.Name, h.Metadata.Namespace = first(lineName), first(lineNS)
+	if d.id = h.id(); h.Kind == "" || h.Metadata.Name == "" || h.APIVersion == "" {
+		d.id = object.ID{Group: d.id.Group, Kind: d.id.Kind, Namespace: h.Metadata.Namespace}
+	}
+	return d
+}

@@ -1,0 +1,92 @@
+package files
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/object"
+)
+
+func said(docs []doc) []string {
+	var out []string
+	for _, d := range docs {
+		if d.wrong != "" {
+			out = append(out, fmt.Sprintf("%s broken %v: %s", d.origin, d.id, d.wrong))
+		} else {
+			out = append(out, fmt.Sprintf("%s %s %v", d.origin, strings.TrimPrefix(d.object.ID.Group+"/"+d.object.Version, "/"), d.id))
+		}
+	}
+	return out
+}
+
+func TestParse(t *testing.T) {
+	for name, c := range map[string]struct {
+		path, text string
+		want       []string
+	}{
+		"several documents": {"a.yaml", "# first\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: b}\n---\n# only a comment\n---\n\n---\napiVersion: networking.istio.io/v1alpha3\nkind: Sidecar\nmetadata:\n  name: c\n...\n",
+			[]string{"a.yaml#2 v1 Service b/a", "a.yaml#4 networking.istio.io/v1alpha3 Sidecar default/c"}},
+		"cluster scope":                    {"a.yml", "apiVersion: v1\nkind: Node\nmetadata: {name: node, namespace: x}\n", []string{"a.yml#1 v1 Node /node"}},
+		"a separator inside text":          {"a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: |\n    a\n    ---\n    b\n", []string{"a.yaml#1 v1 ConfigMap default/a"}},
+		"document on the separator's line": {"a.yaml", "--- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n---  # comment\n{apiVersion: v1, kind: Pod, metadata: {name: b}}", []string{"a.yaml#1 v1 Pod default/a", "a.yaml#2 v1 Pod default/b"}},
+		"carriage returns":                 {"a.yaml", "apiVersion: v1\r\nkind: Pod\r\nmetadata: {name: a}\r\n---\r\napiVersion: v1\r\nkind: Pod\r\nmetadata: {name: b}\r\n", []string{"a.yaml#1 v1 Pod default/a", "a.yaml#2 v1 Pod default/b"}},
+		"list":                             {"a.yaml", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- {apiVersion: v1, kind: Pod}\n", []string{"a.yaml#1.items[0] v1 Pod default/a", "a.yaml#1.items[1] broken Pod default/: metadata.name is missing"}},
+		"JSON":                             {"a.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}} {"apiVersion":"v1","kind":"PodList","items":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}]}`, []string{"a.json#1 v1 Pod default/a", "a.json#2.items[0] v1 Pod default/b"}},
+		"cut JSON":                         {"a.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}} {"apiVersion":"v1",`, []string{"a.json#1 v1 Pod default/a", "a.json#2 broken  /: is no JSON: unexpected EOF"}},
+		"bad document among good": {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata:\n  name: p\n  namespace: s\nspec: [\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\n",
+			[]string{"a.yaml#1 v1 Pod default/a", "a.yaml#2 broken AuthorizationPolicy s/p: is no YAML: line 6", "a.yaml#3 v1 Pod default/b"}},
+		"a key twice":            {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, name: b}\n", []string{"a.yaml#1 broken Pod /: is no YAML: line 3: key \"name\" already set in map"}},
+		"no kind":                {"a.yaml", "apiVersion: v1\nmetadata: {name: a}\n", []string{"a.yaml#1 broken  /a: kind is missing"}},
+		"no object":              {"a.yaml", "- a\n", []string{"a.yaml#1 broken  /: is no object but a YAML array"}},
+		"a truth as name":        {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: y, namespace: s}\n", []string{"a.yaml#1 broken Pod s/: metadata.name must be a string, not a bool (put it in quotes)"}},
+		"labels of another type": {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {b: 1}}\n", []string{"a.yaml#1 broken Pod default/a: metadata.labels"}},
+		"zeros":                  {"a.yaml", "apiVersion: v1\n\x00\x00", []string{"a.yaml#1 broken  /: the document has a NUL byte"}},
+		"evil name":              {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: ../a}\n", []string{"a.yaml#1 broken Pod default/../a: metadata: \"../a\""}},
+		"alias bomb":             {"a.yaml", bomb(), []string{"a.yaml#1 broken  /: the document has 90 aliases: too many for its size"}},
+		"few aliases":            {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: &l {x: z}, annotations: *l}\n", []string{"a.yaml#1 v1 Pod default/a"}},
+		"too large":              {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\ndata: " + strings.Repeat("x", maxDocument), []string{"a.yaml#1 broken Pod /: the document has 4194"}},
+	} {
+		got := said(parse(c.path, []byte(c.text)))
+		ok := len(got) == len(c.want)
+		for i := range got {
+			ok = ok && strings.HasPrefix(got[i], c.want[i])
+		}
+		if !ok {
+			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
+		}
+	}
+}
+
+// bomb is nine levels of ten aliases each.
+func bomb() string {
+	b := "a0: &a0 [x]\n"
+	for i := 1; i <= 9; i++ {
+		b += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
+	}
+	return b
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"a: b\n---\nc: d\n", "apiVersion: v1\nkind: List\nitems: [{kind: Pod}]", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}{`, bomb(), "--- |\n ---\n", "\ufeff...\n--- a", "? [a]\n: b", "&a [*a]"} {
+		f.Add(seed, false)
+		f.Add(seed, true)
+	}
+	f.Fuzz(func(t *testing.T, text string, asJSON bool) {
+		path := map[bool]string{true: "a.json", false: "a.yaml"}[asJSON]
+		docs := parse(path, []byte(text))
+		if !slices.Equal(said(docs), said(parse(path, []byte(text)))) {
+			t.Fatal("not a function")
+		}
+		for _, d := range docs {
+			if d.wrong == "" && (d.id.Name == "" || d.id.Kind == "" || d.object.ID != d.id || !json.Valid(d.object.JSON)) {
+				t.Fatalf("bad object: %+v", d)
+			}
+			if d.wrong == "" && d.id == (object.ID{}) {
+				t.Fatal("an object without identity")
+			}
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package files
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"navarch.io/navarch/store/object"
+)
+
+// look is one look at one file.
+type look struct {
+	path    string
+	missing bool
+	err     error // there, and not readable
+	data    []byte
+}
+
+// reader decides which looks are believed. Whatever takes objects away, or looks cut off, must look the same a grace
+// period later: editors and copying tools remove, truncate and write in turn. It is pure: time comes as an argument.
+type reader struct {
+	*folder
+	grace   time.Duration
+	pending map[string]*pending
+	parsed  int // files parsed so far
+}
+
+// pending is a change that is believed when it looks the same again.
+type pending struct {
+	sum   [32]byte
+	gone  bool
+	file  *file
+	since time.Time
+}
+
+func newReader(allowEmpty bool, grace time.Duration) *reader {
+	return &reader{folder: newFolder(allowEmpty), grace: grace, pending: map[string]*pending{}}
+}
+
+// step takes looks that were taken together. trust: there is nothing to lose yet, believe them all.
+func (r *reader) step(now time.Time, looks []look, trust bool) []object.Event {
+	changes := map[string]*file{}
+	for _, l := range looks {
+		if file, believed := r.judge(now, l, trust); believed {
+			changes[l.path] = file
+			delete(r.pending, l.path)
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return r.apply(changes)
+}
+
+// judge says what a look makes of its file, and whether that is believed; false: what stands, stands.
+func (r *reader) judge(now time.Time, l look, trust bool) (*file, bool) {
+	have := r.files[l.path]
+	delete(r.faults, l.path)
+	if l.err != nil {
+		r.faults[l.path] = fmt.Sprintf("cannot be read: %v", l.err)
+		delete(r.pending, l.path)
+		return nil, false
+	}
+	if l.missing {
+		if have == nil {
+			delete(r.pending, l.path)
+			return nil, false
+		}
+		return nil, trust || r.confirmed(now, l.path, &pending{gone: true})
+	}
+	if blank(l.data) && have != nil && len(have.objects) > 0 {
+		r.faults[l.path] = fmt.Sprintf("is empty: taken for half-written, its %d objects stand until it is written or removed", len(have.objects))
+		delete(r.pending, l.path)
+		return nil, false
+	}
+	sum := sumOf(l.data)
+	if have != nil && have.sum == sum {
+		delete(r.pending, l.path)
+		return nil, false
+	}
+	if p := r.pending[l.path]; p != nil && !p.gone && p.sum == sum {
+		return p.file, r.confirmed(now, l.path, p)
+	}
+	r.parsed++
+	next := newFile(sum, parse(l.path, l.data), have)
+	if trust || !suspect(have, next, l.data) {
+		return next, true
+	}
+	return next, r.confirmed(now, l.path, &pending{sum: sum, file: next})
+}
+
+// suspect says whether a content may be the beginning of another: objects are missing, or its last line has no end.
+func suspect(have, next *file, data []byte) bool {
+	if !bytes.HasSuffix(data, []byte("\n")) {
+		return true
+	}
+	if have != nil {
+		for id := range have.objects {
+			if next.objects[id] == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// confirmed says whether a path has looked like this for the grace period.
+func (r *reader) confirmed(now time.Time, path string, like *pending) bool {
+	have := r.pending[path]
+	if have == nil || have.gone != like.gone || have.sum != like.sum {
+		like.since = now
+		r.pending[path] = like
+		return r.grace == 0
+	}
+	return now.Sub(have.since) >= r.grace
+}
+
+// due is when the pending paths are to be looked at again: together, so that the shrink guard sees all of what goes at
+// once, but no later than four grace periods after the first.
+func (r *reader) due() (time.Time, bool) {
+	var first, last time.Time
+	for _, p := range r.pending {
+		if first.IsZero() || p.since.Before(first) {
+			first = p.since
+		}
+		if p.since.After(last) {
+			last = p.since
+		}
+	}
+	if first.IsZero() {
+		return time.Time{}, false
+	}
+	due := last.Add(r.grace)
+	if limit := first.Add(4 * r.grace); limit.Before(due) {
+		due = limit
+	}
+	return due, true
+}

@@ -1,0 +1,220 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/object"
+)
+
+// pods is a file with these Pods, one document each.
+func pods(names ...string) string {
+	var docs []string
+	for _, n := range names {
+		kind, name, ok := strings.Cut(n, "/")
+		if !ok {
+			kind, name = "Pod", n
+		}
+		name, label, _ := strings.Cut(name, "=")
+		docs = append(docs, fmt.Sprintf("apiVersion: v1\nkind: %s\nmetadata:\n  name: %s\n  labels: {x: \"%s\"}\n", kind, name, label))
+	}
+	return strings.Join(docs, "---\n")
+}
+
+// desk drives a reader with a clock of its own.
+type desk struct {
+	t   *testing.T
+	r   *reader
+	now time.Time
+}
+
+func newDesk(t *testing.T) *desk {
+	return &desk{t: t, r: newReader(false, time.Second), now: time.Unix(1000, 0)}
+}
+
+// see takes looks ("path", "content" pairs; content "-": gone, "!": unreadable) and wants these events.
+func (d *desk) see(pairs []string, want ...string) {
+	d.t.Helper()
+	var looks []look
+	for i := 0; i < len(pairs); i += 2 {
+		l := look{path: pairs[i], data: []byte(pairs[i+1])}
+		switch pairs[i+1] {
+		case "-":
+			l = look{path: pairs[i], missing: true}
+		case "!":
+			l = look{path: pairs[i], err: errors.New("permission denied")}
+		}
+		looks = append(looks, l)
+	}
+	got := events(d.r.step(d.now, looks, false))
+	if !slices.Equal(got, want) {
+		d.t.Errorf("got events %q\n       want %q", got, want)
+	}
+}
+
+// confirm is see, and the same again after the grace period; nothing may happen before.
+func (d *desk) confirm(pairs []string, want ...string) {
+	d.t.Helper()
+	d.see(pairs)
+	d.now = d.now.Add(500 * time.Millisecond)
+	d.see(pairs)
+	d.now = d.now.Add(500 * time.Millisecond)
+	d.see(pairs, want...)
+}
+
+func (d *desk) wantProblems(want ...string) {
+	d.t.Helper()
+	var got []string
+	for _, p := range d.r.problems() {
+		got = append(got, p.Origin+" "+p.String())
+	}
+	ok := len(got) == len(want)
+	for i := range got {
+		ok = ok && strings.Contains(got[i], want[i])
+	}
+	if !ok {
+		d.t.Errorf("got problems %q\n         want %q", got, want)
+	}
+}
+
+func events(in []object.Event) []string {
+	var out []string
+	for _, e := range in {
+		op := map[object.Op]string{object.Put: "put", object.Delete: "delete", object.Broken: "broken", object.Synced: "synced"}[e.Op]
+		text := op
+		if e.ID.Name != "" {
+			text += " " + e.ID.Name
+		} else if e.Op != object.Synced {
+			text += " ?"
+		}
+		if e.Object != nil && e.Object.Labels["x"] != "" {
+			text += "=" + e.Object.Labels["x"]
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func TestEditOfOneFile(t *testing.T) {
+	d := newDesk(t)
+	d.see([]string{"a.yaml", pods("a", "b"), "b.yaml", pods("c")}, "put a", "put b", "put c")
+	parsed := d.r.parsed
+	d.see([]string{"a.yaml", pods("a", "b=2"), "b.yaml", pods("c")}, "put b=2")
+	if d.r.parsed != parsed+1 {
+		t.Errorf("parsed %d files, want 1", d.r.parsed-parsed)
+	}
+	d.confirm([]string{"a.yaml", pods("b=2")}, "put b=2", "delete a") // b is told again: its document has another number
+	if d.r.parsed != parsed+2 {
+		t.Errorf("a change that has to be confirmed was parsed %d times", d.r.parsed-parsed-1)
+	}
+	d.confirm([]string{"a.yaml", "-"}, "delete b")
+}
+
+func TestHalfWrittenIsNotEmpty(t *testing.T) {
+	d := newDesk(t)
+	d.see([]string{"a.yaml", pods("a", "b"), "z.yaml", pods("Node/z")}, "put z", "put a", "put b")
+	d.see([]string{"a.yaml", ""})
+	d.now = d.now.Add(time.Hour)
+	d.see([]string{"a.yaml", " \n\t\n"})
+	d.wantProblems("is empty: taken for half-written, its 2 objects stand")
+	d.see([]string{"a.yaml", pods("a", "b", "c")}, "put c")
+	d.wantProblems()
+	whole := pods("a=new", "b")
+	d.see([]string{"a.yaml", whole[:len(whole)/3]})
+	d.see([]string{"a.yaml", whole[:len(whole)/2]})
+	d.see([]string{"a.yaml", whole + "---\n" + pods("c")}, "put a=new")
+	d.see([]string{"a.yaml", "!"})
+	d.wantProblems("a.yaml")
+	d.see([]string{"a.yaml", "-"})
+	d.see([]string{"a.yaml", pods("a", "b", "c")}, "put a") // an editor that removes and writes anew
+	d.confirm([]string{"a.yaml", "# nothing left\n"}, "delete a", "delete b", "delete c")
+}
+
+func TestNewFileWithoutEndIsConfirmed(t *testing.T) {
+	d := newDesk(t)
+	d.confirm([]string{"a.yaml", strings.TrimSuffix(pods("a"), "\n")}, "put a")
+}
+
+func TestBrokenDocuments(t *testing.T) {
+	d := newDesk(t)
+	bad := "apiVersion: v1\nkind: Pod\nmetadata:\n  name: b\nspec: [\n"
+	d.see([]string{"a.yaml", pods("a", "b")}, "put a", "put b")
+	d.see([]string{"a.yaml", pods("a=2") + "---\n" + bad}, "broken b", "put a=2")
+	d.wantProblems("a.yaml#2 Pod default/b: is no YAML")
+	d.see([]string{"a.yaml", "x: [\n"}, "broken ?", "put b") // not even its name can be read: what was good of it stands, and is told
+	d.see([]string{"a.yaml", pods("a=2", "b")}, "delete ?")
+	d.wantProblems()
+	d.see([]string{"a.yaml", pods("a=2") + "---\n" + bad}, "broken b")
+	d.see([]string{"a.yaml", pods("a=2", "b")}, "put b") // the same as before, told again since it was broken
+	d.see([]string{"c.yaml", strings.ReplaceAll(bad, "name: b", "name: c")}, "broken c")
+	d.confirm([]string{"c.yaml", "-"}, "delete c") // never good, and gone
+}
+
+func TestDuplicates(t *testing.T) {
+	d := newDesk(t)
+	d.see([]string{"b.yaml", pods("a=b", "z")}, "put a=b", "put z")
+	d.see([]string{"a.yaml", pods("a=a")})
+	d.wantProblems("a.yaml#1 Pod default/a: is in b.yaml#1 too, which wins")
+	d.see([]string{"a.yaml", pods("a=a2")})
+	d.confirm([]string{"b.yaml", pods("z")}, "put a=a2", "put z")
+	d.wantProblems()
+	d.see([]string{"c.yaml", pods("c", "c=2")}, "put c")
+	d.wantProblems("c.yaml#2 Pod default/c: is in c.yaml#1 already")
+	first := newDesk(t)
+	first.see([]string{"b.yaml", pods("a=b"), "a.yaml", pods("a=a")}, "put a=a") // read together: by path
+}
+
+func TestShrinkGuard(t *testing.T) {
+	d := newDesk(t)
+	d.see([]string{"a.yaml", pods("a", "b"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b")
+	d.confirm([]string{"a.yaml", "-", "b.yaml", "-"})
+	d.wantProblems("Node /: 1 vanished at once", "Pod /: 2 vanished at once")
+	d.see([]string{"a.yaml", pods("a", "b=2"), "b.yaml", pods("Node/node")}, "put b=2")
+	d.wantProblems()
+
+	d = newDesk(t)
+	d.see([]string{"a.yaml", pods("a", "b", "c", "d", "e"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b", "put c", "put d", "put e")
+	d.confirm([]string{"a.yaml", pods("a", "b")})
+	d.wantProblems("Pod /: 3 vanished at once")
+	d.see([]string{"a.yaml", pods("a=1", "b", "f")}, "put a=1", "put f") // the rest goes on
+	d.see([]string{"a.yaml", pods("a=1", "b", "f", "c")}, "put c")       // found again, where it is now
+	d.wantProblems("Pod /: 2 vanished at once")
+	d.confirm([]string{"b.yaml", "-"}, "delete node")
+
+	d = newDesk(t)
+	d.see([]string{"a.yaml", pods("a", "b", "c", "d"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b", "put c", "put d")
+	d.confirm([]string{"a.yaml", pods("a", "b")}, "delete c", "delete d") // half is not more than half
+	d.confirm([]string{"a.yaml", "# none\n"}, "delete a", "delete b")     // fewer than four
+
+	d = newDesk(t)
+	d.see([]string{"a.yaml", pods("a", "b", "c", "d")}, "put a", "put b", "put c", "put d")
+	d.confirm([]string{"a.yaml", pods("e", "f", "g", "h")}, "put e", "put f", "put g", "put h", "delete a", "delete b", "delete c", "delete d") // replaced, not shrunk
+
+	d = newDesk(t)
+	d.r.allowEmpty = true
+	d.see([]string{"a.yaml", pods("a", "b")}, "put a", "put b")
+	d.confirm([]string{"a.yaml", "-"}, "delete a", "delete b")
+}
+
+func TestDueGathers(t *testing.T) {
+	d := newDesk(t)
+	d.see([]string{"a.yaml", pods("a"), "b.yaml", pods("b"), "c.yaml", pods("c")}, "put a", "put b", "put c")
+	start := d.now
+	d.see([]string{"a.yaml", "-"})
+	d.now = d.now.Add(900 * time.Millisecond)
+	d.see([]string{"b.yaml", "-"})
+	if due, ok := d.r.due(); !ok || due != d.now.Add(time.Second) {
+		t.Errorf("due %v after the start, want a second after the last", due.Sub(start))
+	}
+	for range 10 {
+		d.now = d.now.Add(900 * time.Millisecond)
+		d.r.pending["b.yaml"].since = d.now
+	}
+	if due, _ := d.r.due(); due != start.Add(4*time.Second) {
+		t.Errorf("due %v after the start, want 4 s", due.Sub(start))
+	}
+}
