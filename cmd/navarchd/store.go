@@ -87,7 +87,7 @@ func newIngester(c *config, store *kv.Store, log *slog.Logger) (*ingester, error
 	if err != nil {
 		return nil, fmt.Errorf("--config-dir: %w", err)
 	}
-	elector, err := lead.New(lead.Config{Store: store, Name: c.processName(), Lease: c.lease, Logger: log})
+	elector, err := lead.New(lead.Config{Store: store, Name: c.processName(), Lease: c.lease, Logger: log, Alone: c.dataDir != ""})
 	if err != nil {
 		return nil, err
 	}

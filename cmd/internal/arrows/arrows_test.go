@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -159,5 +160,39 @@ func TestArrowsRefuse(t *testing.T) {
 	}
 	if got := refusals(listed{ImportPath: module + "push/plan", Imports: []string{module + "push/build/cluster", "fmt"}}); got != nil {
 		t.Errorf("an allowed arrow was refused: %v", got)
+	}
+}
+
+// ARCHITECTURE.md names every package that there is, and no package that there is not.
+func TestArchitectureNamesPackages(t *testing.T) {
+	raw, err := os.ReadFile("../../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(raw)
+	there := map[string]bool{}
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		there[name] = true
+		if !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("ARCHITECTURE.md does not name %s", name)
+		}
+	}
+	_, house, ok := strings.Cut(page, "## The house")
+	house, _, _ = strings.Cut(house, "belong to the\ndesign")
+	if !ok {
+		t.Fatal(`ARCHITECTURE.md has no chapter "The house"`)
+	}
+	for line := range strings.Lines(house) {
+		cell, isRow := strings.CutPrefix(line, "| `")
+		if !isRow {
+			continue
+		}
+		names, _, _ := strings.Cut(cell, " |")
+		for name := range strings.SplitSeq("`"+names, ", ") {
+			if name = strings.Trim(name, "`"); !there[name] {
+				t.Errorf("ARCHITECTURE.md names %s, which is not there", name)
+			}
+		}
 	}
 }

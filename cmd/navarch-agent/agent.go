@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"navarch.io/navarch/shard/relay"
+	"navarch.io/navarch/store/loop"
+)
+
+// agent is everything that runs beside one Envoy.
+type agent struct {
+	cfg      *options
+	id       *identity
+	log      *slog.Logger
+	relay    *relay.Relay
+	envoy    *supervisor
+	admin    *admin
+	draining atomic.Bool
+}
+
+func (o *options) socket() string        { return filepath.Join(o.configPath, "XDS") }
+func (o *options) bootstrapFile() string { return filepath.Join(o.configPath, "envoy-rev.json") }
+
+// newAgent checks everything that can be checked before anything runs.
+func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
+	path, err := exec.LookPath(o.envoyPath)
+	if err != nil {
+		return nil, fmt.Errorf("no Envoy to run (--envoy-path): %w", err)
+	}
+	up := &upstream{
+		target: o.discovery, plaintext: o.plaintext, rootCert: o.rootCert, san: o.san, token: o.tokenFile, headers: id.headers,
+	}
+	r, err := relay.New(relay.Config{Socket: o.socket(), Target: o.discovery, Credentials: up.credentials, Metadata: up.metadata, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return &agent{
+		cfg: o, id: id, log: log, relay: r, admin: newAdmin(o.adminAddr),
+		envoy: &supervisor{path: path, args: o.envoyArgs(), out: os.Stderr, log: log},
+	}, nil
+}
+
+func (o *options) envoyArgs() []string {
+	args := []string{
+		"-c", o.bootstrapFile(), "--disable-hot-restart", "--drain-strategy", "immediate",
+		"--drain-time-s", strconv.Itoa(int(o.drain.Round(time.Second) / time.Second)), "-l", o.envoyLogLevel,
+	}
+	if o.concurrency > 0 {
+		args = append(args, "--concurrency", strconv.Itoa(o.concurrency))
+	}
+	return args
+}
+
+// Run works until ctx ends, then drains and stops Envoy, and everything else after it.
+func (a *agent) Run(ctx context.Context) error {
+	if err := a.writeBootstrap(); err != nil {
+		return err
+	}
+	// What Envoy needs outlives ctx until Envoy is gone: it may drain under new configuration.
+	base, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	tasks, err := a.listen()
+	if err != nil {
+		return err
+	}
+	tasks = append(tasks,
+		loop.Task{Name: "relay", Run: a.relay.Run},
+		loop.Task{Name: "signals", Run: a.forwardSignals},
+		loop.Task{Name: "envoy", Run: func(inner context.Context) error {
+			defer end()
+			return a.runEnvoy(ctx, inner)
+		}})
+	a.log.Info("agent started", "node", a.id.node.Id, "control plane", a.cfg.discovery, "plaintext", a.cfg.plaintext)
+	return loop.Run(base, tasks...)
+}
+
+// runEnvoy runs Envoy until it ends by itself or inner ends; when told ends, it is drained first.
+func (a *agent) runEnvoy(told, inner context.Context) error {
+	ctx, stop := context.WithCancel(inner)
+	defer stop()
+	release := context.AfterFunc(told, func() {
+		a.draining.Store(true)
+		a.admin.drain(ctx, a.cfg.goodbye, a.log)
+		stop()
+	})
+	defer release()
+	return a.envoy.Run(ctx)
+}
+
+func (a *agent) writeBootstrap() error {
+	b, err := bootstrap(a.id, a.cfg.adminAddr, a.cfg.socket())
+	if err != nil {
+		return err
+	}
+	js, err := renderJSON(b)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(a.cfg.configPath, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(a.cfg.bootstrapFile(), js, 0o644)
+}
+
+// listen binds before anything runs, so that a port in use is an error at the start.
+func (a *agent) listen() ([]loop.Task, error) {
+	var tasks []loop.Task
+	for _, s := range []struct {
+		what, addr string
+		handler    http.Handler
+	}{{"status", a.cfg.statusAddr, a.statusHandler()}, {"debug", a.cfg.debugAddr, a.debugHandler()}} {
+		if s.addr == "" {
+			continue
+		}
+		l, err := net.Listen("tcp", s.addr)
+		if err != nil {
+			return nil, fmt.Errorf("%s address: %w", s.what, err)
+		}
+		tasks = append(tasks, loop.Task{Name: s.what, Run: func(ctx context.Context) error { return serve(ctx, l, s.handler) }})
+	}
+	return tasks, nil
+}
+
+// forwardSignals passes on what is meant for Envoy: SIGUSR1 reopens its access logs.
+func (a *agent) forwardSignals(ctx context.Context) error {
+	ch := make(chan os.Signal, 4)
+	signal.Notify(ch, syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGUSR2)
+	defer signal.Stop(ch)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-ch:
+			a.envoy.Signal(s)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func rendered(t *testing.T, proxyYAML string) []byte {
+	t.Helper()
+	id, err := identify("sidecar", t.TempDir(), []string{"POD_NAME=a", "POD_NAMESPACE=b", "INSTANCE_IP=10.0.0.1", "PROXY_CONFIG=" + proxyYAML})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bootstrap(id, "127.0.0.1:15000", "./etc/istio/proxy/XDS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := renderJSON(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// Envoy itself judges the bootstrap, with and without a choice of statistics.
+func TestEnvoyAcceptsTheBootstrap(t *testing.T) {
+	for name, config := range map[string]string{
+		"plain": "",
+		"stats": `{proxyStatsMatcher: {inclusionPrefixes: [http.], inclusionSuffixes: [_retry], inclusionRegexps: ['.*x']}}`,
+	} {
+		file := filepath.Join(t.TempDir(), "b.json")
+		if err := os.WriteFile(file, rendered(t, config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(envoyPath(t), "--mode", "validate", "-c", file, "--disable-hot-restart", "-l", "error").CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// The few settings on which the protocol depends (why: see bootstrap.go).
+func TestBootstrapSettings(t *testing.T) {
+	var b struct {
+		Dynamic struct {
+			ADS struct {
+				Type     string `json:"api_type"`
+				NodeOnce bool   `json:"set_node_on_first_message_only"`
+				Services []struct {
+					Envoy struct {
+						Cluster string          `json:"cluster_name"`
+						Retry   json.RawMessage `json:"retry_policy"`
+					} `json:"envoy_grpc"`
+				} `json:"grpc_services"`
+			} `json:"ads_config"`
+			LDS struct {
+				Timeout string `json:"initial_fetch_timeout"`
+			} `json:"lds_config"`
+		} `json:"dynamic_resources"`
+	}
+	js := rendered(t, "")
+	if err := json.Unmarshal(js, &b); err != nil {
+		t.Fatal(err)
+	}
+	ads := b.Dynamic.ADS
+	if ads.Type != "DELTA_GRPC" || !ads.NodeOnce || ads.Services[0].Envoy.Cluster != "xds-grpc" || b.Dynamic.LDS.Timeout != "0s" {
+		t.Errorf("got %+v", b.Dynamic)
+	}
+	if r := string(ads.Services[0].Envoy.Retry); !strings.Contains(r, "0.100s") || !strings.Contains(r, `"1s"`) {
+		t.Errorf("retry policy %s", r)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for _, bad := range []string{"", "127.0.0.1", "localhost:1", "127.0.0.1:70000", "127.0.0.1:x"} {
+		if _, err := address(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}

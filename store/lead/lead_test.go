@@ -1,0 +1,177 @@
+package lead_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/lead"
+)
+
+const lease = time.Second
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// candidate is one process that stands for election; its work tells when it begins and why it ends.
+type candidate struct {
+	*lead.Elector
+	leads chan kv.Epoch
+	ended chan error // from fn's context
+	stop  context.CancelFunc
+	done  chan error // from Run
+	fail  chan error // makes fn return
+}
+
+func stand(t *testing.T, store *kv.Store, name string) *candidate {
+	t.Helper()
+	e, err := lead.New(lead.Config{Store: store, Name: name, Lease: lease, Retry: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(within(t))
+	c := &candidate{e, make(chan kv.Epoch, 9), make(chan error, 9), stop, make(chan error, 1), make(chan error)}
+	go func() {
+		c.done <- e.Run(ctx, func(ctx context.Context, epoch kv.Epoch) error {
+			c.leads <- epoch
+			select {
+			case <-ctx.Done():
+				c.ended <- ctx.Err()
+				return ctx.Err()
+			case err := <-c.fail:
+				return err
+			}
+		})
+	}()
+	return c
+}
+
+func receive[T any](t *testing.T, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-within(t).Done():
+		t.Fatalf("%s: nothing came", what)
+		panic("unreachable")
+	}
+}
+
+func none[T any](t *testing.T, what string, from <-chan T) {
+	t.Helper()
+	select {
+	case v := <-from:
+		t.Fatalf("%s: %v", what, v)
+	default:
+	}
+}
+
+func TestCleanShutdownHandsOverAtOnce(t *testing.T) {
+	s := kvtest.Start(t)
+	a := stand(t, s.Connect(), "a")
+	first := receive(t, "a leads", a.leads)
+	b := stand(t, s.Connect(), "b")
+	if name, epoch, err := b.Leader(within(t)); err != nil || name != "a" || epoch != first {
+		t.Fatalf("leader %s %v, %v", name, epoch, err)
+	}
+	if epoch, leading := a.Epoch(); !leading || epoch != first {
+		t.Fatalf("a leads %t in %v", leading, epoch)
+	}
+	none(t, "b leads beside a", b.leads)
+	began := time.Now()
+	a.stop()
+	second := receive(t, "b leads", b.leads)
+	if took := time.Since(began); took > lease/2 {
+		t.Errorf("took over after %v, the lease is %v", took, lease)
+	}
+	if second.Revision <= first.Revision {
+		t.Errorf("epoch %v after %v", second, first)
+	}
+	if err := receive(t, "a's Run", a.done); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, leading := a.Epoch(); leading {
+		t.Error("a still leads")
+	}
+}
+
+// A leader that is stopped says nothing more. Its connection is cut here, as SIGSTOP would silence it; it keeps its epoch
+// and writes under it later.
+func TestStoppedLeaderIsReplacedAndFenced(t *testing.T) {
+	s := kvtest.Start(t)
+	// Leases of its own, which nobody keeps alive: as if it had been stopped right after it was elected.
+	stopped := s.Connect()
+	grant, err := stopped.Client().Grant(within(t), int64(lease/time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := electByHand(t, stopped, grant.ID)
+	began := time.Now()
+	b := stand(t, s.Connect(), "b")
+	epoch := receive(t, "b leads", b.leads)
+	if took := time.Since(began); took > 2*lease {
+		t.Errorf("took over after %v, the lease is %v", took, lease)
+	}
+	if _, err := stopped.Commit(within(t), kv.Batch{Epoch: old}); !errors.Is(err, kv.ErrDeposed) {
+		t.Errorf("the stopped leader wrote: %v", err)
+	}
+	if _, err := s.Commit(within(t), kv.Batch{Epoch: epoch}); err != nil {
+		t.Errorf("the new leader could not write: %v", err)
+	}
+}
+
+// A leader whose etcd does not answer any more ends its term by itself, and is a candidate again when it does.
+func TestLeaderWithoutEtcdStopsLeading(t *testing.T) {
+	s := kvtest.Start(t)
+	a := stand(t, s.Connect(), "a")
+	receive(t, "a leads", a.leads)
+	s.Stop()
+	receive(t, "a's term ends", a.ended)
+	s.Restart(s.Dir())
+	receive(t, "a leads again", a.leads)
+}
+
+// Its key is taken away: the term ends though the lease lives.
+func TestDeletedKeyEndsTheTerm(t *testing.T) {
+	s := kvtest.Start(t)
+	a := stand(t, s.Connect(), "a")
+	first := receive(t, "a leads", a.leads)
+	if _, err := s.Client().Delete(within(t), first.Key); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "a's term ends", a.ended)
+	if again := receive(t, "a leads again", a.leads); again.Revision <= first.Revision {
+		t.Fatalf("epoch %v after %v", again, first)
+	}
+}
+
+// Work that fails gives the others a turn.
+func TestFailedWorkResigns(t *testing.T) {
+	s := kvtest.Start(t)
+	a := stand(t, s.Connect(), "a")
+	receive(t, "a leads", a.leads)
+	b := stand(t, s.Connect(), "b")
+	waitForCandidates(t, s.Store, 2)
+	a.fail <- errors.New("broken")
+	receive(t, "b leads", b.leads)
+	waitForCandidates(t, s.Store, 2)
+	b.fail <- nil // returning without a reason is no way to go on either
+	receive(t, "a leads again", a.leads)
+}
+
+func TestNewRefuses(t *testing.T) {
+	s := kvtest.Start(t)
+	for _, cfg := range []lead.Config{{}, {Store: s.Store}, {Name: "a"}, {Store: s.Store, Name: "a", Lease: 1500 * time.Millisecond}} {
+		if _, err := lead.New(cfg); err == nil {
+			t.Errorf("%+v was taken", cfg)
+		}
+	}
+}
