@@ -50,7 +50,7 @@ intercept-tools:
 	else echo "no iptables and no apt-get: the tests of real redirection will be skipped"; fi
 
 bench: ## the benchmarks, as a table; BENCH=regexp for some
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKG) | grep -v -e '^PASS$$' -e 'no test files'
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKG) | go run ./deploy/tools/benchtable
 
 fuzz: ## every fuzz target for FUZZTIME (20s) each
 	@grep -rhoP --include='*_test.go' '^func \KFuzz\w+' $$(go list -f '{{.Dir}}' $(PKG)) /dev/null | sort -u | grep -q . || { echo "no fuzz target"; exit 1; }

@@ -57,6 +57,9 @@ func (o *options) envoyArgs() []string {
 		"-c", o.bootstrapFile(), "--disable-hot-restart", "--drain-strategy", "immediate",
 		"--drain-time-s", strconv.Itoa(int(o.drain.Round(time.Second) / time.Second)), "-l", o.envoyLogLevel,
 	}
+	if o.envoyComponentLog != "" {
+		args = append(args, "--component-log-level", o.envoyComponentLog)
+	}
 	if o.concurrency > 0 {
 		args = append(args, "--concurrency", strconv.Itoa(o.concurrency))
 	}

@@ -37,6 +37,7 @@ type options struct {
 	drain, goodbye           time.Duration
 	logLevel, logFormat      string
 	envoyLogLevel            string
+	envoyComponentLog        string
 	printBootstrap           bool
 }
 
@@ -66,6 +67,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
 	f.StringVar(&o.logFormat, "log-format", "text", "Form of log lines: text, json.")
 	f.StringVar(&o.envoyLogLevel, "envoy-log-level", "warning", "Least level of Envoy's log lines: trace, debug, info, warning, error, critical, off.")
+	f.StringVar(&o.envoyComponentLog, "envoy-component-log-level", "misc:error", "Levels of single components of Envoy; the default hides its warnings of deprecated fields.")
 	f.BoolVar(&o.printBootstrap, "print-bootstrap", false, "Print Envoy's bootstrap and end.")
 	return root
 }
