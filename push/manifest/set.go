@@ -20,10 +20,18 @@ const (
 // Stack is what a view holds of one type: one manifest for each layer. Comparable: equal stacks hold the same.
 type Stack [NumLayers]*Manifest
 
-// Get finds a resource in the uppermost layer that has the name; nil if none has.
+// Hidden stands in an upper layer for "no resource of this name", whatever the layers below it hold.
+func Hidden(t xds.Type, name string) *xds.Resource { return &xds.Resource{Type: t, Name: name} }
+
+func hides(r *xds.Resource) bool { return r.Version == "" }
+
+// Get finds a resource in the uppermost layer that has the name; nil if none has, or that layer hides it.
 func (s Stack) Get(name string) *xds.Resource {
 	for i := NumLayers - 1; i >= 0; i-- {
 		if r := s[i].Get(name); r != nil {
+			if hides(r) {
+				return nil
+			}
 			return r
 		}
 	}
@@ -44,7 +52,7 @@ func (s Stack) All() iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
 		for i, m := range s {
 			for r := range m.All() {
-				if !s.hidden(i, r.Name) && !yield(r) {
+				if !hides(r) && !s.hidden(i, r.Name) && !yield(r) {
 					return
 				}
 			}

@@ -7,6 +7,7 @@ package mirror
 import (
 	"iter"
 	"slices"
+	"time"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 	"google.golang.org/protobuf/proto"
@@ -39,6 +40,8 @@ func (e Edit) Key() model.Key {
 type Change struct {
 	Old, New *Snapshot
 	Edits    []Edit
+	// Committed is when the leader wrote the oldest batch in this change, by its clock; zero: not known (read from a list).
+	Committed time.Time
 }
 
 // Empty is the snapshot before anything was read: revision 0, no records.

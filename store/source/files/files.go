@@ -84,13 +84,22 @@ func Read(dir string) ([]object.Event, []object.Problem, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	events, err := s.Look()
+	return events, s.Problems(), err
+}
+
+// Look reads the folder now and returns what changed since the last look, Synced last, for callers that say themselves
+// when to look, instead of Run: what is there is believed at once, but for what the shrink guard holds.
+func (s *Source) Look() ([]object.Event, error) {
 	looks, tree := s.scan()
 	if err := tree.unknown[""]; err != nil {
-		return nil, nil, fmt.Errorf("read configuration folder %s: %w", dir, err)
+		return nil, fmt.Errorf("read configuration folder %s: %w", s.Dir, err)
 	}
 	events := s.reader.step(time.Time{}, looks, true)
 	s.faults(tree)
-	return append(events, object.Event{Op: object.Synced}), s.reader.problems(), nil
+	problems := s.reader.problems()
+	s.problems.Store(&problems)
+	return append(events, object.Event{Op: object.Synced}), nil
 }
 
 // Run tells everything that is in the folder, then Synced, then every change, until ctx ends. emit is called from one

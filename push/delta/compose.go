@@ -1,0 +1,270 @@
+package delta
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+)
+
+// order of responses: a cluster before its endpoints and certificates, both before what routes to it.
+var order = [...]xds.Type{xds.Cluster, xds.Endpoint, xds.Secret, xds.Listener, xds.Route}
+
+// Next is the next response to send; false when there is nothing that may be sent now. What it returns counts as in
+// flight: the caller sends it, or ends the stream.
+func (s *State) Next() (Reply, bool) {
+	for _, t := range order {
+		for {
+			reply, made := s.compose(t)
+			if !made {
+				break
+			}
+			if s.cfg.World && !s.worldly(&reply) {
+				continue
+			}
+			return reply, true
+		}
+		if t == xds.Endpoint && s.base != s.target && s.caughtUp() {
+			s.base = s.target
+		}
+	}
+	// What was waiting for listeners and routes to be drained may go now.
+	if reply, made := s.compose(xds.Cluster); made {
+		if !s.cfg.World || s.worldly(&reply) {
+			return reply, true
+		}
+	}
+	return Reply{}, false
+}
+
+// change is what one response does.
+type change struct {
+	set     []*xds.Resource
+	removed []string
+}
+
+// compose makes the next response of one type, if there is one and it is allowed.
+func (s *State) compose(t xds.Type) (Reply, bool) {
+	ty := &s.types[t]
+	if !ty.subscribed || s.goal(t) == nil {
+		return Reply{}, false
+	}
+	free := len(ty.flights) == 0 && s.unacked < s.cfg.Credit
+	owed := !free && s.owes(t) && len(ty.flights) < maxFlights
+	if !free && !owed {
+		return Reply{}, false
+	}
+	var c change
+	var odds []string
+	at := ty.sent
+	switch {
+	case owed:
+		odds = s.gather(t, &c, func(_ string, o odd) bool { return o.force })
+	case len(ty.retry) > 0:
+		for len(ty.retry) > 0 && c.empty() {
+			group := ty.retry[0]
+			ty.retry = ty.retry[1:]
+			odds = s.gather(t, &c, func(name string, _ odd) bool { return found(group, name) })
+		}
+		if len(ty.retry) == 0 {
+			ty.retry = nil
+		}
+	default:
+		odds = s.gather(t, &c, func(string, odd) bool { return true })
+		at = s.goal(t).Types[t]
+		odds = append(odds, s.differences(t, &c)...)
+	}
+	if c.empty() && !(ty.answer && !owed) {
+		if !owed && len(ty.retry) == 0 {
+			ty.catchUp(at, s.goal(t).Revision)
+		}
+		return Reply{}, false
+	}
+	ty.answer = false
+	return s.launch(t, c, odds, at, owed), true
+}
+
+// catchUp moves on to a set that holds nothing new for this client; nothing is in flight.
+func (ty *typed) catchUp(at manifest.Stack, revision int64) {
+	ty.sentRevision, ty.ackedRevision = revision, revision
+	if ty.sent == at {
+		return
+	}
+	ty.acked, ty.sent = at, at
+	ty.tidyAll()
+}
+
+func (c *change) empty() bool { return len(c.set) == 0 && len(c.removed) == 0 }
+
+func (c *change) add(name string, v verb, r *xds.Resource) bool {
+	switch v {
+	case set:
+		c.set = append(c.set, r)
+	case remove:
+		c.removed = append(c.removed, name)
+	}
+	return v != hold
+}
+
+// owes says whether a cluster response waits for answers of this type: Envoy acknowledges it only when its new clusters
+// have their endpoints and certificates.
+func (s *State) owes(t xds.Type) bool {
+	return (t == xds.Endpoint || t == xds.Secret) && len(s.types[xds.Cluster].flights) > 0
+}
+
+// gather decides about the exceptions that pick chooses; the names of those that are sent are returned.
+func (s *State) gather(t xds.Type, c *change, pick func(string, odd) bool) (odds []string) {
+	ty := &s.types[t]
+	for name, o := range ty.odd {
+		if !pick(name, o) {
+			continue
+		}
+		v, r := s.decide(t, name, o)
+		if c.add(name, v, r) {
+			odds = append(odds, name)
+		}
+	}
+	return odds
+}
+
+// differences decides about what differs between what was sent and what there is now; the names of those that become
+// exceptions by being sent are returned.
+func (s *State) differences(t xds.Type, c *change) (odds []string) {
+	ty := &s.types[t]
+	goal := s.goal(t).Types[t]
+	if ty.sent == goal {
+		return nil
+	}
+	if (ty.sent == manifest.Stack{}) && ty.all && len(ty.odd) == 0 {
+		for _, r := range goal.Sorted() {
+			if s.cfg.Refused != nil && s.cfg.Refused(r) {
+				ty.put(r.Name, odd{})
+			} else {
+				c.set = append(c.set, r)
+			}
+		}
+		return nil
+	}
+	for _, d := range s.cfg.Diff(ty.sent, goal) {
+		if _, is := ty.odd[d.Name]; is || !ty.wants(d.Name) || same(d.Old, d.New) {
+			continue
+		}
+		o := odd{have: d.Old}
+		v, r := s.decide(t, d.Name, o)
+		if !c.add(d.Name, v, r) {
+			ty.put(d.Name, o)
+		} else if r != d.New {
+			ty.put(d.Name, o)
+			odds = append(odds, d.Name)
+		}
+	}
+	return odds
+}
+
+// launch puts a response in flight.
+func (s *State) launch(t xds.Type, c change, odds []string, at manifest.Stack, owed bool) Reply {
+	ty := &s.types[t]
+	slices.SortFunc(c.set, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	slices.Sort(c.removed)
+	s.serial++
+	for _, name := range odds {
+		o := ty.odd[name]
+		o.flying, o.now, o.force, o.bare = s.serial, nil, false, false
+		if i, ok := slices.BinarySearchFunc(c.set, name, byName); ok {
+			o.now = c.set[i]
+			o.bare = s.goal(t).Types[t].Get(name) == nil
+		}
+		ty.put(name, o)
+	}
+	moved := ty.sent != at
+	ty.sent, ty.sentNonce, ty.sentRevision = at, s.serial, s.goal(t).Revision
+	if moved {
+		ty.tidyAll()
+	}
+	reply := Reply{Type: t, Set: c.set, Removed: c.removed, Nonce: nonceText(s.serial), Revision: ty.sentRevision, Owed: owed}
+	reply.Size = size(&reply)
+	ty.flights = append(ty.flights, flight{nonce: s.serial, size: reply.Size, set: c.set, removed: c.removed, at: at, revision: ty.sentRevision})
+	s.unacked += reply.Size
+	if t == xds.Cluster {
+		s.followClusters()
+	}
+	return reply
+}
+
+func byName(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) }
+
+// size is the length of a response on the wire, in bytes, with gRPC's prefix; the tail is estimated from above.
+func size(r *Reply) int {
+	n := 5 + 16 + len(r.Type.URL()) + len(r.Nonce)
+	for _, res := range r.Set {
+		for _, b := range res.Delta() {
+			n += len(b)
+		}
+	}
+	for _, name := range r.Removed {
+		n += len(name) + 4
+	}
+	return n
+}
+
+// followClusters makes the endpoints of every cluster in flight due again: Envoy does not ask for them when a cluster
+// changes, and does not use those that it has.
+func (s *State) followClusters() {
+	eds := &s.types[xds.Endpoint]
+	if !eds.subscribed {
+		return
+	}
+	flights := s.types[xds.Cluster].flights
+	for i := range flights {
+		for _, r := range flights[i].set {
+			for _, need := range r.Needs {
+				if need.Type == xds.Endpoint && eds.wants(need.Name) {
+					o := eds.exception(need.Name, eds.sent)
+					o.force = true
+					eds.put(need.Name, o)
+				}
+			}
+		}
+	}
+}
+
+// caughtUp says whether clusters and endpoints of the newest set were sent, removals aside.
+func (s *State) caughtUp() bool {
+	if !s.types[xds.Cluster].subscribed && !s.types[xds.Listener].subscribed && !s.types[xds.Route].subscribed {
+		return false // clusters may still be asked for
+	}
+	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint} {
+		ty := &s.types[t]
+		if !ty.subscribed {
+			continue
+		}
+		if ty.sent != s.target.Types[t] || len(ty.retry) > 0 {
+			return false
+		}
+		for name := range maps.Keys(ty.odd) {
+			if v, _ := s.decide(t, name, ty.odd[name]); v == set {
+				return false
+			}
+		}
+	}
+	return !s.awaits()
+}
+
+// awaits says whether Envoy still has to ask for endpoints of a cluster that is in flight. It asks before it
+// acknowledges the cluster.
+func (s *State) awaits() bool {
+	eds := &s.types[xds.Endpoint]
+	flights := s.types[xds.Cluster].flights
+	for i := range flights {
+		for f := &flights[i]; f.waited < len(f.set); f.waited++ {
+			for _, need := range f.set[f.waited].Needs {
+				if need.Type == xds.Endpoint && !(eds.subscribed && eds.wants(need.Name)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,123 @@
+package delta
+
+import (
+	"fmt"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// verb is what to do about one name.
+type verb uint8
+
+const (
+	hold verb = iota
+	set
+	remove
+)
+
+// decide says what has to be sent about a name, given what the client has of it.
+func (s *State) decide(t xds.Type, name string, o odd) (verb, *xds.Resource) {
+	has, known := o.have, !o.held
+	if o.flying != 0 {
+		has, known = o.now, true
+	}
+	want := s.goal(t).Types[t].Get(name)
+	switch {
+	case want == nil:
+		return s.absent(t, name, o, has, known)
+	case want.Version == o.refused || s.cfg.Refused != nil && !same(want, has) && s.cfg.Refused(want):
+		if o.force && has != nil {
+			return set, has // the last good version stands
+		}
+		return hold, nil
+	case !o.force && known && same(has, want):
+		return hold, nil
+	}
+	return set, want
+}
+
+// absent is decide for a name that there is no resource of. What Envoy makes of each answer is in the case.
+func (s *State) absent(t xds.Type, name string, o odd, has *xds.Resource, known bool) (verb, *xds.Resource) {
+	holds := has != nil || !known
+	switch t {
+	case xds.Cluster: // a removal is obeyed at once; of an unknown name it is the answer "there is none"
+		if holds && s.mayRemove(name) || !holds && o.force {
+			return remove, nil
+		}
+	case xds.Listener:
+		if holds || o.force {
+			return remove, nil
+		}
+	case xds.Route: // a removal is ignored where the route is in use, and holds up a listener that waits for it for ever
+		switch {
+		case !holds && o.force || o.bare && o.force:
+			return set, empty(t, name)
+		case holds && !o.bare && s.drained(xds.Listener, name):
+			return remove, nil
+		}
+	case xds.Endpoint: // a removal is ignored, an empty assignment is obeyed
+		switch {
+		case holds && s.leaves(name):
+			if o.force && has != nil { // it changed before it left: it warms until it has its hosts
+				return set, has
+			}
+		case !o.bare || o.force:
+			return set, empty(t, name)
+		}
+	case xds.Secret: // a removal is ignored; as a first answer it would hold up what waits for the secret for ever
+		if holds {
+			return remove, nil
+		}
+	}
+	return hold, nil
+}
+
+// leaves says whether the cluster of an assignment is about to be removed: until then its hosts are left alone.
+func (s *State) leaves(name string) bool {
+	return s.types[xds.Cluster].subscribed && s.target.Types[xds.Cluster].Get(name) == nil
+}
+
+// mayRemove says whether nothing that the client holds can name a cluster any more.
+func (s *State) mayRemove(cluster string) bool {
+	return s.base == s.target && s.drained(xds.Listener, cluster) && s.drained(xds.Route, cluster)
+}
+
+// drained says whether the client has acknowledged all that there is of listeners or routes, and holds no other version
+// that names the given cluster or route.
+func (s *State) drained(t xds.Type, named string) bool {
+	ty := &s.types[t]
+	if !ty.subscribed {
+		return s.settled || !s.types[xds.Cluster].resumed
+	}
+	if s.base == nil || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.base.Types[t] {
+		return false
+	}
+	resumed := s.types[xds.Cluster].resumed
+	for name, o := range ty.odd {
+		if v, _ := s.decide(t, name, o); v != hold || o.claimed || o.have != nil && o.have.Mentions(named) {
+			return false
+		}
+		if o.refused != "" && o.have == nil && resumed {
+			return false // what it has instead may be from an earlier stream, where it refused what came with it
+		}
+	}
+	return true
+}
+
+// empty is the stand-in for a resource that does not exist: no hosts (503), no virtual hosts (404).
+func empty(t xds.Type, name string) *xds.Resource {
+	var r *xds.Resource
+	var err error
+	if t == xds.Endpoint {
+		r, err = xds.Encode(t, name, &endpointv3.ClusterLoadAssignment{ClusterName: name})
+	} else {
+		r, err = xds.Encode(t, name, &routev3.RouteConfiguration{Name: name})
+	}
+	if err != nil { // a name that is not UTF-8; the walker does not let it in
+		panic(fmt.Sprintf("delta: empty %v: %v", t, err))
+	}
+	return r
+}

@@ -1,0 +1,42 @@
+package delta
+
+import "navarch.io/navarch/push/xds"
+
+// Info is the state of one type, for debugging.
+type Info struct {
+	Subscribed    bool
+	All           bool   // of a wildcard subscription
+	Names         int    // subscribed by name
+	Sent, Acked   string // nonces; empty: none
+	SentRevision  int64
+	AckedRevision int64
+	InFlight      int
+	Exceptions    int
+	Version       string            // hash of what it holds, once all in flight has arrived
+	Held          int               // how many that are
+	Refused       map[string]string // name -> version in quarantine
+}
+
+// Info describes one type; it costs as much as the client holds.
+func (s *State) Info(t xds.Type) Info {
+	ty := &s.types[t]
+	i := Info{Subscribed: ty.subscribed, All: ty.all, Names: ty.names.Len(), SentRevision: ty.sentRevision,
+		AckedRevision: ty.ackedRevision, InFlight: len(ty.flights), Exceptions: len(ty.odd)}
+	if ty.sentNonce > 0 {
+		i.Sent = nonceText(ty.sentNonce)
+	}
+	if ty.ackedNonce > 0 {
+		i.Acked = nonceText(ty.ackedNonce)
+	}
+	held := ty.holding()
+	i.Held, i.Version = len(held), setVersion(held)
+	for name, o := range ty.odd {
+		if o.refused != "" {
+			if i.Refused == nil {
+				i.Refused = map[string]string{}
+			}
+			i.Refused[name] = o.refused
+		}
+	}
+	return i
+}

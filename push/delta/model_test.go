@@ -1,0 +1,420 @@
+package delta
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+)
+
+// proxy is a model of Envoy: it does what envoy.md measured, in the order of the wire.
+type proxy struct {
+	t     *testing.T
+	world bool
+	rnd   func(n int) int
+	trace []string
+
+	state  *State
+	down   []Reply // on the way to the proxy
+	up     []Request
+	opened [xds.NumTypes]bool
+	has    [xds.NumTypes]map[string]*xds.Resource // applied
+	told   [xds.NumTypes]map[string]string        // recorded: what a reconnect claims
+	names  [xds.NumTypes][]string
+	warm   map[string]bool // clusters that have had their endpoints since they changed
+	serves map[string]bool // clusters that have been warm once
+	held   []Request       // ACKs of clusters, until all are warm
+	sets   [xds.NumTypes]string
+	pgv    bool               // refuses whole responses
+	first  [xds.NumTypes]bool // nothing of the type came on this stream yet
+
+	clustered bool // a response with clusters has come, ever
+
+	timeouts bool // a cluster may have to wait for its endpoints: the stream was cut meanwhile, or they were refused
+
+	seen [xds.NumTypes]map[string]*xds.Resource // all that a response has carried
+}
+
+func newProxy(t *testing.T, world bool, set *manifest.Set, rnd func(int) int) *proxy {
+	p := &proxy{t: t, world: world, rnd: rnd, warm: map[string]bool{}, serves: map[string]bool{}}
+	for i := range p.has {
+		p.has[i], p.told[i], p.seen[i] = map[string]*xds.Resource{}, map[string]string{}, map[string]*xds.Resource{}
+	}
+	p.connect(set)
+	return p
+}
+
+func (p *proxy) note(format string, args ...any) {
+	p.trace = append(p.trace, fmt.Sprintf(format, args...))
+}
+
+func (p *proxy) fail(format string, args ...any) {
+	p.t.Helper()
+	var flights, odd []string
+	for _, t := range order {
+		for _, f := range p.state.types[t].flights {
+			flights = append(flights, fmt.Sprintf("%v %d set %d removed %v", t, f.nonce, len(f.set), f.removed))
+		}
+		for name, o := range p.state.types[t].odd {
+			odd = append(odd, fmt.Sprintf("%v %s have %v held %v force %v refused %s flying %d", t, name, o.have != nil, o.held, o.force, o.refused, o.flying))
+		}
+	}
+	p.t.Fatalf("%s\nworld %v, in flight %v, on the way %d down %d up %d held, warm %v, exceptions %q, events:\n%s", fmt.Sprintf(format, args...), p.world, flights, len(p.down), len(p.up), len(p.held), p.warm, odd, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
+}
+
+// connect opens a stream, the first or a later one: all types in the order of first use, with what was recorded.
+func (p *proxy) connect(set *manifest.Set) {
+	p.state = New(Config{World: p.world, Credit: 600}, set)
+	p.down, p.up, p.held = nil, nil, nil
+	was := p.opened
+	p.first = [xds.NumTypes]bool{true, true, true, true, true}
+	p.opened = [xds.NumTypes]bool{}
+	p.ask(xds.Cluster, nil, nil)
+	for _, t := range []xds.Type{xds.Endpoint, xds.Listener, xds.Route} {
+		if was[t] {
+			p.ask(t, p.names[t], nil)
+		}
+	}
+	p.note("connect: %d clusters held", len(p.has[xds.Cluster]))
+}
+
+// ask sends a request; the first of a type carries what is recorded.
+func (p *proxy) ask(t xds.Type, subscribe, unsubscribe []string) {
+	r := Request{Type: t, Subscribe: slices.Values(slices.Clone(subscribe)), Unsubscribe: slices.Values(slices.Clone(unsubscribe))}
+	if !p.opened[t] {
+		told := maps.Clone(p.told[t])
+		r.Initial = func(yield func(string, string) bool) {
+			for n, v := range told {
+				if !yield(n, v) {
+					return
+				}
+			}
+		}
+	}
+	if p.world {
+		r.Subscribe, r.Initial, r.Version = slices.Values(slices.Clone(p.names[t])), nil, p.sets[t]
+	}
+	p.opened[t] = true
+	p.up = append(p.up, r)
+}
+
+func (p *proxy) want(t xds.Type, names []string) {
+	slices.Sort(names)
+	var added, gone []string
+	for _, n := range names {
+		if !slices.Contains(p.names[t], n) {
+			added = append(added, n)
+		}
+	}
+	for _, n := range p.names[t] {
+		if !slices.Contains(names, n) {
+			gone = append(gone, n)
+			delete(p.told[t], n)
+		}
+	}
+	p.names[t] = names
+	if len(added)+len(gone) > 0 {
+		p.ask(t, added, gone)
+	}
+}
+
+func poisoned(r *xds.Resource) bool { return strings.Contains(string(r.Body()), "poison") }
+
+// apply does what a response says and answers it.
+func (p *proxy) apply(r Reply) {
+	t := r.Type
+	p.check(r)
+	resync := p.world && p.first[t] // the server cannot know what a state-of-the-world client held
+	p.first[t] = false
+	whole := t.Wildcard() && p.world
+	if whole {
+		for name := range p.has[t] {
+			if !slices.ContainsFunc(r.Set, func(n *xds.Resource) bool { return n.Name == name }) {
+				r.Removed = append(r.Removed, name)
+			}
+		}
+	}
+	ack := Request{Type: t, Nonce: r.Nonce}
+	var bad []string
+	for _, n := range r.Set {
+		if poisoned(n) {
+			bad = append(bad, n.Name)
+		}
+	}
+	if len(bad) > 0 {
+		ack.Failed, ack.Error = true, "something is wrong"
+		if t.Wildcard() && !p.pgv {
+			ack.Error = fmt.Sprintf("Error adding/updating %s(s) %s: why\n", t.Noun(), strings.Join(bad, ": why\n"))
+		}
+	}
+	for _, n := range r.Set {
+		if poisoned(n) || len(bad) > 0 && (p.pgv || !t.Wildcard() && p.rnd(2) == 0) {
+			continue
+		}
+		p.accept(n, len(bad) == 0)
+	}
+	if len(bad) == 0 || !p.pgv {
+		for _, name := range r.Removed {
+			p.remove(t, name, resync)
+		}
+	}
+	if len(bad) == 0 && whole {
+		p.sets[t] = r.Version
+	}
+	if p.world {
+		ack.Version = p.sets[t]
+	}
+	p.note("proxy: %v %s set %d removed %v bad %v", t, r.Nonce, len(r.Set), r.Removed, bad)
+	p.follow()
+	ack.Subscribe = slices.Values(slices.Clone(p.names[t]))
+	if !p.world {
+		ack.Subscribe = nil
+	}
+	if t == xds.Cluster {
+		p.clustered = true
+		p.held = append(p.held, ack)
+	} else {
+		p.up = append(p.up, ack)
+	}
+	p.release()
+}
+
+func (p *proxy) accept(n *xds.Resource, recorded bool) {
+	t := n.Type
+	if !t.Wildcard() && !slices.Contains(p.names[t], n.Name) {
+		return
+	}
+	if recorded {
+		p.told[t][n.Name] = n.Version
+	}
+	switch t {
+	case xds.Cluster:
+		if old := p.has[t][n.Name]; old == nil || old.Version != n.Version {
+			p.warm[n.Name] = len(n.Needs) == 0
+		}
+	case xds.Endpoint:
+		p.warm[n.Name] = true
+	}
+	if p.warm[n.Name] && t != xds.Listener && t != xds.Route {
+		p.serves[n.Name] = true
+	}
+	p.has[t][n.Name] = n
+}
+
+func (p *proxy) remove(t xds.Type, name string, resync bool) {
+	delete(p.told[t], name)
+	if t == xds.Endpoint || t == xds.Route {
+		return // ignored
+	}
+	if t == xds.Cluster && !resync && !(p.world && p.dirty()) {
+		for _, of := range []xds.Type{xds.Listener, xds.Route} {
+			for _, r := range p.has[of] {
+				if p.has[t][name] != nil && mentions(r, name) && p.uses(r) {
+					p.fail("cluster %s was removed while %v %s names it", name, of, label(r))
+				}
+			}
+		}
+	}
+	delete(p.has[t], name)
+	if t == xds.Cluster {
+		delete(p.serves, name)
+	}
+}
+
+// uses says whether a route is one that a listener names.
+func (p *proxy) uses(r *xds.Resource) bool {
+	return r.Type == xds.Listener || slices.Contains(p.names[xds.Route], r.Name)
+}
+
+// follow subscribes to what clusters and listeners need, once the first of them are there.
+func (p *proxy) follow() {
+	var eds, rds []string
+	for _, c := range p.has[xds.Cluster] {
+		for _, n := range c.Needs {
+			eds = append(eds, n.Name)
+		}
+	}
+	for _, l := range p.has[xds.Listener] {
+		for _, n := range l.Needs {
+			if !slices.Contains(rds, n.Name) {
+				rds = append(rds, n.Name)
+			}
+		}
+	}
+	p.want(xds.Endpoint, eds)
+	p.want(xds.Route, rds)
+	for t, names := range map[xds.Type][]string{xds.Endpoint: eds, xds.Route: rds} {
+		maps.DeleteFunc(p.has[t], func(n string, _ *xds.Resource) bool { return !slices.Contains(names, n) })
+	}
+}
+
+// release sends the ACKs of clusters once all are warm, and asks for listeners then.
+func (p *proxy) release() {
+	for name := range p.has[xds.Cluster] {
+		if !p.warm[name] {
+			return
+		}
+	}
+	p.up = append(p.up, p.held...)
+	if p.clustered && !p.opened[xds.Listener] {
+		p.ask(xds.Listener, nil, nil)
+	}
+	p.held = nil
+}
+
+// check holds the promises about a response as it arrives.
+func (p *proxy) check(r Reply) {
+	for _, name := range r.Removed {
+		if slices.ContainsFunc(r.Set, func(n *xds.Resource) bool { return n.Name == name }) {
+			p.fail("%v %s is in both lists", r.Type, name)
+		}
+	}
+	for i := 1; i < len(r.Set); i++ {
+		if r.Set[i-1].Name >= r.Set[i].Name {
+			p.fail("%v is not sorted: %s, %s", r.Type, r.Set[i-1].Name, r.Set[i].Name)
+		}
+	}
+	if r.Type == xds.Listener || r.Type == xds.Route {
+		for _, n := range r.Set { // make before break: what it names is there, and was sent its endpoints
+			for _, ref := range refs(n) {
+				if c := p.has[xds.Cluster][ref]; !p.dirty() && (c == nil || !p.serves[ref]) {
+					p.fail("%v %s names cluster %s, which is not there", r.Type, label(n), ref)
+				}
+			}
+		}
+	}
+}
+
+// dirty says whether a cluster may be missing because it, or something together with it, was refused.
+func (p *proxy) dirty() bool {
+	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint} {
+		for r := range p.state.target.Types[t].All() {
+			if poisoned(r) {
+				return true
+			}
+		}
+		for _, o := range p.state.types[t].odd {
+			if o.refused != "" || o.held && !o.claimed {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refs are the clusters of a listener or route of world: version "7(a,b)".
+func refs(r *xds.Resource) []string {
+	_, list, ok := strings.Cut(versions[r.Version], "(")
+	if !ok || list == ")" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(list, ")"), ",")
+}
+
+func mentions(r *xds.Resource, name string) bool { return slices.Contains(refs(r), name) }
+
+// step does one random thing; false when there was nothing to do.
+func (p *proxy) step(set *manifest.Set) bool {
+	switch p.rnd(3) {
+	case 0:
+		p.state.Target(set)
+		reply, ok := p.state.Next()
+		if ok {
+			if !reply.Owed && p.state.Unacked()-reply.Size >= p.state.cfg.Credit {
+				p.fail("%v was sent with %d bytes unacknowledged", reply.Type, p.state.Unacked()-reply.Size)
+			}
+			if n := p.state.InFlight(reply.Type); n > 1 && !reply.Owed {
+				p.fail("%d of %v in flight", n, reply.Type)
+			}
+			p.down = append(p.down, reply)
+		}
+		return ok
+	case 1:
+		if len(p.down) > 0 {
+			r := p.down[0]
+			p.down = p.down[1:]
+			p.apply(r)
+			return true
+		}
+	case 2:
+		if len(p.up) > 0 {
+			r := p.up[0]
+			p.up = p.up[1:]
+			p.note("server: %v nonce %s failed %v", r.Type, r.Nonce, r.Failed)
+			p.state.Request(r, nil)
+			return true
+		}
+	}
+	return false
+}
+
+// settle runs until nothing moves, and then lets time pass: what waits for endpoints gives up (initial_fetch_timeout).
+func (p *proxy) settle(set *manifest.Set) {
+	for round := range 12 {
+		for idle := 0; idle < 60; idle++ {
+			if p.step(set) {
+				idle = 0
+			}
+		}
+		if round == 0 {
+			p.state.Settle()
+			continue
+		}
+		for name, warm := range p.warm {
+			if !warm && !p.timeouts && p.has[xds.Cluster][name] != nil {
+				p.fail("cluster %s waits for its endpoints in vain", name)
+			}
+			p.warm[name], p.serves[name] = true, true
+		}
+		p.release()
+	}
+}
+
+// agrees compares what the proxy has with what it should have.
+func (p *proxy) agrees(set *manifest.Set) {
+	p.t.Helper()
+	for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route} {
+		stack := set.Types[t]
+		for r := range stack.All() {
+			if poisoned(r) || !t.Wildcard() && !slices.Contains(p.names[t], r.Name) {
+				continue
+			}
+			if p.timeouts && p.told[t][r.Name] == r.Version {
+				continue // applied out of a refused response, and not recorded: Envoy claims what it no longer has
+			}
+			if got := p.has[t][r.Name]; got == nil || got.Version != r.Version {
+				p.fail("%v: %s is not there", t, label(r))
+			}
+		}
+		for name, got := range p.has[t] {
+			want := stack.Get(name)
+			if _, told := p.told[t][name]; !told && p.timeouts {
+				continue // as above: applied, and never claimed
+			}
+			if want == nil && label(got) != name+"@empty" && !p.excused(t, name, set) {
+				p.fail("%v: %s should not be there", t, label(got))
+			}
+		}
+	}
+	if n := p.state.Unacked(); n != 0 {
+		p.fail("%d bytes are in flight at rest", n)
+	}
+}
+
+// excused: a cluster may stay while a refused listener or route has a last good version that names it; so may what
+// belongs to it.
+func (p *proxy) excused(t xds.Type, name string, set *manifest.Set) bool {
+	for _, of := range []xds.Type{xds.Listener, xds.Route} {
+		for r := range set.Types[of].All() {
+			if poisoned(r) && (t == xds.Cluster || t == xds.Endpoint || t == xds.Route) {
+				return true
+			}
+		}
+	}
+	return false
+}
+

@@ -1,0 +1,169 @@
+package delta
+
+import (
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+)
+
+// maxScan is how much of Envoy's words is searched for names, bytes.
+const maxScan = 64 << 10
+
+// refuse handles a response that was refused. Sent is not held, and a part may have been applied: the culprit is put in
+// quarantine, all else of the response is sent again, in halves where Envoy did not say who the culprit is.
+func (s *State) refuse(r Request, f flight, out []Report) []Report {
+	ty := &s.types[r.Type]
+	before := ty.acked
+	ty.acked, ty.ackedRevision = f.at, f.revision
+	text := strings.ToValidUTF8(r.Error[:min(len(r.Error), maxScan)], "")
+	guilty := culprits(r.Type, text, f.set)
+	if len(guilty) == 0 && len(f.set) == 1 {
+		guilty = []string{f.set[0].Name}
+	}
+	report := Report{Kind: Nacked, Type: r.Type, Nonce: nonceText(f.nonce), Revision: f.revision, Text: strings.Clone(cut(text))}
+	if len(f.set) == 0 {
+		ty.accept(f) // only removals: nothing to be said again
+		return append(out, report)
+	}
+	var rest []string
+	for _, res := range f.set {
+		if !ty.wants(res.Name) {
+			continue
+		}
+		o := ty.exception(res.Name, before)
+		if o.flying == f.nonce {
+			o.flying, o.now = 0, nil
+		}
+		o.held = true
+		if slices.Contains(guilty, res.Name) {
+			o.refused, o.force = res.Version, false
+			culprit := report
+			culprit.Name, culprit.Version = res.Name, res.Version
+			if o.have != nil {
+				culprit.Good = o.have.Version
+			}
+			out = append(out, culprit)
+		} else {
+			rest = append(rest, res.Name)
+		}
+		ty.put(res.Name, o)
+	}
+	if len(guilty) == 0 {
+		out = append(out, report)
+	}
+	ty.retry = append(ty.groups(f, rest, before, len(guilty) == 0), ty.retry...)
+	return out
+}
+
+// groups is what to send again: the rest and the removals, in two halves where nobody is known to be guilty.
+func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bool) (groups [][]string) {
+	half := len(rest)
+	if halve {
+		half = (len(rest) + 1) / 2
+	}
+	first := slices.Clone(rest[:half])
+	for _, name := range f.removed {
+		o := ty.exception(name, before)
+		if o.flying == f.nonce {
+			o.flying, o.now = 0, nil
+		}
+		o.held = true
+		ty.put(name, o)
+		first = append(first, name)
+	}
+	slices.Sort(first)
+	if len(first) > 0 {
+		groups = append(groups, first)
+	}
+	if half < len(rest) {
+		groups = append(groups, rest[half:])
+	}
+	return groups
+}
+
+// culprits finds the resources that Envoy's words name, out of those that were sent.
+//   - clusters and listeners: "Error adding/updating cluster(s) a: why\nb: why";
+//   - violations of a constraint print the resource: `name: "x"`, `cluster_name: "x"`; the first is the culprit;
+//   - routes, sometimes: "... in route x".
+func culprits(t xds.Type, text string, sent []*xds.Resource) []string {
+	is := func(name string) bool {
+		_, ok := slices.BinarySearchFunc(sent, name, byName)
+		return ok
+	}
+	if t == xds.Cluster || t == xds.Listener {
+		if _, list, ok := strings.Cut(text, "Error adding/updating "+t.Noun()+"(s) "); ok {
+			if names := lineNames(list, is); len(names) > 0 {
+				return names
+			}
+		}
+	}
+	if strings.Contains(text, "onstraint") {
+		if name := printedName(text, is); name != "" {
+			return []string{name}
+		}
+	}
+	if t == xds.Route {
+		return routeNames(text, is)
+	}
+	return nil
+}
+
+// lineNames finds names that begin a line and are followed by a colon.
+func lineNames(text string, is func(string) bool) (names []string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		for end := 0; ; {
+			i := strings.Index(line[end:], ": ")
+			if i < 0 {
+				break
+			}
+			if end += i; is(line[:end]) {
+				names = append(names, strings.Clone(line[:end]))
+				break
+			}
+			end += 2
+		}
+	}
+	return names
+}
+
+// printedName finds the first name of a printed proto.
+func printedName(text string, is func(string) bool) string {
+	for {
+		_, after, ok := strings.Cut(text, `name: "`)
+		if !ok {
+			return ""
+		}
+		if name, _, ok := strings.Cut(after, `"`); ok && is(name) {
+			return strings.Clone(name)
+		}
+		text = after
+	}
+}
+
+// routeNames finds "in route x", where x ends the line or a word.
+func routeNames(text string, is func(string) bool) (names []string) {
+	for {
+		_, after, ok := strings.Cut(text, "in route ")
+		if !ok {
+			return names
+		}
+		line, _, _ := strings.Cut(after, "\n")
+		word, _, _ := strings.Cut(line, " ")
+		for _, candidate := range []string{line, word, strings.TrimRight(word, ".,;:")} {
+			if is(candidate) {
+				names = append(names, strings.Clone(candidate))
+				break
+			}
+		}
+		text = after
+	}
+}
+
+func cut(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText-3], "") + "..."
+}

@@ -1,0 +1,341 @@
+package delta
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+)
+
+// Request is what the state machine needs of a request. The strings need only live until State.Request returns.
+type Request struct {
+	Type        xds.Type
+	Nonce       string
+	Subscribe   iter.Seq[string] // of a state-of-the-world stream: all names
+	Unsubscribe iter.Seq[string]
+	Initial     iter.Seq2[string, string] // name, version
+	Version     string                    // version_info, state of the world only
+	Failed      bool
+	Error       string
+}
+
+// Kind is what a Report tells.
+type Kind uint8
+
+const (
+	Acked   Kind = iota // a response was accepted
+	Nacked              // a resource was refused; Name is empty while it is not known which
+	Expired             // a nonce that is not in flight
+)
+
+// Report is what the caller may want to count, log or act on.
+type Report struct {
+	Kind     Kind
+	Type     xds.Type
+	Nonce    string
+	Revision int64  // of the store, that the response was made of
+	Name     string // the culprit
+	Version  string // the refused one
+	Good     string // the last good version, which stands; empty where there is none
+	Text     string // Envoy's words, cut
+}
+
+// maxText is how much of Envoy's words is kept, bytes: it may print the whole resource.
+const maxText = 512
+
+const wildcard = "*"
+
+// Request is the event that a request has come. Reports are appended to out.
+func (s *State) Request(r Request, out []Report) []Report {
+	if r.Type >= xds.NumTypes {
+		return out
+	}
+	ty := &s.types[r.Type]
+	if r.Nonce != "" {
+		out = s.acknowledge(r, out)
+	}
+	switch {
+	case !ty.subscribed:
+		s.open(r)
+	case s.cfg.World:
+		s.replaceNames(r.Type, collect(r.Subscribe))
+	default:
+		s.unsubscribe(ty, collect(r.Unsubscribe))
+		s.subscribe(ty, collect(r.Subscribe))
+	}
+	return out
+}
+
+// open is the first request of a type on the stream.
+func (s *State) open(r Request) {
+	ty := &s.types[r.Type]
+	names := collect(r.Subscribe)
+	ty.subscribed = true
+	ty.all = r.Type.Wildcard() || slices.Contains(names, wildcard)
+	names = slices.DeleteFunc(names, func(n string) bool { return n == wildcard })
+	stack := s.stack(r.Type)
+	next, stop := iter.Pull2(pairs(r.Initial))
+	_, _, ty.resumed = next()
+	stop()
+	if s.cfg.World && ty.all && r.Version != "" && r.Version == setVersion(stack.Sorted()) {
+		ty.resumed, ty.acked, ty.sent = true, stack, stack
+		return
+	}
+	if ty.all && !ty.resumed {
+		ty.answer = r.Type.Wildcard()
+		if !s.cfg.World {
+			s.subscribe(ty, names)
+		}
+		return
+	}
+	ty.acked, ty.sent = stack, stack
+	if ty.all {
+		s.resumeAll(ty, stack, r.Initial)
+		s.subscribe(ty, slices.DeleteFunc(names, func(n string) bool { return stack.Get(n) != nil }))
+	} else {
+		ty.names = s.cfg.Names.List(names...)
+		s.resumeNamed(ty, stack, r.Initial)
+	}
+	if r.Type == xds.Endpoint {
+		s.exposeGhosts()
+		s.followClusters()
+	}
+}
+
+// exposeGhosts finds clusters that a client has without knowing that it has: Envoy applies the good part of a response
+// that it refuses, and does not record it, but the endpoints that it then asked for. They are removed like any other.
+func (s *State) exposeGhosts() {
+	cds := &s.types[xds.Cluster]
+	if !cds.subscribed {
+		return
+	}
+	eds := &s.types[xds.Endpoint]
+	expose := func(name string) {
+		if o := cds.odd[name]; o.have == nil && o.flying == 0 && cds.sent.Get(name) == nil {
+			o.held = true
+			cds.put(name, o)
+		}
+	}
+	if eds.resumed && !cds.resumed {
+		for _, name := range eds.names.All() {
+			expose(name)
+		}
+	}
+	for name, o := range eds.odd {
+		if o.claimed {
+			expose(name)
+		}
+	}
+	for name, o := range cds.odd {
+		if o.have == nil && o.flying == 0 && eds.wants(name) {
+			o.held = true
+			cds.put(name, o)
+		}
+	}
+}
+
+// resumeAll compares what a client says that it holds with all that there is.
+func (s *State) resumeAll(ty *typed, stack manifest.Stack, claimed iter.Seq2[string, string]) {
+	names, sum := s.compare(ty, stack, claimed)
+	for r := range stack.All() {
+		names--
+		sum -= xxhash.Sum64String(r.Name)
+	}
+	if names == 0 && sum == 0 {
+		return
+	}
+	held := matching(stack, claimed)
+	for r := range stack.All() {
+		if _, is := ty.odd[r.Name]; !is && !found(held, r.Name) {
+			ty.put(r.Name, odd{})
+		}
+	}
+}
+
+// resumeNamed compares what a client says that it holds with what it subscribes to.
+func (s *State) resumeNamed(ty *typed, stack manifest.Stack, claimed iter.Seq2[string, string]) {
+	names, sum := s.compare(ty, stack, claimed)
+	for _, name := range ty.names.All() {
+		names--
+		sum -= xxhash.Sum64String(name)
+	}
+	if names == 0 && sum == 0 {
+		return
+	}
+	held := matching(stack, claimed)
+	for _, name := range ty.names.All() {
+		if _, is := ty.odd[name]; !is && !found(held, name) {
+			ty.put(name, odd{force: true})
+		}
+	}
+}
+
+// compare keeps the claims that are not true of the stack, and returns how many of the names that there are were
+// claimed, with the sum of their hashes: no table of names is built, and equal sums mean that none is missing.
+func (s *State) compare(ty *typed, stack manifest.Stack, claimed iter.Seq2[string, string]) (names int, sum uint64) {
+	for name, version := range pairs(claimed) {
+		if !ty.wants(name) {
+			continue
+		}
+		r := stack.Get(name)
+		if r != nil || !ty.all {
+			names++
+			sum += xxhash.Sum64String(name)
+		}
+		if r == nil || r.Version != version {
+			ty.put(strings.Clone(name), odd{held: true, claimed: true})
+		}
+	}
+	return names, sum
+}
+
+// matching is the sorted names of the claims that are true of the stack.
+func matching(stack manifest.Stack, claimed iter.Seq2[string, string]) []string {
+	var names []string
+	for name, version := range pairs(claimed) {
+		if r := stack.Get(name); r != nil && r.Version == version {
+			names = append(names, r.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// subscribe adds names; each is answered, also where it was sent before.
+func (s *State) subscribe(ty *typed, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	if i := slices.Index(names, wildcard); i >= 0 {
+		if names = slices.Delete(names, i, i+1); !ty.all {
+			ty.all, ty.acked, ty.sent = true, manifest.Stack{}, manifest.Stack{}
+		}
+	}
+	for _, name := range names {
+		o, is := ty.odd[name]
+		if !is && ty.wants(name) {
+			o.have, o.held = ty.acked.Get(name), ty.sent.Get(name) != nil
+		}
+		o.force = true
+		ty.put(name, o)
+	}
+	if !ty.all {
+		merged := append(slices.Clone(ty.names.All()), names...)
+		slices.Sort(merged)
+		ty.names = s.cfg.Names.List(slices.Compact(merged)...)
+	}
+}
+
+// unsubscribe drops names, and with them all that is known of them. A wildcard type stays one.
+func (s *State) unsubscribe(ty *typed, names []string) {
+	if len(names) == 0 || ty.all {
+		return
+	}
+	for _, name := range names {
+		delete(ty.odd, name)
+	}
+	left := slices.DeleteFunc(slices.Clone(ty.names.All()), func(n string) bool { return found(names, n) })
+	ty.names = s.cfg.Names.List(left...)
+}
+
+// replaceNames is the state-of-the-world form: a request lists all names.
+func (s *State) replaceNames(t xds.Type, names []string) {
+	ty := &s.types[t]
+	if ty.all {
+		return
+	}
+	var added, gone []string
+	for _, name := range names {
+		if !listed(ty.names, name) {
+			added = append(added, name)
+		}
+	}
+	for _, name := range ty.names.All() {
+		if !found(names, name) {
+			gone = append(gone, name)
+		}
+	}
+	s.unsubscribe(ty, gone)
+	s.subscribe(ty, added)
+}
+
+// acknowledge settles the response that a request answers.
+func (s *State) acknowledge(r Request, out []Report) []Report {
+	ty := &s.types[r.Type]
+	nonce, err := strconv.ParseUint(r.Nonce, 10, 64)
+	i := slices.IndexFunc(ty.flights, func(f flight) bool { return f.nonce == nonce })
+	if err != nil || i < 0 {
+		return append(out, Report{Kind: Expired, Type: r.Type, Nonce: strings.Clone(r.Nonce)})
+	}
+	f := ty.flights[i]
+	if ty.flights = slices.Delete(ty.flights, i, i+1); len(ty.flights) == 0 {
+		ty.flights = nil
+	}
+	s.unacked -= f.size
+	if r.Failed {
+		return s.refuse(r, f, out)
+	}
+	ty.accept(f)
+	return append(out, Report{Kind: Acked, Type: r.Type, Nonce: nonceText(nonce), Revision: f.revision})
+}
+
+// accept makes what was sent what is held.
+func (ty *typed) accept(f flight) {
+	ty.acked, ty.ackedNonce, ty.ackedRevision = f.at, f.nonce, f.revision
+	if len(ty.odd) == 0 {
+		ty.odd = nil
+		return
+	}
+	settle := func(name string, carried *xds.Resource) {
+		o, is := ty.odd[name]
+		if !is {
+			return
+		}
+		if o.flying == f.nonce {
+			o.flying, o.now = 0, nil
+		}
+		if o.refused != "" && (carried == nil || !same(carried, o.have)) {
+			o.refused = ""
+		}
+		o.have, o.held, o.claimed = carried, false, false
+		ty.tidy(name, o)
+	}
+	for _, r := range f.set {
+		settle(r.Name, r)
+	}
+	for _, name := range f.removed {
+		settle(name, nil)
+	}
+}
+
+// collect copies names out of a request, sorted, each once.
+func collect(names iter.Seq[string]) []string {
+	var all []string
+	if names != nil {
+		for name := range names {
+			all = append(all, strings.Clone(name))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func pairs(p iter.Seq2[string, string]) iter.Seq2[string, string] {
+	if p == nil {
+		return func(func(string, string) bool) {}
+	}
+	return p
+}
+
+func found(sorted []string, name string) bool {
+	_, ok := slices.BinarySearch(sorted, name)
+	return ok
+}
+
+func listed(l intern.List[string], name string) bool { return found(l.All(), name) }

@@ -1,0 +1,189 @@
+// Package delta is the xDS protocol as a state machine: requests and new sets go in, replies and reports come out. It
+// has no clock, no socket and no gRPC. State of the world is a fold of the same machine.
+//
+// Owns: what one stream subscribed to, holds and has in flight.  Reads: push/manifest.  Never: the snapshot, time.
+package delta
+
+import (
+	"strconv"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+)
+
+// Credit is the default of Config.Credit: below gRPC's write quota of 64 KiB a stream, so that SendMsg does not block.
+const Credit = 60 << 10
+
+// maxFlights is how many responses of one type may be unacknowledged: more than one only of what is owed.
+const maxFlights = 128
+
+// Config is what a State is made of. The zero Config is ready for use.
+type Config struct {
+	// Credit is how many unacknowledged bytes stop further responses; 0: the default.
+	Credit int
+	// World makes a state-of-the-world stream.
+	World bool
+	// Names interns subscriptions, so that proxies with equal ones share them; nil: a table of its own.
+	Names *intern.Table[string]
+	// Refused says whether a version must not be sent to this client although it has not refused it itself; nil: none.
+	Refused func(*xds.Resource) bool
+	// Diff replaces manifest.Diff, for sharing the work between streams; nil: manifest.Diff. The result is not changed.
+	Diff func(old, new manifest.Stack) []manifest.Delta
+}
+
+// State is one stream. It is not safe for concurrent use.
+type State struct {
+	cfg     Config
+	target  *manifest.Set // the newest
+	base    *manifest.Set // the newest whose clusters and endpoints were sent: listeners and routes come from it
+	types   [xds.NumTypes]typed
+	unacked int // bytes
+	serial  uint64
+	settled bool
+}
+
+// typed is the state of one type: two pointers to what everybody shares, and the exceptions.
+type typed struct {
+	subscribed bool // a request of this type has come
+	all        bool // subscribed to whatever there is
+	answer     bool // the first request is answered, even with nothing
+	resumed    bool // the first request claimed versions
+
+	names       intern.List[string] // sorted; what is subscribed by name
+	acked, sent manifest.Stack
+	odd         map[string]odd // names of which acked and sent do not tell the truth
+	flights     []flight       // oldest first
+	retry       [][]string     // names of refused responses, to be sent in responses of their own
+
+	sentNonce, ackedNonce       uint64
+	sentRevision, ackedRevision int64
+}
+
+// odd is a name whose state differs from what the stacks say.
+type odd struct {
+	have    *xds.Resource // acknowledged, or the last good version; nil: none, or not known
+	held    bool          // the client may hold something that have does not tell
+	claimed bool          // it said that it holds another version
+	force   bool          // subscribed to: must be answered even if nothing differs
+	bare    bool          // what it has is the empty stand-in for a resource that does not exist
+	refused string        // the version that it refused
+	flying  uint64        // the newest response in flight that carries the name
+	now     *xds.Resource // carried by it
+}
+
+// flight is a response that is not acknowledged.
+type flight struct {
+	nonce    uint64
+	size     int
+	set      []*xds.Resource // sorted by name
+	removed  []string
+	at       manifest.Stack // sent, after this response
+	revision int64
+	waited   int // of a cluster response: how many of set have all that they need subscribed
+}
+
+// Reply is a response to be sent.
+type Reply struct {
+	Type     xds.Type
+	Set      []*xds.Resource // by name; of a state-of-the-world stream's CDS and LDS: everything
+	Removed  []string        // sorted; never a name of Set
+	Nonce    string
+	Version  string // the hash of the set; state of the world only
+	Size     int    // bytes on the wire, framing included
+	Revision int64
+	// Owed says that it is outside the credit: sending it may block.
+	Owed bool
+}
+
+// New makes the state of a stream that nothing was asked on; set is the view's newest.
+func New(cfg Config, set *manifest.Set) *State {
+	if cfg.Credit == 0 {
+		cfg.Credit = Credit
+	}
+	if cfg.Names == nil {
+		cfg.Names = &intern.Table[string]{}
+	}
+	if cfg.Diff == nil {
+		cfg.Diff = manifest.Diff
+	}
+	return &State{cfg: cfg, target: set}
+}
+
+// Target is the event that the view has a newer set.
+func (s *State) Target(set *manifest.Set) { s.target = set }
+
+// Settle is the event that the client had time to ask for everything it held before: removals of clusters no longer
+// wait for types that it has not asked for.
+func (s *State) Settle() { s.settled = true }
+
+// Idle says that Next has certainly nothing to give; cheap.
+func (s *State) Idle() bool {
+	for t := range s.types {
+		ty := &s.types[t]
+		if ty.subscribed && ( len(ty.odd) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(xds.Type(t))) {
+			return false
+		}
+	}
+	return s.base == s.target
+}
+
+// InFlight is the number of unacknowledged responses of a type.
+func (s *State) InFlight(t xds.Type) int { return len(s.types[t].flights) }
+
+// Unacked is the number of unacknowledged bytes.
+func (s *State) Unacked() int { return s.unacked }
+
+// goal is the set that a type is computed from: nil while listeners and routes have to wait.
+func (s *State) goal(t xds.Type) *manifest.Set {
+	if t == xds.Listener || t == xds.Route {
+		return s.base
+	}
+	return s.target
+}
+
+func (s *State) stack(t xds.Type) manifest.Stack {
+	if g := s.goal(t); g != nil {
+		return g.Types[t]
+	}
+	return s.target.Types[t]
+}
+
+func (ty *typed) wants(name string) bool { return ty.all || listed(ty.names, name) }
+
+func (ty *typed) put(name string, o odd) {
+	if ty.odd == nil {
+		ty.odd = map[string]odd{}
+	}
+	ty.odd[name] = o
+}
+
+// exception is the entry of a name, made from the stack where there is none.
+func (ty *typed) exception(name string, stack manifest.Stack) odd {
+	if o, ok := ty.odd[name]; ok {
+		return o
+	}
+	return odd{have: stack.Get(name)}
+}
+
+// tidy drops an exception that has become the rule.
+func (ty *typed) tidy(name string, o odd) {
+	if o.flying == 0 && !o.force && !o.held && o.refused == "" && same(o.have, ty.sent.Get(name)) {
+		delete(ty.odd, name)
+		return
+	}
+	ty.put(name, o)
+}
+
+func (ty *typed) tidyAll() {
+	for name, o := range ty.odd {
+		ty.tidy(name, o)
+	}
+}
+
+// same says whether two resources are one as far as a client can tell.
+func same(a, b *xds.Resource) bool {
+	return a == b || a != nil && b != nil && a.Version == b.Version
+}
+
+func nonceText(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -1,0 +1,272 @@
+package delta
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+)
+
+// A story is a script, one event or expectation a line; testdata/stories.txt holds them.
+//
+//	target CDS a@1 b@2 EDS a@1      the newest set; types that are not named stay, "CDS" alone is empty
+//	r@1(a)                          a resource that mentions cluster a
+//	> CDS +a -b a=1 ack 3           a request: subscribe, unsubscribe, initial version, ACK
+//	> CDS nack 3 words              a NACK
+//	< CDS 1 a@1 -b                  the next response, with its nonce; "owed" where it is outside the credit
+//	= nack CDS a@2 good 1           the reports of the last request
+//	settle | credit 100 | refuse CDS a@1 | world
+//
+// Before each event and at the end there must be no further response.
+func TestStories(t *testing.T) {
+	all, err := os.ReadFile("testdata/stories.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stories := strings.Split(string(all), "\n-- ")[1:]
+	for _, s := range stories {
+		name, script, _ := strings.Cut(s, " --\n")
+		t.Run(name, func(t *testing.T) { (&story{t: t}).play(script) })
+	}
+	if len(stories) < 30 {
+		t.Errorf("only %d stories were found", len(stories))
+	}
+}
+
+type story struct {
+	t        *testing.T
+	line     string
+	cfg      Config
+	set      manifest.Set
+	state    *State
+	reports  []Report
+	withheld map[string]bool
+}
+
+func (s *story) play(script string) {
+	lines := bufio.NewScanner(strings.NewReader(script))
+	for n := 1; lines.Scan(); n++ {
+		s.line = fmt.Sprintf("line %d: %s", n, lines.Text())
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		words := strings.Fields(text)
+		if len(words) == 0 {
+			continue
+		}
+		if words[0] != "<" && words[0] != "=" {
+			s.quiet()
+		}
+		s.step(words[0], words[1:])
+	}
+	s.line = "the end"
+	s.quiet()
+}
+
+func (s *story) step(verb string, args []string) {
+	switch verb {
+	case "credit":
+		fmt.Sscan(args[0], &s.cfg.Credit)
+	case "world":
+		s.cfg.World = true
+	case "refuse":
+		if s.withheld == nil {
+			s.withheld = map[string]bool{}
+			s.cfg.Refused = func(r *xds.Resource) bool { return s.withheld[r.Type.String()+r.Version] }
+		}
+		s.withheld[args[0]+thing(typeOf(args[0]), args[1]).Version] = true
+	case "target":
+		s.target(args)
+	case "settle":
+		s.state.Settle()
+	case ">":
+		s.request(args)
+	case "<":
+		if got, want := s.next(), strings.Join(args, " "); got != want {
+			s.t.Fatalf("%s\n got: %s", s.line, got)
+		}
+	case "=":
+		want := strings.Join(args, " ")
+		if len(s.reports) == 0 {
+			s.t.Fatalf("%s: no report", s.line)
+		}
+		if got := tell(s.reports[0]); got != want {
+			s.t.Fatalf("%s\n got: %s", s.line, got)
+		}
+		s.reports = s.reports[1:]
+	default:
+		s.t.Fatalf("%s: unknown", s.line)
+	}
+}
+
+// quiet fails if there is something to send that the script does not expect.
+func (s *story) quiet() {
+	s.t.Helper()
+	if s.state == nil {
+		return
+	}
+	if got := s.next(); got != "nothing" {
+		s.t.Fatalf("before %s\n got: %s", s.line, got)
+	}
+}
+
+func (s *story) target(args []string) {
+	t := xds.Unknown
+	var list []*xds.Resource
+	flush := func() {
+		if t != xds.Unknown {
+			s.set.Types[t] = evolve(s.set.Types[t], list)
+		}
+		list = nil
+	}
+	for _, a := range args {
+		if next := typeOf(a); next != xds.Unknown {
+			flush()
+			t = next
+			continue
+		}
+		list = append(list, thing(t, a))
+	}
+	flush()
+	s.set.Revision++
+	set := s.set
+	if s.state == nil {
+		s.state = New(s.cfg, &set)
+	} else {
+		s.state.Target(&set)
+	}
+}
+
+func (s *story) request(args []string) {
+	r := Request{Type: typeOf(args[0])}
+	var sub, unsub []string
+	initial := map[string]string{}
+	for i := 1; i < len(args); i++ {
+		switch a := args[i]; {
+		case a == "ack":
+			i++
+			r.Nonce = args[i]
+		case a == "nack":
+			r.Nonce, r.Failed, r.Error = args[i+1], true, strings.ReplaceAll(strings.Join(args[i+2:], " "), `\n`, "\n")
+			i = len(args)
+		case a[0] == '+':
+			sub = append(sub, a[1:])
+		case a[0] == '-':
+			unsub = append(unsub, a[1:])
+		case strings.HasPrefix(a, "version="):
+			var held []*xds.Resource
+			for _, name := range strings.Split(a[len("version="):], ",") {
+				held = append(held, thing(r.Type, name))
+			}
+			r.Version = setVersion(held)
+		default:
+			name, version, _ := strings.Cut(a, "=")
+			initial[name] = thing(r.Type, name+"@"+version).Version
+		}
+	}
+	r.Subscribe, r.Unsubscribe = slices.Values(sub), slices.Values(unsub)
+	r.Initial = func(yield func(string, string) bool) {
+		for name, version := range initial {
+			if !yield(name, version) {
+				return
+			}
+		}
+	}
+	s.reports = s.state.Request(r, nil)
+}
+
+func (s *story) next() string {
+	reply, ok := s.state.Next()
+	if !ok {
+		return "nothing"
+	}
+	words := []string{reply.Type.String(), reply.Nonce}
+	for _, r := range reply.Set {
+		words = append(words, label(r))
+	}
+	for _, name := range reply.Removed {
+		words = append(words, "-"+name)
+	}
+	if reply.Owed {
+		words = append(words, "owed")
+	}
+	return strings.Join(words, " ")
+}
+
+func tell(r Report) string {
+	switch r.Kind {
+	case Acked:
+		return fmt.Sprintf("ack %v %s revision %d", r.Type, r.Nonce, r.Revision)
+	case Expired:
+		return fmt.Sprintf("expired %v %s", r.Type, r.Nonce)
+	}
+	words := fmt.Sprintf("nack %v", r.Type)
+	if r.Name != "" {
+		words += " " + r.Name + "@" + versions[r.Version]
+	}
+	if r.Good != "" {
+		words += " good " + versions[r.Good]
+	}
+	return words
+}
+
+func typeOf(short string) xds.Type {
+	for t := range xds.NumTypes {
+		if t.String() == short {
+			return t
+		}
+	}
+	return xds.Unknown
+}
+
+var (
+	things   = map[string]*xds.Resource{}
+	versions = map[string]string{} // hash -> what the scripts call it
+)
+
+// thing is the resource that scripts call name@version(mentions); one pointer for one label, like a pool.
+func thing(t xds.Type, label string) *xds.Resource {
+	key := t.String() + label
+	if r := things[key]; r != nil {
+		return r
+	}
+	name, version, _ := strings.Cut(label, "@")
+	var needs []xds.Ref
+	if t == xds.Cluster && !strings.HasPrefix(name, "static") {
+		needs = append(needs, xds.Ref{Type: xds.Endpoint, Name: name})
+	}
+	if t == xds.Listener && strings.HasPrefix(name, "l-") {
+		needs = append(needs, xds.Ref{Type: xds.Route, Name: "r-" + name[2:]})
+	}
+	r, err := xds.Encode(t, name, &clusterv3.Cluster{Name: name, AltStatName: version}, needs...)
+	if err != nil {
+		panic(err)
+	}
+	things[key], versions[r.Version] = r, version
+	return r
+}
+
+func label(r *xds.Resource) string {
+	v, ok := versions[r.Version]
+	if !ok {
+		v = "empty"
+	}
+	return r.Name + "@" + v
+}
+
+// evolve makes a stack that holds exactly the list, out of its predecessor.
+func evolve(old manifest.Stack, list []*xds.Resource) manifest.Stack {
+	var gone []string
+	for r := range old.All() {
+		if !slices.ContainsFunc(list, func(n *xds.Resource) bool { return n.Name == r.Name }) {
+			gone = append(gone, r.Name)
+		}
+	}
+	old[manifest.Scope] = old[manifest.Scope].With(list, gone)
+	return old
+}

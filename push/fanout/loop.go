@@ -1,0 +1,166 @@
+package fanout
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Loop runs a Queue: it alone touches it, and its workers do the sends.
+type Loop struct {
+	budget  Budget
+	workers int
+
+	mu    sync.Mutex // a leaf
+	inbox []*Stream  // each stream at most once
+	wake  chan struct{}
+
+	waiting [NumLanes]atomic.Int64
+}
+
+// Stream is a stream's handle. All methods may be called from any goroutine and never block.
+type Stream struct {
+	loop      *Loop
+	namespace string
+	send      func() int
+
+	inbox atomic.Bool // it is in the inbox
+	joins atomic.Bool // news that the loop has not seen yet ...
+	marks atomic.Uint32
+	done  atomic.Bool
+	sent  atomic.Int64
+	acked atomic.Int64
+	left  atomic.Bool
+}
+
+// New makes a loop; Run starts it. workers 0: one for each processor.
+func New(b Budget, workers int) *Loop {
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	b = NewQueue[int](b).budget
+	return &Loop{budget: b, workers: min(workers, b.Streams), wake: make(chan struct{}, 1)}
+}
+
+// Join adds a stream. send is called by one worker at a time, when it is the stream's turn: it sends all that may be
+// sent now without blocking, and returns the number of bytes.
+func (l *Loop) Join(namespace string, send func() int) *Stream {
+	s := &Stream{loop: l, namespace: namespace, send: send}
+	s.joins.Store(true)
+	s.notify()
+	return s
+}
+
+// Mark says that the stream may have something to send.
+func (s *Stream) Mark(l Lane) {
+	s.marks.Or(1 << l)
+	s.notify()
+}
+
+// Sent says that bytes were sent outside a turn.
+func (s *Stream) Sent(bytes int) { s.sent.Add(int64(bytes)) }
+
+// Acked says that bytes were acknowledged.
+func (s *Stream) Acked(bytes int) {
+	s.acked.Add(int64(bytes))
+	s.notify()
+}
+
+// Leave ends it; send may be called once more.
+func (s *Stream) Leave() {
+	s.left.Store(true)
+	s.notify()
+}
+
+func (s *Stream) notify() {
+	if s.inbox.Swap(true) {
+		return
+	}
+	l := s.loop
+	l.mu.Lock()
+	l.inbox = append(l.inbox, s)
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Waiting is the number of streams that wait in a lane; a gauge.
+func (l *Loop) Waiting(lane Lane) int { return int(l.waiting[lane].Load()) }
+
+// Run grants turns until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	turns := make(chan *Stream, l.budget.Streams) // as many as can be granted: never full
+	var workers sync.WaitGroup
+	for range l.workers {
+		workers.Go(func() {
+			for s := range turns {
+				s.sent.Add(int64(s.send()))
+				s.done.Store(true)
+				s.notify()
+			}
+		})
+	}
+	defer workers.Wait()
+	defer close(turns)
+	q := NewQueue[*Stream](l.budget)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		step := func(e Event[*Stream]) {
+			for _, g := range q.Step(time.Now(), e) {
+				turns <- g.Stream
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			step(Event[*Stream]{Op: Tick})
+		case <-l.wake:
+			for _, s := range l.take() {
+				s.news(step)
+			}
+		}
+		for lane := range l.waiting {
+			l.waiting[lane].Store(int64(q.Waiting(Lane(lane))))
+		}
+		if at, ok := q.Next(); ok {
+			timer.Reset(time.Until(at))
+		}
+	}
+}
+
+func (l *Loop) take() []*Stream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := l.inbox
+	l.inbox = nil
+	return taken
+}
+
+// news turns what happened to a stream since it was last seen into events.
+func (s *Stream) news(step func(Event[*Stream])) {
+	s.inbox.Store(false) // before reading: what comes later notifies again
+	if s.joins.Swap(false) {
+		step(Event[*Stream]{Op: Join, Stream: s, Namespace: s.namespace})
+	}
+	marks := s.marks.Swap(0)
+	for lane := range NumLanes {
+		if marks&(1<<lane) != 0 {
+			step(Event[*Stream]{Op: Mark, Stream: s, Lane: lane})
+		}
+	}
+	if s.done.Swap(false) {
+		step(Event[*Stream]{Op: Done, Stream: s, Bytes: int(s.sent.Swap(0))})
+	}
+	if n := s.acked.Swap(0); n > 0 {
+		step(Event[*Stream]{Op: Ack, Stream: s, Bytes: int(n)})
+	}
+	if s.left.Swap(false) {
+		step(Event[*Stream]{Op: Leave, Stream: s})
+	}
+}

@@ -1,0 +1,165 @@
+package fanout
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// script runs events and returns who was granted, in order. "j:ns/a" joins, "l:a" leaves, "e:a" and "c:a" mark in a lane,
+// "d:a:9" is done with 9 bytes, "k:a:9" acknowledges 9, "t" is 1 s later.
+func script(b Budget, events string) string {
+	q := NewQueue[string](b)
+	now := time.Unix(0, 0)
+	var out []string
+	for _, word := range strings.Fields(events) {
+		part := strings.Split(word, ":")
+		e := Event[string]{}
+		if len(part) > 1 {
+			e.Stream = part[1]
+		}
+		if len(part) > 2 {
+			fmt.Sscan(part[2], &e.Bytes)
+		}
+		switch part[0] {
+		case "j":
+			ns, name, _ := strings.Cut(part[1], "/")
+			e = Event[string]{Op: Join, Stream: name, Namespace: ns}
+		case "l":
+			e.Op = Leave
+		case "e":
+			e.Op, e.Lane = Mark, Endpoints
+		case "c":
+			e.Op, e.Lane = Mark, Config
+		case "d":
+			e.Op = Done
+		case "k":
+			e.Op = Ack
+		case "t":
+			e.Op = Tick
+			now = now.Add(time.Second)
+		}
+		for _, g := range q.Step(now, e) {
+			out = append(out, g.Stream)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestQueue(t *testing.T) {
+	one := Budget{Streams: 1}
+	for name, c := range map[string]struct {
+		budget Budget
+		events string
+		want   string
+	}{
+		"granted at once":                  {one, "j:n/a c:a", "a"},
+		"a stream is queued once":          {one, "j:n/x j:n/a c:x c:a c:a e:a d:x d:a", "x a"},
+		"marked while sent to: once more":  {one, "j:n/a c:a c:a e:a d:a d:a", "a a"},
+		"unknown streams are ignored":      {one, "c:a d:a k:a:1 l:a", ""},
+		"budget of streams":                {Budget{Streams: 2}, "j:n/a j:n/b j:n/c c:a c:b c:c d:a", "a b c"},
+		"endpoints first":                  {one, "j:n/x j:n/a j:n/b c:x c:a e:b d:x d:b", "x b a"},
+		"what waits becomes more urgent":   {one, "j:n/x j:n/a j:n/b c:x c:a c:b e:b d:x d:b", "x b a"},
+		"fair between namespaces":          {one, "j:big/x j:big/a j:big/b j:big/c j:small/s c:x c:a c:b c:c c:s d:x d:a d:s d:b", "x a s b c"},
+		"leaving frees a turn":             {one, "j:n/a j:n/b c:a c:b l:a", "a b"},
+		"leaving the queue":                {one, "j:n/a j:n/b j:n/c c:a c:b c:c l:b d:a", "a c"},
+		"budget of bytes":                  {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b k:a:10", "a b"},
+		"bytes are held until the ACK":     {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b k:a:0", "a"},
+		"an ACK that overtakes Done":       {Budget{Bytes: 10}, "j:n/a j:n/b c:a k:a:10 d:a:10 c:b", "a b"},
+		"a slow stream holds up nobody":    {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b t", "a b"},
+		"what was forgiven is not counted": {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 t k:a:10 c:a d:a:10 c:b", "a a"},
+		"leaving returns bytes":            {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b l:a", "a b"},
+	} {
+		if got := script(c.budget, c.events); got != c.want {
+			t.Errorf("%s: granted %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A config lane that waits gets every fifth turn, however busy the endpoint lane is.
+func TestConfigDoesNotStarve(t *testing.T) {
+	q := NewQueue[string](Budget{Streams: 1})
+	var now time.Time
+	for _, s := range []string{"e1", "e2", "c"} {
+		q.Step(now, Event[string]{Op: Join, Stream: s})
+	}
+	turn := q.Step(now, Event[string]{Op: Mark, Stream: "e1"})[0].Stream
+	q.Step(now, Event[string]{Op: Mark, Stream: "c", Lane: Config})
+	q.Step(now, Event[string]{Op: Mark, Stream: "e2"})
+	for i := range 10 {
+		q.Step(now, Event[string]{Op: Mark, Stream: turn}) // endpoints of it changed again
+		turn = q.Step(now, Event[string]{Op: Done, Stream: turn})[0].Stream
+		if turn == "c" {
+			if i != patience {
+				t.Errorf("config had its turn after %d others", i)
+			}
+			return
+		}
+	}
+	t.Error("config never had its turn")
+}
+
+// Random events: never more in flight than the budget, nobody is granted twice at once, and everybody who was marked is
+// granted in the end.
+func TestQueueRandom(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		b := Budget{Streams: 1 + r.IntN(3), Bytes: 20}
+		q := NewQueue[int](b)
+		now := time.Unix(0, 0)
+		granted, owing, due := map[int]bool{}, map[int]int{}, map[int]bool{}
+		step := func(e Event[int]) {
+			for _, g := range q.Step(now, e) {
+				if granted[g.Stream] {
+					t.Fatalf("seed %d: %d is granted twice", seed, g.Stream)
+				}
+				granted[g.Stream] = true
+				delete(due, g.Stream)
+			}
+			if len(granted) > b.Streams {
+				t.Fatalf("seed %d: %d in flight", seed, len(granted))
+			}
+		}
+		done := func(s, bytes int) {
+			if granted[s] {
+				delete(granted, s)
+				owing[s] += bytes
+				step(Event[int]{Op: Done, Stream: s, Bytes: bytes})
+			}
+		}
+		ack := func(s int) {
+			n := owing[s]
+			owing[s] = 0
+			step(Event[int]{Op: Ack, Stream: s, Bytes: n})
+		}
+		for s := range 8 {
+			step(Event[int]{Op: Join, Stream: s, Namespace: fmt.Sprint(s % 3)})
+		}
+		for range 300 {
+			s := r.IntN(8)
+			switch r.IntN(5) {
+			case 0, 1:
+				due[s] = true
+				step(Event[int]{Op: Mark, Stream: s, Lane: Lane(r.IntN(2))})
+			case 2:
+				done(s, r.IntN(9))
+			case 3:
+				ack(s)
+			case 4:
+				now = now.Add(time.Duration(r.IntN(700)) * time.Millisecond)
+				step(Event[int]{Op: Tick})
+			}
+		}
+		for range 20 {
+			for s := range 8 {
+				done(s, 1)
+				ack(s)
+			}
+		}
+		if len(due) > 0 || q.Waiting(Endpoints)+q.Waiting(Config) > 0 || q.bytes != 0 || q.charged.Len() != 0 {
+			t.Fatalf("seed %d: still due %v, bytes %d, charged %d", seed, due, q.bytes, q.charged.Len())
+		}
+	}
+}

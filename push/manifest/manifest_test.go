@@ -1,0 +1,195 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+var pool = map[string]*xds.Resource{}
+
+// resource gives one pointer for one name and version, like push/pool.
+func resource(name string, version int) *xds.Resource {
+	key := fmt.Sprint(name, version)
+	if pool[key] == nil {
+		r, err := xds.Encode(xds.Cluster, name, &clusterv3.Cluster{Name: name, AltStatName: fmt.Sprint(version)})
+		if err != nil {
+			panic(err)
+		}
+		pool[key] = r
+	}
+	return pool[key]
+}
+
+type model map[string]*xds.Resource
+
+func agree(t *testing.T, what string, m *Manifest, want model) {
+	t.Helper()
+	got := model{}
+	for r := range m.All() {
+		if got[r.Name] != nil {
+			t.Fatalf("%s: %s is there twice", what, r.Name)
+		}
+		got[r.Name] = r
+	}
+	if !maps.Equal(got, want) || m.Len() != len(want) {
+		t.Fatalf("%s: has %d, Len says %d, want %d", what, len(got), m.Len(), len(want))
+	}
+	for name, r := range want {
+		if m.Get(name) != r {
+			t.Fatalf("%s: Get(%s) is %v", what, name, m.Get(name))
+		}
+	}
+	if m.Get("nobody") != nil {
+		t.Fatalf("%s: has a nobody", what)
+	}
+}
+
+func edit(r *rand.Rand, names int, m model) (puts []*xds.Resource, deletes []string, next model) {
+	next = maps.Clone(m)
+	for range r.IntN(names/3 + 2) {
+		name := fmt.Sprint("n", r.IntN(names))
+		if r.IntN(3) == 0 {
+			deletes = append(deletes, name)
+		} else {
+			puts = append(puts, resource(name, r.IntN(3)))
+		}
+	}
+	for _, name := range deletes {
+		delete(next, name)
+	}
+	for _, p := range puts { // puts come after deletes
+		next[p.Name] = p
+	}
+	return puts, deletes, next
+}
+
+// Manifests do what maps do, older ones stay as they were, and Diff is what a comparison of maps finds.
+func TestManifestIsAMap(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		names := []int{5, 60, 400}[seed%3]
+		var m *Manifest
+		want := model{}
+		type generation struct {
+			m    *Manifest
+			want model
+		}
+		past := []generation{{m, want}}
+		for range 30 {
+			puts, deletes, next := edit(r, names, want)
+			changed := !maps.Equal(want, next)
+			was := m
+			m, want = m.With(puts, deletes), next
+			if m == was && changed {
+				t.Fatal("a difference was lost")
+			}
+			agree(t, fmt.Sprintf("seed %d", seed), m, want)
+			past = append(past, generation{m, want})
+		}
+		for i, g := range past {
+			agree(t, fmt.Sprintf("seed %d, generation %d afterwards", seed, i), g.m, g.want)
+			other := past[r.IntN(len(past))]
+			sameDiff(t, Stack{g.m}, Stack{other.m}, g.want, other.want)
+		}
+		if m.With(nil, []string{"nobody"}) != m || m.With(slices.Collect(maps.Values(want)), nil) != m && len(want) > 0 {
+			t.Fatalf("seed %d: no change is not the receiver itself", seed)
+		}
+	}
+}
+
+func sameDiff(t *testing.T, a, b Stack, was, is model) {
+	t.Helper()
+	want := map[string]Delta{}
+	for name, r := range was {
+		if is[name] != r {
+			want[name] = Delta{Name: name, Old: r, New: is[name]}
+		}
+	}
+	for name, r := range is {
+		if was[name] == nil {
+			want[name] = Delta{Name: name, New: r}
+		}
+	}
+	got := map[string]Delta{}
+	var order []string
+	for _, d := range Diff(a, b) {
+		got[d.Name] = d
+		order = append(order, d.Name)
+	}
+	if !maps.Equal(got, want) || len(order) != len(want) {
+		t.Fatalf("Diff has %d of %d", len(got), len(want))
+	}
+	if !slices.IsSorted(order) {
+		t.Fatal("Diff is not in the order of names")
+	}
+}
+
+// An upper layer hides names of the ones below it, and gives them back.
+func TestStackIsLayered(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		var layers [NumLayers]model
+		var s Stack
+		visible := func() model {
+			all := model{}
+			for _, l := range layers {
+				maps.Copy(all, l)
+			}
+			return all
+		}
+		for i := range layers {
+			layers[i] = model{}
+		}
+		for range 20 {
+			before, was := s, visible()
+			i := r.IntN(NumLayers)
+			puts, deletes, next := edit(r, 12, layers[i])
+			s[i], layers[i] = s[i].With(puts, deletes), next
+			is := visible()
+			got := model{}
+			for x := range s.All() {
+				if got[x.Name] != nil {
+					t.Fatalf("seed %d: %s is visible twice", seed, x.Name)
+				}
+				got[x.Name] = x
+			}
+			if !maps.Equal(got, is) {
+				t.Fatalf("seed %d: visible are %v, want %v", seed, len(got), len(is))
+			}
+			if sorted := s.Sorted(); len(sorted) != len(is) || !slices.IsSortedFunc(sorted, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) }) {
+				t.Fatalf("seed %d: Sorted has %d", seed, len(sorted))
+			}
+			sameDiff(t, before, s, was, is)
+		}
+	}
+}
+
+// An edit of one resource copies one bucket, and comparing costs one bucket, however many there are.
+func TestEditShares(t *testing.T) {
+	var all []*xds.Resource
+	for i := range 4000 {
+		all = append(all, resource(fmt.Sprint("n", i), 0))
+	}
+	m := Of(all...)
+	next := m.With([]*xds.Resource{resource("n7", 1)}, nil)
+	copied := 0
+	for i := range m.buckets {
+		if !same(m.buckets[i], next.buckets[i]) {
+			copied++
+		}
+	}
+	if copied != 1 {
+		t.Errorf("%d of %d buckets were copied for one edit", copied, len(m.buckets))
+	}
+	if d := Diff(Stack{m}, Stack{next}); len(d) != 1 || d[0].Name != "n7" {
+		t.Errorf("%v", d)
+	}
+}

@@ -1,0 +1,74 @@
+package plan
+
+import (
+	"slices"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Flip is the fast lane: it plans endpoint assignments of hosts as they were last planned, and nothing else. It returns
+// the edits that touch more than that, and so have to come again with Apply; edits of other kinds come back untouched.
+// Where nothing else is pending, all that is planned is complete at the snapshot's revision afterwards.
+func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
+	w := p.world.at(c.New) // for what clusters select; all else stays as it was planned
+	w.mesh = p.world.mesh
+	ch := &change{dirt: newDirt(), world: w, was: w.root()}
+	for _, e := range c.Edits {
+		if e.Key().Kind != model.KindEndpoints {
+			rest = append(rest, e)
+			continue
+		}
+		ch.collect(p.table, []mirror.Edit{e})
+		if p.slow(c.New, e) || ch.everything {
+			rest = append(rest, e)
+		}
+	}
+	if !pending && len(rest) == 0 {
+		p.revision = c.New.Revision()
+		p.world = w
+	}
+	touched := map[*scope]bool{}
+	for _, s := range p.scopes {
+		s.world = w
+		for h, t := range ch.members {
+			if t.has(eds) && s.hosts[h] != nil {
+				s.step.members[h] |= eds
+				touched[s] = true
+			}
+		}
+		if touched[s] {
+			s.run(w)
+		}
+	}
+	for _, pl := range p.views {
+		if !touched[pl.scope] {
+			continue
+		}
+		if changed, lane := pl.compose(p.revision); changed {
+			for h := range pl.handles {
+				moved = append(moved, Moved{h, lane})
+			}
+		}
+	}
+	return moved, rest
+}
+
+// slow says whether an edit of endpoints touches more than assignments: clusters of DNS services, listeners of headless
+// ones, target ports by name.
+func (p *Planner) slow(s *mirror.Snapshot, e mirror.Edit) bool {
+	for _, r := range records(e) {
+		for _, h := range hostsOf(r) {
+			for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+				for r := range s.ByHost(kind, h) {
+					svc := r.(*model.Service)
+					named := slices.ContainsFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool { return p.GetTargetName() != "" && p.GetTargetNumber() == 0 })
+					if inDNS(svc) || svc.Spec.GetHeadless() || named {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,37 @@
+package plan
+
+import (
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+)
+
+// Fresh plans a view from nothing.
+func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
+	return fresh(newWorld(s, &pool.Pool{}), v)
+}
+
+func fresh(w *world, v view.View) *manifest.Set {
+	p := &Planner{world: w, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, revision: w.Revision()}
+	return p.plan(v).set.Load()
+}
+
+// Check plans a joined proxy's view from nothing and compares. It returns what differs, by type and name; nothing is
+// right.
+func (p *Planner) Check(h *Handle) []string {
+	w := newWorld(p.world.Snapshot, p.world.pool)
+	return compare(h.Set(), fresh(w, view.Of(w.Snapshot, h.Node)))
+}
+
+func compare(have, want *manifest.Set) (out []string) {
+	for t := range xds.NumTypes {
+		for _, d := range manifest.Diff(have.Types[t], want.Types[t]) {
+			if d.Old == nil || d.New == nil || d.Old.Version != d.New.Version {
+				out = append(out, t.Noun()+" "+d.Name)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,287 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+const inboundSide = networkingv1.EnvoyFilter_SIDECAR_INBOUND
+
+// workload is the inbound side of all proxies that selectors pick alike. It is small, and planned as a whole.
+type workload struct {
+	*world
+	layer
+	key      view.Workload
+	sidecar  *model.Sidecar
+	patches  patchSet
+	services []*model.Service
+	reads    map[string]bool // hosts whose endpoints name its ports
+	found    []Problem
+	refs     int
+}
+
+// port is one port of the workload.
+type port struct {
+	listener.InboundPort
+	cluster cluster.Inbound
+	bind    string // of a listener of its own (captureMode NONE); empty: it is redirected to
+}
+
+// newWorkload plans a workload from nothing.
+func newWorkload(w *world, key view.Workload) *workload {
+	wl := &workload{world: w, key: key, reads: map[string]bool{}}
+	if r, ok := w.Get(key.Sidecar); ok {
+		wl.sidecar = r.(*model.Sidecar)
+	}
+	for _, k := range key.Services.All() {
+		if r, ok := w.Get(k); ok {
+			wl.services = append(wl.services, r.(*model.Service))
+		}
+	}
+	wl.patches, wl.found = patchesOf(w, key.Filters)
+	for u := range added(w, wl.patches, inboundSide, &wl.found) {
+		wl.add(u)
+	}
+	wl.planPassthrough()
+	ports := wl.ports()
+	for _, p := range ports {
+		hosts := []string{p.Host}
+		if p.Host == "" {
+			hosts = nil
+		}
+		if wl.patches.any(func(f model.Patch) bool { return removesCluster(f, inboundSide, p.Cluster, hosts...) }) {
+			continue
+		}
+		p.cluster.Patches = wl.patches.matching(func(f model.Patch) bool { return mergesCluster(f, inboundSide, p.Cluster, hosts...) })
+		wl.plan(p.cluster)
+	}
+	wl.planListeners(ports)
+	wl.commit()
+	wl.world = nil // planned as a whole: nothing is read later, and no snapshot is held
+	return wl
+}
+
+// plan adds one resource, unless an EnvoyFilter added one of its name.
+func (wl *workload) plan(spec pool.ResourceSpec) {
+	if u, ok := wl.make(spec, model.MeshKey, &wl.found); ok {
+		if _, claimed := wl.specs[xds.Ref{Type: u.res.Type, Name: u.res.Name}]; !claimed {
+			wl.add(u)
+		}
+	}
+}
+
+func (wl *workload) planPassthrough() {
+	name := xds.InboundPassthrough
+	if !wl.patches.any(func(p model.Patch) bool { return removesCluster(p, inboundSide, name) }) {
+		wl.plan(cluster.Static{Name: name, Mesh: wl.mesh, Patches: wl.patches.matching(func(p model.Patch) bool {
+			return mergesCluster(p, inboundSide, name)
+		})})
+	}
+}
+
+// ports lists the workload's ports: those of its Sidecar's ingress listeners where it has any, else those that services
+// name. Of two for one port the first counts.
+func (wl *workload) ports() []port {
+	var out []port
+	if wl.sidecar != nil && len(wl.sidecar.Spec.GetIngress()) > 0 {
+		for i, l := range wl.sidecar.Spec.GetIngress() {
+			if p, ok := wl.ingress(i, l); ok {
+				out = append(out, p)
+			}
+		}
+	} else if wl.key.Mode != view.None {
+		for _, svc := range wl.services {
+			out = append(out, wl.service(svc)...)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b port) int { return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.bind, b.bind)) })
+	return slices.CompactFunc(out, func(a, b port) bool { return a.Port == b.Port && (a.bind == b.bind || a.bind == "" || b.bind == "") })
+}
+
+// service lists the ports that a service names at the workload.
+func (wl *workload) service(svc *model.Service) (out []port) {
+	host := svc.Spec.GetHosts()[0]
+	for _, p := range svc.Spec.GetPorts() {
+		if portOf(svc, p.GetNumber()) != p {
+			continue
+		}
+		targets := []uint32{p.GetTargetNumber()}
+		if p.GetTargetNumber() == 0 && p.GetTargetName() == "" {
+			targets = []uint32{p.GetNumber()}
+		} else if p.GetTargetNumber() == 0 {
+			targets = wl.named(svc, host, p)
+		}
+		for _, n := range targets {
+			out = append(out, wl.port(listener.InboundPort{Port: n, Protocol: p.GetProtocol(), Host: host, ServicePort: p.GetNumber()}, svc, -1, ""))
+		}
+	}
+	return out
+}
+
+// named are the numbers that the endpoints of a service give to a port whose target is a name: what pods call it is in
+// their specs, and arrives here with the endpoints.
+func (wl *workload) named(svc *model.Service, host string, p *model.ServicePort) []uint32 {
+	wl.reads[host] = true
+	numbers := map[uint32]bool{}
+	for r := range wl.ByHost(model.KindEndpoints, host) {
+		if slice := r.(*model.Endpoints); slice.Key.Namespace == svc.Key.Namespace {
+			for _, ep := range slice.Spec.GetPorts() {
+				if ep.GetName() == p.GetName() && ep.GetNumber() != 0 {
+					numbers[ep.GetNumber()] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(numbers))
+}
+
+func (wl *workload) port(p listener.InboundPort, svc *model.Service, ingress int, target string) port {
+	p.Cluster = xds.InboundCluster(p.Port)
+	c := cluster.Inbound{Port: p.Port, Target: target, Service: svc, Host: p.Host, Sidecar: wl.sidecar, Ingress: ingress,
+		HTTP2: isHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.mesh}
+	return port{InboundPort: p, cluster: c}
+}
+
+// ingress reads one ingress listener of the Sidecar
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener).
+func (wl *workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, bool) {
+	bad := func(field, format string, args ...any) {
+		wl.found = append(wl.found, Problem{wl.sidecar.Key, fmt.Sprintf("spec.ingress[%d].%s", i, field), fmt.Sprintf(format, args...)})
+	}
+	protocol, ok := protocolOf(l.GetPort().GetProtocol())
+	if !ok {
+		bad("port.protocol", "%q is not supported; the listener is left out", l.GetPort().GetProtocol())
+		return port{}, false
+	}
+	number := l.GetPort().GetNumber()
+	if number == 0 || number > 65535 {
+		bad("port.number", "%d: want 1 to 65535; the listener is left out", number)
+		return port{}, false
+	}
+	target, err := targetOf(l.GetDefaultEndpoint(), number)
+	if err != nil {
+		bad("defaultEndpoint", "%v; the listener is left out", err)
+		return port{}, false
+	}
+	in := listener.InboundPort{Port: number, Protocol: protocol, ServicePort: number}
+	var svc *model.Service
+	if svc, in.ServicePort = wl.behind(number, target); svc != nil {
+		in.Host = svc.Spec.GetHosts()[0]
+	} else {
+		in.ServicePort = number
+	}
+	p := wl.port(in, svc, i, target)
+	if l.GetCaptureMode() == networkingv1.CaptureMode_NONE || wl.key.Mode == view.None {
+		p.bind = cmp.Or(l.GetBind(), anyAddress)
+	}
+	return p, true
+}
+
+// behind finds the service and its port whose target is the ingress port or what the ingress listener passes on to.
+func (wl *workload) behind(number uint32, target string) (*model.Service, uint32) {
+	inner := number
+	if a, err := netip.ParseAddrPort(target); err == nil {
+		inner = uint32(a.Port())
+	}
+	for _, n := range []uint32{number, inner} {
+		for _, svc := range wl.services {
+			for _, p := range wl.service(svc) {
+				if p.Port == n {
+					return svc, p.ServicePort
+				}
+			}
+		}
+	}
+	return nil, 0
+}
+
+// targetOf reads a default endpoint: 127.0.0.1:port, [::1]:port, 0.0.0.0:port (the workload itself: where the connection
+// was going to), unix:///path, or nothing (the same).
+func targetOf(endpoint string, number uint32) (string, error) {
+	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
+		return endpoint, nil
+	}
+	a, err := netip.ParseAddrPort(endpoint)
+	if err != nil || a.Port() == 0 {
+		return "", fmt.Errorf("%q: want an IP address and a port, or unix:// and a path", endpoint)
+	}
+	if a.Addr().IsUnspecified() {
+		if uint32(a.Port()) == number {
+			return "", nil
+		}
+		return loopback + ":" + strconv.Itoa(int(a.Port())), nil
+	}
+	return endpoint, nil
+}
+
+// planListeners plans the listener that redirected connections arrive at, and those that the Sidecar binds.
+func (wl *workload) planListeners(ports []port) {
+	n := wl.mesh.Spec.GetProxyInboundListenPort()
+	if n <= 0 {
+		n = 15006
+	}
+	v := listener.VirtualInbound{Common: wl.common(xds.VirtualInbound, uint32(n)), Port: uint32(n), Transparent: wl.key.Mode == view.TProxy,
+		Passthrough: wl.mesh.Spec.GetInboundTrafficPolicy().GetMode() == meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH, Closed: wl.key.Closed}
+	var redirected []listener.InboundPort
+	for _, p := range ports {
+		if p.bind == "" {
+			redirected = append(redirected, p.InboundPort)
+			continue
+		}
+		name := xds.ListenerName(p.bind, p.Port)
+		if !wl.removes(name, p.Port) {
+			wl.plan(listener.Ingress{Common: wl.common(name, p.Port), Name: name, Bind: p.bind, Inner: p.InboundPort, Closed: wl.key.Closed})
+		}
+	}
+	v.Ports = inboundPorts.List(redirected...)
+	if !direct(wl.sidecar, wl.key.Mode) && !wl.removes(xds.VirtualInbound, v.Port) {
+		wl.plan(v)
+	}
+}
+
+func (wl *workload) common(name string, port uint32) listener.Common {
+	return commonOf(wl.world, wl.key.Caps, wl.patches, name, port, inboundSide)
+}
+
+func (wl *workload) removes(name string, port uint32) bool {
+	return wl.patches.any(func(p model.Patch) bool { return patch.RemovesListener(p, inboundSide, name, port) })
+}
+
+// touched says whether a change reaches the workload.
+func (wl *workload) touched(d *dirt) bool {
+	if d.readers[wl.key.Sidecar] {
+		return true
+	}
+	for _, p := range wl.key.Filters.All() {
+		if d.readers[p.Filter] {
+			return true
+		}
+	}
+	for _, k := range wl.key.Services.All() {
+		if d.services[k] {
+			return true
+		}
+	}
+	for h := range d.ports {
+		if wl.reads[h] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,153 @@
+package plan
+
+import (
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// index answers backwards questions about a snapshot: who has this address, who routes to this host, which wildcards
+// are there at all. It follows the snapshot edit by edit.
+type index struct {
+	addresses map[string]map[string]int         // virtual address -> host -> services
+	routesTo  map[string]map[model.Key]struct{} // destination host -> VirtualServices
+	wildcards [model.NumKinds]map[string]int    // wildcard hosts of VirtualServices and DestinationRules
+}
+
+func newIndex(s *mirror.Snapshot) *index {
+	x := &index{addresses: map[string]map[string]int{}, routesTo: map[string]map[model.Key]struct{}{}}
+	for kind := range x.wildcards {
+		x.wildcards[kind] = map[string]int{}
+	}
+	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry, model.KindVirtualService, model.KindDestinationRule} {
+		for r := range s.All(kind) {
+			x.count(r, 1)
+		}
+	}
+	return x
+}
+
+func (x *index) apply(e mirror.Edit) {
+	x.count(e.Old, -1)
+	x.count(e.New, 1)
+}
+
+func (x *index) count(r model.Record, by int) {
+	switch t := r.(type) {
+	case *model.Service:
+		for _, a := range t.Spec.GetAddresses() {
+			for _, h := range t.Spec.GetHosts() {
+				countIn(x.addresses, a, h, by)
+			}
+		}
+	case *model.VirtualService:
+		for _, h := range t.Spec.GetHosts() {
+			x.wildcard(model.KindVirtualService, h, by)
+		}
+		for h := range destinationHosts(t) {
+			if by < 0 {
+				delete(x.routesTo[h], t.Key)
+				if len(x.routesTo[h]) == 0 {
+					delete(x.routesTo, h)
+				}
+			} else {
+				if x.routesTo[h] == nil {
+					x.routesTo[h] = map[model.Key]struct{}{}
+				}
+				x.routesTo[h][t.Key] = struct{}{}
+			}
+		}
+	case *model.DestinationRule:
+		x.wildcard(model.KindDestinationRule, t.Spec.GetHost(), by)
+	}
+}
+
+func countIn(m map[string]map[string]int, a, b string, by int) {
+	if m[a] == nil {
+		m[a] = map[string]int{}
+	}
+	if m[a][b] += by; m[a][b] == 0 {
+		delete(m[a], b)
+	}
+	if len(m[a]) == 0 {
+		delete(m, a)
+	}
+}
+
+func (x *index) wildcard(kind model.Kind, host string, by int) {
+	if !isWildcard(host) {
+		return
+	}
+	if x.wildcards[kind][host] += by; x.wildcards[kind][host] == 0 {
+		delete(x.wildcards[kind], host)
+	}
+}
+
+// covering calls f with the hosts of a kind that cover `host`, the most specific first, until f says stop: the host
+// itself, then the wildcards that are in use.
+func (x *index) covering(kind model.Kind, host string, f func(pattern string) (more bool)) {
+	if !f(host) {
+		return
+	}
+	if len(x.wildcards[kind]) == 0 {
+		return
+	}
+	rest := strings.TrimPrefix(host, "*.")
+	if rest == host {
+		_, rest, _ = strings.Cut(host, ".")
+	} else {
+		_, rest, _ = strings.Cut(rest, ".")
+	}
+	for ; rest != ""; _, rest, _ = strings.Cut(rest, ".") {
+		if pattern := "*." + rest; x.wildcards[kind][pattern] > 0 && !f(pattern) {
+			return
+		}
+	}
+	if x.wildcards[kind]["*"] > 0 && host != "*" {
+		f("*")
+	}
+}
+
+func isWildcard(host string) bool { return strings.HasPrefix(host, "*") }
+
+// covers says whether a host or wildcard stands for another host or wildcard.
+func covers(pattern, host string) bool {
+	if pattern == host || pattern == "*" {
+		return true
+	}
+	suffix, ok := strings.CutPrefix(pattern, "*")
+	return ok && len(host) > len(suffix) && strings.HasSuffix(host, suffix)
+}
+
+// destinationHosts are the hosts that a VirtualService sends to, of all protocols.
+func destinationHosts(vs *model.VirtualService) map[string]struct{} {
+	hosts := map[string]struct{}{}
+	add := func(d *networkingv1.Destination) {
+		if d.GetHost() != "" {
+			hosts[d.GetHost()] = struct{}{}
+		}
+	}
+	for _, r := range vs.Spec.GetHttp() {
+		for _, d := range r.GetRoute() {
+			add(d.GetDestination())
+		}
+		add(r.GetMirror())
+		for _, m := range r.GetMirrors() {
+			add(m.GetDestination())
+		}
+	}
+	for _, r := range vs.Spec.GetTcp() {
+		for _, d := range r.GetRoute() {
+			add(d.GetDestination())
+		}
+	}
+	for _, r := range vs.Spec.GetTls() {
+		for _, d := range r.GetRoute() {
+			add(d.GetDestination())
+		}
+	}
+	return hosts
+}

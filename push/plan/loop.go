@@ -1,0 +1,343 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+// ErrNotReady is what Join answers while there is no complete snapshot.
+var ErrNotReady = errors.New("the snapshot is not complete yet")
+
+// errEnded is what requests get from a loop that has ended.
+var errEnded = errors.New("the plan loop has ended")
+
+// Source is where snapshots come from: mirror.Mirror.
+type Source interface {
+	Current() *mirror.Snapshot
+	Subscribe() (box *loop.Box[mirror.Change], stop func())
+}
+
+// Config of a Loop. Zero durations mean the defaults.
+type Config struct {
+	Source Source
+	Pool   *pool.Pool
+	Logger *slog.Logger
+	// DebounceAfter (100 ms) and DebounceMax (10 s) are PILOT_DEBOUNCE_AFTER and PILOT_DEBOUNCE_MAX.
+	DebounceAfter, DebounceMax time.Duration
+	// Coalesce (10 ms) is the least time between two plans of the endpoint lane.
+	Coalesce time.Duration
+	// DebounceEndpoints is PILOT_ENABLE_EDS_DEBOUNCE=true: endpoints wait like configuration.
+	DebounceEndpoints bool
+	// CheckEvery is how often one view is planned from nothing and compared; 0: never.
+	CheckEvery time.Duration
+}
+
+// Loop is the goroutine that owns a Planner: changes and proxies come in, moved sets go out.
+type Loop struct {
+	cfg     Config
+	log     *slog.Logger
+	calls   chan func()
+	ended   chan struct{}
+	planner *Planner // nil until there is a snapshot
+	proxies map[*Handle]*Proxy
+	newest  *mirror.Snapshot
+
+	config    debounce
+	pending   Pending // for the configuration lane
+	endpoints edge
+	flips     Pending // for the endpoint lane
+
+	checking atomic.Bool
+	revision atomic.Int64
+}
+
+// Proxy is one client that joined.
+type Proxy struct {
+	*Handle
+	loop  *Loop
+	moved func(Lane)
+}
+
+// NewLoop checks a configuration; Run starts it.
+func NewLoop(cfg Config) (*Loop, error) {
+	if cfg.Source == nil {
+		return nil, errors.New("plan: no source of snapshots")
+	}
+	for _, d := range []struct {
+		value     *time.Duration
+		otherwise time.Duration
+		name      string
+	}{{&cfg.DebounceAfter, 100 * time.Millisecond, "PILOT_DEBOUNCE_AFTER"}, {&cfg.DebounceMax, 10 * time.Second, "PILOT_DEBOUNCE_MAX"},
+		{&cfg.Coalesce, 10 * time.Millisecond, "coalesce"}} {
+		if *d.value < 0 {
+			return nil, fmt.Errorf("plan: %s: %v; want a duration above 0", d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.otherwise
+		}
+	}
+	if cfg.Pool == nil {
+		cfg.Pool = &pool.Pool{}
+	}
+	l := &Loop{cfg: cfg, log: cfg.Logger, calls: make(chan func()), ended: make(chan struct{}), proxies: map[*Handle]*Proxy{},
+		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}}
+	if l.log == nil {
+		l.log = slog.Default()
+	}
+	return l, nil
+}
+
+// Run plans until the context ends.
+func (l *Loop) Run(ctx context.Context) error {
+	defer close(l.ended)
+	box, stop := l.cfg.Source.Subscribe()
+	defer stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	check := make(<-chan time.Time)
+	if l.cfg.CheckEvery > 0 {
+		ticker := time.NewTicker(l.cfg.CheckEvery)
+		defer ticker.Stop()
+		check = ticker.C
+	}
+	for {
+		timer.Reset(l.plan(time.Now()))
+		// In this loop one of five things can happen.
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-box.Ready():
+			l.take(box)
+		case call := <-l.calls:
+			l.take(box) // whoever joins gets what the source has published before
+			call()
+		case <-timer.C:
+		case <-check:
+			l.check()
+		}
+	}
+}
+
+// take sorts a change into the lanes.
+func (l *Loop) take(box *loop.Box[mirror.Change]) {
+	c, ok := box.Take()
+	if !ok {
+		return
+	}
+	l.newest = c.New
+	if l.planner == nil {
+		l.planner = New(Settings{Pool: l.cfg.Pool, Snapshot: c.New})
+		l.show()
+		return
+	}
+	now := time.Now()
+	var flips, rest []mirror.Edit
+	for _, e := range c.Edits {
+		obs.InboundUpdates.WithLabelValues(e.Key().Kind.String()).Inc()
+		if e.Key().Kind == model.KindEndpoints && !l.cfg.DebounceEndpoints {
+			flips = append(flips, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	if len(flips) > 0 {
+		l.flips.Add(flips)
+		l.endpoints.waits = true
+	}
+	if len(rest) > 0 {
+		l.pending.Add(rest)
+		l.config.note(now)
+	}
+}
+
+// plan plans what is due, and says how long to wait for what is not.
+func (l *Loop) plan(now time.Time) time.Duration {
+	wait := time.Hour
+	if in, waits := l.endpoints.due(now); waits {
+		if in <= 0 {
+			l.flip(now)
+		} else {
+			wait = min(wait, in)
+		}
+	}
+	if in, waits := l.config.due(now); waits {
+		if in <= 0 {
+			l.apply(now)
+		} else {
+			wait = min(wait, in)
+		}
+	}
+	return wait
+}
+
+func (l *Loop) flip(now time.Time) {
+	moved, rest := l.planner.Flip(mirror.Change{New: l.newest, Edits: l.flips.Take()}, l.pending.Len() > 0)
+	l.endpoints.took(now)
+	obs.PushTriggers.WithLabelValues("endpoint").Inc()
+	if len(rest) > 0 {
+		l.pending.Add(rest)
+		l.config.note(now)
+	}
+	l.tell(moved)
+}
+
+func (l *Loop) apply(now time.Time) {
+	if l.endpoints.waits { // both lanes read one snapshot
+		l.flip(now)
+	}
+	moved := l.planner.Apply(mirror.Change{New: l.newest, Edits: l.pending.Take()})
+	obs.Debounce.Observe(l.config.took(now).Seconds())
+	obs.PushTriggers.WithLabelValues("config").Inc()
+	l.show()
+	l.tell(moved)
+}
+
+// drain plans what waits, due or not.
+func (l *Loop) drain() {
+	now := time.Now()
+	if l.endpoints.waits {
+		l.flip(now)
+	}
+	if l.pending.Len() > 0 {
+		l.apply(now)
+	}
+}
+
+func (l *Loop) tell(moved []Moved) {
+	l.revision.Store(l.planner.Revision())
+	for _, m := range moved {
+		if p := l.proxies[m.Handle]; p != nil && p.moved != nil {
+			p.moved(m.Lane)
+		}
+	}
+}
+
+// show keeps the gauges.
+func (l *Loop) show() {
+	st, s := l.planner.Stats(), l.planner.Snapshot()
+	for layer, n := range map[string]int{"scope": st.Scopes, "family": st.Families, "workload": st.Workloads, "residue": st.Residues} {
+		obs.Views.WithLabelValues(layer).Set(float64(n))
+	}
+	obs.Services.Set(float64(s.Len(model.KindService) + s.Len(model.KindServiceEntry)))
+	obs.VirtualServices.Set(float64(s.Len(model.KindVirtualService)))
+	l.revision.Store(l.planner.Revision())
+}
+
+// check plans one view from nothing, beside the loop, and compares.
+func (l *Loop) check() {
+	if l.planner == nil || l.pending.Len() > 0 || l.flips.Len() > 0 || l.checking.Load() {
+		return
+	}
+	for h := range l.proxies { // any: the order of a map is random
+		snapshot, have := l.newest, h.Set()
+		l.checking.Store(true)
+		go func() {
+			defer l.checking.Store(false)
+			obs.OracleChecks.Inc()
+			if bad := compare(have, fresh(newWorld(snapshot, l.cfg.Pool), view.Of(snapshot, h.Node))); len(bad) > 0 {
+				obs.OracleFailures.Inc()
+				l.log.Error("the incremental plan differs from the plan from nothing", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
+			}
+		}()
+		return
+	}
+}
+
+// call runs f in the loop's goroutine.
+func (l *Loop) call(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case l.calls <- func() { defer close(done); f() }:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.ended:
+		return errEnded
+	}
+	select {
+	case <-done:
+		return nil
+	case <-l.ended:
+		return errEnded
+	}
+}
+
+// Join plans a proxy's view at the newest snapshot that the source has published. moved is called in the loop's goroutine
+// after each change of the proxy's set, until Leave; it must not block, and may be called before Join returns.
+// ErrNotReady: there is no complete snapshot.
+func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Lane)) (*Proxy, error) {
+	var p *Proxy
+	err := l.call(ctx, func() {
+		if l.planner == nil || ctx.Err() != nil {
+			return
+		}
+		l.drain()
+		p = &Proxy{Handle: l.planner.Join(n), loop: l, moved: moved}
+		l.proxies[p.Handle] = p
+		l.show()
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case p == nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case p == nil:
+		return nil, ErrNotReady
+	}
+	return p, nil
+}
+
+// Leave ends what Join began.
+func (p *Proxy) Leave() {
+	_ = p.loop.call(context.Background(), func() { // an ended loop has no proxies
+		delete(p.loop.proxies, p.Handle)
+		p.loop.planner.Leave(p.Handle)
+	})
+}
+
+// Namespace is the proxy's.
+func (p *Proxy) Namespace() string { return p.Node.Namespace }
+
+// ID is equal for all proxies that have the same outbound side.
+func (p *Proxy) ID() string { return p.View().Scope.String() }
+
+// Revision is the store's revision that all views are complete at; 0: there is no snapshot.
+func (l *Loop) Revision() int64 { return l.revision.Load() }
+
+// Problems lists what was found while planning, each once.
+func (l *Loop) Problems() (out []Problem) {
+	_ = l.call(context.Background(), func() {
+		if l.planner != nil {
+			out = l.planner.Problems()
+		}
+	})
+	return out
+}
+
+// Stats counts what is shared.
+func (l *Loop) Stats() (st Stats) {
+	_ = l.call(context.Background(), func() {
+		if l.planner != nil {
+			st = l.planner.Stats()
+		}
+	})
+	return st
+}
+
+// Explain is Planner.Explain for a proxy of this loop, with the set that it explains.
+func (l *Loop) Explain(p *Proxy, t xds.Type, name string) (set *manifest.Set, specs []any) {
+	_ = l.call(context.Background(), func() { set, specs = p.Set(), l.planner.Explain(p.Handle, t, name) })
+	return set, specs
+}

@@ -1,0 +1,219 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// feed is a source in memory.
+type feed struct {
+	now *mirror.Snapshot
+	box *loop.Box[mirror.Change]
+}
+
+func newFeed() *feed { return &feed{box: loop.NewBox(mirror.Merge)} }
+
+func (f *feed) Current() *mirror.Snapshot { return f.now }
+
+func (f *feed) Subscribe() (*loop.Box[mirror.Change], func()) { return f.box, func() {} }
+
+func (f *feed) put(records ...model.Record) {
+	if f.now == nil {
+		f.now = mirror.Empty()
+	}
+	c := f.now.Apply(f.now.Revision()+1, records, nil)
+	f.now = c.New
+	f.box.Put(c)
+}
+
+// inBubble runs a loop in fake time.
+func inBubble(t *testing.T, cfg Config, f func(t *testing.T, l *Loop, src *feed)) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFeed()
+		cfg.Source, cfg.Logger = src, slog.New(slog.DiscardHandler)
+		l, err := NewLoop(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("Run: %v", err)
+			}
+		}()
+		f(t, l, src)
+	})
+}
+
+func shop(t *testing.T) []model.Record {
+	return []model.Record{svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), svc(t, "shop/db", "10.96.0.2", "tcp:5432:TCP"),
+		eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0.1")}
+}
+
+// moves records what a proxy is told, and when.
+type moves struct {
+	start time.Time
+	at    []time.Duration
+	lanes []Lane
+}
+
+func (m *moves) moved(l Lane) {
+	m.at, m.lanes = append(m.at, time.Since(m.start)), append(m.lanes, l)
+}
+
+func (m *moves) reset() { *m = moves{start: time.Now()} }
+
+func TestJoinWaitsForASnapshot(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *feed) {
+		if _, err := l.Join(t.Context(), node("shop", "a"), nil); !errors.Is(err, ErrNotReady) {
+			t.Errorf("Join without a snapshot: %v, want ErrNotReady", err)
+		}
+		src.put(shop(t)...)
+		p, err := l.Join(t.Context(), node("shop", "a"), nil)
+		if err != nil || p.Set().Types[xds.Cluster].Get("outbound|80||"+web) == nil {
+			t.Fatalf("Join: %v", err)
+		}
+		if l.Revision() != 1 || l.Stats().Proxies != 1 {
+			t.Errorf("revision %d, %+v", l.Revision(), l.Stats())
+		}
+		p.Leave()
+		if st := l.Stats(); st != (Stats{}) {
+			t.Errorf("%+v is left", st)
+		}
+	})
+}
+
+// Who joins gets what the source published before, however long the lanes would wait.
+func TestJoinDrains(t *testing.T) {
+	inBubble(t, Config{DebounceAfter: time.Hour, DebounceMax: 2 * time.Hour}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(shop(t)...)
+		var m moves
+		m.reset()
+		first, _ := l.Join(t.Context(), node("shop", "a"), m.moved)
+		src.put(entryOf(t, "shop/x", "x.org", ""))
+		second, err := l.Join(t.Context(), node("else", "b"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []*Proxy{first, second} {
+			if p.Set().Types[xds.Cluster].Get("outbound|80||x.org") == nil || p.Set().Revision != 2 {
+				t.Errorf("%s has not what was published, but revision %d", p.Node.Name, p.Set().Revision)
+			}
+		}
+		if len(m.at) != 1 {
+			t.Errorf("the first was told %d times", len(m.at))
+		}
+	})
+}
+
+// Fifty VirtualServices that arrive one by one are one plan, and one push per proxy.
+func TestConfigurationIsDebounced(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(shop(t)...)
+		var m moves
+		if _, err := l.Join(t.Context(), node("shop", "a"), m.moved); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		m.reset()
+		src.put(vsOf(t, "shop/lone", web, web, ""))
+		time.Sleep(time.Second)
+		if len(m.at) != 1 || m.at[0] != 25*time.Millisecond || m.lanes[0] != Slow {
+			t.Errorf("a lone edit: %+v, want one move after 25 ms", m)
+		}
+		m.reset()
+		for i := range 50 {
+			src.put(vsOf(t, "shop/v", "v"+string(rune('a'+i%26))+".org", web, ""), vsOf(t, "shop/lone", web, "db.shop.svc.cluster.local", ""))
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if len(m.at) != 1 || m.at[0] != 49*20*time.Millisecond+100*time.Millisecond {
+			t.Errorf("fifty edits: %+v, want one move 100 ms after the last", m)
+		}
+		m.reset()
+		for i := range 600 { // without end: not later than the maximum
+			src.put(vsOf(t, "shop/lone", web, []string{web, "db.shop.svc.cluster.local"}[i%2], ""))
+			time.Sleep(50 * time.Millisecond)
+		}
+		if len(m.at) == 0 || m.at[0] > 10*time.Second {
+			t.Errorf("edits without end: %v, want a move within 10 s", m.at)
+		}
+	})
+}
+
+// Endpoints go at once, then coalesced; and do not wait for configuration.
+func TestEndpointsGoAtOnce(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(shop(t)...)
+		var m moves
+		p, _ := l.Join(t.Context(), node("shop", "a"), m.moved)
+		time.Sleep(time.Second)
+		m.reset()
+		src.put(vsOf(t, "shop/lone", web, web, ""))
+		synctest.Wait()
+		for i := range 9 {
+			src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0."+string(rune('1'+i%3))))
+			synctest.Wait()
+		}
+		if len(m.at) != 1 || m.lanes[0] != Fast {
+			t.Errorf("nine flips at once: told %v, want once by now", m.lanes)
+		}
+		time.Sleep(12 * time.Millisecond)
+		if len(m.at) != 2 || m.at[1] != 10*time.Millisecond {
+			t.Errorf("told at %v, want at once and after 10 ms", m.at)
+		}
+		if got := addresses(t, p.Set(), "outbound|80||"+web); got != "10.1.0.3:8080" {
+			t.Errorf("endpoints: %s", got)
+		}
+		time.Sleep(time.Second)
+		if len(m.at) != 3 || m.lanes[2] != Slow || p.Set().Revision != src.now.Revision() {
+			t.Errorf("told %v at revision %d, want the configuration after the endpoints", m.lanes, p.Set().Revision)
+		}
+	})
+}
+
+func TestEndpointsDebounced(t *testing.T) {
+	inBubble(t, Config{DebounceEndpoints: true}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(shop(t)...)
+		var m moves
+		_, _ = l.Join(t.Context(), node("shop", "a"), m.moved)
+		time.Sleep(time.Second)
+		m.reset()
+		src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0.2"))
+		time.Sleep(time.Second)
+		if len(m.at) != 1 || m.at[0] != 25*time.Millisecond || m.lanes[0] != Fast {
+			t.Errorf("%+v, want one move of endpoints alone, after 25 ms", m)
+		}
+	})
+}
+
+func TestLoopEnds(t *testing.T) {
+	if _, err := NewLoop(Config{}); err == nil {
+		t.Error("a loop without a source was made")
+	}
+	if _, err := NewLoop(Config{Source: newFeed(), DebounceMax: -1}); err == nil {
+		t.Error("a negative PILOT_DEBOUNCE_MAX was taken")
+	}
+	l, err := NewLoop(Config{Source: newFeed()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = l.Run(ctx)
+	if _, err := l.Join(t.Context(), node("shop", "a"), nil); !errors.Is(err, errEnded) {
+		t.Errorf("Join after the end: %v", err)
+	}
+}

@@ -1,0 +1,161 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// drill drives a planner through random edits, both lanes, and compares it with plans from nothing.
+type drill struct {
+	mesh    *mesh
+	planner *Planner
+	handles []*Handle
+	other   *pool.Pool // of the plans from nothing at every other comparison: what builders draw must be equal, too
+	snap    *mirror.Snapshot
+	pending Pending
+	last    string
+}
+
+func newDrill(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *drill {
+	d := &drill{mesh: newMesh(t, seed), planner: New(Settings{}), other: &pool.Pool{}, snap: mirror.Empty()}
+	d.planner.table = table
+	for _, n := range nodes()[:4] {
+		d.handles = append(d.handles, d.planner.Join(n))
+	}
+	return d
+}
+
+// step makes some edits; the lanes are drained every second time.
+func (d *drill) step(i int) {
+	var puts []model.Record
+	var dels []model.Key
+	d.last = ""
+	for range 1 + d.mesh.r.IntN(2) {
+		put, del := d.mesh.edit()
+		if put != nil {
+			puts = append(puts, put)
+			d.last += fmt.Sprintf("put %v %v\n", put.Meta().Key, put.Body())
+		} else {
+			dels = append(dels, del)
+			d.last += fmt.Sprintf("delete %v\n", del)
+		}
+	}
+	c := d.snap.Apply(d.snap.Revision()+1, puts, dels)
+	d.snap = c.New
+	_, rest := d.planner.Flip(c, d.pending.Len() > 0)
+	d.pending.Add(rest)
+	if i == 3 {
+		for _, n := range nodes()[4:] {
+			d.handles = append(d.handles, d.planner.Join(n))
+		}
+	}
+}
+
+func (d *drill) drain() {
+	if d.pending.Len() > 0 {
+		d.planner.Apply(mirror.Change{New: d.snap, Edits: d.pending.Take()})
+	}
+}
+
+// differs is what differs from plans from nothing; empty: nothing.
+func (d *drill) differs(i int) string {
+	from := d.planner.world.pool
+	if i%2 == 0 {
+		from = d.other
+	}
+	w := newWorld(d.snap, from)
+	for _, h := range d.handles {
+		have, want := h.Set(), fresh(w, view.Of(d.snap, h.Node))
+		for t := range xds.NumTypes {
+			for _, delta := range manifest.Diff(have.Types[t], want.Types[t]) {
+				if from == d.other && delta.Old != nil && delta.New != nil && string(delta.Old.Body()) == string(delta.New.Body()) {
+					continue
+				}
+				return fmt.Sprintf("%s/%s: %s %s %s", h.Node.Namespace, h.Node.Name, t.Noun(), delta.Name, show(delta.Old, delta.New))
+			}
+		}
+	}
+	return ""
+}
+
+func TestPlanMatchesFresh(t *testing.T) {
+	seeds, steps := 40, 60
+	if testing.Short() {
+		seeds = 8
+	}
+	for seed := range seeds {
+		d := newDrill(t, uint64(seed), &affects)
+		for i := range steps {
+			d.step(i)
+			if i%3 == 2 {
+				continue // the configuration lane waits for more
+			}
+			d.drain()
+			if diff := d.differs(i); diff != "" {
+				t.Fatalf("seed %d step %d: %s\nafter\n%s", seed, i, diff, d.last)
+			}
+			for _, h := range d.handles {
+				wellFormed(t, h.Set())
+			}
+			if t.Failed() {
+				t.Fatalf("seed %d step %d after\n%s", seed, i, d.last)
+			}
+		}
+	}
+}
+
+// wellFormed checks what Envoy would refuse or what would leave it waiting: what is asked for is there, and the domains
+// of a route configuration are unique.
+func wellFormed(t *testing.T, set *manifest.Set) {
+	t.Helper()
+	for _, kind := range []xds.Type{xds.Cluster, xds.Listener} {
+		for r := range set.Types[kind].All() {
+			for _, ref := range r.Needs {
+				if set.Types[ref.Type].Get(ref.Name) == nil {
+					t.Errorf("%s %s needs %s %s, which is not there", kind.Noun(), r.Name, ref.Type.Noun(), ref.Name)
+				}
+			}
+		}
+	}
+	for r := range set.Types[xds.Route].All() {
+		seen := map[string]string{}
+		for _, vh := range routesOfSet(t, set, r.Name).VirtualHosts {
+			for _, d := range vh.Domains {
+				if seen[d] != "" {
+					t.Errorf("route %s: %s and %s have the domain %s", r.Name, seen[d], vh.Name, d)
+				}
+				seen[d] = vh.Name
+			}
+		}
+	}
+}
+
+func show(a, b *xds.Resource) string {
+	if a == nil || b == nil {
+		return fmt.Sprintf("incremental %v, from nothing %v", a != nil, b != nil)
+	}
+	read := func(r *xds.Resource) proto.Message {
+		m := [...]proto.Message{&clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}, &listenerv3.Listener{}, &routev3.RouteConfiguration{}}[r.Type]
+		if err := proto.Unmarshal(r.Body(), m); err != nil {
+			panic(err)
+		}
+		return m
+	}
+	return "(- incremental, + from nothing)\n" + cmp.Diff(read(a), read(b), protocmp.Transform())
+}

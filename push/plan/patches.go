@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"fmt"
+	"iter"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// patchSet is the patches that reach one side of a proxy, in order of application.
+type patchSet []model.Patch
+
+// patchesOf resolves the patches of a view. What cannot be applied at all is left out, with a problem.
+func patchesOf(w *world, refs intern.List[view.Patch]) (set patchSet, found []Problem) {
+	for _, ref := range refs.All() {
+		r, ok := w.Get(ref.Filter)
+		if !ok {
+			continue
+		}
+		p := model.Patch{Filter: r.(*model.EnvoyFilter), Index: ref.Index}
+		if err := patch.Problem(p); err != nil {
+			found = append(found, Problem{ref.Filter, fmt.Sprintf("spec.configPatches[%d]", ref.Index), err.Error()})
+			continue
+		}
+		set = append(set, p)
+	}
+	return set, found
+}
+
+// matching is the patches that a predicate picks.
+func (s patchSet) matching(pick func(model.Patch) bool) intern.List[model.Patch] {
+	var found []model.Patch
+	for _, p := range s {
+		if pick(p) {
+			found = append(found, p)
+		}
+	}
+	return patchLists.List(found...)
+}
+
+// any says whether a predicate picks one.
+func (s patchSet) any(pick func(model.Patch) bool) bool {
+	for _, p := range s {
+		if pick(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// added builds the clusters and listeners that patches add on one side; a patch for any side adds on the outbound one.
+func added(w *world, set patchSet, side networkingv1.EnvoyFilter_PatchContext, found *[]Problem) iter.Seq[unit] {
+	return func(yield func(unit) bool) {
+		for _, p := range set {
+			on := networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
+			if p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_SIDECAR_INBOUND {
+				on = networkingv1.EnvoyFilter_SIDECAR_INBOUND
+			}
+			var spec pool.ResourceSpec
+			if _, ok := patch.AddsCluster(p); ok {
+				spec = cluster.Added{Patch: p}
+			} else if patch.AddsListener(p) {
+				spec = listener.Added{Patch: p}
+			}
+			if on != side || spec == nil {
+				continue
+			}
+			if u, ok := w.make(spec, p.Filter.Key, found); ok && !yield(u) {
+				return
+			}
+		}
+	}
+}

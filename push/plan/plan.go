@@ -1,0 +1,102 @@
+// Package plan decides what every view should have: which service, rule and route wins, which names exist, and which
+// records each resource depends on. It hands Specs to the pool and keeps manifests of what comes back, again only where
+// an input changed.
+//
+// Owns: scopes, families, workloads, residues and their manifests (Planner: one goroutine; Loop is that goroutine).
+// Reads: snapshots, views.  Never: protobuf of Envoy; a clock or a socket outside Loop.
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// types is a set of resource types.
+type types uint8
+
+const (
+	cds = types(1) << xds.Cluster
+	eds = types(1) << xds.Endpoint
+	lds = types(1) << xds.Listener
+	rds = types(1) << xds.Route
+	all = cds | eds | lds | rds
+)
+
+func (t types) has(other types) bool { return t&other != 0 }
+
+// Problem is something that does not work as it was written, found while planning.
+type Problem struct {
+	Key     model.Key // the object that is at fault
+	Field   string
+	Message string
+}
+
+// Interned lists of Specs; weak, so nothing is held that no Spec holds.
+var (
+	strs         intern.Table[string]
+	members      intern.Table[model.Member]
+	patchLists   intern.Table[model.Patch]
+	chains       intern.Table[listener.Chain]
+	targets      intern.Table[listener.Target]
+	inboundPorts intern.Table[listener.InboundPort]
+	destinations intern.Table[vhost.Destination]
+	fragments    intern.Table[*xds.Fragment]
+)
+
+// world is what all layers read: one snapshot and what was derived from it. Replaced as a whole at each step.
+type world struct {
+	*mirror.Snapshot
+	mesh  *model.Mesh
+	index *index
+	pool  *pool.Pool
+	// runs holds the joined virtual hosts of route configurations (see chunk); apart, because they are no virtual hosts.
+	runs *pool.Pool
+	// selected remembers what clusters select, for the scopes of one step.
+	selected map[selection]intern.List[model.Member]
+}
+
+func (w *world) root() string { return w.mesh.Spec.GetRootNamespace() }
+
+// problems are kept by the unit that has them, so that planning a unit again replaces its problems.
+type problems map[string][]Problem
+
+func (p problems) set(unit string, found []Problem) {
+	if len(found) == 0 {
+		delete(p, unit)
+		return
+	}
+	p[unit] = found
+}
+
+func sortedProblems(sets ...problems) []Problem {
+	seen := map[Problem]bool{}
+	var out []Problem
+	for _, set := range sets {
+		for _, list := range set {
+			for _, one := range list {
+				if !seen[one] {
+					seen[one] = true
+					out = append(out, one)
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Problem) int {
+		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+	})
+	return out
+}
+
+// unit is one resource: what it depends on, and what came of it.
+type unit struct {
+	spec pool.ResourceSpec
+	res  *xds.Resource
+}

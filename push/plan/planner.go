@@ -1,0 +1,321 @@
+package plan
+
+import (
+	"sync/atomic"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Lane says how urgent a move is.
+type Lane uint8
+
+// The lanes of a push.
+const (
+	Slow Lane = iota // configuration
+	Fast             // nothing but endpoints differs
+)
+
+// Settings of a Planner.
+type Settings struct {
+	Pool     *pool.Pool       // nil: one of its own
+	Snapshot *mirror.Snapshot // to start from; nil: the empty one
+}
+
+// Planner plans the views of all proxies that joined, and keeps them planned as snapshots change. It has no clock and no
+// socket, and belongs to one goroutine.
+type Planner struct {
+	world     *world
+	table     *[model.NumKinds][]effect
+	keys      *view.Index
+	scopes    map[view.Scope]*scope
+	workloads map[view.Workload]*workload
+	views     map[view.View]*planned
+	handles   map[*Handle]struct{}
+	// revision of the store that everything planned is complete at.
+	revision int64
+}
+
+// planned is one view and what was planned for it.
+type planned struct {
+	view     view.View
+	scope    *scope
+	family   *family
+	workload *workload
+	residue  *manifest.Manifest
+	set      atomic.Pointer[manifest.Set]
+	handles  map[*Handle]struct{}
+}
+
+// Handle is one proxy that joined.
+type Handle struct {
+	Node    view.Node
+	planned atomic.Pointer[planned]
+}
+
+// Set is everything the proxy should have; safe for any goroutine.
+func (h *Handle) Set() *manifest.Set { return h.planned.Load().set.Load() }
+
+// View is what decides it; safe for any goroutine.
+func (h *Handle) View() view.View { return h.planned.Load().view }
+
+// Moved says that a proxy should have something else.
+type Moved struct {
+	Handle *Handle
+	Lane   Lane
+}
+
+// New makes a planner; nobody has joined it.
+func New(c Settings) *Planner {
+	if c.Pool == nil {
+		c.Pool = &pool.Pool{}
+	}
+	if c.Snapshot == nil {
+		c.Snapshot = mirror.Empty()
+	}
+	return &Planner{
+		world: newWorld(c.Snapshot, c.Pool), table: &affects, keys: view.NewIndex(c.Snapshot), revision: c.Snapshot.Revision(),
+		scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, views: map[view.View]*planned{}, handles: map[*Handle]struct{}{},
+	}
+}
+
+func newWorld(s *mirror.Snapshot, p *pool.Pool) *world {
+	return &world{Snapshot: s, mesh: s.Mesh(), index: newIndex(s), pool: p, runs: &pool.Pool{},
+		selected: map[selection]intern.List[model.Member]{}}
+}
+
+// at is the world at another snapshot.
+func (w *world) at(s *mirror.Snapshot) *world {
+	next := *w
+	next.Snapshot, next.mesh = s, s.Mesh()
+	next.selected = map[selection]intern.List[model.Member]{}
+	return &next
+}
+
+// Join plans a proxy's view, or finds it planned.
+func (p *Planner) Join(n view.Node) *Handle {
+	h := &Handle{Node: n}
+	p.handles[h] = struct{}{}
+	p.bind(h, p.keys.View(p.world.Snapshot, n))
+	return h
+}
+
+// Leave ends what Join began. What no proxy uses any more is dropped.
+func (p *Planner) Leave(h *Handle) {
+	if _, ok := p.handles[h]; !ok {
+		return
+	}
+	delete(p.handles, h)
+	p.unbind(h, h.planned.Load())
+}
+
+func (p *Planner) bind(h *Handle, v view.View) {
+	v, pl := v, p.views[v]
+	if pl == nil {
+		pl = p.plan(v)
+		p.views[v] = pl
+	}
+	pl.handles[h] = struct{}{}
+	h.planned.Store(pl)
+}
+
+func (p *Planner) unbind(h *Handle, pl *planned) {
+	delete(pl.handles, h)
+	if len(pl.handles) > 0 {
+		return
+	}
+	delete(p.views, pl.view)
+	if pl.workload.refs--; pl.workload.refs == 0 {
+		delete(p.workloads, pl.view.Workload)
+	}
+	if pl.family != nil {
+		if pl.family.refs--; pl.family.refs == 0 {
+			delete(pl.scope.families, pl.view.Facets)
+		}
+	}
+	if pl.scope.refs--; pl.scope.refs == 0 {
+		delete(p.scopes, pl.view.Scope)
+	}
+}
+
+// plan finds or plans the layers of a view.
+func (p *Planner) plan(v view.View) *planned {
+	pl := &planned{view: v, handles: map[*Handle]struct{}{}}
+	if pl.scope = p.scopes[v.Scope]; pl.scope == nil {
+		pl.scope = newScope(p.world, v.Scope)
+		p.scopes[v.Scope] = pl.scope
+	}
+	pl.scope.refs++
+	if v.Facets.Len() > 0 {
+		pl.family = pl.scope.familyOf(v.Facets)
+		pl.family.refs++
+	}
+	if pl.workload = p.workloads[v.Workload]; pl.workload == nil {
+		pl.workload = newWorkload(p.world, v.Workload)
+		p.workloads[v.Workload] = pl.workload
+	}
+	pl.workload.refs++
+	pl.residue = residueOf(pl.workload, v.Residue)
+	pl.compose(p.revision)
+	return pl
+}
+
+// compose publishes what the layers hold now; it says whether that differs from before, and in which lane.
+func (pl *planned) compose(revision int64) (moved bool, lane Lane) {
+	set := &manifest.Set{Revision: revision}
+	for t := range xds.NumTypes {
+		set.Types[t][manifest.Scope] = pl.scope.types[t]
+		if pl.family != nil {
+			set.Types[t][manifest.Family] = pl.family.types[t]
+		}
+		set.Types[t][manifest.Workload] = pl.workload.types[t]
+	}
+	set.Types[xds.Listener][manifest.Residue] = pl.residue
+	old := pl.set.Load()
+	if old != nil && old.Types == set.Types {
+		return false, Slow
+	}
+	pl.set.Store(set)
+	if old == nil {
+		return true, Slow
+	}
+	lane = Fast
+	for t := range xds.NumTypes {
+		if t != xds.Endpoint && old.Types[t] != set.Types[t] {
+			lane = Slow
+		}
+	}
+	return true, lane
+}
+
+// Apply plans what a change touches and says who should have something else, in no order that means anything.
+func (p *Planner) Apply(c mirror.Change) []Moved {
+	was := p.world.root()
+	relabelled := map[model.Key]bool{}
+	for _, e := range c.Edits {
+		p.world.index.apply(e)
+		relabelled[e.Key()] = p.keys.Apply(e)
+	}
+	p.world = p.world.at(c.New)
+	ch := &change{dirt: newDirt(), world: p.world, was: was, relabelled: relabelled}
+	ch.collect(p.table, c.Edits)
+	p.revision = c.New.Revision()
+
+	for _, s := range p.scopes {
+		p.applyScope(s, ch.dirt)
+	}
+	for key, wl := range p.workloads {
+		if ch.everything || wl.touched(ch.dirt) {
+			next := newWorkload(p.world, key)
+			next.succeed(&wl.layer)
+			next.refs = wl.refs
+			p.workloads[key] = next
+		}
+	}
+	for _, pl := range p.views {
+		pl.relink(p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
+	}
+	rebound := p.rebind(ch.views)
+	var out []Moved
+	for _, pl := range p.views {
+		if moved, lane := pl.compose(p.revision); moved {
+			for h := range pl.handles {
+				if !rebound[h] {
+					out = append(out, Moved{h, lane})
+				}
+			}
+		}
+	}
+	for h := range rebound {
+		out = append(out, Moved{h, Slow})
+	}
+	return out
+}
+
+// relink follows layers that were planned from nothing.
+func (pl *planned) relink(s *scope, wl *workload) {
+	if pl.scope = s; pl.family != nil {
+		pl.family = s.families[pl.view.Facets]
+	}
+	if wl != pl.workload {
+		pl.workload = wl
+		pl.residue = succeed(pl.residue, residueOf(wl, pl.view.Residue))
+	}
+}
+
+// applyScope plans again what a change touches in one scope.
+func (p *Planner) applyScope(s *scope, d *dirt) {
+	if d.everything || s.reads(d.readers) {
+		next := newScope(p.world, s.key)
+		next.succeed(&s.layer)
+		next.refs = s.refs
+		for facets, old := range s.families {
+			f := next.familyOf(facets)
+			f.succeed(&old.layer)
+			f.refs = old.refs
+		}
+		p.scopes[s.key] = next
+		return
+	}
+	s.apply(p.world, d)
+}
+
+// rebind gives proxies of the namespaces the views they have now, and says whose is another.
+func (p *Planner) rebind(namespaces map[string]bool) map[*Handle]bool {
+	rebound := map[*Handle]bool{}
+	if len(namespaces) == 0 {
+		return rebound
+	}
+	for h := range p.handles {
+		if !namespaces["*"] && !namespaces[h.Node.Namespace] {
+			continue
+		}
+		old := h.planned.Load()
+		if v := p.keys.View(p.world.Snapshot, h.Node); v != old.view {
+			p.bind(h, v)
+			p.unbind(h, old)
+			rebound[h] = true
+		}
+	}
+	return rebound
+}
+
+// Revision is the store's revision that all planned views are complete at.
+func (p *Planner) Revision() int64 { return p.revision }
+
+// Snapshot is what was planned from.
+func (p *Planner) Snapshot() *mirror.Snapshot { return p.world.Snapshot }
+
+// Stats counts what is shared: scopes, families, workloads, residues, views, and the proxies that share them.
+type Stats struct{ Scopes, Families, Workloads, Residues, Views, Proxies int }
+
+// Stats counts.
+func (p *Planner) Stats() Stats {
+	st := Stats{Scopes: len(p.scopes), Workloads: len(p.workloads), Views: len(p.views), Proxies: len(p.handles)}
+	for _, s := range p.scopes {
+		st.Families += len(s.families)
+	}
+	for _, pl := range p.views {
+		if pl.residue.Len() > 0 {
+			st.Residues++
+		}
+	}
+	return st
+}
+
+// Problems lists what was found while planning, each once, by object.
+func (p *Planner) Problems() []Problem {
+	var sets []problems
+	for _, s := range p.scopes {
+		sets = append(sets, s.problems)
+	}
+	for _, wl := range p.workloads {
+		sets = append(sets, problems{"": wl.found})
+	}
+	return sortedProblems(sets...)
+}

@@ -1,0 +1,237 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/model"
+)
+
+// mesh is a small random mesh in which everything collides: few names, few addresses, few labels.
+type mesh struct {
+	t       testing.TB
+	r       *rand.Rand
+	clock   int64
+	records map[model.Key]model.Record
+}
+
+var (
+	namespaces = []string{"a", "b", "istio-system"}
+	services   = []string{"s0", "s1", "s2"}
+	exports    = []string{"['*']", "['*']", "['*']", "[a]", "[b]", "['.']", "[]", "['~']"}
+	outside    = []string{"ext.example.com", "ext.example.com", "www.example.com", "*.example.com", "s0.a", "s1", "s2.b.svc.cluster.local", "x.s2.a.svc.cluster.local"}
+	vips       = []string{"10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00::1", "240.0.0.0/16"}
+)
+
+func newMesh(t testing.TB, seed uint64) *mesh {
+	return &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), records: map[model.Key]model.Record{}}
+}
+
+func (m *mesh) pick(from ...string) string { return from[m.r.IntN(len(from))] }
+
+func (m *mesh) one(in int) bool { return m.r.IntN(in) == 0 }
+
+func (m *mesh) host() string {
+	switch m.r.IntN(8) {
+	case 0:
+		return m.pick(outside...)
+	case 1:
+		return m.pick("*.a.svc.cluster.local", "*.b.svc.cluster.local", "*.example.com", "*.local", "*.com")
+	}
+	return m.inside()
+}
+
+func (m *mesh) inside() string {
+	return m.pick(services...) + "." + m.pick(namespaces[:2]...) + ".svc.cluster.local"
+}
+
+func quoted(s ...string) string { return "['" + strings.Join(s, "', '") + "']" }
+
+// edit makes one record, changes one, or deletes one.
+func (m *mesh) edit() (put model.Record, del model.Key) {
+	kinds := []model.Kind{model.KindService, model.KindService, model.KindServiceEntry, model.KindServiceEntry, model.KindEndpoints, model.KindEndpoints, model.KindEndpoints,
+		model.KindVirtualService, model.KindVirtualService, model.KindVirtualService, model.KindDestinationRule, model.KindDestinationRule,
+		model.KindSidecar, model.KindEnvoyFilter, model.KindPeerAuthentication, model.KindAuthorizationPolicy}
+	kind := kinds[m.r.IntN(len(kinds))]
+	if m.one(40) {
+		kind = model.KindMesh
+	}
+	namespace, name := m.pick(namespaces...), fmt.Sprintf("o%d", m.r.IntN(3))
+	switch kind {
+	case model.KindService, model.KindEndpoints:
+		namespace, name = m.pick(namespaces[:2]...), m.pick(services...)
+	case model.KindMesh:
+		namespace, name = "", model.MeshKey.Name
+	}
+	if kind == model.KindEndpoints {
+		name += "-" + m.pick("1", "2")
+	}
+	key := model.Key{Kind: kind, Namespace: namespace, Name: name}
+	if old, ok := m.records[key]; ok && m.one(4) {
+		delete(m.records, key)
+		return nil, old.Meta().Key
+	}
+	m.clock++
+	created := m.clock
+	if old, ok := m.records[key]; ok && !m.one(6) {
+		created = old.Meta().Created
+	} else if m.one(5) {
+		created = 1 // as old as others: names decide
+	}
+	put = rec(m.t, kind, fmt.Sprintf("%s/%s@%d", namespace, name, created), strings.ReplaceAll(m.text(kind, name), ".NS.", "."+namespace+"."))
+	m.records[key] = put
+	return put, model.Key{}
+}
+
+func (m *mesh) text(kind model.Kind, name string) string {
+	switch kind {
+	case model.KindMesh:
+		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, rootNamespace: %s, accessLogFile: %s}",
+			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['.']"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"))
+	case model.KindService:
+		return m.service("hosts: [" + name + ".NS.svc.cluster.local]")
+	case model.KindServiceEntry:
+		hosts := []string{m.pick(outside...)}
+		if m.one(4) {
+			hosts = append(hosts, m.inside())
+		}
+		return m.service("hosts: "+quoted(hosts...)) + fmt.Sprintf("resolution: %s\n", m.pick("RESOLUTION_EDS", "RESOLUTION_DNS", "RESOLUTION_NONE", "RESOLUTION_DNS_ROUND_ROBIN"))
+	case model.KindEndpoints:
+		return m.endpoints(name)
+	case model.KindVirtualService:
+		return m.virtualService()
+	case model.KindDestinationRule:
+		return m.rule()
+	case model.KindSidecar:
+		return m.sidecar()
+	case model.KindEnvoyFilter:
+		return m.filter()
+	}
+	return fmt.Sprintf("{closed: %v, meshWide: %v, selector: {%s}}", m.one(2), m.one(2), m.pick("", "app: s0", "app: s1"))
+}
+
+func (m *mesh) service(hosts string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nexportTo: %s\nselector: {%s}\npublishNotReady: %v\n", hosts, m.pick(exports...), m.pick("", "app: s0", "app: s1", "version: v1"), m.one(6))
+	switch m.r.IntN(5) {
+	case 0:
+		b.WriteString("headless: true\n")
+	case 1:
+	default:
+		fmt.Fprintf(&b, "addresses: %s\n", quoted(m.pick(vips...)))
+	}
+	b.WriteString("ports:\n")
+	for i, p := range []string{"http, number: 80, protocol: PROTOCOL_HTTP", "raw, number: 80, protocol: PROTOCOL_TCP", "web, number: 8080, protocol: PROTOCOL_GRPC",
+		"tcp, number: 9000, protocol: PROTOCOL_TCP", "any, number: 9000, protocol: PROTOCOL_AUTO", "tls, number: 443, protocol: PROTOCOL_TLS", "dns, number: 443, protocol: PROTOCOL_UDP"} {
+		if i == 0 && !m.one(4) || m.one(3) {
+			fmt.Fprintf(&b, "- {name: %s, %s}\n", p, m.pick("targetNumber: 8080", "targetNumber: 8081", "targetName: main", ""))
+		}
+	}
+	return b.String()
+}
+
+func (m *mesh) endpoints(name string) string {
+	short, _, _ := strings.Cut(name, "-")
+	hosts := short + ".NS.svc.cluster.local"
+	if m.one(4) {
+		hosts = m.pick(outside...)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "hosts: %s\nports: [{name: http, number: %s}, {name: tcp, number: 9000}, {name: any, number: 9000}, {name: web, number: 8080}]\nendpoints:\n",
+		quoted(hosts), m.pick("8080", "8080", "8081"))
+	for i := range m.r.IntN(4) {
+		fmt.Fprintf(&b, "- {address: 10.1.0.%d, health: %s, labels: {version: %s}}\n", i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", "HEALTH_NOT_READY"), m.pick("v1", "v2"))
+	}
+	return b.String()
+}
+
+func (m *mesh) destination() string {
+	return fmt.Sprintf("{host: %s, subset: %s%s}", m.pick(m.inside(), m.inside(), m.pick("ext.example.com", "www.example.com")), m.pick("''", "v1", "v2"),
+		m.pick("", "", ", port: {number: 80}", ", port: {number: 9000}"))
+}
+
+func (m *mesh) virtualService() string {
+	hosts := []string{m.host()}
+	if m.one(3) {
+		hosts = append(hosts, m.host())
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "hosts: %s\nexportTo: %s\ngateways: %s\n", quoted(hosts...), m.pick(exports...), m.pick("[]", "[mesh]", "[mesh, gw]", "[gw]"))
+	if m.one(3) {
+		fmt.Fprintf(&b, "tcp: [{match: [{port: %s}], route: [{destination: %s}]}]\n", m.pick("9000", "80"), m.destination())
+		fmt.Fprintf(&b, "tls: [{match: [{sniHosts: [%s]}], route: [{destination: %s}]}]\n", m.pick("x.example.com", "y.example.com"), m.destination())
+		if m.one(2) {
+			return b.String()
+		}
+	}
+	fmt.Fprintf(&b, "http:\n- match: [{uri: {prefix: /%d}%s}]\n  route: [{destination: %s, weight: 40}, {destination: %s, weight: 60}]\n- route: [{destination: %s}]\n", m.r.IntN(9),
+		m.pick("", "", ", sourceLabels: {tier: x}", ", sourceLabels: {version: v1}", ", sourceNamespace: a"), m.destination(), m.destination(), m.destination())
+	return b.String()
+}
+
+func (m *mesh) rule() string {
+	policy := m.pick("", "trafficPolicy: {loadBalancer: {simple: RANDOM}}", "trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}",
+		"trafficPolicy: {connectionPool: {tcp: {idleTimeout: 7s}}}")
+	subsets := m.pick("[]", "[{name: v1, labels: {version: v1}}]", "[{name: v2, labels: {version: v2}}]",
+		"[{name: v1, labels: {version: v2}}, {name: v2, labels: {version: v2}, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}]")
+	return fmt.Sprintf("host: '%s'\nexportTo: %s\nsubsets: %s\n%s\n", m.host(), m.pick(exports...), subsets, policy)
+}
+
+func (m *mesh) sidecar() string {
+	hosts := func() string {
+		return quoted(m.pick("./*", "*/*", "a/*", "b/*", "~/*", "./s0.a.svc.cluster.local", "*/"+m.host()))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "workloadSelector: {labels: {%s}}\n", m.pick("", "", "app: s0", "app: s1"))
+	if m.one(3) {
+		fmt.Fprintf(&b, "outboundTrafficPolicy: {mode: %s}\n", m.pick("ALLOW_ANY", "REGISTRY_ONLY"))
+	}
+	capture := m.pick("DEFAULT", "DEFAULT", "NONE")
+	b.WriteString("egress:\n")
+	if m.one(3) {
+		fmt.Fprintf(&b, "- {port: {number: %s, protocol: %s, name: x}, bind: %s, captureMode: %s, hosts: %s}\n", m.pick("80", "9000"), m.pick("HTTP", "TCP"), m.pick("''", "127.0.1.1"), capture, hosts())
+	}
+	fmt.Fprintf(&b, "- {captureMode: %s, hosts: %s}\n", capture, hosts())
+	if m.one(3) {
+		fmt.Fprintf(&b, "ingress: [{port: {number: %s, protocol: HTTP, name: in}, captureMode: %s, defaultEndpoint: '127.0.0.1:8080'}]\n", m.pick("8080", "9999"), capture)
+	}
+	return b.String()
+}
+
+func (m *mesh) filter() string {
+	context := m.pick("ANY", "SIDECAR_OUTBOUND", "SIDECAR_INBOUND")
+	value := map[string]string{
+		"CLUSTER":             m.pick("operation: MERGE, value: {connect_timeout: 3s}", "operation: REMOVE", "operation: ADD, value: {name: added, connect_timeout: 1s, type: STATIC}"),
+		"LISTENER":            m.pick("operation: MERGE, value: {per_connection_buffer_limit_bytes: 9}", "operation: REMOVE"),
+		"HTTP_ROUTE":          "operation: MERGE, value: {route: {timeout: 9s}}",
+		"VIRTUAL_HOST":        m.pick("operation: REMOVE", "operation: ADD, value: {name: more, domains: [more.example.org]}"),
+		"ROUTE_CONFIGURATION": "operation: MERGE, value: {most_specific_header_mutations_wins: true}",
+	}
+	apply := m.pick("CLUSTER", "CLUSTER", "LISTENER", "HTTP_ROUTE", "VIRTUAL_HOST", "ROUTE_CONFIGURATION")
+	match := map[string]string{
+		"CLUSTER":      ", cluster: {service: " + m.inside() + "}",
+		"LISTENER":     ", listener: {portNumber: 80}",
+		"VIRTUAL_HOST": ", routeConfiguration: {name: '80', vhost: {name: '" + m.inside() + ":80'}}",
+		"HTTP_ROUTE":   m.pick("", ", routeConfiguration: {name: '80'}"),
+	}[apply]
+	return fmt.Sprintf("workloadSelector: {labels: {%s}}\nconfigPatches:\n- {applyTo: %s, match: {context: %s%s}, patch: {%s}}\n",
+		m.pick("", "app: s0", "version: v1"), apply, context, match, value[apply])
+}
+
+// nodes are proxies that differ in everything that a view may look at.
+func nodes() []view.Node {
+	all := []view.Node{
+		node("a", "s0-1", "app=s0", "version=v1", "tier=x"),
+		node("a", "s0-2", "app=s0", "version=v2"),
+		node("a", "s1-1", "app=s1"),
+		node("b", "s0-1", "app=s0", "version=v1"),
+		node("istio-system", "ops", "tier=x"),
+		node("b", "free", "app=s1"),
+	}
+	all[0].Addresses = []string{"10.1.0.1"}
+	all[5].Mode = view.None
+	return all
+}

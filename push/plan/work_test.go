@@ -1,0 +1,208 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// world of n services in namespaces of ten, each with endpoints and a VirtualService.
+func bigMesh(t testing.TB, n int) *mirror.Snapshot {
+	var all []model.Record
+	for i := range n {
+		ns, name := fmt.Sprintf("ns%d", i/10), fmt.Sprintf("s%d", i)
+		all = append(all, svc(t, ns+"/"+name, fmt.Sprintf("10.%d.%d.1", i/250, i%250), "http:80:HTTP", "raw:9000:TCP"),
+			flip(t, ns, name, 4), vsOf(t, ns+"/"+name, fmt.Sprintf("%s.%s.svc.cluster.local", name, ns), fmt.Sprintf("%s.%s.svc.cluster.local", name, ns), ""))
+	}
+	all = append(all, rec(t, model.KindDestinationRule, "ns0/s3", "host: s3.ns0.svc.cluster.local\nsubsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]"))
+	return snapshot(all...)
+}
+
+func flip(t testing.TB, ns, name string, ready int) model.Record {
+	var addresses []string
+	for i := range 4 {
+		a := fmt.Sprintf("10.200.0.%d v%d", i, 1+i/2)
+		if i >= ready {
+			a += " !"
+		}
+		addresses = append(addresses, a)
+	}
+	return eps(t, ns+"/"+name+"-1", "{name: http, number: 8080}, {name: raw, number: 9000}", addresses...)
+}
+
+// work is what was built in a step.
+type work struct{ clusters, endpoints, listeners, routes, hosts int64 }
+
+func measure(p *pool.Pool, step func()) work {
+	now := func() work {
+		return work{p.Builds(xds.Cluster), p.Builds(xds.Endpoint), p.Builds(xds.Listener), p.Builds(xds.Route), p.Fragments()}
+	}
+	before := now()
+	step()
+	after := now()
+	return work{after.clusters - before.clusters, after.endpoints - before.endpoints, after.listeners - before.listeners, after.routes - before.routes, after.hosts - before.hosts}
+}
+
+func bigPlanner(t testing.TB, services, scopes int) (*Planner, *pool.Pool, []*Handle) {
+	shared := &pool.Pool{}
+	p := New(Settings{Pool: shared, Snapshot: bigMesh(t, services)})
+	var handles []*Handle
+	for i := range scopes {
+		handles = append(handles, p.Join(node(fmt.Sprintf("ns%d", i), "a")))
+	}
+	return p, shared, handles
+}
+
+// The amounts of work that the issue promises, whatever the number of services and of scopes.
+func TestAmountsOfWork(t *testing.T) {
+	for _, services := range []int{60, 160} {
+		p, shared, handles := bigPlanner(t, services, 4)
+		edit := func(r ...model.Record) (moved int) {
+			return len(p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, r, nil)))
+		}
+		fast := func(r model.Record) (moved int) {
+			m, rest := p.Flip(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{r}, nil), false)
+			if len(rest) > 0 {
+				t.Error("a flip of endpoints waits for the configuration lane")
+			}
+			return len(m)
+		}
+		host := "s3.ns0.svc.cluster.local"
+		for _, c := range []struct {
+			name string
+			step func() int
+			want work
+			move int
+		}{
+			// Two ports, each without subset and with v2: those of v1 do not select the endpoint.
+			{"an endpoint flips", func() int { return fast(flip(t, "ns0", "s3", 3)) }, work{endpoints: 4}, 4},
+			{"an endpoint flips, by way of the configuration lane", func() int { return edit(flip(t, "ns0", "s3", 2)) }, work{endpoints: 4}, 4},
+			// Its own namespace sees the short names, all others do not; all route configurations differ.
+			{"a VirtualService is edited", func() int { return edit(vsOf(t, "ns0/s3", host, "s4.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
+			{"it is edited again", func() int { return edit(vsOf(t, "ns0/s3", host, "s6.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
+			{"nothing is edited", func() int { return edit(vsOf(t, "ns0/s3", host, "s6.ns0.svc.cluster.local", "")) }, work{}, 0},
+			{"a rule without effect here", func() int {
+				return edit(rec(t, model.KindDestinationRule, "ns99/x", "host: "+host+"\nexportTo: ['.']\nsubsets: [{name: z}]"))
+			}, work{}, 0},
+			{"fifty VirtualServices at once", func() int {
+				var all []model.Record
+				for i := range 50 {
+					h := fmt.Sprintf("s%d.ns%d.svc.cluster.local", i, i/10)
+					all = append(all, vsOf(t, fmt.Sprintf("ns%d/s%d", i/10, i), h, "s5.ns0.svc.cluster.local", ""))
+				}
+				return edit(all...)
+			}, work{hosts: 98, routes: 4}, 4}, // that of s5 stays as it is
+		} {
+			moved := 0
+			if got := measure(shared, func() { moved = c.step() }); got != c.want || moved != c.move {
+				t.Errorf("%d services: %s: built %+v and moved %d, want %+v and %d", services, c.name, got, moved, c.want, c.move)
+			}
+		}
+		for _, h := range handles {
+			if bad := p.Check(h); len(bad) > 0 {
+				t.Errorf("%d services: %v", services, bad)
+			}
+		}
+	}
+}
+
+// What a flip leaves alone is the very same, and nothing else is planned: all but the endpoints' manifest.
+func TestFlipSharesTheRest(t *testing.T) {
+	p, _, handles := bigPlanner(t, 40, 2)
+	before := handles[0].Set()
+	p.Flip(p.Snapshot().Apply(2, []model.Record{flip(t, "ns0", "s3", 3)}, nil), false)
+	after := handles[0].Set()
+	for kind := range xds.NumTypes {
+		if same := before.Types[kind] == after.Types[kind]; same != (kind != xds.Endpoint) {
+			t.Errorf("%ss: the same stack: %v", kind.Noun(), same)
+		}
+	}
+	if d := manifest.Diff(before.Types[xds.Endpoint], after.Types[xds.Endpoint]); len(d) != 4 {
+		t.Errorf("%d assignments differ, want 4", len(d))
+	}
+	if after.Revision != 2 || before.Revision != 1 {
+		t.Errorf("revision %d, then %d; want 1 and 2", before.Revision, after.Revision)
+	}
+}
+
+// While configuration waits the fast lane plans hosts as they were planned, and claims no revision.
+func TestFlipBesidePendingConfiguration(t *testing.T) {
+	p, _, handles := bigPlanner(t, 40, 1)
+	c := p.Snapshot().Apply(2, []model.Record{svc(t, "ns0/new", "10.250.0.1", "http:80:HTTP"), flip(t, "ns0", "new", 4), flip(t, "ns0", "s3", 1)}, nil)
+	moved, rest := p.Flip(c, false)
+	if len(moved) != 1 || len(rest) != 1 || rest[0].Key().Kind != model.KindService {
+		t.Fatalf("moved %v, left %v", moved, rest)
+	}
+	set := handles[0].Set()
+	if set.Revision != 1 || set.Types[xds.Endpoint].Get("outbound|80||new.ns0.svc.cluster.local") != nil {
+		t.Error("the fast lane planned a host that is not planned yet")
+	}
+	if got := addresses(t, set, "outbound|80||s3.ns0.svc.cluster.local"); got != "10.200.0.0:8080" {
+		t.Errorf("endpoints: %s", got)
+	}
+	p.Apply(mirror.Change{New: c.New, Edits: rest})
+	if set = handles[0].Set(); set.Revision != 2 || len(p.Check(handles[0])) > 0 {
+		t.Error("the configuration lane did not complete the plan")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	p, _, handles := bigPlanner(t, 40, 2)
+	h := handles[1]
+	for kind := range xds.NumTypes {
+		for r := range h.Set().Types[kind].All() {
+			specs := p.Explain(h, kind, r.Name)
+			if len(specs) == 0 {
+				t.Errorf("%s %s is not explained", kind.Noun(), r.Name)
+				continue
+			}
+			built, err := specs[0].(pool.ResourceSpec).Build()
+			if err != nil || built.Version != r.Version {
+				t.Errorf("%s %s: the Spec makes another resource (%v)", kind.Noun(), r.Name, err)
+			}
+			if kind == xds.Route && len(specs) != 42 {
+				t.Errorf("route %s: %d Specs, want its own, 40 virtual hosts and the last", r.Name, len(specs))
+			}
+		}
+	}
+	if p.Explain(h, xds.Cluster, "outbound|80||nowhere") != nil {
+		t.Error("what is not there is explained")
+	}
+}
+
+// BenchmarkEdit is plan and build of one edit that touches one service, sending left out, seen by ten namespaces.
+func BenchmarkEdit(b *testing.B) {
+	for _, services := range []int{500, 1000, 2000} {
+		for name, edit := range map[string]func(i int) model.Record{
+			"endpoint": func(i int) model.Record { return flip(b, "ns0", "s3", 2+i%2) },
+			"virtualservice": func(i int) model.Record {
+				return vsOf(b, "ns0/s3", "s3.ns0.svc.cluster.local", fmt.Sprintf("s%d.ns0.svc.cluster.local", 4+i%2), "")
+			},
+			"rule": func(i int) model.Record {
+				return rec(b, model.KindDestinationRule, "ns0/s3", fmt.Sprintf("host: s3.ns0.svc.cluster.local\ntrafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}}", i+1))
+			},
+			"service": func(i int) model.Record {
+				return svc(b, "ns0/s3", "10.99.0.1", "http:80:HTTP", fmt.Sprintf("raw:%d:TCP", 9000+i%2))
+			},
+		} {
+			b.Run(fmt.Sprintf("%s/services=%d", name, services), func(b *testing.B) {
+				p, _, _ := bigPlanner(b, services, 10)
+				var changes []mirror.Change
+				s := p.Snapshot()
+				for i := range b.N {
+					c := s.Apply(int64(i+2), []model.Record{edit(i)}, nil)
+					changes, s = append(changes, c), c.New
+				}
+				b.ResetTimer()
+				for _, c := range changes {
+					p.Apply(c)
+				}
+			})
+		}
+	}
+}

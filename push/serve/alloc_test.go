@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"google.golang.org/grpc/metadata"
+
+	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+)
+
+// sink is a stream in memory.
+type sink struct {
+	got *response
+}
+
+func (*sink) SetHeader(metadata.MD) error  { return nil }
+func (*sink) SendHeader(metadata.MD) error { return nil }
+func (*sink) SetTrailer(metadata.MD)       {}
+func (*sink) Context() context.Context     { return context.Background() }
+func (*sink) RecvMsg(any) error            { return nil }
+func (s *sink) SendMsg(m any) error        { s.got = m.(*response); return nil }
+
+// pushed is what one push of one changed cluster allocates per stream, in objects and bytes, for resources of a size.
+func pushed(t *testing.T, streams, size int) (objects, bytes float64) {
+	srv := New(Config{Planner: newPlanner()})
+	versions := []*xds.Resource{large("a", size, "0"), large("a", size, "1")}
+	sets := make([]*manifest.Set, 2)
+	for i, r := range versions {
+		r.Buffers()
+		sets[i] = &manifest.Set{Revision: int64(i)}
+		sets[i].Types[xds.Cluster][manifest.Scope] = manifest.Of(r)
+	}
+	view := &stillView{set: sets[0]}
+	all := make([]*stream, streams)
+	for i := range all {
+		st := &stream{srv: srv, grpc: &sink{}, view: view}
+		st.state = delta.New(delta.Config{Diff: srv.diff.between, Names: &srv.sets}, sets[0])
+		st.turn.Store(srv.loop.Join("ns", st.send))
+		give(t, st, delta.Request{Type: xds.Cluster})
+		all[i] = st
+	}
+	edition := 0
+	push := func() {
+		edition++
+		view.set = sets[edition%2]
+		for _, st := range all {
+			if st.send() < size {
+				t.Fatal("nothing was sent")
+			}
+			out := st.grpc.(*sink).got
+			if size > 1000 && &out.bufs[0].ReadOnlyData()[0] != &versions[edition%2].Buffers()[0].ReadOnlyData()[0] {
+				t.Fatal("the bytes are not the shared ones")
+			}
+			give(t, st, delta.Request{Type: xds.Cluster, Nonce: st.state.Info(xds.Cluster).Sent})
+		}
+	}
+	edition = 1
+	push()
+	push()
+	const runs = 10
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range runs {
+		push()
+	}
+	runtime.ReadMemStats(&after)
+	n := float64(runs * streams)
+	return float64(after.Mallocs-before.Mallocs) / n, float64(after.TotalAlloc-before.TotalAlloc) / n
+}
+
+func give(t *testing.T, st *stream, r delta.Request) {
+	t.Helper()
+	if err := st.advance(delta.Message{Request: r}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type stillView struct{ set *manifest.Set }
+
+func (v *stillView) Set() *manifest.Set { return v.set }
+func (*stillView) Namespace() string    { return "ns" }
+func (*stillView) ID() string           { return "v" }
+func (*stillView) Leave()               {}
+
+// Encoded bytes are never copied per stream: what a push allocates does not depend on the size of what is sent, nor on
+// the number of streams.
+func TestPushCopiesNothing(t *testing.T) {
+	type point struct{ streams, size int }
+	got := map[point][2]float64{}
+	for _, p := range []point{{1, 100}, {1, 1 << 20}, {1000, 100}, {1000, 1 << 20}} {
+		objects, bytes := pushed(t, p.streams, p.size)
+		got[p] = [2]float64{objects, bytes}
+		t.Logf("%4d streams, %7d bytes: %.1f objects, %.0f bytes for each stream and push", p.streams, p.size, objects, bytes)
+	}
+	least := got[point{1000, 100}]
+	for p, g := range got {
+		if g[0] > least[0]+15 || g[1] > least[1]+3000 {
+			t.Errorf("%+v: %.1f objects, %.0f bytes; at best %.1f and %.0f", p, g[0], g[1], least[0], least[1])
+		}
+	}
+	if least[0] > 40 || least[1] > 4000 {
+		t.Errorf("a push allocates %.1f objects, %.0f bytes for each stream", least[0], least[1])
+	}
+}

@@ -1,0 +1,303 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+
+	"navarch.io/navarch/push/xds"
+)
+
+type deltaClient = grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
+
+// client is a plain gRPC client.
+type client struct {
+	t *testing.T
+	deltaClient
+}
+
+func dial(t *testing.T, addr string, opts ...grpc.CallOption) *client {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(65535), grpc.WithInitialConnWindowSize(65535), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(func() { cancel(); conn.Close() })
+	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &client{t, s}
+}
+
+func (c *client) ask(t xds.Type, names ...string) {
+	c.t.Helper()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "test"}, TypeUrl: t.URL(), ResourceNamesSubscribe: names})
+}
+
+func (c *client) send(r *discoveryv3.DeltaDiscoveryRequest) {
+	c.t.Helper()
+	if err := c.Send(r); err != nil && !errors.Is(err, io.EOF) {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) ack(r *discoveryv3.DeltaDiscoveryResponse) {
+	c.t.Helper()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce})
+}
+
+func (c *client) nack(r *discoveryv3.DeltaDiscoveryResponse, text string) {
+	c.t.Helper()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: text}})
+}
+
+func (c *client) next() *discoveryv3.DeltaDiscoveryResponse {
+	c.t.Helper()
+	r, err := c.Recv()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return r
+}
+
+// end waits for the stream to end and returns its status.
+func (c *client) end() *status.Status {
+	for {
+		if _, err := c.Recv(); err != nil {
+			return status.Convert(err)
+		}
+	}
+}
+
+func TestRefusedStreams(t *testing.T) {
+	good := &corev3.Node{Id: "n"}
+	for name, c := range map[string]struct {
+		cfg    Config
+		refuse error
+		first  *discoveryv3.DeltaDiscoveryRequest
+		code   codes.Code
+		says   string
+	}{
+		"no node":           {first: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL()}, code: codes.InvalidArgument, says: "no node"},
+		"no id":             {first: &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Cluster: "c"}}, code: codes.InvalidArgument, says: "node.id"},
+		"planner refuses":   {refuse: errors.New(`id "n": not type~ip~id~domain`), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.InvalidArgument, says: "type~ip"},
+		"not ready":         {refuse: fmt.Errorf("mirror: %w", ErrNotReady), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "snapshot"},
+		"status is kept":    {refuse: status.Error(codes.ResourceExhausted, "later"), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.ResourceExhausted, says: "later"},
+		"not authenticated": {cfg: Config{Authenticate: func(context.Context) (string, error) { return "", errors.New("no token") }}, first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unauthenticated, says: "no token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlanner()
+			p.refuse = c.refuse
+			c.cfg.Planner = p
+			var rejected atomic.Int32
+			c.cfg.Hooks.Rejected = func(error) { rejected.Add(1) }
+			s, addr := start(t, c.cfg)
+			cl := dial(t, addr)
+			cl.send(c.first)
+			if got := cl.end(); got.Code() != c.code || !strings.Contains(got.Message(), c.says) {
+				t.Errorf("%v", got)
+			}
+			eventually(t, "the hook is called", func() bool { return rejected.Load() == 1 })
+			if n := len(s.Inspect()); n != 0 {
+				t.Errorf("%d streams are left", n)
+			}
+		})
+	}
+}
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{ encoding.CodecV2 }
+
+func (rawCodec) Marshal(any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer("GET / HTTP/1.1\r\n\r\n")}, nil
+}
+
+func TestGarbageEndsOnlyItsStream(t *testing.T) {
+	_, addr := start(t, Config{Planner: newPlanner(cluster("a"))})
+	fine := dial(t, addr)
+	fine.ask(xds.Cluster)
+	fine.ack(fine.next())
+	bad := dial(t, addr, grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2("proto")}))
+	bad.send(&discoveryv3.DeltaDiscoveryRequest{})
+	if got := bad.end(); got.Code() != codes.InvalidArgument || !strings.Contains(got.Message(), "not protobuf") {
+		t.Errorf("%v", got)
+	}
+	fine.ask(xds.Listener)
+	if r := fine.next(); r.TypeUrl != xds.Listener.URL() {
+		t.Errorf("%v", r)
+	}
+}
+
+func TestTypesThatAreNotServedAreIgnored(t *testing.T) {
+	p := newPlanner(cluster("a"))
+	s, addr := start(t, Config{Planner: p})
+	c := dial(t, addr)
+	for _, url := range []string{"type.googleapis.com/istio.v1.HealthInformation", "type.googleapis.com/istio.networking.nds.v1.NameTable", ""} {
+		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "test"}, TypeUrl: url})
+	}
+	c.ask(xds.Cluster)
+	if r := c.next(); len(r.Resources) != 1 {
+		t.Errorf("%v", r)
+	}
+	c.CloseSend()
+	if _, err := c.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("a stream that its client ends: %v", err)
+	}
+	eventually(t, "the view is left", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.views) == 0 && len(s.Inspect()) == 0 })
+}
+
+func TestAckDeadline(t *testing.T) {
+	timeouts := make(chan bool, 10)
+	_, addr := start(t, Config{Planner: newPlanner(cluster("a")), AckDeadline: 100 * time.Millisecond, Hooks: Hooks{Timeout: func(write bool) { timeouts <- write }}})
+	polite, rude := dial(t, addr), dial(t, addr)
+	polite.ask(xds.Cluster)
+	polite.ack(polite.next())
+	rude.ask(xds.Cluster)
+	rude.next() // and never an ACK
+	if got := rude.end(); got.Code() != codes.Unavailable {
+		t.Errorf("%v", got)
+	}
+	if <-timeouts {
+		t.Error("counted as a write timeout")
+	}
+	polite.ask(xds.Listener)
+	polite.next()
+}
+
+// padded is a cluster of about n bytes; version makes it differ.
+func padded(name string, n int, version string) *clusterv3.Cluster {
+	c := clusterMessage(name)
+	c.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"test": {Fields: map[string]*structpb.Value{
+		"pad": structpb.NewStringValue(version + strings.Repeat("x", n))}}}}
+	return c
+}
+
+func large(name string, n int, version string) *xds.Resource {
+	return encode(xds.Cluster, name, padded(name, n, version), xds.Ref{Type: xds.Endpoint, Name: name})
+}
+
+// A client that stops reading costs one message by reference, and the others nothing.
+func TestSlowReader(t *testing.T) {
+	p := newPlanner(large("a", 1<<20, "0"), endpoints("a", "127.0.0.1:1"))
+	write := make(chan bool, 10)
+	s, addr := start(t, Config{Planner: p, Workers: 1, WriteTimeout: 300 * time.Millisecond, Hooks: Hooks{Timeout: func(w bool) { write <- w }}})
+	slow := dial(t, addr)
+	slow.ask(xds.Cluster) // reads nothing; its 1 MB does not fit into the window
+	eventually(t, "a response is in flight to the slow one", func() bool { i := s.Inspect(); return len(i) == 1 && i[0].Types[xds.Cluster].InFlight == 1 })
+
+	fast := dial(t, addr)
+	fast.ask(xds.Cluster)
+	fast.ack(fast.next())
+	before := heap()
+	const pushes = 40
+	for i := range pushes {
+		p.put(large("a", 1<<20, fmt.Sprint(i+1)))
+		began := time.Now()
+		fast.ack(fast.next())
+		if took := time.Since(began); took > 3*time.Second {
+			t.Fatalf("push %d took %v", i, took)
+		}
+	}
+	eventually(t, "the heap is what it was before 40 MiB were pushed", func() bool { return heap()-before < 8<<20 })
+	for _, i := range s.Inspect() {
+		if n := i.Types[xds.Cluster].InFlight; n > 1 {
+			t.Errorf("%d responses in flight", n)
+		}
+	}
+	// What is owed to the slow one is outside the credit: it blocks a goroutine of its own, not the worker, and ends the
+	// stream when it takes too long.
+	slow.ask(xds.Endpoint, "a")
+	eventually(t, "the answer waits", func() bool {
+		for _, i := range s.Inspect() {
+			if i.Types[xds.Endpoint].InFlight == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	p.put(large("a", 1<<20, "last"))
+	fast.ack(fast.next())
+	if !<-write {
+		t.Error("not counted as a write timeout")
+	}
+	eventually(t, "only the fast one is left", func() bool { return len(s.Inspect()) == 1 })
+	p.put(large("a", 1<<20, "very last"))
+	fast.ack(fast.next())
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// What several identities refused is withheld from the others; what one refused is not.
+func TestVerdicts(t *testing.T) {
+	p := newPlanner(cluster("good"), cluster("bad"))
+	id := make(chan string, 10)
+	_, addr := start(t, Config{Planner: p, Verdicts: NewVerdicts(2, time.Hour, nil),
+		Authenticate: func(context.Context) (string, error) { return <-id, nil }})
+	join := func(identity string) (*client, *discoveryv3.DeltaDiscoveryResponse) {
+		id <- identity
+		c := dial(t, addr)
+		c.ask(xds.Cluster)
+		return c, c.next()
+	}
+	for i, identity := range []string{"spiffe://one", "spiffe://one", "spiffe://two"} {
+		c, r := join(identity)
+		if len(r.Resources) != 2 {
+			t.Fatalf("proxy %d was sent %d clusters", i, len(r.Resources))
+		}
+		c.nack(r, "Error adding/updating cluster(s) bad: why")
+		if rest := c.next(); len(rest.Resources) != 1 || rest.Resources[0].Name != "good" {
+			t.Fatalf("the rest: %v", rest)
+		}
+	}
+	last, r := join("spiffe://three")
+	if len(r.Resources) != 1 || r.Resources[0].Name != "good" {
+		t.Errorf("after the verdict: %v", r)
+	}
+	last.ack(r)
+	p.put(cluster("bad", func(c *clusterv3.Cluster) { c.AltStatName = "fixed" }))
+	if r := last.next(); len(r.Resources) != 1 || r.Resources[0].Name != "bad" {
+		t.Errorf("the fixed version: %v", r)
+	}
+}
+
+func TestVerdictExpires(t *testing.T) {
+	now := time.Unix(0, 0)
+	v := NewVerdicts(1, time.Minute, func() time.Time { return now })
+	r := cluster("x")
+	v.Refuse(Refusal{View: "v", Type: r.Type, Name: r.Name, Version: r.Version, Identity: "one"})
+	if !v.Refused("v", r) || v.Refused("w", r) || v.Refused("v", cluster("y")) {
+		t.Error("the verdict is about one version in one view")
+	}
+	now = now.Add(time.Minute)
+	if v.Refused("v", r) {
+		t.Error("it never ends")
+	}
+}

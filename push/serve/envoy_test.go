@@ -1,0 +1,370 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// envoyBinary is the real proxy that these tests need.
+func envoyBinary(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("NAVARCH_ENVOY"); path != "" {
+		return path
+	}
+	path, err := filepath.Abs("../../.tools/bin/envoy")
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		t.Fatalf("no Envoy: run `make tools`, or set NAVARCH_ENVOY (%v)", err)
+	}
+	return path
+}
+
+// wire is a TCP relay that counts what a server sends and can be cut.
+type wire struct {
+	net.Listener
+	target atomic.Pointer[string]
+	down   atomic.Int64 // bytes from the server
+	conns  chan net.Conn
+}
+
+func newWire(t *testing.T, target string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{Listener: l, conns: make(chan net.Conn, 64)}
+	w.target.Store(&target)
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", *w.target.Load())
+			if err != nil {
+				near.Close()
+				continue
+			}
+			w.conns <- near
+			go func() { io.Copy(far, near); far.Close() }()
+			go func() {
+				io.Copy(near, io.TeeReader(far, counter{&w.down}))
+				near.Close()
+			}()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); w.cut() })
+	return w
+}
+
+func (w *wire) cut() {
+	for {
+		select {
+		case c := <-w.conns:
+			c.Close()
+		default:
+			return
+		}
+	}
+}
+
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(b []byte) (int, error) { c.n.Add(int64(len(b))); return len(b), nil }
+
+var lastPort atomic.Uint32
+
+// freePort is a port that nobody else is given: Envoys share ports (SO_REUSEPORT), so that two tests with one port would
+// not fail but answer for each other. It is below the range that the kernel gives to clients.
+func freePort(t *testing.T) uint32 {
+	t.Helper()
+	lastPort.CompareAndSwap(0, rand.Uint32N(15000)+1)
+	for range 1000 {
+		port := 16000 + lastPort.Add(1)%16000
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+type envoy struct {
+	t       *testing.T
+	admin   string
+	started time.Time
+}
+
+// startEnvoy runs a real Envoy against an ADS server; api is DELTA_GRPC or GRPC.
+func startEnvoy(t *testing.T, ads, api string) *envoy {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(ads)
+	admin := freePort(t)
+	config := fmt.Sprintf(`{"node":{"id":"sidecar~127.0.0.1~web.default~default.svc.cluster.local","cluster":"web"},
+"admin":{"address":{"socket_address":{"address":"127.0.0.1","port_value":%d}}},
+"dynamic_resources":{"ads_config":{"api_type":%q,"transport_api_version":"V3","set_node_on_first_message_only":true,
+ "grpc_services":[{"envoy_grpc":{"cluster_name":"xds","retry_policy":{"retry_back_off":{"base_interval":"0.05s","max_interval":"0.2s"}}}}]},
+ "cds_config":{"ads":{},"resource_api_version":"V3"},"lds_config":{"ads":{},"resource_api_version":"V3"}},
+"static_resources":{"clusters":[{"name":"xds","connect_timeout":"1s","type":"STATIC",
+ "typed_extension_protocol_options":{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions":{"@type":"type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions","explicit_http_config":{"http2_protocol_options":{}}}},
+ "load_assignment":{"cluster_name":"xds","endpoints":[{"lb_endpoints":[{"endpoint":{"address":{"socket_address":{"address":%q,"port_value":%s}}}}]}]}}]}}`,
+		admin, api, host, port)
+	file := filepath.Join(t.TempDir(), "envoy.json")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(envoyBinary(t), "-c", file, "--concurrency", "1", "--disable-hot-restart", "-l", "error")
+	if testing.Verbose() {
+		cmd.Stderr = os.Stderr
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return &envoy{t: t, admin: fmt.Sprintf("http://127.0.0.1:%d", admin), started: time.Now()}
+}
+
+func get(url string) (int, string) {
+	client := http.Client{Timeout: 5 * time.Second}
+	resp, err := client.Get(url)
+	if err != nil {
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body)
+}
+
+func (e *envoy) live() time.Duration {
+	e.t.Helper()
+	eventually(e.t, "Envoy LIVE", func() bool { _, body := get(e.admin + "/ready"); return strings.HasPrefix(body, "LIVE") })
+	return time.Since(e.started)
+}
+
+// stat reads one counter or gauge; -1: there is none.
+func (e *envoy) stat(name string) int {
+	_, body := get(e.admin + "/stats?format=json&filter=^" + strings.ReplaceAll(name, ".", `\.`) + "$")
+	var out struct {
+		Stats []struct {
+			Name  string
+			Value int
+		}
+	}
+	_ = json.Unmarshal([]byte(body), &out)
+	for _, s := range out.Stats {
+		if s.Name == name {
+			return s.Value
+		}
+	}
+	return -1
+}
+
+// backend answers with its name.
+func backend(t *testing.T, name string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+func serves(url, want string) func() bool {
+	return func() bool { code, body := get(url); return code == 200 && body == want }
+}
+
+// smallMesh is a listener on a port, whose route leads to cluster "one", which has the backend "one".
+func smallMesh(t *testing.T) (p *fakePlanner, url string) {
+	port := freePort(t)
+	return newPlanner(cluster("one"), endpoints("one", backend(t, "one")), listen("in", port, "r1"), route("r1", "one")),
+		fmt.Sprintf("http://127.0.0.1:%d/", port)
+}
+
+func TestEnvoyStartsAndFollows(t *testing.T) {
+	t.Parallel()
+	for _, api := range []string{"DELTA_GRPC", "GRPC"} {
+		t.Run(api, func(t *testing.T) {
+			t.Parallel()
+			p, url := smallMesh(t)
+			s, addr := start(t, Config{Planner: p})
+			e := startEnvoy(t, addr, api)
+			t.Logf("LIVE after %v", e.live())
+			eventually(t, "traffic to one", serves(url, "one"))
+
+			// A changed cluster warms until its endpoints come again: at once, not after initial_fetch_timeout (15 s).
+			start := time.Now()
+			p.put(cluster("one", func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = 2 }))
+			eventually(t, "a second warm cluster", func() bool {
+				return e.stat("cluster_manager.warming_clusters") == 0 && e.stat("cluster_manager.cluster_modified") == 1
+			})
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("the changed cluster warmed for %v", took)
+			}
+			// A new cluster and the route to it, while requests run: none fails, make before break.
+			stop, failed := hammer(url)
+			p.put(cluster("two"), endpoints("two", backend(t, "two")), route("r1", "two"))
+			eventually(t, "traffic to two", serves(url, "two"))
+			p.edit(nil, xds.Ref{Type: xds.Cluster, Name: "one"}, xds.Ref{Type: xds.Endpoint, Name: "one"})
+			eventually(t, "cluster one removed", func() bool { return e.stat("cluster_manager.cluster_removed") == 1 })
+			close(stop)
+			if n := <-failed; n != 0 {
+				t.Errorf("%d requests failed", n)
+			}
+			if i := s.Inspect(); len(i) != 1 || len(i[0].Refusals) != 0 || i[0].World != (api == "GRPC") {
+				t.Errorf("streams: %+v", i)
+			}
+		})
+	}
+}
+
+// hammer sends requests until stop is closed, and tells how many failed.
+func hammer(url string) (stop chan struct{}, failed chan int) {
+	stop, failed = make(chan struct{}), make(chan int, 1)
+	go func() {
+		bad := 0
+		for {
+			select {
+			case <-stop:
+				failed <- bad
+				return
+			default:
+				if code, _ := get(url); code != 200 {
+					bad++
+				}
+			}
+		}
+	}()
+	return stop, failed
+}
+
+func TestEnvoyEmptyMesh(t *testing.T) {
+	t.Parallel()
+	_, addr := start(t, Config{Planner: newPlanner()})
+	if took := startEnvoy(t, addr, "DELTA_GRPC").live(); took > 5*time.Second {
+		t.Errorf("LIVE only after %v: an empty answer is missing (15 s each for CDS and LDS)", took)
+	}
+}
+
+func TestEnvoyReconnectIsSentNothing(t *testing.T) {
+	t.Parallel()
+	p, url := smallMesh(t)
+	for i := range 200 {
+		name := fmt.Sprintf("c%d", i)
+		p.put(cluster(name), endpoints(name, "127.0.0.1:1"))
+	}
+	_, first := start(t, Config{Planner: p})
+	w := newWire(t, first)
+	e := startEnvoy(t, w.Addr().String(), "DELTA_GRPC")
+	e.live()
+	eventually(t, "traffic", serves(url, "one"))
+	cold := w.down.Load()
+
+	var sent atomic.Int64
+	second, addr := start(t, Config{Planner: p, Hooks: Hooks{Sent: func(xds.Type, int, int, int) { sent.Add(1) }}}) // another replica, same content
+	w.target.Store(&addr)
+	w.cut()
+	eventually(t, "resumed on the other replica", func() bool {
+		i := second.Inspect()
+		return len(i) == 1 && i[0].Types[xds.Route].Subscribed && i[0].Types[xds.Endpoint].Subscribed
+	})
+	resumed := w.down.Load() - cold
+	if sent.Load() != 0 || resumed > 1000 {
+		t.Errorf("a proxy that holds everything was sent %d responses, %d bytes (cold start: %d)", sent.Load(), resumed, cold)
+	}
+	t.Logf("cold start %d bytes, reconnect %d bytes (HTTP/2 frames)", cold, resumed)
+	p.put(route("r1", "nowhere"))
+	eventually(t, "the new stream is live", func() bool { code, _ := get(url); return code == 503 })
+	if n := sent.Load(); n != 1 {
+		t.Errorf("%d responses for one changed route", n)
+	}
+}
+
+func TestEnvoyRefusals(t *testing.T) {
+	t.Parallel()
+	badCluster := func(c *clusterv3.Cluster) { // passes its constraints, and fails when it is made
+		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+	}
+	invalidCluster := func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = -1 }
+	cases := map[string]struct {
+		bad, good, fix []*xds.Resource
+		culprit        xds.Ref
+		applied        func(e *envoy) bool // the good one
+		fixed          func(e *envoy) bool
+	}{
+		"cluster": {
+			bad:     []*xds.Resource{cluster("bad", badCluster), endpoints("bad", "127.0.0.1:1")},
+			good:    []*xds.Resource{cluster("good"), endpoints("good", "127.0.0.1:1")},
+			fix:     []*xds.Resource{cluster("bad")},
+			culprit: xds.Ref{Type: xds.Cluster, Name: "bad"},
+			applied: func(e *envoy) bool { return e.stat("cluster.good.membership_total") == 1 },
+			fixed:   func(e *envoy) bool { return e.stat("cluster.bad.membership_total") == 1 },
+		},
+		"cluster against its constraints": {
+			bad:     []*xds.Resource{cluster("bad", invalidCluster), endpoints("bad", "127.0.0.1:1")},
+			good:    []*xds.Resource{cluster("good"), endpoints("good", "127.0.0.1:1")},
+			fix:     []*xds.Resource{cluster("bad")},
+			culprit: xds.Ref{Type: xds.Cluster, Name: "bad"},
+			applied: func(e *envoy) bool { return e.stat("cluster.good.membership_total") == 1 },
+			fixed:   func(e *envoy) bool { return e.stat("cluster.bad.membership_total") == 1 },
+		},
+		"listener": {
+			bad: []*xds.Resource{listen("bad", freePort(t), "r1", func(l *listenerv3.Listener) {
+				l.FilterChains[0].Filters[0].GetTypedConfig().TypeUrl = "type.googleapis.com/envoy.extensions.filters.network.echo.v3.None"
+			})},
+			good:    []*xds.Resource{listen("good", freePort(t), "r1")},
+			fix:     []*xds.Resource{listen("bad", freePort(t), "r1")},
+			culprit: xds.Ref{Type: xds.Listener, Name: "bad"},
+			applied: func(e *envoy) bool { return e.stat("listener_manager.total_listeners_active") == 2 },
+			fixed:   func(e *envoy) bool { return e.stat("listener_manager.total_listeners_active") == 3 },
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, url := smallMesh(t)
+			s, addr := start(t, Config{Planner: p})
+			e := startEnvoy(t, addr, "DELTA_GRPC")
+			e.live()
+			eventually(t, "traffic", serves(url, "one"))
+			p.put(append(c.bad, c.good...)...)
+			eventually(t, "the culprit in quarantine and named", func() bool { return inQuarantine(s, c.culprit) })
+			eventually(t, "the rest applied", func() bool { return c.applied(e) })
+			if !serves(url, "one")() {
+				t.Error("what was good before does not serve")
+			}
+			p.put(c.fix...)
+			eventually(t, "the fix applied", func() bool { return c.fixed(e) })
+			eventually(t, "the quarantine lifted", func() bool { return len(s.Inspect()[0].Refusals) == 0 })
+		})
+	}
+}
+
+func inQuarantine(s *Server, culprit xds.Ref) bool {
+	for _, i := range s.Inspect() {
+		for _, r := range i.Refusals {
+			if r.Type == culprit.Type && r.Name == culprit.Name && r.Text != "" {
+				return true
+			}
+		}
+	}
+	return false
+}

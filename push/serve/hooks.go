@@ -1,0 +1,64 @@
+package serve
+
+import (
+	"time"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// Hooks are told what happens, for metrics. Any may be nil; they are called from many goroutines and must not block.
+type Hooks struct {
+	Streams   func(change int)                                // +1 and -1: pilot_xds, navarch_proxies
+	Sent      func(t xds.Type, resources, removed, bytes int) // a response: pilot_xds_pushes, bytes shared
+	Pushed    func(t xds.Type, took time.Duration)            // computing and handing over one response: pilot_xds_push_time
+	Acked     func(t xds.Type, rev int64, took time.Duration) // from sending to the ACK; rev is the store's revision
+	Converged func(took time.Duration)                        // from a moved view to the last ACK: pilot_proxy_convergence_time
+	Refused   func(r Refusal)                                 // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
+	Expired   func(t xds.Type)                                // a stale nonce: pilot_xds_expired_nonce
+	Timeout   func(write bool)                                // a stream closed: not read (pilot_xds_write_timeout), or not acknowledged
+	Rejected  func(err error)                                 // a stream refused: malformed, not ready, not authenticated
+}
+
+// Refusal is one NACK.
+type Refusal struct {
+	Node     string
+	Identity string
+	View     string // View.ID
+	Type     xds.Type
+	Name     string // the culprit; empty while it is being searched for by halves
+	Version  string // refused, and not sent again
+	Good     string // the version that stands; empty: none
+	Text     string // Envoy's words, cut
+	Revision int64  // of the store
+	At       time.Time
+}
+
+func (h *Hooks) fill() {
+	if h.Streams == nil {
+		h.Streams = func(int) {}
+	}
+	if h.Sent == nil {
+		h.Sent = func(xds.Type, int, int, int) {}
+	}
+	if h.Pushed == nil {
+		h.Pushed = func(xds.Type, time.Duration) {}
+	}
+	if h.Acked == nil {
+		h.Acked = func(xds.Type, int64, time.Duration) {}
+	}
+	if h.Converged == nil {
+		h.Converged = func(time.Duration) {}
+	}
+	if h.Refused == nil {
+		h.Refused = func(Refusal) {}
+	}
+	if h.Expired == nil {
+		h.Expired = func(xds.Type) {}
+	}
+	if h.Timeout == nil {
+		h.Timeout = func(bool) {}
+	}
+	if h.Rejected == nil {
+		h.Rejected = func(error) {}
+	}
+}

@@ -1,0 +1,188 @@
+package serve
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// badRoute is accepted by protobuf and refused by Envoy, which does not say which route it is.
+func badRoute(name, cluster string) *xds.Resource {
+	return encode(xds.Route, name, &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"},
+		Routes: []*routev3.Route{{Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: "a(b"}}},
+			Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}}}}}}})
+}
+
+// Envoy does not name the culprit of a refused response of routes or endpoints: it is found by halves, what was good
+// before goes on serving, and the others arrive.
+func TestEnvoyRefusalsFoundByHalves(t *testing.T) {
+	t.Parallel()
+	const listeners = 5
+	setUp := func(t *testing.T) (*fakePlanner, *Server, func(int) string) {
+		p := newPlanner()
+		var ports [listeners]uint32
+		for i := range listeners {
+			ports[i] = freePort(t)
+			c, r := fmt.Sprintf("c%d", i), fmt.Sprintf("r%d", i)
+			p.put(cluster(c), endpoints(c, backend(t, "old")), listen(fmt.Sprintf("l%d", i), ports[i], r), route(r, c))
+		}
+		url := func(i int) string { return fmt.Sprintf("http://127.0.0.1:%d/", ports[i]) }
+		s, addr := start(t, Config{Planner: p})
+		startEnvoy(t, addr, "DELTA_GRPC").live()
+		for i := range listeners {
+			eventually(t, "traffic", serves(url(i), "old"))
+		}
+		return p, s, url
+	}
+	expect := func(t *testing.T, p *fakePlanner, s *Server, url func(int) string, culprit xds.Ref, bad, fix int, edit, mend []*xds.Resource) {
+		t.Helper()
+		p.put(edit...)
+		eventually(t, "the culprit in quarantine and named", func() bool { return inQuarantine(s, culprit) })
+		for i := range listeners {
+			want := "new"
+			if i == bad {
+				want = "old"
+			}
+			eventually(t, fmt.Sprintf("listener %d serves %s", i, want), serves(url(i), want))
+		}
+		if r := s.Inspect()[0].Refusals; len(r) != 1 || r[0].Good == "" {
+			t.Errorf("refusals: %+v", r)
+		}
+		p.put(mend...)
+		eventually(t, "the fix serves", serves(url(fix), "new"))
+		eventually(t, "the quarantine is lifted", func() bool { return len(s.Inspect()[0].Refusals) == 0 })
+	}
+	t.Run("routes", func(t *testing.T) {
+		t.Parallel()
+		p, s, url := setUp(t)
+		p.put(cluster("new"), endpoints("new", backend(t, "new")))
+		var edit []*xds.Resource
+		for i := range listeners {
+			if r := fmt.Sprintf("r%d", i); i == 3 {
+				edit = append(edit, badRoute(r, "new"))
+			} else {
+				edit = append(edit, route(r, "new"))
+			}
+		}
+		expect(t, p, s, url, xds.Ref{Type: xds.Route, Name: "r3"}, 3, 3, edit, []*xds.Resource{route("r3", "new")})
+	})
+	t.Run("endpoints", func(t *testing.T) {
+		t.Parallel()
+		p, s, url := setUp(t)
+		to := backend(t, "new")
+		var edit []*xds.Resource
+		for i := range listeners {
+			if c := fmt.Sprintf("c%d", i); i == 1 {
+				edit = append(edit, endpoints(c, "host.name:80"))
+			} else {
+				edit = append(edit, endpoints(c, to))
+			}
+		}
+		expect(t, p, s, url, xds.Ref{Type: xds.Endpoint, Name: "c1"}, 1, 1, edit, []*xds.Resource{endpoints("c1", to)})
+	})
+}
+
+// A 1 MB response of clusters that wait for their certificates, over a slow wire: what is owed passes the credit, or
+// Envoy and the server would wait for each other until initial_fetch_timeout (15 s).
+func TestEnvoyOwedOnASlowWire(t *testing.T) {
+	t.Parallel()
+	secret := keyPair(t, "pair")
+	p := newPlanner(secret)
+	for i := range 10 {
+		name := fmt.Sprintf("c%d", i)
+		r := withTLS(padded(name, 100<<10, ""), "pair")
+		p.put(r, endpoints(name, "127.0.0.1:1"))
+	}
+	s, addr := start(t, Config{Planner: p})
+	e := startEnvoy(t, throttle(t, addr, 2<<20), "DELTA_GRPC")
+	if took := e.live(); took > 10*time.Second {
+		t.Errorf("LIVE only after %v", took)
+	}
+	eventually(t, "everything is acknowledged", func() bool {
+		i := s.Inspect()
+		return len(i) == 1 && i[0].Unacked == 0 && i[0].Types[xds.Secret].Acked != "" && i[0].Types[xds.Listener].Acked != ""
+	})
+	if got := e.stat("cluster_manager.active_clusters"); got != 11 {
+		t.Errorf("%d clusters", got)
+	}
+}
+
+func withTLS(c *clusterv3.Cluster, secret string) *xds.Resource {
+	c.TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
+		TypedConfig: pack(&tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
+			TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: secret, SdsConfig: adsSource}}}})}}
+	return encode(xds.Cluster, c.Name, c, xds.Ref{Type: xds.Endpoint, Name: c.Name}, xds.Ref{Type: xds.Secret, Name: secret})
+}
+
+func keyPair(t *testing.T, name string) *xds.Resource {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inline := func(kind string, b []byte) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})}}
+	}
+	return encode(xds.Secret, name, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+		CertificateChain: inline("CERTIFICATE", der), PrivateKey: inline("PRIVATE KEY", pkcs8)}}})
+}
+
+// throttle is a relay to a server whose answers come with so many bytes a second.
+func throttle(t *testing.T, target string, rate int) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", target)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			go func() { io.Copy(far, near); far.Close() }()
+			go func() {
+				defer near.Close()
+				chunk := rate / 100
+				for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
+					if _, err := io.CopyN(near, far, int64(chunk)); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}

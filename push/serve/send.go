@@ -1,0 +1,134 @@
+package serve
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/xds"
+)
+
+// send is a turn: all that may be sent now goes out. It does not block: what is within the credit fits into gRPC's
+// write quota; for the rest a goroutine is lent to the stream. It returns the number of bytes sent.
+func (st *stream) send() int {
+	st.mu.Lock()
+	if st.sending || st.closed {
+		st.mu.Unlock()
+		return 0 // whoever sends looks again before it stops
+	}
+	st.sending = true
+	st.mu.Unlock()
+	return st.pump(false)
+}
+
+// pump sends until there is nothing more to send. lent: it may block.
+func (st *stream) pump(lent bool) (total int) {
+	for {
+		start := time.Now()
+		reply, ok := st.next(start)
+		if !ok {
+			return total
+		}
+		if reply.Owed && !lent {
+			go func() {
+				bytes := st.push(&reply, start, true)
+				if bytes > 0 {
+					bytes += st.pump(true)
+				}
+				st.turn.Load().Sent(bytes)
+			}()
+			return total
+		}
+		bytes := st.push(&reply, start, lent)
+		if bytes == 0 {
+			return total
+		}
+		total += bytes
+	}
+}
+
+// next takes the next response from the state machine; where there is none, the stream is no longer being sent to.
+func (st *stream) next(now time.Time) (delta.Reply, bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.owing = false
+	if st.closed {
+		st.sending = false
+		return delta.Reply{}, false
+	}
+	st.state.Target(st.view.Set())
+	reply, ok := st.state.Next()
+	if !ok {
+		st.sending = false
+		if st.state.Unacked() == 0 {
+			st.movedAt.Store(0) // the change was none for this client
+		}
+		return reply, false
+	}
+	st.owing = reply.Owed
+	if st.state.InFlight(reply.Type) == 1 {
+		st.waiting[reply.Type] = now.UnixNano()
+	}
+	return reply, true
+}
+
+// push hands one response to gRPC and returns its size; 0: the stream is broken.
+func (st *stream) push(r *delta.Reply, start time.Time, lent bool) int {
+	var msg *response
+	if st.world {
+		msg = encodeWorld(r)
+	} else {
+		msg = encodeDelta(r)
+	}
+	if lent {
+		late := time.AfterFunc(st.srv.cfg.WriteTimeout, func() {
+			st.srv.cfg.Hooks.Timeout(true)
+			st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %v not written in %v", r.Type, st.srv.cfg.WriteTimeout))
+		})
+		defer late.Stop()
+	}
+	if err := st.grpc.SendMsg(msg); err != nil {
+		st.mu.Lock()
+		st.sending, st.owing = false, false
+		st.mu.Unlock()
+		st.kill(err)
+		return 0
+	}
+	hooks := &st.srv.cfg.Hooks
+	hooks.Sent(r.Type, len(r.Set), len(r.Removed), r.Size)
+	hooks.Pushed(r.Type, time.Since(start))
+	return r.Size
+}
+
+// check looks at a stream's deadlines.
+func (st *stream) check(now time.Time) {
+	st.mu.Lock()
+	late := xds.NumTypes
+	if st.closed {
+		st.mu.Unlock()
+		return
+	}
+	settle := !st.settled && now.Sub(st.opened) > st.srv.cfg.Settle
+	if settle {
+		st.settled = true
+		st.state.Settle()
+	}
+	for t := range xds.NumTypes {
+		if st.owing { // the client cannot acknowledge before it has what it is owed
+			st.waiting[t] = max(st.waiting[t], now.UnixNano())
+		}
+		if st.state.InFlight(t) > 0 && now.Sub(time.Unix(0, st.waiting[t])) > st.srv.cfg.AckDeadline {
+			late = t
+		}
+	}
+	idle := st.state.Idle()
+	st.mu.Unlock()
+	if late != xds.NumTypes {
+		st.srv.cfg.Hooks.Timeout(false)
+		st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %v for %v", late, st.srv.cfg.AckDeadline))
+	} else if settle && !idle {
+		st.turn.Load().Mark(0)
+	}
+}

@@ -1,0 +1,211 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
+
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/store/intern"
+)
+
+// Config is what a Server is made of; only Planner is required.
+type Config struct {
+	Planner Planner
+	Budget  fanout.Budget // Streams is PILOT_PUSH_THROTTLE
+	Workers int           // goroutines that send; 0: one for each processor
+	Hooks   Hooks
+	// Verdicts withhold from a view what several proxies refused; nil: NewVerdicts(0, 0, nil).
+	Verdicts Verdicts
+	// Authenticate says who the peer is; its error ends the stream with Unauthenticated. nil: the URI of the verified
+	// client certificate, or nobody.
+	Authenticate func(context.Context) (identity string, err error)
+	AckDeadline  time.Duration // a response that is not acknowledged for so long closes the stream; 60 s
+	WriteTimeout time.Duration // so does one that was owed and could not be written; 30 s
+	Settle       time.Duration // how long a resumed stream has to ask for all the types it held; 5 s
+	Log          *slog.Logger  // nil: slog.Default()
+}
+
+// Server is the xDS server. Register it, listen with Listen, and Run it.
+type Server struct {
+	cfg  Config
+	loop *fanout.Loop
+	sets intern.Table[string] // subscriptions
+	diff differ
+
+	serial  atomic.Uint64
+	mu      sync.Mutex // a leaf: guards streams
+	streams map[uint64]*stream
+}
+
+// New makes a server.
+func New(cfg Config) *Server {
+	cfg.Hooks.fill()
+	if cfg.Verdicts == nil {
+		cfg.Verdicts = NewVerdicts(0, 0, nil)
+	}
+	if cfg.Authenticate == nil {
+		cfg.Authenticate = certificateIdentity
+	}
+	orDefault(&cfg.AckDeadline, time.Minute)
+	orDefault(&cfg.WriteTimeout, 30*time.Second)
+	orDefault(&cfg.Settle, 5*time.Second)
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}}
+}
+
+func orDefault(d *time.Duration, value time.Duration) {
+	if *d <= 0 {
+		*d = value
+	}
+}
+
+// Options are the options of a grpc.Server that a Server is registered with (measured: transport.md 5). The codec
+// leaves other services on it alone.
+func Options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.SharedWriteBuffer(true),
+		grpc.WriteBufferSize(64 << 10),
+		grpc.ReadBufferSize(0), // a buffer of 32 KB for each TLS connection otherwise
+		grpc.InitialWindowSize(65535),
+		grpc.InitialConnWindowSize(65535), // static windows: no ping for each ACK
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.MaxRecvMsgSize(16 << 20), // initial versions: 44 bytes a name
+	}
+}
+
+// Register adds the AggregatedDiscoveryService, delta and state of the world, to a server made with Options.
+func (s *Server) Register(g grpc.ServiceRegistrar) {
+	handler := func(world bool) grpc.StreamHandler {
+		return func(_ any, g grpc.ServerStream) error { return s.serve(g, world) }
+	}
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService",
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{
+			{StreamName: "DeltaAggregatedResources", Handler: handler(false), ServerStreams: true, ClientStreams: true},
+			{StreamName: "StreamAggregatedResources", Handler: handler(true), ServerStreams: true, ClientStreams: true},
+		},
+		Metadata: "envoy/service/discovery/v3/ads.proto",
+	}, s)
+}
+
+// Run sends and watches deadlines until ctx ends. Without it nothing is sent.
+func (s *Server) Run(ctx context.Context) error {
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watch(ctx) })
+	err := s.loop.Run(ctx)
+	watch.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Waiting is how many streams wait for their turn in a lane.
+func (s *Server) Waiting(l fanout.Lane) int { return s.loop.Waiting(l) }
+
+// watch closes streams whose deadline has passed.
+func (s *Server) watch(ctx context.Context) {
+	period := min(time.Second, s.cfg.AckDeadline/4, s.cfg.Settle/2)
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			s.diff.tick()
+			for _, st := range s.all() {
+				st.check(now)
+			}
+		}
+	}
+}
+
+func (s *Server) all() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*stream, 0, len(s.streams))
+	for _, st := range s.streams {
+		all = append(all, st)
+	}
+	return all
+}
+
+func (s *Server) add(st *stream) {
+	s.mu.Lock()
+	s.streams[st.id] = st
+	s.mu.Unlock()
+	s.cfg.Hooks.Streams(1)
+}
+
+func (s *Server) drop(st *stream) {
+	s.mu.Lock()
+	delete(s.streams, st.id)
+	s.mu.Unlock()
+	s.cfg.Hooks.Streams(-1)
+}
+
+// certificateIdentity is the first URI of a verified client certificate.
+func certificateIdentity(ctx context.Context) (string, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return "", nil
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || !verified(info.State) {
+		return "", nil
+	}
+	leaf := info.State.PeerCertificates[0]
+	if len(leaf.URIs) == 0 {
+		return "", fmt.Errorf("the client certificate %q has no URI", leaf.Subject)
+	}
+	return leaf.URIs[0].String(), nil
+}
+
+func verified(state tls.ConnectionState) bool {
+	return len(state.VerifiedChains) > 0 && len(state.PeerCertificates) > 0
+}
+
+// Listen wraps a listener so that a stream can be closed from outside: gRPC has no way to end one whose client neither
+// reads nor goes away but to close its connection.
+func Listen(l net.Listener) net.Listener { return listener{l} }
+
+type listener struct{ net.Listener }
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, remote: &address{Addr: c.RemoteAddr(), close: c.Close}}, nil
+}
+
+type conn struct {
+	net.Conn
+	remote *address
+}
+
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
+
+// address is a peer's address that knows how to hang up: gRPC hands it through to the stream.
+type address struct {
+	net.Addr
+	close func() error
+}

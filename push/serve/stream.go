@@ -1,0 +1,257 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/xds"
+)
+
+// stream is one ADS stream. Its handler's goroutine reads; a worker of the fan-out, or a goroutine lent to it, sends.
+type stream struct {
+	srv     *Server
+	id      uint64
+	grpc    grpc.ServerStream
+	world   bool
+	hangUp  func() error // nil: the listener was not made by Listen
+	client  Client
+	view    View
+	opened  time.Time
+	turn    atomic.Pointer[fanout.Stream]
+	movedAt atomic.Int64 // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
+
+	mu       sync.Mutex // guards what follows; never held while sending
+	state    *delta.State
+	sending  bool // somebody is between Next and the end of SendMsg
+	owing    bool // what is being sent may block
+	closed   bool // nobody sends afterwards
+	settled  bool
+	cause    error               // why it was closed from here
+	waiting  [xds.NumTypes]int64 // since when the oldest response waits for its ACK; unix nanoseconds
+	refusals []Refusal           // newest last, a few
+	reports  []delta.Report      // reused
+}
+
+// maxRefusals is how many refusals are kept for debugging, a stream.
+const maxRefusals = 16
+
+// serve is the gRPC handler.
+func (s *Server) serve(g grpc.ServerStream, world bool) error {
+	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, world: world, opened: time.Now()}
+	err := st.run(g.Context())
+	if cause := st.close(); cause != nil {
+		s.cfg.Log.Warn("stream closed", "node", st.client.Node.GetId(), "peer", st.client.Addr, "error", cause)
+		return cause
+	}
+	if errors.Is(err, io.EOF) || g.Context().Err() != nil {
+		return nil // the client went
+	}
+	s.cfg.Log.Warn("stream refused", "node", st.client.Node.GetId(), "peer", st.client.Addr, "error", err)
+	s.cfg.Hooks.Rejected(err)
+	return err
+}
+
+func (st *stream) run(ctx context.Context) error {
+	if err := st.authenticate(ctx); err != nil {
+		return err
+	}
+	for {
+		var req request
+		if err := st.grpc.RecvMsg(&req); err != nil {
+			return err
+		}
+		err := st.take(ctx, req.raw.ReadOnlyData())
+		req.raw.Free()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (st *stream) authenticate(ctx context.Context) error {
+	identity, err := st.srv.cfg.Authenticate(ctx)
+	if err != nil {
+		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
+	}
+	st.client.Identity = identity
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		st.client.Addr = p.Addr.String()
+		if a, ok := p.Addr.(*address); ok {
+			st.hangUp = a.close
+		}
+	}
+	return nil
+}
+
+// take handles one encoded request.
+func (st *stream) take(ctx context.Context, raw []byte) error {
+	parse := delta.ParseDelta
+	if st.world {
+		parse = delta.ParseWorld
+	}
+	m, err := parse(raw)
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if st.view == nil {
+		if err := st.join(ctx, m.Node); err != nil {
+			return err
+		}
+	}
+	if m.Type == xds.Unknown {
+		// Agents also subscribe to types of their own (NDS, PCDS, HealthInformation) and do without an answer.
+		st.srv.cfg.Log.Debug("type not served", "node", st.client.Node.GetId(), "type", fmt.Sprintf("%.200q", m.TypeURL))
+		return nil
+	}
+	return st.advance(m)
+}
+
+// join finds out who the client is, and its view.
+func (st *stream) join(ctx context.Context, raw []byte) error {
+	node, caps, err := parseNode(raw)
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	st.client.Node, st.client.Caps = node, caps
+	view, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
+	if err != nil {
+		return joinError(err)
+	}
+	st.view = view
+	cfg := delta.Config{World: st.world, Names: &st.srv.sets, Diff: st.srv.diff.between}
+	id, verdicts := view.ID(), st.srv.cfg.Verdicts
+	cfg.Refused = func(r *xds.Resource) bool { return verdicts.Refused(id, r) }
+	st.mu.Lock()
+	st.state = delta.New(cfg, view.Set())
+	st.mu.Unlock()
+	st.turn.Store(st.srv.loop.Join(view.Namespace(), st.send))
+	st.srv.add(st)
+	return nil
+}
+
+// joinError is what a client is told when it has no view.
+func joinError(err error) error {
+	if errors.Is(err, ErrNotReady) {
+		return status.Errorf(codes.Unavailable, "%v", err)
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return status.FromContextError(err).Err()
+	}
+	if _, is := status.FromError(err); is {
+		return err
+	}
+	return status.Errorf(codes.InvalidArgument, "node: %v", err)
+}
+
+// moved is called by the plan loop.
+func (st *stream) moved(l fanout.Lane) {
+	turn := st.turn.Load()
+	if turn == nil {
+		return // not joined yet: the first turn takes the newest set anyway
+	}
+	st.movedAt.CompareAndSwap(0, time.Now().UnixNano())
+	turn.Mark(l)
+}
+
+// advance gives a request to the state machine, and asks for a turn where there is something to answer.
+func (st *stream) advance(m delta.Message) error {
+	now := time.Now()
+	st.mu.Lock()
+	if st.closed {
+		st.mu.Unlock()
+		return status.Error(codes.Aborted, "the stream was closed")
+	}
+	before := st.state.Unacked()
+	st.reports = st.state.Request(m.Request, st.reports[:0])
+	reports := st.reports
+	acked := before - st.state.Unacked()
+	since := st.waiting[m.Type]
+	if acked > 0 {
+		st.waiting[m.Type] = now.UnixNano() // of the next one in flight
+	}
+	idle := st.state.Idle()
+	done := idle && st.state.Unacked() == 0
+	st.mu.Unlock()
+
+	turn := st.turn.Load()
+	if acked > 0 {
+		turn.Acked(acked)
+	}
+	if done {
+		if at := st.movedAt.Swap(0); at != 0 {
+			st.srv.cfg.Hooks.Converged(now.Sub(time.Unix(0, at)))
+		}
+	}
+	for i := range reports {
+		st.report(&reports[i], now, since)
+	}
+	if !idle {
+		turn.Mark(fanout.Endpoints)
+	}
+	return nil
+}
+
+// report passes on what the state machine noticed; only the reading goroutine calls it.
+func (st *stream) report(r *delta.Report, now time.Time, since int64) {
+	hooks := &st.srv.cfg.Hooks
+	switch r.Kind {
+	case delta.Acked:
+		hooks.Acked(r.Type, r.Revision, now.Sub(time.Unix(0, since)))
+	case delta.Expired:
+		hooks.Expired(r.Type)
+	case delta.Nacked:
+		refusal := Refusal{Node: st.client.Node.GetId(), Identity: st.client.Identity, View: st.view.ID(), Type: r.Type,
+			Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Revision: r.Revision, At: now}
+		st.srv.cfg.Log.Warn("proxy refused configuration", "node", refusal.Node, "type", r.Type.String(), "resource", r.Name,
+			"version", r.Version, "stands", r.Good, "revision", r.Revision, "error", r.Text)
+		if r.Name != "" {
+			st.srv.cfg.Verdicts.Refuse(refusal)
+		}
+		st.mu.Lock()
+		if len(st.refusals) == maxRefusals {
+			st.refusals = append(st.refusals[:0], st.refusals[1:]...)
+		}
+		st.refusals = append(st.refusals, refusal)
+		st.mu.Unlock()
+		hooks.Refused(refusal)
+	}
+}
+
+// close marks the stream closed, so that nobody sends afterwards, and says why it was closed if that was done from here.
+func (st *stream) close() error {
+	st.mu.Lock()
+	st.closed = true
+	cause, joined := st.cause, st.state != nil
+	st.mu.Unlock()
+	if joined {
+		st.turn.Load().Leave()
+		st.srv.drop(st)
+		st.view.Leave()
+	}
+	return cause
+}
+
+// kill closes a stream from outside: its connection is closed, which ends a read and a blocked write.
+func (st *stream) kill(cause error) {
+	st.mu.Lock()
+	first := !st.closed
+	if first {
+		st.closed, st.cause = true, cause
+	}
+	st.mu.Unlock()
+	if first && st.hangUp != nil {
+		_ = st.hangUp() // it may be closed already
+	}
+}

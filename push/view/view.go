@@ -1,0 +1,230 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// View is everything that may decide a proxy's configuration, in layers. Comparable: proxies of equal views get equal
+// configuration, and equal parts are planned once.
+type View struct {
+	Scope Scope
+	// Facets are the proxy's labels that sourceLabels of some VirtualService name, as "key=value", sorted.
+	Facets   intern.List[string]
+	Workload Workload
+	// Residue are the proxy's own addresses, where a headless service with TCP ports includes them; else empty.
+	Residue intern.List[string]
+}
+
+// Scope is the outbound side. Nothing in it names a proxy.
+type Scope struct {
+	Namespace string
+	Domain    string    // DNS suffix of services
+	Sidecar   model.Key // the Sidecar that applies; zero: none
+	Network   string
+	Cluster   string
+	Caps      xds.Caps
+	Mode      Mode
+	Filters   intern.List[Patch] // that reach the outbound side, in order of application
+}
+
+// String names the scope; equal scopes have equal names, on every replica.
+func (s Scope) String() string {
+	mode := [...]string{Redirect: "redirect", TProxy: "tproxy", None: "none"}[s.Mode]
+	out := fmt.Sprintf("%s.%s/%s/%s/%s/%x/%s", s.Namespace, s.Domain, s.Sidecar.Path(), s.Network, s.Cluster, uint64(s.Caps), mode)
+	for _, p := range s.Filters.All() {
+		out += fmt.Sprintf("/%s.%d", p.Filter.Path(), p.Index)
+	}
+	return out
+}
+
+// Workload is the inbound side: ports, and what selectors pick. Nothing in it names a proxy.
+type Workload struct {
+	Namespace string
+	Sidecar   model.Key
+	Services  intern.List[model.Key] // whose selectors match, the oldest first
+	Closed    bool                   // a policy that could not be understood selects it
+	Caps      xds.Caps
+	Mode      Mode
+	Filters   intern.List[Patch] // that reach the inbound side, in order of application
+}
+
+// Patch names one patch of an EnvoyFilter.
+type Patch struct {
+	Filter model.Key
+	Index  int
+}
+
+var (
+	keys    intern.Table[model.Key]
+	strs    intern.Table[string]
+	patches intern.Table[Patch]
+)
+
+// Of is the view of a node at a snapshot.
+func Of(s *mirror.Snapshot, n Node) View { return NewIndex(s).View(s, n) }
+
+// View is Of with an index of the same snapshot.
+func (x *Index) View(s *mirror.Snapshot, n Node) View {
+	root := s.Mesh().Spec.GetRootNamespace()
+	sidecar := sidecarOf(s, root, n)
+	out, in := filtersOf(s, root, n)
+	services, headless := servicesOf(s, n)
+	v := View{
+		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: sidecar, Network: n.Network, Cluster: n.Cluster,
+			Caps: n.Caps, Mode: n.Mode, Filters: patches.List(out...)},
+		Facets: x.facets(n),
+		Workload: Workload{Namespace: n.Namespace, Sidecar: sidecar, Services: keys.List(services...),
+			Closed: closed(s, root, n), Caps: n.Caps, Mode: n.Mode, Filters: patches.List(in...)},
+	}
+	if headless && n.Mode != None {
+		v.Residue = strs.List(n.Addresses...)
+	}
+	return v
+}
+
+// sidecarOf finds the Sidecar that applies: in the namespace one that selects the proxy, then one without a selector,
+// then the root namespace's without a selector (https://istio.io/latest/docs/reference/config/networking/sidecar/).
+func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
+	var selecting, general, fallback *model.Sidecar
+	older := func(have, other *model.Sidecar) *model.Sidecar {
+		if have == nil || other.Older(&have.Head) < 0 {
+			return other
+		}
+		return have
+	}
+	for r := range s.In(model.KindSidecar, n.Namespace) {
+		switch sc := r.(*model.Sidecar); {
+		case len(sc.Spec.GetWorkloadSelector().GetLabels()) == 0:
+			general = older(general, sc)
+		case Matches(sc.Spec.GetWorkloadSelector().GetLabels(), n.Labels):
+			selecting = older(selecting, sc)
+		}
+	}
+	if n.Namespace != root {
+		for r := range s.In(model.KindSidecar, root) {
+			if sc := r.(*model.Sidecar); len(sc.Spec.GetWorkloadSelector().GetLabels()) == 0 {
+				fallback = older(fallback, sc)
+			}
+		}
+	}
+	for _, sc := range []*model.Sidecar{selecting, general, fallback} {
+		if sc != nil {
+			return sc.Key
+		}
+	}
+	return model.Key{}
+}
+
+// servicesOf lists the services of the namespace whose selectors match, and says whether one of them is headless with a
+// port that is not HTTP.
+func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool) {
+	var found []*model.Service
+	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+		for r := range s.In(kind, n.Namespace) {
+			svc := r.(*model.Service)
+			if len(svc.Spec.GetSelector()) > 0 && Matches(svc.Spec.GetSelector(), n.Labels) {
+				found = append(found, svc)
+				headless = headless || svc.Spec.GetHeadless() && slices.ContainsFunc(svc.Spec.GetPorts(), notHTTP)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *model.Service) int { return a.Older(&b.Head) })
+	for _, svc := range found {
+		services = append(services, svc.Key)
+	}
+	return services, headless
+}
+
+func notHTTP(p *model.ServicePort) bool {
+	switch p.GetProtocol() {
+	case model.Protocol_PROTOCOL_AUTO, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS, model.Protocol_PROTOCOL_TCP:
+		return true
+	}
+	return false
+}
+
+// closed says whether a policy that could not be understood selects the proxy.
+func closed(s *mirror.Snapshot, root string, n Node) bool {
+	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy} {
+		for _, namespace := range []string{n.Namespace, root} {
+			for r := range s.In(kind, namespace) {
+				p := r.(*model.Policy).Spec
+				// A root namespace policy with a selector selects in its own namespace alone where it is a
+				// PeerAuthentication, and everywhere where it is an AuthorizationPolicy.
+				reaches := namespace == n.Namespace || p.GetMeshWide() || kind == model.KindAuthorizationPolicy
+				if p.GetClosed() && reaches && Matches(p.GetSelector(), n.Labels) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// filtersOf lists the patches that select the proxy, for its outbound and its inbound side. Filters of the root
+// namespace come first, then those of the proxy's; in each by priority, creation, name
+// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/).
+func filtersOf(s *mirror.Snapshot, root string, n Node) (out, in []Patch) {
+	namespaces := []string{root, n.Namespace}
+	if root == n.Namespace {
+		namespaces = namespaces[:1]
+	}
+	for _, namespace := range namespaces {
+		var found []*model.EnvoyFilter
+		for r := range s.In(model.KindEnvoyFilter, namespace) {
+			f := r.(*model.EnvoyFilter)
+			if len(f.Spec.GetTargetRefs()) == 0 && Matches(f.Spec.GetWorkloadSelector().GetLabels(), n.Labels) {
+				found = append(found, f)
+			}
+		}
+		slices.SortFunc(found, func(a, b *model.EnvoyFilter) int {
+			return cmp.Or(cmp.Compare(a.Spec.GetPriority(), b.Spec.GetPriority()), a.Older(&b.Head))
+		})
+		for _, f := range found {
+			for i, p := range f.Spec.GetConfigPatches() {
+				if !proxyMatches(p.GetMatch().GetProxy(), n) {
+					continue
+				}
+				switch p.GetMatch().GetContext() {
+				case networkingv1.EnvoyFilter_ANY:
+					out, in = append(out, Patch{f.Key, i}), append(in, Patch{f.Key, i})
+				case networkingv1.EnvoyFilter_SIDECAR_OUTBOUND:
+					out = append(out, Patch{f.Key, i})
+				case networkingv1.EnvoyFilter_SIDECAR_INBOUND:
+					in = append(in, Patch{f.Key, i})
+				}
+			}
+		}
+	}
+	return out, in
+}
+
+func proxyMatches(m *networkingv1.EnvoyFilter_ProxyMatch, n Node) bool {
+	if m.GetProxyVersion() != "" {
+		re, err := regexp.Compile(m.GetProxyVersion())
+		if err != nil || n.Version == "" || !re.MatchString(n.Version) {
+			return false
+		}
+	}
+	return Matches(m.GetMetadata(), n.Metadata)
+}
+
+// Matches says whether a selector picks labels: each of its entries is there. An empty selector picks all.
+func Matches(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if have, ok := labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
+}

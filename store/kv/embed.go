@@ -1,0 +1,174 @@
+package kv
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// EmbedConfig says how to serve an etcd of one member from this process.
+type EmbedConfig struct {
+	Mesh   string
+	Dir    string        // data directory; made where it is missing, closed to other users, locked while it is served
+	Logger *slog.Logger  // nil: slog's default
+	Keep   time.Duration // how much history compaction leaves: the longest pause that a mirror resumes from; 0: 5 minutes
+	Quota  int64         // bytes of database at which etcd stops writing; 0: 2 GiB
+
+	Tune func(*embed.Config) // for tests: the last word on etcd's own configuration
+}
+
+// server is an etcd in this process.
+type server struct {
+	etcd   *embed.Etcd
+	lock   *os.File
+	socket string // folder of the socket, where it is not the data directory
+}
+
+// startTimeout bounds how long an embedded server may take to become ready: replaying a log of 2 GiB is the worst case.
+const startTimeout = time.Minute
+
+// Embed starts an etcd in a data directory and connects to it. It listens on a Unix socket in that directory only, which
+// is closed to other users; there is no port. ErrLocked where another process serves the directory.
+func Embed(cfg EmbedConfig) (*Store, error) {
+	if err := checkMesh(cfg.Mesh); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil || cfg.Dir == "" {
+		return nil, fmt.Errorf("data directory %q: %w", cfg.Dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	srv := &server{}
+	if srv.lock, err = lockDir(dir); err != nil {
+		return nil, err
+	}
+	if err := srv.start(cfg, dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", dir, err), srv.close())
+	}
+	endpoint := srv.etcd.Config().AdvertiseClientUrls[0]
+	store, err := Open(Config{Mesh: cfg.Mesh, Endpoints: []string{endpoint.String()}, Logger: cfg.Logger})
+	if err != nil {
+		return nil, errors.Join(err, srv.close())
+	}
+	store.server = srv
+	return store, nil
+}
+
+func (srv *server) start(cfg EmbedConfig, dir string) error {
+	socket, err := srv.socketPath(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err // the directory is ours: a socket in it is left from a process that was killed
+	}
+	if srv.etcd, err = embed.StartEtcd(etcdConfig(cfg, dir, socket)); err != nil {
+		return err
+	}
+	timeout, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	select {
+	case <-srv.etcd.Server.ReadyNotify():
+		return nil
+	case err := <-srv.etcd.Err():
+		return err
+	case <-timeout.Done():
+		return fmt.Errorf("not ready after %v", startTimeout)
+	}
+}
+
+func etcdConfig(cfg EmbedConfig, dir, socket string) *embed.Config {
+	c := embed.NewConfig()
+	c.Name = "navarch"
+	c.Dir = filepath.Join(dir, "etcd")
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger))
+	c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socket}}
+	c.AdvertiseClientUrls = c.ListenClientUrls
+	c.ListenPeerUrls = nil // one member: the peer URL is a name, nobody listens
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	c.InitialClusterToken = rand.Text() // a new data directory is a new cluster, with an id of its own
+	c.EnableGRPCGateway = false
+	// The log of the last transactions is kept in memory for members that lag; here there are none.
+	c.SnapshotCount, c.SnapshotCatchUpEntries = 1000, 10
+	c.MaxSnapFiles, c.MaxWalFiles = 2, 2
+	c.AutoCompactionMode = embed.CompactorModePeriodic
+	c.AutoCompactionRetention = orDefault(cfg.Keep, 5*time.Minute).String()
+	c.QuotaBackendBytes = cfg.Quota
+	c.MaxRequestBytes = MaxTxnBytes * 3 / 2
+	if cfg.Tune != nil {
+		cfg.Tune(c)
+	}
+	return c
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+// socketPath is where the server listens: in the data directory, or, where that path is longer than a socket's may be
+// (108 bytes on Linux), in a directory of its own.
+func (srv *server) socketPath(dir string) (string, error) {
+	const name = "etcd.sock"
+	if path := filepath.Join(dir, name); len(path) < 100 {
+		return path, nil
+	}
+	var err error
+	srv.socket, err = os.MkdirTemp("", "navarch-etcd-") // 0700
+	return filepath.Join(srv.socket, name), err
+}
+
+func (srv *server) close() error {
+	var err error
+	if srv.etcd != nil {
+		srv.etcd.Close()
+	}
+	if srv.socket != "" {
+		err = os.RemoveAll(srv.socket)
+	}
+	return errors.Join(err, srv.lock.Close()) // closing lets the lock go
+}
+
+// lockDir takes the lock of a data directory, for as long as the file is open and the process lives.
+func lockDir(dir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder, _ := io.ReadAll(io.LimitReader(file, 64)) // who it is only helps to find it
+		file.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)
+		}
+		return nil, fmt.Errorf("%w: %s is served by process %s; one data directory serves one process: stop that one, or use --etcd-endpoints for several",
+			ErrLocked, dir, orDefault(strings.TrimSpace(string(holder)), "(unknown)"))
+	}
+	err = file.Truncate(0)
+	if err == nil {
+		_, err = fmt.Fprintln(file, os.Getpid())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the data directory %s: %w", dir, err), file.Close())
+	}
+	return file, nil
+}

@@ -1,0 +1,127 @@
+// Package kv is the etcd side of the store: fenced batches, pinned lists, one watch, and the embedded server.
+//
+// Owns: every key below /navarch/<mesh>/v1/, laid out by Families.  Reads: store/model.  Never: decides what should be
+// there; writes records outside a transaction that compares the election key.
+//
+// # Publishing
+//
+// The leader writes Batches. A batch that fits one transaction writes its records and a complete head together. A larger
+// one makes the head incomplete with its first transaction and complete with its last, so at every revision the head
+// says whether the records beside it are a whole state. Readers publish, and start, only where it does; an incomplete
+// head also says which revision was complete last, so that a reader can start there. Whoever leads next finds the head
+// as it is, compares everything, and commits a batch that completes it.
+package kv
+
+import (
+	"fmt"
+	"strings"
+
+	"navarch.io/navarch/store/model"
+)
+
+// Role is an etcd role: what one part of navarchd may do where etcd has authentication on.
+type Role string
+
+// The roles. A process with several roles of ours has a user with several of these.
+const (
+	RoleIngest Role = "navarch-ingest" // the elected writer
+	RoleXDS    Role = "navarch-xds"    // replicas that serve proxies
+	RoleCA     Role = "navarch-ca"     // replicas that sign
+)
+
+// Family is a group of keys with one writer.
+type Family struct {
+	Path   string // below /navarch/<mesh>/v1/; with a slash at the end: a folder
+	Holds  string
+	Writer string // the one loop that writes, by package
+	Reader string // the loops that read
+	Write  []Role // may write and read
+	Read   []Role // may read
+}
+
+// Families is all that Navarch keeps in etcd. Mirrors watch the range from head to records/, and so see everything that
+// sorts between them (keys/ is sealed; the others are no secrets): a family that is written often must sort outside it.
+var Families = []Family{
+	{Path: "allocations/", Holds: "addresses and names given out once", Writer: "store/ingest (leader)", Reader: "store/ingest",
+		Write: []Role{RoleIngest}},
+	{Path: "head", Holds: "whether the records are complete", Writer: "store/ingest (leader)", Reader: "store/mirror, store/ingest",
+		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
+	{Path: "keys/", Holds: "epochs of signing keys, sealed", Writer: "ca/keyring (leader)", Reader: "ca/keyring",
+		Write: []Role{RoleCA}, Read: []Role{RoleXDS}},
+	{Path: "leader/", Holds: "the election, one leased key per candidate", Writer: "store/lead", Reader: "store/lead, store/kv (fences)",
+		Write: []Role{RoleIngest, RoleCA}, Read: []Role{RoleXDS}},
+	{Path: "members/", Holds: "replicas and their load, leased", Writer: "shard/member (each its own)", Reader: "shard/member (leader)",
+		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
+	{Path: "records/", Holds: "the normalised configuration", Writer: "store/ingest (leader)", Reader: "store/mirror, store/ingest",
+		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
+	{Path: "ring/", Holds: "which replica owns which shard", Writer: "shard/place (leader)", Reader: "shard/place, shard/relay through a replica",
+		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
+	{Path: "verdicts/", Holds: "what proxies refused, with a TTL", Writer: "push/serve (each its own)", Reader: "push/plan",
+		Write: []Role{RoleXDS}},
+}
+
+// Grant is one permission of a role: the keys from Key up to End, End left out; End "" is Key alone.
+type Grant struct {
+	Key, End string
+	Write    bool // else read only
+}
+
+// Grants lists what a role needs for one mesh, as `etcdctl role grant-permission` takes it.
+func Grants(mesh string, role Role) []Grant {
+	prefix := Prefix(mesh)
+	var grants []Grant
+	for _, f := range Families {
+		write, read := has(f.Write, role), has(f.Read, role)
+		if !write && !read {
+			continue
+		}
+		g := Grant{Key: prefix + f.Path, Write: write}
+		if strings.HasSuffix(f.Path, "/") {
+			g.End = after(g.Key)
+		}
+		grants = append(grants, g)
+	}
+	if role == RoleXDS {
+		from, end := watched(prefix)
+		grants = append(grants, Grant{Key: from, End: end})
+	}
+	return grants
+}
+
+func has(roles []Role, role Role) bool {
+	for _, r := range roles {
+		if r == role {
+			return true
+		}
+	}
+	return false
+}
+
+// Prefix is where the keys of one mesh are.
+func Prefix(mesh string) string { return "/navarch/" + mesh + "/v1/" }
+
+// checkMesh refuses names that would put one mesh's keys among another's.
+func checkMesh(mesh string) error {
+	if mesh == "" || strings.ContainsAny(mesh, "/\x00") {
+		return fmt.Errorf("mesh name %q: want a name without slashes", mesh)
+	}
+	return nil
+}
+
+const (
+	headPath    = "head"
+	recordsPath = "records/"
+	leaderPath  = "leader"
+)
+
+// RecordKey is the etcd key of a record.
+func (s *Store) RecordKey(key model.Key) string { return s.prefix + recordsPath + key.Path() }
+
+// LeaderPath is the folder of the election, without the slash at the end.
+func (s *Store) LeaderPath() string { return s.prefix + leaderPath }
+
+// watched is the range that holds the head and the records.
+func watched(prefix string) (from, end string) { return prefix + headPath, after(prefix + recordsPath) }
+
+// after is the first key after all keys below a folder.
+func after(folder string) string { return folder[:len(folder)-1] + string(folder[len(folder)-1]+1) }

@@ -1,0 +1,176 @@
+// Package kvtest starts a real etcd for tests.
+//
+// Owns: a temporary directory.  Reads: store/kv.  Never: used outside tests.
+package kvtest
+
+import (
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+)
+
+// Mesh is the name of the mesh that tests use.
+const Mesh = "test"
+
+// Server is an etcd for one test, in a directory of its own, reached through a Unix socket.
+type Server struct {
+	*kv.Store
+	t      testing.TB
+	dir    string
+	socket string
+}
+
+// Start runs an etcd until the test ends. It does not wait for disks, and its leases may be as short as a second.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	socket, err := os.MkdirTemp("", "kv") // a test's own directory may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(socket) })
+	s := &Server{t: t, dir: t.TempDir(), socket: filepath.Join(socket, "s")}
+	t.Cleanup(s.Stop)
+	s.Restart(s.dir)
+	return s
+}
+
+// Endpoint is the address for --etcd-endpoints, the same after Restart.
+func (s *Server) Endpoint() string { return s.Endpoints()[0] }
+
+// Dir is the data directory.
+func (s *Server) Dir() string { return s.dir }
+
+// Stop ends the server; its data stay.
+func (s *Server) Stop() {
+	s.t.Helper()
+	if s.Store == nil {
+		return
+	}
+	if err := s.Store.Close(); err != nil {
+		s.t.Errorf("stop etcd: %v", err)
+	}
+	s.Store = nil
+}
+
+// Restart starts the server, if need be after stopping it, on the data of a directory (s.Dir(): its own) and at the
+// address that it had.
+func (s *Server) Restart(dir string) {
+	s.t.Helper()
+	s.Stop()
+	if err := os.Remove(s.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	store, err := kv.Embed(kv.EmbedConfig{Mesh: Mesh, Dir: dir, Logger: slog.New(slog.DiscardHandler), Tune: func(c *embed.Config) {
+		c.UnsafeNoFsync = true
+		c.TickMs, c.ElectionMs = 10, 50
+		c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: s.socket}}
+		c.AdvertiseClientUrls = c.ListenClientUrls
+	}})
+	if err != nil {
+		s.t.Fatalf("start etcd: %v", err)
+	}
+	s.Store = store
+}
+
+// Connect opens a connection of its own, as another process would have.
+func (s *Server) Connect() *kv.Store {
+	s.t.Helper()
+	store, err := kv.Open(kv.Config{Mesh: Mesh, Endpoints: []string{s.Endpoint()}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		s.t.Fatalf("connect to etcd: %v", err)
+	}
+	s.t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			s.t.Errorf("close the connection: %v", err)
+		}
+	})
+	return store
+}
+
+// Elect makes a new election key by hand: a leader that is never asked to prove its lease.
+func (s *Server) Elect(name string) kv.Epoch {
+	s.t.Helper()
+	key := s.LeaderPath() + "/" + name
+	s.Delete(key, "")
+	resp, err := s.Client().Put(s.t.Context(), key, name)
+	if err != nil {
+		s.t.Fatalf("elect %s: %v", name, err)
+	}
+	return kv.Epoch{Key: key, Revision: resp.Header.Revision}
+}
+
+// Depose takes a leader's key away.
+func (s *Server) Depose(epoch kv.Epoch) {
+	s.t.Helper()
+	s.Delete(epoch.Key, "")
+}
+
+// MustCommit writes a batch, or fails the test.
+func (s *Server) MustCommit(b kv.Batch) int64 {
+	s.t.Helper()
+	revision, err := s.Store.Commit(s.t.Context(), b)
+	if err != nil {
+		s.t.Fatalf("commit: %v", err)
+	}
+	return revision
+}
+
+// Interrupted writes what a leader that is lost in the middle of a batch leaves: some of its records, and an incomplete
+// head. It returns the revision of that.
+func (s *Server) Interrupted(epoch kv.Epoch, puts []model.Record, deletes []model.Key) int64 {
+	s.t.Helper()
+	stat, err := s.Stat(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	head, err := proto.Marshal(&model.HeadValue{Schema: model.Schema, Epoch: epoch.Revision, LastComplete: stat.Head.CompleteRevision()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ops := []clientv3.Op{clientv3.OpPut(s.Prefix()+"head", string(head))}
+	for _, r := range puts {
+		value, err := model.Encode(r)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		ops = append(ops, clientv3.OpPut(s.RecordKey(r.Meta().Key), string(value)))
+	}
+	for _, key := range deletes {
+		ops = append(ops, clientv3.OpDelete(s.RecordKey(key)))
+	}
+	resp, err := s.Client().Txn(s.t.Context()).Then(ops...).Commit()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp.Header.Revision
+}
+
+// Put writes a key below the mesh's prefix behind everybody's back.
+func (s *Server) Put(path, value string) {
+	s.t.Helper()
+	if _, err := s.Client().Put(s.t.Context(), s.Prefix()+path, value); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Delete removes the keys from one to another, the last left out; one key where end is empty.
+func (s *Server) Delete(key, end string) {
+	s.t.Helper()
+	var opts []clientv3.OpOption
+	if end != "" {
+		opts = append(opts, clientv3.WithRange(end))
+	}
+	if _, err := s.Client().Delete(s.t.Context(), key, opts...); err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,126 @@
+package kv
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// Config says where an external etcd is.
+type Config struct {
+	Mesh      string   // name of the mesh: no slashes
+	Endpoints []string // host:port, or URLs: http, https, unix
+	TLS       *tls.Config
+	Username  string // empty: etcd has no authentication
+	Password  string
+	Logger    *slog.Logger // nil: slog's default
+}
+
+// Store is a connection to the etcd that holds one mesh. Safe for concurrent use.
+type Store struct {
+	client *clientv3.Client
+	prefix string
+	log    *slog.Logger
+	server *server // nil: etcd is not in this process
+	now    func() time.Time
+
+	between func() // for tests: between two transactions of a batch
+}
+
+// Open connects to an external etcd. It does not wait for etcd to answer, unless there is a user to log in.
+func Open(cfg Config) (*Store, error) {
+	if err := checkMesh(cfg.Mesh); err != nil {
+		return nil, err
+	}
+	if len(cfg.Endpoints) == 0 {
+		return nil, errors.New("no etcd endpoints")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            cfg.Endpoints,
+		TLS:                  cfg.TLS,
+		Username:             cfg.Username,
+		Password:             cfg.Password,
+		DialTimeout:          5 * time.Second,
+		DialKeepAliveTime:    10 * time.Second, // a silent partition is noticed within 13 s
+		DialKeepAliveTimeout: 3 * time.Second,
+		// An etcd that comes back is found within seconds; gRPC's own pause grows to two minutes.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: 3 * time.Second,
+		})},
+		Logger: zap.NewNop(), // what fails is returned to the caller, who logs it
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)
+	}
+	return &Store{client: client, prefix: Prefix(cfg.Mesh), log: cfg.Logger, now: time.Now}, nil
+}
+
+// Client is the etcd client, for the packages that may import it.
+func (s *Store) Client() *clientv3.Client { return s.client }
+
+// Prefix is where the mesh's keys are: /navarch/<mesh>/v1/.
+func (s *Store) Prefix() string { return s.prefix }
+
+// Endpoints is where etcd answers.
+func (s *Store) Endpoints() []string { return s.client.Endpoints() }
+
+// Run keeps an embedded etcd bounded until the context ends, and returns an error if its server dies. With an external
+// etcd it waits for the context.
+func (s *Store) Run(ctx context.Context) error {
+	if s.server == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.maintain(ctx)
+}
+
+// Close ends the connection, and stops an embedded server.
+func (s *Store) Close() error {
+	err := s.client.Close()
+	if s.server != nil {
+		err = errors.Join(err, s.server.close())
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil // the client's word for: closed
+	}
+	return err
+}
+
+// Stat is what one linearizable read says about the store.
+type Stat struct {
+	Cluster  uint64 // etcd's cluster id
+	Revision int64  // of the whole etcd, whoever wrote
+	Head     Head
+}
+
+// Stat reads the head, linearizably: no replica has been told of anything newer when it is called.
+func (s *Store) Stat(ctx context.Context) (Stat, error) {
+	resp, err := s.client.Get(ctx, s.prefix+headPath)
+	if err != nil {
+		return Stat{}, fmt.Errorf("read the head: %w", err)
+	}
+	stat := Stat{Cluster: resp.Header.ClusterId, Revision: resp.Header.Revision}
+	if len(resp.Kvs) > 0 {
+		stat.Head = decodeHead(resp.Kvs[0].Value, resp.Kvs[0].ModRevision)
+	}
+	return stat, nil
+}
+
+// Revision is the newest complete revision, read linearizably; 0 where there is none. A replica whose snapshot is at this
+// revision or later takes no proxy back (design: "never back").
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	stat, err := s.Stat(ctx)
+	return stat.Head.CompleteRevision(), err
+}

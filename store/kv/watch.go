@@ -1,0 +1,128 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Update is what one revision changed among the head and the records; nothing, where others wrote it. The last Update of a watch has Err and nothing else.
+type Update struct {
+	Revision int64
+	// Head is the head written at this revision; nil where it was not. A head that was deleted is the zero Head.
+	Head   *Head
+	Values []Value // in etcd's order; Raw nil: deleted
+	Err    error
+}
+
+// Watch follows the head and the records from the revision after a position, through one etcd watch, until the context
+// ends or it cannot go on: ErrCompacted, ErrClusterChanged, ErrRegressed, or what etcd says. Each revision
+// that touched them is one Update, in order, none left out and none twice; the client resumes by itself when the connection breaks. The channel is closed
+// after the Update that has Err.
+func (s *Store) Watch(ctx context.Context, from Position) <-chan Update {
+	updates := make(chan Update)
+	go func() {
+		defer close(updates)
+		err := s.watch(ctx, from, updates)
+		select {
+		case updates <- Update{Err: err}:
+		case <-ctx.Done():
+		}
+	}()
+	return updates
+}
+
+func (s *Store) watch(ctx context.Context, from Position, updates chan<- Update) error {
+	// Without a leader a member would stay silent for ever: better to be cancelled and ask another.
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	start, end := watched(s.prefix)
+	responses := s.client.Watch(ctx, start, clientv3.WithRange(end), clientv3.WithRev(from.Revision+1),
+		clientv3.WithCreatedNotify(), clientv3.WithProgressNotify(), clientv3.WithFragment())
+	for resp := range responses {
+		switch {
+		case resp.CompactRevision != 0:
+			return fmt.Errorf("watch from revision %d: %w up to %d", from.Revision+1, ErrCompacted, resp.CompactRevision)
+		case resp.Err() != nil:
+			return fmt.Errorf("watch from revision %d: %w", from.Revision+1, resp.Err())
+		}
+		if err := from.check(resp.Header.ClusterId, resp.Header.Revision); err != nil {
+			return err
+		}
+		for _, update := range s.updates(resp) {
+			select {
+			case updates <- update:
+				from.Revision = update.Revision
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.New("etcd closed the watch")
+}
+
+// check compares what a response says of the store with what is known of it.
+func (p Position) check(cluster uint64, revision int64) error {
+	if p.Cluster != 0 && cluster != p.Cluster {
+		return fmt.Errorf("%w: %x was read before, %x answers now", ErrClusterChanged, p.Cluster, cluster)
+	}
+	if revision < p.Revision {
+		return fmt.Errorf("%w: from %d to %d", ErrRegressed, p.Revision, revision)
+	}
+	return nil
+}
+
+// Check says whether a store that answers like this can be the one that was read up to a position.
+func (p Position) Check(stat Stat) error { return p.check(stat.Cluster, stat.Revision) }
+
+// updates is what a response says, with an empty Update at the end where it shows that nothing else happened up to a
+// later revision: so that a watch that starts again need not start far back.
+func (s *Store) updates(resp clientv3.WatchResponse) []Update {
+	updates := s.group(resp.Events)
+	var seen int64
+	if n := len(resp.Events); n > 0 {
+		seen = resp.Events[n-1].Kv.ModRevision
+	} else if resp.IsProgressNotify() {
+		seen = resp.Header.Revision
+	}
+	if n := len(updates); seen > 0 && (n == 0 || updates[n-1].Revision < seen) {
+		updates = append(updates, Update{Revision: seen})
+	}
+	return updates
+}
+
+// group joins the events of one revision. etcd never divides a revision between responses.
+func (s *Store) group(events []*clientv3.Event) []Update {
+	var updates []Update
+	for _, event := range events {
+		path, ok := strings.CutPrefix(string(event.Kv.Key), s.prefix)
+		record, isRecord := strings.CutPrefix(path, recordsPath)
+		if !ok || path != headPath && !isRecord {
+			continue
+		}
+		if n := len(updates); n == 0 || updates[n-1].Revision != event.Kv.ModRevision {
+			updates = append(updates, Update{Revision: event.Kv.ModRevision})
+		}
+		update := &updates[len(updates)-1]
+		deleted := event.Type == mvccpb.Event_DELETE
+		switch {
+		case isRecord && deleted:
+			update.Values = append(update.Values, Value{Path: record})
+		case isRecord:
+			update.Values = append(update.Values, Value{Path: record, Raw: orEmpty(event.Kv.Value), Revision: event.Kv.ModRevision})
+		case deleted:
+			update.Head = &Head{}
+		default:
+			head := decodeHead(event.Kv.Value, event.Kv.ModRevision)
+			update.Head = &head
+		}
+	}
+	return updates
+}

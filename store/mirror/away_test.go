@@ -1,0 +1,271 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// With etcd away the last snapshot stands; when it is back the mirror goes on from where it was.
+func TestEtcdAway(t *testing.T) {
+	s, e := etcd(t)
+	first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 10, 80)})
+	m := start(t, s.Connect())
+	before := m.reach(first).New
+	s.Stop()
+	if err := receive(t, "loss of contact", m.contact); err == nil {
+		t.Fatal("contact without loss of it")
+	}
+	if err := m.Ready(); err != nil || m.Current() != before {
+		t.Fatalf("ready: %v", err)
+	}
+	if err := m.Confirm(within(t)); err != nil {
+		t.Fatalf("a proxy that comes while etcd is away: %v", err)
+	}
+	s.Restart(s.Dir())
+	second := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 81)})
+	if c := m.reach(second); len(c.Edits) != 1 || c.Old != before || len(m.relisted) != 1 {
+		t.Fatalf("edits %v, listed %d times", c.Edits, len(m.relisted))
+	}
+	if err := receive(t, "contact", m.contact); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNeverReachedSaysWhy(t *testing.T) {
+	s, _ := etcd(t)
+	replica := s.Connect()
+	s.Stop()
+	m := start(t, replica)
+	receive(t, "loss of contact", m.contact)
+	if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "nothing was read yet: ") {
+		t.Fatalf("ready: %v", err)
+	}
+}
+
+func copyDir(t *testing.T, from string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "backup")
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(to, "etcd.sock")); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// Etcd was restored from an old backup, or the address is another cluster's: nothing of it is published, the alarm says so
+// and the last snapshot stands; until the right store is back, or an operator adopts this one.
+func TestAnotherStoreAnswers(t *testing.T) {
+	for name, want := range map[string]error{"backup": kv.ErrRegressed, "other": kv.ErrClusterChanged} {
+		t.Run(name, func(t *testing.T) {
+			s, e := etcd(t)
+			s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 30, 80)})
+			s.Stop()
+			other := t.TempDir()
+			if want == kv.ErrRegressed {
+				other = copyDir(t, s.Dir())
+			}
+			s.Restart(s.Dir())
+			s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 5, 81)})
+			last := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 30, 31, 80)})
+			m := start(t, s.Connect())
+			before := m.reach(last).New
+
+			s.Restart(other)
+			if want == kv.ErrClusterChanged { // with more to tell than the first one
+				for port := range uint32(10) {
+					s.MustCommit(kv.Batch{Epoch: s.Elect("a"), Puts: services(t, 0, 2, 80+port)})
+				}
+			}
+			if err := receive(t, "the alarm", m.alarms); !errors.Is(err, want) {
+				t.Fatalf("alarm %v, want %v", err, want)
+			}
+			if m.Current() != before || m.Ready() != nil || !errors.Is(m.Status().Alarm, want) {
+				t.Fatalf("the last snapshot does not stand: %+v", m.Status())
+			}
+			s.Restart(s.Dir())
+			if err := receive(t, "the end of the alarm", m.alarms); err != nil {
+				t.Fatal(err)
+			}
+			now := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 82)})
+			if c := m.reach(now); c.Old != before || len(c.Edits) != 1 {
+				t.Fatalf("edits %v", c.Edits)
+			}
+
+			for range drain(m.changes) {
+			}
+			s.Restart(other)
+			receive(t, "the alarm again", m.alarms)
+			expect := s.MustCommit(kv.Batch{Epoch: s.Elect("b"), Puts: services(t, 0, 1, 90)})
+			fresh := start(t, s.Connect()).reach(expect).New
+			if len(m.changes) != 0 {
+				t.Fatal("published what was not adopted")
+			}
+			m.Adopt()
+			if err := receive(t, "the end of the alarm", m.alarms); err != nil {
+				t.Fatal(err)
+			}
+			wantSame(t, "adopted and listed", receive(t, "the adopted state", m.changes).New, fresh)
+		})
+	}
+}
+
+// fake is a source under a test's control.
+type fake struct {
+	state   *kv.State
+	stats   chan kv.Stat
+	watches chan chan kv.Update
+}
+
+func (f *fake) Load(context.Context, int64) (*kv.State, error) { return f.state, nil }
+
+func (f *fake) Watch(context.Context, kv.Position) <-chan kv.Update {
+	w := make(chan kv.Update)
+	f.watches <- w
+	return w
+}
+
+func (f *fake) Stat(ctx context.Context) (kv.Stat, error) {
+	select {
+	case s := <-f.stats:
+		return s, nil
+	case <-ctx.Done():
+		return kv.Stat{}, ctx.Err()
+	}
+}
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	r := service(t, "a", 80)
+	raw, err := model.Encode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := kv.Head{Revision: 9, Complete: true}
+	stats := make(chan kv.Stat, 9)
+	stats <- kv.Stat{Cluster: 1, Revision: 10, Head: head} // whoever lists asks first
+	return &fake{stats: stats, watches: make(chan chan kv.Update, 9), state: &kv.State{At: kv.Position{Cluster: 1, Revision: 10}, Store: 10,
+		Head: head, Complete: 9, Values: []kv.Value{{Path: r.Meta().Key.Path(), Raw: raw}}}}
+}
+
+// A watch that went silent is noticed by asking, and begun again.
+func TestStuckWatchIsReplaced(t *testing.T) {
+	f := newFake(t)
+	m := start(t, f)
+	first := receive(t, "the watch", f.watches)
+	m.reach(9)
+	behind := kv.Stat{Cluster: 1, Revision: 20, Head: kv.Head{Revision: 15, Complete: true}}
+	for range 3 {
+		f.stats <- behind
+	}
+	second := receive(t, "another watch", f.watches)
+	second <- update(15, 9)
+	m.reach(15)
+	_ = first
+}
+
+// What the watch brings while the store is asked makes no alarm.
+func TestCheckRacesWatch(t *testing.T) {
+	f := newFake(t)
+	m := start(t, f)
+	w := receive(t, "the watch", f.watches)
+	m.reach(9)
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		f.stats <- kv.Stat{Cluster: 1, Revision: 10, Head: kv.Head{Revision: 9, Complete: true}}
+	}()
+	<-asked
+	w <- update(30, 9)
+	m.reach(30)
+	f.stats <- kv.Stat{Cluster: 1, Revision: 40, Head: kv.Head{Revision: 30, Complete: true}}
+	w <- update(41, 30)
+	m.reach(41)
+	if err := m.Status().Alarm; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A replica that is behind waits before its first answer on a stream; all that join together share one read.
+func TestConfirm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		m, err := mirror.New(mirror.Config{Source: f, CheckEvery: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- m.Run(ctx) }()
+		w := <-f.watches
+		at := func(revision int64) kv.Stat {
+			return kv.Stat{Cluster: 1, Revision: revision, Head: kv.Head{Revision: revision, Complete: true}}
+		}
+		f.stats <- at(9)
+		if err := m.Confirm(ctx); err != nil {
+			t.Fatal(err)
+		}
+		confirmed := make(chan error, 100)
+		for range 100 { // one read is there for them; a second would wait for ever
+			go func() { confirmed <- m.Confirm(ctx) }()
+		}
+		f.stats <- at(12)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if len(confirmed) != 0 {
+			t.Fatalf("%d were answered from a snapshot that is behind", len(confirmed))
+		}
+		w <- update(12, 9)
+		for range 100 {
+			if err := <-confirmed; err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		if err := m.Confirm(ctx); err != nil || time.Since(began) > 2*time.Second { // nobody answers
+			t.Fatalf("after %v: %v", time.Since(began), err)
+		}
+		late, stop := context.WithTimeout(ctx, time.Minute)
+		defer stop()
+		f.stats <- at(99)
+		if err := m.Confirm(late); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// update is an empty batch after the complete revision last.
+func update(revision, last int64) kv.Update {
+	return kv.Update{Revision: revision, Head: &kv.Head{Revision: revision, Complete: true, LastComplete: last}}
+}
+
+// A watch that leaves something out is not believed: the mirror lists again, and has it.
+func TestGapInWatch(t *testing.T) {
+	f := newFake(t)
+	m := start(t, f)
+	w := receive(t, "the watch", f.watches)
+	m.reach(9)
+	receive(t, "the first list", m.relisted)
+	head := kv.Head{Revision: 30, Complete: true, LastComplete: 20}
+	f.state = &kv.State{At: kv.Position{Cluster: 1, Revision: 31}, Store: 31, Head: head, Complete: 30}
+	f.stats <- kv.Stat{Cluster: 1, Revision: 31, Head: head}
+	w <- update(30, 20)
+	receive(t, "the second list", m.relisted)
+	if c := m.reach(30); len(c.Edits) != 1 || c.Edits[0].New != nil {
+		t.Fatalf("edits %v", c.Edits)
+	}
+}

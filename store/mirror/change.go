@@ -1,0 +1,41 @@
+package mirror
+
+// Merge is the change that says what c and the change after it say together: from c's old snapshot to next's new one. A
+// record that came back to the very pointer it had is no edit; one that came back as an equal record is, because it is
+// another pointer in the new snapshot.
+func (c Change) Merge(next Change) Change {
+	merged := Change{Old: c.Old, New: next.New, Committed: c.Committed}
+	if merged.Committed.IsZero() {
+		merged.Committed = next.Committed
+	}
+	if len(c.Edits) == 0 || len(next.Edits) == 0 {
+		merged.Edits = append(c.Edits[:len(c.Edits):len(c.Edits)], next.Edits...)
+		return merged
+	}
+	merged.Edits = make([]Edit, 0, len(c.Edits)+len(next.Edits))
+	add := func(e Edit) {
+		if e.Old != e.New { // pointers
+			merged.Edits = append(merged.Edits, e)
+		}
+	}
+	// Both are ordered by key.
+	first, second := c.Edits, next.Edits
+	for len(first) > 0 && len(second) > 0 {
+		switch order := first[0].Key().Compare(second[0].Key()); {
+		case order < 0:
+			add(first[0])
+			first = first[1:]
+		case order > 0:
+			add(second[0])
+			second = second[1:]
+		default:
+			add(Edit{Old: first[0].Old, New: second[0].New})
+			first, second = first[1:], second[1:]
+		}
+	}
+	merged.Edits = append(append(merged.Edits, first...), second...)
+	return merged
+}
+
+// Merge joins changes in the boxes of consumers that lag (loop.NewBox): what they get is one change over all they missed.
+func Merge(waiting, next Change) Change { return waiting.Merge(next) }

@@ -1,0 +1,103 @@
+package mirror_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// However a consumer lags, what it is told leads from what it had to what there is: nothing is lost and no more than what
+// differs is told, but for records that came back as equal ones.
+func TestLaggingConsumerLosesNothing(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		box := loop.NewBox(mirror.Merge)
+		now := mirror.Empty()
+		follower := map[model.Key]model.Record{}
+		at := now
+		for step := range 60 {
+			var puts []model.Record
+			var deletes []model.Key
+			in := map[model.Key]bool{}
+			for range r.IntN(8) {
+				one := randomRecord(t, r)
+				if in[one.Meta().Key] {
+					continue
+				}
+				in[one.Meta().Key] = true
+				if r.IntN(3) == 0 {
+					deletes = append(deletes, one.Meta().Key)
+				} else {
+					puts = append(puts, one)
+				}
+			}
+			c := now.Apply(int64(step+1), puts, deletes)
+			c.Committed = time.Unix(int64(step), 0)
+			now = c.New
+			box.Put(c)
+			if r.IntN(4) != 0 && step != 59 {
+				continue
+			}
+			told, _ := box.Take()
+			if told.Old != at || told.New != now || told.Committed.Unix() != at.Revision() {
+				t.Fatalf("seed %d: told of %d to %d, committed %v", seed, told.Old.Revision(), told.New.Revision(), told.Committed)
+			}
+			at = now
+			if !slices.IsSortedFunc(told.Edits, func(a, b mirror.Edit) int { return a.Key().Compare(b.Key()) }) {
+				t.Fatalf("seed %d: not in order", seed)
+			}
+			differs := map[model.Key]bool{}
+			for _, e := range mirror.Diff(told.Old, told.New).Edits {
+				differs[e.Key()] = true
+			}
+			for _, e := range told.Edits {
+				if follower[e.Key()] != e.Old && (e.Old != nil || follower[e.Key()] != nil) {
+					t.Fatalf("seed %d: %v was another record", seed, e.Key())
+				}
+				if same := e.Old != nil && e.New != nil && e.Old.Meta().Hash == e.New.Meta().Hash; !same && !differs[e.Key()] {
+					t.Fatalf("seed %d: %v does not differ", seed, e.Key())
+				}
+				if e.New == nil {
+					delete(follower, e.Key())
+				} else {
+					follower[e.Key()] = e.New
+				}
+			}
+			n := 0
+			for _, kind := range model.Kinds() {
+				for rec := range now.All(kind) {
+					n++
+					if follower[rec.Meta().Key] != rec {
+						t.Fatalf("seed %d: the follower has another pointer for %v", seed, rec.Meta().Key)
+					}
+				}
+			}
+			if n != len(follower) {
+				t.Fatalf("seed %d: the follower has %d records of %d", seed, len(follower), n)
+			}
+		}
+	}
+}
+
+func TestSubscribeLateGetsAll(t *testing.T) {
+	f := newFake(t)
+	m := start(t, f)
+	m.reach(9)
+	box, stop := m.Subscribe()
+	c, ok := box.Take()
+	if !ok || len(c.Edits) != 1 || c.Edits[0].Old != nil || c.New != m.Current() || c.Old.Revision() != 0 {
+		t.Fatalf("got %+v", c)
+	}
+	stop()
+	w := receive(t, "the watch", f.watches)
+	w <- update(12, 9)
+	m.reach(12)
+	if _, ok := box.Take(); ok {
+		t.Fatal("told after the subscription ended")
+	}
+}

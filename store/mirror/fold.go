@@ -1,0 +1,162 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+)
+
+var errGap = errors.New("there is a gap in what was read")
+
+// Problem is a stored value that does not decode.
+type Problem struct {
+	Path string // below records/
+	Err  error
+	Kept bool // an older version that did decode stands in the snapshot; else the record is missing there
+}
+
+// String says what is wrong and what holds meanwhile.
+func (p Problem) String() string {
+	if p.Kept {
+		return fmt.Sprintf("records/%s: %v (the last good version stands)", p.Path, p.Err)
+	}
+	return fmt.Sprintf("records/%s: %v (there is no version that decodes)", p.Path, p.Err)
+}
+
+// fold is the loop's state and rules: what was read goes in, changes come out. It has no clock and no socket, and is
+// owned by the loop.
+type fold struct {
+	base      *Snapshot           // all that was complete, with last good versions
+	published bool                // base was given out
+	staged    map[string]kv.Value // by path: read since, and not known to be complete
+	bad       map[string]error    // by path: what does not decode in the last complete state
+	head      kv.Head             // the newest that was read
+}
+
+func newFold() *fold {
+	return &fold{base: Empty(), staged: map[string]kv.Value{}, bad: map[string]error{}}
+}
+
+// load takes a whole list in place of all that was staged. The result is false where there is nothing to publish.
+func (f *fold) load(state *kv.State) (Change, bool) {
+	f.head = state.Head
+	clear(f.staged)
+	listed := make(map[string]bool, len(state.Values))
+	for _, v := range state.Values {
+		listed[v.Path] = true
+		if _, bad := f.bad[v.Path]; bad || !f.holds(v) {
+			f.staged[v.Path] = v
+		}
+	}
+	for _, kind := range model.Kinds() {
+		for r := range f.base.All(kind) {
+			if path := r.Meta().Key.Path(); !listed[path] {
+				f.staged[path] = kv.Value{Path: path}
+			}
+		}
+	}
+	for path := range f.bad {
+		if !listed[path] {
+			f.staged[path] = kv.Value{Path: path}
+		}
+	}
+	if state.Complete == 0 {
+		return Change{}, false
+	}
+	return f.complete(state.Complete, time.Time{})
+}
+
+// follows tells whether an update can be the next one. Every head names the complete one before it: where that is not the
+// one that was read, something between them was not, or this is another history with the same numbers.
+func (f *fold) follows(u kv.Update) error {
+	if u.Head == nil || u.Head.Err != nil || u.Head.Revision == 0 || u.Head.LastComplete == f.head.CompleteRevision() {
+		return nil
+	}
+	return fmt.Errorf("%w: the head at revision %d follows the complete revision %d, %d was read", errGap,
+		u.Head.Revision, u.Head.LastComplete, f.head.CompleteRevision())
+}
+
+// apply takes what one revision changed.
+func (f *fold) apply(u kv.Update) (Change, bool) {
+	for _, v := range u.Values {
+		f.staged[v.Path] = v
+	}
+	if u.Head == nil {
+		return Change{}, false
+	}
+	f.head = *u.Head
+	if !f.head.Complete {
+		return Change{}, false
+	}
+	return f.complete(f.head.Revision, f.head.Time)
+}
+
+// complete makes a snapshot of what was staged. The first is given out only when no record is missing from it: a proxy
+// would lose what it names.
+func (f *fold) complete(revision int64, committed time.Time) (Change, bool) {
+	var puts []model.Record
+	var deletes []model.Key
+	for path, v := range f.staged {
+		delete(f.bad, path)
+		if v.Raw == nil {
+			if key, err := v.Key(); err == nil {
+				deletes = append(deletes, key)
+			}
+			continue
+		}
+		if f.holds(v) {
+			continue
+		}
+		record, err := v.Record()
+		if err != nil {
+			f.bad[path] = err
+			continue
+		}
+		puts = append(puts, record)
+	}
+	clear(f.staged)
+	change := f.base.Apply(revision, puts, deletes)
+	f.base = change.New
+	if !f.published {
+		if len(f.missing()) > 0 {
+			return Change{}, false
+		}
+		f.published = true
+		return Diff(Empty(), f.base), true
+	}
+	change.Committed = committed
+	return change, true
+}
+
+// holds tells whether the value is the one that stands in base.
+func (f *fold) holds(v kv.Value) bool {
+	key, err := v.Key()
+	if err != nil || v.Raw == nil {
+		return false
+	}
+	old, ok := f.base.Get(key)
+	return ok && old.Meta().Hash == v.Hash()
+}
+
+// problems lists what does not decode, by path.
+func (f *fold) problems() []Problem {
+	all := make([]Problem, 0, len(f.bad))
+	for path, err := range f.bad {
+		p := Problem{Path: path, Err: err}
+		if key, err := model.ParsePath(path); err == nil {
+			_, p.Kept = f.base.Get(key)
+		}
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b Problem) int { return strings.Compare(a.Path, b.Path) })
+	return all
+}
+
+func (f *fold) missing() []Problem {
+	return slices.DeleteFunc(f.problems(), func(p Problem) bool { return p.Kept })
+}

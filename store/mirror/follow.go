@@ -1,0 +1,277 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+)
+
+// follower is the loop's own state; Run makes it and no other goroutine touches it. It outlives connections, so that the
+// loop goes on by revision.
+type follower struct {
+	*Mirror
+	fold     *fold
+	at       kv.Position // read up to here; zero: list first
+	seen     kv.Position // the newest that the store was seen at
+	behind   int         // checks in a row that saw a head which the watch has not brought
+	patience int         // how many of them are too many
+	status   Status      // as last told
+}
+
+// How long the loop waits before it tries again what failed.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 3 * time.Second
+)
+
+// leastPatience is after how many checks without anything new, that is for at least so many times CheckEvery, a watch is
+// begun again when the store has more.
+const leastPatience = 2
+
+var errStuck = errors.New("the watch does not bring what the store has")
+
+// Run reads until the context ends. Whatever happens to etcd, the last complete snapshot stands. One Run at a time; a later
+// one goes on where the last one ended.
+func (m *Mirror) Run(ctx context.Context) error {
+	if m.resume == nil {
+		m.resume = &follower{Mirror: m, fold: newFold(), patience: leastPatience}
+	}
+	f := m.resume
+	pause := firstPause
+	for ctx.Err() == nil {
+		before := f.at
+		err := f.follow(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, kv.ErrCompacted):
+			m.cfg.Logger.Info("etcd compacted what was not read yet, listing again", slog.Int64("revision", f.at.Revision))
+			f.at = kv.Position{}
+		case errors.Is(err, errGap):
+			m.cfg.Logger.Error("listing again", slog.Any("error", err))
+			f.at = kv.Position{}
+		case errors.Is(err, kv.ErrRegressed), errors.Is(err, kv.ErrClusterChanged):
+			f.frozen(ctx, err)
+		default:
+			f.tell(func(s *Status) { s.Away = err })
+		}
+		if pause = min(2*pause, maxPause); f.at != before {
+			pause = firstPause
+		}
+		sleep(ctx, pause/2+rand.N(pause/2))
+	}
+	return ctx.Err()
+}
+
+// follow lists if need be, and watches until something is wrong.
+func (f *follower) follow(ctx context.Context) error {
+	if f.at.Revision == 0 {
+		if err := f.list(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	updates := f.cfg.Source.Watch(ctx, f.at)
+	tick := time.NewTicker(f.cfg.CheckEvery)
+	defer tick.Stop()
+	answers := make(chan answer, 1)
+	asking := false
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case u, open := <-updates:
+			if !open {
+				return errors.New("the watch was closed")
+			}
+			if u.Err != nil {
+				return u.Err
+			}
+			if err := f.fold.follows(u); err != nil {
+				return err
+			}
+			f.update(u)
+		case <-tick.C:
+			if !asking {
+				asking = true
+				seen := f.seen
+				go func() { answers <- f.ask(ctx, seen) }()
+			}
+		case a := <-answers:
+			asking = false
+			if err := f.check(a); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// list reads everything, and takes what differs. It asks first whether anybody is there: a list may take long, and a client
+// without a connection waits.
+func (f *follower) list(ctx context.Context) error {
+	if a := f.ask(ctx, f.seen); a.err != nil {
+		return a.err
+	}
+	state, err := f.cfg.Source.Load(ctx, 0)
+	if err != nil {
+		return err
+	}
+	if err := f.seen.Check(kv.Stat{Cluster: state.At.Cluster, Revision: state.Store}); err != nil {
+		return err
+	}
+	f.at, f.seen = state.At, kv.Position{Cluster: state.At.Cluster, Revision: state.Store}
+	change, ok := f.fold.load(state)
+	f.cfg.Logger.Info("listed the store", slog.Int64("revision", state.At.Revision), slog.Int("records", len(state.Values)),
+		slog.Bool("complete", state.Complete != 0), slog.Int("edits", len(change.Edits)))
+	f.took(change, ok)
+	if f.cfg.Hooks.Relisted != nil {
+		f.cfg.Hooks.Relisted()
+	}
+	return nil
+}
+
+// update takes one revision of the watch.
+func (f *follower) update(u kv.Update) {
+	change, ok := f.fold.apply(u)
+	f.at.Revision = u.Revision
+	f.behind, f.patience = 0, leastPatience
+	f.seen.Revision = max(f.seen.Revision, u.Revision)
+	f.took(change, ok)
+}
+
+// took publishes a change, if there is one, and tells what the fold knows. Who sees the status sees the snapshot.
+func (f *follower) took(change Change, ok bool) {
+	if ok {
+		f.publish(change)
+	}
+	f.tell(func(s *Status) {
+		s.Away, s.Head, s.Seen, s.Problems = nil, f.fold.head, f.seen, f.fold.problems()
+		if ok {
+			s.Revision = change.New.Revision()
+		}
+	})
+}
+
+// answer is what the store said of itself, and what was known when it was asked: by the time the answer is read, the
+// watch may have brought more.
+type answer struct {
+	asked kv.Position
+	stat  kv.Stat
+	err   error
+}
+
+func (m *Mirror) ask(ctx context.Context, seen kv.Position) answer {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+	defer cancel()
+	stat, err := m.cfg.Source.Stat(ctx)
+	return answer{seen, stat, err}
+}
+
+// check compares what the store says of itself with what was read. A watch alone would not notice a store that went back
+// (it would wait for a revision that is long in coming) or a watch that died in silence.
+func (f *follower) check(a answer) error {
+	if a.err != nil {
+		f.tell(func(s *Status) { s.Away = a.err })
+		return nil // the watch goes on by itself when etcd is back
+	}
+	if err := a.asked.Check(a.stat); err != nil {
+		return err
+	}
+	f.seen.Revision = max(f.seen.Revision, a.stat.Revision)
+	f.tell(func(s *Status) { s.Away, s.Seen = nil, f.seen })
+	if a.stat.Head.Revision <= f.fold.head.Revision {
+		f.behind = 0
+		return nil
+	}
+	if f.behind++; f.behind <= f.patience {
+		return nil
+	}
+	f.behind, f.patience = 0, 2*f.patience // it may be slow: the next watch is given longer
+	return errStuck
+}
+
+// frozen keeps what there is until the store is the one that was read again, or an operator says that it is right.
+func (f *follower) frozen(ctx context.Context, alarm error) {
+	f.tell(func(s *Status) { s.Alarm = alarm })
+	tick := time.NewTicker(f.cfg.CheckEvery)
+	defer tick.Stop()
+	select {
+	case <-f.adopt: // a word that was given before the alarm says nothing about it
+	default:
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.adopt:
+			f.at, f.seen, f.behind = kv.Position{}, kv.Position{}, 0
+			f.tell(func(s *Status) { s.Alarm = nil })
+			return
+		case <-tick.C:
+			if a := f.ask(ctx, f.seen); a.err == nil && a.asked.Check(a.stat) == nil {
+				f.tell(func(s *Status) { s.Alarm = nil })
+				return
+			}
+		}
+	}
+}
+
+// tell publishes the status, and says once what changed for the worse or the better.
+func (f *follower) tell(edit func(*Status)) {
+	was := f.status
+	edit(&f.status)
+	now := f.status
+	f.Mirror.status.Store(&now)
+	log, hooks := f.cfg.Logger, f.cfg.Hooks
+	if (was.Alarm == nil) != (now.Alarm == nil) {
+		if now.Alarm != nil {
+			log.Error("the store is not the one that was read: the last snapshot stands until it is again or is adopted", slog.Any("error", now.Alarm))
+		} else {
+			log.Warn("the alarm about the store is over")
+		}
+		if hooks.Alarm != nil {
+			hooks.Alarm(now.Alarm)
+		}
+	}
+	if (was.Away == nil) != (now.Away == nil) {
+		if now.Away != nil {
+			log.Warn("etcd does not answer: the last snapshot stands", slog.Any("error", now.Away))
+		} else {
+			log.Info("etcd answers again")
+		}
+		if hooks.Contact != nil {
+			hooks.Contact(now.Away)
+		}
+	}
+	if !sameProblems(was.Problems, now.Problems) {
+		for _, p := range now.Problems {
+			log.Error("a stored value does not decode", slog.String("problem", p.String()))
+		}
+		if hooks.Problems != nil {
+			hooks.Problems(now.Problems)
+		}
+	}
+}
+
+func sameProblems(a, b []Problem) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Path != b[i].Path || a[i].Kept != b[i].Kept || a[i].Err.Error() != b[i].Err.Error() {
+			return false
+		}
+	}
+	return true
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

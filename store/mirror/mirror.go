@@ -1,0 +1,156 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+)
+
+// Source is what the mirror reads: a *kv.Store.
+type Source interface {
+	Load(ctx context.Context, revision int64) (*kv.State, error)
+	Watch(ctx context.Context, from kv.Position) <-chan kv.Update
+	Stat(ctx context.Context) (kv.Stat, error)
+}
+
+// Hooks are told what the loop does, for metrics. They are called by the loop and must not block; nil ones are left out.
+type Hooks struct {
+	Published func(Change)
+	Relisted  func()           // the list was read again
+	Problems  func([]Problem)  // values that do not decode, whenever that changed
+	Alarm     func(error)      // the store is not the one that was read; nil: it is again, or was adopted
+	Contact   func(away error) // etcd does not answer, nil: it answers; at every change
+}
+
+// Config of a mirror.
+type Config struct {
+	Source     Source
+	Logger     *slog.Logger  // nil: slog's default
+	Hooks      Hooks         // zero: nobody is told
+	CheckEvery time.Duration // how often the store is asked whether it is the one that was read; 0: 5 s
+	Timeout    time.Duration // how long it may take to answer before it counts as away; 0: 5 s
+}
+
+// Mirror keeps the newest complete snapshot of the store.
+type Mirror struct {
+	cfg     Config
+	current atomic.Pointer[Snapshot]
+	status  atomic.Pointer[Status]
+	adopt   chan struct{}
+	resume  *follower // owned by Run: what it knows, kept from one Run to the next
+
+	mu    sync.Mutex // a leaf; publishing and subscribing exclude each other
+	boxes map[*loop.Box[Change]]bool
+	moved chan struct{} // closed at the next publication
+
+	joins joins
+}
+
+// Status is what the loop knows of itself.
+type Status struct {
+	Revision int64       // of the published snapshot, 0: none
+	Seen     kv.Position // the newest that the store was seen at
+	Head     kv.Head
+	Problems []Problem
+	Alarm    error // the store is not the one that was read; the last snapshot stands until it is again, or Adopt
+	Away     error // why etcd was not reached lately; the last snapshot stands
+}
+
+// New checks the configuration. The mirror is empty until Run.
+func New(cfg Config) (*Mirror, error) {
+	if cfg.Source == nil {
+		return nil, errors.New("mirror: a source is needed")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	if cfg.CheckEvery == 0 {
+		cfg.CheckEvery = 5 * time.Second
+	}
+	m := &Mirror{cfg: cfg, adopt: make(chan struct{}, 1), boxes: map[*loop.Box[Change]]bool{}, moved: make(chan struct{})}
+	m.status.Store(&Status{})
+	return m, nil
+}
+
+// Current is the newest complete snapshot; nil until there was one. There is never an empty one in place of one that is
+// not known: an empty snapshot would take everything from every proxy.
+func (m *Mirror) Current() *Snapshot { return m.current.Load() }
+
+// Status is what the loop knows of itself.
+func (m *Mirror) Status() Status { return *m.status.Load() }
+
+// Ready is nil when a complete snapshot was published and no record is missing from it; else it says why. Losing etcd
+// later does not make a mirror unready: it answers from what it has.
+func (m *Mirror) Ready() error {
+	s := m.Status()
+	for _, p := range s.Problems {
+		if !p.Kept {
+			return fmt.Errorf("a stored value does not decode: %v", p)
+		}
+	}
+	switch {
+	case s.Revision != 0:
+		return nil
+	case s.Alarm != nil:
+		return s.Alarm
+	case s.Away != nil:
+		return fmt.Errorf("nothing was read yet: %w", s.Away)
+	case s.Head.Err != nil:
+		return s.Head.Err
+	case s.Head.Revision == 0 && s.Seen.Cluster != 0:
+		return errors.New("the store has no head: no leader has written yet")
+	case s.Head.Revision != 0:
+		return fmt.Errorf("the head at revision %d is incomplete: a batch is being written, or its leader was lost", s.Head.Revision)
+	}
+	return errors.New("nothing was read yet")
+}
+
+// Subscribe gives a box that receives every change from now on, in order; those that wait are merged into one. Where a
+// snapshot was published already, the first change is from Empty to it. stop ends the subscription.
+func (m *Mirror) Subscribe() (box *loop.Box[Change], stop func()) {
+	box = loop.NewBox(Merge)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.current.Load(); s != nil {
+		box.Put(Diff(Empty(), s))
+	}
+	m.boxes[box] = true
+	return box, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.boxes, box)
+	}
+}
+
+// Adopt makes a mirror that is in alarm take the store as it is now: an operator's word that the restored or exchanged
+// etcd is the right one. Without an alarm it does nothing.
+func (m *Mirror) Adopt() {
+	select {
+	case m.adopt <- struct{}{}:
+	default:
+	}
+}
+
+func (m *Mirror) publish(c Change) {
+	m.mu.Lock()
+	m.current.Store(c.New)
+	for box := range m.boxes {
+		box.Put(c)
+	}
+	close(m.moved)
+	m.moved = make(chan struct{})
+	m.mu.Unlock()
+	if m.cfg.Hooks.Published != nil {
+		m.cfg.Hooks.Published(c)
+	}
+}
