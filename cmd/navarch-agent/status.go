@@ -37,11 +37,11 @@ func (a *agent) statusHandler() http.Handler {
 func (a *agent) debugHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug", func(w http.ResponseWriter, r *http.Request) {
-		page := debugPage{Node: a.id.node.Id, Draining: a.draining.Load(), Envoy: a.envoy.State(), XDS: a.relay.Stats()}
-		if err := a.ready(r.Context()); err != nil {
+		// Readiness first: a page that says ready shows at least the traffic that made it so.
+		err := a.ready(r.Context())
+		page := debugPage{Node: a.id.node.Id, Ready: err == nil, Draining: a.draining.Load(), Envoy: a.envoy.State(), XDS: a.relay.Stats()}
+		if err != nil {
 			page.NotReady = err.Error()
-		} else {
-			page.Ready = true
 		}
 		w.Header().Set("Content-Type", "application/json")
 		enc := json.NewEncoder(w)
