@@ -417,4 +417,3 @@ func (p *proxy) excused(t xds.Type, name string, set *manifest.Set) bool {
 	}
 	return false
 }
-

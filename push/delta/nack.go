@@ -22,7 +22,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	if len(guilty) == 0 && len(f.set) == 1 {
 		guilty = []string{f.set[0].Name}
 	}
-	report := Report{Kind: Nacked, Type: r.Type, Nonce: nonceText(f.nonce), Revision: f.revision, Text: strings.Clone(cut(text))}
+	report := Report{Kind: Nacked, Type: r.Type, Nonce: nonceText(f.nonce), Revision: f.revision, Text: excerpt(r.Type, r.Error)}
 	if len(f.set) == 0 {
 		ty.accept(f) // only removals: nothing to be said again
 		return append(out, report)
@@ -85,7 +85,8 @@ func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bo
 
 // culprits finds the resources that Envoy's words name, out of those that were sent.
 //   - clusters and listeners: "Error adding/updating cluster(s) a: why\nb: why";
-//   - violations of a constraint print the resource: `name: "x"`, `cluster_name: "x"`; the first is the culprit;
+//   - violations of a constraint print the resource, and then say why: `name: "x"`, `cluster_name: "x"`; the first is
+//     the culprit;
 //   - routes, sometimes: "... in route x".
 func culprits(t xds.Type, text string, sent []*xds.Resource) []string {
 	is := func(name string) bool {
@@ -99,7 +100,7 @@ func culprits(t xds.Type, text string, sent []*xds.Resource) []string {
 			}
 		}
 	}
-	if strings.Contains(text, "onstraint") {
+	if strings.Contains(text, "onstraint") || strings.HasPrefix(text, "goo.gle/debug") {
 		if name := printedName(text, is); name != "" {
 			return []string{name}
 		}
@@ -161,9 +162,20 @@ func routeNames(text string, is func(string) bool) (names []string) {
 	}
 }
 
-func cut(text string) string {
-	if len(text) <= maxText {
-		return text
+// excerpt is what is kept of Envoy's words: the beginning and the end, because the reason may stand after a printed
+// resource. Of a secret nothing is kept that may have been printed.
+func excerpt(t xds.Type, text string) string {
+	if t == xds.Secret {
+		if i := strings.LastIndex(text, ": Proto constraint"); i >= 0 {
+			text = text[i+2:]
+		} else {
+			text, _, _ = strings.Cut(text, "\n")
+			text, _, _ = strings.Cut(text, `"`)
+		}
 	}
-	return strings.ToValidUTF8(text[:maxText-3], "") + "..."
+	if len(text) > maxText {
+		const head = maxText / 3
+		text = text[:head] + " ... " + text[len(text)-(maxText-head-5):]
+	}
+	return strings.ToValidUTF8(strings.Clone(text), "")
 }

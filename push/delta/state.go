@@ -121,7 +121,7 @@ func (s *State) Settle() { s.settled = true }
 func (s *State) Idle() bool {
 	for t := range s.types {
 		ty := &s.types[t]
-		if ty.subscribed && ( len(ty.odd) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(xds.Type(t))) {
+		if ty.subscribed && (ty.answer || len(ty.odd) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(xds.Type(t))) {
 			return false
 		}
 	}

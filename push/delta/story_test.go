@@ -224,6 +224,33 @@ func typeOf(short string) xds.Type {
 	return xds.Unknown
 }
 
+// Envoy may print the message that it refuses: of a secret, nothing of that is kept.
+func TestRefusedSecretsAreNotPrinted(t *testing.T) {
+	s := New(Config{}, &manifest.Set{Types: [xds.NumTypes]manifest.Stack{xds.Secret: {manifest.Of(thing(xds.Secret, "s@1"))}}})
+	s.Request(Request{Type: xds.Secret, Subscribe: slices.Values([]string{"s"})}, nil)
+	r, _ := s.Next()
+	for text, want := range map[string]string{
+		"goo.gle/debugstr\nname: \"s\"\nprivate_key { inline_string: \"KEY\" }\n: Proto constraint validation failed (Secret: why)": "Proto constraint validation failed (Secret: why)",
+		"Failed to load private key from <inline>, Cause: MISMATCH":                                                                 "Failed to load private key from <inline>, Cause: MISMATCH",
+		"bad secret\n-----BEGIN KEY": "bad secret",
+	} {
+		m := Request{Type: xds.Secret, Nonce: r.Nonce, Failed: true, Error: text}
+		if got := s.Request(m, nil); len(got) != 1 || got[0].Name != "s" || got[0].Text != want {
+			t.Errorf("%+v", got)
+		}
+		s = New(Config{}, s.target)
+		s.Request(Request{Type: xds.Secret, Subscribe: slices.Values([]string{"s"})}, nil)
+		r, _ = s.Next()
+	}
+}
+
+func TestExcerptKeepsBothEnds(t *testing.T) {
+	got := excerpt(xds.Cluster, "goo.gle/debugstr\n"+strings.Repeat("é", 5000)+"\n: the reason")
+	if len(got) > maxText || !strings.HasPrefix(got, "goo.gle") || !strings.HasSuffix(got, ": the reason") {
+		t.Errorf("%d bytes: %s", len(got), got)
+	}
+}
+
 var (
 	things   = map[string]*xds.Resource{}
 	versions = map[string]string{} // hash -> what the scripts call it

@@ -214,7 +214,7 @@ func TestEnvoyStartsAndFollows(t *testing.T) {
 			start := time.Now()
 			p.put(cluster("one", func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = 2 }))
 			eventually(t, "a second warm cluster", func() bool {
-				return e.stat("cluster_manager.warming_clusters") == 0 && e.stat("cluster_manager.cluster_modified") == 1
+				return e.stat("cluster_manager.cluster_modified") == 1 && e.stat("cluster_manager.warming_clusters") == 0
 			})
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("the changed cluster warmed for %v", took)
@@ -303,7 +303,8 @@ func TestEnvoyRefusals(t *testing.T) {
 	badCluster := func(c *clusterv3.Cluster) { // passes its constraints, and fails when it is made
 		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 	}
-	invalidCluster := func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = -1 }
+	invalidCluster := func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = 0 }  // Envoy prints it
+	unnamedCluster := func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = -1 } // Envoy does not say which
 	cases := map[string]struct {
 		bad, good, fix []*xds.Resource
 		culprit        xds.Ref
@@ -320,6 +321,14 @@ func TestEnvoyRefusals(t *testing.T) {
 		},
 		"cluster against its constraints": {
 			bad:     []*xds.Resource{cluster("bad", invalidCluster), endpoints("bad", "127.0.0.1:1")},
+			good:    []*xds.Resource{cluster("good"), endpoints("good", "127.0.0.1:1")},
+			fix:     []*xds.Resource{cluster("bad")},
+			culprit: xds.Ref{Type: xds.Cluster, Name: "bad"},
+			applied: func(e *envoy) bool { return e.stat("cluster.good.membership_total") == 1 },
+			fixed:   func(e *envoy) bool { return e.stat("cluster.bad.membership_total") == 1 },
+		},
+		"cluster that is not named": {
+			bad:     []*xds.Resource{cluster("bad", unnamedCluster), endpoints("bad", "127.0.0.1:1")},
 			good:    []*xds.Resource{cluster("good"), endpoints("good", "127.0.0.1:1")},
 			fix:     []*xds.Resource{cluster("bad")},
 			culprit: xds.Ref{Type: xds.Cluster, Name: "bad"},
@@ -348,6 +357,9 @@ func TestEnvoyRefusals(t *testing.T) {
 			p.put(append(c.bad, c.good...)...)
 			eventually(t, "the culprit in quarantine and named", func() bool { return inQuarantine(s, c.culprit) })
 			eventually(t, "the rest applied", func() bool { return c.applied(e) })
+			for _, r := range s.Inspect()[0].Refusals {
+				t.Logf("Envoy: %s", r.Text)
+			}
 			if !serves(url, "one")() {
 				t.Error("what was good before does not serve")
 			}
