@@ -14,6 +14,7 @@ package kv
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"navarch.io/navarch/store/model"
@@ -71,7 +72,7 @@ func Grants(mesh string, role Role) []Grant {
 	prefix := Prefix(mesh)
 	var grants []Grant
 	for _, f := range Families {
-		write, read := has(f.Write, role), has(f.Read, role)
+		write, read := slices.Contains(f.Write, role), slices.Contains(f.Read, role)
 		if !write && !read {
 			continue
 		}
@@ -86,15 +87,6 @@ func Grants(mesh string, role Role) []Grant {
 		grants = append(grants, Grant{Key: from, End: end})
 	}
 	return grants
-}
-
-func has(roles []Role, role Role) bool {
-	for _, r := range roles {
-		if r == role {
-			return true
-		}
-	}
-	return false
 }
 
 // Prefix is where the keys of one mesh are.

@@ -125,6 +125,7 @@ func TestAnotherStoreAnswers(t *testing.T) {
 type fake struct {
 	state   *kv.State
 	stats   chan kv.Stat
+	asked   chan struct{} // one for each question
 	watches chan chan kv.Update
 }
 
@@ -137,6 +138,7 @@ func (f *fake) Watch(context.Context, kv.Position) <-chan kv.Update {
 }
 
 func (f *fake) Stat(ctx context.Context) (kv.Stat, error) {
+	f.asked <- struct{}{}
 	select {
 	case s := <-f.stats:
 		return s, nil
@@ -155,7 +157,7 @@ func newFake(t *testing.T) *fake {
 	head := kv.Head{Revision: 9, Complete: true}
 	stats := make(chan kv.Stat, 9)
 	stats <- kv.Stat{Cluster: 1, Revision: 10, Head: head} // whoever lists asks first
-	return &fake{stats: stats, watches: make(chan chan kv.Update, 9), state: &kv.State{At: kv.Position{Cluster: 1, Revision: 10}, Store: 10,
+	return &fake{stats: stats, asked: make(chan struct{}, 1000), watches: make(chan chan kv.Update, 9), state: &kv.State{At: kv.Position{Cluster: 1, Revision: 10}, Store: 10,
 		Head: head, Complete: 9, Values: []kv.Value{{Path: r.Meta().Key.Path(), Raw: raw}}}}
 }
 
@@ -181,19 +183,17 @@ func TestCheckRacesWatch(t *testing.T) {
 	m := start(t, f)
 	w := receive(t, "the watch", f.watches)
 	m.reach(9)
-	asked := make(chan struct{})
-	go func() {
-		defer close(asked)
-		f.stats <- kv.Stat{Cluster: 1, Revision: 10, Head: kv.Head{Revision: 9, Complete: true}}
-	}()
-	<-asked
+	receive(t, "the question of the list", f.asked)
+	receive(t, "a question", f.asked)
 	w <- update(30, 9)
 	m.reach(30)
-	f.stats <- kv.Stat{Cluster: 1, Revision: 40, Head: kv.Head{Revision: 30, Complete: true}}
-	w <- update(41, 30)
-	m.reach(41)
-	if err := m.Status().Alarm; err != nil {
-		t.Fatal(err)
+	f.stats <- kv.Stat{Cluster: 1, Revision: 10, Head: kv.Head{Revision: 9, Complete: true}} // the answer is older
+	for range 2 {
+		receive(t, "the question after that", f.asked)
+		f.stats <- kv.Stat{Cluster: 1, Revision: 40, Head: kv.Head{Revision: 30, Complete: true}}
+	}
+	if len(m.alarms) != 0 {
+		t.Fatal(<-m.alarms)
 	}
 }
 
@@ -218,12 +218,16 @@ func TestConfirm(t *testing.T) {
 			t.Fatal(err)
 		}
 		confirmed := make(chan error, 100)
-		for range 100 { // one read is there for them; a second would wait for ever
+		asked := len(f.asked)
+		for range 100 {
 			go func() { confirmed <- m.Confirm(ctx) }()
 		}
 		f.stats <- at(12)
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
+		if n := len(f.asked) - asked; n != 1 {
+			t.Fatalf("%d reads for 100 streams that join together", n)
+		}
 		if len(confirmed) != 0 {
 			t.Fatalf("%d were answered from a snapshot that is behind", len(confirmed))
 		}

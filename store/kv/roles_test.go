@@ -1,0 +1,62 @@
+package kv_test
+
+import (
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// The table's grants are enough for the watch of a replica, and not enough to write records.
+func TestRoles(t *testing.T) {
+	s := kvtest.Start(t)
+	e := epoch(t, s.Store, "a")
+	ctx := within(t)
+	admin := s.Client()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(admin.RoleAdd(ctx, "root"))
+	must(admin.UserAdd(ctx, "root", "secret"))
+	must(admin.UserGrantRole(ctx, "root", "root"))
+	stores := map[kv.Role]*kv.Store{}
+	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS} {
+		must(admin.RoleAdd(ctx, string(role)))
+		for _, g := range kv.Grants(kvtest.Mesh, role) {
+			kind := clientv3.PermissionType(clientv3.PermRead)
+			if g.Write {
+				kind = clientv3.PermissionType(clientv3.PermReadWrite)
+			}
+			must(admin.RoleGrantPermission(ctx, string(role), g.Key, g.End, kind))
+		}
+		must(admin.UserAdd(ctx, string(role), "secret"))
+		must(admin.UserGrantRole(ctx, string(role), string(role)))
+	}
+	must(admin.AuthEnable(ctx))
+	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS} {
+		store, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Endpoints: s.Endpoints(), Username: string(role), Password: "secret"})
+		must(store, err)
+		t.Cleanup(func() { _ = store.Close() })
+		stores[role] = store
+	}
+	updates := stores[kv.RoleXDS].Watch(ctx, kv.Position{Revision: e.Revision})
+	revision := commit(t, stores[kv.RoleIngest], kv.Batch{Epoch: e, Puts: services(t, 1, 80)})
+	if u := next(t, updates); u.Revision != revision || u.Err != nil {
+		t.Fatalf("a replica's watch: %+v", u)
+	}
+	if state := load(t, stores[kv.RoleXDS], 0); state.Complete != revision {
+		t.Fatalf("a replica's list: %+v", state)
+	}
+	if _, err := stores[kv.RoleXDS].Commit(ctx, kv.Batch{Epoch: e, Puts: services(t, 1, 81)}); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Fatalf("a replica wrote a record: %v", err)
+	}
+	if _, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Endpoints: s.Endpoints(), Username: "root", Password: "wrong"}); err == nil {
+		t.Fatal("a wrong password was taken")
+	}
+}
