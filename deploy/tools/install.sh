@@ -12,8 +12,9 @@ tools=$top/.tools
 envoy_version=1.40.0 protoc_version=30.2 protoc_gen_go_version=v1.36.12 staticcheck_version=v0.8.2
 
 has() { # has PROGRAM ARGS... TEXT: the program is there and its answer holds TEXT
-  local text=${!#}
-  [ -x "$1" ] && "${@:1:$#-1}" 2>/dev/null | grep -qF -- "$text"
+  local text=${!#} answer
+  # Not through a pipe: grep -q leaves at the first match, and the program then dies of SIGPIPE.
+  [ -x "$1" ] && answer=$("${@:1:$#-1}" 2>/dev/null) && [[ $answer == *"$text"* ]]
 }
 
 # wheel NAME: downloads the pinned wheel, prints its path.
