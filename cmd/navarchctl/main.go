@@ -4,31 +4,24 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/signal"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/cmd/internal/wire"
 	"navarch.io/navarch/store/obs"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := root().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "navarchctl:", err)
-		os.Exit(1)
-	}
-}
+func main() { wire.Main(root()) }
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
@@ -109,7 +102,9 @@ func fetch(ctx context.Context, address, path string, into any) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s%s: %s: %s", address, path, res.Status, strings.TrimSpace(string(body)))
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	answer := json.NewDecoder(bytes.NewReader(body))
+	answer.UseNumber() // a revision is no floating point number
+	if err := answer.Decode(into); err != nil {
 		return fmt.Errorf("%s%s: %w", address, path, err)
 	}
 	return nil

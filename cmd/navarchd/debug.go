@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/manifest"
@@ -58,7 +60,7 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 	}
 	for _, r := range info.Refusals {
 		s.Types[r.Type].Refused = append(s.Types[r.Type].Refused,
-			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text})
+			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Objects: r.Objects})
 	}
 	return s
 }
@@ -80,13 +82,13 @@ func (p *process) problems() []inspect.Problem {
 	if p.ingester != nil {
 		for _, list := range [][]object.Problem{p.ingester.source.Problems(), p.ingester.loop.Problems()} {
 			for _, one := range list {
-				all = append(all, inspect.Problem{Object: one.ID.String(), Origin: one.Origin, Field: one.Field, Message: one.Message, Warning: one.Warning})
+				all = append(all, inspect.Problem{Object: named(one.ID), Origin: one.Origin, Field: one.Field, Message: one.Message, Warning: one.Warning})
 			}
 		}
 	}
 	if p.mirror != nil {
 		for _, one := range p.mirror.Status().Problems {
-			all = append(all, inspect.Problem{Object: one.Path, Origin: "etcd", Message: one.Err.Error()})
+			all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: one.Kept})
 		}
 	}
 	if p.planner != nil {
@@ -95,11 +97,59 @@ func (p *process) problems() []inspect.Problem {
 		}
 	}
 	if p.server != nil {
-		for _, info := range p.server.Inspect() {
-			for _, r := range info.Refusals {
-				all = append(all, inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Origin: "proxy " + r.Node, Message: "refused: " + r.Text})
-			}
-		}
+		all = append(all, refused(p.server.Refusals())...)
 	}
 	return all
+}
+
+// refused is one problem for each version that proxies refused, at the object that made it.
+func refused(refusals []serve.Refusal) []inspect.Problem {
+	type version struct {
+		t             xds.Type
+		name, version string
+	}
+	at, proxies := map[version]int{}, map[version]int{}
+	var all []inspect.Problem
+	for _, r := range refusals {
+		key := version{r.Type, r.Name, r.Version}
+		if proxies[key]++; proxies[key] > 1 {
+			all[at[key]].Origin = fmt.Sprintf("proxy %s and %d more", r.Node, proxies[key]-1)
+			continue
+		}
+		at[key] = len(all)
+		one := inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Origin: "proxy " + r.Node,
+			Message: fmt.Sprintf("%s %s was refused and its last good version stands: %s", r.Type.Noun(), r.Name, r.Text)}
+		if len(r.Objects) > 0 {
+			one.Object, one.Field = splitField(r.Objects[0])
+			one.Related = r.Objects[1:]
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// splitField takes "Kind namespace/name field" apart.
+func splitField(s string) (object, field string) {
+	if i := strings.Index(s, " spec."); i > 0 {
+		return s[:i], s[i+1:]
+	}
+	return s, ""
+}
+
+// blame names what made a refused resource, from the plan as it is.
+func (p *process) blame(v serve.View, t xds.Type, name, text string) []string {
+	proxy, ok := v.(*plan.Proxy)
+	if !ok {
+		return nil
+	}
+	_, specs := p.planner.Explain(proxy, t, name)
+	return inspect.Blame(specs, text)
+}
+
+// named is an object as users name it, as far as it has names: a file that does not parse has none.
+func named(id object.ID) string {
+	if id.Name == "" {
+		return id.Kind
+	}
+	return id.String()
 }

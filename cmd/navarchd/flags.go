@@ -158,6 +158,9 @@ func (c *config) validate() error {
 	if c.lease < time.Second {
 		refuse("--leader-lease: %v is too short (etcd's leases have seconds)", c.lease)
 	}
+	if c.shutdown <= 0 {
+		refuse("--shutdown-duration: %v; want a duration above 0", c.shutdown)
+	}
 	if err := c.env.read(os.LookupEnv); err != nil {
 		problems = append(problems, err)
 	}

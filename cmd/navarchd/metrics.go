@@ -14,7 +14,7 @@ import (
 )
 
 // hooks count what the xDS server does under the names that dashboards know, and log what an operator must see.
-func hooks(log *slog.Logger, commits *commits) serve.Hooks {
+func hooks(log *slog.Logger, commits *commits, tracer *obs.Tracer) serve.Hooks {
 	rejected := map[xds.Type]*prometheus.CounterVec{
 		xds.Cluster: obs.Rejects.CDS, xds.Endpoint: obs.Rejects.EDS, xds.Listener: obs.Rejects.LDS, xds.Route: obs.Rejects.RDS,
 	}
@@ -30,10 +30,16 @@ func hooks(log *slog.Logger, commits *commits) serve.Hooks {
 			obs.SharedBytes.Add(float64(bytes))
 		},
 		Pushed: func(t xds.Type, took time.Duration) { obs.PushTime.WithLabelValues(label(t)).Observe(took.Seconds()) },
-		Acked: func(_ xds.Type, revision int64, took time.Duration) {
-			obs.SendTime.Observe(took.Seconds())
+		Queued: func(wait time.Duration) { obs.QueueTime.Observe(wait.Seconds()) },
+		Wrote:  func(took time.Duration) { obs.SendTime.Observe(took.Seconds()) },
+		Acked: func(t xds.Type, node string, revision int64, took time.Duration) {
+			obs.Acks.Observe(took.Seconds())
 			if since, ok := commits.since(revision); ok {
 				obs.Propagation.Observe(since.Seconds())
+				if tracer != nil {
+					now := time.Now()
+					tracer.Acknowledged(revision, label(t), node, now.Add(-took), now)
+				}
 			}
 		},
 		Converged: func(took time.Duration) { obs.Convergence.Observe(took.Seconds()) },
@@ -42,8 +48,6 @@ func hooks(log *slog.Logger, commits *commits) serve.Hooks {
 			if c := rejected[r.Type]; c != nil {
 				c.WithLabelValues("nack").Inc()
 			}
-			log.Warn("a proxy refused a resource; its last good version stands",
-				obs.KeyProxy, r.Node, obs.KeyType, r.Type.String(), obs.KeyCulprit, r.Name, obs.KeyRevision, r.Revision, obs.KeyError, r.Text)
 		},
 		Expired: func(t xds.Type) { obs.ExpiredNonce.WithLabelValues(label(t)).Inc() },
 		Timeout: func(write bool) {
@@ -55,17 +59,19 @@ func hooks(log *slog.Logger, commits *commits) serve.Hooks {
 	}
 }
 
+// problemTicks is how many ticks go by between two counts of problems: what builders complain of is drawn for that.
+const problemTicks = 6
+
 // gauges keeps the metrics that are read off the loops, until the context ends.
 func (p *process) gauges(ctx context.Context) error {
 	started := time.Now()
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
 	built, fragments := [xds.NumTypes]int64{}, int64(0)
-	for {
+	for ticks := 0; ; ticks++ {
 		obs.Uptime.Set(time.Since(started).Seconds())
-		if p.ingester != nil {
+		if ticks%problemTicks == 0 {
 			obs.Problems.Set(float64(len(p.problems())))
-			p.rejected()
 		}
 		if p.pool != nil {
 			resources, hosts := p.pool.Size()
@@ -80,6 +86,9 @@ func (p *process) gauges(ctx context.Context) error {
 			obs.FragmentBuilds.Add(float64(now - fragments))
 			fragments = now
 		}
+		if p.server != nil {
+			p.quarantined()
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -88,16 +97,13 @@ func (p *process) gauges(ctx context.Context) error {
 	}
 }
 
-// rejected counts the objects that do not apply, by kind.
-func (p *process) rejected() {
-	counts := map[string]int{}
-	for _, one := range p.ingester.loop.Problems() {
-		if !one.Warning {
-			counts[one.ID.Kind]++
-		}
+// quarantined counts what is held back because proxies refused it, by type.
+func (p *process) quarantined() {
+	var counts [xds.NumTypes]int
+	for _, r := range p.server.Refusals() {
+		counts[r.Type]++
 	}
-	obs.RejectedConfigs.Reset()
-	for kind, n := range counts {
-		obs.RejectedConfigs.WithLabelValues(kind).Set(float64(n))
+	for t := range xds.NumTypes {
+		obs.Quarantined.WithLabelValues(strings.ToLower(t.String())).Set(float64(counts[t]))
 	}
 }

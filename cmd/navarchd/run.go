@@ -33,20 +33,55 @@ type process struct {
 	pool     *pool.Pool
 	planner  *plan.Loop
 	server   *serve.Server
+	tracer   *obs.Tracer // nil: nothing is traced
 	commits  commits
 }
 
 // run is navarchd: it returns when the context ends, or when a loop cannot go on.
-func run(ctx context.Context, c *config, log *slog.Logger) (err error) {
+func run(ctx context.Context, c *config, log *slog.Logger) error {
+	err := within(ctx, c.shutdown, func() error { return serveAll(ctx, c, log) })
+	if err == nil {
+		log.Info("navarchd stopped")
+	}
+	return err
+}
+
+// within runs f, and waits for it no longer than grace once the context has ended.
+func within(ctx context.Context, grace time.Duration, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("not stopped within %v (--shutdown-duration): giving up", grace)
+	}
+}
+
+// serveAll opens the store and runs the loops of all roles.
+func serveAll(ctx context.Context, c *config, log *slog.Logger) (err error) {
 	store, err := openStore(c, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	p := &process{config: c, log: log, store: store}
+	if p.tracer, err = newTracer(ctx, c, log); err != nil {
+		return err
+	}
 	tasks := []loop.Task{{Name: "etcd", Run: store.Run}}
+	if p.tracer != nil {
+		tasks = append(tasks, tracing(p.tracer, store))
+	}
 	if c.has(roleIngest) {
-		if p.ingester, err = newIngester(c, store, log); err != nil {
+		if p.ingester, err = newIngester(c, store, log, traceCommits(p.tracer)); err != nil {
 			return err
 		}
 		tasks = append(tasks, p.ingester.tasks()...)
@@ -70,13 +105,14 @@ func run(ctx context.Context, c *config, log *slog.Logger) (err error) {
 // replica is the role xds: mirror, plan, serve.
 func (p *process) replica() ([]loop.Task, error) {
 	var err error
-	if p.mirror, err = newMirror(p.store, p.log, &p.commits); err != nil {
+	if p.mirror, err = newMirror(p.store, p.log, &p.commits, p.tracer); err != nil {
 		return nil, err
 	}
 	p.pool = &pool.Pool{}
 	p.planner, err = plan.NewLoop(plan.Config{
 		Source: p.mirror, Pool: p.pool, Logger: p.log, CheckEvery: time.Minute,
 		DebounceAfter: p.config.env.debounce, DebounceMax: p.config.env.debounceMax, DebounceEndpoints: p.config.env.edsDebounce,
+		Planned: tracePlans(p.tracer),
 	})
 	if err != nil {
 		return nil, err
@@ -84,7 +120,8 @@ func (p *process) replica() ([]loop.Task, error) {
 	p.server = serve.New(serve.Config{
 		Planner: planner{loop: p.planner, mirror: p.mirror},
 		Budget:  fanout.Budget{Streams: p.config.env.pushThrottle},
-		Hooks:   hooks(p.log, &p.commits),
+		Hooks:   hooks(p.log, &p.commits, p.tracer),
+		Blame:   p.blame,
 		Log:     p.log,
 	})
 	tasks := []loop.Task{

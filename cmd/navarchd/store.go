@@ -82,7 +82,7 @@ type ingester struct {
 	lead   *lead.Elector
 }
 
-func newIngester(c *config, store *kv.Store, log *slog.Logger) (*ingester, error) {
+func newIngester(c *config, store *kv.Store, log *slog.Logger, committed func(revision int64, event, began time.Time, puts, deletes int)) (*ingester, error) {
 	source, err := files.New(files.Config{Dir: c.configDir, AllowEmpty: c.allowNone, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--config-dir: %w", err)
@@ -95,7 +95,7 @@ func newIngester(c *config, store *kv.Store, log *slog.Logger) (*ingester, error
 		source: source,
 		lead:   elector,
 		loop: ingest.New(ingest.Config{
-			Store: store, Log: log,
+			Store: store, Log: log, Committed: committed,
 			Options: ingest.Options{AllowEmpty: c.allowNone, Normal: normal.Options{Domain: c.domain, Cluster: c.cluster}},
 		}),
 	}, nil
@@ -119,7 +119,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	return nil
 }
 
-func newMirror(store *kv.Store, log *slog.Logger, commits *commits) (*mirror.Mirror, error) {
+func newMirror(store *kv.Store, log *slog.Logger, commits *commits, tracer *obs.Tracer) (*mirror.Mirror, error) {
 	return mirror.New(mirror.Config{Source: store, Logger: log, Hooks: mirror.Hooks{
 		Published: func(c mirror.Change) {
 			at := c.Committed
@@ -128,6 +128,7 @@ func newMirror(store *kv.Store, log *slog.Logger, commits *commits) (*mirror.Mir
 			}
 			commits.saw(c.New.Revision(), at)
 			obs.Revision.Set(float64(c.New.Revision()))
+			traceMirror(tracer, c)
 		},
 		Alarm: func(err error) {
 			obs.StoreAlarm.WithLabelValues("identity").Set(flag(err != nil))

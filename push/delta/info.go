@@ -40,3 +40,6 @@ func (s *State) Info(t xds.Type) Info {
 	}
 	return i
 }
+
+// Quarantined is the version of a resource that the client refused and is not sent again; empty: none.
+func (s *State) Quarantined(t xds.Type, name string) string { return s.types[t].odd[name].refused }

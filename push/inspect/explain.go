@@ -1,8 +1,11 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"navarch.io/navarch/push/xds"
@@ -47,7 +50,9 @@ func values(v reflect.Value) []string {
 	if all := v.MethodByName("All"); all.IsValid() && all.Type().NumIn() == 0 && all.Type().NumOut() == 1 {
 		var shown []string
 		for elements, i := all.Call(nil)[0], 0; i < elements.Len(); i++ {
-			shown = append(shown, value(elements.Index(i)))
+			if one := value(elements.Index(i)); one != "" {
+				shown = append(shown, one)
+			}
 		}
 		return shown
 	}
@@ -77,4 +82,86 @@ func value(v reflect.Value) string {
 		return "{" + strings.Join(parts, " ") + "}"
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+// maxBlamed bounds how many objects are named as the makers of one resource.
+const maxBlamed = 8
+
+// Blame names the objects that Specs depend on, the likeliest culprit of a refusal first: patches of EnvoyFilters, then
+// what users write by hand, then services. Of a route configuration with many virtual hosts only those count that the
+// refusal's text names, if it names any. The mesh's own configuration is named where there is nothing else.
+func Blame(specs []any, text string) []string {
+	if named := slices.DeleteFunc(slices.Clone(specs), func(spec any) bool { return !mentions(text, spec) }); len(named) > 0 {
+		specs = append(named, specs[0])
+	}
+	ranked := map[string]int{}
+	for _, spec := range specs {
+		blame(reflect.ValueOf(spec), ranked)
+	}
+	names := slices.SortedFunc(maps.Keys(ranked), func(a, b string) int {
+		return cmp.Or(ranked[a]-ranked[b], strings.Compare(a, b))
+	})
+	if i := slices.IndexFunc(names, func(n string) bool { return ranked[n] == lastRank }); i > 0 {
+		names = names[:i]
+	}
+	if more := len(names) - maxBlamed; more > 0 {
+		names = append(names[:maxBlamed], fmt.Sprintf("and %d more", more))
+	}
+	return names
+}
+
+// rank is how likely an object of a kind is the culprit, 0 the most.
+func rank(k model.Kind) int {
+	switch k {
+	case model.KindEnvoyFilter:
+		return 0
+	case model.KindService, model.KindEndpoints:
+		return 2
+	case model.KindMesh:
+		return lastRank
+	}
+	return 1
+}
+
+const lastRank = 3
+
+// mentions says whether a text has the host of a virtual host's Spec in it.
+func mentions(text string, spec any) bool {
+	v := reflect.ValueOf(spec)
+	if v.Kind() != reflect.Struct {
+		return false
+	}
+	host := v.FieldByName("Host")
+	return host.IsValid() && host.Kind() == reflect.String && host.Len() > 0 && strings.Contains(text, host.String())
+}
+
+// blame collects the objects below a value.
+func blame(v reflect.Value, into map[string]int) {
+	if !v.IsValid() || v.IsZero() {
+		return
+	}
+	switch t := v.Interface().(type) {
+	case model.Record:
+		into[t.Meta().Key.String()] = rank(t.Meta().Key.Kind)
+		return
+	case model.Patch:
+		into[value(v)] = rank(model.KindEnvoyFilter)
+		return
+	case model.Member:
+		return // where an endpoint is decides no refusal
+	}
+	if all := v.MethodByName("All"); all.IsValid() && all.Type().NumIn() == 0 && all.Type().NumOut() == 1 {
+		for elements, i := all.Call(nil)[0], 0; i < elements.Len(); i++ {
+			blame(elements.Index(i), into)
+		}
+		return
+	}
+	if v.Kind() != reflect.Struct {
+		return
+	}
+	for i := range v.NumField() {
+		if v.Type().Field(i).IsExported() {
+			blame(v.Field(i), into)
+		}
+	}
 }

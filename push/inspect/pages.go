@@ -43,6 +43,8 @@ type Refused struct {
 	Version string `json:"version"`
 	Good    string `json:"last_good_version,omitempty"`
 	Text    string `json:"error"`
+	// Objects are what made it, the likeliest culprit first.
+	Objects []string `json:"objects,omitempty"`
 }
 
 // Problem is one line of /debug/problems.
@@ -52,6 +54,8 @@ type Problem struct {
 	Field   string `json:"field,omitempty"`
 	Message string `json:"message"`
 	Warning bool   `json:"warning,omitempty"`
+	// Related are other objects that may be the cause.
+	Related []string `json:"related,omitempty"`
 }
 
 // Config says where the pages get their answers. Every function may be called from any goroutine.

@@ -87,7 +87,11 @@ type joined struct {
 
 // Fragment joins the bytes; the hash is that of the parts' hashes.
 func (j joined) Fragment() (*xds.Fragment, error) {
-	out := &xds.Fragment{}
+	size := 0
+	for _, f := range j.parts.All() {
+		size += len(f.Bytes)
+	}
+	out := &xds.Fragment{Bytes: make([]byte, 0, size)}
 	sum := sha256.New()
 	for _, f := range j.parts.All() {
 		out.Bytes = append(out.Bytes, f.Bytes...)

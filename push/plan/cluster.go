@@ -32,7 +32,7 @@ func inDNS(svc *model.Service) bool {
 // planClusters plans outbound|port||host and one cluster more for each subset, for all ports that the scope sees.
 func (s *scope) planClusters(h *host) {
 	old := h.clusters
-	h.clusters = map[string]clusterUnit{}
+	h.clusters = nil
 	var found []Problem
 	if h.svc != nil {
 		for _, p := range h.svc.Spec.GetPorts() {
@@ -46,18 +46,15 @@ func (s *scope) planClusters(h *host) {
 		}
 	}
 	s.problems.set("clusters "+h.name, found)
-	for name, was := range old {
-		if now, ok := h.clusters[name]; !ok {
-			s.drop(was.res)
-		} else if now.res != was.res {
-			s.put(now.res)
-		}
+	s.replace(units(old), units(h.clusters))
+}
+
+func units(clusters []clusterUnit) []unit {
+	out := make([]unit, len(clusters))
+	for i, c := range clusters {
+		out[i] = c.unit
 	}
-	for name, now := range h.clusters {
-		if _, ok := old[name]; !ok {
-			s.put(now.res)
-		}
-	}
+	return out
 }
 
 func (s *scope) planCluster(h *host, port uint32, sub subset, found *[]Problem) {
@@ -78,7 +75,7 @@ func (s *scope) planCluster(h *host, port uint32, sub subset, found *[]Problem) 
 	}
 	if u, ok := s.make(spec, h.svc.Key, found); ok {
 		c.unit = u
-		h.clusters[name] = c
+		h.clusters = append(h.clusters, c)
 	}
 }
 

@@ -82,6 +82,8 @@ func TestVirtualServiceForHost(t *testing.T) {
 		"longest wildcard":    {[]model.Record{vsOf(t, "shop/a@5", "*.shop.svc.cluster.local", "one.org", ""), vsOf(t, "shop/b@4", "*.cluster.local", "two.org", "")}, "outbound|80||one.org"},
 		"private":             {[]model.Record{vsOf(t, "shop/a", web, "one.org", "exportTo: ['.']")}, "outbound|80||" + web},
 		"for gateways":        {[]model.Record{vsOf(t, "shop/a", web, "one.org", "gateways: [gw]")}, "outbound|80||" + web},
+		"for another port":    {[]model.Record{rec(t, model.KindVirtualService, "shop/a", "hosts: ["+web+"]\nhttp: [{match: [{port: 81}], route: [{destination: {host: one.org}}]}]")}, "outbound|80||" + web},
+		"for others":          {[]model.Record{rec(t, model.KindVirtualService, "shop/a", "hosts: ["+web+"]\nhttp: [{match: [{sourceLabels: {a: b}}, {sourceNamespace: x}], route: [{destination: {host: one.org}}]}]")}, "outbound|80||" + web},
 		"nowhere":             {[]model.Record{vsOf(t, "shop/a", web, "three.org", "")}, xds.BlackHole},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -315,5 +317,16 @@ func TestLeave(t *testing.T) {
 	}
 	if st := p.Stats(); st != (Stats{}) {
 		t.Errorf("%+v is left", st)
+	}
+}
+
+// The ports that redirected connections arrive at are the proxy's own.
+func TestReservedPorts(t *testing.T) {
+	p := New(Settings{Snapshot: snapshot(svc(t, "shop/web", "10.96.0.1", "a:15001:HTTP", "b:15006:TCP", "c:15007:HTTP"))})
+	if got := names(p.Join(node("shop", "a")).Set(), xds.Listener); got != "0.0.0.0_15007 10.96.0.1_15006 virtualInbound virtualOutbound" {
+		t.Errorf("listeners: %s", got)
+	}
+	if len(p.Problems()) != 1 {
+		t.Errorf("problems: %v", p.Problems())
 	}
 }

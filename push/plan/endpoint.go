@@ -90,19 +90,17 @@ func portOf(svc *model.Service, number uint32) *model.ServicePort {
 // last planned.
 func (s *scope) planEndpoints(h *host) {
 	old := h.endpoints
-	h.endpoints = make(map[string]unit, len(old))
+	h.endpoints = make([]unit, 0, len(old))
 	var found []Problem
-	for name, c := range h.clusters {
+	for _, c := range h.clusters {
 		if !c.assigned() {
 			continue
 		}
-		spec := endpoint.Spec{Cluster: name, Members: s.membersOf(c.selection, c.labels)}
-		if have, ok := old[name]; ok && have.spec == spec {
-			h.endpoints[name] = have
-			continue
-		}
-		if u, ok := s.make(spec, h.svc.Key, &found); ok {
-			h.endpoints[name] = u
+		spec := endpoint.Spec{Cluster: c.res.Name, Members: s.membersOf(c.selection, c.labels)}
+		if i := slices.IndexFunc(old, func(u unit) bool { return u.spec == spec }); i >= 0 {
+			h.endpoints = append(h.endpoints, old[i])
+		} else if u, ok := s.make(spec, h.svc.Key, &found); ok {
+			h.endpoints = append(h.endpoints, u)
 		}
 	}
 	s.problems.set("endpoints "+h.name, found)

@@ -21,11 +21,10 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 	case xds.Cluster, xds.Endpoint:
 		_, _, _, host, _ := xds.ParseCluster(name)
 		if at := s.hosts[host]; at != nil {
-			if c, ok := at.clusters[name]; ok && t == xds.Cluster {
-				return []any{c.spec}
-			}
-			if e, ok := at.endpoints[name]; ok && t == xds.Endpoint {
-				return []any{e.spec}
+			for _, u := range append(units(at.clusters), at.endpoints...) {
+				if u.res.Type == t && u.res.Name == name {
+					return []any{u.spec}
+				}
 			}
 		}
 	case xds.Listener:
@@ -52,8 +51,9 @@ func (s *scope) explainRoute(pl *planned, name string) []any {
 	}
 	for _, c := range rc.runs {
 		for _, host := range c.hosts {
-			if en := rc.entries[host]; en.frag != nil {
-				out = append(out, en.labelled(facets))
+			var found []Problem
+			if spec, ok := s.specOf(rc, rc.entries[host], facets, &found); ok {
+				out = append(out, spec)
 			}
 		}
 	}

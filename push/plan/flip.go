@@ -3,6 +3,8 @@ package plan
 import (
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -19,6 +21,10 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 			rest = append(rest, e)
 			continue
 		}
+		if p.renumbered(c.New, e) {
+			rest = append(rest, e)
+			continue
+		}
 		ch.collect(p.table, []mirror.Edit{e})
 		if p.slow(c.New, e) || ch.everything {
 			rest = append(rest, e)
@@ -29,15 +35,16 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 		p.world = w
 	}
 	touched := map[*scope]bool{}
-	for _, s := range p.scopes {
-		s.world = w
-		for h, t := range ch.members {
-			if t.has(eds) && s.hosts[h] != nil {
+	for h, t := range ch.members {
+		for s := range p.seen[h] {
+			if t.has(eds) {
 				s.step.members[h] |= eds
 				touched[s] = true
 			}
 		}
-		if touched[s] {
+	}
+	for _, s := range p.scopes {
+		if s.world = w; touched[s] { // the others follow too, or they would hold old snapshots
 			s.run(w)
 		}
 	}
@@ -53,6 +60,27 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 	}
 	return moved, rest
 }
+
+// renumbered says whether a service of the endpoints is gone, or has other ports, since it was planned. Endpoints are
+// found by the names of ports, and routes still lead to them: they go together with the service, or there would be none
+// in between.
+func (p *Planner) renumbered(s *mirror.Snapshot, e mirror.Edit) bool {
+	for _, r := range records(e) {
+		for _, h := range hostsOf(r) {
+			for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+				for r := range p.world.ByHost(kind, h) {
+					now, still := s.Get(r.Meta().Key)
+					if !still || now != r && !slices.EqualFunc(now.(*model.Service).Spec.GetPorts(), r.(*model.Service).Spec.GetPorts(), equalPorts) {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+func equalPorts(a, b *model.ServicePort) bool { return proto.Equal(a, b) }
 
 // slow says whether an edit of endpoints touches more than assignments: clusters of DNS services, listeners of headless
 // ones, target ports by name.

@@ -14,7 +14,7 @@ func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
 }
 
 func fresh(w *world, v view.View) *manifest.Set {
-	p := &Planner{world: w, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, revision: w.Revision()}
+	p := &Planner{world: w, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, seen: seen{}, revision: w.Revision()}
 	return p.plan(v).set.Load()
 }
 

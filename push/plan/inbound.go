@@ -50,7 +50,7 @@ func newWorkload(w *world, key view.Workload) *workload {
 		wl.sidecar = r.(*model.Sidecar)
 	}
 	for _, k := range key.Services.All() {
-		if r, ok := w.Get(k); ok {
+		if r, ok := w.Get(k); ok && len(hostsOf(r)) > 0 {
 			wl.services = append(wl.services, r.(*model.Service))
 		}
 	}
@@ -232,11 +232,8 @@ func targetOf(endpoint string, number uint32) (string, error) {
 
 // planListeners plans the listener that redirected connections arrive at, and those that the Sidecar binds.
 func (wl *workload) planListeners(ports []port) {
-	n := wl.mesh.Spec.GetProxyInboundListenPort()
-	if n <= 0 {
-		n = 15006
-	}
-	v := listener.VirtualInbound{Common: wl.common(xds.VirtualInbound, uint32(n)), Port: uint32(n), Transparent: wl.key.Mode == view.TProxy,
+	n := inboundPort(wl.mesh)
+	v := listener.VirtualInbound{Common: wl.common(xds.VirtualInbound, n), Port: n, Transparent: wl.key.Mode == view.TProxy,
 		Passthrough: wl.mesh.Spec.GetInboundTrafficPolicy().GetMode() == meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH, Closed: wl.key.Closed}
 	var redirected []listener.InboundPort
 	for _, p := range ports {

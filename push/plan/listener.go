@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
@@ -15,46 +14,77 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// outbound is one outbound listener and who brings traffic to it, by the egress listener it is for. The first of those
-// has it.
+// outbound is one outbound listener and what is brought to it. What is for the first egress listener has it.
 type outbound struct {
 	unit
-	name    string
-	bringer map[int]*bringers
+	name string
+	http []httpCount // by egress listener
+	rest []brought   // by egress listener, then the oldest first
 }
 
-// bringers of plain HTTP need only be counted: at one egress listener they all bring the same.
-type bringers struct {
-	http   int
-	sample traffic // of plain HTTP
-	rest   map[string]traffic
+// httpCount counts the hosts that bring plain HTTP: at one egress listener they all bring the same.
+type httpCount struct {
+	traffic
+	hosts int
+}
+
+// brought is the traffic of one host.
+type brought struct {
+	host string
+	traffic
+}
+
+func (b brought) compare(o brought) int {
+	return cmp.Or(cmp.Compare(b.egress, o.egress), b.from.Older(&o.from.Head), cmp.Compare(b.host, o.host))
 }
 
 // bring counts a host's traffic in or out, and marks the listener.
 func (s *scope) bring(host string, t traffic, by int) {
 	l := s.listeners[t.listener]
 	if l == nil {
-		l = &outbound{name: t.listener, bringer: map[int]*bringers{}}
+		l = &outbound{name: t.listener}
 		s.listeners[t.listener] = l
 	}
-	b := l.bringer[t.egress]
-	if b == nil {
-		b = &bringers{rest: map[string]traffic{}}
-		l.bringer[t.egress] = b
-	}
-	switch {
-	case t.http:
-		b.http += by
-		b.sample = t
-	case by > 0:
-		b.rest[host] = t
-	default:
-		delete(b.rest, host)
-	}
-	if b.http == 0 && len(b.rest) == 0 {
-		delete(l.bringer, t.egress)
-	}
 	s.step.listeners[t.listener] = true
+	if t.http {
+		i, ok := slices.BinarySearchFunc(l.http, t.egress, func(c httpCount, egress int) int { return cmp.Compare(c.egress, egress) })
+		if !ok {
+			l.http = slices.Insert(l.http, i, httpCount{traffic: t})
+		}
+		if l.http[i].hosts += by; l.http[i].hosts == 0 {
+			l.http = slices.Delete(l.http, i, i+1)
+		}
+		return
+	}
+	b := brought{host, t}
+	i, ok := slices.BinarySearchFunc(l.rest, b, brought.compare)
+	switch {
+	case by > 0 && !ok:
+		l.rest = slices.Insert(l.rest, i, b)
+	case by > 0:
+		l.rest[i] = b
+	case ok:
+		l.rest = slices.Delete(l.rest, i, i+1)
+	}
+}
+
+// first is what is brought for the first egress listener; false: nothing is brought at all.
+func (l *outbound) first() (http *traffic, rest []brought, ok bool) {
+	egress := -1
+	if len(l.http) > 0 {
+		egress = l.http[0].egress
+	}
+	if len(l.rest) > 0 && (egress < 0 || l.rest[0].egress < egress) {
+		egress = l.rest[0].egress
+	}
+	if len(l.http) > 0 && l.http[0].egress == egress {
+		http = &l.http[0].traffic
+	}
+	end := slices.IndexFunc(l.rest, func(b brought) bool { return b.egress != egress })
+	if end < 0 {
+		end = len(l.rest)
+	}
+	return http, l.rest[:end], egress >= 0
 }
 
 // planListener plans one outbound listener anew from what is brought to it, and says which route configurations are
@@ -73,36 +103,27 @@ func (s *scope) planListener(l *outbound) {
 		s.use(old.res, -1)
 		s.use(l.res, 1)
 	}
-	if len(l.bringer) == 0 {
+	if len(l.http)+len(l.rest) == 0 {
 		delete(s.listeners, l.name)
 	}
 }
 
 func (s *scope) outboundSpec(l *outbound, found *[]Problem) (listener.Outbound, bool) {
-	if len(l.bringer) == 0 {
+	http, rest, ok := l.first()
+	if !ok {
 		return listener.Outbound{}, false
 	}
-	b := l.bringer[slices.Min(slices.Collect(maps.Keys(l.bringer)))]
-	type brought struct {
-		host string
-		traffic
-	}
-	var rest []brought
-	for h, t := range b.rest {
-		rest = append(rest, brought{h, t})
-	}
-	slices.SortFunc(rest, func(a, b brought) int { return cmp.Or(a.from.Older(&b.from.Head), cmp.Compare(a.host, b.host)) })
-	t := b.sample
-	if b.http == 0 {
-		t = rest[0].traffic
+	t := http
+	if t == nil {
+		t = &rest[0].traffic
 	}
 	spec := listener.Outbound{Common: s.common(l.name, t.port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND), Name: l.name,
 		Bind: t.bind, Port: t.port, BindToPort: t.direct}
 	if s.removesListener(l.name, t.port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND) {
 		return spec, false
 	}
-	if b.http > 0 {
-		spec.Route = t.route
+	if http != nil {
+		spec.Route = http.route
 	}
 	var tcp []listener.Chain
 	ends := false
@@ -113,18 +134,18 @@ func (s *scope) outboundSpec(l *outbound, found *[]Problem) (listener.Outbound, 
 		spec.Sniff = spec.Sniff || r.route != ""
 		for _, c := range r.chains.All() {
 			open := c.CIDRs.Len() == 0 && c.SNI.Len() == 0
-			if open && (ends || b.http > 0 && r.route == "") {
+			if open && (ends || http != nil && r.route == "") {
 				*found = append(*found, Problem{r.from.Key, "spec.ports", "TCP at port " + xds.ListenerName(t.bind, t.port) +
 					" is out of reach: another service has the port"})
 				continue
 			}
 			ends = ends || open
-			spec.Sniff = spec.Sniff || b.http > 0
+			spec.Sniff = spec.Sniff || http != nil
 			tcp = append(tcp, c)
 		}
 	}
 	spec.TCP = chains.List(tcp...)
-	if t.wildcard && !ends {
+	if t.wildcard && !t.direct && !ends { // what was not redirected has nowhere to pass on to
 		spec.Fallback = xds.BlackHole
 		if s.passthrough() {
 			spec.Fallback = xds.Passthrough
@@ -157,16 +178,22 @@ func (s *scope) removesListener(name string, port uint32, side networkingv1.Envo
 
 // planVirtual plans the listener that redirected connections arrive at, unless nothing is redirected.
 func (s *scope) planVirtual(found *[]Problem) {
-	port := s.mesh.Spec.GetProxyListenPort()
-	if port <= 0 {
-		port = 15001
-	}
+	port := outboundPort(s.mesh)
 	side := networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
-	if direct(s.sidecar, s.key.Mode) || s.removesListener(xds.VirtualOutbound, uint32(port), side) {
+	if direct(s.sidecar, s.key.Mode) || s.removesListener(xds.VirtualOutbound, port, side) {
 		return
 	}
-	s.fixed(listener.VirtualOutbound{Common: s.common(xds.VirtualOutbound, uint32(port), side), Port: uint32(port),
+	s.fixed(listener.VirtualOutbound{Common: s.common(xds.VirtualOutbound, port, side), Port: port,
 		Passthrough: s.passthrough(), Transparent: s.key.Mode == view.TProxy}, found)
+}
+
+// The ports that redirected connections arrive at.
+func outboundPort(m *model.Mesh) uint32 {
+	return uint32(cmp.Or(max(m.Spec.GetProxyListenPort(), 0), 15001))
+}
+
+func inboundPort(m *model.Mesh) uint32 {
+	return uint32(cmp.Or(max(m.Spec.GetProxyInboundListenPort(), 0), 15006))
 }
 
 // direct says whether nothing at all is redirected to the proxy: by its metadata, or because each ingress and egress

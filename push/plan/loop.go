@@ -41,6 +41,9 @@ type Config struct {
 	Coalesce time.Duration
 	// DebounceEndpoints is PILOT_ENABLE_EDS_DEBOUNCE=true: endpoints wait like configuration.
 	DebounceEndpoints bool
+	// Planned is told of every plan: of which revision, in which lane, when it began, of how many edits, and how many proxies
+	// have something else now. nil: nobody is. It is called by the loop and must not block.
+	Planned func(revision int64, lane Lane, began time.Time, edits, moved int)
 	// CheckEvery is how often one view is planned from nothing and compared; 0: never.
 	CheckEvery time.Duration
 }
@@ -153,6 +156,9 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 			rest = append(rest, e)
 		}
 	}
+	if len(c.Edits) == 0 && l.pending.Len()+l.flips.Len() == 0 {
+		l.endpoints.waits = true // nothing to plan, but the revision is another
+	}
 	if len(flips) > 0 {
 		l.flips.Add(flips)
 		l.endpoints.waits = true
@@ -184,7 +190,8 @@ func (l *Loop) plan(now time.Time) time.Duration {
 }
 
 func (l *Loop) flip(now time.Time) {
-	moved, rest := l.planner.Flip(mirror.Change{New: l.newest, Edits: l.flips.Take()}, l.pending.Len() > 0)
+	edits := l.flips.Take()
+	moved, rest := l.planner.Flip(mirror.Change{New: l.newest, Edits: edits}, l.pending.Len() > 0)
 	l.endpoints.took(now)
 	obs.PushTriggers.WithLabelValues("endpoint").Inc()
 	if len(rest) > 0 {
@@ -192,17 +199,27 @@ func (l *Loop) flip(now time.Time) {
 		l.config.note(now)
 	}
 	l.tell(moved)
+	l.planned(Fast, now, len(edits)-len(rest), len(moved))
+}
+
+// planned tells who wants to know.
+func (l *Loop) planned(lane Lane, began time.Time, edits, moved int) {
+	if l.cfg.Planned != nil {
+		l.cfg.Planned(l.newest.Revision(), lane, began, edits, moved)
+	}
 }
 
 func (l *Loop) apply(now time.Time) {
 	if l.endpoints.waits { // both lanes read one snapshot
 		l.flip(now)
 	}
-	moved := l.planner.Apply(mirror.Change{New: l.newest, Edits: l.pending.Take()})
+	edits := l.pending.Take()
+	moved := l.planner.Apply(mirror.Change{New: l.newest, Edits: edits})
 	obs.Debounce.Observe(l.config.took(now).Seconds())
 	obs.PushTriggers.WithLabelValues("config").Inc()
 	l.show()
 	l.tell(moved)
+	l.planned(Slow, now, len(edits), len(moved))
 }
 
 // drain plans what waits, due or not.

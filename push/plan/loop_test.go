@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +42,10 @@ func (f *feed) put(records ...model.Record) {
 func inBubble(t *testing.T, cfg Config, f func(t *testing.T, l *Loop, src *feed)) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newFeed()
-		cfg.Source, cfg.Logger = src, slog.New(slog.DiscardHandler)
+		cfg.Source = src
+		if cfg.Logger == nil {
+			cfg.Logger = slog.New(slog.DiscardHandler)
+		}
 		l, err := NewLoop(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -62,18 +68,41 @@ func shop(t *testing.T) []model.Record {
 		eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0.1")}
 }
 
+// pass lets time go by, and the loop do what is due.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // moves records what a proxy is told, and when.
 type moves struct {
+	mu    sync.Mutex
 	start time.Time
+	told
+}
+
+type told struct {
 	at    []time.Duration
 	lanes []Lane
 }
 
 func (m *moves) moved(l Lane) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.at, m.lanes = append(m.at, time.Since(m.start)), append(m.lanes, l)
 }
 
-func (m *moves) reset() { *m = moves{start: time.Now()} }
+func (m *moves) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.start, m.told = time.Now(), told{}
+}
+
+func (m *moves) get() told {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return told{slices.Clone(m.at), slices.Clone(m.lanes)}
+}
 
 func TestJoinWaitsForASnapshot(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *feed) {
@@ -112,8 +141,8 @@ func TestJoinDrains(t *testing.T) {
 				t.Errorf("%s has not what was published, but revision %d", p.Node.Name, p.Set().Revision)
 			}
 		}
-		if len(m.at) != 1 {
-			t.Errorf("the first was told %d times", len(m.at))
+		if len(m.get().at) != 1 {
+			t.Errorf("the first was told %d times", len(m.get().at))
 		}
 	})
 }
@@ -126,29 +155,29 @@ func TestConfigurationIsDebounced(t *testing.T) {
 		if _, err := l.Join(t.Context(), node("shop", "a"), m.moved); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		m.reset()
 		src.put(vsOf(t, "shop/lone", web, web, ""))
-		time.Sleep(time.Second)
-		if len(m.at) != 1 || m.at[0] != 25*time.Millisecond || m.lanes[0] != Slow {
-			t.Errorf("a lone edit: %+v, want one move after 25 ms", m)
+		pass(time.Second)
+		if len(m.get().at) != 1 || m.get().at[0] != 25*time.Millisecond || m.get().lanes[0] != Slow {
+			t.Errorf("a lone edit: %+v, want one move after 25 ms", m.get())
 		}
 		m.reset()
 		for i := range 50 {
 			src.put(vsOf(t, "shop/v", "v"+string(rune('a'+i%26))+".org", web, ""), vsOf(t, "shop/lone", web, "db.shop.svc.cluster.local", ""))
-			time.Sleep(20 * time.Millisecond)
+			pass(20 * time.Millisecond)
 		}
-		time.Sleep(time.Second)
-		if len(m.at) != 1 || m.at[0] != 49*20*time.Millisecond+100*time.Millisecond {
-			t.Errorf("fifty edits: %+v, want one move 100 ms after the last", m)
+		pass(time.Second)
+		if len(m.get().at) != 1 || m.get().at[0] != 49*20*time.Millisecond+100*time.Millisecond {
+			t.Errorf("fifty edits: %+v, want one move 100 ms after the last", m.get())
 		}
 		m.reset()
 		for i := range 600 { // without end: not later than the maximum
 			src.put(vsOf(t, "shop/lone", web, []string{web, "db.shop.svc.cluster.local"}[i%2], ""))
-			time.Sleep(50 * time.Millisecond)
+			pass(50 * time.Millisecond)
 		}
-		if len(m.at) == 0 || m.at[0] > 10*time.Second {
-			t.Errorf("edits without end: %v, want a move within 10 s", m.at)
+		if len(m.get().at) == 0 || m.get().at[0] > 10*time.Second {
+			t.Errorf("edits without end: %v, want a move within 10 s", m.get().at)
 		}
 	})
 }
@@ -159,7 +188,7 @@ func TestEndpointsGoAtOnce(t *testing.T) {
 		src.put(shop(t)...)
 		var m moves
 		p, _ := l.Join(t.Context(), node("shop", "a"), m.moved)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		m.reset()
 		src.put(vsOf(t, "shop/lone", web, web, ""))
 		synctest.Wait()
@@ -167,19 +196,19 @@ func TestEndpointsGoAtOnce(t *testing.T) {
 			src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0."+string(rune('1'+i%3))))
 			synctest.Wait()
 		}
-		if len(m.at) != 1 || m.lanes[0] != Fast {
-			t.Errorf("nine flips at once: told %v, want once by now", m.lanes)
+		if len(m.get().at) != 1 || m.get().lanes[0] != Fast {
+			t.Errorf("nine flips at once: told %v, want once by now", m.get().lanes)
 		}
-		time.Sleep(12 * time.Millisecond)
-		if len(m.at) != 2 || m.at[1] != 10*time.Millisecond {
-			t.Errorf("told at %v, want at once and after 10 ms", m.at)
+		pass(12 * time.Millisecond)
+		if len(m.get().at) != 2 || m.get().at[1] != 10*time.Millisecond {
+			t.Errorf("told at %v, want at once and after 10 ms", m.get().at)
 		}
 		if got := addresses(t, p.Set(), "outbound|80||"+web); got != "10.1.0.3:8080" {
 			t.Errorf("endpoints: %s", got)
 		}
-		time.Sleep(time.Second)
-		if len(m.at) != 3 || m.lanes[2] != Slow || p.Set().Revision != src.now.Revision() {
-			t.Errorf("told %v at revision %d, want the configuration after the endpoints", m.lanes, p.Set().Revision)
+		pass(time.Second)
+		if len(m.get().at) != 3 || m.get().lanes[2] != Slow || p.Set().Revision != src.now.Revision() {
+			t.Errorf("told %v at revision %d, want the configuration after the endpoints", m.get().lanes, p.Set().Revision)
 		}
 	})
 }
@@ -189,12 +218,12 @@ func TestEndpointsDebounced(t *testing.T) {
 		src.put(shop(t)...)
 		var m moves
 		_, _ = l.Join(t.Context(), node("shop", "a"), m.moved)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		m.reset()
 		src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0.2"))
-		time.Sleep(time.Second)
-		if len(m.at) != 1 || m.at[0] != 25*time.Millisecond || m.lanes[0] != Fast {
-			t.Errorf("%+v, want one move of endpoints alone, after 25 ms", m)
+		pass(time.Second)
+		if len(m.get().at) != 1 || m.get().at[0] != 25*time.Millisecond || m.get().lanes[0] != Fast {
+			t.Errorf("%+v, want one move of endpoints alone, after 25 ms", m.get())
 		}
 	})
 }
@@ -216,4 +245,47 @@ func TestLoopEnds(t *testing.T) {
 	if _, err := l.Join(t.Context(), node("shop", "a"), nil); !errors.Is(err, errEnded) {
 		t.Errorf("Join after the end: %v", err)
 	}
+}
+
+// The oracle that runs in production finds a view that missed an edit, and names what differs.
+func TestLoopChecksItself(t *testing.T) {
+	var log lockedBuffer
+	inBubble(t, Config{CheckEvery: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(shop(t)...)
+		if _, err := l.Join(t.Context(), node("shop", "a"), nil); err != nil {
+			t.Fatal(err)
+		}
+		src.put(entryOf(t, "shop/x", "x.org", ""))
+		pass(2 * time.Minute)
+		if got := log.String(); got != "" {
+			t.Errorf("a view that is right is reported: %s", got)
+		}
+		table := affects
+		table[model.KindServiceEntry] = []effect{}
+		if err := l.call(t.Context(), func() { l.planner.table = &table }); err != nil {
+			t.Fatal(err)
+		}
+		src.put(entryOf(t, "shop/y", "y.org", ""))
+		pass(2 * time.Minute)
+		if got := log.String(); !strings.Contains(got, "cluster outbound|80||y.org") {
+			t.Errorf("a view that missed an edit is not reported: %s", got)
+		}
+	})
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Builder.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Builder.String()
 }

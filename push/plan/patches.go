@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"iter"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -27,7 +26,7 @@ func patchesOf(w *world, refs intern.List[view.Patch]) (set patchSet, found []Pr
 		}
 		p := model.Patch{Filter: r.(*model.EnvoyFilter), Index: ref.Index}
 		if err := patch.Problem(p); err != nil {
-			found = append(found, Problem{ref.Filter, fmt.Sprintf("spec.configPatches[%d]", ref.Index), err.Error()})
+			found = append(found, problemOf(err, ref.Filter))
 			continue
 		}
 		set = append(set, p)

@@ -37,8 +37,10 @@ type Planner struct {
 	workloads map[view.Workload]*workload
 	views     map[view.View]*planned
 	handles   map[*Handle]struct{}
+	seen      seen
 	// revision of the store that everything planned is complete at.
-	revision int64
+	revision   int64
+	complaints complaints // what the builders said when they were last asked
 }
 
 // planned is one view and what was planned for it.
@@ -81,6 +83,7 @@ func New(c Settings) *Planner {
 	return &Planner{
 		world: newWorld(c.Snapshot, c.Pool), table: &affects, keys: view.NewIndex(c.Snapshot), revision: c.Snapshot.Revision(),
 		scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, views: map[view.View]*planned{}, handles: map[*Handle]struct{}{},
+		seen: seen{},
 	}
 }
 
@@ -140,6 +143,7 @@ func (p *Planner) unbind(h *Handle, pl *planned) {
 	}
 	if pl.scope.refs--; pl.scope.refs == 0 {
 		delete(p.scopes, pl.view.Scope)
+		p.seen.retire(pl.scope)
 	}
 }
 
@@ -149,6 +153,7 @@ func (p *Planner) plan(v view.View) *planned {
 	if pl.scope = p.scopes[v.Scope]; pl.scope == nil {
 		pl.scope = newScope(p.world, v.Scope)
 		p.scopes[v.Scope] = pl.scope
+		p.seen.adopt(pl.scope)
 	}
 	pl.scope.refs++
 	if v.Facets.Len() > 0 {
@@ -167,7 +172,7 @@ func (p *Planner) plan(v view.View) *planned {
 
 // compose publishes what the layers hold now; it says whether that differs from before, and in which lane.
 func (pl *planned) compose(revision int64) (moved bool, lane Lane) {
-	set := &manifest.Set{Revision: revision}
+	set := manifest.Set{Revision: revision}
 	for t := range xds.NumTypes {
 		set.Types[t][manifest.Scope] = pl.scope.types[t]
 		if pl.family != nil {
@@ -180,17 +185,17 @@ func (pl *planned) compose(revision int64) (moved bool, lane Lane) {
 	if old != nil && old.Types == set.Types {
 		return false, Slow
 	}
-	pl.set.Store(set)
+	fresh := set // moves to the heap only where it is published
+	pl.set.Store(&fresh)
 	if old == nil {
 		return true, Slow
 	}
-	lane = Fast
-	for t := range xds.NumTypes {
-		if t != xds.Endpoint && old.Types[t] != set.Types[t] {
-			lane = Slow
-		}
+	before, now := old.Types, set.Types
+	before[xds.Endpoint], now[xds.Endpoint] = manifest.Stack{}, manifest.Stack{}
+	if before == now {
+		return true, Fast
 	}
-	return true, lane
+	return true, Slow
 }
 
 // Apply plans what a change touches and says who should have something else, in no order that means anything.
@@ -260,6 +265,8 @@ func (p *Planner) applyScope(s *scope, d *dirt) {
 			f.refs = old.refs
 		}
 		p.scopes[s.key] = next
+		p.seen.retire(s)
+		p.seen.adopt(next)
 		return
 	}
 	s.apply(p.world, d)
@@ -308,9 +315,10 @@ func (p *Planner) Stats() Stats {
 	return st
 }
 
-// Problems lists what was found while planning, each once, by object.
+// Problems lists what was found while planning, and what the builders left out, each once, by object. The first time it
+// costs as much as building everything anew; later, what has changed since.
 func (p *Planner) Problems() []Problem {
-	var sets []problems
+	sets := []problems{p.complain()}
 	for _, s := range p.scopes {
 		sets = append(sets, s.problems)
 	}

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +26,8 @@ type routes struct {
 	runs    runs
 	reading map[string]*entry // those whose rules read labels of the proxy
 	tail    []tailSpec        // virtual hosts that EnvoyFilters add, and the catch-all; nil: not planned yet
+	added   []vhost.Added     // by EnvoyFilters
+	taken   map[string]bool   // the domains of those
 	// complete: all entries are built. False while no listener asks: they are decided only.
 	complete bool
 }
@@ -48,10 +52,33 @@ func portOfRoute(name string) uint32 {
 func (s *scope) routesOf(name string) *routes {
 	rc := s.routes[name]
 	if rc == nil {
-		rc = &routes{name: name, port: portOfRoute(name), entries: map[string]*entry{}, reading: map[string]*entry{}}
+		rc = &routes{name: name, port: portOfRoute(name), entries: map[string]*entry{}, reading: map[string]*entry{}, taken: map[string]bool{}}
 		s.routes[name] = rc
+		s.addTo(rc)
 	}
 	return rc
+}
+
+// addTo lists the virtual hosts that EnvoyFilters add; of two with one domain the first counts.
+func (s *scope) addTo(rc *routes) {
+	var found []Problem
+	for _, p := range s.patches {
+		if !patch.AddsVirtualHost(p, rc.name, rc.port) {
+			continue
+		}
+		spec := vhost.Added{Patch: p}
+		names := spec.Domains()
+		if slices.ContainsFunc(names, func(d string) bool { return rc.taken[d] || d == "*" && rc.aloneHost() }) {
+			found = append(found, Problem{p.Filter.Key, fmt.Sprintf("spec.configPatches[%d].patch.value.domains", p.Index),
+				"route configuration " + rc.name + " has one of them already; the virtual host is left out"})
+			continue
+		}
+		for _, d := range names {
+			rc.taken[d] = true
+		}
+		rc.added = append(rc.added, spec)
+	}
+	s.problems.set("added "+rc.name, found)
 }
 
 // use counts the listeners that ask for a route configuration.
@@ -100,14 +127,17 @@ func (s *scope) enter(name, host string, en *entry) {
 
 // differing are the claims that only one of two entries has.
 func differing(a, b *entry) (out []string) {
+	if a != nil && b != nil && a.claims == b.claims {
+		return nil
+	}
 	count := map[string]int{}
 	if a != nil && !a.alone {
-		for _, c := range a.claims {
+		for _, c := range a.claims.All() {
 			count[c] |= 1
 		}
 	}
 	if b != nil && !b.alone {
-		for _, c := range b.claims {
+		for _, c := range b.claims.All() {
 			count[c] |= 2
 		}
 	}
@@ -122,7 +152,7 @@ func differing(a, b *entry) (out []string) {
 // planEntry decides one virtual host anew and builds it where a listener asks for its route configuration.
 func (s *scope) planEntry(rc *routes, en *entry) {
 	var found []Problem
-	spec, ok := s.specOf(rc, en, &found)
+	spec, ok := s.specOf(rc, en, nil, &found)
 	was := en.frag
 	if !ok {
 		en.spec, en.frag = vhost.Spec{}, nil
@@ -143,7 +173,7 @@ func (s *scope) planEntry(rc *routes, en *entry) {
 func (s *scope) fragment(spec pool.FragmentSpec, blame model.Key, found *[]Problem) *xds.Fragment {
 	f, err := s.pool.Fragment(spec)
 	if err != nil {
-		*found = append(*found, Problem{blame, "spec", err.Error()})
+		*found = append(*found, problemOf(err, blame))
 		return nil
 	}
 	return f
@@ -230,13 +260,10 @@ func (s *scope) planTail(rc *routes) {
 	}
 	rc.tail = []tailSpec{}
 	var found []Problem
-	for _, p := range s.patches {
-		if patch.AddsVirtualHost(p, rc.name, rc.port) {
-			spec := vhost.Added{Patch: p}
-			rc.tail = append(rc.tail, tailSpec{spec, s.fragment(spec, p.Filter.Key, &found)})
-		}
+	for _, spec := range rc.added {
+		rc.tail = append(rc.tail, tailSpec{spec, s.fragment(spec, spec.Patch.Filter.Key, &found)})
 	}
-	if !rc.aloneHost() {
+	if !rc.aloneHost() && !rc.taken["*"] {
 		name := xds.BlockAll
 		if s.passthrough() {
 			name = xds.AllowAny
@@ -271,8 +298,9 @@ func (s *scope) planFamily(f *family, name string) {
 	var found []Problem
 	instead := map[string]*xds.Fragment{}
 	for host, en := range rc.reading {
-		if en.spec.Domains.Len() > 0 {
-			instead[host] = s.fragment(en.labelled(f.facets.All()), s.blame(en), &found)
+		instead[host] = nil
+		if spec, ok := s.specOf(rc, en, f.facets.All(), &found); ok {
+			instead[host] = s.fragment(spec, s.blame(en), &found)
 		}
 	}
 	var hosts []*xds.Fragment

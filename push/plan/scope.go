@@ -30,6 +30,7 @@ type scope struct {
 	claimed  map[xds.Ref]bool
 	problems problems
 	step     *step
+	seen     seen // nil while the scope is planned from nothing
 	refs     int
 }
 
@@ -38,10 +39,10 @@ type host struct {
 	name      string
 	svc       *model.Service // nil: only VirtualServices name it
 	rules     rules
-	clusters  map[string]clusterUnit
-	endpoints map[string]unit
+	clusters  []clusterUnit
+	endpoints []unit
 	traffic   []traffic
-	entries   map[string]*entry // by route configuration
+	routes    []string // route configurations in which it has an entry
 }
 
 // step is what is to be planned again in one step: by hosts first, then what these bring to listeners and route
@@ -177,6 +178,7 @@ func (s *scope) resolve(name string, what types) {
 	if h == nil {
 		h = &host{name: name}
 		s.hosts[name] = h
+		s.seen.add(name, s)
 	}
 	h.svc, h.rules = s.serviceFor(name), rules{}
 	if h.svc != nil {
@@ -197,19 +199,20 @@ func (s *scope) contribute(name string, what types) {
 		s.planTraffic(h)
 	}
 	if what.has(rds) {
-		old := h.entries
-		h.entries = s.entriesOf(h)
-		for rc := range old {
-			if h.entries[rc] == nil {
+		entries := s.entriesOf(h)
+		for _, rc := range h.routes {
+			if entries[rc] == nil {
 				s.enter(rc, name, nil)
 			}
 		}
-		for rc, en := range h.entries {
+		for rc, en := range entries {
 			s.enter(rc, name, en)
 		}
+		h.routes = slices.Collect(maps.Keys(entries))
 	}
-	if h.svc == nil && len(h.clusters)+len(h.endpoints)+len(h.traffic)+len(h.entries) == 0 {
+	if h.svc == nil && len(h.clusters)+len(h.endpoints)+len(h.traffic)+len(h.routes) == 0 {
 		delete(s.hosts, name)
+		s.seen.remove(name, s)
 	}
 }
 
@@ -250,7 +253,7 @@ func (s *scope) follow(name string, what types) {
 func (w *world) make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (unit, bool) {
 	r, err := w.pool.Resource(spec)
 	if err != nil {
-		*found = append(*found, Problem{blame, "spec", err.Error()})
+		*found = append(*found, problemOf(err, blame))
 		return unit{}, false
 	}
 	return unit{spec, r}, true
@@ -268,15 +271,15 @@ func (s *scope) drop(r *xds.Resource) {
 	}
 }
 
-// replace puts one set of units in the place of another.
-func (s *scope) replace(old, now map[string]unit) {
-	for name, was := range old {
-		if _, ok := now[name]; !ok {
+// replace puts one list of units in the place of another; both are short.
+func (s *scope) replace(old, now []unit) {
+	for _, was := range old {
+		if !slices.ContainsFunc(now, func(u unit) bool { return u.res.Name == was.res.Name }) {
 			s.drop(was.res)
 		}
 	}
-	for name, u := range now {
-		if old[name].res != u.res {
+	for _, u := range now {
+		if !slices.ContainsFunc(old, func(was unit) bool { return u.res == was.res }) {
 			s.put(u.res)
 		}
 	}

@@ -64,7 +64,14 @@ func (s *scope) trafficOf(h *host) (out []traffic, found []Problem) {
 			out = append(out, s.opaque(h, e, p, protocol, t, &found)...)
 		}
 	}
-	return out, found
+	reserved := func(t traffic) bool {
+		mine := t.bind == anyAddress && !direct(s.sidecar, s.key.Mode) && (t.port == outboundPort(s.mesh) || t.port == inboundPort(s.mesh))
+		if mine {
+			found = append(found, Problem{h.svc.Key, "spec.ports", fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)})
+		}
+		return mine
+	}
+	return slices.DeleteFunc(out, reserved), found
 }
 
 // open is the address of an egress listener that is not for one service.

@@ -16,7 +16,7 @@ type entry struct {
 	host   string
 	port   uint32
 	alone  bool // in a route configuration of its own (host:port), where every name means it
-	claims []string
+	claims intern.List[string]
 	vs     *model.VirtualService
 	reads  []string // keys of proxy labels that its rules read
 	spec   vhost.Spec
@@ -36,9 +36,9 @@ func (s *scope) entriesOf(h *host) map[string]*entry {
 		if _, dup := out[rc]; dup {
 			return
 		}
-		en := &entry{host: h.name, port: port, alone: alone, claims: []string{"*"}}
+		en := &entry{host: h.name, port: port, alone: alone, claims: strs.List("*")}
 		if !alone {
-			en.claims = s.claims(h.name, h.svc)
+			en.claims = strs.List(s.claims(h.name, h.svc)...)
 		}
 		if en.vs = s.virtualServiceNaming(h.name, e); h.svc != nil {
 			en.vs = s.virtualServiceFor(h.name, e)
@@ -127,32 +127,40 @@ func (s *scope) rivals(claim string, f func(host string)) {
 	for h := range s.index.addresses[address] {
 		f(h)
 	}
-	for _, name := range []string{claim, strings.TrimPrefix(claim, "*.")} {
+	for i, name := range [...]string{claim, strings.TrimPrefix(claim, "*.")} {
+		if i == 1 && name == claim {
+			break
+		}
 		f(name)
-		f(name + "." + s.key.Domain)
-		f(name + "." + s.key.Namespace + "." + s.key.Domain)
-		if bare, ok := strings.CutSuffix(name, ".svc"); ok {
-			f(bare + "." + s.key.Domain)
+		switch strings.Count(name, ".") { // see shortNames
+		case 0:
+			f(name + "." + s.key.Namespace + "." + s.key.Domain)
+		case 1:
+			f(name + "." + s.key.Domain)
+		case 2:
+			if bare, ok := strings.CutSuffix(name, ".svc"); ok {
+				f(bare + "." + s.key.Domain)
+			}
 		}
 	}
 }
 
 // loses says whether another host of the route configuration, earlier by name, has the claim.
 func (s *scope) loses(rc *routes, en *entry, claim string) bool {
-	lost := false
+	lost := rc.taken[claim]
 	s.rivals(claim, func(host string) {
-		if other := rc.entries[host]; !lost && other != nil && host < en.host && slices.Contains(other.claims, claim) {
+		if other := rc.entries[host]; !lost && other != nil && host < en.host && slices.Contains(other.claims.All(), claim) {
 			lost = true
 		}
 	})
 	return lost
 }
 
-// specOf decides a virtual host: its domains, and what the destinations of its rules mean here. False: no name is left
-// for it.
-func (s *scope) specOf(rc *routes, en *entry, found *[]Problem) (vhost.Spec, bool) {
+// specOf decides a virtual host for proxies with these facets: its domains, and what the destinations of its rules mean
+// here. Where no rule is for them, the host is left to its service. False: no name is left for it, or nothing answers.
+func (s *scope) specOf(rc *routes, en *entry, facets []string, found *[]Problem) (vhost.Spec, bool) {
 	var domains []string
-	for _, c := range en.claims {
+	for _, c := range en.claims.All() {
 		if !en.alone && s.loses(rc, en, c) {
 			*found = append(*found, Problem{s.blame(en), "spec.hosts", "name " + c + " at port " + rc.name + " belongs to another host"})
 			continue
@@ -162,13 +170,15 @@ func (s *scope) specOf(rc *routes, en *entry, found *[]Problem) (vhost.Spec, boo
 	if len(domains) == 0 {
 		return vhost.Spec{}, false
 	}
-	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), VirtualService: en.vs, Mesh: s.mesh, Caps: s.key.Caps}
+	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: s.mesh, Caps: s.key.Caps}
 	name := xds.VirtualHost(en.host, en.port)
 	spec.Patches = s.patches.matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rc.name, rc.port, name) })
-	if en.vs == nil {
+	labels := labelsRead(facets, en.reads)
+	if en.vs == nil || !vhost.Applies(en.vs, en.port, labels.All(), s.key.Namespace) {
 		spec.Destinations = destinations.List(s.destination(vhost.Ref{Host: en.host, Port: en.port}, en.port))
-		return spec, true
+		return spec, s.hosts[en.host].svc != nil
 	}
+	spec.VirtualService, spec.Labels = en.vs, labels
 	if vhost.ReadsNamespace(en.vs) {
 		spec.Namespace = s.key.Namespace
 	}
@@ -234,13 +244,7 @@ func (s *scope) clusterFor(name, subset string, port, listenPort uint32) string 
 	return xds.OutboundCluster(port, subset, name)
 }
 
-// labelled is an entry's Spec for a proxy with these facets; the same Spec where its rules read none of them.
-func (en *entry) labelled(facets []string) vhost.Spec {
-	spec := en.spec
-	spec.Labels = labelsRead(facets, en.reads)
-	return spec
-}
-
+// labelsRead are the facets whose keys are read.
 func labelsRead(facets, keys []string) intern.List[string] {
 	var out []string
 	for _, f := range facets {

@@ -8,15 +8,18 @@ import (
 
 // Hooks are told what happens, for metrics. Any may be nil; they are called from many goroutines and must not block.
 type Hooks struct {
-	Streams   func(change int)                                // +1 and -1: pilot_xds, navarch_proxies
-	Sent      func(t xds.Type, resources, removed, bytes int) // a response: pilot_xds_pushes, bytes shared
-	Pushed    func(t xds.Type, took time.Duration)            // computing and handing over one response: pilot_xds_push_time
-	Acked     func(t xds.Type, rev int64, took time.Duration) // from sending to the ACK; rev is the store's revision
-	Converged func(took time.Duration)                        // from a moved view to the last ACK: pilot_proxy_convergence_time
-	Refused   func(r Refusal)                                 // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
-	Expired   func(t xds.Type)                                // a stale nonce: pilot_xds_expired_nonce
-	Timeout   func(write bool)                                // a stream closed: not read (pilot_xds_write_timeout), or not acknowledged
-	Rejected  func(err error)                                 // a stream refused: malformed, not ready, not authenticated
+	Streams func(change int)                                // +1 and -1: pilot_xds, navarch_proxies
+	Sent    func(t xds.Type, resources, removed, bytes int) // a response: pilot_xds_pushes, bytes shared
+	Pushed  func(t xds.Type, took time.Duration)            // computing and handing over one response: pilot_xds_push_time
+	Queued  func(wait time.Duration)                        // from having something to send to the turn: pilot_proxy_queue_time
+	Wrote   func(took time.Duration)                        // the transport took one response: pilot_xds_send_time
+	// Acked is from sending to the ACK; rev is the store's revision, node the client's id.
+	Acked     func(t xds.Type, node string, rev int64, took time.Duration)
+	Converged func(took time.Duration) // from a moved view to the last ACK: pilot_proxy_convergence_time
+	Refused   func(r Refusal)          // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
+	Expired   func(t xds.Type)         // a stale nonce: pilot_xds_expired_nonce
+	Timeout   func(write bool)         // a stream closed: not read (pilot_xds_write_timeout), or not acknowledged
+	Rejected  func(err error)          // a stream refused: malformed, not ready, not authenticated
 }
 
 // Refusal is one NACK.
@@ -29,7 +32,9 @@ type Refusal struct {
 	Version  string // refused, and not sent again
 	Good     string // the version that stands; empty: none
 	Text     string // Envoy's words, cut
-	Revision int64  // of the store
+	// Objects are what the resource was made of, the likeliest culprit first, as Config.Blame says.
+	Objects  []string
+	Revision int64 // of the store
 	At       time.Time
 }
 
@@ -44,7 +49,13 @@ func (h *Hooks) fill() {
 		h.Pushed = func(xds.Type, time.Duration) {}
 	}
 	if h.Acked == nil {
-		h.Acked = func(xds.Type, int64, time.Duration) {}
+		h.Acked = func(xds.Type, string, int64, time.Duration) {}
+	}
+	if h.Queued == nil {
+		h.Queued = func(time.Duration) {}
+	}
+	if h.Wrote == nil {
+		h.Wrote = func(time.Duration) {}
 	}
 	if h.Converged == nil {
 		h.Converged = func(time.Duration) {}

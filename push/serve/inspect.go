@@ -49,12 +49,28 @@ func (st *stream) info() StreamInfo {
 	for t := range xds.NumTypes {
 		i.Types[t] = st.state.Info(t)
 	}
+	i.Refusals = st.standing()
+	return i
+}
+
+// standing are the refusals of versions that are still in quarantine. Called with the lock held.
+func (st *stream) standing() (all []Refusal) {
 	for _, r := range st.refusals {
-		if v, ok := i.Types[r.Type].Refused[r.Name]; ok && v == r.Version {
-			i.Refusals = append(i.Refusals, r)
+		if r.Name != "" && st.state.Quarantined(r.Type, r.Name) == r.Version {
+			all = append(all, r)
 		}
 	}
-	return i
+	return all
+}
+
+// Refusals lists what is in quarantine, of all streams.
+func (s *Server) Refusals() (all []Refusal) {
+	for _, st := range s.all() {
+		st.mu.Lock()
+		all = append(all, st.standing()...)
+		st.mu.Unlock()
+	}
+	return all
 }
 
 // Dump is what one stream holds, or will hold once what is in flight has arrived, by type and name; false where there

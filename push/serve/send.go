@@ -20,6 +20,9 @@ func (st *stream) send() int {
 	}
 	st.sending = true
 	st.mu.Unlock()
+	if at := st.markedAt.Swap(0); at != 0 {
+		st.srv.cfg.Hooks.Queued(time.Since(time.Unix(0, at)))
+	}
 	return st.pump(false)
 }
 
@@ -89,6 +92,7 @@ func (st *stream) push(r *delta.Reply, start time.Time, lent bool) int {
 		})
 		defer late.Stop()
 	}
+	began := time.Now()
 	if err := st.grpc.SendMsg(msg); err != nil {
 		st.mu.Lock()
 		st.sending, st.owing = false, false
@@ -98,7 +102,9 @@ func (st *stream) push(r *delta.Reply, start time.Time, lent bool) int {
 	}
 	hooks := &st.srv.cfg.Hooks
 	hooks.Sent(r.Type, len(r.Set), len(r.Removed), r.Size)
-	hooks.Pushed(r.Type, time.Since(start))
+	now := time.Now()
+	hooks.Wrote(now.Sub(began))
+	hooks.Pushed(r.Type, now.Sub(start))
 	return r.Size
 }
 
@@ -129,6 +135,6 @@ func (st *stream) check(now time.Time) {
 		st.srv.cfg.Hooks.Timeout(false)
 		st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %v for %v", late, st.srv.cfg.AckDeadline))
 	} else if settle && !idle {
-		st.turn.Load().Mark(0)
+		st.mark(st.turn.Load(), 0, now)
 	}
 }

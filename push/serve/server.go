@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 )
 
@@ -28,6 +29,9 @@ type Config struct {
 	Hooks   Hooks
 	// Verdicts withhold from a view what several proxies refused; nil: NewVerdicts(0, 0, nil).
 	Verdicts Verdicts
+	// Blame names the objects that a refused resource of a view was made of, the likeliest culprit first; text is the
+	// client's. The goroutine that reads the stream calls it. nil: they are not named.
+	Blame func(v View, t xds.Type, name, text string) []string
 	// Authenticate says who the peer is; its error ends the stream with Unauthenticated. nil: the URI of the verified
 	// client certificate, or nobody.
 	Authenticate func(context.Context) (identity string, err error)

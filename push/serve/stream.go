@@ -17,20 +17,22 @@ import (
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/obs"
 )
 
 // stream is one ADS stream. Its handler's goroutine reads; a worker of the fan-out, or a goroutine lent to it, sends.
 type stream struct {
-	srv     *Server
-	id      uint64
-	grpc    grpc.ServerStream
-	world   bool
-	hangUp  func() error // nil: the listener was not made by Listen
-	client  Client
-	view    View
-	opened  time.Time
-	turn    atomic.Pointer[fanout.Stream]
-	movedAt atomic.Int64 // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
+	srv      *Server
+	id       uint64
+	grpc     grpc.ServerStream
+	world    bool
+	hangUp   func() error // nil: the listener was not made by Listen
+	client   Client
+	view     View
+	opened   time.Time
+	turn     atomic.Pointer[fanout.Stream]
+	markedAt atomic.Int64 // since when it waits for a turn; unix nanoseconds, 0: it does not
+	movedAt  atomic.Int64 // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
 
 	mu       sync.Mutex // guards what follows; never held while sending
 	state    *delta.State
@@ -161,7 +163,14 @@ func (st *stream) moved(l fanout.Lane) {
 	if turn == nil {
 		return // not joined yet: the first turn takes the newest set anyway
 	}
-	st.movedAt.CompareAndSwap(0, time.Now().UnixNano())
+	now := time.Now()
+	st.movedAt.CompareAndSwap(0, now.UnixNano())
+	st.mark(turn, l, now)
+}
+
+// mark asks for a turn.
+func (st *stream) mark(turn *fanout.Stream, l fanout.Lane, now time.Time) {
+	st.markedAt.CompareAndSwap(0, now.UnixNano())
 	turn.Mark(l)
 }
 
@@ -198,7 +207,7 @@ func (st *stream) advance(m delta.Message) error {
 		st.report(&reports[i], now, since)
 	}
 	if !idle {
-		turn.Mark(fanout.Endpoints)
+		st.mark(turn, fanout.Endpoints, now)
 	}
 	return nil
 }
@@ -208,14 +217,17 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	hooks := &st.srv.cfg.Hooks
 	switch r.Kind {
 	case delta.Acked:
-		hooks.Acked(r.Type, r.Revision, now.Sub(time.Unix(0, since)))
+		hooks.Acked(r.Type, st.client.Node.GetId(), r.Revision, now.Sub(time.Unix(0, since)))
 	case delta.Expired:
 		hooks.Expired(r.Type)
 	case delta.Nacked:
 		refusal := Refusal{Node: st.client.Node.GetId(), Identity: st.client.Identity, View: st.view.ID(), Type: r.Type,
 			Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Revision: r.Revision, At: now}
-		st.srv.cfg.Log.Warn("proxy refused configuration", "node", refusal.Node, "type", r.Type.String(), "resource", r.Name,
-			"version", r.Version, "stands", r.Good, "revision", r.Revision, "error", r.Text)
+		if blame := st.srv.cfg.Blame; blame != nil && r.Name != "" {
+			refusal.Objects = blame(st.view, r.Type, r.Name, r.Text)
+		}
+		st.srv.cfg.Log.Warn("proxy refused configuration", obs.KeyProxy, refusal.Node, obs.KeyType, r.Type.String(), obs.KeyName, r.Name,
+			"objects", refusal.Objects, "version", r.Version, "stands", r.Good, obs.KeyRevision, r.Revision, obs.KeyError, r.Text)
 		if r.Name != "" {
 			st.srv.cfg.Verdicts.Refuse(refusal)
 		}

@@ -72,6 +72,9 @@ func Parse(node *corev3.Node) (Node, error) {
 	short, namespace, _ := strings.Cut(name, ".")
 	n.Name = first(n.Metadata["NAME"], short)
 	n.Namespace = first(n.Metadata["NAMESPACE"], namespace)
+	if n.Name == "" {
+		return Node{}, fmt.Errorf("node.id %q: no name; want name.namespace in its third part, or node.metadata.NAME", node.GetId())
+	}
 	if n.Namespace == "" {
 		return Node{}, fmt.Errorf("node.id %q: no namespace; want name.namespace in its third part, or node.metadata.NAMESPACE", node.GetId())
 	}

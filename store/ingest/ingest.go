@@ -34,8 +34,11 @@ type Config struct {
 	Options
 	Store Store
 	Log   *slog.Logger
-	Pace  time.Duration // endpoint-only batches are at least so far apart; default 25 ms
-	Retry time.Duration // pause after a load or write that failed; default 500 ms
+	// Committed is told of every batch that was written, with the time of the oldest event in it (the load's, for a full
+	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine and must not block.
+	Committed func(revision int64, event, began time.Time, puts, deletes int)
+	Pace      time.Duration // endpoint-only batches are at least so far apart; default 25 ms
+	Retry     time.Duration // pause after a load or write that failed; default 500 ms
 }
 
 // Loop is the ingester. Emit, Gained and Lost may be called from any goroutine, also before Run.
@@ -44,6 +47,7 @@ type Loop struct {
 	state *State // owned by Run
 	box   *loop.Box[input]
 
+	since    time.Time // of the oldest event that is in no batch yet; owned by Run
 	problems atomic.Pointer[[]object.Problem]
 	stats    atomic.Pointer[Stats]
 }
@@ -51,11 +55,15 @@ type Loop struct {
 // input is what waits for the loop: all objects, and the newest word on leadership.
 type input struct {
 	objects []object.Event
-	term    Event // Gained, Lost or nil
+	since   time.Time // of the first of them
+	term    Event     // Gained, Lost or nil
 }
 
 func merge(waiting, next input) input {
 	waiting.objects = append(waiting.objects, next.objects...)
+	if waiting.since.IsZero() {
+		waiting.since = next.since
+	}
 	if next.term != nil {
 		waiting.term = next.term
 	}
@@ -73,7 +81,9 @@ func New(c Config) *Loop {
 }
 
 // Emit takes what a source tells; what comes in one call and is not split by the source is one batch.
-func (l *Loop) Emit(events []object.Event) { l.box.Put(input{objects: slices.Clone(events)}) }
+func (l *Loop) Emit(events []object.Event) {
+	l.box.Put(input{objects: slices.Clone(events), since: time.Now()})
+}
 
 // Gained: this process leads under an epoch.
 func (l *Loop) Gained(epoch kv.Epoch) { l.box.Put(input{term: Gained{epoch}}) }
@@ -122,6 +132,9 @@ func (l *Loop) Run(ctx context.Context) error {
 				effects = l.state.Step(in.term)
 			}
 			if len(in.objects) > 0 {
+				if l.since.IsZero() {
+					l.since = in.since
+				}
 				effects = append(effects, l.state.Step(Objects(in.objects))...)
 			}
 		case event := <-results:
@@ -135,7 +148,11 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		l.publish(between)
 		for _, effect := range effects {
-			go l.do(ctx, effect, results)
+			since := time.Now()
+			if _, writes := effect.(Write); writes && !l.since.IsZero() {
+				since, l.since = l.since, time.Time{}
+			}
+			go l.do(ctx, effect, since, results)
 		}
 	}
 }
@@ -156,7 +173,6 @@ func (l *Loop) publish(between []object.Problem) {
 					"problem", p.Message, "applies", p.Warning)
 			}
 		}
-		obs.Problems.Set(float64(len(all)))
 		countRejected(all)
 		l.problems.Store(&all)
 	}
@@ -169,7 +185,7 @@ func (l *Loop) publish(between []object.Problem) {
 }
 
 // do carries one effect out, in a goroutine of its own: at most one load or write is under way for each epoch.
-func (l *Loop) do(ctx context.Context, effect Effect, results chan<- Event) {
+func (l *Loop) do(ctx context.Context, effect Effect, since time.Time, results chan<- Event) {
 	var result Event
 	switch e := effect.(type) {
 	case Wait:
@@ -181,7 +197,7 @@ func (l *Loop) do(ctx context.Context, effect Effect, results chan<- Event) {
 		}
 		result = l.load(ctx, e.Epoch)
 	case Write:
-		result = l.write(ctx, e.Batch)
+		result = l.write(ctx, e.Batch, since)
 	}
 	select {
 	case results <- result:
@@ -238,10 +254,14 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	return loaded, nil
 }
 
-func (l *Loop) write(ctx context.Context, batch kv.Batch) Event {
+func (l *Loop) write(ctx context.Context, batch kv.Batch, since time.Time) Event {
+	began := time.Now()
 	revision, err := l.Store.Commit(ctx, batch)
 	written := Written{Epoch: batch.Epoch, After: revision}
 	var large *kv.TooLargeError
+	if l.Committed != nil && revision != 0 {
+		l.Committed(revision, since, began, len(batch.Puts), len(batch.Deletes))
+	}
 	switch {
 	case err == nil:
 	case errors.As(err, &large) && revision != 0:

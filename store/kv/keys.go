@@ -45,9 +45,11 @@ type Family struct {
 var Families = []Family{
 	{Path: "allocations/", Holds: "addresses and names given out once", Writer: "store/ingest (leader)", Reader: "store/ingest",
 		Write: []Role{RoleIngest}},
+	{Path: "certificates/", Holds: "the journal of issued certificates, pruned by their end", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
+		Write: []Role{RoleCA}},
 	{Path: "head", Holds: "whether the records are complete", Writer: "store/ingest (leader)", Reader: "store/mirror, store/ingest",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
-	{Path: "keys/", Holds: "epochs of signing keys, sealed", Writer: "ca/keyring (leader)", Reader: "ca/keyring",
+	{Path: "keys/", Holds: "epochs of signing keys, sealed", Writer: "ca/keyring (any, by comparison)", Reader: "ca/keyring",
 		Write: []Role{RoleCA}, Read: []Role{RoleXDS}},
 	{Path: "leader/", Holds: "the election, one leased key per candidate", Writer: "store/lead", Reader: "store/lead, store/kv (fences)",
 		Write: []Role{RoleIngest, RoleCA}, Read: []Role{RoleXDS}},

@@ -218,7 +218,7 @@ egress:
 workloadSelector: {labels: {app: web}}
 ingress: [{port: {number: 8080, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, defaultEndpoint: "127.0.10.1:9080"}]
 egress:
-- {port: {number: 80, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, hosts: ["*/a.example.com", backend/*, far/reviews.far.svc.cluster.local, shop/*, shop/reviews.shop.svc.cluster.local]}
+- {port: {number: 80, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, hosts: ["*/a.example.com", ./*, ./reviews.shop.svc.cluster.local, backend/*, far/reviews.far.svc.cluster.local]}
 - {hosts: ["~/*"]}
 `)
 	for spec, want := range map[string]string{

@@ -55,17 +55,15 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 	return r.record(model.KindSidecar, obj, obj.ID.Name, sidecar)
 }
 
-// egressHost resolves one "namespace/host": "." is the Sidecar's own namespace, "*" any, "~" none.
+// egressHost checks one "namespace/host": "." is the namespace of the proxy (the Sidecar's own, but for the root
+// namespace's Sidecar, which applies in all), "*" any, "~" none.
 func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	ns, host, ok := strings.Cut(text, "/")
 	if !ok || strings.Contains(host, "/") {
 		r.errorf(at, "%q must have the form namespace/host", text)
 		return text
 	}
-	if ns == "." {
-		ns = namespace
-	}
-	if ns != "*" && ns != "~" && len(validation.IsDNS1123Label(ns)) > 0 {
+	if ns != "." && ns != "*" && ns != "~" && len(validation.IsDNS1123Label(ns)) > 0 {
 		r.errorf(at, "%q is no namespace: want a name, \".\", \"*\" or \"~\"", ns)
 	}
 	if ns == "~" && host != "*" {
@@ -80,7 +78,10 @@ func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 		}
 		return ns + "/" + strings.ToLower(host)
 	}
-	return ns + "/" + n.fqdn(host, ns)
+	if ns != "." {
+		namespace = ns
+	}
+	return ns + "/" + n.fqdn(host, namespace)
 }
 
 func checkIngress(r *report, ingress []*networkingv1.IstioIngressListener) {

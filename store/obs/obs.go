@@ -23,7 +23,6 @@ const (
 	KeyOrigin   = "origin"
 	KeyError    = "error"
 	KeyAddress  = "address"
-	KeyCulprit  = "culprit"
 	KeyName     = "name"
 )
 
@@ -45,7 +44,6 @@ var (
 	ConfigSize      = histogramSizes("pilot_xds_config_size_bytes", "Bytes of the responses sent, by type.", "type")
 	Rejects         = rejects{counterVec("pilot_xds_cds_reject", "Clusters refused by proxies.", "err"), counterVec("pilot_xds_eds_reject", "Endpoint assignments refused by proxies.", "err"), counterVec("pilot_xds_lds_reject", "Listeners refused by proxies.", "err"), counterVec("pilot_xds_rds_reject", "Route configurations refused by proxies.", "err")}
 	TotalRejects    = counterVec("pilot_total_xds_rejects", "Responses refused by proxies, by type.", "type")
-	InternalErrors  = counter("pilot_total_xds_internal_errors", "Errors of the control plane itself while pushing.")
 	ExpiredNonce    = counterVec("pilot_xds_expired_nonce", "Requests with a nonce that is not the newest, by type.", "type")
 	WriteTimeout    = counter("pilot_xds_write_timeout", "Streams closed because a response was not acknowledged in time.")
 	Convergence     = histogram("pilot_proxy_convergence_time", "Seconds from a change of configuration to the push of it to a proxy.")
@@ -71,6 +69,7 @@ var (
 	SharedBytes    = counter("navarch_shared_bytes_total", "Bytes of resources handed to streams without a copy.")
 	Revision       = gauge("navarch_revision", "Store revision that this replica is complete at.")
 	Propagation    = histogram("navarch_propagation_seconds", "Seconds from the commit of a revision to its acknowledgement by a proxy.")
+	Acks           = histogram("navarch_ack_seconds", "Seconds from sending a response to its acknowledgement.")
 	Leading        = gauge("navarch_leader", "1 while this process is the elected ingester.")
 	Writes         = counterVec("navarch_store_writes_total", "Records written to the store, by operation.", "op")
 	StoreAlarm     = gaugeVec("navarch_store_alarm", "1 while the store is not to be trusted, by cause.", "cause")

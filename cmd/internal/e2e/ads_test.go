@@ -12,6 +12,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -34,7 +35,11 @@ func node(namespace, workload, ip string) *corev3.Node {
 // everything asks a replica for all that a proxy has, as Envoy would on its first connection, and returns the bodies by
 // type and name. It acknowledges as it goes.
 func everything(ctx context.Context, address string, n *corev3.Node) (map[string][]byte, error) {
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	return everythingAs(ctx, insecure.NewCredentials(), address, n)
+}
+
+func everythingAs(ctx context.Context, creds credentials.TransportCredentials, address string, n *corev3.Node) (map[string][]byte, error) {
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
 		return nil, err

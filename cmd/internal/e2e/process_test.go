@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -154,5 +155,36 @@ func get(address, path string) (string, error) {
 
 func (d *daemon) ready() error {
 	_, err := get(d.http, "/ready")
+	return err
+}
+
+// stop sends SIGTERM and waits for an orderly end.
+func (d *daemon) stop(t *testing.T) {
+	t.Helper()
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-d.exited:
+	case <-time.After(20 * time.Second):
+		t.Fatal("SIGTERM did not end it")
+	}
+	if !d.cmd.ProcessState.Success() {
+		t.Errorf("after SIGTERM it ended with %v", d.cmd.ProcessState)
+	}
+}
+
+// metric says whether /metrics has a line.
+func (d *daemon) metric(line string) error {
+	page, err := get(d.monitoring, "/metrics")
+	if err == nil && !strings.Contains("\n"+page, "\n"+line+"\n") {
+		name, _, _ := strings.Cut(line, "{")
+		err = fmt.Errorf("/metrics has no line %q", line)
+		for has := range strings.Lines(page) {
+			if strings.HasPrefix(has, name) {
+				err = fmt.Errorf("%w, but %q", err, has)
+			}
+		}
+	}
 	return err
 }

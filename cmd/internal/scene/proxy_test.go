@@ -2,6 +2,7 @@ package scene
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"navarch.io/navarch/push/delta"
@@ -9,120 +10,332 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// proxy is an Envoy as far as the protocol goes: it subscribes to what its clusters and listeners need, withholds the
-// ACK of clusters until their endpoints came, acknowledges the rest, and notes what it was sent.
+// names is a set of names.
+type names map[string]bool
+
+// proxy is an Envoy as far as the protocol goes (what a stock Envoy 1.40 was seen to do): it asks for what its clusters
+// and listeners need, withholds the ACK of clusters until they are warm, asks for listeners only then, and notes what it
+// was sent, and what it should never have been sent.
 type proxy struct {
-	state    *delta.State
-	held     [xds.NumTypes]map[string]*xds.Resource
-	set      [xds.NumTypes]map[string]bool // since the last expectation
-	dropped  [xds.NumTypes]map[string]bool
-	warming  map[string]bool // endpoints that a CDS response waits for
-	withheld []string        // nonces of CDS responses that are not acknowledged yet
-	asked    bool            // for listeners
-	faults   []string
+	world   bool // state of the world
+	state   *delta.State
+	target  func() *manifest.Set
+	held    [xds.NumTypes]map[string]*xds.Resource
+	asked   [xds.NumTypes]bool
+	wanted  [xds.NumTypes]names // asked for by name
+	fresh   [xds.NumTypes]names // asked for and not answered
+	warming names               // clusters that changed and wait for their endpoints
+	ready   names               // clusters that were warm once
+	acks    [xds.NumTypes][]string
+	last    [xds.NumTypes]int64 // revision of the last response
+	stalled bool
+	prompt  bool            // its requests arrive before anything more is sent; else they arrive late
+	outbox  []delta.Request // those that have not arrived
+
+	set, dropped [xds.NumTypes]names // since the last expectation
+	responses    [xds.NumTypes]int
+	faults       []string
 }
 
-func newProxy(set *manifest.Set) *proxy {
-	p := &proxy{state: delta.New(delta.Config{}, set), warming: map[string]bool{}}
+func newProxy(world, prompt bool, target func() *manifest.Set) *proxy {
+	p := &proxy{world: world, prompt: prompt, target: target, warming: names{}, ready: names{}}
 	for t := range xds.NumTypes {
 		p.held[t] = map[string]*xds.Resource{}
 	}
 	p.forget()
-	p.request(delta.Request{Type: xds.Cluster})
+	p.open()
 	return p
 }
 
 // forget starts a new account of what was sent.
 func (p *proxy) forget() {
 	for t := range xds.NumTypes {
-		p.set[t], p.dropped[t] = map[string]bool{}, map[string]bool{}
+		p.set[t], p.dropped[t], p.responses[t] = names{}, names{}, 0
 	}
 }
 
-func (p *proxy) request(r delta.Request) {
+func (p *proxy) fault(format string, args ...any) {
+	p.faults = append(p.faults, fmt.Sprintf(format, args...))
+}
+
+// open starts a stream. What was asked for before is asked for again at once, with the versions that are held.
+func (p *proxy) open() {
+	p.state = delta.New(delta.Config{World: p.world}, p.target())
+	p.outbox = nil
+	resumed := p.asked
+	for t := range xds.NumTypes {
+		p.wanted[t], p.fresh[t], p.acks[t], p.asked[t], p.last[t] = names{}, names{}, nil, false, 0
+	}
+	p.asked[xds.Cluster] = true
+	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
+		if t != xds.Cluster && !resumed[t] {
+			continue
+		}
+		p.asked[t] = true
+		r := delta.Request{Type: t}
+		if !t.Wildcard() {
+			p.wanted[t] = p.needs(t)
+			p.fresh[t] = names{}
+			r.Subscribe = maps.Keys(maps.Clone(p.wanted[t]))
+		}
+		if !p.world {
+			versions := map[string]string{}
+			for name, res := range p.held[t] {
+				versions[name] = res.Version
+			}
+			r.Initial = maps.All(versions)
+		}
+		p.send(r)
+	}
+}
+
+func (p *proxy) send(r delta.Request) {
+	if p.world {
+		r.Unsubscribe = nil
+		if !r.Type.Wildcard() {
+			r.Subscribe = maps.Keys(maps.Clone(p.wanted[r.Type]))
+		}
+	}
+	if p.outbox = append(p.outbox, r); p.prompt {
+		p.deliver()
+	}
+}
+
+// deliver makes the requests arrive, in order. It says whether there were any.
+func (p *proxy) deliver() bool {
+	sent := p.outbox
+	p.outbox = nil
+	for _, r := range sent {
+		p.arrive(r)
+	}
+	return len(sent) > 0
+}
+
+func (p *proxy) arrive(r delta.Request) {
 	for _, report := range p.state.Request(r, nil) {
 		if report.Kind != delta.Acked {
-			p.faults = append(p.faults, fmt.Sprintf("unexpected report %+v", report))
+			p.fault("unexpected report %+v", report)
 		}
 	}
 }
 
-// settle takes all that may be sent now.
-func (p *proxy) settle() {
-	for {
-		for reply, ok := p.state.Next(); ok; reply, ok = p.state.Next() {
-			p.receive(reply)
+// needs is what the clusters and listeners that are held make it ask for.
+func (p *proxy) needs(t xds.Type) names {
+	all := names{}
+	for _, parent := range []xds.Type{xds.Cluster, xds.Listener} {
+		for _, r := range p.held[parent] {
+			for _, need := range r.Needs {
+				if need.Type == t {
+					all[need.Name] = true
+				}
+			}
 		}
-		if p.asked {
+	}
+	return all
+}
+
+// take takes all that may be sent now.
+func (p *proxy) take() {
+	p.state.Target(p.target())
+	for {
+		reply, ok := p.state.Next()
+		switch {
+		case ok:
+			p.receive(reply)
+		case p.deliver():
+		case !p.asked[xds.Listener] && len(p.acks[xds.Cluster]) == 0 && !p.stalled:
+			p.asked[xds.Listener] = true // the clusters are there
+			p.send(delta.Request{Type: xds.Listener})
+		default:
 			return
 		}
-		p.asked = true // clusters are there: listeners are next
-		p.request(delta.Request{Type: xds.Listener})
 	}
 }
 
 func (p *proxy) receive(reply delta.Reply) {
 	t := reply.Type
-	var wanted, unwanted []string
+	p.responses[t]++
+	p.inspect(reply)
 	for _, r := range reply.Set {
-		if slices.Contains(reply.Removed, r.Name) {
-			p.faults = append(p.faults, fmt.Sprintf("%v %s is both set and removed", t, r.Name))
-		}
 		before := p.held[t][r.Name]
 		p.held[t][r.Name] = r
-		p.set[t][r.Name] = true
-		delete(p.warming, r.Name)
-		for _, need := range r.Needs {
-			if t == xds.Cluster && before != r {
-				p.warming[need.Name] = true
-			}
-			if before == nil {
-				wanted = append(wanted, need.Name)
+		if !p.world || before == nil || before.Version != r.Version { // state of the world repeats
+			p.set[t][r.Name] = true
+		}
+		delete(p.fresh[t], r.Name)
+		switch {
+		case t == xds.Endpoint:
+			delete(p.warming, r.Name)
+			p.ready[r.Name] = true
+		case t == xds.Cluster && (before == nil || before.Version != r.Version):
+			delete(p.warming, r.Name)
+			if len(r.Needs) > 0 {
+				p.warming[r.Name] = true
+			} else {
+				p.ready[r.Name] = true
 			}
 		}
 	}
-	for _, name := range reply.Removed {
-		if r := p.held[t][name]; r != nil {
-			for _, need := range r.Needs {
-				unwanted = append(unwanted, need.Name)
-				delete(p.warming, need.Name)
-			}
-		}
-		delete(p.held[t], name)
+	removed := reply.Removed
+	if p.world && t.Wildcard() {
+		removed = p.missing(reply)
+	}
+	for _, name := range removed {
+		delete(p.fresh[t], name)
 		p.dropped[t][name] = true
-	}
-	p.check(t, reply)
-	child := map[xds.Type]xds.Type{xds.Cluster: xds.Endpoint, xds.Listener: xds.Route}[t]
-	if len(wanted)+len(unwanted) > 0 {
-		for _, name := range unwanted {
-			delete(p.held[child], name)
+		if t == xds.Cluster {
+			delete(p.warming, name)
+			delete(p.ready, name)
 		}
-		p.request(delta.Request{Type: child, Subscribe: slices.Values(wanted), Unsubscribe: slices.Values(unwanted)})
-	}
-	if t == xds.Cluster {
-		p.withheld = append(p.withheld, reply.Nonce)
-	} else {
-		p.request(delta.Request{Type: t, Nonce: reply.Nonce})
-	}
-	if len(p.warming) == 0 {
-		for _, nonce := range p.withheld {
-			p.request(delta.Request{Type: xds.Cluster, Nonce: nonce})
+		if t.Wildcard() {
+			delete(p.held[t], name)
 		}
-		p.withheld = nil
+	}
+	switch t {
+	case xds.Cluster:
+		p.resubscribe(xds.Endpoint)
+	case xds.Listener:
+		p.resubscribe(xds.Route)
+	}
+	p.acks[t] = append(p.acks[t], reply.Nonce)
+	p.acknowledge()
+}
+
+// missing is what a state-of-the-world response takes away: all that it does not hold.
+func (p *proxy) missing(reply delta.Reply) (gone []string) {
+	for name := range p.held[reply.Type] {
+		if !slices.ContainsFunc(reply.Set, func(r *xds.Resource) bool { return r.Name == name }) {
+			gone = append(gone, name)
+		}
+	}
+	return gone
+}
+
+// resubscribe asks for what is needed now and was not before, and no longer for what is not.
+func (p *proxy) resubscribe(t xds.Type) {
+	now := p.needs(t)
+	var added, gone []string
+	for name := range now {
+		if !p.wanted[t][name] {
+			added = append(added, name)
+			p.fresh[t][name] = true
+		}
+	}
+	for name := range p.wanted[t] {
+		if !now[name] {
+			gone = append(gone, name)
+			delete(p.held[t], name)
+			delete(p.fresh[t], name)
+		}
+	}
+	if len(added)+len(gone) == 0 {
+		return
+	}
+	p.asked[t], p.wanted[t] = true, now
+	slices.Sort(added)
+	p.send(delta.Request{Type: t, Subscribe: slices.Values(added), Unsubscribe: slices.Values(gone)})
+}
+
+// acknowledge sends the ACKs that are due: those of clusters when all of them are warm.
+func (p *proxy) acknowledge() {
+	if p.stalled {
+		return
+	}
+	for t := range xds.NumTypes {
+		if t == xds.Cluster && len(p.warming) > 0 {
+			continue
+		}
+		nonces := p.acks[t]
+		p.acks[t] = nil
+		for _, nonce := range nonces {
+			p.send(delta.Request{Type: t, Nonce: nonce})
+		}
 	}
 }
 
-// check notes what a proxy must never see: a route configuration that came before the clusters it names, a listener
-// removed and held at once.
-func (p *proxy) check(t xds.Type, reply delta.Reply) {
-	if t != xds.Route {
-		return
+// inspect notes what a proxy must never be sent.
+func (p *proxy) inspect(reply delta.Reply) {
+	t := reply.Type
+	if reply.Revision < p.last[t] {
+		p.fault("%v goes back from revision %d to %d", t, p.last[t], reply.Revision)
 	}
+	p.last[t] = reply.Revision
+	seen := names{}
 	for _, r := range reply.Set {
-		for _, name := range clustersOf(r) {
-			if p.held[xds.Cluster][name] == nil {
-				p.faults = append(p.faults, fmt.Sprintf("route %s names cluster %s, which the proxy does not have", r.Name, name))
+		if seen[r.Name] || slices.Contains(reply.Removed, r.Name) {
+			p.fault("%v %s is twice in one response", t, r.Name)
+		}
+		seen[r.Name] = true
+		if before := p.held[t][r.Name]; before != nil && before.Version == r.Version && !p.fresh[t][r.Name] && !p.warming[r.Name] && !p.world {
+			p.fault("%v %s is sent again, at the version that is held", t, r.Name)
+		}
+		if !t.Wildcard() && !p.wanted[t][r.Name] {
+			p.fault("%v %s was not asked for", t, r.Name)
+		}
+		if t == xds.Listener || t == xds.Route {
+			p.reachable(r)
+		}
+	}
+	for _, name := range reply.Removed {
+		if t != xds.Cluster && t != xds.Listener {
+			p.fault("%v %s is removed, which Envoy ignores or waits on", t, name)
+		}
+		if t == xds.Cluster {
+			p.unused(name)
+		}
+	}
+}
+
+// reachable: what is routed to is there, and warm, unless nobody knows of it.
+func (p *proxy) reachable(r *xds.Resource) {
+	for _, name := range clustersIn(r) {
+		if p.target().Types[xds.Cluster].Get(name) == nil && p.held[xds.Cluster][name] == nil {
+			continue
+		}
+		if !p.ready[name] {
+			p.fault("%v %s names cluster %s, which the proxy does not have, or not warm", r.Type, r.Name, name)
+		}
+	}
+}
+
+// unused: nothing routes to a cluster that goes, or what routes to it is meant to do so.
+func (p *proxy) unused(cluster string) {
+	for _, t := range []xds.Type{xds.Listener, xds.Route} {
+		for name, r := range p.held[t] {
+			if now := p.target().Types[t].Get(name); slices.Contains(clustersIn(r), cluster) && (now == nil || now.Version != r.Version) {
+				p.fault("cluster %s is removed while %v %s names it", cluster, t, name)
 			}
 		}
 	}
+}
+
+// finish compares what is held with what should be, after everything has settled.
+func (p *proxy) finish(set *manifest.Set) []string {
+	if len(p.warming) > 0 {
+		p.fault("clusters wait for endpoints that never came: %v", slices.Sorted(maps.Keys(p.warming)))
+	}
+	for t := range xds.NumTypes {
+		if len(p.fresh[t]) > 0 && t != xds.Secret {
+			p.fault("%v was asked for and never answered: %v", t, slices.Sorted(maps.Keys(p.fresh[t])))
+		}
+		should := map[string]*xds.Resource{}
+		for r := range set.Types[t].All() {
+			if t.Wildcard() || p.wanted[t][r.Name] {
+				should[r.Name] = r
+			}
+		}
+		for name, r := range p.held[t] {
+			switch want := should[name]; {
+			case want == nil && t.Wildcard():
+				p.fault("%v %s is held and should not be", t, name)
+			case want != nil && want.Version != r.Version:
+				p.fault("%v %s is held at another version than it should be", t, name)
+			}
+			delete(should, name)
+		}
+		for name := range should {
+			p.fault("%v %s should be held and is not", t, name)
+		}
+	}
+	return p.faults
 }

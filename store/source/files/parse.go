@@ -260,6 +260,11 @@ var (
 	lineAPI  = regexp.MustCompile(`(?m)^\s*"?apiVersion"?:\s*"?([a-z0-9./-]+)"?,?\s*$`)
 	lineName = regexp.MustCompile(`(?m)^\s+"?name"?:\s*"?([A-Za-z0-9.-]+)"?,?\s*$`)
 	lineNS   = regexp.MustCompile(`(?m)^\s+"?namespace"?:\s*"?([a-z0-9-]+)"?,?\s*$`)
+	// The same within braces on one line, as in JSON.
+	flowKind = regexp.MustCompile(`[{,]\s*"kind"\s*:\s*"([A-Za-z]+)"`)
+	flowAPI  = regexp.MustCompile(`[{,]\s*"apiVersion"\s*:\s*"([a-z0-9./-]+)"`)
+	flowName = regexp.MustCompile(`"?metadata"?\s*:\s*\{(?:[^{}]*?,)??\s*"?name"?\s*:\s*"?([A-Za-z0-9.-]+)`)
+	flowNS   = regexp.MustCompile(`"?metadata"?\s*:\s*\{(?:[^{}]*?,)??\s*"?namespace"?\s*:\s*"?([a-z0-9-]+)`)
 )
 
 // broken is a document that cannot be read; what its lines say of its identity is taken down for messages, and so that a
@@ -269,14 +274,16 @@ func broken(origin string, data []byte, wrong string) doc {
 	if len(data) > maxDocument {
 		data = data[:maxDocument]
 	}
-	first := func(expr *regexp.Regexp) string {
-		if m := expr.FindSubmatch(data); m != nil {
-			return string(m[1])
+	first := func(exprs ...*regexp.Regexp) string {
+		for _, expr := range exprs {
+			if m := expr.FindSubmatch(data); m != nil {
+				return string(m[1])
+			}
 		}
 		return ""
 	}
-	h := head{APIVersion: first(lineAPI), Kind: first(lineKind)}
-	h.Metadata.Name, h.Metadata.Namespace = first(lineName), first(lineNS)
+	h := head{APIVersion: first(lineAPI, flowAPI), Kind: first(lineKind, flowKind)}
+	h.Metadata.Name, h.Metadata.Namespace = first(flowName, lineName), first(flowNS, lineNS)
 	if d.id = h.id(); h.Kind == "" || h.Metadata.Name == "" || h.APIVersion == "" {
 		d.id = object.ID{Group: d.id.Group, Kind: d.id.Kind, Namespace: h.Metadata.Namespace}
 	}

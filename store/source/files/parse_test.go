@@ -38,7 +38,9 @@ func TestParse(t *testing.T) {
 		"cut JSON":                         {"a.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}} {"apiVersion":"v1",`, []string{"a.json#1 v1 Pod default/a", "a.json#2 broken  /: is no JSON: unexpected EOF"}},
 		"bad document among good": {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata:\n  name: p\n  namespace: s\nspec: [\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\n",
 			[]string{"a.yaml#1 v1 Pod default/a", "a.yaml#2 broken AuthorizationPolicy s/p: is no YAML: line 6", "a.yaml#3 v1 Pod default/b"}},
-		"a key twice":            {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, name: b}\n", []string{"a.yaml#1 broken Pod /: is no YAML: line 3: key \"name\" already set in map"}},
+		"broken within braces": {"a.json", `{"apiVersion":"security.istio.io/v1","kind":"AuthorizationPolicy","metadata":{"labels_":1,"namespace":"s","name":"p"},"spec":{`,
+			[]string{"a.json#1 broken AuthorizationPolicy s/p: is no JSON"}},
+		"a key twice":            {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, name: b}\n", []string{"a.yaml#1 broken Pod default/a: is no YAML: line 3: key \"name\" already set in map"}},
 		"no kind":                {"a.yaml", "apiVersion: v1\nmetadata: {name: a}\n", []string{"a.yaml#1 broken  /a: kind is missing"}},
 		"no object":              {"a.yaml", "- a\n", []string{"a.yaml#1 broken  /: is no object but a YAML array"}},
 		"a truth as name":        {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: y, namespace: s}\n", []string{"a.yaml#1 broken Pod s/: metadata.name must be a string, not a bool (put it in quotes)"}},
@@ -47,7 +49,7 @@ func TestParse(t *testing.T) {
 		"evil name":              {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: ../a}\n", []string{"a.yaml#1 broken Pod default/../a: metadata: \"../a\""}},
 		"alias bomb":             {"a.yaml", bomb(), []string{"a.yaml#1 broken  /: the document has 90 aliases: too many for its size"}},
 		"few aliases":            {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: &l {x: z}, annotations: *l}\n", []string{"a.yaml#1 v1 Pod default/a"}},
-		"too large":              {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\ndata: " + strings.Repeat("x", maxDocument), []string{"a.yaml#1 broken Pod /: the document has 4194"}},
+		"too large":              {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\ndata: " + strings.Repeat("x", maxDocument), []string{"a.yaml#1 broken Pod default/a: the document has 4194"}},
 	} {
 		got := said(parse(c.path, []byte(c.text)))
 		ok := len(got) == len(c.want)

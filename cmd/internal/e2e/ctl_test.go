@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// says checks that the output of navarchctl has lines that contain all the words of one of `lines` each.
+func says(t *testing.T, out string, lines ...string) {
+	t.Helper()
+	for _, want := range lines {
+		found := false
+		for line := range strings.Lines(out) {
+			all := true
+			for word := range strings.FieldsSeq(want) {
+				all = all && strings.Contains(line, word)
+			}
+			found = found || all
+		}
+		if !found {
+			t.Errorf("no line with %q in\n%s", want, out)
+		}
+	}
+}
+
+// The operator's commands against a live server and a real Envoy that it serves.
+func TestOperatorAsksLiveServer(t *testing.T) {
+	dir, host := folder(t), "127.0.77.1"
+	_, port, err := net.SplitHostPort(free(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "sidecar.yaml", fmt.Sprintf(`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: shop}
+spec:
+  egress: [{port: {number: %s, protocol: HTTP, name: http}, bind: %s, captureMode: NONE, hosts: ["./*"]}]
+`, port, host))
+	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
+	eventually(t, 20*time.Second, d.ready)
+	admin := envoy(t, d.grpc)
+	server := []string{"--server", d.http}
+	ask := func(args ...string) string { return ctl(t, append(args, server...)...) }
+	eventually(t, 20*time.Second, func() error {
+		out, err := exec.Command(binary(t, "navarchctl"), "proxy-status", "--server", d.http, "client-0.shop").CombinedOutput()
+		if err != nil || strings.Count(string(out), "SYNCED") != 4 {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		return nil
+	})
+	web := "outbound|80||web.shop.svc.cluster.local"
+	listener := host + "_" + port
+	says(t, ask("proxy-status"), "NAME CLUSTER CDS LDS EDS RDS REVISION REFUSED", "client-0.shop Kubernetes SYNCED")
+	says(t, ask("proxy-status", "-o", "yaml"), "proxy: client-0.shop", "cluster_id: Kubernetes")
+	for _, from := range [][]string{{"client-0.shop", "--server", d.http}, {"--envoy", admin}} {
+		config := func(args ...string) string {
+			return ctl(t, append(append([]string{"proxy-config"}, args...), from...)...)
+		}
+		says(t, config("cluster"), "NAME TYPE LB POLICY", web+" EDS LEAST_REQUEST 10s", "BlackHoleCluster STATIC ROUND_ROBIN")
+		says(t, config("listener"), "NAME ADDRESS DIRECTION", listener+" "+host+":"+port+" OUTBOUND 1")
+		says(t, config("route"), "NAME VIRTUAL HOST DOMAINS ROUTES", port+" web.shop.svc.cluster.local:80 more 1")
+		says(t, config("endpoint"), "CLUSTER ENDPOINT HEALTH WEIGHT", web+" 10.1.0.1:8080", web+" 10.1.0.2:8080")
+		says(t, config("all"), "LB POLICY", "DIRECTION", "DOMAINS", "WEIGHT")
+		var all map[string][]map[string]any
+		if err := json.Unmarshal([]byte(config("all", "-o", "json")), &all); err != nil || len(all["clusters"]) == 0 || len(all["routes"]) != 1 {
+			t.Errorf("proxy-config -o json: %v, %d clusters, %d routes", err, len(all["clusters"]), len(all["routes"]))
+		}
+		says(t, config("cluster", "-o", "yaml"), "name: "+web)
+	}
+	says(t, ask("explain", "--proxy", "client-0.shop", web), "cluster "+web+" version", "Service Service shop/web", "Members 10.1.0.1:8080")
+	says(t, ask("explain", "--proxy", "client-0.shop", port), "route "+port, "VirtualService VirtualService shop/web")
+	if out, err := exec.Command(binary(t, "navarchctl"), "proxy-status", "nobody.shop", "--server", d.http).CombinedOutput(); err == nil || !strings.Contains(string(out), `"nobody.shop" is not connected`) {
+		t.Errorf("a proxy that is not there: %v %s", err, out)
+	}
+}
+
+// envoy runs a real Envoy against an ADS server and returns its admin address.
+func envoy(t *testing.T, ads string) (admin string) {
+	t.Helper()
+	path := os.Getenv("NAVARCH_ENVOY")
+	if path == "" {
+		path = "../../../.tools/bin/envoy"
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no Envoy: run `make tools`, or set NAVARCH_ENVOY (%v)", err)
+	}
+	n := node("shop", "client", "127.0.77.1")
+	n.Metadata.Fields["INTERCEPTION_MODE"] = structpb.NewStringValue("NONE")
+	n.Cluster = "client.shop" // Envoy wants one
+	raw, err := protojson.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := func(hostport string) string {
+		host, port, _ := net.SplitHostPort(hostport)
+		return fmt.Sprintf(`{"address": {"socket_address": {"address": %q, "port_value": %s}}}`, host, port)
+	}
+	admin = free(t)
+	file := filepath.Join(t.TempDir(), "envoy.json")
+	if err := os.WriteFile(file, fmt.Appendf(nil, `{"node": %s, "admin": %s,
+"dynamic_resources": {"ads_config": {"api_type": "DELTA_GRPC", "transport_api_version": "V3", "grpc_services": [{"envoy_grpc": {"cluster_name": "xds"}}]},
+ "cds_config": {"ads": {}, "resource_api_version": "V3"}, "lds_config": {"ads": {}, "resource_api_version": "V3"}},
+"static_resources": {"clusters": [{"name": "xds", "connect_timeout": "1s", "type": "STATIC",
+ "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "explicit_http_config": {"http2_protocol_options": {}}}},
+ "load_assignment": {"cluster_name": "xds", "endpoints": [{"lb_endpoints": [{"endpoint": %s}]}]}}]}}`, raw, address(admin), address(ads)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "-c", file, "--concurrency", "1", "--disable-hot-restart", "-l", "error")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	said := &lockedBuffer{}
+	cmd.Stderr = said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("Envoy:\n%s", said)
+		}
+	})
+	return admin
+}

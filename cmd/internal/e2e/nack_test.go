@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"navarch.io/navarch/push/xds"
+)
+
+const badFilter = `
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: clumsy, namespace: shop}
+spec:
+  configPatches:
+  - applyTo: CLUSTER
+    match: {cluster: {service: db.shop.svc.cluster.local}}
+    patch: {operation: MERGE, value: {connect_timeout: 1s}}
+  - applyTo: CLUSTER
+    match: {cluster: {service: web.shop.svc.cluster.local, portNumber: 80}}
+    patch: {operation: MERGE, value: {connect_timeout: 2s}}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: web, namespace: shop}
+spec:
+  host: web
+  trafficPolicy: {loadBalancer: {simple: RANDOM}}
+`
+
+// ctl runs navarchctl and returns what it printed.
+func ctl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(binary(t, "navarchctl"), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("navarchctl %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// A proxy that refuses a cluster which an EnvoyFilter has changed: log, metric, /debug/problems, /debug/syncz and
+// navarchctl name the EnvoyFilter and its patch, not only the cluster.
+func TestRefusalNamesTheObject(t *testing.T) {
+	const culprit = "outbound|80||web.shop.svc.cluster.local"
+	dir := folder(t)
+	write(t, dir, "filter.yaml", badFilter)
+	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
+	eventually(t, 20*time.Second, has(t, d, webCluster))
+	refuse(t, d, culprit)
+
+	d.hasProblem(t, "Object:EnvoyFilter shop/clumsy", "Field:spec.configPatches[1]", "DestinationRule shop/web", culprit, "no such luck", "proxy sidecar~10.1.9.9~")
+	page, err := get(d.http, "/debug/syncz")
+	var syncz []struct {
+		Refused []struct {
+			Name    string
+			Objects []string
+		} `json:"cluster_refused"`
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(page), &syncz)
+	}
+	if err != nil || len(syncz) != 1 || len(syncz[0].Refused) != 1 || syncz[0].Refused[0].Name != culprit ||
+		!slices.Equal(syncz[0].Refused[0].Objects, []string{"EnvoyFilter shop/clumsy spec.configPatches[1]", "DestinationRule shop/web", "Service shop/web"}) {
+		t.Errorf("/debug/syncz: %v %s", err, page)
+	}
+	status := ctl(t, "proxy-status", "--server", d.http)
+	for _, word := range []string{"client-0.shop", "REFUSED", culprit, "EnvoyFilter shop/clumsy", "no such luck"} {
+		if !strings.Contains(status, word) {
+			t.Errorf("proxy-status does not say %q:\n%s", word, status)
+		}
+	}
+	if strings.Count(d.log.String(), "no such luck") != 1 || !strings.Contains(d.log.String(), "EnvoyFilter shop/clumsy spec.configPatches[1]") {
+		t.Errorf("the log should name the EnvoyFilter once:\n%s", d.log)
+	}
+	eventually(t, 10*time.Second, func() error { return d.metric(`navarch_quarantined{type="cds"} 1`) })
+	for _, line := range []string{`pilot_xds_cds_reject{err="nack"} 1`, `pilot_total_xds_rejects{type="cds"} 1`} {
+		if err := d.metric(line); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// refuse opens a stream that takes all clusters but one, which it refuses as Envoy does. The stream stays open, with all
+// else acknowledged, until the test ends.
+func refuse(t *testing.T, d *daemon, culprit string) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("shop", "client", "10.1.9.9"), TypeUrl: xds.Cluster.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	for refused := false; ; {
+		res, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce}
+		bad := slices.ContainsFunc(res.Resources, func(r *discoveryv3.Resource) bool { return r.Name == culprit })
+		if bad && refused {
+			t.Fatal("what was refused was sent again")
+		}
+		if bad {
+			answer.ErrorDetail = &status.Status{Code: 13, Message: "Error adding/updating cluster(s) " + culprit + ": no such luck"}
+		}
+		if err := stream.Send(answer); err != nil {
+			t.Fatal(err)
+		}
+		if refused {
+			return // the rest, in a response of its own
+		}
+		refused = refused || bad
+	}
+}

@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/xds"
+)
+
+// problems is /debug/problems.
+func (d *daemon) problems() ([]inspect.Problem, error) {
+	page, err := get(d.http, "/debug/problems")
+	if err != nil {
+		return nil, err
+	}
+	var all []inspect.Problem
+	return all, json.Unmarshal([]byte(page), &all)
+}
+
+// hasProblem waits for a line of /debug/problems that contains all the words.
+func (d *daemon) hasProblem(t *testing.T, words ...string) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error {
+		all, err := d.problems()
+		if err != nil {
+			return err
+		}
+		for _, p := range all {
+			line, missing := fmt.Sprintf("%+v", p), false
+			for _, w := range words {
+				missing = missing || !strings.Contains(line, w)
+			}
+			if !missing {
+				return nil
+			}
+		}
+		return fmt.Errorf("no problem with %q in %+v", words, all)
+	})
+}
+
+// has says whether a client is given resources by these names.
+func has(t *testing.T, d *daemon, names ...string) func() error {
+	return func() error {
+		got, err := everything(t.Context(), d.grpc, node("shop", "client", "10.1.9.9"))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if got[name] == nil {
+				return fmt.Errorf("%s is not there", name)
+			}
+		}
+		return nil
+	}
+}
+
+var (
+	webCluster = xds.Cluster.URL() + " outbound|80||web.shop.svc.cluster.local"
+	dbCluster  = xds.Cluster.URL() + " outbound|80||db.shop.svc.cluster.local"
+)
+
+// A bad edit of a good object, a file that does not parse and a half-written one take nothing away; each is named with
+// file, object and field, and what is good in the same folder applies.
+func TestBadEdits(t *testing.T) {
+	dir := folder(t)
+	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
+	eventually(t, 20*time.Second, serves(t, d, 1))
+
+	write(t, dir, "routes.yaml", strings.Replace(routes(2), "timeout: 2s", "timeout: soon", 1))
+	d.hasProblem(t, "VirtualService shop/web", "routes.yaml", "timeout")
+	write(t, dir, "services.yaml", services+"---\nkind: [\n")
+	d.hasProblem(t, "services.yaml")
+	write(t, dir, "more.yaml", strings.NewReplacer("name: web,", "name: more,", "hosts: [web]", "hosts: [more.example]").Replace(routes(1)))
+	d.hasProblem(t, "VirtualService shop/web", "routes.yaml", "timeout") // still
+	if err := serves(t, d, 1)(); err != nil {
+		t.Errorf("the last good version does not stand: %v", err)
+	}
+	if err := has(t, d, webCluster, dbCluster)(); err != nil {
+		t.Errorf("services of a file with a broken document: %v", err)
+	}
+
+	write(t, dir, "routes.yaml", routes(3))
+	eventually(t, 10*time.Second, serves(t, d, 3))
+}
+
+// Where a folder's contents vanish at once, what was there is held and the guard says so; --allow-empty lets them go,
+// after a restart too.
+func TestShrinkGuard(t *testing.T) {
+	dir, data := folder(t), t.TempDir()
+	d := start(t, "--config-dir", dir, "--data-dir", data)
+	eventually(t, 20*time.Second, has(t, d, webCluster))
+	for _, name := range []string{"services.yaml", "routes.yaml"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.hasProblem(t, "Service", "vanished at once", "--allow-empty")
+	if err := has(t, d, webCluster, dbCluster)(); err != nil {
+		t.Errorf("while the guard holds: %v", err)
+	}
+	d.stop(t)
+	d = start(t, "--config-dir", dir, "--data-dir", data)
+	eventually(t, 20*time.Second, d.ready)
+	d.hasProblem(t, "stored records have no object any more", "--allow-empty")
+	if err := has(t, d, webCluster, dbCluster)(); err != nil {
+		t.Errorf("after a restart on the empty folder: %v", err)
+	}
+	d.stop(t)
+	d = start(t, "--config-dir", dir, "--data-dir", data, "--allow-empty")
+	eventually(t, 20*time.Second, func() error {
+		if err := d.ready(); err != nil {
+			return err
+		}
+		if err := has(t, d, webCluster)(); err == nil {
+			return fmt.Errorf("the service is still there")
+		} else if !strings.Contains(err.Error(), "is not there") {
+			return err
+		}
+		return nil
+	})
+}

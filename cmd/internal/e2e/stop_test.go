@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// SIGTERM ends a process that serves streams and is being asked for a long profile, well within --shutdown-duration.
+func TestOrderlyStop(t *testing.T) {
+	d := start(t, "--config-dir", folder(t), "--data-dir", t.TempDir(), "--shutdown-duration", "10s")
+	eventually(t, 20*time.Second, d.ready)
+	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("shop", "client", "10.1.9.9"), TypeUrl: xds.Cluster.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	slow, err := net.Dial("tcp", d.http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	fmt.Fprintf(slow, "GET /debug/pprof/profile?seconds=60 HTTP/1.1\r\nHost: x\r\n\r\n")
+
+	began := time.Now()
+	d.stop(t)
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if _, err := stream.Recv(); err == nil {
+		t.Error("the stream goes on")
+	}
+	if !strings.Contains(d.log.String(), "navarchd stopped") {
+		t.Error("it did not say that it stopped")
+	}
+}
+
+// A leader that is asked to stop hands over at once: nobody waits for its lease.
+func TestLeaderHandsOver(t *testing.T) {
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	dir := folder(t)
+	first := start(t, "--roles=ingest", "--config-dir", dir, store, "--leader-lease", "30s")
+	eventually(t, 20*time.Second, first.leading)
+	second := start(t, "--roles=ingest", "--config-dir", dir, store, "--leader-lease", "30s")
+	eventually(t, 20*time.Second, second.ready)
+	first.stop(t)
+	eventually(t, 5*time.Second, second.leading)
+}
+
+// A process has what its roles need and nothing more.
+func TestRolesAreApart(t *testing.T) {
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	ingest := start(t, "--roles=ingest", "--config-dir", folder(t), store)
+	eventually(t, 20*time.Second, ingest.leading)
+	if conn, err := net.Dial("tcp", ingest.grpc); err == nil {
+		conn.Close()
+		t.Error("a process without role xds serves xDS")
+	}
+	if page, err := get(ingest.http, "/debug/syncz"); err != nil || strings.TrimSpace(page) != "[]" {
+		t.Errorf("/debug/syncz: %v %s", err, page)
+	}
+	replica := start(t, "--roles=xds", store)
+	eventually(t, 20*time.Second, serves(t, replica, 1))
+	if replica.leading() == nil {
+		t.Error("a process without role ingest leads")
+	}
+}

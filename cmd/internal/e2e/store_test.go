@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/model"
+)
+
+// refuses says whether a replica is not ready and turns proxies away, in both cases with a reason.
+func refuses(t *testing.T, d *daemon, reason string) func() error {
+	return func() error {
+		if err := d.ready(); err == nil || !strings.Contains(err.Error(), "503") || !strings.Contains(err.Error(), reason) {
+			return fmt.Errorf("/ready: got %v, want 503 with %q", err, reason)
+		}
+		_, err := say(t, d.grpc, deltaMethod, request(t, node("shop", "client", "10.1.9.9"), xds.Cluster.URL()))
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), reason) {
+			return fmt.Errorf("a stream: got %v, want Unavailable with %q", err, reason)
+		}
+		return nil
+	}
+}
+
+// A replica of a mesh that nobody has written yet serves nothing: an empty answer would take everything from proxies.
+// Once a leader has written, it serves.
+func TestEmptyStoreIsNotServed(t *testing.T) {
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	replica := start(t, "--roles=xds", store)
+	eventually(t, 20*time.Second, refuses(t, replica, "the store has no head: no leader has written yet"))
+	start(t, "--roles=ingest", "--config-dir", folder(t), store)
+	eventually(t, 20*time.Second, serves(t, replica, 1))
+}
+
+// A stored value that does not decode: who has a good version of it goes on with that, and says so; who has none is not
+// ready, and names the key.
+func TestUndecodableValue(t *testing.T) {
+	etcd := kvtest.Start(t)
+	dir, store := folder(t), "--etcd-endpoints="+etcd.Endpoint()
+	start(t, "--roles=ingest", "--config-dir", dir, store)
+	older := start(t, "--roles=xds", store)
+	eventually(t, 20*time.Second, serves(t, older, 1))
+
+	key := model.Key{Kind: model.KindService, Namespace: "shop", Name: "db"}
+	path := "/navarch/default/v1/" + strings.TrimPrefix(etcd.RecordKey(key), etcd.Prefix())
+	if _, err := etcd.Client().Put(t.Context(), path, "\xff no record"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "routes.yaml", routes(2)) // a head that makes it complete
+	eventually(t, 10*time.Second, serves(t, older, 2))
+	if err := older.ready(); err != nil {
+		t.Errorf("a replica that has a good version: %v", err)
+	}
+	got, err := everything(t.Context(), older.grpc, node("shop", "client", "10.1.9.9"))
+	if err != nil || got[xds.Cluster.URL()+" outbound|80||db.shop.svc.cluster.local"] == nil {
+		t.Errorf("the last good version does not stand: %v", err)
+	}
+	older.hasProblem(t, "records/Service/shop/db", "the last good version stands")
+
+	younger := start(t, "--roles=xds", store)
+	eventually(t, 20*time.Second, refuses(t, younger, "records/Service/shop/db"))
+	if _, err := etcd.Client().Delete(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "routes.yaml", routes(3))
+	eventually(t, 10*time.Second, serves(t, younger, 3))
+}

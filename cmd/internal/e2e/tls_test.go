@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv"
+)
+
+// The secure address serves what the plain one does; a client certificate is an identity where its CA is trusted, and
+// refused where it is not; a new server certificate is taken from its file without a restart.
+func TestSecureXDS(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	ca.issue(t, "server", "")
+	ca.issue(t, "client", "spiffe://cluster.local/ns/shop/sa/client")
+	other.issue(t, "stranger", "spiffe://cluster.local/ns/shop/sa/client")
+	secure := free(t)
+	d := start(t, "--config-dir", folder(t), "--data-dir", t.TempDir(), "--secure-grpc-addr", secure,
+		"--tls-cert", ca.file("server.crt"), "--tls-key", ca.file("server.key"), "--tls-client-ca", ca.file("ca.crt"))
+	eventually(t, 20*time.Second, serves(t, d, 1))
+
+	plain, err := everything(t.Context(), d.grpc, node("shop", "client", "10.1.9.9"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, certificate := range []string{"", "client"} {
+		got, err := everythingAs(t.Context(), credentials.NewTLS(ca.client(t, certificate)), secure, node("shop", "client", "10.1.9.9"))
+		if err != nil {
+			t.Fatalf("client certificate %q: %v", certificate, err)
+		}
+		same(t, plain, got)
+	}
+	stranger := ca.client(t, "")
+	stranger.Certificates = other.client(t, "stranger").Certificates
+	if _, err := everythingAs(t.Context(), credentials.NewTLS(stranger), secure, node("shop", "client", "10.1.9.9")); status.Code(err) != codes.Unavailable {
+		t.Errorf("a certificate of another CA: %v", err)
+	}
+	if _, err := everything(t.Context(), secure, node("shop", "client", "10.1.9.9")); status.Code(err) != codes.Unavailable {
+		t.Errorf("plain text on the secure address: %v", err)
+	}
+	identified(t, d, ca, secure)
+
+	renewed := newAuthority(t)
+	renewed.issue(t, "server", "")
+	for _, suffix := range []string{".crt", ".key"} {
+		if err := os.Rename(renewed.file("server"+suffix), ca.file("server"+suffix)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := everythingAs(t.Context(), credentials.NewTLS(renewed.client(t, "")), secure, node("shop", "client", "10.1.9.9")); err != nil {
+		t.Errorf("after the certificate was renewed: %v", err)
+	}
+}
+
+// identified checks that a stream shows whose certificate opened it.
+func identified(t *testing.T, d *daemon, ca *authority, secure string) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+secure, grpc.WithTransportCredentials(credentials.NewTLS(ca.client(t, "client"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("shop", "client", "10.1.9.9"), TypeUrl: xds.Cluster.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	page, err := get(d.http, "/debug/connections")
+	if err != nil || !strings.Contains(page, `"identity": "spiffe://cluster.local/ns/shop/sa/client"`) {
+		t.Errorf("/debug/connections: %v\n%s", err, page)
+	}
+}
+
+// An etcd with TLS, client certificates and users: flags lead there, one of them wrong does not, and says why.
+func TestSecureEtcd(t *testing.T) {
+	ca := newAuthority(t)
+	for _, name := range []string{"etcd", "client"} {
+		ca.issue(t, name, "")
+	}
+	endpoint := secureEtcd(t, ca)
+	password := ca.file("password")
+	if err := os.WriteFile(password, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	secure := []string{"--etcd-endpoints", endpoint, "--etcd-ca", ca.file("ca.crt"), "--etcd-cert", ca.file("client.crt"), "--etcd-key", ca.file("client.key")}
+	user := []string{"--etcd-user", "navarch", "--etcd-password-file", password}
+	all := append(append([]string{}, secure...), user...)
+	start(t, append([]string{"--roles=ingest", "--config-dir", folder(t)}, all...)...)
+	replica := start(t, append([]string{"--roles=xds"}, all...)...)
+	eventually(t, 20*time.Second, serves(t, replica, 1))
+
+	wrong := ca.file("wrong")
+	if err := os.WriteFile(wrong, []byte("guess"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	guess := start(t, append([]string{"--roles=xds", "--etcd-user", "navarch", "--etcd-password-file", wrong}, secure...)...)
+	nobody := start(t, append([]string{"--roles=xds"}, secure...)...)
+	bare := start(t, append([]string{"--roles=xds", "--etcd-endpoints", endpoint, "--etcd-ca", ca.file("ca.crt")}, user...)...)
+	missing := start(t, append([]string{"--roles=xds"}, append(all, "--etcd-ca", ca.file("none.crt"))...)...)
+	for _, c := range []struct {
+		d    *daemon
+		want string
+	}{{guess, "authentication failed"}, {missing, "--etcd-ca: open"}, {bare, "connect to etcd at"}} {
+		select {
+		case <-c.d.exited:
+			if c.d.cmd.ProcessState.Success() || !strings.Contains(c.d.log.String(), c.want) {
+				t.Errorf("want %q, ended with %v and said:\n%s", c.want, c.d.cmd.ProcessState, c.d.log)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("want %q, still runs and said:\n%s", c.want, c.d.log)
+		}
+	}
+	eventually(t, 20*time.Second, refuses(t, nobody, "permission denied"))
+}
+
+// secureEtcd is an etcd that listens on TLS, wants client certificates, and has a user navarch that may touch
+// /navarch/ and nothing else.
+func secureEtcd(t *testing.T, ca *authority) string {
+	t.Helper()
+	address := url.URL{Scheme: "https", Host: free(t)}
+	store, err := kv.Embed(kv.EmbedConfig{Mesh: "default", Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Tune: func(c *embed.Config) {
+		c.UnsafeNoFsync = true
+		c.TickMs, c.ElectionMs = 10, 50
+		c.ListenClientUrls = append(c.ListenClientUrls, address)
+		c.ClientTLSInfo.CertFile, c.ClientTLSInfo.KeyFile = ca.file("etcd.crt"), ca.file("etcd.key")
+		c.ClientTLSInfo.TrustedCAFile, c.ClientTLSInfo.ClientCertAuth = ca.file("ca.crt"), true
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	client, ctx := store.Client(), t.Context()
+	for _, step := range []func() error{
+		func() error { _, err := client.UserAdd(ctx, "root", "root"); return err },
+		func() error { _, err := client.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := client.RoleAdd(ctx, "navarch"); return err },
+		func() error {
+			_, err := client.RoleGrantPermission(ctx, "navarch", "/navarch/", clientv3.GetPrefixRangeEnd("/navarch/"), clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := client.UserAdd(ctx, "navarch", "s3cret"); return err },
+		func() error { _, err := client.UserGrantRole(ctx, "navarch", "navarch"); return err },
+		func() error { _, err := client.AuthEnable(ctx); return err },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return address.String()
+}

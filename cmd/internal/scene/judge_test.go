@@ -1,0 +1,111 @@
+package scene
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/xds"
+)
+
+// findEnvoy is the binary that `make tools` installs, or the one in PATH; empty: there is none.
+func findEnvoy() string {
+	if path, err := filepath.Abs("../../../.tools/bin/envoy"); err == nil {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	path, err := exec.LookPath("envoy")
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// holds decodes what a proxy holds of one type, by name.
+func holds[M proto.Message](p *proxy, t xds.Type) map[string]M {
+	out := map[string]M{}
+	for name, r := range p.held[t] {
+		m, err := inspect.Message(r)
+		if err != nil {
+			panic(err) // bytes of ours
+		}
+		out[name] = m.(M)
+	}
+	return out
+}
+
+// verdicts are what Envoy said, by the hash of what it was asked about: many proxies of many scenes hold the same.
+var verdicts = map[[sha256.Size]byte]string{}
+
+// judge folds what a proxy holds into one static bootstrap, and asks Envoy. It returns its first complaint.
+func (s *stage) judge(a *actor) string {
+	if a.view.Caps&(xds.CapALPN|xds.CapIstioStats|xds.CapMetadataExchange) != 0 {
+		return "" // a stock Envoy does not have what this one has
+	}
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(fold(a.proxy))
+	if err != nil {
+		return err.Error()
+	}
+	verdict, known := verdicts[sha256.Sum256(raw)]
+	if known {
+		return verdict
+	}
+	path := filepath.Join(s.dir, "judged.pb")
+	if err := os.WriteFile(path, raw, 0o666); err != nil {
+		return err.Error()
+	}
+	out, err := exec.Command(s.envoy, "--mode", "validate", "-c", path, "--disable-hot-restart", "-l", "error").CombinedOutput()
+	if err != nil {
+		verdict = fmt.Sprintf("%v: %s", err, strings.TrimSpace(string(out)))
+	}
+	verdicts[sha256.Sum256(raw)] = verdict
+	return verdict
+}
+
+func fold(p *proxy) *bootstrapv3.Bootstrap {
+	b := &bootstrapv3.Bootstrap{Node: &corev3.Node{Id: "scene", Cluster: "scene"}, StaticResources: &bootstrapv3.Bootstrap_StaticResources{}}
+	endpoints := holds[*endpointv3.ClusterLoadAssignment](p, xds.Endpoint)
+	for name, c := range holds[*clusterv3.Cluster](p, xds.Cluster) {
+		if c.GetType() == clusterv3.Cluster_EDS {
+			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+			c.EdsClusterConfig, c.LoadAssignment = nil, endpoints[name]
+		}
+		b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
+	}
+	routes := holds[*routev3.RouteConfiguration](p, xds.Route)
+	for _, l := range holds[*listenerv3.Listener](p, xds.Listener) {
+		for _, c := range append(slices.Clone(l.GetFilterChains()), l.GetDefaultFilterChain()) {
+			for _, f := range c.GetFilters() {
+				m := &hcmv3.HttpConnectionManager{}
+				if !f.GetTypedConfig().MessageIs(m) || f.GetTypedConfig().UnmarshalTo(m) != nil || m.GetRds() == nil {
+					continue
+				}
+				rc := proto.CloneOf(routes[m.GetRds().GetRouteConfigName()])
+				rc.ValidateClusters = wrapperspb.Bool(false) // as with RDS
+				m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc}
+				f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(m)}
+			}
+		}
+		b.StaticResources.Listeners = append(b.StaticResources.Listeners, l)
+	}
+	slices.SortFunc(b.StaticResources.Clusters, func(a, b *clusterv3.Cluster) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(b.StaticResources.Listeners, func(a, b *listenerv3.Listener) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return b
+}

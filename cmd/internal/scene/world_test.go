@@ -1,0 +1,233 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/source/files"
+)
+
+// world is the pipeline from the folder to what is planned. What is between the ingester and the mirror, etcd in a
+// server, is a map of encoded records here. Owned by the scene's goroutine, but for the plan loop.
+type world struct {
+	folder string
+	source *files.Source
+	ingest *ingest.State
+	stored map[model.Key][]byte
+	hashes map[model.Key]model.Hash
+	head   int64
+	mirror *replica
+	pool   *pool.Pool
+	plan   *plan.Loop
+	cancel context.CancelFunc
+	ended  chan error
+	wrote  int // records put and deleted
+}
+
+// replica publishes snapshots as mirror.Mirror does.
+type replica struct {
+	now *mirror.Snapshot
+	box *loop.Box[mirror.Change]
+}
+
+func (r *replica) Current() *mirror.Snapshot { return r.now }
+
+func (r *replica) Subscribe() (*loop.Box[mirror.Change], func()) { return r.box, func() {} }
+
+func newWorld(folder string) (*world, error) {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return nil, err
+	}
+	source, err := files.New(files.Config{Dir: folder})
+	if err != nil {
+		return nil, err
+	}
+	w := &world{folder: folder, source: source, stored: map[model.Key][]byte{}, hashes: map[model.Key]model.Hash{}, pool: &pool.Pool{},
+		mirror: &replica{now: mirror.Empty(), box: loop.NewBox(mirror.Merge)}, ended: make(chan error, 1)}
+	if w.plan, err = plan.NewLoop(plan.Config{Source: w.mirror, Pool: w.pool, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	go func() { w.ended <- w.plan.Run(ctx) }()
+	w.lead()
+	if err := w.look(); err != nil {
+		return nil, err
+	}
+	if w.head == 0 { // an empty mesh is one, too
+		w.commit(kv.Batch{})
+	}
+	return w, nil
+}
+
+func (w *world) stop() error {
+	w.cancel()
+	if err := <-w.ended; !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("plan loop: %w", err)
+	}
+	return nil
+}
+
+// lead makes a new process the leader: it knows nothing but what is stored.
+func (w *world) lead() {
+	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: "Kubernetes"}})
+	w.do(w.ingest.Step(ingest.Gained{}))
+}
+
+// relook tells the ingester everything anew, as a process that has just started does.
+func (w *world) relook() error {
+	source, err := files.New(files.Config{Dir: w.folder})
+	if err != nil {
+		return err
+	}
+	w.source = source
+	return w.look()
+}
+
+// look takes what the folder has now.
+func (w *world) look() error {
+	events, err := w.source.Look()
+	if err != nil {
+		return err
+	}
+	w.do(w.ingest.Step(ingest.Objects(events)))
+	return nil
+}
+
+// do carries out what the ingester wants done.
+func (w *world) do(effects []ingest.Effect) {
+	for len(effects) > 0 {
+		effect := effects[0]
+		effects = effects[1:]
+		switch e := effect.(type) {
+		case ingest.Load:
+			have := map[model.Key]model.Hash{}
+			for k, h := range w.hashes {
+				have[k] = h
+			}
+			effects = append(effects, w.ingest.Step(ingest.Loaded{Epoch: e.Epoch, Have: have, After: w.head, Complete: true})...)
+		case ingest.Write:
+			effects = append(effects, w.ingest.Step(ingest.Written{Epoch: e.Batch.Epoch, Outcome: ingest.Done, After: w.commit(e.Batch)})...)
+		case ingest.Wait:
+			effects = append(effects, w.ingest.Step(ingest.Due{})...)
+		}
+	}
+}
+
+// commit stores a batch and publishes what a replica reads of it.
+func (w *world) commit(b kv.Batch) int64 {
+	w.head++
+	w.wrote += b.Len()
+	var puts []model.Record
+	for _, r := range b.Puts {
+		key := r.Meta().Key
+		value, err := model.Encode(r)
+		if err != nil {
+			panic(err) // a record that the normaliser should not have made
+		}
+		w.stored[key], w.hashes[key] = value, r.Meta().Hash
+		read, err := model.Decode(key, value)
+		if err != nil {
+			panic(err)
+		}
+		puts = append(puts, read)
+	}
+	for _, key := range b.Deletes {
+		delete(w.stored, key)
+		delete(w.hashes, key)
+	}
+	change := w.mirror.now.Apply(w.head, puts, b.Deletes)
+	w.mirror.now = change.New
+	w.mirror.box.Put(change)
+	return w.head
+}
+
+// put writes files into the folder, by name, and takes them as one change; no content: the file goes.
+func (w *world) put(contents map[string][]byte) error {
+	for name, data := range contents {
+		path := filepath.Join(w.folder, name)
+		if data == nil {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(w.folder+".new", data, 0o666); err != nil {
+			return err
+		}
+		if err := os.Rename(w.folder+".new", path); err != nil {
+			return err
+		}
+	}
+	return w.look()
+}
+
+// planned says whether the plan loop has taken everything in.
+func (w *world) planned() bool {
+	synctest.Wait()
+	return w.plan.Revision() == w.head
+}
+
+// patience is for the longest debounce.
+const patience = 30 * time.Second
+
+// problemLines is what is wrong, as users are told.
+func (w *world) problemLines() []string {
+	var out []string
+	for _, p := range append(w.source.Problems(), w.ingest.Problems()...) {
+		line := strings.TrimSpace(p.Origin + " " + p.String())
+		if p.Warning {
+			line += " (applies)"
+		}
+		out = append(out, line)
+	}
+	records := func(yield func(model.Record) bool) {
+		for _, kind := range model.Kinds() {
+			for r := range w.mirror.now.All(kind) {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+	for _, p := range normal.Check(records) {
+		out = append(out, p.String()+" (applies)")
+	}
+	for _, p := range w.plan.Problems() {
+		out = append(out, fmt.Sprintf("%s: %s: %s", p.Key, p.Field, p.Message))
+	}
+	return out
+}
+
+// counts is the work done so far.
+type counts struct {
+	built     [xds.NumTypes]int64
+	fragments int64
+}
+
+func (w *world) counts() counts {
+	c := counts{fragments: w.pool.Fragments()}
+	for t := range xds.NumTypes {
+		c.built[t] = w.pool.Builds(t)
+	}
+	return c
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"sigs.k8s.io/yaml"
+)
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"navarchctl": main}) }
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:  "testdata",
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"rendered": rendered},
+	})
+}
+
+// rendered checks that stdout has exactly the five lists, in order, and prints what is in them to the file names.txt:
+// `rendered json|yaml`.
+func rendered(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: rendered json|yaml")
+	}
+	raw := []byte(ts.ReadFile("stdout"))
+	if args[0] == "yaml" {
+		var err error
+		if json.Valid(raw) {
+			ts.Fatalf("this is JSON")
+		}
+		raw, err = yaml.YAMLToJSON(raw)
+		ts.Check(err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	if token, err := dec.Token(); err != nil || token != json.Delim('{') {
+		ts.Fatalf("no object: %v %v", token, err)
+	}
+	var names strings.Builder
+	for _, want := range []string{"clusters", "endpoints", "listeners", "routes", "secrets"} {
+		if key, err := dec.Token(); err != nil || key != want {
+			ts.Fatalf("got %v (%v), want %s", key, err, want)
+		}
+		var resources []map[string]any
+		ts.Check(dec.Decode(&resources))
+		if resources == nil {
+			ts.Fatalf("%s is null, want a list", want)
+		}
+		for _, r := range resources {
+			name := r["name"]
+			if name == nil {
+				name = r["cluster_name"]
+			}
+			fmt.Fprintf(&names, "%s %v\n", want, name)
+		}
+	}
+	if token, err := dec.Token(); err != nil || token != json.Delim('}') {
+		ts.Fatalf("more than the five lists: %v %v", token, err)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("names.txt"), []byte(names.String()), 0o600))
+}

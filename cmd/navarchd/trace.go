@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/obs"
+)
+
+// newTracer is nil without --otlp-endpoint. It does not wait for the collector.
+func newTracer(ctx context.Context, c *config, log *slog.Logger) (*obs.Tracer, error) {
+	if c.otlp == "" {
+		return nil, nil
+	}
+	where := []otlptracegrpc.Option{otlptracegrpc.WithEndpoint(c.otlp), otlptracegrpc.WithInsecure()}
+	if strings.Contains(c.otlp, "://") {
+		where = []otlptracegrpc.Option{otlptracegrpc.WithEndpointURL(c.otlp)}
+	}
+	exporter, err := otlptracegrpc.New(ctx, where...)
+	if err != nil {
+		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("spans are lost", obs.KeyError, err) }))
+	return obs.NewTracer(sdktrace.NewBatchSpanProcessor(exporter, sdktrace.WithBatchTimeout(time.Second)), c.mesh, c.processName()), nil
+}
+
+// tracing finds out which etcd's revisions are traced, and hands on the last spans at the end.
+func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
+	return loop.Task{Name: "trace", Run: func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			stat, err := store.Stat(ctx)
+			if err == nil {
+				tracer.Begin(stat.Cluster)
+				break
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+		<-ctx.Done()
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = tracer.Close(grace) // the collector may be away: the error handler has said so
+		return ctx.Err()
+	}}
+}
+
+// traceCommits is ingest's hook; nil without a tracer.
+func traceCommits(tracer *obs.Tracer) func(revision int64, event, began time.Time, puts, deletes int) {
+	if tracer == nil {
+		return nil
+	}
+	return func(revision int64, event, began time.Time, puts, deletes int) {
+		tracer.Committed(revision, event, began, time.Now(), puts, deletes)
+	}
+}
+
+// tracePlans is plan's hook; nil without a tracer.
+func tracePlans(tracer *obs.Tracer) func(revision int64, lane plan.Lane, began time.Time, edits, moved int) {
+	if tracer == nil {
+		return nil
+	}
+	return func(revision int64, lane plan.Lane, began time.Time, edits, moved int) {
+		name := "config"
+		if lane == plan.Fast {
+			name = "endpoint"
+		}
+		tracer.Planned(revision, name, began, time.Now(), edits, moved)
+	}
+}
+
+// traceMirror traces a snapshot. One that a list has brought has no time of commit.
+func traceMirror(tracer *obs.Tracer, c mirror.Change) {
+	if tracer != nil && !c.Committed.IsZero() {
+		tracer.Mirrored(c.New.Revision(), c.Committed, time.Now(), len(c.Edits))
+	}
+}

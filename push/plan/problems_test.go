@@ -1,0 +1,61 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/model"
+)
+
+// What builders draw resources without is told by object and field, each once however many scopes and ports it spoils,
+// and no longer once it is put right.
+func TestProblemsOfSpecs(t *testing.T) {
+	rule := func(mode string) model.Record {
+		return rec(t, model.KindDestinationRule, "shop/web", "host: "+web+"\ntrafficPolicy: {tls: {mode: "+mode+"}}\n")
+	}
+	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP", "tcp:90:TCP"), rule("ISTIO_MUTUAL"),
+		rec(t, model.KindVirtualService, "shop/v", "hosts: ["+web+"]\nhttp: [{match: [{uri: {regex: '(('}}], route: [{destination: {host: "+web+"}}]}]"),
+		rec(t, model.KindEnvoyFilter, "other/f", "configPatches: [{applyTo: CLUSTER, match: {}, patch: {operation: MERGE, value: {nonsense: true}}}]"))
+	p := New(Settings{Snapshot: s})
+	told := func() string {
+		var lines []string
+		for _, one := range p.Problems() {
+			line := one.String()
+			lines = append(lines, line[:strings.LastIndex(line, ": ")])
+		}
+		return strings.Join(lines, "\n")
+	}
+	ofAll := "VirtualService shop/v: spec.http[0].match[0]"
+	if got := told(); !strings.HasPrefix(got, ofAll) || !strings.Contains(got, "EnvoyFilter other/f: spec.configPatches[0].patch.value") || strings.Contains(got, "DestinationRule") {
+		t.Errorf("before anybody joined:\n%s", got)
+	}
+	p.Join(node("shop", "a"))
+	p.Join(node("other", "b"))
+	if got := told(); strings.Count(got, "DestinationRule shop/web: spec.trafficPolicy.tls.mode") != 1 || !strings.Contains(got, ofAll) {
+		t.Errorf("with two scopes:\n%s", got)
+	}
+	drawn := len(p.complaints)
+	p.Apply(s.Apply(2, []model.Record{rule("DISABLE")}, nil))
+	if got := told(); strings.Contains(got, "DestinationRule") || !strings.Contains(got, ofAll) {
+		t.Errorf("after the rule was put right:\n%s", got)
+	}
+	if len(p.complaints) != drawn {
+		t.Errorf("%d Specs are remembered, %d before: those of the old rule are to be forgotten", len(p.complaints), drawn)
+	}
+}
+
+// Builders' errors name object and field; what does not is put down to the object that was planned.
+func TestProblemOf(t *testing.T) {
+	blame := model.Key{Kind: model.KindService, Namespace: "shop", Name: "web"}
+	for said, want := range map[string]string{
+		"DestinationRule shop/web: spec.trafficPolicy.tls: is odd: very": "DestinationRule shop/web: spec.trafficPolicy.tls: is odd: very",
+		"EnvoyFilter a/b: no field":                                      "EnvoyFilter a/b: spec: no field",
+		"cluster outbound|80||web: Service a/b has":                      "Service shop/web: spec: cluster outbound|80||web: Service a/b has",
+		"spec.hosts: empty":                                              "Service shop/web: spec.hosts: empty",
+	} {
+		if got := problemOf(fmt.Errorf("%s", said), blame).String(); got != want {
+			t.Errorf("%q: got %q, want %q", said, got, want)
+		}
+	}
+}

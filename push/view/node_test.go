@@ -1,0 +1,90 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"navarch.io/navarch/push/xds"
+)
+
+func parse(t testing.TB, json string) (Node, error) {
+	t.Helper()
+	n := &corev3.Node{}
+	if err := protojson.Unmarshal([]byte(json), n); err != nil {
+		t.Fatal(err)
+	}
+	return Parse(n)
+}
+
+const good = `{"id": "sidecar~10.1.0.7~web-1.shop~shop.svc.cluster.local", "cluster": "web.shop", "metadata": {
+	"NAMESPACE": "shop", "LABELS": {"app": "web", "version": "v1"}, "INSTANCE_IPS": "10.1.0.7,fd00::7", "CLUSTER_ID": "Kubernetes", "NETWORK": "n1",
+	"ISTIO_VERSION": "1.31.0", "INTERCEPTION_MODE": "TPROXY", "SERVICE_ACCOUNT": "web", "WORKLOAD_NAME": "web", "PROXY_CONFIG": {"concurrency": 2}},
+	"extensions": [{"name": "envoy.filters.http.cors"}, {"name": "istio.stats"}, {"name": "nobody.knows"}]}`
+
+func TestParse(t *testing.T) {
+	n, err := parse(t, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Name != "web-1" || n.Namespace != "shop" || n.Domain != "svc.cluster.local" || n.Cluster != "Kubernetes" || n.Network != "n1" ||
+		n.Version != "1.31.0" || n.Mode != TProxy || n.Account != "web" || n.Workload != "web" || n.Labels["version"] != "v1" {
+		t.Errorf("%+v", n)
+	}
+	if !slices.Equal(n.Addresses, []string{"10.1.0.7", "fd00::7"}) {
+		t.Errorf("addresses %v", n.Addresses)
+	}
+	if n.Caps != xds.CapCORS|xds.CapIstioStats {
+		t.Errorf("caps %b", n.Caps)
+	}
+	if _, kept := n.Metadata["PROXY_CONFIG"]; kept {
+		t.Error("an object was kept as a string")
+	}
+	if n, err = parse(t, `{"id": "sidecar~~a.shop~"}`); err != nil || n.Caps != xds.StockCaps || n.Domain != DefaultDomain || n.Namespace != "shop" {
+		t.Errorf("the least node: %+v, %v", n, err)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for json, want := range map[string]string{
+		`{}`:                               "node.id \"\": want type~ip~name.namespace~domain",
+		`{"id": "web-1"}`:                  "want type~ip~name.namespace~domain",
+		`{"id": "router~10.0.0.1~a.b~c"}`:  `proxy type "router" is not served; want sidecar`,
+		`{"id": "sidecar~10.0.0~a.b~c"}`:   "want an IP address",
+		`{"id": "sidecar~10.0.0.1~~c"}`:    "no name",
+		`{"id": "sidecar~10.0.0.1~web~c"}`: "no namespace; want name.namespace in its third part, or node.metadata.NAMESPACE",
+		`{"id": "sidecar~~a.b~c", "metadata": {"NAMESPACE": 7}}`:                 "node.metadata.NAMESPACE: want a string, got a number",
+		`{"id": "sidecar~~a.b~c", "metadata": {"NAMESPACE": "a/b"}}`:             "not the name of a namespace",
+		`{"id": "sidecar~~a.b~c", "metadata": {"LABELS": "app=web"}}`:            "node.metadata.LABELS: want an object of strings, got a string",
+		`{"id": "sidecar~~a.b~c", "metadata": {"LABELS": {"app": ["web"]}}}`:     "node.metadata.LABELS.app: want a string, got a list",
+		`{"id": "sidecar~~a.b~c", "metadata": {"INSTANCE_IPS": "10.0.0.1,x"}}`:   "node.metadata.INSTANCE_IPS: \"x\"; want IP addresses separated by commas",
+		`{"id": "sidecar~~a.b~c", "metadata": {"INTERCEPTION_MODE": "SOMEHOW"}}`: "node.metadata.INTERCEPTION_MODE: \"SOMEHOW\"; want REDIRECT, TPROXY or NONE",
+		`{"id": "sidecar~~a.b~c", "metadata": {"CLUSTER_ID": {"a": 1}}}`:         "node.metadata.CLUSTER_ID: want a string, got an object",
+	} {
+		if _, err := parse(t, json); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", json, err, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(good)
+	f.Add(`{"id": "sidecar~10.0.0.1~a.b~c", "metadata": {"LABELS": null, "INSTANCE_IPS": ","}}`)
+	f.Add(`{"id": "~~~", "metadata": {"LABELS": {"": null}}}`)
+	f.Fuzz(func(t *testing.T, json string) {
+		n := &corev3.Node{}
+		if protojson.Unmarshal([]byte(json), n) != nil {
+			return
+		}
+		got, err := Parse(n)
+		if err == nil && (got.Namespace == "" || got.Name == "" || got.Domain == "") {
+			t.Errorf("%q is taken as %+v", json, got)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "node.") {
+			t.Errorf("%q: error %q does not name the field", json, err)
+		}
+	})
+}

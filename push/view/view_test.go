@@ -1,0 +1,186 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// rec makes a record named namespace/name@created.
+func rec(t testing.TB, kind model.Kind, name, text string) model.Record {
+	t.Helper()
+	body := map[model.Kind]proto.Message{model.KindSidecar: &networkingv1.Sidecar{}, model.KindEnvoyFilter: &networkingv1.EnvoyFilter{},
+		model.KindVirtualService: &networkingv1.VirtualService{}, model.KindService: &model.ServiceSpec{}}[kind]
+	if body == nil {
+		body = &model.PolicySpec{}
+	}
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = protojson.Unmarshal(raw, body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var created int64
+	name, at, _ := strings.Cut(name, "@")
+	fmt.Sscan(at, &created)
+	namespace, short, _ := strings.Cut(name, "/")
+	r, err := model.New(model.Key{Kind: kind, Namespace: namespace, Name: short}, created, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func snapshot(records ...model.Record) *mirror.Snapshot {
+	return mirror.Empty().Apply(1, records, nil).New
+}
+
+func web(labels ...string) Node {
+	n := Node{ID: "x", Name: "web-1", Namespace: "shop", Domain: DefaultDomain, Addresses: []string{"10.1.0.7"}, Version: "1.31.0", Caps: xds.StockCaps,
+		Labels: map[string]string{"app": "web"}, Metadata: map[string]string{"CLUSTER_ID": "Kubernetes"}}
+	for _, l := range labels {
+		k, v, _ := strings.Cut(l, "=")
+		n.Labels[k] = v
+	}
+	return n
+}
+
+func TestSidecar(t *testing.T) {
+	selecting := "workloadSelector: {labels: {app: web}}"
+	for _, c := range []struct {
+		names []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{"istio-system/root"}, "istio-system/root"},
+		{[]string{"istio-system/root", "shop/all"}, "shop/all"},
+		{[]string{"istio-system/root", "shop/all@1", "shop/web@2"}, "shop/web"},
+		{[]string{"shop/web@2", "shop/web2@1"}, "shop/web2"},
+		{[]string{"shop/all@2", "shop/all0@1"}, "shop/all0"},
+		{[]string{"istio-system/web", "else/all"}, ""}, // of the root namespace, with a selector: its own proxies only
+		{[]string{"shop/none"}, ""},
+	} {
+		var records []model.Record
+		for _, name := range c.names {
+			text := "{}"
+			if strings.Contains(name, "web") {
+				text = selecting
+			} else if strings.Contains(name, "none") {
+				text = "workloadSelector: {labels: {app: other}}"
+			}
+			records = append(records, rec(t, model.KindSidecar, name, text))
+		}
+		v := Of(snapshot(records...), web())
+		got := strings.TrimPrefix(v.Scope.Sidecar.Namespace+"/"+v.Scope.Sidecar.Name, "/")
+		if got != c.want || v.Workload.Sidecar != v.Scope.Sidecar {
+			t.Errorf("of %v applies %q, want %q", c.names, got, c.want)
+		}
+	}
+}
+
+func TestFilters(t *testing.T) {
+	filter := func(name, more string, contexts ...string) model.Record {
+		text := more + "\nconfigPatches:\n"
+		for _, c := range contexts {
+			text += "- {applyTo: CLUSTER, match: {" + c + "}, patch: {operation: MERGE}}\n"
+		}
+		return rec(t, model.KindEnvoyFilter, name, text)
+	}
+	s := snapshot(
+		filter("shop/late@9", "priority: 5", "context: ANY"), filter("shop/early@1", "priority: -5", "context: ANY"), filter("shop/young@3", "", "context: ANY"), filter("shop/old@2", "", "context: ANY"),
+		filter("istio-system/root@99", "priority: 99", "context: SIDECAR_OUTBOUND", "context: SIDECAR_INBOUND", "context: GATEWAY"),
+		filter("shop/other", "workloadSelector: {labels: {app: other}}", "context: ANY"),
+		filter("else/x", "", "context: ANY"),
+		filter("shop/zversion@4", "", "context: SIDECAR_OUTBOUND, proxy: {proxyVersion: '^1\\.31.*'}", "context: SIDECAR_OUTBOUND, proxy: {proxyVersion: '^1\\.2.*'}",
+			"context: SIDECAR_OUTBOUND, proxy: {metadata: {CLUSTER_ID: Kubernetes}}", "context: SIDECAR_OUTBOUND, proxy: {metadata: {CLUSTER_ID: other}}", "proxy: {proxyVersion: '('}"),
+		filter("shop/refs", "targetRefs: [{kind: Gateway, name: x}]", "context: ANY"),
+	)
+	show := func(all []Patch) string {
+		var out []string
+		for _, p := range all {
+			out = append(out, fmt.Sprintf("%s.%d", p.Filter.Name, p.Index))
+		}
+		return strings.Join(out, " ")
+	}
+	v := Of(s, web())
+	if got := show(v.Scope.Filters.All()); got != "root.0 early.0 old.0 young.0 zversion.0 zversion.2 late.0" {
+		t.Errorf("outbound: %s", got)
+	}
+	if got := show(v.Workload.Filters.All()); got != "root.1 early.0 old.0 young.0 late.0" {
+		t.Errorf("inbound: %s", got)
+	}
+}
+
+// Nothing that names a proxy is in a view, so replicas of a workload share it; what differs and matters splits it.
+func TestViewHasNoIdentity(t *testing.T) {
+	s := snapshot(
+		rec(t, model.KindService, "shop/web", "{hosts: [web], selector: {app: web}, ports: [{number: 80, protocol: PROTOCOL_HTTP}]}"),
+		rec(t, model.KindService, "shop/db", "{hosts: [db], headless: true, selector: {app: db}, ports: [{number: 5432, protocol: PROTOCOL_TCP}]}"),
+		rec(t, model.KindVirtualService, "shop/v", "http: [{match: [{sourceLabels: {tier: x}}]}]"),
+		rec(t, model.KindAuthorizationPolicy, "shop/p", "{closed: true, selector: {app: closed}}"))
+	base := Of(s, web())
+	other := web("pod-template-hash=77")
+	other.ID, other.Name, other.Addresses = "y", "web-2", []string{"10.1.0.8"}
+	if Of(s, other) != base {
+		t.Error("two pods of one workload have two views")
+	}
+	if v := Of(s, web("tier=x")); v == base || v.Scope != base.Scope || v.Facets.All()[0] != "tier=x" || v.Workload != base.Workload {
+		t.Errorf("a label that a rule reads: %+v", v)
+	}
+	if v := Of(s, web("app=db")); v.Scope != base.Scope || v.Workload == base.Workload || v.Residue.Len() != 1 {
+		t.Errorf("a headless TCP service: %+v", v)
+	}
+	if v := Of(s, web("app=closed")); !v.Workload.Closed || v.Workload.Services.Len() != 0 {
+		t.Errorf("a closed policy: %+v", v)
+	}
+	elsewhere := web()
+	elsewhere.Namespace = "else"
+	if v := Of(s, elsewhere); v.Scope == base.Scope || v.Scope.String() == base.Scope.String() || v.Workload.Services.Len() != 0 {
+		t.Errorf("another namespace: %+v", v)
+	}
+}
+
+// Policies of the root namespace: without a selector for all; AuthorizationPolicies with one for all that match.
+func TestClosed(t *testing.T) {
+	for _, c := range []struct {
+		kind model.Kind
+		name string
+		text string
+		want bool
+	}{
+		{model.KindPeerAuthentication, "shop/a", "{closed: true}", true},
+		{model.KindPeerAuthentication, "shop/a", "{closed: false}", false},
+		{model.KindPeerAuthentication, "else/a", "{closed: true}", false},
+		{model.KindPeerAuthentication, "istio-system/a", "{closed: true, meshWide: true}", true},
+		{model.KindPeerAuthentication, "istio-system/a", "{closed: true, selector: {app: web}}", false},
+		{model.KindAuthorizationPolicy, "istio-system/a", "{closed: true, selector: {app: web}}", true},
+		{model.KindAuthorizationPolicy, "istio-system/a", "{closed: true, selector: {app: db}}", false},
+	} {
+		if got := Of(snapshot(rec(t, c.kind, c.name, c.text)), web()).Workload.Closed; got != c.want {
+			t.Errorf("%v %s %s: closed %v, want %v", c.kind, c.name, c.text, got, c.want)
+		}
+	}
+}
+
+// The index follows edits: which labels matter is the same as read anew.
+func TestIndexFollows(t *testing.T) {
+	one := rec(t, model.KindVirtualService, "shop/a", "http: [{match: [{sourceLabels: {tier: x, app: web}}]}]")
+	two := rec(t, model.KindVirtualService, "shop/b", "http: [{match: [{sourceLabels: {tier: prod}}]}]")
+	x := NewIndex(mirror.Empty())
+	if !x.Apply(mirror.Edit{New: one}) || x.Apply(mirror.Edit{New: two}) || !x.Apply(mirror.Edit{Old: one}) || !x.Apply(mirror.Edit{Old: two}) {
+		t.Error("the index misses when the set of label keys changes")
+	}
+	if len(x.labels) != 0 {
+		t.Errorf("left: %v", x.labels)
+	}
+}

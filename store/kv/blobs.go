@@ -1,0 +1,157 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// ErrConflict: a blob is not at the revision that a change was made against. Nothing was written: read again.
+var ErrConflict = errors.New("another wrote first")
+
+// Blob is one value of a family that this package does not look into.
+type Blob struct {
+	Path     string // below /navarch/<mesh>/v1/
+	Raw      []byte
+	Revision int64 // of the modification
+}
+
+// BlobChange is one transaction on blobs: all of it, or nothing.
+type BlobChange struct {
+	If     map[string]int64 // path -> the revision that it must be at; 0: it must not be there
+	Put    []Blob           // Revision is not looked at
+	Delete []string
+}
+
+// blobFamilies are the folders that the functions of this file touch; no others.
+var blobFamilies = []string{"keys/", "certificates/"}
+
+func (s *Store) blobKey(path string) (string, error) {
+	for _, family := range blobFamilies {
+		if strings.HasPrefix(path, family) {
+			return s.prefix + path, nil
+		}
+	}
+	return "", fmt.Errorf("blob %q: want a path below one of %v", path, blobFamilies)
+}
+
+// Blobs lists a folder (its path ends with a slash) in order of paths, linearizably and at one revision, which it returns.
+// since: only what was written after that revision; 0: everything.
+func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, int64, error) {
+	from, err := s.blobKey(folder)
+	if err != nil {
+		return nil, 0, err
+	}
+	end, at := after(from), int64(0)
+	var blobs []Blob
+	for {
+		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(at)}
+		if since > 0 {
+			opts = append(opts, clientv3.WithMinModRev(since+1))
+		}
+		page, err := s.client.Get(ctx, from, opts...)
+		if err != nil {
+			return nil, 0, fmt.Errorf("list %s: %w", folder, translate(err))
+		}
+		if at == 0 {
+			at = page.Header.Revision
+		}
+		for _, kv := range page.Kvs {
+			blobs = append(blobs, Blob{Path: strings.TrimPrefix(string(kv.Key), s.prefix), Raw: orEmpty(kv.Value), Revision: kv.ModRevision})
+		}
+		if !page.More || len(page.Kvs) == 0 {
+			return blobs, at, nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// ChangeBlobs does a change, and returns its revision. ErrConflict: a condition does not hold. After any other error it is
+// unknown whether it was done.
+func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
+	var conditions []clientv3.Cmp
+	for path, revision := range c.If {
+		key, err := s.blobKey(path)
+		if err != nil {
+			return 0, err
+		}
+		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
+	}
+	var ops []clientv3.Op
+	for _, blob := range c.Put {
+		key, err := s.blobKey(blob.Path)
+		if err != nil {
+			return 0, err
+		}
+		if size := len(key) + len(blob.Raw) + opBytes; size > MaxRecordBytes {
+			return 0, fmt.Errorf("blob %s: %d bytes, at most %d fit in etcd", blob.Path, size, MaxRecordBytes)
+		}
+		ops = append(ops, clientv3.OpPut(key, string(blob.Raw)))
+	}
+	for _, path := range c.Delete {
+		key, err := s.blobKey(path)
+		if err != nil {
+			return 0, err
+		}
+		ops = append(ops, clientv3.OpDelete(key))
+	}
+	resp, err := s.client.Txn(ctx).If(conditions...).Then(ops...).Commit()
+	if err != nil {
+		return 0, fmt.Errorf("change %d blobs: %w", len(ops), err)
+	}
+	if !resp.Succeeded {
+		return 0, ErrConflict
+	}
+	return resp.Header.Revision, nil
+}
+
+// DropBlobs deletes the blobs from one path up to another, that one left out, and says how many there were.
+func (s *Store) DropBlobs(ctx context.Context, from, to string) (int64, error) {
+	first, err := s.blobKey(from)
+	if err != nil {
+		return 0, err
+	}
+	end, err := s.blobKey(to)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := s.client.Delete(ctx, first, clientv3.WithRange(end))
+	if err != nil {
+		return 0, fmt.Errorf("delete %s up to %s: %w", from, to, err)
+	}
+	return resp.Deleted, nil
+}
+
+// BlobsChanged receives after something below a folder was written, and after the watch had to start again, until the
+// context ends. Many changes may be one receipt: read again.
+func (s *Store) BlobsChanged(ctx context.Context, folder string) (<-chan struct{}, error) {
+	from, err := s.blobKey(folder)
+	if err != nil {
+		return nil, err
+	}
+	changed := make(chan struct{}, 1)
+	go func() {
+		for ctx.Err() == nil {
+			watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+			for resp := range s.client.Watch(watching, from, clientv3.WithRange(after(from)), clientv3.WithCreatedNotify()) {
+				if resp.Err() != nil {
+					break
+				}
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			}
+			cancel()
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return changed, nil
+}

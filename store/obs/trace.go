@@ -1,0 +1,150 @@
+package obs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Tracer writes spans of what becomes of one revision of the store, from the event that caused it to the ACKs of proxies.
+// All processes put them into one trace without telling each other: its id, and that of its first span, are hashes of the
+// mesh, the etcd cluster and the revision. A nil Tracer does nothing and costs nothing. Safe for concurrent use.
+type Tracer struct {
+	mesh     string
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	cluster  atomic.Uint64 // of etcd; 0: not known yet, nothing is traced
+
+	mu     sync.Mutex // a leaf
+	pushes map[int64]int
+	order  []int64
+}
+
+// Bounds of the spans for single responses: the first of a revision are written, of so many revisions at once.
+const (
+	maxPushes    = 64
+	maxRevisions = 256
+)
+
+// NewTracer makes a tracer that hands its spans to a processor. name is this process's.
+func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
+	t := &Tracer{mesh: mesh, pushes: map[int64]int{}}
+	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor), sdktrace.WithIDGenerator(ids{}),
+		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", "navarchd"),
+			attribute.String("service.version", Version), attribute.String("service.instance.id", name))))
+	t.tracer = t.provider.Tracer("navarch.io/navarch")
+	return t
+}
+
+// Begin names the etcd cluster whose revisions are traced; what happened before is not.
+func (t *Tracer) Begin(cluster uint64) { t.cluster.Store(cluster) }
+
+// Close hands on the spans that wait.
+func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+
+// Committed is the trace's first span, from the event to the commit, and below it that of the commit itself.
+func (t *Tracer) Committed(revision int64, event, began, done time.Time, puts, deletes int) {
+	if !t.on() {
+		return
+	}
+	root, _, _ := t.root(revision)
+	ctx := context.WithValue(context.Background(), rootKey{}, root)
+	ctx, span := t.tracer.Start(ctx, "change", trace.WithNewRoot(), trace.WithTimestamp(event),
+		trace.WithAttributes(attribute.Int64(KeyRevision, revision), attribute.Int("puts", puts), attribute.Int("deletes", deletes)))
+	_, commit := t.tracer.Start(ctx, "commit", trace.WithTimestamp(began))
+	commit.End(trace.WithTimestamp(done))
+	span.End(trace.WithTimestamp(done))
+}
+
+// Mirrored is from the commit to the snapshot of this replica.
+func (t *Tracer) Mirrored(revision int64, committed, done time.Time, edits int) {
+	if t.on() {
+		t.span("mirror", revision, committed, done, attribute.Int("edits", edits))
+	}
+}
+
+// Planned is one plan, of all that waited up to this revision.
+func (t *Tracer) Planned(revision int64, lane string, began, done time.Time, edits, moved int) {
+	if t.on() {
+		t.span("plan", revision, began, done, attribute.String("lane", lane), attribute.Int("edits", edits), attribute.Int("proxies", moved))
+	}
+}
+
+// Acknowledged is one response, from sending it to its ACK. Only the first of a revision are written.
+func (t *Tracer) Acknowledged(revision int64, typ, proxy string, sent, acked time.Time) {
+	if t.on() && t.counts(revision) {
+		t.span("push", revision, sent, acked, attribute.String(KeyType, typ), attribute.String(KeyProxy, proxy))
+	}
+}
+
+func (t *Tracer) on() bool { return t != nil && t.cluster.Load() != 0 }
+
+// counts says whether one more response of a revision is written.
+func (t *Tracer) counts(revision int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, known := t.pushes[revision]
+	if !known {
+		if len(t.order) == maxRevisions {
+			delete(t.pushes, t.order[0])
+			t.order = append(t.order[:0], t.order[1:]...)
+		}
+		t.order = append(t.order, revision)
+	}
+	t.pushes[revision] = min(n+1, maxPushes)
+	return n < maxPushes
+}
+
+func (t *Tracer) span(name string, revision int64, began, done time.Time, attributes ...attribute.KeyValue) {
+	_, traceID, spanID := t.root(revision)
+	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true})
+	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), name, trace.WithTimestamp(began),
+		trace.WithAttributes(append(attributes, attribute.Int64(KeyRevision, revision))...))
+	span.End(trace.WithTimestamp(done))
+}
+
+// root is the id of a revision's trace and of its first span.
+func (t *Tracer) root(revision int64) (sum [24]byte, traceID trace.TraceID, spanID trace.SpanID) {
+	h := sha256.New()
+	h.Write([]byte(t.mesh))
+	var numbers [17]byte // a zero after the name
+	binary.BigEndian.PutUint64(numbers[1:], t.cluster.Load())
+	binary.BigEndian.PutUint64(numbers[9:], uint64(revision))
+	h.Write(numbers[:])
+	copy(sum[:], h.Sum(nil))
+	copy(traceID[:], sum[:16])
+	copy(spanID[:], sum[16:])
+	return sum, traceID, spanID
+}
+
+// ids gives a first span the ids that root has found, and others random ones.
+type ids struct{}
+
+type rootKey struct{}
+
+// NewIDs implements sdktrace.IDGenerator.
+func (ids) NewIDs(ctx context.Context) (traceID trace.TraceID, spanID trace.SpanID) {
+	if sum, ok := ctx.Value(rootKey{}).([24]byte); ok {
+		copy(traceID[:], sum[:16])
+		copy(spanID[:], sum[16:])
+		return traceID, spanID
+	}
+	binary.BigEndian.PutUint64(traceID[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(traceID[8:], rand.Uint64()|1)
+	return traceID, ids{}.NewSpanID(ctx, traceID)
+}
+
+// NewSpanID implements sdktrace.IDGenerator.
+func (ids) NewSpanID(context.Context, trace.TraceID) (spanID trace.SpanID) {
+	binary.BigEndian.PutUint64(spanID[:], rand.Uint64()|1)
+	return spanID
+}
