@@ -71,7 +71,7 @@ func (p *process) gauges(ctx context.Context) error {
 	for ticks := 0; ; ticks++ {
 		obs.Uptime.Set(time.Since(started).Seconds())
 		if ticks%problemTicks == 0 {
-			obs.Problems.Set(float64(len(p.problems())))
+			obs.Problems.Set(float64(len(p.ingester.source.Problems()) + len(p.ingester.loop.Problems())))
 		}
 		if p.pool != nil {
 			resources, hosts := p.pool.Size()

@@ -63,8 +63,9 @@ type Loop struct {
 	endpoints edge
 	flips     Pending // for the endpoint lane
 
-	checking atomic.Bool
-	revision atomic.Int64
+	checking   atomic.Bool
+	complaints complaints
+	revision   atomic.Int64
 }
 
 // Proxy is one client that joined.
@@ -333,14 +334,15 @@ func (p *Proxy) ID() string { return p.View().Scope.String() }
 // Revision is the store's revision that all views are complete at; 0: there is no snapshot.
 func (l *Loop) Revision() int64 { return l.revision.Load() }
 
-// Problems lists what was found while planning, each once.
-func (l *Loop) Problems() (out []Problem) {
+// Problems is Planner.Problems; the builders are asked in the caller's goroutine, so the loop goes on.
+func (l *Loop) Problems() []Problem {
+	var q inquiry
 	_ = l.call(context.Background(), func() {
 		if l.planner != nil {
-			out = l.planner.Problems()
+			q = l.planner.inquire()
 		}
 	})
-	return out
+	return l.complaints.answer(q)
 }
 
 // Stats counts what is shared.

@@ -317,13 +317,4 @@ func (p *Planner) Stats() Stats {
 
 // Problems lists what was found while planning, and what the builders left out, each once, by object. The first time it
 // costs as much as building everything anew; later, what has changed since.
-func (p *Planner) Problems() []Problem {
-	sets := []problems{p.complain()}
-	for _, s := range p.scopes {
-		sets = append(sets, s.problems)
-	}
-	for _, wl := range p.workloads {
-		sets = append(sets, problems{"": wl.found})
-	}
-	return sortedProblems(sets...)
-}
+func (p *Planner) Problems() []Problem { return p.complaints.answer(p.inquire()) }

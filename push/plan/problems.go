@@ -2,7 +2,9 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/build/vhost"
@@ -46,59 +48,78 @@ func parseKey(s string) (model.Key, bool) {
 // complainer is a Spec that knows what it is drawn without.
 type complainer interface{ Problems() []error }
 
-// complaints are what the builders leave out, by Spec or by record. They are drawn for only when somebody asks, and
-// remembered until the next time somebody asks.
-type complaints map[any][]Problem
-
-// of finds what is wrong with key, or remembers it from the last time.
-func (c complaints) of(last complaints, key any, blame model.Key, find func() []error) {
-	if _, ok := c[key]; ok {
-		return
-	}
-	found, ok := last[key]
-	if !ok {
-		for _, err := range find() {
-			found = append(found, problemOf(err, blame))
-		}
-	}
-	c[key] = found
+// inquiry is what to ask the builders: each Spec or record once, and whom to blame. It holds nothing that changes, so it
+// may be answered in any goroutine: drawing everything anew takes as long as planning it, and must not hold up the plan.
+type inquiry struct {
+	asks  map[any]ask
+	found []problems // what the plan itself has found
 }
 
-// complain asks the builders about everything that is planned, and about all rules and patches, planned or not.
-func (p *Planner) complain() problems {
-	now := complaints{}
-	ask := func(spec pool.ResourceSpec, blame model.Key) {
+type ask struct {
+	blame model.Key
+	find  func() []error
+}
+
+// inquire gathers what to ask about everything that is planned, and about all rules and patches, planned or not.
+func (p *Planner) inquire() inquiry {
+	q := inquiry{asks: map[any]ask{}}
+	add := func(spec pool.ResourceSpec, blame model.Key) {
 		if s, ok := spec.(complainer); ok {
-			now.of(p.complaints, spec, blame, s.Problems)
+			q.asks[spec] = ask{blame, s.Problems}
 		}
 	}
 	for _, s := range p.scopes {
 		for _, h := range s.hosts {
 			for _, c := range h.clusters {
-				ask(c.spec, h.svc.Key)
+				add(c.spec, h.svc.Key)
 			}
 		}
 		for _, spec := range s.specs {
-			ask(spec, p.world.mesh.Key)
+			add(spec, p.world.mesh.Key)
 		}
+		q.found = append(q.found, maps.Clone(s.problems))
 	}
 	for _, wl := range p.workloads {
 		for _, spec := range wl.specs {
-			ask(spec, p.world.mesh.Key)
+			add(spec, p.world.mesh.Key)
 		}
+		q.found = append(q.found, problems{"": wl.found})
 	}
 	for r := range p.world.All(model.KindVirtualService) {
-		now.of(p.complaints, r, r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) })
+		q.asks[r] = ask{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
 	}
 	for r := range p.world.All(model.KindEnvoyFilter) {
-		now.of(p.complaints, r, r.Meta().Key, func() []error { return patchProblems(r.(*model.EnvoyFilter)) })
+		q.asks[r] = ask{r.Meta().Key, func() []error { return patchProblems(r.(*model.EnvoyFilter)) }}
 	}
-	p.complaints = now
-	all := problems{}
-	for _, found := range now {
-		all[""] = append(all[""], found...)
+	return q
+}
+
+// complaints remembers what the builders said when they were last asked, so that only what is new is asked again. Safe
+// for concurrent use.
+type complaints struct {
+	mu   sync.Mutex
+	said map[any][]Problem
+}
+
+// answer asks the builders what is not remembered, forgets what is not asked about any more, and returns everything, each
+// once, by object.
+func (c *complaints) answer(q inquiry) []Problem {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := make(map[any][]Problem, len(q.asks))
+	sets := q.found
+	for key, ask := range q.asks {
+		found, ok := c.said[key]
+		if !ok {
+			for _, err := range ask.find() {
+				found = append(found, problemOf(err, ask.blame))
+			}
+		}
+		now[key] = found
+		sets = append(sets, problems{"": found})
 	}
-	return all
+	c.said = now
+	return sortedProblems(sets...)
 }
 
 func patchProblems(f *model.EnvoyFilter) (all []error) {

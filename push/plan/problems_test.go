@@ -35,13 +35,13 @@ func TestProblemsOfSpecs(t *testing.T) {
 	if got := told(); strings.Count(got, "DestinationRule shop/web: spec.trafficPolicy.tls.mode") != 1 || !strings.Contains(got, ofAll) {
 		t.Errorf("with two scopes:\n%s", got)
 	}
-	drawn := len(p.complaints)
+	drawn := len(p.complaints.said)
 	p.Apply(s.Apply(2, []model.Record{rule("DISABLE")}, nil))
 	if got := told(); strings.Contains(got, "DestinationRule") || !strings.Contains(got, ofAll) {
 		t.Errorf("after the rule was put right:\n%s", got)
 	}
-	if len(p.complaints) != drawn {
-		t.Errorf("%d Specs are remembered, %d before: those of the old rule are to be forgotten", len(p.complaints), drawn)
+	if len(p.complaints.said) != drawn {
+		t.Errorf("%d Specs are remembered, %d before: those of the old rule are to be forgotten", len(p.complaints.said), drawn)
 	}
 }
 
