@@ -30,7 +30,10 @@ func (st *stream) send() int {
 func (st *stream) pump(lent bool) (total int) {
 	for {
 		start := time.Now()
-		reply, ok := st.next(start)
+		reply, ok, since := st.next(start)
+		if !since.IsZero() {
+			st.srv.cfg.Hooks.Converged(start.Sub(since))
+		}
 		if !ok {
 			return total
 		}
@@ -52,29 +55,40 @@ func (st *stream) pump(lent bool) (total int) {
 	}
 }
 
-// next takes the next response from the state machine; where there is none, the stream is no longer being sent to.
-func (st *stream) next(now time.Time) (delta.Reply, bool) {
+// next takes the next response from the state machine; where there is none, the stream is no longer being sent to. since
+// is when the view moved, where the client turns out to have all of that acknowledged.
+func (st *stream) next(now time.Time) (reply delta.Reply, ok bool, since time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.owing = false
 	if st.closed {
 		st.sending = false
-		return delta.Reply{}, false
+		return reply, false, since
 	}
 	st.state.Target(st.view.Set())
-	reply, ok := st.state.Next()
-	if !ok {
+	if reply, ok = st.state.Next(); !ok {
 		st.sending = false
 		if st.state.Unacked() == 0 {
-			st.movedAt.Store(0) // the change was none for this client
+			since = st.converged()
 		}
-		return reply, false
+		return reply, false, since
 	}
+	st.pushed = true
 	st.owing = reply.Owed
 	if st.state.InFlight(reply.Type) == 1 {
 		st.waiting[reply.Type] = now.UnixNano()
 	}
-	return reply, true
+	return reply, true, since
+}
+
+// converged is called, with the lock held, once the client is up to date: it says when its view moved first since it was
+// the last time. Zero: it did not, or that changed nothing for this client.
+func (st *stream) converged() (since time.Time) {
+	if at := st.movedAt.Swap(0); at != 0 && st.pushed {
+		since = time.Unix(0, at)
+	}
+	st.pushed = false
+	return since
 }
 
 // push hands one response to gRPC and returns its size; 0: the stream is broken.

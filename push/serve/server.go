@@ -82,7 +82,6 @@ func orDefault(d *time.Duration, value time.Duration) {
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.SharedWriteBuffer(true),
 		grpc.WriteBufferSize(64 << 10),
 		grpc.ReadBufferSize(0), // a buffer of 32 KB for each TLS connection otherwise
 		grpc.InitialWindowSize(65535),

@@ -37,6 +37,7 @@ type stream struct {
 	mu       sync.Mutex // guards what follows; never held while sending
 	state    *delta.State
 	sending  bool // somebody is between Next and the end of SendMsg
+	pushed   bool // something was sent since the client was up to date
 	owing    bool // what is being sent may block
 	closed   bool // nobody sends afterwards
 	settled  bool
@@ -191,17 +192,18 @@ func (st *stream) advance(m delta.Message) error {
 		st.waiting[m.Type] = now.UnixNano() // of the next one in flight
 	}
 	idle := st.state.Idle()
-	done := idle && st.state.Unacked() == 0
+	var moved time.Time
+	if idle && st.state.Unacked() == 0 {
+		moved = st.converged()
+	}
 	st.mu.Unlock()
 
 	turn := st.turn.Load()
 	if acked > 0 {
 		turn.Acked(acked)
 	}
-	if done {
-		if at := st.movedAt.Swap(0); at != 0 {
-			st.srv.cfg.Hooks.Converged(now.Sub(time.Unix(0, at)))
-		}
+	if !moved.IsZero() {
+		st.srv.cfg.Hooks.Converged(now.Sub(moved))
 	}
 	for i := range reports {
 		st.report(&reports[i], now, since)

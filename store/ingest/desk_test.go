@@ -80,7 +80,6 @@ type desk struct {
 	s      *State
 	stored map[model.Key]model.Hash
 	epoch  kv.Epoch
-	closed []model.Key // policies that were written closed
 }
 
 func newDesk(t *testing.T) *desk {

@@ -190,14 +190,15 @@ func TestPatch(t *testing.T) {
 	if got := (Patch{f, 1}).Config().ApplyTo; got != networkingv1.EnvoyFilter_CLUSTER {
 		t.Errorf("patch 1 applies to %v", got)
 	}
-	if (Patch{f, 1}) != (Patch{f, 1}) || (Patch{f, 0}) == (Patch{f, 1}) {
+	again := Patch{f, 1}
+	if again != (Patch{f, 1}) || (Patch{f, 0}) == again {
 		t.Error("patches do not compare by filter and index")
 	}
 }
 
 // The defaults are fresh each time, so that one who merges into them changes nobody's.
 func TestMeshDefaults(t *testing.T) {
-	if DefaultMesh() != DefaultMesh() {
+	if first, second := DefaultMesh(), DefaultMesh(); first != second {
 		t.Error("the default mesh is two pointers")
 	}
 	before, err := Encode(DefaultMesh())

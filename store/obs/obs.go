@@ -73,7 +73,7 @@ var (
 	Leading        = gauge("navarch_leader", "1 while this process is the elected ingester.")
 	Writes         = counterVec("navarch_store_writes_total", "Records written to the store, by operation.", "op")
 	StoreAlarm     = gaugeVec("navarch_store_alarm", "1 while the store is not to be trusted, by cause.", "cause")
-	Problems       = gauge("navarch_problems", "Problems with files and objects that the ingester sees; /debug/problems lists them, and those of the plan.")
+	Problems       = gauge("navarch_problems", "Problems with files, objects, stored values and refused resources; /debug/problems lists these, and what planning finds.")
 	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned anew to check the incremental plan.")
 	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan from nothing.")
 	Quarantined    = gaugeVec("navarch_quarantined", "Resources that proxies refused and that are held back, by type.", "type")

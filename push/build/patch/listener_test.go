@@ -1,5 +1,7 @@
 package patch
 
+//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+
 import (
 	"fmt"
 	"strings"

@@ -59,7 +59,7 @@ func newFolder(allowEmpty bool) *folder {
 
 // apply takes new contents of some files (nil: the file is gone), all read at once, and says what that changes.
 func (f *folder) apply(changes map[string]*file) []object.Event {
-	touched := map[object.ID]bool{} // true: told again even if it is the same, since it was broken in between
+	touched := touches{}
 	var events []object.Event
 	paths := make([]string, 0, len(changes))
 	for path := range changes {
@@ -83,7 +83,7 @@ func (f *folder) apply(changes map[string]*file) []object.Event {
 	}
 	for _, d := range over {
 		if d.id.Name != "" && len(f.claims[d.id]) > 0 {
-			touched[d.id] = true
+			touched[d.id] = true // it was broken in between
 		} else if !f.stillBroken(d) && !f.held[d.id] {
 			events = append(events, object.Event{Op: object.Delete, ID: d.id, Origin: d.origin})
 		}
@@ -91,13 +91,23 @@ func (f *folder) apply(changes map[string]*file) []object.Event {
 	return append(events, f.tell(touched)...)
 }
 
+// touches are the objects that a change is about; true: told again even if it is the same.
+type touches map[object.ID]bool
+
+// note adds an object, and leaves it as it is where it was there.
+func (t touches) note(id object.ID) {
+	if !t[id] {
+		t[id] = false
+	}
+}
+
 // claim moves the claims on objects from one content of a path to the next.
-func (f *folder) claim(path string, old, now *file, touched map[object.ID]bool) {
+func (f *folder) claim(path string, old, now *file, touched touches) {
 	if old != nil {
 		for id := range old.objects {
 			if now == nil || now.objects[id] == nil {
 				f.claims[id] = slices.DeleteFunc(f.claims[id], func(p string) bool { return p == path })
-				touched[id] = touched[id]
+				touched.note(id)
 			}
 		}
 	}
@@ -106,7 +116,7 @@ func (f *folder) claim(path string, old, now *file, touched map[object.ID]bool) 
 			if old == nil || old.objects[id] == nil {
 				f.claims[id] = append(f.claims[id], path)
 			}
-			touched[id] = touched[id]
+			touched.note(id)
 		}
 	}
 }
@@ -152,7 +162,7 @@ func (f *folder) stillBroken(d doc) bool {
 }
 
 // tell compares what is told of the touched objects with what holds now.
-func (f *folder) tell(touched map[object.ID]bool) []object.Event {
+func (f *folder) tell(touched touches) []object.Event {
 	ids := make([]object.ID, 0, len(touched))
 	for id := range touched {
 		ids = append(ids, id)

@@ -1,0 +1,199 @@
+package inspect
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+func resource(t *testing.T, kind xds.Type, name string, m proto.Message) *xds.Resource {
+	t.Helper()
+	r, err := xds.Encode(kind, name, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// stand is a server of pages over two proxies; one holds a cluster and a secret, and refused a cluster.
+func stand(t *testing.T) *httptest.Server {
+	t.Helper()
+	var held Resources
+	held[xds.Cluster] = []*xds.Resource{resource(t, xds.Cluster, "a", &clusterv3.Cluster{Name: "a"})}
+	held[xds.Secret] = []*xds.Resource{resource(t, xds.Secret, "key", &tlsv3.Secret{Name: "key", Type: &tlsv3.Secret_GenericSecret{
+		GenericSecret: &tlsv3.GenericSecret{Secret: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "hunter2"}}}}})}
+	web := Stream{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x", Identity: "spiffe://x", Address: "1.1.1.1:5", Cluster: "c1", Version: "1.30",
+		Connected: time.Unix(2, 0).UTC(), Revision: 7, Held: func() Resources { return held },
+		Explain: func() (*manifest.Set, Specs, error) {
+			set := &manifest.Set{}
+			set.Types[xds.Cluster][manifest.Scope] = manifest.Of(held[xds.Cluster][0])
+			return set, func(xds.Type, string) []any { return []any{struct{ Host string }{"a.shop"}} }, nil
+		}}
+	web.Types[xds.Cluster] = TypeStatus{Subscribed: true, Sent: "n2", Acked: "n1",
+		Refused: []Refused{{Name: "b", Version: "v", Good: "g", Text: "no", Objects: []string{"EnvoyFilter shop/f"}}}}
+	db := Stream{Proxy: "db.shop", Node: "sidecar~1.1.1.2~db.shop~x", Connected: time.Unix(1, 0).UTC(),
+		Explain: func() (*manifest.Set, Specs, error) { return nil, nil, errors.New("lost it") }}
+	snapshot := mirror.Empty().Apply(9, nil, nil).New
+	s := httptest.NewServer(Handler(Config{ID: "replica-1", Version: "v1",
+		Streams:  func() []Stream { return []Stream{web, db} },
+		Snapshot: func() *mirror.Snapshot { return snapshot },
+		Problems: func() []Problem {
+			return []Problem{{Object: "VirtualService shop/web", Field: "spec.hosts", Message: "empty"}}
+		},
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func visit(t *testing.T, s *httptest.Server, path string) (int, string) {
+	t.Helper()
+	res, err := http.Get(s.URL + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+// Every page answers with the fields that tools read.
+func TestPages(t *testing.T) {
+	s := stand(t)
+	for path, want := range map[string]string{
+		"/debug/syncz": `[{"proxy": "db.shop", "proxy_type": "sidecar", "revision": 0},
+			{"proxy": "web.shop", "proxy_type": "sidecar", "cluster_id": "c1", "istio_version": "1.30", "revision": 7, "cluster_sent": "n2", "cluster_acked": "n1",
+			 "cluster_refused": [{"name": "b", "version": "v", "last_good_version": "g", "error": "no", "objects": ["EnvoyFilter shop/f"]}]}]`,
+		"/debug/connections": `{"totalClients": 2, "clients": [
+			{"proxy": "db.shop", "node": "sidecar~1.1.1.2~db.shop~x", "address": "", "connectedAt": "1970-01-01T00:00:01Z"},
+			{"proxy": "web.shop", "node": "sidecar~1.1.1.1~web.shop~x", "identity": "spiffe://x", "address": "1.1.1.1:5", "connectedAt": "1970-01-01T00:00:02Z"}]}`,
+		"/debug/config_dump?proxyID=web.shop": `{"clusters": [{"name": "a"}], "endpoints": [], "listeners": [], "routes": [],
+			"secrets": [{"name": "key", "content": "[sealed]"}]}`,
+		"/debug/config_dump?types=cluster&proxyID=" + url.QueryEscape("sidecar~1.1.1.1~web.shop~x"): `{"clusters": [{"name": "a"}],
+			"endpoints": [], "listeners": [], "routes": [], "secrets": []}`,
+		"/debug/problems": `[{"object": "VirtualService shop/web", "field": "spec.hosts", "message": "empty"}]`,
+	} {
+		status, body := visit(t, s, path)
+		var got, expected any
+		if err := json.Unmarshal([]byte(want), &expected); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(body), &got); status != http.StatusOK || err != nil || !reflect.DeepEqual(got, expected) {
+			t.Errorf("%s: %d %v\ngot %s\nwant %s", path, status, err, body, want)
+		}
+		if strings.Contains(body, "hunter2") {
+			t.Errorf("%s shows a secret", path)
+		}
+	}
+	if _, body := visit(t, s, "/debug/explain?proxyID=web.shop&resource=a"); !strings.Contains(body, `"field": "Host"`) || !strings.Contains(body, `"a.shop"`) {
+		t.Errorf("explain: %s", body)
+	}
+	if _, body := visit(t, s, "/debug/snapshot"); !strings.Contains(body, `"revision": 9`) || !strings.Contains(body, `"VirtualService": 0`) || !strings.Contains(body, "replica-1") {
+		t.Errorf("snapshot: %s", body)
+	}
+}
+
+// The list names every page, and every page that it names is there; what cannot be answered says why.
+func TestListAndErrors(t *testing.T) {
+	s := stand(t)
+	_, body := visit(t, s, "/debug/list")
+	if _, short := visit(t, s, "/debug/"); short != body {
+		t.Errorf("/debug/ differs from /debug/list: %s", short)
+	}
+	named := 0
+	for line := range strings.Lines(body) {
+		path := strings.Fields(line)[0]
+		if strings.Contains(path, "pprof") {
+			continue // served beside these pages
+		}
+		named++
+		if status, text := visit(t, s, path); status == http.StatusNotFound && !strings.Contains(text, "proxy") {
+			t.Errorf("%s is listed and not there", path)
+		}
+	}
+	if named != len(pages) {
+		t.Errorf("%d of %d pages are listed", named, len(pages))
+	}
+	for path, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"/debug/config_dump":                              {400, "proxyID is needed"},
+		"/debug/config_dump?proxyID=no.one":               {404, `proxy "no.one" is not connected`},
+		"/debug/config_dump?proxyID=web.shop&types=cloud": {400, `unknown type "cloud"`},
+		"/debug/explain?proxyID=web.shop&resource=zzz":    {404, `has no resource "zzz"`},
+		"/debug/explain?proxyID=db.shop&resource=a":       {500, "lost it"},
+		"/debug/nothing":                                  {404, "not found"},
+	} {
+		if status, body := visit(t, s, path); status != want.status || !strings.Contains(body, want.text) {
+			t.Errorf("%s: %d %s, want %d %s", path, status, body, want.status, want.text)
+		}
+	}
+	empty := httptest.NewServer(Handler(Config{Streams: func() []Stream { return nil }, Snapshot: func() *mirror.Snapshot { return nil }, Problems: func() []Problem { return nil }}))
+	defer empty.Close()
+	for path, want := range map[string]string{"/debug/syncz": "[]", "/debug/problems": "[]", "/debug/snapshot": "there is no complete snapshot yet"} {
+		if _, body := visit(t, empty, path); strings.TrimSpace(body) != want {
+			t.Errorf("%s of nothing: %s", path, body)
+		}
+	}
+}
+
+// The likeliest culprit comes first; of many virtual hosts those count that the proxy's words name; a long list is cut.
+func TestBlame(t *testing.T) {
+	made := func(kind model.Kind, name string, m proto.Message) model.Record {
+		r, err := model.New(model.Key{Kind: kind, Namespace: "shop", Name: name}, 0, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	filter := made(model.KindEnvoyFilter, "f", &networkingv1.EnvoyFilter{}).(*model.EnvoyFilter)
+	rule := made(model.KindDestinationRule, "r", &networkingv1.DestinationRule{Host: "a"}).(*model.DestinationRule)
+	mesh := mirror.Empty().Mesh()
+	var patches intern.Table[model.Patch]
+	got := Blame([]any{cluster.Outbound{Host: "a", Rule: rule, Mesh: mesh, Patches: patches.List(model.Patch{Filter: filter, Index: 3})}}, "no")
+	if want := []string{"EnvoyFilter shop/f spec.configPatches[3]", "DestinationRule shop/r"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("a cluster: got %q, want %q", got, want)
+	}
+	if got := Blame([]any{cluster.Static{Name: xds.BlackHole, Mesh: mesh}}, "no"); len(got) != 1 || !strings.HasPrefix(got[0], "Mesh ") {
+		t.Errorf("nothing but the mesh: %q", got)
+	}
+	specs := []any{struct{ Name string }{"80"}}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
+		vs := made(model.KindVirtualService, name, &networkingv1.VirtualService{Hosts: []string{name}}).(*model.VirtualService)
+		specs = append(specs, vhost.Spec{Host: name + ".shop.svc.cluster.local", VirtualService: vs})
+	}
+	if got := Blame(specs, "duplicate domain c.shop.svc.cluster.local"); !reflect.DeepEqual(got, []string{"VirtualService shop/c"}) {
+		t.Errorf("a route with words: %q", got)
+	}
+	if got := Blame(specs, "no"); len(got) != maxBlamed+1 || got[maxBlamed] != "and 2 more" {
+		t.Errorf("a route without: %q", got)
+	}
+	if got := Blame(nil, "no"); len(got) != 0 {
+		t.Errorf("nothing: %q", got)
+	}
+}
