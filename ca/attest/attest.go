@@ -7,6 +7,7 @@ package attest
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
@@ -21,7 +22,15 @@ type Caller struct {
 	By string
 	// Pod is the pod that the token is bound to, where it says so.
 	Pod string
+	// Serial is the client certificate's, hexadecimal as issue.SerialString writes it; empty where a token proved it.
+	Serial string
 }
+
+// What Caller.By says.
+const (
+	ByToken       = "token"
+	ByCertificate = "certificate"
+)
 
 // Authenticator finds out who the caller of a gRPC method is, from the context's peer and metadata. ErrNone: it found no
 // credential of its sort, so another may try; any other error is final and says what is wrong.
@@ -31,3 +40,51 @@ type Authenticator interface {
 
 // ErrNone is returned by an Authenticator that found no credential of its sort.
 var ErrNone = errors.New("no credential")
+
+// Errors that say why a credential is not accepted, for errors.Is. All that match ErrDenied are the credential's fault
+// (gRPC Unauthenticated); ErrUnavailable is ours (Unavailable): the same credential may be accepted later. No error shows a
+// token.
+var (
+	ErrDenied      = errors.New("credential not accepted")
+	ErrMalformed   = fmt.Errorf("%w: malformed", ErrDenied)
+	ErrTooLarge    = fmt.Errorf("%w: too large", ErrDenied)
+	ErrAlgorithm   = fmt.Errorf("%w: signature algorithm", ErrDenied)
+	ErrIssuer      = fmt.Errorf("%w: unknown issuer", ErrDenied)
+	ErrUnknownKey  = fmt.Errorf("%w: unknown key", ErrDenied)
+	ErrSignature   = fmt.Errorf("%w: signature does not verify", ErrDenied)
+	ErrExpired     = fmt.Errorf("%w: expired", ErrDenied)
+	ErrNotYet      = fmt.Errorf("%w: not valid yet", ErrDenied)
+	ErrAudience    = fmt.Errorf("%w: wrong audience", ErrDenied)
+	ErrIdentity    = fmt.Errorf("%w: identity", ErrDenied)
+	ErrUnavailable = errors.New("credential cannot be verified now")
+)
+
+// Chain asks one authenticator after the other. ErrNone passes on to the next; any other answer is final, so that a bad
+// credential never hides behind another. With none left it is ErrNone, which names what was looked for.
+func Chain(authenticators ...Authenticator) Authenticator { return chain(authenticators) }
+
+type chain []Authenticator
+
+func (c chain) Authenticate(ctx context.Context) (Caller, error) {
+	var missing []error
+	for _, a := range c {
+		caller, err := a.Authenticate(ctx)
+		if !errors.Is(err, ErrNone) {
+			return caller, err
+		}
+		missing = append(missing, err)
+	}
+	if len(missing) == 0 {
+		return Caller{}, ErrNone
+	}
+	return Caller{}, errors.Join(missing...)
+}
+
+// workload is the path of every identity of the mesh.
+func workload(td spiffeid.TrustDomain, namespace, account string) (spiffeid.ID, error) {
+	id, err := spiffeid.FromSegments(td, "ns", namespace, "sa", account)
+	if err != nil {
+		return spiffeid.ID{}, fmt.Errorf("%w: namespace %.70q, service account %.260q: %w", ErrIdentity, namespace, account, err)
+	}
+	return id, nil
+}

@@ -6,35 +6,83 @@ package issue
 
 import (
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/asn1"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/big"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Authority is what signs: one epoch's key and certificate. Immutable.
-type Authority struct {
-	Epoch uint64
-	Key   crypto.Signer
-	// Certificate is the issuer of leaves; Chain is what lies between it and a root, the issuer first, the root left out
-	// (empty where the issuer is itself a root).
-	Certificate *x509.Certificate
-	Chain       []*x509.Certificate
-}
+// Errors of this package, for errors.Is. What matches ErrInvalid is the caller's fault and stays so (gRPC
+// InvalidArgument); ErrAuthority says that the signer cannot sign now (Unavailable); anything else is internal.
+var (
+	ErrInvalid     = errors.New("invalid certificate request")
+	ErrMalformed   = fmt.Errorf("%w: malformed CSR", ErrInvalid)
+	ErrTooLarge    = fmt.Errorf("%w: CSR too large", ErrInvalid)
+	ErrWeakKey     = fmt.Errorf("%w: weak or unsupported key", ErrInvalid)
+	ErrSignature   = fmt.Errorf("%w: CSR signature", ErrInvalid)
+	ErrForeignName = fmt.Errorf("%w: CSR asks for a name that is not the caller's", ErrInvalid)
+	ErrIdentity    = fmt.Errorf("%w: identity", ErrInvalid)
+	ErrTTL         = fmt.Errorf("%w: validity", ErrInvalid)
+	ErrAuthority   = errors.New("signing authority not usable")
+)
 
 // Request is one certificate to be made.
 type Request struct {
 	CSR      []byte // PEM, as agents send it; only its public key counts
 	Identity spiffeid.ID
-	TTL      time.Duration // 0: the default
+	// Aliases are trust domains under which the CSR may name Identity's path, as agents do that were started before the
+	// mesh changed its trust domain. The certificate names Identity all the same.
+	Aliases []spiffeid.TrustDomain
+	TTL     time.Duration // 0: the default; more than the maximum: the maximum
 }
 
-// Policy bounds what is issued.
+// Policy bounds what is issued. A field that is zero stands for its default.
 type Policy struct {
 	DefaultTTL time.Duration // 24 h
 	MaxTTL     time.Duration // 90 d
-	Backdate   time.Duration // NotBefore lies so far back: 5 min
-	Jitter     float64       // NotAfter comes earlier by up to this part of the TTL: 0.1
+	Backdate   time.Duration // NotBefore lies so far back: 5 min; negative: none
+	Jitter     float64       // NotAfter comes earlier by up to this part of the TTL, below 1: 0.1; negative: none
+}
+
+func (p Policy) withDefaults() Policy {
+	if p.DefaultTTL == 0 {
+		p.DefaultTTL = 24 * time.Hour
+	}
+	if p.MaxTTL == 0 {
+		p.MaxTTL = 90 * 24 * time.Hour
+	}
+	if p.Backdate == 0 {
+		p.Backdate = 5 * time.Minute
+	}
+	if p.Jitter == 0 {
+		p.Jitter = 0.1
+	}
+	p.Backdate, p.Jitter = max(p.Backdate, 0), max(p.Jitter, 0)
+	return p
+}
+
+// Check says what in the policy makes no sense, for the start of a process.
+func (p Policy) Check() error {
+	switch p = p.withDefaults(); {
+	case p.DefaultTTL < time.Second:
+		return fmt.Errorf("certificate policy: default TTL %v is below 1s", p.DefaultTTL)
+	case p.MaxTTL < time.Second:
+		return fmt.Errorf("certificate policy: maximum TTL %v is below 1s", p.MaxTTL)
+	case math.IsNaN(p.Jitter) || p.Jitter >= 1:
+		return fmt.Errorf("certificate policy: jitter %v is not below 1", p.Jitter)
+	}
+	return nil
 }
 
 // Issued is one certificate.
@@ -42,5 +90,144 @@ type Issued struct {
 	Leaf   *x509.Certificate
 	Chain  []*x509.Certificate // leaf first, then Authority.Certificate and Authority.Chain, roots left out
 	Epoch  uint64
-	Serial string // hexadecimal
+	Serial string // hexadecimal, as SerialString makes it
+}
+
+// SerialString is how serial numbers are written everywhere: lower-case hexadecimal without leading zeros.
+func SerialString(serial *big.Int) string { return serial.Text(16) }
+
+// Issue makes a leaf for the request's identity and the CSR's public key, signed by a. random is the source of serial and
+// jitter (nil: crypto/rand). Errors match ErrInvalid or ErrAuthority, or are those of random and the signer.
+func Issue(a *Authority, r Request, p Policy, now time.Time, random io.Reader) (*Issued, error) {
+	if err := checkIdentity(r.Identity); err != nil {
+		return nil, err
+	}
+	public, err := ParseCSR(r.CSR, r.Identity, r.Aliases...)
+	if err != nil {
+		return nil, err
+	}
+	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	return a.sign(public, x509.Certificate{URIs: uris(r.Identity), ExtKeyUsage: usages}, r.TTL, p, now, random)
+}
+
+func checkIdentity(id spiffeid.ID) error {
+	switch {
+	case id.IsZero():
+		return fmt.Errorf("%w: empty", ErrIdentity)
+	case id.Path() == "":
+		return fmt.Errorf("%w: %s names a trust domain, not a workload", ErrIdentity, id)
+	}
+	return nil
+}
+
+// sign completes the template (names and extended usages are given) and signs it.
+func (a *Authority) sign(public crypto.PublicKey, t x509.Certificate, ttl time.Duration, p Policy, now time.Time, random io.Reader) (*Issued, error) {
+	if random == nil {
+		random = rand.Reader
+	}
+	if err := a.ready(now); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.NotBefore, t.NotAfter, err = a.validity(ttl, p.withDefaults(), now, random); err != nil {
+		return nil, err
+	}
+	if t.SerialNumber, err = serial(random); err != nil {
+		return nil, err
+	}
+	if t.SubjectKeyId, err = keyID(public); err != nil {
+		return nil, err
+	}
+	t.BasicConstraintsValid = true
+	t.KeyUsage = x509.KeyUsageDigitalSignature
+	if _, ok := public.(*rsa.PublicKey); ok {
+		t.KeyUsage |= x509.KeyUsageKeyEncipherment
+	}
+	der, err := x509.CreateCertificate(random, &t, a.Certificate, public, a.Key)
+	if err != nil {
+		return nil, fmt.Errorf("sign certificate with epoch %d: %w", a.Epoch, err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("read back the certificate signed with epoch %d: %w", a.Epoch, err)
+	}
+	chain := make([]*x509.Certificate, 0, 2+len(a.Chain))
+	chain = append(chain, leaf)
+	for _, c := range a.path() {
+		if !a.anchors(c) {
+			chain = append(chain, c)
+		}
+	}
+	return &Issued{Leaf: leaf, Chain: chain, Epoch: a.Epoch, Serial: SerialString(leaf.SerialNumber)}, nil
+}
+
+// validity is the leaf's interval, in whole seconds as X.509 has them: inside the signer's, and at least a second long
+// from now on.
+func (a *Authority) validity(ttl time.Duration, p Policy, now time.Time, random io.Reader) (from, to time.Time, err error) {
+	if err := p.Check(); err != nil {
+		return from, to, fmt.Errorf("%w: %w", ErrAuthority, err)
+	}
+	switch {
+	case ttl == 0:
+		ttl = p.DefaultTTL
+	case ttl < time.Second:
+		return from, to, fmt.Errorf("%w: %v asked for, at least 1s is needed", ErrTTL, ttl)
+	}
+	ttl = min(ttl, p.MaxTTL)
+	var b [8]byte
+	if _, err := io.ReadFull(random, b[:]); err != nil {
+		return from, to, fmt.Errorf("read randomness for the expiry: %w", err)
+	}
+	part := float64(binary.BigEndian.Uint64(b[:])>>11) / (1 << 53)
+	ttl -= time.Duration(part * p.Jitter * float64(ttl))
+	from, to = now.Add(-p.Backdate).UTC().Truncate(time.Second), now.Add(ttl).UTC().Truncate(time.Second)
+	if !to.After(now) {
+		to = to.Add(time.Second)
+	}
+	if start := a.Certificate.NotBefore; from.Before(start) {
+		from = start
+	}
+	if end := a.End(); to.After(end) {
+		to = end
+	}
+	return from, to, nil
+}
+
+// serial is 128 bits of a CSPRNG, never zero.
+func serial(random io.Reader) (*big.Int, error) {
+	var b [16]byte
+	for range 3 {
+		if _, err := io.ReadFull(random, b[:]); err != nil {
+			return nil, fmt.Errorf("read randomness for the serial number: %w", err)
+		}
+		if n := new(big.Int).SetBytes(b[:]); n.Sign() > 0 {
+			return n, nil
+		}
+	}
+	return nil, errors.New("read randomness for the serial number: only zeros")
+}
+
+// keyID is a subject key identifier: the first 160 bits of SHA-256 over the key's bit string (RFC 7093, method 1).
+func keyID(public crypto.PublicKey) ([]byte, error) {
+	if k, ok := public.(*ecdsa.PublicKey); ok {
+		point, err := k.Bytes()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrWeakKey, err)
+		}
+		sum := sha256.Sum256(point)
+		return sum[:20], nil
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWeakKey, err)
+	}
+	var spki struct {
+		Algorithm asn1.RawValue
+		Key       asn1.BitString
+	}
+	if _, err := asn1.Unmarshal(der, &spki); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWeakKey, err)
+	}
+	sum := sha256.Sum256(spki.Key.Bytes)
+	return sum[:20], nil
 }

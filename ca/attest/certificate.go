@@ -1,0 +1,84 @@
+package attest
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+)
+
+// Certificates authenticates by the client certificate of the connection, which the TLS handshake has verified.
+type Certificates struct {
+	// TrustDomain is the one that callers get; a certificate may name one of Aliases instead.
+	TrustDomain spiffeid.TrustDomain
+	Aliases     []spiffeid.TrustDomain
+	Now         func() time.Time // nil: time.Now
+}
+
+// Authenticate implements Authenticator. ErrNone: the connection has no client certificate.
+func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
+	none := fmt.Errorf("%w: no client certificate", ErrNone)
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return Caller{}, none
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.PeerCertificates) == 0 {
+		return Caller{}, none
+	}
+	if len(info.State.VerifiedChains) == 0 || len(info.State.VerifiedChains[0]) == 0 {
+		return Caller{}, fmt.Errorf("%w: the client certificate was not verified", ErrDenied)
+	}
+	return c.Verify(info.State.VerifiedChains[0][0])
+}
+
+// Verify says whom a certificate names whose chain was verified. It looks at the end of validity again, because a connection
+// may outlive the certificate that opened it.
+func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
+	now := time.Now
+	if c.Now != nil {
+		now = c.Now
+	}
+	if at := now(); at.After(leaf.NotAfter) {
+		return Caller{}, fmt.Errorf("%w: client certificate ended at %s", ErrExpired, leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	if leaf.IsCA {
+		return Caller{}, fmt.Errorf("%w: the client certificate is a CA's", ErrIdentity)
+	}
+	if n := len(leaf.URIs); n != 1 {
+		return Caller{}, fmt.Errorf("%w: the client certificate has %d URI names, a SPIFFE certificate has one", ErrIdentity, n)
+	}
+	id, err := spiffeid.FromURI(leaf.URIs[0])
+	if err != nil {
+		return Caller{}, fmt.Errorf("%w: client certificate: %w", ErrIdentity, err)
+	}
+	namespace, account, err := ParsePath(id)
+	if err != nil {
+		return Caller{}, err
+	}
+	if id.TrustDomain() != c.TrustDomain && !slices.Contains(c.Aliases, id.TrustDomain()) {
+		return Caller{}, fmt.Errorf("%w: trust domain %s of the client certificate is neither %s nor an alias of it", ErrIdentity, id.TrustDomain(), c.TrustDomain)
+	}
+	if id, err = workload(c.TrustDomain, namespace, account); err != nil {
+		return Caller{}, err
+	}
+	return Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByCertificate, Serial: leaf.SerialNumber.Text(16)}, nil
+}
+
+var errPath = errors.New("path is not /ns/<namespace>/sa/<service account>")
+
+// ParsePath takes namespace and service account out of spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
+func ParsePath(id spiffeid.ID) (namespace, account string, err error) {
+	s := strings.Split(id.Path(), "/")
+	if len(s) != 5 || s[1] != "ns" || s[3] != "sa" {
+		return "", "", fmt.Errorf("%w: %s: %w", ErrIdentity, id, errPath)
+	}
+	return s[2], s[4], nil
+}

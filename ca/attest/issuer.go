@@ -1,0 +1,108 @@
+package attest
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/cryptosigner"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+)
+
+// MaxMintTTL is the longest life of a token of our own: longer ones could only be taken back by changing the key.
+const MaxMintTTL = 30 * 24 * time.Hour
+
+// Issuer makes tokens where there is no Kubernetes: for the embedded default, development and VMs. They look like those of
+// Kubernetes, so that one verifier serves. It prints without its key.
+type Issuer struct {
+	name   string
+	signer jose.Signer
+	jwks   []byte
+	now    func() time.Time
+}
+
+// NewIssuer makes an issuer of that name (the claim iss) with a P-256 key. now may be nil.
+func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, error) {
+	if name == "" || key == nil {
+		return nil, errors.New("token issuer: name and key are needed")
+	}
+	public, ok := key.Public().(*ecdsa.PublicKey)
+	if !ok || public.Curve != elliptic.P256() {
+		return nil, fmt.Errorf("token issuer: key of kind %T; ECDSA on P-256 is needed", key.Public())
+	}
+	id, _, err := keyID(public)
+	if err != nil {
+		return nil, fmt.Errorf("token issuer: %w", err)
+	}
+	opaque := jose.JSONWebKey{Key: cryptosigner.Opaque(key), KeyID: id, Algorithm: string(jose.ES256)}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: opaque}, (&jose.SignerOptions{}).WithType("JWT"))
+	if err != nil {
+		return nil, fmt.Errorf("token issuer: %w", err)
+	}
+	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: id, Algorithm: string(jose.ES256), Use: "sig"}}}
+	jwks, err := json.Marshal(set)
+	if err != nil {
+		return nil, fmt.Errorf("token issuer: encode keys: %w", err)
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &Issuer{name: name, signer: signer, jwks: jwks, now: now}, nil
+}
+
+// Name is the claim iss.
+func (i *Issuer) Name() string { return i.name }
+
+// JWKS are the public keys, for verifiers elsewhere.
+func (i *Issuer) JWKS() []byte { return i.jwks }
+
+// Verifier is the entry of TokensConfig.Issuers that accepts this issuer's tokens.
+func (i *Issuer) Verifier() (TokenIssuer, error) {
+	keys, err := StaticKeys(i.jwks)
+	return TokenIssuer{Name: i.name, Keys: keys}, err
+}
+
+// Format implements fmt.Formatter: no verb shows the key.
+func (i *Issuer) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, "token issuer "+i.name+" key=[sealed]")
+}
+
+// Mint makes a token for a service account, valid from now for ttl (1 s to MaxMintTTL), and says when it ends.
+func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
+	if ttl < time.Second || ttl > MaxMintTTL {
+		return "", time.Time{}, fmt.Errorf("mint token: lifetime %v is not within 1s and %v", ttl, MaxMintTTL)
+	}
+	if audience == "" {
+		return "", time.Time{}, errors.New("mint token: no audience")
+	}
+	anywhere := spiffeid.RequireTrustDomainFromString("mint")
+	if _, err := workload(anywhere, namespace, account); err != nil {
+		return "", time.Time{}, fmt.Errorf("mint token: %w", err)
+	}
+	var id [16]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return "", time.Time{}, fmt.Errorf("mint token: %w", err)
+	}
+	now := i.now().Truncate(time.Second)
+	end := now.Add(ttl)
+	token, err := jwt.Signed(i.signer).Claims(claims{
+		Claims: jwt.Claims{
+			Issuer: i.name, Subject: "system:serviceaccount:" + namespace + ":" + account,
+			Audience: jwt.Audience{audience}, ID: fmt.Sprintf("%x", id),
+			Expiry: jwt.NewNumericDate(end), NotBefore: jwt.NewNumericDate(now), IssuedAt: jwt.NewNumericDate(now),
+		},
+		Kubernetes: &kubernetesClaims{Namespace: namespace, ServiceAccount: object{Name: account}},
+	}).Serialize()
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("mint token: %w", err)
+	}
+	return token, end, nil
+}

@@ -1,0 +1,287 @@
+package attest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc/metadata"
+)
+
+// algorithms are all asymmetric: with "none" or HMAC, who knows a public key could sign.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
+// TokenIssuer is one whose tokens are verified here.
+type TokenIssuer struct {
+	Name string // the claim iss
+	Keys *Keys
+}
+
+// Reviewer asks somebody else about a token that cannot be verified here: Kubernetes' TokenReview.
+type Reviewer interface {
+	// Review says whom the token names for one of the audiences. Errors are this package's: ErrDenied where it is refused,
+	// ErrUnavailable where nobody answers.
+	Review(ctx context.Context, token string, audiences []string) (Reviewed, error)
+}
+
+// Reviewed is a Reviewer's answer.
+type Reviewed struct{ Namespace, ServiceAccount, Pod string }
+
+// TokensConfig says which tokens are accepted. A field that is zero stands for its default.
+type TokensConfig struct {
+	TrustDomain spiffeid.TrustDomain
+	Issuers     []TokenIssuer
+	Audiences   []string      // one must be in the token: istio-ca
+	Leeway      time.Duration // for clocks that differ: 30 s; negative: none
+	MaxBytes    int           // of a token: 8 KiB (those of Kubernetes have 1 to 2)
+	CacheSize   int           // verified tokens remembered: 16384
+	Reviewer    Reviewer      // asked about tokens of other issuers, and while keys cannot be had; nil: nobody is
+	Now         func() time.Time
+}
+
+// Tokens authenticates service-account tokens: from metadata `authorization: Bearer ...`, verified against their issuers'
+// keys. Safe for concurrent use.
+type Tokens struct {
+	cfg     TokensConfig
+	issuers map[string]*Keys
+	// known holds verified tokens by hash, until they expire or their key goes: stock agents send one token for hours.
+	known *lru.Cache[[sha256.Size]byte, verified]
+}
+
+type verified struct {
+	caller Caller
+	until  time.Time
+	keys   *Keys
+	keyID  string
+	print  [sha256.Size]byte
+}
+
+// claims are what Kubernetes puts into a bound service-account token.
+type claims struct {
+	jwt.Claims
+	Kubernetes *kubernetesClaims `json:"kubernetes.io,omitempty"`
+}
+
+type kubernetesClaims struct {
+	Namespace      string  `json:"namespace"`
+	ServiceAccount object  `json:"serviceaccount"`
+	Pod            *object `json:"pod,omitempty"`
+}
+
+type object struct {
+	Name string `json:"name"`
+	UID  string `json:"uid,omitempty"`
+}
+
+// NewTokens checks the configuration.
+func NewTokens(cfg TokensConfig) (*Tokens, error) {
+	if cfg.TrustDomain.IsZero() {
+		return nil, errors.New("tokens: no trust domain")
+	}
+	if len(cfg.Issuers) == 0 && cfg.Reviewer == nil {
+		return nil, errors.New("tokens: no issuer")
+	}
+	t := &Tokens{issuers: make(map[string]*Keys)}
+	for _, i := range cfg.Issuers {
+		switch {
+		case i.Name == "" || i.Keys == nil:
+			return nil, fmt.Errorf("tokens: issuer %q needs a name and keys", i.Name)
+		case t.issuers[i.Name] != nil:
+			return nil, fmt.Errorf("tokens: issuer %q stands twice", i.Name)
+		}
+		t.issuers[i.Name] = i.Keys
+	}
+	if len(cfg.Audiences) == 0 {
+		cfg.Audiences = []string{"istio-ca"}
+	}
+	if slices.Contains(cfg.Audiences, "") {
+		return nil, errors.New("tokens: an audience is empty")
+	}
+	cfg.Leeway = max(orDuration(cfg.Leeway, 30*time.Second), 0)
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = 8 << 10
+	}
+	if cfg.CacheSize == 0 {
+		cfg.CacheSize = 16384
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	t.cfg = cfg
+	var err error
+	t.known, err = lru.New[[sha256.Size]byte, verified](cfg.CacheSize)
+	if err != nil {
+		return nil, fmt.Errorf("tokens: cache of %d: %w", cfg.CacheSize, err)
+	}
+	return t, nil
+}
+
+// Authenticate implements Authenticator. ErrNone: the call has no bearer token.
+func (t *Tokens) Authenticate(ctx context.Context) (Caller, error) {
+	token, err := bearer(ctx)
+	if err != nil {
+		return Caller{}, err
+	}
+	return t.Verify(ctx, token)
+}
+
+func bearer(ctx context.Context) (string, error) {
+	var token string
+	found := false
+	for _, v := range metadata.ValueFromIncomingContext(ctx, "authorization") {
+		scheme, rest, _ := strings.Cut(v, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			continue
+		}
+		if rest = strings.TrimSpace(rest); found && rest != token {
+			return "", fmt.Errorf("%w: two bearer tokens", ErrMalformed)
+		}
+		token, found = rest, true
+	}
+	switch {
+	case !found:
+		return "", fmt.Errorf("%w: no bearer token", ErrNone)
+	case token == "":
+		return "", fmt.Errorf("%w: the bearer token is empty", ErrMalformed)
+	}
+	return token, nil
+}
+
+// Verify says whom a token names, or what is wrong with it.
+func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
+	if len(token) > t.cfg.MaxBytes {
+		return Caller{}, fmt.Errorf("%w: token of %d bytes, at most %d", ErrTooLarge, len(token), t.cfg.MaxBytes)
+	}
+	sum := sha256.Sum256([]byte(token))
+	if v, ok := t.known.Get(sum); ok {
+		if !t.cfg.Now().After(v.until) && v.keys.set.Load().holds(v.keyID, v.print) {
+			return v.caller, nil
+		}
+		t.known.Remove(sum)
+	}
+	v, err := t.verify(ctx, token)
+	switch {
+	case err == nil:
+		t.known.Add(sum, v)
+	case t.cfg.Reviewer != nil && (errors.Is(err, ErrIssuer) || errors.Is(err, ErrUnavailable)):
+		return t.review(ctx, token)
+	}
+	return v.caller, err
+}
+
+func (t *Tokens) review(ctx context.Context, token string) (Caller, error) {
+	r, err := t.cfg.Reviewer.Review(ctx, token, t.cfg.Audiences)
+	if err != nil {
+		return Caller{}, fmt.Errorf("token review: %w", err)
+	}
+	return t.caller(r.Namespace, r.ServiceAccount, r.Pod)
+}
+
+func (t *Tokens) caller(namespace, account, pod string) (Caller, error) {
+	id, err := workload(t.cfg.TrustDomain, namespace, account)
+	if err != nil {
+		return Caller{}, err
+	}
+	return Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByToken, Pod: pod}, nil
+}
+
+// verify goes from cheap to dear, and shows no claim but the issuer before the signature holds.
+func (t *Tokens) verify(ctx context.Context, token string) (verified, error) {
+	parsed, c, err := parse(token)
+	if err != nil {
+		return verified{}, err
+	}
+	keys := t.issuers[c.Issuer]
+	if keys == nil {
+		return verified{}, fmt.Errorf("%w: %.200q", ErrIssuer, c.Issuer)
+	}
+	head := parsed.Headers[0]
+	found, err := keys.find(ctx, head.KeyID)
+	if err != nil {
+		return verified{}, err
+	}
+	v := verified{keys: keys, keyID: head.KeyID}
+	if err := checkSignature(parsed, head.Algorithm, found, &v); err != nil {
+		return verified{}, err
+	}
+	if err := t.checkClaims(c); err != nil {
+		return verified{}, err
+	}
+	v.until = c.Expiry.Time().Add(t.cfg.Leeway)
+	pod := ""
+	if c.Kubernetes.Pod != nil {
+		pod = c.Kubernetes.Pod.Name
+	}
+	v.caller, err = t.caller(c.Kubernetes.Namespace, c.Kubernetes.ServiceAccount.Name, pod)
+	return v, err
+}
+
+// parse reads a token without believing it. The library's errors are not shown: they may cite.
+func parse(token string) (*jwt.JSONWebToken, claims, error) {
+	var c claims
+	parsed, err := jwt.ParseSigned(token, algorithms)
+	var algorithm *jose.ErrUnexpectedSignatureAlgorithm
+	switch {
+	case errors.As(err, &algorithm):
+		return nil, c, fmt.Errorf("%w %.20q is not accepted", ErrAlgorithm, string(algorithm.Got))
+	case err != nil || len(parsed.Headers) != 1:
+		return nil, c, fmt.Errorf("%w: not a signed JWT in compact form", ErrMalformed)
+	}
+	if err := parsed.UnsafeClaimsWithoutVerification(&c); err != nil {
+		return nil, c, fmt.Errorf("%w: the token's claims cannot be read", ErrMalformed)
+	}
+	return parsed, c, nil
+}
+
+// checkSignature notes in v the key that verifies.
+func checkSignature(parsed *jwt.JSONWebToken, algorithm string, keys []publicKey, v *verified) error {
+	for _, k := range keys {
+		if k.algorithm != "" && k.algorithm != algorithm {
+			continue
+		}
+		if parsed.Claims(k.key) == nil {
+			v.print = k.print
+			return nil
+		}
+	}
+	return ErrSignature
+}
+
+func (t *Tokens) checkClaims(c claims) error {
+	if c.Expiry == nil {
+		return fmt.Errorf("%w: the token has no expiry", ErrMalformed)
+	}
+	now := t.cfg.Now()
+	err := c.ValidateWithLeeway(jwt.Expected{AnyAudience: t.cfg.Audiences, Time: now}, t.cfg.Leeway)
+	at := func(n *jwt.NumericDate) string { return n.Time().UTC().Format(time.RFC3339) }
+	switch {
+	case errors.Is(err, jwt.ErrExpired):
+		return fmt.Errorf("%w: token ended at %s", ErrExpired, at(c.Expiry))
+	case errors.Is(err, jwt.ErrNotValidYet):
+		return fmt.Errorf("%w: token begins at %s", ErrNotYet, at(c.NotBefore))
+	case errors.Is(err, jwt.ErrIssuedInTheFuture):
+		return fmt.Errorf("%w: token was issued at %s, in the future", ErrNotYet, at(c.IssuedAt))
+	case errors.Is(err, jwt.ErrInvalidAudience):
+		return fmt.Errorf("%w: token is for %.200q, accepted are %q", ErrAudience, []string(c.Audience), t.cfg.Audiences)
+	case err != nil:
+		return fmt.Errorf("%w: claims", ErrMalformed)
+	}
+	k := c.Kubernetes
+	if k == nil {
+		return fmt.Errorf("%w: the token has no claim kubernetes.io (old tokens from Secrets are not accepted)", ErrIdentity)
+	}
+	if want := "system:serviceaccount:" + k.Namespace + ":" + k.ServiceAccount.Name; c.Subject != want {
+		return fmt.Errorf("%w: the token's subject %.200q is not the service account of its claim kubernetes.io", ErrIdentity, c.Subject)
+	}
+	return nil
+}

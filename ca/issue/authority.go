@@ -1,0 +1,161 @@
+package issue
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+)
+
+// Authority is what signs: one epoch's key and certificate. Immutable. It prints without its key.
+type Authority struct {
+	Epoch uint64
+	Key   crypto.Signer
+	// Certificate is the issuer of leaves; Chain is what lies between it and a root, the issuer first, the root left out
+	// (empty where the issuer is itself a root).
+	Certificate *x509.Certificate
+	Chain       []*x509.Certificate
+	// Roots are the trust anchors that this authority needs in the mesh's bundle: Certificate itself where it is
+	// self-signed, else what the user gave.
+	Roots []*x509.Certificate
+}
+
+// path is Certificate and Chain.
+func (a *Authority) path() []*x509.Certificate {
+	return append([]*x509.Certificate{a.Certificate}, a.Chain...)
+}
+
+// End is when the authority can sign no more: the earliest NotAfter of its certificate and chain, or, where it comes
+// earlier, the last one of its roots.
+func (a *Authority) End() time.Time {
+	end := a.Certificate.NotAfter
+	for _, c := range a.Chain {
+		if c.NotAfter.Before(end) {
+			end = c.NotAfter
+		}
+	}
+	var roots time.Time
+	for _, c := range a.Roots {
+		if c.NotAfter.After(roots) {
+			roots = c.NotAfter
+		}
+	}
+	if !roots.IsZero() && roots.Before(end) {
+		end = roots
+	}
+	return end
+}
+
+func (a *Authority) ready(now time.Time) error {
+	switch {
+	case a == nil || a.Key == nil || a.Certificate == nil:
+		return fmt.Errorf("%w: no key is loaded", ErrAuthority)
+	case now.Before(a.Certificate.NotBefore):
+		return fmt.Errorf("%w: epoch %d is not valid before %s", ErrAuthority, a.Epoch, stamp(a.Certificate.NotBefore))
+	case !now.Before(a.End()):
+		return fmt.Errorf("%w: epoch %d expired at %s", ErrAuthority, a.Epoch, stamp(a.End()))
+	}
+	return nil
+}
+
+// String is the authority without its key.
+func (a Authority) String() string {
+	if a.Certificate == nil {
+		return fmt.Sprintf("authority epoch=%d key=[sealed]", a.Epoch)
+	}
+	return fmt.Sprintf("authority epoch=%d subject=%q keyid=%s until=%s key=[sealed]",
+		a.Epoch, a.Certificate.Subject, hex.EncodeToString(a.Certificate.SubjectKeyId), stamp(a.Certificate.NotAfter))
+}
+
+// Format implements fmt.Formatter: no verb shows the key.
+func (a Authority) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, a.String()) }
+
+// LogValue implements slog.LogValuer.
+func (a Authority) LogValue() slog.Value { return slog.StringValue(a.String()) }
+
+// MarshalJSON implements json.Marshaler.
+func (a Authority) MarshalJSON() ([]byte, error) { return json.Marshal(a.String()) }
+
+// SelfSigned makes a new root that signs leaves itself: P-256, valid from five minutes before now until now+validity. Its
+// subject is unlike that of any other root, so that verifiers never try several issuers of one name.
+func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, now time.Time, random io.Reader) (*Authority, error) {
+	if random == nil {
+		random = rand.Reader
+	}
+	if td.IsZero() {
+		return nil, fmt.Errorf("make root of epoch %d: no trust domain", epoch)
+	}
+	if validity < time.Second {
+		return nil, fmt.Errorf("make root of epoch %d: validity %v is below 1s", epoch, validity)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), random)
+	if err != nil {
+		return nil, fmt.Errorf("make the key of root epoch %d: %w", epoch, err)
+	}
+	id, err := keyID(&key.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	number, err := serial(random)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: number,
+		Subject: pkix.Name{
+			Organization: []string{td.Name()},
+			CommonName:   fmt.Sprintf("Navarch root %d %s", epoch, hex.EncodeToString(id[:4])),
+		},
+		NotBefore:             now.Add(-5 * time.Minute).UTC().Truncate(time.Second),
+		NotAfter:              now.Add(validity).UTC().Truncate(time.Second),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		// One issuer may lie between: the next root, where the old one signs it for verifiers that do not know it yet.
+		MaxPathLen:   1,
+		SubjectKeyId: id,
+		URIs:         uris(td.ID()),
+	}
+	der, err := x509.CreateCertificate(random, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("sign root of epoch %d: %w", epoch, err)
+	}
+	root, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("read back root of epoch %d: %w", epoch, err)
+	}
+	return &Authority{Epoch: epoch, Key: key, Certificate: root, Roots: []*x509.Certificate{root}}, nil
+}
+
+// anchors reports whether c, of the authority's path, is a root. It is asked for every leaf, and a signature check would
+// cost a quarter of the issue, so what stands in Roots is believed.
+func (a *Authority) anchors(c *x509.Certificate) bool {
+	if !bytes.Equal(c.RawSubject, c.RawIssuer) {
+		return false
+	}
+	return slices.ContainsFunc(a.Roots, c.Equal) || selfSigned(c)
+}
+
+func selfSigned(c *x509.Certificate) bool {
+	if !bytes.Equal(c.RawSubject, c.RawIssuer) {
+		return false
+	}
+	if len(c.AuthorityKeyId) != 0 && len(c.SubjectKeyId) != 0 {
+		return bytes.Equal(c.AuthorityKeyId, c.SubjectKeyId)
+	}
+	return c.CheckSignatureFrom(c) == nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,98 @@
+package issue
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"slices"
+	"time"
+)
+
+// ErrNoCRL is returned for an authority whose certificate does not let it sign revocation lists (a user's own CA without
+// cRLSign or without a subject key identifier). Its bundle must go without a list then.
+var ErrNoCRL = errors.New("the CA certificate does not allow revocation lists")
+
+// Revoked is one entry of a revocation list.
+type Revoked struct {
+	Serial string // hexadecimal, as Issued.Serial
+	At     time.Time
+	// Reason is a CRLReason of RFC 5280, section 5.3.1; 0 (unspecified) is left out, 1 is keyCompromise.
+	Reason int
+}
+
+// CRL signs the authority's revocation list as DER; PEM comes from EncodeCRL. number is greater than that of the list
+// before. thisUpdate lies five minutes back, for peers whose clock does; nextUpdate is the end of the issuer, because peers
+// refuse everyone once a list is out of date. Entries are sorted, an entry given twice counts once, the earlier. An empty
+// list is a list.
+func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random io.Reader) ([]byte, error) {
+	if random == nil {
+		random = rand.Reader
+	}
+	if a == nil || a.Key == nil || a.Certificate == nil {
+		return nil, fmt.Errorf("%w: no key is loaded", ErrAuthority)
+	}
+	issuer := a.Certificate
+	if !a.CanRevoke() {
+		return nil, fmt.Errorf("revocation list of epoch %d: %w", a.Epoch, ErrNoCRL)
+	}
+	if number == nil || number.Sign() < 0 || number.BitLen() > 159 {
+		return nil, fmt.Errorf("revocation list of epoch %d: number %v is not in 0..2^159-1", a.Epoch, number)
+	}
+	entries, err := crlEntries(revoked)
+	if err != nil {
+		return nil, fmt.Errorf("revocation list of epoch %d: %w", a.Epoch, err)
+	}
+	update := now.Add(-5 * time.Minute)
+	if !update.Before(issuer.NotAfter) {
+		return nil, fmt.Errorf("%w: epoch %d expired at %s", ErrAuthority, a.Epoch, stamp(issuer.NotAfter))
+	}
+	der, err := x509.CreateRevocationList(random, &x509.RevocationList{
+		Number:                    number,
+		ThisUpdate:                update.UTC().Truncate(time.Second),
+		NextUpdate:                issuer.NotAfter,
+		RevokedCertificateEntries: entries,
+	}, issuer, a.Key)
+	if err != nil {
+		return nil, fmt.Errorf("sign revocation list of epoch %d: %w", a.Epoch, err)
+	}
+	return der, nil
+}
+
+// CanRevoke reports whether CRL can succeed.
+func (a *Authority) CanRevoke() bool {
+	return a.Certificate.KeyUsage&x509.KeyUsageCRLSign != 0 && len(a.Certificate.SubjectKeyId) != 0
+}
+
+func crlEntries(revoked []Revoked) ([]x509.RevocationListEntry, error) {
+	out := make([]x509.RevocationListEntry, 0, len(revoked))
+	for _, r := range revoked {
+		n, ok := new(big.Int).SetString(r.Serial, 16)
+		if !ok || n.Sign() <= 0 || n.BitLen() > 159 {
+			return nil, fmt.Errorf("serial %.60q is not a positive hexadecimal number of at most 20 bytes", r.Serial)
+		}
+		if r.Reason < 0 || r.Reason > 10 || r.Reason == 7 {
+			return nil, fmt.Errorf("serial %s: reason %d is not in RFC 5280", r.Serial, r.Reason)
+		}
+		out = append(out, x509.RevocationListEntry{
+			SerialNumber: n, RevocationTime: r.At.UTC().Truncate(time.Second), ReasonCode: r.Reason,
+		})
+	}
+	slices.SortFunc(out, func(x, y x509.RevocationListEntry) int {
+		if c := x.SerialNumber.Cmp(y.SerialNumber); c != 0 {
+			return c
+		}
+		return x.RevocationTime.Compare(y.RevocationTime)
+	})
+	return slices.CompactFunc(out, func(x, y x509.RevocationListEntry) bool {
+		return x.SerialNumber.Cmp(y.SerialNumber) == 0
+	}), nil
+}
+
+// EncodeCRL is a revocation list as PEM.
+func EncodeCRL(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
+}

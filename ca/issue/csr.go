@@ -1,0 +1,129 @@
+package issue
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/asn1"
+	"encoding/pem"
+	"fmt"
+	"slices"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+)
+
+// MaxCSR is the greatest size of a CSR in bytes, as PEM. The greatest honest one, for an RSA key of 8192 bits, has 3 KiB.
+const MaxCSR = 16 << 10
+
+// Bounds of RSA keys, in bits. Above, one verification costs milliseconds.
+const minRSA, maxRSA = 2048, 8192
+
+var oidSubjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
+
+// ParseCSR reads one CSR as PEM and returns its public key: ECDSA on P-256 or P-384, or RSA of 2048 to 8192 bits. The CSR
+// must be signed by that key. It may name id, or id's path in one of the aliases, or nothing; a subject is ignored, because
+// stock agents put an empty organization there. Errors match ErrInvalid.
+func ParseCSR(text []byte, id spiffeid.ID, aliases ...spiffeid.TrustDomain) (crypto.PublicKey, error) {
+	if len(text) > MaxCSR {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(text), MaxCSR)
+	}
+	der, err := onePEM(text)
+	if err != nil {
+		return nil, err
+	}
+	csr, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	// Before the signature: the check bounds what verifying costs.
+	if err := checkKey(csr.PublicKey); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWeakKey, err)
+	}
+	switch csr.SignatureAlgorithm {
+	case x509.SHA1WithRSA, x509.ECDSAWithSHA1, x509.MD5WithRSA, x509.MD2WithRSA, x509.UnknownSignatureAlgorithm:
+		return nil, fmt.Errorf("%w: algorithm %v is not accepted", ErrSignature, csr.SignatureAlgorithm)
+	}
+	if err := csr.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	return csr.PublicKey, checkNames(csr, id, aliases)
+}
+
+func onePEM(text []byte) ([]byte, error) {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return nil, fmt.Errorf("%w: empty", ErrMalformed)
+	}
+	if !bytes.HasPrefix(text, []byte("-----BEGIN ")) {
+		return nil, fmt.Errorf("%w: does not begin with a PEM block", ErrMalformed)
+	}
+	block, rest := pem.Decode(text)
+	switch {
+	case block == nil:
+		return nil, fmt.Errorf("%w: no complete PEM block", ErrMalformed)
+	case block.Type != "CERTIFICATE REQUEST" && block.Type != "NEW CERTIFICATE REQUEST":
+		return nil, fmt.Errorf("%w: PEM block is %.40q, not a CERTIFICATE REQUEST", ErrMalformed, block.Type)
+	case len(block.Headers) != 0:
+		return nil, fmt.Errorf("%w: PEM block has headers", ErrMalformed)
+	case len(bytes.TrimSpace(rest)) != 0:
+		return nil, fmt.Errorf("%w: %d bytes after the PEM block", ErrMalformed, len(rest))
+	case bytes.Count(text, []byte("-----BEGIN ")) != 1:
+		// pem.Decode skips blocks that it cannot read.
+		return nil, fmt.Errorf("%w: more than one PEM block", ErrMalformed)
+	}
+	return block.Bytes, nil
+}
+
+// checkKey says what is wrong with a public key, of a leaf or of an authority. Envoy takes neither Ed25519 nor P-224.
+func checkKey(public crypto.PublicKey) error {
+	switch k := public.(type) {
+	case *ecdsa.PublicKey:
+		if k.Curve != elliptic.P256() && k.Curve != elliptic.P384() {
+			return fmt.Errorf("ECDSA on %s; P-256 and P-384 are accepted", k.Curve.Params().Name)
+		}
+	case *rsa.PublicKey:
+		if n := k.N.BitLen(); n < minRSA || n > maxRSA {
+			return fmt.Errorf("RSA of %d bits; %d to %d are accepted", n, minRSA, maxRSA)
+		}
+		if k.E < 65537 || k.E&1 == 0 {
+			return fmt.Errorf("RSA with exponent %d; odd ones from 65537 on are accepted", k.E)
+		}
+	default:
+		return fmt.Errorf("%T; ECDSA and RSA are accepted", public)
+	}
+	return nil
+}
+
+// checkNames refuses every alternative name but id's. It reads the extension itself, because x509 skips the kinds of names
+// that it does not know.
+func checkNames(csr *x509.CertificateRequest, id spiffeid.ID, aliases []spiffeid.TrustDomain) error {
+	for _, e := range csr.Extensions {
+		if !e.Id.Equal(oidSubjectAltName) {
+			continue
+		}
+		var names []asn1.RawValue
+		if rest, err := asn1.Unmarshal(e.Value, &names); err != nil || len(rest) != 0 {
+			return fmt.Errorf("%w: alternative names cannot be read", ErrMalformed)
+		}
+		for _, n := range names {
+			if n.Class != asn1.ClassContextSpecific || n.Tag != 6 {
+				return fmt.Errorf("%w: a name of kind %d (%.100q); only a SPIFFE URI may stand there", ErrForeignName, n.Tag, n.Bytes)
+			}
+			if !sameIdentity(string(n.Bytes), id, aliases) {
+				return fmt.Errorf("%w: %.200q, but the caller is %s", ErrForeignName, n.Bytes, id)
+			}
+		}
+	}
+	return nil
+}
+
+func sameIdentity(uri string, id spiffeid.ID, aliases []spiffeid.TrustDomain) bool {
+	asked, err := spiffeid.FromString(uri)
+	if err != nil || asked.Path() != id.Path() {
+		return false
+	}
+	return asked.TrustDomain() == id.TrustDomain() || slices.Contains(aliases, asked.TrustDomain())
+}

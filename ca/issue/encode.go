@@ -1,0 +1,32 @@
+package issue
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"net/url"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+)
+
+// Encode is the chain as IstioCertificateResponse.cert_chain holds it: one element per certificate, the leaf first, each
+// one PEM block with its newline, and the whole root bundle as the one last element. Stock agents take the last element
+// as their trust bundle, so it is always there (istio: security/pkg/server/ca/server.go, pkg/security secretcache).
+func (i *Issued) Encode(bundle []*x509.Certificate) []string {
+	out := make([]string, 0, len(i.Chain)+1)
+	for _, c := range i.Chain {
+		out = append(out, string(EncodeCertificates(c)))
+	}
+	return append(out, string(EncodeCertificates(bundle...)))
+}
+
+// EncodeCertificates is the certificates as PEM, one after the other.
+func EncodeCertificates(certs ...*x509.Certificate) []byte {
+	var b bytes.Buffer
+	for _, c := range certs {
+		_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}) // a Buffer does not fail
+	}
+	return b.Bytes()
+}
+
+func uris(id spiffeid.ID) []*url.URL { return []*url.URL{id.URL()} }

@@ -1,0 +1,74 @@
+package issue
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+)
+
+// ServingNames are the names that agents dial and expect in the server's certificate: the Services istiod, istiod-remote,
+// istio-pilot and, for a revision other than "" and "default", istiod-<revision>, of the namespace; then custom ones
+// (ISTIOD_CUSTOM_HOST and the like; empty ones are left out). Sorted, each once.
+func ServingNames(namespace, revision string, custom ...string) []string {
+	services := []string{"istiod", "istiod-remote", "istio-pilot"}
+	if revision != "" && revision != "default" {
+		services = append(services, "istiod-"+revision)
+	}
+	names := slices.DeleteFunc(slices.Clone(custom), func(s string) bool { return s == "" })
+	for _, s := range services {
+		names = append(names, s+"."+namespace+".svc")
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ServingRequest is a certificate for a server of the control plane.
+type ServingRequest struct {
+	Names    []string // DNS names; those that are IP addresses become address names
+	Identity spiffeid.ID
+	TTL      time.Duration // 0: the policy's default
+}
+
+// Serving makes a key (P-256) and a certificate for the control plane's own servers. Identity may be zero. The chain to be
+// presented leaves the root out.
+func Serving(a *Authority, r ServingRequest, p Policy, now time.Time, random io.Reader) (tls.Certificate, error) {
+	if random == nil {
+		random = rand.Reader
+	}
+	if len(r.Names) == 0 {
+		return tls.Certificate{}, fmt.Errorf("serving certificate: %w: no names", ErrInvalid)
+	}
+	t := x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	for _, n := range r.Names {
+		if ip := net.ParseIP(n); ip != nil {
+			t.IPAddresses = append(t.IPAddresses, ip)
+		} else {
+			t.DNSNames = append(t.DNSNames, n)
+		}
+	}
+	if !r.Identity.IsZero() {
+		t.URIs = uris(r.Identity)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), random)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("make the serving key: %w", err)
+	}
+	issued, err := a.sign(&key.PublicKey, t, r.TTL, p, now, random)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("serving certificate: %w", err)
+	}
+	out := tls.Certificate{PrivateKey: key, Leaf: issued.Leaf}
+	for _, c := range issued.Chain {
+		out.Certificate = append(out.Certificate, c.Raw)
+	}
+	return out, nil
+}
