@@ -31,7 +31,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(renderCommand(), explainCommand(), proxyStatusCommand(), proxyConfigCommand())
+	cmd.AddCommand(renderCommand(), explainCommand(), proxyStatusCommand(), proxyConfigCommand(), tokenCommand())
 	return cmd
 }
 

@@ -78,6 +78,17 @@ func (p *process) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 
 // problems is everything that is wrong, from the folder to the proxies' refusals.
 func (p *process) problems() []inspect.Problem {
+	all := p.reported()
+	if p.planner != nil {
+		for _, one := range p.planner.Problems() {
+			all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Message: one.Message, Warning: true})
+		}
+	}
+	return all
+}
+
+// reported is what is wrong before and after the plan: cheap to ask for.
+func (p *process) reported() []inspect.Problem {
 	all := []inspect.Problem{}
 	if p.ingester != nil {
 		for _, list := range [][]object.Problem{p.ingester.source.Problems(), p.ingester.loop.Problems()} {
@@ -89,11 +100,6 @@ func (p *process) problems() []inspect.Problem {
 	if p.mirror != nil {
 		for _, one := range p.mirror.Status().Problems {
 			all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: one.Kept})
-		}
-	}
-	if p.planner != nil {
-		for _, one := range p.planner.Problems() {
-			all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Message: one.Message, Warning: true})
 		}
 	}
 	if p.server != nil {

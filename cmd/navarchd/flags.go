@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,12 +19,13 @@ type role string
 const (
 	roleIngest role = "ingest"
 	roleXDS    role = "xds"
+	roleCA     role = "ca"
 )
 
 // existing are the roles of this version; planned ones are named so that asking for them is answered clearly.
 var (
-	existing = []role{roleIngest, roleXDS}
-	planned  = []role{"ca", "admit"}
+	existing = []role{roleIngest, roleXDS, roleCA}
+	planned  = []role{"admit"}
 )
 
 // config is what the command line and the environment say.
@@ -53,6 +55,12 @@ type config struct {
 	tlsKey         string
 	clientCA       string
 
+	trustDomain string
+	kek         string
+	caCerts     string
+	tokenIssuer string
+	tokenKeys   string
+
 	logLevel string
 	otlp     string
 	shutdown time.Duration
@@ -69,6 +77,15 @@ type environment struct {
 	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: by the number of cores
 	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
 	debugOnHTTP  bool          // ENABLE_DEBUG_ON_HTTP
+
+	podNamespace  string        // POD_NAMESPACE
+	revision      string        // REVISION
+	customHost    string        // ISTIOD_CUSTOM_HOST
+	audiences     []string      // TOKEN_AUDIENCES, comma-separated
+	certTTL       time.Duration // DEFAULT_WORKLOAD_CERT_TTL
+	maxCertTTL    time.Duration // MAX_WORKLOAD_CERT_TTL
+	xdsAuth       bool          // XDS_AUTH: the secure address wants a credential
+	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
 }
 
 // aliases are istiod's five address flags, and its folder flag, under the names that charts and scripts use.
@@ -111,6 +128,11 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.tlsCert, "tls-cert", "", "File of the certificate chain of the secure xDS address.")
 	f.StringVar(&c.tlsKey, "tls-key", "", "File of the key of the secure xDS address.")
 	f.StringVar(&c.clientCA, "tls-client-ca", "", "File of certificates that clients' certificates are verified against.")
+	f.StringVar(&c.trustDomain, "trust-domain", "cluster.local", "Trust domain of the identities that role ca gives out.")
+	f.StringVar(&c.kek, "kek", "", "Key encryption key of role ca: file:PATH, passphrase-file:PATH, or kms:SOCKET of a Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
+	f.StringVar(&c.caCerts, "cacerts", "", "Folder of your own CA (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem); without it roots are made here.")
+	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that role ca accepts.")
+	f.StringVar(&c.tokenKeys, "token-keys", "", "Its public keys: a URL or a file of a JWKS, or a PEM file (default: OpenID discovery at the issuer).")
 	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
 	f.StringVar(&c.otlp, "otlp-endpoint", "", "Address of an OTLP collector for spans from event to ACK; off unless given.")
 	f.DurationVar(&c.shutdown, "shutdown-duration", 10*time.Second, "Longest time for an orderly stop.")
@@ -120,10 +142,18 @@ func (c *config) bind(f *pflag.FlagSet) {
 func (c *config) validate() error {
 	var problems []error
 	refuse := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if c.kek == "" && c.dataDir != "" {
+		c.kek = "file:" + filepath.Join(c.dataDir, "kek.key")
+	}
 	if len(c.roles) == 0 {
 		for _, r := range existing {
-			c.roles = append(c.roles, string(r))
+			if r != roleCA || c.kek != "" {
+				c.roles = append(c.roles, string(r))
+			}
 		}
+	}
+	if c.has(roleCA) && c.kek == "" {
+		refuse("--kek is needed for role ca with --etcd-endpoints: its keys are never stored unsealed")
 	}
 	for _, r := range c.roles {
 		switch {
@@ -145,6 +175,9 @@ func (c *config) validate() error {
 	}
 	if (c.tlsCert == "") != (c.tlsKey == "") {
 		refuse("--tls-cert and --tls-key go together")
+	}
+	if c.has(roleCA) && c.clientCA != "" {
+		refuse("--tls-client-ca goes without role ca, which verifies clients against its own roots")
 	}
 	if (c.etcdCert == "") != (c.etcdKey == "") {
 		refuse("--etcd-cert and --etcd-key go together")
@@ -171,7 +204,11 @@ func (c *config) has(r role) bool { return slices.Contains(c.roles, string(r)) }
 
 // read takes the knobs from the environment; what is not set keeps its default.
 func (e *environment) read(lookup func(string) (string, bool)) error {
-	*e = environment{debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true}
+	*e = environment{
+		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true,
+		podNamespace: "istio-system", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
+		xdsAuth: true, identityCheck: true,
+	}
 	var problems []error
 	parse := func(name string, set func(string) error) {
 		if v, ok := lookup(name); ok && v != "" {
@@ -180,14 +217,26 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 			}
 		}
 	}
-	parse("POD_NAME", func(v string) error { e.podName = v; return nil })
+	parse("POD_NAME", text(&e.podName))
 	parse("PILOT_DEBOUNCE_AFTER", duration(&e.debounce))
 	parse("PILOT_DEBOUNCE_MAX", duration(&e.debounceMax))
 	parse("PILOT_ENABLE_EDS_DEBOUNCE", boolean(&e.edsDebounce))
 	parse("PILOT_PUSH_THROTTLE", count(&e.pushThrottle))
 	parse("ISTIO_GPRC_MAXRECVMSGSIZE", count(&e.maxRecvSize))
 	parse("ENABLE_DEBUG_ON_HTTP", boolean(&e.debugOnHTTP))
+	parse("POD_NAMESPACE", text(&e.podNamespace))
+	parse("REVISION", text(&e.revision))
+	parse("ISTIOD_CUSTOM_HOST", text(&e.customHost))
+	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
+	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))
+	parse("MAX_WORKLOAD_CERT_TTL", duration(&e.maxCertTTL))
+	parse("XDS_AUTH", boolean(&e.xdsAuth))
+	parse("PILOT_ENABLE_XDS_IDENTITY_CHECK", boolean(&e.identityCheck))
 	return errors.Join(problems...)
+}
+
+func text(into *string) func(string) error {
+	return func(v string) error { *into = v; return nil }
 }
 
 func duration(into *time.Duration) func(string) error {

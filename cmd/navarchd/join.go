@@ -6,9 +6,11 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
@@ -24,12 +26,17 @@ const confirmWithin = 5 * time.Second
 type planner struct {
 	loop   *plan.Loop
 	mirror *mirror.Mirror
+	// checked: the authenticated identity must be the one that the node claims (PILOT_ENABLE_XDS_IDENTITY_CHECK).
+	checked bool
 }
 
 // Join implements serve.Planner.
 func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.View, error) {
 	node, err := parse(c.Node, c.Caps)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.check(c.Identity, node); err != nil {
 		return nil, err
 	}
 	if err := p.mirror.Ready(); err != nil {
@@ -54,6 +61,25 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 		return nil, status.FromContextError(err).Err()
 	}
 	return proxy, nil
+}
+
+// check compares who the caller is with who its node says it is. On plain text nobody is anybody.
+func (p planner) check(identity string, node view.Node) error {
+	if identity == "" || !p.checked {
+		return nil
+	}
+	id, err := spiffeid.FromString(identity)
+	if err != nil {
+		return status.Errorf(codes.PermissionDenied, "identity %q is no SPIFFE ID", identity)
+	}
+	namespace, account, err := attest.ParsePath(id)
+	if err != nil {
+		return status.Errorf(codes.PermissionDenied, "identity %q: %v", identity, err)
+	}
+	if namespace != node.Namespace || node.Account != "" && account != node.Account {
+		return status.Errorf(codes.PermissionDenied, "%s may not ask for a proxy of namespace %q, service account %q", identity, node.Namespace, node.Account)
+	}
+	return nil
 }
 
 // parse reads a node whose extensions the server has folded into capabilities.

@@ -59,20 +59,15 @@ func hooks(log *slog.Logger, commits *commits, tracer *obs.Tracer) serve.Hooks {
 	}
 }
 
-// problemTicks is how many ticks go by between two counts of problems: what builders complain of is drawn for that.
-const problemTicks = 6
-
 // gauges keeps the metrics that are read off the loops, until the context ends.
 func (p *process) gauges(ctx context.Context) error {
 	started := time.Now()
-	tick := time.NewTicker(5 * time.Second)
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	built, fragments := [xds.NumTypes]int64{}, int64(0)
-	for ticks := 0; ; ticks++ {
+	for {
 		obs.Uptime.Set(time.Since(started).Seconds())
-		if ticks%problemTicks == 0 {
-			obs.Problems.Set(float64(len(p.ingester.source.Problems()) + len(p.ingester.loop.Problems())))
-		}
+		obs.Problems.Set(float64(len(p.reported())))
 		if p.pool != nil {
 			resources, hosts := p.pool.Size()
 			obs.Pooled.WithLabelValues("resources").Set(float64(resources))

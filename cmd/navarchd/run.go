@@ -33,6 +33,7 @@ type process struct {
 	pool     *pool.Pool
 	planner  *plan.Loop
 	server   *serve.Server
+	ca       *authority
 	tracer   *obs.Tracer // nil: nothing is traced
 	commits  commits
 }
@@ -86,6 +87,12 @@ func serveAll(ctx context.Context, c *config, log *slog.Logger) (err error) {
 		}
 		tasks = append(tasks, p.ingester.tasks()...)
 	}
+	if c.has(roleCA) {
+		if p.ca, err = newAuthority(c, store, log); err != nil {
+			return err
+		}
+		tasks = append(tasks, p.ca.tasks()...)
+	}
 	if c.has(roleXDS) {
 		replica, err := p.replica()
 		if err != nil {
@@ -93,6 +100,11 @@ func serveAll(ctx context.Context, c *config, log *slog.Logger) (err error) {
 		}
 		tasks = append(tasks, replica...)
 	}
+	addresses, err := p.addresses()
+	if err != nil {
+		return err
+	}
+	tasks = append(tasks, addresses...)
 	pages, err := p.pages()
 	if err != nil {
 		return err
@@ -117,38 +129,70 @@ func (p *process) replica() ([]loop.Task, error) {
 	if err != nil {
 		return nil, err
 	}
+	var authenticate func(context.Context) (string, error) // nil: the client certificate, where there is one
+	if p.ca != nil {
+		authenticate = p.ca.authenticate
+	}
 	p.server = serve.New(serve.Config{
-		Planner: planner{loop: p.planner, mirror: p.mirror},
-		Budget:  fanout.Budget{Streams: p.config.env.pushThrottle},
-		Hooks:   hooks(p.log, &p.commits, p.tracer),
-		Blame:   p.blame,
-		Log:     p.log,
+		Authenticate: authenticate,
+		Planner:      planner{loop: p.planner, mirror: p.mirror, checked: p.config.env.identityCheck},
+		Budget:       fanout.Budget{Streams: p.config.env.pushThrottle},
+		Hooks:        hooks(p.log, &p.commits, p.tracer),
+		Blame:        p.blame,
+		Log:          p.log,
 	})
-	tasks := []loop.Task{
+	return []loop.Task{
 		{Name: "mirror", Run: p.mirror.Run},
 		{Name: "plan", Run: p.planner.Run},
 		{Name: "push", Run: p.server.Run},
-	}
-	if p.config.grpcAddr != "" {
-		task, err := p.listen("grpc", p.config.grpcAddr)
+	}, nil
+}
+
+// addresses are the gRPC addresses: plain text for xDS alone, and the secure one for all roles that speak gRPC.
+func (p *process) addresses() ([]loop.Task, error) {
+	var tasks []loop.Task
+	if p.config.grpcAddr != "" && p.server != nil {
+		task, err := p.listen("grpc", p.config.grpcAddr, p.server.Register)
 		if err != nil {
 			return nil, fmt.Errorf("--grpc-addr: %w", err)
 		}
 		tasks = append(tasks, task)
 	}
-	if p.config.tlsCert == "" {
-		p.log.Info("secure xDS is off: it needs --tls-cert and --tls-key")
+	var services []func(grpc.ServiceRegistrar)
+	if p.server != nil {
+		services = append(services, p.server.Register)
+	}
+	if p.ca != nil {
+		services = append(services, p.ca.server.Register)
+	}
+	if len(services) == 0 || p.config.secureGRPCAddr == "" {
 		return tasks, nil
 	}
-	conf, err := p.config.serverTLS()
-	if err != nil {
-		return nil, err
+	conf, err := p.secureTLS()
+	if conf == nil || err != nil {
+		return tasks, err
 	}
-	task, err := p.listen("secure grpc", p.config.secureGRPCAddr, grpc.Creds(credentials.NewTLS(conf)))
+	task, err := p.listen("secure grpc", p.config.secureGRPCAddr, func(r grpc.ServiceRegistrar) {
+		for _, register := range services {
+			register(r)
+		}
+	}, grpc.Creds(credentials.NewTLS(conf)))
 	if err != nil {
 		return nil, fmt.Errorf("--secure-grpc-addr: %w", err)
 	}
 	return append(tasks, task), nil
+}
+
+// secureTLS is the secure address's: by our own CA, or by the operator's files; nil where there is neither.
+func (p *process) secureTLS() (*tls.Config, error) {
+	switch {
+	case p.ca != nil:
+		return p.ca.tls(), nil
+	case p.config.tlsCert == "":
+		p.log.Info("secure xDS is off: it needs role ca, or --tls-cert and --tls-key")
+		return nil, nil
+	}
+	return p.config.serverTLS()
 }
 
 // serverTLS is the secure xDS address's: a client certificate is verified where it is presented and --tls-client-ca is
@@ -175,16 +219,16 @@ func (c *config) serverTLS() (*tls.Config, error) {
 	return conf, nil
 }
 
-// listen binds an xDS address now, and serves it once its task runs.
-func (p *process) listen(name, address string, more ...grpc.ServerOption) (loop.Task, error) {
+// listen binds a gRPC address now, and serves it once its task runs.
+func (p *process) listen(name, address string, register func(grpc.ServiceRegistrar), more ...grpc.ServerOption) (loop.Task, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return loop.Task{}, err
 	}
 	options := append(serve.Options(), grpc.MaxRecvMsgSize(p.config.env.maxRecvSize))
 	server := grpc.NewServer(append(options, more...)...)
-	p.server.Register(server)
-	p.log.Info("xds", "listener", name, obs.KeyAddress, l.Addr().String())
+	register(server)
+	p.log.Info("grpc", "listener", name, obs.KeyAddress, l.Addr().String())
 	return loop.Task{Name: name, Run: func(ctx context.Context) error {
 		// Streams do not end by themselves: a graceful stop would wait for ever. Proxies reconnect, and are sent nothing.
 		defer context.AfterFunc(ctx, server.Stop)()

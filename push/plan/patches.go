@@ -21,8 +21,8 @@ type patchSet []model.Patch
 func patchesOf(w *world, refs intern.List[view.Patch]) (set patchSet, found []Problem) {
 	for _, ref := range refs.All() {
 		r, ok := w.Get(ref.Filter)
-		if !ok {
-			continue
+		if !ok || ref.Index >= len(r.(*model.EnvoyFilter).Spec.GetConfigPatches()) {
+			continue // of a view that its proxies are about to leave
 		}
 		p := model.Patch{Filter: r.(*model.EnvoyFilter), Index: ref.Index}
 		if err := patch.Problem(p); err != nil {

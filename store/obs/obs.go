@@ -59,6 +59,17 @@ var (
 	Uptime          = gauge("istiod_uptime_seconds", "Seconds since this process started.")
 )
 
+// The metrics of the CA, under istiod's names.
+var (
+	CSRs               = counter("citadel_server_csr_count", "Certificate signing requests received.")
+	CertificatesIssued = counter("citadel_server_success_cert_issuance_count", "Certificates issued.")
+	CSRAuthFailures    = counter("citadel_server_authentication_failure_count", "Callers whose credential was not accepted.")
+	CSRParseErrors     = counter("citadel_server_csr_parsing_err_count", "Signing requests that are not valid.")
+	CSRIdentityErrors  = counter("citadel_server_id_extraction_err_count", "Callers without an identity that may have a certificate.")
+	CSRSignErrors      = counter("citadel_server_csr_sign_err_count", "Signing requests that this replica could not sign.")
+	IssueTime          = histogram("navarch_certificate_seconds", "Seconds from a signing request to its certificate.")
+)
+
 // The metrics that are Navarch's own.
 var (
 	Proxies        = gauge("navarch_proxies", "Streams that are served.")

@@ -48,6 +48,10 @@ metadata: {name: default, namespace: shop}
 spec:
   egress: [{port: {number: %s, protocol: HTTP, name: http}, bind: %s, captureMode: NONE, hosts: ["./*"]}]
 `, port, host))
+	edge := strings.NewReplacer("web", "edge", "port: 80,", "port: "+port+",", "10.96.0.10", "10.96.0.77").Replace(services)
+	edge, rest, _ := strings.Cut(edge, "---\n") // the service, not db, and the endpoints
+	_, slice, _ := strings.Cut(rest, "---\n")
+	write(t, dir, "edge.yaml", edge+"---\n"+slice+"---\n"+strings.ReplaceAll(routes(1)[1:], "web", "edge"))
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
 	eventually(t, 20*time.Second, d.ready)
 	admin := envoy(t, d.grpc)
@@ -60,7 +64,7 @@ spec:
 		}
 		return nil
 	})
-	web := "outbound|80||web.shop.svc.cluster.local"
+	cluster := "outbound|" + port + "||edge.shop.svc.cluster.local"
 	listener := host + "_" + port
 	says(t, ask("proxy-status"), "NAME CLUSTER CDS LDS EDS RDS REVISION REFUSED", "client-0.shop Kubernetes SYNCED")
 	says(t, ask("proxy-status", "-o", "yaml"), "proxy: client-0.shop", "cluster_id: Kubernetes")
@@ -68,19 +72,19 @@ spec:
 		config := func(args ...string) string {
 			return ctl(t, append(append([]string{"proxy-config"}, args...), from...)...)
 		}
-		says(t, config("cluster"), "NAME TYPE LB POLICY", web+" EDS LEAST_REQUEST 10s", "BlackHoleCluster STATIC ROUND_ROBIN")
+		says(t, config("cluster"), "NAME TYPE LB POLICY", cluster+" EDS LEAST_REQUEST 10s", "BlackHoleCluster STATIC ROUND_ROBIN")
 		says(t, config("listener"), "NAME ADDRESS DIRECTION", listener+" "+host+":"+port+" OUTBOUND 1")
-		says(t, config("route"), "NAME VIRTUAL HOST DOMAINS ROUTES", port+" web.shop.svc.cluster.local:80 more 1")
-		says(t, config("endpoint"), "CLUSTER ENDPOINT HEALTH WEIGHT", web+" 10.1.0.1:8080", web+" 10.1.0.2:8080")
+		says(t, config("route"), "NAME VIRTUAL HOST DOMAINS ROUTES", port+" edge.shop.svc.cluster.local:"+port+" more 1")
+		says(t, config("endpoint"), "CLUSTER ENDPOINT HEALTH WEIGHT", cluster+" 10.1.0.1:8080", cluster+" 10.1.0.2:8080")
 		says(t, config("all"), "LB POLICY", "DIRECTION", "DOMAINS", "WEIGHT")
 		var all map[string][]map[string]any
 		if err := json.Unmarshal([]byte(config("all", "-o", "json")), &all); err != nil || len(all["clusters"]) == 0 || len(all["routes"]) != 1 {
 			t.Errorf("proxy-config -o json: %v, %d clusters, %d routes", err, len(all["clusters"]), len(all["routes"]))
 		}
-		says(t, config("cluster", "-o", "yaml"), "name: "+web)
+		says(t, config("cluster", "-o", "yaml"), "name: "+cluster)
 	}
-	says(t, ask("explain", "--proxy", "client-0.shop", web), "cluster "+web+" version", "Service Service shop/web", "Members 10.1.0.1:8080")
-	says(t, ask("explain", "--proxy", "client-0.shop", port), "route "+port, "VirtualService VirtualService shop/web")
+	says(t, ask("explain", "--proxy", "client-0.shop", cluster), "cluster "+cluster+" version", "Service Service shop/edge", "Members 10.1.0.1:8080")
+	says(t, ask("explain", "--proxy", "client-0.shop", port), "route "+port, "VirtualService VirtualService shop/edge")
 	if out, err := exec.Command(binary(t, "navarchctl"), "proxy-status", "nobody.shop", "--server", d.http).CombinedOutput(); err == nil || !strings.Contains(string(out), `"nobody.shop" is not connected`) {
 		t.Errorf("a proxy that is not there: %v %s", err, out)
 	}

@@ -203,7 +203,8 @@ func TestFlagsAreExplained(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--roles=ca", "--data-dir", "x"}, `--roles: "ca" does not exist in this version`},
+		{[]string{"--roles=admit", "--data-dir", "x"}, `--roles: "admit" does not exist in this version`},
+		{[]string{"--roles=ca", "--etcd-endpoints", "x"}, "--kek is needed for role ca"},
 		{[]string{"--roles=cook", "--data-dir", "x"}, `--roles: unknown role "cook"`},
 		{[]string{"--roles=xds"}, "--data-dir (embedded etcd) or --etcd-endpoints"},
 		{[]string{"--data-dir", "x"}, "--config-dir is needed"},

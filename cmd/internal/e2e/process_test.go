@@ -58,6 +58,7 @@ type daemon struct {
 	exited     chan struct{}
 	http, grpc string // addresses
 	monitoring string
+	secure     string
 }
 
 // lockedBuffer is what a process wrote so far.
@@ -81,8 +82,8 @@ func (l *lockedBuffer) String() string {
 // start runs navarchd with addresses of its own; it is killed at the end of the test.
 func start(t *testing.T, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{log: &lockedBuffer{}, exited: make(chan struct{}), http: free(t), grpc: free(t), monitoring: free(t)}
-	args = append([]string{"--http-addr", d.http, "--grpc-addr", d.grpc, "--monitoring-addr", d.monitoring}, args...)
+	d := &daemon{log: &lockedBuffer{}, exited: make(chan struct{}), http: free(t), grpc: free(t), monitoring: free(t), secure: free(t)}
+	args = append([]string{"--http-addr", d.http, "--grpc-addr", d.grpc, "--monitoring-addr", d.monitoring, "--secure-grpc-addr", d.secure}, args...)
 	d.cmd = exec.Command(binary(t, "navarchd"), args...)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -29,7 +29,7 @@ func TestSecureXDS(t *testing.T) {
 	ca.issue(t, "client", "spiffe://cluster.local/ns/shop/sa/client")
 	other.issue(t, "stranger", "spiffe://cluster.local/ns/shop/sa/client")
 	secure := free(t)
-	d := start(t, "--config-dir", folder(t), "--data-dir", t.TempDir(), "--secure-grpc-addr", secure,
+	d := start(t, "--roles=ingest,xds", "--config-dir", folder(t), "--data-dir", t.TempDir(), "--secure-grpc-addr", secure,
 		"--tls-cert", ca.file("server.crt"), "--tls-key", ca.file("server.key"), "--tls-client-ca", ca.file("ca.crt"))
 	eventually(t, 20*time.Second, serves(t, d, 1))
 

@@ -56,11 +56,13 @@ func cmpOr(name string) string {
 	return name
 }
 
+var withPort = regexp.MustCompile(`:[0-9]+$`)
+
 // virtualHost picks by the domains: exact, the longest *.suffix, the longest prefix.*, then *.
 func (r *request) virtualHost(rc *routev3.RouteConfiguration) *routev3.VirtualHost {
 	host := strings.ToLower(r.headers[":authority"])
 	if rc.GetIgnorePortInHostMatching() {
-		host = (&url.URL{Host: host}).Hostname()
+		host = withPort.ReplaceAllString(host, "")
 	}
 	var best *routev3.VirtualHost
 	most := -1

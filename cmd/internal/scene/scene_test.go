@@ -64,7 +64,7 @@ func TestScenes(t *testing.T) {
 			if err := os.CopyFS(filepath.Join(env.WorkDir, "shop"), os.DirFS(shop)); err != nil {
 				return err
 			}
-			s, err := newStage(env.WorkDir, judge)
+			s, err := newStage(env.WorkDir, judge, false)
 			if err != nil {
 				return err
 			}

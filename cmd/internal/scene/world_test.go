@@ -50,11 +50,11 @@ func (r *replica) Current() *mirror.Snapshot { return r.now }
 
 func (r *replica) Subscribe() (*loop.Box[mirror.Change], func()) { return r.box, func() {} }
 
-func newWorld(folder string) (*world, error) {
+func newWorld(folder string, allowEmpty bool) (*world, error) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err
 	}
-	source, err := files.New(files.Config{Dir: folder})
+	source, err := files.New(files.Config{Dir: folder, AllowEmpty: allowEmpty})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,170 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/structpb"
+	securityv1 "istio.io/api/security/v1alpha1"
+)
+
+// askTimeout is longer than the queue of a CA under a storm.
+const askTimeout = 20 * time.Second
+
+const maxToken = 64 << 10
+
+// holdersMethod is ca/serve.HoldersMethod.
+const holdersMethod = "/navarch.ca.v1.Holders/Report"
+
+// TLS is a configuration for one connection to the control plane: it verifies serverName against the roots of now, and
+// presents the certificate in use (none before Ready). Ask for another for each connection.
+func (a *Agent) TLS(serverName string) *tls.Config {
+	conf := a.verifying(serverName)
+	if id := a.current.Load(); id != nil {
+		conf.Certificates = []tls.Certificate{id.cert}
+	}
+	return conf
+}
+
+func (a *Agent) verifying(serverName string) *tls.Config {
+	pool := x509.NewCertPool()
+	for _, r := range a.Roots() {
+		pool.AddCert(r)
+	}
+	return &tls.Config{RootCAs: pool, ServerName: serverName, MinVersion: tls.VersionTLS12}
+}
+
+// dial makes a connection of its own for each request: credentials and roots are those of now.
+func (a *Agent) dial(with credential) (*grpc.ClientConn, error) {
+	conf := a.verifying(a.cfg.ServerName)
+	if with == byCertificate {
+		id := a.current.Load()
+		if id == nil {
+			return nil, errors.New("there is neither a token file nor a certificate to ask with")
+		}
+		conf.Certificates = []tls.Certificate{id.cert}
+	}
+	return grpc.NewClient(a.cfg.Address, grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithDisableServiceConfig())
+}
+
+// create asks the CA for a certificate.
+func (a *Agent) create(ctx context.Context, csr []byte, with credential) ([]string, error) {
+	pairs := []string{}
+	for k, v := range a.cfg.Metadata {
+		pairs = append(pairs, k, v)
+	}
+	if with == byToken {
+		token, err := a.token()
+		if err != nil {
+			return nil, err
+		}
+		pairs = append(pairs, "authorization", "Bearer "+token)
+	}
+	conn, err := a.dial(with)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, pairs...), askTimeout)
+	defer cancel()
+	r := &securityv1.IstioCertificateRequest{Csr: string(csr), ValidityDuration: int64(a.cfg.TTL / time.Second)}
+	resp, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", a.cfg.Address, err)
+	}
+	return resp.GetCertChain(), nil
+}
+
+// token reads the file again: the kubelet replaces it. No error shows any of it.
+func (a *Agent) token() (string, error) {
+	text, err := os.ReadFile(a.cfg.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	switch {
+	case token == "":
+		return "", fmt.Errorf("token: %s is empty", a.cfg.TokenFile)
+	case len(token) > maxToken:
+		return "", fmt.Errorf("token: %s has %d bytes, at most %d are sent", a.cfg.TokenFile, len(token), maxToken)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", fmt.Errorf("token: %s holds more than one word of printable ASCII", a.cfg.TokenFile)
+	}
+	return token, nil
+}
+
+// acknowledged is called by the hub when an Envoy has taken a bundle; roots are its fingerprints.
+func (a *Agent) acknowledged(roots []string) {
+	if a.cfg.Held != nil {
+		a.cfg.Held(roots)
+	}
+	for { // the newest word wins
+		select {
+		case a.held <- roots:
+			return
+		default:
+		}
+		select {
+		case <-a.held:
+		default:
+		}
+	}
+}
+
+// reportPause is between attempts to tell the CA what is held.
+const reportPause = 5 * time.Second
+
+// reports tells the CA, once for each set of roots, which ones Envoy holds, and tries until it is heard or the set is old.
+func (a *Agent) reports(ctx context.Context) error {
+	var told, pending []string
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case pending = <-a.held:
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if len(pending) == 0 || slices.Equal(pending, told) {
+			continue
+		}
+		switch err := a.cfg.report(ctx, pending); {
+		case err == nil, status.Code(err) == codes.Unimplemented: // a CA that is not Navarch's
+			told = pending
+		default:
+			if ctx.Err() == nil {
+				a.cfg.Log.Warn("report of held roots not taken; it is repeated", "error", err)
+			}
+			timer.Reset(reportPause)
+		}
+	}
+}
+
+func (a *Agent) tell(ctx context.Context, roots []string) error {
+	conn, err := a.dial(byCertificate)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	list := &structpb.ListValue{}
+	for _, r := range roots {
+		list.Values = append(list.Values, structpb.NewStringValue(r))
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return conn.Invoke(ctx, holdersMethod, list, &emptypb.Empty{})
+}

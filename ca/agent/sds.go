@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// maxSocketPath is the longest path that fits sockaddr_un on Linux, its closing zero not counted.
+const maxSocketPath = 107
+
+// hub holds the newest secrets, and serves them. Envoy opens a stream for each name that it wants.
+type hub struct {
+	secretv3.UnimplementedSecretDiscoveryServiceServer
+	log          *slog.Logger
+	acknowledged func(roots []string)
+
+	mu      sync.Mutex // a leaf
+	secrets map[string]*secret
+	changed chan struct{} // closed when secrets were replaced
+}
+
+func newHub(log *slog.Logger, acknowledged func([]string)) *hub {
+	return &hub{log: log, acknowledged: acknowledged, secrets: map[string]*secret{}, changed: make(chan struct{})}
+}
+
+// set replaces secrets, together.
+func (h *hub) set(secrets ...*secret) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	next := maps.Clone(h.secrets)
+	for _, s := range secrets {
+		next[s.name] = s
+	}
+	h.secrets = next
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// get is the newest secrets, not to be changed, and what is closed when there are newer ones.
+func (h *hub) get() (map[string]*secret, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.secrets, h.changed
+}
+
+// listen takes the path over from a process that died, never from one that lives.
+func listen(path string, mode os.FileMode) (net.Listener, error) {
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		return nil, syscall.EADDRINUSE
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (h *hub) serve(ctx context.Context, l net.Listener) error {
+	server := grpc.NewServer()
+	secretv3.RegisterSecretDiscoveryServiceServer(server, h)
+	stop := context.AfterFunc(ctx, server.Stop)
+	defer stop()
+	if err := server.Serve(l); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// DeltaSecrets implements envoy.service.secret.v3.SecretDiscoveryService, as Envoy asks with DELTA_GRPC.
+func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
+	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DeltaDiscoveryRequest) {
+		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
+		for _, name := range r.GetResourceNamesSubscribe() {
+			c.subscribe(name, r.GetInitialResourceVersions()[name])
+		}
+		for _, name := range r.GetResourceNamesUnsubscribe() {
+			delete(c.wants, name)
+		}
+	}, func(nonce string, due []*secret) error {
+		resp := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: secretType, Nonce: nonce}
+		for _, s := range due {
+			resp.Resources = append(resp.Resources, &discoveryv3.Resource{Name: s.name, Version: s.version, Resource: s.body})
+		}
+		return stream.Send(resp)
+	})
+}
+
+// StreamSecrets is the same by the state of the world.
+func (h *hub) StreamSecrets(stream grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]) error {
+	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DiscoveryRequest) {
+		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
+		if r.GetResponseNonce() != "" && r.GetResponseNonce() != c.lastNonce() {
+			return // overtaken: a newer answer is on its way
+		}
+		c.whole = true
+		for name := range c.wants {
+			if !slices.Contains(r.GetResourceNames(), name) {
+				delete(c.wants, name)
+			}
+		}
+		for _, name := range r.GetResourceNames() {
+			if _, have := c.wants[name]; !have {
+				c.subscribe(name, "")
+			}
+		}
+	}, func(nonce string, due []*secret) error {
+		return stream.Send(whole(nonce, due))
+	})
+}
+
+func whole(nonce string, due []*secret) *discoveryv3.DiscoveryResponse {
+	resp := &discoveryv3.DiscoveryResponse{TypeUrl: secretType, Nonce: nonce}
+	for _, s := range due {
+		resp.Resources = append(resp.Resources, s.body)
+		resp.VersionInfo += s.version
+	}
+	return resp
+}
+
+// FetchSecrets answers once.
+func (h *hub) FetchSecrets(_ context.Context, r *discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, error) {
+	secrets, _ := h.get()
+	var due []*secret
+	for _, name := range r.GetResourceNames() {
+		if secrets[name] == nil {
+			return nil, status.Errorf(codes.Unavailable, "secret %q is not there (yet): %q and %q are served", name, certificateName, trustName)
+		}
+		due = append(due, secrets[name])
+	}
+	return whole("", due), nil
+}
+
+// run is one stream: take applies a request, give sends a response.
+func run[R any](h *hub, ctx context.Context, recv func() (*R, error), take func(*client, *R), give func(nonce string, due []*secret) error) error {
+	requests, ended := make(chan *R), make(chan error, 1)
+	go func() {
+		for {
+			r, err := recv()
+			if err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case requests <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	c := &client{log: h.log, acknowledged: h.acknowledged, wants: map[string]string{}, claims: map[string]bool{}}
+	for {
+		secrets, changed := h.get()
+		if due := c.due(secrets); len(due) > 0 {
+			if err := give(c.send(due), due); err != nil {
+				return err
+			}
+		}
+		select {
+		case r := <-requests: // nothing of it is kept: Envoy repeats 61 KB of node in each
+			take(c, r)
+		case <-changed:
+		case err := <-ended:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// client is the state of one stream, without the stream.
+type client struct {
+	log          *slog.Logger
+	acknowledged func(roots []string)
+	whole        bool              // state of the world: what is due brings the rest along
+	wants        map[string]string // name -> version sent; "": none
+	claims       map[string]bool   // names whose version in wants is Envoy's word: it held that before this stream
+	nonce        uint64
+	flight       []*secret // sent under nonce and not answered yet
+}
+
+func (c *client) lastNonce() string { return strconv.FormatUint(c.nonce, 10) }
+
+// subscribe wants name; version is what Envoy says that it holds.
+func (c *client) subscribe(name, version string) {
+	if name != certificateName && name != trustName {
+		c.log.Warn("a secret was asked for that does not exist here; it stays unanswered", "name", name)
+	}
+	c.wants[name], c.claims[name] = version, version != ""
+}
+
+// due is what must be sent now: nothing while an answer is outstanding, for the newest wins.
+func (c *client) due(secrets map[string]*secret) []*secret {
+	if c.flight != nil {
+		return nil
+	}
+	var out, all []*secret
+	for _, name := range slices.Sorted(maps.Keys(c.wants)) {
+		if s := secrets[name]; s != nil {
+			all = append(all, s)
+			if c.wants[name] != s.version {
+				out = append(out, s)
+			} else if c.claims[name] && s.roots != nil {
+				c.acknowledged(s.roots)
+			}
+			delete(c.claims, name)
+		}
+	}
+	if c.whole && len(out) > 0 {
+		return all
+	}
+	return out
+}
+
+func (c *client) send(due []*secret) (nonce string) {
+	c.nonce++
+	c.flight = due
+	for _, s := range due {
+		c.wants[s.name] = s.version
+	}
+	return c.lastNonce()
+}
+
+// answered takes an ACK or, with the text of what is wrong, a NACK. What was refused is not sent again.
+func (c *client) answered(nonce, refusal string) {
+	if c.flight == nil || nonce != c.lastNonce() {
+		return
+	}
+	for _, s := range c.flight {
+		switch {
+		case refusal != "":
+			c.log.Error("Envoy refused a secret; it keeps the one before", "name", s.name, "version", s.version, "error", refusal)
+		case s.roots != nil:
+			c.acknowledged(s.roots)
+		}
+	}
+	c.flight = nil
+}

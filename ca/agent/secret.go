@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// The names that Istio's proxies ask for, and the type of both.
+const (
+	certificateName = "default"
+	trustName       = "ROOTCA"
+	secretType      = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+)
+
+// secret is one SDS resource. Immutable.
+type secret struct {
+	name    string
+	version string // content hash; of a certificate the chain alone counts
+	body    *anypb.Any
+	roots   []string // fingerprints, of a bundle
+}
+
+func newSecret(s *tlsv3.Secret, roots []string, versionOf ...[]byte) *secret {
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(s)
+	if err != nil {
+		panic("agent: a secret of bytes does not encode: " + err.Error())
+	}
+	h := sha256.New()
+	for _, b := range versionOf {
+		h.Write(b)
+	}
+	return &secret{name: s.Name, version: hex.EncodeToString(h.Sum(nil)[:16]), body: &anypb.Any{TypeUrl: secretType, Value: raw}, roots: roots}
+}
+
+func inline(b []byte) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
+}
+
+func certificateSecret(chain []byte, key keyPEM) *secret {
+	return newSecret(&tlsv3.Secret{Name: certificateName, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+		CertificateChain: inline(chain), PrivateKey: inline(key),
+	}}}, nil, chain)
+}
+
+func trustSecret(bundle, crl []byte, roots []string) *secret {
+	v := &tlsv3.CertificateValidationContext{TrustedCa: inline(bundle)}
+	if len(crl) > 0 {
+		// Without this a missing or expired list of any issuer in the chain fails everyone.
+		v.Crl, v.OnlyVerifyLeafCertCrl = inline(crl), true
+	}
+	return newSecret(&tlsv3.Secret{Name: trustName, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}}, roots, bundle, []byte{0}, crl)
+}

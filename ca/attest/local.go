@@ -1,0 +1,73 @@
+package attest
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// LocalIssuer is the name (claim iss) of the issuer of the embedded default.
+const LocalIssuer = "navarch-local"
+
+// Local is the token issuer of the embedded default: its key is in the data directory, readable to its owner only, and is
+// made where there is none; of processes that do so at the same time one wins, and all use its key.
+func Local(dir string) (*Issuer, error) {
+	path := filepath.Join(dir, "token-issuer.key")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if err = makeKey(path); err == nil {
+			text, err = os.ReadFile(path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key of the token issuer: %w", err)
+	}
+	block, rest := pem.Decode(text)
+	if block == nil || len(rest) > 0 {
+		return nil, fmt.Errorf("key of the token issuer: %s is not one PEM block", path)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("key of the token issuer: %s: not PKCS #8", path) // the error might show bytes
+	}
+	key, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("key of the token issuer: %s: a %T does not sign", path, parsed)
+	}
+	return NewIssuer(LocalIssuer, key, nil)
+}
+
+// makeKey writes a new key under another name and links it to its own: a link does not replace what is there.
+func makeKey(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".token-issuer-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	err = errors.Join(pem.Encode(file, &pem.Block{Type: "PRIVATE KEY", Bytes: der}), file.Sync(), file.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Link(file.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package keyring_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/ca/keyring"
+)
+
+// authority is a CA certificate of a user's, and its key.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T, name string, parent *authority) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{key: key}
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
+	signed, by := template, key
+	if parent != nil {
+		signed, by = parent.cert, parent.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, signed, &key.PublicKey, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// put writes cacerts: an issuer, and the roots.
+func put(t *testing.T, dir string, issuer *authority, roots ...*authority) {
+	t.Helper()
+	var bundle []byte
+	for _, r := range roots {
+		bundle = append(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.cert.Raw})...)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(issuer.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.cert.Raw})
+	for name, content := range map[string][]byte{"ca-cert.pem": cert, "cert-chain.pem": cert, "root-cert.pem": bundle,
+		"ca-key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The user's own CA signs; a new intermediate takes over at once, a new root goes the way of a rotation; broken files
+// change nothing, and files that are late on one replica do not turn anything back.
+func TestCACerts(t *testing.T) {
+	w := newWorld(t)
+	w.cacerts = t.TempDir()
+	late := t.TempDir()
+	root, second := newAuthority(t, "root", nil), newAuthority(t, "second root", nil)
+	one, two, three := newAuthority(t, "one", root), newAuthority(t, "two", root), newAuthority(t, "three", second)
+
+	r := w.replica()
+	if report := r.settle(); !strings.Contains(report.Sealed, "ca-cert.pem") || len(w.blobs("keys/")) != 0 {
+		t.Fatalf("without files: %+v", report)
+	}
+	put(t, w.cacerts, one, root)
+	put(t, late, one, root)
+	r.settle()
+	laggard := w.replica(func(c *keyring.Config) { c.CACerts = late })
+	laggard.settle()
+	leaf := r.mustLeaf("web")
+	if len(leaf.Chain) != 2 || !leaf.Chain[1].Equal(one.cert) || trusts([]*x509.Certificate{root.cert}, leaf, w.now()) != nil {
+		t.Fatalf("chain of %d", len(leaf.Chain))
+	}
+	if err := r.Rotate(t.Context(), false); err == nil || !strings.Contains(err.Error(), "cacerts") {
+		t.Fatalf("rotated a user's CA: %v", err)
+	}
+
+	put(t, w.cacerts, two, root) // the same root: nobody need learn it
+	r.settle()
+	laggard.settle()
+	wantStatuses(t, r.settle(), keyring.Retiring, keyring.Active)
+	for _, r := range []*replica{r, laggard} {
+		if leaf := r.mustLeaf("web"); !leaf.Chain[1].Equal(two.cert) {
+			t.Fatal("the old intermediate signs")
+		}
+	}
+
+	if err := os.WriteFile(filepath.Join(w.cacerts, "ca-key.pem"), []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	r.mustLeaf("web")
+	if !strings.Contains(w.logs.String(), "ca-key.pem") {
+		t.Error("the log does not name the broken file")
+	}
+
+	put(t, w.cacerts, three, second) // another root
+	r.settle()
+	wantStatuses(t, r.settle(), keyring.Retiring, keyring.Active, keyring.Prepared)
+	laggard.settle()
+	if s := laggard.State(); len(s.Bundle) != 2 || s.Active.Epoch != 2 {
+		t.Fatalf("%v", s)
+	}
+	if err := r.Rotate(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	laggard.settle()
+	if leaf := laggard.mustLeaf("web"); !leaf.Chain[1].Equal(three.cert) {
+		t.Fatal("the old root's intermediate signs")
+	}
+	w.replica(func(c *keyring.Config) { c.CACerts = late }).settle()
+	wantStatuses(t, r.settle(), keyring.Retiring, keyring.Retiring, keyring.Active)
+
+	third := newAuthority(t, "third root", nil)
+	put(t, w.cacerts, three, second, third) // a root more for the same issuer
+	r.settle()
+	if s := r.State(); len(s.Bundle) != 3 || s.Active.Epoch != 3 {
+		t.Fatalf("%v", s)
+	}
+	if len(r.State().CRLs) != 3 {
+		t.Errorf("%d lists for three issuers", len(r.State().CRLs))
+	}
+}

@@ -1,0 +1,118 @@
+package keyring
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+)
+
+// Issue is the journal's entry for one certificate.
+type Issue struct {
+	Serial     string    `json:"s"` // lower-case hexadecimal
+	Identity   string    `json:"i,omitempty"`
+	Epoch      uint64    `json:"e,omitempty"` // that signed it
+	Generation uint64    `json:"g"`           // of the bundle that went with it
+	NotBefore  time.Time `json:"b,omitzero"`
+	NotAfter   time.Time `json:"a"`
+	By         string    `json:"by,omitempty"`
+	Pod        string    `json:"pod,omitempty"`
+	Peer       string    `json:"peer,omitempty"`
+	// Previous is the serial of the certificate that this one renews, where it was asked for over mTLS.
+	Previous string `json:"prev,omitempty"`
+	// Report: no certificate, but the word of the holder of Serial that it has a bundle of Generation.
+	Report bool `json:"rep,omitempty"`
+}
+
+// Holder is one who holds a leaf that is not expired.
+type Holder struct {
+	Identity string    `json:"identity"`
+	Pod      string    `json:"pod,omitempty"`
+	Peer     string    `json:"peer,omitempty"`
+	Serial   string    `json:"serial"`
+	NotAfter time.Time `json:"notAfter"`
+}
+
+// census is what the journal says of leaves in use.
+type census struct {
+	leaves   map[string]Issue     // by serial
+	reported map[string]uint64    // serial -> greatest generation that its holder has
+	greatest map[uint64]time.Time // epoch -> the last end of its leaves
+	at       int64                // revision up to which the journal was read
+}
+
+func newCensus() *census {
+	return &census{leaves: map[string]Issue{}, reported: map[string]uint64{}, greatest: map[uint64]time.Time{}}
+}
+
+func (c *census) add(i Issue) {
+	if i.Report {
+		c.reported[i.Serial] = max(c.reported[i.Serial], i.Generation)
+		return
+	}
+	c.leaves[i.Serial] = i
+	if i.NotAfter.After(c.greatest[i.Epoch]) {
+		c.greatest[i.Epoch] = i.NotAfter
+	}
+}
+
+// read adds what blobs of the journal hold. One that does not decode is an error: whoever holds its leaves is unknown.
+func (c *census) read(blobs []kv.Blob, at int64) error {
+	for _, blob := range blobs {
+		var batch []Issue
+		if err := json.Unmarshal(blob.Raw, &batch); err != nil {
+			return fmt.Errorf("journal entry %s: %w", blob.Path, err)
+		}
+		for _, i := range batch {
+			c.add(i)
+		}
+	}
+	c.at = at
+	return nil
+}
+
+// prune forgets leaves that are expired.
+func (c *census) prune(now time.Time) {
+	for serial, leaf := range c.leaves {
+		if now.After(leaf.NotAfter.Add(clockTolerance)) {
+			delete(c.leaves, serial)
+			delete(c.reported, serial)
+		}
+	}
+}
+
+// missing lists, by identity, who holds an unexpired leaf and does not count as a holder of a bundle of the generation. A
+// leaf's holder counts where the leaf was issued with such a bundle or a report says so, or where a later leaf of the
+// same pod, or one that renewed this one, counts.
+func (c *census) missing(generation uint64, now time.Time) []Holder {
+	type place struct{ identity, pod string }
+	pods, counts := map[place]bool{}, map[string]bool{}
+	for serial, leaf := range c.leaves {
+		if leaf.Generation < generation && c.reported[serial] < generation {
+			continue
+		}
+		if leaf.Pod != "" {
+			pods[place{leaf.Identity, leaf.Pod}] = true
+		}
+		for at := serial; at != "" && !counts[at]; at = c.leaves[at].Previous {
+			counts[at] = true
+		}
+	}
+	var out []Holder
+	for serial, leaf := range c.leaves {
+		if counts[serial] || pods[place{leaf.Identity, leaf.Pod}] || now.After(leaf.NotAfter) {
+			continue
+		}
+		out = append(out, Holder{Identity: leaf.Identity, Pod: leaf.Pod, Peer: leaf.Peer, Serial: serial, NotAfter: leaf.NotAfter})
+	}
+	slices.SortFunc(out, func(a, b Holder) int {
+		if by := strings.Compare(a.Identity, b.Identity); by != 0 {
+			return by
+		}
+		return strings.Compare(a.Pod+a.Serial, b.Pod+b.Serial)
+	})
+	return out
+}

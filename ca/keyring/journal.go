@@ -1,0 +1,184 @@
+package keyring
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+)
+
+// The journal is blobs of up to maxBatch entries, named by the greatest end of a certificate among them, so that pruning
+// is one deletion of a range. While a transaction is under way the next batch gathers.
+const (
+	journalFolder = "certificates/"
+	maxBatch      = 512
+	maxEntry      = 1900 // bytes: a full batch fits one transaction
+	commitBudget  = 10 * time.Second
+	pruneEvery    = 15 * time.Minute
+	reportKept    = 91 * 24 * time.Hour // no leaf lives longer
+)
+
+type entry struct {
+	issue Issue
+	raw   []byte
+	done  chan error
+}
+
+// Append makes an entry durable before it returns. It is called by many goroutines, and commits their entries in groups.
+// ErrStale: another epoch signs by now, or a root was published that the certificate was made without: sign again with the
+// newest State. ErrRevoked: its identity is revoked. The State's Sealed: this replica cannot sign. After any other error it is
+// unknown whether the entry is in the journal; the certificate must not be handed out.
+func (k *Keyring) Append(ctx context.Context, i Issue) error {
+	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
+	raw, err := json.Marshal(i)
+	if err != nil {
+		return fmt.Errorf("journal %s: %w", i.Serial, err)
+	}
+	if i.Serial == "" || i.NotAfter.Unix() < 0 || len(raw) > maxEntry {
+		return fmt.Errorf("journal %.60q: no serial, no end, or %d bytes (at most %d)", i.Serial, len(raw), maxEntry)
+	}
+	e := &entry{issue: i, raw: raw, done: make(chan error, 1)}
+	select {
+	case k.entries <- e:
+	case <-ctx.Done():
+		return fmt.Errorf("journal %s: %w", i.Serial, ctx.Err())
+	}
+	select {
+	case err = <-e.done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("journal %s: %w", i.Serial, err)
+	}
+	return nil
+}
+
+// Held records that the holder of a certificate has a bundle, given as the SHA-256 of each root's DER in lower-case
+// hexadecimal. A bundle that lacks a root of the present one counts for nothing.
+func (k *Keyring) Held(ctx context.Context, serial, identity string, roots []string) error {
+	s := k.State()
+	for _, root := range s.Bundle {
+		if !slices.Contains(roots, fingerprint(root)) {
+			return nil
+		}
+	}
+	return k.Append(ctx, Issue{Serial: serial, Identity: identity, Generation: s.Generation, NotAfter: k.cfg.Now().Add(reportKept), Report: true})
+}
+
+func fingerprint(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// journal commits what is appended, one transaction at a time.
+func (k *Keyring) journal(ctx context.Context) error {
+	run, count := rand.Text(), 0
+	for {
+		var batch []*entry
+		select {
+		case e := <-k.entries:
+			batch = append(batch, e)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		for more := true; more && len(batch) < maxBatch; {
+			select {
+			case e := <-k.entries:
+				batch = append(batch, e)
+			default:
+				more = false
+			}
+		}
+		count++
+		k.commit(ctx, batch, fmt.Sprintf("%s-%08x", run, count))
+	}
+}
+
+// commit writes one batch. Where the record has changed since this replica looked, it looks again and judges the entries
+// anew.
+func (k *Keyring) commit(ctx context.Context, batch []*entry, name string) {
+	ctx, cancel := context.WithTimeout(ctx, commitBudget)
+	defer cancel()
+	var err error
+	for range tries {
+		v := k.view.Load()
+		if batch = admit(batch, v.state); len(batch) == 0 {
+			return
+		}
+		change := kv.BlobChange{If: map[string]int64{statePath: v.fence}, Put: []kv.Blob{{Path: journalPath(batch, name), Raw: join(batch)}}}
+		if _, err = k.cfg.Store.ChangeBlobs(ctx, change); !errors.Is(err, kv.ErrConflict) {
+			break
+		}
+		if asked := k.ask(ctx, func(context.Context) error { return nil }); asked != nil { // the loop looks first
+			err = asked
+			break
+		}
+	}
+	for _, e := range batch {
+		e.done <- err
+	}
+}
+
+// admit answers the entries that may not be committed under a State, and returns the others.
+func admit(batch []*entry, s *State) []*entry {
+	return slices.DeleteFunc(batch, func(e *entry) bool {
+		var err error
+		_, refused := s.identities[e.issue.Identity]
+		switch {
+		case s.Active == nil:
+			err = s.Sealed
+		case e.issue.Report:
+		case e.issue.Epoch != s.Active.Epoch || e.issue.Generation < s.floor || e.issue.Generation > s.Generation:
+			// While a root is prepared, the gate counts on it that what it has not read yet comes with that root.
+			err = fmt.Errorf("%w: made by epoch %d with bundle %d, epoch %d and bundle %d are in force",
+				ErrStale, e.issue.Epoch, e.issue.Generation, s.Active.Epoch, s.Generation)
+		case refused:
+			err = ErrRevoked
+		}
+		if err != nil {
+			e.done <- err
+		}
+		return err != nil
+	})
+}
+
+func journalPath(batch []*entry, name string) string {
+	var end int64
+	for _, e := range batch {
+		end = max(end, e.issue.NotAfter.Unix())
+	}
+	return fmt.Sprintf("%s%012x-%s", journalFolder, end, name)
+}
+
+func join(batch []*entry) []byte {
+	var b bytes.Buffer
+	for i, e := range batch {
+		b.WriteByte("[,"[min(i, 1)])
+		b.Write(e.raw)
+	}
+	b.WriteByte(']')
+	return b.Bytes()
+}
+
+// prune deletes the parts of the journal in which every certificate has ended.
+func (k *Keyring) prune(ctx context.Context) error {
+	now := k.cfg.Now()
+	if now.Sub(k.pruned) < pruneEvery {
+		return nil
+	}
+	_, err := k.cfg.Store.DropBlobs(ctx, journalFolder, fmt.Sprintf("%s%012x", journalFolder, now.Add(-clockTolerance).Unix()))
+	if err == nil {
+		k.pruned = now
+	}
+	return err
+}

@@ -1,0 +1,210 @@
+package keyring_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/ca/keyring"
+)
+
+// Many entries are few transactions; all of them are durable when Append returns; they stay until they end.
+func TestJournalCommitsInGroups(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica()
+	r.settle()
+	const n = 2000
+	end := w.now().Add(24 * time.Hour)
+	var appending sync.WaitGroup
+	for i := range n {
+		appending.Go(func() {
+			err := r.Append(t.Context(), keyring.Issue{Serial: fmt.Sprintf("%x", i+1), Identity: "spiffe://cluster.local/ns/a/sa/b", Epoch: 1, Generation: 1, NotAfter: end})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	appending.Wait()
+	blobs, all := w.blobs("certificates/"), 0
+	for _, b := range blobs {
+		all += strings.Count(string(b.Raw), `"s":`)
+	}
+	if all != n || len(blobs) > n/10 {
+		t.Fatalf("%d entries in %d transactions, want %d in few", all, len(blobs), n)
+	}
+	w.later(23 * time.Hour)
+	r.settle()
+	if left := w.blobs("certificates/"); len(left) != len(blobs) {
+		t.Fatalf("%d of %d left before their end", len(left), len(blobs))
+	}
+	w.later(2 * time.Hour)
+	r.settle()
+	if left := w.blobs("certificates/"); len(left) != 0 {
+		t.Fatalf("%d left after their end", len(left))
+	}
+}
+
+// An entry that cannot be is its caller's trouble alone; with etcd away nothing is promised.
+func TestJournalRefuses(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica()
+	r.settle()
+	long := strings.Repeat("x", 4000)
+	if err := r.Append(t.Context(), keyring.Issue{Serial: "1", Epoch: 1, Generation: 1, Peer: long}); err == nil {
+		t.Error("an entry without an end, and too long, was taken")
+	}
+	if err := r.Append(t.Context(), keyring.Issue{Serial: "1", Epoch: 1, Generation: 2, NotAfter: w.now()}); !errors.Is(err, keyring.ErrStale) {
+		t.Errorf("another bundle: %v", err)
+	}
+	r.mustLeaf("web")
+	w.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := r.Append(ctx, keyring.Issue{Serial: "1", Epoch: 1, Generation: 1, NotAfter: w.now()}); err == nil {
+		t.Error("a certificate was promised that is not durable")
+	}
+	w.Restart(w.Dir())
+	r.mustLeaf("web")
+}
+
+func list(t *testing.T, r *replica, epoch uint64) *x509.RevocationList {
+	t.Helper()
+	for _, c := range r.State().CRLs {
+		if c.Epoch == epoch {
+			l, err := x509.ParseRevocationList(c.DER)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+	}
+	t.Fatalf("no list of epoch %d: %v", epoch, r.State())
+	return nil
+}
+
+func serials(l *x509.RevocationList) map[string]bool {
+	out := map[string]bool{}
+	for _, e := range l.RevokedCertificateEntries {
+		out[e.SerialNumber.Text(16)] = true
+	}
+	return out
+}
+
+func TestRevocation(t *testing.T) {
+	w := newWorld(t)
+	one, other := w.replica(), w.replica()
+	one.settle()
+	other.settle()
+	first := list(t, one, 1)
+	if len(first.RevokedCertificateEntries) != 0 || !first.NextUpdate.Equal(one.State().Bundle[0].NotAfter) || w.now().Sub(first.ThisUpdate) < time.Minute {
+		t.Fatalf("first list: %d entries, %v to %v", len(first.RevokedCertificateEntries), first.ThisUpdate, first.NextUpdate)
+	}
+	bad, good, stolen := one.mustLeaf("bad"), one.mustLeaf("good"), other.mustLeaf("good")
+	again := other.mustLeaf("bad")
+	const badID = "spiffe://cluster.local/ns/default/sa/bad"
+	found, err := one.Revoke(t.Context(), []string{strings.ToUpper(stolen.Serial), "00abcd"}, []string{badID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Serials) != 4 || len(found.Unknown) != 1 || found.Unknown[0] != "abcd" {
+		t.Fatalf("%+v", found)
+	}
+	other.settle()
+	l := list(t, other, 1)
+	if err := l.CheckSignatureFrom(other.State().Bundle[0]); err != nil {
+		t.Fatal(err)
+	}
+	if got := serials(l); !got[bad.Serial] || !got[again.Serial] || !got[stolen.Serial] || !got["abcd"] || got[good.Serial] || len(got) != 4 {
+		t.Fatalf("%v", got)
+	}
+	if l.Number.Cmp(first.Number) <= 0 {
+		t.Fatalf("number %v after %v", l.Number, first.Number)
+	}
+	if !other.State().RevokedSerial(stolen.Serial) || other.State().RevokedSerial(good.Serial) {
+		t.Error("RevokedSerial does not know")
+	}
+	for _, r := range []*replica{one, other} {
+		if _, err := r.leaf("bad"); !errors.Is(err, keyring.ErrRevoked) {
+			t.Fatalf("a revoked identity got a certificate: %v", err)
+		}
+		r.mustLeaf("good")
+	}
+	if same, err := one.Revoke(t.Context(), []string{stolen.Serial}, []string{badID}); err != nil || len(same.Serials) != 0 {
+		t.Fatalf("revoked again: %+v, %v", same, err)
+	}
+	// The next issuer's list has what is not known to be another's; the old one's goes with it.
+	if err := one.Rotate(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if got := serials(list(t, one, 2)); !got["abcd"] || got[bad.Serial] {
+		t.Fatalf("list of epoch 2: %v", got)
+	}
+	if got := serials(list(t, one, 1)); len(got) != 4 {
+		t.Fatalf("list of epoch 1: %v", got)
+	}
+	if err := one.Restore(t.Context(), []string{badID}); err != nil {
+		t.Fatal(err)
+	}
+	one.mustLeaf("bad")
+	for _, wrong := range []string{"", "0", "xyz", "-1", new(big.Int).Lsh(big.NewInt(1), 200).Text(16)} {
+		if _, err := one.Revoke(t.Context(), []string{wrong}, nil); err == nil || !strings.Contains(err.Error(), "serial") {
+			t.Errorf("serial %q: %v", wrong, err)
+		}
+	}
+	if _, err := one.Revoke(t.Context(), nil, []string{"bad"}); err == nil || !strings.Contains(err.Error(), "identity") {
+		t.Errorf("identity: %v", err)
+	}
+}
+
+// While replicas issue as fast as they can, a revocation leaves no certificate of the identity out.
+func TestRevocationRacesIssuing(t *testing.T) {
+	w := newWorld(t)
+	one, other := w.replica(), w.replica()
+	one.settle()
+	other.settle()
+	var mu sync.Mutex
+	var got []string
+	var issuing sync.WaitGroup
+	started := make(chan struct{}, 64)
+	for i := range 8 {
+		r := []*replica{one, other}[i%2]
+		issuing.Go(func() {
+			for {
+				leaf, err := r.leaf("bad")
+				if errors.Is(err, keyring.ErrRevoked) {
+					return
+				}
+				if err != nil && !errors.Is(err, keyring.ErrStale) {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				got = append(got, leaf.Serial)
+				mu.Unlock()
+				select {
+				case started <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	for range 32 {
+		<-started
+	}
+	if _, err := one.Revoke(t.Context(), nil, []string{"spiffe://cluster.local/ns/default/sa/bad"}); err != nil {
+		t.Fatal(err)
+	}
+	issuing.Wait()
+	revoked := serials(list(t, one, 1))
+	for _, serial := range got {
+		if !revoked[serial] {
+			t.Errorf("certificate %s is not in the list", serial)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+// Package keyring keeps the keys that sign: epochs in etcd, sealed, the same for every replica; their rotation; the
+// journal of what was issued; what is revoked.
+//
+// Owns: etcd's keys/ and certificates/, keyring.json in the data directory.  Reads: ca/seal, ca/issue, store/kv.  Never:
+// writes a key that is not sealed; lets a key be printed; goes back to an older record than it has seen.
+//
+// # How it stays one
+//
+// Everything but keys, lists and the journal is one record, and every change of it is a transaction that compares the
+// revision it was made against: replicas may all try, one wins. The journal's transactions compare it too, so nothing is
+// issued under a record that is no longer in force: not by a signer that was replaced, nor for an identity that was
+// revoked.
+package keyring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/obs"
+)
+
+// What callers decide by.
+var (
+	// ErrNotLoaded: the keyring has not been read from etcd yet.
+	ErrNotLoaded = errors.New("the keyring is not loaded yet")
+	// ErrRolledBack: etcd holds an older keyring than this replica remembers. What was in force stays.
+	ErrRolledBack = errors.New("the keyring in etcd was turned back")
+	// ErrStale: another epoch signs by now, or a root was published meanwhile. Sign again.
+	ErrStale = errors.New("the keyring has moved on")
+	// ErrRevoked: the identity gets no certificates any more.
+	ErrRevoked = errors.New("the identity is revoked")
+	// ErrRotating: a rotation is under way; abort it, or let it end.
+	ErrRotating = errors.New("a rotation is under way")
+	// ErrNoRotation: there is no rotation that has not switched yet.
+	ErrNoRotation = errors.New("there is no rotation to abort or force")
+)
+
+// Config of a Keyring. Store, Sealer, Mesh and TrustDomain are required.
+type Config struct {
+	Store       *kv.Store
+	Sealer      seal.Sealer
+	Mesh        string
+	TrustDomain spiffeid.TrustDomain
+	// Dir is the data directory, where the newest record is remembered; empty: in memory only.
+	Dir string
+	// CACerts is a folder with the user's own CA: ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem. It is read again
+	// each time it changes. Its key is sealed into etcd like others. Empty: roots are made here.
+	CACerts string
+	RootTTL time.Duration // of roots made here; 0: 10 years
+	Every   time.Duration // between two looks at clock, cacerts and gate; 0: 5 s
+	Retry   time.Duration // longest pause after a failure; 0: 15 s
+	// Leads says whether this replica is the one that ends rotations and prunes the journal; nil: it is. That several do
+	// is safe, and work for nothing.
+	Leads func() bool
+	// Alarm is told when what etcd holds is refused, and, with nil, when that is over. It must not block.
+	Alarm  func(error)
+	Logger *slog.Logger // nil: slog's default
+	Now    func() time.Time
+}
+
+// Keyring is one replica's. Safe for concurrent use.
+type Keyring struct {
+	cfg     Config
+	log     *slog.Logger
+	view    atomic.Pointer[view]
+	jobs    chan job
+	entries chan *entry
+
+	// The rest is owned by the loop.
+	mem     memory
+	ring    *ring // nil: what etcd holds cannot be used, trouble says why
+	trouble error
+	census  *census // nil: nobody asks
+	adopted [32]byte
+	pruned  time.Time
+	said    string
+}
+
+// view is a State and the revision of the record that it stands for.
+type view struct {
+	state *State
+	fence int64
+}
+
+type job struct {
+	do   func(context.Context) error
+	done chan error
+}
+
+// New checks the configuration and reads what is remembered. It does not ask etcd.
+func New(cfg Config) (*Keyring, error) {
+	switch {
+	case cfg.Store == nil || cfg.Sealer == nil:
+		return nil, errors.New("keyring: a store and a sealer are needed")
+	case cfg.Mesh == "" || cfg.TrustDomain.IsZero():
+		return nil, errors.New("keyring: mesh and trust domain are needed")
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{{&cfg.RootTTL, 10 * 365 * 24 * time.Hour}, {&cfg.Every, 5 * time.Second}, {&cfg.Retry, 15 * time.Second}} {
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+		if *d.value < 0 {
+			return nil, fmt.Errorf("keyring: duration %v is negative", *d.value)
+		}
+	}
+	if cfg.Leads == nil {
+		cfg.Leads = func() bool { return true }
+	}
+	if cfg.Alarm == nil {
+		cfg.Alarm = func(error) {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Dir != "" {
+		if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+			return nil, fmt.Errorf("keyring: %w", err)
+		}
+	}
+	mem, err := recall(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if mem.Version > 0 && (mem.Mesh != cfg.Mesh || mem.TrustDomain != cfg.TrustDomain.Name()) {
+		return nil, fmt.Errorf("keyring: the data directory remembers mesh %q, trust domain %q; this is mesh %q, trust domain %q",
+			mem.Mesh, mem.TrustDomain, cfg.Mesh, cfg.TrustDomain.Name())
+	}
+	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, jobs: make(chan job), entries: make(chan *entry, maxBatch)}
+	k.view.Store(&view{state: &State{Sealed: ErrNotLoaded}})
+	return k, nil
+}
+
+// State is what this replica may use now; never nil.
+func (k *Keyring) State() *State { return k.view.Load().state }
+
+// Run keeps the keyring until the context ends.
+func (k *Keyring) Run(ctx context.Context) error {
+	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop}, loop.Task{Name: "journal", Run: k.journal})
+}
+
+func (k *Keyring) loop(ctx context.Context) error {
+	changed, err := k.cfg.Store.BlobsChanged(ctx, keysFolder)
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	pause := time.Duration(0)
+	for {
+		var asked *job
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-timer.C:
+		case j := <-k.jobs:
+			asked = &j
+		}
+		err := k.turn(ctx)
+		if asked != nil {
+			asked.done <- asked.do(ctx)
+		}
+		if err == nil {
+			pause = 0
+			timer.Reset(k.cfg.Every)
+		} else {
+			pause = min(max(2*pause, k.cfg.Retry/64), k.cfg.Retry)
+			timer.Reset(pause/2 + rand.N(pause/2+1))
+		}
+		k.say(err)
+	}
+}
+
+// say logs a trouble once, and its end.
+func (k *Keyring) say(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch {
+	case text == k.said:
+	case err != nil:
+		k.log.Warn("keyring: trouble, trying again", slog.Any(obs.KeyError, err))
+	default:
+		k.log.Info("keyring: the trouble is over")
+	}
+	k.said = text
+}
+
+// turn looks at etcd and the clock once.
+func (k *Keyring) turn(ctx context.Context) error {
+	if err := k.look(ctx); err != nil {
+		return err
+	}
+	err := k.readCACerts(ctx)
+	if k.cfg.Leads() {
+		err = errors.Join(err, k.advance(ctx), k.prune(ctx))
+	}
+	return err
+}
+
+// ask runs something in the loop, which owns what it reads.
+func (k *Keyring) ask(ctx context.Context, do func(context.Context) error) error {
+	j := job{do: do, done: make(chan error, 1)}
+	select {
+	case k.jobs <- j:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

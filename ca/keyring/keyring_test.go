@@ -1,0 +1,267 @@
+package keyring_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/seal/kmstest"
+)
+
+// Replicas that start together end up with one root, and all sign under it.
+func TestFirstStartHasOneWinner(t *testing.T) {
+	w := newWorld(t)
+	w.sealer() // the key file is there before replicas race for the root
+	var replicas []*replica
+	for range 5 {
+		replicas = append(replicas, w.replica())
+	}
+	first := replicas[0]
+	for _, r := range replicas {
+		r.settle()
+		s := r.State()
+		if s.Active == nil || len(s.Bundle) != 1 || s.Active.Epoch != 1 || len(s.CRLs) != 1 {
+			t.Fatalf("%v", s)
+		}
+		if !s.Bundle[0].Equal(first.State().Bundle[0]) {
+			t.Fatal("replicas have different roots")
+		}
+		if err := trusts(first.State().Bundle, r.mustLeaf("web"), w.now()); err != nil {
+			t.Error(err)
+		}
+	}
+	root := first.State().Bundle[0]
+	if len(root.SubjectKeyId) == 0 || !bytes.Equal(root.AuthorityKeyId, root.SubjectKeyId) && len(root.AuthorityKeyId) > 0 {
+		t.Errorf("SKI %x, AKI %x", root.SubjectKeyId, root.AuthorityKeyId)
+	}
+}
+
+// A replica that cannot unseal says why, keeps the bundle that it verified before, and signs once the KEK is back.
+func TestSealedUntilTheKEKAnswers(t *testing.T) {
+	w := newWorld(t)
+	plugin := kmstest.Start(t)
+	dir := t.TempDir()
+	kms := func(c *keyring.Config) {
+		provider, err := seal.NewKMS(seal.KMSConfig{Socket: plugin.Socket()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = provider.Close() })
+		c.Sealer, _ = seal.New(provider)
+		c.Dir = dir
+	}
+	r := w.replica(kms)
+	r.settle()
+	bundle := r.State().Bundle
+	r.mustLeaf("web")
+	plugin.Stop()
+	r.mustLeaf("web") // what is unsealed stays so
+	if n := plugin.Encrypts.Load() + plugin.Decrypts.Load(); n > 2 {
+		t.Errorf("%d calls of the plugin", n)
+	}
+	r.stop()
+
+	r = w.replica(kms)
+	if report := r.settle(); !strings.Contains(report.Sealed, plugin.Socket()) {
+		t.Fatalf("sealed: %q", report.Sealed)
+	}
+	s := r.State()
+	if s.Active != nil || !errors.Is(s.Sealed, seal.ErrUnavailable) || s.Alarm != nil || len(s.Bundle) != 1 || !s.Bundle[0].Equal(bundle[0]) {
+		t.Fatalf("%v", s)
+	}
+	if _, err := r.leaf("web"); !errors.Is(err, seal.ErrUnavailable) {
+		t.Fatalf("a sealed replica signed: %v", err)
+	}
+	if err := r.Append(t.Context(), keyring.Issue{Serial: "1", NotAfter: w.now().Add(time.Hour)}); !errors.Is(err, seal.ErrUnavailable) {
+		t.Fatalf("a sealed replica journalled: %v", err)
+	}
+	if err := r.Rotate(t.Context(), false); !errors.Is(err, seal.ErrUnavailable) {
+		t.Fatalf("a sealed replica rotated: %v", err)
+	}
+	plugin.Resume()
+	for r.State().Active == nil {
+		r.settle()
+	}
+	if err := trusts(bundle, r.mustLeaf("web"), w.now()); err != nil {
+		t.Error(err)
+	}
+}
+
+// An older keyring is refused by a replica that knows a newer one, running or restarted; what was in force stays.
+func TestRollbackIsRefused(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	r := w.replica(func(c *keyring.Config) { c.Dir = dir })
+	r.settle()
+	old := w.blobs("keys/")
+	if err := r.Rotate(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	newest := w.blobs("keys/")
+	active := r.State().Active.Epoch
+	for name, content := range map[string]func(){
+		"older": func() { w.overwrite(old) },
+		"gone":  func() { w.overwrite(nil) },
+	} {
+		content()
+		r.settle()
+		s := r.State()
+		if !errors.Is(s.Alarm, keyring.ErrRolledBack) || s.Active == nil || s.Active.Epoch != active {
+			t.Fatalf("%s: %v", name, s)
+		}
+		if err := <-r.alarms; !errors.Is(err, keyring.ErrRolledBack) {
+			t.Fatalf("%s: alarm %v", name, err)
+		}
+		r.mustLeaf("web") // under the old key
+		if err := r.Rotate(t.Context(), true); !errors.Is(err, keyring.ErrRolledBack) {
+			t.Fatalf("%s: rotated on it: %v", name, err)
+		}
+		again := w.replica(func(c *keyring.Config) { c.Dir = dir })
+		again.settle()
+		if s := again.State(); s.Active != nil || !errors.Is(s.Sealed, keyring.ErrRolledBack) {
+			t.Fatalf("%s, restarted: %v", name, s)
+		}
+		again.stop()
+		w.overwrite(newest)
+		r.settle()
+		if s := r.State(); s.Alarm != nil || s.Active.Epoch != active {
+			t.Fatalf("%s, undone: %v", name, s)
+		}
+		for err := error(keyring.ErrRolledBack); err != nil; { // etcd is not overwritten at once: there may be several
+			select {
+			case err = <-r.alarms:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: the alarm did not end: %v", name, err)
+			}
+		}
+	}
+}
+
+// Who can write etcd and has no KEK can neither put in a root, nor swap or damage a key or a list.
+func TestTamperingRaisesAlarm(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica()
+	r.settle()
+	if err := r.Rotate(t.Context(), false); err != nil { // no leaf: it switches at once, and retires the old epoch
+		t.Fatal(err)
+	}
+	r.mustLeaf("web")
+	if err := r.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	good := w.blobs("keys/")
+	find := func(part string) []int {
+		var at []int
+		for i, b := range good {
+			if strings.Contains(b.Path, part) {
+				at = append(at, i)
+			}
+		}
+		return at
+	}
+	keys, lists, state := find("sealed/"), find("crl/"), find("state")[0]
+	if len(keys) != 2 || len(lists) != 2 {
+		t.Fatalf("%d keys and %d lists, want two of each", len(keys), len(lists))
+	}
+	forged := bytes.Replace(good[state].Raw, []byte(`"version":`), []byte(`"version":9`), 1)
+	swap := func(at []int, of int) []byte { return good[at[1-of]].Raw }
+	for name, c := range map[string]struct {
+		at  int
+		raw []byte
+	}{
+		"record forged":      {state, forged},
+		"record garbage":     {state, []byte("{")},
+		"keys swapped":       {keys[0], swap(keys, 0)},
+		"key cut":            {keys[1], good[keys[1]].Raw[:40]},
+		"key gone":           {keys[0], nil},
+		"lists swapped":      {lists[0], swap(lists, 0)},
+		"list gone":          {lists[1], nil},
+		"record for a key":   {keys[0], good[state].Raw},
+		"sealed tag swapped": {state, bytes.Replace(good[state].Raw, []byte(`"tag":"`), []byte(`"tag":"AAAA`), 1)},
+	} {
+		bad := slices.Clone(good)
+		bad[c.at].Raw = c.raw
+		if c.raw == nil {
+			bad = slices.Delete(bad, c.at, c.at+1)
+		}
+		w.overwrite(bad)
+		r.settle()
+		if s := r.State(); !errors.Is(s.Alarm, seal.ErrTampered) || s.Active == nil || s.Active.Epoch != 2 {
+			t.Errorf("%s: %v", name, s)
+		}
+		fresh := w.replica()
+		fresh.settle()
+		if s := fresh.State(); s.Active != nil || !errors.Is(s.Sealed, seal.ErrTampered) || len(s.Bundle) != 0 {
+			t.Errorf("%s, a new replica: %v", name, s)
+		}
+		fresh.stop()
+		w.overwrite(good)
+		if r.settle(); r.State().Alarm != nil {
+			t.Fatalf("%s, undone: %v", name, r.State())
+		}
+	}
+}
+
+// Neither etcd, nor the data directory, logs, or any way of printing shows a key.
+func TestNothingShowsKeys(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	r := w.replica(func(c *keyring.Config) { c.Dir = dir })
+	r.settle()
+	r.mustLeaf("web")
+	if err := r.Rotate(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Revoke(t.Context(), []string{"abcd"}, []string{"spiffe://cluster.local/ns/default/sa/web"}); err != nil {
+		t.Fatal(err)
+	}
+	secrets := w.secrets()
+	if len(secrets) < 6 {
+		t.Fatalf("found %d forms of keys to look for", len(secrets))
+	}
+	places := map[string]string{"logs": w.logs.String()}
+	for _, folder := range []string{"keys/", "certificates/"} {
+		for _, b := range w.blobs(folder) {
+			places["etcd "+b.Path] = string(b.Raw)
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("data directory: %v, %v", files, err)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, files[0].Name()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	places["data directory"] = string(raw)
+	s := r.State()
+	for _, v := range []any{s, *s, s.Active, s.Active.Key, []any{s}, map[string]any{"a": s.Active.Key}, r.settle()} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
+			places[fmt.Sprintf("%T as %s", v, verb)] += fmt.Sprintf(verb, v)
+		}
+		if out, err := json.Marshal(v); err == nil {
+			places[fmt.Sprintf("%T as JSON", v)] += string(out)
+		}
+	}
+	for place, text := range places {
+		if strings.Contains(text, "PRIVATE KEY") {
+			t.Errorf("%s holds a PEM key", place)
+		}
+		for form, secret := range secrets {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s holds a key, %s", place, form)
+			}
+		}
+	}
+}

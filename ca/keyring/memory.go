@@ -1,0 +1,87 @@
+package keyring
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// memory is the newest record that this replica has seen and verified. It outlives the process in the data directory, so
+// that etcd cannot be turned back behind a replica's back.
+type memory struct {
+	Mesh        string `json:"mesh"`
+	TrustDomain string `json:"trustDomain"`
+	Epoch       uint64 `json:"epoch"`
+	Version     uint64 `json:"version"`
+	Digest      string `json:"digest"` // SHA-256 of the record, hexadecimal
+}
+
+const memoryFile = "keyring.json"
+
+// recall reads the memory; the zero memory where there is none, or no directory.
+func recall(dir string) (memory, error) {
+	var m memory
+	if dir == "" {
+		return m, nil
+	}
+	path := filepath.Join(dir, memoryFile)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &m)
+	}
+	if err != nil {
+		return memory{}, fmt.Errorf("what was remembered of the keyring, %s: %w", path, err)
+	}
+	return m, nil
+}
+
+// remember replaces the file as a whole, or not at all.
+func (m memory) remember(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(dir, ".keyring-*")
+	if err != nil {
+		return fmt.Errorf("remember the keyring: %w", err)
+	}
+	defer func() { _ = os.Remove(temp.Name()) }()
+	_, err = temp.Write(append(raw, '\n'))
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), filepath.Join(dir, memoryFile))
+	}
+	if err != nil {
+		return fmt.Errorf("remember the keyring: %w", err)
+	}
+	return nil
+}
+
+// refuses says why a record is not newer than, or the same as, what is remembered. nil for the record: there is none.
+func (m memory) refuses(r *record, sum []byte) error {
+	switch {
+	case m.Version == 0:
+		return nil
+	case r == nil:
+		return fmt.Errorf("%w: there is none, epoch %d (version %d) is remembered", ErrRolledBack, m.Epoch, m.Version)
+	case r.Highest < m.Epoch || r.Version < m.Version:
+		return fmt.Errorf("%w: to epoch %d (version %d), epoch %d (version %d) is remembered", ErrRolledBack, r.Highest, r.Version, m.Epoch, m.Version)
+	case r.Version == m.Version && hex.EncodeToString(sum) != m.Digest:
+		return fmt.Errorf("%w: version %d is another one than is remembered", ErrRolledBack, r.Version)
+	}
+	return nil
+}
+
+// knows says whether a record is the very one that was verified last.
+func (m memory) knows(r *record, sum []byte) bool {
+	return m.Version == r.Version && m.Epoch == r.Highest && m.Digest == hex.EncodeToString(sum)
+}

@@ -1,0 +1,256 @@
+package keyring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/store/kv"
+)
+
+const tries = 8 // of a change that others are ahead of
+
+// update changes the record, by the loop only. change gets a copy, and returns what it becomes (nil: as it is) and what
+// blobs come with it; it is called again where another wrote first.
+func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []kv.Blob, error)) error {
+	for range tries {
+		if err := k.look(ctx); err != nil {
+			return err
+		}
+		if k.ring == nil {
+			return fmt.Errorf("the keyring cannot be changed now: %w", k.State().Sealed)
+		}
+		next, put, err := change(k.ring.rec.clone())
+		if err != nil || next == nil {
+			return err
+		}
+		var drop []string
+		for _, e := range k.ring.rec.Epochs {
+			if now := next.epoch(e.Number); e.Status != Retired && (now == nil || now.Status == Retired) {
+				drop = append(drop, sealedPath(e.Number), crlPath(e.Number))
+			}
+		}
+		err = k.write(ctx, next, k.ring.revision, put, drop)
+		if errors.Is(err, kv.ErrConflict) {
+			continue
+		}
+		return errors.Join(err, k.look(ctx))
+	}
+	return fmt.Errorf("the keyring changed %d times meanwhile: %w", tries, kv.ErrConflict)
+}
+
+// advance ends what can be ended: a rotation whose root everybody has, an epoch of which no leaf is in use. It prepares a
+// successor for a root that grows old.
+func (k *Keyring) advance(ctx context.Context) error {
+	return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
+		if ageing(r, k.cfg.Now()) {
+			return k.successor(ctx, r, false)
+		}
+		if r.in(Prepared) == nil && r.in(Retiring) == nil {
+			k.census = nil
+			if !outlived(r, k.cfg.Now()) {
+				return nil, nil, nil
+			}
+		} else if err := k.count(ctx); err != nil {
+			return nil, nil, err
+		}
+		next, happened := step(r, k.cfg.Now(), k.census)
+		for _, what := range happened {
+			k.log.Info("keyring: " + what)
+		}
+		return next, nil, nil
+	})
+}
+
+// count brings the census up to date. It must come after the record was read.
+func (k *Keyring) count(ctx context.Context) error {
+	if k.census == nil {
+		k.census = newCensus()
+	}
+	blobs, at, err := k.cfg.Store.Blobs(ctx, journalFolder, k.census.at)
+	if err != nil {
+		return err
+	}
+	if err := k.census.read(blobs, at); err != nil {
+		k.census = nil
+		return err
+	}
+	k.census.prune(k.cfg.Now())
+	return nil
+}
+
+func (k *Keyring) successor(ctx context.Context, r *record, force bool) (*record, []kv.Blob, error) {
+	now := k.cfg.Now()
+	a, err := issue.SelfSigned(k.cfg.TrustDomain, r.Highest+1, k.cfg.RootTTL, now, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.add(a, originSelf, now).Forced = force
+	put, err := k.enrol(ctx, r, a)
+	if err == nil {
+		k.log.Info("keyring: a new root is published", slog.Uint64("epoch", r.Highest))
+	}
+	return r, put, err
+}
+
+// Rotate prepares a new root: it is published at once, and signs when the holder of every unexpired leaf has it. force:
+// it signs without waiting for them; given while a rotation waits, that one is forced. ErrRotating: one is under way. A
+// mesh with the user's own CA rotates when its files change; only a rotation that waits can be forced then.
+func (k *Keyring) Rotate(ctx context.Context, force bool) error {
+	return k.ask(ctx, func(ctx context.Context) error {
+		err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
+			switch p := r.in(Prepared); {
+			case p != nil && force:
+				p.Forced = true
+				return r, nil, nil
+			case p != nil:
+				return nil, nil, fmt.Errorf("%w: to epoch %d, since %s", ErrRotating, p.Number, p.Since.UTC().Format(time.RFC3339))
+			case k.cfg.CACerts != "":
+				return nil, nil, errors.New("this mesh has a CA of its own: put a new one into cacerts to rotate")
+			}
+			return k.successor(ctx, r, force)
+		})
+		if err != nil {
+			return err
+		}
+		return k.advance(ctx)
+	})
+}
+
+// Abort takes a prepared root back, before it has signed. ErrNoRotation: there is none, or it signs already.
+func (k *Keyring) Abort(ctx context.Context) error {
+	return k.ask(ctx, func(ctx context.Context) error {
+		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
+			p := r.in(Prepared)
+			if p == nil {
+				return nil, nil, ErrNoRotation
+			}
+			r.retire(p, k.cfg.Now())
+			return r, nil, nil
+		})
+	})
+}
+
+// Report is the keyring for people.
+type Report struct {
+	Epochs     []Epoch  `json:"epochs"`
+	Generation uint64   `json:"generation"`
+	Sealed     string   `json:"sealed,omitempty"`
+	Alarm      string   `json:"alarm,omitempty"`
+	Rotating   uint64   `json:"rotating,omitempty"` // the epoch that waits to sign; 0: none
+	Waiting    []Holder `json:"waiting,omitempty"`  // who does not have its root yet
+	// Until is, for each epoch that is retiring, when the last of its leaves ends.
+	Until      map[uint64]time.Time `json:"until,omitempty"`
+	Serials    int                  `json:"revokedSerials"`
+	Identities []string             `json:"revokedIdentities,omitempty"`
+}
+
+// Status reads the keyring and, while a rotation is under way, the journal.
+func (k *Keyring) Status(ctx context.Context) (*Report, error) {
+	var out *Report
+	err := k.ask(ctx, func(ctx context.Context) error {
+		s := k.State()
+		out = &Report{Epochs: s.Epochs, Generation: s.Generation, Serials: len(s.serials)}
+		for id := range s.identities {
+			out.Identities = append(out.Identities, id)
+		}
+		if s.Sealed != nil {
+			out.Sealed = s.Sealed.Error()
+		}
+		if s.Alarm != nil {
+			out.Alarm = s.Alarm.Error()
+		}
+		if k.ring == nil {
+			return nil
+		}
+		p, old := k.ring.rec.in(Prepared), k.ring.rec.in(Retiring)
+		if p == nil && old == nil {
+			return nil
+		}
+		if err := k.count(ctx); err != nil {
+			return err
+		}
+		if p != nil {
+			out.Rotating, out.Waiting = p.Number, k.census.missing(p.Published, k.cfg.Now())
+		}
+		out.Until = map[uint64]time.Time{}
+		for _, e := range k.ring.rec.Epochs {
+			if e.Status == Retiring {
+				out.Until[e.Number] = k.census.greatest[e.Number]
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Revoked says what a revocation found.
+type Revoked struct {
+	Serials []string // that are newly in the lists
+	Unknown []string // of these: not in the journal, and so in the list of every issuer
+}
+
+// Revoke puts certificates into their issuers' lists and keeps identities from getting new ones; the certificates that an
+// identity has are revoked with it. When it returns, the new lists are in etcd, and nothing is issued
+// for these identities from then on.
+func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Revoked, error) {
+	var out *Revoked
+	err := k.ask(ctx, func(ctx context.Context) error {
+		// First nothing new is issued for the identities; then the journal has all that they hold.
+		if err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) { return refuse(r, identities, k.cfg.Now()) }); err != nil {
+			return err
+		}
+		return k.update(ctx, func(r *record) (_ *record, _ []kv.Blob, err error) {
+			if err := k.count(ctx); err != nil {
+				return nil, nil, err
+			}
+			if out, err = revoke(r, k.census, serials, identities, k.cfg.Now()); err != nil || len(out.Serials) == 0 {
+				return nil, nil, err
+			}
+			put, err := k.lists(r)
+			return r, put, err
+		})
+	})
+	return out, err
+}
+
+// Restore lets identities get certificates again. What was revoked of theirs stays revoked.
+func (k *Keyring) Restore(ctx context.Context, identities []string) error {
+	return k.ask(ctx, func(ctx context.Context) error {
+		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
+			for _, id := range identities {
+				if _, ok := r.Identities[id]; !ok {
+					return nil, nil, fmt.Errorf("identity %s is not revoked", id)
+				}
+				delete(r.Identities, id)
+			}
+			return r, nil, nil
+		})
+	})
+}
+
+// lists signs the next list of every issuer that may.
+func (k *Keyring) lists(r *record) ([]kv.Blob, error) {
+	var put []kv.Blob
+	for i := range r.Epochs {
+		e := &r.Epochs[i]
+		if e.Status == Retired {
+			continue
+		}
+		a, err := e.authority(k.ring.keys[e.Number])
+		if err != nil {
+			return nil, err
+		}
+		list, err := k.list(r, e, a)
+		if err != nil {
+			return nil, err
+		}
+		if list != nil {
+			put = append(put, *list)
+		}
+	}
+	return put, nil
+}

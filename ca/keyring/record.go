@@ -1,0 +1,218 @@
+package keyring
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/seal"
+)
+
+// Status is where an epoch stands.
+type Status string
+
+// The life of an epoch. Its roots are in the bundle in all but the last; it signs leaves only while it is active; a
+// prepared one that is aborted goes to Retired at once.
+const (
+	Prepared Status = "prepared"
+	Active   Status = "active"
+	Retiring Status = "retiring" // leaves that it signed may still be in use
+	Retired  Status = "retired"  // its key is deleted
+)
+
+const (
+	schema         = 1
+	statePath      = "keys/state"
+	keysFolder     = "keys/"
+	keepRetired    = 16
+	maxRevoked     = 5000
+	purposeKey     = "signing-key"
+	purposeState   = "keyring-state"
+	originSelf     = "self-signed"
+	originCACerts  = "cacerts"
+	clockTolerance = 5 * time.Minute
+)
+
+// record is the keyring as etcd keeps it, in one value: what changes, changes by comparison with the whole. Nothing in it
+// is secret. A sealed digest beside it keeps others than the holders of the KEK from writing it.
+type record struct {
+	Schema     int                `json:"schema"`
+	Version    uint64             `json:"version"`    // counts changes, never goes back
+	Highest    uint64             `json:"highest"`    // epoch that there ever was
+	Generation uint64             `json:"generation"` // of the bundle
+	Epochs     []epoch            `json:"epochs"`     // by number
+	Serials    map[string]revoked `json:"serials,omitempty"`
+	Identities map[string]revoked `json:"identities,omitempty"`
+}
+
+type epoch struct {
+	Number    uint64    `json:"number"`
+	Status    Status    `json:"status"`
+	Origin    string    `json:"origin"`
+	Cert      []byte    `json:"cert"` // DER
+	Chain     [][]byte  `json:"chain,omitempty"`
+	Roots     [][]byte  `json:"roots"`
+	Published uint64    `json:"published"` // generation of the first bundle that has its roots
+	Forced    bool      `json:"forced,omitempty"`
+	CRL       uint64    `json:"crl,omitempty"` // number of its newest list; 0: it cannot sign lists
+	Created   time.Time `json:"created"`
+	Since     time.Time `json:"since"` // when it came to its status
+}
+
+type revoked struct {
+	At    time.Time `json:"at"`
+	Epoch uint64    `json:"epoch,omitempty"` // the issuer; 0: not known, it is in every list
+	Until time.Time `json:"until,omitzero"`  // the end of the certificate; zero: not known
+}
+
+func (r *record) clone() *record {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // it has no part that could fail
+	}
+	c := &record{}
+	if err := json.Unmarshal(raw, c); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+func (r *record) in(s Status) *epoch {
+	for i := range r.Epochs {
+		if r.Epochs[i].Status == s {
+			return &r.Epochs[i]
+		}
+	}
+	return nil
+}
+
+func (r *record) epoch(number uint64) *epoch {
+	for i := range r.Epochs {
+		if r.Epochs[i].Number == number {
+			return &r.Epochs[i]
+		}
+	}
+	return nil
+}
+
+// bundle is every root of an epoch that is not retired, each once, oldest epoch first.
+func (r *record) bundle() [][]byte {
+	var out [][]byte
+	for _, e := range r.Epochs {
+		if e.Status == Retired {
+			continue
+		}
+		for _, root := range e.Roots {
+			if !slices.ContainsFunc(out, func(b []byte) bool { return bytes.Equal(b, root) }) {
+				out = append(out, root)
+			}
+		}
+	}
+	return out
+}
+
+// add takes a new epoch in: active where nobody need learn of a root for it, prepared otherwise.
+func (r *record) add(a *issue.Authority, origin string, now time.Time) *epoch {
+	before := r.bundle()
+	r.Highest++
+	e := epoch{Number: r.Highest, Status: Prepared, Origin: origin, Cert: a.Certificate.Raw, Created: now, Since: now}
+	for _, c := range a.Chain {
+		e.Chain = append(e.Chain, c.Raw)
+	}
+	for _, c := range a.Roots {
+		e.Roots = append(e.Roots, c.Raw)
+	}
+	r.Epochs = append(r.Epochs, e)
+	grew := r.rebundle(before)
+	added := &r.Epochs[len(r.Epochs)-1]
+	added.Published = r.Generation
+	if r.in(Active) == nil || !grew {
+		r.activate(added, now)
+	}
+	return added
+}
+
+// rebundle counts the generation where the bundle differs from what it was.
+func (r *record) rebundle(before [][]byte) bool {
+	if slices.EqualFunc(before, r.bundle(), bytes.Equal) {
+		return false
+	}
+	r.Generation++
+	return true
+}
+
+func (r *record) activate(e *epoch, now time.Time) {
+	if old := r.in(Active); old != nil {
+		old.Status, old.Since = Retiring, now
+	}
+	e.Status, e.Since = Active, now
+}
+
+// retire takes an epoch's roots out of the bundle, and forgets the oldest of many retired epochs.
+func (r *record) retire(e *epoch, now time.Time) {
+	before, number := r.bundle(), e.Number
+	e.Status, e.Since, e.CRL = Retired, now, 0
+	r.rebundle(before)
+	for serial, v := range r.Serials {
+		if v.Epoch == number {
+			delete(r.Serials, serial)
+		}
+	}
+	var gone []uint64
+	for _, e := range r.Epochs {
+		if e.Status == Retired {
+			gone = append(gone, e.Number)
+		}
+	}
+	if len(gone) > keepRetired {
+		r.Epochs = slices.DeleteFunc(r.Epochs, func(e epoch) bool {
+			return e.Status == Retired && e.Number <= gone[len(gone)-keepRetired-1]
+		})
+	}
+}
+
+// keyID names an epoch's key: a digest of the public one.
+func (e *epoch) keyID() string {
+	c, err := x509.ParseCertificate(e.Cert)
+	if err != nil {
+		return "unreadable"
+	}
+	sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(sum[:10])
+}
+
+func sealedPath(number uint64) string { return fmt.Sprintf("keys/sealed/%016x", number) }
+func crlPath(number uint64) string    { return fmt.Sprintf("keys/crl/%016x", number) }
+
+// stored is the value of keys/state.
+type stored struct {
+	State json.RawMessage `json:"state"`
+	Tag   []byte          `json:"tag"` // the sealed SHA-256 of State
+}
+
+func digest(raw []byte) []byte { sum := sha256.Sum256(raw); return sum[:] }
+
+func (k *Keyring) context(number uint64, keyID, purpose string) seal.Context {
+	return seal.Context{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: number, KeyID: keyID, Purpose: purpose}
+}
+
+func parseRecord(raw []byte) (*record, stored, error) {
+	var s stored
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, s, fmt.Errorf("%s does not decode: %w", statePath, err)
+	}
+	r := &record{}
+	if err := json.Unmarshal(s.State, r); err != nil {
+		return nil, s, fmt.Errorf("%s does not decode: %w", statePath, err)
+	}
+	if r.Schema != schema {
+		return nil, s, fmt.Errorf("%s has schema %d, this build reads %d", statePath, r.Schema, schema)
+	}
+	return r, s, nil
+}

@@ -1,0 +1,299 @@
+package keyring
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/obs"
+)
+
+// ring is a record that was verified, with its keys.
+type ring struct {
+	rec      *record
+	revision int64
+	keys     map[uint64]crypto.Signer
+	crls     map[uint64][]byte
+}
+
+// look reads etcd and publishes what follows. An error: try again.
+func (k *Keyring) look(ctx context.Context) error {
+	for {
+		blobs, _, err := k.cfg.Store.Blobs(ctx, keysFolder, 0)
+		if err != nil {
+			if k.ring == nil && k.trouble == nil {
+				k.publish(nil, &State{Sealed: fmt.Errorf("%w: %w", ErrNotLoaded, err)}, 0)
+			}
+			return err
+		}
+		found := map[string]kv.Blob{}
+		for _, b := range blobs {
+			found[b.Path] = b
+		}
+		state, ok := found[statePath]
+		if ok && k.ring != nil && k.trouble == nil && k.ring.revision == state.Revision {
+			return nil
+		}
+		if !ok && k.mem.Version == 0 {
+			if err := k.create(ctx); err != nil && !errors.Is(err, kv.ErrConflict) {
+				k.publish(nil, &State{Sealed: err}, 0)
+				return err
+			}
+			continue // who was first does not matter
+		}
+		return k.judge(ctx, state, found)
+	}
+}
+
+// judge verifies what was found, and publishes it or says what is wrong with it.
+func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.Blob) error {
+	r, sum, err := k.verify(ctx, state)
+	verified := err == nil
+	var next *ring
+	if err == nil {
+		next, err = k.unseal(ctx, r, state.Revision, found)
+	}
+	var published *State
+	if err == nil {
+		published, err = next.state()
+	}
+	if err == nil {
+		m := memory{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: r.Highest, Version: r.Version, Digest: hex.EncodeToString(sum)}
+		if m != k.mem {
+			err = m.remember(k.cfg.Dir) // before it is used: what is used is never forgotten
+		}
+		if err == nil {
+			k.mem = m
+		}
+	}
+	if err == nil {
+		k.settle(nil)
+		k.publish(next, published, state.Revision)
+		k.log.Info("keyring is in force", slog.Any("keyring", published), slog.Int64(obs.KeyRevision, state.Revision))
+		return nil
+	}
+	k.settle(err)
+	if !alarming(err) {
+		k.publish(nil, k.sealedState(r, verified || r != nil && k.mem.knows(r, sum), err), 0)
+		return err
+	}
+	// What was good stays in force, whatever etcd says; nothing is written over what is there.
+	old := *k.State()
+	old.Alarm = err
+	if old.Active == nil {
+		old.Sealed = err
+	}
+	k.view.Store(&view{state: &old, fence: state.Revision})
+	return err
+}
+
+func alarming(err error) bool {
+	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered)
+}
+
+// settle notes a trouble or its end, and raises or ends the alarm.
+func (k *Keyring) settle(err error) {
+	was := k.trouble != nil && alarming(k.trouble)
+	switch is := err != nil && alarming(err); {
+	case is && (!was || k.trouble.Error() != err.Error()):
+		k.log.Error("keyring: refused what etcd holds, what was in force stays", slog.Any(obs.KeyError, err))
+		k.cfg.Alarm(err)
+	case was && !is:
+		k.cfg.Alarm(nil)
+	}
+	k.trouble = err
+	if err != nil {
+		k.ring = nil
+	}
+}
+
+func (k *Keyring) publish(r *ring, s *State, fence int64) {
+	k.ring = r
+	k.view.Store(&view{state: s, fence: fence})
+}
+
+// sealedState is what a replica knows that cannot unseal: the bundle, if it was verified, now or before.
+func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
+	if verified {
+		if s, bad := r.public(); bad == nil {
+			s.Sealed = err
+			return s
+		}
+	}
+	s := *k.State()
+	s.Active, s.Sealed, s.Alarm = nil, err, nil
+	return &s
+}
+
+// verify decodes the record, and checks that a holder of the KEK wrote it and that it is not older than what is
+// remembered. The record is returned with ErrUnavailable too, not verified then.
+func (k *Keyring) verify(ctx context.Context, state kv.Blob) (*record, []byte, error) {
+	if state.Revision == 0 {
+		return nil, nil, k.mem.refuses(nil, nil)
+	}
+	r, s, err := parseRecord(state.Raw)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", seal.ErrTampered, err)
+	}
+	sum := digest(s.State)
+	if err := k.mem.refuses(r, sum); err != nil {
+		return nil, nil, err
+	}
+	tag, err := k.cfg.Sealer.Open(ctx, s.Tag, k.context(r.Highest, "", purposeState))
+	if err != nil {
+		return r, sum, err
+	}
+	if !bytes.Equal(tag, sum) {
+		return nil, nil, fmt.Errorf("%s: %w", statePath, seal.ErrTampered)
+	}
+	return r, sum, nil
+}
+
+// unseal opens the keys of all epochs that are not retired, and checks their lists.
+func (k *Keyring) unseal(ctx context.Context, r *record, revision int64, found map[string]kv.Blob) (*ring, error) {
+	out := &ring{rec: r, revision: revision, keys: map[uint64]crypto.Signer{}, crls: map[uint64][]byte{}}
+	for i := range r.Epochs {
+		e := &r.Epochs[i]
+		if e.Status == Retired {
+			continue
+		}
+		a, err := e.authority(nil)
+		if err != nil {
+			return nil, err
+		}
+		plain, err := k.cfg.Sealer.Open(ctx, found[sealedPath(e.Number)].Raw, k.context(e.Number, e.keyID(), purposeKey))
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := x509.ParsePKCS8PrivateKey(plain)
+		clear(plain)
+		key, ok := parsed.(crypto.Signer)
+		public, can := a.Certificate.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+		if err != nil || !ok || !can || !public.Equal(key.Public()) {
+			return nil, fmt.Errorf("key of epoch %d is not that of its certificate: %w", e.Number, seal.ErrTampered)
+		}
+		out.keys[e.Number] = signer{key}
+		if e.CRL == 0 {
+			continue
+		}
+		der := found[crlPath(e.Number)].Raw
+		list, err := x509.ParseRevocationList(der)
+		if err != nil || list.CheckSignatureFrom(a.Certificate) != nil || list.Number.Cmp(new(big.Int).SetUint64(e.CRL)) != 0 {
+			return nil, fmt.Errorf("revocation list %d of epoch %d: %w", e.CRL, e.Number, seal.ErrTampered)
+		}
+		out.crls[e.Number] = der
+	}
+	return out, nil
+}
+
+// state is what a ring lets a replica do.
+func (r *ring) state() (*State, error) {
+	s, err := r.rec.public()
+	if err != nil {
+		return nil, err
+	}
+	complete := true
+	for i := range r.rec.Epochs {
+		e := &r.rec.Epochs[i]
+		if e.Status == Active {
+			if s.Active, err = e.authority(r.keys[e.Number]); err != nil {
+				return nil, err
+			}
+		}
+		if e.Status != Retired {
+			complete = complete && e.CRL > 0
+			s.CRLs = append(s.CRLs, CRL{Epoch: e.Number, Number: e.CRL, DER: r.crls[e.Number]})
+		}
+	}
+	if !complete {
+		s.CRLs = nil
+	}
+	if s.Active == nil {
+		s.Sealed = errors.New("no epoch is active")
+	}
+	return s, nil
+}
+
+// write puts a record in the place of the one at a revision, with what belongs to it. kv.ErrConflict: another was first.
+func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv.Blob, drop []string) error {
+	next.Schema, next.Version = schema, next.Version+1
+	raw, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	tag, err := k.cfg.Sealer.Seal(ctx, digest(raw), k.context(next.Highest, "", purposeState))
+	if err != nil {
+		return err
+	}
+	value, err := json.Marshal(stored{State: raw, Tag: tag})
+	if err != nil {
+		return err
+	}
+	_, err = k.cfg.Store.ChangeBlobs(ctx, kv.BlobChange{If: map[string]int64{statePath: after},
+		Put: append(put, kv.Blob{Path: statePath, Raw: value}), Delete: drop})
+	return err
+}
+
+// enrol makes the blobs of the newest epoch: its sealed key, and its first list, before it signs anything.
+func (k *Keyring) enrol(ctx context.Context, r *record, a *issue.Authority) ([]kv.Blob, error) {
+	e := r.epoch(r.Highest)
+	plain, err := x509.MarshalPKCS8PrivateKey(a.Key)
+	if err != nil {
+		return nil, fmt.Errorf("key of epoch %d: %w", e.Number, err)
+	}
+	raw, err := k.cfg.Sealer.Seal(ctx, plain, k.context(e.Number, e.keyID(), purposeKey))
+	clear(plain)
+	if err != nil {
+		return nil, err
+	}
+	put := []kv.Blob{{Path: sealedPath(e.Number), Raw: raw}}
+	list, err := k.list(r, e, a)
+	if list != nil {
+		put = append(put, *list)
+	}
+	return put, err
+}
+
+// list signs an epoch's next revocation list; nil where its certificate does not let it.
+func (k *Keyring) list(r *record, e *epoch, a *issue.Authority) (*kv.Blob, error) {
+	if !a.CanRevoke() {
+		return nil, nil
+	}
+	var entries []issue.Revoked
+	for serial, v := range r.Serials {
+		if v.Epoch == 0 || v.Epoch == e.Number {
+			entries = append(entries, issue.Revoked{Serial: serial, At: v.At})
+		}
+	}
+	e.CRL++
+	der, err := issue.CRL(a, new(big.Int).SetUint64(e.CRL), entries, k.cfg.Now(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return &kv.Blob{Path: crlPath(e.Number), Raw: der}, nil
+}
+
+// create writes the first record there ever was.
+func (k *Keyring) create(ctx context.Context) error {
+	r := &record{}
+	a, origin, err := k.first()
+	if err != nil {
+		return err
+	}
+	r.add(a, origin, k.cfg.Now())
+	put, err := k.enrol(ctx, r, a)
+	if err != nil {
+		return err
+	}
+	return k.write(ctx, r, 0, put, nil)
+}

@@ -1,0 +1,192 @@
+package keyring_test
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/keyring"
+)
+
+func statuses(r *keyring.Report) map[uint64]keyring.Status {
+	out := map[uint64]keyring.Status{}
+	for _, e := range r.Epochs {
+		out[e.Number] = e.Status
+	}
+	return out
+}
+
+func wantStatuses(t *testing.T, r *keyring.Report, want ...keyring.Status) {
+	t.Helper()
+	got := statuses(r)
+	for i, s := range want {
+		if got[uint64(i)+1] != s {
+			t.Fatalf("epochs are %v, want %v (waiting: %v)", got, want, r.Waiting)
+		}
+	}
+}
+
+func fingerprints(bundle []*x509.Certificate) []string {
+	var out []string
+	for _, c := range bundle {
+		sum := sha256.Sum256(c.Raw)
+		out = append(out, hex.EncodeToString(sum[:]))
+	}
+	return out
+}
+
+// The whole way: the new root is published, everybody gets it in one of the ways there are, the signer switches, the old
+// root goes when its last leaf has ended. At each point every leaf in use is accepted with every bundle in use.
+func TestRotation(t *testing.T) {
+	w := newWorld(t)
+	one, other := w.replica(), w.replica()
+	one.settle()
+	other.settle()
+	leaves := []*issue.Issued{one.mustLeaf("renews", pod("renews-1")), one.mustLeaf("reports"), one.mustLeaf("renews-mtls"), one.mustLeaf("gone")}
+	bundles := [][]*x509.Certificate{one.State().Bundle}
+	pairs := func(when string) {
+		t.Helper()
+		for _, b := range bundles {
+			for _, l := range leaves {
+				if err := trusts(b, l, w.now()); err != nil {
+					t.Fatalf("%s: %v", when, err)
+				}
+			}
+		}
+	}
+	if err := one.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	other.settle()
+	if len(other.State().Bundle) != 2 || other.State().Active.Epoch != 1 || len(other.State().CRLs) != 2 {
+		t.Fatalf("the new root is not published: %v", other.State())
+	}
+	if err := other.Rotate(t.Context(), false); !errors.Is(err, keyring.ErrRotating) {
+		t.Fatalf("a second rotation: %v", err)
+	}
+	err := other.Append(t.Context(), keyring.Issue{Serial: "76", Identity: "spiffe://cluster.local/ns/a/sa/b", Epoch: 1, Generation: 1, NotAfter: w.now().Add(time.Hour)})
+	if !errors.Is(err, keyring.ErrStale) {
+		t.Fatalf("a certificate that came with the old bundle was journalled: %v", err)
+	}
+	report := one.settle()
+	wantStatuses(t, report, keyring.Active, keyring.Prepared)
+	if len(report.Waiting) != 4 || report.Rotating != 2 {
+		t.Fatalf("waiting: %+v", report)
+	}
+	pairs("published")
+
+	// One renews with its token, one over mTLS, one reports.
+	leaves = append(leaves, other.mustLeaf("renews", pod("renews-1")),
+		other.mustLeaf("renews-mtls", func(i *keyring.Issue) { i.Previous = leaves[2].Serial }))
+	if err := other.Held(t.Context(), leaves[1].Serial, "", fingerprints(bundles[0])); err != nil { // the old bundle: counts for nothing
+		t.Fatal(err)
+	}
+	if got := one.settle().Waiting; len(got) != 2 {
+		t.Fatalf("waiting: %+v", got)
+	}
+	if err := other.Held(t.Context(), leaves[1].Serial, "", append(fingerprints(other.State().Bundle), "more")); err != nil {
+		t.Fatal(err)
+	}
+	report = one.settle()
+	if len(report.Waiting) != 1 || report.Waiting[0].Serial != leaves[3].Serial || report.Waiting[0].Identity != "spiffe://cluster.local/ns/default/sa/gone" {
+		t.Fatalf("waiting: %+v", report.Waiting)
+	}
+	wantStatuses(t, report, keyring.Active, keyring.Prepared)
+	bundles[0] = one.State().Bundle // all that live have it now
+
+	// The last holder never comes: its leaf ends.
+	stale := other.State()
+	w.later(24*time.Hour + time.Minute)
+	leaves = []*issue.Issued{other.mustLeaf("renews", pod("renews-1"))}
+	one.settle()
+	report = one.settle()
+	wantStatuses(t, report, keyring.Retiring, keyring.Active)
+	pairs("switched")
+	if len(one.State().Bundle) != 2 {
+		t.Fatal("the old root went with the switch")
+	}
+	// A replica that has not heard of the switch cannot issue under the old epoch.
+	err = other.Append(t.Context(), keyring.Issue{Serial: "77", Identity: "spiffe://cluster.local/ns/a/sa/b", Epoch: stale.Active.Epoch,
+		Generation: stale.Generation, NotAfter: w.now().Add(time.Hour)})
+	if !errors.Is(err, keyring.ErrStale) {
+		t.Fatalf("the old signer's certificate was journalled: %v", err)
+	}
+	leaves = append(leaves, other.mustLeaf("renews", pod("renews-1")))
+	if leaves[1].Epoch != 2 {
+		t.Fatalf("signed by epoch %d", leaves[1].Epoch)
+	}
+	pairs("signed anew")
+	if err := one.Abort(t.Context()); !errors.Is(err, keyring.ErrNoRotation) {
+		t.Fatalf("abort after the switch: %v", err)
+	}
+	until := report.Until[1]
+	if !until.Equal(leaves[0].Leaf.NotAfter) {
+		t.Fatalf("epoch 1 until %v, want %v", until, leaves[0].Leaf.NotAfter)
+	}
+	w.later(until.Sub(w.now()) - time.Second)
+	one.settle()
+	wantStatuses(t, one.settle(), keyring.Retiring, keyring.Active)
+	w.later(10 * time.Minute)
+	one.settle()
+	wantStatuses(t, one.settle(), keyring.Retired, keyring.Active)
+	other.settle()
+	if s := other.State(); len(s.Bundle) != 1 || trusts(s.Bundle, leaves[1], leaves[1].Leaf.NotBefore) != nil {
+		t.Fatalf("%v", s)
+	}
+	if n := len(w.blobs("keys/sealed/")); n != 1 {
+		t.Fatalf("%d keys left", n)
+	}
+}
+
+func TestAbortAndForce(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica()
+	r.settle()
+	leaf := r.mustLeaf("web")
+	if err := r.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Abort(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantStatuses(t, r.settle(), keyring.Active, keyring.Retired)
+	if len(r.State().Bundle) != 1 || r.State().Active.Epoch != 1 {
+		t.Fatalf("%v", r.State())
+	}
+	if err := r.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	report := r.settle()
+	wantStatuses(t, report, keyring.Active, keyring.Retired, keyring.Prepared)
+	if len(report.Waiting) != 1 || report.Waiting[0].Serial != leaf.Serial {
+		t.Fatalf("waiting: %v", report.Waiting)
+	}
+	if err := r.Rotate(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	wantStatuses(t, r.settle(), keyring.Retiring, keyring.Retired, keyring.Active)
+	if err := trusts(r.State().Bundle, leaf, w.now()); err != nil {
+		t.Fatalf("a leaf in use: %v", err)
+	}
+}
+
+// A root that grows old gets a successor by itself.
+func TestAgeingRootIsRotated(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(func(c *keyring.Config) { c.RootTTL = 100 * time.Hour })
+	r.settle()
+	w.later(79 * time.Hour)
+	r.settle()
+	wantStatuses(t, r.settle(), keyring.Active)
+	if n := len(r.State().Epochs); n != 1 {
+		t.Fatalf("%d epochs at 79 %% of the root's life", n)
+	}
+	w.later(2 * time.Hour)
+	r.settle() // prepares
+	r.settle() // no leaf: switches
+	wantStatuses(t, r.settle(), keyring.Retired, keyring.Active)
+}

@@ -1,0 +1,149 @@
+package keyring
+
+import (
+	"crypto"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/issue"
+)
+
+// State is what this replica may use now. Immutable; it prints without keys.
+type State struct {
+	// Active signs; nil: this replica cannot sign, and Sealed says why.
+	Active *issue.Authority
+	Sealed error
+	// Bundle is every root that peers must trust, oldest epoch first; what was known last while Sealed. Generation counts
+	// its changes, and is what a certificate is journalled with.
+	Bundle     []*x509.Certificate
+	Generation uint64
+	Epochs     []Epoch
+	// CRLs has one list for each issuer whose leaves may be in use. It is nil where one of them cannot sign lists: a list
+	// that is missing would fail everyone.
+	CRLs []CRL
+	// Alarm says why what etcd holds was refused; the rest of the State is what was good before. nil: no alarm.
+	Alarm error
+
+	serials, identities map[string]revoked
+	floor               uint64 // generation of the bundle that goes with new certificates at least
+}
+
+// Epoch is what is known of one signing key.
+type Epoch struct {
+	Number    uint64    `json:"number"`
+	Status    Status    `json:"status"`
+	Origin    string    `json:"origin"` // self-signed, cacerts
+	Subject   string    `json:"subject"`
+	KeyID     string    `json:"keyId"`
+	Roots     []string  `json:"roots"` // subjects
+	Published uint64    `json:"published"`
+	Forced    bool      `json:"forced,omitempty"`
+	Created   time.Time `json:"created"`
+	Since     time.Time `json:"since"`
+	NotAfter  time.Time `json:"notAfter"`
+}
+
+// CRL is the revocation list of one issuer.
+type CRL struct {
+	Epoch  uint64
+	Number uint64
+	DER    []byte
+}
+
+// RevokedIdentity says whether an identity gets no certificate any more.
+func (s *State) RevokedIdentity(id spiffeid.ID) bool { _, ok := s.identities[id.String()]; return ok }
+
+// RevokedSerial says whether a certificate was revoked; the serial is lower-case hexadecimal without leading zeros.
+func (s *State) RevokedSerial(serial string) bool { _, ok := s.serials[serial]; return ok }
+
+// String is the state without keys.
+func (s *State) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "keyring generation=%d roots=%d", s.Generation, len(s.Bundle))
+	for _, e := range s.Epochs {
+		fmt.Fprintf(&b, " %d=%s", e.Number, e.Status)
+	}
+	if s.Sealed != nil {
+		fmt.Fprintf(&b, " sealed=%q", s.Sealed)
+	}
+	if s.Alarm != nil {
+		fmt.Fprintf(&b, " alarm=%q", s.Alarm)
+	}
+	return b.String()
+}
+
+// Format implements fmt.Formatter: no verb shows more than String.
+func (s *State) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+
+// LogValue implements slog.LogValuer.
+func (s *State) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalJSON implements json.Marshaler.
+func (s *State) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+
+// signer hides a private key from everything that prints.
+type signer struct{ crypto.Signer }
+
+// Format implements fmt.Formatter.
+func (signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[sealed]") }
+
+// MarshalText implements encoding.TextMarshaler.
+func (signer) MarshalText() ([]byte, error) { return []byte("[sealed]"), nil }
+
+func certificates(ders [][]byte) ([]*x509.Certificate, error) {
+	var out []*x509.Certificate
+	for _, der := range ders {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// authority is an epoch with its key.
+func (e *epoch) authority(key crypto.Signer) (*issue.Authority, error) {
+	certs, err := certificates(append([][]byte{e.Cert}, e.Chain...))
+	if err != nil {
+		return nil, fmt.Errorf("certificates of epoch %d: %w", e.Number, err)
+	}
+	roots, err := certificates(e.Roots)
+	if err != nil {
+		return nil, fmt.Errorf("roots of epoch %d: %w", e.Number, err)
+	}
+	return &issue.Authority{Epoch: e.Number, Key: key, Certificate: certs[0], Chain: certs[1:], Roots: roots}, nil
+}
+
+// public is the part of a State that needs no key.
+func (r *record) public() (*State, error) {
+	bundle, err := certificates(r.bundle())
+	if err != nil {
+		return nil, fmt.Errorf("bundle of generation %d: %w", r.Generation, err)
+	}
+	s := &State{Bundle: bundle, Generation: r.Generation, serials: r.Serials, identities: r.Identities}
+	if p := r.in(Prepared); p != nil {
+		s.floor = p.Published
+	}
+	for i := range r.Epochs {
+		e := &r.Epochs[i]
+		a, err := e.authority(nil)
+		if err != nil {
+			return nil, err
+		}
+		info := Epoch{Number: e.Number, Status: e.Status, Origin: e.Origin, Subject: a.Certificate.Subject.String(), KeyID: e.keyID(),
+			Published: e.Published, Forced: e.Forced, Created: e.Created, Since: e.Since, NotAfter: a.End()}
+		for _, root := range a.Roots {
+			info.Roots = append(info.Roots, root.Subject.String())
+		}
+		s.Epochs = append(s.Epochs, info)
+	}
+	return s, nil
+}

@@ -1,0 +1,127 @@
+package seal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// magic and format begin every blob; format is in the associated data too, so that a later format is never read as this
+// one.
+const (
+	magic  = "NVSL"
+	format = 1
+	// maxPart bounds each part of a blob: far above what is sealed here, far below what hurts.
+	maxPart = 16 << 20
+)
+
+// blob is magic, format and then, each after its length in four bytes (big endian): provider, key id, the number of
+// annotations and each one's name and value in order of names, the wrapped data key, the ciphertext. There is one
+// encoding of a blob, and nothing follows it.
+type blob struct {
+	provider   string
+	wrapped    Wrapped
+	ciphertext []byte
+}
+
+func appendPart[T string | []byte](b []byte, part T) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
+	return append(b, part...)
+}
+
+// header is all of a blob but its ciphertext.
+func (b *blob) header() []byte {
+	out := append([]byte(magic), format)
+	out = appendPart(out, b.provider)
+	out = appendPart(out, b.wrapped.KeyID)
+	out = binary.BigEndian.AppendUint32(out, uint32(len(b.wrapped.Annotations)))
+	for _, name := range slices.Sorted(maps.Keys(b.wrapped.Annotations)) {
+		out = appendPart(out, name)
+		out = appendPart(out, b.wrapped.Annotations[name])
+	}
+	return appendPart(out, b.wrapped.Data)
+}
+
+func (b *blob) encode() []byte { return appendPart(b.header(), b.ciphertext) }
+
+// parts reads length-prefixed parts; after the first that is cut, all are empty and err is set.
+type parts struct {
+	rest []byte
+	err  error
+}
+
+func (p *parts) number() int {
+	if p.err == nil && len(p.rest) < 4 {
+		p.err = fmt.Errorf("%w: cut short", ErrTampered)
+	}
+	if p.err != nil {
+		return 0
+	}
+	n := binary.BigEndian.Uint32(p.rest)
+	p.rest = p.rest[4:]
+	if n > maxPart {
+		p.err = fmt.Errorf("%w: a part of %d bytes", ErrTampered, n)
+		return 0
+	}
+	return int(n)
+}
+
+func (p *parts) next() []byte {
+	n := p.number()
+	if p.err == nil && len(p.rest) < n {
+		p.err = fmt.Errorf("%w: cut short", ErrTampered)
+	}
+	if p.err != nil {
+		return nil
+	}
+	part := p.rest[:n:n]
+	p.rest = p.rest[n:]
+	return part
+}
+
+func decode(raw []byte) (*blob, error) {
+	if len(raw) < len(magic)+1 || string(raw[:len(magic)]) != magic {
+		return nil, fmt.Errorf("%w: it does not begin like a sealed blob", ErrTampered)
+	}
+	if raw[len(magic)] != format {
+		return nil, fmt.Errorf("%w: format %d, this build reads %d", ErrTampered, raw[len(magic)], format)
+	}
+	p := parts{rest: raw[len(magic)+1:]}
+	b := &blob{provider: string(p.next())}
+	b.wrapped.KeyID = string(p.next())
+	last := ""
+	for i := range p.number() {
+		name, value := string(p.next()), p.next()
+		if p.err != nil {
+			break
+		}
+		if i > 0 && name <= last {
+			return nil, fmt.Errorf("%w: annotations out of order", ErrTampered)
+		}
+		if b.wrapped.Annotations == nil {
+			b.wrapped.Annotations = map[string][]byte{}
+		}
+		b.wrapped.Annotations[name], last = value, name
+	}
+	b.wrapped.Data = p.next()
+	b.ciphertext = p.next()
+	if p.err != nil {
+		return nil, p.err
+	}
+	if len(p.rest) > 0 {
+		return nil, fmt.Errorf("%w: %d bytes after the end", ErrTampered, len(p.rest))
+	}
+	return b, nil
+}
+
+// associated is what the ciphertext is bound to: the format, the blob's own header, and the place it belongs to.
+func associated(header []byte, about Context) []byte {
+	out := append([]byte("navarch.io/seal"), format)
+	out = appendPart(out, header)
+	out = appendPart(out, about.Mesh)
+	out = appendPart(out, about.TrustDomain)
+	out = binary.BigEndian.AppendUint64(out, about.Epoch)
+	out = appendPart(out, about.KeyID)
+	return appendPart(out, about.Purpose)
+}

@@ -1,0 +1,121 @@
+package seal
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tink-crypto/tink-go/v2/aead/subtle"
+)
+
+// File is the provider whose key encryption key is a file of 32 bytes: for development, and where the file itself comes
+// from a place that keeps secrets.
+type File struct{ key localKey }
+
+// NewFile reads the key file. Where there is none, it is generated, readable to its owner only; of processes that do so
+// at the same time one wins, and all use its key. A file that others than its owner may use is refused.
+func NewFile(path string) (*File, error) {
+	raw, err := readKeyFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeKeyFile(path); err == nil {
+			raw, err = readKeyFile(path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key encryption key: %w", err)
+	}
+	key, err := newLocalKey(raw)
+	if err != nil {
+		return nil, fmt.Errorf("key encryption key %s: %w", path, err)
+	}
+	return &File{key}, nil
+}
+
+func readKeyFile(path string) (Secret, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s has mode %04o: others than its owner can use it, want 0600", path, info.Mode().Perm())
+	}
+	if info.Size() != keyBytes {
+		return nil, fmt.Errorf("%s has %d bytes, want %d", path, info.Size(), keyBytes)
+	}
+	return os.ReadFile(path)
+}
+
+// makeKeyFile writes a new key beside its place and links it there, which fails where another was first.
+func makeKeyFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), ".kek-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temp.Name()) }()
+	key := make(Secret, keyBytes)
+	_, _ = rand.Read(key) // never fails
+	_, err = temp.Write(key)
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// Name implements Provider.
+func (*File) Name() string { return "file" }
+
+// Wrap implements Provider.
+func (f *File) Wrap(_ context.Context, key Secret) (Wrapped, error) {
+	data, err := f.key.wrap(key)
+	return Wrapped{KeyID: f.key.id, Data: data}, err
+}
+
+// Unwrap implements Provider.
+func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
+	if w.KeyID != f.key.id {
+		return nil, fmt.Errorf("%w: it was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, f.key.id)
+	}
+	return f.key.unwrap(w.Data)
+}
+
+// localKey is a key encryption key in memory. Its id tells it from others and says nothing about it.
+type localKey struct {
+	id   string
+	aead *subtle.AESGCM
+}
+
+func newLocalKey(key Secret) (localKey, error) {
+	aead, err := subtle.NewAESGCM(key)
+	if err != nil {
+		return localKey{}, err
+	}
+	sum := sha256.Sum256(append([]byte("navarch.io/kek-id\x00"), key...))
+	return localKey{id: hex.EncodeToString(sum[:8]), aead: aead}, nil
+}
+
+// Format implements fmt.Formatter.
+func (localKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]")) }
+
+var wrapContext = []byte("navarch.io/wrapped-key/1")
+
+func (k localKey) wrap(key Secret) ([]byte, error) { return k.aead.Encrypt(key, wrapContext) }
+
+func (k localKey) unwrap(data []byte) (Secret, error) {
+	plain, err := k.aead.Decrypt(data, wrapContext)
+	if err != nil {
+		return nil, fmt.Errorf("data key: %w", ErrTampered)
+	}
+	return plain, nil
+}

@@ -1,0 +1,129 @@
+package seal
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	kmsv2 "k8s.io/kms/apis/v2"
+)
+
+// The bounds of the protocol (k8s.io/kms/apis/v2/api.proto).
+const (
+	maxKMSBytes       = 1 << 10
+	maxKMSAnnotations = 32 << 10
+)
+
+// KMSConfig says where a Kubernetes KMS v2 plugin listens.
+type KMSConfig struct {
+	Socket  string        // path of its Unix socket; unix:// before it is allowed
+	Timeout time.Duration // of one call; 0: 5 s
+}
+
+// KMS is the provider behind the plugin protocol of Kubernetes (KMS v2), so that every plugin for the API server serves
+// here too. It never holds the key encryption key.
+type KMS struct {
+	conn    *grpc.ClientConn
+	plugin  kmsv2.KeyManagementServiceClient
+	socket  string
+	timeout time.Duration
+}
+
+// NewKMS makes the provider. It does not wait for the plugin: while it is away, calls are ErrUnavailable.
+func NewKMS(cfg KMSConfig) (*KMS, error) {
+	path := strings.TrimPrefix(cfg.Socket, "unix://")
+	if path == "" || strings.Contains(path, "://") {
+		return nil, fmt.Errorf("KMS plugin: socket %q: want the path of a Unix socket", cfg.Socket)
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("KMS plugin at %s: %w", path, err)
+	}
+	return &KMS{conn: conn, plugin: kmsv2.NewKeyManagementServiceClient(conn), socket: path, timeout: cfg.Timeout}, nil
+}
+
+// Close ends the connection.
+func (k *KMS) Close() error { return k.conn.Close() }
+
+// Name implements Provider.
+func (*KMS) Name() string { return "kms-v2" }
+
+// Check asks the plugin how it is; nil where it is healthy and speaks version 2.
+func (k *KMS) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	resp, err := k.plugin.Status(ctx, &kmsv2.StatusRequest{})
+	switch {
+	case err != nil:
+		return k.failed("status", err)
+	case resp.Version != "v2" && resp.Version != "v2beta1":
+		return fmt.Errorf("%w: KMS plugin at %s speaks version %q, want v2", ErrUnavailable, k.socket, resp.Version)
+	case resp.Healthz != "ok":
+		return fmt.Errorf("%w: KMS plugin at %s says %q", ErrUnavailable, k.socket, resp.Healthz)
+	}
+	return nil
+}
+
+// Wrap implements Provider.
+func (k *KMS) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	resp, err := k.plugin.Encrypt(ctx, &kmsv2.EncryptRequest{Plaintext: key, Uid: rand.Text()})
+	if err != nil {
+		return Wrapped{}, k.failed("encrypt", err)
+	}
+	size := 0
+	for name, value := range resp.Annotations {
+		size += len(name) + len(value)
+	}
+	var wrong error
+	switch {
+	case len(resp.Ciphertext) == 0 || len(resp.Ciphertext) > maxKMSBytes:
+		wrong = fmt.Errorf("ciphertext of %d bytes", len(resp.Ciphertext))
+	case resp.KeyId == "" || len(resp.KeyId) > maxKMSBytes:
+		wrong = fmt.Errorf("key id of %d bytes", len(resp.KeyId))
+	case size > maxKMSAnnotations:
+		wrong = fmt.Errorf("annotations of %d bytes", size)
+	}
+	if wrong != nil {
+		return Wrapped{}, fmt.Errorf("%w: KMS plugin at %s broke its protocol: %w", ErrUnavailable, k.socket, wrong)
+	}
+	return Wrapped{KeyID: resp.KeyId, Data: resp.Ciphertext, Annotations: maps.Clone(resp.Annotations)}, nil
+}
+
+// Unwrap implements Provider.
+func (k *KMS) Unwrap(ctx context.Context, w Wrapped) (Secret, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	resp, err := k.plugin.Decrypt(ctx, &kmsv2.DecryptRequest{Ciphertext: w.Data, Uid: rand.Text(), KeyId: w.KeyID, Annotations: w.Annotations})
+	if err != nil {
+		return nil, k.failed("decrypt", err)
+	}
+	return resp.Plaintext, nil
+}
+
+// failed says what a failed call means. Only InvalidArgument is the plugin's word for: this ciphertext is not mine. All
+// else may be better the next time.
+func (k *KMS) failed(call string, err error) error {
+	meaning := ErrUnavailable
+	if status.Code(err) == codes.InvalidArgument {
+		meaning = ErrTampered
+	}
+	return fmt.Errorf("%w: %s by KMS plugin at %s: %w", meaning, call, k.socket, errors.New(status.Convert(err).Message()))
+}

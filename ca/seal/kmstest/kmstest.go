@@ -1,0 +1,127 @@
+// Package kmstest is a small KMS v2 plugin for tests: it goes away, comes back, rotates its key and counts its calls.
+//
+// Owns: a Unix socket in a temporary directory.  Reads: nothing of ours.  Never: used outside tests.
+package kmstest
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	kmsv2 "k8s.io/kms/apis/v2"
+)
+
+// Plugin is one plugin; its keys outlive Stop and Start.
+type Plugin struct {
+	kmsv2.UnimplementedKeyManagementServiceServer
+	Encrypts, Decrypts atomic.Int64
+
+	t      testing.TB
+	socket string
+	mu     sync.Mutex
+	keys   map[string]cipher.AEAD
+	newest string
+	server *grpc.Server // nil: stopped
+	done   chan struct{}
+}
+
+// Start runs a plugin until the test ends.
+func Start(t testing.TB) *Plugin {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kms") // a test's own directory may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Plugin{t: t, socket: filepath.Join(dir, "s"), keys: map[string]cipher.AEAD{}}
+	t.Cleanup(func() { p.Stop(); _ = os.RemoveAll(dir) })
+	p.RotateKey()
+	p.Resume()
+	return p
+}
+
+// Socket is where it listens.
+func (p *Plugin) Socket() string { return p.socket }
+
+// RotateKey makes a new key for what is encrypted from now on; older ones still decrypt.
+func (p *Plugin) RotateKey() {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	gcm, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.newest = fmt.Sprintf("key-%d", len(p.keys)+1)
+	p.keys[p.newest] = gcm
+}
+
+// Stop makes the plugin go away, connections and all.
+func (p *Plugin) Stop() {
+	if p.server != nil {
+		p.server.Stop()
+		<-p.done
+		p.server = nil
+	}
+}
+
+// Resume makes it come back, with its keys.
+func (p *Plugin) Resume() {
+	p.t.Helper()
+	_ = os.Remove(p.socket)
+	listener, err := net.Listen("unix", p.socket)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	server, done := grpc.NewServer(), make(chan struct{})
+	p.server, p.done = server, done
+	kmsv2.RegisterKeyManagementServiceServer(server, p)
+	go func() { defer close(done); _ = server.Serve(listener) }()
+}
+
+// Status implements the protocol.
+func (p *Plugin) Status(context.Context, *kmsv2.StatusRequest) (*kmsv2.StatusResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &kmsv2.StatusResponse{Version: "v2", Healthz: "ok", KeyId: p.newest}, nil
+}
+
+// Encrypt implements the protocol.
+func (p *Plugin) Encrypt(_ context.Context, in *kmsv2.EncryptRequest) (*kmsv2.EncryptResponse, error) {
+	p.Encrypts.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &kmsv2.EncryptResponse{Ciphertext: p.keys[p.newest].Seal(nil, nil, in.Plaintext, nil), KeyId: p.newest,
+		Annotations: map[string][]byte{"b.kmstest.navarch.io": []byte("two"), "a.kmstest.navarch.io": []byte("one")}}, nil
+}
+
+// Decrypt implements the protocol.
+func (p *Plugin) Decrypt(_ context.Context, in *kmsv2.DecryptRequest) (*kmsv2.DecryptResponse, error) {
+	p.Decrypts.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key, ok := p.keys[in.KeyId]
+	if !ok || string(in.Annotations["a.kmstest.navarch.io"]) != "one" {
+		return nil, status.Errorf(codes.NotFound, "no key %q", in.KeyId)
+	}
+	plain, err := key.Open(nil, nil, in.Ciphertext, nil)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, "the ciphertext does not open")
+	}
+	return &kmsv2.DecryptResponse{Plaintext: plain}, nil
+}

@@ -1,0 +1,94 @@
+package seal
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/crypto/argon2"
+)
+
+// Argon2id with the second recommended choice of parameters (RFC 9106, 4). They are fixed by the blob's format: a blob
+// cannot ask for more memory.
+const (
+	saltBytes     = 16
+	argonPasses   = 3
+	argonKiB      = 64 << 10
+	argonLanes    = 4
+	maxDerived    = 64
+	minPassphrase = 12
+)
+
+// Passphrase is the provider whose key encryption key is derived from a passphrase, for development. Each process salts
+// anew; deriving takes some tens of milliseconds and happens once per salt.
+type Passphrase struct {
+	passphrase Secret
+
+	mu      sync.Mutex
+	derived map[[saltBytes]byte]localKey
+	salt    [saltBytes]byte // of this process
+}
+
+// NewPassphrase checks that the passphrase is one: at least 12 bytes.
+func NewPassphrase(passphrase Secret) (*Passphrase, error) {
+	if len(passphrase) < minPassphrase {
+		return nil, fmt.Errorf("passphrase of %d bytes, want at least %d", len(passphrase), minPassphrase)
+	}
+	p := &Passphrase{passphrase: append(Secret(nil), passphrase...), derived: map[[saltBytes]byte]localKey{}}
+	_, _ = rand.Read(p.salt[:]) // never fails
+	return p, nil
+}
+
+// Format implements fmt.Formatter.
+func (*Passphrase) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]")) }
+
+// Name implements Provider.
+func (*Passphrase) Name() string { return "passphrase" }
+
+func (p *Passphrase) key(salt [saltBytes]byte) (localKey, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if key, ok := p.derived[salt]; ok {
+		return key, nil
+	}
+	key, err := newLocalKey(argon2.IDKey(p.passphrase, salt[:], argonPasses, argonKiB, argonLanes, keyBytes))
+	if err != nil {
+		return localKey{}, err
+	}
+	if len(p.derived) >= maxDerived {
+		clear(p.derived)
+	}
+	p.derived[salt] = key
+	return key, nil
+}
+
+// Wrap implements Provider.
+func (p *Passphrase) Wrap(_ context.Context, plain Secret) (Wrapped, error) {
+	key, err := p.key(p.salt)
+	if err != nil {
+		return Wrapped{}, err
+	}
+	data, err := key.wrap(plain)
+	return Wrapped{KeyID: key.id, Data: append(p.salt[:], data...)}, err
+}
+
+// Unwrap implements Provider.
+func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
+	if len(w.Data) < saltBytes {
+		return nil, fmt.Errorf("data key: %w", ErrTampered)
+	}
+	key, err := p.key([saltBytes]byte(w.Data))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := key.unwrap(w.Data[saltBytes:])
+	switch {
+	case errors.Is(err, ErrTampered) && w.KeyID != key.id:
+		return nil, fmt.Errorf("%w: it was sealed under another passphrase, or the blob was changed", ErrUnavailable)
+	case err == nil && w.KeyID != key.id:
+		return nil, fmt.Errorf("key id: %w", ErrTampered)
+	}
+	return plain, err
+}

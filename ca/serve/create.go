@@ -1,0 +1,220 @@
+package serve
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	securityv1 "istio.io/api/security/v1alpha1"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/issue"
+)
+
+// CreateCertificate implements istio.v1.auth.IstioCertificateService. The answer is one PEM block per element, the leaf
+// first, and the whole root bundle as the last element (what security/pkg/nodeagent of Istio expects).
+func (s *Server) CreateCertificate(ctx context.Context, r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
+	began := s.cfg.Now()
+	s.cfg.Hooks.Request()
+	if err := s.plausible(r); err != nil {
+		return nil, err
+	}
+	if err := s.door.hopeless(ctx, hasToken(ctx), s.cfg.Limits.MaxWait); err != nil {
+		s.cfg.Hooks.Turned(status.Code(err).String())
+		return nil, err
+	}
+	caller, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pass, err := s.admit(ctx, caller)
+	if err != nil {
+		s.cfg.Hooks.Turned(status.Code(err).String())
+		return nil, err
+	}
+	current, issued, err := s.sign(pass, r, caller)
+	if err != nil {
+		return nil, err
+	}
+	e := entry(current, issued, caller, peerAddress(ctx))
+	if err := s.record(ctx, pass, e); err != nil {
+		return nil, err
+	}
+	s.audit(ctx, e)
+	s.cfg.Hooks.Issued(s.cfg.Now().Sub(began))
+	return &securityv1.IstioCertificateResponse{CertChain: issued.Encode(current.Bundle)}, nil
+}
+
+// caller authenticates, with bounded checks at once, and refuses who is revoked.
+func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
+	if err := s.checks.Acquire(ctx, 1); err != nil {
+		return attest.Caller{}, contextual(err)
+	}
+	caller, err := s.cfg.Authenticator.Authenticate(ctx)
+	s.checks.Release(1)
+	if err != nil {
+		s.cfg.Hooks.Unauthenticated()
+		return attest.Caller{}, unauthenticated(err)
+	}
+	if caller.ID.IsZero() {
+		s.cfg.Hooks.BadIdentity()
+		return attest.Caller{}, status.Error(codes.Unauthenticated, "the credential names no identity")
+	}
+	if s.cfg.Revocations == nil {
+		return caller, nil
+	}
+	if s.cfg.Revocations.RevokedIdentity(caller.ID) {
+		s.cfg.Hooks.BadIdentity()
+		return attest.Caller{}, status.Errorf(codes.PermissionDenied, "%s is revoked", caller.ID)
+	}
+	if cert := peerCertificate(ctx); cert != nil && caller.By == byCertificate {
+		if serial := Serial(cert); s.cfg.Revocations.RevokedSerial(serial) {
+			s.cfg.Hooks.BadIdentity()
+			return attest.Caller{}, status.Errorf(codes.PermissionDenied, "certificate %s of %s is revoked", serial, caller.ID)
+		}
+	}
+	return caller, nil
+}
+
+// hasToken guesses the lane before anything is verified.
+func hasToken(ctx context.Context) bool {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return len(md.Get("authorization")) > 0
+}
+
+const byCertificate = "certificate" // attest.Caller.By
+
+func unauthenticated(err error) error {
+	switch {
+	case errors.Is(err, attest.ErrNone):
+		return status.Error(codes.Unauthenticated, "no credential: send \"authorization: Bearer TOKEN\", or connect with a certificate of this mesh")
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return contextual(err)
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Unauthenticated, err.Error())
+}
+
+// plausible refuses, before it queues, what can be seen to be wrong without cryptography.
+func (s *Server) plausible(r *securityv1.IstioCertificateRequest) error {
+	if r.GetMetadata().GetFields()["ImpersonatedIdentity"].GetStringValue() != "" {
+		s.cfg.Hooks.BadIdentity()
+		return status.Error(codes.PermissionDenied, "metadata.ImpersonatedIdentity is set: no caller may ask for another's certificate here")
+	}
+	bad := ""
+	switch n := len(r.GetCsr()); {
+	case n == 0:
+		bad = "csr is empty"
+	case n > issue.MaxCSR:
+		s.cfg.Hooks.BadCSR()
+		return status.Errorf(codes.InvalidArgument, "csr has %d bytes, at most %d are taken", n, issue.MaxCSR)
+	case r.GetValidityDuration() < 0:
+		bad = "validity_duration is negative"
+	case r.GetValidityDuration() > int64(maxDuration/time.Second):
+		bad = "validity_duration is beyond all bounds"
+	}
+	if bad == "" {
+		return nil
+	}
+	s.cfg.Hooks.BadCSR()
+	return status.Error(codes.InvalidArgument, bad)
+}
+
+const maxDuration = time.Duration(1<<63 - 1)
+
+func (s *Server) admit(ctx context.Context, c attest.Caller) (*pass, error) {
+	first := c.By != byCertificate
+	began := s.cfg.Now()
+	pass, err := s.door.enter(ctx, c.ID.String(), first, s.cfg.Limits.MaxWait)
+	if err != nil {
+		return nil, err
+	}
+	s.cfg.Hooks.Waited(first, s.cfg.Now().Sub(began))
+	return pass, nil
+}
+
+// sign gives the slot of pass back, whatever happens.
+func (s *Server) sign(p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller) (_ *Current, issued *issue.Issued, err error) {
+	defer func() { p.leave(issued != nil) }()
+	current, err := s.cfg.Authorities.Current()
+	if err != nil {
+		s.cfg.Hooks.SignFailed()
+		return nil, nil, status.Errorf(codes.Unavailable, "this replica cannot sign: %v", err)
+	}
+	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, TTL: time.Duration(r.GetValidityDuration()) * time.Second}
+	issued, err = issue.Issue(current.Authority, want, s.cfg.Policy, s.cfg.Now(), s.cfg.Random)
+	if err == nil {
+		return current, issued, nil
+	}
+	if errors.Is(err, issue.ErrInvalid) {
+		s.cfg.Hooks.BadCSR()
+		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	s.cfg.Hooks.SignFailed()
+	if errors.Is(err, issue.ErrAuthority) {
+		return nil, nil, status.Errorf(codes.Unavailable, "this replica cannot sign: %v", err)
+	}
+	return nil, nil, status.Errorf(codes.Internal, "sign for %s: %v", c.ID, err)
+}
+
+// record returns once the journal holds e: what is not on record is not given out.
+func (s *Server) record(ctx context.Context, p *pass, e Entry) error {
+	defer p.settle()
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)
+	defer cancel()
+	err := s.cfg.Journal.Append(bounded, e)
+	if err == nil {
+		return nil
+	}
+	s.cfg.Hooks.SignFailed()
+	if ctx.Err() != nil {
+		return contextual(ctx.Err())
+	}
+	return status.Errorf(codes.Unavailable, "the certificate could not be recorded, so it is not given out: %v", err)
+}
+
+func entry(cur *Current, is *issue.Issued, c attest.Caller, peer string) Entry {
+	return Entry{
+		Serial: Serial(is.Leaf), Identity: c.ID, Epoch: is.Epoch, Publication: cur.Publication,
+		NotBefore: is.Leaf.NotBefore, NotAfter: is.Leaf.NotAfter, By: c.By, Pod: c.Pod, Peer: peer,
+	}
+}
+
+// Serial is how serial numbers are written in journals, reports and revocations: lower-case hexadecimal.
+func Serial(c *x509.Certificate) string { return issue.SerialString(c.SerialNumber) }
+
+func (s *Server) audit(ctx context.Context, e Entry) {
+	s.cfg.Audit.LogAttrs(ctx, slog.LevelInfo, "certificate issued",
+		slog.String("identity", e.Identity.String()), slog.String("serial", e.Serial), slog.Time("notAfter", e.NotAfter),
+		slog.Uint64("epoch", e.Epoch), slog.Uint64("publication", e.Publication),
+		slog.String("by", e.By), slog.String("pod", e.Pod), slog.String("peer", e.Peer))
+}
+
+func peerAddress(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// peerCertificate is the leaf that the TLS handshake verified; nil: none.
+func peerCertificate(ctx context.Context) *x509.Certificate {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.VerifiedChains) == 0 {
+		return nil
+	}
+	return info.State.VerifiedChains[0][0]
+}

@@ -1,0 +1,117 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// door is the thin half of the queue: it feeds events to Step, and does what Step says.
+type door struct {
+	now   func() time.Time
+	mu    sync.Mutex // a leaf: Step neither blocks nor calls out
+	queue *queue
+	alarm *time.Timer
+}
+
+func newDoor(l Limits, now func() time.Time) *door { return &door{now: now, queue: newQueue(l)} }
+
+func (d *door) step(e event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.now()
+	for _, e := range d.queue.Step(now, e) {
+		switch e := e.(type) {
+		case start:
+			e.t.verdict <- nil
+		case refuse:
+			e.t.verdict <- status.Error(e.code, e.why)
+		case wakeAt:
+			if d.alarm != nil {
+				d.alarm.Stop()
+			}
+			d.alarm = time.AfterFunc(e.at.Sub(now), func() { d.step(tick{}) })
+		}
+	}
+}
+
+// Waiting is how many requests are queued now, by lane: for a gauge.
+func (s *Server) Waiting() (first, renewals int) {
+	s.door.mu.Lock()
+	defer s.door.mu.Unlock()
+	return s.door.queue.first.n, s.door.queue.renew.n
+}
+
+// hopeless refuses what enter would refuse, judged by the lane alone: so that a storm is not even authenticated where it
+// cannot be served. It takes no place.
+func (d *door) hopeless(ctx context.Context, first bool, maxWait time.Duration) error {
+	t := newTicket(ctx, d.now(), "", first, maxWait)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.queue.judge(d.now(), t); r != nil {
+		return status.Error(r.code, r.why)
+	}
+	return nil
+}
+
+func newTicket(ctx context.Context, now time.Time, identity string, first bool, maxWait time.Duration) *ticket {
+	t := &ticket{identity: identity, first: first, arrived: now, ready: now, deadline: now.Add(maxWait), expiry: codes.ResourceExhausted, verdict: make(chan error, 1)}
+	if own, ok := ctx.Deadline(); ok && own.Before(t.deadline) {
+		t.deadline, t.expiry = own, codes.DeadlineExceeded
+	}
+	return t
+}
+
+// enter blocks until the caller may sign (nil; it must then call leave once), or is refused with a gRPC status.
+func (d *door) enter(ctx context.Context, identity string, first bool, maxWait time.Duration) (*pass, error) {
+	t := newTicket(ctx, d.now(), identity, first, maxWait)
+	d.step(arrive{t})
+	timer := time.NewTimer(t.deadline.Sub(d.now()))
+	defer timer.Stop()
+	var gone error
+	select {
+	case err := <-t.verdict:
+		return d.pass(err)
+	case <-ctx.Done():
+		gone = status.FromContextError(ctx.Err()).Err()
+	case <-timer.C:
+		gone = status.Error(t.expiry, "not signed in time: try again with back-off")
+	}
+	d.step(abandon{t})
+	select {
+	case err := <-t.verdict: // the verdict came first
+		return d.pass(err)
+	default:
+		return nil, gone
+	}
+}
+
+func (d *door) pass(err error) (*pass, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &pass{door: d, began: d.now()}, nil
+}
+
+// pass is a signing slot that is held.
+type pass struct {
+	door  *door
+	began time.Time
+}
+
+// leave gives the slot back; written says that an entry is to be journalled, and settle follows.
+func (p *pass) leave(written bool) { p.door.step(signed{p.door.now().Sub(p.began), written}) }
+
+func (p *pass) settle() { p.door.step(settled{}) }
+
+// contextual turns an error of ctx into its status, and leaves others alone.
+func contextual(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return status.FromContextError(err).Err()
+	}
+	return err
+}

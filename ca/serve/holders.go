@@ -1,0 +1,88 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// HoldersMethod is called by navarch-agent, over mTLS with its certificate, after its Envoy acknowledged a root bundle: a
+// google.protobuf.ListValue with the Fingerprint of each root in it, answered by google.protobuf.Empty. Stock agents never
+// call it. Fingerprints, and not a digest of the bundle: an agent may hold more than was published, in another order.
+const HoldersMethod = "/navarch.ca.v1.Holders/Report"
+
+const maxRoots = 256 // of one report
+
+// Fingerprint names a root: SHA-256 of its DER, lower-case hexadecimal.
+func Fingerprint(root *x509.Certificate) string {
+	sum := sha256.Sum256(root.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+var holdersDesc = grpc.ServiceDesc{
+	ServiceName: "navarch.ca.v1.Holders",
+	HandlerType: (*any)(nil),
+	Methods: []grpc.MethodDesc{{MethodName: "Report", Handler: func(srv any, ctx context.Context, decode func(any) error, ic grpc.UnaryServerInterceptor) (any, error) {
+		in := &structpb.ListValue{}
+		if err := decode(in); err != nil {
+			return nil, err
+		}
+		handle := func(ctx context.Context, in any) (any, error) {
+			return srv.(*Server).report(ctx, in.(*structpb.ListValue))
+		}
+		if ic == nil {
+			return handle(ctx, in)
+		}
+		return ic(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: HoldersMethod}, handle)
+	}}},
+}
+
+// report passes an agent's word on. Only a certificate is taken as a credential: its serial says which leaf's holder
+// counts.
+func (s *Server) report(ctx context.Context, list *structpb.ListValue) (*emptypb.Empty, error) {
+	if s.cfg.Holders == nil {
+		return nil, status.Error(codes.Unimplemented, "this server takes no reports of bundles")
+	}
+	roots, err := fingerprints(list)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	caller, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cert := peerCertificate(ctx)
+	if caller.By != byCertificate || cert == nil {
+		return nil, status.Error(codes.PermissionDenied, "report over mTLS with the certificate in use: a token does not say whose bundle it is")
+	}
+	h := Holder{Identity: caller.ID, Serial: Serial(cert), Roots: roots, Peer: peerAddress(ctx)}
+	if err := s.cfg.Holders.Held(ctx, h); err != nil {
+		return nil, status.Errorf(codes.Unavailable, "the report could not be recorded: %v", err)
+	}
+	s.cfg.Hooks.HolderReported()
+	return &emptypb.Empty{}, nil
+}
+
+func fingerprints(list *structpb.ListValue) ([]string, error) {
+	if n := len(list.GetValues()); n == 0 || n > maxRoots {
+		return nil, fmt.Errorf("a report names %d roots, must be 1 to %d", n, maxRoots)
+	}
+	var out []string
+	for i, v := range list.GetValues() {
+		if b, err := hex.DecodeString(v.GetStringValue()); err != nil || len(b) != sha256.Size {
+			return nil, fmt.Errorf("values[%d]: a fingerprint is 64 hexadecimal digits", i)
+		}
+		out = append(out, v.GetStringValue())
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}

@@ -1,0 +1,265 @@
+package serve
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func testQueue(t *testing.T, edit func(*Limits)) *queue {
+	t.Helper()
+	l := Limits{Signing: 1}
+	if edit != nil {
+		edit(&l)
+	}
+	if err := l.fill(); err != nil {
+		t.Fatal(err)
+	}
+	return newQueue(l)
+}
+
+func ask(identity string, first bool, patience time.Duration) *ticket {
+	return &ticket{identity: identity, first: first, deadline: epoch.Add(patience), expiry: codes.DeadlineExceeded}
+}
+
+func names(es []effect) string {
+	var out []string
+	for _, e := range es {
+		switch e := e.(type) {
+		case start:
+			out = append(out, "start "+e.t.identity)
+		case refuse:
+			out = append(out, fmt.Sprintf("refuse %s %s", e.t.identity, e.code))
+		case wakeAt:
+			out = append(out, "wake +"+e.at.Sub(epoch).String())
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// order runs a queue with one slot empty and says who started.
+func order(q *queue) string {
+	var out []string
+	for {
+		es := q.Step(epoch, signed{took: time.Millisecond})
+		if len(es) == 0 {
+			return strings.Join(out, " ")
+		}
+		out = append(out, strings.TrimPrefix(names(es), "start "))
+	}
+}
+
+func TestFirstCertificatesBeforeRenewals(t *testing.T) {
+	q := testQueue(t, func(l *Limits) { l.FirstRuns = 2 })
+	q.Step(epoch, arrive{ask("busy", true, time.Minute)})
+	for i := range 3 {
+		q.Step(epoch, arrive{ask(fmt.Sprint("r", i), false, time.Minute)})
+	}
+	for i := range 5 {
+		q.Step(epoch, arrive{ask(fmt.Sprint("f", i), true, time.Minute)})
+	}
+	if got, want := order(q), "f0 f1 r0 f2 f3 r1 f4 r2"; got != want {
+		t.Errorf("started %s, want %s", got, want)
+	}
+}
+
+func TestIdentitiesTakeTurns(t *testing.T) {
+	q := testQueue(t, nil)
+	q.Step(epoch, arrive{ask("busy", true, time.Minute)})
+	for range 4 {
+		q.Step(epoch, arrive{ask("crowd", true, time.Minute)})
+	}
+	q.Step(epoch, arrive{ask("lone", true, time.Minute)})
+	if got, want := order(q), "crowd lone crowd crowd crowd"; got != want {
+		t.Errorf("started %s, want %s", got, want)
+	}
+}
+
+func TestAHopelessDeadlineIsRefusedAtOnce(t *testing.T) {
+	q := testQueue(t, nil)
+	q.service = 10 * time.Millisecond
+	q.Step(epoch, arrive{ask("busy", true, time.Minute)})
+	for range 20 {
+		q.Step(epoch, arrive{ask("x", true, time.Minute)})
+	}
+	es := q.Step(epoch, arrive{ask("x", true, 100*time.Millisecond)})
+	if len(es) != 1 || es[0].(refuse).code != codes.ResourceExhausted || !strings.Contains(es[0].(refuse).why, "210ms") {
+		t.Errorf("a request that gives up in 100 ms before a queue of 210 ms: %s %v", names(es), es)
+	}
+	if es := q.Step(epoch, arrive{ask("lone", true, 100*time.Millisecond)}); len(es) != 0 {
+		t.Errorf("another identity has its turn within its deadline, yet: %s", names(es))
+	}
+	if got := names(q.Step(epoch, arrive{ask("late", true, 0)})); got != "refuse late DeadlineExceeded" {
+		t.Errorf("a deadline that has passed: %s", got)
+	}
+	// A renewal waits behind every first certificate.
+	if got := names(q.Step(epoch, arrive{ask("r", false, 200*time.Millisecond)})); got != "refuse r ResourceExhausted" {
+		t.Errorf("a renewal behind 220 ms of first certificates: %s", got)
+	}
+}
+
+func TestWhatExpiredInTheQueueIsNotSigned(t *testing.T) {
+	q := testQueue(t, nil)
+	q.Step(epoch, arrive{ask("busy", true, time.Minute)})
+	q.Step(epoch, arrive{ask("a", true, time.Second)})
+	q.Step(epoch, arrive{ask("b", true, time.Minute)})
+	if got, want := names(q.Step(epoch.Add(2*time.Second), signed{})), "refuse a DeadlineExceeded, start b"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestRateOfAnIdentityDelaysThenRefuses(t *testing.T) {
+	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Signing = 10, 2, 100 })
+	got := []string{}
+	for range 4 {
+		got = append(got, names(q.Step(epoch, arrive{ask("x", true, 150*time.Millisecond)})))
+	}
+	want := []string{"start x", "start x", "wake +100ms", "refuse x ResourceExhausted"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := names(q.Step(epoch, arrive{ask("y", true, time.Second)})); got != "start y" {
+		t.Errorf("another identity: %s", got)
+	}
+	if got := names(q.Step(epoch.Add(100*time.Millisecond), tick{})); got != "start x" {
+		t.Errorf("after the alarm: %s", got)
+	}
+}
+
+func TestAFullQueueMakesRoomForFirstCertificates(t *testing.T) {
+	q := testQueue(t, func(l *Limits) { l.Waiting = 2 })
+	for _, r := range []string{"busy", "r1", "r2"} {
+		q.Step(epoch, arrive{ask(r, false, time.Minute)})
+	}
+	if got := names(q.Step(epoch, arrive{ask("r3", false, time.Minute)})); got != "refuse r3 ResourceExhausted" {
+		t.Errorf("a renewal to a full queue: %s", got)
+	}
+	if got := names(q.Step(epoch, arrive{ask("f", true, time.Minute)})); got != "refuse r2 ResourceExhausted" {
+		t.Errorf("a first certificate to a full queue: %s", got)
+	}
+	if got := order(q); got != "f r1" {
+		t.Errorf("started %s", got)
+	}
+}
+
+func TestASlowJournalHoldsSigningBack(t *testing.T) {
+	q := testQueue(t, func(l *Limits) { l.Signing, l.Journal = 2, 3 })
+	started := 0
+	count := func(es []effect) {
+		for _, e := range es {
+			if _, ok := e.(start); ok {
+				started++
+			}
+		}
+	}
+	for i := range 6 {
+		count(q.Step(epoch, arrive{ask(fmt.Sprint(i), true, time.Minute)}))
+	}
+	for range 3 {
+		count(q.Step(epoch, signed{journal: true}))
+	}
+	if started != 3 {
+		t.Fatalf("%d started with the journal stuck, want 3", started)
+	}
+	count(q.Step(epoch, settled{}))
+	if started != 4 {
+		t.Errorf("%d started after one entry settled, want 4", started)
+	}
+}
+
+// TestQueueRandom checks after every step of random histories: bounds hold, no slot is idle while somebody waits, nobody
+// gets two verdicts, and in the end everybody who did not leave has one.
+func TestQueueRandom(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		q := testQueue(t, func(l *Limits) {
+			*l = Limits{Signing: 1 + r.IntN(3), Journal: 1 + r.IntN(8), Waiting: 1 + r.IntN(30), Rate: 20, Burst: 1 + r.IntN(10), FirstRuns: 1 + r.IntN(4)}
+		})
+		now, verdicts, left := epoch, map[*ticket]int{}, map[*ticket]bool{}
+		var all []*ticket
+		writing := 0
+		alarm := time.Time{}
+		step := func(e event) {
+			for _, e := range q.Step(now, e) {
+				switch e := e.(type) {
+				case start:
+					verdicts[e.t]++
+				case refuse:
+					verdicts[e.t]++
+				case wakeAt:
+					alarm = e.at
+				}
+			}
+			free := q.running < q.limits.Signing && q.running+q.writing < q.limits.Journal
+			switch {
+			case q.running > q.limits.Signing || q.running+q.writing > max(q.limits.Journal, q.limits.Signing):
+				t.Fatalf("seed %d: %d running, %d writing", seed, q.running, q.writing)
+			case q.waiting() > q.limits.Waiting:
+				t.Fatalf("seed %d: %d waiting", seed, q.waiting())
+			case free && q.first.n+q.renew.n > 0:
+				t.Fatalf("seed %d: a free slot while %d wait", seed, q.first.n+q.renew.n)
+			case len(q.late) > 0 && !alarm.After(now) && len(q.late) > 0 && q.late[0].ready.Before(now):
+				t.Fatalf("seed %d: delayed past its time", seed)
+			case len(q.late) > 0 && (alarm.IsZero() || alarm.After(q.late[0].ready)):
+				t.Fatalf("seed %d: no alarm for the next delayed ticket", seed)
+			}
+		}
+		act := func(arrivals bool) {
+			now = now.Add(time.Duration(r.IntN(20)) * time.Millisecond)
+			for !alarm.IsZero() && !alarm.After(now) {
+				alarm = time.Time{}
+				step(tick{})
+			}
+			switch k := r.IntN(10); {
+			case k < 5 && arrivals:
+				tk := &ticket{identity: fmt.Sprint(r.IntN(6)), first: r.IntN(2) == 0, deadline: now.Add(time.Duration(r.IntN(900)) * time.Millisecond)}
+				all = append(all, tk)
+				step(arrive{tk})
+			case k == 5 && len(all) > 0 && arrivals:
+				tk := all[r.IntN(len(all))]
+				left[tk] = true
+				step(abandon{tk})
+			case k < 8 && q.running > 0:
+				written := r.IntN(4) > 0
+				if written {
+					writing++
+				}
+				step(signed{time.Duration(r.IntN(30)) * time.Millisecond, written})
+			case writing > 0:
+				writing--
+				step(settled{})
+			}
+		}
+		for range 400 {
+			act(true)
+		}
+		for range 2000 {
+			act(false)
+		}
+		for _, tk := range all {
+			if n := verdicts[tk]; n > 1 || n == 0 && !left[tk] {
+				t.Fatalf("seed %d: %d verdicts (left: %v)", seed, n, left[tk])
+			}
+		}
+		if q.waiting() != 0 || len(q.first.lanes)+len(q.renew.lanes) != 0 || q.running != 0 {
+			t.Fatalf("seed %d: %d waiting, %d running at the end", seed, q.waiting(), q.running)
+		}
+	}
+}
+
+func TestRatesForgetTheIdle(t *testing.T) {
+	r := newRates(1, 1)
+	for i := range 5000 {
+		r.take(fmt.Sprint(i), epoch.Add(time.Duration(i)*time.Second))
+	}
+	if len(r.full) > 1024 {
+		t.Errorf("%d buckets kept", len(r.full))
+	}
+}

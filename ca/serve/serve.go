@@ -1,0 +1,184 @@
+// Package serve answers certificate signing requests over gRPC, under the name that Istio's agents call
+// (istio.v1.auth.IstioCertificateService/CreateCertificate), and takes agents' reports of the bundle they hold.
+//
+// Owns: the admission queue.  Reads: the authority in force, who the caller is, what is revoked.  Never: takes an identity
+// from a CSR; answers before the journal holds the certificate; logs a token or a CSR.
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc"
+	securityv1 "istio.io/api/security/v1alpha1"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/issue"
+)
+
+// Current is what signs at this moment, and what peers must trust. Immutable.
+type Current struct {
+	Authority *issue.Authority
+	Bundle    []*x509.Certificate // every root that peers must trust: the last element of an answer
+	// Publication numbers the bundle: it goes to the journal with each certificate, so that a root rotation can tell who
+	// was issued a chain after the bundle was published.
+	Publication uint64
+}
+
+// Authorities gives what is in force. An error (sealed, not loaded yet, expired) says why nothing can be signed; callers are
+// told it, with Unavailable.
+type Authorities interface {
+	Current() (*Current, error)
+}
+
+// Entry is the record of one certificate.
+type Entry struct {
+	Serial      string // hexadecimal
+	Identity    spiffeid.ID
+	Epoch       uint64
+	Publication uint64
+	NotBefore   time.Time
+	NotAfter    time.Time
+	By          string // attest.Caller.By
+	Pod         string
+	Peer        string // network address
+}
+
+// Journal keeps entries. Append returns nil once the entry is durable; it is called by many goroutines at once, and is
+// expected to commit in groups.
+type Journal interface {
+	Append(ctx context.Context, e Entry) error
+}
+
+// Revocations says who and what is revoked. Serial numbers are lower-case hexadecimal without leading zeros.
+type Revocations interface {
+	RevokedIdentity(id spiffeid.ID) bool
+	RevokedSerial(serial string) bool
+}
+
+// Holder is an agent's word that its Envoy acknowledged a root bundle.
+type Holder struct {
+	Identity spiffeid.ID
+	Serial   string   // of the certificate that the report came with
+	Roots    []string // Fingerprint of each, sorted
+	Peer     string
+}
+
+// Holders takes reports. It is called by many goroutines.
+type Holders interface {
+	Held(ctx context.Context, h Holder) error
+}
+
+// Config of a Server. Authorities, Authenticator and Journal are required.
+type Config struct {
+	Authorities   Authorities
+	Authenticator attest.Authenticator
+	Journal       Journal
+	Revocations   Revocations // nil: nothing is revoked
+	Holders       Holders     // nil: reports are answered Unimplemented
+	Policy        issue.Policy
+	Limits        Limits
+	Hooks         Hooks
+	Audit         *slog.Logger // one line for each certificate; nil: slog.Default()
+
+	Now    func() time.Time
+	Random io.Reader
+}
+
+// Server signs. Safe for concurrent use.
+type Server struct {
+	securityv1.UnimplementedIstioCertificateServiceServer
+	cfg    Config
+	door   *door
+	checks *semaphore.Weighted
+}
+
+// New checks the configuration and fills in defaults.
+func New(cfg Config) (*Server, error) {
+	var missing []error
+	if cfg.Authorities == nil {
+		missing = append(missing, errors.New("Authorities is not set"))
+	}
+	if cfg.Authenticator == nil {
+		missing = append(missing, errors.New("Authenticator is not set"))
+	}
+	if cfg.Journal == nil {
+		missing = append(missing, errors.New("Journal is not set"))
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("ca/serve: %w", errors.Join(missing...))
+	}
+	if cfg.Audit == nil {
+		cfg.Audit = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Reader
+	}
+	if err := cfg.Limits.fill(); err != nil {
+		return nil, fmt.Errorf("ca/serve: %w", err)
+	}
+	if err := cfg.Policy.Check(); err != nil {
+		return nil, fmt.Errorf("ca/serve: %w", err)
+	}
+	cfg.Hooks.fill()
+	return &Server{cfg: cfg, door: newDoor(cfg.Limits, cfg.Now), checks: semaphore.NewWeighted(int64(cfg.Limits.Checks))}, nil
+}
+
+// Register adds the services to a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	securityv1.RegisterIstioCertificateServiceServer(r, s)
+	r.RegisterService(&holdersDesc, s)
+}
+
+// Limits bound the work. Zero values get the defaults.
+type Limits struct {
+	Signing   int           // certificates being signed at once: GOMAXPROCS
+	Checks    int           // credentials being checked at once: 4 x GOMAXPROCS
+	Journal   int           // signed and not durable yet: 4096
+	Waiting   int           // in the queue: 16384; what comes then displaces renewals, or is refused
+	MaxWait   time.Duration // of a request, even if its own deadline is later: 10 s
+	Rate      float64       // certificates a second for one identity, in the long run: 500
+	Burst     int           // and at once: 5000
+	FirstRuns int           // first certificates in a row while renewals wait, before one renewal: 15
+}
+
+func (l *Limits) fill() error {
+	cores := runtime.GOMAXPROCS(0)
+	for _, f := range []struct {
+		name  string
+		value *int
+		def   int
+	}{
+		{"Signing", &l.Signing, cores}, {"Checks", &l.Checks, 4 * cores}, {"Journal", &l.Journal, 4096},
+		{"Waiting", &l.Waiting, 16384}, {"Burst", &l.Burst, 5000}, {"FirstRuns", &l.FirstRuns, 15},
+	} {
+		if *f.value < 0 {
+			return fmt.Errorf("Limits.%s is %d, must not be negative", f.name, *f.value)
+		}
+		if *f.value == 0 {
+			*f.value = f.def
+		}
+	}
+	if l.MaxWait < 0 || l.Rate < 0 {
+		return errors.New("Limits.MaxWait and Limits.Rate must not be negative")
+	}
+	if l.MaxWait == 0 {
+		l.MaxWait = 10 * time.Second
+	}
+	if l.Rate == 0 {
+		l.Rate = 500
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+// Package servetest is a CA on loopback for tests: the real server of ca/serve over TLS, with an authority, tokens and a
+// journal of its own.
+//
+// Owns: its keys, in memory.  Reads: nothing.  Never: leaves the process of a test.
+package servetest
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/serve"
+)
+
+// TrustDomain of every test CA.
+var TrustDomain = spiffeid.RequireTrustDomainFromString("cluster.local")
+
+// ServerName is in the CA's serving certificate.
+const ServerName = "istiod.istio-system.svc"
+
+// CA is a running CA. Safe for concurrent use.
+type CA struct {
+	Address string // host:port, kept over Stop and Start
+
+	t       testing.TB
+	tokens  *ecdsa.PrivateKey
+	mu      sync.Mutex
+	current *serve.Current
+	sealed  error
+	journal error
+	entries []serve.Entry
+	holders []serve.Holder
+	revoked map[string]bool
+	server  *grpc.Server
+	Service *serve.Server
+	serving map[uint64]*tls.Certificate // by epoch
+}
+
+// Start runs a CA until the test ends. cfg's required fields are filled in where they are nil.
+func Start(t testing.TB, cfg serve.Config) *CA {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := &CA{t: t, tokens: key, revoked: map[string]bool{}, serving: map[uint64]*tls.Certificate{}}
+	ca.Sign(ca.NewAuthority(1))
+	if cfg.Authorities == nil {
+		cfg.Authorities = ca
+	}
+	if cfg.Authenticator == nil {
+		cfg.Authenticator = ca
+	}
+	if cfg.Journal == nil {
+		cfg.Journal = ca
+	}
+	if cfg.Revocations == nil {
+		cfg.Revocations = ca
+	}
+	if cfg.Holders == nil {
+		cfg.Holders = ca
+	}
+	if ca.Service, err = serve.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	ca.Up()
+	t.Cleanup(ca.Down)
+	return ca
+}
+
+// NewAuthority makes a root.
+func (ca *CA) NewAuthority(epoch uint64) *issue.Authority {
+	a, err := issue.SelfSigned(TrustDomain, epoch, 10*365*24*time.Hour, time.Now(), rand.Reader)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	return a
+}
+
+// Sign makes a the authority in force, with a bundle of its own root and others. The server's own certificate follows.
+func (ca *CA) Sign(a *issue.Authority, others ...*issue.Authority) {
+	bundle := []*x509.Certificate{a.Certificate}
+	for _, o := range others {
+		bundle = append(bundle, o.Certificate)
+	}
+	own, err := issue.Serving(a, issue.ServingRequest{Names: []string{ServerName}}, issue.Policy{}, time.Now(), rand.Reader)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	publication := uint64(1)
+	if ca.current != nil {
+		publication = ca.current.Publication + 1
+	}
+	ca.serving[a.Epoch] = &own
+	ca.current = &serve.Current{Authority: a, Bundle: bundle, Publication: publication}
+}
+
+// Roots is the bundle in force as PEM.
+func (ca *CA) Roots() []byte {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	return issue.EncodeCertificates(ca.current.Bundle...)
+}
+
+// Up starts the server, at the address that it had.
+func (ca *CA) Up() {
+	address := ca.Address
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	ca.Address = l.Addr().String()
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: ca.tls})))
+	ca.Service.Register(server)
+	ca.mu.Lock()
+	ca.server = server
+	ca.mu.Unlock()
+	go server.Serve(l) //nolint:errcheck // ends with Down
+}
+
+// Down stops the server, if it runs; what is under way is cut.
+func (ca *CA) Down() {
+	ca.mu.Lock()
+	server := ca.server
+	ca.server = nil
+	ca.mu.Unlock()
+	if server != nil {
+		server.Stop()
+	}
+}
+
+func (ca *CA) tls(*tls.ClientHelloInfo) (*tls.Config, error) {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	pool := x509.NewCertPool()
+	for _, r := range ca.current.Bundle {
+		pool.AddCert(r)
+	}
+	own := ca.serving[ca.current.Authority.Epoch]
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*own}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, NextProtos: []string{"h2"}}, nil
+}
+
+// Seal makes the CA unable to sign, for err; nil unseals.
+func (ca *CA) Seal(err error) { ca.mu.Lock(); ca.sealed = err; ca.mu.Unlock() }
+
+// BreakJournal makes Append fail with err; nil mends.
+func (ca *CA) BreakJournal(err error) { ca.mu.Lock(); ca.journal = err; ca.mu.Unlock() }
+
+// Revoke takes a serial number or a SPIFFE ID.
+func (ca *CA) Revoke(what string) { ca.mu.Lock(); ca.revoked[what] = true; ca.mu.Unlock() }
+
+// Entries is what was journalled.
+func (ca *CA) Entries() []serve.Entry {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	return append([]serve.Entry(nil), ca.entries...)
+}
+
+// Reports is what agents said that they hold.
+func (ca *CA) Reports() []serve.Holder {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	return append([]serve.Holder(nil), ca.holders...)
+}
+
+// Current implements serve.Authorities.
+func (ca *CA) Current() (*serve.Current, error) {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	return ca.current, ca.sealed
+}
+
+// Append implements serve.Journal.
+func (ca *CA) Append(_ context.Context, e serve.Entry) error {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	if ca.journal != nil {
+		return ca.journal
+	}
+	ca.entries = append(ca.entries, e)
+	return nil
+}
+
+// Held implements serve.Holders.
+func (ca *CA) Held(_ context.Context, h serve.Holder) error {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	ca.holders = append(ca.holders, h)
+	return nil
+}
+
+// RevokedIdentity implements serve.Revocations.
+func (ca *CA) RevokedIdentity(id spiffeid.ID) bool { return ca.RevokedSerial(id.String()) }
+
+// RevokedSerial implements serve.Revocations.
+func (ca *CA) RevokedSerial(serial string) bool {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	return ca.revoked[serial]
+}
+
+// Token makes a token for ns and sa: a payload and its ECDSA signature, which costs what an ES256 JWT costs to verify.
+func (ca *CA) Token(ns, sa string) string {
+	payload := ns + "/" + sa
+	sum := sha256.Sum256([]byte(payload))
+	sig, err := ca.tokens.Sign(rand.Reader, sum[:], crypto.SHA256)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(payload)) + "." + base64.RawURLEncoding.EncodeToString(sig)
+}
+
+// Authenticate implements attest.Authenticator: the token if there is one, else the certificate of the connection.
+func (ca *CA) Authenticate(ctx context.Context) (attest.Caller, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if values := md.Get("authorization"); len(values) > 0 {
+		return ca.byToken(strings.TrimPrefix(values[0], "Bearer "))
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+			leaf := info.State.VerifiedChains[0][0]
+			if len(leaf.URIs) != 1 {
+				return attest.Caller{}, fmt.Errorf("the certificate has %d URIs, want 1", len(leaf.URIs))
+			}
+			return caller(leaf.URIs[0].Path, "certificate")
+		}
+	}
+	return attest.Caller{}, attest.ErrNone
+}
+
+func (ca *CA) byToken(token string) (attest.Caller, error) {
+	head, tail, _ := strings.Cut(token, ".")
+	payload, err1 := base64.RawURLEncoding.DecodeString(head)
+	sig, err2 := base64.RawURLEncoding.DecodeString(tail)
+	sum := sha256.Sum256(payload)
+	if err1 != nil || err2 != nil || !ecdsa.VerifyASN1(&ca.tokens.PublicKey, sum[:], sig) {
+		return attest.Caller{}, fmt.Errorf("the token's signature is not valid")
+	}
+	ns, sa, _ := strings.Cut(string(payload), "/")
+	return caller("/ns/"+ns+"/sa/"+sa, "token")
+}
+
+func caller(path, by string) (attest.Caller, error) {
+	id, err := spiffeid.FromPath(TrustDomain, path)
+	if err != nil {
+		return attest.Caller{}, err
+	}
+	parts := strings.Split(path, "/")
+	if len(parts) != 5 {
+		return attest.Caller{}, fmt.Errorf("%s is not of the form /ns/N/sa/S", path)
+	}
+	return attest.Caller{ID: id, Namespace: parts[2], ServiceAccount: parts[4], By: by}, nil
+}

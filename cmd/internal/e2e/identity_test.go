@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	securityv1 "istio.io/api/security/v1alpha1"
+)
+
+// token is made by navarchctl from the data directory, as a developer makes it.
+func token(t *testing.T, data, namespace, account string) string {
+	t.Helper()
+	out, err := exec.Command(binary(t, "navarchctl"), "token", "create", "--data-dir", data, "--namespace", namespace, "--service-account", account).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// bearer is a context that carries a token.
+func bearer(ctx context.Context, token string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+}
+
+// signed asks for a certificate with whatever credential the context and the connection bring.
+func signed(ctx context.Context, t *testing.T, address string, conf *tls.Config) (tls.Certificate, []string, error) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	res, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{
+		Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
+	})
+	if err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	pair := tls.Certificate{PrivateKey: key}
+	for _, text := range res.CertChain[:len(res.CertChain)-1] {
+		block, _ := pem.Decode([]byte(text))
+		pair.Certificate = append(pair.Certificate, block.Bytes)
+	}
+	return pair, res.CertChain, nil
+}
+
+// A workload gets its certificate with a token, under the name of the service that stock agents call, and is then who it
+// says it is: xDS on the secure address wants a credential, and gives a proxy to its own identity only. The certificate
+// renews itself. Signing keys survive a restart, sealed.
+func TestIdentity(t *testing.T) {
+	data, dir := t.TempDir(), folder(t)
+	d := start(t, "--config-dir", dir, "--data-dir", data)
+	eventually(t, 20*time.Second, serves(t, d, 1))
+	var roots *x509.CertPool
+	eventually(t, 10*time.Second, func() error {
+		text, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
+		roots = x509.NewCertPool()
+		roots.AppendCertsFromPEM(text)
+		return err
+	})
+	conf := &tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"}
+	mine := token(t, data, "shop", "client")
+
+	pair, chain, err := signed(bearer(t.Context(), mine), t, d.secure, conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://cluster.local/ns/shop/sa/client" {
+		t.Errorf("names %v", leaf.URIs)
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		t.Error(err)
+	}
+	if last := chain[len(chain)-1]; !strings.HasPrefix(last, "-----BEGIN CERTIFICATE-----\n") || !strings.HasSuffix(last, "\n") {
+		t.Errorf("the root bundle is %q", last)
+	}
+	refusals(t, d, conf, mine)
+
+	own := conf.Clone()
+	own.Certificates = []tls.Certificate{pair}
+	if _, _, err := signed(t.Context(), t, d.secure, own); err != nil {
+		t.Errorf("renewal by certificate: %v", err)
+	}
+	if _, err := everythingAs(t.Context(), credentials.NewTLS(own), d.secure, node("shop", "client", "10.1.9.9")); err != nil {
+		t.Errorf("xDS with the certificate: %v", err)
+	}
+	if _, err := everythingAs(t.Context(), credentials.NewTLS(own), d.secure, node("shop", "web", "10.1.9.8")); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("xDS for another's proxy: %v", err)
+	}
+	if _, err := everythingAs(t.Context(), credentials.NewTLS(conf), d.secure, node("shop", "client", "10.1.9.9")); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("xDS without a credential: %v", err)
+	}
+
+	_ = d.cmd.Process.Kill()
+	<-d.exited
+	again := start(t, "--config-dir", dir, "--data-dir", data)
+	eventually(t, 20*time.Second, again.ready)
+	if _, _, err := signed(t.Context(), t, again.secure, own); err != nil {
+		t.Errorf("after a restart the certificate and the root of before: %v", err)
+	}
+	unreadable(t, data)
+}
+
+// refusals: who has no credential, a bad one, or another's, gets nothing and is told why.
+func refusals(t *testing.T, d *daemon, conf *tls.Config, good string) {
+	t.Helper()
+	for name, ctx := range map[string]context.Context{
+		"nothing": t.Context(),
+		"garbage": bearer(t.Context(), "garbage"),
+		"forged":  bearer(t.Context(), good[:len(good)-8]+"AAAAAAAA"),
+		"large":   bearer(t.Context(), strings.Repeat("a", 64<<10)),
+	} {
+		if _, _, err := signed(ctx, t, d.secure, conf); status.Code(err) != codes.Unauthenticated || strings.Contains(err.Error(), good) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// unreadable: no file of the data directory but the two that are meant to holds key material in the clear.
+func unreadable(t *testing.T, data string) {
+	t.Helper()
+	err := filepath.WalkDir(data, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || entry.Name() == "kek.key" || entry.Name() == "token-issuer.key" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(text), "PRIVATE KEY") {
+			t.Errorf("%s holds a private key", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

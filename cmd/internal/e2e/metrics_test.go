@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fed says which of the metrics have no sample above zero.
+func (d *daemon) fed(names ...string) func() error {
+	return func() error {
+		page, err := get(d.monitoring, "/metrics")
+		if err != nil {
+			return err
+		}
+		var missing []string
+		for _, name := range names {
+			found := false
+			for line := range strings.Lines(page) {
+				rest, ok := strings.CutPrefix(line, name)
+				found = found || ok && strings.HasPrefix(rest, " ") && strings.TrimSpace(rest) != "0"
+			}
+			if !found {
+				missing = append(missing, name)
+			}
+		}
+		if missing != nil {
+			return fmt.Errorf("no sample above zero: %v", missing)
+		}
+		return nil
+	}
+}
+
+// What dashboards show moves: one proxy, one good edit, one bad one.
+func TestMetricsMove(t *testing.T) {
+	dir := folder(t)
+	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
+	eventually(t, 20*time.Second, serves(t, d, 1))
+	follow(t, d)
+	write(t, dir, "rule.yaml", badFilter)
+	write(t, dir, "bad.yaml", strings.NewReplacer("name: web,", "name: bad,", "timeout: 1s", "timeout: soon").Replace(routes(1)))
+	eventually(t, 20*time.Second, d.fed(
+		`pilot_xds{version=""}`, `pilot_xds_pushes{type="cds"}`, `pilot_xds_pushes{type="lds"}`, `pilot_xds_push_time_count{type="cds"}`,
+		`pilot_xds_send_time_count`, `pilot_xds_config_size_bytes_count{type="cds"}`, `pilot_proxy_convergence_time_count`,
+		`pilot_proxy_queue_time_count`, `pilot_debounce_time_count`, `pilot_push_triggers{type="config"}`,
+		`pilot_inbound_updates{type="DestinationRule"}`, `pilot_services`, `pilot_virt_services`, `pilot_total_rejected_configs{kind="VirtualService"}`,
+		`pilot_info{version="dev"}`, `istiod_uptime_seconds`, `navarch_proxies`, `navarch_views{layer="scope"}`, `navarch_views{layer="workload"}`,
+		`navarch_builds_total{type="cds"}`, `navarch_builds_total{type="eds"}`, `navarch_virtual_host_builds_total`, `navarch_pooled{what="resources"}`,
+		`navarch_pooled{what="virtual_hosts"}`, `navarch_shared_bytes_total`, `navarch_revision`, `navarch_propagation_seconds_count`,
+		`navarch_ack_seconds_count`, `navarch_leader`, `navarch_store_writes_total{op="put"}`, `navarch_problems`))
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/ca/attest"
+)
+
+func tokenCommand() *cobra.Command {
+	var (
+		dataDir, namespace, account, audience string
+		ttl                                   time.Duration
+	)
+	create := &cobra.Command{
+		Use:   "create --data-dir DIR --namespace NS --service-account SA",
+		Short: "Print a token that navarchd with this data directory accepts, for development and VMs",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			issuer, err := attest.Local(dataDir)
+			if err != nil {
+				return err
+			}
+			token, ends, err := issuer.Mint(namespace, account, audience, ttl)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "valid until %s\n", ends.UTC().Format(time.RFC3339))
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
+			return err
+		},
+	}
+	f := create.Flags()
+	f.StringVar(&dataDir, "data-dir", "", "navarchd's data directory.")
+	f.StringVar(&namespace, "namespace", "", "Namespace of the workload.")
+	f.StringVar(&account, "service-account", "", "Service account of the workload.")
+	f.StringVar(&audience, "audience", "istio-ca", "Audience of the token.")
+	f.DurationVar(&ttl, "ttl", 12*time.Hour, "How long the token is valid; at most 30 days.")
+	for _, name := range []string{"data-dir", "namespace", "service-account"} {
+		if err := create.MarkFlagRequired(name); err != nil {
+			panic(err) // a flag that was not bound
+		}
+	}
+	cmd := &cobra.Command{Use: "token", Short: "Tokens of navarchd's own issuer"}
+	cmd.AddCommand(create)
+	return cmd
+}
