@@ -34,7 +34,8 @@ import (
 var (
 	// ErrNotLoaded: the keyring has not been read from etcd yet.
 	ErrNotLoaded = errors.New("the keyring is not loaded yet")
-	// ErrRolledBack: etcd holds an older keyring than this replica remembers. What was in force stays.
+	// ErrRolledBack: etcd holds an older keyring than this replica remembers. What was in force stays. Where an operator
+	// meant it (a backup was restored), keyring.json is removed from each data directory and the replicas are restarted.
 	ErrRolledBack = errors.New("the keyring in etcd was turned back")
 	// ErrStale: another epoch signs by now, or a root was published meanwhile. Sign again.
 	ErrStale = errors.New("the keyring has moved on")

@@ -1,10 +1,15 @@
 package keyring_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,4 +194,70 @@ func TestAgeingRootIsRotated(t *testing.T) {
 	r.settle() // prepares
 	r.settle() // no leaf: switches
 	wantStatuses(t, r.settle(), keyring.Retired, keyring.Active)
+}
+
+// Replicas follow etcd by themselves, not only when their clock ticks or somebody asks.
+func TestReplicasFollow(t *testing.T) {
+	w := newWorld(t)
+	slow := func(c *keyring.Config) { c.Every = time.Hour }
+	one, other := w.replica(slow), w.replica(slow)
+	one.settle()
+	other.settle()
+	one.mustLeaf("web")
+	if err := one.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); other.State().Generation != 2; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%v", other.State())
+		}
+	}
+}
+
+// A rotation under load: replicas issue all the time, and every answer is accepted by everybody who holds a bundle of its
+// time or later; none was journalled behind the gate's back.
+func TestRotationUnderLoad(t *testing.T) {
+	w := newWorld(t)
+	one, other := w.replica(), w.replica()
+	one.settle()
+	other.settle()
+	root := one.State().Bundle
+	ctx, cancel := context.WithCancel(t.Context())
+	var issuing sync.WaitGroup
+	var issued, early atomic.Int64
+	for i := range 6 {
+		r := []*replica{one, other}[i%2]
+		issuing.Go(func() {
+			for ctx.Err() == nil {
+				out, err := r.leaf("web", pod(fmt.Sprint(i)))
+				switch {
+				case errors.Is(err, keyring.ErrStale):
+					continue
+				case err != nil:
+					t.Error(err)
+					return
+				case trusts(r.State().Bundle, out, w.now()) != nil:
+					t.Errorf("epoch %d is not in the bundle: %v", out.Epoch, r.State())
+				case trusts(root, out, w.now()) == nil:
+					early.Add(1)
+				}
+				issued.Add(1)
+			}
+		})
+	}
+	if err := one.Rotate(t.Context(), false); err != nil {
+		t.Error(err)
+	}
+	for end := time.Now().Add(10 * time.Second); one.State().Active.Epoch != 2 || issued.Load() < 200; {
+		if one.settle(); time.Now().After(end) {
+			t.Errorf("no switch: %+v", one.settle())
+			break
+		}
+	}
+	cancel()
+	issuing.Wait()
+	report := one.settle()
+	if report.Until[1].IsZero() || early.Load() == 0 {
+		t.Fatalf("%d issued under the old root: %+v", early.Load(), report)
+	}
 }

@@ -29,7 +29,7 @@ var td = spiffeid.RequireTrustDomainFromString("cluster.local")
 // world is an etcd, a key encryption key and a clock, for any number of replicas.
 type world struct {
 	*kvtest.Server
-	t       *testing.T
+	t       testing.TB
 	kek     string
 	ahead   atomic.Int64 // of the clock, nanoseconds
 	logs    locked
@@ -53,7 +53,7 @@ func (l *locked) String() string {
 	return l.b.String()
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	return &world{Server: kvtest.Start(t), t: t, kek: filepath.Join(t.TempDir(), "kek")}
 }
 
@@ -64,7 +64,7 @@ func (w *world) later(d time.Duration) { w.ahead.Add(int64(d)) }
 // replica is a running keyring.
 type replica struct {
 	*keyring.Keyring
-	t      *testing.T
+	t      testing.TB
 	w      *world
 	alarms chan error
 	stop   func()

@@ -101,6 +101,7 @@ func TestSealOpen(t *testing.T) {
 				"epoch":        func(c *seal.Context) { c.Epoch-- },
 				"key id":       func(c *seal.Context) { c.KeyID = "k2" },
 				"purpose":      func(c *seal.Context) { c.Purpose = "gateway-tls" },
+				"border":       func(c *seal.Context) { c.TrustDomain, c.Epoch = "cluster.loca", 3|'l'<<56 },
 				"a border":     func(c *seal.Context) { c.Mesh, c.TrustDomain = "meshc", "luster.local" },
 			} {
 				moved := about

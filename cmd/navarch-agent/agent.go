@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	caagent "navarch.io/navarch/ca/agent"
 	"navarch.io/navarch/shard/relay"
 	"navarch.io/navarch/store/loop"
 )
@@ -25,12 +26,14 @@ type agent struct {
 	id       *identity
 	log      *slog.Logger
 	relay    *relay.Relay
+	identity *caagent.Agent // nil: on plain text there is no CA
 	envoy    *supervisor
 	admin    *admin
 	draining atomic.Bool
 }
 
 func (o *options) socket() string        { return filepath.Join(o.configPath, "XDS") }
+func (o *options) sds() string           { return filepath.Join(o.configPath, "SDS") }
 func (o *options) bootstrapFile() string { return filepath.Join(o.configPath, "envoy-rev.json") }
 
 // newAgent checks everything that can be checked before anything runs.
@@ -42,12 +45,18 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 	up := &upstream{
 		target: o.discovery, plaintext: o.plaintext, rootCert: o.rootCert, san: o.san, token: o.tokenFile, headers: id.headers,
 	}
+	if !o.plaintext {
+		if up.identity, err = newIdentity(o, id, log); err != nil {
+			return nil, err
+		}
+		id.claim()
+	}
 	r, err := relay.New(relay.Config{Socket: o.socket(), Target: o.discovery, Credentials: up.credentials, Metadata: up.metadata, Log: log})
 	if err != nil {
 		return nil, err
 	}
 	return &agent{
-		cfg: o, id: id, log: log, relay: r, admin: newAdmin(o.adminAddr),
+		cfg: o, id: id, log: log, relay: r, identity: up.identity, admin: newAdmin(o.adminAddr),
 		envoy: &supervisor{path: path, args: o.envoyArgs(), out: os.Stderr, log: log},
 	}, nil
 }
@@ -78,6 +87,9 @@ func (a *agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if a.identity != nil {
+		tasks = append(tasks, loop.Task{Name: "identity", Run: a.identity.Run})
+	}
 	tasks = append(tasks,
 		loop.Task{Name: "relay", Run: a.relay.Run},
 		loop.Task{Name: "signals", Run: a.forwardSignals},
@@ -103,7 +115,7 @@ func (a *agent) runEnvoy(told, inner context.Context) error {
 }
 
 func (a *agent) writeBootstrap() error {
-	b, err := bootstrap(a.id, a.cfg.adminAddr, a.cfg.socket())
+	b, err := bootstrap(a.id, a.cfg.adminAddr, a.cfg.socket(), a.cfg.sdsSocket())
 	if err != nil {
 		return err
 	}

@@ -35,14 +35,14 @@ var statsTags = [][2]string{
 	{"listener_address", `^listener\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
 }
 
-// bootstrap draws Envoy's start-up configuration: who it is, its admin address ("ip:port"), and one way to everything else,
-// delta ADS over the relay's socket.
-func bootstrap(id *identity, admin, socket string) (*bootstrapv3.Bootstrap, error) {
+// bootstrap draws Envoy's start-up configuration: who it is, its admin address ("ip:port"), one way to everything else,
+// delta ADS over the relay's socket, and the socket of its certificates (sds; empty: none).
+func bootstrap(id *identity, admin, socket, sds string) (*bootstrapv3.Bootstrap, error) {
 	adminAddr, err := address(admin)
 	if err != nil {
 		return nil, fmt.Errorf("admin address %q: %w", admin, err)
 	}
-	xds, err := relayCluster(socket)
+	clusters, err := socketClusters(socket, sds)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func bootstrap(id *identity, admin, socket string) (*bootstrapv3.Bootstrap, erro
 	return &bootstrapv3.Bootstrap{
 		Node:             id.node,
 		Admin:            &bootstrapv3.Admin{Address: adminAddr},
-		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{xds}},
+		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: clusters},
 		DynamicResources: dynamicResources(),
 		StatsConfig:      statsConfig(id.proxy.GetProxyStatsMatcher()),
 		// 38 % less main-thread CPU with 1,000 clusters (measured): statistics of a cluster are made by its first use.
@@ -91,8 +91,26 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 	}
 }
 
-// relayCluster is the Unix socket of the relay. The keepalive notices a relay that hangs.
-func relayCluster(socket string) (*clusterv3.Cluster, error) {
+// sdsCluster is the name that the control plane's configuration says certificates come from, as with stock agents.
+const sdsCluster = "sds-grpc"
+
+// socketClusters are the relay, and the agent's certificates where it has them.
+func socketClusters(socket, sds string) (all []*clusterv3.Cluster, err error) {
+	for _, c := range [][2]string{{xdsCluster, socket}, {sdsCluster, sds}} {
+		if c[1] == "" {
+			continue
+		}
+		cluster, err := socketCluster(c[0], c[1])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, cluster)
+	}
+	return all, nil
+}
+
+// socketCluster is a Unix socket of the agent. The keepalive notices one that hangs.
+func socketCluster(name, socket string) (*clusterv3.Cluster, error) {
 	http, err := anypb.New(&upstreamhttpv3.HttpProtocolOptions{
 		UpstreamProtocolOptions: &upstreamhttpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &upstreamhttpv3.HttpProtocolOptions_ExplicitHttpConfig{
 			ProtocolConfig: &upstreamhttpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
@@ -105,11 +123,11 @@ func relayCluster(socket string) (*clusterv3.Cluster, error) {
 	}
 	pipe := &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: socket}}}
 	return &clusterv3.Cluster{
-		Name:                          xdsCluster,
+		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:                durationpb.New(time.Second),
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http},
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: xdsCluster, Endpoints: []*endpointv3.LocalityLbEndpoints{{
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
 			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: pipe}}}},
 		}}},
 	}, nil

@@ -15,7 +15,7 @@ func rendered(t *testing.T, proxyYAML string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := bootstrap(id, "127.0.0.1:15000", "./etc/istio/proxy/XDS")
+	b, err := bootstrap(id, "127.0.0.1:15000", "./etc/istio/proxy/XDS", "./etc/istio/proxy/SDS")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ type options struct {
 	discovery, rootCert, san string
 	plaintext                bool
 	tokenFile                string
+	caAddress, outputCerts   string
 	configPath, envoyPath    string
 	adminAddr                string
 	statusAddr, debugAddr    string
@@ -56,6 +57,8 @@ func command() *cobra.Command {
 	f.StringVar(&o.rootCert, "xds-root-cert", "/var/run/secrets/istio/root-cert.pem", "Roots that the control plane's certificate must chain to (XDS_ROOT_CA).")
 	f.StringVar(&o.san, "xds-server-name", "", "Name in the control plane's certificate, if not the host of its address (ISTIOD_SAN).")
 	f.StringVar(&o.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Bearer token, sent over TLS only; may be absent.")
+	f.StringVar(&o.caAddress, "ca-address", "", "The CA, host:port (CA_ADDR; default the control plane).")
+	f.StringVar(&o.outputCerts, "output-certs", "", "Folder, on tmpfs as a rule, where certificate and key are written too (OUTPUT_CERTS); empty: nowhere.")
 	f.StringVar(&o.configPath, "config-path", "", "Folder of the bootstrap and the XDS socket (default PROXY_CONFIG's configPath, else "+defaultConfig+").")
 	f.StringVar(&o.envoyPath, "envoy-path", "", "The Envoy program (ENVOY_PATH; default PROXY_CONFIG's binaryPath, else envoy).")
 	f.StringVar(&o.adminAddr, "admin-address", "", "Where Envoy's admin listens, IP:port (default 127.0.0.1 and PROXY_CONFIG's proxyAdminPort, else 15000).")
@@ -76,6 +79,8 @@ var fromEnv = map[string]string{
 	"xds-root-cert":   "XDS_ROOT_CA",
 	"xds-server-name": "ISTIOD_SAN",
 	"envoy-path":      "ENVOY_PATH",
+	"ca-address":      "CA_ADDR",
+	"output-certs":    "OUTPUT_CERTS",
 }
 
 func (o *options) run(cmd *cobra.Command) error {
@@ -94,7 +99,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		return err
 	}
 	if o.printBootstrap {
-		b, err := bootstrap(id, o.adminAddr, o.socket())
+		b, err := bootstrap(id, o.adminAddr, o.socket(), o.sdsSocket())
 		if err != nil {
 			return err
 		}

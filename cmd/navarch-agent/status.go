@@ -20,6 +20,8 @@ type debugPage struct {
 	Draining bool        `json:"draining"`
 	Envoy    envoyState  `json:"envoy"`
 	XDS      relay.Stats `json:"xds"`
+	// Certificate is the workload's; absent on plain text.
+	Certificate *certificatePage `json:"certificate,omitempty"`
 }
 
 func (a *agent) statusHandler() http.Handler {
@@ -39,7 +41,7 @@ func (a *agent) debugHandler() http.Handler {
 	mux.HandleFunc("GET /debug", func(w http.ResponseWriter, r *http.Request) {
 		// Readiness first: a page that says ready shows at least the traffic that made it so.
 		err := a.ready(r.Context())
-		page := debugPage{Node: a.id.node.Id, Ready: err == nil, Draining: a.draining.Load(), Envoy: a.envoy.State(), XDS: a.relay.Stats()}
+		page := debugPage{Node: a.id.node.Id, Ready: err == nil, Draining: a.draining.Load(), Envoy: a.envoy.State(), XDS: a.relay.Stats(), Certificate: a.certificate()}
 		if err != nil {
 			page.NotReady = err.Error()
 		}

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+
+	caagent "navarch.io/navarch/ca/agent"
 )
 
 const plaintextPort = "15010"
@@ -25,6 +27,7 @@ type upstream struct {
 	san       string // the server's name, if it is not the target's host
 	token     string // file; sent over TLS only
 	headers   map[string]string
+	identity  *caagent.Agent // presents its certificate, and follows the mesh's roots; nil: on plain text
 }
 
 // credentials reads the root anew each time: it is rotated under a running agent. Without a root there is no connection:
@@ -46,6 +49,9 @@ func (u *upstream) credentials() (credentials.TransportCredentials, error) {
 		if name, _, err = net.SplitHostPort(u.target); err != nil {
 			return nil, fmt.Errorf("discovery address %q: %w", u.target, err)
 		}
+	}
+	if u.identity != nil {
+		return credentials.NewTLS(u.identity.TLS(name)), nil
 	}
 	return credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS12}), nil
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"navarch.io/navarch/push/inspect"
@@ -114,15 +116,19 @@ func refused(refusals []serve.Refusal) []inspect.Problem {
 		t             xds.Type
 		name, version string
 	}
+	refusals = slices.SortedFunc(slices.Values(refusals), func(a, b serve.Refusal) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Version, b.Version))
+	})
 	at, proxies := map[version]int{}, map[version]int{}
+	first := map[version]string{}
 	var all []inspect.Problem
 	for _, r := range refusals {
 		key := version{r.Type, r.Name, r.Version}
 		if proxies[key]++; proxies[key] > 1 {
-			all[at[key]].Origin = fmt.Sprintf("proxy %s and %d more", r.Node, proxies[key]-1)
+			all[at[key]].Origin = fmt.Sprintf("proxy %s and %d more", first[key], proxies[key]-1)
 			continue
 		}
-		at[key] = len(all)
+		at[key], first[key] = len(all), r.Node
 		one := inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Origin: "proxy " + r.Node,
 			Message: fmt.Sprintf("%s %s was refused and its last good version stands: %s", r.Type.Noun(), r.Name, r.Text)}
 		if len(r.Objects) > 0 {

@@ -16,10 +16,9 @@ func TestStopIsBounded(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		start := time.Now()
-		context.AfterFunc(ctx, func() { start = time.Now() })
 		time.AfterFunc(time.Hour, cancel)
 		err := within(ctx, 7*time.Second, func() error { <-release; return nil })
-		if err == nil || !strings.Contains(err.Error(), "--shutdown-duration") || time.Since(start) != 7*time.Second {
+		if err == nil || !strings.Contains(err.Error(), "--shutdown-duration") || time.Since(start) != time.Hour+7*time.Second {
 			t.Errorf("a stop that hangs: %v after %v", err, time.Since(start))
 		}
 		if err := within(ctx, 7*time.Second, func() error { time.Sleep(6 * time.Second); return nil }); err != nil {

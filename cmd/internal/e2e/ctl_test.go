@@ -90,16 +90,27 @@ spec:
 	}
 }
 
-// envoy runs a real Envoy against an ADS server and returns its admin address.
-func envoy(t *testing.T, ads string) (admin string) {
+// envoyPath is the pinned Envoy.
+func envoyPath(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("NAVARCH_ENVOY")
 	if path == "" {
 		path = "../../../.tools/bin/envoy"
 	}
-	if _, err := os.Stat(path); err != nil {
+	path, err := filepath.Abs(path)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
 		t.Fatalf("no Envoy: run `make tools`, or set NAVARCH_ENVOY (%v)", err)
 	}
+	return path
+}
+
+// envoy runs a real Envoy against an ADS server and returns its admin address.
+func envoy(t *testing.T, ads string) (admin string) {
+	t.Helper()
+	path := envoyPath(t)
 	n := node("shop", "client", "127.0.77.1")
 	n.Metadata.Fields["INTERCEPTION_MODE"] = structpb.NewStringValue("NONE")
 	n.Cluster = "client.shop" // Envoy wants one

@@ -32,7 +32,7 @@ func binary(t *testing.T, name string) string {
 		if binaries.err != nil {
 			return
 		}
-		out, err := exec.Command("go", "build", "-o", binaries.dir, "navarch.io/navarch/cmd/navarchd", "navarch.io/navarch/cmd/navarchctl").CombinedOutput()
+		out, err := exec.Command("go", "build", "-o", binaries.dir, "navarch.io/navarch/cmd/navarchd", "navarch.io/navarch/cmd/navarchctl", "navarch.io/navarch/cmd/navarch-agent").CombinedOutput()
 		if err != nil {
 			binaries.err = fmt.Errorf("build: %w\n%s", err, out)
 		}

@@ -1,0 +1,52 @@
+package keyring
+
+import (
+	"testing"
+	"time"
+)
+
+// The rules of a rotation, without etcd or clock.
+func TestStep(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	rec := func(first, second Status, forced bool) *record {
+		return &record{Highest: 2, Generation: 2, Epochs: []epoch{
+			{Number: 1, Status: first, Roots: [][]byte{{1}}, Published: 1}, {Number: 2, Status: second, Roots: [][]byte{{2}}, Published: 2, Forced: forced}}}
+	}
+	leaf := func(epoch, generation uint64, left time.Duration) Issue {
+		return Issue{Serial: "a", Identity: "x", Epoch: epoch, Generation: generation, NotAfter: now.Add(left)}
+	}
+	report := Issue{Serial: "a", Generation: 2, Report: true, NotAfter: now.Add(time.Hour)}
+	for name, c := range map[string]struct {
+		rec           *record
+		journal       []Issue
+		first, second Status // "": nothing changes
+		generation    uint64
+	}{
+		"nothing to do":               {rec: rec(Retired, Active, false)},
+		"nobody has a leaf":           {rec(Active, Prepared, false), nil, Retiring, Active, 2},
+		"a leaf without the root":     {rec: rec(Active, Prepared, false), journal: []Issue{leaf(1, 1, time.Hour)}},
+		"it is reported":              {rec(Active, Prepared, false), []Issue{leaf(1, 1, time.Hour), report}, Retiring, Active, 2},
+		"it has ended":                {rec(Active, Prepared, false), []Issue{leaf(1, 1, -time.Second)}, Retiring, Active, 2},
+		"a leaf with the root":        {rec(Active, Prepared, false), []Issue{leaf(1, 2, time.Hour)}, Retiring, Active, 2},
+		"forced":                      {rec(Active, Prepared, true), []Issue{leaf(1, 1, time.Hour)}, Retiring, Active, 2},
+		"the old one's leaf is used":  {rec: rec(Retiring, Active, false), journal: []Issue{leaf(1, 2, time.Hour)}},
+		"it has ended just now":       {rec: rec(Retiring, Active, false), journal: []Issue{leaf(1, 2, -time.Minute)}},
+		"it has ended for all clocks": {rec(Retiring, Active, false), []Issue{leaf(1, 2, -clockTolerance-time.Second)}, Retired, Active, 3},
+		"only the new one's is used":  {rec(Retiring, Active, false), []Issue{leaf(2, 2, time.Hour)}, Retired, Active, 3},
+	} {
+		census := newCensus()
+		for _, i := range c.journal {
+			census.add(i)
+		}
+		next, happened := step(c.rec, now, census)
+		if c.first == "" {
+			if next != nil {
+				t.Errorf("%s: %v", name, happened)
+			}
+			continue
+		}
+		if next == nil || next.Epochs[0].Status != c.first || next.Epochs[1].Status != c.second || next.Generation != c.generation || len(happened) != 1 {
+			t.Errorf("%s: %+v, %v", name, next, happened)
+		}
+	}
+}

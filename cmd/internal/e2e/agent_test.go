@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// agentPage is what the tests read of the agent's debug page.
+type agentPage struct {
+	Ready       bool
+	NotReady    string
+	Certificate struct {
+		URI, Serial, LastFailure string
+	}
+	XDS struct {
+		Connected bool
+		LastError string
+	}
+}
+
+// An agent gets its workload's certificate with a token, speaks to the control plane with it, and renews it at half of
+// its short life, while a real Envoy is served.
+func TestAgentIdentity(t *testing.T) {
+	data := t.TempDir()
+	t.Setenv("DEFAULT_WORKLOAD_CERT_TTL", "6s")
+	d := start(t, "--config-dir", folder(t), "--data-dir", data)
+	eventually(t, 20*time.Second, serves(t, d, 1))
+	dir := t.TempDir()
+	tokenFile := filepath.Join(dir, "token")
+	if err := os.WriteFile(tokenFile, []byte(token(t, data, "shop", "web")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, debug, admin := free(t), free(t), free(t)
+	cmd := exec.Command(binary(t, "navarch-agent"), "--discovery-address", d.secure, "--xds-server-name", "istiod.istio-system.svc",
+		"--xds-root-cert", filepath.Join(data, "root-cert.pem"), "--token-file", tokenFile, "--config-path", filepath.Join(dir, "proxy"),
+		"--envoy-path", envoyPath(t), "--admin-address", admin, "--status-addr", status, "--debug-addr", debug, "--concurrency", "1",
+		"--output-certs", filepath.Join(dir, "certs"))
+	cmd.Env = append(os.Environ(), "POD_NAME=web-0", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT=web", "INSTANCE_IP=127.0.0.1",
+		"ISTIO_META_INTERCEPTION_MODE=NONE", `ISTIO_METAJSON_LABELS={"app":"web"}`)
+	log := &lockedBuffer{}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("navarch-agent:\n%s", log)
+		}
+	})
+	page := func() (p agentPage, err error) {
+		text, err := get(debug, "/debug")
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &p)
+		}
+		return p, err
+	}
+	var first string
+	eventually(t, 20*time.Second, func() error {
+		p, err := page()
+		if err != nil {
+			return err
+		}
+		if !p.Ready || p.Certificate.URI != "spiffe://cluster.local/ns/shop/sa/web" || !p.XDS.Connected {
+			return fmt.Errorf("%+v", p)
+		}
+		first = p.Certificate.Serial
+		return nil
+	})
+	eventually(t, 15*time.Second, func() error {
+		p, err := page()
+		if err == nil && (p.Certificate.Serial == first || !p.Ready || !p.XDS.Connected) {
+			err = fmt.Errorf("not renewed: %+v", p)
+		}
+		return err
+	})
+	if files, err := filepath.Glob(filepath.Join(dir, "certs", "*.pem")); err != nil || len(files) < 3 {
+		t.Errorf("certificates written: %v, %v", files, err)
+	}
+}
