@@ -245,6 +245,8 @@ func TestRotationUnderLoad(t *testing.T) {
 			}
 		})
 	}
+	for end := time.Now().Add(10 * time.Second); issued.Load() < 20 && time.Now().Before(end); runtime.Gosched() {
+	}
 	if err := one.Rotate(t.Context(), false); err != nil {
 		t.Error(err)
 	}

@@ -24,6 +24,7 @@ type proxy struct {
 	asked     [xds.NumTypes]bool
 	wanted    [xds.NumTypes]names // asked for by name
 	fresh     [xds.NumTypes]names // asked for and not answered
+	doubted   [xds.NumTypes]names // claimed at another version than there was when the stream began: sent in any case
 	warming   names               // clusters that changed and wait for their endpoints
 	ready     names               // clusters that were warm once
 	acks      [xds.NumTypes][]string
@@ -64,6 +65,7 @@ func (p *proxy) open() {
 	p.outbox = nil
 	resumed := p.asked
 	for t := range xds.NumTypes {
+		p.doubted[t] = names{}
 		p.wanted[t], p.fresh[t], p.acks[t], p.asked[t], p.revisions[t] = names{}, names{}, nil, false, 0
 	}
 	p.asked[xds.Cluster] = true
@@ -82,6 +84,9 @@ func (p *proxy) open() {
 			versions := map[string]string{}
 			for name, res := range p.held[t] {
 				versions[name] = res.Version
+				if now := p.target().Types[t].Get(name); now == nil || now.Version != res.Version {
+					p.doubted[t][name] = true
+				}
 			}
 			r.Initial = maps.All(versions)
 		}
@@ -166,6 +171,7 @@ func (p *proxy) receive(reply delta.Reply) {
 			p.set[t][r.Name] = true
 		}
 		delete(p.fresh[t], r.Name)
+		delete(p.doubted[t], r.Name)
 		switch {
 		case t == xds.Endpoint:
 			delete(p.warming, r.Name)
@@ -269,7 +275,7 @@ func (p *proxy) inspect(reply delta.Reply) {
 			p.fault("%v %s is twice in one response", t, r.Name)
 		}
 		seen[r.Name] = true
-		if before := p.held[t][r.Name]; before != nil && before.Version == r.Version && !p.fresh[t][r.Name] && !p.warming[r.Name] && !p.world {
+		if before := p.held[t][r.Name]; before != nil && before.Version == r.Version && !p.fresh[t][r.Name] && !p.doubted[t][r.Name] && !p.warming[r.Name] && !p.world {
 			p.fault("%v %s is sent again, at the version that is held", t, r.Name)
 		}
 		if !t.Wildcard() && !p.wanted[t][r.Name] && len(p.outbox) == 0 { // or it is not known yet
