@@ -54,11 +54,15 @@ func (s *Server) CreateCertificate(ctx context.Context, r *securityv1.IstioCerti
 
 // caller authenticates, with bounded checks at once, and refuses who is revoked.
 func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
-	if err := s.checks.Acquire(ctx, 1); err != nil {
+	checks := s.checks[0]
+	if hasToken(ctx) {
+		checks = s.checks[1]
+	}
+	if err := checks.Acquire(ctx, 1); err != nil {
 		return attest.Caller{}, contextual(err)
 	}
 	caller, err := s.cfg.Authenticator.Authenticate(ctx)
-	s.checks.Release(1)
+	checks.Release(1)
 	if err != nil {
 		s.cfg.Hooks.Unauthenticated()
 		return attest.Caller{}, unauthenticated(err)

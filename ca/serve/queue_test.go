@@ -223,9 +223,13 @@ func TestQueueRandom(t *testing.T) {
 				all = append(all, tk)
 				step(arrive{tk})
 			case k == 5 && len(all) > 0 && arrivals:
-				tk := all[r.IntN(len(all))]
+				tk := all[len(all)-1-r.IntN(min(8, len(all)))]
+				before := verdicts[tk]
 				left[tk] = true
 				step(abandon{tk})
+				if tk.state != outside || verdicts[tk] != before {
+					t.Fatalf("seed %d: abandoned, and still in the queue or decided", seed)
+				}
 			case k < 8 && q.running > 0:
 				written := r.IntN(4) > 0
 				if written {
@@ -251,6 +255,16 @@ func TestQueueRandom(t *testing.T) {
 		if q.waiting() != 0 || len(q.first.lanes)+len(q.renew.lanes) != 0 || q.running != 0 {
 			t.Fatalf("seed %d: %d waiting, %d running at the end", seed, q.waiting(), q.running)
 		}
+	}
+}
+
+// TestTheReasonIsTheRate, not the queue, where the rate is what holds a request back.
+func TestTheReasonIsTheRate(t *testing.T) {
+	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst = 1, 1 })
+	q.Step(epoch, arrive{ask("x", true, time.Second/2)})
+	es := q.Step(epoch, arrive{ask("x", true, time.Second/2)})
+	if len(es) != 1 || !strings.Contains(es[0].(refuse).why, "x asks for more than 1 certificates a second: it may have the next in 1s") {
+		t.Errorf("%+v", es)
 	}
 }
 

@@ -99,7 +99,7 @@ type Server struct {
 	securityv1.UnimplementedIstioCertificateServiceServer
 	cfg    Config
 	door   *door
-	checks *semaphore.Weighted
+	checks [2]*semaphore.Weighted // of certificates, of tokens: neither waits behind the other
 }
 
 // New checks the configuration and fills in defaults.
@@ -133,7 +133,11 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("ca/serve: %w", err)
 	}
 	cfg.Hooks.fill()
-	return &Server{cfg: cfg, door: newDoor(cfg.Limits, cfg.Now), checks: semaphore.NewWeighted(int64(cfg.Limits.Checks))}, nil
+	s := &Server{cfg: cfg, door: newDoor(cfg.Limits, cfg.Now)}
+	for i := range s.checks {
+		s.checks[i] = semaphore.NewWeighted(int64(cfg.Limits.Checks))
+	}
+	return s, nil
 }
 
 // Register adds the services to a gRPC server.
@@ -145,10 +149,10 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // Limits bound the work. Zero values get the defaults.
 type Limits struct {
 	Signing   int           // certificates being signed at once: GOMAXPROCS
-	Checks    int           // credentials being checked at once: 4 x GOMAXPROCS
+	Checks    int           // credentials being checked at once: of each sort: 4 x GOMAXPROCS
 	Journal   int           // signed and not durable yet: 4096
-	Waiting   int           // in the queue: 16384; what comes then displaces renewals, or is refused
-	MaxWait   time.Duration // of a request, even if its own deadline is later: 10 s
+	Waiting   int           // in the queue: 32768; what comes then displaces renewals, or is refused
+	MaxWait   time.Duration // of a request, even if its own deadline is later: 20 s
 	Rate      float64       // certificates a second for one identity, in the long run: 500
 	Burst     int           // and at once: 5000
 	FirstRuns int           // first certificates in a row while renewals wait, before one renewal: 15
@@ -162,7 +166,7 @@ func (l *Limits) fill() error {
 		def   int
 	}{
 		{"Signing", &l.Signing, cores}, {"Checks", &l.Checks, 4 * cores}, {"Journal", &l.Journal, 4096},
-		{"Waiting", &l.Waiting, 16384}, {"Burst", &l.Burst, 5000}, {"FirstRuns", &l.FirstRuns, 15},
+		{"Waiting", &l.Waiting, 32768}, {"Burst", &l.Burst, 5000}, {"FirstRuns", &l.FirstRuns, 15},
 	} {
 		if *f.value < 0 {
 			return fmt.Errorf("Limits.%s is %d, must not be negative", f.name, *f.value)
@@ -175,7 +179,7 @@ func (l *Limits) fill() error {
 		return errors.New("Limits.MaxWait and Limits.Rate must not be negative")
 	}
 	if l.MaxWait == 0 {
-		l.MaxWait = 10 * time.Second
+		l.MaxWait = 20 * time.Second
 	}
 	if l.Rate == 0 {
 		l.Rate = 500

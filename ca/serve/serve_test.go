@@ -75,7 +75,7 @@ func create(ctx context.Context, conn *grpc.ClientConn, token string, r *securit
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
 	resp, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, r)
 	return resp.GetCertChain(), err
@@ -344,6 +344,9 @@ func TestWaiting(t *testing.T) {
 		synctest.Wait()
 		if err := got["impatient"]; status.Code(err) != codes.DeadlineExceeded || took["impatient"] != time.Second {
 			t.Errorf("impatient: %v after %s", err, took["impatient"])
+		}
+		if n, _ := s.Waiting(); n != 1 {
+			t.Errorf("%d wait after one gave up, want 1", n)
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()

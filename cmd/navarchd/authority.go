@@ -39,9 +39,9 @@ type authority struct {
 	epoch   uint64
 }
 
-// newAuthority makes the role. leads says whether this process is the elected one, which ends rotations and prunes the
-// journal; nil: any process does.
-func newAuthority(c *config, store *kv.Store, leads func() bool, log *slog.Logger) (*authority, error) {
+// newAuthority makes the role. Every process with it may end rotations and prune the journal, by comparison: the elected
+// ingester may be one without it.
+func newAuthority(c *config, store *kv.Store, log *slog.Logger) (*authority, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
@@ -56,7 +56,7 @@ func newAuthority(c *config, store *kv.Store, leads func() bool, log *slog.Logge
 	}
 	a := &authority{config: c, log: log}
 	a.ring, err = keyring.New(keyring.Config{
-		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.dataDir, CACerts: c.caCerts, Leads: leads, Logger: log,
+		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.dataDir, CACerts: c.caCerts, Logger: log,
 		Alarm: func(err error) { obs.StoreAlarm.WithLabelValues("keyring").Set(flag(err != nil)) },
 	})
 	if err != nil {

@@ -88,11 +88,7 @@ func serveAll(ctx context.Context, c *config, log *slog.Logger) (err error) {
 		tasks = append(tasks, p.ingester.tasks()...)
 	}
 	if c.has(roleCA) {
-		var leads func() bool
-		if p.ingester != nil {
-			leads = p.ingester.leading
-		}
-		if p.ca, err = newAuthority(c, store, leads, log); err != nil {
+		if p.ca, err = newAuthority(c, store, log); err != nil {
 			return err
 		}
 		tasks = append(tasks, p.ca.tasks()...)

@@ -109,12 +109,6 @@ func (i *ingester) tasks() []loop.Task {
 	}
 }
 
-// leading says whether this process is the elected ingester now.
-func (i *ingester) leading() bool {
-	_, leads := i.lead.Epoch()
-	return leads
-}
-
 // leads is one term.
 func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	obs.Leading.Set(1)
