@@ -31,7 +31,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(renderCommand(), explainCommand(), proxyStatusCommand(), proxyConfigCommand(), tokenCommand())
+	cmd.AddCommand(renderCommand(), explainCommand(), proxyStatusCommand(), proxyConfigCommand(), tokenCommand(), caCommand())
 	return cmd
 }
 

@@ -46,7 +46,7 @@ func newAuthority(c *config, store *kv.Store, log *slog.Logger) (*authority, err
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	provider, err := c.kekProvider()
+	provider, err := seal.NewProvider(c.kek)
 	if err != nil {
 		return nil, fmt.Errorf("--kek: %w", err)
 	}
@@ -71,24 +71,6 @@ func newAuthority(c *config, store *kv.Store, log *slog.Logger) (*authority, err
 		Hooks: certificateHooks(), Audit: log,
 	})
 	return a, err
-}
-
-// kekProvider is what wraps data keys: file:PATH, passphrase-file:PATH or kms:SOCKET.
-func (c *config) kekProvider() (seal.Provider, error) {
-	kind, where, _ := strings.Cut(c.kek, ":")
-	switch kind {
-	case "file":
-		return seal.NewFile(where)
-	case "passphrase-file":
-		raw, err := os.ReadFile(where)
-		if err != nil {
-			return nil, err
-		}
-		return seal.NewPassphrase(seal.Secret(strings.TrimSpace(string(raw))))
-	case "kms":
-		return seal.NewKMS(seal.KMSConfig{Socket: where})
-	}
-	return nil, fmt.Errorf("%q: want file:PATH, passphrase-file:PATH or kms:SOCKET", c.kek)
 }
 
 // authenticators are the credentials that count: the certificate of the connection, then a token of Kubernetes' issuer

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,6 +122,8 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("xDS without a credential: %v", err)
 	}
 
+	operated(t, d, conf, data)
+
 	_ = d.cmd.Process.Kill()
 	<-d.exited
 	again := start(t, "--config-dir", dir, "--data-dir", data)
@@ -143,6 +146,41 @@ func refusals(t *testing.T, d *daemon, conf *tls.Config, good string) {
 		if _, _, err := signed(ctx, t, d.secure, conf); status.Code(err) != codes.Unauthenticated || strings.Contains(err.Error(), good) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// operated: an operator revokes an identity, and begins and takes back a rotation, which names whom it waits for.
+func operated(t *testing.T, d *daemon, conf *tls.Config, data string) {
+	t.Helper()
+	ca := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command(binary(t, "navarchctl"), append(append([]string{"ca"}, args...), "--data-dir", data)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("navarchctl ca %v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	if out := ca("status"); !strings.Contains(out, "active") || strings.Contains(out, "waits") {
+		t.Errorf("status:\n%s", out)
+	}
+	thief := token(t, data, "shop", "thief")
+	if _, _, err := signed(bearer(t.Context(), thief), t, d.secure, conf); err != nil {
+		t.Errorf("before the revocation: %v", err)
+	}
+	ca("revoke", "--identity", "spiffe://cluster.local/ns/shop/sa/thief")
+	eventually(t, 10*time.Second, func() error {
+		if _, _, err := signed(bearer(t.Context(), thief), t, d.secure, conf); status.Code(err) != codes.PermissionDenied {
+			return fmt.Errorf("a revoked identity: %v", err)
+		}
+		return nil
+	})
+	ca("rotate")
+	if out := ca("status"); !strings.Contains(out, "prepared") || !strings.Contains(out, "spiffe://cluster.local/ns/shop/sa/client") {
+		t.Errorf("status of a rotation:\n%s", out)
+	}
+	ca("abort")
+	if out := ca("status"); strings.Contains(out, "prepared") || !strings.Contains(out, "sa/thief") {
+		t.Errorf("status after it was taken back:\n%s", out)
 	}
 }
 

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/store/kv"
+)
+
+// trust is how to reach the keyring: etcd and the key encryption key. Who has both may turn the mesh's trust, and no
+// address of navarchd can be asked to.
+type trust struct {
+	dataDir   string
+	endpoints []string
+	mesh      string
+	domain    string
+	kek       string
+}
+
+func caCommand() *cobra.Command {
+	t := &trust{}
+	cmd := &cobra.Command{Use: "ca", Short: "The certificate authority: status, rotation, revocation (needs etcd and the KEK)"}
+	f := cmd.PersistentFlags()
+	f.StringVar(&t.dataDir, "data-dir", "", "navarchd's data directory (embedded etcd).")
+	f.StringSliceVar(&t.endpoints, "etcd-endpoints", nil, "Addresses of your etcd.")
+	f.StringVar(&t.mesh, "mesh", "default", "Name of the mesh.")
+	f.StringVar(&t.domain, "trust-domain", "cluster.local", "Trust domain of the mesh.")
+	f.StringVar(&t.kek, "kek", "", "Key encryption key, as navarchd's --kek (default, with --data-dir: the file in it).")
+	cmd.AddCommand(t.status(), t.rotate(), t.abort(), t.revoke())
+	return cmd
+}
+
+func (t *trust) status() *cobra.Command {
+	var format output
+	cmd := &cobra.Command{Use: "status", Short: "Epochs of signing keys, who a rotation waits for, what is revoked", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error {
+				report, err := k.Status(ctx)
+				if err != nil {
+					return err
+				}
+				if format != "table" {
+					return format.print(cmd.OutOrStdout(), report)
+				}
+				return reportTable(cmd.OutOrStdout(), report)
+			})
+		}}
+	format.bind(cmd, "table", "json", "yaml")
+	return cmd
+}
+
+func (t *trust) rotate() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{Use: "rotate", Short: "Publish a new root; it signs once the holder of every leaf has it", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error { return k.Rotate(ctx, force) })
+		}}
+	cmd.Flags().BoolVar(&force, "force", false, "Sign with the new root without waiting: who does not have it yet loses its connections.")
+	return cmd
+}
+
+func (t *trust) abort() *cobra.Command {
+	return &cobra.Command{Use: "abort", Short: "Take back a new root that does not sign yet", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error { return k.Abort(ctx) })
+		}}
+}
+
+func (t *trust) revoke() *cobra.Command {
+	var serials, identities []string
+	cmd := &cobra.Command{Use: "revoke --serial S | --identity spiffe://...", Short: "Revoke certificates, or all of an identity", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(serials)+len(identities) == 0 {
+				return errors.New("--serial or --identity is needed")
+			}
+			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error {
+				done, err := k.Revoke(ctx, serials, identities)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "revoked: %s\n", strings.Join(done.Serials, " "))
+				if len(done.Unknown) > 0 {
+					fmt.Fprintf(cmd.OutOrStdout(), "not in the journal, revoked all the same: %s\n", strings.Join(done.Unknown, " "))
+				}
+				return nil
+			})
+		}}
+	cmd.Flags().StringSliceVar(&serials, "serial", nil, "Serial number of a certificate, hexadecimal.")
+	cmd.Flags().StringSliceVar(&identities, "identity", nil, "SPIFFE ID: its certificates, and it gets no new ones.")
+	return cmd
+}
+
+// with runs one operation as a replica of the keyring that exists; it never makes one.
+func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyring) error) error {
+	if (t.dataDir == "") == (len(t.endpoints) == 0) {
+		return errors.New("either --data-dir or --etcd-endpoints is needed")
+	}
+	endpoints, kek := t.endpoints, t.kek
+	if t.dataDir != "" {
+		dir, err := filepath.Abs(t.dataDir)
+		if err != nil {
+			return err
+		}
+		endpoints = []string{"unix://" + filepath.Join(dir, "etcd.sock")}
+		if kek == "" {
+			kek = "file:" + filepath.Join(dir, "kek.key")
+		}
+	}
+	domain, err := spiffeid.TrustDomainFromString(t.domain)
+	if err != nil {
+		return fmt.Errorf("--trust-domain: %w", err)
+	}
+	provider, err := seal.NewProvider(kek)
+	if err != nil {
+		return fmt.Errorf("--kek: %w", err)
+	}
+	sealer, err := seal.New(provider)
+	if err != nil {
+		return err
+	}
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	store, err := kv.Open(kv.Config{Mesh: t.mesh, Endpoints: endpoints, Logger: quiet})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	err = t.operate(ctx, store, keyring.Config{Store: store, Sealer: sealer, Mesh: t.mesh, TrustDomain: domain,
+		Leads: func() bool { return false }, Logger: quiet}, do)
+	return errors.Join(err, store.Close())
+}
+
+func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config, do func(context.Context, *keyring.Keyring) error) error {
+	blobs, _, err := store.Blobs(ctx, "keys/", 0)
+	if err != nil {
+		return fmt.Errorf("read the keyring: %w", err)
+	}
+	if len(blobs) == 0 {
+		return fmt.Errorf("mesh %q has no keyring: navarchd with role ca makes it", t.mesh)
+	}
+	k, err := keyring.New(cfg)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	err = do(ctx, k)
+	stop()
+	<-done
+	return err
+}
+
+func reportTable(w io.Writer, r *keyring.Report) error {
+	rows := [][]string{{"EPOCH", "STATUS", "ORIGIN", "SINCE", "ENDS", "SUBJECT"}}
+	for _, e := range r.Epochs {
+		rows = append(rows, []string{fmt.Sprint(e.Number), string(e.Status), e.Origin, e.Since.UTC().Format(time.RFC3339), e.NotAfter.UTC().Format(time.RFC3339), e.Subject})
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	if r.Rotating != 0 {
+		fmt.Fprintf(w, "epoch %d waits for %d holders:\n", r.Rotating, len(r.Waiting))
+		for _, h := range r.Waiting {
+			fmt.Fprintf(w, "  %s %s (until %s)\n", h.Identity, h.Pod, h.NotAfter.UTC().Format(time.RFC3339))
+		}
+	}
+	for _, line := range []struct{ what, text string }{{"sealed", r.Sealed}, {"alarm", r.Alarm}} {
+		if line.text != "" {
+			fmt.Fprintf(w, "%s: %s\n", line.what, line.text)
+		}
+	}
+	if r.Serials > 0 || len(r.Identities) > 0 {
+		fmt.Fprintf(w, "revoked: %d certificates, identities %s\n", r.Serials, strings.Join(r.Identities, " "))
+	}
+	return nil
+}
