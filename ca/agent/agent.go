@@ -77,16 +77,16 @@ type failure struct {
 func New(cfg Config) (*Agent, error) {
 	var bad []error
 	if cfg.Address == "" {
-		bad = append(bad, errors.New("Address is empty"))
+		bad = append(bad, errors.New("config.Address is empty"))
 	}
 	if cfg.RootFile == "" && len(cfg.Roots) == 0 {
-		bad = append(bad, errors.New("neither RootFile nor Roots is set: the CA could not be verified"))
+		bad = append(bad, errors.New("neither config.RootFile nor config.Roots is set: the CA could not be verified"))
 	}
 	if cfg.RenewAt < 0 || cfg.RenewAt >= 1 || cfg.Jitter < 0 || cfg.Jitter >= 1 {
-		bad = append(bad, fmt.Errorf("RenewAt %g and Jitter %g must be in [0, 1)", cfg.RenewAt, cfg.Jitter))
+		bad = append(bad, fmt.Errorf("config.RenewAt %g and Jitter %g must be in [0, 1)", cfg.RenewAt, cfg.Jitter))
 	}
 	if len(cfg.Socket) > maxSocketPath {
-		bad = append(bad, fmt.Errorf("Socket %q is longer than %d bytes", cfg.Socket, maxSocketPath))
+		bad = append(bad, fmt.Errorf("config.Socket %q is longer than %d bytes", cfg.Socket, maxSocketPath))
 	}
 	if len(bad) > 0 {
 		return nil, fmt.Errorf("ca/agent: %w", errors.Join(bad...))

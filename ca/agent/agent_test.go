@@ -258,8 +258,7 @@ func TestOutput(t *testing.T) {
 		<-changed
 		for now, _ := a.hub.get(); now[certificateName] == seen[certificateName]; now, _ = a.hub.get() {
 		}
-		a.mu.Lock() // publish is through
-		a.mu.Unlock()
+		a.publish() // returns after the one that is under way
 		if a.Identity() == before {
 			t.Error("not renewed")
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 // askTimeout is longer than the queue of a CA under a storm.
-const askTimeout = 20 * time.Second
+const askTimeout = 25 * time.Second
 
 const maxToken = 64 << 10
 

@@ -106,13 +106,13 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	var missing []error
 	if cfg.Authorities == nil {
-		missing = append(missing, errors.New("Authorities is not set"))
+		missing = append(missing, errors.New("config.Authorities is not set"))
 	}
 	if cfg.Authenticator == nil {
-		missing = append(missing, errors.New("Authenticator is not set"))
+		missing = append(missing, errors.New("config.Authenticator is not set"))
 	}
 	if cfg.Journal == nil {
-		missing = append(missing, errors.New("Journal is not set"))
+		missing = append(missing, errors.New("config.Journal is not set"))
 	}
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("ca/serve: %w", errors.Join(missing...))
@@ -169,14 +169,14 @@ func (l *Limits) fill() error {
 		{"Waiting", &l.Waiting, 32768}, {"Burst", &l.Burst, 5000}, {"FirstRuns", &l.FirstRuns, 15},
 	} {
 		if *f.value < 0 {
-			return fmt.Errorf("Limits.%s is %d, must not be negative", f.name, *f.value)
+			return fmt.Errorf("config.Limits.%s is %d, must not be negative", f.name, *f.value)
 		}
 		if *f.value == 0 {
 			*f.value = f.def
 		}
 	}
 	if l.MaxWait < 0 || l.Rate < 0 {
-		return errors.New("Limits.MaxWait and Limits.Rate must not be negative")
+		return errors.New("config.Limits.MaxWait and Limits.Rate must not be negative")
 	}
 	if l.MaxWait == 0 {
 		l.MaxWait = 20 * time.Second
