@@ -81,7 +81,11 @@ var affects = [model.NumKinds][]effect{
 		{"views", all, namespaceViews},
 		{"readers", all, namesIt},
 	},
-	model.KindPeerAuthentication:  {{"views", all, namespaceViews}}, // what it closes
+	model.KindPeerAuthentication: {
+		{"hosts", cds | eds, peered},   // endpoints that take no mTLS, and that clusters know of it
+		{"views", all, namespaceViews}, // which modes apply
+		{"readers", lds, namesIt},
+	},
 	model.KindAuthorizationPolicy: {{"views", all, namespaceViews}},
 }
 

@@ -62,10 +62,10 @@ func (s *scope) planCluster(h *host, port uint32, sub subset, found *[]Problem) 
 	if s.patches.any(func(p model.Patch) bool { return removesCluster(p, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, name) }) {
 		return
 	}
-	c := clusterUnit{selection: selection{h.svc, h.name, port, sub.rule, sub.GetName()}, labels: sub.GetLabels()}
+	c := clusterUnit{selection: selection{h.svc, h.name, port, sub.rule, sub.GetName(), s.peersFor(h.svc)}, labels: sub.GetLabels()}
 	spec := cluster.Outbound{
 		Service: h.svc, Host: h.name, Port: port, Subset: sub.GetName(), Rule: h.rules.main, SubsetRule: sub.rule,
-		Mesh: s.mesh, Caps: s.key.Caps,
+		Mesh: s.mesh, Caps: s.key.Caps & xds.CapIdentity,
 		Patches: s.patches.matching(func(p model.Patch) bool {
 			return mergesCluster(p, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, name)
 		}),
@@ -73,6 +73,7 @@ func (s *scope) planCluster(h *host, port uint32, sub subset, found *[]Problem) 
 	if inDNS(h.svc) {
 		spec.Members = s.membersOf(c.selection, c.labels)
 	}
+	s.secure(&spec, c.selection, c.labels)
 	if u, ok := s.make(spec, h.svc.Key, found); ok {
 		c.unit = u
 		h.clusters = append(h.clusters, c)

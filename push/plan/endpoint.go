@@ -18,6 +18,7 @@ type selection struct {
 	port    uint32
 	rule    *model.DestinationRule // that defines the subset; nil: all endpoints
 	subset  string
+	peers   intern.List[*model.Policy] // see peersOf
 }
 
 // membersOf lists the endpoints that a cluster selects: of the service's own namespace, ready (or of a service that
@@ -97,6 +98,7 @@ func (s *scope) planEndpoints(h *host) {
 			continue
 		}
 		spec := endpoint.Spec{Cluster: c.res.Name, Members: s.membersOf(c.selection, c.labels)}
+		spec.Plain = plainOf(c.selection, spec.Members.All())
 		if i := slices.IndexFunc(old, func(u unit) bool { return u.spec == spec }); i >= 0 {
 			h.endpoints = append(h.endpoints, old[i])
 		} else if u, ok := s.make(spec, h.svc.Key, &found); ok {

@@ -89,7 +89,8 @@ func fold(t *testing.T, set *manifest.Set) []byte {
 		}
 		listeners = append(listeners, raw(l))
 	}
-	b, err := json.Marshal(map[string]any{"static_resources": map[string]any{"clusters": clusters, "listeners": listeners}})
+	clusters = append(clusters, raw(&clusterv3.Cluster{Name: xds.SDSCluster}))
+	b, err := json.Marshal(map[string]any{"node": map[string]any{"id": "x", "cluster": "x"}, "static_resources": map[string]any{"clusters": clusters, "listeners": listeners}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 			rest = append(rest, e)
 			continue
 		}
-		if p.renumbered(c.New, e) {
+		if p.renumbered(c.New, e) || p.reidentified(c.New, e) {
 			rest = append(rest, e)
 			continue
 		}
@@ -74,6 +74,19 @@ func (p *Planner) renumbered(s *mirror.Snapshot, e mirror.Edit) bool {
 						return true
 					}
 				}
+			}
+		}
+	}
+	return false
+}
+
+// reidentified says whether a host of the endpoints has other service accounts than were planned. Clusters believe those
+// they name alone, and would refuse a new endpoint that comes before they do.
+func (p *Planner) reidentified(s *mirror.Snapshot, e mirror.Edit) bool {
+	for _, r := range records(e) {
+		for _, h := range hostsOf(r) {
+			if !slices.Equal(accountsOf(p.world.Snapshot, h, e.Key().Namespace), accountsOf(s, h, e.Key().Namespace)) {
+				return true
 			}
 		}
 	}

@@ -31,6 +31,7 @@ type workload struct {
 	sidecar  *model.Sidecar
 	patches  patchSet
 	services []*model.Service
+	peers    []*model.Policy
 	reads    map[string]bool // hosts whose endpoints name its ports
 	found    []Problem
 	refs     int
@@ -52,6 +53,11 @@ func newWorkload(w *world, key view.Workload) *workload {
 	for _, k := range key.Services.All() {
 		if r, ok := w.Get(k); ok && len(hostsOf(r)) > 0 {
 			wl.services = append(wl.services, r.(*model.Service))
+		}
+	}
+	for _, k := range key.Peers.All() {
+		if r, ok := w.Get(k); ok {
+			wl.peers = append(wl.peers, r.(*model.Policy))
 		}
 	}
 	wl.patches, wl.found = patchesOf(w, key.Filters)
@@ -152,7 +158,7 @@ func (wl *workload) named(svc *model.Service, host string, p *model.ServicePort)
 }
 
 func (wl *workload) port(p listener.InboundPort, svc *model.Service, ingress int, target string) port {
-	p.Cluster = xds.InboundCluster(p.Port)
+	p.Cluster, p.MTLS = xds.InboundCluster(p.Port), wl.mode(p.Port)
 	c := cluster.Inbound{Port: p.Port, Target: target, Service: svc, Host: p.Host, Sidecar: wl.sidecar, Ingress: ingress,
 		HTTP2: isHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.mesh}
 	return port{InboundPort: p, cluster: c}
@@ -234,7 +240,7 @@ func targetOf(endpoint string, number uint32) (string, error) {
 func (wl *workload) planListeners(ports []port) {
 	n := inboundPort(wl.mesh)
 	v := listener.VirtualInbound{Common: wl.common(xds.VirtualInbound, n), Port: n, Transparent: wl.key.Mode == view.TProxy,
-		Passthrough: wl.mesh.Spec.GetInboundTrafficPolicy().GetMode() == meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH, Closed: wl.key.Closed}
+		Passthrough: wl.mesh.Spec.GetInboundTrafficPolicy().GetMode() == meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH, Closed: wl.key.Closed, Rest: wl.mode(0)}
 	var redirected []listener.InboundPort
 	for _, p := range ports {
 		if p.bind == "" {
@@ -245,6 +251,9 @@ func (wl *workload) planListeners(ports []port) {
 		if !wl.removes(name, p.Port) {
 			wl.plan(listener.Ingress{Common: wl.common(name, p.Port), Name: name, Bind: p.bind, Inner: p.InboundPort, Closed: wl.key.Closed})
 		}
+	}
+	if v.Passthrough {
+		redirected = append(redirected, wl.unnamed()...) // behind those of services: of two for one port the first counts
 	}
 	v.Ports = inboundPorts.List(redirected...)
 	if !direct(wl.sidecar, wl.key.Mode) && !wl.removes(xds.VirtualInbound, v.Port) {
@@ -262,7 +271,7 @@ func (wl *workload) removes(name string, port uint32) bool {
 
 // touched says whether a change reaches the workload.
 func (wl *workload) touched(d *dirt) bool {
-	if d.readers[wl.key.Sidecar] {
+	if d.readers[wl.key.Sidecar] || slices.ContainsFunc(wl.key.Peers.All(), func(k model.Key) bool { return d.readers[k] }) {
 		return true
 	}
 	for _, p := range wl.key.Filters.All() {

@@ -163,7 +163,7 @@ func (s *scope) passthrough() bool {
 }
 
 func (s *scope) common(name string, port uint32, side networkingv1.EnvoyFilter_PatchContext) listener.Common {
-	return commonOf(s.world, s.key.Caps, s.patches, name, port, side)
+	return commonOf(s.world, s.anonymous(), s.patches, name, port, side)
 }
 
 func commonOf(w *world, caps xds.Caps, patches patchSet, name string, port uint32, side networkingv1.EnvoyFilter_PatchContext) listener.Common {
@@ -171,6 +171,9 @@ func commonOf(w *world, caps xds.Caps, patches patchSet, name string, port uint3
 		return patch.ListenerMatches(p, side, name, port)
 	})}
 }
+
+// anonymous are the capabilities without the identity: what only clusters read makes no second listener, nor virtual host.
+func (s *scope) anonymous() xds.Caps { return s.key.Caps &^ xds.CapIdentity }
 
 func (s *scope) removesListener(name string, port uint32, side networkingv1.EnvoyFilter_PatchContext) bool {
 	return s.patches.any(func(p model.Patch) bool { return patch.RemovesListener(p, side, name, port) })

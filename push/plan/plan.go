@@ -61,6 +61,8 @@ type world struct {
 	runs *pool.Pool
 	// selected remembers what clusters select, for the scopes of one step.
 	selected map[selection]intern.List[model.Member]
+	accounts map[[2]string]intern.List[string]     // by host and namespace, see accountsOf
+	peers    map[string]intern.List[*model.Policy] // by namespace, see peersOf
 }
 
 func (w *world) root() string { return w.mesh.Spec.GetRootNamespace() }

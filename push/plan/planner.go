@@ -89,7 +89,7 @@ func New(c Settings) *Planner {
 
 func newWorld(s *mirror.Snapshot, p *pool.Pool) *world {
 	return &world{Snapshot: s, mesh: s.Mesh(), index: newIndex(s), pool: p, runs: &pool.Pool{},
-		selected: map[selection]intern.List[model.Member]{}}
+		selected: map[selection]intern.List[model.Member]{}, peers: map[string]intern.List[*model.Policy]{}, accounts: map[[2]string]intern.List[string]{}}
 }
 
 // at is the world at another snapshot.
@@ -97,6 +97,8 @@ func (w *world) at(s *mirror.Snapshot) *world {
 	next := *w
 	next.Snapshot, next.mesh = s, s.Mesh()
 	next.selected = map[selection]intern.List[model.Member]{}
+	next.peers = map[string]intern.List[*model.Policy]{}
+	next.accounts = map[[2]string]intern.List[string]{}
 	return &next
 }
 

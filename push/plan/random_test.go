@@ -1,12 +1,17 @@
 package plan
 
 import (
+	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+	securityv1 "istio.io/api/security/v1beta1"
+
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
 
@@ -110,7 +115,36 @@ func (m *mesh) text(kind model.Kind, name string) string {
 	case model.KindEnvoyFilter:
 		return m.filter()
 	}
-	return fmt.Sprintf("{closed: %v, meshWide: %v, selector: {%s}}", m.one(2), m.one(2), m.pick("", "app: s0", "app: s1"))
+	return m.policy(kind)
+}
+
+// policy has a selector only where it is not mesh-wide.
+func (m *mesh) policy(kind model.Kind) string {
+	var message proto.Message = m.authorization()
+	if kind == model.KindPeerAuthentication {
+		modes := func() *securityv1.PeerAuthentication_MutualTLS {
+			return &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_Mode(m.r.IntN(4))}
+		}
+		p := &securityv1.PeerAuthentication{Mtls: modes()}
+		if m.one(3) {
+			p.PortLevelMtls = map[uint32]*securityv1.PeerAuthentication_MutualTLS{uint32(8080 + m.r.IntN(2)): modes()}
+		}
+		message = p
+	}
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return fmt.Sprintf("{closed: %v, meshWide: %v, selector: {%s}, istio: '%s'}", m.one(8), m.one(2), m.pick("", "app: s0", "app: s1"), base64.StdEncoding.EncodeToString(raw))
+}
+
+func (m *mesh) authorization() *securityv1.AuthorizationPolicy {
+	rule := &securityv1.Rule{From: []*securityv1.Rule_From{{Source: &securityv1.Source{Namespaces: []string{m.pick(namespaces...)}}}}}
+	p := &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_Action(m.r.IntN(2)), Rules: []*securityv1.Rule{rule}}
+	if m.one(3) {
+		rule.To = []*securityv1.Rule_To{{Operation: &securityv1.Operation{Paths: []string{"/" + m.pick("x", "y")}}}}
+	}
+	return p
 }
 
 func (m *mesh) service(hosts string) string {
@@ -143,7 +177,8 @@ func (m *mesh) endpoints(name string) string {
 	fmt.Fprintf(&b, "hosts: %s\nports: [{name: http, number: %s}, {name: tcp, number: 9000}, {name: any, number: 9000}, {name: web, number: 8080}]\nendpoints:\n",
 		quoted(hosts), m.pick("8080", "8080", "8081"))
 	for i := range m.r.IntN(4) {
-		fmt.Fprintf(&b, "- {address: 10.1.0.%d, health: %s, labels: {version: %s}}\n", i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", "HEALTH_NOT_READY"), m.pick("v1", "v2"))
+		fmt.Fprintf(&b, "- {address: 10.1.0.%d, health: %s, labels: {version: %s, app: %s}, serviceAccount: %s, mtls: %v}\n", i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", "HEALTH_NOT_READY"),
+			m.pick("v1", "v2"), m.pick("s0", "s1"), m.pick("sa", "sa", "sa", "other", "''"), !m.one(4))
 	}
 	return b.String()
 }
@@ -230,6 +265,9 @@ func nodes() []view.Node {
 		node("b", "s0-1", "app=s0", "version=v1"),
 		node("istio-system", "ops", "tier=x"),
 		node("b", "free", "app=s1"),
+	}
+	for i := range all[:4] {
+		all[i].Caps |= xds.CapIdentity
 	}
 	all[0].Addresses = []string{"10.1.0.1"}
 	all[5].Mode = view.None

@@ -238,7 +238,7 @@ func (s *scope) follow(name string, what types) {
 	if h == nil || h.svc == nil {
 		return
 	}
-	if what.has(cds) && inDNS(h.svc) {
+	if what.has(cds) { // DNS services have their endpoints in them, others the identities
 		s.planClusters(h)
 	}
 	if what.has(eds) {

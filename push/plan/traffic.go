@@ -157,7 +157,7 @@ func single(address string) (string, bool) {
 
 // addressesOf are the IPs of a headless service's endpoints.
 func (s *scope) addressesOf(h *host, p *model.ServicePort) (out []string) {
-	for _, m := range s.membersOf(selection{h.svc, h.name, p.GetNumber(), nil, ""}, nil).All() {
+	for _, m := range s.membersOf(selection{h.svc, h.name, p.GetNumber(), nil, "", intern.List[*model.Policy]{}}, nil).All() {
 		if ip, err := netip.ParseAddr(m.Endpoint.GetAddress()); err == nil && !slices.Contains(out, ip.String()) {
 			out = append(out, ip.String())
 		}

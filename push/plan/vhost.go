@@ -170,7 +170,7 @@ func (s *scope) specOf(rc *routes, en *entry, facets []string, found *[]Problem)
 	if len(domains) == 0 {
 		return vhost.Spec{}, false
 	}
-	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: s.mesh, Caps: s.key.Caps}
+	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: s.mesh, Caps: s.anonymous()}
 	name := xds.VirtualHost(en.host, en.port)
 	spec.Patches = s.patches.matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rc.name, rc.port, name) })
 	labels := labelsRead(facets, en.reads)

@@ -54,7 +54,7 @@ const longest = 256
 
 // text lists the metadata keys that must be strings where they are there.
 var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "INSTANCE_IPS", "CLUSTER_ID", "NETWORK",
-	"ISTIO_VERSION", "INTERCEPTION_MODE", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
+	"ISTIO_VERSION", "NAVARCH_IDENTITY", "INTERCEPTION_MODE", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
 
 // Parse reads a node. The error names the field that is malformed and says what is expected there.
 func Parse(node *corev3.Node) (Node, error) {
@@ -92,6 +92,9 @@ func Parse(node *corev3.Node) (Node, error) {
 		return Node{}, err
 	}
 	n.Caps = capsOf(node.GetExtensions())
+	if hasIdentity(n.Metadata) {
+		n.Caps |= xds.CapIdentity
+	}
 	return n, nil
 }
 
@@ -179,6 +182,14 @@ func capsOf(extensions []*corev3.Extension) xds.Caps {
 		caps |= xds.CapOf(e.GetName())
 	}
 	return caps
+}
+
+// hasIdentity says whether a proxy gets certificates by SDS: its agent says so (NAVARCH_IDENTITY), or it is Istio's.
+func hasIdentity(metadata map[string]string) bool {
+	if stated, ok := metadata["NAVARCH_IDENTITY"]; ok {
+		return stated == "sds"
+	}
+	return metadata["ISTIO_VERSION"] != ""
 }
 
 func isNull(v *structpb.Value) bool {

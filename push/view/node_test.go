@@ -37,8 +37,14 @@ func TestParse(t *testing.T) {
 	if !slices.Equal(n.Addresses, []string{"10.1.0.7", "fd00::7"}) {
 		t.Errorf("addresses %v", n.Addresses)
 	}
-	if n.Caps != xds.CapCORS|xds.CapIstioStats {
+	if n.Caps != xds.CapCORS|xds.CapIstioStats|xds.CapIdentity {
 		t.Errorf("caps %b", n.Caps)
+	}
+	for metadata, want := range map[string]bool{`{}`: false, `{"ISTIO_VERSION": "1.31.0"}`: true, `{"NAVARCH_IDENTITY": "sds"}`: true,
+		`{"ISTIO_VERSION": "1.31.0", "NAVARCH_IDENTITY": "none"}`: false} {
+		if n, err := parse(t, `{"id": "sidecar~~a.shop~", "metadata": `+metadata+`}`); err != nil || n.Caps.Has(xds.CapIdentity) != want {
+			t.Errorf("%s: identity %v, %v", metadata, !want, err)
+		}
 	}
 	if _, kept := n.Metadata["PROXY_CONFIG"]; kept {
 		t.Error("an object was kept as a string")

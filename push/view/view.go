@@ -53,6 +53,7 @@ type Workload struct {
 	Sidecar   model.Key
 	Services  intern.List[model.Key] // whose selectors match, the oldest first
 	Closed    bool                   // a policy that could not be understood selects it
+	Peers     intern.List[model.Key] // PeerAuthentications, as they go before one another: for it, its namespace, the mesh
 	Caps      xds.Caps
 	Mode      Mode
 	Filters   intern.List[Patch] // that reach the inbound side, in order of application
@@ -84,7 +85,7 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 			Caps: n.Caps, Mode: n.Mode, Filters: patches.List(out...)},
 		Facets: x.facets(n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: sidecar, Services: keys.List(services...),
-			Closed: closed(s, root, n), Caps: n.Caps, Mode: n.Mode, Filters: patches.List(in...)},
+			Closed: closed(s, root, n), Peers: keys.List(peersOf(s, root, n)...), Caps: n.Caps, Mode: n.Mode, Filters: patches.List(in...)},
 	}
 	if headless && n.Mode != None {
 		v.Residue = strs.List(n.Addresses...)
@@ -169,6 +170,39 @@ func closed(s *mirror.Snapshot, root string, n Node) bool {
 		}
 	}
 	return false
+}
+
+// peersOf lists the PeerAuthentications that decide for the proxy: the oldest that selects it, the oldest for all of its
+// namespace, the oldest for the whole mesh
+// (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
+func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
+	var levels [3]*model.Policy
+	at := func(level int, p *model.Policy) {
+		if have := levels[level]; have == nil || p.Older(&have.Head) < 0 {
+			levels[level] = p
+		}
+	}
+	for r := range s.In(model.KindPeerAuthentication, n.Namespace) {
+		switch p := r.(*model.Policy); {
+		case len(p.Spec.GetSelector()) == 0:
+			at(1, p)
+		case Matches(p.Spec.GetSelector(), n.Labels):
+			at(0, p)
+		}
+	}
+	if n.Namespace != root {
+		for r := range s.In(model.KindPeerAuthentication, root) {
+			if p := r.(*model.Policy); p.Spec.GetMeshWide() && len(p.Spec.GetSelector()) == 0 {
+				at(2, p)
+			}
+		}
+	}
+	for _, p := range levels {
+		if p != nil {
+			out = append(out, p.Key)
+		}
+	}
+	return out
 }
 
 // filtersOf lists the patches that select the proxy, for its outbound and its inbound side. Filters of the root

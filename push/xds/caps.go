@@ -22,6 +22,17 @@ const (
 	CapOnDemand
 	CapGRPCWeb
 	CapOriginalSrc
+	// CapIdentity is no extension: the proxy has a certificate of the mesh, which it gets by SDS over the static cluster
+	// SDSCluster of its bootstrap. To a proxy without that cluster what names it must not be sent.
+	CapIdentity
+)
+
+// The secrets of a proxy with CapIdentity, and the cluster of its bootstrap that serves them (as Istio's agent names
+// them).
+const (
+	SDSCluster = "sds-grpc"
+	SDSDefault = "default"
+	SDSRoot    = "ROOTCA"
 )
 
 var extensions = map[string]Caps{

@@ -277,8 +277,8 @@ func TestPolicies(t *testing.T) {
 		{"PeerAuthentication", "{}", false},
 		{"PeerAuthentication", "{mtls: {mode: DISABLE}}", false},
 		{"PeerAuthentication", "{mtls: {mode: PERMISSIVE}}", false},
-		{"PeerAuthentication", "{mtls: {mode: STRICT}}", true},
-		{"PeerAuthentication", "{selector: {matchLabels: {a: b}}, portLevelMtls: {80: {mode: STRICT}}}", true},
+		{"PeerAuthentication", "{mtls: {mode: STRICT}}", false},
+		{"PeerAuthentication", "{selector: {matchLabels: {a: b}}, portLevelMtls: {80: {mode: STRICT}}}", false},
 	} {
 		r := testNormal.Object(read(t, istio(c.kind, c.spec)), &fake{})
 		if r.Spoiled {

@@ -126,7 +126,7 @@ func harmless(p *securityv1.AuthorizationPolicy, dryRun bool) bool {
 	return false
 }
 
-// peerAuthenticationRecords understands every mode but STRICT, which this version cannot enforce.
+// peerAuthenticationRecords understands every mode that this version knows; another closes.
 func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.PeerAuthentication{}
 	if !r.policy(obj, p, p.GetSelector) {
@@ -138,15 +138,15 @@ func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx
 		return nil
 	}
 	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
-	open := func(m *securityv1.PeerAuthentication_MutualTLS) bool {
-		return m.GetMode() >= securityv1.PeerAuthentication_MutualTLS_UNSET && m.GetMode() <= securityv1.PeerAuthentication_MutualTLS_PERMISSIVE
+	known := func(m *securityv1.PeerAuthentication_MutualTLS) bool {
+		return m.GetMode() >= securityv1.PeerAuthentication_MutualTLS_UNSET && m.GetMode() <= securityv1.PeerAuthentication_MutualTLS_STRICT
 	}
-	spec.Closed = !open(p.Mtls)
+	spec.Closed = !known(p.Mtls)
 	for _, m := range p.PortLevelMtls {
-		spec.Closed = spec.Closed || !open(m)
+		spec.Closed = spec.Closed || !known(m)
 	}
 	if spec.Closed {
-		r.warnf("spec.mtls.mode", "STRICT is not enforced yet: what it selects is closed to all requests")
+		r.warnf("spec.mtls.mode", "is not known: what it selects is closed to all requests")
 	}
 	return r.policyRecord(model.KindPeerAuthentication, obj, spec, p)
 }

@@ -34,9 +34,10 @@ var may = map[string][]string{
 	"store/mirror":        {"store/kv"},
 	"push/view":           {"store/mirror"},
 	"push/build/patch":    {},
-	"push/build/cluster":  {"push/build/patch", "push/build/endpoint"}, // DNS clusters hold their endpoints
+	"push/build/cluster":  {"push/build/patch", "push/build/endpoint", "push/build/identity"}, // DNS clusters hold their endpoints
 	"push/build/endpoint": {"push/build/patch"},
-	"push/build/listener": {"push/build/patch"},
+	"push/build/identity": {},
+	"push/build/listener": {"push/build/patch", "push/build/identity"},
 	"push/build/vhost":    {"push/build/patch"},
 	"push/build/route":    {"push/build/patch"},
 	"push/pool":           {},

@@ -89,6 +89,8 @@ func fold(p *proxy) *bootstrapv3.Bootstrap {
 		}
 		b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
 	}
+	// Of the bootstrap of a proxy with an identity.
+	b.StaticResources.Clusters = append(b.StaticResources.Clusters, &clusterv3.Cluster{Name: xds.SDSCluster})
 	routes := holds[*routev3.RouteConfiguration](p, xds.Route)
 	for _, l := range holds[*listenerv3.Listener](p, xds.Listener) {
 		for _, c := range append(slices.Clone(l.GetFilterChains()), l.GetDefaultFilterChain()) {

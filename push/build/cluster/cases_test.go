@@ -1,19 +1,39 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
+
+var strs intern.Table[string]
 
 type testCase struct {
 	spec    spec
 	want    string // the fields that matter
 	absent  []string
 	problem string // the one problem contains it; empty: none
+}
+
+// meshSocket is the mesh's own TLS: SDS from the proxy's agent, servers whose URI matches.
+func meshSocket(sni, alpn string, uris ...string) string {
+	sds := func(name string) string {
+		return `{name: ` + name + `, sds_config: {resource_api_version: V3, initial_fetch_timeout: 0s, api_config_source: {api_type: GRPC, transport_api_version: V3, set_node_on_first_message_only: true,
+			grpc_services: [{envoy_grpc: {cluster_name: sds-grpc}}]}}}`
+	}
+	var sans []string
+	for _, u := range uris {
+		sans = append(sans, "{san_type: URI, matcher: "+u+"}")
+	}
+	return `{name: envoy.transport_sockets.tls, typed_config: {` + tlsType + `, sni: ` + sni + `, common_tls_context: {
+		tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}, alpn_protocols: [istio-peer-exchange, istio` + alpn + `],
+		tls_certificate_sds_secret_configs: [` + sds("default") + `],
+		combined_validation_context: {validation_context_sds_secret_config: ` + sds("ROOTCA") + `, default_validation_context: {match_typed_subject_alt_names: [` + strings.Join(sans, ", ") + `]}}}}}`
 }
 
 // cases is a broad set: the tests of content, of needs, of determinism and Envoy's own judgement run over all.
@@ -176,7 +196,21 @@ func security(t testing.TB) map[string]testCase {
 		"mutual without certificates": {spec: outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: MUTUAL, clientCertificate: /c.pem}}`), want: `{type: STATIC}`, absent: closed,
 			problem: "DestinationRule shop/reviews: spec.trafficPolicy.tls: MUTUAL wants"},
 		"the mesh's own": {spec: outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: ISTIO_MUTUAL}}`), want: `{type: STATIC, lb_policy: LEAST_REQUEST}`, absent: closed,
-			problem: "DestinationRule shop/reviews: spec.trafficPolicy.tls.mode: ISTIO_MUTUAL is not supported"},
+			problem: "DestinationRule shop/reviews: spec.trafficPolicy.tls.mode: ISTIO_MUTUAL wants a certificate"},
+		"the mesh's own with an identity": {spec: with(outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: ISTIO_MUTUAL}}`), func(s *Outbound) {
+			s.Caps, s.Accounts = xds.CapIdentity, strs.List("shop/a", "shop/b")
+			s.Mesh = mesh(t, "{trustDomain: td, trustDomainAliases: [old]}")
+		}), want: `{transport_socket: ` + meshSocket("outbound_.80_._."+host, "", "{exact: spiffe://td/ns/shop/sa/a}", "{exact: spiffe://td/ns/shop/sa/b}",
+			"{exact: spiffe://old/ns/shop/sa/a}", "{exact: spiffe://old/ns/shop/sa/b}") + `}`, absent: []string{"transport_socket_matches"}},
+		"the mesh's own to whom the rule names": {spec: with(outbound(t, "PROTOCOL_GRPC", "", `{tls: {mode: ISTIO_MUTUAL, sni: x, subjectAltNames: ["spiffe://a/b"]}}`), func(s *Outbound) {
+			s.Caps, s.Accounts = xds.CapIdentity, strs.List("shop/a")
+		}), want: `{transport_socket: ` + meshSocket("x", ", h2", "{exact: spiffe://a/b}") + `}`},
+		"mTLS by endpoint": {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Caps, s.Auto = xds.CapIdentity, AutoEndpoints }),
+			want: `{transport_socket_matches: [{name: tlsMode-istio, match: {tlsMode: istio}, transport_socket: ` + meshSocket("outbound_.80_._."+host, "", `{prefix: "spiffe://cluster.local/"}`) + `},
+				{name: tlsMode-disabled, match: {}, transport_socket: {name: envoy.transport_sockets.raw_buffer, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer}}}]}`},
+		"mTLS to all":              {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Caps, s.Auto = xds.CapIdentity, AutoAll }), want: `{transport_socket: ` + meshSocket("outbound_.80_._."+host, "", `{prefix: "spiffe://cluster.local/"}`) + `}`},
+		"mTLS that a rule forbids": {spec: with(outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: DISABLE}}`), func(s *Outbound) { s.Caps, s.Auto = xds.CapIdentity, AutoEndpoints }), want: `{type: EDS}`, absent: []string{"transport_socket", "transport_socket_matches"}},
+		"mTLS without an identity": {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Auto = AutoAll }), want: `{type: EDS}`, absent: []string{"transport_socket", "transport_socket_matches"}},
 		"the mesh's own, hashed and resolved": {spec: with(external(t, "resolution: RESOLUTION_DNS"), func(s *Outbound) {
 			s.Members = at("a.example.com")
 			s.Rule = rule(t, "r", `{host: a, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, loadBalancer: {consistentHash: {useSourceIp: true}}}}`)

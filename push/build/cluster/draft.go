@@ -128,7 +128,7 @@ func (d *draft) http2() *corev3.Http2ProtocolOptions {
 func (d *draft) refuse() {
 	d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	d.LbPolicy, d.LbConfig = clusterv3.Cluster_LEAST_REQUEST, nil
-	d.EdsClusterConfig, d.LoadAssignment, d.TransportSocket = nil, nil, nil
+	d.EdsClusterConfig, d.LoadAssignment, d.TransportSocket, d.TransportSocketMatches = nil, nil, nil, nil
 	d.DnsRefreshRate, d.RespectDnsTtl, d.DnsLookupFamily, d.DnsJitter = nil, false, 0, nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
 
@@ -68,7 +69,7 @@ func certificates(t testing.TB) *strings.Replacer {
 // stand in the clusters.
 func judge(t testing.TB, envoy string, clusters map[string]*clusterv3.Cluster) string {
 	t.Helper()
-	var folded []json.RawMessage
+	folded := []json.RawMessage{json.RawMessage(`{"name": "` + xds.SDSCluster + `"}`)}
 	for label, c := range clusters {
 		c = proto.CloneOf(c)
 		c.Name, c.AltStatName = label, ""
@@ -84,7 +85,7 @@ func judge(t testing.TB, envoy string, clusters map[string]*clusterv3.Cluster) s
 		}
 		folded = append(folded, raw)
 	}
-	b, err := json.Marshal(map[string]any{"static_resources": map[string]any{"clusters": folded}})
+	b, err := json.Marshal(map[string]any{"node": map[string]any{"id": "x", "cluster": "x"}, "static_resources": map[string]any{"clusters": folded}})
 	if err != nil {
 		t.Fatal(err)
 	}

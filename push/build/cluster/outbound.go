@@ -68,7 +68,7 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 	d.outlier(p)
 	d.balance(p)
 	s.locate(d)
-	d.secure(p, s.Service)
+	s.secure(d, p)
 	d.unsupported(p)
 	r, err := d.seal(s.Patches.All())
 	return r, d.problems, err
@@ -126,7 +126,7 @@ func (s Outbound) resolve(d *draft) {
 	if rate := s.Mesh.Spec.GetDnsRefreshRate(); positive(rate) && rate.AsDuration() > time.Millisecond {
 		d.DnsRefreshRate = rate
 	}
-	d.LoadAssignment = endpoint.Assignment(d.Name, s.Members.All(), resolvable)
+	d.LoadAssignment = endpoint.Assignment(d.Name, s.Members.All(), s.Plain.All(), resolvable)
 	if d.GetType() == clusterv3.Cluster_STRICT_DNS {
 		return
 	}
@@ -166,9 +166,21 @@ func (s Outbound) metadata(d *draft, p policy) {
 		istio["config"] = structpb.NewStringValue(fmt.Sprintf(
 			"/apis/networking.istio.io/v1/namespaces/%s/destination-rule/%s", rule.Key.Namespace, rule.Key.Name))
 	}
+	if s.Peers.Len() > 0 {
+		d.Metadata.FilterMetadata["navarch"] = &structpb.Struct{Fields: map[string]*structpb.Value{"peers": structpb.NewStringValue(s.peers())}}
+	}
 	if originates(p.tls) {
 		istio["alpn_override"] = structpb.NewStringValue("false")
 	}
+}
+
+// peers is a digest of what PeerAuthentications say.
+func (s Outbound) peers() string {
+	var all []byte
+	for _, p := range s.Peers.All() {
+		all = append(all, p.Hash[:]...)
+	}
+	return model.HashOf(all).String()
 }
 
 // statName fills in a pattern of MeshConfig.outboundClusterStatName or inboundClusterStatName

@@ -26,7 +26,24 @@ type Outbound struct {
 	Mesh    *model.Mesh
 	Caps    xds.Caps
 	Patches intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
+	// Mesh TLS where no rule says otherwise. Accounts are the service accounts behind the service, "namespace/name",
+	// sorted. Peers are the PeerAuthentications that may turn mTLS off for endpoints; they are in here so that another
+	// mode makes another cluster: Envoy keeps connections in the clear to endpoints that want mTLS now (measured).
+	Auto     AutoTLS
+	Accounts intern.List[string]
+	Peers    intern.List[*model.Policy]
+	Plain    intern.List[model.Member] // Members without mTLS by PeerAuthentication
 }
+
+// AutoTLS says how a cluster speaks mTLS that no rule asked for.
+type AutoTLS uint8
+
+// The ways of AutoTLS.
+const (
+	AutoNone      AutoTLS = iota // in the clear
+	AutoEndpoints                // to endpoints that say tlsMode istio
+	AutoAll                      // to all: the endpoints are not known to Envoy, and all are known to have it
+)
 
 // Inbound is all that one cluster inbound|port|| can depend on.
 type Inbound struct {

@@ -27,15 +27,20 @@ func originates(tls *networkingv1.ClientTLSSettings) bool {
 
 // secure sets the transport socket. Certificates are files of the proxy, which Envoy reads itself.
 //
-// A rule that asks for what this version cannot give closes the cluster (see refuse), and is a problem: ISTIO_MUTUAL,
-// until the control plane hands out identities; credentialName, which takes a secret that sidecars are not given; MUTUAL
+// A rule that asks for what cannot be given closes the cluster (see refuse), and is a problem: ISTIO_MUTUAL for a proxy
+// without a certificate of the mesh; credentialName, which takes a secret that sidecars are not given; MUTUAL
 // without certificates. To send in the clear where a rule demands TLS is no choice.
-func (d *draft) secure(p policy, service *model.Service) {
+func (s Outbound) secure(d *draft, p policy) {
 	tls := p.tls
+	identity := s.Caps.Has(xds.CapIdentity)
 	switch {
-	case tls == nil || tls.Mode == networkingv1.ClientTLSSettings_DISABLE:
+	case tls == nil:
+		s.secureAuto(d)
+	case tls.Mode == networkingv1.ClientTLSSettings_DISABLE:
+	case tls.Mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL && identity:
+		d.TransportSocket = socket("envoy.transport_sockets.tls", s.meshTLS(d, tls))
 	case tls.Mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL:
-		d.problem(p.tlsAt+".mode", "ISTIO_MUTUAL is not supported by this version; the cluster is closed")
+		d.problem(p.tlsAt+".mode", "ISTIO_MUTUAL wants a certificate of the mesh, which the proxy does not have; the cluster is closed")
 		d.refuse()
 		return
 	case !originates(tls):
@@ -51,7 +56,7 @@ func (d *draft) secure(p policy, service *model.Service) {
 		d.refuse()
 		return
 	default:
-		d.TransportSocket = socket("envoy.transport_sockets.tls", d.upstreamTLS(tls, service))
+		d.TransportSocket = socket("envoy.transport_sockets.tls", d.upstreamTLS(tls, s.Service))
 	}
 	if p.proxy != nil {
 		d.announce(p.proxy)
@@ -72,9 +77,17 @@ func (d *draft) announce(p *networkingv1.TrafficPolicy_ProxyProtocol) {
 	if p.Version == networkingv1.TrafficPolicy_ProxyProtocol_V2 {
 		version = corev3.ProxyProtocolConfig_V2
 	}
-	d.TransportSocket = socket("envoy.transport_sockets.upstream_proxy_protocol", &proxyprotocolv3.ProxyProtocolUpstreamTransport{
-		Config: &corev3.ProxyProtocolConfig{Version: version}, TransportSocket: inner,
-	})
+	wrap := func(inner *corev3.TransportSocket) *corev3.TransportSocket {
+		return socket("envoy.transport_sockets.upstream_proxy_protocol", &proxyprotocolv3.ProxyProtocolUpstreamTransport{
+			Config: &corev3.ProxyProtocolConfig{Version: version}, TransportSocket: inner,
+		})
+	}
+	if len(d.TransportSocketMatches) == 0 {
+		d.TransportSocket = wrap(inner)
+	}
+	for _, m := range d.TransportSocketMatches {
+		m.TransportSocket = wrap(m.TransportSocket)
+	}
 }
 
 func (d *draft) upstreamTLS(tls *networkingv1.ClientTLSSettings, service *model.Service) *tlsv3.UpstreamTlsContext {
@@ -113,13 +126,18 @@ func validation(tls *networkingv1.ClientTLSSettings, service *model.Service) *tl
 	if len(names) == 0 && service.Key.Kind == model.KindServiceEntry {
 		names = service.Spec.SubjectAltNames
 	}
+	v.MatchTypedSubjectAltNames = exactly(names)
+	return v
+}
+
+func exactly(names []string) (out []*tlsv3.SubjectAltNameMatcher) {
 	for _, name := range names {
-		v.MatchTypedSubjectAltNames = append(v.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{
+		out = append(out, &tlsv3.SubjectAltNameMatcher{
 			SanType: sanType(name),
 			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
 		})
 	}
-	return v
+	return out
 }
 
 func sanType(name string) tlsv3.SubjectAltNameMatcher_SanType {

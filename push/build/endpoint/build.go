@@ -18,7 +18,7 @@ import (
 
 // Build draws the assignment. One without endpoints is a valid answer: the cluster has nobody.
 func (s Spec) Build() (*xds.Resource, error) {
-	return xds.Encode(xds.Endpoint, s.Cluster, Assignment(s.Cluster, s.Members.All(), IsAddress))
+	return xds.Encode(xds.Endpoint, s.Cluster, Assignment(s.Cluster, s.Members.All(), s.Plain.All(), IsAddress))
 }
 
 // maxPath is the longest path of a Unix socket on Linux, in bytes (unix(7)).
@@ -37,7 +37,7 @@ func IsAddress(address string) bool {
 // Assignment is the members whose address is kept, each address and port once, grouped by locality (priority 0), in an
 // order of its own: the order of the members matters only between equal addresses. Weights are those stated, else 1,
 // scaled down together where their sum passes what Envoy takes (4294967295). What has no valid port is left out.
-func Assignment(name string, members []model.Member, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
+func Assignment(name string, members, plain []model.Member, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
 	members = slices.Clone(members)
 	slices.SortStableFunc(members, func(a, b model.Member) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.Locality, b.Endpoint.Locality),
@@ -75,7 +75,7 @@ func Assignment(name string, members []model.Member, keep func(address string) b
 		}
 		w := max(1, weight(m.Endpoint)>>shift)
 		group.LoadBalancingWeight.Value += w
-		group.LbEndpoints = append(group.LbEndpoints, lbEndpoint(m, w))
+		group.LbEndpoints = append(group.LbEndpoints, lbEndpoint(m, w, m.Endpoint.Mtls && !slices.Contains(plain, m)))
 	}
 	return cla
 }
@@ -90,7 +90,7 @@ func locality(s string) *corev3.Locality {
 	return &corev3.Locality{Region: parts[0], Zone: parts[1], SubZone: parts[2]}
 }
 
-func lbEndpoint(m model.Member, weight uint32) *endpointv3.LbEndpoint {
+func lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint {
 	e := m.Endpoint
 	health := corev3.HealthStatus_HEALTHY // a member that is not ready is here because its service publishes such
 	if e.Health == model.Health_HEALTH_DRAINING {
@@ -100,7 +100,7 @@ func lbEndpoint(m model.Member, weight uint32) *endpointv3.LbEndpoint {
 		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: Address(e.Address, m.Port)}},
 		HealthStatus:        health,
 		LoadBalancingWeight: wrapperspb.UInt32(weight),
-		Metadata:            metadata(e),
+		Metadata:            metadata(e, mtls),
 	}
 }
 
@@ -118,12 +118,12 @@ func Address(address string, port uint32) *corev3.Address {
 
 // metadata is what Istio's telemetry and transport socket matches read. tlsMode has no effect on clusters without
 // transport socket matches.
-func metadata(e *model.Endpoint) *corev3.Metadata {
+func metadata(e *model.Endpoint, mtls bool) *corev3.Metadata {
 	workload := strings.Join([]string{e.Workload, e.Namespace, canonicalName(e), canonicalRevision(e), e.Cluster}, ";")
 	m := &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
 		"istio": {Fields: map[string]*structpb.Value{"workload": structpb.NewStringValue(workload)}},
 	}}
-	if e.Mtls {
+	if mtls {
 		m.FilterMetadata["envoy.transport_socket_match"] = &structpb.Struct{
 			Fields: map[string]*structpb.Value{"tlsMode": structpb.NewStringValue("istio")},
 		}

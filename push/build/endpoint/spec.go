@@ -13,4 +13,6 @@ type Spec struct {
 	Cluster string // its name: outbound|port|subset|host
 	// Members are the endpoints that the cluster selects (port, subset, readiness), each once.
 	Members intern.List[model.Member]
+	// Plain are those of them that take no mTLS by PeerAuthentication, whatever their labels say.
+	Plain intern.List[model.Member]
 }

@@ -25,7 +25,7 @@ func fold(t testing.TB, routes *routev3.RouteConfiguration, clusters map[string]
 	for _, l := range listeners {
 		folded = append(folded, inline(t, l, routes))
 	}
-	var static []map[string]any
+	static := []map[string]any{{"name": xds.SDSCluster, "connect_timeout": "1s"}}
 	for name, port := range clusters {
 		c := map[string]any{"name": name, "type": "STATIC", "connect_timeout": "1s"}
 		if port != 0 {
@@ -35,7 +35,7 @@ func fold(t testing.TB, routes *routev3.RouteConfiguration, clusters map[string]
 		}
 		static = append(static, c)
 	}
-	b, err := json.Marshal(map[string]any{"static_resources": map[string]any{"listeners": folded, "clusters": static}})
+	b, err := json.Marshal(map[string]any{"node": map[string]any{"id": "x", "cluster": "x"}, "static_resources": map[string]any{"listeners": folded, "clusters": static}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,12 +117,46 @@ func tlsInspector() *listenerv3.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.tls_inspector", tlsInspection)
 }
 
-// httpInspector waits for a connection's first bytes, so it stays off the ports (sorted) whose protocol is stated:
-// there the server may be the first to speak.
-func httpInspector(stated []uint32) *listenerv3.ListenerFilter {
-	f := listenerFilter("envoy.filters.listener.http_inspector", httpInspection)
+func httpInspector() *listenerv3.ListenerFilter {
+	return listenerFilter("envoy.filters.listener.http_inspector", httpInspection)
+}
+
+// inspected says on which ports a listener filter is wanted that waits for a connection's first bytes. It stays off the
+// others: there the server may be the first to speak.
+type inspected struct {
+	on, off []uint32
+	rest    bool // on all other ports
+}
+
+func (i *inspected) add(port uint32, wanted bool) {
+	if wanted {
+		i.on = append(i.on, port)
+	} else {
+		i.off = append(i.off, port)
+	}
+}
+
+// by is the filter, where it is wanted at all.
+func (i *inspected) by(f *listenerv3.ListenerFilter) []*listenerv3.ListenerFilter {
+	slices.Sort(i.on)
+	slices.Sort(i.off)
+	switch {
+	case i.rest:
+		f.FilterDisabled = anyPort(i.off)
+	case len(i.on) == 0:
+		return nil
+	default:
+		f.FilterDisabled = &listenerv3.ListenerFilterChainMatchPredicate{
+			Rule: &listenerv3.ListenerFilterChainMatchPredicate_NotMatch{NotMatch: anyPort(i.on)},
+		}
+	}
+	return []*listenerv3.ListenerFilter{f}
+}
+
+// anyPort matches connections to one of some ports; nil: there are none.
+func anyPort(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {
 	var rules []*listenerv3.ListenerFilterChainMatchPredicate
-	for _, port := range stated {
+	for _, port := range ports {
 		rules = append(rules, &listenerv3.ListenerFilterChainMatchPredicate{
 			Rule: &listenerv3.ListenerFilterChainMatchPredicate_DestinationPortRange{
 				DestinationPortRange: &typev3.Int32Range{Start: int32(port), End: int32(port) + 1}, // the end is outside
@@ -131,14 +165,13 @@ func httpInspector(stated []uint32) *listenerv3.ListenerFilter {
 	}
 	switch len(rules) {
 	case 0:
+		return nil
 	case 1:
-		f.FilterDisabled = rules[0]
-	default:
-		f.FilterDisabled = &listenerv3.ListenerFilterChainMatchPredicate{
-			Rule: &listenerv3.ListenerFilterChainMatchPredicate_OrMatch{
-				OrMatch: &listenerv3.ListenerFilterChainMatchPredicate_MatchSet{Rules: rules},
-			},
-		}
+		return rules[0]
 	}
-	return f
+	return &listenerv3.ListenerFilterChainMatchPredicate{
+		Rule: &listenerv3.ListenerFilterChainMatchPredicate_OrMatch{
+			OrMatch: &listenerv3.ListenerFilterChainMatchPredicate_MatchSet{Rules: rules},
+		},
+	}
 }

@@ -23,6 +23,7 @@ type httpTraffic struct {
 	http2      bool                        // the clients are known to speak HTTP/2
 	grpcWeb    bool
 	closed     bool // everything is refused
+	mtls       bool // inbound: clients have shown a certificate of the mesh
 }
 
 // connectionManager is the network filter that ends HTTP, with Istio's settings for sidecars.
@@ -42,9 +43,15 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 		m.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{}
 	}
 	if h.routes != nil {
-		// The server header that clients outside the mesh see. Client certificates are not forwarded: there are none yet.
+		// The server header that clients outside the mesh see.
 		m.ServerName = "istio-envoy"
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: h.routes}
+		if h.mtls { // else Envoy takes the header x-forwarded-client-cert away
+			m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
+			m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+				Subject: wrapperspb.Bool(true), Uri: true, Dns: true,
+			}
+		}
 	} else {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
 			RouteConfigName: h.rds,

@@ -43,34 +43,9 @@ func (c Common) sniffed(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_AUTO && c.Caps.Has(xds.CapHTTPInspector)
 }
 
-// inboundChains draws the chains of one port. The transport is always raw_buffer, also for TLS that the application
-// ends itself: without a TLS inspector, which nothing here needs, Envoy says so of every connection.
-func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
-	matching := func(name string, filters []*listenerv3.Filter, protocols []string) *listenerv3.FilterChain {
-		m := &listenerv3.FilterChainMatch{TransportProtocol: rawBuffer, ApplicationProtocols: protocols}
-		if t.match != 0 {
-			m.DestinationPort = wrapperspb.UInt32(t.match)
-		}
-		return &listenerv3.FilterChain{Name: name, FilterChainMatch: m, Filters: filters}
-	}
-	switch {
-	case t.Protocol == model.Protocol_PROTOCOL_UDP:
-		return nil
-	case isHTTP(t.Protocol):
-		return []*listenerv3.FilterChain{matching(t.httpChain, c.inboundHTTP(t), nil)}
-	case c.sniffed(t.Protocol):
-		return []*listenerv3.FilterChain{
-			matching(t.httpChain, c.inboundHTTP(t), plaintextHTTP),
-			matching(t.tcpChain, c.inboundTCP(t), nil),
-		}
-	default:
-		return []*listenerv3.FilterChain{matching(t.tcpChain, c.inboundTCP(t), nil)}
-	}
-}
-
 // inboundHTTP is the filters of an HTTP chain. A closed one answers 403 by its RBAC filter, and its route ends nowhere
 // for proxies that have no such filter and against patches that take it away.
-func (c Common) inboundHTTP(t inboundTraffic) []*listenerv3.Filter {
+func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	cluster := t.Cluster
 	if t.closed {
 		cluster = xds.BlackHole
@@ -82,6 +57,7 @@ func (c Common) inboundHTTP(t inboundTraffic) []*listenerv3.Filter {
 		http2:   isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2,
 		grpcWeb: t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
 		closed:  t.closed,
+		mtls:    mtls,
 	})}
 }
 
@@ -113,14 +89,15 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(v.Port)},
 		Filters:          []*listenerv3.Filter{blackHole()},
 	}}
-	stated, sniffs := []uint32{v.Port}, false
+	sniff, tls := inspected{off: []uint32{v.Port}}, inspected{off: []uint32{v.Port}}
 	if v.Passthrough {
 		l.FilterChains = append(l.FilterChains, v.inboundChains(inboundTraffic{
-			InboundPort: InboundPort{Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: xds.InboundPassthrough},
+			InboundPort: InboundPort{Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: xds.InboundPassthrough, MTLS: v.Rest},
 			httpChain:   inboundCatchAllHTTPChain, tcpChain: inboundCatchAllChain,
 			statPrefix: xds.InboundPassthrough, closed: v.Closed,
 		})...)
-		sniffs = v.sniffed(model.Protocol_PROTOCOL_AUTO)
+		sniff.rest = v.sniffed(model.Protocol_PROTOCOL_AUTO)
+		tls.rest = v.mode(v.Rest).mesh()
 	}
 	seen := map[uint32]bool{0: true, v.Port: true}
 	for _, p := range v.Ports.All() {
@@ -136,11 +113,8 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		}
 		seen[p.Port] = true
 		l.FilterChains = append(l.FilterChains, chains...)
-		if v.sniffed(p.Protocol) {
-			sniffs = true
-		} else {
-			stated = append(stated, p.Port)
-		}
+		sniff.add(p.Port, v.sniffed(p.Protocol))
+		tls.add(p.Port, v.mode(p.MTLS).mesh())
 	}
 	if v.Caps.Has(xds.CapOriginalDst) {
 		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", originalDstConfig))
@@ -151,10 +125,8 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 			l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_src", originalSrcConfig))
 		}
 	}
-	if sniffs {
-		slices.Sort(stated)
-		l.ListenerFilters = append(l.ListenerFilters, httpInspector(stated))
-	}
+	l.ListenerFilters = append(l.ListenerFilters, tls.by(tlsInspector())...)
+	l.ListenerFilters = append(l.ListenerFilters, sniff.by(httpInspector())...)
 	return v.finish(l, inbound)
 }
 
@@ -172,8 +144,11 @@ func (i Ingress) Build() (*xds.Resource, error) {
 		t.match = i.Inner.Port
 	}
 	l.FilterChains = i.inboundChains(t)
+	if i.mode(i.Inner.MTLS).mesh() {
+		l.ListenerFilters = append(l.ListenerFilters, tlsInspector())
+	}
 	if i.sniffed(i.Inner.Protocol) {
-		l.ListenerFilters = append(l.ListenerFilters, httpInspector(nil))
+		l.ListenerFilters = append(l.ListenerFilters, httpInspector())
 	}
 	return i.finish(l, inbound)
 }

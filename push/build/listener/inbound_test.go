@@ -6,6 +6,7 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -32,13 +33,13 @@ func uninspected(l *listenerv3.Listener) (off []int32) {
 }
 
 func TestVirtualInbound(t *testing.T) {
-	http := InboundPort{8080, model.Protocol_PROTOCOL_HTTP, "inbound|8080||", "web.shop", 80}
-	tcp := InboundPort{9000, model.Protocol_PROTOCOL_TCP, "inbound|9000||", "db.shop", 9000}
-	auto := InboundPort{7000, model.Protocol_PROTOCOL_AUTO, "inbound|7000||", "any.shop", 7000}
-	tls := InboundPort{8443, model.Protocol_PROTOCOL_HTTPS, "inbound|8443||", "web.shop", 443}
-	udp := InboundPort{53, model.Protocol_PROTOCOL_UDP, "inbound|53||", "dns.shop", 53}
-	dnsTCP := InboundPort{53, model.Protocol_PROTOCOL_TCP, "inbound|53||", "dns.shop", 53}
-	self := InboundPort{15006, model.Protocol_PROTOCOL_HTTP, "inbound|15006||", "self.shop", 80}
+	http := InboundPort{8080, model.Protocol_PROTOCOL_HTTP, "inbound|8080||", "web.shop", 80, Plain}
+	tcp := InboundPort{9000, model.Protocol_PROTOCOL_TCP, "inbound|9000||", "db.shop", 9000, Plain}
+	auto := InboundPort{7000, model.Protocol_PROTOCOL_AUTO, "inbound|7000||", "any.shop", 7000, Plain}
+	tls := InboundPort{8443, model.Protocol_PROTOCOL_HTTPS, "inbound|8443||", "web.shop", 443, Plain}
+	udp := InboundPort{53, model.Protocol_PROTOCOL_UDP, "inbound|53||", "dns.shop", 53, Plain}
+	dnsTCP := InboundPort{53, model.Protocol_PROTOCOL_TCP, "inbound|53||", "dns.shop", 53, Plain}
+	self := InboundPort{15006, model.Protocol_PROTOCOL_HTTP, "inbound|15006||", "self.shop", 80, Plain}
 	blackHole := "chain virtualInbound-blackhole port=15006 > tcp BlackHoleCluster"
 	catchAll := []string{blackHole,
 		"chain virtualInbound-catchall-http raw_buffer [http/1.1 h2c] > http InboundPassthroughCluster",
@@ -59,7 +60,7 @@ func TestVirtualInbound(t *testing.T) {
 			"chain 0.0.0.0_8443 port=8443 raw_buffer > tcp inbound|8443||"), []int32{8080, 8443, 9000, 15006}},
 		{"stated ports only", VirtualInbound{Ports: ports.List(http, tcp)}, []string{blackHole,
 			"chain 0.0.0.0_8080 port=8080 raw_buffer > http inbound|8080||", "chain 0.0.0.0_9000 port=9000 raw_buffer > tcp inbound|9000||"}, nil},
-		{"a port twice is the first's, UDP is no one's, our own is skipped", VirtualInbound{Ports: ports.List(self, udp, dnsTCP, http, InboundPort{8080, model.Protocol_PROTOCOL_TCP, "x", "", 0})},
+		{"a port twice is the first's, UDP is no one's, our own is skipped", VirtualInbound{Ports: ports.List(self, udp, dnsTCP, http, InboundPort{8080, model.Protocol_PROTOCOL_TCP, "x", "", 0, Plain})},
 			[]string{blackHole, "chain 0.0.0.0_53 port=53 raw_buffer > tcp inbound|53||", "chain 0.0.0.0_8080 port=8080 raw_buffer > http inbound|8080||"}, nil},
 		{"closed", VirtualInbound{Ports: ports.List(http, tcp), Passthrough: true, Closed: true}, []string{blackHole,
 			"chain virtualInbound-catchall-http raw_buffer [http/1.1 h2c] > http BlackHoleCluster",
@@ -84,6 +85,62 @@ func TestVirtualInbound(t *testing.T) {
 	}
 }
 
+// A port is taken as its mode says, by a proxy that has an identity; by others without TLS, or not at all.
+func TestInboundMTLS(t *testing.T) {
+	at := func(p model.Protocol, m MTLS) VirtualInbound {
+		return VirtualInbound{Ports: ports.List(InboundPort{80, p, "in", "web", 80, m})}
+	}
+	mesh, http, tcp := "istio-peer-exchange istio istio-http/1.0 istio-http/1.1 istio-h2", "istio-http/1.0 istio-http/1.1 istio-h2", "istio-peer-exchange istio"
+	const chain = "chain 0.0.0.0_80 port=80 "
+	for _, c := range []struct {
+		name string
+		spec VirtualInbound
+		bare bool // without an identity
+		want []string
+	}{
+		{"HTTP permissive", at(model.Protocol_PROTOCOL_HTTP, Permissive), false, []string{chain + "tls [" + mesh + "] > http in", chain + "raw_buffer > http in"}},
+		{"HTTP strict", at(model.Protocol_PROTOCOL_HTTP, Strict), false, []string{chain + "tls > http in"}},
+		{"HTTP plain", at(model.Protocol_PROTOCOL_HTTP, Plain), false, []string{chain + "raw_buffer > http in"}},
+		{"HTTP refused", at(model.Protocol_PROTOCOL_HTTP, Refused), false, []string{chain + "raw_buffer > http BlackHoleCluster"}},
+		{"TCP permissive", at(model.Protocol_PROTOCOL_TCP, Permissive), false, []string{chain + "tls [" + mesh + "] > tcp in", chain + "raw_buffer > tcp in", chain + "tls > tcp in"}},
+		{"TCP strict", at(model.Protocol_PROTOCOL_TCP, Strict), false, []string{chain + "tls > tcp in"}},
+		{"anything permissive", at(model.Protocol_PROTOCOL_AUTO, Permissive), false, []string{chain + "tls [" + http + "] > http in", chain + "tls [" + tcp + "] > tcp in",
+			chain + "raw_buffer [http/1.1 h2c] > http in", chain + "raw_buffer > tcp in", chain + "tls > tcp in"}},
+		{"anything strict", at(model.Protocol_PROTOCOL_AUTO, Strict), false, []string{chain + "tls [" + http + "] > http in", chain + "tls > tcp in"}},
+		{"permissive without an identity", at(model.Protocol_PROTOCOL_HTTP, Permissive), true, []string{chain + "raw_buffer > http in"}},
+		{"strict without an identity", at(model.Protocol_PROTOCOL_HTTP, Strict), true, []string{chain + "raw_buffer > http BlackHoleCluster"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.spec.Port, c.spec.Common = 15006, stock(t)
+			if !c.bare {
+				c.spec.Caps |= xds.CapIdentity
+			}
+			_, l := build(t, c.spec)
+			wantLines(t, shape(t, l)[1:], c.want)
+			for _, chain := range l.FilterChains[1:] {
+				own := chain.FilterChainMatch.TransportProtocol == "tls" && (chain.TransportSocket != nil || chain.FilterChainMatch.ApplicationProtocols != nil)
+				if (chain.TransportSocket != nil) != own {
+					t.Errorf("chain %v: TLS of the mesh is not where it should be", chain.FilterChainMatch)
+				}
+				if chain.TransportSocket == nil {
+					continue
+				}
+				tls := &tlsv3.DownstreamTlsContext{}
+				if err := chain.TransportSocket.GetTypedConfig().UnmarshalTo(tls); err != nil || !tls.RequireClientCertificate.GetValue() {
+					t.Errorf("%v, TLS %v", err, tls)
+				}
+				trust := tls.CommonTlsContext.GetCombinedValidationContext().DefaultValidationContext.MatchTypedSubjectAltNames
+				if len(trust) != 1 || trust[0].Matcher.GetPrefix() != "spiffe://cluster.local/" {
+					t.Errorf("whom it believes: %v", trust)
+				}
+				if chain.Filters[0].Name == hcmName && manager(t, chain).ForwardClientCertDetails != hcmv3.HttpConnectionManager_APPEND_FORWARD {
+					t.Error("the client's identity is not passed on")
+				}
+			}
+		})
+	}
+}
+
 func TestVirtualInboundFilters(t *testing.T) {
 	spec := specs(t)["virtual inbound"].(VirtualInbound)
 	_, l := build(t, spec)
@@ -103,7 +160,7 @@ func TestVirtualInboundFilters(t *testing.T) {
 func TestInboundHTTP(t *testing.T) {
 	build1 := func(p model.Protocol, caps xds.Caps, closed bool) *hcmv3.HttpConnectionManager {
 		_, l := build(t, VirtualInbound{Common: Common{Mesh: model.DefaultMesh(), Caps: caps}, Port: 15006, Closed: closed,
-			Ports: ports.List(InboundPort{8080, p, "inbound|8080||", "web.shop.svc.cluster.local", 80})})
+			Ports: ports.List(InboundPort{8080, p, "inbound|8080||", "web.shop.svc.cluster.local", 80, Plain})})
 		return manager(t, l.FilterChains[1])
 	}
 	m := build1(model.Protocol_PROTOCOL_HTTP, xds.StockCaps, false)

@@ -283,6 +283,18 @@ trafficPolicy:
 	tproxy.Transparent, tproxy.Passthrough = true, false
 	none := stock(t)
 	none.Caps = 0
+	secured := func(m MTLS) VirtualInbound {
+		v := all(stock(t))
+		v.Caps |= xds.CapIdentity
+		list := slices.Clone(v.Ports.All())
+		for i := range list {
+			list[i].MTLS = m
+		}
+		v.Ports, v.Rest = ports.List(list...), m
+		return v
+	}
+	some := secured(Strict)
+	some.Rest = Plain
 	norm := func(n meshv1.MeshConfig_ProxyPathNormalization_NormalizationType) Outbound {
 		return Outbound{Common: logs(func(m *meshv1.MeshConfig) {
 			m.AccessLogEncoding = meshv1.MeshConfig_JSON
@@ -314,16 +326,19 @@ trafficPolicy:
 		"json format": Outbound{Common: logs(func(m *meshv1.MeshConfig) {
 			m.AccessLogEncoding, m.AccessLogFormat = meshv1.MeshConfig_JSON, `{"a":"%PROTOCOL%","b":{"c":"%DURATION%"}}`
 		}), Name: "0.0.0.0_80", Bind: "0.0.0.0", Port: 80, Route: "80"},
-		"virtual outbound":         VirtualOutbound{Common: logs(nil), Port: 15001, Passthrough: true},
-		"virtual outbound tproxy":  VirtualOutbound{Common: stock(t), Port: 15001, Transparent: true},
-		"virtual inbound":          all(logs(nil)),
-		"virtual inbound closed":   closed,
-		"virtual inbound tproxy":   tproxy,
-		"virtual inbound no ports": VirtualInbound{Common: stock(t), Port: 15006, Passthrough: true},
-		"virtual inbound no caps":  all(none),
-		"ingress":                  Ingress{Common: logs(nil), Name: "127.0.0.1_9080", Bind: "127.0.0.1", Inner: inner},
-		"ingress unix":             Ingress{Common: stock(t), Name: "unix:///tmp/i.sock_9080", Bind: "unix:///tmp/i.sock", Inner: inner},
-		"ingress closed":           Ingress{Common: stock(t), Name: "127.0.0.1_9080", Bind: "127.0.0.1", Inner: inner, Closed: true},
+		"virtual outbound":             VirtualOutbound{Common: logs(nil), Port: 15001, Passthrough: true},
+		"virtual outbound tproxy":      VirtualOutbound{Common: stock(t), Port: 15001, Transparent: true},
+		"virtual inbound":              all(logs(nil)),
+		"virtual inbound closed":       closed,
+		"virtual inbound strict":       secured(Strict),
+		"virtual inbound permissive":   secured(Permissive),
+		"virtual inbound, some strict": some,
+		"virtual inbound tproxy":       tproxy,
+		"virtual inbound no ports":     VirtualInbound{Common: stock(t), Port: 15006, Passthrough: true},
+		"virtual inbound no caps":      all(none),
+		"ingress":                      Ingress{Common: logs(nil), Name: "127.0.0.1_9080", Bind: "127.0.0.1", Inner: inner},
+		"ingress unix":                 Ingress{Common: stock(t), Name: "unix:///tmp/i.sock_9080", Bind: "unix:///tmp/i.sock", Inner: inner},
+		"ingress closed":               Ingress{Common: stock(t), Name: "127.0.0.1_9080", Bind: "127.0.0.1", Inner: inner, Closed: true},
 		"ingress tcp": Ingress{Common: stock(t), Name: "127.0.0.1_9000", Bind: "127.0.0.1",
 			Inner: InboundPort{Port: 9000, Protocol: model.Protocol_PROTOCOL_TCP, Cluster: "inbound|9000||"}},
 		"ingress auto": Ingress{Common: stock(t), Name: "127.0.0.1_9000", Bind: "127.0.0.1",

@@ -80,7 +80,7 @@ func (o Outbound) inspect(l *listenerv3.Listener, sniffed bool) {
 		l.ListenerFilters = append(l.ListenerFilters, tlsInspector())
 	}
 	if sniffed {
-		l.ListenerFilters = append(l.ListenerFilters, httpInspector(nil))
+		l.ListenerFilters = append(l.ListenerFilters, httpInspector())
 		l.ListenerFiltersTimeout = o.detectionTimeout()
 	}
 }

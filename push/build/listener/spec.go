@@ -66,7 +66,20 @@ type VirtualInbound struct {
 	Passthrough bool // ports that no service names pass; else they are closed
 	Transparent bool
 	Closed      bool // a policy that could not be understood selects the workload: nothing comes in
+	Rest        MTLS // of ports that no service names
 }
+
+// MTLS is how connections to a port are taken.
+type MTLS uint8
+
+// The ways of MTLS. Without an identity of its own or a TLS inspector a proxy takes Permissive for Plain, and Strict for
+// Refused.
+const (
+	Plain      MTLS = iota // as they come: TLS is the application's
+	Permissive             // mTLS of the mesh, and as they come
+	Strict                 // mTLS of the mesh alone
+	Refused                // not at all
+)
 
 // InboundPort is the traffic of one port of the workload.
 type InboundPort struct {
@@ -76,6 +89,7 @@ type InboundPort struct {
 	Host     string // of the service, for the virtual host's name; empty: none
 	// ServicePort names the virtual host inbound|http|port.
 	ServicePort uint32
+	MTLS        MTLS
 }
 
 // Ingress is all that the listener of one Sidecar ingress with captureMode NONE can depend on.

@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"strings"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/identity"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// The protocols that a client of the mesh offers (Istio's): they tell the server's proxy that the TLS is the mesh's own.
+var (
+	meshALPN   = []string{"istio-peer-exchange", "istio"}
+	meshALPNH2 = []string{"istio-peer-exchange", "istio", "h2"}
+)
+
+// secureAuto sets mTLS that no rule asked for.
+func (s Outbound) secureAuto(d *draft) {
+	if !s.Caps.Has(xds.CapIdentity) {
+		return
+	}
+	switch s.Auto {
+	case AutoAll:
+		d.TransportSocket = socket("envoy.transport_sockets.tls", s.meshTLS(d, nil))
+	case AutoEndpoints:
+		d.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{{
+			Name:            "tlsMode-istio",
+			Match:           &structpb.Struct{Fields: map[string]*structpb.Value{"tlsMode": structpb.NewStringValue("istio")}},
+			TransportSocket: socket("envoy.transport_sockets.tls", s.meshTLS(d, nil)),
+		}, {
+			Name:            "tlsMode-disabled",
+			Match:           &structpb.Struct{},
+			TransportSocket: socket("envoy.transport_sockets.raw_buffer", &rawbufferv3.RawBuffer{}),
+		}}
+	}
+}
+
+// meshTLS is the mesh's own mTLS to the identities of the service: those that a rule names, else its service accounts in
+// the trust domain and its aliases, else any of the mesh.
+func (s Outbound) meshTLS(d *draft, rule *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
+	alpn := meshALPN
+	if d.http2() != nil {
+		alpn = meshALPNH2
+	}
+	domains := identity.TrustDomains(s.Mesh.Spec)
+	uris := rule.GetSubjectAltNames()
+	if len(uris) == 0 {
+		for _, domain := range domains {
+			for _, account := range s.Accounts.All() {
+				uris = append(uris, identity.URI(domain, account))
+			}
+		}
+		if s.Service.Key.Kind == model.KindServiceEntry {
+			uris = append(uris, s.Service.Spec.SubjectAltNames...)
+		}
+	}
+	peers := exactly(uris)
+	if len(peers) == 0 {
+		peers = identity.Members(domains)
+	}
+	sni := rule.GetSni()
+	if sni == "" {
+		sni = strings.ReplaceAll(d.Name, "|", "_.")
+	}
+	return &tlsv3.UpstreamTlsContext{CommonTlsContext: identity.Context(alpn, peers), Sni: sni}
+}

@@ -1,0 +1,80 @@
+// Package identity draws what TLS contexts say about the mesh's identities: the secrets of SDS, and whom to believe.
+//
+// Owns: nothing.  Reads: its arguments.  Never: key material; it comes from the proxy's own agent.
+package identity
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// defaultDomain is the trust domain where the mesh states none.
+const defaultDomain = "cluster.local"
+
+// TrustDomains are the mesh's trust domain and its aliases, each once.
+func TrustDomains(mesh *meshv1.MeshConfig) []string {
+	all := []string{cmp.Or(mesh.GetTrustDomain(), defaultDomain)}
+	for _, alias := range mesh.GetTrustDomainAliases() {
+		if alias = strings.TrimPrefix(alias, "spiffe://"); alias != "" && !slices.Contains(all, alias) {
+			all = append(all, alias)
+		}
+	}
+	return all
+}
+
+// URI is the SPIFFE id of a service account, "namespace/name".
+func URI(domain, account string) string {
+	namespace, name, _ := strings.Cut(account, "/")
+	return "spiffe://" + domain + "/ns/" + namespace + "/sa/" + name
+}
+
+// Members matches every identity of the trust domains.
+func Members(domains []string) (out []*tlsv3.SubjectAltNameMatcher) {
+	for _, d := range domains {
+		out = append(out, &tlsv3.SubjectAltNameMatcher{
+			SanType: tlsv3.SubjectAltNameMatcher_URI,
+			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + d + "/"}},
+		})
+	}
+	return out
+}
+
+// Context is the TLS context of a proxy with a certificate of the mesh: its secrets by SDS, peers as stated.
+func Context(alpn []string, peers []*tlsv3.SubjectAltNameMatcher) *tlsv3.CommonTlsContext {
+	return &tlsv3.CommonTlsContext{
+		TlsParams: &tlsv3.TlsParameters{
+			TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+		},
+		AlpnProtocols:                  alpn,
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{secret(xds.SDSDefault)},
+		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: peers},
+				ValidationContextSdsSecretConfig: secret(xds.SDSRoot),
+			},
+		},
+	}
+}
+
+// secret is SDS from the proxy's own agent, as Istio configures it: the first fetch is waited for without end.
+func secret(name string) *tlsv3.SdsSecretConfig {
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
+			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
+			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: xds.SDSCluster},
+			}}},
+		}},
+		InitialFetchTimeout: durationpb.New(0),
+		ResourceApiVersion:  corev3.ApiVersion_V3,
+	}}
+}

@@ -1,0 +1,102 @@
+package listener
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"navarch.io/navarch/push/build/identity"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// What clients of the mesh offer by ALPN (Istio's), and what is answered.
+var (
+	meshHTTP  = []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"}
+	meshTCP   = []string{"istio-peer-exchange", "istio"}
+	meshAny   = append(meshTCP[:2:2], meshHTTP...)
+	httpReply = []string{"h2", "http/1.1"}
+	tcpReply  = []string{"istio-peer-exchange", "h2", "http/1.1"}
+)
+
+// mode is what the proxy makes of a way of taking connections.
+func (c Common) mode(m MTLS) MTLS {
+	if c.Caps.Has(xds.CapIdentity | xds.CapTLSInspector) {
+		return m
+	}
+	switch m {
+	case Permissive:
+		return Plain
+	case Strict:
+		return Refused
+	}
+	return m
+}
+
+// mesh says whether the proxy ends mTLS of the mesh, and so has to look for TLS.
+func (m MTLS) mesh() bool { return m == Permissive || m == Strict }
+
+// inboundChains draws the chains of one port. Those of mTLS come first; a permissive port takes TLS of others too, where
+// HTTP is not stated: the application ends it. Where no TLS is looked for, the transport is always raw_buffer: without
+// a TLS inspector Envoy says so of every connection.
+func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
+	if t.Protocol == model.Protocol_PROTOCOL_UDP {
+		return nil
+	}
+	mode := c.mode(t.MTLS)
+	t.closed = t.closed || mode == Refused
+	var chains []*listenerv3.FilterChain
+	add := func(http bool, transport string, alpn []string, socket *corev3.TransportSocket) {
+		m := &listenerv3.FilterChainMatch{TransportProtocol: transport, ApplicationProtocols: alpn}
+		if t.match != 0 {
+			m.DestinationPort = wrapperspb.UInt32(t.match)
+		}
+		chain := &listenerv3.FilterChain{FilterChainMatch: m, TransportSocket: socket}
+		if http {
+			chain.Name, chain.Filters = t.httpChain, c.inboundHTTP(t, socket != nil)
+		} else {
+			chain.Name, chain.Filters = t.tcpChain, c.inboundTCP(t)
+		}
+		chains = append(chains, chain)
+	}
+	only := func(alpn []string) []string { // strict: all TLS is the mesh's
+		if mode == Strict {
+			return nil
+		}
+		return alpn
+	}
+	http, sniffed := isHTTP(t.Protocol), c.sniffed(t.Protocol)
+	if mode.mesh() {
+		switch {
+		case http:
+			add(true, "tls", only(meshAny), c.meshTLS(httpReply))
+		case sniffed:
+			add(true, "tls", meshHTTP, c.meshTLS(httpReply))
+			add(false, "tls", only(meshTCP), c.meshTLS(tcpReply))
+		default:
+			add(false, "tls", only(meshAny), c.meshTLS(tcpReply))
+		}
+	}
+	if mode == Strict {
+		return chains
+	}
+	if sniffed {
+		add(true, rawBuffer, plaintextHTTP, nil)
+	}
+	add(http, rawBuffer, nil, nil)
+	if mode == Permissive && !http {
+		add(false, "tls", nil, nil)
+	}
+	return chains
+}
+
+// meshTLS ends mTLS: clients must have an identity of the mesh's trust domains.
+func (c Common) meshTLS(alpn []string) *corev3.TransportSocket {
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
+		TypedConfig: xds.Any(&tlsv3.DownstreamTlsContext{
+			CommonTlsContext:         identity.Context(alpn, identity.Members(identity.TrustDomains(c.mesh()))),
+			RequireClientCertificate: wrapperspb.Bool(true),
+		}),
+	}}
+}
