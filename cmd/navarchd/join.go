@@ -82,9 +82,10 @@ func (p planner) check(identity string, node view.Node) error {
 	return nil
 }
 
-// parse reads a node whose extensions the server has folded into capabilities.
+// parse reads a node whose extensions the server has folded into capabilities; whether it has an identity is in its
+// metadata.
 func parse(n *corev3.Node, caps xds.Caps) (view.Node, error) {
 	node, err := view.Parse(n)
-	node.Caps = caps
+	node.Caps = caps | node.Caps&xds.CapIdentity
 	return node, err
 }

@@ -24,25 +24,22 @@ type agentPage struct {
 	}
 }
 
-// An agent gets its workload's certificate with a token, speaks to the control plane with it, and renews it at half of
-// its short life, while a real Envoy is served.
-func TestAgentIdentity(t *testing.T) {
-	data := t.TempDir()
-	t.Setenv("DEFAULT_WORKLOAD_CERT_TTL", "6s")
-	d := start(t, "--config-dir", folder(t), "--data-dir", data)
-	eventually(t, 20*time.Second, serves(t, d, 1))
-	dir := t.TempDir()
+// startAgent runs an agent and its Envoy for a workload of namespace shop, with a token of navarchd's own issuer. It
+// returns the folder of its files, and what reads its debug page.
+func startAgent(t *testing.T, d *daemon, data, workload, ip string) (dir string, page func() (agentPage, error)) {
+	t.Helper()
+	dir = t.TempDir()
 	tokenFile := filepath.Join(dir, "token")
-	if err := os.WriteFile(tokenFile, []byte(token(t, data, "shop", "web")), 0o600); err != nil {
+	if err := os.WriteFile(tokenFile, []byte(token(t, data, "shop", workload)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	status, debug, admin := free(t), free(t), free(t)
+	debug := free(t)
 	cmd := exec.Command(binary(t, "navarch-agent"), "--discovery-address", d.secure, "--xds-server-name", "istiod.istio-system.svc",
 		"--xds-root-cert", filepath.Join(data, "root-cert.pem"), "--token-file", tokenFile, "--config-path", filepath.Join(dir, "proxy"),
-		"--envoy-path", envoyPath(t), "--admin-address", admin, "--status-addr", status, "--debug-addr", debug, "--concurrency", "1",
+		"--envoy-path", envoyPath(t), "--admin-address", free(t), "--status-addr", free(t), "--debug-addr", debug, "--concurrency", "1",
 		"--output-certs", filepath.Join(dir, "certs"))
-	cmd.Env = append(os.Environ(), "POD_NAME=web-0", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT=web", "INSTANCE_IP=127.0.0.1",
-		"ISTIO_META_INTERCEPTION_MODE=NONE", `ISTIO_METAJSON_LABELS={"app":"web"}`)
+	cmd.Env = append(os.Environ(), "POD_NAME="+workload+"-0", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT="+workload, "INSTANCE_IP="+ip,
+		"ISTIO_META_INTERCEPTION_MODE=NONE", fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, workload))
 	log := &lockedBuffer{}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -53,16 +50,26 @@ func TestAgentIdentity(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("navarch-agent:\n%s", log)
+			t.Logf("navarch-agent %s:\n%s", workload, log)
 		}
 	})
-	page := func() (p agentPage, err error) {
+	return dir, func() (p agentPage, err error) {
 		text, err := get(debug, "/debug")
 		if err == nil {
 			err = json.Unmarshal([]byte(text), &p)
 		}
 		return p, err
 	}
+}
+
+// An agent gets its workload's certificate with a token, speaks to the control plane with it, and renews it at half of
+// its short life, while a real Envoy is served.
+func TestAgentIdentity(t *testing.T) {
+	data := t.TempDir()
+	t.Setenv("DEFAULT_WORKLOAD_CERT_TTL", "6s")
+	d := start(t, "--config-dir", folder(t), "--data-dir", data)
+	eventually(t, 20*time.Second, serves(t, d, 1))
+	dir, page := startAgent(t, d, data, "web", "127.0.0.1")
 	var first string
 	eventually(t, 20*time.Second, func() error {
 		p, err := page()

@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shopMesh is two workloads without redirection, each with a proxy on its own loopback address: client calls server.
+const shopMesh = `
+apiVersion: v1
+kind: Service
+metadata: {name: server, namespace: shop}
+spec: {clusterIP: 10.96.0.20, selector: {app: server}, ports: [{name: http, port: 8000, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: server-0, namespace: shop, labels: {app: server, security.istio.io/tlsMode: istio}}
+spec: {serviceAccountName: server, containers: [{name: app, image: app}]}
+status: {phase: Running, podIP: 127.0.88.2, conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: server-1, namespace: shop, labels: {kubernetes.io/service-name: server}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints: [{addresses: [127.0.88.2], conditions: {ready: true}, targetRef: {kind: Pod, name: server-0, namespace: shop}}]
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: server, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: server}}
+  ingress: [{port: {number: 8080, protocol: HTTP, name: http}, bind: 127.0.88.2, captureMode: NONE, defaultEndpoint: "127.0.88.2:9080"}]
+  egress: [{hosts: ["./*"]}]
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: client, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: client}}
+  egress: [{port: {number: 8000, protocol: HTTP, name: http}, bind: 127.0.88.1, captureMode: NONE, hosts: ["./*"]}]
+`
+
+func peers(mode string) string {
+	return fmt.Sprintf("apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: shop}\nspec: {mtls: {mode: %s}}\n", mode)
+}
+
+// call asks for a page with the Host of the server, and says what came: status, and the identity that the server saw.
+func call(address string) (status int, identity string, err error) {
+	req, err := http.NewRequest(http.MethodGet, "http://"+address+"/", nil)
+	if err != nil {
+		return 0, "", err
+	}
+	req.Host = "server.shop.svc.cluster.local"
+	client := http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(body), err
+}
+
+// Two real Envoys with agents speak mTLS by themselves: PERMISSIVE takes both, STRICT refuses plain text and takes the
+// mesh, DISABLE takes plain text only; the server sees who calls. Changes arrive live.
+func TestMutualTLS(t *testing.T) {
+	app, err := net.Listen("tcp", "127.0.88.2:9080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header.Get("X-Forwarded-Client-Cert"))
+	})}
+	go func() { _ = backend.Serve(app) }()
+	t.Cleanup(func() { backend.Close() })
+
+	data, dir := t.TempDir(), t.TempDir()
+	write(t, dir, "mesh.yaml", shopMesh)
+	write(t, dir, "peers.yaml", peers("PERMISSIVE"))
+	d := start(t, "--config-dir", dir, "--data-dir", data)
+	eventually(t, 20*time.Second, d.ready)
+	startAgent(t, d, data, "client", "127.0.88.1")
+	startAgent(t, d, data, "server", "127.0.88.2")
+
+	const inside, plain = "127.0.88.1:8000", "127.0.88.2:8080" // through the client's proxy; straight to the server's
+	meshed := func() error {
+		status, seen, err := call(inside)
+		if err != nil || status != 200 || !strings.Contains(seen, "URI=spiffe://cluster.local/ns/shop/sa/client") {
+			return fmt.Errorf("through both proxies: %d %q %v", status, seen, err)
+		}
+		return nil
+	}
+	open := func() error {
+		if status, seen, err := call(plain); err != nil || status != 200 || seen != "" {
+			return fmt.Errorf("plain text: %d %q %v", status, seen, err)
+		}
+		return nil
+	}
+	refused := func() error {
+		if status, _, err := call(plain); err == nil {
+			return fmt.Errorf("plain text was answered: %d", status)
+		}
+		return nil
+	}
+	eventually(t, 20*time.Second, meshed)
+	eventually(t, 5*time.Second, open)
+	write(t, dir, "peers.yaml", peers("STRICT"))
+	eventually(t, 10*time.Second, refused)
+	eventually(t, 5*time.Second, meshed)
+	write(t, dir, "peers.yaml", peers("DISABLE"))
+	eventually(t, 10*time.Second, open)
+	eventually(t, 10*time.Second, func() error {
+		if status, seen, err := call(inside); err != nil || status != 200 || seen != "" {
+			return fmt.Errorf("without mTLS: %d %q %v", status, seen, err)
+		}
+		return nil
+	})
+	write(t, dir, "peers.yaml", peers("STRICT"))
+	eventually(t, 10*time.Second, refused)
+	eventually(t, 10*time.Second, meshed)
+}
