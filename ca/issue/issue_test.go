@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net/url"
 	"strings"
 	"sync"
@@ -242,7 +243,7 @@ func TestSerialsDiffer(t *testing.T) {
 func TestAuthorityPrintsSealed(t *testing.T) {
 	a := root(t)
 	scalar := must(a.Key.(*ecdsa.PrivateKey).Bytes())
-	d := fmt.Sprint(a.Key.(*ecdsa.PrivateKey).D)
+	d := new(big.Int).SetBytes(scalar).String()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v %+v %#v %s %v %x %q", a, a, a, a, *a, a, struct{ A *Authority }{a})
 	slog.New(slog.NewTextHandler(&b, nil)).Info("m", "a", a, "b", *a)

@@ -86,7 +86,10 @@ var affects = [model.NumKinds][]effect{
 		{"views", all, namespaceViews}, // which modes apply
 		{"readers", lds, namesIt},
 	},
-	model.KindAuthorizationPolicy: {{"views", all, namespaceViews}},
+	model.KindAuthorizationPolicy: {
+		{"views", all, namespaceViews}, // whom it selects
+		{"readers", lds, namesIt},
+	},
 }
 
 // collect gathers the dirt of a change from a table.

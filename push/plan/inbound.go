@@ -18,6 +18,7 @@ import (
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
@@ -32,6 +33,7 @@ type workload struct {
 	patches  patchSet
 	services []*model.Service
 	peers    []*model.Policy
+	policies intern.List[*model.Policy]
 	reads    map[string]bool // hosts whose endpoints name its ports
 	found    []Problem
 	refs     int
@@ -55,11 +57,7 @@ func newWorkload(w *world, key view.Workload) *workload {
 			wl.services = append(wl.services, r.(*model.Service))
 		}
 	}
-	for _, k := range key.Peers.All() {
-		if r, ok := w.Get(k); ok {
-			wl.peers = append(wl.peers, r.(*model.Policy))
-		}
-	}
+	wl.peers, wl.policies = policiesAt(w, key.Peers), policies.List(policiesAt(w, key.Policies)...)
 	wl.patches, wl.found = patchesOf(w, key.Filters)
 	for u := range added(w, wl.patches, inboundSide, &wl.found) {
 		wl.add(u)
@@ -240,7 +238,7 @@ func targetOf(endpoint string, number uint32) (string, error) {
 func (wl *workload) planListeners(ports []port) {
 	n := inboundPort(wl.mesh)
 	v := listener.VirtualInbound{Common: wl.common(xds.VirtualInbound, n), Port: n, Transparent: wl.key.Mode == view.TProxy,
-		Passthrough: wl.mesh.Spec.GetInboundTrafficPolicy().GetMode() == meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH, Closed: wl.key.Closed, Rest: wl.mode(0)}
+		Passthrough: wl.mesh.Spec.GetInboundTrafficPolicy().GetMode() == meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH, Closed: wl.key.Closed, Rest: wl.mode(0), Policies: wl.policies}
 	var redirected []listener.InboundPort
 	for _, p := range ports {
 		if p.bind == "" {
@@ -249,7 +247,7 @@ func (wl *workload) planListeners(ports []port) {
 		}
 		name := xds.ListenerName(p.bind, p.Port)
 		if !wl.removes(name, p.Port) {
-			wl.plan(listener.Ingress{Common: wl.common(name, p.Port), Name: name, Bind: p.bind, Inner: p.InboundPort, Closed: wl.key.Closed})
+			wl.plan(listener.Ingress{Common: wl.common(name, p.Port), Name: name, Bind: p.bind, Inner: p.InboundPort, Closed: wl.key.Closed, Policies: wl.policies})
 		}
 	}
 	if v.Passthrough {
@@ -271,7 +269,8 @@ func (wl *workload) removes(name string, port uint32) bool {
 
 // touched says whether a change reaches the workload.
 func (wl *workload) touched(d *dirt) bool {
-	if d.readers[wl.key.Sidecar] || slices.ContainsFunc(wl.key.Peers.All(), func(k model.Key) bool { return d.readers[k] }) {
+	reads := func(k model.Key) bool { return d.readers[k] }
+	if reads(wl.key.Sidecar) || slices.ContainsFunc(wl.key.Peers.All(), reads) || slices.ContainsFunc(wl.key.Policies.All(), reads) {
 		return true
 	}
 	for _, p := range wl.key.Filters.All() {

@@ -77,6 +77,15 @@ func modeOf(peers []*model.Policy, namespace string, labels map[string]string, p
 	return firstMode(levels[:], port)
 }
 
+func policiesAt(w *world, keys intern.List[model.Key]) (out []*model.Policy) {
+	for _, k := range keys.All() {
+		if r, ok := w.Get(k); ok {
+			out = append(out, r.(*model.Policy))
+		}
+	}
+	return out
+}
+
 // firstMode is the first mode that is stated; nil policies state none.
 func firstMode(levels []*model.Policy, port uint32) model.MTLS {
 	for _, p := range levels {

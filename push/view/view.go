@@ -54,6 +54,7 @@ type Workload struct {
 	Services  intern.List[model.Key] // whose selectors match, the oldest first
 	Closed    bool                   // a policy that could not be understood selects it
 	Peers     intern.List[model.Key] // PeerAuthentications, as they go before one another: for it, its namespace, the mesh
+	Policies  intern.List[model.Key] // AuthorizationPolicies that select it, by key
 	Caps      xds.Caps
 	Mode      Mode
 	Filters   intern.List[Patch] // that reach the inbound side, in order of application
@@ -85,7 +86,7 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 			Caps: n.Caps, Mode: n.Mode, Filters: patches.List(out...)},
 		Facets: x.facets(n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: sidecar, Services: keys.List(services...),
-			Closed: closed(s, root, n), Peers: keys.List(peersOf(s, root, n)...), Caps: n.Caps, Mode: n.Mode, Filters: patches.List(in...)},
+			Closed: closed(s, root, n), Peers: keys.List(peersOf(s, root, n)...), Policies: keys.List(policiesOf(s, root, n)...), Caps: n.Caps, Mode: n.Mode, Filters: patches.List(in...)},
 	}
 	if headless && n.Mode != None {
 		v.Residue = strs.List(n.Addresses...)
@@ -202,6 +203,20 @@ func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 			out = append(out, p.Key)
 		}
 	}
+	return out
+}
+
+// policiesOf lists the AuthorizationPolicies that select the proxy: of its namespace, and of the root namespace. Order
+// decides nothing.
+func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
+	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
+		for r := range s.In(model.KindAuthorizationPolicy, namespace) {
+			if p := r.(*model.Policy); !p.Spec.GetClosed() && Matches(p.Spec.GetSelector(), n.Labels) {
+				out = append(out, p.Key)
+			}
+		}
+	}
+	slices.SortFunc(out, model.Key.Compare)
 	return out
 }
 

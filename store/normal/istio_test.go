@@ -267,11 +267,17 @@ func TestPolicies(t *testing.T) {
 		closed     bool
 	}{
 		{"AuthorizationPolicy", "{rules: [{}]}", false},
-		{"AuthorizationPolicy", "{action: ALLOW}", true}, // allows nothing
-		{"AuthorizationPolicy", "{rules: [{from: [{source: {namespaces: [a]}}]}]}", true},
+		{"AuthorizationPolicy", "{action: ALLOW}", false}, // allows nothing
+		{"AuthorizationPolicy", "{rules: [{from: [{source: {namespaces: [a]}}]}]}", false},
+		{"AuthorizationPolicy", "{rules: [{from: [{source: {requestPrincipals: [a]}}]}]}", true},
+		{"AuthorizationPolicy", "{rules: [{when: [{key: 'request.auth.claims[a]', values: [b]}]}]}", true},
+		{"AuthorizationPolicy", "{rules: [{when: [{key: 'request.headers[a]', values: [b]}, {key: source.ip, notValues: [10.0.0.0/8]}]}]}", false},
+		{"AuthorizationPolicy", "{rules: [{to: [{operation: {paths: ['/a/{*}']}}]}]}", true},
+		{"AuthorizationPolicy", "{rules: [{to: [{operation: {}}]}]}", true},
+		{"AuthorizationPolicy", "{targetRefs: [{kind: Service, name: a}], rules: [{to: [{operation: {ports: ['80']}}]}]}", true},
 		{"AuthorizationPolicy", "{rules: [{from: [{source: {}}]}]}", true},
 		{"AuthorizationPolicy", "{action: DENY}", false},
-		{"AuthorizationPolicy", "{action: DENY, rules: [{}]}", true},
+		{"AuthorizationPolicy", "{action: DENY, rules: [{}]}", false},
 		{"AuthorizationPolicy", "{action: AUDIT, rules: [{}]}", false},
 		{"AuthorizationPolicy", "{action: CUSTOM, provider: {name: a}, rules: [{}]}", true},
 		{"PeerAuthentication", "{}", false},
@@ -287,6 +293,21 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("%s %s: closed %v", c.kind, c.spec, p.Closed)
 		} else if c.closed != (len(r.Problems) == 1) {
 			t.Errorf("%s %s: problems %v", c.kind, c.spec, r.Problems)
+		}
+	}
+}
+
+func TestPolicyValues(t *testing.T) {
+	for spec, want := range map[string]string{
+		"{rules: [{from: [{source: {ipBlocks: [10.0.0.0/33]}}]}]}":           "spec.rules[0].from[0].source.ipBlocks[0]",
+		"{rules: [{}, {to: [{operation: {notPorts: ['80', '0']}}]}]}":        "spec.rules[1].to[0].operation.notPorts[1]",
+		"{rules: [{when: [{key: source.ip}]}]}":                              "spec.rules[0].when[0]",
+		"{rules: [{when: [{key: destination.port, values: [http]}]}]}":       "spec.rules[0].when[0].values[0]",
+		"{action: DENY, rules: [{when: [{key: remote.ip, values: [a.b]}]}]}": "spec.rules[0].when[0].values[0]",
+	} {
+		r := testNormal.Object(read(t, istio("AuthorizationPolicy", spec)), &fake{})
+		if !r.Spoiled || len(r.Problems) != 1 || r.Problems[0].Field != want || r.Closed == nil {
+			t.Errorf("%s: %+v", spec, r)
 		}
 	}
 }

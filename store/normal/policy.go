@@ -81,8 +81,8 @@ func (r *report) policy(obj *object.Object, into proto.Message, selector func() 
 	return !r.spoiled
 }
 
-// authorizationPolicyRecords understands what needs no enforcement: a policy that allows everything, one that denies
-// nothing, one that only audits or is a dry run. Anything else closes what it selects.
+// authorizationPolicyRecords understands what this version enforces. Anything else that might refuse closes what it
+// selects. A dry run is kept as AUDIT, which refuses nothing.
 func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.AuthorizationPolicy{}
 	if !r.policy(obj, p, p.GetSelector) {
@@ -94,24 +94,29 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 	if p.TargetRef != nil {
 		targets = append(targets[:len(targets):len(targets)], p.TargetRef)
 	}
-	spec.Closed = !harmless(p, obj.Annotations["istio.io/dry-run"] == "true")
+	custom := p.Action == securityv1.AuthorizationPolicy_CUSTOM
+	if obj.Annotations["istio.io/dry-run"] == "true" && !custom {
+		p.Action = securityv1.AuthorizationPolicy_AUDIT
+	}
+	r.authorization(p)
+	if r.spoiled {
+		return nil
+	}
+	if field, why := unenforced(p, len(targets) > 0); why != "" && !harmless(p) {
+		spec.Closed = true
+		r.warnf(field, "%s: what the policy selects is closed to all requests", why)
+	}
 	if len(targets) == 1 && targets[0].GetKind() == "Gateway" { // its pods carry this label
 		spec.Selector = map[string]string{"gateway.networking.k8s.io/gateway-name": targets[0].GetName()}
 		spec.MeshWide = false
-	}
-	if spec.Closed {
-		r.warnf("spec", "policies of this shape are not enforced yet: what it selects is closed to all requests")
 	}
 	return r.policyRecord(model.KindAuthorizationPolicy, obj, spec, p)
 }
 
 // harmless says whether the policy certainly refuses nothing.
-func harmless(p *securityv1.AuthorizationPolicy, dryRun bool) bool {
+func harmless(p *securityv1.AuthorizationPolicy) bool {
 	switch p.Action {
 	case securityv1.AuthorizationPolicy_ALLOW:
-		if dryRun {
-			return true
-		}
 		for _, rule := range p.Rules {
 			if len(rule.GetFrom()) == 0 && len(rule.GetTo()) == 0 && len(rule.GetWhen()) == 0 {
 				return true // a rule without conditions matches every request
@@ -119,7 +124,7 @@ func harmless(p *securityv1.AuthorizationPolicy, dryRun bool) bool {
 		}
 		return false
 	case securityv1.AuthorizationPolicy_DENY:
-		return dryRun || len(p.Rules) == 0
+		return len(p.Rules) == 0
 	case securityv1.AuthorizationPolicy_AUDIT:
 		return true
 	}

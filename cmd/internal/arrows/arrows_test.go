@@ -37,7 +37,8 @@ var may = map[string][]string{
 	"push/build/cluster":  {"push/build/patch", "push/build/endpoint", "push/build/identity"}, // DNS clusters hold their endpoints
 	"push/build/endpoint": {"push/build/patch"},
 	"push/build/identity": {},
-	"push/build/listener": {"push/build/patch", "push/build/identity"},
+	"push/build/authz":    {"push/build/identity"},
+	"push/build/listener": {"push/build/patch", "push/build/identity", "push/build/authz"},
 	"push/build/vhost":    {"push/build/patch"},
 	"push/build/route":    {"push/build/patch"},
 	"push/pool":           {},

@@ -124,4 +124,23 @@ func TestMutualTLS(t *testing.T) {
 	write(t, dir, "peers.yaml", peers("STRICT"))
 	eventually(t, 10*time.Second, refused)
 	eventually(t, 10*time.Second, meshed)
+
+	forbidden := func() error {
+		if status, _, err := call(inside); err != nil || status != 403 {
+			return fmt.Errorf("the policy: %d %v", status, err)
+		}
+		return nil
+	}
+	for rule, want := range map[string]func() error{
+		"action: DENY, rules: [{from: [{source: {principals: [cluster.local/ns/shop/sa/client]}}]}]": forbidden,
+		"action: DENY, rules: [{from: [{source: {principals: [cluster.local/ns/shop/sa/other]}}]}]":  meshed,
+		"action: ALLOW, rules: [{from: [{source: {namespaces: [elsewhere]}}]}]":                      forbidden,
+		"action: ALLOW, rules: [{from: [{source: {namespaces: [shop]}}]}]":                           meshed,
+		"action: ALLOW, rules: [{to: [{operation: {methods: [POST]}}]}]":                             forbidden,
+		"action: CUSTOM, provider: {name: somebody}, rules: [{to: [{operation: {methods: [GET]}}]}]": forbidden,
+	} {
+		write(t, dir, "policy.yaml", "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\n"+
+			"metadata: {name: server, namespace: shop}\nspec: {selector: {matchLabels: {app: server}}, "+rule+"}\n")
+		eventually(t, 10*time.Second, want)
+	}
 }

@@ -29,7 +29,6 @@ type request struct {
 	port    uint32
 	method  string
 	headers map[string]string
-	bound   bool // not redirected: only listeners that are bound are there
 	out     strings.Builder
 }
 

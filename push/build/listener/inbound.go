@@ -6,8 +6,11 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	configrbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"navarch.io/navarch/push/build/authz"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -26,8 +29,9 @@ type inboundTraffic struct {
 	httpChain, tcpChain string
 	statPrefix          string
 	// match is the destination port; 0: any.
-	match  uint32
-	closed bool
+	match    uint32
+	closed   bool
+	policies []*model.Policy // AuthorizationPolicies
 }
 
 func isHTTP(p model.Protocol) bool {
@@ -46,6 +50,8 @@ func (c Common) sniffed(p model.Protocol) bool {
 // inboundHTTP is the filters of an HTTP chain. A closed one answers 403 by its RBAC filter, and its route ends nowhere
 // for proxies that have no such filter and against patches that take it away.
 func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
+	deny, allow := authz.Rules(t.policies, c.mesh(), true)
+	t.closed = t.closed || (deny != nil || allow != nil) && !c.Caps.Has(xds.CapRBACHTTP)
 	cluster := t.Cluster
 	if t.closed {
 		cluster = xds.BlackHole
@@ -58,14 +64,24 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 		grpcWeb: t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
 		closed:  t.closed,
 		mtls:    mtls,
+		deny:    deny,
+		allow:   allow,
 	})}
 }
 
 // inboundTCP is the filters of a TCP chain. A closed one ends nowhere whether or not there is an RBAC filter: that
 // filter waits for the client's first bytes, and a server that speaks first would be heard.
 func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
+	deny, allow := authz.Rules(t.policies, c.mesh(), false)
+	t.closed = t.closed || (deny != nil || allow != nil) && !c.Caps.Has(xds.CapRBACNetwork)
 	if !t.closed {
-		return c.proxyTo(t.Cluster, inbound)
+		var filters []*listenerv3.Filter
+		for _, rules := range []*configrbacv3.RBAC{deny, allow} {
+			if rules != nil {
+				filters = append(filters, filter("envoy.filters.network.rbac", &rbacv3.RBAC{Rules: rules, StatPrefix: "tcp."}))
+			}
+		}
+		return append(filters, c.proxyTo(t.Cluster, inbound)...)
 	}
 	filters := c.proxyTo(xds.BlackHole, inbound)
 	if c.Caps.Has(xds.CapRBACNetwork) {
@@ -94,7 +110,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		l.FilterChains = append(l.FilterChains, v.inboundChains(inboundTraffic{
 			InboundPort: InboundPort{Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: xds.InboundPassthrough, MTLS: v.Rest},
 			httpChain:   inboundCatchAllHTTPChain, tcpChain: inboundCatchAllChain,
-			statPrefix: xds.InboundPassthrough, closed: v.Closed,
+			statPrefix: xds.InboundPassthrough, closed: v.Closed, policies: v.Policies.All(),
 		})...)
 		sniff.rest = v.sniffed(model.Protocol_PROTOCOL_AUTO)
 		tls.rest = v.mode(v.Rest).mesh()
@@ -106,7 +122,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		}
 		name := xds.ListenerName(anyIPv4, p.Port)
 		chains := v.inboundChains(inboundTraffic{
-			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed,
+			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed, policies: v.Policies.All(),
 		})
 		if chains == nil {
 			continue
@@ -138,7 +154,7 @@ func (i Ingress) Build() (*xds.Resource, error) {
 	}
 	l := inboundListener(i.Name, addr, i.Common)
 	t := inboundTraffic{
-		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed,
+		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed, policies: i.Policies.All(),
 	}
 	if addr.GetSocketAddress() != nil { // connections to a Unix socket have no port
 		t.match = i.Inner.Port

@@ -65,8 +65,9 @@ type VirtualInbound struct {
 	Ports       intern.List[InboundPort]
 	Passthrough bool // ports that no service names pass; else they are closed
 	Transparent bool
-	Closed      bool // a policy that could not be understood selects the workload: nothing comes in
-	Rest        MTLS // of ports that no service names
+	Closed      bool                       // a policy that could not be understood selects the workload: nothing comes in
+	Rest        MTLS                       // of ports that no service names
+	Policies    intern.List[*model.Policy] // AuthorizationPolicies that select the workload
 }
 
 // MTLS is how connections to a port are taken.
@@ -95,10 +96,11 @@ type InboundPort struct {
 // Ingress is all that the listener of one Sidecar ingress with captureMode NONE can depend on.
 type Ingress struct {
 	Common
-	Name   string
-	Bind   string
-	Inner  InboundPort
-	Closed bool
+	Name     string
+	Bind     string
+	Inner    InboundPort
+	Closed   bool
+	Policies intern.List[*model.Policy]
 }
 
 // Added is a listener that an EnvoyFilter adds.

@@ -1,0 +1,192 @@
+// Package authz draws AuthorizationPolicies: records in, rules for Envoy's RBAC filters out.
+//
+// Owns: nothing.  Reads: its arguments.  Never: decides which policies select a workload.
+package authz
+
+import (
+	"fmt"
+	"strconv"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	securityv1 "istio.io/api/security/v1beta1"
+
+	"navarch.io/navarch/push/build/identity"
+	"navarch.io/navarch/store/model"
+)
+
+// Rules are what policies demand together, by Istio's rules
+// (https://istio.io/latest/docs/reference/config/security/authorization-policy/): what a DENY policy matches is refused;
+// then, where there is an ALLOW policy, what none of them matches. Nil: nothing of the kind. HTTP-only fields of
+// a connection that is not HTTP match nothing in an ALLOW policy, and everything in a DENY policy.
+func Rules(policies []*model.Policy, mesh *meshv1.MeshConfig, http bool) (deny, allow *rbacv3.RBAC) {
+	domains := identity.TrustDomains(mesh)
+	for _, p := range policies {
+		m := model.Authorization(p)
+		into := &allow
+		switch m.GetAction() {
+		case securityv1.AuthorizationPolicy_ALLOW:
+			if allow == nil {
+				allow = &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW, Policies: map[string]*rbacv3.Policy{}}
+			}
+		case securityv1.AuthorizationPolicy_DENY:
+			if into = &deny; deny == nil && len(m.GetRules()) > 0 {
+				deny = &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
+			}
+		default:
+			continue
+		}
+		d := drawing{domains: domains, namespace: p.Key.Namespace, http: http, deny: into == &deny}
+		for i, rule := range m.GetRules() {
+			if drawn := d.rule(rule); drawn != nil {
+				(*into).Policies[fmt.Sprintf("ns[%s]-policy[%s]-rule[%d]", p.Key.Namespace, p.Key.Name, i)] = drawn
+			}
+		}
+	}
+	return deny, allow
+}
+
+// drawing is the rules of one policy in the making.
+type drawing struct {
+	domains   []string
+	namespace string // of the policy
+	http      bool
+	deny      bool
+	never     bool // the rule in the making can match nothing
+}
+
+// rule draws one rule; nil: it matches nothing.
+func (d *drawing) rule(r *securityv1.Rule) *rbacv3.Policy {
+	d.never = false
+	var sources []*rbacv3.Principal
+	for _, from := range r.GetFrom() {
+		if p := d.alternative(func() *rbacv3.Principal { return d.source(from.GetSource()) }); p != nil {
+			sources = append(sources, p)
+		}
+	}
+	var operations []*rbacv3.Permission
+	for _, to := range r.GetTo() {
+		d.never = false
+		if p := d.operation(to.GetOperation()); !d.never {
+			operations = append(operations, p)
+		}
+	}
+	if len(r.GetFrom()) > 0 && len(sources) == 0 || len(r.GetTo()) > 0 && len(operations) == 0 {
+		return nil
+	}
+	d.never = false
+	principals, permissions := d.conditions(r.GetWhen())
+	if d.never {
+		return nil
+	}
+	if len(sources) > 0 {
+		principals = append([]*rbacv3.Principal{orPrincipals(sources)}, principals...)
+	}
+	if len(operations) > 0 {
+		permissions = append([]*rbacv3.Permission{orPermissions(operations)}, permissions...)
+	}
+	return &rbacv3.Policy{Permissions: []*rbacv3.Permission{andPermissions(permissions)}, Principals: []*rbacv3.Principal{andPrincipals(principals)}}
+}
+
+func (d *drawing) alternative(draw func() *rbacv3.Principal) *rbacv3.Principal {
+	d.never = false
+	if p := draw(); !d.never {
+		return p
+	}
+	return nil
+}
+
+// source is all of its fields together.
+func (d *drawing) source(s *securityv1.Source) *rbacv3.Principal {
+	var all []*rbacv3.Principal
+	field := func(values, not []string, one func(string) *rbacv3.Principal) {
+		all = append(all, principalsOf(values, not, one)...)
+	}
+	field(s.GetPrincipals(), s.GetNotPrincipals(), d.principal)
+	field(s.GetNamespaces(), s.GetNotNamespaces(), d.fromNamespace)
+	field(s.GetServiceAccounts(), s.GetNotServiceAccounts(), d.account)
+	field(s.GetIpBlocks(), s.GetNotIpBlocks(), directIP)
+	field(s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), remoteIP)
+	return andPrincipals(all)
+}
+
+// operation is all of its fields together.
+func (d *drawing) operation(o *securityv1.Operation) *rbacv3.Permission {
+	var all []*rbacv3.Permission
+	field := func(values, not []string, one func(string) *rbacv3.Permission) {
+		all = append(all, permissionsOf(values, not, one)...)
+	}
+	field(o.GetPorts(), o.GetNotPorts(), port)
+	if d.readsHTTP(len(o.GetHosts()) + len(o.GetNotHosts()) + len(o.GetMethods()) + len(o.GetNotMethods()) + len(o.GetPaths()) + len(o.GetNotPaths())) {
+		field(o.GetHosts(), o.GetNotHosts(), host)
+		field(o.GetMethods(), o.GetNotMethods(), method)
+		field(o.GetPaths(), o.GetNotPaths(), path)
+	}
+	return andPermissions(all)
+}
+
+// readsHTTP says whether fields of HTTP, if there are any, can be drawn; where not, an ALLOW rule matches nothing, and
+// a DENY rule goes without them.
+func (d *drawing) readsHTTP(fields int) bool {
+	if d.http || fields == 0 {
+		return d.http
+	}
+	d.never = d.never || !d.deny
+	return false
+}
+
+// conditions draws the `when` of a rule.
+func (d *drawing) conditions(all []*securityv1.Condition) (principals []*rbacv3.Principal, permissions []*rbacv3.Permission) {
+	for _, c := range all {
+		if name, ok := HeaderOf(c.GetKey()); ok {
+			if d.readsHTTP(1) {
+				principals = append(principals, principalsOf(c.GetValues(), c.GetNotValues(), func(v string) *rbacv3.Principal { return header(name, v) })...)
+			}
+			continue
+		}
+		if one := d.principalKey(c.GetKey()); one != nil {
+			principals = append(principals, principalsOf(c.GetValues(), c.GetNotValues(), one)...)
+		} else if one := permissionKey(c.GetKey()); one != nil {
+			permissions = append(permissions, permissionsOf(c.GetValues(), c.GetNotValues(), one)...)
+		} else { // the store closes such policies: this is for records of a newer version
+			d.never = !d.deny
+		}
+	}
+	return principals, permissions
+}
+
+func (d *drawing) principalKey(key string) func(string) *rbacv3.Principal {
+	switch key {
+	case "source.ip":
+		return directIP
+	case "remote.ip":
+		return remoteIP
+	case "source.namespace":
+		return d.fromNamespace
+	case "source.principal":
+		return d.principal
+	case "source.serviceAccount":
+		return d.account
+	}
+	return nil
+}
+
+func permissionKey(key string) func(string) *rbacv3.Permission {
+	switch key {
+	case "destination.ip":
+		return destinationIP
+	case "destination.port":
+		return port
+	case "connection.sni":
+		return serverName
+	}
+	return nil
+}
+
+func port(v string) *rbacv3.Permission {
+	n, err := strconv.ParseUint(v, 10, 16)
+	if err != nil {
+		return neverPermission()
+	}
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationPort{DestinationPort: uint32(n)}}
+}

@@ -1,0 +1,263 @@
+package plan
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	securityv1 "istio.io/api/security/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// authority is a CA of a test.
+type authority struct {
+	t    testing.TB
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+}
+
+func newAuthority(t testing.TB) *authority {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{t: t, key: key, cert: &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"test"}}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}}
+	raw, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, key.Public(), key)
+	if err == nil {
+		a.cert, err = x509.ParseCertificate(raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// secrets writes the secrets of an identity as files for Envoy, and returns their folder.
+func (a *authority) secrets(id string) string {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	uri, _ := url.Parse(id)
+	leaf, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), URIs: []*url.URL{uri}}, a.cert, key.Public(), a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	block := func(kind string, der []byte) map[string]any {
+		return map[string]any{"inline_string": string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))}
+	}
+	dir := a.t.TempDir()
+	for name, secret := range map[string]map[string]any{
+		xds.SDSDefault: {"tls_certificate": map[string]any{"certificate_chain": block("CERTIFICATE", leaf), "private_key": block("PRIVATE KEY", pkcs8)}},
+		xds.SDSRoot:    {"validation_context": map[string]any{"trusted_ca": block("CERTIFICATE", a.cert.Raw)}},
+	} {
+		secret["@type"], secret["name"] = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", name
+		b, err := json.Marshal(map[string]any{"resources": []any{secret}})
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name+".json"), b, 0o600)
+		}
+		if err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// fromFiles has secrets come from a folder instead of an agent.
+func fromFiles(v any, dir string) {
+	switch v := v.(type) {
+	case map[string]any:
+		if _, ok := v["sdsConfig"]; ok {
+			v["sdsConfig"] = map[string]any{"pathConfigSource": map[string]any{"path": filepath.Join(dir, v["name"].(string)+".json")}, "resourceApiVersion": "V3"}
+		}
+		for _, inner := range v {
+			fromFiles(inner, dir)
+		}
+	case []any:
+		for _, inner := range v {
+			fromFiles(inner, dir)
+		}
+	}
+}
+
+// runPlanned starts an Envoy with what was planned, and waits until it listens on a port.
+func runPlanned(t *testing.T, envoy string, set *manifest.Set, secrets string, port int) {
+	t.Helper()
+	var config map[string]any
+	if err := json.Unmarshal(fold(t, set), &config); err != nil {
+		t.Fatal(err)
+	}
+	fromFiles(config, secrets)
+	b, err := json.Marshal(config)
+	file := filepath.Join(t.TempDir(), "envoy.json")
+	if err == nil {
+		err = os.WriteFile(file, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	var log bytes.Buffer
+	cmd := exec.CommandContext(ctx, envoy, "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "error")
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			c.Close()
+			return
+		}
+		select {
+		case <-ended:
+			t.Fatalf("envoy ended: %s", log.String())
+		case <-again.C:
+		}
+	}
+}
+
+func freePort(t *testing.T) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// security is the record of a policy that is understood.
+func security(t testing.TB, kind model.Kind, name, text string, m proto.Message) model.Record {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = protojson.Unmarshal(raw, m)
+	}
+	if err == nil {
+		raw, err = proto.Marshal(m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec(t, kind, name, "istio: "+base64.StdEncoding.EncodeToString(raw))
+}
+
+// Two Envoys with what is planned for them: the client's listener, mTLS by the endpoint's label, the server's modes and
+// policies, and the identity that the application sees.
+func TestTrafficBetweenProxies(t *testing.T) {
+	envoy, err := filepath.Abs("../../.tools/bin/envoy")
+	if err == nil {
+		_, err = os.Stat(envoy)
+	}
+	if err != nil {
+		t.Skip("no envoy binary in .tools/bin")
+	}
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "identity "+r.Header.Get("X-Forwarded-Client-Cert"))
+	}))
+	defer app.Close()
+	ca := newAuthority(t)
+	server, client := ca.secrets("spiffe://cluster.local/ns/b/sa/server"), ca.secrets("spiffe://cluster.local/ns/a/sa/client")
+	impostor := ca.secrets("spiffe://cluster.local/ns/b/sa/impostor")
+	const seen = "200 identity By=spiffe://cluster.local/ns/b/sa/server;"
+	const bare = "200 identity $" // nobody: what a client claims in the clear is taken away
+	peer := func(text string) model.Record {
+		return security(t, model.KindPeerAuthentication, "b/p", text, &securityv1.PeerAuthentication{})
+	}
+	authorization := func(text string) model.Record {
+		return security(t, model.KindAuthorizationPolicy, "b/a", text, &securityv1.AuthorizationPolicy{})
+	}
+	const strict = "mtls: {mode: STRICT}"
+	for _, c := range []struct {
+		name        string
+		policies    []model.Record
+		as          string // the server's secrets
+		mesh, plain string // what a client of the mesh gets, and one outside; the beginning
+	}{
+		{"permissive", nil, server, seen, bare},
+		{"strict", []model.Record{peer(strict)}, server, seen, "error"},
+		{"disabled", []model.Record{peer("mtls: {mode: DISABLE}")}, server, bare, bare},
+		{"a server that is somebody else", []model.Record{peer(strict)}, impostor, "503", "error"},
+		{"the principal is allowed", []model.Record{authorization("rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/client]}}]}]")}, server, seen, "403"},
+		{"another principal is allowed", []model.Record{peer(strict), authorization("rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/other]}}]}]")}, server, "403", "error"},
+		{"the namespace is denied", []model.Record{authorization("{action: DENY, rules: [{from: [{source: {namespaces: [a]}}]}]}")}, server, "403", bare},
+		{"a method and path are allowed", []model.Record{authorization("rules: [{to: [{operation: {methods: [GET], paths: ['/x/*']}}]}]")}, server, seen, bare},
+		{"another path is allowed", []model.Record{authorization("rules: [{to: [{operation: {paths: ['/y']}}]}]")}, server, "403", "403"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in, out := freePort(t), freePort(t)
+			backend := app.Listener.Addr().(*net.TCPAddr).Port
+			s := snapshot(append([]model.Record{
+				rec(t, model.KindService, "b/server", fmt.Sprintf("{hosts: [server.b.svc.cluster.local], exportTo: ['*'], selector: {app: server}, addresses: [10.96.0.9], ports: [{name: http, number: %d, protocol: PROTOCOL_HTTP, targetNumber: %d}]}", out, in)),
+				rec(t, model.KindEndpoints, "b/server-1", fmt.Sprintf("{hosts: [server.b.svc.cluster.local], ports: [{name: http, number: %d}], endpoints: [{address: 127.0.0.1, labels: {app: server}, namespace: b, serviceAccount: server, mtls: true}]}", in)),
+				rec(t, model.KindSidecar, "a/s", fmt.Sprintf("egress: [{port: {number: %d, protocol: HTTP, name: x}, bind: 127.0.0.1, captureMode: NONE, hosts: ['b/*']}]", out)),
+				rec(t, model.KindSidecar, "b/s", fmt.Sprintf("{ingress: [{port: {number: %d, protocol: HTTP, name: x}, bind: 127.0.0.1, captureMode: NONE, defaultEndpoint: '127.0.0.1:%d'}], egress: [{hosts: ['~/*']}]}", in, backend)),
+			}, c.policies...)...)
+			proxy := func(namespace string, labels ...string) *manifest.Set {
+				n := node(namespace, "x", labels...)
+				n.Caps |= xds.CapIdentity
+				n.Mode = view.None
+				return planFor(s, n)
+			}
+			runPlanned(t, envoy, proxy("b", "app=server"), c.as, in)
+			runPlanned(t, envoy, proxy("a"), client, out)
+			get := func(port int) string {
+				request, _ := http.NewRequest(http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/x/y", port), nil)
+				request.Host = "server.b.svc.cluster.local"
+				request.Header.Set("X-Forwarded-Client-Cert", "By=forged")
+				r, err := (&http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+				if err != nil {
+					return "error " + err.Error()
+				}
+				defer r.Body.Close()
+				body, _ := io.ReadAll(r.Body)
+				return fmt.Sprintf("%d %s", r.StatusCode, body)
+			}
+			for who, want := range map[string]string{"mesh": c.mesh, "plain": c.plain} {
+				got := get(map[string]int{"mesh": out, "plain": in}[who])
+				if !strings.HasPrefix(strings.Replace(got, "By=forged,", "", 1)+"$", want) {
+					t.Errorf("%s: got %q, want %q", who, got, want)
+				}
+				if want == seen && !strings.Contains(got, "URI=spiffe://cluster.local/ns/a/sa/client") {
+					t.Errorf("the client's identity is not seen: %q", got)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,110 @@
+package normal
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	securityv1 "istio.io/api/security/v1beta1"
+)
+
+// whenKeys are the keys of `when` that this version enforces, beside request.headers[name]
+// (https://istio.io/latest/docs/reference/config/security/conditions/).
+var whenKeys = []string{"source.ip", "remote.ip", "source.namespace", "source.principal", "source.serviceAccount",
+	"destination.ip", "destination.port", "connection.sni"}
+
+// authorization checks the values of an AuthorizationPolicy's rules.
+func (r *report) authorization(p *securityv1.AuthorizationPolicy) {
+	for i, rule := range p.Rules {
+		at := fmt.Sprintf("spec.rules[%d]", i)
+		for j, from := range rule.GetFrom() {
+			s, at := from.GetSource(), fmt.Sprintf("%s.from[%d].source", at, j)
+			r.each(at+".ipBlocks", s.GetIpBlocks(), ipBlock)
+			r.each(at+".notIpBlocks", s.GetNotIpBlocks(), ipBlock)
+			r.each(at+".remoteIpBlocks", s.GetRemoteIpBlocks(), ipBlock)
+			r.each(at+".notRemoteIpBlocks", s.GetNotRemoteIpBlocks(), ipBlock)
+		}
+		for j, to := range rule.GetTo() {
+			o, at := to.GetOperation(), fmt.Sprintf("%s.to[%d].operation", at, j)
+			r.each(at+".ports", o.GetPorts(), portNumber)
+			r.each(at+".notPorts", o.GetNotPorts(), portNumber)
+		}
+		for j, c := range rule.GetWhen() {
+			at := fmt.Sprintf("%s.when[%d]", at, j)
+			if c.GetKey() == "" || len(c.GetValues())+len(c.GetNotValues()) == 0 {
+				r.errorf(at, "wants a key, and values or notValues")
+			}
+			check := map[string]func(string) string{"source.ip": ipBlock, "remote.ip": ipBlock, "destination.ip": ipBlock, "destination.port": portNumber}[c.GetKey()]
+			if check != nil {
+				r.each(at+".values", c.GetValues(), check)
+				r.each(at+".notValues", c.GetNotValues(), check)
+			}
+		}
+	}
+}
+
+func (r *report) each(at string, values []string, check func(string) string) {
+	for i, v := range values {
+		if wrong := check(v); wrong != "" {
+			r.errorf(fmt.Sprintf("%s[%d]", at, i), "%q: %s", v, wrong)
+		}
+	}
+}
+
+func ipBlock(v string) string {
+	if _, err := netip.ParsePrefix(v); err == nil {
+		return ""
+	}
+	if a, err := netip.ParseAddr(v); err == nil && a.Zone() == "" {
+		return ""
+	}
+	return "want an IP address or a CIDR"
+}
+
+func portNumber(v string) string {
+	if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
+		return "want a port, 1 to 65535"
+	}
+	return ""
+}
+
+// unenforced finds the first thing in a policy that this version cannot enforce, and where it stands; empty: it can.
+func unenforced(p *securityv1.AuthorizationPolicy, targets bool) (field, why string) {
+	switch {
+	case targets:
+		return "spec.targetRefs", "policies of gateways and waypoints are not supported"
+	case p.Action == securityv1.AuthorizationPolicy_CUSTOM:
+		return "spec.action", "CUSTOM is not supported"
+	}
+	for i, rule := range p.Rules {
+		for j, from := range rule.GetFrom() {
+			s, at := from.GetSource(), fmt.Sprintf("spec.rules[%d].from[%d].source", i, j)
+			if len(s.GetRequestPrincipals())+len(s.GetNotRequestPrincipals()) > 0 {
+				return at + ".requestPrincipals", "identities of requests (JWT) are not supported"
+			}
+			if s == nil || len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces())+len(s.GetServiceAccounts())+
+				len(s.GetNotServiceAccounts())+len(s.GetIpBlocks())+len(s.GetNotIpBlocks())+len(s.GetRemoteIpBlocks())+len(s.GetNotRemoteIpBlocks()) == 0 {
+				return at, "a source without a field says nothing"
+			}
+		}
+		for j, to := range rule.GetTo() {
+			o, at := to.GetOperation(), fmt.Sprintf("spec.rules[%d].to[%d].operation", i, j)
+			if slices.ContainsFunc(append(slices.Clone(o.GetPaths()), o.GetNotPaths()...), func(v string) bool { return strings.Contains(v, "{") }) {
+				return at + ".paths", "path templates are not supported"
+			}
+			if o == nil || len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetPorts())+len(o.GetNotPorts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths()) == 0 {
+				return at, "an operation without a field says nothing"
+			}
+		}
+		for j, c := range rule.GetWhen() {
+			name, ok := strings.CutPrefix(c.GetKey(), "request.headers[")
+			name, ok2 := strings.CutSuffix(name, "]")
+			if !slices.Contains(whenKeys, c.GetKey()) && !(ok && ok2 && name != "" && !strings.ContainsAny(name, "[]: \t\r\n\x00")) {
+				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), fmt.Sprintf("%q is not supported", c.GetKey())
+			}
+		}
+	}
+	return "", ""
+}
