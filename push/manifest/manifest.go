@@ -13,16 +13,43 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Manifest is an immutable set of resources of one type by name. A manifest made from another shares all buckets that
-// hold no difference, so an edit of one resource costs one bucket, and comparing the two costs the same. The nil
-// Manifest is empty.
+// Manifest is an immutable set of resources of one type by name. A manifest made from another shares all pages and
+// buckets that hold no difference, so an edit of one resource costs one bucket and one page however many there are, and
+// comparing the two costs the same. The nil Manifest is empty.
 type Manifest struct {
-	buckets [][]*xds.Resource // length is a power of two; each sorted by name
-	size    int
+	pages []page // all of one length; pages times that length is a power of two
+	size  int
 }
 
-// bucketFill is the mean number of resources in a bucket above which the table doubles.
-const bucketFill = 16
+type (
+	bucket = []*xds.Resource // sorted by name
+	page   = []bucket
+)
+
+const (
+	// bucketFill is the mean number of resources in a bucket above which the table doubles.
+	bucketFill = 16
+	// pageSize is the number of buckets in a page of a table that has several.
+	pageSize = 64
+)
+
+// table makes an empty manifest of a number of buckets, a power of two.
+func table(slots int) *Manifest {
+	m := &Manifest{pages: make([]page, max(1, slots/pageSize))}
+	for i := range m.pages {
+		m.pages[i] = make(page, min(slots, pageSize))
+	}
+	return m
+}
+
+// slots is the number of buckets.
+func (m *Manifest) slots() int { return len(m.pages) * len(m.pages[0]) }
+
+// at is a bucket's place.
+func (m *Manifest) at(slot uint64) *bucket {
+	width := uint64(len(m.pages[0]))
+	return &m.pages[slot/width][slot%width]
+}
 
 // Of makes a manifest of resources; of two with one name the last counts.
 func Of(resources ...*xds.Resource) *Manifest {
@@ -43,7 +70,7 @@ func (m *Manifest) Get(name string) *xds.Resource {
 	if m.Len() == 0 {
 		return nil
 	}
-	bucket := m.buckets[m.slot(name)]
+	bucket := *m.at(m.slot(name))
 	if i, ok := find(bucket, name); ok {
 		return bucket[i]
 	}
@@ -56,10 +83,12 @@ func (m *Manifest) All() iter.Seq[*xds.Resource] {
 		if m == nil {
 			return
 		}
-		for _, bucket := range m.buckets {
-			for _, r := range bucket {
-				if !yield(r) {
-					return
+		for _, page := range m.pages {
+			for _, bucket := range page {
+				for _, r := range bucket {
+					if !yield(r) {
+						return
+					}
 				}
 			}
 		}
@@ -69,65 +98,77 @@ func (m *Manifest) All() iter.Seq[*xds.Resource] {
 // With is the manifest after deletes and then puts. Where nothing differs it is the receiver itself.
 func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 	next := m.thaw(len(puts))
-	copied := map[uint64]bool{}
-	own := func(slot uint64) []*xds.Resource {
-		if !copied[slot] {
-			copied[slot] = true
-			next.buckets[slot] = slices.Clone(next.buckets[slot])
+	fresh := m == nil || next.slots() != m.slots() // all pages are its own
+	owned := map[uint64]bool{}
+	own := func(slot uint64) *bucket {
+		if owned[slot] {
+			return next.at(slot)
 		}
-		return next.buckets[slot]
+		owned[slot] = true
+		if width := uint64(len(next.pages[0])); !fresh && &next.pages[slot/width][0] == &m.pages[slot/width][0] {
+			next.pages[slot/width] = slices.Clone(next.pages[slot/width])
+		}
+		b := next.at(slot)
+		*b = slices.Clone(*b)
+		return b
 	}
 	for _, name := range deletes {
 		slot := next.slot(name)
-		if i, ok := find(next.buckets[slot], name); ok {
-			next.buckets[slot] = slices.Delete(own(slot), i, i+1)
+		if i, ok := find(*next.at(slot), name); ok {
+			b := own(slot)
+			*b = slices.Delete(*b, i, i+1)
 			next.size--
 		}
 	}
 	for _, r := range puts {
 		slot := next.slot(r.Name)
-		i, ok := find(next.buckets[slot], r.Name)
+		i, ok := find(*next.at(slot), r.Name)
 		switch {
-		case ok && next.buckets[slot][i] == r:
+		case ok && (*next.at(slot))[i] == r:
 		case ok:
-			own(slot)[i] = r
+			(*own(slot))[i] = r
 		default:
-			next.buckets[slot] = slices.Insert(own(slot), i, r)
+			b := own(slot)
+			*b = slices.Insert(*b, i, r)
 			next.size++
 		}
 	}
-	if len(copied) == 0 && m != nil {
+	if len(owned) == 0 && m != nil {
 		return m
 	}
 	return next
 }
 
-// thaw is a copy of the spine, doubled until it has room for `more` resources.
+// thaw is a copy of the list of pages, or a table of twice the buckets (or more) where there is no room for `more`
+// resources.
 func (m *Manifest) thaw(more int) *Manifest {
 	slots := 1
 	if m != nil {
-		slots = len(m.buckets)
+		slots = m.slots()
 	}
 	want := slots
 	for want*bucketFill < m.Len()+more {
 		want *= 2
 	}
 	if m != nil && want == slots {
-		return &Manifest{buckets: slices.Clone(m.buckets), size: m.size}
+		return &Manifest{pages: slices.Clone(m.pages), size: m.size}
 	}
-	next := &Manifest{buckets: make([][]*xds.Resource, want), size: m.Len()}
+	next := table(want)
+	next.size = m.Len()
 	for r := range m.All() {
-		slot := next.slot(r.Name)
-		next.buckets[slot] = append(next.buckets[slot], r)
+		b := next.at(next.slot(r.Name))
+		*b = append(*b, r)
 	}
-	for _, bucket := range next.buckets {
-		slices.SortFunc(bucket, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	for _, page := range next.pages {
+		for _, bucket := range page {
+			slices.SortFunc(bucket, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+		}
 	}
 	return next
 }
 
 func (m *Manifest) slot(name string) uint64 {
-	return xxhash.Sum64String(name) & uint64(len(m.buckets)-1)
+	return xxhash.Sum64String(name) & uint64(m.slots()-1)
 }
 
 func find(bucket []*xds.Resource, name string) (int, bool) {
@@ -139,7 +180,7 @@ func diff(a, b *Manifest, yield func(name string)) {
 	if a == b {
 		return
 	}
-	if a == nil || b == nil || len(a.buckets) != len(b.buckets) {
+	if a == nil || b == nil || a.slots() != b.slots() {
 		for r := range a.All() {
 			if b.Get(r.Name) != r {
 				yield(r.Name)
@@ -152,9 +193,14 @@ func diff(a, b *Manifest, yield func(name string)) {
 		}
 		return
 	}
-	for i := range a.buckets {
-		if !same(a.buckets[i], b.buckets[i]) {
-			diffBucket(a.buckets[i], b.buckets[i], yield)
+	for i := range a.pages {
+		if &a.pages[i][0] == &b.pages[i][0] {
+			continue
+		}
+		for j := range a.pages[i] {
+			if !same(a.pages[i][j], b.pages[i][j]) {
+				diffBucket(a.pages[i][j], b.pages[i][j], yield)
+			}
 		}
 	}
 }

@@ -172,7 +172,7 @@ func TestStackIsLayered(t *testing.T) {
 	}
 }
 
-// An edit of one resource copies one bucket, and comparing costs one bucket, however many there are.
+// An edit of one resource copies one bucket and its page, and comparing costs the same, however many there are.
 func TestEditShares(t *testing.T) {
 	var all []*xds.Resource
 	for i := range 4000 {
@@ -181,13 +181,22 @@ func TestEditShares(t *testing.T) {
 	m := Of(all...)
 	next := m.With([]*xds.Resource{resource("n7", 1)}, nil)
 	copied := 0
-	for i := range m.buckets {
-		if !same(m.buckets[i], next.buckets[i]) {
+	for i := range uint64(m.slots()) {
+		if !same(*m.at(i), *next.at(i)) {
 			copied++
 		}
 	}
 	if copied != 1 {
-		t.Errorf("%d of %d buckets were copied for one edit", copied, len(m.buckets))
+		t.Errorf("%d of %d buckets were copied for one edit", copied, m.slots())
+	}
+	pages := 0
+	for i := range m.pages {
+		if &m.pages[i][0] != &next.pages[i][0] {
+			pages++
+		}
+	}
+	if pages != 1 || len(m.pages) < 4 {
+		t.Errorf("%d of %d pages were copied for one edit", pages, len(m.pages))
 	}
 	if d := Diff(Stack{m}, Stack{next}); len(d) != 1 || d[0].Name != "n7" {
 		t.Errorf("%v", d)
