@@ -336,7 +336,7 @@ func (m *mesh) hints() []string {
 		fmt.Sprintf("curl -s -H 'Host: web.%s' -H 'x-user: tester' %s:8080/call/reviews/", m.front.namespace, web),
 		fmt.Sprintf("$EDITOR %s/*.yaml     (read again when you save)", m.config),
 		fmt.Sprintf("%s proxy-status --server %s", ctl, m.http),
-		fmt.Sprintf("%s proxy-config route --server %s --proxy %s.%s", ctl, m.http, m.front.pod, m.front.namespace),
+		fmt.Sprintf("%s proxy-config route --server %s %s.%s", ctl, m.http, m.front.pod, m.front.namespace),
 		fmt.Sprintf("%s explain --server %s --proxy %s.%s 'outbound|%d|v2|reviews.backend.svc.cluster.local'", ctl, m.http, m.front.pod, m.front.namespace, m.port),
 		fmt.Sprintf("curl -s http://%s/debug/syncz; curl -s %s:15004/debug", m.http, web),
 	}
