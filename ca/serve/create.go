@@ -101,6 +101,8 @@ func unauthenticated(err error) error {
 		return status.Error(codes.Unauthenticated, "no credential: send \"authorization: Bearer TOKEN\", or connect with a certificate of this mesh")
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return contextual(err)
+	case errors.Is(err, attest.ErrUnavailable): // our fault, not the credential's: it may be accepted later
+		return status.Error(codes.Unavailable, err.Error())
 	}
 	if _, ok := status.FromError(err); ok {
 		return err
