@@ -78,7 +78,7 @@ func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 		s.cfg.Hooks.BadIdentity()
 		return attest.Caller{}, status.Errorf(codes.PermissionDenied, "%s is revoked", caller.ID)
 	}
-	if cert := peerCertificate(ctx); cert != nil && caller.By == byCertificate {
+	if cert := peerCertificate(ctx); cert != nil && caller.By == attest.ByCertificate {
 		if serial := Serial(cert); s.cfg.Revocations.RevokedSerial(serial) {
 			s.cfg.Hooks.BadIdentity()
 			return attest.Caller{}, status.Errorf(codes.PermissionDenied, "certificate %s of %s is revoked", serial, caller.ID)
@@ -92,8 +92,6 @@ func hasToken(ctx context.Context) bool {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return len(md.Get("authorization")) > 0
 }
-
-const byCertificate = "certificate" // attest.Caller.By
 
 func unauthenticated(err error) error {
 	switch {
@@ -138,7 +136,7 @@ func (s *Server) plausible(r *securityv1.IstioCertificateRequest) error {
 const maxDuration = time.Duration(1<<63 - 1)
 
 func (s *Server) admit(ctx context.Context, c attest.Caller) (*pass, error) {
-	first := c.By != byCertificate
+	first := c.By != attest.ByCertificate
 	began := s.cfg.Now()
 	pass, err := s.door.enter(ctx, c.ID.String(), first, s.cfg.Limits.MaxWait)
 	if err != nil {

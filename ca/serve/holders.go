@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/ca/attest"
 )
 
 // HoldersMethod is called by navarch-agent, over mTLS with its certificate, after its Envoy acknowledged a root bundle: a
@@ -61,7 +63,7 @@ func (s *Server) report(ctx context.Context, list *structpb.ListValue) (*emptypb
 		return nil, err
 	}
 	cert := peerCertificate(ctx)
-	if caller.By != byCertificate || cert == nil {
+	if caller.By != attest.ByCertificate || cert == nil {
 		return nil, status.Error(codes.PermissionDenied, "report over mTLS with the certificate in use: a token does not say whose bundle it is")
 	}
 	h := Holder{Identity: caller.ID, Serial: Serial(cert), Roots: roots, Peer: peerAddress(ctx)}

@@ -34,9 +34,11 @@ type authority struct {
 	callers attest.Authenticator
 	keys    []*attest.Keys // of token issuers, kept fresh
 
-	mu      sync.Mutex // a leaf: guards the serving certificate
+	mu      sync.Mutex // a leaf: guards what follows
 	serving *tls.Certificate
 	epoch   uint64
+	rooted  *keyring.State // that roots are of
+	roots   *x509.CertPool
 }
 
 // newAuthority makes the role. Every process with it may end rotations and prune the journal, by comparison: the elected
@@ -132,17 +134,21 @@ func (a *authority) tasks() []loop.Task {
 // writeRoots keeps root-cert.pem in the data directory: what agents on this machine verify the control plane against.
 func (a *authority) writeRoots(ctx context.Context) error {
 	path, written := filepath.Join(a.config.dataDir, "root-cert.pem"), ""
+	var seen *keyring.State
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if pem := string(issue.EncodeCertificates(a.ring.State().Bundle...)); pem != "" && pem != written {
-			if err := os.WriteFile(path+".new", []byte(pem), 0o644); err != nil {
-				return err
+		if state := a.ring.State(); state != seen {
+			seen = state
+			if pem := string(issue.EncodeCertificates(state.Bundle...)); pem != "" && pem != written {
+				if err := os.WriteFile(path+".new", []byte(pem), 0o644); err != nil {
+					return err
+				}
+				if err := os.Rename(path+".new", path); err != nil {
+					return err
+				}
+				written = pem
 			}
-			if err := os.Rename(path+".new", path); err != nil {
-				return err
-			}
-			written = pem
 		}
 		select {
 		case <-tick.C:
@@ -161,11 +167,7 @@ func (a *authority) tls() *tls.Config {
 		NextProtos: []string{"h2"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			state := a.ring.State()
-			roots := x509.NewCertPool()
-			for _, root := range state.Bundle {
-				roots.AddCert(root)
-			}
-			conf := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, ClientCAs: roots, ClientAuth: tls.VerifyClientCertIfGiven}
+			conf := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, ClientCAs: a.pool(state), ClientAuth: tls.VerifyClientCertIfGiven}
 			var err error
 			if c.tlsCert != "" {
 				conf.Certificates = make([]tls.Certificate, 1)
@@ -180,6 +182,19 @@ func (a *authority) tls() *tls.Config {
 			return conf, nil
 		},
 	}
+}
+
+// pool is the roots of a state, made once for all handshakes under it.
+func (a *authority) pool(state *keyring.State) *x509.CertPool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.rooted != state {
+		a.rooted, a.roots = state, x509.NewCertPool()
+		for _, root := range state.Bundle {
+			a.roots.AddCert(root)
+		}
+	}
+	return a.roots
 }
 
 // certificate is the process's own serving certificate: made anew when the signer changes, and at half of its life.
@@ -202,11 +217,6 @@ func (a *authority) certificate(state *keyring.State) (*tls.Certificate, error) 
 	fresh, err := issue.Serving(state.Active, issue.ServingRequest{Names: a.config.servingNames()}, issue.Policy{}, now, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make the serving certificate: %w", err)
-	}
-	if fresh.Leaf == nil {
-		if fresh.Leaf, err = x509.ParseCertificate(fresh.Certificate[0]); err != nil {
-			return nil, err
-		}
 	}
 	a.serving, a.epoch = &fresh, state.Active.Epoch
 	return a.serving, nil
