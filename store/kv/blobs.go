@@ -28,7 +28,7 @@ type BlobChange struct {
 }
 
 // blobFamilies are the folders that the functions of this file touch; no others.
-var blobFamilies = []string{"keys/", "certificates/"}
+var blobFamilies = []string{"keys/", "certificates/", "sealing/"}
 
 func (s *Store) blobKey(path string) (string, error) {
 	for _, family := range blobFamilies {

@@ -59,7 +59,11 @@ var Families = []Family{
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "ring/", Holds: "which replica owns which shard", Writer: "shard/place (leader)", Reader: "shard/place, shard/relay through a replica",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
-	{Path: "verdicts/", Holds: "what proxies refused, with a TTL", Writer: "push/serve (each its own)", Reader: "push/plan",
+	{Path: "sealing/", Holds: "the key of the MACs of sealed configuration, sealed itself", Writer: "ca/vault (leader, once)", Reader: "ca/vault (leader)",
+		Write: []Role{RoleIngest}},
+	{Path: "tenants/", Holds: "which namespaces are one tenant's", Writer: "cmd/navarchd (leader)", Reader: "cmd/navarchd, for /debug",
+		Write: []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
+	{Path: "verdicts/", Holds: "what proxies refused, leased", Writer: "cmd/navarchd (each replica its own)", Reader: "cmd/navarchd, for push/serve",
 		Write: []Role{RoleXDS}},
 }
 

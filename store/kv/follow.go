@@ -1,0 +1,102 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Folder is all blobs below a folder at one revision. It never changes.
+type Folder struct {
+	Blobs    []Blob // ordered by path
+	Revision int64  // of etcd: of the list, or of the last change that is in it
+}
+
+// Follow gives a folder (members/, ring/, tenants/, verdicts/, or leader/, where the oldest blob is the leader's) as it is and then after each
+// change, until ctx ends; then the channel is closed. A reader that is slow gets the newest state only. While etcd is away the last state stands; when it is back the folder is listed again.
+func (s *Store) Follow(ctx context.Context, folder string) (<-chan Folder, error) {
+	from := s.prefix + folder
+	if folder != leaderPath+"/" {
+		var err error
+		if from, err = s.fleetKey(folder); err != nil {
+			return nil, err
+		}
+	}
+	states := make(chan Folder, 1)
+	go func() {
+		defer close(states)
+		for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 2*time.Second) {
+			began := time.Now()
+			err := s.follow(ctx, from, states)
+			if ctx.Err() != nil {
+				return
+			}
+			if time.Since(began) > 10*time.Second {
+				pause = 100 * time.Millisecond
+			}
+			s.log.Warn("folder is not followed, trying again", slog.String("folder", folder), slog.Any("error", err), slog.Duration("pause", pause))
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return states, nil
+}
+
+// follow lists and watches once; the error says why it ended.
+func (s *Store) follow(ctx context.Context, from string, states chan Folder) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	list, err := s.client.Get(ctx, from, clientv3.WithRange(after(from)))
+	if err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	blobs := map[string]Blob{}
+	for _, kv := range list.Kvs {
+		blobs[string(kv.Key)] = s.blob(kv)
+	}
+	publish(states, blobs, list.Header.Revision)
+	watch := s.client.Watch(ctx, from, clientv3.WithRange(after(from)), clientv3.WithRev(list.Header.Revision+1))
+	for resp := range watch {
+		if err := resp.Err(); err != nil {
+			return fmt.Errorf("watch: %w", translate(err))
+		}
+		for _, event := range resp.Events {
+			if event.Type == mvccpb.Event_DELETE {
+				delete(blobs, string(event.Kv.Key))
+			} else {
+				blobs[string(event.Kv.Key)] = s.blob(event.Kv)
+			}
+		}
+		if len(resp.Events) > 0 {
+			publish(states, blobs, resp.Header.Revision)
+		}
+	}
+	return errors.New("etcd closed the watch")
+}
+
+func (s *Store) blob(kv *mvccpb.KeyValue) Blob {
+	return Blob{Path: strings.TrimPrefix(string(kv.Key), s.prefix), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}
+}
+
+// publish replaces what the reader has not fetched; there is one writer, so there is room then.
+func publish(states chan Folder, blobs map[string]Blob, revision int64) {
+	folder := Folder{Revision: revision, Blobs: make([]Blob, 0, len(blobs))}
+	for _, key := range slices.Sorted(maps.Keys(blobs)) {
+		folder.Blobs = append(folder.Blobs, blobs[key])
+	}
+	select {
+	case <-states:
+	default:
+	}
+	states <- folder
+}
