@@ -27,6 +27,8 @@ type Provider interface {
 	Name() string
 	Wrap(ctx context.Context, key Secret) (Wrapped, error)
 	Unwrap(ctx context.Context, wrapped Wrapped) (Secret, error)
+	// Newest returns whether a data key is wrapped by the key encryption key that Wrap uses now. It calls at most once.
+	Newest(ctx context.Context) (func(Wrapped) bool, error)
 }
 
 // The bounds of one data key. Random nonces of 96 bits allow 2^32 uses (NIST SP 800-38D, 8.3); a data key of a day also
@@ -99,6 +101,33 @@ func (e *Envelope) Open(ctx context.Context, raw []byte, about Context) (Secret,
 		return nil, fmt.Errorf("open %s: %w", about, ErrTampered)
 	}
 	return plain, nil
+}
+
+// Stale implements Sealer. Where this process's own data key is wrapped by a key encryption key of before, the next Seal
+// makes another one. Of a blob that does not decode, or is another provider's, it says nothing.
+func (e *Envelope) Stale(ctx context.Context) (func(blob []byte) bool, error) {
+	newest, err := e.provider.Newest(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("which key encryption key is in use: %w", err)
+	}
+	e.mu.Lock()
+	if e.own != nil && !newest(e.own.wrapped) {
+		e.own = nil
+	}
+	e.mu.Unlock()
+	return func(raw []byte) bool {
+		b, err := decode(raw)
+		return err == nil && b.provider == e.provider.Name() && !newest(b.wrapped)
+	}, nil
+}
+
+// KEK names the key encryption key that a blob needs, as its provider calls it. It is no secret.
+func KEK(raw []byte) (string, error) {
+	b, err := decode(raw)
+	if err != nil {
+		return "", err
+	}
+	return b.provider + ":" + b.wrapped.KeyID, nil
 }
 
 // String names the place of a blob, for errors.

@@ -16,25 +16,48 @@ import (
 
 // File is the provider whose key encryption key is a file of 32 bytes: for development, and where the file itself comes
 // from a place that keeps secrets.
-type File struct{ key localKey }
+type File struct {
+	key   localKey
+	older []localKey
+}
 
 // NewFile reads the key file. Where there is none, it is generated, readable to its owner only; of processes that do so
-// at the same time one wins, and all use its key. A file that others than its owner may use is refused.
-func NewFile(path string) (*File, error) {
+// at the same time one wins, and all use its key. A file that others than its owner may use is refused. The keys of older
+// files, which must be there, still open what was sealed under them.
+//
+// To rotate the key without a moment in which some replica cannot open what another sealed: give the new file to every
+// replica as an older one; when all have it, put it first and the old one behind it; when nothing is sealed under the old
+// one any more (keyring.Report.KEKs names what is in use), leave it out.
+func NewFile(path string, older ...string) (*File, error) {
+	key, err := keyOf(path, true)
+	f := &File{key: key}
+	for _, old := range older {
+		if err == nil {
+			key, err = keyOf(old, false)
+			f.older = append(f.older, key)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func keyOf(path string, generate bool) (localKey, error) {
 	raw, err := readKeyFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && generate {
 		if err = makeKeyFile(path); err == nil {
 			raw, err = readKeyFile(path)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("key encryption key: %w", err)
+		return localKey{}, fmt.Errorf("key encryption key: %w", err)
 	}
 	key, err := newLocalKey(raw)
 	if err != nil {
-		return nil, fmt.Errorf("key encryption key %s: %w", path, err)
+		return localKey{}, fmt.Errorf("key encryption key %s: %w", path, err)
 	}
-	return &File{key}, nil
+	return key, nil
 }
 
 func readKeyFile(path string) (Secret, error) {
@@ -84,10 +107,17 @@ func (f *File) Wrap(_ context.Context, key Secret) (Wrapped, error) {
 
 // Unwrap implements Provider.
 func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
-	if w.KeyID != f.key.id {
-		return nil, fmt.Errorf("%w: it was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, f.key.id)
+	for _, key := range append([]localKey{f.key}, f.older...) {
+		if w.KeyID == key.id {
+			return key.unwrap(w.Data)
+		}
 	}
-	return f.key.unwrap(w.Data)
+	return nil, fmt.Errorf("%w: it was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, f.key.id)
+}
+
+// Newest implements Provider.
+func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
+	return func(w Wrapped) bool { return w.KeyID == f.key.id }, nil
 }
 
 // localKey is a key encryption key in memory. Its id tells it from others and says nothing about it.

@@ -66,18 +66,36 @@ func (*KMS) Name() string { return "kms-v2" }
 
 // Check asks the plugin how it is; nil where it is healthy and speaks version 2.
 func (k *KMS) Check(ctx context.Context) error {
+	_, err := k.keyID(ctx)
+	return err
+}
+
+// Newest implements Provider. The protocol has the API server do the same: a key id that changes in the plugin's status
+// says that its key was rotated.
+func (k *KMS) Newest(ctx context.Context) (func(Wrapped) bool, error) {
+	id, err := k.keyID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(w Wrapped) bool { return w.KeyID == id }, nil
+}
+
+// keyID is the key that a healthy plugin encrypts with now.
+func (k *KMS) keyID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
 	resp, err := k.plugin.Status(ctx, &kmsv2.StatusRequest{})
 	switch {
 	case err != nil:
-		return k.failed("status", err)
+		return "", k.failed("status", err)
 	case resp.Version != "v2" && resp.Version != "v2beta1":
-		return fmt.Errorf("%w: KMS plugin at %s speaks version %q, want v2", ErrUnavailable, k.socket, resp.Version)
+		return "", fmt.Errorf("%w: KMS plugin at %s speaks version %q, want v2", ErrUnavailable, k.socket, resp.Version)
 	case resp.Healthz != "ok":
-		return fmt.Errorf("%w: KMS plugin at %s says %q", ErrUnavailable, k.socket, resp.Healthz)
+		return "", fmt.Errorf("%w: KMS plugin at %s says %q", ErrUnavailable, k.socket, resp.Healthz)
+	case resp.KeyId == "" || len(resp.KeyId) > maxKMSBytes:
+		return "", fmt.Errorf("%w: KMS plugin at %s broke its protocol: key id of %d bytes", ErrUnavailable, k.socket, len(resp.KeyId))
 	}
-	return nil
+	return resp.KeyId, nil
 }
 
 // Wrap implements Provider.

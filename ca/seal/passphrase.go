@@ -24,19 +24,28 @@ const (
 // Passphrase is the provider whose key encryption key is derived from a passphrase, for development. Each process salts
 // anew; deriving takes some tens of milliseconds and happens once per salt.
 type Passphrase struct {
-	passphrase Secret
+	phrases []Secret // the newest first
 
 	mu      sync.Mutex
-	derived map[[saltBytes]byte]localKey
+	derived map[derivation]localKey
 	salt    [saltBytes]byte // of this process
 }
 
-// NewPassphrase checks that the passphrase is one: at least 12 bytes.
-func NewPassphrase(passphrase Secret) (*Passphrase, error) {
-	if len(passphrase) < minPassphrase {
-		return nil, fmt.Errorf("passphrase of %d bytes, want at least %d", len(passphrase), minPassphrase)
+type derivation struct {
+	phrase int
+	salt   [saltBytes]byte
+}
+
+// NewPassphrase checks that passphrases are such: at least 12 bytes. Older ones still open what was sealed under them; they
+// rotate as those of NewFile.
+func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
+	p := &Passphrase{derived: map[derivation]localKey{}}
+	for _, phrase := range append([]Secret{passphrase}, older...) {
+		if len(phrase) < minPassphrase {
+			return nil, fmt.Errorf("passphrase of %d bytes, want at least %d", len(phrase), minPassphrase)
+		}
+		p.phrases = append(p.phrases, append(Secret(nil), phrase...))
 	}
-	p := &Passphrase{passphrase: append(Secret(nil), passphrase...), derived: map[[saltBytes]byte]localKey{}}
 	_, _ = rand.Read(p.salt[:]) // never fails
 	return p, nil
 }
@@ -47,26 +56,26 @@ func (*Passphrase) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]
 // Name implements Provider.
 func (*Passphrase) Name() string { return "passphrase" }
 
-func (p *Passphrase) key(salt [saltBytes]byte) (localKey, error) {
+func (p *Passphrase) key(phrase int, salt [saltBytes]byte) (localKey, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if key, ok := p.derived[salt]; ok {
+	if key, ok := p.derived[derivation{phrase, salt}]; ok {
 		return key, nil
 	}
-	key, err := newLocalKey(argon2.IDKey(p.passphrase, salt[:], argonPasses, argonKiB, argonLanes, keyBytes))
+	key, err := newLocalKey(argon2.IDKey(p.phrases[phrase], salt[:], argonPasses, argonKiB, argonLanes, keyBytes))
 	if err != nil {
 		return localKey{}, err
 	}
 	if len(p.derived) >= maxDerived {
 		clear(p.derived)
 	}
-	p.derived[salt] = key
+	p.derived[derivation{phrase, salt}] = key
 	return key, nil
 }
 
 // Wrap implements Provider.
 func (p *Passphrase) Wrap(_ context.Context, plain Secret) (Wrapped, error) {
-	key, err := p.key(p.salt)
+	key, err := p.key(0, p.salt)
 	if err != nil {
 		return Wrapped{}, err
 	}
@@ -79,16 +88,38 @@ func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	if len(w.Data) < saltBytes {
 		return nil, fmt.Errorf("data key: %w", ErrTampered)
 	}
-	key, err := p.key([saltBytes]byte(w.Data))
+	for phrase := range p.phrases {
+		plain, err := p.unwrap(phrase, w)
+		if !errors.Is(err, ErrUnavailable) {
+			return plain, err
+		}
+	}
+	return nil, fmt.Errorf("%w: it was sealed under another passphrase, or the blob was changed", ErrUnavailable)
+}
+
+// unwrap tries one passphrase. ErrUnavailable: it is not this one.
+func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
+	key, err := p.key(phrase, [saltBytes]byte(w.Data))
 	if err != nil {
 		return nil, err
 	}
 	plain, err := key.unwrap(w.Data[saltBytes:])
 	switch {
 	case errors.Is(err, ErrTampered) && w.KeyID != key.id:
-		return nil, fmt.Errorf("%w: it was sealed under another passphrase, or the blob was changed", ErrUnavailable)
+		return nil, ErrUnavailable
 	case err == nil && w.KeyID != key.id:
 		return nil, fmt.Errorf("key id: %w", ErrTampered)
 	}
 	return plain, err
+}
+
+// Newest implements Provider. It derives a key for each salt that it is asked about.
+func (p *Passphrase) Newest(context.Context) (func(Wrapped) bool, error) {
+	return func(w Wrapped) bool {
+		if len(w.Data) < saltBytes {
+			return false
+		}
+		key, err := p.key(0, [saltBytes]byte(w.Data))
+		return err == nil && w.KeyID == key.id
+	}, nil
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // NewProvider makes the provider that a flag names: file:PATH (32 bytes, made where it is missing), passphrase-file:PATH,
-// or kms:SOCKET (a Kubernetes KMS v2 plugin).
+// or kms:SOCKET (a Kubernetes KMS v2 plugin). Files of older keys or passphrases follow the newest, after commas: see
+// NewFile.
 func NewProvider(spec string) (Provider, error) {
 	kind, where, ok := strings.Cut(spec, ":")
 	if !ok || where == "" {
@@ -15,15 +16,20 @@ func NewProvider(spec string) (Provider, error) {
 	}
 	switch kind {
 	case "file":
-		return NewFile(where)
+		paths := strings.Split(where, ",")
+		return NewFile(paths[0], paths[1:]...)
 	case "passphrase-file":
-		raw, err := os.ReadFile(where)
-		if err != nil {
-			return nil, err
+		var phrases []Secret
+		for _, path := range strings.Split(where, ",") {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			phrases = append(phrases, Secret(strings.TrimSpace(string(raw))))
 		}
-		return NewPassphrase(Secret(strings.TrimSpace(string(raw))))
+		return NewPassphrase(phrases[0], phrases[1:]...)
 	case "kms":
 		return NewKMS(KMSConfig{Socket: where})
 	}
-	return nil, fmt.Errorf("key encryption key %q: want file:PATH, passphrase-file:PATH or kms:SOCKET", spec)
+	return nil, fmt.Errorf("key encryption key %q: want file:PATH[,OLDER...], passphrase-file:PATH[,OLDER...] or kms:SOCKET", spec)
 }

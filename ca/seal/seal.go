@@ -27,6 +27,9 @@ type Sealer interface {
 	// Open is the inverse. ErrTampered: the blob is not what was sealed for this Context. ErrUnavailable: the KEK provider
 	// does not answer; try again.
 	Open(ctx context.Context, blob []byte, about Context) (Secret, error)
+	// Stale asks which key encryption key is in use now, and returns whether a blob is sealed under another one: open it and
+	// seal it anew, and the other is no longer needed for it. ErrUnavailable: the provider does not answer.
+	Stale(ctx context.Context) (func(blob []byte) bool, error)
 }
 
 // Sentinel errors of a Sealer.

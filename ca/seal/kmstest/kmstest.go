@@ -27,13 +27,14 @@ type Plugin struct {
 	kmsv2.UnimplementedKeyManagementServiceServer
 	Encrypts, Decrypts atomic.Int64
 
-	t      testing.TB
-	socket string
-	mu     sync.Mutex
-	keys   map[string]cipher.AEAD
-	newest string
-	server *grpc.Server // nil: stopped
-	done   chan struct{}
+	t       testing.TB
+	socket  string
+	mu      sync.Mutex
+	keys    map[string]cipher.AEAD
+	newest  string
+	dropped int          // keys
+	server  *grpc.Server // nil: stopped
+	done    chan struct{}
 }
 
 // Start runs a plugin until the test ends.
@@ -67,8 +68,20 @@ func (p *Plugin) RotateKey() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.newest = fmt.Sprintf("key-%d", len(p.keys)+1)
+	p.newest = fmt.Sprintf("key-%d", len(p.keys)+p.dropped+1)
 	p.keys[p.newest] = gcm
+}
+
+// DropOldKeys makes the plugin forget every key but the newest: what is still wrapped by another is lost.
+func (p *Plugin) DropOldKeys() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range p.keys {
+		if id != p.newest {
+			delete(p.keys, id)
+			p.dropped++
+		}
+	}
 }
 
 // Stop makes the plugin go away, connections and all.

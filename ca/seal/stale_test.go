@@ -1,0 +1,113 @@
+package seal_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/seal/kmstest"
+)
+
+// Of each provider: what was sealed before a rotation is stale, opens, and is not stale once sealed anew; then it opens
+// without the old key. What is not stale is not said to be.
+func TestStale(t *testing.T) {
+	dir := t.TempDir()
+	plugin := kmstest.Start(t)
+	make1 := func(f func() (seal.Provider, error)) *seal.Envelope {
+		t.Helper()
+		p, err := f()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := seal.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	file := func(paths ...string) func() (seal.Provider, error) {
+		for i := range paths {
+			paths[i] = filepath.Join(dir, paths[i])
+		}
+		return func() (seal.Provider, error) { return seal.NewFile(paths[0], paths[1:]...) }
+	}
+	phrase := func(first string, more ...seal.Secret) func() (seal.Provider, error) {
+		return func() (seal.Provider, error) { return seal.NewPassphrase(seal.Secret(first), more...) }
+	}
+	kms := func() (seal.Provider, error) { return seal.NewKMS(seal.KMSConfig{Socket: plugin.Socket()}) }
+	for name, c := range map[string]struct {
+		before, between, after func() (seal.Provider, error)
+		rotate, drop           func()
+	}{
+		"file": {file("a"), file("b", "a"), file("b"), func() { make1(file("b")) }, func() {}},
+		"passphrase": {phrase("first passphrase"), phrase("second passphrase", seal.Secret("first passphrase")), phrase("second passphrase"),
+			func() {}, func() {}},
+		"kms": {kms, kms, kms, plugin.RotateKey, plugin.DropOldKeys},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := make1(c.before)
+			blob, err := old.Seal(t.Context(), seal.Secret(plain), about)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantStale(t, old, blob, false)
+			wantStale(t, make1(c.before), blob, false) // another process with the same key
+			c.rotate()
+			s := make1(c.between)
+			if name == "kms" {
+				s = old // the same process: its data key is of before
+			}
+			wantStale(t, s, blob, true)
+			got, err := s.Open(t.Context(), blob, about)
+			if err != nil || string(got) != plain {
+				t.Fatalf("%q, %v", got, err)
+			}
+			fresh, err := s.Seal(t.Context(), got, about)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantStale(t, s, fresh, false)
+			before, err1 := seal.KEK(blob)
+			now, err2 := seal.KEK(fresh)
+			if err1 != nil || err2 != nil || before == now {
+				t.Errorf("KEK %q and %q, %v, %v", before, now, err1, err2)
+			}
+			c.drop()
+			last := make1(c.after)
+			if got, err := last.Open(t.Context(), fresh, about); err != nil || string(got) != plain {
+				t.Errorf("without the old key: %v", err)
+			}
+			if _, err := last.Open(t.Context(), blob, about); !errors.Is(err, seal.ErrUnavailable) {
+				t.Errorf("what only the old key opens: %v", err)
+			}
+			wantStale(t, last, []byte("garbage"), false)
+		})
+	}
+}
+
+func wantStale(t *testing.T, s *seal.Envelope, blob []byte, want bool) {
+	t.Helper()
+	stale, err := s.Stale(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := stale(blob); got != want {
+		t.Errorf("stale is %v, want %v", got, want)
+	}
+}
+
+// A plugin that is away says nothing about its key.
+func TestStaleNeedsTheProvider(t *testing.T) {
+	plugin := kmstest.Start(t)
+	p, err := seal.NewKMS(seal.KMSConfig{Socket: plugin.Socket()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, _ := seal.New(p)
+	plugin.Stop()
+	if _, err := s.Stale(t.Context()); !errors.Is(err, seal.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
