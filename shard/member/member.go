@@ -1,0 +1,193 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/shard/ring"
+	"navarch.io/navarch/store/kv"
+)
+
+// Config of a replica's record.
+type Config struct {
+	Store   *kv.Store
+	Name    string // unique in the mesh: the pod's
+	Address string // host:port, as agents dial it
+	Zone    string
+	Version string
+	Weight  uint32        // 0: ring.FullWeight
+	Lease   time.Duration // whole seconds; 0: 10 s. After a crash the shards are given to others when it ends.
+	Ramp    time.Duration // from ready to the full weight; 0: 60 s, negative: at once
+	Streams *Streams
+	// Revision is the revision of the snapshot that is served; Ring is the present ring. Both are called often.
+	Revision func() int64
+	Ring     func() *ring.Ring
+	Log      *slog.Logger // nil: slog's default
+}
+
+// Member keeps one record.
+type Member struct {
+	cfg  Config
+	wake chan struct{}
+
+	mu    sync.Mutex // a leaf: guards what follows
+	state State
+	ready time.Time // since when; zero: not yet
+	self  Record    // what does not change
+	told  chan struct{}
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Member, error) {
+	if cfg.Lease == 0 {
+		cfg.Lease = 10 * time.Second
+	}
+	if cfg.Ramp == 0 {
+		cfg.Ramp = time.Minute
+	}
+	if cfg.Weight == 0 {
+		cfg.Weight = ring.FullWeight
+	}
+	switch {
+	case cfg.Store == nil || cfg.Streams == nil || cfg.Revision == nil || cfg.Ring == nil:
+		return nil, errors.New("member: a store, a counter, a revision and a ring are needed")
+	case cfg.Name == "" || strings.Contains(cfg.Name, "/") || len(cfg.Name) > ring.MaxName:
+		return nil, fmt.Errorf("member: name %q: want one without slashes", cfg.Name)
+	case len(cfg.Address) > ring.MaxName || len(cfg.Zone) > ring.MaxName || len(cfg.Version) > ring.MaxName:
+		return nil, fmt.Errorf("member: address, zone or version is longer than %d bytes", ring.MaxName)
+	case cfg.Weight > ring.FullWeight:
+		return nil, fmt.Errorf("member: weight %d, at most %d", cfg.Weight, ring.FullWeight)
+	case cfg.Lease < time.Second || cfg.Lease%time.Second != 0:
+		return nil, fmt.Errorf("member: lease %v: want whole seconds", cfg.Lease)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Member{cfg: cfg, wake: make(chan struct{}, 1), state: Warming, told: make(chan struct{}), self: Record{
+		Name: cfg.Name, Address: cfg.Address, Zone: cfg.Zone, Version: cfg.Version, Incarnation: rand.Uint64(),
+	}}, nil
+}
+
+// Ready says that the replica is warm: it may own shards. A replica that leaves does not become ready again.
+func (m *Member) Ready() { m.set(Ready) }
+
+// Leave says that the replica goes: its shards are to be given to others. Told is closed when the others can see it.
+func (m *Member) Leave() { m.set(Leaving) }
+
+// Told is closed when the record says that the replica leaves.
+func (m *Member) Told() <-chan struct{} { return m.told }
+
+func (m *Member) set(s State) {
+	m.mu.Lock()
+	if s > m.state {
+		m.state = s
+		if s == Ready {
+			m.ready = time.Now()
+		}
+	}
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// record is what etcd should say now.
+func (m *Member) record(now time.Time) Record {
+	r := m.self
+	m.mu.Lock()
+	r.State, r.Weight = m.state, m.cfg.Weight
+	if r.State != Leaving {
+		since := time.Duration(0)
+		if !m.ready.IsZero() {
+			since = now.Sub(m.ready)
+		}
+		r.Weight = Weight(since, m.cfg.Ramp, m.cfg.Weight)
+	}
+	m.mu.Unlock()
+	r.Revision, r.Load = m.cfg.Revision(), m.cfg.Streams.Load(m.cfg.Ring())
+	return r
+}
+
+// Run keeps the record until ctx ends, and takes it away then. It returns the context's error; what goes wrong with etcd
+// is logged and tried again.
+func (m *Member) Run(ctx context.Context) error {
+	for pause := 250 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
+		began := time.Now()
+		err := m.lease(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(began) > m.cfg.Lease {
+			pause = 250 * time.Millisecond
+		}
+		m.cfg.Log.Warn("this replica's record is not in etcd, trying again", slog.Any("error", err), slog.Duration("pause", pause))
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return ctx.Err()
+}
+
+// lease keeps the record under one lease; the error says why that ended.
+func (m *Member) lease(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, m.cfg.Lease)
+	lease, err := m.cfg.Store.Lease(asking, m.cfg.Lease)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if err := lease.Release(release); err != nil {
+			m.cfg.Log.Debug("the replica's lease was not given back, it ends by itself", slog.Any("error", err))
+		}
+	}()
+	var w writes
+	tick := time.NewTicker(time.Second) // what changed is looked at so often, and written as writes has it
+	defer tick.Stop()
+	for {
+		now := time.Now()
+		if next := m.record(now); w.due(now, next) {
+			writing, cancel := context.WithTimeout(ctx, m.cfg.Lease)
+			_, err := lease.Put(writing, Folder+next.Name, next.Encode())
+			cancel()
+			if err != nil {
+				return err
+			}
+			w.written(now, next)
+			m.tell(next)
+		}
+		select {
+		case <-tick.C:
+		case <-m.wake:
+		case <-lease.Lost():
+			return kv.ErrLeaseLost
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (m *Member) tell(r Record) {
+	if r.State != Leaving {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.told:
+	default:
+		close(m.told)
+	}
+}

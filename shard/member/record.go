@@ -1,0 +1,235 @@
+// Package member is this replica's record in etcd, and the list of all of them: who serves, where, and how much.
+//
+// Owns: members/<name>, under a lease.  Reads: shard/ring, the counter of streams.  Never: decides who owns what; holds up
+// the serving of proxies: with etcd away it tries again.
+package member
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"navarch.io/navarch/shard/ring"
+)
+
+// Folder is where the records are, below the mesh's prefix.
+const Folder = "members/"
+
+// State is how far a replica is.
+type State uint8
+
+// A replica is warming until its snapshot is complete and the plans of what it will own are made; leaving from the moment
+// it was asked to stop.
+const (
+	Warming State = iota + 1
+	Ready
+	Leaving
+)
+
+func (s State) String() string {
+	switch s {
+	case Warming:
+		return "warming"
+	case Ready:
+		return "ready"
+	case Leaving:
+		return "leaving"
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// Record is what a replica says of itself.
+type Record struct {
+	Name        string // of the process, unique in the mesh
+	Address     string // host:port for agents
+	Zone        string // may be empty
+	Version     string // of the build
+	Incarnation uint64 // differs each time the process starts
+	State       State
+	Weight      uint32    // 1 to ring.FullWeight: grows while a replica that became ready ramps up
+	Revision    int64     // etcd's, of the snapshot that it serves
+	Load        ring.Load // its own streams
+}
+
+// Member is the record as the ring has it.
+func (r Record) Member() ring.Member {
+	return ring.Member{Name: r.Name, Address: r.Address, Weight: r.Weight}
+}
+
+// The wire format is protobuf, written by hand; fields that this build does not know are passed over:
+//
+//	message Record    { uint32 schema = 1; string name = 2; string address = 3; string zone = 4; string version = 5; uint64 incarnation = 6;
+//	                    uint32 state = 7; uint32 weight = 8; int64 revision = 9; uint64 rest = 10; repeated Namespace namespaces = 11; }
+//	message Namespace { string name = 1; uint64 streams = 2; repeated Workload workloads = 3; }
+//	message Workload  { string name = 1; uint64 streams = 2; }
+const (
+	schema     = 1
+	maxBytes   = 256 << 10 // of a record that is read; what is written stays below 64 KiB (Streams.Load)
+	maxEntries = 1 << 14   // namespaces and workloads in one record
+	maxStreams = 1 << 24   // of one entry
+)
+
+// Encode is the record as it is stored: equal records are equal bytes.
+func (r Record) Encode() []byte {
+	b := appendUint(nil, 1, schema)
+	b = appendText(b, 2, r.Name)
+	b = appendText(b, 3, r.Address)
+	b = appendText(b, 4, r.Zone)
+	b = appendText(b, 5, r.Version)
+	b = appendUint(b, 6, r.Incarnation)
+	b = appendUint(b, 7, uint64(r.State))
+	b = appendUint(b, 8, uint64(r.Weight))
+	b = appendUint(b, 9, uint64(r.Revision))
+	b = appendUint(b, 10, uint64(r.Load.Rest))
+	for _, name := range slices.Sorted(maps.Keys(r.Load.Namespaces)) {
+		n := r.Load.Namespaces[name]
+		one := entry(name, n.Streams)
+		for _, workload := range slices.Sorted(maps.Keys(n.Workloads)) {
+			one = protowire.AppendBytes(protowire.AppendTag(one, 3, protowire.BytesType), entry(workload, n.Workloads[workload]))
+		}
+		b = protowire.AppendBytes(protowire.AppendTag(b, 11, protowire.BytesType), one)
+	}
+	return b
+}
+
+func entry(name string, streams int) []byte {
+	return appendUint(appendText(nil, 1, name), 2, uint64(streams))
+}
+
+func appendUint(b []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func appendText(b []byte, field protowire.Number, v string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
+}
+
+// Decode reads a stored record. It takes bytes from anywhere.
+func Decode(b []byte) (Record, error) {
+	if len(b) > maxBytes {
+		return Record{}, fmt.Errorf("member record: %d bytes, at most %d", len(b), maxBytes)
+	}
+	d := decoder{record: Record{Load: ring.Load{Namespaces: map[string]ring.NamespaceLoad{}}}}
+	if err := fields(b, d.field); err != nil {
+		return Record{}, fmt.Errorf("member record: %w", err)
+	}
+	r := d.record
+	switch {
+	case d.schema == 0 || d.schema > schema+1:
+		return Record{}, fmt.Errorf("member record: schema %d, this build reads up to %d", d.schema, schema+1)
+	case r.Name == "":
+		return Record{}, errors.New("member record: no name")
+	case r.State < Warming || r.State > Leaving:
+		return Record{}, fmt.Errorf("member record of %q: %v", r.Name, r.State)
+	case r.Weight == 0 || r.Weight > ring.FullWeight:
+		return Record{}, fmt.Errorf("member record of %q: weight %d", r.Name, r.Weight)
+	}
+	return r, nil
+}
+
+type decoder struct {
+	record  Record
+	schema  uint64
+	entries int
+}
+
+func (d *decoder) field(field protowire.Number, number uint64, bytes []byte) error {
+	if field >= 2 && field <= 5 && len(bytes) > ring.MaxName || field == 8 && number > ring.FullWeight || field == 10 && number > maxStreams {
+		return fmt.Errorf("field %d is out of bounds", field)
+	}
+	r := &d.record
+	switch field {
+	case 1:
+		d.schema = number
+	case 2:
+		r.Name = string(bytes)
+	case 3:
+		r.Address = string(bytes)
+	case 4:
+		r.Zone = string(bytes)
+	case 5:
+		r.Version = string(bytes)
+	case 6:
+		r.Incarnation = number
+	case 7:
+		r.State = State(min(number, 255))
+	case 8:
+		r.Weight = uint32(number)
+	case 9:
+		r.Revision = int64(number)
+	case 10:
+		r.Load.Rest = int(number)
+	case 11:
+		return d.namespace(bytes)
+	}
+	return nil
+}
+
+func (d *decoder) namespace(b []byte) error {
+	var n ring.NamespaceLoad
+	name, streams, err := d.entry(b, func(raw []byte) error {
+		workload, count, err := d.entry(raw, nil)
+		if n.Workloads == nil {
+			n.Workloads = map[string]int{}
+		}
+		n.Workloads[workload] = count
+		return err
+	})
+	n.Streams = streams
+	d.record.Load.Namespaces[name] = n
+	return err
+}
+
+func (d *decoder) entry(b []byte, nested func([]byte) error) (name string, streams int, err error) {
+	if d.entries++; d.entries > maxEntries {
+		return "", 0, fmt.Errorf("more than %d namespaces and workloads", maxEntries)
+	}
+	err = fields(b, func(field protowire.Number, number uint64, bytes []byte) error {
+		switch {
+		case field == 1 && len(bytes) > ring.MaxName || field == 2 && number > maxStreams:
+			return fmt.Errorf("field %d of a load is out of bounds", field)
+		case field == 1:
+			name = string(bytes)
+		case field == 2:
+			streams = int(number)
+		case field == 3 && nested != nil:
+			return nested(bytes)
+		}
+		return nil
+	})
+	return name, streams, err
+}
+
+// fields calls do for each field of a message: varints as numbers, strings and messages as bytes; others are passed over.
+func fields(b []byte, do func(field protowire.Number, number uint64, bytes []byte) error) error {
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		b = b[n:]
+		var number uint64
+		var bytes []byte
+		switch kind {
+		case protowire.VarintType:
+			number, n = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			bytes, n = protowire.ConsumeBytes(b)
+		default:
+			n = protowire.ConsumeFieldValue(field, kind, b)
+		}
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if kind == protowire.VarintType || kind == protowire.BytesType {
+			if err := do(field, number, bytes); err != nil {
+				return err
+			}
+		}
+		b = b[n:]
+	}
+	return nil
+}

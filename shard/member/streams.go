@@ -1,0 +1,136 @@
+package member
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"navarch.io/navarch/shard/ring"
+)
+
+// Streams counts the streams that this replica serves, by namespace and workload. Its zero value is ready; all methods may
+// be called from any goroutine.
+type Streams struct {
+	mu     sync.Mutex // a leaf
+	counts map[proxyKind]int
+	total  int
+}
+
+// proxyKind is what a ring tells proxies apart by.
+type proxyKind struct{ namespace, workload string }
+
+// Join counts a stream in, and returns what counts it out (once, however often it is called).
+func (s *Streams) Join(namespace, workload string) (leave func()) {
+	kind := proxyKind{namespace, workload}
+	s.add(kind, 1)
+	return sync.OnceFunc(func() { s.add(kind, -1) })
+}
+
+func (s *Streams) add(kind proxyKind, by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counts == nil {
+		s.counts = map[proxyKind]int{}
+	}
+	s.total += by
+	if s.counts[kind] += by; s.counts[kind] == 0 {
+		delete(s.counts, kind)
+	}
+}
+
+// Total is the number of streams.
+func (s *Streams) Total() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
+// Misplaced is the number of streams that another replica owns by a ring.
+func (s *Streams) Misplaced(r *ring.Ring, self string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for kind, count := range s.counts {
+		if owner, ok := ring.Owner(r, kind.namespace, kind.workload); ok && owner.Name != self {
+			n += count
+		}
+	}
+	return n
+}
+
+// What a record says of a replica's load is bounded, so that it stays below 64 KiB: the largest namespaces, and of those
+// that are or may become split the workloads. The rest is one number.
+const (
+	maxNamespaces = 512
+	maxWorkloads  = 1024
+	maxNames      = 40 << 10 // bytes of names
+	// A namespace may become split where it has an eighth of a fair share in all (ring.Assign); here it has at least a
+	// part of that, by the number of replicas. Half of it: the limit is crossed from below.
+	splitPart = 16
+)
+
+// Load is what a record says of the load. r is the present ring, which tells what is split and how many replicas there
+// are; nil: none.
+func (s *Streams) Load(r *ring.Ring) ring.Load {
+	type entry struct {
+		name      string
+		streams   int
+		workloads map[string]int
+	}
+	s.mu.Lock()
+	total := s.total
+	byName := map[string]*entry{}
+	for kind, count := range s.counts {
+		e := byName[kind.namespace]
+		if e == nil {
+			e = &entry{name: kind.namespace, workloads: map[string]int{}}
+			byName[kind.namespace] = e
+		}
+		e.streams += count
+		e.workloads[kind.workload] += count
+	}
+	s.mu.Unlock()
+	entries := make([]*entry, 0, len(byName))
+	for _, e := range byName {
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Or(b.streams-a.streams, cmp.Compare(a.name, b.name)) })
+	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{}}
+	limit := total / (splitPart * max(len(r.Members()), 1))
+	bytes, workloads := 0, 0
+	for _, e := range entries {
+		if len(load.Namespaces) == maxNamespaces || bytes+len(e.name) > maxNames || len(e.name) > ring.MaxName {
+			load.Rest += e.streams
+			continue
+		}
+		bytes += len(e.name)
+		n := ring.NamespaceLoad{Streams: e.streams}
+		if r.Split(e.name) || e.streams > limit {
+			n.Workloads = largest(e.workloads, maxWorkloads-workloads, maxNames-bytes)
+			workloads += len(n.Workloads)
+			for name := range n.Workloads {
+				bytes += len(name)
+			}
+		}
+		load.Namespaces[e.name] = n
+	}
+	return load
+}
+
+// largest keeps the workloads with the most streams, within a number and bytes of names.
+func largest(all map[string]int, number, bytes int) map[string]int {
+	names := make([]string, 0, len(all))
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(all[b]-all[a], cmp.Compare(a, b)) })
+	kept := map[string]int{}
+	for _, name := range names {
+		if len(kept) >= number || len(name) > ring.MaxName || len(name) > bytes {
+			continue
+		}
+		bytes -= len(name)
+		kept[name] = all[name]
+	}
+	return kept
+}

@@ -1,0 +1,157 @@
+package place
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// AdmissionConfig of the door that new streams come through. The zero value of a field is its default.
+type AdmissionConfig struct {
+	Pace    PaceConfig
+	Longest time.Duration // that a join may wait; 20 s. Agents that are refused come back by their own backoff, for more
+	Queue   int           // joins that wait at most; 20,000
+	Every   time.Duration // between two measurements; 1 s
+	Meter   Meter         // nil: this process
+	Waited  func(time.Duration, error)
+}
+
+// Meter measures this process since it was asked before: everything of a Measure but Cost.
+type Meter interface{ Measure() Measure }
+
+// Admission lets new streams in at a pace set by the headroom that is measured: so many joins that the processors are
+// busy, not more; fewer where memory is short. It makes joins wait rather than refuse them. Run must be running.
+type Admission struct {
+	cfg  AdmissionConfig
+	pace *Pace // Run's
+	wake chan struct{}
+
+	mu    sync.Mutex // a leaf: guards what follows
+	gate  gate
+	cost  float64 // let in since the last measurement
+	state AdmissionState
+}
+
+// AdmissionState is what is to be shown.
+type AdmissionState struct {
+	Rate     float64       // full joins a second
+	JoinCost time.Duration // CPU time of one, as measured
+	Waiting  int           // joins that wait
+	Delay    time.Duration // how long one that comes now would wait
+	Admitted uint64
+	Refused  uint64
+}
+
+// NewAdmission makes one.
+func NewAdmission(cfg AdmissionConfig) *Admission {
+	orElse(&cfg.Longest, 20*time.Second)
+	orElse(&cfg.Queue, 20_000)
+	orElse(&cfg.Every, time.Second)
+	if cfg.Meter == nil {
+		cfg.Meter = NewProcessMeter()
+	}
+	if cfg.Waited == nil {
+		cfg.Waited = func(time.Duration, error) {}
+	}
+	a := &Admission{cfg: cfg, pace: NewPace(cfg.Pace), wake: make(chan struct{}, 1)}
+	a.gate = gate{rate: a.pace.Rate(), most: cfg.Pace.Most, longest: cfg.Longest, size: cfg.Queue}
+	return a
+}
+
+// Wait returns nil when a join of a cost (CostFull, CostHolds) may go on. Its errors are gRPC statuses with a RetryInfo:
+// ResourceExhausted where the wait would be, or became, longer than Longest; else the context's.
+func (a *Admission) Wait(ctx context.Context, cost float64) error {
+	began := time.Now()
+	t := &ticket{cost: max(cost, 0)}
+	a.mu.Lock()
+	a.gate.arrive(began, t)
+	delay, waits := a.gate.expected(), t.element != nil
+	a.mu.Unlock()
+	if waits {
+		select {
+		case a.wake <- struct{}{}:
+		default:
+		}
+	}
+	var err error
+	select {
+	case <-t.open:
+		if t.refused {
+			err = exhausted(delay)
+		}
+	case <-ctx.Done():
+		a.mu.Lock()
+		a.gate.leave(t)
+		a.mu.Unlock()
+		err = status.FromContextError(ctx.Err()).Err()
+	}
+	a.mu.Lock()
+	switch {
+	case err == nil:
+		a.cost += t.cost
+		a.state.Admitted++
+	case t.refused:
+		a.state.Refused++
+	}
+	a.mu.Unlock()
+	a.cfg.Waited(time.Since(began), err)
+	return err
+}
+
+func exhausted(delay time.Duration) error {
+	s := status.New(codes.ResourceExhausted, "this replica lets new streams in as fast as it can, and too many wait: try again, or another replica")
+	if with, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(min(max(delay/2, time.Second), 30*time.Second))}); err == nil {
+		s = with
+	}
+	return s.Err()
+}
+
+// State is what is to be shown.
+func (a *Admission) State() AdmissionState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.state
+	s.Rate, s.Waiting, s.Delay = a.gate.rate, a.gate.waiting.Len(), a.gate.expected()
+	return s
+}
+
+// Run lets those in that wait, and measures, until ctx ends.
+func (a *Admission) Run(ctx context.Context) error {
+	measure := time.NewTicker(a.cfg.Every)
+	defer measure.Stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-measure.C:
+			a.measure()
+		case <-a.wake:
+		case <-timer.C:
+		}
+		a.mu.Lock()
+		next := a.gate.advance(time.Now())
+		a.mu.Unlock()
+		if !next.IsZero() {
+			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+func (a *Admission) measure() {
+	m := a.cfg.Meter.Measure()
+	a.mu.Lock()
+	m.Cost, a.cost = a.cost, 0
+	a.mu.Unlock()
+	a.pace.Measured(m)
+	a.mu.Lock()
+	a.gate.fill(time.Now()) // at the rate that was
+	a.gate.rate, a.state.JoinCost = a.pace.Rate(), a.pace.Cost()
+	a.mu.Unlock()
+}

@@ -1,0 +1,106 @@
+package place
+
+import "time"
+
+// Costs of a join, in joins of a proxy that holds nothing (about 1 ms of CPU for 2.4 MB, to be measured).
+const (
+	CostFull  = 1.0
+	CostHolds = 0.1 // it presented initial versions: mostly the handshake, and a comparison
+)
+
+// PaceConfig bounds the pace of joins. The zero value of a field is its default.
+type PaceConfig struct {
+	Cores     float64 // that this process may use; 1
+	Busy      float64 // of them, a part that joins may fill up together with everything else; 0.85
+	Least     float64 // joins a second that are let in however busy it is, where memory allows; 5 for each core
+	Most      float64 // joins a second at most; 0: no limit. PILOT_MAX_REQUESTS_PER_SECOND, where it is set
+	FirstCost float64 // CPU seconds of a full join, before any is measured; 0.005
+}
+
+// Measure is what was measured over a period.
+type Measure struct {
+	Period time.Duration
+	CPU    time.Duration // used by this process
+	Cost   float64       // of the joins that were let in (CostFull, CostHolds)
+	Memory float64       // in use, as a part of the limit; 0: there is no limit
+	// Latency is how long a goroutine that could run had to wait for a processor, of the slowest hundredth; where it is
+	// long, the machine is full, whoever fills it.
+	Latency time.Duration
+}
+
+// Pace turns measurements into a rate. It has no clock; one goroutine calls it.
+type Pace struct {
+	cfg     PaceConfig
+	cost    float64 // CPU seconds of a full join
+	other   float64 // CPU seconds a second that are not joins'
+	squeeze float64 // 1; less while the machine is full
+	memory  float64
+}
+
+// Memory limits: joins slow down from tight to a trickle at tooTight: what is in use then may be garbage, or somebody else's,
+// and a proxy that is never let in is worse off than one that waits.
+const (
+	tight    = 0.80
+	tooTight = 0.92
+)
+
+// fullMachine is the latency from which the machine is full, whoever fills it: joins are halved then, and again, down to
+// leastSqueeze: the rest is for the measured processor time to say.
+const (
+	fullMachine  = 50 * time.Millisecond
+	leastSqueeze = 1. / 4
+)
+
+// fewJoins is the cost below which a period says nothing about joins.
+const fewJoins = 2 * CostFull
+
+// leastPart is the part of the processors that joins get however busy they are: somebody waits for them.
+const leastPart = .1
+
+// NewPace makes one that has measured nothing.
+func NewPace(cfg PaceConfig) *Pace {
+	orElse(&cfg.Cores, 1)
+	orElse(&cfg.Busy, .85)
+	orElse(&cfg.Least, 5*cfg.Cores)
+	orElse(&cfg.FirstCost, .005)
+	return &Pace{cfg: cfg, cost: cfg.FirstCost, squeeze: 1}
+}
+
+// Measured takes a measurement in.
+func (p *Pace) Measured(m Measure) {
+	if m.Period <= 0 {
+		return
+	}
+	used, joins := m.CPU.Seconds()/m.Period.Seconds(), m.Cost/m.Period.Seconds()
+	// What a period used is divided between joins and the rest: where joins came as fast as they may it says what a join
+	// costs (and errs to the safe side: a push at that time counts as theirs), else it says what the rest does.
+	if m.Cost >= fewJoins && joins > p.Rate()/2 {
+		sample := max(used-p.other, 0) / joins
+		p.cost += .3 * (min(max(sample, p.cfg.FirstCost/50), p.cfg.FirstCost*20) - p.cost)
+	} else {
+		p.other += .3 * (max(used-joins*p.cost, 0) - p.other)
+	}
+	p.memory = m.Memory
+	if m.Latency > fullMachine {
+		p.squeeze = max(p.squeeze/2, leastSqueeze)
+	} else {
+		p.squeeze = min(p.squeeze*1.25, 1)
+	}
+}
+
+// Rate is how much cost a second may be let in.
+func (p *Pace) Rate() float64 {
+	trickle := p.cfg.Least * CostFull / 5
+	if p.memory >= tooTight {
+		return trickle
+	}
+	headroom := max(p.cfg.Busy*p.cfg.Cores-p.other, 0)
+	rate := max(headroom*p.squeeze/p.cost, leastPart*p.cfg.Cores/p.cost, p.cfg.Least*CostFull)
+	if p.memory > tight {
+		rate = max(rate*(tooTight-p.memory)/(tooTight-tight), trickle)
+	}
+	return rate
+}
+
+// Cost is the CPU time of a full join, as measured.
+func (p *Pace) Cost() time.Duration { return time.Duration(p.cost * float64(time.Second)) }

@@ -1,0 +1,307 @@
+// Package place turns the fleet into a ring, and the ring into what a replica does: whom it serves, whom it lets in and
+// when, whom it sends away.
+//
+// Owns: ring/ (the leader, under its fence); the pace of joins and of draining.  Reads: members/, ring/, leader/ through
+// store/kv, shard/member.  Never: closes a stream itself; makes a wrong answer: any replica can serve any proxy.
+package place
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"navarch.io/navarch/shard/member"
+	"navarch.io/navarch/shard/ring"
+	"navarch.io/navarch/store/kv"
+)
+
+// ReplicaConfig of a replica's view of the ring.
+type ReplicaConfig struct {
+	Store   *kv.Store
+	Self    string           // name of this replica, as in its member record
+	Changed func(*Placement) // after each change of what Owner may answer; must not block; nil: nobody wants to know
+	Log     *slog.Logger     // nil: slog's default
+}
+
+// Replica follows the ring. Its methods may be called from any goroutine.
+type Replica struct {
+	cfg       ReplicaConfig
+	placement atomic.Pointer[Placement]
+	numbers   atomic.Pointer[Numbers]
+	fleet     atomic.Pointer[[]member.Record]
+	elected   atomic.Int64 // when the leader changed last, unix nanoseconds; 0: not known
+}
+
+// NewReplica checks the configuration. Until Run has read the ring there is a Placement that knows nobody.
+func NewReplica(cfg ReplicaConfig) (*Replica, error) {
+	if cfg.Store == nil || cfg.Self == "" {
+		return nil, errors.New("placement: a store and the name of this replica are needed")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	r := &Replica{cfg: cfg}
+	r.placement.Store(&Placement{self: cfg.Self, over: make(chan struct{})})
+	r.numbers.Store(&Numbers{})
+	return r, nil
+}
+
+// Placement is the present one; never nil.
+func (r *Replica) Placement() *Placement { return r.placement.Load() }
+
+// Ring is the present ring; nil: none.
+func (r *Replica) Ring() *ring.Ring { return r.Placement().ring }
+
+// Numbers is what the fleet serves, as of its records (some seconds old).
+func (r *Replica) Numbers() Numbers { return *r.numbers.Load() }
+
+// Counted says whether the fleet has been read: before, Expected knows nothing.
+func (r *Replica) Counted() bool { return r.fleet.Load() != nil }
+
+// LeaderAge is how long the present leader leads, as this replica has seen it; 0 where there is none, or it is not known.
+func (r *Replica) LeaderAge(now time.Time) time.Duration {
+	since := r.elected.Load()
+	if since == 0 {
+		return 0
+	}
+	return max(now.Sub(time.Unix(0, since)), 0)
+}
+
+// Expected is the namespaces of which this replica will own something once it has joined, those with most streams first:
+// what to plan before it says that it is ready. It is a forecast by today's loads; nothing depends on its being right.
+func (r *Replica) Expected() []string {
+	records := r.fleet.Load()
+	if records == nil {
+		return nil
+	}
+	var load ring.Load
+	members := []ring.Member{{Name: r.cfg.Self, Weight: ring.FullWeight}}
+	for _, m := range *records {
+		load.Add(m.Load)
+		if m.Name != r.cfg.Self && m.State == member.Ready {
+			members = append(members, m.Member())
+		}
+	}
+	next := ring.Assign(r.Ring(), members, load)
+	var mine []string
+	for name, n := range load.Namespaces {
+		own := !next.Split(name) && owns(next, name, "", r.cfg.Self)
+		for workload := range n.Workloads {
+			own = own || owns(next, name, workload, r.cfg.Self)
+		}
+		if own {
+			mine = append(mine, name)
+		}
+	}
+	slices.SortFunc(mine, func(a, b string) int {
+		return cmp.Or(load.Namespaces[b].Streams-load.Namespaces[a].Streams, cmp.Compare(a, b))
+	})
+	return mine
+}
+
+func owns(r *ring.Ring, namespace, workload, self string) bool {
+	m, ok := ring.Owner(r, namespace, workload)
+	return ok && m.Name == self
+}
+
+// Run follows the ring, the fleet and the leader until ctx ends.
+func (r *Replica) Run(ctx context.Context) error {
+	fleets, err := member.Follow(ctx, r.cfg.Store, r.cfg.Log)
+	if err != nil {
+		return err
+	}
+	rings, err := r.cfg.Store.Follow(ctx, ringFolder)
+	if err != nil {
+		return err
+	}
+	leaders, err := r.cfg.Store.Follow(ctx, "leader/")
+	if err != nil {
+		return err
+	}
+	leading := int64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case folder, open := <-rings:
+			if open {
+				r.publish(r.read(folder), r.Placement().fleet)
+			}
+		case fleet, open := <-fleets:
+			if open {
+				r.count(fleet.Members)
+				r.publish(r.Ring(), presentOf(fleet.Members))
+			}
+		case folder, open := <-leaders:
+			if oldest := oldestOf(folder); open && oldest != leading {
+				leading = oldest
+				r.elected.Store(0)
+				if oldest != 0 {
+					r.elected.Store(time.Now().UnixNano())
+				}
+			}
+		}
+	}
+}
+
+// oldestOf is the revision of the candidate that stands longest: the leader's. 0: there is none.
+func oldestOf(folder kv.Folder) (oldest int64) {
+	for _, candidate := range folder.Blobs {
+		if oldest == 0 || candidate.Revision < oldest {
+			oldest = candidate.Revision
+		}
+	}
+	return oldest
+}
+
+// read decodes the ring of a folder; where that cannot be, the present one stays.
+func (r *Replica) read(folder kv.Folder) *ring.Ring {
+	for _, blob := range folder.Blobs {
+		if blob.Path != ringPath {
+			continue
+		}
+		next, err := ring.Decode(blob.Raw)
+		if err == nil {
+			return next
+		}
+		r.cfg.Log.Error("the stored ring cannot be read, the last one stands", slog.Any("error", err))
+	}
+	return r.Ring()
+}
+
+// publish replaces the placement where its answers may differ.
+func (r *Replica) publish(next *ring.Ring, fleet map[string]seat) {
+	old := r.Placement()
+	if old.ring.Version() == next.Version() && sameRing(old.ring, next) && sameSeats(old.fleet, fleet) {
+		return
+	}
+	p := &Placement{ring: next, self: r.cfg.Self, fleet: fleet, over: make(chan struct{})}
+	r.placement.Store(p)
+	close(old.over)
+	if r.cfg.Changed != nil {
+		r.cfg.Changed(p)
+	}
+}
+
+func sameRing(a, b *ring.Ring) bool {
+	return a == b || a != nil && b != nil && string(a.Encode()) == string(b.Encode())
+}
+
+// count sums up the fleet.
+func (r *Replica) count(fleet []member.Record) {
+	var n Numbers
+	weights, own := 0, 0
+	r.fleet.Store(&fleet)
+	for _, m := range fleet {
+		n.Streams += m.Load.Streams()
+		if m.State != member.Ready {
+			continue
+		}
+		n.Ready++
+		weights += int(m.Weight)
+		if m.Name == r.cfg.Self {
+			own = int(m.Weight)
+		}
+	}
+	if weights > 0 {
+		n.Share = float64(n.Streams) * float64(own) / float64(weights)
+	}
+	r.numbers.Store(&n)
+}
+
+// Numbers is what the fleet serves.
+type Numbers struct {
+	Ready   int     // replicas that are ready, this one included
+	Streams int     // of all replicas
+	Share   float64 // what this replica should serve of them, by weight; 0 where it is not ready
+}
+
+// Mean is streams per ready replica.
+func (n Numbers) Mean() float64 { return float64(n.Streams) / float64(max(n.Ready, 1)) }
+
+// Placement says who owns which proxy. It never changes; Superseded says when there is a newer one.
+type Placement struct {
+	ring  *ring.Ring
+	self  string
+	fleet map[string]seat // who is there
+	over  chan struct{}
+}
+
+// seat is what a placement knows of a replica.
+type seat struct {
+	address string
+	ready   bool
+}
+
+func presentOf(fleet []member.Record) map[string]seat {
+	seats := make(map[string]seat, len(fleet))
+	for _, m := range fleet {
+		seats[m.Name] = seat{m.Address, m.State == member.Ready}
+	}
+	return seats
+}
+
+func sameSeats(a, b map[string]seat) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, s := range a {
+		if other, there := b[name]; !there || other != s {
+			return false
+		}
+	}
+	return true
+}
+
+// Owner says where a proxy belongs: self, or another replica's address. Neither: there is no owner, or it is not there (it
+// crashed, and the leader has not given its shards away yet): the proxy stays where it is.
+func (p *Placement) Owner(namespace, workload string) (address string, self bool) {
+	m, ok := ring.Owner(p.ring, namespace, workload)
+	if !ok {
+		return "", false
+	}
+	s, there := p.fleet[m.Name]
+	if m.Name == p.self {
+		if there {
+			return s.address, true
+		}
+		return m.Address, true
+	}
+	if !there || !s.ready {
+		return "", false
+	}
+	return s.address, false
+}
+
+// Ring is the ring that it is made of; nil: none.
+func (p *Placement) Ring() *ring.Ring { return p.ring }
+
+// InRing says whether this replica owns something.
+func (p *Placement) InRing() bool {
+	_, in := p.ring.Member(p.self)
+	return in
+}
+
+// Peers is how many other replicas are ready.
+func (p *Placement) Peers() int {
+	n := 0
+	for name, s := range p.fleet {
+		if s.ready && name != p.self {
+			n++
+		}
+	}
+	return n
+}
+
+// Superseded is closed when there is a newer placement.
+func (p *Placement) Superseded() <-chan struct{} { return p.over }
+
+// String is for logs and debug pages.
+func (p *Placement) String() string {
+	return fmt.Sprintf("ring %d of %d replicas, %d are there", p.ring.Version(), len(p.ring.Members()), len(p.fleet))
+}

@@ -1,0 +1,280 @@
+package ring
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// The bounds of an assignment, against a member's share (by weight) of the whole load. Bound is the promise: no member
+// has more than 1.25 of its share of the streams, unless a single shard is so large that this cannot be (then at most its
+// share and one shard). What is counted includes a little for empty shards, so the limit that is worked with is lower.
+const (
+	Bound = 1.25
+
+	room    = 1.05 // a shard is placed where this is kept
+	full    = 1.20 // a member above this gives shards away ...
+	relaxed = 1.10 // ... until it is here: so a load near the limit does not move shards each time
+	hungry  = 0.60 // a member below this takes shards up to its share, as one that is new does
+)
+
+// Assign makes the next ring from the previous one (nil: there was none). A shard moves only where its owner is gone, its
+// owner has too much, or a member is new, has grown or has too little; where to is decided by weighted rendezvous among
+// those that have room. Members that are not valid (no name, no weight) are left out, as are second ones of a name. The
+// result depends on nothing else: not on the order of members or maps. Where nothing changes, it is previous itself; where
+// there are no members, too.
+func Assign(previous *Ring, members []Member, load Load) *Ring {
+	members = normal(members)
+	if len(members) == 0 {
+		return previous
+	}
+	next := &Ring{version: previous.Version() + 1, members: members}
+	next.split = splits(previous, len(members), load)
+	t := newTable(members, shardLoads(next, load))
+	var orphans []int
+	for s := range Shards {
+		holder, _ := previous.Holder(s)
+		m := next.index(holder.Name)
+		t.give(s, m)
+		if m < 0 {
+			orphans = append(orphans, s)
+		}
+	}
+	t.place(orphans)
+	t.feed(previous)
+	t.relieve()
+	for s, m := range t.owner {
+		next.owners[s] = uint16(m + 1)
+	}
+	if same(previous, next) {
+		return previous
+	}
+	return next
+}
+
+// normal orders members and leaves out what is not valid.
+func normal(members []Member) []Member {
+	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !m.valid() })
+	slices.SortFunc(members, func(a, b Member) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Address, b.Address); c != 0 {
+			return c
+		}
+		return int(a.Weight) - int(b.Weight)
+	})
+	members = slices.CompactFunc(members, func(a, b Member) bool { return a.Name == b.Name })
+	return slices.Clip(members[:min(len(members), MaxMembers)])
+}
+
+func (r *Ring) index(name string) int {
+	i, found := slices.BinarySearchFunc(r.members, name, func(m Member, name string) int { return strings.Compare(m.Name, name) })
+	if !found {
+		return -1
+	}
+	return i
+}
+
+// table is an assignment in the making.
+type table struct {
+	members []Member
+	scores  [][Shards]float64 // by member: the rendezvous
+	weight  [Shards]float64   // of the shards
+	share   []float64         // of the members, of the sum of all shards
+	load    []float64         // of the members
+	owner   [Shards]int       // -1: nobody
+}
+
+func newTable(members []Member, weight [Shards]float64) *table {
+	t := &table{members: members, weight: weight, share: make([]float64, len(members)), load: make([]float64, len(members))}
+	total, weights := 0., 0.
+	for s := range weight {
+		total += weight[s]
+		t.owner[s] = -1
+	}
+	for _, m := range members {
+		weights += float64(m.Weight)
+	}
+	t.scores = make([][Shards]float64, len(members))
+	for i, m := range members {
+		t.share[i] = total * float64(m.Weight) / weights
+		name := xxhash.Sum64String(m.Name)
+		for s := range Shards {
+			t.scores[i][s] = score(name, m.Weight, s)
+		}
+	}
+	return t
+}
+
+// score is weighted rendezvous: the shard's best member is the one with the greatest -weight/ln(u), u uniform in (0, 1)
+// (Schindelhauer and Schomaker, 2005). name is the hash of the member's name. Only the leader computes it; what others
+// read is the table.
+func score(name uint64, weight uint32, shard int) float64 {
+	h := name + uint64(shard+1)*0x9e3779b97f4a7c15 // splitmix64
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	u := (float64((h^h>>31)>>11) + .5) / (1 << 53)
+	return -float64(weight) / math.Log(u)
+}
+
+func (t *table) give(shard, member int) {
+	if from := t.owner[shard]; from >= 0 {
+		t.load[from] -= t.weight[shard]
+	}
+	if t.owner[shard] = member; member >= 0 {
+		t.load[member] += t.weight[shard]
+	}
+}
+
+func (t *table) fill(member int) float64 { return t.load[member] / t.share[member] }
+
+// with is how full a member would be with one more shard.
+func (t *table) with(member, shard int) float64 {
+	return (t.load[member] + t.weight[shard]) / t.share[member]
+}
+
+// better orders members for a shard.
+func (t *table) better(a, b, shard int) bool {
+	if b < 0 || t.scores[a][shard] != t.scores[b][shard] {
+		return b < 0 || t.scores[a][shard] > t.scores[b][shard]
+	}
+	return t.members[a].Name < t.members[b].Name
+}
+
+// receiver is the best member for a shard that has room for it, else the one that it fills least; not the one it is at.
+func (t *table) receiver(shard int) (member int, fits bool) {
+	best, least := -1, -1
+	for m := range t.members {
+		if m == t.owner[shard] {
+			continue
+		}
+		if t.with(m, shard) <= room && t.better(m, best, shard) {
+			best = m
+		}
+		if least < 0 || t.with(m, shard) < t.with(least, shard) {
+			least = m
+		}
+	}
+	if best >= 0 {
+		return best, true
+	}
+	return least, false
+}
+
+// place gives shards that have no owner to somebody, heavy ones first: the light ones fill what is left.
+func (t *table) place(orphans []int) {
+	slices.SortStableFunc(orphans, func(a, b int) int {
+		switch {
+		case t.weight[a] > t.weight[b]:
+			return -1
+		case t.weight[a] < t.weight[b]:
+			return 1
+		}
+		return a - b
+	})
+	for _, s := range orphans {
+		m, _ := t.receiver(s)
+		t.give(s, m)
+	}
+}
+
+// feed lets members that are new, have grown, or have far too little take shards up to their share, emptiest first.
+func (t *table) feed(previous *Ring) {
+	if previous == nil {
+		return
+	}
+	var eaters []int
+	for m, member := range t.members {
+		before, was := previous.Member(member.Name)
+		if !was || member.Weight > before.Weight || t.fill(m) < hungry {
+			eaters = append(eaters, m)
+		}
+	}
+	slices.SortStableFunc(eaters, func(a, b int) int {
+		switch {
+		case t.fill(a) < t.fill(b):
+			return -1
+		case t.fill(a) > t.fill(b):
+			return 1
+		}
+		return a - b
+	})
+	for _, m := range eaters {
+		for s := t.morsel(m); s >= 0; s = t.morsel(m) {
+			t.give(s, m)
+		}
+	}
+}
+
+// morsel is the next shard for a member to take: from those with too much first, and then the one that it ranks highest
+// for, compared with its owner. Nobody falls below its share by more than the last shard. -1: it has its share.
+func (t *table) morsel(m int) int {
+	best, bestFull, bestMargin := -1, false, 0.
+	for s, from := range t.owner {
+		if from == m || t.with(m, s) > 1 || t.fill(from) <= 1 {
+			continue
+		}
+		over, margin := t.fill(from) > full, t.scores[m][s]/t.scores[from][s]
+		if best < 0 || over && !bestFull || over == bestFull && margin > bestMargin {
+			best, bestFull, bestMargin = s, over, margin
+		}
+	}
+	return best
+}
+
+// relieve takes shards from members that have too much, fullest first.
+func (t *table) relieve() {
+	stuck := make([]bool, len(t.members)) // nothing that it could give away helps
+	for range 4 * Shards {                // each round makes a full member less full; the bound is for peace of mind
+		fullest := -1
+		for m := range t.members {
+			if !stuck[m] && t.fill(m) > full && (fullest < 0 || t.fill(m) > t.fill(fullest)) {
+				fullest = m
+			}
+		}
+		if fullest < 0 {
+			return
+		}
+		moved := false
+		for t.fill(fullest) > relaxed && t.shed(fullest) {
+			moved = true
+		}
+		stuck[fullest] = !moved
+	}
+}
+
+// shed moves one shard away from a member: the heaviest that is not more than it has too much, else the lightest; false
+// where that would help nobody.
+func (t *table) shed(m int) bool {
+	excess := t.load[m] - relaxed*t.share[m]
+	var own []int
+	for s, owner := range t.owner {
+		if owner == m {
+			own = append(own, s)
+		}
+	}
+	slices.SortStableFunc(own, func(a, b int) int {
+		x, y := t.weight[a], t.weight[b]
+		switch small, other := x <= excess, y <= excess; {
+		case small != other && small:
+			return -1
+		case small != other:
+			return 1
+		case x == y:
+			return a - b
+		case (x > y) == small: // heavy first among those that fit, light first among the others
+			return -1
+		}
+		return 1
+	})
+	for _, s := range own {
+		if to, fits := t.receiver(s); to >= 0 && (fits || t.with(to, s) < t.fill(m)) {
+			t.give(s, to)
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,189 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The wire format is protobuf, written by hand because this package imports nothing of ours:
+//
+//	message Ring   { uint32 schema = 1; uint64 version = 2; repeated Member members = 3; repeated uint32 owners = 4 [packed]; repeated string split = 5; }
+//	message Member { string name = 1; string address = 2; uint32 weight = 3; }
+//
+// Members and split are ordered, so equal rings are equal bytes. Fields that this build does not know are passed over: a
+// neighbouring version may have added them.
+const (
+	schema = 1
+
+	// MaxBytes, MaxMembers and MaxSplit bound what is decoded, MaxName a name, an address, or a namespace.
+	MaxBytes   = 1 << 20
+	MaxMembers = 1024
+	MaxSplit   = 1 << 14
+	MaxName    = 512
+)
+
+// Encode is the ring as it is stored. A ring that Assign made always fits.
+func (r *Ring) Encode() []byte {
+	if r == nil {
+		r = &Ring{}
+	}
+	b := appendUint(nil, 1, schema)
+	b = appendUint(b, 2, r.version)
+	for _, m := range r.members {
+		var one []byte
+		one = appendText(one, 1, m.Name)
+		one = appendText(one, 2, m.Address)
+		one = appendUint(one, 3, uint64(m.Weight))
+		b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), one)
+	}
+	packed := make([]byte, 0, 2*Shards)
+	for _, owner := range r.owners {
+		packed = protowire.AppendVarint(packed, uint64(owner))
+	}
+	b = protowire.AppendBytes(protowire.AppendTag(b, 4, protowire.BytesType), packed)
+	for _, namespace := range r.split {
+		b = appendText(b, 5, namespace)
+	}
+	return b
+}
+
+func appendUint(b []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func appendText(b []byte, field protowire.Number, v string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
+}
+
+// Decode reads a stored ring. It takes bytes from anywhere: what is not a whole, ordered ring within the bounds above is
+// an error.
+func Decode(b []byte) (*Ring, error) {
+	if len(b) > MaxBytes {
+		return nil, fmt.Errorf("ring: %d bytes, at most %d", len(b), MaxBytes)
+	}
+	r, read, owners := &Ring{}, uint64(0), false
+	err := fields(b, func(field protowire.Number, number uint64, bytes []byte) (err error) {
+		switch field {
+		case 1:
+			read = number
+		case 2:
+			r.version = number
+		case 3:
+			err = r.decodeMember(bytes)
+		case 4:
+			err, owners = r.decodeOwners(bytes), true
+		case 5:
+			err = r.decodeSplit(string(bytes))
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("ring: %w", err)
+	case read == 0 || read > schema+1:
+		return nil, fmt.Errorf("ring: schema %d, this build reads up to %d", read, schema+1)
+	case !owners:
+		return nil, errors.New("ring: no owners")
+	}
+	for s, owner := range r.owners {
+		if int(owner) > len(r.members) {
+			return nil, fmt.Errorf("ring: shard %d belongs to member %d of %d", s, owner, len(r.members))
+		}
+	}
+	return r, nil
+}
+
+func (r *Ring) decodeMember(b []byte) error {
+	var m Member
+	weight := uint64(0)
+	err := fields(b, func(field protowire.Number, number uint64, bytes []byte) error {
+		switch field {
+		case 1:
+			m.Name = string(bytes)
+		case 2:
+			m.Address = string(bytes)
+		case 3:
+			weight = number
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if n := len(r.members); n == MaxMembers || n > 0 && r.members[n-1].Name >= m.Name {
+		return fmt.Errorf("member %q: more than %d, or not in order", clip(m.Name), MaxMembers)
+	}
+	if weight > FullWeight {
+		return fmt.Errorf("member %q: weight %d", clip(m.Name), weight)
+	}
+	m.Weight = uint32(weight)
+	if !m.valid() {
+		return fmt.Errorf("member %q at %q with weight %d is not valid", clip(m.Name), clip(m.Address), m.Weight)
+	}
+	r.members = append(r.members, m)
+	return nil
+}
+
+func (m Member) valid() bool {
+	return m.Name != "" && len(m.Name) <= MaxName && len(m.Address) <= MaxName && m.Weight > 0 && m.Weight <= FullWeight
+}
+
+func (r *Ring) decodeOwners(b []byte) error {
+	for s := range Shards {
+		owner, n := protowire.ConsumeVarint(b)
+		if n < 0 || owner > MaxMembers {
+			return fmt.Errorf("owner of shard %d is not readable", s)
+		}
+		r.owners[s], b = uint16(owner), b[n:]
+	}
+	if len(b) > 0 {
+		return fmt.Errorf("more than %d shards", Shards)
+	}
+	return nil
+}
+
+func (r *Ring) decodeSplit(namespace string) error {
+	n := len(r.split)
+	if n == MaxSplit || len(namespace) > MaxName || n > 0 && r.split[n-1] >= namespace {
+		return fmt.Errorf("split namespace %q: too long, more than %d, or not in order", clip(namespace), MaxSplit)
+	}
+	r.split = append(r.split, strings.Clone(namespace))
+	return nil
+}
+
+// fields calls do for each field of a message: varints as numbers, strings and messages as bytes; others are passed over.
+func fields(b []byte, do func(field protowire.Number, number uint64, bytes []byte) error) error {
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		b = b[n:]
+		var number uint64
+		var bytes []byte
+		switch kind {
+		case protowire.VarintType:
+			number, n = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			bytes, n = protowire.ConsumeBytes(b)
+		default:
+			n = protowire.ConsumeFieldValue(field, kind, b)
+		}
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if kind == protowire.VarintType || kind == protowire.BytesType {
+			if err := do(field, number, bytes); err != nil {
+				return err
+			}
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// clip keeps foreign text short in errors.
+func clip(s string) string { return s[:min(len(s), 64)] }

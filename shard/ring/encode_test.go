@@ -1,0 +1,57 @@
+package ring_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/shard/ring"
+)
+
+func FuzzDecode(f *testing.F) {
+	w := newWorld(9)
+	f.Add(ring.Assign(nil, w.members(3), w.zipf()).Encode())
+	f.Add((*ring.Ring)(nil).Encode())
+	f.Add([]byte{8, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := ring.Decode(b)
+		if err != nil {
+			return
+		}
+		again, err := ring.Decode(r.Encode())
+		if err != nil || string(again.Encode()) != string(r.Encode()) {
+			t.Fatalf("does not survive: %v", err)
+		}
+		for s := range ring.Shards {
+			r.Holder(s)
+		}
+		if len(r.Members()) > 0 {
+			next := ring.Assign(r, r.Members(), ring.Load{Rest: 100})
+			if _, ok := ring.Owner(next, "a", "b"); !ok {
+				t.Fatal("no owner")
+			}
+		}
+	})
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	whole := ring.Assign(nil, newWorld(2).members(3), ring.Load{}).Encode()
+	for name, b := range map[string][]byte{
+		"nothing":    nil,
+		"cut":        whole[:len(whole)-1],
+		"later":      append([]byte{8, 3}, whole[2:]...),
+		"no members": append([]byte{8, 1}, whole[strings.Index(string(whole), "\x22\x80\x02"):]...),
+		"out of order": append(slices.Clone(whole), func() []byte {
+			second := whole[4:]
+			return second[:2+int(second[1])]
+		}()...),
+		"large": make([]byte, ring.MaxBytes+1),
+	} {
+		if _, err := ring.Decode(b); err == nil {
+			t.Errorf("%s: was decoded", name)
+		}
+	}
+	if len(whole) > 450 {
+		t.Errorf("a ring of three takes %d bytes", len(whole))
+	}
+}

@@ -1,0 +1,132 @@
+package ring
+
+import "slices"
+
+// Load is what the replicas serve together, wherever the streams happen to be.
+type Load struct {
+	Namespaces map[string]NamespaceLoad
+	Rest       int // streams of namespaces that are not named; they are taken as spread evenly
+}
+
+// NamespaceLoad is the load of one namespace.
+type NamespaceLoad struct {
+	Streams   int
+	Workloads map[string]int // of the streams, those whose workload was reported; the others are taken as spread evenly
+}
+
+// Streams is the number of streams in all.
+func (l Load) Streams() int {
+	total := l.Rest
+	for _, n := range l.Namespaces {
+		total += n.Streams
+	}
+	return total
+}
+
+// Add joins what another replica reports. l's maps are changed; zero Load is ready for it.
+func (l *Load) Add(other Load) {
+	if l.Namespaces == nil {
+		l.Namespaces = map[string]NamespaceLoad{}
+	}
+	l.Rest += other.Rest
+	for name, theirs := range other.Namespaces {
+		ours := l.Namespaces[name]
+		ours.Streams += theirs.Streams
+		if ours.Workloads == nil && len(theirs.Workloads) > 0 {
+			ours.Workloads = map[string]int{}
+		}
+		for workload, streams := range theirs.Workloads {
+			ours.Workloads[workload] += streams
+		}
+		l.Namespaces[name] = ours
+	}
+}
+
+// When a namespace is split by workload: it holds more than an eighth of a replica's fair share (issue "Shards"). It is
+// joined again below half of that, so that a load near the limit changes nothing. Below splitFloor streams nothing is
+// gained by it.
+const (
+	splitAbove = 1. / 8
+	joinBelow  = 1. / 16
+	splitFloor = 16
+)
+
+// splits decides which namespaces are split, in order.
+func splits(previous *Ring, replicas int, load Load) []string {
+	fair := float64(load.Streams()) / float64(replicas)
+	var split []string
+	for name, n := range load.Namespaces {
+		limit := max(fair*splitAbove, splitFloor)
+		if previous.Split(name) {
+			limit = fair * joinBelow
+		}
+		if float64(n.Streams) > limit {
+			split = append(split, name)
+		}
+	}
+	slices.Sort(split)
+	return split[:min(len(split), MaxSplit)]
+}
+
+// emptyShard is what a shard weighs beside its streams, as a part of the mean of all shards: shards that are empty now are
+// spread too, because proxies will come to them.
+const emptyShard = 1. / 32
+
+func empty(load Load) float64 { return max(1./Shards, float64(load.Streams())/Shards*emptyShard) }
+
+// shardLoads is what each shard weighs under a ring's splits.
+func shardLoads(r *Ring, load Load) (each [Shards]float64) {
+	// Whole numbers are summed first: their sums are the same in any order of the maps.
+	var whole [Shards]int
+	spread := load.Rest
+	for name, n := range load.Namespaces {
+		if !r.Split(name) {
+			whole[ShardOf(name)] += n.Streams
+			continue
+		}
+		rest := n.Streams
+		for workload, streams := range n.Workloads {
+			whole[ShardOf(r.Key(name, workload))] += streams
+			rest -= streams
+		}
+		spread += max(rest, 0)
+	}
+	base := float64(spread)/Shards + empty(load)
+	for s, streams := range whole {
+		each[s] = base + float64(streams)
+	}
+	return each
+}
+
+// Streams is what each member of the ring would serve if every proxy were at its owner, by name.
+func (r *Ring) Streams(load Load) map[string]float64 {
+	each := map[string]float64{}
+	weights := shardLoads(r, load)
+	for s := range Shards {
+		if m, ok := r.Holder(s); ok {
+			each[m.Name] += weights[s] - empty(load)
+		}
+	}
+	return each
+}
+
+// Imbalance is the greatest load of a member against its fair share by weight; 1 is even. It is what Assign bounds.
+func (r *Ring) Imbalance(load Load) float64 {
+	if len(r.Members()) == 0 {
+		return 0
+	}
+	t := newTable(r.members, shardLoads(r, load))
+	for s, owner := range r.owners {
+		t.give(s, int(owner)-1)
+	}
+	worst := 0.
+	for m := range t.members {
+		worst = max(worst, t.fill(m))
+	}
+	return worst
+}
+
+// Resplit says whether Assign would split or join a namespace at this load.
+func (r *Ring) Resplit(load Load) bool {
+	return len(r.Members()) > 0 && !slices.Equal(r.split, splits(r, len(r.members), load))
+}
