@@ -34,6 +34,11 @@ func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
 		}
 		wire.Body = &RecordValue_Policy{Policy: b}
+	case *SecretSpec:
+		if kind != KindSecret {
+			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
+		}
+		wire.Body = &RecordValue_Secret{Secret: b}
 	default:
 		if kind >= NumKinds || istioBody[kind] == nil || !sameMessage(istioBody[kind](), body) {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
@@ -65,6 +70,10 @@ func getBody(wire *RecordValue, kind Kind) (proto.Message, error) {
 		if kind == KindPeerAuthentication || kind == KindAuthorizationPolicy {
 			return b.Policy, nil
 		}
+	case *RecordValue_Secret:
+		if kind == KindSecret {
+			return b.Secret, nil
+		}
 	case *RecordValue_Istio:
 		if kind < NumKinds && istioBody[kind] != nil {
 			body := istioBody[kind]()
@@ -84,6 +93,8 @@ func typed(head Head, body proto.Message) (Record, error) {
 		return &Endpoints{head, b}, nil
 	case *PolicySpec:
 		return &Policy{head, b}, nil
+	case *SecretSpec:
+		return &Secret{head, b}, nil
 	case *meshv1.MeshConfig:
 		return &Mesh{head, b}, nil
 	case *networkingv1.VirtualService:

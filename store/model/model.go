@@ -26,7 +26,8 @@ const (
 	KindEnvoyFilter
 	KindPeerAuthentication
 	KindAuthorizationPolicy
-	NumKinds // how many there are; not a kind
+	KindSecret // Kubernetes Secret with TLS material, its key sealed
+	NumKinds   // how many there are; not a kind
 )
 
 var kindNames = [NumKinds]string{
@@ -41,6 +42,7 @@ var kindNames = [NumKinds]string{
 	KindEnvoyFilter:         "EnvoyFilter",
 	KindPeerAuthentication:  "PeerAuthentication",
 	KindAuthorizationPolicy: "AuthorizationPolicy",
+	KindSecret:              "Secret",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

@@ -30,6 +30,7 @@ func bodies() map[Kind]proto.Message {
 		KindEnvoyFilter:         &networkingv1.EnvoyFilter{Priority: 3},
 		KindPeerAuthentication:  policy(),
 		KindAuthorizationPolicy: policy(),
+		KindSecret:              &SecretSpec{Chain: []byte("chain"), Key: []byte("sealed"), Mac: []byte("mac")},
 	}
 }
 

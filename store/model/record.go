@@ -68,6 +68,7 @@ type (
 	Sidecar         = Of[*networkingv1.Sidecar]
 	EnvoyFilter     = Of[*networkingv1.EnvoyFilter]
 	Policy          = Of[*PolicySpec] // kinds PeerAuthentication and AuthorizationPolicy
+	Secret          = Of[*SecretSpec]
 )
 
 // Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.
@@ -89,8 +90,8 @@ type Member struct {
 
 var canonical = proto.MarshalOptions{Deterministic: true}
 
-// New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, or the Istio message of the kind.
-// A body that does not belong to the key's kind is a fault of the caller and is refused.
+// New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, or the Istio message of
+// the kind. A body that does not belong to the key's kind is a fault of the caller and is refused.
 func New(key Key, created int64, body proto.Message) (Record, error) {
 	_, record, err := encode(key, created, body)
 	return record, err

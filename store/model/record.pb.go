@@ -207,6 +207,7 @@ type RecordValue struct {
 	//	*RecordValue_Endpoints
 	//	*RecordValue_Policy
 	//	*RecordValue_Istio
+	//	*RecordValue_Secret
 	Body          isRecordValue_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -299,6 +300,15 @@ func (x *RecordValue) GetIstio() []byte {
 	return nil
 }
 
+func (x *RecordValue) GetSecret() *SecretSpec {
+	if x != nil {
+		if x, ok := x.Body.(*RecordValue_Secret); ok {
+			return x.Secret
+		}
+	}
+	return nil
+}
+
 type isRecordValue_Body interface {
 	isRecordValue_Body()
 }
@@ -319,6 +329,10 @@ type RecordValue_Istio struct {
 	Istio []byte `protobuf:"bytes,6,opt,name=istio,proto3,oneof"` // the Istio API message that belongs to the key's kind, deterministic encoding
 }
 
+type RecordValue_Secret struct {
+	Secret *SecretSpec `protobuf:"bytes,7,opt,name=secret,proto3,oneof"` // kind Secret
+}
+
 func (*RecordValue_Service) isRecordValue_Body() {}
 
 func (*RecordValue_Endpoints) isRecordValue_Body() {}
@@ -326,6 +340,8 @@ func (*RecordValue_Endpoints) isRecordValue_Body() {}
 func (*RecordValue_Policy) isRecordValue_Body() {}
 
 func (*RecordValue_Istio) isRecordValue_Body() {}
+
+func (*RecordValue_Secret) isRecordValue_Body() {}
 
 // ServiceSpec is a destination: a Kubernetes Service, or an Istio ServiceEntry.
 type ServiceSpec struct {
@@ -857,6 +873,93 @@ func (x *PolicySpec) GetIstio() []byte {
 	return nil
 }
 
+// SecretSpec is a Kubernetes Secret of TLS material: what is public as it is, the private key sealed.
+type SecretSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Chain []byte                 `protobuf:"bytes,1,opt,name=chain,proto3" json:"chain,omitempty"` // certificates in PEM, the leaf first; empty: it has trust alone
+	Ocsp  []byte                 `protobuf:"bytes,2,opt,name=ocsp,proto3" json:"ocsp,omitempty"`   // a stapled OCSP response, DER
+	Trust []byte                 `protobuf:"bytes,3,opt,name=trust,proto3" json:"trust,omitempty"` // certificates of authorities in PEM: the resource NAME-cacert
+	Crl   []byte                 `protobuf:"bytes,4,opt,name=crl,proto3" json:"crl,omitempty"`     // PEM
+	// The private key, sealed for this mesh, namespace and name: moved elsewhere it does not open. Sealing the same key
+	// twice gives other bytes, so it is sealed again only when the MAC says that it is another key.
+	Key           []byte `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	Mac           []byte `protobuf:"bytes,6,opt,name=mac,proto3" json:"mac,omitempty"` // of the private key and its place, under a key of the mesh that is sealed itself
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretSpec) Reset() {
+	*x = SecretSpec{}
+	mi := &file_store_model_record_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretSpec) ProtoMessage() {}
+
+func (x *SecretSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretSpec.ProtoReflect.Descriptor instead.
+func (*SecretSpec) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SecretSpec) GetChain() []byte {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+func (x *SecretSpec) GetOcsp() []byte {
+	if x != nil {
+		return x.Ocsp
+	}
+	return nil
+}
+
+func (x *SecretSpec) GetTrust() []byte {
+	if x != nil {
+		return x.Trust
+	}
+	return nil
+}
+
+func (x *SecretSpec) GetCrl() []byte {
+	if x != nil {
+		return x.Crl
+	}
+	return nil
+}
+
+func (x *SecretSpec) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *SecretSpec) GetMac() []byte {
+	if x != nil {
+		return x.Mac
+	}
+	return nil
+}
+
 // HeadValue is the value of head in etcd: whether the records beside it are a whole state (store/kv).
 type HeadValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -872,7 +975,7 @@ type HeadValue struct {
 
 func (x *HeadValue) Reset() {
 	*x = HeadValue{}
-	mi := &file_store_model_record_proto_msgTypes[7]
+	mi := &file_store_model_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +987,7 @@ func (x *HeadValue) String() string {
 func (*HeadValue) ProtoMessage() {}
 
 func (x *HeadValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[7]
+	mi := &file_store_model_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1000,7 @@ func (x *HeadValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeadValue.ProtoReflect.Descriptor instead.
 func (*HeadValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{7}
+	return file_store_model_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HeadValue) GetSchema() uint32 {
@@ -946,14 +1049,15 @@ var File_store_model_record_proto protoreflect.FileDescriptor
 
 const file_store_model_record_proto_rawDesc = "" +
 	"\n" +
-	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\x93\x02\n" +
+	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\xcb\x02\n" +
 	"\vRecordValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x03R\acreated\x129\n" +
 	"\aservice\x18\x03 \x01(\v2\x1d.navarch.store.v1.ServiceSpecH\x00R\aservice\x12?\n" +
 	"\tendpoints\x18\x04 \x01(\v2\x1f.navarch.store.v1.EndpointsSpecH\x00R\tendpoints\x126\n" +
 	"\x06policy\x18\x05 \x01(\v2\x1c.navarch.store.v1.PolicySpecH\x00R\x06policy\x12\x16\n" +
-	"\x05istio\x18\x06 \x01(\fH\x00R\x05istioB\x06\n" +
+	"\x05istio\x18\x06 \x01(\fH\x00R\x05istio\x126\n" +
+	"\x06secret\x18\a \x01(\v2\x1c.navarch.store.v1.SecretSpecH\x00R\x06secretB\x06\n" +
 	"\x04body\"\xe7\x03\n" +
 	"\vServiceSpec\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x123\n" +
@@ -1017,7 +1121,15 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x05istio\x18\x04 \x01(\fR\x05istio\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa6\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x01\n" +
+	"\n" +
+	"SecretSpec\x12\x14\n" +
+	"\x05chain\x18\x01 \x01(\fR\x05chain\x12\x12\n" +
+	"\x04ocsp\x18\x02 \x01(\fR\x04ocsp\x12\x14\n" +
+	"\x05trust\x18\x03 \x01(\fR\x05trust\x12\x10\n" +
+	"\x03crl\x18\x04 \x01(\fR\x03crl\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\fR\x03key\x12\x10\n" +
+	"\x03mac\x18\x06 \x01(\fR\x03mac\"\xa6\x01\n" +
 	"\tHeadValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x10\n" +
@@ -1059,7 +1171,7 @@ func file_store_model_record_proto_rawDescGZIP() []byte {
 }
 
 var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_store_model_record_proto_goTypes = []any{
 	(Resolution)(0),       // 0: navarch.store.v1.Resolution
 	(Protocol)(0),         // 1: navarch.store.v1.Protocol
@@ -1071,31 +1183,33 @@ var file_store_model_record_proto_goTypes = []any{
 	(*EndpointPort)(nil),  // 7: navarch.store.v1.EndpointPort
 	(*Endpoint)(nil),      // 8: navarch.store.v1.Endpoint
 	(*PolicySpec)(nil),    // 9: navarch.store.v1.PolicySpec
-	(*HeadValue)(nil),     // 10: navarch.store.v1.HeadValue
-	nil,                   // 11: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                   // 12: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                   // 13: navarch.store.v1.Endpoint.PortsEntry
-	nil,                   // 14: navarch.store.v1.PolicySpec.SelectorEntry
+	(*SecretSpec)(nil),    // 10: navarch.store.v1.SecretSpec
+	(*HeadValue)(nil),     // 11: navarch.store.v1.HeadValue
+	nil,                   // 12: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                   // 13: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                   // 14: navarch.store.v1.Endpoint.PortsEntry
+	nil,                   // 15: navarch.store.v1.PolicySpec.SelectorEntry
 }
 var file_store_model_record_proto_depIdxs = []int32{
 	4,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
 	6,  // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
 	9,  // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
-	5,  // 3: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
-	0,  // 4: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	11, // 5: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
-	1,  // 6: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
-	7,  // 7: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
-	8,  // 8: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	12, // 9: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
-	2,  // 10: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	13, // 11: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	14, // 12: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	10, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
+	5,  // 4: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
+	0,  // 5: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
+	12, // 6: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	1,  // 7: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
+	7,  // 8: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
+	8,  // 9: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
+	13, // 10: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	2,  // 11: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
+	14, // 12: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	15, // 13: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_store_model_record_proto_init() }
@@ -1108,6 +1222,7 @@ func file_store_model_record_proto_init() {
 		(*RecordValue_Endpoints)(nil),
 		(*RecordValue_Policy)(nil),
 		(*RecordValue_Istio)(nil),
+		(*RecordValue_Secret)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1115,7 +1230,7 @@ func file_store_model_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

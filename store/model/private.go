@@ -1,0 +1,18 @@
+package model
+
+import "fmt"
+
+// PrivateKey is a private key in PEM, in memory only: no record holds one, and it prints as [redacted] wherever it is
+// printed.
+type PrivateKey []byte
+
+const redacted = "[redacted]"
+
+// Format implements fmt.Formatter, for all verbs.
+func (PrivateKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// String implements fmt.Stringer.
+func (PrivateKey) String() string { return redacted }
+
+// MarshalText implements encoding.TextMarshaler, and with it JSON.
+func (PrivateKey) MarshalText() ([]byte, error) { return []byte(redacted), nil }
