@@ -252,6 +252,66 @@ func TestConfirm(t *testing.T) {
 	})
 }
 
+// A replica that is cut off and behind, as far as a client's word goes, does not answer it with older state: it waits until
+// it has what the client has seen, or until the deadline, for with etcd away for good it answers from what it has. Other
+// words do not count: of another store, or of a revision that etcd, when it answers, does not have.
+func TestConfirmAtFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		m, err := mirror.New(mirror.Config{Source: f, CheckEvery: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- m.Run(ctx) }()
+		w := <-f.watches
+		confirm := func(cluster uint64, revision int64, within time.Duration) (time.Duration, error) {
+			ctx, cancel := context.WithTimeout(ctx, within)
+			defer cancel()
+			began := time.Now()
+			err := m.ConfirmAt(ctx, kv.Position{Cluster: cluster, Revision: revision})
+			return time.Since(began), err
+		}
+		// Nobody answers from here on: each question takes a second.
+		const asking, bound = 2 * time.Second, 10 * time.Second
+		for name, floor := range map[string]kv.Position{"none": {}, "reached": {Cluster: 1, Revision: 9}, "of another store": {Cluster: 2, Revision: 99}} {
+			if took, err := confirm(floor.Cluster, floor.Revision, bound); err != nil || took > asking {
+				t.Errorf("a floor that is %s: %v after %v", name, err, took)
+			}
+		}
+		for name, cluster := range map[string]uint64{"of this store": 1, "of a store not named": 0} {
+			if took, err := confirm(cluster, 12, bound); err != nil || took != bound {
+				t.Errorf("a floor %s that is not reached: %v after %v, want an answer from what there is after %v", name, err, took, bound)
+			}
+		}
+		answered := make(chan error, 1)
+		go func() { _, err := confirm(1, 12, time.Hour); answered <- err }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(answered) != 0 {
+			t.Fatal("answered from a snapshot that is behind")
+		}
+		w <- update(12, 9)
+		if err := <-answered; err != nil {
+			t.Fatal(err)
+		}
+		// Etcd answers: nobody has seen what it does not have.
+		f.stats <- kv.Stat{Cluster: 1, Revision: 12, Head: kv.Head{Revision: 12, Complete: true}}
+		if took, err := confirm(1, 1<<60, bound); err != nil || took > asking {
+			t.Errorf("a forged floor: %v after %v", err, took)
+		}
+		gone, stop := context.WithCancel(ctx)
+		go func() { time.Sleep(5 * time.Second); stop() }()
+		if err := m.ConfirmAt(gone, kv.Position{Cluster: 1, Revision: 99}); !errors.Is(err, context.Canceled) {
+			t.Errorf("a client that went: %v", err)
+		}
+		cancel()
+		<-ended
+	})
+}
+
 // update is an empty batch after the complete revision last.
 func update(revision, last int64) kv.Update {
 	return kv.Update{Revision: revision, Head: &kv.Head{Revision: revision, Complete: true, LastComplete: last}}

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -28,27 +29,50 @@ type join struct {
 // Confirm returns when the current snapshot is at least as new as any that any replica had when Confirm was called:
 // before a replica's first answer on a stream, so that a proxy which comes from another one is not taken back. Where etcd
 // does not answer, or answers as another store, the replica answers from what it has: nil. The error is the context's.
-func (m *Mirror) Confirm(ctx context.Context) error {
+func (m *Mirror) Confirm(ctx context.Context) error { return m.ConfirmAt(ctx, kv.Position{}) }
+
+// ConfirmAt is Confirm for a client that says what it has seen; the zero Position: nothing, Cluster 0: it does not know of
+// which store. It counts where etcd does not answer: a replica that was cut off may be behind the others without knowing.
+// It then waits until it has that revision, or the context's deadline, and after that answers from what it has. While
+// etcd answers, its word is newer than any client's, and a revision that it does not have (forged, or of before a restore)
+// is nobody's.
+func (m *Mirror) ConfirmAt(ctx context.Context, floor kv.Position) error {
 	j := m.join()
 	select {
 	case <-j.done:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if s := m.Status(); j.err != nil || s.Alarm != nil || s.Seen.Cluster != 0 && s.Seen.Cluster != j.stat.Cluster {
+	s := m.Status()
+	switch {
+	case s.Alarm != nil:
+		return nil
+	case j.err != nil:
+		if floor.Cluster == 0 || floor.Cluster == s.Seen.Cluster {
+			if err := m.reach(ctx, floor.Revision); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				return err
+			}
+		}
+		return nil
+	case s.Seen.Cluster != 0 && s.Seen.Cluster != j.stat.Cluster:
 		return nil
 	}
+	return m.reach(ctx, j.stat.Head.CompleteRevision())
+}
+
+// reach waits for a snapshot of a revision or a later one.
+func (m *Mirror) reach(ctx context.Context, revision int64) error {
 	for {
 		m.mu.Lock()
 		moved := m.moved
 		m.mu.Unlock()
-		if s := m.Current(); s != nil && s.Revision() >= j.stat.Head.CompleteRevision() {
+		if s := m.Current(); s != nil && s.Revision() >= revision {
 			return nil
 		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return fmt.Errorf("the snapshot did not reach revision %d: %w", j.stat.Head.CompleteRevision(), ctx.Err())
+			return fmt.Errorf("the snapshot did not reach revision %d: %w", revision, ctx.Err())
 		}
 	}
 }

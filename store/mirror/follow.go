@@ -20,6 +20,7 @@ type follower struct {
 	behind   int         // checks in a row that saw a head which the watch has not brought
 	patience int         // how many of them are too many
 	status   Status      // as last told
+	restored bool        // the snapshot on disk was looked for
 }
 
 // How long the loop waits before it tries again what failed.
@@ -41,6 +42,11 @@ func (m *Mirror) Run(ctx context.Context) error {
 		m.resume = &follower{Mirror: m, fold: newFold(), patience: leastPatience}
 	}
 	f := m.resume
+	if m.cfg.Disk != nil {
+		kept := make(chan struct{})
+		go func() { defer close(kept); m.keep(ctx) }()
+		defer func() { <-kept }()
+	}
 	pause := firstPause
 	for ctx.Err() == nil {
 		before := f.at
@@ -57,6 +63,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 			f.frozen(ctx, err)
 		default:
 			f.tell(func(s *Status) { s.Away = err })
+			f.restore(time.Now())
 		}
 		if pause = min(2*pause, maxPause); f.at != before {
 			pause = firstPause
@@ -151,7 +158,7 @@ func (f *follower) took(change Change, ok bool) {
 	f.tell(func(s *Status) {
 		s.Away, s.Head, s.Seen, s.Problems = nil, f.fold.head, f.seen, f.fold.problems()
 		if ok {
-			s.Revision = change.New.Revision()
+			s.Revision, s.Restored = change.New.Revision(), time.Time{}
 		}
 	})
 }

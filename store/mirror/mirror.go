@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type Config struct {
 	Hooks      Hooks         // zero: nobody is told
 	CheckEvery time.Duration // how often the store is asked whether it is the one that was read; 0: 5 s
 	Timeout    time.Duration // how long it may take to answer before it counts as away; 0: 5 s
+	Disk       *Disk         // nil: nothing is kept on disk
 }
 
 // Mirror keeps the newest complete snapshot of the store.
@@ -61,6 +63,9 @@ type Status struct {
 	Problems []Problem
 	Alarm    error // the store is not the one that was read; the last snapshot stands until it is again, or Adopt
 	Away     error // why etcd was not reached lately; the last snapshot stands
+	// Restored is when the snapshot from disk, which stands because etcd was never reached, was known to be the newest; zero:
+	// the snapshot is etcd's.
+	Restored time.Time
 }
 
 // New checks the configuration. The mirror is empty until Run.
@@ -76,6 +81,11 @@ func New(cfg Config) (*Mirror, error) {
 	}
 	if cfg.CheckEvery == 0 {
 		cfg.CheckEvery = 5 * time.Second
+	}
+	if cfg.Disk != nil {
+		disk := *cfg.Disk
+		disk.MaxAge, disk.Every = cmp.Or(disk.MaxAge, 24*time.Hour), cmp.Or(disk.Every, 30*time.Second)
+		cfg.Disk = &disk
 	}
 	m := &Mirror{cfg: cfg, adopt: make(chan struct{}, 1), boxes: map[*loop.Box[Change]]bool{}, moved: make(chan struct{})}
 	m.status.Store(&Status{})

@@ -97,9 +97,14 @@ type running struct {
 
 func start(t testing.TB, source mirror.Source) *running {
 	t.Helper()
+	return startWith(t, source, nil)
+}
+
+func startWith(t testing.TB, source mirror.Source, disk *mirror.Disk) *running {
+	t.Helper()
 	r := &running{t: t, changes: make(chan mirror.Change, 1000), relisted: make(chan struct{}, 100), alarms: make(chan error, 100),
 		contact: make(chan error, 100), problems: make(chan []mirror.Problem, 100)}
-	m, err := mirror.New(mirror.Config{Source: source, Logger: slog.New(slog.DiscardHandler), CheckEvery: 50 * time.Millisecond, Timeout: 200 * time.Millisecond, Hooks: mirror.Hooks{
+	m, err := mirror.New(mirror.Config{Source: source, Disk: disk, Logger: slog.New(slog.DiscardHandler), CheckEvery: 50 * time.Millisecond, Timeout: 200 * time.Millisecond, Hooks: mirror.Hooks{
 		Published: func(c mirror.Change) { r.changes <- c },
 		Relisted:  func() { r.relisted <- struct{}{} },
 		Alarm:     func(err error) { r.alarms <- err },

@@ -58,6 +58,9 @@ type Result struct {
 	// Refs are the Pods, Nodes and Namespaces that were looked up, whether they are there or not: when one of
 	// them changes, this object is normalised again.
 	Refs []object.ID
+	// Private is the private key of the one record, a Secret's, which is without it: it has to be sealed before the record
+	// goes anywhere. nil: the record needs none.
+	Private model.PrivateKey
 	// UsesMesh: the result depends on the mesh configuration.
 	UsesMesh bool
 }
@@ -88,7 +91,7 @@ var kinds = map[kindKey]struct {
 	{"", "Pod"}:                            {[]string{"v1"}, nil},
 	{"", "Node"}:                           {[]string{"v1"}, nil},
 	{"", "Namespace"}:                      {[]string{"v1"}, nil},
-	{"", "Secret"}:                         {[]string{"v1"}, nil},
+	{"", "Secret"}:                         {[]string{"v1"}, secretRecords},
 	{"", "ServiceAccount"}:                 {[]string{"v1"}, nil},
 	{"", "ConfigMap"}:                      {[]string{"v1"}, configMapRecords},
 	{groupNetworking, "VirtualService"}:    {istioNetworkingVersions, virtualServiceRecords},
@@ -137,7 +140,7 @@ func Owner(key model.Key) object.ID {
 	switch key.Kind {
 	case model.KindMesh:
 		return object.ID{}
-	case model.KindService:
+	case model.KindService, model.KindSecret:
 	case model.KindEndpoints:
 		id.Group, id.Kind = groupDiscovery, "EndpointSlice"
 		if rest, ok := strings.CutPrefix(key.Name, serviceEntryPrefix); ok {
@@ -171,6 +174,7 @@ type report struct {
 	spoiled  bool
 	refs     []object.ID
 	mesh     bool
+	private  model.PrivateKey
 }
 
 // maxProblems bounds what one object can fill the list of problems with.
@@ -198,9 +202,9 @@ func (r *report) ref(id object.ID) {
 
 func (r *report) result(records []model.Record) Result {
 	if r.spoiled {
-		records = nil
+		records, r.private = nil, nil
 	}
-	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refs: r.refs, UsesMesh: r.mesh}
+	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refs: r.refs, UsesMesh: r.mesh, Private: r.private}
 }
 
 // record makes one record; a body that does not encode (invalid UTF-8 is the one way) spoils the object.

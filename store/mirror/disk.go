@@ -1,0 +1,265 @@
+package mirror
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+)
+
+// Disk says where the newest snapshot is kept, so that a replica can start while etcd is away (design.md 4, "Never empty").
+// Records are written as etcd has them: what is sealed there is sealed here.
+type Disk struct {
+	Path   string
+	Mesh   string        // of another mesh nothing is read
+	MaxAge time.Duration // an older file is not used: 24 h
+	Every  time.Duration // the least time between two writes: 30 s
+}
+
+const (
+	diskMagic   = "navarch snapshot 1\n"
+	maxDiskPart = 16 << 20 // bytes of one record; etcd takes 1.5 MiB
+)
+
+// diskHead is the first line after the magic.
+type diskHead struct {
+	Mesh     string    `json:"mesh"`
+	Cluster  uint64    `json:"cluster"`
+	Revision int64     `json:"revision"`
+	Saved    time.Time `json:"saved"` // when this replica last knew the snapshot to be etcd's newest
+	Records  int       `json:"records"`
+}
+
+// writeSnapshot encodes a snapshot: magic, head, then path and value of each record with their lengths, then the SHA-256 of
+// all that.
+func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
+	sum := sha256.New()
+	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20)
+	head.Records = 0
+	for _, n := range s.counts {
+		head.Records += n
+	}
+	line, err := json.Marshal(head)
+	if err != nil {
+		return err
+	}
+	out.WriteString(diskMagic)
+	out.Write(append(line, '\n'))
+	for _, kind := range model.Kinds() {
+		for r := range s.All(kind) {
+			raw, err := model.Encode(r)
+			if err != nil {
+				return fmt.Errorf("%v: %w", r.Meta().Key, err)
+			}
+			writePart(out, []byte(r.Meta().Key.Path()))
+			writePart(out, raw)
+		}
+	}
+	if err := out.Flush(); err != nil { // and so every error of the writes before
+		return err
+	}
+	_, err = w.Write(sum.Sum(nil))
+	return err
+}
+
+func writePart(w *bufio.Writer, part []byte) {
+	w.Write(binary.AppendUvarint(nil, uint64(len(part))))
+	w.Write(part)
+}
+
+// readSnapshot decodes what writeSnapshot wrote. Nothing of a file that is damaged anywhere is used.
+func readSnapshot(r io.Reader) (diskHead, *Snapshot, error) {
+	var head diskHead
+	in := &summed{r: bufio.NewReaderSize(r, 1<<20), sum: sha256.New()}
+	magic := make([]byte, len(diskMagic))
+	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != diskMagic {
+		return head, nil, errors.New("this is no snapshot that this version reads")
+	}
+	line, err := in.line()
+	if err != nil {
+		return head, nil, fmt.Errorf("head: %w", err)
+	}
+	if err := json.Unmarshal(line, &head); err != nil {
+		return head, nil, fmt.Errorf("head: %w", err)
+	}
+	var puts []model.Record
+	for i := range head.Records {
+		record, err := in.record()
+		if err != nil {
+			return head, nil, fmt.Errorf("record %d of %d: %w", i+1, head.Records, err)
+		}
+		puts = append(puts, record)
+	}
+	want := in.sum.Sum(nil)
+	got, err := io.ReadAll(io.LimitReader(in.r, sha256.Size+1))
+	if err != nil || !bytes.Equal(got, want) {
+		return head, nil, errors.New("its checksum does not fit: the file is damaged")
+	}
+	return head, Empty().Apply(head.Revision, puts, nil).New, nil
+}
+
+// summed reads, and takes the sum of what was read.
+type summed struct {
+	r   *bufio.Reader
+	sum hash.Hash
+}
+
+func (s *summed) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.sum.Write(p[:n])
+	return n, err
+}
+
+func (s *summed) ReadByte() (byte, error) {
+	b, err := s.r.ReadByte()
+	if err == nil {
+		s.sum.Write([]byte{b})
+	}
+	return b, err
+}
+
+func (s *summed) line() ([]byte, error) {
+	line, err := s.r.ReadSlice('\n')
+	s.sum.Write(line)
+	return line, err
+}
+
+func (s *summed) record() (model.Record, error) {
+	path, err := s.part()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.part()
+	if err != nil {
+		return nil, err
+	}
+	return kv.Value{Path: string(path), Raw: raw}.Record()
+}
+
+// part reads one part. Its memory grows with what is really there, not with what a damaged length says.
+func (s *summed) part() ([]byte, error) {
+	n, err := binary.ReadUvarint(s)
+	if err != nil {
+		return nil, err
+	}
+	if n > maxDiskPart {
+		return nil, fmt.Errorf("a length of %d bytes", n)
+	}
+	var b bytes.Buffer
+	if _, err := io.CopyN(&b, s, int64(n)); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// restore publishes the snapshot on disk, where nothing was published yet: the store did not answer. It says whether it did.
+func (f *follower) restore(now time.Time) bool {
+	disk := f.cfg.Disk
+	if disk == nil || f.fold.published || f.restored {
+		return false
+	}
+	f.restored = true // once: what is wrong with the file is said once
+	head, snapshot, err := disk.load(now)
+	if err != nil {
+		if !errors.Is(err, os.ErrNotExist) {
+			f.cfg.Logger.Error("the snapshot on disk is not used", "path", disk.Path, "error", err)
+		}
+		return false
+	}
+	f.fold.base, f.fold.published = snapshot, true
+	f.seen = kv.Position{Cluster: head.Cluster, Revision: head.Revision}
+	f.cfg.Logger.Warn("etcd does not answer: serving the snapshot on disk until it does", "path", disk.Path,
+		"revision", head.Revision, "records", head.Records, "age", now.Sub(head.Saved).Round(time.Second))
+	f.publish(Diff(Empty(), snapshot))
+	f.tell(func(s *Status) { s.Revision, s.Seen, s.Restored = head.Revision, f.seen, head.Saved })
+	return true
+}
+
+func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
+	file, err := os.Open(d.Path)
+	if err != nil {
+		return diskHead{}, nil, err
+	}
+	defer file.Close()
+	head, snapshot, err := readSnapshot(file)
+	switch {
+	case err != nil:
+	case head.Mesh != d.Mesh:
+		err = fmt.Errorf("it is of mesh %q", head.Mesh)
+	case head.Revision <= 0:
+		err = fmt.Errorf("it is of revision %d", head.Revision)
+	case now.Sub(head.Saved) > d.MaxAge:
+		err = fmt.Errorf("it is %v old, at most %v are allowed", now.Sub(head.Saved).Round(time.Second), d.MaxAge)
+	}
+	return head, snapshot, err
+}
+
+// keep writes the newest snapshot to disk when there is another one, paced, at the end, and now and then when nothing
+// changes: the file's age says how long ago this replica knew it to be the newest.
+func (m *Mirror) keep(ctx context.Context) {
+	disk := m.cfg.Disk
+	var written *Snapshot
+	save := func(again bool) {
+		s := m.Current()
+		if !m.fresh() || s == written && !again {
+			return
+		}
+		if err := disk.save(s, m.Status().Seen.Cluster, time.Now()); err != nil {
+			m.cfg.Logger.Error("the snapshot was not written to disk", slog.String("path", disk.Path), slog.Any("error", err))
+			return
+		}
+		written = s
+	}
+	for {
+		m.mu.Lock()
+		moved := m.moved
+		m.mu.Unlock()
+		again := false
+		if s := m.Current(); s == nil || s == written || !m.fresh() {
+			select {
+			case <-moved:
+			case <-time.After(disk.MaxAge / 24):
+				again = true
+			case <-ctx.Done():
+			}
+		}
+		save(again)
+		if ctx.Err() != nil {
+			return
+		}
+		sleep(ctx, disk.Every)
+	}
+}
+
+// fresh says whether the current snapshot came from an etcd that answers.
+func (m *Mirror) fresh() bool {
+	s := m.Status()
+	return m.Current() != nil && s.Away == nil && s.Alarm == nil && s.Seen.Cluster != 0 && s.Restored.IsZero()
+}
+
+// save replaces the file as a whole: whoever reads it finds the old one or the new one.
+func (d *Disk) save(s *Snapshot, cluster uint64, now time.Time) error {
+	file, err := os.CreateTemp(filepath.Dir(d.Path), filepath.Base(d.Path)+".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // nothing, where it was renamed
+	head := diskHead{Mesh: d.Mesh, Cluster: cluster, Revision: s.Revision(), Saved: now.UTC()}
+	if err := errors.Join(writeSnapshot(file, head, s), file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), d.Path)
+}

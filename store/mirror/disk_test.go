@@ -1,0 +1,174 @@
+package mirror_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// eventually polls for what a loop does by itself.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx := within(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+// saved runs a replica with a disk until the snapshot at a revision is there, and ends it.
+func saved(t *testing.T, s interface{ Connect() *kv.Store }, disk *mirror.Disk, revision int64) *mirror.Snapshot {
+	t.Helper()
+	m := startWith(t, s.Connect(), disk)
+	snapshot := m.reach(revision).New
+	eventually(t, "the snapshot on disk", func() bool {
+		head, _, err := mirror.ReadDisk(disk.Path)
+		return err == nil && head == revision
+	})
+	m.pause()
+	return snapshot
+}
+
+func diskIn(t *testing.T) *mirror.Disk {
+	return &mirror.Disk{Path: filepath.Join(t.TempDir(), "snapshot"), Mesh: "m", Every: 10 * time.Millisecond}
+}
+
+// A replica that starts while etcd is away serves what it knew last, byte for byte; when etcd is back it takes the
+// difference only.
+func TestStartFromDisk(t *testing.T) {
+	s, e := etcd(t)
+	first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 200, 80)})
+	disk := diskIn(t)
+	before := saved(t, s, disk, first)
+	source := s.Connect()
+	s.Stop()
+	m := startWith(t, source, disk)
+	change := m.reach(first)
+	wantSame(t, "from disk", change.New, before)
+	if err := m.Ready(); err != nil {
+		t.Fatalf("ready: %v", err)
+	}
+	if m.Status().Restored.IsZero() {
+		t.Error("the status does not say that the snapshot is from disk")
+	}
+	s.Restart(s.Dir())
+	second := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 81)})
+	if c := m.reach(second); len(c.Edits) != 1 {
+		t.Fatalf("%d edits for one", len(c.Edits))
+	}
+	eventually(t, "the status is etcd's", func() bool { return m.Status().Restored.IsZero() })
+}
+
+// What is damaged, cut, of another mesh or too old is not used: the replica is not ready rather than wrong.
+func TestDiskIsRefused(t *testing.T) {
+	s, e := etcd(t)
+	revision := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 20, 80)})
+	disk := diskIn(t)
+	saved(t, s, disk, revision)
+	good, err := os.ReadFile(disk.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := s.Connect()
+	s.Stop()
+	flipped := bytes.Clone(good)
+	flipped[len(flipped)/2] ^= 1
+	cases := map[string]struct {
+		content []byte
+		edit    func(*mirror.Disk)
+	}{
+		"a flipped bit":   {content: flipped},
+		"cut":             {content: good[:len(good)-40]},
+		"something after": {content: append(bytes.Clone(good), 'x')},
+		"no snapshot":     {content: []byte("hello")},
+		"another mesh":    {content: good, edit: func(d *mirror.Disk) { d.Mesh = "other" }},
+		"too old":         {content: good, edit: func(d *mirror.Disk) { d.MaxAge = time.Nanosecond }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := diskIn(t)
+			if c.edit != nil {
+				c.edit(d)
+			}
+			if err := os.WriteFile(d.Path, c.content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			m := startWith(t, source, d)
+			receive(t, "loss of contact", m.contact)
+			m.pause() // after it has looked at the disk
+			if err := m.Ready(); m.Current() != nil || err == nil || !strings.Contains(err.Error(), "nothing was read yet") {
+				t.Fatalf("ready: %v, snapshot %v", err, m.Current())
+			}
+		})
+	}
+}
+
+// The etcd that answers after a start from disk is not the one that was read: an alarm, and the snapshot stands.
+func TestDiskRemembersTheStore(t *testing.T) {
+	s, e := etcd(t)
+	disk := diskIn(t)
+	revision := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 20, 80)})
+	before := saved(t, s, disk, revision)
+	source := s.Connect()
+	s.Stop()
+	m := startWith(t, source, disk)
+	m.reach(revision)
+	s.Restart(t.TempDir())
+	if err := receive(t, "an alarm", m.alarms); !errors.Is(err, kv.ErrClusterChanged) {
+		t.Fatalf("alarm: %v", err)
+	}
+	wantSame(t, "the last snapshot", m.Current(), before)
+}
+
+// The snapshot on disk is private, and replaced as a whole.
+func TestDiskFile(t *testing.T) {
+	s, e := etcd(t)
+	disk := diskIn(t)
+	saved(t, s, disk, s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 5, 80)}))
+	info, err := os.Stat(disk.Path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("mode %v, %v", info.Mode(), err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(disk.Path))
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("left behind: %v, %v", entries, err)
+	}
+}
+
+func FuzzReadSnapshot(f *testing.F) {
+	s := mirror.Empty().Apply(7, []model.Record{service(f, "a", 80), endpoints(f, "a", "10.0.0.1")}, nil).New
+	raw, err := mirror.EncodeSnapshot(s)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add(raw[:60])
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		got, err := mirror.DecodeSnapshot(raw)
+		if err != nil {
+			return
+		}
+		again, err := mirror.EncodeSnapshot(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := mirror.DecodeSnapshot(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantSame(t, "encoded again", got, back)
+	})
+}
