@@ -79,11 +79,12 @@ type desk struct {
 	t      *testing.T
 	s      *State
 	stored map[model.Key]model.Hash
+	bytes  map[model.Key]int
 	epoch  kv.Epoch
 }
 
 func newDesk(t *testing.T) *desk {
-	return &desk{t: t, s: NewState(Options{}), stored: map[model.Key]model.Hash{}, epoch: kv.Epoch{Key: "leader", Revision: 7}}
+	return &desk{t: t, s: NewState(Options{}), stored: map[model.Key]model.Hash{}, bytes: map[model.Key]int{}, epoch: kv.Epoch{Key: "leader", Revision: 7}}
 }
 
 // step feeds an event and does what comes of it, until nothing is left to do; it returns what was done.
@@ -95,7 +96,7 @@ func (d *desk) step(event Event) (done []string) {
 		switch e := effect.(type) {
 		case Load:
 			done = append(done, "load")
-			effects = append(effects, d.s.Step(Loaded{Epoch: e.Epoch, Have: maps.Clone(d.stored), After: 1, Complete: true})...)
+			effects = append(effects, d.s.Step(Loaded{Epoch: e.Epoch, Have: maps.Clone(d.stored), Bytes: maps.Clone(d.bytes), After: 1, Complete: true})...)
 		case Write:
 			done = append(done, d.commit(e.Batch))
 			effects = append(effects, d.s.Step(Written{Epoch: e.Batch.Epoch, After: 2})...)
@@ -110,6 +111,11 @@ func (d *desk) commit(b kv.Batch) string {
 	var parts []string
 	for _, r := range b.Puts {
 		d.stored[r.Meta().Key] = r.Meta().Hash
+		raw, err := model.Encode(r)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.bytes[r.Meta().Key] = len(raw)
 		sign := "+"
 		if p, ok := r.(*model.Policy); ok && p.Spec.Closed {
 			sign = "+closed "
@@ -118,6 +124,7 @@ func (d *desk) commit(b kv.Batch) string {
 	}
 	for _, k := range b.Deletes {
 		delete(d.stored, k)
+		delete(d.bytes, k)
 		parts = append(parts, "-"+k.Kind.String()+" "+k.Name)
 	}
 	return "write " + strings.Join(parts, " ")

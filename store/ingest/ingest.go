@@ -2,7 +2,8 @@
 // the store only what differs.
 //
 // Owns: the raw objects, the hashes last written.  Reads: store/normal, store/object, store/kv.  Never: writes while it
-// does not lead; deletes the last good record of an object that is there and cannot be understood.
+// does not lead; deletes the last good record of an object that is there and cannot be understood; writes a private key
+// that is not sealed.
 package ingest
 
 import (
@@ -32,8 +33,9 @@ type Store interface {
 // Config is what New needs.
 type Config struct {
 	Options
-	Store Store
-	Log   *slog.Logger
+	Store  Store
+	Sealer Sealer // of private keys; nil: Secrets that have one are not written
+	Log    *slog.Logger
 	// Committed is told of every batch that was written, with the time of the oldest event in it (the load's, for a full
 	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine and must not block.
 	Committed func(revision int64, event, began time.Time, puts, deletes int)
@@ -50,6 +52,7 @@ type Loop struct {
 	since    time.Time // of the oldest event that is in no batch yet; owned by Run
 	problems atomic.Pointer[[]object.Problem]
 	stats    atomic.Pointer[Stats]
+	tenants  tenantsOf
 }
 
 // input is what waits for the loop: all objects, and the newest word on leadership.
@@ -176,6 +179,8 @@ func (l *Loop) publish(between []object.Problem) {
 		countRejected(all)
 		l.problems.Store(&all)
 	}
+	l.state.showTenants()
+	l.tenants.publish(l.state)
 	stats := l.state.Stats()
 	if before := l.Stats(); stats != before {
 		obs.Writes.WithLabelValues("put").Add(float64(stats.Puts - before.Puts))
@@ -196,6 +201,11 @@ func (l *Loop) do(ctx context.Context, effect Effect, since time.Time, results c
 			pause(ctx, l.Retry)
 		}
 		result = l.load(ctx, e.Epoch)
+	case Seal:
+		if e.Again {
+			pause(ctx, l.Retry)
+		}
+		result = sealAll(ctx, l.Sealer, e)
 	case Write:
 		result = l.write(ctx, e.Batch, since)
 	}
@@ -240,8 +250,12 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	if state.Head.Revision > state.At.Revision {
 		return Loaded{}, fmt.Errorf("load records: a batch was written at revision %d meanwhile", state.Head.Revision)
 	}
-	loaded := Loaded{Epoch: epoch, Have: make(map[model.Key]model.Hash, len(state.Values)), After: state.Head.Revision,
+	loaded := Loaded{Epoch: epoch, Have: make(map[model.Key]model.Hash, len(state.Values)),
+		Secrets: map[model.Key]*model.Secret{}, After: state.Head.Revision,
 		Complete: state.Head.Revision == 0 || state.Head.Complete}
+	if l.Budget != (Budget{}) {
+		loaded.Bytes = make(map[model.Key]int, len(state.Values))
+	}
 	for _, v := range state.Values {
 		key, err := v.Key()
 		if err != nil {
@@ -249,6 +263,14 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 			continue
 		}
 		loaded.Have[key] = v.Hash()
+		if loaded.Bytes != nil {
+			loaded.Bytes[key] = len(v.Raw)
+		}
+		if key.Kind == model.KindSecret { // one that does not decode is written anew
+			if r, err := v.Record(); err == nil {
+				loaded.Secrets[key] = r.(*model.Secret)
+			}
+		}
 	}
 	l.Log.Info("leading: comparing everything with what is stored", obs.KeyEpoch, epoch.Revision, "records", len(loaded.Have))
 	return loaded, nil

@@ -197,6 +197,10 @@ func TestLoopOnEtcd(t *testing.T) {
 	l.Emit([]object.Event{put(t, vs("late", "1s"))})
 	l.Gained(second)
 	settle(252)
+	// What is stored can be seen a little before the loop has counted it.
+	for deadline := time.Now().Add(10 * time.Second); l.Stats().Batches < 2 && time.Now().Before(deadline); {
+		time.Sleep(2 * time.Millisecond)
+	}
 	if b := l.Stats().Batches; b != 2 {
 		t.Errorf("%d batches were written, want 2", b)
 	}

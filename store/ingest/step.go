@@ -26,8 +26,10 @@ type (
 	Loaded struct {
 		Epoch    kv.Epoch
 		Have     map[model.Key]model.Hash
-		After    int64 // the head's revision; 0: there is none
-		Complete bool  // the head is complete, or there is none
+		Secrets  map[model.Key]*model.Secret // those of Have that are Secrets
+		Bytes    map[model.Key]int           // of the stored records; nil where there are no budgets
+		After    int64                       // the head's revision; 0: there is none
+		Complete bool                        // the head is complete, or there is none
 	}
 	// Written answers Write.
 	Written struct {
@@ -90,6 +92,8 @@ type Options struct {
 	Normal normal.Options
 	// AllowEmpty lets a full comparison delete however much it finds to delete.
 	AllowEmpty bool
+	// Budget bounds what each tenant may have; the zero value: nothing does.
+	Budget Budget
 }
 
 // Stats counts the work that was done.
@@ -111,20 +115,28 @@ type State struct {
 	seq        uint64
 	after      int64
 	have       map[model.Key]model.Hash
-	dirty      map[model.Key]bool // keys to be compared with have
-	withheld   map[model.Key]bool // stored keys that a full comparison did not dare to delete
+	secrets    map[model.Key]*model.Secret // those of have that are Secrets
+	dirty      map[model.Key]bool          // keys to be compared with have
+	withheld   map[model.Key]bool          // stored keys that a full comparison did not dare to delete
 	refused    map[model.Key]object.Problem
 	batch      kv.Batch // while writing
 	complete   bool     // the head has to be completed even if nothing differs
 	paced      bool     // endpoint-only changes wait for Due
 	guarded    string   // why keys are withheld by the shrink guard
+	sealing    bool     // drafts are being sealed
+	resealing  bool     // some of them could not be
+	unsealed   map[model.Key]object.Problem
 	stats      Stats
 }
 
 // NewState is the state before any event.
 func NewState(o Options) *State {
-	return &State{world: newWorld(o.Normal), allowEmpty: o.AllowEmpty, dirty: map[model.Key]bool{},
-		withheld: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}}
+	w := newWorld(o.Normal)
+	if o.Budget != (Budget{}) {
+		w.ledger = newLedger(o.Budget)
+	}
+	return &State{world: w, allowEmpty: o.AllowEmpty, dirty: map[model.Key]bool{},
+		withheld: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{}}
 }
 
 // Step takes one event.
@@ -157,13 +169,18 @@ func (s *State) Step(event Event) []Effect {
 		}
 		if effects, on := s.written(e); !on {
 			return effects
-		} else if flushed := s.flush(); len(effects)+len(flushed) > 0 {
-			return append(effects, flushed...)
+		} else if more := append(s.flush(), s.seal()...); len(effects)+len(more) > 0 {
+			return append(effects, more...)
 		}
+	case Sealed:
+		if !s.leading || e.Epoch != s.epoch || !s.sealing {
+			return nil
+		}
+		s.sealed(e)
 	case Due:
 		s.paced = false
 	}
-	return s.flush()
+	return append(s.flush(), s.seal()...)
 }
 
 // start begins the full comparison, as soon as this process leads and the source has told everything.
@@ -176,7 +193,8 @@ func (s *State) start(again bool) []Effect {
 }
 
 func (s *State) lose() {
-	s.leading, s.phase, s.have = false, idle, nil
+	s.leading, s.phase, s.have, s.secrets = false, idle, nil, nil
+	s.sealing, s.resealing = false, false
 	s.batch, s.paced, s.complete = kv.Batch{}, false, false
 	clear(s.dirty)
 	clear(s.withheld)
@@ -205,7 +223,10 @@ func (s *State) collect() {
 
 // compare is the full comparison of what should be with what is stored.
 func (s *State) compare(e Loaded) {
-	s.phase, s.have, s.after, s.complete = ready, e.Have, e.After, !e.Complete
+	s.phase, s.have, s.secrets, s.after, s.complete = ready, e.Have, e.Secrets, e.After, !e.Complete
+	if s.secrets == nil {
+		s.secrets = map[model.Key]*model.Secret{}
+	}
 	clear(s.dirty)
 	clear(s.withheld)
 	clear(s.refused)
@@ -213,17 +234,19 @@ func (s *State) compare(e Loaded) {
 	for _, o := range s.objects {
 		o.adopted = nil
 	}
+	s.rebase(e)
+	s.redraft()
 	var gone []model.Key
 	for key := range e.Have {
 		owner := s.objects[s.ownerOf(key)]
 		switch {
-		case owner != nil && owner.spoiled && (len(owner.records) == 0 || owner.closed):
+		case owner != nil && (owner.spoiled || owner.waiting) && (len(owner.records) == 0 || owner.closed):
 			if owner.closed { // the stored one was good, or as closed as this
-				s.setRecords(owner, nil)
+				s.setRecords(owner, nil, nil)
 				owner.closed = false
 			}
 			owner.adopted = append(owner.adopted, key)
-		case s.want[key] != nil:
+		case s.want[key] != nil || s.drafts[key] != nil:
 		case owner == nil && len(s.unreadable) > 0:
 			s.withheld[key] = true // it may be in the document that cannot be read
 		default:
@@ -242,9 +265,9 @@ func (s *State) compare(e Loaded) {
 	clear(s.changed)
 }
 
-func (s *State) ownerOf(key model.Key) object.ID {
+func (w *world) ownerOf(key model.Key) object.ID {
 	if key == model.MeshKey {
-		return s.normal.MeshID()
+		return w.normal.MeshID()
 	}
 	return normal.Owner(key)
 }
@@ -268,9 +291,12 @@ func (s *State) guard(gone []model.Key) {
 	for key := range s.want {
 		wanted[key.Kind]++
 	}
+	for key := range s.drafts {
+		wanted[key.Kind]++
+	}
 	for _, key := range gone {
 		k := key.Kind
-		if len(gone) == len(s.have) && len(s.want) == 0 || stored[k] >= guardFrom && 2*lost[k] > stored[k] && 2*wanted[k] < stored[k] {
+		if len(gone) == len(s.have) && len(s.want)+len(s.drafts) == 0 || stored[k] >= guardFrom && 2*lost[k] > stored[k] && 2*wanted[k] < stored[k] {
 			s.withheld[key] = true
 		}
 	}
@@ -288,7 +314,7 @@ func (s *State) flush() []Effect {
 	for key := range s.dirty {
 		want := s.want[key]
 		stored, is := s.have[key]
-		if want == nil && !is || want != nil && is && want.Meta().Hash == stored {
+		if s.drafts[key] != nil || want == nil && !is || want != nil && is && want.Meta().Hash == stored {
 			delete(s.dirty, key)
 			continue
 		}
@@ -332,10 +358,14 @@ func (s *State) written(e Written) (effects []Effect, on bool) {
 			continue
 		}
 		s.have[key] = r.Meta().Hash
+		if secret, is := r.(*model.Secret); is {
+			s.secrets[key] = secret
+		}
 		s.stats.Puts++
 	}
 	for _, key := range batch.Deletes {
 		delete(s.have, key)
+		delete(s.secrets, key)
 		s.stats.Deletes++
 	}
 	if s.paced {
@@ -346,9 +376,14 @@ func (s *State) written(e Written) (effects []Effect, on bool) {
 
 // Problems is what is wrong with single objects and with writing them, sorted.
 func (s *State) Problems() []object.Problem {
-	all := s.problems()
+	all := append(s.problems(), s.budgetProblems()...)
 	for _, p := range s.refused {
 		all = append(all, p)
+	}
+	for key, p := range s.unsealed {
+		if s.drafts[key] != nil {
+			all = append(all, p)
+		}
 	}
 	if s.guarded != "" {
 		all = append(all, object.Problem{Message: s.guarded})

@@ -15,14 +15,18 @@ import (
 
 // entry is one object as it was told last.
 type entry struct {
-	object   *object.Object // nil: it was never readable
-	records  []model.Record // its last good form
-	closed   bool           // records is not a good form: it closes what an unreadable policy selects
-	spoiled  bool           // its present content is not what records says
-	adopted  []model.Key    // stored records of it from before this process, which stand while it is spoiled
+	object   *object.Object   // nil: it was never readable
+	records  []model.Record   // its last good form
+	private  model.PrivateKey // of its record, which is without it; nil: it has none
+	closed   bool             // records is not a good form: it closes what an unreadable policy selects
+	spoiled  bool             // its present content is not what records says
+	adopted  []model.Key      // stored records of it from before this process, which stand while it is spoiled
 	problems []object.Problem
 	refs     []object.ID
 	mesh     bool
+
+	waiting bool // the tenant's budget has no room for offered
+	offered []model.Record
 }
 
 // world is every object and what the records should be. It knows nothing of the store. Owned by State.
@@ -37,16 +41,24 @@ type world struct {
 	networks   *meshv1.MeshNetworks
 	unreadable map[string]bool // origins of documents of which not even the name can be read
 	want       map[model.Key]model.Record
+	drafts     map[model.Key]*Draft // wanted as soon as they are sealed
 	changed    map[model.Key]bool   // keys whose wanted record may differ since changed was last cleared
 	faulty     map[object.ID]*entry // those with problems
 	normalised uint64
 	shape      uint64 // counts changes of records other than Endpoints
+	labels     labels
+	ledger     *ledger // of the tenants' budgets; nil: there are none
+	shown      uint64  // version of the ledger that metrics show
+	told       struct {
+		version  uint64 // of the ledger
+		problems []object.Problem
+	}
 }
 
 func newWorld(options normal.Options) *world {
 	return &world{normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
 		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{},
-		mesh: model.DefaultMesh().Spec, networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
+		mesh: model.DefaultMesh().Spec, networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, drafts: map[model.Key]*Draft{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
 }
 
 // The lookups of normal.Lookup.
@@ -66,6 +78,7 @@ func (w *world) Networks() *meshv1.MeshNetworks { return w.networks }
 func (w *world) take(events []object.Event) (synced bool) {
 	touched := map[object.ID]bool{}
 	for _, e := range events {
+		w.noteTenant(e)
 		switch e.Op {
 		case object.Synced:
 			synced = true
@@ -80,6 +93,7 @@ func (w *world) take(events []object.Event) (synced bool) {
 	for _, id := range slices.SortedFunc(maps.Keys(touched), compareIDs) {
 		w.normalise(id)
 	}
+	w.settle()
 	return synced
 }
 
@@ -132,7 +146,7 @@ func (w *world) putMesh(e *entry, touched map[object.ID]bool) {
 		w.setProblems(e.object.ID, e, append(parsed.Problems, object.Problem{ID: e.object.ID, Origin: e.object.Origin, Field: "data.mesh", Message: err.Error()}))
 		return
 	}
-	w.setRecords(e, []model.Record{record})
+	w.setRecords(e, []model.Record{record}, nil)
 	w.setMesh(parsed.Config, touched)
 }
 
@@ -176,7 +190,7 @@ func (w *world) remove(e object.Event, touched map[object.ID]bool) {
 	if have == nil {
 		return
 	}
-	w.setRecords(have, nil)
+	w.setRecords(have, nil, nil)
 	w.setRefs(e.ID, have, nil)
 	w.setProblems(e.ID, have, nil)
 	delete(w.objects, e.ID)
@@ -210,7 +224,7 @@ func (w *world) broken(e object.Event) {
 	unread := &object.Object{ID: e.ID, Origin: e.Origin}
 	if closed := w.normal.Closed(unread, w.mesh.GetRootNamespace()); closed != nil {
 		have.closed = true
-		w.setRecords(have, []model.Record{closed})
+		w.setRecords(have, []model.Record{closed}, nil)
 		w.setProblems(e.ID, have, []object.Problem{{ID: e.ID, Origin: e.Origin,
 			Message: "cannot be read, and no good version is known: all workloads of its namespace are closed"}})
 	}
@@ -228,32 +242,39 @@ func (w *world) normalise(id object.ID) {
 	w.setProblems(id, e, result.Problems)
 	w.setRefs(id, e, result.Refs)
 	switch {
+	case w.offer(id, e, result.Records, result.Spoiled):
 	case !result.Spoiled:
 		e.closed = false
-		w.setRecords(e, result.Records)
+		w.setRecords(e, result.Records, result.Private)
 	case result.Closed != nil && (len(e.records) == 0 && len(e.adopted) == 0 || e.closed):
 		e.closed = true
-		w.setRecords(e, []model.Record{result.Closed})
+		w.setRecords(e, []model.Record{result.Closed}, nil)
 	}
 }
 
-// setRecords replaces what an object's records are.
-func (w *world) setRecords(e *entry, records []model.Record) {
+// setRecords replaces what an object's records are. Those with a private key are wanted once it is sealed.
+func (w *world) setRecords(e *entry, records []model.Record, private model.PrivateKey) {
 	for _, r := range e.records {
 		delete(w.want, r.Meta().Key)
+		delete(w.drafts, r.Meta().Key)
 		w.changed[r.Meta().Key] = true
 	}
 	for _, key := range e.adopted {
 		w.changed[key] = true
 	}
 	for _, r := range records {
-		w.want[r.Meta().Key] = r
+		if len(private) == 0 {
+			w.want[r.Meta().Key] = r
+		}
 		w.changed[r.Meta().Key] = true
+	}
+	if len(private) > 0 {
+		w.draft(private, records)
 	}
 	if len(e.records)+len(records) > 0 && (len(records) == 0 || records[0].Meta().Key.Kind != model.KindEndpoints) {
 		w.shape++
 	}
-	e.records, e.adopted = records, nil
+	e.records, e.private, e.adopted = records, private, nil
 }
 
 func (w *world) setProblems(id object.ID, e *entry, problems []object.Problem) {

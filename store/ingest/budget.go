@@ -1,0 +1,220 @@
+package ingest
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+)
+
+// counted says whether an object is some tenant's configuration. Slices of endpoints are the controllers'; the system
+// namespace, which configures the mesh, is the operators'; a Secret that is refused would be a certificate that ends.
+func (w *world) counted(id object.ID) bool {
+	return id.Kind != "EndpointSlice" && id.Kind != "Secret" && id.Namespace != "" && id.Namespace != w.normal.SystemNamespace
+}
+
+// exempt are objects that are never refused: without them what they close would be open.
+func exempt(id object.ID) bool {
+	return id.Group == "security.istio.io" && (id.Kind == "AuthorizationPolicy" || id.Kind == "PeerAuthentication")
+}
+
+// chargeOf is what the records of one object cost.
+func chargeOf(records []model.Record) charge {
+	if len(records) == 0 {
+		return charge{}
+	}
+	c := charge{objects: 1}
+	for _, r := range records {
+		if raw, err := model.Encode(r); err == nil {
+			c.bytes += len(raw)
+		} else {
+			c.bytes += proto.Size(r.Body())
+		}
+	}
+	return c
+}
+
+// noteTenant takes from an event what tenants are made of, before objects are normalised.
+func (w *world) noteTenant(e object.Event) {
+	w.noteNamespace(e)
+	if w.ledger == nil {
+		return
+	}
+	switch {
+	case e.Op == object.Delete:
+		w.ledger.drop(e.ID)
+	case e.Op == object.Broken:
+		w.withdraw(e.ID, w.objects[e.ID])
+	}
+}
+
+// offer gives what an object should be to the ledger, which decides in settle; false: there is none, or it has no say.
+func (w *world) offer(id object.ID, e *entry, records []model.Record, spoiled bool) bool {
+	if w.ledger == nil || !w.counted(id) {
+		return false
+	}
+	if spoiled {
+		w.withdraw(id, e)
+		return false
+	}
+	w.ledger.offer(id, created(e.object), exempt(id), chargeOf(records))
+	e.offered, e.waiting = records, true
+	return true
+}
+
+func (w *world) withdraw(id object.ID, e *entry) {
+	w.ledger.withdraw(id)
+	if e != nil {
+		e.offered, e.waiting = nil, false
+	}
+}
+
+func created(o *object.Object) int64 {
+	if o == nil || o.Created.IsZero() {
+		return 0
+	}
+	return o.Created.Unix()
+}
+
+// settle applies what the budgets have room for.
+func (w *world) settle() {
+	if w.ledger == nil {
+		return
+	}
+	for _, id := range w.ledger.settle() {
+		e := w.objects[id]
+		records := e.offered
+		e.closed, e.offered, e.waiting = false, nil, false
+		w.setRecords(e, records, nil)
+	}
+}
+
+// rebase makes the ledger anew when a leader has read what is stored: that stands, and what is new or differs is offered
+// in order. So what is refused does not depend on who leads, nor on what this process took before.
+func (w *world) rebase(e Loaded) {
+	if w.ledger == nil {
+		return
+	}
+	stored := map[object.ID]charge{}
+	for key := range e.Have {
+		if key == model.MeshKey {
+			continue
+		}
+		if id := w.ownerOf(key); w.counted(id) {
+			stored[id] = charge{1, stored[id].bytes + e.Bytes[key]}
+		}
+	}
+	labels := w.ledger.labels
+	version := w.ledger.version
+	w.ledger = newLedger(w.ledger.budget)
+	w.ledger.labels, w.ledger.version = labels, version+1
+	same := func(records []model.Record) bool {
+		return len(records) > 0 && !slices.ContainsFunc(records, func(r model.Record) bool { return e.Have[r.Meta().Key] != r.Meta().Hash })
+	}
+	for id, o := range w.objects {
+		if w.counted(id) {
+			w.rebaseObject(id, o, stored[id], same)
+		}
+	}
+	w.settle()
+}
+
+func (w *world) rebaseObject(id object.ID, o *entry, stored charge, same func([]model.Record) bool) {
+	at, free := created(o.object), exempt(id)
+	newest := o.records
+	if o.waiting {
+		newest = o.offered
+	}
+	switch {
+	case o.spoiled && len(o.records) > 0 && !o.closed:
+		w.ledger.stand(id, at, free, chargeOf(o.records))
+	case o.spoiled: // what is stored of it will be adopted
+		w.ledger.stand(id, at, free, stored)
+	case free || same(newest):
+		if o.waiting {
+			o.offered, o.waiting = nil, false
+			w.setRecords(o, newest, nil)
+		}
+		w.ledger.stand(id, at, free, chargeOf(newest))
+	case len(newest) == 0 && stored == charge{}:
+	default:
+		if same(o.records) { // the version before the newest
+			w.ledger.stand(id, at, free, chargeOf(o.records))
+		} else {
+			w.ledger.stand(id, at, free, stored)
+			w.setRecords(o, nil, nil)
+		}
+		o.offered, o.waiting = newest, true
+		w.ledger.offer(id, at, free, chargeOf(newest))
+	}
+}
+
+// budgetProblems is what the tenants' budgets refuse, and who is near them. It is asked for after every event, and looks at
+// the tenants only where something of theirs changed.
+func (w *world) budgetProblems() []object.Problem {
+	if w.ledger != nil && w.told.version != w.ledger.version {
+		w.told.version, w.told.problems = w.ledger.version, w.tellBudgets()
+	}
+	return w.told.problems
+}
+
+func (w *world) tellBudgets() (all []object.Problem) {
+	for _, r := range w.ledger.refusals() {
+		p := object.Problem{ID: r.id, Message: r.why}
+		if e := w.objects[r.id]; e != nil && e.object != nil {
+			p.Origin = e.object.Origin
+		}
+		all = append(all, p)
+	}
+	for _, u := range w.ledger.above(warnAt) {
+		id := object.ID{Kind: "Namespace", Name: u.tenant}
+		if label, is := strings.CutPrefix(u.tenant, TenantLabel+"="); is {
+			id = object.ID{Kind: "Tenant", Name: label}
+		}
+		all = append(all, object.Problem{ID: id, Message: w.ledger.warning(u), Warning: true})
+	}
+	return all
+}
+
+// NamespaceOf is the namespace that a problem belongs to; empty: the mesh. Of a tenant of several namespaces it is
+// TenantLabel=value.
+func NamespaceOf(p object.Problem) string {
+	switch {
+	case p.ID.Group == "" && p.ID.Kind == "Namespace":
+		return p.ID.Name
+	case p.ID.Group == "" && p.ID.Kind == "Tenant":
+		return TenantLabel + "=" + p.ID.Name
+	}
+	return p.ID.Namespace
+}
+
+// shownTenants bounds how many tenants metrics name.
+const shownTenants = 100
+
+// showTenants sets the metrics of tenants that use half of a budget or more, those that use most first, if something changed.
+func (w *world) showTenants() {
+	if w.ledger == nil || w.ledger.version == w.shown {
+		return
+	}
+	w.shown = w.ledger.version
+	obs.TenantObjects.Reset()
+	obs.TenantBytes.Reset()
+	large := w.ledger.above(50)
+	slices.SortStableFunc(large, func(a, b usage) int {
+		return cmp.Or(cmp.Compare(b.used.bytes, a.used.bytes), cmp.Compare(b.used.objects, a.used.objects))
+	})
+	for _, u := range large[:min(len(large), shownTenants)] {
+		obs.TenantObjects.WithLabelValues(u.tenant).Set(float64(u.used.objects))
+		obs.TenantBytes.WithLabelValues(u.tenant).Set(float64(u.used.bytes))
+	}
+	waiting := 0
+	for _, a := range w.ledger.accounts {
+		waiting += len(a.waiting)
+	}
+	obs.TenantRefused.Set(float64(waiting))
+}

@@ -1,0 +1,196 @@
+package ingest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/object"
+)
+
+func budgetDesk(t *testing.T, b Budget) *desk {
+	d := newDesk(t)
+	d.s = NewState(Options{Budget: b})
+	d.lead()
+	return d
+}
+
+// told are the problems that contain a word, as "name: message".
+func (d *desk) told(word string) (all []string) {
+	for _, p := range d.s.Problems() {
+		if text := p.ID.Name + ": " + p.Message; strings.Contains(text, word) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+func (d *desk) refused(want ...string) {
+	d.t.Helper()
+	var got []string
+	for _, text := range d.told("refused: with it") {
+		name, _, _ := strings.Cut(text, ":")
+		got = append(got, name)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		d.t.Errorf("refused %v, want %v", got, want)
+	}
+}
+
+func in(namespace, text string) string {
+	return strings.Replace(text, "namespace: shop", "namespace: "+namespace, 1)
+}
+
+func space(name, labels string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s}}", name, labels)
+}
+
+// A new object at the limit is not there, and is taken by itself when another goes; what is not a tenant's configuration
+// does not count.
+func TestBudgetOfObjects(t *testing.T) {
+	d := budgetDesk(t, Budget{Objects: 3})
+	d.want(Objects{put(t, svc), put(t, vs("a", "1s")), put(t, epSlice("s", "10.0.0.1", "p")), put(t, pod("p", "")), put(t, in("istio-system", vs("m", "1s"))), synced},
+		"load", "write +Service web +Endpoints s +VirtualService m +VirtualService a")
+	d.want(Objects{put(t, vs("b", "1s"))}, "write +VirtualService b")
+	if got := d.told("3 of 3 objects"); len(got) != 1 || !strings.Contains(got[0], `tenant "shop"`) {
+		t.Errorf("warned %q", got)
+	}
+	d.want(Objects{put(t, vs("c", "1s")), put(t, epSlice("s", "10.0.0.2", "p"))}, "write +Endpoints s", "wait")
+	d.refused("c")
+	d.want(Due{})
+	d.want(Objects{put(t, vs("b", "2s"))}, "write +VirtualService b") // an edit is no new object
+	d.want(Objects{put(t, in("istio-system", vs("m1", "1s"))), put(t, in("istio-system", vs("m2", "1s"))), put(t, in("istio-system", vs("m3", "1s")))},
+		"write +VirtualService m1 +VirtualService m2 +VirtualService m3")
+	d.want(Objects{put(t, in("other", vs("x", "1s")))}, "write +VirtualService x")
+	d.want(Objects{put(t, policy("{}"))}, "write +AuthorizationPolicy p") // counts, and is never refused
+	d.want(Objects{gone(put(t, vs("a", "1s")))}, "write -VirtualService a")
+	d.refused("c")
+	d.want(Objects{gone(put(t, svc))}, "write +VirtualService c -Service web")
+	d.refused()
+}
+
+// An edit that would pass the limit leaves what stood; one that shrinks is taken, and makes room for it.
+func TestBudgetOfBytes(t *testing.T) {
+	d := budgetDesk(t, Budget{Bytes: 400})
+	wide := func(name string, hosts int) string {
+		var all []string
+		for i := range hosts {
+			all = append(all, fmt.Sprintf("%s%02d.example", name, i))
+		}
+		return strings.Replace(vs(name, "1s"), "hosts: ["+name+"]", "hosts: ["+strings.Join(all, ", ")+"]", 1)
+	}
+	d.want(Objects{put(t, wide("a", 10)), put(t, wide("b", 2)), synced}, "load", "write +VirtualService a +VirtualService b")
+	d.want(Objects{put(t, wide("b", 20))})
+	d.refused("b")
+	if got := d.told("what stood before stands"); len(got) != 1 {
+		t.Errorf("told %q", got)
+	}
+	d.want(Objects{put(t, wide("b", 1))}, "write +VirtualService b") // and the refused edit is forgotten
+	d.refused()
+	d.want(Objects{put(t, wide("b", 20))})
+	d.refused("b")
+	d.want(Objects{put(t, wide("a", 1))}, "write +VirtualService a +VirtualService b")
+	d.refused()
+}
+
+// Namespaces with one label are one tenant; a label that changes gives room back, and what stands is never taken away.
+func TestBudgetFollowsLabels(t *testing.T) {
+	d := budgetDesk(t, Budget{Objects: 2})
+	d.want(Objects{put(t, space("shop", "navarch.io/tenant: t")), put(t, space("other", "navarch.io/tenant: t")), put(t, vs("a", "1s")), put(t, vs("b", "1s")),
+		put(t, in("other", vs("x", "1s"))), synced}, "load", "write +VirtualService x +VirtualService a")
+	d.refused("b") // by namespace, then name
+	if got := d.told(`tenant "navarch.io/tenant=t" would have 3 objects, and 2 are allowed`); len(got) != 1 {
+		t.Errorf("told %q", d.s.Problems())
+	}
+	d.want(Objects{put(t, space("other", ""))}, "write +VirtualService b")
+	d.refused()
+	d.want(Objects{put(t, space("other", "navarch.io/tenant: t"))}) // three stand
+	d.refused()
+	d.want(Objects{put(t, vs("c", "1s"))})
+	d.refused("c")
+	d.want(Objects{gone(put(t, space("other", "")))})
+	d.refused("c")
+	d.want(Objects{gone(put(t, vs("a", "1s")))}, "write +VirtualService c -VirtualService a")
+}
+
+// What is refused does not depend on who leads: the next leader takes what is stored as standing.
+func TestBudgetUnderAnotherLeader(t *testing.T) {
+	d := budgetDesk(t, Budget{Objects: 2})
+	d.want(Objects{put(t, vs("b", "1s")), put(t, vs("c", "1s")), synced}, "load", "write +VirtualService b +VirtualService c")
+	a := put(t, vs("a", "1s"))
+	d.want(Objects{a})
+	d.refused("a") // though it is the first by name
+	again := func(objects ...Objects) {
+		d.s = NewState(Options{Budget: Budget{Objects: 2}})
+		d.epoch = kv.Epoch{Key: "leader", Revision: d.epoch.Revision + 1}
+		for _, o := range objects {
+			d.s.Step(o)
+		}
+	}
+	again(Objects{a, put(t, vs("b", "1s")), put(t, vs("c", "1s")), synced})
+	d.refused("c") // as far as a follower can know
+	d.want(Gained{d.epoch}, "load")
+	d.refused("a")
+	again(Objects{a, put(t, vs("b", "2s")), put(t, vs("c", "1s")), synced}) // an edit while nobody led
+	d.want(Gained{d.epoch}, "load", "write +VirtualService b")
+	d.refused("a")
+	d.want(Objects{gone(put(t, vs("c", "1s")))}, "write +VirtualService a -VirtualService c")
+	d.refused()
+}
+
+// A refused edit whose earlier version only the store has: that stands, counts, and goes with its object.
+func TestBudgetAdoptsWhatIsStored(t *testing.T) {
+	wide := strings.Replace(vs("a", "1s"), "hosts: [a]", "hosts: ["+strings.Repeat("very-long-name.", 15)+"example]", 1)
+	restarted := func() *desk {
+		d := budgetDesk(t, Budget{Bytes: 200})
+		d.want(Objects{put(t, vs("a", "1s")), put(t, vs("b", "1s")), synced}, "load", "write +VirtualService a +VirtualService b")
+		d.want(Objects{put(t, wide)})
+		d.refused("a")
+		d.s = NewState(Options{Budget: Budget{Bytes: 200}})
+		d.s.Step(Objects{put(t, wide), put(t, vs("b", "1s")), synced})
+		d.want(Gained{kv.Epoch{Key: "leader", Revision: 8}}, "load")
+		d.refused("a")
+		if used := d.s.ledger.accounts["shop"].used; used.objects != 2 || used.bytes != d.bytes[d.s.objects[put(t, vs("b", "1s")).ID].records[0].Meta().Key]*2 {
+			t.Errorf("counted %+v of %v", used, d.bytes)
+		}
+		return d
+	}
+	d := restarted()
+	d.want(Objects{put(t, vs("a", "2s"))}, "write +VirtualService a")
+	d.refused()
+	d = restarted()
+	d.want(Objects{gone(put(t, wide))}, "write -VirtualService a")
+	d = restarted()
+	d.want(Objects{broken(put(t, wide))}) // neither the refused version nor nothing
+	d.want(Objects{put(t, vs("b", "2s"))}, "write +VirtualService b")
+}
+
+// A spoiled edit takes a refused one back, and both leave what stood.
+func TestBudgetAndSpoiledEdits(t *testing.T) {
+	d := budgetDesk(t, Budget{Objects: 1})
+	d.want(Objects{put(t, vs("a", "1s")), put(t, vs("b", "1s")), synced}, "load", "write +VirtualService a")
+	d.refused("b")
+	d.want(Objects{put(t, vs("b", "soon"))})
+	d.refused()
+	d.want(Objects{gone(put(t, vs("a", "1s")))}, "write -VirtualService a")
+	d.want(Objects{put(t, vs("b", "1s"))}, "write +VirtualService b")
+	d.want(Objects{put(t, vs("c", "1s"))})
+	d.refused("c")
+	d.want(Objects{broken(put(t, vs("c", "1s")))})
+	d.refused()
+	d.want(Objects{gone(put(t, vs("b", "1s")))}, "write -VirtualService b")
+}
+
+// What is nobody's configuration, or must not be refused for its size, is not counted.
+func TestCounted(t *testing.T) {
+	w := NewState(Options{Budget: Budget{Objects: 1}}).world
+	for id, want := range map[object.ID]bool{
+		named("shop", "a"): true, {Kind: "Service", Namespace: "shop", Name: "a"}: true, named("istio-system", "a"): false, {Kind: "Namespace", Name: "shop"}: false,
+		{Group: "discovery.k8s.io", Kind: "EndpointSlice", Namespace: "shop", Name: "a"}: false, {Kind: "Secret", Namespace: "shop", Name: "a"}: false,
+	} {
+		if w.counted(id) != want {
+			t.Errorf("%v: counted %v", id, !want)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package ingest
+
+import (
+	"maps"
+	"sync"
+
+	"navarch.io/navarch/store/object"
+)
+
+// labels are the namespaces that have TenantLabel, with its value. Owned by world.
+type labels struct {
+	values  map[string]string
+	version uint64 // counts changes
+}
+
+// set says whether something changed.
+func (l *labels) set(namespace, value string) bool {
+	if l.values[namespace] == value {
+		return false
+	}
+	if l.version++; value == "" {
+		delete(l.values, namespace)
+		return true
+	}
+	if l.values == nil {
+		l.values = map[string]string{}
+	}
+	l.values[namespace] = value
+	return true
+}
+
+// noteNamespace takes TenantLabel from the event of a Namespace.
+func (w *world) noteNamespace(e object.Event) {
+	name, value := e.ID.Name, ""
+	switch {
+	case e.Op == object.Put && e.Object.ID.Group == "" && e.Object.ID.Kind == "Namespace":
+		name, value = e.Object.ID.Name, e.Object.Labels[TenantLabel]
+	case e.Op == object.Delete && e.ID.Group == "" && e.ID.Kind == "Namespace":
+	default:
+		return
+	}
+	if w.labels.set(name, value) && w.ledger != nil {
+		w.ledger.label(name, value)
+	}
+}
+
+// tenantsOf is what Loop.Tenants gives.
+type tenantsOf struct {
+	mu      sync.Mutex // a leaf
+	values  map[string]string
+	version uint64
+	changed chan struct{}
+}
+
+// Tenants is the value of TenantLabel of each namespace that has one; nil until the sources have told everything. It is
+// never changed: the channel is closed when there is another one. Any goroutine may call it.
+func (l *Loop) Tenants() (map[string]string, <-chan struct{}) {
+	l.tenants.mu.Lock()
+	defer l.tenants.mu.Unlock()
+	if l.tenants.changed == nil {
+		l.tenants.changed = make(chan struct{})
+	}
+	return l.tenants.values, l.tenants.changed
+}
+
+func (t *tenantsOf) publish(s *State) {
+	if !s.synced || t.values != nil && t.version == s.labels.version { // only the loop writes
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.values, t.version = maps.Clone(s.labels.values), s.labels.version; t.values == nil {
+		t.values = map[string]string{}
+	}
+	if t.changed != nil {
+		close(t.changed)
+	}
+	t.changed = make(chan struct{})
+}

@@ -1,0 +1,227 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// pair is a certificate and its private key, in PEM.
+func pair(t testing.TB) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+}
+
+func secretOf(name string, cert, key []byte) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {name: %s, namespace: shop}\ndata: {tls.crt: %s, tls.key: %s}",
+		name, base64.StdEncoding.EncodeToString(cert), base64.StdEncoding.EncodeToString(key))
+}
+
+// sealer gives other bytes each time, as a real one does.
+type sealer struct {
+	mu    sync.Mutex
+	err   error
+	calls int
+	seals int
+}
+
+func (s *sealer) Seal(_ context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls++; s.err != nil {
+		return nil, nil, s.err
+	}
+	sum := sha256.Sum256(append([]byte(key.Path()), private...))
+	if bytes.Equal(stored.GetMac(), sum[:]) {
+		return stored.GetKey(), sum[:], nil
+	}
+	s.seals++
+	return []byte("sealed " + rand.Text()), sum[:], nil
+}
+
+func (s *sealer) set(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// What is written of a Secret: nothing while its key cannot be sealed, and once for each key; a new leader, and an edit
+// that says the same, write nothing.
+func TestSecretsAreSealed(t *testing.T) {
+	cert, key := pair(t)
+	other, otherKey := pair(t)
+	synctest.Test(t, func(t *testing.T) {
+		epoch := kv.Epoch{Key: "leader", Revision: 3}
+		m := &memory{leader: epoch, records: map[model.Key][]byte{}}
+		at := model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "web-tls"}
+		stored := func() *model.SecretSpec {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if m.records[at] == nil {
+				return nil
+			}
+			for k, raw := range m.records {
+				for _, part := range [][]byte{key, otherKey, bytes.Split(key, []byte("\n"))[1], bytes.Split(otherKey, []byte("\n"))[1]} {
+					if bytes.Contains(raw, part) {
+						t.Fatalf("%v is stored with its private key", k)
+					}
+				}
+			}
+			r, err := model.Decode(at, m.records[at])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.(*model.Secret).Spec
+		}
+		batches := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if _, n := m.stored(); n != want {
+				t.Fatalf("%d batches, want %d", n, want)
+			}
+		}
+		s := &sealer{err: errors.New("the provider is away")}
+		l := New(Config{Store: m, Sealer: s})
+		run(t, l)
+		l.Emit([]object.Event{put(t, svc), put(t, secretOf("web-tls", cert, key)), synced})
+		l.Gained(epoch)
+		batches(1)
+		if stored() != nil {
+			t.Fatal("written without being sealed")
+		}
+		if p := l.Problems(); len(p) != 1 || p[0].String() != "Secret shop/web-tls: cannot be sealed: the provider is away: what was stored before stands" {
+			t.Fatalf("problems %v", p)
+		}
+		s.set(nil)
+		time.Sleep(time.Second)
+		batches(2)
+		if got := stored(); got == nil || !bytes.Equal(got.Chain, cert) || !strings.HasPrefix(string(got.Key), "sealed ") || len(l.Problems()) != 0 {
+			t.Fatalf("stored %v, problems %v", got, l.Problems())
+		}
+		l.Emit([]object.Event{put(t, secretOf("web-tls", cert, append(key, "\n"...)))}) // says the same
+		l.Lost()
+		l.Gained(epoch)
+		batches(2)
+
+		second := New(Config{Store: m, Sealer: s}) // a new leader
+		run(t, second)
+		second.Emit([]object.Event{put(t, svc), put(t, secretOf("web-tls", cert, key)), synced})
+		second.Gained(epoch)
+		batches(2)
+		if s.seals != 1 {
+			t.Errorf("sealed %d times, want once", s.seals)
+		}
+		// While another key cannot be sealed, the old one stands.
+		before := stored()
+		s.set(errors.New("the provider is away"))
+		second.Emit([]object.Event{put(t, secretOf("web-tls", other, otherKey))})
+		batches(2)
+		if !bytes.Equal(stored().Key, before.Key) {
+			t.Error("the last good one is gone")
+		}
+		s.set(nil)
+		time.Sleep(time.Second)
+		batches(3)
+		if got := stored(); !bytes.Equal(got.Chain, other) || bytes.Equal(got.Key, before.Key) {
+			t.Errorf("stored %v", got)
+		}
+		second.Emit([]object.Event{gone(put(t, secretOf("web-tls", other, otherKey)))})
+		batches(4)
+		if stored() != nil {
+			t.Error("the Secret is gone, its record is not")
+		}
+	})
+}
+
+// What is sealed too late for what is wanted by then is not written.
+func TestSealedTooLate(t *testing.T) {
+	cert, key := pair(t)
+	other, otherKey := pair(t)
+	s := NewState(Options{})
+	sealed := func(effects []Effect) (Seal, bool) {
+		for _, e := range effects {
+			if seal, is := e.(Seal); is {
+				return seal, true
+			}
+		}
+		return Seal{}, false
+	}
+	s.Step(Gained{})
+	s.Step(Objects{put(t, secretOf("a", cert, key)), put(t, secretOf("b", cert, key)), synced})
+	first, ok := sealed(s.Step(Loaded{Complete: true}))
+	if !ok || len(first.Drafts) != 2 || len(s.want) != 0 {
+		t.Fatalf("%v, wanted %v", first, s.want)
+	}
+	if _, again := sealed(s.Step(Objects{put(t, secretOf("a", other, otherKey)), gone(put(t, secretOf("b", cert, key)))})); again {
+		t.Error("sealed twice at once")
+	}
+	second, ok := sealed(s.Step(sealAll(t.Context(), &sealer{}, first)))
+	if !ok || len(second.Drafts) != 1 || !bytes.Equal(second.Drafts[0].Private, otherKey) || len(s.want) != 0 {
+		t.Fatalf("%v, wanted %v", second, s.want)
+	}
+	effects := s.Step(sealAll(t.Context(), &sealer{}, second))
+	if len(effects) != 1 || len(effects[0].(Write).Batch.Puts) != 1 {
+		t.Fatalf("%v", effects)
+	}
+	text := fmt.Sprintf("%v %+v %#v %v %+v", first, second, effects, second.Drafts[0], *second.Drafts[0])
+	if strings.Contains(text, string(bytes.Split(otherKey, []byte("\n"))[1])) || strings.Contains(text, string(bytes.Split(key, []byte("\n"))[1])) {
+		t.Error("a draft prints its private key")
+	}
+	// Of another term nothing counts.
+	s.Step(Gained{kv.Epoch{Revision: 2}})
+	third, _ := sealed(s.Step(Loaded{Epoch: kv.Epoch{Revision: 2}, Complete: true}))
+	if effects := s.Step(sealAll(t.Context(), &sealer{}, second)); len(effects) != 0 || len(third.Drafts) != 1 {
+		t.Errorf("%v after another term began", effects)
+	}
+}
+
+// A provider that does not answer is asked once for all that waits.
+func TestSealerAwayIsAskedOnce(t *testing.T) {
+	cert, key := pair(t)
+	away := &sealer{err: errors.New("away")}
+	var e Seal
+	for i := range 5 {
+		r, err := model.New(model.Key{Kind: model.KindSecret, Namespace: "shop", Name: fmt.Sprint(i)}, 0, &model.SecretSpec{Chain: cert})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Drafts = append(e.Drafts, &Draft{Record: r.(*model.Secret), Private: key})
+	}
+	if got := sealAll(t.Context(), away, e); got.Errors[4] == nil || away.calls != 1 {
+		t.Errorf("%v after %d calls", got.Errors, away.calls)
+	}
+	if got := sealAll(t.Context(), nil, e); got.Errors[0] != errNoSealer || got.Records[0] != nil {
+		t.Errorf("%v without a sealer", got)
+	}
+}
