@@ -63,7 +63,7 @@ type Agent struct {
 
 	mu    sync.Mutex // of trust; a leaf
 	trust map[source][]*x509.Certificate
-	crl   []byte
+	crls  lists  // for Envoy
 	key   keyPEM // of current, for SDS and files
 	out   *output
 }

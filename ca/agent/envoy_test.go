@@ -101,6 +101,7 @@ func startEnvoy(t *testing.T, binary, name, listeners, clusters string) {
 // mesh is two Envoys, each with its agent, and steady load from one to the other.
 type mesh struct {
 	t              *testing.T
+	renewAt        float64 // Config.RenewAt
 	ca             *servetest.CA
 	rootFile       string
 	client, server *Agent
@@ -119,7 +120,7 @@ func (m *mesh) agent(sa, dir string) *Agent {
 	}
 	a, err := New(Config{
 		Address: m.ca.Address, ServerName: servetest.ServerName, RootFile: m.rootFile, RootPoll: 200 * time.Millisecond, TokenFile: token,
-		Socket: filepath.Join(dir, sa+".sock"), RenewAt: 0.5 / (24 * 3600), Log: slog.New(slog.DiscardHandler), // every half second
+		Socket: filepath.Join(dir, sa+".sock"), RenewAt: m.renewAt, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		m.t.Fatal(err)
@@ -136,9 +137,9 @@ func (m *mesh) agent(sa, dir string) *Agent {
 	return a
 }
 
-func startMesh(t *testing.T) *mesh {
+func startMesh(t *testing.T, renewAt float64) *mesh {
 	binary, dir := envoyBinary(t), t.TempDir()
-	m := &mesh{t: t, rootFile: filepath.Join(dir, "root.pem"), leaves: map[string]uint64{}}
+	m := &mesh{t: t, renewAt: renewAt, rootFile: filepath.Join(dir, "root.pem"), leaves: map[string]uint64{}}
 	m.ca = servetest.Start(t, serve.Config{Audit: slog.New(slog.DiscardHandler), Policy: issue.Policy{Jitter: -1}})
 	m.writeRoots()
 	m.client, m.server = m.agent("client", dir), m.agent("server", dir)
@@ -244,7 +245,7 @@ func (m *mesh) held(roots ...*issue.Authority) bool {
 // TestEnvoysRotateUnderLoad: leaves every half second, the CA away and back, and a root rotation, each step gated on what
 // the Envoys acknowledged: no request fails, each of which is a handshake.
 func TestEnvoysRotateUnderLoad(t *testing.T) {
-	m := startMesh(t)
+	m := startMesh(t, 0.5/(24*3600)) // every half second
 	stop := m.load()
 	current, _ := m.ca.Current()
 	one := current.Authority

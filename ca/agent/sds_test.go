@@ -144,12 +144,13 @@ func TestDelta(t *testing.T) {
 	// A NACK: not sent again, not held; the next version goes out.
 	send(stream, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: "key does not match"}})
 	two := authority(t, 2)
-	if err := w.agent.SetTrust(issue.EncodeCertificates(two.Roots...), []byte("crl")); err != nil {
+	lists := append(list(t, w.ca.signer, 1), list(t, two, 1)...)
+	if err := w.agent.SetTrust(append(issue.EncodeCertificates(w.ca.signer.Roots...), issue.EncodeCertificates(two.Roots...)...), lists); err != nil {
 		t.Fatal(err)
 	}
 	r = recv()
 	v := unpack(t, r.Resources[0]).GetValidationContext()
-	if len(r.Resources) != 1 || r.Resources[0].Name != "ROOTCA" || strings.Count(string(v.GetTrustedCa().GetInlineBytes()), "BEGIN") != 2 || !v.OnlyVerifyLeafCertCrl || string(v.GetCrl().GetInlineBytes()) != "crl" {
+	if len(r.Resources) != 1 || r.Resources[0].Name != "ROOTCA" || strings.Count(string(v.GetTrustedCa().GetInlineBytes()), "BEGIN") != 2 || !v.OnlyVerifyLeafCertCrl || !bytes.Equal(v.GetCrl().GetInlineBytes(), lists) {
 		t.Errorf("after the push: %v", r.Resources[0].Name)
 	}
 	if !strings.Contains(w.logged.String(), "key does not match") {

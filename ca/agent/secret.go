@@ -3,6 +3,7 @@ package agent
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -53,5 +54,5 @@ func trustSecret(bundle, crl []byte, roots []string) *secret {
 		// Without this a missing or expired list of any issuer in the chain fails everyone.
 		v.Crl, v.OnlyVerifyLeafCertCrl = inline(crl), true
 	}
-	return newSecret(&tlsv3.Secret{Name: trustName, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}}, roots, bundle, []byte{0}, crl)
+	return newSecret(&tlsv3.Secret{Name: trustName, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}}, roots, bundle, []byte{0}, crl, []byte(strings.Join(roots, " ")))
 }

@@ -22,14 +22,19 @@ const (
 )
 
 // SetTrust takes the bundle that the control plane pushed (PEM), and revocation lists for it (PEM; nil: none). It replaces
-// what was pushed before; what is not valid changes nothing.
+// what was pushed before, but of one issuer's lists the one with the highest number stays. What is not valid changes
+// nothing.
 func (a *Agent) SetTrust(roots, crl []byte) error {
 	certs, err := parseCertificates(roots)
 	if err != nil {
 		return fmt.Errorf("pushed roots: %w", err)
 	}
+	revoked, err := parseLists(crl)
+	if err != nil {
+		return fmt.Errorf("pushed revocation lists: %w", err)
+	}
 	a.mu.Lock()
-	a.trust[fromPush], a.crl = certs, bytes.Clone(crl)
+	a.trust[fromPush], a.crls = certs, revoked.follow(a.crls)
 	a.mu.Unlock()
 	a.publish()
 	return nil
@@ -98,7 +103,13 @@ func (a *Agent) publish() {
 	for _, r := range roots {
 		bundle = append(bundle, encode(r)...)
 	}
-	a.hub.set(certificateSecret(id.Chain, a.key), trustSecret(bundle, a.crl, fingerprints(roots)))
+	held := roots
+	if len(a.crls) > 0 {
+		// Envoy refuses a leaf whose issuer has no list here. So a root that came without one, ahead of the push, is trusted but
+		// not reported as held: nothing must be signed under it before its list is here too.
+		held = a.trust[fromPush]
+	}
+	a.hub.set(certificateSecret(id.Chain, a.key), trustSecret(bundle, a.crls.encode(), fingerprints(held)))
 	if a.out == nil {
 		return
 	}

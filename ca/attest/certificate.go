@@ -16,9 +16,10 @@ import (
 
 // Certificates authenticates by the client certificate of the connection, which the TLS handshake has verified.
 type Certificates struct {
-	// TrustDomain is the one that callers get; a certificate may name one of Aliases instead.
+	// TrustDomain is the one that callers get; a certificate may name one of Aliases instead, as those do that were issued
+	// before the mesh changed its trust domain. Aliases is asked each time; nil: there are none.
 	TrustDomain spiffeid.TrustDomain
-	Aliases     []spiffeid.TrustDomain
+	Aliases     func() []spiffeid.TrustDomain
 	Now         func() time.Time // nil: time.Now
 }
 
@@ -63,7 +64,7 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	if err != nil {
 		return Caller{}, err
 	}
-	if id.TrustDomain() != c.TrustDomain && !slices.Contains(c.Aliases, id.TrustDomain()) {
+	if td := id.TrustDomain(); td != c.TrustDomain && (c.Aliases == nil || !slices.Contains(c.Aliases(), td)) {
 		return Caller{}, fmt.Errorf("%w: trust domain %s of the client certificate is neither %s nor an alias of it", ErrIdentity, id.TrustDomain(), c.TrustDomain)
 	}
 	if id, err = workload(c.TrustDomain, namespace, account); err != nil {

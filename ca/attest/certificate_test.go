@@ -37,7 +37,9 @@ func connected(ctx context.Context, verified bool, certs ...*x509.Certificate) c
 }
 
 func certificates() *Certificates {
-	return &Certificates{TrustDomain: td, Aliases: []spiffeid.TrustDomain{spiffeid.RequireTrustDomainFromString("old.example")}, Now: clock}
+	return &Certificates{TrustDomain: td, Aliases: func() []spiffeid.TrustDomain {
+		return []spiffeid.TrustDomain{spiffeid.RequireTrustDomainFromString("old.example")}
+	}, Now: clock}
 }
 
 func TestCertificateAccepted(t *testing.T) {

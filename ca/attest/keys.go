@@ -38,10 +38,11 @@ type KeysConfig struct {
 // Keys are an issuer's public keys: fetched in the background, the last good ones kept while the endpoint is down, and
 // fetched once more, at a limited rate, when a token names a key that is not among them. Safe for concurrent use.
 type Keys struct {
-	cfg    KeysConfig
-	source string
-	load   func(context.Context) ([]byte, error)
-	set    atomic.Pointer[keySet]
+	cfg     KeysConfig
+	source  string
+	load    func(context.Context) ([]byte, error)
+	set     atomic.Pointer[keySet]
+	fetched atomic.Pointer[time.Time]
 
 	mu       sync.Mutex // a leaf: never held over a fetch
 	flight   *flight
@@ -264,7 +265,17 @@ func (k *Keys) fetch(ctx context.Context) error {
 		k.cfg.Log.Debug("keys left out", "source", k.source, "why", skipped)
 	}
 	k.set.Store(set)
+	at := k.cfg.Now()
+	k.fetched.Store(&at)
 	return nil
+}
+
+// Fetched is when the keys were last fetched with success; the zero time: never, or they are static.
+func (k *Keys) Fetched() time.Time {
+	if at := k.fetched.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
 }
 
 func (k *Keys) readFile(context.Context) ([]byte, error) {

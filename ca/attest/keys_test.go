@@ -222,10 +222,13 @@ func TestRunRefreshes(t *testing.T) {
 		if n := e.count(); n < 3 || n > 4 {
 			t.Errorf("asked %d times in 10 s of failure: doubling from 1 s", n)
 		}
+		if at := keys.Fetched(); !at.IsZero() {
+			t.Errorf("fetched at %v, and every fetch failed", at)
+		}
 		e.set("/keys", jwks(jwk("e", ecKey())))
 		time.Sleep(10 * time.Second)
-		if !keys.Loaded() {
-			t.Error("not loaded")
+		if !keys.Loaded() || time.Since(keys.Fetched()) > 10*time.Second {
+			t.Errorf("loaded is %v, at %v", keys.Loaded(), keys.Fetched())
 		}
 		before := e.count()
 		time.Sleep(time.Hour)

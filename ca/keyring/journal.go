@@ -30,6 +30,7 @@ const (
 type entry struct {
 	issue Issue
 	raw   []byte
+	came  int64 // Unix ns
 	done  chan error
 }
 
@@ -46,7 +47,7 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 	if i.Serial == "" || i.NotAfter.Unix() < 0 || len(raw) > maxEntry {
 		return fmt.Errorf("journal %.60q: no serial, no end, or %d bytes (at most %d)", i.Serial, len(raw), maxEntry)
 	}
-	e := &entry{issue: i, raw: raw, done: make(chan error, 1)}
+	e := &entry{issue: i, raw: raw, came: time.Now().UnixNano(), done: make(chan error, 1)}
 	select {
 	case k.entries <- e:
 	case <-ctx.Done():
@@ -100,7 +101,9 @@ func (k *Keyring) journal(ctx context.Context) error {
 			}
 		}
 		count++
+		k.oldest.Store(batch[0].came)
 		k.commit(ctx, batch, fmt.Sprintf("%s-%08x", run, count))
+		k.oldest.Store(0)
 	}
 }
 

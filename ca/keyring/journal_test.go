@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -207,4 +208,102 @@ func TestRevocationRacesIssuing(t *testing.T) {
 			t.Errorf("certificate %s is not in the list", serial)
 		}
 	}
+}
+
+// An identity with more leaves than a list takes is revoked all the same: those that end last are in the list, the rest is
+// counted; what has ended makes room.
+func TestRevocationOfManyLeaves(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica()
+	r.settle()
+	const most, more = 1000, 700
+	identity := "spiffe://cluster.local/ns/default/sa/crowd"
+	serial := func(i int) string { return fmt.Sprintf("%x", 1+i) }
+	var appending sync.WaitGroup
+	begin := w.now()
+	for i := range most + more { // the higher the serial, the later the end
+		appending.Go(func() {
+			end := begin.Add(time.Hour + time.Duration(i)*time.Second)
+			if err := r.Append(t.Context(), keyring.Issue{Serial: serial(i), Identity: identity, Epoch: 1, Generation: 1, NotAfter: end}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	appending.Wait()
+	if _, err := r.Revoke(t.Context(), []string{"fffffff"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.Revoke(t.Context(), nil, []string{identity})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Serials) != most-1 || out.Left != more+1 || !out.LeftUntil.Equal(begin.Add(time.Hour+more*time.Second).UTC().Truncate(time.Second)) {
+		t.Fatalf("%d revoked, %d left until %v", len(out.Serials), out.Left, out.LeftUntil)
+	}
+	got := serials(list(t, r, 1))
+	if len(got) != most || !got[serial(most+more-1)] || !got[serial(more+1)] || got[serial(more)] {
+		t.Fatalf("%d in the list", len(got))
+	}
+	if _, err := r.leaf("crowd"); !errors.Is(err, keyring.ErrRevoked) {
+		t.Fatalf("a revoked identity got a certificate: %v", err)
+	}
+	if _, err := r.Revoke(t.Context(), []string{"eeeeeee"}, nil); err == nil || !strings.Contains(err.Error(), "at most 1000 fit") {
+		t.Fatalf("one more than fits, by name: %v", err)
+	}
+	if st := r.Stats(); st.RevokedSerials != most || st.RevokedIdentities != 1 {
+		t.Errorf("%+v", st)
+	}
+	w.later(time.Hour + (more+10)*time.Second + 6*time.Minute) // what was left has ended, and some of the list
+	r.stop()                                                   // the leader, who forgets by itself
+	r = w.replica(func(c *keyring.Config) { c.Leads = func() bool { return false } })
+	out, err = r.Revoke(t.Context(), []string{"eeeeeee"}, []string{identity})
+	if err != nil || out.Left != 0 || len(out.Serials) != 1 {
+		t.Fatalf("after some have ended: %+v, %v", out, err)
+	}
+	if got := serials(list(t, r, 1)); !got["eeeeeee"] || !got["fffffff"] || got[serial(more+1)] {
+		t.Fatalf("%d in the list", len(got))
+	}
+}
+
+// What operators watch.
+func TestStats(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica()
+	r.settle()
+	r.mustLeaf("web")
+	changed := r.Changed()
+	if err := r.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-changed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the state changed, and nobody was told")
+	}
+	r.settle()
+	s, st := r.State(), r.Stats()
+	if st.Sealed || st.Alarm || st.Generation != 2 || st.Epochs[keyring.Active] != 1 || st.Epochs[keyring.Prepared] != 1 || st.Epochs[keyring.Retired] != 0 || st.Waiting != 1 {
+		t.Errorf("%+v", st)
+	}
+	if !st.RootEnd.Equal(s.Active.Certificate.NotAfter) || !st.ChainEnd.Equal(s.Active.End()) {
+		t.Errorf("%+v", st)
+	}
+	if st.Lag != 0 || st.Queued != 0 {
+		t.Errorf("nothing is written: %+v", st)
+	}
+	w.Stop() // etcd: what is appended now waits
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = r.Append(ctx, keyring.Issue{Serial: "1", Epoch: 1, Generation: 2, NotAfter: w.now().Add(time.Hour)})
+	}()
+	for end := time.Now().Add(10 * time.Second); r.Stats().Lag == 0; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("the journal does not lag, and etcd is away")
+		}
+	}
+	cancel()
+	<-done
+	w.Restart(w.Dir())
 }

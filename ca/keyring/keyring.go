@@ -59,8 +59,17 @@ type Config struct {
 	// each time it changes. Its key is sealed into etcd like others. Empty: roots are made here.
 	CACerts string
 	RootTTL time.Duration // of roots made here; 0: 10 years
-	Every   time.Duration // between two looks at clock, cacerts and gate; 0: 5 s
-	Retry   time.Duration // longest pause after a failure; 0: 15 s
+	// MaxRevoked bounds the revoked certificates, and with them the revocation lists: 36 bytes for each entry on the wire to
+	// each proxy, and, measured, 54 bytes in Envoy's memory for each entry and each TLS context (cluster or listener), so
+	// that 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at most 5,000.
+	MaxRevoked int
+	Every      time.Duration // between two looks at clock, cacerts and gate; 0: 5 s
+	Retry      time.Duration // longest pause after a failure; 0: 15 s
+	// Peers gives a nonce to the other replicas and returns their answers (Seen), with the errors of those that gave none. A
+	// replica that has just started waits for it once, before it believes etcd, and asks again all the time: nobody who
+	// lives forgets. Nobody answering is no obstacle, or the first of all could not start. nil: nobody is asked.
+	Peers      func(ctx context.Context, nonce []byte) ([][]byte, error)
+	PeersEvery time.Duration // 0: 1 min
 	// Leads says whether this replica is the one that ends rotations and prunes the journal; nil: it is. That several do
 	// is safe, and work for nothing.
 	Leads func() bool
@@ -77,21 +86,32 @@ type Keyring struct {
 	view    atomic.Pointer[view]
 	jobs    chan job
 	entries chan *entry
+	seen    atomic.Pointer[memory] // what mem is, for peers
+	floor   atomic.Pointer[memory] // the newest that a peer remembers
+	heard   chan struct{}          // closed once peers were asked
+	nudge   chan struct{}          // of one: floor is higher
+	oldest  atomic.Int64           // when the oldest entry in the transaction under way came, Unix ns; 0: none is
+	waiting atomic.Int64           // holders that a rotation waits for
+	peers   atomic.Int64           // that answered last
 
 	// The rest is owned by the loop.
-	mem     memory
-	ring    *ring // nil: what etcd holds cannot be used, trouble says why
-	trouble error
-	census  *census // nil: nobody asks
-	adopted [32]byte
-	pruned  time.Time
-	said    string
+	mem       memory
+	bar       memory // floor, as it was before etcd was read last
+	ring      *ring  // nil: what etcd holds cannot be used, trouble says why
+	trouble   error
+	census    *census // nil: nobody asks
+	adopted   [32]byte
+	pruned    time.Time
+	resealed  time.Time
+	resealing error // of the last look at the key encryption key
+	said      string
 }
 
 // view is a State and the revision of the record that it stands for.
 type view struct {
 	state *State
 	fence int64
+	gone  chan struct{} // closed when another has taken its place
 }
 
 type job struct {
@@ -110,13 +130,19 @@ func New(cfg Config) (*Keyring, error) {
 	for _, d := range []struct {
 		value *time.Duration
 		def   time.Duration
-	}{{&cfg.RootTTL, 10 * 365 * 24 * time.Hour}, {&cfg.Every, 5 * time.Second}, {&cfg.Retry, 15 * time.Second}} {
+	}{{&cfg.RootTTL, 10 * 365 * 24 * time.Hour}, {&cfg.Every, 5 * time.Second}, {&cfg.Retry, 15 * time.Second}, {&cfg.PeersEvery, time.Minute}} {
 		if *d.value == 0 {
 			*d.value = d.def
 		}
 		if *d.value < 0 {
 			return nil, fmt.Errorf("keyring: duration %v is negative", *d.value)
 		}
+	}
+	if cfg.MaxRevoked == 0 {
+		cfg.MaxRevoked = 1000
+	}
+	if cfg.MaxRevoked < 0 || cfg.MaxRevoked > maxRevoked {
+		return nil, fmt.Errorf("keyring: MaxRevoked is %d, must be 1 to %d", cfg.MaxRevoked, maxRevoked)
 	}
 	if cfg.Leads == nil {
 		cfg.Leads = func() bool { return true }
@@ -143,23 +169,40 @@ func New(cfg Config) (*Keyring, error) {
 		return nil, fmt.Errorf("keyring: the data directory remembers mesh %q, trust domain %q; this is mesh %q, trust domain %q",
 			mem.Mesh, mem.TrustDomain, cfg.Mesh, cfg.TrustDomain.Name())
 	}
-	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, jobs: make(chan job), entries: make(chan *entry, maxBatch)}
-	k.view.Store(&view{state: &State{Sealed: ErrNotLoaded}})
+	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, jobs: make(chan job), entries: make(chan *entry, maxBatch),
+		heard: make(chan struct{}), nudge: make(chan struct{}, 1)}
+	k.seen.Store(&mem)
+	k.floor.Store(&memory{})
+	k.view.Store(&view{state: &State{Sealed: ErrNotLoaded}, gone: make(chan struct{})})
 	return k, nil
 }
 
 // State is what this replica may use now; never nil.
 func (k *Keyring) State() *State { return k.view.Load().state }
 
+// Changed is closed when State returns another one than at the time of the call: ask for the channel first, then for the
+// State, then wait. What is looked at often in vain may have the same content.
+func (k *Keyring) Changed() <-chan struct{} { return k.view.Load().gone }
+
+// show puts a State in force. It is called by the loop only.
+func (k *Keyring) show(s *State, fence int64) {
+	close(k.view.Swap(&view{state: s, fence: fence, gone: make(chan struct{})}).gone)
+}
+
 // Run keeps the keyring until the context ends.
 func (k *Keyring) Run(ctx context.Context) error {
-	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop}, loop.Task{Name: "journal", Run: k.journal})
+	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop}, loop.Task{Name: "journal", Run: k.journal}, loop.Task{Name: "peers", Run: k.listen})
 }
 
 func (k *Keyring) loop(ctx context.Context) error {
 	changed, err := k.cfg.Store.BlobsChanged(ctx, keysFolder)
 	if err != nil {
 		return err
+	}
+	select {
+	case <-k.heard:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -170,6 +213,7 @@ func (k *Keyring) loop(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-changed:
+		case <-k.nudge:
 		case <-timer.C:
 		case j := <-k.jobs:
 			asked = &j
@@ -213,6 +257,7 @@ func (k *Keyring) turn(ctx context.Context) error {
 	err := k.readCACerts(ctx)
 	if k.cfg.Leads() {
 		err = errors.Join(err, k.advance(ctx), k.prune(ctx))
+		k.reseal(ctx)
 	}
 	return err
 }

@@ -51,13 +51,15 @@ func (k *Keyring) advance(ctx context.Context) error {
 		}
 		if r.in(Prepared) == nil && r.in(Retiring) == nil {
 			k.census = nil
+			k.waiting.Store(0)
 			if !outlived(r, k.cfg.Now()) {
 				return nil, nil, nil
 			}
 		} else if err := k.count(ctx); err != nil {
 			return nil, nil, err
 		}
-		next, happened := step(r, k.cfg.Now(), k.census)
+		next, happened, waiting := step(r, k.cfg.Now(), k.census)
+		k.waiting.Store(int64(waiting))
 		for _, what := range happened {
 			k.log.Info("keyring: " + what)
 		}
@@ -146,6 +148,9 @@ type Report struct {
 	Until      map[uint64]time.Time `json:"until,omitempty"`
 	Serials    int                  `json:"revokedSerials"`
 	Identities []string             `json:"revokedIdentities,omitempty"`
+	// KEKs are the key encryption keys that what is in etcd needs, as their provider calls them: one, but for a minute after
+	// it was rotated. What is not among them is no longer needed.
+	KEKs []string `json:"keks,omitempty"`
 }
 
 // Status reads the keyring and, while a rotation is under way, the journal.
@@ -166,6 +171,11 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 		if k.ring == nil {
 			return nil
 		}
+		blobs, _, err := k.cfg.Store.Blobs(ctx, keysFolder, 0)
+		if err != nil {
+			return err
+		}
+		out.KEKs = keks(blobs)
 		p, old := k.ring.rec.in(Prepared), k.ring.rec.in(Retiring)
 		if p == nil && old == nil {
 			return nil
@@ -191,6 +201,11 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 type Revoked struct {
 	Serials []string // that are newly in the lists
 	Unknown []string // of these: not in the journal, and so in the list of every issuer
+	// Left is how many certificates of the identities did not fit in the lists: those that end first. They are accepted until
+	// they end, the last of them at LeftUntil; revoke the identities again for those that fit by then. Until then an
+	// AuthorizationPolicy that denies the principal keeps all of them out, at no cost for each certificate.
+	Left      int
+	LeftUntil time.Time
 }
 
 // Revoke puts certificates into their issuers' lists and keeps identities from getting new ones; the certificates that an
@@ -207,7 +222,7 @@ func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Re
 			if err := k.count(ctx); err != nil {
 				return nil, nil, err
 			}
-			if out, err = revoke(r, k.census, serials, identities, k.cfg.Now()); err != nil || len(out.Serials) == 0 {
+			if out, err = revoke(r, k.census, serials, identities, k.cfg.MaxRevoked, k.cfg.Now()); err != nil || len(out.Serials) == 0 {
 				return nil, nil, err
 			}
 			put, err := k.lists(r)

@@ -30,8 +30,9 @@ const (
 	schema         = 1
 	statePath      = "keys/state"
 	keysFolder     = "keys/"
+	sealedFolder   = "keys/sealed/"
 	keepRetired    = 16
-	maxRevoked     = 5000
+	maxRevoked     = 5000 // a record of 650 KB, and lists of 175 KB each
 	purposeKey     = "signing-key"
 	purposeState   = "keyring-state"
 	originSelf     = "self-signed"
@@ -187,7 +188,7 @@ func (e *epoch) keyID() string {
 	return hex.EncodeToString(sum[:10])
 }
 
-func sealedPath(number uint64) string { return fmt.Sprintf("keys/sealed/%016x", number) }
+func sealedPath(number uint64) string { return fmt.Sprintf("%s%016x", sealedFolder, number) }
 func crlPath(number uint64) string    { return fmt.Sprintf("keys/crl/%016x", number) }
 
 // stored is the value of keys/state.

@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"slices"
@@ -36,8 +37,11 @@ func refuse(r *record, identities []string, now time.Time) (*record, []kv.Blob, 
 	return r, nil, nil
 }
 
-// revoke adds certificates to the record: those named, and those in use of the identities.
-func revoke(r *record, c *census, serials, identities []string, now time.Time) (*Revoked, error) {
+// revoke adds certificates to the record: those named, which must fit, and those in use of the identities as far as they
+// fit, the ones that end last first. An identity that is revoked gets nothing new, so what is left out ends by itself; and
+// a list without a bound would cost every proxy more than it saves (see Config.MaxRevoked).
+func revoke(r *record, c *census, serials, identities []string, most int, now time.Time) (*Revoked, error) {
+	r.forget(now)
 	out := &Revoked{}
 	add := func(serial string) {
 		if _, ok := r.Serials[serial]; ok {
@@ -50,7 +54,7 @@ func revoke(r *record, c *census, serials, identities []string, now time.Time) (
 		if !known {
 			out.Unknown = append(out.Unknown, serial)
 		}
-		r.Serials[serial] = revoked{At: now, Epoch: leaf.Epoch, Until: leaf.NotAfter}
+		r.Serials[serial] = revoked{At: now.UTC().Truncate(time.Second), Epoch: leaf.Epoch, Until: leaf.NotAfter}
 		out.Serials = append(out.Serials, serial)
 	}
 	for _, text := range serials {
@@ -60,15 +64,33 @@ func revoke(r *record, c *census, serials, identities []string, now time.Time) (
 		}
 		add(n.Text(16))
 	}
-	for serial, leaf := range c.leaves {
-		if slices.Contains(identities, leaf.Identity) {
-			add(serial)
+	if len(r.Serials) > most && len(out.Serials) > 0 {
+		return nil, fmt.Errorf("%d revoked certificates, at most %d fit", len(r.Serials), most)
+	}
+	for _, leaf := range of(c, identities, now) {
+		if _, ok := r.Serials[leaf.Serial]; !ok && len(r.Serials) >= most {
+			if out.Left++; out.Left == 1 {
+				out.LeftUntil = leaf.NotAfter
+			}
+			continue
 		}
+		add(leaf.Serial)
 	}
 	slices.Sort(out.Serials)
 	slices.Sort(out.Unknown)
-	if len(r.Serials) > maxRevoked {
-		return nil, fmt.Errorf("%d revoked certificates, at most %d fit: rotate the root instead", len(r.Serials), maxRevoked)
-	}
 	return out, nil
+}
+
+// of is the unexpired leaves of identities, the one that ends last first.
+func of(c *census, identities []string, now time.Time) []Issue {
+	var out []Issue
+	for _, leaf := range c.leaves {
+		if slices.Contains(identities, leaf.Identity) && !now.After(leaf.NotAfter.Add(clockTolerance)) {
+			out = append(out, leaf)
+		}
+	}
+	slices.SortFunc(out, func(a, b Issue) int {
+		return cmp.Or(b.NotAfter.Compare(a.NotAfter), cmp.Compare(a.Serial, b.Serial))
+	})
+	return out
 }

@@ -29,6 +29,7 @@ type ring struct {
 // look reads etcd and publishes what follows. An error: try again.
 func (k *Keyring) look(ctx context.Context) error {
 	for {
+		k.bar = *k.floor.Load() // first: a peer remembers only what was in etcd, so a read that comes later must show it
 		blobs, _, err := k.cfg.Store.Blobs(ctx, keysFolder, 0)
 		if err != nil {
 			if k.ring == nil && k.trouble == nil {
@@ -41,10 +42,10 @@ func (k *Keyring) look(ctx context.Context) error {
 			found[b.Path] = b
 		}
 		state, ok := found[statePath]
-		if ok && k.ring != nil && k.trouble == nil && k.ring.revision == state.Revision {
+		if ok && k.ring != nil && k.trouble == nil && k.ring.revision == state.Revision && !k.behind() {
 			return nil
 		}
-		if !ok && k.mem.Version == 0 {
+		if !ok && k.mem.Version == 0 && k.bar.Version == 0 {
 			if err := k.create(ctx); err != nil && !errors.Is(err, kv.ErrConflict) {
 				k.publish(nil, &State{Sealed: err}, 0)
 				return err
@@ -74,6 +75,7 @@ func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.
 		}
 		if err == nil {
 			k.mem = m
+			k.seen.Store(&m)
 		}
 	}
 	if err == nil {
@@ -90,10 +92,13 @@ func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.
 	// What was good stays in force, whatever etcd says; nothing is written over what is there.
 	old := *k.State()
 	old.Alarm = err
+	if k.behind() { // what is in force here is itself older than what a peer has
+		old.Active = nil
+	}
 	if old.Active == nil {
 		old.Sealed = err
 	}
-	k.view.Store(&view{state: &old, fence: state.Revision})
+	k.show(&old, state.Revision)
 	return err
 }
 
@@ -119,7 +124,7 @@ func (k *Keyring) settle(err error) {
 
 func (k *Keyring) publish(r *ring, s *State, fence int64) {
 	k.ring = r
-	k.view.Store(&view{state: s, fence: fence})
+	k.show(s, fence)
 }
 
 // sealedState is what a replica knows that cannot unseal: the bundle, if it was verified, now or before.
@@ -139,14 +144,14 @@ func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 // remembered. The record is returned with ErrUnavailable too, not verified then.
 func (k *Keyring) verify(ctx context.Context, state kv.Blob) (*record, []byte, error) {
 	if state.Revision == 0 {
-		return nil, nil, k.mem.refuses(nil, nil)
+		return nil, nil, k.refuses(nil, nil)
 	}
 	r, s, err := parseRecord(state.Raw)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", seal.ErrTampered, err)
 	}
 	sum := digest(s.State)
-	if err := k.mem.refuses(r, sum); err != nil {
+	if err := k.refuses(r, sum); err != nil {
 		return nil, nil, err
 	}
 	tag, err := k.cfg.Sealer.Open(ctx, s.Tag, k.context(r.Highest, "", purposeState))

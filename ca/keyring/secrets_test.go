@@ -1,78 +1,144 @@
 package keyring_test
 
 import (
+	"bytes"
+	"crypto"
 	"crypto/ecdsa"
-	"crypto/sha256"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"math/big"
+	"slices"
+	"strconv"
 	"strings"
-
-	"navarch.io/navarch/ca/seal"
+	"testing"
+	"unicode/utf8"
 )
 
-// secrets opens every sealed key of the world with its KEK, and gives each in all forms in which it might be found.
-func (w *world) secrets() map[string]string {
-	w.t.Helper()
-	var record struct {
-		State struct {
-			Epochs []struct {
-				Number uint64
-				Cert   []byte
-			}
+// needles is what is looked for: each form in which a key may be found, by what it is.
+type needles map[string][]byte
+
+// key adds all forms of a private key.
+func (n needles) key(t *testing.T, name string, key crypto.PrivateKey) {
+	t.Helper()
+	k, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		t.Fatalf("%s is a %T", name, key)
+	}
+	scalar, err := k.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.secret(name+" scalar", scalar)
+	pkcs8, err1 := x509.MarshalPKCS8PrivateKey(k)
+	sec1, err2 := x509.MarshalECPrivateKey(k)
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	n.secret(name+" PKCS #8", pkcs8)
+	n.secret(name+" SEC 1", sec1)
+}
+
+// secret adds bytes as they are, backwards, and in the encodings that texts have. Base64 depends on where in its triple
+// the secret begins, so all three are looked for, without the ends that neighbours have a part in.
+func (n needles) secret(name string, raw []byte) {
+	n[name+" raw"] = raw
+	back := slices.Clone(raw)
+	slices.Reverse(back)
+	n[name+" backwards"] = back
+	n[name+" hex"] = []byte(hex.EncodeToString(raw))
+	n[name+" HEX"] = []byte(strings.ToUpper(hex.EncodeToString(raw)))
+	n[name+" spaced hex"] = fmt.Appendf(nil, "% x", raw)
+	n[name+" coloned hex"] = bytes.ReplaceAll(fmt.Appendf(nil, "% x", raw), []byte(" "), []byte(":"))
+	n[name+" list"] = []byte(strings.Trim(fmt.Sprint(raw), "[]"))
+	n[name+" JSON list"] = bytes.ReplaceAll([]byte(strings.Trim(fmt.Sprint(raw), "[]")), []byte(" "), []byte(","))
+	n[name+" decimal"] = []byte(new(big.Int).SetBytes(raw).String())
+	for shift := range 3 {
+		shifted := append(make([]byte, shift), raw...)
+		for kind, encoding := range map[string]*base64.Encoding{"base64": base64.RawStdEncoding, "base64url": base64.RawURLEncoding} {
+			text := encoding.EncodeToString(shifted)
+			n[fmt.Sprintf("%s %s %d", name, kind, shift)] = []byte(text[4 : len(text)-4])
 		}
 	}
-	out, sealer := map[string]string{}, w.sealer()
-	for _, b := range w.blobs("keys/") {
-		if b.Path == "keys/state" {
-			w.decode(b.Raw, &record)
+}
+
+// marks are what any private key begins with, whosever it is.
+func (n needles) marks() {
+	n["PEM"] = []byte("PRIVATE KEY")
+	n["PKCS #8 on P-256"], _ = hex.DecodeString("308187020100301306072a8648ce3d020106082a8648ce3d030107046d306b0201010420")
+	n["SEC 1 on P-256"], _ = hex.DecodeString("30770201010420")
+	n["PKCS #8 on P-256, base64"] = []byte("MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg")
+}
+
+// in names what is found in a text. PEM and base64 break lines and logs quote bytes, so it is looked through without line
+// ends and without quotes too.
+func (n needles) in(text []byte) []string {
+	flat := bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r"), nil), []byte("\n"), nil)
+	plain := unquote(text)
+	var out []string
+	for name, needle := range n {
+		if bytes.Contains(text, needle) || bytes.Contains(flat, needle) || bytes.Contains(plain, needle) {
+			out = append(out, name)
 		}
 	}
-	for _, e := range record.State.Epochs {
-		cert, err := x509.ParseCertificate(e.Cert)
-		if err != nil {
-			w.t.Fatal(err)
+	slices.Sort(out)
+	return out
+}
+
+// unquote undoes what strconv.Quote does to bytes, wherever in a text.
+func unquote(text []byte) []byte {
+	if !bytes.Contains(text, []byte(`\x`)) {
+		return nil
+	}
+	var out []byte
+	for rest := string(text); rest != ""; {
+		r, wide, tail, err := strconv.UnquoteChar(rest, 0)
+		switch {
+		case err != nil: // not a quotation
+			out, tail = append(out, rest[0]), rest[1:]
+		case wide:
+			out = utf8.AppendRune(out, r)
+		default:
+			out = append(out, byte(r))
 		}
-		about := seal.Context{Mesh: "mesh", TrustDomain: td.Name(), Epoch: e.Number, KeyID: w.keyID(cert), Purpose: "signing-key"}
-		for _, b := range w.blobs("keys/sealed/") {
-			der, err := sealer.Open(w.t.Context(), b.Raw, about)
-			if err != nil {
-				continue // another epoch's
-			}
-			key, err := x509.ParsePKCS8PrivateKey(der)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			scalar, err := key.(*ecdsa.PrivateKey).Bytes()
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			for kind, raw := range map[string][]byte{"DER": der, "scalar": scalar} {
-				name := fmt.Sprintf("epoch %d %s ", e.Number, kind)
-				out[name+"raw"] = string(raw)
-				out[name+"hex"] = hex.EncodeToString(raw)
-				out[name+"HEX"] = strings.ToUpper(hex.EncodeToString(raw))
-				out[name+"base64"] = base64.StdEncoding.EncodeToString(raw)[:40]
-				out[name+"base64url"] = base64.RawURLEncoding.EncodeToString(raw)[:40]
-				out[name+"bytes"] = strings.Trim(fmt.Sprint(raw), "[]")
-				out[name+"decimal"] = new(big.Int).SetBytes(raw).String()
-			}
-		}
+		rest = tail
 	}
 	return out
 }
 
-func (w *world) decode(raw []byte, into any) {
-	w.t.Helper()
-	if err := json.Unmarshal(raw, into); err != nil {
-		w.t.Fatal(err)
+// TestTheScanFinds: what the scan below looks for, it finds, in every form.
+func TestTheScanFinds(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := needles{}
+	n.key(t, "key", key)
+	n.marks()
+	pkcs8, _ := x509.MarshalPKCS8PrivateKey(key)
+	scalar, _ := key.Bytes()
+	list, _ := json.Marshal(struct{ X []int }{ints(scalar)})
+	for name, text := range map[string][]byte{
+		"PEM": pem.EncodeToMemory(&pem.Block{Type: "X", Bytes: pkcs8}), "DER": append([]byte("before"), append(pkcs8, "after"...)...), "JSON": []byte(base64.StdEncoding.EncodeToString(append([]byte("x"), pkcs8...))),
+		"log": fmt.Appendf(nil, "d=%x", scalar), "big": []byte(new(big.Int).SetBytes(scalar).String()), "quoted": fmt.Appendf(nil, "key=%q", pkcs8), "struct": fmt.Appendf(nil, "%v", scalar), "numbers": list,
+	} {
+		if len(n.in(text)) == 0 {
+			t.Errorf("%s: nothing found", name)
+		}
+	}
+	if found := n.in([]byte(strings.Repeat("nothing at all ", 100))); len(found) != 0 {
+		t.Errorf("found %v", found)
 	}
 }
 
-func (w *world) keyID(c *x509.Certificate) string {
-	sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
-	return hex.EncodeToString(sum[:10])
+func ints(raw []byte) (out []int) {
+	for _, b := range raw {
+		out = append(out, int(b))
+	}
+	return out
 }

@@ -15,11 +15,12 @@ const renewAt = 0.8
 
 // step is every rule of a rotation: what the record becomes at a time, given what is known of the leaves in use (looked
 // at only where an epoch is prepared or retiring). It returns nil where nothing changes. The census must have been read after the record: what is issued later is journalled
-// under the record's successor, or not at all.
-func step(r *record, now time.Time, c *census) (next *record, happened []string) {
+// under the record's successor, or not at all. waiting is how many holders an epoch waits for.
+func step(r *record, now time.Time, c *census) (next *record, happened []string, waiting int) {
 	next = r.clone()
 	if p := next.in(Prepared); p != nil {
 		missing := c.missing(p.Published, now)
+		waiting = len(missing)
 		switch {
 		case len(missing) == 0:
 			happened = append(happened, fmt.Sprintf("epoch %d signs: every leaf's holder has its root", p.Number))
@@ -28,6 +29,7 @@ func step(r *record, now time.Time, c *census) (next *record, happened []string)
 		}
 		if len(happened) > 0 {
 			next.activate(p, now)
+			waiting = 0
 		}
 	}
 	for _, e := range r.Epochs {
@@ -40,16 +42,21 @@ func step(r *record, now time.Time, c *census) (next *record, happened []string)
 		}
 	}
 	if outlived(next, now) {
-		maps.DeleteFunc(next.Serials, func(_ string, v revoked) bool { return ended(v, now) })
+		next.forget(now)
 	} else if happened == nil {
-		return nil, nil
+		return nil, nil, waiting
 	}
-	return next, happened
+	return next, happened, waiting
 }
 
 // ended says whether a revoked certificate is known to have expired: its list may forget it when it is signed again.
 func ended(v revoked, now time.Time) bool {
 	return !v.Until.IsZero() && now.After(v.Until.Add(clockTolerance))
+}
+
+// forget leaves out of the record what is known to have expired.
+func (r *record) forget(now time.Time) {
+	maps.DeleteFunc(r.Serials, func(_ string, v revoked) bool { return ended(v, now) })
 }
 
 func outlived(r *record, now time.Time) bool {

@@ -38,7 +38,7 @@ func TestStep(t *testing.T) {
 		for _, i := range c.journal {
 			census.add(i)
 		}
-		next, happened := step(c.rec, now, census)
+		next, happened, _ := step(c.rec, now, census)
 		if c.first == "" {
 			if next != nil {
 				t.Errorf("%s: %v", name, happened)

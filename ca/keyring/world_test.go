@@ -34,6 +34,7 @@ type world struct {
 	ahead   atomic.Int64 // of the clock, nanoseconds
 	logs    locked
 	cacerts string
+	serving sync.Map // serial -> private key of a server's own certificate
 }
 
 type locked struct {
@@ -159,15 +160,20 @@ func pod(name string) func(*keyring.Issue) { return func(i *keyring.Issue) { i.P
 
 // trusts says whether a peer with a bundle accepts a certificate.
 func trusts(bundle []*x509.Certificate, c *issue.Issued, now time.Time) error {
-	roots, between := x509.NewCertPool(), x509.NewCertPool()
-	for _, root := range bundle {
-		roots.AddCert(root)
-	}
+	roots, between := certPool(bundle), x509.NewCertPool()
 	for _, link := range c.Chain[1:] {
 		between.AddCert(link)
 	}
 	_, err := c.Leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	return err
+}
+
+func certPool(bundle []*x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, root := range bundle {
+		pool.AddCert(root)
+	}
+	return pool
 }
 
 func (w *world) blobs(folder string) []kv.Blob {

@@ -39,15 +39,14 @@ func (s *Server) CreateCertificate(ctx context.Context, r *securityv1.IstioCerti
 		s.cfg.Hooks.Turned(status.Code(err).String())
 		return nil, err
 	}
-	current, issued, err := s.sign(pass, r, caller)
+	current, issued, err := s.slot(pass, r, caller)
 	if err != nil {
 		return nil, err
 	}
-	e := entry(current, issued, caller, peerAddress(ctx))
-	if err := s.record(ctx, pass, e); err != nil {
+	current, issued, err = s.record(ctx, pass, r, caller, current, issued)
+	if err != nil {
 		return nil, err
 	}
-	s.audit(ctx, e)
 	s.cfg.Hooks.Issued(s.cfg.Now().Sub(began))
 	return &securityv1.IstioCertificateResponse{CertChain: issued.Encode(current.Bundle)}, nil
 }
@@ -146,16 +145,21 @@ func (s *Server) admit(ctx context.Context, c attest.Caller) (*pass, error) {
 	return pass, nil
 }
 
-// sign gives the slot of pass back, whatever happens.
-func (s *Server) sign(p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller) (_ *Current, issued *issue.Issued, err error) {
+// slot signs in the slot of pass, and gives it back, whatever happens.
+func (s *Server) slot(p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller) (_ *Current, issued *issue.Issued, err error) {
 	defer func() { p.leave(issued != nil) }()
+	return s.sign(r, c)
+}
+
+func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*Current, *issue.Issued, error) {
 	current, err := s.cfg.Authorities.Current()
 	if err != nil {
 		s.cfg.Hooks.SignFailed()
 		return nil, nil, status.Errorf(codes.Unavailable, "this replica cannot sign: %v", err)
 	}
-	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, TTL: time.Duration(r.GetValidityDuration()) * time.Second}
-	issued, err = issue.Issue(current.Authority, want, s.cfg.Policy, s.cfg.Now(), s.cfg.Random)
+	ttl := time.Duration(r.GetValidityDuration()) * time.Second
+	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl}
+	issued, err := issue.Issue(current.Authority, want, s.cfg.Policy, s.cfg.Now(), s.cfg.Random)
 	if err == nil {
 		return current, issued, nil
 	}
@@ -170,26 +174,50 @@ func (s *Server) sign(p *pass, r *securityv1.IstioCertificateRequest, c attest.C
 	return nil, nil, status.Errorf(codes.Internal, "sign for %s: %v", c.ID, err)
 }
 
-// record returns once the journal holds e: what is not on record is not given out.
-func (s *Server) record(ctx context.Context, p *pass, e Entry) error {
+// signings is how often one request is signed before it is given up. Twice is a root that was published or a signer that
+// was replaced while the certificate was on its way to the journal; more needs as many such events in a moment.
+const signings = 4
+
+// record returns what was signed once the journal holds it: what is not on record is not given out. What became stale on
+// its way is signed anew, out of the queue, because the caller has had its turn.
+func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller,
+	current *Current, issued *issue.Issued) (*Current, *issue.Issued, error) {
 	defer p.settle()
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)
 	defer cancel()
-	err := s.cfg.Journal.Append(bounded, e)
-	if err == nil {
-		return nil
+	for n := 1; ; n++ {
+		e := entry(current, issued, c, peerAddress(ctx))
+		err := s.cfg.Journal.Append(bounded, e)
+		switch {
+		case err == nil:
+			s.audit(ctx, e)
+			return current, issued, nil
+		case errors.Is(err, ErrRevoked):
+			s.cfg.Hooks.BadIdentity()
+			return nil, nil, status.Errorf(codes.PermissionDenied, "%s is revoked", c.ID)
+		case !errors.Is(err, ErrStale) || n == signings:
+			s.cfg.Hooks.SignFailed()
+			if ctx.Err() != nil {
+				return nil, nil, contextual(ctx.Err())
+			}
+			return nil, nil, status.Errorf(codes.Unavailable, "the certificate could not be recorded, so it is not given out: %v", err)
+		}
+		if err := s.again.Acquire(bounded, 1); err != nil {
+			return nil, nil, contextual(err)
+		}
+		current, issued, err = s.sign(r, c)
+		s.again.Release(1)
+		if err != nil {
+			return nil, nil, err
+		}
 	}
-	s.cfg.Hooks.SignFailed()
-	if ctx.Err() != nil {
-		return contextual(ctx.Err())
-	}
-	return status.Errorf(codes.Unavailable, "the certificate could not be recorded, so it is not given out: %v", err)
 }
 
 func entry(cur *Current, is *issue.Issued, c attest.Caller, peer string) Entry {
 	return Entry{
 		Serial: Serial(is.Leaf), Identity: c.ID, Epoch: is.Epoch, Publication: cur.Publication,
 		NotBefore: is.Leaf.NotBefore, NotAfter: is.Leaf.NotAfter, By: c.By, Pod: c.Pod, Peer: peer,
+		Previous: c.Serial,
 	}
 }
 
@@ -200,7 +228,7 @@ func (s *Server) audit(ctx context.Context, e Entry) {
 	s.cfg.Audit.LogAttrs(ctx, slog.LevelInfo, "certificate issued",
 		slog.String("identity", e.Identity.String()), slog.String("serial", e.Serial), slog.Time("notAfter", e.NotAfter),
 		slog.Uint64("epoch", e.Epoch), slog.Uint64("publication", e.Publication),
-		slog.String("by", e.By), slog.String("pod", e.Pod), slog.String("peer", e.Peer))
+		slog.String("by", e.By), slog.String("pod", e.Pod), slog.String("peer", e.Peer), slog.String("previous", e.Previous))
 }
 
 func peerAddress(ctx context.Context) string {

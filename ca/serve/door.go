@@ -39,11 +39,20 @@ func (d *door) step(e event) {
 	}
 }
 
-// Waiting is how many requests are queued now, by lane: for a gauge.
-func (s *Server) Waiting() (first, renewals int) {
+// Stats is how many requests are where, for gauges.
+type Stats struct {
+	First, Renewals int // queued, by lane
+	Delayed         int // held back by their identity's rate
+	Signing         int // in a slot
+	Writing         int // signed, and not durable yet
+}
+
+// Stats is what stands now.
+func (s *Server) Stats() Stats {
 	s.door.mu.Lock()
 	defer s.door.mu.Unlock()
-	return s.door.queue.first.n, s.door.queue.renew.n
+	q := s.door.queue
+	return Stats{First: q.first.n, Renewals: q.renew.n, Delayed: len(q.late), Signing: q.running, Writing: q.writing}
 }
 
 // hopeless refuses what enter would refuse, judged by the lane alone: so that a storm is not even authenticated where it

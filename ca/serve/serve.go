@@ -51,13 +51,23 @@ type Entry struct {
 	By          string // attest.Caller.By
 	Pod         string
 	Peer        string // network address
+	// Previous is the serial of the certificate that this one renews; empty: a token was the credential. A root rotation
+	// counts on it that who renewed no longer waits on the certificate before.
+	Previous string
 }
 
 // Journal keeps entries. Append returns nil once the entry is durable; it is called by many goroutines at once, and is
-// expected to commit in groups.
+// expected to commit in groups. ErrStale: the entry was not written, sign anew with what is in force. ErrRevoked: nor
+// was it, because its identity may have no certificate any more. After any other error it is unknown.
 type Journal interface {
 	Append(ctx context.Context, e Entry) error
 }
+
+// What a Journal may refuse an entry for, for errors.Is.
+var (
+	ErrStale   = errors.New("what was in force when the certificate was signed is no longer")
+	ErrRevoked = errors.New("the identity is revoked")
+)
 
 // Revocations says who and what is revoked. Serial numbers are lower-case hexadecimal without leading zeros.
 type Revocations interface {
@@ -85,10 +95,14 @@ type Config struct {
 	Journal       Journal
 	Revocations   Revocations // nil: nothing is revoked
 	Holders       Holders     // nil: reports are answered Unimplemented
-	Policy        issue.Policy
-	Limits        Limits
-	Hooks         Hooks
-	Audit         *slog.Logger // one line for each certificate; nil: slog.Default()
+	Memory        Memory      // nil: peers are answered Unimplemented
+	// Aliases are other trust domains under which a CSR may name its caller, as agents do that were started before the mesh
+	// changed its own (MeshConfig trustDomainAliases); asked for each request. nil: none.
+	Aliases func() []spiffeid.TrustDomain
+	Policy  issue.Policy
+	Limits  Limits
+	Hooks   Hooks
+	Audit   *slog.Logger // one line for each certificate; nil: slog.Default()
 
 	Now    func() time.Time
 	Random io.Reader
@@ -100,6 +114,8 @@ type Server struct {
 	cfg    Config
 	door   *door
 	checks [2]*semaphore.Weighted // of certificates, of tokens: neither waits behind the other
+	again  *semaphore.Weighted    // signing anew what has become stale
+	peers  *semaphore.Weighted    // answering peers
 }
 
 // New checks the configuration and fills in defaults.
@@ -132,8 +148,11 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Policy.Check(); err != nil {
 		return nil, fmt.Errorf("ca/serve: %w", err)
 	}
+	if cfg.Aliases == nil {
+		cfg.Aliases = func() []spiffeid.TrustDomain { return nil }
+	}
 	cfg.Hooks.fill()
-	s := &Server{cfg: cfg, door: newDoor(cfg.Limits, cfg.Now)}
+	s := &Server{cfg: cfg, door: newDoor(cfg.Limits, cfg.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1)}
 	for i := range s.checks {
 		s.checks[i] = semaphore.NewWeighted(int64(cfg.Limits.Checks))
 	}
@@ -144,6 +163,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	securityv1.RegisterIstioCertificateServiceServer(r, s)
 	r.RegisterService(&holdersDesc, s)
+	r.RegisterService(&peersDesc, s)
 }
 
 // Limits bound the work. Zero values get the defaults.

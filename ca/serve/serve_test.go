@@ -148,7 +148,7 @@ func TestAnswerAndJournalAndAudit(t *testing.T) {
 	if _, err := create(t.Context(), conn, "", &securityv1.IstioCertificateRequest{Csr: csr}); err != nil {
 		t.Fatal(err)
 	}
-	if e := ca.Entries(); len(e) != 2 || e[1].By != "certificate" || e[1].Identity.String() != id {
+	if e := ca.Entries(); len(e) != 2 || e[1].By != "certificate" || e[1].Previous != e[0].Serial || e[0].Previous != "" || e[1].Identity.String() != id {
 		t.Errorf("journal after the renewal: %+v", e)
 	}
 }
@@ -282,6 +282,16 @@ func TestReportsOfHolders(t *testing.T) {
 	}
 }
 
+func parse(t testing.TB, text string) *x509.Certificate {
+	t.Helper()
+	block, _ := pem.Decode([]byte(text))
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 type fixed struct{ attest.Caller }
 
 func (f fixed) Authenticate(context.Context) (attest.Caller, error) { return f.Caller, nil }
@@ -337,7 +347,7 @@ func TestWaiting(t *testing.T) {
 		go ask("impatient", time.Second)
 		go ask("patient", time.Minute)
 		synctest.Wait()
-		if n, _ := s.Waiting(); n != 2 {
+		if n := s.Stats().First; n != 2 {
 			t.Fatalf("%d wait, want 2", n)
 		}
 		time.Sleep(2 * time.Second)
@@ -345,7 +355,7 @@ func TestWaiting(t *testing.T) {
 		if err := got["impatient"]; status.Code(err) != codes.DeadlineExceeded || took["impatient"] != time.Second {
 			t.Errorf("impatient: %v after %s", err, took["impatient"])
 		}
-		if n, _ := s.Waiting(); n != 1 {
+		if n := s.Stats().First; n != 1 {
 			t.Errorf("%d wait after one gave up, want 1", n)
 		}
 		time.Sleep(3 * time.Second)

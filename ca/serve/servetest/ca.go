@@ -247,7 +247,9 @@ func (ca *CA) Authenticate(ctx context.Context) (attest.Caller, error) {
 			if len(leaf.URIs) != 1 {
 				return attest.Caller{}, fmt.Errorf("the certificate has %d URIs, want 1", len(leaf.URIs))
 			}
-			return caller(leaf.URIs[0].Path, "certificate")
+			c, err := caller(leaf.URIs[0].Path, attest.ByCertificate)
+			c.Serial = serve.Serial(leaf)
+			return c, err
 		}
 	}
 	return attest.Caller{}, attest.ErrNone

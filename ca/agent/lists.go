@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+)
+
+// lists are revocation lists in use, one for each issuer.
+type lists []*x509.RevocationList
+
+// parseLists reads revocation lists as PEM, and nothing else; no text is none. Who signed them is for Envoy to verify,
+// which has the issuers.
+func parseLists(text []byte) (lists, error) {
+	var out lists
+	for rest := text; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			if len(bytes.TrimSpace(rest)) > 0 {
+				return nil, fmt.Errorf("%d bytes that are not PEM", len(rest))
+			}
+			return out, nil
+		}
+		if block.Type != "X509 CRL" {
+			return nil, fmt.Errorf("a PEM block %.40q among the revocation lists", block.Type)
+		}
+		list, err := x509.ParseRevocationList(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		if list.Number == nil || len(list.AuthorityKeyId) == 0 {
+			return nil, fmt.Errorf("the revocation list of %s has no number, or no key identifier of its issuer", list.Issuer)
+		}
+		if out.of(list) != nil {
+			return nil, fmt.Errorf("two revocation lists of %s", list.Issuer)
+		}
+		out = append(out, list)
+	}
+}
+
+// of is the list that has the same issuer.
+func (l lists) of(other *x509.RevocationList) *x509.RevocationList {
+	for _, list := range l {
+		if bytes.Equal(list.RawIssuer, other.RawIssuer) && bytes.Equal(list.AuthorityKeyId, other.AuthorityKeyId) {
+			return list
+		}
+	}
+	return nil
+}
+
+// follow is these lists, but of each issuer the newest that was ever held: a control plane replica that lags behind must
+// not give back what was revoked.
+func (l lists) follow(held lists) lists {
+	out := make(lists, len(l))
+	for i, list := range l {
+		out[i] = list
+		if before := held.of(list); before != nil && before.Number.Cmp(list.Number) > 0 {
+			out[i] = before
+		}
+	}
+	return out
+}
+
+func (l lists) encode() (text []byte) {
+	for _, list := range l {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: list.Raw})...)
+	}
+	return text
+}

@@ -1,0 +1,148 @@
+package keyring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/obs"
+)
+
+const (
+	resealEvery  = time.Minute
+	resealBudget = 5 * time.Second
+)
+
+// reseal seals anew what needs a key encryption key of before, once that was rotated: the record's tag and the keys of
+// epochs that are not retired, in one transaction that compares each of them. There are a handful, so nothing need be
+// paced but the looking. The record stays the same, and its version. A provider that is away holds up nothing else.
+func (k *Keyring) reseal(ctx context.Context) {
+	now := k.cfg.Now()
+	if k.ring == nil || now.Sub(k.resealed) < resealEvery {
+		return
+	}
+	k.resealed = now
+	ctx, cancel := context.WithTimeout(ctx, resealBudget)
+	defer cancel()
+	err := k.sealAnew(ctx)
+	switch {
+	case err != nil && k.resealing == nil:
+		k.log.Warn("keyring: cannot tell whether the key encryption key was rotated, trying again", slog.Any(obs.KeyError, err))
+	case err == nil && k.resealing != nil:
+		k.log.Info("keyring: the key encryption key was looked at again")
+	}
+	k.resealing = err
+}
+
+func (k *Keyring) sealAnew(ctx context.Context) error {
+	stale, err := k.cfg.Sealer.Stale(ctx)
+	if err != nil {
+		return err
+	}
+	blobs, _, err := k.cfg.Store.Blobs(ctx, keysFolder, 0)
+	if err != nil {
+		return err
+	}
+	change := kv.BlobChange{If: map[string]int64{statePath: k.ring.revision}}
+	var state *kv.Blob
+	for i, blob := range blobs {
+		if blob.Path == statePath {
+			state = &blobs[i]
+		}
+		if !strings.HasPrefix(blob.Path, sealedFolder) || !stale(blob.Raw) {
+			continue
+		}
+		fresh, err := k.again(ctx, blob, stale)
+		if err != nil || fresh == nil {
+			return err
+		}
+		change.If[blob.Path] = blob.Revision
+		change.Put = append(change.Put, *fresh)
+	}
+	if state == nil || state.Revision != k.ring.revision {
+		k.resealed = time.Time{} // it has changed: after the next look
+		return nil
+	}
+	fresh, err := k.retag(ctx, *state, stale, len(change.Put) > 0)
+	if err != nil || fresh == nil {
+		return err
+	}
+	change.Put = append(change.Put, *fresh)
+	switch _, err = k.cfg.Store.ChangeBlobs(ctx, change); {
+	case errors.Is(err, kv.ErrConflict):
+		k.resealed = time.Time{}
+		return nil
+	case err != nil:
+		return err
+	}
+	k.log.Info("keyring: sealed anew, the key encryption key was rotated", slog.Int("keys", len(change.Put)-1))
+	return nil
+}
+
+// again seals one epoch's key anew; nil: there is no such epoch.
+func (k *Keyring) again(ctx context.Context, blob kv.Blob, stale func([]byte) bool) (*kv.Blob, error) {
+	at := slices.IndexFunc(k.ring.rec.Epochs, func(e epoch) bool { return sealedPath(e.Number) == blob.Path })
+	if at < 0 {
+		return nil, nil
+	}
+	e := &k.ring.rec.Epochs[at]
+	about := k.context(e.Number, e.keyID(), purposeKey)
+	plain, err := k.cfg.Sealer.Open(ctx, blob.Raw, about)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := k.sealNewest(ctx, plain, about, stale)
+	clear(plain)
+	return &kv.Blob{Path: blob.Path, Raw: raw}, err
+}
+
+// retag seals the record's digest anew, where it is stale or what it stands for was; nil: neither.
+func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) bool, must bool) (*kv.Blob, error) {
+	_, s, err := parseRecord(state.Raw)
+	if err != nil || !must && !stale(s.Tag) {
+		return nil, err
+	}
+	if s.Tag, err = k.sealNewest(ctx, digest(s.State), k.context(k.ring.rec.Highest, "", purposeState), stale); err != nil {
+		return nil, err
+	}
+	value, err := json.Marshal(s)
+	return &kv.Blob{Path: statePath, Raw: value}, err
+}
+
+// sealNewest refuses what is stale as soon as it is sealed: nothing would be won, over and over.
+func (k *Keyring) sealNewest(ctx context.Context, plain seal.Secret, about seal.Context, stale func([]byte) bool) ([]byte, error) {
+	raw, err := k.cfg.Sealer.Seal(ctx, plain, about)
+	if err == nil && stale(raw) {
+		err = fmt.Errorf("%w: it says that its key was rotated, and wraps with another one", seal.ErrUnavailable)
+	}
+	return raw, err
+}
+
+// keks names the key encryption keys that what is in etcd needs, each once.
+func keks(blobs []kv.Blob) []string {
+	var out []string
+	for _, blob := range blobs {
+		raw := blob.Raw
+		if blob.Path == statePath {
+			_, s, err := parseRecord(raw)
+			if err != nil {
+				continue
+			}
+			raw = s.Tag
+		} else if !strings.HasPrefix(blob.Path, sealedFolder) {
+			continue
+		}
+		if id, err := seal.KEK(raw); err == nil {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

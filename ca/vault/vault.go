@@ -1,0 +1,148 @@
+// Package vault seals the private keys of configuration (the Secrets of gateways) before they are stored, and opens them
+// in the replicas that serve them.
+//
+// Owns: the key of the MACs, below sealing/ in etcd.  Reads: ca/seal, store/kv.  Never: writes a private key, or shows
+// one in an error.
+package vault
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+)
+
+// Store is what the vault needs of kv.Store.
+type Store interface {
+	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
+	ChangeBlobs(ctx context.Context, c kv.BlobChange) (int64, error)
+}
+
+// Config is what New needs.
+type Config struct {
+	Sealer seal.Sealer
+	Mesh   string
+	Store  Store // nil: the vault only opens
+}
+
+// Vault seals for the leader and opens for replicas. Safe for concurrent use.
+type Vault struct {
+	Config
+
+	mu  sync.Mutex // held while the key is read or made: all who seal need it
+	mac seal.Secret
+}
+
+// New checks the configuration; it calls nobody.
+func New(c Config) (*Vault, error) {
+	if c.Sealer == nil || c.Mesh == "" {
+		return nil, errors.New("vault: want a sealer and the name of the mesh")
+	}
+	return &Vault{Config: c}, nil
+}
+
+// The purposes, which are associated data with the mesh and, of a private key, the namespace and name of its Secret.
+const (
+	purposeKey = "gateway-tls"
+	purposeMAC = "mac-of-gateway-tls"
+)
+
+const (
+	folder   = "sealing/"
+	macPath  = folder + "mac"
+	macBytes = 32
+)
+
+// errWithoutStore is the fault of whoever wired a vault that only opens to a leader.
+var errWithoutStore = errors.New("this vault only opens")
+
+func (v *Vault) about(key model.Key) seal.Context {
+	return seal.Context{Mesh: v.Mesh, KeyID: key.Namespace + "/" + key.Name, Purpose: purposeKey}
+}
+
+// Seal implements store/ingest's Sealer: sealing anew only what is another private key than the stored one. Errors are
+// those of seal.Sealer, and of the store.
+func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error) {
+	macKey, err := v.macKey(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("key of the MACs: %w", err)
+	}
+	mac = v.sum(macKey, key, private)
+	if len(stored.GetKey()) > 0 && hmac.Equal(mac, stored.GetMac()) {
+		return stored.GetKey(), mac, nil
+	}
+	sealed, err = v.Sealer.Seal(ctx, seal.Secret(private), v.about(key))
+	return sealed, mac, err
+}
+
+// sum is the MAC of a private key at its place. Without the place, equal keys in two Secrets could be seen to be equal.
+func (v *Vault) sum(macKey seal.Secret, key model.Key, private model.PrivateKey) []byte {
+	h := hmac.New(sha256.New, macKey)
+	for _, part := range []string{"navarch.io/vault/1", v.Mesh, key.Namespace, key.Name} {
+		_, _ = h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part)))) // a hash takes everything
+		_, _ = h.Write([]byte(part))
+	}
+	_, _ = h.Write(private)
+	return h.Sum(nil)
+}
+
+// Open gives the private key of a Secret's record. seal.ErrTampered: the sealed key was made for another place, or does
+// not belong to the record's certificate (an older one was put back). seal.ErrUnavailable: try again.
+func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error) {
+	plain, err := v.Sealer.Open(ctx, spec.GetKey(), v.about(key))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tls.X509KeyPair(spec.GetChain(), plain); err != nil {
+		return nil, fmt.Errorf("open %s: %w: it does not belong to the certificate beside it", key, seal.ErrTampered)
+	}
+	return model.PrivateKey(plain), nil
+}
+
+// macKey reads the key of the MACs, or makes it: of processes that do so at the same time one wins.
+func (v *Vault) macKey(ctx context.Context) (seal.Secret, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.mac != nil {
+		return v.mac, nil
+	}
+	if v.Store == nil {
+		return nil, errWithoutStore
+	}
+	about := seal.Context{Mesh: v.Mesh, KeyID: "mac", Purpose: purposeMAC}
+	for {
+		blobs, _, err := v.Store.Blobs(ctx, folder, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range blobs {
+			if b.Path == macPath {
+				v.mac, err = v.Sealer.Open(ctx, b.Raw, about)
+				return v.mac, err
+			}
+		}
+		fresh := make(seal.Secret, macBytes)
+		_, _ = rand.Read(fresh) // never fails
+		sealed, err := v.Sealer.Seal(ctx, fresh, about)
+		if err != nil {
+			return nil, err
+		}
+		_, err = v.Store.ChangeBlobs(ctx, kv.BlobChange{If: map[string]int64{macPath: 0}, Put: []kv.Blob{{Path: macPath, Raw: sealed}}})
+		if err == nil {
+			v.mac = fresh
+			return v.mac, nil
+		}
+		if !errors.Is(err, kv.ErrConflict) {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package vault_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/vault"
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+var _ ingest.Sealer = (*vault.Vault)(nil)
+
+// material is a certificate and its private key, and the forms in which the key might be found somewhere.
+type material struct {
+	cert, key []byte
+	forms     map[string]string
+}
+
+func newMaterial(t testing.TB) material {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scalar, err := private.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := material{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}),
+		forms: map[string]string{"any PEM": "PRIVATE KEY-----"}}
+	m.forms["PEM"] = strings.Split(string(m.key), "\n")[1]
+	m.forms["PEM in base64"] = base64.StdEncoding.EncodeToString(m.key)[:48]
+	for kind, b := range map[string][]byte{"DER ": raw, "scalar ": scalar} {
+		m.forms[kind+"raw"], m.forms[kind+"hex"] = string(b), hex.EncodeToString(b)
+		m.forms[kind+"base64"], m.forms[kind+"base64url"] = base64.StdEncoding.EncodeToString(b)[:40], base64.RawURLEncoding.EncodeToString(b)[:40]
+		m.forms[kind+"bytes"] = strings.Trim(fmt.Sprint(b), "[]")
+	}
+	m.forms["scalar decimal"] = new(big.Int).SetBytes(scalar).String()
+	return m
+}
+
+func (m material) spec(sealed, mac []byte) *model.SecretSpec {
+	return &model.SecretSpec{Chain: m.cert, Key: sealed, Mac: mac}
+}
+
+func sealer(t testing.TB, path string) seal.Sealer {
+	t.Helper()
+	p, err := seal.NewFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := seal.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func open(t testing.TB, c vault.Config) *vault.Vault {
+	t.Helper()
+	v, err := vault.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+var at = model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "web"}
+
+// The same key is not sealed twice, also by another leader; a replica opens it, and where it was moved, swapped, put back
+// or belongs to another mesh, it does not open.
+func TestVault(t *testing.T) {
+	server, kek := kvtest.Start(t), filepath.Join(t.TempDir(), "kek")
+	m, other := newMaterial(t), newMaterial(t)
+	ctx := t.Context()
+	first := open(t, vault.Config{Sealer: sealer(t, kek), Mesh: "mesh", Store: server.Store})
+	blob, mac, err := first.Seal(ctx, at, m.key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, vault.Config{Sealer: sealer(t, kek), Mesh: "mesh", Store: server.Store})
+	again, same, err := second.Seal(ctx, at, m.key, m.spec(blob, mac))
+	if err != nil || !bytes.Equal(again, blob) || !bytes.Equal(same, mac) {
+		t.Errorf("the same key was sealed anew: %v", err)
+	}
+	otherBlob, otherMAC, err := second.Seal(ctx, at, other.key, m.spec(blob, mac))
+	if err != nil || bytes.Equal(otherBlob, blob) || bytes.Equal(otherMAC, mac) {
+		t.Errorf("another key was not sealed: %v", err)
+	}
+	elsewhere := model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "else"}
+	if _, there, err := second.Seal(ctx, elsewhere, m.key, nil); err != nil || bytes.Equal(there, mac) {
+		t.Errorf("equal keys can be seen to be equal (%v)", err)
+	}
+
+	replica := open(t, vault.Config{Sealer: sealer(t, kek), Mesh: "mesh"})
+	if got, err := replica.Open(ctx, at, m.spec(blob, mac)); err != nil || !bytes.Equal(got, m.key) {
+		t.Errorf("a replica: %v", err)
+	}
+	if _, _, err := replica.Seal(ctx, at, m.key, nil); err == nil {
+		t.Error("a replica sealed")
+	}
+	foreign := open(t, vault.Config{Sealer: sealer(t, kek), Mesh: "other"})
+	for what, c := range map[string]struct {
+		v    *vault.Vault
+		key  model.Key
+		spec *model.SecretSpec
+	}{
+		"another name":      {replica, elsewhere, m.spec(blob, mac)},
+		"another namespace": {replica, model.Key{Kind: model.KindSecret, Namespace: "shop/web", Name: ""}, m.spec(blob, mac)},
+		"another mesh":      {foreign, at, m.spec(blob, mac)},
+		"an older key":      {replica, at, &model.SecretSpec{Chain: other.cert, Key: blob, Mac: mac}},
+		"cut":               {replica, at, m.spec(blob[:len(blob)-1], mac)},
+		"nothing":           {replica, at, m.spec(nil, mac)},
+	} {
+		if got, err := c.v.Open(ctx, c.key, c.spec); !errors.Is(err, seal.ErrTampered) || got != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	away := open(t, vault.Config{Sealer: sealer(t, kek+"2"), Mesh: "mesh", Store: server.Store})
+	if _, err := away.Open(ctx, at, m.spec(blob, mac)); !errors.Is(err, seal.ErrUnavailable) {
+		t.Errorf("under another KEK: %v", err)
+	}
+	if _, _, err := away.Seal(ctx, at, m.key, nil); !errors.Is(err, seal.ErrUnavailable) {
+		t.Errorf("under another KEK a second key of MACs is made: %v", err)
+	}
+}
+
+// Leaders that race for the key of the MACs have one in the end.
+func TestOneKeyOfMACs(t *testing.T) {
+	server, kek := kvtest.Start(t), filepath.Join(t.TempDir(), "kek")
+	m := newMaterial(t)
+	var macs [8][]byte
+	var all sync.WaitGroup
+	for i := range macs {
+		v := open(t, vault.Config{Sealer: sealer(t, kek), Mesh: "mesh", Store: server.Store})
+		all.Go(func() {
+			var err error
+			if _, macs[i], err = v.Seal(t.Context(), at, m.key, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for _, mac := range macs {
+		if !bytes.Equal(mac, macs[0]) {
+			t.Fatal("there are several")
+		}
+	}
+}
+
+// The ingester on a real etcd: the Secret is there, its private key is not, in no form; it opens; and neither a new
+// leader nor the same one writes it again.
+func TestNoPrivateKeyInEtcd(t *testing.T) {
+	server, kek := kvtest.Start(t), filepath.Join(t.TempDir(), "kek")
+	m, next := newMaterial(t), newMaterial(t)
+	var lines bytes.Buffer
+	epoch := func() kv.Epoch {
+		resp, err := server.Client().Put(t.Context(), server.LeaderPath()+"test", "me")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := server.Client().Get(t.Context(), server.LeaderPath()+"test")
+		if err != nil || resp == nil {
+			t.Fatal(err)
+		}
+		return kv.Epoch{Key: server.LeaderPath() + "test", Revision: got.Kvs[0].CreateRevision}
+	}()
+	lead := func() *ingest.Loop {
+		l := ingest.New(ingest.Config{Store: server.Store, Retry: 10 * time.Millisecond,
+			Sealer: open(t, vault.Config{Sealer: sealer(t, kek), Mesh: "mesh", Store: server.Store})})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-done })
+		l.Gained(epoch)
+		return l
+	}
+	event := func(m material) object.Event {
+		text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","type":"kubernetes.io/tls","metadata":{"name":"web","namespace":"shop"},"data":{"tls.crt":%q,"tls.key":%q}}`,
+			base64.StdEncoding.EncodeToString(m.cert), base64.StdEncoding.EncodeToString(m.key))
+		id := object.ID{Kind: "Secret", Namespace: "shop", Name: "web"}
+		return object.Event{Op: object.Put, ID: id, Object: &object.Object{ID: id, Version: "v1", JSON: []byte(text)}}
+	}
+	stored := func(want material, but int64) (spec *model.SecretSpec, revision int64) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+			state, err := server.Load(t.Context(), 0)
+			if err == nil && len(state.Values) == 1 && state.Complete != but {
+				r, err := state.Values[0].Record()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s := r.(*model.Secret); s.Key == at && bytes.Equal(s.Spec.Chain, want.cert) {
+					return s.Spec, state.Complete
+				}
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("stored: %v %v", state, err)
+			}
+		}
+	}
+	first := lead()
+	first.Emit([]object.Event{event(m), {Op: object.Synced}})
+	spec, revision := stored(m, 0)
+	if got, err := open(t, vault.Config{Sealer: sealer(t, kek), Mesh: "mesh"}).Open(t.Context(), at, spec); err != nil || !bytes.Equal(got, m.key) {
+		t.Errorf("a replica reads %v", err)
+	}
+	first.Lost()
+	second := lead()
+	second.Emit([]object.Event{event(m), {Op: object.Synced}})
+	second.Emit([]object.Event{event(next)}) // comes after whatever the comparison writes
+	_, after := stored(next, revision)
+	if writes := second.Stats(); writes.Batches != 1 || after == revision {
+		t.Errorf("the second leader wrote %+v, want the edit alone", writes)
+	}
+
+	all, err := server.Client().Get(t.Context(), "\x00", clientv3.WithFromKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rev := range all.Header.Revision { // what was there once is there still
+		old, err := server.Client().Get(t.Context(), "\x00", clientv3.WithFromKey(), clientv3.WithRev(rev+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range old.Kvs {
+			lines.WriteString(fmt.Sprintf("%s\n%s\n", kv.Key, kv.Value))
+		}
+	}
+	text := lines.String() + fmt.Sprint(first.Problems(), second.Problems(), spec)
+	if !strings.Contains(text, "sealing/mac") || !strings.Contains(text, "records/Secret/shop/web") {
+		t.Fatal("the test looks at the wrong place")
+	}
+	for _, one := range []material{m, next} {
+		for form, part := range one.forms {
+			if strings.Contains(text, part) {
+				t.Errorf("etcd holds a private key as %s", form)
+			}
+		}
+	}
+}
