@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"navarch.io/navarch/push/xds"
@@ -26,5 +28,50 @@ func TestHidden(t *testing.T) {
 	}
 	if d := Diff(Stack{Scope: before[Scope]}, before); len(d) != 1 || d[0].Old != one || d[0].New != nil {
 		t.Errorf("hiding is %v, want a removal", d)
+	}
+}
+
+// What is pending is not there for whoever looks for a resource; who asks can tell it from what does not exist.
+func TestPending(t *testing.T) {
+	one := &xds.Resource{Type: xds.Secret, Name: "one", Version: "1"}
+	before := Stack{Residue: Of(Pending(xds.Secret, "one"))}
+	after := Stack{Residue: before[Residue].With([]*xds.Resource{one}, nil)}
+	if before.Get("one") != nil || !before.Pending("one") || before.Pending("other") || after.Pending("one") || after.Get("one") != one {
+		t.Error("pending is there, or not pending")
+	}
+	if got := slices.Collect(before.All()); len(got) != 0 {
+		t.Errorf("All: %v", got)
+	}
+	if d := Diff(before, after); len(d) != 1 || d[0].Old != nil || d[0].New != one {
+		t.Errorf("what comes is %v", d)
+	}
+	if d := Diff(Stack{}, before); len(d) != 0 {
+		t.Errorf("pending is a difference: %v", d)
+	}
+}
+
+// The order of names is made from the layers' own orders, which are kept: it equals sorting what is visible.
+func TestSortedIsAllInOrder(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		var s Stack
+		for layer := range s {
+			var all []*xds.Resource
+			for range r.IntN(40) {
+				name := strconv.Itoa(r.IntN(60))
+				if r.IntN(4) == 0 {
+					all = append(all, Hidden(xds.Cluster, name), Pending(xds.Cluster, strconv.Itoa(60+r.IntN(9))))
+				} else {
+					all = append(all, &xds.Resource{Type: xds.Cluster, Name: name, Version: strconv.Itoa(layer)})
+				}
+			}
+			s[layer] = Of(all...)
+		}
+		want := slices.SortedFunc(s.All(), byName)
+		for range 2 {
+			if got := s.Sorted(); !slices.Equal(got, want) {
+				t.Fatalf("seed %d: %v, want %v", seed, got, want)
+			}
+		}
 	}
 }

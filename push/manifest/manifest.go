@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -17,8 +18,10 @@ import (
 // buckets that hold no difference, so an edit of one resource costs one bucket and one page however many there are, and
 // comparing the two costs the same. The nil Manifest is empty.
 type Manifest struct {
-	pages []page // all of one length; pages times that length is a power of two
-	size  int
+	pages  []page // all of one length; pages times that length is a power of two
+	size   int
+	digest atomic.Pointer[Sum]
+	order  atomic.Pointer[[]*xds.Resource] // by name; made when it is first asked for: proxies that join ask, others do not
 }
 
 type (
@@ -95,6 +98,21 @@ func (m *Manifest) All() iter.Seq[*xds.Resource] {
 	}
 }
 
+// sorted is all resources by name. It is shared: not to be changed.
+func (m *Manifest) sorted() []*xds.Resource {
+	if m.Len() == 0 {
+		return nil
+	}
+	if all := m.order.Load(); all != nil {
+		return *all
+	}
+	all := slices.SortedFunc(m.All(), byName)
+	m.order.Store(&all)
+	return all
+}
+
+func byName(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) }
+
 // With is the manifest after deletes and then puts. Where nothing differs it is the receiver itself.
 func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 	next := m.thaw(len(puts))
@@ -161,7 +179,7 @@ func (m *Manifest) thaw(more int) *Manifest {
 	}
 	for _, page := range next.pages {
 		for _, bucket := range page {
-			slices.SortFunc(bucket, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+			slices.SortFunc(bucket, byName)
 		}
 	}
 	return next

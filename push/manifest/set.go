@@ -23,9 +23,28 @@ type Stack [NumLayers]*Manifest
 // Hidden stands in an upper layer for "no resource of this name", whatever the layers below it hold.
 func Hidden(t xds.Type, name string) *xds.Resource { return &xds.Resource{Type: t, Name: name} }
 
-func hides(r *xds.Resource) bool { return r.Version == "" }
+// pending is the version of what Pending makes; no hash is like it.
+const pending = "pending"
 
-// Get finds a resource in the uppermost layer that has the name; nil if none has, or that layer hides it.
+// Pending stands for a resource that exists and is not known yet: there is none to be sent, and its absence is not to be
+// told either.
+func Pending(t xds.Type, name string) *xds.Resource {
+	return &xds.Resource{Type: t, Name: name, Version: pending}
+}
+
+func hides(r *xds.Resource) bool { return r.Version == "" || r.Version == pending }
+
+// Pending says whether a resource exists and is not known yet.
+func (s Stack) Pending(name string) bool {
+	for i := NumLayers - 1; i >= 0; i-- {
+		if r := s[i].Get(name); r != nil {
+			return r.Version == pending
+		}
+	}
+	return false
+}
+
+// Get finds a resource in the uppermost layer that has the name; nil if none has, or that layer hides it, or it is pending.
 func (s Stack) Get(name string) *xds.Resource {
 	for i := NumLayers - 1; i >= 0; i-- {
 		if r := s[i].Get(name); r != nil {
@@ -69,9 +88,36 @@ func (s Stack) hidden(layer int, name string) bool {
 	return false
 }
 
-// Sorted is All in the order of names.
+// Sorted is All in the order of names. It may be shared between callers: not to be changed.
 func (s Stack) Sorted() []*xds.Resource {
-	return slices.SortedFunc(s.All(), func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	all := s[0].sorted()
+	hidden := s[0].sum().Names.Len != s[0].Len()
+	for _, m := range s[1:] {
+		if m.Len() > 0 {
+			all = overlay(all, m.sorted())
+			hidden = hidden || m.sum().Names.Len != m.Len()
+		}
+	}
+	if hidden {
+		return slices.DeleteFunc(slices.Clone(all), hides)
+	}
+	return all
+}
+
+// overlay merges two lists by name; of two with one name the upper counts.
+func overlay(lower, upper []*xds.Resource) []*xds.Resource {
+	all := make([]*xds.Resource, 0, len(lower)+len(upper))
+	for len(lower) > 0 && len(upper) > 0 {
+		switch c := byName(lower[0], upper[0]); {
+		case c < 0:
+			all, lower = append(all, lower[0]), lower[1:]
+		case c > 0:
+			all, upper = append(all, upper[0]), upper[1:]
+		default:
+			lower = lower[1:]
+		}
+	}
+	return append(append(all, lower...), upper...)
 }
 
 // Delta is one name that differs. Old is nil where the name is new, New where it is gone.

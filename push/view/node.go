@@ -29,6 +29,7 @@ const (
 // Node is what Navarch keeps of the node that a proxy sends: what is used, and nothing else (a stock Envoy sends 61 KB).
 type Node struct {
 	ID        string // as sent: names the proxy in logs and debug pages, decides nothing
+	Router    bool   // a gateway: nothing is redirected to it, and Sidecars are not for it
 	Name      string // of the pod
 	Namespace string
 	Domain    string // DNS suffix of services: svc.cluster.local
@@ -36,11 +37,14 @@ type Node struct {
 	Labels    map[string]string
 	Workload  string // WORKLOAD_NAME, else the node's cluster
 	Account   string // SERVICE_ACCOUNT
-	Cluster   string
-	Network   string
-	Version   string // ISTIO_VERSION
-	Mode      Mode
-	Caps      xds.Caps
+	// Verified is the namespace of the authenticated identity, for whoever has authenticated it to fill in; what the node
+	// says of itself is no proof. Empty: nobody.
+	Verified string
+	Cluster  string
+	Network  string
+	Version  string // ISTIO_VERSION
+	Mode     Mode
+	Caps     xds.Caps
 	// Metadata are the plain strings of the metadata, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
@@ -63,9 +67,10 @@ func Parse(node *corev3.Node) (Node, error) {
 	if err != nil {
 		return Node{}, err
 	}
-	if kind != "sidecar" {
-		return Node{}, fmt.Errorf("node.id %q: proxy type %q is not served; want sidecar", node.GetId(), kind)
+	if kind != "sidecar" && kind != "router" {
+		return Node{}, fmt.Errorf("node.id %q: proxy type %q is not served; want sidecar or router", node.GetId(), kind)
 	}
+	n.Router = kind == "router"
 	if err := n.metadata(node.GetMetadata()); err != nil {
 		return Node{}, err
 	}

@@ -56,12 +56,12 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for json, want := range map[string]string{
-		`{}`:                               "node.id \"\": want type~ip~name.namespace~domain",
-		`{"id": "web-1"}`:                  "want type~ip~name.namespace~domain",
-		`{"id": "router~10.0.0.1~a.b~c"}`:  `proxy type "router" is not served; want sidecar`,
-		`{"id": "sidecar~10.0.0~a.b~c"}`:   "want an IP address",
-		`{"id": "sidecar~10.0.0.1~~c"}`:    "no name",
-		`{"id": "sidecar~10.0.0.1~web~c"}`: "no namespace; want name.namespace in its third part, or node.metadata.NAMESPACE",
+		`{}`:                                "node.id \"\": want type~ip~name.namespace~domain",
+		`{"id": "web-1"}`:                   "want type~ip~name.namespace~domain",
+		`{"id": "waypoint~10.0.0.1~a.b~c"}`: `proxy type "waypoint" is not served; want sidecar or router`,
+		`{"id": "sidecar~10.0.0~a.b~c"}`:    "want an IP address",
+		`{"id": "sidecar~10.0.0.1~~c"}`:     "no name",
+		`{"id": "sidecar~10.0.0.1~web~c"}`:  "no namespace; want name.namespace in its third part, or node.metadata.NAMESPACE",
 		`{"id": "sidecar~~a.b~c", "metadata": {"NAMESPACE": 7}}`:                 "node.metadata.NAMESPACE: want a string, got a number",
 		`{"id": "sidecar~~a.b~c", "metadata": {"NAMESPACE": "a/b"}}`:             "not the name of a namespace",
 		`{"id": "sidecar~~a.b~c", "metadata": {"LABELS": "app=web"}}`:            "node.metadata.LABELS: want an object of strings, got a string",

@@ -23,6 +23,9 @@ type View struct {
 	Workload Workload
 	// Residue are the proxy's own addresses, where a headless service with TCP ports includes them; else empty.
 	Residue intern.List[string]
+	// Secrets is the namespace whose Secrets the proxy may ask for: its own, where it is a gateway and has proved to be of
+	// that namespace. Empty: none, ever.
+	Secrets string
 }
 
 // Scope is the outbound side. Nothing in it names a proxy.
@@ -34,12 +37,16 @@ type Scope struct {
 	Cluster   string
 	Caps      xds.Caps
 	Mode      Mode
+	Router    bool
 	Filters   intern.List[Patch] // that reach the outbound side, in order of application
 }
 
 // String names the scope; equal scopes have equal names, on every replica.
 func (s Scope) String() string {
 	mode := [...]string{Redirect: "redirect", TProxy: "tproxy", None: "none"}[s.Mode]
+	if s.Router {
+		mode = "router"
+	}
 	out := fmt.Sprintf("%s.%s/%s/%s/%s/%x/%s", s.Namespace, s.Domain, s.Sidecar.Path(), s.Network, s.Cluster, uint64(s.Caps), mode)
 	for _, p := range s.Filters.All() {
 		out += fmt.Sprintf("/%s.%d", p.Filter.Path(), p.Index)
@@ -57,6 +64,7 @@ type Workload struct {
 	Policies  intern.List[model.Key] // AuthorizationPolicies that select it, by key
 	Caps      xds.Caps
 	Mode      Mode
+	Router    bool               // it has no inbound side
 	Filters   intern.List[Patch] // that reach the inbound side, in order of application
 }
 
@@ -78,6 +86,9 @@ func Of(s *mirror.Snapshot, n Node) View { return NewIndex(s).View(s, n) }
 // View is Of with an index of the same snapshot.
 func (x *Index) View(s *mirror.Snapshot, n Node) View {
 	root := s.Mesh().Spec.GetRootNamespace()
+	if n.Router {
+		return x.router(s, root, n)
+	}
 	sidecar := sidecarOf(s, root, n)
 	out, in := filtersOf(s, root, n)
 	services, headless := servicesOf(s, n)
@@ -90,6 +101,21 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 	}
 	if headless && n.Mode != None {
 		v.Residue = strs.List(n.Addresses...)
+	}
+	return v
+}
+
+// router is the view of a gateway: the outbound side, without Sidecars. What listens on it is for Gateways to say, which
+// this version does not have, and for EnvoyFilters.
+func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
+	filters, _ := filtersOf(s, root, n)
+	v := View{
+		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Network: n.Network, Cluster: n.Cluster, Caps: n.Caps, Mode: None,
+			Router: true, Filters: patches.List(filters...)},
+		Workload: Workload{Namespace: n.Namespace, Mode: None, Router: true},
+	}
+	if n.Verified == n.Namespace {
+		v.Secrets = n.Namespace
 	}
 	return v
 }
@@ -220,7 +246,7 @@ func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	return out
 }
 
-// filtersOf lists the patches that select the proxy, for its outbound and its inbound side. Filters of the root
+// filtersOf lists the patches that select the proxy, for its outbound and its inbound side; a gateway has the former alone. Filters of the root
 // namespace come first, then those of the proxy's; in each by priority, creation, name
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/).
 func filtersOf(s *mirror.Snapshot, root string, n Node) (out, in []Patch) {
@@ -244,12 +270,12 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (out, in []Patch) {
 				if !proxyMatches(p.GetMatch().GetProxy(), n) {
 					continue
 				}
-				switch p.GetMatch().GetContext() {
-				case networkingv1.EnvoyFilter_ANY:
-					out, in = append(out, Patch{f.Key, i}), append(in, Patch{f.Key, i})
-				case networkingv1.EnvoyFilter_SIDECAR_OUTBOUND:
+				context := p.GetMatch().GetContext()
+				if context == networkingv1.EnvoyFilter_ANY || context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND && !n.Router ||
+					context == networkingv1.EnvoyFilter_GATEWAY && n.Router {
 					out = append(out, Patch{f.Key, i})
-				case networkingv1.EnvoyFilter_SIDECAR_INBOUND:
+				}
+				if context == networkingv1.EnvoyFilter_ANY || context == networkingv1.EnvoyFilter_SIDECAR_INBOUND {
 					in = append(in, Patch{f.Key, i})
 				}
 			}

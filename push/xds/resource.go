@@ -66,6 +66,17 @@ func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, erro
 	return &Resource{Type: t, Name: name, Version: hex.EncodeToString(h[:]), Needs: needs, body: []segment{b}, size: len(b)}, nil
 }
 
+// EncodeAs is Encode with a version of the caller's: for what must not be hashed where others see the hash. It has to
+// differ wherever the message does, and be equal on every replica.
+func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Resource, error) {
+	r, err := Encode(t, name, m, needs...)
+	if err != nil {
+		return nil, err
+	}
+	r.Version = version
+	return r, nil
+}
+
 // EncodeRope makes a resource of a head message and fragments that follow it on the wire, in this order.
 func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs ...Ref) (*Resource, error) {
 	b, err := deterministic.Marshal(head)
