@@ -60,6 +60,10 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 	var odds []string
 	at := ty.sent
 	switch {
+	case ty.fresh:
+		s.greet(t, &c)
+		odds = s.gather(t, &c, func(string, odd) bool { return true })
+		at = s.goal(t).Types[t]
 	case owed:
 		odds = s.gather(t, &c, func(_ string, o odd) bool { return o.force })
 	case len(ty.retry) > 0:
@@ -84,6 +88,33 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 	}
 	ty.answer = false
 	return s.launch(t, c, odds, at, owed), true
+}
+
+// greet answers the first names of a type: what there is goes out as it stands, and only what there is not becomes an
+// exception. A proxy that joins names a thousand clusters here.
+func (s *State) greet(t xds.Type, c *change) {
+	ty := &s.types[t]
+	ty.fresh = false
+	goal := s.goal(t).Types[t]
+	add := func(name string, r *xds.Resource) {
+		if r != nil && (s.cfg.Refused == nil || !s.cfg.Refused(r)) {
+			c.set = append(c.set, r)
+		} else {
+			ty.put(name, odd{force: true})
+		}
+	}
+	if len(ty.odd) == 0 && goal.Sum().Names == sumOf(ty.names.All()) { // all that there is, as sidecars do
+		c.set = make([]*xds.Resource, 0, ty.names.Len())
+		for _, r := range goal.Sorted() {
+			add(r.Name, r)
+		}
+		return
+	}
+	for _, name := range ty.names.All() {
+		if _, is := ty.odd[name]; !is {
+			add(name, goal.Get(name))
+		}
+	}
 }
 
 // catchUp moves on to a set that holds nothing new for this client; nothing is in flight.
@@ -197,7 +228,7 @@ func byName(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name)
 
 // size is the length of a response on the wire, in bytes, with gRPC's prefix; the tail is estimated from above.
 func size(r *Reply) int {
-	n := 5 + 16 + len(r.Type.URL()) + len(r.Nonce)
+	n := 5 + 40 + len(r.Type.URL()) + len(r.Nonce)
 	for _, res := range r.Set {
 		for _, b := range res.Delta() {
 			n += len(b)
@@ -213,7 +244,7 @@ func size(r *Reply) int {
 // changes, and does not use those that it has.
 func (s *State) followClusters() {
 	eds := &s.types[xds.Endpoint]
-	if !eds.subscribed {
+	if !eds.subscribed || eds.fresh {
 		return
 	}
 	flights := s.types[xds.Cluster].flights
@@ -240,7 +271,7 @@ func (s *State) caughtUp() bool {
 		if !ty.subscribed {
 			continue
 		}
-		if ty.sent != s.target.Types[t] || len(ty.retry) > 0 {
+		if ty.fresh || ty.sent != s.target.Types[t] || len(ty.retry) > 0 {
 			return false
 		}
 		for name := range maps.Keys(ty.odd) {
@@ -252,12 +283,21 @@ func (s *State) caughtUp() bool {
 	return !s.awaits()
 }
 
+// asksForAll says whether every assignment that there is was asked for, by the sum of the names.
+func (s *State) asksForAll(eds *typed) bool {
+	all := s.target.Types[xds.Endpoint].Sum().Names
+	return eds.all || eds.names.Len() == all.Len && sumOf(eds.names.All()) == all
+}
+
 // awaits says whether Envoy still has to ask for endpoints of a cluster that is in flight. It asks before it
 // acknowledges the cluster.
 func (s *State) awaits() bool {
 	eds := &s.types[xds.Endpoint]
 	flights := s.types[xds.Cluster].flights
 	for i := range flights {
+		if f := &flights[i]; f.waited == 0 && f.at == s.target.Types[xds.Cluster] && eds.subscribed && s.asksForAll(eds) {
+			f.waited = len(f.set) // what clusters need is in their own set
+		}
 		for f := &flights[i]; f.waited < len(f.set); f.waited++ {
 			for _, need := range f.set[f.waited].Needs {
 				if need.Type == xds.Endpoint && !(eds.subscribed && eds.wants(need.Name)) {

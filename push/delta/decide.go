@@ -26,6 +26,8 @@ func (s *State) decide(t xds.Type, name string, o odd) (verb, *xds.Resource) {
 	}
 	want := s.goal(t).Types[t].Get(name)
 	switch {
+	case want == nil && s.goal(t).Types[t].Pending(name):
+		return hold, nil // what the client has of it stands, and it waits where it has nothing
 	case want == nil:
 		return s.absent(t, name, o, has, known)
 	case want.Version == o.refused || s.cfg.Refused != nil && !same(want, has) && s.cfg.Refused(want):
@@ -67,8 +69,8 @@ func (s *State) absent(t xds.Type, name string, o odd, has *xds.Resource, known 
 		case !o.bare || o.force:
 			return set, empty(t, name)
 		}
-	case xds.Secret: // a removal is ignored; as a first answer it would hold up what waits for the secret for ever
-		if holds {
+	case xds.Secret: // a removal is ignored; as a first answer it ends the wait of what needs the secret
+		if holds || o.force {
 			return remove, nil
 		}
 	}
@@ -92,7 +94,7 @@ func (s *State) drained(t xds.Type, named string) bool {
 	if !ty.subscribed {
 		return s.settled || !s.types[xds.Cluster].resumed
 	}
-	if s.base == nil || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.base.Types[t] {
+	if s.base == nil || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.base.Types[t] {
 		return false
 	}
 	resumed := s.types[xds.Cluster].resumed

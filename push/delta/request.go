@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
-
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
@@ -75,32 +73,34 @@ func (s *State) Request(r Request, out []Report) []Report {
 // open is the first request of a type on the stream.
 func (s *State) open(r Request) {
 	ty := &s.types[r.Type]
-	names := collect(r.Subscribe)
-	ty.subscribed = true
-	ty.all = r.Type.Wildcard() || slices.Contains(names, wildcard)
-	names = slices.DeleteFunc(names, func(n string) bool { return n == wildcard })
+	names, all := s.cfg.Names.of(r.Subscribe)
+	ty.subscribed, ty.all = true, all || r.Type.Wildcard()
 	stack := s.stack(r.Type)
-	next, stop := iter.Pull2(pairs(r.Initial))
-	_, _, ty.resumed = next()
-	stop()
+	var claims manifest.Sum
+	for name, version := range pairs(r.Initial) {
+		claims.Add(name, version)
+	}
+	ty.resumed = claims.Names.Len > 0
 	if s.cfg.World && ty.all && r.Version != "" && r.Version == setVersion(stack.Sorted()) {
 		ty.resumed, ty.acked, ty.sent = true, stack, stack
 		return
 	}
-	if ty.all && !ty.resumed {
+	switch {
+	case ty.all && !ty.resumed:
 		ty.answer = r.Type.Wildcard()
 		if !s.cfg.World {
-			s.subscribe(ty, names)
+			s.subscribe(ty, slices.Clone(names.All()))
 		}
 		return
-	}
-	ty.acked, ty.sent = stack, stack
-	if ty.all {
-		s.resumeAll(ty, stack, r.Initial)
-		s.subscribe(ty, slices.DeleteFunc(names, func(n string) bool { return stack.Get(n) != nil }))
-	} else {
-		ty.names = s.cfg.Names.List(names...)
-		s.resumeNamed(ty, stack, r.Initial)
+	case !ty.resumed && !s.cfg.World:
+		ty.names, ty.fresh = names, names.Len() > 0
+	case ty.all:
+		ty.acked, ty.sent = stack, stack
+		s.resumeAll(ty, stack, claims, r.Initial)
+		s.subscribe(ty, slices.DeleteFunc(slices.Clone(names.All()), func(n string) bool { return stack.Get(n) != nil }))
+	default:
+		ty.acked, ty.sent, ty.names = stack, stack, names
+		s.resumeNamed(ty, stack, claims, r.Initial)
 	}
 	if r.Type == xds.Endpoint {
 		s.exposeGhosts()
@@ -140,16 +140,13 @@ func (s *State) exposeGhosts() {
 	}
 }
 
-// resumeAll compares what a client says that it holds with all that there is.
-func (s *State) resumeAll(ty *typed, stack manifest.Stack, claimed iter.Seq2[string, string]) {
-	names, sum := s.compare(ty, stack, claimed)
-	for r := range stack.All() {
-		names--
-		sum -= xxhash.Sum64String(r.Name)
-	}
-	if names == 0 && sum == 0 {
+// resumeAll compares what a client says that it holds with all that there is: by their sums first, and name by name only
+// where these differ.
+func (s *State) resumeAll(ty *typed, stack manifest.Stack, claims manifest.Sum, claimed iter.Seq2[string, string]) {
+	if claims == stack.Sum() {
 		return
 	}
+	ty.except(stack, claimed)
 	held := matching(stack, claimed)
 	for r := range stack.All() {
 		if _, is := ty.odd[r.Name]; !is && !found(held, r.Name) {
@@ -159,15 +156,11 @@ func (s *State) resumeAll(ty *typed, stack manifest.Stack, claimed iter.Seq2[str
 }
 
 // resumeNamed compares what a client says that it holds with what it subscribes to.
-func (s *State) resumeNamed(ty *typed, stack manifest.Stack, claimed iter.Seq2[string, string]) {
-	names, sum := s.compare(ty, stack, claimed)
-	for _, name := range ty.names.All() {
-		names--
-		sum -= xxhash.Sum64String(name)
-	}
-	if names == 0 && sum == 0 {
+func (s *State) resumeNamed(ty *typed, stack manifest.Stack, claims manifest.Sum, claimed iter.Seq2[string, string]) {
+	if claims == stack.Sum() && claims.Names == sumOf(ty.names.All()) {
 		return
 	}
+	ty.except(stack, claimed)
 	held := matching(stack, claimed)
 	for _, name := range ty.names.All() {
 		if _, is := ty.odd[name]; !is && !found(held, name) {
@@ -176,23 +169,23 @@ func (s *State) resumeNamed(ty *typed, stack manifest.Stack, claimed iter.Seq2[s
 	}
 }
 
-// compare keeps the claims that are not true of the stack, and returns how many of the names that there are were
-// claimed, with the sum of their hashes: no table of names is built, and equal sums mean that none is missing.
-func (s *State) compare(ty *typed, stack manifest.Stack, claimed iter.Seq2[string, string]) (names int, sum uint64) {
+func sumOf(names []string) (sum manifest.NameSum) {
+	for _, name := range names {
+		sum.Add(name)
+	}
+	return sum
+}
+
+// except keeps the claims that are not true of the stack.
+func (ty *typed) except(stack manifest.Stack, claimed iter.Seq2[string, string]) {
 	for name, version := range pairs(claimed) {
 		if !ty.wants(name) {
 			continue
 		}
-		r := stack.Get(name)
-		if r != nil || !ty.all {
-			names++
-			sum += xxhash.Sum64String(name)
-		}
-		if r == nil || r.Version != version {
+		if r := stack.Get(name); r == nil || r.Version != version {
 			ty.put(strings.Clone(name), odd{held: true, claimed: true})
 		}
 	}
-	return names, sum
 }
 
 // matching is the sorted names of the claims that are true of the stack.
@@ -228,7 +221,7 @@ func (s *State) subscribe(ty *typed, names []string) {
 	if !ty.all {
 		merged := append(slices.Clone(ty.names.All()), names...)
 		slices.Sort(merged)
-		ty.names = s.cfg.Names.List(slices.Compact(merged)...)
+		ty.names = s.cfg.Names.sorted(slices.Compact(merged)...)
 	}
 }
 
@@ -241,7 +234,7 @@ func (s *State) unsubscribe(ty *typed, names []string) {
 		delete(ty.odd, name)
 	}
 	left := slices.DeleteFunc(slices.Clone(ty.names.All()), func(n string) bool { return found(names, n) })
-	ty.names = s.cfg.Names.List(left...)
+	ty.names = s.cfg.Names.sorted(left...)
 }
 
 // replaceNames is the state-of-the-world form: a request lists all names.
@@ -316,12 +309,7 @@ func (ty *typed) accept(f flight) {
 
 // collect copies names out of a request, sorted, each once.
 func collect(names iter.Seq[string]) []string {
-	var all []string
-	if names != nil {
-		for name := range names {
-			all = append(all, strings.Clone(name))
-		}
-	}
+	all := clone(names)
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -24,8 +24,8 @@ type Config struct {
 	Credit int
 	// World makes a state-of-the-world stream.
 	World bool
-	// Names interns subscriptions, so that proxies with equal ones share them; nil: a table of its own.
-	Names *intern.Table[string]
+	// Names interns subscriptions, so that proxies with equal ones share them; nil: its own.
+	Names *Names
 	// Refused says whether a version must not be sent to this client although it has not refused it itself; nil: none.
 	Refused func(*xds.Resource) bool
 	// Diff replaces manifest.Diff, for sharing the work between streams; nil: manifest.Diff. The result is not changed.
@@ -49,6 +49,7 @@ type typed struct {
 	all        bool // subscribed to whatever there is
 	answer     bool // the first request is answered, even with nothing
 	resumed    bool // the first request claimed versions
+	fresh      bool // its names were never answered: they are sent as they stand, without an exception for each
 
 	names       intern.List[string] // sorted; what is subscribed by name
 	acked, sent manifest.Stack
@@ -102,7 +103,7 @@ func New(cfg Config, set *manifest.Set) *State {
 		cfg.Credit = Credit
 	}
 	if cfg.Names == nil {
-		cfg.Names = &intern.Table[string]{}
+		cfg.Names = &Names{}
 	}
 	if cfg.Diff == nil {
 		cfg.Diff = manifest.Diff
@@ -121,7 +122,7 @@ func (s *State) Settle() { s.settled = true }
 func (s *State) Idle() bool {
 	for t := range s.types {
 		ty := &s.types[t]
-		if ty.subscribed && (ty.answer || len(ty.odd) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(xds.Type(t))) {
+		if ty.subscribed && (ty.answer || ty.fresh || len(ty.odd) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(xds.Type(t))) {
 			return false
 		}
 	}
@@ -130,6 +131,9 @@ func (s *State) Idle() bool {
 
 // InFlight is the number of unacknowledged responses of a type.
 func (s *State) InFlight(t xds.Type) int { return len(s.types[t].flights) }
+
+// Charge counts bytes that the caller sends on the same stream beside the replies; negative once they are acknowledged.
+func (s *State) Charge(bytes int) { s.unacked += bytes }
 
 // Unacked is the number of unacknowledged bytes.
 func (s *State) Unacked() int { return s.unacked }

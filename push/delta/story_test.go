@@ -17,6 +17,7 @@ import (
 // A story is a script, one event or expectation a line; testdata/stories.txt holds them.
 //
 //	target CDS a@1 b@2 EDS a@1      the newest set; types that are not named stay, "CDS" alone is empty
+//	s@?                             a secret that is there and not known yet
 //	r@1(a)                          a resource that mentions cluster a
 //	> CDS +a -b a=1 ack 3           a request: subscribe, unsubscribe, initial version, ACK
 //	> CDS nack 3 words              a NACK
@@ -263,6 +264,10 @@ func thing(t xds.Type, label string) *xds.Resource {
 		return r
 	}
 	name, version, _ := strings.Cut(label, "@")
+	if version == "?" {
+		things[key] = manifest.Pending(t, name)
+		return things[key]
+	}
 	var needs []xds.Ref
 	if t == xds.Cluster && !strings.HasPrefix(name, "static") {
 		needs = append(needs, xds.Ref{Type: xds.Endpoint, Name: name})
@@ -289,11 +294,26 @@ func label(r *xds.Resource) string {
 // evolve makes a stack that holds exactly the list, out of its predecessor.
 func evolve(old manifest.Stack, list []*xds.Resource) manifest.Stack {
 	var gone []string
-	for r := range old.All() {
+	for r := range old[manifest.Scope].All() {
 		if !slices.ContainsFunc(list, func(n *xds.Resource) bool { return n.Name == r.Name }) {
 			gone = append(gone, r.Name)
 		}
 	}
 	old[manifest.Scope] = old[manifest.Scope].With(list, gone)
 	return old
+}
+
+// What the caller sends beside the replies counts against the same credit.
+func TestChargeHoldsBack(t *testing.T) {
+	set := &manifest.Set{Revision: 1}
+	s := New(Config{}, set)
+	s.Charge(Credit)
+	s.Request(Request{Type: xds.Cluster}, nil)
+	if r, ok := s.Next(); ok {
+		t.Errorf("sent over the credit: %v", r)
+	}
+	s.Charge(-1)
+	if _, ok := s.Next(); !ok {
+		t.Error("not sent within the credit")
+	}
 }

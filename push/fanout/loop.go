@@ -24,6 +24,7 @@ type Loop struct {
 type Stream struct {
 	loop      *Loop
 	namespace string
+	first     bool
 	send      func() int
 
 	inbox atomic.Bool // it is in the inbox
@@ -33,6 +34,7 @@ type Stream struct {
 	sent  atomic.Int64
 	acked atomic.Int64
 	left  atomic.Bool
+	no    atomic.Bool
 }
 
 // New makes a loop; Run starts it. workers 0: one for each processor.
@@ -44,10 +46,10 @@ func New(b Budget, workers int) *Loop {
 	return &Loop{budget: b, workers: min(workers, b.Streams), wake: make(chan struct{}, 1)}
 }
 
-// Join adds a stream. send is called by one worker at a time, when it is the stream's turn: it sends all that may be
+// Join adds a stream; first: it is a gateway's, which goes before others. send is called by one worker at a time, when it is the stream's turn: it sends all that may be
 // sent now without blocking, and returns the number of bytes.
-func (l *Loop) Join(namespace string, send func() int) *Stream {
-	s := &Stream{loop: l, namespace: namespace, send: send}
+func (l *Loop) Join(namespace string, first bool, send func() int) *Stream {
+	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
 	s.notify()
 	return s
@@ -65,6 +67,12 @@ func (s *Stream) Sent(bytes int) { s.sent.Add(int64(bytes)) }
 // Acked says that bytes were acknowledged.
 func (s *Stream) Acked(bytes int) {
 	s.acked.Add(int64(bytes))
+	s.notify()
+}
+
+// Refused says that the client refused something.
+func (s *Stream) Refused() {
+	s.no.Store(true)
 	s.notify()
 }
 
@@ -146,7 +154,7 @@ func (l *Loop) take() []*Stream {
 func (s *Stream) news(step func(Event[*Stream])) {
 	s.inbox.Store(false) // before reading: what comes later notifies again
 	if s.joins.Swap(false) {
-		step(Event[*Stream]{Op: Join, Stream: s, Namespace: s.namespace})
+		step(Event[*Stream]{Op: Join, Stream: s, Namespace: s.namespace, First: s.first})
 	}
 	marks := s.marks.Swap(0)
 	for lane := range NumLanes {
@@ -156,6 +164,9 @@ func (s *Stream) news(step func(Event[*Stream])) {
 	}
 	if s.done.Swap(false) {
 		step(Event[*Stream]{Op: Done, Stream: s, Bytes: int(s.sent.Swap(0))})
+	}
+	if s.no.Swap(false) { // before the ACK, which would let others have their turn
+		step(Event[*Stream]{Op: Refuse, Stream: s})
 	}
 	if n := s.acked.Swap(0); n > 0 {
 		step(Event[*Stream]{Op: Ack, Stream: s, Bytes: int(n)})

@@ -27,7 +27,7 @@ func TestLoopLosesNothing(t *testing.T) {
 	var busy [streams]atomic.Bool
 	handles := make([]*Stream, streams)
 	for i := range streams {
-		handles[i] = l.Join("ns", func() int {
+		handles[i] = l.Join("ns", false, func() int {
 			if busy[i].Swap(true) {
 				t.Error("two workers send to one stream")
 			}
@@ -66,7 +66,7 @@ func TestLoopLosesNothing(t *testing.T) {
 // However often streams are marked while nobody takes it out, the inbox holds each once.
 func TestInboxIsBounded(t *testing.T) {
 	l := New(Budget{}, 1)
-	a, b := l.Join("ns", nil), l.Join("ns", nil)
+	a, b := l.Join("ns", false, nil), l.Join("ns", false, nil)
 	for range 1000 {
 		a.Mark(Config)
 		b.Mark(Endpoints)

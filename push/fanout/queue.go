@@ -10,6 +10,7 @@ type Budget struct {
 	Streams int           // sent to at once; 100
 	Bytes   int           // sent and not acknowledged by streams that are not slow; 256 MiB
 	Slow    time.Duration // a stream that has owed an ACK for longer no longer counts against Bytes; 1 s
+	Trial   int           // streams that configuration goes to first, see trial; 8
 }
 
 // patience is how many grants in a row the endpoint lane may have while the config lane waits.
@@ -19,12 +20,13 @@ const patience = 4
 type Op uint8
 
 const (
-	Join  Op = iota // a stream is there, in a namespace
-	Leave           // it is gone
-	Mark            // it has something to send, in a lane
-	Done            // what it was granted is sent: so many bytes
-	Ack             // so many of its bytes are acknowledged
-	Tick            // time has passed
+	Join   Op = iota // a stream is there, in a namespace
+	Leave            // it is gone
+	Mark             // it has something to send, in a lane
+	Done             // what it was granted is sent: so many bytes
+	Ack              // so many of its bytes are acknowledged
+	Refuse           // it refused what it was sent
+	Tick             // time has passed
 )
 
 // Event is an input of Queue.Step. S identifies a stream.
@@ -32,6 +34,7 @@ type Event[S comparable] struct {
 	Op        Op
 	Stream    S
 	Namespace string // of Join
+	First     bool   // of Join: a gateway, which is served before others
 	Lane      Lane   // of Mark
 	Bytes     int    // of Done and Ack
 }
@@ -49,12 +52,24 @@ type Queue[S comparable] struct {
 	bytes   int // charged against the budget
 	charged *list.List
 	streak  int // grants to the endpoint lane since one to the config lane, while that waits
+	trial   trial
 }
 
-// lane is a ring of namespaces that have streams waiting.
+// lane is a ring of namespaces that have streams waiting; one ring for gateways, which come first, one for the others.
 type lane[S comparable] struct {
-	ring  list.List // of *group[S]
-	named map[string]*group[S]
+	rings [2]list.List // of *group[S]
+	named [2]map[string]*group[S]
+}
+
+func (l *lane[S]) empty() bool { return l.rings[0].Len()+l.rings[1].Len() == 0 }
+
+// front is the group whose turn it is.
+func (l *lane[S]) front() (*list.List, *group[S]) {
+	ring := &l.rings[0]
+	if ring.Len() == 0 {
+		ring = &l.rings[1]
+	}
+	return ring, ring.Front().Value.(*group[S])
 }
 
 // group is the streams of one namespace that wait in a lane, first in first out.
@@ -67,8 +82,10 @@ type group[S comparable] struct {
 type entry[S comparable] struct {
 	stream    S
 	namespace string
+	class     uint8 // 0: a gateway, 1: another
 	lane      Lane
 	at        *list.Element // in its group; nil: not queued
+	trying    bool          // it counts in the trial
 	granted   bool
 	again     bool // marked while granted, in lane
 	owing     int  // bytes charged
@@ -89,9 +106,14 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	if b.Slow <= 0 {
 		b.Slow = time.Second
 	}
-	q := &Queue[S]{budget: b, streams: map[S]*entry[S]{}, charged: list.New()}
+	if b.Trial <= 0 {
+		b.Trial = 8
+	}
+	q := &Queue[S]{budget: b, streams: map[S]*entry[S]{}, charged: list.New(), trial: trial{least: b.Trial, window: b.Trial}}
 	for i := range q.lanes {
-		q.lanes[i].named = map[string]*group[S]{}
+		for class := range q.lanes[i].named {
+			q.lanes[i].named[class] = map[string]*group[S]{}
+		}
 	}
 	return q
 }
@@ -102,7 +124,11 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	s := q.streams[e.Stream]
 	switch {
 	case e.Op == Join && s == nil:
-		q.streams[e.Stream] = &entry[S]{stream: e.Stream, namespace: e.Namespace}
+		s = &entry[S]{stream: e.Stream, namespace: e.Namespace, class: 1}
+		if e.First {
+			s.class = 0
+		}
+		q.streams[e.Stream] = s
 	case s == nil:
 	case e.Op == Leave:
 		q.leave(s)
@@ -112,14 +138,18 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 		s.granted = false
 		q.granted--
 		q.owe(s, e.Bytes, now)
+		q.settle(s, now)
 		if s.again {
 			s.again = false
 			q.push(s)
 		}
 	case e.Op == Ack:
 		q.ack(s, e.Bytes)
+		q.settle(s, now)
+	case e.Op == Refuse:
+		q.trial.refused()
 	}
-	return q.grants()
+	return q.grants(now)
 }
 
 // Next is when time alone will change something: the next charge that becomes slow.
@@ -133,8 +163,10 @@ func (q *Queue[S]) Next() (time.Time, bool) {
 // Waiting is the number of streams in a lane.
 func (q *Queue[S]) Waiting(l Lane) int {
 	n := 0
-	for _, g := range q.lanes[l].named {
-		n += g.waiting.Len()
+	for _, named := range q.lanes[l].named {
+		for _, g := range named {
+			n += g.waiting.Len()
+		}
 	}
 	return n
 }
@@ -158,23 +190,23 @@ func (q *Queue[S]) mark(s *entry[S], l Lane) {
 
 func (q *Queue[S]) push(s *entry[S]) {
 	l := &q.lanes[s.lane]
-	g := l.named[s.namespace]
+	g := l.named[s.class][s.namespace]
 	if g == nil {
 		g = &group[S]{name: s.namespace}
-		l.named[s.namespace] = g
-		g.in = l.ring.PushBack(g)
+		l.named[s.class][s.namespace] = g
+		g.in = l.rings[s.class].PushBack(g)
 	}
 	s.at = g.waiting.PushBack(s)
 }
 
 func (q *Queue[S]) remove(s *entry[S]) {
 	l := &q.lanes[s.lane]
-	g := l.named[s.namespace]
+	g := l.named[s.class][s.namespace]
 	g.waiting.Remove(s.at)
 	s.at = nil
 	if g.waiting.Len() == 0 {
-		l.ring.Remove(g.in)
-		delete(l.named, g.name)
+		l.rings[s.class].Remove(g.in)
+		delete(l.named[s.class], g.name)
 	}
 }
 
@@ -186,20 +218,24 @@ func (q *Queue[S]) leave(s *entry[S]) {
 		q.granted--
 	}
 	q.release(s, s.owing)
+	q.untry(s)
 	delete(q.streams, s.stream)
 }
 
 // grants hands out turns while the budget lasts.
-func (q *Queue[S]) grants() (out []Grant[S]) {
+func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 	for q.granted < q.budget.Streams && q.bytes < q.budget.Bytes {
-		l := q.pick()
+		l := q.pick(now)
 		if l == nil {
 			break
 		}
-		g := l.ring.Front().Value.(*group[S])
+		ring, g := l.front()
 		s := g.waiting.Front().Value.(*entry[S])
-		l.ring.MoveToBack(g.in)
+		ring.MoveToBack(g.in)
 		q.remove(s)
+		if l == &q.lanes[Config] {
+			q.try(s, now)
+		}
 		s.granted = true
 		q.granted++
 		out = append(out, Grant[S]{s.stream})
@@ -208,15 +244,16 @@ func (q *Queue[S]) grants() (out []Grant[S]) {
 }
 
 // pick is the lane whose turn it is; nil when nobody waits.
-func (q *Queue[S]) pick() *lane[S] {
+func (q *Queue[S]) pick(now time.Time) *lane[S] {
 	fast, slow := &q.lanes[Endpoints], &q.lanes[Config]
+	mayConfig := !slow.empty() && q.trial.open(now)
 	switch {
-	case slow.ring.Len() == 0 && fast.ring.Len() == 0:
+	case !mayConfig && fast.empty():
 		return nil
-	case slow.ring.Len() == 0:
+	case !mayConfig:
 		q.streak = 0
 		return fast
-	case fast.ring.Len() == 0 || q.streak >= patience:
+	case fast.empty() || q.streak >= patience:
 		q.streak = 0
 		return slow
 	}
@@ -267,5 +304,6 @@ func (q *Queue[S]) expire(now time.Time) {
 		}
 		s.forgiven += s.owing
 		q.release(s, s.owing)
+		q.untry(s) // a slow one says nothing about what it was sent
 	}
 }

@@ -3,13 +3,14 @@ package fanout
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
 // script runs events and returns who was granted, in order. "j:ns/a" joins, "l:a" leaves, "e:a" and "c:a" mark in a lane,
-// "d:a:9" is done with 9 bytes, "k:a:9" acknowledges 9, "t" is 1 s later.
+// "d:a:9" is done with 9 bytes, "k:a:9" acknowledges 9, "t" is 1 s later. "g:ns/a" joins as a gateway, "r:a" refuses.
 func script(b Budget, events string) string {
 	q := NewQueue[string](b)
 	now := time.Unix(0, 0)
@@ -27,6 +28,11 @@ func script(b Budget, events string) string {
 		case "j":
 			ns, name, _ := strings.Cut(part[1], "/")
 			e = Event[string]{Op: Join, Stream: name, Namespace: ns}
+		case "g":
+			ns, name, _ := strings.Cut(part[1], "/")
+			e = Event[string]{Op: Join, Stream: name, Namespace: ns, First: true}
+		case "r":
+			e.Op = Refuse
 		case "l":
 			e.Op = Leave
 		case "e":
@@ -49,7 +55,7 @@ func script(b Budget, events string) string {
 }
 
 func TestQueue(t *testing.T) {
-	one := Budget{Streams: 1}
+	one, two := Budget{Streams: 1}, Budget{Trial: 2}
 	for name, c := range map[string]struct {
 		budget Budget
 		events string
@@ -70,6 +76,14 @@ func TestQueue(t *testing.T) {
 		"an ACK that overtakes Done":       {Budget{Bytes: 10}, "j:n/a j:n/b c:a k:a:10 d:a:10 c:b", "a b"},
 		"a slow stream holds up nobody":    {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b t", "a b"},
 		"what was forgiven is not counted": {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 t k:a:10 c:a d:a:10 c:b", "a a"},
+		"gateways first":                   {one, "j:n/x j:n/a g:gw/b c:x c:a c:b d:x d:b", "x b a"},
+		"a change is tried on a few":       {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:1 d:b:1", "a b"},
+		"an ACK lets two more":             {two, "j:n/a j:n/b j:n/c j:n/d c:a c:b c:c c:d d:a:1 d:b:1 k:a:1", "a b c d"},
+		"a refusal, then few again":        {two, "j:n/a j:n/b j:n/c j:n/d c:a c:b d:a:1 d:b:1 k:a:1 k:b:1 r:b c:a c:b c:c c:d d:a:1 d:b:1", "a b a b"},
+		"a slow one does not stop it":      {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:1 d:b:1 t", "a b c"},
+		"nothing to send is no trial":      {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:0 d:b:1", "a b c"},
+		"endpoints are not held":           {two, "j:n/a j:n/b j:n/c c:a c:b e:c d:a:1 d:b:1", "a b c"},
+		"leaving gives the place back":     {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:1 d:b:1 l:a", "a b c"},
 		"leaving returns bytes":            {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b l:a", "a b"},
 	} {
 		if got := script(c.budget, c.events); got != c.want {
@@ -106,7 +120,7 @@ func TestConfigDoesNotStarve(t *testing.T) {
 func TestQueueRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		b := Budget{Streams: 1 + r.IntN(3), Bytes: 20}
+		b := Budget{Streams: 1 + r.IntN(3), Bytes: 20, Trial: 1 + r.IntN(4)}
 		q := NewQueue[int](b)
 		now := time.Unix(0, 0)
 		granted, owing, due := map[int]bool{}, map[int]int{}, map[int]bool{}
@@ -139,7 +153,9 @@ func TestQueueRandom(t *testing.T) {
 		}
 		for range 300 {
 			s := r.IntN(8)
-			switch r.IntN(5) {
+			switch r.IntN(6) {
+			case 5:
+				step(Event[int]{Op: Refuse, Stream: s})
 			case 0, 1:
 				due[s] = true
 				step(Event[int]{Op: Mark, Stream: s, Lane: Lane(r.IntN(2))})
@@ -158,8 +174,43 @@ func TestQueueRandom(t *testing.T) {
 				ack(s)
 			}
 		}
-		if len(due) > 0 || q.Waiting(Endpoints)+q.Waiting(Config) > 0 || q.bytes != 0 || q.charged.Len() != 0 {
+		if len(due) > 0 || q.Waiting(Endpoints)+q.Waiting(Config) > 0 || q.bytes != 0 || q.trial.trying != 0 || q.charged.Len() != 0 {
 			t.Fatalf("seed %d: still due %v, bytes %d, charged %d", seed, due, q.bytes, q.charged.Len())
 		}
+	}
+}
+
+// A change for many: it doubles with each round of acknowledgements, and a refusal of the first keeps it from the rest.
+func TestChangesGoToAFewFirst(t *testing.T) {
+	const streams = 1000
+	wave := func(refuse bool) (rounds []int) {
+		q := NewQueue[int](Budget{Streams: streams})
+		now := time.Unix(100, 0)
+		var turn []Grant[int]
+		for s := range streams {
+			q.Step(now, Event[int]{Op: Join, Stream: s, Namespace: "n"})
+			turn = append(turn, q.Step(now, Event[int]{Op: Mark, Stream: s, Lane: Config})...)
+		}
+		for range 12 {
+			rounds = append(rounds, len(turn))
+			var next []Grant[int]
+			for _, g := range turn {
+				next = append(next, q.Step(now, Event[int]{Op: Done, Stream: g.Stream, Bytes: 9})...)
+			}
+			for _, g := range turn {
+				next = append(next, q.Step(now, Event[int]{Op: Ack, Stream: g.Stream, Bytes: 9})...)
+				if refuse {
+					next = append(next, q.Step(now, Event[int]{Op: Refuse, Stream: g.Stream})...)
+				}
+			}
+			turn = next
+		}
+		return rounds
+	}
+	if got := wave(false); !slices.Equal(got[:7], []int{8, 16, 32, 64, 128, 256, 496}) {
+		t.Errorf("rounds of %v", got)
+	}
+	if got := wave(true); slices.Max(got) > 16 {
+		t.Errorf("refused by everybody, and still rounds of %v", got)
 	}
 }

@@ -41,14 +41,14 @@ func Message(r *xds.Resource) (proto.Message, error) {
 	return m, nil
 }
 
-// JSON is a resource as proto JSON with proto field names. Secrets show their name and nothing of their content.
+// JSON is a resource as proto JSON with proto field names. Of Secrets it shows what is public.
 func JSON(r *xds.Resource) (json.RawMessage, error) {
-	if r.Type == xds.Secret {
-		return json.Marshal(map[string]string{"name": r.Name, "content": "[sealed]"})
-	}
 	m, err := Message(r)
 	if err != nil {
 		return nil, err
+	}
+	if r.Type == xds.Secret {
+		m = public(m)
 	}
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil {

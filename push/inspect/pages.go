@@ -63,7 +63,9 @@ type Config struct {
 	Streams  func() []Stream
 	Snapshot func() *mirror.Snapshot // nil before the first
 	Problems func() []Problem
-	ID       string // of this process, as ControlPlane.Identifier
+	Commits  func() []Commit // oldest first; nil: this process does not write
+	Fleet    func() any      // how this replica sees the fleet; nil: it serves no proxies
+	ID       string          // of this process, as ControlPlane.Identifier
 	Version  string
 }
 
@@ -80,6 +82,8 @@ var pages = []page{
 	{"/debug/connections", "Connected proxies.", connections},
 	{"/debug/problems", "What is wrong with objects, files and their combination.", problems},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot},
+	{"/debug/commits", "The newest commits of this process, oldest first.", commits},
+	{"/debug/fleet", "The replicas, what each owns, and what this one serves.", fleet},
 }
 
 // httpError is an error with a status.

@@ -92,7 +92,7 @@ func TestPages(t *testing.T) {
 			{"proxy": "db.shop", "node": "sidecar~1.1.1.2~db.shop~x", "address": "", "connectedAt": "1970-01-01T00:00:01Z"},
 			{"proxy": "web.shop", "node": "sidecar~1.1.1.1~web.shop~x", "identity": "spiffe://x", "address": "1.1.1.1:5", "connectedAt": "1970-01-01T00:00:02Z"}]}`,
 		"/debug/config_dump?proxyID=web.shop": `{"clusters": [{"name": "a"}], "endpoints": [], "listeners": [], "routes": [],
-			"secrets": [{"name": "key", "content": "[sealed]"}]}`,
+			"secrets": [{"name": "key", "generic_secret": {"secret": {"inline_string": "[redacted]"}}}]}`,
 		"/debug/config_dump?types=cluster&proxyID=" + url.QueryEscape("sidecar~1.1.1.1~web.shop~x"): `{"clusters": [{"name": "a"}],
 			"endpoints": [], "listeners": [], "routes": [], "secrets": []}`,
 		"/debug/problems": `[{"object": "VirtualService shop/web", "field": "spec.hosts", "message": "empty"}]`,

@@ -18,12 +18,13 @@ type dirt struct {
 	hosts      map[string]types
 	patterns   map[string]types // hosts that a wildcard covers
 	members    map[string]types // hosts: what depends on their endpoints
-	pulls      []mirror.Edit    // VirtualServices whose destinations are seen where a Sidecar names their hosts
+	secrets    map[model.Key]bool
+	pulls      []mirror.Edit // VirtualServices whose destinations are seen where a Sidecar names their hosts
 }
 
 func newDirt() *dirt {
 	return &dirt{views: map[string]bool{}, readers: map[model.Key]bool{}, services: map[model.Key]bool{}, ports: map[string]bool{},
-		hosts: map[string]types{}, patterns: map[string]types{}, members: map[string]types{}}
+		hosts: map[string]types{}, patterns: map[string]types{}, members: map[string]types{}, secrets: map[model.Key]bool{}}
 }
 
 // effect is one cell of the table: units that an edit of a record touches, and the types of resources in them.
@@ -89,6 +90,9 @@ var affects = [model.NumKinds][]effect{
 	model.KindAuthorizationPolicy: {
 		{"views", all, namespaceViews}, // whom it selects
 		{"readers", lds, namesIt},
+	},
+	model.KindSecret: {
+		{"asked for", sds, namedSecret}, // by gateways of its namespace
 	},
 }
 
@@ -239,6 +243,9 @@ func labelKeys(c *change, _ types, e mirror.Edit) {
 		c.views["*"] = true
 	}
 }
+
+// namedSecret: what is made of the Secret for those who ask for it.
+func namedSecret(c *change, _ types, e mirror.Edit) { c.secrets[e.Key()] = true }
 
 // namesIt: scopes and workloads whose view names the record.
 func namesIt(c *change, _ types, e mirror.Edit) { c.readers[e.Key()] = true }

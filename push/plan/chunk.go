@@ -26,7 +26,7 @@ const chunkEnds = 31
 func ends(host string) bool { return xxhash.Sum64String(host)&chunkEnds == 0 }
 
 // runs are those of one route configuration, in order.
-type runs []*chunk
+type runs []chunk
 
 // find is the run that a host belongs to.
 func (cs runs) find(host string) int {
@@ -40,19 +40,19 @@ func (cs *runs) touch(host string) {
 		return
 	}
 	i := cs.find(host)
-	c := (*cs)[i]
+	c := &(*cs)[i]
 	c.dirty = true
 	at, there := slices.BinarySearch(c.hosts, host)
 	if there {
 		return
 	}
 	if at == len(c.hosts) && ends(c.hosts[at-1]) { // behind the last run, which is closed
-		*cs = append(*cs, &chunk{hosts: []string{host}, dirty: true})
+		*cs = append(*cs, chunk{hosts: []string{host}, dirty: true})
 		return
 	}
 	c.hosts = slices.Insert(slices.Clone(c.hosts), at, host)
 	if at+1 < len(c.hosts) && ends(host) {
-		rest := &chunk{hosts: slices.Clone(c.hosts[at+1:]), dirty: true}
+		rest := chunk{hosts: slices.Clone(c.hosts[at+1:]), dirty: true}
 		c.hosts = c.hosts[:at+1]
 		*cs = slices.Insert(*cs, i+1, rest)
 	}
@@ -64,7 +64,7 @@ func (cs *runs) remove(host string) {
 		return
 	}
 	i := cs.find(host)
-	c := (*cs)[i]
+	c := &(*cs)[i]
 	at, there := slices.BinarySearch(c.hosts, host)
 	if !there {
 		return
@@ -75,7 +75,7 @@ func (cs *runs) remove(host string) {
 		c.hosts = append(c.hosts, (*cs)[i+1].hosts...)
 		*cs = slices.Delete(*cs, i+1, i+2)
 	}
-	if len(c.hosts) == 0 {
+	if len((*cs)[i].hosts) == 0 {
 		*cs = slices.Delete(*cs, i, i+1)
 	}
 }

@@ -24,8 +24,8 @@ func TestRunsDependOnTheHostsAlone(t *testing.T) {
 	have := map[string]bool{}
 	for i := range 5000 {
 		host := fmt.Sprintf("host-%d", r.IntN(400))
-		for _, c := range live {
-			c.dirty = false
+		for i := range live {
+			live[i].dirty = false
 		}
 		if i > 1500 && r.IntN(5) > 1 || r.IntN(5) == 0 { // grows first, then shrinks
 			live.remove(host)
@@ -66,12 +66,12 @@ func TestRunsMarkWhatMoved(t *testing.T) {
 	if n := len(live); n < 30 || n > 130 {
 		t.Errorf("2,000 hosts are %d runs, want about 62", n)
 	}
-	for _, c := range live {
-		c.dirty = false
+	for i := range live {
+		live[i].dirty = false
 	}
 	end := slices.IndexFunc(all, ends)
 	live.remove(all[end]) // two runs become one
-	if !live[0].dirty || slices.ContainsFunc(live[1:], func(c *chunk) bool { return c.dirty }) {
+	if !live[0].dirty || slices.ContainsFunc(live[1:], func(c chunk) bool { return c.dirty }) {
 		t.Error("joining two runs marks others than them")
 	}
 	live.touch(all[end]) // and two again

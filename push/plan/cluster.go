@@ -59,7 +59,7 @@ func units(clusters []clusterUnit) []unit {
 
 func (s *scope) planCluster(h *host, port uint32, sub subset, found *[]Problem) {
 	name := xds.OutboundCluster(port, sub.GetName(), h.name)
-	if s.patches.any(func(p model.Patch) bool { return removesCluster(p, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, name) }) {
+	if s.patches.any(func(p model.Patch) bool { return removesCluster(p, s.side(), name) }) {
 		return
 	}
 	c := clusterUnit{selection: selection{h.svc, h.name, port, sub.rule, sub.GetName(), s.peersFor(h.svc)}, labels: sub.GetLabels()}
@@ -67,7 +67,7 @@ func (s *scope) planCluster(h *host, port uint32, sub subset, found *[]Problem) 
 		Service: h.svc, Host: h.name, Port: port, Subset: sub.GetName(), Rule: h.rules.main, SubsetRule: sub.rule,
 		Mesh: s.mesh, Caps: s.key.Caps & xds.CapIdentity,
 		Patches: s.patches.matching(func(p model.Patch) bool {
-			return mergesCluster(p, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, name)
+			return mergesCluster(p, s.side(), name)
 		}),
 	}
 	if inDNS(h.svc) {

@@ -6,15 +6,23 @@ import "time"
 //
 // A change is planned once nothing followed it for a quarter of `after`; each one that follows doubles that quiet time,
 // up to `after`, and soon after a plan it begins there: a lone edit is quick, and fifty at once are one plan. Nothing
-// waits longer than `most`.
+// waits longer than `most`. When planning what waits would take longer than `longPlan`, as far as the last plans tell, it waits
+// no longer than a quarter of `after` since the last plan: one loop plans for all, and a namespace that is edited without
+// end must not hold up another's endpoints for the seconds that one great plan takes.
 type debounce struct {
 	after, most time.Duration
+	edits       int           // that wait
+	cost        time.Duration // of one edit, of late
 	first, last time.Time     // of what waits; zero: nothing does
 	planned     time.Time     // the last time something was due
 	quiet       time.Duration // that has to pass after last
 }
 
-func (d *debounce) note(now time.Time) {
+// longPlan is how long a plan may take before what waits is planned in several.
+const longPlan = 30 * time.Millisecond
+
+func (d *debounce) note(now time.Time, waiting int) {
+	d.edits = waiting
 	switch {
 	case d.first.IsZero():
 		d.first, d.quiet = now, d.after/4
@@ -36,13 +44,25 @@ func (d *debounce) due(now time.Time) (time.Duration, bool) {
 	if end := d.first.Add(d.most); end.Before(at) {
 		at = end
 	}
+	if time.Duration(d.edits)*d.cost > longPlan {
+		if early := d.planned.Add(d.after / 4); early.Before(at) {
+			at = early
+		}
+	}
 	return at.Sub(now), true
+}
+
+// spent says what a plan cost: the mean of this one and of those before.
+func (d *debounce) spent(edits int, took time.Duration) {
+	if edits > 0 {
+		d.cost = (d.cost + took/time.Duration(edits)) / 2
+	}
 }
 
 // took is called when what waited is planned; it returns how long the oldest of it waited.
 func (d *debounce) took(now time.Time) time.Duration {
 	waited := now.Sub(d.first)
-	d.first, d.last, d.planned = time.Time{}, time.Time{}, now
+	d.first, d.last, d.planned, d.edits = time.Time{}, time.Time{}, now, 0
 	return waited
 }
 

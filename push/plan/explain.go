@@ -20,7 +20,7 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 	switch t {
 	case xds.Cluster, xds.Endpoint:
 		_, _, _, host, _ := xds.ParseCluster(name)
-		if at := s.hosts[host]; at != nil {
+		if at := s.hosts.get(host); at != nil {
 			for _, u := range append(units(at.clusters), at.endpoints...) {
 				if u.res.Type == t && u.res.Name == name {
 					return []any{u.spec}
@@ -28,8 +28,12 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 			}
 		}
 	case xds.Listener:
-		if l := s.listeners[name]; l != nil && l.res != nil {
+		if l := s.listeners.get(name); l != nil && l.res != nil {
 			return []any{l.spec}
+		}
+	case xds.Secret:
+		if wd := pl.ward; wd != nil && wd.asked[name] != nil && wd.asked[name].spec != nil {
+			return []any{wd.asked[name].spec}
 		}
 	case xds.Route:
 		return s.explainRoute(pl, name)
@@ -52,7 +56,7 @@ func (s *scope) explainRoute(pl *planned, name string) []any {
 	for _, c := range rc.runs {
 		for _, host := range c.hosts {
 			var found []Problem
-			if spec, ok := s.specOf(rc, rc.entries[host], facets, &found); ok {
+			if spec, ok := s.specOf(rc, rc.entries.get(host), facets, &found); ok {
 				out = append(out, spec)
 			}
 		}

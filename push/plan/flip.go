@@ -48,6 +48,7 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 			s.run(w)
 		}
 	}
+	w.shared = nil
 	for _, pl := range p.views {
 		if !touched[pl.scope] {
 			continue

@@ -8,26 +8,34 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Fresh plans a view from nothing.
+// Fresh plans a view from nothing, without the Secrets that its proxies ask for.
 func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
-	return fresh(newWorld(s, &pool.Pool{}), v)
+	return fresh(newWorld(s, &pool.Pool{}), v, wishes{})
 }
 
-func fresh(w *world, v view.View) *manifest.Set {
+// fresh plans a view from nothing, with the Secrets that are asked for.
+func fresh(w *world, v view.View, ws wishes) *manifest.Set {
 	p := &Planner{world: w, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, seen: seen{}, revision: w.Revision()}
-	return p.plan(v).set.Load()
+	set := *p.plan(v).set.Load()
+	if v.Secrets != "" {
+		set.Types[xds.Secret][manifest.Residue] = ws.fresh(w)
+	}
+	return &set
 }
 
 // Check plans a joined proxy's view from nothing and compares. It returns what differs, by type and name; nothing is
 // right.
 func (p *Planner) Check(h *Handle) []string {
 	w := newWorld(p.world.Snapshot, p.world.pool)
-	return compare(h.Set(), fresh(w, view.Of(w.Snapshot, h.Node)))
+	return compare(h.Set(), fresh(w, view.Of(w.Snapshot, h.Node), p.wishes(h.View().Secrets)))
 }
 
 func compare(have, want *manifest.Set) (out []string) {
 	for t := range xds.NumTypes {
 		for _, d := range manifest.Diff(have.Types[t], want.Types[t]) {
+			if t == xds.Secret && want.Types[t].Pending(d.Name) {
+				continue // it is being opened anew, and the last good one stands
+			}
 			if d.Old == nil || d.New == nil || d.Old.Version != d.New.Version {
 				out = append(out, t.Noun()+" "+d.Name)
 			}

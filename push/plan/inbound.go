@@ -49,6 +49,10 @@ type port struct {
 // newWorkload plans a workload from nothing.
 func newWorkload(w *world, key view.Workload) *workload {
 	wl := &workload{world: w, key: key, reads: map[string]bool{}}
+	if key.Router {
+		wl.world = nil
+		return wl
+	}
 	if r, ok := w.Get(key.Sidecar); ok {
 		wl.sidecar = r.(*model.Sidecar)
 	}
@@ -76,7 +80,7 @@ func newWorkload(w *world, key view.Workload) *workload {
 		wl.plan(p.cluster)
 	}
 	wl.planListeners(ports)
-	wl.commit()
+	wl.commit(w.shared)
 	wl.world = nil // planned as a whole: nothing is read later, and no snapshot is held
 	return wl
 }

@@ -15,10 +15,11 @@ type index struct {
 	addresses map[string]map[string]int         // virtual address -> host -> services
 	routesTo  map[string]map[model.Key]struct{} // destination host -> VirtualServices
 	wildcards [model.NumKinds]map[string]int    // wildcard hosts of VirtualServices and DestinationRules
+	naming    map[string]map[model.Key]struct{} // namespace -> records that name it, see namespacesOf
 }
 
 func newIndex(s *mirror.Snapshot) *index {
-	x := &index{addresses: map[string]map[string]int{}, routesTo: map[string]map[model.Key]struct{}{}}
+	x := &index{addresses: map[string]map[string]int{}, routesTo: map[string]map[model.Key]struct{}{}, naming: map[string]map[model.Key]struct{}{}}
 	for kind := range x.wildcards {
 		x.wildcards[kind] = map[string]int{}
 	}
@@ -36,6 +37,9 @@ func (x *index) apply(e mirror.Edit) {
 }
 
 func (x *index) count(r model.Record, by int) {
+	for _, namespace := range namespacesOf(r) {
+		enlist(x.naming, namespace, r.Meta().Key, by)
+	}
 	switch t := r.(type) {
 	case *model.Service:
 		for _, a := range t.Spec.GetAddresses() {
@@ -48,21 +52,25 @@ func (x *index) count(r model.Record, by int) {
 			x.wildcard(model.KindVirtualService, h, by)
 		}
 		for h := range destinationHosts(t) {
-			if by < 0 {
-				delete(x.routesTo[h], t.Key)
-				if len(x.routesTo[h]) == 0 {
-					delete(x.routesTo, h)
-				}
-			} else {
-				if x.routesTo[h] == nil {
-					x.routesTo[h] = map[model.Key]struct{}{}
-				}
-				x.routesTo[h][t.Key] = struct{}{}
-			}
+			enlist(x.routesTo, h, t.Key, by)
 		}
 	case *model.DestinationRule:
 		x.wildcard(model.KindDestinationRule, t.Spec.GetHost(), by)
 	}
+}
+
+// enlist puts a key into a list of m, or takes it out.
+func enlist(m map[string]map[model.Key]struct{}, list string, key model.Key, by int) {
+	if by < 0 {
+		if delete(m[list], key); len(m[list]) == 0 {
+			delete(m, list)
+		}
+		return
+	}
+	if m[list] == nil {
+		m[list] = map[model.Key]struct{}{}
+	}
+	m[list][key] = struct{}{}
 }
 
 func countIn(m map[string]map[string]int, a, b string, by int) {

@@ -35,7 +35,7 @@ func (l *layer) set(t xds.Type, name string, r *xds.Resource) {
 }
 
 // commit moves the edits into the manifests; only buckets that differ are copied.
-func (l *layer) commit() {
+func (l *layer) commit(x *shared) {
 	for t, puts := range l.puts {
 		var changed []*xds.Resource
 		var gone []string
@@ -48,14 +48,14 @@ func (l *layer) commit() {
 			}
 		}
 		if len(changed)+len(gone) > 0 {
-			l.types[t] = l.types[t].With(changed, gone)
+			l.types[t] = x.with(l.types[t], changed, gone)
 		}
 		l.puts[t] = nil
 	}
 }
 
 // succeed makes this layer, planned from nothing, share what it has in common with the one it replaces.
-func (l *layer) succeed(old *layer) {
+func (l *layer) succeed(old *layer, x *shared) {
 	for t := range l.types {
 		var changed []*xds.Resource
 		var gone []string
@@ -72,7 +72,7 @@ func (l *layer) succeed(old *layer) {
 		if len(changed)+len(gone) == 0 {
 			l.types[t] = old.types[t]
 		} else {
-			l.types[t] = old.types[t].With(changed, gone)
+			l.types[t] = x.with(old.types[t], changed, gone)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 // outbound is one outbound listener and what is brought to it. What is for the first egress listener has it.
 type outbound struct {
 	unit
+	of   *owner
 	name string
 	http []httpCount // by egress listener
 	rest []brought   // by egress listener, then the oldest first
@@ -38,13 +39,24 @@ func (b brought) compare(o brought) int {
 	return cmp.Or(cmp.Compare(b.egress, o.egress), b.from.Older(&o.from.Head), cmp.Compare(b.host, o.host))
 }
 
+// listenerOf is a listener, or a new one of this name, that the scope may change.
+func (s *scope) listenerOf(name string) *outbound {
+	l := s.listeners.get(name)
+	switch {
+	case l == nil:
+		l = &outbound{of: s.own, name: name}
+	case l.of != s.own:
+		l = &outbound{of: s.own, name: name, unit: l.unit, http: slices.Clone(l.http), rest: slices.Clone(l.rest)}
+	default:
+		return l
+	}
+	s.listeners.put(name, l)
+	return l
+}
+
 // bring counts a host's traffic in or out, and marks the listener.
 func (s *scope) bring(host string, t traffic, by int) {
-	l := s.listeners[t.listener]
-	if l == nil {
-		l = &outbound{name: t.listener}
-		s.listeners[t.listener] = l
-	}
+	l := s.listenerOf(t.listener)
 	s.step.listeners[t.listener] = true
 	if t.http {
 		i, ok := slices.BinarySearchFunc(l.http, t.egress, func(c httpCount, egress int) int { return cmp.Compare(c.egress, egress) })
@@ -104,7 +116,7 @@ func (s *scope) planListener(l *outbound) {
 		s.use(l.res, 1)
 	}
 	if len(l.http)+len(l.rest) == 0 {
-		delete(s.listeners, l.name)
+		s.listeners.put(l.name, nil)
 	}
 }
 
@@ -183,7 +195,7 @@ func (s *scope) removesListener(name string, port uint32, side networkingv1.Envo
 func (s *scope) planVirtual(found *[]Problem) {
 	port := outboundPort(s.mesh)
 	side := networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
-	if direct(s.sidecar, s.key.Mode) || s.removesListener(xds.VirtualOutbound, port, side) {
+	if s.key.Router || direct(s.sidecar, s.key.Mode) || s.removesListener(xds.VirtualOutbound, port, side) {
 		return
 	}
 	s.fixed(listener.VirtualOutbound{Common: s.common(xds.VirtualOutbound, port, side), Port: port,

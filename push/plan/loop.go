@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,7 @@ type Source interface {
 type Config struct {
 	Source Source
 	Pool   *pool.Pool
+	Opener Opener // of the Secrets that proxies ask for; nil: none is served with its private key
 	Logger *slog.Logger
 	// DebounceAfter (100 ms) and DebounceMax (10 s) are PILOT_DEBOUNCE_AFTER and PILOT_DEBOUNCE_MAX.
 	DebounceAfter, DebounceMax time.Duration
@@ -44,6 +46,9 @@ type Config struct {
 	// Planned is told of every plan: of which revision, in which lane, when it began, of how many edits, and how many proxies
 	// have something else now. nil: nobody is. It is called by the loop and must not block.
 	Planned func(revision int64, lane Lane, began time.Time, edits, moved int)
+	// Linger (10 s; negative: none) is how long the view of a proxy that left is kept up to date: where all proxies of a scope
+	// reconnect at once, it is not planned again.
+	Linger time.Duration
 	// CheckEvery is how often one view is planned from nothing and compared; 0: never.
 	CheckEvery time.Duration
 }
@@ -63,9 +68,20 @@ type Loop struct {
 	endpoints edge
 	flips     Pending // for the endpoint lane
 
+	opening map[model.Key]chan struct{} // closed when a Secret was opened, or could not be
+	failed  map[model.Key]int           // how often in a row it could not
+
+	left []departed // oldest first
+
 	checking   atomic.Bool
 	complaints complaints
 	revision   atomic.Int64
+}
+
+// departed is a view whose proxy has left.
+type departed struct {
+	handle *Handle
+	until  time.Time
 }
 
 // Proxy is one client that joined.
@@ -93,10 +109,14 @@ func NewLoop(cfg Config) (*Loop, error) {
 			*d.value = d.otherwise
 		}
 	}
+	if cfg.Linger == 0 {
+		cfg.Linger = 10 * time.Second
+	}
 	if cfg.Pool == nil {
 		cfg.Pool = &pool.Pool{}
 	}
 	l := &Loop{cfg: cfg, log: cfg.Logger, calls: make(chan func()), ended: make(chan struct{}), proxies: map[*Handle]*Proxy{},
+		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]int{},
 		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}}
 	if l.log == nil {
 		l.log = slog.Default()
@@ -166,13 +186,13 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 	}
 	if len(rest) > 0 {
 		l.pending.Add(rest)
-		l.config.note(now)
+		l.config.note(now, l.pending.Len())
 	}
 }
 
 // plan plans what is due, and says how long to wait for what is not.
 func (l *Loop) plan(now time.Time) time.Duration {
-	wait := time.Hour
+	wait := l.forget(now)
 	if in, waits := l.endpoints.due(now); waits {
 		if in <= 0 {
 			l.flip(now)
@@ -190,6 +210,20 @@ func (l *Loop) plan(now time.Time) time.Duration {
 	return wait
 }
 
+// forget lets go of the views of proxies that left long enough ago, and says when the next is due.
+func (l *Loop) forget(now time.Time) time.Duration {
+	n := 0
+	for n < len(l.left) && !now.Before(l.left[n].until) {
+		l.planner.Leave(l.left[n].handle)
+		n++
+	}
+	if l.left = slices.Delete(l.left, 0, n); len(l.left) == 0 {
+		l.left = nil
+		return time.Hour
+	}
+	return l.left[0].until.Sub(now)
+}
+
 func (l *Loop) flip(now time.Time) {
 	edits := l.flips.Take()
 	moved, rest := l.planner.Flip(mirror.Change{New: l.newest, Edits: edits}, l.pending.Len() > 0)
@@ -197,7 +231,7 @@ func (l *Loop) flip(now time.Time) {
 	obs.PushTriggers.WithLabelValues("endpoint").Inc()
 	if len(rest) > 0 {
 		l.pending.Add(rest)
-		l.config.note(now)
+		l.config.note(now, l.pending.Len())
 	}
 	l.tell(moved)
 	l.planned(Fast, now, len(edits)-len(rest), len(moved))
@@ -216,9 +250,11 @@ func (l *Loop) apply(now time.Time) {
 	}
 	edits := l.pending.Take()
 	moved := l.planner.Apply(mirror.Change{New: l.newest, Edits: edits})
+	l.config.spent(len(edits), time.Since(now))
 	obs.Debounce.Observe(l.config.took(now).Seconds())
 	obs.PushTriggers.WithLabelValues("config").Inc()
 	l.show()
+	l.open()
 	l.tell(moved)
 	l.planned(Slow, now, len(edits), len(moved))
 }
@@ -260,12 +296,12 @@ func (l *Loop) check() {
 		return
 	}
 	for h := range l.proxies { // any: the order of a map is random
-		snapshot, have := l.newest, h.Set()
+		snapshot, have, ws := l.newest, h.Set(), l.planner.wishes(h.View().Secrets)
 		l.checking.Store(true)
 		go func() {
 			defer l.checking.Store(false)
 			obs.OracleChecks.Inc()
-			if bad := compare(have, fresh(newWorld(snapshot, l.cfg.Pool), view.Of(snapshot, h.Node))); len(bad) > 0 {
+			if bad := compare(have, fresh(newWorld(snapshot, l.cfg.Pool), view.Of(snapshot, h.Node), ws)); len(bad) > 0 {
 				obs.OracleFailures.Inc()
 				l.log.Error("the incremental plan differs from the plan from nothing", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
 			}
@@ -321,7 +357,7 @@ func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Lane)) (*Proxy,
 func (p *Proxy) Leave() {
 	_ = p.loop.call(context.Background(), func() { // an ended loop has no proxies
 		delete(p.loop.proxies, p.Handle)
-		p.loop.planner.Leave(p.Handle)
+		p.loop.left = append(p.loop.left, departed{p.Handle, time.Now().Add(p.loop.cfg.Linger)})
 	})
 }
 

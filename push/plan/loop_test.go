@@ -118,8 +118,42 @@ func TestJoinWaitsForASnapshot(t *testing.T) {
 			t.Errorf("revision %d, %+v", l.Revision(), l.Stats())
 		}
 		p.Leave()
+		pass(10 * time.Second)
 		if st := l.Stats(); st != (Stats{}) {
 			t.Errorf("%+v is left", st)
+		}
+	})
+}
+
+// A proxy that reconnects soon finds its views as they were, and kept up to date meanwhile: nothing is planned again.
+func TestViewsLinger(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(shop(t)...)
+		join := func() *Proxy {
+			p, err := l.Join(t.Context(), node("shop", "a"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		first := join()
+		before := first.planned.Load().scope
+		first.Leave()
+		pass(9 * time.Second)
+		src.put(vsOf(t, "shop/lone", web, web, ""))
+		pass(500 * time.Millisecond)
+		second := join()
+		if second.planned.Load().scope != before {
+			t.Error("the scope was planned again")
+		}
+		if second.Set().Revision != l.Revision() {
+			t.Errorf("revision %d, want %d", second.Set().Revision, l.Revision())
+		}
+		second.Leave()
+		pass(10 * time.Second)
+		third := join()
+		if third.planned.Load().scope == before {
+			t.Error("the scope was kept for ever")
 		}
 	})
 }

@@ -39,6 +39,8 @@ func body(kind model.Kind) proto.Message {
 		return &networkingv1.Sidecar{}
 	case model.KindEnvoyFilter:
 		return &networkingv1.EnvoyFilter{}
+	case model.KindSecret:
+		return &model.SecretSpec{}
 	}
 	return &model.PolicySpec{}
 }

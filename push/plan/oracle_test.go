@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +13,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/pool"
@@ -30,6 +32,7 @@ type drill struct {
 	snap    *mirror.Snapshot
 	pending Pending
 	last    string
+	guests  []*Handle
 }
 
 func newDrill(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *drill {
@@ -60,6 +63,9 @@ func (d *drill) step(i int) {
 	d.snap = c.New
 	_, rest := d.planner.Flip(c, d.pending.Len() > 0)
 	d.pending.Add(rest)
+	if h := d.handles[d.mesh.r.IntN(len(d.handles))]; d.mesh.one(2) {
+		d.planner.Ask(h, []string{d.mesh.pick(wanted...), d.mesh.pick(wanted...)}, []string{d.mesh.pick(wanted...)})
+	}
 	if i == 3 {
 		for _, n := range nodes()[4:] {
 			d.handles = append(d.handles, d.planner.Join(n))
@@ -71,6 +77,37 @@ func (d *drill) drain() {
 	if d.pending.Len() > 0 {
 		d.planner.Apply(mirror.Change{New: d.snap, Edits: d.pending.Take()})
 	}
+	d.visit()
+	d.open()
+}
+
+// open opens what is sealed, and nothing else: who asks for nothing has nothing opened.
+func (d *drill) open() {
+	for _, r := range d.planner.Sealed() {
+		if len(d.planner.wards[r.Key.Namespace].asked) == 0 {
+			panic("nobody asks for " + r.Key.String())
+		}
+		d.planner.Opened(r, model.PrivateKey("the key of "+string(r.Spec.Mac)))
+	}
+}
+
+// visit lets proxies come and go, so that scopes are born of others in the middle of a history, and those end.
+func (d *drill) visit() {
+	if d.mesh.one(2) {
+		n := node(d.mesh.pick("a", "b", "c", "istio-system"), "guest", d.mesh.pick("app=s0", "app=s9"))
+		if !d.mesh.one(3) {
+			n.Caps |= xds.CapIdentity
+		}
+		h := d.planner.Join(n)
+		d.handles, d.guests = append(d.handles, h), append(d.guests, h)
+	}
+	if len(d.guests) > 0 && (len(d.guests) > 3 || d.mesh.one(4)) {
+		leaves := d.mesh.r.IntN(len(d.guests))
+		gone := d.guests[leaves]
+		d.planner.Leave(gone)
+		d.guests = slices.Delete(d.guests, leaves, leaves+1)
+		d.handles = slices.DeleteFunc(d.handles, func(h *Handle) bool { return h == gone })
+	}
 }
 
 // differs is what differs from plans from nothing; empty: nothing.
@@ -81,7 +118,12 @@ func (d *drill) differs(i int) string {
 	}
 	w := newWorld(d.snap, from)
 	for _, h := range d.handles {
-		have, want := h.Set(), fresh(w, view.Of(d.snap, h.Node))
+		have, want := h.Set(), fresh(w, view.Of(d.snap, h.Node), d.planner.wishes(h.View().Secrets))
+		for _, name := range wanted {
+			if want.Types[xds.Secret].Pending(name) {
+				return fmt.Sprintf("%s/%s: secret %s is not opened, and nobody is told to open it", h.Node.Namespace, h.Node.Name, name)
+			}
+		}
 		for t := range xds.NumTypes {
 			for _, delta := range manifest.Diff(have.Types[t], want.Types[t]) {
 				if from == d.other && delta.Old != nil && delta.New != nil && string(delta.Old.Body()) == string(delta.New.Body()) {
@@ -151,7 +193,7 @@ func show(a, b *xds.Resource) string {
 		return fmt.Sprintf("incremental %v, from nothing %v", a != nil, b != nil)
 	}
 	read := func(r *xds.Resource) proto.Message {
-		m := [...]proto.Message{&clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}, &listenerv3.Listener{}, &routev3.RouteConfiguration{}}[r.Type]
+		m := [...]proto.Message{&clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}, &listenerv3.Listener{}, &routev3.RouteConfiguration{}, &tlsv3.Secret{}}[r.Type]
 		if err := proto.Unmarshal(r.Body(), m); err != nil {
 			panic(err)
 		}

@@ -55,13 +55,14 @@ func (s patchSet) any(pick func(model.Patch) bool) bool {
 	return false
 }
 
-// added builds the clusters and listeners that patches add on one side; a patch for any side adds on the outbound one.
+// added builds the clusters and listeners that patches add on one side; a patch for any side adds on the outbound one, which
+// is all that a gateway has.
 func added(w *world, set patchSet, side networkingv1.EnvoyFilter_PatchContext, found *[]Problem) iter.Seq[unit] {
 	return func(yield func(unit) bool) {
 		for _, p := range set {
-			on := networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
-			if p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_SIDECAR_INBOUND {
-				on = networkingv1.EnvoyFilter_SIDECAR_INBOUND
+			on := p.Config().GetMatch().GetContext()
+			if on == networkingv1.EnvoyFilter_ANY && side != networkingv1.EnvoyFilter_SIDECAR_INBOUND {
+				on = side
 			}
 			var spec pool.ResourceSpec
 			if _, ok := patch.AddsCluster(p); ok {

@@ -27,6 +27,7 @@ const (
 	eds = types(1) << xds.Endpoint
 	lds = types(1) << xds.Listener
 	rds = types(1) << xds.Route
+	sds = types(1) << xds.Secret
 	all = cds | eds | lds | rds
 )
 
@@ -49,6 +50,7 @@ var (
 	inboundPorts intern.Table[listener.InboundPort]
 	destinations intern.Table[vhost.Destination]
 	fragments    intern.Table[*xds.Fragment]
+	resources    intern.Table[*xds.Resource]
 )
 
 // world is what all layers read: one snapshot and what was derived from it. Replaced as a whole at each step.
@@ -61,6 +63,7 @@ type world struct {
 	runs *pool.Pool
 	// selected remembers what clusters select, for the scopes of one step.
 	selected map[selection]intern.List[model.Member]
+	shared   *shared                               // while a step goes on
 	accounts map[[2]string]intern.List[string]     // by host and namespace, see accountsOf
 	peers    map[string]intern.List[*model.Policy] // by namespace, see peersOf
 }

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"navarch.io/navarch/push/manifest"
@@ -38,6 +40,8 @@ type Planner struct {
 	views     map[view.View]*planned
 	handles   map[*Handle]struct{}
 	seen      seen
+	wards     map[string]*ward      // by namespace
+	private   map[model.Key]*opened // private keys that are asked for
 	// revision of the store that everything planned is complete at.
 	revision   int64
 	complaints complaints // what the builders said when they were last asked
@@ -50,6 +54,7 @@ type planned struct {
 	family   *family
 	workload *workload
 	residue  *manifest.Manifest
+	ward     *ward // nil: it may have no Secrets
 	set      atomic.Pointer[manifest.Set]
 	handles  map[*Handle]struct{}
 }
@@ -58,6 +63,7 @@ type planned struct {
 type Handle struct {
 	Node    view.Node
 	planned atomic.Pointer[planned]
+	asks    map[string]bool // Secrets by resource name; the planner's
 }
 
 // Set is everything the proxy should have; safe for any goroutine.
@@ -97,6 +103,7 @@ func (w *world) at(s *mirror.Snapshot) *world {
 	next := *w
 	next.Snapshot, next.mesh = s, s.Mesh()
 	next.selected = map[selection]intern.List[model.Member]{}
+	next.shared = newShared()
 	next.peers = map[string]intern.List[*model.Policy]{}
 	next.accounts = map[[2]string]intern.List[string]{}
 	return &next
@@ -115,6 +122,7 @@ func (p *Planner) Leave(h *Handle) {
 	if _, ok := p.handles[h]; !ok {
 		return
 	}
+	p.Ask(h, nil, slices.Collect(maps.Keys(h.asks)))
 	delete(p.handles, h)
 	p.unbind(h, h.planned.Load())
 }
@@ -143,6 +151,12 @@ func (p *Planner) unbind(h *Handle, pl *planned) {
 			delete(pl.scope.families, pl.view.Facets)
 		}
 	}
+	if wd := pl.ward; wd != nil {
+		if wd.refs--; wd.refs == 0 {
+			delete(p.wards, wd.namespace)
+			p.tidyKeys(wd.namespace)
+		}
+	}
 	if pl.scope.refs--; pl.scope.refs == 0 {
 		delete(p.scopes, pl.view.Scope)
 		p.seen.retire(pl.scope)
@@ -153,7 +167,7 @@ func (p *Planner) unbind(h *Handle, pl *planned) {
 func (p *Planner) plan(v view.View) *planned {
 	pl := &planned{view: v, handles: map[*Handle]struct{}{}}
 	if pl.scope = p.scopes[v.Scope]; pl.scope == nil {
-		pl.scope = newScope(p.world, v.Scope)
+		pl.scope = p.scopeFor(v.Scope)
 		p.scopes[v.Scope] = pl.scope
 		p.seen.adopt(pl.scope)
 	}
@@ -168,6 +182,7 @@ func (p *Planner) plan(v view.View) *planned {
 	}
 	pl.workload.refs++
 	pl.residue = residueOf(pl.workload, v.Residue)
+	pl.ward = p.wardOf(v.Secrets)
 	pl.compose(p.revision)
 	return pl
 }
@@ -183,6 +198,9 @@ func (pl *planned) compose(revision int64) (moved bool, lane Lane) {
 		set.Types[t][manifest.Workload] = pl.workload.types[t]
 	}
 	set.Types[xds.Listener][manifest.Residue] = pl.residue
+	if pl.ward != nil {
+		set.Types[xds.Secret][manifest.Residue] = pl.ward.manifest
+	}
 	old := pl.set.Load()
 	if old != nil && old.Types == set.Types {
 		return false, Slow
@@ -216,10 +234,11 @@ func (p *Planner) Apply(c mirror.Change) []Moved {
 	for _, s := range p.scopes {
 		p.applyScope(s, ch.dirt)
 	}
+	p.applySecrets(ch.dirt)
 	for key, wl := range p.workloads {
 		if ch.everything || wl.touched(ch.dirt) {
 			next := newWorkload(p.world, key)
-			next.succeed(&wl.layer)
+			next.succeed(&wl.layer, p.world.shared)
 			next.refs = wl.refs
 			p.workloads[key] = next
 		}
@@ -228,6 +247,7 @@ func (p *Planner) Apply(c mirror.Change) []Moved {
 		pl.relink(p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
 	}
 	rebound := p.rebind(ch.views)
+	p.world.shared = nil
 	var out []Moved
 	for _, pl := range p.views {
 		if moved, lane := pl.compose(p.revision); moved {
@@ -258,12 +278,12 @@ func (pl *planned) relink(s *scope, wl *workload) {
 // applyScope plans again what a change touches in one scope.
 func (p *Planner) applyScope(s *scope, d *dirt) {
 	if d.everything || s.reads(d.readers) {
-		next := newScope(p.world, s.key)
-		next.succeed(&s.layer)
+		next := p.scopeFor(s.key)
+		next.succeed(&s.layer, p.world.shared)
 		next.refs = s.refs
 		for facets, old := range s.families {
 			f := next.familyOf(facets)
-			f.succeed(&old.layer)
+			f.succeed(&old.layer, p.world.shared)
 			f.refs = old.refs
 		}
 		p.scopes[s.key] = next

@@ -69,7 +69,7 @@ func (p *Planner) inquire() inquiry {
 		}
 	}
 	for _, s := range p.scopes {
-		for _, h := range s.hosts {
+		for _, h := range s.hosts.all() {
 			for _, c := range h.clusters {
 				add(c.spec, h.svc.Key)
 			}

@@ -59,7 +59,7 @@ func quoted(s ...string) string { return "['" + strings.Join(s, "', '") + "']" }
 func (m *mesh) edit() (put model.Record, del model.Key) {
 	kinds := []model.Kind{model.KindService, model.KindService, model.KindServiceEntry, model.KindServiceEntry, model.KindEndpoints, model.KindEndpoints, model.KindEndpoints,
 		model.KindVirtualService, model.KindVirtualService, model.KindVirtualService, model.KindDestinationRule, model.KindDestinationRule,
-		model.KindSidecar, model.KindEnvoyFilter, model.KindPeerAuthentication, model.KindAuthorizationPolicy}
+		model.KindSidecar, model.KindEnvoyFilter, model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindDestinationRule, model.KindSecret}
 	kind := kinds[m.r.IntN(len(kinds))]
 	if m.one(40) {
 		kind = model.KindMesh
@@ -70,6 +70,9 @@ func (m *mesh) edit() (put model.Record, del model.Key) {
 		namespace, name = m.pick(namespaces[:2]...), m.pick(services...)
 	case model.KindMesh:
 		namespace, name = "", model.MeshKey.Name
+	}
+	if kind == model.KindSecret {
+		name = m.pick("cert", "cert", "cert-cacert")
 	}
 	if kind == model.KindEndpoints {
 		name += "-" + m.pick("1", "2")
@@ -94,8 +97,8 @@ func (m *mesh) edit() (put model.Record, del model.Key) {
 func (m *mesh) text(kind model.Kind, name string) string {
 	switch kind {
 	case model.KindMesh:
-		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, rootNamespace: %s, accessLogFile: %s}",
-			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['.']"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"))
+		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, defaultDestinationRuleExportTo: %s, rootNamespace: %s, accessLogFile: %s}",
+			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['*']", "['.']", "[b]"), m.pick("['*']", "['*']", "['*']", "[a]"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"))
 	case model.KindService:
 		return m.service("hosts: [" + name + ".NS.svc.cluster.local]")
 	case model.KindServiceEntry:
@@ -114,6 +117,9 @@ func (m *mesh) text(kind model.Kind, name string) string {
 		return m.sidecar()
 	case model.KindEnvoyFilter:
 		return m.filter()
+	case model.KindSecret:
+		encode := func(from ...string) string { return base64.StdEncoding.EncodeToString([]byte(m.pick(from...))) }
+		return fmt.Sprintf("{chain: '%s', trust: '%s', key: '%s', mac: '%s'}", encode("one", "two"), encode("", "a", "b"), encode("", "x", "y"), encode("x", "y"))
 	}
 	return m.policy(kind)
 }
@@ -237,7 +243,7 @@ func (m *mesh) sidecar() string {
 }
 
 func (m *mesh) filter() string {
-	context := m.pick("ANY", "SIDECAR_OUTBOUND", "SIDECAR_INBOUND")
+	context := m.pick("ANY", "SIDECAR_OUTBOUND", "SIDECAR_INBOUND", "GATEWAY")
 	value := map[string]string{
 		"CLUSTER":             m.pick("operation: MERGE, value: {connect_timeout: 3s}", "operation: REMOVE", "operation: ADD, value: {name: added, connect_timeout: 1s, type: STATIC}"),
 		"LISTENER":            m.pick("operation: MERGE, value: {per_connection_buffer_limit_bytes: 9}", "operation: REMOVE"),
@@ -256,6 +262,10 @@ func (m *mesh) filter() string {
 		m.pick("", "app: s0", "version: v1"), apply, context, match, value[apply])
 }
 
+// wanted are the Secrets that proxies ask for, some of which no proxy may have.
+var wanted = []string{"kubernetes://cert", "kubernetes://cert-cacert", "kubernetes://a/cert", "kubernetes-gateway://a/cert", "kubernetes-gateway://a/cert-cacert",
+	"kubernetes://b/cert", "kubernetes-gateway://b/cert", "kubernetes-gateway://cert", "kubernetes://none", "default", ""}
+
 // nodes are proxies that differ in everything that a view may look at.
 func nodes() []view.Node {
 	all := []view.Node{
@@ -268,6 +278,11 @@ func nodes() []view.Node {
 	}
 	for i := range all[:4] {
 		all[i].Caps |= xds.CapIdentity
+	}
+	for _, of := range []string{"a", "b", ""} {
+		gateway := node("a", "gw-"+of, "app=gw")
+		gateway.Router, gateway.Verified = true, of
+		all = append(all, gateway)
 	}
 	all[0].Addresses = []string{"10.1.0.1"}
 	all[5].Mode = view.None

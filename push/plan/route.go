@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,10 +20,11 @@ import (
 // asks for it.
 type routes struct {
 	unit
+	of      *owner
 	name    string
 	port    uint32 // 0: not of one port
 	users   int    // listeners
-	entries map[string]*entry
+	entries table[entry]
 	runs    runs
 	reading map[string]*entry // those whose rules read labels of the proxy
 	tail    []tailSpec        // virtual hosts that EnvoyFilters add, and the catch-all; nil: not planned yet
@@ -49,12 +51,19 @@ func portOfRoute(name string) uint32 {
 	return uint32(n)
 }
 
+// routesOf is a route configuration, or a new one of this name, that the scope may change.
 func (s *scope) routesOf(name string) *routes {
 	rc := s.routes[name]
-	if rc == nil {
-		rc = &routes{name: name, port: portOfRoute(name), entries: map[string]*entry{}, reading: map[string]*entry{}, taken: map[string]bool{}}
+	switch {
+	case rc == nil:
+		rc = &routes{of: s.own, name: name, port: portOfRoute(name), reading: map[string]*entry{}, taken: map[string]bool{}}
 		s.routes[name] = rc
 		s.addTo(rc)
+	case rc.of != s.own:
+		copied := *rc
+		copied.of, copied.entries, copied.reading, copied.runs = s.own, rc.entries.fork(), maps.Clone(rc.reading), slices.Clone(rc.runs)
+		rc = &copied
+		s.routes[name] = rc
 	}
 	return rc
 }
@@ -98,27 +107,27 @@ func (s *scope) use(l *xds.Resource, by int) {
 // names is to be planned again.
 func (s *scope) enter(name, host string, en *entry) {
 	rc := s.routesOf(name)
-	old := rc.entries[host]
+	old := rc.entries.get(host)
 	if en == nil {
-		delete(rc.entries, host)
+		rc.entries.put(host, nil)
 		delete(rc.reading, host)
 		rc.runs.remove(host)
 		s.problems.set("route "+name+" "+host, nil)
 	} else {
 		if old != nil {
 			en.spec, en.frag = old.spec, old.frag
+		} else {
+			rc.runs.touch(host)
 		}
-		rc.entries[host] = en
-		rc.runs.touch(host)
-		delete(rc.reading, host)
-		if len(en.reads) > 0 {
-			rc.reading[host] = en
+		if old == nil || *old != *en {
+			delete(rc.reading, host)
+			rc.hold(en)
 		}
 	}
 	s.step.entry(name, host)
 	for _, c := range differing(old, en) {
 		s.rivals(c, func(rival string) {
-			if rival != host && rc.entries[rival] != nil {
+			if rival != host && rc.entries.get(rival) != nil {
 				s.step.entry(name, rival)
 			}
 		})
@@ -149,23 +158,34 @@ func differing(a, b *entry) (out []string) {
 	return out
 }
 
+// hold keeps a host's entry in place of the one before.
+func (rc *routes) hold(en *entry) {
+	rc.entries.put(en.host, en)
+	if en.reads.Len() > 0 {
+		rc.reading[en.host] = en
+	}
+}
+
 // planEntry decides one virtual host anew and builds it where a listener asks for its route configuration.
 func (s *scope) planEntry(rc *routes, en *entry) {
 	var found []Problem
+	next := *en
 	spec, ok := s.specOf(rc, en, nil, &found)
-	was := en.frag
 	if !ok {
-		en.spec, en.frag = vhost.Spec{}, nil
+		next.spec, next.frag = vhost.Spec{}, nil
 	} else if en.frag == nil || en.spec != spec {
-		en.spec, en.frag = spec, nil
+		next.spec, next.frag = spec, nil
 		if rc.users > 0 {
-			en.frag = s.fragment(spec, s.blame(en), &found)
+			next.frag = s.fragment(spec, s.blame(en), &found)
 		} else {
 			rc.complete = false
 		}
 	}
 	s.problems.set("route "+rc.name+" "+en.host, found)
-	if was != en.frag || en.frag == nil {
+	if next.spec != en.spec || next.frag != en.frag {
+		rc.hold(s.shared.entry(next))
+	}
+	if next.frag != en.frag || next.frag == nil {
 		rc.runs.touch(en.host)
 	}
 }
@@ -185,8 +205,9 @@ func (s *scope) planRoutes(rc *routes) {
 	rc.unit = unit{}
 	if rc.users > 0 {
 		s.completeEntries(rc)
-		var hosts []*xds.Fragment
-		for _, c := range rc.runs {
+		hosts := make([]*xds.Fragment, 0, len(rc.runs)+len(rc.added)+1)
+		for i := range rc.runs {
+			c := &rc.runs[i]
 			if c.dirty {
 				c.frag, c.dirty = s.join(rc.parts(c, nil)), false
 			}
@@ -204,7 +225,7 @@ func (s *scope) planRoutes(rc *routes) {
 		s.drop(old.res)
 		s.put(rc.res)
 	}
-	if rc.users <= 0 && len(rc.entries) == 0 {
+	if rc.users <= 0 && rc.entries.size == 0 {
 		delete(s.routes, rc.name)
 	}
 }
@@ -221,10 +242,12 @@ func (s *scope) completeEntries(rc *routes) {
 		return
 	}
 	rc.complete = true
-	for _, en := range rc.entries {
+	for _, en := range rc.entries.all() {
 		if en.frag == nil && en.spec.Domains.Len() > 0 {
 			var found []Problem
-			en.frag = s.fragment(en.spec, s.blame(en), &found)
+			next := *en
+			next.frag = s.fragment(en.spec, s.blame(en), &found)
+			rc.hold(&next)
 			rc.runs.touch(en.host)
 		}
 	}
@@ -235,7 +258,7 @@ func (rc *routes) parts(c *chunk, instead map[string]*xds.Fragment) (out []*xds.
 	for _, host := range c.hosts {
 		f, ok := instead[host]
 		if !ok {
-			f = rc.entries[host].frag
+			f = rc.entries.get(host).frag
 		}
 		if f != nil {
 			out = append(out, f)
@@ -304,7 +327,8 @@ func (s *scope) planFamily(f *family, name string) {
 		}
 	}
 	var hosts []*xds.Fragment
-	for _, c := range rc.runs {
+	for i := range rc.runs {
+		c := &rc.runs[i]
 		frag := c.frag
 		for _, host := range c.hosts {
 			if _, ok := instead[host]; ok {
@@ -325,7 +349,7 @@ func (s *scope) planFamily(f *family, name string) {
 // differs says whether a rule of the route configuration reads a label that is among the facets.
 func (rc *routes) differs(facets []string) bool {
 	for _, en := range rc.reading {
-		if labelsRead(facets, en.reads).Len() > 0 {
+		if labelsRead(facets, en.reads.All()).Len() > 0 {
 			return true
 		}
 	}

@@ -22,8 +22,8 @@ type scope struct {
 	sidecar   *model.Sidecar // nil: none applies
 	egress    []*egress
 	patches   patchSet
-	hosts     map[string]*host
-	listeners map[string]*outbound
+	hosts     table[host]
+	listeners table[outbound]
 	routes    map[string]*routes
 	families  map[intern.List[string]]*family
 	// claimed are names that an EnvoyFilter's ADD has: what would be planned under them gives way.
@@ -32,9 +32,12 @@ type scope struct {
 	step     *step
 	seen     seen // nil while the scope is planned from nothing
 	refs     int
+	// own marks the listeners and route configurations that are this scope's alone; others it shares, and copies before it
+	// changes them.
+	own *owner
 }
 
-// host is one host as this scope sees it.
+// host is one host as this scope sees it. Siblings share it: it is replaced, never changed, once its step is over.
 type host struct {
 	name      string
 	svc       *model.Service // nil: only VirtualServices name it
@@ -50,12 +53,13 @@ type host struct {
 type step struct {
 	hosts     map[string]types
 	members   map[string]types
+	renewed   map[string]*host // hosts as they were before the step; nil: not there
 	listeners map[string]bool
 	routes    map[string]map[string]bool // route configuration -> hosts whose virtual hosts are to be decided again
 }
 
 func newStep() *step {
-	return &step{hosts: map[string]types{}, members: map[string]types{}, listeners: map[string]bool{}, routes: map[string]map[string]bool{}}
+	return &step{hosts: map[string]types{}, members: map[string]types{}, renewed: map[string]*host{}, listeners: map[string]bool{}, routes: map[string]map[string]bool{}}
 }
 
 // mark: a route configuration.
@@ -73,8 +77,8 @@ func (st *step) entry(rc, host string) {
 
 // newScope plans a scope from nothing.
 func newScope(w *world, key view.Scope) *scope {
-	s := &scope{world: w, key: key, hosts: map[string]*host{}, listeners: map[string]*outbound{}, routes: map[string]*routes{},
-		families: map[intern.List[string]]*family{}, claimed: map[xds.Ref]bool{}, problems: problems{}, step: newStep()}
+	s := &scope{world: w, key: key, routes: map[string]*routes{},
+		families: map[intern.List[string]]*family{}, claimed: map[xds.Ref]bool{}, problems: problems{}, step: newStep(), own: &owner{}}
 	if r, ok := w.Get(key.Sidecar); ok {
 		s.sidecar = r.(*model.Sidecar)
 	}
@@ -103,9 +107,17 @@ func newScope(w *world, key view.Scope) *scope {
 	return s
 }
 
+// side is what patches call the outbound side.
+func (s *scope) side() networkingv1.EnvoyFilter_PatchContext {
+	if s.key.Router {
+		return networkingv1.EnvoyFilter_GATEWAY
+	}
+	return networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
+}
+
 // planAdded plans the clusters and listeners that EnvoyFilters add.
 func (s *scope) planAdded(found *[]Problem) {
-	for u := range added(s.world, s.patches, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, found) {
+	for u := range added(s.world, s.patches, s.side(), found) {
 		s.layer.add(u)
 		s.claimed[xds.Ref{Type: u.res.Type, Name: u.res.Name}] = true
 		s.use(u.res, 1)
@@ -114,7 +126,7 @@ func (s *scope) planAdded(found *[]Problem) {
 
 // planStatic plans the clusters that every proxy has.
 func (s *scope) planStatic(found *[]Problem) {
-	side := networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
+	side := s.side()
 	for _, name := range []string{xds.BlackHole, xds.Passthrough} {
 		if !s.patches.any(func(p model.Patch) bool { return removesCluster(p, side, name) }) {
 			s.fixed(cluster.Static{Name: name, Mesh: s.mesh, Patches: s.patches.matching(func(p model.Patch) bool {
@@ -144,8 +156,9 @@ func (s *scope) run(w *world) {
 	for name, what := range s.step.members {
 		s.follow(name, what)
 	}
+	s.settle()
 	for name := range s.step.listeners {
-		if l := s.listeners[name]; l != nil {
+		if l := s.listeners.get(name); l != nil {
 			s.planListener(l)
 		}
 	}
@@ -156,7 +169,7 @@ func (s *scope) run(w *world) {
 			continue
 		}
 		for h := range s.step.routes[name] {
-			if en := rc.entries[h]; en != nil {
+			if en := rc.entries.get(h); en != nil {
 				s.planEntry(rc, en)
 			}
 		}
@@ -166,20 +179,15 @@ func (s *scope) run(w *world) {
 		for _, name := range changed {
 			s.planFamily(f, name)
 		}
-		f.commit()
+		f.commit(s.shared)
 	}
-	s.commit()
+	s.commit(s.shared)
 	s.step = newStep()
 }
 
 // resolve decides what a host is in this scope, and plans its clusters and their assignments.
 func (s *scope) resolve(name string, what types) {
-	h := s.hosts[name]
-	if h == nil {
-		h = &host{name: name}
-		s.hosts[name] = h
-		s.seen.add(name, s)
-	}
+	h := s.renew(name)
 	h.svc, h.rules = s.serviceFor(name), rules{}
 	if h.svc != nil {
 		h.rules = s.rulesFor(name, h.svc)
@@ -192,13 +200,29 @@ func (s *scope) resolve(name string, what types) {
 	}
 }
 
+// renew is a host, or a new one of this name, in a copy that the step may change.
+func (s *scope) renew(name string) *host {
+	h := &host{name: name}
+	was := s.hosts.get(name)
+	if was != nil {
+		*h = *was
+	} else {
+		s.seen.add(name, s)
+	}
+	if _, again := s.step.renewed[name]; !again {
+		s.step.renewed[name] = was
+	}
+	s.hosts.put(name, h)
+	return h
+}
+
 // contribute decides what a host brings to listeners and route configurations. All hosts of the step are resolved.
 func (s *scope) contribute(name string, what types) {
-	h := s.hosts[name]
-	if what.has(lds) {
+	h := s.hosts.get(name)
+	if what.has(lds) && !s.key.Router {
 		s.planTraffic(h)
 	}
-	if what.has(rds) {
+	if what.has(rds) && !s.key.Router {
 		entries := s.entriesOf(h)
 		for _, rc := range h.routes {
 			if entries[rc] == nil {
@@ -208,10 +232,10 @@ func (s *scope) contribute(name string, what types) {
 		for rc, en := range entries {
 			s.enter(rc, name, en)
 		}
-		h.routes = slices.Collect(maps.Keys(entries))
+		h.routes = slices.Sorted(maps.Keys(entries))
 	}
 	if h.svc == nil && len(h.clusters)+len(h.endpoints)+len(h.traffic)+len(h.routes) == 0 {
-		delete(s.hosts, name)
+		s.hosts.put(name, nil)
 		s.seen.remove(name, s)
 	}
 }
@@ -234,17 +258,17 @@ func (s *scope) planTraffic(h *host) {
 // follow plans what depends on a host's endpoints alone: assignments, clusters of DNS services, listeners of headless
 // ones.
 func (s *scope) follow(name string, what types) {
-	h := s.hosts[name]
-	if h == nil || h.svc == nil {
+	if h := s.hosts.get(name); h == nil || h.svc == nil {
 		return
 	}
+	h := s.renew(name)
 	if what.has(cds) { // DNS services have their endpoints in them, others the identities
 		s.planClusters(h)
 	}
 	if what.has(eds) {
 		s.planEndpoints(h)
 	}
-	if what.has(lds) && h.svc.Spec.GetHeadless() {
+	if what.has(lds) && h.svc.Spec.GetHeadless() && !s.key.Router {
 		s.planTraffic(h)
 	}
 }
@@ -316,7 +340,7 @@ func (s *scope) apply(w *world, d *dirt) {
 		s.cover(pattern, t)
 	}
 	for h, t := range d.members {
-		if s.hosts[h] != nil {
+		if s.hosts.get(h) != nil {
 			s.step.members[h] |= t
 		}
 	}
@@ -334,7 +358,7 @@ func (s *scope) touch(host string, t types) {
 }
 
 func (s *scope) cover(pattern string, t types) {
-	for name := range s.hosts {
+	for name := range s.hosts.all() {
 		if covers(pattern, name) {
 			s.step.hosts[name] |= t
 		}
@@ -350,7 +374,7 @@ func (s *scope) familyOf(facets intern.List[string]) *family {
 		for name := range s.routes {
 			s.planFamily(f, name)
 		}
-		f.commit()
+		f.commit(s.shared)
 	}
 	return f
 }

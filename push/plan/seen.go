@@ -6,7 +6,7 @@ type seen map[string]map[*scope]struct{}
 // adopt follows a scope from now on.
 func (x seen) adopt(s *scope) {
 	s.seen = x
-	for h := range s.hosts {
+	for h := range s.hosts.all() {
 		x.add(h, s)
 	}
 }
@@ -14,7 +14,7 @@ func (x seen) adopt(s *scope) {
 // retire forgets a scope.
 func (x seen) retire(s *scope) {
 	s.seen = nil
-	for h := range s.hosts {
+	for h := range s.hosts.all() {
 		x.remove(h, s)
 	}
 }

@@ -46,7 +46,7 @@ func TestOracleFindsStruckTypes(t *testing.T) {
 }
 
 func mustFail(t *testing.T, table *[model.NumKinds][]effect) {
-	for seed := range uint64(150) {
+	for seed := range uint64(600) {
 		d := newDrill(t, 1000+seed, table)
 		for i := range 50 {
 			d.step(i)

@@ -11,14 +11,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// entry is one host's virtual host in one route configuration.
+// entry is one host's virtual host in one route configuration. Siblings share it: it is replaced, never changed, once it
+// is planned.
 type entry struct {
 	host   string
 	port   uint32
 	alone  bool // in a route configuration of its own (host:port), where every name means it
 	claims intern.List[string]
 	vs     *model.VirtualService
-	reads  []string // keys of proxy labels that its rules read
+	reads  intern.List[string] // keys of proxy labels that its rules read
 	spec   vhost.Spec
 	frag   *xds.Fragment // nil: not built, or left out
 }
@@ -47,7 +48,7 @@ func (s *scope) entriesOf(h *host) map[string]*entry {
 			en.vs = nil
 		}
 		if en.vs != nil {
-			en.reads = vhost.SourceLabelKeys(en.vs)
+			en.reads = strs.List(vhost.SourceLabelKeys(en.vs)...)
 		}
 		if h.svc != nil || en.vs != nil {
 			out[rc] = en
@@ -149,7 +150,7 @@ func (s *scope) rivals(claim string, f func(host string)) {
 func (s *scope) loses(rc *routes, en *entry, claim string) bool {
 	lost := rc.taken[claim]
 	s.rivals(claim, func(host string) {
-		if other := rc.entries[host]; !lost && other != nil && host < en.host && slices.Contains(other.claims.All(), claim) {
+		if other := rc.entries.get(host); !lost && other != nil && host < en.host && slices.Contains(other.claims.All(), claim) {
 			lost = true
 		}
 	})
@@ -173,10 +174,10 @@ func (s *scope) specOf(rc *routes, en *entry, facets []string, found *[]Problem)
 	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: s.mesh, Caps: s.anonymous()}
 	name := xds.VirtualHost(en.host, en.port)
 	spec.Patches = s.patches.matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rc.name, rc.port, name) })
-	labels := labelsRead(facets, en.reads)
+	labels := labelsRead(facets, en.reads.All())
 	if en.vs == nil || !vhost.Applies(en.vs, en.port, labels.All(), s.key.Namespace) {
 		spec.Destinations = destinations.List(s.destination(vhost.Ref{Host: en.host, Port: en.port}, en.port))
-		return spec, s.hosts[en.host].svc != nil
+		return spec, s.hosts.get(en.host).svc != nil
 	}
 	spec.VirtualService, spec.Labels = en.vs, labels
 	if vhost.ReadsNamespace(en.vs) {
@@ -203,7 +204,7 @@ func describe(ref vhost.Ref) string {
 
 // blame is the object that makes an entry.
 func (s *scope) blame(en *entry) model.Key {
-	if h := s.hosts[en.host]; h != nil && h.svc != nil {
+	if h := s.hosts.get(en.host); h != nil && h.svc != nil {
 		return h.svc.Key
 	}
 	if en.vs != nil {
@@ -215,7 +216,7 @@ func (s *scope) blame(en *entry) model.Key {
 func (s *scope) destination(ref vhost.Ref, listenPort uint32) vhost.Destination {
 	d := vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 	if d.Cluster = s.clusterFor(ref.Host, ref.Subset, ref.Port, listenPort); d.Cluster != "" {
-		d.Rule = s.hosts[ref.Host].rules.hashing(ref.Subset)
+		d.Rule = s.hosts.get(ref.Host).rules.hashing(ref.Subset)
 	}
 	return d
 }
@@ -223,7 +224,7 @@ func (s *scope) destination(ref vhost.Ref, listenPort uint32) vhost.Destination 
 // clusterFor is the cluster that a destination means: at its port, or the service's only one, or else the one that the
 // request came to. Empty: there is no such service, port or subset in this scope.
 func (s *scope) clusterFor(name, subset string, port, listenPort uint32) string {
-	h := s.hosts[name]
+	h := s.hosts.get(name)
 	if h == nil || h.svc == nil {
 		return ""
 	}

@@ -177,7 +177,7 @@ func TestExplain(t *testing.T) {
 
 // BenchmarkEdit is plan and build of one edit that touches one service, sending left out, seen by ten namespaces.
 func BenchmarkEdit(b *testing.B) {
-	for _, services := range []int{500, 1000, 2000} {
+	for _, services := range []int{500, 1000, 4000} {
 		for name, edit := range map[string]func(i int) model.Record{
 			"endpoint": func(i int) model.Record { return flip(b, "ns0", "s3", 2+i%2) },
 			"virtualservice": func(i int) model.Record {

@@ -39,7 +39,7 @@ func pushed(t *testing.T, streams, size int) (objects, bytes float64) {
 	for i := range all {
 		st := &stream{srv: srv, grpc: &sink{}, view: view}
 		st.state = delta.New(delta.Config{Diff: srv.diff.between, Names: &srv.sets}, sets[0])
-		st.turn.Store(srv.loop.Join("ns", st.send))
+		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		give(t, st, delta.Request{Type: xds.Cluster})
 		all[i] = st
 	}
@@ -52,7 +52,7 @@ func pushed(t *testing.T, streams, size int) (objects, bytes float64) {
 				t.Fatal("nothing was sent")
 			}
 			out := st.grpc.(*sink).got
-			if size > 1000 && &out.bufs[0].ReadOnlyData()[0] != &versions[edition%2].Buffers()[0].ReadOnlyData()[0] {
+			if size > 1000 && &out.bufs[1].ReadOnlyData()[0] != &versions[edition%2].Buffers()[0].ReadOnlyData()[0] {
 				t.Fatal("the bytes are not the shared ones")
 			}
 			give(t, st, delta.Request{Type: xds.Cluster, Nonce: st.state.Info(xds.Cluster).Sent})

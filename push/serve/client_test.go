@@ -24,6 +24,7 @@ import (
 
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -37,6 +38,26 @@ type client struct {
 
 func dial(t *testing.T, addr string, opts ...grpc.CallOption) *client {
 	t.Helper()
+	service, ctx := connect(t, addr)
+	s, err := service.DeltaAggregatedResources(ctx, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &client{t, s}
+}
+
+func dialWorld(t *testing.T, addr string) grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse] {
+	t.Helper()
+	service, ctx := connect(t, addr)
+	s, err := service.StreamAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func connect(t *testing.T, addr string) (discoveryv3.AggregatedDiscoveryServiceClient, context.Context) {
+	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(65535), grpc.WithInitialConnWindowSize(65535), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
@@ -44,11 +65,7 @@ func dial(t *testing.T, addr string, opts ...grpc.CallOption) *client {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(func() { cancel(); conn.Close() })
-	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &client{t, s}
+	return discoveryv3.NewAggregatedDiscoveryServiceClient(conn), ctx
 }
 
 func (c *client) ask(t xds.Type, names ...string) {
@@ -70,8 +87,10 @@ func (c *client) ack(r *discoveryv3.DeltaDiscoveryResponse) {
 
 func (c *client) nack(r *discoveryv3.DeltaDiscoveryResponse, text string) {
 	c.t.Helper()
-	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: text}})
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, ErrorDetail: failure(text)})
 }
+
+func failure(text string) *rpcstatus.Status { return &rpcstatus.Status{Code: 13, Message: text} }
 
 func (c *client) next() *discoveryv3.DeltaDiscoveryResponse {
 	c.t.Helper()
@@ -105,6 +124,7 @@ func TestRefusedStreams(t *testing.T) {
 		"planner refuses":   {refuse: errors.New(`id "n": not type~ip~id~domain`), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.InvalidArgument, says: "type~ip"},
 		"not ready":         {refuse: fmt.Errorf("mirror: %w", ErrNotReady), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "snapshot"},
 		"status is kept":    {refuse: status.Error(codes.ResourceExhausted, "later"), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.ResourceExhausted, says: "later"},
+		"cannot tell now":   {cfg: Config{Authenticate: func(context.Context) (string, error) { return "", fmt.Errorf("keys: %w", attest.ErrUnavailable) }}, first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "not authenticated"},
 		"not authenticated": {cfg: Config{Authenticate: func(context.Context) (string, error) { return "", errors.New("no token") }}, first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unauthenticated, says: "no token"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -299,5 +319,31 @@ func TestVerdictExpires(t *testing.T) {
 	now = now.Add(time.Minute)
 	if v.Refused("v", r) {
 		t.Error("it never ends")
+	}
+	v = NewVerdicts(2, time.Minute, func() time.Time { return now })
+	refuse := func(who string, ago time.Duration) {
+		v.Refuse(Refusal{View: "v", Type: r.Type, Name: r.Name, Version: r.Version, Identity: who, At: now.Add(-ago)})
+	}
+	refuse("one", 50*time.Second)
+	refuse("old", time.Minute)
+	if v.Refused("v", r) {
+		t.Error("a refusal that was over when it was told counts")
+	}
+	refuse("two", -time.Hour) // another machine's clock
+	refuse("one", 40*time.Second)
+	if now = now.Add(59 * time.Second); !v.Refused("v", r) {
+		t.Error("it ended early")
+	}
+	if now = now.Add(time.Second); v.Refused("v", r) {
+		t.Error("it counts from the newest refusal, at most from now")
+	}
+	if refuse("three", 0); v.Refused("v", r) {
+		t.Error("witnesses of a trial that is over count")
+	}
+	v = NewVerdicts(2, time.Minute, func() time.Time { return now })
+	refuse("one", 59*time.Second)
+	now = now.Add(time.Second)
+	if refuse("two", 0); v.Refused("v", r) {
+		t.Error("so do those of one that nobody swept away yet")
 	}
 }

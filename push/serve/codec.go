@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"strconv"
+
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers what the codec falls back to
 	"google.golang.org/grpc/mem"
@@ -18,6 +20,22 @@ func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 // request is an encoded request; to be freed.
 type request struct{ raw mem.Buffer }
 
+// buffers are in every power of two from a page to 16 MiB: gRPC's own go from 32 KiB to 1 MiB at once, and each is cleared
+// as a whole when it is taken, so that a proxy that resumes with 100 KB of versions cost ten times that in memory and time.
+var buffers = bufferPool()
+
+func bufferPool() mem.BufferPool {
+	sizes := []uint8{8, 10}
+	for exponent := uint8(12); exponent <= 24; exponent++ {
+		sizes = append(sizes, exponent)
+	}
+	pool, err := mem.NewBinaryTieredBufferPool(sizes...)
+	if err != nil {
+		panic(err) // the sizes stand above
+	}
+	return pool
+}
+
 // response is an encoded response: segments that all streams share, and a small tail.
 type response struct{ bufs mem.BufferSlice }
 
@@ -30,30 +48,41 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r, ok := v.(*request); ok {
-		r.raw = data.MaterializeToBuffer(mem.DefaultBufferPool())
+		r.raw = data.MaterializeToBuffer(buffers)
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// encodeDelta makes a DeltaDiscoveryResponse{resources=2, type_url=4, nonce=5, removed_resources=6}, byte by byte what
-// deterministic protobuf makes of it.
+// encodeDelta makes a DeltaDiscoveryResponse of shared segments and a head and tail of its own.
 func encodeDelta(r *delta.Reply) *response {
-	n := 1
+	n := 2
 	for _, res := range r.Set {
 		n += len(res.Buffers())
 	}
-	bufs := make(mem.BufferSlice, 0, n)
+	head, tail := frame(r.Revision, r.Type.URL(), r.Nonce, r.Removed)
+	bufs := append(make(mem.BufferSlice, 0, n), head)
 	for _, res := range r.Set {
 		bufs = append(bufs, res.Buffers()...)
 	}
-	tail := make([]byte, 0, len(r.Type.URL())+len(r.Nonce)+8)
-	tail = appendText(tail, 4, r.Type.URL())
-	tail = appendText(tail, 5, r.Nonce)
-	for _, name := range r.Removed {
-		tail = appendText(tail, 6, name)
+	return &response{append(bufs, tail)}
+}
+
+// frame is what stands before and after the resources: system_version_info=1 (the store's revision, in decimal: the
+// client's floor on its next stream), and type_url=4, nonce=5, removed_resources=6. With resources=2 between them it is,
+// byte by byte, what deterministic protobuf makes of it.
+func frame(revision int64, url, nonce string, removed []string) (head, tail mem.Buffer) {
+	b := make([]byte, 0, 40+len(url)+len(nonce))
+	b = protowire.AppendTag(b, 1, protowire.BytesType)
+	var digits [20]byte
+	b = protowire.AppendBytes(b, strconv.AppendInt(digits[:0], revision, 10))
+	n := len(b)
+	b = appendText(b, 4, url)
+	b = appendText(b, 5, nonce)
+	for _, name := range removed {
+		b = appendText(b, 6, name)
 	}
-	return &response{append(bufs, mem.SliceBuffer(tail))}
+	return mem.SliceBuffer(b[:n:n]), mem.SliceBuffer(b[n:])
 }
 
 // encodeWorld makes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5}.
@@ -66,6 +95,23 @@ func encodeWorld(r *delta.Reply) *response {
 	}
 	tail := appendText(nil, 4, r.Type.URL())
 	return &response{append(bufs, mem.SliceBuffer(appendText(tail, 5, r.Nonce)))}
+}
+
+// encodeNote makes a response of an aside, of either protocol.
+func encodeNote(n *note, world bool) *response {
+	if !world {
+		head, tail := frame(n.revision, n.url, n.nonce, n.removed)
+		if n.resource == nil {
+			return &response{mem.BufferSlice{head, tail}}
+		}
+		return &response{mem.BufferSlice{head, n.resource.delta, tail}}
+	}
+	bufs := mem.BufferSlice{}
+	if n.resource != nil {
+		bufs = append(bufs, mem.SliceBuffer(appendText(nil, 1, n.resource.Version)), n.resource.world)
+	}
+	tail := appendText(nil, 4, n.url)
+	return &response{append(bufs, mem.SliceBuffer(appendText(tail, 5, n.nonce)))}
 }
 
 func appendText(b []byte, field protowire.Number, s string) []byte {

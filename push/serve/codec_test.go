@@ -17,18 +17,34 @@ import (
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
 func TestResponsesAreCanonical(t *testing.T) {
-	reply := &delta.Reply{Type: xds.Cluster, Set: []*xds.Resource{cluster("a"), cluster("b")}, Removed: []string{"c", "d"}, Nonce: "12", Version: "v"}
-	d := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: reply.Type.URL(), Nonce: reply.Nonce, RemovedResources: reply.Removed}
+	reply := &delta.Reply{Type: xds.Cluster, Set: []*xds.Resource{cluster("a"), cluster("b")}, Removed: []string{"c", "d"}, Nonce: "12", Version: "v", Revision: 1 << 40}
+	d := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: reply.Type.URL(), Nonce: reply.Nonce, RemovedResources: reply.Removed, SystemVersionInfo: "1099511627776"}
 	w := &discoveryv3.DiscoveryResponse{TypeUrl: reply.Type.URL(), Nonce: reply.Nonce, VersionInfo: reply.Version}
 	for _, r := range reply.Set {
 		body := &anypb.Any{TypeUrl: reply.Type.URL(), Value: r.Body()}
 		d.Resources = append(d.Resources, &discoveryv3.Resource{Name: r.Name, Version: r.Version, Resource: body})
 		w.Resources = append(w.Resources, body)
 	}
+	aside, err := EncodeAside("x", clusterMessage("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &note{resource: aside, removed: []string{"y"}, url: "navarch.io/x", nonce: "a1", revision: 7}
+	gone := &note{removed: []string{"y"}, url: "navarch.io/x", nonce: "a1", revision: 7}
+	body := pack(clusterMessage("x"))
+	asideDelta := &discoveryv3.DeltaDiscoveryResponse{SystemVersionInfo: "7", TypeUrl: n.url, Nonce: n.nonce, RemovedResources: n.removed}
+	asideGone := proto.Clone(asideDelta)
+	asideDelta.Resources = []*discoveryv3.Resource{{Name: "x", Version: aside.Version, Resource: body}}
+	asideWorld := &discoveryv3.DiscoveryResponse{VersionInfo: aside.Version, TypeUrl: n.url, Nonce: n.nonce, Resources: []*anypb.Any{body}}
 	for name, c := range map[string]struct {
 		got  *response
 		want proto.Message
-	}{"delta": {encodeDelta(reply), d}, "state of the world": {encodeWorld(reply), w}} {
+	}{
+		"delta": {encodeDelta(reply), d}, "state of the world": {encodeWorld(reply), w},
+		"aside": {encodeNote(n, false), asideDelta}, "aside, removed": {encodeNote(gone, false), asideGone},
+		"aside, state of the world":          {encodeNote(n, true), asideWorld},
+		"aside, removed, state of the world": {encodeNote(gone, true), &discoveryv3.DiscoveryResponse{TypeUrl: n.url, Nonce: n.nonce}},
+	} {
 		want, err := deterministic.Marshal(c.want)
 		if err != nil {
 			t.Fatal(err)

@@ -7,8 +7,10 @@ package serve
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/metadata"
 
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/manifest"
@@ -25,12 +27,43 @@ type Client struct {
 	Caps     xds.Caps     // of the node's extensions; xds.StockCaps where it lists none
 	Identity string       // the authenticated peer (a SPIFFE ID); empty on plain text
 	Addr     string       // the peer's address
+	Floor    Floor        // what it has seen before
+	Secure   bool         // the connection is TLS
+	Holds    bool         // its first request said what it has: a join that is cheap
+}
+
+// Floor is the newest revision of the store that a client has seen, on any replica: it must not be taken back behind it.
+type Floor struct {
+	Store    string // which store (Config.Store); empty: the client does not know
+	Revision int64  // 0: it has seen none
+}
+
+// Metadata of a stream. The server names its store in the header of its answer; the client names that, and the highest
+// system_version_info that it has seen, when it opens its next stream.
+const (
+	StoreHeader    = "navarch-store"
+	RevisionHeader = "navarch-revision"
+)
+
+// floorOf reads a client's word. What is not a revision is none: the word comes from outside and only ever delays.
+func floorOf(ctx context.Context) (f Floor) {
+	one := func(header string) string {
+		if values := metadata.ValueFromIncomingContext(ctx, header); len(values) == 1 {
+			return values[0]
+		}
+		return ""
+	}
+	revision, err := strconv.ParseInt(one(RevisionHeader), 10, 64)
+	if err != nil || revision <= 0 {
+		return Floor{}
+	}
+	return Floor{Store: one(StoreHeader), Revision: revision}
 }
 
 // Planner is what serve needs of the plan loop.
 //
 // Join plans a view for a client and blocks until the view's first set is complete, or ctx ends (it ends with the
-// stream). Errors: ErrNotReady becomes Unavailable; one that carries a gRPC status goes out as it is; any other says
+// stream). It waits, within bounds, until the set is as new as c.Floor. Errors: ErrNotReady becomes Unavailable; one that carries a gRPC status goes out as it is; any other says
 // what is wrong with the node, and becomes InvalidArgument with its text.
 //
 // moved is called after every change of View.Set, from any goroutine, also before Join has returned; it never blocks

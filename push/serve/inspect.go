@@ -25,6 +25,7 @@ type StreamInfo struct {
 	Target    int64 // revision of the newest set of its view
 	Unacked   int   // bytes
 	Types     [xds.NumTypes]delta.Info
+	Asides    []AsideInfo
 	Refusals  []Refusal // those of versions still in quarantine
 }
 
@@ -49,7 +50,7 @@ func (st *stream) info() StreamInfo {
 	for t := range xds.NumTypes {
 		i.Types[t] = st.state.Info(t)
 	}
-	i.Refusals = st.standing()
+	i.Asides, i.Refusals = st.sideInfo(), st.standing()
 	return i
 }
 

@@ -30,16 +30,16 @@ func (st *stream) send() int {
 func (st *stream) pump(lent bool) (total int) {
 	for {
 		start := time.Now()
-		reply, ok, since := st.next(start)
+		out, ok, since := st.next(start)
 		if !since.IsZero() {
 			st.srv.cfg.Hooks.Converged(start.Sub(since))
 		}
 		if !ok {
 			return total
 		}
-		if reply.Owed && !lent {
+		if out.reply.Owed && !lent {
 			go func() {
-				bytes := st.push(&reply, start, true)
+				bytes := st.push(&out, start, true)
 				if bytes > 0 {
 					bytes += st.pump(true)
 				}
@@ -47,7 +47,7 @@ func (st *stream) pump(lent bool) (total int) {
 			}()
 			return total
 		}
-		bytes := st.push(&reply, start, lent)
+		bytes := st.push(&out, start, lent)
 		if bytes == 0 {
 			return total
 		}
@@ -55,30 +55,50 @@ func (st *stream) pump(lent bool) (total int) {
 	}
 }
 
-// next takes the next response from the state machine; where there is none, the stream is no longer being sent to. since
-// is when the view moved, where the client turns out to have all of that acknowledged.
-func (st *stream) next(now time.Time) (reply delta.Reply, ok bool, since time.Time) {
+// outgoing is one response: of an aside where that has a nonce, else of a type of Envoy's.
+type outgoing struct {
+	reply delta.Reply
+	note  note
+}
+
+func (o *outgoing) what() string {
+	if o.note.nonce != "" {
+		return o.note.url
+	}
+	return o.reply.Type.String()
+}
+
+// next takes the next response from the state machines; where there is none, the stream is no longer being sent to. since
+// is when the view moved, where the client turns out to have all of that acknowledged. Asides come first: they are small,
+// and rarely there.
+func (st *stream) next(now time.Time) (out outgoing, ok bool, since time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.owing = false
 	if st.closed {
 		st.sending = false
-		return reply, false, since
+		return out, false, since
 	}
-	st.state.Target(st.view.Set())
-	if reply, ok = st.state.Next(); !ok {
+	set := st.view.Set()
+	if out.note, ok = st.nextNote(set.Revision, now); ok {
+		return out, true, since
+	}
+	st.state.Target(set)
+	if out.reply, ok = st.state.Next(); !ok {
 		st.sending = false
+		st.markedAt.Store(0) // what a mark meant while somebody sent has gone out
 		if st.state.Unacked() == 0 {
 			since = st.converged()
 		}
-		return reply, false, since
+		return out, false, since
 	}
+	reply := &out.reply
 	st.pushed = true
 	st.owing = reply.Owed
 	if st.state.InFlight(reply.Type) == 1 {
 		st.waiting[reply.Type] = now.UnixNano()
 	}
-	return reply, true, since
+	return out, true, since
 }
 
 // converged is called, with the lock held, once the client is up to date: it says when its view moved first since it was
@@ -92,17 +112,20 @@ func (st *stream) converged() (since time.Time) {
 }
 
 // push hands one response to gRPC and returns its size; 0: the stream is broken.
-func (st *stream) push(r *delta.Reply, start time.Time, lent bool) int {
-	var msg *response
-	if st.world {
+func (st *stream) push(o *outgoing, start time.Time, lent bool) int {
+	r, msg := &o.reply, (*response)(nil)
+	switch {
+	case o.note.nonce != "":
+		msg = encodeNote(&o.note, st.world)
+	case st.world:
 		msg = encodeWorld(r)
-	} else {
+	default:
 		msg = encodeDelta(r)
 	}
 	if lent {
 		late := time.AfterFunc(st.srv.cfg.WriteTimeout, func() {
 			st.srv.cfg.Hooks.Timeout(true)
-			st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %v not written in %v", r.Type, st.srv.cfg.WriteTimeout))
+			st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %s not written in %v", o.what(), st.srv.cfg.WriteTimeout))
 		})
 		defer late.Stop()
 	}
@@ -115,6 +138,10 @@ func (st *stream) push(r *delta.Reply, start time.Time, lent bool) int {
 		return 0
 	}
 	hooks := &st.srv.cfg.Hooks
+	if o.note.nonce != "" {
+		hooks.Wrote(time.Since(began))
+		return o.note.size
+	}
 	hooks.Sent(r.Type, len(r.Set), len(r.Removed), r.Size)
 	now := time.Now()
 	hooks.Wrote(now.Sub(began))
@@ -125,7 +152,7 @@ func (st *stream) push(r *delta.Reply, start time.Time, lent bool) int {
 // check looks at a stream's deadlines.
 func (st *stream) check(now time.Time) {
 	st.mu.Lock()
-	late := xds.NumTypes
+	late := ""
 	if st.closed {
 		st.mu.Unlock()
 		return
@@ -140,14 +167,17 @@ func (st *stream) check(now time.Time) {
 			st.waiting[t] = max(st.waiting[t], now.UnixNano())
 		}
 		if st.state.InFlight(t) > 0 && now.Sub(time.Unix(0, st.waiting[t])) > st.srv.cfg.AckDeadline {
-			late = t
+			late = t.String()
 		}
+	}
+	if late == "" {
+		late = st.lateSide(now)
 	}
 	idle := st.state.Idle()
 	st.mu.Unlock()
-	if late != xds.NumTypes {
+	if late != "" {
 		st.srv.cfg.Hooks.Timeout(false)
-		st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %v for %v", late, st.srv.cfg.AckDeadline))
+		st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %s for %v", late, st.srv.cfg.AckDeadline))
 	} else if settle && !idle {
 		st.mark(st.turn.Load(), 0, now)
 	}

@@ -13,12 +13,13 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 
+	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/intern"
 )
 
 // Config is what a Server is made of; only Planner is required.
@@ -32,9 +33,14 @@ type Config struct {
 	// Blame names the objects that a refused resource of a view was made of, the likeliest culprit first; text is the
 	// client's. The goroutine that reads the stream calls it. nil: they are not named.
 	Blame func(v View, t xds.Type, name, text string) []string
-	// Authenticate says who the peer is; its error ends the stream with Unauthenticated. nil: the URI of the verified
+	// Authenticate says who the peer is; its error ends the stream with Unauthenticated (with
+	// Unavailable where it is attest.ErrUnavailable). nil: the URI of the verified
 	// client certificate, or nobody.
 	Authenticate func(context.Context) (identity string, err error)
+	// Asides are served beside Envoy's types.
+	Asides []Aside
+	// Store names the store that revisions are of, once it is known; nil, or empty: clients are not told.
+	Store        func() string
 	AckDeadline  time.Duration // a response that is not acknowledged for so long closes the stream; 60 s
 	WriteTimeout time.Duration // so does one that was owed and could not be written; 30 s
 	Settle       time.Duration // how long a resumed stream has to ask for all the types it held; 5 s
@@ -43,10 +49,11 @@ type Config struct {
 
 // Server is the xDS server. Register it, listen with Listen, and Run it.
 type Server struct {
-	cfg  Config
-	loop *fanout.Loop
-	sets intern.Table[string] // subscriptions
-	diff differ
+	cfg    Config
+	loop   *fanout.Loop
+	sets   delta.Names // subscriptions
+	diff   differ
+	asides map[string]int // by type URL: which of Config.Asides; never changed
 
 	serial  atomic.Uint64
 	mu      sync.Mutex // a leaf: guards streams
@@ -68,7 +75,11 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}}
+	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}, asides: map[string]int{}}
+	for i, a := range cfg.Asides {
+		s.asides[a.TypeURL] = i
+	}
+	return s
 }
 
 func orDefault(d *time.Duration, value time.Duration) {
@@ -82,6 +93,7 @@ func orDefault(d *time.Duration, value time.Duration) {
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
+		experimental.BufferPool(buffers),
 		grpc.WriteBufferSize(64 << 10),
 		grpc.ReadBufferSize(0), // a buffer of 32 KB for each TLS connection otherwise
 		grpc.InitialWindowSize(65535),
@@ -119,6 +131,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	return err
 }
+
+// Joins is how many streams were opened so far.
+func (s *Server) Joins() uint64 { return s.serial.Load() }
 
 // Waiting is how many streams wait for their turn in a lane.
 func (s *Server) Waiting(l fanout.Lane) int { return s.loop.Waiting(l) }

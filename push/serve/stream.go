@@ -5,15 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/xds"
@@ -31,8 +37,9 @@ type stream struct {
 	view     View
 	opened   time.Time
 	turn     atomic.Pointer[fanout.Stream]
-	markedAt atomic.Int64 // since when it waits for a turn; unix nanoseconds, 0: it does not
-	movedAt  atomic.Int64 // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
+	markedAt atomic.Int64    // since when it waits for a turn; unix nanoseconds, 0: it does not
+	asked    map[string]bool // Secrets that the view was told of; the reading goroutine's
+	movedAt  atomic.Int64    // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
 
 	mu       sync.Mutex // guards what follows; never held while sending
 	state    *delta.State
@@ -45,6 +52,7 @@ type stream struct {
 	waiting  [xds.NumTypes]int64 // since when the oldest response waits for its ACK; unix nanoseconds
 	refusals []Refusal           // newest last, a few
 	reports  []delta.Report      // reused
+	sides    []*side             // as Config.Asides; nil: it asked for none
 }
 
 // maxRefusals is how many refusals are kept for debugging, a stream.
@@ -54,7 +62,11 @@ const maxRefusals = 16
 func (s *Server) serve(g grpc.ServerStream, world bool) error {
 	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, world: world, opened: time.Now()}
 	err := st.run(g.Context())
-	if cause := st.close(); cause != nil {
+	cause := st.close()
+	if errors.Is(cause, errSentAway) {
+		return status.Error(codes.Unavailable, cause.Error())
+	}
+	if cause != nil {
 		s.cfg.Log.Warn("stream closed", "node", st.client.Node.GetId(), "peer", st.client.Addr, "error", cause)
 		return cause
 	}
@@ -85,11 +97,19 @@ func (st *stream) run(ctx context.Context) error {
 
 func (st *stream) authenticate(ctx context.Context) error {
 	identity, err := st.srv.cfg.Authenticate(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, attest.ErrUnavailable): // not the credential's fault: it may be accepted later
+		return status.Errorf(codes.Unavailable, "not authenticated: %v", err)
+	case err != nil:
 		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
 	}
 	st.client.Identity = identity
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+	st.client.Floor = floorOf(ctx)
+	p, ok := peer.FromContext(ctx)
+	if ok {
+		_, st.client.Secure = p.AuthInfo.(credentials.TLSInfo)
+	}
+	if ok && p.Addr != nil {
 		st.client.Addr = p.Addr.String()
 		if a, ok := p.Addr.(*address); ok {
 			st.hangUp = a.close
@@ -109,16 +129,31 @@ func (st *stream) take(ctx context.Context, raw []byte) error {
 		return status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if st.view == nil {
+		st.client.Holds = holds(m)
 		if err := st.join(ctx, m.Node); err != nil {
 			return err
 		}
+	}
+	if i, is := st.srv.asides[m.TypeURL]; is {
+		return st.advanceSide(i, m)
 	}
 	if m.Type == xds.Unknown {
 		// Agents also subscribe to types of their own (NDS, PCDS, HealthInformation) and do without an answer.
 		st.srv.cfg.Log.Debug("type not served", "node", st.client.Node.GetId(), "type", fmt.Sprintf("%.200q", m.TypeURL))
 		return nil
 	}
+	defer st.ask(ctx, m)()
 	return st.advance(m)
+}
+
+// holds says whether a first request tells of anything that its sender has.
+func holds(m delta.Message) bool {
+	if m.Initial != nil {
+		for range m.Initial {
+			return true
+		}
+	}
+	return m.Version != ""
 }
 
 // join finds out who the client is, and its view.
@@ -132,6 +167,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	if err != nil {
 		return joinError(err)
 	}
+	st.accept()
 	st.view = view
 	cfg := delta.Config{World: st.world, Names: &st.srv.sets, Diff: st.srv.diff.between}
 	id, verdicts := view.ID(), st.srv.cfg.Verdicts
@@ -139,10 +175,25 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.mu.Lock()
 	st.state = delta.New(cfg, view.Set())
 	st.mu.Unlock()
-	st.turn.Store(st.srv.loop.Join(view.Namespace(), st.send))
+	st.turn.Store(st.srv.loop.Join(view.Namespace(), isGateway(st.client.Node), st.send))
 	st.srv.add(st)
 	return nil
 }
+
+// accept sends the headers now, and not with the first response: a proxy that holds everything is sent none, and an agent
+// that moves its Envoy here switches when it knows that it was let in.
+func (st *stream) accept() {
+	header := metadata.MD{}
+	if st.srv.cfg.Store != nil {
+		if store := st.srv.cfg.Store(); store != "" {
+			header.Set(StoreHeader, store)
+		}
+	}
+	_ = st.grpc.SendHeader(header) // a stream that is broken ends at the next read
+}
+
+// isGateway says whether a proxy carries traffic of others: it is sent to first.
+func isGateway(n *corev3.Node) bool { return strings.HasPrefix(n.GetId(), "router~") }
 
 // joinError is what a client is told when it has no view.
 func joinError(err error) error {
@@ -199,6 +250,9 @@ func (st *stream) advance(m delta.Message) error {
 	st.mu.Unlock()
 
 	turn := st.turn.Load()
+	if slices.ContainsFunc(reports, func(r delta.Report) bool { return r.Kind == delta.Nacked }) {
+		turn.Refused()
+	}
 	if acked > 0 {
 		turn.Acked(acked)
 	}
@@ -257,8 +311,9 @@ func (st *stream) close() error {
 	return cause
 }
 
-// kill closes a stream from outside: its connection is closed, which ends a read and a blocked write.
-func (st *stream) kill(cause error) {
+// kill closes a stream from outside: its connection is closed, which ends a read and a blocked write. false: it was closed
+// before.
+func (st *stream) kill(cause error) bool {
 	st.mu.Lock()
 	first := !st.closed
 	if first {
@@ -268,4 +323,5 @@ func (st *stream) kill(cause error) {
 	if first && st.hangUp != nil {
 		_ = st.hangUp() // it may be closed already
 	}
+	return first
 }

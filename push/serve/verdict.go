@@ -26,6 +26,7 @@ type MemoryVerdicts struct {
 	count atomic.Int32 // of verdicts; 0 makes Refused free
 	mu    sync.Mutex   // a leaf
 	cases map[accused]*trial
+	swept time.Time
 }
 
 type accused struct {
@@ -56,7 +57,7 @@ func NewVerdicts(quorum int, ttl time.Duration, now func() time.Time) *MemoryVer
 	return &MemoryVerdicts{quorum: quorum, ttl: ttl, now: now, cases: map[accused]*trial{}}
 }
 
-// Refuse takes note of a refusal. A proxy without an identity counts by its node: on plain text there is nothing better.
+// Refuse takes note of a refusal, as of r.At (zero: now). A proxy without an identity counts by its node: on plain text there is nothing better.
 func (v *MemoryVerdicts) Refuse(r Refusal) {
 	witness := r.Identity
 	if witness == "" {
@@ -65,9 +66,22 @@ func (v *MemoryVerdicts) Refuse(r Refusal) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := v.now()
-	v.sweep(now)
+	at := r.At
+	if at.IsZero() || at.After(now) {
+		at = now
+	}
+	if now.Sub(at) >= v.ttl {
+		return
+	}
+	if wait := v.ttl / 20; now.Sub(v.swept) >= wait || len(v.cases) >= maxCases && now.Sub(v.swept) >= min(wait, time.Second) {
+		v.sweep(now)
+	}
 	key := accused{r.View, r.Name, r.Version, r.Type}
 	c := v.cases[key]
+	if c != nil && now.Sub(c.last) >= v.ttl {
+		v.forget(key, c)
+		c = nil
+	}
 	if c == nil {
 		if len(v.cases) >= maxCases {
 			return
@@ -75,7 +89,9 @@ func (v *MemoryVerdicts) Refuse(r Refusal) {
 		c = &trial{witnesses: map[string]bool{}}
 		v.cases[key] = c
 	}
-	c.last = now
+	if at.After(c.last) {
+		c.last = at
+	}
 	if len(c.witnesses) < v.quorum {
 		c.witnesses[witness] = true
 	}
@@ -98,12 +114,17 @@ func (v *MemoryVerdicts) Refused(view string, r *xds.Resource) bool {
 
 // sweep forgets what is over.
 func (v *MemoryVerdicts) sweep(now time.Time) {
+	v.swept = now
 	for key, c := range v.cases {
 		if now.Sub(c.last) >= v.ttl {
-			if c.guilty {
-				v.count.Add(-1)
-			}
-			delete(v.cases, key)
+			v.forget(key, c)
 		}
 	}
+}
+
+func (v *MemoryVerdicts) forget(key accused, c *trial) {
+	if c.guilty {
+		v.count.Add(-1)
+	}
+	delete(v.cases, key)
 }

@@ -42,12 +42,13 @@ func RemovesListener(p model.Patch, context networkingv1.EnvoyFilter_PatchContex
 		c.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_REMOVE && matchesListener(c, context, name, port)
 }
 
-// AddsListener says whether a patch adds a listener to a sidecar. A patch for ANY context adds one, not one per direction.
+// AddsListener says whether a patch adds a listener to a sidecar or gateway. A patch for ANY context adds one, not one per
+// direction.
 func AddsListener(p model.Patch) bool {
 	c := p.Config()
 	return c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER &&
 		c.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_ADD &&
-		c.GetMatch().GetContext() != networkingv1.EnvoyFilter_GATEWAY && c.GetMatch().GetContext() != networkingv1.EnvoyFilter_WAYPOINT
+		c.GetMatch().GetContext() != networkingv1.EnvoyFilter_WAYPOINT
 }
 
 func isVirtual(name string) bool { return name == xds.VirtualInbound || name == xds.VirtualOutbound }

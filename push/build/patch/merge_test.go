@@ -209,7 +209,8 @@ func TestAddsCluster(t *testing.T) {
 	for _, c := range []struct{ config, want string }{
 		{`{applyTo: CLUSTER, patch: {operation: ADD, value: {name: a, connect_timeout: 1s}}}`, "a"},
 		{`{applyTo: CLUSTER, match: {context: SIDECAR_INBOUND}, patch: {operation: ADD, value: {name: a}}}`, "a"},
-		{`{applyTo: CLUSTER, match: {context: GATEWAY}, patch: {operation: ADD, value: {name: a}}}`, ""},
+		{`{applyTo: CLUSTER, match: {context: GATEWAY}, patch: {operation: ADD, value: {name: a}}}`, "a"},
+		{`{applyTo: CLUSTER, match: {context: WAYPOINT}, patch: {operation: ADD, value: {name: a}}}`, ""},
 		{`{applyTo: CLUSTER, patch: {operation: ADD, value: {}}}`, ""},
 		{`{applyTo: CLUSTER, patch: {operation: ADD, value: {nome: a}}}`, ""},
 		{`{applyTo: CLUSTER, patch: {operation: MERGE, value: {name: a}}}`, ""},

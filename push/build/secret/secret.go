@@ -1,0 +1,67 @@
+// Package secret draws Envoy's Secrets: a certificate with its private key, or the trust and the CRL of a validation.
+//
+// Owns: nothing.  Reads: its Spec.  Never: the snapshot; a version or an error that tells something of a private key.
+package secret
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// Pair is a certificate chain and its private key, under the name that the proxy asked for.
+type Pair struct {
+	Name   string
+	Secret *model.Secret
+	// Key is the Secret's private key, opened. It is the only part that is not in the record, and prints as [redacted].
+	Key *model.PrivateKey
+}
+
+// Build implements pool.ResourceSpec. The version is made of what is public and the MAC of the private key: equal on all
+// replicas, and the same when the same key is sealed anew.
+func (s Pair) Build() (*xds.Resource, error) {
+	body := s.Secret.Spec
+	if len(body.GetChain()) == 0 || s.Key == nil {
+		return nil, fmt.Errorf("%v: has no certificate with a private key", s.Secret.Meta().Key)
+	}
+	pair := &tlsv3.TlsCertificate{CertificateChain: inline(body.GetChain()), PrivateKey: inline(*s.Key)}
+	if len(body.GetOcsp()) > 0 {
+		pair.OcspStaple = inline(body.GetOcsp())
+	}
+	sum := sha256.New()
+	for _, part := range [][]byte{[]byte("navarch.io/secret/1"), []byte(s.Name), body.GetChain(), body.GetOcsp(), body.GetMac()} {
+		fmt.Fprintf(sum, "%d:", len(part))
+		sum.Write(part)
+	}
+	version := hex.EncodeToString(sum.Sum(nil)[:16])
+	return xds.EncodeAs(xds.Secret, s.Name, version, &tlsv3.Secret{Name: s.Name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: pair}})
+}
+
+// Trust is the certificates that peers are verified against, with the CRL that revokes some.
+type Trust struct {
+	Name   string
+	Secret *model.Secret
+}
+
+// Build implements pool.ResourceSpec.
+func (s Trust) Build() (*xds.Resource, error) {
+	body := s.Secret.Spec
+	if len(body.GetTrust()) == 0 {
+		return nil, fmt.Errorf("%v: has no certificates of authorities", s.Secret.Meta().Key)
+	}
+	v := &tlsv3.CertificateValidationContext{TrustedCa: inline(body.GetTrust())}
+	if len(body.GetCrl()) > 0 {
+		v.Crl = inline(body.GetCrl())
+	}
+	return xds.Encode(xds.Secret, s.Name, &tlsv3.Secret{Name: s.Name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}})
+}
+
+func inline(b []byte) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
+}

@@ -1,0 +1,139 @@
+package delta
+
+import (
+	"fmt"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+)
+
+// subscription is an encoded first request for names.
+func subscription(t xds.Type, names ...string) []byte {
+	raw := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), t.URL())
+	for _, name := range names {
+		raw = protowire.AppendString(protowire.AppendTag(raw, 3, protowire.BytesType), name)
+	}
+	return raw
+}
+
+// great is a set of so many clusters with endpoints, and one route configuration.
+func great(n int) (set *manifest.Set, names []string) {
+	set = &manifest.Set{Revision: 1}
+	var clusters, endpoints []*xds.Resource
+	for i := range n {
+		name := fmt.Sprintf("outbound|80||service-%04d.shop.svc.cluster.local", i)
+		c := thing(xds.Cluster, name+"@1")
+		c.Needs = []xds.Ref{{Type: xds.Endpoint, Name: c.Name}}
+		e := thing(xds.Endpoint, name+"@1")
+		clusters, endpoints, names = append(clusters, c), append(endpoints, e), append(names, e.Name)
+	}
+	set.Types[xds.Cluster][manifest.Scope] = manifest.Of(clusters...)
+	set.Types[xds.Endpoint][manifest.Scope] = manifest.Of(endpoints...)
+	set.Types[xds.Route][manifest.Scope] = manifest.Of(thing(xds.Route, "80@1"))
+	return set, names
+}
+
+// join is what a proxy that has nothing says and is told, until it has everything.
+func join(t testing.TB, s *State, requests ...[]byte) (resources int) {
+	say := func(raw []byte) {
+		m, err := ParseDelta(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Request(m.Request, nil)
+	}
+	var late []Reply // clusters are acknowledged when their endpoints are there
+	for _, raw := range requests {
+		say(raw)
+		for r, ok := s.Next(); ok; r, ok = s.Next() {
+			resources += len(r.Set)
+			if r.Type == xds.Cluster {
+				late = append(late, r)
+				continue
+			}
+			s.Request(Request{Type: r.Type, Nonce: r.Nonce}, nil)
+		}
+	}
+	for _, r := range late {
+		s.Request(Request{Type: r.Type, Nonce: r.Nonce}, nil)
+	}
+	for r, ok := s.Next(); ok; r, ok = s.Next() {
+		resources += len(r.Set)
+		s.Request(Request{Type: r.Type, Nonce: r.Nonce}, nil)
+	}
+	return resources
+}
+
+// BenchmarkJoin is the protocol's work for one proxy that joins with nothing, in a world of 1,000 clusters.
+func BenchmarkJoin(b *testing.B) {
+	set, names := great(1000)
+	shared := &Names{}
+	requests := [][]byte{subscription(xds.Cluster), subscription(xds.Endpoint, names...), subscription(xds.Route, "80")}
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := join(b, New(Config{Names: shared}, set), requests...); n != 2001 {
+			b.Fatalf("%d resources", n)
+		}
+	}
+}
+
+// BenchmarkResume is the same for one that has everything.
+func BenchmarkResume(b *testing.B) {
+	set, names := great(1000)
+	shared := &Names{}
+	held := func(t xds.Type) (all [][2]string) {
+		for r := range set.Types[t].All() {
+			all = append(all, [2]string{r.Name, r.Version})
+		}
+		return all
+	}
+	requests := [][]byte{claims(xds.Cluster, held(xds.Cluster)), append(claims(xds.Endpoint, held(xds.Endpoint)), subscription(xds.Endpoint, names...)...)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := join(b, New(Config{Names: shared}, set), requests...); n != 0 {
+			b.Fatalf("%d resources", n)
+		}
+	}
+}
+
+// A proxy that joins costs no exception for each name: what is allocated beside names and lists does not grow with them.
+func TestJoinBuildsNoMaps(t *testing.T) {
+	set, names := great(500)
+	s := New(Config{}, set)
+	for _, raw := range [][]byte{subscription(xds.Cluster), subscription(xds.Endpoint, names...)} {
+		m, err := ParseDelta(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Request(m.Request, nil)
+		for range 5 {
+			s.Next()
+			for i := range s.types {
+				if n := len(s.types[i].odd); n > 0 {
+					t.Fatalf("%d exceptions of type %v", n, xds.Type(i))
+				}
+			}
+		}
+	}
+}
+
+// A client that claims all that there is and asks for one thing more is answered about that.
+func TestResumeAsksForMore(t *testing.T) {
+	set, names := great(3)
+	var held [][2]string
+	for r := range set.Types[xds.Endpoint].All() {
+		held = append(held, [2]string{r.Name, r.Version})
+	}
+	s := New(Config{}, set)
+	m, err := ParseDelta(append(claims(xds.Endpoint, held), subscription(xds.Endpoint, append(names, "ghost")...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Request(m.Request, nil)
+	if r, ok := s.Next(); !ok || len(r.Set) != 1 || r.Set[0].Name != "ghost" {
+		t.Errorf("answered %v %v, want an empty assignment for the one that there is not", ok, r)
+	}
+}

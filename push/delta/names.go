@@ -1,0 +1,65 @@
+package delta
+
+import (
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/store/intern"
+)
+
+// maxRecent is how many lists are found without being sorted.
+const maxRecent = 256
+
+// Names interns subscriptions, so that proxies with equal ones share them. A list that another proxy has sent of late is
+// found by the sum of its names: nothing is copied and nothing sorted. Safe for concurrent use; the zero Names is ready.
+type Names struct {
+	table  intern.Table[string]
+	once   sync.Once
+	recent *lru.Cache[manifest.NameSum, intern.List[string]]
+}
+
+// sorted interns a list that is sorted and has no name twice.
+func (n *Names) sorted(names ...string) intern.List[string] { return n.table.List(names...) }
+
+// of is the list of the names that a request lists in whatever order; all: the wildcard is among them, and left out.
+func (n *Names) of(requested iter.Seq[string]) (names intern.List[string], all bool) {
+	if requested == nil {
+		return names, false
+	}
+	var sum manifest.NameSum
+	for name := range requested {
+		if name == wildcard {
+			all = true
+			continue
+		}
+		sum.Add(name)
+	}
+	if sum.Len == 0 {
+		return names, all
+	}
+	n.once.Do(func() { n.recent, _ = lru.New[manifest.NameSum, intern.List[string]](maxRecent) }) // an error for sizes below 1
+	if known, ok := n.recent.Get(sum); ok {
+		return known, all
+	}
+	listed := slices.DeleteFunc(collect(requested), func(name string) bool { return name == wildcard })
+	names = n.table.List(listed...)
+	if len(listed) == sum.Len { // no name twice
+		n.recent.Add(sum, names)
+	}
+	return names, all
+}
+
+// clone copies the names out of a request, in its order.
+func clone(names iter.Seq[string]) (all []string) {
+	if names != nil {
+		for name := range names {
+			all = append(all, strings.Clone(name))
+		}
+	}
+	return all
+}

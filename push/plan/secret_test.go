@@ -1,0 +1,308 @@
+package plan
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/build/secret"
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// tlsSecret is a record; the opener's private key for it is "key of KEY".
+func tlsSecret(t testing.TB, name, chain, trust, key string) model.Record {
+	t.Helper()
+	namespace, short, _ := strings.Cut(name, "/")
+	spec := &model.SecretSpec{Chain: []byte(chain), Trust: []byte(trust)}
+	if key != "" {
+		spec.Key, spec.Mac = []byte("sealed "+key), []byte("mac of "+key)
+	}
+	r, err := model.New(model.Key{Kind: model.KindSecret, Namespace: namespace, Name: short}, 0, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// opener opens what tlsSecret has sealed, unless it is held up.
+type opener struct {
+	mu     sync.Mutex
+	err    error
+	opened []string
+}
+
+func (o *opener) Open(_ context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return nil, o.err
+	}
+	o.opened = append(o.opened, key.Namespace+"/"+key.Name)
+	return model.PrivateKey("key of " + strings.TrimPrefix(string(spec.GetKey()), "sealed ")), nil
+}
+
+func (o *opener) set(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.err = err
+}
+
+// gateway is a proxy of type router with an authenticated identity of a namespace.
+func gateway(namespace, verified string) view.Node {
+	n := node(namespace, "gw")
+	n.Router, n.Verified = true, verified
+	return n
+}
+
+// held is what a set has of a Secret: chain and key, trust, "pending", or nothing.
+func held(t testing.TB, set *manifest.Set, name string) string {
+	t.Helper()
+	if set.Types[xds.Secret].Pending(name) {
+		return "pending"
+	}
+	r := set.Types[xds.Secret].Get(name)
+	if r == nil {
+		return ""
+	}
+	m := &tlsv3.Secret{}
+	if err := proto.Unmarshal(r.Body(), m); err != nil || m.Name != name || m.ValidateAll() != nil {
+		t.Fatalf("%s: %v %v", name, m, err)
+	}
+	if v := m.GetValidationContext(); v != nil {
+		return "trust " + string(v.TrustedCa.GetInlineBytes())
+	}
+	return string(m.GetTlsCertificate().CertificateChain.GetInlineBytes()) + ", " + string(m.GetTlsCertificate().PrivateKey.GetInlineBytes())
+}
+
+// Who is sent which Secret: gateways that are authenticated as of their namespace, those of that namespace; nobody else.
+func TestWhoMayHaveSecrets(t *testing.T) {
+	records := []model.Record{tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/trust", "", "only", ""),
+		tlsSecret(t, "shop/mutual", "m", "beside", "2"), tlsSecret(t, "shop/mutual-cacert", "", "own", ""), tlsSecret(t, "bank/web", "bank", "", "3")}
+	sidecar := node("shop", "app")
+	sidecar.Verified = "shop"
+	spoof := gateway("bank", "shop")
+	for _, c := range []struct {
+		node      view.Node
+		ask, want string
+	}{
+		{gateway("shop", "shop"), "kubernetes://web", "chain, key of 1"},
+		{gateway("shop", "shop"), "kubernetes://shop/web", "chain, key of 1"},
+		{gateway("shop", "shop"), "kubernetes-gateway://shop/web", "chain, key of 1"},
+		{gateway("shop", "shop"), "kubernetes://web-cacert", "trust ca"},
+		{gateway("shop", "shop"), "kubernetes-gateway://shop/web-cacert", "trust ca"},
+		{gateway("shop", "shop"), "kubernetes://trust-cacert", "trust only"},
+		{gateway("shop", "shop"), "kubernetes://mutual-cacert", "trust own"},
+		{gateway("shop", "shop"), "kubernetes://trust", ""}, // has no certificate
+		{gateway("shop", "shop"), "kubernetes://none", ""},
+		{gateway("shop", "shop"), "kubernetes://none-cacert", ""},
+		{gateway("shop", "shop"), "kubernetes://bank/web", ""},
+		{gateway("shop", "shop"), "kubernetes-gateway://bank/web", ""},
+		{gateway("shop", "shop"), "kubernetes-gateway://web", ""},
+		{gateway("shop", "shop"), "kubernetes-gateway://shop/web/x", ""},
+		{gateway("shop", "shop"), "kubernetes://", ""},
+		{gateway("shop", "shop"), "web", ""},
+		{gateway("shop", "shop"), "default", ""},
+		{gateway("bank", "bank"), "kubernetes://web", "bank, key of 3"},
+		{gateway("bank", "bank"), "kubernetes://shop/web", ""},
+
+		{gateway("shop", ""), "kubernetes://web", ""},     // plain text, or no identity
+		{gateway("shop", "bank"), "kubernetes://web", ""}, // another's identity
+		{spoof, "kubernetes://web", ""},
+		{spoof, "kubernetes://shop/web", ""},
+		{spoof, "kubernetes-gateway://shop/web", ""},
+		{gateway("", ""), "kubernetes://shop/web", ""},
+		{sidecar, "kubernetes://web", ""},
+		{sidecar, "kubernetes-gateway://shop/web", ""},
+		{sidecar, "kubernetes://web-cacert", ""},
+	} {
+		t.Run(fmt.Sprintf("%v %s as %s asks %s", c.node.Router, c.node.Namespace, c.node.Verified, c.ask), func(t *testing.T) {
+			var log bytes.Buffer
+			o := &opener{}
+			inBubble(t, Config{Opener: o, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+				src.put(records...)
+				p, err := l.Join(t.Context(), c.node, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := p.Set().Types[xds.Secret].Len(); n != 0 {
+					t.Errorf("%d Secrets that nobody has asked for", n)
+				}
+				p.Ask(t.Context(), []string{c.ask}, nil)
+				if got := held(t, p.Set(), c.ask); got != c.want {
+					t.Errorf("sent %q, want %q", got, c.want)
+				}
+				if pair := strings.Contains(c.want, "key of"); len(o.opened) > 1 || pair != (len(o.opened) == 1) {
+					t.Errorf("opened %q", o.opened)
+				}
+				if (c.want == "") != strings.Contains(log.String(), "a Secret that it is not sent") || strings.Contains(log.String(), "key of") {
+					t.Errorf("log: %s", log.String())
+				}
+				p.Leave()
+			})
+		})
+	}
+}
+
+// What nobody asks for any more is dropped, its private key with it.
+func TestSecretsAreForgotten(t *testing.T) {
+	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/other", "chain", "", "2"))})
+	open := func() {
+		for _, r := range p.Sealed() {
+			p.Opened(r, model.PrivateKey("key"))
+		}
+	}
+	a, b := p.Join(gateway("shop", "shop")), p.Join(gateway("shop", "shop"))
+	p.Ask(a, []string{"kubernetes://web", "kubernetes://web", "kubernetes://other", "kubernetes://web-cacert"}, nil)
+	p.Ask(b, []string{"kubernetes://web"}, nil)
+	open()
+	p.Ask(a, nil, []string{"kubernetes://web", "kubernetes://other", "kubernetes://never"})
+	if len(p.private) != 1 || held(t, b.Set(), "kubernetes://web") != "chain, key" || held(t, b.Set(), "kubernetes://other") != "" {
+		t.Errorf("%d private keys are held", len(p.private))
+	}
+	p.Leave(b)
+	if len(p.private) != 0 || len(p.wards["shop"].asked) != 1 {
+		t.Errorf("%d private keys, %d names are held", len(p.private), len(p.wards["shop"].asked))
+	}
+	p.Leave(a)
+	if len(p.wards) != 0 {
+		t.Error("the ward is held")
+	}
+	p.Ask(a, []string{"kubernetes://web"}, nil) // its stream has ended
+	if len(p.wards) != 0 || len(p.Sealed()) != 0 {
+		t.Error("who has left asks")
+	}
+	var many []string
+	for i := range maxAsked + 9 {
+		many = append(many, fmt.Sprintf("kubernetes://%d", i))
+	}
+	c := p.Join(gateway("shop", "shop"))
+	if p.Ask(c, many, nil); len(p.wards["shop"].asked) != maxAsked {
+		t.Errorf("%d names are kept", len(p.wards["shop"].asked))
+	}
+}
+
+// A private key that cannot be opened: nothing is sent, what was sent before stands, the reason is logged, and it is tried
+// again. A rotation is sent as soon as it is opened, and its proxies are told.
+func TestSecretsThatCannotBeOpened(t *testing.T) {
+	const name = "kubernetes://web"
+	var log bytes.Buffer
+	o := &opener{err: errors.New("the provider is away")}
+	inBubble(t, Config{Opener: o, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(tlsSecret(t, "shop/web", "one", "", "1"))
+		moved := 0
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) { moved++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(want string, moves int) {
+			t.Helper()
+			synctest.Wait()
+			if got := held(t, p.Set(), name); got != want || moved != moves {
+				t.Fatalf("%q after %d moves, want %q after %d", got, moved, want, moves)
+			}
+		}
+		p.Ask(t.Context(), []string{name}, nil)
+		expect("pending", 1)
+		if !strings.Contains(log.String(), "Secret shop/web") || !strings.Contains(log.String(), "the provider is away") {
+			t.Errorf("log: %s", log.String())
+		}
+		o.set(nil)
+		pass(openPause)
+		expect("one, key of 1", 2)
+
+		o.set(errors.New("away again"))
+		src.put(tlsSecret(t, "shop/web", "two", "", "2"))
+		pass(time.Minute)
+		expect("one, key of 1", 2)
+		o.set(nil)
+		pass(openPause)
+		expect("two, key of 2", 3)
+
+		src.put(tlsSecret(t, "shop/web", "three", "", "3"))
+		pass(time.Second)
+		expect("three, key of 3", 4)
+		src.put(tlsSecret(t, "shop/elsewhere", "x", "", "x"), svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"))
+		pass(time.Second)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if want := []string{"shop/web", "shop/web", "shop/web"}; !slices.Equal(o.opened, want) {
+			t.Errorf("opened %q, want %q: no other Secret, and none again", o.opened, want)
+		}
+	})
+}
+
+// What is opened too late for what is wanted by then is not sent: the private key would not belong to the certificate.
+func TestOpenedTooLate(t *testing.T) {
+	one, two := tlsSecret(t, "shop/web", "one", "", "1").(*model.Secret), tlsSecret(t, "shop/web", "two", "", "2").(*model.Secret)
+	p := New(Settings{Snapshot: snapshot(one)})
+	h := p.Join(gateway("shop", "shop"))
+	p.Ask(h, []string{"kubernetes://web"}, nil)
+	if got := p.Sealed(); len(got) != 1 || got[0] != one || len(p.Sealed()) != 0 {
+		t.Fatalf("to be opened: %v", got)
+	}
+	p.Apply(p.world.Snapshot.Apply(2, []model.Record{two}, nil))
+	if moved := p.Opened(one, model.PrivateKey("key 1")); moved != nil || held(t, h.Set(), "kubernetes://web") != "pending" {
+		t.Errorf("%v, %s", moved, held(t, h.Set(), "kubernetes://web"))
+	}
+	got := p.Sealed()
+	if len(got) != 1 || got[0] != two || p.Unopened(one) || !p.Unopened(two) || len(p.Sealed()) != 1 {
+		t.Fatalf("to be opened: %v", got)
+	}
+	if moved := p.Opened(two, model.PrivateKey("key 2")); len(moved) != 1 || held(t, h.Set(), "kubernetes://web") != "two, key 2" {
+		t.Errorf("%v, %s", moved, held(t, h.Set(), "kubernetes://web"))
+	}
+	// Gone, the Secret is no longer there for anybody, and its key is not held.
+	p.Apply(p.world.Snapshot.Apply(3, nil, []model.Key{two.Key}))
+	if held(t, h.Set(), "kubernetes://web") != "" || len(p.private) != 0 {
+		t.Errorf("deleted: %s, %d private keys", held(t, h.Set(), "kubernetes://web"), len(p.private))
+	}
+	if specs := p.Explain(h, xds.Secret, "kubernetes://web"); specs != nil {
+		t.Errorf("explained as %v", specs)
+	}
+}
+
+// The Spec that is shown to whoever asks what made the resource does not show the private key; the version does not hang
+// on how it was sealed.
+func TestSecretsAreNotExplained(t *testing.T) {
+	record := tlsSecret(t, "shop/web", "one", "", "1").(*model.Secret)
+	p := New(Settings{Snapshot: snapshot(record)})
+	h := p.Join(gateway("shop", "shop"))
+	p.Ask(h, []string{"kubernetes://web"}, nil)
+	p.Opened(p.Sealed()[0], model.PrivateKey("the private key"))
+	specs := p.Explain(h, xds.Secret, "kubernetes://web")
+	if len(specs) != 1 || specs[0].(secret.Pair).Secret != record {
+		t.Fatalf("%v", specs)
+	}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
+		if text := fmt.Sprintf(format, specs[0]) + fmt.Sprintf(format, *specs[0].(secret.Pair).Key); strings.Contains(text, "the private key") || strings.Contains(text, "7468652070") {
+			t.Errorf("%s shows it: %s", format, text)
+		}
+	}
+	version := h.Set().Types[xds.Secret].Get("kubernetes://web").Version
+	again := record.Spec
+	resealed, err := model.New(record.Key, 0, &model.SecretSpec{Chain: again.Chain, Key: []byte("sealed otherwise"), Mac: again.Mac})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Apply(p.world.Snapshot.Apply(2, []model.Record{resealed}, nil))
+	for _, r := range p.Sealed() {
+		p.Opened(r, model.PrivateKey("the private key"))
+	}
+	if now := h.Set().Types[xds.Secret].Get("kubernetes://web").Version; now != version {
+		t.Errorf("version %s, was %s: the same key sealed anew would be sent again", now, version)
+	}
+}

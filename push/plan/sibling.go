@@ -1,0 +1,117 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Scopes whose views differ in the namespace alone are siblings. Little can differ between two of them: hosts of records
+// that stand in one of the two namespaces or name it (exportTo, sourceNamespace), and the short names of hosts. A scope
+// that has a sibling is born as its copy, in which those records count as edited: the table of effects says what to plan
+// again, as it does for any change. What the two have in common they share.
+
+// owner is the identity under which a scope may change a part of itself in place.
+type owner struct{ _ byte }
+
+// scopeFor plans a scope: as a sibling has it where there is one, else from nothing.
+func (p *Planner) scopeFor(key view.Scope) *scope {
+	for _, s := range p.scopes {
+		if s.world == p.world && s.mayBear(key) {
+			if d := p.between(s.key, key); !d.everything {
+				return s.bear(p.world, key, d)
+			}
+		}
+	}
+	return newScope(p.world, key)
+}
+
+// mayBear says whether the scope is a sibling of one with this key. One that imports hosts by name sees few of them, and
+// others than its siblings: it is planned from nothing.
+func (s *scope) mayBear(key view.Scope) bool {
+	kin := key
+	kin.Namespace = s.key.Namespace
+	return kin == s.key && !slices.ContainsFunc(s.egress, func(e *egress) bool { return !e.everything() })
+}
+
+// between is what may differ between two siblings: what an edit of all records would touch that read either namespace.
+func (p *Planner) between(a, b view.Scope) *dirt {
+	c := &change{dirt: newDirt(), world: p.world, was: p.world.root()}
+	defaults := p.world.mesh.Spec
+	for _, namespace := range []string{a.Namespace, b.Namespace} {
+		for _, list := range [][]string{defaults.GetDefaultVirtualServiceExportTo(), defaults.GetDefaultDestinationRuleExportTo()} {
+			c.everything = c.everything || slices.Contains(list, namespace)
+		}
+		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry, model.KindVirtualService, model.KindDestinationRule} {
+			for r := range p.world.In(kind, namespace) {
+				c.collect(p.table, []mirror.Edit{{Old: r, New: r}})
+			}
+		}
+		for _, list := range []string{namespace, anyNamespace} {
+			for key := range p.world.index.naming[list] {
+				if r, ok := p.world.Get(key); ok {
+					c.collect(p.table, []mirror.Edit{{Old: r, New: r}})
+				}
+			}
+		}
+		c.patterns["*."+namespace+"."+a.Domain] |= rds // short names, see shortNames
+	}
+	return c.dirt
+}
+
+// anyNamespace stands for all namespaces in the index of records that name one.
+const anyNamespace = ""
+
+// namespacesOf are the namespaces, beside its own, for whose proxies a record may mean something else than for others.
+func namespacesOf(r model.Record) []string {
+	var out []string
+	switch t := r.(type) {
+	case *model.Service:
+		out = t.Spec.GetExportTo()
+	case *model.DestinationRule:
+		out = t.Spec.GetExportTo()
+	case *model.VirtualService:
+		if out = t.Spec.GetExportTo(); readsNamespace(t) {
+			out = append(slices.Clone(out), anyNamespace)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(out), func(e string) bool { return e == "*" || e == "." || e == "~" })
+}
+
+// readsNamespace says whether any match of a VirtualService has a sourceNamespace.
+func readsNamespace(vs *model.VirtualService) bool {
+	for _, r := range vs.Spec.GetHttp() {
+		if slices.ContainsFunc(r.GetMatch(), func(m *networkingv1.HTTPMatchRequest) bool { return m.GetSourceNamespace() != "" }) {
+			return true
+		}
+	}
+	for _, r := range vs.Spec.GetTcp() {
+		if slices.ContainsFunc(r.GetMatch(), func(m *networkingv1.L4MatchAttributes) bool { return m.GetSourceNamespace() != "" }) {
+			return true
+		}
+	}
+	for _, r := range vs.Spec.GetTls() {
+		if slices.ContainsFunc(r.GetMatch(), func(m *networkingv1.TLSMatchAttributes) bool { return m.GetSourceNamespace() != "" }) {
+			return true
+		}
+	}
+	return false
+}
+
+// bear plans a sibling: a copy, in which the dirt is planned again. From now on neither changes in place what both have.
+func (s *scope) bear(w *world, key view.Scope, d *dirt) *scope {
+	s.own = &owner{}
+	next := *s
+	next.key, next.own, next.refs, next.seen, next.step = key, &owner{}, 0, nil, newStep()
+	next.egress, _ = compileEgress(s.sidecar, key)
+	next.hosts, next.listeners, next.routes = s.hosts.fork(), s.listeners.fork(), maps.Clone(s.routes)
+	next.families, next.problems = map[intern.List[string]]*family{}, maps.Clone(s.problems)
+	next.apply(w, d)
+	return &next
+}

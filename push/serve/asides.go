@@ -1,0 +1,132 @@
+package serve
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/store/obs"
+)
+
+// AsideChanged says that clients may have another resource of an aside: every stream that subscribed to it takes a turn,
+// in the lane of configuration. It never blocks; the work is one mark for each of them. A type that is not served is
+// nobody's.
+func (s *Server) AsideChanged(typeURL string) {
+	i, is := s.asides[typeURL]
+	if !is {
+		return
+	}
+	now := time.Now()
+	for _, st := range s.all() {
+		if turn := st.turn.Load(); turn != nil && st.listens(i) {
+			st.mark(turn, fanout.Config, now)
+		}
+	}
+}
+
+func (st *stream) listens(i int) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.sides != nil && st.sides[i] != nil && !st.closed
+}
+
+// advanceSide gives a request to the state of an aside, and asks for a turn where there is something to answer.
+func (st *stream) advanceSide(i int, m delta.Message) error {
+	now := time.Now()
+	aside := &st.srv.cfg.Asides[i]
+	st.mu.Lock()
+	if st.closed {
+		st.mu.Unlock()
+		return status.Error(codes.Aborted, "the stream was closed")
+	}
+	if st.sides == nil {
+		st.sides = make([]*side, len(st.srv.cfg.Asides))
+	}
+	if st.sides[i] == nil {
+		st.sides[i] = &side{world: st.world}
+	}
+	s := st.sides[i]
+	res := aside.Resource(st.client, st.view)
+	refusal, acked := s.request(m, res)
+	refused := s.refused
+	st.state.Charge(-acked)
+	_, _, due := s.due(res)
+	idle := st.state.Idle()
+	var moved time.Time
+	if idle && st.state.Unacked() == 0 {
+		moved = st.converged()
+	}
+	st.mu.Unlock()
+
+	if refusal != "" {
+		st.srv.cfg.Log.Warn("agent refused an aside", obs.KeyProxy, st.client.Node.GetId(), obs.KeyType, aside.TypeURL,
+			"version", refused, obs.KeyError, refusal)
+	}
+	turn := st.turn.Load()
+	if acked > 0 {
+		turn.Acked(acked)
+	}
+	if !moved.IsZero() {
+		st.srv.cfg.Hooks.Converged(now.Sub(moved))
+	}
+	switch {
+	case !idle:
+		st.mark(turn, fanout.Endpoints, now)
+	case due:
+		st.mark(turn, fanout.Config, now)
+	}
+	return nil
+}
+
+// nextNote takes the next response of the asides: within the credit that all responses of a stream share, so that sending
+// it does not block. Called with the lock held.
+func (st *stream) nextNote(revision int64, now time.Time) (n note, ok bool) {
+	for i, s := range st.sides {
+		if s == nil || s.nonce != 0 || st.state.Unacked() >= delta.Credit {
+			continue
+		}
+		aside := &st.srv.cfg.Asides[i]
+		if n, ok = s.next(aside.TypeURL, revision, aside.Resource(st.client, st.view), now); ok {
+			st.state.Charge(n.size)
+			return n, true
+		}
+	}
+	return note{}, false
+}
+
+// lateSide is the type of an aside whose response is not acknowledged in time; empty: none is. Called with the lock held.
+func (st *stream) lateSide(now time.Time) string {
+	for i, s := range st.sides {
+		if s == nil || s.nonce == 0 || !s.set {
+			continue // stock agents do not acknowledge a response without resources of their own types
+		}
+		if st.owing { // the client may not get to read it before it has what it is owed
+			s.since = max(s.since, now.UnixNano())
+		}
+		if now.Sub(time.Unix(0, s.since)) > st.srv.cfg.AckDeadline {
+			return st.srv.cfg.Asides[i].TypeURL
+		}
+	}
+	return ""
+}
+
+// AsideInfo is one aside of one stream, for debugging.
+type AsideInfo struct {
+	TypeURL  string
+	Version  string // held once what is in flight has arrived; empty: none
+	Refused  string // a version that the client refused
+	InFlight bool
+}
+
+// sideInfo is called with the lock held.
+func (st *stream) sideInfo() (all []AsideInfo) {
+	for i, s := range st.sides {
+		if s != nil {
+			all = append(all, AsideInfo{st.srv.cfg.Asides[i].TypeURL, s.holds.version, s.refused, s.nonce != 0})
+		}
+	}
+	return all
+}

@@ -1,0 +1,149 @@
+package serve
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/xds"
+)
+
+// warnings counts log lines of that level and above.
+type warnings struct{ atomic.Int32 }
+
+func (w *warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (w *warnings) Handle(context.Context, slog.Record) error        { w.Add(1); return nil }
+func (w *warnings) WithAttrs([]slog.Attr) slog.Handler               { return w }
+func (w *warnings) WithGroup(string) slog.Handler                    { return w }
+
+// Streams that did not subscribe to the aside are sent away first, others only where that is asked for; as many as said, and
+// quietly.
+func TestSendAway(t *testing.T) {
+	b := &board{}
+	b.res.Store(aside(t, "A", "1"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log warnings
+	s, addr := startOn(t, Config{Planner: newPlanner(cluster("a")), Asides: []Aside{b.aside()}, Log: slog.New(&log)}, l), l.Addr().String()
+	var clients []*client
+	for i := range 6 {
+		c := dial(t, addr)
+		c.ask(xds.Cluster)
+		c.ack(c.next())
+		if i%2 == 0 {
+			c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: sideURL, ResourceNamesSubscribe: []string{"A"}})
+			c.next()
+		}
+		clients = append(clients, c)
+	}
+	count := func(streams, subscribed int) {
+		t.Helper()
+		eventually(t, "streams are left", func() bool { n, m := s.Subscribed(sideURL); return n == streams && m == subscribed })
+	}
+	count(6, 3)
+	for i, step := range []struct {
+		n                         int
+		all                       bool
+		closed, left, subscribers int
+	}{{0, true, 0, 6, 3}, {2, false, 2, 4, 3}, {5, false, 1, 3, 3}, {5, false, 0, 3, 3}} {
+		if got := s.SendAway(step.n, sideURL, step.all); got != step.closed {
+			t.Errorf("step %d: closed %d, want %d", i, got, step.closed)
+		}
+		count(step.left, step.subscribers)
+	}
+	one := s.all()[0]
+	if first, second := s.SendAway(1, sideURL, true), s.SendAway(9, sideURL, true); first != 1 || second != 2 {
+		t.Errorf("%d and %d of three were closed", first, second)
+	}
+	count(0, 0)
+	if one.kill(errSentAway) {
+		t.Error("a stream that was closed was closed again")
+	}
+	for _, c := range clients {
+		c.end()
+	}
+	if n := log.Load(); n != 0 {
+		t.Errorf("%d warnings", n)
+	}
+	if n, m := s.Subscribed("nobody's"); n != 0 || m != 0 {
+		t.Errorf("%d streams, %d of them", n, m)
+	}
+}
+
+// The planner is told whether a join is cheap: the client says what it holds.
+func TestJoinTellsWhatIsHeld(t *testing.T) {
+	for name, c := range map[string]struct {
+		delta *discoveryv3.DeltaDiscoveryRequest
+		world *discoveryv3.DiscoveryRequest
+		want  bool
+	}{
+		"nothing":        {delta: &discoveryv3.DeltaDiscoveryRequest{}},
+		"something":      {delta: &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: map[string]string{"a": "1"}}, want: true},
+		"world, nothing": {world: &discoveryv3.DiscoveryRequest{}},
+		"world":          {world: &discoveryv3.DiscoveryRequest{VersionInfo: "1"}, want: true},
+	} {
+		p := newPlanner(cluster("a"))
+		_, addr := start(t, Config{Planner: p})
+		if n := (&corev3.Node{Id: "n"}); c.delta != nil {
+			c.delta.Node, c.delta.TypeUrl = n, xds.Cluster.URL()
+			cl := dial(t, addr)
+			cl.send(c.delta)
+			cl.next()
+		} else {
+			c.world.Node, c.world.TypeUrl = n, xds.Cluster.URL()
+			cl := dialWorld(t, addr)
+			if err := cl.Send(c.world); err != nil && err != io.EOF {
+				t.Fatal(err)
+			}
+			if _, err := cl.Recv(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.mu.Lock()
+		if got := p.joined[0]; got.Holds != c.want || got.Secure {
+			t.Errorf("%s: %+v", name, got)
+		}
+		p.mu.Unlock()
+	}
+}
+
+// The lag is of streams that could be sent to and have not had their turn; it is over with that.
+func TestLag(t *testing.T) {
+	p := newPlanner(cluster("a"))
+	s, addr := start(t, Config{Planner: p})
+	c := dial(t, addr)
+	c.ask(xds.Cluster)
+	c.ack(c.next())
+	eventually(t, "nothing waits", func() bool { return s.Lag(time.Now().Add(time.Hour)) == 0 })
+	st := s.all()[0]
+	st.markedAt.Store(time.Now().Add(-time.Minute).UnixNano())
+	if lag := s.Lag(time.Now()); lag < time.Minute || lag > time.Minute+patience {
+		t.Errorf("lag %v", lag)
+	}
+	st.mu.Lock()
+	st.sending = true // somebody is at it: what takes time is the client
+	st.mu.Unlock()
+	if lag := s.Lag(time.Now()); lag != 0 {
+		t.Errorf("lag %v of a client that does not read", lag)
+	}
+	// A turn that comes meanwhile finds nothing to do; who sends looks again before it stops, and then nothing waits.
+	st.mark(st.turn.Load(), fanout.Config, time.Now())
+	eventually(t, "the turn is over", func() bool { return s.Waiting(fanout.Config) == 0 })
+	st.pump(false)
+	if lag := s.Lag(time.Now().Add(time.Hour)); lag != 0 {
+		t.Errorf("lag %v after all was sent", lag)
+	}
+	p.put(cluster("b"))
+	c.ack(c.next())
+	eventually(t, "nothing waits", func() bool { return s.Lag(time.Now().Add(time.Hour)) == 0 })
+}

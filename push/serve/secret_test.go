@@ -1,0 +1,57 @@
+package serve
+
+import (
+	"crypto/tls"
+	"fmt"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// terminates makes a listener terminate TLS with a secret that comes over ADS.
+func terminates(secret string) func(*listenerv3.Listener) {
+	return func(l *listenerv3.Listener) {
+		l.FilterChains[0].TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
+			TypedConfig: pack(&tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
+				TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: secret, SdsConfig: adsSource}}}})}}
+	}
+}
+
+// An Envoy that asks for a secret that does not exist is told so, and does not wait: the listeners beside it serve, its
+// own refuses handshakes until the secret comes.
+func TestEnvoySecretThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	plain, secured := freePort(t), freePort(t)
+	p := newPlanner(cluster("one"), endpoints("one", backend(t, "one")), route("r1", "one"), listen("plain", plain, "r1"),
+		listen("secured", secured, "r1", terminates("kubernetes://cert")), withTLS(clusterMessage("upstream"), "kubernetes://client"), endpoints("upstream", "127.0.0.1:1"))
+	s, addr := start(t, Config{Planner: p})
+	e := startEnvoy(t, addr, "DELTA_GRPC")
+	if took := e.live(); took > 8*time.Second {
+		t.Errorf("LIVE only after %v: it waited for initial_fetch_timeout", took)
+	}
+	if !serves(fmt.Sprintf("http://127.0.0.1:%d/", plain), "one")() {
+		t.Error("the listener without TLS does not serve")
+	}
+	handshake := func() error {
+		c, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", secured), &tls.Config{InsecureSkipVerify: true})
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	if handshake() == nil {
+		t.Error("a handshake without a certificate")
+	}
+	p.put(keyPair(t, "kubernetes://cert"))
+	eventually(t, "the secret is used", func() bool { return handshake() == nil })
+	p.edit(nil, xds.Ref{Type: xds.Secret, Name: "kubernetes://cert"})
+	eventually(t, "Envoy goes on with what it has", func() bool {
+		acked := s.Inspect()[0].Types[xds.Secret]
+		return acked.AckedRevision == s.Inspect()[0].Target && handshake() == nil
+	})
+}

@@ -1,0 +1,74 @@
+package serve
+
+import (
+	"context"
+	"iter"
+	"strings"
+
+	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/xds"
+)
+
+// Asker is a View that has Secrets made for it by name, because they are dear to make and few are wanted. Ask returns when
+// Set says what there is of them; it may block for a moment.
+type Asker interface {
+	Ask(ctx context.Context, add, drop []string)
+}
+
+// ask tells the view which Secrets a request is about, before it is answered. What it returns, tells which it is not about
+// any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
+func (st *stream) ask(ctx context.Context, m delta.Message) (after func()) {
+	asker, ok := st.view.(Asker)
+	if !ok || m.Type != xds.Secret {
+		return func() {}
+	}
+	var add, drop []string
+	listed := map[string]bool{}
+	for name := range names(m.Subscribe) {
+		name = strings.Clone(name)
+		if listed[name] = true; !st.asked[name] {
+			add = append(add, name)
+		}
+	}
+	if st.world { // lists all that it wants
+		for name := range st.asked {
+			if !listed[name] {
+				drop = append(drop, name)
+			}
+		}
+	} else {
+		for name := range names(m.Unsubscribe) {
+			if st.asked[name] && !listed[name] {
+				drop = append(drop, strings.Clone(name))
+			}
+		}
+	}
+	if st.asked == nil {
+		st.asked = map[string]bool{}
+	}
+	for _, name := range add {
+		st.asked[name] = true
+	}
+	for _, name := range drop {
+		delete(st.asked, name)
+	}
+	if len(add) > 0 {
+		asker.Ask(ctx, add, nil)
+		st.mu.Lock()
+		st.state.Target(st.view.Set()) // what the client says that it holds is compared with what there is
+		st.mu.Unlock()
+	}
+	return func() {
+		if len(drop) > 0 {
+			asker.Ask(ctx, nil, drop)
+		}
+	}
+}
+
+// names is a list that may be nil.
+func names(all iter.Seq[string]) iter.Seq[string] {
+	if all == nil {
+		return func(func(string) bool) {}
+	}
+	return all
+}
