@@ -49,3 +49,39 @@ func (p *pacer) worked() {
 	defer p.mu.Unlock()
 	p.failures, p.next = 0, time.Time{}
 }
+
+// moveForget is how long after the last move or failure the next one counts as the first.
+const moveForget = 5 * time.Minute
+
+// movePace spaces moves of one stream, the failed and the done: replicas that send a proxy to each other, while they hear
+// of a new ring one after the other, see it less and less often.
+type movePace struct {
+	random    func() float64
+	base, max time.Duration
+	step      time.Duration
+	last      time.Time
+	next      time.Time
+}
+
+func (p *movePace) open(now time.Time) bool { return !now.Before(p.next) }
+
+// space is called after each move and each failure.
+func (p *movePace) space(now time.Time) {
+	if p.step *= 2; p.step == 0 || now.Sub(p.last) > moveForget {
+		p.step = p.base
+	}
+	p.step = min(p.step, p.max)
+	p.last = now
+	p.later(now.Add(p.step/2 + time.Duration(p.random()*float64(p.step/2))))
+}
+
+// spread puts the next move off by up to d.
+func (p *movePace) spread(now time.Time, d time.Duration) {
+	p.later(now.Add(time.Duration(p.random() * float64(d))))
+}
+
+func (p *movePace) later(at time.Time) {
+	if at.After(p.next) {
+		p.next = at
+	}
+}

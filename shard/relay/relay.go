@@ -1,11 +1,18 @@
 // Package relay is the agent's half of the way to the control plane: Envoy speaks ADS to a Unix socket, and each of its
-// streams is carried over one upstream connection, byte for byte.
+// streams is carried over one upstream connection at a time, byte for byte but for nonces.
 //
-// Owns: the socket, the pace of dials, the counters.  Reads: Config.  Never: what is inside a message.
+// Owns: the socket, the mirror of what Envoy has recorded, the asides, the floor, the pace of dials and moves, the counters.
+// Reads: Config, and of messages the heads.  Never: the body of a resource that is Envoy's.
 //
-// A stream lives exactly as long as its upstream: when the control plane goes, Envoy's stream is ended, because only a new
-// stream makes Envoy state what it holds (initial_resource_versions). Nothing is queued here: one message at a time is
-// under way in each direction, and HTTP/2 flow control holds back the rest at its sender.
+// A delta stream of Envoy outlives its upstreams. The relay mirrors the names and versions that Envoy has recorded and what
+// it subscribes to, so it can say on a new upstream what Envoy would say on a new stream: when the owner of this proxy is
+// another replica (a move: with nothing in flight, and the old upstream is dropped when the new one has answered), and when
+// an upstream ended (a resume; what was on the way is claimed to be in doubt, so that it is sent again). Where the mirror does
+// not know all that Envoy holds (state of the world, resources with a TTL, a message that does not parse, a stream that
+// said nothing), Envoy's stream ends with its upstream and Envoy says it itself.
+//
+// Nothing is queued but the relay's own few requests: one message at a time is under way in each direction, and HTTP/2 flow
+// control holds back the rest at its sender. While a stream has no upstream, requests only change the mirror.
 package relay
 
 import (
@@ -17,9 +24,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
@@ -34,20 +43,45 @@ type Config struct {
 	// Socket is the path of the Unix socket. It is made with mode 0777, so that an Envoy under another uid can use it:
 	// the folder around it decides who may.
 	Socket string
-	// Target is the control plane, "host:port" or any gRPC target.
+	// Target is the control plane, "host:port" or any gRPC target: where the first upstream of a stream goes, and every
+	// later one for which no owner is known or can be reached.
 	Target string
-	// Credentials is asked once per stream, so that a rotated root is used by the next connection.
+	// Credentials is asked once per dial, so that a rotated root is used by the next connection. An owner is dialled by its
+	// address, but must prove the same name as Target: the name that the credentials carry, or where they carry none, the
+	// host of Target.
 	Credentials func() (credentials.TransportCredentials, error)
-	// Metadata is asked once per stream for the headers to send upstream; nil: none.
+	// Metadata is asked once per dial for the headers to send upstream; nil: none. The relay adds navarch-revision and
+	// navarch-store.
 	Metadata func() (metadata.MD, error)
-	Log      *slog.Logger
+	// Own are the agent's own subscriptions on the delta streams of Envoy.
+	Own []Subscription
+	// Follow lets the relay ask for the owner of this proxy (OwnerType) and move its delta streams there, make before break.
+	Follow bool
+	Log    *slog.Logger
+}
+
+// Subscription is a type that the agent asks for beside Envoy, on Envoy's delta stream. Envoy never sees its responses,
+// so it must be no type that Envoy asks for: a request of Envoy's for it is dropped.
+type Subscription struct {
+	Type string // type URL
+	// Names are the resources to ask for; none: all that the server has (a wildcard).
+	Names []string
+	// Take is given each resource whose version is not the last that it took. nil acknowledges it; an error refuses it
+	// upstream with its text, and the last one taken stands. A resource that the server removes, or does not have, is
+	// acknowledged and not told. It runs on a goroutine of the subscription, one call at a time, never with a lock held; of
+	// responses that come meanwhile the newest of each resource is taken. It owns the resource.
+	Take func(*discoveryv3.Resource) error
 }
 
 // Relay carries ADS streams. Make it with New.
 type Relay struct {
-	cfg   Config
-	pace  *pacer
-	stats counters
+	cfg       Config
+	authority string // host:port of the target: the name that an owner has to prove, where the credentials carry none
+	pace      *pacer
+	floor     floor
+	takers    []*taker
+	stats     counters
+	timing    timing
 }
 
 // New checks cfg; it opens nothing.
@@ -64,14 +98,21 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Credentials == nil {
 		errs = append(errs, errors.New("no credentials: say plaintext explicitly"))
 	}
+	if err := checkOwn(cfg.Own); err != nil {
+		errs = append(errs, err)
+	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("relay: %w", errors.Join(errs...))
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Relay{cfg: cfg, pace: newPacer(rand.Float64)}
+	r := &Relay{cfg: cfg, pace: newPacer(rand.Float64), timing: defaultTiming}
+	r.authority = cfg.Target[strings.LastIndexByte(cfg.Target, '/')+1:]
 	r.stats.target = cfg.Target
+	for _, sub := range cfg.Own {
+		r.takers = append(r.takers, newTaker(sub, r.stats.tookOne))
+	}
 	return r, nil
 }
 

@@ -58,14 +58,27 @@ func plaintext() (credentials.TransportCredentials, error) { return insecure.New
 // startRelay runs a relay to target until the test ends and returns it with a client of its socket.
 func startRelay(t *testing.T, target string, md func() (metadata.MD, error)) (*Relay, *grpc.ClientConn) {
 	t.Helper()
+	r := runRelay(t, Config{Target: target, Metadata: md}, nil)
+	return r, clientOf(t, r)
+}
+
+// runRelay runs a relay until the test ends. It fills in the socket and the credentials; tune may shorten its timing.
+func runRelay(t *testing.T, cfg Config, tune func(*Relay)) *Relay {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "relay") // t.TempDir can pass the limit of a socket path
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r, err := New(Config{Socket: filepath.Join(dir, "XDS"), Target: target, Credentials: plaintext, Metadata: md})
+	if cfg.Socket = filepath.Join(dir, "XDS"); cfg.Credentials == nil {
+		cfg.Credentials = plaintext
+	}
+	r, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if tune != nil {
+		tune(r)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -81,12 +94,17 @@ func startRelay(t *testing.T, target string, md func() (metadata.MD, error)) (*R
 			t.Error("Run did not end with its context")
 		}
 	})
+	return r
+}
+
+func clientOf(t *testing.T, r *Relay) *grpc.ClientConn {
+	t.Helper()
 	conn, err := grpc.NewClient("unix:"+r.cfg.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return r, conn
+	return conn
 }
 
 func openDelta(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
@@ -349,11 +367,12 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 func TestEndedStreamsAreKeptBoundedAndCounted(t *testing.T) {
 	var c counters
 	for range 100 {
-		s := c.open(methodDelta)
+		s := c.open(c.begin(), methodDelta, "a:1")
 		s.sent(10)
 		s.end(io.EOF)
+		c.finish()
 	}
-	live := c.open(methodDelta)
+	live := c.open(c.begin(), methodDelta, "a:1")
 	live.sent(10)
 	if got := c.snapshot(); len(got.Streams) > keptStreams || got.Total.RequestBytes != 1010 || got.StreamsActive != 1 || got.StreamsOpened != 101 {
 		t.Errorf("%d streams kept, %+v", len(got.Streams), got.Total)

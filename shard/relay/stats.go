@@ -12,8 +12,21 @@ const keptStreams = 16
 // Stats is what the debug page shows. Directions are seen from the agent: requests go up to the control plane, responses
 // come down from it. Bytes of messages are gRPC payloads; socket bytes hold TLS and HTTP/2 framing too.
 type Stats struct {
-	Address   string `json:"address"`
-	Connected bool   `json:"connected"` // at least one stream has its upstream now
+	Address   string `json:"address"`            // Config.Target
+	Connected bool   `json:"connected"`          // at least one stream has its upstream now
+	Upstream  string `json:"upstream,omitempty"` // the address that the newest connected stream was dialled at
+	Peer      string `json:"peer,omitempty"`     // and the IP and port that answered
+	Owner     string `json:"owner,omitempty"`    // the replica that owns this proxy, as last told
+	AtOwner   bool   `json:"atOwner"`            // that replica is the one that told it
+
+	Moves       uint64 `json:"moves"`       // upstreams changed for the owner's, Envoy saw nothing
+	MovesFailed uint64 `json:"movesFailed"` // tries that ended with the stream where it was
+	Resumes     uint64 `json:"resumes"`     // upstreams that ended and were replaced, Envoy saw nothing
+	Taken       uint64 `json:"taken"`       // resources of the agent's own subscriptions, taken
+	Refused     uint64 `json:"refused"`     // and refused
+	Revision    uint64 `json:"revision"`    // highest revision of the store that a response was made of: the floor
+	Store       string `json:"store,omitempty"`
+
 	// StreamsOpened counts streams that Envoy opened, StreamsActive those that live, Connects those that reached the control plane.
 	StreamsOpened uint64     `json:"streamsOpened"`
 	StreamsActive int        `json:"streamsActive"`
@@ -23,7 +36,7 @@ type Stats struct {
 	LastError     string     `json:"lastError,omitempty"`
 	RetryInMS     int64      `json:"retryInMs"` // how long the next dial would be held
 	Total         Traffic    `json:"total"`     // of all streams since the start
-	Streams       []Stream   `json:"streams"`   // oldest first; ended ones are kept for a while
+	Streams       []Stream   `json:"streams"`   // the upstreams, oldest first; ended ones are kept for a while
 }
 
 // Traffic is what passed, per direction.
@@ -32,13 +45,18 @@ type Traffic struct {
 	RequestBytes    uint64 `json:"requestBytes"`
 	Responses       uint64 `json:"responses"`
 	ResponseBytes   uint64 `json:"responseBytes"`
+	OwnResponses    uint64 `json:"ownResponses"` // to the agent's own subscriptions: not among Responses
+	OwnBytes        uint64 `json:"ownResponseBytes"`
 	SocketSentBytes uint64 `json:"socketSentBytes"`
 	SocketReadBytes uint64 `json:"socketReadBytes"`
 }
 
-// Stream is one stream of Envoy.
+// Stream is one upstream of a stream of Envoy: a delta stream has several, one after the other.
 type Stream struct {
 	ID           uint64     `json:"id"`
+	Of           uint64     `json:"of"` // the number of Envoy's stream
+	Address      string     `json:"address"`
+	Peer         string     `json:"peer,omitempty"`
 	Method       string     `json:"method"`
 	Opened       time.Time  `json:"opened"`
 	Connected    *time.Time `json:"connected,omitempty"`
@@ -53,19 +71,22 @@ type Stream struct {
 func (r *Relay) Stats() Stats {
 	s := r.stats.snapshot()
 	s.RetryInMS = r.pace.wait(time.Now()).Milliseconds()
+	s.Store, s.Revision = r.floor.get()
 	return s
 }
 
-// stream counts one stream; the pumps add to it without a lock.
+// stream counts one upstream; the pumps add to it without a lock.
 type stream struct {
-	id                        uint64
-	method                    string
+	id, of                    uint64
+	method, address           string
 	opened                    time.Time
+	peer                      atomic.Pointer[string]
 	connected, ended          atomic.Pointer[time.Time]
 	lastRequest, lastResponse atomic.Pointer[time.Time]
 	failure                   atomic.Pointer[string]
 	requests, requestBytes    atomic.Uint64
 	responses, responseBytes  atomic.Uint64
+	own, ownBytes             atomic.Uint64
 	socketIn, socketOut       atomic.Uint64
 }
 
@@ -83,6 +104,12 @@ func (s *stream) received(n int) {
 	s.lastResponse.Store(&now)
 }
 
+// heard counts a response to the agent itself: Envoy is sent nothing of it.
+func (s *stream) heard(n int) {
+	s.own.Add(1)
+	s.ownBytes.Add(uint64(n))
+}
+
 func (s *stream) end(err error) {
 	if err != nil {
 		text := err.Error()
@@ -92,10 +119,18 @@ func (s *stream) end(err error) {
 	s.ended.Store(&now)
 }
 
+func (s *stream) peerText() string {
+	if p := s.peer.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
 func (s *stream) traffic() Traffic {
 	return Traffic{
 		Requests: s.requests.Load(), RequestBytes: s.requestBytes.Load(),
 		Responses: s.responses.Load(), ResponseBytes: s.responseBytes.Load(),
+		OwnResponses: s.own.Load(), OwnBytes: s.ownBytes.Load(),
 		SocketSentBytes: s.socketOut.Load(), SocketReadBytes: s.socketIn.Load(),
 	}
 }
@@ -105,6 +140,8 @@ func (t *Traffic) add(u Traffic) {
 	t.RequestBytes += u.RequestBytes
 	t.Responses += u.Responses
 	t.ResponseBytes += u.ResponseBytes
+	t.OwnResponses += u.OwnResponses
+	t.OwnBytes += u.OwnBytes
 	t.SocketSentBytes += u.SocketSentBytes
 	t.SocketReadBytes += u.SocketReadBytes
 }
@@ -113,10 +150,16 @@ func (t *Traffic) add(u Traffic) {
 type counters struct {
 	target string
 
+	moves, movesFailed, resumes, taken, refused atomic.Uint64
+
 	mu          sync.Mutex
 	streams     []*stream // those that live, and the last that ended
 	past        Traffic   // of streams no longer listed
-	opened      uint64
+	upstreams   uint64
+	opened      uint64 // streams of Envoy
+	active      int
+	owner       string
+	atOwner     bool
 	connects    uint64
 	failures    uint64
 	lastConnect *time.Time
@@ -124,11 +167,48 @@ type counters struct {
 	away        bool // the last thing that happened was a failure
 }
 
-func (c *counters) open(method string) *stream {
+// begin counts a stream of Envoy and gives it its number; finish is its end.
+func (c *counters) begin() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opened++
-	s := &stream{id: c.opened, method: method, opened: time.Now()}
+	c.active++
+	return c.opened
+}
+
+func (c *counters) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active--
+}
+
+func (c *counters) owned(addr string, self bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owner, c.atOwner = addr, self
+}
+
+func (c *counters) ownerAddr() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owner
+}
+
+// tookOne counts what became of a resource of the agent's own.
+func (c *counters) tookOne(err error) {
+	if err != nil {
+		c.refused.Add(1)
+		return
+	}
+	c.taken.Add(1)
+}
+
+// open counts an upstream of a stream of Envoy.
+func (c *counters) open(of uint64, method, address string) *stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.upstreams++
+	s := &stream{id: c.upstreams, of: of, method: method, address: address, opened: time.Now()}
 	c.streams = append(c.streams, s)
 	for i := 0; len(c.streams) > keptStreams && i < len(c.streams); {
 		if old := c.streams[i]; old.ended.Load() != nil {
@@ -165,18 +245,20 @@ func (c *counters) snapshot() Stats {
 	out := Stats{
 		Address: c.target, StreamsOpened: c.opened, Connects: c.connects, Failures: c.failures,
 		LastConnect: c.lastConnect, LastError: c.lastError, Total: c.past, Streams: make([]Stream, 0, len(c.streams)),
+		StreamsActive: c.active, Owner: c.owner, AtOwner: c.atOwner,
+		Moves: c.moves.Load(), MovesFailed: c.movesFailed.Load(), Resumes: c.resumes.Load(),
+		Taken: c.taken.Load(), Refused: c.refused.Load(),
 	}
 	for _, s := range c.streams {
 		row := Stream{
-			ID: s.id, Method: s.method, Opened: s.opened, Connected: s.connected.Load(), Ended: s.ended.Load(),
+			ID: s.id, Of: s.of, Address: s.address, Peer: s.peerText(), Method: s.method, Opened: s.opened, Connected: s.connected.Load(), Ended: s.ended.Load(),
 			LastRequest: s.lastRequest.Load(), LastResponse: s.lastResponse.Load(), Traffic: s.traffic(),
 		}
 		if text := s.failure.Load(); text != nil {
 			row.Error = *text
 		}
-		if row.Ended == nil {
-			out.StreamsActive++
-			out.Connected = out.Connected || row.Connected != nil
+		if row.Ended == nil && row.Connected != nil {
+			out.Connected, out.Upstream, out.Peer = true, row.Address, row.Peer
 		}
 		out.Total.add(row.Traffic)
 		out.Streams = append(out.Streams, row)

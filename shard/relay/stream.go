@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
-	"net"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 )
 
@@ -20,10 +18,6 @@ const (
 	service     = "/envoy.service.discovery.v3.AggregatedDiscoveryService/"
 	methodDelta = service + "DeltaAggregatedResources"
 	methodSotW  = service + "StreamAggregatedResources"
-
-	connectTimeout = 5 * time.Second
-	// window lets a large push arrive without a stop; 64 KiB costs the sender half as much CPU again.
-	window = 1 << 20
 )
 
 // carry is the life of one stream of Envoy.
@@ -32,127 +26,321 @@ func (r *Relay) carry(_ any, down grpc.ServerStream) error {
 	if method != methodDelta && method != methodSotW {
 		return status.Errorf(codes.Unimplemented, "the agent relays ADS only, not %s", method)
 	}
-	st := r.stats.open(method)
-	err := r.relay(down, st, method)
-	st.end(err)
-	return err
+	id := r.stats.begin()
+	defer r.stats.finish()
+	if method == methodSotW {
+		return r.world(down, id)
+	}
+	return r.delta(down, id)
 }
 
-func (r *Relay) relay(down grpc.ServerStream, st *stream, method string) error {
+// loop is the shell of a session: it owns the session and hands messages between goroutines that read and write. In each
+// direction one message is under way, so what is slow holds back its sender and nobody else.
+type loop struct {
+	r    *Relay
+	id   uint64
+	ctx  context.Context
+	down grpc.ServerStream
+	s    *session
+	legs map[uint32]*upstream
+
+	fromEnvoy chan event
+	toEnvoy   chan outgoing
+	outgoing  *outgoing // what toEnvoy has not taken
+	answers   chan event
+	finished  bool
+	err       error
+}
+
+type outgoing struct {
+	data mem.BufferSlice
+	row  *stream
+}
+
+func (r *Relay) delta(down grpc.ServerStream, id uint64) error {
 	ctx, cancel := context.WithCancel(down.Context())
 	defer cancel()
-	if err := hold(ctx, r.pace.wait(time.Now())); err != nil {
-		return err
+	l := &loop{
+		r: r, id: id, ctx: ctx, down: down, legs: map[uint32]*upstream{},
+		s:         r.session(),
+		fromEnvoy: make(chan event), toEnvoy: make(chan outgoing), answers: make(chan event),
 	}
-	up, closeConn, err := r.connect(ctx, st, method)
-	if err != nil {
-		if ctx.Err() == nil {
-			r.pace.failed(time.Now())
-			r.lost(err)
-		}
-		return status.Errorf(codes.Unavailable, "control plane %s: %v", r.cfg.Target, err)
+	go l.read()
+	go l.write(cancel)
+	l.step(started{})
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for !l.finished {
+		timer.Reset(l.sleep())
+		l.wait(timer.C)
 	}
-	defer closeConn()
-	connected := time.Now()
-	r.stats.connected(st, connected)
-	r.cfg.Log.Info("connected to the control plane", "address", r.cfg.Target)
+	for _, u := range l.legs {
+		u.cancel()
+	}
+	if l.outgoing != nil {
+		l.outgoing.data.Free()
+	}
+	return l.err
+}
 
-	go pumpUp(down, up, st, cancel)
-	err = pumpDown(up, down, st)
-	if ctx.Err() != nil && down.Context().Err() != nil {
-		return status.FromContextError(down.Context().Err()).Err() // Envoy left: says nothing about the control plane
+func (r *Relay) session() *session {
+	s := &session{
+		target: r.cfg.Target, follow: r.cfg.Follow, own: map[string]bool{}, t: r.timing,
+		pace: movePace{random: rand.Float64, base: r.timing.between, max: r.timing.longest}, known: r.stats.ownerAddr(),
 	}
-	if now := time.Now(); st.responses.Load() > 0 || now.Sub(connected) >= healthyAfter {
-		r.pace.worked()
+	for _, t := range r.takers {
+		s.own[t.sub.Type] = true
+	}
+	if s.follow {
+		s.own[OwnerType] = true
+	}
+	return s
+}
+
+func (l *loop) sleep() time.Duration {
+	now := time.Now()
+	if at := l.s.wake(now); !at.IsZero() {
+		return max(0, at.Sub(now))
+	}
+	return time.Hour
+}
+
+// wait takes the next thing that happens. What must not be read now is a nil channel.
+func (l *loop) wait(timer <-chan time.Time) {
+	live, next := l.leg(l.s.live), l.leg(l.s.next)
+	var envoy, liveIn, nextIn chan event
+	var toEnvoy chan outgoing
+	var message outgoing
+	if l.outgoing != nil {
+		toEnvoy, message = l.toEnvoy, *l.outgoing
 	} else {
-		r.pace.failed(now)
+		nextIn = next.in
+		if !l.s.frozen {
+			liveIn = live.in
+		}
 	}
-	r.lost(err)
+	if l.s.reads() && len(live.queue) == 0 {
+		envoy = l.fromEnvoy
+	}
+	liveOut, liveData := live.head()
+	nextOut, nextData := next.head()
+	select {
+	case e := <-envoy:
+		l.step(e)
+	case e := <-liveIn:
+		l.heard(live, e)
+	case e := <-nextIn:
+		l.heard(next, e)
+	case e := <-l.answers:
+		l.step(e)
+	case toEnvoy <- message:
+		l.outgoing = nil
+	case liveOut <- liveData:
+		live.queue = live.queue[1:]
+	case nextOut <- nextData:
+		next.queue = next.queue[1:]
+	case <-timer:
+		l.step(tick{})
+	case <-l.ctx.Done():
+		l.end(status.FromContextError(l.ctx.Err()).Err()) // Envoy left: says nothing about the control plane
+	}
+	live.endIfDrained()
+}
+
+// none is a leg that is not there: its channels are nil.
+var none = &upstream{}
+
+func (l *loop) leg(of *leg) *upstream {
+	if of != nil {
+		if u := l.legs[of.id]; u != nil {
+			return u
+		}
+	}
+	return none
+}
+
+// head is the first of the queue, and where it goes.
+func (u *upstream) head() (chan<- mem.BufferSlice, mem.BufferSlice) {
+	if len(u.queue) == 0 || u.closed {
+		return nil, nil
+	}
+	return u.out, u.queue[0]
+}
+
+func (u *upstream) endIfDrained() {
+	if u.ended && !u.closed && len(u.queue) == 0 {
+		u.closed = true
+		close(u.out)
+	}
+}
+
+func (l *loop) heard(u *upstream, e event) {
+	switch e := e.(type) {
+	case fromLeg:
+		if e.err == nil {
+			l.r.floor.see(u.store, e.head.revision)
+		}
+		if l.s.own[e.head.typeURL] {
+			u.row.heard(e.data.Len())
+		}
+	case legEnded:
+		if l.s.is(l.s.live, u.id) { // a move that failed is counted as that
+			l.r.lost(u.row.address, e.err)
+		}
+		defer l.drop(u.id)
+	}
+	l.step(e)
+}
+
+func (l *loop) step(e event) {
+	for _, e := range l.s.step(time.Now(), e) {
+		l.do(e)
+	}
+}
+
+func (l *loop) do(e effect) {
+	switch e := e.(type) {
+	case dial:
+		l.legs[e.leg] = l.r.open(l.ctx, e, l.id)
+	case drop:
+		l.drop(e.leg)
+	case sendUp:
+		l.queue(e.leg, e.data)
+	case endUp:
+		l.legs[e.leg].ended = true
+	case ask:
+		if l.s.follow {
+			l.queue(e.leg, encodeFirst(nil, OwnerType, []string{ownerName}, nil))
+		}
+		for _, t := range l.r.takers {
+			l.queue(e.leg, t.ask())
+		}
+	case sendDown:
+		l.outgoing = &outgoing{e.data, l.legs[e.leg].row}
+	case take:
+		l.take(e)
+	case note:
+		l.r.noted(e)
+	case finish:
+		if !l.s.once {
+			l.end(l.r.unavailable(e.err))
+		} else {
+			l.end(ending(e.err))
+		}
+	}
+}
+
+// take hands a response to the subscription of its type, which may serve other streams too, so nothing waits in it.
+func (l *loop) take(e take) {
+	i := slices.IndexFunc(l.r.takers, func(t *taker) bool { return t.sub.Type == e.url })
+	l.r.takers[i].submit(e.data, func(err error) {
+		go func() {
+			select {
+			case l.answers <- taken{e.leg, e.url, e.nonce, err}:
+			case <-l.ctx.Done():
+			}
+		}()
+	})
+}
+
+func (l *loop) queue(leg uint32, data mem.BufferSlice) {
+	u := l.legs[leg]
+	u.queue = append(u.queue, data)
+}
+
+func (l *loop) drop(leg uint32) {
+	u := l.legs[leg]
+	if u == nil {
+		return
+	}
+	u.cancel()
+	for _, data := range u.queue {
+		data.Free()
+	}
+	delete(l.legs, leg)
+}
+
+func (l *loop) end(err error) { l.finished, l.err = true, err }
+
+// read hands Envoy's requests over.
+func (l *loop) read() {
+	for {
+		var e event
+		var f frame
+		if err := l.down.RecvMsg(&f); errors.Is(err, io.EOF) {
+			e = envoyEnds{}
+		} else if err != nil {
+			return // the context has ended, or is about to
+		} else {
+			head, err := scanRequest(f.data)
+			e = fromEnvoy{f.data, head, err}
+		}
+		select {
+		case l.fromEnvoy <- e:
+		case <-l.ctx.Done():
+			return
+		}
+		if _, last := e.(envoyEnds); last {
+			return
+		}
+	}
+}
+
+// write sends to Envoy; where that fails, Envoy is gone.
+func (l *loop) write(cancel context.CancelFunc) {
+	for {
+		select {
+		case m := <-l.toEnvoy:
+			n := m.data.Len()
+			if l.down.SendMsg(&frame{m.data}) != nil {
+				cancel()
+				return
+			}
+			m.row.received(n)
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// ending is the status of a stream of Envoy whose upstream ended.
+func ending(err error) error {
 	if errors.Is(err, io.EOF) {
 		return status.Error(codes.Unavailable, "the control plane ended the stream")
 	}
+	if errors.Is(err, errUntrusted) {
+		return status.Error(codes.Unavailable, err.Error())
+	}
 	return err
 }
 
-// lost logs the first failure after a success; the following ones are at Debug, since Envoy tries again all the time.
-func (r *Relay) lost(err error) {
+func (r *Relay) unavailable(err error) error {
+	return status.Errorf(codes.Unavailable, "control plane %s: %v", r.cfg.Target, err)
+}
+
+// lost logs the first failure after a success; the following ones are at Debug, since it is tried again all the time.
+func (r *Relay) lost(addr string, err error) {
 	if r.stats.failed(err) {
-		r.cfg.Log.Warn("lost the control plane, Envoy keeps what it has", "address", r.cfg.Target, "error", err)
+		r.cfg.Log.Warn("lost the control plane, Envoy keeps what it has", "address", addr, "error", err)
 		return
 	}
-	r.cfg.Log.Debug("control plane still away", "address", r.cfg.Target, "error", err)
+	r.cfg.Log.Debug("control plane still away", "address", addr, "error", err)
 }
 
-// pumpUp carries Envoy's requests; it ends when either side does. An error towards the control plane is left for
-// pumpDown to find, which learns the status with it.
-func pumpUp(down grpc.ServerStream, up grpc.ClientStream, st *stream, cancel context.CancelFunc) {
-	for {
-		var f frame
-		if err := down.RecvMsg(&f); err != nil {
-			if errors.Is(err, io.EOF) {
-				up.CloseSend()
-			} else {
-				cancel()
-			}
-			return
-		}
-		n := f.data.Len()
-		if err := up.SendMsg(&f); err != nil {
-			return
-		}
-		st.sent(n)
+// noted counts and logs what a session did.
+func (r *Relay) noted(n note) {
+	switch n.what {
+	case moved:
+		r.stats.moves.Add(1)
+		r.cfg.Log.Info("moved to the owner", "address", n.addr)
+	case moveFailed:
+		r.stats.movesFailed.Add(1)
+		r.cfg.Log.Info("stayed, the owner could not be reached", "address", n.addr, "error", n.err)
+	case resumed:
+		r.stats.resumes.Add(1)
+	case owned:
+		r.stats.owned(n.addr, n.self)
 	}
-}
-
-// pumpDown carries the control plane's responses and returns why they ended.
-func pumpDown(up grpc.ClientStream, down grpc.ServerStream, st *stream) error {
-	for {
-		var f frame
-		if err := up.RecvMsg(&f); err != nil {
-			return err
-		}
-		n := f.data.Len()
-		if err := down.SendMsg(&f); err != nil {
-			return err
-		}
-		st.received(n)
-	}
-}
-
-// connect opens a connection of its own for the stream, as stock agents do: a control plane of several replicas behind
-// one name is chosen anew each time.
-func (r *Relay) connect(ctx context.Context, st *stream, method string) (grpc.ClientStream, func() error, error) {
-	creds, err := r.cfg.Credentials()
-	if err != nil {
-		return nil, nil, err
-	}
-	if r.cfg.Metadata != nil {
-		md, err := r.cfg.Metadata()
-		if err != nil {
-			return nil, nil, err
-		}
-		ctx = metadata.NewOutgoingContext(ctx, md)
-	}
-	conn, err := grpc.NewClient(r.cfg.Target,
-		grpc.WithTransportCredentials(creds),
-		grpc.WithContextDialer(st.dial),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
-		grpc.WithInitialWindowSize(window),
-		grpc.WithInitialConnWindowSize(window),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		grpc.WithDisableRetry(), // a retry would need the messages kept
-		grpc.WithDisableServiceConfig(),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
-	)
-	if err != nil {
-		return nil, nil, err
-	}
-	up, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
-	if err != nil {
-		conn.Close()
-		return nil, nil, err
-	}
-	return up, conn.Close, nil
 }
 
 func hold(ctx context.Context, d time.Duration) error {
@@ -167,34 +355,4 @@ func hold(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
 	}
-}
-
-// dial opens the socket of the stream and counts what passes through it.
-func (s *stream) dial(ctx context.Context, addr string) (net.Conn, error) {
-	network := "tcp"
-	if len(addr) > 0 && addr[0] == '/' {
-		network = "unix"
-	}
-	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return &countedConn{Conn: c, s: s}, nil
-}
-
-type countedConn struct {
-	net.Conn
-	s *stream
-}
-
-func (c *countedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.s.socketIn.Add(uint64(n))
-	return n, err
-}
-
-func (c *countedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	c.s.socketOut.Add(uint64(n))
-	return n, err
 }

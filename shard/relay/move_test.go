@@ -1,0 +1,225 @@
+package relay
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// The floor goes up with each new stream: the highest revision of the store, and the store.
+func TestFloorGoesUp(t *testing.T) {
+	m := newMesh()
+	m.set(t, typeCDS, "c", "c1", text("cluster"))
+	a, b := m.replica(t), m.replica(t)
+	r := runRelay(t, Config{Target: a.addr, Follow: true}, quick)
+	c := newDeltaClient(t, r)
+	c.accept()
+	if md, _ := a.stream(0); len(md.Get(headerRevision)) != 0 || len(md.Get(headerStore)) != 0 {
+		t.Errorf("the first stream said %v", md)
+	}
+	m.change(func() { m.revision = 40 })
+	m.setOwner(b.addr)
+	eventually(t, r, "moved", func(s Stats) bool { return s.Moves == 1 })
+	if md, _ := b.stream(0); len(md.Get(headerRevision)) != 1 || md.Get(headerRevision)[0] != "42" || md.Get(headerStore)[0] != "s1" {
+		t.Errorf("the second stream said %v", md)
+	}
+	if s := r.Stats(); s.Revision != 42 || s.Store != "s1" {
+		t.Errorf("stats: %+v", s)
+	}
+}
+
+func TestFloor(t *testing.T) {
+	var f floor
+	for i, step := range []struct {
+		store, revision string
+		want            uint64
+	}{
+		{"", "5", 5}, {"a", "", 5}, {"a", "7", 7}, {"a", "6", 7}, {"", "8", 8}, {"", "2026-11-21/4", 8}, {"b", "", 0}, {"b", "3", 3}, {"a", "9", 9}, {"a", "-1", 9},
+	} {
+		f.see(step.store, step.revision)
+		if _, got := f.get(); got != step.want {
+			t.Errorf("step %d: floor %d, want %d", i, got, step.want)
+		}
+	}
+}
+
+// An owner that is away, or refuses, costs nothing but tries, which are counted; the stream stays.
+func TestOwnerThatCannotBeReached(t *testing.T) {
+	m := newMesh()
+	m.set(t, typeCDS, "c", "c1", text("cluster"))
+	a, b := m.replica(t), m.replica(t)
+	b.refuse = status.Error(codes.Unavailable, "not ready")
+	for name, owner := range map[string]string{"away": freeAddr(t), "refuses": b.addr} {
+		t.Run(name, func(t *testing.T) {
+			m.setOwner(owner)
+			r := runRelay(t, Config{Target: a.addr, Follow: true}, quick)
+			c := newDeltaClient(t, r)
+			c.accept()
+			s := eventually(t, r, "failed moves", func(s Stats) bool { return s.MovesFailed > 2 })
+			if s.Moves != 0 || s.Failures != 0 || s.LastError != "" || s.Owner != owner {
+				t.Errorf("stats: %+v", s)
+			}
+			m.set(t, typeCDS, "c", "c-"+name, text(name))
+			if c.accept(); c.held["c"] != "c-"+name {
+				t.Errorf("got %v", c.held)
+			}
+		})
+	}
+}
+
+// An upstream that ends is replaced; Envoy's stream goes on, and what changed meanwhile reaches it, removals included.
+func TestUpstreamIsReplaced(t *testing.T) {
+	m := newMesh()
+	m.set(t, typeCDS, "kept", "k1", text("kept"))
+	m.set(t, typeCDS, "gone", "g1", text("gone"))
+	a, b := m.replica(t), m.replica(t)
+	m.setOwner(b.addr)
+	r := runRelay(t, Config{Target: a.addr, Follow: true}, quick)
+	c := newDeltaClient(t, r)
+	c.accept()
+	eventually(t, r, "moved", func(s Stats) bool { return s.Moves == 1 })
+	m.change(func() { m.owner = ""; delete(m.resources[typeCDS], "gone") })
+	c.receive() // and b stops before it is acknowledged
+	b.stop()
+	got := c.accept()
+	if len(got.Resources) != 0 || len(got.RemovedResources) != 1 || got.RemovedResources[0] != "gone" {
+		t.Errorf("after the end of an upstream: %v", got)
+	}
+	first := a.seen(1, typeCDS, func(of []*discoveryv3.DeltaDiscoveryRequest) bool { return len(of) > 1 })
+	if v := first[0].InitialResourceVersions; first[0].Node.GetId() != "n" || len(v) != 2 || v["kept"] != "k1" || v["gone"] != inDoubt {
+		t.Errorf("said %v", first[0])
+	}
+	m.set(t, typeCDS, "new", "n1", text("new"))
+	if c.accept(); len(c.held) != 2 || c.held["new"] != "n1" {
+		t.Errorf("holds %v", c.held)
+	}
+	if s := r.Stats(); s.Resumes != 1 || s.StreamsOpened != 1 || s.Upstream != a.addr {
+		t.Errorf("stats: %+v", s)
+	}
+}
+
+// What the relay cannot know, only Envoy can say: with a resource that expires, its stream ends with its upstream.
+func TestStreamThatCannotBeRestatedEnds(t *testing.T) {
+	m := newMesh()
+	m.set(t, typeCDS, "c", "c1", text("cluster"))
+	m.change(func() { m.resources[typeCDS]["c"].Ttl = durationpb.New(time.Minute) })
+	a, b := m.replica(t), m.replica(t)
+	m.setOwner(b.addr)
+	r := runRelay(t, Config{Target: a.addr, Follow: true}, quick)
+	c := newDeltaClient(t, r)
+	c.accept()
+	eventually(t, r, "owner", func(s Stats) bool { return s.Owner == b.addr })
+	m.set(t, typeCDS, "c", "c2", text("cluster"))
+	c.accept()
+	a.stop()
+	if err := c.RecvMsg(&discoveryv3.DeltaDiscoveryResponse{}); status.Code(err) != codes.Unavailable {
+		t.Errorf("ended with %v", err)
+	}
+	if s := r.Stats(); s.Moves != 0 || s.Resumes != 0 {
+		t.Errorf("stats: %+v", s)
+	}
+}
+
+// The owner is dialled by its address and must prove the name of the control plane.
+func TestOwnerProvesTheMeshsName(t *testing.T) {
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	server := func(name string) (grpc.ServerOption, *x509.Certificate) {
+		tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+		der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, _ := x509.ParseCertificate(der)
+		return grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})), cert
+	}
+	good, goodCert := server("localhost")
+	bad, badCert := server("other")
+	pool := x509.NewCertPool()
+	pool.AddCert(goodCert)
+	pool.AddCert(badCert)
+	m := newMesh()
+	m.set(t, typeCDS, "c", "c1", text("cluster"))
+	a, b, other := m.replica(t, good), m.replica(t, good), m.replica(t, bad)
+	m.setOwner(other.addr)
+	_, port, _ := net.SplitHostPort(a.addr)
+	for name, serverName := range map[string]string{"of the target": "", "of the credentials": "localhost"} {
+		t.Run(name, func(t *testing.T) {
+			m.setOwner(other.addr)
+			r := runRelay(t, Config{Target: "localhost:" + port, Follow: true, Credentials: func() (credentials.TransportCredentials, error) {
+				return credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: serverName}), nil
+			}}, quick)
+			newDeltaClient(t, r).accept()
+			s := eventually(t, r, "refused", func(s Stats) bool { return s.MovesFailed > 0 })
+			if s.Moves != 0 {
+				t.Errorf("moved to a server of another name: %+v", s)
+			}
+			m.setOwner(b.addr)
+			eventually(t, r, "moved", func(s Stats) bool { return s.Moves == 1 && s.Upstream == b.addr })
+		})
+	}
+}
+
+func TestParseOwner(t *testing.T) {
+	fields := func(m map[string]any) *discoveryv3.DeltaDiscoveryResponse {
+		s, err := structpb.NewStruct(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := anypb.New(s)
+		return &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{{Name: ownerName, Resource: body}}}
+	}
+	other, _ := anypb.New(text("x"))
+	for name, c := range map[string]struct {
+		in   *discoveryv3.DeltaDiscoveryResponse
+		want owner
+		is   bool
+		err  string
+	}{
+		"other":    {fields(map[string]any{"address": "10.0.0.1:15012"}), owner{addr: "10.0.0.1:15012"}, true, ""},
+		"self":     {fields(map[string]any{"address": "[::1]:15012", "self": true}), owner{"[::1]:15012", true}, true, ""},
+		"stay":     {fields(map[string]any{"address": ""}), owner{}, true, ""},
+		"nothing":  {fields(nil), owner{}, true, ""},
+		"removed":  {&discoveryv3.DeltaDiscoveryResponse{RemovedResources: []string{ownerName}}, owner{}, false, ""},
+		"no port":  {fields(map[string]any{"address": "10.0.0.1"}), owner{}, false, "want host:port"},
+		"scheme":   {fields(map[string]any{"address": "unix:///run/x:1"}), owner{}, false, "want host:port"},
+		"no host":  {fields(map[string]any{"address": ":15012"}), owner{}, false, "want host:port"},
+		"no owner": {&discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{{Name: ownerName, Resource: other}}}, owner{}, false, "mismatched message type"},
+	} {
+		got, is, err := parseOwner(encoded(c.in).Materialize())
+		if got != c.want || is != c.is || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %+v, %v, %v", name, got, is, err)
+		}
+	}
+}
+
+// Moves and tries are spaced more and more, and forgotten after a while.
+func TestMovePace(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := movePace{random: func() float64 { return 0 }, base: time.Second, max: 10 * time.Second}
+	for i, want := range []time.Duration{500, 1000, 2000, 4000, 5000, 5000} {
+		if p.space(now); p.next.Sub(now) != want*time.Millisecond {
+			t.Errorf("%d: waits %v", i, p.next.Sub(now))
+		}
+		now = p.next
+	}
+	now = now.Add(moveForget + time.Second)
+	if p.space(now); p.next.Sub(now) != 500*time.Millisecond {
+		t.Errorf("after a while: waits %v", p.next.Sub(now))
+	}
+}

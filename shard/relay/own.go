@@ -1,0 +1,132 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// OwnerType is the type URL of the aside by which a replica tells who owns this proxy: one resource, named "owner",
+// a google.protobuf.Struct with "address" ("host:port"; empty: stay) and "self" (the answering replica is the owner).
+// It is asked for without the version of the last answer, since "self" is true of the one who tells it only.
+const OwnerType = "navarch.io/owner"
+
+const ownerName = "owner"
+
+// taker runs one Subscription. What it took outlives streams and upstreams.
+type taker struct {
+	sub   Subscription
+	count func(error) // of each resource taken or refused
+
+	mu      sync.Mutex
+	running bool
+	waiting map[string]*discoveryv3.Resource // by name, the newest
+	answer  []func(error)                    // of the responses that waiting came with
+	held    map[string]string                // name -> version that Take returned nil for
+}
+
+func newTaker(sub Subscription, count func(error)) *taker {
+	return &taker{sub: sub, count: count, held: map[string]string{}}
+}
+
+// ask is the first request on an upstream.
+func (t *taker) ask() mem.BufferSlice {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var held []named
+	for _, name := range slices.Sorted(maps.Keys(t.held)) {
+		held = append(held, named{name, t.held[name]})
+	}
+	return encodeFirst(nil, t.sub.Type, t.sub.Names, held)
+}
+
+// submit hands a response over, frees it, and returns; done is called when all of it was taken or one of it refused.
+func (t *taker) submit(data mem.BufferSlice, done func(error)) {
+	var response discoveryv3.DeltaDiscoveryResponse
+	err := proto.Unmarshal(data.Materialize(), &response)
+	data.Free()
+	if err != nil {
+		done(err)
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting == nil {
+		t.waiting = map[string]*discoveryv3.Resource{}
+	}
+	for _, r := range response.Resources {
+		t.waiting[r.GetName()] = r
+	}
+	for _, name := range response.RemovedResources {
+		delete(t.waiting, name) // the agent keeps what it has
+	}
+	t.answer = append(t.answer, done)
+	if !t.running {
+		t.running = true
+		go t.run()
+	}
+}
+
+func (t *taker) run() {
+	for {
+		t.mu.Lock()
+		batch, answer := t.waiting, t.answer
+		t.waiting, t.answer = nil, nil
+		if len(answer) == 0 {
+			t.running = false
+			t.mu.Unlock()
+			return
+		}
+		t.mu.Unlock()
+		var errs []error
+		for _, name := range slices.Sorted(maps.Keys(batch)) {
+			if err := t.take(batch[name]); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			}
+		}
+		err := errors.Join(errs...)
+		for _, done := range answer {
+			done(err)
+		}
+	}
+}
+
+func (t *taker) take(r *discoveryv3.Resource) error {
+	name, version := r.GetName(), r.GetVersion()
+	t.mu.Lock()
+	last, is := t.held[name]
+	t.mu.Unlock()
+	if is && last == version && version != "" {
+		return nil
+	}
+	err := t.sub.Take(r)
+	t.count(err)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	t.held[name] = version
+	t.mu.Unlock()
+	return nil
+}
+
+// checkOwn says what is wrong with Config.Own.
+func checkOwn(own []Subscription) error {
+	seen := map[string]bool{OwnerType: true}
+	for _, s := range own {
+		switch {
+		case s.Type == "" || s.Take == nil:
+			return fmt.Errorf("own subscription %q: a type and a Take are needed", s.Type)
+		case seen[s.Type]:
+			return fmt.Errorf("own subscription %q: the type is taken", s.Type)
+		}
+		seen[s.Type] = true
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package relay
+
+import (
+	"errors"
+	"unique"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Field numbers of envoy.service.discovery.v3 (discovery.proto).
+const (
+	requestNode, requestType, requestSubscribe, requestUnsubscribe, requestInitial, requestNonce, requestError = 1, 2, 3, 4, 5, 6, 7
+
+	responseRevision, responseResources, responseType, responseNonce, responseRemoved = 1, 2, 4, 5, 6
+
+	resourceVersion, resourceName, resourceTTL = 1, 3, 6
+)
+
+// named is a resource as a mirror knows it.
+type named struct{ name, version string }
+
+// request is the head of a DeltaDiscoveryRequest.
+type request struct {
+	typeURL, nonce         string
+	node                   []byte // the encoded field, tag and all; nil: none
+	subscribe, unsubscribe []string
+	initial                []named
+	failed                 bool // it has an error_detail
+	strange                bool // it has what a mirror does not follow
+}
+
+// response is the head of a DeltaDiscoveryResponse.
+type response struct {
+	typeURL, nonce, revision string
+	set                      []named
+	removed                  []string
+	strange                  bool
+}
+
+// scanRequest reads a request where it lies. What it returns are copies.
+func scanRequest(data mem.BufferSlice) (request, error) {
+	var h request
+	c := cursor{bufs: data}
+	err := c.fields(data.Len(), func(field protowire.Number, n int) error {
+		switch field {
+		case requestNode:
+			h.node = protowire.AppendTag(h.node, requestNode, protowire.BytesType)
+			h.node = protowire.AppendVarint(h.node, uint64(n))
+			h.node = c.appendTo(h.node, n)
+		case requestType:
+			h.typeURL = c.text(n)
+		case requestSubscribe:
+			h.subscribe = append(h.subscribe, c.text(n))
+		case requestUnsubscribe:
+			h.unsubscribe = append(h.unsubscribe, c.text(n))
+		case requestInitial:
+			e, err := c.entry(n)
+			h.initial = append(h.initial, e)
+			return err
+		case requestNonce:
+			h.nonce = c.text(n)
+		case requestError:
+			h.failed = true
+		default:
+			h.strange = h.strange || field == 8 || field == 9 // resource_locators_(un)subscribe: names with parameters
+		}
+		return nil
+	})
+	return h, err
+}
+
+// scanResponse reads a response where it lies, and skips the bodies of its resources.
+func scanResponse(data mem.BufferSlice) (response, error) {
+	var h response
+	c := cursor{bufs: data}
+	err := c.fields(data.Len(), func(field protowire.Number, n int) error {
+		switch field {
+		case responseRevision:
+			h.revision = c.text(n)
+		case responseResources:
+			var r named
+			err := c.fields(c.at+n, func(field protowire.Number, n int) error {
+				switch field {
+				case resourceName:
+					r.name = c.text(n)
+				case resourceVersion:
+					r.version = c.text(n)
+				case resourceTTL:
+					h.strange = true // Envoy forgets it by itself
+				}
+				return nil
+			})
+			h.set = append(h.set, r)
+			return err
+		case responseType:
+			h.typeURL = c.text(n)
+		case responseNonce:
+			h.nonce = c.text(n)
+		case responseRemoved:
+			h.removed = append(h.removed, c.text(n))
+		}
+		return nil
+	})
+	return h, err
+}
+
+var errWire = errors.New("not protobuf")
+
+// cursor reads an encoded message that lies in several buffers, without joining them. Reads past the end are prevented by
+// fields, which knows the length.
+type cursor struct {
+	bufs mem.BufferSlice // from the one that holds the next byte
+	off  int             // of the next byte, in bufs[0]
+	at   int             // of the next byte, in the message
+}
+
+// fields calls visit with every length-delimited field up to end; the cursor is then at its value of n bytes, of which
+// visit may read as much as it likes. Other fields are skipped.
+func (c *cursor) fields(end int, visit func(field protowire.Number, n int) error) error {
+	for c.at < end {
+		field, kind, err := c.tag(end)
+		if err != nil {
+			return err
+		}
+		if kind != protowire.BytesType {
+			if err := c.skipScalar(field, kind, end, 0); err != nil {
+				return err
+			}
+			continue
+		}
+		n, err := c.varint(end)
+		if err != nil || n > uint64(end-c.at) {
+			return errWire
+		}
+		next := c.at + int(n)
+		if err := visit(field, int(n)); err != nil {
+			return err
+		}
+		c.skip(next - c.at)
+	}
+	return nil
+}
+
+// entry reads one entry of a map of strings.
+func (c *cursor) entry(n int) (named, error) {
+	var e named
+	err := c.fields(c.at+n, func(field protowire.Number, n int) error {
+		switch field {
+		case 1:
+			e.name = c.text(n)
+		case 2:
+			e.version = c.text(n)
+		}
+		return nil
+	})
+	return e, err
+}
+
+func (c *cursor) tag(end int) (protowire.Number, protowire.Type, error) {
+	v, err := c.varint(end)
+	if err != nil {
+		return 0, 0, err
+	}
+	field, kind := protowire.DecodeTag(v)
+	if field < protowire.MinValidNumber {
+		return 0, 0, errWire
+	}
+	return field, kind, nil
+}
+
+// maxGroups is how deep groups may be nested, as in package protowire; no message of xDS has any.
+const maxGroups = 10000
+
+func (c *cursor) skipScalar(field protowire.Number, kind protowire.Type, end, depth int) error {
+	switch kind {
+	case protowire.VarintType:
+		_, err := c.varint(end)
+		return err
+	case protowire.Fixed32Type:
+		return c.skipWithin(4, end)
+	case protowire.Fixed64Type:
+		return c.skipWithin(8, end)
+	case protowire.BytesType:
+		n, err := c.varint(end)
+		if err != nil || n > uint64(end-c.at) {
+			return errWire
+		}
+		c.skip(int(n))
+		return nil
+	case protowire.StartGroupType:
+		for depth < maxGroups {
+			inner, kind, err := c.tag(end)
+			if err != nil {
+				return err
+			}
+			if kind == protowire.EndGroupType {
+				if inner != field {
+					return errWire
+				}
+				return nil
+			}
+			if err := c.skipScalar(inner, kind, end, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return errWire
+}
+
+func (c *cursor) varint(end int) (v uint64, err error) {
+	for shift := 0; shift < 64; shift += 7 {
+		if c.at >= end {
+			return 0, errWire
+		}
+		b := c.next()[0]
+		c.skip(1)
+		if shift == 63 && b > 1 {
+			return 0, errWire
+		}
+		if v |= uint64(b&0x7f) << shift; b < 0x80 {
+			return v, nil
+		}
+	}
+	return 0, errWire
+}
+
+// next is what is left of the buffer that holds the next byte.
+func (c *cursor) next() []byte {
+	for {
+		if b := c.bufs[0].ReadOnlyData(); c.off < len(b) {
+			return b[c.off:]
+		}
+		c.bufs, c.off = c.bufs[1:], 0
+	}
+}
+
+func (c *cursor) skipWithin(n, end int) error {
+	if n > end-c.at {
+		return errWire
+	}
+	c.skip(n)
+	return nil
+}
+
+func (c *cursor) skip(n int) {
+	c.at += n
+	for n > 0 {
+		step := min(n, len(c.next()))
+		c.off += step
+		n -= step
+	}
+}
+
+func (c *cursor) appendTo(b []byte, n int) []byte {
+	for n > 0 {
+		part := c.next()
+		part = part[:min(n, len(part))]
+		b = append(b, part...)
+		c.skip(len(part))
+		n -= len(part)
+	}
+	return b
+}
+
+// text is the next n bytes. Names and versions come again and again: equal ones are one string.
+func (c *cursor) text(n int) string {
+	if n == 0 {
+		return ""
+	}
+	if b := c.next(); len(b) >= n {
+		c.skip(n)
+		return unique.Make(string(b[:n])).Value()
+	}
+	return unique.Make(string(c.appendTo(nil, n))).Value()
+}

@@ -1,0 +1,360 @@
+package relay
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/mem"
+)
+
+// timing is how long things may take. Tests shorten it.
+type timing struct {
+	settle   time.Duration // how long a new upstream may be silent before the stream moves to it: silence is the answer to claims that are right
+	patience time.Duration // how long a move waits for what is in flight, and how long a question of Envoy's may be unanswered before it is not waited for
+	spread   time.Duration // moves start within it, at random: a changed ring tells thousands of agents at once
+	resume   time.Duration // the same for the replacement of an upstream that ended
+	look     time.Duration // how often a move that waits for quiet looks again
+	between  time.Duration // the first wait between two moves or tries; it doubles
+	longest  time.Duration // up to this
+}
+
+var defaultTiming = timing{
+	settle: 500 * time.Millisecond, patience: 5 * time.Second, spread: 2 * time.Second, resume: 500 * time.Millisecond,
+	look: 250 * time.Millisecond, between: time.Second, longest: time.Minute,
+}
+
+// session is one delta stream of Envoy: which upstream it has, what is on the way, and when it moves. It is pure: step
+// takes an event and returns what to do, in order; clocks, sockets and goroutines are the loop's (stream.go).
+//
+// There is one live leg, which is what Envoy talks to; before it is ready, requests only go into the mirror, from which the
+// first words on the leg are made. A move has a second one, next (move.go).
+type session struct {
+	target string
+	follow bool
+	own    map[string]bool // types of the agent's own subscriptions
+	t      timing
+	pace   movePace
+
+	mirror  mirror
+	node    []byte // of Envoy's first request, encoded as its field
+	trusted bool   // the mirror is all that Envoy has
+	begun   bool   // Envoy's first request went up
+	closing bool   // Envoy sends no more
+	once    bool   // a leg was ready once
+
+	legs   uint32
+	live   *leg
+	next   *leg // of a move that is under way
+	frozen bool // nothing is read but from next
+	until  time.Time
+	known  string // address of the last owner told, by whichever leg
+	out    []effect
+}
+
+// leg is one upstream.
+type leg struct {
+	id     uint32
+	addr   string
+	prefix string // of nonces, as Envoy sees them; the first leg has none
+	ready  bool
+	said   bool            // it had a request, with the node in it
+	open   map[string]bool // types that were asked for on it
+	owner  owner           // as it told
+}
+
+// Events.
+type (
+	started  struct{} // the first one
+	tick     struct{}
+	legReady struct{ leg uint32 }
+	legProof struct{ leg uint32 } // it answered with its headers
+	legEnded struct {
+		leg uint32
+		err error
+	}
+	fromEnvoy struct {
+		data mem.BufferSlice
+		head request
+		err  error // of the scan
+	}
+	envoyEnds struct{}
+	fromLeg   struct {
+		leg  uint32
+		data mem.BufferSlice
+		head response
+		err  error // of the scan
+	}
+	taken struct { // what a subscription made of a response
+		leg        uint32
+		url, nonce string
+		err        error
+	}
+)
+
+// Effects.
+type (
+	dial struct {
+		leg   uint32
+		addr  string
+		after time.Duration
+	}
+	drop   struct{ leg uint32 }
+	sendUp struct {
+		leg  uint32
+		data mem.BufferSlice
+	}
+	endUp    struct{ leg uint32 } // no more requests come
+	ask      struct{ leg uint32 } // the agent's own subscriptions
+	sendDown struct {
+		leg  uint32
+		data mem.BufferSlice
+	}
+	take struct {
+		leg        uint32
+		url, nonce string
+		data       mem.BufferSlice
+	}
+	finish struct{ err error }
+	note   struct { // for statistics and log
+		what what
+		addr string
+		self bool // of owned
+		err  error
+	}
+)
+
+type what uint8
+
+const (
+	moved what = iota
+	moveFailed
+	resumed
+	owned // the owner was told
+)
+
+type (
+	event  any
+	effect any
+)
+
+// step is the only way in.
+func (s *session) step(now time.Time, e event) []effect {
+	s.out = nil
+	switch e := e.(type) {
+	case started:
+		s.trusted = true
+		s.dial(s.candidate(now), 0)
+	case legReady:
+		s.legReady(now, e.leg)
+	case legProof:
+		s.proof(now, e.leg)
+	case legEnded:
+		s.legEnded(now, e.leg, e.err)
+	case fromEnvoy:
+		s.request(now, e)
+	case envoyEnds:
+		if s.closing = true; s.live.ready {
+			s.do(endUp{s.live.id})
+		} else {
+			s.do(finish{errUntrusted})
+		}
+	case fromLeg:
+		s.proof(now, e.leg)
+		s.response(now, e)
+	case taken:
+		if s.is(s.live, e.leg) || s.is(s.next, e.leg) {
+			s.do(sendUp{e.leg, encodeAnswer(e.url, e.nonce, e.err)})
+		}
+	}
+	s.advance(now)
+	return s.out
+}
+
+// reads says whether the next request of Envoy may be read: the first ones wait for an upstream, so that they pass as they
+// are.
+func (s *session) reads() bool { return s.once && !s.frozen }
+
+func (s *session) do(e effect) { s.out = append(s.out, e) }
+
+func (s *session) is(l *leg, id uint32) bool { return l != nil && l.id == id }
+
+func (s *session) dial(addr string, after time.Duration) {
+	s.live = s.leg(addr)
+	s.do(dial{s.live.id, addr, after})
+}
+
+func (s *session) leg(addr string) *leg {
+	s.legs++
+	return &leg{id: s.legs, addr: addr, open: map[string]bool{}}
+}
+
+// candidate is where to look for an upstream: at the owner, unless it failed lately or the stream has just moved.
+func (s *session) candidate(now time.Time) string {
+	if s.follow && s.known != "" && s.pace.open(now) {
+		return s.known
+	}
+	return s.target
+}
+
+func (s *session) legReady(now time.Time, id uint32) {
+	switch {
+	case s.is(s.next, id):
+		s.next.ready = true
+		s.next.prefix = fmt.Sprintf("navarch-%d-", id)
+	case s.is(s.live, id):
+		s.live.ready = true
+		if !s.once {
+			s.once = true
+			return
+		}
+		s.live.prefix = fmt.Sprintf("navarch-%d-", id)
+		s.restate(s.live)
+		s.do(note{what: resumed, addr: s.live.addr})
+	}
+}
+
+// restate says on a new leg what Envoy would say on a new stream.
+func (s *session) restate(l *leg) {
+	if !s.begun {
+		return
+	}
+	node := s.node
+	for _, k := range s.mirror.types {
+		if !k.wanted() {
+			continue // an empty first request would mean all
+		}
+		names, initial := k.restate()
+		s.do(sendUp{l.id, encodeFirst(node, k.url, names, initial)})
+		l.open[k.url] = true
+		node = nil
+		l.said = true
+	}
+	if l.said {
+		s.do(ask{l.id})
+	}
+}
+
+func (s *session) legEnded(now time.Time, id uint32, err error) {
+	if s.is(s.next, id) {
+		s.giveUp(now, err)
+		return
+	}
+	if !s.is(s.live, id) {
+		return
+	}
+	died := s.live
+	if died.addr != s.target {
+		s.pace.space(now)
+	}
+	switch {
+	case !s.once && died.addr != s.target:
+		s.dial(s.target, 0)
+		return
+	case !s.once, s.closing, !s.trusted, !s.begun:
+		// Envoy's stream ends with its upstream: only Envoy can say on a new one what it holds.
+		s.do(finish{err})
+		return
+	}
+	var jitter time.Duration
+	if died.ready {
+		jitter = time.Duration(s.pace.random() * float64(s.t.resume))
+	}
+	if s.next != nil {
+		s.live, s.next = s.next, nil
+		if s.live.ready {
+			s.restate(s.live)
+			s.do(note{what: resumed, addr: s.live.addr})
+		}
+		return
+	}
+	s.dial(s.candidate(now), jitter)
+}
+
+func (s *session) request(now time.Time, e fromEnvoy) {
+	if s.own[e.head.typeURL] {
+		e.data.Free()
+		return
+	}
+	if e.err != nil || e.head.strange {
+		s.trusted = false
+	}
+	if e.head.node != nil {
+		s.node = e.head.node
+	}
+	known := s.mirror.find(e.head.typeURL) != nil
+	var answered *sent
+	if e.err == nil {
+		answered = s.mirror.request(e.head, now)
+	}
+	if !s.live.ready {
+		e.data.Free() // the mirror has it
+		if !s.trusted {
+			s.do(finish{errUntrusted})
+		}
+		return
+	}
+	data := s.translate(e, answered, known)
+	if data == nil {
+		return
+	}
+	if !s.live.said && s.begun {
+		data = append(message(s.node), data...) // nothing could be restated on this leg
+	}
+	s.live.open[e.head.typeURL] = true
+	s.do(sendUp{s.live.id, data})
+	if !s.live.said {
+		s.begun, s.live.said = true, true
+		s.do(ask{s.live.id})
+	}
+}
+
+// translate is the request as the live leg understands it; nil: it has nothing to tell it.
+func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferSlice {
+	h := e.head
+	if s.live.prefix == "" || e.err != nil {
+		return e.data
+	}
+	if known && !s.live.open[h.typeURL] && len(h.subscribe) == 0 {
+		e.data.Free() // nothing is subscribed any more: as a first request it would mean all
+		return nil
+	}
+	switch {
+	case h.nonce == "":
+		return e.data
+	case answered != nil && answered.leg == s.live.id:
+		return amend(e.data, requestNonce, answered.upstream)
+	case len(h.subscribe)+len(h.unsubscribe)+len(h.initial) == 0:
+		e.data.Free() // the answer to a leg that is gone
+		return nil
+	}
+	return withoutNonce(e.data)
+}
+
+func (s *session) response(now time.Time, e fromLeg) {
+	if !s.is(s.live, e.leg) {
+		e.data.Free()
+		return
+	}
+	h := e.head
+	switch {
+	case e.err != nil || h.strange || h.nonce == "":
+		if !s.own[h.typeURL] {
+			s.trusted = false
+			s.do(sendDown{e.leg, e.data})
+			return
+		}
+		e.data.Free()
+	case s.follow && h.typeURL == OwnerType:
+		s.told(now, e)
+	case s.own[h.typeURL]:
+		s.do(take{e.leg, h.typeURL, h.nonce, e.data})
+	default:
+		nonce := h.nonce
+		if s.live.prefix != "" {
+			nonce = s.live.prefix + nonce
+			e.data = amend(e.data, responseNonce, nonce)
+		}
+		s.mirror.response(h, nonce, e.leg)
+		s.do(sendDown{e.leg, e.data})
+	}
+}

@@ -1,0 +1,275 @@
+package relay
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// script runs a session by hand: what the test says happens, and it returns what is to be done.
+type script struct {
+	t   *testing.T
+	s   *session
+	now time.Time
+}
+
+func newScript(t *testing.T) *script {
+	c := &script{t: t, now: time.Unix(1000, 0), s: &session{
+		target: "t:1", follow: true, own: map[string]bool{OwnerType: true}, t: defaultTiming,
+		pace: movePace{random: func() float64 { return 0.5 }, base: time.Second, max: time.Minute},
+	}}
+	c.do(started{})
+	c.do(legReady{1})
+	return c
+}
+
+func (c *script) do(e event) []effect { return c.s.step(c.now, e) }
+
+func (c *script) after(d time.Duration) []effect {
+	c.now = c.now.Add(d)
+	return c.do(tick{})
+}
+
+func (c *script) ask(m *discoveryv3.DeltaDiscoveryRequest) []effect {
+	data := encoded(m)
+	head, err := scanRequest(data)
+	return c.do(fromEnvoy{data, head, err})
+}
+
+func (c *script) answer(leg uint32, m *discoveryv3.DeltaDiscoveryResponse) []effect {
+	data := encoded(m)
+	head, err := scanResponse(data)
+	return c.do(fromLeg{leg, data, head, err})
+}
+
+func ups(effects []effect) (all []request) {
+	for _, e := range effects {
+		if e, is := e.(sendUp); is {
+			h, _ := scanRequest(e.data)
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// has finds the effect of a type.
+func has[E effect](effects []effect) (e E, is bool) {
+	for _, x := range effects {
+		if e, is = x.(E); is {
+			return e, true
+		}
+	}
+	return e, false
+}
+
+// A move waits until nothing is in flight; of a question that stays without an answer it waits only so long.
+func TestMoveWaitsForQuiet(t *testing.T) {
+	c := newScript(t)
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS})
+	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
+	c.do(fromLeg{1, ownerResponse("o:1", false), response{typeURL: OwnerType, nonce: "o"}, nil})
+	if _, is := has[dial](c.after(time.Hour)); is {
+		t.Fatal("moves with a response that is not acknowledged")
+	}
+	if at := c.s.wake(c.now); !at.Equal(c.now.Add(c.s.t.look)) {
+		t.Errorf("looks again at %v", at)
+	}
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResourceNamesSubscribe: []string{"e"}})
+	if _, is := has[dial](c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "1"})); is {
+		t.Fatal("moves with a question that is not answered")
+	}
+	d, is := has[dial](c.after(c.s.t.patience))
+	if !is || d.addr != "o:1" {
+		t.Fatal("a question without an answer keeps it for ever")
+	}
+	if got := ups(c.do(legReady{d.leg})); len(got) != 2 || got[0].typeURL != typeCDS || len(got[1].subscribe) != 1 || c.s.reads() {
+		t.Fatalf("restated %+v", got)
+	}
+	if _, is := has[drop](c.after(c.s.t.settle - 1)); is {
+		t.Error("a silent upstream was trusted too early")
+	}
+	got := c.after(1)
+	if gone, is := has[drop](got); !is || gone.leg != 1 || !c.s.reads() {
+		t.Errorf("after silence: %v", got)
+	}
+	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeRDS, ResourceNamesSubscribe: []string{"r"}})); len(got) != 1 {
+		t.Errorf("after the move: %v", got)
+	}
+}
+
+// A new upstream that is there while the stream never comes to rest is given up.
+func TestMoveIsGivenUp(t *testing.T) {
+	c := newScript(t)
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS})
+	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "1"})
+	c.do(fromLeg{1, ownerResponse("o:1", false), response{typeURL: OwnerType, nonce: "o"}, nil})
+	d, is := has[dial](c.after(time.Hour))
+	if !is {
+		t.Fatal("does not move")
+	}
+	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "2"})
+	if got := ups(c.do(legReady{d.leg})); len(got) != 0 {
+		t.Fatalf("moves with a response in flight: %v", got)
+	}
+	got := c.after(connectTimeout + c.s.t.patience)
+	if n, is := has[note](got); !is || n.what != moveFailed || !errors.Is(n.err, errBusy) {
+		t.Errorf("got %v", got)
+	}
+	if gone, _ := has[drop](got); gone.leg != d.leg {
+		t.Errorf("dropped leg %d", gone.leg)
+	}
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "2"})
+	if _, is := has[dial](c.do(tick{})); is {
+		t.Error("tries again at once")
+	}
+	if _, is := has[dial](c.after(time.Second)); !is {
+		t.Error("does not try again")
+	}
+	if got := c.do(fromLeg{1, ownerResponse("o:1", true), response{typeURL: OwnerType, nonce: "o"}, nil}); len(got) != 3 {
+		t.Errorf("told otherwise, it does %v", got)
+	} else if _, is := has[drop](got); !is {
+		t.Errorf("told otherwise, it goes on: %v", got)
+	}
+}
+
+// On a later upstream no request means more than Envoy meant: an answer to one that is gone is not sent, a subscription in it
+// is; and a type of which nothing is subscribed any more is not asked for at all.
+func TestRequestsOnALaterUpstream(t *testing.T) {
+	c := newScript(t)
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS})
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResourceNamesSubscribe: []string{"e"}})
+	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
+	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeEDS, Nonce: "2"})
+	d, _ := has[dial](c.do(legEnded{1, errors.New("gone")}))
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResourceNamesUnsubscribe: []string{"e"}})
+	if got := ups(c.do(legReady{d.leg})); len(got) != 1 || got[0].typeURL != typeCDS {
+		t.Fatalf("restated %v", got)
+	}
+	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS})); len(got) != 0 {
+		t.Errorf("asks for all: %v", got)
+	}
+	nack := status.New(codes.Internal, "bad").Proto()
+	got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResponseNonce: "2", ErrorDetail: nack, ResourceNamesSubscribe: []string{"f"}}))
+	if len(got) != 1 || got[0].nonce != "" || got[0].failed || len(got[0].subscribe) != 1 {
+		t.Errorf("a subscription with an old nonce: %+v", got)
+	}
+	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "1"})); len(got) != 0 {
+		t.Errorf("an old answer: %v", got)
+	}
+	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: OwnerType})); len(got) != 0 {
+		t.Errorf("Envoy asks for an aside: %v", got)
+	}
+}
+
+func (c *script) told(leg uint32, addr string, self bool) []effect {
+	return c.do(fromLeg{leg, ownerResponse(addr, self), response{typeURL: OwnerType, nonce: "o"}, nil})
+}
+
+// quiet is a stream with one type, and nothing in flight.
+func (c *script) quiet() {
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS})
+	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "1"})
+}
+
+// Where nothing is subscribed nothing can be restated: the node goes up with the next request.
+func TestNodeIsTheFirstWordOfEveryUpstream(t *testing.T) {
+	c := newScript(t)
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: typeEDS, ResourceNamesSubscribe: []string{"e"}})
+	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResourceNamesUnsubscribe: []string{"e"}})
+	d, _ := has[dial](c.do(legEnded{1, errors.New("gone")}))
+	got := c.do(legReady{d.leg})
+	if _, asks := has[ask](got); asks || len(ups(got)) != 0 {
+		t.Errorf("said %v", got)
+	}
+	got = c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResourceNamesSubscribe: []string{"f"}})
+	if up := ups(got); len(up) != 1 || up[0].node == nil || len(up[0].subscribe) != 1 {
+		t.Errorf("said %+v", up)
+	}
+	if _, asks := has[ask](got); !asks {
+		t.Error("asks for nothing of its own")
+	}
+	if up := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResourceNamesSubscribe: []string{"g"}})); len(up) != 1 || up[0].node != nil {
+		t.Errorf("then said %+v", up)
+	}
+}
+
+// The first sign of life of the new upstream completes the move, and a response that is one goes to Envoy.
+func TestSignOfLifeCompletesTheMove(t *testing.T) {
+	for name, sign := range map[string]func(*script, uint32) []effect{
+		"headers": func(c *script, leg uint32) []effect { return c.do(legProof{leg}) },
+		"response": func(c *script, leg uint32) []effect {
+			return c.answer(leg, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newScript(t)
+			c.quiet()
+			c.told(1, "o:1", false)
+			d, _ := has[dial](c.after(time.Hour))
+			if _, is := has[drop](sign(c, d.leg)); is {
+				t.Fatal("moved before anything was said")
+			}
+			c.do(legReady{d.leg})
+			got := sign(c, d.leg)
+			if gone, is := has[drop](got); !is || gone.leg != 1 {
+				t.Errorf("does %v", got)
+			}
+			if down, is := has[sendDown](got); name == "response" {
+				h, _ := scanResponse(down.data)
+				if !is || h.nonce == "1" {
+					t.Errorf("Envoy is sent %+v", h)
+				}
+			}
+		})
+	}
+}
+
+// Thousands of agents hear of a new ring, or lose a replica, at once: what they do is spread.
+func TestStampedesAreSpread(t *testing.T) {
+	c := newScript(t)
+	c.quiet()
+	if _, is := has[dial](c.told(1, "o:1", false)); is {
+		t.Error("moves at once")
+	}
+	if at := c.s.wake(c.now); !at.Equal(c.now.Add(c.s.t.spread / 2)) {
+		t.Errorf("moves at %v", at)
+	}
+	d, is := has[dial](c.after(c.s.t.spread / 2))
+	if !is {
+		t.Fatal("does not move")
+	}
+	c.do(legReady{d.leg})
+	c.after(c.s.t.settle)
+	d, is = has[dial](c.do(legEnded{d.leg, errors.New("gone")}))
+	if !is || d.addr != "t:1" || d.after != c.s.t.resume/2 {
+		t.Errorf("after the end of the owner: %+v", d)
+	}
+	d, _ = has[dial](c.do(legEnded{d.leg, errors.New("refused")}))
+	if d.addr != "t:1" || d.after != 0 {
+		t.Errorf("after a refused dial: %+v; the pace of dials spaces them", d)
+	}
+}
+
+// A new stream of Envoy begins at the owner that was last told, and at the target where that is gone.
+func TestNewStreamBeginsAtTheOwner(t *testing.T) {
+	s := &session{target: "t:1", follow: true, known: "o:1", own: map[string]bool{}, t: defaultTiming, pace: movePace{random: func() float64 { return 0 }, base: 1, max: 1}}
+	now := time.Unix(0, 0)
+	d, _ := has[dial](s.step(now, started{}))
+	if d.addr != "o:1" || s.reads() {
+		t.Errorf("begins with %+v", d)
+	}
+	d, _ = has[dial](s.step(now, legEnded{d.leg, errors.New("refused")}))
+	if d.addr != "t:1" {
+		t.Errorf("then %+v", d)
+	}
+	if end, is := has[finish](s.step(now, legEnded{d.leg, errors.New("refused")})); !is || end.err == nil {
+		t.Error("goes on although nothing was read that it could say")
+	}
+}

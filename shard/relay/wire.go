@@ -1,0 +1,65 @@
+package relay
+
+import (
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Messages that the relay makes or changes. A changed field is appended: of a field that comes twice the last one counts
+// (https://protobuf.dev/programming-guides/encoding/#last-one-wins), so the rest passes as it lies.
+
+func appendText(b []byte, field protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
+}
+
+func message(b []byte) mem.BufferSlice { return mem.BufferSlice{mem.SliceBuffer(b)} }
+
+// amend appends a field to a message.
+func amend(data mem.BufferSlice, field protowire.Number, s string) mem.BufferSlice {
+	return append(data[:len(data):len(data)], mem.SliceBuffer(appendText(nil, field, s)))
+}
+
+// withoutNonce is a request that answers no response any more: what is left of it is subscriptions. It frees data.
+func withoutNonce(data mem.BufferSlice) mem.BufferSlice {
+	raw := data.Materialize()
+	data.Free()
+	kept := make([]byte, 0, len(raw))
+	for rest := raw; len(rest) > 0; {
+		field, _, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			return message(raw) // was scanned, so it does not happen
+		}
+		if field != requestNonce && field != requestError {
+			kept = append(kept, rest[:n]...)
+		}
+		rest = rest[n:]
+	}
+	return message(kept)
+}
+
+// encodeFirst is the first request of a type on an upstream.
+func encodeFirst(node []byte, typeURL string, names []string, initial []named) mem.BufferSlice {
+	b := append([]byte(nil), node...)
+	b = appendText(b, requestType, typeURL)
+	for _, name := range names {
+		b = appendText(b, requestSubscribe, name)
+	}
+	var entry []byte
+	for _, r := range initial {
+		entry = appendText(appendText(entry[:0], 1, r.name), 2, r.version)
+		b = protowire.AppendBytes(protowire.AppendTag(b, requestInitial, protowire.BytesType), entry)
+	}
+	return message(b)
+}
+
+// encodeAnswer is an ACK, or with an error a NACK.
+func encodeAnswer(typeURL, nonce string, err error) mem.BufferSlice {
+	b := appendText(appendText(nil, requestType, typeURL), requestNonce, nonce)
+	if err != nil {
+		detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(codes.InvalidArgument))
+		detail = appendText(detail, 2, err.Error())
+		b = protowire.AppendBytes(protowire.AppendTag(b, requestError, protowire.BytesType), detail)
+	}
+	return message(b)
+}

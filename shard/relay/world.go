@@ -1,0 +1,85 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+)
+
+// world carries a state-of-the-world stream as it is. It lives exactly as long as its upstream: its requests do not say
+// what Envoy holds of each resource, so nothing can be said in its name.
+func (r *Relay) world(down grpc.ServerStream, of uint64) error {
+	st := r.stats.open(of, methodSotW, r.cfg.Target)
+	err := r.carryWorld(down, st)
+	st.end(err)
+	return err
+}
+
+func (r *Relay) carryWorld(down grpc.ServerStream, st *stream) error {
+	ctx, cancel := context.WithCancel(down.Context())
+	defer cancel()
+	if err := hold(ctx, r.pace.wait(time.Now())); err != nil {
+		return err
+	}
+	up, closeConn, err := r.connect(ctx, st, r.cfg.Target, methodSotW)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.pace.failed(time.Now())
+			r.lost(r.cfg.Target, err)
+		}
+		return r.unavailable(err)
+	}
+	defer closeConn()
+	connected := time.Now()
+	r.stats.connected(st, connected)
+	r.cfg.Log.Info("connected to the control plane", "address", r.cfg.Target)
+
+	go pumpUp(down, up, st, cancel)
+	err = pumpDown(up, down, st)
+	if ctx.Err() != nil && down.Context().Err() != nil {
+		return status.FromContextError(down.Context().Err()).Err() // Envoy left: says nothing about the control plane
+	}
+	r.judge(st, connected)
+	r.lost(r.cfg.Target, err)
+	return ending(err)
+}
+
+// pumpUp carries Envoy's requests; it ends when either side does. An error towards the control plane is left for
+// pumpDown to find, which learns the status with it.
+func pumpUp(down grpc.ServerStream, up grpc.ClientStream, st *stream, cancel context.CancelFunc) {
+	for {
+		var f frame
+		if err := down.RecvMsg(&f); err != nil {
+			if errors.Is(err, io.EOF) {
+				up.CloseSend()
+			} else {
+				cancel()
+			}
+			return
+		}
+		n := f.data.Len()
+		if err := up.SendMsg(&f); err != nil {
+			return
+		}
+		st.sent(n)
+	}
+}
+
+// pumpDown carries the control plane's responses and returns why they ended.
+func pumpDown(up grpc.ClientStream, down grpc.ServerStream, st *stream) error {
+	for {
+		var f frame
+		if err := up.RecvMsg(&f); err != nil {
+			return err
+		}
+		n := f.data.Len()
+		if err := down.SendMsg(&f); err != nil {
+			return err
+		}
+		st.received(n)
+	}
+}
