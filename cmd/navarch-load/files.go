@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/loadtest/mesh"
+	"navarch.io/navarch/loadtest/report"
+	"navarch.io/navarch/loadtest/scene"
+)
+
+func listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List scenarios, suites and presets of meshes", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "SCENARIO\tWORLD\tPROXIES\tWHAT")
+			for _, s := range scene.All() {
+				fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", s.Name, s.World, s.Proxies, s.Title)
+			}
+			fmt.Fprintln(t, "\nSUITE\tSCENARIOS")
+			for _, name := range suites() {
+				fmt.Fprintf(t, "%s\t%v\n", name, scene.Suites[name])
+			}
+			fmt.Fprintf(t, "\nPRESETS\t%v\n", mesh.Presets())
+			return t.Flush()
+		},
+	}
+}
+
+func meshCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "mesh", Short: "Synthetic meshes"}
+	var scale float64
+	var seed uint64
+	var form string
+	write := &cobra.Command{
+		Use: "write SETTINGS FOLDER", Short: "Write a mesh as a folder of YAML; SETTINGS is a preset or a file", Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			settings, err := mesh.Load(args[0])
+			if err != nil {
+				return err
+			}
+			if scale <= 0 {
+				return errors.New("--scale must be positive")
+			}
+			settings = settings.Scaled(scale)
+			if settings.Form = mesh.Form(form); seed != 0 {
+				settings.Seed = seed
+			}
+			w, err := mesh.New(settings)
+			if err != nil {
+				return err
+			}
+			return w.Write(args[1])
+		},
+	}
+	write.Flags().Float64Var(&scale, "scale", 1, "Factor on its size.")
+	write.Flags().Uint64Var(&seed, "seed", 0, "Seed (default: the settings').")
+	write.Flags().StringVar(&form, "form", string(mesh.Kubernetes), "What services are written as: kubernetes or istio.")
+	cmd.AddCommand(write)
+	return cmd
+}
+
+func reportCommand() *cobra.Command {
+	var html string
+	cmd := &cobra.Command{
+		Use: "report RESULT.json", Short: "Show a result as a table, and write it as a page", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			result, err := report.ReadFile(args[0])
+			if err != nil {
+				return err
+			}
+			if html != "" {
+				if err := result.WriteHTML(html); err != nil {
+					return err
+				}
+			}
+			return result.Table(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&html, "html", "", "File for the page.")
+	return cmd
+}
+
+func compareCommand() *cobra.Command {
+	var with []string
+	cmd := &cobra.Command{
+		Use: "compare BEFORE.json... --with AFTER.json...", Short: "Compare the medians of runs that took turns", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			before, err := results(args)
+			if err != nil {
+				return err
+			}
+			after, err := results(with)
+			if err != nil {
+				return err
+			}
+			c, err := report.Compare(before, after)
+			if err != nil {
+				return err
+			}
+			return c.Table(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringSliceVar(&with, "with", nil, "Results to compare with; may be given several times.")
+	_ = cmd.MarkFlagRequired("with")
+	return cmd
+}
+
+func results(names []string) ([]report.Result, error) {
+	var all []report.Result
+	for _, name := range names {
+		r, err := report.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// terminal says whether something is shown to a person.
+func terminal(w io.Writer) (*os.File, bool) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return nil, false
+	}
+	info, err := f.Stat()
+	return f, err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "" && os.Getenv("TERM") != "dumb"
+}

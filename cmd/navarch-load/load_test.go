@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/loadtest/report"
+	"navarch.io/navarch/loadtest/scene"
+)
+
+// programs are built once, from this tree.
+var programs string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if programs, err = os.MkdirTemp("", "navarch-load-test-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(programs)
+		out, err := exec.Command("go", "build", "-o", programs, "navarch.io/navarch/cmd/navarchd", "navarch.io/navarch/cmd/navarch-load").CombinedOutput()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+func program(name string) string { return filepath.Join(programs, name) }
+
+// load runs navarch-load as users do, and gives its result.
+func load(t *testing.T, args ...string) report.Result {
+	t.Helper()
+	out := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), program("navarch-load"), append(args, "--out", out)...)
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if raw, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !bytes.Contains(raw, []byte("<svg")) {
+		t.Errorf("no page with plots: %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(out, "*"))
+	if err != nil || len(left) != 2 {
+		t.Errorf("the run left %v, %v", left, err)
+	}
+	r, err := report.ReadFile(filepath.Join(out, "result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Every scenario runs to its end at a small size against a real navarchd, with no violation, and measures everything that
+// has a target.
+func TestScenariosRun(t *testing.T) {
+	args := []string{"run", "--navarchd", program("navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "2", "--sample", "1", "--processes", "0"}
+	result := load(t, append(args, scene.Names()...)...)
+	if len(result.Scenarios) != len(scene.All()) {
+		t.Fatalf("%d scenarios of %d", len(result.Scenarios), len(scene.All()))
+	}
+	for i, s := range result.Scenarios {
+		if s.Failed != "" || s.Violated() > 0 || s.Proxies < 24 || s.Traffic["CDS"].Resources == 0 || len(s.Series) < 3 {
+			t.Errorf("%s: failed %q, violations %v, %d proxies, traffic %v, %d series", s.Name, s.Failed, s.Violations, s.Proxies, s.Traffic, len(s.Series))
+		}
+		for name := range scene.All()[i].Targets {
+			if !slices.ContainsFunc(s.Rows, func(r report.Row) bool { return r.Name == name && r.Target != nil }) {
+				t.Errorf("%s: the target for %q has no figure", s.Name, name)
+			}
+		}
+		for _, row := range s.Rows {
+			if row.Verdict != report.None {
+				t.Errorf("%s: %s has a verdict at this size", s.Name, row.Name)
+			}
+		}
+	}
+	exact(t, result)
+}
+
+// exact checks what does not depend on the machine: amounts of work.
+func exact(t *testing.T, result report.Result) {
+	t.Helper()
+	for scenario, rows := range map[string]map[string]float64{
+		"virtualservice":     {"responses per proxy and edit": 1, "resources sent besides those that changed": 0},
+		"virtualservices-50": {"responses per proxy and edit": 1},
+		"flip":               {"responses per proxy and edit": 1},
+		"reconnect":          {"bytes, of those of a first join": 0},
+		"kill":               {"bytes, of those of a first join": 0},
+		"churn":              {"ACKs that did not come": 0},
+	} {
+		for _, s := range result.Scenarios {
+			for _, row := range s.Rows {
+				// A tenth of a percent is what answers that say "nothing new" may take.
+				if want, ok := rows[row.Name]; ok && s.Name == scenario && (row.Value < want || row.Value > want+.1) {
+					t.Errorf("%s: %s is %g, want %g", s.Name, row.Name, row.Value, want)
+				}
+			}
+		}
+	}
+}
+
+// Several processes of proxies measure what one does.
+func TestWorkersShareTheFleet(t *testing.T) {
+	r := load(t, "run", "flip", "slow", "--navarchd", program("navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "1", "--processes", "3")
+	for _, s := range r.Scenarios {
+		if s.Failed != "" || s.Violated() > 0 || s.Proxies != 24 {
+			t.Errorf("%s: failed %q, violations %v, %d proxies", s.Name, s.Failed, s.Violations, s.Proxies)
+		}
+	}
+	acks := r.Scenarios[0].Latencies[0].Histogram.Count()
+	if acks != 2*4*24 { // two clusters, four flips that count, 24 proxies that see all
+		t.Errorf("%d ACKs", acks)
+	}
+}
+
+// A server that is there already is measured by its address alone, and is not ended.
+func TestForeignServers(t *testing.T) {
+	dir := t.TempDir()
+	mesh := filepath.Join(dir, "mesh")
+	if out, err := exec.Command(program("navarch-load"), "mesh", "write", "tiny", mesh).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ports := freePorts(t, 4)
+	server := exec.Command(program("navarchd"), "--data-dir", filepath.Join(dir, "data"), "--config-dir", mesh, "--roles", "ingest,xds", "--grpc-addr", ports[0],
+		"--http-addr", ports[1], "--monitoring-addr", ports[2], "--secure-grpc-addr", "")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	r := load(t, "run", "flip", "--address", ports[0], "--debug-address", ports[1], "--pid", fmt.Sprint(server.Process.Pid), "--config-dir", mesh,
+		"--scale", "0.02", "--proxies", "12", "--repeats", "1", "--processes", "0", "--label", "somebody else's")
+	if s := r.Scenarios[0]; s.Failed != "" || s.Violated() > 0 || r.Label != "somebody else's" {
+		t.Errorf("failed %q, violations %v", s.Failed, s.Violations)
+	}
+	if _, err := os.Stat(filepath.Join(mesh, "destinationrules")); err == nil { // the tiny world has some, world A none
+		t.Error("the folder holds the old world")
+	}
+	if s := r.Scenarios[0]; !slices.ContainsFunc(s.Rows, func(row report.Row) bool { return row.Name == "server CPU per edit" && row.Value > 0 }) {
+		t.Errorf("the server's CPU was not measured: %+v", s.Rows)
+	}
+	if err := server.Process.Signal(nil0); err != nil {
+		t.Errorf("the server was ended: %v", err)
+	}
+	out, err := exec.Command(program("navarch-load"), "run", "kill", "--address", ports[0], "--config-dir", mesh, "--scale", "0.02", "--proxies", "12", "--out", dir).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "not ended here") {
+		t.Errorf("killing a server that was not started here: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"navarch.io/navarch/loadtest/mesh"
+	"navarch.io/navarch/loadtest/report"
+	"navarch.io/navarch/loadtest/scene"
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	scene.Options
+	addresses []string
+	debug     []string
+	pids      []int
+	token     string
+	form      string
+	label     string
+	out       string
+	keep      bool
+	strict    bool
+	limit     time.Duration
+}
+
+func runCommand() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "run SCENARIO...",
+		Short: "Play scenarios, or suites of them, and report",
+		Long:  "Play scenarios, or suites of them, and report. Suites: " + strings.Join(suites(), ", ") + ". See navarch-load list.",
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.bind(cmd)
+	return cmd
+}
+
+func (f *runFlags) bind(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Navarchd, "navarchd", "", "Program to start for each scenario, on loopback; ended with it.")
+	flags.StringArrayVar(&f.Env, "env", nil, "Variable of its environment, NAME=VALUE.")
+	flags.IntVar(&f.Replicas, "replicas", 0, "How many of it, at least (default: as the scenario says).")
+	flags.StringSliceVar(&f.Etcd, "etcd", nil, "Addresses of an etcd for it (default: an embedded one).")
+	flags.StringSliceVar(&f.addresses, "address", nil, "Address of a server that runs already, host:port; several for several replicas.")
+	flags.StringSliceVar(&f.debug, "debug-address", nil, "Address of the debug pages of each, in the same order.")
+	flags.IntSliceVar(&f.pids, "pid", nil, "Process of each on this machine, to be measured, in the same order.")
+	flags.StringVar(&f.ConfigDir, "config-dir", "", "Folder that those servers read; the world is written to it (it must be empty, or hold one).")
+	flags.StringVar(&f.form, "form", string(mesh.Kubernetes), "What services are written as: kubernetes, or istio (ServiceEntries, for istiod's --configDir).")
+	flags.DurationVar(&f.Settle, "settle", 10*time.Second, "Time that a server whose debug pages are not known has to read a world.")
+	flags.StringVar(&f.TLS.Roots, "tls-roots", "", "File of certificates that those servers' are verified against; with it proxies speak TLS.")
+	flags.StringVar(&f.TLS.Cert, "tls-cert", "", "File of the certificate of all proxies.")
+	flags.StringVar(&f.TLS.Key, "tls-key", "", "File of its key.")
+	flags.StringVar(&f.TLS.ServerName, "tls-server-name", "", "Name that the servers' certificate must have.")
+	flags.StringVar(&f.token, "token-file", "", "File of a token that all proxies show.")
+	flags.Float64Var(&f.Scale, "scale", 1, "Factor on the sizes of worlds and fleets; figures have no verdict but at 1.")
+	flags.IntVar(&f.Proxies, "proxies", 0, "Number of proxies (default: as the scenario says).")
+	flags.IntVar(&f.Repeats, "repeats", 5, "How often each edit is measured.")
+	flags.Uint64Var(&f.Seed, "seed", 0, "Seed of the worlds (default: the preset's).")
+	flags.Float64Var(&f.Sample, "sample", .01, "Share of proxies that decode and validate all contents.")
+	flags.BoolVar(&f.Stock, "stock-nodes", false, "Send nodes as large as a stock Envoy's, 61 KB.")
+	flags.Float64Var(&f.JoinRate, "join-rate", 0, "Proxies that start each second (default: as fast as they can).")
+	flags.DurationVar(&f.WarmTimeout, "warm-timeout", time.Minute, "Time after which what a cluster or listener still waits for is a violation.")
+	flags.IntVar(&f.Workers, "processes", -1, "Processes of simulated proxies; 0: in this one (default: by the limit of open files).")
+	flags.StringVar(&f.label, "label", "", "Name of what is measured, for reports and comparisons (default: navarch, or the address).")
+	flags.StringVar(&f.out, "out", "out/load", "Folder for result.json, report.html and, with --keep, worlds and logs.")
+	flags.BoolVar(&f.keep, "keep", false, "Keep worlds, data and logs of the servers.")
+	flags.BoolVar(&f.strict, "strict", false, "Fail where a target is missed; what fails or is violated always does.")
+	flags.DurationVar(&f.limit, "limit", time.Hour, "Longest time for everything.")
+	cmd.MarkFlagsMutuallyExclusive("navarchd", "address")
+	cmd.MarkFlagsOneRequired("navarchd", "address")
+	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
+}
+
+func (f *runFlags) run(cmd *cobra.Command, args []string) error {
+	scenarios, err := scene.Find(args...)
+	if err != nil {
+		return err
+	}
+	if err := f.complete(scenarios); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.out, 0o755); err != nil {
+		return err
+	}
+	if f.WorkDir, err = os.MkdirTemp(f.workBase(), "navarch-load-"); err != nil {
+		return err
+	}
+	if !f.keep {
+		defer os.RemoveAll(f.WorkDir)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.limit)
+	defer cancel()
+	screen := newScreen(cmd.ErrOrStderr(), len(scenarios))
+	f.Show = screen.show
+	result := report.Result{Version: report.Version, Label: f.label, Started: time.Now().UTC(), Command: command(os.Args[1:]), Machine: machine()}
+	for _, sc := range scenarios {
+		screen.begin(sc.Name, sc.Title)
+		one := scene.Run(ctx, sc, f.Options)
+		screen.end(one)
+		result.Scenarios = append(result.Scenarios, one)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	result.Seconds = time.Since(result.Started).Seconds()
+	return f.leave(cmd, result)
+}
+
+// workBase is where the servers' data go: the report's folder where they are kept, the system's for passing files otherwise.
+func (f *runFlags) workBase() string {
+	if f.keep {
+		return f.out
+	}
+	return ""
+}
+
+// leave writes the report, prints the table, and says by its error whether all is well.
+func (f *runFlags) leave(cmd *cobra.Command, result report.Result) error {
+	err := errors.Join(result.WriteFile(filepath.Join(f.out, "result.json")), result.WriteHTML(filepath.Join(f.out, "report.html")),
+		result.Table(cmd.OutOrStdout()))
+	if err != nil {
+		return err
+	}
+	for _, s := range result.Scenarios {
+		if s.Failed != "" || s.Violated() > 0 {
+			return fmt.Errorf("%s: see %s", s.Name, filepath.Join(f.out, "report.html"))
+		}
+	}
+	if f.strict && !result.Good() {
+		return errors.New("a target was missed")
+	}
+	return nil
+}
+
+// complete checks the flags against one another and fills in what they leave open.
+func (f *runFlags) complete(scenarios []scene.Scenario) error {
+	if f.Scale <= 0 || f.Repeats < 1 || f.Sample < 0 || f.Sample > 1 || f.Proxies < 0 {
+		return errors.New("--scale and --repeats must be positive, --sample between 0 and 1, --proxies not negative")
+	}
+	f.Form = mesh.Form(f.form)
+	if f.Navarchd == "" {
+		if f.ConfigDir == "" {
+			return errors.New("--config-dir is needed with --address: the folder that the server reads")
+		}
+		if len(f.debug) > len(f.addresses) || len(f.pids) > len(f.addresses) {
+			return errors.New("--debug-address and --pid go with --address: one for each, in the same order")
+		}
+		for i, address := range f.addresses {
+			one := &scene.Server{Name: "server-" + strconv.Itoa(i+1), Addr: address}
+			if i < len(f.debug) {
+				one.Debug = f.debug[i]
+			}
+			if i < len(f.pids) {
+				one.PID = f.pids[i]
+			}
+			f.Servers = append(f.Servers, one)
+		}
+	} else if path, err := filepath.Abs(f.Navarchd); err != nil {
+		return err
+	} else if f.Navarchd = path; f.ConfigDir != "" {
+		return errors.New("--config-dir goes with --address: a navarchd that is started here reads a folder of its own")
+	}
+	if f.token != "" {
+		raw, err := os.ReadFile(f.token)
+		if err != nil {
+			return fmt.Errorf("--token-file: %w", err)
+		}
+		f.Header = [][2]string{{"authorization", "Bearer " + strings.TrimSpace(string(raw))}}
+	}
+	if f.label == "" {
+		if f.label = "navarch"; f.Navarchd == "" {
+			f.label = f.addresses[0]
+		}
+	}
+	return f.processes(scenarios)
+}
+
+// spareFiles is how many files a process needs besides one for each proxy.
+const spareFiles = 200
+
+// processes decides how many workers there must be, by the limit of open files.
+func (f *runFlags) processes(scenarios []scene.Scenario) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	f.WorkArgs = []string{self, "worker"}
+	if f.Workers >= 0 {
+		return nil
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	most := 0
+	for _, sc := range scenarios {
+		n := f.Proxies
+		if n == 0 {
+			n = int(float64(sc.Proxies) * f.Scale)
+		}
+		most = max(most, n)
+	}
+	f.Workers = 0
+	if room := int(min(limit.Cur, math.MaxInt32)) - spareFiles; most > room {
+		f.Workers = (most + room - 1) / max(1, room)
+	}
+	return nil
+}
+
+// command is the command line as reports have it: without folders, which are nobody's business.
+func command(args []string) []string {
+	args = slices.Clone(args)
+	for i, a := range args {
+		flag, value, found := strings.Cut(a, "=")
+		if found && strings.HasPrefix(flag, "-") && strings.Contains(value, "/") {
+			args[i] = flag + "=" + filepath.Base(value)
+		} else if strings.Contains(a, "/") {
+			args[i] = filepath.Base(a)
+		}
+	}
+	return args
+}
+
+func suites() []string {
+	var names []string
+	for name := range scene.Suites {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/loadtest/report"
+	"navarch.io/navarch/loadtest/scene"
+)
+
+// screen shows a run while it goes: a line that is drawn anew four times a second on a terminal, or a line for each phase
+// where nobody watches.
+type screen struct {
+	w     io.Writer
+	live  bool
+	total int
+
+	mu    sync.Mutex
+	at    int
+	name  string
+	phase string
+	drawn bool
+}
+
+func newScreen(w io.Writer, total int) *screen {
+	_, live := terminal(w)
+	return &screen{w: w, live: live, total: total}
+}
+
+func (s *screen) begin(name, title string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at++
+	s.name, s.phase = name, ""
+	fmt.Fprintf(s.w, "[%d/%d] %s: %s\n", s.at, s.total, name, title)
+}
+
+// end replaces the line by the scenario's figures.
+func (s *screen) end(r report.Scenario) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wipe()
+	for _, row := range r.Rows {
+		verdict := ""
+		if row.Target != nil {
+			verdict = fmt.Sprintf("  (%s: %s)", row.Goal(), row.Verdict)
+		}
+		fmt.Fprintf(s.w, "      %-48s %s%s\n", row.Name, row.Text(), verdict)
+	}
+	for _, kind := range sortedKinds(r.Violations) {
+		fmt.Fprintf(s.w, "      VIOLATION %s, %d times\n", kind, r.Violations[kind].Count)
+	}
+	if r.Failed != "" {
+		fmt.Fprintf(s.w, "      FAILED: %s\n", r.Failed)
+	}
+}
+
+func (s *screen) wipe() {
+	if s.drawn {
+		fmt.Fprint(s.w, "\r\x1b[K")
+		s.drawn = false
+	}
+}
+
+func (s *screen) show(v scene.View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.live {
+		if v.Phase != s.phase {
+			s.phase = v.Phase
+			fmt.Fprintf(s.w, "      %6.1f s  %s\n", v.Elapsed.Seconds(), v.Phase)
+		}
+		return
+	}
+	s.wipe()
+	fmt.Fprint(s.w, draw(v))
+	s.drawn = true
+}
+
+// barWidth is the number of characters of the progress bar.
+const barWidth = 24
+
+// draw is the line: how many proxies are joined, and what the servers use.
+func draw(v scene.View) string {
+	share := 0.0
+	if v.Proxies > 0 {
+		share = min(1, float64(v.Stats.Joined)/float64(v.Proxies))
+	}
+	full := int(share * barWidth)
+	bar := strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
+	wrong := ""
+	if n := v.Stats.Violated(); n > 0 {
+		wrong = fmt.Sprintf("  %d VIOLATIONS", n)
+	}
+	return fmt.Sprintf("  %s %d/%d  %.0f MiB  %.2f cores  %s  %s%s", bar, v.Stats.Joined, v.Proxies, float64(v.RSS)/(1<<20), v.CPU,
+		v.Elapsed.Round(100*time.Millisecond), v.Phase, wrong)
+}
+
+func sortedKinds(m map[string]report.Violations) []string { return slices.Sorted(maps.Keys(m)) }

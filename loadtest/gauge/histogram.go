@@ -1,0 +1,213 @@
+// Package gauge measures a control plane from outside: histograms that can be merged across processes, memory and CPU of
+// a process as the kernel counts them, and the numbers of a metrics page. Every result is a type with a JSON form.
+//
+// Owns: nothing but the histograms it is asked for.  Reads: /proc, HTTP pages.  Never: an import of what it measures.
+package gauge
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/bits"
+	"sync"
+	"time"
+)
+
+// subBits sets the precision of a Histogram: buckets are at most 1/128 (0.8 %) wide relative to their values, as HDR
+// histograms with two significant digits are (http://hdrhistogram.org).
+const subBits = 7
+
+// Histogram counts durations in buckets of constant relative width, from 1 ns on. Minimum, maximum and sum are exact. The
+// zero Histogram is empty and ready for use; its methods may be called from any goroutine; a nil one is empty.
+type Histogram struct {
+	mu       sync.Mutex
+	counts   []uint64
+	count    uint64
+	sum      float64 // ns
+	min, max time.Duration
+}
+
+// Summary is what reports show of a Histogram, in milliseconds.
+type Summary struct {
+	Count uint64  `json:"count"`
+	Min   float64 `json:"min_ms"`
+	Mean  float64 `json:"mean_ms"`
+	P50   float64 `json:"p50_ms"`
+	P90   float64 `json:"p90_ms"`
+	P99   float64 `json:"p99_ms"`
+	// Last is the largest value: the time until the last one of a fleet.
+	Last float64 `json:"last_ms"`
+}
+
+// Record counts one duration; a negative one counts as 0.
+func (h *Histogram) Record(d time.Duration) { h.record(d, 1) }
+
+// RecordCorrected counts one duration of a closed loop that meant to measure every `interval`: where one measurement took
+// longer, those that could not be made meanwhile are counted too, as they would have been seen (coordinated omission,
+// https://www.youtube.com/watch?v=lJ8ydIuPFeU). An open loop needs no correction: it measures from the scheduled time.
+func (h *Histogram) RecordCorrected(d, interval time.Duration) {
+	h.Record(d)
+	if interval <= 0 {
+		return
+	}
+	for missed := d - interval; missed >= interval; missed -= interval {
+		h.Record(missed)
+	}
+}
+
+func (h *Histogram) record(d time.Duration, n uint64) {
+	d = max(d, 0)
+	i := bucket(uint64(d))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i >= len(h.counts) {
+		h.counts = append(h.counts, make([]uint64, i+1-len(h.counts))...)
+	}
+	if h.count == 0 || d < h.min {
+		h.min = d
+	}
+	h.max = max(h.max, d)
+	h.counts[i] += n
+	h.count += n
+	h.sum += float64(d) * float64(n)
+}
+
+// bucket is the index of a value: below 256 its own, then 128 buckets for each power of two.
+func bucket(v uint64) int {
+	shift := max(bits.Len64(v)-subBits-1, 0)
+	return shift<<subBits + int(v>>shift)
+}
+
+// upper is the largest value of a bucket.
+func upper(i int) uint64 {
+	if i < 2<<subBits {
+		return uint64(i)
+	}
+	shift := i>>subBits - 1
+	return (uint64(i-shift<<subBits)+1)<<shift - 1
+}
+
+// Merge adds what another histogram counted.
+func (h *Histogram) Merge(o *Histogram) {
+	if o == nil {
+		return
+	}
+	o = o.Clone()
+	if o.count == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(o.counts) > len(h.counts) {
+		h.counts = append(h.counts, make([]uint64, len(o.counts)-len(h.counts))...)
+	}
+	for i, n := range o.counts {
+		h.counts[i] += n
+	}
+	if h.count == 0 || o.min < h.min {
+		h.min = o.min
+	}
+	h.max = max(h.max, o.max)
+	h.count += o.count
+	h.sum += o.sum
+}
+
+// Clone is a copy at this moment.
+func (h *Histogram) Clone() *Histogram {
+	c := &Histogram{}
+	if h == nil {
+		return c
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.counts = append(c.counts, h.counts...)
+	c.count, c.sum, c.min, c.max = h.count, h.sum, h.min, h.max
+	return c
+}
+
+// Count is how many durations were recorded.
+func (h *Histogram) Count() uint64 { return h.Clone().count }
+
+// Max is the largest of them, exactly; 0 where there is none.
+func (h *Histogram) Max() time.Duration { return h.Clone().max }
+
+// Quantile is the duration that the share q (0 to 1) of the records does not exceed, at most 0.8 % too large; 0 where
+// nothing was recorded.
+func (h *Histogram) Quantile(q float64) time.Duration { return h.Clone().quantile(q) }
+
+func (h *Histogram) quantile(q float64) time.Duration {
+	want := uint64(math.Ceil(min(max(q, 0), 1) * float64(h.count)))
+	var seen uint64
+	for i, n := range h.counts {
+		if seen += n; seen >= max(want, 1) {
+			return min(max(time.Duration(upper(i)), h.min), h.max)
+		}
+	}
+	return h.max
+}
+
+// Summary is the usual quantiles.
+func (h *Histogram) Summary() Summary {
+	c := h.Clone()
+	ms := func(d time.Duration) float64 { return float64(d) / 1e6 }
+	s := Summary{Count: c.count, Min: ms(c.min), P50: ms(c.quantile(.5)), P90: ms(c.quantile(.9)),
+		P99: ms(c.quantile(.99)), Last: ms(c.max)}
+	if c.count > 0 {
+		s.Mean = c.sum / float64(c.count) / 1e6
+	}
+	return s
+}
+
+// String is one line for people.
+func (s Summary) String() string {
+	return fmt.Sprintf("n %d  p50 %.1f ms  p90 %.1f ms  p99 %.1f ms  last %.1f ms", s.Count, s.P50, s.P90, s.P99, s.Last)
+}
+
+// wire is the JSON form of a Histogram. Buckets are [index, count] pairs of the buckets that are not empty; index i holds
+// the values v (ns) with i = shift*128 + (v>>shift), shift = max(bits(v)-8, 0).
+type wire struct {
+	Summary
+	MinNS   int64       `json:"min_ns"`
+	MaxNS   int64       `json:"max_ns"`
+	SumNS   float64     `json:"sum_ns"`
+	Buckets [][2]uint64 `json:"buckets"`
+}
+
+// MarshalJSON writes the summary for people and the buckets for merging.
+func (h *Histogram) MarshalJSON() ([]byte, error) {
+	c := h.Clone()
+	w := wire{Summary: c.Summary(), MinNS: int64(c.min), MaxNS: int64(c.max), SumNS: c.sum, Buckets: [][2]uint64{}}
+	for i, n := range c.counts {
+		if n > 0 {
+			w.Buckets = append(w.Buckets, [2]uint64{uint64(i), n})
+		}
+	}
+	return json.Marshal(w)
+}
+
+// lastBucket is the index of the largest duration.
+var lastBucket = bucket(math.MaxInt64)
+
+// UnmarshalJSON reads what MarshalJSON wrote. An error says which bucket is not possible.
+func (h *Histogram) UnmarshalJSON(b []byte) error {
+	var w wire
+	if err := json.Unmarshal(b, &w); err != nil {
+		return fmt.Errorf("histogram: %w", err)
+	}
+	var counts []uint64
+	var count uint64
+	for _, pair := range w.Buckets {
+		if pair[0] > uint64(lastBucket) {
+			return fmt.Errorf("histogram: bucket %d: the last one is %d", pair[0], lastBucket)
+		}
+		if i := int(pair[0]); i >= len(counts) {
+			counts = append(counts, make([]uint64, i+1-len(counts))...)
+		}
+		counts[pair[0]] += pair[1]
+		count += pair[1]
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.counts, h.count, h.sum, h.min, h.max = counts, count, w.SumNS, time.Duration(w.MinNS), time.Duration(w.MaxNS)
+	return nil
+}

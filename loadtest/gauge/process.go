@@ -1,0 +1,151 @@
+package gauge
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Process is what the kernel counts of one process, at one moment.
+type Process struct {
+	Name string    `json:"name"` // of the executable, 15 bytes at most
+	PID  int       `json:"pid"`
+	At   time.Time `json:"at"`
+	// RSS is resident memory, Private the part of it that the process shares with no other, Anonymous the part that is no
+	// file (heap, stacks); bytes, of /proc/PID/smaps_rollup.
+	RSS       uint64 `json:"rss_bytes"`
+	Private   uint64 `json:"private_bytes"`
+	Anonymous uint64 `json:"anonymous_bytes"`
+	// User and System are CPU time since its start, in nanoseconds; the kernel counts in steps of 10 ms.
+	User    time.Duration `json:"user_ns"`
+	System  time.Duration `json:"system_ns"`
+	Threads int           `json:"threads"`
+	Files   int           `json:"files"` // open descriptors
+}
+
+// CPU is user and system time together.
+func (p Process) CPU() time.Duration { return p.User + p.System }
+
+// tick is the unit of CPU times in /proc: USER_HZ, which is 100 on every architecture that Go has
+// (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, man 7 time).
+const tick = 10 * time.Millisecond
+
+// ReadProcess measures one process. An error says which file of /proc could not be read; memory of another user's process
+// needs the right to trace it.
+func ReadProcess(pid int) (Process, error) { return readProcess("/proc", pid) }
+
+func readProcess(proc string, pid int) (Process, error) {
+	dir := filepath.Join(proc, strconv.Itoa(pid))
+	p := Process{PID: pid, At: time.Now()}
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return p, fmt.Errorf("process %d: %w", pid, err)
+	}
+	if err := p.parseStat(stat); err != nil {
+		return p, fmt.Errorf("process %d: stat: %w", pid, err)
+	}
+	rollup, err := os.ReadFile(filepath.Join(dir, "smaps_rollup"))
+	if err != nil {
+		return p, fmt.Errorf("process %d: %w", pid, err)
+	}
+	if err := p.parseRollup(rollup); err != nil {
+		return p, fmt.Errorf("process %d: smaps_rollup: %w", pid, err)
+	}
+	if files, err := os.ReadDir(filepath.Join(dir, "fd")); err == nil {
+		p.Files = len(files)
+	}
+	return p, nil
+}
+
+// parseStat reads /proc/PID/stat. The name is in parentheses and may hold any byte, parentheses too.
+func (p *Process) parseStat(b []byte) error {
+	from, to := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if from < 0 || to < from {
+		return fmt.Errorf("no name in parentheses: %.60q", b)
+	}
+	p.Name = string(b[from+1 : to])
+	fields := strings.Fields(string(b[to+1:])) // field 3 of the manual page is the first here
+	if len(fields) < 18 {
+		return fmt.Errorf("%d fields after the name; want 18 or more", len(fields))
+	}
+	var n [3]uint64
+	for i, at := range []int{14 - 3, 15 - 3, 20 - 3} {
+		var err error
+		if n[i], err = strconv.ParseUint(fields[at], 10, 64); err != nil {
+			return fmt.Errorf("field %d: %w", at+3, err)
+		}
+	}
+	p.User, p.System, p.Threads = time.Duration(n[0])*tick, time.Duration(n[1])*tick, int(n[2])
+	return nil
+}
+
+// parseRollup reads lines such as "Rss:  1234 kB".
+func (p *Process) parseRollup(b []byte) error {
+	found := false
+	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+		key, rest, ok := strings.Cut(lines.Text(), ":")
+		value := strings.Fields(rest)
+		if !ok || len(value) != 2 || value[1] != "kB" {
+			continue
+		}
+		n, err := strconv.ParseUint(value[0], 10, 54)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		switch n *= 1024; key {
+		case "Rss":
+			p.RSS, found = n, true
+		case "Private_Clean", "Private_Dirty":
+			p.Private += n
+		case "Anonymous":
+			p.Anonymous = n
+		}
+	}
+	if !found {
+		return fmt.Errorf("no line Rss: %.60q", b)
+	}
+	return nil
+}
+
+// Find gives the processes whose executable has this name (at most 15 bytes of it count), oldest first.
+func Find(name string) ([]int, error) { return find("/proc", name) }
+
+func find(proc, name string) ([]int, error) {
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		comm, err := os.ReadFile(filepath.Join(proc, e.Name(), "comm"))
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		if strings.TrimSpace(string(comm)) == name[:min(len(name), 15)] {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// Usage is what a process did between two measurements.
+type Usage struct {
+	CPU     time.Duration `json:"cpu_ns"`
+	Elapsed time.Duration `json:"elapsed_ns"`
+	RSS     uint64        `json:"rss_bytes"`       // at the end
+	Grown   int64         `json:"rss_grown_bytes"` // since the start
+}
+
+// Since is what happened between an earlier measurement of the same process and this one.
+func (p Process) Since(earlier Process) Usage {
+	return Usage{CPU: p.CPU() - earlier.CPU(), Elapsed: p.At.Sub(earlier.At), RSS: p.RSS, Grown: int64(p.RSS) - int64(earlier.RSS)}
+}

@@ -1,0 +1,170 @@
+package mesh
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// Expect is what an edit should bring to some proxies.
+type Expect struct {
+	Type       xds.Type
+	Names      []string // of resources whose content changes; sorted
+	Removed    bool     // the resources go instead
+	Namespaces []string // whose proxies; nil: all
+	Workload   string   // and of those only this workload's; empty: all
+	// Marker is text in the new content that was not in it before; empty: any other version is the new one.
+	Marker string
+}
+
+// For says whether the expectation is about a proxy.
+func (e Expect) For(w Workload) bool {
+	return (e.Namespaces == nil || slices.Contains(e.Namespaces, w.Namespace)) && (e.Workload == "" || e.Workload == w.Name)
+}
+
+// Edit is one change of a folder, made and not yet done: who measures it sets up first.
+type Edit struct {
+	What   string
+	Expect []Expect // nothing but this should change anywhere
+	// Gone and Come are the pods that a deploy replaced: proxies that leave and join with it.
+	Gone, Come []Workload
+
+	dir   string
+	files []file
+}
+
+// Files are the paths that the edit replaces, relative with slashes.
+func (e Edit) Files() []string {
+	paths := make([]string, len(e.files))
+	for i, f := range e.files {
+		paths[i] = f.path
+	}
+	return paths
+}
+
+// Apply does the edit, and returns when the first file was in its place.
+func (e Edit) Apply() (time.Time, error) {
+	at, err := put(e.dir, e.files)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", e.What, err)
+	}
+	return at, err
+}
+
+// Churn makes edits of a folder that World.Write has written. It remembers what they come to: they are to be applied in
+// the order in which they were made. It is for one goroutine.
+type Churn struct {
+	world    *World
+	dir      string
+	states   map[*service]*state
+	narrowed map[*namespace]bool
+	rolled   int // pods made by rolling deploys
+}
+
+// NewChurn starts with the folder as written.
+func NewChurn(w *World, dir string) *Churn {
+	return &Churn{world: w, dir: dir, states: map[*service]*state{}, narrowed: map[*namespace]bool{}}
+}
+
+func (c *Churn) of(k int) (*service, *state) {
+	s := c.world.services[k%len(c.world.services)]
+	if c.states[s] == nil {
+		st := s.pristine()
+		st.pods, st.unready = slices.Clone(st.pods), map[int]bool{}
+		c.states[s] = &st
+	}
+	return s, c.states[s]
+}
+
+func (c *Churn) seers(s *service) []string { return c.world.seers(s.space.name, c.narrowed) }
+
+// endpoints is the file that lists a service's endpoints.
+func (c *Churn) endpoints(s *service, st *state) file {
+	if c.world.Settings.Form == Istio {
+		return s.entry(*st)
+	}
+	return s.slice(*st)
+}
+
+func assignments(names []string, who []string) []Expect {
+	slices.Sort(names)
+	return []Expect{{Type: xds.Endpoint, Names: names, Namespaces: who}}
+}
+
+// Flip takes readiness from the last pod of the k-th service, or gives it back.
+func (c *Churn) Flip(k int) Edit {
+	s, st := c.of(k)
+	last := len(st.pods) - 1
+	st.unready[last] = !st.unready[last]
+	return Edit{What: "endpoint flip of " + s.host(), dir: c.dir, files: []file{c.endpoints(s, st)},
+		Expect: assignments(s.clusters(st.pods[last].version), c.seers(s))}
+}
+
+// VirtualServices gives each of these services the next edition of its VirtualService (its first, where it has none), in
+// one change of one folder.
+func (c *Churn) VirtualServices(ks ...int) Edit {
+	e := Edit{What: fmt.Sprintf("%d VirtualServices", len(ks)), dir: c.dir}
+	for _, k := range ks {
+		s, st := c.of(k)
+		st.edition++
+		e.files = append(e.files, s.virtualService(*st))
+		e.Expect = append(e.Expect, Expect{Type: xds.Route, Names: []string{fmt.Sprint(httpPort)}, Namespaces: c.seers(s), Marker: s.marker(*st)})
+	}
+	return e
+}
+
+// Roll replaces the pods of the k-th service, one in each edit: a rolling deploy.
+func (c *Churn) Roll(k int) []Edit {
+	s, st := c.of(k)
+	var edits []Edit
+	labels := map[string]map[string]string{}
+	for i, old := range st.pods {
+		c.rolled++
+		fresh := old
+		fresh.name = fmt.Sprintf("%s-%05x-%05x", s.name, c.rolled, i)
+		fresh.address = nth(rolledNet, c.rolled)
+		st.pods[i] = fresh
+		delete(st.unready, i)
+		e := Edit{What: fmt.Sprintf("deploy of %s, pod %d of %d", s.host(), i+1, len(st.pods)), dir: c.dir,
+			Gone: []Workload{s.workload(old, labels)}, Come: []Workload{s.workload(fresh, labels)},
+			Expect: assignments(s.clusters(old.version), c.seers(s))}
+		if c.world.Settings.Form != Istio {
+			e.files = append(e.files, s.podsFile(*st)) // the Pod is there before its endpoint
+		}
+		e.files = append(e.files, c.endpoints(s, st))
+		edits = append(edits, e)
+	}
+	return edits
+}
+
+// Sidecar narrows the Sidecar of a namespace to its own services, or widens it again.
+func (c *Churn) Sidecar(name string) (Edit, error) {
+	i := slices.IndexFunc(c.world.spaces, func(n *namespace) bool { return n.name == name && n.sidecar })
+	if i < 0 {
+		return Edit{}, fmt.Errorf("namespace %s has no Sidecar", name)
+	}
+	space := c.world.spaces[i]
+	c.narrowed[space] = !c.narrowed[space]
+	var names []string
+	for _, other := range space.sees {
+		for _, s := range other.services {
+			names = append(names, s.clusters("v1", "v2")...)
+		}
+	}
+	slices.Sort(names)
+	who := []string{name}
+	e := Edit{What: "Sidecar of " + name, dir: c.dir, files: []file{space.sidecarFile(c.narrowed[space])},
+		Expect: []Expect{{Type: xds.Cluster, Names: names, Removed: c.narrowed[space], Namespaces: who}}}
+	e.Expect = append(e.Expect, Expect{Type: xds.Route, Names: []string{fmt.Sprint(httpPort)}, Namespaces: who})
+	return e, nil
+}
+
+// Policy gives the k-th service the next edition of its AuthorizationPolicy, or its first.
+func (c *Churn) Policy(k int) Edit {
+	s, st := c.of(k)
+	st.policy++
+	return Edit{What: "AuthorizationPolicy of " + s.host(), dir: c.dir, files: []file{s.authorization(*st)},
+		Expect: []Expect{{Type: xds.Listener, Names: []string{xds.VirtualInbound}, Namespaces: []string{s.space.name}, Workload: s.name}}}
+}

@@ -1,0 +1,341 @@
+package proxy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// response is what is known of a response that has not come completely.
+type response struct {
+	resources, added int
+	removed          []string
+	wanted           []uint32 // endpoints of clusters that are new or changed
+	dropped          []uint32 // endpoints that a cluster no longer wants
+	needs            bool     // routes or secrets that are named have changed
+	told             bool     // one violation a response is enough of some kinds
+	probes           []*Probe
+	refused          []string
+	applied          map[uint32]*version // where something may be refused: what was held before; nil: nothing
+	seen             map[Ref]bool        // names of this response, of sampled proxies
+	asides           []aResource
+}
+
+// aResource is a resource of a type that only agents ask for.
+type aResource struct {
+	name string
+	body []byte
+}
+
+// onResource takes one resource of a response.
+func (c *session) onResource(r resource) error {
+	s, m := c.sim, &c.msg
+	t := xds.ParseURL(r.url)
+	if t == xds.Unknown {
+		m.asides = append(m.asides, aResource{strings.Clone(r.name), append([]byte(nil), r.body...)})
+		return nil
+	}
+	m.resources++
+	n := s.fleet.names
+	rec := n.name(t, r.name)
+	text := r.version
+	if text == "" {
+		text = unnamed + strconv.FormatUint(sum(r.body), 16)
+	}
+	v := n.acquire(rec, text, func() *facts { return s.fleet.read(t, rec.name, r.body) })
+	if s.sampled {
+		s.sample(m, t, rec, v, r)
+	}
+	if s.refuses(t, rec.name) {
+		m.refused = append(m.refused, rec.name)
+		s.force[t].add(rec.index)
+		v.release()
+		return nil
+	}
+	if !s.accepts(m, t, rec) {
+		v.release()
+		return nil
+	}
+	s.apply(m, rec, v, r.body)
+	return nil
+}
+
+// read makes facts away from the proxy's own stack.
+func (f *Fleet) read(t xds.Type, name string, body []byte) *facts {
+	if t == xds.Route || t == xds.Endpoint || t == xds.Secret {
+		return f.names.read(t, name, body)
+	}
+	var made *facts
+	f.decoder.do(func() { made = f.names.read(t, name, body) })
+	return made
+}
+
+func (s *sim) refuses(t xds.Type, name string) bool {
+	for _, r := range s.shape.Refuse {
+		if r.Type == t && r.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// accepts says whether the proxy takes news of this name at all: Envoy ignores what it did not ask for.
+func (s *sim) accepts(m *response, t xds.Type, rec *record) bool {
+	if !s.asked[t] && !m.told {
+		m.told = true
+		s.violation(Unrequested, rec, "the type was not asked for on this stream")
+	}
+	if t.Wildcard() || s.subs[t].has(rec.index) {
+		return true
+	}
+	switch {
+	case s.gone[t].has(rec.index): // it was dropped a moment ago
+	case t == xds.Endpoint:
+		s.violation(EndpointBeforeCluster, rec, "no cluster that the proxy has wants these endpoints")
+	default:
+		s.violation(Unrequested, rec, "the name was not asked for")
+	}
+	return false
+}
+
+// apply makes a version the one that is held, and checks the step to it.
+func (s *sim) apply(m *response, rec *record, v *version, body []byte) {
+	t, index := rec.t, rec.index
+	held := &s.held[t]
+	id := held.get(index)
+	var old *version
+	if id != 0 {
+		old = s.fleet.names.version(id)
+	}
+	forced := s.force[t].drop(index)
+	s.waiting[t].drop(index)
+	for _, p := range rec.watching() {
+		if p.see(s.index, v.id, body) {
+			m.probes = append(m.probes, p)
+		}
+	}
+	s.references(rec, v)
+	if old == v {
+		v.release() // it was acquired twice
+		if !forced {
+			s.violation(Duplicate, rec, fmt.Sprintf("version %.40q, which the proxy has", v.text))
+		}
+		delete(s.prior[t], index)
+		return
+	}
+	if old != nil {
+		s.step(rec, old, v)
+		old.release()
+	} else {
+		m.added++
+	}
+	held.put(index, v.id)
+	if len(s.shape.Refuse) > 0 {
+		if m.applied == nil {
+			m.applied = map[uint32]*version{}
+		}
+		m.applied[index] = old
+	} else {
+		delete(s.prior[t], index)
+	}
+	m.note(t, old, v)
+}
+
+// note remembers what a change asks for beside itself.
+func (m *response) note(t xds.Type, old, v *version) {
+	was := &facts{}
+	if old != nil {
+		was = old.facts
+	}
+	if t == xds.Cluster {
+		if v.facts.eds != 0 && (old == nil || was.sum != v.facts.sum) { // identical contents are a no-op (1.7)
+			m.wanted = append(m.wanted, v.facts.eds-1)
+		}
+		if was.eds != 0 && was.eds != v.facts.eds {
+			m.dropped = append(m.dropped, was.eds-1)
+		}
+	}
+	if len(was.routes)+len(was.secrets)+len(v.facts.routes)+len(v.facts.secrets) > 0 {
+		m.needs = true
+	}
+}
+
+// references checks that the proxy has every cluster that a listener or route names: make before break.
+func (s *sim) references(rec *record, v *version) {
+	if v.facts.bad != "" {
+		s.violation(InvalidContent, rec, v.facts.bad)
+	}
+	missing, example := 0, uint32(0)
+	for _, c := range v.facts.clusters {
+		if s.held[xds.Cluster].get(c) == 0 && !s.fleet.elsewhere(c) {
+			missing, example = missing+1, c
+		}
+	}
+	if missing > 0 {
+		s.violation(MissingReference, rec, fmt.Sprintf("it names %d clusters that the proxy does not have, for example %s", missing,
+			s.fleet.names.at(xds.Cluster, example).name))
+	}
+}
+
+// elsewhere says whether a cluster need not be sent: it is in the bootstrap, or does not exist on purpose.
+func (f *Fleet) elsewhere(index uint32) bool {
+	return f.bootstrap.has(index) || f.cfg.Dangling != nil && f.cfg.Dangling(f.names.at(xds.Cluster, index).name)
+}
+
+// remove takes one name of removed_resources.
+func (s *sim) remove(t xds.Type, name string, m *response) {
+	rec := s.fleet.names.name(t, name)
+	index := rec.index
+	id := s.held[t].get(index)
+	forced := s.force[t].drop(index)
+	waited := s.waiting[t].drop(index)
+	for _, p := range rec.watching() {
+		if p.see(s.index, 0, nil) {
+			m.probes = append(m.probes, p)
+		}
+	}
+	if id == 0 {
+		switch {
+		case waited && t == xds.Route: // 1.8: a listener that waits for it stays so for good
+			s.violation(Unanswered, rec, "the answer was a removal: Envoy waits for ever")
+		case !forced && !s.gone[t].has(index):
+			s.violation(UnknownRemoval, rec, "the proxy does not have it")
+		}
+		return
+	}
+	v := s.fleet.names.version(id)
+	if t == xds.Cluster {
+		s.checkUnused(rec)
+		if v.facts.eds != 0 {
+			m.dropped = append(m.dropped, v.facts.eds-1)
+		}
+	}
+	if len(v.facts.routes)+len(v.facts.secrets) > 0 {
+		m.needs = true
+	}
+	if len(s.shape.Refuse) > 0 && m.applied == nil {
+		m.applied = map[uint32]*version{}
+	}
+	s.lose(t, index)
+	s.gone[t].add(index)
+}
+
+// checkUnused looks for listeners and routes that name a cluster which is being removed.
+func (s *sim) checkUnused(cluster *record) {
+	for _, t := range []xds.Type{xds.Listener, xds.Route} {
+		for index, id := range s.held[t].all() {
+			for _, c := range s.fleet.names.version(id).facts.clusters {
+				if c == cluster.index {
+					s.violation(RemovedInUse, cluster, fmt.Sprintf("%v %s still names it", t, s.fleet.names.at(t, index).name))
+					return
+				}
+			}
+		}
+	}
+}
+
+// checkResponse checks what belongs to a response as a whole.
+func (s *sim) checkResponse(t xds.Type, system string) {
+	revision, err := strconv.ParseUint(system, 10, 64)
+	if err != nil {
+		return // another server's kind of version: it says nothing about order
+	}
+	if revision < s.revision[t] {
+		s.violationOf(RevisionBack, t, "", fmt.Sprintf("system_version_info %d after %d", revision, s.revision[t]))
+		return
+	}
+	s.revision[t] = revision
+}
+
+// onRemoved takes one name of removed_resources; what follows from it waits for the end, where the type is known.
+func (c *session) onRemoved(name string) error {
+	c.msg.removed = append(c.msg.removed, strings.Clone(name))
+	return nil
+}
+
+// sample checks the contents of a resource.
+func (s *sim) sample(m *response, t xds.Type, rec *record, v *version, r resource) {
+	key := Ref{t, rec.name}
+	if m.seen[key] {
+		s.violation(DuplicateInResponse, rec, "twice in one response")
+	}
+	if m.seen == nil {
+		m.seen = map[Ref]bool{}
+	}
+	m.seen[key] = true
+	if v.facts.sum != sum(r.body) {
+		s.violation(VersionReused, rec, fmt.Sprintf("version %.40q was seen with other contents", v.text))
+	} else if v.facts.valid.Load() {
+		return // the same bytes were validated before
+	}
+	var problem string
+	s.fleet.decoder.do(func() { problem = validate(t, rec.name, r.body) })
+	if problem != "" {
+		s.violation(InvalidContent, rec, problem)
+		return
+	}
+	v.facts.valid.Store(true)
+}
+
+// step checks the order of versions. A proxy that goes from a newer version to one that the whole fleet had left is
+// suspicious; if within the window most of the fleet follow it, the contents were really reverted, otherwise it was sent
+// something old. Versions are hashes and carry no order, so this is what can be known from outside; where the server says
+// a revision, RevisionBack is exact.
+func (s *sim) step(rec *record, old, v *version) {
+	if v.serial.Load() > old.serial.Load() {
+		return
+	}
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if v.serial.Load() > old.serial.Load() || v.holders.Load() > 1 { // one is this proxy
+		return
+	}
+	rec.serial++
+	v.serial.Store(rec.serial)
+	holders := old.holders.Load() - 1 // without this proxy
+	old.low.Store(holders)
+	if holders == 0 {
+		return // nobody is left to disagree
+	}
+	s.fleet.suspects.add(suspect{proxy: s.id.String(), rec: rec, old: old, now: v, holders: holders, at: time.Now()})
+}
+
+// suspect is a step back that may be a revert.
+type suspect struct {
+	proxy    string
+	rec      *record
+	old, now *version
+	holders  int32
+	at       time.Time
+}
+
+// suspects are the steps back whose window is open.
+type suspects struct {
+	mu  sync.Mutex
+	all []suspect
+}
+
+func (q *suspects) add(x suspect) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.all = append(q.all, x)
+}
+
+// judge settles those whose window has passed: it was a revert where at least half of those who had the newer version
+// left it.
+func (q *suspects) judge(f *Fleet, now time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.all) > 0 && now.Sub(q.all[0].at) >= f.cfg.RevertWindow {
+		x := q.all[0]
+		q.all = q.all[1:]
+		if 2*x.old.low.Load() > x.holders {
+			f.count.violation(VersionBack, Example{Proxy: x.proxy, Type: x.rec.t.String(), Name: x.rec.name,
+				Detail: fmt.Sprintf("from %.40q to the older %.40q, while %d others keep the newer", x.old.text, x.now.text, x.old.low.Load())})
+		}
+	}
+}

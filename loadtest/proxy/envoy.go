@@ -1,0 +1,359 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// envoy is what a simulated Envoy and its agent know. How a real one behaves was measured (reference: what a stock Envoy
+// 1.40.0 does over delta ADS); the numbers in comments are those of that page.
+type envoy struct {
+	sampled bool
+
+	// Kept over streams.
+	held     [xds.NumTypes]set
+	subs     [xds.NumTypes]bitset // names asked for: EDS, RDS, SDS
+	used     []xds.Type           // types in the order of their first use
+	prior    [xds.NumTypes]map[uint32]*version
+	revision [xds.NumTypes]uint64 // highest system_version_info
+	owner    string               // where to connect; empty: anywhere
+	streams  uint32
+
+	// Of one stream.
+	streaming bool
+	resumed   bool
+	asked     [xds.NumTypes]bool
+	answered  [xds.NumTypes]bool
+	force     [xds.NumTypes]bitset // names that the server has to send although the proxy may have them
+	gone      [xds.NumTypes]bitset // names that the proxy dropped by itself: news of them may be on its way
+	waiting   [xds.NumTypes]bitset // names without which it is not warm: EDS, RDS, SDS
+	withheld  []pending            // CDS responses, acknowledged once all is warm (1.7)
+	timer     *time.Timer
+	moveTo    string
+	previous  *session // while a move is not proved
+}
+
+// pending is a response that is not acknowledged.
+type pending struct {
+	nonce  string
+	at     time.Time
+	probes []*Probe
+}
+
+func (s *sim) init() {
+	rate := s.fleet.cfg.Sample
+	if s.sampled = int(float64(s.index+1)*rate) > int(float64(s.index)*rate); s.sampled {
+		s.fleet.count.sampledNow.Add(1)
+	}
+}
+
+// begin sends the first requests of a stream.
+func (s *sim) begin() {
+	s.asked, s.answered = [xds.NumTypes]bool{}, [xds.NumTypes]bool{}
+	s.force, s.gone, s.waiting = [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}
+	s.withheld = nil
+	s.streaming, s.resumed = true, len(s.used) > 0
+	node, err := encodeNode(s.id, &s.fleet.cfg)
+	if err != nil { // a label that is not UTF-8: the caller's
+		s.fleet.count.end("node", err.Error())
+	}
+	if s.resumed {
+		s.resume(node)
+	} else {
+		s.ask(xds.Cluster, request{node: node}) // 1.1: legacy wildcard, no names
+	}
+	s.askAsides()
+	s.await()
+	if s.resumed {
+		s.session.ping = true
+		s.session.probe()
+	}
+}
+
+// resume claims what the proxy has: every type that it uses, in the order of first use (1.4).
+func (s *sim) resume(node []byte) {
+	forge := s.again.Forge || s.shape.ForgeVersions
+	s.again.Forge = false
+	for _, t := range s.used {
+		r := request{node: node, more: s.claimed(t, forge)}
+		node = nil
+		r.more = append(r.more, s.fleet.subscriptions(t, s.subs[t])...)
+		for index := range s.subs[t].all() {
+			if forge || s.held[t].get(index) == 0 {
+				s.force[t].add(index)
+				s.waiting[t].add(index)
+			}
+		}
+		if forge && t.Wildcard() { // it lied about these: they have to be sent
+			for index := range s.held[t].all() {
+				s.force[t].add(index)
+			}
+		}
+		s.ask(t, r)
+		s.answered[t] = true // nothing needs to come
+	}
+}
+
+// claim is the version of a name that goes into initial_resource_versions: of what came with a refused response the one
+// that was held before (2).
+func (s *sim) claim(t xds.Type, index, id uint32, forge bool) (string, bool) {
+	v := s.fleet.names.version(id)
+	if was, ok := s.prior[t][index]; ok {
+		v = was
+	}
+	if forge {
+		return "forged", true
+	}
+	if v == nil {
+		return "", false
+	}
+	return v.given(), true
+}
+
+// unnamed marks the texts that stand in for versions where a server gives none.
+const unnamed = "\x00sum:"
+
+// given is the version as the server gave it.
+func (v *version) given() string {
+	if len(v.text) > len(unnamed) && v.text[:len(unnamed)] == unnamed {
+		return ""
+	}
+	return v.text
+}
+
+// ask sends a request that is no acknowledgement.
+func (s *sim) ask(t xds.Type, r request) {
+	r.url = t.URL()
+	if !slices.Contains(s.used, t) {
+		s.used = append(s.used, t)
+	}
+	s.asked[t] = true
+	s.write(int(t), r)
+	if s.shape.DuplicateSubscriptions && !t.Wildcard() && r.unsubscribe == nil {
+		s.write(int(t), r)
+	}
+}
+
+func (s *sim) write(t int, r request) {
+	b := r.encode()
+	c := &s.fleet.count.types[t]
+	c.requests.Add(1)
+	c.bytesOut.Add(uint64(binary.BigEndian.Uint32(b[1:5])) + 5)
+	s.session.send(b, r.more...)
+}
+
+// subscribe changes the subscription of a named type in one request.
+func (s *sim) subscribe(t xds.Type, add, drop []uint32) {
+	var r request
+	var names bitset
+	for _, index := range add {
+		names.add(index)
+		s.force[t].add(index)
+		s.waiting[t].add(index)
+		s.gone[t].drop(index)
+	}
+	for _, index := range drop {
+		r.unsubscribe = append(r.unsubscribe, s.fleet.names.at(t, index).name)
+		s.subs[t].drop(index)
+		s.lose(t, index)
+		s.gone[t].add(index)
+		s.force[t].drop(index)
+		s.waiting[t].drop(index)
+	}
+	if r.more = s.fleet.subscriptions(t, names); len(r.more) > 0 || len(r.unsubscribe) > 0 {
+		s.ask(t, r)
+	}
+}
+
+// lose forgets one name.
+func (s *sim) lose(t xds.Type, index uint32) {
+	if id := s.held[t].get(index); id != 0 {
+		s.held[t].put(index, 0)
+		s.fleet.names.version(id).release()
+	}
+	delete(s.prior[t], index)
+}
+
+// forget is a cold start: nothing is held or subscribed to.
+func (s *sim) forget() {
+	for t := range s.held {
+		for _, id := range s.held[t].all() {
+			s.fleet.names.version(id).release()
+		}
+		s.held[t], s.subs[t], s.prior[t] = set{}, nil, nil
+	}
+	s.used = nil
+}
+
+// onEnd takes the end of a response: the type's consequences, then the ACK.
+func (c *session) onEnd(url, nonce, system string, size int) error {
+	s, m := c.sim, c.msg
+	c.msg = response{}
+	now := time.Now()
+	t := xds.ParseURL(url)
+	if t == xds.Unknown {
+		return s.endAside(url, nonce, m, size)
+	}
+	count := &s.fleet.count.types[t]
+	count.responses.Add(1)
+	count.resources.Add(uint64(m.resources))
+	count.removed.Add(uint64(len(m.removed)))
+	count.bytesIn.Add(uint64(size))
+	s.checkResponse(t, system)
+	had := s.held[t].count - m.added
+	for _, name := range m.removed {
+		s.remove(t, name, &m)
+	}
+	s.held[t].seal()
+	if t.Wildcard() && had > 0 && s.held[t].count == 0 {
+		s.violationOf(Emptied, t, "", fmt.Sprintf("all %d were taken away", had))
+	}
+	for _, p := range m.probes {
+		p.got(s.index, now)
+	}
+	s.answered[t] = true
+	s.finish(t, &m, pending{nonce: string([]byte(nonce)), at: now, probes: m.probes})
+	return nil
+}
+
+// finish does what a response asks for beside itself.
+func (s *sim) finish(t xds.Type, m *response, p pending) {
+	switch {
+	case len(m.refused) > 0:
+		s.refuse(t, m, p)
+	case t == xds.Cluster:
+		s.follow(m)
+		s.withheld = append(s.withheld, p)
+	case t == xds.Listener:
+		if m.needs {
+			s.subscribeTo(xds.Route)
+			s.subscribeTo(xds.Secret)
+		}
+		s.acknowledge(t, p)
+	default:
+		s.acknowledge(t, p)
+	}
+	for t := range s.held {
+		s.held[t].seal()
+	}
+	s.settle()
+}
+
+// follow asks for the endpoints of new clusters, and drops those of removed ones (1.1, 1.7).
+func (s *sim) follow(m *response) {
+	var add, drop []uint32
+	for _, e := range m.wanted {
+		if s.subs[xds.Endpoint].add(e) {
+			add = append(add, e)
+			continue
+		}
+		s.force[xds.Endpoint].add(e) // Envoy does not ask again, and waits all the same
+		s.waiting[xds.Endpoint].add(e)
+	}
+	for _, e := range m.dropped {
+		if s.subs[xds.Endpoint].has(e) && !s.wants(e) {
+			drop = append(drop, e)
+		}
+	}
+	s.subscribe(xds.Endpoint, add, drop)
+	if m.needs {
+		s.subscribeTo(xds.Secret)
+	}
+}
+
+// wants says whether a cluster that is held wants these endpoints.
+func (s *sim) wants(e uint32) bool {
+	own := s.fleet.names.name(xds.Cluster, s.fleet.names.at(xds.Endpoint, e).name)
+	if id := s.held[xds.Cluster].get(own.index); id != 0 && s.fleet.names.version(id).facts.eds == e+1 {
+		return true
+	}
+	for _, id := range s.held[xds.Cluster].all() {
+		if s.fleet.names.version(id).facts.eds == e+1 {
+			return true
+		}
+	}
+	return false
+}
+
+// subscribeTo asks for the routes or secrets that clusters and listeners name now, and no others.
+func (s *sim) subscribeTo(t xds.Type) {
+	var wanted bitset
+	var add, drop []uint32
+	for _, by := range []xds.Type{xds.Cluster, xds.Listener} {
+		if t == xds.Route && by == xds.Cluster {
+			continue
+		}
+		for _, id := range s.held[by].all() {
+			f := s.fleet.names.version(id).facts
+			names := f.secrets
+			if t == xds.Route {
+				names = f.routes
+			}
+			for _, index := range names {
+				wanted.add(index)
+				if s.subs[t].add(index) {
+					add = append(add, index)
+				}
+			}
+		}
+	}
+	for index := range s.subs[t].all() {
+		if !wanted.has(index) {
+			drop = append(drop, index)
+		}
+	}
+	s.subscribe(t, add, drop)
+}
+
+// settle goes on as far as everything that was asked for has come.
+func (s *sim) settle() {
+	if s.answered[xds.Cluster] && s.waiting[xds.Endpoint].empty() && (s.waiting[xds.Secret].empty() || s.asked[xds.Listener]) {
+		held := s.withheld
+		s.withheld = nil
+		for _, p := range held {
+			s.acknowledge(xds.Cluster, p)
+		}
+		if !s.asked[xds.Listener] {
+			s.ask(xds.Listener, request{}) // 1.1: only when all clusters are warm
+			s.await()
+		}
+	}
+	if s.warm() {
+		s.stopWaiting()
+		if !s.resumed || s.session.pong {
+			s.join()
+		}
+		return
+	}
+	if s.timer == nil {
+		s.await()
+	}
+}
+
+func (s *sim) warm() bool {
+	return s.answered[xds.Cluster] && s.answered[xds.Listener] && len(s.withheld) == 0 &&
+		s.waiting[xds.Endpoint].empty() && s.waiting[xds.Route].empty() && s.waiting[xds.Secret].empty()
+}
+
+func (s *sim) join() {
+	if s.joined || !s.streaming {
+		return
+	}
+	s.joined = true
+	s.tries = 0
+	f := s.fleet
+	if s.resumed {
+		f.count.resume.Record(time.Since(s.dialed))
+	} else {
+		f.count.join.Record(time.Since(s.dialed))
+	}
+	f.count.joined.Add(1)
+	f.signal()
+	if s.shape.Malformed != WellFormed {
+		s.sendMalformed(s.shape.Malformed)
+	}
+}

@@ -1,0 +1,184 @@
+package proxy
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// TestCorrectServerIsNotBlamed runs every kind of change as a correct server makes it: nothing may be found.
+func TestCorrectServerIsNotBlamed(t *testing.T) {
+	s := serve(t, nil)
+	s.revision = "7"
+	f := fleet(t, 50, Config{Sample: .2}, s)
+	clean(t, f)
+	s.set(xds.Cluster, "c", "1", cluster("c", 1)) // a new cluster: its endpoints are asked for
+	s.set(xds.Endpoint, "c", "1", endpoints("c", 1))
+	s.say(xds.Cluster, []string{"c"}, nil)
+	s.settled()
+	s.set(xds.Route, "80", "2", route("80", "a", "c"))
+	s.say(xds.Route, []string{"80"}, nil)
+	s.settled()
+	s.say(xds.Cluster, nil, []string{"b"}) // b is not routed to any more
+	s.unset(xds.Cluster, "b")
+	s.settled()
+	s.set(xds.Cluster, "a", "2", cluster("a", 2)) // a changed cluster: its endpoints follow, unchanged
+	s.say(xds.Cluster, []string{"a"}, nil)
+	s.say(xds.Endpoint, []string{"a"}, nil)
+	s.settled()
+	s.set(xds.Listener, "in", "2", listener("in", "81")) // another route name
+	s.set(xds.Route, "81", "1", route("81", "a"))
+	s.say(xds.Listener, []string{"in"}, nil)
+	s.settled()
+	eventually(t, "all have asked for the new route", func() bool { return f.Stats().Types["RDS"].Acks == 150 })
+	f.Reconnect(All, Reconnect{})
+	eventually(t, "all have resumed", func() bool { return f.Stats().Resume.Count() == 50 })
+	f.Reconnect(All, Reconnect{Cold: true})
+	eventually(t, "all have joined again", func() bool { return f.Stats().Join.Count() == 100 })
+	if n := f.CheckEqual(xds.Cluster, xds.Endpoint, xds.Listener, xds.Route); n != 0 {
+		t.Errorf("%d differ", n)
+	}
+	clean(t, f)
+	if got := f.Stats(); got.Sampled != 10 || got.Streams != 150 || got.Types["CDS"].Nacks != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// fault is one thing that a server does wrong, and what else follows from it.
+type fault struct {
+	also  []Kind
+	cfg   Config
+	setup func(*server)
+	do    func(*testing.T, *server, *Fleet)
+}
+
+const short = 100 * time.Millisecond
+
+// change makes a new version and tells everybody.
+func change(s *server, t xds.Type, name, version string, m proto.Message) {
+	s.set(t, name, version, m)
+	s.say(t, []string{name}, nil)
+}
+
+var faults = map[Kind]fault{
+	EndpointBeforeCluster: {do: func(t *testing.T, s *server, f *Fleet) {
+		s.set(xds.Endpoint, "new", "1", endpoints("new", 1))
+		s.say(xds.Endpoint, []string{"new"}, nil)
+	}},
+	EndpointsMissing: {cfg: Config{WarmTimeout: short}, do: func(t *testing.T, s *server, f *Fleet) {
+		change(s, xds.Endpoint, "a", "2", endpoints("a", 2)) // before, and none after
+		change(s, xds.Cluster, "a", "2", cluster("a", 2))
+	}},
+	Unanswered: {cfg: Config{WarmTimeout: short}, setup: func(s *server) { s.mute[xds.Route] = true }},
+	MissingReference: {do: func(t *testing.T, s *server, f *Fleet) {
+		change(s, xds.Route, "80", "2", route("80", "a", "b", "nowhere"))
+	}},
+	RemovedInUse: {do: func(t *testing.T, s *server, f *Fleet) { s.say(xds.Cluster, nil, []string{"b"}) }},
+	VersionBack: {cfg: Config{RevertWindow: short}, do: func(t *testing.T, s *server, f *Fleet) {
+		change(s, xds.Endpoint, "a", "2", endpoints("a", 2))
+		s.settled()
+		s.set(xds.Endpoint, "a", "1", endpoints("a", 1))
+		s.say(xds.Endpoint, []string{"a"}, nil, "p0")
+	}},
+	RevisionBack: {setup: func(s *server) { s.revision = "10" }, do: func(t *testing.T, s *server, f *Fleet) {
+		s.revision = "9"
+		change(s, xds.Endpoint, "a", "2", endpoints("a", 2))
+	}},
+	Duplicate: {do: func(t *testing.T, s *server, f *Fleet) { s.say(xds.Route, []string{"80"}, nil) }},
+	DuplicateInResponse: {cfg: Config{Sample: 1}, also: []Kind{Duplicate}, do: func(t *testing.T, s *server, f *Fleet) {
+		s.set(xds.Endpoint, "a", "2", endpoints("a", 2))
+		s.say(xds.Endpoint, []string{"a", "a"}, nil)
+	}},
+	UnknownRemoval: {do: func(t *testing.T, s *server, f *Fleet) { s.say(xds.Cluster, nil, []string{"never"}) }},
+	LostRemoval: {do: func(t *testing.T, s *server, f *Fleet) {
+		p := f.Watch(Change{Type: xds.Listener, Name: "in", Gone: true})
+		p.Committed(time.Now())
+		s.set(xds.Listener, "other", "1", listener("other", "80"))
+		s.say(xds.Listener, []string{"other"}, []string{"in"}, "p0", "p1")
+		s.say(xds.Listener, []string{"other"}, nil, "p2")
+		s.settled()
+		eventually(t, "two have removed it", func() bool { return f.Stats().Types["LDS"].Removed == 2 })
+		ctx, cancel := context.WithTimeout(t.Context(), short)
+		defer cancel()
+		if o := p.Wait(ctx); o.Expected != 3 || o.Acked != 2 || len(o.Missing) != 1 || o.Missing[0] != "p2.ns" {
+			t.Errorf("%+v", o)
+		}
+	}},
+	Unrequested: {do: func(t *testing.T, s *server, f *Fleet) {
+		s.set(xds.Route, "99", "1", route("99", "a"))
+		s.say(xds.Route, []string{"99"}, nil)
+	}},
+	Emptied: {also: []Kind{RemovedInUse}, do: func(t *testing.T, s *server, f *Fleet) {
+		s.say(xds.Cluster, nil, []string{"a", "b"})
+	}},
+	Unequal: {do: func(t *testing.T, s *server, f *Fleet) {
+		s.set(xds.Endpoint, "a", "2", endpoints("a", 2))
+		s.say(xds.Endpoint, []string{"a"}, nil, "p1")
+		s.settled()
+		eventually(t, "one has it", func() bool { return f.Stats().Types["EDS"].Acks == 4 })
+		if n := f.CheckEqual(); n != 1 {
+			t.Errorf("%d differ", n)
+		}
+	}},
+	InvalidContent: {cfg: Config{Sample: 1}, do: func(t *testing.T, s *server, f *Fleet) {
+		s.set(xds.Endpoint, "c", "1", endpoints("c", 1))
+		change(s, xds.Cluster, "c", "1", cluster("another-name", 1))
+	}},
+	VersionReused: {cfg: Config{Sample: 1}, also: []Kind{Duplicate}, do: func(t *testing.T, s *server, f *Fleet) {
+		change(s, xds.Endpoint, "a", "1", endpoints("a", 9))
+	}},
+	NotReadable: {do: func(t *testing.T, s *server, f *Fleet) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, st := range s.streams {
+			if err := st.SendMsg(garbage()); err != nil {
+				t.Error(err)
+			}
+		}
+	}},
+}
+
+// TestFaultsAreCaught lets the server do one thing wrong; the check of that name must say so, and no other.
+func TestFaultsAreCaught(t *testing.T) {
+	for kind, c := range faults {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, nil)
+			if c.setup != nil {
+				c.setup(s)
+			}
+			f := fleet(t, 3, c.cfg, s)
+			if c.do != nil {
+				c.do(t, s, f)
+			}
+			eventually(t, "it is found", func() bool { return f.Stats().Found[kind].Count > 0 })
+			for found, v := range f.Stats().Found {
+				if found != kind && !slices.Contains(c.also, found) {
+					t.Errorf("also %s: %v", found, v.Examples)
+				}
+			}
+		})
+	}
+}
+
+// TestRevertIsNoFault takes everybody back to an older version: a configuration that was really reverted.
+func TestRevertIsNoFault(t *testing.T) {
+	s := serve(t, nil)
+	f := fleet(t, 5, Config{RevertWindow: 40 * time.Millisecond}, s)
+	for _, port := range []uint32{2, 1, 2, 1} {
+		s.set(xds.Endpoint, "a", map[uint32]string{1: "1", 2: "2"}[port], endpoints("a", port))
+		s.say(xds.Endpoint, []string{"a"}, nil)
+		s.settled()
+	}
+	eventually(t, "the windows have passed", func() bool {
+		f.suspects.mu.Lock()
+		defer f.suspects.mu.Unlock()
+		return len(f.suspects.all) == 0
+	})
+	clean(t, f)
+}

@@ -1,0 +1,190 @@
+package proxy
+
+import (
+	"fmt"
+	"iter"
+	"math/bits"
+	"sync"
+	"unique"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// page is the versions of 64 neighbouring names; 0: the name is not held.
+type page [64]uint32
+
+var noPage unique.Handle[page]
+
+// set is what one proxy holds of one type: version ids by the index of the name. Its pages are interned, so proxies that
+// hold the same share them. Changes go to one open page at a time; seal gives it back.
+type set struct {
+	pages []unique.Handle[page]
+	open  *page // a copy of page `at`
+	at    int
+	count int // of names held
+}
+
+var openPages = sync.Pool{New: func() any { return new(page) }}
+
+func (s *set) get(index uint32) uint32 {
+	p := int(index / 64)
+	if s.open != nil && s.at == p {
+		return s.open[index%64]
+	}
+	if p >= len(s.pages) || s.pages[p] == noPage {
+		return 0
+	}
+	return s.pages[p].Value()[index%64]
+}
+
+// put sets the version of a name; 0 takes it away.
+func (s *set) put(index, id uint32) {
+	p := int(index / 64)
+	if s.open == nil || s.at != p {
+		s.seal()
+		s.open, s.at = openPages.Get().(*page), p
+		*s.open = page{}
+		if p < len(s.pages) && s.pages[p] != noPage {
+			*s.open = s.pages[p].Value()
+		}
+	}
+	old := s.open[index%64]
+	switch {
+	case old == 0 && id != 0:
+		s.count++
+	case old != 0 && id == 0:
+		s.count--
+	}
+	s.open[index%64] = id
+}
+
+// seal interns the open page.
+func (s *set) seal() {
+	if s.open == nil {
+		return
+	}
+	for len(s.pages) <= s.at {
+		s.pages = append(s.pages, noPage)
+	}
+	if s.pages[s.at] = noPage; *s.open != (page{}) {
+		s.pages[s.at] = unique.Make(*s.open)
+	}
+	openPages.Put(s.open)
+	s.open = nil
+}
+
+// all gives name index and version id of all that is held.
+func (s *set) all() iter.Seq2[uint32, uint32] {
+	return func(yield func(uint32, uint32) bool) {
+		s.seal()
+		for p, h := range s.pages {
+			if h == noPage {
+				continue
+			}
+			for i, id := range h.Value() {
+				if id != 0 && !yield(uint32(p*64+i), id) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// bitset is a set of name indexes.
+type bitset []uint64
+
+func (b bitset) has(i uint32) bool { return int(i/64) < len(b) && b[i/64]&(1<<(i%64)) != 0 }
+
+// add says whether i was new.
+func (b *bitset) add(i uint32) bool {
+	if n := int(i/64) + 1; n > len(*b) {
+		grown := make(bitset, n)
+		copy(grown, *b)
+		*b = grown
+	}
+	was := b.has(i)
+	(*b)[i/64] |= 1 << (i % 64)
+	return !was
+}
+
+// drop says whether i was there. An empty set keeps no memory.
+func (b *bitset) drop(i uint32) bool {
+	if !b.has(i) {
+		return false
+	}
+	(*b)[i/64] &^= 1 << (i % 64)
+	if (*b)[i/64] == 0 && b.empty() {
+		*b = nil
+	}
+	return true
+}
+
+func (b bitset) empty() bool {
+	for _, w := range b {
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (b bitset) all() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for i, w := range b {
+			for ; w != 0; w &= w - 1 {
+				if !yield(uint32(i*64 + bits.TrailingZeros64(w))) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// differs says what one proxy holds other than another of its View; empty: nothing.
+func (f *Fleet) differs(model, s *sim, t xds.Type) string {
+	a, b := model.pages(t), s.pages(t)
+	for p := range max(len(a), len(b)) {
+		var x, y page
+		if p < len(a) {
+			x = a[p]
+		}
+		if p < len(b) {
+			y = b[p]
+		}
+		if x == y {
+			continue
+		}
+		for i := range x {
+			if x[i] != y[i] {
+				name := f.names.at(t, uint32(p*64+i)).name
+				return fmt.Sprintf("%s: %s, but %s", name, f.versionText(y[i]), model.id.String()+" has "+f.versionText(x[i]))
+			}
+		}
+	}
+	return ""
+}
+
+func (f *Fleet) versionText(id uint32) string {
+	if id == 0 {
+		return "none"
+	}
+	if v := f.names.version(id); v != nil {
+		return fmt.Sprintf("version %.40q", v.text)
+	}
+	return "another version"
+}
+
+// pages is a copy of what is held of one type.
+func (s *sim) pages(t xds.Type) []page {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := &s.held[t]
+	held.seal()
+	all := make([]page, len(held.pages))
+	for i, h := range held.pages {
+		if h != noPage {
+			all[i] = h.Value()
+		}
+	}
+	return all
+}

@@ -1,0 +1,181 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// The types that only an agent asks for (the contract between replica and agent).
+const (
+	ownerURL = "navarch.io/owner"
+	ownerID  = "owner"
+	trustURL = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.CertificateValidationContext"
+	trustID  = "ROOTCA"
+)
+
+// askAsides subscribes to what an agent wants to know, after Envoy's first request.
+func (s *sim) askAsides() {
+	if s.fleet.cfg.Follow {
+		s.write(aside, request{url: ownerURL, subscribe: []string{ownerID}})
+	}
+	if s.fleet.cfg.Trust {
+		s.write(aside, request{url: trustURL, subscribe: []string{trustID}})
+	}
+}
+
+// endAside takes the end of a response of a type that is not Envoy's.
+func (s *sim) endAside(url, nonce string, m response, size int) error {
+	count := &s.fleet.count.types[aside]
+	count.responses.Add(1)
+	count.resources.Add(uint64(len(m.asides)))
+	count.removed.Add(uint64(len(m.removed)))
+	count.bytesIn.Add(uint64(size))
+	asked := url == ownerURL && s.fleet.cfg.Follow || url == trustURL && s.fleet.cfg.Trust
+	if !asked {
+		s.fleet.count.violation(Unrequested, Example{Proxy: s.id.String(), Type: strings.Clone(url),
+			Detail: "the type was not asked for"})
+		return nil
+	}
+	r := request{url: strings.Clone(url), nonce: strings.Clone(nonce)}
+	if url == ownerURL && len(m.asides) > 0 {
+		if err := s.learn(m.asides[0].body); err != nil {
+			r.refusal = err.Error()
+			s.fleet.count.violation(InvalidContent, Example{Proxy: s.id.String(), Type: ownerURL, Name: m.asides[0].name,
+				Detail: err.Error()})
+		}
+	}
+	s.write(aside, r)
+	if r.refusal == "" {
+		count.acks.Add(1)
+	} else {
+		count.nacks.Add(1)
+	}
+	return s.session.flush()
+}
+
+// learn takes the address of the replica that owns this proxy.
+func (s *sim) learn(body []byte) error {
+	var who structpb.Struct
+	if err := proto.Unmarshal(body, &who); err != nil {
+		return fmt.Errorf("owner: %w", err)
+	}
+	address := who.GetFields()["address"].GetStringValue()
+	self := who.GetFields()["self"].GetBoolValue()
+	switch {
+	case self:
+		s.owner, s.moveTo = s.session.addr, ""
+	case address != "" && address != s.session.addr:
+		s.owner, s.moveTo = address, address
+	}
+	return nil
+}
+
+// still says that nothing is in flight: a move would lose nothing.
+func (s *sim) still() bool {
+	c := s.session
+	return s.warm() && c.parser.heads == 0 && len(c.buf) == 0 && len(c.queue) == 0
+}
+
+// move goes to the owner, make before break: the new stream claims what is held, and the old connection is closed once the
+// new server has answered. Where it cannot be reached the proxy stays.
+func (s *sim) move() error {
+	to := s.moveTo
+	s.moveTo = ""
+	old := s.session
+	c, err := s.dial(to)
+	if err != nil {
+		if errors.Is(err, errQuit) {
+			return err
+		}
+		s.owner = ""
+		s.fleet.count.end("move", err.Error())
+		return nil
+	}
+	s.stopWaiting()
+	s.session, s.previous = c, old
+	s.adopt(c.conn)
+	c.preface()
+	if err := s.greet(c); err != nil {
+		return err
+	}
+	s.fleet.count.streams.Add(1)
+	s.streams++
+	s.begin()
+	return c.flush()
+}
+
+// onPong is the answer to the ping behind the requests of a resumed stream.
+func (s *sim) onPong(c *session) error {
+	if s.previous != nil {
+		s.fleet.count.moves.Add(1)
+		s.dropPrevious()
+	}
+	if c == s.session {
+		s.settle()
+	}
+	return nil
+}
+
+func (s *sim) dropPrevious() {
+	if s.previous != nil {
+		s.previous.close(false)
+		s.previous = nil
+	}
+}
+
+// sendMalformed sends one request that no Envoy would.
+func (s *sim) sendMalformed(kind Malformed) {
+	url := xds.Route.URL()
+	raw := func(b ...byte) { s.sendRaw(b) }
+	expect := func(t xds.Type, name string) string { // an answer to what it asked for itself is no fault of the server
+		s.gone[t].add(s.fleet.names.name(t, name).index)
+		return name
+	}
+	switch kind {
+	case NotProtobuf:
+		raw([]byte("GET / HTTP/1.1\r\n\r\n")...)
+	case NotUTF8:
+		s.session.send(request{url: url, subscribe: []string{"\xff\xfe"}}.encode())
+	case UnknownType:
+		s.session.send(request{url: "type.googleapis.com/nobody.serves.This", subscribe: []string{"x"}}.encode())
+	case StaleNonce:
+		s.session.send(request{url: url, nonce: "never-sent"}.encode())
+	case HugeName:
+		s.session.send(request{url: xds.Endpoint.URL(), subscribe: []string{expect(xds.Endpoint, strings.Repeat("x", 64<<10))}}.encode())
+	case HugeMessage:
+		s.session.send([]byte{0, 0xff, 0xff, 0xff, 0xff})
+	case NodeAgain:
+		node, err := encodeNode(Identity{Name: "other", Namespace: s.id.Namespace, IP: "127.0.0.1"}, &s.fleet.cfg)
+		if err == nil {
+			s.session.send(request{url: url, node: node}.encode())
+		}
+	case BothSubscribed:
+		s.session.send(request{url: url, subscribe: []string{expect(xds.Route, "both")}, unsubscribe: []string{"both"}}.encode())
+	case SecondCDS:
+		s.session.send(request{url: xds.Cluster.URL()}.encode())
+	}
+}
+
+// floor is the highest revision that the proxy has seen, as navarch-agent sends it.
+func (s *sim) floor() [][2]string {
+	if !s.fleet.cfg.Follow {
+		return nil
+	}
+	highest := slices.Max(s.revision[:])
+	if highest == 0 {
+		return nil
+	}
+	h := [][2]string{{"navarch-revision", strconv.FormatUint(highest, 10)}}
+	if id, ok := s.fleet.storeID.Load().(string); ok {
+		h = append(h, [2]string{"navarch-store", id})
+	}
+	return h
+}

@@ -1,0 +1,326 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// sim is one simulated proxy. Its goroutine owns everything in it and holds mu, except while it waits: others may look
+// then.
+type sim struct {
+	fleet *Fleet
+	index int
+	id    Identity
+
+	mu sync.Mutex
+	envoy
+	session *session
+	rooms   rooms
+	shape   Behaviour
+	again   Reconnect // how the next stream is opened
+	quit    bool
+	drop    bool // this session is to end
+	joined  bool
+	dialed  time.Time
+	tries   int       // dials since the last stream that was answered
+	lull    time.Time // a slow reader does not read before
+
+	postMu sync.Mutex
+	posted []func()
+	conn   net.Conn // to be woken
+	wake   chan struct{}
+	stale  []net.Conn // that vanished
+}
+
+func newSim(f *Fleet, index int, id Identity) *sim {
+	s := &sim{fleet: f, index: index, id: id, wake: make(chan struct{}, 1)}
+	s.rooms = rooms{free: f.rooms, wait: func(call func()) { _, _ = s.block(func() (int, error) { call(); return 0, nil }) }}
+	if f.cfg.Behaviour != nil {
+		s.shape = f.cfg.Behaviour(index, id)
+	}
+	s.init()
+	return s
+}
+
+// run is the proxy's life: connect, speak until the stream ends, connect again.
+func (s *sim) run(wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.end()
+	s.rest(wait)
+	for !s.quit {
+		s.drop = false
+		err := s.connect()
+		if err == nil {
+			err = s.speak()
+		}
+		s.over(err)
+		if s.quit {
+			return
+		}
+		s.rest(s.backOff())
+	}
+}
+
+// rest waits, and does what is posted.
+func (s *sim) rest(d time.Duration) {
+	for until := time.Now().Add(d); s.work() == nil || !s.quit; {
+		left := time.Until(until)
+		if left <= 0 || s.again.Now {
+			return
+		}
+		s.sleep(left)
+	}
+}
+
+// backOff is Envoy's: drawn evenly from an interval that doubles; the first try after a stream that worked is within the
+// first interval (reference: 60 Envoys that were cut at once came back within half a second).
+func (s *sim) backOff() time.Duration {
+	if s.again.Now {
+		return 0
+	}
+	limit := min(s.fleet.cfg.BackOff<<min(s.tries, 10), s.fleet.cfg.MaxBackOff)
+	return time.Duration(rand.Int64N(int64(limit) + 1))
+}
+
+// address is where the next connection goes.
+func (s *sim) address() string {
+	if s.owner != "" && s.tries == 0 {
+		return s.owner
+	}
+	addrs := s.fleet.cfg.Addrs
+	return addrs[(s.index+s.tries+int(s.streams))%len(addrs)]
+}
+
+// connect makes a connection and its session.
+func (s *sim) connect() error {
+	c, err := s.dial(s.address())
+	s.again.Now = false
+	s.tries++
+	if err != nil {
+		return err
+	}
+	s.session = c
+	s.adopt(c.conn)
+	return nil
+}
+
+// adopt makes a connection the one that post wakes.
+func (s *sim) adopt(conn net.Conn) {
+	s.postMu.Lock()
+	defer s.postMu.Unlock()
+	s.conn = conn
+	if conn != nil && len(s.posted) > 0 {
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// dial connects, TLS handshake included.
+func (s *sim) dial(addr string) (*session, error) {
+	f := s.fleet
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case f.dialing <- struct{}{}:
+		defer func() { <-f.dialing }()
+	case <-f.ctx.Done():
+		return nil, errQuit
+	}
+	f.count.dials.Add(1)
+	s.dialed = time.Now()
+	ctx, cancel := context.WithTimeout(f.ctx, 20*time.Second)
+	defer cancel()
+	d := net.Dialer{LocalAddr: source(addr, s.index/f.cfg.PerSource), KeepAlive: -1}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("dial: %w", err)
+	}
+	if f.cfg.TLS != nil {
+		if conn, err = s.handshake(ctx, conn); err != nil {
+			return nil, err
+		}
+	}
+	return newSession(s, conn, addr), nil
+}
+
+func (s *sim) handshake(ctx context.Context, conn net.Conn) (net.Conn, error) {
+	cfg, err := s.fleet.cfg.TLS(s.id)
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	if !slices.Contains(cfg.NextProtos, "h2") {
+		cfg = cfg.Clone()
+		cfg.NextProtos = append(cfg.NextProtos, "h2")
+	}
+	c := tls.Client(conn, cfg)
+	if err := c.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	return c, nil
+}
+
+// source is the local address of the n-th group of proxies; nil: the kernel's choice.
+func source(addr string, n int) net.Addr {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	if host == "localhost" {
+		ip = net.IPv4(127, 0, 0, 1)
+	}
+	if err != nil || n == 0 || ip == nil || !ip.IsLoopback() || ip.To4() == nil {
+		return nil
+	}
+	return &net.TCPAddr{IP: net.IPv4(127, byte(1+n>>16), byte(n>>8), byte(n))}
+}
+
+// speak opens the stream and reads until it ends.
+func (s *sim) speak() error {
+	c := s.session
+	if s.shape.HalfOpen == AfterConnect {
+		return s.silence()
+	}
+	c.preface()
+	if s.shape.HalfOpen == AfterHandshake {
+		return s.silence()
+	}
+	if err := s.greet(c); err != nil {
+		return err
+	}
+	if s.shape.HalfOpen == AfterHeaders {
+		return s.silence()
+	}
+	s.fleet.count.streams.Add(1)
+	s.fleet.count.connected.Add(1)
+	s.streams++
+	s.begin()
+	for {
+		if s.moveTo != "" && s.still() {
+			if err := s.move(); err != nil {
+				return err
+			}
+		}
+		if err := s.session.next(); err != nil {
+			return err
+		}
+	}
+}
+
+// greet opens the stream with the metadata of this proxy.
+func (s *sim) greet(c *session) error {
+	var extra [][2]string
+	if s.fleet.cfg.Header != nil {
+		extra = s.fleet.cfg.Header(s.id)
+	}
+	return c.open(append(extra, s.floor()...))
+}
+
+// silence holds the connection and never speaks.
+func (s *sim) silence() error {
+	if err := s.session.flush(); err != nil {
+		return err
+	}
+	for {
+		if err := s.work(); err != nil {
+			return err
+		}
+		s.sleep(-1)
+	}
+}
+
+// over settles a session that has ended.
+func (s *sim) over(err error) {
+	f := s.fleet
+	if c := s.session; c != nil {
+		s.adopt(nil)
+		if s.again.Vanish && s.drop {
+			s.stale = append(s.stale, c.conn)
+		} else {
+			c.close(s.again.Reset)
+		}
+		if s.streaming {
+			f.count.connected.Add(-1)
+		}
+		s.session = nil
+	}
+	s.dropPrevious()
+	s.again.Vanish, s.again.Reset = false, false
+	s.leave()
+	if errors.Is(err, errQuit) {
+		return
+	}
+	var st status
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &st):
+		f.count.end(st.code, st.message)
+	case errors.As(err, &dial) && dial.Op == "dial":
+		f.count.end("dial", err.Error())
+	default:
+		f.count.end("io", err.Error())
+	}
+}
+
+// leave takes back that the proxy is joined.
+func (s *sim) leave() {
+	s.streaming = false
+	if s.joined {
+		s.joined = false
+		s.fleet.count.joined.Add(-1)
+		s.fleet.signal()
+	}
+	s.stopWaiting()
+	if s.again.Cold {
+		s.forget()
+		s.again.Cold = false
+	}
+}
+
+func (s *sim) end() {
+	for _, c := range s.stale {
+		_ = c.Close()
+	}
+	s.forget()
+	if s.sampled {
+		s.fleet.count.sampledNow.Add(-1)
+	}
+}
+
+// reconnect ends the session; the next one begins as r says.
+func (s *sim) reconnect(r Reconnect) {
+	s.again, s.drop = r, true
+	s.tries = 0
+}
+
+func (s *sim) behave(b Behaviour) { s.shape = b }
+
+func (s *sim) sendRaw(message []byte) {
+	if s.session != nil && s.streaming {
+		s.session.send(prefix(append(make([]byte, 5, 5+len(message)), message...)))
+	}
+}
+
+// maxName is how much of a name an example shows, bytes.
+const maxName = 256
+
+func (s *sim) violation(k Kind, rec *record, detail string) {
+	e := Example{Proxy: s.id.String(), Detail: detail}
+	if rec != nil {
+		e.Type, e.Name = rec.t.String(), rec.name[:min(len(rec.name), maxName)]
+	}
+	s.fleet.count.violation(k, e)
+}
+
+// violationOf is a violation about a name that may have no record.
+func (s *sim) violationOf(k Kind, t xds.Type, name, detail string) {
+	s.fleet.count.violation(k, Example{Proxy: s.id.String(), Type: t.String(), Name: name, Detail: detail})
+}

@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"time"
+)
+
+// post has the proxy's goroutine run f soon.
+func (s *sim) post(f func()) {
+	s.postMu.Lock()
+	s.posted = append(s.posted, f)
+	if s.conn != nil {
+		_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // fails where it is closed, and then the goroutine is awake
+	}
+	s.postMu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// interrupt makes a write that blocks fail.
+func (s *sim) interrupt() {
+	s.postMu.Lock()
+	defer s.postMu.Unlock()
+	if s.conn != nil {
+		_ = s.conn.SetWriteDeadline(time.Unix(1, 0)) // fails where it is closed already
+	}
+}
+
+// after posts f after a delay.
+func (s *sim) after(d time.Duration, f func()) *time.Timer {
+	if d <= 0 {
+		s.post(f)
+		return nil
+	}
+	return time.AfterFunc(d, func() { s.post(f) })
+}
+
+// work runs what was posted. An error says that the session is to end.
+func (s *sim) work() error {
+	for {
+		s.postMu.Lock()
+		todo := s.posted
+		s.posted = nil
+		if len(todo) > 0 && s.conn != nil {
+			_ = s.conn.SetReadDeadline(time.Time{})
+		}
+		s.postMu.Unlock()
+		for _, f := range todo {
+			f()
+		}
+		if s.quit || s.drop {
+			return errQuit
+		}
+		if len(todo) == 0 {
+			return nil
+		}
+	}
+}
+
+// block runs a call that may wait, with the proxy open to others.
+func (s *sim) block(call func() (int, error)) (int, error) {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	return call()
+}
+
+// sleep waits for a time, or for something posted; forever where the time is negative.
+func (s *sim) sleep(d time.Duration) {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	var timer <-chan time.Time
+	if d >= 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-timer:
+	case <-s.wake:
+	}
+}
+
+// allowance is how much of n bytes a proxy may read now; 0: it has to pause.
+func (s *sim) allowance(n int) int {
+	switch {
+	case s.shape.StopReading && s.joined:
+		return 0
+	case s.shape.ReadRate <= 0:
+		return n
+	case time.Now().Before(s.lull):
+		return 0
+	}
+	return min(n, max(s.shape.ReadRate/10, 1))
+}
+
+func (s *sim) consumed(n int) {
+	if s.shape.ReadRate > 0 {
+		s.lull = time.Now().Add(time.Second * time.Duration(n) / time.Duration(s.shape.ReadRate))
+	}
+}
+
+func (s *sim) pause() {
+	if s.shape.StopReading && s.joined {
+		s.sleep(-1)
+		return
+	}
+	s.sleep(max(time.Until(s.lull), 0))
+}

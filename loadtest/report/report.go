@@ -1,0 +1,216 @@
+// Package report is what a load run leaves: a result as JSON with a documented schema (schema.json), a page of HTML with
+// plots that fetches nothing, a table for the terminal, and the comparison of two sets of runs.
+//
+// Owns: nothing.  Reads: loadtest/gauge.  Never: measures anything; decides what a target is.
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"navarch.io/navarch/loadtest/gauge"
+)
+
+// Version is the version of the schema. It grows with every change that a reader of the JSON could notice, and Read
+// refuses others: figures are compared or not at all.
+const Version = 1
+
+// Result is one run of one or several scenarios. The doc tags become the descriptions in schema.json.
+type Result struct {
+	Version   int        `json:"version" doc:"Version of this schema."`
+	Label     string     `json:"label" doc:"What was measured, as the user named it: navarch, istiod, a branch."`
+	Started   time.Time  `json:"started" doc:"When the run began."`
+	Seconds   float64    `json:"seconds" doc:"How long the run took."`
+	Command   []string   `json:"command" doc:"Arguments of the command, file names without their folders."`
+	Machine   Machine    `json:"machine" doc:"Where the server and the harness ran."`
+	Scenarios []Scenario `json:"scenarios" doc:"In the order in which they ran."`
+}
+
+// Machine is where a run was made.
+type Machine struct {
+	CPU    string `json:"cpu" doc:"Model of the processor."`
+	Cores  int    `json:"cores" doc:"Processors that the harness may use; the server shares them where it runs on this machine."`
+	Memory uint64 `json:"memory" doc:"Bytes of memory."`
+	Kernel string `json:"kernel" doc:"Release of the kernel."`
+	Go     string `json:"go" doc:"Version of Go that the harness was built with."`
+	Load   string `json:"load,omitempty" doc:"Load averages when the run began: what else was running."`
+}
+
+// Scenario is what one scripted scenario measured.
+type Scenario struct {
+	Name       string                `json:"name" doc:"Name on the command line."`
+	Title      string                `json:"title" doc:"What was done, in a few words."`
+	World      string                `json:"world" doc:"Generator settings: preset or file."`
+	Scale      float64               `json:"scale" doc:"Factor on the sizes of world and fleet; targets are for 1."`
+	Proxies    int                   `json:"proxies" doc:"Simulated proxies."`
+	Replicas   int                   `json:"replicas" doc:"Servers."`
+	MTLS       bool                  `json:"mtls" doc:"Whether the proxies spoke mTLS."`
+	Started    time.Time             `json:"started" doc:"When the scenario began."`
+	Seconds    float64               `json:"seconds" doc:"How long it took."`
+	Rows       []Row                 `json:"rows" doc:"The figures that the scenario is about."`
+	Latencies  []Latency             `json:"latencies,omitempty" doc:"Distributions of durations."`
+	Series     []Series              `json:"series,omitempty" doc:"What was sampled over time."`
+	Traffic    map[string]Traffic    `json:"traffic,omitempty" doc:"By type (CDS, EDS, LDS, RDS, SDS, aside), over the whole scenario."`
+	Violations map[string]Violations `json:"violations,omitempty" doc:"What the proxies found wrong, by kind; none where it is absent."`
+	Ended      map[string]uint64     `json:"ended,omitempty" doc:"Streams that the proxies did not end themselves, by gRPC status."`
+	Notes      []string              `json:"notes,omitempty" doc:"What a reader should know of the figures."`
+	Failed     string                `json:"failed,omitempty" doc:"Why the scenario could not be run to its end; its figures are then void."`
+}
+
+// Row is one figure, what it should be, and whether it is.
+type Row struct {
+	Name    string   `json:"name" doc:"What was measured."`
+	Unit    string   `json:"unit" doc:"Unit of value and target."`
+	Value   float64  `json:"value" doc:"The figure."`
+	Target  *float64 `json:"target,omitempty" doc:"What it should be at most, or at least where better is more; absent: it is only told."`
+	Better  Better   `json:"better" doc:"Direction: less or more."`
+	Verdict Verdict  `json:"verdict" doc:"pass, miss, or none where there is no target or the scale is not 1."`
+	Compare string   `json:"compare,omitempty" doc:"What others reach, for people."`
+}
+
+// Better is the direction of a figure.
+type Better string
+
+// The directions.
+const (
+	Less Better = "less"
+	More Better = "more"
+)
+
+// Verdict says whether a figure is what it should be.
+type Verdict string
+
+// The verdicts.
+const (
+	Pass Verdict = "pass"
+	Miss Verdict = "miss"
+	None Verdict = "none"
+)
+
+// Judge sets the verdict. Figures of another scale than 1 have none: neither costs nor latencies grow linearly.
+func (r Row) Judge(scale float64) Row {
+	switch {
+	case r.Target == nil || scale != 1:
+		r.Verdict = None
+	case r.Better == More && r.Value >= *r.Target, r.Better == Less && r.Value <= *r.Target:
+		r.Verdict = Pass
+	default:
+		r.Verdict = Miss
+	}
+	return r
+}
+
+// Latency is a named distribution.
+type Latency struct {
+	Name      string           `json:"name" doc:"From what to what."`
+	Histogram *gauge.Histogram `json:"histogram" doc:"Summary in milliseconds, and buckets as gauge.Histogram writes them."`
+}
+
+// Series is one quantity over time.
+type Series struct {
+	Name   string       `json:"name" doc:"Whose."`
+	Group  string       `json:"group" doc:"Series of one group are drawn into one plot: memory, cpu, proxies."`
+	Unit   string       `json:"unit" doc:"Unit of the values."`
+	Points [][2]float64 `json:"points" doc:"Seconds since the scenario began, and the value."`
+}
+
+// Traffic counts one resource type as the proxies saw it. Bytes are of gRPC messages with their prefixes.
+type Traffic struct {
+	Responses uint64 `json:"responses" doc:"Responses."`
+	Resources uint64 `json:"resources" doc:"Resources in them."`
+	Removed   uint64 `json:"removed" doc:"Names that they removed."`
+	BytesIn   uint64 `json:"bytes_in" doc:"Bytes received."`
+	Requests  uint64 `json:"requests" doc:"Requests, ACKs and NACKs among them."`
+	BytesOut  uint64 `json:"bytes_out" doc:"Bytes sent."`
+	Nacks     uint64 `json:"nacks" doc:"Refusals among the requests."`
+}
+
+// Violations counts what is wrong in one way.
+type Violations struct {
+	Count    uint64   `json:"count" doc:"How often it was seen."`
+	Examples []string `json:"examples,omitempty" doc:"The first few."`
+}
+
+// Violated is how many violations there were in all.
+func (s Scenario) Violated() uint64 {
+	var n uint64
+	for _, v := range s.Violations {
+		n += v.Count
+	}
+	return n
+}
+
+// Good says that nothing failed: every scenario ran to its end, no proxy found anything wrong, and no target was missed.
+func (r Result) Good() bool {
+	for _, s := range r.Scenarios {
+		if s.Failed != "" || s.Violated() > 0 {
+			return false
+		}
+		for _, row := range s.Rows {
+			if row.Verdict == Miss {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Read decodes a result. An error says when it is of another version, or has fields that this one does not know.
+func Read(r io.Reader) (Result, error) {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return Result{}, err
+	}
+	var head struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return Result{}, fmt.Errorf("no result of a load run: %w", err)
+	}
+	if head.Version != Version {
+		return Result{}, fmt.Errorf("a result of version %d; this program reads version %d", head.Version, Version)
+	}
+	var result Result
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&result); err != nil {
+		return Result{}, fmt.Errorf("result: %w", err)
+	}
+	return result, nil
+}
+
+// ReadFile reads a result from a file.
+func ReadFile(name string) (Result, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return Result{}, err
+	}
+	defer f.Close()
+	result, err := Read(f)
+	if err != nil {
+		return result, fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	return result, nil
+}
+
+// WriteFile writes a result; the file is whole or not there.
+func (r Result) WriteFile(name string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return replace(name, append(raw, '\n'))
+}
+
+func replace(name string, data []byte) error {
+	if err := os.WriteFile(name+".new", data, 0o644); err != nil {
+		return errors.Join(err, os.Remove(name+".new"))
+	}
+	return os.Rename(name+".new", name)
+}

@@ -1,0 +1,234 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/mesh"
+	"navarch.io/navarch/loadtest/proxy"
+)
+
+// played is what came of edits on a schedule.
+type played struct {
+	mu      sync.Mutex
+	edits   int
+	missing int                         // ACKs that did not come
+	acks    map[string]*gauge.Histogram // by kind of edit, from the scheduled time
+	failed  error
+}
+
+// play does an edit every so often, whatever the last one took. Latencies are from the scheduled time, so that a server
+// which holds the harness up does not hide it (coordinated omission).
+func (s *stage) play(every, span time.Duration, next func(i int) (string, mesh.Edit, error)) (*played, error) {
+	p := &played{acks: map[string]*gauge.Histogram{}}
+	var wg sync.WaitGroup
+	err := s.schedule(every, span, func(i int, at time.Time) error {
+		kind, e, err := next(i)
+		if err != nil {
+			return err
+		}
+		if err := s.replace(e); err != nil {
+			return err
+		}
+		probe, err := s.fleet.Watch(s.watches(e))
+		if err != nil {
+			return err
+		}
+		if _, err := e.Apply(); err != nil {
+			return err
+		}
+		p.edits++
+		wg.Go(func() { s.collect(p, kind, e.What, probe, at) })
+		return nil
+	})
+	wg.Wait()
+	return p, errors.Join(err, p.failed)
+}
+
+// collect waits for what one edit brings.
+func (s *stage) collect(p *played, kind, what string, probe Probe, at time.Time) {
+	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
+	defer cancel()
+	err := probe.Await(ctx)
+	o, outcome := probe.Outcome(at)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err = errors.Join(err, outcome); err != nil {
+		p.failed = fmt.Errorf("%s: %w", what, err)
+		return
+	}
+	if p.acks[kind] == nil {
+		p.acks[kind] = &gauge.Histogram{}
+	}
+	p.acks[kind].Merge(o.Ack)
+	if p.missing += o.Expected - o.Acked; o.Acked < o.Expected {
+		s.note("%s: %d of %d ACKs came, missing %v", what, o.Acked, o.Expected, o.Missing)
+	}
+}
+
+// all is every kind together.
+func (p *played) all() *gauge.Histogram {
+	sum := &gauge.Histogram{}
+	for _, h := range p.acks {
+		sum.Merge(h)
+	}
+	return sum
+}
+
+// churn does all kinds of edits on a schedule.
+func churn(s *stage) error {
+	if err := s.joined(nil); err != nil {
+		return err
+	}
+	s.enter("churn")
+	span := s.span(20 * time.Second)
+	cpu0, _ := usage(s.watched())
+	p, err := s.play(200*time.Millisecond, span, s.next)
+	if err != nil {
+		return err
+	}
+	cpu1, _ := usage(s.watched())
+	for _, kind := range []string{"flip", "route", "policy", "deploy", "Sidecar"} {
+		if p.acks[kind] != nil {
+			s.latency("scheduled edit to ACK: "+kind, p.acks[kind])
+		}
+	}
+	s.row("edits", "", float64(p.edits))
+	s.row("scheduled edit to ACK, median", "ms", ms(p.all().Quantile(.5)))
+	s.row(rowChurn, "ms", ms(p.all().Quantile(.99)))
+	s.row(rowMissing, "", float64(p.missing))
+	s.cost("servers' CPU", "cores", (cpu1-cpu0).Seconds()/span.Seconds())
+	return s.equal()
+}
+
+// scale adds a replica and takes it away again under churn, in turns with the steady state. The proxies follow their owner,
+// as navarch-agent does; a server that names no owner keeps them where they are.
+func scale(s *stage) error {
+	if s.starter == nil {
+		return errors.New("replicas that were not started here are not scaled here")
+	}
+	if err := s.joined(func(spec *Spec) { spec.Follow = true }); err != nil {
+		return err
+	}
+	before, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	flips := 0
+	flip := func(int) (string, mesh.Edit, error) {
+		flips++
+		return "flip", s.churn.Flip(flips % s.world.Settings.Services), nil
+	}
+	steady, moving, missing := []time.Duration{}, []time.Duration{}, 0
+	measure := func(what string, into *[]time.Duration) error {
+		s.enter(what)
+		p, err := s.play(100*time.Millisecond, s.span(5*time.Second), flip)
+		if err == nil {
+			*into = append(*into, p.all().Quantile(.99))
+			missing += p.missing
+			s.latency(fmt.Sprintf("%s, %d", what, len(*into)), p.all())
+		}
+		return err
+	}
+	for range max(1, s.Repeats/2) {
+		if err := measure("steady", &steady); err != nil {
+			return err
+		}
+		more, err := s.another()
+		if err != nil {
+			return err
+		}
+		if err := measure("one replica more", &moving); err != nil {
+			return err
+		}
+		s.forget(more)
+		left := make(chan struct{})
+		go func() { more.stop(20 * time.Second); close(left) }()
+		err = measure("one replica fewer", &moving)
+		<-left
+		if err != nil {
+			return err
+		}
+	}
+	after, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	s.row("p99 of the steady state", "ms", ms(median(steady)))
+	s.row("p99 while scaling", "ms", ms(median(moving)))
+	s.row(rowScale, "", float64(median(moving))/float64(max(1, median(steady))))
+	s.row("streams moved to an owner", "", float64(after.Since(before).Moves))
+	s.row(rowMissing, "", float64(missing))
+	return s.equal()
+}
+
+// another starts one more replica and waits until it has the world.
+func (s *stage) another() (*Server, error) {
+	more, err := s.starter.replica()
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.measured = append(slices.Clone(s.measured), more)
+	s.mu.Unlock()
+	return more, s.await("a replica starts", func() error { return more.loaded(s.ctx, s.world.Settings.Services) })
+}
+
+// replace ends the proxies of pods that an edit takes away, and starts those of the pods that come instead.
+func (s *stage) replace(e mesh.Edit) error {
+	if len(e.Gone) == 0 {
+		return nil
+	}
+	var gone []string
+	for _, w := range e.Gone {
+		gone = append(gone, w.Pod)
+	}
+	before, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	if err := s.fleet.Remove(Select{Pods: gone}); err != nil {
+		return err
+	}
+	after, err := s.fleet.Stats()
+	if err != nil || after.Proxies == before.Proxies {
+		return err // those pods have no proxies here, so their successors have none
+	}
+	var come []proxy.Identity
+	for _, w := range e.Come {
+		come = append(come, s.identity(w))
+	}
+	return s.fleet.Add(come)
+}
+
+// next is the i-th edit of the churn: mostly flips, of ever other services. A deploy is under way all the time.
+func (s *stage) next(i int) (string, mesh.Edit, error) {
+	n, scoped := s.world.Settings.Services, s.world.Scoped()
+	switch {
+	case i%25 == 24 && len(scoped) > 0:
+		e, err := s.churn.Sidecar(scoped[i/25%len(scoped)])
+		return "Sidecar", e, err
+	case i%10 == 9:
+		return "route", s.churn.VirtualServices(i * 7 % n), nil
+	case i%10 == 4:
+		return "policy", s.churn.Policy(i * 3 % n), nil
+	case i%10 == 7:
+		if len(s.deploys) == 0 {
+			s.rolling = i * 11 % n
+			s.deploys = s.churn.Roll(s.rolling)
+		}
+		e := s.deploys[0]
+		s.deploys = s.deploys[1:]
+		return "deploy", e, nil
+	}
+	k := i * 13 % n
+	if k == s.rolling {
+		k = (k + 1) % n // its next files are made already
+	}
+	return "flip", s.churn.Flip(k), nil
+}

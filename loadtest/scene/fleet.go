@@ -1,0 +1,187 @@
+package scene
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/xds"
+)
+
+// Spec is what a fleet is made of, in a form that another process can be told.
+type Spec struct {
+	Addrs        []string      `json:"addrs"`
+	TLS          TLS           `json:"tls,omitzero"` // zero: plain text
+	Header       [][2]string   `json:"header,omitempty"`
+	Stock        bool          `json:"stock,omitempty"` // nodes as large as a stock Envoy's
+	IstioVersion string        `json:"istio_version,omitempty"`
+	Sample       float64       `json:"sample,omitempty"`
+	JoinRate     float64       `json:"join_rate,omitempty"` // proxies a second, in each process
+	Dialing      int           `json:"dialing,omitempty"`
+	BackOff      time.Duration `json:"back_off,omitempty"`
+	MaxBackOff   time.Duration `json:"max_back_off,omitempty"`
+	Follow       bool          `json:"follow,omitempty"` // as navarch-agent, to the owner
+	// WarmTimeout is how long a cluster or listener may wait for what it needs before that is a violation.
+	WarmTimeout time.Duration `json:"warm_timeout,omitempty"`
+}
+
+// Select says which proxies; the zero Select is all of them.
+type Select struct {
+	Share      float64  `json:"share,omitempty"`     // of each process's proxies the first so many (0 to 1, rounded up); 0: all
+	Namespaces []string `json:"namespaces,omitzero"` // empty and not nil: nobody
+	Workload   string   `json:"workload,omitempty"`
+	Pods       []string `json:"pods,omitzero"`
+	Not        []string `json:"not,omitempty"` // pods that are left out
+}
+
+// matcher is the Select as a fleet of n proxies wants it.
+func (s Select) matcher(n int) func(int, proxy.Identity) bool {
+	first := n
+	if s.Share > 0 {
+		first = min(n, max(1, int(s.Share*float64(n)+.999999)))
+	}
+	return func(i int, id proxy.Identity) bool {
+		return i < first && (s.Namespaces == nil || slices.Contains(s.Namespaces, id.Namespace)) &&
+			(s.Workload == "" || s.Workload == id.Workload) && (s.Pods == nil || slices.Contains(s.Pods, id.Name)) && !slices.Contains(s.Not, id.Name)
+	}
+}
+
+// Watch is a proxy.Change that another process can be told.
+type Watch struct {
+	Type   xds.Type `json:"type"`
+	Name   string   `json:"name"`
+	Marker string   `json:"marker,omitempty"`
+	Gone   bool     `json:"gone,omitempty"`
+	Among  Select   `json:"among,omitzero"`
+}
+
+// Fleet is proxies, in this process or in several.
+type Fleet interface {
+	Add(ids []proxy.Identity) error
+	Remove(Select) error
+	// WaitJoined waits until all proxies are joined.
+	WaitJoined(context.Context) error
+	Stats() (proxy.Stats, error)
+	// Watch begins to wait for several changes at once.
+	Watch([]Watch) (Probe, error)
+	Reconnect(Select, proxy.Reconnect) error
+	Behave(Select, proxy.Behaviour) error
+	// CheckEqual counts proxies that do not hold what others of their View hold.
+	CheckEqual() (int, error)
+	Close() error
+}
+
+// Probe waits for what Watch was told.
+type Probe interface {
+	// Await returns when all have acknowledged, or the context ends: which, Outcome tells.
+	Await(context.Context) error
+	// Outcome ends the probe; times are from `committed`.
+	Outcome(committed time.Time) (proxy.Outcome, error)
+}
+
+// local is a fleet in this process.
+type local struct {
+	fleet *proxy.Fleet
+	mu    sync.Mutex
+	n     int // added so far
+}
+
+// newLocal makes a fleet in this process.
+func newLocal(s Spec) (*local, error) {
+	conf := proxy.Config{Addrs: s.Addrs, IstioVersion: s.IstioVersion, Sample: s.Sample, JoinRate: s.JoinRate, Dialing: s.Dialing,
+		BackOff: s.BackOff, MaxBackOff: s.MaxBackOff, Follow: s.Follow, WarmTimeout: s.WarmTimeout}
+	if s.Stock {
+		conf.Node = proxy.Stock
+	}
+	if len(s.Header) > 0 {
+		conf.Header = func(proxy.Identity) [][2]string { return s.Header }
+	}
+	var err error
+	if conf.TLS, err = s.TLS.client(); err != nil {
+		return nil, err
+	}
+	fleet, err := proxy.New(conf)
+	if err != nil {
+		return nil, err
+	}
+	return &local{fleet: fleet}, nil
+}
+
+func (l *local) Add(ids []proxy.Identity) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n += len(ids)
+	l.fleet.Add(ids...)
+	return nil
+}
+
+// matcher picks from all proxies that were ever added.
+func (l *local) matcher(s Select) func(int, proxy.Identity) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return s.matcher(l.n)
+}
+
+func (l *local) Remove(s Select) error { l.fleet.Remove(l.matcher(s)); return nil }
+
+func (l *local) WaitJoined(ctx context.Context) error {
+	return l.fleet.WaitJoined(ctx, l.fleet.Stats().Proxies)
+}
+
+func (l *local) Stats() (proxy.Stats, error) { return l.fleet.Stats(), nil }
+
+func (l *local) Reconnect(s Select, r proxy.Reconnect) error {
+	l.fleet.Reconnect(l.matcher(s), r)
+	return nil
+}
+
+func (l *local) Behave(s Select, b proxy.Behaviour) error {
+	l.fleet.SetBehaviour(l.matcher(s), b)
+	return nil
+}
+
+func (l *local) CheckEqual() (int, error) { return l.fleet.CheckEqual(), nil }
+func (l *local) Close() error             { l.fleet.Close(); return nil }
+
+func (l *local) Watch(all []Watch) (Probe, error) {
+	p := localProbe{}
+	for _, w := range all {
+		c := proxy.Change{Type: w.Type, Name: w.Name, Marker: w.Marker, Gone: w.Gone}
+		if w.Among.Namespaces != nil || w.Among.Workload != "" || w.Among.Pods != nil || w.Among.Not != nil || w.Among.Share > 0 {
+			if w.Among.Share > 0 {
+				return nil, fmt.Errorf("watch %s: a share of the proxies cannot be watched; name their pods", w.Name)
+			}
+			match := w.Among.matcher(1)
+			c.Among = func(id proxy.Identity) bool { return match(0, id) }
+		}
+		p = append(p, l.fleet.Watch(c))
+	}
+	return p, nil
+}
+
+type localProbe []*proxy.Probe
+
+func (p localProbe) Await(ctx context.Context) error {
+	for _, one := range p {
+		select {
+		case <-one.Done():
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+func (p localProbe) Outcome(committed time.Time) (proxy.Outcome, error) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel() // what was waited for has come, or will not
+	sum := proxy.Outcome{}
+	for _, one := range p {
+		one.Committed(committed)
+		sum.Merge(one.Wait(over))
+	}
+	return sum, nil
+}

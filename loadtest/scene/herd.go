@@ -1,0 +1,123 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/loadtest/proxy"
+)
+
+// herd is a fleet in several processes: proxies are dealt out in turn.
+type herd struct {
+	workers []*remote
+	next    int
+}
+
+// newHerd starts n workers.
+func newHerd(n int, argv []string, spec Spec) (*herd, error) {
+	h := &herd{}
+	spec.JoinRate /= float64(n)
+	for range n {
+		r, err := startRemote(argv, spec)
+		if err != nil {
+			return nil, errors.Join(err, h.Close())
+		}
+		h.workers = append(h.workers, r)
+	}
+	return h, nil
+}
+
+// each makes a call to all workers at once.
+func (h *herd) each(ctx context.Context, calls func(i int) call, got func(i int, a answer)) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for i, w := range h.workers {
+		wg.Go(func() {
+			a, err := w.call(ctx, calls(i))
+			mu.Lock()
+			defer mu.Unlock()
+			if failed = errors.Join(failed, err); err == nil && got != nil {
+				got(i, a)
+			}
+		})
+	}
+	wg.Wait()
+	return failed
+}
+
+func (h *herd) all(c call) error {
+	return h.each(context.Background(), func(int) call { return c }, nil)
+}
+
+func (h *herd) Add(ids []proxy.Identity) error {
+	parts := make([][]proxy.Identity, len(h.workers))
+	for _, id := range ids {
+		parts[h.next%len(parts)] = append(parts[h.next%len(parts)], id)
+		h.next++
+	}
+	return h.each(context.Background(), func(i int) call { return call{Op: "add", Identities: parts[i]} }, nil)
+}
+
+func (h *herd) Remove(s Select) error { return h.all(call{Op: "remove", Select: s}) }
+
+func (h *herd) WaitJoined(ctx context.Context) error {
+	return h.each(ctx, func(int) call { return call{Op: "join"} }, nil)
+}
+
+func (h *herd) Stats() (proxy.Stats, error) {
+	var sum proxy.Stats
+	err := h.each(context.Background(), func(int) call { return call{Op: "stats"} }, func(_ int, a answer) { sum.Merge(*a.Stats) })
+	return sum, err
+}
+
+func (h *herd) Reconnect(s Select, r proxy.Reconnect) error {
+	return h.all(call{Op: "reconnect", Select: s, Reconnect: &r})
+}
+
+func (h *herd) Behave(s Select, b proxy.Behaviour) error {
+	return h.all(call{Op: "behave", Select: s, Behaviour: &b})
+}
+
+// CheckEqual compares within each process.
+func (h *herd) CheckEqual() (int, error) {
+	n := 0
+	err := h.each(context.Background(), func(int) call { return call{Op: "equal"} }, func(_ int, a answer) { n += a.N })
+	return n, err
+}
+
+func (h *herd) Close() error {
+	var failed error
+	for _, w := range h.workers {
+		failed = errors.Join(failed, w.close())
+	}
+	return failed
+}
+
+func (h *herd) Watch(all []Watch) (Probe, error) {
+	p := &herdProbe{herd: h, ids: make([]uint64, len(h.workers))}
+	err := h.each(context.Background(), func(int) call { return call{Op: "watch", Watch: all} }, func(i int, a answer) { p.ids[i] = uint64(a.N) })
+	return p, err
+}
+
+type herdProbe struct {
+	herd *herd
+	ids  []uint64
+}
+
+func (p *herdProbe) Await(ctx context.Context) error {
+	err := p.herd.each(ctx, func(i int) call { return call{Op: "await", Probe: p.ids[i]} }, nil)
+	if ctx.Err() != nil {
+		return nil // the outcome tells
+	}
+	return err
+}
+
+func (p *herdProbe) Outcome(committed time.Time) (proxy.Outcome, error) {
+	var sum proxy.Outcome
+	err := p.herd.each(context.Background(), func(i int) call { return call{Op: "outcome", Probe: p.ids[i], Committed: committed} },
+		func(_ int, a answer) { sum.Merge(*a.Outcome) })
+	return sum, err
+}

@@ -1,0 +1,146 @@
+package scene
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/mesh"
+	"navarch.io/navarch/loadtest/proxy"
+)
+
+// patience is how long the ACKs of one edit are waited for.
+const patience = time.Minute
+
+// effects is what came of several edits of one kind.
+type effects struct {
+	edits    int
+	acks     gauge.Histogram // from the commit, every proxy's
+	received gauge.Histogram
+	lasts    []time.Duration // from the commit, of each edit
+	edited   []time.Duration // from the edit, of each edit
+	cpu      time.Duration
+	traffic  proxy.TypeStats // all types
+	expected int             // ACKs, of all edits
+	proxies  int             // that should see an edit, of all edits
+}
+
+// apply does one edit, waits until everybody who should has acknowledged it, and adds what that took.
+func (s *stage) apply(e mesh.Edit, into *effects) error {
+	before, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	cpu, _ := usage(s.watched())
+	watches := s.watches(e)
+	probe, err := s.fleet.Watch(watches)
+	if err != nil {
+		return err
+	}
+	edited, err := e.Apply()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	if err := probe.Await(ctx); err != nil {
+		return err
+	}
+	after, err := s.rest(cpu)
+	if err != nil {
+		return err
+	}
+	committed := s.committed(edited)
+	o, err := probe.Outcome(committed)
+	if err != nil {
+		return err
+	}
+	if o.Expected == 0 {
+		return fmt.Errorf("%s: no proxy holds what it changes", e.What)
+	}
+	if o.Acked < o.Expected {
+		return fmt.Errorf("%s: %d of %d ACKs came within %v; missing: %v", e.What, o.Acked, o.Expected, patience, o.Missing)
+	}
+	traffic, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	into.add(o, committed.Sub(edited), after-cpu, traffic.Since(before).Total(), len(watches))
+	return nil
+}
+
+func (f *effects) add(o proxy.Outcome, toCommit, cpu time.Duration, traffic proxy.TypeStats, watches int) {
+	f.edits++
+	f.acks.Merge(o.Ack)
+	f.received.Merge(o.Receive)
+	f.lasts = append(f.lasts, o.Ack.Max())
+	f.edited = append(f.edited, o.Ack.Max()+toCommit)
+	f.cpu += cpu
+	f.expected += o.Expected
+	f.proxies += o.Expected / max(1, watches)
+	f.traffic.Responses += traffic.Responses
+	f.traffic.Resources += traffic.Resources
+	f.traffic.BytesIn += traffic.BytesIn
+}
+
+// committed is when an edit was committed; where the server does not tell, that is when it was made.
+func (s *stage) committed(edited time.Time) time.Time {
+	at, ok := s.writer.committed(s.ctx, edited)
+	if !ok {
+		s.note("The server has no page %s: times from the commit are from the edit of the file instead.", commitsPage)
+		return edited
+	}
+	return at
+}
+
+// rest waits until the servers have come to rest, two seconds at most, and gives their CPU time then.
+func (s *stage) rest(last time.Duration) (time.Duration, error) {
+	const step, quiet = 50 * time.Millisecond, 2
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	still := 0
+	for range 40 {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return last, s.ctx.Err()
+		}
+		cpu, _ := usage(s.watched())
+		if still++; cpu > last {
+			still = 0
+		}
+		if last = cpu; still == quiet {
+			break
+		}
+	}
+	return last, nil
+}
+
+// tell adds the rows of edits.
+func (f *effects) tell(s *stage, what string) {
+	n := float64(f.edits)
+	s.row(rowLast, "ms", ms(median(f.lasts)))
+	s.row(rowP99, "ms", ms(slices.Max(f.lasts)))
+	s.row(rowEdit, "ms", ms(median(f.edited)))
+	s.cost(rowEditCPU, "ms", ms(f.cpu)/n)
+	s.row(rowPushes, "", float64(f.traffic.Responses)/float64(max(1, f.proxies)))
+	s.row(rowPerProxy+" and edit", "KB", float64(f.traffic.BytesIn)/1e3/float64(max(1, f.proxies)))
+	s.latency("commit to ACK: "+what, &f.acks)
+	s.latency("commit to response: "+what, &f.received)
+	if f.edits < 100 {
+		s.note("Of %d edits the slowest stands for p99; the others are medians.", f.edits)
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }
+
+func median(all []time.Duration) time.Duration {
+	all = slices.Clone(all)
+	slices.Sort(all)
+	if n := len(all); n > 0 {
+		return all[n/2]
+	}
+	return 0
+}

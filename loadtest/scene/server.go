@@ -1,0 +1,265 @@
+package scene
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"navarch.io/navarch/loadtest/gauge"
+)
+
+// Server is one process that is measured: ours, or one that the user has started.
+type Server struct {
+	Name  string
+	Addr  string // host:port of xDS
+	Debug string // host:port of the debug pages; empty: there are none
+	PID   int    // 0: not on this machine
+
+	cmd    *exec.Cmd // nil: not ours
+	log    string
+	exited chan struct{}
+}
+
+// starter starts navarchd processes on loopback, and ends exactly those.
+type starter struct {
+	binary string
+	dir    string // of this scenario: data, logs
+	config string // the folder of YAML
+	ca     string // folder of certificates; empty: plain text
+	etcd   []string
+	mesh   string
+	env    []string
+	all    []*Server
+}
+
+// start runs one process. It listens on loopback only.
+func (s *starter) start(name string, args ...string) (*Server, error) {
+	var ports [4]string
+	for i := range ports {
+		var err error
+		if ports[i], err = free(); err != nil {
+			return nil, err
+		}
+	}
+	one := &Server{Name: name, Addr: ports[0], Debug: ports[1], log: filepath.Join(s.dir, name+".log"), exited: make(chan struct{})}
+	args = append(args, "--http-addr", ports[1], "--monitoring-addr", ports[2], "--mesh", s.mesh, "--log-level", "warn", "--shutdown-duration", "5s")
+	if s.ca == "" {
+		args = append(args, "--grpc-addr", ports[0], "--secure-grpc-addr", "")
+	} else {
+		args = append(args, "--secure-grpc-addr", ports[0], "--tls-cert", filepath.Join(s.ca, fileServer), "--tls-key", filepath.Join(s.ca, fileServerKey),
+			"--tls-client-ca", filepath.Join(s.ca, fileRoot))
+	}
+	out, err := os.OpenFile(one.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	one.cmd = exec.Command(s.binary, args...)
+	one.cmd.Stdout, one.cmd.Stderr, one.cmd.Env = out, out, append(os.Environ(), s.env...)
+	one.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := launch(one.cmd.Start); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	one.PID = one.cmd.Process.Pid
+	go func() {
+		_ = one.cmd.Wait() // how it ended is in ProcessState
+		close(one.exited)
+	}()
+	s.all = append(s.all, one)
+	return one, nil
+}
+
+// launches are done by one thread that never ends: the kernel ends the processes when their parent, which is a thread,
+// dies, so a harness that is killed leaves nothing behind.
+var launches = sync.OnceValue(func() chan func() {
+	c := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range c {
+			f()
+		}
+	}()
+	return c
+})
+
+func launch(start func() error) error {
+	done := make(chan error, 1)
+	launches() <- func() { done <- start() }
+	return <-done
+}
+
+// cluster starts n replicas: one process with everything in it, or one that writes and n that serve. The first result is
+// who writes.
+func (s *starter) cluster(n int) (writer *Server, replicas []*Server, err error) {
+	store := []string{"--data-dir", filepath.Join(s.dir, "data")}
+	if len(s.etcd) > 0 {
+		store = []string{"--etcd-endpoints", strings.Join(s.etcd, ",")}
+	}
+	if n == 1 {
+		one, err := s.start("navarchd", append(store, "--roles", "ingest,xds", "--config-dir", s.config)...)
+		return one, []*Server{one}, err
+	}
+	if writer, err = s.start("ingest", append(store, "--roles", "ingest", "--config-dir", s.config)...); err != nil {
+		return nil, nil, err
+	}
+	for range n {
+		one, err := s.replica()
+		if err != nil {
+			return nil, nil, err
+		}
+		replicas = append(replicas, one)
+	}
+	return writer, replicas, nil
+}
+
+// replica starts one more that serves only. Where etcd is embedded, it is reached over the writer's socket.
+func (s *starter) replica() (*Server, error) {
+	endpoints := s.etcd
+	if len(endpoints) == 0 {
+		endpoints = []string{"unix://" + filepath.Join(s.dir, "data", "etcd.sock")}
+	}
+	name := fmt.Sprintf("replica-%d", len(s.all))
+	return s.start(name, "--etcd-endpoints", strings.Join(endpoints, ","), "--roles", "xds")
+}
+
+// free is a loopback address that nobody listens on.
+func free() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// stop ends a process of ours: asked first, killed after the grace period.
+func (s *Server) stop(grace time.Duration) {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-s.exited:
+	case <-time.After(grace):
+		s.kill()
+	}
+}
+
+// kill is what a crash looks like from outside.
+func (s *Server) kill() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		<-s.exited
+	}
+}
+
+func (s *starter) stop() {
+	for i := len(s.all) - 1; i >= 0; i-- {
+		s.all[i].stop(10 * time.Second)
+	}
+}
+
+// alive is an error when a process of ours has ended by itself; it has the end of its log.
+func (s *Server) alive() error {
+	if s.cmd == nil {
+		return nil
+	}
+	select {
+	case <-s.exited:
+		raw, _ := os.ReadFile(s.log)
+		return fmt.Errorf("%s has ended (%v): %s", s.Name, s.cmd.ProcessState, raw[max(0, len(raw)-1000):])
+	default:
+		return nil
+	}
+}
+
+// errNoPage says that a server has no such debug page.
+var errNoPage = errors.New("no such page")
+
+// page reads a JSON page of a server.
+func (s *Server) page(ctx context.Context, path string, into any) error {
+	if s.Debug == "" {
+		return errNoPage
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Debug+path, nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusOK:
+		return json.NewDecoder(res.Body).Decode(into)
+	case http.StatusNotFound:
+		return errNoPage
+	}
+	return fmt.Errorf("%s: %s", path, res.Status)
+}
+
+// commit is one entry of the page of commits: what the ingester wrote last.
+type commit struct {
+	Revision  int64     `json:"revision"`
+	Event     time.Time `json:"event"`     // of the oldest change in it, as the ingester was told
+	Committed time.Time `json:"committed"` // when etcd had answered
+}
+
+// commitsPage lists the newest commits, oldest first.
+const commitsPage = "/debug/commits"
+
+// committed is when the first commit after an edit was made; ok is false where the server does not tell.
+func (s *Server) committed(ctx context.Context, edit time.Time) (at time.Time, ok bool) {
+	var all []commit
+	if s == nil || s.page(ctx, commitsPage, &all) != nil {
+		return time.Time{}, false
+	}
+	for _, c := range all {
+		if c.Committed.After(edit) {
+			return c.Committed, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// loaded is nil once a replica has a snapshot with so many services.
+func (s *Server) loaded(ctx context.Context, services int) error {
+	var snapshot struct {
+		Records map[string]int `json:"records"`
+	}
+	if err := s.page(ctx, "/debug/snapshot", &snapshot); err != nil {
+		return err
+	}
+	if n := snapshot.Records["Service"] + snapshot.Records["ServiceEntry"]; n < services {
+		return fmt.Errorf("%d of %d services", n, services)
+	}
+	return nil
+}
+
+// usage sums up what processes have used; those that are not on this machine, or have ended, count nothing.
+func usage(servers []*Server) (cpu time.Duration, rss uint64) {
+	for _, s := range servers {
+		if s.PID == 0 {
+			continue
+		}
+		if p, err := gauge.ReadProcess(s.PID); err == nil {
+			cpu += p.CPU()
+			rss += p.RSS
+		}
+	}
+	return cpu, rss
+}

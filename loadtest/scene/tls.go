@@ -1,0 +1,158 @@
+package scene
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/loadtest/proxy"
+)
+
+// trustDomain of the certificates that the harness makes.
+const trustDomain = "cluster.local"
+
+// serverName is what the harness's servers are called in their certificate.
+const serverName = "istiod.istio-system.svc"
+
+// TLS is how proxies speak it. With Dir, each has a certificate of its identity by the CA that MakeCA wrote there;
+// otherwise all have the same certificate, or none.
+type TLS struct {
+	Dir        string `json:"dir,omitempty"`
+	Roots      string `json:"roots,omitempty"` // file of PEM: what the server's certificate is verified against
+	Cert       string `json:"cert,omitempty"`
+	Key        string `json:"key,omitempty"`
+	ServerName string `json:"server_name,omitempty"`
+}
+
+func (t TLS) on() bool { return t.Dir != "" || t.Roots != "" }
+
+// Files of a CA's folder.
+const (
+	fileRoot, fileRootKey     = "root.pem", "root.key"
+	fileServer, fileServerKey = "server.pem", "server.key"
+)
+
+// MakeCA writes a root, its key, and a certificate with key for servers on loopback. The keys are worth nothing outside of
+// the run.
+func MakeCA(dir string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	root := template("load harness")
+	root.IsCA, root.BasicConstraintsValid, root.KeyUsage = true, true, x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
+	if err != nil {
+		return err
+	}
+	if root, err = x509.ParseCertificate(der); err != nil {
+		return err
+	}
+	server := template("navarchd")
+	server.DNSNames, server.IPAddresses = []string{serverName, "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}
+	serverKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	serverDER, err := x509.CreateCertificate(rand.Reader, server, root, serverKey.Public(), key)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writePEM(dir, fileRoot, fileRootKey, der, key), writePEM(dir, fileServer, fileServerKey, serverDER, serverKey))
+}
+
+func template(name string) *x509.Certificate {
+	now := time.Now()
+	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62)) // never fails
+	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+}
+
+func writePEM(dir, certFile, keyFile string, der []byte, key *ecdsa.PrivateKey) error {
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, certFile), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		os.WriteFile(filepath.Join(dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600))
+}
+
+// client makes the TLS configuration of proxies; nil for plain text.
+func (t TLS) client() (func(proxy.Identity) (*tls.Config, error), error) {
+	if !t.on() {
+		return nil, nil
+	}
+	roots, name := t.Roots, t.ServerName
+	if t.Dir != "" {
+		roots, name = filepath.Join(t.Dir, fileRoot), serverName
+	}
+	raw, err := os.ReadFile(roots)
+	if err != nil {
+		return nil, fmt.Errorf("roots of the server: %w", err)
+	}
+	base := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: name, MinVersion: tls.VersionTLS12}
+	if !base.RootCAs.AppendCertsFromPEM(raw) {
+		return nil, fmt.Errorf("roots of the server: %s holds no PEM certificate", filepath.Base(roots))
+	}
+	if t.Dir != "" {
+		return issuer(t.Dir, base)
+	}
+	if t.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("certificate of the proxies: %w", err)
+		}
+		base.Certificates = []tls.Certificate{pair}
+	}
+	return func(proxy.Identity) (*tls.Config, error) { return base, nil }, nil
+}
+
+// issuer makes a certificate for each identity, once, and a configuration that its proxies share.
+func issuer(dir string, base *tls.Config) (func(proxy.Identity) (*tls.Config, error), error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, fileRoot), filepath.Join(dir, fileRootKey))
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader) // one for all: what is measured is the server
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	made := map[string]*tls.Config{}
+	return func(id proxy.Identity) (*tls.Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		name := id.SPIFFE(trustDomain)
+		if made[name] != nil {
+			return made[name], nil
+		}
+		uri, err := url.Parse(name)
+		if err != nil {
+			return nil, err
+		}
+		leaf := template("")
+		leaf.URIs = []*url.URL{uri}
+		der, err := x509.CreateCertificate(rand.Reader, leaf, pair.Leaf, key.Public(), pair.PrivateKey)
+		if err != nil {
+			return nil, err
+		}
+		conf := base.Clone()
+		conf.Certificates = []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
+		made[name] = conf
+		return conf, nil
+	}, nil
+}
