@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -14,7 +14,7 @@ import (
 const (
 	activeConnections = "downstream_cx_active"
 	adminTimeout      = 2 * time.Second
-	drainPoll         = 250 * time.Millisecond
+	metricsPath       = "/stats/prometheus"
 )
 
 // admin speaks to Envoy's admin port.
@@ -53,11 +53,11 @@ func (a *admin) ready(ctx context.Context) error {
 	return nil
 }
 
-// active counts the connections of all listeners but the admin's own.
-func (a *admin) active(ctx context.Context) (int, error) {
-	_, body, err := a.do(ctx, http.MethodGet, `/stats?format=json&filter=^listener\..*`+activeConnections+`$`)
+// stats are the counters and gauges whose names match.
+func (a *admin) stats(ctx context.Context, match string) (map[string]int, error) {
+	_, body, err := a.do(ctx, http.MethodGet, "/stats?format=json&filter="+url.QueryEscape(match))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	var out struct {
 		Stats []struct {
@@ -66,47 +66,26 @@ func (a *admin) active(ctx context.Context) (int, error) {
 		} `json:"stats"`
 	}
 	if err := json.Unmarshal(body, &out); err != nil {
-		return 0, fmt.Errorf("statistics of Envoy: %w", err)
+		return nil, fmt.Errorf("statistics of Envoy: %w", err)
 	}
-	n := 0
+	all := make(map[string]int, len(out.Stats))
 	for _, s := range out.Stats {
-		if !strings.HasPrefix(s.Name, "listener.admin.") && !strings.Contains(s.Name, ".worker_") {
-			n += s.Value
+		if s.Name != "" {
+			all[s.Name] = s.Value
 		}
 	}
-	return n, nil
+	return all, nil
 }
 
-// drain asks the inbound listeners to send their clients away while they still serve, and returns when no connection is
-// left, or after limit. Outbound listeners stay: the application may need them for its own goodbye.
-func (a *admin) drain(ctx context.Context, limit time.Duration, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	if _, _, err := a.do(ctx, http.MethodPost, "/drain_listeners?inboundonly&graceful"); err != nil {
-		log.Warn("cannot drain Envoy, it is stopped at once", "error", err)
-		return
-	}
-	log.Info("draining", "at most", limit)
-	tick := time.NewTicker(drainPoll)
-	defer tick.Stop()
-	// A moment of grace first: callers learn only after a while that this endpoint is going, and still come.
-	for quiet := 0; quiet < 2; {
-		select {
-		case <-ctx.Done():
-			log.Info("drained for the whole time allowed")
-			return
-		case <-tick.C:
-		}
-		n, err := a.active(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			log.Warn("cannot see Envoy's connections, it is stopped", "error", err)
-			return
-		case n == 0:
-			quiet++
-		default:
-			quiet = 0
+// active counts the connections of all listeners but those that show what Envoy does: whoever reads metrics must not keep
+// it alive.
+func (a *admin) active(ctx context.Context) (int, error) {
+	all, err := a.stats(ctx, `^listener\..*`+activeConnections+`$`)
+	n := 0
+	for name, v := range all {
+		if !strings.HasPrefix(name, "listener.admin.") && !strings.HasPrefix(name, "listener."+metricsName+".") && !strings.Contains(name, ".worker_") {
+			n += v
 		}
 	}
-	log.Info("drained, no connection is left")
+	return n, err
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	caagent "navarch.io/navarch/ca/agent"
+	"navarch.io/navarch/cmd/navarch-agent/status"
 	"navarch.io/navarch/shard/relay"
 	"navarch.io/navarch/store/loop"
 )
@@ -29,7 +30,11 @@ type agent struct {
 	identity *caagent.Agent // nil: on plain text there is no CA
 	envoy    *supervisor
 	admin    *admin
+	status   *status.Server
 	draining atomic.Bool
+	// configured is the start of Envoy (envoyState.Starts) that is known to have its first configuration.
+	configured atomic.Int64
+	quit       context.CancelFunc // ends the agent as SIGTERM does
 }
 
 func (o *options) socket() string        { return filepath.Join(o.configPath, "XDS") }
@@ -51,14 +56,22 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 		}
 		id.claim()
 	}
-	r, err := relay.New(relay.Config{Socket: o.socket(), Target: o.discovery, Credentials: up.credentials, Metadata: up.metadata, Log: log})
+	var own []relay.Subscription
+	if up.identity != nil {
+		own = append(own, followTrust(up.identity))
+	}
+	r, err := relay.New(relay.Config{Socket: o.socket(), Target: o.discovery, Credentials: up.credentials, Metadata: up.metadata, Own: own, Follow: true, Log: log})
 	if err != nil {
 		return nil, err
 	}
-	return &agent{
+	a := &agent{
 		cfg: o, id: id, log: log, relay: r, identity: up.identity, admin: newAdmin(o.adminAddr),
 		envoy: &supervisor{path: path, args: o.envoyArgs(), out: os.Stderr, log: log},
-	}, nil
+	}
+	if a.status, err = a.newStatus(log); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 func (o *options) envoyArgs() []string {
@@ -77,6 +90,8 @@ func (o *options) envoyArgs() []string {
 
 // Run works until ctx ends, then drains and stops Envoy, and everything else after it.
 func (a *agent) Run(ctx context.Context) error {
+	ctx, a.quit = context.WithCancel(ctx)
+	defer a.quit()
 	if err := a.writeBootstrap(); err != nil {
 		return err
 	}
@@ -107,7 +122,7 @@ func (a *agent) runEnvoy(told, inner context.Context) error {
 	defer stop()
 	release := context.AfterFunc(told, func() {
 		a.draining.Store(true)
-		a.admin.drain(ctx, a.cfg.goodbye, a.log)
+		a.admin.drain(ctx, a.cfg.bye, a.log)
 		stop()
 	})
 	defer release()
@@ -115,11 +130,7 @@ func (a *agent) runEnvoy(told, inner context.Context) error {
 }
 
 func (a *agent) writeBootstrap() error {
-	b, err := bootstrap(a.id, a.cfg.adminAddr, a.cfg.socket(), a.cfg.sdsSocket())
-	if err != nil {
-		return err
-	}
-	js, err := renderJSON(b)
+	js, err := bootstrap(a.id, a.cfg.places())
 	if err != nil {
 		return err
 	}
@@ -135,7 +146,10 @@ func (a *agent) listen() ([]loop.Task, error) {
 	for _, s := range []struct {
 		what, addr string
 		handler    http.Handler
-	}{{"status", a.cfg.statusAddr, a.statusHandler()}, {"debug", a.cfg.debugAddr, a.debugHandler()}} {
+	}{
+		{"status", a.cfg.statusAddr, a.status.Health()}, {"statistics", a.cfg.statsAddr, a.status.Handler()},
+		{"debug", a.cfg.debugAddr, a.debugHandler()},
+	} {
 		if s.addr == "" {
 			continue
 		}
@@ -143,7 +157,7 @@ func (a *agent) listen() ([]loop.Task, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s address: %w", s.what, err)
 		}
-		tasks = append(tasks, loop.Task{Name: s.what, Run: func(ctx context.Context) error { return serve(ctx, l, s.handler) }})
+		tasks = append(tasks, loop.Task{Name: s.what, Run: func(ctx context.Context) error { return status.Serve(ctx, l, s.handler) }})
 	}
 	return tasks, nil
 }

@@ -54,6 +54,7 @@ type process struct {
 	out                  *syncBuffer
 	done                 chan error
 	status, debug, admin string
+	stats, metrics       string
 }
 
 type syncBuffer struct {
@@ -90,10 +91,11 @@ func startAgent(t *testing.T, discovery string, flags ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &process{t: t, out: &syncBuffer{}, done: make(chan error, 1), status: freeAddr(t), debug: freeAddr(t), admin: freeAddr(t)}
+	p := &process{t: t, out: &syncBuffer{}, done: make(chan error, 1), status: freeAddr(t), debug: freeAddr(t), admin: freeAddr(t), stats: freeAddr(t), metrics: freeAddr(t)}
 	p.cmd = exec.Command(os.Args[0], append([]string{
 		"run", "--discovery-address", discovery, "--config-path", dir, "--envoy-path", envoyPath(t), "--concurrency", "1",
 		"--admin-address", p.admin, "--status-addr", p.status, "--debug-addr", p.debug, "--pod-info", dir,
+		"--stats-addr", p.stats, "--envoy-metrics-addr", p.metrics,
 	}, flags...)...)
 	p.cmd.Env = append(os.Environ(), "NAVARCH_TEST_AGENT=1", "POD_NAME=web-1", "POD_NAMESPACE=shop", "INSTANCE_IP=127.0.0.1",
 		"ISTIO_META_CLUSTER_ID=east", "XDS_HEADER_X-Test=yes")
@@ -206,7 +208,9 @@ func TestLife(t *testing.T) {
 	listener := freeAddr(t)
 	ads := newFakeADS(t, listener, backend.Listener.Addr().String())
 	addr, server := ads.start(t, "127.0.0.1:0")
-	p := startAgent(t, addr, "--xds-plaintext", "--termination-drain-duration", "15s")
+	t.Setenv("EXIT_ON_ZERO_ACTIVE_CONNECTIONS", "true")
+	t.Setenv("MINIMUM_DRAIN_DURATION", "500ms")
+	p := startAgent(t, addr, "--xds-plaintext")
 
 	first := ads.next(t, cdsType)
 	if id := first.request.Node.GetId(); id != "sidecar~127.0.0.1~web-1.shop~shop.svc.cluster.local" || len(first.request.InitialResourceVersions) != 0 {
@@ -256,6 +260,12 @@ func TestLife(t *testing.T) {
 		t.Errorf("after the crash: %+v", page.Envoy)
 	}
 
+	// Whoever reads metrics does not keep a draining Envoy alive.
+	watcher, err := net.Dial("tcp", p.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Close()
 	slow := make(chan error, 1)
 	go func() { slow <- get("http://" + listener + "/slow") }()
 	<-arrived
@@ -310,8 +320,11 @@ func TestEnvoyDiesWithTheAgent(t *testing.T) {
 
 // A finished job ends its proxy by /quitquitquit: the agent then ends too.
 func TestQuitIsNoCrash(t *testing.T) {
-	p := startAgent(t, freeAddr(t), "--xds-plaintext")
-	p.until("answering", func(d debugPage) bool { return strings.Contains(d.NotReady, "INITIALIZING") })
+	addr := freeAddr(t)
+	p := startAgent(t, addr, "--xds-plaintext")
+	p.until("answering", func(d debugPage) bool {
+		return strings.Contains(d.NotReady, "INITIALIZING; the control plane at "+addr+" is not reached")
+	})
 	resp, err := http.Post("http://"+p.admin+"/quitquitquit", "", nil)
 	if err != nil {
 		t.Fatal(err)

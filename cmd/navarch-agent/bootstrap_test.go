@@ -7,19 +7,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3" // so that protojson knows it
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 func rendered(t *testing.T, proxyYAML string) []byte {
 	t.Helper()
-	id, err := identify("sidecar", t.TempDir(), []string{"POD_NAME=a", "POD_NAMESPACE=b", "INSTANCE_IP=10.0.0.1", "PROXY_CONFIG=" + proxyYAML})
+	id, err := identify("sidecar", sources{}, []string{"POD_NAME=a", "POD_NAMESPACE=b", "INSTANCE_IP=10.0.0.1", "PROXY_CONFIG=" + proxyYAML})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := bootstrap(id, "127.0.0.1:15000", "./etc/istio/proxy/XDS", "./etc/istio/proxy/SDS")
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := renderJSON(b)
+	js, err := bootstrap(id, places{admin: "127.0.0.1:15000", metrics: "0.0.0.0:15090", xds: "./etc/istio/proxy/XDS", sds: "./etc/istio/proxy/SDS"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +32,12 @@ func TestEnvoyAcceptsTheBootstrap(t *testing.T) {
 		"plain": "",
 		"stats": `{proxyStatsMatcher: {inclusionPrefixes: [http.], inclusionSuffixes: [_retry], inclusionRegexps: ['.*x']}}`,
 	} {
+		var typed bootstrapv3.Bootstrap
+		if err := protojson.Unmarshal(rendered(t, config), &typed); err != nil {
+			t.Errorf("%s: Envoy's types: %v", name, err)
+		} else if err := typed.ValidateAll(); err != nil {
+			t.Errorf("%s: Envoy's rules: %v", name, err)
+		}
 		file := filepath.Join(t.TempDir(), "b.json")
 		if err := os.WriteFile(file, rendered(t, config), 0o600); err != nil {
 			t.Fatal(err)
@@ -76,7 +82,7 @@ func TestBootstrapSettings(t *testing.T) {
 
 func TestAddress(t *testing.T) {
 	for _, bad := range []string{"", "127.0.0.1", "localhost:1", "127.0.0.1:70000", "127.0.0.1:x"} {
-		if _, err := address(bad); err == nil {
+		if _, err := socketAddress(bad); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"net/netip"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -75,11 +76,13 @@ func (f *fakeADS) start(t *testing.T, addr string, opts ...grpc.ServerOption) (s
 func newFakeADS(t *testing.T, listener, backend string) *fakeADS {
 	t.Helper()
 	addr := func(hostPort string) *corev3.Address {
-		a, err := address(hostPort)
+		ap, err := netip.ParseAddrPort(hostPort)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a
+		return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+			Address: ap.Addr().String(), PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(ap.Port())},
+		}}}
 	}
 	pack := func(m proto.Message) *anypb.Any {
 		a, err := anypb.New(m)

@@ -36,11 +36,24 @@ type identity struct {
 	node    *corev3.Node
 	proxy   *meshv1alpha1.ProxyConfig
 	headers map[string]string // ClusterID and XDS_HEADER_*, for the control plane
+	vars    map[string]string // the environment
+	// addresses are the pod's, the primary first.
+	addresses []string
 }
 
-// identify reads env ("KEY=value" rows) and the downward API folder podInfo (files labels and annotations, absent outside
-// Kubernetes). nodeType is sidecar or router.
-func identify(nodeType, podInfo string, env []string) (*identity, error) {
+// lookup is a variable of the environment, else of the proxy's configuration: injection makes its proxyMetadata variables.
+func (i *identity) lookup(key string) string {
+	return first(i.vars[key], i.proxy.GetProxyMetadata()[key])
+}
+
+// sources are files that tell a proxy about itself; either may be absent, as both are outside Kubernetes.
+type sources struct {
+	podInfo string // the downward API folder: labels, annotations
+	mesh    string // a mesh configuration
+}
+
+// identify reads env ("KEY=value" rows, the later wins) and the sources. nodeType is sidecar or router.
+func identify(nodeType string, from sources, env []string) (*identity, error) {
 	if nodeType != "sidecar" && nodeType != "router" {
 		return nil, fmt.Errorf("node type %q: want sidecar or router", nodeType)
 	}
@@ -50,19 +63,23 @@ func identify(nodeType, podInfo string, env []string) (*identity, error) {
 			vars[k] = v
 		}
 	}
-	name, ns := vars["POD_NAME"], vars["POD_NAMESPACE"]
-	if name == "" || ns == "" {
-		return nil, errors.New("POD_NAME and POD_NAMESPACE must be set: they make the node id")
-	}
-	labels, err := downward(filepath.Join(podInfo, "labels"))
+	name, ns, err := nameOf(vars)
 	if err != nil {
 		return nil, err
 	}
-	annotations, err := downward(filepath.Join(podInfo, "annotations"))
+	labels, err := downward(filepath.Join(from.podInfo, "labels"))
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := proxyConfig(vars["PROXY_CONFIG"], annotations[configKey])
+	annotations, err := downward(filepath.Join(from.podInfo, "annotations"))
+	if err != nil {
+		return nil, err
+	}
+	defaults, err := meshDefaults(from.mesh)
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := proxyConfig(defaults, vars["PROXY_CONFIG"], annotations[configKey])
 	if err != nil {
 		return nil, err
 	}
@@ -75,13 +92,7 @@ func identify(nodeType, podInfo string, env []string) (*identity, error) {
 		return nil, err
 	}
 	meta["NAME"], meta["NAMESPACE"], meta["INSTANCE_IPS"] = name, ns, strings.Join(ips, ",")
-	if sa := vars["SERVICE_ACCOUNT"]; sa != "" {
-		meta["SERVICE_ACCOUNT"] = sa
-	}
-	if len(annotations) > 0 {
-		meta["ANNOTATIONS"] = annotations
-	}
-	if meta["PROXY_CONFIG"], err = protoMap(proxy); err != nil {
+	if err := complement(meta, vars["SERVICE_ACCOUNT"], annotations, proxy); err != nil {
 		return nil, err
 	}
 	st, err := toStruct(meta)
@@ -98,7 +109,36 @@ func identify(nodeType, podInfo string, env []string) (*identity, error) {
 		},
 		proxy:   proxy,
 		headers: headersOf(vars),
+		vars:    vars, addresses: ips,
 	}, nil
+}
+
+// complement adds what the variables of metadata do not hold.
+func complement(meta map[string]any, account string, annotations map[string]string, proxy *meshv1alpha1.ProxyConfig) (err error) {
+	if account != "" {
+		meta["SERVICE_ACCOUNT"] = account
+	}
+	if len(annotations) > 0 {
+		meta["ANNOTATIONS"] = annotations
+	}
+	meta["PROXY_CONFIG"], err = protoMap(proxy)
+	return err
+}
+
+// nameOf is the pod's name and namespace. A machine has no pod: its name is the host's.
+func nameOf(vars map[string]string) (name, namespace string, err error) {
+	namespace = first(vars["POD_NAMESPACE"], vars["ISTIO_NAMESPACE"])
+	if namespace == "" {
+		return "", "", errors.New("POD_NAMESPACE is not set: a pod has it by injection, a machine from cluster.env (--env-file)")
+	}
+	if name = vars["POD_NAME"]; name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return "", "", fmt.Errorf("POD_NAME is not set, and the host has no name: %w", err)
+		}
+		name, _, _ = strings.Cut(host, ".")
+	}
+	return name, namespace, nil
 }
 
 // metadataOf collects ISTIO_META_* as strings and ISTIO_METAJSON_* as objects whose keys are merged (the variable's name
@@ -142,10 +182,12 @@ func metadataOf(vars map[string]string, proxy *meshv1alpha1.ProxyConfig, podLabe
 	return meta, nil
 }
 
-// proxyConfig merges the mesh's part with the pod's annotation; both are YAML of meshconfig's ProxyConfig.
-func proxyConfig(fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, error) {
+// proxyConfig merges the mesh's part, the environment's and the pod's annotation; all are YAML of meshconfig's ProxyConfig.
+func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, error) {
 	out := &meshv1alpha1.ProxyConfig{ControlPlaneAuthPolicy: meshv1alpha1.AuthenticationPolicy_MUTUAL_TLS}
-	for _, part := range []struct{ where, text string }{{"environment PROXY_CONFIG", fromEnv}, {"annotation " + configKey, fromPod}} {
+	for _, part := range []struct{ where, text string }{
+		{"defaultConfig of the mesh configuration", fromMesh}, {"environment PROXY_CONFIG", fromEnv}, {"annotation " + configKey, fromPod},
+	} {
 		if strings.TrimSpace(part.text) == "" {
 			continue
 		}
@@ -170,10 +212,10 @@ func proxyConfig(fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, error) {
 	return out, nil
 }
 
-// addresses are the pod's, its primary first: INSTANCE_IP, INSTANCE_IPS, else those of the interfaces.
+// addresses are the pod's, its primary first: INSTANCE_IP (ISTIO_SVC_IP), INSTANCE_IPS, else those of the interfaces.
 func addresses(vars map[string]string) ([]string, error) {
 	var ips []string
-	for _, s := range append([]string{vars["INSTANCE_IP"]}, strings.Split(vars["INSTANCE_IPS"], ",")...) {
+	for _, s := range append([]string{first(vars["INSTANCE_IP"], vars["ISTIO_SVC_IP"])}, strings.Split(vars["INSTANCE_IPS"], ",")...) {
 		s = strings.TrimSpace(s)
 		if s == "" || slices.Contains(ips, s) {
 			continue

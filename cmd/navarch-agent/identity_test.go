@@ -27,7 +27,7 @@ func TestIdentifyInjectedPod(t *testing.T) {
 		"labels":      "app=\"web\"\npod-template-hash=\"5f6\"\nistio-locality=\"eu.west.rack1\"\nversion=\"v2\"",
 		"annotations": "proxy.istio.io/config=\"concurrency: 3\\n\"\nnote=\"a \\\"b\\\"\"\n",
 	})
-	id, err := identify("sidecar", dir, []string{
+	id, err := identify("sidecar", sources{podInfo: dir}, []string{
 		"POD_NAME=web-5f6-x", "POD_NAMESPACE=shop", "INSTANCE_IP=10.0.0.1", "INSTANCE_IPS=10.0.0.1,fd00::1", "SERVICE_ACCOUNT=web",
 		"HOST_IP=192.168.0.1", "CA_ADDR=istiod.istio-system.svc:15012", "TRUST_DOMAIN=cluster.local",
 		"ISTIO_META_CLUSTER_ID=east", "ISTIO_META_MESH_ID=mesh1", "ISTIO_META_WORKLOAD_NAME=web", "ISTIO_META_INTERCEPTION_MODE=REDIRECT",
@@ -63,7 +63,7 @@ func TestIdentifyInjectedPod(t *testing.T) {
 		t.Error(d)
 	}
 	o := &options{}
-	if err := o.complete(id.proxy); err != nil || o.plaintext || o.concurrency != 3 || o.drain.Seconds() != 20 || o.discovery != "istiod.mesh.svc:15012" {
+	if err := o.complete(id, false); err != nil || o.plaintext || o.concurrency != 3 || o.drain.Seconds() != 20 || o.discovery != "istiod.mesh.svc:15012" {
 		t.Errorf("options %+v, %v", o, err)
 	}
 }
@@ -82,11 +82,11 @@ func TestIdentifyNamesTheFault(t *testing.T) {
 		"bad field":     {append(base, "PROXY_CONFIG=concurrency: many"), "", "PROXY_CONFIG"},
 		"bad label row": {base, podInfo(t, map[string]string{"labels": "ok=\"1\"\napp=web"}), "labels:2: value of app"},
 	} {
-		if _, err := identify("sidecar", c.dir, c.env); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := identify("sidecar", sources{podInfo: c.dir}, c.env); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v does not name %s", name, err, c.want)
 		}
 	}
-	if _, err := identify("ztunnel", "", base); err == nil {
+	if _, err := identify("ztunnel", sources{podInfo: ""}, base); err == nil {
 		t.Error("a node type that the agent cannot run was taken")
 	}
 }
@@ -104,17 +104,17 @@ func TestPlaintextIsExplicit(t *testing.T) {
 		"policy not written": {"discoveryAddress: x:15012", options{}, false},
 		"flag":               {"", options{discovery: "x:1", plaintext: true}, true},
 	} {
-		p, err := proxyConfig(c.config, "")
+		p, err := proxyConfig("", c.config, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		o := c.flags
-		if err := o.complete(p); err != nil || o.plaintext != c.want {
+		if err := o.complete(&identity{proxy: p}, false); err != nil || o.plaintext != c.want {
 			t.Errorf("%s: plaintext %v, want %v; %v", name, o.plaintext, c.want, err)
 		}
 	}
 	o := options{discovery: "istiod"}
-	if err := o.complete(nil); err == nil || !strings.Contains(err.Error(), `"istiod"`) {
+	if err := o.complete(&identity{}, false); err == nil || !strings.Contains(err.Error(), `"istiod"`) {
 		t.Errorf("address without port: %v", err)
 	}
 }

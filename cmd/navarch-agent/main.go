@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,8 +22,8 @@ import (
 const (
 	defaultDiscovery = "istiod.istio-system.svc:15012"
 	defaultConfig    = "./etc/istio/proxy"
+	defaultMetrics   = "0.0.0.0:15090"
 	defaultDrain     = 45 * time.Second
-	defaultGoodbye   = 5 * time.Second
 )
 
 type options struct {
@@ -34,8 +35,12 @@ type options struct {
 	configPath, envoyPath    string
 	adminAddr                string
 	statusAddr, debugAddr    string
+	statsAddr, metricsAddr   string
+	meshConfig               string
+	envFiles                 []string
 	concurrency              int
-	drain, goodbye           time.Duration
+	drain                    time.Duration
+	bye                      farewell
 	logLevel, logFormat      string
 	envoyLogLevel            string
 	envoyComponentLog        string
@@ -52,6 +57,8 @@ func command() *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVar(&o.nodeType, "type", "sidecar", "Type of the proxy: sidecar or router.")
 	f.StringVar(&o.podInfo, "pod-info", "/etc/istio/pod", "Folder of the downward API: labels, annotations.")
+	f.StringVar(&o.meshConfig, "mesh-config", "./etc/istio/config/mesh", "Mesh configuration whose defaultConfig comes before PROXY_CONFIG; may be absent.")
+	f.StringArrayVar(&o.envFiles, "env-file", nil, "Rows KEY=value that the environment lacks, as Istio's cluster.env; may be repeated (default those in /var/lib/istio/envoy, if there are any).")
 	f.StringVar(&o.discovery, "discovery-address", "", "Control plane, host:port (default PROXY_CONFIG's discoveryAddress, else "+defaultDiscovery+").")
 	f.BoolVar(&o.plaintext, "xds-plaintext", false, "No TLS to the control plane; implied by port 15010 and by PROXY_CONFIG's controlPlaneAuthPolicy NONE.")
 	f.StringVar(&o.rootCert, "xds-root-cert", "/var/run/secrets/istio/root-cert.pem", "Roots that the control plane's certificate must chain to (XDS_ROOT_CA).")
@@ -63,10 +70,12 @@ func command() *cobra.Command {
 	f.StringVar(&o.envoyPath, "envoy-path", "", "The Envoy program (ENVOY_PATH; default PROXY_CONFIG's binaryPath, else envoy).")
 	f.StringVar(&o.adminAddr, "admin-address", "", "Where Envoy's admin listens, IP:port (default 127.0.0.1 and PROXY_CONFIG's proxyAdminPort, else 15000).")
 	f.StringVar(&o.statusAddr, "status-addr", ":15021", "Where /healthz/ready is answered; empty: nowhere.")
+	f.StringVar(&o.statsAddr, "stats-addr", ":15020", "Where merged metrics, probes of the application, /healthz/ready and /quitquitquit are answered (port by PROXY_CONFIG's statusPort); empty: nowhere.")
+	f.StringVar(&o.metricsAddr, "envoy-metrics-addr", defaultMetrics, "Where Envoy shows its metrics, IP:port ([::] by default where the first own address is IPv6); empty: nowhere.")
 	f.StringVar(&o.debugAddr, "debug-addr", "127.0.0.1:15004", "Where /debug is answered; empty: nowhere.")
 	f.IntVar(&o.concurrency, "concurrency", 0, "Envoy's worker threads (default PROXY_CONFIG's concurrency; 0: one per CPU).")
 	f.DurationVar(&o.drain, "drain-duration", 0, "How long a changed listener serves its old connections (default PROXY_CONFIG's drainDuration, else 45s).")
-	f.DurationVar(&o.goodbye, "termination-drain-duration", 0, "How long connections may last after SIGTERM (default PROXY_CONFIG's terminationDrainDuration, else 5s).")
+	f.DurationVar(&o.bye.wait, "termination-drain-duration", 0, "How long Envoy drains after SIGTERM (TERMINATION_DRAIN_DURATION_SECONDS; default PROXY_CONFIG's terminationDrainDuration, else 5s).")
 	f.StringVar(&o.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
 	f.StringVar(&o.logFormat, "log-format", "text", "Form of log lines: text, json.")
 	f.StringVar(&o.envoyLogLevel, "envoy-log-level", "warning", "Least level of Envoy's log lines: trace, debug, info, warning, error, critical, off.")
@@ -84,26 +93,26 @@ var fromEnv = map[string]string{
 }
 
 func (o *options) run(cmd *cobra.Command) error {
-	if err := wire.FromEnv(cmd.Flags(), os.Getenv, fromEnv); err != nil {
+	env, err := environment(o.envFiles, os.Environ())
+	if err != nil {
+		return err
+	}
+	id, err := identify(o.nodeType, sources{podInfo: o.podInfo, mesh: o.meshConfig}, env)
+	if err != nil {
+		return err
+	}
+	if err := wire.FromEnv(cmd.Flags(), id.lookup, fromEnv); err != nil {
 		return err
 	}
 	log, err := wire.Logger(cmd.ErrOrStderr(), o.logLevel, o.logFormat)
 	if err != nil {
 		return err
 	}
-	id, err := identify(o.nodeType, o.podInfo, os.Environ())
-	if err != nil {
-		return err
-	}
-	if err := o.complete(id.proxy); err != nil {
+	if err := o.complete(id, cmd.Flags().Changed("stats-addr")); err != nil {
 		return err
 	}
 	if o.printBootstrap {
-		b, err := bootstrap(id, o.adminAddr, o.socket(), o.sdsSocket())
-		if err != nil {
-			return err
-		}
-		js, err := renderJSON(b)
+		js, err := bootstrap(id, o.places())
 		if err != nil {
 			return err
 		}
@@ -117,8 +126,15 @@ func (o *options) run(cmd *cobra.Command) error {
 	return a.Run(cmd.Context())
 }
 
-// complete fills what the command line left open from the proxy's configuration, then from defaults.
-func (o *options) complete(p *meshv1alpha1.ProxyConfig) error {
+// places are what the bootstrap names.
+func (o *options) places() places {
+	return places{admin: o.adminAddr, metrics: o.metricsAddr, xds: o.socket(), sds: o.sdsSocket()}
+}
+
+// complete fills what the command line left open (statsGiven: not the address of statistics) from the proxy's
+// configuration, then from defaults.
+func (o *options) complete(id *identity, statsGiven bool) error {
+	p := id.proxy
 	o.discovery = first(o.discovery, p.GetDiscoveryAddress(), defaultDiscovery)
 	o.configPath = first(o.configPath, p.GetConfigPath(), defaultConfig)
 	o.envoyPath = first(o.envoyPath, p.GetBinaryPath(), "envoy")
@@ -133,8 +149,14 @@ func (o *options) complete(p *meshv1alpha1.ProxyConfig) error {
 	if o.drain == 0 {
 		o.drain = firstDuration(p.GetDrainDuration().AsDuration(), defaultDrain)
 	}
-	if o.goodbye == 0 {
-		o.goodbye = firstDuration(p.GetTerminationDrainDuration().AsDuration(), defaultGoodbye)
+	if err := o.bye.complete(id); err != nil {
+		return err
+	}
+	if port := p.GetStatusPort(); port != 0 && !statsGiven {
+		o.statsAddr = fmt.Sprintf(":%d", port)
+	}
+	if len(id.addresses) > 0 && strings.Contains(id.addresses[0], ":") && o.metricsAddr == defaultMetrics {
+		o.metricsAddr = "[::]:15090"
 	}
 	_, port, err := net.SplitHostPort(o.discovery)
 	if err != nil {
@@ -143,7 +165,7 @@ func (o *options) complete(p *meshv1alpha1.ProxyConfig) error {
 	if port == plaintextPort || p.GetControlPlaneAuthPolicy() == meshv1alpha1.AuthenticationPolicy_NONE {
 		o.plaintext = true
 	}
-	if o.concurrency < 0 || o.drain < 0 || o.goodbye < 0 {
+	if o.concurrency < 0 || o.drain < 0 {
 		return errors.New("concurrency and drain durations cannot be negative")
 	}
 	return nil

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
+	"navarch.io/navarch/cmd/navarch-agent/status"
 	"navarch.io/navarch/shard/relay"
 )
 
@@ -24,16 +26,44 @@ type debugPage struct {
 	Certificate *certificatePage `json:"certificate,omitempty"`
 }
 
-func (a *agent) statusHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz/ready", func(w http.ResponseWriter, r *http.Request) {
-		if err := a.ready(r.Context()); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
+// newStatus is what others may ask this agent, by the variables that injection sets.
+func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
+	cfg := status.Config{
+		Ready: a.ready, Quit: func() { a.quit() }, Drain: a.drainNow, EnvoyStats: "http://" + a.cfg.adminAddr + metricsPath,
+		Agent: facts{a: a, start: time.Now()}, ProbeHost: a.id.addresses[0], Log: log,
+	}
+	var err error
+	if cfg.Probes, err = status.ParseProbes(a.id.lookup("ISTIO_KUBE_APP_PROBERS")); err != nil {
+		return nil, fmt.Errorf("environment ISTIO_KUBE_APP_PROBERS: %w", err)
+	}
+	if legacy, _ := strconv.ParseBool(a.id.lookup("REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION")); legacy {
+		cfg.ProbeHost = "127.0.0.1"
+	}
+	// The ports of gateways are open to the world; their applications are not shown there, as with stock agents.
+	if a.cfg.nodeType == "sidecar" {
+		own := []uint16{portOf(a.cfg.statsAddr), portOf(a.cfg.statusAddr), portOf(a.cfg.metricsAddr)}
+		if cfg.App, err = status.ParseTarget(a.id.lookup("ISTIO_PROMETHEUS_ANNOTATIONS"), own...); err != nil {
+			return nil, fmt.Errorf("environment ISTIO_PROMETHEUS_ANNOTATIONS: %w", err)
 		}
-		fmt.Fprintln(w, "ready")
-	})
-	return mux
+	}
+	return status.New(cfg)
+}
+
+// portOf is the port of an address; 0: it has none.
+func portOf(hostPort string) uint16 {
+	_, port, _ := net.SplitHostPort(hostPort)
+	n, _ := strconv.ParseUint(port, 10, 16)
+	return uint16(n)
+}
+
+// drainNow lets Envoy send its clients away, and goes on.
+func (a *agent) drainNow() {
+	a.draining.Store(true)
+	go func() {
+		if err := a.admin.drainListeners(context.Background()); err != nil { // bounded by the admin's time limit
+			a.log.Warn("cannot drain Envoy", "error", err)
+		}
+	}()
 }
 
 func (a *agent) debugHandler() http.Handler {
@@ -51,23 +81,4 @@ func (a *agent) debugHandler() http.Handler {
 		enc.Encode(page)
 	})
 	return mux
-}
-
-// ready is Envoy's word, and no while it drains.
-func (a *agent) ready(ctx context.Context) error {
-	if a.draining.Load() {
-		return errors.New("draining")
-	}
-	return a.admin.ready(ctx)
-}
-
-// serve answers on l until ctx ends.
-func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
-	stop := context.AfterFunc(ctx, func() { srv.Close() })
-	defer stop()
-	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
-	}
-	return nil
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// vmFiles are where `istioctl x workload entry configure` and Istio's packages put the environment of a machine; the
+// later wins, as in Istio's start script.
+var vmFiles = []string{"/var/lib/istio/envoy/sidecar.env", "/var/lib/istio/envoy/cluster.env"}
+
+// environment is own ("KEY=value" rows, the process's) and before it, so that own wins, the rows of files. Files that were
+// asked for must be there; without any, those of a machine count if they are.
+func environment(files, own []string) ([]string, error) {
+	asked := len(files) > 0
+	if !asked {
+		files = vmFiles
+	}
+	var all []string
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if !asked && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("environment file: %w", err)
+		}
+		rows, err := parseEnv(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("environment file %s: %w", name, err)
+		}
+		all = append(all, rows...)
+	}
+	return append(all, own...), nil
+}
+
+// parseEnv reads rows of KEY=value as a shell would source them, without expanding anything: what only a shell could read
+// is an error. Values may be in single or double quotes.
+func parseEnv(text string) ([]string, error) {
+	var rows []string
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		key, raw, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+		key = strings.TrimLeft(key, " \t")
+		if !ok || key == "" || strings.ContainsAny(key, " \t'\"$`\\\x00") {
+			return nil, fmt.Errorf("line %d: want KEY=value", i+1)
+		}
+		value, err := unquote(raw)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: value of %s: %w", i+1, key, err)
+		}
+		rows = append(rows, key+"="+value)
+	}
+	return rows, nil
+}
+
+// unquote takes one word of a shell apart: quoted and plain pieces follow one another.
+func unquote(raw string) (string, error) {
+	var out strings.Builder
+	for rest := raw; rest != ""; {
+		switch c := rest[0]; c {
+		case '\'':
+			piece, after, ok := strings.Cut(rest[1:], "'")
+			if !ok {
+				return "", errors.New("a quote is not closed")
+			}
+			out.WriteString(piece)
+			rest = after
+		case '"':
+			n, err := doubleQuoted(&out, rest[1:])
+			if err != nil {
+				return "", err
+			}
+			rest = rest[1+n:]
+		case ' ', '\t':
+			if tail := strings.TrimLeft(rest, " \t"); tail != "" && tail[0] != '#' {
+				return "", errors.New("a blank outside of quotes")
+			}
+			rest = ""
+		case '$', '`', ';', '&', '|', '<', '>', '(', ')', 0:
+			return "", fmt.Errorf("%q outside of quotes: nothing is expanded here", c)
+		case '\\':
+			if len(rest) < 2 {
+				return "", errors.New("a backslash at the end")
+			}
+			out.WriteByte(rest[1])
+			rest = rest[2:]
+		default:
+			out.WriteByte(c)
+			rest = rest[1:]
+		}
+	}
+	return out.String(), nil
+}
+
+// doubleQuoted writes what stands before the closing quote, and returns how much of text it and the quote are.
+func doubleQuoted(out *strings.Builder, text string) (int, error) {
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return i + 1, nil
+		case c == '$' || c == '`' || c == 0:
+			return 0, fmt.Errorf("%q in double quotes: nothing is expanded here", c)
+		case c == '\\' && i+1 < len(text) && strings.IndexByte("\"\\$`", text[i+1]) >= 0:
+			i++
+			out.WriteByte(text[i])
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return 0, errors.New("a quote is not closed")
+}
+
+// meshDefaults is defaultConfig of a mesh configuration file (istioctl writes one for a machine), as YAML; no file: none.
+func meshDefaults(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if path == "" || errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("mesh configuration: %w", err)
+	}
+	var mesh struct {
+		DefaultConfig map[string]any `json:"defaultConfig"`
+	}
+	if err := yaml.Unmarshal(text, &mesh); err != nil {
+		return "", fmt.Errorf("mesh configuration %s: %w", path, err)
+	}
+	if len(mesh.DefaultConfig) == 0 {
+		return "", nil
+	}
+	out, err := yaml.Marshal(mesh.DefaultConfig)
+	return string(out), err
+}

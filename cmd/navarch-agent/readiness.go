@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"navarch.io/navarch/shard/relay"
+)
+
+// configStats are what Envoy says of the configuration that the control plane sent.
+const configStats = `^(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected)$`
+
+// condition is what readiness is decided from.
+type condition struct {
+	draining       bool
+	mustHave, have bool  // a certificate
+	noCertificate  error // why the newest request for one failed; nil: none has
+	envoy          error // nil: it says LIVE
+	// configured: this Envoy has taken clusters and listeners, by its own counters; asked for until it once has.
+	configured bool
+	updates    map[string]int
+	xds        relay.Stats
+}
+
+// missing says what keeps traffic away; empty: nothing. The control plane is asked for only until the first configuration
+// is there: a proxy serves what it has when the control plane goes.
+func (c condition) missing() []string {
+	if c.draining {
+		return []string{"draining"}
+	}
+	var out []string
+	if c.mustHave && !c.have {
+		text := "no certificate of the mesh yet"
+		if c.noCertificate != nil {
+			text += ": " + c.noCertificate.Error()
+		}
+		out = append(out, text)
+	}
+	if c.envoy != nil {
+		out = append(out, c.envoy.Error())
+	}
+	if c.configured {
+		return out
+	}
+	clusters, listeners := c.updates["cluster_manager.cds.update_success"], c.updates["listener_manager.lds.update_success"]
+	refused := c.updates["cluster_manager.cds.update_rejected"] + c.updates["listener_manager.lds.update_rejected"]
+	switch {
+	case clusters > 0 && listeners > 0:
+	case refused > 0:
+		out = append(out, "Envoy refused the first configuration, see its log and the control plane's")
+	case clusters > 0 || listeners > 0:
+		out = append(out, "Envoy has only a part of its first configuration")
+	case c.xds.Connects == 0 && c.xds.LastError != "":
+		out = append(out, fmt.Sprintf("the control plane at %s is not reached: %s", c.xds.Address, c.xds.LastError))
+	case c.xds.Connects == 0:
+		out = append(out, fmt.Sprintf("not connected to the control plane at %s yet", c.xds.Address))
+	case c.xds.LastError != "": // it was let in and turned away, for one because it has no credential yet
+		out = append(out, fmt.Sprintf("the control plane at %s does not serve it: %s", c.xds.Address, c.xds.LastError))
+	default:
+		out = append(out, "Envoy has no configuration yet")
+	}
+	return out
+}
+
+// ready is nil when the proxy can take traffic, else what is missing.
+func (a *agent) ready(ctx context.Context) error {
+	c := condition{draining: a.draining.Load()}
+	if !c.draining {
+		a.look(ctx, &c)
+	}
+	missing := c.missing()
+	if len(missing) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(missing, "; "))
+}
+
+// look fills c in from those who know.
+func (a *agent) look(ctx context.Context, c *condition) {
+	if a.identity != nil {
+		c.mustHave, c.have = true, a.identity.Identity() != nil
+		_, c.noCertificate = a.identity.LastFailure()
+	}
+	start := int64(a.envoy.State().Starts)
+	c.envoy = a.admin.ready(ctx)
+	if c.configured = start > 0 && a.configured.Load() == start; c.configured {
+		return
+	}
+	c.xds = a.relay.Stats()
+	if c.updates, _ = a.admin.stats(ctx, configStats); c.envoy == nil && start > 0 &&
+		c.updates["cluster_manager.cds.update_success"] > 0 && c.updates["listener_manager.lds.update_success"] > 0 {
+		a.configured.Store(start)
+	}
+}

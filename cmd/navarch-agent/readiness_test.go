@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/shard/relay"
+)
+
+// What keeps traffic away is said, all of it at once.
+func TestMissing(t *testing.T) {
+	const cds, lds, bad = "cluster_manager.cds.update_success", "listener_manager.lds.update_success", "listener_manager.lds.update_rejected"
+	both := map[string]int{cds: 1, lds: 1}
+	away := relay.Stats{Address: "istiod:15012", LastError: "refused"}
+	for name, c := range map[string]struct {
+		in   condition
+		want string
+	}{
+		"ready":                 {condition{mustHave: true, have: true, updates: both}, ""},
+		"ready, CA away":        {condition{mustHave: true, have: true, configured: true, noCertificate: errors.New("x")}, ""},
+		"ready, istiod away":    {condition{configured: true, xds: away}, ""},
+		"draining":              {condition{draining: true, updates: both}, "draining"},
+		"no certificate":        {condition{mustHave: true, updates: both, noCertificate: errors.New("no token")}, "no certificate of the mesh yet: no token"},
+		"Envoy away":            {condition{configured: true, envoy: errors.New("Envoy does not answer")}, "Envoy does not answer"},
+		"refused configuration": {condition{updates: map[string]int{cds: 1, bad: 1}}, "Envoy refused"},
+		"half of it":            {condition{updates: map[string]int{cds: 1}}, "a part"},
+		"none":                  {condition{xds: relay.Stats{Connects: 1}}, "no configuration yet"},
+		"everything":            {condition{mustHave: true, envoy: errors.New("Envoy is INITIALIZING"), xds: away}, "no certificate of the mesh yet; Envoy is INITIALIZING; the control plane at istiod:15012 is not reached: refused"},
+	} {
+		if got := strings.Join(c.in.missing(), "; "); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A listener that Envoy refuses lets it go LIVE without: the agent is not ready, and says so.
+func TestRefusedConfigurationIsNotReady(t *testing.T) {
+	ads := newFakeADS(t, freeAddr(t), "127.0.0.1:1")
+	ads.resources[ldsType].Resource.Value = nil
+	addr, _ := ads.start(t, "127.0.0.1:0")
+	p := startAgent(t, addr, "--xds-plaintext")
+	p.until("refused", func(d debugPage) bool {
+		return d.NotReady == "Envoy refused the first configuration, see its log and the control plane's"
+	})
+	if code := p.readiness(); code != 503 {
+		t.Errorf("/healthz/ready: %d", code)
+	}
+}
+
+func TestFarewell(t *testing.T) {
+	for name, c := range map[string]struct {
+		config string
+		vars   map[string]string
+		want   farewell
+		bad    string
+	}{
+		"default":  {"", nil, farewell{wait: defaultWait, least: defaultWait}, ""},
+		"config":   {"terminationDrainDuration: 9s", nil, farewell{wait: 9 * time.Second, least: defaultWait}, ""},
+		"variable": {"terminationDrainDuration: 9s", map[string]string{"TERMINATION_DRAIN_DURATION_SECONDS": "0"}, farewell{least: defaultWait}, ""},
+		"idle":     {"{proxyMetadata: {EXIT_ON_ZERO_ACTIVE_CONNECTIONS: 'true', MINIMUM_DRAIN_DURATION: 2s}}", nil, farewell{wait: defaultWait, whenIdle: true, least: 2 * time.Second}, ""},
+		"seconds":  {"", map[string]string{"TERMINATION_DRAIN_DURATION_SECONDS": "5s"}, farewell{}, "want a number"},
+		"minimum":  {"", map[string]string{"MINIMUM_DRAIN_DURATION": "5"}, farewell{}, "want a duration"},
+		"boolean":  {"", map[string]string{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS": "on"}, farewell{}, "want true"},
+	} {
+		proxy, err := proxyConfig("", c.config, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got farewell
+		err = got.complete(&identity{proxy: proxy, vars: c.vars})
+		if (err == nil) != (c.bad == "") || err == nil && got != c.want || err != nil && !strings.Contains(err.Error(), c.bad) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// Without connections Envoy still drains for the whole time, as callers may not have heard yet; or it is waited for until
+// the last connection is gone, and no longer.
+func TestDrainWaits(t *testing.T) {
+	var active atomic.Int64
+	drained := make(chan string, 4)
+	envoy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			drained <- r.URL.String()
+			return
+		}
+		fmt.Fprintf(w, `{"stats":[{"name":"listener.admin.downstream_cx_active","value":1},{"name":"listener.0.0.0.0_15006.downstream_cx_active","value":%d}]}`, active.Load())
+		active.CompareAndSwap(1, 0)
+	}))
+	defer envoy.Close()
+	a, log := newAdmin(strings.TrimPrefix(envoy.URL, "http://")), slog.New(slog.DiscardHandler)
+	began := time.Now()
+	a.drain(t.Context(), farewell{wait: 300 * time.Millisecond}, log)
+	if took := time.Since(began); took < 300*time.Millisecond || <-drained != "/drain_listeners?inboundonly&graceful" {
+		t.Errorf("it drained for %v", took)
+	}
+	active.Store(1) // seen once, then gone
+	began = time.Now()
+	a.drain(t.Context(), farewell{wait: time.Hour, whenIdle: true, least: 100 * time.Millisecond}, log)
+	if took := time.Since(began); took < 100*time.Millisecond+drainPoll {
+		t.Errorf("with a connection it drained for %v", took)
+	}
+}

@@ -1,0 +1,250 @@
+package status
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+const (
+	deadline  = 20 * time.Second
+	envoyPage = "# TYPE envoy_up gauge\nenvoy_up 1\n"
+	open1     = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+)
+
+// serve starts a status server over an Envoy and an application that are handlers; app may be nil.
+func serve(t *testing.T, envoy, app http.HandlerFunc, probes Probes) *httptest.Server {
+	t.Helper()
+	e := httptest.NewServer(envoy)
+	t.Cleanup(e.Close)
+	cfg := Config{
+		Ready: func(context.Context) error { return errors.New("no certificate") }, Quit: func() {}, Drain: func() {},
+		EnvoyStats: e.URL + "/stats/prometheus", Probes: probes, ProbeHost: "127.0.0.1",
+	}
+	if app != nil {
+		a := httptest.NewServer(app)
+		t.Cleanup(a.Close)
+		cfg.App = &Target{Port: netip.MustParseAddrPort(a.Listener.Addr().String()).Port(), Path: "/metrics?all"}
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, l, s.Handler()) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return &httptest.Server{URL: "http://" + l.Addr().String(), Listener: l}
+}
+
+func text(page string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = io.WriteString(w, page)
+	}
+}
+
+func scrape(t *testing.T, url string, headers ...string) (page, kind string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url+"/stats/prometheus?usedonly", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(timeoutHeader, "1")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: deadline}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatal(resp.StatusCode, string(b), err)
+	}
+	return string(b), resp.Header.Get("Content-Type")
+}
+
+// Whatever the application does, the agent's and Envoy's metrics arrive whole, in time, in a page that parses.
+func TestMergedMetrics(t *testing.T) {
+	typed := func(kind, page string, more ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			for i := 0; i < len(more); i += 2 {
+				w.Header().Set(more[i], more[i+1])
+			}
+			_, _ = io.WriteString(w, page)
+		}
+	}
+	other := httptest.NewServer(text("app_stolen 1\n"))
+	t.Cleanup(other.Close)
+	for name, c := range map[string]struct {
+		app    http.HandlerFunc
+		want   string // of the application
+		kind   string
+		failed bool
+	}{
+		"no application": {nil, "", textFormat, false},
+		"text":           {typed("text/plain", "app_x 1"), "app_x 1\n", textFormat, false},
+		"no type":        {typed("", "app_x 1\n"), "app_x 1\n", textFormat, false},
+		"OpenMetrics":    {typed(open1, "app_x 1\n# EOF\n"), "app_x 1\n# EOF\n", open1, false},
+		"error":          {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) }, "", textFormat, true},
+		"protobuf":       {typed("application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily", "\x00\x01"), "", textFormat, true},
+		"compressed":     {typed("text/plain", "\x1f\x8b", "Content-Encoding", "gzip"), "", textFormat, true},
+		"elsewhere":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, "", textFormat, true},
+		"hangs at once":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "", textFormat, true},
+		"hangs midway": {func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "app_x 1\napp_y ")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, "app_x 1\n", textFormat, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := serve(t, text(envoyPage), c.app, nil).URL
+			began := time.Now()
+			page, kind := scrape(t, url)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("it took %v of the second that there was", took)
+			}
+			agent, rest, _ := strings.Cut(page, envoyPage)
+			if !strings.Contains(agent, "\nistio_agent_scrapes_total 1\n") || rest != c.want || kind != c.kind {
+				t.Errorf("type %q, page:\n%s", kind, page)
+			}
+			parser := expfmt.NewTextParser(model.UTF8Validation)
+			if _, err := parser.TextToMetricFamilies(strings.NewReader(page)); err != nil {
+				t.Errorf("the page does not parse: %v", err)
+			}
+			page, _ = scrape(t, url)
+			if counted := strings.Contains(page, `scrape_failures_total{type="application"} 1`); counted != c.failed {
+				t.Errorf("failure counted: %v, want %v", counted, c.failed)
+			}
+		})
+	}
+}
+
+// An application that hangs leaves enough time for a page of Envoy that fits no buffer.
+func TestHangingApplicationLeavesTime(t *testing.T) {
+	large := strings.Repeat("# padding padding padding padding padding padding padding padding\n", 12<<20/66) + envoyPage
+	page, _ := scrape(t, serve(t, text(large), func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil).URL, timeoutHeader, "4")
+	if !strings.HasSuffix(page, envoyPage) {
+		t.Errorf("%d bytes of %d arrived", len(page), len(large))
+	}
+}
+
+// Without Envoy there are the others; what is asked is passed on, but for formats that cannot be merged.
+func TestScrapeIsPassedOn(t *testing.T) {
+	asked := make(chan *http.Request, 2)
+	note := func(w http.ResponseWriter, r *http.Request) {
+		asked <- r
+		http.Error(w, "no", 500)
+	}
+	url := serve(t, note, note, nil).URL
+	page, _ := scrape(t, url, "Accept", "application/vnd.google.protobuf;proto=x;q=0.9, application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1", "User-Agent", "Prometheus/3")
+	if !strings.Contains(page, "istio_agent_scrapes_total 1") {
+		t.Error(page)
+	}
+	for range 2 {
+		r := <-asked
+		if r.Header.Get("Accept") != "application/openmetrics-text;version=1.0.0;q=0.5" || r.UserAgent() != "Prometheus/3" || r.Header.Get(timeoutHeader) != "1" {
+			t.Errorf("%s was asked with %v", r.URL, r.Header)
+		}
+		if u := r.URL.String(); u != "/stats/prometheus?usedonly" && u != "/metrics?all" {
+			t.Errorf("%s was asked", u)
+		}
+	}
+}
+
+// Scrapers that do not read hold their own slots only, and not for longer than they said they would wait.
+func TestHangingScrapers(t *testing.T) {
+	line := bytes.Repeat([]byte("envoy_x 1\n"), 3000)
+	endless := func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write(line); err != nil {
+				return
+			}
+		}
+	}
+	target := httptest.NewServer(text("ok"))
+	t.Cleanup(target.Close)
+	at := port(netip.MustParseAddrPort(target.Listener.Addr().String()).Port())
+	probes := Probes{"/app-health/a/livez": {HTTP: &HTTPProbe{Port: at}}}
+	s := serve(t, endless, nil, probes)
+	for range maxScrapes {
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		fmt.Fprintf(c, "GET /metrics HTTP/1.1\r\nHost: a\r\n%s: 2\r\n\r\n", timeoutHeader)
+		if _, err := bufio.NewReaderSize(c, 16).ReadByte(); err != nil { // it has begun
+			t.Fatal(err)
+		}
+	}
+	status := func(path string) int {
+		resp, err := http.Get(s.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if refused, ready, probe := status("/metrics"), status("/healthz/ready"), status("/app-health/a/livez"); refused != 503 || ready != 503 || probe != 200 {
+		t.Errorf("meanwhile: scrape %d, readiness %d, probe %d", refused, ready, probe)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(deadline); status("/metrics") == 503; <-tick.C {
+		if time.Now().After(limit) {
+			t.Fatal("the slots are never free")
+		}
+	}
+}
+
+func TestParseTarget(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", `{"scrape":"false","port":"x"}`: "", `{"scrape":"true"}`: "http://localhost:80/metrics",
+		`{"scrape":"true","port":"9090","path":"m?x=1"}`: "http://localhost:9090/m?x=1", `{}`: "http://localhost:80/metrics",
+		`{"port":"http"}`: "error", `{"port":"0"}`: "error", `{"port":"70000"}`: "error", `{"port":"15020"}`: "error", `{`: "error", `[]`: "error",
+	} {
+		got, err := ParseTarget(in, 15020, 0)
+		switch {
+		case err != nil && want != "error", err == nil && want == "error", got != nil && got.url() != want, got == nil && want != "" && want != "error":
+			t.Errorf("%s: %v, %v, want %q", in, got, err, want)
+		}
+	}
+}
+
+func TestBudget(t *testing.T) {
+	for in, want := range map[string]time.Duration{
+		"": defaultBudget, "x": defaultBudget, "NaN": defaultBudget, "-1": defaultBudget, "0": defaultBudget, "0.001": minBudget, "2.5": 2500 * time.Millisecond,
+		"1e300": maxBudget, "+Inf": maxBudget,
+	} {
+		if got := budget(in); got != want {
+			t.Errorf("%q: %v, want %v", in, got, want)
+		}
+	}
+}

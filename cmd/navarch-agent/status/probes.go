@@ -1,0 +1,278 @@
+package status
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+const (
+	maxAnswer      = 10 << 10 // of an application, as the kubelet reads
+	defaultTimeout = time.Second
+	maxTimeout     = maxBudget // what the server lets a handler take
+)
+
+// Probes of the application by the path at which the kubelet asks: /app-health/<container>/livez, readyz, startupz, or
+// /app-lifecycle/<container>/prestopz, poststartz.
+type Probes map[string]Probe
+
+// Probe is one of the kubelet's, as injection took it out of the pod: one of the first three is set.
+type Probe struct {
+	HTTP           *HTTPProbe `json:"httpGet"`
+	TCP            *TCPProbe  `json:"tcpSocket"`
+	GRPC           *GRPCProbe `json:"grpc"`
+	TimeoutSeconds int32      `json:"timeoutSeconds"` // 0: 1
+}
+
+// HTTPProbe is well when the application answers; its status is handed on. The host of the original is not asked: probes
+// go to the pod.
+type HTTPProbe struct {
+	Path    string `json:"path"`
+	Port    port   `json:"port"`
+	Scheme  string `json:"scheme"` // HTTP or HTTPS, which is not verified, as the kubelet does not
+	Headers []struct {
+		Name, Value string
+	} `json:"httpHeaders"`
+}
+
+// TCPProbe is well when the port takes a connection.
+type TCPProbe struct {
+	Port port `json:"port"`
+}
+
+// GRPCProbe is well when grpc.health.v1.Health says SERVING.
+type GRPCProbe struct {
+	Port    port   `json:"port"`
+	Service string `json:"service"`
+}
+
+// port is a number: injection resolves names.
+type port uint16
+
+func (p *port) UnmarshalJSON(b []byte) error {
+	n, err := strconv.ParseUint(string(b), 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("port %s: want a number from 1 to 65535", b)
+	}
+	*p = port(n)
+	return nil
+}
+
+// ParseProbes reads ISTIO_KUBE_APP_PROBERS; no text is no probes.
+func ParseProbes(text string) (Probes, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var all Probes
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return nil, err
+	}
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if err := all[path].check(path); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return all, nil
+}
+
+var endings = map[string][]string{"app-health": {"livez", "readyz", "startupz"}, "app-lifecycle": {"prestopz", "poststartz"}}
+
+func (p Probe) check(path string) error {
+	part := strings.Split(path, "/")
+	if len(part) != 4 || part[0] != "" || part[2] == "" || !slices.Contains(endings[part[1]], part[3]) {
+		return errors.New("want /app-health/<container>/livez|readyz|startupz or /app-lifecycle/<container>/prestopz|poststartz")
+	}
+	kinds, at := 0, port(0)
+	if p.HTTP != nil {
+		kinds, at = kinds+1, p.HTTP.Port
+		if s := p.HTTP.Scheme; s != "" && !strings.EqualFold(s, "http") && !strings.EqualFold(s, "https") {
+			return fmt.Errorf("scheme %q is not HTTP or HTTPS", s)
+		}
+		if _, err := http.NewRequest(http.MethodGet, "http://localhost"+p.HTTP.path(), nil); err != nil {
+			return err
+		}
+	}
+	if p.TCP != nil {
+		kinds, at = kinds+1, p.TCP.Port
+	}
+	if p.GRPC != nil {
+		kinds, at = kinds+1, p.GRPC.Port
+	}
+	if kinds != 1 {
+		return fmt.Errorf("%d of httpGet, tcpSocket and grpc, want one", kinds)
+	}
+	if at == 0 {
+		return errors.New("no port")
+	}
+	return nil
+}
+
+func (h *HTTPProbe) path() string { return "/" + strings.TrimPrefix(h.Path, "/") }
+
+func (p Probe) timeout() time.Duration {
+	if p.TimeoutSeconds <= 0 {
+		return defaultTimeout
+	}
+	return min(time.Duration(p.TimeoutSeconds)*time.Second, maxTimeout)
+}
+
+// prober sends probes.
+type prober struct {
+	host   string
+	dialer *net.Dialer
+	client *http.Client
+	slots  chan struct{}
+}
+
+func newProber(host string) *prober {
+	// Redirection leaves connections from these sources alone: the probe meets the application, not Envoy.
+	source := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 6)}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() && !ip.Is4In6() {
+		source = &net.TCPAddr{IP: net.ParseIP("::6")}
+	}
+	p := &prober{host: host, dialer: &net.Dialer{LocalAddr: source}, slots: make(chan struct{}, maxProbes)}
+	p.client = &http.Client{
+		Transport: &http.Transport{
+			DialContext: p.dial, DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true,
+			MaxResponseHeaderBytes: 64 << 10, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // as the kubelet
+		},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if req.URL.Host != via[0].URL.Host { // elsewhere is not asked; the kubelet takes it for well
+				return http.ErrUseLastResponse
+			}
+			if len(via) >= 10 {
+				return errors.New("10 redirects")
+			}
+			return nil
+		},
+	}
+	return p
+}
+
+// dial does without the source where the machine does not have it (::6 is there only if redirection put it there).
+func (p *prober) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := p.dialer.DialContext(ctx, network, address)
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	return c, err
+}
+
+// probe asks the application what is listed for the path, and nothing else.
+func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
+	probe, ok := s.cfg.Probes[r.URL.Path]
+	if !ok {
+		http.Error(w, "no probe is listed for this path", http.StatusNotFound)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), probe.timeout())
+	defer cancel()
+	select {
+	case s.prober.slots <- struct{}{}:
+		defer func() { <-s.prober.slots }()
+	case <-ctx.Done():
+		http.Error(w, "too many probes at once", http.StatusServiceUnavailable)
+		return
+	}
+	code, body, err := s.prober.ask(ctx, probe, r)
+	if err != nil {
+		s.cfg.Log.Debug("the application is not well", "probe", r.URL.Path, "error", err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(code)
+	_, _ = w.Write(body)
+}
+
+func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code int, body []byte, err error) {
+	switch {
+	case probe.HTTP != nil:
+		return p.http(ctx, probe.HTTP, from)
+	case probe.TCP != nil:
+		c, err := p.dial(ctx, "tcp", p.address(probe.TCP.Port))
+		if err == nil {
+			err = c.Close()
+		}
+		return http.StatusOK, nil, err
+	default:
+		return http.StatusOK, nil, p.grpc(ctx, probe.GRPC, from.UserAgent())
+	}
+}
+
+func (p *prober) address(at port) string { return net.JoinHostPort(p.host, strconv.Itoa(int(at))) }
+
+// http sends on the headers of the kubelet, which has those of the pod's probe; the listed ones win.
+func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (int, []byte, error) {
+	scheme := "http"
+	if strings.EqualFold(h.Scheme, "https") {
+		scheme = "https"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+p.address(h.Port)+h.path(), nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header = from.Header.Clone()
+	for _, hop := range []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Proxy-Connection"} {
+		req.Header.Del(hop)
+	}
+	// What the kubelet called by the agent's port is the application's.
+	if name, _, err := net.SplitHostPort(from.Host); err == nil {
+		req.Host = net.JoinHostPort(name, strconv.Itoa(int(h.Port)))
+	} else if from.Host != "" {
+		req.Host = from.Host
+	}
+	for _, v := range h.Headers {
+		if strings.EqualFold(v.Name, "Host") {
+			req.Host = v.Value
+			continue
+		}
+		req.Header.Set(v.Name, v.Value)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		return http.StatusOK, nil, nil
+	}
+	var body bytes.Buffer
+	_, err = io.Copy(&body, io.LimitReader(resp.Body, maxAnswer))
+	return resp.StatusCode, body.Bytes(), err
+}
+
+func (p *prober) grpc(ctx context.Context, g *GRPCProbe, userAgent string) error {
+	conn, err := grpc.NewClient("passthrough:///"+p.address(g.Port),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithUserAgent(userAgent),
+		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return p.dial(ctx, "tcp", address) }))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	resp, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: g.Service})
+	if err != nil {
+		return err
+	}
+	if resp.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+		return fmt.Errorf("the service says %s", resp.GetStatus())
+	}
+	return nil
+}

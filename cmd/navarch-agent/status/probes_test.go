@@ -1,0 +1,192 @@
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+func portOf(t *testing.T, l net.Listener) port {
+	t.Helper()
+	return port(netip.MustParseAddrPort(l.Addr().String()).Port())
+}
+
+// app answers as its path says, and shows what it was asked with.
+func app(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/bad":
+		http.Error(w, "I am not well", http.StatusTeapot)
+	case "/elsewhere":
+		http.Redirect(w, r, "http://127.0.0.2:1/x", http.StatusFound)
+	case "/again":
+		http.Redirect(w, r, "/fine", http.StatusFound)
+	case "/large":
+		_, _ = io.WriteString(w, strings.Repeat("x", 10*maxAnswer))
+	case "/slow":
+		<-r.Context().Done()
+	default:
+		fmt.Fprintf(w, "%s host=%s x=%s listed=%s agent=%s v=%d from=%s", r.URL, r.Host, r.Header.Get("X"), r.Header.Get("Listed"), r.UserAgent(), r.ProtoMajor, r.RemoteAddr)
+	}
+}
+
+// The kubelet's probes meet the application as they would without a proxy.
+func TestProbes(t *testing.T) {
+	plain, secure := httptest.NewServer(http.HandlerFunc(app)), httptest.NewUnstartedServer(http.HandlerFunc(app))
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	h := health.NewServer()
+	h.SetServingStatus("down", healthv1.HealthCheckResponse_NOT_SERVING)
+	gs := grpc.NewServer()
+	healthv1.RegisterHealthServer(gs, h)
+	gl, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = gs.Serve(gl) }()
+	t.Cleanup(gs.Stop)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+
+	p, s, g, no := portOf(t, plain.Listener), portOf(t, secure.Listener), portOf(t, gl), portOf(t, closed)
+	for name, c := range map[string]struct {
+		probe string // as injection writes it
+		code  int
+		body  string
+	}{
+		"fine":          {fmt.Sprintf(`{"httpGet":{"path":"fine?a=b","port":%d,"host":"10.9.9.9","httpHeaders":[{"name":"Listed","value":"l"}]}}`, p), 200, fmt.Sprintf("/fine?a=b host=pod:%d x=y listed=l agent=kube-probe/1 v=1 from=127.0.0.6:", p)},
+		"host":          {fmt.Sprintf(`{"httpGet":{"path":"/","port":%d,"httpHeaders":[{"name":"Host","value":"shop"}]}}`, p), 200, "host=shop"},
+		"bad":           {fmt.Sprintf(`{"httpGet":{"path":"/bad","port":%d}}`, p), 418, "I am not well"},
+		"HTTPS":         {fmt.Sprintf(`{"httpGet":{"path":"/","port":%d,"scheme":"HTTPS"}}`, s), 200, "v=2"},
+		"not HTTPS":     {fmt.Sprintf(`{"httpGet":{"path":"/","port":%d,"scheme":"HTTPS"}}`, p), 500, ""},
+		"elsewhere":     {fmt.Sprintf(`{"httpGet":{"path":"/elsewhere","port":%d}}`, p), 200, ""},
+		"again":         {fmt.Sprintf(`{"httpGet":{"path":"/again","port":%d}}`, p), 200, "/fine"},
+		"large":         {fmt.Sprintf(`{"httpGet":{"path":"/large","port":%d}}`, p), 200, strings.Repeat("x", maxAnswer)},
+		"slow":          {fmt.Sprintf(`{"httpGet":{"path":"/slow","port":%d},"timeoutSeconds":1}`, p), 500, "deadline"},
+		"nobody":        {fmt.Sprintf(`{"httpGet":{"path":"/","port":%d}}`, no), 500, "refused"},
+		"TCP":           {fmt.Sprintf(`{"tcpSocket":{"port":%d}}`, p), 200, ""},
+		"TCP nobody":    {fmt.Sprintf(`{"tcpSocket":{"port":%d}}`, no), 500, "refused"},
+		"gRPC":          {fmt.Sprintf(`{"grpc":{"port":%d}}`, g), 200, ""},
+		"gRPC down":     {fmt.Sprintf(`{"grpc":{"port":%d,"service":"down"}}`, g), 500, "NOT_SERVING"},
+		"gRPC stranger": {fmt.Sprintf(`{"grpc":{"port":%d,"service":"who"}}`, g), 500, "unknown service"},
+		"gRPC nobody":   {fmt.Sprintf(`{"grpc":{"port":%d}}`, no), 500, "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			probes, err := ParseProbes(`{"/app-health/a/livez":` + c.probe + `}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req, err := http.NewRequest(http.MethodGet, serve(t, text(""), nil, probes).URL+"/app-health/a/livez", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = "pod:15020"
+			req.Header.Set("X", "y")
+			req.Header.Set("User-Agent", "kube-probe/1")
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			b, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != c.code || !strings.Contains(string(b), c.body) || len(b) > maxAnswer+100 {
+				t.Errorf("%d %.300q %v, want %d %.300q", resp.StatusCode, b, err, c.code, c.body)
+			}
+		})
+	}
+}
+
+// Only what is listed is asked.
+func TestUnlistedProbes(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the application was asked") }))
+	t.Cleanup(plain.Close)
+	at := portOf(t, plain.Listener)
+	url := serve(t, text(""), nil, Probes{"/app-health/a/livez": {HTTP: &HTTPProbe{Port: at}}}).URL
+	for _, path := range []string{"/app-health/a/readyz", "/app-health/", "/app-health/a/livez/", "/app-lifecycle/a/livez", fmt.Sprintf("/app-health/127.0.0.1:%d/livez", at)} {
+		resp, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 404 {
+			t.Errorf("%s: %d", path, resp.StatusCode)
+		}
+	}
+}
+
+func TestParseProbesNamesTheFault(t *testing.T) {
+	for in, want := range map[string]string{
+		`{`: "unexpected end", `{"/x":{"tcpSocket":{"port":1}}}`: "/x: want /app-health",
+		`{"/app-health/a/prestopz":{"tcpSocket":{"port":1}}}`: "prestopz: want", `{"/app-health//livez":{"tcpSocket":{"port":1}}}`: "want /app-health",
+		`{"/app-health/a/livez":{}}`: "0 of httpGet", `{"/app-health/a/livez":{"grpc":{"port":1},"tcpSocket":{"port":1}}}`: "2 of httpGet",
+		`{"/app-health/a/livez":{"tcpSocket":{}}}`: "no port", `{"/app-health/a/livez":{"tcpSocket":{"port":"http"}}}`: `port "http"`,
+		`{"/app-health/a/livez":{"tcpSocket":{"port":70000}}}`: "port 70000", `{"/app-health/a/livez":{"httpGet":{"port":1,"scheme":"FTP"}}}`: `"FTP"`,
+		`{"/app-health/a/livez":{"httpGet":{"port":1,"path":"/%zz"}}}`: "invalid URL escape",
+	} {
+		if _, err := ParseProbes(in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v does not name %s", in, err, want)
+		}
+	}
+}
+
+func FuzzParseProbes(f *testing.F) {
+	f.Add(`{"/app-health/a/livez":{"httpGet":{"path":"/x","port":80,"scheme":"HTTPS","httpHeaders":[{"name":"a","value":"b"}]},"timeoutSeconds":3}}`)
+	f.Add(`{"/app-lifecycle/a/prestopz":{"grpc":{"port":80,"service":null}}}`)
+	f.Fuzz(func(t *testing.T, in string) {
+		all, err := ParseProbes(in)
+		if err != nil {
+			return
+		}
+		for path, p := range all {
+			if p.timeout() <= 0 || p.timeout() > maxTimeout || !strings.HasPrefix(path, "/app-") {
+				t.Fatalf("%s: %+v", path, p)
+			}
+		}
+		b, err := json.Marshal(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseProbes(string(b)); err != nil {
+			t.Fatalf("%s: %v", b, err)
+		}
+	})
+}
+
+// Only this machine ends the agent, and only on purpose.
+func TestQuitIsLocal(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, remote string
+		code           int
+	}{
+		"here":               {"POST", "127.0.0.1:9", 200},
+		"here, IPv6":         {"POST", "[::1]:9", 200},
+		"here, mapped":       {"POST", "[::ffff:127.0.0.1]:9", 200},
+		"a read":             {"GET", "127.0.0.1:9", 405},
+		"another machine":    {"POST", "10.0.0.1:9", 403},
+		"handed on by Envoy": {"POST", "127.0.0.6:9", 403},
+		"the same, mapped":   {"POST", "[::ffff:127.0.0.6]:9", 403},
+		"nobody":             {"POST", "", 403},
+	} {
+		done := 0
+		w, r := httptest.NewRecorder(), httptest.NewRequest(c.method, "/quitquitquit", nil)
+		r.RemoteAddr = c.remote
+		local(func() { done++ })(w, r)
+		if w.Code != c.code || (done == 1) != (c.code == 200) {
+			t.Errorf("%s: %d, done %d times", name, w.Code, done)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+// Package status is what others may ask navarch-agent: whether it is ready, the metrics of Envoy, agent and application on
+// one page, whether the application is well (as the kubelet asks it), and, from this machine only, to drain or to end.
+//
+// Owns: the handlers of the status ports and their bounds.  Reads: Config.  Never: what a metric means; asks any target
+// that injection did not list; lets one who asks slow down another.
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/netutil"
+)
+
+const (
+	prefix = "istio_agent_" // of all metrics of stock agents
+
+	maxConnections = 128 // of one port; more wait until others end
+	maxScrapes     = 4   // at once; more are refused: a scraper comes again
+	maxProbes      = 32  // at once; more wait, within their own time
+)
+
+// Config of a Server. Functions may be called from any goroutine.
+type Config struct {
+	// Ready is nil when the proxy can take traffic, else what is missing.
+	Ready func(context.Context) error
+	// Quit ends the agent as SIGTERM does, Drain lets Envoy send its clients away; they do not block.
+	Quit, Drain func()
+	// EnvoyStats is the address of Envoy's Prometheus page.
+	EnvoyStats string
+	// Agent describes the agent itself; names get the prefix istio_agent_. nil: nothing more than scrapes.
+	Agent prometheus.Collector
+	// App is where the application shows its metrics; nil: nowhere.
+	App *Target
+	// Probes of the application by path, sent to ProbeHost (the pod's address, as the kubelet would).
+	Probes    Probes
+	ProbeHost string
+	Log       *slog.Logger // nil: none
+}
+
+// Server answers on the status ports. Make it with New.
+type Server struct {
+	cfg      Config
+	registry *prometheus.Registry
+	counts   counts
+	fetcher  *http.Client
+	prober   *prober
+	scrapes  chan struct{}
+}
+
+// New checks cfg; it opens nothing.
+func New(cfg Config) (*Server, error) {
+	if cfg.Ready == nil || cfg.Quit == nil || cfg.Drain == nil || cfg.EnvoyStats == "" {
+		return nil, errors.New("status: Ready, Quit, Drain and EnvoyStats are needed")
+	}
+	if len(cfg.Probes) > 0 {
+		if _, err := netip.ParseAddr(cfg.ProbeHost); err != nil {
+			return nil, fmt.Errorf("status: address for probes: %w", err)
+		}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		cfg: cfg, registry: prometheus.NewRegistry(), counts: newCounts(), fetcher: newFetcher(),
+		prober: newProber(cfg.ProbeHost), scrapes: make(chan struct{}, maxScrapes),
+	}
+	all := prometheus.WrapRegistererWithPrefix(prefix, s.registry)
+	for _, c := range append(s.counts.collectors(), cfg.Agent) {
+		if c == nil {
+			continue
+		}
+		if err := all.Register(c); err != nil {
+			return nil, fmt.Errorf("status: metrics of the agent: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Health answers /healthz/ready only: the port 15021 is open to load balancers of the world.
+func (s *Server) Health() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz/ready", s.ready)
+	return mux
+}
+
+// Handler answers everything: the port 15020.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz/ready", s.ready)
+	mux.HandleFunc("GET /stats/prometheus", s.metrics)
+	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.HandleFunc("/app-health/", s.probe)
+	mux.HandleFunc("/app-lifecycle/", s.probe)
+	mux.HandleFunc("/quitquitquit", local(s.cfg.Quit))
+	mux.HandleFunc("/drain", local(s.cfg.Drain))
+	return mux
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	if err := s.cfg.Ready(r.Context()); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
+// local lets POST requests of this machine do what is done.
+func local(do func()) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !fromHere(r.RemoteAddr):
+			http.Error(w, "only requests from localhost are allowed", http.StatusForbidden)
+		case r.Method != http.MethodPost:
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "only POST is allowed", http.StatusMethodNotAllowed)
+		default:
+			_, _ = io.WriteString(w, "OK")
+			do()
+		}
+	}
+}
+
+// passthrough is the source of what Envoy hands on for others; whoever comes from it may come from anywhere.
+var passthrough = netip.MustParseAddr("127.0.0.6")
+
+func fromHere(remote string) bool {
+	ap, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return false
+	}
+	ip := ap.Addr().Unmap()
+	return ip.IsLoopback() && ip != passthrough
+}
+
+// Serve answers on l until ctx ends. A client that is slow, silent or large is cut off; connections beyond the bound wait.
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: maxBudget + 5*time.Second,
+		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	if err := srv.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
