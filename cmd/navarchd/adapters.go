@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -10,6 +12,8 @@ import (
 
 	"navarch.io/navarch/ca/keyring"
 	caserve "navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/push/build/identity"
+	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -38,10 +42,17 @@ func (c current) Current() (*caserve.Current, error) {
 type journal struct{ ring *keyring.Keyring }
 
 func (j journal) Append(ctx context.Context, e caserve.Entry) error {
-	return j.ring.Append(ctx, keyring.Issue{
-		Serial: e.Serial, Identity: e.Identity.String(), Epoch: e.Epoch, Generation: e.Publication,
+	err := j.ring.Append(ctx, keyring.Issue{
+		Serial: e.Serial, Identity: e.Identity.String(), Epoch: e.Epoch, Generation: e.Publication, Previous: e.Previous,
 		NotBefore: e.NotBefore, NotAfter: e.NotAfter, By: e.By, Pod: e.Pod, Peer: e.Peer,
 	})
+	switch {
+	case errors.Is(err, keyring.ErrStale):
+		return fmt.Errorf("%w: %w", caserve.ErrStale, err)
+	case errors.Is(err, keyring.ErrRevoked):
+		return fmt.Errorf("%w: %w", caserve.ErrRevoked, err)
+	}
+	return err
 }
 
 type revocations struct{ ring *keyring.Keyring }
@@ -64,5 +75,64 @@ func certificateHooks() caserve.Hooks {
 		BadCSR:          obs.CSRParseErrors.Inc,
 		BadIdentity:     obs.CSRIdentityErrors.Inc,
 		SignFailed:      obs.CSRSignErrors.Inc,
+		Turned:          func(code string) { obs.Turned.WithLabelValues(code).Inc() },
+		Waited: func(first bool, d time.Duration) {
+			lane := "renewal"
+			if first {
+				lane = "first"
+			}
+			obs.QueueWait.WithLabelValues(lane).Observe(d.Seconds())
+		},
+	}
+}
+
+// gauges sets the metrics that are read off the CA, as of now.
+func (a *authority) gauges(now time.Time) {
+	k, q := a.ring.Stats(), a.server.Stats()
+	obs.Sealed.Set(flag(k.Sealed))
+	obs.Generation.Set(float64(k.Generation))
+	for status, n := range k.Epochs {
+		obs.Epochs.WithLabelValues(string(status)).Set(float64(n))
+	}
+	if !k.ChainEnd.IsZero() {
+		obs.ChainExpiry.Set(float64(k.ChainEnd.Unix()))
+		obs.ChainExpiryIn.Set(k.ChainEnd.Sub(now).Seconds())
+	}
+	if !k.RootEnd.IsZero() {
+		obs.RootExpiry.Set(float64(k.RootEnd.Unix()))
+		obs.RootExpiryIn.Set(k.RootEnd.Sub(now).Seconds())
+	}
+	obs.WaitingHolders.Set(float64(k.Waiting))
+	obs.Revocations.WithLabelValues("certificates").Set(float64(k.RevokedSerials))
+	obs.Revocations.WithLabelValues("identities").Set(float64(k.RevokedIdentities))
+	obs.KeyringPeers.Set(float64(k.Peers))
+	obs.JournalLag.Set(k.Lag.Seconds())
+	for where, n := range map[string]int{"first": q.First, "renewal": q.Renewals, "delayed": q.Delayed, "signing": q.Signing, "writing": q.Writing} {
+		obs.SigningQueue.WithLabelValues(where).Set(float64(n))
+	}
+	age := 0.0
+	for _, keys := range a.keys {
+		if at := keys.Fetched(); !at.IsZero() {
+			age = max(age, now.Sub(at).Seconds())
+		}
+	}
+	obs.TokenKeysAge.Set(age)
+}
+
+// trustDomainAliases are those of the mesh's configuration in the newest snapshot, under which callers of the CA may still
+// name themselves.
+func trustDomainAliases(snapshot func() *mirror.Snapshot) func() []spiffeid.TrustDomain {
+	return func() []spiffeid.TrustDomain {
+		s := snapshot()
+		if s == nil {
+			return nil
+		}
+		var out []spiffeid.TrustDomain
+		for _, name := range identity.TrustDomains(s.Mesh().Spec)[1:] {
+			if td, err := spiffeid.TrustDomainFromString(name); err == nil {
+				out = append(out, td)
+			}
+		}
+		return out
 	}
 }

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"slices"
 	"sync"
 	"time"
+
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/obs"
 )
 
 // commits remembers when the newest revisions were committed, for the latency from a commit to its ACK. It is bounded,
@@ -43,4 +47,37 @@ func (c *commits) since(revision int64) (time.Duration, bool) {
 	at, ok := c.seen[revision]
 	passed := time.Since(at)
 	return passed, ok && passed < oldCommit
+}
+
+// written remembers the newest commits of this process, for who measures from outside.
+type written struct {
+	mu  sync.Mutex // a leaf
+	all []inspect.Commit
+}
+
+// hook is ingest's.
+func (w *written) hook(tracer *obs.Tracer) func(revision int64, event, began time.Time, puts, deletes int) {
+	trace := traceCommits(tracer)
+	return func(revision int64, event, began time.Time, puts, deletes int) {
+		w.add(inspect.Commit{Revision: revision, Event: event, Committed: time.Now()})
+		if trace != nil {
+			trace(revision, event, began, puts, deletes)
+		}
+	}
+}
+
+func (w *written) add(c inspect.Commit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.all) == maxCommits {
+		w.all = append(w.all[:0], w.all[1:]...)
+	}
+	w.all = append(w.all, c)
+}
+
+// list is the newest commits, oldest first.
+func (w *written) list() []inspect.Commit {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
 }

@@ -12,14 +12,16 @@ import (
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 )
 
 // debug serves the pages below /debug/ from the loops that this process runs; a role that it does not have answers with
-// nothing.
-func (p *process) debug() http.Handler {
+// nothing. sees is what the caller may see.
+func (p *process) debug(sees sight) http.Handler {
 	return inspect.Handler(inspect.Config{
 		ID:      p.config.processName(),
 		Version: obs.Version,
@@ -29,7 +31,9 @@ func (p *process) debug() http.Handler {
 			}
 			var all []inspect.Stream
 			for _, info := range p.server.Inspect() {
-				all = append(all, p.stream(info))
+				if sees.of(info.Namespace) {
+					all = append(all, p.stream(info))
+				}
 			}
 			return all
 		},
@@ -39,7 +43,9 @@ func (p *process) debug() http.Handler {
 			}
 			return p.mirror.Current()
 		},
-		Problems: p.problems,
+		Problems: func() []inspect.Problem { return p.problems(sees) },
+		Commits:  p.newest(),
+		Fleet:    p.members(),
 	})
 }
 
@@ -78,11 +84,14 @@ func (p *process) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 	return proxy.Set(), func(t xds.Type, name string) []any { return planner.Explain(proxy, t, name) }, nil
 }
 
-// problems is everything that is wrong, from the folder to the proxies' refusals.
-func (p *process) problems() []inspect.Problem {
-	all := p.reported()
+// problems is everything that is wrong, from the folder to the proxies' refusals, as far as somebody may see it.
+func (p *process) problems(sees sight) []inspect.Problem {
+	all := p.reported(sees)
 	if p.planner != nil {
 		for _, one := range p.planner.Problems() {
+			if !sees.of(one.Key.Namespace) {
+				continue
+			}
 			all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Message: one.Message, Warning: true})
 		}
 	}
@@ -90,22 +99,41 @@ func (p *process) problems() []inspect.Problem {
 }
 
 // reported is what is wrong before and after the plan: cheap to ask for.
-func (p *process) reported() []inspect.Problem {
+func (p *process) reported(sees sight) []inspect.Problem {
 	all := []inspect.Problem{}
 	if p.ingester != nil {
 		for _, list := range [][]object.Problem{p.ingester.source.Problems(), p.ingester.loop.Problems()} {
 			for _, one := range list {
+				if !sees.of(ingest.NamespaceOf(one)) {
+					continue
+				}
 				all = append(all, inspect.Problem{Object: named(one.ID), Origin: one.Origin, Field: one.Field, Message: one.Message, Warning: one.Warning})
 			}
 		}
 	}
 	if p.mirror != nil {
 		for _, one := range p.mirror.Status().Problems {
+			if key, _ := model.ParsePath(one.Path); !sees.of(key.Namespace) {
+				continue
+			}
 			all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: one.Kept})
 		}
 	}
 	if p.server != nil {
-		all = append(all, refused(p.server.Refusals())...)
+		all = append(all, refused(p.refusals(sees))...)
+	}
+	return all
+}
+
+// refusals are those of the proxies that somebody may see.
+func (p *process) refusals(sees sight) (all []serve.Refusal) {
+	if sees == nil {
+		return p.server.Refusals()
+	}
+	for _, info := range p.server.Inspect() {
+		if sees(info.Namespace) {
+			all = append(all, info.Refusals...)
+		}
 	}
 	return all
 }
@@ -150,11 +178,11 @@ func splitField(s string) (object, field string) {
 
 // blame names what made a refused resource, from the plan as it is.
 func (p *process) blame(v serve.View, t xds.Type, name, text string) []string {
-	proxy, ok := v.(*plan.Proxy)
+	proxy, ok := v.(*served)
 	if !ok {
 		return nil
 	}
-	_, specs := p.planner.Explain(proxy, t, name)
+	_, specs := p.planner.Explain(proxy.Proxy, t, name)
 	return inspect.Blame(specs, text)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"navarch.io/navarch/store/ingest"
 )
 
 // role is one of the hats that a process may wear.
@@ -35,8 +38,11 @@ type config struct {
 	allowNone bool
 	domain    string
 	cluster   string
+	budget    ingest.Budget // of each tenant
 
 	dataDir       string
+	stateDir      string // what survives a restart beside etcd; with the embedded etcd, the data directory
+	snapshotAge   time.Duration
 	etcdEndpoints []string
 	etcdCA        string
 	etcdCert      string
@@ -45,6 +51,11 @@ type config struct {
 	etcdPassword  string // name of a file
 	mesh          string
 	lease         time.Duration
+
+	advertise    string
+	zone         string
+	replicaLease time.Duration
+	ramp         time.Duration // 0: at once
 
 	grpcAddr       string
 	secureGRPCAddr string
@@ -58,6 +69,7 @@ type config struct {
 	trustDomain string
 	kek         string
 	caCerts     string
+	caPeers     []string
 	tokenIssuer string
 	tokenKeys   string
 
@@ -77,6 +89,9 @@ type environment struct {
 	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: by the number of cores
 	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
 	debugOnHTTP  bool          // ENABLE_DEBUG_ON_HTTP
+	debugAuth    bool          // ENABLE_DEBUG_ENDPOINT_AUTH: /debug is for this machine, the system namespace and, of its own, a tenant
+	maxRequests  float64       // PILOT_MAX_REQUESTS_PER_SECOND; 0: as fast as this process can
+	podIP        string        // POD_IP
 
 	podNamespace  string        // POD_NAMESPACE
 	revision      string        // REVISION
@@ -109,9 +124,13 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.roles, "roles", nil, "What this process does: ingest, xds (default: all that exist).")
 	f.StringVar(&c.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML to serve; read again when it changes.")
 	f.BoolVar(&c.allowNone, "allow-empty", false, "Let objects go even when most or all of them vanish at once.")
+	f.IntVar(&c.budget.Objects, "tenant-max-objects", 0, "Objects that one tenant may have, EndpointSlices aside; 0: no limit. A tenant is a namespace, or those with one value of the label "+ingest.TenantLabel+".")
+	f.IntVar(&c.budget.Bytes, "tenant-max-bytes", 0, "Bytes of normalised configuration that one tenant may have; 0: no limit.")
 	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")
 	f.StringVar(&c.cluster, "cluster-id", envOr("CLUSTER_ID", "Kubernetes"), "Name of the cluster that the configuration is of.")
 	f.StringVar(&c.dataDir, "data-dir", "", "Directory of the embedded etcd (one process, one directory).")
+	f.StringVar(&c.stateDir, "state-dir", "", "Folder of this replica's own memory beside etcd: its last snapshot, to start from while etcd is away, and the newest keyring that it saw (default: the data directory; without either nothing is remembered).")
+	f.DurationVar(&c.snapshotAge, "snapshot-max-age", 24*time.Hour, "Age after which the snapshot in --state-dir is not started from any more.")
 	f.StringSliceVar(&c.etcdEndpoints, "etcd-endpoints", nil, "Addresses of an etcd to use instead of the embedded one.")
 	f.StringVar(&c.etcdCA, "etcd-ca", "", "File of certificates that etcd's certificate is verified against.")
 	f.StringVar(&c.etcdCert, "etcd-cert", "", "File of the client certificate for etcd.")
@@ -120,6 +139,10 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.etcdPassword, "etcd-password-file", "", "File that holds the etcd user's password.")
 	f.StringVar(&c.mesh, "mesh", "default", "Name of the mesh; part of every key in etcd.")
 	f.DurationVar(&c.lease, "leader-lease", 10*time.Second, "Time after which a leader that is silent is replaced.")
+	f.StringVar(&c.advertise, "advertise-address", "", "Address at which agents find this replica: host, or host:port of the secure address, else of the plain one (default: POD_IP, or the host that this listens on).")
+	f.StringVar(&c.zone, "zone", os.Getenv("NAVARCH_ZONE"), "Zone that this replica runs in.")
+	f.DurationVar(&c.replicaLease, "replica-lease", 10*time.Second, "Time after which the proxies of a replica that is silent are given to others.")
+	f.DurationVar(&c.ramp, "replica-ramp", time.Minute, "Time over which a replica that is new takes its share of the proxies.")
 	f.StringVar(&c.grpcAddr, "grpc-addr", "", "Address of plain-text xDS, for example :15010; off unless given.")
 	f.StringVar(&c.secureGRPCAddr, "secure-grpc-addr", ":15012", "Address of xDS over TLS; off without --tls-cert and --tls-key.")
 	f.StringVar(&c.httpAddr, "http-addr", ":8080", "Address of /ready and /debug.")
@@ -129,8 +152,9 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.tlsKey, "tls-key", "", "File of the key of the secure xDS address.")
 	f.StringVar(&c.clientCA, "tls-client-ca", "", "File of certificates that clients' certificates are verified against.")
 	f.StringVar(&c.trustDomain, "trust-domain", "cluster.local", "Trust domain of the identities that role ca gives out.")
-	f.StringVar(&c.kek, "kek", "", "Key encryption key of role ca: file:PATH, passphrase-file:PATH, or kms:SOCKET of a Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
+	f.StringVar(&c.kek, "kek", "", "Key encryption key of role ca, and of Secrets (roles ingest and xds): file:PATH, passphrase-file:PATH, or kms:SOCKET of a Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
 	f.StringVar(&c.caCerts, "cacerts", "", "Folder of your own CA (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem); without it roots are made here.")
+	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a headless Service is enough. A keyring that is older than one of them remembers is refused.")
 	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that role ca accepts.")
 	f.StringVar(&c.tokenKeys, "token-keys", "", "Its public keys: a URL or a file of a JWKS, or a PEM file (default: OpenID discovery at the issuer).")
 	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
@@ -144,6 +168,9 @@ func (c *config) validate() error {
 	refuse := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if c.kek == "" && c.dataDir != "" {
 		c.kek = "file:" + filepath.Join(c.dataDir, "kek.key")
+	}
+	if c.stateDir == "" {
+		c.stateDir = c.dataDir
 	}
 	if len(c.roles) == 0 {
 		for _, r := range existing {
@@ -173,6 +200,9 @@ func (c *config) validate() error {
 	if c.has(roleIngest) && c.configDir == "" {
 		refuse("--config-dir is needed for role ingest")
 	}
+	if c.budget.Objects < 0 || c.budget.Bytes < 0 {
+		refuse("--tenant-max-objects, --tenant-max-bytes: %d, %d; want 0 (no limit) or more", c.budget.Objects, c.budget.Bytes)
+	}
 	if (c.tlsCert == "") != (c.tlsKey == "") {
 		refuse("--tls-cert and --tls-key go together")
 	}
@@ -191,6 +221,15 @@ func (c *config) validate() error {
 	if c.lease < time.Second {
 		refuse("--leader-lease: %v is too short (etcd's leases have seconds)", c.lease)
 	}
+	if c.replicaLease < time.Second || c.replicaLease%time.Second != 0 {
+		refuse("--replica-lease: %v; want whole seconds", c.replicaLease)
+	}
+	if c.ramp < 0 {
+		refuse("--replica-ramp: %v; must not be negative", c.ramp)
+	}
+	if c.snapshotAge <= 0 {
+		refuse("--snapshot-max-age: %v; want a duration above 0", c.snapshotAge)
+	}
 	if c.shutdown <= 0 {
 		refuse("--shutdown-duration: %v; want a duration above 0", c.shutdown)
 	}
@@ -200,12 +239,17 @@ func (c *config) validate() error {
 	return errors.Join(problems...)
 }
 
+// hasKeyring: the process follows the keyring, be it to sign or only to say what is trusted and what is revoked.
+func (c *config) hasKeyring() bool {
+	return c.has(roleCA) || c.has(roleXDS) && c.kek != "" && c.clientCA == ""
+}
+
 func (c *config) has(r role) bool { return slices.Contains(c.roles, string(r)) }
 
 // read takes the knobs from the environment; what is not set keeps its default.
 func (e *environment) read(lookup func(string) (string, bool)) error {
 	*e = environment{
-		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true,
+		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
 		xdsAuth: true, identityCheck: true,
 	}
@@ -224,6 +268,9 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_PUSH_THROTTLE", count(&e.pushThrottle))
 	parse("ISTIO_GPRC_MAXRECVMSGSIZE", count(&e.maxRecvSize))
 	parse("ENABLE_DEBUG_ON_HTTP", boolean(&e.debugOnHTTP))
+	parse("ENABLE_DEBUG_ENDPOINT_AUTH", boolean(&e.debugAuth))
+	parse("PILOT_MAX_REQUESTS_PER_SECOND", rate(&e.maxRequests))
+	parse("POD_IP", text(&e.podIP))
 	parse("POD_NAMESPACE", text(&e.podNamespace))
 	parse("REVISION", text(&e.revision))
 	parse("ISTIOD_CUSTOM_HOST", text(&e.customHost))
@@ -273,6 +320,50 @@ func count(into *int) func(string) error {
 		}
 		return err
 	}
+}
+
+func rate(into *float64) func(string) error {
+	return func(v string) error {
+		n, err := strconv.ParseFloat(v, 64)
+		if err == nil && !(n >= 0 && n < 1e9) {
+			err = errors.New("want a number of requests a second, 0 or more")
+		}
+		if err == nil {
+			*into = n
+		}
+		return err
+	}
+}
+
+// advertised is the address that agents are told of this replica, and whether it speaks TLS; empty: none is known.
+func (c *config) advertised() (address string, secure bool) {
+	secure = c.secureGRPCAddr != "" && (c.has(roleCA) || c.tlsCert != "")
+	listen := c.grpcAddr
+	if secure {
+		listen = c.secureGRPCAddr
+	}
+	if _, port, err := net.SplitHostPort(c.advertise); err == nil {
+		_, plain, err := net.SplitHostPort(c.grpcAddr)
+		_, over, _ := net.SplitHostPort(c.secureGRPCAddr)
+		return c.advertise, secure && !(err == nil && port == plain && port != over)
+	}
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || port == "0" {
+		return "", secure
+	}
+	if host = first(c.advertise, c.env.podIP, host); host == "" || net.ParseIP(host).IsUnspecified() {
+		return "", secure
+	}
+	return net.JoinHostPort(host, port), secure
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
 }
 
 func envOr(name, otherwise string) string {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strconv"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -16,7 +18,9 @@ import (
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/obs"
 )
 
 // confirmWithin bounds how long a proxy that joins waits for this replica to catch up with what another may have told it.
@@ -26,8 +30,23 @@ const confirmWithin = 5 * time.Second
 type planner struct {
 	loop   *plan.Loop
 	mirror *mirror.Mirror
+	log    *slog.Logger
 	// checked: the authenticated identity must be the one that the node claims (PILOT_ENABLE_XDS_IDENTITY_CHECK).
-	checked bool
+	checked     bool
+	trustDomain string // of identities that may have Secrets of their namespace
+	fleet       *fleet
+}
+
+// served is a proxy of this replica: its plan, counted as one of its streams.
+type served struct {
+	*plan.Proxy
+	leave func()
+}
+
+// Leave implements serve.View.
+func (s *served) Leave() {
+	s.Proxy.Leave()
+	s.leave()
 }
 
 // Join implements serve.Planner.
@@ -39,12 +58,18 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if err := p.check(c.Identity, node); err != nil {
 		return nil, err
 	}
+	if node.Verified, err = verified(c.Identity, p.trustDomain); err != nil {
+		p.log.Info("a proxy may have no Secrets", obs.KeyProxy, node.ID, "identity", c.Identity, obs.KeyError, err)
+	}
 	if err := p.mirror.Ready(); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
+	if err := p.fleet.admit(ctx, c); err != nil {
+		return nil, err
+	}
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
-	if err := p.mirror.Confirm(confirm); err != nil {
+	if err := p.mirror.ConfirmAt(confirm, position(c.Floor)); err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
 	}
 	proxy, err := p.loop.Join(ctx, node, func(lane plan.Lane) {
@@ -60,7 +85,27 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
-	return proxy, nil
+	return &served{proxy, p.fleet.streams.Join(node.Namespace, node.Workload)}, nil
+}
+
+// storeName is how a store is named to clients; empty while it is not known.
+func storeName(m *mirror.Mirror) string {
+	if cluster := m.Status().Seen.Cluster; cluster != 0 {
+		return strconv.FormatUint(cluster, 16)
+	}
+	return ""
+}
+
+// position is a client's floor in the store's terms. A store whose name is none of ours is another one.
+func position(f serve.Floor) kv.Position {
+	if f.Store == "" {
+		return kv.Position{Revision: f.Revision}
+	}
+	cluster, err := strconv.ParseUint(f.Store, 16, 64)
+	if err != nil || cluster == 0 {
+		return kv.Position{}
+	}
+	return kv.Position{Cluster: cluster, Revision: f.Revision}
 }
 
 // check compares who the caller is with who its node says it is. On plain text nobody is anybody.

@@ -27,6 +27,8 @@ func main() {
 			if err != nil {
 				return err
 			}
+			tuneCollector()
+			wire.LimitMemory(log)
 			return run(cmd.Context(), c, log)
 		},
 	}

@@ -67,7 +67,7 @@ func (p *process) gauges(ctx context.Context) error {
 	built, fragments := [xds.NumTypes]int64{}, int64(0)
 	for {
 		obs.Uptime.Set(time.Since(started).Seconds())
-		obs.Problems.Set(float64(len(p.reported())))
+		obs.Problems.Set(float64(len(p.reported(nil))))
 		if p.pool != nil {
 			resources, hosts := p.pool.Size()
 			obs.Pooled.WithLabelValues("resources").Set(float64(resources))
@@ -83,6 +83,10 @@ func (p *process) gauges(ctx context.Context) error {
 		}
 		if p.server != nil {
 			p.quarantined()
+			p.fleet.gauges(time.Now())
+		}
+		if p.ca != nil {
+			p.ca.gauges(time.Now())
 		}
 		select {
 		case <-tick.C:

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
@@ -34,8 +37,13 @@ type process struct {
 	planner  *plan.Loop
 	server   *serve.Server
 	ca       *authority
+	vault    *vault.Vault
+	trust    trust
+	tenants  *tenants
+	fleet    *fleet
 	tracer   *obs.Tracer // nil: nothing is traced
 	commits  commits
+	written  written
 }
 
 // run is navarchd: it returns when the context ends, or when a loop cannot go on.
@@ -66,29 +74,40 @@ func within(ctx context.Context, grace time.Duration, f func() error) error {
 	}
 }
 
-// serveAll opens the store and runs the loops of all roles.
-func serveAll(ctx context.Context, c *config, log *slog.Logger) (err error) {
+// serveAll opens the store and runs the loops of all roles, until asked ends and this process has taken its leave.
+func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
+	defer cancel()
 	store, err := openStore(c, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	p := &process{config: c, log: log, store: store}
+	p := &process{config: c, log: log, store: store, tenants: newTenants()}
 	if p.tracer, err = newTracer(ctx, c, log); err != nil {
 		return err
 	}
-	tasks := []loop.Task{{Name: "etcd", Run: store.Run}}
+	tasks := []loop.Task{{Name: "etcd", Run: store.Run},
+		{Name: "tenants", Run: func(ctx context.Context) error { return p.tenants.follow(ctx, store, log) }}}
 	if p.tracer != nil {
 		tasks = append(tasks, tracing(p.tracer, store))
 	}
+	sealer, err := newSealer(c)
+	if err != nil {
+		return err
+	}
+	if p.vault, err = newVault(c, sealer, store); err != nil {
+		return err
+	}
 	if c.has(roleIngest) {
-		if p.ingester, err = newIngester(c, store, log, traceCommits(p.tracer)); err != nil {
+		if p.ingester, err = newIngester(c, store, sealerOf(p.vault), log, p.written.hook(p.tracer)); err != nil {
 			return err
 		}
+		p.ingester.tell = func(ctx context.Context, epoch kv.Epoch) { p.tenants.tell(ctx, store, epoch, p.ingester.loop, log) }
 		tasks = append(tasks, p.ingester.tasks()...)
 	}
-	if c.has(roleCA) {
-		if p.ca, err = newAuthority(c, store, log); err != nil {
+	if c.hasKeyring() {
+		if p.ca, err = newAuthority(c, store, sealer, p.snapshot, log); err != nil {
 			return err
 		}
 		tasks = append(tasks, p.ca.tasks()...)
@@ -100,6 +119,9 @@ func serveAll(ctx context.Context, c *config, log *slog.Logger) (err error) {
 		}
 		tasks = append(tasks, replica...)
 	}
+	if p.ca != nil {
+		tasks = append(tasks, loop.Task{Name: "trust", Run: p.followKeyring})
+	}
 	addresses, err := p.addresses()
 	if err != nil {
 		return err
@@ -110,42 +132,76 @@ func serveAll(ctx context.Context, c *config, log *slog.Logger) (err error) {
 		return err
 	}
 	tasks = append(append(tasks, pages...), loop.Task{Name: "gauges", Run: p.gauges})
+	tasks = append(tasks, loop.Task{Name: "stop", Run: func(running context.Context) error {
+		select {
+		case <-asked.Done():
+			p.leave(running)
+			cancel()
+		case <-running.Done():
+		}
+		return running.Err()
+	}})
 	log.Info("navarchd starts", "roles", c.roles, "mesh", c.mesh, "version", obs.Version)
 	return loop.Run(ctx, tasks...)
+}
+
+// leave hands over to the other replicas while everything still runs.
+func (p *process) leave(ctx context.Context) {
+	if p.fleet != nil {
+		p.fleet.depart(ctx)
+	}
+}
+
+// snapshot is what this process knows of the configuration; nil where it does not follow it, or has not read it yet.
+func (p *process) snapshot() *mirror.Snapshot {
+	if p.mirror == nil {
+		return nil
+	}
+	return p.mirror.Current()
 }
 
 // replica is the role xds: mirror, plan, serve.
 func (p *process) replica() ([]loop.Task, error) {
 	var err error
-	if p.mirror, err = newMirror(p.store, p.log, &p.commits, p.tracer); err != nil {
+	if p.mirror, err = newMirror(p.config, p.store, p.log, &p.commits, p.tracer); err != nil {
 		return nil, err
 	}
 	p.pool = &pool.Pool{}
 	p.planner, err = plan.NewLoop(plan.Config{
-		Source: p.mirror, Pool: p.pool, Logger: p.log, CheckEvery: time.Minute,
+		Source: p.mirror, Pool: p.pool, Opener: openerOf(p.vault), Logger: p.log, CheckEvery: time.Minute,
 		DebounceAfter: p.config.env.debounce, DebounceMax: p.config.env.debounceMax, DebounceEndpoints: p.config.env.edsDebounce,
 		Planned: tracePlans(p.tracer),
 	})
 	if err != nil {
 		return nil, err
 	}
+	if p.fleet, err = newFleet(p.config, p.store, p.mirror, p.log); err != nil {
+		return nil, err
+	}
 	var authenticate func(context.Context) (string, error) // nil: the client certificate, where there is one
 	if p.ca != nil {
 		authenticate = p.ca.authenticate
 	}
+	shared := newVerdicts(p.config.processName(), time.Now)
 	p.server = serve.New(serve.Config{
+		Verdicts:     shared,
 		Authenticate: authenticate,
-		Planner:      planner{loop: p.planner, mirror: p.mirror, checked: p.config.env.identityCheck},
+		Asides:       append(p.trust.asides(), p.fleet.aside()),
+		Store:        func() string { return storeName(p.mirror) },
+		Planner:      planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, log: p.log, checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain},
 		Budget:       fanout.Budget{Streams: p.config.env.pushThrottle},
 		Hooks:        hooks(p.log, &p.commits, p.tracer),
 		Blame:        p.blame,
 		Log:          p.log,
 	})
-	return []loop.Task{
+	p.fleet.server = p.server
+	return append([]loop.Task{
 		{Name: "mirror", Run: p.mirror.Run},
 		{Name: "plan", Run: p.planner.Run},
 		{Name: "push", Run: p.server.Run},
-	}, nil
+		{Name: "memory", Run: p.giveBack},
+		{Name: "verdicts", Run: func(ctx context.Context) error { return shared.run(ctx, p.store, p.log) }},
+	}, p.fleet.tasks(p.mirror, p.planner)...), nil
 }
 
 // addresses are the gRPC addresses: plain text for xDS alone, and the secure one for all roles that speak gRPC.
@@ -162,7 +218,7 @@ func (p *process) addresses() ([]loop.Task, error) {
 	if p.server != nil {
 		services = append(services, p.server.Register)
 	}
-	if p.ca != nil {
+	if p.config.has(roleCA) {
 		services = append(services, p.ca.server.Register)
 	}
 	if len(services) == 0 || p.config.secureGRPCAddr == "" {
@@ -176,7 +232,7 @@ func (p *process) addresses() ([]loop.Task, error) {
 		for _, register := range services {
 			register(r)
 		}
-	}, grpc.Creds(credentials.NewTLS(conf)))
+	}, grpc.Creds(boundHandshakes(credentials.NewTLS(conf), maxHandshakes)))
 	if err != nil {
 		return nil, fmt.Errorf("--secure-grpc-addr: %w", err)
 	}
@@ -187,7 +243,7 @@ func (p *process) addresses() ([]loop.Task, error) {
 func (p *process) secureTLS() (*tls.Config, error) {
 	switch {
 	case p.ca != nil:
-		return p.ca.tls(), nil
+		return p.ca.serving.tls(p.ca.ring.State), nil
 	case p.config.tlsCert == "":
 		p.log.Info("secure xDS is off: it needs role ca, or --tls-cert and --tls-key")
 		return nil, nil
@@ -195,29 +251,8 @@ func (p *process) secureTLS() (*tls.Config, error) {
 	return p.config.serverTLS()
 }
 
-// serverTLS is the secure xDS address's: a client certificate is verified where it is presented and --tls-client-ca is
-// given. The certificate is read anew for each connection that comes after its file changed.
-func (c *config) serverTLS() (*tls.Config, error) {
-	if _, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey); err != nil {
-		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
-	}
-	conf := &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"h2"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey)
-			return &pair, err
-		},
-	}
-	if c.clientCA != "" {
-		pool, err := certificates("--tls-client-ca", c.clientCA)
-		if err != nil {
-			return nil, err
-		}
-		conf.ClientCAs, conf.ClientAuth = pool, tls.VerifyClientCertIfGiven
-	}
-	return conf, nil
-}
+// goAway is the time between telling clients to go and hanging up.
+const goAway = 200 * time.Millisecond
 
 // listen binds a gRPC address now, and serves it once its task runs.
 func (p *process) listen(name, address string, register func(grpc.ServiceRegistrar), more ...grpc.ServerOption) (loop.Task, error) {
@@ -230,38 +265,59 @@ func (p *process) listen(name, address string, register func(grpc.ServiceRegistr
 	register(server)
 	p.log.Info("grpc", "listener", name, obs.KeyAddress, l.Addr().String())
 	return loop.Task{Name: name, Run: func(ctx context.Context) error {
-		// Streams do not end by themselves: a graceful stop would wait for ever. Proxies reconnect, and are sent nothing.
-		defer context.AfterFunc(ctx, server.Stop)()
+		// Streams do not end by themselves: a graceful stop would wait for ever. Proxies reconnect, and are sent nothing. The
+		// moment is for GOAWAY to be written, and for what is being answered.
+		defer context.AfterFunc(ctx, func() {
+			hard := time.AfterFunc(goAway, server.Stop)
+			server.GracefulStop()
+			hard.Stop()
+		})()
 		return server.Serve(serve.Listen(l))
 	}}, nil
 }
 
 // pages are the HTTP addresses.
 func (p *process) pages() ([]loop.Task, error) {
-	http, err := net.Listen("tcp", p.config.httpAddr)
+	pages, err := net.Listen("tcp", p.config.httpAddr)
 	if err != nil {
 		return nil, fmt.Errorf("--http-addr: %w", err)
 	}
 	metrics, err := net.Listen("tcp", p.config.monitoringAddr)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("--monitoring-addr: %w", err), http.Close())
+		return nil, errors.Join(fmt.Errorf("--monitoring-addr: %w", err), pages.Close())
 	}
-	debug := p.debug()
-	if !p.config.env.debugOnHTTP {
-		debug = nil
+	var tasks []loop.Task
+	var debug http.Handler
+	if p.config.env.debugOnHTTP {
+		var keys []*attest.Keys
+		if debug, keys, err = p.guarded(); err != nil {
+			return nil, errors.Join(err, pages.Close(), metrics.Close())
+		}
+		for i, k := range keys {
+			tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys of /debug %d", i), Run: k.Run})
+		}
 	}
-	return []loop.Task{
-		{Name: "http", Run: func(ctx context.Context) error { return serveHTTP(ctx, http, public(p.ready, debug)) }},
+	return append(tasks, []loop.Task{
+		{Name: "http", Run: func(ctx context.Context) error { return serveHTTP(ctx, pages, public(p.ready, debug)) }},
 		{Name: "monitoring", Run: func(ctx context.Context) error { return serveHTTP(ctx, metrics, monitoring()) }},
-	}, nil
+	}...), nil
 }
 
-// ready is nil when a replica can answer proxies. A process that only ingests is ready once it runs.
+// ready is nil when a replica can answer proxies. A process that only ingests is ready once it runs. One that was sealed
+// from its start has no certificate for its secure address: where there is no other, nobody should be sent to it.
 func (p *process) ready() error {
+	if p.ca != nil && p.config.grpcAddr == "" && p.config.secureGRPCAddr != "" {
+		if _, err := p.ca.serving.under(p.ca.ring.State()); err != nil {
+			return err
+		}
+	}
 	if p.mirror == nil {
 		return nil
 	}
-	return p.mirror.Ready()
+	if err := p.mirror.Ready(); err != nil {
+		return err
+	}
+	return p.fleet.ready()
 }
 
 // processName is how this process appears in the election and on debug pages.

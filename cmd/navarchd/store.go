@@ -4,12 +4,16 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"navarch.io/navarch/shard/place"
+	"navarch.io/navarch/shard/ring"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/lead"
@@ -80,9 +84,13 @@ type ingester struct {
 	source *files.Source
 	loop   *ingest.Loop
 	lead   *lead.Elector
+	// tell says, while this process leads, which namespaces are one tenant's.
+	tell  func(context.Context, kv.Epoch)
+	store *kv.Store
+	log   *slog.Logger
 }
 
-func newIngester(c *config, store *kv.Store, log *slog.Logger, committed func(revision int64, event, began time.Time, puts, deletes int)) (*ingester, error) {
+func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, log *slog.Logger, committed func(revision int64, event, began time.Time, puts, deletes int)) (*ingester, error) {
 	source, err := files.New(files.Config{Dir: c.configDir, AllowEmpty: c.allowNone, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--config-dir: %w", err)
@@ -94,9 +102,11 @@ func newIngester(c *config, store *kv.Store, log *slog.Logger, committed func(re
 	return &ingester{
 		source: source,
 		lead:   elector,
+		store:  store,
+		log:    log,
 		loop: ingest.New(ingest.Config{
-			Store: store, Log: log, Committed: committed,
-			Options: ingest.Options{AllowEmpty: c.allowNone, Normal: normal.Options{Domain: c.domain, Cluster: c.cluster}},
+			Store: store, Sealer: sealer, Log: log, Committed: committed,
+			Options: ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: normal.Options{Domain: c.domain, Cluster: c.cluster}},
 		}),
 	}, nil
 }
@@ -115,12 +125,36 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	defer obs.Leading.Set(0)
 	i.loop.Gained(epoch)
 	defer i.loop.Lost()
-	<-ctx.Done()
-	return nil
+	telling, stop := context.WithCancel(ctx)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		i.tell(telling, epoch)
+	}()
+	defer func() { stop(); <-told }()
+	for {
+		err := place.Lead(ctx, epoch, place.LeaderConfig{Store: i.store, Log: i.log,
+			Wrote: func(_ *ring.Ring, moved int) { obs.RingMoved.Add(float64(moved)) }})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, kv.ErrDeposed):
+			return err
+		}
+		i.log.Warn("no ring is made, trying again", obs.KeyError, err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
 }
 
-func newMirror(store *kv.Store, log *slog.Logger, commits *commits, tracer *obs.Tracer) (*mirror.Mirror, error) {
-	return mirror.New(mirror.Config{Source: store, Logger: log, Hooks: mirror.Hooks{
+func newMirror(c *config, store *kv.Store, log *slog.Logger, commits *commits, tracer *obs.Tracer) (*mirror.Mirror, error) {
+	disk, err := c.snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("--state-dir: %w", err)
+	}
+	return mirror.New(mirror.Config{Source: store, Logger: log, Disk: disk, Hooks: mirror.Hooks{
 		Published: func(c mirror.Change) {
 			at := c.Committed
 			if at.IsZero() {
@@ -137,6 +171,17 @@ func newMirror(store *kv.Store, log *slog.Logger, commits *commits, tracer *obs.
 			obs.StoreAlarm.WithLabelValues("away").Set(flag(err != nil))
 		},
 	}})
+}
+
+// snapshot is where the last snapshot is kept; nil where there is no folder for it, or where etcd is in this process.
+func (c *config) snapshot() (*mirror.Disk, error) {
+	if c.stateDir == "" || c.dataDir != "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(c.stateDir, 0o700); err != nil {
+		return nil, err
+	}
+	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: c.mesh, MaxAge: c.snapshotAge}, nil
 }
 
 func flag(on bool) float64 {

@@ -1,0 +1,29 @@
+package wire
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+)
+
+// headroom is the part of the container's memory that Go may use; the rest is for what Go does not count (page tables,
+// thread stacks, the embedded etcd's mapped file).
+const headroom = 0.9
+
+// LimitMemory sets Go's memory limit from the container's (cgroup v1 or v2), so that the collector works harder before the
+// kernel kills; GOMEMLIMIT, where it is set, stands (AUTOMEMLIMIT=off too). It returns the limit in bytes, 0: there is none.
+func LimitMemory(log *slog.Logger) int64 {
+	limit, err := memlimit.Set(memlimit.WithRatio(headroom), memlimit.WithProvider(memlimit.FromCgroup))
+	switch {
+	case errors.Is(err, memlimit.ErrNoCgroup), err == nil && limit == math.MaxInt64:
+		return 0
+	case err != nil:
+		log.Warn("the memory limit of the container is not known", "error", err)
+		return 0
+	case limit > 0:
+		log.Info("memory limit", "bytes", limit)
+	}
+	return limit
+}

@@ -1,0 +1,26 @@
+package wire
+
+import (
+	"log/slog"
+	"math"
+	"runtime/debug"
+	"testing"
+)
+
+// What the operator says stands, and a machine without a limit has none.
+func TestLimitMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	debug.SetMemoryLimit(1 << 30)
+	LimitMemory(slog.New(slog.DiscardHandler))
+	if got := debug.SetMemoryLimit(-1); got != 1<<30 {
+		t.Errorf("the limit of the environment became %d", got)
+	}
+	t.Setenv("GOMEMLIMIT", "")
+	t.Setenv("AUTOMEMLIMIT", "off")
+	debug.SetMemoryLimit(math.MaxInt64)
+	if got := LimitMemory(slog.New(slog.DiscardHandler)); got != 0 {
+		t.Errorf("off, and the limit is %d", got)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/attest"
+)
+
+// guardedPages is a door over pages that say what their caller sees of shop, pay (a tenant with shop) and other.
+func guardedPages(t *testing.T) (http.Handler, *door, func(namespace, audience string) string) {
+	t.Helper()
+	c := &config{dataDir: t.TempDir(), env: environment{audiences: []string{"istio-ca"}}}
+	callers, _, err := c.tokens(spiffeid.RequireTrustDomainFromString("cluster.local"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{system: "istio-system", callers: callers, tenant: func(namespace string) string {
+		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)
+	}}
+	pages := func(sees sight) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if sees == nil {
+				fmt.Fprint(w, "all")
+			}
+			for _, namespace := range []string{"shop", "pay", "other", ""} {
+				if sees.of(namespace) {
+					fmt.Fprintf(w, " %s", namespace)
+				}
+			}
+		})
+	}
+	issuer, err := attest.Local(c.dataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mint := func(namespace, audience string) string {
+		token, _, err := issuer.Mint(namespace, "default", audience, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	return d.guard(withProfiles(pages(nil)), pages), d, mint
+}
+
+func TestDoor(t *testing.T) {
+	h, d, mint := guardedPages(t)
+	ask := func(from, path, token string, more ...string) string {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.RemoteAddr = from
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		for i := 0; i < len(more); i += 2 {
+			r.Header.Set(more[i], more[i+1])
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			return fmt.Sprint(w.Code)
+		}
+		return w.Body.String()
+	}
+	const here, away, syncz, everything = "127.0.0.1:9", "10.1.2.3:9", "/debug/syncz", "all shop pay other "
+	shop, system, wrong := mint("shop", "istio-ca"), mint("istio-system", "istio-ca"), mint("istio-system", "vault")
+	for _, one := range []struct{ what, got, want string }{
+		{"loopback", ask(here, syncz, ""), everything},
+		{"loopback, version 6", ask("[::1]:9", syncz, ""), everything},
+		{"loopback with a token", ask(here, syncz, shop), everything},
+		{"passed on by a proxy", ask(here, syncz, "", "X-Forwarded-For", "10.1.2.3"), "401"},
+		{"passed on by another proxy", ask(here, syncz, "", "Forwarded", "for=10.1.2.3"), "401"},
+		{"no token", ask(away, syncz, ""), "401"},
+		{"no address", ask("@", syncz, ""), "401"},
+		{"no token of ours", ask(away, syncz, "x.y.z"), "401"},
+		{"another audience", ask(away, syncz, wrong), "401"},
+		{"system", ask(away, syncz, system), everything},
+		{"tenant", ask(away, syncz, shop), " shop pay"},
+		{"tenant, dump", ask(away, "/debug/config_dump?proxyID=x.shop", shop), " shop pay"},
+		{"tenant, mesh-wide page", ask(away, "/debug/snapshot", shop), "403"},
+		{"tenant, page of tomorrow", ask(away, "/debug/everything", shop), "403"},
+		{"tenant, profile", ask(away, "/debug/pprof/cmdline", shop), "403"},
+		{"no token, profile", ask(away, "/debug/pprof/cmdline", ""), "401"},
+	} {
+		if one.got != one.want {
+			t.Errorf("%s: %q, want %q", one.what, one.got, one.want)
+		}
+	}
+	if got := ask(away, "/debug/pprof/cmdline", system); !strings.Contains(got, "test") {
+		t.Errorf("a profile for a system caller: %q", got)
+	}
+	d.revoked = func(id spiffeid.ID) bool { return strings.Contains(id.String(), "/ns/shop/") }
+	if got := ask(away, syncz, shop); got != "401" {
+		t.Errorf("revoked: %q", got)
+	}
+	d.callers = nil
+	if got := ask(away, syncz, system); got != "401" {
+		t.Errorf("without a verifier: %q", got)
+	}
+	if d.open = true; ask(away, syncz, "") != everything {
+		t.Error("open, and closed")
+	}
+}

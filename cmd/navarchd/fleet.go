@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/shard/member"
+	"navarch.io/navarch/shard/place"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/obs"
+)
+
+// The aside that tells agents which replica they belong to.
+const (
+	ownerURL  = "navarch.io/owner"
+	ownerName = "owner"
+)
+
+// fleet is this replica among the others: its record, its view of the ring, and the door that new streams come through.
+// Alone, it owns everything, and nobody is sent anywhere.
+type fleet struct {
+	config    *config
+	log       *slog.Logger
+	streams   member.Streams
+	member    *member.Member
+	replica   *place.Replica
+	admission *place.Admission
+	server    *serve.Server // set before anything runs
+	secure    bool          // the address that agents are told speaks TLS
+	warmed    atomic.Bool
+	leaving   atomic.Bool
+
+	mu     sync.Mutex // a leaf: guards owners
+	owners map[owner]*serve.AsideResource
+}
+
+// owner is what the aside says.
+type owner struct {
+	address string
+	self    bool
+}
+
+// errLeaving is what a proxy is told that comes to a replica which goes.
+var errLeaving = errors.New("this replica is being stopped")
+
+// newFleet makes the parts; changed is told when agents may have another owner.
+func newFleet(c *config, store *kv.Store, m *mirror.Mirror, log *slog.Logger) (*fleet, error) {
+	f := &fleet{config: c, log: log, owners: map[owner]*serve.AsideResource{}}
+	var err error
+	f.replica, err = place.NewReplica(place.ReplicaConfig{Store: store, Self: c.processName(), Log: log,
+		Changed: func(*place.Placement) { f.server.AsideChanged(ownerURL) }})
+	if err != nil {
+		return nil, err
+	}
+	address, secure := c.advertised()
+	f.secure = secure
+	if address == "" && c.dataDir == "" {
+		log.Info("agents are not told of this replica: --advertise-address is needed, or POD_IP")
+	}
+	ramp := c.ramp
+	if ramp == 0 {
+		ramp = -1
+	}
+	f.member, err = member.New(member.Config{
+		Store: store, Name: c.processName(), Address: address, Zone: c.zone, Version: obs.Version, Lease: c.replicaLease, Ramp: ramp,
+		Streams: &f.streams, Revision: func() int64 { return m.Status().Seen.Revision }, Ring: f.replica.Ring, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.admission = place.NewAdmission(place.AdmissionConfig{
+		Pace:   place.PaceConfig{Cores: float64(runtime.GOMAXPROCS(0)), Most: c.env.maxRequests},
+		Waited: joined,
+	})
+	return f, nil
+}
+
+// joined counts a stream that came.
+func joined(_ time.Duration, err error) {
+	result := "admitted"
+	switch status.Code(err) {
+	case codes.OK:
+	case codes.ResourceExhausted:
+		result = "refused"
+	default:
+		result = "gone"
+	}
+	obs.Joins.WithLabelValues(result).Inc()
+}
+
+func (f *fleet) tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
+	return []loop.Task{
+		{Name: "member", Run: f.member.Run},
+		{Name: "placement", Run: f.replica.Run},
+		{Name: "admission", Run: f.admission.Run},
+		{Name: "warm", Run: func(ctx context.Context) error { return f.warm(ctx, m, planner) }},
+		{Name: "drain", Run: f.drain},
+	}
+}
+
+// aside is what agents are told: the owner of the proxy that they are of.
+func (f *fleet) aside() serve.Aside {
+	return serve.Aside{TypeURL: ownerURL, Resource: func(c serve.Client, v serve.View) *serve.AsideResource {
+		p, ok := v.(*served)
+		if !ok {
+			return nil
+		}
+		return f.answer(f.replica.Placement(), c.Secure, p.Node.Namespace, p.Node.Workload)
+	}}
+}
+
+// answer is the owner of a proxy. Replicas have one address each: an agent that came by the other kind of connection could
+// not use it, and is told to stay.
+func (f *fleet) answer(p *place.Placement, secure bool, namespace, workload string) *serve.AsideResource {
+	address, self := p.Owner(namespace, workload)
+	if secure != f.secure {
+		address = ""
+	}
+	return f.resource(owner{address, self})
+}
+
+// maxOwners bounds what is remembered of addresses that were; what is forgotten is encoded again.
+const maxOwners = 4096
+
+// resource is one answer, encoded once for all that get it.
+func (f *fleet) resource(o owner) *serve.AsideResource {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.owners[o]; r != nil {
+		return r
+	}
+	r, err := serve.EncodeAside(ownerName, &structpb.Struct{Fields: map[string]*structpb.Value{
+		"address": structpb.NewStringValue(o.address), "self": structpb.NewBoolValue(o.self),
+	}})
+	if err != nil {
+		f.log.Error("an owner that cannot be told", obs.KeyAddress, o.address, obs.KeyError, err)
+		return nil
+	}
+	if len(f.owners) >= maxOwners {
+		clear(f.owners)
+	}
+	f.owners[o] = r
+	return r
+}
+
+// admit makes a stream wait for its turn. Its errors are gRPC statuses.
+func (f *fleet) admit(ctx context.Context, c serve.Client) error {
+	if f.leaving.Load() {
+		return status.Error(codes.Unavailable, errLeaving.Error())
+	}
+	cost := place.CostFull
+	if c.Holds {
+		cost = place.CostHolds
+	}
+	return f.admission.Wait(ctx, cost)
+}
+
+// ready is nil where stock proxies may be sent here.
+func (f *fleet) ready() error {
+	switch {
+	case f.leaving.Load():
+		return errLeaving
+	case !f.warmed.Load():
+		return errors.New("the views of the proxies that will come are being planned")
+	}
+	return nil
+}
+
+// drain keeps the balance: streams of proxies that do not follow the ring by themselves are closed, a few a second, while
+// this replica has much more than its share.
+func (f *fleet) drain(ctx context.Context) error {
+	const every = time.Second
+	decide := place.NewDrain(place.DrainConfig{})
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case now := <-tick.C:
+			if f.leaving.Load() {
+				continue
+			}
+			for range decide.Step(f.drainInput(now)) {
+				time.AfterFunc(rand.N(every), func() { // not all at one moment
+					obs.SentAway.WithLabelValues("imbalance").Add(float64(f.server.SendAway(1, ownerURL, false)))
+				})
+			}
+		}
+	}
+}
+
+// drainInput looks at the streams one by one only where there are too many.
+func (f *fleet) drainInput(now time.Time) place.DrainInput {
+	in := place.DrainInput{Now: now, Streams: f.streams.Total(), Share: f.replica.Numbers().Share, Peers: f.replica.Placement().Peers(),
+		LeaderAge: f.replica.LeaderAge(now), Random: rand.Float64()}
+	if in.Peers == 0 || float64(in.Streams) <= in.Share {
+		return in
+	}
+	streams, follow := f.server.Subscribed(ownerURL)
+	in.Movable = streams - follow
+	waiting := f.server.Waiting(fanout.Endpoints) + f.server.Waiting(fanout.Config)
+	in.Storm = waiting > max(64, in.Streams/20) || f.admission.State().Waiting > 0
+	return in
+}
+
+// depart is the orderly way out: the others take over, the streams are sent to them over the grace period, and what is left
+// is ended by who called. With nobody to take over, or nothing to be taken over, it returns at once.
+func (f *fleet) depart(ctx context.Context) {
+	f.leaving.Store(true)
+	f.member.Leave()
+	leaving := place.Leaving{Began: time.Now(), Grace: f.config.shutdown}
+	tick := time.NewTicker(leaving.StepEvery())
+	defer tick.Stop()
+	for {
+		placement, told := f.replica.Placement(), false
+		select {
+		case <-f.member.Told():
+			told = !placement.InRing()
+		default:
+		}
+		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Peers: placement.Peers(), Told: told})
+		obs.SentAway.WithLabelValues("leaving").Add(float64(f.server.SendAway(step.Close, ownerURL, true)))
+		if step.GoAway {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gauges sets the metrics that are read off the fleet, as of now.
+func (f *fleet) gauges(now time.Time) {
+	placement, numbers, admission := f.replica.Placement(), f.replica.Numbers(), f.admission.State()
+	s := place.SignalsOf(place.Measures{
+		Streams: f.streams.Total(), Misplaced: f.streams.Misplaced(placement.Ring(), f.config.processName()), Numbers: numbers,
+		PushLag: f.server.Lag(now), Admission: admission,
+	})
+	obs.FleetProxies.Set(s.Fleet)
+	obs.FleetReady.Set(float64(numbers.Ready))
+	obs.Imbalance.Set(s.Imbalance)
+	obs.Misplaced.Set(s.Misplaced)
+	obs.PushLag.Set(s.PushLag)
+	obs.JoinDelay.Set(s.QueueDelay)
+	obs.JoinRate.Set(admission.Rate)
+	obs.JoinsWaiting.Set(float64(admission.Waiting))
+	obs.RingVersion.Set(float64(placement.Ring().Version()))
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// A replica that has no certificate for its secure address is ready where proxies reach it in the clear.
+func TestReadyWithoutCertificate(t *testing.T) {
+	etcd := kvtest.Start(t)
+	provider, err := seal.NewProvider("kms:" + t.TempDir() + "/nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealer, err := seal.New(provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := keyring.New(keyring.Config{Store: etcd.Store, Sealer: sealer, Mesh: kvtest.Mesh, TrustDomain: spiffeid.RequireTrustDomainFromString("cluster.local")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		config config
+		ready  bool
+	}{
+		"nothing else":      {config{secureGRPCAddr: ":15012"}, false},
+		"plain text too":    {config{secureGRPCAddr: ":15012", grpcAddr: ":15010"}, true},
+		"no secure address": {config{}, true},
+	} {
+		s, err := newServing(&c.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &process{config: &c.config, ca: &authority{config: &c.config, ring: ring, serving: s}}
+		if err := p.ready(); (err == nil) != c.ready || err != nil && !strings.Contains(err.Error(), "no serving certificate") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/vault"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/kv"
+)
+
+// newSealer makes the one sealer of a process, that its keyring and its vault share; nil where no key encryption key is
+// given.
+func newSealer(c *config) (seal.Sealer, error) {
+	if c.kek == "" {
+		return nil, nil
+	}
+	provider, err := seal.NewProvider(c.kek)
+	if err != nil {
+		return nil, fmt.Errorf("--kek: %w", err)
+	}
+	return seal.New(provider)
+}
+
+// newVault is what seals and opens the private keys of Secrets; nil where there is no sealer.
+func newVault(c *config, sealer seal.Sealer, store *kv.Store) (*vault.Vault, error) {
+	if sealer == nil {
+		return nil, nil
+	}
+	return vault.New(vault.Config{Sealer: sealer, Mesh: c.mesh, Store: store})
+}
+
+// sealerOf and openerOf are a vault, or nothing that is nil in the interface's eyes, too.
+func sealerOf(v *vault.Vault) ingest.Sealer {
+	if v == nil {
+		return nil
+	}
+	return v
+}
+
+func openerOf(v *vault.Vault) plan.Opener {
+	if v == nil {
+		return nil
+	}
+	return v
+}
+
+// errNotOurs is why an identity of another trust domain proves nothing about a namespace of this mesh.
+var errNotOurs = errors.New("of another trust domain")
+
+// verified is the namespace that an authenticated identity proves: none on plain text, or where it is of another trust
+// domain.
+func verified(identity, trustDomain string) (namespace string, err error) {
+	if identity == "" {
+		return "", nil
+	}
+	id, err := spiffeid.FromString(identity)
+	if err != nil {
+		return "", err
+	}
+	if id.TrustDomain().Name() != trustDomain {
+		return "", errNotOurs
+	}
+	namespace, _, err = attest.ParsePath(id)
+	return namespace, err
+}

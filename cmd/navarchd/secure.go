@@ -1,0 +1,205 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/keyring"
+)
+
+// pairFiles are an operator's certificate and key, read again when a file changed. What does not fit together (one of two
+// was written yet) leaves the last good pair.
+type pairFiles struct {
+	cert, key string
+
+	mu       sync.Mutex // a leaf
+	read     [2]fileState
+	lastGood *tls.Certificate
+}
+
+type fileState struct {
+	size     int64
+	modified time.Time
+}
+
+func stateOf(path string) (fileState, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileState{}, err
+	}
+	return fileState{info.Size(), info.ModTime()}, nil
+}
+
+// pair is the newest that fits together.
+func (p *pairFiles) pair() (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cert, errCert := stateOf(p.cert)
+	key, errKey := stateOf(p.key)
+	err := errors.Join(errCert, errKey)
+	if now := [2]fileState{cert, key}; err == nil && (p.lastGood == nil || now != p.read) {
+		var pair tls.Certificate
+		if pair, err = tls.LoadX509KeyPair(p.cert, p.key); err == nil {
+			p.lastGood, p.read = &pair, now
+		}
+	}
+	if p.lastGood != nil {
+		return p.lastGood, nil
+	}
+	var missing *fs.PathError
+	if errors.As(err, &missing) {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", missing)
+	}
+	return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+}
+
+// serverTLS is the secure xDS address's without role ca: a client certificate is verified where it is presented and
+// --tls-client-ca is given.
+func (c *config) serverTLS() (*tls.Config, error) {
+	files := &pairFiles{cert: c.tlsCert, key: c.tlsKey}
+	if _, err := files.pair(); err != nil {
+		return nil, err
+	}
+	conf := secureBase()
+	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return files.pair() }
+	if c.clientCA != "" {
+		pool, err := certificates("--tls-client-ca", c.clientCA)
+		if err != nil {
+			return nil, err
+		}
+		conf.ClientCAs, conf.ClientAuth = pool, tls.VerifyClientCertIfGiven
+	}
+	return conf, nil
+}
+
+func secureBase() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+}
+
+// serving is what the secure address of a process with role ca presents and trusts: one tls.Config for each state of the
+// keyring and each serving certificate. Sessions are not resumed: agents keep none, so that a ticket would be work for
+// nothing, and every handshake is judged by the newest state.
+type serving struct {
+	config *config
+	files  *pairFiles // nil: our own CA's certificate is served
+
+	mu    sync.Mutex // guards what follows
+	own   *tls.Certificate
+	epoch uint64 // that issued own
+	made  *tls.Config
+	state *keyring.State   // that made is of
+	pair  *tls.Certificate // in made
+}
+
+func newServing(c *config) (*serving, error) {
+	s := &serving{config: c}
+	if c.tlsCert == "" {
+		return s, nil
+	}
+	s.files = &pairFiles{cert: c.tlsCert, key: c.tlsKey}
+	_, err := s.files.pair()
+	return s, err
+}
+
+// tls asks state for the keyring at each handshake.
+func (s *serving) tls(state func() *keyring.State) *tls.Config {
+	conf := secureBase()
+	conf.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.under(state()) }
+	return conf
+}
+
+// under is the configuration under one state.
+func (s *serving) under(state *keyring.State) (*tls.Config, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pair, err := s.certificate(state, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if s.made != nil && s.state == state && s.pair == pair {
+		return s.made, nil
+	}
+	roots := x509.NewCertPool()
+	for _, root := range state.Bundle {
+		roots.AddCert(root)
+	}
+	conf := secureBase()
+	conf.Certificates, conf.ClientCAs, conf.ClientAuth = []tls.Certificate{*pair}, roots, tls.VerifyClientCertIfGiven
+	conf.SessionTicketsDisabled = true
+	s.made, s.state, s.pair = conf, state, pair
+	return conf, nil
+}
+
+// certificate is the operator's, or the process's own from our CA: made anew when the signer changes, and at half of its
+// life.
+func (s *serving) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
+	if s.files != nil {
+		return s.files.pair()
+	}
+	if s.own != nil && (state.Active == nil || s.epoch == state.Active.Epoch) {
+		leaf := s.own.Leaf
+		if now.Before(leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)) {
+			return s.own, nil
+		}
+	}
+	if state.Active == nil {
+		if s.own != nil && now.Before(s.own.Leaf.NotAfter) {
+			return s.own, nil // sealed: what was made before goes on
+		}
+		return nil, fmt.Errorf("no serving certificate: %w", state.Sealed)
+	}
+	fresh, err := issue.Serving(state.Active, issue.ServingRequest{Names: s.config.servingNames()}, issue.Policy{}, now, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make the serving certificate: %w", err)
+	}
+	s.own, s.epoch = &fresh, state.Active.Epoch
+	return s.own, nil
+}
+
+func (c *config) servingNames() []string {
+	names := issue.ServingNames(c.env.podNamespace, c.env.revision, c.env.customHost)
+	return append(names, "localhost", "127.0.0.1", "::1")
+}
+
+// Handshakes at once, and how long one may take: when a whole mesh reconnects, those that were begun are ended before
+// others begin, instead of all of them too late. A client that says nothing gives its place back.
+const (
+	maxHandshakes    = 512
+	handshakeTimeout = 10 * time.Second
+)
+
+// bounded limits how many server handshakes are under way.
+type bounded struct {
+	credentials.TransportCredentials
+	places chan struct{}
+}
+
+func boundHandshakes(c credentials.TransportCredentials, atOnce int) credentials.TransportCredentials {
+	return bounded{c, make(chan struct{}, atOnce)}
+}
+
+// ServerHandshake implements credentials.TransportCredentials. grpc.Server takes the deadline away once the client has
+// begun to speak HTTP/2.
+func (b bounded) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	b.places <- struct{}{}
+	defer func() { <-b.places }()
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return nil, nil, err
+	}
+	return b.TransportCredentials.ServerHandshake(conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (b bounded) Clone() credentials.TransportCredentials {
+	return bounded{b.TransportCredentials.Clone(), b.places}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/push/serve"
+)
+
+// The asides that carry the mesh's trust: navarch-agent asks for the first, by name, stock agents for the second.
+const (
+	trustURL  = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.CertificateValidationContext"
+	trustName = "ROOTCA"
+	pcdsURL   = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
+)
+
+// trust is what agents are pushed of the keyring: roots and revocation lists. Without role ca it stays empty, and agents
+// keep what they have.
+type trust struct {
+	validation, roots atomic.Pointer[serve.AsideResource]
+}
+
+func (t *trust) asides() []serve.Aside {
+	give := func(p *atomic.Pointer[serve.AsideResource]) func(serve.Client, serve.View) *serve.AsideResource {
+		return func(serve.Client, serve.View) *serve.AsideResource { return p.Load() }
+	}
+	return []serve.Aside{{TypeURL: trustURL, Resource: give(&t.validation)}, {TypeURL: pcdsURL, Resource: give(&t.roots)}}
+}
+
+// take encodes a state, once for all clients, and says which types have another resource now. A sealed state changes
+// nothing: what it knows of the roots has no lists with it, and without lists what was revoked would be trusted again.
+func (t *trust) take(s *keyring.State) (changed []string, err error) {
+	if s.Sealed != nil || len(s.Bundle) == 0 {
+		return nil, nil
+	}
+	validation := &tlsv3.CertificateValidationContext{TrustedCa: inline(issue.EncodeCertificates(s.Bundle...))}
+	if len(s.CRLs) > 0 {
+		var lists []byte
+		for _, list := range s.CRLs {
+			lists = append(lists, issue.EncodeCRL(list.DER)...)
+		}
+		// Lists are for leaves alone: nobody makes one for the issuers of intermediates.
+		validation.Crl, validation.OnlyVerifyLeafCertCrl = inline(lists), true
+	}
+	pcds := &meshv1alpha1.ProxyConfig{}
+	for _, root := range s.Bundle {
+		pcds.CaCertificatesPem = append(pcds.CaCertificatesPem, string(issue.EncodeCertificates(root)))
+	}
+	for _, one := range []struct {
+		url, name string
+		message   proto.Message
+		at        *atomic.Pointer[serve.AsideResource]
+	}{{trustURL, trustName, validation, &t.validation}, {pcdsURL, "", pcds, &t.roots}} {
+		next, err := serve.EncodeAside(one.name, one.message)
+		if err != nil {
+			return changed, err
+		}
+		if was := one.at.Load(); was == nil || was.Version != next.Version {
+			one.at.Store(next)
+			changed = append(changed, one.url)
+		}
+	}
+	return changed, nil
+}
+
+func inline(b []byte) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
+}
+
+// followKeyring hands every new state of the keyring to who depends on it: agents (by push), and root-cert.pem in the data
+// directory.
+func (p *process) followKeyring(ctx context.Context) error {
+	written := ""
+	for {
+		changed := p.ca.ring.Changed()
+		state := p.ca.ring.State()
+		urls, err := p.trust.take(state)
+		if err != nil {
+			return err
+		}
+		if p.server != nil {
+			for _, url := range urls {
+				p.server.AsideChanged(url)
+			}
+		}
+		if written, err = p.writeRoots(state, written); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// writeRoots keeps root-cert.pem in the data directory: what agents on this machine verify the control plane against. It
+// returns what is in the file now.
+func (p *process) writeRoots(state *keyring.State, written string) (string, error) {
+	roots := string(issue.EncodeCertificates(state.Bundle...))
+	if p.config.dataDir == "" || roots == "" || roots == written {
+		return written, nil
+	}
+	path := filepath.Join(p.config.dataDir, "root-cert.pem")
+	if err := os.WriteFile(path+".new", []byte(roots), 0o644); err != nil {
+		return written, err
+	}
+	return roots, os.Rename(path+".new", path)
+}

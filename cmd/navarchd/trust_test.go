@@ -1,0 +1,109 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/push/serve"
+)
+
+// What agents are told follows the keyring: encoded once for each content, and never without the lists that go with it.
+func TestTrustFollowsKeyring(t *testing.T) {
+	domain := spiffeid.RequireTrustDomainFromString("cluster.local")
+	state := func(number int64, epochs ...*issue.Authority) *keyring.State {
+		s := &keyring.State{}
+		for _, a := range epochs {
+			s.Bundle = append(s.Bundle, a.Certificate)
+			der, err := issue.CRL(a, big.NewInt(number), nil, time.Now(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.CRLs = append(s.CRLs, keyring.CRL{Epoch: a.Epoch, DER: der})
+		}
+		return s
+	}
+	var epochs []*issue.Authority
+	for n := range uint64(2) {
+		a, err := issue.SelfSigned(domain, n+1, time.Hour, time.Now(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		epochs = append(epochs, a)
+	}
+	one, revoked, two := state(1, epochs[0]), state(2, epochs[0]), state(3, epochs...)
+	again := *one
+	sealed := *state(4, epochs...)
+	sealed.CRLs, sealed.Sealed = nil, errors.New("sealed")
+	unlisted := *two
+	unlisted.CRLs = nil
+
+	tr := &trust{}
+	all := []string{trustURL, pcdsURL}
+	answers := func() (both []*serve.AsideResource) {
+		for i, a := range tr.asides() {
+			if a.TypeURL != all[i] {
+				t.Fatalf("aside %d is %s", i, a.TypeURL)
+			}
+			both = append(both, a.Resource(serve.Client{}, nil))
+		}
+		return both
+	}
+	if got := answers(); got[0] != nil || got[1] != nil {
+		t.Fatal("an answer from nothing")
+	}
+	for _, step := range []struct {
+		what  string
+		state *keyring.State
+		want  []string
+	}{
+		{"not loaded", &keyring.State{Sealed: keyring.ErrNotLoaded}, nil},
+		{"sealed from the start", &sealed, nil},
+		{"loaded", one, all},
+		{"another state of the same content", &again, nil},
+		{"a revocation", revoked, []string{trustURL}},
+		{"sealed, with roots and no lists", &sealed, nil},
+		{"a second root", two, all},
+		{"an issuer without lists", &unlisted, []string{trustURL}},
+	} {
+		before := answers()
+		got, err := tr.take(step.state)
+		if err != nil || !slices.Equal(got, step.want) {
+			t.Errorf("%s: %v changed (%v), want %v", step.what, got, err, step.want)
+		}
+		for i, now := range answers() {
+			if changed := slices.Contains(got, all[i]); changed != (now != before[i]) {
+				t.Errorf("%s: %s is another resource: %v, told: %v", step.what, all[i], now != before[i], changed)
+			}
+		}
+	}
+	if got := answers(); got[0].Name != "ROOTCA" || got[1].Name != "" {
+		t.Errorf("names %q, %q", got[0].Name, got[1].Name)
+	}
+	trusted := func() *tlsv3.CertificateValidationContext {
+		v := &tlsv3.CertificateValidationContext{}
+		if err := tr.validation.Load().Body().UnmarshalTo(v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	v := trusted()
+	if strings.Count(string(v.GetTrustedCa().GetInlineBytes()), "BEGIN CERTIFICATE") != 2 || v.Crl != nil || v.OnlyVerifyLeafCertCrl {
+		t.Errorf("without lists: %v", v)
+	}
+	if _, err := tr.take(two); err != nil {
+		t.Fatal(err)
+	}
+	if v = trusted(); strings.Count(string(v.GetCrl().GetInlineBytes()), "BEGIN X509 CRL") != 2 || !v.OnlyVerifyLeafCertCrl {
+		t.Errorf("with lists: %v", v)
+	}
+}
