@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
+	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/store/kv"
@@ -37,7 +38,7 @@ func caCommand() *cobra.Command {
 	f.StringVar(&t.mesh, "mesh", "default", "Name of the mesh.")
 	f.StringVar(&t.domain, "trust-domain", "cluster.local", "Trust domain of the mesh.")
 	f.StringVar(&t.kek, "kek", "", "Key encryption key, as navarchd's --kek (default, with --data-dir: the file in it).")
-	cmd.AddCommand(t.status(), t.rotate(), t.abort(), t.revoke())
+	cmd.AddCommand(t.status(), t.roots(), t.rotate(), t.abort(), t.revoke(), t.restore())
 	return cmd
 }
 
@@ -58,6 +59,19 @@ func (t *trust) status() *cobra.Command {
 		}}
 	format.bind(cmd, "table", "json", "yaml")
 	return cmd
+}
+
+func (t *trust) roots() *cobra.Command {
+	return &cobra.Command{Use: "roots", Short: "Print the roots that everybody trusts now, as PEM: what a new agent is given to verify the CA with", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error {
+				if _, err := k.Status(ctx); err != nil { // it is read by then
+					return err
+				}
+				_, err := cmd.OutOrStdout().Write(issue.EncodeCertificates(k.State().Bundle...))
+				return err
+			})
+		}}
 }
 
 func (t *trust) rotate() *cobra.Command {
@@ -90,6 +104,10 @@ func (t *trust) revoke() *cobra.Command {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "revoked: %s\n", strings.Join(done.Serials, " "))
+				if done.Left > 0 {
+					fmt.Fprintf(cmd.OutOrStdout(), "%d more of these identities do not fit in the lists and are accepted until they end, the last at %s: deny the principal by an AuthorizationPolicy, or rotate the root\n",
+						done.Left, done.LeftUntil.UTC().Format(time.RFC3339))
+				}
 				if len(done.Unknown) > 0 {
 					fmt.Fprintf(cmd.OutOrStdout(), "not in the journal, revoked all the same: %s\n", strings.Join(done.Unknown, " "))
 				}
@@ -98,6 +116,19 @@ func (t *trust) revoke() *cobra.Command {
 		}}
 	cmd.Flags().StringSliceVar(&serials, "serial", nil, "Serial number of a certificate, hexadecimal.")
 	cmd.Flags().StringSliceVar(&identities, "identity", nil, "SPIFFE ID: its certificates, and it gets no new ones.")
+	return cmd
+}
+
+func (t *trust) restore() *cobra.Command {
+	var identities []string
+	cmd := &cobra.Command{Use: "restore --identity spiffe://...", Short: "Let a revoked identity get certificates again; what was revoked stays revoked", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error { return k.Restore(ctx, identities) })
+		}}
+	cmd.Flags().StringSliceVar(&identities, "identity", nil, "SPIFFE ID.")
+	if err := cmd.MarkFlagRequired("identity"); err != nil {
+		panic(err) // a flag that was not bound
+	}
 	return cmd
 }
 
@@ -180,6 +211,9 @@ func reportTable(w io.Writer, r *keyring.Report) error {
 		if line.text != "" {
 			fmt.Fprintf(w, "%s: %s\n", line.what, line.text)
 		}
+	}
+	if len(r.KEKs) > 0 {
+		fmt.Fprintf(w, "sealed under: %s\n", strings.Join(r.KEKs, ", "))
 	}
 	if r.Serials > 0 || len(r.Identities) > 0 {
 		fmt.Fprintf(w, "revoked: %d certificates, identities %s\n", r.Serials, strings.Join(r.Identities, " "))

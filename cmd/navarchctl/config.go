@@ -49,6 +49,8 @@ func columns(noun string) (heading []string, rows func(map[string]any) [][]strin
 			return [][]string{{text(l["name"]), cmp.Or(address(at(l, "address")), "-"), cmp.Or(text(l["traffic_direction"]), "-"),
 				fmt.Sprint(len(list(l["filter_chains"])))}}
 		}
+	case "secret":
+		return secretHeading, secretRows
 	case "route":
 		return []string{"NAME", "VIRTUAL HOST", "DOMAINS", "ROUTES"}, routeRows
 	}
@@ -145,6 +147,7 @@ var wraps = map[string]struct {
 	"listener": {[]string{"dynamic_listeners"}, []string{"active_state", "listener"}},
 	"route":    {[]string{"dynamic_route_configs"}, []string{"route_config"}},
 	"endpoint": {[]string{"dynamic_endpoint_configs"}, []string{"endpoint_config"}},
+	"secret":   {[]string{"dynamic_active_secrets", "dynamic_warming_secrets"}, []string{"secret"}},
 }
 
 // envoyConfig reads what an Envoy has of what it got from its control plane.

@@ -89,17 +89,20 @@ func proxyConfigCommand() *cobra.Command {
 		format        output
 	)
 	cmd := &cobra.Command{
-		Use:       "proxy-config all|cluster|listener|route|endpoint NAME.NAMESPACE",
+		Use:       "proxy-config all|cluster|listener|route|endpoint|secret NAME.NAMESPACE",
 		Aliases:   []string{"pc"},
 		Short:     "Print what the control plane sent to a proxy, or (--envoy) what the proxy says it has",
-		ValidArgs: []string{"all", "cluster", "listener", "route", "endpoint"},
+		ValidArgs: []string{"all", "cluster", "listener", "route", "endpoint", "secret"},
 		Args:      cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			nouns := []string{args[0]}
 			if args[0] == "all" {
 				nouns = []string{"cluster", "listener", "route", "endpoint"}
 			} else if xds.ParseNoun(args[0]) == xds.Unknown {
-				return fmt.Errorf("unknown type %q: all, cluster, listener, route or endpoint", args[0])
+				return fmt.Errorf("unknown type %q: all, cluster, listener, route, endpoint or secret", args[0])
+			}
+			if args[0] == "secret" && envoy == "" {
+				return errors.New("certificates are between a proxy and its agent: ask the proxy, --envoy ADDR (its admin interface)")
 			}
 			if envoy != "" {
 				all, err := envoyConfig(cmd.Context(), envoy, nouns)
