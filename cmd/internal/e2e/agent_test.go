@@ -19,25 +19,43 @@ type agentPage struct {
 		URI, Serial, LastFailure string
 	}
 	XDS struct {
-		Connected bool
-		LastError string
+		Connected            bool
+		LastError            string
+		Upstream             string
+		AtOwner              bool
+		Moves, StreamsOpened uint64
 	}
 }
 
 // startAgent runs an agent and its Envoy for a workload of namespace shop, with a token of navarchd's own issuer. It
 // returns the folder of its files, and what reads its debug page.
-func startAgent(t *testing.T, d *daemon, data, workload, ip string) (dir string, page func() (agentPage, error)) {
+func startAgent(t testing.TB, d *daemon, data, workload, ip string, more ...string) (dir string, page func() (agentPage, error)) {
 	t.Helper()
-	dir = t.TempDir()
+	p := runAgent(t, d, data, filepath.Join(data, "root-cert.pem"), workload, ip, more...)
+	return p.dir, p.page
+}
+
+// proxy is an agent and its Envoy.
+type proxy struct {
+	dir   string // of its files
+	admin string // Envoy's admin address
+	page  func() (agentPage, error)
+}
+
+// runAgent is startAgent with a root file of its own.
+func runAgent(t testing.TB, d *daemon, data, roots, workload, ip string, more ...string) proxy {
+	t.Helper()
+	dir := t.TempDir()
 	tokenFile := filepath.Join(dir, "token")
 	if err := os.WriteFile(tokenFile, []byte(token(t, data, "shop", workload)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	debug := free(t)
-	cmd := exec.Command(binary(t, "navarch-agent"), "--discovery-address", d.secure, "--xds-server-name", "istiod.istio-system.svc",
-		"--xds-root-cert", filepath.Join(data, "root-cert.pem"), "--token-file", tokenFile, "--config-path", filepath.Join(dir, "proxy"),
-		"--envoy-path", envoyPath(t), "--admin-address", free(t), "--status-addr", free(t), "--debug-addr", debug, "--concurrency", "1",
-		"--output-certs", filepath.Join(dir, "certs"))
+	debug, admin := free(t), free(t)
+	args := append(more, "--discovery-address", d.secure, "--xds-server-name", "istiod.istio-system.svc",
+		"--xds-root-cert", roots, "--token-file", tokenFile, "--config-path", filepath.Join(dir, "proxy"),
+		"--envoy-path", envoyPath(t), "--admin-address", admin, "--status-addr", free(t), "--debug-addr", debug, "--concurrency", "1",
+		"--stats-addr", free(t), "--envoy-metrics-addr", free(t), "--output-certs", filepath.Join(dir, "certs"))
+	cmd := exec.Command(binary(t, "navarch-agent"), args...)
 	cmd.Env = append(os.Environ(), "POD_NAME="+workload+"-0", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT="+workload, "INSTANCE_IP="+ip,
 		"ISTIO_META_INTERCEPTION_MODE=NONE", fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, workload))
 	log := &lockedBuffer{}
@@ -53,13 +71,13 @@ func startAgent(t *testing.T, d *daemon, data, workload, ip string) (dir string,
 			t.Logf("navarch-agent %s:\n%s", workload, log)
 		}
 	})
-	return dir, func() (p agentPage, err error) {
+	return proxy{dir, admin, func() (p agentPage, err error) {
 		text, err := get(debug, "/debug")
 		if err == nil {
 			err = json.Unmarshal([]byte(text), &p)
 		}
 		return p, err
-	}
+	}}
 }
 
 // An agent gets its workload's certificate with a token, speaks to the control plane with it, and renews it at half of

@@ -91,7 +91,7 @@ spec:
 }
 
 // envoyPath is the pinned Envoy.
-func envoyPath(t *testing.T) string {
+func envoyPath(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("NAVARCH_ENVOY")
 	if path == "" {

@@ -55,7 +55,7 @@ spec:
 }
 
 // folder is a configuration folder with the services and the first edition of the routes.
-func folder(t *testing.T) string {
+func folder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, dir, "services.yaml", services)
@@ -64,7 +64,7 @@ func folder(t *testing.T) string {
 }
 
 // write replaces a file as an editor does: at once.
-func write(t *testing.T, dir, name, content string) {
+func write(t testing.TB, dir, name, content string) {
 	t.Helper()
 	temporary := filepath.Join(dir, "."+name)
 	if err := os.WriteFile(temporary, []byte(content), 0o600); err != nil {

@@ -25,7 +25,7 @@ import (
 )
 
 // token is made by navarchctl from the data directory, as a developer makes it.
-func token(t *testing.T, data, namespace, account string) string {
+func token(t testing.TB, data, namespace, account string) string {
 	t.Helper()
 	out, err := exec.Command(binary(t, "navarchctl"), "token", "create", "--data-dir", data, "--namespace", namespace, "--service-account", account).Output()
 	if err != nil {

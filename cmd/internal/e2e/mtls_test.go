@@ -67,10 +67,10 @@ func call(address string) (status int, identity string, err error) {
 	return res.StatusCode, string(body), err
 }
 
-// Two real Envoys with agents speak mTLS by themselves: PERMISSIVE takes both, STRICT refuses plain text and takes the
-// mesh, DISABLE takes plain text only; the server sees who calls. Changes arrive live.
-func TestMutualTLS(t *testing.T) {
-	app, err := net.Listen("tcp", "127.0.88.2:9080")
+// seenBy is an application that answers with the identity that its proxy saw.
+func seenBy(t *testing.T, address string) {
+	t.Helper()
+	app, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,12 @@ func TestMutualTLS(t *testing.T) {
 	})}
 	go func() { _ = backend.Serve(app) }()
 	t.Cleanup(func() { backend.Close() })
+}
 
+// Two real Envoys with agents speak mTLS by themselves: PERMISSIVE takes both, STRICT refuses plain text and takes the
+// mesh, DISABLE takes plain text only; the server sees who calls. Changes arrive live.
+func TestMutualTLS(t *testing.T) {
+	seenBy(t, "127.0.88.2:9080")
 	data, dir := t.TempDir(), t.TempDir()
 	write(t, dir, "mesh.yaml", shopMesh)
 	write(t, dir, "peers.yaml", peers("PERMISSIVE"))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -24,15 +26,25 @@ var binaries struct {
 	err  error
 }
 
+// buildCommand builds as `make build` does.
+func buildCommand(names ...string) *exec.Cmd {
+	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", binaries.dir)
+	for _, name := range names {
+		cmd.Args = append(cmd.Args, "navarch.io/navarch/cmd/"+name)
+	}
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	return cmd
+}
+
 // binary is the path of one of our programs, built from this tree.
-func binary(t *testing.T, name string) string {
+func binary(t testing.TB, name string) string {
 	t.Helper()
 	binaries.once.Do(func() {
 		binaries.dir, binaries.err = os.MkdirTemp("", "navarch-e2e-")
 		if binaries.err != nil {
 			return
 		}
-		out, err := exec.Command("go", "build", "-o", binaries.dir, "navarch.io/navarch/cmd/navarchd", "navarch.io/navarch/cmd/navarchctl", "navarch.io/navarch/cmd/navarch-agent").CombinedOutput()
+		out, err := buildCommand("navarchd", "navarchctl", "navarch-agent").CombinedOutput()
 		if err != nil {
 			binaries.err = fmt.Errorf("build: %w\n%s", err, out)
 		}
@@ -59,6 +71,7 @@ type daemon struct {
 	http, grpc string // addresses
 	monitoring string
 	secure     string
+	more       []string // additions to its environment
 }
 
 // lockedBuffer is what a process wrote so far.
@@ -80,11 +93,32 @@ func (l *lockedBuffer) String() string {
 }
 
 // start runs navarchd with addresses of its own; it is killed at the end of the test.
-func start(t *testing.T, args ...string) *daemon {
+func start(t testing.TB, args ...string) *daemon {
+	t.Helper()
+	return startProgram(t, binary(t, "navarchd"), nil, args...)
+}
+
+// startProgram is start of another build of navarchd, with additions to its environment.
+func startProgram(t testing.TB, program string, environment []string, args ...string) *daemon {
 	t.Helper()
 	d := &daemon{log: &lockedBuffer{}, exited: make(chan struct{}), http: free(t), grpc: free(t), monitoring: free(t), secure: free(t)}
+	return d.run(t, program, environment, args)
+}
+
+// again is start with the addresses and the environment of a process that has ended.
+func (d *daemon) again(t testing.TB, program string, args ...string) *daemon {
+	t.Helper()
+	<-d.exited
+	next := &daemon{log: &lockedBuffer{}, exited: make(chan struct{}), http: d.http, grpc: d.grpc, monitoring: d.monitoring, secure: d.secure}
+	return next.run(t, program, d.more, args)
+}
+
+func (d *daemon) run(t testing.TB, program string, environment, args []string) *daemon {
+	t.Helper()
 	args = append([]string{"--http-addr", d.http, "--grpc-addr", d.grpc, "--monitoring-addr", d.monitoring, "--secure-grpc-addr", d.secure}, args...)
-	d.cmd = exec.Command(binary(t, "navarchd"), args...)
+	d.more = environment
+	d.cmd = exec.Command(program, args...)
+	d.cmd.Env = append(os.Environ(), environment...)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := d.cmd.Start(); err != nil {
@@ -96,8 +130,7 @@ func start(t *testing.T, args ...string) *daemon {
 	}()
 	t.Cleanup(func() {
 		_ = d.cmd.Process.Signal(syscall.SIGCONT)
-		_ = d.cmd.Process.Kill()
-		<-d.exited
+		d.kill()
 		if t.Failed() {
 			t.Logf("navarchd %v:\n%s", args, d.log)
 		}
@@ -105,19 +138,36 @@ func start(t *testing.T, args ...string) *daemon {
 	return d
 }
 
+// Ports of the tests: below those that the kernel gives to outgoing connections (32768 and above as a rule), one of which
+// could take a port between free and its use.
+const firstPort, numPorts = 20000, 12000
+
+var lastPort atomic.Int32
+
+func init() { lastPort.Store(rand.Int32N(numPorts)) }
+
+// kill ends it at once (SIGKILL).
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Kill()
+	<-d.exited
+}
+
 // free is a loopback address that nobody listens on.
-func free(t *testing.T) string {
+func free(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range numPorts {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+lastPort.Add(1)%numPorts))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // eventually polls until check answers nil, for at most the time given.
-func eventually(t *testing.T, atMost time.Duration, check func() error) {
+func eventually(t testing.TB, atMost time.Duration, check func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), atMost)
 	defer cancel()

@@ -29,6 +29,9 @@ type request struct {
 	port    uint32
 	method  string
 	headers map[string]string
+	as      string // the identity in the caller's certificate, with which it speaks mTLS; empty: it has none
+	peer    string // that the handshake has made sure of
+	from    string // the caller's address
 	out     strings.Builder
 }
 
@@ -90,7 +93,7 @@ func (s *stage) talk(args []string) (string, error) {
 	return out.String(), nil
 }
 
-// request reads PROXY URL [METHOD] [to=IP] [HEADER=VALUE]...
+// request reads PROXY URL [METHOD] [to=IP] [from=IP] [as=TRUST-DOMAIN/ns/NS/sa/SA] [HEADER=VALUE]...
 func (s *stage) request(args []string) (*actor, *request, error) {
 	a, err := s.actor(args)
 	if err != nil || len(args) < 2 {
@@ -120,6 +123,10 @@ func (s *stage) request(args []string) (*actor, *request, error) {
 			r.method = arg
 		case key == "to":
 			r.ip = value
+		case key == "from":
+			r.from = value
+		case key == "as":
+			r.as = "spiffe://" + value
 		default:
 			r.headers[strings.ToLower(key)] = value
 		}
@@ -192,6 +199,9 @@ func (r *request) accept(l *listenerv3.Listener) {
 		return
 	}
 	r.say("listener %s chain %s", l.GetName(), cmp.Or(chain.GetName(), "-"))
+	if !r.handshake(chain) {
+		return
+	}
 	for _, f := range chain.GetFilters() {
 		manager, tcp := &hcmv3.HttpConnectionManager{}, &tcpv3.TcpProxy{}
 		switch any := f.GetTypedConfig(); {
@@ -216,6 +226,9 @@ func (r *request) accept(l *listenerv3.Listener) {
 			return
 		default:
 			r.say("network filter %s", f.GetName())
+			if r.denied(any) {
+				return
+			}
 		}
 	}
 }
@@ -229,6 +242,11 @@ func (r *request) chain(l *listenerv3.Listener) *listenerv3.FilterChain {
 	}
 	sni := ""
 	switch {
+	case r.as != "" && inspects("tls_inspector"): // a proxy of the mesh calls, and says so by ALPN
+		protocol, applications = "tls", []string{"istio-peer-exchange", "istio"}
+		if r.url.Scheme == "http" {
+			applications = []string{"istio-http/1.1"}
+		}
 	case (r.url.Scheme == "https" || r.url.Scheme == "tls") && inspects("tls_inspector"):
 		protocol, sni = "tls", r.url.Hostname()
 	case r.url.Scheme == "http" && inspects("http_inspector"):

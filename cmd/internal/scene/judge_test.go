@@ -17,6 +17,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -91,6 +92,10 @@ func fold(p *proxy) *bootstrapv3.Bootstrap {
 	}
 	// Of the bootstrap of a proxy with an identity.
 	b.StaticResources.Clusters = append(b.StaticResources.Clusters, &clusterv3.Cluster{Name: xds.SDSCluster})
+	for _, secret := range holds[*tlsv3.Secret](p, xds.Secret) {
+		b.StaticResources.Secrets = append(b.StaticResources.Secrets, secret)
+	}
+	slices.SortFunc(b.StaticResources.Secrets, func(a, b *tlsv3.Secret) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	routes := holds[*routev3.RouteConfiguration](p, xds.Route)
 	for _, l := range holds[*listenerv3.Listener](p, xds.Listener) {
 		for _, c := range append(slices.Clone(l.GetFilterChains()), l.GetDefaultFilterChain()) {

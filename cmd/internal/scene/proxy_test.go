@@ -63,20 +63,22 @@ func (p *proxy) fault(format string, args ...any) {
 func (p *proxy) open() {
 	p.state = delta.New(delta.Config{World: p.world}, p.target())
 	p.outbox = nil
-	resumed := p.asked
+	resumed, secrets := p.asked, p.wanted[xds.Secret]
 	for t := range xds.NumTypes {
 		p.doubted[t] = names{}
 		p.wanted[t], p.fresh[t], p.acks[t], p.asked[t], p.revisions[t] = names{}, names{}, nil, false, 0
 	}
 	p.asked[xds.Cluster] = true
-	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
+	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route, xds.Secret} {
 		if t != xds.Cluster && !resumed[t] {
 			continue
 		}
 		p.asked[t] = true
 		r := delta.Request{Type: t}
 		if !t.Wildcard() {
-			p.wanted[t] = p.needs(t)
+			if p.wanted[t] = p.needs(t); t == xds.Secret {
+				p.wanted[t] = secrets
+			}
 			p.fresh[t] = names{}
 			r.Subscribe = maps.Keys(maps.Clone(p.wanted[t]))
 		}
@@ -286,7 +288,7 @@ func (p *proxy) inspect(reply delta.Reply) {
 		}
 	}
 	for _, name := range reply.Removed {
-		if t != xds.Cluster && t != xds.Listener {
+		if t != xds.Cluster && t != xds.Listener && t != xds.Secret {
 			p.fault("%v %s is removed, which Envoy ignores or waits on", t, name)
 		}
 		if t == xds.Cluster {

@@ -27,6 +27,11 @@ func (r *request) http(m *hcmv3.HttpConnectionManager) {
 		filters = append(filters, strings.TrimPrefix(f.GetName(), "envoy.filters.http."))
 	}
 	r.say("filters %s", strings.Join(filters, " "))
+	for _, f := range m.GetHttpFilters() {
+		if r.denied(f.GetTypedConfig()) {
+			return
+		}
+	}
 	rc := m.GetRouteConfig()
 	if name := m.GetRds().GetRouteConfigName(); name != "" {
 		if rc = holds[*routev3.RouteConfiguration](r.proxy, xds.Route)[name]; rc == nil {
@@ -134,13 +139,17 @@ func queryMatches(m *routev3.RouteMatch, params url.Values) bool {
 }
 
 func stringMatches(m *matcherv3.StringMatcher, value string) bool {
+	fold := func(s string) string { return s }
+	if m.GetIgnoreCase() {
+		fold = strings.ToLower
+	}
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.StringMatcher_Exact:
-		return value == p.Exact
+		return fold(value) == fold(p.Exact)
 	case *matcherv3.StringMatcher_Prefix:
-		return strings.HasPrefix(value, p.Prefix)
+		return strings.HasPrefix(fold(value), fold(p.Prefix))
 	case *matcherv3.StringMatcher_Suffix:
-		return strings.HasSuffix(value, p.Suffix)
+		return strings.HasSuffix(fold(value), fold(p.Suffix))
 	case *matcherv3.StringMatcher_SafeRegex:
 		return fullMatch(p.SafeRegex.GetRegex(), value)
 	}

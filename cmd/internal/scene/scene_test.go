@@ -24,11 +24,12 @@ var commands = map[string]step{
 	"edit":       (*stage).edit,       // FILE OLD NEW [OLD NEW]...: replaces text of a file of the folder
 	"remove":     (*stage).remove,     // FILE...
 	"many":       (*stage).many,       // N FILE [DURATION]: N copies, {{i}} replaced; one change each where they come apart
-	"connect":    (*stage).connect,    // PROXY [NODE] [world] [prompt]: a proxy joins and gets what there is; the latter: it answers before more is sent
+	"connect":    (*stage).connect,    // PROXY [NODE] [world] [prompt] [as=NAMESPACE]: a proxy joins and gets what there is; the latter: it answers before more is sent
 	"disconnect": (*stage).disconnect, // PROXY: its stream ends; it keeps what it holds
 	"reconnect":  (*stage).reconnect,  // PROXY: it comes back, and says what it holds
 	"stall":      (*stage).stall,      // PROXY: acknowledges nothing
 	"resume":     (*stage).resume,     // PROXY: acknowledges again
+	"pause":      (*stage).pause,      // DURATION: time passes
 	"settle":     (*stage).settleNow,  // waits until everything is planned and taken
 	"clear":      (*stage).clear,      // starts all accounts anew
 	"expect":     (*stage).expect,     // PROXY TYPE [set=A,B] [drop=C] [responses=N]: exactly what was sent; * matches anything
@@ -38,10 +39,14 @@ var commands = map[string]step{
 	"writes":     (*stage).writes,     // N: records put and deleted in the store
 	"shared":     (*stage).shared,     // [scopes=N] [families=N] [workloads=N] [views=N] [proxies=N]
 	"problems":   (*stage).problems,   // prints what is wrong with files, objects, and what they say together
-	"show":       (*stage).show,       // PROXY cluster|endpoint|listener|route [NAME]: prints what it holds, or the names
+	"show":       (*stage).show,       // PROXY cluster|endpoint|listener|route|secret [NAME]: prints what it holds, or the names
 	"call":       (*stage).call,       // PROXY URL [METHOD] [to=IP] [HEADER=VALUE]...: prints what its Envoy would do with a request
-	"receive":    (*stage).receive,    // PROXY URL [METHOD] [HEADER=VALUE]...: the same for a request that arrives
+	"receive":    (*stage).receive,    // PROXY URL [METHOD] [as=TD/ns/NS/sa/SA] [from=IP] [HEADER=VALUE]...: the same for a request that arrives, in the clear or by mTLS as an identity
 	"talk":       (*stage).talk,       // PROXY FILE: FILE with what `call` or `receive` says under each of its lines "> call URL ..."
+	"issue":      (*stage).issue,      // FILE NAMESPACE NAME [trust]: a Secret of fresh key material into the configuration folder
+	"kek":        (*stage).kek,        // away|back: the key encryption key
+	"stored":     (*stage).stored,     // NAMESPACE/NAME: prints what the store has of a Secret
+	"ask":        (*stage).ask,        // PROXY [-]NAME...: subscribes to Secrets, or no longer
 	"lead":       (*stage).lead,       // another process becomes the leader, and compares everything
 }
 

@@ -212,7 +212,7 @@ func (s *stage) connect(args []string) (string, error) {
 		return "", err
 	}
 	file := filepath.Join("nodes", args[0]+".json")
-	world, prompt := false, false
+	world, prompt, verified := false, false, ""
 	for _, arg := range args[1:] {
 		switch arg {
 		case "world":
@@ -220,6 +220,10 @@ func (s *stage) connect(args []string) (string, error) {
 		case "prompt":
 			prompt = true
 		default:
+			if of, is := strings.CutPrefix(arg, "as="); is {
+				verified = of
+				continue
+			}
 			file = arg
 		}
 	}
@@ -227,6 +231,7 @@ func (s *stage) connect(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	node.Verified = verified // what the server has authenticated
 	a := &actor{view: node}
 	if err := s.join(a); err != nil {
 		return "", err
@@ -284,6 +289,7 @@ func (s *stage) reconnect(args []string) (string, error) {
 	if err := s.join(a); err != nil {
 		return "", err
 	}
+	a.joined.Ask(context.Background(), slices.Collect(maps.Keys(a.wanted[xds.Secret])), nil)
 	a.open()
 	return "", s.settle()
 }
@@ -341,7 +347,7 @@ func (s *stage) finish() []string {
 	if err := s.settle(); err != nil {
 		return []string{err.Error()}
 	}
-	out := s.check(true)
+	out := append(s.check(true), s.leaks()...)
 	if err := s.world.stop(); err != nil {
 		out = append(out, err.Error())
 	}
@@ -360,7 +366,7 @@ func (s *stage) check(judged bool) (out []string) {
 			say("%s", fault)
 		}
 		fresh := plan.Fresh(s.world.mirror.now, view.Of(s.world.mirror.now, a.view))
-		for t := range xds.NumTypes {
+		for t := range xds.Secret { // Secrets are planned for who asks for them; plan's own tests compare these
 			for _, d := range differences(a.joined.Set(), fresh, t) {
 				say("what was planned step by step is not what is planned from nothing: %s", d)
 			}

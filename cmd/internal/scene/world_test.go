@@ -38,6 +38,10 @@ type world struct {
 	cancel context.CancelFunc
 	ended  chan error
 	wrote  int // records put and deleted
+	safe   *safe
+	vault  *current
+	// resealing is what waits until the key encryption key is back.
+	resealing []ingest.Effect
 }
 
 // replica publishes snapshots as mirror.Mirror does.
@@ -60,7 +64,10 @@ func newWorld(folder string, allowEmpty bool) (*world, error) {
 	}
 	w := &world{folder: folder, source: source, stored: map[model.Key][]byte{}, hashes: map[model.Key]model.Hash{}, pool: &pool.Pool{},
 		mirror: &replica{now: mirror.Empty(), box: loop.NewBox(mirror.Merge)}, ended: make(chan error, 1)}
-	if w.plan, err = plan.NewLoop(plan.Config{Source: w.mirror, Pool: w.pool, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if w.safe, w.vault, err = newSafe(folder + ".kek"); err != nil {
+		return nil, err
+	}
+	if w.plan, err = plan.NewLoop(plan.Config{Source: w.mirror, Pool: w.pool, Opener: w.vault, Linger: -1, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -117,13 +124,22 @@ func (w *world) do(effects []ingest.Effect) {
 		effects = effects[1:]
 		switch e := effect.(type) {
 		case ingest.Load:
-			have := map[model.Key]model.Hash{}
+			have, secrets := map[model.Key]model.Hash{}, map[model.Key]*model.Secret{}
 			for k, h := range w.hashes {
 				have[k] = h
+				if r, ok := w.mirror.now.Get(k); ok && k.Kind == model.KindSecret {
+					secrets[k] = r.(*model.Secret)
+				}
 			}
-			effects = append(effects, w.ingest.Step(ingest.Loaded{Epoch: e.Epoch, Have: have, After: w.head, Complete: true})...)
+			effects = append(effects, w.ingest.Step(ingest.Loaded{Epoch: e.Epoch, Have: have, Secrets: secrets, After: w.head, Complete: true})...)
 		case ingest.Write:
 			effects = append(effects, w.ingest.Step(ingest.Written{Epoch: e.Batch.Epoch, Outcome: ingest.Done, After: w.commit(e.Batch)})...)
+		case ingest.Seal:
+			if e.Again {
+				w.resealing = []ingest.Effect{ingest.Seal{Epoch: e.Epoch, Drafts: e.Drafts}}
+				continue
+			}
+			effects = append(effects, w.ingest.Step(w.seal(e))...)
 		case ingest.Wait:
 			effects = append(effects, w.ingest.Step(ingest.Due{})...)
 		}

@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// connected is a proxy that has its clusters, until the test ends.
+func connected(t *testing.T, address, namespace, workload, ip string) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(func() { cancel(); conn.Close() })
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err == nil {
+		err = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(namespace, workload, ip), TypeUrl: xds.Cluster.URL()})
+	}
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// askedFrom is a page as a caller from elsewhere gets it: a proxy on this machine passes the request on.
+func askedFrom(t *testing.T, d *daemon, path, token string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.http+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Forwarded-For", "10.1.2.3")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+// A tenant sees its own proxies and problems, over all the namespaces that its label joins, and those of nobody else; the
+// system namespace and this machine see everything.
+func TestDebugShowsTenantsTheirOwn(t *testing.T) {
+	dir, data := folder(t), t.TempDir()
+	space := func(name, tenant string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s}}\n---\n", name, tenant)
+	}
+	bad := func(namespace string) string {
+		return strings.NewReplacer("namespace: shop", "namespace: "+namespace, "timeout: 1s", "timeout: soon", "name: web,", "name: bad-"+namespace+",").Replace(routes(1)) + "---\n"
+	}
+	write(t, dir, "more.yaml", space("shop", "navarch.io/tenant: t")+space("pay", "navarch.io/tenant: t")+space("other", "")+bad("pay")+bad("other"))
+	d := start(t, "--config-dir", dir, "--data-dir", data)
+	eventually(t, 20*time.Second, serves(t, d, 1))
+	for i, namespace := range []string{"shop", "pay", "other"} {
+		connected(t, d.grpc, namespace, "p", fmt.Sprintf("10.1.9.%d", i+1))
+	}
+	words := regexp.MustCompile(`p-0\.\w+|bad-\w+`)
+	sees := func(path, token string) []string {
+		_, body := askedFrom(t, d, path, token)
+		found := words.FindAllString(body, -1)
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	shop, other, system := token(t, data, "shop", "web"), token(t, data, "other", "web"), token(t, data, "istio-system", "operator")
+	for _, one := range []struct {
+		path, token string
+		want        []string
+	}{
+		{"/debug/syncz", shop, []string{"p-0.pay", "p-0.shop"}},
+		{"/debug/connections", shop, []string{"p-0.pay", "p-0.shop"}},
+		{"/debug/problems", shop, []string{"bad-pay"}},
+		{"/debug/syncz", other, []string{"p-0.other"}},
+		{"/debug/problems", other, []string{"bad-other"}},
+		{"/debug/syncz", system, []string{"p-0.other", "p-0.pay", "p-0.shop"}},
+		{"/debug/problems", system, []string{"bad-other", "bad-pay"}},
+		{"/debug/syncz", "", nil},
+	} {
+		eventually(t, 10*time.Second, func() error {
+			if got := sees(one.path, one.token); !slices.Equal(got, one.want) {
+				return fmt.Errorf("%s: saw %v, want %v", one.path, got, one.want)
+			}
+			return nil
+		})
+	}
+	for _, one := range []struct {
+		path, token string
+		want        int
+	}{
+		{"/debug/config_dump?proxyID=p-0.pay", shop, 200},
+		{"/debug/config_dump?proxyID=p-0.other", shop, 404}, // as if it were not there
+		{"/debug/explain?resource=x&proxyID=p-0.other", shop, 404},
+		{"/debug/snapshot", shop, 403},
+		{"/debug/pprof/cmdline", shop, 403},
+		{"/debug/pprof/cmdline", system, 200},
+		{"/debug/config_dump?proxyID=p-0.shop", "", 401},
+		{"/ready", "", 200},
+	} {
+		if got, body := askedFrom(t, d, one.path, one.token); got != one.want {
+			t.Errorf("%s: %d, want %d: %.200s", one.path, got, one.want, body)
+		}
+	}
+	if page, err := get(d.http, "/debug/syncz"); err != nil || !strings.Contains(page, "p-0.other") {
+		t.Errorf("from this machine: %v %s", err, page)
+	}
+}

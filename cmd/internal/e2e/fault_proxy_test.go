@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
+
+	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// alone is a replica that serves a town to be edited in a folder; the leader and etcd are elsewhere.
+func alone(t testing.TB, n int) (d *daemon, dir string) {
+	t.Helper()
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	dir = townFolder(t, n)
+	start(t, "--roles=ingest", "--config-dir", dir, store)
+	d = start(t, "--roles=xds", store)
+	eventually(t, 20*time.Second, whole(t, d, n, 1))
+	return d, dir
+}
+
+// live is the heap of a process that is in use, in bytes, after garbage collections: what is held weakly, or waits in a pool,
+// goes a round later.
+func (d *daemon) live(t testing.TB) int {
+	t.Helper()
+	least := 0
+	for range 10 {
+		if _, err := get(d.http, "/debug/pprof/heap?gc=1"); err != nil {
+			t.Fatal(err)
+		}
+		if now := int(d.mustValue(t, "go_memstats_heap_alloc_bytes")); least == 0 || now < least {
+			least = now
+		}
+	}
+	return least
+}
+
+// Fault 15: some proxies stop reading while 1 MB of routes is pushed again and again. The others get every push, as many
+// bytes as without, about as fast; for a stuck proxy the process keeps one message at most, not all that it missed.
+func TestFaultProxiesStopReading(t *testing.T) {
+	const n, padding, proxies, stuck, pushes = 100, 10 << 10, 5, 4, 16
+	d, dir := alone(t, n)
+	dull := fleet(t, stuck, sim.Config{Behaviour: func(i int, _ sim.Identity) sim.Behaviour {
+		return sim.Behaviour{StopReading: i%2 == 0, HoldWindow: i%2 == 1}
+	}}, d)
+	f := fleet(t, proxies, sim.Config{}, d)
+	edition := 1
+	series := func(pushes int) (bytes uint64, worst time.Duration, live int) {
+		before := f.Stats()
+		for range pushes {
+			edition++
+			o := reaches(t, f, edition, func() { write(t, dir, "town.yaml", paddedTown(0, n, edition, padding)) })
+			worst = max(worst, time.Duration(o.Ack.Summary().Last*float64(time.Millisecond)))
+		}
+		return f.Stats().Since(before).Types["RDS"].BytesIn, worst, d.live(t)
+	}
+	bytes, worst, live := series(pushes)
+	if connected := dull.Stats().Connected; connected != stuck {
+		t.Errorf("%d stuck streams, want %d: the test shows nothing", connected, stuck)
+	}
+	dull.Close()
+	bytesWithout, worstWithout, liveWithout := series(pushes / 4)
+	t.Logf("%d stuck: %d bytes, last after %v, live heap %d; without: %d, %v, %d", stuck, bytes, worst, live, bytesWithout, worstWithout, liveWithout)
+	if want := uint64(proxies * pushes * n * padding); bytes < want || bytes > want*11/10 || bytes > 4*bytesWithout*101/100 {
+		t.Errorf("%d bytes of routes, %d without in a quarter of the pushes: every push once is %d", bytes, bytesWithout, want)
+	}
+	// A queue would hold every push: 16 MB shared, 64 MB copied.
+	if most := liveWithout + 12<<20; live > most {
+		t.Errorf("the live heap is %d with stuck proxies, want at most %d", live, most)
+	}
+	if worst > 3*worstWithout+time.Second {
+		t.Errorf("the last proxy of a push had it after %v with stuck ones, %v without", worst, worstWithout)
+	}
+	unharmed(t, f)
+	undisturbed(t, f)
+}
+
+// Fault 16: half of the proxies acknowledge late, each after a time of its own. The others get every edition at once; the
+// late ones skip what was overtaken and end with the newest.
+func TestFaultLateAcks(t *testing.T) {
+	const n, proxies, last, late = 50, 60, 11, 4 * time.Second
+	d, dir := alone(t, n)
+	behaviour := func(i int, _ sim.Identity) sim.Behaviour {
+		return sim.Behaviour{AckDelay: late + time.Duration(i%10)*200*time.Millisecond}
+	}
+	slow, f := fleet(t, proxies, sim.Config{}, d), fleet(t, proxies, sim.Config{}, d)
+	for i, id := range citizens(proxies) {
+		slow.SetBehaviour(func(at int, _ sim.Identity) bool { return at == i }, behaviour(i, id))
+	}
+	before := slow.Stats().Types["RDS"].Responses
+	end := slow.Watch(sim.Change{Type: xds.Route, Name: "80", Marker: edition4(last)})
+	began := time.Now()
+	for edition := 2; edition <= last; edition++ {
+		o := reaches(t, f, edition, func() { write(t, dir, "town.yaml", town(0, n, edition)) })
+		if worst := o.Ack.Summary().Last; worst > 3500 {
+			t.Errorf("edition %d: the last proxy had it after %v ms: it waited for the late ones", edition, worst)
+		}
+	}
+	took := time.Since(began)
+	acknowledged(t, end)
+	sent := slow.Stats().Types["RDS"].Responses - before
+	t.Logf("%d editions in %v; %d late proxies were sent %d", last-1, took, proxies, sent)
+	if most := proxies * (2 + uint64(took/late)); sent > most {
+		t.Errorf("%d late proxies were sent %d editions, want at most %d", proxies, sent, most)
+	}
+	unharmed(t, f)
+	unharmed(t, slow)
+	undisturbed(t, slow)
+}
+
+const badService = `
+apiVersion: v1
+kind: Service
+metadata: {name: bad, namespace: town, annotations: {edition: "%d"}}
+spec:
+  clusterIP: 10.98.0.1
+  selector: {app: bad}
+  ports: [{name: tcp, port: %d}]
+`
+
+// Fault 17: every proxy refuses one listener. A few are asked before it is withheld; everything else of the same edit
+// reaches all, and the next version of the listener does too.
+func TestFaultBadListener(t *testing.T) {
+	const n, proxies, name = 30, 100, "10.98.0.1_9000"
+	d, dir := alone(t, n)
+	f := fleet(t, proxies, sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
+		return sim.Behaviour{Refuse: []sim.Ref{{Type: xds.Listener, Name: name}}}
+	}}, d)
+	cluster := f.Watch(sim.Change{Type: xds.Cluster, Name: "outbound|9000||bad.town.svc.cluster.local", New: true})
+	reaches(t, f, 2, func() {
+		write(t, dir, "bad.yaml", fmt.Sprintf(badService, 1, 9000))
+		write(t, dir, "town.yaml", town(0, n, 2))
+	})
+	acknowledged(t, cluster)
+	eventually(t, 10*time.Second, func() error {
+		if streams := d.mustValue(t, `navarch_quarantined{type="lds"}`); streams < 3 {
+			return fmt.Errorf("withheld after refusals on %v streams", streams)
+		}
+		return nil
+	})
+	reaches(t, f, 3, func() { write(t, dir, "town.yaml", town(0, n, 3)) })
+	stats := f.Stats()
+	if lds := stats.Types["LDS"].Nacks; lds < 3 || lds > 3*8 {
+		t.Errorf("%d of %d proxies were sent a listener that all refuse", lds, proxies)
+	} else {
+		t.Logf("%d of %d proxies were sent the listener that all refuse", lds, proxies)
+	}
+	if all := stats.Total().Nacks; all != stats.Types["LDS"].Nacks {
+		t.Errorf("%d refusals in all", all)
+	}
+	// The culprit is mended: the port moves, and so does the listener's name; the withheld one goes.
+	f.SetBehaviour(sim.All, sim.Behaviour{})
+	mended := f.Watch(sim.Change{Type: xds.Listener, Name: "10.98.0.1_9001", New: true})
+	gone := f.Watch(sim.Change{Type: xds.Cluster, Name: "outbound|9000||bad.town.svc.cluster.local", Gone: true})
+	write(t, dir, "bad.yaml", fmt.Sprintf(badService, 2, 9001))
+	acknowledged(t, mended)
+	acknowledged(t, gone)
+	unharmed(t, f)
+	undisturbed(t, f)
+}
+
+// Fault 18: requests that no Envoy sends, of each kind, on streams of their own. At most that stream ends; nobody else's
+// does, nothing panics, and the process does not keep what it was sent.
+func TestFaultMalformedRequests(t *testing.T) {
+	const n = 30
+	d, dir := alone(t, n)
+	f := fleet(t, 30, sim.Config{}, d)
+	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) })
+	live := d.live(t)
+	for kind := sim.NotProtobuf; kind <= sim.SecondCDS; kind++ {
+		bad := fleet(t, 3, sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
+			return sim.Behaviour{Malformed: kind, DuplicateSubscriptions: true}
+		}}, d)
+		for found, v := range bad.Stats().Found {
+			if found == sim.Duplicate {
+				continue // they ask for everything twice: where the first answer is on its way already, there are two
+			}
+			t.Errorf("malformed request %d: %d times %s: %v", kind, v.Count, found, v.Examples)
+		}
+		bad.Close()
+	}
+	huge := request(t, withMeta("JUNK", strings.Repeat("x", 5<<20)), xds.Cluster.URL())
+	large := request(t, withMeta("JUNK", strings.Repeat("x", 3<<20)), xds.Cluster.URL()) // below the limit
+	for range 10 {
+		if _, err := say(t, d.grpc, deltaMethod, huge); grpcstatus.Code(err) != codes.ResourceExhausted {
+			t.Errorf("a node of 5 MB: %v", err)
+		}
+		if _, err := say(t, d.grpc, deltaMethod, large); err != nil {
+			t.Errorf("a node of 3 MB: %v", err)
+		}
+	}
+	oddNonces(t, d)
+	reaches(t, f, 3, func() { write(t, dir, "town.yaml", town(0, n, 3)) })
+	if now := d.live(t); now > live+16<<20 {
+		t.Errorf("the live heap grew from %d to %d bytes", live, now)
+	}
+	if log := d.log.String(); strings.Contains(log, "panic") || strings.Contains(log, "goroutine ") {
+		t.Error("something panicked")
+	}
+	unharmed(t, f)
+	undisturbed(t, f)
+}
+
+// oddNonces acknowledges one response twice, refuses it after that, acknowledges one that never was, and is then served as
+// anybody is.
+func oddNonces(t *testing.T, d *daemon) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(r *discoveryv3.DeltaDiscoveryRequest) {
+		t.Helper()
+		if err := stream.Send(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer := func(want xds.Type) *discoveryv3.DeltaDiscoveryResponse {
+		t.Helper()
+		r, err := stream.Recv()
+		if err != nil || r.TypeUrl != want.URL() {
+			t.Fatalf("got %.200v, %v; want %v", r, err, want)
+		}
+		return r
+	}
+	ask(&discoveryv3.DeltaDiscoveryRequest{Node: node("town", "odd", "10.1.9.7"), TypeUrl: xds.Cluster.URL()})
+	first := answer(xds.Cluster)
+	refusal := &status.Status{Code: 13, Message: "Error adding/updating cluster(s) " + first.Resources[0].Name + ": too late"}
+	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{
+		{ResponseNonce: first.Nonce}, {ResponseNonce: first.Nonce}, {ResponseNonce: first.Nonce, ErrorDetail: refusal}, {ResponseNonce: "never"},
+		{ResponseNonce: strings.Repeat("n", 1<<20)}, {ResponseNonce: "", ErrorDetail: refusal},
+	} {
+		r.TypeUrl = xds.Cluster.URL()
+		ask(r)
+	}
+	ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Listener.URL()})
+	answer(xds.Listener)
+}

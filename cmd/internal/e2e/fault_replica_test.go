@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// Fault 12: one of three replicas is killed, the leading one. Its proxies find the others and are sent nothing that they
+// have; the others' proxies do not notice; changes go on.
+func TestFaultReplicaKilled(t *testing.T) {
+	const n, proxies, lease = 100, 150, 2 * time.Second
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	dir := townFolder(t, n)
+	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease.String()}
+	leader := start(t, args...)
+	eventually(t, 20*time.Second, leader.leading)
+	replicas := []*daemon{leader, start(t, args...), start(t, args...)}
+	for _, d := range replicas {
+		eventually(t, 20*time.Second, whole(t, d, n, 1))
+	}
+	f := fleet(t, proxies, sim.Config{}, replicas...)
+	full := f.Stats().Total().BytesIn / proxies
+
+	got := resumed(t, f, proxies/3, leader.kill)
+	if total := got.Total(); total.Resources > 0 || total.BytesIn > full*proxies/3*2/100 {
+		t.Errorf("%d proxies moved and were sent %d resources, %d bytes; a full state is %d bytes each", proxies/3, total.Resources, total.BytesIn, full)
+	}
+	if got.Streams != proxies/3 {
+		t.Errorf("%d streams were opened, want %d: others were disturbed", got.Streams, proxies/3)
+	}
+	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) })
+	unharmed(t, f)
+}
+
+// Fault 13: all replicas are killed and start again together, at their addresses. Everybody is served again, and nobody is
+// sent what it has.
+func TestFaultAllReplicasKilled(t *testing.T) {
+	const n, proxies = 100, 200
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	dir := townFolder(t, n)
+	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "2s"}
+	replicas := []*daemon{start(t, args...), start(t, args...), start(t, args...)}
+	for _, d := range replicas {
+		eventually(t, 20*time.Second, whole(t, d, n, 1))
+	}
+	f := fleet(t, proxies, sim.Config{}, replicas...)
+	got := resumed(t, f, proxies, func() {
+		for _, d := range replicas {
+			d.kill()
+		}
+		for i, d := range replicas {
+			replicas[i] = d.again(t, binary(t, "navarchd"), args...)
+		}
+	})
+	if total := got.Total(); total.Resources+total.Removed > 0 {
+		t.Errorf("%d resources and %d removals were sent to proxies that have everything", total.Resources, total.Removed)
+	}
+	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) })
+	unharmed(t, f)
+}
+
+// Fault 13, the process that has all roles and its own etcd: killed and started again under 200 proxies. While they come
+// back, a workload gets its first certificate.
+func TestFaultEverythingKilled(t *testing.T) {
+	const n, proxies = 100, 200
+	dir, data := townFolder(t, n), t.TempDir()
+	args := []string{"--config-dir", dir, "--data-dir", data}
+	d := start(t, args...)
+	eventually(t, 20*time.Second, whole(t, d, n, 1))
+	f := fleet(t, proxies, sim.Config{}, d)
+	roots := x509.NewCertPool()
+	eventually(t, 10*time.Second, func() error {
+		text, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
+		if err == nil && !roots.AppendCertsFromPEM(text) {
+			err = fmt.Errorf("no root: %q", text)
+		}
+		return err
+	})
+	mine := token(t, data, "town", "client")
+	got := resumed(t, f, proxies, func() {
+		d.kill()
+		d = d.again(t, binary(t, "navarchd"), args...)
+		eventually(t, 15*time.Second, func() error {
+			_, _, err := signed(bearer(t.Context(), mine), t, d.secure, &tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"})
+			return err
+		})
+	})
+	if total := got.Total(); total.Resources+total.Removed > 0 {
+		t.Errorf("%d resources and %d removals were sent to proxies that have everything", total.Resources, total.Removed)
+	}
+	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) })
+	unharmed(t, f)
+}
+
+// next is a build of navarchd whose clusters differ in a detail: what an upgrade may bring.
+var next struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+func nextBinary(t testing.TB) string {
+	t.Helper()
+	binary(t, "navarchd")
+	next.once.Do(func() { next.path, next.err = buildNext() })
+	if next.err != nil {
+		t.Fatal(next.err)
+	}
+	return next.path
+}
+
+func buildNext() (string, error) {
+	file, err := filepath.Abs("../../../push/build/cluster/outbound.go")
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	const detail = "HealthyPanicThreshold: percent(0)"
+	changed := strings.Replace(string(text), detail, "HealthyPanicThreshold: percent(1)", 1)
+	if changed == string(text) {
+		return "", fmt.Errorf("%s has no %q any more: change another detail", file, detail)
+	}
+	path := filepath.Join(binaries.dir, "outbound.go")
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: path}})
+	if err == nil {
+		err = os.WriteFile(path, []byte(changed), 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(path+".json", overlay, 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(binaries.dir, "navarchd-next")
+	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-overlay", path+".json", "-o", out, "navarch.io/navarch/cmd/navarchd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, said)
+	}
+	return out, nil
+}
+
+// Fault 25: three replicas are replaced one after the other by a build that draws every cluster differently, while the
+// configuration changes, and with a memory limit that they are above. Every proxy goes from the old clusters to the new ones
+// once, and never back.
+func TestFaultRollingUpgrade(t *testing.T) {
+	const n, proxies = 60, 90
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	dir := townFolder(t, n)
+	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "2s"}
+	tight := []string{"GOMEMLIMIT=20MiB"}
+	newer, older := nextBinary(t), binary(t, "navarchd")
+	var replicas []*daemon
+	for range 3 {
+		replicas = append(replicas, startProgram(t, older, tight, args...))
+	}
+	for _, d := range replicas {
+		eventually(t, 20*time.Second, whole(t, d, n, 1))
+	}
+	f := fleet(t, proxies, sim.Config{}, replicas...)
+	before := f.Stats()
+	const witness = "outbound|80||s000.town.svc.cluster.local"
+	moved := f.Watch(sim.Change{Type: xds.Cluster, Name: witness})
+	edition := 1
+	edit := func() {
+		edition++
+		reaches(t, f, edition, func() { write(t, dir, "town.yaml", town(0, n, edition)) })
+	}
+	for i, d := range replicas {
+		resumed(t, f, 1, d.kill)
+		edit()
+		replicas[i] = d.again(t, newer, args...)
+		eventually(t, 20*time.Second, replicas[i].ready)
+		edit()
+	}
+	if used := replicas[0].mustValue(t, "go_memstats_sys_bytes") - replicas[0].mustValue(t, "go_memstats_heap_released_bytes"); used < 20<<20 {
+		t.Errorf("%v bytes are in use: the limit does not bind", used)
+	}
+	acknowledged(t, moved)
+	// What was sent, of clusters: those of one upgrade. A proxy that went to and fro would have got them twice more.
+	eventually(t, 10*time.Second, func() error {
+		if differ := f.CheckEqual(); differ > 0 {
+			return fmt.Errorf("%d proxies differ", differ)
+		}
+		return nil
+	})
+	sent := f.Stats().Since(before).Types["CDS"].Resources
+	each := before.Types["CDS"].Resources / proxies
+	t.Logf("%d clusters each; %d sent in the upgrade of %d proxies", each, sent, proxies)
+	if sent > each*proxies {
+		t.Errorf("%d clusters were sent, at most %d are new", sent, each*proxies)
+	}
+	for kind, v := range f.Stats().Found {
+		if kind != sim.Unequal { // while both builds answered
+			t.Errorf("%d times %s: %v", v.Count, kind, v.Examples)
+		}
+	}
+}

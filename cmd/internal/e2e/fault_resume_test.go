@@ -1,0 +1,327 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/xds"
+)
+
+// Fault 19: proxies come back with true claims, with claims that are out of date, with forged ones, and with nothing. They
+// end with the same, and are sent what they lack: nothing, the difference, everything.
+func TestFaultClaims(t *testing.T) {
+	const n, proxies = 50, 60
+	d, dir := alone(t, n)
+	wire := connect(t, d.grpc)
+	f := fleet(t, proxies, sim.Config{Addrs: []string{wire.address}})
+	all := f.Stats().Total().Resources / proxies
+
+	got := resumed(t, f, proxies, func() { f.Reconnect(sim.All, sim.Reconnect{Now: true}) }).Total()
+	if got.Resources+got.Removed > 0 {
+		t.Errorf("true claims: %d resources and %d removals were sent", got.Resources, got.Removed)
+	}
+	got = resumed(t, f, proxies, func() {
+		wire.set(rule{refuse: true})
+		wire.drop()
+		write(t, dir, "town.yaml", town(5, n+5, 2)) // five services go, five come, all routes change
+		eventually(t, 10*time.Second, whole(t, d, n, 2))
+		wire.set(rule{})
+	}).Total()
+	eventually(t, 10*time.Second, func() error {
+		if differ := f.Stats().Types["CDS"].Removed; differ != 5*proxies {
+			return fmt.Errorf("%d clusters were removed, want 5 of each of %d", differ, proxies)
+		}
+		return nil
+	})
+	if most := uint64(proxies * (3*5 + 2)); got.Resources > most { // clusters, endpoints, listeners at most; routes
+		t.Errorf("claims that are out of date: %d resources were sent, want at most %d", got.Resources, most)
+	}
+	for what, r := range map[string]sim.Reconnect{"forged": {Forge: true, Now: true}, "none": {Cold: true, Now: true}} {
+		before := f.Stats()
+		resumed(t, f, proxies, func() { f.Reconnect(sim.All, r) })
+		eventually(t, 10*time.Second, func() error {
+			if got := f.Stats().Since(before).Total(); got.Resources != all*proxies || got.Removed > 0 {
+				return fmt.Errorf("%s: %d resources and %d removals were sent, want %d", what, got.Resources, got.Removed, all*proxies)
+			}
+			return nil
+		})
+	}
+	overlong(t, d)
+	unharmed(t, f)
+}
+
+// overlong claims names and versions that nobody has, in all some megabytes: they are removed, and everything is sent.
+func overlong(t *testing.T, d *daemon) {
+	t.Helper()
+	claims := map[string]string{strings.Repeat("n", 1<<20): "1", "outbound|80||s010.town.svc.cluster.local": strings.Repeat("v", 1<<20)}
+	for i := range 10_000 {
+		claims[fmt.Sprintf("outbound|80||nobody-%d.town.svc.cluster.local", i)] = "1"
+	}
+	raw := encode(t, &discoveryv3.DeltaDiscoveryRequest{Node: node("town", "liar", "10.1.9.6"), TypeUrl: xds.Cluster.URL(),
+		InitialResourceVersions: claims})
+	answer, err := say(t, d.grpc, deltaMethod, raw)
+	if err != nil {
+		t.Errorf("claims of %d bytes: %v", len(raw), err)
+		return
+	}
+	res := &discoveryv3.DeltaDiscoveryResponse{}
+	if err := proto.Unmarshal(answer, res); err != nil {
+		t.Error(err)
+	}
+	if len(res.Resources) < 50 {
+		t.Errorf("%d clusters were sent", len(res.Resources))
+	}
+}
+
+// liar stands between Envoy and a replica, and changes what Envoy claims to hold when it comes back.
+type liar struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	to      *grpc.ClientConn
+	claims  func(typeURL string, claims map[string]string)
+	streams atomic.Int64
+
+	mu   sync.Mutex
+	ends map[context.Context]context.CancelFunc
+}
+
+func (l *liar) DeltaAggregatedResources(down discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	ctx, cancel := context.WithCancel(down.Context())
+	defer cancel()
+	l.mu.Lock()
+	l.ends[ctx] = cancel
+	l.mu.Unlock()
+	l.streams.Add(1)
+	up, err := discoveryv3.NewAggregatedDiscoveryServiceClient(l.to).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer cancel()
+		for {
+			r, err := down.Recv()
+			if err != nil {
+				return
+			}
+			if len(r.InitialResourceVersions) > 0 {
+				l.claims(r.TypeUrl, r.InitialResourceVersions)
+			}
+			if up.Send(r) != nil {
+				return
+			}
+		}
+	}()
+	for {
+		r, err := up.Recv()
+		if err != nil {
+			return err
+		}
+		if err := down.Send(r); err != nil {
+			return err
+		}
+	}
+}
+
+// cut ends every stream.
+func (l *liar) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ctx, end := range l.ends {
+		end()
+		delete(l.ends, ctx)
+	}
+}
+
+const frontEnvoy = `{"node":{"id":"sidecar~10.1.9.5~front.shop~shop.svc.cluster.local","cluster":"front","metadata":{"NAMESPACE":"shop"}},
+"admin":{"address":{"socket_address":{"address":"127.0.0.1","port_value":0}}},
+"dynamic_resources":{"ads_config":{"api_type":"DELTA_GRPC","transport_api_version":"V3","set_node_on_first_message_only":true,
+ "grpc_services":[{"envoy_grpc":{"cluster_name":"xds","retry_policy":{"retry_back_off":{"base_interval":"0.05s","max_interval":"0.2s"}}}}]},
+ "cds_config":{"ads":{},"resource_api_version":"V3"}},
+"static_resources":{"listeners":[{"name":"front","address":{"socket_address":{"address":"127.0.0.1","port_value":%[1]s}},
+ "filter_chains":[{"filters":[{"name":"http","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+  "stat_prefix":"front","rds":{"route_config_name":"80","config_source":{"ads":{},"resource_api_version":"V3"}},
+  "http_filters":[{"name":"router","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}],
+"clusters":[{"name":"xds","connect_timeout":"1s","type":"STATIC",
+ "typed_extension_protocol_options":{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions":{"@type":"type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions","explicit_http_config":{"http2_protocol_options":{}}}},
+ "load_assignment":{"cluster_name":"xds","endpoints":[{"lb_endpoints":[{"endpoint":{"address":{"socket_address":{"address":"127.0.0.1","port_value":%[2]s}}}}]}]}}]}}`
+
+const oneBackend = `
+apiVersion: v1
+kind: Service
+metadata: {name: back, namespace: shop}
+spec:
+  clusterIP: 10.96.0.20
+  selector: {app: back}
+  ports: [{name: http, port: 80, targetPort: %[1]s}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: back-1, namespace: shop, labels: {kubernetes.io/service-name: back}}
+addressType: IPv4
+ports: [{name: http, port: %[1]s}]
+endpoints: [{addresses: [127.0.0.1], conditions: {ready: true}}]
+`
+
+// lies are what becomes of Envoy's claims.
+var lies = []func(string, map[string]string){
+	func(string, map[string]string) {},
+	func(_ string, claims map[string]string) {
+		for name := range claims {
+			claims[name] = "forged"
+		}
+	},
+	func(_ string, claims map[string]string) { clear(claims) },
+	func(typeURL string, claims map[string]string) {
+		if typeURL == xds.Endpoint.URL() {
+			clear(claims)
+		}
+	},
+	func(_ string, claims map[string]string) { claims["outbound|80||gone.shop.svc.cluster.local"] = "1" },
+	func(_ string, claims map[string]string) {
+		claims[strings.Repeat("n", 1<<20)] = strings.Repeat("v", 1<<20)
+	},
+}
+
+// callBack asks for the service through Envoy.
+func callBack(ctx context.Context, front string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+front, nil)
+	if err != nil {
+		return err
+	}
+	req.Host = "back.shop.svc.cluster.local"
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && (res.StatusCode != http.StatusOK || string(body) != "back") {
+		err = fmt.Errorf("%s: %.200q", res.Status, body)
+	}
+	return err
+}
+
+// Fault 19 with a real Envoy under traffic: its streams end again and again, and what it claims on the next one is true,
+// forged, forgotten (of the endpoints, too), out of date or far too long. No request fails.
+func TestFaultClaimsOfEnvoy(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "back") }))
+	t.Cleanup(backend.Close)
+	_, port, _ := net.SplitHostPort(backend.Listener.Addr().String())
+	dir := folder(t)
+	write(t, dir, "back.yaml", fmt.Sprintf(oneBackend, port))
+	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
+	eventually(t, 20*time.Second, d.ready)
+
+	var lie atomic.Int64
+	l := &liar{ends: map[context.Context]context.CancelFunc{}, claims: func(u string, c map[string]string) { lies[lie.Load()](u, c) }}
+	address := l.serve(t, d.grpc)
+	_, xdsPort, _ := net.SplitHostPort(address)
+	front := free(t)
+	_, frontPort, _ := net.SplitHostPort(front)
+	runEnvoy(t, fmt.Sprintf(frontEnvoy, frontPort, xdsPort))
+	call := func() error { return callBack(t.Context(), front) }
+	eventually(t, 20*time.Second, call)
+
+	for i := range lies {
+		lie.Store(int64(i))
+		for range 2 {
+			streams := l.streams.Load()
+			l.cut()
+			// Requests go on while the stream is away, while it comes back, and until an edit made after it has arrived.
+			eventually(t, 10*time.Second, func() error {
+				if err := call(); err != nil {
+					t.Fatalf("lie %d: %v", i, err)
+				}
+				if l.streams.Load() == streams {
+					return fmt.Errorf("Envoy has not come back")
+				}
+				return nil
+			})
+			for range 50 {
+				if err := call(); err != nil {
+					t.Fatalf("lie %d: %v", i, err)
+				}
+			}
+		}
+	}
+	// Still connected and up to date: a new version of the endpoints arrives.
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "other") }))
+	t.Cleanup(other.Close)
+	_, port, _ = net.SplitHostPort(other.Listener.Addr().String())
+	write(t, dir, "back.yaml", fmt.Sprintf(oneBackend, port))
+	eventually(t, 10*time.Second, func() error {
+		if err := call(); err == nil || !strings.Contains(err.Error(), "other") {
+			return fmt.Errorf("the edit has not arrived: %v", err)
+		}
+		return nil
+	})
+}
+
+// serve listens on loopback until the test ends.
+func (l *liar) serve(t *testing.T, to string) string {
+	t.Helper()
+	var err error
+	if l.to, err = grpc.NewClient("passthrough:///"+to, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.to.Close() })
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, l)
+	go func() { _ = server.Serve(listener) }() // it ends with Stop
+	t.Cleanup(server.Stop)
+	return listener.Addr().String()
+}
+
+// runEnvoy runs a real Envoy with a bootstrap until the test ends.
+func runEnvoy(t *testing.T, bootstrap string) {
+	t.Helper()
+	path := os.Getenv("NAVARCH_ENVOY")
+	if path == "" {
+		path = filepath.Join("..", "..", "..", ".tools", "bin", "envoy")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no Envoy: run `make tools`, or set NAVARCH_ENVOY (%v)", err)
+	}
+	if !json.Valid([]byte(bootstrap)) {
+		t.Fatalf("not JSON: %s", bootstrap)
+	}
+	file := filepath.Join(t.TempDir(), "envoy.json")
+	if err := os.WriteFile(file, []byte(bootstrap), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := &lockedBuffer{}
+	cmd := exec.Command(path, "-c", file, "--concurrency", "1", "--disable-hot-restart", "-l", "warn")
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		if t.Failed() {
+			t.Logf("envoy:\n%.8000s", said)
+		}
+	})
+}

@@ -1,0 +1,274 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/mirror"
+)
+
+// Fault 5: a replica is paused and loses its connection; meanwhile services come and go and etcd's history is compacted.
+// When it goes on it lists again within 5 s, and takes from its proxies what is gone, and nothing else.
+func TestFaultCompactedPastPausedReplica(t *testing.T) {
+	const proxies = 60
+	etcd := kvtest.Start(t)
+	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
+	dir := townFolder(t, 50)
+	start(t, "--roles=ingest", "--config-dir", dir, direct)
+	paused, healthy := start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", direct)
+	eventually(t, 20*time.Second, whole(t, paused, 50, 1))
+	eventually(t, 20*time.Second, whole(t, healthy, 50, 1))
+	f := fleet(t, proxies, sim.Config{}, paused, healthy)
+
+	var on time.Time
+	reaches(t, f, 3, func() {
+		if err := paused.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		wire.set(rule{refuse: true})
+		wire.drop()
+		write(t, dir, "town.yaml", town(10, 60, 2))
+		eventually(t, 10*time.Second, whole(t, healthy, 50, 2))
+		write(t, dir, "town.yaml", town(10, 60, 3))
+		eventually(t, 10*time.Second, whole(t, healthy, 50, 3))
+		stat, err := etcd.Stat(t.Context())
+		if err == nil {
+			err = etcd.Compact(t.Context(), stat.Revision)
+		}
+		if err == nil {
+			err = paused.cmd.Process.Signal(syscall.SIGCONT)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		wire.set(rule{})
+		on = time.Now()
+	})
+	if lag := time.Since(on); lag > 5*time.Second {
+		t.Errorf("it took %v to catch up", lag)
+	}
+	if !strings.Contains(paused.log.String(), "etcd compacted what was not read yet") {
+		t.Error("the replica was not behind the compaction: the test shows nothing")
+	}
+	eventually(t, 5*time.Second, func() error { // clusters go after the routes to them
+		if removed := f.Stats().Types["CDS"].Removed; removed != proxies*10 {
+			return fmt.Errorf("%d clusters were removed, want 10 of each of %d proxies", removed, proxies)
+		}
+		return nil
+	})
+	unharmed(t, f)
+	undisturbed(t, f)
+}
+
+// Fault 6: a replica's connection to etcd is cut into small pieces and reset at random places while the configuration
+// changes. A mirror that reads over such a connection publishes every edit once and in order; the replica's
+// proxies end where those of a healthy one do.
+func TestFaultWatchCutAtRandom(t *testing.T) {
+	const n, last = 30, 15
+	etcd := kvtest.Start(t)
+	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
+	dir := townFolder(t, n)
+	start(t, "--roles=ingest", "--config-dir", dir, direct)
+	cut, healthy := start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", direct)
+	eventually(t, 20*time.Second, whole(t, healthy, n, 1))
+	eventually(t, 20*time.Second, whole(t, cut, n, 1))
+	f := fleet(t, 60, sim.Config{}, cut, healthy)
+	h := recordHistory(t, "http://"+wire.address)
+	wire.set(rule{slice: 97, reset: 1 << 10, resets: 10})
+	wire.drop()
+	reaches(t, f, last, func() {
+		for edition := 2; edition <= last; edition++ { // each is of one service: what is lost stays lost
+			write(t, dir, "town.yaml", townBy(0, n, 0, func(i int) int {
+				if i+2 <= edition {
+					return i + 2
+				}
+				return 1
+			}))
+			eventually(t, 10*time.Second, func() error {
+				got, err := editions(t.Context(), healthy)
+				if err == nil && got[edition4(edition)] != 1 {
+					err = fmt.Errorf("edition %d is not served: %v", edition, got)
+				}
+				return err
+			})
+		}
+	})
+	stat, err := opened(t, etcd.Endpoint()).Stat(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, func() error { return h.at(stat.Head.Revision) })
+	h.check(t, last-1)
+	if n := wire.resets.Load(); n < 10 {
+		t.Errorf("only %d resets: the test shows less than it should", n)
+	}
+	t.Logf("%d changes published", len(h.changes))
+	unharmed(t, f)
+	undisturbed(t, f)
+}
+
+// history is what a mirror publishes.
+type history struct {
+	mu      sync.Mutex
+	changes []mirror.Change
+}
+
+// recordHistory runs a mirror on an endpoint until the test ends.
+func recordHistory(t *testing.T, endpoint string) *history {
+	h := &history{}
+	m, err := mirror.New(mirror.Config{Source: opened(t, endpoint), Logger: slog.New(slog.DiscardHandler), Hooks: mirror.Hooks{
+		Published: func(c mirror.Change) { h.mu.Lock(); defer h.mu.Unlock(); h.changes = append(h.changes, c) }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var over sync.WaitGroup
+	over.Go(func() { _ = m.Run(t.Context()) }) // it ends with the context
+	t.Cleanup(over.Wait)
+	eventually(t, 15*time.Second, m.Ready)
+	return h
+}
+
+func (h *history) at(revision int64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at := h.changes[len(h.changes)-1].New.Revision(); at < revision {
+		return fmt.Errorf("at revision %d, want %d", at, revision)
+	}
+	return nil
+}
+
+// check: every change begins where the last one ended and goes forward, and in all they are so many edits.
+func (h *history) check(t *testing.T, edits int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sum := 0
+	for i, c := range h.changes[1:] {
+		before := h.changes[i]
+		if c.Old != before.New || c.New.Revision() <= before.New.Revision() {
+			t.Errorf("change %d: from revision %d to %d, after %d", i, c.Old.Revision(), c.New.Revision(), before.New.Revision())
+		}
+		sum += len(c.Edits)
+	}
+	if sum != edits {
+		t.Errorf("%d edits were published, %d were made", sum, edits)
+	}
+}
+
+// Fault 8: etcd is over its quota and refuses every write (the real alarm). Reading goes on: proxies are not disturbed, and
+// who starts anew is served. The leader tries at its pace, says so, and writes once there is room.
+func TestFaultStoreFull(t *testing.T) {
+	const n, proxies = 30, 60
+	etcd := kvtest.Start(t)
+	store := "--etcd-endpoints=" + etcd.Endpoint()
+	dir := townFolder(t, n)
+	leader := start(t, "--roles=ingest", "--config-dir", dir, store)
+	replica := start(t, "--roles=xds", store)
+	eventually(t, 20*time.Second, whole(t, replica, n, 1))
+	f := fleet(t, proxies, sim.Config{}, replica)
+	stat, err := etcd.Client().Status(t.Context(), etcd.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: stat.Header.MemberId, Alarm: pb.AlarmType_NOSPACE}
+	if _, err := pb.NewMaintenanceClient(etcd.Client().ActiveConnection()).Alarm(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+
+	reaches(t, f, 2, func() {
+		began := time.Now()
+		write(t, dir, "town.yaml", town(0, n, 2))
+		const failure = "a batch was not written or not all of it"
+		eventually(t, 15*time.Second, func() error {
+			if strings.Count(leader.log.String(), failure) < 3 {
+				return errors.New("the leader has not failed three times")
+			}
+			return nil
+		})
+		if tries, most := strings.Count(leader.log.String(), failure), 2+int(time.Since(began)/(250*time.Millisecond)); tries > most {
+			t.Errorf("%d tries in %v", tries, time.Since(began))
+		}
+		if !strings.Contains(leader.log.String(), "database space exceeded") {
+			t.Error("the leader does not say why")
+		}
+		got := resumed(t, f, proxies, func() { f.Reconnect(sim.All, sim.Reconnect{Cold: true, Now: true}) }).Total()
+		if got.Resources < proxies*2*n {
+			t.Errorf("who starts anew was sent %d resources", got.Resources)
+		}
+		fresh := start(t, "--roles=xds", store)
+		eventually(t, 10*time.Second, whole(t, fresh, n, 1))
+		now, err := etcd.Stat(t.Context())
+		if err == nil {
+			err = etcd.Compact(t.Context(), now.Revision)
+		}
+		if err == nil {
+			_, err = etcd.Client().AlarmDisarm(t.Context(), &clientv3.AlarmMember{MemberID: full.MemberID, Alarm: full.Alarm})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := leader.leading(); err != nil {
+		t.Error(err)
+	}
+	unharmed(t, f)
+	undisturbed(t, f)
+}
+
+// Fault 10: a replica starts while etcd gives it 1 Mbit/s, and nothing at all for a while in the middle of the list. It is
+// not ready and turns proxies away until it has everything; those find another replica, and the others stay where they are.
+func TestFaultColdStartOnSlowStore(t *testing.T) {
+	const n = 150
+	etcd := kvtest.Start(t)
+	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
+	dir := townFolder(t, n)
+	start(t, "--roles=ingest", "--config-dir", dir, direct)
+	fast := start(t, "--roles=xds", direct)
+	eventually(t, 20*time.Second, whole(t, fast, n, 1))
+	settled := fleet(t, 40, sim.Config{}, fast)
+
+	wire.set(rule{rate: 125_000})
+	held := wire.holdAfter(16<<10, false)
+	slow := start(t, "--roles=xds", wire.etcd())
+	select {
+	case <-held:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it reads nothing")
+	}
+	eventually(t, 5*time.Second, refuses(t, slow, "nothing was read yet"))
+	newcomers := fleet(t, 40, sim.Config{}, slow, fast)
+	if ended := newcomers.Stats().Ended["Unavailable"]; ended == 0 {
+		t.Errorf("nobody was turned away: %v", newcomers.Stats().Ended)
+	}
+	wire.set(rule{rate: 125_000})
+	polls := 0
+	eventually(t, 20*time.Second, func() error {
+		polls++
+		got, err := editions(t.Context(), slow)
+		if err == nil && got[edition4(1)] != n {
+			t.Fatalf("it answers with a part: %v", got)
+		}
+		return err
+	})
+	t.Logf("complete after %d polls", polls)
+	client := node("town", "client", "10.1.9.9")
+	a, err := everything(t.Context(), fast.grpc, client)
+	b, err2 := everything(t.Context(), slow.grpc, client)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	same(t, a, b)
+	unharmed(t, settled)
+	undisturbed(t, settled)
+	unharmed(t, newcomers)
+}

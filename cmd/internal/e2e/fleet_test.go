@@ -1,0 +1,251 @@
+package e2e
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// replicas starts xDS replicas of a fleet with short leases.
+type fleetOf struct {
+	t     *testing.T
+	store string
+	mu    sync.Mutex
+	live  []*daemon
+}
+
+func startFleet(t *testing.T, n int) *fleetOf {
+	t.Helper()
+	f := &fleetOf{t: t, store: "--etcd-endpoints=" + kvtest.Start(t).Endpoint()}
+	ingest := start(t, "--roles=ingest", "--config-dir", folder(t), f.store, "--leader-lease", "2s")
+	eventually(t, 20*time.Second, ingest.leading)
+	for range n {
+		f.add()
+	}
+	for _, d := range f.replicas() {
+		eventually(t, 20*time.Second, d.ready)
+	}
+	return f
+}
+
+func (f *fleetOf) add() *daemon {
+	d := start(f.t, "--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s", "--shutdown-duration", "10s")
+	f.mu.Lock()
+	f.live = append(f.live, d)
+	f.mu.Unlock()
+	return d
+}
+
+// drop takes one out of the list of those that clients find, as a load balancer would.
+func (f *fleetOf) drop(i int) *daemon {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := f.live[i]
+	f.live = append(append([]*daemon(nil), f.live[:i]...), f.live[i+1:]...)
+	return d
+}
+
+func (f *fleetOf) replicas() []*daemon {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]*daemon(nil), f.live...)
+}
+
+func (f *fleetOf) addresses() (all []string) {
+	for _, d := range f.replicas() {
+		all = append(all, d.grpc)
+	}
+	return all
+}
+
+// moved is how many shards have another owner, of those whose owner was not a certain one.
+func moved(before, after []string, but string) (n int) {
+	for s := range before {
+		if before[s] != but && before[s] != after[s] {
+			n++
+		}
+	}
+	return n
+}
+
+// Three replicas share the proxies. One is killed: when its lease has ended the others have its shards, and its proxies come
+// to them and are sent nothing. Another joins: it takes over its share, and nothing else moves.
+func TestFleetShares(t *testing.T) {
+	f := startFleet(t, 3)
+	before := settled(t, f.replicas()...)
+	c := gather(t)
+	c.grow(60, true, f.addresses)
+	eventually(t, 20*time.Second, c.home)
+	if where := c.at(); len(where) != 3 {
+		t.Errorf("proxies are at %v", where)
+	}
+	received := c.sum()
+
+	dead := f.drop(0)
+	if err := dead.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	after := settled(t, f.replicas()...)
+	if n := moved(before.owners(), after.owners(), dead.grpc); n > 13 {
+		t.Errorf("%d shards moved between those that are left", n)
+	}
+	eventually(t, 20*time.Second, c.home)
+	if again := c.sum(); again != received {
+		t.Errorf("%d clusters were sent to proxies that hold them", again-received)
+	}
+
+	// What a replica takes over goes by what the others say they serve, which they write every 10 s.
+	eventually(t, 25*time.Second, func() error { return f.replicas()[0].metric("navarch_fleet_proxies_per_replica 30") })
+	fresh := f.add()
+	eventually(t, 20*time.Second, fresh.ready)
+	if !strings.Contains(fresh.log.String(), "msg=warm namespaces=") {
+		t.Error("it planned nothing before it was ready")
+	}
+	third := settled(t, f.replicas()...)
+	for s, owner := range third.owners() {
+		if owner != fresh.grpc && owner != after.owners()[s] {
+			t.Errorf("shard %d moved between replicas that were there", s)
+		}
+	}
+	eventually(t, 20*time.Second, c.home)
+	// A third of 60, and no more than 3 sigma away.
+	if n := c.at()[fresh.grpc]; n < 9 || n > 31 {
+		t.Errorf("the new one has %d of 60 proxies, all: %v", n, c.at())
+	}
+	if again := c.sum(); again != received {
+		t.Errorf("%d clusters were sent to proxies that hold them", again-received)
+	}
+	for _, d := range f.replicas() {
+		eventually(t, 15*time.Second, func() error {
+			return d.fed("navarch_fleet_replicas", "navarch_fleet_proxies_per_replica", "navarch_imbalance", "navarch_join_rate", `navarch_joins_total{result="admitted"}`)()
+		})
+		if err := d.metric("navarch_misplaced_proxies 0"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A replica that is asked to stop leaves the ring first, sends its streams away over the grace period, those of stock agents
+// one after the other, lets nobody in meanwhile, and ends in time.
+func TestFleetDrains(t *testing.T) {
+	f := startFleet(t, 2)
+	settled(t, f.replicas()...)
+	agents, stock := gather(t), gather(t)
+	agents.grow(20, true, f.addresses)
+	going := f.drop(0)
+	stays := f.replicas()[0]
+	stock.grow(30, false, func() []string { return []string{going.grpc} })
+	eventually(t, 20*time.Second, agents.home)
+	eventually(t, 20*time.Second, func() error { return stock.connected("") })
+	for _, a := range stock.agents {
+		a.mu.Lock()
+		a.seeds = func() []string { return []string{stays.grpc} }
+		a.ends = nil
+		a.mu.Unlock()
+	}
+	began := time.Now()
+	if err := going.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 12*time.Second, func() error { return stock.connected(going.grpc) })
+	eventually(t, 12*time.Second, agents.home)
+	eventually(t, 12*time.Second, func() error {
+		select {
+		case <-going.exited:
+			return nil
+		default:
+			return errStillThere
+		}
+	})
+	if !going.cmd.ProcessState.Success() {
+		t.Errorf("it ended with %v", going.cmd.ProcessState)
+	}
+	var first, last time.Time
+	for _, a := range stock.agents {
+		a.mu.Lock()
+		if len(a.ends) != 1 {
+			t.Errorf("a stock agent's streams ended %d times", len(a.ends))
+		}
+		for _, end := range a.ends {
+			if first.IsZero() || end.Before(first) {
+				first = end
+			}
+			if end.After(last) {
+				last = end
+			}
+		}
+		a.mu.Unlock()
+	}
+	t.Logf("streams ended from %v to %v after SIGTERM", first.Sub(began), last.Sub(began))
+	if last.Sub(first) < 2*time.Second {
+		t.Errorf("all streams ended within %v", last.Sub(first))
+	}
+	agents.sum()
+	stock.sum()
+	settled(t, stays)
+}
+
+// A replica that is paused for longer than its lease loses its shards. Continued, it answers nobody from what it knew: it
+// first makes sure that it is not behind.
+func TestFleetPaused(t *testing.T) {
+	etcd := kvtest.Start(t)
+	dir, store := folder(t), "--etcd-endpoints="+etcd.Endpoint()
+	ingest := start(t, "--roles=ingest", "--config-dir", dir, store)
+	eventually(t, 20*time.Second, ingest.leading)
+	one := start(t, "--roles=xds", store, "--replica-lease", "2s", "--replica-ramp", "0s")
+	two := start(t, "--roles=xds", store, "--replica-lease", "2s", "--replica-ramp", "0s")
+	eventually(t, 20*time.Second, serves(t, one, 1))
+	eventually(t, 20*time.Second, serves(t, two, 1))
+	settled(t, one, two)
+	early := make([]discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, 10) // that will ask while it is paused
+	for i := range early {
+		var err error
+		if early[i], err = service(t, one).DeltaAggregatedResources(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := one.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	settled(t, two)
+	write(t, dir, "routes.yaml", routes(2))
+	eventually(t, 10*time.Second, serves(t, two, 2))
+	seen, _, err := edition(t.Context(), two, 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range early {
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("shop", "client", "10.1.9.9"), TypeUrl: xds.Cluster.URL()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := one.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range early {
+		res, err := stream.Recv()
+		if err != nil {
+			continue // it may refuse
+		}
+		if got, err := strconv.ParseInt(res.SystemVersionInfo, 10, 64); err != nil || got < seen {
+			t.Errorf("it answered with revision %s, the newest was %d", res.SystemVersionInfo, seen)
+		}
+	}
+	eventually(t, 10*time.Second, func() error { // it may refuse, but not answer from what it knew
+		got, _, err := edition(t.Context(), one, 0, "")
+		if err == nil && got < seen {
+			t.Fatalf("it answered with revision %d, the newest was %d", got, seen)
+		}
+		return err
+	})
+	eventually(t, 10*time.Second, serves(t, one, 2))
+	settled(t, one, two)
+}

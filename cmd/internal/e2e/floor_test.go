@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// cable is a TCP address that leads to a Unix socket, and that a test can cut: nothing passes then, and nobody is told.
+type cable struct {
+	address string
+
+	mu   sync.Mutex
+	pass chan struct{} // closed: bytes pass
+}
+
+// lay makes a cable to a socket, which is not cut.
+func lay(t *testing.T, to string) *cable {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cable{address: l.Addr().String(), pass: make(chan struct{})}
+	close(c.pass)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("unix", to)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			go c.carry(t.Context(), near, far)
+			go c.carry(t.Context(), far, near)
+		}
+	}()
+	return c
+}
+
+func (c *cable) carry(ctx context.Context, from, to net.Conn) {
+	defer from.Close()
+	defer to.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		c.mu.Lock()
+		pass := c.pass
+		c.mu.Unlock()
+		select {
+		case <-pass:
+		case <-ctx.Done():
+			return
+		}
+		if _, bad := to.Write(buf[:n]); err != nil || bad != nil {
+			return
+		}
+	}
+}
+
+func (c *cable) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pass = make(chan struct{})
+}
+
+func (c *cable) mend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.pass)
+}
+
+// edition asks a replica for the routes as an agent does that has seen a revision of a store: it returns the revision of
+// the answer, and the store's name.
+func edition(ctx context.Context, d *daemon, floor int64, store string) (revision int64, name string, err error) {
+	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return 0, "", err
+	}
+	defer conn.Close()
+	if floor > 0 {
+		ctx = metadata.AppendToOutgoingContext(ctx, serve.RevisionHeader, strconv.FormatInt(floor, 10), serve.StoreHeader, store)
+	}
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return 0, "", err
+	}
+	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("shop", "client", "10.1.9.9"), TypeUrl: xds.Cluster.URL()}); err != nil {
+		return 0, "", err
+	}
+	res, err := stream.Recv()
+	if err != nil {
+		return 0, "", err
+	}
+	header, err := stream.Header()
+	if err != nil || len(header.Get(serve.StoreHeader)) != 1 {
+		return 0, "", fmt.Errorf("header %v, %v", header, err)
+	}
+	revision, err = strconv.ParseInt(res.SystemVersionInfo, 10, 64)
+	return revision, header.Get(serve.StoreHeader)[0], err
+}
+
+// A replica that is cut off from etcd, and so behind without knowing it, does not answer an agent that has seen more: not
+// before it has caught up. Who has seen nothing newer, and who has seen another store, it answers from what it has; and so
+// everybody in the end, where etcd stays away.
+func TestReplicaThatLagsDoesNotTakeBack(t *testing.T) {
+	etcd := kvtest.Start(t)
+	dir := folder(t)
+	endpoint, err := url.Parse(etcd.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := lay(t, endpoint.Path)
+	start(t, "--roles=ingest", "--config-dir", dir, "--etcd-endpoints", etcd.Endpoint())
+	ahead := start(t, "--roles=xds", "--etcd-endpoints", etcd.Endpoint())
+	behind := start(t, "--roles=xds", "--etcd-endpoints", "http://"+c.address)
+	eventually(t, 20*time.Second, serves(t, ahead, 1))
+	eventually(t, 20*time.Second, serves(t, behind, 1))
+	old, store, err := edition(t.Context(), behind, 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cut()
+	write(t, dir, "routes.yaml", routes(2))
+	eventually(t, 10*time.Second, serves(t, ahead, 2))
+	seen, same, err := edition(t.Context(), ahead, 0, "")
+	if err != nil || seen <= old || same != store {
+		t.Fatalf("revision %d after %d, store %q and %q, %v", seen, old, same, store, err)
+	}
+	for what, floor := range map[string]struct {
+		revision int64
+		store    string
+	}{"who has seen nothing": {0, ""}, "who has seen as much": {old, store}, "who has seen another store": {seen, "abc"}} {
+		began := time.Now()
+		got, _, err := edition(t.Context(), behind, floor.revision, floor.store)
+		if took := time.Since(began); err != nil || got != old || took > 4*time.Second {
+			t.Errorf("%s: revision %d after %v, %v; want %d", what, got, took, err, old)
+		}
+	}
+	began := time.Now()
+	if got, _, err := edition(t.Context(), behind, seen, store); err != nil || got != old || time.Since(began) < 4*time.Second {
+		t.Errorf("with etcd away: revision %d after %v, %v; want %d, after the time to catch up", got, time.Since(began), err, old)
+	}
+	answered := make(chan int64, 1)
+	go func() {
+		got, _, err := edition(t.Context(), behind, seen, store)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- got
+	}()
+	select {
+	case got := <-answered:
+		t.Errorf("answered with revision %d, %d was seen", got, seen)
+	case <-time.After(2 * time.Second):
+		c.mend()
+		if got := <-answered; got < seen {
+			t.Errorf("answered with revision %d, %d was seen", got, seen)
+		}
+	}
+	eventually(t, 10*time.Second, serves(t, behind, 2))
+}

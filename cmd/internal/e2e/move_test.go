@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/shard/ring"
+)
+
+// taker is a name for a second replica that will own a namespace, as the ring is made: of namespaces of one proxy each.
+func taker(t *testing.T, first, namespace string, others []*simAgent) string {
+	t.Helper()
+	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{namespace: {Streams: 1}}}
+	for _, a := range others {
+		load.Namespaces[a.namespace] = ring.NamespaceLoad{Streams: 1}
+	}
+	one := ring.Member{Name: first, Weight: ring.FullWeight}
+	for i := range 64 {
+		two := ring.Member{Name: fmt.Sprintf("second-%d", i), Weight: ring.FullWeight}
+		next := ring.Assign(ring.Assign(nil, []ring.Member{one}, load), []ring.Member{one, two}, load)
+		if owner, _ := ring.Owner(next, namespace, ""); owner.Name == two.Name {
+			return two.Name
+		}
+	}
+	t.Fatal("no name takes it over")
+	return ""
+}
+
+// An agent with a certificate and a real Envoy moves to the replica that owns it when that joins, and back when that is asked
+// to stop: over mTLS, make before break. Envoy's one stream lives through it.
+func TestAgentMoves(t *testing.T) {
+	data := t.TempDir()
+	t.Setenv("POD_NAME", "first")
+	first := start(t, "--config-dir", folder(t), "--data-dir", data, "--replica-ramp", "0s", "--replica-lease", "2s")
+	eventually(t, 20*time.Second, serves(t, first, 1))
+	p := runAgent(t, first, data, filepath.Join(data, "root-cert.pem"), "web", "127.0.0.1")
+	at := func(d *daemon, moves uint64) func() error {
+		return func() error {
+			page, err := p.page()
+			if err == nil && (!page.Ready || !page.XDS.AtOwner || page.XDS.Upstream != d.secure || page.XDS.Moves != moves || page.XDS.StreamsOpened != 1) {
+				err = fmt.Errorf("want %s after %d moves: %+v", d.secure, moves, page.XDS)
+			}
+			return err
+		}
+	}
+	eventually(t, 30*time.Second, at(first, 0))
+	others := gather(t)
+	others.grow(11, false, func() []string { return []string{first.grpc} })
+	// What the second one takes over goes by what is known of the load.
+	eventually(t, 25*time.Second, func() error { return first.metric("navarch_fleet_proxies_per_replica 12") })
+	t.Setenv("POD_NAME", taker(t, "first", "shop", others.agents))
+	second := start(t, "--roles=xds,ca", "--etcd-endpoints", "unix://"+filepath.Join(data, "etcd.sock"), "--kek", "file:"+filepath.Join(data, "kek.key"),
+		"--replica-ramp", "0s", "--replica-lease", "2s")
+	eventually(t, 30*time.Second, at(second, 1))
+	began := time.Now()
+	second.stop(t)
+	if took := time.Since(began); took > 9*time.Second {
+		t.Errorf("it took %v to stop", took)
+	}
+	eventually(t, 20*time.Second, at(first, 2))
+}

@@ -1,0 +1,246 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// oneEach makes every request a connection, and so a handshake, which resumes a session where it may.
+const oneEach = `
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: server, namespace: shop}
+spec: {host: server.shop.svc.cluster.local, trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}}}}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: other, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: other}}
+  egress: [{port: {number: 8000, protocol: HTTP, name: http}, bind: 127.0.89.3, captureMode: NONE, hosts: ["./*"]}]
+`
+
+// stat is the sum of Envoy's counters whose name ends so.
+func (p proxy) stat(suffix string) (sum int, err error) {
+	text, err := get(p.admin, "/stats?usedonly")
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && strings.HasSuffix(name, suffix) {
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
+	}
+	return sum, err
+}
+
+// roots counts the root certificates that Envoy uses.
+func (p proxy) roots() (int, error) {
+	text, err := get(p.admin, "/certs")
+	if err != nil {
+		return 0, err
+	}
+	var page struct {
+		Certificates []struct {
+			CACert []struct {
+				Serial string `json:"serial_number"`
+			} `json:"ca_cert"`
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &page); err != nil {
+		return 0, err
+	}
+	serials := map[string]bool{}
+	for _, c := range page.Certificates {
+		for _, ca := range c.CACert {
+			serials[ca.Serial] = true
+		}
+	}
+	return len(serials), nil
+}
+
+// flows says whether requests pass, from a client's proxy to the server's, over mTLS.
+func flows(entry, account string) func() error {
+	return func() error {
+		code, seen, err := call(entry)
+		if err != nil || code != 200 || !strings.Contains(seen, "URI=spiffe://cluster.local/ns/shop/sa/"+account) {
+			return fmt.Errorf("%s: %d %q %v", account, code, seen, err)
+		}
+		return nil
+	}
+}
+
+// An identity is revoked: within seconds the server's Envoy refuses its handshakes, sessions that it had included, and it
+// gets no new certificate, while another client goes on. Then a root rotation begins: the second root reaches the Envoys
+// by push alone, with its revocation list, for the root file of the agents never changes.
+func TestRevocationAndRootsReachEnvoys(t *testing.T) {
+	seenBy(t, "127.0.89.2:9080")
+	data, dir := t.TempDir(), t.TempDir()
+	write(t, dir, "mesh.yaml", strings.ReplaceAll(shopMesh, "127.0.88.", "127.0.89."))
+	write(t, dir, "peers.yaml", peers("STRICT"))
+	write(t, dir, "rule.yaml", oneEach)
+	d := start(t, "--config-dir", dir, "--data-dir", data)
+	eventually(t, 20*time.Second, d.ready)
+	still, pem := stillRoots(t, data)
+	ca := operator(t, data)
+	client := runAgent(t, d, data, still, "client", "127.0.89.1")
+	other := runAgent(t, d, data, still, "other", "127.0.89.3")
+	server := runAgent(t, d, data, still, "server", "127.0.89.2")
+	served, good := flows("127.0.89.1:8000", "client"), flows("127.0.89.3:8000", "other")
+	refused := func() error { // the client's own Envoy says so: it gets no connection
+		if code, _, err := call("127.0.89.1:8000"); err != nil || code != 503 {
+			return fmt.Errorf("the revoked client: %d %v", code, err)
+		}
+		return nil
+	}
+	eventually(t, 20*time.Second, served)
+	eventually(t, 20*time.Second, good)
+	eventually(t, 10*time.Second, func() error { // so that there is a session to resume
+		if err := served(); err != nil {
+			return err
+		}
+		if n, err := client.stat("ssl.session_reused"); err != nil || n == 0 {
+			return fmt.Errorf("the client's Envoy resumed %d sessions, %v", n, err)
+		}
+		return nil
+	})
+
+	ca("revoke", "--identity", "spiffe://cluster.local/ns/shop/sa/client")
+	began := time.Now()
+	eventually(t, 5*time.Second, func() error {
+		if err := good(); err != nil {
+			t.Fatalf("while another is revoked: %v", err)
+		}
+		return refused()
+	})
+	t.Logf("refused after %v", time.Since(began))
+	handshakes, err := server.stat("ssl.fail_verify_error")
+	if err != nil || handshakes == 0 {
+		t.Errorf("the server's Envoy refused %d handshakes, %v", handshakes, err)
+	}
+	for range 20 {
+		if err := refused(); err != nil {
+			t.Fatalf("again: %v", err)
+		}
+		if err := good(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certificateRefused(t, d, data, pem)
+
+	for name, p := range map[string]proxy{"other": other, "server": server} {
+		if n, err := p.roots(); err != nil || n != 1 {
+			t.Errorf("%s: %d roots before the rotation, %v", name, n, err)
+		}
+	}
+	ca("rotate")
+	for name, p := range map[string]proxy{"other": other, "server": server} {
+		eventually(t, 5*time.Second, func() error {
+			if err := good(); err != nil {
+				t.Fatalf("while roots change: %v", err)
+			}
+			if n, err := p.roots(); err != nil || n != 2 {
+				return fmt.Errorf("%s: %d roots, %v", name, n, err)
+			}
+			return nil
+		})
+	}
+	for range 20 {
+		if err := good(); err != nil {
+			t.Fatalf("with two roots: %v", err)
+		}
+		if err := refused(); err != nil {
+			t.Fatalf("with two roots: %v", err)
+		}
+	}
+	if now, err := os.ReadFile(still); err != nil || string(now) != string(pem) {
+		t.Errorf("the root file of the agents changed: %v", err)
+	}
+}
+
+// stillRoots is a root file that nobody keeps up to date.
+func stillRoots(t *testing.T, data string) (file string, pem []byte) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() (err error) {
+		pem, err = os.ReadFile(filepath.Join(data, "root-cert.pem"))
+		return err
+	})
+	file = filepath.Join(t.TempDir(), "root.pem")
+	if err := os.WriteFile(file, pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, pem
+}
+
+// operator runs navarchctl ca.
+func operator(t *testing.T, data string) func(args ...string) string {
+	return func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command(binary(t, "navarchctl"), append(append([]string{"ca"}, args...), "--data-dir", data)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("navarchctl ca %v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+}
+
+// A rotation goes all the way by push: both Envoys get the second root with its list, their agents say so, the signer
+// switches, and a workload that is certified by the new one is taken by those that were certified by the old one.
+func TestRotationByPush(t *testing.T) {
+	seenBy(t, "127.0.90.2:9080")
+	data, dir := t.TempDir(), t.TempDir()
+	write(t, dir, "mesh.yaml", strings.ReplaceAll(shopMesh, "127.0.88.", "127.0.90."))
+	write(t, dir, "peers.yaml", peers("STRICT"))
+	write(t, dir, "rule.yaml", strings.ReplaceAll(oneEach, "127.0.89.", "127.0.90."))
+	d := start(t, "--config-dir", dir, "--data-dir", data)
+	eventually(t, 20*time.Second, d.ready)
+	still, _ := stillRoots(t, data)
+	ca := operator(t, data)
+	runAgent(t, d, data, still, "client", "127.0.90.1")
+	runAgent(t, d, data, still, "server", "127.0.90.2")
+	old, young := flows("127.0.90.1:8000", "client"), flows("127.0.90.3:8000", "other")
+	eventually(t, 20*time.Second, old)
+	ca("rotate")
+	eventually(t, 30*time.Second, func() error {
+		if err := old(); err != nil {
+			t.Fatalf("while roots change: %v", err)
+		}
+		if out := ca("status"); !regexp.MustCompile(`(?m)^2 +active`).MatchString(out) {
+			return fmt.Errorf("status:\n%s", out)
+		}
+		return nil
+	})
+	runAgent(t, d, data, filepath.Join(data, "root-cert.pem"), "other", "127.0.90.3")
+	eventually(t, 20*time.Second, young)
+	for range 20 {
+		if err := errors.Join(old(), young()); err != nil {
+			t.Fatalf("under two signers: %v", err)
+		}
+	}
+}
+
+// certificateRefused: the revoked identity asks with a token that is still good.
+func certificateRefused(t *testing.T, d *daemon, data string, pem []byte) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	conf := &tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"}
+	if _, _, err := signed(bearer(t.Context(), token(t, data, "shop", "client")), t, d.secure, conf); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a certificate for a revoked identity: %v", err)
+	}
+}

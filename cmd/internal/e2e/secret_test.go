@@ -1,0 +1,366 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// site is a certificate for site.test, its own authority.
+type site struct {
+	cert, key string // PEM
+	pool      *x509.CertPool
+	pair      tls.Certificate
+	forms     map[string]string // in which the private key might be found
+}
+
+func newSite(t *testing.T, serial int64) site {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "site"}, DNSNames: []string{"site.test"}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scalar, err := key.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := site{cert: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), key: string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})),
+		pool: x509.NewCertPool(), pair: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, forms: map[string]string{}}
+	s.pool.AppendCertsFromPEM([]byte(s.cert))
+	s.forms["PEM"], s.forms["PEM in base64"] = strings.Split(s.key, "\n")[1], base64.StdEncoding.EncodeToString([]byte(s.key))[:60]
+	for kind, b := range map[string][]byte{"DER ": pkcs8, "scalar ": scalar} {
+		s.forms[kind+"raw"], s.forms[kind+"hex"], s.forms[kind+"base64"] = string(b), hex.EncodeToString(b), base64.StdEncoding.EncodeToString(b)[:40]
+		s.forms[kind+"bytes"] = strings.Trim(fmt.Sprint(b), "[]")
+	}
+	s.forms["scalar decimal"] = new(big.Int).SetBytes(scalar).String()
+	return s
+}
+
+// secret is the object; ca: what clients are verified against, in NAME-cacert.
+func (s site) secret(ca string) string {
+	encode := func(v string) string { return base64.StdEncoding.EncodeToString([]byte(v)) }
+	return fmt.Sprintf("apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {name: site, namespace: shop}\ndata: {tls.crt: %s, tls.key: %s, ca.crt: %s}\n",
+		encode(s.cert), encode(s.key), encode(ca))
+}
+
+// gatewayListeners are two that EnvoyFilters add to gateways: 8443 for everybody, 8444 for clients with a certificate.
+func gatewayListeners(ip string) string {
+	listener := func(name string, port int, context string) string {
+		return fmt.Sprintf(`
+  - applyTo: LISTENER
+    match: {context: GATEWAY}
+    patch:
+      operation: ADD
+      value:
+        name: %s
+        address: {socket_address: {address: %s, port_value: %d}}
+        filter_chains:
+        - transport_socket:
+            name: envoy.transport_sockets.tls
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
+              %s
+          filters:
+          - name: envoy.filters.network.http_connection_manager
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+              stat_prefix: %s
+              http_filters:
+              - {name: envoy.filters.http.router, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
+              route_config:
+                virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, direct_response: {status: 200, body: {inline_string: %s}}}]}]
+`, name, ip, port, context, name, name)
+	}
+	ads := "sds_config: {ads: {}, resource_api_version: V3}"
+	pair := func(name string) string {
+		return "tls_certificate_sds_secret_configs: [{name: '" + name + "', " + ads + "}]"
+	}
+	return "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: gateway, namespace: shop}\nspec:\n  configPatches:" +
+		listener("open", 8443, "common_tls_context: {"+pair("kubernetes://site")+"}") +
+		listener("mutual", 8444, "require_client_certificate: true\n              common_tls_context: {"+pair("kubernetes-gateway://shop/site")+
+			", validation_context_sds_secret_config: {name: 'kubernetes://site-cacert', "+ads+"}}") +
+		listener("nowhere", 8445, "common_tls_context: {"+pair("kubernetes://elsewhere/site")+"}")
+}
+
+// visit is one handshake and one request; the serial number of the certificate that was shown.
+func visit(address string, trust *x509.CertPool, client ...tls.Certificate) (serial int64, body string, err error) {
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: trust, ServerName: "site.test", Certificates: client}}
+	defer transport.CloseIdleConnections()
+	res, err := (&http.Client{Timeout: 5 * time.Second, Transport: transport}).Get("https://" + address + "/")
+	if err != nil {
+		return 0, "", err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	return res.TLS.PeerCertificates[0].SerialNumber.Int64(), string(raw), err
+}
+
+// A real Envoy as a gateway serves HTTPS with a Secret of its namespace; the Secret is rotated under traffic and no
+// request fails; clients are verified against its CA; an edit that does not fit leaves the last good one. Others than an
+// authenticated gateway of the namespace are sent nothing, and the private key is nowhere but in the gateway.
+func TestGatewaySecret(t *testing.T) {
+	const ip = "127.0.88.7"
+	data, dir := t.TempDir(), t.TempDir()
+	first, second, customer := newSite(t, 101), newSite(t, 102), newSite(t, 103)
+	trust := x509.NewCertPool()
+	trust.AppendCertsFromPEM([]byte(first.cert + second.cert))
+	write(t, dir, "services.yaml", services)
+	write(t, dir, "gateway.yaml", gatewayListeners(ip))
+	write(t, dir, "secret.yaml", first.secret(customer.cert))
+	d := start(t, "--config-dir", dir, "--data-dir", data)
+	eventually(t, 20*time.Second, d.ready)
+	_, agent := startAgent(t, d, data, "gateway", ip, "--type", "router")
+
+	open, mutual := ip+":8443", ip+":8444"
+	shows := func(serial int64) func() error {
+		return func() error {
+			got, body, err := visit(open, trust)
+			if err == nil && (got != serial || body != "open") {
+				err = fmt.Errorf("certificate %d, %q; want %d", got, body, serial)
+			}
+			return err
+		}
+	}
+	eventually(t, 20*time.Second, shows(101))
+	if _, body, err := visit(mutual, trust, customer.pair); err != nil || body != "mutual" {
+		t.Errorf("a client with a certificate: %q %v", body, err)
+	}
+	for name, pair := range map[string][]tls.Certificate{"none": nil, "one of another authority": {second.pair}} {
+		if _, body, err := visit(mutual, trust, pair...); err == nil {
+			t.Errorf("a client with %s: %q", name, body)
+		}
+	}
+	if _, _, err := visit(ip+":8445", trust); err == nil {
+		t.Error("a Secret of another namespace was served")
+	}
+	refusedSecrets(t, d, data)
+
+	rotate(t, open, trust, func() {
+		write(t, dir, "secret.yaml", second.secret(customer.cert))
+		eventually(t, 10*time.Second, shows(102))
+		write(t, dir, "secret.yaml", first.secret(customer.cert))
+		eventually(t, 10*time.Second, shows(101))
+		mismatch := second
+		mismatch.key = first.key
+		write(t, dir, "secret.yaml", mismatch.secret(customer.cert))
+		eventually(t, 10*time.Second, func() error {
+			page, err := get(d.http, "/debug/problems")
+			if err == nil && !strings.Contains(page, "does not belong to the certificate") {
+				err = fmt.Errorf("no problem of the Secret: %s", page)
+			}
+			return err
+		})
+		write(t, dir, "secret.yaml", second.secret(customer.cert))
+		eventually(t, 10*time.Second, shows(102))
+	})
+	nowhere(t, d, data, agent, first, second)
+
+	// Another process, with what is stored, serves the same; the gateway is not sent again what it has.
+	d.stop(t)
+	if err := shows(102)(); err != nil {
+		t.Errorf("without a control plane: %v", err)
+	}
+}
+
+// rotate visits all the time while something happens; no visit may fail.
+func rotate(t *testing.T, address string, trust *x509.CertPool, happens func()) {
+	t.Helper()
+	stop, visits := make(chan struct{}), atomic.Int64{}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, _, err := visit(address, trust); err != nil {
+					t.Errorf("visit %d, during a rotation: %v", visits.Load(), err)
+				}
+				visits.Add(1)
+			}
+		})
+	}
+	happens()
+	close(stop)
+	all.Wait()
+	t.Logf("%d handshakes", visits.Load())
+}
+
+// secretsOf asks for Secrets on a stream of its own and says what came: names of what was sent, and of what was removed.
+func secretsOf(t *testing.T, creds credentials.TransportCredentials, ctx context.Context, address string, n *corev3.Node, names ...string) (sent, removed []string, err error) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: xds.Secret.URL(), ResourceNamesSubscribe: names}); err != nil {
+		return nil, nil, err
+	}
+	for len(sent)+len(removed) < len(names) {
+		res, err := stream.Recv()
+		if err != nil {
+			return sent, removed, err
+		}
+		for _, r := range res.Resources {
+			s := &tlsv3.Secret{}
+			if err := r.Resource.UnmarshalTo(s); err != nil || s.Name != r.Name {
+				return sent, removed, errors.Join(err, errors.New("a Secret of another name"))
+			}
+			sent = append(sent, r.Name)
+		}
+		removed = append(removed, res.RemovedResources...)
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce}); err != nil {
+			return sent, removed, err
+		}
+	}
+	return sent, removed, nil
+}
+
+// router is the node of a gateway.
+func router(namespace, workload, ip string) *corev3.Node {
+	n := node(namespace, workload, ip)
+	n.Id = strings.Replace(n.Id, "sidecar~", "router~", 1)
+	return n
+}
+
+// refusedSecrets: who may not have a Secret is told at once that there is none, whatever it calls itself.
+func refusedSecrets(t *testing.T, d *daemon, data string) {
+	t.Helper()
+	pem, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	secure := credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"})
+	names := []string{"kubernetes-gateway://shop/site", "kubernetes://shop/site", "kubernetes://site", "kubernetes://site-cacert"}
+	as := func(namespace, account string) context.Context {
+		return bearer(t.Context(), token(t, data, namespace, account))
+	}
+	for name, c := range map[string]struct {
+		creds   credentials.TransportCredentials
+		ctx     context.Context
+		address string
+		node    *corev3.Node
+		sent    int
+	}{
+		"a gateway of the namespace":       {secure, as("shop", "other"), d.secure, router("shop", "other", "10.1.7.1"), 4},
+		"plain text":                       {insecure.NewCredentials(), t.Context(), d.grpc, router("shop", "gateway", "10.1.7.2"), 0},
+		"a gateway of another namespace":   {secure, as("bank", "gateway"), d.secure, router("bank", "gateway", "10.1.7.3"), 0},
+		"a sidecar of the namespace":       {secure, as("shop", "client"), d.secure, node("shop", "client", "10.1.7.4"), 0},
+		"a sidecar on plain text":          {insecure.NewCredentials(), t.Context(), d.grpc, node("shop", "client", "10.1.7.5"), 0},
+		"a gateway that claims the wanted": {secure, as("bank", "gateway"), d.secure, router("shop", "gateway", "10.1.7.6"), -1},
+	} {
+		sent, removed, err := secretsOf(t, c.creds, c.ctx, c.address, c.node, names...)
+		slices.Sort(sent)
+		switch {
+		case c.sent < 0 && err == nil:
+			t.Errorf("%s was let in", name)
+		case c.sent >= 0 && (err != nil || len(sent) != c.sent || len(removed) != len(names)-c.sent):
+			t.Errorf("%s: sent %q, removed %q, %v", name, sent, removed, err)
+		}
+	}
+	if log := d.log.String(); !strings.Contains(log, "kubernetes-gateway://shop/site") || !strings.Contains(log, "it is no gateway") {
+		t.Error("the log does not name what was refused, and why")
+	}
+}
+
+// nowhere: neither the data directory nor a page nor a log has a private key in any form.
+func nowhere(t *testing.T, d *daemon, data string, agent func() (agentPage, error), sites ...site) {
+	t.Helper()
+	text := map[string]string{"the log": d.log.String()}
+	list, err := get(d.http, "/debug/list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(list) {
+		path := strings.Fields(line)[0]
+		for _, query := range []string{"", "?proxyID=gateway-0.shop", "?proxyID=gateway-0.shop&resource=kubernetes://site"} {
+			if page, err := get(d.http, path+query); err == nil && !strings.Contains(path, "pprof") {
+				text[path+query] = page
+			}
+		}
+	}
+	if dump := text["/debug/config_dump?proxyID=gateway-0.shop"]; !strings.Contains(dump, "kubernetes://site") || !strings.Contains(dump, "[redacted]") {
+		t.Errorf("the dump does not show what the gateway has: %s", dump)
+	}
+	page, err := agent()
+	text["the agent's page"] = fmt.Sprintf("%+v %v", page, err)
+	seen := false
+	err = filepath.WalkDir(data, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || entry.Name() == "kek.key" || entry.Name() == "token-issuer.key" {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		text[path] = string(raw)
+		seen = seen || strings.Contains(string(raw), "records/Secret/shop/site")
+		return err
+	})
+	if err != nil || !seen {
+		t.Fatalf("the data directory was not looked at: %v", err)
+	}
+	for where, content := range text {
+		if strings.Contains(content, "PRIVATE KEY") {
+			t.Errorf("%s holds a private key in PEM", where)
+		}
+		for _, s := range sites {
+			for form, part := range s.forms {
+				if strings.Contains(content, part) {
+					t.Errorf("%s shows a private key as %s", where, form)
+				}
+			}
+		}
+	}
+}
