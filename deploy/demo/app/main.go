@@ -3,7 +3,7 @@
 //
 // Owns: its faults.  Reads: flags.  Never: the mesh; it knows names of services and one address to send to.
 //
-//	GET /                     who answered: {"name", "version", "host", "path"}
+//	GET /                     who answered: {"name", "version", "host", "path", "caller"}; caller is XFCC, by which the proxy names who calls
 //	GET /call/UPSTREAM/PATH   calls UPSTREAM and says what came back: {"upstream", "status", "ms", "body", "error"}
 //	GET /_fail?ratio=R&status=S   from now on, R of 1 requests are answered S
 //	GET /_delay?ms=N          from now on, requests wait N ms
@@ -144,7 +144,8 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.call(w, r, rest)
 		return
 	}
-	answer(w, http.StatusOK, map[string]any{"name": a.name, "version": a.version, "host": a.host, "path": r.URL.Path, "served": a.served.Load()})
+	answer(w, http.StatusOK, map[string]any{"name": a.name, "version": a.version, "host": a.host, "path": r.URL.Path, "served": a.served.Load(),
+		"caller": r.Header.Get("X-Forwarded-Client-Cert")})
 }
 
 func (a *app) setFault(w http.ResponseWriter, q url.Values) {

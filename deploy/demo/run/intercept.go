@@ -100,11 +100,37 @@ func (m *mesh) interceptSteps() []step {
 		{"HTTP to a ClusterIP", "200, through both Envoys", m.passes("server/", `^cluster\.outbound\|80\|\|server\.redirect\.svc\.cluster\.local;?\.upstream_rq_200$`, `^cluster\.inbound\|9080\|\|;?\.upstream_rq_200$`)},
 		{"TCP to a ClusterIP", "200, through both Envoys", m.passes("raw/", `^cluster\.outbound\|9000\|\|raw\.redirect\.svc\.cluster\.local;?\.upstream_cx_total$`, `^listener\.0\.0\.0\.0_15006\.downstream_cx_total$`)},
 		{"to the pod's own address", "200, passed through", m.passes("pod/", `^cluster\.PassthroughCluster;?\.upstream_cx_total$`, `^listener\.0\.0\.0\.0_15006\.downstream_cx_total$`)},
+		{"a certificate for each workload", "its service account's, from the CA", m.identities},
+		{"PERMISSIVE becomes STRICT, live", "past the mesh: refused; through it: 0 failed", m.strict},
 		{"fault of the VirtualService", "418, server not asked", m.teapot(418)},
 		{"edit it live", "451 while traffic flows, 0 failed", m.editTeapot},
 		{"control plane killed", "traffic goes on, 0 failed", func(ctx context.Context) (string, error) { return m.killControlPlane(ctx, "server/") }},
 		{"control plane restarted", "0 response bytes, requests only", func(ctx context.Context) (string, error) { return m.restartControlPlane(ctx, "server/") }},
+		{"rotation of the root", "every leaf by the next epoch, 0 failed", func(ctx context.Context) (string, error) { return m.rotate(ctx, "server/") }},
 	}
+}
+
+// strict turns plain text away while traffic flows: what went past the mesh to the pod's own address is refused then.
+func (m *mesh) strict(ctx context.Context) (string, error) {
+	return m.under(ctx, "server/", func() (string, error) {
+		err := editObject(m.config, "PeerAuthentication", "default", func(obj map[string]any) error {
+			obj["spec"] = map[string]any{"mtls": map[string]any{"mode": "STRICT"}}
+			return nil
+		})
+		if err != nil {
+			return "", err
+		}
+		wrote := time.Now()
+		err = m.herd.await(ctx, "refusal of plain text", liveLimit, func(ctx context.Context) error {
+			if r := m.web.call(ctx, "pod/"); r.err == nil && r.status == http.StatusOK {
+				return errors.New("plain text is still answered")
+			}
+			return nil
+		})
+		took := time.Since(wrote)
+		pause(ctx, time.Second/2)
+		return fmt.Sprintf("refused after %d ms", took.Milliseconds()), err
+	})
 }
 
 // passes calls through the mesh and proves by Envoy's own counters, out at the client and in at the server, which way the

@@ -105,7 +105,7 @@ func newMesh(ctx context.Context, root, yaml string) (*mesh, error) {
 	if _, err := os.Stat(m.envoy); err != nil {
 		return nil, fmt.Errorf("no Envoy: run `make tools`: %w", err)
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(root, "bin")+"/", "./cmd/navarchd", "./cmd/navarch-agent", "./deploy/demo/app")
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(root, "bin")+"/", "./cmd/navarchd", "./cmd/navarchctl", "./cmd/navarch-agent", "./deploy/demo/app")
 	build.Dir, build.Stderr = root, os.Stderr
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("build the programs: %w", err)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,13 +86,17 @@ func (m *mesh) choosePorts() (err error) {
 // startControlPlane returns once navarchd says that it is ready.
 func (m *mesh) startControlPlane(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
-	p, err := m.herd.spawn("navarchd", nil, m.bin("navarchd"), "--config-dir", m.config, "--data-dir", filepath.Join(m.dir, "data"),
-		"--grpc-addr", m.grpc, "--http-addr", m.http, "--monitoring-addr", m.mon, "--secure-grpc-addr", "")
+	env := []string{"DEFAULT_WORKLOAD_CERT_TTL=" + leafTTL.String()}
+	p, err := m.herd.spawn("navarchd", env, m.bin("navarchd"), "--config-dir", m.config, "--data-dir", m.data(),
+		"--secure-grpc-addr", m.grpc, "--http-addr", m.http, "--monitoring-addr", m.mon)
 	if err != nil {
 		return 0, err
 	}
 	m.navarchd = p
 	err = m.herd.await(ctx, "navarchd ready", startLimit, func(ctx context.Context) error {
+		if _, err := os.Stat(filepath.Join(m.data(), "root-cert.pem")); err != nil {
+			return err
+		}
 		_, err := ask(ctx, m.control(), http.MethodGet, "http://"+m.http+"/ready")
 		return err
 	})
@@ -151,12 +156,23 @@ func (m *mesh) startAgent(w workload) error {
 		"ISTIO_METAJSON_LABELS=" + string(labels), "ISTIO_META_INTERCEPTION_MODE=" + at.mode, "ISTIO_META_CLUSTER_ID=Kubernetes",
 		"ISTIO_META_WORKLOAD_NAME=" + w.name(),
 	}
-	argv := append(slices.Clone(at.asProxy), m.agent, "run", "--discovery-address", m.grpc, "--xds-plaintext",
+	if err := m.credentials(w); err != nil {
+		return err
+	}
+	argv := append(slices.Clone(at.asProxy), m.agent, "run", "--discovery-address", m.grpc, "--xds-server-name", "istiod.istio-system.svc",
+		"--xds-root-cert", filepath.Join(at.config, "root-cert.pem"), "--token-file", filepath.Join(at.config, "token"),
 		"--config-path", at.config, "--pod-info", filepath.Join(at.config, "none"), "--envoy-path", m.envoy,
 		"--admin-address", at.admin, "--status-addr", at.status, "--debug-addr", at.debug, "--concurrency", "1",
+		"--stats-addr", sibling(at.status, "15020"), "--envoy-metrics-addr", sibling(at.status, "15090"),
 		"--termination-drain-duration", "1s")
 	_, err = m.herd.spawn("agent-"+w.pod, env, argv...)
 	return err
+}
+
+// sibling is another port of the same host.
+func sibling(address, port string) string {
+	host, _, _ := net.SplitHostPort(address)
+	return net.JoinHostPort(host, port)
 }
 
 // ask returns the body of url; anything but 200 is an error.
@@ -172,7 +188,7 @@ func ask(ctx context.Context, c *http.Client, method, url string) ([]byte, error
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: status %d: %.200s", url, resp.StatusCode, strings.TrimSpace(string(b)))
+		err = fmt.Errorf("%s: status %d: %.400s", url, resp.StatusCode, strings.TrimSpace(string(b)))
 	}
 	return b, err
 }

@@ -132,6 +132,18 @@ func (h *herd) forget(p *proc) {
 	h.all = slices.DeleteFunc(h.all, func(q *proc) bool { return q == p })
 }
 
+// named is the newest program of that name; nil: there is none.
+func (h *herd) named(name string) *proc {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range slices.Backward(h.all) {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
 func tail(path string, lines int) string {
 	b, err := os.ReadFile(path)
 	if err != nil {

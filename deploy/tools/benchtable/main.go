@@ -20,6 +20,7 @@ import (
 var targets = []struct{ prefix, text string }{
 	{"Start", "<= 2 s"},
 	{"SnapshotMemory", "<= 100 MB"},
+	{"AgentMemory", "<= 25 MB"},
 	{"Edit", "flat in the number of services"},
 }
 
