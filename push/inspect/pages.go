@@ -82,7 +82,7 @@ var pages = []page{
 	{"/debug/connections", "Connected proxies.", connections},
 	{"/debug/problems", "What is wrong with objects, files and their combination.", problems},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot},
-	{"/debug/commits", "The newest commits of this process, oldest first.", commits},
+	{"/debug/commits", "The newest commits of this process, oldest first: ?record=Kind/namespace/name.", commits},
 	{"/debug/fleet", "The replicas, what each owns, and what this one serves.", fleet},
 }
 
