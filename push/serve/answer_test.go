@@ -95,3 +95,28 @@ func TestProxiesAskBesides(t *testing.T) {
 		c.ack(push)
 	}
 }
+
+// Who asks for much and does not read holds up nobody: the one worker that there is sends to others meanwhile.
+func TestAnswersHoldUpNobody(t *testing.T) {
+	p := newPlanner(cluster("a"))
+	_, addr := start(t, Config{Planner: p, Workers: 1, Answers: []Answer{echo(8 << 20)}})
+	stuck, other := dial(t, addr), dial(t, addr)
+	for _, c := range []*client{stuck, other} {
+		c.ask(xds.Cluster)
+		c.ack(c.next())
+	}
+	stuck.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"config_dump"}})
+	// The same again: once it is answered, the first answer has had its turn.
+	other.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"syncz"}})
+	if answer := other.next(); answer.TypeUrl != questionURL {
+		t.Fatal(answer.TypeUrl)
+	}
+	for _, edition := range []string{"b", "c", "d"} { // the stuck one has had its turn by the second
+		p.put(cluster("a", func(c *clusterv3.Cluster) { c.AltStatName = edition }))
+		push := other.next()
+		if push.TypeUrl != xds.Cluster.URL() {
+			t.Fatal(push.TypeUrl)
+		}
+		other.ack(push)
+	}
+}

@@ -37,7 +37,7 @@ func (st *stream) pump(lent bool) (total int) {
 		if !ok {
 			return total
 		}
-		if (out.reply.Owed || out.answer != nil) && !lent {
+		if (out.reply.Owed || out.answer != nil || st.heavy) && !lent {
 			go func() {
 				bytes, written := st.push(&out, start, true)
 				if written {
@@ -147,6 +147,7 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 		return 0, false
 	}
 	hooks := &st.srv.cfg.Hooks
+	st.heavy = o.answer != nil
 	switch {
 	case o.answer != nil:
 		return 0, true // tools do not acknowledge

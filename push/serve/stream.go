@@ -52,6 +52,7 @@ type stream struct {
 	waiting  [xds.NumTypes]int64 // since when the oldest response waits for its ACK; unix nanoseconds
 	refusals []Refusal           // newest last, a few
 	reports  []delta.Report      // reused
+	heavy    bool                // an answer went out that may not be written yet, so that the next send may block; the sender's
 	answers  []*answer           // that wait to be sent, oldest first; a few
 	sides    []*side             // as Config.Asides; nil: it asked for none
 }
