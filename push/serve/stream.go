@@ -240,7 +240,7 @@ func (st *stream) advance(m delta.Message) error {
 	}
 	idle := st.state.Idle()
 	var moved time.Time
-	if idle && st.state.Unacked() == 0 {
+	if idle {
 		moved = st.converged()
 	}
 	st.mu.Unlock()
