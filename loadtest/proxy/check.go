@@ -52,7 +52,7 @@ func (c *session) onResource(r resource) error {
 	}
 	if s.refuses(t, rec.name) {
 		m.refused = append(m.refused, rec.name)
-		s.force[t].add(rec.index)
+		s.owed[t].expect(rec.index)
 		v.release()
 		return nil
 	}
@@ -94,6 +94,7 @@ func (s *sim) accepts(m *response, t xds.Type, rec *record) bool {
 	}
 	switch {
 	case s.gone[t].has(rec.index): // it was dropped a moment ago
+		s.owed[t].answer(rec.index)
 	case t == xds.Endpoint:
 		s.violation(EndpointBeforeCluster, rec, "no cluster that the proxy has wants these endpoints")
 	default:
@@ -111,7 +112,7 @@ func (s *sim) apply(m *response, rec *record, v *version, body []byte) {
 	if id != 0 {
 		old = s.fleet.names.version(id)
 	}
-	forced := s.force[t].drop(index)
+	owed := s.owed[t].answer(index)
 	s.waiting[t].drop(index)
 	for _, p := range rec.watching() {
 		if p.see(s.index, v.id, body) {
@@ -121,7 +122,7 @@ func (s *sim) apply(m *response, rec *record, v *version, body []byte) {
 	s.references(rec, v)
 	if old == v {
 		v.release() // it was acquired twice
-		if !forced {
+		if !owed {
 			s.violation(Duplicate, rec, fmt.Sprintf("version %.40q, which the proxy has", v.text))
 		}
 		delete(s.prior[t], index)
@@ -191,7 +192,7 @@ func (s *sim) remove(t xds.Type, name string, m *response) {
 	rec := s.fleet.names.name(t, name)
 	index := rec.index
 	id := s.held[t].get(index)
-	forced := s.force[t].drop(index)
+	owed := s.owed[t].answer(index)
 	waited := s.waiting[t].drop(index)
 	for _, p := range rec.watching() {
 		if p.see(s.index, 0, nil) {
@@ -202,7 +203,7 @@ func (s *sim) remove(t xds.Type, name string, m *response) {
 		switch {
 		case waited && t == xds.Route: // 1.8: a listener that waits for it stays so for good
 			s.violation(Unanswered, rec, "the answer was a removal: Envoy waits for ever")
-		case !forced && !s.gone[t].has(index):
+		case !owed && !s.gone[t].has(index):
 			s.violation(UnknownRemoval, rec, "the proxy does not have it")
 		}
 		return

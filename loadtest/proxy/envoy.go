@@ -28,7 +28,7 @@ type envoy struct {
 	resumed   bool
 	asked     [xds.NumTypes]bool
 	answered  [xds.NumTypes]bool
-	force     [xds.NumTypes]bitset // names that the server has to send although the proxy may have them
+	owed      [xds.NumTypes]owed   // answers that may come, to names that the proxy may have
 	gone      [xds.NumTypes]bitset // names that the proxy dropped by itself: news of them may be on its way
 	waiting   [xds.NumTypes]bitset // names without which it is not warm: EDS, RDS, SDS
 	withheld  []pending            // CDS responses, acknowledged once all is warm (1.7)
@@ -54,7 +54,7 @@ func (s *sim) init() {
 // begin sends the first requests of a stream.
 func (s *sim) begin() {
 	s.asked, s.answered = [xds.NumTypes]bool{}, [xds.NumTypes]bool{}
-	s.force, s.gone, s.waiting = [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}
+	s.owed, s.gone, s.waiting = [xds.NumTypes]owed{}, [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}
 	s.withheld = nil
 	s.streaming, s.resumed = true, len(s.used) > 0
 	node, err := encodeNode(s.id, &s.fleet.cfg)
@@ -64,7 +64,7 @@ func (s *sim) begin() {
 	if s.resumed {
 		s.resume(node)
 	} else {
-		s.ask(xds.Cluster, request{node: node}) // 1.1: legacy wildcard, no names
+		s.ask(xds.Cluster, request{node: node}, nil) // 1.1: legacy wildcard, no names
 	}
 	s.askAsides()
 	s.await()
@@ -84,16 +84,16 @@ func (s *sim) resume(node []byte) {
 		r.more = append(r.more, s.fleet.subscriptions(t, s.subs[t])...)
 		for index := range s.subs[t].all() {
 			if forge || s.held[t].get(index) == 0 {
-				s.force[t].add(index)
+				s.owed[t].ask(index)
 				s.waiting[t].add(index)
 			}
 		}
 		if forge && t.Wildcard() { // it lied about these: they have to be sent
 			for index := range s.held[t].all() {
-				s.force[t].add(index)
+				s.owed[t].ask(index)
 			}
 		}
-		s.ask(t, r)
+		s.ask(t, r, s.subs[t])
 		s.answered[t] = true // nothing needs to come
 	}
 }
@@ -125,16 +125,19 @@ func (v *version) given() string {
 	return v.text
 }
 
-// ask sends a request that is no acknowledgement.
-func (s *sim) ask(t xds.Type, r request) {
+// ask sends a request that is no acknowledgement; names are those that it subscribes to.
+func (s *sim) ask(t xds.Type, r request, names bitset) {
 	r.url = t.URL()
 	if !slices.Contains(s.used, t) {
 		s.used = append(s.used, t)
 	}
 	s.asked[t] = true
 	s.write(int(t), r)
-	if s.shape.DuplicateSubscriptions && !t.Wildcard() && r.unsubscribe == nil {
-		s.write(int(t), r)
+	if s.shape.DuplicateSubscriptions && !names.empty() {
+		for index := range names.all() { // where an answer is on its way already, there will be two
+			s.owed[t].ask(index)
+		}
+		s.write(int(t), request{url: r.url, more: s.fleet.subscriptions(t, names)})
 	}
 }
 
@@ -152,7 +155,7 @@ func (s *sim) subscribe(t xds.Type, add, drop []uint32) {
 	var names bitset
 	for _, index := range add {
 		names.add(index)
-		s.force[t].add(index)
+		s.owed[t].ask(index)
 		s.waiting[t].add(index)
 		s.gone[t].drop(index)
 	}
@@ -161,11 +164,10 @@ func (s *sim) subscribe(t xds.Type, add, drop []uint32) {
 		s.subs[t].drop(index)
 		s.lose(t, index)
 		s.gone[t].add(index)
-		s.force[t].drop(index)
 		s.waiting[t].drop(index)
 	}
 	if r.more = s.fleet.subscriptions(t, names); len(r.more) > 0 || len(r.unsubscribe) > 0 {
-		s.ask(t, r)
+		s.ask(t, r, names)
 	}
 }
 
@@ -251,7 +253,7 @@ func (s *sim) follow(m *response) {
 			add = append(add, e)
 			continue
 		}
-		s.force[xds.Endpoint].add(e) // Envoy does not ask again, and waits all the same
+		s.owed[xds.Endpoint].expect(e) // Envoy does not ask again, and waits all the same
 		s.waiting[xds.Endpoint].add(e)
 	}
 	for _, e := range m.dropped {
@@ -318,7 +320,7 @@ func (s *sim) settle() {
 			s.acknowledge(xds.Cluster, p)
 		}
 		if !s.asked[xds.Listener] {
-			s.ask(xds.Listener, request{}) // 1.1: only when all clusters are warm
+			s.ask(xds.Listener, request{}, nil) // 1.1: only when all clusters are warm
 			s.await()
 		}
 	}

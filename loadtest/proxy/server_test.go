@@ -28,7 +28,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // server is a small, correct server of the delta protocol; tests make it wrong by saying what it must not.
 type server struct {
