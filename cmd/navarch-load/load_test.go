@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/loadtest/report"
 	"navarch.io/navarch/loadtest/scene"
 )
@@ -128,7 +129,7 @@ func TestForeignServers(t *testing.T) {
 	if out, err := exec.Command(program("navarch-load"), "mesh", "write", "tiny", mesh).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	ports := freePorts(t, 4)
+	ports := [3]string{loopback.For(t), loopback.For(t), loopback.For(t)}
 	server := exec.Command(program("navarchd"), "--data-dir", filepath.Join(dir, "data"), "--config-dir", mesh, "--roles", "ingest,xds", "--grpc-addr", ports[0],
 		"--http-addr", ports[1], "--monitoring-addr", ports[2], "--secure-grpc-addr", "")
 	if err := server.Start(); err != nil {

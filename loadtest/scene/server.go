@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // Server is one process that is measured: ours, or one that the user has started.
@@ -48,7 +48,7 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 	var ports [4]string
 	for i := range ports {
 		var err error
-		if ports[i], err = free(); err != nil {
+		if ports[i], err = loopback.Address(); err != nil {
 			return nil, err
 		}
 	}
@@ -131,16 +131,6 @@ func (s *starter) replica() (*Server, error) {
 	}
 	name := fmt.Sprintf("replica-%d", len(s.all))
 	return s.start(name, "--etcd-endpoints", strings.Join(endpoints, ","), "--roles", "xds")
-}
-
-// free is a loopback address that nobody listens on.
-func free() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // stop ends a process of ours: asked first, killed after the grace period.

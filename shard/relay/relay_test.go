@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 const deadline = 10 * time.Second
@@ -203,7 +205,7 @@ func TestStreamEndsWithItsUpstream(t *testing.T) {
 		<-s.Context().Done()
 		return nil
 	}
-	addr, srv := startADS(t, "127.0.0.1:0", serve)
+	addr, srv := startADS(t, loopback.For(t), serve)
 	r, conn := startRelay(t, addr, nil)
 	s := openDelta(t, conn)
 	wait(t, opened)

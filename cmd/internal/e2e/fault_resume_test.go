@@ -2,15 +2,11 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 )
@@ -150,18 +148,19 @@ func (l *liar) cut() {
 	}
 }
 
-const frontEnvoy = `{"node":{"id":"sidecar~10.1.9.5~front.shop~shop.svc.cluster.local","cluster":"front","metadata":{"NAMESPACE":"shop"}},
-"admin":{"address":{"socket_address":{"address":"127.0.0.1","port_value":0}}},
-"dynamic_resources":{"ads_config":{"api_type":"DELTA_GRPC","transport_api_version":"V3","set_node_on_first_message_only":true,
- "grpc_services":[{"envoy_grpc":{"cluster_name":"xds","retry_policy":{"retry_back_off":{"base_interval":"0.05s","max_interval":"0.2s"}}}}]},
- "cds_config":{"ads":{},"resource_api_version":"V3"}},
-"static_resources":{"listeners":[{"name":"front","address":{"socket_address":{"address":"127.0.0.1","port_value":%[1]s}},
+// frontEnvoy has one listener on a port of loopback, and takes its routes and clusters from a server.
+func frontEnvoy(t *testing.T, ads, port string) envoytest.Bootstrap {
+	t.Helper()
+	b := envoytest.ADS("DELTA_GRPC", ads)
+	b["node"] = map[string]any{"id": "sidecar~10.1.9.5~front.shop~shop.svc.cluster.local", "cluster": "front", "metadata": map[string]any{"NAMESPACE": "shop"}}
+	b["static_resources"].(map[string]any)["listeners"] = envoytest.JSON(t, fmt.Appendf(nil, `{"all":[
+{"name":"front","address":{"socket_address":{"address":"127.0.0.1","port_value":%s}},
  "filter_chains":[{"filters":[{"name":"http","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
   "stat_prefix":"front","rds":{"route_config_name":"80","config_source":{"ads":{},"resource_api_version":"V3"}},
-  "http_filters":[{"name":"router","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}],
-"clusters":[{"name":"xds","connect_timeout":"1s","type":"STATIC",
- "typed_extension_protocol_options":{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions":{"@type":"type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions","explicit_http_config":{"http2_protocol_options":{}}}},
- "load_assignment":{"cluster_name":"xds","endpoints":[{"lb_endpoints":[{"endpoint":{"address":{"socket_address":{"address":"127.0.0.1","port_value":%[2]s}}}}]}]}}]}}`
+  "http_filters":[{"name":"router","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}]}`, port))["all"]
+	delete(b["dynamic_resources"].(map[string]any), "lds_config")
+	return b
+}
 
 const oneBackend = `
 apiVersion: v1
@@ -233,10 +232,9 @@ func TestFaultClaimsOfEnvoy(t *testing.T) {
 	var lie atomic.Int64
 	l := &liar{ends: map[context.Context]context.CancelFunc{}, claims: func(u string, c map[string]string) { lies[lie.Load()](u, c) }}
 	address := l.serve(t, d.grpc)
-	_, xdsPort, _ := net.SplitHostPort(address)
-	front := free(t)
+	front := loopback.For(t)
 	_, frontPort, _ := net.SplitHostPort(front)
-	runEnvoy(t, fmt.Sprintf(frontEnvoy, frontPort, xdsPort))
+	envoytest.Start(t, frontEnvoy(t, address, frontPort))
 	call := func() error { return callBack(t.Context(), front) }
 	eventually(t, 20*time.Second, call)
 
@@ -292,36 +290,4 @@ func (l *liar) serve(t *testing.T, to string) string {
 	go func() { _ = server.Serve(listener) }() // it ends with Stop
 	t.Cleanup(server.Stop)
 	return listener.Addr().String()
-}
-
-// runEnvoy runs a real Envoy with a bootstrap until the test ends.
-func runEnvoy(t *testing.T, bootstrap string) {
-	t.Helper()
-	path := os.Getenv("NAVARCH_ENVOY")
-	if path == "" {
-		path = filepath.Join("..", "..", "..", ".tools", "bin", "envoy")
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no Envoy: run `make tools`, or set NAVARCH_ENVOY (%v)", err)
-	}
-	if !json.Valid([]byte(bootstrap)) {
-		t.Fatalf("not JSON: %s", bootstrap)
-	}
-	file := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(file, []byte(bootstrap), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	said := &lockedBuffer{}
-	cmd := exec.Command(path, "-c", file, "--concurrency", "1", "--disable-hot-restart", "-l", "warn")
-	cmd.Stdout, cmd.Stderr = said, said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-		if t.Failed() {
-			t.Logf("envoy:\n%.8000s", said)
-		}
-	})
 }

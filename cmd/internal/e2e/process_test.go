@@ -5,18 +5,17 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // binaries are built once for all tests of the package.
@@ -101,7 +100,7 @@ func start(t testing.TB, args ...string) *daemon {
 // startProgram is start of another build of navarchd, with additions to its environment.
 func startProgram(t testing.TB, program string, environment []string, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{log: &lockedBuffer{}, exited: make(chan struct{}), http: free(t), grpc: free(t), monitoring: free(t), secure: free(t)}
+	d := &daemon{log: &lockedBuffer{}, exited: make(chan struct{}), http: loopback.For(t), grpc: loopback.For(t), monitoring: loopback.For(t), secure: loopback.For(t)}
 	return d.run(t, program, environment, args)
 }
 
@@ -138,32 +137,10 @@ func (d *daemon) run(t testing.TB, program string, environment, args []string) *
 	return d
 }
 
-// Ports of the tests: below those that the kernel gives to outgoing connections (32768 and above as a rule), one of which
-// could take a port between free and its use.
-const firstPort, numPorts = 20000, 12000
-
-var lastPort atomic.Int32
-
-func init() { lastPort.Store(rand.Int32N(numPorts)) }
-
 // kill ends it at once (SIGKILL).
 func (d *daemon) kill() {
 	_ = d.cmd.Process.Kill()
 	<-d.exited
-}
-
-// free is a loopback address that nobody listens on.
-func free(t testing.TB) string {
-	t.Helper()
-	for range numPorts {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+lastPort.Add(1)%numPorts))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // eventually polls until check answers nil, for at most the time given.

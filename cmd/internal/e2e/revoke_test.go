@@ -10,13 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/loadtest/envoytest"
 )
 
 // oneEach makes every request a connection, and so a handshake, which resumes a session where it may.
@@ -36,13 +37,9 @@ spec:
 
 // stat is the sum of Envoy's counters whose name ends so.
 func (p proxy) stat(suffix string) (sum int, err error) {
-	text, err := get(p.admin, "/stats?usedonly")
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && strings.HasSuffix(name, suffix) {
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				return 0, err
-			}
+	stats, err := envoytest.Stats(p.admin)
+	for name, n := range stats {
+		if strings.HasSuffix(name, suffix) {
 			sum += n
 		}
 	}

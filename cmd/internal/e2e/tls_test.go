@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv"
 )
@@ -28,7 +29,7 @@ func TestSecureXDS(t *testing.T) {
 	ca.issue(t, "server", "")
 	ca.issue(t, "client", "spiffe://cluster.local/ns/shop/sa/client")
 	other.issue(t, "stranger", "spiffe://cluster.local/ns/shop/sa/client")
-	secure := free(t)
+	secure := loopback.For(t)
 	d := start(t, "--roles=ingest,xds", "--config-dir", folder(t), "--data-dir", t.TempDir(), "--secure-grpc-addr", secure,
 		"--tls-cert", ca.file("server.crt"), "--tls-key", ca.file("server.key"), "--tls-client-ca", ca.file("ca.crt"))
 	eventually(t, 20*time.Second, serves(t, d, 1))
@@ -138,7 +139,7 @@ func TestSecureEtcd(t *testing.T) {
 // /navarch/ and nothing else.
 func secureEtcd(t *testing.T, ca *authority) string {
 	t.Helper()
-	address := url.URL{Scheme: "https", Host: free(t)}
+	address := url.URL{Scheme: "https", Host: loopback.For(t)}
 	store, err := kv.Embed(kv.EmbedConfig{Mesh: "default", Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Tune: func(c *embed.Config) {
 		c.UnsafeNoFsync = true
 		c.TickMs, c.ElectionMs = 10, 50
