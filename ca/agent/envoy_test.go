@@ -124,9 +124,9 @@ func (m *mesh) writeRoots() {
 
 func (m *mesh) until(what string, ok func() bool) {
 	m.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(envoytest.Patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			m.t.Fatalf("20 s, and not yet: %s", what)
+			m.t.Fatalf("%v, and not yet: %s", envoytest.Patience, what)
 		}
 	}
 }

@@ -214,7 +214,7 @@ func TestNoPrivateKeyInEtcd(t *testing.T) {
 	}
 	stored := func(want material, but int64) (spec *model.SecretSpec, revision int64) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 			state, err := server.Load(t.Context(), 0)
 			if err == nil && len(state.Values) == 1 && state.Complete != but {
 				r, err := state.Values[0].Record()

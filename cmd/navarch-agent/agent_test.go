@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/loadtest/loopback"
 )
 
-const deadline = 20 * time.Second
+const deadline = envoytest.Patience
 
 // TestMain lets the test binary be the agent, so that signals and deaths are those of a process.
 func TestMain(m *testing.M) {

@@ -75,7 +75,7 @@ func replica(t *testing.T, etcd *kvtest.Server, name string, shutdown time.Durat
 // eventually follows the placements until one is right.
 func (f *fleet) eventually(t *testing.T, what string, want func(*place.Placement) bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		p := f.replica.Placement()
 		if want(p) {

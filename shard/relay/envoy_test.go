@@ -78,7 +78,7 @@ func setBackend(t *testing.T, m *mesh, backend string) {
 }
 
 func fetch(url string) (string, error) {
-	resp, err := (&http.Client{Timeout: 5 * time.Second}).Get(url)
+	resp, err := (&http.Client{Timeout: deadline}).Get(url)
 	if err != nil {
 		return "", err
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/loadtest/loopback"
@@ -89,10 +88,10 @@ func TestAgentIdentity(t *testing.T) {
 	data := t.TempDir()
 	t.Setenv("DEFAULT_WORKLOAD_CERT_TTL", "6s")
 	d := start(t, "--config-dir", folder(t), "--data-dir", data)
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	dir, page := startAgent(t, d, data, "web", "127.0.0.1")
 	var first string
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		p, err := page()
 		if err != nil {
 			return err
@@ -103,7 +102,7 @@ func TestAgentIdentity(t *testing.T) {
 		first = p.Certificate.Serial
 		return nil
 	})
-	eventually(t, 15*time.Second, func() error {
+	eventually(t, patience, func() error {
 		p, err := page()
 		if err == nil && (p.Certificate.Serial == first || !p.Ready || !p.XDS.Connected) {
 			err = fmt.Errorf("not renewed: %+v", p)

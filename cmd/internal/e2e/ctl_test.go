@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -53,11 +52,11 @@ spec:
 	_, slice, _ := strings.Cut(rest, "---\n")
 	write(t, dir, "edge.yaml", edge+"---\n"+slice+"---\n"+strings.ReplaceAll(routes(1)[1:], "web", "edge"))
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	admin := envoy(t, d.grpc)
 	server := []string{"--server", d.http}
 	ask := func(args ...string) string { return ctl(t, append(args, server...)...) }
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		out, err := exec.Command(binary(t, "navarchctl"), "proxy-status", "--server", d.http, "client-0.shop").CombinedOutput()
 		if err != nil || strings.Count(string(out), "SYNCED") != 4 {
 			return fmt.Errorf("%v: %s", err, out)

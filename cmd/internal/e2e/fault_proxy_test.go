@@ -26,7 +26,7 @@ func alone(t testing.TB, n int) (d *daemon, dir string) {
 	dir = townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, store)
 	d = start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, whole(t, d, n, 1))
+	eventually(t, patience, whole(t, d, n, 1))
 	return d, dir
 }
 
@@ -79,7 +79,7 @@ func TestFaultProxiesStopReading(t *testing.T) {
 	if most := liveWithout + 12<<20; live > most {
 		t.Errorf("the live heap is %d with stuck proxies, want at most %d", live, most)
 	}
-	if worst > 3*worstWithout+time.Second {
+	if worst > 3*worstWithout+5*time.Second {
 		t.Errorf("the last proxy of a push had it after %v with stuck ones, %v without", worst, worstWithout)
 	}
 	unharmed(t, f)
@@ -89,7 +89,7 @@ func TestFaultProxiesStopReading(t *testing.T) {
 // Fault 16: half of the proxies acknowledge late, each after a time of its own. The others get every edition at once; the
 // late ones skip what was overtaken and end with the newest.
 func TestFaultLateAcks(t *testing.T) {
-	const n, proxies, last, late = 50, 60, 11, 4 * time.Second
+	const n, proxies, last, late = 50, 60, 11, 10 * time.Second
 	d, dir := alone(t, n)
 	behaviour := func(i int, _ sim.Identity) sim.Behaviour {
 		return sim.Behaviour{AckDelay: late + time.Duration(i%10)*200*time.Millisecond}
@@ -103,7 +103,7 @@ func TestFaultLateAcks(t *testing.T) {
 	began := time.Now()
 	for edition := 2; edition <= last; edition++ {
 		o := reaches(t, f, edition, func() { write(t, dir, "town.yaml", town(0, n, edition)) })
-		if worst := o.Ack.Summary().Last; worst > 3500 {
+		if worst := o.Ack.Summary().Last; worst > 9000 {
 			t.Errorf("edition %d: the last proxy had it after %v ms: it waited for the late ones", edition, worst)
 		}
 	}
@@ -143,7 +143,7 @@ func TestFaultBadListener(t *testing.T) {
 		write(t, dir, "town.yaml", town(0, n, 2))
 	})
 	acknowledged(t, cluster)
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if streams := d.mustValue(t, `navarch_quarantined{type="lds"}`); streams < 3 {
 			return fmt.Errorf("withheld after refusals on %v streams", streams)
 		}
@@ -218,7 +218,7 @@ func oddNonces(t *testing.T, d *daemon) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {

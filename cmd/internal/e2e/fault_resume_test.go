@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
@@ -41,10 +40,10 @@ func TestFaultClaims(t *testing.T) {
 		wire.set(rule{refuse: true})
 		wire.drop()
 		write(t, dir, "town.yaml", town(5, n+5, 2)) // five services go, five come, all routes change
-		eventually(t, 10*time.Second, whole(t, d, n, 2))
+		eventually(t, patience, whole(t, d, n, 2))
 		wire.set(rule{})
 	}).Total()
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if differ := f.Stats().Types["CDS"].Removed; differ != 5*proxies {
 			return fmt.Errorf("%d clusters were removed, want 5 of each of %d", differ, proxies)
 		}
@@ -56,7 +55,7 @@ func TestFaultClaims(t *testing.T) {
 	for what, r := range map[string]sim.Reconnect{"forged": {Forge: true, Now: true}, "none": {Cold: true, Now: true}} {
 		before := f.Stats()
 		resumed(t, f, proxies, func() { f.Reconnect(sim.All, r) })
-		eventually(t, 10*time.Second, func() error {
+		eventually(t, patience, func() error {
 			if got := f.Stats().Since(before).Total(); got.Resources != all*proxies || got.Removed > 0 {
 				return fmt.Errorf("%s: %d resources and %d removals were sent, want %d", what, got.Resources, got.Removed, all*proxies)
 			}
@@ -227,7 +226,7 @@ func TestFaultClaimsOfEnvoy(t *testing.T) {
 	dir := folder(t)
 	write(t, dir, "back.yaml", fmt.Sprintf(oneBackend, port))
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 
 	var lie atomic.Int64
 	l := &liar{ends: map[context.Context]context.CancelFunc{}, claims: func(u string, c map[string]string) { lies[lie.Load()](u, c) }}
@@ -236,7 +235,7 @@ func TestFaultClaimsOfEnvoy(t *testing.T) {
 	_, frontPort, _ := net.SplitHostPort(front)
 	envoytest.Start(t, frontEnvoy(t, address, frontPort))
 	call := func() error { return callBack(t.Context(), front) }
-	eventually(t, 20*time.Second, call)
+	eventually(t, patience, call)
 
 	for i := range lies {
 		lie.Store(int64(i))
@@ -244,7 +243,7 @@ func TestFaultClaimsOfEnvoy(t *testing.T) {
 			streams := l.streams.Load()
 			l.cut()
 			// Requests go on while the stream is away, while it comes back, and until an edit made after it has arrived.
-			eventually(t, 10*time.Second, func() error {
+			eventually(t, patience, func() error {
 				if err := call(); err != nil {
 					t.Fatalf("lie %d: %v", i, err)
 				}
@@ -265,7 +264,7 @@ func TestFaultClaimsOfEnvoy(t *testing.T) {
 	t.Cleanup(other.Close)
 	_, port, _ = net.SplitHostPort(other.Listener.Addr().String())
 	write(t, dir, "back.yaml", fmt.Sprintf(oneBackend, port))
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if err := call(); err == nil || !strings.Contains(err.Error(), "other") {
 			return fmt.Errorf("the edit has not arrived: %v", err)
 		}

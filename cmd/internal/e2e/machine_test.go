@@ -69,7 +69,7 @@ func startMachine(t testing.TB, d *daemon, data string, more ...string) *machine
 func (m *machine) enrol(t testing.TB, data string) {
 	t.Helper()
 	write(t, m.dir, "token", token(t, data, "shop", "web"))
-	eventually(t, 30*time.Second, m.ready)
+	eventually(t, patience, m.ready)
 }
 
 func (m *machine) ready() error {
@@ -134,11 +134,11 @@ func TestMachine(t *testing.T) {
 	port := netip.MustParseAddrPort(app.Listener.Addr().String()).Port()
 	data := t.TempDir()
 	d := start(t, "--config-dir", folder(t), "--data-dir", data)
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	m := startMachine(t, d, data,
 		fmt.Sprintf(`ISTIO_PROMETHEUS_ANNOTATIONS='{"scrape":"true","port":"%d"}'`, port),
 		fmt.Sprintf(`ISTIO_KUBE_APP_PROBERS='{"/app-health/web/livez":{"httpGet":{"path":"/well","port":%d}},"/app-health/web/readyz":{"httpGet":{"path":"/ill","port":%d}}}'`, port, port))
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		return m.saysNotReady("no certificate of the mesh yet: ", filepath.Join(m.dir, "token"), "Envoy is ", "the control plane at "+d.secure)
 	})
 	m.enrol(t, data)
@@ -196,7 +196,7 @@ func TestMachine(t *testing.T) {
 	resp.Body.Close()
 	select {
 	case <-m.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("/quitquitquit did not end it")
 	}
 	if !m.cmd.ProcessState.Success() || !strings.Contains(m.log.String(), "drained for the whole time allowed") {
@@ -237,7 +237,7 @@ func BenchmarkAgentMemory(b *testing.B) {
 	}
 	write(b, dir, "mesh.yaml", mesh.String())
 	d := start(b, "--config-dir", dir, "--data-dir", data)
-	eventually(b, 20*time.Second, d.ready)
+	eventually(b, patience, d.ready)
 	for range b.N {
 		m := startMachine(b, d, data)
 		m.enrol(b, data)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/loadtest/loopback"
 )
 
@@ -143,6 +144,10 @@ func (d *daemon) kill() {
 	<-d.exited
 }
 
+// patience is the limit of every wait for what takes an instant, or the time of a lease, on a machine that does nothing
+// else. Where a limit is a promise, the test says its own.
+const patience = envoytest.Patience
+
 // eventually polls until check answers nil, for at most the time given.
 func eventually(t testing.TB, atMost time.Duration, check func() error) {
 	t.Helper()
@@ -165,7 +170,7 @@ func eventually(t testing.TB, atMost time.Duration, check func() error) {
 
 // get fetches a page; an error for any status but 200.
 func get(address, path string) (string, error) {
-	client := http.Client{Timeout: 2 * time.Second}
+	client := http.Client{Timeout: 10 * time.Second}
 	res, err := client.Get("http://" + address + path)
 	if err != nil {
 		return "", err
@@ -194,7 +199,7 @@ func (d *daemon) stop(t *testing.T) {
 	}
 	select {
 	case <-d.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("SIGTERM did not end it")
 	}
 	if !d.cmd.ProcessState.Success() {

@@ -92,7 +92,7 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 	write(t, dir, "peers.yaml", peers("STRICT"))
 	write(t, dir, "rule.yaml", oneEach)
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	still, pem := stillRoots(t, data)
 	ca := operator(t, data)
 	client := runAgent(t, d, data, still, "client", "127.0.89.1")
@@ -105,9 +105,9 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 		}
 		return nil
 	}
-	eventually(t, 20*time.Second, served)
-	eventually(t, 20*time.Second, good)
-	eventually(t, 10*time.Second, func() error { // so that there is a session to resume
+	eventually(t, patience, served)
+	eventually(t, patience, good)
+	eventually(t, patience, func() error { // so that there is a session to resume
 		if err := served(); err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 // stillRoots is a root file that nobody keeps up to date.
 func stillRoots(t *testing.T, data string) (file string, pem []byte) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() (err error) {
+	eventually(t, patience, func() (err error) {
 		pem, err = os.ReadFile(filepath.Join(data, "root-cert.pem"))
 		return err
 	})
@@ -205,15 +205,15 @@ func TestRotationByPush(t *testing.T) {
 	write(t, dir, "peers.yaml", peers("STRICT"))
 	write(t, dir, "rule.yaml", strings.ReplaceAll(oneEach, "127.0.89.", "127.0.90."))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	still, _ := stillRoots(t, data)
 	ca := operator(t, data)
 	runAgent(t, d, data, still, "client", "127.0.90.1")
 	runAgent(t, d, data, still, "server", "127.0.90.2")
 	old, young := flows("127.0.90.1:8000", "client"), flows("127.0.90.3:8000", "other")
-	eventually(t, 20*time.Second, old)
+	eventually(t, patience, old)
 	ca("rotate")
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if err := old(); err != nil {
 			t.Fatalf("while roots change: %v", err)
 		}
@@ -223,7 +223,7 @@ func TestRotationByPush(t *testing.T) {
 		return nil
 	})
 	runAgent(t, d, data, filepath.Join(data, "root-cert.pem"), "other", "127.0.90.3")
-	eventually(t, 20*time.Second, young)
+	eventually(t, patience, young)
 	for range 20 {
 		if err := errors.Join(old(), young()); err != nil {
 			t.Fatalf("under two signers: %v", err)

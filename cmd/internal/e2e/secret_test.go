@@ -126,7 +126,7 @@ func gatewayListeners(ip string) string {
 func visit(address string, trust *x509.CertPool, client ...tls.Certificate) (serial int64, body string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: trust, ServerName: "site.test", Certificates: client}}
 	defer transport.CloseIdleConnections()
-	res, err := (&http.Client{Timeout: 5 * time.Second, Transport: transport}).Get("https://" + address + "/")
+	res, err := (&http.Client{Timeout: 10 * time.Second, Transport: transport}).Get("https://" + address + "/")
 	if err != nil {
 		return 0, "", err
 	}
@@ -148,7 +148,7 @@ func TestGatewaySecret(t *testing.T) {
 	write(t, dir, "gateway.yaml", gatewayListeners(ip))
 	write(t, dir, "secret.yaml", first.secret(customer.cert))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	_, agent := startAgent(t, d, data, "gateway", ip, "--type", "router")
 
 	open, mutual := ip+":8443", ip+":8444"
@@ -161,7 +161,7 @@ func TestGatewaySecret(t *testing.T) {
 			return err
 		}
 	}
-	eventually(t, 20*time.Second, shows(101))
+	eventually(t, patience, shows(101))
 	if _, body, err := visit(mutual, trust, customer.pair); err != nil || body != "mutual" {
 		t.Errorf("a client with a certificate: %q %v", body, err)
 	}
@@ -177,13 +177,13 @@ func TestGatewaySecret(t *testing.T) {
 
 	rotate(t, open, trust, func() {
 		write(t, dir, "secret.yaml", second.secret(customer.cert))
-		eventually(t, 10*time.Second, shows(102))
+		eventually(t, patience, shows(102))
 		write(t, dir, "secret.yaml", first.secret(customer.cert))
-		eventually(t, 10*time.Second, shows(101))
+		eventually(t, patience, shows(101))
 		mismatch := second
 		mismatch.key = first.key
 		write(t, dir, "secret.yaml", mismatch.secret(customer.cert))
-		eventually(t, 10*time.Second, func() error {
+		eventually(t, patience, func() error {
 			page, err := get(d.http, "/debug/problems")
 			if err == nil && !strings.Contains(page, "does not belong to the certificate") {
 				err = fmt.Errorf("no problem of the Secret: %s", page)
@@ -191,7 +191,7 @@ func TestGatewaySecret(t *testing.T) {
 			return err
 		})
 		write(t, dir, "secret.yaml", second.secret(customer.cert))
-		eventually(t, 10*time.Second, shows(102))
+		eventually(t, patience, shows(102))
 	})
 	nowhere(t, d, data, agent, first, second)
 
@@ -236,7 +236,7 @@ func secretsOf(t *testing.T, creds credentials.TransportCredentials, ctx context
 		return nil, nil, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {

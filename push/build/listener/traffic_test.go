@@ -52,7 +52,7 @@ func exchange(t *testing.T, c net.Conn, err error, text string, n int) string {
 		return ""
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, text); err != nil {
 		return ""
 	}
