@@ -311,6 +311,9 @@ func fleet(t *testing.T, n int, cfg Config, servers ...*server) *Fleet {
 	if cfg.BackOff == 0 {
 		cfg.BackOff = 10 * time.Millisecond
 	}
+	if cfg.WarmTimeout == 0 {
+		cfg.WarmTimeout = patience / 2
+	}
 	f, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -110,6 +110,7 @@ func fleet(t testing.TB, n int, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 		cfg.Addrs = append(cfg.Addrs, d.grpc)
 	}
 	cfg.BackOff, cfg.MaxBackOff, cfg.Sample, cfg.RevertWindow = 50*time.Millisecond, 500*time.Millisecond, .1, 2*time.Second
+	cfg.WarmTimeout = patience / 2
 	f, err := sim.New(cfg)
 	if err != nil {
 		t.Fatal(err)
