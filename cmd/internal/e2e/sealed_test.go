@@ -230,3 +230,43 @@ func presented(t *testing.T, s *sealable, d *daemon) (names []string) {
 	}
 	return names
 }
+
+// The KMS rotates its key: what is sealed follows, signing keys and those of Secrets, and the old key is not needed any
+// more when navarchctl says so.
+func TestSealedKeysFollowTheKMS(t *testing.T) {
+	s := newSealable(t)
+	write(t, s.dir, "secret.yaml", newSite(t, 201).secret(newSite(t, 202).cert))
+	under := func(want string) func() error {
+		return func() error {
+			out, err := exec.Command(binary(t, "navarchctl"), "ca", "status", s.flags[0], s.flags[1], s.flags[2], s.flags[3]).CombinedOutput()
+			if err == nil && !strings.Contains(string(out), "sealed under: "+want+"\n") {
+				err = fmt.Errorf("status:\n%s", out)
+			}
+			return err
+		}
+	}
+	d := s.start()
+	eventually(t, 20*time.Second, serves(t, d, 1))
+	s.trust()
+	asks := func(d *daemon) error {
+		creds, as := credentials.NewTLS(s.tls()), bearer(t.Context(), token(t, s.data, "shop", "gateway"))
+		sent, _, err := secretsOf(t, creds, as, d.secure, router("shop", "gateway", "10.1.7.1"), "kubernetes://site")
+		if err == nil && len(sent) != 1 {
+			err = errors.New("the Secret is not there")
+		}
+		return err
+	}
+	eventually(t, 20*time.Second, func() error { return asks(d) })
+	eventually(t, 10*time.Second, under("kms-v2:key-1"))
+	s.kms.RotateKey()
+	d.kill()
+	d = s.start() // one that runs looks once a minute
+	eventually(t, 30*time.Second, under("kms-v2:key-2"))
+	s.kms.DropOldKeys()
+	d.kill()
+	d = s.start()
+	eventually(t, 20*time.Second, func() error { return asks(d) })
+	if _, err := s.sign(d); err != nil {
+		t.Error(err)
+	}
+}
