@@ -151,9 +151,19 @@ func TestSealedAnewTooLate(t *testing.T) {
 		t.Fatalf("%v", next.Puts)
 	}
 	s.Step(Written{After: 3})
+	for key, want := range s.want { // or the old ones would be written again some day
+		if want.Meta().Hash != s.have[key] {
+			t.Errorf("%v is wanted otherwise than it is stored", key)
+		}
+	}
 	again := s.Step(Look{})[0].(Anew)
 	if effects := s.Step(l.sealAnew(t.Context(), again)); len(again.Stored) != 2 || len(effects) != 0 {
 		t.Fatalf("%v, then %v", again.Stored, effects)
+	}
+	s.Step(Objects{gone(put(t, secretOf("a", other, otherKey)))}) // a write is under way
+	late := Anewed{Sealed: map[*model.Secret][]byte{again.Stored[1]: []byte("sealed")}}
+	if effects := s.Step(late); len(effects) != 0 || len(s.anew) != 1 {
+		t.Errorf("%v while a write is under way", effects)
 	}
 	s.Step(Gained{kv.Epoch{Revision: 2}})
 	if effects := s.Step(anewed); len(effects) != 0 || len(s.anew) != 0 {
