@@ -15,6 +15,7 @@ import (
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
+	caserve "navarch.io/navarch/ca/serve"
 )
 
 // pairFiles are an operator's certificate and key, read again when a file changed. What does not fit together (one of two
@@ -95,7 +96,9 @@ type serving struct {
 
 	mu    sync.Mutex // guards what follows
 	own   *tls.Certificate
-	epoch uint64 // that issued own
+	epoch uint64 // that issued own; 0: a peer's
+	from  string // the peer that signed own; empty: this process did
+	why   error  // no peer signed when one was asked last
 	made  *tls.Config
 	state *keyring.State   // that made is of
 	pair  *tls.Certificate // in made
@@ -130,7 +133,7 @@ func (s *serving) under(state *keyring.State) (*tls.Config, error) {
 		return s.made, nil
 	}
 	roots := x509.NewCertPool()
-	for _, root := range state.Bundle {
+	for _, root := range state.Callers() {
 		roots.AddCert(root)
 	}
 	conf := secureBase()
@@ -141,29 +144,50 @@ func (s *serving) under(state *keyring.State) (*tls.Config, error) {
 }
 
 // certificate is the operator's, or the process's own from our CA: made anew when the signer changes, and at half of its
-// life.
+// life. While this process cannot sign it is the one made before, or one that a peer signed (borrower).
 func (s *serving) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	if s.files != nil {
 		return s.files.pair()
 	}
-	if s.own != nil && (state.Active == nil || s.epoch == state.Active.Epoch) {
-		leaf := s.own.Leaf
-		if now.Before(leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)) {
-			return s.own, nil
-		}
-	}
 	if state.Active == nil {
-		if s.own != nil && now.Before(s.own.Leaf.NotAfter) {
-			return s.own, nil // sealed: what was made before goes on
+		switch {
+		case s.own != nil && now.Before(s.own.Leaf.NotAfter):
+			return s.own, nil
+		case s.why != nil:
+			return nil, fmt.Errorf("no serving certificate: %w; no peer signed one: %w", state.Sealed, s.why)
 		}
 		return nil, fmt.Errorf("no serving certificate: %w", state.Sealed)
+	}
+	if s.own != nil && s.epoch == state.Active.Epoch && now.Before(halfLife(s.own.Leaf)) {
+		return s.own, nil
 	}
 	fresh, err := issue.Serving(state.Active, issue.ServingRequest{Names: s.config.servingNames()}, issue.Policy{}, now, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make the serving certificate: %w", err)
 	}
-	s.own, s.epoch = &fresh, state.Active.Epoch
+	s.own, s.epoch, s.from, s.why = &fresh, state.Active.Epoch, "", nil
 	return s.own, nil
+}
+
+// halfLife is when a certificate is to be replaced.
+func halfLife(leaf *x509.Certificate) time.Time {
+	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
+}
+
+// borrowed puts a certificate that a peer signed in force, or notes why there is none.
+func (s *serving) borrowed(loan *caserve.Loan, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why = err; err == nil {
+		s.own, s.epoch, s.from = &loan.Certificate, 0, loan.Peer
+	}
+}
+
+// have is the certificate in force, and the peer that signed it; nil and empty where there is none, or this process did.
+func (s *serving) have() (own *tls.Certificate, from string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.own, s.from
 }
 
 func (c *config) servingNames() []string {

@@ -41,6 +41,11 @@ func bearer(ctx context.Context, token string) context.Context {
 // signed asks for a certificate with whatever credential the context and the connection bring.
 func signed(ctx context.Context, t *testing.T, address string, conf *tls.Config) (tls.Certificate, []string, error) {
 	t.Helper()
+	return signedOver(ctx, t, address, credentials.NewTLS(conf))
+}
+
+func signedOver(ctx context.Context, t *testing.T, address string, creds credentials.TransportCredentials) (tls.Certificate, []string, error) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +54,7 @@ func signed(ctx context.Context, t *testing.T, address string, conf *tls.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		t.Fatal(err)
 	}

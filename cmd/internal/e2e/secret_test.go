@@ -18,6 +18,7 @@ import (
 	"math/big"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -174,6 +175,8 @@ func TestGatewaySecret(t *testing.T) {
 		t.Error("a Secret of another namespace was served")
 	}
 	refusedSecrets(t, d, data)
+	explained(t, d, "kubernetes://site", "secret kubernetes://site: sent", "made of Secret shop/site", "wanted by router~"+ip+"~gateway-0.shop")
+	explained(t, d, "kubernetes://elsewhere/site", "secret kubernetes://elsewhere/site: withheld", "because its namespace shop")
 
 	rotate(t, open, trust, func() {
 		write(t, dir, "secret.yaml", second.secret(customer.cert))
@@ -363,4 +366,14 @@ func nowhere(t *testing.T, d *daemon, data string, agent func() (agentPage, erro
 			}
 		}
 	}
+}
+
+// explained: navarchctl says where a Secret of the gateway stands.
+func explained(t *testing.T, d *daemon, name string, lines ...string) {
+	t.Helper()
+	out, err := exec.Command(binary(t, "navarchctl"), "explain", "--server", d.http, "--proxy", "gateway-0.shop", name).CombinedOutput()
+	if err != nil {
+		t.Errorf("explain %s: %v\n%s", name, err, out)
+	}
+	says(t, string(out), lines...)
 }
