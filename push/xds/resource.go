@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -46,6 +47,7 @@ type Resource struct {
 	wire    [][]byte
 	box     sync.Once
 	boxed   mem.BufferSlice
+	run     atomic.Pointer[run] // what it was the first of, when it was last sent with others
 }
 
 type segment = []byte
