@@ -56,16 +56,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // encodeDelta makes a DeltaDiscoveryResponse of shared segments and a head and tail of its own.
 func encodeDelta(r *delta.Reply) *response {
-	n := 2
-	for _, res := range r.Set {
-		n += len(res.Buffers())
-	}
 	head, tail := frame(r.Revision, r.Type.URL(), r.Nonce, r.Removed)
-	bufs := append(make(mem.BufferSlice, 0, n), head)
-	for _, res := range r.Set {
-		bufs = append(bufs, res.Buffers()...)
-	}
-	return &response{append(bufs, tail)}
+	bufs := append(make(mem.BufferSlice, 0, len(r.Encoded)+2), head)
+	return &response{append(append(bufs, r.Encoded...), tail)}
 }
 
 // frame is what stands before and after the resources: system_version_info=1 (the store's revision, in decimal: the
