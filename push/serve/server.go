@@ -96,7 +96,7 @@ func Options() []grpc.ServerOption {
 		grpc.ReadBufferSize(0), // a buffer of 32 KB for each TLS connection otherwise
 		grpc.InitialWindowSize(65535),
 		// Static windows: no ping for each ACK. gRPC gives the connection's back as frames come, read or not, so its size bounds
-		// nothing; a small one stops a proxy that resumes (350 KB) each 64 KB, and is a write for each frame.
+		// nothing; a small one stops a proxy that resumes (350 KB) each 64 KB, until it is written to.
 		grpc.InitialConnWindowSize(1 << 20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
