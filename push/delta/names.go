@@ -36,7 +36,7 @@ func (n *Names) of(requested iter.Seq[string], asked manifest.NameSum) (intern.L
 	if known, ok := n.recent.Get(asked); ok {
 		return known, asked
 	}
-	listed := slices.DeleteFunc(collect(requested), func(name string) bool { return name == wildcard })
+	listed := slices.DeleteFunc(Collect(requested), func(name string) bool { return name == wildcard })
 	names := n.table.List(listed...)
 	if len(listed) < asked.Len { // a name twice
 		return names, sumOf(listed)
@@ -45,12 +45,13 @@ func (n *Names) of(requested iter.Seq[string], asked manifest.NameSum) (intern.L
 	return names, asked
 }
 
-// clone copies the names out of a request, in its order.
-func clone(names iter.Seq[string]) (all []string) {
+// Collect copies the names out of a request, sorted, each once; nil: none.
+func Collect(names iter.Seq[string]) (all []string) {
 	if names != nil {
 		for name := range names {
 			all = append(all, strings.Clone(name))
 		}
 	}
-	return all
+	slices.Sort(all)
+	return slices.Compact(all)
 }
