@@ -83,13 +83,15 @@ func (c *config) serverTLS() (*tls.Config, error) {
 	return conf, nil
 }
 
+// secureBase is what all secure addresses have in common. Records are not sized to how the connection goes: that is for
+// pages that are shown while they come, and costs a write for each of the small ones. Sessions are not resumed: agents keep
+// none, so that a ticket would be work for nothing, and every handshake is judged by the newest state.
 func secureBase() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
 }
 
 // serving is what the secure address of a process with role ca presents and trusts: one tls.Config for each state of the
-// keyring and each serving certificate. Sessions are not resumed: agents keep none, so that a ticket would be work for
-// nothing, and every handshake is judged by the newest state.
+// keyring and each serving certificate.
 type serving struct {
 	config *config
 	files  *pairFiles // nil: our own CA's certificate is served
@@ -138,7 +140,6 @@ func (s *serving) under(state *keyring.State) (*tls.Config, error) {
 	}
 	conf := secureBase()
 	conf.Certificates, conf.ClientCAs, conf.ClientAuth = []tls.Certificate{*pair}, roots, tls.VerifyClientCertIfGiven
-	conf.SessionTicketsDisabled = true
 	s.made, s.state, s.pair = conf, state, pair
 	return conf, nil
 }
@@ -202,7 +203,7 @@ const (
 	handshakeTimeout = 10 * time.Second
 )
 
-// bounded limits how many server handshakes are under way.
+// bounded limits how many server handshakes are under way, and has what follows read a record at a time.
 type bounded struct {
 	credentials.TransportCredentials
 	places chan struct{}
@@ -220,7 +221,7 @@ func (b bounded) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo,
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, nil, err
 	}
-	return b.TransportCredentials.ServerHandshake(conn)
+	return b.TransportCredentials.ServerHandshake(&records{Conn: conn})
 }
 
 // Clone implements credentials.TransportCredentials.

@@ -240,6 +240,19 @@ func (s *Server) loaded(ctx context.Context, services int) error {
 	return nil
 }
 
+// spent sums up the CPU time of processes; those that are not on this machine, or have ended, count nothing.
+func spent(servers []*Server) (cpu time.Duration) {
+	for _, s := range servers {
+		if s.PID == 0 {
+			continue
+		}
+		if used, err := gauge.ReadCPU(s.PID); err == nil {
+			cpu += used
+		}
+	}
+	return cpu
+}
+
 // usage sums up what processes have used; those that are not on this machine, or have ended, count nothing.
 func usage(servers []*Server) (cpu time.Duration, rss uint64) {
 	for _, s := range servers {
