@@ -129,7 +129,7 @@ func TestServersUnderstandTheFolder(t *testing.T) {
 				}
 				understood(t, w, dir)
 				c := NewChurn(w, dir)
-				edits := append(c.Roll(1), c.Flip(0), c.VirtualServices(0, 1, 2), c.Policy(2))
+				edits := append(c.Roll(1), c.Flip(0), c.Port(0), c.VirtualServices(0, 1, 2), c.Policy(2))
 				if scoped := w.Scoped(); len(scoped) > 0 {
 					e, err := c.Sidecar(scoped[0])
 					if err != nil {
@@ -207,7 +207,7 @@ func TestEditsReplaceOneFileEach(t *testing.T) {
 	for _, one := range []struct {
 		edit  Edit
 		files int
-	}{{c.Flip(3), 1}, {c.Flip(3), 1}, {c.VirtualServices(5), 1}, {c.VirtualServices(1, 2, 3, 4, 5), 5}, {scoped, 1}, {c.Policy(0), 1}, {c.Roll(7)[0], 2}} {
+	}{{c.Flip(3), 1}, {c.Flip(3), 1}, {c.Port(4), 1}, {c.VirtualServices(5), 1}, {c.VirtualServices(1, 2, 3, 4, 5), 5}, {scoped, 1}, {c.Policy(0), 1}, {c.Roll(7)[0], 2}} {
 		before := read(t, dir)
 		if _, err := one.edit.Apply(); err != nil {
 			t.Fatal(err)

@@ -3,10 +3,13 @@ package scene
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
+	"navarch.io/navarch/loadtest/gauge"
 	"navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 )
@@ -71,6 +74,11 @@ type Fleet interface {
 	Behave(Select, proxy.Behaviour) error
 	// CheckEqual counts proxies that do not hold what others of their View hold.
 	CheckEqual() (int, error)
+	// Footprint is the resident memory that the proxies take, bytes: of their processes after a garbage collection, beyond
+	// what these had before the first proxy.
+	Footprint() (uint64, error)
+	// PIDs are the processes that the proxies live in.
+	PIDs() []int
 	Close() error
 }
 
@@ -85,6 +93,7 @@ type Probe interface {
 // local is a fleet in this process.
 type local struct {
 	fleet *proxy.Fleet
+	base  uint64 // resident memory before the first proxy
 	mu    sync.Mutex
 	n     int // added so far
 }
@@ -107,8 +116,27 @@ func newLocal(s Spec) (*local, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &local{fleet: fleet}, nil
+	base, err := collected()
+	if err != nil {
+		fleet.Close()
+		return nil, err
+	}
+	return &local{fleet: fleet, base: base}, nil
 }
+
+// collected is the resident memory of this process without garbage.
+func collected() (uint64, error) {
+	debug.FreeOSMemory()
+	p, err := gauge.ReadProcess(os.Getpid())
+	return p.RSS, err
+}
+
+func (l *local) Footprint() (uint64, error) {
+	now, err := collected()
+	return now - min(now, l.base), err
+}
+
+func (l *local) PIDs() []int { return []int{os.Getpid()} }
 
 func (l *local) Add(ids []proxy.Identity) error {
 	l.mu.Lock()

@@ -88,6 +88,20 @@ func (h *herd) CheckEqual() (int, error) {
 	return n, err
 }
 
+func (h *herd) Footprint() (uint64, error) {
+	sum := uint64(0)
+	err := h.each(context.Background(), func(int) call { return call{Op: "footprint"} }, func(_ int, a answer) { sum += a.Bytes })
+	return sum, err
+}
+
+func (h *herd) PIDs() []int {
+	var all []int
+	for _, w := range h.workers {
+		all = append(all, w.cmd.Process.Pid)
+	}
+	return all
+}
+
 func (h *herd) Close() error {
 	var failed error
 	for _, w := range h.workers {

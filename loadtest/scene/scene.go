@@ -37,7 +37,7 @@ type Target struct {
 }
 
 // limit bounds the scenario in time.
-func (s Scenario) limit() time.Duration { return cmp.Or(s.Limit, 3*time.Minute) }
+func (s Scenario) limit() time.Duration { return cmp.Or(s.Limit, 5*time.Minute) }
 
 // All are the scenarios, in the order in which a suite plays them.
 func All() []Scenario {

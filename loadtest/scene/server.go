@@ -24,7 +24,9 @@ type Server struct {
 	Name  string
 	Addr  string // host:port of xDS
 	Debug string // host:port of the debug pages; empty: there are none
-	PID   int    // 0: not on this machine
+	// Metrics is the host:port of a metrics page in Prometheus' format; empty: there is none.
+	Metrics string
+	PID     int // 0: not on this machine
 
 	cmd    *exec.Cmd // nil: not ours
 	log    string
@@ -72,6 +74,7 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	one.PID = one.cmd.Process.Pid
+	one.Metrics = ports[2]
 	go func() {
 		_ = one.cmd.Wait() // how it ended is in ProcessState
 		close(one.exited)

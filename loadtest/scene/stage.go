@@ -25,10 +25,11 @@ type Options struct {
 	Sample   float64  // share of proxies that validate contents
 	Stock    bool     // nodes as large as stock Envoys'
 	WorkDir  string   // for worlds, data and logs; must exist
-	Workers  int      // processes of simulated proxies besides this one; 0: in this process
+	Workers  int      // processes of simulated proxies besides this one; 0: in this process; below: as Files demands
 	WorkArgs []string // how a worker is started
-	// WarmTimeout is how long a cluster or listener may wait for what it needs; 0: a minute, since thousands of proxies may
-	// join at once on two cores.
+	Files    int      // files that a process may open; for Workers below 0
+	// WarmTimeout is how long a cluster or listener may wait for what it needs; 0: a minute, and 20 ms for each proxy of the
+	// scenario, since all of them may join at once on two cores.
 	WarmTimeout time.Duration
 	JoinRate    float64 // proxies a second; 0: as fast as it goes
 
@@ -252,7 +253,7 @@ func (s *stage) tell(stats proxy.Stats) {
 // fleetOf makes the fleet, without proxies.
 func (s *stage) fleetOf(change func(*Spec)) (err error) {
 	spec := Spec{TLS: s.TLS, Header: s.Header, Stock: s.Stock, Sample: s.Sample, JoinRate: s.JoinRate,
-		WarmTimeout: cmp.Or(s.WarmTimeout, time.Minute)}
+		WarmTimeout: cmp.Or(s.WarmTimeout, time.Minute+time.Duration(s.proxies())*20*time.Millisecond)}
 	for _, one := range s.servers {
 		spec.Addrs = append(spec.Addrs, one.Addr)
 	}
@@ -260,8 +261,8 @@ func (s *stage) fleetOf(change func(*Spec)) (err error) {
 		change(&spec)
 	}
 	var fleet Fleet
-	if s.Workers > 0 {
-		fleet, err = newHerd(s.Workers, s.WorkArgs, spec)
+	if n := s.workers(); n > 0 {
+		fleet, err = newHerd(n, s.WorkArgs, spec)
 	} else {
 		fleet, err = newLocal(spec)
 	}
