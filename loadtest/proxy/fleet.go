@@ -63,6 +63,8 @@ type Config struct {
 	Follow bool
 	// Trust subscribes to the mesh's trust (the aside ROOTCA), as navarch-agent does.
 	Trust bool
+	// OnTrust is given the CertificateValidationContext that came for one proxy; an error refuses it. It must not wait.
+	OnTrust func(Identity, []byte) error
 	// PerSource is how many proxies share one loopback source address (127.0.0.0/8), so that ports do not run out; 0:
 	// 10,000. Addresses that are not loopback are dialed as they are.
 	PerSource int

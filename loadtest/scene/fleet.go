@@ -2,6 +2,7 @@ package scene
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -79,6 +80,11 @@ type Fleet interface {
 	Footprint() (uint64, error)
 	// PIDs are the processes that the proxies live in.
 	PIDs() []int
+	// Trusting is how many proxies hold the newest roots that their CA has pushed. An error is what went wrong between an
+	// agent and the CA.
+	Trusting() (int, error)
+	// Renew has every identity get a new certificate from the CA at its next dial.
+	Renew() error
 	Close() error
 }
 
@@ -93,7 +99,8 @@ type Probe interface {
 // local is a fleet in this process.
 type local struct {
 	fleet *proxy.Fleet
-	base  uint64 // resident memory before the first proxy
+	base  uint64     // resident memory before the first proxy
+	certs *certifier // nil: no CA
 	mu    sync.Mutex
 	n     int // added so far
 }
@@ -109,7 +116,13 @@ func newLocal(s Spec) (*local, error) {
 		conf.Header = func(proxy.Identity) [][2]string { return s.Header }
 	}
 	var err error
-	if conf.TLS, err = s.TLS.client(); err != nil {
+	var certs *certifier
+	if s.TLS.Authority != nil {
+		if certs, err = newCertifier(*s.TLS.Authority); err != nil {
+			return nil, err
+		}
+		conf.TLS, conf.Trust, conf.OnTrust = certs.client, true, certs.trust
+	} else if conf.TLS, err = s.TLS.client(); err != nil {
 		return nil, err
 	}
 	fleet, err := proxy.New(conf)
@@ -121,7 +134,7 @@ func newLocal(s Spec) (*local, error) {
 		fleet.Close()
 		return nil, err
 	}
-	return &local{fleet: fleet, base: base}, nil
+	return &local{fleet: fleet, base: base, certs: certs}, nil
 }
 
 // collected is the resident memory of this process without garbage.
@@ -137,6 +150,23 @@ func (l *local) Footprint() (uint64, error) {
 }
 
 func (l *local) PIDs() []int { return []int{os.Getpid()} }
+
+func (l *local) Trusting() (int, error) {
+	if l.certs == nil {
+		return 0, errNoAuthority
+	}
+	return l.certs.trusting()
+}
+
+func (l *local) Renew() error {
+	if l.certs == nil {
+		return errNoAuthority
+	}
+	l.certs.renew()
+	return nil
+}
+
+var errNoAuthority = errors.New("the proxies have no CA")
 
 func (l *local) Add(ids []proxy.Identity) error {
 	l.mu.Lock()

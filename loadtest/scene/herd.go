@@ -102,6 +102,14 @@ func (h *herd) PIDs() []int {
 	return all
 }
 
+func (h *herd) Trusting() (int, error) {
+	n := 0
+	err := h.each(context.Background(), func(int) call { return call{Op: "trusting"} }, func(_ int, a answer) { n += a.N })
+	return n, err
+}
+
+func (h *herd) Renew() error { return h.all(call{Op: "renew"}) }
+
 func (h *herd) Close() error {
 	var failed error
 	for _, w := range h.workers {

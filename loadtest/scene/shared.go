@@ -35,9 +35,7 @@ func (s *stage) layers() (map[string]float64, error) {
 		if one.Metrics == "" {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
-		page, err := gauge.Scrape(ctx, http.DefaultClient, "http://"+one.Metrics+"/metrics")
-		cancel()
+		page, err := one.metrics(s.ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -46,4 +44,11 @@ func (s *stage) layers() (map[string]float64, error) {
 		}
 	}
 	return sum, nil
+}
+
+// metrics reads the page of one server.
+func (s *Server) metrics(ctx context.Context) (gauge.Samples, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return gauge.Scrape(ctx, http.DefaultClient, "http://"+s.Metrics+"/metrics")
 }

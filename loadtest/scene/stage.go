@@ -152,11 +152,8 @@ func (s *stage) prepare() error {
 		return s.await("reading the world", s.settled)
 	}
 	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env}
-	if settings.MTLS {
-		s.starter.ca, s.TLS = base, TLS{Dir: base}
-		if err := MakeCA(base); err != nil {
-			return err
-		}
+	if err := s.secure(base, settings.MTLS); err != nil {
+		return err
 	}
 	n := max(1, s.Replicas, s.scenario.Replicas)
 	s.result.Replicas, s.result.MTLS = n, settings.MTLS
@@ -169,6 +166,20 @@ func (s *stage) prepare() error {
 		return err
 	}
 	return s.await("reading the world", s.ready)
+}
+
+// secure has the servers speak TLS where the world wants it: with certificates of the harness, or with their own CA's.
+func (s *stage) secure(base string, on bool) error {
+	switch {
+	case !on:
+		return nil
+	case s.scenario.authority:
+		s.starter.issuer = base
+		s.TLS = TLS{Authority: &Authority{Roots: filepath.Join(base, "data", "root-cert.pem"), Key: filepath.Join(base, fileIssuer)}}
+		return makeIssuer(base)
+	}
+	s.starter.ca, s.TLS = base, TLS{Dir: base}
+	return MakeCA(base)
 }
 
 // ready is nil once all replicas have the whole world.
@@ -252,6 +263,9 @@ func (s *stage) tell(stats proxy.Stats) {
 
 // fleetOf makes the fleet, without proxies.
 func (s *stage) fleetOf(change func(*Spec)) (err error) {
+	if s.TLS.Authority != nil {
+		s.TLS.Authority.Addr = s.servers[0].Addr
+	}
 	spec := Spec{TLS: s.TLS, Header: s.Header, Stock: s.Stock, Sample: s.Sample, JoinRate: s.JoinRate,
 		WarmTimeout: cmp.Or(s.WarmTimeout, time.Minute+time.Duration(s.proxies())*20*time.Millisecond)}
 	for _, one := range s.servers {

@@ -30,6 +30,8 @@ const (
 	rowOwnPlain  = "harness, RSS per proxy, plain text"
 	rowOwnTLS    = "harness, RSS per proxy, mTLS"
 	rowScopes    = "scopes, of proxies"
+	rowBroken    = "connections that broke or failed"
+	rowUntold    = "proxies without the new root"
 )
 
 // worldA and worldB are the tables of issue 5.
@@ -84,6 +86,9 @@ var worldB = []Scenario{
 	}},
 	{Name: "fleet-20000", Title: "20,000 proxies on three replicas", World: "world-b", Proxies: 20000, Replicas: 3, run: join, Limit: 15 * time.Minute, Targets: map[string]Target{
 		rowAll: {Value: 3000, Others: "istiod 40,000 MB"}, rowOwnTLS: {Value: 90},
+	}},
+	{Name: "roots", Title: "the root of the mesh changes, 2,000 proxies are connected over mTLS", World: "world-b", Proxies: 2000, run: roots, authority: true, Limit: 10 * time.Minute, Targets: map[string]Target{
+		rowBroken: {Value: 0}, rowUntold: {Value: 0},
 	}},
 	{Name: "churn", Title: "flips, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
 	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, Limit: 10 * time.Minute, Targets: map[string]Target{

@@ -126,6 +126,11 @@ func (w *worker) do(ctx context.Context, c call, a *answer) (err error) {
 	case "footprint":
 		a.Bytes, err = w.fleet.Footprint()
 		return err
+	case "trusting":
+		a.N, err = w.fleet.Trusting()
+		return err
+	case "renew":
+		return w.fleet.Renew()
 	}
 	return w.probe(ctx, c, a)
 }
