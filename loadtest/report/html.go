@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"html/template"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -31,17 +32,61 @@ type drawn struct {
 	Plots   []template.HTML
 }
 
+// aim is a figure that was judged, with the length of its bar.
+type aim struct {
+	Row
+	Scenario string
+	First    bool    // of its scenario
+	Bar      float64 // percent of the widest, where the target is at half
+}
+
+// aims are the figures that have a verdict. A bar is the value by the target, or where more is better the target by the
+// value: half of the column is the target, less is better, and all of it is twice the target or more.
+func aims(r Result) []aim {
+	var all []aim
+	for _, s := range r.Scenarios {
+		first := true
+		for _, row := range s.Rows {
+			if row.Verdict == None {
+				continue
+			}
+			a := aim{Row: row, Scenario: s.Name, First: first}
+			ratio := row.Value / *row.Target
+			if row.Better == More {
+				ratio = *row.Target / row.Value
+			}
+			switch {
+			case row.Value == *row.Target:
+				ratio = 1
+			case math.IsNaN(ratio) || ratio < 0:
+				ratio = 2
+			}
+			if *row.Target == 0 && row.Value == 0 {
+				ratio = 0
+			}
+			a.Bar = 50 * min(ratio, 2)
+			all, first = append(all, a), false
+		}
+	}
+	return all
+}
+
 // HTML is the result as one page: styles and plots are in it, scripts are not, and its policy forbids to fetch anything.
 func (r Result) HTML() ([]byte, error) {
 	view := struct {
 		Result
-		Targets template.HTML
-		Drawn   []drawn
-	}{Result: r}
-	var err error
-	if view.Targets, err = targetPlot(r); err != nil {
-		return nil, err
+		Aims        []aim
+		Met, Missed int
+		Drawn       []drawn
+	}{Result: r, Aims: aims(r)}
+	for _, a := range view.Aims {
+		if a.Verdict == Pass {
+			view.Met++
+		} else {
+			view.Missed++
+		}
 	}
+	var err error
 	for _, s := range r.Scenarios {
 		d := drawn{Scenario: s}
 		if d.Latency, err = latencyPlot(s.Latencies); err != nil {

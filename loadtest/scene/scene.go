@@ -26,7 +26,8 @@ type Scenario struct {
 
 	run       func(*stage) error
 	change    func(*mesh.Settings)
-	authority bool // proxies get their certificates from the servers' CA
+	flags     []string // of the servers that are started, besides those of all
+	authority bool     // proxies get their certificates from the servers' CA
 }
 
 // Target is what a figure should be, and what others reach.

@@ -150,7 +150,7 @@ func flip(s *stage) error {
 	k := s.seen()
 	f := &effects{}
 	s.Repeats *= 4 // they are cheap, and a tail wants many
-	if err := s.repeat("flipping an endpoint", f, func(int) error { return s.apply(s.churn.Port(k), f) }); err != nil {
+	if err := s.repeat("flipping an endpoint", f, func(int) error { return s.apply(s.churn.Flip(k), f) }); err != nil {
 		return err
 	}
 	f.tell(s, "endpoint flip")

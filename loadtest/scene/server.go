@@ -43,6 +43,7 @@ type starter struct {
 	etcd   []string
 	mesh   string
 	env    []string
+	flags  []string // besides ours
 	all    []*Server
 }
 
@@ -57,6 +58,7 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 	}
 	one := &Server{Name: name, Addr: ports[0], Debug: ports[1], log: filepath.Join(s.dir, name+".log"), exited: make(chan struct{})}
 	args = append(args, "--http-addr", ports[1], "--monitoring-addr", ports[2], "--mesh", s.mesh, "--log-level", "warn", "--shutdown-duration", "5s")
+	args = append(args, s.flags...)
 	if s.issuer != "" {
 		args = append(args, "--secure-grpc-addr", ports[0], "--token-issuer", tokenIssuer, "--token-keys", filepath.Join(s.issuer, fileKeys))
 	} else if s.ca == "" {

@@ -87,7 +87,7 @@ type stage struct {
 // Run runs one scenario and always gives its result; what kept it from its end is in Failed.
 func Run(ctx context.Context, sc Scenario, o Options) report.Scenario {
 	result := report.Scenario{Name: sc.Name, Title: sc.Title, World: sc.World, Scale: o.Scale, Started: time.Now().UTC(), MTLS: false,
-		Violations: map[string]report.Violations{}, Traffic: map[string]report.Traffic{}}
+		Rows: []report.Row{}, Violations: map[string]report.Violations{}, Traffic: map[string]report.Traffic{}}
 	ctx, cancel := context.WithTimeout(ctx, sc.limit())
 	defer cancel()
 	s := &stage{Options: o, scenario: sc, result: &result, ctx: ctx, began: time.Now()}
@@ -151,7 +151,7 @@ func (s *stage) prepare() error {
 		s.result.Replicas, s.result.MTLS = len(s.servers), s.TLS.on()
 		return s.await("reading the world", s.settled)
 	}
-	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env}
+	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env, flags: s.scenario.flags}
 	if err := s.secure(base, settings.MTLS); err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ var worldB = []Scenario{
 		rowBroken: {Value: 0}, rowUntold: {Value: 0},
 	}},
 	{Name: "churn", Title: "flips, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
-	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, Limit: 10 * time.Minute, Targets: map[string]Target{
+	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, flags: []string{"--replica-ramp", ramp.String()}, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowScale: {Value: 2}, rowMissing: {Value: 0},
 	}},
 }
