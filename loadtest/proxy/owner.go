@@ -23,6 +23,9 @@ const (
 
 // askAsides subscribes to what an agent wants to know, after Envoy's first request.
 func (s *sim) askAsides() {
+	if s.world {
+		return
+	}
 	if s.fleet.cfg.Follow {
 		s.write(aside, request{url: ownerURL, subscribe: []string{ownerID}})
 	}
@@ -175,7 +178,7 @@ func (s *sim) sendMalformed(kind Malformed) {
 
 // floor is the highest revision that the proxy has seen, as navarch-agent sends it.
 func (s *sim) floor() [][2]string {
-	if !s.fleet.cfg.Follow {
+	if !s.fleet.cfg.Follow || s.world {
 		return nil
 	}
 	highest := slices.Max(s.revision[:])

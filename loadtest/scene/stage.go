@@ -23,6 +23,7 @@ type Options struct {
 	Repeats  int      // of each edit that is measured; 0: 5
 	Seed     uint64   // 0: the preset's
 	Sample   float64  // share of proxies that validate contents
+	World    float64  // share of proxies that speak state of the world, not delta
 	Stock    bool     // nodes as large as stock Envoys'
 	WorkDir  string   // for worlds, data and logs; must exist
 	Workers  int      // processes of simulated proxies besides this one; 0: in this process; below: as Files demands
@@ -266,7 +267,7 @@ func (s *stage) fleetOf(change func(*Spec)) (err error) {
 	if s.TLS.Authority != nil {
 		s.TLS.Authority.Addr = s.servers[0].Addr
 	}
-	spec := Spec{TLS: s.TLS, Header: s.Header, Stock: s.Stock, Sample: s.Sample, JoinRate: s.JoinRate,
+	spec := Spec{TLS: s.TLS, Header: s.Header, Stock: s.Stock, Sample: s.Sample, World: s.World, JoinRate: s.JoinRate,
 		WarmTimeout: cmp.Or(s.WarmTimeout, time.Minute+time.Duration(s.proxies())*20*time.Millisecond)}
 	for _, one := range s.servers {
 		spec.Addrs = append(spec.Addrs, one.Addr)
