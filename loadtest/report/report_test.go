@@ -227,6 +227,27 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// The page of a comparison fetches nothing, escapes labels, and has medians, ranges and what they come to.
+func TestComparisonPage(t *testing.T) {
+	c, err := Compare(runs("<b>a", Less, 0, 10, 11, 12), runs("b", Less, 30*time.Second, 22, 20, 24))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := c.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	if found := fetches.FindString(text); found != "" || strings.Contains(text, "<b>a") {
+		t.Errorf("the page has %q", found)
+	}
+	for _, want := range []string{"0 better", "1 worse", "the runs took turns", "10 to 12, 3 runs", "&#43;100.0 %", `class="worse">worse`, `margin-left: 83.3333`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
 func TestCompareSaysWhatItCannot(t *testing.T) {
 	apart, err := Compare(runs("a", Less, 0, 1, 2, 3), runs("b", Less, time.Hour, 1, 2, 3))
 	if err != nil || apart.Interleaved || len(apart.Warnings) != 1 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -344,7 +345,7 @@ func (s *stage) judged() float64 {
 func (s *stage) row(name, unit string, value float64) {
 	t, aimed := s.scenario.Targets[name]
 	r := report.Row{Name: name, Unit: unit, Value: value, Better: report.Less, Compare: t.Others}
-	if t.Most {
+	if t.Most || !aimed && strings.HasSuffix(unit, "/s") {
 		r.Better = report.More
 	}
 	if aimed && !t.Told {
