@@ -96,7 +96,7 @@ func exact(t *testing.T, result report.Result) {
 		"reconnect":          {"bytes, of those of a first join": 0},
 		"kill":               {"bytes, of those of a first join": 0},
 		"churn":              {"ACKs that did not come": 0},
-		"roots": {"connections that broke or failed": 0, "proxies without the new root": 0,
+		"roots": {"connections that broke or failed": 0, "proxies without the new root": 0, "identities left with a certificate of the old root": 0,
 			"bytes of everything else, of those of a first join": 0},
 	} {
 		for _, s := range result.Scenarios {

@@ -192,6 +192,35 @@ type lookup struct {
 	pods map[string]*normal.Pod
 }
 
+// Contents of endpoints that Port makes do not come back: a server may leave out as many of them as it likes.
+func TestPortsDoNotComeBack(t *testing.T) {
+	for _, form := range []Form{Kubernetes, Istio} {
+		settings, err := Load("tiny")
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings.Form = form
+		w, err := New(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, seen := NewChurn(w, ""), map[string]bool{}
+		for range 100 {
+			e := c.Port(0)
+			if text := string(e.files[0].data); len(e.files) != 1 || seen[text] {
+				t.Fatalf("%s: after %d edits %s", form, len(seen), text)
+			} else {
+				seen[text] = true
+			}
+			for _, name := range e.Expect[0].Names {
+				if name[:len("outbound|80|")] != "outbound|80|" {
+					t.Errorf("%s should change", name)
+				}
+			}
+		}
+	}
+}
+
 // An edit replaces the one file of its object, and leaves no other behind; the folder is then what the world would be.
 func TestEditsReplaceOneFileEach(t *testing.T) {
 	w := world(t, "tiny")

@@ -154,6 +154,24 @@ func (c *certifier) trusting() (int, error) {
 	return c.held, c.trouble
 }
 
+// certified counts the identities by who has signed their certificate: the key's id, hexadecimal.
+func (c *certifier) certified() (map[string]int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	by := map[string]int{}
+	for _, one := range c.all {
+		if one.leaf == nil {
+			continue
+		}
+		leaf, err := x509.ParseCertificate(one.leaf.Certificate[0])
+		if err != nil {
+			return nil, err
+		}
+		by[hex.EncodeToString(leaf.AuthorityKeyId)]++
+	}
+	return by, nil
+}
+
 func (c *certifier) take(body []byte) error {
 	raw, err := trusted(body)
 	if err != nil {

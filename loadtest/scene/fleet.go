@@ -23,7 +23,7 @@ type Spec struct {
 	Stock        bool          `json:"stock,omitempty"` // nodes as large as a stock Envoy's
 	IstioVersion string        `json:"istio_version,omitempty"`
 	Sample       float64       `json:"sample,omitempty"`
-	World        float64       `json:"world,omitempty"` // share that speaks state of the world
+	World        float64       `json:"world,omitempty"`     // share that speaks state of the world
 	JoinRate     float64       `json:"join_rate,omitempty"` // proxies a second, in each process
 	Dialing      int           `json:"dialing,omitempty"`
 	BackOff      time.Duration `json:"back_off,omitempty"`
@@ -84,6 +84,8 @@ type Fleet interface {
 	// Trusting is how many proxies hold the newest roots that their CA has pushed. An error is what went wrong between an
 	// agent and the CA.
 	Trusting() (int, error)
+	// Certified counts the identities by the id of the key that has signed their certificates.
+	Certified() (map[string]int, error)
 	// Renew has every identity get a new certificate from the CA at its next dial.
 	Renew() error
 	Close() error
@@ -157,6 +159,13 @@ func (l *local) Trusting() (int, error) {
 		return 0, errNoAuthority
 	}
 	return l.certs.trusting()
+}
+
+func (l *local) Certified() (map[string]int, error) {
+	if l.certs == nil {
+		return nil, errNoAuthority
+	}
+	return l.certs.certified()
 }
 
 func (l *local) Renew() error {

@@ -108,6 +108,16 @@ func (h *herd) Trusting() (int, error) {
 	return n, err
 }
 
+func (h *herd) Certified() (map[string]int, error) {
+	by := map[string]int{}
+	err := h.each(context.Background(), func(int) call { return call{Op: "certified"} }, func(_ int, a answer) {
+		for key, n := range a.By {
+			by[key] += n
+		}
+	})
+	return by, err
+}
+
 func (h *herd) Renew() error { return h.all(call{Op: "renew"}) }
 
 func (h *herd) Close() error {

@@ -20,11 +20,15 @@ func roots(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
-	all := s.proxies()
-	if err := s.await("all have the first root", s.hold(all)); err != nil {
+	n := s.proxies()
+	if err := s.await("all have the first root", s.hold(n)); err != nil {
 		return err
 	}
 	before, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	old, err := s.fleet.Certified()
 	if err != nil {
 		return err
 	}
@@ -42,26 +46,46 @@ func roots(s *stage) error {
 		return err
 	}
 	s.row("rotation, until the new root signs", "s", time.Since(began).Seconds())
-	if err := s.await("all have the new root", s.hold(all)); err != nil {
+	if err := s.await("all have the new root", s.hold(n)); err != nil {
 		return err
 	}
 	held, err := s.fleet.Trusting()
 	if err != nil {
 		return err
 	}
-	s.row(rowUntold, "", float64(all-held))
-	began = time.Now()
+	s.row(rowUntold, "", float64(n-held))
+	if err := s.recertify(before, old, spread); err != nil {
+		return err
+	}
+	return s.unbroken(before, cpu0)
+}
+
+// recertify has every proxy get a certificate by the new root, and open its stream anew with it.
+func (s *stage) recertify(before proxy.Stats, old map[string]int, spread time.Duration) error {
+	began, n := time.Now(), s.proxies()
 	if err := s.fleet.Renew(); err != nil {
 		return err
 	}
 	if err := s.fleet.Reconnect(Select{}, proxy.Reconnect{Spread: spread}); err != nil {
 		return err
 	}
-	if err := s.again(before, all+all/10); err != nil {
+	if err := s.again(before, n+n/10); err != nil {
 		return err
 	}
 	s.row("until all have certificates of the new root", "s", time.Since(began).Seconds())
-	return s.unbroken(before, cpu0)
+	by, err := s.fleet.Certified()
+	if err != nil {
+		return err
+	}
+	left, all := 0, 0
+	for key, n := range by {
+		if all += n; old[key] > 0 {
+			left += n
+		}
+	}
+	s.row(rowOldLeaf, "", float64(left))
+	s.row("identities", "", float64(all))
+	return nil
 }
 
 // unbroken tells what became of connections since.

@@ -50,7 +50,7 @@ func All() []Scenario {
 var Suites = map[string][]string{
 	"world-a":  {"join", "virtualservice", "virtualservices-50", "flip", "reconnect"},
 	"world-b":  {"memory", "storm", "flip-10000", "route-10000", "rate", "slow", "kill", "scale", "roots", "fleet-20000"},
-	"standard": {"join", "virtualservice", "virtualservices-50", "flip", "reconnect", "memory", "storm", "churn", "scale", "roots"},
+	"standard": {"join", "virtualservice", "virtualservices-50", "flip", "reconnect", "memory", "storm", "churn", "roots"},
 	"full":     Names(),
 }
 

@@ -31,6 +31,7 @@ const (
 	rowOwnTLS    = "harness, RSS per proxy, mTLS"
 	rowScopes    = "scopes, of proxies"
 	rowBroken    = "connections that broke or failed"
+	rowOldLeaf   = "identities left with a certificate of the old root"
 	rowUntold    = "proxies without the new root"
 )
 
@@ -88,7 +89,7 @@ var worldB = []Scenario{
 		rowAll: {Value: 3000, Others: "istiod 40,000 MB"}, rowOwnTLS: {Value: 90},
 	}},
 	{Name: "roots", Title: "the root of the mesh changes, 2,000 proxies are connected over mTLS", World: "world-b", Proxies: 2000, run: roots, authority: true, Limit: 10 * time.Minute, Targets: map[string]Target{
-		rowBroken: {Value: 0}, rowUntold: {Value: 0},
+		rowBroken: {Value: 0}, rowUntold: {Value: 0}, rowOldLeaf: {Value: 0},
 	}},
 	{Name: "churn", Title: "flips, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
 	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, flags: []string{"--replica-ramp", ramp.String()}, Limit: 10 * time.Minute, Targets: map[string]Target{

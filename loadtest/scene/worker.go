@@ -41,6 +41,7 @@ type answer struct {
 	Outcome *proxy.Outcome `json:"outcome,omitempty"`
 	N       int            `json:"n,omitempty"`
 	Bytes   uint64         `json:"bytes,omitempty"`
+	By      map[string]int `json:"by,omitempty"`
 }
 
 // Work serves one fleet to the process that started this one, until in ends.
@@ -128,6 +129,9 @@ func (w *worker) do(ctx context.Context, c call, a *answer) (err error) {
 		return err
 	case "trusting":
 		a.N, err = w.fleet.Trusting()
+		return err
+	case "certified":
+		a.By, err = w.fleet.Certified()
 		return err
 	case "renew":
 		return w.fleet.Renew()
