@@ -39,7 +39,7 @@ check: ## formatting, vet, staticcheck, import arrows, generated code (under thr
 	@cmp -s store/model/record.pb.go .tools/record.pb.go.before || { echo "store/model/record.pb.go was not generated from record.proto: it is now"; exit 1; }
 
 test: envoy intercept-tools ## all tests with the race detector; PKG=./store/... for some
-	go test -race -timeout 15m -json $(PKG) | go run ./deploy/tools/totals
+	go test -race -timeout 30m -json $(PKG) | go run ./deploy/tools/totals
 
 # The tests of real redirection need root, iptables and ip; elsewhere they are skipped, which the totals say.
 intercept-tools:

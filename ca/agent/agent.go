@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"navarch.io/navarch/store/socket"
 )
 
 // Config of an Agent.
@@ -85,8 +87,8 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.RenewAt < 0 || cfg.RenewAt >= 1 || cfg.Jitter < 0 || cfg.Jitter >= 1 {
 		bad = append(bad, fmt.Errorf("config.RenewAt %g and Jitter %g must be in [0, 1)", cfg.RenewAt, cfg.Jitter))
 	}
-	if len(cfg.Socket) > maxSocketPath {
-		bad = append(bad, fmt.Errorf("config.Socket %q is longer than %d bytes", cfg.Socket, maxSocketPath))
+	if len(cfg.Socket) > socket.MaxPath {
+		bad = append(bad, fmt.Errorf("config.Socket %q is longer than %d bytes", cfg.Socket, socket.MaxPath))
 	}
 	if len(bad) > 0 {
 		return nil, fmt.Errorf("ca/agent: %w", errors.Join(bad...))
@@ -135,7 +137,7 @@ func New(cfg Config) (*Agent, error) {
 func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Socket != "" {
-		l, err := listen(a.cfg.Socket, a.cfg.SocketMode)
+		l, err := socket.Listen(a.cfg.Socket, a.cfg.SocketMode)
 		if err != nil {
 			return fmt.Errorf("ca/agent: SDS on %s: %w", a.cfg.Socket, err)
 		}

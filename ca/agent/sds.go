@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
-	"syscall"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
@@ -19,9 +17,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
-
-// maxSocketPath is the longest path that fits sockaddr_un on Linux, its closing zero not counted.
-const maxSocketPath = 107
 
 // hub holds the newest secrets, and serves them. Envoy opens a stream for each name that it wants.
 type hub struct {
@@ -56,26 +51,6 @@ func (h *hub) get() (map[string]*secret, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.secrets, h.changed
-}
-
-// listen takes the path over from a process that died, never from one that lives.
-func listen(path string, mode os.FileMode) (net.Listener, error) {
-	if c, err := net.Dial("unix", path); err == nil {
-		c.Close()
-		return nil, syscall.EADDRINUSE
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
 }
 
 func (h *hub) serve(ctx context.Context, l net.Listener) error {

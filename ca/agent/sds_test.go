@@ -262,15 +262,3 @@ func TestReports(t *testing.T) {
 		say(nil, "")
 	})
 }
-
-func TestASocketInUseIsLeftAlone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := listen(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if _, err := listen(path, 0o600); err == nil {
-		t.Error("a socket that is served was taken over")
-	}
-}

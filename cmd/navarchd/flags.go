@@ -166,19 +166,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 func (c *config) validate() error {
 	var problems []error
 	refuse := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if c.kek == "" && c.dataDir != "" {
-		c.kek = "file:" + filepath.Join(c.dataDir, "kek.key")
-	}
-	if c.stateDir == "" {
-		c.stateDir = c.dataDir
-	}
-	if len(c.roles) == 0 {
-		for _, r := range existing {
-			if r != roleCA || c.kek != "" {
-				c.roles = append(c.roles, string(r))
-			}
-		}
-	}
+	c.fill()
 	if c.has(roleCA) && c.kek == "" {
 		refuse("--kek is needed for role ca with --etcd-endpoints: its keys are never stored unsealed")
 	}
@@ -237,6 +225,23 @@ func (c *config) validate() error {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// fill sets what follows from other flags where it is not set.
+func (c *config) fill() {
+	if c.kek == "" && c.dataDir != "" {
+		c.kek = "file:" + filepath.Join(c.dataDir, "kek.key")
+	}
+	if c.stateDir == "" {
+		c.stateDir = c.dataDir
+	}
+	if len(c.roles) == 0 {
+		for _, r := range existing {
+			if r != roleCA || c.kek != "" {
+				c.roles = append(c.roles, string(r))
+			}
+		}
+	}
 }
 
 // hasKeyring: the process follows the keyring, be it to sign or only to say what is trusted and what is revoked.

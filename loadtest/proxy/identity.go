@@ -4,8 +4,10 @@ import (
 	_ "embed"
 	"maps"
 	"strings"
+	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -51,11 +53,20 @@ const (
 	Stock
 )
 
-// stockTail is the wire form of user_agent_name, user_agent_build_version and extensions as Envoy 1.40.0 sends them; made by
+// stockText is user_agent_name, user_agent_build_version and extensions as Envoy 1.40.0 sends them; made by
 // TestStockNodeIsEnvoys with -update.
 //
-//go:embed stock.node.pb
-var stockTail []byte
+//go:embed stock.node.textproto
+var stockText []byte
+
+// stockTail is the wire form of stockText.
+var stockTail = sync.OnceValues(func() ([]byte, error) {
+	tail := &corev3.Node{}
+	if err := prototext.Unmarshal(stockText, tail); err != nil {
+		return nil, err
+	}
+	return proto.MarshalOptions{Deterministic: true}.Marshal(tail)
+})
 
 // encodeNode is the wire form of the node, as fields of core.v3.Node. It is used once and kept nowhere.
 func encodeNode(id Identity, cfg *Config) ([]byte, error) {
@@ -89,10 +100,11 @@ func encodeNode(id Identity, cfg *Config) ([]byte, error) {
 		node.Locality = &corev3.Locality{Region: id.Region, Zone: id.Zone, SubZone: id.Subzone}
 	}
 	b, err := proto.Marshal(node)
-	if err == nil && cfg.Node == Stock {
-		b = append(b, stockTail...)
+	if err != nil || cfg.Node != Stock {
+		return b, err
 	}
-	return b, err
+	tail, err := stockTail()
+	return append(b, tail...), err
 }
 
 // appendNode appends the node as field `number` of a request.

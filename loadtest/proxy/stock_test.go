@@ -7,13 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 )
 
-var update = flag.Bool("update", false, "write stock.node.pb anew, as the Envoy of .tools sends it")
+var update = flag.Bool("update", false, "write stock.node.textproto anew, as the Envoy of .tools sends it")
 
 // envoyBinary is the real proxy whose node is compared.
 func envoyBinary(t *testing.T) string {
@@ -68,23 +70,41 @@ func TestStockNodeIsEnvoys(t *testing.T) {
 	tail := &corev3.Node{UserAgentName: sent.UserAgentName, UserAgentVersionType: sent.UserAgentVersionType,
 		Extensions: sent.Extensions}
 	if *update {
-		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(tail)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile("stock.node.pb", b, 0o644); err != nil {
+		if err := os.WriteFile("stock.node.textproto", textOf(t, tail), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
+	raw, err := stockTail()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ours := &corev3.Node{}
-	if err := proto.Unmarshal(stockTail, ours); err != nil {
+	if err := proto.Unmarshal(raw, ours); err != nil {
 		t.Fatal(err)
 	}
 	if !proto.Equal(ours, tail) {
-		t.Errorf("stock.node.pb is not what Envoy sends: %d extensions, Envoy has %d; run with -update",
+		t.Errorf("stock.node.textproto is not what Envoy sends: %d extensions, Envoy has %d; run with -update",
 			len(ours.Extensions), len(tail.Extensions))
 	}
+}
+
+// textOf writes a node with a line for each extension. prototext varies its spaces on purpose; those are made one.
+func textOf(t *testing.T, n *corev3.Node) []byte {
+	t.Helper()
+	var out strings.Builder
+	line := func(part *corev3.Node) {
+		b, err := prototext.Marshal(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString(strings.ReplaceAll(string(b), "  ", " ") + "\n")
+	}
+	line(&corev3.Node{UserAgentName: n.UserAgentName, UserAgentVersionType: n.UserAgentVersionType})
+	for _, e := range n.Extensions {
+		line(&corev3.Node{Extensions: []*corev3.Extension{e}})
+	}
+	return []byte(out.String())
 }
 
 // TestNodes says what the two kinds of node carry.

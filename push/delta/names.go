@@ -46,7 +46,7 @@ func (n *Names) of(requested iter.Seq[string]) (names intern.List[string], all b
 	if known, ok := n.recent.Get(sum); ok {
 		return known, all
 	}
-	listed := slices.DeleteFunc(collect(requested), func(name string) bool { return name == wildcard })
+	listed := slices.DeleteFunc(Collect(requested), func(name string) bool { return name == wildcard })
 	names = n.table.List(listed...)
 	if len(listed) == sum.Len { // no name twice
 		n.recent.Add(sum, names)
@@ -54,12 +54,13 @@ func (n *Names) of(requested iter.Seq[string]) (names intern.List[string], all b
 	return names, all
 }
 
-// clone copies the names out of a request, in its order.
-func clone(names iter.Seq[string]) (all []string) {
+// Collect copies the names out of a request, sorted, each once; nil: none.
+func Collect(names iter.Seq[string]) (all []string) {
 	if names != nil {
 		for name := range names {
 			all = append(all, strings.Clone(name))
 		}
 	}
-	return all
+	slices.Sort(all)
+	return slices.Compact(all)
 }

@@ -62,10 +62,10 @@ func (s *State) Request(r Request, out []Report) []Report {
 	case !ty.subscribed:
 		s.open(r)
 	case s.cfg.World:
-		s.replaceNames(r.Type, collect(r.Subscribe))
+		s.replaceNames(r.Type, Collect(r.Subscribe))
 	default:
-		s.unsubscribe(ty, collect(r.Unsubscribe))
-		s.subscribe(ty, collect(r.Subscribe))
+		s.unsubscribe(ty, Collect(r.Unsubscribe))
+		s.subscribe(ty, Collect(r.Subscribe))
 	}
 	return out
 }
@@ -305,13 +305,6 @@ func (ty *typed) accept(f flight) {
 	for _, name := range f.removed {
 		settle(name, nil)
 	}
-}
-
-// collect copies names out of a request, sorted, each once.
-func collect(names iter.Seq[string]) []string {
-	all := clone(names)
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 func pairs(p iter.Seq2[string, string]) iter.Seq2[string, string] {

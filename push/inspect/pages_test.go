@@ -20,8 +20,10 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
@@ -181,6 +183,12 @@ func TestBlame(t *testing.T) {
 	}
 	if got := Blame([]any{cluster.Static{Name: xds.BlackHole, Mesh: mesh}}, "no"); len(got) != 1 || !strings.HasPrefix(got[0], "Mesh ") {
 		t.Errorf("nothing but the mesh: %q", got)
+	}
+	service := made(model.KindService, "db", &model.ServiceSpec{}).(*model.Service)
+	route := made(model.KindVirtualService, "db", &networkingv1.VirtualService{}).(*model.VirtualService)
+	tcp := []any{listener.Outbound{Common: listener.Common{Mesh: mesh}}, plan.Bringer{Host: "db", Service: service, Route: route}}
+	if got := Blame(tcp, "no"); !reflect.DeepEqual(got, []string{"VirtualService shop/db", "Service shop/db"}) {
+		t.Errorf("a listener for TCP: %q", got)
 	}
 	specs := []any{struct{ Name string }{"80"}}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {

@@ -124,12 +124,12 @@ func (s *side) request(m delta.Message, res *AsideResource) (refusal string, ack
 	case !s.subscribed:
 		s.open(m, res)
 	case s.world:
-		if names := sorted(m.Subscribe); m.Nonce == "" || !slices.Equal(names, s.names) {
+		if names := delta.Collect(m.Subscribe); m.Nonce == "" || !slices.Equal(names, s.names) {
 			s.holds, s.all, s.names = holding{}, len(names) == 0, names
 		}
 	default:
-		s.unsubscribe(sorted(m.Unsubscribe))
-		s.subscribe(sorted(m.Subscribe))
+		s.unsubscribe(delta.Collect(m.Unsubscribe))
+		s.subscribe(delta.Collect(m.Subscribe))
 	}
 	return refusal, acked
 }
@@ -155,7 +155,7 @@ func (s *side) answered(m delta.Message) (refusal string) {
 // open is the first request: what the client says that it holds is believed.
 func (s *side) open(m delta.Message, res *AsideResource) {
 	s.subscribed = true
-	names := sorted(m.Subscribe)
+	names := delta.Collect(m.Subscribe)
 	s.all = len(names) == 0 || slices.Contains(names, wildcard)
 	names = slices.DeleteFunc(names, func(n string) bool { return n == wildcard })
 	s.names = slices.Clone(names[:min(len(names), maxAsideNames)])
@@ -270,14 +270,3 @@ func (s *side) next(url string, revision int64, res *AsideResource, now time.Tim
 }
 
 func nonceOf(n uint64) string { return "a" + strconv.FormatUint(n, 10) }
-
-func sorted(names func(func(string) bool)) []string {
-	var all []string
-	if names != nil {
-		for name := range names {
-			all = append(all, strings.Clone(name))
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}

@@ -56,7 +56,7 @@ func (st *stream) advanceSide(i int, m delta.Message) error {
 	_, _, due := s.due(res)
 	idle := st.state.Idle()
 	var moved time.Time
-	if idle && st.state.Unacked() == 0 {
+	if idle {
 		moved = st.converged()
 	}
 	st.mu.Unlock()

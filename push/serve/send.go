@@ -87,10 +87,7 @@ func (st *stream) next(now time.Time) (out outgoing, ok bool, since time.Time) {
 	if out.reply, ok = st.state.Next(); !ok {
 		st.sending = false
 		st.markedAt.Store(0) // what a mark meant while somebody sent has gone out
-		if st.state.Unacked() == 0 {
-			since = st.converged()
-		}
-		return out, false, since
+		return out, false, st.converged()
 	}
 	reply := &out.reply
 	st.pushed = true
@@ -101,9 +98,13 @@ func (st *stream) next(now time.Time) (out outgoing, ok bool, since time.Time) {
 	return out, true, since
 }
 
-// converged is called, with the lock held, once the client is up to date: it says when its view moved first since it was
-// the last time. Zero: it did not, or that changed nothing for this client.
+// converged is called, with the lock held, where nothing is left to send. Once all of that is acknowledged the client is up
+// to date: it says when its view moved first since it was the last time. Zero: the client is not up to date, or the view
+// did not move, or that changed nothing for this client.
 func (st *stream) converged() (since time.Time) {
+	if st.state.Unacked() != 0 {
+		return since
+	}
 	if at := st.movedAt.Swap(0); at != 0 && st.pushed {
 		since = time.Unix(0, at)
 	}

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -22,6 +20,7 @@ import (
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
 )
@@ -163,19 +162,19 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 		return status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	st.client.Node, st.client.Caps = node, caps
-	view, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
+	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
 	if err != nil {
 		return joinError(err)
 	}
 	st.accept()
-	st.view = view
+	st.view = joined
 	cfg := delta.Config{World: st.world, Names: &st.srv.sets, Diff: st.srv.diff.between}
-	id, verdicts := view.ID(), st.srv.cfg.Verdicts
+	id, verdicts := joined.ID(), st.srv.cfg.Verdicts
 	cfg.Refused = func(r *xds.Resource) bool { return verdicts.Refused(id, r) }
 	st.mu.Lock()
-	st.state = delta.New(cfg, view.Set())
+	st.state = delta.New(cfg, joined.Set())
 	st.mu.Unlock()
-	st.turn.Store(st.srv.loop.Join(view.Namespace(), isGateway(st.client.Node), st.send))
+	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(node.GetId()), st.send)) // gateways are sent to first
 	st.srv.add(st)
 	return nil
 }
@@ -191,9 +190,6 @@ func (st *stream) accept() {
 	}
 	_ = st.grpc.SendHeader(header) // a stream that is broken ends at the next read
 }
-
-// isGateway says whether a proxy carries traffic of others: it is sent to first.
-func isGateway(n *corev3.Node) bool { return strings.HasPrefix(n.GetId(), "router~") }
 
 // joinError is what a client is told when it has no view.
 func joinError(err error) error {
@@ -244,7 +240,7 @@ func (st *stream) advance(m delta.Message) error {
 	}
 	idle := st.state.Idle()
 	var moved time.Time
-	if idle && st.state.Unacked() == 0 {
+	if idle {
 		moved = st.converged()
 	}
 	st.mu.Unlock()

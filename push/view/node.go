@@ -70,7 +70,7 @@ func Parse(node *corev3.Node) (Node, error) {
 	if kind != "sidecar" && kind != "router" {
 		return Node{}, fmt.Errorf("node.id %q: proxy type %q is not served; want sidecar or router", node.GetId(), kind)
 	}
-	n.Router = kind == "router"
+	n.Router = IsRouter(node.GetId())
 	if err := n.metadata(node.GetMetadata()); err != nil {
 		return Node{}, err
 	}
@@ -102,6 +102,9 @@ func Parse(node *corev3.Node) (Node, error) {
 	}
 	return n, nil
 }
+
+// IsRouter says whether a node's id is a gateway's: a proxy that carries traffic of others.
+func IsRouter(id string) bool { return strings.HasPrefix(id, "router~") }
 
 // parseID takes apart type~ip~name.namespace~domain.
 func parseID(id string) (kind, ip, name, domain string, err error) {

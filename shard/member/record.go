@@ -74,16 +74,16 @@ const (
 
 // Encode is the record as it is stored: equal records are equal bytes.
 func (r Record) Encode() []byte {
-	b := appendUint(nil, 1, schema)
-	b = appendText(b, 2, r.Name)
-	b = appendText(b, 3, r.Address)
-	b = appendText(b, 4, r.Zone)
-	b = appendText(b, 5, r.Version)
-	b = appendUint(b, 6, r.Incarnation)
-	b = appendUint(b, 7, uint64(r.State))
-	b = appendUint(b, 8, uint64(r.Weight))
-	b = appendUint(b, 9, uint64(r.Revision))
-	b = appendUint(b, 10, uint64(r.Load.Rest))
+	b := ring.AppendUint(nil, 1, schema)
+	b = ring.AppendText(b, 2, r.Name)
+	b = ring.AppendText(b, 3, r.Address)
+	b = ring.AppendText(b, 4, r.Zone)
+	b = ring.AppendText(b, 5, r.Version)
+	b = ring.AppendUint(b, 6, r.Incarnation)
+	b = ring.AppendUint(b, 7, uint64(r.State))
+	b = ring.AppendUint(b, 8, uint64(r.Weight))
+	b = ring.AppendUint(b, 9, uint64(r.Revision))
+	b = ring.AppendUint(b, 10, uint64(r.Load.Rest))
 	for _, name := range slices.Sorted(maps.Keys(r.Load.Namespaces)) {
 		n := r.Load.Namespaces[name]
 		one := entry(name, n.Streams)
@@ -96,15 +96,7 @@ func (r Record) Encode() []byte {
 }
 
 func entry(name string, streams int) []byte {
-	return appendUint(appendText(nil, 1, name), 2, uint64(streams))
-}
-
-func appendUint(b []byte, field protowire.Number, v uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
-}
-
-func appendText(b []byte, field protowire.Number, v string) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
+	return ring.AppendUint(ring.AppendText(nil, 1, name), 2, uint64(streams))
 }
 
 // Decode reads a stored record. It takes bytes from anywhere.
@@ -113,7 +105,7 @@ func Decode(b []byte) (Record, error) {
 		return Record{}, fmt.Errorf("member record: %d bytes, at most %d", len(b), maxBytes)
 	}
 	d := decoder{record: Record{Load: ring.Load{Namespaces: map[string]ring.NamespaceLoad{}}}}
-	if err := fields(b, d.field); err != nil {
+	if err := ring.Fields(b, d.field); err != nil {
 		return Record{}, fmt.Errorf("member record: %w", err)
 	}
 	r := d.record
@@ -187,7 +179,7 @@ func (d *decoder) entry(b []byte, nested func([]byte) error) (name string, strea
 	if d.entries++; d.entries > maxEntries {
 		return "", 0, fmt.Errorf("more than %d namespaces and workloads", maxEntries)
 	}
-	err = fields(b, func(field protowire.Number, number uint64, bytes []byte) error {
+	err = ring.Fields(b, func(field protowire.Number, number uint64, bytes []byte) error {
 		switch {
 		case field == 1 && len(bytes) > ring.MaxName || field == 2 && number > maxStreams:
 			return fmt.Errorf("field %d of a load is out of bounds", field)
@@ -201,35 +193,4 @@ func (d *decoder) entry(b []byte, nested func([]byte) error) (name string, strea
 		return nil
 	})
 	return name, streams, err
-}
-
-// fields calls do for each field of a message: varints as numbers, strings and messages as bytes; others are passed over.
-func fields(b []byte, do func(field protowire.Number, number uint64, bytes []byte) error) error {
-	for len(b) > 0 {
-		field, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		var number uint64
-		var bytes []byte
-		switch kind {
-		case protowire.VarintType:
-			number, n = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			bytes, n = protowire.ConsumeBytes(b)
-		default:
-			n = protowire.ConsumeFieldValue(field, kind, b)
-		}
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		if kind == protowire.VarintType || kind == protowire.BytesType {
-			if err := do(field, number, bytes); err != nil {
-				return err
-			}
-		}
-		b = b[n:]
-	}
-	return nil
 }

@@ -29,7 +29,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	// A later version's field is passed over.
-	if got, err = Decode(appendText(want.Encode(), 99, "new")); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err = Decode(ring.AppendText(want.Encode(), 99, "new")); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("with an unknown field: %+v, %v", got, err)
 	}
 	for name, change := range map[string]func(*Record){

@@ -22,10 +22,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"net"
-	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -33,10 +30,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
-)
 
-// maxSocketPath is the longest path that fits sockaddr_un on Linux, its closing zero included.
-const maxSocketPath = 107
+	"navarch.io/navarch/store/socket"
+)
 
 // Config says where Envoy knocks and where its streams go.
 type Config struct {
@@ -89,8 +85,8 @@ func New(cfg Config) (*Relay, error) {
 	var errs []error
 	if cfg.Socket == "" {
 		errs = append(errs, errors.New("no socket path"))
-	} else if len(cfg.Socket) > maxSocketPath {
-		errs = append(errs, fmt.Errorf("socket path %q has %d bytes, the system takes %d", cfg.Socket, len(cfg.Socket), maxSocketPath))
+	} else if len(cfg.Socket) > socket.MaxPath {
+		errs = append(errs, fmt.Errorf("socket path %q has %d bytes, the system takes %d", cfg.Socket, len(cfg.Socket), socket.MaxPath))
 	}
 	if cfg.Target == "" {
 		errs = append(errs, errors.New("no address of a control plane"))
@@ -118,7 +114,7 @@ func New(cfg Config) (*Relay, error) {
 
 // Run serves the socket until ctx ends, then ends all streams and removes the socket.
 func (r *Relay) Run(ctx context.Context) error {
-	l, err := listen(r.cfg.Socket)
+	l, err := socket.Listen(r.cfg.Socket, 0o777)
 	if err != nil {
 		return fmt.Errorf("relay: listen on %s: %w", r.cfg.Socket, err)
 	}
@@ -135,24 +131,4 @@ func (r *Relay) Run(ctx context.Context) error {
 		return fmt.Errorf("relay: serve %s: %w", r.cfg.Socket, err)
 	}
 	return nil
-}
-
-// listen takes the path over from a process that died, never from one that lives.
-func listen(path string) (net.Listener, error) {
-	if c, err := net.Dial("unix", path); err == nil {
-		c.Close()
-		return nil, syscall.EADDRINUSE
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o777); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
 }

@@ -30,13 +30,13 @@ func (r *Ring) Encode() []byte {
 	if r == nil {
 		r = &Ring{}
 	}
-	b := appendUint(nil, 1, schema)
-	b = appendUint(b, 2, r.version)
+	b := AppendUint(nil, 1, schema)
+	b = AppendUint(b, 2, r.version)
 	for _, m := range r.members {
 		var one []byte
-		one = appendText(one, 1, m.Name)
-		one = appendText(one, 2, m.Address)
-		one = appendUint(one, 3, uint64(m.Weight))
+		one = AppendText(one, 1, m.Name)
+		one = AppendText(one, 2, m.Address)
+		one = AppendUint(one, 3, uint64(m.Weight))
 		b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), one)
 	}
 	packed := make([]byte, 0, 2*Shards)
@@ -45,17 +45,9 @@ func (r *Ring) Encode() []byte {
 	}
 	b = protowire.AppendBytes(protowire.AppendTag(b, 4, protowire.BytesType), packed)
 	for _, namespace := range r.split {
-		b = appendText(b, 5, namespace)
+		b = AppendText(b, 5, namespace)
 	}
 	return b
-}
-
-func appendUint(b []byte, field protowire.Number, v uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
-}
-
-func appendText(b []byte, field protowire.Number, v string) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
 }
 
 // Decode reads a stored ring. It takes bytes from anywhere: what is not a whole, ordered ring within the bounds above is
@@ -65,7 +57,7 @@ func Decode(b []byte) (*Ring, error) {
 		return nil, fmt.Errorf("ring: %d bytes, at most %d", len(b), MaxBytes)
 	}
 	r, read, owners := &Ring{}, uint64(0), false
-	err := fields(b, func(field protowire.Number, number uint64, bytes []byte) (err error) {
+	err := Fields(b, func(field protowire.Number, number uint64, bytes []byte) (err error) {
 		switch field {
 		case 1:
 			read = number
@@ -99,7 +91,7 @@ func Decode(b []byte) (*Ring, error) {
 func (r *Ring) decodeMember(b []byte) error {
 	var m Member
 	weight := uint64(0)
-	err := fields(b, func(field protowire.Number, number uint64, bytes []byte) error {
+	err := Fields(b, func(field protowire.Number, number uint64, bytes []byte) error {
 		switch field {
 		case 1:
 			m.Name = string(bytes)
@@ -151,37 +143,6 @@ func (r *Ring) decodeSplit(namespace string) error {
 		return fmt.Errorf("split namespace %q: too long, more than %d, or not in order", clip(namespace), MaxSplit)
 	}
 	r.split = append(r.split, strings.Clone(namespace))
-	return nil
-}
-
-// fields calls do for each field of a message: varints as numbers, strings and messages as bytes; others are passed over.
-func fields(b []byte, do func(field protowire.Number, number uint64, bytes []byte) error) error {
-	for len(b) > 0 {
-		field, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		var number uint64
-		var bytes []byte
-		switch kind {
-		case protowire.VarintType:
-			number, n = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			bytes, n = protowire.ConsumeBytes(b)
-		default:
-			n = protowire.ConsumeFieldValue(field, kind, b)
-		}
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		if kind == protowire.VarintType || kind == protowire.BytesType {
-			if err := do(field, number, bytes); err != nil {
-				return err
-			}
-		}
-		b = b[n:]
-	}
 	return nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Config says where an external etcd is.
@@ -35,7 +37,8 @@ type Store struct {
 	between func() // for tests: between two transactions of a batch
 }
 
-// Open connects to an external etcd. It does not wait for etcd to answer, unless there is a user to log in.
+// Open connects to an external etcd. It does not wait for etcd to answer, except that a user is logged in when etcd answers
+// within 5 s: a wrong password is an error here.
 func Open(cfg Config) (*Store, error) {
 	if err := checkMesh(cfg.Mesh); err != nil {
 		return nil, err
@@ -46,7 +49,7 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	client, err := clientv3.New(clientv3.Config{
+	client, err := connect(clientv3.Config{
 		Endpoints:            cfg.Endpoints,
 		TLS:                  cfg.TLS,
 		Username:             cfg.Username,
@@ -65,6 +68,28 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)
 	}
 	return &Store{client: client, prefix: Prefix(cfg.Mesh), log: cfg.Logger, now: time.Now}, nil
+}
+
+// connect makes a client, which logs in as it is made. An etcd that does not answer now is no error: the client begins with
+// a token that no etcd knows, and logs in by itself as soon as one says so, as it does when its token has run out.
+func connect(cfg clientv3.Config) (*clientv3.Client, error) {
+	client, err := clientv3.New(cfg)
+	if cfg.Username == "" || !isAway(err) {
+		return client, err
+	}
+	user, password := cfg.Username, cfg.Password
+	cfg.Username, cfg.Password, cfg.Token = "", "", "none"
+	if client, err = clientv3.New(cfg); err != nil {
+		return nil, err
+	}
+	client.Username, client.Password, client.Token = user, password, ""
+	return client, nil
+}
+
+// isAway tells an etcd that did not answer from one that said no.
+func isAway(err error) bool {
+	code := status.Code(err)
+	return errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
 }
 
 // Client is the etcd client, for the packages that may import it.

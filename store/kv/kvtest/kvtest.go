@@ -73,6 +73,7 @@ func (s *Server) Restart(dir string) {
 	store, err := kv.Embed(kv.EmbedConfig{Mesh: Mesh, Dir: dir, Logger: slog.New(slog.DiscardHandler), Tune: func(c *embed.Config) {
 		c.UnsafeNoFsync = true
 		c.TickMs, c.ElectionMs = 10, 50
+		c.BcryptCost = 4 // its least: passwords of tests need no work
 		c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: s.socket}}
 		c.AdvertiseClientUrls = c.ListenClientUrls
 	}})

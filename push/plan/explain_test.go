@@ -1,0 +1,51 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// The listeners of a proxy are explained with the objects that brought their traffic: what a refusal of one is blamed on.
+func TestBringersAreExplained(t *testing.T) {
+	const db = "db.shop.svc.cluster.local"
+	tcp := rec(t, model.KindVirtualService, "shop/db", "{hosts: ["+db+"], tcp: [{route: [{destination: {host: "+db+"}}]}]}")
+	dbs, lone, http := svc(t, "shop/db", "10.96.0.3", "tcp:9000:TCP"), svc(t, "shop/lone", "10.96.0.4", "tcp:9000:TCP"),
+		svc(t, "shop/web", "10.96.0.1", "http:80:HTTP")
+	ingress := sidecarOf(t, "shop/in", `{workloadSelector: {labels: {app: in}}, ingress: [{port: {number: 7000, protocol: TCP, name: in}}],
+egress: [{hosts: ['./lone.shop.svc.cluster.local']}]}`)
+	p := New(Settings{Snapshot: snapshot(dbs, lone, http, tcp, ingress)})
+	plain, own := p.Join(node("shop", "lone-1", "app=lone")), p.Join(node("shop", "in-1", "app=in"))
+	for _, c := range []struct {
+		of       *Handle
+		listener string
+		want     string
+	}{
+		{plain, "10.96.0.3_9000", "Service shop/db, VirtualService shop/db"},
+		{plain, "10.96.0.4_9000", "Service shop/lone"},
+		{plain, "0.0.0.0_80", ""}, // whoever has HTTP at this port brings the same
+		{plain, xds.VirtualInbound, "Service shop/lone"},
+		{plain, xds.VirtualOutbound, ""},
+		{own, "10.96.0.4_9000", "Service shop/lone, Sidecar shop/in"},
+		{own, xds.VirtualInbound, "Sidecar shop/in"},
+	} {
+		var objects []string
+		for _, spec := range p.Explain(c.of, xds.Listener, c.listener)[1:] {
+			b := spec.(Bringer)
+			if b.Service != nil {
+				objects = append(objects, b.Service.Key.String())
+			}
+			if b.Route != nil {
+				objects = append(objects, b.Route.Key.String())
+			}
+			if b.Sidecar != nil {
+				objects = append(objects, b.Sidecar.Key.String())
+			}
+		}
+		if got := strings.Join(objects, ", "); got != c.want {
+			t.Errorf("%s of %s: %q, want %q", c.listener, c.of.Node.Name, got, c.want)
+		}
+	}
+}
