@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(programs)
-		out, err := exec.Command("go", "build", "-o", programs, "navarch.io/navarch/cmd/navarchd", "navarch.io/navarch/cmd/navarch-load").CombinedOutput()
+		out, err := exec.Command("go", "build", "-o", programs, "navarch.io/navarch/cmd/navarchd",
+			"navarch.io/navarch/cmd/navarchctl", "navarch.io/navarch/cmd/navarch-load").CombinedOutput()
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 			return 1
@@ -96,6 +97,8 @@ func exact(t *testing.T, result report.Result) {
 		"reconnect":          {"bytes, of those of a first join": 0},
 		"kill":               {"bytes, of those of a first join": 0},
 		"churn":              {"ACKs that did not come": 0},
+		"roots": {"connections that broke or failed": 0, "proxies without the new root": 0, "identities left with a certificate of the old root": 0,
+			"bytes of everything else, of those of a first join": 0},
 	} {
 		for _, s := range result.Scenarios {
 			for _, row := range s.Rows {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"navarch.io/navarch/push/xds"
@@ -13,6 +14,7 @@ import (
 // 1.40.0 does over delta ADS); the numbers in comments are those of that page.
 type envoy struct {
 	sampled bool
+	world   bool // it speaks state of the world
 
 	// Kept over streams.
 	held     [xds.NumTypes]set
@@ -22,10 +24,12 @@ type envoy struct {
 	revision [xds.NumTypes]uint64 // highest system_version_info
 	owner    string               // where to connect; empty: anywhere
 	streams  uint32
+	accepted [xds.NumTypes]string // state of the world: the version_info acknowledged last
 
 	// Of one stream.
 	streaming bool
 	resumed   bool
+	nonce     [xds.NumTypes]string // state of the world: of the newest response
 	asked     [xds.NumTypes]bool
 	answered  [xds.NumTypes]bool
 	owed      [xds.NumTypes]owed   // answers that may come, to names that the proxy may have
@@ -39,15 +43,19 @@ type envoy struct {
 
 // pending is a response that is not acknowledged.
 type pending struct {
-	nonce  string
-	at     time.Time
-	probes []*Probe
+	nonce   string
+	version string // state of the world: its version_info
+	at      time.Time
+	probes  []*Probe
 }
 
 func (s *sim) init() {
-	rate := s.fleet.cfg.Sample
-	if s.sampled = int(float64(s.index+1)*rate) > int(float64(s.index)*rate); s.sampled {
+	of := func(share float64) bool { return int(float64(s.index+1)*share) > int(float64(s.index)*share) }
+	if s.sampled = of(s.fleet.cfg.Sample); s.sampled {
 		s.fleet.count.sampledNow.Add(1)
+	}
+	if s.world = of(s.fleet.cfg.World); s.world && s.id.View != "" {
+		s.id.View += ", state of the world" // its versions are its own: the protocol gives none of single resources
 	}
 }
 
@@ -55,7 +63,7 @@ func (s *sim) init() {
 func (s *sim) begin() {
 	s.asked, s.answered = [xds.NumTypes]bool{}, [xds.NumTypes]bool{}
 	s.owed, s.gone, s.waiting = [xds.NumTypes]owed{}, [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}
-	s.withheld = nil
+	s.withheld, s.nonce = nil, [xds.NumTypes]string{}
 	s.streaming, s.resumed = true, len(s.used) > 0
 	node, err := encodeNode(s.id, &s.fleet.cfg)
 	if err != nil { // a label that is not UTF-8: the caller's
@@ -76,6 +84,10 @@ func (s *sim) begin() {
 
 // resume claims what the proxy has: every type that it uses, in the order of first use (1.4).
 func (s *sim) resume(node []byte) {
+	if s.world {
+		s.resumeWorld(node)
+		return
+	}
 	forge := s.again.Forge || s.shape.ForgeVersions
 	s.again.Forge = false
 	for _, t := range s.used {
@@ -143,6 +155,10 @@ func (s *sim) ask(t xds.Type, r request, names bitset) {
 
 func (s *sim) write(t int, r request) {
 	b := r.encode()
+	if s.world {
+		r.more = s.fleet.subscriptions(xds.Type(t), s.subs[t])
+		b = r.encodeWorld(s.accepted[t], s.nonce[t])
+	}
 	c := &s.fleet.count.types[t]
 	c.requests.Add(1)
 	c.bytesOut.Add(uint64(binary.BigEndian.Uint32(b[1:5])) + 5)
@@ -205,7 +221,12 @@ func (c *session) onEnd(url, nonce, system string, size int) error {
 	count.resources.Add(uint64(m.resources))
 	count.removed.Add(uint64(len(m.removed)))
 	count.bytesIn.Add(uint64(size))
-	s.checkResponse(t, system)
+	if s.world {
+		s.nonce[t] = strings.Clone(nonce)
+		s.omitted(t, &m)
+	} else {
+		s.checkResponse(t, system)
+	}
 	had := s.held[t].count - m.added
 	for _, name := range m.removed {
 		s.remove(t, name, &m)
@@ -218,7 +239,7 @@ func (c *session) onEnd(url, nonce, system string, size int) error {
 		p.got(s.index, now)
 	}
 	s.answered[t] = true
-	s.finish(t, &m, pending{nonce: string([]byte(nonce)), at: now, probes: m.probes})
+	s.finish(t, &m, pending{nonce: strings.Clone(nonce), version: strings.Clone(system), at: now, probes: m.probes})
 	return nil
 }
 

@@ -33,9 +33,10 @@ const patience = time.Minute
 // server is a small, correct server of the delta protocol; tests make it wrong by saying what it must not.
 type server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	t    *testing.T
-	addr string
-	grpc *grpc.Server
+	t      *testing.T
+	worlds *worlds // nil: the older form is not spoken
+	addr   string
+	grpc   *grpc.Server
 
 	mu       sync.Mutex
 	world    [xds.NumTypes]map[string]*discoveryv3.Resource

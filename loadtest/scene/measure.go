@@ -118,6 +118,19 @@ func (s *stage) rest(last time.Duration) (time.Duration, error) {
 	return last, nil
 }
 
+// pause lets time pass.
+func (s *stage) pause(what string, d time.Duration) error {
+	s.enter(what)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}
+
 // Servers give memory back when they find the time, which may be half a minute after the last join.
 const settleLimit, settleStill = 40 * time.Second, 5
 

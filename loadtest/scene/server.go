@@ -24,7 +24,9 @@ type Server struct {
 	Name  string
 	Addr  string // host:port of xDS
 	Debug string // host:port of the debug pages; empty: there are none
-	PID   int    // 0: not on this machine
+	// Metrics is the host:port of a metrics page in Prometheus' format; empty: there is none.
+	Metrics string
+	PID     int // 0: not on this machine
 
 	cmd    *exec.Cmd // nil: not ours
 	log    string
@@ -37,9 +39,11 @@ type starter struct {
 	dir    string // of this scenario: data, logs
 	config string // the folder of YAML
 	ca     string // folder of certificates; empty: plain text
+	issuer string // folder of a key for tokens: the servers are the CA too, in place of ca; empty: they are not
 	etcd   []string
 	mesh   string
 	env    []string
+	flags  []string // besides ours
 	all    []*Server
 }
 
@@ -54,7 +58,10 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 	}
 	one := &Server{Name: name, Addr: ports[0], Debug: ports[1], log: filepath.Join(s.dir, name+".log"), exited: make(chan struct{})}
 	args = append(args, "--http-addr", ports[1], "--monitoring-addr", ports[2], "--mesh", s.mesh, "--log-level", "warn", "--shutdown-duration", "5s")
-	if s.ca == "" {
+	args = append(args, s.flags...)
+	if s.issuer != "" {
+		args = append(args, "--secure-grpc-addr", ports[0], "--token-issuer", tokenIssuer, "--token-keys", filepath.Join(s.issuer, fileKeys))
+	} else if s.ca == "" {
 		args = append(args, "--grpc-addr", ports[0], "--secure-grpc-addr", "")
 	} else {
 		args = append(args, "--secure-grpc-addr", ports[0], "--tls-cert", filepath.Join(s.ca, fileServer), "--tls-key", filepath.Join(s.ca, fileServerKey),
@@ -72,6 +79,7 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	one.PID = one.cmd.Process.Pid
+	one.Metrics = ports[2]
 	go func() {
 		_ = one.cmd.Wait() // how it ended is in ProcessState
 		close(one.exited)
@@ -107,7 +115,11 @@ func (s *starter) cluster(n int) (writer *Server, replicas []*Server, err error)
 		store = []string{"--etcd-endpoints", strings.Join(s.etcd, ",")}
 	}
 	if n == 1 {
-		one, err := s.start("navarchd", append(store, "--roles", "ingest,xds", "--config-dir", s.config)...)
+		roles := "ingest,xds"
+		if s.issuer != "" {
+			roles += ",ca"
+		}
+		one, err := s.start("navarchd", append(store, "--roles", roles, "--config-dir", s.config)...)
 		return one, []*Server{one}, err
 	}
 	if writer, err = s.start("ingest", append(store, "--roles", "ingest", "--config-dir", s.config)...); err != nil {

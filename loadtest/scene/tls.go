@@ -35,9 +35,11 @@ type TLS struct {
 	Cert       string `json:"cert,omitempty"`
 	Key        string `json:"key,omitempty"`
 	ServerName string `json:"server_name,omitempty"`
+	// Authority is a CA that each identity gets its certificate from; nil: none.
+	Authority *Authority `json:"authority,omitempty"`
 }
 
-func (t TLS) on() bool { return t.Dir != "" || t.Roots != "" }
+func (t TLS) on() bool { return t.Dir != "" || t.Roots != "" || t.Authority != nil }
 
 // Files of a CA's folder.
 const (
