@@ -49,8 +49,13 @@ func (d *door) look(r *http.Request) (sight, error) {
 	case caller.Namespace == d.system:
 		return nil, nil
 	}
-	own := d.tenant(caller.Namespace)
-	return func(namespace string) bool { return d.tenant(namespace) == own }, nil
+	return d.within(caller.Namespace), nil
+}
+
+// within is the sight of a caller of a namespace.
+func (d *door) within(namespace string) sight {
+	own := d.tenant(namespace)
+	return func(other string) bool { return d.tenant(other) == own }
 }
 
 // local says whether a request was made on this machine: kubectl port-forward's are. What a proxy on this machine passes on
@@ -63,6 +68,8 @@ func local(r *http.Request) bool {
 
 // tenantPages are the pages that show a tenant its own; what is not listed is for system callers.
 var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz", "/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems"}
+
+const forSystem = "this page is for callers of the system namespace"
 
 // guard serves the pages as far as the caller may see them: whole is everything, part what somebody may see.
 func (d *door) guard(whole http.Handler, part func(sight) http.Handler) http.Handler {
@@ -77,7 +84,7 @@ func (d *door) guard(whole http.Handler, part func(sight) http.Handler) http.Han
 		case sees == nil:
 			whole.ServeHTTP(w, r)
 		case !slices.Contains(tenantPages, r.URL.Path):
-			http.Error(w, "this page is for callers of the system namespace", http.StatusForbidden)
+			http.Error(w, forSystem, http.StatusForbidden)
 		default:
 			part(sees).ServeHTTP(w, r)
 		}
@@ -96,13 +103,21 @@ func withProfiles(pages http.Handler) http.Handler {
 	return mux
 }
 
+// door is as far as streams need it; they are authenticated by who serves them.
+func (p *process) door() *door {
+	d := &door{open: !p.config.env.debugAuth, system: p.config.env.podNamespace, tenant: p.tenants.of}
+	if p.ca != nil {
+		d.revoked = func(id spiffeid.ID) bool { return p.ca.ring.State().RevokedIdentity(id) }
+	}
+	return d
+}
+
 // guarded is /debug; the keys of token issuers that it needs and no other part of this process keeps fresh are returned.
 func (p *process) guarded() (http.Handler, []*attest.Keys, error) {
-	d := &door{open: !p.config.env.debugAuth, system: p.config.env.podNamespace, tenant: p.tenants.of}
+	d := p.door()
 	var keys []*attest.Keys
 	if p.ca != nil {
 		d.callers = p.ca.tokens
-		d.revoked = func(id spiffeid.ID) bool { return p.ca.ring.State().RevokedIdentity(id) }
 	} else {
 		domain, err := spiffeid.TrustDomainFromString(p.config.trustDomain)
 		if err != nil {

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/xds"
 )
 
 // guardedPages is a door over pages that say what their caller sees of shop, pay (a tenant with shop) and other.
@@ -106,5 +109,48 @@ func TestDoor(t *testing.T) {
 	}
 	if d.open = true; ask(away, syncz, "") != everything {
 		t.Error("open, and closed")
+	}
+}
+
+// What a stream's caller sees of istio.io/debug goes by its identity; where there is none of this mesh it sees nothing.
+func TestSeen(t *testing.T) {
+	d := &door{system: "istio-system", tenant: func(namespace string) string {
+		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)
+	}, revoked: func(id spiffeid.ID) bool { return strings.HasSuffix(id.Path(), "/gone") }}
+	for identity, want := range map[string]string{
+		"spiffe://cluster.local/ns/istio-system/sa/x":    "shop pay other",
+		"spiffe://cluster.local/ns/pay/sa/x":             "shop pay",
+		"spiffe://cluster.local/ns/other/sa/x":           "other",
+		"spiffe://cluster.local/ns/istio-system/sa/gone": "PermissionDenied",
+		"spiffe://elsewhere/ns/istio-system/sa/x":        "PermissionDenied",
+		"spiffe://cluster.local/istio-system":            "PermissionDenied",
+		"nobody":                                         "PermissionDenied",
+		"":                                               "Unauthenticated",
+	} {
+		sees, err := d.seen(identity, "cluster.local")
+		var got []string
+		for _, namespace := range []string{"shop", "pay", "other"} {
+			if err == nil && sees.of(namespace) {
+				got = append(got, namespace)
+			}
+		}
+		if err != nil {
+			got = append(got, status.Code(err).String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %v, want %s", identity, got, want)
+		}
+	}
+	if sees, err := (&door{open: true}).seen("", ""); err != nil || !sees.of("shop") {
+		t.Error("an open door is closed", err)
+	}
+}
+
+// A resource that many proxies refused is one that is held back.
+func TestQuarantineCountsResources(t *testing.T) {
+	got := resourcesOf([]serve.Refusal{{Node: "a", Type: xds.Cluster, Name: "x"}, {Node: "b", Type: xds.Cluster, Name: "x"},
+		{Node: "b", Type: xds.Cluster, Name: "y"}, {Node: "b", Type: xds.Listener, Name: "x"}})
+	if want := [xds.NumTypes]int{xds.Cluster: 2, xds.Listener: 1}; got != want {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -56,15 +57,25 @@ type written struct {
 }
 
 // hook is ingest's.
-func (w *written) hook(tracer *obs.Tracer) func(revision int64, event, began time.Time, puts, deletes int) {
+func (w *written) hook(tracer *obs.Tracer) func(revision int64, event, began time.Time, batch kv.Batch) {
 	trace := traceCommits(tracer)
-	return func(revision int64, event, began time.Time, puts, deletes int) {
-		w.add(inspect.Commit{Revision: revision, Event: event, Committed: time.Now()})
+	return func(revision int64, event, began time.Time, batch kv.Batch) {
+		c := inspect.Commit{Revision: revision, Event: event, Committed: time.Now(), Puts: len(batch.Puts), Deletes: len(batch.Deletes)}
+		if c.Puts+c.Deletes <= maxNamed {
+			for _, r := range batch.Puts {
+				c.Records = append(c.Records, r.Meta().Key)
+			}
+			c.Records = append(c.Records, batch.Deletes...)
+		}
+		w.add(c)
 		if trace != nil {
-			trace(revision, event, began, puts, deletes)
+			trace(revision, event, began, batch)
 		}
 	}
 }
+
+// maxNamed is the size of a batch whose records are remembered by name; larger ones are those of a start, or of a new leader.
+const maxNamed = 2048
 
 func (w *written) add(c inspect.Commit) {
 	w.mu.Lock()

@@ -21,8 +21,11 @@ import (
 
 // debug serves the pages below /debug/ from the loops that this process runs; a role that it does not have answers with
 // nothing. sees is what the caller may see.
-func (p *process) debug(sees sight) http.Handler {
-	return inspect.Handler(inspect.Config{
+func (p *process) debug(sees sight) http.Handler { return inspect.Handler(p.shown(sees)) }
+
+// shown is what they read.
+func (p *process) shown(sees sight) inspect.Config {
+	return inspect.Config{
 		ID:      p.config.processName(),
 		Version: obs.Version,
 		Streams: func() []inspect.Stream {
@@ -46,7 +49,7 @@ func (p *process) debug(sees sight) http.Handler {
 		Problems: func() []inspect.Problem { return p.problems(sees) },
 		Commits:  p.newest(),
 		Fleet:    p.members(),
-	})
+	}
 }
 
 func (p *process) stream(info serve.StreamInfo) inspect.Stream {

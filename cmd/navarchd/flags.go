@@ -56,6 +56,7 @@ type config struct {
 	zone         string
 	replicaLease time.Duration
 	ramp         time.Duration // 0: at once
+	drainAfter   time.Duration
 
 	grpcAddr       string
 	secureGRPCAddr string
@@ -146,6 +147,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.zone, "zone", os.Getenv("NAVARCH_ZONE"), "Zone that this replica runs in.")
 	f.DurationVar(&c.replicaLease, "replica-lease", 10*time.Second, "Time after which the proxies of a replica that is silent are given to others.")
 	f.DurationVar(&c.ramp, "replica-ramp", time.Minute, "Time over which a replica that is new takes its share of the proxies.")
+	f.DurationVar(&c.drainAfter, "drain-after", time.Minute, "Time for which a replica has more than 1.25 times its share of the streams before it closes some, a few a second.")
 	f.StringVar(&c.grpcAddr, "grpc-addr", "", "Address of plain-text xDS, for example :15010; off unless given.")
 	f.StringVar(&c.secureGRPCAddr, "secure-grpc-addr", ":15012", "Address of xDS over TLS; off without --tls-cert and --tls-key.")
 	f.StringVar(&c.httpAddr, "http-addr", ":8080", "Address of /ready and /debug.")
@@ -219,6 +221,9 @@ func (c *config) validate() error {
 	}
 	if c.ramp < 0 {
 		refuse("--replica-ramp: %v; must not be negative", c.ramp)
+	}
+	if c.drainAfter < time.Second {
+		refuse("--drain-after: %v; want a second at least", c.drainAfter)
 	}
 	if c.snapshotAge <= 0 {
 		refuse("--snapshot-max-age: %v; want a duration above 0", c.snapshotAge)

@@ -185,7 +185,7 @@ func (f *fleet) ready() error {
 // this replica has much more than its share.
 func (f *fleet) drain(ctx context.Context) error {
 	const every = time.Second
-	decide := place.NewDrain(place.DrainConfig{})
+	decide := place.NewDrain(place.DrainConfig{After: f.config.drainAfter, Calm: f.config.drainAfter / 2})
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {

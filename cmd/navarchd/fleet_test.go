@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,8 +15,10 @@ import (
 
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/shard/place"
+	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -160,13 +163,14 @@ func TestWrittenIsBounded(t *testing.T) {
 	hook := w.hook(nil)
 	began := time.Now()
 	for i := range int64(maxCommits + 10) {
-		hook(i, began, began, 1, 0)
+		hook(i, began, began, kv.Batch{Deletes: []model.Key{{Name: "x"}}})
 	}
 	all := w.list()
 	if len(all) != maxCommits || all[0].Revision != 10 || all[maxCommits-1].Revision != maxCommits+9 {
 		t.Errorf("%d commits from %+v", len(all), all[0])
 	}
-	if at := all[0].Committed; at.Before(began) || at.After(time.Now()) || !all[0].Event.Equal(began) {
+	if at := all[0].Committed; at.Before(began) || at.After(time.Now()) || !all[0].Event.Equal(began) || all[0].Puts != 0 || all[0].Deletes != 1 ||
+		!slices.Equal(all[0].Records, []model.Key{{Name: "x"}}) {
 		t.Errorf("%+v", all[0])
 	}
 }

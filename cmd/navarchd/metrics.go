@@ -96,13 +96,26 @@ func (p *process) gauges(ctx context.Context) error {
 	}
 }
 
-// quarantined counts what is held back because proxies refused it, by type.
+// quarantined shows what is held back because proxies refused it, by type.
 func (p *process) quarantined() {
-	var counts [xds.NumTypes]int
-	for _, r := range p.server.Refusals() {
-		counts[r.Type]++
-	}
+	counts := resourcesOf(p.server.Refusals())
 	for t := range xds.NumTypes {
 		obs.Quarantined.WithLabelValues(strings.ToLower(t.String())).Set(float64(counts[t]))
 	}
+}
+
+// resourcesOf counts the resources of refusals: one that many proxies refused is one.
+func resourcesOf(refusals []serve.Refusal) (counts [xds.NumTypes]int) {
+	type resource struct {
+		t    xds.Type
+		name string
+	}
+	seen := map[resource]bool{}
+	for _, r := range refusals {
+		if key := (resource{r.Type, r.Name}); !seen[key] {
+			seen[key] = true
+			counts[r.Type]++
+		}
+	}
+	return counts
 }

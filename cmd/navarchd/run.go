@@ -188,6 +188,8 @@ func (p *process) replica() ([]loop.Task, error) {
 		Verdicts:     shared,
 		Authenticate: authenticate,
 		Asides:       append(p.trust.asides(), p.fleet.aside()),
+		Answers:      p.answers(),
+		Identifier:   p.config.identifier(),
 		Store:        func() string { return storeName(p.mirror) },
 		Planner:      planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, log: p.log, checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain},
 		Budget:       fanout.Budget{Streams: p.config.env.pushThrottle},

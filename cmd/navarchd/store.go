@@ -90,7 +90,7 @@ type ingester struct {
 	log   *slog.Logger
 }
 
-func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, log *slog.Logger, committed func(revision int64, event, began time.Time, puts, deletes int)) (*ingester, error) {
+func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
 	source, err := files.New(files.Config{Dir: c.configDir, AllowEmpty: c.allowNone, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--config-dir: %w", err)

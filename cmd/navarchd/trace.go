@@ -58,12 +58,12 @@ func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 }
 
 // traceCommits is ingest's hook; nil without a tracer.
-func traceCommits(tracer *obs.Tracer) func(revision int64, event, began time.Time, puts, deletes int) {
+func traceCommits(tracer *obs.Tracer) func(revision int64, event, began time.Time, batch kv.Batch) {
 	if tracer == nil {
 		return nil
 	}
-	return func(revision int64, event, began time.Time, puts, deletes int) {
-		tracer.Committed(revision, event, began, time.Now(), puts, deletes)
+	return func(revision int64, event, began time.Time, batch kv.Batch) {
+		tracer.Committed(revision, event, began, time.Now(), len(batch.Puts), len(batch.Deletes))
 	}
 }
 

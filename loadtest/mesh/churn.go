@@ -31,6 +31,8 @@ type Edit struct {
 	Expect []Expect // nothing but this should change anywhere
 	// Gone and Come are the pods that a deploy replaced: proxies that leave and join with it.
 	Gone, Come []Workload
+	// Record is what a flip writes, as the page of commits names it: kind/namespace/name; empty: not known.
+	Record string
 
 	dir   string
 	files []file
@@ -99,8 +101,12 @@ func (c *Churn) Flip(k int) Edit {
 	s, st := c.of(k)
 	last := len(st.pods) - 1
 	st.unready[last] = !st.unready[last]
-	return Edit{What: "endpoint flip of " + s.host(), dir: c.dir, files: []file{c.endpoints(s, st)},
+	e := Edit{What: "endpoint flip of " + s.host(), dir: c.dir, files: []file{c.endpoints(s, st)},
 		Expect: assignments(s.clusters(st.pods[last].version), c.seers(s))}
+	if c.world.Settings.Form != Istio {
+		e.Record = "Endpoints/" + s.space.name + "/" + s.name + "-slice"
+	}
+	return e
 }
 
 // maxPort is how far Port goes before it begins again.
@@ -131,6 +137,19 @@ func (c *Churn) VirtualServices(ks ...int) Edit {
 		e.Expect = append(e.Expect, Expect{Type: xds.Route, Names: []string{fmt.Sprint(httpPort)}, Namespaces: c.seers(s), Marker: s.marker(*st)})
 	}
 	return e
+}
+
+// Tune gives the k-th service the next edition of its DestinationRule; false: it has none.
+func (c *Churn) Tune(k int) (Edit, bool) {
+	s, st := c.of(k)
+	if s.rule == noRule {
+		return Edit{}, false
+	}
+	st.tuned++
+	names := s.clusters("v1", "v2")
+	slices.Sort(names)
+	return Edit{What: "DestinationRule of " + s.host(), dir: c.dir, files: []file{s.destinationRule(*st)},
+		Expect: []Expect{{Type: xds.Cluster, Names: names, Namespaces: c.seers(s)}}}, true
 }
 
 // Roll replaces the pods of the k-th service, one in each edit: a rolling deploy.

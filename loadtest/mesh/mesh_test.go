@@ -130,6 +130,11 @@ func TestServersUnderstandTheFolder(t *testing.T) {
 				understood(t, w, dir)
 				c := NewChurn(w, dir)
 				edits := append(c.Roll(1), c.Flip(0), c.Port(0), c.VirtualServices(0, 1, 2), c.Policy(2))
+				for k := range w.services {
+					if e, has := c.Tune(k); has {
+						edits = append(edits, e)
+					}
+				}
 				if scoped := w.Scoped(); len(scoped) > 0 {
 					e, err := c.Sidecar(scoped[0])
 					if err != nil {

@@ -14,6 +14,7 @@ type state struct {
 	edition int          // of its VirtualService; 0: as generated, or none
 	policy  int          // edition of its AuthorizationPolicy; 0: as generated, or none
 	port    int          // that its pods listen on for HTTP, beyond 8080
+	tuned   int          // edition of its DestinationRule
 }
 
 func (s *service) pristine() state { return state{pods: s.pods} }
@@ -57,7 +58,7 @@ func (w *World) files(s *service) []file {
 		all = append(all, s.virtualService(st))
 	}
 	if s.rule != noRule {
-		all = append(all, s.destinationRule())
+		all = append(all, s.destinationRule(st))
 	}
 	if s.policy {
 		all = append(all, s.authorization(st))
@@ -178,11 +179,12 @@ func (s *service) virtualService(st state) file {
 	return file{fmt.Sprintf("virtualservices/%s.%s.yaml", s.name, s.space.name), b.Bytes()}
 }
 
-func (s *service) destinationRule() file {
+// destinationRule has its subsets; editions differ in a limit.
+func (s *service) destinationRule(st state) file {
 	var b bytes.Buffer
 	head(&b, networking, "DestinationRule", s.space.name, s.name)
 	fmt.Fprintf(&b, "spec:\n  host: %s\n  trafficPolicy:\n"+
-		"    connectionPool: {tcp: {maxConnections: 100}}\n    outlierDetection: {consecutive5xxErrors: 5}\n", s.host())
+		"    connectionPool: {tcp: {maxConnections: %d}}\n    outlierDetection: {consecutive5xxErrors: 5}\n", s.host(), 100+st.tuned)
 	switch s.rule {
 	case distribute:
 		fmt.Fprintf(&b, "    loadBalancer:\n      localityLbSetting:\n        distribute:\n"+

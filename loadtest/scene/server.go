@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -219,6 +220,8 @@ type commit struct {
 	Revision  int64     `json:"revision"`
 	Event     time.Time `json:"event"`     // of the oldest change in it, as the ingester was told
 	Committed time.Time `json:"committed"` // when etcd had answered
+	Puts      int       `json:"puts"`      // objects written
+	Deletes   int       `json:"deletes"`
 }
 
 // commitsPage lists the newest commits, oldest first.
@@ -236,6 +239,21 @@ func (s *Server) committed(ctx context.Context, edit time.Time) (at time.Time, o
 		}
 	}
 	return time.Time{}, false
+}
+
+// wrote is when a record (kind/namespace/name) was first committed after an edit, and when the ingester had heard of the oldest
+// change of that batch; ok is false where the server does not tell.
+func (s *Server) wrote(ctx context.Context, record string, edit time.Time) (at, event time.Time, ok bool) {
+	var all []commit
+	if s == nil || record == "" || s.page(ctx, commitsPage+"?record="+url.QueryEscape(record), &all) != nil {
+		return at, event, false
+	}
+	for _, c := range all {
+		if c.Committed.After(edit) {
+			return c.Committed, c.Event, true
+		}
+	}
+	return at, event, false
 }
 
 // loaded is nil once a replica has a snapshot with so many services.

@@ -26,6 +26,10 @@ const (
 	rowGrown     = "RSS grown while some do not read"
 	rowChurn     = "scheduled edit to ACK, p99"
 	rowMissing   = "ACKs that did not come"
+	rowLoud      = "loud namespace: edits a second"
+	rowQuiet     = "commit to ACK, p99, alone"
+	rowBeside    = "commit to ACK, p99, beside a loud namespace"
+	rowDelayed   = "delayed by a loud namespace, p99"
 	rowScale     = "p99 while scaling, of the steady state's"
 	rowOwnPlain  = "harness, RSS per proxy, plain text"
 	rowOwnTLS    = "harness, RSS per proxy, mTLS"
@@ -92,6 +96,9 @@ var worldB = []Scenario{
 		rowBroken: {Value: 0}, rowUntold: {Value: 0}, rowOldLeaf: {Value: 0},
 	}},
 	{Name: "churn", Title: "flips, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
+	{Name: "neighbour", Title: "endpoints flip while another namespace changes 1,000 objects a second", World: "world-b", Proxies: 400, run: neighbour, change: tenants(4), Targets: map[string]Target{
+		rowDelayed: {Value: 100}, rowLoud: {Value: 950, Most: true}, rowMissing: {Value: 0},
+	}},
 	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, flags: []string{"--replica-ramp", ramp.String()}, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowScale: {Value: 2}, rowMissing: {Value: 0},
 	}},

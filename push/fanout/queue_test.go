@@ -92,6 +92,24 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// The window of a trial stays open while changes follow one another, or one of them is under way, and closes after a calm.
+func TestTrialAfterACalm(t *testing.T) {
+	// Two have taken a change, so that four may try the next.
+	const widened = "j:n/a j:n/b j:n/c j:n/d j:n/e j:n/f j:n/g c:a c:b d:a:1 d:b:1 k:a:1 k:b:1 "
+	for name, c := range map[string]struct{ events, want string }{
+		"the next comes soon":             {widened + "t c:c c:d c:e c:f c:g", "a b c d e f"},
+		"the next comes after a calm":     {widened + "t t c:c c:d c:e c:f", "a b c d"},
+		"one is trying all the time":      {widened + "c:c t t c:d c:e c:f c:g", "a b c d e f"},
+		"the last ACK was late":           {widened + "c:c d:c:1 t t k:c:1 c:d c:e c:f c:g", "a b c d e f g"},
+		"one that tried has left":         {widened + "t c:c l:c t c:d c:e c:f", "a b c d e f"},
+		"an ACK before Done says nothing": {"j:n/a j:n/b j:n/c c:a c:b c:c k:a:5", "a b"},
+	} {
+		if got := script(Budget{Trial: 2, Slow: time.Hour}, c.events); got != c.want {
+			t.Errorf("%s: granted %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // A config lane that waits gets every fifth turn, however busy the endpoint lane is.
 func TestConfigDoesNotStarve(t *testing.T) {
 	q := NewQueue[string](Budget{Streams: 1})

@@ -2,7 +2,10 @@ package inspect
 
 import (
 	"net/http"
+	"slices"
 	"time"
+
+	"navarch.io/navarch/store/model"
 )
 
 // Commit is one batch that the ingester wrote.
@@ -10,13 +13,32 @@ type Commit struct {
 	Revision  int64     `json:"revision"`
 	Event     time.Time `json:"event"`     // of the oldest change in it, as the ingester was told
 	Committed time.Time `json:"committed"` // when etcd had answered
+	Puts      int       `json:"puts"`
+	Deletes   int       `json:"deletes"`
+	// Records are those that were written or deleted; nil: very many.
+	Records []model.Key `json:"-"`
 }
 
-func commits(c Config, _ *http.Request) (any, error) {
+// commits lists them, or, with ?record=Kind/namespace/name, those that wrote or deleted one record.
+func commits(c Config, r *http.Request) (any, error) {
+	all := []Commit{}
 	if c.Commits == nil {
-		return []Commit{}, nil
+		return all, nil
 	}
-	return append([]Commit{}, c.Commits()...), nil
+	path := r.URL.Query().Get("record")
+	if path == "" {
+		return append(all, c.Commits()...), nil
+	}
+	key, err := model.ParsePath(path)
+	if err != nil {
+		return nil, httpError{http.StatusBadRequest, err.Error()}
+	}
+	for _, one := range c.Commits() {
+		if slices.Contains(one.Records, key) {
+			all = append(all, one)
+		}
+	}
+	return all, nil
 }
 
 func fleet(c Config, _ *http.Request) (any, error) {

@@ -84,7 +84,7 @@ var pages = []page{
 	{"/debug/connections", "Connected proxies.", connections},
 	{"/debug/problems", "What is wrong with objects, files and their combination.", problems},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot},
-	{"/debug/commits", "The newest commits of this process, oldest first.", commits},
+	{"/debug/commits", "The newest commits of this process, oldest first: ?record=Kind/namespace/name.", commits},
 	{"/debug/fleet", "The replicas, what each owns, and what this one serves.", fleet},
 }
 
@@ -103,11 +103,7 @@ func Handler(c Config) http.Handler {
 		mux.HandleFunc(p.path, func(w http.ResponseWriter, r *http.Request) {
 			answer, err := p.serve(c, r)
 			if err != nil {
-				status := http.StatusInternalServerError
-				if e, ok := err.(httpError); ok {
-					status = e.status
-				}
-				http.Error(w, err.Error(), status)
+				http.Error(w, err.Error(), StatusCode(err))
 				return
 			}
 			w.Header().Set("Content-Type", "application/json")
@@ -192,6 +188,11 @@ func find(c Config, r *http.Request) (Stream, error) {
 	if id == "" {
 		return Stream{}, httpError{http.StatusBadRequest, "proxyID is needed: ?proxyID=name.namespace"}
 	}
+	return named(c, id)
+}
+
+// named is the proxy with a name.namespace or a node id.
+func named(c Config, id string) (Stream, error) {
 	for _, st := range c.Streams() {
 		if st.Proxy == id || st.Node == id {
 			return st, nil

@@ -37,32 +37,36 @@ func (st *stream) pump(lent bool) (total int) {
 		if !ok {
 			return total
 		}
-		if out.reply.Owed && !lent {
+		if (out.reply.Owed || out.answer != nil || st.heavy) && !lent {
 			go func() {
-				bytes := st.push(&out, start, true)
-				if bytes > 0 {
+				bytes, written := st.push(&out, start, true)
+				if written {
 					bytes += st.pump(true)
 				}
 				st.turn.Load().Sent(bytes)
 			}()
 			return total
 		}
-		bytes := st.push(&out, start, lent)
-		if bytes == 0 {
+		bytes, written := st.push(&out, start, lent)
+		if !written {
 			return total
 		}
 		total += bytes
 	}
 }
 
-// outgoing is one response: of an aside where that has a nonce, else of a type of Envoy's.
+// outgoing is one response: to a question, or of an aside where that has a nonce, else of a type of Envoy's.
 type outgoing struct {
-	reply delta.Reply
-	note  note
+	reply  delta.Reply
+	note   note
+	answer *answer
 }
 
 func (o *outgoing) what() string {
-	if o.note.nonce != "" {
+	switch {
+	case o.answer != nil:
+		return o.answer.url
+	case o.note.nonce != "":
 		return o.note.url
 	}
 	return o.reply.Type.String()
@@ -78,6 +82,9 @@ func (st *stream) next(now time.Time) (out outgoing, ok bool, since time.Time) {
 	if st.closed {
 		st.sending = false
 		return out, false, since
+	}
+	if out.answer = st.nextAnswer(); out.answer != nil {
+		return out, true, since
 	}
 	set := st.view.Set()
 	if out.note, ok = st.nextNote(set.Revision, now); ok {
@@ -112,10 +119,12 @@ func (st *stream) converged() (since time.Time) {
 	return since
 }
 
-// push hands one response to gRPC and returns its size; 0: the stream is broken.
-func (st *stream) push(o *outgoing, start time.Time, lent bool) int {
-	r, msg := &o.reply, (*response)(nil)
+// push hands one response to gRPC and returns how many of its bytes will be acknowledged; false: the stream is broken.
+func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, written bool) {
+	r, msg := &o.reply, any(nil)
 	switch {
+	case o.answer != nil:
+		msg = o.answer.message
 	case o.note.nonce != "":
 		msg = encodeNote(&o.note, st.world)
 	case st.world:
@@ -136,18 +145,22 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) int {
 		st.sending, st.owing = false, false
 		st.mu.Unlock()
 		st.kill(err)
-		return 0
+		return 0, false
 	}
 	hooks := &st.srv.cfg.Hooks
-	if o.note.nonce != "" {
+	st.heavy = o.answer != nil
+	switch {
+	case o.answer != nil:
+		return 0, true // tools do not acknowledge
+	case o.note.nonce != "":
 		hooks.Wrote(time.Since(began))
-		return o.note.size
+		return o.note.size, true
 	}
 	hooks.Sent(r.Type, len(r.Set), len(r.Removed), r.Size)
 	now := time.Now()
 	hooks.Wrote(now.Sub(began))
 	hooks.Pushed(r.Type, now.Sub(start))
-	return r.Size
+	return r.Size, true
 }
 
 // check looks at a stream's deadlines.

@@ -38,6 +38,10 @@ type Config struct {
 	Authenticate func(context.Context) (identity string, err error)
 	// Asides are served beside Envoy's types.
 	Asides []Aside
+	// Answers are given to who asks, beside all that.
+	Answers []Answer
+	// Identifier is what answers say of who gives them (ControlPlane.identifier).
+	Identifier string
 	// Store names the store that revisions are of, once it is known; nil, or empty: clients are not told.
 	Store        func() string
 	AckDeadline  time.Duration // a response that is not acknowledged for so long closes the stream; 60 s
@@ -53,6 +57,9 @@ type Server struct {
 	sets   delta.Names // subscriptions
 	diff   differ
 	asides map[string]int // by type URL: which of Config.Asides; never changed
+
+	answers   map[string]int // which of Config.Answers, in the same way
+	answering chan struct{}  // has a place for each answer that may be made at once
 
 	serial  atomic.Uint64
 	mu      sync.Mutex // a leaf: guards streams
@@ -74,7 +81,11 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}, asides: map[string]int{}}
+	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}, asides: map[string]int{},
+		answers: map[string]int{}, answering: make(chan struct{}, maxAnswering)}
+	for i, a := range cfg.Answers {
+		s.answers[a.TypeURL] = i
+	}
 	for i, a := range cfg.Asides {
 		s.asides[a.TypeURL] = i
 	}

@@ -51,6 +51,8 @@ type stream struct {
 	waiting  [xds.NumTypes]int64 // since when the oldest response waits for its ACK; unix nanoseconds
 	refusals []Refusal           // newest last, a few
 	reports  []delta.Report      // reused
+	heavy    bool                // an answer went out that may not be written yet, so that the next send may block; the sender's
+	answers  []*answer           // that wait to be sent, oldest first; a few
 	sides    []*side             // as Config.Asides; nil: it asked for none
 }
 
@@ -126,6 +128,9 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	m, err := parse(raw...)
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if i, is := st.srv.answers[m.TypeURL]; is {
+		return st.reply(ctx, i, m)
 	}
 	if st.view == nil {
 		st.client.Holds = holds(m)

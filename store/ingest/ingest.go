@@ -37,8 +37,9 @@ type Config struct {
 	Sealer Sealer // of private keys; nil: Secrets that have one are not written
 	Log    *slog.Logger
 	// Committed is told of every batch that was written, with the time of the oldest event in it (the load's, for a full
-	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine and must not block.
-	Committed func(revision int64, event, began time.Time, puts, deletes int)
+	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine, must not block and
+	// changes nothing of the batch.
+	Committed func(revision int64, event, began time.Time, batch kv.Batch)
 	Pace      time.Duration // endpoint-only batches are at least so far apart; default 25 ms
 	Retry     time.Duration // pause after a load or write that failed; default 500 ms
 }
@@ -296,7 +297,7 @@ func (l *Loop) write(ctx context.Context, batch kv.Batch, since time.Time) Event
 	written := Written{Epoch: batch.Epoch, After: revision}
 	var large *kv.TooLargeError
 	if l.Committed != nil && revision != 0 {
-		l.Committed(revision, since, began, len(batch.Puts), len(batch.Deletes))
+		l.Committed(revision, since, began, batch)
 	}
 	switch {
 	case err == nil:

@@ -90,6 +90,13 @@ func (k *link) holdAfter(n int64, up bool) <-chan struct{} {
 	return k.held
 }
 
+// redirect leads new connections to another address.
+func (k *link) redirect(to string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.to = to
+}
+
 // drop ends all connections that there are; what was held of them is lost.
 func (k *link) drop() {
 	k.mu.Lock()
@@ -101,13 +108,13 @@ func (k *link) drop() {
 
 func (k *link) join(near net.Conn) {
 	k.mu.Lock()
-	refuse := k.rule.refuse
+	refuse, to := k.rule.refuse, k.to
 	k.mu.Unlock()
 	if refuse {
 		near.Close()
 		return
 	}
-	far, err := net.Dial(k.network, k.to)
+	far, err := net.Dial(k.network, to)
 	if err != nil {
 		near.Close()
 		return

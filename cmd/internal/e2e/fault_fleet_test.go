@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// Fault 12, the door: all proxies of a replica that is killed come to one that lets in two a second. It never lets in more; whom
+// it would keep for more than 20 s it refuses, and in the end everybody is in, and was sent nothing.
+func TestFaultReconnectsArePaced(t *testing.T) {
+	const proxies, rate, burst = 54, 2, 2
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	start(t, "--roles=ingest", "--config-dir", townFolder(t, 10), store)
+	victim := start(t, "--roles=xds", store)
+	narrow := startProgram(t, binary(t, "navarchd"), []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", rate)}, "--roles=xds", store)
+	for _, d := range []*daemon{victim, narrow} {
+		eventually(t, 20*time.Second, d.ready)
+	}
+	balancer := connect(t, victim.grpc)
+	f := fleet(t, proxies, sim.Config{Addrs: []string{balancer.address}})
+	before := f.Stats()
+	joins := func(result string) float64 { // the metric appears with the first
+		if v := narrow.value(fmt.Sprintf("navarch_joins_total{result=%q}", result)); !math.IsNaN(v) {
+			return v
+		}
+		return 0
+	}
+	balancer.redirect(narrow.grpc)
+	came, began := joins("admitted"), time.Now()
+	victim.kill()
+	balancer.drop()
+	eventually(t, 90*time.Second, func() error {
+		in := joins("admitted") - came
+		if most := rate*time.Since(began).Seconds() + burst + 1; in > most {
+			t.Fatalf("%v were let in within %v", in, time.Since(began))
+		}
+		if s := f.Stats(); in < proxies || s.Joined < proxies {
+			return fmt.Errorf("%v of %d let in, %d joined: %v", in, proxies, s.Joined, s.Errors)
+		}
+		return nil
+	})
+	took := time.Since(began)
+	refused := joins("refused")
+	t.Logf("%d proxies were back after %v; %v tries were refused", proxies, took, refused)
+	if refused == 0 {
+		t.Error("nobody was refused: the test shows nothing")
+	}
+	if got := f.Stats().Since(before).Total(); got.Resources+got.Removed > 0 {
+		t.Errorf("%d resources and %d removals were sent to proxies that have everything", got.Resources, got.Removed)
+	}
+	unharmed(t, f)
+}
+
+// gone is how often streams of a crowd have ended.
+func (c *crowd) gone() (times int) {
+	for _, a := range c.agents {
+		a.mu.Lock()
+		times += len(a.ends)
+		a.mu.Unlock()
+	}
+	return times
+}
+
+// Fault 14: a replica comes, is killed, and comes again. Once it was lost it must stay for a while before it is given anything:
+// the ring stands, and no proxy is sent to it and back. When it stays it is taken in, and nobody is sent what it has.
+func TestFaultReplicaComesAndGoes(t *testing.T) {
+	const lost = 6 * time.Second // for so long a replica that was lost once is ready before it joins
+	f := startFleet(t, 2)
+	flapper := startProgram(t, binary(t, "navarchd"), []string{"POD_NAME=flapper"}, "--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s")
+	args := []string{"--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s"}
+	settled(t, append(f.replicas(), flapper)...)
+	c := gather(t)
+	c.grow(40, true, f.addresses)
+	eventually(t, 20*time.Second, c.home)
+	received := c.sum()
+
+	flapper.kill()
+	stands := settled(t, f.replicas()...)
+	eventually(t, 20*time.Second, c.home)
+	moves := c.gone()
+	for range 3 {
+		flapper = flapper.again(t, binary(t, "navarchd"), args...)
+		eventually(t, 20*time.Second, flapper.ready)
+		ready := time.Now()
+		eventually(t, 5*time.Second, func() error { // longer than rings are apart, and than the lease
+			if up := time.Since(ready); up < 2500*time.Millisecond {
+				return fmt.Errorf("it is up for %v", up)
+			}
+			return nil
+		})
+		flapper.kill()
+	}
+	now, err := agree(f.replicas()...)
+	if err != nil || now.Ring != stands.Ring {
+		t.Errorf("ring %d has become %d: %v", stands.Ring, now.Ring, err)
+	}
+	if again := c.gone(); again != moves {
+		t.Errorf("%d streams ended while it came and went", again-moves)
+	}
+
+	flapper = flapper.again(t, binary(t, "navarchd"), args...)
+	began := time.Now()
+	settled(t, append(f.replicas(), flapper)...)
+	if took := time.Since(began); took < lost {
+		t.Errorf("it was taken in after %v", took)
+	}
+	eventually(t, 20*time.Second, c.home)
+	if again := c.sum(); again != received {
+		t.Errorf("%d clusters were sent to proxies that hold them", again-received)
+	}
+}
+
+// A fleet that is uneven, of proxies that do not follow the ring, is evened out: not at once, a few streams a second, each once,
+// and not while there is no leader.
+func TestFleetEvensOut(t *testing.T) {
+	const proxies, after = 60, 4 * time.Second
+	etcd := kvtest.Start(t)
+	dir, store := folder(t), "--etcd-endpoints="+etcd.Endpoint()
+	lead := []string{"--roles=ingest", "--config-dir", dir, store, "--leader-lease", "2s"}
+	leader := start(t, lead...)
+	eventually(t, 20*time.Second, leader.leading)
+	var replicas []*daemon
+	for range 2 {
+		replicas = append(replicas, start(t, "--roles=xds", store, "--replica-lease", "2s", "--replica-ramp", "0s", "--drain-after", after.String()))
+	}
+	full, empty := replicas[0], replicas[1]
+	settled(t, replicas...)
+	c := gather(t)
+	began := time.Now()
+	c.grow(proxies, false, func() []string { return []string{full.grpc} })
+	eventually(t, 20*time.Second, func() error { return c.connected("") })
+	for _, a := range c.agents {
+		a.mu.Lock()
+		a.seeds, a.ends = func() []string { return []string{empty.grpc} }, nil
+		a.mu.Unlock()
+	}
+	closed := func(n int) func() error {
+		return func() error {
+			if got := c.gone(); got < n {
+				return fmt.Errorf("%d streams were closed, want %d", got, n)
+			}
+			return nil
+		}
+	}
+	eventually(t, 60*time.Second, closed(5))
+
+	leader.kill()
+	var quiet int
+	silent := time.Now()
+	eventually(t, 20*time.Second, func() error { // until its lease is over
+		if quiet = c.gone(); time.Since(silent) < 5*time.Second {
+			return fmt.Errorf("the leader is dead for %v", time.Since(silent))
+		}
+		return nil
+	})
+	if quiet >= proxies/2-6 {
+		t.Fatalf("%d of %d streams were closed already: the test shows nothing", quiet, proxies)
+	}
+	eventually(t, 20*time.Second, func() error {
+		if now := c.gone(); now != quiet {
+			t.Fatalf("%d streams were closed without a leader", now-quiet)
+		}
+		if time.Since(silent) < 10*time.Second {
+			return fmt.Errorf("the leader is dead for %v", time.Since(silent))
+		}
+		return nil
+	})
+	start(t, lead...)
+	eventually(t, 60*time.Second, closed(quiet+4))
+	evenly(t, c, began.Add(after), proxies)
+	if n := full.mustValue(t, `navarch_streams_sent_away_total{why="imbalance"}`); int(n) > c.gone() {
+		t.Errorf("%v streams were sent away, %d ended", n, c.gone())
+	}
+	if d := empty.value(`navarch_streams_sent_away_total{why="imbalance"}`); d > 0 {
+		t.Errorf("%v were sent away from where there are too few", d)
+	}
+	c.sum()
+}
+
+// evenly checks the pace of what was closed: nothing before a time, no stream twice, and at most 2 % of the streams a second, half
+// as much again by chance.
+func evenly(t *testing.T, c *crowd, notBefore time.Time, proxies int) {
+	t.Helper()
+	var ends []time.Time
+	for _, a := range c.agents {
+		a.mu.Lock()
+		if ends = append(ends, a.ends...); len(a.ends) > 1 {
+			t.Errorf("one proxy was sent away %d times", len(a.ends))
+		}
+		a.mu.Unlock()
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	if len(ends) == 0 || ends[0].Before(notBefore) {
+		t.Errorf("the first of %d was closed %v too early", len(ends), notBefore.Sub(ends[0]))
+	}
+	const window = 5
+	most := int(.02*float64(proxies)*1.5*window) + 2 // what is left of a token, and the second over which each step is spread
+	for i := range ends {
+		n := 0
+		for _, later := range ends[i:] {
+			if later.Sub(ends[i]) < window*time.Second {
+				n++
+			}
+		}
+		if n > most {
+			t.Errorf("%d streams were closed within %d s, at most %d may be", n, window, most)
+			return
+		}
+	}
+}

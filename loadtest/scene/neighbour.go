@@ -1,0 +1,215 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/mesh"
+)
+
+// The pace of the scenario's edits.
+const (
+	loudRate  = 1000                   // edits of the loud namespace a second
+	quietFlip = 200 * time.Millisecond // between two flips elsewhere
+)
+
+// tenants keeps so many namespaces in a world that is scaled down.
+func tenants(least int) func(*mesh.Settings) {
+	return func(s *mesh.Settings) { s.Namespaces = max(s.Namespaces, least) }
+}
+
+// flips is what came of flips in quiet namespaces.
+type flips struct {
+	mu       sync.Mutex
+	count    int
+	missing  int
+	acks     gauge.Histogram // from the commit of the flip itself, every proxy's
+	waited   gauge.Histogram // in the ingester: from the oldest event in the flip's batch to the commit
+	toCommit gauge.Histogram // from the edit of the file
+	failed   error
+}
+
+// neighbour flips endpoints of quiet namespaces, first alone, then while the largest namespace is edited without end.
+func neighbour(s *stage) error {
+	if err := s.joined(nil); err != nil {
+		return err
+	}
+	loud, quiet := s.sides()
+	if len(loud) == 0 || len(quiet) < 2 {
+		return errors.New("the mesh has no second namespace")
+	}
+	span := s.span(20 * time.Second)
+	s.enter("flips alone")
+	alone, err := s.flipAll(quiet[:len(quiet)/2], span)
+	if err != nil {
+		return err
+	}
+	s.enter("flips beside a loud namespace")
+	before, _ := s.objectsSince(0)
+	cpu0, _ := usage(s.watched())
+	began := time.Now()
+	ctx, stop := context.WithCancel(s.ctx)
+	noise := &noise{stage: s, churn: mesh.NewChurn(s.world, s.dir), services: loud, written: before}
+	var wg sync.WaitGroup
+	wg.Go(func() { noise.run(ctx) })
+	beside, err := s.flipAll(quiet[len(quiet)/2:], span)
+	stop()
+	wg.Wait()
+	took := time.Since(began).Seconds()
+	cpu1, _ := usage(s.watched())
+	if err = errors.Join(err, noise.failed); err != nil {
+		return err
+	}
+	if err := s.still(); err != nil {
+		return err
+	}
+	s.row(rowLoud, "1/s", float64(noise.edits)/took)
+	s.row("loud namespace: objects committed a second", "1/s", float64(noise.objects)/took)
+	s.row(rowQuiet, "ms", ms(alone.acks.Quantile(.99)))
+	s.row(rowBeside, "ms", ms(beside.acks.Quantile(.99)))
+	s.row(rowDelayed, "ms", ms(max(0, beside.acks.Quantile(.99)-alone.acks.Quantile(.99))))
+	s.row("flip's batch in the ingester, p99, alone", "ms", ms(alone.waited.Quantile(.99)))
+	s.row("flip's batch in the ingester, p99, beside", "ms", ms(beside.waited.Quantile(.99)))
+	s.row("edit of the file to commit, p99, alone", "ms", ms(alone.toCommit.Quantile(.99)))
+	s.row("edit of the file to commit, p99, beside", "ms", ms(beside.toCommit.Quantile(.99)))
+	s.row(rowMissing, "", float64(alone.missing+beside.missing))
+	s.cost("servers' CPU beside a loud namespace", "cores", (cpu1-cpu0).Seconds()/took)
+	s.latency("commit to ACK: alone", &alone.acks)
+	s.latency("commit to ACK: beside", &beside.acks)
+	return s.equal()
+}
+
+// sides are the services of the largest namespace, and all others. At full size each of those flips once at most: proxies that
+// lag would take an endpoint that comes back for a version that goes back.
+func (s *stage) sides() (loud, quiet []int) {
+	busy := s.world.Namespaces()[0]
+	for k := range s.world.Settings.Services {
+		if _, namespace := s.world.Host(k); namespace == busy {
+			loud = append(loud, k)
+		} else {
+			quiet = append(quiet, k)
+		}
+	}
+	return loud, quiet
+}
+
+// flipAll flips one service after the other on a schedule, and waits for all ACKs.
+func (s *stage) flipAll(services []int, span time.Duration) (*flips, error) {
+	f := &flips{}
+	var wg sync.WaitGroup
+	err := s.schedule(quietFlip, span, func(i int, _ time.Time) error {
+		e := s.churn.Flip(services[i%len(services)])
+		probe, err := s.fleet.Watch(s.watches(e))
+		if err != nil {
+			return err
+		}
+		edited, err := e.Apply()
+		if err != nil {
+			return err
+		}
+		wg.Go(func() { s.flipped(f, e, probe, edited) })
+		return nil
+	})
+	wg.Wait()
+	return f, errors.Join(err, f.failed)
+}
+
+// flipped waits for what one flip brings.
+func (s *stage) flipped(f *flips, e mesh.Edit, probe Probe, edited time.Time) {
+	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
+	defer cancel()
+	err := probe.Await(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at, event, known := s.writer.wrote(s.ctx, e.Record, edited)
+	if !known {
+		at = s.committed(edited)
+		event = at
+		s.note("The server does not tell in which commit an object was written: times are from the first commit after the edit.")
+	}
+	o, outcome := probe.Outcome(at)
+	if err = errors.Join(err, outcome); err != nil {
+		f.failed = fmt.Errorf("%s: %w", e.What, err)
+		return
+	}
+	f.count++
+	if f.missing += o.Expected - o.Acked; o.Acked < o.Expected {
+		s.note("%s: %d of %d ACKs came, missing %v", e.What, o.Acked, o.Expected, o.Missing)
+	}
+	f.acks.Merge(o.Ack)
+	f.waited.Record(at.Sub(event))
+	f.toCommit.Record(at.Sub(edited))
+}
+
+// noise edits the objects of one namespace, some at a time, without waiting for anything.
+type noise struct {
+	*stage
+	churn    *mesh.Churn // of its own: nobody else edits these services
+	services []int
+	written  int64 // revision up to which objects were counted
+
+	edits, objects int
+	failed         error
+}
+
+func (n *noise) run(ctx context.Context) {
+	const every = 10 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	began := time.Now()
+	for i := 1; n.failed == nil; i++ {
+		for due := int(time.Since(began).Seconds() * loudRate); n.edits < due && n.failed == nil; n.edits++ {
+			_, n.failed = n.next(n.edits).Apply()
+		}
+		if i%50 == 0 {
+			n.count()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			n.count()
+			return
+		}
+	}
+}
+
+// next goes through the services with routes, then rules, then endpoints.
+func (n *noise) next(i int) mesh.Edit {
+	k := n.services[i%len(n.services)]
+	switch i / len(n.services) % 3 {
+	case 0:
+		return n.churn.VirtualServices(k)
+	case 1:
+		if e, has := n.churn.Tune(k); has {
+			return e
+		}
+		return n.churn.VirtualServices(k)
+	}
+	return n.churn.Flip(k)
+}
+
+// count adds up what the ingester wrote since the last time.
+func (n *noise) count() {
+	var objects int
+	was := n.written
+	n.written, objects = n.objectsSince(was)
+	n.objects += objects
+}
+
+// objectsSince is the newest revision, and how many objects the commits after another one wrote, of those that are remembered.
+func (s *stage) objectsSince(since int64) (revision int64, objects int) {
+	var all []commit
+	if s.writer == nil || s.writer.page(s.ctx, commitsPage, &all) != nil {
+		return since, 0
+	}
+	for _, c := range all {
+		if c.Revision > since {
+			revision, objects = c.Revision, objects+c.Puts+c.Deletes
+		}
+	}
+	return max(revision, since), objects
+}

@@ -1,0 +1,120 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/store/obs"
+)
+
+// Answer is a type that is answered once for each request and never pushed: what operators' tools ask (istio.io/debug). A
+// stream whose first request is of such a type asks for nothing else: it has no view and does not wait for admission.
+type Answer struct {
+	// TypeURL is what is asked for; neither one of xds.Type nor of an Aside.
+	TypeURL string
+	// Resources are what a client gets for the names in its request. It is called by the goroutine that reads the stream, for
+	// a few streams at once, and may take its time. An error is a gRPC status: it ends a stream that only asks; a proxy's
+	// goes on, and gets no resources.
+	Resources func(ctx context.Context, c Client, names []string) ([]*discoveryv3.Resource, error)
+}
+
+// Bounds of what callers can make a replica do and keep.
+const (
+	maxAnswering = 2   // answers that are made at once, over all streams
+	maxAnswers   = 2   // that wait to be sent on a proxy's stream; further requests are not answered
+	maxQuestion  = 16  // names of one request
+	maxQueryName = 512 // bytes of a name
+)
+
+// answer is one response to a question.
+type answer struct {
+	url     string
+	message any // a DiscoveryResponse or a DeltaDiscoveryResponse
+}
+
+// reply answers a request of the i-th type. A nonce says that it acknowledges what was sent: nothing is asked.
+func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
+	if m.Nonce != "" {
+		return nil
+	}
+	a := &st.srv.cfg.Answers[i]
+	resources, err := st.resources(ctx, a, m)
+	if err != nil {
+		st.srv.cfg.Log.Info("a question was not answered", obs.KeyType, a.TypeURL, "identity", st.client.Identity, "peer", st.client.Addr, obs.KeyError, err)
+		if st.view == nil {
+			return err
+		}
+	}
+	one := &answer{a.TypeURL, st.response(a.TypeURL, resources)}
+	if st.view == nil {
+		if _, written := st.push(&outgoing{answer: one}, time.Now(), true); !written {
+			return status.Error(codes.Aborted, "the stream is broken")
+		}
+		return nil
+	}
+	st.mu.Lock()
+	if full := st.closed || len(st.answers) >= maxAnswers; !full {
+		st.answers = append(st.answers, one)
+	}
+	st.mu.Unlock()
+	st.mark(st.turn.Load(), fanout.Config, time.Now())
+	return nil
+}
+
+// resources asks for them, when it is this stream's turn.
+func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) ([]*discoveryv3.Resource, error) {
+	var names []string
+	for name := range m.Subscribe {
+		if len(names) == maxQuestion || len(name) > maxQueryName {
+			return nil, status.Errorf(codes.InvalidArgument, "%s: more than %d names, or one of more than %d bytes", a.TypeURL, maxQuestion, maxQueryName)
+		}
+		names = append(names, strings.Clone(name)) // it lives only until the request is freed
+	}
+	select {
+	case st.srv.answering <- struct{}{}:
+		defer func() { <-st.srv.answering }()
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return a.Resources(ctx, st.client, names)
+}
+
+// response is a message of the stream's protocol; tools tell one answer from another by the version, which is a hash.
+func (st *stream) response(url string, resources []*discoveryv3.Resource) any {
+	control := &corev3.ControlPlane{Identifier: st.srv.cfg.Identifier}
+	nonce := strconv.FormatUint(st.srv.serial.Add(1), 10)
+	if !st.world {
+		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: url, Nonce: nonce, Resources: resources, ControlPlane: control}
+	}
+	version := []byte(url)
+	bodies := make([]*anypb.Any, len(resources))
+	for i, r := range resources {
+		bodies[i] = r.Resource
+		version = append(version, r.Resource.GetValue()...)
+	}
+	sum := sha256.Sum256(version)
+	return &discoveryv3.DiscoveryResponse{TypeUrl: url, Nonce: nonce, VersionInfo: hex.EncodeToString(sum[:16]), Resources: bodies, ControlPlane: control}
+}
+
+// nextAnswer takes the oldest. Called with the lock held.
+func (st *stream) nextAnswer() *answer {
+	if len(st.answers) == 0 {
+		return nil
+	}
+	one := st.answers[0]
+	st.answers = slices.Delete(st.answers, 0, 1)
+	return one
+}

@@ -1,0 +1,122 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"navarch.io/navarch/push/xds"
+)
+
+const questionURL = "istio.io/debug"
+
+// echo answers with the names that it was asked for, padded.
+func echo(padding int) Answer {
+	return Answer{TypeURL: questionURL, Resources: func(_ context.Context, c Client, names []string) ([]*discoveryv3.Resource, error) {
+		if len(names) != 1 || names[0] == "secret" {
+			return nil, status.Error(codes.PermissionDenied, "not for you")
+		}
+		body := append([]byte(names[0]), bytes.Repeat([]byte("x"), padding)...)
+		return []*discoveryv3.Resource{{Name: names[0], Resource: &anypb.Any{TypeUrl: questionURL, Value: body}}}, nil
+	}}
+}
+
+// A tool asks as istioctl does: one request, no acknowledgement. It has no view, is not let in as a proxy is, and is not
+// listed. What it may not see ends its stream with the reason.
+func TestToolsAreAnswered(t *testing.T) {
+	p := newPlanner()
+	p.refuse = status.Error(codes.ResourceExhausted, "no proxy is let in")
+	s, addr := start(t, Config{Planner: p, Answers: []Answer{echo(0)}, Identifier: `{"Component":"istiod"}`})
+	node := &corev3.Node{Id: "debug~0.0.0.0~istioctl~cluster.local"}
+	world := dialWorld(t, addr)
+	for _, page := range []string{"syncz", "syncz", "config_dump"} {
+		if err := world.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNames: []string{page}}); err != nil {
+			t.Fatal(err)
+		}
+		res, err := world.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.Resources) != 1 || string(res.Resources[0].Value) != page || res.TypeUrl != questionURL || res.VersionInfo == "" ||
+			res.ControlPlane.GetIdentifier() != `{"Component":"istiod"}` {
+			t.Errorf("%v", res)
+		}
+		// Who acknowledges asks nothing.
+		if err := world.Send(&discoveryv3.DiscoveryRequest{TypeUrl: questionURL, ResourceNames: []string{page}, ResponseNonce: res.Nonce, VersionInfo: res.VersionInfo}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.Inspect()); n != 0 || len(p.joined) != 0 {
+		t.Errorf("%d streams, %d joined", n, len(p.joined))
+	}
+	for name, want := range map[string]codes.Code{"secret": codes.PermissionDenied, strings.Repeat("n", maxQueryName+1): codes.InvalidArgument} {
+		c := dial(t, addr)
+		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNamesSubscribe: []string{name}})
+		if got := c.end(); got.Code() != want {
+			t.Errorf("%.20s: %v", name, got)
+		}
+	}
+}
+
+// A proxy's agent asks on the stream that it carries for Envoy: an answer of any size goes between the pushes, a refusal is an
+// empty answer, and the stream lives.
+func TestProxiesAskBesides(t *testing.T) {
+	const padding = 1 << 20
+	stat := func(name string) *xds.Resource {
+		return cluster("a", func(c *clusterv3.Cluster) { c.AltStatName = name })
+	}
+	p := newPlanner(stat("0"))
+	_, addr := start(t, Config{Planner: p, Answers: []Answer{echo(padding)}})
+	c := dial(t, addr)
+	c.ask(xds.Cluster)
+	c.ack(c.next())
+	for i, name := range []string{"syncz", "secret", "syncz"} {
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{name}})
+		answer := c.next()
+		if answer.TypeUrl != questionURL || (len(answer.Resources) == 1) != (name != "secret") {
+			t.Fatalf("%s: %d resources of %s", name, len(answer.Resources), answer.TypeUrl)
+		}
+		if name != "secret" && len(answer.Resources[0].Resource.Value) != len(name)+padding {
+			t.Errorf("%d bytes", len(answer.Resources[0].Resource.Value))
+		}
+		p.put(stat(name + "-" + strings.Repeat("x", i)))
+		push := c.next()
+		if push.TypeUrl != xds.Cluster.URL() || len(push.Resources) != 1 {
+			t.Fatalf("%d resources of %s after an answer", len(push.Resources), push.TypeUrl)
+		}
+		c.ack(push)
+	}
+}
+
+// Who asks for much and does not read holds up nobody: the one worker that there is sends to others meanwhile.
+func TestAnswersHoldUpNobody(t *testing.T) {
+	p := newPlanner(cluster("a"))
+	_, addr := start(t, Config{Planner: p, Workers: 1, Answers: []Answer{echo(8 << 20)}})
+	stuck, other := dial(t, addr), dial(t, addr)
+	for _, c := range []*client{stuck, other} {
+		c.ask(xds.Cluster)
+		c.ack(c.next())
+	}
+	stuck.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"config_dump"}})
+	// The same again: once it is answered, the first answer has had its turn.
+	other.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"syncz"}})
+	if answer := other.next(); answer.TypeUrl != questionURL {
+		t.Fatal(answer.TypeUrl)
+	}
+	for _, edition := range []string{"b", "c", "d"} { // the stuck one has had its turn by the second
+		p.put(cluster("a", func(c *clusterv3.Cluster) { c.AltStatName = edition }))
+		push := other.next()
+		if push.TypeUrl != xds.Cluster.URL() {
+			t.Fatal(push.TypeUrl)
+		}
+		other.ack(push)
+	}
+}
