@@ -2,7 +2,6 @@ package listener
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
@@ -212,11 +211,6 @@ func wantLines(t testing.TB, got, want []string) {
 			t.Errorf("  %q,", w)
 		}
 	}
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }
 
 // specs is a broad set of Specs: the tests of constraints, of determinism and Envoy's own judgement run over all.
