@@ -75,7 +75,7 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	flags.Float64Var(&f.World, "state-of-world", 0, "Share of proxies that speak the protocol's older form, state of the world.")
 	flags.BoolVar(&f.Stock, "stock-nodes", false, "Send nodes as large as a stock Envoy's, 61 KB.")
 	flags.Float64Var(&f.JoinRate, "join-rate", 0, "Proxies that start each second (default: as fast as they can).")
-	flags.DurationVar(&f.WarmTimeout, "warm-timeout", 0, "Time after which what a cluster or listener still waits for is a violation (default: 1m, and 20 ms for each proxy).")
+	flags.DurationVar(&f.WarmTimeout, "warm-timeout", 0, "Time after which what a cluster or listener still waits for is a violation (default: 1m, and 50 ms for each proxy).")
 	flags.IntVar(&f.Workers, "processes", -1, "Processes of simulated proxies; 0: in this one (default: by the limit of open files).")
 	flags.StringVar(&f.label, "label", "", "Name of what is measured, for reports and comparisons (default: navarch, or the address).")
 	flags.StringVar(&f.out, "out", "out/load", "Folder for result.json, report.html and, with --keep, worlds and logs.")

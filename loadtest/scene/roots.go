@@ -38,7 +38,7 @@ func roots(s *stage) error {
 		return err
 	}
 	// While the root changes, a proxy in ten opens its stream anew, with the certificate that it has.
-	spread := s.span(5 * time.Second)
+	spread := s.span(10 * time.Second)
 	if err := s.fleet.Reconnect(Select{Share: .1}, proxy.Reconnect{Spread: spread}); err != nil {
 		return err
 	}

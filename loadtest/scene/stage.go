@@ -30,7 +30,7 @@ type Options struct {
 	Workers  int      // processes of simulated proxies besides this one; 0: in this process; below: as Files demands
 	WorkArgs []string // how a worker is started
 	Files    int      // files that a process may open; for Workers below 0
-	// WarmTimeout is how long a cluster or listener may wait for what it needs; 0: a minute, and 20 ms for each proxy of the
+	// WarmTimeout is how long a cluster or listener may wait for what it needs; 0: a minute, and 50 ms for each proxy of the
 	// scenario, since all of them may join at once on two cores.
 	WarmTimeout time.Duration
 	JoinRate    float64 // proxies a second; 0: as fast as it goes
@@ -269,7 +269,7 @@ func (s *stage) fleetOf(change func(*Spec)) (err error) {
 		s.TLS.Authority.Addr = s.servers[0].Addr
 	}
 	spec := Spec{TLS: s.TLS, Header: s.Header, Stock: s.Stock, Sample: s.Sample, World: s.World, JoinRate: s.JoinRate,
-		WarmTimeout: cmp.Or(s.WarmTimeout, time.Minute+time.Duration(s.proxies())*20*time.Millisecond)}
+		WarmTimeout: cmp.Or(s.WarmTimeout, time.Minute+time.Duration(s.proxies())*50*time.Millisecond)}
 	for _, one := range s.servers {
 		spec.Addrs = append(spec.Addrs, one.Addr)
 	}
