@@ -157,7 +157,7 @@ func (s *State) resumeAll(ty *typed, stack manifest.Stack, claims manifest.Sum, 
 
 // resumeNamed compares what a client says that it holds with what it subscribes to.
 func (s *State) resumeNamed(ty *typed, stack manifest.Stack, claims manifest.Sum, claimed iter.Seq2[string, string]) {
-	if claims == stack.Sum() && claims.Names == ty.nameSum() {
+	if claims == stack.Sum() && claims.Names == sumOf(ty.names.All()) {
 		return
 	}
 	ty.except(stack, claimed)
