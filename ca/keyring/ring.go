@@ -69,8 +69,8 @@ func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.
 		published, err = next.state()
 	}
 	if err == nil {
-		m := memory{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: r.Highest, Version: r.Version, Digest: hex.EncodeToString(sum),
-			Roots: fingerprints(published.Bundle)}
+		m := memory{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: r.Highest, Version: r.Version,
+			Digest: hex.EncodeToString(sum), Roots: fingerprints(published.Bundle)}
 		if m != k.mem {
 			err = m.remember(k.cfg.Dir) // before it is used: what is used is never forgotten
 		}

@@ -68,14 +68,16 @@ func (b Borrower) Borrow(ctx context.Context) (*Loan, error) {
 
 func (b Borrower) ask(ctx context.Context, target string, csr []byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	conf := &tls.Config{RootCAs: b.Roots, ServerName: b.ServerName, MinVersion: tls.VersionTLS12}
-	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithDisableServiceConfig())
+	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(credentials.NewTLS(conf)),
+		grpc.WithDisableServiceConfig())
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+b.Token), borrowTimeout)
 	defer cancel()
-	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: string(csr)})
+	request := &securityv1.IstioCertificateRequest{Csr: string(csr)}
+	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, request)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,8 @@ func (v *Vault) macAnew(ctx context.Context, stale func([]byte) bool) error {
 		if err != nil {
 			return err
 		}
-		_, err = v.Store.ChangeBlobs(ctx, kv.BlobChange{If: map[string]int64{macPath: b.Revision}, Put: []kv.Blob{{Path: macPath, Raw: fresh}}})
+		_, err = v.Store.ChangeBlobs(ctx, kv.BlobChange{If: map[string]int64{macPath: b.Revision},
+			Put: []kv.Blob{{Path: macPath, Raw: fresh}}})
 		if err != nil && !errors.Is(err, kv.ErrConflict) {
 			return err
 		}

@@ -111,7 +111,8 @@ func (b *borrower) step(ctx context.Context, state *keyring.State, now time.Time
 	leaf := loan.Certificate.Leaf
 	b.loans, b.under, b.pause, b.said = append(b.loans, leaf), roots, 0, ""
 	b.log.Info("this replica cannot sign: a peer signed its serving certificate", slog.String("peer", loan.Peer),
-		slog.String("serial", issue.SerialString(leaf.SerialNumber)), slog.Time("notAfter", leaf.NotAfter), slog.Any("sealed", state.Sealed))
+		slog.String("serial", issue.SerialString(leaf.SerialNumber)), slog.Time("notAfter", leaf.NotAfter),
+		slog.Any("sealed", state.Sealed))
 	return max(halfLife(leaf).Sub(now), borrowPause)
 }
 
@@ -125,7 +126,8 @@ func (b *borrower) report(ctx context.Context, state *keyring.State, now time.Ti
 	ctx, cancel := context.WithTimeout(ctx, borrowBudget)
 	defer cancel()
 	for _, leaf := range b.loans {
-		if err := b.held(ctx, issue.SerialString(leaf.SerialNumber), leaf.URIs[0].String(), strings.Fields(rootsOf(state))); err != nil {
+		err := b.held(ctx, issue.SerialString(leaf.SerialNumber), leaf.URIs[0].String(), strings.Fields(rootsOf(state)))
+		if err != nil {
 			b.log.Info("the roots that this replica holds could not be journalled; trying again", slog.Any(obs.KeyError, err))
 			return maxBorrowPause
 		}
@@ -146,7 +148,8 @@ func (b *borrower) askPeers(ctx context.Context, state *keyring.State) (*caserve
 	for _, root := range state.Callers() {
 		roots.AddCert(root)
 	}
-	return caserve.Borrower{Peers: b.peers(), Roots: roots, ServerName: "istiod." + b.config.env.podNamespace + ".svc", Token: token}.Borrow(ctx)
+	name := "istiod." + b.config.env.podNamespace + ".svc"
+	return caserve.Borrower{Peers: b.peers(), Roots: roots, ServerName: name, Token: token}.Borrow(ctx)
 }
 
 func (b *borrower) peers() []string {

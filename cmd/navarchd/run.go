@@ -342,7 +342,8 @@ func (p *process) notes() []string {
 	}
 	note := fmt.Sprintf("certificates are not signed here: %v", state.Sealed)
 	if own, from := p.ca.serving.have(); from != "" {
-		note += fmt.Sprintf("; the serving certificate is from the peer %s, until %s", from, own.Leaf.NotAfter.UTC().Format(time.RFC3339))
+		until := own.Leaf.NotAfter.UTC().Format(time.RFC3339)
+		note += fmt.Sprintf("; the serving certificate is from the peer %s, until %s", from, until)
 	}
 	return []string{note}
 }

@@ -58,7 +58,8 @@ func (s *State) look() []Effect {
 func (s *State) anewed(e Anewed) {
 	for from, sealed := range e.Sealed {
 		old := from.Spec
-		r, err := model.New(from.Key, from.Created, &model.SecretSpec{Chain: old.Chain, Ocsp: old.Ocsp, Trust: old.Trust, Crl: old.Crl, Key: sealed, Mac: old.Mac})
+		r, err := model.New(from.Key, from.Created, &model.SecretSpec{Chain: old.Chain, Ocsp: old.Ocsp, Trust: old.Trust, Crl: old.Crl,
+			Key: sealed, Mac: old.Mac})
 		if err == nil { // it was a record before
 			s.anew[from.Key] = anew{from, r.(*model.Secret)}
 		}

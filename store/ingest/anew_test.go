@@ -83,11 +83,16 @@ func TestSecretsAreSealedAnew(t *testing.T) {
 		if n := sealedBy("new "); n != secrets {
 			t.Errorf("%d of %d are sealed anew", n, secrets)
 		}
-		looks := s.looks
+		looked := func() int {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.looks
+		}
+		looks := looked()
 		time.Sleep(10 * anewEvery)
 		batches(before + 2)
-		if s.looks > looks+11 {
-			t.Errorf("looked %d times in ten minutes", s.looks-looks)
+		if n := looked() - looks; n > 11 {
+			t.Errorf("looked %d times in ten minutes", n)
 		}
 
 		// Neither this leader nor another goes back, and the broken object's record goes with it.
