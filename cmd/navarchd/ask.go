@@ -54,13 +54,14 @@ func (d *door) seen(identity, trustDomain string) (sight, error) {
 func (p *process) answers() []serve.Answer {
 	d := p.door()
 	of := func(url string, make func(sight, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
-		return serve.Answer{TypeURL: url, Resources: func(_ context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
+		answer := func(_ context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
 			sees, err := d.seen(c.Identity, p.config.trustDomain)
 			if err != nil {
 				return nil, err
 			}
 			return make(sees, names)
-		}}
+		}
+		return serve.Answer{TypeURL: url, Resources: answer}
 	}
 	return []serve.Answer{
 		of(debugURL, p.page),
@@ -125,7 +126,8 @@ func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
 
 // identifier is what istioctl reads of who answered (IstioControlPlaneInstance).
 func (c *config) identifier() string {
-	raw, err := json.Marshal(map[string]any{"Component": "istiod", "ID": c.processName(), "Info": map[string]string{"version": obs.Version}})
+	info := map[string]string{"version": obs.Version}
+	raw, err := json.Marshal(map[string]any{"Component": "istiod", "ID": c.processName(), "Info": info})
 	if err != nil {
 		panic(err) // texts marshal
 	}

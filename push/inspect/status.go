@@ -28,7 +28,8 @@ func Status(c Config) ([]*discoveryv3.Resource, error) {
 		}
 		one := &statusv3.ClientConfig{Node: &corev3.Node{Id: st.Node, Metadata: meta}}
 		for _, t := range statusTypes {
-			one.GenericXdsConfigs = append(one.GenericXdsConfigs, &statusv3.ClientConfig_GenericXdsConfig{TypeUrl: t.URL(), ConfigStatus: st.Types[t].status()})
+			one.GenericXdsConfigs = append(one.GenericXdsConfigs,
+				&statusv3.ClientConfig_GenericXdsConfig{TypeUrl: t.URL(), ConfigStatus: st.Types[t].status()})
 		}
 		body, err := anypb.New(one)
 		if err != nil {
@@ -64,14 +65,17 @@ func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
 			body := &anypb.Any{TypeUrl: t.URL(), Value: r.Body()}
 			switch t {
 			case xds.Cluster:
-				clusters.DynamicActiveClusters = append(clusters.DynamicActiveClusters, &adminv3.ClustersConfigDump_DynamicCluster{VersionInfo: r.Version, Cluster: body})
+				clusters.DynamicActiveClusters = append(clusters.DynamicActiveClusters,
+					&adminv3.ClustersConfigDump_DynamicCluster{VersionInfo: r.Version, Cluster: body})
 			case xds.Listener:
 				listeners.DynamicListeners = append(listeners.DynamicListeners, &adminv3.ListenersConfigDump_DynamicListener{Name: r.Name,
 					ActiveState: &adminv3.ListenersConfigDump_DynamicListenerState{VersionInfo: r.Version, Listener: body}})
 			case xds.Route:
-				routes.DynamicRouteConfigs = append(routes.DynamicRouteConfigs, &adminv3.RoutesConfigDump_DynamicRouteConfig{VersionInfo: r.Version, RouteConfig: body})
+				routes.DynamicRouteConfigs = append(routes.DynamicRouteConfigs,
+					&adminv3.RoutesConfigDump_DynamicRouteConfig{VersionInfo: r.Version, RouteConfig: body})
 			default:
-				endpoints.DynamicEndpointConfigs = append(endpoints.DynamicEndpointConfigs, &adminv3.EndpointsConfigDump_DynamicEndpointConfig{VersionInfo: r.Version, EndpointConfig: body})
+				endpoints.DynamicEndpointConfigs = append(endpoints.DynamicEndpointConfigs,
+					&adminv3.EndpointsConfigDump_DynamicEndpointConfig{VersionInfo: r.Version, EndpointConfig: body})
 			}
 		}
 	}

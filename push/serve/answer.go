@@ -53,7 +53,8 @@ func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 	a := &st.srv.cfg.Answers[i]
 	resources, err := st.resources(ctx, a, m)
 	if err != nil {
-		st.srv.cfg.Log.Info("a question was not answered", obs.KeyType, a.TypeURL, "identity", st.client.Identity, "peer", st.client.Addr, obs.KeyError, err)
+		st.srv.cfg.Log.Info("a question was not answered", obs.KeyType, a.TypeURL,
+			"identity", st.client.Identity, "peer", st.client.Addr, obs.KeyError, err)
 		if st.view == nil {
 			return err
 		}
@@ -79,7 +80,8 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) ([]
 	var names []string
 	for name := range m.Subscribe {
 		if len(names) == maxQuestion || len(name) > maxQueryName {
-			return nil, status.Errorf(codes.InvalidArgument, "%s: more than %d names, or one of more than %d bytes", a.TypeURL, maxQuestion, maxQueryName)
+			return nil, status.Errorf(codes.InvalidArgument, "%s: more than %d names, or one of more than %d bytes",
+				a.TypeURL, maxQuestion, maxQueryName)
 		}
 		names = append(names, strings.Clone(name)) // it lives only until the request is freed
 	}
@@ -106,7 +108,8 @@ func (st *stream) response(url string, resources []*discoveryv3.Resource) any {
 		version = append(version, r.Resource.GetValue()...)
 	}
 	sum := sha256.Sum256(version)
-	return &discoveryv3.DiscoveryResponse{TypeUrl: url, Nonce: nonce, VersionInfo: hex.EncodeToString(sum[:16]), Resources: bodies, ControlPlane: control}
+	return &discoveryv3.DiscoveryResponse{TypeUrl: url, Nonce: nonce, VersionInfo: hex.EncodeToString(sum[:16]),
+		Resources: bodies, ControlPlane: control}
 }
 
 // nextAnswer takes the oldest. Called with the lock held.

@@ -65,6 +65,7 @@ func TestFaultProxiesStopReading(t *testing.T) {
 		}
 		return f.Stats().Since(before).Types["RDS"].BytesIn, worst, d.live(t)
 	}
+	_, _, early := series(pushes / 4)
 	bytes, worst, live := series(pushes)
 	if connected := dull.Stats().Connected; connected != stuck {
 		t.Errorf("%d stuck streams, want %d: the test shows nothing", connected, stuck)
@@ -78,6 +79,10 @@ func TestFaultProxiesStopReading(t *testing.T) {
 	// A queue would hold every push: 16 MB shared, 64 MB copied.
 	if most := liveWithout + 12<<20; live > most {
 		t.Errorf("the live heap is %d with stuck proxies, want at most %d", live, most)
+	}
+	// Nor does anything grow from push to push: what they missed is not kept anywhere, for whomever.
+	if most := early + pushes<<20/2; live > most {
+		t.Errorf("the live heap is %d after a quarter of the pushes and %d after %d more, want at most %d", early, live, pushes, most)
 	}
 	if worst > 3*worstWithout+5*time.Second {
 		t.Errorf("the last proxy of a push had it after %v with stuck ones, %v without", worst, worstWithout)

@@ -58,7 +58,7 @@ func (s *sealable) start(more ...string) *daemon {
 func (s *sealable) trust() string {
 	s.t.Helper()
 	path := filepath.Join(s.data, "root-cert.pem")
-	eventually(s.t, 20*time.Second, func() error {
+	eventually(s.t, patience, func() error {
 		roots, err := exec.Command(binary(s.t, "navarchctl"), "ca", "roots", s.flags[0], s.flags[1], s.flags[2], s.flags[3]).Output()
 		if err == nil {
 			err = os.WriteFile(path, roots, 0o600)
@@ -119,7 +119,7 @@ func page(d *daemon, want ...string) func() error {
 func TestSealedFromTheStart(t *testing.T) {
 	s := newSealable(t)
 	first := s.start()
-	eventually(t, 20*time.Second, serves(t, first, 1))
+	eventually(t, patience, serves(t, first, 1))
 	roots := s.trust()
 	pair, err := s.sign(first)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestSealedFromTheStart(t *testing.T) {
 
 	s.kms.Stop()
 	second := s.start()
-	eventually(t, 20*time.Second, page(second, "ok\n", "certificates are not signed here: ", "key encryption key", "from the peer "+first.secure))
+	eventually(t, patience, page(second, "ok\n", "certificates are not signed here: ", "key encryption key", "from the peer "+first.secure))
 	client := node("shop", "client", "10.1.9.9")
 	want, err := everythingAs(t.Context(), credentials.NewTLS(s.tls(pair)), first.secure, client)
 	if err != nil {
@@ -159,9 +159,9 @@ func TestSealedFromTheStart(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, 20*time.Second, connected)
+	eventually(t, patience, connected)
 	first.kill()
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		text, err := get(second.http, "/debug/connections")
 		if err == nil && !strings.Contains(text, "sidecar~127.0.88.21~client-0.shop") {
 			err = errors.New("the agent is not here")
@@ -184,16 +184,16 @@ func TestSealedFromTheStart(t *testing.T) {
 func TestSealedAndAlone(t *testing.T) {
 	s := newSealable(t)
 	first := s.start()
-	eventually(t, 20*time.Second, serves(t, first, 1))
+	eventually(t, patience, serves(t, first, 1))
 	s.trust()
 	first.kill()
 	s.kms.Stop()
 	alone := s.start()
-	eventually(t, 20*time.Second, serves(t, alone, 1))
-	eventually(t, 20*time.Second, page(alone, "ok\n", "the secure address does not answer", "key encryption key", "no peer signed one"))
+	eventually(t, patience, serves(t, alone, 1))
+	eventually(t, patience, page(alone, "ok\n", "the secure address does not answer", "key encryption key", "no peer signed one"))
 	denied(t, "a request in the clear", s.plainly(alone), codes.Unavailable, "cannot sign", "key encryption key")
 	closed := s.start("--grpc-addr", "")
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if _, err := get(closed.http, "/ready"); err == nil || !strings.Contains(err.Error(), "503") || !strings.Contains(err.Error(), "no peer signed one") {
 			return fmt.Errorf("/ready: %v", err)
 		}
@@ -246,7 +246,7 @@ func TestSealedKeysFollowTheKMS(t *testing.T) {
 		}
 	}
 	d := s.start()
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	s.trust()
 	asks := func(d *daemon) error {
 		creds, as := credentials.NewTLS(s.tls()), bearer(t.Context(), token(t, s.data, "shop", "gateway"))
@@ -256,8 +256,8 @@ func TestSealedKeysFollowTheKMS(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, 20*time.Second, func() error { return asks(d) })
-	eventually(t, 10*time.Second, under("kms-v2:key-1"))
+	eventually(t, patience, func() error { return asks(d) })
+	eventually(t, patience, under("kms-v2:key-1"))
 	s.kms.RotateKey()
 	d.kill()
 	d = s.start() // one that runs looks once a minute
@@ -265,7 +265,7 @@ func TestSealedKeysFollowTheKMS(t *testing.T) {
 	s.kms.DropOldKeys()
 	d.kill()
 	d = s.start()
-	eventually(t, 20*time.Second, func() error { return asks(d) })
+	eventually(t, patience, func() error { return asks(d) })
 	if _, err := s.sign(d); err != nil {
 		t.Error(err)
 	}
