@@ -62,7 +62,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s) each
 		done; \
 	done
 
-load: build ## the standard load suite (some minutes; S=suite or scenarios); report in out/load
+load: build ## the standard load suite (five minutes; S=suite or scenarios); report in out/load
 	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load
 
 demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it up

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +21,8 @@ import (
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/ca/serve/servetest"
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // sds is the config source of a secret; tlsContext what both Envoys present, and whom they take.
@@ -52,50 +52,10 @@ const (
 	serverID = "spiffe://cluster.local/ns/mesh/sa/server"
 )
 
-func envoyBinary(t *testing.T) string {
+func startEnvoy(t *testing.T, name, listeners, clusters string) {
 	t.Helper()
-	if path, err := filepath.Abs("../../.tools/bin/envoy"); err == nil {
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	path, err := exec.LookPath("envoy")
-	if err != nil {
-		t.Skip("no envoy binary: neither in .tools/bin nor in the path")
-	}
-	return path
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-func startEnvoy(t *testing.T, binary, name, listeners, clusters string) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name+".json")
-	boot := fmt.Sprintf(`{"node":{"id":%q,"cluster":%q},"static_resources":{"listeners":[%s],"clusters":[%s]}}`, name, name, listeners, clusters)
-	if err := os.WriteFile(file, []byte(boot), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var out safeBuffer
-	cmd := exec.Command(binary, "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "warning")
-	cmd.Stderr = &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s: %s", name, out.String())
-		}
-	})
+	envoytest.Start(t, envoytest.JSON(t, fmt.Appendf(nil,
+		`{"node":{"id":%q,"cluster":%q},"static_resources":{"listeners":[%s],"clusters":[%s]}}`, name, name, listeners, clusters)))
 }
 
 // mesh is two Envoys, each with its agent, and steady load from one to the other.
@@ -138,17 +98,17 @@ func (m *mesh) agent(sa, dir string) *Agent {
 }
 
 func startMesh(t *testing.T, renewAt float64) *mesh {
-	binary, dir := envoyBinary(t), t.TempDir()
+	dir := t.TempDir()
 	m := &mesh{t: t, renewAt: renewAt, rootFile: filepath.Join(dir, "root.pem"), leaves: map[string]uint64{}}
 	m.ca = servetest.Start(t, serve.Config{Audit: slog.New(slog.DiscardHandler), Policy: issue.Policy{Jitter: -1}})
 	m.writeRoots()
 	m.client, m.server = m.agent("client", dir), m.agent("server", dir)
-	m.entry, m.inbound = freePort(t), freePort(t)
-	startEnvoy(t, binary, "server", fmt.Sprintf(listener, m.inbound,
+	m.entry, m.inbound = loopback.PortFor(t), loopback.PortFor(t)
+	startEnvoy(t, "server", fmt.Sprintf(listener, m.inbound,
 		`"transport_socket":{"name":"tls","typed_config":{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",`+
 			fmt.Sprintf(tlsContext, clientID)+`,"require_client_certificate":true}},`,
 		`"direct_response":{"status":200}`), fmt.Sprintf(sdsCluster, filepath.Join(dir, "server.sock")))
-	startEnvoy(t, binary, "client", fmt.Sprintf(listener, m.entry, "", `"route":{"cluster":"up"}`),
+	startEnvoy(t, "client", fmt.Sprintf(listener, m.entry, "", `"route":{"cluster":"up"}`),
 		fmt.Sprintf(sdsCluster, filepath.Join(dir, "client.sock"))+fmt.Sprintf(upstream, fmt.Sprintf(tlsContext, serverID), m.inbound))
 	m.until("traffic flows", func() bool { return m.get() == nil })
 	return m
@@ -164,9 +124,9 @@ func (m *mesh) writeRoots() {
 
 func (m *mesh) until(what string, ok func() bool) {
 	m.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(envoytest.Patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			m.t.Fatalf("20 s, and not yet: %s", what)
+			m.t.Fatalf("%v, and not yet: %s", envoytest.Patience, what)
 		}
 	}
 }

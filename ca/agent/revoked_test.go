@@ -20,7 +20,7 @@ func (m *mesh) talk(pair tls.Certificate, version uint16, sessions tls.ClientSes
 		return false, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: server\r\n\r\n"); err != nil {
 		return false, err
 	}

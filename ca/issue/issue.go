@@ -45,6 +45,9 @@ type Request struct {
 	// mesh changed its trust domain. The certificate names Identity all the same.
 	Aliases []spiffeid.TrustDomain
 	TTL     time.Duration // 0: the default; more than the maximum: the maximum
+	// Names are put beside the identity: DNS names, and those that are IP addresses as such. They are the issuer's decision,
+	// never the CSR's.
+	Names []string
 }
 
 // Policy bounds what is issued. A field that is zero stands for its default.
@@ -107,7 +110,9 @@ func Issue(a *Authority, r Request, p Policy, now time.Time, random io.Reader) (
 		return nil, err
 	}
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	return a.sign(public, x509.Certificate{URIs: uris(r.Identity), ExtKeyUsage: usages}, r.TTL, p, now, random)
+	t := x509.Certificate{URIs: uris(r.Identity), ExtKeyUsage: usages}
+	name(&t, r.Names)
+	return a.sign(public, t, r.TTL, p, now, random)
 }
 
 func checkIdentity(id spiffeid.ID) error {

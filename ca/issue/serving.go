@@ -48,13 +48,7 @@ func Serving(a *Authority, r ServingRequest, p Policy, now time.Time, random io.
 		return tls.Certificate{}, fmt.Errorf("serving certificate: %w: no names", ErrInvalid)
 	}
 	t := x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	for _, n := range r.Names {
-		if ip := net.ParseIP(n); ip != nil {
-			t.IPAddresses = append(t.IPAddresses, ip)
-		} else {
-			t.DNSNames = append(t.DNSNames, n)
-		}
-	}
+	name(&t, r.Names)
 	if !r.Identity.IsZero() {
 		t.URIs = uris(r.Identity)
 	}
@@ -71,4 +65,14 @@ func Serving(a *Authority, r ServingRequest, p Policy, now time.Time, random io.
 		out.Certificate = append(out.Certificate, c.Raw)
 	}
 	return out, nil
+}
+
+func name(t *x509.Certificate, names []string) {
+	for _, n := range names {
+		if ip := net.ParseIP(n); ip != nil {
+			t.IPAddresses = append(t.IPAddresses, ip)
+		} else {
+			t.DNSNames = append(t.DNSNames, n)
+		}
+	}
 }

@@ -14,6 +14,7 @@ package keyring
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -70,6 +71,9 @@ type Config struct {
 	// lives forgets. Nobody answering is no obstacle, or the first of all could not start. nil: nobody is asked.
 	Peers      func(ctx context.Context, nonce []byte) ([][]byte, error)
 	PeersEvery time.Duration // 0: 1 min
+	// Roots are the only ones that a replica believes (State.Claimed) which has not been able to unseal since its start; it is
+	// asked each time. nil: those that it remembers, or whatever etcd holds.
+	Roots func() ([]*x509.Certificate, error)
 	// Leads says whether this replica is the one that ends rotations and prunes the journal; nil: it is. That several do
 	// is safe, and work for nothing.
 	Leads func() bool

@@ -141,7 +141,7 @@ func (l *leak) agent(tokens *attest.Issuer, address string, r *replica) *agent.A
 	t.Cleanup(func() { cancel(); <-done })
 	select {
 	case <-a.Ready():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		_, why := a.LastFailure()
 		t.Fatalf("the agent got no certificate: %v", why)
 	}
@@ -155,7 +155,7 @@ func (l *leak) renew(a *agent.Agent) {
 	t.Helper()
 	before := a.Identity().Serial
 	a.Renew()
-	for end := time.Now().Add(20 * time.Second); a.Identity().Serial == before; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); a.Identity().Serial == before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			_, why := a.LastFailure()
 			t.Fatalf("the agent did not renew: %v", why)
@@ -204,7 +204,7 @@ func (l *leak) etcd() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	values := 0
 	for resp := range l.Client().Watch(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithRev(1), clientv3.WithProgressNotify()) {

@@ -1,13 +1,19 @@
 package keyring
 
 import (
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/obs"
 )
 
 // memory is the newest record that this replica has seen and verified. It outlives the process in the data directory, so
@@ -18,6 +24,40 @@ type memory struct {
 	Epoch       uint64 `json:"epoch"`
 	Version     uint64 `json:"version"`
 	Digest      string `json:"digest"` // SHA-256 of the record, hexadecimal
+	// Roots are those of the record, SHA-256 each, hexadecimal, with spaces between: a replica that starts and cannot unseal
+	// believes no others. Empty where a version wrote it that did not remember them.
+	Roots string `json:"roots,omitempty"`
+}
+
+// believed is the roots of a record that cannot be verified now, as far as they are configured or else remembered; all
+// where neither is.
+func (k *Keyring) believed(r *record) []*x509.Certificate {
+	bundle, err := certificates(r.bundle())
+	if err != nil {
+		return nil
+	}
+	known := k.mem.Roots
+	if k.cfg.Roots != nil {
+		configured, err := k.cfg.Roots()
+		if err != nil {
+			k.log.Warn("keyring: no roots are believed while they cannot be verified", slog.Any(obs.KeyError, err))
+			return nil
+		}
+		if known = fingerprints(configured); known == "" {
+			return nil
+		}
+	}
+	return slices.DeleteFunc(bundle, func(c *x509.Certificate) bool {
+		return known != "" && !slices.Contains(strings.Fields(known), fingerprint(c))
+	})
+}
+
+func fingerprints(roots []*x509.Certificate) string {
+	var out []string
+	for _, root := range roots {
+		out = append(out, fingerprint(root))
+	}
+	return strings.Join(out, " ")
 }
 
 const memoryFile = "keyring.json"

@@ -175,7 +175,9 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 		if err != nil {
 			return err
 		}
-		out.KEKs = keks(blobs)
+		if out.KEKs, err = k.keksOfSecrets(ctx, keks(blobs)); err != nil {
+			return err
+		}
 		p, old := k.ring.rec.in(Prepared), k.ring.rec.in(Retiring)
 		if p == nil && old == nil {
 			return nil

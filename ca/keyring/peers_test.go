@@ -20,6 +20,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/store/kv"
 )
 
@@ -164,7 +165,7 @@ func TestPeersAreHeardLater(t *testing.T) {
 	peers = []string{old.listen()}
 	changed := fresh.Changed()
 	close(listening)
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for fresh.State().Active != nil {
 		select {
 		case <-changed:
@@ -228,12 +229,7 @@ func TestPeersStartTogether(t *testing.T) {
 	w.sealer()
 	var addresses []string
 	for range 3 { // reserved, nobody answers there yet
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addresses = append(addresses, l.Addr().String())
-		l.Close()
+		addresses = append(addresses, loopback.For(t))
 	}
 	for range 3 {
 		r := w.replica(asks(addresses...))

@@ -12,6 +12,7 @@ import (
 
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -145,4 +146,35 @@ func keks(blobs []kv.Blob) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// keksOfSecrets adds the key encryption keys that the private keys of Secrets need, and the key of their MACs (ca/vault).
+func (k *Keyring) keksOfSecrets(ctx context.Context, known []string) ([]string, error) {
+	blobs, _, err := k.cfg.Store.Blobs(ctx, "sealing/", 0)
+	if err != nil {
+		return nil, err
+	}
+	state, err := k.cfg.Store.Load(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	var sealed [][]byte
+	for _, blob := range blobs {
+		sealed = append(sealed, blob.Raw)
+	}
+	for _, v := range state.Values {
+		if key, err := v.Key(); err != nil || key.Kind != model.KindSecret {
+			continue
+		}
+		if r, err := v.Record(); err == nil {
+			sealed = append(sealed, r.(*model.Secret).Spec.GetKey())
+		}
+	}
+	for _, raw := range sealed {
+		if id, err := seal.KEK(raw); err == nil {
+			known = append(known, id)
+		}
+	}
+	slices.Sort(known)
+	return slices.Compact(known), nil
 }

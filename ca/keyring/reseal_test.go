@@ -16,7 +16,7 @@ import (
 // until looks, with the clock going on, until a replica says so.
 func (r *replica) until(what string, holds func(*keyring.Report) bool) *keyring.Report {
 	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; r.w.later(time.Minute) {
+	for end := time.Now().Add(time.Minute); ; r.w.later(time.Minute) {
 		report := r.settle()
 		switch {
 		case holds(report):

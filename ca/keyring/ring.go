@@ -69,7 +69,8 @@ func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.
 		published, err = next.state()
 	}
 	if err == nil {
-		m := memory{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: r.Highest, Version: r.Version, Digest: hex.EncodeToString(sum)}
+		m := memory{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: r.Highest, Version: r.Version,
+			Digest: hex.EncodeToString(sum), Roots: fingerprints(published.Bundle)}
 		if m != k.mem {
 			err = m.remember(k.cfg.Dir) // before it is used: what is used is never forgotten
 		}
@@ -137,6 +138,9 @@ func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 	}
 	s := *k.State()
 	s.Active, s.Sealed, s.Alarm = nil, err, nil
+	if s.Claimed = nil; r != nil && len(s.Bundle) == 0 {
+		s.Claimed, s.serials, s.identities = k.believed(r), r.Serials, r.Identities
+	}
 	return &s
 }
 

@@ -24,7 +24,11 @@ type State struct {
 	// its changes, and is what a certificate is journalled with.
 	Bundle     []*x509.Certificate
 	Generation uint64
-	Epochs     []Epoch
+	// Claimed are the roots that etcd holds, while Sealed and with no Bundle: the replica could not verify since its start
+	// that a holder of the key encryption key wrote them. Where it remembers roots (Config.Dir), they are among those. They
+	// are for asking a peer, and for who calls; nobody else is to be told them. What is revoked is as unproven then.
+	Claimed []*x509.Certificate
+	Epochs  []Epoch
 	// CRLs has one list for each issuer whose leaves may be in use. It is nil where one of them cannot sign lists: a list
 	// that is missing would fail everyone.
 	CRLs []CRL
@@ -55,6 +59,14 @@ type CRL struct {
 	Epoch  uint64
 	Number uint64
 	DER    []byte
+}
+
+// Callers are the roots that those who come are verified against: the Bundle, else what is Claimed.
+func (s *State) Callers() []*x509.Certificate {
+	if len(s.Bundle) > 0 {
+		return s.Bundle
+	}
+	return s.Claimed
 }
 
 // RevokedIdentity says whether an identity gets no certificate any more.

@@ -117,7 +117,7 @@ func (w *world) replica(change ...func(*keyring.Config)) *replica {
 // settle waits until the replica has looked at etcd and the clock.
 func (r *replica) settle() *keyring.Report {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	report, err := r.Status(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *replica) leaf(name string, change ...func(*keyring.Issue)) (*issue.Issu
 	for _, c := range change {
 		c(&i)
 	}
-	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	return out, r.Append(ctx, i)
 }

@@ -159,6 +159,9 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 	}
 	ttl := time.Duration(r.GetValidityDuration()) * time.Second
 	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl}
+	if c.ID == s.cfg.ControlPlane && c.By == attest.ByToken {
+		want.Names = s.cfg.Names
+	}
 	issued, err := issue.Issue(current.Authority, want, s.cfg.Policy, s.cfg.Now(), s.cfg.Random)
 	if err == nil {
 		return current, issued, nil
@@ -217,7 +220,7 @@ func entry(cur *Current, is *issue.Issued, c attest.Caller, peer string) Entry {
 	return Entry{
 		Serial: Serial(is.Leaf), Identity: c.ID, Epoch: is.Epoch, Publication: cur.Publication,
 		NotBefore: is.Leaf.NotBefore, NotAfter: is.Leaf.NotAfter, By: c.By, Pod: c.Pod, Peer: peer,
-		Previous: c.Serial,
+		Previous: c.Serial, Names: is.Leaf.DNSNames,
 	}
 }
 
@@ -228,7 +231,8 @@ func (s *Server) audit(ctx context.Context, e Entry) {
 	s.cfg.Audit.LogAttrs(ctx, slog.LevelInfo, "certificate issued",
 		slog.String("identity", e.Identity.String()), slog.String("serial", e.Serial), slog.Time("notAfter", e.NotAfter),
 		slog.Uint64("epoch", e.Epoch), slog.Uint64("publication", e.Publication),
-		slog.String("by", e.By), slog.String("pod", e.Pod), slog.String("peer", e.Peer), slog.String("previous", e.Previous))
+		slog.String("by", e.By), slog.String("pod", e.Pod), slog.String("peer", e.Peer), slog.String("previous", e.Previous),
+		slog.Any("names", e.Names))
 }
 
 func peerAddress(ctx context.Context) string {

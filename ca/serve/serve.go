@@ -54,6 +54,7 @@ type Entry struct {
 	// Previous is the serial of the certificate that this one renews; empty: a token was the credential. A root rotation
 	// counts on it that who renewed no longer waits on the certificate before.
 	Previous string
+	Names    []string // that the certificate has beside the identity
 }
 
 // Journal keeps entries. Append returns nil once the entry is durable; it is called by many goroutines at once, and is
@@ -96,6 +97,11 @@ type Config struct {
 	Revocations   Revocations // nil: nothing is revoked
 	Holders       Holders     // nil: reports are answered Unimplemented
 	Memory        Memory      // nil: peers are answered Unimplemented
+	// ControlPlane is the identity of the replicas themselves. Who proves by a token that it has it, and nobody else, gets
+	// the Names too: a replica that cannot sign asks for its serving certificate so (Borrow). A certificate does not count: it
+	// would let a stolen serving key live on. Zero: nobody.
+	ControlPlane spiffeid.ID
+	Names        []string // see issue.Request
 	// Aliases are other trust domains under which a CSR may name its caller, as agents do that were started before the mesh
 	// changed its own (MeshConfig trustDomainAliases); asked for each request. nil: none.
 	Aliases func() []spiffeid.TrustDomain

@@ -69,6 +69,10 @@ func (v *Vault) about(key model.Key) seal.Context {
 	return seal.Context{Mesh: v.Mesh, KeyID: key.Namespace + "/" + key.Name, Purpose: purposeKey}
 }
 
+func (v *Vault) aboutMAC() seal.Context {
+	return seal.Context{Mesh: v.Mesh, KeyID: "mac", Purpose: purposeMAC}
+}
+
 // Seal implements store/ingest's Sealer: sealing anew only what is another private key than the stored one. Errors are
 // those of seal.Sealer, and of the store.
 func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error) {
@@ -118,7 +122,7 @@ func (v *Vault) macKey(ctx context.Context) (seal.Secret, error) {
 	if v.Store == nil {
 		return nil, errWithoutStore
 	}
-	about := seal.Context{Mesh: v.Mesh, KeyID: "mac", Purpose: purposeMAC}
+	about := v.aboutMAC()
 	for {
 		blobs, _, err := v.Store.Blobs(ctx, folder, 0)
 		if err != nil {

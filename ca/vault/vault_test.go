@@ -22,6 +22,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/seal/kmstest"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
@@ -214,7 +215,7 @@ func TestNoPrivateKeyInEtcd(t *testing.T) {
 	}
 	stored := func(want material, but int64) (spec *model.SecretSpec, revision int64) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 			state, err := server.Load(t.Context(), 0)
 			if err == nil && len(state.Values) == 1 && state.Complete != but {
 				r, err := state.Values[0].Record()
@@ -267,6 +268,68 @@ func TestNoPrivateKeyInEtcd(t *testing.T) {
 			if strings.Contains(text, part) {
 				t.Errorf("etcd holds a private key as %s", form)
 			}
+		}
+	}
+}
+
+// Once the KMS has rotated its key, what is stored and the key of the MACs are sealed anew, at most so many at once: then
+// the old key may go. What does not open holds up nobody, a provider that is away holds up all, and nothing is lost.
+func TestSealedAnew(t *testing.T) {
+	server, kms, ctx := kvtest.Start(t), kmstest.Start(t), t.Context()
+	vaultOf := func() *vault.Vault {
+		provider, err := seal.NewProvider("kms:" + kms.Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := seal.New(provider)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return open(t, vault.Config{Sealer: s, Mesh: "mesh", Store: server.Store})
+	}
+	m, v := newMaterial(t), vaultOf()
+	var stored []*model.Secret
+	for i := range 5 {
+		key := model.Key{Kind: model.KindSecret, Namespace: "shop", Name: fmt.Sprint(i)}
+		blob, mac, err := v.Seal(ctx, key, m.key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			blob = append(bytes.Clone(blob[:len(blob)-1]), blob[len(blob)-1]^1)
+		}
+		r, err := model.New(key, 1, m.spec(blob, mac))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, r.(*model.Secret))
+	}
+	if got, err := v.Anew(ctx, stored, 9); err != nil || len(got) != 0 {
+		t.Fatalf("nothing was rotated: %d, %v", len(got), err)
+	}
+	kms.RotateKey()
+	kms.Stop()
+	if got, err := v.Anew(ctx, stored, 9); !errors.Is(err, seal.ErrUnavailable) || len(got) != 0 {
+		t.Errorf("with the provider away: %d, %v", len(got), err)
+	}
+	kms.Resume()
+	v = vaultOf() // or gRPC's pause between attempts would be waited for
+	if got, err := v.Anew(ctx, stored, 2); len(got) != 2 || !errors.Is(err, seal.ErrTampered) {
+		t.Errorf("%d of 2, %v", len(got), err)
+	}
+	fresh, err := v.Anew(ctx, stored, 9)
+	if len(fresh) != 4 || !errors.Is(err, seal.ErrTampered) || !strings.Contains(err.Error(), "shop/0") {
+		t.Errorf("%d of 4, %v", len(fresh), err)
+	}
+	kms.DropOldKeys()
+	next := vaultOf()
+	for r, blob := range fresh {
+		spec := m.spec(blob, r.Spec.Mac)
+		if got, err := next.Open(ctx, r.Key, spec); err != nil || !bytes.Equal(got, m.key) {
+			t.Errorf("%s: %v", r.Key, err)
+		}
+		if again, _, err := next.Seal(ctx, r.Key, m.key, spec); err != nil || !bytes.Equal(again, blob) {
+			t.Errorf("%s: another leader seals it again: %v", r.Key, err)
 		}
 	}
 }

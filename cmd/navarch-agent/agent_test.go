@@ -11,15 +11,17 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 )
 
-const deadline = 20 * time.Second
+const deadline = envoytest.Patience
 
 // TestMain lets the test binary be the agent, so that signals and deaths are those of a process.
 func TestMain(m *testing.M) {
@@ -28,23 +30,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
-}
-
-// envoyPath finds the pinned Envoy; there is no skipping without it.
-func envoyPath(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("NAVARCH_ENVOY")
-	if path == "" {
-		path = filepath.Join("..", "..", ".tools", "bin", "envoy")
-	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(abs); err != nil {
-		t.Fatalf("no Envoy at %s: run `make tools`, or set NAVARCH_ENVOY", abs)
-	}
-	return abs
 }
 
 // process is an agent under test.
@@ -74,16 +59,6 @@ func (b *syncBuffer) String() string {
 	return b.b.String()
 }
 
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func startAgent(t *testing.T, discovery string, flags ...string) *process {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent")
@@ -91,9 +66,9 @@ func startAgent(t *testing.T, discovery string, flags ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &process{t: t, out: &syncBuffer{}, done: make(chan error, 1), status: freeAddr(t), debug: freeAddr(t), admin: freeAddr(t), stats: freeAddr(t), metrics: freeAddr(t)}
+	p := &process{t: t, out: &syncBuffer{}, done: make(chan error, 1), status: loopback.For(t), debug: loopback.For(t), admin: loopback.For(t), stats: loopback.For(t), metrics: loopback.For(t)}
 	p.cmd = exec.Command(os.Args[0], append([]string{
-		"run", "--discovery-address", discovery, "--config-path", dir, "--envoy-path", envoyPath(t), "--concurrency", "1",
+		"run", "--discovery-address", discovery, "--config-path", dir, "--envoy-path", envoytest.Binary(t), "--concurrency", "1",
 		"--admin-address", p.admin, "--status-addr", p.status, "--debug-addr", p.debug, "--pod-info", dir,
 		"--stats-addr", p.stats, "--envoy-metrics-addr", p.metrics,
 	}, flags...)...)
@@ -205,9 +180,9 @@ func TestLife(t *testing.T) {
 		}
 	}))
 	defer backend.Close()
-	listener := freeAddr(t)
+	listener := loopback.For(t)
 	ads := newFakeADS(t, listener, backend.Listener.Addr().String())
-	addr, server := ads.start(t, "127.0.0.1:0")
+	addr, server := ads.start(t, loopback.For(t))
 	t.Setenv("EXIT_ON_ZERO_ACTIVE_CONNECTIONS", "true")
 	t.Setenv("MINIMUM_DRAIN_DURATION", "500ms")
 	p := startAgent(t, addr, "--xds-plaintext")
@@ -290,8 +265,8 @@ func TestLife(t *testing.T) {
 }
 
 func TestAgentWaitsForTheControlPlane(t *testing.T) {
-	ads := newFakeADS(t, freeAddr(t), "127.0.0.1:1")
-	addr := freeAddr(t)
+	ads := newFakeADS(t, loopback.For(t), "127.0.0.1:1")
+	addr := loopback.For(t)
 	p := startAgent(t, addr, "--xds-plaintext", "--termination-drain-duration", "1s")
 	p.until("refused", func(d debugPage) bool { return d.XDS.Failures > 1 && d.Envoy.PID != 0 && !d.Ready })
 	if code := p.readiness(); code != 503 {
@@ -303,7 +278,7 @@ func TestAgentWaitsForTheControlPlane(t *testing.T) {
 
 // Whatever kills the agent, no Envoy is left that nobody drives.
 func TestEnvoyDiesWithTheAgent(t *testing.T) {
-	p := startAgent(t, freeAddr(t), "--xds-plaintext")
+	p := startAgent(t, loopback.For(t), "--xds-plaintext")
 	pid := p.until("running", func(d debugPage) bool { return d.Envoy.PID != 0 }).Envoy.PID
 	p.cmd.Process.Kill()
 	p.exit()
@@ -320,7 +295,7 @@ func TestEnvoyDiesWithTheAgent(t *testing.T) {
 
 // A finished job ends its proxy by /quitquitquit: the agent then ends too.
 func TestQuitIsNoCrash(t *testing.T) {
-	addr := freeAddr(t)
+	addr := loopback.For(t)
 	p := startAgent(t, addr, "--xds-plaintext")
 	p.until("answering", func(d debugPage) bool {
 		return strings.Contains(d.NotReady, "INITIALIZING; the control plane at "+addr+" is not reached")

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +10,8 @@ import (
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3" // so that protojson knows it
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"navarch.io/navarch/loadtest/envoytest"
 )
 
 func rendered(t *testing.T, proxyYAML string) []byte {
@@ -42,8 +43,8 @@ func TestEnvoyAcceptsTheBootstrap(t *testing.T) {
 		if err := os.WriteFile(file, rendered(t, config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command(envoyPath(t), "--mode", "validate", "-c", file, "--disable-hot-restart", "-l", "error").CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, out)
+		if complaint := envoytest.Validate(envoytest.Binary(t), file); complaint != "" {
+			t.Errorf("%s: %s", name, complaint)
 		}
 	}
 }

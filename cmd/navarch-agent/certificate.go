@@ -40,6 +40,7 @@ func newIdentity(o *options, id *identity, log *slog.Logger) (*caagent.Agent, er
 	a, err := caagent.New(caagent.Config{
 		Address: first(o.caAddress, o.discovery), ServerName: o.san, RootFile: o.rootCert, RootPoll: time.Second,
 		TokenFile: o.tokenFile, Metadata: id.headers, Socket: o.sds(), OutputDir: o.outputCerts, Log: log,
+		TTL: o.certTTL, RenewAt: o.renewAt,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("identity: %w", err)

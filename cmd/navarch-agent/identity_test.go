@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -63,7 +64,7 @@ func TestIdentifyInjectedPod(t *testing.T) {
 		t.Error(d)
 	}
 	o := &options{}
-	if err := o.complete(id, false); err != nil || o.plaintext || o.concurrency != 3 || o.drain.Seconds() != 20 || o.discovery != "istiod.mesh.svc:15012" {
+	if err := o.complete(id, noFlags); err != nil || o.plaintext || o.concurrency != 3 || o.drain.Seconds() != 20 || o.discovery != "istiod.mesh.svc:15012" {
 		t.Errorf("options %+v, %v", o, err)
 	}
 }
@@ -109,12 +110,43 @@ func TestPlaintextIsExplicit(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := c.flags
-		if err := o.complete(&identity{proxy: p}, false); err != nil || o.plaintext != c.want {
+		if err := o.complete(&identity{proxy: p}, noFlags); err != nil || o.plaintext != c.want {
 			t.Errorf("%s: plaintext %v, want %v; %v", name, o.plaintext, c.want, err)
 		}
 	}
 	o := options{discovery: "istiod"}
-	if err := o.complete(&identity{}, false); err == nil || !strings.Contains(err.Error(), `"istiod"`) {
+	if err := o.complete(&identity{}, noFlags); err == nil || !strings.Contains(err.Error(), `"istiod"`) {
 		t.Errorf("address without port: %v", err)
+	}
+}
+
+func noFlags(string) bool { return false }
+
+// What stock agents take of the environment counts, unless the command line says otherwise; what is nonsense is named.
+func TestKnobs(t *testing.T) {
+	start := options{statusAddr: ":15021", metricsAddr: "0.0.0.0:15090", rootCert: "default.pem", discovery: "istiod:15012"}
+	env := map[string]string{"ENVOY_STATUS_PORT": "25021", "ENVOY_PROMETHEUS_PORT": "25090", "SECRET_TTL": "6h", "SECRET_GRACE_PERIOD_RATIO": "0.25", "CA_ROOT_CA": "ca.pem"}
+	o := start
+	if err := o.complete(&identity{vars: env}, noFlags); err != nil || o.statusAddr != ":25021" || o.metricsAddr != "0.0.0.0:25090" ||
+		o.certTTL != 6*time.Hour || o.renewAt != 0.75 || o.rootCert != "ca.pem" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	o = start
+	if err := o.complete(&identity{vars: env}, func(string) bool { return true }); err != nil || o.statusAddr != ":15021" || o.metricsAddr != "0.0.0.0:15090" || o.rootCert != "default.pem" {
+		t.Errorf("over the command line: %+v, %v", o, err)
+	}
+	env["XDS_ROOT_CA"] = "xds.pem"
+	o = start
+	if err := o.complete(&identity{vars: env}, noFlags); err != nil || o.rootCert != "default.pem" { // the flag's own variable
+		t.Errorf("%+v, %v", o, err)
+	}
+	for name, values := range map[string][]string{"ENVOY_STATUS_PORT": {"0", "x", "70000"}, "ENVOY_PROMETHEUS_PORT": {"-1"},
+		"SECRET_TTL": {"x", "0", "-1h"}, "SECRET_GRACE_PERIOD_RATIO": {"0", "1", "NaN", "x"}} {
+		for _, v := range values {
+			o := start
+			if err := o.complete(&identity{vars: map[string]string{name: v}}, noFlags); err == nil || !strings.Contains(err.Error(), name+"=") {
+				t.Errorf("%s=%s: %v", name, v, err)
+			}
+		}
 	}
 }

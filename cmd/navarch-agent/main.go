@@ -32,6 +32,8 @@ type options struct {
 	plaintext                bool
 	tokenFile                string
 	caAddress, outputCerts   string
+	certTTL                  time.Duration // 0: what the CA gives
+	renewAt                  float64       // part of a certificate's life; 0: the half
 	configPath, envoyPath    string
 	adminAddr                string
 	statusAddr, debugAddr    string
@@ -108,7 +110,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := o.complete(id, cmd.Flags().Changed("stats-addr")); err != nil {
+	if err := o.complete(id, cmd.Flags().Changed); err != nil {
 		return err
 	}
 	if o.printBootstrap {
@@ -131,9 +133,9 @@ func (o *options) places() places {
 	return places{admin: o.adminAddr, metrics: o.metricsAddr, xds: o.socket(), sds: o.sdsSocket()}
 }
 
-// complete fills what the command line left open (statsGiven: not the address of statistics) from the proxy's
-// configuration, then from defaults.
-func (o *options) complete(id *identity, statsGiven bool) error {
+// complete fills what the command line left open (given: what it did not) from the proxy's configuration, then from
+// defaults.
+func (o *options) complete(id *identity, given func(flag string) bool) error {
 	p := id.proxy
 	o.discovery = first(o.discovery, p.GetDiscoveryAddress(), defaultDiscovery)
 	o.configPath = first(o.configPath, p.GetConfigPath(), defaultConfig)
@@ -152,11 +154,14 @@ func (o *options) complete(id *identity, statsGiven bool) error {
 	if err := o.bye.complete(id); err != nil {
 		return err
 	}
-	if port := p.GetStatusPort(); port != 0 && !statsGiven {
+	if port := p.GetStatusPort(); port != 0 && !given("stats-addr") {
 		o.statsAddr = fmt.Sprintf(":%d", port)
 	}
 	if len(id.addresses) > 0 && strings.Contains(id.addresses[0], ":") && o.metricsAddr == defaultMetrics {
 		o.metricsAddr = "[::]:15090"
+	}
+	if err := o.knobs(id, given); err != nil {
+		return err
 	}
 	_, port, err := net.SplitHostPort(o.discovery)
 	if err != nil {

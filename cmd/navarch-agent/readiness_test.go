@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/shard/relay"
 )
 
@@ -42,7 +43,7 @@ func TestMissing(t *testing.T) {
 
 // A listener that Envoy refuses lets it go LIVE without: the agent is not ready, and says so.
 func TestRefusedConfigurationIsNotReady(t *testing.T) {
-	ads := newFakeADS(t, freeAddr(t), "127.0.0.1:1")
+	ads := newFakeADS(t, loopback.For(t), "127.0.0.1:1")
 	ads.resources[ldsType].Resource.Value = nil
 	addr, _ := ads.start(t, "127.0.0.1:0")
 	p := startAgent(t, addr, "--xds-plaintext")

@@ -16,6 +16,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // serverCert makes a self-signed certificate for name and writes its PEM to file.
@@ -48,7 +50,7 @@ func TestTLSWithToken(t *testing.T) {
 	if err := os.WriteFile(token, []byte("jwt\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ads := newFakeADS(t, freeAddr(t), "127.0.0.1:1")
+	ads := newFakeADS(t, loopback.For(t), "127.0.0.1:1")
 	addr, _ := ads.start(t, "127.0.0.1:0", grpc.Creds(credentials.NewServerTLSFromCert(&cert)))
 	p := startAgent(t, addr, "--xds-root-cert", root, "--xds-server-name", "istiod.istio-system.svc", "--token-file", token)
 	page := p.until("refused", func(d debugPage) bool { return d.XDS.Failures > 0 })

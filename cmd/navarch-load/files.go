@@ -89,6 +89,7 @@ func reportCommand() *cobra.Command {
 
 func compareCommand() *cobra.Command {
 	var with []string
+	var html string
 	cmd := &cobra.Command{
 		Use: "compare BEFORE.json... --with AFTER.json...", Short: "Compare the medians of runs that took turns", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,9 +105,15 @@ func compareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if html != "" {
+				if err := c.WriteHTML(html); err != nil {
+					return err
+				}
+			}
 			return c.Table(cmd.OutOrStdout())
 		},
 	}
+	cmd.Flags().StringVar(&html, "html", "", "File for the comparison as a page.")
 	cmd.Flags().StringSliceVar(&with, "with", nil, "Results to compare with; may be given several times.")
 	_ = cmd.MarkFlagRequired("with")
 	return cmd

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,20 +17,6 @@ import (
 
 // nil0 asks the kernel whether a process is there.
 const nil0 = syscall.Signal(0)
-
-func freePorts(t *testing.T, n int) []string {
-	t.Helper()
-	var all []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		all = append(all, l.Addr().String())
-	}
-	return all
-}
 
 // Reports name no folder of the machine that they were made on.
 func TestCommandsAreToldWithoutFolders(t *testing.T) {

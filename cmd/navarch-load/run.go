@@ -25,6 +25,7 @@ type runFlags struct {
 	scene.Options
 	addresses []string
 	debug     []string
+	metrics   []string
 	pids      []int
 	token     string
 	form      string
@@ -56,6 +57,7 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.Etcd, "etcd", nil, "Addresses of an etcd for it (default: an embedded one).")
 	flags.StringSliceVar(&f.addresses, "address", nil, "Address of a server that runs already, host:port; several for several replicas.")
 	flags.StringSliceVar(&f.debug, "debug-address", nil, "Address of the debug pages of each, in the same order.")
+	flags.StringSliceVar(&f.metrics, "metrics-address", nil, "Address of the metrics page of each, in the same order.")
 	flags.IntSliceVar(&f.pids, "pid", nil, "Process of each on this machine, to be measured, in the same order.")
 	flags.StringVar(&f.ConfigDir, "config-dir", "", "Folder that those servers read; the world is written to it (it must be empty, or hold one).")
 	flags.StringVar(&f.form, "form", string(mesh.Kubernetes), "What services are written as: kubernetes, or istio (ServiceEntries, for istiod's --configDir).")
@@ -70,9 +72,10 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	flags.IntVar(&f.Repeats, "repeats", 5, "How often each edit is measured.")
 	flags.Uint64Var(&f.Seed, "seed", 0, "Seed of the worlds (default: the preset's).")
 	flags.Float64Var(&f.Sample, "sample", .01, "Share of proxies that decode and validate all contents.")
+	flags.Float64Var(&f.World, "state-of-world", 0, "Share of proxies that speak the protocol's older form, state of the world.")
 	flags.BoolVar(&f.Stock, "stock-nodes", false, "Send nodes as large as a stock Envoy's, 61 KB.")
 	flags.Float64Var(&f.JoinRate, "join-rate", 0, "Proxies that start each second (default: as fast as they can).")
-	flags.DurationVar(&f.WarmTimeout, "warm-timeout", time.Minute, "Time after which what a cluster or listener still waits for is a violation.")
+	flags.DurationVar(&f.WarmTimeout, "warm-timeout", 0, "Time after which what a cluster or listener still waits for is a violation (default: 1m, and 50 ms for each proxy).")
 	flags.IntVar(&f.Workers, "processes", -1, "Processes of simulated proxies; 0: in this one (default: by the limit of open files).")
 	flags.StringVar(&f.label, "label", "", "Name of what is measured, for reports and comparisons (default: navarch, or the address).")
 	flags.StringVar(&f.out, "out", "out/load", "Folder for result.json, report.html and, with --keep, worlds and logs.")
@@ -89,7 +92,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.complete(scenarios); err != nil {
+	if err := f.complete(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
@@ -146,22 +149,25 @@ func (f *runFlags) leave(cmd *cobra.Command, result report.Result) error {
 }
 
 // complete checks the flags against one another and fills in what they leave open.
-func (f *runFlags) complete(scenarios []scene.Scenario) error {
-	if f.Scale <= 0 || f.Repeats < 1 || f.Sample < 0 || f.Sample > 1 || f.Proxies < 0 {
-		return errors.New("--scale and --repeats must be positive, --sample between 0 and 1, --proxies not negative")
+func (f *runFlags) complete() error {
+	if f.Scale <= 0 || f.Repeats < 1 || f.Sample < 0 || f.Sample > 1 || f.World < 0 || f.World > 1 || f.Proxies < 0 {
+		return errors.New("--scale and --repeats must be positive, --sample and --state-of-world between 0 and 1, --proxies not negative")
 	}
 	f.Form = mesh.Form(f.form)
 	if f.Navarchd == "" {
 		if f.ConfigDir == "" {
 			return errors.New("--config-dir is needed with --address: the folder that the server reads")
 		}
-		if len(f.debug) > len(f.addresses) || len(f.pids) > len(f.addresses) {
-			return errors.New("--debug-address and --pid go with --address: one for each, in the same order")
+		if max(len(f.debug), len(f.metrics), len(f.pids)) > len(f.addresses) {
+			return errors.New("--debug-address, --metrics-address and --pid go with --address: one for each, in the same order")
 		}
 		for i, address := range f.addresses {
 			one := &scene.Server{Name: "server-" + strconv.Itoa(i+1), Addr: address}
 			if i < len(f.debug) {
 				one.Debug = f.debug[i]
+			}
+			if i < len(f.metrics) {
+				one.Metrics = f.metrics[i]
 			}
 			if i < len(f.pids) {
 				one.PID = f.pids[i]
@@ -185,38 +191,21 @@ func (f *runFlags) complete(scenarios []scene.Scenario) error {
 			f.label = f.addresses[0]
 		}
 	}
-	return f.processes(scenarios)
+	return f.processes()
 }
 
-// spareFiles is how many files a process needs besides one for each proxy.
-const spareFiles = 200
-
-// processes decides how many workers there must be, by the limit of open files.
-func (f *runFlags) processes(scenarios []scene.Scenario) error {
+// processes says how workers are started, and how many files each may open.
+func (f *runFlags) processes() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	f.WorkArgs = []string{self, "worker"}
-	if f.Workers >= 0 {
-		return nil
-	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	most := 0
-	for _, sc := range scenarios {
-		n := f.Proxies
-		if n == 0 {
-			n = int(float64(sc.Proxies) * f.Scale)
-		}
-		most = max(most, n)
-	}
-	f.Workers = 0
-	if room := int(min(limit.Cur, math.MaxInt32)) - spareFiles; most > room {
-		f.Workers = (most + room - 1) / max(1, room)
-	}
+	f.Files = int(min(limit.Cur, math.MaxInt32)) // the runtime has raised it to the hard limit
 	return nil
 }
 

@@ -73,7 +73,7 @@ func explainCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "explain --proxy NAME.NAMESPACE|NODE.json RESOURCE",
-		Short: "Say which objects made a resource",
+		Short: "Say which objects made a resource, or (--server) where a Secret of a gateway stands",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var found []inspect.Explanation

@@ -25,6 +25,10 @@ func table(w io.Writer, rows [][]string) error {
 
 func explainTable(w io.Writer, found []inspect.Explanation) error {
 	for _, e := range found {
+		if e.Secret != nil {
+			secretTable(w, e)
+			continue
+		}
 		fmt.Fprintf(w, "%s %s (version %s)\n", e.Type, e.Name, e.Version)
 		for _, made := range e.Specs {
 			fmt.Fprintf(w, "  drawn by %s from\n", made.By)
@@ -44,4 +48,17 @@ func explainTable(w io.Writer, found []inspect.Explanation) error {
 		}
 	}
 	return nil
+}
+
+// secretTable says where a Secret stands.
+func secretTable(w io.Writer, e inspect.Explanation) {
+	fmt.Fprintf(w, "%s %s: %s\n", e.Type, e.Name, e.Secret.State)
+	for _, line := range []struct{ what, text string }{{"because", e.Secret.Why}, {"made of", e.Secret.Object}} {
+		if line.text != "" {
+			fmt.Fprintf(w, "  %s %s\n", line.what, line.text)
+		}
+	}
+	for _, proxy := range e.Secret.Wanted {
+		fmt.Fprintf(w, "  wanted by %s\n", proxy)
+	}
 }

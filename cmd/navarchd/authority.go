@@ -24,6 +24,7 @@ import (
 type authority struct {
 	config  *config
 	log     *slog.Logger
+	store   *kv.Store
 	ring    *keyring.Keyring
 	server  *caserve.Server
 	callers attest.Authenticator
@@ -39,14 +40,14 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	a := &authority{config: c, log: log}
+	a := &authority{config: c, log: log, store: store}
 	if a.serving, err = newServing(c); err != nil {
 		return nil, err
 	}
 	aliases := trustDomainAliases(snapshot)
 	a.ring, err = keyring.New(keyring.Config{
 		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.stateDir, CACerts: c.caCerts, Logger: log, Peers: c.askPeers(),
-		Leads: func() bool { return c.has(roleCA) },
+		Leads: func() bool { return c.has(roleCA) }, Roots: c.believed(),
 		Alarm: func(err error) { obs.StoreAlarm.WithLabelValues("keyring").Set(flag(err != nil)) },
 	})
 	if err != nil {
@@ -55,7 +56,12 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err := a.authenticators(domain, aliases); err != nil {
 		return nil, err
 	}
+	self, err := c.controlPlane(domain)
+	if err != nil {
+		return nil, err
+	}
 	a.server, err = caserve.New(caserve.Config{
+		ControlPlane: self, Names: c.servingNames(),
 		Authorities: current{a.ring}, Authenticator: a.callers, Journal: journal{a.ring}, Revocations: revocations{a.ring},
 		Holders: holders{a.ring}, Memory: a.ring, Aliases: aliases, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
 		Hooks: certificateHooks(), Audit: log,
@@ -90,6 +96,9 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 
 func (a *authority) tasks() []loop.Task {
 	tasks := []loop.Task{{Name: "keyring", Run: a.ring.Run}}
+	if a.serving.files == nil && a.config.secureGRPCAddr != "" {
+		tasks = append(tasks, loop.Task{Name: "serving certificate", Run: newBorrower(a.config, a, a.store).run})
+	}
 	for i, keys := range a.keys {
 		tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys %d", i), Run: keys.Run})
 	}

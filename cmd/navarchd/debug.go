@@ -61,6 +61,7 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 			return held
 		},
 		Explain: func() (*manifest.Set, inspect.Specs, error) { return p.explain(info) },
+		Secret:  func(name string) (inspect.Standing, bool) { return p.standing(info, name) },
 	}
 	if node, err := parse(info.Node, info.Caps); err == nil {
 		s.Proxy, s.Cluster, s.Version = node.Name+"."+node.Namespace, node.Cluster, node.Version
@@ -85,6 +86,43 @@ func (p *process) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 	planner := plan.New(plan.Settings{Snapshot: p.mirror.Current()})
 	proxy := planner.Join(node)
 	return proxy.Set(), func(t xds.Type, name string) []any { return planner.Explain(proxy, t, name) }, nil
+}
+
+// standing is where a Secret stands for one stream's proxy, from the plan as it is.
+func (p *process) standing(info serve.StreamInfo, name string) (inspect.Standing, bool) {
+	proxy, ok := p.server.ViewOf(info.ID).(*served)
+	if !ok {
+		return inspect.Standing{}, false
+	}
+	s := p.planner.Standing(proxy.Proxy, name)
+	out := inspect.Standing{State: "withheld", Why: s.Why, Wanted: append([]string{}, s.Wanted...)}
+	if s.Object != (model.Key{}) {
+		out.Object = s.Object.String()
+	}
+	held, _ := p.server.Dump(info.ID)
+	has := s.Planned != nil && slices.ContainsFunc(held[xds.Secret], func(r *xds.Resource) bool {
+		return r.Name == name && r.Version == s.Planned.Version
+	})
+	refused := slices.IndexFunc(info.Refusals, func(r serve.Refusal) bool { return r.Type == xds.Secret && r.Name == name })
+	switch {
+	case refused >= 0:
+		out.State, out.Why = "refused", info.Refusals[refused].Text
+	case s.Opening:
+		out.State = "being opened"
+		if s.Failed > 0 {
+			out.Why = fmt.Sprintf("%d attempts, the last: %s", s.Failed, s.Why)
+		}
+		if has {
+			out.Why = strings.TrimPrefix(out.Why+"; the last good one stands", "; ")
+		}
+	case has:
+		out.State = "sent"
+	case s.Planned != nil:
+		out.State = "on its way"
+	case !s.Asked && s.Why == "":
+		out.State = "not asked for"
+	}
+	return out, true
 }
 
 // problems is everything that is wrong, from the folder to the proxies' refusals, as far as somebody may see it.

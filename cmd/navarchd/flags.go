@@ -71,6 +71,8 @@ type config struct {
 	kek         string
 	caCerts     string
 	caPeers     []string
+	tokenFile   string
+	peerRoots   string
 	tokenIssuer string
 	tokenKeys   string
 
@@ -95,6 +97,7 @@ type environment struct {
 	podIP        string        // POD_IP
 
 	podNamespace  string        // POD_NAMESPACE
+	account       string        // SERVICE_ACCOUNT; with the namespace it is the control plane's own identity
 	revision      string        // REVISION
 	customHost    string        // ISTIOD_CUSTOM_HOST
 	audiences     []string      // TOKEN_AUDIENCES, comma-separated
@@ -157,6 +160,8 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.kek, "kek", "", "Key encryption key of role ca, and of Secrets (roles ingest and xds): file:PATH, passphrase-file:PATH, or kms:SOCKET of a Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
 	f.StringVar(&c.caCerts, "cacerts", "", "Folder of your own CA (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem); without it roots are made here.")
 	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a headless Service is enough. A keyring that is older than one of them remembers is refused.")
+	f.StringVar(&c.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Service-account token of the control plane itself: a replica that cannot unseal shows it to a peer that can, which signs its serving certificate.")
+	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates: the only ones that a replica believes which has not been able to unseal since its start (default: those that it remembers in --state-dir, else those in etcd).")
 	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that role ca accepts.")
 	f.StringVar(&c.tokenKeys, "token-keys", "", "Its public keys: a URL or a file of a JWKS, or a PEM file (default: OpenID discovery at the issuer).")
 	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
@@ -260,7 +265,7 @@ func (c *config) has(r role) bool { return slices.Contains(c.roles, string(r)) }
 func (e *environment) read(lookup func(string) (string, bool)) error {
 	*e = environment{
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
-		podNamespace: "istio-system", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
+		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
 		xdsAuth: true, identityCheck: true,
 	}
 	var problems []error
@@ -282,6 +287,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_MAX_REQUESTS_PER_SECOND", rate(&e.maxRequests))
 	parse("POD_IP", text(&e.podIP))
 	parse("POD_NAMESPACE", text(&e.podNamespace))
+	parse("SERVICE_ACCOUNT", text(&e.account))
 	parse("REVISION", text(&e.revision))
 	parse("ISTIOD_CUSTOM_HOST", text(&e.customHost))
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })

@@ -43,8 +43,9 @@ func monitoring() http.Handler {
 	return mux
 }
 
-// public is /ready and /debug. ready says what is missing; debug may be nil (ENABLE_DEBUG_ON_HTTP=false).
-func public(ready func() error, debug http.Handler) http.Handler {
+// public is /ready and /debug. ready says what is missing, and notes what else is amiss; debug may be nil
+// (ENABLE_DEBUG_ON_HTTP=false).
+func public(ready func() error, notes func() []string, debug http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
 		if err := ready(); err != nil {
@@ -52,6 +53,9 @@ func public(ready func() error, debug http.Handler) http.Handler {
 			return
 		}
 		fmt.Fprintln(w, "ok")
+		for _, note := range notes() {
+			fmt.Fprintln(w, note)
+		}
 	})
 	if debug != nil {
 		mux.Handle("/debug/", debug)

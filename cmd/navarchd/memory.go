@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"math"
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
@@ -61,7 +60,7 @@ func spare(samples []metrics.Sample) uint64 {
 // giveBack is the loop around tidy.
 func (p *process) giveBack(ctx context.Context) error {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"}}
-	state := tidy{freed: time.Unix(0, math.MinInt64)}
+	var state tidy
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"navarch.io/navarch/ca/attest"
+	caserve "navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
@@ -210,7 +211,12 @@ func (p *process) replica() ([]loop.Task, error) {
 func (p *process) addresses() ([]loop.Task, error) {
 	var tasks []loop.Task
 	if p.config.grpcAddr != "" && p.server != nil {
-		task, err := p.listen("grpc", p.config.grpcAddr, p.server.Register)
+		task, err := p.listen("grpc", p.config.grpcAddr, func(r grpc.ServiceRegistrar) {
+			p.server.Register(r)
+			if p.config.has(roleCA) {
+				caserve.RegisterPlain(r, current{p.ca.ring})
+			}
+		})
 		if err != nil {
 			return nil, fmt.Errorf("--grpc-addr: %w", err)
 		}
@@ -300,7 +306,7 @@ func (p *process) pages() ([]loop.Task, error) {
 		}
 	}
 	return append(tasks, []loop.Task{
-		{Name: "http", Run: func(ctx context.Context) error { return serveHTTP(ctx, pages, public(p.ready, debug)) }},
+		{Name: "http", Run: func(ctx context.Context) error { return serveHTTP(ctx, pages, public(p.ready, p.notes, debug)) }},
 		{Name: "monitoring", Run: func(ctx context.Context) error { return serveHTTP(ctx, metrics, monitoring()) }},
 	}...), nil
 }
@@ -320,6 +326,26 @@ func (p *process) ready() error {
 		return err
 	}
 	return p.fleet.ready()
+}
+
+// notes are what an operator should know of a process that is ready all the same.
+func (p *process) notes() []string {
+	if p.ca == nil || p.config.secureGRPCAddr == "" {
+		return nil
+	}
+	state := p.ca.ring.State()
+	if state.Active != nil {
+		return nil
+	}
+	if _, err := p.ca.serving.under(state); err != nil {
+		return []string{"the secure address does not answer: " + err.Error()}
+	}
+	note := fmt.Sprintf("certificates are not signed here: %v", state.Sealed)
+	if own, from := p.ca.serving.have(); from != "" {
+		until := own.Leaf.NotAfter.UTC().Format(time.RFC3339)
+		note += fmt.Sprintf("; the serving certificate is from the peer %s, until %s", from, until)
+	}
+	return []string{note}
 }
 
 // processName is how this process appears in the election and on debug pages.

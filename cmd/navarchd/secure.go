@@ -15,6 +15,7 @@ import (
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
+	caserve "navarch.io/navarch/ca/serve"
 )
 
 // pairFiles are an operator's certificate and key, read again when a file changed. What does not fit together (one of two
@@ -82,20 +83,24 @@ func (c *config) serverTLS() (*tls.Config, error) {
 	return conf, nil
 }
 
+// secureBase is what all secure addresses have in common. Records are not sized to how the connection goes: that is for
+// pages that are shown while they come, and costs a write for each of the small ones. Sessions are not resumed: agents keep
+// none, so that a ticket would be work for nothing, and every handshake is judged by the newest state.
 func secureBase() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
 }
 
 // serving is what the secure address of a process with role ca presents and trusts: one tls.Config for each state of the
-// keyring and each serving certificate. Sessions are not resumed: agents keep none, so that a ticket would be work for
-// nothing, and every handshake is judged by the newest state.
+// keyring and each serving certificate.
 type serving struct {
 	config *config
 	files  *pairFiles // nil: our own CA's certificate is served
 
 	mu    sync.Mutex // guards what follows
 	own   *tls.Certificate
-	epoch uint64 // that issued own
+	epoch uint64 // that issued own; 0: a peer's
+	from  string // the peer that signed own; empty: this process did
+	why   error  // no peer signed when one was asked last
 	made  *tls.Config
 	state *keyring.State   // that made is of
 	pair  *tls.Certificate // in made
@@ -130,40 +135,60 @@ func (s *serving) under(state *keyring.State) (*tls.Config, error) {
 		return s.made, nil
 	}
 	roots := x509.NewCertPool()
-	for _, root := range state.Bundle {
+	for _, root := range state.Callers() {
 		roots.AddCert(root)
 	}
 	conf := secureBase()
 	conf.Certificates, conf.ClientCAs, conf.ClientAuth = []tls.Certificate{*pair}, roots, tls.VerifyClientCertIfGiven
-	conf.SessionTicketsDisabled = true
 	s.made, s.state, s.pair = conf, state, pair
 	return conf, nil
 }
 
 // certificate is the operator's, or the process's own from our CA: made anew when the signer changes, and at half of its
-// life.
+// life. While this process cannot sign it is the one made before, or one that a peer signed (borrower).
 func (s *serving) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	if s.files != nil {
 		return s.files.pair()
 	}
-	if s.own != nil && (state.Active == nil || s.epoch == state.Active.Epoch) {
-		leaf := s.own.Leaf
-		if now.Before(leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)) {
-			return s.own, nil
-		}
-	}
 	if state.Active == nil {
-		if s.own != nil && now.Before(s.own.Leaf.NotAfter) {
-			return s.own, nil // sealed: what was made before goes on
+		switch {
+		case s.own != nil && now.Before(s.own.Leaf.NotAfter):
+			return s.own, nil
+		case s.why != nil:
+			return nil, fmt.Errorf("no serving certificate: %w; no peer signed one: %w", state.Sealed, s.why)
 		}
 		return nil, fmt.Errorf("no serving certificate: %w", state.Sealed)
+	}
+	if s.own != nil && s.epoch == state.Active.Epoch && now.Before(halfLife(s.own.Leaf)) {
+		return s.own, nil
 	}
 	fresh, err := issue.Serving(state.Active, issue.ServingRequest{Names: s.config.servingNames()}, issue.Policy{}, now, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make the serving certificate: %w", err)
 	}
-	s.own, s.epoch = &fresh, state.Active.Epoch
+	s.own, s.epoch, s.from, s.why = &fresh, state.Active.Epoch, "", nil
 	return s.own, nil
+}
+
+// halfLife is when a certificate is to be replaced.
+func halfLife(leaf *x509.Certificate) time.Time {
+	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
+}
+
+// borrowed puts a certificate that a peer signed in force, or notes why there is none.
+func (s *serving) borrowed(loan *caserve.Loan, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why = err; err == nil {
+		s.own, s.epoch, s.from = &loan.Certificate, 0, loan.Peer
+	}
+}
+
+// have is the certificate in force, and the peer that signed it; nil and empty where there is none, or this process did.
+func (s *serving) have() (own *tls.Certificate, from string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.own, s.from
 }
 
 func (c *config) servingNames() []string {
@@ -178,7 +203,7 @@ const (
 	handshakeTimeout = 10 * time.Second
 )
 
-// bounded limits how many server handshakes are under way.
+// bounded limits how many server handshakes are under way, and has what follows read a record at a time.
 type bounded struct {
 	credentials.TransportCredentials
 	places chan struct{}
@@ -196,7 +221,7 @@ func (b bounded) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo,
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, nil, err
 	}
-	return b.TransportCredentials.ServerHandshake(conn)
+	return b.TransportCredentials.ServerHandshake(&records{Conn: conn})
 }
 
 // Clone implements credentials.TransportCredentials.

@@ -41,7 +41,7 @@ func sharing(t *testing.T, store *kv.Store, name string) (*verdicts, func()) {
 // comes waits until something is so.
 func comes(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !so() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)

@@ -62,6 +62,20 @@ func readProcess(proc string, pid int) (Process, error) {
 	return p, nil
 }
 
+// ReadCPU measures the CPU time of one process alone, which costs it nothing: memory is summed up page by page while the
+// process cannot map any.
+func ReadCPU(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, fmt.Errorf("process %d: %w", pid, err)
+	}
+	var p Process
+	if err := p.parseStat(stat); err != nil {
+		return 0, fmt.Errorf("process %d: stat: %w", pid, err)
+	}
+	return p.CPU(), nil
+}
+
 // parseStat reads /proc/PID/stat. The name is in parentheses and may hold any byte, parentheses too.
 func (p *Process) parseStat(b []byte) error {
 	from, to := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')

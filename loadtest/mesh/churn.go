@@ -3,6 +3,7 @@ package mesh
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"navarch.io/navarch/push/xds"
@@ -106,6 +107,23 @@ func (c *Churn) Flip(k int) Edit {
 		e.Record = "Endpoints/" + s.space.name + "/" + s.name + "-slice"
 	}
 	return e
+}
+
+// maxPort is how far Port goes before it begins again.
+const maxPort = 50000
+
+// Port has the pods of the k-th service listen on the next port: a small change of endpoints whose contents do not come
+// back, as those of a flip do, so that however many of them a server leaves out, no version goes back.
+func (c *Churn) Port(k int) Edit {
+	s, st := c.of(k)
+	st.port = (st.port + 1) % maxPort
+	names := []string{}
+	for _, name := range s.clusters("v1", "v2") {
+		if strings.HasPrefix(name, fmt.Sprintf("outbound|%d|", httpPort)) {
+			names = append(names, name)
+		}
+	}
+	return Edit{What: "port of the endpoints of " + s.host(), dir: c.dir, files: []file{c.endpoints(s, st)}, Expect: assignments(names, c.seers(s))}
 }
 
 // VirtualServices gives each of these services the next edition of its VirtualService (its first, where it has none), in

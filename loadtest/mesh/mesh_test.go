@@ -129,7 +129,7 @@ func TestServersUnderstandTheFolder(t *testing.T) {
 				}
 				understood(t, w, dir)
 				c := NewChurn(w, dir)
-				edits := append(c.Roll(1), c.Flip(0), c.VirtualServices(0, 1, 2), c.Policy(2))
+				edits := append(c.Roll(1), c.Flip(0), c.Port(0), c.VirtualServices(0, 1, 2), c.Policy(2))
 				for k := range w.services {
 					if e, has := c.Tune(k); has {
 						edits = append(edits, e)
@@ -197,6 +197,35 @@ type lookup struct {
 	pods map[string]*normal.Pod
 }
 
+// Contents of endpoints that Port makes do not come back: a server may leave out as many of them as it likes.
+func TestPortsDoNotComeBack(t *testing.T) {
+	for _, form := range []Form{Kubernetes, Istio} {
+		settings, err := Load("tiny")
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings.Form = form
+		w, err := New(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, seen := NewChurn(w, ""), map[string]bool{}
+		for range 100 {
+			e := c.Port(0)
+			if text := string(e.files[0].data); len(e.files) != 1 || seen[text] {
+				t.Fatalf("%s: after %d edits %s", form, len(seen), text)
+			} else {
+				seen[text] = true
+			}
+			for _, name := range e.Expect[0].Names {
+				if name[:len("outbound|80|")] != "outbound|80|" {
+					t.Errorf("%s should change", name)
+				}
+			}
+		}
+	}
+}
+
 // An edit replaces the one file of its object, and leaves no other behind; the folder is then what the world would be.
 func TestEditsReplaceOneFileEach(t *testing.T) {
 	w := world(t, "tiny")
@@ -212,7 +241,7 @@ func TestEditsReplaceOneFileEach(t *testing.T) {
 	for _, one := range []struct {
 		edit  Edit
 		files int
-	}{{c.Flip(3), 1}, {c.Flip(3), 1}, {c.VirtualServices(5), 1}, {c.VirtualServices(1, 2, 3, 4, 5), 5}, {scoped, 1}, {c.Policy(0), 1}, {c.Roll(7)[0], 2}} {
+	}{{c.Flip(3), 1}, {c.Flip(3), 1}, {c.Port(4), 1}, {c.VirtualServices(5), 1}, {c.VirtualServices(1, 2, 3, 4, 5), 5}, {scoped, 1}, {c.Policy(0), 1}, {c.Roll(7)[0], 2}} {
 		before := read(t, dir)
 		if _, err := one.edit.Apply(); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ type state struct {
 	unready map[int]bool // by index of the pod
 	edition int          // of its VirtualService; 0: as generated, or none
 	policy  int          // edition of its AuthorizationPolicy; 0: as generated, or none
+	port    int          // that its pods listen on for HTTP, beyond 8080
 	tuned   int          // edition of its DestinationRule
 }
 
@@ -128,7 +129,7 @@ func (s *service) slice(st state) file {
 	var b bytes.Buffer
 	head(&b, "discovery.k8s.io/v1", "EndpointSlice", s.space.name, s.name+"-slice")
 	fmt.Fprintf(&b, "  labels:\n    kubernetes.io/service-name: %s\naddressType: IPv4\nports:\n", s.name)
-	fmt.Fprintf(&b, "- {name: http, port: 8080, protocol: TCP}\n- {name: tcp, port: %d, protocol: TCP}\nendpoints:\n", tcpPort)
+	fmt.Fprintf(&b, "- {name: http, port: %d, protocol: TCP}\n- {name: tcp, port: %d, protocol: TCP}\nendpoints:\n", 8080+st.port, tcpPort)
 	for i, p := range st.pods {
 		fmt.Fprintf(&b, "- addresses: [%s]\n  conditions: {ready: %t}\n", p.address, !st.unready[i])
 		if p.node != "" {
@@ -145,8 +146,8 @@ func (s *service) entry(st state) file {
 	head(&b, networking, "ServiceEntry", s.space.name, s.name)
 	fmt.Fprintf(&b, "spec:\n  hosts: [%s]\n  addresses: [%s]\n"+
 		"  location: MESH_INTERNAL\n  resolution: STATIC\n  ports:\n", s.host(), s.address)
-	fmt.Fprintf(&b, "  - {name: http, number: %d, protocol: HTTP, targetPort: 8080}\n"+
-		"  - {name: tcp, number: %d, protocol: TCP}\n  endpoints:\n", httpPort, tcpPort)
+	fmt.Fprintf(&b, "  - {name: http, number: %d, protocol: HTTP, targetPort: %d}\n"+
+		"  - {name: tcp, number: %d, protocol: TCP}\n  endpoints:\n", httpPort, 8080+st.port, tcpPort)
 	for i, p := range st.pods {
 		if st.unready[i] {
 			continue // a ServiceEntry has no readiness

@@ -22,6 +22,7 @@ func (s *sim) acknowledge(t xds.Type, p pending) {
 }
 
 func (s *sim) ack(t xds.Type, p pending) {
+	s.accepted[t] = p.version
 	s.write(int(t), request{url: t.URL(), nonce: p.nonce})
 	_ = s.session.flush() // the read that follows tells of a connection that is broken
 	now := time.Now()
@@ -42,7 +43,7 @@ func (s *sim) refuse(t xds.Type, m *response, p pending) {
 		if _, is := s.prior[t][index]; !is {
 			s.prior[t][index] = old
 		}
-		s.force[t].add(index)
+		s.owed[t].expect(index)
 	}
 	if t == xds.Cluster {
 		s.follow(m)

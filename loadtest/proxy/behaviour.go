@@ -20,7 +20,7 @@ type Behaviour struct {
 	// Refuse says which resources it refuses; a response with one of them is NACKed as Envoy would (the others of the
 	// response are applied and not recorded).
 	Refuse []Ref
-	// DuplicateSubscriptions sends every subscription twice.
+	// DuplicateSubscriptions sends every subscription twice, the second time without claims.
 	DuplicateSubscriptions bool
 	// ForgeVersions claims versions on every reconnect that nobody ever sent.
 	ForgeVersions bool

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 // response is what is known of a response that has not come completely.
 type response struct {
 	resources, added int
+	listed           bitset // state of the world: the names in it
 	removed          []string
 	wanted           []uint32 // endpoints of clusters that are new or changed
 	dropped          []uint32 // endpoints that a cluster no longer wants
@@ -47,12 +49,15 @@ func (c *session) onResource(r resource) error {
 		text = unnamed + strconv.FormatUint(sum(r.body), 16)
 	}
 	v := n.acquire(rec, text, func() *facts { return s.fleet.read(t, rec.name, r.body) })
+	if s.world {
+		m.listed.add(rec.index)
+	}
 	if s.sampled {
 		s.sample(m, t, rec, v, r)
 	}
 	if s.refuses(t, rec.name) {
 		m.refused = append(m.refused, rec.name)
-		s.force[t].add(rec.index)
+		s.owed[t].expect(rec.index)
 		v.release()
 		return nil
 	}
@@ -94,6 +99,7 @@ func (s *sim) accepts(m *response, t xds.Type, rec *record) bool {
 	}
 	switch {
 	case s.gone[t].has(rec.index): // it was dropped a moment ago
+		s.owed[t].answer(rec.index)
 	case t == xds.Endpoint:
 		s.violation(EndpointBeforeCluster, rec, "no cluster that the proxy has wants these endpoints")
 	default:
@@ -111,7 +117,7 @@ func (s *sim) apply(m *response, rec *record, v *version, body []byte) {
 	if id != 0 {
 		old = s.fleet.names.version(id)
 	}
-	forced := s.force[t].drop(index)
+	owed := s.owed[t].answer(index)
 	s.waiting[t].drop(index)
 	for _, p := range rec.watching() {
 		if p.see(s.index, v.id, body) {
@@ -121,7 +127,7 @@ func (s *sim) apply(m *response, rec *record, v *version, body []byte) {
 	s.references(rec, v)
 	if old == v {
 		v.release() // it was acquired twice
-		if !forced {
+		if !owed && !s.world {
 			s.violation(Duplicate, rec, fmt.Sprintf("version %.40q, which the proxy has", v.text))
 		}
 		delete(s.prior[t], index)
@@ -191,7 +197,7 @@ func (s *sim) remove(t xds.Type, name string, m *response) {
 	rec := s.fleet.names.name(t, name)
 	index := rec.index
 	id := s.held[t].get(index)
-	forced := s.force[t].drop(index)
+	owed := s.owed[t].answer(index)
 	waited := s.waiting[t].drop(index)
 	for _, p := range rec.watching() {
 		if p.see(s.index, 0, nil) {
@@ -202,7 +208,7 @@ func (s *sim) remove(t xds.Type, name string, m *response) {
 		switch {
 		case waited && t == xds.Route: // 1.8: a listener that waits for it stays so for good
 			s.violation(Unanswered, rec, "the answer was a removal: Envoy waits for ever")
-		case !forced && !s.gone[t].has(index):
+		case !owed && !s.gone[t].has(index):
 			s.violation(UnknownRemoval, rec, "the proxy does not have it")
 		}
 		return
@@ -297,7 +303,6 @@ func (s *sim) step(rec *record, old, v *version) {
 	rec.serial++
 	v.serial.Store(rec.serial)
 	holders := old.holders.Load() - 1 // without this proxy
-	old.low.Store(holders)
 	if holders == 0 {
 		return // nobody is left to disagree
 	}
@@ -319,9 +324,13 @@ type suspects struct {
 	all []suspect
 }
 
+// add opens a window. One that is open because of the same version is closed unjudged: contents that come and go, as an
+// endpoint that flips, are left and taken up again before it ends, and the count of those who kept the version begins anew.
 func (q *suspects) add(x suspect) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.all = slices.DeleteFunc(q.all, func(y suspect) bool { return y.old == x.old })
+	x.old.low.Store(x.holders)
 	q.all = append(q.all, x)
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"navarch.io/navarch/push/xds"
@@ -13,6 +14,7 @@ import (
 // 1.40.0 does over delta ADS); the numbers in comments are those of that page.
 type envoy struct {
 	sampled bool
+	world   bool // it speaks state of the world
 
 	// Kept over streams.
 	held     [xds.NumTypes]set
@@ -22,13 +24,15 @@ type envoy struct {
 	revision [xds.NumTypes]uint64 // highest system_version_info
 	owner    string               // where to connect; empty: anywhere
 	streams  uint32
+	accepted [xds.NumTypes]string // state of the world: the version_info acknowledged last
 
 	// Of one stream.
 	streaming bool
 	resumed   bool
+	nonce     [xds.NumTypes]string // state of the world: of the newest response
 	asked     [xds.NumTypes]bool
 	answered  [xds.NumTypes]bool
-	force     [xds.NumTypes]bitset // names that the server has to send although the proxy may have them
+	owed      [xds.NumTypes]owed   // answers that may come, to names that the proxy may have
 	gone      [xds.NumTypes]bitset // names that the proxy dropped by itself: news of them may be on its way
 	waiting   [xds.NumTypes]bitset // names without which it is not warm: EDS, RDS, SDS
 	withheld  []pending            // CDS responses, acknowledged once all is warm (1.7)
@@ -39,23 +43,27 @@ type envoy struct {
 
 // pending is a response that is not acknowledged.
 type pending struct {
-	nonce  string
-	at     time.Time
-	probes []*Probe
+	nonce   string
+	version string // state of the world: its version_info
+	at      time.Time
+	probes  []*Probe
 }
 
 func (s *sim) init() {
-	rate := s.fleet.cfg.Sample
-	if s.sampled = int(float64(s.index+1)*rate) > int(float64(s.index)*rate); s.sampled {
+	of := func(share float64) bool { return int(float64(s.index+1)*share) > int(float64(s.index)*share) }
+	if s.sampled = of(s.fleet.cfg.Sample); s.sampled {
 		s.fleet.count.sampledNow.Add(1)
+	}
+	if s.world = of(s.fleet.cfg.World); s.world && s.id.View != "" {
+		s.id.View += ", state of the world" // its versions are its own: the protocol gives none of single resources
 	}
 }
 
 // begin sends the first requests of a stream.
 func (s *sim) begin() {
 	s.asked, s.answered = [xds.NumTypes]bool{}, [xds.NumTypes]bool{}
-	s.force, s.gone, s.waiting = [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}
-	s.withheld = nil
+	s.owed, s.gone, s.waiting = [xds.NumTypes]owed{}, [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}
+	s.withheld, s.nonce = nil, [xds.NumTypes]string{}
 	s.streaming, s.resumed = true, len(s.used) > 0
 	node, err := encodeNode(s.id, &s.fleet.cfg)
 	if err != nil { // a label that is not UTF-8: the caller's
@@ -64,7 +72,7 @@ func (s *sim) begin() {
 	if s.resumed {
 		s.resume(node)
 	} else {
-		s.ask(xds.Cluster, request{node: node}) // 1.1: legacy wildcard, no names
+		s.ask(xds.Cluster, request{node: node}, nil) // 1.1: legacy wildcard, no names
 	}
 	s.askAsides()
 	s.await()
@@ -76,6 +84,10 @@ func (s *sim) begin() {
 
 // resume claims what the proxy has: every type that it uses, in the order of first use (1.4).
 func (s *sim) resume(node []byte) {
+	if s.world {
+		s.resumeWorld(node)
+		return
+	}
 	forge := s.again.Forge || s.shape.ForgeVersions
 	s.again.Forge = false
 	for _, t := range s.used {
@@ -84,16 +96,16 @@ func (s *sim) resume(node []byte) {
 		r.more = append(r.more, s.fleet.subscriptions(t, s.subs[t])...)
 		for index := range s.subs[t].all() {
 			if forge || s.held[t].get(index) == 0 {
-				s.force[t].add(index)
+				s.owed[t].ask(index)
 				s.waiting[t].add(index)
 			}
 		}
 		if forge && t.Wildcard() { // it lied about these: they have to be sent
 			for index := range s.held[t].all() {
-				s.force[t].add(index)
+				s.owed[t].ask(index)
 			}
 		}
-		s.ask(t, r)
+		s.ask(t, r, s.subs[t])
 		s.answered[t] = true // nothing needs to come
 	}
 }
@@ -125,21 +137,28 @@ func (v *version) given() string {
 	return v.text
 }
 
-// ask sends a request that is no acknowledgement.
-func (s *sim) ask(t xds.Type, r request) {
+// ask sends a request that is no acknowledgement; names are those that it subscribes to.
+func (s *sim) ask(t xds.Type, r request, names bitset) {
 	r.url = t.URL()
 	if !slices.Contains(s.used, t) {
 		s.used = append(s.used, t)
 	}
 	s.asked[t] = true
 	s.write(int(t), r)
-	if s.shape.DuplicateSubscriptions && !t.Wildcard() && r.unsubscribe == nil {
-		s.write(int(t), r)
+	if s.shape.DuplicateSubscriptions && !names.empty() {
+		for index := range names.all() { // where an answer is on its way already, there will be two
+			s.owed[t].ask(index)
+		}
+		s.write(int(t), request{url: r.url, more: s.fleet.subscriptions(t, names)})
 	}
 }
 
 func (s *sim) write(t int, r request) {
 	b := r.encode()
+	if s.world {
+		r.more = s.fleet.subscriptions(xds.Type(t), s.subs[t])
+		b = r.encodeWorld(s.accepted[t], s.nonce[t])
+	}
 	c := &s.fleet.count.types[t]
 	c.requests.Add(1)
 	c.bytesOut.Add(uint64(binary.BigEndian.Uint32(b[1:5])) + 5)
@@ -152,7 +171,7 @@ func (s *sim) subscribe(t xds.Type, add, drop []uint32) {
 	var names bitset
 	for _, index := range add {
 		names.add(index)
-		s.force[t].add(index)
+		s.owed[t].ask(index)
 		s.waiting[t].add(index)
 		s.gone[t].drop(index)
 	}
@@ -161,11 +180,10 @@ func (s *sim) subscribe(t xds.Type, add, drop []uint32) {
 		s.subs[t].drop(index)
 		s.lose(t, index)
 		s.gone[t].add(index)
-		s.force[t].drop(index)
 		s.waiting[t].drop(index)
 	}
 	if r.more = s.fleet.subscriptions(t, names); len(r.more) > 0 || len(r.unsubscribe) > 0 {
-		s.ask(t, r)
+		s.ask(t, r, names)
 	}
 }
 
@@ -203,7 +221,12 @@ func (c *session) onEnd(url, nonce, system string, size int) error {
 	count.resources.Add(uint64(m.resources))
 	count.removed.Add(uint64(len(m.removed)))
 	count.bytesIn.Add(uint64(size))
-	s.checkResponse(t, system)
+	if s.world {
+		s.nonce[t] = strings.Clone(nonce)
+		s.omitted(t, &m)
+	} else {
+		s.checkResponse(t, system)
+	}
 	had := s.held[t].count - m.added
 	for _, name := range m.removed {
 		s.remove(t, name, &m)
@@ -216,7 +239,7 @@ func (c *session) onEnd(url, nonce, system string, size int) error {
 		p.got(s.index, now)
 	}
 	s.answered[t] = true
-	s.finish(t, &m, pending{nonce: string([]byte(nonce)), at: now, probes: m.probes})
+	s.finish(t, &m, pending{nonce: strings.Clone(nonce), version: strings.Clone(system), at: now, probes: m.probes})
 	return nil
 }
 
@@ -251,7 +274,7 @@ func (s *sim) follow(m *response) {
 			add = append(add, e)
 			continue
 		}
-		s.force[xds.Endpoint].add(e) // Envoy does not ask again, and waits all the same
+		s.owed[xds.Endpoint].expect(e) // Envoy does not ask again, and waits all the same
 		s.waiting[xds.Endpoint].add(e)
 	}
 	for _, e := range m.dropped {
@@ -318,7 +341,7 @@ func (s *sim) settle() {
 			s.acknowledge(xds.Cluster, p)
 		}
 		if !s.asked[xds.Listener] {
-			s.ask(xds.Listener, request{}) // 1.1: only when all clusters are warm
+			s.ask(xds.Listener, request{}, nil) // 1.1: only when all clusters are warm
 			s.await()
 		}
 	}

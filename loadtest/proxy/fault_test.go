@@ -57,7 +57,8 @@ type fault struct {
 	do    func(*testing.T, *server, *Fleet)
 }
 
-const short = 100 * time.Millisecond
+// short is the time of a window that nothing has to beat; long is enough for proxies to join on a busy machine.
+const short, long = 100 * time.Millisecond, 4 * time.Second
 
 // change makes a new version and tells everybody.
 func change(s *server, t xds.Type, name, version string, m proto.Message) {
@@ -70,11 +71,11 @@ var faults = map[Kind]fault{
 		s.set(xds.Endpoint, "new", "1", endpoints("new", 1))
 		s.say(xds.Endpoint, []string{"new"}, nil)
 	}},
-	EndpointsMissing: {cfg: Config{WarmTimeout: short}, do: func(t *testing.T, s *server, f *Fleet) {
+	EndpointsMissing: {cfg: Config{WarmTimeout: long}, do: func(t *testing.T, s *server, f *Fleet) {
 		change(s, xds.Endpoint, "a", "2", endpoints("a", 2)) // before, and none after
 		change(s, xds.Cluster, "a", "2", cluster("a", 2))
 	}},
-	Unanswered: {cfg: Config{WarmTimeout: short}, setup: func(s *server) { s.mute[xds.Route] = true }},
+	Unanswered: {cfg: Config{WarmTimeout: long}, setup: func(s *server) { s.mute[xds.Route] = true }},
 	MissingReference: {do: func(t *testing.T, s *server, f *Fleet) {
 		change(s, xds.Route, "80", "2", route("80", "a", "b", "nowhere"))
 	}},
@@ -166,10 +167,55 @@ func TestFaultsAreCaught(t *testing.T) {
 	}
 }
 
+// TestAnswersAreCounted asks for everything twice, at first and on a resumed stream: a server may answer each, and not once
+// more.
+func TestAnswersAreCounted(t *testing.T) {
+	s := serve(t, nil)
+	f := fleet(t, 3, Config{Behaviour: func(int, Identity) Behaviour { return Behaviour{DuplicateSubscriptions: true} }}, s)
+	received := func(each uint64) func() bool {
+		return func() bool {
+			st := f.Stats()
+			return st.Types["RDS"].Acks == 3*each && st.Types["EDS"].Resources == 3*2*each && st.Joined == 3
+		}
+	}
+	eventually(t, "both answers have come", received(2))
+	f.Reconnect(All, Reconnect{})
+	eventually(t, "what was asked for without a claim has come", received(3))
+	clean(t, f)
+	s.say(xds.Route, []string{"80"}, nil, "p1")
+	eventually(t, "one answer too many is found", func() bool { return f.Stats().Found[Duplicate].Count == 1 })
+}
+
+// TestAskedForAgain drops a route while the answer is on its way, and asks for it again: two answers, and not three.
+func TestAskedForAgain(t *testing.T) {
+	s := serve(t, nil)
+	s.set(xds.Route, "81", "1", route("81", "a"))
+	f := fleet(t, 1, Config{}, s)
+	s.mu.Lock() // the server reads nothing meanwhile
+	one := f.all()[0]
+	one.mu.Lock()
+	index := f.names.name(xds.Route, "81").index
+	one.subs[xds.Route].add(index)
+	one.subscribe(xds.Route, []uint32{index}, nil)
+	one.subscribe(xds.Route, nil, []uint32{index})
+	one.subs[xds.Route].add(index)
+	one.subscribe(xds.Route, []uint32{index}, nil)
+	err := one.session.flush()
+	one.mu.Unlock()
+	s.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both answers have come", func() bool { return f.Stats().Types["RDS"].Acks == 3 })
+	clean(t, f)
+	s.say(xds.Route, []string{"81"}, nil)
+	eventually(t, "one answer too many is found", func() bool { return f.Stats().Found[Duplicate].Count == 1 })
+}
+
 // TestRevertIsNoFault takes everybody back to an older version: a configuration that was really reverted.
 func TestRevertIsNoFault(t *testing.T) {
 	s := serve(t, nil)
-	f := fleet(t, 5, Config{RevertWindow: 40 * time.Millisecond}, s)
+	f := fleet(t, 5, Config{RevertWindow: long}, s)
 	for _, port := range []uint32{2, 1, 2, 1} {
 		s.set(xds.Endpoint, "a", map[uint32]string{1: "1", 2: "2"}[port], endpoints("a", port))
 		s.say(xds.Endpoint, []string{"a"}, nil)

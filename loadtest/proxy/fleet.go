@@ -40,6 +40,9 @@ type Config struct {
 	// Sample is the share of proxies (0 to 1) that decode and validate everything that they are sent, on top of what all
 	// check.
 	Sample float64
+	// World is the share of proxies (0 to 1) that speak the protocol's older form, state of the world, as bare Envoys may: they
+	// are sent everything again when they reconnect, and neither follow an owner nor ask for trust.
+	World float64
 	// Behaviour says how a proxy behaves; nil: all are healthy. It can be changed later with SetBehaviour.
 	Behaviour func(i int, id Identity) Behaviour
 
@@ -63,6 +66,8 @@ type Config struct {
 	Follow bool
 	// Trust subscribes to the mesh's trust (the aside ROOTCA), as navarch-agent does.
 	Trust bool
+	// OnTrust is given the CertificateValidationContext that came for one proxy; an error refuses it. It must not wait.
+	OnTrust func(Identity, []byte) error
 	// PerSource is how many proxies share one loopback source address (127.0.0.0/8), so that ports do not run out; 0:
 	// 10,000. Addresses that are not loopback are dialed as they are.
 	PerSource int

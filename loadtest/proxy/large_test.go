@@ -55,7 +55,7 @@ func idle(t *testing.T, f *Fleet) {
 			defer s.mu.Unlock()
 			c := s.session
 			return c == nil || c.big != nil || c.parser.part != nil || c.out != nil || c.queue != nil ||
-				c.header != nil || s.waiting[xds.Endpoint] != nil || s.force[xds.Endpoint] != nil
+				c.header != nil || s.waiting[xds.Endpoint] != nil || !s.owed[xds.Endpoint].empty()
 		})
 	})
 	if len(f.rooms) != numRooms {

@@ -23,6 +23,9 @@ const (
 
 // askAsides subscribes to what an agent wants to know, after Envoy's first request.
 func (s *sim) askAsides() {
+	if s.world {
+		return
+	}
 	if s.fleet.cfg.Follow {
 		s.write(aside, request{url: ownerURL, subscribe: []string{ownerID}})
 	}
@@ -45,11 +48,10 @@ func (s *sim) endAside(url, nonce string, m response, size int) error {
 		return nil
 	}
 	r := request{url: strings.Clone(url), nonce: strings.Clone(nonce)}
-	if url == ownerURL && len(m.asides) > 0 {
-		if err := s.learn(m.asides[0].body); err != nil {
+	if len(m.asides) > 0 {
+		if err := s.takeAside(url, m.asides[0].body); err != nil {
 			r.refusal = err.Error()
-			s.fleet.count.violation(InvalidContent, Example{Proxy: s.id.String(), Type: ownerURL, Name: m.asides[0].name,
-				Detail: err.Error()})
+			s.fleet.count.violation(InvalidContent, Example{Proxy: s.id.String(), Type: r.url, Name: m.asides[0].name, Detail: err.Error()})
 		}
 	}
 	s.write(aside, r)
@@ -59,6 +61,16 @@ func (s *sim) endAside(url, nonce string, m response, size int) error {
 		count.nacks.Add(1)
 	}
 	return s.session.flush()
+}
+
+func (s *sim) takeAside(url string, body []byte) error {
+	if url == ownerURL {
+		return s.learn(body)
+	}
+	if s.fleet.cfg.OnTrust == nil {
+		return nil
+	}
+	return s.fleet.cfg.OnTrust(s.id, body)
 }
 
 // learn takes the address of the replica that owns this proxy.
@@ -166,7 +178,7 @@ func (s *sim) sendMalformed(kind Malformed) {
 
 // floor is the highest revision that the proxy has seen, as navarch-agent sends it.
 func (s *sim) floor() [][2]string {
-	if !s.fleet.cfg.Follow {
+	if !s.fleet.cfg.Follow || s.world {
 		return nil
 	}
 	highest := slices.Max(s.revision[:])

@@ -28,14 +28,15 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // server is a small, correct server of the delta protocol; tests make it wrong by saying what it must not.
 type server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	t    *testing.T
-	addr string
-	grpc *grpc.Server
+	t      *testing.T
+	worlds *worlds // nil: the older form is not spoken
+	addr   string
+	grpc   *grpc.Server
 
 	mu       sync.Mutex
 	world    [xds.NumTypes]map[string]*discoveryv3.Resource
@@ -310,6 +311,9 @@ func fleet(t *testing.T, n int, cfg Config, servers ...*server) *Fleet {
 	}
 	if cfg.BackOff == 0 {
 		cfg.BackOff = 10 * time.Millisecond
+	}
+	if cfg.WarmTimeout == 0 {
+		cfg.WarmTimeout = patience / 2
 	}
 	f, err := New(cfg)
 	if err != nil {

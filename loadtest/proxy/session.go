@@ -56,7 +56,7 @@ const streamID = 1 // the id of the only one
 
 func newSession(s *sim, conn net.Conn, addr string) *session {
 	return &session{sim: s, conn: conn, addr: addr, window: s.fleet.cfg.Window, sendConn: 65535, sendStream: 65535,
-		initialSend: 65535, maxFrame: 16384, parser: parser{rooms: &s.rooms}}
+		initialSend: 65535, maxFrame: 16384, parser: parser{rooms: &s.rooms, world: s.world}}
 }
 
 // frames gives the framer of what is to be written; flush writes it.
@@ -92,7 +92,11 @@ func (c *session) preface() {
 	}
 }
 
-const deltaPath = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+// The two forms of the protocol (envoy/service/discovery/v3/ads.proto).
+const (
+	deltaPath = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+	worldPath = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+)
 
 // open opens the stream with its metadata.
 func (c *session) open(extra [][2]string) error {
@@ -100,8 +104,12 @@ func (c *session) open(extra [][2]string) error {
 	if c.sim.fleet.cfg.TLS != nil {
 		scheme = "https"
 	}
+	path := deltaPath
+	if c.sim.world {
+		path = worldPath
+	}
 	fields := append([][2]string{
-		{":method", "POST"}, {":scheme", scheme}, {":path", deltaPath}, {":authority", first(c.sim.fleet.cfg.Authority, c.addr)},
+		{":method", "POST"}, {":scheme", scheme}, {":path", path}, {":authority", first(c.sim.fleet.cfg.Authority, c.addr)},
 		{"content-type", "application/grpc"}, {"user-agent", "navarch-load"}, {"te", "trailers"},
 	}, extra...)
 	block := &blockWriter{}

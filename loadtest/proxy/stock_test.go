@@ -2,62 +2,23 @@ package proxy
 
 import (
 	"flag"
-	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/loadtest/envoytest"
 )
 
 var update = flag.Bool("update", false, "write stock.node.textproto anew, as the Envoy of .tools sends it")
 
-// envoyBinary is the real proxy whose node is compared.
-func envoyBinary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("NAVARCH_ENVOY"); path != "" {
-		return path
-	}
-	path, err := filepath.Abs("../../.tools/bin/envoy")
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		t.Fatalf("no Envoy: run `make tools`, or set NAVARCH_ENVOY (%v)", err)
-	}
-	return path
-}
-
 // TestStockNodeIsEnvoys compares what a stock proxy of the fleet sends as its node with what a real Envoy sends.
 func TestStockNodeIsEnvoys(t *testing.T) {
 	s := serve(t, nil)
-	host, port, err := net.SplitHostPort(s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := fmt.Sprintf(`{"node":{"id":"n","cluster":"c"},
-"dynamic_resources":{"ads_config":{"api_type":"DELTA_GRPC","transport_api_version":"V3","set_node_on_first_message_only":true,
- "grpc_services":[{"envoy_grpc":{"cluster_name":"xds"}}]},
- "cds_config":{"ads":{},"resource_api_version":"V3"},"lds_config":{"ads":{},"resource_api_version":"V3"}},
-"static_resources":{"clusters":[{"name":"xds","connect_timeout":"1s","type":"STATIC","load_assignment":{"cluster_name":"xds",
- "endpoints":[{"lb_endpoints":[{"endpoint":{"address":{"socket_address":{"address":%q,"port_value":%s}}}}]}]},
- "typed_extension_protocol_options":{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions":{
-  "@type":"type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-  "explicit_http_config":{"http2_protocol_options":{}}}}}]}}`, host, port)
-	file := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), envoyBinary(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "error")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // killed: its status says so
+	envoytest.Start(t, envoytest.ADS("DELTA_GRPC", s.addr))
 	var sent *corev3.Node
 	eventually(t, "Envoy has sent its node", func() bool {
 		s.mu.Lock()

@@ -48,10 +48,7 @@ func (r request) encode() []byte {
 		b = appendText(b, requestNonce, r.nonce)
 	}
 	if r.refusal != "" {
-		b = protowire.AppendTag(b, requestError, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(protowire.SizeTag(1)+protowire.SizeVarint(13)+sizeText(2, r.refusal)))
-		b = protowire.AppendTag(b, 1, protowire.VarintType)
-		b = appendText(protowire.AppendVarint(b, 13), 2, r.refusal) // Envoy's code is always INTERNAL
+		b = appendStatus(b, requestError, r.refusal)
 	}
 	return prefix(b, r.more...)
 }
@@ -105,6 +102,7 @@ type parser struct {
 	part  []byte // the beginning of a field; nil: none
 	large bool   // part is of rooms
 	rooms *rooms // nil: without limit
+	world bool   // messages are DiscoveryResponses, not DeltaDiscoveryResponses
 
 	url, nonce, system []byte
 }
@@ -235,9 +233,16 @@ func (p *parser) field(number protowire.Number, kind protowire.Type, value []byt
 	case responseNonce:
 		p.nonce = append(p.nonce[:0], value...)
 	case responseRemoved:
+		if p.world {
+			return nil // it is control_plane there
+		}
 		return to.onRemoved(borrow(value))
 	case responseResource:
-		r, err := parseResource(value)
+		parse := parseResource
+		if p.world {
+			parse = parseAny
+		}
+		r, err := parse(value)
 		if err != nil {
 			return err
 		}

@@ -3,8 +3,10 @@ package report
 import (
 	"bytes"
 	_ "embed"
+	"fmt"
 	"html/template"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -14,15 +16,28 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"mark":   mark,
-	"number": number,
-	"time":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"mib":    func(n uint64) string { return number(float64(n) / (1 << 20)) },
-	"sum":    func(h *gauge.Histogram) gauge.Summary { return h.Summary() },
-	"types":  func(m map[string]Traffic) []string { return slices.Sorted(maps.Keys(m)) },
-	"kinds":  func(m map[string]Violations) []string { return slices.Sorted(maps.Keys(m)) },
-}).Parse(pageText))
+//go:embed compare.html
+var compareText string
+
+//go:embed style.css
+var style string
+
+var (
+	page           = template.Must(template.New("page").Funcs(functions).Parse(pageText))
+	comparisonPage = template.Must(template.New("compare").Funcs(functions).Parse(compareText))
+)
+
+var functions = template.FuncMap{
+	"style":   func() template.CSS { return template.CSS(style) },
+	"percent": func(share float64) string { return fmt.Sprintf("%+.1f %%", 100*share) },
+	"mark":    mark,
+	"number":  number,
+	"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"mib":     func(n uint64) string { return number(float64(n) / (1 << 20)) },
+	"sum":     func(h *gauge.Histogram) gauge.Summary { return h.Summary() },
+	"types":   func(m map[string]Traffic) []string { return slices.Sorted(maps.Keys(m)) },
+	"kinds":   func(m map[string]Violations) []string { return slices.Sorted(maps.Keys(m)) },
+}
 
 // drawn is a scenario with its plots.
 type drawn struct {
@@ -31,17 +46,61 @@ type drawn struct {
 	Plots   []template.HTML
 }
 
+// aim is a figure that was judged, with the length of its bar.
+type aim struct {
+	Row
+	Scenario string
+	First    bool    // of its scenario
+	Bar      float64 // percent of the widest, where the target is at half
+}
+
+// aims are the figures that have a verdict. A bar is the value by the target, or where more is better the target by the
+// value: half of the column is the target, less is better, and all of it is twice the target or more.
+func aims(r Result) []aim {
+	var all []aim
+	for _, s := range r.Scenarios {
+		first := true
+		for _, row := range s.Rows {
+			if row.Verdict == None {
+				continue
+			}
+			a := aim{Row: row, Scenario: s.Name, First: first}
+			ratio := row.Value / *row.Target
+			if row.Better == More {
+				ratio = *row.Target / row.Value
+			}
+			switch {
+			case row.Value == *row.Target:
+				ratio = 1
+			case math.IsNaN(ratio) || ratio < 0:
+				ratio = 2
+			}
+			if *row.Target == 0 && row.Value == 0 {
+				ratio = 0
+			}
+			a.Bar = 50 * min(ratio, 2)
+			all, first = append(all, a), false
+		}
+	}
+	return all
+}
+
 // HTML is the result as one page: styles and plots are in it, scripts are not, and its policy forbids to fetch anything.
 func (r Result) HTML() ([]byte, error) {
 	view := struct {
 		Result
-		Targets template.HTML
-		Drawn   []drawn
-	}{Result: r}
-	var err error
-	if view.Targets, err = targetPlot(r); err != nil {
-		return nil, err
+		Aims        []aim
+		Met, Missed int
+		Drawn       []drawn
+	}{Result: r, Aims: aims(r)}
+	for _, a := range view.Aims {
+		if a.Verdict == Pass {
+			view.Met++
+		} else {
+			view.Missed++
+		}
 	}
+	var err error
 	for _, s := range r.Scenarios {
 		d := drawn{Scenario: s}
 		if d.Latency, err = latencyPlot(s.Latencies); err != nil {
@@ -62,6 +121,73 @@ func (r Result) HTML() ([]byte, error) {
 // WriteHTML writes the page to a file, which is whole or not there.
 func (r Result) WriteHTML(name string) error {
 	raw, err := r.HTML()
+	if err != nil {
+		return err
+	}
+	return replace(name, raw)
+}
+
+// side is one set of runs in a line of a comparison; From, Width and At are percent of the greatest value of the line.
+type side struct {
+	Class, Unit       string
+	Median, Low, High float64
+	Runs              int
+	From, Width, At   float64
+}
+
+// compared is a line of a comparison's page.
+type compared struct {
+	Compared
+	Head  string // the scenario, in its first line
+	Class string
+	Sides []side
+}
+
+// HTML is the comparison as one page, which fetches nothing.
+func (c Comparison) HTML() ([]byte, error) {
+	view := struct {
+		Comparison
+		Lines []compared
+	}{Comparison: c}
+	last := ""
+	for _, r := range c.Rows {
+		line := compared{Compared: r, Class: string(r.Result)}
+		if r.Scenario != last {
+			line.Head, last = r.Scenario, r.Scenario
+		}
+		most := max(r.BeforeRange[1], r.AfterRange[1])
+		line.Sides = []side{drawnSide("before", r.Unit, r.Before, r.BeforeRange, r.BeforeRuns, most), drawnSide("after", r.Unit, r.After, r.AfterRange, r.AfterRuns, most)}
+		view.Lines = append(view.Lines, line)
+	}
+	var b bytes.Buffer
+	if err := comparisonPage.Execute(&b, view); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func drawnSide(class, unit string, median float64, ends [2]float64, runs int, most float64) side {
+	s := side{Class: class, Unit: unit, Median: median, Low: ends[0], High: ends[1], Runs: runs}
+	if most > 0 {
+		s.From, s.Width, s.At = 100*max(0, ends[0])/most, 100*max(0, ends[1]-max(0, ends[0]))/most, 100*max(0, median)/most
+	}
+	return s
+}
+
+// Count is how many figures have an outcome.
+func (c Comparison) Count(o Outcome) int {
+	n := 0
+	for _, r := range c.Rows {
+		if r.Result == o {
+			n++
+		}
+	}
+	return n
+}
+
+// WriteHTML writes the comparison's page to a file, which is whole or not there.
+func (c Comparison) WriteHTML(name string) error {
+	raw, err := c.HTML()
 	if err != nil {
 		return err
 	}

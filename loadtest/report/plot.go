@@ -8,8 +8,11 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	_ "gonum.org/v1/plot/vg/vgsvg" // the format svg
@@ -21,7 +24,23 @@ var palette = []color.Color{
 	color.RGBA{86, 180, 233, 255}, color.RGBA{230, 159, 0, 255}, color.RGBA{0, 0, 0, 255},
 }
 
-const plotWidth, plotHeight = 17 * vg.Centimeter, 7 * vg.Centimeter
+const plotWidth, plotHeight = 17 * vg.Centimeter, 7.5 * vg.Centimeter
+
+// faint is the colour of grids.
+var faint = color.Gray{225}
+
+func init() { plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"} } // in browsers Arial, which is as wide
+
+// ticks are those of the default, labelled as the page's numbers are: 75000 and not 75000.00.
+func ticks(low, high float64) []plot.Tick {
+	all := plot.DefaultTicks{}.Ticks(low, high)
+	for i := range all {
+		if all[i].Label != "" {
+			all[i].Label = strconv.FormatFloat(all[i].Value, 'g', 6, 64)
+		}
+	}
+	return all
+}
 
 // line is one curve.
 type line struct {
@@ -33,8 +52,14 @@ type line struct {
 func figureOf(title, x, y string, lines []line, prepare func(*plot.Plot)) (template.HTML, error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	p.Legend.Top, p.Legend.Left = true, false
-	p.Add(plotter.NewGrid())
+	p.Title.Padding, p.X.Padding, p.Y.Padding = vg.Points(6), vg.Points(2), vg.Points(2)
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(ticks), plot.TickerFunc(ticks)
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = faint, faint
+	p.Add(grid)
+	// On the left, because a reader's font may be wider than ours: names then grow into the plot and not over its edge.
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.ThumbnailWidth = true, true, vg.Points(6), vg.Points(14)
+	p.Legend.Padding = vg.Points(2)
 	for i, l := range lines {
 		curve, err := plotter.NewLine(l.points)
 		if err != nil {
@@ -67,13 +92,23 @@ func inline(w io.WriterTo) (template.HTML, error) {
 	if at < 0 {
 		return "", fmt.Errorf("the plot is no SVG")
 	}
-	return template.HTML(b.Bytes()[at:]), nil // made by our own plots: their texts are escaped by the canvas
+	// Where the typeface is not there, Arial and Helvetica are as wide.
+	text := strings.ReplaceAll(string(b.Bytes()[at:]), "Liberation Sans", "Liberation Sans, Arial, Helvetica, sans-serif")
+	return template.HTML(text), nil // made by our own plots: their texts are escaped by the canvas
 }
 
 // latencyPlot shows distributions as percentiles, the tail stretched: 90 %, 99 % and 99.9 % are equally far apart, as in
 // HDR histograms' plots.
 func latencyPlot(latencies []Latency) (template.HTML, error) {
 	var lines []line
+	top := 0.0
+	for _, l := range latencies {
+		top = max(top, quantile(l, 1))
+	}
+	unit, by := "ms", 1.0
+	if top >= 10e3 {
+		unit, by = "s", 1e-3
+	}
 	for _, l := range latencies {
 		if l.Histogram.Count() == 0 {
 			continue
@@ -81,25 +116,31 @@ func latencyPlot(latencies []Latency) (template.HTML, error) {
 		n := float64(l.Histogram.Count())
 		one := line{name: l.Name}
 		for x := 0.0; x <= math.Log10(max(n, 10))+1e-9; x += .05 {
-			q := 1 - math.Pow(10, -x)
-			one.points = append(one.points, plotter.XY{X: x, Y: ms(l, q)})
+			one.points = append(one.points, plotter.XY{X: x, Y: by * quantile(l, 1-math.Pow(10, -x))})
 		}
-		one.points = append(one.points, plotter.XY{X: math.Log10(max(n, 10)), Y: ms(l, 1)})
+		one.points = append(one.points, plotter.XY{X: math.Log10(max(n, 10)), Y: by * quantile(l, 1)})
 		lines = append(lines, one)
 	}
 	if len(lines) == 0 {
 		return "", nil
 	}
-	return figureOf("Latency by percentile", "share of proxies", "ms", lines, func(p *plot.Plot) {
+	return figureOf("Latency by percentile", "share of all", unit, lines, func(p *plot.Plot) {
 		p.Y.Min = 0
-		p.Legend.Left = true
+		p.Y.Max *= 1 + .1*float64(len(lines)) // room for the legend
+		p.X.Max += .3                         // and for the last percentile's label
 		p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"},
 			{Value: -math.Log10(.5), Label: "50 %"}, {Value: 1, Label: "90 %"}, {Value: 2, Label: "99 %"},
 			{Value: 3, Label: "99.9 %"}, {Value: 4, Label: "99.99 %"}, {Value: 5, Label: "99.999 %"}}
 	})
 }
 
-func ms(l Latency, q float64) float64 { return float64(l.Histogram.Quantile(q)) / 1e6 }
+// quantile is in ms.
+func quantile(l Latency, q float64) float64 {
+	if l.Histogram.Count() == 0 {
+		return 0
+	}
+	return float64(l.Histogram.Quantile(q)) / 1e6
+}
 
 // seriesPlots draws each group of series into one plot.
 func seriesPlots(all []Series) ([]template.HTML, error) {
@@ -125,7 +166,7 @@ func seriesPlots(all []Series) ([]template.HTML, error) {
 		}
 		drawn, err := figureOf(group, "seconds", unit, lines, func(p *plot.Plot) {
 			p.X.Min, p.Y.Min = 0, 0
-			p.Y.Max *= 1 + .12*float64(len(lines)) // room for the legend
+			p.Y.Max *= 1 + .1*float64(len(lines)) // room for the legend
 		})
 		if err != nil {
 			return nil, err
@@ -133,47 +174,4 @@ func seriesPlots(all []Series) ([]template.HTML, error) {
 		plots = append(plots, drawn)
 	}
 	return plots, nil
-}
-
-// targetPlot shows how far each figure that has a target is from it: 1 is the target, less is better.
-func targetPlot(r Result) (template.HTML, error) {
-	var names []string
-	var values plotter.Values
-	for _, s := range r.Scenarios {
-		for _, row := range s.Rows {
-			if row.Verdict == None || *row.Target == 0 || row.Value == 0 {
-				continue
-			}
-			ratio := row.Value / *row.Target
-			if row.Better == More {
-				ratio = 1 / ratio
-			}
-			names, values = append(names, s.Name+": "+row.Name), append(values, min(ratio, 3))
-		}
-	}
-	if len(values) == 0 {
-		return "", nil
-	}
-	slices.Reverse(names)
-	slices.Reverse(values)
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text = "Figures by their targets (1 is the target, left of it is good, 3 is 3 or more)", "value / target"
-	bars, err := plotter.NewBarChart(values, vg.Points(9))
-	if err != nil {
-		return "", err
-	}
-	bars.Horizontal, bars.Color, bars.LineStyle.Width = true, palette[0], 0
-	edge, err := plotter.NewLine(plotter.XYs{{X: 1, Y: -.5}, {X: 1, Y: float64(len(values)) - .5}})
-	if err != nil {
-		return "", err
-	}
-	edge.Color, edge.Width = palette[1], vg.Points(1.5)
-	p.Add(bars, edge)
-	p.NominalY(names...)
-	p.X.Min, p.X.Max = 0, max(1.2, slices.Max(values))
-	to, err := p.WriterTo(plotWidth+6*vg.Centimeter, vg.Points(14)*vg.Length(len(values))+3*vg.Centimeter, "svg")
-	if err != nil {
-		return "", err
-	}
-	return inline(to)
 }

@@ -19,7 +19,7 @@ import (
 
 // Version is the version of the schema. It grows with every change that a reader of the JSON could notice, and Read
 // refuses others: figures are compared or not at all.
-const Version = 1
+const Version = 2
 
 // Result is one run of one or several scenarios. The doc tags become the descriptions in schema.json.
 type Result struct {
@@ -56,6 +56,7 @@ type Scenario struct {
 	Rows       []Row                 `json:"rows" doc:"The figures that the scenario is about."`
 	Latencies  []Latency             `json:"latencies,omitempty" doc:"Distributions of durations."`
 	Series     []Series              `json:"series,omitempty" doc:"What was sampled over time."`
+	Processes  []Process             `json:"processes,omitempty" doc:"What the servers' and the harness's processes on this machine used."`
 	Traffic    map[string]Traffic    `json:"traffic,omitempty" doc:"By type (CDS, EDS, LDS, RDS, SDS, aside), over the whole scenario."`
 	Violations map[string]Violations `json:"violations,omitempty" doc:"What the proxies found wrong, by kind; none where it is absent."`
 	Ended      map[string]uint64     `json:"ended,omitempty" doc:"Streams that the proxies did not end themselves, by gRPC status."`
@@ -118,6 +119,14 @@ type Series struct {
 	Group  string       `json:"group" doc:"Series of one group are drawn into one plot: memory, cpu, proxies."`
 	Unit   string       `json:"unit" doc:"Unit of the values."`
 	Points [][2]float64 `json:"points" doc:"Seconds since the scenario began, and the value."`
+}
+
+// Process is what one process used while the scenario ran.
+type Process struct {
+	Name    string  `json:"name" doc:"A server's name, or harness."`
+	CPU     float64 `json:"cpu_seconds" doc:"Processor time, user and system."`
+	PeakRSS uint64  `json:"peak_rss_bytes" doc:"Most resident memory that was sampled."`
+	LastRSS uint64  `json:"last_rss_bytes" doc:"Resident memory at the end, or when the process ended."`
 }
 
 // Traffic counts one resource type as the proxies saw it. Bytes are of gRPC messages with their prefixes.

@@ -38,6 +38,7 @@ func example() Result {
 			},
 			Latencies:  []Latency{{Name: "commit to ACK", Histogram: h}, {Name: "nothing", Histogram: &gauge.Histogram{}}},
 			Series:     []Series{{Name: "replica 1", Group: "memory", Unit: "MiB", Points: [][2]float64{{0, 10}, {1, 20}}}, {Name: "one point", Group: "cpu", Unit: "%", Points: [][2]float64{{0, 1}}}},
+			Processes:  []Process{{Name: "replica-1", CPU: 1.5, PeakRSS: 3 << 20, LastRSS: 2 << 20}},
 			Traffic:    map[string]Traffic{"EDS": {Responses: 1, Resources: 2, Removed: 3, BytesIn: 4, Requests: 5, BytesOut: 6, Nacks: 7}},
 			Violations: map[string]Violations{"duplicate": {Count: 2, Examples: []string{"<script>alert(1)</script>"}}},
 			Ended:      map[string]uint64{"io": 1}, Notes: []string{"a note"}, Failed: "<b>it broke</b>",
@@ -121,7 +122,7 @@ func TestResultsOutliveTheirProcess(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	for _, text := range []string{`{"version": 2}`, `{}`, `{"version": 1, "extra": 1}`, `x`} {
+	for _, text := range []string{`{"version": 1}`, `{}`, `{"version": 2, "extra": 1}`, `x`} {
 		if _, err := Read(strings.NewReader(text)); err == nil {
 			t.Errorf("%s was read", text)
 		}
@@ -149,12 +150,12 @@ func TestPageStandsAlone(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"default-src 'none'", "one endpoint flips", "71.2 ms", "MISSED", "istiod 272 ms", "&lt;b&gt;it broke", "&lt;script&gt;", "a note",
-		"Latency by percentile", "memory", "Figures by their targets"} {
+		"Latency by percentile", "memory", "2 targets met", "1 missed", "replica-1", `style="width: 44.5216%"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	if n := strings.Count(text, "<svg"); n != 3 { // targets, latency, memory; no plot of a single point
+	if n := strings.Count(text, "<svg"); n != 2 { // latency, memory; no plot of a single point
 		t.Errorf("%d plots", n)
 	}
 	for i, part := range strings.Split(text, "<svg")[1:] {
@@ -222,6 +223,27 @@ func TestCompare(t *testing.T) {
 		row := got.Rows[0]
 		if row.Result != c.want || math.Abs(row.Change-c.change) > 1e-9 || !got.Interleaved || len(got.Warnings) > 0 {
 			t.Errorf("%s: %+v, interleaved %t, %v", c.name, row, got.Interleaved, got.Warnings)
+		}
+	}
+}
+
+// The page of a comparison fetches nothing, escapes labels, and has medians, ranges and what they come to.
+func TestComparisonPage(t *testing.T) {
+	c, err := Compare(runs("<b>a", Less, 0, 10, 11, 12), runs("b", Less, 30*time.Second, 22, 20, 24))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := c.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	if found := fetches.FindString(text); found != "" || strings.Contains(text, "<b>a") {
+		t.Errorf("the page has %q", found)
+	}
+	for _, want := range []string{"0 better", "1 worse", "the runs took turns", "10 to 12, 3 runs", "&#43;100.0 %", `class="worse">worse`, `margin-left: 83.3333`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 }

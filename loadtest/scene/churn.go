@@ -80,9 +80,10 @@ func (p *played) all() *gauge.Histogram {
 	return sum
 }
 
-// churn does all kinds of edits on a schedule.
+// churn does all kinds of edits on a schedule, to proxies of both forms of the protocol: one in ten at least speaks state of
+// the world.
 func churn(s *stage) error {
-	if err := s.joined(nil); err != nil {
+	if err := s.joined(func(spec *Spec) { spec.World = max(spec.World, .1) }); err != nil {
 		return err
 	}
 	s.enter("churn")
@@ -106,6 +107,10 @@ func churn(s *stage) error {
 	return s.equal()
 }
 
+// ramp is the time over which a replica that joins takes its share, in the scenario that has one join: the default is a
+// minute.
+const ramp = 5 * time.Second
+
 // scale adds a replica and takes it away again under churn, in turns with the steady state. The proxies follow their owner,
 // as navarch-agent does; a server that names no owner keeps them where they are.
 func scale(s *stage) error {
@@ -119,39 +124,12 @@ func scale(s *stage) error {
 	if err != nil {
 		return err
 	}
-	flips := 0
-	flip := func(int) (string, mesh.Edit, error) {
-		flips++
-		return "flip", s.churn.Flip(flips % s.world.Settings.Services), nil
-	}
-	steady, moving, missing := []time.Duration{}, []time.Duration{}, 0
-	measure := func(what string, into *[]time.Duration) error {
-		s.enter(what)
-		p, err := s.play(100*time.Millisecond, s.span(5*time.Second), flip)
-		if err == nil {
-			*into = append(*into, p.all().Quantile(.99))
-			missing += p.missing
-			s.latency(fmt.Sprintf("%s, %d", what, len(*into)), p.all())
-		}
+	m := &moves{}
+	if err := s.steadily("steady, not counted", time.Second, nil, m); err != nil {
 		return err
 	}
-	for range max(1, s.Repeats/2) {
-		if err := measure("steady", &steady); err != nil {
-			return err
-		}
-		more, err := s.another()
-		if err != nil {
-			return err
-		}
-		if err := measure("one replica more", &moving); err != nil {
-			return err
-		}
-		s.forget(more)
-		left := make(chan struct{})
-		go func() { more.stop(20 * time.Second); close(left) }()
-		err = measure("one replica fewer", &moving)
-		<-left
-		if err != nil {
+	for range max(1, (s.Repeats+1)/2) {
+		if err := s.round(m); err != nil {
 			return err
 		}
 	}
@@ -159,12 +137,56 @@ func scale(s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.row("p99 of the steady state", "ms", ms(median(steady)))
-	s.row("p99 while scaling", "ms", ms(median(moving)))
-	s.row(rowScale, "", float64(median(moving))/float64(max(1, median(steady))))
+	s.row("p99 of the steady state", "ms", ms(median(m.steady)))
+	s.row("p99 while scaling", "ms", ms(median(m.moving)))
+	s.row(rowScale, "", float64(median(m.moving))/float64(max(1, median(m.steady))))
 	s.row("streams moved to an owner", "", float64(after.Since(before).Moves))
-	s.row(rowMissing, "", float64(missing))
+	s.row(rowMissing, "", float64(m.missing))
+	s.note("Medians of %d rounds, in which steady state, one replica more and one replica fewer took turns.", len(m.steady))
 	return s.equal()
+}
+
+// moves is what a scenario that scales has measured: the p99 of each turn.
+type moves struct {
+	flips          int
+	steady, moving []time.Duration
+	missing        int
+}
+
+// steadily flips endpoints for a while, and keeps the p99; nil: it is not kept.
+func (s *stage) steadily(what string, span time.Duration, into *[]time.Duration, m *moves) error {
+	s.enter(what)
+	p, err := s.play(100*time.Millisecond, s.span(span), func(int) (string, mesh.Edit, error) {
+		m.flips++
+		return "flip", s.churn.Flip(m.flips % s.world.Settings.Services), nil
+	})
+	if err != nil || into == nil {
+		return err
+	}
+	*into = append(*into, p.all().Quantile(.99))
+	m.missing += p.missing
+	s.latency(fmt.Sprintf("%s, %d", what, len(m.steady)), p.all())
+	return nil
+}
+
+// round is one turn of the steady state, of a replica that comes and takes its share, and of one that leaves.
+func (s *stage) round(m *moves) error {
+	if err := s.steadily("steady", 5*time.Second, &m.steady, m); err != nil {
+		return err
+	}
+	more, err := s.another()
+	if err != nil {
+		return err
+	}
+	if err := s.steadily("one replica more", ramp+3*time.Second, &m.moving, m); err != nil {
+		return err
+	}
+	s.forget(more)
+	left := make(chan struct{})
+	go func() { more.stop(20 * time.Second); close(left) }()
+	err = s.steadily("one replica fewer", ramp+3*time.Second, &m.moving, m)
+	<-left
+	return err
 }
 
 // another starts one more replica and waits until it has the world.

@@ -2,11 +2,15 @@ package scene
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
+	"navarch.io/navarch/loadtest/gauge"
 	"navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 )
@@ -19,6 +23,7 @@ type Spec struct {
 	Stock        bool          `json:"stock,omitempty"` // nodes as large as a stock Envoy's
 	IstioVersion string        `json:"istio_version,omitempty"`
 	Sample       float64       `json:"sample,omitempty"`
+	World        float64       `json:"world,omitempty"`     // share that speaks state of the world
 	JoinRate     float64       `json:"join_rate,omitempty"` // proxies a second, in each process
 	Dialing      int           `json:"dialing,omitempty"`
 	BackOff      time.Duration `json:"back_off,omitempty"`
@@ -71,6 +76,18 @@ type Fleet interface {
 	Behave(Select, proxy.Behaviour) error
 	// CheckEqual counts proxies that do not hold what others of their View hold.
 	CheckEqual() (int, error)
+	// Footprint is the resident memory that the proxies take, bytes: of their processes after a garbage collection, beyond
+	// what these had before the first proxy.
+	Footprint() (uint64, error)
+	// PIDs are the processes that the proxies live in.
+	PIDs() []int
+	// Trusting is how many proxies hold the newest roots that their CA has pushed. An error is what went wrong between an
+	// agent and the CA.
+	Trusting() (int, error)
+	// Certified counts the identities by the id of the key that has signed their certificates.
+	Certified() (map[string]int, error)
+	// Renew has every identity get a new certificate from the CA at its next dial.
+	Renew() error
 	Close() error
 }
 
@@ -85,13 +102,15 @@ type Probe interface {
 // local is a fleet in this process.
 type local struct {
 	fleet *proxy.Fleet
+	base  uint64     // resident memory before the first proxy
+	certs *certifier // nil: no CA
 	mu    sync.Mutex
 	n     int // added so far
 }
 
 // newLocal makes a fleet in this process.
 func newLocal(s Spec) (*local, error) {
-	conf := proxy.Config{Addrs: s.Addrs, IstioVersion: s.IstioVersion, Sample: s.Sample, JoinRate: s.JoinRate, Dialing: s.Dialing,
+	conf := proxy.Config{Addrs: s.Addrs, IstioVersion: s.IstioVersion, Sample: s.Sample, World: s.World, JoinRate: s.JoinRate, Dialing: s.Dialing,
 		BackOff: s.BackOff, MaxBackOff: s.MaxBackOff, Follow: s.Follow, WarmTimeout: s.WarmTimeout}
 	if s.Stock {
 		conf.Node = proxy.Stock
@@ -100,15 +119,64 @@ func newLocal(s Spec) (*local, error) {
 		conf.Header = func(proxy.Identity) [][2]string { return s.Header }
 	}
 	var err error
-	if conf.TLS, err = s.TLS.client(); err != nil {
+	var certs *certifier
+	if s.TLS.Authority != nil {
+		if certs, err = newCertifier(*s.TLS.Authority); err != nil {
+			return nil, err
+		}
+		conf.TLS, conf.Trust, conf.OnTrust = certs.client, true, certs.trust
+	} else if conf.TLS, err = s.TLS.client(); err != nil {
 		return nil, err
 	}
 	fleet, err := proxy.New(conf)
 	if err != nil {
 		return nil, err
 	}
-	return &local{fleet: fleet}, nil
+	base, err := collected()
+	if err != nil {
+		fleet.Close()
+		return nil, err
+	}
+	return &local{fleet: fleet, base: base, certs: certs}, nil
 }
+
+// collected is the resident memory of this process without garbage.
+func collected() (uint64, error) {
+	debug.FreeOSMemory()
+	p, err := gauge.ReadProcess(os.Getpid())
+	return p.RSS, err
+}
+
+func (l *local) Footprint() (uint64, error) {
+	now, err := collected()
+	return now - min(now, l.base), err
+}
+
+func (l *local) PIDs() []int { return []int{os.Getpid()} }
+
+func (l *local) Trusting() (int, error) {
+	if l.certs == nil {
+		return 0, errNoAuthority
+	}
+	return l.certs.trusting()
+}
+
+func (l *local) Certified() (map[string]int, error) {
+	if l.certs == nil {
+		return nil, errNoAuthority
+	}
+	return l.certs.certified()
+}
+
+func (l *local) Renew() error {
+	if l.certs == nil {
+		return errNoAuthority
+	}
+	l.certs.renew()
+	return nil
+}
+
+var errNoAuthority = errors.New("the proxies have no CA")
 
 func (l *local) Add(ids []proxy.Identity) error {
 	l.mu.Lock()

@@ -88,6 +88,38 @@ func (h *herd) CheckEqual() (int, error) {
 	return n, err
 }
 
+func (h *herd) Footprint() (uint64, error) {
+	sum := uint64(0)
+	err := h.each(context.Background(), func(int) call { return call{Op: "footprint"} }, func(_ int, a answer) { sum += a.Bytes })
+	return sum, err
+}
+
+func (h *herd) PIDs() []int {
+	var all []int
+	for _, w := range h.workers {
+		all = append(all, w.cmd.Process.Pid)
+	}
+	return all
+}
+
+func (h *herd) Trusting() (int, error) {
+	n := 0
+	err := h.each(context.Background(), func(int) call { return call{Op: "trusting"} }, func(_ int, a answer) { n += a.N })
+	return n, err
+}
+
+func (h *herd) Certified() (map[string]int, error) {
+	by := map[string]int{}
+	err := h.each(context.Background(), func(int) call { return call{Op: "certified"} }, func(_ int, a answer) {
+		for key, n := range a.By {
+			by[key] += n
+		}
+	})
+	return by, err
+}
+
+func (h *herd) Renew() error { return h.all(call{Op: "renew"}) }
+
 func (h *herd) Close() error {
 	var failed error
 	for _, w := range h.workers {

@@ -33,7 +33,7 @@ func (s *stage) apply(e mesh.Edit, into *effects) error {
 	if err != nil {
 		return err
 	}
-	cpu, _ := usage(s.watched())
+	cpu := spent(s.watched())
 	watches := s.watches(e)
 	probe, err := s.fleet.Watch(watches)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *stage) rest(last time.Duration) (time.Duration, error) {
 		case <-s.ctx.Done():
 			return last, s.ctx.Err()
 		}
-		cpu, _ := usage(s.watched())
+		cpu := spent(s.watched())
 		if still++; cpu > last {
 			still = 0
 		}
@@ -116,6 +116,42 @@ func (s *stage) rest(last time.Duration) (time.Duration, error) {
 		}
 	}
 	return last, nil
+}
+
+// pause lets time pass.
+func (s *stage) pause(what string, d time.Duration) error {
+	s.enter(what)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}
+
+// Servers give memory back when they find the time, which may be half a minute after the last join.
+const settleLimit, settleStill = 40 * time.Second, 5
+
+// settledMemory waits until the servers' memory has fallen from a peak and stays where it is, or the limit has passed (less
+// at small scales): what an operator sees a minute later.
+func (s *stage) settledMemory(peak uint64) (uint64, error) {
+	step := max(time.Duration(min(1, s.Scale)*float64(time.Second)), 10*time.Millisecond)
+	now, lowest, still := peak, peak, 0
+	for range settleLimit / time.Second {
+		if err := s.pause("memory settles", step); err != nil {
+			return 0, err
+		}
+		_, now = usage(s.watched())
+		if still++; now < lowest-lowest/100 {
+			lowest, still = now, 0
+		}
+		if lowest < peak-peak/50 && still == settleStill {
+			break
+		}
+	}
+	return now, nil
 }
 
 // tell adds the rows of edits.

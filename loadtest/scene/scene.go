@@ -24,8 +24,10 @@ type Scenario struct {
 	Limit       time.Duration
 	Targets     map[string]Target // by the name of the row
 
-	run    func(*stage) error
-	change func(*mesh.Settings)
+	run       func(*stage) error
+	change    func(*mesh.Settings)
+	flags     []string // of the servers that are started, besides those of all
+	authority bool     // proxies get their certificates from the servers' CA
 }
 
 // Target is what a figure should be, and what others reach.
@@ -37,7 +39,7 @@ type Target struct {
 }
 
 // limit bounds the scenario in time.
-func (s Scenario) limit() time.Duration { return cmp.Or(s.Limit, 3*time.Minute) }
+func (s Scenario) limit() time.Duration { return cmp.Or(s.Limit, 5*time.Minute) }
 
 // All are the scenarios, in the order in which a suite plays them.
 func All() []Scenario {
@@ -47,8 +49,8 @@ func All() []Scenario {
 // Suites are the named sets. The standard one takes about five minutes on two quiet cores; full is everything.
 var Suites = map[string][]string{
 	"world-a":  {"join", "virtualservice", "virtualservices-50", "flip", "reconnect"},
-	"world-b":  {"memory", "storm", "flip-10000", "route-10000", "rate", "slow", "neighbour", "kill", "scale", "fleet-20000"},
-	"standard": {"join", "virtualservice", "virtualservices-50", "flip", "reconnect", "memory", "storm", "churn", "scale"},
+	"world-b":  {"memory", "storm", "flip-10000", "route-10000", "rate", "slow", "neighbour", "kill", "scale", "roots", "fleet-20000"},
+	"standard": {"join", "virtualservice", "virtualservices-50", "flip", "reconnect", "memory", "storm", "churn", "roots"},
 	"full":     Names(),
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/xds"
 )
 
 // join measures what proxies cost that join: first one of each namespace, which are the base, then all others.
@@ -22,28 +23,34 @@ func join(s *stage) error {
 	if err != nil {
 		return err
 	}
-	_, base := usage(s.watched())
-	began := time.Now()
+	_, busy := usage(s.watched())
+	base, err := s.settledMemory(busy)
+	if err != nil {
+		return err
+	}
+	calm := spent(s.watched()) // giving memory back costs a collection, which is nobody's join
+	own, began := s.harness(), time.Now()
 	if err := s.join(first, n); err != nil {
 		return err
 	}
 	took := time.Since(began)
-	cpu2, err := s.rest(cpu1)
+	cpu2, err := s.rest(calm)
 	if err != nil {
 		return err
 	}
+	own = s.harness() - own
 	stats, err := s.fleet.Stats()
 	if err != nil {
 		return err
 	}
 	_, peak := usage(s.watched())
-	if err := s.pause("memory settles", s.span(5*time.Second)); err != nil {
+	settled, err := s.settledMemory(peak)
+	if err != nil {
 		return err
 	}
-	_, settled := usage(s.watched())
 	bytes := stats.Total().BytesIn
-	s.cost(rowCPU, "ms", ms(cpu2-cpu0)/float64(n))
-	s.cost(rowWarm, "ms", ms(cpu2-cpu1)/float64(n-first))
+	s.cost(rowCPU, "ms", ms(cpu1-cpu0+cpu2-calm)/float64(n))
+	s.cost(rowWarm, "ms", ms(cpu2-calm)/float64(n-first))
 	s.cost(rowBase, "MB", mb(empty))
 	s.cost("RSS with one proxy in each namespace", "MB", mb(base))
 	s.cost(rowRSS, "KB", (float64(settled)-float64(base))/1e3/float64(n-first))
@@ -53,6 +60,11 @@ func join(s *stage) error {
 	s.row(rowSent, "MB/s", float64(bytes)*float64(n-first)/float64(n)/1e6/took.Seconds())
 	s.row("joined per second", "1/s", float64(n-first)/took.Seconds())
 	s.latency("dial to warm", stats.Join)
+	s.shared()
+	s.row("harness, CPU per proxy", "ms", ms(own)/float64(n-first))
+	if err := s.footprint(); err != nil {
+		return err
+	}
 	return s.equal()
 }
 
@@ -63,19 +75,6 @@ func (s *stage) equal() error {
 	s.enter("comparing what proxies hold")
 	_, err := s.fleet.CheckEqual()
 	return err
-}
-
-// pause lets time pass.
-func (s *stage) pause(what string, d time.Duration) error {
-	s.enter(what)
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-s.ctx.Done():
-		return s.ctx.Err()
-	}
 }
 
 // joined makes a fleet of the scenario's proxies and has them join.
@@ -215,38 +214,80 @@ func (s *stage) again(before proxy.Stats, streams int) error {
 	})
 }
 
-// rate flips endpoints on a schedule that asks for more than a server should manage, and counts what proxies acknowledge.
+// offered is how many pushes a second the scenario rate asks for: twice what a server should manage.
+const offered = 40000
+
+// rate flips endpoints on a schedule that asks for more than a server should manage, and counts what proxies acknowledge
+// meanwhile. A server that cannot send one push for each flip sends the newest state instead: what it leaves out is what
+// it could not do.
 func rate(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
-	every, span := 100*time.Millisecond, s.span(10*time.Second)
+	flips := s.popular()
+	seers, err := s.audience(flips[0])
+	if err != nil {
+		return err
+	}
+	every := min(max(time.Second*time.Duration(seers)/offered, 5*time.Millisecond), time.Second/10)
+	span := s.span(20 * time.Second)
 	before, err := s.fleet.Stats()
 	if err != nil {
 		return err
 	}
 	cpu0, _ := usage(s.watched())
-	s.enter("flipping endpoints")
-	began := time.Now()
+	own := s.harness()
+	s.enter(fmt.Sprintf("changing endpoints every %v", every))
+	began, edits := time.Now(), 0
 	if err := s.schedule(every, span, func(i int, _ time.Time) error {
-		_, err := s.churn.Flip(i).Apply()
+		edits++
+		_, err := s.churn.Port(flips[i%len(flips)]).Apply()
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := s.still(); err != nil {
-		return err
-	}
-	after, err := s.fleet.Stats()
+	took := time.Since(began).Seconds()
+	during, err := s.fleet.Stats()
 	if err != nil {
 		return err
 	}
 	cpu1, _ := usage(s.watched())
-	took, pushes := time.Since(began).Seconds(), float64(after.Since(before).Total().Acks)
+	own = s.harness() - own
+	pushes := float64(during.Since(before).Types[xds.Endpoint.String()].Acks)
 	s.row(rowRate, "1/s", pushes/took)
+	s.row("pushes per second asked for", "1/s", float64(edits*seers)/took)
+	s.row("edits per second", "1/s", float64(edits)/took)
 	s.cost("server CPU per push", "us", 1000*ms(cpu1-cpu0)/max(1, pushes))
-	s.note("One endpoint flips every %v: a server that keeps up sends one push for each to every proxy that sees it, and no more.", every)
+	s.cost("servers' CPU", "cores", (cpu1-cpu0).Seconds()/took)
+	s.row("harness, CPU per push", "us", 1000*ms(own)/max(1, pushes))
+	s.row("harness, CPU", "cores", own.Seconds()/took)
+	s.note("Endpoints of services that %d of the proxies see change on a schedule, one every %v, whatever the server does. Pushes are what was acknowledged in that time: a server that does not keep up sends the newest state instead of every one.", seers, every)
+	if err := s.still(); err != nil {
+		return err
+	}
 	return s.equal()
+}
+
+// popular are up to 20 services that most proxies see.
+func (s *stage) popular() []int {
+	best := s.seen()
+	_, namespace := s.world.Host(best)
+	all := []int{best}
+	for k := range s.world.Settings.Services {
+		if _, other := s.world.Host(k); other == namespace && k != best && len(all) < 20 {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// audience is how many proxies hold the endpoints of a service: those that one flip is pushed to.
+func (s *stage) audience(k int) (int, error) {
+	f := &effects{}
+	if err := s.apply(s.churn.Port(k), f); err != nil {
+		return 0, err
+	}
+	return f.proxies, nil
 }
 
 // span is how long something that takes its time goes on: shorter at small scales, but never nothing.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // Server is one process that is measured: ours, or one that the user has started.
@@ -25,7 +25,9 @@ type Server struct {
 	Name  string
 	Addr  string // host:port of xDS
 	Debug string // host:port of the debug pages; empty: there are none
-	PID   int    // 0: not on this machine
+	// Metrics is the host:port of a metrics page in Prometheus' format; empty: there is none.
+	Metrics string
+	PID     int // 0: not on this machine
 
 	cmd    *exec.Cmd // nil: not ours
 	log    string
@@ -38,9 +40,11 @@ type starter struct {
 	dir    string // of this scenario: data, logs
 	config string // the folder of YAML
 	ca     string // folder of certificates; empty: plain text
+	issuer string // folder of a key for tokens: the servers are the CA too, in place of ca; empty: they are not
 	etcd   []string
 	mesh   string
 	env    []string
+	flags  []string // besides ours
 	all    []*Server
 }
 
@@ -49,13 +53,16 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 	var ports [4]string
 	for i := range ports {
 		var err error
-		if ports[i], err = free(); err != nil {
+		if ports[i], err = loopback.Address(); err != nil {
 			return nil, err
 		}
 	}
 	one := &Server{Name: name, Addr: ports[0], Debug: ports[1], log: filepath.Join(s.dir, name+".log"), exited: make(chan struct{})}
 	args = append(args, "--http-addr", ports[1], "--monitoring-addr", ports[2], "--mesh", s.mesh, "--log-level", "warn", "--shutdown-duration", "5s")
-	if s.ca == "" {
+	args = append(args, s.flags...)
+	if s.issuer != "" {
+		args = append(args, "--secure-grpc-addr", ports[0], "--token-issuer", tokenIssuer, "--token-keys", filepath.Join(s.issuer, fileKeys))
+	} else if s.ca == "" {
 		args = append(args, "--grpc-addr", ports[0], "--secure-grpc-addr", "")
 	} else {
 		args = append(args, "--secure-grpc-addr", ports[0], "--tls-cert", filepath.Join(s.ca, fileServer), "--tls-key", filepath.Join(s.ca, fileServerKey),
@@ -73,6 +80,7 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	one.PID = one.cmd.Process.Pid
+	one.Metrics = ports[2]
 	go func() {
 		_ = one.cmd.Wait() // how it ended is in ProcessState
 		close(one.exited)
@@ -108,7 +116,11 @@ func (s *starter) cluster(n int) (writer *Server, replicas []*Server, err error)
 		store = []string{"--etcd-endpoints", strings.Join(s.etcd, ",")}
 	}
 	if n == 1 {
-		one, err := s.start("navarchd", append(store, "--roles", "ingest,xds", "--config-dir", s.config)...)
+		roles := "ingest,xds"
+		if s.issuer != "" {
+			roles += ",ca"
+		}
+		one, err := s.start("navarchd", append(store, "--roles", roles, "--config-dir", s.config)...)
 		return one, []*Server{one}, err
 	}
 	if writer, err = s.start("ingest", append(store, "--roles", "ingest", "--config-dir", s.config)...); err != nil {
@@ -132,16 +144,6 @@ func (s *starter) replica() (*Server, error) {
 	}
 	name := fmt.Sprintf("replica-%d", len(s.all))
 	return s.start(name, "--etcd-endpoints", strings.Join(endpoints, ","), "--roles", "xds")
-}
-
-// free is a loopback address that nobody listens on.
-func free() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // stop ends a process of ours: asked first, killed after the grace period.
@@ -266,6 +268,19 @@ func (s *Server) loaded(ctx context.Context, services int) error {
 		return fmt.Errorf("%d of %d services", n, services)
 	}
 	return nil
+}
+
+// spent sums up the CPU time of processes; those that are not on this machine, or have ended, count nothing.
+func spent(servers []*Server) (cpu time.Duration) {
+	for _, s := range servers {
+		if s.PID == 0 {
+			continue
+		}
+		if used, err := gauge.ReadCPU(s.PID); err == nil {
+			cpu += used
+		}
+	}
+	return cpu
 }
 
 // usage sums up what processes have used; those that are not on this machine, or have ended, count nothing.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,12 +24,14 @@ type Options struct {
 	Repeats  int      // of each edit that is measured; 0: 5
 	Seed     uint64   // 0: the preset's
 	Sample   float64  // share of proxies that validate contents
+	World    float64  // share of proxies that speak state of the world, not delta
 	Stock    bool     // nodes as large as stock Envoys'
 	WorkDir  string   // for worlds, data and logs; must exist
-	Workers  int      // processes of simulated proxies besides this one; 0: in this process
+	Workers  int      // processes of simulated proxies besides this one; 0: in this process; below: as Files demands
 	WorkArgs []string // how a worker is started
-	// WarmTimeout is how long a cluster or listener may wait for what it needs; 0: a minute, since thousands of proxies may
-	// join at once on two cores.
+	Files    int      // files that a process may open; for Workers below 0
+	// WarmTimeout is how long a cluster or listener may wait for what it needs; 0: a minute, and 50 ms for each proxy of the
+	// scenario, since all of them may join at once on two cores.
 	WarmTimeout time.Duration
 	JoinRate    float64 // proxies a second; 0: as fast as it goes
 
@@ -86,7 +89,7 @@ type stage struct {
 // Run runs one scenario and always gives its result; what kept it from its end is in Failed.
 func Run(ctx context.Context, sc Scenario, o Options) report.Scenario {
 	result := report.Scenario{Name: sc.Name, Title: sc.Title, World: sc.World, Scale: o.Scale, Started: time.Now().UTC(), MTLS: false,
-		Violations: map[string]report.Violations{}, Traffic: map[string]report.Traffic{}}
+		Rows: []report.Row{}, Violations: map[string]report.Violations{}, Traffic: map[string]report.Traffic{}}
 	ctx, cancel := context.WithTimeout(ctx, sc.limit())
 	defer cancel()
 	s := &stage{Options: o, scenario: sc, result: &result, ctx: ctx, began: time.Now()}
@@ -150,12 +153,9 @@ func (s *stage) prepare() error {
 		s.result.Replicas, s.result.MTLS = len(s.servers), s.TLS.on()
 		return s.await("reading the world", s.settled)
 	}
-	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env}
-	if settings.MTLS {
-		s.starter.ca, s.TLS = base, TLS{Dir: base}
-		if err := MakeCA(base); err != nil {
-			return err
-		}
+	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env, flags: s.scenario.flags}
+	if err := s.secure(base, settings.MTLS); err != nil {
+		return err
 	}
 	n := max(1, s.Replicas, s.scenario.Replicas)
 	s.result.Replicas, s.result.MTLS = n, settings.MTLS
@@ -168,6 +168,20 @@ func (s *stage) prepare() error {
 		return err
 	}
 	return s.await("reading the world", s.ready)
+}
+
+// secure has the servers speak TLS where the world wants it: with certificates of the harness, or with their own CA's.
+func (s *stage) secure(base string, on bool) error {
+	switch {
+	case !on:
+		return nil
+	case s.scenario.authority:
+		s.starter.issuer = base
+		s.TLS = TLS{Authority: &Authority{Roots: filepath.Join(base, "data", "root-cert.pem"), Key: filepath.Join(base, fileIssuer)}}
+		return makeIssuer(base)
+	}
+	s.starter.ca, s.TLS = base, TLS{Dir: base}
+	return MakeCA(base)
 }
 
 // ready is nil once all replicas have the whole world.
@@ -251,8 +265,11 @@ func (s *stage) tell(stats proxy.Stats) {
 
 // fleetOf makes the fleet, without proxies.
 func (s *stage) fleetOf(change func(*Spec)) (err error) {
-	spec := Spec{TLS: s.TLS, Header: s.Header, Stock: s.Stock, Sample: s.Sample, JoinRate: s.JoinRate,
-		WarmTimeout: cmp.Or(s.WarmTimeout, time.Minute)}
+	if s.TLS.Authority != nil {
+		s.TLS.Authority.Addr = s.servers[0].Addr
+	}
+	spec := Spec{TLS: s.TLS, Header: s.Header, Stock: s.Stock, Sample: s.Sample, World: s.World, JoinRate: s.JoinRate,
+		WarmTimeout: cmp.Or(s.WarmTimeout, time.Minute+time.Duration(s.proxies())*50*time.Millisecond)}
 	for _, one := range s.servers {
 		spec.Addrs = append(spec.Addrs, one.Addr)
 	}
@@ -260,8 +277,8 @@ func (s *stage) fleetOf(change func(*Spec)) (err error) {
 		change(&spec)
 	}
 	var fleet Fleet
-	if s.Workers > 0 {
-		fleet, err = newHerd(s.Workers, s.WorkArgs, spec)
+	if n := s.workers(); n > 0 {
+		fleet, err = newHerd(n, s.WorkArgs, spec)
 	} else {
 		fleet, err = newLocal(spec)
 	}
@@ -328,7 +345,7 @@ func (s *stage) judged() float64 {
 func (s *stage) row(name, unit string, value float64) {
 	t, aimed := s.scenario.Targets[name]
 	r := report.Row{Name: name, Unit: unit, Value: value, Better: report.Less, Compare: t.Others}
-	if t.Most {
+	if t.Most || !aimed && strings.HasSuffix(unit, "/s") {
 		r.Better = report.More
 	}
 	if aimed && !t.Told {

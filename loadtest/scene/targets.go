@@ -31,6 +31,12 @@ const (
 	rowBeside    = "commit to ACK, p99, beside a loud namespace"
 	rowDelayed   = "delayed by a loud namespace, p99"
 	rowScale     = "p99 while scaling, of the steady state's"
+	rowOwnPlain  = "harness, RSS per proxy, plain text"
+	rowOwnTLS    = "harness, RSS per proxy, mTLS"
+	rowScopes    = "scopes, of proxies"
+	rowBroken    = "connections that broke or failed"
+	rowOldLeaf   = "identities left with a certificate of the old root"
+	rowUntold    = "proxies without the new root"
 )
 
 // worldA and worldB are the tables of issue 5.
@@ -38,7 +44,7 @@ var worldA = []Scenario{
 	{Name: "join", Title: "1,000 proxies join", World: "world-a", Proxies: 1000, run: join, Targets: map[string]Target{
 		rowCPU:  {Value: 1.5, Others: "istiod 60 ms cold, 11 ms warm; floor 0.9 ms"},
 		rowRSS:  {Value: 70, Others: "istiod 1,300 to 3,200 KB; floor 40 KB"},
-		rowBase: {Value: 150},
+		rowBase: {Value: 150}, rowOwnPlain: {Value: 60},
 	}},
 	{Name: "virtualservice", Title: "one VirtualService is edited, 1,000 proxies see it", World: "world-a", Proxies: 1000, run: oneVirtualService, Targets: map[string]Target{
 		rowLast:    {Value: 300, Others: "istiod 3.8 s"},
@@ -63,34 +69,37 @@ var worldA = []Scenario{
 var worldB = []Scenario{
 	{Name: "memory", Title: "2,000 proxies join over mTLS", World: "world-b", Proxies: 2000, run: join, Targets: map[string]Target{
 		rowRSS:  {Value: 100, Others: "istiod 2,000 to 2,100 KB (AKS); floor 60 KB"},
-		rowSent: {Value: 300, Most: true},
+		rowSent: {Value: 300, Most: true}, rowOwnTLS: {Value: 90},
 	}},
 	{Name: "storm", Title: "2,000 proxies that hold everything reconnect at once", World: "world-b", Proxies: 2000, run: reconnect, Targets: map[string]Target{
 		rowStreams: {Value: 1000, Most: true, Others: "istiod 25/s on two cores; floor 1,480/s"},
 	}},
-	{Name: "flip-10000", Title: "endpoints flip, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: flip, Limit: 6 * time.Minute, Targets: map[string]Target{
+	{Name: "flip-10000", Title: "endpoints flip, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: flip, Limit: 12 * time.Minute, Targets: map[string]Target{
 		rowP99: {Value: 400, Others: "Consul caps at 250 updates/s; floor 140 to 270 ms"},
 	}},
-	{Name: "route-10000", Title: "a route changes, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: oneVirtualService, Limit: 6 * time.Minute, Targets: map[string]Target{
+	{Name: "route-10000", Title: "a route changes, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: oneVirtualService, Limit: 12 * time.Minute, Targets: map[string]Target{
 		rowLast: {Value: 4000, Others: "floor 2.6 s"},
 	}},
-	{Name: "rate", Title: "endpoints flip as fast as they can", World: "world-b", Proxies: 5000, run: rate, Limit: 5 * time.Minute, Targets: map[string]Target{
+	{Name: "rate", Title: "endpoints flip as fast as they can", World: "world-b", Proxies: 5000, run: rate, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowRate: {Value: 20000, Most: true, Others: "Consul 250/s"},
 	}},
-	{Name: "slow", Title: "1 % of 5,000 proxies stop reading", World: "world-b", Proxies: 5000, run: slow, Limit: 5 * time.Minute, Targets: map[string]Target{
+	{Name: "slow", Title: "1 % of 5,000 proxies stop reading", World: "world-b", Proxies: 5000, run: slow, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowOthersP50: {Value: 110}, rowOthersP99: {Value: 110}, rowGrown: {Value: 5},
 	}},
-	{Name: "kill", Title: "one of three replicas with 10,000 streams is killed", World: "world-b", Proxies: 10000, Replicas: 3, run: kill, Limit: 6 * time.Minute, Targets: map[string]Target{
+	{Name: "kill", Title: "one of three replicas with 10,000 streams is killed", World: "world-b", Proxies: 10000, Replicas: 3, run: kill, Limit: 12 * time.Minute, Targets: map[string]Target{
 		rowHomed: {Value: 30}, rowBytes: {Value: 1},
 	}},
-	{Name: "fleet-20000", Title: "20,000 proxies on three replicas", World: "world-b", Proxies: 20000, Replicas: 3, run: join, Limit: 10 * time.Minute, Targets: map[string]Target{
-		rowAll: {Value: 3000, Others: "istiod 40,000 MB"},
+	{Name: "fleet-20000", Title: "20,000 proxies on three replicas", World: "world-b", Proxies: 20000, Replicas: 3, run: join, Limit: 15 * time.Minute, Targets: map[string]Target{
+		rowAll: {Value: 3000, Others: "istiod 40,000 MB"}, rowOwnTLS: {Value: 90},
+	}},
+	{Name: "roots", Title: "the root of the mesh changes, 2,000 proxies are connected over mTLS", World: "world-b", Proxies: 2000, run: roots, authority: true, Limit: 10 * time.Minute, Targets: map[string]Target{
+		rowBroken: {Value: 0}, rowUntold: {Value: 0}, rowOldLeaf: {Value: 0},
 	}},
 	{Name: "churn", Title: "flips, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
 	{Name: "neighbour", Title: "endpoints flip while another namespace changes 1,000 objects a second", World: "world-b", Proxies: 400, run: neighbour, change: tenants(4), Targets: map[string]Target{
 		rowDelayed: {Value: 100}, rowLoud: {Value: 950, Most: true}, rowMissing: {Value: 0},
 	}},
-	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, Limit: 5 * time.Minute, Targets: map[string]Target{
+	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, flags: []string{"--replica-ramp", ramp.String()}, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowScale: {Value: 2}, rowMissing: {Value: 0},
 	}},
 }

@@ -35,9 +35,11 @@ type TLS struct {
 	Cert       string `json:"cert,omitempty"`
 	Key        string `json:"key,omitempty"`
 	ServerName string `json:"server_name,omitempty"`
+	// Authority is a CA that each identity gets its certificate from; nil: none.
+	Authority *Authority `json:"authority,omitempty"`
 }
 
-func (t TLS) on() bool { return t.Dir != "" || t.Roots != "" }
+func (t TLS) on() bool { return t.Dir != "" || t.Roots != "" || t.Authority != nil }
 
 // Files of a CA's folder.
 const (
@@ -104,10 +106,11 @@ func (t TLS) client() (func(proxy.Identity) (*tls.Config, error), error) {
 	if err != nil {
 		return nil, fmt.Errorf("roots of the server: %w", err)
 	}
-	base := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: name, MinVersion: tls.VersionTLS12}
-	if !base.RootCAs.AppendCertsFromPEM(raw) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
 		return nil, fmt.Errorf("roots of the server: %s holds no PEM certificate", filepath.Base(roots))
 	}
+	base := asEnvoy(pool, name)
 	if t.Dir != "" {
 		return issuer(t.Dir, base)
 	}
@@ -119,6 +122,30 @@ func (t TLS) client() (func(proxy.Identity) (*tls.Config, error), error) {
 		base.Certificates = []tls.Certificate{pair}
 	}
 	return func(proxy.Identity) (*tls.Config, error) { return base, nil }, nil
+}
+
+// asEnvoy is the client configuration of all proxies: key exchange and records are BoringSSL's as Envoy sets it up, without
+// the post-quantum key share of Go's clients. Each handshake verifies that the server has the key of its certificate; the
+// chain of one certificate is verified once, because the harness runs on the cores that it measures.
+func asEnvoy(roots *x509.CertPool, name string) *tls.Config {
+	var verified sync.Map // leaf, DER
+	return &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256}, DynamicRecordSizingDisabled: true,
+		InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error {
+			leaf := state.PeerCertificates[0] // there is one: no session is resumed, and servers have to show theirs
+			if _, known := verified.Load(string(leaf.Raw)); known {
+				return nil
+			}
+			options := x509.VerifyOptions{Roots: roots, DNSName: name, Intermediates: x509.NewCertPool()}
+			for _, c := range state.PeerCertificates[1:] {
+				options.Intermediates.AddCert(c)
+			}
+			_, err := leaf.Verify(options)
+			if err == nil {
+				verified.Store(string(leaf.Raw), true)
+			}
+			return err
+		}}
 }
 
 // issuer makes a certificate for each identity, once, and a configuration that its proxies share.
@@ -150,8 +177,12 @@ func issuer(dir string, base *tls.Config) (func(proxy.Identity) (*tls.Config, er
 		if err != nil {
 			return nil, err
 		}
+		parsed, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, err
+		}
 		conf := base.Clone()
-		conf.Certificates = []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
+		conf.Certificates = []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key, Leaf: parsed}}
 		made[name] = conf
 		return conf, nil
 	}, nil

@@ -3,9 +3,11 @@ package scene
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"navarch.io/navarch/loadtest/report"
@@ -38,5 +40,53 @@ func shakeHands(t *testing.T, dir string, client *tls.Config, want string) {
 	}
 	if got := server.ConnectionState().PeerCertificates[0].URIs[0].String(); got != want {
 		t.Errorf("the client is %s, want %s", got, want)
+	}
+}
+
+// A proxy takes a server whose chain it has verified, each time; one of another CA, or of another name, never.
+func TestProxiesVerifyTheServer(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	if err := errors.Join(MakeCA(dir), MakeCA(other)); err != nil {
+		t.Fatal(err)
+	}
+	config := func(from, name string) *tls.Config {
+		raw, err := os.ReadFile(filepath.Join(from, fileRoot))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(raw)
+		return asEnvoy(pool, name)
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, fileServer), filepath.Join(dir, fileServerKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		client *tls.Config
+		want   string
+	}{
+		"its own": {config(dir, serverName), ""}, "another CA": {config(other, serverName), "unknown authority"}, "another name": {config(dir, "example.com"), "example.com"},
+	} {
+		for range 2 {
+			one, two := net.Pipe()
+			var curve tls.CurveID
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer one.Close()
+				server := tls.Server(one, &tls.Config{Certificates: []tls.Certificate{pair}, SessionTicketsDisabled: true})
+				_ = server.HandshakeContext(t.Context()) // the client's verdict counts
+				curve = server.ConnectionState().CurveID
+			}()
+			err := tls.Client(two, c.client).HandshakeContext(t.Context())
+			<-done
+			switch {
+			case c.want == "" && (err != nil || curve != tls.X25519):
+				t.Errorf("%s: %v, key exchange %v", name, err, curve)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%s: %v, want %s", name, err, c.want)
+			}
+		}
 	}
 }

@@ -8,48 +8,96 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// watch samples the servers and tells the watcher, until ctx ends.
+// harnessName is what the processes of the simulated proxies are called together.
+const harnessName = "harness"
+
+// samples is what was sampled of the processes.
+type samples struct {
+	order       []string
+	memory, cpu map[string]*report.Series
+	used        map[string]*report.Process
+	last        map[string]sample
+	joined      report.Series
+}
+
+// sample is one process, or several together, at one moment.
+type sample struct {
+	at  time.Time
+	cpu time.Duration
+	rss uint64
+}
+
+func newSamples() *samples {
+	return &samples{memory: map[string]*report.Series{}, cpu: map[string]*report.Series{}, used: map[string]*report.Process{}, last: map[string]sample{},
+		joined: report.Series{Name: "joined", Group: "proxies", Unit: "proxies"}}
+}
+
+// add takes a sample, and gives the cores that were used since the last one. What a process used before its first sample
+// counts as the scenario's where the scenario has started it.
+func (m *samples) add(name string, now sample, started bool, since float64) (cores float64) {
+	if m.memory[name] == nil {
+		m.order = append(m.order, name)
+		m.memory[name] = &report.Series{Name: name, Group: "memory", Unit: "MiB resident"}
+		m.cpu[name] = &report.Series{Name: name, Group: "processor", Unit: "cores"}
+		m.used[name] = &report.Process{Name: name}
+		if started {
+			m.used[name].CPU = now.cpu.Seconds()
+		}
+	} else if last := m.last[name]; now.at.After(last.at) {
+		used := max(0, now.cpu-last.cpu).Seconds()
+		cores = used / now.at.Sub(last.at).Seconds()
+		m.used[name].CPU += used
+		m.cpu[name].Points = append(m.cpu[name].Points, [2]float64{since, cores})
+	}
+	m.last[name] = now
+	m.memory[name].Points = append(m.memory[name].Points, [2]float64{since, float64(now.rss) / (1 << 20)})
+	m.used[name].LastRSS, m.used[name].PeakRSS = now.rss, max(now.rss, m.used[name].PeakRSS)
+	return cores
+}
+
+// watch samples the servers and the harness, and tells the watcher, until ctx ends.
 func (s *stage) watch(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
-	type point struct {
-		cpu time.Duration
-		at  time.Time
-	}
-	last := map[string]point{}
-	memory, cpu, joined := map[string]*report.Series{}, map[string]*report.Series{}, &report.Series{Name: "joined", Group: "proxies", Unit: "proxies"}
-	var order []string
-	v := View{Scenario: s.scenario.Name}
+	m, v := newSamples(), View{Scenario: s.scenario.Name}
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
-			s.keep(order, memory, cpu, joined)
+			s.keep(m)
 			return
 		case <-tick.C:
 		}
 		since := time.Since(s.began).Seconds()
 		if n%4 == 0 { // the kernel walks the pages of a process to tell its memory: once a second is enough
-			v.CPU, v.RSS = 0, 0
-			for _, one := range s.watched() {
-				p, err := gauge.ReadProcess(one.PID)
-				if err != nil {
-					continue
-				}
-				if memory[one.Name] == nil {
-					order = append(order, one.Name)
-					memory[one.Name] = &report.Series{Name: one.Name, Group: "memory", Unit: "MiB resident"}
-					cpu[one.Name] = &report.Series{Name: one.Name, Group: "processor", Unit: "cores"}
-				} else {
-					cores := (p.CPU() - last[one.Name].cpu).Seconds() / p.At.Sub(last[one.Name].at).Seconds()
-					cpu[one.Name].Points = append(cpu[one.Name].Points, [2]float64{since, cores})
-					v.CPU += cores
-				}
-				last[one.Name] = point{p.CPU(), p.At}
-				memory[one.Name].Points = append(memory[one.Name].Points, [2]float64{since, float64(p.RSS) / (1 << 20)})
-				v.RSS += p.RSS
-			}
+			s.measure(m, &v, since)
 		}
-		s.look(&v, joined, since)
+		s.look(&v, &m.joined, since)
+	}
+}
+
+// measure samples all processes.
+func (s *stage) measure(m *samples, v *View, since float64) {
+	v.CPU, v.RSS = 0, 0
+	for _, one := range s.watched() {
+		if p, err := gauge.ReadProcess(one.PID); err == nil {
+			v.CPU += m.add(one.Name, sample{p.At, p.CPU(), p.RSS}, one.cmd != nil, since)
+			v.RSS += p.RSS
+		}
+	}
+	s.mu.Lock()
+	fleet := s.fleet
+	s.mu.Unlock()
+	if fleet == nil {
+		return
+	}
+	var own sample
+	for _, pid := range fleet.PIDs() {
+		if p, err := gauge.ReadProcess(pid); err == nil {
+			own = sample{p.At, own.cpu + p.CPU(), own.rss + p.RSS}
+		}
+	}
+	if !own.at.IsZero() {
+		m.add(harnessName, own, false, since)
 	}
 }
 
@@ -83,12 +131,13 @@ func (s *stage) watched() []*Server {
 	return all
 }
 
-func (s *stage) keep(order []string, memory, cpu map[string]*report.Series, joined *report.Series) {
-	for _, name := range order {
-		s.result.Series = append(s.result.Series, *memory[name])
+func (s *stage) keep(m *samples) {
+	for _, name := range m.order {
+		s.result.Series = append(s.result.Series, *m.memory[name])
+		s.result.Processes = append(s.result.Processes, *m.used[name])
 	}
-	for _, name := range order {
-		s.result.Series = append(s.result.Series, *cpu[name])
+	for _, name := range m.order {
+		s.result.Series = append(s.result.Series, *m.cpu[name])
 	}
-	s.result.Series = append(s.result.Series, *joined)
+	s.result.Series = append(s.result.Series, m.joined)
 }

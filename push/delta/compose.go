@@ -42,6 +42,7 @@ func (s *State) Next() (Reply, bool) {
 // change is what one response does.
 type change struct {
 	set     []*xds.Resource
+	ordered bool // set is in the order of names already, and may be shared: it is not to be changed
 	removed []string
 }
 
@@ -103,12 +104,11 @@ func (s *State) greet(t xds.Type, c *change) {
 			ty.put(name, odd{force: true})
 		}
 	}
-	if len(ty.odd) == 0 && goal.Sum().Names == sumOf(ty.names.All()) { // all that there is, as sidecars do
-		c.set = make([]*xds.Resource, 0, ty.names.Len())
-		for _, r := range goal.Sorted() {
-			add(r.Name, r)
+	if len(ty.odd) == 0 && goal.Sum().Names == ty.nameSum() { // all that there is, as sidecars do
+		if all := goal.Sorted(); s.cfg.Refused == nil || !slices.ContainsFunc(all, s.cfg.Refused) {
+			c.set, c.ordered = all, true
+			return
 		}
-		return
 	}
 	for _, name := range ty.names.All() {
 		if _, is := ty.odd[name]; !is {
@@ -169,8 +169,13 @@ func (s *State) differences(t xds.Type, c *change) (odds []string) {
 		return nil
 	}
 	if (ty.sent == manifest.Stack{}) && ty.all && len(ty.odd) == 0 {
-		for _, r := range goal.Sorted() {
-			if s.cfg.Refused != nil && s.cfg.Refused(r) {
+		all := goal.Sorted()
+		if s.cfg.Refused == nil || !slices.ContainsFunc(all, s.cfg.Refused) {
+			c.set, c.ordered = all, true
+			return nil
+		}
+		for _, r := range all {
+			if s.cfg.Refused(r) {
 				ty.put(r.Name, odd{})
 			} else {
 				c.set = append(c.set, r)
@@ -197,7 +202,9 @@ func (s *State) differences(t xds.Type, c *change) (odds []string) {
 // launch puts a response in flight.
 func (s *State) launch(t xds.Type, c change, odds []string, at manifest.Stack, owed bool) Reply {
 	ty := &s.types[t]
-	slices.SortFunc(c.set, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	if !c.ordered {
+		slices.SortFunc(c.set, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	}
 	slices.Sort(c.removed)
 	s.serial++
 	for _, name := range odds {
@@ -215,7 +222,10 @@ func (s *State) launch(t xds.Type, c change, odds []string, at manifest.Stack, o
 		ty.tidyAll()
 	}
 	reply := Reply{Type: t, Set: c.set, Removed: c.removed, Nonce: nonceText(s.serial), Revision: ty.sentRevision, Owed: owed}
-	reply.Size = size(&reply)
+	if !s.cfg.World {
+		reply.Encoded, reply.Size = xds.Pack(c.set)
+		reply.Size += overhead(&reply)
+	}
 	ty.flights = append(ty.flights, flight{nonce: s.serial, size: reply.Size, set: c.set, removed: c.removed, at: at, revision: ty.sentRevision})
 	s.unacked += reply.Size
 	if t == xds.Cluster {
@@ -226,14 +236,10 @@ func (s *State) launch(t xds.Type, c change, odds []string, at manifest.Stack, o
 
 func byName(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) }
 
-// size is the length of a response on the wire, in bytes, with gRPC's prefix; the tail is estimated from above.
-func size(r *Reply) int {
+// overhead is what a response has on the wire beside its resources, in bytes, with gRPC's prefix; the tail is estimated
+// from above.
+func overhead(r *Reply) int {
 	n := 5 + 40 + len(r.Type.URL()) + len(r.Nonce)
-	for _, res := range r.Set {
-		for _, b := range res.Delta() {
-			n += len(b)
-		}
-	}
 	for _, name := range r.Removed {
 		n += len(name) + 4
 	}
@@ -286,7 +292,7 @@ func (s *State) caughtUp() bool {
 // asksForAll says whether every assignment that there is was asked for, by the sum of the names.
 func (s *State) asksForAll(eds *typed) bool {
 	all := s.target.Types[xds.Endpoint].Sum().Names
-	return eds.all || eds.names.Len() == all.Len && sumOf(eds.names.All()) == all
+	return eds.all || eds.names.Len() == all.Len && eds.nameSum() == all
 }
 
 // awaits says whether Envoy still has to ask for endpoints of a cluster that is in flight. It asks before it
@@ -295,7 +301,7 @@ func (s *State) awaits() bool {
 	eds := &s.types[xds.Endpoint]
 	flights := s.types[xds.Cluster].flights
 	for i := range flights {
-		if f := &flights[i]; f.waited == 0 && f.at == s.target.Types[xds.Cluster] && eds.subscribed && s.asksForAll(eds) {
+		if f := &flights[i]; f.waited < len(f.set) && f.at == s.target.Types[xds.Cluster] && eds.subscribed && s.asksForAll(eds) {
 			f.waited = len(f.set) // what clusters need is in their own set
 		}
 		for f := &flights[i]; f.waited < len(f.set); f.waited++ {

@@ -26,32 +26,23 @@ type Names struct {
 // sorted interns a list that is sorted and has no name twice.
 func (n *Names) sorted(names ...string) intern.List[string] { return n.table.List(names...) }
 
-// of is the list of the names that a request lists in whatever order; all: the wildcard is among them, and left out.
-func (n *Names) of(requested iter.Seq[string]) (names intern.List[string], all bool) {
-	if requested == nil {
-		return names, false
-	}
-	var sum manifest.NameSum
-	for name := range requested {
-		if name == wildcard {
-			all = true
-			continue
-		}
-		sum.Add(name)
-	}
-	if sum.Len == 0 {
-		return names, all
+// of is the list of the names that a request lists in whatever order, the wildcard left out, and the list's sum; asked is
+// the sum of what is listed.
+func (n *Names) of(requested iter.Seq[string], asked manifest.NameSum) (intern.List[string], manifest.NameSum) {
+	if asked.Len == 0 {
+		return intern.List[string]{}, asked
 	}
 	n.once.Do(func() { n.recent, _ = lru.New[manifest.NameSum, intern.List[string]](maxRecent) }) // an error for sizes below 1
-	if known, ok := n.recent.Get(sum); ok {
-		return known, all
+	if known, ok := n.recent.Get(asked); ok {
+		return known, asked
 	}
 	listed := slices.DeleteFunc(Collect(requested), func(name string) bool { return name == wildcard })
-	names = n.table.List(listed...)
-	if len(listed) == sum.Len { // no name twice
-		n.recent.Add(sum, names)
+	names := n.table.List(listed...)
+	if len(listed) < asked.Len { // a name twice
+		return names, sumOf(listed)
 	}
-	return names, all
+	n.recent.Add(asked, names)
+	return names, asked
 }
 
 // Collect copies the names out of a request, sorted, each once; nil: none.

@@ -21,6 +21,36 @@ type Request struct {
 	Version     string                    // version_info, state of the world only
 	Failed      bool
 	Error       string
+
+	// What digest finds; a parser that has all names in its hands does it on the way.
+	digested bool
+	asked    manifest.NameSum // of Subscribe, the wildcard left out
+	all      bool             // the wildcard is among them
+	claims   manifest.Sum     // of Initial
+}
+
+// digest sums up what a request lists.
+func (r *Request) digest() {
+	if r.digested {
+		return
+	}
+	r.digested = true
+	if r.Subscribe != nil {
+		for name := range r.Subscribe {
+			r.ask(name)
+		}
+	}
+	for name, version := range pairs(r.Initial) {
+		r.claims.Add(name, version)
+	}
+}
+
+func (r *Request) ask(name string) {
+	if name == wildcard {
+		r.all = true
+		return
+	}
+	r.asked.Add(name)
 }
 
 // Kind is what a Report tells.
@@ -73,14 +103,12 @@ func (s *State) Request(r Request, out []Report) []Report {
 // open is the first request of a type on the stream.
 func (s *State) open(r Request) {
 	ty := &s.types[r.Type]
-	names, all := s.cfg.Names.of(r.Subscribe)
-	ty.subscribed, ty.all = true, all || r.Type.Wildcard()
+	r.digest()
+	names, sum := s.cfg.Names.of(r.Subscribe, r.asked)
+	ty.summed, ty.sum = names, sum
+	ty.subscribed, ty.all = true, r.all || r.Type.Wildcard()
 	stack := s.stack(r.Type)
-	var claims manifest.Sum
-	for name, version := range pairs(r.Initial) {
-		claims.Add(name, version)
-	}
-	ty.resumed = claims.Names.Len > 0
+	ty.resumed = r.claims.Names.Len > 0
 	if s.cfg.World && ty.all && r.Version != "" && r.Version == setVersion(stack.Sorted()) {
 		ty.resumed, ty.acked, ty.sent = true, stack, stack
 		return
@@ -96,11 +124,11 @@ func (s *State) open(r Request) {
 		ty.names, ty.fresh = names, names.Len() > 0
 	case ty.all:
 		ty.acked, ty.sent = stack, stack
-		s.resumeAll(ty, stack, claims, r.Initial)
+		s.resumeAll(ty, stack, r)
 		s.subscribe(ty, slices.DeleteFunc(slices.Clone(names.All()), func(n string) bool { return stack.Get(n) != nil }))
 	default:
 		ty.acked, ty.sent, ty.names = stack, stack, names
-		s.resumeNamed(ty, stack, claims, r.Initial)
+		s.resumeNamed(ty, stack, r)
 	}
 	if r.Type == xds.Endpoint {
 		s.exposeGhosts()
@@ -142,12 +170,12 @@ func (s *State) exposeGhosts() {
 
 // resumeAll compares what a client says that it holds with all that there is: by their sums first, and name by name only
 // where these differ.
-func (s *State) resumeAll(ty *typed, stack manifest.Stack, claims manifest.Sum, claimed iter.Seq2[string, string]) {
-	if claims == stack.Sum() {
+func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
+	if r.claims == stack.Sum() {
 		return
 	}
-	ty.except(stack, claimed)
-	held := matching(stack, claimed)
+	ty.except(stack, r.Initial)
+	held := matching(stack, r.Initial)
 	for r := range stack.All() {
 		if _, is := ty.odd[r.Name]; !is && !found(held, r.Name) {
 			ty.put(r.Name, odd{})
@@ -156,12 +184,12 @@ func (s *State) resumeAll(ty *typed, stack manifest.Stack, claims manifest.Sum, 
 }
 
 // resumeNamed compares what a client says that it holds with what it subscribes to.
-func (s *State) resumeNamed(ty *typed, stack manifest.Stack, claims manifest.Sum, claimed iter.Seq2[string, string]) {
-	if claims == stack.Sum() && claims.Names == sumOf(ty.names.All()) {
+func (s *State) resumeNamed(ty *typed, stack manifest.Stack, r Request) {
+	if r.claims.Names == ty.nameSum() && r.claims == stack.Sum() {
 		return
 	}
-	ty.except(stack, claimed)
-	held := matching(stack, claimed)
+	ty.except(stack, r.Initial)
+	held := matching(stack, r.Initial)
 	for _, name := range ty.names.All() {
 		if _, is := ty.odd[name]; !is && !found(held, name) {
 			ty.put(name, odd{force: true})

@@ -7,6 +7,8 @@ package delta
 import (
 	"strconv"
 
+	"google.golang.org/grpc/mem"
+
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
@@ -52,6 +54,8 @@ type typed struct {
 	fresh      bool // its names were never answered: they are sent as they stand, without an exception for each
 
 	names       intern.List[string] // sorted; what is subscribed by name
+	summed      intern.List[string] // what sum is of
+	sum         manifest.NameSum
 	acked, sent manifest.Stack
 	odd         map[string]odd // names of which acked and sent do not tell the truth
 	flights     []flight       // oldest first
@@ -90,8 +94,9 @@ type Reply struct {
 	Set      []*xds.Resource // by name; of a state-of-the-world stream's CDS and LDS: everything
 	Removed  []string        // sorted; never a name of Set
 	Nonce    string
-	Version  string // the hash of the set; state of the world only
-	Size     int    // bytes on the wire, framing included
+	Version  string          // the hash of the set; state of the world only
+	Encoded  mem.BufferSlice // Set, as xds.Pack makes it; not of a state-of-the-world stream
+	Size     int             // bytes on the wire, framing included
 	Revision int64
 	// Owed says that it is outside the credit: sending it may block.
 	Owed bool
@@ -154,6 +159,14 @@ func (s *State) stack(t xds.Type) manifest.Stack {
 }
 
 func (ty *typed) wants(name string) bool { return ty.all || listed(ty.names, name) }
+
+// nameSum is the sum of the names subscribed to.
+func (ty *typed) nameSum() manifest.NameSum {
+	if ty.summed != ty.names {
+		ty.summed, ty.sum = ty.names, sumOf(ty.names.All())
+	}
+	return ty.sum
+}
 
 func (ty *typed) put(name string, o odd) {
 	if ty.odd == nil {

@@ -26,10 +26,11 @@ const (
 	worldVersion, worldNode, worldNames, worldType, worldNonce, worldError = 1, 2, 3, 4, 5, 6
 )
 
-// ParseDelta reads a DeltaDiscoveryRequest without making objects of what it lists. Unknown fields are skipped.
-func ParseDelta(raw []byte) (Message, error) {
-	var m Message
-	err := walk(raw, "request", func(field protowire.Number, value []byte) error {
+// ParseDelta reads a DeltaDiscoveryRequest that came in pieces, without making objects of what it lists, and sums up names
+// and claims on the way. Unknown fields are skipped.
+func ParseDelta(raw ...[]byte) (Message, error) {
+	m := Message{Request: Request{digested: true}}
+	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {
 		switch field {
 		case deltaNode:
 			m.Node = value
@@ -40,19 +41,22 @@ func ParseDelta(raw []byte) (Message, error) {
 		case deltaError:
 			return m.failure(value)
 		case deltaSubscribe:
-			return name(value, "resource_names_subscribe")
+			return m.asks(value, "resource_names_subscribe")
 		case deltaUnsubscribe:
 			return name(value, "resource_names_unsubscribe")
 		case deltaInitial:
-			_, _, err := entry(value)
+			key, version, err := entry(value)
+			if err == nil {
+				m.claims.Add(key, version)
+			}
 			return err
 		}
 		return nil
 	})
 	m.Type = xds.ParseURL(m.TypeURL)
-	m.Subscribe, m.Unsubscribe = list(raw, deltaSubscribe), list(raw, deltaUnsubscribe)
+	m.Subscribe, m.Unsubscribe = list(whole, deltaSubscribe), list(whole, deltaUnsubscribe)
 	m.Initial = func(yield func(string, string) bool) {
-		for value := range fields(raw, deltaInitial) {
+		for value := range fields(whole, deltaInitial) {
 			if key, version, err := entry(value); err != nil || !yield(key, version) {
 				return
 			}
@@ -61,10 +65,10 @@ func ParseDelta(raw []byte) (Message, error) {
 	return m, err
 }
 
-// ParseWorld reads a state-of-the-world DiscoveryRequest.
-func ParseWorld(raw []byte) (Message, error) {
-	var m Message
-	err := walk(raw, "request", func(field protowire.Number, value []byte) error {
+// ParseWorld reads a state-of-the-world DiscoveryRequest that came in pieces.
+func ParseWorld(raw ...[]byte) (Message, error) {
+	m := Message{Request: Request{digested: true}}
+	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {
 		switch field {
 		case worldVersion:
 			return text(&m.Version, value, "version_info")
@@ -77,19 +81,28 @@ func ParseWorld(raw []byte) (Message, error) {
 		case worldError:
 			return m.failure(value)
 		case worldNames:
-			return name(value, "resource_names")
+			return m.asks(value, "resource_names")
 		}
 		return nil
 	})
 	m.Type = xds.ParseURL(m.TypeURL)
-	m.Subscribe = list(raw, worldNames)
+	m.Subscribe = list(whole, worldNames)
 	return m, err
+}
+
+// asks takes one name that is subscribed to.
+func (r *Request) asks(value []byte, field string) error {
+	err := name(value, field)
+	if err == nil {
+		r.ask(borrow(value))
+	}
+	return err
 }
 
 // failure reads a google.rpc.Status.
 func (m *Message) failure(status []byte) error {
 	m.Failed = true
-	return walk(status, "error_detail", func(field protowire.Number, value []byte) error {
+	return visit(status, "error_detail", func(field protowire.Number, value []byte) error {
 		if field == 2 {
 			m.Error = borrow(value) // Envoy's words may be cut in the middle of a rune
 		}
@@ -105,80 +118,47 @@ func name(value []byte, field string) error {
 
 // entry reads one entry of initial_resource_versions.
 func entry(value []byte) (key, version string, err error) {
-	err = walk(value, "initial_resource_versions", func(field protowire.Number, value []byte) error {
-		switch field {
-		case 1:
-			return text(&key, value, "initial_resource_versions")
-		case 2:
-			return text(&version, value, "initial_resource_versions")
+	const what = "initial_resource_versions"
+	for len(value) > 0 {
+		number, part, n := next(value)
+		switch {
+		case n < 0:
+			return "", "", notProtobuf(what, n)
+		case number != 1 && number != 2 || part == nil:
+		case !utf8.Valid(part):
+			return "", "", notText(what, part)
+		case number == 1:
+			key = borrow(part)
+		default:
+			version = borrow(part)
 		}
-		return nil
-	})
-	return key, version, err
+		value = value[n:]
+	}
+	return key, version, nil
 }
 
 // text sets a string field. Protobuf strings are UTF-8.
 func text(to *string, value []byte, field string) error {
 	if !utf8.Valid(value) {
-		return fmt.Errorf("%s is not UTF-8: %.40q", field, value)
+		return notText(field, value)
 	}
 	*to = borrow(value)
 	return nil
 }
 
+func notText(field string, value []byte) error {
+	return fmt.Errorf("%s is not UTF-8: %.40q", field, value)
+}
+
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // list iterates over a repeated string of a message that was walked without error.
-func list(raw []byte, number protowire.Number) iter.Seq[string] {
+func list(whole [][]byte, number protowire.Number) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for value := range fields(raw, number) {
+		for value := range fields(whole, number) {
 			if !yield(borrow(value)) {
 				return
 			}
 		}
 	}
-}
-
-// fields iterates over one length-delimited field of a message that was walked without error.
-func fields(raw []byte, number protowire.Number) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for len(raw) > 0 {
-			num, kind, n := protowire.ConsumeTag(raw)
-			if n < 0 {
-				return
-			}
-			size := protowire.ConsumeFieldValue(num, kind, raw[n:])
-			if size < 0 {
-				return
-			}
-			if num == number && kind == protowire.BytesType {
-				if value, _ := protowire.ConsumeBytes(raw[n:]); !yield(value) {
-					return
-				}
-			}
-			raw = raw[n+size:]
-		}
-	}
-}
-
-// walk calls visit with every length-delimited field, in the order of the wire.
-func walk(raw []byte, what string, visit func(protowire.Number, []byte) error) error {
-	for len(raw) > 0 {
-		num, kind, n := protowire.ConsumeTag(raw)
-		if n < 0 {
-			return fmt.Errorf("%s is not protobuf: %w", what, protowire.ParseError(n))
-		}
-		size := protowire.ConsumeFieldValue(num, kind, raw[n:])
-		if size < 0 {
-			return fmt.Errorf("%s is not protobuf: field %d: %w", what, num, protowire.ParseError(size))
-		}
-		if kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(raw[n:])
-			if err := visit(num, value); err != nil {
-				return err
-			}
-		}
-		raw = raw[n+size:]
-	}
-	return nil
 }

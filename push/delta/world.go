@@ -19,16 +19,17 @@ func (s *State) worldly(r *Reply) bool {
 	if r.Type.Wildcard() {
 		r.Set = ty.holding()
 	} else if len(r.Set) == 0 {
-		s.unacked -= f.size
 		done := *f
 		ty.flights = ty.flights[:len(ty.flights)-1]
 		ty.accept(done)
 		return false
 	}
 	r.Version = setVersion(r.Set)
-	s.unacked -= f.size
-	f.size = size(r)
-	r.Size = f.size
+	r.Size = overhead(r)
+	for _, res := range r.Set {
+		r.Size += res.WireSize()
+	}
+	f.size = r.Size
 	s.unacked += f.size
 	return true
 }

@@ -28,6 +28,8 @@ type Stream struct {
 	Held      func() Resources // what it holds, or will once what is in flight has arrived
 	// Explain plans the view of this proxy anew and gives the Specs of its resources.
 	Explain func() (*manifest.Set, Specs, error)
+	// Secret says where a Secret stands, by its resource name; false: the proxy has gone.
+	Secret func(name string) (Standing, bool)
 }
 
 // TypeStatus is where one stream stands with one type. Sent and Acked are opaque: equal means in sync.
@@ -78,7 +80,7 @@ type page struct {
 var pages = []page{
 	{"/debug/syncz", "Sent and acknowledged versions of every connected proxy.", syncz},
 	{"/debug/config_dump", "What one proxy was sent: ?proxyID=name.namespace, &types=cluster,route.", configDump},
-	{"/debug/explain", "Which objects made one resource: ?proxyID=name.namespace&resource=NAME.", explain},
+	{"/debug/explain", "Which objects made one resource, or where a Secret stands: ?proxyID=name.namespace&resource=NAME.", explain},
 	{"/debug/connections", "Connected proxies.", connections},
 	{"/debug/problems", "What is wrong with objects, files and their combination.", problems},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot},
@@ -224,6 +226,8 @@ type Explanation struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Specs   []Made `json:"specs"`
+	// Secret is where a Secret stands: it is told without a version and Specs, and also where the proxy has none.
+	Secret *Standing `json:"secret,omitempty"`
 }
 
 // Made is one Spec: a route configuration has one for itself and one for each of its virtual hosts.
@@ -257,11 +261,16 @@ func explain(c Config, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	name := r.URL.Query().Get("resource")
+	if isSecret(name) && st.Secret != nil {
+		if s, ok := st.Secret(name); ok {
+			return []Explanation{{Type: xds.Secret.Noun(), Name: name, Specs: []Made{}, Secret: &s}}, nil
+		}
+	}
 	set, specs, err := st.Explain()
 	if err != nil {
 		return nil, err
 	}
-	name := r.URL.Query().Get("resource")
 	found := Explain(set, name, specs)
 	if len(found) == 0 {
 		return nil, httpError{http.StatusNotFound, fmt.Sprintf("proxy %s has no resource %q", st.Proxy, name)}

@@ -56,7 +56,10 @@ func stand(t *testing.T) *httptest.Server {
 	web.Types[xds.Cluster] = TypeStatus{Subscribed: true, Sent: "n2", Acked: "n1",
 		Refused: []Refused{{Name: "b", Version: "v", Good: "g", Text: "no", Objects: []string{"EnvoyFilter shop/f"}}}}
 	db := Stream{Proxy: "db.shop", Node: "sidecar~1.1.1.2~db.shop~x", Connected: time.Unix(1, 0).UTC(),
-		Explain: func() (*manifest.Set, Specs, error) { return nil, nil, errors.New("lost it") }}
+		Explain: func() (*manifest.Set, Specs, error) { return nil, nil, errors.New("lost it") },
+		Secret: func(name string) (Standing, bool) {
+			return Standing{State: "withheld", Why: "it is no gateway", Wanted: []string{}}, name == "kubernetes://site"
+		}}
 	snapshot := mirror.Empty().Apply(9, nil, nil).New
 	s := httptest.NewServer(Handler(Config{ID: "replica-1", Version: "v1",
 		Streams:  func() []Stream { return []Stream{web, db} },
@@ -113,6 +116,13 @@ func TestPages(t *testing.T) {
 	}
 	if _, body := visit(t, s, "/debug/explain?proxyID=web.shop&resource=a"); !strings.Contains(body, `"field": "Host"`) || !strings.Contains(body, `"a.shop"`) {
 		t.Errorf("explain: %s", body)
+	}
+	if _, body := visit(t, s, "/debug/explain?proxyID=db.shop&resource=kubernetes://site"); !strings.Contains(body, `"state": "withheld"`) ||
+		!strings.Contains(body, `"why": "it is no gateway"`) || !strings.Contains(body, `"wanted_by": []`) {
+		t.Errorf("explain a Secret: %s", body)
+	}
+	if status, body := visit(t, s, "/debug/explain?proxyID=web.shop&resource=kubernetes://site"); status != http.StatusNotFound {
+		t.Errorf("explain a Secret of a proxy that knows none: %d %s", status, body)
 	}
 	if _, body := visit(t, s, "/debug/snapshot"); !strings.Contains(body, `"revision": 9`) || !strings.Contains(body, `"VirtualService": 0`) || !strings.Contains(body, "replica-1") {
 		t.Errorf("snapshot: %s", body)

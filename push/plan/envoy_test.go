@@ -2,9 +2,6 @@ package plan
 
 import (
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -15,21 +12,14 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 )
 
 // TestEnvoyTakesRandomMeshes folds what was planned for random meshes into bootstraps, and asks a real Envoy.
 func TestEnvoyTakesRandomMeshes(t *testing.T) {
-	envoy, err := filepath.Abs("../../.tools/bin/envoy")
-	if err == nil {
-		_, err = os.Stat(envoy)
-	}
-	if err != nil {
-		if envoy, err = exec.LookPath("envoy"); err != nil {
-			t.Skip("no envoy binary: neither in .tools/bin nor in the path")
-		}
-	}
+	envoy := envoytest.Binary(t)
 	seeds := 6
 	if testing.Short() {
 		seeds = 2
@@ -41,13 +31,9 @@ func TestEnvoyTakesRandomMeshes(t *testing.T) {
 			d.drain()
 		}
 		for _, h := range d.handles {
-			file := filepath.Join(t.TempDir(), "envoy.json")
-			if err := os.WriteFile(file, fold(t, h.Set()), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			out, err := exec.Command(envoy, "--mode", "validate", "--disable-hot-restart", "-l", "error", "-c", file).CombinedOutput()
-			if err != nil {
-				t.Errorf("seed %d, %s/%s: %s", seed, h.Node.Namespace, h.Node.Name, out)
+			complaint := envoytest.Validate(envoy, envoytest.File(t, envoytest.JSON(t, fold(t, h.Set()))))
+			if complaint != "" {
+				t.Errorf("seed %d, %s/%s: %s", seed, h.Node.Namespace, h.Node.Name, complaint)
 			}
 		}
 	}

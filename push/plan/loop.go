@@ -69,7 +69,7 @@ type Loop struct {
 	flips     Pending // for the endpoint lane
 
 	opening map[model.Key]chan struct{} // closed when a Secret was opened, or could not be
-	failed  map[model.Key]int           // how often in a row it could not
+	failed  map[model.Key]failure       // those that could not
 
 	left []departed // oldest first
 
@@ -116,7 +116,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 		cfg.Pool = &pool.Pool{}
 	}
 	l := &Loop{cfg: cfg, log: cfg.Logger, calls: make(chan func()), ended: make(chan struct{}), proxies: map[*Handle]*Proxy{},
-		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]int{},
+		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{},
 		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}}
 	if l.log == nil {
 		l.log = slog.Default()

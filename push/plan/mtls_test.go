@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -19,7 +17,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,6 +27,8 @@ import (
 	securityv1 "istio.io/api/security/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/loadtest/envoytest"
+	local "navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
@@ -112,54 +111,12 @@ func fromFiles(v any, dir string) {
 	}
 }
 
-// runPlanned starts an Envoy with what was planned, and waits until it listens on a port.
-func runPlanned(t *testing.T, envoy string, set *manifest.Set, secrets string, port int) {
+// runPlanned starts an Envoy with what was planned, and waits until it listens.
+func runPlanned(t *testing.T, set *manifest.Set, secrets string) {
 	t.Helper()
-	var config map[string]any
-	if err := json.Unmarshal(fold(t, set), &config); err != nil {
-		t.Fatal(err)
-	}
+	config := envoytest.JSON(t, fold(t, set))
 	fromFiles(config, secrets)
-	b, err := json.Marshal(config)
-	file := filepath.Join(t.TempDir(), "envoy.json")
-	if err == nil {
-		err = os.WriteFile(file, b, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	var log bytes.Buffer
-	cmd := exec.CommandContext(ctx, envoy, "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "error")
-	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for {
-		if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			c.Close()
-			return
-		}
-		select {
-		case <-ended:
-			t.Fatalf("envoy ended: %s", log.String())
-		case <-again.C:
-		}
-	}
-}
-
-func freePort(t *testing.T) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	envoytest.Start(t, config).Live()
 }
 
 // security is the record of a policy that is understood.
@@ -181,13 +138,6 @@ func security(t testing.TB, kind model.Kind, name, text string, m proto.Message)
 // Two Envoys with what is planned for them: the client's listener, mTLS by the endpoint's label, the server's modes and
 // policies, and the identity that the application sees.
 func TestTrafficBetweenProxies(t *testing.T) {
-	envoy, err := filepath.Abs("../../.tools/bin/envoy")
-	if err == nil {
-		_, err = os.Stat(envoy)
-	}
-	if err != nil {
-		t.Skip("no envoy binary in .tools/bin")
-	}
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "identity "+r.Header.Get("X-Forwarded-Client-Cert"))
 	}))
@@ -221,7 +171,7 @@ func TestTrafficBetweenProxies(t *testing.T) {
 		{"another path is allowed", []model.Record{authorization("rules: [{to: [{operation: {paths: ['/y']}}]}]")}, server, "403", "403"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in, out := freePort(t), freePort(t)
+			in, out := local.PortFor(t), local.PortFor(t)
 			backend := app.Listener.Addr().(*net.TCPAddr).Port
 			s := snapshot(append([]model.Record{
 				rec(t, model.KindService, "b/server", fmt.Sprintf("{hosts: [server.b.svc.cluster.local], exportTo: ['*'], selector: {app: server}, addresses: [10.96.0.9], ports: [{name: http, number: %d, protocol: PROTOCOL_HTTP, targetNumber: %d}]}", out, in)),
@@ -235,8 +185,8 @@ func TestTrafficBetweenProxies(t *testing.T) {
 				n.Mode = view.None
 				return planFor(s, n)
 			}
-			runPlanned(t, envoy, proxy("b", "app=server"), c.as, in)
-			runPlanned(t, envoy, proxy("a"), client, out)
+			runPlanned(t, proxy("b", "app=server"), c.as)
+			runPlanned(t, proxy("a"), client)
 			get := func(port int) string {
 				request, _ := http.NewRequest(http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/x/y", port), nil)
 				request.Host = "server.b.svc.cluster.local"

@@ -26,6 +26,12 @@ const (
 	askPatience = time.Second            // how long Ask waits for what has to be opened
 )
 
+// failure is how often in a row a private key could not be opened, and why.
+type failure struct {
+	times int
+	err   error
+}
+
 // Ask says that the proxy wants some Secrets by resource name, and others no more. It returns when the proxy's set says
 // what there is of them, or a moment later, when they take long to open: then they are pending, and moved is called.
 func (p *Proxy) Ask(ctx context.Context, add, drop []string) {
@@ -103,8 +109,9 @@ func (l *Loop) opened(record *model.Secret, key model.PrivateKey, err error) {
 		l.tell(l.planner.Opened(record, key))
 		return
 	}
-	pause := min(openRetry<<min(l.failed[record.Key], 10), openPause)
-	l.failed[record.Key]++
+	before := l.failed[record.Key].times
+	pause := min(openRetry<<min(before, 10), openPause)
+	l.failed[record.Key] = failure{before + 1, err}
 	obs.SecretErrors.Inc()
 	l.log.Warn("the private key of a Secret cannot be opened: proxies keep what they have of it, and wait where they have nothing",
 		obs.KeyObject, record.Key.String(), obs.KeyError, err, "again_in", pause)

@@ -60,7 +60,8 @@ type world struct {
 	index *index
 	pool  *pool.Pool
 	// runs holds the joined virtual hosts of route configurations (see chunk); apart, because they are no virtual hosts.
-	runs *pool.Pool
+	runs   *pool.Pool
+	pieces []*xds.Fragment // scratch of planRoutes
 	// selected remembers what clusters select, for the scopes of one step.
 	selected map[selection]intern.List[model.Member]
 	shared   *shared                               // while a step goes on

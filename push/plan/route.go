@@ -205,7 +205,7 @@ func (s *scope) planRoutes(rc *routes) {
 	rc.unit = unit{}
 	if rc.users > 0 {
 		s.completeEntries(rc)
-		hosts := make([]*xds.Fragment, 0, len(rc.runs)+len(rc.added)+1)
+		hosts := s.pieces[:0]
 		for i := range rc.runs {
 			c := &rc.runs[i]
 			if c.dirty {
@@ -219,6 +219,8 @@ func (s *scope) planRoutes(rc *routes) {
 		hosts = append(hosts, rc.tailFragments()...)
 		var found []Problem
 		rc.unit, _ = s.make(s.routeSpec(rc, hosts), model.MeshKey, &found)
+		clear(hosts)
+		s.pieces = hosts
 		s.problems.set("routes "+rc.name, found)
 	}
 	if rc.res != old.res {

@@ -193,8 +193,8 @@ func (p *Planner) Ask(h *Handle, add, drop []string) (pending []model.Key, moved
 	return pending, p.composeWard(wd)
 }
 
-// missing says why there is nothing of a resource for a proxy; empty: there is, or it is being opened.
-func (p *Planner) missing(h *Handle, resource string) string {
+// refused says why a proxy may not have a Secret of this name, whatever there is; empty: it may.
+func (p *Planner) refused(h *Handle, resource string) string {
 	pl := h.planned.Load()
 	switch {
 	case !h.Node.Router:
@@ -204,10 +204,20 @@ func (p *Planner) missing(h *Handle, resource string) string {
 	case pl.ward == nil:
 		return "its identity is of namespace " + h.Node.Verified + ", not of its own"
 	}
+	if keys, _ := candidates(pl.ward.namespace, resource); keys == nil {
+		return "the name does not lead to a Secret of its namespace " + pl.ward.namespace
+	}
+	return ""
+}
+
+// missing says why there is nothing of a resource that a proxy asks for; empty: there is, or it is being opened.
+func (p *Planner) missing(h *Handle, resource string) string {
+	if why := p.refused(h, resource); why != "" {
+		return why
+	}
+	pl := h.planned.Load()
 	keys, trust := candidates(pl.ward.namespace, resource)
 	switch {
-	case keys == nil:
-		return "the name does not lead to a Secret of its namespace " + pl.ward.namespace
 	case !h.asks[resource]:
 		return fmt.Sprintf("it asks for more than %d", maxAsked)
 	case pl.ward.manifest.Get(resource) != nil:

@@ -2,9 +2,13 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"slices"
+	"strconv"
 	"testing"
 
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/grpc/metadata"
 
 	"navarch.io/navarch/push/delta"
@@ -105,5 +109,75 @@ func TestPushCopiesNothing(t *testing.T) {
 	}
 	if least[0] > 40 || least[1] > 4000 {
 		t.Errorf("a push allocates %.1f objects, %.0f bytes for each stream", least[0], least[1])
+	}
+}
+
+// joins has streams ask for n clusters and their endpoints, of which each has one cluster of its own; it returns what the
+// last one was sent, and what one of the later ones allocates.
+func joins(t *testing.T, n int) (resources, segments int, objects, bytes float64) {
+	srv := New(Config{Planner: newPlanner()})
+	set := &manifest.Set{Revision: 1}
+	var names []string
+	var clusters, endpoints []*xds.Resource
+	for i := range n {
+		name := fmt.Sprintf("outbound|80||service-%05d", i)
+		clusters = append(clusters, large(name, 500, "0"))
+		e, err := xds.Encode(xds.Endpoint, name, &endpointv3.ClusterLoadAssignment{ClusterName: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, endpoints = append(names, name), append(endpoints, e)
+	}
+	set.Types[xds.Cluster][manifest.Scope], set.Types[xds.Endpoint][manifest.Scope] = manifest.Of(clusters...), manifest.Of(endpoints...)
+	join := func(i int) *stream {
+		own := *set
+		own.Types[xds.Cluster][manifest.Workload] = manifest.Of(large(fmt.Sprintf("inbound|%d||", i), 500, "0"))
+		st := &stream{srv: srv, grpc: &sink{}, view: &stillView{set: &own}}
+		st.state = delta.New(delta.Config{Diff: srv.diff.between, Names: &srv.sets}, &own)
+		st.turn.Store(srv.loop.Join("ns", false, st.send))
+		segments = 0
+		for _, r := range []delta.Request{{Type: xds.Cluster}, {Type: xds.Endpoint, Subscribe: slices.Values(names)}} {
+			give(t, st, r)
+			st.send()
+			segments += len(st.grpc.(*sink).got.bufs) - 2
+			give(t, st, delta.Request{Type: r.Type, Nonce: strconv.FormatUint(1+uint64(r.Type), 10)})
+		}
+		if st.send() != 0 || st.state.Unacked() != 0 || !st.state.Idle() {
+			t.Fatal("not everything was sent and acknowledged")
+		}
+		return st
+	}
+	for i := range 3 {
+		last := join(i)
+		resources = last.state.Info(xds.Cluster).Held + last.state.Info(xds.Endpoint).Held
+	}
+	const runs = 20
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range runs {
+		join(10 + i)
+	}
+	runtime.ReadMemStats(&after)
+	return resources, segments, float64(after.Mallocs-before.Mallocs) / runs, float64(after.TotalAlloc-before.TotalAlloc) / runs
+}
+
+// What proxies of one scope are sent when they join is made once for all: a proxy refers to a few ready pieces, and what
+// it allocates for a thousand resources more is less than a pointer for each of them.
+func TestFirstAnswersAreReadyMade(t *testing.T) {
+	_, _, few, least := joins(t, 100)
+	resources, segments, objects, bytes := joins(t, 2100)
+	t.Logf("%d resources in %d segments; %.0f objects, %.0f bytes (%.0f and %.0f with 2,000 services less)", resources, segments, objects, bytes, few, least)
+	if resources != 4201 {
+		t.Fatalf("%d resources", resources)
+	}
+	if segments > 150 {
+		t.Errorf("%d resources are sent in %d segments", resources, segments)
+	}
+	if more := objects - few; more > 20 {
+		t.Errorf("2,000 services more are %.0f objects more for each proxy", more)
+	}
+	if more := bytes - least; more > 4000*8 {
+		t.Errorf("2,000 services more are %.0f bytes more for each proxy", more)
 	}
 }

@@ -97,7 +97,7 @@ func TestAsideKeepsTheCredit(t *testing.T) {
 	b := &board{}
 	b.res.Store(aside(t, "A", strings.Repeat("x", 1<<20)))
 	p := newPlanner(cluster("a"))
-	s, addr := start(t, Config{Planner: p, Workers: 1, AckDeadline: 500 * time.Millisecond, Asides: []Aside{b.aside()}})
+	s, addr := start(t, Config{Planner: p, Workers: 1, AckDeadline: 3 * time.Second, Asides: []Aside{b.aside()}})
 	slow, fast := dial(t, addr), dial(t, addr)
 	for _, c := range []*client{slow, fast} {
 		c.ask(xds.Cluster)
@@ -125,7 +125,7 @@ func TestAsideKeepsTheCredit(t *testing.T) {
 func TestAsideRemovalNeedsNoAck(t *testing.T) {
 	b := &board{}
 	deadline := make(chan bool, 10)
-	_, addr := start(t, Config{Planner: newPlanner(cluster("a")), AckDeadline: 400 * time.Millisecond, Asides: []Aside{b.aside()},
+	_, addr := start(t, Config{Planner: newPlanner(cluster("a")), AckDeadline: 2 * time.Second, Asides: []Aside{b.aside()},
 		Hooks: Hooks{Timeout: func(write bool) { deadline <- write }}})
 	silent, rude := dial(t, addr), dial(t, addr)
 	for _, c := range []*client{silent, rude} {

@@ -17,23 +17,16 @@ type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
-// request is an encoded request; to be freed.
-type request struct{ raw mem.Buffer }
+// request is an encoded request, in the pieces that gRPC read; to be freed.
+type request struct{ bufs mem.BufferSlice }
 
-// buffers are in every power of two from a page to 16 MiB: gRPC's own go from 32 KiB to 1 MiB at once, and each is cleared
-// as a whole when it is taken, so that a proxy that resumes with 100 KB of versions cost ten times that in memory and time.
-var buffers = bufferPool()
-
-func bufferPool() mem.BufferPool {
-	sizes := []uint8{8, 10}
-	for exponent := uint8(12); exponent <= 24; exponent++ {
-		sizes = append(sizes, exponent)
+// pieces are the request's bytes, until it is freed.
+func (r *request) pieces() [][]byte {
+	all := make([][]byte, len(r.bufs))
+	for i, b := range r.bufs {
+		all[i] = b.ReadOnlyData()
 	}
-	pool, err := mem.NewBinaryTieredBufferPool(sizes...)
-	if err != nil {
-		panic(err) // the sizes stand above
-	}
-	return pool
+	return all
 }
 
 // response is an encoded response: segments that all streams share, and a small tail.
@@ -48,7 +41,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r, ok := v.(*request); ok {
-		r.raw = data.MaterializeToBuffer(buffers)
+		data.Ref() // gRPC gives its reference back when this returns
+		r.bufs = data
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)
@@ -56,16 +50,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // encodeDelta makes a DeltaDiscoveryResponse of shared segments and a head and tail of its own.
 func encodeDelta(r *delta.Reply) *response {
-	n := 2
-	for _, res := range r.Set {
-		n += len(res.Buffers())
-	}
 	head, tail := frame(r.Revision, r.Type.URL(), r.Nonce, r.Removed)
-	bufs := append(make(mem.BufferSlice, 0, n), head)
-	for _, res := range r.Set {
-		bufs = append(bufs, res.Buffers()...)
-	}
-	return &response{append(bufs, tail)}
+	bufs := append(make(mem.BufferSlice, 0, len(r.Encoded)+2), head)
+	return &response{append(append(bufs, r.Encoded...), tail)}
 }
 
 // frame is what stands before and after the resources: system_version_info=1 (the store's revision, in decimal: the

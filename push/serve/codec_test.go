@@ -18,6 +18,7 @@ var deterministic = proto.MarshalOptions{Deterministic: true}
 
 func TestResponsesAreCanonical(t *testing.T) {
 	reply := &delta.Reply{Type: xds.Cluster, Set: []*xds.Resource{cluster("a"), cluster("b")}, Removed: []string{"c", "d"}, Nonce: "12", Version: "v", Revision: 1 << 40}
+	reply.Encoded, _ = xds.Pack(reply.Set)
 	d := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: reply.Type.URL(), Nonce: reply.Nonce, RemovedResources: reply.Removed, SystemVersionInfo: "1099511627776"}
 	w := &discoveryv3.DiscoveryResponse{TypeUrl: reply.Type.URL(), Nonce: reply.Nonce, VersionInfo: reply.Version}
 	for _, r := range reply.Set {

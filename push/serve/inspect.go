@@ -74,6 +74,19 @@ func (s *Server) Refusals() (all []Refusal) {
 	return all
 }
 
+// ViewOf is the view that one stream has; nil where there is no such stream.
+func (s *Server) ViewOf(id uint64) View {
+	s.mu.Lock()
+	st := s.streams[id]
+	s.mu.Unlock()
+	if st == nil {
+		return nil
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.view
+}
+
 // Dump is what one stream holds, or will hold once what is in flight has arrived, by type and name; false where there
 // is no such stream.
 func (s *Server) Dump(id uint64) (held [xds.NumTypes][]*xds.Resource, ok bool) {

@@ -27,7 +27,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // fakePlanner gives every client one set.
 type fakePlanner struct {

@@ -88,8 +88,8 @@ func (st *stream) run(ctx context.Context) error {
 		if err := st.grpc.RecvMsg(&req); err != nil {
 			return err
 		}
-		err := st.take(ctx, req.raw.ReadOnlyData())
-		req.raw.Free()
+		err := st.take(ctx, req.pieces()...)
+		req.bufs.Free()
 		if err != nil {
 			return err
 		}
@@ -119,13 +119,13 @@ func (st *stream) authenticate(ctx context.Context) error {
 	return nil
 }
 
-// take handles one encoded request.
-func (st *stream) take(ctx context.Context, raw []byte) error {
+// take handles one encoded request, in pieces.
+func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	parse := delta.ParseDelta
 	if st.world {
 		parse = delta.ParseWorld
 	}
-	m, err := parse(raw)
+	m, err := parse(raw...)
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "%v", err)
 	}

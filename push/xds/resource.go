@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -39,16 +40,16 @@ type Resource struct {
 	// Needs are the resources that Envoy asks for once it has this one: a cluster's endpoints, a listener's routes.
 	Needs []Ref
 
-	body []segment
-	size int // of the body, bytes
+	head []byte
+	tail []*Fragment // shared: not to be changed
+	size int         // of the body, bytes
 
 	flatten sync.Once
 	wire    [][]byte
 	box     sync.Once
 	boxed   mem.BufferSlice
+	run     atomic.Pointer[run] // what it was the first of, when it was last sent with others
 }
-
-type segment = []byte
 
 // flattenAbove is the number of segments beyond which a resource is joined into one slice when it is first sent: a
 // writev of hundreds of pieces per stream costs more than one copy for all of them.
@@ -63,7 +64,7 @@ func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, erro
 		return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
 	}
 	h := hash(b)
-	return &Resource{Type: t, Name: name, Version: hex.EncodeToString(h[:]), Needs: needs, body: []segment{b}, size: len(b)}, nil
+	return &Resource{Type: t, Name: name, Version: hex.EncodeToString(h[:]), Needs: needs, head: b, size: len(b)}, nil
 }
 
 // EncodeAs is Encode with a version of the caller's: for what must not be hashed where others see the hash. It has to
@@ -77,22 +78,26 @@ func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Res
 	return r, nil
 }
 
-// EncodeRope makes a resource of a head message and fragments that follow it on the wire, in this order.
+// EncodeRope makes a resource of a head message and fragments that follow it on the wire, in this order. The slice is
+// kept and must not be changed: an edit of one virtual host among thousands makes a rope, and copies no list.
 func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs ...Ref) (*Resource, error) {
 	b, err := deterministic.Marshal(head)
 	if err != nil {
 		return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
 	}
-	r := &Resource{Type: t, Name: name, Needs: needs, body: make([]segment, 0, len(tail)+1), size: len(b)}
-	r.body = append(r.body, b)
-	h := hash(b)
-	sum := sha256.New()
-	sum.Write(h[:])
+	r := &Resource{Type: t, Name: name, Needs: needs, head: b, tail: tail, size: len(b)}
+	sum, h := sha256.New(), hash(b)
+	var block [64 * len(h)]byte // hashing is dearer by the call than by the byte
+	pending := append(block[:0], h[:]...)
 	for _, f := range tail {
-		r.body = append(r.body, f.Bytes)
 		r.size += len(f.Bytes)
-		sum.Write(f.Hash[:])
+		if len(pending) == cap(pending) {
+			sum.Write(pending)
+			pending = pending[:0]
+		}
+		pending = append(pending, f.Hash[:]...)
 	}
+	sum.Write(pending)
 	r.Version = hex.EncodeToString(sum.Sum(nil)[:16])
 	return r, nil
 }
@@ -119,10 +124,24 @@ func (r *Resource) Size() int { return r.size }
 // Body is a copy of the encoded message, for debugging and tests; the push path never calls it.
 func (r *Resource) Body() []byte {
 	b := make([]byte, 0, r.size)
-	for _, s := range r.body {
-		b = append(b, s...)
+	return r.appendBody(b)
+}
+
+func (r *Resource) appendBody(b []byte) []byte {
+	b = append(b, r.head...)
+	for _, f := range r.tail {
+		b = append(b, f.Bytes...)
 	}
 	return b
+}
+
+// segments is the body as slices after those that are given.
+func (r *Resource) segments(wire [][]byte) [][]byte {
+	wire = append(wire, r.head)
+	for _, f := range r.tail {
+		wire = append(wire, f.Bytes)
+	}
+	return wire
 }
 
 // Delta is the resource as one `resources` field (number 2) of a DeltaDiscoveryResponse: slices to be sent in order,
@@ -149,18 +168,11 @@ func (r *Resource) encodeDelta() [][]byte {
 	tail := protowire.AppendTag(nil, 3, protowire.BytesType)
 	tail = protowire.AppendString(tail, r.Name)
 
-	if len(r.body) <= 1 || len(r.body) > flattenAbove {
+	if n := len(r.tail); n == 0 || n >= flattenAbove {
 		flat := make([]byte, 0, len(head)+r.size+len(tail))
-		flat = append(flat, head...)
-		for _, s := range r.body {
-			flat = append(flat, s...)
-		}
-		return [][]byte{append(flat, tail...)}
+		return [][]byte{append(r.appendBody(append(flat, head...)), tail...)}
 	}
-	wire := make([][]byte, 0, len(r.body)+2)
-	wire = append(wire, head)
-	wire = append(wire, r.body...)
-	return append(wire, tail)
+	return append(r.segments(append(make([][]byte, 0, len(r.tail)+3), head)), tail)
 }
 
 // State is the resource as one `resources` field (number 2, an Any) of a state-of-the-world DiscoveryResponse.
@@ -169,8 +181,7 @@ func (r *Resource) State() [][]byte {
 	head := protowire.AppendTag(nil, 2, protowire.BytesType)
 	head = protowire.AppendVarint(head, uint64(anyHeaderSize(url, r.size)+r.size))
 	head = appendAnyHeader(head, url, r.size)
-	wire := make([][]byte, 0, len(r.body)+1)
-	return append(append(wire, head), r.body...)
+	return r.segments(append(make([][]byte, 0, len(r.tail)+2), head))
 }
 
 func anyHeaderSize(url string, value int) int {

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"bytes"
+	"slices"
 
 	"google.golang.org/grpc/mem"
 )
@@ -9,12 +10,8 @@ import (
 // Mentions says whether the body holds a string, for instance the name of a cluster: never no where the message has it
 // in a field, sometimes yes where it is only part of another string.
 func (r *Resource) Mentions(s string) bool {
-	for _, segment := range r.body {
-		if bytes.Contains(segment, []byte(s)) {
-			return true
-		}
-	}
-	return false
+	text := []byte(s)
+	return bytes.Contains(r.head, text) || slices.ContainsFunc(r.tail, func(f *Fragment) bool { return bytes.Contains(f.Bytes, text) })
 }
 
 // Buffers is Delta in the form that gRPC sends, made once and shared by all streams; not to be changed. Releasing the

@@ -21,7 +21,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -37,7 +37,7 @@ func start(t *testing.T, store *kv.Store, name string) *replica {
 	t.Helper()
 	r := &replica{}
 	var err error
-	r.Member, err = member.New(member.Config{Store: store, Name: name, Address: name + ":15010", Zone: "z", Version: "v", Lease: time.Second, Ramp: -1,
+	r.Member, err = member.New(member.Config{Store: store, Name: name, Address: name + ":15010", Zone: "z", Version: "v", Lease: 3 * time.Second, Ramp: -1,
 		Streams: &r.streams, Revision: r.revision.Load, Ring: func() *ring.Ring { return nil }, Log: quiet})
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func startNode(t *testing.T, store *kv.Store, name string) *node {
 	if n.Replica, err = NewReplica(ReplicaConfig{Store: store, Self: name, Log: quiet}); err != nil {
 		t.Fatal(err)
 	}
-	n.Member, err = member.New(member.Config{Store: store, Name: name, Address: name + ":15010", Lease: time.Second, Ramp: -1, Streams: &n.streams,
+	n.Member, err = member.New(member.Config{Store: store, Name: name, Address: name + ":15010", Lease: 3 * time.Second, Ramp: -1, Streams: &n.streams,
 		Revision: func() int64 { return 1 }, Ring: n.Ring, Log: quiet})
 	if err != nil {
 		t.Fatal(err)

@@ -1,16 +1,11 @@
 package relay
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,41 +22,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 )
-
-// envoyBinary is the real proxy that this test needs.
-func envoyBinary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("NAVARCH_ENVOY"); path != "" {
-		return path
-	}
-	path, err := filepath.Abs("../../.tools/bin/envoy")
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		t.Fatalf("no Envoy: run `make tools`, or set NAVARCH_ENVOY (%v)", err)
-	}
-	return path
-}
-
-var lastPort atomic.Uint32
-
-// freeAddr has a port that nobody else is given: Envoys share ports (SO_REUSEPORT), so that two tests with one port would
-// not fail but answer for each other. It is below the range that the kernel gives to clients.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	lastPort.CompareAndSwap(0, rand.Uint32N(15000)+1)
-	for range 1000 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 16000+lastPort.Add(1)%16000)
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
-}
 
 func socketAddress(t *testing.T, hostPort string) *corev3.Address {
 	t.Helper()
@@ -113,36 +77,8 @@ func setBackend(t *testing.T, m *mesh, backend string) {
 	}}})
 }
 
-// startEnvoy runs a real Envoy that speaks delta ADS to the socket, and returns the URL of its admin server.
-func startEnvoy(t *testing.T, socket string) string {
-	t.Helper()
-	admin := freeAddr(t)
-	_, port, _ := net.SplitHostPort(admin)
-	config := fmt.Sprintf(`{"node":{"id":"sidecar~127.0.0.1~web.default~default.svc.cluster.local","cluster":"web"},
-"admin":{"address":{"socket_address":{"address":"127.0.0.1","port_value":%s}}},
-"dynamic_resources":{"ads_config":{"api_type":"DELTA_GRPC","transport_api_version":"V3","set_node_on_first_message_only":true,
- "grpc_services":[{"envoy_grpc":{"cluster_name":"xds","retry_policy":{"retry_back_off":{"base_interval":"0.05s","max_interval":"0.2s"}}}}]},
- "cds_config":{"ads":{},"resource_api_version":"V3"},"lds_config":{"ads":{},"resource_api_version":"V3"}},
-"static_resources":{"clusters":[{"name":"xds","connect_timeout":"1s","type":"STATIC",
- "typed_extension_protocol_options":{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions":{"@type":"type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions","explicit_http_config":{"http2_protocol_options":{}}}},
- "load_assignment":{"cluster_name":"xds","endpoints":[{"lb_endpoints":[{"endpoint":{"address":{"pipe":{"path":%q}}}}]}]}}]}}`, port, socket)
-	file := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(envoyBinary(t), "-c", file, "--concurrency", "1", "--disable-hot-restart", "-l", "error")
-	if testing.Verbose() {
-		cmd.Stderr = os.Stderr
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return "http://" + admin
-}
-
 func fetch(url string) (string, error) {
-	resp, err := (&http.Client{Timeout: 5 * time.Second}).Get(url)
+	resp, err := (&http.Client{Timeout: deadline}).Get(url)
 	if err != nil {
 		return "", err
 	}
@@ -157,29 +93,18 @@ func fetch(url string) (string, error) {
 // envoyStats are the counters that tell whether Envoy noticed anything.
 func envoyStats(t *testing.T, admin string) map[string]int {
 	t.Helper()
-	body, err := fetch(admin + "/stats?format=json")
+	stats, err := envoytest.Stats(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var page struct {
-		Stats []struct {
-			Name  string
-			Value any // a text where it is no counter or gauge
-		}
-	}
-	if err := json.Unmarshal([]byte(body), &page); err != nil {
-		t.Fatal(err)
-	}
 	out := map[string]int{}
-	for _, s := range page.Stats {
-		value, is := s.Value.(float64)
+	for name, value := range stats {
 		switch {
-		case !is:
-		case strings.HasSuffix(s.Name, ".update_success"), strings.HasSuffix(s.Name, ".update_attempt"), strings.HasSuffix(s.Name, ".update_failure"),
-			strings.HasSuffix(s.Name, ".update_rejected"), strings.HasSuffix(s.Name, ".update_no_rebuild"), strings.HasSuffix(s.Name, "cluster_manager.warming_clusters"),
-			strings.HasSuffix(s.Name, ".cluster_modified"), strings.HasSuffix(s.Name, ".cluster_added"), strings.HasSuffix(s.Name, ".listener_modified"),
-			s.Name == "cluster.xds.upstream_rq_total", s.Name == "control_plane.connected_state":
-			out[s.Name] = int(value)
+		case strings.HasSuffix(name, ".update_success"), strings.HasSuffix(name, ".update_attempt"), strings.HasSuffix(name, ".update_failure"),
+			strings.HasSuffix(name, ".update_rejected"), strings.HasSuffix(name, ".update_no_rebuild"), strings.HasSuffix(name, "cluster_manager.warming_clusters"),
+			strings.HasSuffix(name, ".cluster_modified"), strings.HasSuffix(name, ".cluster_added"), strings.HasSuffix(name, ".listener_modified"),
+			name == "cluster.xds.upstream_rq_total", name == "control_plane.connected_state":
+			out[name] = value
 		}
 	}
 	if len(out) < 10 || out["cluster.xds.upstream_rq_total"] != 1 || out["control_plane.connected_state"] != 1 {
@@ -236,13 +161,13 @@ func namedBackend(t *testing.T, name string) string {
 // reach it.
 func TestEnvoySeesNothingOfAMove(t *testing.T) {
 	m := newMesh()
-	listener := freeAddr(t)
+	listener := loopback.For(t)
 	oneService(t, m, listener, namedBackend(t, "one"))
 	a, b := m.replica(t), m.replica(t)
 	r := runRelay(t, Config{Target: a.addr, Follow: true}, func(r *Relay) {
 		r.timing.spread, r.timing.between, r.timing.longest = 0, 50*time.Millisecond, 50*time.Millisecond
 	})
-	admin := startEnvoy(t, r.cfg.Socket)
+	admin := envoytest.Start(t, envoytest.ADS("DELTA_GRPC", r.cfg.Socket)).Admin
 	until(t, "traffic", func() bool { body, err := fetch("http://" + listener); return err == nil && body == "one" })
 	eventually(t, r, "quiet", func(Stats) bool { _, sent := a.count(); return sent == 4 })
 	before := envoyStats(t, admin)

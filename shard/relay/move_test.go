@@ -20,6 +20,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // The floor goes up with each new stream: the highest revision of the store, and the store.
@@ -65,7 +67,7 @@ func TestOwnerThatCannotBeReached(t *testing.T) {
 	m.set(t, typeCDS, "c", "c1", text("cluster"))
 	a, b := m.replica(t), m.replica(t)
 	b.refuse = status.Error(codes.Unavailable, "not ready")
-	for name, owner := range map[string]string{"away": freeAddr(t), "refuses": b.addr} {
+	for name, owner := range map[string]string{"away": loopback.For(t), "refuses": b.addr} {
 		t.Run(name, func(t *testing.T) {
 			m.setOwner(owner)
 			r := runRelay(t, Config{Target: a.addr, Follow: true}, quick)

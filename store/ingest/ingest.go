@@ -120,6 +120,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	check := time.NewTimer(time.Hour)
 	check.Stop()
 	defer check.Stop()
+	look := time.NewTimer(anewEvery)
+	defer look.Stop()
 	checking, checked := false, uint64(0)
 	var between []object.Problem
 	for {
@@ -143,6 +145,16 @@ func (l *Loop) Run(ctx context.Context) error {
 			}
 		case event := <-results:
 			effects = l.state.Step(event)
+			switch e := event.(type) {
+			case Loaded: // a term begins
+				look.Reset(anewPause)
+			case Anewed:
+				look.Reset(e.next())
+			}
+		case <-look.C:
+			if effects = l.state.Step(Look{}); len(effects) == 0 {
+				look.Reset(anewEvery)
+			}
 		case <-check.C:
 			checked, checking, between = l.state.shape, false, l.state.check()
 		}
@@ -207,6 +219,8 @@ func (l *Loop) do(ctx context.Context, effect Effect, since time.Time, results c
 			pause(ctx, l.Retry)
 		}
 		result = sealAll(ctx, l.Sealer, e)
+	case Anew:
+		result = l.sealAnew(ctx, e)
 	case Write:
 		result = l.write(ctx, e.Batch, since)
 	}

@@ -175,7 +175,7 @@ func TestLoopOnEtcd(t *testing.T) {
 	run(t, l)
 	settle := func(want int) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 			state, err := server.Load(t.Context(), 0)
 			if err == nil && len(state.Values) == want && state.Head.Complete {
 				return
@@ -198,7 +198,7 @@ func TestLoopOnEtcd(t *testing.T) {
 	l.Gained(second)
 	settle(252)
 	// What is stored can be seen a little before the loop has counted it.
-	for deadline := time.Now().Add(10 * time.Second); l.Stats().Batches < 2 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); l.Stats().Batches < 2 && time.Now().Before(deadline); {
 		time.Sleep(2 * time.Millisecond)
 	}
 	if b := l.Stats().Batches; b != 2 {

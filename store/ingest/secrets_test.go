@@ -54,6 +54,8 @@ type sealer struct {
 	err   error
 	calls int
 	seals int
+	kek   string
+	looks int
 }
 
 func (s *sealer) Seal(_ context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error) {
@@ -67,7 +69,22 @@ func (s *sealer) Seal(_ context.Context, key model.Key, private model.PrivateKey
 		return stored.GetKey(), sum[:], nil
 	}
 	s.seals++
-	return []byte("sealed " + rand.Text()), sum[:], nil
+	return []byte("sealed " + s.kek + rand.Text()), sum[:], nil
+}
+
+func (s *sealer) Anew(_ context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.looks++; s.err != nil {
+		return nil, s.err
+	}
+	out := map[*model.Secret][]byte{}
+	for _, r := range stored {
+		if len(out) < most && !bytes.HasPrefix(r.Spec.Key, []byte("sealed "+s.kek)) {
+			out[r] = []byte("sealed " + s.kek + rand.Text())
+		}
+	}
+	return out, nil
 }
 
 func (s *sealer) set(err error) {

@@ -126,6 +126,7 @@ type State struct {
 	sealing    bool     // drafts are being sealed
 	resealing  bool     // some of them could not be
 	unsealed   map[model.Key]object.Problem
+	anew       map[model.Key]anew // to be written, because the key encryption key was rotated
 	stats      Stats
 }
 
@@ -136,7 +137,8 @@ func NewState(o Options) *State {
 		w.ledger = newLedger(o.Budget)
 	}
 	return &State{world: w, allowEmpty: o.AllowEmpty, dirty: map[model.Key]bool{},
-		withheld: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{}}
+		withheld: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
+		anew: map[model.Key]anew{}}
 }
 
 // Step takes one event.
@@ -177,6 +179,13 @@ func (s *State) Step(event Event) []Effect {
 			return nil
 		}
 		s.sealed(e)
+	case Look:
+		return s.look()
+	case Anewed:
+		if !s.leading || e.Epoch != s.epoch {
+			return nil
+		}
+		s.anewed(e)
 	case Due:
 		s.paced = false
 	}
@@ -198,6 +207,7 @@ func (s *State) lose() {
 	s.batch, s.paced, s.complete = kv.Batch{}, false, false
 	clear(s.dirty)
 	clear(s.withheld)
+	clear(s.anew)
 	s.guarded = ""
 }
 
@@ -274,7 +284,7 @@ func (w *world) ownerOf(key model.Key) object.ID {
 
 // flush makes the next batch of what is dirty and differs.
 func (s *State) flush() []Effect {
-	if s.phase != ready || len(s.dirty) == 0 && !s.complete {
+	if s.phase != ready || len(s.dirty)+len(s.anew) == 0 && !s.complete {
 		return nil
 	}
 	endpointsOnly := !s.complete
@@ -287,20 +297,23 @@ func (s *State) flush() []Effect {
 		}
 		endpointsOnly = endpointsOnly && key.Kind == model.KindEndpoints
 	}
-	if len(s.dirty) == 0 && !s.complete || s.paced && endpointsOnly {
+	anew := s.renewed()
+	if len(s.dirty) == 0 && !s.complete || s.paced && endpointsOnly && len(anew) == 0 {
 		return nil
 	}
 	s.seq++
 	s.batch = kv.Batch{Epoch: s.epoch, Seq: s.seq, After: s.after}
 	for _, key := range slices.SortedFunc(maps.Keys(s.dirty), model.Key.Compare) {
-		if want := s.want[key]; want != nil {
+		if r := anew[key]; r != nil {
+			s.batch.Puts = append(s.batch.Puts, r)
+		} else if want := s.want[key]; want != nil {
 			s.batch.Puts = append(s.batch.Puts, want)
 		} else {
 			s.batch.Deletes = append(s.batch.Deletes, key)
 		}
 	}
 	clear(s.dirty)
-	s.phase, s.paced = writing, endpointsOnly
+	s.phase, s.paced = writing, endpointsOnly && len(anew) == 0
 	return []Effect{Write{Batch: s.batch}}
 }
 

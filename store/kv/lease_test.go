@@ -44,7 +44,7 @@ func TestLease(t *testing.T) {
 	until(t, states, "empty", has(0))
 	take := func(store *kv.Store, path string) *kv.Lease {
 		t.Helper()
-		lease, err := store.Lease(ctx, time.Second)
+		lease, err := store.Lease(ctx, 3*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestFleetRoles(t *testing.T) {
 		stores[role] = store
 	}
 	replica, leader := stores[kv.RoleXDS], stores[kv.RoleIngest]
-	lease, err := replica.Lease(ctx, time.Second)
+	lease, err := replica.Lease(ctx, 3*time.Second)
 	must(lease, err)
 	must(lease.Put(ctx, "members/a", nil))
 	ring := kv.BlobChange{Put: []kv.Blob{{Path: "ring/current", Raw: []byte("1")}}}
@@ -213,7 +213,7 @@ func TestFleetRoles(t *testing.T) {
 	if _, err := replica.ChangeFenced(ctx, e, ring); err == nil {
 		t.Error("a replica wrote the ring")
 	}
-	foreign, err := leader.Lease(ctx, time.Second)
+	foreign, err := leader.Lease(ctx, 3*time.Second)
 	must(foreign, err)
 	if _, err := foreign.Put(ctx, "members/a", nil); err == nil {
 		t.Error("the leader wrote a replica's record")

@@ -30,6 +30,7 @@ import (
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // TrustDomain of every test CA.
@@ -126,15 +127,13 @@ func (ca *CA) Roots() []byte {
 
 // Up starts the server, at the address that it had.
 func (ca *CA) Up() {
-	address := ca.Address
-	if address == "" {
-		address = "127.0.0.1:0"
+	if ca.Address == "" {
+		ca.Address = loopback.For(ca.t)
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", ca.Address)
 	if err != nil {
 		ca.t.Fatal(err)
 	}
-	ca.Address = l.Addr().String()
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: ca.tls})))
 	ca.Service.Register(server)
 	ca.mu.Lock()

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
+
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // agentPage is what the tests read of the agent's debug page.
@@ -50,11 +52,11 @@ func runAgent(t testing.TB, d *daemon, data, roots, workload, ip string, more ..
 	if err := os.WriteFile(tokenFile, []byte(token(t, data, "shop", workload)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	debug, admin := free(t), free(t)
+	debug, admin := loopback.For(t), loopback.For(t)
 	args := append(more, "--discovery-address", d.secure, "--xds-server-name", "istiod.istio-system.svc",
 		"--xds-root-cert", roots, "--token-file", tokenFile, "--config-path", filepath.Join(dir, "proxy"),
-		"--envoy-path", envoyPath(t), "--admin-address", admin, "--status-addr", free(t), "--debug-addr", debug, "--concurrency", "1",
-		"--stats-addr", free(t), "--envoy-metrics-addr", free(t), "--output-certs", filepath.Join(dir, "certs"))
+		"--envoy-path", envoytest.Binary(t), "--admin-address", admin, "--status-addr", loopback.For(t), "--debug-addr", debug, "--concurrency", "1",
+		"--stats-addr", loopback.For(t), "--envoy-metrics-addr", loopback.For(t), "--output-certs", filepath.Join(dir, "certs"))
 	cmd := exec.Command(binary(t, "navarch-agent"), args...)
 	cmd.Env = append(os.Environ(), "POD_NAME="+workload+"-0", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT="+workload, "INSTANCE_IP="+ip,
 		"ISTIO_META_INTERCEPTION_MODE=NONE", fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, workload))
@@ -86,10 +88,10 @@ func TestAgentIdentity(t *testing.T) {
 	data := t.TempDir()
 	t.Setenv("DEFAULT_WORKLOAD_CERT_TTL", "6s")
 	d := start(t, "--config-dir", folder(t), "--data-dir", data)
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	dir, page := startAgent(t, d, data, "web", "127.0.0.1")
 	var first string
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		p, err := page()
 		if err != nil {
 			return err
@@ -100,7 +102,7 @@ func TestAgentIdentity(t *testing.T) {
 		first = p.Certificate.Serial
 		return nil
 	})
-	eventually(t, 15*time.Second, func() error {
+	eventually(t, patience, func() error {
 		p, err := page()
 		if err == nil && (p.Certificate.Serial == first || !p.Ready || !p.XDS.Connected) {
 			err = fmt.Errorf("not renewed: %+v", p)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -33,7 +32,7 @@ func asked(ctx context.Context, t *testing.T, address string, creds credentials.
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err == nil {
@@ -54,7 +53,7 @@ func TestIstioctlAsks(t *testing.T) {
 	}
 	write(t, dir, "more.yaml", space("shop")+space("pay"))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	for i, namespace := range []string{"shop", "pay", "other"} {
 		connected(t, d.grpc, namespace, "p", fmt.Sprintf("10.1.9.%d", i+1))
 	}
@@ -68,7 +67,7 @@ func TestIstioctlAsks(t *testing.T) {
 		return asked(bearer(t.Context(), token(t, data, who, "web")), t, d.secure, secure, url, names...)
 	}
 	const page, sync, dump = "istio.io/debug", "istio.io/debug/syncz", "istio.io/debug/config_dump"
-	eventually(t, 10*time.Second, func() error { // the tenants' labels reach the replica
+	eventually(t, patience, func() error { // the tenants' labels reach the replica
 		for who, want := range map[string][]string{"istio-system": {"other", "pay", "shop"}, "shop": {"pay", "shop"}, "other": {"other"}} {
 			res, err := ask(who, sync)
 			if err != nil {

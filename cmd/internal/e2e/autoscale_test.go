@@ -168,7 +168,7 @@ func TestAutoscalingSettles(t *testing.T) {
 		}
 		mean := fmt.Sprintf("%g", float64(load.proxies)/float64(load.replicas))
 		for _, d := range f.replicas() {
-			eventually(t, 25*time.Second, func() error {
+			eventually(t, patience, func() error {
 				if got := d.value("navarch_fleet_proxies_per_replica"); fmt.Sprintf("%g", got) != mean {
 					return fmt.Errorf("navarch_fleet_proxies_per_replica %g, want %s", got, mean)
 				}

@@ -4,16 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // says checks that the output of navarchctl has lines that contain all the words of one of `lines` each.
@@ -37,7 +36,7 @@ func says(t *testing.T, out string, lines ...string) {
 // The operator's commands against a live server and a real Envoy that it serves.
 func TestOperatorAsksLiveServer(t *testing.T) {
 	dir, host := folder(t), "127.0.77.1"
-	_, port, err := net.SplitHostPort(free(t))
+	_, port, err := net.SplitHostPort(loopback.For(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,11 +52,11 @@ spec:
 	_, slice, _ := strings.Cut(rest, "---\n")
 	write(t, dir, "edge.yaml", edge+"---\n"+slice+"---\n"+strings.ReplaceAll(routes(1)[1:], "web", "edge"))
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	admin := envoy(t, d.grpc)
 	server := []string{"--server", d.http}
 	ask := func(args ...string) string { return ctl(t, append(args, server...)...) }
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		out, err := exec.Command(binary(t, "navarchctl"), "proxy-status", "--server", d.http, "client-0.shop").CombinedOutput()
 		if err != nil || strings.Count(string(out), "SYNCED") != 4 {
 			return fmt.Errorf("%v: %s", err, out)
@@ -90,27 +89,9 @@ spec:
 	}
 }
 
-// envoyPath is the pinned Envoy.
-func envoyPath(t testing.TB) string {
-	t.Helper()
-	path := os.Getenv("NAVARCH_ENVOY")
-	if path == "" {
-		path = "../../../.tools/bin/envoy"
-	}
-	path, err := filepath.Abs(path)
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		t.Fatalf("no Envoy: run `make tools`, or set NAVARCH_ENVOY (%v)", err)
-	}
-	return path
-}
-
 // envoy runs a real Envoy against an ADS server and returns its admin address.
 func envoy(t *testing.T, ads string) (admin string) {
 	t.Helper()
-	path := envoyPath(t)
 	n := node("shop", "client", "127.0.77.1")
 	n.Metadata.Fields["INTERCEPTION_MODE"] = structpb.NewStringValue("NONE")
 	n.Cluster = "client.shop" // Envoy wants one
@@ -118,33 +99,7 @@ func envoy(t *testing.T, ads string) (admin string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := func(hostport string) string {
-		host, port, _ := net.SplitHostPort(hostport)
-		return fmt.Sprintf(`{"address": {"socket_address": {"address": %q, "port_value": %s}}}`, host, port)
-	}
-	admin = free(t)
-	file := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(file, fmt.Appendf(nil, `{"node": %s, "admin": %s,
-"dynamic_resources": {"ads_config": {"api_type": "DELTA_GRPC", "transport_api_version": "V3", "grpc_services": [{"envoy_grpc": {"cluster_name": "xds"}}]},
- "cds_config": {"ads": {}, "resource_api_version": "V3"}, "lds_config": {"ads": {}, "resource_api_version": "V3"}},
-"static_resources": {"clusters": [{"name": "xds", "connect_timeout": "1s", "type": "STATIC",
- "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "explicit_http_config": {"http2_protocol_options": {}}}},
- "load_assignment": {"cluster_name": "xds", "endpoints": [{"lb_endpoints": [{"endpoint": %s}]}]}}]}}`, raw, address(admin), address(ads)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "-c", file, "--concurrency", "1", "--disable-hot-restart", "-l", "error")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	said := &lockedBuffer{}
-	cmd.Stderr = said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("Envoy:\n%s", said)
-		}
-	})
-	return admin
+	b := envoytest.ADS("DELTA_GRPC", ads)
+	b["node"] = json.RawMessage(raw)
+	return envoytest.Start(t, b).Admin
 }

@@ -74,7 +74,7 @@ func TestDebugShowsTenantsTheirOwn(t *testing.T) {
 	}
 	write(t, dir, "more.yaml", space("shop", "navarch.io/tenant: t")+space("pay", "navarch.io/tenant: t")+space("other", "")+bad("pay")+bad("other"))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	for i, namespace := range []string{"shop", "pay", "other"} {
 		connected(t, d.grpc, namespace, "p", fmt.Sprintf("10.1.9.%d", i+1))
 	}
@@ -99,7 +99,7 @@ func TestDebugShowsTenantsTheirOwn(t *testing.T) {
 		{"/debug/problems", system, []string{"bad-other", "bad-pay"}},
 		{"/debug/syncz", "", nil},
 	} {
-		eventually(t, 10*time.Second, func() error {
+		eventually(t, patience, func() error {
 			if got := sees(one.path, one.token); !slices.Equal(got, one.want) {
 				return fmt.Errorf("%s: saw %v, want %v", one.path, got, one.want)
 			}

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"navarch.io/navarch/store/kv/kvtest"
 )
@@ -15,17 +14,17 @@ func TestStartWhileEtcdIsAway(t *testing.T) {
 	dir, state, store := folder(t), t.TempDir(), "--etcd-endpoints="+etcd.Endpoint()
 	start(t, "--roles=ingest", "--config-dir", dir, store)
 	first := start(t, "--roles=xds", "--state-dir", state, store)
-	eventually(t, 20*time.Second, serves(t, first, 1))
+	eventually(t, patience, serves(t, first, 1))
 	before, err := everything(t.Context(), first.grpc, node("shop", "client", "10.1.9.9"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, func() error { _, err := os.Stat(filepath.Join(state, "snapshot")); return err })
+	eventually(t, patience, func() error { _, err := os.Stat(filepath.Join(state, "snapshot")); return err })
 	first.stop(t)
 
 	etcd.Stop()
 	second := start(t, "--roles=xds", "--state-dir", state, store)
-	eventually(t, 30*time.Second, serves(t, second, 1))
+	eventually(t, patience, serves(t, second, 1))
 	after, err := everything(t.Context(), second.grpc, node("shop", "client", "10.1.9.9"))
 	if err != nil {
 		t.Fatal(err)
@@ -34,5 +33,5 @@ func TestStartWhileEtcdIsAway(t *testing.T) {
 
 	etcd.Restart(etcd.Dir())
 	write(t, dir, "routes.yaml", routes(2))
-	eventually(t, 30*time.Second, serves(t, second, 2))
+	eventually(t, patience, serves(t, second, 2))
 }

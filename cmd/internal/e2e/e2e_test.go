@@ -100,10 +100,10 @@ func TestReplicasAnswerAlike(t *testing.T) {
 	store := "--etcd-endpoints=" + etcd.Endpoint()
 	ingest := start(t, "--roles=ingest", "--config-dir", dir, store)
 	first, second := start(t, "--roles=xds", store), start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, serves(t, first, 1))
+	eventually(t, patience, serves(t, first, 1))
 	write(t, dir, "routes.yaml", routes(2))
-	eventually(t, 10*time.Second, serves(t, first, 2))
-	eventually(t, 10*time.Second, serves(t, second, 2))
+	eventually(t, patience, serves(t, first, 2))
+	eventually(t, patience, serves(t, second, 2))
 	stat, err := etcd.Stat(t.Context())
 	if err == nil {
 		err = etcd.Compact(t.Context(), stat.Revision)
@@ -112,7 +112,7 @@ func TestReplicasAnswerAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, serves(t, third, 2))
+	eventually(t, patience, serves(t, third, 2))
 
 	client := node("shop", "client", "10.1.9.9")
 	var answers []map[string][]byte
@@ -149,10 +149,10 @@ func TestStoppedLeaderWritesNothing(t *testing.T) {
 	store, lease := "--etcd-endpoints="+etcd.Endpoint(), 2*time.Second
 	oldDir, newDir := folder(t), folder(t)
 	old := start(t, "--roles=ingest", "--config-dir", oldDir, store, "--leader-lease", lease.String())
-	eventually(t, 20*time.Second, old.leading)
+	eventually(t, patience, old.leading)
 	successor := start(t, "--roles=ingest", "--config-dir", newDir, store, "--leader-lease", lease.String())
 	replica := start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, serves(t, replica, 1))
+	eventually(t, patience, serves(t, replica, 1))
 
 	if err := old.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -160,11 +160,11 @@ func TestStoppedLeaderWritesNothing(t *testing.T) {
 	write(t, oldDir, "routes.yaml", routes(7)) // what the old leader would write
 	write(t, newDir, "routes.yaml", routes(3))
 	eventually(t, 2*lease+time.Second, successor.leading)
-	eventually(t, 5*time.Second, serves(t, replica, 3))
+	eventually(t, patience, serves(t, replica, 3))
 	if err := old.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if old.leading() == nil {
 			return fmt.Errorf("the old leader still believes that it leads")
 		}
@@ -172,7 +172,7 @@ func TestStoppedLeaderWritesNothing(t *testing.T) {
 	})
 	// A barrier: an edit that the successor makes after the old leader was back is the newest there is.
 	write(t, newDir, "routes.yaml", routes(4))
-	eventually(t, 5*time.Second, serves(t, replica, 4))
+	eventually(t, patience, serves(t, replica, 4))
 	if err := successor.leading(); err != nil {
 		t.Error(err)
 	}
@@ -185,11 +185,11 @@ func TestStoppedLeaderWritesNothing(t *testing.T) {
 func TestDataDirectoryIsLocked(t *testing.T) {
 	dir, data := folder(t), t.TempDir()
 	first := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, first.ready)
+	eventually(t, patience, first.ready)
 	second := start(t, "--config-dir", dir, "--data-dir", data)
 	select {
 	case <-second.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the second server is still there")
 	}
 	if second.cmd.ProcessState.Success() || !strings.Contains(second.log.String(), "one data directory serves one process") {

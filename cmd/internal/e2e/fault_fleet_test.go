@@ -20,7 +20,7 @@ func TestFaultReconnectsArePaced(t *testing.T) {
 	victim := start(t, "--roles=xds", store)
 	narrow := startProgram(t, binary(t, "navarchd"), []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", rate)}, "--roles=xds", store)
 	for _, d := range []*daemon{victim, narrow} {
-		eventually(t, 20*time.Second, d.ready)
+		eventually(t, patience, d.ready)
 	}
 	balancer := connect(t, victim.grpc)
 	f := fleet(t, proxies, sim.Config{Addrs: []string{balancer.address}})
@@ -77,16 +77,16 @@ func TestFaultReplicaComesAndGoes(t *testing.T) {
 	settled(t, append(f.replicas(), flapper)...)
 	c := gather(t)
 	c.grow(40, true, f.addresses)
-	eventually(t, 20*time.Second, c.home)
+	eventually(t, patience, c.home)
 	received := c.sum()
 
 	flapper.kill()
 	stands := settled(t, f.replicas()...)
-	eventually(t, 20*time.Second, c.home)
+	eventually(t, patience, c.home)
 	moves := c.gone()
 	for range 3 {
 		flapper = flapper.again(t, binary(t, "navarchd"), args...)
-		eventually(t, 20*time.Second, flapper.ready)
+		eventually(t, patience, flapper.ready)
 		ready := time.Now()
 		eventually(t, 5*time.Second, func() error { // longer than rings are apart, and than the lease
 			if up := time.Since(ready); up < 2500*time.Millisecond {
@@ -110,7 +110,7 @@ func TestFaultReplicaComesAndGoes(t *testing.T) {
 	if took := time.Since(began); took < lost {
 		t.Errorf("it was taken in after %v", took)
 	}
-	eventually(t, 20*time.Second, c.home)
+	eventually(t, patience, c.home)
 	if again := c.sum(); again != received {
 		t.Errorf("%d clusters were sent to proxies that hold them", again-received)
 	}
@@ -124,7 +124,7 @@ func TestFleetEvensOut(t *testing.T) {
 	dir, store := folder(t), "--etcd-endpoints="+etcd.Endpoint()
 	lead := []string{"--roles=ingest", "--config-dir", dir, store, "--leader-lease", "2s"}
 	leader := start(t, lead...)
-	eventually(t, 20*time.Second, leader.leading)
+	eventually(t, patience, leader.leading)
 	var replicas []*daemon
 	for range 2 {
 		replicas = append(replicas, start(t, "--roles=xds", store, "--replica-lease", "2s", "--replica-ramp", "0s", "--drain-after", after.String()))
@@ -134,7 +134,7 @@ func TestFleetEvensOut(t *testing.T) {
 	c := gather(t)
 	began := time.Now()
 	c.grow(proxies, false, func() []string { return []string{full.grpc} })
-	eventually(t, 20*time.Second, func() error { return c.connected("") })
+	eventually(t, patience, func() error { return c.connected("") })
 	for _, a := range c.agents {
 		a.mu.Lock()
 		a.seeds, a.ends = func() []string { return []string{empty.grpc} }, nil
@@ -153,7 +153,7 @@ func TestFleetEvensOut(t *testing.T) {
 	leader.kill()
 	var quiet int
 	silent := time.Now()
-	eventually(t, 20*time.Second, func() error { // until its lease is over
+	eventually(t, patience, func() error { // until its lease is over
 		if quiet = c.gone(); time.Since(silent) < 5*time.Second {
 			return fmt.Errorf("the leader is dead for %v", time.Since(silent))
 		}
@@ -162,7 +162,7 @@ func TestFleetEvensOut(t *testing.T) {
 	if quiet >= proxies/2-6 {
 		t.Fatalf("%d of %d streams were closed already: the test shows nothing", quiet, proxies)
 	}
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if now := c.gone(); now != quiet {
 			t.Fatalf("%d streams were closed without a leader", now-quiet)
 		}

@@ -38,11 +38,11 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
 	old := start(t, "--roles=ingest", "--config-dir", dir, wire.etcd(), "--leader-lease", lease.String())
-	eventually(t, 20*time.Second, old.leading)
+	eventually(t, patience, old.leading)
 	replicas := []*daemon{start(t, "--roles=xds", direct), start(t, "--roles=xds", direct)}
 	successor := start(t, "--roles=ingest", "--config-dir", dir, direct, "--leader-lease", lease.String())
 	for _, d := range append(replicas, successor) {
-		eventually(t, 20*time.Second, d.ready)
+		eventually(t, patience, d.ready)
 	}
 	f := fleet(t, 60, sim.Config{}, replicas...)
 	store := opened(t, etcd.Endpoint())
@@ -53,7 +53,7 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 		write(t, dir, "town.yaml", town(0, n, 2))
 		select {
 		case <-held:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("the batch did not begin")
 		}
 		killed := time.Now()
@@ -76,7 +76,7 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 		t.Logf("a new leader after %v", time.Since(killed))
 	})
 	for _, d := range replicas {
-		eventually(t, 10*time.Second, whole(t, d, n, 2))
+		eventually(t, patience, whole(t, d, n, 2))
 	}
 	if after := records(t, store); !slices.Equal(before, after) {
 		t.Errorf("%d records before, %d after", len(before), len(after))
@@ -93,10 +93,10 @@ func TestFaultLeaderCutOff(t *testing.T) {
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
 	old := start(t, "--roles=ingest", "--config-dir", dir, wire.etcd(), "--leader-lease", lease.String())
-	eventually(t, 20*time.Second, old.leading)
+	eventually(t, patience, old.leading)
 	successor := start(t, "--roles=ingest", "--config-dir", dir, direct, "--leader-lease", lease.String())
 	replica := start(t, "--roles=xds", direct)
-	eventually(t, 20*time.Second, whole(t, replica, n, 1))
+	eventually(t, patience, whole(t, replica, n, 1))
 	f := fleet(t, 60, sim.Config{}, replica)
 
 	wire.set(rule{hold: true})
@@ -127,7 +127,7 @@ func TestFaultEtcdAway(t *testing.T) {
 	leader := start(t, "--roles=ingest", "--config-dir", dir, wire.etcd(), "--leader-lease", lease.String())
 	replicas := []*daemon{start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", wire.etcd())}
 	for _, d := range replicas {
-		eventually(t, 20*time.Second, whole(t, d, n, 1))
+		eventually(t, patience, whole(t, d, n, 1))
 	}
 	f := fleet(t, proxies, sim.Config{}, replicas...)
 	reconnects := func(what string) {
@@ -148,7 +148,7 @@ func TestFaultEtcdAway(t *testing.T) {
 	eventually(t, 3*lease, leader.following)
 	reconnects("in silence")
 	for _, d := range replicas {
-		eventually(t, 15*time.Second, func() error {
+		eventually(t, patience, func() error {
 			if !strings.Contains(d.log.String(), "etcd does not answer") {
 				return errors.New("the replica has not noticed that etcd is away")
 			}

@@ -26,7 +26,7 @@ func alone(t testing.TB, n int) (d *daemon, dir string) {
 	dir = townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, store)
 	d = start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, whole(t, d, n, 1))
+	eventually(t, patience, whole(t, d, n, 1))
 	return d, dir
 }
 
@@ -84,7 +84,7 @@ func TestFaultProxiesStopReading(t *testing.T) {
 	if most := early + pushes<<20/2; live > most {
 		t.Errorf("the live heap is %d after a quarter of the pushes and %d after %d more, want at most %d", early, live, pushes, most)
 	}
-	if worst > 3*worstWithout+time.Second {
+	if worst > 3*worstWithout+5*time.Second {
 		t.Errorf("the last proxy of a push had it after %v with stuck ones, %v without", worst, worstWithout)
 	}
 	unharmed(t, f)
@@ -94,7 +94,7 @@ func TestFaultProxiesStopReading(t *testing.T) {
 // Fault 16: half of the proxies acknowledge late, each after a time of its own. The others get every edition at once; the
 // late ones skip what was overtaken and end with the newest.
 func TestFaultLateAcks(t *testing.T) {
-	const n, proxies, last, late = 50, 60, 11, 4 * time.Second
+	const n, proxies, last, late = 50, 60, 11, 10 * time.Second
 	d, dir := alone(t, n)
 	behaviour := func(i int, _ sim.Identity) sim.Behaviour {
 		return sim.Behaviour{AckDelay: late + time.Duration(i%10)*200*time.Millisecond}
@@ -108,7 +108,7 @@ func TestFaultLateAcks(t *testing.T) {
 	began := time.Now()
 	for edition := 2; edition <= last; edition++ {
 		o := reaches(t, f, edition, func() { write(t, dir, "town.yaml", town(0, n, edition)) })
-		if worst := o.Ack.Summary().Last; worst > 3500 {
+		if worst := o.Ack.Summary().Last; worst > 9000 {
 			t.Errorf("edition %d: the last proxy had it after %v ms: it waited for the late ones", edition, worst)
 		}
 	}
@@ -148,7 +148,7 @@ func TestFaultBadListener(t *testing.T) {
 		write(t, dir, "town.yaml", town(0, n, 2))
 	})
 	acknowledged(t, cluster)
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if nacks := f.Stats().Types["LDS"].Nacks; nacks < 3 {
 			return fmt.Errorf("refused on %d streams", nacks)
 		}
@@ -188,9 +188,6 @@ func TestFaultMalformedRequests(t *testing.T) {
 			return sim.Behaviour{Malformed: kind, DuplicateSubscriptions: true}
 		}}, d)
 		for found, v := range bad.Stats().Found {
-			if found == sim.Duplicate {
-				continue // they ask for everything twice: where the first answer is on its way already, there are two
-			}
 			t.Errorf("malformed request %d: %d times %s: %v", kind, v.Count, found, v.Examples)
 		}
 		bad.Close()
@@ -226,7 +223,7 @@ func oddNonces(t *testing.T, d *daemon) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {

@@ -26,10 +26,10 @@ func TestFaultReplicaKilled(t *testing.T) {
 	dir := townFolder(t, n)
 	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease.String()}
 	leader := start(t, args...)
-	eventually(t, 20*time.Second, leader.leading)
+	eventually(t, patience, leader.leading)
 	replicas := []*daemon{leader, start(t, args...), start(t, args...)}
 	for _, d := range replicas {
-		eventually(t, 20*time.Second, whole(t, d, n, 1))
+		eventually(t, patience, whole(t, d, n, 1))
 	}
 	f := fleet(t, proxies, sim.Config{}, replicas...)
 	full := f.Stats().Total().BytesIn / proxies
@@ -54,7 +54,7 @@ func TestFaultAllReplicasKilled(t *testing.T) {
 	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "2s"}
 	replicas := []*daemon{start(t, args...), start(t, args...), start(t, args...)}
 	for _, d := range replicas {
-		eventually(t, 20*time.Second, whole(t, d, n, 1))
+		eventually(t, patience, whole(t, d, n, 1))
 	}
 	f := fleet(t, proxies, sim.Config{}, replicas...)
 	got := resumed(t, f, proxies, func() {
@@ -79,10 +79,10 @@ func TestFaultEverythingKilled(t *testing.T) {
 	dir, data := townFolder(t, n), t.TempDir()
 	args := []string{"--config-dir", dir, "--data-dir", data}
 	d := start(t, args...)
-	eventually(t, 20*time.Second, whole(t, d, n, 1))
+	eventually(t, patience, whole(t, d, n, 1))
 	f := fleet(t, proxies, sim.Config{}, d)
 	roots := x509.NewCertPool()
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		text, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
 		if err == nil && !roots.AppendCertsFromPEM(text) {
 			err = fmt.Errorf("no root: %q", text)
@@ -93,7 +93,7 @@ func TestFaultEverythingKilled(t *testing.T) {
 	got := resumed(t, f, proxies, func() {
 		d.kill()
 		d = d.again(t, binary(t, "navarchd"), args...)
-		eventually(t, 15*time.Second, func() error {
+		eventually(t, patience, func() error {
 			_, _, err := signed(bearer(t.Context(), mine), t, d.secure, &tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"})
 			return err
 		})
@@ -171,7 +171,7 @@ func TestFaultRollingUpgrade(t *testing.T) {
 		replicas = append(replicas, startProgram(t, older, tight, args...))
 	}
 	for _, d := range replicas {
-		eventually(t, 20*time.Second, whole(t, d, n, 1))
+		eventually(t, patience, whole(t, d, n, 1))
 	}
 	f := fleet(t, proxies, sim.Config{}, replicas...)
 	before := f.Stats()
@@ -186,7 +186,7 @@ func TestFaultRollingUpgrade(t *testing.T) {
 		resumed(t, f, 1, d.kill)
 		edit()
 		replicas[i] = d.again(t, newer, args...)
-		eventually(t, 20*time.Second, replicas[i].ready)
+		eventually(t, patience, replicas[i].ready)
 		edit()
 	}
 	if used := replicas[0].mustValue(t, "go_memstats_sys_bytes") - replicas[0].mustValue(t, "go_memstats_heap_released_bytes"); used < 20<<20 {
@@ -194,7 +194,7 @@ func TestFaultRollingUpgrade(t *testing.T) {
 	}
 	acknowledged(t, moved)
 	// What was sent, of clusters: those of one upgrade. A proxy that went to and fro would have got them twice more.
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if differ := f.CheckEqual(); differ > 0 {
 			return fmt.Errorf("%d proxies differ", differ)
 		}

@@ -2,21 +2,16 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -26,6 +21,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 )
@@ -47,10 +44,10 @@ func TestFaultClaims(t *testing.T) {
 		wire.set(rule{refuse: true})
 		wire.drop()
 		write(t, dir, "town.yaml", town(5, n+5, 2)) // five services go, five come, all routes change
-		eventually(t, 10*time.Second, whole(t, d, n, 2))
+		eventually(t, patience, whole(t, d, n, 2))
 		wire.set(rule{})
 	}).Total()
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if differ := f.Stats().Types["CDS"].Removed; differ != 5*proxies {
 			return fmt.Errorf("%d clusters were removed, want 5 of each of %d", differ, proxies)
 		}
@@ -62,7 +59,7 @@ func TestFaultClaims(t *testing.T) {
 	for what, r := range map[string]sim.Reconnect{"forged": {Forge: true, Now: true}, "none": {Cold: true, Now: true}} {
 		before := f.Stats()
 		resumed(t, f, proxies, func() { f.Reconnect(sim.All, r) })
-		eventually(t, 10*time.Second, func() error {
+		eventually(t, patience, func() error {
 			if got := f.Stats().Since(before).Total(); got.Resources != all*proxies || got.Removed > 0 {
 				return fmt.Errorf("%s: %d resources and %d removals were sent, want %d", what, got.Resources, got.Removed, all*proxies)
 			}
@@ -160,18 +157,19 @@ func (l *liar) cut() {
 	}
 }
 
-const frontEnvoy = `{"node":{"id":"sidecar~10.1.9.5~front.shop~shop.svc.cluster.local","cluster":"front","metadata":{"NAMESPACE":"shop"}},
-"admin":{"address":{"socket_address":{"address":"127.0.0.1","port_value":0}}},
-"dynamic_resources":{"ads_config":{"api_type":"DELTA_GRPC","transport_api_version":"V3","set_node_on_first_message_only":true,
- "grpc_services":[{"envoy_grpc":{"cluster_name":"xds","retry_policy":{"retry_back_off":{"base_interval":"0.05s","max_interval":"0.2s"}}}}]},
- "cds_config":{"ads":{},"resource_api_version":"V3"}},
-"static_resources":{"listeners":[{"name":"front","address":{"socket_address":{"address":"127.0.0.1","port_value":%[1]s}},
+// frontEnvoy has one listener on a port of loopback, and takes its routes and clusters from a server.
+func frontEnvoy(t *testing.T, ads, port string) envoytest.Bootstrap {
+	t.Helper()
+	b := envoytest.ADS("DELTA_GRPC", ads)
+	b["node"] = map[string]any{"id": "sidecar~10.1.9.5~front.shop~shop.svc.cluster.local", "cluster": "front", "metadata": map[string]any{"NAMESPACE": "shop"}}
+	b["static_resources"].(map[string]any)["listeners"] = envoytest.JSON(t, fmt.Appendf(nil, `{"all":[
+{"name":"front","address":{"socket_address":{"address":"127.0.0.1","port_value":%s}},
  "filter_chains":[{"filters":[{"name":"http","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
   "stat_prefix":"front","rds":{"route_config_name":"80","config_source":{"ads":{},"resource_api_version":"V3"}},
-  "http_filters":[{"name":"router","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}],
-"clusters":[{"name":"xds","connect_timeout":"1s","type":"STATIC",
- "typed_extension_protocol_options":{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions":{"@type":"type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions","explicit_http_config":{"http2_protocol_options":{}}}},
- "load_assignment":{"cluster_name":"xds","endpoints":[{"lb_endpoints":[{"endpoint":{"address":{"socket_address":{"address":"127.0.0.1","port_value":%[2]s}}}}]}]}}]}}`
+  "http_filters":[{"name":"router","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}]}`, port))["all"]
+	delete(b["dynamic_resources"].(map[string]any), "lds_config")
+	return b
+}
 
 const oneBackend = `
 apiVersion: v1
@@ -243,16 +241,15 @@ func TestFaultClaimsOfEnvoy(t *testing.T) {
 	dir := folder(t)
 	write(t, dir, "back.yaml", fmt.Sprintf(oneBackend, ports[0]))
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 
 	var lie atomic.Int64
 	l := &liar{ends: map[context.Context]context.CancelFunc{}, claims: func(u string, c map[string]string) { lies[lie.Load()](u, c) }}
 	address := l.serve(t, d.grpc)
-	_, xdsPort, _ := net.SplitHostPort(address)
-	front := free(t)
+	front := loopback.For(t)
 	_, frontPort, _ := net.SplitHostPort(front)
-	runEnvoy(t, fmt.Sprintf(frontEnvoy, frontPort, xdsPort))
-	eventually(t, 20*time.Second, func() error { _, err := callBack(t.Context(), front); return err })
+	envoytest.Start(t, frontEnvoy(t, address, frontPort))
+	eventually(t, patience, func() error { _, err := callBack(t.Context(), front); return err })
 
 	for i := range lies {
 		edition := i + 1
@@ -267,10 +264,10 @@ func TestFaultClaimsOfEnvoy(t *testing.T) {
 		l.cut()
 		port := ports[edition%2]
 		write(t, dir, "back.yaml", fmt.Sprintf(oneBackend, port))
-		eventually(t, 10*time.Second, func() error { return placed(t, d, port) })
+		eventually(t, patience, func() error { return placed(t, d, port) })
 		call()
 		l.away.Store(false)
-		eventually(t, 10*time.Second, func() error {
+		eventually(t, patience, func() error {
 			if who := call(); who != names[edition%2] {
 				return fmt.Errorf("lie %d: %s answers still", i, who)
 			}
@@ -329,36 +326,4 @@ func (l *liar) serve(t *testing.T, to string) string {
 	go func() { _ = server.Serve(listener) }() // it ends with Stop
 	t.Cleanup(server.Stop)
 	return listener.Addr().String()
-}
-
-// runEnvoy runs a real Envoy with a bootstrap until the test ends.
-func runEnvoy(t *testing.T, bootstrap string) {
-	t.Helper()
-	path := os.Getenv("NAVARCH_ENVOY")
-	if path == "" {
-		path = filepath.Join("..", "..", "..", ".tools", "bin", "envoy")
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no Envoy: run `make tools`, or set NAVARCH_ENVOY (%v)", err)
-	}
-	if !json.Valid([]byte(bootstrap)) {
-		t.Fatalf("not JSON: %s", bootstrap)
-	}
-	file := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(file, []byte(bootstrap), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	said := &lockedBuffer{}
-	cmd := exec.Command(path, "-c", file, "--concurrency", "1", "--disable-hot-restart", "-l", "warn")
-	cmd.Stdout, cmd.Stderr = said, said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-		if t.Failed() {
-			t.Logf("envoy:\n%.8000s", said)
-		}
-	})
 }

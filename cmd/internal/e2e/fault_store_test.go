@@ -27,8 +27,8 @@ func TestFaultCompactedPastPausedReplica(t *testing.T) {
 	dir := townFolder(t, 50)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
 	paused, healthy := start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", direct)
-	eventually(t, 20*time.Second, whole(t, paused, 50, 1))
-	eventually(t, 20*time.Second, whole(t, healthy, 50, 1))
+	eventually(t, patience, whole(t, paused, 50, 1))
+	eventually(t, patience, whole(t, healthy, 50, 1))
 	f := fleet(t, proxies, sim.Config{}, paused, healthy)
 
 	var on time.Time
@@ -39,9 +39,9 @@ func TestFaultCompactedPastPausedReplica(t *testing.T) {
 		wire.set(rule{refuse: true})
 		wire.drop()
 		write(t, dir, "town.yaml", town(10, 60, 2))
-		eventually(t, 10*time.Second, whole(t, healthy, 50, 2))
+		eventually(t, patience, whole(t, healthy, 50, 2))
 		write(t, dir, "town.yaml", town(10, 60, 3))
-		eventually(t, 10*time.Second, whole(t, healthy, 50, 3))
+		eventually(t, patience, whole(t, healthy, 50, 3))
 		stat, err := etcd.Stat(t.Context())
 		if err == nil {
 			err = etcd.Compact(t.Context(), stat.Revision)
@@ -61,7 +61,7 @@ func TestFaultCompactedPastPausedReplica(t *testing.T) {
 	if !strings.Contains(paused.log.String(), "etcd compacted what was not read yet") {
 		t.Error("the replica was not behind the compaction: the test shows nothing")
 	}
-	eventually(t, 5*time.Second, func() error { // clusters go after the routes to them
+	eventually(t, patience, func() error { // clusters go after the routes to them
 		if removed := f.Stats().Types["CDS"].Removed; removed != proxies*10 {
 			return fmt.Errorf("%d clusters were removed, want 10 of each of %d proxies", removed, proxies)
 		}
@@ -81,8 +81,8 @@ func TestFaultWatchCutAtRandom(t *testing.T) {
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
 	cut, healthy := start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", direct)
-	eventually(t, 20*time.Second, whole(t, healthy, n, 1))
-	eventually(t, 20*time.Second, whole(t, cut, n, 1))
+	eventually(t, patience, whole(t, healthy, n, 1))
+	eventually(t, patience, whole(t, cut, n, 1))
 	f := fleet(t, 60, sim.Config{}, cut, healthy)
 	h := recordHistory(t, "http://"+wire.address)
 	wire.set(rule{slice: 97, reset: 1 << 10, resets: 10})
@@ -95,7 +95,7 @@ func TestFaultWatchCutAtRandom(t *testing.T) {
 				}
 				return 1
 			}))
-			eventually(t, 10*time.Second, func() error {
+			eventually(t, patience, func() error {
 				got, err := editions(t.Context(), healthy)
 				if err == nil && got[edition4(edition)] != 1 {
 					err = fmt.Errorf("edition %d is not served: %v", edition, got)
@@ -108,7 +108,7 @@ func TestFaultWatchCutAtRandom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 15*time.Second, func() error { return h.at(stat.Head.Revision) })
+	eventually(t, patience, func() error { return h.at(stat.Head.Revision) })
 	h.check(t, last-1)
 	if n := wire.resets.Load(); n < 10 {
 		t.Errorf("only %d resets: the test shows less than it should", n)
@@ -135,7 +135,7 @@ func recordHistory(t *testing.T, endpoint string) *history {
 	var over sync.WaitGroup
 	over.Go(func() { _ = m.Run(t.Context()) }) // it ends with the context
 	t.Cleanup(over.Wait)
-	eventually(t, 15*time.Second, m.Ready)
+	eventually(t, patience, m.Ready)
 	return h
 }
 
@@ -174,7 +174,7 @@ func TestFaultStoreFull(t *testing.T) {
 	dir := townFolder(t, n)
 	leader := start(t, "--roles=ingest", "--config-dir", dir, store)
 	replica := start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, whole(t, replica, n, 1))
+	eventually(t, patience, whole(t, replica, n, 1))
 	f := fleet(t, proxies, sim.Config{}, replica)
 	stat, err := etcd.Client().Status(t.Context(), etcd.Endpoint())
 	if err != nil {
@@ -189,7 +189,7 @@ func TestFaultStoreFull(t *testing.T) {
 		began := time.Now()
 		write(t, dir, "town.yaml", town(0, n, 2))
 		const failure = "a batch was not written or not all of it"
-		eventually(t, 15*time.Second, func() error {
+		eventually(t, patience, func() error {
 			if strings.Count(leader.log.String(), failure) < 3 {
 				return errors.New("the leader has not failed three times")
 			}
@@ -206,7 +206,7 @@ func TestFaultStoreFull(t *testing.T) {
 			t.Errorf("who starts anew was sent %d resources", got.Resources)
 		}
 		fresh := start(t, "--roles=xds", store)
-		eventually(t, 10*time.Second, whole(t, fresh, n, 1))
+		eventually(t, patience, whole(t, fresh, n, 1))
 		now, err := etcd.Stat(t.Context())
 		if err == nil {
 			err = etcd.Compact(t.Context(), now.Revision)
@@ -234,7 +234,7 @@ func TestFaultColdStartOnSlowStore(t *testing.T) {
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
 	fast := start(t, "--roles=xds", direct)
-	eventually(t, 20*time.Second, whole(t, fast, n, 1))
+	eventually(t, patience, whole(t, fast, n, 1))
 	settled := fleet(t, 40, sim.Config{}, fast)
 
 	wire.set(rule{rate: 125_000})
@@ -242,17 +242,17 @@ func TestFaultColdStartOnSlowStore(t *testing.T) {
 	slow := start(t, "--roles=xds", wire.etcd())
 	select {
 	case <-held:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("it reads nothing")
 	}
-	eventually(t, 5*time.Second, refuses(t, slow, "nothing was read yet"))
+	eventually(t, patience, refuses(t, slow, "nothing was read yet"))
 	newcomers := fleet(t, 40, sim.Config{}, slow, fast)
 	if ended := newcomers.Stats().Ended["Unavailable"]; ended == 0 {
 		t.Errorf("nobody was turned away: %v", newcomers.Stats().Ended)
 	}
 	wire.set(rule{rate: 125_000})
 	polls := 0
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		polls++
 		got, err := editions(t.Context(), slow)
 		if err == nil && got[edition4(1)] != n {

@@ -110,6 +110,7 @@ func fleet(t testing.TB, n int, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 		cfg.Addrs = append(cfg.Addrs, d.grpc)
 	}
 	cfg.BackOff, cfg.MaxBackOff, cfg.Sample, cfg.RevertWindow = 50*time.Millisecond, 500*time.Millisecond, .1, 2*time.Second
+	cfg.WarmTimeout = patience / 2
 	f, err := sim.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +124,7 @@ func fleet(t testing.TB, n int, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 // joined waits until n proxies are connected and have all that they asked for.
 func joined(t testing.TB, f *sim.Fleet, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := f.WaitJoined(ctx, n); err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func reaches(t testing.TB, f *sim.Fleet, edition int, change func()) sim.Outcome
 // acknowledged waits until every proxy that a probe expects has acknowledged.
 func acknowledged(t testing.TB, p *sim.Probe) sim.Outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	o := p.Wait(ctx)
 	if o.Acked < o.Expected || o.Expected == 0 {
@@ -172,7 +173,7 @@ func resumed(t testing.TB, f *sim.Fleet, n int, cause func()) sim.Stats {
 	t.Helper()
 	before := f.Stats()
 	cause()
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		s := f.Stats()
 		if s.Streams-before.Streams < uint64(n) || s.Joined < s.Proxies {
 			return fmt.Errorf("of %d proxies %d are joined, %d streams since: %v", s.Proxies, s.Joined, s.Streams-before.Streams, s.Errors)

@@ -26,12 +26,12 @@ func startFleet(t *testing.T, n int) *fleetOf {
 	t.Helper()
 	f := &fleetOf{t: t, store: "--etcd-endpoints=" + kvtest.Start(t).Endpoint()}
 	ingest := start(t, "--roles=ingest", "--config-dir", folder(t), f.store, "--leader-lease", "2s")
-	eventually(t, 20*time.Second, ingest.leading)
+	eventually(t, patience, ingest.leading)
 	for range n {
 		f.add()
 	}
 	for _, d := range f.replicas() {
-		eventually(t, 20*time.Second, d.ready)
+		eventually(t, patience, d.ready)
 	}
 	return f
 }
@@ -83,7 +83,7 @@ func TestFleetShares(t *testing.T) {
 	before := settled(t, f.replicas()...)
 	c := gather(t)
 	c.grow(60, true, f.addresses)
-	eventually(t, 20*time.Second, c.home)
+	eventually(t, patience, c.home)
 	if where := c.at(); len(where) != 3 {
 		t.Errorf("proxies are at %v", where)
 	}
@@ -97,15 +97,15 @@ func TestFleetShares(t *testing.T) {
 	if n := moved(before.owners(), after.owners(), dead.grpc); n > 13 {
 		t.Errorf("%d shards moved between those that are left", n)
 	}
-	eventually(t, 20*time.Second, c.home)
+	eventually(t, patience, c.home)
 	if again := c.sum(); again != received {
 		t.Errorf("%d clusters were sent to proxies that hold them", again-received)
 	}
 
 	// What a replica takes over goes by what the others say they serve, which they write every 10 s.
-	eventually(t, 25*time.Second, func() error { return f.replicas()[0].metric("navarch_fleet_proxies_per_replica 30") })
+	eventually(t, patience, func() error { return f.replicas()[0].metric("navarch_fleet_proxies_per_replica 30") })
 	fresh := f.add()
-	eventually(t, 20*time.Second, fresh.ready)
+	eventually(t, patience, fresh.ready)
 	if !strings.Contains(fresh.log.String(), "msg=warm namespaces=") {
 		t.Error("it planned nothing before it was ready")
 	}
@@ -115,7 +115,7 @@ func TestFleetShares(t *testing.T) {
 			t.Errorf("shard %d moved between replicas that were there", s)
 		}
 	}
-	eventually(t, 20*time.Second, c.home)
+	eventually(t, patience, c.home)
 	// A third of 60, and no more than 3 sigma away.
 	if n := c.at()[fresh.grpc]; n < 9 || n > 31 {
 		t.Errorf("the new one has %d of 60 proxies, all: %v", n, c.at())
@@ -124,7 +124,7 @@ func TestFleetShares(t *testing.T) {
 		t.Errorf("%d clusters were sent to proxies that hold them", again-received)
 	}
 	for _, d := range f.replicas() {
-		eventually(t, 15*time.Second, func() error {
+		eventually(t, patience, func() error {
 			return d.fed("navarch_fleet_replicas", "navarch_fleet_proxies_per_replica", "navarch_imbalance", "navarch_join_rate", `navarch_joins_total{result="admitted"}`)()
 		})
 		if err := d.metric("navarch_misplaced_proxies 0"); err != nil {
@@ -143,8 +143,8 @@ func TestFleetDrains(t *testing.T) {
 	going := f.drop(0)
 	stays := f.replicas()[0]
 	stock.grow(30, false, func() []string { return []string{going.grpc} })
-	eventually(t, 20*time.Second, agents.home)
-	eventually(t, 20*time.Second, func() error { return stock.connected("") })
+	eventually(t, patience, agents.home)
+	eventually(t, patience, func() error { return stock.connected("") })
 	for _, a := range stock.agents {
 		a.mu.Lock()
 		a.seeds = func() []string { return []string{stays.grpc} }
@@ -199,11 +199,11 @@ func TestFleetPaused(t *testing.T) {
 	etcd := kvtest.Start(t)
 	dir, store := folder(t), "--etcd-endpoints="+etcd.Endpoint()
 	ingest := start(t, "--roles=ingest", "--config-dir", dir, store)
-	eventually(t, 20*time.Second, ingest.leading)
+	eventually(t, patience, ingest.leading)
 	one := start(t, "--roles=xds", store, "--replica-lease", "2s", "--replica-ramp", "0s")
 	two := start(t, "--roles=xds", store, "--replica-lease", "2s", "--replica-ramp", "0s")
-	eventually(t, 20*time.Second, serves(t, one, 1))
-	eventually(t, 20*time.Second, serves(t, two, 1))
+	eventually(t, patience, serves(t, one, 1))
+	eventually(t, patience, serves(t, two, 1))
 	settled(t, one, two)
 	early := make([]discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, 10) // that will ask while it is paused
 	for i := range early {
@@ -217,7 +217,7 @@ func TestFleetPaused(t *testing.T) {
 	}
 	settled(t, two)
 	write(t, dir, "routes.yaml", routes(2))
-	eventually(t, 10*time.Second, serves(t, two, 2))
+	eventually(t, patience, serves(t, two, 2))
 	seen, _, err := edition(t.Context(), two, 0, "")
 	if err != nil {
 		t.Fatal(err)
@@ -239,13 +239,13 @@ func TestFleetPaused(t *testing.T) {
 			t.Errorf("it answered with revision %s, the newest was %d", res.SystemVersionInfo, seen)
 		}
 	}
-	eventually(t, 10*time.Second, func() error { // it may refuse, but not answer from what it knew
+	eventually(t, patience, func() error { // it may refuse, but not answer from what it knew
 		got, _, err := edition(t.Context(), one, 0, "")
 		if err == nil && got < seen {
 			t.Fatalf("it answered with revision %d, the newest was %d", got, seen)
 		}
 		return err
 	})
-	eventually(t, 10*time.Second, serves(t, one, 2))
+	eventually(t, patience, serves(t, one, 2))
 	settled(t, one, two)
 }

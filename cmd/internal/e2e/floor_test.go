@@ -132,15 +132,15 @@ func TestReplicaThatLagsDoesNotTakeBack(t *testing.T) {
 	start(t, "--roles=ingest", "--config-dir", dir, "--etcd-endpoints", etcd.Endpoint())
 	ahead := start(t, "--roles=xds", "--etcd-endpoints", etcd.Endpoint())
 	behind := start(t, "--roles=xds", "--etcd-endpoints", "http://"+c.address)
-	eventually(t, 20*time.Second, serves(t, ahead, 1))
-	eventually(t, 20*time.Second, serves(t, behind, 1))
+	eventually(t, patience, serves(t, ahead, 1))
+	eventually(t, patience, serves(t, behind, 1))
 	old, store, err := edition(t.Context(), behind, 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.cut()
 	write(t, dir, "routes.yaml", routes(2))
-	eventually(t, 10*time.Second, serves(t, ahead, 2))
+	eventually(t, patience, serves(t, ahead, 2))
 	seen, same, err := edition(t.Context(), ahead, 0, "")
 	if err != nil || seen <= old || same != store {
 		t.Fatalf("revision %d after %d, store %q and %q, %v", seen, old, same, store, err)
@@ -176,5 +176,5 @@ func TestReplicaThatLagsDoesNotTakeBack(t *testing.T) {
 			t.Errorf("answered with revision %d, %d was seen", got, seen)
 		}
 	}
-	eventually(t, 10*time.Second, serves(t, behind, 2))
+	eventually(t, patience, serves(t, behind, 2))
 }

@@ -85,7 +85,7 @@ func withMeta(key string, v any) *corev3.Node {
 // Whatever comes on any port is answered there, clearly, and harms nobody else.
 func TestGarbage(t *testing.T) {
 	d := start(t, "--config-dir", folder(t), "--data-dir", t.TempDir())
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	t.Run("bytes", func(t *testing.T) { garbageBytes(t, d) })
 	t.Run("requests", func(t *testing.T) { garbageRequests(t, d) })
 	t.Run("world", func(t *testing.T) { garbageWorld(t, d) })

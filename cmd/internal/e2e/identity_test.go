@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -42,6 +41,11 @@ func bearer(ctx context.Context, token string) context.Context {
 // signed asks for a certificate with whatever credential the context and the connection bring.
 func signed(ctx context.Context, t *testing.T, address string, conf *tls.Config) (tls.Certificate, []string, error) {
 	t.Helper()
+	return signedOver(ctx, t, address, credentials.NewTLS(conf))
+}
+
+func signedOver(ctx context.Context, t *testing.T, address string, creds credentials.TransportCredentials) (tls.Certificate, []string, error) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -50,12 +54,12 @@ func signed(ctx context.Context, t *testing.T, address string, conf *tls.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	res, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{
 		Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
@@ -77,9 +81,9 @@ func signed(ctx context.Context, t *testing.T, address string, conf *tls.Config)
 func TestIdentity(t *testing.T) {
 	data, dir := t.TempDir(), folder(t)
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	var roots *x509.CertPool
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		text, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
 		roots = x509.NewCertPool()
 		roots.AppendCertsFromPEM(text)
@@ -127,7 +131,7 @@ func TestIdentity(t *testing.T) {
 	_ = d.cmd.Process.Kill()
 	<-d.exited
 	again := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, again.ready)
+	eventually(t, patience, again.ready)
 	if _, _, err := signed(t.Context(), t, again.secure, own); err != nil {
 		t.Errorf("after a restart the certificate and the root of before: %v", err)
 	}
@@ -168,7 +172,7 @@ func operated(t *testing.T, d *daemon, conf *tls.Config, data string) {
 		t.Errorf("before the revocation: %v", err)
 	}
 	ca("revoke", "--identity", "spiffe://cluster.local/ns/shop/sa/thief")
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if _, _, err := signed(bearer(t.Context(), thief), t, d.secure, conf); status.Code(err) != codes.PermissionDenied {
 			return fmt.Errorf("a revoked identity: %v", err)
 		}

@@ -17,6 +17,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // machine is an agent as it runs on a virtual machine: nothing of Kubernetes is there, only the files that
@@ -32,7 +35,7 @@ type machine struct {
 // startMachine runs an agent for service account web of namespace shop; more are rows of its cluster.env.
 func startMachine(t testing.TB, d *daemon, data string, more ...string) *machine {
 	t.Helper()
-	m := &machine{dir: t.TempDir(), health: free(t), stats: free(t), metrics: free(t), debugs: free(t), log: &lockedBuffer{}, exited: make(chan struct{})}
+	m := &machine{dir: t.TempDir(), health: loopback.For(t), stats: loopback.For(t), metrics: loopback.For(t), debugs: loopback.For(t), log: &lockedBuffer{}, exited: make(chan struct{})}
 	rows := append([]string{"# as istioctl writes it", "POD_NAMESPACE='shop'", "SERVICE_ACCOUNT='web'", "ISTIO_SVC_IP=127.0.0.1", "TRUST_DOMAIN='cluster.local'",
 		`ISTIO_METAJSON_LABELS='{"app":"web"}'`, "ISTIO_META_WORKLOAD_NAME='web'", "ISTIO_META_INTERCEPTION_MODE=NONE", "ISTIO_SERVICE_CIDR='*'",
 		"ISTIOD_SAN='istiod.istio-system.svc'"}, more...)
@@ -40,7 +43,7 @@ func startMachine(t testing.TB, d *daemon, data string, more ...string) *machine
 	write(t, m.dir, "mesh", "defaultConfig: {discoveryAddress: '"+d.secure+"', terminationDrainDuration: 1s}\n")
 	m.cmd = exec.Command(binary(t, "navarch-agent"), "--env-file", filepath.Join(m.dir, "cluster.env"), "--mesh-config", filepath.Join(m.dir, "mesh"),
 		"--token-file", filepath.Join(m.dir, "token"), "--xds-root-cert", filepath.Join(data, "root-cert.pem"), "--pod-info", filepath.Join(m.dir, "none"),
-		"--config-path", filepath.Join(m.dir, "proxy"), "--envoy-path", envoyPath(t), "--concurrency", "1", "--admin-address", free(t),
+		"--config-path", filepath.Join(m.dir, "proxy"), "--envoy-path", envoytest.Binary(t), "--concurrency", "1", "--admin-address", loopback.For(t),
 		"--status-addr", m.health, "--stats-addr", m.stats, "--envoy-metrics-addr", m.metrics, "--debug-addr", m.debugs)
 	m.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.dir}
 	m.cmd.Stdout, m.cmd.Stderr = m.log, m.log
@@ -66,7 +69,7 @@ func startMachine(t testing.TB, d *daemon, data string, more ...string) *machine
 func (m *machine) enrol(t testing.TB, data string) {
 	t.Helper()
 	write(t, m.dir, "token", token(t, data, "shop", "web"))
-	eventually(t, 30*time.Second, m.ready)
+	eventually(t, patience, m.ready)
 }
 
 func (m *machine) ready() error {
@@ -131,11 +134,11 @@ func TestMachine(t *testing.T) {
 	port := netip.MustParseAddrPort(app.Listener.Addr().String()).Port()
 	data := t.TempDir()
 	d := start(t, "--config-dir", folder(t), "--data-dir", data)
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	m := startMachine(t, d, data,
 		fmt.Sprintf(`ISTIO_PROMETHEUS_ANNOTATIONS='{"scrape":"true","port":"%d"}'`, port),
 		fmt.Sprintf(`ISTIO_KUBE_APP_PROBERS='{"/app-health/web/livez":{"httpGet":{"path":"/well","port":%d}},"/app-health/web/readyz":{"httpGet":{"path":"/ill","port":%d}}}'`, port, port))
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		return m.saysNotReady("no certificate of the mesh yet: ", filepath.Join(m.dir, "token"), "Envoy is ", "the control plane at "+d.secure)
 	})
 	m.enrol(t, data)
@@ -193,7 +196,7 @@ func TestMachine(t *testing.T) {
 	resp.Body.Close()
 	select {
 	case <-m.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("/quitquitquit did not end it")
 	}
 	if !m.cmd.ProcessState.Success() || !strings.Contains(m.log.String(), "drained for the whole time allowed") {
@@ -234,7 +237,7 @@ func BenchmarkAgentMemory(b *testing.B) {
 	}
 	write(b, dir, "mesh.yaml", mesh.String())
 	d := start(b, "--config-dir", dir, "--data-dir", data)
-	eventually(b, 20*time.Second, d.ready)
+	eventually(b, patience, d.ready)
 	for range b.N {
 		m := startMachine(b, d, data)
 		m.enrol(b, data)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 // fed says which of the metrics have no sample above zero.
@@ -36,11 +35,11 @@ func (d *daemon) fed(names ...string) func() error {
 func TestMetricsMove(t *testing.T) {
 	dir := folder(t)
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	follow(t, d)
 	write(t, dir, "rule.yaml", badFilter)
 	write(t, dir, "bad.yaml", strings.NewReplacer("name: web,", "name: bad,", "timeout: 1s", "timeout: soon").Replace(routes(1)))
-	eventually(t, 20*time.Second, d.fed(
+	eventually(t, patience, d.fed(
 		`pilot_xds{version=""}`, `pilot_xds_pushes{type="cds"}`, `pilot_xds_pushes{type="lds"}`, `pilot_xds_push_time_count{type="cds"}`,
 		`pilot_xds_send_time_count`, `pilot_xds_config_size_bytes_count{type="cds"}`, `pilot_proxy_convergence_time_count`,
 		`pilot_proxy_queue_time_count`, `pilot_debounce_time_count`, `pilot_push_triggers{type="config"}`,

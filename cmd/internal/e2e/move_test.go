@@ -34,7 +34,7 @@ func TestAgentMoves(t *testing.T) {
 	data := t.TempDir()
 	t.Setenv("POD_NAME", "first")
 	first := start(t, "--config-dir", folder(t), "--data-dir", data, "--replica-ramp", "0s", "--replica-lease", "2s")
-	eventually(t, 20*time.Second, serves(t, first, 1))
+	eventually(t, patience, serves(t, first, 1))
 	p := runAgent(t, first, data, filepath.Join(data, "root-cert.pem"), "web", "127.0.0.1")
 	at := func(d *daemon, moves uint64) func() error {
 		return func() error {
@@ -45,19 +45,19 @@ func TestAgentMoves(t *testing.T) {
 			return err
 		}
 	}
-	eventually(t, 30*time.Second, at(first, 0))
+	eventually(t, patience, at(first, 0))
 	others := gather(t)
 	others.grow(11, false, func() []string { return []string{first.grpc} })
 	// What the second one takes over goes by what is known of the load.
-	eventually(t, 25*time.Second, func() error { return first.metric("navarch_fleet_proxies_per_replica 12") })
+	eventually(t, patience, func() error { return first.metric("navarch_fleet_proxies_per_replica 12") })
 	t.Setenv("POD_NAME", taker(t, "first", "shop", others.agents))
 	second := start(t, "--roles=xds,ca", "--etcd-endpoints", "unix://"+filepath.Join(data, "etcd.sock"), "--kek", "file:"+filepath.Join(data, "kek.key"),
 		"--replica-ramp", "0s", "--replica-lease", "2s")
-	eventually(t, 30*time.Second, at(second, 1))
+	eventually(t, patience, at(second, 1))
 	began := time.Now()
 	second.stop(t)
 	if took := time.Since(began); took > 9*time.Second {
 		t.Errorf("it took %v to stop", took)
 	}
-	eventually(t, 20*time.Second, at(first, 2))
+	eventually(t, patience, at(first, 2))
 }

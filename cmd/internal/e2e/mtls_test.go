@@ -57,7 +57,7 @@ func call(address string) (status int, identity string, err error) {
 		return 0, "", err
 	}
 	req.Host = "server.shop.svc.cluster.local"
-	client := http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	if err != nil {
 		return 0, "", err
@@ -89,7 +89,7 @@ func TestMutualTLS(t *testing.T) {
 	write(t, dir, "mesh.yaml", shopMesh)
 	write(t, dir, "peers.yaml", peers("PERMISSIVE"))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	startAgent(t, d, data, "client", "127.0.88.1")
 	startAgent(t, d, data, "server", "127.0.88.2")
 
@@ -113,22 +113,22 @@ func TestMutualTLS(t *testing.T) {
 		}
 		return nil
 	}
-	eventually(t, 20*time.Second, meshed)
-	eventually(t, 5*time.Second, open)
+	eventually(t, patience, meshed)
+	eventually(t, patience, open)
 	write(t, dir, "peers.yaml", peers("STRICT"))
-	eventually(t, 10*time.Second, refused)
-	eventually(t, 5*time.Second, meshed)
+	eventually(t, patience, refused)
+	eventually(t, patience, meshed)
 	write(t, dir, "peers.yaml", peers("DISABLE"))
-	eventually(t, 10*time.Second, open)
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, open)
+	eventually(t, patience, func() error {
 		if status, seen, err := call(inside); err != nil || status != 200 || seen != "" {
 			return fmt.Errorf("without mTLS: %d %q %v", status, seen, err)
 		}
 		return nil
 	})
 	write(t, dir, "peers.yaml", peers("STRICT"))
-	eventually(t, 10*time.Second, refused)
-	eventually(t, 10*time.Second, meshed)
+	eventually(t, patience, refused)
+	eventually(t, patience, meshed)
 
 	forbidden := func() error {
 		if status, _, err := call(inside); err != nil || status != 403 {
@@ -146,6 +146,6 @@ func TestMutualTLS(t *testing.T) {
 	} {
 		write(t, dir, "policy.yaml", "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\n"+
 			"metadata: {name: server, namespace: shop}\nspec: {selector: {matchLabels: {app: server}}, "+rule+"}\n")
-		eventually(t, 10*time.Second, want)
+		eventually(t, patience, want)
 	}
 }

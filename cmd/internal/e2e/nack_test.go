@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
@@ -55,7 +54,7 @@ func TestRefusalNamesTheObject(t *testing.T) {
 	dir := folder(t)
 	write(t, dir, "filter.yaml", badFilter)
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
-	eventually(t, 20*time.Second, has(t, d, webCluster))
+	eventually(t, patience, has(t, d, webCluster))
 	refuse(t, d, culprit)
 
 	d.hasProblem(t, "Object:EnvoyFilter shop/clumsy", "Field:spec.configPatches[1]", "DestinationRule shop/web", culprit, "no such luck", "proxy sidecar~10.1.9.9~")
@@ -82,7 +81,7 @@ func TestRefusalNamesTheObject(t *testing.T) {
 	if strings.Count(d.log.String(), "no such luck") != 1 || !strings.Contains(d.log.String(), "EnvoyFilter shop/clumsy spec.configPatches[1]") {
 		t.Errorf("the log should name the EnvoyFilter once:\n%s", d.log)
 	}
-	eventually(t, 10*time.Second, func() error { return d.metric(`navarch_quarantined{type="cds"} 1`) })
+	eventually(t, patience, func() error { return d.metric(`navarch_quarantined{type="cds"} 1`) })
 	for _, line := range []string{`pilot_xds_cds_reject{err="nack"} 1`, `pilot_total_xds_rejects{type="cds"} 1`} {
 		if err := d.metric(line); err != nil {
 			t.Error(err)
@@ -99,7 +98,7 @@ func refuse(t *testing.T, d *daemon, culprit string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/xds"
@@ -26,7 +25,7 @@ func (d *daemon) problems() ([]inspect.Problem, error) {
 // hasProblem waits for a line of /debug/problems that contains all the words.
 func (d *daemon) hasProblem(t *testing.T, words ...string) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, patience, func() error {
 		all, err := d.problems()
 		if err != nil {
 			return err
@@ -70,7 +69,7 @@ var (
 func TestBadEdits(t *testing.T) {
 	dir := folder(t)
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 
 	write(t, dir, "routes.yaml", strings.Replace(routes(2), "timeout: 2s", "timeout: soon", 1))
 	d.hasProblem(t, "VirtualService shop/web", "routes.yaml", "timeout")
@@ -86,7 +85,7 @@ func TestBadEdits(t *testing.T) {
 	}
 
 	write(t, dir, "routes.yaml", routes(3))
-	eventually(t, 10*time.Second, serves(t, d, 3))
+	eventually(t, patience, serves(t, d, 3))
 }
 
 // Where a folder's contents vanish at once, what was there is held and the guard says so; --allow-empty lets them go,
@@ -94,7 +93,7 @@ func TestBadEdits(t *testing.T) {
 func TestShrinkGuard(t *testing.T) {
 	dir, data := folder(t), t.TempDir()
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, has(t, d, webCluster))
+	eventually(t, patience, has(t, d, webCluster))
 	for _, name := range []string{"services.yaml", "routes.yaml"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -106,14 +105,14 @@ func TestShrinkGuard(t *testing.T) {
 	}
 	d.stop(t)
 	d = start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	d.hasProblem(t, "stored records have no object any more", "--allow-empty")
 	if err := has(t, d, webCluster, dbCluster)(); err != nil {
 		t.Errorf("after a restart on the empty folder: %v", err)
 	}
 	d.stop(t)
 	d = start(t, "--config-dir", dir, "--data-dir", data, "--allow-empty")
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if err := d.ready(); err != nil {
 			return err
 		}

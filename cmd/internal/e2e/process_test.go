@@ -5,18 +5,18 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // binaries are built once for all tests of the package.
@@ -101,7 +101,7 @@ func start(t testing.TB, args ...string) *daemon {
 // startProgram is start of another build of navarchd, with additions to its environment.
 func startProgram(t testing.TB, program string, environment []string, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{log: &lockedBuffer{}, exited: make(chan struct{}), http: free(t), grpc: free(t), monitoring: free(t), secure: free(t)}
+	d := &daemon{log: &lockedBuffer{}, exited: make(chan struct{}), http: loopback.For(t), grpc: loopback.For(t), monitoring: loopback.For(t), secure: loopback.For(t)}
 	return d.run(t, program, environment, args)
 }
 
@@ -138,33 +138,15 @@ func (d *daemon) run(t testing.TB, program string, environment, args []string) *
 	return d
 }
 
-// Ports of the tests: below those that the kernel gives to outgoing connections (32768 and above as a rule), one of which
-// could take a port between free and its use.
-const firstPort, numPorts = 20000, 12000
-
-var lastPort atomic.Int32
-
-func init() { lastPort.Store(rand.Int32N(numPorts)) }
-
 // kill ends it at once (SIGKILL).
 func (d *daemon) kill() {
 	_ = d.cmd.Process.Kill()
 	<-d.exited
 }
 
-// free is a loopback address that nobody listens on.
-func free(t testing.TB) string {
-	t.Helper()
-	for range numPorts {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+lastPort.Add(1)%numPorts))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
+// patience is the limit of every wait for what takes an instant, or the time of a lease, on a machine that does nothing
+// else. Where a limit is a promise, the test says its own.
+const patience = envoytest.Patience
 
 // eventually polls until check answers nil, for at most the time given.
 func eventually(t testing.TB, atMost time.Duration, check func() error) {
@@ -188,7 +170,7 @@ func eventually(t testing.TB, atMost time.Duration, check func() error) {
 
 // get fetches a page; an error for any status but 200.
 func get(address, path string) (string, error) {
-	client := http.Client{Timeout: 2 * time.Second}
+	client := http.Client{Timeout: 10 * time.Second}
 	res, err := client.Get("http://" + address + path)
 	if err != nil {
 		return "", err
@@ -217,7 +199,7 @@ func (d *daemon) stop(t *testing.T) {
 	}
 	select {
 	case <-d.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("SIGTERM did not end it")
 	}
 	if !d.cmd.ProcessState.Success() {

@@ -10,13 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/loadtest/envoytest"
 )
 
 // oneEach makes every request a connection, and so a handshake, which resumes a session where it may.
@@ -36,13 +37,9 @@ spec:
 
 // stat is the sum of Envoy's counters whose name ends so.
 func (p proxy) stat(suffix string) (sum int, err error) {
-	text, err := get(p.admin, "/stats?usedonly")
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && strings.HasSuffix(name, suffix) {
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				return 0, err
-			}
+	stats, err := envoytest.Stats(p.admin)
+	for name, n := range stats {
+		if strings.HasSuffix(name, suffix) {
 			sum += n
 		}
 	}
@@ -95,7 +92,7 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 	write(t, dir, "peers.yaml", peers("STRICT"))
 	write(t, dir, "rule.yaml", oneEach)
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	still, pem := stillRoots(t, data)
 	ca := operator(t, data)
 	client := runAgent(t, d, data, still, "client", "127.0.89.1")
@@ -108,9 +105,9 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 		}
 		return nil
 	}
-	eventually(t, 20*time.Second, served)
-	eventually(t, 20*time.Second, good)
-	eventually(t, 10*time.Second, func() error { // so that there is a session to resume
+	eventually(t, patience, served)
+	eventually(t, patience, good)
+	eventually(t, patience, func() error { // so that there is a session to resume
 		if err := served(); err != nil {
 			return err
 		}
@@ -176,7 +173,7 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 // stillRoots is a root file that nobody keeps up to date.
 func stillRoots(t *testing.T, data string) (file string, pem []byte) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() (err error) {
+	eventually(t, patience, func() (err error) {
 		pem, err = os.ReadFile(filepath.Join(data, "root-cert.pem"))
 		return err
 	})
@@ -208,15 +205,15 @@ func TestRotationByPush(t *testing.T) {
 	write(t, dir, "peers.yaml", peers("STRICT"))
 	write(t, dir, "rule.yaml", strings.ReplaceAll(oneEach, "127.0.89.", "127.0.90."))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	still, _ := stillRoots(t, data)
 	ca := operator(t, data)
 	runAgent(t, d, data, still, "client", "127.0.90.1")
 	runAgent(t, d, data, still, "server", "127.0.90.2")
 	old, young := flows("127.0.90.1:8000", "client"), flows("127.0.90.3:8000", "other")
-	eventually(t, 20*time.Second, old)
+	eventually(t, patience, old)
 	ca("rotate")
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, patience, func() error {
 		if err := old(); err != nil {
 			t.Fatalf("while roots change: %v", err)
 		}
@@ -226,7 +223,7 @@ func TestRotationByPush(t *testing.T) {
 		return nil
 	})
 	runAgent(t, d, data, filepath.Join(data, "root-cert.pem"), "other", "127.0.90.3")
-	eventually(t, 20*time.Second, young)
+	eventually(t, patience, young)
 	for range 20 {
 		if err := errors.Join(old(), young()); err != nil {
 			t.Fatalf("under two signers: %v", err)

@@ -18,6 +18,7 @@ import (
 	"math/big"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,7 +127,7 @@ func gatewayListeners(ip string) string {
 func visit(address string, trust *x509.CertPool, client ...tls.Certificate) (serial int64, body string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: trust, ServerName: "site.test", Certificates: client}}
 	defer transport.CloseIdleConnections()
-	res, err := (&http.Client{Timeout: 5 * time.Second, Transport: transport}).Get("https://" + address + "/")
+	res, err := (&http.Client{Timeout: 10 * time.Second, Transport: transport}).Get("https://" + address + "/")
 	if err != nil {
 		return 0, "", err
 	}
@@ -148,7 +149,7 @@ func TestGatewaySecret(t *testing.T) {
 	write(t, dir, "gateway.yaml", gatewayListeners(ip))
 	write(t, dir, "secret.yaml", first.secret(customer.cert))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	_, agent := startAgent(t, d, data, "gateway", ip, "--type", "router")
 
 	open, mutual := ip+":8443", ip+":8444"
@@ -161,7 +162,7 @@ func TestGatewaySecret(t *testing.T) {
 			return err
 		}
 	}
-	eventually(t, 20*time.Second, shows(101))
+	eventually(t, patience, shows(101))
 	if _, body, err := visit(mutual, trust, customer.pair); err != nil || body != "mutual" {
 		t.Errorf("a client with a certificate: %q %v", body, err)
 	}
@@ -174,16 +175,18 @@ func TestGatewaySecret(t *testing.T) {
 		t.Error("a Secret of another namespace was served")
 	}
 	refusedSecrets(t, d, data)
+	explained(t, d, "kubernetes://site", "secret kubernetes://site: sent", "made of Secret shop/site", "wanted by router~"+ip+"~gateway-0.shop")
+	explained(t, d, "kubernetes://elsewhere/site", "secret kubernetes://elsewhere/site: withheld", "because its namespace shop")
 
 	rotate(t, open, trust, func() {
 		write(t, dir, "secret.yaml", second.secret(customer.cert))
-		eventually(t, 10*time.Second, shows(102))
+		eventually(t, patience, shows(102))
 		write(t, dir, "secret.yaml", first.secret(customer.cert))
-		eventually(t, 10*time.Second, shows(101))
+		eventually(t, patience, shows(101))
 		mismatch := second
 		mismatch.key = first.key
 		write(t, dir, "secret.yaml", mismatch.secret(customer.cert))
-		eventually(t, 10*time.Second, func() error {
+		eventually(t, patience, func() error {
 			page, err := get(d.http, "/debug/problems")
 			if err == nil && !strings.Contains(page, "does not belong to the certificate") {
 				err = fmt.Errorf("no problem of the Secret: %s", page)
@@ -191,7 +194,7 @@ func TestGatewaySecret(t *testing.T) {
 			return err
 		})
 		write(t, dir, "secret.yaml", second.secret(customer.cert))
-		eventually(t, 10*time.Second, shows(102))
+		eventually(t, patience, shows(102))
 	})
 	nowhere(t, d, data, agent, first, second)
 
@@ -236,7 +239,7 @@ func secretsOf(t *testing.T, creds credentials.TransportCredentials, ctx context
 		return nil, nil, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
@@ -363,4 +366,14 @@ func nowhere(t *testing.T, d *daemon, data string, agent func() (agentPage, erro
 			}
 		}
 	}
+}
+
+// explained: navarchctl says where a Secret of the gateway stands.
+func explained(t *testing.T, d *daemon, name string, lines ...string) {
+	t.Helper()
+	out, err := exec.Command(binary(t, "navarchctl"), "explain", "--server", d.http, "--proxy", "gateway-0.shop", name).CombinedOutput()
+	if err != nil {
+		t.Errorf("explain %s: %v\n%s", name, err, out)
+	}
+	says(t, string(out), lines...)
 }

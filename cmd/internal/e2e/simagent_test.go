@@ -294,7 +294,7 @@ func agree(replicas ...*daemon) (ringPage, error) {
 // settled waits for that.
 func settled(t *testing.T, replicas ...*daemon) (p ringPage) {
 	t.Helper()
-	eventually(t, 40*time.Second, func() (err error) { p, err = agree(replicas...); return err })
+	eventually(t, patience, func() (err error) { p, err = agree(replicas...); return err })
 	return p
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -22,9 +21,9 @@ func TestReplicaWithoutRoleCACarriesTrust(t *testing.T) {
 	kek := "--kek=file:" + filepath.Join(t.TempDir(), "kek")
 	start(t, "--roles=ingest,ca", "--config-dir", folder(t), kek, store)
 	replica := start(t, "--roles=xds", kek, store)
-	eventually(t, 20*time.Second, serves(t, replica, 1))
+	eventually(t, patience, serves(t, replica, 1))
 
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, patience, func() error {
 		stream, err := service(t, replica).DeltaAggregatedResources(t.Context())
 		if err != nil {
 			return err

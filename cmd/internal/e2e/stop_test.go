@@ -19,13 +19,13 @@ import (
 // SIGTERM ends a process that serves streams and is being asked for a long profile, well within --shutdown-duration.
 func TestOrderlyStop(t *testing.T) {
 	d := start(t, "--config-dir", folder(t), "--data-dir", t.TempDir(), "--shutdown-duration", "10s")
-	eventually(t, 20*time.Second, d.ready)
+	eventually(t, patience, d.ready)
 	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
@@ -62,9 +62,9 @@ func TestLeaderHandsOver(t *testing.T) {
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := folder(t)
 	first := start(t, "--roles=ingest", "--config-dir", dir, store, "--leader-lease", "30s")
-	eventually(t, 20*time.Second, first.leading)
+	eventually(t, patience, first.leading)
 	second := start(t, "--roles=ingest", "--config-dir", dir, store, "--leader-lease", "30s")
-	eventually(t, 20*time.Second, second.ready)
+	eventually(t, patience, second.ready)
 	first.stop(t)
 	eventually(t, 5*time.Second, second.leading)
 }
@@ -73,7 +73,7 @@ func TestLeaderHandsOver(t *testing.T) {
 func TestRolesAreApart(t *testing.T) {
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	ingest := start(t, "--roles=ingest", "--config-dir", folder(t), store)
-	eventually(t, 20*time.Second, ingest.leading)
+	eventually(t, patience, ingest.leading)
 	if conn, err := net.Dial("tcp", ingest.grpc); err == nil {
 		conn.Close()
 		t.Error("a process without role xds serves xDS")
@@ -82,7 +82,7 @@ func TestRolesAreApart(t *testing.T) {
 		t.Errorf("/debug/syncz: %v %s", err, page)
 	}
 	replica := start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, serves(t, replica, 1))
+	eventually(t, patience, serves(t, replica, 1))
 	if replica.leading() == nil {
 		t.Error("a process without role ingest leads")
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -33,9 +32,9 @@ func refuses(t *testing.T, d *daemon, reason string) func() error {
 func TestEmptyStoreIsNotServed(t *testing.T) {
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	replica := start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, refuses(t, replica, "the store has no head: no leader has written yet"))
+	eventually(t, patience, refuses(t, replica, "the store has no head: no leader has written yet"))
 	start(t, "--roles=ingest", "--config-dir", folder(t), store)
-	eventually(t, 20*time.Second, serves(t, replica, 1))
+	eventually(t, patience, serves(t, replica, 1))
 }
 
 // A stored value that does not decode: who has a good version of it goes on with that, and says so; who has none is not
@@ -45,7 +44,7 @@ func TestUndecodableValue(t *testing.T) {
 	dir, store := folder(t), "--etcd-endpoints="+etcd.Endpoint()
 	start(t, "--roles=ingest", "--config-dir", dir, store)
 	older := start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, serves(t, older, 1))
+	eventually(t, patience, serves(t, older, 1))
 
 	key := model.Key{Kind: model.KindService, Namespace: "shop", Name: "db"}
 	path := "/navarch/default/v1/" + strings.TrimPrefix(etcd.RecordKey(key), etcd.Prefix())
@@ -53,7 +52,7 @@ func TestUndecodableValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, dir, "routes.yaml", routes(2)) // a head that makes it complete
-	eventually(t, 10*time.Second, serves(t, older, 2))
+	eventually(t, patience, serves(t, older, 2))
 	if err := older.ready(); err != nil {
 		t.Errorf("a replica that has a good version: %v", err)
 	}
@@ -64,10 +63,10 @@ func TestUndecodableValue(t *testing.T) {
 	older.hasProblem(t, "records/Service/shop/db", "the last good version stands")
 
 	younger := start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, refuses(t, younger, "records/Service/shop/db"))
+	eventually(t, patience, refuses(t, younger, "records/Service/shop/db"))
 	if _, err := etcd.Client().Delete(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
 	write(t, dir, "routes.yaml", routes(3))
-	eventually(t, 10*time.Second, serves(t, younger, 3))
+	eventually(t, patience, serves(t, younger, 3))
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A tenant at its limit is told so by name; its new object is not there, before and after a restart, and is taken by itself
@@ -18,7 +17,7 @@ func TestTenantBudget(t *testing.T) {
 		return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: %s, namespace: %s}\nspec: {hosts: [%s.example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}\n", name, namespace, name)
 	}
 	d := start(t, args...)
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	was, err := d.problems()
 	if err != nil || len(was) > 0 {
 		t.Fatalf("shop has %v already: %v", was, err)
@@ -32,7 +31,7 @@ func TestTenantBudget(t *testing.T) {
 	cluster := func(name string) string {
 		return strings.Replace(webCluster, "web.shop.svc.cluster.local", name+".example", 1)
 	}
-	eventually(t, 10*time.Second, has(t, d, cluster("bb"), cluster("xx")))
+	eventually(t, patience, has(t, d, cluster("bb"), cluster("xx")))
 	if has(t, d, cluster("aa"))() == nil {
 		t.Error("a refused object is served")
 	}
@@ -44,10 +43,10 @@ func TestTenantBudget(t *testing.T) {
 
 	d.stop(t)
 	d = start(t, args...)
-	eventually(t, 20*time.Second, has(t, d, cluster("bb"), cluster("xx")))
+	eventually(t, patience, has(t, d, cluster("bb"), cluster("xx")))
 	d.hasProblem(t, refused...)
 	if err := os.Remove(filepath.Join(dir, "b.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, has(t, d, cluster("aa"), cluster("xx")))
+	eventually(t, patience, has(t, d, cluster("aa"), cluster("xx")))
 }

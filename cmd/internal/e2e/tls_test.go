@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv"
 )
@@ -28,10 +29,10 @@ func TestSecureXDS(t *testing.T) {
 	ca.issue(t, "server", "")
 	ca.issue(t, "client", "spiffe://cluster.local/ns/shop/sa/client")
 	other.issue(t, "stranger", "spiffe://cluster.local/ns/shop/sa/client")
-	secure := free(t)
+	secure := loopback.For(t)
 	d := start(t, "--roles=ingest,xds", "--config-dir", folder(t), "--data-dir", t.TempDir(), "--secure-grpc-addr", secure,
 		"--tls-cert", ca.file("server.crt"), "--tls-key", ca.file("server.key"), "--tls-client-ca", ca.file("ca.crt"))
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 
 	plain, err := everything(t.Context(), d.grpc, node("shop", "client", "10.1.9.9"))
 	if err != nil {
@@ -74,7 +75,7 @@ func identified(t *testing.T, d *daemon, ca *authority, secure string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
@@ -108,7 +109,7 @@ func TestSecureEtcd(t *testing.T) {
 	all := append(append([]string{}, secure...), user...)
 	start(t, append([]string{"--roles=ingest", "--config-dir", folder(t)}, all...)...)
 	replica := start(t, append([]string{"--roles=xds"}, all...)...)
-	eventually(t, time.Minute, serves(t, replica, 1))
+	eventually(t, patience, serves(t, replica, 1))
 
 	wrong := ca.file("wrong")
 	if err := os.WriteFile(wrong, []byte("guess"), 0o600); err != nil {
@@ -127,19 +128,19 @@ func TestSecureEtcd(t *testing.T) {
 			if c.d.cmd.ProcessState.Success() || !strings.Contains(c.d.log.String(), c.want) {
 				t.Errorf("want %q, ended with %v and said:\n%s", c.want, c.d.cmd.ProcessState, c.d.log)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			t.Errorf("want %q, still runs and said:\n%s", c.want, c.d.log)
 		}
 	}
-	eventually(t, time.Minute, refuses(t, nobody, "permission denied"))
-	eventually(t, time.Minute, refuses(t, bare, "read the head: context deadline exceeded"))
+	eventually(t, patience, refuses(t, nobody, "permission denied"))
+	eventually(t, patience, refuses(t, bare, "read the head: context deadline exceeded"))
 }
 
 // secureEtcd is an etcd that listens on TLS, wants client certificates, and has a user navarch that may touch
 // /navarch/ and nothing else.
 func secureEtcd(t *testing.T, ca *authority) string {
 	t.Helper()
-	address := url.URL{Scheme: "https", Host: free(t)}
+	address := url.URL{Scheme: "https", Host: loopback.For(t)}
 	store, err := kv.Embed(kv.EmbedConfig{Mesh: "default", Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Tune: func(c *embed.Config) {
 		c.UnsafeNoFsync = true
 		c.TickMs, c.ElectionMs = 10, 50

@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -75,8 +74,8 @@ func TestSpansFromEventToAck(t *testing.T) {
 	dir := folder(t)
 	start(t, "--roles=ingest", "--config-dir", dir, store, otlp)
 	replica := start(t, "--roles=xds", store, otlp)
-	eventually(t, 20*time.Second, serves(t, replica, 1))
+	eventually(t, patience, serves(t, replica, 1))
 	follow(t, replica)
 	write(t, dir, "services.yaml", services+"---\n"+badFilter[1:])
-	eventually(t, 20*time.Second, func() error { return c.whole("commit", "mirror", "plan", "push") })
+	eventually(t, patience, func() error { return c.whole("commit", "mirror", "plan", "push") })
 }

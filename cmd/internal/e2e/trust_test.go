@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -39,9 +38,9 @@ func service(t *testing.T, d *daemon) discoveryv3.AggregatedDiscoveryServiceClie
 func TestTrustIsServed(t *testing.T) {
 	data := t.TempDir()
 	d := start(t, "--config-dir", folder(t), "--data-dir", data)
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	var want []byte
-	eventually(t, 10*time.Second, func() (err error) {
+	eventually(t, patience, func() (err error) {
 		want, err = os.ReadFile(filepath.Join(data, "root-cert.pem"))
 		return err
 	})
@@ -98,7 +97,7 @@ func TestTrustIsServed(t *testing.T) {
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	start(t, "--roles=ingest", "--config-dir", folder(t), store)
 	d = start(t, "--roles=xds", store)
-	eventually(t, 20*time.Second, serves(t, d, 1))
+	eventually(t, patience, serves(t, d, 1))
 	if stream, err = service(t, d).DeltaAggregatedResources(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,9 @@ package scene
 import (
 	"cmp"
 	"crypto/sha256"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -21,23 +18,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/xds"
 )
-
-// findEnvoy is the binary that `make tools` installs, or the one in PATH; empty: there is none.
-func findEnvoy() string {
-	if path, err := filepath.Abs("../../../.tools/bin/envoy"); err == nil {
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	path, err := exec.LookPath("envoy")
-	if err != nil {
-		return ""
-	}
-	return path
-}
 
 // holds decodes what a proxy holds of one type, by name.
 func holds[M proto.Message](p *proxy, t xds.Type) map[string]M {
@@ -72,10 +56,7 @@ func (s *stage) judge(a *actor) string {
 	if err := os.WriteFile(path, raw, 0o666); err != nil {
 		return err.Error()
 	}
-	out, err := exec.Command(s.envoy, "--mode", "validate", "-c", path, "--disable-hot-restart", "-l", "error").CombinedOutput()
-	if err != nil {
-		verdict = fmt.Sprintf("%v: %s", err, strings.TrimSpace(string(out)))
-	}
+	verdict = envoytest.Validate(s.envoy, path)
 	verdicts[sha256.Sum256(raw)] = verdict
 	return verdict
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"navarch.io/navarch/loadtest/envoytest"
 )
 
 var seeds = flag.Uint64("seeds", 4, "how many random orders TestAnyOrder tries")
@@ -28,7 +30,7 @@ func TestAnyOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				s, err := newStage(dir, findEnvoy(), true)
+				s, err := newStage(dir, envoytest.Binary(t), true)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"navarch.io/navarch/loadtest/envoytest"
 )
 
 var update = flag.Bool("update", false, "rewrite what `cmp stdout FILE` compares with in the scenes")
@@ -55,10 +57,7 @@ func TestScenes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	judge := findEnvoy()
-	if judge == "" {
-		t.Log("no Envoy here (neither .tools/bin/envoy nor in PATH): what the scenes send is not judged by it")
-	}
+	judge := envoytest.Binary(t)
 	cmds := map[string]func(*testscript.TestScript, bool, []string){}
 	for name, f := range commands {
 		cmds[name] = f.run

@@ -371,7 +371,7 @@ func (s *stage) check(judged bool) (out []string) {
 				say("what was planned step by step is not what is planned from nothing: %s", d)
 			}
 		}
-		if s.envoy != "" && judged {
+		if judged {
 			if complaint := s.judge(a); complaint != "" {
 				say("Envoy: %s", complaint)
 			}

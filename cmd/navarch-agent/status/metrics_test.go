@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	deadline  = 20 * time.Second
+	deadline  = time.Minute
 	envoyPage = "# TYPE envoy_up gauge\nenvoy_up 1\n"
 	open1     = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 )

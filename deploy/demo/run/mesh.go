@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 const (
@@ -63,20 +65,10 @@ func (m *mesh) bin(name string) string { return filepath.Join(m.top, "bin", name
 // control is the client for navarchd's own pages.
 func (m *mesh) control() *http.Client { return &http.Client{Timeout: askLimit} }
 
-// free is an address that nobody listens on now.
-func free(ip string) (string, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
-}
-
 // choosePorts fixes navarchd's addresses for its whole life, restarts included.
 func (m *mesh) choosePorts() (err error) {
 	for _, a := range []*string{&m.grpc, &m.http, &m.mon} {
-		if *a, err = free(m.listen); err != nil {
+		if *a, err = loopback.On(m.listen); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/seal/kmstest"
+	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -93,7 +94,7 @@ func (r *turning) operate(args ...string) string {
 func (r *turning) newReplica(name string) *replica {
 	one := &replica{name: name}
 	for _, a := range []*string{&one.secure, &one.http, &one.monitoring} {
-		addr, err := free(r.listen)
+		addr, err := loopback.On(r.listen)
 		r.must(err)
 		*a = addr
 	}

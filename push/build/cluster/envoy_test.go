@@ -7,10 +7,8 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,24 +19,11 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
-
-func envoyBinary(t testing.TB) string {
-	t.Helper()
-	if path, err := filepath.Abs("../../../.tools/bin/envoy"); err == nil {
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	path, err := exec.LookPath("envoy")
-	if err != nil {
-		t.Skip("no envoy in .tools/bin or PATH")
-	}
-	return path
-}
 
 // certificates writes a certificate and its key, and gives the replacer of the cases' paths by those of the files.
 func certificates(t testing.TB) *strings.Replacer {
@@ -89,15 +74,7 @@ func judge(t testing.TB, envoy string, clusters map[string]*clusterv3.Cluster) s
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(path, []byte(certificates(t).Replace(string(b))), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command(envoy, "--mode", "validate", "-c", path, "--disable-hot-restart", "-l", "error").CombinedOutput()
-	if err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
-	}
-	return ""
+	return envoytest.Validate(envoy, envoytest.File(t, envoytest.JSON(t, []byte(certificates(t).Replace(string(b))))))
 }
 
 // endpoints is an assignment with everything that an endpoint can have.
@@ -121,7 +98,7 @@ func endpoints(t testing.TB) *endpointv3.ClusterLoadAssignment {
 }
 
 func TestEnvoyAccepts(t *testing.T) {
-	envoy := envoyBinary(t)
+	envoy := envoytest.Binary(t)
 	all := map[string]*clusterv3.Cluster{}
 	for label, c := range cases(t) {
 		_, all[label] = build(t, c.spec)
@@ -138,7 +115,7 @@ func TestEnvoyAccepts(t *testing.T) {
 
 // The judge can refuse.
 func TestEnvoyRefuses(t *testing.T) {
-	envoy := envoyBinary(t)
+	envoy := envoytest.Binary(t)
 	_, c := build(t, outbound(t, "PROTOCOL_HTTP", "", `{loadBalancer: {consistentHash: {useSourceIp: true, maglev: {tableSize: 7}}}}`))
 	c.GetMaglevLbConfig().TableSize.Value = 8
 	if judge(t, envoy, map[string]*clusterv3.Cluster{"a": c}) == "" {

@@ -2,9 +2,6 @@ package listener
 
 import (
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,12 +11,13 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/xds"
 )
 
-// fold writes a bootstrap that holds listeners, with these routes in place of their RDS, and clusters: name to port on
+// fold is a bootstrap that holds listeners, with these routes in place of their RDS, and clusters: name to port on
 // loopback, 0 for no endpoint.
-func fold(t testing.TB, routes *routev3.RouteConfiguration, clusters map[string]int, listeners ...*listenerv3.Listener) string {
+func fold(t testing.TB, routes *routev3.RouteConfiguration, clusters map[string]int, listeners ...*listenerv3.Listener) envoytest.Bootstrap {
 	t.Helper()
 	var folded []any
 	for _, l := range listeners {
@@ -35,15 +33,7 @@ func fold(t testing.TB, routes *routev3.RouteConfiguration, clusters map[string]
 		}
 		static = append(static, c)
 	}
-	b, err := json.Marshal(map[string]any{"node": map[string]any{"id": "x", "cluster": "x"}, "static_resources": map[string]any{"listeners": folded, "clusters": static}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return envoytest.Bootstrap{"node": map[string]any{"id": "x", "cluster": "x"}, "static_resources": map[string]any{"listeners": folded, "clusters": static}}
 }
 
 func inline(t testing.TB, l *listenerv3.Listener, routes *routev3.RouteConfiguration) json.RawMessage {
@@ -78,16 +68,11 @@ func judge(t testing.TB, envoy string, l *listenerv3.Listener) string {
 			clusters[word] = 0
 		}
 	}
-	path := fold(t, inboundRoutes("r", "v", xds.BlackHole, "o", false), clusters, l)
-	out, err := exec.Command(envoy, "--mode", "validate", "-c", path, "--disable-hot-restart", "-l", "error").CombinedOutput()
-	if err != nil {
-		return err.Error() + ": " + string(out)
-	}
-	return ""
+	return envoytest.Validate(envoy, envoytest.File(t, fold(t, inboundRoutes("r", "v", xds.BlackHole, "o", false), clusters, l)))
 }
 
 func TestEnvoyAccepts(t *testing.T) {
-	envoy := envoyBinary(t)
+	envoy := envoytest.Binary(t)
 	for name, b := range specs(t) {
 		t.Run(name, func(t *testing.T) {
 			_, l := build(t, b)
@@ -100,7 +85,7 @@ func TestEnvoyAccepts(t *testing.T) {
 
 // The judge can refuse.
 func TestEnvoyRefuses(t *testing.T) {
-	envoy := envoyBinary(t)
+	envoy := envoytest.Binary(t)
 	for name, spoil := range map[string]func(*listenerv3.Listener){
 		"one thing matched twice": func(l *listenerv3.Listener) { l.FilterChains = append(l.FilterChains, l.FilterChains[0]) },
 		"no chains":               func(l *listenerv3.Listener) { l.FilterChains, l.DefaultFilterChain = nil, nil },

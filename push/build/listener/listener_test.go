@@ -2,8 +2,6 @@ package listener
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -213,32 +211,6 @@ func wantLines(t testing.TB, got, want []string) {
 			t.Errorf("  %q,", w)
 		}
 	}
-}
-
-// envoyBinary is the pinned Envoy of the repository, else the one in PATH; the test is skipped where there is none.
-func envoyBinary(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if path := filepath.Join(dir, ".tools/bin/envoy"); isFile(path) {
-			return path
-		}
-	}
-	for _, d := range filepath.SplitList(os.Getenv("PATH")) {
-		if path := filepath.Join(d, "envoy"); isFile(path) {
-			return path
-		}
-	}
-	t.Skip("no envoy in .tools/bin or PATH")
-	return ""
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }
 
 // specs is a broad set of Specs: the tests of constraints, of determinism and Envoy's own judgement run over all.

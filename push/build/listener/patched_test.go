@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -18,7 +19,7 @@ const luaBeforeRouter = `
 
 // Patches are part of the Spec, in each of the builders; what comes of them is to Envoy's liking.
 func TestPatched(t *testing.T) {
-	envoy := envoyBinary(t)
+	envoy := envoytest.Binary(t)
 	all := specs(t)
 	lua := patches.List(envoyFilter(t, luaBeforeRouter)...)
 	out, vin, ing := all["http"].(Outbound), all["virtual inbound"].(VirtualInbound), all["ingress"].(Ingress)
@@ -56,7 +57,7 @@ func TestPatched(t *testing.T) {
 
 // The operations as a user writes them, on a listener as Navarch draws it: Envoy takes every result.
 func TestEnvoyAcceptsPatched(t *testing.T) {
-	envoy := envoyBinary(t)
+	envoy := envoytest.Binary(t)
 	value := map[string]string{
 		"LISTENER":        `{per_connection_buffer_limit_bytes: 65536}`,
 		"LISTENER_FILTER": `{name: dst, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.listener.original_dst.v3.OriginalDst}}`,
@@ -142,7 +143,7 @@ func TestAdded(t *testing.T) {
 	if l.Name != "mine" || !slices.Equal(r.Needs, []xds.Ref{{Type: xds.Route, Name: "80"}}) {
 		t.Errorf("%s needs %v", l.Name, r.Needs)
 	}
-	if complaint := judge(t, envoyBinary(t), l); complaint != "" {
+	if complaint := judge(t, envoytest.Binary(t), l); complaint != "" {
 		t.Error(complaint)
 	}
 	for value, want := range map[string]string{

@@ -1,8 +1,6 @@
 package listener
 
 import (
-	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,26 +9,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
 
-// freePort is a port of loopback that nobody listens on.
-func freePort(t *testing.T) uint32 {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return uint32(l.Addr().(*net.TCPAddr).Port)
-}
+func freePort(t *testing.T) uint32 { return uint32(loopback.PortFor(t)) }
 
 // serve runs a TCP server on loopback for the time of the test.
 func serve(t *testing.T, handle func(net.Conn)) int {
@@ -55,36 +45,6 @@ func serve(t *testing.T, handle func(net.Conn)) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// runEnvoy starts an Envoy and returns when it accepts connections on all the ports.
-func runEnvoy(t *testing.T, config string, ports ...uint32) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	var log bytes.Buffer
-	cmd := exec.CommandContext(ctx, envoyBinary(t), "-c", config, "--disable-hot-restart", "--concurrency", "1", "-l", "error")
-	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for _, port := range ports {
-		for {
-			if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-				c.Close()
-				break
-			}
-			select {
-			case <-ended:
-				t.Fatalf("envoy ended: %s", log.String())
-			case <-again.C:
-			}
-		}
-	}
-}
-
 // exchange sends text and reads n bytes, or fewer where the other side ends the connection.
 func exchange(t *testing.T, c net.Conn, err error, text string, n int) string {
 	t.Helper()
@@ -92,7 +52,7 @@ func exchange(t *testing.T, c net.Conn, err error, text string, n int) string {
 		return ""
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, text); err != nil {
 		return ""
 	}
@@ -134,9 +94,9 @@ func TestTraffic(t *testing.T) {
 		_, l := build(t, b)
 		all = append(all, l)
 	}
-	runEnvoy(t, fold(t, inboundRoutes("80", "v", "ingress", "o", false), map[string]int{
+	envoytest.Start(t, fold(t, inboundRoutes("80", "v", "ingress", "o", false), map[string]int{
 		"app": port(app), "secure": port(secure), "greet": greet, xds.Passthrough: echo, "ingress": int(open), xds.BlackHole: 0,
-	}, all...), mixed, open, shut, greeter, shutGreeter)
+	}, all...)).Live()
 
 	get := func(p uint32) string {
 		client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

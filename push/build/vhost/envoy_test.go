@@ -1,52 +1,25 @@
 package vhost
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/build/route"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 )
-
-// envoyBinary skips the test where there is no Envoy.
-func envoyBinary(t *testing.T) string {
-	t.Helper()
-	for dir := "."; ; dir = filepath.Join(dir, "..") {
-		path, err := filepath.Abs(filepath.Join(dir, ".tools", "bin", "envoy"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-		if filepath.Dir(filepath.Dir(filepath.Dir(path))) == "/" {
-			break
-		}
-	}
-	path, err := exec.LookPath("envoy")
-	if err != nil {
-		t.Skip("no Envoy here: neither .tools/bin/envoy nor in PATH")
-	}
-	return path
-}
 
 var fragments intern.Table[*xds.Fragment]
 
@@ -73,7 +46,7 @@ func routeConfig(t *testing.T, specs ...fragmenter) *routev3.RouteConfiguration 
 }
 
 // bootstrap is an Envoy with one listener on a free port; clusters are names and their endpoints.
-func bootstrap(t *testing.T, rc *routev3.RouteConfiguration, clusters map[string][]string) string {
+func bootstrap(t *testing.T, rc *routev3.RouteConfiguration, clusters map[string][]string) envoytest.Bootstrap {
 	t.Helper()
 	raw, err := protojson.Marshal(rc)
 	if err != nil {
@@ -108,23 +81,15 @@ func bootstrap(t *testing.T, rc *routev3.RouteConfiguration, clusters map[string
 		"route_config": json.RawMessage(raw), "http_filters": []object{
 			filter("envoy.filters.http.cors", "http.cors.v3.Cors"), filter("envoy.filters.http.fault", "http.fault.v3.HTTPFault"),
 			filter("envoy.filters.http.router", "http.router.v3.Router")}}
-	text, err := json.Marshal(object{"admin": object{"address": address("127.0.0.1", 0)}, "static_resources": object{
+	return envoytest.Bootstrap{"static_resources": object{
 		"clusters": all,
 		"listeners": []object{{"name": "in", "address": address("127.0.0.1", 0), "filter_chains": []object{{
-			"filters": []object{{"name": "hcm", "typed_config": hcm}}}}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+			"filters": []object{{"name": "hcm", "typed_config": hcm}}}}}}}}
 }
 
 // Everything that the table tests draw, in one route configuration, as Envoy judges it.
 func TestEnvoyAccepts(t *testing.T) {
-	binary := envoyBinary(t)
+	binary := envoytest.Binary(t)
 	var specs []fragmenter
 	for i, text := range []string{everyFeature, `http: [{route: [{destination: {host: nowhere}}]}]`, ``} {
 		s := specOf(nil)
@@ -136,16 +101,15 @@ func TestEnvoyAccepts(t *testing.T) {
 		specs = append(specs, s)
 	}
 	rc := routeConfig(t, append(specs, CatchAll{Passthrough: true})...)
-	validate := func(rc *routev3.RouteConfiguration) ([]byte, error) {
-		return exec.Command(binary, "--mode", "validate", "-c", bootstrap(t, rc, nil), "--disable-hot-restart", "-l", "warning").CombinedOutput()
+	validate := func(rc *routev3.RouteConfiguration) string {
+		return envoytest.Validate(binary, envoytest.File(t, bootstrap(t, rc, nil)))
 	}
-	out, err := validate(rc)
-	if err != nil {
-		t.Errorf("Envoy: %v\n%s", err, out)
+	if complaint := validate(rc); complaint != "" {
+		t.Errorf("Envoy: %s", complaint)
 	}
 	rc.VirtualHosts[0].Routes[0].Match.PathSpecifier = &routev3.RouteMatch_Path{Path: "/"}
 	rc.VirtualHosts[1].Domains = rc.VirtualHosts[0].Domains // the judge is awake
-	if _, err := validate(rc); err == nil {
+	if validate(rc) == "" {
 		t.Error("Envoy accepts a domain twice")
 	}
 }
@@ -179,55 +143,15 @@ http:
 var large = strings.Repeat("x", 8192)
 
 // startEnvoy returns the address of the listener once Envoy serves.
-func startEnvoy(t *testing.T, config string) string {
+func startEnvoy(t *testing.T, config envoytest.Bootstrap) string {
 	t.Helper()
-	admin := filepath.Join(t.TempDir(), "admin")
-	cmd := exec.Command(envoyBinary(t), "-c", config, "--disable-hot-restart", "--concurrency", "1", "--admin-address-path", admin, "-l", "info")
-	stderr, err := cmd.StderrPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
+	e := envoytest.Start(t, config)
+	e.Live()
+	text, err := e.Get("/listeners")
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving, log := make(chan struct{}), make(chan string, 1)
-	go func() {
-		var all strings.Builder
-		for s := bufio.NewScanner(stderr); s.Scan(); {
-			fmt.Fprintln(&all, s.Text())
-			if strings.Contains(s.Text(), "starting workers") {
-				close(serving)
-			}
-		}
-		log <- all.String()
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-log
-		_ = cmd.Wait()
-	})
-	select {
-	case <-serving:
-	case text := <-log:
-		log <- text
-		t.Fatalf("Envoy ended:\n%s", text)
-	case <-time.After(20 * time.Second):
-		t.Fatal("Envoy does not serve after 20 s")
-	}
-	address, err := os.ReadFile(admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.Get("http://" + string(address) + "/listeners")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(strings.TrimPrefix(string(text), "in::"))
+	return strings.TrimSpace(strings.TrimPrefix(text, "in::"))
 }
 
 // seen is what a backend saw of a request.

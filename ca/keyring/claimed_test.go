@@ -1,0 +1,102 @@
+package keyring_test
+
+import (
+	"crypto/x509"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/seal/kmstest"
+)
+
+// A replica that is sealed from its start knows the roots and the revocations that etcd claims, and does not take them for
+// the mesh's: only those that it remembers, or that it was given, where there are any.
+func TestClaimedRoots(t *testing.T) {
+	w, kms := newWorld(t), kmstest.Start(t)
+	sealed := func(c *keyring.Config) {
+		provider, err := seal.NewProvider("kms:" + kms.Socket())
+		if err == nil {
+			c.Sealer, err = seal.New(provider)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Retry = 10 * time.Millisecond
+	}
+	dir := filepath.Join(t.TempDir(), "memory")
+	first := w.replica(sealed, func(c *keyring.Config) { c.Dir = dir })
+	first.settle()
+	thief := spiffeid.RequireFromPath(td, "/ns/default/sa/thief")
+	revoke := func(r *replica, name string) {
+		t.Helper()
+		if _, err := r.Revoke(t.Context(), nil, []string{name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	revoke(first, thief.String())
+	first.settle()
+	root := first.State().Bundle[0]
+	first.stop()
+	kms.Stop()
+
+	other, err := issue.SelfSigned(td, 9, time.Hour, time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := func(roots []*x509.Certificate, err error) func(*keyring.Config) {
+		return func(c *keyring.Config) { c.Roots = func() ([]*x509.Certificate, error) { return roots, err } }
+	}
+	look := func(want []*x509.Certificate, change ...func(*keyring.Config)) *keyring.State {
+		t.Helper()
+		r := w.replica(append(change, sealed)...)
+		defer r.stop()
+		s := r.State()
+		for errors.Is(s.Sealed, keyring.ErrNotLoaded) { // of before it looked
+			<-r.Changed()
+			s = r.State()
+		}
+		if s.Active != nil || !errors.Is(s.Sealed, seal.ErrUnavailable) || len(s.Bundle) != 0 {
+			t.Errorf("%v", s)
+		}
+		if !slices.EqualFunc(s.Claimed, want, (*x509.Certificate).Equal) || !slices.EqualFunc(s.Callers(), want, (*x509.Certificate).Equal) {
+			t.Errorf("claimed %d roots, want %d", len(s.Claimed), len(want))
+		}
+		return s
+	}
+	if s := look([]*x509.Certificate{root}); !s.RevokedIdentity(thief) {
+		t.Error("what is revoked is not known")
+	}
+	look([]*x509.Certificate{root}, given([]*x509.Certificate{other.Certificate, root}, nil))
+	look(nil, given([]*x509.Certificate{other.Certificate}, nil))
+	look(nil, given(nil, errors.New("no such file")))
+
+	// Somebody writes another keyring while nobody can verify it: who remembers the roots does not believe it.
+	kms.Resume()
+	blobs := w.blobs("keys/")
+	w.Delete(w.Prefix()+"keys/", w.Prefix()+"keys0")
+	forger := w.replica() // under a key of its own
+	forger.settle()
+	for i := range 5 { // newer than what is remembered
+		revoke(forger, thief.String()+strconv.Itoa(i))
+	}
+	forged := forger.State().Bundle
+	forger.stop()
+	kms.Stop()
+	look(nil, func(c *keyring.Config) { c.Dir = dir })
+	look(forged)
+	w.overwrite(blobs)
+	kms.Resume()
+	r := w.replica(sealed)
+	r.settle()
+	if s := r.State(); s.Active == nil || len(s.Claimed) != 0 || len(s.Bundle) != 1 {
+		t.Errorf("unsealed: %v, %d claimed", s, len(s.Claimed))
+	}
+}

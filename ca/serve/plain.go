@@ -1,0 +1,30 @@
+package serve
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	securityv1 "istio.io/api/security/v1alpha1"
+)
+
+// RegisterPlain adds the service to a server without TLS, where it signs nothing, and says why: Unavailable with the
+// reason where this replica cannot sign anywhere, otherwise FailedPrecondition. Unimplemented would tell an agent that it
+// has the wrong server.
+func RegisterPlain(r grpc.ServiceRegistrar, a Authorities) {
+	securityv1.RegisterIstioCertificateServiceServer(r, plain{authorities: a})
+}
+
+type plain struct {
+	securityv1.UnimplementedIstioCertificateServiceServer
+	authorities Authorities
+}
+
+// CreateCertificate implements istio.v1.auth.IstioCertificateService.
+func (p plain) CreateCertificate(context.Context, *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
+	if _, err := p.authorities.Current(); err != nil {
+		return nil, status.Errorf(codes.Unavailable, "this replica cannot sign: %v", err)
+	}
+	return nil, status.Error(codes.FailedPrecondition, "certificates are signed over TLS: ask on the secure address (15012)")
+}

@@ -1,0 +1,272 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/seal/kmstest"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// sealable is a mesh whose keys are wrapped by a plugin that can go away.
+type sealable struct {
+	t     *testing.T
+	kms   *kmstest.Plugin
+	data  string // of the token issuer
+	dir   string
+	flags []string
+	roots *x509.CertPool
+}
+
+func newSealable(t *testing.T) *sealable {
+	t.Helper()
+	s := &sealable{t: t, kms: kmstest.Start(t), data: t.TempDir(), dir: folder(t)}
+	issuer, err := attest.Local(s.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, own := filepath.Join(s.data, "keys.json"), filepath.Join(s.data, "token")
+	err = errors.Join(os.WriteFile(keys, issuer.JWKS(), 0o600), os.WriteFile(own, []byte(token(t, s.data, "istio-system", "istiod")), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.flags = []string{"--etcd-endpoints", kvtest.Start(t).Endpoint(), "--kek", "kms:" + s.kms.Socket(), "--token-issuer", issuer.Name(), "--token-keys", keys,
+		"--token-file", own, "--config-dir", s.dir, "--leader-lease", "2s"}
+	return s
+}
+
+func (s *sealable) start(more ...string) *daemon {
+	return start(s.t, append(slices.Clone(s.flags), more...)...)
+}
+
+// trust writes the mesh's roots to a file, and remembers them.
+func (s *sealable) trust() string {
+	s.t.Helper()
+	path := filepath.Join(s.data, "root-cert.pem")
+	eventually(s.t, patience, func() error {
+		roots, err := exec.Command(binary(s.t, "navarchctl"), "ca", "roots", s.flags[0], s.flags[1], s.flags[2], s.flags[3]).Output()
+		if err == nil {
+			err = os.WriteFile(path, roots, 0o600)
+		}
+		s.roots = x509.NewCertPool()
+		if !s.roots.AppendCertsFromPEM(roots) {
+			err = errors.Join(err, errors.New("no roots"))
+		}
+		return err
+	})
+	return path
+}
+
+func (s *sealable) tls(own ...tls.Certificate) *tls.Config {
+	return &tls.Config{RootCAs: s.roots, ServerName: "istiod.istio-system.svc", Certificates: own}
+}
+
+// sign asks a replica on its secure address.
+func (s *sealable) sign(d *daemon) (tls.Certificate, error) {
+	s.t.Helper()
+	pair, _, err := signed(bearer(s.t.Context(), token(s.t, s.data, "shop", "client")), s.t, d.secure, s.tls())
+	return pair, err
+}
+
+// plainly asks for a certificate in the clear.
+func (s *sealable) plainly(d *daemon) error {
+	s.t.Helper()
+	_, _, err := signedOver(bearer(s.t.Context(), token(s.t, s.data, "shop", "client")), s.t, d.grpc, insecure.NewCredentials())
+	return err
+}
+
+// denied checks a status, and that it says why.
+func denied(t *testing.T, what string, err error, code codes.Code, why ...string) {
+	t.Helper()
+	for _, part := range why {
+		if status.Code(err) != code || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v; want %v with %q", what, err, code, part)
+		}
+	}
+}
+
+// page is a check that /ready answers, with all of these.
+func page(d *daemon, want ...string) func() error {
+	return func() error {
+		text, err := get(d.http, "/ready")
+		for _, part := range want {
+			if err == nil && !strings.Contains(text, part) {
+				err = fmt.Errorf("/ready says %q; want %q", text, part)
+			}
+		}
+		return err
+	}
+}
+
+// A replica that starts while the key encryption key is away has a peer sign its serving certificate: proxies come to its
+// secure address and are known by their certificates, requests for certificates are answered Unavailable with the reason.
+// When the key is back it signs, for itself too. Alone, without a peer, it serves plain text, and says what is missing.
+func TestSealedFromTheStart(t *testing.T) {
+	s := newSealable(t)
+	first := s.start()
+	eventually(t, patience, serves(t, first, 1))
+	roots := s.trust()
+	pair, err := s.sign(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied(t, "in the clear, of a replica that signs", s.plainly(first), codes.FailedPrecondition, "over TLS")
+
+	s.kms.Stop()
+	second := s.start()
+	eventually(t, patience, page(second, "ok\n", "certificates are not signed here: ", "key encryption key", "from the peer "+first.secure))
+	client := node("shop", "client", "10.1.9.9")
+	want, err := everythingAs(t.Context(), credentials.NewTLS(s.tls(pair)), first.secure, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := everythingAs(t.Context(), credentials.NewTLS(s.tls(pair)), second.secure, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, want, got)
+	_, err = everythingAs(t.Context(), credentials.NewTLS(s.tls(pair)), second.secure, node("shop", "web", "10.1.9.8"))
+	denied(t, "another's proxy", err, codes.PermissionDenied, "sa/client")
+	_, err = s.sign(second)
+	denied(t, "a request for a certificate", err, codes.Unavailable, "cannot sign", "key encryption key")
+	denied(t, "one in the clear", s.plainly(second), codes.Unavailable, "cannot sign", "key encryption key")
+	if log := second.log.String(); !strings.Contains(log, "a peer signed its serving certificate") || !strings.Contains(log, "peer="+first.secure) {
+		t.Error("the log does not say who signed")
+	}
+	audited(t, first)
+
+	// An agent that has its certificate comes to the sealed replica when the other is gone.
+	agent := runAgent(t, second, s.data, roots, "client", "127.0.88.21", "--ca-address", first.secure)
+	connected := func() error {
+		p, err := agent.page()
+		if err == nil && (!p.Ready || !p.XDS.Connected || p.Certificate.URI != "spiffe://cluster.local/ns/shop/sa/client") {
+			err = fmt.Errorf("%+v", p)
+		}
+		return err
+	}
+	eventually(t, patience, connected)
+	first.kill()
+	eventually(t, patience, func() error {
+		text, err := get(second.http, "/debug/connections")
+		if err == nil && !strings.Contains(text, "sidecar~127.0.88.21~client-0.shop") {
+			err = errors.New("the agent is not here")
+		}
+		return errors.Join(err, connected())
+	})
+
+	s.kms.Resume()
+	eventually(t, 30*time.Second, func() error { _, err := s.sign(second); return err })
+	if text, err := get(second.http, "/ready"); err != nil || text != "ok\n" {
+		t.Errorf("/ready says %q, %v", text, err)
+	}
+	if names := presented(t, s, second); len(names) != 0 {
+		t.Errorf("it still presents what the peer signed, for %v", names)
+	}
+}
+
+// Nobody is there to sign: a sealed replica serves plain text, and says what is missing and why; one without plain text
+// is not ready.
+func TestSealedAndAlone(t *testing.T) {
+	s := newSealable(t)
+	first := s.start()
+	eventually(t, patience, serves(t, first, 1))
+	s.trust()
+	first.kill()
+	s.kms.Stop()
+	alone := s.start()
+	eventually(t, patience, serves(t, alone, 1))
+	eventually(t, patience, page(alone, "ok\n", "the secure address does not answer", "key encryption key", "no peer signed one"))
+	denied(t, "a request in the clear", s.plainly(alone), codes.Unavailable, "cannot sign", "key encryption key")
+	closed := s.start("--grpc-addr", "")
+	eventually(t, patience, func() error {
+		if _, err := get(closed.http, "/ready"); err == nil || !strings.Contains(err.Error(), "503") || !strings.Contains(err.Error(), "no peer signed one") {
+			return fmt.Errorf("/ready: %v", err)
+		}
+		return nil
+	})
+}
+
+// audited: what the peer signed is on its record like any other certificate.
+func audited(t *testing.T, d *daemon) {
+	t.Helper()
+	for line := range strings.Lines(d.log.String()) {
+		if strings.Contains(line, "certificate issued") && strings.Contains(line, "spiffe://cluster.local/ns/istio-system/sa/istiod") {
+			if !strings.Contains(line, "istiod.istio-system.svc") || !strings.Contains(line, "by=token") {
+				t.Errorf("the record: %s", line)
+			}
+			return
+		}
+	}
+	t.Error("no record of the certificate that was signed for the other replica")
+}
+
+// presented are the identities in the certificate that a replica serves with.
+func presented(t *testing.T, s *sealable, d *daemon) (names []string) {
+	t.Helper()
+	conf := s.tls()
+	conf.NextProtos = []string{"h2"}
+	conn, err := tls.Dial("tcp", d.secure, conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, uri := range conn.ConnectionState().PeerCertificates[0].URIs {
+		names = append(names, uri.String())
+	}
+	return names
+}
+
+// The KMS rotates its key: what is sealed follows, signing keys and those of Secrets, and the old key is not needed any
+// more when navarchctl says so.
+func TestSealedKeysFollowTheKMS(t *testing.T) {
+	s := newSealable(t)
+	write(t, s.dir, "secret.yaml", newSite(t, 201).secret(newSite(t, 202).cert))
+	under := func(want string) func() error {
+		return func() error {
+			out, err := exec.Command(binary(t, "navarchctl"), "ca", "status", s.flags[0], s.flags[1], s.flags[2], s.flags[3]).CombinedOutput()
+			if err == nil && !strings.Contains(string(out), "sealed under: "+want+"\n") {
+				err = fmt.Errorf("status:\n%s", out)
+			}
+			return err
+		}
+	}
+	d := s.start()
+	eventually(t, patience, serves(t, d, 1))
+	s.trust()
+	asks := func(d *daemon) error {
+		creds, as := credentials.NewTLS(s.tls()), bearer(t.Context(), token(t, s.data, "shop", "gateway"))
+		sent, _, err := secretsOf(t, creds, as, d.secure, router("shop", "gateway", "10.1.7.1"), "kubernetes://site")
+		if err == nil && len(sent) != 1 {
+			err = errors.New("the Secret is not there")
+		}
+		return err
+	}
+	eventually(t, patience, func() error { return asks(d) })
+	eventually(t, patience, under("kms-v2:key-1"))
+	s.kms.RotateKey()
+	d.kill()
+	d = s.start() // one that runs looks once a minute
+	eventually(t, 30*time.Second, under("kms-v2:key-2"))
+	s.kms.DropOldKeys()
+	d.kill()
+	d = s.start()
+	eventually(t, patience, func() error { return asks(d) })
+	if _, err := s.sign(d); err != nil {
+		t.Error(err)
+	}
+}

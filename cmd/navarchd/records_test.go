@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"testing/iotest"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// from is a connection that reads from a reader.
+type from struct {
+	net.Conn
+	io.Reader
+}
+
+func (f from) Read(b []byte) (int, error) { return f.Reader.Read(b) }
+
+// What is read is what came, however it came and however it is asked for; and never of two records at once.
+func TestRecords(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var sent []byte
+		ends := map[int]bool{}
+		for range 1 + r.IntN(6) {
+			n := r.IntN(40)
+			sent = append(sent, 22, 3, 3, byte(n>>8), byte(n))
+			ends[len(sent)] = true
+			for range n {
+				sent = append(sent, byte(r.IntN(256)))
+			}
+			ends[len(sent)] = true
+		}
+		for i, source := range []io.Reader{bytes.NewReader(sent), iotest.OneByteReader(bytes.NewReader(sent)), iotest.HalfReader(bytes.NewReader(sent)),
+			iotest.DataErrReader(bytes.NewReader(sent))} {
+			c := &records{Conn: from{Reader: source}}
+			var got []byte
+			for {
+				b := make([]byte, 1+r.IntN(100))
+				n, err := c.Read(b)
+				for at := len(got) + 1; at < len(got)+n; at++ {
+					if ends[at] {
+						t.Fatalf("reader %d: %d bytes from %d on, across the boundary at %d", i, n, len(got), at)
+					}
+				}
+				got = append(got, b[:n]...)
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !bytes.Equal(got, sent) {
+				t.Fatalf("reader %d: got %x, want %x", i, got, sent)
+			}
+		}
+	}
+}
+
+// A connection whose client has filled records keeps a buffer for one of them.
+func TestSecureConnectionKeepsOneRecord(t *testing.T) {
+	const n, size = 40, 256 << 10
+	dir := t.TempDir()
+	files := pairFiles{cert: filepath.Join(dir, "c"), key: filepath.Join(dir, "k")}
+	writePair(t, files.cert, files.key)
+	pair, err := files.pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	inner := boundHandshakes(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*pair}, SessionTicketsDisabled: true, NextProtos: []string{"h2"}}), n)
+	var open []net.Conn
+	connect := func() {
+		one, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := tls.Client(one, &tls.Config{InsecureSkipVerify: true, DynamicRecordSizingDisabled: true, NextProtos: []string{"h2"}})
+		go func() { _, _ = client.Write(make([]byte, size)) }() // what fails is not read below
+		other, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, _, err := inner.ServerHandshake(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(io.Discard, server, size); err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, one, server)
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // pools give up what they hold at the second
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	connect()
+	before := heap()
+	for range n {
+		connect()
+	}
+	each := (int64(heap()) - int64(before)) / n
+	for _, c := range open {
+		c.Close()
+	}
+	t.Logf("%d bytes for each connection, both ends", each)
+	if each > 32<<10 {
+		t.Errorf("a connection keeps %d bytes", each)
+	}
+}

@@ -1,0 +1,154 @@
+package scene
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"navarch.io/navarch/loadtest/proxy"
+)
+
+// roots changes the root of the mesh while proxies are connected over mTLS with certificates of the servers' own CA, and go
+// on connecting: the new root reaches all of them by push, their agents say so, the signer changes, and everybody gets a
+// certificate by the new one. No connection may break, none may fail.
+func roots(s *stage) error {
+	if s.starter == nil || len(s.Etcd) > 0 || len(s.servers) > 1 {
+		return errors.New("the root is changed of one server that was started here, with its own etcd")
+	}
+	if err := s.joined(nil); err != nil {
+		return err
+	}
+	n := s.proxies()
+	if err := s.await("all have the first root", s.hold(n)); err != nil {
+		return err
+	}
+	before, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	old, err := s.fleet.Certified()
+	if err != nil {
+		return err
+	}
+	cpu0, _ := usage(s.watched())
+	began := time.Now()
+	if err := s.operate("rotate"); err != nil {
+		return err
+	}
+	// While the root changes, a proxy in ten opens its stream anew, with the certificate that it has.
+	spread := s.span(10 * time.Second)
+	if err := s.fleet.Reconnect(Select{Share: .1}, proxy.Reconnect{Spread: spread}); err != nil {
+		return err
+	}
+	if err := s.await("the new root signs", s.signs); err != nil {
+		return err
+	}
+	s.row("rotation, until the new root signs", "s", time.Since(began).Seconds())
+	if err := s.await("all have the new root", s.hold(n)); err != nil {
+		return err
+	}
+	held, err := s.fleet.Trusting()
+	if err != nil {
+		return err
+	}
+	s.row(rowUntold, "", float64(n-held))
+	if err := s.recertify(before, old, spread); err != nil {
+		return err
+	}
+	return s.unbroken(before, cpu0)
+}
+
+// recertify has every proxy get a certificate by the new root, and open its stream anew with it.
+func (s *stage) recertify(before proxy.Stats, old map[string]int, spread time.Duration) error {
+	began, n := time.Now(), s.proxies()
+	if err := s.fleet.Renew(); err != nil {
+		return err
+	}
+	if err := s.fleet.Reconnect(Select{}, proxy.Reconnect{Spread: spread}); err != nil {
+		return err
+	}
+	if err := s.again(before, n+n/10); err != nil {
+		return err
+	}
+	s.row("until all have certificates of the new root", "s", time.Since(began).Seconds())
+	by, err := s.fleet.Certified()
+	if err != nil {
+		return err
+	}
+	left, all := 0, 0
+	for key, n := range by {
+		if all += n; old[key] > 0 {
+			left += n
+		}
+	}
+	s.row(rowOldLeaf, "", float64(left))
+	s.row("identities", "", float64(all))
+	return nil
+}
+
+// unbroken tells what became of connections since.
+func (s *stage) unbroken(before proxy.Stats, cpu0 time.Duration) error {
+	cpu, err := s.rest(cpu0)
+	if err != nil {
+		return err
+	}
+	after, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	since, broken := after.Since(before), uint64(0)
+	for how, n := range after.Ended {
+		if more := n - before.Ended[how]; more > 0 {
+			broken += more
+			s.note("%d connections ended: %s, for example %q.", more, how, after.Errors[how])
+		}
+	}
+	s.row(rowBroken, "", float64(broken))
+	s.row("connections made", "", float64(since.Streams))
+	s.row("pushes of roots and revocation lists", "", float64(since.Types["aside"].Responses))
+	s.row("bytes of everything else, of those of a first join", "%",
+		100*float64(since.Total().BytesIn-since.Types["aside"].BytesIn)/float64(max(1, before.Total().BytesIn)))
+	s.cost("server CPU per proxy", "ms", ms(cpu-cpu0)/float64(s.proxies()))
+	return s.equal()
+}
+
+// hold is nil once so many proxies have the newest roots.
+func (s *stage) hold(n int) func() error {
+	return func() error {
+		held, err := s.fleet.Trusting()
+		if err == nil && held < n {
+			err = fmt.Errorf("%d of %d proxies have the newest roots", held, n)
+		}
+		return err
+	}
+}
+
+// operate runs navarchctl ca, which is beside navarchd.
+func (s *stage) operate(args ...string) error {
+	out, err := exec.CommandContext(s.ctx, filepath.Join(filepath.Dir(s.Navarchd), "navarchctl"),
+		append(append([]string{"ca"}, args...), "--data-dir", filepath.Join(s.starter.dir, "data"), "--mesh", s.starter.mesh)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("navarchctl ca %v, beside navarchd: %w: %s", args, err, out)
+	}
+	return nil
+}
+
+// epochsMetric counts the servers' signing epochs by status: while an old root is still in use, it is retiring.
+const epochsMetric = "navarch_keyring_epochs"
+
+// signs is an error until the new root signs.
+func (s *stage) signs() error {
+	if _, err := s.fleet.Trusting(); err != nil {
+		return err
+	}
+	page, err := s.servers[0].metrics(s.ctx)
+	if err != nil {
+		return err
+	}
+	if status := page.By(epochsMetric, "status"); status["retiring"] < 1 {
+		return fmt.Errorf("the epochs are %v", status)
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package plan
+
+import (
+	"context"
+	"slices"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// Standing is where a Secret stands for one proxy. Nothing in it is secret.
+type Standing struct {
+	Object  model.Key     // that it is made of; zero: there is none, or not for this proxy
+	Asked   bool          // the proxy wants it
+	Planned *xds.Resource // what the proxy should have; nil: nothing
+	Opening bool          // its private key, or that of its newest version, is not opened yet
+	Failed  int           // attempts to open it, in a row
+	Why     string        // it is withheld, or could not be opened so far
+	Wanted  []string      // proxies of the same namespace that want it: ids of their nodes, sorted
+}
+
+// Standing says where a Secret stands, by the name that proxies ask for it with.
+func (p *Planner) Standing(h *Handle, name string) (s Standing) {
+	pl := h.planned.Load()
+	s.Asked = h.asks[name]
+	if s.Why = p.refused(h, name); s.Why != "" {
+		return s
+	}
+	if record, _ := p.world.secretFor(pl.ward.namespace, name); record != nil {
+		s.Object = record.Key
+	}
+	for other := range p.handles {
+		if other.asks[name] && other.planned.Load().ward == pl.ward {
+			s.Wanted = append(s.Wanted, other.Node.ID)
+		}
+	}
+	slices.Sort(s.Wanted)
+	if !s.Asked {
+		return s
+	}
+	s.Planned, s.Why = h.Set().Types[xds.Secret].Get(name), p.missing(h, name)
+	if o := p.private[pl.ward.asked[name].needs]; o != nil {
+		s.Opening = o.of != o.record
+	}
+	return s
+}
+
+// Standing is Planner.Standing for a proxy of this loop, with what was tried to open it.
+func (l *Loop) Standing(p *Proxy, name string) (s Standing) {
+	_ = l.call(context.Background(), func() {
+		s = l.planner.Standing(p.Handle, name)
+		if f := l.failed[s.Object]; s.Opening && f.err != nil {
+			s.Failed, s.Why = f.times, f.err.Error()
+		}
+	})
+	return s
+}
