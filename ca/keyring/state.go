@@ -3,6 +3,7 @@ package keyring
 import (
 	"crypto"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -46,7 +47,8 @@ type Epoch struct {
 	Origin    string    `json:"origin"` // self-signed, cacerts
 	Subject   string    `json:"subject"`
 	KeyID     string    `json:"keyId"`
-	Roots     []string  `json:"roots"` // subjects
+	Signer    string    `json:"signer"` // subject key identifier, hex: what its leaves have as authority key identifier
+	Roots     []string  `json:"roots"`  // subjects
 	Published uint64    `json:"published"`
 	Forced    bool      `json:"forced,omitempty"`
 	Created   time.Time `json:"created"`
@@ -151,7 +153,7 @@ func (r *record) public() (*State, error) {
 			return nil, err
 		}
 		info := Epoch{Number: e.Number, Status: e.Status, Origin: e.Origin, Subject: a.Certificate.Subject.String(), KeyID: e.keyID(),
-			Published: e.Published, Forced: e.Forced, Created: e.Created, Since: e.Since, NotAfter: a.End()}
+			Signer: hex.EncodeToString(a.Certificate.SubjectKeyId), Published: e.Published, Forced: e.Forced, Created: e.Created, Since: e.Since, NotAfter: a.End()}
 		for _, root := range a.Roots {
 			info.Roots = append(info.Roots, root.Subject.String())
 		}

@@ -194,9 +194,10 @@ func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config
 }
 
 func reportTable(w io.Writer, r *keyring.Report) error {
-	rows := [][]string{{"EPOCH", "STATUS", "ORIGIN", "SINCE", "ENDS", "SUBJECT"}}
+	rows := [][]string{{"EPOCH", "STATUS", "ORIGIN", "SINCE", "ENDS", "SIGNER", "SUBJECT"}}
 	for _, e := range r.Epochs {
-		rows = append(rows, []string{fmt.Sprint(e.Number), string(e.Status), e.Origin, e.Since.UTC().Format(time.RFC3339), e.NotAfter.UTC().Format(time.RFC3339), e.Subject})
+		rows = append(rows, []string{fmt.Sprint(e.Number), string(e.Status), e.Origin, e.Since.UTC().Format(time.RFC3339), e.NotAfter.UTC().Format(time.RFC3339),
+			shortKey(e.Signer), e.Subject})
 	}
 	if err := table(w, rows); err != nil {
 		return err

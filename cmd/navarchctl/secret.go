@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"regexp"
@@ -29,7 +30,7 @@ func secretRows(secret map[string]any) (rows [][]string) {
 	for _, block := range blocks(at(secret, "validation_context", "crl")) {
 		if list, err := x509.ParseRevocationList(block); err == nil {
 			rows = append(rows, []string{name, "crl", "-", fmt.Sprintf("%d revoked", len(list.RevokedCertificateEntries)),
-				list.NextUpdate.UTC().Format(time.RFC3339), list.Issuer.CommonName, epochOf(list.Issuer.CommonName)})
+				list.NextUpdate.UTC().Format(time.RFC3339), list.Issuer.CommonName, epochOf(list.Issuer.CommonName, list.AuthorityKeyId)})
 		}
 	}
 	if rows == nil {
@@ -43,18 +44,26 @@ func certificateRow(name, kind string, c *x509.Certificate) []string {
 	if len(c.URIs) > 0 {
 		identity = c.URIs[0].String()
 	}
-	return []string{name, kind, identity, c.SerialNumber.Text(16), c.NotAfter.UTC().Format(time.RFC3339), c.Issuer.CommonName, epochOf(c.Issuer.CommonName)}
+	return []string{name, kind, identity, c.SerialNumber.Text(16), c.NotAfter.UTC().Format(time.RFC3339), c.Issuer.CommonName, epochOf(c.Issuer.CommonName, c.AuthorityKeyId)}
 }
 
-// ownRoot is how ca/issue names the roots that it makes; an operator's own CA has no epoch in its name.
+// ownRoot is how ca/issue names the roots that it makes.
 var ownRoot = regexp.MustCompile(`^Navarch root (\d+) [0-9a-f]+$`)
 
-func epochOf(issuer string) string {
+// epochOf is the number of the issuer's epoch, or, of an operator's own CA, whose name does not have it, the signer that
+// `navarchctl ca status` lists beside the epoch.
+func epochOf(issuer string, signer []byte) string {
 	if m := ownRoot.FindStringSubmatch(issuer); m != nil {
 		return m[1]
 	}
-	return "-"
+	if len(signer) == 0 {
+		return "-"
+	}
+	return "signer " + shortKey(hex.EncodeToString(signer))
 }
+
+// shortKey is enough of a key identifier to tell those of one mesh apart.
+func shortKey(id string) string { return id[:min(len(id), 8)] }
 
 func certificatesIn(source any) (all []*x509.Certificate) {
 	for _, block := range blocks(source) {

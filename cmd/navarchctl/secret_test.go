@@ -32,6 +32,10 @@ func TestSecretRows(t *testing.T) {
 	if len(rows) != 2 || rows[0][1] != "root" || rows[0][6] != "7" || !slices.Equal(rows[1][:2], []string{"ROOTCA", "crl"}) || !strings.HasPrefix(rows[1][3], "1 ") {
 		t.Errorf("rows %q", rows)
 	}
+	// An operator's CA has no epoch in its name: the signer is what ca status shows beside the epoch.
+	if got := epochOf("Acme Issuing CA 2", []byte{0xab, 0xcd, 0xef, 1, 2, 3}); got != "signer abcdef01" {
+		t.Errorf("an operator's CA: %q", got)
+	}
 	if rows := secretRows(map[string]any{"name": "default", "tls_certificate": "what?"}); len(rows) != 1 || rows[0][0] != "default" {
 		t.Errorf("rows %q", rows)
 	}

@@ -140,7 +140,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 			}
 			text += string(raw) + fmt.Sprint(r.Body())
 		}
-		if shown, err := json.Marshal(result.Private); err != nil || string(shown) != `"[redacted]"` && len(result.Private) > 0 {
+		if shown, err := json.Marshal(result.Private); err != nil || string(shown) != `"[sealed]"` && len(result.Private) > 0 {
 			t.Errorf("as JSON: %s %v", shown, err)
 		}
 		block, _ := pem.Decode([]byte(a.key))

@@ -19,7 +19,7 @@ import (
 type Pair struct {
 	Name   string
 	Secret *model.Secret
-	// Key is the Secret's private key, opened. It is the only part that is not in the record, and prints as [redacted].
+	// Key is the Secret's private key, opened. It is the only part that is not in the record, and prints as [sealed].
 	Key *model.PrivateKey
 }
 
