@@ -27,7 +27,7 @@ func main() {
 			if err != nil {
 				return err
 			}
-			newPacer().follow(2 * gcLeast) // until tend knows better
+			tuneCollector()
 			wire.LimitMemory(log)
 			return run(cmd.Context(), c, log)
 		},

@@ -8,39 +8,13 @@ import (
 	"time"
 )
 
-// Where the environment says nothing of GOGC, Go collects when the heap has grown by half, but not before it has grown by
-// gcLeast: with a small heap it would collect every few megabytes while proxies join.
-const (
-	gcPercent = 50
-	gcLeast   = 32 << 20 // bytes
-)
+// gcPercent is Go's GOGC where the environment says nothing. Measured: joins cost the same CPU with 100, and a replica with
+// 1,000 proxies takes 13 % less memory. At least 32 MiB between two collections gained nothing either, for 50 MB.
+const gcPercent = 50
 
-// pacer sets GOGC as the live heap grows.
-type pacer struct {
-	off     bool // GOGC is set: the operator's word stands
-	percent int  // that is set; 0: none yet
-}
-
-func newPacer() *pacer {
-	_, set := os.LookupEnv("GOGC")
-	return &pacer{off: set}
-}
-
-// next is the percentage for a live heap in bytes, and whether it is another one than before, by enough to tell Go, which
-// stops the world for it.
-func (p *pacer) next(live uint64) (percent int, changed bool) {
-	percent = max(gcPercent, int(gcLeast*100/max(live, 1<<20)))
-	if p.off || percent == p.percent || percent > gcPercent && max(percent, p.percent) < min(percent, p.percent)*5/4 {
-		return percent, false
-	}
-	p.percent = percent
-	return percent, true
-}
-
-// follow tells Go.
-func (p *pacer) follow(live uint64) {
-	if percent, changed := p.next(live); changed {
-		debug.SetGCPercent(percent)
+func tuneCollector() {
+	if _, set := os.LookupEnv("GOGC"); !set {
+		debug.SetGCPercent(gcPercent)
 	}
 }
 
@@ -76,33 +50,23 @@ func (t *tidy) step(now time.Time, joins uint64, spare uint64) bool {
 	return true
 }
 
-// heap is what Go says of its memory, in bytes.
-type heap struct {
-	objects, free uint64
-	live          uint64 // at the last collection
-}
-
-func readHeap(samples []metrics.Sample) heap {
-	metrics.Read(samples)
-	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()}
-}
-
 // spare is how many bytes the heap has beside what was live at the last collection.
-func (h heap) spare() uint64 { return h.free + h.objects - min(h.live, h.objects) }
+func spare(samples []metrics.Sample) uint64 {
+	metrics.Read(samples)
+	objects, free, live := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()
+	return free + objects - min(live, objects)
+}
 
-// tend is the loop around pacer and tidy.
-func (p *process) tend(ctx context.Context) error {
+// giveBack is the loop around tidy.
+func (p *process) giveBack(ctx context.Context) error {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	var state tidy
-	pace := newPacer()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		h := readHeap(samples)
-		pace.follow(h.live)
 		select {
 		case now := <-tick.C:
-			if state.step(now, p.server.Joins(), h.spare()) {
+			if state.step(now, p.server.Joins(), spare(samples)) {
 				debug.FreeOSMemory()
 			}
 		case <-ctx.Done():

@@ -50,25 +50,3 @@ func TestTidy(t *testing.T) {
 	pass(30, 1003, much)
 	want("and then", 1)
 }
-
-// A small heap is not collected every few megabytes, a large one after it has grown by half; Go is told of steps only, and
-// nothing where the operator has set GOGC.
-func TestPacer(t *testing.T) {
-	p := &pacer{}
-	told := 0
-	for mb := uint64(1); mb <= 1000; mb++ {
-		percent, changed := p.next(mb << 20)
-		if changed {
-			told++
-		}
-		if room := uint64(p.percent) * mb / 100; room < min(25, mb/2) || room > max(41, mb/2) {
-			t.Errorf("%d MiB live: collected after %d MiB more (%d %%)", mb, room, percent)
-		}
-	}
-	if told > 25 || p.percent != gcPercent {
-		t.Errorf("told %d times, at last %d %%", told, p.percent)
-	}
-	if _, changed := (&pacer{off: true}).next(1 << 20); changed {
-		t.Error("GOGC is the operator's")
-	}
-}

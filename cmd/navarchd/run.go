@@ -202,7 +202,7 @@ func (p *process) replica() ([]loop.Task, error) {
 		{Name: "mirror", Run: p.mirror.Run},
 		{Name: "plan", Run: p.planner.Run},
 		{Name: "push", Run: p.server.Run},
-		{Name: "memory", Run: p.tend},
+		{Name: "memory", Run: p.giveBack},
 		{Name: "verdicts", Run: func(ctx context.Context) error { return shared.run(ctx, p.store, p.log) }},
 	}, p.fleet.tasks(p.mirror, p.planner)...), nil
 }
