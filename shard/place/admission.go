@@ -14,7 +14,7 @@ import (
 // AdmissionConfig of the door that new streams come through. The zero value of a field is its default.
 type AdmissionConfig struct {
 	Pace    PaceConfig
-	Longest time.Duration // that a join may wait; 20 s. Agents that are refused come back by their own backoff, for more
+	Longest time.Duration // that a join may wait; 2 minutes. It costs less than who is served; who is refused comes back, for more
 	Queue   int           // joins that wait at most; 20,000
 	Every   time.Duration // between two measurements; 1 s
 	Meter   Meter         // nil: this process
@@ -33,7 +33,7 @@ type Admission struct {
 
 	mu    sync.Mutex // a leaf: guards what follows
 	gate  gate
-	cost  float64 // let in since the last measurement
+	cost  float64 // let in or refused since the last measurement
 	state AdmissionState
 }
 
@@ -49,7 +49,7 @@ type AdmissionState struct {
 
 // NewAdmission makes one.
 func NewAdmission(cfg AdmissionConfig) *Admission {
-	orElse(&cfg.Longest, 20*time.Second)
+	orElse(&cfg.Longest, 2*time.Minute)
 	orElse(&cfg.Queue, 20_000)
 	orElse(&cfg.Every, time.Second)
 	if cfg.Meter == nil {
@@ -95,7 +95,8 @@ func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	case err == nil:
 		a.cost += t.cost
 		a.state.Admitted++
-	case t.refused:
+	case t.refused: // what that took must not look as if it were the cost of those who are let in: fewer and fewer would be
+		a.cost += CostRefused
 		a.state.Refused++
 	}
 	a.mu.Unlock()
@@ -152,6 +153,6 @@ func (a *Admission) measure() {
 	a.pace.Measured(m)
 	a.mu.Lock()
 	a.gate.fill(time.Now()) // at the rate that was
-	a.gate.rate, a.state.JoinCost = a.pace.Rate(), a.pace.Cost()
+	a.gate.rate, a.gate.full, a.state.JoinCost = a.pace.Rate(), m.Memory >= tooTight, a.pace.Cost()
 	a.mu.Unlock()
 }

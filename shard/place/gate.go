@@ -12,6 +12,7 @@ type gate struct {
 	most    float64 // joins a second; 0: no limit
 	longest time.Duration
 	size    int
+	full    bool // memory is: few may wait, for each holds its first request
 
 	tokens  float64 // of cost; may be below 0 after a dear join
 	numbers float64 // of joins
@@ -31,6 +32,9 @@ type ticket struct {
 
 // burst is how long nothing may come for what comes then to be let in at once.
 const burst = 200 * time.Millisecond
+
+// fewWait is how many may wait where memory is full.
+const fewWait = 32
 
 // fill adds the tokens of the time that has passed.
 func (g *gate) fill(now time.Time) {
@@ -65,14 +69,14 @@ func (g *gate) expected() time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// arrive lets one in, lets it wait, or refuses it: where the queue is full, or it would wait for too long.
+// arrive lets one in, lets it wait, or refuses it: where the queue or the memory is full, or it would wait for too long.
 func (g *gate) arrive(now time.Time, t *ticket) {
 	g.fill(now)
 	t.came, t.open = now, make(chan struct{})
 	switch {
 	case g.waiting.Len() == 0 && g.take(t.cost):
 		close(t.open)
-	case g.waiting.Len() >= g.size, g.expected() > g.longest:
+	case g.full && g.waiting.Len() >= fewWait, g.waiting.Len() >= g.size, g.expected() > g.longest:
 		t.refused = true
 		close(t.open)
 	default:
