@@ -49,6 +49,9 @@ func roots(s *stage) error {
 	if err := s.await("all have the new root", s.hold(n)); err != nil {
 		return err
 	}
+	if err := s.again(before, n/10); err != nil { // or those that have not opened it yet would open it once, not twice
+		return err
+	}
 	held, err := s.fleet.Trusting()
 	if err != nil {
 		return err

@@ -5,7 +5,7 @@ import "time"
 // Costs of a join, in joins of a proxy that holds nothing (2 ms of CPU for 1.8 MB in plain text, 5 with mTLS; to be measured).
 const (
 	CostFull    = 1.0
-	CostHolds   = 0.4 // it presented initial versions: the handshake, reading them, and a comparison; measured, with mTLS
+	CostHolds   = 0.25 // it presented initial versions: the handshake, reading them, and a comparison; measured, with mTLS
 	CostRefused = 0.3 // it is not let in: the handshake, and reading what it asks for
 )
 
@@ -49,7 +49,7 @@ const (
 // leastSqueeze: the rest is for the measured processor time to say.
 const (
 	fullMachine  = 50 * time.Millisecond
-	leastSqueeze = 1. / 4
+	leastSqueeze = 1. / 2
 )
 
 // fewJoins is the cost below which a period says nothing about joins.
