@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/tink-crypto/tink-go/v2/aead/subtle"
 )
@@ -17,8 +18,11 @@ import (
 // File is the provider whose key encryption key is a file of 32 bytes: for development, and where the file itself comes
 // from a place that keeps secrets.
 type File struct {
-	key   localKey
+	path  string
 	older []localKey
+
+	mu  sync.Mutex // guards key, which changes where the file is put back
+	key localKey
 }
 
 // NewFile reads the key file. Where there is none, it is generated, readable to its owner only; of processes that do so
@@ -30,7 +34,7 @@ type File struct {
 // one any more (keyring.Report.KEKs names what is in use), leave it out.
 func NewFile(path string, older ...string) (*File, error) {
 	key, err := keyOf(path, true)
-	f := &File{key: key}
+	f := &File{path: path, key: key}
 	for _, old := range older {
 		if err == nil {
 			key, err = keyOf(old, false)
@@ -99,25 +103,49 @@ func makeKeyFile(path string) error {
 // Name implements Provider.
 func (*File) Name() string { return "file" }
 
-// Wrap implements Provider.
-func (f *File) Wrap(_ context.Context, key Secret) (Wrapped, error) {
-	data, err := f.key.wrap(key)
-	return Wrapped{KeyID: f.key.id, Data: data}, err
+// current is the key of the file.
+func (f *File) current() localKey {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.key
 }
 
-// Unwrap implements Provider.
+// putBack is the key of an id, where the file has it now: an operator has put the right file in its place.
+func (f *File) putBack(id string) (localKey, bool) {
+	key, err := keyOf(f.path, false)
+	if err != nil || key.id != id {
+		return localKey{}, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.key = key
+	return key, true
+}
+
+// Wrap implements Provider.
+func (f *File) Wrap(_ context.Context, key Secret) (Wrapped, error) {
+	own := f.current()
+	data, err := own.wrap(key)
+	return Wrapped{KeyID: own.id, Data: data}, err
+}
+
+// Unwrap implements Provider. Where the key is not known the file is read again.
 func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
-	for _, key := range append([]localKey{f.key}, f.older...) {
+	own := f.current()
+	for _, key := range append([]localKey{own}, f.older...) {
 		if w.KeyID == key.id {
 			return key.unwrap(w.Data)
 		}
 	}
-	return nil, fmt.Errorf("%w: it was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, f.key.id)
+	if key, ok := f.putBack(w.KeyID); ok {
+		return key.unwrap(w.Data)
+	}
+	return nil, fmt.Errorf("%w: it was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, own.id)
 }
 
 // Newest implements Provider.
 func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
-	return func(w Wrapped) bool { return w.KeyID == f.key.id }, nil
+	return func(w Wrapped) bool { return w.KeyID == f.current().id }, nil
 }
 
 // localKey is a key encryption key in memory. Its id tells it from others and says nothing about it.

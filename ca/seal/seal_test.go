@@ -280,7 +280,7 @@ func TestNothingPrintsSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	for _, v := range []any{secret, &secret, struct{ S seal.Secret }{secret}, map[string]seal.Secret{"s": secret}, f, *f, p, []any{p}} {
+	for _, v := range []any{secret, &secret, struct{ S seal.Secret }{secret}, map[string]seal.Secret{"s": secret}, f, p, []any{p}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "% x"} {
 			fmt.Fprintf(&out, verb+"\n", v)
 		}

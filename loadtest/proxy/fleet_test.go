@@ -293,7 +293,10 @@ func TestFollow(t *testing.T) {
 	if st.Types["CDS"].Resources != 40 || st.Streams != 40 || len(st.Ended) != 0 || st.Connected != 20 {
 		t.Errorf("%+v", st)
 	}
-	if got := b.headers[0].Get("navarch-revision"); !slices.Equal(got, []string{"41"}) {
+	b.mu.Lock()
+	first := b.headers[0]
+	b.mu.Unlock()
+	if got := first.Get("navarch-revision"); !slices.Equal(got, []string{"41"}) {
 		t.Errorf("navarch-revision %q", got)
 	}
 	clean(t, f)
