@@ -6,7 +6,7 @@ import "time"
 const (
 	CostFull    = 1.0
 	CostHolds   = 0.25 // it presented initial versions: the handshake, reading them, and a comparison; measured, with mTLS
-	CostRefused = 0.3 // it is not let in: the handshake, and reading what it asks for
+	CostRefused = 0.3  // it is not let in: the handshake, and reading what it asks for
 )
 
 // PaceConfig bounds the pace of joins. The zero value of a field is its default.
