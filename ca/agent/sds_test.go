@@ -23,36 +23,20 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/loadtest/envoytest"
 )
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 type sdsWorld struct {
 	ca     *fakeCA
 	agent  *Agent
 	client secretv3.SecretDiscoveryServiceClient
 	held   chan []string
-	logged *safeBuffer
+	logged *envoytest.Output
 }
 
 func newSDS(t *testing.T) *sdsWorld {
 	t.Helper()
-	w := &sdsWorld{ca: &fakeCA{signer: authority(t, 1)}, held: make(chan []string, 100), logged: &safeBuffer{}}
+	w := &sdsWorld{ca: &fakeCA{signer: authority(t, 1)}, held: make(chan []string, 100), logged: &envoytest.Output{}}
 	socket := filepath.Join(t.TempDir(), "sds")
 	w.agent = startFake(t, w.ca, func(c *Config) {
 		c.Socket = socket

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,27 +34,10 @@ func TestMain(m *testing.M) {
 type process struct {
 	t                    *testing.T
 	cmd                  *exec.Cmd
-	out                  *syncBuffer
+	out                  *envoytest.Output
 	done                 chan error
 	status, debug, admin string
 	stats, metrics       string
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func startAgent(t *testing.T, discovery string, flags ...string) *process {
@@ -66,7 +47,7 @@ func startAgent(t *testing.T, discovery string, flags ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &process{t: t, out: &syncBuffer{}, done: make(chan error, 1), status: loopback.For(t), debug: loopback.For(t), admin: loopback.For(t), stats: loopback.For(t), metrics: loopback.For(t)}
+	p := &process{t: t, out: &envoytest.Output{}, done: make(chan error, 1), status: loopback.For(t), debug: loopback.For(t), admin: loopback.For(t), stats: loopback.For(t), metrics: loopback.For(t)}
 	p.cmd = exec.Command(os.Args[0], append([]string{
 		"run", "--discovery-address", discovery, "--config-path", dir, "--envoy-path", envoytest.Binary(t), "--concurrency", "1",
 		"--admin-address", p.admin, "--status-addr", p.status, "--debug-addr", p.debug, "--pod-info", dir,

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"navarch.io/navarch/loadtest/envoytest"
 )
 
 // program writes a shell script that takes Envoy's place.
@@ -43,7 +45,7 @@ func await(t *testing.T, what string, ok func() bool) {
 }
 
 func TestSignalsAreForwarded(t *testing.T) {
-	out := &syncBuffer{}
+	out := &envoytest.Output{}
 	s := &supervisor{path: program(t, "trap 'echo usr1' USR1; trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"), out: out}
 	stop, done := run(t, s)
 	await(t, "did not start", func() bool { return strings.Contains(out.String(), "up") })
@@ -57,7 +59,7 @@ func TestSignalsAreForwarded(t *testing.T) {
 
 // A program that dies at once is started again, each time later.
 func TestCrashLoopBacksOff(t *testing.T) {
-	s := &supervisor{path: program(t, "exit 3"), out: &syncBuffer{}}
+	s := &supervisor{path: program(t, "exit 3"), out: &envoytest.Output{}}
 	began := time.Now()
 	stop, done := run(t, s)
 	await(t, "did not crash 4 times", func() bool { return s.State().Crashes == 4 })

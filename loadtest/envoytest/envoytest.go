@@ -127,23 +127,25 @@ type Envoy struct {
 	Admin string // host:port of its admin page
 
 	t     testing.TB
-	said  said
+	said  Output
 	ended chan struct{}
 }
 
-// said is what a process wrote so far.
-type said struct {
+// Output is what a process wrote so far. The zero Output is empty; safe for concurrent use.
+type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (s *said) Write(p []byte) (int, error) {
+// Write implements io.Writer.
+func (s *Output) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
 }
 
-func (s *said) String() string {
+// String implements fmt.Stringer.
+func (s *Output) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()

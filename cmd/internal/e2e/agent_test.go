@@ -60,7 +60,7 @@ func runAgent(t testing.TB, d *daemon, data, roots, workload, ip string, more ..
 	cmd := exec.Command(binary(t, "navarch-agent"), args...)
 	cmd.Env = append(os.Environ(), "POD_NAME="+workload+"-0", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT="+workload, "INSTANCE_IP="+ip,
 		"ISTIO_META_INTERCEPTION_MODE=NONE", fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, workload))
-	log := &lockedBuffer{}
+	log := &envoytest.Output{}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

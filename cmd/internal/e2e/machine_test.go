@@ -28,14 +28,14 @@ type machine struct {
 	cmd                            *exec.Cmd
 	dir                            string
 	health, stats, metrics, debugs string
-	log                            *lockedBuffer
+	log                            *envoytest.Output
 	exited                         chan struct{}
 }
 
 // startMachine runs an agent for service account web of namespace shop; more are rows of its cluster.env.
 func startMachine(t testing.TB, d *daemon, data string, more ...string) *machine {
 	t.Helper()
-	m := &machine{dir: t.TempDir(), health: loopback.For(t), stats: loopback.For(t), metrics: loopback.For(t), debugs: loopback.For(t), log: &lockedBuffer{}, exited: make(chan struct{})}
+	m := &machine{dir: t.TempDir(), health: loopback.For(t), stats: loopback.For(t), metrics: loopback.For(t), debugs: loopback.For(t), log: &envoytest.Output{}, exited: make(chan struct{})}
 	rows := append([]string{"# as istioctl writes it", "POD_NAMESPACE='shop'", "SERVICE_ACCOUNT='web'", "ISTIO_SVC_IP=127.0.0.1", "TRUST_DOMAIN='cluster.local'",
 		`ISTIO_METAJSON_LABELS='{"app":"web"}'`, "ISTIO_META_WORKLOAD_NAME='web'", "ISTIO_META_INTERCEPTION_MODE=NONE", "ISTIO_SERVICE_CIDR='*'",
 		"ISTIOD_SAN='istiod.istio-system.svc'"}, more...)

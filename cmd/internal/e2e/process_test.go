@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -66,30 +65,12 @@ func TestMain(m *testing.M) {
 // daemon is one navarchd process.
 type daemon struct {
 	cmd        *exec.Cmd
-	log        *lockedBuffer
+	log        *envoytest.Output
 	exited     chan struct{}
 	http, grpc string // addresses
 	monitoring string
 	secure     string
 	more       []string // additions to its environment
-}
-
-// lockedBuffer is what a process wrote so far.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // start runs navarchd with addresses of its own; it is killed at the end of the test.
@@ -101,7 +82,7 @@ func start(t testing.TB, args ...string) *daemon {
 // startProgram is start of another build of navarchd, with additions to its environment.
 func startProgram(t testing.TB, program string, environment []string, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{log: &lockedBuffer{}, exited: make(chan struct{}), http: loopback.For(t), grpc: loopback.For(t), monitoring: loopback.For(t), secure: loopback.For(t)}
+	d := &daemon{log: &envoytest.Output{}, exited: make(chan struct{}), http: loopback.For(t), grpc: loopback.For(t), monitoring: loopback.For(t), secure: loopback.For(t)}
 	return d.run(t, program, environment, args)
 }
 
@@ -109,7 +90,7 @@ func startProgram(t testing.TB, program string, environment []string, args ...st
 func (d *daemon) again(t testing.TB, program string, args ...string) *daemon {
 	t.Helper()
 	<-d.exited
-	next := &daemon{log: &lockedBuffer{}, exited: make(chan struct{}), http: d.http, grpc: d.grpc, monitoring: d.monitoring, secure: d.secure}
+	next := &daemon{log: &envoytest.Output{}, exited: make(chan struct{}), http: d.http, grpc: d.grpc, monitoring: d.monitoring, secure: d.secure}
 	return next.run(t, program, d.more, args)
 }
 
