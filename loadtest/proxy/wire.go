@@ -261,15 +261,7 @@ func parseResource(b []byte) (resource, error) {
 		case resourceName:
 			r.name = borrow(value)
 		case resourceBody:
-			return each(value, func(number protowire.Number, value []byte) error {
-				switch number {
-				case 1:
-					r.url = borrow(value)
-				case 2:
-					r.body = value
-				}
-				return nil
-			})
+			return each(value, r.any)
 		}
 		return nil
 	})
@@ -277,6 +269,17 @@ func parseResource(b []byte) (resource, error) {
 		return r, fmt.Errorf("resource %q: %w", r.name, err)
 	}
 	return r, nil
+}
+
+// any takes a field of the resource's Any.
+func (r *resource) any(number protowire.Number, value []byte) error {
+	switch number {
+	case 1:
+		r.url = borrow(value)
+	case 2:
+		r.body = value
+	}
+	return nil
 }
 
 // each visits the length-delimited fields of a complete message.

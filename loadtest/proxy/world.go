@@ -48,16 +48,7 @@ func appendStatus(b []byte, number protowire.Number, message string) []byte {
 // parseAny reads an Any whose message says its name in field 1, as those of all our types do.
 func parseAny(b []byte) (resource, error) {
 	var r resource
-	err := each(b, func(number protowire.Number, value []byte) error {
-		switch number {
-		case 1:
-			r.url = borrow(value)
-		case 2:
-			r.body = value
-		}
-		return nil
-	})
-	if err != nil {
+	if err := each(b, r.any); err != nil {
 		return r, fmt.Errorf("resource: %w", err)
 	}
 	for rest := r.body; len(rest) > 0 && r.name == ""; {
