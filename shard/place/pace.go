@@ -45,7 +45,7 @@ const (
 	tooTight = 0.92
 )
 
-// fullMachine is the latency from which the machine is full, whoever fills it: joins are halved then, and again, down to
+// fullMachine is the latency from which the machine is full, whoever fills it: joins are halved then, down to
 // leastSqueeze: the rest is for the measured processor time to say.
 const (
 	fullMachine  = 50 * time.Millisecond
