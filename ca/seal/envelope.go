@@ -137,14 +137,13 @@ func (c Context) String() string {
 
 // sealing returns the data key for new blobs, making one where there is none or it was used enough.
 func (e *Envelope) sealing(ctx context.Context) (*dataKey, error) {
-	e.mu.Lock()
-	if k := e.own; k != nil && k.uses < maxUses && e.now().Sub(k.made) < maxAge {
-		k.uses++
-		e.mu.Unlock()
+	if k := e.fresh(); k != nil {
 		return k, nil
 	}
-	e.mu.Unlock()
 	return e.once(ctx, "seal", func(ctx context.Context) (*dataKey, error) {
+		if k := e.fresh(); k != nil { // made since this caller looked
+			return k, nil
+		}
 		plain := make(Secret, keyBytes)
 		_, _ = rand.Read(plain) // never fails
 		wrapped, err := e.provider.Wrap(ctx, plain)
@@ -161,16 +160,27 @@ func (e *Envelope) sealing(ctx context.Context) (*dataKey, error) {
 	})
 }
 
+// fresh counts a use of the data key for new blobs; nil: there is none, or it was used enough.
+func (e *Envelope) fresh() *dataKey {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if k := e.own; k != nil && k.uses < maxUses && e.now().Sub(k.made) < maxAge {
+		k.uses++
+		return k
+	}
+	return nil
+}
+
 // opening returns the data key that a blob was sealed with.
 func (e *Envelope) opening(ctx context.Context, b *blob) (*dataKey, error) {
 	id := fingerprint(b.wrapped)
-	e.mu.Lock()
-	key := e.held[id]
-	e.mu.Unlock()
-	if key != nil {
+	if key := e.known(id); key != nil {
 		return key, nil
 	}
 	return e.once(ctx, string(id[:]), func(ctx context.Context) (*dataKey, error) {
+		if key := e.known(id); key != nil { // unwrapped since this caller looked
+			return key, nil
+		}
 		plain, err := e.provider.Unwrap(ctx, b.wrapped)
 		if err != nil {
 			return nil, err
@@ -181,6 +191,13 @@ func (e *Envelope) opening(ctx context.Context, b *blob) (*dataKey, error) {
 		}
 		return key, err
 	})
+}
+
+// known is the data key that was unwrapped before; nil: none.
+func (e *Envelope) known(id [32]byte) *dataKey {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.held[id]
 }
 
 // once makes one call for all that wait for the same; a caller that gives up does not end it for the others.

@@ -150,9 +150,11 @@ func (f *follower) update(u kv.Update) {
 	f.took(change, ok)
 }
 
-// took publishes a change, if there is one, and tells what the fold knows. Who sees the status sees the snapshot.
+// took publishes a change, if there is one, and tells what the fold knows. Who sees the status sees the snapshot; who sees
+// the snapshot sees what is missing from it.
 func (f *follower) took(change Change, ok bool) {
 	if ok {
+		f.tell(func(s *Status) { s.Problems = f.fold.problems() })
 		f.publish(change)
 	}
 	f.tell(func(s *Status) {

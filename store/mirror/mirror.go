@@ -109,7 +109,7 @@ func (m *Mirror) Ready() error {
 		}
 	}
 	switch {
-	case s.Revision != 0:
+	case m.Current() != nil:
 		return nil
 	case s.Alarm != nil:
 		return s.Alarm
