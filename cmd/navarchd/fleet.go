@@ -214,7 +214,7 @@ func (f *fleet) drainInput(now time.Time) place.DrainInput {
 	}
 	streams, follow := f.server.Subscribed(ownerURL)
 	in.Movable = streams - follow
-	waiting := f.server.Waiting(fanout.Endpoints) + f.server.Waiting(fanout.Config)
+	waiting := f.server.Waiting(fanout.Endpoints) + f.server.Waiting(fanout.Answers) + f.server.Waiting(fanout.Config)
 	in.Storm = waiting > max(64, in.Streams/20) || f.admission.State().Waiting > 0
 	return in
 }

@@ -14,7 +14,14 @@ var order = [...]xds.Type{xds.Cluster, xds.Endpoint, xds.Secret, xds.Listener, x
 
 // Next is the next response to send; false when there is nothing that may be sent now. What it returns counts as in
 // flight: the caller sends it, or ends the stream.
-func (s *State) Next() (Reply, bool) {
+func (s *State) Next() (Reply, bool) { return s.next(false) }
+
+// Urgent is Next for what does not wait for configuration: endpoints of clusters that stay as they are, and what the client
+// asked for. What else there is stays for Next.
+func (s *State) Urgent() (Reply, bool) { return s.next(true) }
+
+func (s *State) next(urgent bool) (Reply, bool) {
+	s.urgent = urgent
 	for _, t := range order {
 		for {
 			reply, made := s.compose(t)
@@ -65,7 +72,7 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 		s.greet(t, &c)
 		odds = s.gather(t, &c, func(string, odd) bool { return true })
 		at = s.goal(t).Types[t]
-	case owed:
+	case owed || s.waits(t):
 		odds = s.gather(t, &c, func(_ string, o odd) bool { return o.force })
 	case len(ty.retry) > 0:
 		for len(ty.retry) > 0 && c.empty() {
@@ -82,7 +89,7 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 		odds = append(odds, s.differences(t, &c)...)
 	}
 	if c.empty() && !(ty.answer && !owed) {
-		if !owed && len(ty.retry) == 0 {
+		if !owed && !s.waits(t) && len(ty.retry) == 0 {
 			ty.catchUp(at, s.goal(t).Revision)
 		}
 		return Reply{}, false
@@ -145,6 +152,34 @@ func (s *State) owes(t xds.Type) bool {
 	return (t == xds.Endpoint || t == xds.Secret) && len(s.types[xds.Cluster].flights) > 0
 }
 
+// waits says whether changes of a type wait for Next: all but endpoints do, and but for the first answer.
+func (s *State) waits(t xds.Type) bool {
+	return s.urgent && t != xds.Endpoint && !s.types[t].answer
+}
+
+// sends is decide, but that endpoints of a cluster that is to change wait for it: the cluster comes first.
+func (s *State) sends(t xds.Type, name string, o odd) (verb, *xds.Resource) {
+	if s.urgent && t == xds.Endpoint && s.changes(name) {
+		return hold, nil
+	}
+	return s.decide(t, name, o)
+}
+
+// changes says whether something of a cluster is still to be sent.
+func (s *State) changes(cluster string) bool {
+	ty := &s.types[xds.Cluster]
+	if !ty.subscribed {
+		return false
+	}
+	has := ty.sent.Get(cluster)
+	if o, is := ty.odd[cluster]; is {
+		if has = o.have; o.flying != 0 {
+			has = o.now
+		}
+	}
+	return !same(has, s.target.Types[xds.Cluster].Get(cluster))
+}
+
 // gather decides about the exceptions that pick chooses; the names of those that are sent are returned.
 func (s *State) gather(t xds.Type, c *change, pick func(string, odd) bool) (odds []string) {
 	ty := &s.types[t]
@@ -152,7 +187,7 @@ func (s *State) gather(t xds.Type, c *change, pick func(string, odd) bool) (odds
 		if !pick(name, o) {
 			continue
 		}
-		v, r := s.decide(t, name, o)
+		v, r := s.sends(t, name, o)
 		if c.add(name, v, r) {
 			odds = append(odds, name)
 		}
@@ -188,7 +223,7 @@ func (s *State) differences(t xds.Type, c *change) (odds []string) {
 			continue
 		}
 		o := odd{have: d.Old}
-		v, r := s.decide(t, d.Name, o)
+		v, r := s.sends(t, d.Name, o)
 		if !c.add(d.Name, v, r) {
 			ty.put(d.Name, o)
 		} else if r != d.New {

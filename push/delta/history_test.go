@@ -145,3 +145,21 @@ func TestRandomHistories(t *testing.T) {
 		})
 	}
 }
+
+// checkUrgent: endpoints that overtake configuration are of clusters that the proxy has, or is being sent, as they are to be.
+func (p *proxy) checkUrgent(r Reply, urgent bool) {
+	if !urgent || r.Type != xds.Endpoint || r.Owed || p.first[xds.Endpoint] || p.dirty() { // the first answer is whole
+		return
+	}
+	for _, n := range r.Set {
+		has := p.has[xds.Cluster][n.Name]
+		for _, d := range p.down {
+			if i, is := slices.BinarySearchFunc(d.Set, n.Name, byName); is && d.Type == xds.Cluster {
+				has = d.Set[i]
+			}
+		}
+		if has != nil && !same(has, p.state.target.Types[xds.Cluster].Get(n.Name)) {
+			p.fail("endpoints of %s went before the cluster", n.Name)
+		}
+	}
+}

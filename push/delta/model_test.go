@@ -322,8 +322,13 @@ func (p *proxy) step(set *manifest.Set) bool {
 	switch p.rnd(3) {
 	case 0:
 		p.state.Target(set)
-		reply, ok := p.state.Next()
+		next, urgent := p.state.Next, p.rnd(3) == 0
+		if urgent {
+			next = p.state.Urgent
+		}
+		reply, ok := next()
 		if ok {
+			p.checkUrgent(reply, urgent)
 			if !reply.Owed && p.state.Unacked()-reply.Size >= p.state.cfg.Credit {
 				p.fail("%v was sent with %d bytes unacknowledged", reply.Type, p.state.Unacked()-reply.Size)
 			}

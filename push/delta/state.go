@@ -43,6 +43,7 @@ type State struct {
 	unacked int // bytes
 	serial  uint64
 	settled bool
+	urgent  bool // the response that is being made does not wait for configuration
 }
 
 // typed is the state of one type: two pointers to what everybody shares, and the exceptions.

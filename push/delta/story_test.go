@@ -24,6 +24,7 @@ import (
 //	< CDS 1 a@1 -b                  the next response, with its nonce; "owed" where it is outside the credit
 //	= nack CDS a@2 good 1           the reports of the last request
 //	settle | credit 100 | refuse CDS a@1 | world
+//	urgent                          from here on only what is urgent is sent, until "all"
 //
 // Before each event and at the end there must be no further response.
 func TestStories(t *testing.T) {
@@ -48,6 +49,7 @@ type story struct {
 	set      manifest.Set
 	state    *State
 	reports  []Report
+	urgent   bool
 	withheld map[string]bool
 }
 
@@ -75,6 +77,8 @@ func (s *story) step(verb string, args []string) {
 		fmt.Sscan(args[0], &s.cfg.Credit)
 	case "world":
 		s.cfg.World = true
+	case "urgent", "all":
+		s.urgent = verb == "urgent"
 	case "refuse":
 		if s.withheld == nil {
 			s.withheld = map[string]bool{}
@@ -182,7 +186,11 @@ func (s *story) request(args []string) {
 }
 
 func (s *story) next() string {
-	reply, ok := s.state.Next()
+	next := s.state.Next
+	if s.urgent {
+		next = s.state.Urgent
+	}
+	reply, ok := next()
 	if !ok {
 		return "nothing"
 	}
@@ -315,5 +323,28 @@ func TestChargeHoldsBack(t *testing.T) {
 	s.Charge(-1)
 	if _, ok := s.Next(); !ok {
 		t.Error("not sent within the credit")
+	}
+}
+
+// What waits for its turn is not said to be there: a type that an urgent response passed over keeps its revision.
+func TestUrgentSaysNothingOfTheRest(t *testing.T) {
+	before, after := &manifest.Set{Revision: 1}, &manifest.Set{Revision: 2}
+	before.Types[xds.Listener] = evolve(manifest.Stack{}, []*xds.Resource{thing(xds.Listener, "l@1")})
+	after.Types[xds.Listener] = evolve(before.Types[xds.Listener], []*xds.Resource{thing(xds.Listener, "l@2")})
+	s := New(Config{}, before)
+	for _, typ := range []xds.Type{xds.Cluster, xds.Listener} {
+		s.Request(Request{Type: typ}, nil)
+		r, _ := s.Next()
+		s.Request(Request{Type: typ, Nonce: r.Nonce}, nil)
+	}
+	s.Target(after)
+	if r, ok := s.Urgent(); ok {
+		t.Fatalf("urgent: %v", r)
+	}
+	if i := s.Info(xds.Listener); i.SentRevision != 1 || i.AckedRevision != 1 {
+		t.Errorf("sent %d, acknowledged %d of the listeners", i.SentRevision, i.AckedRevision)
+	}
+	if r, ok := s.Next(); !ok || r.Type != xds.Listener || r.Revision != 2 {
+		t.Errorf("then %v", r)
 	}
 }

@@ -1,4 +1,4 @@
-// Package fanout decides which stream is sent to next: latest wins, two lanes, fair between namespaces, under a budget
+// Package fanout decides which stream is sent to next: latest wins, three lanes, fair between namespaces, under a budget
 // of streams and bytes in flight.
 //
 // Owns: the queue of streams, the budgets, what is in flight.  Reads: nothing.  Never: a socket, a manifest.
@@ -8,8 +8,10 @@ package fanout
 type Lane uint8
 
 const (
-	// Endpoints is the lane of changes that touch endpoints alone, and of answers to subscriptions.
+	// Endpoints is the lane of changes that touch endpoints alone.
 	Endpoints Lane = iota
+	// Answers is the lane of answers to subscriptions, and of what follows an ACK.
+	Answers
 	// Config is the lane of everything else.
 	Config
 	// NumLanes is how many there are; not a lane.

@@ -25,7 +25,7 @@ type Stream struct {
 	loop      *Loop
 	namespace string
 	first     bool
-	send      func() int
+	send      func(urgent bool) int
 
 	inbox atomic.Bool // it is in the inbox
 	joins atomic.Bool // news that the loop has not seen yet ...
@@ -46,9 +46,10 @@ func New(b Budget, workers int) *Loop {
 	return &Loop{budget: b, workers: min(workers, b.Streams), wake: make(chan struct{}, 1)}
 }
 
-// Join adds a stream; first: it is a gateway's, which goes before others. send is called by one worker at a time, when it is the stream's turn: it sends all that may be
-// sent now without blocking, and returns the number of bytes.
-func (l *Loop) Join(namespace string, first bool, send func() int) *Stream {
+// Join adds a stream; first: it is a gateway's, which goes before others. send is called by one worker at a time,
+// when it is the stream's turn: it sends all that may be sent now without blocking, or only what is urgent, and returns the
+// number of bytes.
+func (l *Loop) Join(namespace string, first bool, send func(urgent bool) int) *Stream {
 	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
 	s.notify()
@@ -101,12 +102,13 @@ func (l *Loop) Waiting(lane Lane) int { return int(l.waiting[lane].Load()) }
 
 // Run grants turns until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	turns := make(chan *Stream, l.budget.Streams) // as many as can be granted: never full
+	turns := make(chan Grant[*Stream], l.budget.Streams) // as many as can be granted: never full
 	var workers sync.WaitGroup
 	for range l.workers {
 		workers.Go(func() {
-			for s := range turns {
-				s.sent.Add(int64(s.send()))
+			for g := range turns {
+				s := g.Stream
+				s.sent.Add(int64(s.send(g.Urgent)))
 				s.done.Store(true)
 				s.notify()
 			}
@@ -120,7 +122,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	for {
 		step := func(e Event[*Stream]) {
 			for _, g := range q.Step(time.Now(), e) {
-				turns <- g.Stream
+				turns <- g
 			}
 		}
 		select {

@@ -27,7 +27,7 @@ func TestLoopLosesNothing(t *testing.T) {
 	var busy [streams]atomic.Bool
 	handles := make([]*Stream, streams)
 	for i := range streams {
-		handles[i] = l.Join("ns", false, func() int {
+		handles[i] = l.Join("ns", false, func(bool) int {
 			if busy[i].Swap(true) {
 				t.Error("two workers send to one stream")
 			}

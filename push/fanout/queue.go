@@ -11,9 +11,10 @@ type Budget struct {
 	Bytes   int           // sent and not acknowledged by streams that are not slow; 256 MiB
 	Slow    time.Duration // a stream that has owed an ACK for longer no longer counts against Bytes; 1 s
 	Trial   int           // streams that configuration goes to first, see trial; 8
+	Beside  int           // bytes of configuration in flight while endpoints change, see beside; 8 MiB
 }
 
-// patience is how many grants in a row the endpoint lane may have while the config lane waits.
+// patience is how many grants others may have while a lane waits.
 const patience = 4
 
 // Op is what an Event says.
@@ -39,8 +40,12 @@ type Event[S comparable] struct {
 	Bytes     int    // of Done and Ack
 }
 
-// Grant is an output of Queue.Step: send to this stream, then say Done.
-type Grant[S comparable] struct{ Stream S }
+// Grant is an output of Queue.Step: send to this stream, then say Done. Urgent: configuration that it waits for has its turn
+// later, and only what is urgent is to be sent now.
+type Grant[S comparable] struct {
+	Stream S
+	Urgent bool
+}
 
 // Queue decides who is sent to. A stream is in it at most once however often it is marked: what it is sent is computed
 // when its turn comes. Not safe for concurrent use.
@@ -51,8 +56,9 @@ type Queue[S comparable] struct {
 	granted int
 	bytes   int // charged against the budget
 	charged *list.List
-	streak  int // grants to the endpoint lane since one to the config lane, while that waits
+	passed  [NumLanes]int // grants to others since one to this lane, while that waits
 	trial   trial
+	beside  beside
 }
 
 // lane is a ring of namespaces that have streams waiting; one ring for gateways, which come first, one for the others.
@@ -82,15 +88,16 @@ type group[S comparable] struct {
 type entry[S comparable] struct {
 	stream    S
 	namespace string
-	class     uint8 // 0: a gateway, 1: another
-	lane      Lane
-	at        *list.Element // in its group; nil: not queued
-	trying    bool          // it counts in the trial
+	class     uint8                   // 0: a gateway, 1: another
+	at        [NumLanes]*list.Element // in its group; nil: not queued in that lane
+	trying    bool                    // it counts in the trial
+	wide      int                     // bytes counted in beside
 	granted   bool
-	again     bool // marked while granted, in lane
-	owing     int  // bytes charged
-	forgiven  int  // written off as slow, and not yet acknowledged
-	early     int  // acknowledged before Done told of them
+	again     [NumLanes]bool // marked while granted
+	first     bool           // it was the first in the config lane when it was busy with what is urgent
+	owing     int            // bytes charged
+	forgiven  int            // written off as slow, and not yet acknowledged
+	early     int            // acknowledged before Done told of them
 	since     time.Time
 	charge    *list.Element
 }
@@ -109,7 +116,10 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	if b.Trial <= 0 {
 		b.Trial = 8
 	}
-	q := &Queue[S]{budget: b, streams: map[S]*entry[S]{}, charged: list.New(), trial: trial{least: b.Trial, window: b.Trial}}
+	if b.Beside <= 0 {
+		b.Beside = 8 << 20
+	}
+	q := &Queue[S]{budget: b, beside: beside{budget: b.Beside}, streams: map[S]*entry[S]{}, charged: list.New(), trial: trial{least: b.Trial, window: b.Trial}}
 	for i := range q.lanes {
 		for class := range q.lanes[i].named {
 			q.lanes[i].named[class] = map[string]*group[S]{}
@@ -133,16 +143,9 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	case e.Op == Leave:
 		q.leave(s)
 	case e.Op == Mark:
-		q.mark(s, e.Lane)
+		q.mark(s, e.Lane, now)
 	case e.Op == Done && s.granted:
-		s.granted = false
-		q.granted--
-		q.owe(s, e.Bytes, now)
-		q.settle(s, now)
-		if s.again {
-			s.again = false
-			q.push(s)
-		}
+		q.done(s, e.Bytes, now)
 	case e.Op == Ack:
 		q.ack(s, e.Bytes)
 		q.settle(s, now)
@@ -171,39 +174,58 @@ func (q *Queue[S]) Waiting(l Lane) int {
 	return n
 }
 
-func (q *Queue[S]) mark(s *entry[S], l Lane) {
+func (q *Queue[S]) mark(s *entry[S], l Lane, now time.Time) {
+	if l == Endpoints {
+		q.beside.last = now
+	}
 	switch {
+	case s.at[l] != nil:
 	case s.granted:
-		if !s.again || l < s.lane {
-			s.lane = l
-		}
-		s.again = true
-	case s.at == nil:
-		s.lane = l
-		q.push(s)
-	case l < s.lane: // what waits becomes more urgent: endpoints never wait behind configuration
-		q.remove(s)
-		s.lane = l
-		q.push(s)
+		s.again[l] = true
+	default:
+		q.push(s, l, false)
 	}
 }
 
-func (q *Queue[S]) push(s *entry[S]) {
-	l := &q.lanes[s.lane]
+// done ends a turn: what was marked meanwhile waits for the next.
+func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
+	s.granted = false
+	q.granted--
+	q.owe(s, bytes, now)
+	q.weigh(s, bytes)
+	q.settle(s, now)
+	for l, again := range s.again {
+		if again && s.at[l] == nil {
+			q.push(s, Lane(l), Lane(l) == Config && s.first)
+		}
+	}
+	s.again, s.first = [NumLanes]bool{}, false
+}
+
+// push puts a stream into a lane, behind those of its namespace that wait there, or before them.
+func (q *Queue[S]) push(s *entry[S], to Lane, first bool) {
+	l := &q.lanes[to]
 	g := l.named[s.class][s.namespace]
 	if g == nil {
 		g = &group[S]{name: s.namespace}
 		l.named[s.class][s.namespace] = g
 		g.in = l.rings[s.class].PushBack(g)
 	}
-	s.at = g.waiting.PushBack(s)
+	if first {
+		s.at[to] = g.waiting.PushFront(s)
+	} else {
+		s.at[to] = g.waiting.PushBack(s)
+	}
 }
 
-func (q *Queue[S]) remove(s *entry[S]) {
-	l := &q.lanes[s.lane]
+func (q *Queue[S]) remove(s *entry[S], from Lane) {
+	if s.at[from] == nil {
+		return
+	}
+	l := &q.lanes[from]
 	g := l.named[s.class][s.namespace]
-	g.waiting.Remove(s.at)
-	s.at = nil
+	g.waiting.Remove(s.at[from])
+	s.at[from] = nil
 	if g.waiting.Len() == 0 {
 		l.rings[s.class].Remove(g.in)
 		delete(l.named[s.class], g.name)
@@ -211,8 +233,8 @@ func (q *Queue[S]) remove(s *entry[S]) {
 }
 
 func (q *Queue[S]) leave(s *entry[S]) {
-	if s.at != nil {
-		q.remove(s)
+	for l := range NumLanes {
+		q.remove(s, l)
 	}
 	if s.granted {
 		q.granted--
@@ -225,40 +247,50 @@ func (q *Queue[S]) leave(s *entry[S]) {
 // grants hands out turns while the budget lasts.
 func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 	for q.granted < q.budget.Streams && q.bytes < q.budget.Bytes {
-		l := q.pick(now)
-		if l == nil {
+		l, any := q.pick(now)
+		if !any {
 			break
 		}
-		ring, g := l.front()
+		ring, g := q.lanes[l].front()
 		s := g.waiting.Front().Value.(*entry[S])
+		if s.granted { // for what is urgent: it has its turn here when that is done
+			q.remove(s, l)
+			s.again[l], s.first = true, true
+			continue
+		}
 		ring.MoveToBack(g.in)
-		q.remove(s)
-		if l == &q.lanes[Config] {
+		urgent := l != Config && s.at[Config] != nil
+		for l := range NumLanes {
+			if l != Config || !urgent {
+				q.remove(s, l)
+			}
+		}
+		if l == Config {
 			q.try(s, now)
 		}
 		s.granted = true
 		q.granted++
-		out = append(out, Grant[S]{s.stream})
+		out = append(out, Grant[S]{Stream: s.stream, Urgent: urgent})
 	}
 	return out
 }
 
-// pick is the lane whose turn it is; nil when nobody waits.
-func (q *Queue[S]) pick(now time.Time) *lane[S] {
-	fast, slow := &q.lanes[Endpoints], &q.lanes[Config]
-	mayConfig := !slow.empty() && q.trial.open(now)
-	switch {
-	case !mayConfig && fast.empty():
-		return nil
-	case !mayConfig:
-		q.streak = 0
-		return fast
-	case fast.empty() || q.streak >= patience:
-		q.streak = 0
-		return slow
+// pick is the lane whose turn it is: the most urgent one, unless another has been passed over too often; false when nobody
+// waits.
+func (q *Queue[S]) pick(now time.Time) (Lane, bool) {
+	turn, waits := NumLanes, [NumLanes]bool{}
+	for l := range NumLanes {
+		waits[l] = !q.lanes[l].empty() && (l != Config || q.trial.open(now) && q.beside.open(now))
+		if waits[l] && (turn == NumLanes || q.passed[l] >= patience) {
+			turn = l
+		}
 	}
-	q.streak++
-	return fast
+	for l := range NumLanes {
+		if q.passed[l]++; !waits[l] || l == turn {
+			q.passed[l] = 0
+		}
+	}
+	return turn, turn != NumLanes
 }
 
 func (q *Queue[S]) owe(s *entry[S], bytes int, now time.Time) {
@@ -288,6 +320,7 @@ func (q *Queue[S]) release(s *entry[S], bytes int) {
 	bytes = min(bytes, s.owing)
 	s.owing -= bytes
 	q.bytes -= bytes
+	q.lighten(s)
 	if s.owing == 0 && s.charge != nil {
 		q.charged.Remove(s.charge)
 		s.charge = nil

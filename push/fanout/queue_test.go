@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// script runs events and returns who was granted, in order. "j:ns/a" joins, "l:a" leaves, "e:a" and "c:a" mark in a lane,
-// "d:a:9" is done with 9 bytes, "k:a:9" acknowledges 9, "t" is 1 s later. "g:ns/a" joins as a gateway, "r:a" refuses.
+// script runs events and returns who was granted, in order, with "!" where only what is urgent is to be sent. "j:ns/a" joins,
+// "l:a" leaves, "e:a", "a:a" and "c:a" mark in a lane, "d:a:9" is done with 9 bytes, "k:a:9" acknowledges 9, "t" is 1 s later. "g:ns/a" joins as a gateway, "r:a" refuses.
 func script(b Budget, events string) string {
 	q := NewQueue[string](b)
 	now := time.Unix(0, 0)
@@ -39,6 +39,8 @@ func script(b Budget, events string) string {
 			e.Op, e.Lane = Mark, Endpoints
 		case "c":
 			e.Op, e.Lane = Mark, Config
+		case "a":
+			e.Op, e.Lane = Mark, Answers
 		case "d":
 			e.Op = Done
 		case "k":
@@ -48,6 +50,9 @@ func script(b Budget, events string) string {
 			now = now.Add(time.Second)
 		}
 		for _, g := range q.Step(now, e) {
+			if g.Urgent {
+				g.Stream += "!"
+			}
 			out = append(out, g.Stream)
 		}
 	}
@@ -61,30 +66,34 @@ func TestQueue(t *testing.T) {
 		events string
 		want   string
 	}{
-		"granted at once":                  {one, "j:n/a c:a", "a"},
-		"a stream is queued once":          {one, "j:n/x j:n/a c:x c:a c:a e:a d:x d:a", "x a"},
-		"marked while sent to: once more":  {one, "j:n/a c:a c:a e:a d:a d:a", "a a"},
-		"unknown streams are ignored":      {one, "c:a d:a k:a:1 l:a", ""},
-		"budget of streams":                {Budget{Streams: 2}, "j:n/a j:n/b j:n/c c:a c:b c:c d:a", "a b c"},
-		"endpoints first":                  {one, "j:n/x j:n/a j:n/b c:x c:a e:b d:x d:b", "x b a"},
-		"what waits becomes more urgent":   {one, "j:n/x j:n/a j:n/b c:x c:a c:b e:b d:x d:b", "x b a"},
-		"fair between namespaces":          {one, "j:big/x j:big/a j:big/b j:big/c j:small/s c:x c:a c:b c:c c:s d:x d:a d:s d:b", "x a s b c"},
-		"leaving frees a turn":             {one, "j:n/a j:n/b c:a c:b l:a", "a b"},
-		"leaving the queue":                {one, "j:n/a j:n/b j:n/c c:a c:b c:c l:b d:a", "a c"},
-		"budget of bytes":                  {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b k:a:10", "a b"},
-		"bytes are held until the ACK":     {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b k:a:0", "a"},
-		"an ACK that overtakes Done":       {Budget{Bytes: 10}, "j:n/a j:n/b c:a k:a:10 d:a:10 c:b", "a b"},
-		"a slow stream holds up nobody":    {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b t", "a b"},
-		"what was forgiven is not counted": {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 t k:a:10 c:a d:a:10 c:b", "a a"},
-		"gateways first":                   {one, "j:n/x j:n/a g:gw/b c:x c:a c:b d:x d:b", "x b a"},
-		"a change is tried on a few":       {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:1 d:b:1", "a b"},
-		"an ACK lets two more":             {two, "j:n/a j:n/b j:n/c j:n/d c:a c:b c:c c:d d:a:1 d:b:1 k:a:1", "a b c d"},
-		"a refusal, then few again":        {two, "j:n/a j:n/b j:n/c j:n/d c:a c:b d:a:1 d:b:1 k:a:1 k:b:1 r:b c:a c:b c:c c:d d:a:1 d:b:1", "a b a b"},
-		"a slow one does not stop it":      {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:1 d:b:1 t", "a b c"},
-		"nothing to send is no trial":      {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:0 d:b:1", "a b c"},
-		"endpoints are not held":           {two, "j:n/a j:n/b j:n/c c:a c:b e:c d:a:1 d:b:1", "a b c"},
-		"leaving gives the place back":     {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:1 d:b:1 l:a", "a b c"},
-		"leaving returns bytes":            {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b l:a", "a b"},
+		"granted at once":                     {one, "j:n/a c:a", "a"},
+		"a stream is queued once a lane":      {one, "j:n/x j:n/a c:x c:a c:a e:a e:a d:x d:a d:a", "x a! a"},
+		"marked while sent to: once more":     {one, "j:n/a c:a c:a c:a d:a d:a", "a a"},
+		"marked in both while sent to":        {one, "j:n/a c:a c:a e:a d:a d:a d:a", "a a! a"},
+		"unknown streams are ignored":         {one, "c:a d:a k:a:1 l:a", ""},
+		"budget of streams":                   {Budget{Streams: 2}, "j:n/a j:n/b j:n/c c:a c:b c:c d:a", "a b c"},
+		"endpoints first":                     {one, "j:n/x j:n/a j:n/b c:x c:a e:b d:x d:b", "x b a"},
+		"urgent, and then in its place":       {one, "j:n/x j:n/a j:n/b j:n/c c:x c:a c:b c:c e:a e:b d:x d:a d:b d:a d:b", "x a! b! a b c"},
+		"first while it is urgent":            {Budget{Streams: 2}, "j:n/x j:n/y j:n/a j:n/b c:x c:y c:a c:b e:a d:x d:y d:a d:b", "x y a! b a"},
+		"a turn for all takes what is urgent": {one, "j:n/x j:n/a c:x e:a c:a d:x d:a d:a", "x a! a"},
+		"answers before configuration":        {one, "j:n/x j:n/a j:n/b j:n/c c:x c:a a:b e:c d:x d:c d:b", "x c b a"},
+		"fair between namespaces":             {one, "j:big/x j:big/a j:big/b j:big/c j:small/s c:x c:a c:b c:c c:s d:x d:a d:s d:b", "x a s b c"},
+		"leaving frees a turn":                {one, "j:n/a j:n/b c:a c:b l:a", "a b"},
+		"leaving the queue":                   {one, "j:n/a j:n/b j:n/c c:a c:b c:c l:b d:a", "a c"},
+		"budget of bytes":                     {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b k:a:10", "a b"},
+		"bytes are held until the ACK":        {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b k:a:0", "a"},
+		"an ACK that overtakes Done":          {Budget{Bytes: 10}, "j:n/a j:n/b c:a k:a:10 d:a:10 c:b", "a b"},
+		"a slow stream holds up nobody":       {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b t", "a b"},
+		"what was forgiven is not counted":    {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 t k:a:10 c:a d:a:10 c:b", "a a"},
+		"gateways first":                      {one, "j:n/x j:n/a g:gw/b c:x c:a c:b d:x d:b", "x b a"},
+		"a change is tried on a few":          {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:1 d:b:1", "a b"},
+		"an ACK lets two more":                {two, "j:n/a j:n/b j:n/c j:n/d c:a c:b c:c c:d d:a:1 d:b:1 k:a:1", "a b c d"},
+		"a refusal, then few again":           {two, "j:n/a j:n/b j:n/c j:n/d c:a c:b d:a:1 d:b:1 k:a:1 k:b:1 r:b c:a c:b c:c c:d d:a:1 d:b:1", "a b a b"},
+		"a slow one does not stop it":         {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:1 d:b:1 t", "a b c"},
+		"nothing to send is no trial":         {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:0 d:b:1", "a b c"},
+		"endpoints are not held":              {two, "j:n/a j:n/b j:n/c c:a c:b e:c d:a:1 d:b:1", "a b c"},
+		"leaving gives the place back":        {two, "j:n/a j:n/b j:n/c c:a c:b c:c d:a:1 d:b:1 l:a", "a b c"},
+		"leaving returns bytes":               {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b l:a", "a b"},
 	} {
 		if got := script(c.budget, c.events); got != c.want {
 			t.Errorf("%s: granted %q, want %q", name, got, c.want)
@@ -133,12 +142,32 @@ func TestConfigDoesNotStarve(t *testing.T) {
 	t.Error("config never had its turn")
 }
 
+// While endpoints change, configuration has few bytes in flight: what was sent counts, and what a turn is expected to send.
+func TestConfigurationBesideEndpoints(t *testing.T) {
+	for name, c := range map[string]struct{ events, want string }{
+		"it has all the budget alone":     {"j:n/a j:n/b j:n/c c:a d:a:10 c:b d:b:10 c:c", "a b c"},
+		"until endpoints change":          {"j:n/a j:n/b j:n/c j:n/e c:a d:a:10 e:e c:b", "a e"},
+		"an ACK lets the next go":         {"j:n/a j:n/b j:n/c j:n/e c:a d:a:10 e:e c:b k:a:10", "a e b"},
+		"a part of an ACK counts":         {"j:n/a j:n/b j:n/c j:n/e c:a d:a:12 e:e c:b k:a:5", "a e b"},
+		"what has begun counts as before": {"j:n/a j:n/b j:n/c j:n/e c:a d:a:800 k:a:800 e:e c:b c:c", "a e b"},
+		"until it is known":               {"j:n/a j:n/b j:n/c j:n/e c:a d:a:800 k:a:800 e:e c:b c:c d:b:1", "a e b c"},
+		"a calm ends it":                  {"j:n/a j:n/b j:n/c j:n/e c:a d:a:10 e:e d:e t t c:b d:b:10 c:c", "a e b c"},
+		"answers do not begin it":         {"j:n/a j:n/b j:n/c j:n/e c:a d:a:10 a:e c:b", "a e b"},
+		"who leaves gives it back":        {"j:n/a j:n/b j:n/c j:n/e c:a d:a:10 e:e c:b l:a", "a e b"},
+		"a slow one gives it back":        {"j:n/a j:n/b j:n/c j:n/e c:a d:a:10 e:e c:b t e:e", "a e b"},
+	} {
+		if got := script(Budget{Beside: 10}, c.events); got != c.want {
+			t.Errorf("%s: granted %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // Random events: never more in flight than the budget, nobody is granted twice at once, and everybody who was marked is
 // granted in the end.
 func TestQueueRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		b := Budget{Streams: 1 + r.IntN(3), Bytes: 20, Trial: 1 + r.IntN(4)}
+		b := Budget{Streams: 1 + r.IntN(3), Bytes: 20, Trial: 1 + r.IntN(4), Beside: 1 + r.IntN(30)}
 		q := NewQueue[int](b)
 		now := time.Unix(0, 0)
 		granted, owing, due := map[int]bool{}, map[int]int{}, map[int]bool{}
@@ -176,7 +205,7 @@ func TestQueueRandom(t *testing.T) {
 				step(Event[int]{Op: Refuse, Stream: s})
 			case 0, 1:
 				due[s] = true
-				step(Event[int]{Op: Mark, Stream: s, Lane: Lane(r.IntN(2))})
+				step(Event[int]{Op: Mark, Stream: s, Lane: Lane(r.IntN(int(NumLanes)))})
 			case 2:
 				done(s, r.IntN(9))
 			case 3:
@@ -192,7 +221,7 @@ func TestQueueRandom(t *testing.T) {
 				ack(s)
 			}
 		}
-		if len(due) > 0 || q.Waiting(Endpoints)+q.Waiting(Config) > 0 || q.bytes != 0 || q.trial.trying != 0 || q.charged.Len() != 0 {
+		if len(due) > 0 || q.Waiting(Endpoints)+q.Waiting(Answers)+q.Waiting(Config) > 0 || q.beside.bytes != 0 || q.bytes != 0 || q.trial.trying != 0 || q.charged.Len() != 0 {
 			t.Fatalf("seed %d: still due %v, bytes %d, charged %d", seed, due, q.bytes, q.charged.Len())
 		}
 	}

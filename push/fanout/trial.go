@@ -33,6 +33,7 @@ func (q *Queue[S]) try(s *entry[S], now time.Time) {
 		s.trying = true
 		q.trial.trying++
 	}
+	q.expect(s)
 	q.trial.last = now
 }
 
@@ -49,5 +50,6 @@ func (q *Queue[S]) untry(s *entry[S]) {
 	if s.trying {
 		s.trying = false
 		q.trial.trying--
+		q.count(s, 0)
 	}
 }

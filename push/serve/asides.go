@@ -74,7 +74,7 @@ func (st *stream) advanceSide(i int, m delta.Message) error {
 	}
 	switch {
 	case !idle:
-		st.mark(turn, fanout.Endpoints, now)
+		st.mark(turn, fanout.Answers, now)
 	case due:
 		st.mark(turn, fanout.Config, now)
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -196,14 +197,16 @@ func TestAsideWork(t *testing.T) {
 		}
 	}
 	for _, st := range all {
-		st.markedAt.Store(0)
+		for l := range st.markedAt {
+			st.markedAt[l].Store(0)
+		}
 	}
 	res := aside(t, "A", strings.Repeat("x", size))
 	b.res.Store(res)
 	b.asked.Store(0)
 	srv.AsideChanged(sideURL)
 	for id, st := range all {
-		if marked := st.markedAt.Load() != 0; marked != (id < subscribed) {
+		if marked := st.markedAt[fanout.Config].Load() != 0; marked != (id < subscribed) {
 			t.Fatalf("stream %d of %d subscribed ones: marked %v", id, subscribed, marked)
 		}
 		if (st.sides != nil) != (id < subscribed) {
@@ -213,7 +216,7 @@ func TestAsideWork(t *testing.T) {
 	push := func() {
 		for id := range uint64(subscribed) {
 			st := all[id]
-			if st.send() < size {
+			if st.send(false) < size {
 				t.Fatal("nothing was sent")
 			}
 			if out := st.grpc.(*sink).got; &out.bufs[1].ReadOnlyData()[0] != &b.res.Load().delta.ReadOnlyData()[0] {

@@ -50,8 +50,10 @@ func (s *Server) SendAway(n int, aside string, all bool) int {
 // read, or does not acknowledge, is not waited for.
 func (s *Server) Lag(now time.Time) (longest time.Duration) {
 	for _, st := range s.all() {
-		if at := st.markedAt.Load(); at != 0 && !st.busy() {
-			longest = max(longest, now.Sub(time.Unix(0, at)))
+		for l := range st.markedAt {
+			if at := st.markedAt[l].Load(); at != 0 && !st.busy() {
+				longest = max(longest, now.Sub(time.Unix(0, at)))
+			}
 		}
 	}
 	return longest

@@ -126,7 +126,7 @@ func TestLag(t *testing.T) {
 	c.ack(c.next())
 	eventually(t, "nothing waits", func() bool { return s.Lag(time.Now().Add(time.Hour)) == 0 })
 	st := s.all()[0]
-	st.markedAt.Store(time.Now().Add(-time.Minute).UnixNano())
+	st.markedAt[fanout.Endpoints].Store(time.Now().Add(-time.Minute).UnixNano())
 	if lag := s.Lag(time.Now()); lag < time.Minute || lag > time.Minute+patience {
 		t.Errorf("lag %v", lag)
 	}
@@ -139,7 +139,7 @@ func TestLag(t *testing.T) {
 	// A turn that comes meanwhile finds nothing to do; who sends looks again before it stops, and then nothing waits.
 	st.mark(st.turn.Load(), fanout.Config, time.Now())
 	eventually(t, "the turn is over", func() bool { return s.Waiting(fanout.Config) == 0 })
-	st.pump(false)
+	st.pump(false, false)
 	if lag := s.Lag(time.Now().Add(time.Hour)); lag != 0 {
 		t.Errorf("lag %v after all was sent", lag)
 	}

@@ -7,30 +7,46 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/xds"
 )
 
-// send is a turn: all that may be sent now goes out. It does not block: what is within the credit fits into gRPC's
+// send is a turn: all that may be sent now goes out, or all that is urgent. It does not block: what is within the credit fits into gRPC's
 // write quota; for the rest a goroutine is lent to the stream. It returns the number of bytes sent.
-func (st *stream) send() int {
+func (st *stream) send(urgent bool) int {
 	st.mu.Lock()
 	if st.sending || st.closed {
+		st.whole = st.whole || !urgent
 		st.mu.Unlock()
 		return 0 // whoever sends looks again before it stops
 	}
 	st.sending = true
 	st.mu.Unlock()
-	if at := st.markedAt.Swap(0); at != 0 {
-		st.srv.cfg.Hooks.Queued(time.Since(time.Unix(0, at)))
-	}
-	return st.pump(false)
+	st.queued(urgent)
+	return st.pump(false, urgent)
 }
 
-// pump sends until there is nothing more to send. lent: it may block.
-func (st *stream) pump(lent bool) (total int) {
+// queued tells how long the oldest of what has its turn now has waited.
+func (st *stream) queued(urgent bool) {
+	oldest := int64(0)
+	for l := range st.markedAt {
+		if urgent && fanout.Lane(l) == fanout.Config {
+			continue
+		}
+		if at := st.markedAt[l].Swap(0); at != 0 && (oldest == 0 || at < oldest) {
+			oldest = at
+		}
+	}
+	if oldest != 0 {
+		st.srv.cfg.Hooks.Queued(time.Since(time.Unix(0, oldest)))
+	}
+}
+
+// pump sends until there is nothing more to send, or nothing urgent. lent: it may block.
+func (st *stream) pump(lent, urgent bool) (total int) {
 	for {
 		start := time.Now()
-		out, ok, since := st.next(start)
+		out, ok, since := st.next(start, urgent)
 		if !since.IsZero() {
 			st.srv.cfg.Hooks.Converged(start.Sub(since))
 		}
@@ -41,7 +57,7 @@ func (st *stream) pump(lent bool) (total int) {
 			go func() {
 				bytes, written := st.push(&out, start, true)
 				if written {
-					bytes += st.pump(true)
+					bytes += st.pump(true, urgent)
 				}
 				st.turn.Load().Sent(bytes)
 			}()
@@ -75,7 +91,7 @@ func (o *outgoing) what() string {
 // next takes the next response from the state machines; where there is none, the stream is no longer being sent to. since
 // is when the view moved, where the client turns out to have all of that acknowledged. Asides come first: they are small,
 // and rarely there.
-func (st *stream) next(now time.Time) (out outgoing, ok bool, since time.Time) {
+func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.owing = false
@@ -91,9 +107,19 @@ func (st *stream) next(now time.Time) (out outgoing, ok bool, since time.Time) {
 		return out, true, since
 	}
 	st.state.Target(set)
-	if out.reply, ok = st.state.Next(); !ok {
-		st.sending = false
-		st.markedAt.Store(0) // what a mark meant while somebody sent has gone out
+	if urgent = urgent && !st.whole; urgent {
+		out.reply, ok = st.state.Urgent()
+	} else {
+		out.reply, ok = st.state.Next()
+	}
+	if !ok {
+		st.sending, st.whole = false, false
+		if urgent {
+			return out, false, since // the turn for all is to come
+		}
+		for l := range st.markedAt {
+			st.markedAt[l].Store(0) // what a mark meant while somebody sent has gone out
+		}
 		return out, false, st.converged()
 	}
 	reply := &out.reply
@@ -193,6 +219,6 @@ func (st *stream) check(now time.Time) {
 		st.srv.cfg.Hooks.Timeout(false)
 		st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %s for %v", late, st.srv.cfg.AckDeadline))
 	} else if settle && !idle {
-		st.mark(st.turn.Load(), 0, now)
+		st.mark(st.turn.Load(), fanout.Answers, now)
 	}
 }

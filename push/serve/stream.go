@@ -36,13 +36,14 @@ type stream struct {
 	view     View
 	opened   time.Time
 	turn     atomic.Pointer[fanout.Stream]
-	markedAt atomic.Int64    // since when it waits for a turn; unix nanoseconds, 0: it does not
-	asked    map[string]bool // Secrets that the view was told of; the reading goroutine's
-	movedAt  atomic.Int64    // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
+	markedAt [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not
+	asked    map[string]bool               // Secrets that the view was told of; the reading goroutine's
+	movedAt  atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
 
 	mu       sync.Mutex // guards what follows; never held while sending
 	state    *delta.State
 	sending  bool // somebody is between Next and the end of SendMsg
+	whole    bool // a turn for all came while somebody sent what is urgent
 	pushed   bool // something was sent since the client was up to date
 	owing    bool // what is being sent may block
 	closed   bool // nobody sends afterwards
@@ -223,7 +224,7 @@ func (st *stream) moved(l fanout.Lane) {
 
 // mark asks for a turn.
 func (st *stream) mark(turn *fanout.Stream, l fanout.Lane, now time.Time) {
-	st.markedAt.CompareAndSwap(0, now.UnixNano())
+	st.markedAt[l].CompareAndSwap(0, now.UnixNano())
 	turn.Mark(l)
 }
 
@@ -264,7 +265,7 @@ func (st *stream) advance(m delta.Message) error {
 		st.report(&reports[i], now, since)
 	}
 	if !idle {
-		st.mark(turn, fanout.Endpoints, now)
+		st.mark(turn, fanout.Answers, now)
 	}
 	return nil
 }
