@@ -157,6 +157,16 @@ func TestLargeGroupHasItsTurn(t *testing.T) {
 	}
 }
 
+// Nor do many small ones of another namespace, however many wait.
+func TestLargeGroupBesideMany(t *testing.T) {
+	c := newCounter(t)
+	c.tell(many(t, "large", 300, 300)...)
+	c.tell(many(t, "busy", 500, 1)...)
+	if a, b := c.done().Batch.Len(), c.done().Batch.Len(); a != fill || b != 300 {
+		t.Errorf("batches of %d and %d", a, b)
+	}
+}
+
 func TestEmitIsOneBatch(t *testing.T) {
 	c := newCounter(t)
 	c.tell(many(t, "loud", 500, 1)...)
@@ -202,7 +212,11 @@ func TestSharedRecordsStayTogether(t *testing.T) {
 			[][]string{{"loud3/v0001"}, {"loud/v0001", "loud2/v0001"}}, []string{"loud/v0001", "loud2/v0001", "loud3/v0001"}},
 		"what is as before again": {[]Objects{{put(t, in("warm", vs("up", "2s"))), a[1]}, b, {stored, put(t, in("far", vs("x", "1s")))}},
 			[][]string{{"far/x", "loud/v0001", "loud2/v0001"}}, []string{"far/x", "loud/v0001", "loud2/v0001", "warm/up"}},
-		"nothing is left": {[]Objects{{a[1]}, {gone(a[1])}}, nil, []string{"loud/v0001"}},
+		"place of the oldest, of three": {append(many(t, "loud", 150, 50), Objects{put(t, in("loud", vs("v0001", "9s"))), put(t, in("loud", vs("v0101", "9s")))}),
+			[][]string{{"loud/v0001", "loud/v0101"}, {"loud/v0051"}}, []string{"loud/v0001", "loud/v0051", "loud/v0101"}},
+		"put back while it is written":   {[]Objects{{gone(stored)}}, [][]string{{"warm/up"}}, []string{"warm/up"}},
+		"told again while it is written": {[]Objects{{stored}}, nil, nil},
+		"nothing is left":                {[]Objects{{a[1]}, {gone(a[1])}}, nil, []string{"loud/v0001"}},
 		"two became three": {[]Objects{{a[1]}, {a[2]}, {gone(a[1]), gone(a[2]), a[3]}},
 			[][]string{{"loud/v0003"}}, []string{"loud/v0001", "loud/v0002", "loud/v0003"}},
 	} {

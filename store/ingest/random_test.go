@@ -166,7 +166,7 @@ func (r *teller) see() {
 func TestRandomChanges(t *testing.T) {
 	var done [3]int
 	known := map[string]told{}
-	for seed := range uint64(30) {
+	for seed := range uint64(12) {
 		r := &teller{desk: newDesk(t), Rand: rand.New(rand.NewPCG(seed, 1)), known: known,
 			past: map[model.Key][]model.Hash{}, whole: true, done: map[Outcome]int{}}
 		r.do(r.s.Step(Objects{synced}))
@@ -206,7 +206,7 @@ func TestRandomChanges(t *testing.T) {
 			done[outcome] += n
 		}
 	}
-	if done[Done] < 600 || done[Unknown] < 20 || done[Deposed] < 20 {
+	if done[Done] < 200 || done[Unknown] < 5 || done[Deposed] < 5 {
 		t.Errorf("too little happened: %v", done)
 	}
 }
