@@ -66,18 +66,17 @@ func (s *State) anewed(e Anewed) {
 	}
 }
 
-// renewed moves what was sealed anew to what is dirty. What is about to be written for another reason is left to the next
-// look.
+// renewed takes what was sealed anew, for the next batch. What waits to be written for another reason is left to the next look.
 func (s *State) renewed() map[model.Key]*model.Secret {
 	puts := map[model.Key]*model.Secret{}
 	for key, a := range s.anew {
-		if s.dirty[key] || s.drafts[key] != nil || s.secrets[key] != a.from {
+		if s.queue.of[key] != nil || s.drafts[key] != nil || s.secrets[key] != a.from {
 			continue
 		}
 		if want := s.want[key]; want != nil && want.Meta().Hash == s.have[key] {
 			s.want[key] = a.to
 		}
-		puts[key], s.dirty[key] = a.to, true
+		puts[key] = a.to
 	}
 	clear(s.anew)
 	return puts

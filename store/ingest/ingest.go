@@ -50,24 +50,19 @@ type Loop struct {
 	state *State // owned by Run
 	box   *loop.Box[input]
 
-	since    time.Time // of the oldest event that is in no batch yet; owned by Run
 	problems atomic.Pointer[[]object.Problem]
 	stats    atomic.Pointer[Stats]
 	tenants  tenantsOf
 }
 
-// input is what waits for the loop: all objects, and the newest word on leadership.
+// input is what waits for the loop: all that was told, each change for itself, and the newest word on leadership.
 type input struct {
-	objects []object.Event
-	since   time.Time // of the first of them
-	term    Event     // Gained, Lost or nil
+	emits Emits
+	term  Event // Gained, Lost or nil
 }
 
 func merge(waiting, next input) input {
-	waiting.objects = append(waiting.objects, next.objects...)
-	if waiting.since.IsZero() {
-		waiting.since = next.since
-	}
+	waiting.emits = append(waiting.emits, next.emits...)
 	if next.term != nil {
 		waiting.term = next.term
 	}
@@ -84,9 +79,10 @@ func New(c Config) *Loop {
 	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge)}
 }
 
-// Emit takes what a source tells; what comes in one call and is not split by the source is one batch.
+// Emit takes what a source tells. What comes in one call is written in one batch; other changes may be written before it, of
+// other namespaces, or with it.
 func (l *Loop) Emit(events []object.Event) {
-	l.box.Put(input{objects: slices.Clone(events), since: time.Now()})
+	l.box.Put(input{emits: Emits{{Objects: slices.Clone(events), At: time.Now()}}})
 }
 
 // Gained: this process leads under an epoch.
@@ -137,11 +133,8 @@ func (l *Loop) Run(ctx context.Context) error {
 			if in.term != nil { // first: nothing is begun that is not ours to do any more
 				effects = l.state.Step(in.term)
 			}
-			if len(in.objects) > 0 {
-				if l.since.IsZero() {
-					l.since = in.since
-				}
-				effects = append(effects, l.state.Step(Objects(in.objects))...)
+			if len(in.emits) > 0 {
+				effects = append(effects, l.state.Step(in.emits)...)
 			}
 		case event := <-results:
 			effects = l.state.Step(event)
@@ -164,11 +157,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		l.publish(between)
 		for _, effect := range effects {
-			since := time.Now()
-			if _, writes := effect.(Write); writes && !l.since.IsZero() {
-				since, l.since = l.since, time.Time{}
-			}
-			go l.do(ctx, effect, since, results)
+			go l.do(ctx, effect, time.Now(), results)
 		}
 	}
 }
@@ -194,6 +183,7 @@ func (l *Loop) publish(between []object.Problem) {
 	}
 	l.state.showTenants()
 	l.tenants.publish(l.state)
+	obs.Waiting.Set(float64(l.state.queue.waits))
 	stats := l.state.Stats()
 	if before := l.Stats(); stats != before {
 		obs.Writes.WithLabelValues("put").Add(float64(stats.Puts - before.Puts))
@@ -203,7 +193,7 @@ func (l *Loop) publish(between []object.Problem) {
 }
 
 // do carries one effect out, in a goroutine of its own: at most one load or write is under way for each epoch.
-func (l *Loop) do(ctx context.Context, effect Effect, since time.Time, results chan<- Event) {
+func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results chan<- Event) {
 	var result Event
 	switch e := effect.(type) {
 	case Wait:
@@ -222,7 +212,10 @@ func (l *Loop) do(ctx context.Context, effect Effect, since time.Time, results c
 	case Anew:
 		result = l.sealAnew(ctx, e)
 	case Write:
-		result = l.write(ctx, e.Batch, since)
+		if e.Since.IsZero() {
+			e.Since = now
+		}
+		result = l.write(ctx, e)
 	}
 	select {
 	case results <- result:
@@ -291,13 +284,13 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	return loaded, nil
 }
 
-func (l *Loop) write(ctx context.Context, batch kv.Batch, since time.Time) Event {
-	began := time.Now()
+func (l *Loop) write(ctx context.Context, e Write) Event {
+	batch, began := e.Batch, time.Now()
 	revision, err := l.Store.Commit(ctx, batch)
 	written := Written{Epoch: batch.Epoch, After: revision}
 	var large *kv.TooLargeError
 	if l.Committed != nil && revision != 0 {
-		l.Committed(revision, since, began, batch)
+		l.Committed(revision, e.Since, began, batch)
 	}
 	switch {
 	case err == nil:

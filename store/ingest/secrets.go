@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
@@ -31,6 +32,7 @@ type Draft struct {
 	Record  *model.Secret // without its key
 	Private model.PrivateKey
 	Stored  *model.SecretSpec // nil: there is none, or it does not decode
+	heard   time.Time
 }
 
 // The events and effects of sealing.
@@ -56,12 +58,13 @@ func (Sealed) event() {}
 // draft takes the records of an object that has a private key: they are wanted once they are sealed.
 func (w *world) draft(private model.PrivateKey, records []model.Record) {
 	for _, r := range records {
-		w.drafts[r.Meta().Key] = &Draft{Record: r.(*model.Secret), Private: private}
+		w.drafts[r.Meta().Key] = &Draft{Record: r.(*model.Secret), Private: private, heard: w.heard}
 	}
 }
 
 // redraft makes drafts of all Secrets again: what they are compared with is another.
 func (s *State) redraft() {
+	s.heard = time.Time{}
 	s.sealing, s.resealing = false, false
 	clear(s.unsealed)
 	for _, e := range s.objects {
@@ -95,6 +98,7 @@ func (s *State) seal() []Effect {
 // sealed takes over what was sealed, where it is still what is wanted.
 func (s *State) sealed(e Sealed) {
 	s.sealing, s.resealing = false, false
+	changed, since := map[model.Key]bool{}, time.Time{}
 	for i, d := range e.Drafts {
 		key := d.Record.Key
 		if s.drafts[key] != d {
@@ -108,8 +112,9 @@ func (s *State) sealed(e Sealed) {
 		delete(s.drafts, key)
 		delete(s.unsealed, key)
 		s.want[key] = e.Records[i]
-		s.dirty[key] = true
+		changed[key], since = true, earlier(since, d.heard)
 	}
+	s.enqueue(changed, since)
 }
 
 // sealAll is what the loop does for Seal.

@@ -1,9 +1,8 @@
 package ingest
 
 import (
-	"fmt"
-	"maps"
 	"slices"
+	"time"
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
@@ -18,6 +17,8 @@ type Event interface{ event() }
 type (
 	// Objects is what a source told in one go: one semantic change.
 	Objects []object.Event
+	// Emits is what a source told in several, oldest first.
+	Emits []Emit
 	// Gained: this process leads, under this epoch.
 	Gained struct{ Epoch kv.Epoch }
 	// Lost: it leads no more.
@@ -42,6 +43,12 @@ type (
 	Due struct{}
 )
 
+// Emit is Objects, and when they were told.
+type Emit struct {
+	Objects Objects
+	At      time.Time // zero: not known
+}
+
 // Outcome is how a write went.
 type Outcome uint8
 
@@ -52,6 +59,7 @@ const (
 )
 
 func (Objects) event() {}
+func (Emits) event()   {}
 func (Gained) event()  {}
 func (Lost) event()    {}
 func (Loaded) event()  {}
@@ -69,7 +77,10 @@ type (
 		Again bool
 	}
 	// Write: commit the batch.
-	Write struct{ Batch kv.Batch }
+	Write struct {
+		Batch kv.Batch
+		Since time.Time // of the oldest change in it; zero: it is a full comparison's, or has none that came of an event
+	}
 	// Wait: tell Due after the pace of endpoint-only writes.
 	Wait struct{}
 )
@@ -116,15 +127,16 @@ type State struct {
 	after      int64
 	have       map[model.Key]model.Hash
 	secrets    map[model.Key]*model.Secret // those of have that are Secrets
-	dirty      map[model.Key]bool          // keys to be compared with have
+	queue      *queue                      // keys to be written
 	withheld   map[model.Key]bool          // stored keys that a full comparison did not dare to delete
 	refused    map[model.Key]object.Problem
-	batch      kv.Batch // while writing
-	complete   bool     // the head has to be completed even if nothing differs
-	paced      bool     // endpoint-only changes wait for Due
-	guarded    string   // why keys are withheld by the shrink guard
-	sealing    bool     // drafts are being sealed
-	resealing  bool     // some of them could not be
+	batch      kv.Batch                 // while writing
+	flying     map[model.Key]model.Hash // what batch makes of have; zero: nothing
+	complete   bool                     // the head has to be completed even if nothing differs
+	paced      bool                     // endpoint-only changes wait for Due
+	guarded    string                   // why keys are withheld by the shrink guard
+	sealing    bool                     // drafts are being sealed
+	resealing  bool                     // some of them could not be
 	unsealed   map[model.Key]object.Problem
 	anew       map[model.Key]anew // to be written, because the key encryption key was rotated
 	stats      Stats
@@ -136,7 +148,7 @@ func NewState(o Options) *State {
 	if o.Budget != (Budget{}) {
 		w.ledger = newLedger(o.Budget)
 	}
-	return &State{world: w, allowEmpty: o.AllowEmpty, dirty: map[model.Key]bool{},
+	return &State{world: w, allowEmpty: o.AllowEmpty, queue: newQueue(),
 		withheld: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
 		anew: map[model.Key]anew{}}
 }
@@ -145,8 +157,13 @@ func NewState(o Options) *State {
 func (s *State) Step(event Event) []Effect {
 	switch e := event.(type) {
 	case Objects:
-		s.synced = s.take(e) || s.synced
-		s.collect()
+		return s.Step(Emits{{Objects: e}})
+	case Emits:
+		for _, emit := range e {
+			s.heard = emit.At
+			s.synced = s.take(emit.Objects) || s.synced
+			s.collect()
+		}
 		if s.phase == idle {
 			return s.start(false)
 		}
@@ -197,38 +214,18 @@ func (s *State) start(again bool) []Effect {
 	if !s.leading || !s.synced {
 		return nil
 	}
-	s.phase = loading
+	s.phase, s.queue = loading, newQueue() // it finds what waits
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 
 func (s *State) lose() {
 	s.leading, s.phase, s.have, s.secrets = false, idle, nil, nil
 	s.sealing, s.resealing = false, false
-	s.batch, s.paced, s.complete = kv.Batch{}, false, false
-	clear(s.dirty)
+	s.batch, s.flying, s.paced, s.complete = kv.Batch{}, nil, false, false
+	s.queue = newQueue()
 	clear(s.withheld)
 	clear(s.anew)
 	s.guarded = ""
-}
-
-// collect takes over what the world changed. Without a comparison to follow up there is nothing to note: the next full
-// comparison finds it.
-func (s *State) collect() {
-	if s.phase == ready || s.phase == writing {
-		for key := range s.changed {
-			s.dirty[key] = true
-			delete(s.withheld, key)
-			delete(s.refused, key)
-		}
-		if len(s.withheld) == 0 {
-			s.guarded = ""
-		}
-		if len(s.unreadable) == 0 && s.guarded == "" {
-			maps.Copy(s.dirty, s.withheld)
-			clear(s.withheld)
-		}
-	}
-	clear(s.changed)
 }
 
 // compare is the full comparison of what should be with what is stored.
@@ -237,7 +234,7 @@ func (s *State) compare(e Loaded) {
 	if s.secrets == nil {
 		s.secrets = map[model.Key]*model.Secret{}
 	}
-	clear(s.dirty)
+	s.queue, s.batch, s.flying = newQueue(), kv.Batch{}, nil
 	clear(s.withheld)
 	clear(s.refused)
 	s.guarded = ""
@@ -264,14 +261,18 @@ func (s *State) compare(e Loaded) {
 		}
 	}
 	s.guard(gone)
+	clear(s.changed)
 	for _, key := range gone {
 		if !s.withheld[key] {
-			s.dirty[key] = true
+			s.changed[key] = true
 		}
 	}
 	for key := range s.want {
-		s.dirty[key] = true
+		if s.differs(key) {
+			s.changed[key] = true
+		}
 	}
+	s.enqueue(s.changed, time.Time{})
 	clear(s.changed)
 }
 
@@ -280,78 +281,6 @@ func (w *world) ownerOf(key model.Key) object.ID {
 		return w.normal.MeshID()
 	}
 	return normal.Owner(key)
-}
-
-// flush makes the next batch of what is dirty and differs.
-func (s *State) flush() []Effect {
-	if s.phase != ready || len(s.dirty)+len(s.anew) == 0 && !s.complete {
-		return nil
-	}
-	endpointsOnly := !s.complete
-	for key := range s.dirty {
-		want := s.want[key]
-		stored, is := s.have[key]
-		if s.drafts[key] != nil || want == nil && !is || want != nil && is && want.Meta().Hash == stored {
-			delete(s.dirty, key)
-			continue
-		}
-		endpointsOnly = endpointsOnly && key.Kind == model.KindEndpoints
-	}
-	anew := s.renewed()
-	if len(s.dirty) == 0 && !s.complete || s.paced && endpointsOnly && len(anew) == 0 {
-		return nil
-	}
-	s.seq++
-	s.batch = kv.Batch{Epoch: s.epoch, Seq: s.seq, After: s.after}
-	for _, key := range slices.SortedFunc(maps.Keys(s.dirty), model.Key.Compare) {
-		if r := anew[key]; r != nil {
-			s.batch.Puts = append(s.batch.Puts, r)
-		} else if want := s.want[key]; want != nil {
-			s.batch.Puts = append(s.batch.Puts, want)
-		} else {
-			s.batch.Deletes = append(s.batch.Deletes, key)
-		}
-	}
-	clear(s.dirty)
-	s.phase, s.paced = writing, endpointsOnly && len(anew) == 0
-	return []Effect{Write{Batch: s.batch}}
-}
-
-// written takes the outcome of a batch; on: more may be written.
-func (s *State) written(e Written) (effects []Effect, on bool) {
-	batch := s.batch
-	s.batch = kv.Batch{}
-	switch e.Outcome {
-	case Deposed:
-		s.lose()
-		return nil, false
-	case Unknown:
-		s.paced = false
-		return s.start(true), false
-	}
-	s.phase, s.after, s.complete = ready, e.After, false
-	s.stats.Batches++
-	for _, r := range batch.Puts {
-		key := r.Meta().Key
-		if size, refused := e.Refused[key]; refused {
-			s.refused[key] = object.Problem{ID: s.ownerOf(key), Message: fmt.Sprintf("its record has %d bytes, more than %d: what was stored before stands", size, kv.MaxRecordBytes)}
-			continue
-		}
-		s.have[key] = r.Meta().Hash
-		if secret, is := r.(*model.Secret); is {
-			s.secrets[key] = secret
-		}
-		s.stats.Puts++
-	}
-	for _, key := range batch.Deletes {
-		delete(s.have, key)
-		delete(s.secrets, key)
-		s.stats.Deletes++
-	}
-	if s.paced {
-		effects = append(effects, Wait{})
-	}
-	return effects, true
 }
 
 // Problems is what is wrong with single objects and with writing them, sorted.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
@@ -44,6 +45,7 @@ type world struct {
 	drafts     map[model.Key]*Draft // wanted as soon as they are sealed
 	changed    map[model.Key]bool   // keys whose wanted record may differ since changed was last cleared
 	faulty     map[object.ID]*entry // those with problems
+	heard      time.Time            // when what is being taken was told; zero: not known
 	normalised uint64
 	shape      uint64 // counts changes of records other than Endpoints
 	labels     labels

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -33,6 +34,7 @@ type Store struct {
 	log    *slog.Logger
 	server *server // nil: etcd is not in this process
 	now    func() time.Time
+	last   *atomic.Pointer[wrote] // the newest head that this process completed
 
 	between func() // for tests: between two transactions of a batch
 }
@@ -67,7 +69,8 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)
 	}
-	return &Store{client: client, prefix: Prefix(cfg.Mesh), log: cfg.Logger, now: time.Now}, nil
+	return &Store{client: client, prefix: Prefix(cfg.Mesh), log: cfg.Logger, now: time.Now,
+		last: &atomic.Pointer[wrote]{}}, nil
 }
 
 // connect makes a client, which logs in as it is made. An etcd that does not answer now is no error: the client begins with

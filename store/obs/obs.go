@@ -99,6 +99,7 @@ var (
 	Acks           = histogram("navarch_ack_seconds", "Seconds from sending a response to its acknowledgement.")
 	Leading        = gauge("navarch_leader", "1 while this process is the elected ingester.")
 	Writes         = counterVec("navarch_store_writes_total", "Records written to the store, by operation.", "op")
+	Waiting        = gauge("navarch_ingest_waiting", "Records that wait in the leader's ingester for their batch; 0 elsewhere.")
 	StoreAlarm     = gaugeVec("navarch_store_alarm", "1 while the store is not to be trusted, by cause.", "cause")
 	Problems       = gauge("navarch_problems", "Problems with files, objects, stored values and refused resources; /debug/problems lists these, and what planning finds.")
 	TenantObjects  = gaugeVec("navarch_tenant_objects", "Objects of tenants that use half of their budget or more.", "tenant")

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Dir        string
 	AllowEmpty bool          // take away what vanished, however much it is
-	Quiet      time.Duration // a burst of changes is over when there was none for so long; default 30 ms
+	Quiet      time.Duration // a burst of changes is over when there was none for so long, or is cut; default 30 ms
 	Grace      time.Duration // what takes objects away must look the same for so long; default 250 ms
 	Rescan     time.Duration // file systems that do not tell of changes are walked so often; default 10 s
 	Log        *slog.Logger
@@ -103,7 +103,8 @@ func (s *Source) Look() ([]object.Event, error) {
 }
 
 // Run tells everything that is in the folder, then Synced, then every change, until ctx ends. emit is called from one
-// goroutine, with what belongs together in one call.
+// goroutine, with what belongs together in one call: a burst of changes, for ten times Quiet at most; of changes that go on
+// without end what changed in one namespace within twice Quiet.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	watch, err := newWatch(s.Dir)
 	if err != nil {
@@ -152,7 +153,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 
 // wake reads what is dirty, and what is pending and due.
 func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]object.Event)) {
-	paths, whole := dirty.take(now)
+	paths, whole, endless := dirty.take(now)
 	if whole {
 		s.rescan(watch, now, emit, false)
 	}
@@ -166,7 +167,31 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 	for _, path := range slices.Compact(paths) {
 		looks = append(looks, read(s.Dir, path))
 	}
-	s.tell(s.reader.step(now, looks, false), emit)
+	events := s.reader.step(now, looks, false)
+	if !endless {
+		s.tell(events, emit)
+		return
+	}
+	s.tell(events, func(events []object.Event) {
+		for _, part := range apart(events) {
+			emit(part)
+		}
+	})
+}
+
+// apart divides events by namespace: what is edited without end in one is not told together with what happens in another.
+func apart(events []object.Event) (parts [][]object.Event) {
+	at := map[string]int{}
+	for _, e := range events {
+		i, known := at[e.ID.Namespace]
+		if !known {
+			i = len(parts)
+			at[e.ID.Namespace] = i
+			parts = append(parts, nil)
+		}
+		parts[i] = append(parts[i], e)
+	}
+	return parts
 }
 
 // rescan walks the whole folder, renews the watches and tells what changed.

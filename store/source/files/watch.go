@@ -48,12 +48,14 @@ func (w *watch) set(dirs []string) {
 	}
 }
 
-// dirty collects what changed during one burst.
+// dirty collects what changed during one burst. A burst that does not end is cut: after ten times quiet, and from then on, until
+// a quiet moment comes, after twice quiet. Who edits without end thus holds up others for no longer than that.
 type dirty struct {
 	quiet       time.Duration
 	paths       map[string]bool
 	whole       bool // something about folders or links: walk
 	first, last time.Time
+	cut         time.Time // when the burst before this one was; zero: it was over
 }
 
 func newDirty(quiet time.Duration) *dirty { return &dirty{quiet: quiet, paths: map[string]bool{}} }
@@ -101,32 +103,50 @@ func (d *dirty) all(now time.Time) {
 func (d *dirty) touch(now time.Time) {
 	if d.first.IsZero() {
 		d.first = now
+		if now.Sub(d.cut) >= d.quiet { // that was its end
+			d.cut = time.Time{}
+		}
 	}
 	d.last = now
 }
 
-// due is when the burst is over: quiet since its last event, but ten times that after its first at the latest.
+// due is when the burst is over or cut.
 func (d *dirty) due() (time.Time, bool) {
 	if d.first.IsZero() {
 		return time.Time{}, false
 	}
-	due := d.last.Add(d.quiet)
-	if limit := d.first.Add(10 * d.quiet); limit.Before(due) {
-		due = limit
-	}
+	due, _ := d.end()
 	return due, true
 }
 
-// take hands the burst over if it is over, and starts the next.
-func (d *dirty) take(now time.Time) (paths []string, whole bool) {
-	due, ok := d.due()
-	if !ok || now.Before(due) {
-		return nil, false
+func (d *dirty) end() (at time.Time, cut bool) {
+	longest := 10 * d.quiet
+	if !d.cut.IsZero() {
+		longest = 2 * d.quiet
+	}
+	at = d.last.Add(d.quiet)
+	if limit := d.first.Add(longest); limit.Before(at) {
+		return limit, true
+	}
+	return at, false
+}
+
+// take hands the burst over if it is over or cut, and starts the next. endless: it is not the first that was cut, so what
+// belongs together in it is not known.
+func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
+	if d.first.IsZero() {
+		return nil, false, false
+	}
+	at, cut := d.end()
+	if now.Before(at) {
+		return nil, false, false
 	}
 	for path := range d.paths {
 		paths = append(paths, path)
 	}
-	whole = d.whole
-	*d = *newDirty(d.quiet)
-	return paths, whole
+	whole, endless = d.whole, cut && !d.cut.IsZero()
+	if *d = *newDirty(d.quiet); cut {
+		d.cut = now
+	}
+	return paths, whole, endless
 }

@@ -1,0 +1,212 @@
+package ingest
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// told is an object, and the record that it makes.
+type told struct {
+	object.Event
+	hash model.Hash
+}
+
+// teller tells random changes and follows what readers of the store can see of them.
+type teller struct {
+	*desk
+	*rand.Rand
+	known  map[string]told            // by text
+	past   map[model.Key][]model.Hash // what a record was to be, change by change; zero: gone
+	emits  []map[model.Key]int        // the newest, and from where on they are in past
+	flying *Write
+	load   *Load
+	term   int64
+	after  int64
+	whole  bool // no batch was left half done
+	done   map[Outcome]int
+}
+
+// emit makes a change of some records of some namespaces, a few of them as they were before.
+func (r *teller) emit() Objects {
+	var o Objects
+	touched := map[model.Key]int{}
+	spaces := 1
+	if r.IntN(5) == 0 {
+		spaces = 2
+	}
+	for range spaces {
+		namespace := fmt.Sprint("n", r.IntN(4)*r.IntN(2)) // the first is loud
+		for range 1 + r.IntN(4)*r.IntN(8) {
+			name := fmt.Sprintf("r%02d", r.IntN(30))
+			key := model.Key{Kind: model.KindVirtualService, Namespace: namespace, Name: name}
+			text := in(namespace, vs(name, fmt.Sprintf("%ds", 1+r.IntN(10))))
+			if r.IntN(3) == 0 {
+				key.Kind = model.KindEndpoints
+				text = in(namespace, epSlice(name, fmt.Sprintf("10.0.0.%d", 1+r.IntN(10)), "p"))
+			}
+			if _, twice := touched[key]; twice {
+				continue
+			}
+			one, known := r.known[text]
+			if !known {
+				one.Event = put(r.t, text)
+				records, problems := Records(Objects{one.Event}, Options{}.Normal)
+				if len(records) != 1 {
+					r.t.Fatal(problems)
+				}
+				one.hash = records[0].Meta().Hash
+				r.known[text] = one
+			}
+			e, hash := one.Event, one.hash
+			if r.past[key] == nil {
+				r.past[key] = []model.Hash{{}}
+			}
+			if last := r.past[key][len(r.past[key])-1]; r.IntN(4) == 0 && last != (model.Hash{}) {
+				e, hash = gone(e), model.Hash{}
+			}
+			touched[key] = len(r.past[key])
+			r.past[key] = append(r.past[key], hash)
+			o = append(o, e)
+		}
+	}
+	if r.emits = append(r.emits, touched); len(r.emits) > 100 {
+		r.emits = r.emits[1:]
+	}
+	return o
+}
+
+// do takes note of effects: at most one load or write is under way.
+func (r *teller) do(effects []Effect) {
+	for _, effect := range effects {
+		switch e := effect.(type) {
+		case Load:
+			r.load = &e
+		case Write:
+			if r.flying != nil && r.flying.Batch.Epoch == e.Batch.Epoch {
+				r.t.Fatal("two writes at once")
+			}
+			r.flying = &e
+		}
+	}
+}
+
+// answer ends the write or load that is under way, if there is one, somehow.
+func (r *teller) answer(well bool) {
+	if l := r.load; l != nil {
+		r.load = nil
+		r.do(r.s.Step(Loaded{Epoch: l.Epoch, Have: maps.Clone(r.stored), After: r.after, Complete: r.whole}))
+		return
+	}
+	w := r.flying
+	if r.flying = nil; w == nil {
+		return
+	}
+	outcome := Done
+	if n := r.IntN(20); !well && n < 2 {
+		outcome = []Outcome{Unknown, Deposed}[n]
+	}
+	r.done[outcome]++
+	if outcome == Done {
+		if r.after != w.Batch.After {
+			r.t.Fatalf("a batch after %d, the head is at %d", w.Batch.After, r.after)
+		}
+		r.commit(w.Batch)
+		r.after, r.whole = r.after+1, true
+		r.see()
+	} else { // some of it was written
+		part := w.Batch
+		part.Puts, part.Deletes = part.Puts[:r.IntN(len(part.Puts)+1)], nil
+		r.commit(part)
+		r.after, r.whole = r.after+1, false
+	}
+	r.do(r.s.Step(Written{Epoch: w.Batch.Epoch, Outcome: outcome, After: r.after}))
+	if outcome == Deposed {
+		r.gain()
+	}
+}
+
+// gain begins a term; what is under way of the last one is not heard of any more.
+func (r *teller) gain() {
+	r.term++
+	r.flying, r.load = nil, nil
+	r.do(r.s.Step(Gained{kv.Epoch{Key: "leader", Revision: r.term}}))
+}
+
+// see looks at the store as a replica does: of no change one record is as it was before, and another as the change or a later
+// one made it.
+func (r *teller) see() {
+	for i, emit := range r.emits {
+		before, since := 0, 0
+		for key, from := range emit {
+			old, now := slices.Contains(r.past[key][:from], r.stored[key]), slices.Contains(r.past[key][from:], r.stored[key])
+			if !old && !now {
+				r.t.Fatalf("%v is stored as it never was", key)
+			}
+			if old && !now {
+				before++
+			} else if now && !old {
+				since++
+			}
+		}
+		if before > 0 && since > 0 {
+			r.t.Fatalf("change %d of %d of %d records is half there: %d are of before, %d are not", i, len(r.emits), len(emit), before, since)
+		}
+	}
+}
+
+// Random changes, of which some share records, and writes that end well, or not, or nobody knows how: no reader sees half of a
+// change, and in the end everything is stored.
+func TestRandomChanges(t *testing.T) {
+	var done [3]int
+	known := map[string]told{}
+	for seed := range uint64(12) {
+		r := &teller{desk: newDesk(t), Rand: rand.New(rand.NewPCG(seed, 1)), known: known,
+			past: map[model.Key][]model.Hash{}, whole: true, done: map[Outcome]int{}}
+		r.do(r.s.Step(Objects{synced}))
+		r.gain()
+		for range 150 {
+			switch n := r.IntN(10); {
+			case n < 5:
+				var emits Emits
+				for range 1 + r.IntN(2)*r.IntN(6) {
+					emits = append(emits, Emit{Objects: r.emit()})
+				}
+				r.do(r.s.Step(emits))
+			case n < 8:
+				r.answer(false)
+			case n < 9:
+				r.do(r.s.Step(Due{}))
+			case r.IntN(20) == 0:
+				r.do(r.s.Step(Lost{}))
+				r.gain()
+			}
+		}
+		for range 500 {
+			if r.do(r.s.Step(Due{})); r.flying == nil && r.load == nil {
+				break
+			}
+			r.answer(true)
+		}
+		for key, past := range r.past {
+			if last := past[len(past)-1]; r.stored[key] != last {
+				t.Fatalf("seed %d: %v is not stored as it was told last", seed, key)
+			}
+		}
+		if q := r.s.queue; len(q.of) != 0 || q.config != 0 || r.flying != nil {
+			t.Fatalf("seed %d: %d records wait, %d of them configuration", seed, len(q.of), q.config)
+		}
+		for outcome, n := range r.done {
+			done[outcome] += n
+		}
+	}
+	if done[Done] < 200 || done[Unknown] < 5 || done[Deposed] < 5 {
+		t.Errorf("too little happened: %v", done)
+	}
+}

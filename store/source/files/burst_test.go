@@ -1,0 +1,106 @@
+package files
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"navarch.io/navarch/store/object"
+)
+
+// When bursts of changes are over or cut, in milliseconds. Quiet is 30.
+func TestBursts(t *testing.T) {
+	type burst struct {
+		at      int
+		paths   int
+		endless bool
+	}
+	// every tells of one change of a new file, from a time to a time.
+	every := func(step, from, to int) (all []int) {
+		for at := from; at <= to; at += step {
+			all = append(all, at)
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		changes []int
+		want    []burst
+	}{
+		"one":                    {[]int{0}, []burst{{30, 1, false}}},
+		"a checkout of 0.2 s":    {every(10, 0, 200), []burst{{230, 21, false}}},
+		"two, apart":             {[]int{0, 29, 60}, []burst{{59, 2, false}, {90, 1, false}}},
+		"longer than that":       {every(10, 0, 320), []burst{{300, 31, false}, {350, 2, false}}},
+		"without end":            {every(10, 0, 500), []burst{{300, 31, false}, {370, 7, true}, {440, 7, true}, {510, 6, true}}},
+		"a quiet moment ends it": {slices.Concat(every(10, 0, 400), every(10, 500, 750)), []burst{{300, 31, false}, {370, 7, true}, {430, 3, false}, {780, 26, false}}},
+		"cut as it ended":        {slices.Concat(every(10, 0, 300), every(10, 331, 500)), []burst{{300, 31, false}, {521, 17, false}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Unix(1000, 0)
+			at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+			d := newDirty(30 * time.Millisecond)
+			var got []burst
+			for ms := range 1000 { // the change comes first, where it is due at the same time
+				if i := slices.Index(test.changes, ms); i >= 0 {
+					d.note(at(ms), "/dir", fsnotify.Event{Name: "/dir/" + at(ms).Format("05.000") + ".yaml", Op: fsnotify.Write}, nil)
+				}
+				if due, armed := d.due(); !armed || due.After(at(ms)) {
+					if paths, whole, endless := d.take(at(ms)); len(paths) > 0 || whole || endless {
+						t.Fatalf("took %q before it was due", paths)
+					}
+					continue
+				}
+				paths, _, endless := d.take(at(ms))
+				got = append(got, burst{ms, len(paths), endless})
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// Of a burst that was not the first to be cut each namespace is told for itself, all others as a whole.
+func TestEndlessBurstsAreToldByNamespace(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Unix(1000, 0)
+	pod := func(namespace, name string) string {
+		return "---\napiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: " + namespace + ", labels: {at: \"" + now.Format("05.000") + "\"}}\n"
+	}
+	s, err := New(Config{Dir: dir})
+	do(t, err)
+	d := newDirty(s.Quiet)
+	var told []string
+	emit := func(all []object.Event) {
+		var names []string
+		for _, e := range all {
+			names = append(names, e.ID.Name)
+		}
+		slices.Sort(names)
+		told = append(told, strings.Join(names, " "))
+	}
+	change := func(path, text string) {
+		put(t, dir+"/"+path, text)
+		d.note(now, dir, fsnotify.Event{Name: dir + "/" + path, Op: fsnotify.Write}, nil)
+	}
+	burst := func(want ...string) {
+		t.Helper()
+		told = nil
+		change("a.yaml", pod("loud", "a")+pod("quiet", "b"))
+		for i := 0; told == nil && i < 100; i++ {
+			change("b.yaml", pod("loud", "c")+pod("", "node"))
+			now = now.Add(s.Quiet / 2)
+			s.wake(now, nil, d, emit)
+		}
+		if !slices.Equal(told, want) {
+			t.Fatalf("told %q, want %q", told, want)
+		}
+	}
+	burst("a b c node")       // the first that is cut
+	burst("node", "a c", "b") // no namespace, loud and quiet
+	burst("node", "a c", "b")
+	now = now.Add(time.Minute)
+	burst("a b c node")
+}
