@@ -277,7 +277,7 @@ func TestNoPrivateKeyInEtcd(t *testing.T) {
 func TestSealedAnew(t *testing.T) {
 	server, kms, ctx := kvtest.Start(t), kmstest.Start(t), t.Context()
 	vaultOf := func() *vault.Vault {
-		provider, err := seal.NewProvider("kms:" + kms.Socket())
+		provider, err := seal.NewProvider("kms:"+kms.Socket(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,7 +93,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	if p.tracer != nil {
 		tasks = append(tasks, tracing(p.tracer, store))
 	}
-	sealer, err := newSealer(c)
+	sealer, err := newSealer(c, store)
 	if err != nil {
 		return err
 	}
