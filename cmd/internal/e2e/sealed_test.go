@@ -21,6 +21,7 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/seal/kmstest"
+	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -152,7 +153,8 @@ func TestSealedFromTheStart(t *testing.T) {
 	audited(t, first)
 
 	// An agent that has its certificate comes to the sealed replica when the other is gone.
-	agent := runAgent(t, second, s.data, roots, "client", "127.0.88.21", "--ca-address", first.secure)
+	ip := loopback.NetFor(t) + ".21"
+	agent := runAgent(t, second, s.data, roots, "client", ip, "--ca-address", first.secure)
 	connected := func() error {
 		p, err := agent.page()
 		if err == nil && (!p.Ready || !p.XDS.Connected || p.Certificate.URI != "spiffe://cluster.local/ns/shop/sa/client") {
@@ -164,7 +166,7 @@ func TestSealedFromTheStart(t *testing.T) {
 	first.kill()
 	eventually(t, patience, func() error {
 		text, err := get(second.http, "/debug/connections")
-		if err == nil && !strings.Contains(text, "sidecar~127.0.88.21~client-0.shop") {
+		if err == nil && !strings.Contains(text, "sidecar~"+ip+"~client-0.shop") {
 			err = errors.New("the agent is not here")
 		}
 		return errors.Join(err, connected())
