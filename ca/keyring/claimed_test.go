@@ -22,7 +22,7 @@ import (
 func TestClaimedRoots(t *testing.T) {
 	w, kms := newWorld(t), kmstest.Start(t)
 	sealed := func(c *keyring.Config) {
-		provider, err := seal.NewProvider("kms:" + kms.Socket())
+		provider, err := seal.NewProvider("kms:"+kms.Socket(), nil)
 		if err == nil {
 			c.Sealer, err = seal.New(provider)
 		}

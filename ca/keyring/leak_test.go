@@ -40,9 +40,9 @@ type leak struct {
 func TestNoKeyAnywhere(t *testing.T) {
 	l := &leak{world: newWorld(t), needles: needles{}, dir: t.TempDir(), places: map[string][]byte{}}
 	kek := l.kek
-	with := func(spec string) func(*keyring.Config) {
+	with := func(file string, older ...string) func(*keyring.Config) {
 		return func(c *keyring.Config) {
-			provider, err := seal.NewProvider("file:" + spec)
+			provider, err := seal.NewFile(file, older...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func TestNoKeyAnywhere(t *testing.T) {
 	if _, err := seal.NewFile(kek + "2"); err != nil {
 		t.Fatal(err)
 	}
-	r = l.replica(with(kek + "2," + kek))
+	r = l.replica(with(kek+"2", kek))
 	r.until("sealed anew", func(n *keyring.Report) bool { return len(n.KEKs) == 1 && n.KEKs[0] != was[0] })
 	if err := r.Rotate(t.Context(), true); err != nil {
 		t.Fatal(err)

@@ -97,9 +97,9 @@ func TestKEKRotationOfFiles(t *testing.T) {
 	w := newWorld(t)
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	with := func(spec string) func(*keyring.Config) {
+	with := func(file string, older ...string) func(*keyring.Config) {
 		return func(c *keyring.Config) {
-			provider, err := seal.NewProvider("file:" + spec)
+			provider, err := seal.NewFile(file, older...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,11 +122,11 @@ func TestKEKRotationOfFiles(t *testing.T) {
 			r.mustLeaf("web")
 		}
 	}
-	second := w.replica(with(path("old") + "," + path("new")))
+	second := w.replica(with(path("old"), path("new")))
 	running = append(running, second)
 	check("the new one is known")
 	first.stop()
-	third := w.replica(with(path("new") + "," + path("old")))
+	third := w.replica(with(path("new"), path("old")))
 	running = []*replica{second, third}
 	check("the new one is first")
 	second.stop() // else it would seal what it writes under the old one
@@ -137,7 +137,7 @@ func TestKEKRotationOfFiles(t *testing.T) {
 	fourth := w.replica(with(path("new")))
 	running = []*replica{third, fourth}
 	check("the old one is gone")
-	if _, err := seal.NewProvider("file:" + path("new") + "," + path("old")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := seal.NewFile(path("new"), path("old")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an older key that is not there: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package keyring_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -20,6 +19,7 @@ import (
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 )
@@ -32,26 +32,9 @@ type world struct {
 	t       testing.TB
 	kek     string
 	ahead   atomic.Int64 // of the clock, nanoseconds
-	logs    locked
+	logs    envoytest.Output
 	cacerts string
 	serving sync.Map // serial -> private key of a server's own certificate
-}
-
-type locked struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *locked) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func newWorld(t testing.TB) *world {

@@ -20,10 +20,15 @@ import (
 type File struct {
 	path  string
 	older []localKey
+	first First
 
 	mu  sync.Mutex // guards key, which changes where the file is put back
-	key localKey
+	key localKey   // zero: the file was missing whenever it was looked for
 }
+
+// First is asked before a key file that is missing is made: nil says that nothing was ever sealed, so that no key is
+// missing that something needs. An error says what there is, or that nobody knows.
+type First func(context.Context) error
 
 // NewFile reads the key file. Where there is none, it is generated, readable to its owner only; of processes that do so
 // at the same time one wins, and all use its key. A file that others than its owner may use is refused. The keys of older
@@ -33,11 +38,28 @@ type File struct {
 // replica as an older one; when all have it, put it first and the old one behind it; when nothing is sealed under the old
 // one any more (keyring.Report.KEKs names what is in use), leave it out.
 func NewFile(path string, older ...string) (*File, error) {
-	key, err := keyOf(path, true)
-	f := &File{path: path, key: key}
+	f, err := findFile(path, older, nil)
+	if err == nil && f.key.id == "" {
+		_, err = f.create()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// findFile is NewFile of a file that may be missing. While it is, nothing under its key opens (ErrUnavailable), and the
+// first to seal makes it, if first lets it; nil: nobody makes it. It is looked for again at each use.
+func findFile(path string, older []string, first First) (*File, error) {
+	f := &File{path: path, first: first}
+	key, err := keyOf(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err = localKey{}, nil
+	}
+	f.key = key
 	for _, old := range older {
 		if err == nil {
-			key, err = keyOf(old, false)
+			key, err = keyOf(old)
 			f.older = append(f.older, key)
 		}
 	}
@@ -47,13 +69,8 @@ func NewFile(path string, older ...string) (*File, error) {
 	return f, nil
 }
 
-func keyOf(path string, generate bool) (localKey, error) {
+func keyOf(path string) (localKey, error) {
 	raw, err := readKeyFile(path)
-	if errors.Is(err, fs.ErrNotExist) && generate {
-		if err = makeKeyFile(path); err == nil {
-			raw, err = readKeyFile(path)
-		}
-	}
 	if err != nil {
 		return localKey{}, fmt.Errorf("key encryption key: %w", err)
 	}
@@ -103,16 +120,50 @@ func makeKeyFile(path string) error {
 // Name implements Provider.
 func (*File) Name() string { return "file" }
 
-// current is the key of the file.
-func (f *File) current() localKey {
+// current is the key of the file, which is looked for until it was there once.
+func (f *File) current() (localKey, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.key
+	if f.key.id != "" {
+		return f.key, nil
+	}
+	key, err := keyOf(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return localKey{}, fmt.Errorf("%w: the file %s is missing: %w", ErrUnavailable, f.path, fs.ErrNotExist)
+	case err != nil:
+		return localKey{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	f.key = key
+	return key, nil
+}
+
+// create writes the file, or finds that of whoever was faster.
+func (f *File) create() (localKey, error) {
+	if err := makeKeyFile(f.path); err != nil {
+		return localKey{}, fmt.Errorf("key encryption key: %w", err)
+	}
+	return f.current()
+}
+
+// sealing is the key to seal with: a new one, where nothing was ever sealed.
+func (f *File) sealing(ctx context.Context) (localKey, error) {
+	key, err := f.current()
+	if f.first == nil || !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	if not := f.first(ctx); not != nil {
+		return localKey{}, fmt.Errorf("%w; no other key is made: %w", err, not)
+	}
+	if key, err = f.create(); err != nil && !errors.Is(err, ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return key, err
 }
 
 // putBack is the key of an id, where the file has it now: an operator has put the right file in its place.
 func (f *File) putBack(id string) (localKey, bool) {
-	key, err := keyOf(f.path, false)
+	key, err := keyOf(f.path)
 	if err != nil || key.id != id {
 		return localKey{}, false
 	}
@@ -123,19 +174,25 @@ func (f *File) putBack(id string) (localKey, bool) {
 }
 
 // Wrap implements Provider.
-func (f *File) Wrap(_ context.Context, key Secret) (Wrapped, error) {
-	own := f.current()
+func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
+	own, err := f.sealing(ctx)
+	if err != nil {
+		return Wrapped{}, err
+	}
 	data, err := own.wrap(key)
 	return Wrapped{KeyID: own.id, Data: data}, err
 }
 
 // Unwrap implements Provider. Where the key is not known the file is read again.
 func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
-	own := f.current()
+	own, missing := f.current()
 	for _, key := range append([]localKey{own}, f.older...) {
-		if w.KeyID == key.id {
+		if key.id != "" && w.KeyID == key.id {
 			return key.unwrap(w.Data)
 		}
+	}
+	if missing != nil {
+		return nil, fmt.Errorf("it was sealed under key %q: %w", w.KeyID, missing)
 	}
 	if key, ok := f.putBack(w.KeyID); ok {
 		return key.unwrap(w.Data)
@@ -143,9 +200,15 @@ func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: it was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, own.id)
 }
 
-// Newest implements Provider.
+// Newest implements Provider. While the file is missing nobody can tell.
 func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
-	return func(w Wrapped) bool { return w.KeyID == f.current().id }, nil
+	if _, err := f.current(); err != nil {
+		return nil, err
+	}
+	return func(w Wrapped) bool {
+		own, err := f.current()
+		return err == nil && w.KeyID == own.id
+	}, nil
 }
 
 // localKey is a key encryption key in memory. Its id tells it from others and says nothing about it.

@@ -2,9 +2,12 @@ package seal_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"navarch.io/navarch/ca/seal"
@@ -41,5 +44,59 @@ func TestKeyFileIsPutBack(t *testing.T) {
 	again, err := second.Wrap(t.Context(), plain)
 	if err != nil || again.KeyID != wrapped.KeyID {
 		t.Errorf("what is sealed now is under %q, %v; the file has %q", again.KeyID, err, wrapped.KeyID)
+	}
+}
+
+// A key file that is missing is made by the first who seals, where nothing was ever sealed; else by nobody: what is asked of
+// the key says which file it is, and goes on once that is there again.
+func TestKeyFileIsMissing(t *testing.T) {
+	something := errors.New("there is something sealed")
+	for name, c := range map[string]struct {
+		first seal.First
+		made  bool
+		says  string
+	}{
+		"nothing is sealed":    {first: func(context.Context) error { return nil }, made: true},
+		"something is":         {first: func(context.Context) error { return something }, says: something.Error()},
+		"it is nobody's to do": {says: "is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "dir", "kek.key")
+			blob := sealed(t, envelope(t, file(t, path)))
+			if err := os.Rename(path, path+".away"); err != nil {
+				t.Fatal(err)
+			}
+			provider, err := seal.NewProvider("file:"+path, c.first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := envelope(t, provider)
+			_, opened := s.Open(t.Context(), blob, about)
+			_, told := s.Stale(t.Context())
+			for _, err := range []error{opened, told} {
+				if !errors.Is(err, seal.ErrUnavailable) || !strings.Contains(err.Error(), "the file "+path+" is missing") {
+					t.Errorf("without the file: %v", err)
+				}
+			}
+			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+				t.Fatalf("a key was made before something was sealed: %v", err)
+			}
+			_, err = s.Seal(t.Context(), seal.Secret(plain), about)
+			_, found := os.Stat(path)
+			if made := err == nil && found == nil; made != c.made {
+				t.Fatalf("sealing without the file: %v, the file: %v", err, found)
+			}
+			if !c.made && (!errors.Is(err, seal.ErrUnavailable) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("sealing without the file: %v", err)
+			}
+			if err := os.Rename(path+".away", path); err != nil {
+				t.Fatal(err)
+			}
+			opens(t, s, blob)
+			if c.made {
+				return
+			}
+			opens(t, envelope(t, file(t, path)), sealed(t, s))
+		})
 	}
 }

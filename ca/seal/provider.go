@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// NewProvider makes the provider that a flag names: file:PATH (32 bytes, made where it is missing), passphrase-file:PATH,
-// or kms:SOCKET (a Kubernetes KMS v2 plugin). Files of older keys or passphrases follow the newest, after commas: see
-// NewFile.
-func NewProvider(spec string) (Provider, error) {
+// NewProvider makes the provider that a flag names: file:PATH (32 bytes), passphrase-file:PATH, or kms:SOCKET (a Kubernetes
+// KMS v2 plugin). Files of older keys or passphrases follow the newest, after commas: see NewFile. A key file that is missing
+// is no error: it is made when something is sealed for the first time, which first knows, and is waited for otherwise
+// (ErrUnavailable). nil: it is never made.
+func NewProvider(spec string, first First) (Provider, error) {
 	kind, where, ok := strings.Cut(spec, ":")
 	if !ok || where == "" {
 		kind = ""
@@ -17,7 +18,7 @@ func NewProvider(spec string) (Provider, error) {
 	switch kind {
 	case "file":
 		paths := strings.Split(where, ",")
-		return NewFile(paths[0], paths[1:]...)
+		return findFile(paths[0], paths[1:], first)
 	case "passphrase-file":
 		var phrases []Secret
 		for _, path := range strings.Split(where, ",") {

@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +19,7 @@ func TestNewProvider(t *testing.T) {
 		about := Context{Mesh: "m", TrustDomain: "td", Epoch: 1, KeyID: "k", Purpose: "test"}
 		var blob []byte
 		for round := range 2 {
-			provider, err := NewProvider(spec)
+			provider, err := NewProvider(spec, func(context.Context) error { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,11 +40,11 @@ func TestNewProvider(t *testing.T) {
 			}
 		}
 	}
-	if _, err := NewProvider("kms:/nowhere.sock"); err != nil {
+	if _, err := NewProvider("kms:/nowhere.sock", nil); err != nil {
 		t.Errorf("a plugin that is away is no error yet: %v", err)
 	}
 	for _, spec := range []string{"", "file", "file:", "vault:x", "passphrase-file:" + filepath.Join(dir, "none")} {
-		if _, err := NewProvider(spec); err == nil {
+		if _, err := NewProvider(spec, func(context.Context) error { return nil }); err == nil {
 			t.Errorf("%q was accepted", spec)
 		} else if spec == "vault:x" && !strings.Contains(err.Error(), "want file:PATH") {
 			t.Errorf("%q: %v", spec, err)

@@ -3,10 +3,6 @@ package vault_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
@@ -24,6 +20,7 @@ import (
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/ca/seal/kmstest"
 	"navarch.io/navarch/ca/vault"
+	"navarch.io/navarch/ca/vault/vaulttest"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -41,25 +38,14 @@ type material struct {
 
 func newMaterial(t testing.TB) material {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert, key, private := vaulttest.Pair(t)
+	block, _ := pem.Decode(key)
+	raw := block.Bytes
 	scalar, err := private.Bytes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := material{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}),
-		forms: map[string]string{"any PEM": "PRIVATE KEY-----"}}
+	m := material{cert: cert, key: key, forms: map[string]string{"any PEM": "PRIVATE KEY-----"}}
 	m.forms["PEM"] = strings.Split(string(m.key), "\n")[1]
 	m.forms["PEM in base64"] = base64.StdEncoding.EncodeToString(m.key)[:48]
 	for kind, b := range map[string][]byte{"DER ": raw, "scalar ": scalar} {
@@ -277,7 +263,7 @@ func TestNoPrivateKeyInEtcd(t *testing.T) {
 func TestSealedAnew(t *testing.T) {
 	server, kms, ctx := kvtest.Start(t), kmstest.Start(t), t.Context()
 	vaultOf := func() *vault.Vault {
-		provider, err := seal.NewProvider("kms:" + kms.Socket())
+		provider, err := seal.NewProvider("kms:"+kms.Socket(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -152,7 +152,7 @@ func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyr
 	if err != nil {
 		return fmt.Errorf("--trust-domain: %w", err)
 	}
-	provider, err := seal.NewProvider(kek)
+	provider, err := seal.NewProvider(kek, nil)
 	if err != nil {
 		return fmt.Errorf("--kek: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 // A replica that has no certificate for its secure address is ready where proxies reach it in the clear.
 func TestReadyWithoutCertificate(t *testing.T) {
 	etcd := kvtest.Start(t)
-	provider, err := seal.NewProvider("kms:" + t.TempDir() + "/nobody")
+	provider, err := seal.NewProvider("kms:"+t.TempDir()+"/nobody", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

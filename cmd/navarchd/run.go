@@ -93,47 +93,20 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	if p.tracer != nil {
 		tasks = append(tasks, tracing(p.tracer, store))
 	}
-	sealer, err := newSealer(c)
+	roles, err := p.roles()
 	if err != nil {
 		return err
-	}
-	if p.vault, err = newVault(c, sealer, store); err != nil {
-		return err
-	}
-	if c.has(roleIngest) {
-		if p.ingester, err = newIngester(c, store, sealerOf(p.vault), log, p.written.hook(p.tracer)); err != nil {
-			return err
-		}
-		p.ingester.tell = func(ctx context.Context, epoch kv.Epoch) { p.tenants.tell(ctx, store, epoch, p.ingester.loop, log) }
-		tasks = append(tasks, p.ingester.tasks()...)
-	}
-	if c.hasKeyring() {
-		if p.ca, err = newAuthority(c, store, sealer, p.snapshot, log); err != nil {
-			return err
-		}
-		tasks = append(tasks, p.ca.tasks()...)
-	}
-	if c.has(roleXDS) {
-		replica, err := p.replica()
-		if err != nil {
-			return err
-		}
-		tasks = append(tasks, replica...)
-	}
-	if p.ca != nil {
-		tasks = append(tasks, loop.Task{Name: "trust", Run: p.followKeyring})
 	}
 	addresses, err := p.addresses()
 	if err != nil {
 		return err
 	}
-	tasks = append(tasks, addresses...)
 	pages, err := p.pages()
 	if err != nil {
 		return err
 	}
-	tasks = append(append(tasks, pages...), loop.Task{Name: "gauges", Run: p.gauges})
-	tasks = append(tasks, loop.Task{Name: "stop", Run: func(running context.Context) error {
+	tasks = append(append(append(tasks, roles...), addresses...), pages...)
+	tasks = append(tasks, loop.Task{Name: "gauges", Run: p.gauges}, loop.Task{Name: "stop", Run: func(running context.Context) error {
 		select {
 		case <-asked.Done():
 			p.leave(running)
@@ -144,6 +117,42 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	}})
 	log.Info("navarchd starts", "roles", c.roles, "mesh", c.mesh, "version", obs.Version)
 	return loop.Run(ctx, tasks...)
+}
+
+// roles makes what the roles need, and returns their loops.
+func (p *process) roles() (tasks []loop.Task, err error) {
+	c, log, store := p.config, p.log, p.store
+	sealer, err := newSealer(c, store)
+	if err != nil {
+		return nil, err
+	}
+	if p.vault, err = newVault(c, sealer, store); err != nil {
+		return nil, err
+	}
+	if c.has(roleIngest) {
+		if p.ingester, err = newIngester(c, store, sealerOf(p.vault), log, p.written.hook(p.tracer)); err != nil {
+			return nil, err
+		}
+		p.ingester.tell = func(ctx context.Context, epoch kv.Epoch) { p.tenants.tell(ctx, store, epoch, p.ingester.loop, log) }
+		tasks = append(tasks, p.ingester.tasks()...)
+	}
+	if c.hasKeyring() {
+		if p.ca, err = newAuthority(c, store, sealer, p.snapshot, log); err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, p.ca.tasks()...)
+	}
+	if c.has(roleXDS) {
+		replica, err := p.replica()
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, replica...)
+	}
+	if p.ca != nil {
+		tasks = append(tasks, loop.Task{Name: "trust", Run: p.followKeyring})
+	}
+	return tasks, nil
 }
 
 // leave hands over to the other replicas while everything still runs.

@@ -61,6 +61,33 @@ func PortFor(t failer) int {
 	return port
 }
 
+// Net is the first three numbers of 254 addresses of this machine, "127.1.2", for what listens at ports that are given. It
+// stays this process's as a port does, see On; who listens at all addresses (0.0.0.0) is in the way all the same.
+func Net() (string, error) {
+	var err error
+	for range few {
+		var m net.PacketConn
+		prefix := fmt.Sprintf("127.%d.%d", 1+rand.IntN(254), 1+rand.IntN(254))
+		if m, err = named(prefix); err == nil {
+			ours.mu.Lock()
+			defer ours.mu.Unlock()
+			ours.marks = append(ours.marks, m)
+			return prefix, nil
+		}
+	}
+	return "", fmt.Errorf("loopback: %w", err)
+}
+
+// NetFor is Net for a test.
+func NetFor(t failer) string {
+	t.Helper()
+	prefix, err := Net()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prefix
+}
+
 // reserved are the ports of this process.
 type reserved struct {
 	mu    sync.Mutex
@@ -106,10 +133,13 @@ func try(address string) error {
 	return l.Close()
 }
 
-// mark reserves a port against all who use this package. A name of the abstract kind belongs to the network namespace, as
+// mark reserves a port against all who use this package.
+func mark(port int) (net.PacketConn, error) { return named(strconv.Itoa(port)) }
+
+// named is a mark: it is taken where another process has it, or this one. A name of the abstract kind belongs to the network namespace, as
 // ports do, is seen by every user whatever his folder of temporary files, and is gone with the process (unix(7)).
-func mark(port int) (net.PacketConn, error) {
-	return net.ListenPacket("unixgram", fmt.Sprintf("@navarch-loopback-%d", port))
+func named(what string) (net.PacketConn, error) {
+	return net.ListenPacket("unixgram", "@navarch-loopback-"+what)
 }
 
 // ephemeral is the range from which the kernel gives ports to connections, the lowest and the highest (ip(7)).

@@ -162,3 +162,24 @@ func TestBelow(t *testing.T) {
 		}
 	}
 }
+
+// The addresses of a net can be listened at, and nobody else is given it while the process lives.
+func TestNet(t *testing.T) {
+	given := map[string]bool{}
+	for range 100 {
+		prefix := NetFor(t)
+		if given[prefix] {
+			t.Fatalf("%s was given twice", prefix)
+		}
+		given[prefix] = true
+		l, err := net.Listen("tcp", prefix+".254:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
+		if m, err := named(prefix); err == nil {
+			_ = m.Close()
+			t.Fatalf("%s can be had again", prefix)
+		}
+	}
+}

@@ -120,6 +120,9 @@ func New(cfg Config, set *manifest.Set) *State {
 // Target is the event that the view has a newer set.
 func (s *State) Target(set *manifest.Set) { s.target = set }
 
+// Aims says whether the client is being brought to what a set has: whether Target was told of it, or of one with the same.
+func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }
+
 // Settle is the event that the client had time to ask for everything it held before: removals of clusters no longer
 // wait for types that it has not asked for.
 func (s *State) Settle() { s.settled = true }

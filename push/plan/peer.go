@@ -175,7 +175,6 @@ func (s *scope) secure(spec *cluster.Outbound, q selection, labels map[string]st
 		return
 	}
 	spec.Accounts = s.accountsOf(q.host, q.service.Key.Namespace)
-	spec.Peers = q.peers
 	if !s.mesh.Spec.GetEnableAutoMtls().GetValue() {
 		return
 	}
@@ -189,6 +188,7 @@ func (s *scope) secure(spec *cluster.Outbound, q selection, labels map[string]st
 		}
 	default:
 		spec.Auto = cluster.AutoEndpoints
+		spec.Off = s.offOf(q)
 		spec.Plain = plainOf(q, spec.Members.All())
 	}
 }

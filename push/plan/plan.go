@@ -67,6 +67,7 @@ type world struct {
 	shared   *shared                               // while a step goes on
 	accounts map[[2]string]intern.List[string]     // by host and namespace, see accountsOf
 	peers    map[string]intern.List[*model.Policy] // by namespace, see peersOf
+	off      map[served]string                     // see offOf
 }
 
 func (w *world) root() string { return w.mesh.Spec.GetRootNamespace() }

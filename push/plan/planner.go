@@ -95,7 +95,7 @@ func New(c Settings) *Planner {
 
 func newWorld(s *mirror.Snapshot, p *pool.Pool) *world {
 	return &world{Snapshot: s, mesh: s.Mesh(), index: newIndex(s), pool: p, runs: &pool.Pool{},
-		selected: map[selection]intern.List[model.Member]{}, peers: map[string]intern.List[*model.Policy]{}, accounts: map[[2]string]intern.List[string]{}}
+		selected: map[selection]intern.List[model.Member]{}, peers: map[string]intern.List[*model.Policy]{}, accounts: map[[2]string]intern.List[string]{}, off: map[served]string{}}
 }
 
 // at is the world at another snapshot.
@@ -106,6 +106,7 @@ func (w *world) at(s *mirror.Snapshot) *world {
 	next.shared = newShared()
 	next.peers = map[string]intern.List[*model.Policy]{}
 	next.accounts = map[[2]string]intern.List[string]{}
+	next.off = map[served]string{}
 	return &next
 }
 

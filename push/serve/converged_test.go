@@ -7,6 +7,13 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// rests says that nobody sends.
+func (st *stream) rests() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return !st.sending
+}
+
 // A client has converged when it has acknowledged what its view moved to, not when that was sent; and once.
 func TestConvergedIsAcknowledged(t *testing.T) {
 	took := make(chan time.Duration, 10)
@@ -18,12 +25,8 @@ func TestConvergedIsAcknowledged(t *testing.T) {
 	eventually(t, "all is acknowledged", func() bool { return s.Inspect()[0].Unacked == 0 })
 	p.put(cluster("b"))
 	r := c.next()
-	eventually(t, "the sender is done", func() bool {
-		st := s.all()[0]
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		return !st.sending
-	})
+	st := s.all()[0]
+	eventually(t, "the sender is done", st.rests)
 	if len(took) != 0 {
 		t.Fatal("converged before the client acknowledged anything")
 	}
@@ -34,4 +37,37 @@ func TestConvergedIsAcknowledged(t *testing.T) {
 	if len(took) != 1 {
 		t.Error("converged twice")
 	}
+}
+
+// The view moves again, and the client acknowledges what came before: it is up to date only with what came last, and that is
+// counted from the first move.
+func TestConvergedIsNotWhatWasBefore(t *testing.T) {
+	took := make(chan time.Duration, 10)
+	p := newPlanner(cluster("a"), endpoints("a", "10.0.0.1:80"))
+	s, addr := start(t, Config{Planner: p, Hooks: Hooks{Converged: func(d time.Duration) { took <- d }}})
+	c := dial(t, addr)
+	c.ask(xds.Cluster)
+	c.ask(xds.Endpoint, "a")
+	c.ack(c.next())
+	c.ack(c.next())
+	eventually(t, "all is acknowledged", func() bool { return s.Inspect()[0].Unacked == 0 })
+	st := s.all()[0]
+	eventually(t, "the sender is done", st.rests)
+	p.put(endpoints("a", "10.0.0.2:80"))
+	before := c.next()
+	first := st.movedAt.Load()
+	eventually(t, "the sender is done", st.rests)
+	p.quietly(endpoints("a", "10.0.0.3:80")) // its turn has not come
+	c.ack(before)
+	c.ask(xds.Listener) // read after the acknowledgement was; answering it is the turn
+	last := c.next()
+	if len(took) != 0 {
+		t.Error("converged with a set that is not the newest")
+	}
+	if at := st.movedAt.Load(); at != first {
+		t.Errorf("it has moved at %d, and counts from %d", first, at)
+	}
+	c.ack(last)
+	c.ack(c.next())
+	eventually(t, "it has converged", func() bool { return len(took) == 1 })
 }

@@ -100,6 +100,18 @@ func (p *fakePlanner) edit(puts []*xds.Resource, deletes ...xds.Ref) {
 
 func (p *fakePlanner) put(resources ...*xds.Resource) { p.edit(resources) }
 
+// quietly is put before anybody is told.
+func (p *fakePlanner) quietly(resources ...*xds.Resource) {
+	p.mu.Lock()
+	views := p.views
+	p.views = nil
+	p.mu.Unlock()
+	p.put(resources...)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.views = views
+}
+
 func (v *fakeView) Set() *manifest.Set {
 	v.p.mu.Lock()
 	defer v.p.mu.Unlock()

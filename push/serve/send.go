@@ -133,9 +133,10 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 
 // converged is called, with the lock held, where nothing is left to send. Once all of that is acknowledged the client is up
 // to date: it says when its view moved first since it was the last time. Zero: the client is not up to date, or the view
-// did not move, or that changed nothing for this client.
+// did not move, or that changed nothing for this client. An acknowledgement may come between a move of the view and the turn
+// that takes it up: then the client has the old set, and is not up to date before it has the new one.
 func (st *stream) converged() (since time.Time) {
-	if st.state.Unacked() != 0 {
+	if st.state.Unacked() != 0 || !st.state.Aims(st.view.Set()) {
 		return since
 	}
 	if at := st.movedAt.Swap(0); at != 0 && st.pushed {

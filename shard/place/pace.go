@@ -3,10 +3,12 @@ package place
 import "time"
 
 // Costs of a join, in joins of a proxy that holds nothing (2 ms of CPU for 1.8 MB in plain text, 5 with mTLS; to be measured).
+// A refusal is a part of what one costs that holds everything: counted with mTLS on new connections and 2,000 clusters, it
+// takes 0.8 of the memory (450 KB of 540, client included) and 0.7 of the processor time.
 const (
 	CostFull    = 1.0
 	CostHolds   = 0.25 // it presented initial versions: the handshake, reading them, and a comparison; measured, with mTLS
-	CostRefused = 0.3  // it is not let in: the handshake, and reading what it asks for
+	CostRefused = 0.2  // it is not let in: the handshake, and reading what it asks for, but no comparison
 )
 
 // PaceConfig bounds the pace of joins. The zero value of a field is its default.

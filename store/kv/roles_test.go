@@ -26,7 +26,7 @@ func TestRoles(t *testing.T) {
 	must(admin.UserAdd(ctx, "root", "secret"))
 	must(admin.UserGrantRole(ctx, "root", "root"))
 	stores := map[kv.Role]*kv.Store{}
-	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS} {
+	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS, kv.RoleCA} {
 		must(admin.RoleAdd(ctx, string(role)))
 		for _, g := range kv.Grants(kvtest.Mesh, role) {
 			kind := clientv3.PermissionType(clientv3.PermRead)
@@ -39,7 +39,7 @@ func TestRoles(t *testing.T) {
 		must(admin.UserGrantRole(ctx, string(role), string(role)))
 	}
 	must(admin.AuthEnable(ctx))
-	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS} {
+	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS, kv.RoleCA} {
 		store, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Endpoints: s.Endpoints(), Username: string(role), Password: "secret"})
 		must(store, err)
 		t.Cleanup(func() { _ = store.Close() })
@@ -55,6 +55,13 @@ func TestRoles(t *testing.T) {
 	}
 	if _, err := stores[kv.RoleXDS].Commit(ctx, kv.Batch{Epoch: e, Puts: services(t, 1, 81)}); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Fatalf("a replica wrote a record: %v", err)
+	}
+	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleCA} { // who seals first asks whether something is sealed
+		for _, folder := range []string{"keys/", "sealing/"} {
+			if _, _, err := stores[role].Blobs(ctx, folder, 0); err != nil {
+				t.Errorf("%s asks for %s: %v", role, folder, err)
+			}
+		}
 	}
 	if _, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Endpoints: s.Endpoints(), Username: "root", Password: "wrong"}); err == nil {
 		t.Fatal("a wrong password was taken")

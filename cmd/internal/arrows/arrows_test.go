@@ -61,6 +61,7 @@ var may = map[string][]string{
 	"shard/relay":         {"store/socket"},
 	"ca/seal":             {},
 	"ca/seal/kmstest":     {},
+	"ca/vault/vaulttest":  {},
 	"ca/issue":            {},
 	"ca/attest":           {},
 	"ca/keyring":          {"ca/seal", "ca/issue", "store/kv", "store/lead"},

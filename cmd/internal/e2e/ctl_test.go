@@ -35,7 +35,7 @@ func says(t *testing.T, out string, lines ...string) {
 
 // The operator's commands against a live server and a real Envoy that it serves.
 func TestOperatorAsksLiveServer(t *testing.T) {
-	dir, host := folder(t), "127.0.77.1"
+	dir, host := folder(t), loopback.NetFor(t)+".1"
 	_, port, err := net.SplitHostPort(loopback.For(t))
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ spec:
 	write(t, dir, "edge.yaml", edge+"---\n"+slice+"---\n"+strings.ReplaceAll(routes(1)[1:], "web", "edge"))
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
 	eventually(t, patience, d.ready)
-	admin := envoy(t, d.grpc)
+	admin := envoy(t, d.grpc, host)
 	server := []string{"--server", d.http}
 	ask := func(args ...string) string { return ctl(t, append(args, server...)...) }
 	eventually(t, patience, func() error {
@@ -89,10 +89,10 @@ spec:
 	}
 }
 
-// envoy runs a real Envoy against an ADS server and returns its admin address.
-func envoy(t *testing.T, ads string) (admin string) {
+// envoy runs a real Envoy at an address of its own against an ADS server and returns its admin address.
+func envoy(t *testing.T, ads, ip string) (admin string) {
 	t.Helper()
-	n := node("shop", "client", "127.0.77.1")
+	n := node("shop", "client", ip)
 	n.Metadata.Fields["INTERCEPTION_MODE"] = structpb.NewStringValue("NONE")
 	n.Cluster = "client.shop" // Envoy wants one
 	raw, err := protojson.Marshal(n)

@@ -8,7 +8,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"navarch.io/navarch/loadtest/loopback"
 )
+
+// someNet stands in texts for the addresses of a test (loopback.NetFor).
+const someNet = "127.0.88"
 
 // shopMesh is two workloads without redirection, each with a proxy on its own loopback address: client calls server.
 const shopMesh = `
@@ -84,16 +89,17 @@ func seenBy(t *testing.T, address string) {
 // Two real Envoys with agents speak mTLS by themselves: PERMISSIVE takes both, STRICT refuses plain text and takes the
 // mesh, DISABLE takes plain text only; the server sees who calls. Changes arrive live.
 func TestMutualTLS(t *testing.T) {
-	seenBy(t, "127.0.88.2:9080")
+	at := loopback.NetFor(t)
+	seenBy(t, at+".2:9080")
 	data, dir := t.TempDir(), t.TempDir()
-	write(t, dir, "mesh.yaml", shopMesh)
+	write(t, dir, "mesh.yaml", strings.ReplaceAll(shopMesh, someNet, at))
 	write(t, dir, "peers.yaml", peers("PERMISSIVE"))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
 	eventually(t, patience, d.ready)
-	startAgent(t, d, data, "client", "127.0.88.1")
-	startAgent(t, d, data, "server", "127.0.88.2")
+	startAgent(t, d, data, "client", at+".1")
+	startAgent(t, d, data, "server", at+".2")
 
-	const inside, plain = "127.0.88.1:8000", "127.0.88.2:8080" // through the client's proxy; straight to the server's
+	inside, plain := at+".1:8000", at+".2:8080" // through the client's proxy; straight to the server's
 	meshed := func() error {
 		status, seen, err := call(inside)
 		if err != nil || status != 200 || !strings.Contains(seen, "URI=spiffe://cluster.local/ns/shop/sa/client") {

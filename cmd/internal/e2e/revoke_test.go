@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/loadtest/loopback"
 )
 
 // oneEach makes every request a connection, and so a handshake, which resumes a session where it may.
@@ -32,7 +33,7 @@ kind: Sidecar
 metadata: {name: other, namespace: shop}
 spec:
   workloadSelector: {labels: {app: other}}
-  egress: [{port: {number: 8000, protocol: HTTP, name: http}, bind: 127.0.89.3, captureMode: NONE, hosts: ["./*"]}]
+  egress: [{port: {number: 8000, protocol: HTTP, name: http}, bind: 127.0.88.3, captureMode: NONE, hosts: ["./*"]}]
 `
 
 // stat is the sum of Envoy's counters whose name ends so.
@@ -86,21 +87,22 @@ func flows(entry, account string) func() error {
 // gets no new certificate, while another client goes on. Then a root rotation begins: the second root reaches the Envoys
 // by push alone, with its revocation list, for the root file of the agents never changes.
 func TestRevocationAndRootsReachEnvoys(t *testing.T) {
-	seenBy(t, "127.0.89.2:9080")
+	at := loopback.NetFor(t)
+	seenBy(t, at+".2:9080")
 	data, dir := t.TempDir(), t.TempDir()
-	write(t, dir, "mesh.yaml", strings.ReplaceAll(shopMesh, "127.0.88.", "127.0.89."))
+	write(t, dir, "mesh.yaml", strings.ReplaceAll(shopMesh, someNet, at))
 	write(t, dir, "peers.yaml", peers("STRICT"))
-	write(t, dir, "rule.yaml", oneEach)
+	write(t, dir, "rule.yaml", strings.ReplaceAll(oneEach, someNet, at))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
 	eventually(t, patience, d.ready)
 	still, pem := stillRoots(t, data)
 	ca := operator(t, data)
-	client := runAgent(t, d, data, still, "client", "127.0.89.1")
-	other := runAgent(t, d, data, still, "other", "127.0.89.3")
-	server := runAgent(t, d, data, still, "server", "127.0.89.2")
-	served, good := flows("127.0.89.1:8000", "client"), flows("127.0.89.3:8000", "other")
+	client := runAgent(t, d, data, still, "client", at+".1")
+	other := runAgent(t, d, data, still, "other", at+".3")
+	server := runAgent(t, d, data, still, "server", at+".2")
+	served, good := flows(at+".1:8000", "client"), flows(at+".3:8000", "other")
 	refused := func() error { // the client's own Envoy says so: it gets no connection
-		if code, _, err := call("127.0.89.1:8000"); err != nil || code != 503 {
+		if code, _, err := call(at + ".1:8000"); err != nil || code != 503 {
 			return fmt.Errorf("the revoked client: %d %v", code, err)
 		}
 		return nil
@@ -199,18 +201,19 @@ func operator(t *testing.T, data string) func(args ...string) string {
 // A rotation goes all the way by push: both Envoys get the second root with its list, their agents say so, the signer
 // switches, and a workload that is certified by the new one is taken by those that were certified by the old one.
 func TestRotationByPush(t *testing.T) {
-	seenBy(t, "127.0.90.2:9080")
+	at := loopback.NetFor(t)
+	seenBy(t, at+".2:9080")
 	data, dir := t.TempDir(), t.TempDir()
-	write(t, dir, "mesh.yaml", strings.ReplaceAll(shopMesh, "127.0.88.", "127.0.90."))
+	write(t, dir, "mesh.yaml", strings.ReplaceAll(shopMesh, someNet, at))
 	write(t, dir, "peers.yaml", peers("STRICT"))
-	write(t, dir, "rule.yaml", strings.ReplaceAll(oneEach, "127.0.89.", "127.0.90."))
+	write(t, dir, "rule.yaml", strings.ReplaceAll(oneEach, someNet, at))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
 	eventually(t, patience, d.ready)
 	still, _ := stillRoots(t, data)
 	ca := operator(t, data)
-	runAgent(t, d, data, still, "client", "127.0.90.1")
-	runAgent(t, d, data, still, "server", "127.0.90.2")
-	old, young := flows("127.0.90.1:8000", "client"), flows("127.0.90.3:8000", "other")
+	runAgent(t, d, data, still, "client", at+".1")
+	runAgent(t, d, data, still, "server", at+".2")
+	old, young := flows(at+".1:8000", "client"), flows(at+".3:8000", "other")
 	eventually(t, patience, old)
 	ca("rotate")
 	eventually(t, patience, func() error {
@@ -222,7 +225,7 @@ func TestRotationByPush(t *testing.T) {
 		}
 		return nil
 	})
-	runAgent(t, d, data, filepath.Join(data, "root-cert.pem"), "other", "127.0.90.3")
+	runAgent(t, d, data, filepath.Join(data, "root-cert.pem"), "other", at+".3")
 	eventually(t, patience, young)
 	for range 20 {
 		if err := errors.Join(old(), young()); err != nil {

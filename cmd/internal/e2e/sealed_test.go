@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/seal/kmstest"
+	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -151,7 +153,8 @@ func TestSealedFromTheStart(t *testing.T) {
 	audited(t, first)
 
 	// An agent that has its certificate comes to the sealed replica when the other is gone.
-	agent := runAgent(t, second, s.data, roots, "client", "127.0.88.21", "--ca-address", first.secure)
+	ip := loopback.NetFor(t) + ".21"
+	agent := runAgent(t, second, s.data, roots, "client", ip, "--ca-address", first.secure)
 	connected := func() error {
 		p, err := agent.page()
 		if err == nil && (!p.Ready || !p.XDS.Connected || p.Certificate.URI != "spiffe://cluster.local/ns/shop/sa/client") {
@@ -163,7 +166,7 @@ func TestSealedFromTheStart(t *testing.T) {
 	first.kill()
 	eventually(t, patience, func() error {
 		text, err := get(second.http, "/debug/connections")
-		if err == nil && !strings.Contains(text, "sidecar~127.0.88.21~client-0.shop") {
+		if err == nil && !strings.Contains(text, "sidecar~"+ip+"~client-0.shop") {
 			err = errors.New("the agent is not here")
 		}
 		return errors.Join(err, connected())
@@ -198,6 +201,51 @@ func TestSealedAndAlone(t *testing.T) {
 			return fmt.Errorf("/ready: %v", err)
 		}
 		return nil
+	})
+}
+
+// The key file is missing beside a keyring, lost or not mounted yet: no other is made, also not by navarchctl. Proxies are
+// served, requests for certificates are answered Unavailable, page, log and status name the file; once it is there again the
+// replica signs.
+func TestKeyFileIsMissing(t *testing.T) {
+	s := newSealable(t)
+	kek := filepath.Join(s.data, "kek.key")
+	s.flags[3] = "file:" + kek
+	first := s.start()
+	eventually(t, patience, serves(t, first, 1))
+	s.trust()
+	if _, err := s.sign(first); err != nil {
+		t.Fatal(err)
+	}
+	first.kill()
+	if err := os.Rename(kek, kek+".away"); err != nil {
+		t.Fatal(err)
+	}
+	missing := "the file " + kek + " is missing"
+	second := s.start()
+	eventually(t, patience, serves(t, second, 1))
+	eventually(t, patience, page(second, "ok\n", "the secure address does not answer", missing))
+	denied(t, "a request in the clear", s.plainly(second), codes.Unavailable, "cannot sign", missing)
+	if !strings.Contains(second.log.String(), missing) {
+		t.Error("the log does not name the file")
+	}
+	out, err := exec.Command(binary(t, "navarchctl"), "ca", "status", s.flags[0], s.flags[1], s.flags[2], s.flags[3]).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "sealed: ") || !strings.Contains(string(out), missing) {
+		t.Errorf("navarchctl ca status: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(kek); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("a key file was made: %v", err)
+	}
+	if err := os.Rename(kek+".away", kek); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, func() error { _, err := s.sign(second); return err })
+	eventually(t, patience, func() error {
+		text, err := get(second.http, "/ready")
+		if err == nil && text != "ok\n" {
+			err = fmt.Errorf("/ready says %q", text)
+		}
+		return err
 	})
 }
 

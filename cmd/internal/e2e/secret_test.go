@@ -34,6 +34,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -140,7 +141,7 @@ func visit(address string, trust *x509.CertPool, client ...tls.Certificate) (ser
 // request fails; clients are verified against its CA; an edit that does not fit leaves the last good one. Others than an
 // authenticated gateway of the namespace are sent nothing, and the private key is nowhere but in the gateway.
 func TestGatewaySecret(t *testing.T) {
-	const ip = "127.0.88.7"
+	ip := loopback.NetFor(t) + ".7"
 	data, dir := t.TempDir(), t.TempDir()
 	first, second, customer := newSite(t, 101), newSite(t, 102), newSite(t, 103)
 	trust := x509.NewCertPool()

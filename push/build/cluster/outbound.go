@@ -166,21 +166,12 @@ func (s Outbound) metadata(d *draft, p policy) {
 		istio["config"] = structpb.NewStringValue(fmt.Sprintf(
 			"/apis/networking.istio.io/v1/namespaces/%s/destination-rule/%s", rule.Key.Namespace, rule.Key.Name))
 	}
-	if s.Peers.Len() > 0 {
-		d.Metadata.FilterMetadata["navarch"] = &structpb.Struct{Fields: map[string]*structpb.Value{"peers": structpb.NewStringValue(s.peers())}}
+	if s.Off != "" && p.tls == nil { // a rule that says how to connect decides alone
+		d.Metadata.FilterMetadata["navarch"] = &structpb.Struct{Fields: map[string]*structpb.Value{"peers": structpb.NewStringValue(s.Off)}}
 	}
 	if originates(p.tls) {
 		istio["alpn_override"] = structpb.NewStringValue("false")
 	}
-}
-
-// peers is a digest of what PeerAuthentications say.
-func (s Outbound) peers() string {
-	var all []byte
-	for _, p := range s.Peers.All() {
-		all = append(all, p.Hash[:]...)
-	}
-	return model.HashOf(all).String()
 }
 
 // statName fills in a pattern of MeshConfig.outboundClusterStatName or inboundClusterStatName

@@ -27,11 +27,11 @@ type Outbound struct {
 	Caps    xds.Caps
 	Patches intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
 	// Mesh TLS where no rule says otherwise. Accounts are the service accounts behind the service, "namespace/name",
-	// sorted. Peers are the PeerAuthentications that may turn mTLS off for endpoints; they are in here so that another
-	// mode makes another cluster: Envoy keeps connections in the clear to endpoints that want mTLS now (measured).
+	// sorted. Off is a digest of where PeerAuthentications turn mTLS off for endpoints, empty: nowhere; it is in here so that
+	// another mode makes another cluster: Envoy keeps connections in the clear to endpoints that want mTLS now (measured).
 	Auto     AutoTLS
 	Accounts intern.List[string]
-	Peers    intern.List[*model.Policy]
+	Off      string
 	Plain    intern.List[model.Member] // Members without mTLS by PeerAuthentication
 }
 
