@@ -116,7 +116,7 @@ type Fleet struct {
 	bootstrap bitset // indexes of Config.Bootstrap
 	suspects  suspects
 	fragments fragments
-	rooms     chan []byte
+	rooms     chan struct{}
 	storeID   atomic.Value // string: navarch-store of the servers
 
 	ctx     context.Context
@@ -318,7 +318,7 @@ func (f *Fleet) Stats() Stats {
 	c := &f.count
 	s := Stats{
 		Proxies: int(c.proxies.Load()), Connected: int(c.connected.Load()), Joined: int(c.joined.Load()),
-		Sampled: int(c.sampledNow.Load()), Goroutines: runtime.NumGoroutine(),
+		Sampled: int(c.sampledNow.Load()), Unacked: int(c.unacked.Load()), Goroutines: runtime.NumGoroutine(),
 		Dials: c.dials.Load(), Streams: c.streams.Load(), GoAways: c.goAways.Load(), Moves: c.moves.Load(),
 		SocketIn: c.socketIn.Load(), SocketOut: c.socketOut.Load(),
 		Join: c.join.Clone(), Resume: c.resume.Clone(), AckAfter: c.ackAfter.Clone(),
