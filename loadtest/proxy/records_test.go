@@ -11,10 +11,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // secured is a session and a server of crypto/tls that have shaken hands; the server's side says what the session is sent.
-func secured(t *testing.T, server *tls.Config) (*session, *tls.Conn) {
+func secured(t *testing.T, server *tls.Config, wrap ...func(net.Conn) net.Conn) (*session, *tls.Conn) {
 	t.Helper()
 	a := newAuthority(t)
 	server.Certificates = []tls.Certificate{*a.leaf("", "istiod.test")}
@@ -32,14 +34,10 @@ func secured(t *testing.T, server *tls.Config) (*session, *tls.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = one.Close(); _ = other.Close() })
-	f, err := New(Config{Addrs: []string{"x"}})
-	if err != nil {
-		t.Fatal(err)
+	for _, w := range wrap {
+		other = w(other)
 	}
-	t.Cleanup(f.Close)
-	s := newSim(f, 0, identities(1)[0])
-	s.mu.Lock() // as its goroutine would
-	c := newSession(s, one, "x")
+	c := alone(t, one)
 	conn := tls.Server(other, server)
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -57,6 +55,19 @@ func secured(t *testing.T, server *tls.Config) (*session, *tls.Conn) {
 		}
 	}
 	return c, conn
+}
+
+// alone is a session of a proxy that no goroutine runs.
+func alone(t *testing.T, conn net.Conn) *session {
+	t.Helper()
+	f, err := New(Config{Addrs: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	s := newSim(f, 0, identities(1)[0])
+	s.mu.Lock() // as its goroutine would
+	return newSession(s, conn, "x")
 }
 
 // numbers are bytes that say where they stand.
@@ -109,8 +120,8 @@ func TestRecords(t *testing.T) {
 				t.Errorf("it waits with a buffer of %d bytes", len(s.large))
 			}
 			go s.close(false)
-			if n, err := server.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-				t.Errorf("the server sees the end as %v", err)
+			if last, err := io.ReadAll(server.NetConn()); len(last) < recordHead || err != nil {
+				t.Errorf("the last word is %v, %v; want close_notify", last, err)
 			}
 		})
 	}
@@ -204,5 +215,127 @@ func TestReadAhead(t *testing.T) {
 				t.Fatalf("%d bytes, %v, want %d", n, err, want)
 			}
 		}
+	}
+}
+
+// behind writes a record of its own behind the first piece.
+type behind struct {
+	net.Conn
+	more []byte
+}
+
+func (b *behind) Write(p []byte) (int, error) {
+	_, err := b.Conn.Write(append(p[:len(p):len(p)], b.more...))
+	b.more = nil
+	return len(p), err
+}
+
+// TestDataBehindTheHandshake is a server that does not wait for the end of the handshake with its first words: they are kept.
+func TestDataBehindTheHandshake(t *testing.T) {
+	words := []byte{recordData, 3, 3, 0, 2, 'h', 'i'}
+	s, _ := secured(t, &tls.Config{}, func(c net.Conn) net.Conn { return &behind{c, words} })
+	if s.records == nil || !bytes.Equal(s.raw, words) {
+		t.Errorf("%v is kept, want %v", s.raw, words)
+	}
+}
+
+// counted counts writes.
+type counted struct {
+	net.Conn
+	calls, bytes int
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.calls, c.bytes = c.calls+1, c.bytes+len(p)
+	return len(p), nil
+}
+
+// TestRecordsShareCalls: four records of 16 KB are one call.
+func TestRecordsShareCalls(t *testing.T) {
+	secret := bytes.Repeat([]byte{1}, 32)
+	for n, calls := range map[int]int{1: 1, 4 * maxPlain: 1, 4*maxPlain + 1: 2, 20 * maxPlain: 5} {
+		to := &counted{}
+		r, err := newRecords(to, tls.TLS_AES_128_GCM_SHA256, secret, secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.Write(make([]byte, n)); got != n || err != nil || to.calls != calls || to.bytes <= n {
+			t.Errorf("%d bytes: %d, %v, in %d calls with %d bytes, want %d calls", n, got, err, to.calls, to.bytes, calls)
+		}
+	}
+}
+
+// TestReadBuffers looks at what a session waits with: for the rest of a record a buffer of one, while much comes a large one,
+// and else nothing but the few bytes of its own.
+func TestReadBuffers(t *testing.T) {
+	one, other := net.Pipe()
+	defer other.Close()
+	secret := bytes.Repeat([]byte{1}, 32)
+	c := alone(t, one)
+	var err error
+	if c.records, err = newRecords(one, tls.TLS_AES_128_GCM_SHA256, secret, secret); err != nil {
+		t.Fatal(err)
+	}
+	server, err := newRecords(other, tls.TLS_AES_128_GCM_SHA256, secret, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		what  string
+		n     int // of data
+		cut   int // bytes that come first; 0: all at once
+		large int
+	}{
+		{"a little", 100, 0, 0}, {"a record in two pieces", 5000, 100, oneRecord}, {"a little again", 100, 0, 0},
+		{"its head in pieces", 200, 3, 0}, {"a lot", 3 * maxPlain, 0, readSize}, {"the largest, in two pieces", maxPlain, 7, oneRecord}, {"a little at last", 1, 0, 0},
+	} {
+		want := numbers(step.n)
+		var sealed []byte
+		for rest := want; len(rest) > 0; rest = rest[min(maxPlain, len(rest)):] {
+			sealed = server.out.seal(sealed, recordData, rest[:min(maxPlain, len(rest))])
+		}
+		go func() {
+			_, _ = other.Write(sealed[:step.cut]) // they are read before the call returns
+			_, _ = other.Write(sealed[step.cut:])
+		}()
+		got := make([]byte, step.n)
+		if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if len(c.large) != step.large {
+			t.Errorf("%s: a buffer of %d bytes, want %d", step.what, len(c.large), step.large)
+		}
+	}
+}
+
+// TestFramesAreFull: what is sent in many small pieces fills DATA frames, in its order, and waits where the windows end.
+func TestFramesAreFull(t *testing.T) {
+	c := alone(t, nil)
+	want := numbers(40000)
+	var pieces [][]byte
+	for rest := want; len(rest) > 0; rest = rest[min(300, len(rest)):] {
+		pieces = append(pieces, rest[:min(300, len(rest))], nil)
+	}
+	c.sendStream = 35000
+	c.send(pieces[0], pieces[1:]...)
+	frames := func() (sizes []int, data []byte) {
+		r := http2.NewFramer(nil, &c.out.buf)
+		for {
+			f, err := r.ReadFrame()
+			if err != nil {
+				return sizes, data
+			}
+			d := f.(*http2.DataFrame)
+			sizes, data = append(sizes, len(d.Data())), append(data, d.Data()...)
+		}
+	}
+	sizes, data := frames()
+	if fmt.Sprint(sizes) != "[16384 16384 2232]" || !bytes.Equal(data, want[:35000]) {
+		t.Errorf("frames of %v bytes", sizes)
+	}
+	c.sendStream += 9000
+	c.drain()
+	if sizes, data := frames(); fmt.Sprint(sizes) != "[5000]" || !bytes.Equal(data, want[35000:]) || c.queue != nil || c.sendStream != 4000 || c.sendConn != 25535 {
+		t.Errorf("frames of %v bytes, windows of %d and %d", sizes, c.sendStream, c.sendConn)
 	}
 }
