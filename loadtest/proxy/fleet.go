@@ -190,7 +190,7 @@ func (f *Fleet) judge() {
 	}
 }
 
-// Remove ends proxies as pods that are deleted, and waits for nothing.
+// Remove ends proxies as pods that are deleted, and waits for nothing. No probe expects anything of them any more.
 func (f *Fleet) Remove(which func(i int, id Identity) bool) int {
 	n := 0
 	for _, s := range f.pick(which) {
@@ -203,6 +203,7 @@ func (f *Fleet) Remove(which func(i int, id Identity) bool) int {
 			n++
 		}
 		f.mu.Unlock()
+		f.names.probes(func(p *Probe) { p.gone(s.index) })
 	}
 	return n
 }
