@@ -104,7 +104,7 @@ func exact(t *testing.T, result report.Result) {
 			for _, row := range s.Rows {
 				// A tenth of a percent is what answers that say "nothing new" may take.
 				if want, ok := rows[row.Name]; ok && s.Name == scenario && (row.Value < want || row.Value > want+.1) {
-					t.Errorf("%s: %s is %g, want %g", s.Name, row.Name, row.Value, want)
+					t.Errorf("%s: %s is %g, want %g; %v", s.Name, row.Name, row.Value, want, s.Notes)
 				}
 			}
 		}

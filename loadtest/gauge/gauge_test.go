@@ -151,6 +151,10 @@ func TestReadProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	first, err := Glance(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
 	big, err := syscall.Mmap(-1, 0, 64<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
@@ -169,6 +173,44 @@ func TestReadProcess(t *testing.T) {
 	u := after.Since(before)
 	if u.Grown < 60<<20 || u.CPU < 20*time.Millisecond || u.Elapsed <= 0 || after.Files == 0 || after.Threads == 0 {
 		t.Errorf("%+v %+v", u, after)
+	}
+	last, err := Glance(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := last.Since(first); u.Grown < 60<<20 || u.Grown > 200<<20 || u.CPU < 20*time.Millisecond || last.Threads == 0 || last.Files != 0 {
+		t.Errorf("at a glance: %+v %+v", u, last)
+	}
+	if _, err := Glance(1 << 30); err == nil {
+		t.Error("a process that is not there was measured")
+	}
+}
+
+// TestReadCPU: it is user and system time as ReadProcess has them, and of a process that is not there an error.
+func TestReadCPU(t *testing.T) {
+	for until := burnt(t) + 60*time.Millisecond; burnt(t) < until; {
+		_ = bytes.Count([]byte(page), []byte("x"))
+	}
+	before, err := ReadProcess(os.Getpid())
+	for err == nil && before.System < 30*time.Millisecond { // the kernel sums up pages
+		before, err = ReadProcess(os.Getpid())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := ReadCPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := ReadProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used < before.CPU() || used > after.CPU() || used < 60*time.Millisecond {
+		t.Errorf("%v, between %v and %v", used, before.CPU(), after.CPU())
+	}
+	if used, err := ReadCPU(1 << 30); err == nil || used != 0 {
+		t.Errorf("a process that is not there: %v, %v", used, err)
 	}
 }
 

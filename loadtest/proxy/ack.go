@@ -7,6 +7,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// owe counts responses that have come and are not answered yet; negative: that were.
+func (s *sim) owe(n int) {
+	s.unacked += n
+	s.fleet.count.unacked.Add(int64(n))
+}
+
 // acknowledge sends an ACK, later where the proxy is slow to.
 func (s *sim) acknowledge(t xds.Type, p pending) {
 	if s.shape.AckDelay <= 0 {
@@ -25,6 +31,7 @@ func (s *sim) ack(t xds.Type, p pending) {
 	s.accepted[t] = p.version
 	s.write(int(t), request{url: t.URL(), nonce: p.nonce})
 	_ = s.session.flush() // the read that follows tells of a connection that is broken
+	s.owe(-1)
 	now := time.Now()
 	s.fleet.count.types[t].acks.Add(1)
 	s.fleet.count.ackAfter.Record(now.Sub(p.at))
@@ -61,6 +68,7 @@ func (s *sim) refuse(t xds.Type, m *response, p pending) {
 	}
 	s.write(int(t), request{url: t.URL(), nonce: p.nonce, refusal: text})
 	_ = s.session.flush()
+	s.owe(-1)
 	s.fleet.count.types[t].nacks.Add(1)
 }
 

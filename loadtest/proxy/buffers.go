@@ -21,8 +21,8 @@ const smallPart = 32 << 10
 // would otherwise have the fleet keep thousands of halves. The wait has an end, so that a message which is larger than what
 // the kernel takes cannot stop a server for long.
 type rooms struct {
-	free chan []byte
-	wait func(func()) // runs a call that may block
+	free chan struct{} // one for each room that is not taken
+	wait func(func())  // runs a call that may block
 }
 
 const (
@@ -30,10 +30,13 @@ const (
 	patientFor = time.Second
 )
 
-func newRooms() chan []byte {
-	free := make(chan []byte, numRooms)
+// larges are the rooms' buffers, for as long as the garbage collector leaves them while nobody uses them.
+var larges = sync.Pool{New: func() any { return new([]byte) }}
+
+func newRooms() chan struct{} {
+	free := make(chan struct{}, numRooms)
 	for range numRooms {
-		free <- nil
+		free <- struct{}{}
 	}
 	return free
 }
@@ -46,21 +49,24 @@ func (r *rooms) take(n int) ([]byte, bool) {
 	if r == nil {
 		return make([]byte, 0, n), false
 	}
-	var b []byte
 	got := false
 	select {
-	case b = <-r.free:
+	case <-r.free:
 		got = true
 	default:
 		r.wait(func() {
 			t := time.NewTimer(patientFor)
 			defer t.Stop()
 			select {
-			case b = <-r.free:
+			case <-r.free:
 				got = true
 			case <-t.C:
 			}
 		})
+	}
+	var b []byte
+	if got {
+		b = *larges.Get().(*[]byte)
 	}
 	if cap(b) < n {
 		b = make([]byte, 0, (n+64<<10)&^(64<<10-1))
@@ -72,16 +78,45 @@ func (r *rooms) take(n int) ([]byte, bool) {
 func (r *rooms) give(b []byte, large bool) {
 	switch {
 	case large:
-		r.free <- b
+		larges.Put(&b)
+		r.free <- struct{}{}
 	case cap(b) == smallPart:
 		parts.Put((*[smallPart]byte)(b[:smallPart]))
 	}
 }
 
-// reads holds what is read at once where more comes than fits the idle buffer.
-var reads = sync.Pool{New: func() any { return new([readSize]byte) }}
+// reads holds what is read at once where more comes than fits the idle buffer; single, one record of TLS that has begun to
+// come.
+var (
+	reads  = sync.Pool{New: func() any { return new([readSize]byte) }}
+	single = sync.Pool{New: func() any { return new([oneRecord]byte) }}
+)
 
-const readSize = 64 << 10
+const (
+	readSize  = 64 << 10
+	oneRecord = 18 << 10 // maxRecord, as the allocator rounds it up
+)
+
+// takeRead gives a buffer of one of these sizes; of any other: nil.
+func takeRead(size int) []byte {
+	switch size {
+	case readSize:
+		return reads.Get().(*[readSize]byte)[:]
+	case oneRecord:
+		return single.Get().(*[oneRecord]byte)[:]
+	}
+	return nil
+}
+
+// giveRead takes it back.
+func giveRead(b []byte) {
+	switch len(b) {
+	case readSize:
+		reads.Put((*[readSize]byte)(b))
+	case oneRecord:
+		single.Put((*[oneRecord]byte)(b))
+	}
+}
 
 // output is frames that wait to be written with one call.
 type output struct {
@@ -91,6 +126,7 @@ type output struct {
 
 var outputs = sync.Pool{New: func() any {
 	o := &output{}
+	o.buf.Grow(readSize + 32<<10) // flushed when it is longer than the first, by a frame at most
 	o.framer = http2.NewFramer(&o.buf, nil)
 	o.framer.AllowIllegalWrites = true // malformed requests are part of the repertoire
 	return o

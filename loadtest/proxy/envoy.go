@@ -29,6 +29,7 @@ type envoy struct {
 	// Of one stream.
 	streaming bool
 	resumed   bool
+	unacked   int                  // responses without an answer
 	nonce     [xds.NumTypes]string // state of the world: of the newest response
 	asked     [xds.NumTypes]bool
 	answered  [xds.NumTypes]bool
@@ -61,6 +62,7 @@ func (s *sim) init() {
 
 // begin sends the first requests of a stream.
 func (s *sim) begin() {
+	s.owe(-s.unacked)
 	s.asked, s.answered = [xds.NumTypes]bool{}, [xds.NumTypes]bool{}
 	s.owed, s.gone, s.waiting = [xds.NumTypes]owed{}, [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}
 	s.withheld, s.nonce = nil, [xds.NumTypes]string{}
@@ -94,11 +96,13 @@ func (s *sim) resume(node []byte) {
 		r := request{node: node, more: s.claimed(t, forge)}
 		node = nil
 		r.more = append(r.more, s.fleet.subscriptions(t, s.subs[t])...)
-		for index := range s.subs[t].all() {
-			if forge || s.held[t].get(index) == 0 {
-				s.owed[t].ask(index)
-				s.waiting[t].add(index)
-			}
+		lacking := s.subs[t]
+		if !forge {
+			lacking = s.held[t].lacks(lacking)
+		}
+		for index := range lacking.all() {
+			s.owed[t].ask(index)
+			s.waiting[t].add(index)
 		}
 		if forge && t.Wildcard() { // it lied about these: they have to be sent
 			for index := range s.held[t].all() {
@@ -216,6 +220,7 @@ func (c *session) onEnd(url, nonce, system string, size int) error {
 	if t == xds.Unknown {
 		return s.endAside(url, nonce, m, size)
 	}
+	s.owe(1)
 	count := &s.fleet.count.types[t]
 	count.responses.Add(1)
 	count.resources.Add(uint64(m.resources))

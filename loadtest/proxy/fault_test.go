@@ -228,3 +228,31 @@ func TestRevertIsNoFault(t *testing.T) {
 	})
 	clean(t, f)
 }
+
+// TestUnacked counts the responses of open streams that have no answer yet: those of proxies that are slow to acknowledge, and
+// none of a stream that has ended.
+func TestUnacked(t *testing.T) {
+	s := serve(t, nil)
+	f := fleet(t, 4, Config{}, s)
+	s.settled()
+	is := func(what string, n int) {
+		t.Helper()
+		eventually(t, what, func() bool { return f.Stats().Unacked == n && f.Stats().Joined == f.Stats().Proxies })
+	}
+	is("all is acknowledged", 0)
+	f.SetBehaviour(First(3), Behaviour{AckDelay: time.Hour})
+	before := f.Stats().Total()
+	s.set(xds.Endpoint, "a", "2", endpoints("a", 2))
+	s.say(xds.Endpoint, []string{"a"}, nil)
+	eventually(t, "one has acknowledged", func() bool { return f.Stats().Total().Acks == before.Acks+1 })
+	is("three have not", 3)
+	f.SetBehaviour(First(3), Behaviour{Refuse: []Ref{{xds.Endpoint, "b"}}})
+	s.set(xds.Endpoint, "b", "2", endpoints("b", 2))
+	s.say(xds.Endpoint, []string{"b"}, nil)
+	eventually(t, "three have refused", func() bool { return f.Stats().Total().Nacks == before.Nacks+3 })
+	is("a refusal is an answer", 3)
+	f.Reconnect(First(1), Reconnect{})
+	is("one stream has ended, and another is there", 2)
+	f.Remove(func(i int, _ Identity) bool { return i == 1 })
+	is("one has ended for good", 1)
+}

@@ -116,7 +116,7 @@ type Fleet struct {
 	bootstrap bitset // indexes of Config.Bootstrap
 	suspects  suspects
 	fragments fragments
-	rooms     chan []byte
+	rooms     chan struct{}
 	storeID   atomic.Value // string: navarch-store of the servers
 
 	ctx     context.Context
@@ -190,7 +190,7 @@ func (f *Fleet) judge() {
 	}
 }
 
-// Remove ends proxies as pods that are deleted, and waits for nothing.
+// Remove ends proxies as pods that are deleted, and waits for nothing. No probe expects anything of them any more.
 func (f *Fleet) Remove(which func(i int, id Identity) bool) int {
 	n := 0
 	for _, s := range f.pick(which) {
@@ -203,6 +203,7 @@ func (f *Fleet) Remove(which func(i int, id Identity) bool) int {
 			n++
 		}
 		f.mu.Unlock()
+		f.names.probes(func(p *Probe) { p.gone(s.index) })
 	}
 	return n
 }
@@ -318,7 +319,7 @@ func (f *Fleet) Stats() Stats {
 	c := &f.count
 	s := Stats{
 		Proxies: int(c.proxies.Load()), Connected: int(c.connected.Load()), Joined: int(c.joined.Load()),
-		Sampled: int(c.sampledNow.Load()), Goroutines: runtime.NumGoroutine(),
+		Sampled: int(c.sampledNow.Load()), Unacked: int(c.unacked.Load()), Goroutines: runtime.NumGoroutine(),
 		Dials: c.dials.Load(), Streams: c.streams.Load(), GoAways: c.goAways.Load(), Moves: c.moves.Load(),
 		SocketIn: c.socketIn.Load(), SocketOut: c.socketOut.Load(),
 		Join: c.join.Clone(), Resume: c.resume.Clone(), AckAfter: c.ackAfter.Clone(),

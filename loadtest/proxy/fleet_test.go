@@ -346,3 +346,25 @@ func TestStatsMerge(t *testing.T) {
 		t.Errorf("%+v", sum)
 	}
 }
+
+// TestRemovedProxiesAreNotWaitedFor: a pod that is deleted before it has acknowledged an edit owes no ACK, and one that has is
+// counted.
+func TestRemovedProxiesAreNotWaitedFor(t *testing.T) {
+	s := serve(t, nil)
+	f := fleet(t, 3, Config{}, s)
+	f.SetBehaviour(First(1), Behaviour{AckDelay: time.Hour})
+	p := f.Watch(Change{Type: xds.Endpoint, Name: "a"})
+	s.set(xds.Endpoint, "a", "2", endpoints("a", 2))
+	s.say(xds.Endpoint, []string{"a"}, nil)
+	eventually(t, "two have acknowledged", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.acked) == 2
+	})
+	f.Remove(First(2)) // one that has not, and one that has
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if o := p.Wait(ctx); ctx.Err() != nil || o.Expected != 2 || o.Acked != 2 || o.Received != 2 || len(o.Missing) > 0 {
+		t.Errorf("%+v, %v", o, ctx.Err())
+	}
+}

@@ -37,6 +37,27 @@ func (s *set) get(index uint32) uint32 {
 	return s.pages[p].Value()[index%64]
 }
 
+// lacks are those of some names that are not held; nil: all are.
+func (s *set) lacks(of bitset) (without bitset) {
+	s.seal()
+	for p, word := range of {
+		if p < len(s.pages) && s.pages[p] != noPage {
+			for i, id := range s.pages[p].Value() {
+				if id != 0 {
+					word &^= 1 << i
+				}
+			}
+		}
+		if word != 0 {
+			if without == nil {
+				without = make(bitset, len(of))
+			}
+			without[p] = word
+		}
+	}
+	return without
+}
+
 // put sets the version of a name; 0 takes it away.
 func (s *set) put(index, id uint32) {
 	p := int(index / 64)
@@ -98,7 +119,7 @@ func (b bitset) has(i uint32) bool { return int(i/64) < len(b) && b[i/64]&(1<<(i
 // add says whether i was new.
 func (b *bitset) add(i uint32) bool {
 	if n := int(i/64) + 1; n > len(*b) {
-		grown := make(bitset, n)
+		grown := make(bitset, (n+7)&^7) // names come one after the other
 		copy(grown, *b)
 		*b = grown
 	}

@@ -54,7 +54,7 @@ func idle(t *testing.T, f *Fleet) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			c := s.session
-			return c == nil || c.big != nil || c.parser.part != nil || c.out != nil || c.queue != nil ||
+			return c == nil || c.large != nil || c.parser.part != nil || c.out != nil || c.queue != nil ||
 				c.header != nil || s.waiting[xds.Endpoint] != nil || !s.owed[xds.Endpoint].empty()
 		})
 	})

@@ -195,6 +195,19 @@ func (r *record) editProbes(edit func([]*Probe) []*Probe) {
 	r.probes.Store(&all)
 }
 
+// probes visits all probes.
+func (n *names) probes(visit func(*Probe)) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for _, table := range n.table {
+		for _, r := range table {
+			for _, p := range r.watching() {
+				visit(p)
+			}
+		}
+	}
+}
+
 // watching are the probes of this name.
 func (r *record) watching() []*Probe {
 	if all := r.probes.Load(); all != nil {

@@ -93,7 +93,7 @@ func (s *sim) learn(body []byte) error {
 // still says that nothing is in flight: a move would lose nothing.
 func (s *sim) still() bool {
 	c := s.session
-	return s.warm() && c.parser.heads == 0 && len(c.buf) == 0 && len(c.queue) == 0
+	return s.warm() && c.parser.heads == 0 && len(c.buf) == 0 && len(c.raw) == 0 && len(c.queue) == 0
 }
 
 // move goes to the owner, make before break: the new stream claims what is held, and the old connection is closed once the

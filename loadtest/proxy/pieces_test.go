@@ -188,3 +188,29 @@ func TestVersionsAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// TestLacks: of what is asked for, what is not held, in pages that are there and in those that are not.
+func TestLacks(t *testing.T) {
+	var held set
+	for _, index := range []uint32{1, 63, 70, 200} {
+		held.put(index, index+1)
+	}
+	held.put(63, 0)
+	var of, all bitset
+	for _, index := range []uint32{1, 2, 63, 70, 130, 200, 700} {
+		of.add(index)
+	}
+	var got []uint32
+	for index := range held.lacks(of).all() {
+		got = append(got, index)
+	}
+	if !slices.Equal(got, []uint32{2, 63, 130, 700}) {
+		t.Errorf("%v", got)
+	}
+	for _, index := range []uint32{1, 70, 200} {
+		all.add(index)
+	}
+	if without := held.lacks(all); without != nil {
+		t.Errorf("nothing is lacking, but %v", without)
+	}
+}

@@ -191,7 +191,24 @@ func (p *Probe) ack(i int, at time.Time) {
 	if _, expected := p.old[i]; !expected {
 		return
 	}
-	if p.acked[i] = at; len(p.acked) == len(p.old) && !p.closed {
+	p.acked[i] = at
+	p.check()
+}
+
+// gone is told of a proxy that was removed: what it has not acknowledged by now it never will.
+func (p *Probe) gone(i int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.acked[i]; !ok {
+		delete(p.old, i)
+		delete(p.received, i)
+		p.check()
+	}
+}
+
+// check ends the wait once all have acknowledged.
+func (p *Probe) check() {
+	if len(p.acked) == len(p.old) && !p.closed {
 		p.closed = true
 		close(p.done)
 	}

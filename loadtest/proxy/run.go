@@ -2,12 +2,10 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -144,28 +142,12 @@ func (s *sim) dial(addr string) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
+	c := newSession(s, conn, addr)
 	if f.cfg.TLS != nil {
-		if conn, err = s.handshake(ctx, conn); err != nil {
+		if err := c.handshake(ctx, f.cfg.TLS); err != nil {
+			_ = conn.Close()
 			return nil, err
 		}
-	}
-	return newSession(s, conn, addr), nil
-}
-
-func (s *sim) handshake(ctx context.Context, conn net.Conn) (net.Conn, error) {
-	cfg, err := s.fleet.cfg.TLS(s.id)
-	if err != nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("tls: %w", err)
-	}
-	if !slices.Contains(cfg.NextProtos, "h2") {
-		cfg = cfg.Clone()
-		cfg.NextProtos = append(cfg.NextProtos, "h2")
-	}
-	c := tls.Client(conn, cfg)
-	if err := c.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	return c, nil
 }
@@ -273,6 +255,7 @@ func (s *sim) over(err error) {
 // leave takes back that the proxy is joined.
 func (s *sim) leave() {
 	s.streaming = false
+	s.owe(-s.unacked)
 	if s.joined {
 		s.joined = false
 		s.fleet.count.joined.Add(-1)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -13,14 +14,16 @@ import (
 
 // session is one connection with its one stream, from the preface on. It is owned by its proxy's goroutine.
 type session struct {
-	sim  *sim
-	conn net.Conn
-	addr string
+	sim     *sim
+	conn    net.Conn // the socket; with TLS that the session does not speak itself, the tls.Conn
+	records *records // nil: conn carries HTTP/2 as it is
+	addr    string
 
 	small [256]byte // what an idle proxy waits with
-	big   *[readSize]byte
-	buf   []byte // read and not taken, of small or big
-	more  bool   // the last read filled its buffer
+	large []byte    // of a pool; nil: none
+	raw   []byte    // read and not opened, of small or large
+	buf   []byte    // opened and not taken, of the same
+	more  bool      // the last read filled its buffer
 
 	parser parser
 	msg    response
@@ -72,7 +75,11 @@ func (c *session) flush() error {
 	if c.out == nil {
 		return nil
 	}
-	n, err := c.conn.Write(c.out.buf.Bytes())
+	var to io.Writer = c.conn
+	if c.records != nil {
+		to = c.records
+	}
+	n, err := to.Write(c.out.buf.Bytes())
 	c.sim.fleet.count.socketOut.Add(uint64(n))
 	outputs.Put(c.out)
 	c.out = nil
@@ -140,29 +147,52 @@ func (w *blockWriter) Write(p []byte) (int, error) {
 // send puts the pieces of messages (prefixes included) on the stream, as far as the windows let them; flush writes them.
 // Pieces are not copied until then.
 func (c *session) send(b []byte, more ...[]byte) {
-	c.queue = append(append(c.queue, b), more...)
+	c.queue = append(slices.Grow(c.queue, 1+len(more)), b)
+	for _, piece := range more {
+		if len(piece) > 0 {
+			c.queue = append(c.queue, piece)
+		}
+	}
 	c.drain()
 }
 
-// drain moves what the windows let through from the queue into DATA frames.
+// drain moves what the windows let through from the queue into DATA frames, each as long as it may be.
 func (c *session) drain() {
 	for len(c.queue) > 0 {
-		b := c.queue[0]
-		n := min(len(b), c.maxFrame, c.sendConn, c.sendStream)
-		if n <= 0 && len(b) > 0 {
+		limit, n := min(c.maxFrame, c.sendConn, c.sendStream), 0
+		if limit <= 0 {
 			return
 		}
-		if n > 0 {
-			_ = c.frames().WriteData(streamID, false, b[:n])
-			c.sendConn -= n
-			c.sendStream -= n
+		for _, b := range c.queue {
+			if n += len(b); n >= limit {
+				n = limit
+				break
+			}
 		}
-		if c.queue[0] = b[n:]; n == len(b) {
-			c.queue = c.queue[1:]
+		c.frames()
+		if c.data(n); c.out.buf.Len() >= readSize {
+			_ = c.flush() // the read that follows tells of a connection that is broken
 		}
 	}
 	c.queue = nil
 	c.probe()
+}
+
+// data writes one frame of the next n bytes of the queue.
+func (c *session) data(n int) {
+	c.sendConn -= n
+	c.sendStream -= n
+	to := &c.out.buf
+	to.Write([]byte{byte(n >> 16), byte(n >> 8), byte(n), byte(http2.FrameData), 0, 0, 0, 0, streamID})
+	for len(c.queue) > 0 {
+		part := min(n, len(c.queue[0]))
+		to.Write(c.queue[0][:part])
+		n -= part
+		if c.queue[0] = c.queue[0][part:]; len(c.queue[0]) > 0 {
+			return
+		}
+		c.queue = c.queue[1:]
+	}
 }
 
 // probe pings the server behind all that was sent: its answer says that the requests have come.
@@ -186,20 +216,37 @@ func (c *session) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// fill gets bytes that can be taken: those of a record that has come, or else what the socket has.
 func (c *session) fill() error {
+	for {
+		plain, err := c.opened()
+		if len(plain) > 0 || err != nil {
+			c.buf = plain
+			c.sim.fleet.count.socketIn.Add(uint64(len(plain)))
+			return err
+		}
+		if err := c.receive(); err != nil {
+			return err
+		}
+	}
+}
+
+// opened takes what has come and can be taken.
+func (c *session) opened() (plain []byte, err error) {
+	if c.records == nil {
+		plain, c.raw = c.raw, nil
+		return plain, nil
+	}
+	plain, c.raw, err = c.records.read(c.raw)
+	return plain, err
+}
+
+// receive reads from the socket, behind what is raw already.
+func (c *session) receive() error {
 	if err := c.flush(); err != nil {
 		return err
 	}
-	into := c.small[:]
-	if c.more {
-		if c.big == nil {
-			c.big = reads.Get().(*[readSize]byte)
-		}
-		into = c.big[:]
-	} else if c.big != nil {
-		reads.Put(c.big)
-		c.big = nil
-	}
+	into := c.room()
 	for {
 		if err := c.sim.work(); err != nil {
 			return err
@@ -207,22 +254,46 @@ func (c *session) fill() error {
 		if err := c.flush(); err != nil { // what work wrote
 			return err
 		}
-		limit := c.sim.allowance(len(into))
+		limit := c.sim.allowance(len(into) - len(c.raw))
 		if limit == 0 {
 			c.sim.pause()
 			continue
 		}
-		n, err := c.sim.block(func() (int, error) { return c.conn.Read(into[:limit]) })
+		at := len(c.raw)
+		n, err := c.sim.block(func() (int, error) { return c.conn.Read(into[at : at+limit]) })
 		if n > 0 {
-			c.sim.fleet.count.socketIn.Add(uint64(n))
 			c.sim.consumed(n)
-			c.buf, c.more = into[:n], n == len(into)
+			c.raw, c.more = into[:at+n], at+n == len(into)
 			return nil
 		}
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 	}
+}
+
+// room is the buffer for the next read, with what is raw at its beginning: a large one while there is much to read, one for a
+// record that has begun to come, or the small one.
+func (c *session) room() []byte {
+	size := 0
+	switch {
+	case c.more:
+		size = readSize
+	case recordSize(c.raw) > len(c.small):
+		size = oneRecord
+	}
+	into, old := c.large, c.large
+	if size != len(old) {
+		into = takeRead(size)
+	}
+	if c.large = into; into == nil {
+		into = c.small[:]
+	}
+	c.raw = into[:copy(into, c.raw)]
+	if size != len(old) {
+		giveRead(old)
+	}
+	return into
 }
 
 // next takes one frame.
@@ -299,13 +370,13 @@ func (c *session) credit(n int) {
 func (c *session) close(reset bool) {
 	if t, ok := c.conn.(*net.TCPConn); ok && reset {
 		_ = t.SetLinger(0)
+	} else if c.records != nil {
+		c.records.end()
 	}
 	_ = c.conn.Close()
 	c.parser.drop()
-	if c.big != nil {
-		reads.Put(c.big)
-		c.big = nil
-	}
+	giveRead(c.large)
+	c.large, c.raw, c.buf = nil, nil, nil
 	if c.out != nil {
 		outputs.Put(c.out)
 		c.out = nil

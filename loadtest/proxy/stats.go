@@ -50,6 +50,7 @@ type Stats struct {
 	Connected  int `json:"connected"`  // that have a stream now
 	Joined     int `json:"joined"`     // whose stream has been answered completely (all warm) now
 	Sampled    int `json:"sampled"`    // whose contents are decoded and validated one by one
+	Unacked    int `json:"unacked"`    // responses on streams that are open now which have neither been acknowledged nor refused
 	Goroutines int `json:"goroutines"` // of this process
 	// Dials counts connections tried, Streams those on which a stream was opened, GoAways the servers' GOAWAY frames.
 	Dials   uint64 `json:"dials"`
@@ -79,6 +80,7 @@ func (s *Stats) Merge(o Stats) {
 	s.Connected += o.Connected
 	s.Joined += o.Joined
 	s.Sampled += o.Sampled
+	s.Unacked += o.Unacked
 	s.Goroutines += o.Goroutines
 	s.Dials += o.Dials
 	s.Streams += o.Streams
@@ -200,6 +202,7 @@ type counters struct {
 	dials, streams, goAways, moves         atomic.Uint64
 	socketIn, socketOut                    atomic.Uint64
 	proxies, connected, joined, sampledNow atomic.Int64
+	unacked                                atomic.Int64
 	join, resume, ackAfter                 gauge.Histogram
 
 	mu     sync.Mutex

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -140,8 +141,9 @@ func newLocal(s Spec) (*local, error) {
 	return &local{fleet: fleet, base: base, certs: certs}, nil
 }
 
-// collected is the resident memory of this process without garbage.
+// collected is the resident memory of this process without garbage: what pools hold is given up at the second collection.
 func collected() (uint64, error) {
+	runtime.GC()
 	debug.FreeOSMemory()
 	p, err := gauge.ReadProcess(os.Getpid())
 	return p.RSS, err

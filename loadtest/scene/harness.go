@@ -25,8 +25,8 @@ func (s *stage) workers() int {
 // harness is what the processes of the simulated proxies have used so far.
 func (s *stage) harness() (cpu time.Duration) {
 	for _, pid := range s.fleet.PIDs() {
-		if p, err := gauge.ReadProcess(pid); err == nil {
-			cpu += p.CPU()
+		if used, err := gauge.ReadCPU(pid); err == nil {
+			cpu += used
 		}
 	}
 	return cpu

@@ -19,6 +19,9 @@ func join(s *stage) error {
 	if err := s.join(0, first); err != nil {
 		return err
 	}
+	if err := s.quiet(); err != nil {
+		return err
+	}
 	cpu1, err := s.rest(cpu0)
 	if err != nil {
 		return err
@@ -77,12 +80,15 @@ func (s *stage) equal() error {
 	return err
 }
 
-// joined makes a fleet of the scenario's proxies and has them join.
+// joined makes a fleet of the scenario's proxies and has them join: once it is quiet, the scenario begins.
 func (s *stage) joined(change func(*Spec)) error {
 	if err := s.fleetOf(change); err != nil {
 		return err
 	}
-	return s.join(0, s.proxies())
+	if err := s.join(0, s.proxies()); err != nil {
+		return err
+	}
+	return s.quiet()
 }
 
 // repeat does an edit that nobody counts, and then those that are measured.
@@ -176,7 +182,7 @@ func reconnect(s *stage) error {
 		return err
 	}
 	s.enter("all reconnect")
-	began := time.Now()
+	own, began := s.harness(), time.Now()
 	if err := s.fleet.Reconnect(Select{}, proxy.Reconnect{Now: true}); err != nil {
 		return err
 	}
@@ -184,6 +190,7 @@ func reconnect(s *stage) error {
 		return err
 	}
 	took := time.Since(began)
+	own = s.harness() - own
 	cpu1, err := s.rest(cpu0)
 	if err != nil {
 		return err
@@ -195,6 +202,7 @@ func reconnect(s *stage) error {
 	bytes := after.Since(before).Total().BytesIn
 	s.row(rowBytes, "%", 100*float64(bytes)/float64(before.Total().BytesIn))
 	s.cost(rowCPU, "ms", ms(cpu1-cpu0)/float64(s.proxies()))
+	s.row("harness, CPU per proxy", "ms", ms(own)/float64(s.proxies()))
 	s.row(rowStreams, "1/s", float64(s.proxies())/took.Seconds())
 	s.latency("dial to resumed", after.Resume)
 	return s.equal()

@@ -5,13 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
-	"navarch.io/navarch/loadtest/gauge"
 	"navarch.io/navarch/loadtest/mesh"
 	"navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/loadtest/report"
@@ -76,6 +72,7 @@ type stage struct {
 	servers  []*Server
 	measured []*Server // servers, and the writer
 	fleet    Fleet
+	make     func(Spec) (Fleet, error) // nil: simulated proxies
 	began    time.Time
 	without  []string    // pods that are not waited for
 	deploys  []mesh.Edit // what is left of the rolling deploy that is under way
@@ -113,124 +110,6 @@ func Run(ctx context.Context, sc Scenario, o Options) report.Scenario {
 	return result
 }
 
-// prepare writes the world, starts the servers and waits until they have it.
-func (s *stage) prepare() error {
-	settings, err := mesh.Load(s.scenario.World)
-	if err != nil {
-		return err
-	}
-	settings = settings.Scaled(s.Scale)
-	settings.Form = s.Form
-	if s.Seed != 0 {
-		settings.Seed = s.Seed
-	}
-	if s.scenario.change != nil {
-		s.scenario.change(&settings)
-	}
-	if s.world, err = mesh.New(settings); err != nil {
-		return err
-	}
-	base, err := os.MkdirTemp(s.WorkDir, s.scenario.Name+"-")
-	if err != nil {
-		return err
-	}
-	if s.dir = s.ConfigDir; s.dir == "" {
-		s.dir = filepath.Join(base, "mesh")
-	}
-	s.enter("writing the world")
-	if err := s.world.Write(s.dir); err != nil {
-		return err
-	}
-	s.churn = mesh.NewChurn(s.world, s.dir)
-	if s.Navarchd == "" {
-		s.servers, s.measured = s.Servers, s.Servers
-		s.writer = s.Servers[0]
-		for _, one := range s.Servers {
-			if _, err := gauge.ReadProcess(one.PID); one.PID != 0 && err != nil {
-				return fmt.Errorf("%s: %w", one.Name, err)
-			}
-		}
-		s.result.Replicas, s.result.MTLS = len(s.servers), s.TLS.on()
-		return s.await("reading the world", s.settled)
-	}
-	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env, flags: s.scenario.flags}
-	if err := s.secure(base, settings.MTLS); err != nil {
-		return err
-	}
-	n := max(1, s.Replicas, s.scenario.Replicas)
-	s.result.Replicas, s.result.MTLS = n, settings.MTLS
-	s.enter("starting the servers")
-	s.writer, s.servers, err = s.starter.cluster(n)
-	s.mu.Lock()
-	s.measured = s.starter.all
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return s.await("reading the world", s.ready)
-}
-
-// secure has the servers speak TLS where the world wants it: with certificates of the harness, or with their own CA's.
-func (s *stage) secure(base string, on bool) error {
-	switch {
-	case !on:
-		return nil
-	case s.scenario.authority:
-		s.starter.issuer = base
-		s.TLS = TLS{Authority: &Authority{Roots: filepath.Join(base, "data", "root-cert.pem"), Key: filepath.Join(base, fileIssuer)}}
-		return makeIssuer(base)
-	}
-	s.starter.ca, s.TLS = base, TLS{Dir: base}
-	return MakeCA(base)
-}
-
-// ready is nil once all replicas have the whole world.
-func (s *stage) ready() error {
-	for _, one := range s.servers {
-		if err := errors.Join(one.alive(), one.loaded(s.ctx, s.world.Settings.Services)); err != nil {
-			return fmt.Errorf("%s: %w", one.Name, err)
-		}
-	}
-	return s.writer.alive()
-}
-
-// settled is ready for servers that are not ours: where they have no page that tells, time is.
-func (s *stage) settled() error {
-	settle := s.Settle
-	if settle == 0 {
-		settle = 10 * time.Second
-	}
-	for _, one := range s.servers {
-		if err := one.loaded(s.ctx, s.world.Settings.Services); err != nil && time.Since(s.began) < settle {
-			return err
-		}
-	}
-	return nil
-}
-
-// await polls until is answers nil.
-func (s *stage) await(what string, is func() error) error {
-	s.enter(what)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := is()
-		if err == nil {
-			return nil
-		}
-		for _, one := range s.watched() {
-			if dead := one.alive(); dead != nil {
-				return dead
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-s.ctx.Done():
-			return fmt.Errorf("%s: %w (%w)", what, err, s.ctx.Err())
-		}
-	}
-}
-
 // finish takes what the proxies found, and ends everything that the stage has started.
 func (s *stage) finish() error {
 	var failed error
@@ -244,23 +123,6 @@ func (s *stage) finish() error {
 		s.starter.stop()
 	}
 	return failed
-}
-
-func (s *stage) tell(stats proxy.Stats) {
-	for t, c := range stats.Types {
-		if c != (proxy.TypeStats{}) {
-			s.result.Traffic[t] = report.Traffic{Responses: c.Responses, Resources: c.Resources, Removed: c.Removed, BytesIn: c.BytesIn,
-				Requests: c.Requests, BytesOut: c.BytesOut, Nacks: c.Nacks}
-		}
-	}
-	for kind, v := range stats.Found {
-		one := report.Violations{Count: v.Count}
-		for _, e := range v.Examples {
-			one.Examples = append(one.Examples, e.String())
-		}
-		s.result.Violations[string(kind)] = one
-	}
-	s.result.Ended = stats.Ended
 }
 
 // fleetOf makes the fleet, without proxies.
@@ -277,9 +139,12 @@ func (s *stage) fleetOf(change func(*Spec)) (err error) {
 		change(&spec)
 	}
 	var fleet Fleet
-	if n := s.workers(); n > 0 {
+	switch n := s.workers(); {
+	case s.make != nil:
+		fleet, err = s.make(spec)
+	case n > 0:
 		fleet, err = newHerd(n, s.WorkArgs, spec)
-	} else {
+	default:
 		fleet, err = newLocal(spec)
 	}
 	if err != nil {
@@ -331,50 +196,6 @@ func (s *stage) proxies() int {
 		return s.Proxies
 	}
 	return max(2, int(float64(s.scenario.Proxies)*s.Scale))
-}
-
-// judged is the scale that verdicts are made by: another number of proxies than the table's is another scale.
-func (s *stage) judged() float64 {
-	if s.Proxies > 0 && s.Proxies != s.scenario.Proxies {
-		return float64(s.Proxies) / float64(s.scenario.Proxies)
-	}
-	return s.Scale
-}
-
-// row adds a figure; its target is the scenario's of that name.
-func (s *stage) row(name, unit string, value float64) {
-	t, aimed := s.scenario.Targets[name]
-	r := report.Row{Name: name, Unit: unit, Value: value, Better: report.Less, Compare: t.Others}
-	if t.Most || !aimed && strings.HasSuffix(unit, "/s") {
-		r.Better = report.More
-	}
-	if aimed && !t.Told {
-		r.Target = &t.Value
-	}
-	s.result.Rows = append(s.result.Rows, r.Judge(s.judged()))
-}
-
-// cost adds a figure that is of the servers' processes; where none of them is known, there is none.
-func (s *stage) cost(name, unit string, value float64) {
-	if len(s.watched()) == 0 {
-		s.note("The servers' processes are not known: their processor time and memory were not measured.")
-		return
-	}
-	s.row(name, unit, value)
-}
-
-func (s *stage) note(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	for _, have := range s.result.Notes {
-		if have == text {
-			return
-		}
-	}
-	s.result.Notes = append(s.result.Notes, text)
-}
-
-func (s *stage) latency(name string, h *gauge.Histogram) {
-	s.result.Latencies = append(s.result.Latencies, report.Latency{Name: name, Histogram: h})
 }
 
 func (s *stage) enter(phase string) {

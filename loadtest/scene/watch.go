@@ -68,7 +68,7 @@ func (s *stage) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		since := time.Since(s.began).Seconds()
-		if n%4 == 0 { // the kernel walks the pages of a process to tell its memory: once a second is enough
+		if n%4 == 0 { // once a second is enough for plots
 			s.measure(m, &v, since)
 		}
 		s.look(&v, &m.joined, since)
@@ -79,7 +79,7 @@ func (s *stage) watch(ctx context.Context) {
 func (s *stage) measure(m *samples, v *View, since float64) {
 	v.CPU, v.RSS = 0, 0
 	for _, one := range s.watched() {
-		if p, err := gauge.ReadProcess(one.PID); err == nil {
+		if p, err := gauge.Glance(one.PID); err == nil {
 			v.CPU += m.add(one.Name, sample{p.At, p.CPU(), p.RSS}, one.cmd != nil, since)
 			v.RSS += p.RSS
 		}
@@ -92,7 +92,7 @@ func (s *stage) measure(m *samples, v *View, since float64) {
 	}
 	var own sample
 	for _, pid := range fleet.PIDs() {
-		if p, err := gauge.ReadProcess(pid); err == nil {
+		if p, err := gauge.Glance(pid); err == nil {
 			own = sample{p.At, own.cpu + p.CPU(), own.rss + p.RSS}
 		}
 	}

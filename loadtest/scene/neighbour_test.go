@@ -1,0 +1,195 @@
+package scene
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/mesh"
+	"navarch.io/navarch/loadtest/proxy"
+)
+
+// small is a stage with a little world on disk and no servers.
+func small(t *testing.T, f Fleet) *stage {
+	t.Helper()
+	settings, err := mesh.Load("tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	world, err := mesh.New(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := world.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	return &stage{ctx: t.Context(), Options: Options{Scale: .01, Proxies: 8, Repeats: 1}, result: &reportScenario{}, world: world, dir: dir,
+		churn: mesh.NewChurn(world, dir), began: time.Now(), fleet: f, make: func(Spec) (Fleet, error) { return f, nil }}
+}
+
+// The loud side is the services of the largest namespace, the quiet one all others; each is on one side.
+func TestSides(t *testing.T) {
+	s := small(t, nil)
+	loud, quiet := s.sides()
+	of := map[string]int{}
+	for k := range s.world.Settings.Services {
+		_, namespace := s.world.Host(k)
+		of[namespace]++
+	}
+	if len(loud)+len(quiet) != s.world.Settings.Services || len(loud) == 0 || len(quiet) == 0 {
+		t.Fatalf("%d and %d of %d services", len(loud), len(quiet), s.world.Settings.Services)
+	}
+	_, busy := s.world.Host(loud[0])
+	if of[busy] != len(loud) {
+		t.Errorf("%d services are loud, %s has %d", len(loud), busy, of[busy])
+	}
+	for namespace, n := range of {
+		if n > len(loud) {
+			t.Errorf("%s has %d services, the loud one %d", namespace, n, len(loud))
+		}
+	}
+	for _, k := range quiet {
+		if _, namespace := s.world.Host(k); namespace == busy {
+			t.Errorf("service %d of %s is quiet", k, busy)
+		}
+	}
+}
+
+// The noise is 1,000 edits a second, of routes, rules and endpoints in turns, and of no other namespace.
+func TestNoise(t *testing.T) {
+	s := small(t, nil)
+	loud, _ := s.sides()
+	_, busy := s.world.Host(loud[0])
+	n := &noise{stage: s, churn: s.churn, services: loud}
+	kinds := map[string]int{}
+	for i := range 3 * len(loud) {
+		e := n.next(i)
+		for _, x := range e.Expect {
+			kinds[x.Type.String()]++
+			for _, name := range x.Names {
+				if x.Type.String() == "EDS" && !strings.Contains(name, "."+busy+".") {
+					t.Errorf("%s, of another namespace than %s", name, busy)
+				}
+			}
+		}
+		if _, err := e.Apply(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kinds["RDS"] < len(loud) || kinds["EDS"] < len(loud) {
+		t.Errorf("edits of %v", kinds)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := &noise{stage: s, churn: mesh.NewChurn(s.world, s.dir), services: loud}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		n.run(ctx)
+		if n.failed != nil || n.edits < 1900 || n.edits > 2000 {
+			t.Errorf("%d edits in two seconds, %v", n.edits, n.failed)
+		}
+	})
+}
+
+// Objects are counted once each: those of the commits after the newest that was seen.
+func TestObjectsSince(t *testing.T) {
+	page := []commit{{Revision: 5, Puts: 3}, {Revision: 6, Puts: 2, Deletes: 1}}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(page) }))
+	defer web.Close()
+	s := &stage{ctx: t.Context(), writer: &Server{Debug: strings.TrimPrefix(web.URL, "http://")}}
+	n := &noise{stage: s, written: 5}
+	n.count()
+	n.count()
+	page = append(page, commit{Revision: 9, Puts: 4})
+	n.count()
+	if n.objects != 7 || n.written != 9 {
+		t.Errorf("%d objects up to revision %d, want 7 up to 9", n.objects, n.written)
+	}
+	for _, none := range []*Server{nil, {}} {
+		s.writer = none
+		if at, objects := s.objectsSince(4); at != 4 || objects != 0 {
+			t.Errorf("no page: revision %d, %d objects", at, objects)
+		}
+	}
+}
+
+// A flip's latency is from the commit that wrote its own record, not from the first one that came after the edit.
+func TestFlipped(t *testing.T) {
+	edited := time.Now()
+	own := commit{Revision: 7, Event: edited.Add(10 * time.Millisecond), Committed: edited.Add(50 * time.Millisecond)}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		all := []commit{{Revision: 6, Event: edited, Committed: edited.Add(time.Millisecond)}, own}
+		if r.URL.Query().Get("record") == "Service/a/b" {
+			all = []commit{own}
+		}
+		_ = json.NewEncoder(w).Encode(all)
+	}))
+	defer web.Close()
+	ack := &gauge.Histogram{}
+	ack.Record(3 * time.Millisecond)
+	f := &told{outcome: func(n int) (proxy.Outcome, error) {
+		if n == 1 {
+			return proxy.Outcome{}, errors.New("a worker is gone")
+		}
+		return proxy.Outcome{Expected: 3, Acked: 2, Missing: []string{"p7"}, Ack: ack}, nil
+	}}
+	s := &stage{ctx: t.Context(), result: &reportScenario{}, writer: &Server{Debug: strings.TrimPrefix(web.URL, "http://")}}
+	all := &flips{}
+	s.flipped(all, mesh.Edit{What: "flip of b", Record: "Service/a/b"}, f, edited)
+	near := func(h *gauge.Histogram, want time.Duration) bool {
+		return h.Count() == 1 && h.Max() >= want && h.Max() < want+want/50
+	}
+	if all.count != 1 || all.missing != 1 || !near(&all.acks, 3*time.Millisecond) || !near(&all.waited, 40*time.Millisecond) || !near(&all.toCommit, 50*time.Millisecond) {
+		t.Errorf("%d flips, %d missing; ACKs %v, in the ingester %v, to the commit %v", all.count, all.missing, all.acks.Max(), all.waited.Max(), all.toCommit.Max())
+	}
+	if notes := strings.Join(s.result.Notes, ""); !strings.Contains(notes, "2 of 3 ACKs came, missing [p7]") {
+		t.Errorf("the result says %q", notes)
+	}
+	if s.flipped(all, mesh.Edit{What: "flip of c"}, f, edited); all.failed == nil || !strings.Contains(all.failed.Error(), "flip of c: a worker is gone") || all.count != 1 {
+		t.Errorf("%v, %d flips", all.failed, all.count)
+	}
+}
+
+// The scenario's figures: flips alone, flips beside the noise, and the difference; whatever was missed in either.
+func TestNeighbourTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const alone = 10 // flips of one part: 2 s at this scale
+		f := &told{began: time.Now(), stats: func(time.Duration) (proxy.Stats, error) {
+			return proxy.Stats{Proxies: 8, Joined: 8, Types: traffic(7, 9)}, nil
+		}, outcome: func(n int) (proxy.Outcome, error) {
+			ack := &gauge.Histogram{}
+			ack.Record(10 * time.Millisecond)
+			if n >= alone {
+				ack = &gauge.Histogram{}
+				ack.Record(30 * time.Millisecond)
+			}
+			if n == alone-1 || n == alone {
+				return proxy.Outcome{Expected: 3, Acked: 2, Ack: ack}, nil
+			}
+			return proxy.Outcome{Expected: 3, Acked: 3, Ack: ack}, nil
+		}}
+		s := small(t, f)
+		if err := neighbour(s); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, row := range s.result.Rows {
+			got[row.Name] = row.Value
+		}
+		for name, want := range map[string]float64{rowQuiet: 10, rowBeside: 30, rowDelayed: 20, rowMissing: 2, rowLoud: 1000} {
+			if v, ok := got[name]; !ok || v < .95*want || v > 1.02*want {
+				t.Errorf("%s is %g, want %g", name, v, want)
+			}
+		}
+		if done := f.done(); f.ended != 2*alone || !strings.HasSuffix(done, "watch compare") {
+			t.Errorf("%d flips ended; %s", f.ended, done)
+		}
+	})
+}

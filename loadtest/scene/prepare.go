@@ -1,0 +1,130 @@
+package scene
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/mesh"
+)
+
+// prepare writes the world, starts the servers and waits until they have it.
+func (s *stage) prepare() error {
+	settings, err := mesh.Load(s.scenario.World)
+	if err != nil {
+		return err
+	}
+	settings = settings.Scaled(s.Scale)
+	settings.Form = s.Form
+	if s.Seed != 0 {
+		settings.Seed = s.Seed
+	}
+	if s.scenario.change != nil {
+		s.scenario.change(&settings)
+	}
+	if s.world, err = mesh.New(settings); err != nil {
+		return err
+	}
+	base, err := os.MkdirTemp(s.WorkDir, s.scenario.Name+"-")
+	if err != nil {
+		return err
+	}
+	if s.dir = s.ConfigDir; s.dir == "" {
+		s.dir = filepath.Join(base, "mesh")
+	}
+	s.enter("writing the world")
+	if err := s.world.Write(s.dir); err != nil {
+		return err
+	}
+	s.churn = mesh.NewChurn(s.world, s.dir)
+	if s.Navarchd == "" {
+		s.servers, s.measured = s.Servers, s.Servers
+		s.writer = s.Servers[0]
+		for _, one := range s.Servers {
+			if _, err := gauge.ReadProcess(one.PID); one.PID != 0 && err != nil {
+				return fmt.Errorf("%s: %w", one.Name, err)
+			}
+		}
+		s.result.Replicas, s.result.MTLS = len(s.servers), s.TLS.on()
+		return s.await("reading the world", s.settled)
+	}
+	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env, flags: s.scenario.flags}
+	if err := s.secure(base, settings.MTLS); err != nil {
+		return err
+	}
+	n := max(1, s.Replicas, s.scenario.Replicas)
+	s.result.Replicas, s.result.MTLS = n, settings.MTLS
+	s.enter("starting the servers")
+	s.writer, s.servers, err = s.starter.cluster(n)
+	s.mu.Lock()
+	s.measured = s.starter.all
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.await("reading the world", s.ready)
+}
+
+// secure has the servers speak TLS where the world wants it: with certificates of the harness, or with their own CA's.
+func (s *stage) secure(base string, on bool) error {
+	switch {
+	case !on:
+		return nil
+	case s.scenario.authority:
+		s.starter.issuer = base
+		s.TLS = TLS{Authority: &Authority{Roots: filepath.Join(base, "data", "root-cert.pem"), Key: filepath.Join(base, fileIssuer)}}
+		return makeIssuer(base)
+	}
+	s.starter.ca, s.TLS = base, TLS{Dir: base}
+	return MakeCA(base)
+}
+
+// ready is nil once all replicas have the whole world.
+func (s *stage) ready() error {
+	for _, one := range s.servers {
+		if err := errors.Join(one.alive(), one.loaded(s.ctx, s.world.Settings.Services)); err != nil {
+			return fmt.Errorf("%s: %w", one.Name, err)
+		}
+	}
+	return s.writer.alive()
+}
+
+// settled is ready for servers that are not ours: where they have no page that tells, time is.
+func (s *stage) settled() error {
+	settle := s.Settle
+	if settle == 0 {
+		settle = 10 * time.Second
+	}
+	for _, one := range s.servers {
+		if err := one.loaded(s.ctx, s.world.Settings.Services); err != nil && time.Since(s.began) < settle {
+			return err
+		}
+	}
+	return nil
+}
+
+// await polls until is answers nil.
+func (s *stage) await(what string, is func() error) error {
+	s.enter(what)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := is()
+		if err == nil {
+			return nil
+		}
+		for _, one := range s.watched() {
+			if dead := one.alive(); dead != nil {
+				return dead
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return fmt.Errorf("%s: %w (%w)", what, err, s.ctx.Err())
+		}
+	}
+}

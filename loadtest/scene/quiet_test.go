@@ -1,0 +1,91 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/xds"
+)
+
+// traffic is what proxies were told and have said, in one type.
+func traffic(responses, requests uint64) map[string]proxy.TypeStats {
+	return map[string]proxy.TypeStats{xds.Cluster.String(): {Responses: responses, Acks: responses, Requests: requests}}
+}
+
+// It is quiet a second after the last word, the last ACK or the last join, whichever was last; or it never is, and the result
+// says so.
+func TestQuiet(t *testing.T) {
+	broken := errors.New("no figures")
+	for name, c := range map[string]struct {
+		stats func(time.Duration) (proxy.Stats, error)
+		want  time.Duration
+		note  string
+		err   error
+	}{
+		"at once": {func(time.Duration) (proxy.Stats, error) {
+			return proxy.Stats{Proxies: 3, Joined: 3, Types: traffic(7, 9)}, nil
+		}, time.Second, "", nil},
+		"an ACK is late": {func(since time.Duration) (proxy.Stats, error) {
+			s := proxy.Stats{Proxies: 3, Joined: 3, Types: traffic(7, 9)}
+			if since < 5*time.Second {
+				s.Unacked = 1
+			}
+			return s, nil
+		}, 6 * time.Second, "", nil},
+		"answers still come": {func(since time.Duration) (proxy.Stats, error) {
+			return proxy.Stats{Proxies: 3, Joined: 3, Types: traffic(uint64(min(since, 5*time.Second)/quietStep), 9)}, nil
+		}, 6 * time.Second, "", nil},
+		"proxies still ask": {func(since time.Duration) (proxy.Stats, error) {
+			return proxy.Stats{Proxies: 3, Joined: 3, Types: traffic(7, uint64(min(since, 5*time.Second)/(3*quietStep)))}, nil
+		}, 5500 * time.Millisecond, "", nil},
+		"one joins late": {func(since time.Duration) (proxy.Stats, error) {
+			s := proxy.Stats{Proxies: 3, Joined: 3, Types: traffic(7, 9)}
+			if since < 5*time.Second {
+				s.Joined--
+			}
+			return s, nil
+		}, 6 * time.Second, "", nil},
+		"never": {func(since time.Duration) (proxy.Stats, error) {
+			return proxy.Stats{Proxies: 3, Joined: 2, Unacked: 4, Types: traffic(uint64(since/quietStep), 9)}, nil
+		}, quietLimit, "2 of 3 had joined, 4 responses were not acknowledged, 1 came in the last 250ms", nil},
+		"not known": {func(time.Duration) (proxy.Stats, error) { return proxy.Stats{}, broken }, 0, "", broken},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &stage{ctx: t.Context(), result: &reportScenario{}, fleet: &told{stats: c.stats, began: time.Now()}}
+			began := time.Now()
+			err := s.quiet()
+			took := time.Since(began)
+			if !errors.Is(err, c.err) || took < c.want-quietStep || took > c.want+quietStep {
+				t.Errorf("%s: quiet after %v, want %v; %v", name, took, c.want, err)
+			}
+			if notes := strings.Join(s.result.Notes, "; "); (c.note == "") != (notes == "") || !strings.Contains(notes, c.note) {
+				t.Errorf("%s: the result says %q", name, notes)
+			}
+		})
+	}
+}
+
+// No scenario edits, reconnects or measures anything while proxies are still sent their first answers.
+func TestScenariosBeginInQuiet(t *testing.T) {
+	for _, sc := range All() {
+		synctest.Test(t, func(t *testing.T) {
+			f := &told{began: time.Now(), stats: func(since time.Duration) (proxy.Stats, error) {
+				return proxy.Stats{Proxies: 8, Joined: 8, Types: traffic(uint64(since/quietStep), 9)}, nil
+			}}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			s := small(t, f)
+			s.ctx, s.scenario, s.starter, s.servers = ctx, sc, &starter{}, []*Server{{Name: "a", cmd: &exec.Cmd{}}}
+			err := sc.run(s)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "quiet") || f.done() != "add" {
+				t.Errorf("%s: the fleet was asked to %s; %v", sc.Name, f.done(), err)
+			}
+		})
+	}
+}
