@@ -8,6 +8,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/push/plan"
@@ -64,7 +65,11 @@ func (o *offline) node() (view.Node, error) {
 	if err := protojson.Unmarshal(raw, node); err != nil {
 		return view.Node{}, fmt.Errorf("%s: not an Envoy core.v3 Node: %w", o.proxy, err)
 	}
-	parsed, err := view.Parse(node)
+	encoded, err := proto.Marshal(node)
+	if err != nil {
+		return view.Node{}, fmt.Errorf("%s: %w", o.proxy, err)
+	}
+	parsed, err := view.Parse(encoded)
 	if err != nil {
 		return view.Node{}, fmt.Errorf("%s: %w", o.proxy, err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -54,8 +55,8 @@ func (p *process) shown(sees sight) inspect.Config {
 
 func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 	s := inspect.Stream{
-		Node: info.Node.GetId(), Identity: info.Identity, Address: info.Addr, Connected: info.Opened, Revision: info.Target,
-		Proxy: info.Node.GetId(),
+		Node: info.Node, Identity: info.Identity, Address: info.Addr, Connected: info.Opened, Revision: info.Target,
+		Proxy: info.Node,
 		Held: func() inspect.Resources {
 			held, _ := p.server.Dump(info.ID) // a stream that has ended holds nothing
 			return held
@@ -63,8 +64,8 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 		Explain: func() (*manifest.Set, inspect.Specs, error) { return p.explain(info) },
 		Secret:  func(name string) (inspect.Standing, bool) { return p.standing(info, name) },
 	}
-	if node, err := parse(info.Node, info.Caps); err == nil {
-		s.Proxy, s.Cluster, s.Version = node.Name+"."+node.Namespace, node.Cluster, node.Version
+	if proxy, ok := p.server.ViewOf(info.ID).(*served); ok {
+		s.Proxy, s.Cluster, s.Version = proxy.Node.Name+"."+proxy.Node.Namespace, proxy.Node.Cluster, proxy.Node.Version
 	}
 	for t := range xds.NumTypes {
 		i := info.Types[t]
@@ -79,11 +80,13 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 
 // explain plans the proxy's view from nothing at the current snapshot: nothing is shared with the serving path.
 func (p *process) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, error) {
-	node, err := parse(info.Node, info.Caps)
-	if err != nil {
-		return nil, nil, err
+	now, ok := p.server.ViewOf(info.ID).(*served)
+	if !ok {
+		return nil, nil, errors.New("the stream has ended")
 	}
 	planner := plan.New(plan.Settings{Snapshot: p.mirror.Current()})
+	node := now.Node
+	node.Verified = "" // no Secret is opened for a page
 	proxy := planner.Join(node)
 	return proxy.Set(), func(t xds.Type, name string) []any { return planner.Explain(proxy, t, name) }, nil
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,7 +16,6 @@ import (
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/view"
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/obs"
@@ -51,7 +49,7 @@ func (s *served) Leave() {
 
 // Join implements serve.Planner.
 func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.View, error) {
-	node, err := parse(c.Node, c.Caps)
+	node, err := view.Parse(c.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -125,12 +123,4 @@ func (p planner) check(identity string, node view.Node) error {
 		return status.Errorf(codes.PermissionDenied, "%s may not ask for a proxy of namespace %q, service account %q", identity, node.Namespace, node.Account)
 	}
 	return nil
-}
-
-// parse reads a node whose extensions the server has folded into capabilities; whether it has an identity is in its
-// metadata.
-func parse(n *corev3.Node, caps xds.Caps) (view.Node, error) {
-	node, err := view.Parse(n)
-	node.Caps = caps | node.Caps&xds.CapIdentity
-	return node, err
 }

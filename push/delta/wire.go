@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"unicode/utf8"
@@ -119,6 +120,9 @@ func name(value []byte, field string) error {
 // entry reads one entry of initial_resource_versions.
 func entry(value []byte) (key, version string, err error) {
 	const what = "initial_resource_versions"
+	if key, version, ok := usual(value); ok {
+		return key, version, nil
+	}
 	for len(value) > 0 {
 		number, part, n := next(value)
 		switch {
@@ -137,9 +141,41 @@ func entry(value []byte) (key, version string, err error) {
 	return key, version, nil
 }
 
+// usual reads an entry as almost all are: a key and a version, in this order, both shorter than 128 bytes, and ASCII.
+func usual(value []byte) (key, version string, ok bool) {
+	const keyTag, versionTag = 1<<3 | byte(protowire.BytesType), 2<<3 | byte(protowire.BytesType)
+	if len(value) < 4 || value[0] != keyTag || !ascii(value) { // so lengths are of one byte, too
+		return "", "", false
+	}
+	end := 2 + int(value[1])
+	if end+2 > len(value) || value[end] != versionTag || end+2+int(value[end+1]) != len(value) {
+		return "", "", false
+	}
+	return borrow(value[2:end]), borrow(value[end+2:]), true
+}
+
+// ascii says whether all bytes are below 0x80, eight at a time: names and versions almost always are, and thousands come
+// with a proxy that reconnects.
+func ascii(b []byte) bool {
+	const high = 0x8080808080808080
+	for ; len(b) >= 16; b = b[16:] {
+		if (binary.LittleEndian.Uint64(b)|binary.LittleEndian.Uint64(b[8:16]))&high != 0 {
+			return false
+		}
+	}
+	if len(b) >= 8 {
+		return (binary.LittleEndian.Uint64(b)|binary.LittleEndian.Uint64(b[len(b)-8:]))&high == 0
+	}
+	var all byte
+	for _, c := range b {
+		all |= c
+	}
+	return all < 0x80
+}
+
 // text sets a string field. Protobuf strings are UTF-8.
 func text(to *string, value []byte, field string) error {
-	if !utf8.Valid(value) {
+	if !ascii(value) && !utf8.Valid(value) {
 		return notText(field, value)
 	}
 	*to = borrow(value)

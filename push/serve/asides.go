@@ -62,7 +62,7 @@ func (st *stream) advanceSide(i int, m delta.Message) error {
 	st.mu.Unlock()
 
 	if refusal != "" {
-		st.srv.cfg.Log.Warn("agent refused an aside", obs.KeyProxy, st.client.Node.GetId(), obs.KeyType, aside.TypeURL,
+		st.srv.cfg.Log.Warn("agent refused an aside", obs.KeyProxy, st.client.ID, obs.KeyType, aside.TypeURL,
 			"version", refused, obs.KeyError, refusal)
 	}
 	turn := st.turn.Load()

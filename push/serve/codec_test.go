@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"testing"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/xds"
@@ -54,44 +52,4 @@ func TestResponsesAreCanonical(t *testing.T) {
 			t.Errorf("%s: %d bytes differ from protobuf's %d", name, len(got), len(want))
 		}
 	}
-}
-
-func TestParseNode(t *testing.T) {
-	node := &corev3.Node{Id: "sidecar~10.0.0.1~web.default~default.svc.cluster.local", Cluster: "web", Locality: &corev3.Locality{Zone: "z"},
-		Metadata:      &structpb.Struct{Fields: map[string]*structpb.Value{"NAMESPACE": structpb.NewStringValue("default")}},
-		UserAgentName: "envoy"}
-	stock := proto.Clone(node).(*corev3.Node)
-	for _, name := range []string{"envoy.filters.http.cors", "istio.alpn", "who.knows"} {
-		stock.Extensions = append(stock.Extensions, &corev3.Extension{Name: name, Category: "some"})
-	}
-	for name, c := range map[string]struct {
-		in   *corev3.Node
-		caps xds.Caps
-	}{"none listed": {node, xds.StockCaps}, "listed": {stock, xds.CapCORS | xds.CapALPN}} {
-		raw, err := proto.Marshal(c.in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, caps, err := parseNode(raw)
-		if err != nil || caps != c.caps || !proto.Equal(got, node) {
-			t.Errorf("%s: %v %x %v", name, got, caps, err)
-		}
-	}
-}
-
-// FuzzParseNode: what protobuf reads is read alike, extensions aside; nothing panics.
-func FuzzParseNode(f *testing.F) {
-	raw, _ := proto.Marshal(&corev3.Node{Id: "n", Extensions: []*corev3.Extension{{Name: "istio.alpn"}}})
-	f.Add(raw)
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		got, _, err := parseNode(raw)
-		var want corev3.Node
-		if proto.Unmarshal(raw, &want) != nil || want.Id == "" {
-			return
-		}
-		want.Extensions = nil
-		if raw != nil && (err != nil || !proto.Equal(got, &want)) {
-			t.Fatalf("%v, want %v (%v)", got, &want, err)
-		}
-	})
 }

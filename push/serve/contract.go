@@ -9,12 +9,10 @@ import (
 	"errors"
 	"strconv"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/metadata"
 
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/manifest"
-	"navarch.io/navarch/push/xds"
 )
 
 // ErrNotReady is what a Planner answers (wrapped or not) while its snapshot is not complete: the stream ends with
@@ -23,13 +21,13 @@ var ErrNotReady = errors.New("the snapshot is not complete yet")
 
 // Client is who has opened a stream.
 type Client struct {
-	Node     *corev3.Node // the first request's, without its extensions; never changed afterwards
-	Caps     xds.Caps     // of the node's extensions; xds.StockCaps where it lists none
-	Identity string       // the authenticated peer (a SPIFFE ID); empty on plain text
-	Addr     string       // the peer's address
-	Floor    Floor        // what it has seen before
-	Secure   bool         // the connection is TLS
-	Holds    bool         // its first request said what it has: a join that is cheap
+	ID       string // of the first request's node
+	Node     []byte // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
+	Identity string // the authenticated peer (a SPIFFE ID); empty on plain text
+	Addr     string // the peer's address
+	Floor    Floor  // what it has seen before
+	Secure   bool   // the connection is TLS
+	Holds    bool   // its first request said what it has: a join that is cheap
 }
 
 // Floor is the newest revision of the store that a client has seen, on any replica: it must not be taken back behind it.

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/xds"
 )
@@ -14,8 +12,7 @@ import (
 // StreamInfo is one stream, for debugging.
 type StreamInfo struct {
 	ID        uint64
-	Node      *corev3.Node // not to be changed
-	Caps      xds.Caps
+	Node      string // its id
 	Identity  string
 	Addr      string
 	View      string
@@ -36,7 +33,7 @@ func (s *Server) Inspect() []StreamInfo {
 		all = append(all, st.info())
 	}
 	slices.SortFunc(all, func(a, b StreamInfo) int {
-		return cmp.Or(cmp.Compare(a.Node.GetId(), b.Node.GetId()), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
 	})
 	return all
 }
@@ -44,7 +41,7 @@ func (s *Server) Inspect() []StreamInfo {
 func (st *stream) info() StreamInfo {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	i := StreamInfo{ID: st.id, Node: st.client.Node, Caps: st.client.Caps, Identity: st.client.Identity, Addr: st.client.Addr,
+	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
 		View: st.view.ID(), Namespace: st.view.Namespace(), World: st.world, Opened: st.opened, Target: st.view.Set().Revision,
 		Unacked: st.state.Unacked()}
 	for t := range xds.NumTypes {

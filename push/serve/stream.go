@@ -69,13 +69,13 @@ func (s *Server) serve(g grpc.ServerStream, world bool) error {
 		return status.Error(codes.Unavailable, cause.Error())
 	}
 	if cause != nil {
-		s.cfg.Log.Warn("stream closed", "node", st.client.Node.GetId(), "peer", st.client.Addr, "error", cause)
+		s.cfg.Log.Warn("stream closed", "node", st.client.ID, "peer", st.client.Addr, "error", cause)
 		return cause
 	}
 	if errors.Is(err, io.EOF) || g.Context().Err() != nil {
 		return nil // the client went
 	}
-	s.cfg.Log.Warn("stream refused", "node", st.client.Node.GetId(), "peer", st.client.Addr, "error", err)
+	s.cfg.Log.Warn("stream refused", "node", st.client.ID, "peer", st.client.Addr, "error", err)
 	s.cfg.Hooks.Rejected(err)
 	return err
 }
@@ -144,7 +144,7 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	}
 	if m.Type == xds.Unknown {
 		// Agents also subscribe to types of their own (NDS, PCDS, HealthInformation) and do without an answer.
-		st.srv.cfg.Log.Debug("type not served", "node", st.client.Node.GetId(), "type", fmt.Sprintf("%.200q", m.TypeURL))
+		st.srv.cfg.Log.Debug("type not served", "node", st.client.ID, "type", fmt.Sprintf("%.200q", m.TypeURL))
 		return nil
 	}
 	defer st.ask(ctx, m)()
@@ -163,24 +163,25 @@ func holds(m delta.Message) bool {
 
 // join finds out who the client is, and its view.
 func (st *stream) join(ctx context.Context, raw []byte) error {
-	node, caps, err := parseNode(raw)
+	id, err := nodeID(raw)
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "%v", err)
 	}
-	st.client.Node, st.client.Caps = node, caps
+	st.client.ID, st.client.Node = id, raw
 	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
+	st.client.Node = nil // the bytes are the request's
 	if err != nil {
 		return joinError(err)
 	}
 	st.accept()
 	st.view = joined
 	cfg := delta.Config{World: st.world, Names: &st.srv.sets, Diff: st.srv.diff.between}
-	id, verdicts := joined.ID(), st.srv.cfg.Verdicts
-	cfg.Refused = func(r *xds.Resource) bool { return verdicts.Refused(id, r) }
+	of, verdicts := joined.ID(), st.srv.cfg.Verdicts
+	cfg.Refused = func(r *xds.Resource) bool { return verdicts.Refused(of, r) }
 	st.mu.Lock()
 	st.state = delta.New(cfg, joined.Set())
 	st.mu.Unlock()
-	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(node.GetId()), st.send)) // gateways are sent to first
+	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
 	st.srv.add(st)
 	return nil
 }
@@ -195,6 +196,18 @@ func (st *stream) accept() {
 		}
 	}
 	_ = st.grpc.SendHeader(header) // a stream that is broken ends at the next read
+}
+
+// nodeID is the id of a first request's node; nil: it has none.
+func nodeID(raw []byte) (string, error) {
+	if raw == nil {
+		return "", errors.New("the first request of a stream has no node")
+	}
+	id, err := view.ID(raw)
+	if err == nil && id == "" {
+		err = errors.New("node.id: is empty")
+	}
+	return id, err
 }
 
 // joinError is what a client is told when it has no view.
@@ -275,11 +288,11 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	hooks := &st.srv.cfg.Hooks
 	switch r.Kind {
 	case delta.Acked:
-		hooks.Acked(r.Type, st.client.Node.GetId(), r.Revision, now.Sub(time.Unix(0, since)))
+		hooks.Acked(r.Type, st.client.ID, r.Revision, now.Sub(time.Unix(0, since)))
 	case delta.Expired:
 		hooks.Expired(r.Type)
 	case delta.Nacked:
-		refusal := Refusal{Node: st.client.Node.GetId(), Identity: st.client.Identity, View: st.view.ID(), Type: r.Type,
+		refusal := Refusal{Node: st.client.ID, Identity: st.client.Identity, View: st.view.ID(), Type: r.Type,
 			Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Revision: r.Revision, At: now}
 		if blame := st.srv.cfg.Blame; blame != nil && r.Name != "" {
 			refusal.Objects = blame(st.view, r.Type, r.Name, r.Text)

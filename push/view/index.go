@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -12,6 +13,61 @@ import (
 // Index is what views need to know of a whole snapshot: the label keys that sourceLabels name. Owned by one goroutine.
 type Index struct {
 	labels map[string]int // key -> how often it is named
+
+	// What selectors of the snapshot that was asked about last chose: proxies of one workload have the same labels.
+	snapshot *mirror.Snapshot
+	chosen   map[string]choice // by namespace and labels
+	key      []byte            // reused
+}
+
+// choice is what a snapshot has for all proxies of a namespace that have the same labels.
+type choice struct {
+	sidecar         model.Key
+	services        intern.List[model.Key]
+	headless        bool // see servicesOf
+	closed          bool
+	peers, policies intern.List[model.Key]
+	facets          intern.List[string]
+	out, in         intern.List[Patch]
+	picky           bool // out and in are not the same for all of them
+}
+
+// maxChosen bounds how many choices are remembered: labels may be as many as proxies.
+const maxChosen = 4096
+
+// choice chooses, or remembers.
+func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
+	if x.snapshot != s || len(x.chosen) >= maxChosen {
+		x.snapshot, x.chosen = s, map[string]choice{}
+	}
+	x.key = appendLabels(append(append(x.key[:0], n.Namespace...), 0), n.Labels)
+	c, is := x.chosen[string(x.key)]
+	if is {
+		return c
+	}
+	services, headless := servicesOf(s, n)
+	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
+		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), facets: x.facets(n)}
+	c.out, c.in, c.picky = filtersOf(s, root, n)
+	x.chosen[string(x.key)] = c
+	return c
+}
+
+// appendLabels makes equal bytes of equal labels, and of no others.
+func appendLabels(b []byte, labels map[string]string) []byte {
+	var few [16]string
+	sorted := few[:0]
+	for key := range labels {
+		sorted = append(sorted, key)
+	}
+	slices.Sort(sorted)
+	for _, key := range sorted {
+		b = binary.AppendUvarint(b, uint64(len(key)))
+		b = append(b, key...)
+		b = binary.AppendUvarint(b, uint64(len(labels[key])))
+		b = append(b, labels[key]...)
+	}
+	return b
 }
 
 // NewIndex reads a snapshot.
@@ -25,6 +81,7 @@ func NewIndex(s *mirror.Snapshot) *Index {
 
 // Apply follows one edit. True: the set of label keys is another one, so the views of all nodes may be.
 func (x *Index) Apply(e mirror.Edit) bool {
+	x.snapshot, x.chosen = nil, nil
 	had := slices.Sorted(maps.Keys(x.labels))
 	x.count(e.Old, -1)
 	x.count(e.New, 1)

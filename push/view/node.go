@@ -6,12 +6,10 @@ package view
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"navarch.io/navarch/push/xds"
 )
@@ -60,34 +58,42 @@ const longest = 256
 var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "INSTANCE_IPS", "CLUSTER_ID", "NETWORK",
 	"ISTIO_VERSION", "NAVARCH_IDENTITY", "INTERCEPTION_MODE", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
 
-// Parse reads a node. The error names the field that is malformed and says what is expected there.
-func Parse(node *corev3.Node) (Node, error) {
-	n := Node{ID: node.GetId()}
-	kind, ip, name, domain, err := parseID(node.GetId())
+// own lists those of text that each proxy has of its own: there is nothing to share.
+var own = []string{"NAME", "INSTANCE_IPS"}
+
+// Parse reads an encoded core.v3.Node. The error names the field that is malformed and says what is expected there. The
+// bytes are the caller's again afterwards.
+func Parse(raw []byte) (Node, error) {
+	w, err := read(raw)
+	if err != nil {
+		return Node{}, err
+	}
+	n := Node{ID: string(w.id), Caps: w.caps}
+	kind, ip, name, domain, err := parseID(n.ID)
 	if err != nil {
 		return Node{}, err
 	}
 	if kind != "sidecar" && kind != "router" {
-		return Node{}, fmt.Errorf("node.id %q: proxy type %q is not served; want sidecar or router", node.GetId(), kind)
+		return Node{}, fmt.Errorf("node.id %q: proxy type %q is not served; want sidecar or router", n.ID, kind)
 	}
-	n.Router = IsRouter(node.GetId())
-	if err := n.metadata(node.GetMetadata()); err != nil {
+	n.Router = IsRouter(n.ID)
+	if err := n.metadata(w.metadata); err != nil {
 		return Node{}, err
 	}
 	short, namespace, _ := strings.Cut(name, ".")
 	n.Name = first(n.Metadata["NAME"], short)
 	n.Namespace = first(n.Metadata["NAMESPACE"], namespace)
 	if n.Name == "" {
-		return Node{}, fmt.Errorf("node.id %q: no name; want name.namespace in its third part, or node.metadata.NAME", node.GetId())
+		return Node{}, fmt.Errorf("node.id %q: no name; want name.namespace in its third part, or node.metadata.NAME", n.ID)
 	}
 	if n.Namespace == "" {
-		return Node{}, fmt.Errorf("node.id %q: no namespace; want name.namespace in its third part, or node.metadata.NAMESPACE", node.GetId())
+		return Node{}, fmt.Errorf("node.id %q: no namespace; want name.namespace in its third part, or node.metadata.NAMESPACE", n.ID)
 	}
 	if strings.ContainsAny(n.Namespace, "/\x00") {
 		return Node{}, fmt.Errorf("node.metadata.NAMESPACE: %q is not the name of a namespace", n.Namespace)
 	}
 	n.Domain = first(strings.TrimPrefix(domain, n.Namespace+"."), DefaultDomain)
-	n.Workload = first(n.Metadata["WORKLOAD_NAME"], node.GetCluster())
+	n.Workload = first(n.Metadata["WORKLOAD_NAME"], words.of(w.cluster))
 	n.Account, n.Cluster, n.Network = n.Metadata["SERVICE_ACCOUNT"], n.Metadata["CLUSTER_ID"], n.Metadata["NETWORK"]
 	n.Version = n.Metadata["ISTIO_VERSION"]
 	if n.Mode, err = parseMode(n.Metadata["INTERCEPTION_MODE"]); err != nil {
@@ -96,7 +102,9 @@ func Parse(node *corev3.Node) (Node, error) {
 	if n.Addresses, err = parseAddresses(ip, n.Metadata["INSTANCE_IPS"]); err != nil {
 		return Node{}, err
 	}
-	n.Caps = capsOf(node.GetExtensions())
+	if !w.listed {
+		n.Caps = xds.StockCaps
+	}
 	if hasIdentity(n.Metadata) {
 		n.Caps |= xds.CapIdentity
 	}
@@ -123,31 +131,67 @@ func parseID(id string) (kind, ip, name, domain string, err error) {
 	return parts[0], parts[1], parts[2], parts[3], nil
 }
 
-func (n *Node) metadata(m *structpb.Struct) error {
-	for _, key := range text {
-		if v, ok := m.GetFields()[key]; ok && !isString(v) {
-			return fmt.Errorf("node.metadata.%s: want a string, got %s", key, describe(v))
-		}
-	}
+// metadata reads the encoded Structs that the metadata came in.
+func (n *Node) metadata(parts [][]byte) error {
 	n.Metadata = map[string]string{}
-	for key, v := range m.GetFields() {
-		if s, ok := v.GetKind().(*structpb.Value_StringValue); ok && len(s.StringValue) <= longest {
-			n.Metadata[key] = s.StringValue
+	odd := make([]value, len(text)) // what stands in place of a string
+	var labels value
+	for _, part := range parts {
+		err := entries(part, "node.metadata", 0, func(key []byte, v value) {
+			i := slices.Index(text, borrow(key))
+			if i >= 0 {
+				odd[i] = v
+			}
+			switch {
+			case borrow(key) == "LABELS":
+				labels = v
+			case v.kind != valueString || len(v.text) > longest:
+				delete(n.Metadata, borrow(key)) // what came before
+			case i < 0 || slices.Contains(own, text[i]):
+				n.Metadata[words.of(key)] = string(v.text)
+			default:
+				n.Metadata[text[i]] = words.of(v.text)
+			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	labels, ok := m.GetFields()["LABELS"]
-	if !ok || isNull(labels) {
+	for i, v := range odd {
+		if v.kind != valueString && !v.null() {
+			return fmt.Errorf("node.metadata.%s: want a string, got %s", text[i], v.describe())
+		}
+	}
+	if labels.null() {
 		return nil
 	}
-	if labels.GetStructValue() == nil {
-		return fmt.Errorf("node.metadata.LABELS: want an object of strings, got %s", describe(labels))
+	if labels.kind != valueStruct {
+		return fmt.Errorf("node.metadata.LABELS: want an object of strings, got %s", labels.describe())
 	}
-	n.Labels = make(map[string]string, len(labels.GetStructValue().GetFields()))
-	for key, v := range labels.GetStructValue().GetFields() {
-		if !isString(v) {
-			return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, describe(v))
+	return n.labels(labels.fields)
+}
+
+// labels reads the encoded Structs that the labels came in.
+func (n *Node) labels(parts [][]byte) error {
+	n.Labels = map[string]string{}
+	var odd map[string]value
+	for _, part := range parts {
+		err := entries(part, "node.metadata.LABELS", 0, func(key []byte, v value) {
+			n.Labels[words.of(key)] = words.of(v.text)
+			delete(odd, borrow(key))
+			if v.kind != valueString && !v.null() {
+				if odd == nil {
+					odd = map[string]value{}
+				}
+				odd[string(key)] = v
+			}
+		})
+		if err != nil {
+			return err
 		}
-		n.Labels[key] = v.GetStringValue()
+	}
+	for _, key := range slices.Sorted(maps.Keys(odd)) {
+		return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, odd[key].describe())
 	}
 	return nil
 }
@@ -181,49 +225,12 @@ func parseAddresses(ip, instanceIPs string) ([]string, error) {
 	return all, nil
 }
 
-func capsOf(extensions []*corev3.Extension) xds.Caps {
-	if len(extensions) == 0 {
-		return xds.StockCaps
-	}
-	var caps xds.Caps
-	for _, e := range extensions {
-		caps |= xds.CapOf(e.GetName())
-	}
-	return caps
-}
-
 // hasIdentity says whether a proxy gets certificates by SDS: its agent says so (NAVARCH_IDENTITY), or it is Istio's.
 func hasIdentity(metadata map[string]string) bool {
 	if stated, ok := metadata["NAVARCH_IDENTITY"]; ok {
 		return stated == "sds"
 	}
 	return metadata["ISTIO_VERSION"] != ""
-}
-
-func isNull(v *structpb.Value) bool {
-	_, ok := v.GetKind().(*structpb.Value_NullValue)
-	return ok || v.GetKind() == nil
-}
-
-func isString(v *structpb.Value) bool {
-	_, ok := v.GetKind().(*structpb.Value_StringValue)
-	return ok || isNull(v)
-}
-
-func describe(v *structpb.Value) string {
-	switch v.GetKind().(type) {
-	case *structpb.Value_NumberValue:
-		return "a number"
-	case *structpb.Value_BoolValue:
-		return "a boolean"
-	case *structpb.Value_StructValue:
-		return "an object"
-	case *structpb.Value_ListValue:
-		return "a list"
-	case *structpb.Value_StringValue:
-		return "a string"
-	}
-	return "nothing"
 }
 
 func first(a, b string) string {

@@ -89,17 +89,18 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 	if n.Router {
 		return x.router(s, root, n)
 	}
-	sidecar := sidecarOf(s, root, n)
-	out, in := filtersOf(s, root, n)
-	services, headless := servicesOf(s, n)
-	v := View{
-		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: sidecar, Network: n.Network, Cluster: n.Cluster,
-			Caps: n.Caps, Mode: n.Mode, Filters: patches.List(out...)},
-		Facets: x.facets(n),
-		Workload: Workload{Namespace: n.Namespace, Sidecar: sidecar, Services: keys.List(services...),
-			Closed: closed(s, root, n), Peers: keys.List(peersOf(s, root, n)...), Policies: keys.List(policiesOf(s, root, n)...), Caps: n.Caps, Mode: n.Mode, Filters: patches.List(in...)},
+	c := x.choice(s, root, n)
+	if c.picky {
+		c.out, c.in, _ = filtersOf(s, root, n)
 	}
-	if headless && n.Mode != None {
+	v := View{
+		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Network: n.Network, Cluster: n.Cluster,
+			Caps: n.Caps, Mode: n.Mode, Filters: c.out},
+		Facets: c.facets,
+		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
+			Policies: c.policies, Caps: n.Caps, Mode: n.Mode, Filters: c.in},
+	}
+	if c.headless && n.Mode != None {
 		v.Residue = strs.List(n.Addresses...)
 	}
 	return v
@@ -108,10 +109,10 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 // router is the view of a gateway: the outbound side, without Sidecars. What listens on it is for Gateways to say, which
 // this version does not have, and for EnvoyFilters.
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
-	filters, _ := filtersOf(s, root, n)
+	filters, _, _ := filtersOf(s, root, n)
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Network: n.Network, Cluster: n.Cluster, Caps: n.Caps, Mode: None,
-			Router: true, Filters: patches.List(filters...)},
+			Router: true, Filters: filters},
 		Workload: Workload{Namespace: n.Namespace, Mode: None, Router: true},
 	}
 	if n.Verified == n.Namespace {
@@ -248,8 +249,9 @@ func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 
 // filtersOf lists the patches that select the proxy, for its outbound and its inbound side; a gateway has the former alone. Filters of the root
 // namespace come first, then those of the proxy's; in each by priority, creation, name
-// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/).
-func filtersOf(s *mirror.Snapshot, root string, n Node) (out, in []Patch) {
+// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/). picky: one of them asks for more of the proxy than labels.
+func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound intern.List[Patch], picky bool) {
+	var out, in []Patch
 	namespaces := []string{root, n.Namespace}
 	if root == n.Namespace {
 		namespaces = namespaces[:1]
@@ -267,7 +269,9 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (out, in []Patch) {
 		})
 		for _, f := range found {
 			for i, p := range f.Spec.GetConfigPatches() {
-				if !proxyMatches(p.GetMatch().GetProxy(), n) {
+				proxy := p.GetMatch().GetProxy()
+				picky = picky || proxy.GetProxyVersion() != "" || len(proxy.GetMetadata()) > 0
+				if !proxyMatches(proxy, n) {
 					continue
 				}
 				context := p.GetMatch().GetContext()
@@ -281,7 +285,7 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (out, in []Patch) {
 			}
 		}
 	}
-	return out, in
+	return patches.List(out...), patches.List(in...), picky
 }
 
 func proxyMatches(m *networkingv1.EnvoyFilter_ProxyMatch, n Node) bool {

@@ -59,24 +59,45 @@ var deterministic = proto.MarshalOptions{Deterministic: true}
 
 // Encode makes a resource of a message. An error is a fault of the builder (a message that does not marshal).
 func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, error) {
-	b, err := deterministic.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
-	}
-	h := hash(b)
-	return &Resource{Type: t, Name: name, Version: hex.EncodeToString(h[:]), Needs: needs, head: b, size: len(b)}, nil
+	return encode(t, name, "", m, needs)
 }
 
 // EncodeAs is Encode with a version of the caller's: for what must not be hashed where others see the hash. It has to
 // differ wherever the message does, and be equal on every replica.
 func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Resource, error) {
-	r, err := Encode(t, name, m, needs...)
+	return encode(t, name, version, m, needs)
+}
+
+// scratch are the buffers (*[]byte) that messages are encoded in before their length is known.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxScratch is the length of the longest buffer that is kept, bytes.
+const maxScratch = 1 << 20
+
+// encode makes a resource whose body is there once: within what Delta sends. version empty: the hash of the body.
+func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resource, error) {
+	buf := scratch.Get().(*[]byte)
+	b, err := deterministic.MarshalAppend((*buf)[:0], m)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
 	}
-	r.Version = version
+	if version == "" {
+		h := hash(b)
+		version = hex.EncodeToString(h[:])
+	}
+	r := &Resource{Type: t, Name: name, Version: version, Needs: needs, head: b, size: len(b)}
+	wire := r.Delta()[0]
+	at := len(wire) - r.tailSize() - r.size
+	r.head = wire[at : at+r.size : at+r.size]
+	if cap(b) <= maxScratch && t != Secret { // of private keys nothing is left behind
+		*buf = b
+		scratch.Put(buf)
+	}
 	return r, nil
 }
+
+// tailSize is the length of what follows the body in Delta.
+func (r *Resource) tailSize() int { return protowire.SizeTag(3) + protowire.SizeBytes(len(r.Name)) }
 
 // EncodeRope makes a resource of a head message and fragments that follow it on the wire, in this order. The slice is
 // kept and must not be changed: an edit of one virtual host among thousands makes a rope, and copies no list.

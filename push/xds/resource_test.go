@@ -135,3 +135,31 @@ func TestParsers(t *testing.T) {
 		t.Error("BlackHoleCluster is no host")
 	}
 }
+
+// The body of a resource is there once: within what is sent of it, which is no longer than it has to be.
+func TestBodyIsThereOnce(t *testing.T) {
+	for _, size := range []int{0, 10, 100_000} {
+		m := &clusterv3.Cluster{Name: string(bytes.Repeat([]byte("x"), size))}
+		r, err := Encode(Cluster, "c", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named, err := EncodeAs(Secret, "s", "a version of another length", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*Resource{r, named} {
+			wire := r.Delta()[0]
+			at := len(wire) - r.tailSize() - r.size
+			if want, _ := deterministic.Marshal(m); !bytes.Equal(r.head, want) || !bytes.Equal(r.Body(), want) {
+				t.Errorf("%v of %d bytes has another body", r.Type, size)
+			}
+			if size > 0 && &r.head[0] != &wire[at] {
+				t.Errorf("%v of %d bytes has a body of its own beside what is sent", r.Type, size)
+			}
+			if len(wire) != cap(wire) {
+				t.Errorf("%v of %d bytes: %d bytes are sent of %d", r.Type, size, len(wire), cap(wire))
+			}
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/push/manifest"
@@ -257,7 +258,11 @@ func (s *stage) node(file string) (view.Node, error) {
 	if err := protojson.Unmarshal(raw, node); err != nil {
 		return view.Node{}, err
 	}
-	return view.Parse(node)
+	encoded, err := proto.Marshal(node)
+	if err != nil {
+		return view.Node{}, err
+	}
+	return view.Parse(encoded)
 }
 
 func (s *stage) join(a *actor) (err error) {

@@ -1,0 +1,266 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"unicode/utf8"
+	"unsafe"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// A node is read where it lies: the messages that protobuf would make of one keep some 150 objects and 8 KB alive for each
+// proxy, and as many again while it is read (a stock Envoy's extensions not counted).
+
+// Field numbers of core.v3.Node and core.v3.Extension, and of google.protobuf's Struct (a map, so of its entries too), Value
+// and ListValue.
+const (
+	nodeID, nodeCluster, nodeMetadata, nodeExtensions = 1, 2, 3, 9
+
+	extensionName = 1
+
+	structFields, entryKey, entryValue = 1, 1, 2
+
+	valueNull, valueNumber, valueString, valueBool, valueStruct, valueList = 1, 2, 3, 4, 5, 6
+
+	listValues = 1
+)
+
+// wire is what is used of an encoded node. Its slices are of the node's bytes.
+type wire struct {
+	id, cluster []byte
+	metadata    [][]byte // encoded Structs: one, or several to be merged
+	listed      bool     // it lists extensions
+	caps        xds.Caps // of these
+}
+
+// deepest is how many objects and lists may lie in one another.
+const deepest = 10_000
+
+// field takes one field off b. body is nil where it is not length-delimited. The error ends with protowire's words.
+func field(b []byte, what string) (number protowire.Number, kind protowire.Type, body, rest []byte, err error) {
+	number, kind, tag := protowire.ConsumeTag(b)
+	if tag < 0 {
+		return 0, 0, nil, nil, fmt.Errorf("%s: not protobuf: %w", what, protowire.ParseError(tag))
+	}
+	if kind == protowire.BytesType {
+		body, n := protowire.ConsumeBytes(b[tag:])
+		if n >= 0 {
+			return number, kind, body[:len(body):len(body)], b[tag+n:], nil
+		}
+	}
+	n := protowire.ConsumeFieldValue(number, kind, b[tag:])
+	if n < 0 {
+		return 0, 0, nil, nil, fmt.Errorf("%s: field %d: not protobuf: %w", what, number, protowire.ParseError(n))
+	}
+	return number, kind, nil, b[tag+n:], nil
+}
+
+func notText(what string, b []byte) error { return fmt.Errorf("%s: not UTF-8: %.40q", what, b) }
+
+// read finds what is used, and looks into nothing else.
+func read(raw []byte) (w wire, err error) {
+	for len(raw) > 0 {
+		var number protowire.Number
+		var body []byte
+		if number, _, body, raw, err = field(raw, "node"); err != nil {
+			return w, err
+		}
+		if body == nil {
+			continue
+		}
+		switch number {
+		case nodeID:
+			if w.id = body; !utf8.Valid(body) {
+				return w, notText("node.id", body)
+			}
+		case nodeCluster:
+			if w.cluster = body; !utf8.Valid(body) {
+				return w, notText("node.cluster", body)
+			}
+		case nodeMetadata:
+			w.metadata = append(w.metadata, body)
+		case nodeExtensions:
+			w.listed = true
+			w.caps |= capOf(body)
+		}
+	}
+	return w, nil
+}
+
+// ID is the id of an encoded core.v3.Node; empty where it has none. The error says what is malformed.
+func ID(raw []byte) (string, error) {
+	w, err := read(raw)
+	return string(w.id), err
+}
+
+// capOf is the capability of one encoded core.v3.Extension; what cannot be read has none.
+func capOf(extension []byte) (caps xds.Caps) {
+	for len(extension) > 0 {
+		number, _, body, rest, err := field(extension, "node.extensions")
+		if err != nil {
+			return 0
+		}
+		if number == extensionName && body != nil {
+			caps = xds.CapOf(borrow(body))
+		}
+		extension = rest
+	}
+	return caps
+}
+
+// value is a google.protobuf.Value, as far as it matters here.
+type value struct {
+	kind   protowire.Number // the field that is set; 0: none
+	text   []byte           // of a string
+	fields [][]byte         // of an object: encoded Structs, to be merged
+}
+
+// merge reads an encoded Value into v, as protobuf does where one comes in several parts. All of it is checked.
+func (v *value) merge(raw []byte, what string, depth int) error {
+	if depth > deepest {
+		return fmt.Errorf("%s: too deep", what)
+	}
+	for len(raw) > 0 {
+		number, kind, body, rest, err := field(raw, what)
+		if err != nil {
+			return err
+		}
+		raw = rest
+		switch {
+		case number == valueNull && kind == protowire.VarintType, number == valueBool && kind == protowire.VarintType,
+			number == valueNumber && kind == protowire.Fixed64Type:
+			*v = value{kind: number}
+		case body == nil: // no field of a Value
+		case number == valueString:
+			if !utf8.Valid(body) {
+				return notText(what, body)
+			}
+			*v = value{kind: number, text: body}
+		case number == valueStruct:
+			if v.kind != number {
+				*v = value{kind: number}
+			}
+			v.fields = append(v.fields, body)
+			err = entries(body, what, depth, nil)
+		case number == valueList:
+			*v = value{kind: number}
+			err = checkList(body, what, depth)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entries calls do with every entry of an encoded Struct, in the order of the wire; a later one of a key replaces an earlier
+// one. A do that is nil checks alone.
+func entries(raw []byte, what string, depth int, do func(key []byte, v value)) error {
+	for len(raw) > 0 {
+		number, _, entry, rest, err := field(raw, what)
+		if err != nil {
+			return err
+		}
+		if raw = rest; number != structFields || entry == nil {
+			continue
+		}
+		var key []byte
+		var v value
+		for len(entry) > 0 {
+			number, _, body, rest, err := field(entry, what)
+			if err != nil {
+				return err
+			}
+			switch entry = rest; {
+			case body == nil:
+			case number == entryKey:
+				if key = body; !utf8.Valid(key) {
+					return notText(what, key)
+				}
+			case number == entryValue:
+				if err := v.merge(body, what, depth+1); err != nil {
+					return err
+				}
+			}
+		}
+		if do != nil {
+			do(key, v)
+		}
+	}
+	return nil
+}
+
+func checkList(raw []byte, what string, depth int) error {
+	for len(raw) > 0 {
+		number, _, body, rest, err := field(raw, what)
+		if err != nil {
+			return err
+		}
+		if raw = rest; number == listValues && body != nil {
+			var v value
+			if err := v.merge(body, what, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (v value) null() bool { return v.kind == 0 || v.kind == valueNull }
+
+// describe says what was found in place of something else.
+func (v value) describe() string {
+	switch v.kind {
+	case valueNumber:
+		return "a number"
+	case valueBool:
+		return "a boolean"
+	case valueStruct:
+		return "an object"
+	case valueList:
+		return "a list"
+	case valueString:
+		return "a string"
+	}
+	return "nothing"
+}
+
+func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// words are strings that many nodes have: keys, labels, namespaces. What is forgotten is made again.
+var words = vocabulary{most: 8192}
+
+// vocabulary gives one string for equal bytes. Safe for concurrent use.
+type vocabulary struct {
+	most int
+
+	mu    sync.Mutex // a leaf: guards known
+	known map[string]string
+}
+
+// longestWord is the length in bytes of the longest string that is shared.
+const longestWord = 128
+
+func (v *vocabulary) of(b []byte) string {
+	if len(b) > longestWord {
+		return string(b)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s, ok := v.known[string(b)]; ok {
+		return s
+	}
+	if len(v.known) >= v.most {
+		clear(v.known)
+	}
+	if v.known == nil {
+		v.known = map[string]string{}
+	}
+	s := strings.Clone(borrow(b))
+	v.known[s] = s
+	return s
+}

@@ -1,0 +1,88 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Of proxies of one workload that come one after the other, only the first is looked for in the snapshot; those that come
+// after an edit see it, and what an EnvoyFilter asks of one proxy is asked of each.
+func TestWorkloadIsChosenForOnce(t *testing.T) {
+	service := rec(t, model.KindService, "shop/web", `{hosts: [web.shop.svc.cluster.local], selector: {app: web}}`)
+	policy := rec(t, model.KindAuthorizationPolicy, "shop/p", `{}`)
+	s := snapshot(service, policy)
+	x := NewIndex(s)
+	names := func(v View) (all []string) {
+		for _, k := range slices.Concat(v.Workload.Services.All(), v.Workload.Policies.All()) {
+			all = append(all, k.Name)
+		}
+		return all
+	}
+	check := func(s *mirror.Snapshot, n Node, want ...string) {
+		t.Helper()
+		if v := x.View(s, n); !slices.Equal(names(v), want) || v != Of(s, n) {
+			t.Errorf("%v, want %v", names(v), want)
+		}
+	}
+	check(s, web(), "web", "p")
+	again := web()
+	if n := testing.AllocsPerRun(20, func() { x.View(s, again) }); n > 0 || len(x.chosen) != 1 {
+		t.Errorf("one more of the same costs %g allocations; %d choices", n, len(x.chosen))
+	}
+	check(s, web("tier=1"), "web", "p")
+	check(s, web("app=db"), "p")
+	elsewhere := web()
+	elsewhere.Namespace = "else"
+	check(s, elsewhere)
+
+	other := rec(t, model.KindService, "shop/other", `{hosts: [other.shop.svc.cluster.local], selector: {app: web}}`)
+	next := s.Apply(2, []model.Record{other}, []model.Key{policy.Meta().Key}).New
+	check(next, web(), "other", "web")
+	check(s, web(), "web", "p") // back, as a trial of the plan may be
+
+	filter := rec(t, model.KindEnvoyFilter, "shop/f", `{configPatches: [{applyTo: CLUSTER, match: {context: SIDECAR_INBOUND, proxy: {metadata: {NODE_NAME: a}}}}]}`)
+	picky := next.Apply(3, []model.Record{filter}, nil).New
+	for node, want := range map[string]int{"a": 1, "b": 0} {
+		n := web()
+		n.Metadata = map[string]string{"NODE_NAME": node}
+		if v := x.View(picky, n); len(v.Workload.Filters.All()) != want || v != Of(picky, n) {
+			t.Errorf("%d patches on node %s", len(v.Workload.Filters.All()), node)
+		}
+	}
+}
+
+// sourceLabels that are named from now on make other views of the same snapshot's choices.
+func TestChoicesFollowSourceLabels(t *testing.T) {
+	s := snapshot()
+	x := NewIndex(s)
+	if v := x.View(s, web()); len(v.Facets.All()) != 0 {
+		t.Fatalf("%v", v.Facets.All())
+	}
+	vs := rec(t, model.KindVirtualService, "shop/v", `{hosts: [x], http: [{match: [{sourceLabels: {app: web}}]}]}`)
+	x.Apply(mirror.Edit{New: vs})
+	if v := x.View(s, web()); !slices.Equal(v.Facets.All(), []string{"app=web"}) {
+		t.Errorf("%v", v.Facets.All())
+	}
+}
+
+// Choices are not kept without end, and no two sets of labels are one.
+func TestChoicesAreBounded(t *testing.T) {
+	s := snapshot()
+	x := NewIndex(s)
+	for i := range 2*maxChosen + 10 {
+		if x.View(s, web(fmt.Sprint("pod=", i))); len(x.chosen) > maxChosen {
+			t.Fatalf("%d choices", len(x.chosen))
+		}
+	}
+	seen := map[string]bool{}
+	for _, labels := range []map[string]string{nil, {"": ""}, {"a": "b"}, {"a": "", "b": ""}, {"ab": ""}, {"": "ab"}, {"a": "bc"}, {"ab": "c"}, {"a\x01": "b"}, {"a": "\x01b"}, {"a\x00b": ""}} {
+		seen[string(appendLabels(nil, labels))] = true
+	}
+	if len(seen) != 11 {
+		t.Errorf("%d keys of 11 sets of labels", len(seen))
+	}
+}
