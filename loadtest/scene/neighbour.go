@@ -177,7 +177,8 @@ func (n *noise) run(ctx context.Context) {
 	}
 }
 
-// next goes through the services with routes, then rules, then endpoints.
+// next goes through the services with routes, then rules, then endpoints. Contents do not come back: proxies are sent the newest
+// some time later, and what comes back would look like a version that goes back.
 func (n *noise) next(i int) mesh.Edit {
 	k := n.services[i%len(n.services)]
 	switch i / len(n.services) % 3 {
@@ -189,7 +190,7 @@ func (n *noise) next(i int) mesh.Edit {
 		}
 		return n.churn.VirtualServices(k)
 	}
-	return n.churn.Flip(k)
+	return n.churn.Port(k)
 }
 
 // count adds up what the ingester wrote since the last time.

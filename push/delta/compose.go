@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
@@ -157,12 +158,18 @@ func (s *State) waits(t xds.Type) bool {
 	return s.urgent && t != xds.Endpoint && !s.types[t].answer
 }
 
-// sends is decide, but that endpoints of a cluster that is to change wait for it: the cluster comes first.
+// sends is decide, but that of endpoints only those are urgent that the client asks for or that flipped, and none of a cluster
+// that is to change: that comes first.
 func (s *State) sends(t xds.Type, name string, o odd) (verb, *xds.Resource) {
-	if s.urgent && t == xds.Endpoint && s.changes(name) {
+	if s.urgent && t == xds.Endpoint && (!o.force && !s.flipped(name) || s.changes(name)) {
 		return hold, nil
 	}
 	return s.decide(t, name, o)
+}
+
+// flipped says whether an assignment is of a host whose endpoints do not wait.
+func (s *State) flipped(name string) bool {
+	return found(s.target.Flipped, name[strings.LastIndexByte(name, '|')+1:])
 }
 
 // changes says whether something of a cluster is still to be sent.

@@ -24,6 +24,7 @@ import (
 //	< CDS 1 a@1 -b                  the next response, with its nonce; "owed" where it is outside the credit
 //	= nack CDS a@2 good 1           the reports of the last request
 //	settle | credit 100 | refuse CDS a@1 | world
+//	flips a b                       the hosts whose endpoints do not wait, in the next targets
 //	urgent                          from here on only what is urgent is sent, until "all"
 //
 // Before each event and at the end there must be no further response.
@@ -77,6 +78,8 @@ func (s *story) step(verb string, args []string) {
 		fmt.Sscan(args[0], &s.cfg.Credit)
 	case "world":
 		s.cfg.World = true
+	case "flips":
+		s.set.Flipped = args
 	case "urgent", "all":
 		s.urgent = verb == "urgent"
 	case "refuse":

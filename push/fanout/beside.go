@@ -1,41 +1,89 @@
 package fanout
 
-import "time"
+import (
+	"container/list"
+	"time"
+)
 
-// beside bounds configuration that is in flight while endpoints change. A stream that is being sent a great route takes its
-// endpoints behind it, and all that is being sent shares one machine: a namespace whose routes are edited without end would
-// hold up the endpoints of the others by as much as is in flight. Where no endpoints change, configuration has the whole budget.
-type beside struct {
-	budget int
-	bytes  int       // sent in turns of the config lane and not acknowledged, and what is expected of such turns
-	mean   int       // bytes of a turn in the config lane, of late
+// beside bounds to how many streams configuration is on its way while endpoints change. A stream that is being sent a great route
+// takes its endpoints behind it, and sending to many at once fills this process's run queue: every step of an endpoint's way,
+// from the store to the socket, waits there behind as many writers. A namespace whose routes are edited without end would so hold
+// up the endpoints of the others. So the window follows the run queue: it closes while goroutines wait for a processor, and opens
+// while they do not. Where no endpoints change, configuration goes to as many streams as the budget has.
+type beside[S comparable] struct {
+	window int
 	last   time.Time // when endpoints were marked last
+	slots  list.List // of *entry[S]: the streams that configuration is on its way to
 }
 
-// open says whether another stream may have a turn in the config lane.
-func (b *beside) open(now time.Time) bool {
-	return b.bytes < b.budget || now.Sub(b.last) > calm
+// The bounds of the window and of how long goroutines may wait: what nine in ten waited less than. An endpoint's way has some
+// fifteen such waits.
+const (
+	firstWindow = 32
+	leastWindow = 1
+	longWait    = 2 * time.Millisecond
+	shortWait   = time.Millisecond
+	longWay     = 10 * time.Millisecond
+)
+
+// on says whether endpoints are changing.
+func (b *beside[S]) on(now time.Time) bool { return now.Sub(b.last) <= 10*calm }
+
+// open says whether another stream may have a turn in the config lane, where so many are taking one.
+func (b *beside[S]) open(now time.Time) bool {
+	return b.slots.Len() < b.window || !b.on(now)
 }
 
-// expect counts a turn that begins as what turns were of late.
-func (q *Queue[S]) expect(s *entry[S]) { q.count(s, max(s.owing, q.beside.mean)) }
+// enter counts a stream that has a turn in the config lane.
+func (b *beside[S]) enter(s *entry[S]) {
+	b.leave(s)
+	s.slot, s.sentAt = b.slots.PushBack(s), time.Time{}
+}
 
-// weigh puts what a turn sent in the place of what was expected.
-func (q *Queue[S]) weigh(s *entry[S], bytes int) {
-	if s.trying {
-		q.beside.mean += (bytes - q.beside.mean) / 8
-		q.count(s, s.owing)
+// leave is called when it has acknowledged everything, or has left.
+func (b *beside[S]) leave(s *entry[S]) {
+	if s.slot != nil {
+		b.slots.Remove(s.slot)
+		s.slot = nil
 	}
 }
 
-// lighten is called when a stream owes less.
-func (q *Queue[S]) lighten(s *entry[S]) {
-	if s.trying && !s.granted {
-		q.count(s, s.owing)
+// sent is called when a turn is over. What is on its way for longer than longWay waits for the client, not for this process.
+func (b *beside[S]) sent(s *entry[S], now time.Time) {
+	if s.slot != nil {
+		s.sentAt = now
+		b.slots.MoveToBack(s.slot)
 	}
 }
 
-func (q *Queue[S]) count(s *entry[S], bytes int) {
-	q.beside.bytes += bytes - s.wide
-	s.wide = bytes
+// next is when the first of them will have been on its way for long.
+func (b *beside[S]) next() (time.Time, bool) {
+	for at := b.slots.Front(); at != nil; at = at.Next() {
+		if s := at.Value.(*entry[S]); !s.sentAt.IsZero() {
+			return s.sentAt.Add(longWay), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// expire frees the places of those that wait for their clients.
+func (b *beside[S]) expire(now time.Time) {
+	for at, ok := b.next(); ok && !now.Before(at); at, ok = b.next() {
+		for e := b.slots.Front(); e != nil; e = e.Next() {
+			if s := e.Value.(*entry[S]); !s.sentAt.IsZero() {
+				b.leave(s)
+				break
+			}
+		}
+	}
+}
+
+// press takes how long goroutines waited for a processor of late.
+func (b *beside[S]) press(wait time.Duration) {
+	switch {
+	case wait > longWait:
+		b.window = max(leastWindow, b.window*3/4)
+	case wait < shortWait:
+		b.window = min(b.window+1+b.window/8, 1<<20)
+	}
 }

@@ -117,8 +117,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer workers.Wait()
 	defer close(turns)
 	q := NewQueue[*Stream](l.budget)
-	timer := time.NewTimer(time.Hour)
+	timer, press := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	defer timer.Stop()
+	defer press.Stop()
+	queue, pressing := &pressure{}, false
 	for {
 		step := func(e Event[*Stream]) {
 			for _, g := range q.Step(time.Now(), e) {
@@ -130,6 +132,9 @@ func (l *Loop) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-timer.C:
 			step(Event[*Stream]{Op: Tick})
+		case <-press.C:
+			step(Event[*Stream]{Op: Press, Wait: queue.since()})
+			pressing = false
 		case <-l.wake:
 			for _, s := range l.take() {
 				s.news(step)
@@ -137,6 +142,11 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		for lane := range l.waiting {
 			l.waiting[lane].Store(int64(q.Waiting(Lane(lane))))
+		}
+		if !pressing && q.Pressing(time.Now()) {
+			queue.since() // from here on
+			press.Reset(pressEvery)
+			pressing = true
 		}
 		if at, ok := q.Next(); ok {
 			timer.Reset(time.Until(at))

@@ -11,7 +11,6 @@ type Budget struct {
 	Bytes   int           // sent and not acknowledged by streams that are not slow; 256 MiB
 	Slow    time.Duration // a stream that has owed an ACK for longer no longer counts against Bytes; 1 s
 	Trial   int           // streams that configuration goes to first, see trial; 8
-	Beside  int           // bytes of configuration in flight while endpoints change, see beside; 8 MiB
 }
 
 // patience is how many grants others may have while a lane waits.
@@ -28,16 +27,18 @@ const (
 	Ack              // so many of its bytes are acknowledged
 	Refuse           // it refused what it was sent
 	Tick             // time has passed
+	Press            // goroutines waited so long for a processor
 )
 
 // Event is an input of Queue.Step. S identifies a stream.
 type Event[S comparable] struct {
 	Op        Op
 	Stream    S
-	Namespace string // of Join
-	First     bool   // of Join: a gateway, which is served before others
-	Lane      Lane   // of Mark
-	Bytes     int    // of Done and Ack
+	Namespace string        // of Join
+	First     bool          // of Join: a gateway, which is served before others
+	Lane      Lane          // of Mark
+	Bytes     int           // of Done and Ack
+	Wait      time.Duration // of Press
 }
 
 // Grant is an output of Queue.Step: send to this stream, then say Done. Urgent: configuration that it waits for has its turn
@@ -58,7 +59,7 @@ type Queue[S comparable] struct {
 	charged *list.List
 	passed  [NumLanes]int // grants to others since one to this lane, while that waits
 	trial   trial
-	beside  beside
+	beside  beside[S]
 }
 
 // lane is a ring of namespaces that have streams waiting; one ring for gateways, which come first, one for the others.
@@ -91,7 +92,8 @@ type entry[S comparable] struct {
 	class     uint8                   // 0: a gateway, 1: another
 	at        [NumLanes]*list.Element // in its group; nil: not queued in that lane
 	trying    bool                    // it counts in the trial
-	wide      int                     // bytes counted in beside
+	slot      *list.Element           // in beside; nil: none
+	sentAt    time.Time               // when its turn there was over; zero: it is not
 	granted   bool
 	again     [NumLanes]bool // marked while granted
 	first     bool           // it was the first in the config lane when it was busy with what is urgent
@@ -116,10 +118,7 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	if b.Trial <= 0 {
 		b.Trial = 8
 	}
-	if b.Beside <= 0 {
-		b.Beside = 8 << 20
-	}
-	q := &Queue[S]{budget: b, beside: beside{budget: b.Beside}, streams: map[S]*entry[S]{}, charged: list.New(), trial: trial{least: b.Trial, window: b.Trial}}
+	q := &Queue[S]{budget: b, beside: beside[S]{window: firstWindow}, streams: map[S]*entry[S]{}, charged: list.New(), trial: trial{least: b.Trial, window: b.Trial}}
 	for i := range q.lanes {
 		for class := range q.lanes[i].named {
 			q.lanes[i].named[class] = map[string]*group[S]{}
@@ -131,6 +130,7 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 // Step takes one event in and says who is to be sent to now.
 func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	q.expire(now)
+	q.beside.expire(now)
 	s := q.streams[e.Stream]
 	switch {
 	case e.Op == Join && s == nil:
@@ -139,6 +139,8 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 			s.class = 0
 		}
 		q.streams[e.Stream] = s
+	case e.Op == Press:
+		q.beside.press(e.Wait)
 	case s == nil:
 	case e.Op == Leave:
 		q.leave(s)
@@ -155,12 +157,20 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	return q.grants(now)
 }
 
-// Next is when time alone will change something: the next charge that becomes slow.
-func (q *Queue[S]) Next() (time.Time, bool) {
+// Next is when time alone will change something: the next charge that becomes slow, or a way that becomes long.
+func (q *Queue[S]) Next() (at time.Time, ok bool) {
 	if front := q.charged.Front(); front != nil {
-		return front.Value.(*entry[S]).since.Add(q.budget.Slow), true
+		at, ok = front.Value.(*entry[S]).since.Add(q.budget.Slow), true
 	}
-	return time.Time{}, false
+	if long, is := q.beside.next(); is && !q.lanes[Config].empty() && (!ok || long.Before(at)) {
+		at, ok = long, true
+	}
+	return at, ok
+}
+
+// Pressing says whether Press matters: configuration is sent beside endpoints.
+func (q *Queue[S]) Pressing(now time.Time) bool {
+	return q.beside.on(now) && (q.beside.slots.Len() > 0 || !q.lanes[Config].empty())
 }
 
 // Waiting is the number of streams in a lane.
@@ -191,8 +201,8 @@ func (q *Queue[S]) mark(s *entry[S], l Lane, now time.Time) {
 func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.granted = false
 	q.granted--
+	q.beside.sent(s, now)
 	q.owe(s, bytes, now)
-	q.weigh(s, bytes)
 	q.settle(s, now)
 	for l, again := range s.again {
 		if again && s.at[l] == nil {
@@ -267,6 +277,7 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 		}
 		if l == Config {
 			q.try(s, now)
+			q.beside.enter(s)
 		}
 		s.granted = true
 		q.granted++
@@ -320,7 +331,6 @@ func (q *Queue[S]) release(s *entry[S], bytes int) {
 	bytes = min(bytes, s.owing)
 	s.owing -= bytes
 	q.bytes -= bytes
-	q.lighten(s)
 	if s.owing == 0 && s.charge != nil {
 		q.charged.Remove(s.charge)
 		s.charge = nil

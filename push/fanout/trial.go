@@ -33,7 +33,6 @@ func (q *Queue[S]) try(s *entry[S], now time.Time) {
 		s.trying = true
 		q.trial.trying++
 	}
-	q.expect(s)
 	q.trial.last = now
 }
 
@@ -47,9 +46,9 @@ func (q *Queue[S]) settle(s *entry[S], now time.Time) {
 }
 
 func (q *Queue[S]) untry(s *entry[S]) {
+	q.beside.leave(s)
 	if s.trying {
 		s.trying = false
 		q.trial.trying--
-		q.count(s, 0)
 	}
 }

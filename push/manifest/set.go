@@ -154,4 +154,7 @@ func Diff(old, new Stack) []Delta {
 type Set struct {
 	Types    [xds.NumTypes]Stack
 	Revision int64
+	// Flipped is the hosts whose endpoints changed lately, and do not wait for configuration; sorted. An assignment is of the
+	// host that its name ends with, after a "|".
+	Flipped []string
 }

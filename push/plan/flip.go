@@ -34,6 +34,7 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 		p.revision = c.New.Revision()
 		p.world = w
 	}
+	p.flipped.add(ch.members)
 	touched := map[*scope]bool{}
 	for h, t := range ch.members {
 		for s := range p.seen[h] {
@@ -53,7 +54,7 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 		if !touched[pl.scope] {
 			continue
 		}
-		if changed, lane := pl.compose(p.revision); changed {
+		if changed, lane := pl.compose(p); changed {
 			for h := range pl.handles {
 				moved = append(moved, Moved{h, lane})
 			}

@@ -67,6 +67,7 @@ type Loop struct {
 	pending   Pending // for the configuration lane
 	endpoints edge
 	flips     Pending // for the endpoint lane
+	loud      loud
 
 	opening map[model.Key]chan struct{} // closed when a Secret was opened, or could not be
 	failed  map[model.Key]failure       // those that could not
@@ -171,7 +172,7 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 	var flips, rest []mirror.Edit
 	for _, e := range c.Edits {
 		obs.InboundUpdates.WithLabelValues(e.Key().Kind.String()).Inc()
-		if e.Key().Kind == model.KindEndpoints && !l.cfg.DebounceEndpoints {
+		if l.laneOf(e, now) == Fast {
 			flips = append(flips, e)
 		} else {
 			rest = append(rest, e)

@@ -256,8 +256,8 @@ func TestEndpointsDebounced(t *testing.T) {
 		m.reset()
 		src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0.2"))
 		pass(time.Second)
-		if len(m.get().at) != 1 || m.get().at[0] != 25*time.Millisecond || m.get().lanes[0] != Fast {
-			t.Errorf("%+v, want one move of endpoints alone, after 25 ms", m.get())
+		if len(m.get().at) != 1 || m.get().at[0] != 25*time.Millisecond || m.get().lanes[0] != Slow {
+			t.Errorf("%+v, want one move, after 25 ms", m.get())
 		}
 	})
 }

@@ -44,6 +44,7 @@ type Planner struct {
 	private   map[model.Key]*opened // private keys that are asked for
 	// revision of the store that everything planned is complete at.
 	revision   int64
+	flipped    flipped
 	complaints complaints // what the builders said when they were last asked
 }
 
@@ -184,13 +185,13 @@ func (p *Planner) plan(v view.View) *planned {
 	pl.workload.refs++
 	pl.residue = residueOf(pl.workload, v.Residue)
 	pl.ward = p.wardOf(v.Secrets)
-	pl.compose(p.revision)
+	pl.compose(p)
 	return pl
 }
 
 // compose publishes what the layers hold now; it says whether that differs from before, and in which lane.
-func (pl *planned) compose(revision int64) (moved bool, lane Lane) {
-	set := manifest.Set{Revision: revision}
+func (pl *planned) compose(p *Planner) (moved bool, lane Lane) {
+	set := manifest.Set{Revision: p.revision, Flipped: p.flipped.sorted}
 	for t := range xds.NumTypes {
 		set.Types[t][manifest.Scope] = pl.scope.types[t]
 		if pl.family != nil {
@@ -251,10 +252,10 @@ func (p *Planner) Apply(c mirror.Change) []Moved {
 	p.world.shared = nil
 	var out []Moved
 	for _, pl := range p.views {
-		if moved, lane := pl.compose(p.revision); moved {
+		if moved, _ := pl.compose(p); moved {
 			for h := range pl.handles {
 				if !rebound[h] {
-					out = append(out, Moved{h, lane})
+					out = append(out, Moved{h, Slow})
 				}
 			}
 		}

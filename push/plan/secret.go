@@ -310,7 +310,7 @@ func (p *Planner) composeWard(wd *ward) (moved []Moved) {
 		if pl.ward != wd {
 			continue
 		}
-		if changed, lane := pl.compose(p.revision); changed {
+		if changed, lane := pl.compose(p); changed {
 			for h := range pl.handles {
 				moved = append(moved, Moved{h, lane})
 			}
