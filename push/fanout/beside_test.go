@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -85,46 +84,5 @@ func TestLongWayEndsByTime(t *testing.T) {
 	}
 	if got := q.Step(at, Event[string]{Op: Tick}); len(got) != 1 || got[0].Stream != "b" {
 		t.Errorf("granted %v", got)
-	}
-}
-
-// What goroutines waited is seen: of those that wait behind one that does not yield, and of none.
-func TestPressureIsSeen(t *testing.T) {
-	var p pressure
-	p.since()
-	waited := time.Duration(0)
-	for end := time.Now().Add(time.Minute); waited == 0 && time.Now().Before(end); waited = p.since() {
-		done := make(chan struct{})
-		for range 100 {
-			go func() { done <- struct{}{} }()
-		}
-		for range 100 {
-			<-done
-		}
-	}
-	if waited <= 0 {
-		t.Error("a hundred goroutines that waited are not seen")
-	}
-}
-
-// Nine in ten waited less than that, since the last time.
-func TestPressure(t *testing.T) {
-	bounds := []float64{math.Inf(-1), 0, .001, .01, .1, math.Inf(1)}
-	var p pressure
-	for i, c := range []struct {
-		counts []uint64
-		want   time.Duration
-	}{
-		{[]uint64{0, 0, 0, 0, 0}, 0},
-		{[]uint64{0, 9, 1, 0, 0}, 1},
-		{[]uint64{0, 9, 1, 0, 0}, 0},
-		{[]uint64{0, 17, 2, 1, 0}, time.Millisecond},
-		{[]uint64{0, 17, 2, 2, 0}, 10 * time.Millisecond},
-		{[]uint64{0, 17, 2, 2, 5}, 100 * time.Millisecond},
-		{[]uint64{3, 17, 2, 2, 5}, 1},
-	} {
-		if got := p.take(c.counts, bounds); got != c.want {
-			t.Errorf("%d: %v, want %v", i, got, c.want)
-		}
 	}
 }

@@ -6,7 +6,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"navarch.io/navarch/store/obs"
 )
+
+// pressEvery is how often the run queue is looked at, while its length matters.
+const pressEvery = 25 * time.Millisecond
 
 // Loop runs a Queue: it alone touches it, and its workers do the sends.
 type Loop struct {
@@ -120,7 +125,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	timer, press := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	defer timer.Stop()
 	defer press.Stop()
-	queue, pressing := &pressure{}, false
+	queue, pressing := &obs.RunQueue{}, false
 	for {
 		step := func(e Event[*Stream]) {
 			for _, g := range q.Step(time.Now(), e) {
@@ -133,7 +138,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-timer.C:
 			step(Event[*Stream]{Op: Tick})
 		case <-press.C:
-			step(Event[*Stream]{Op: Press, Wait: queue.since()})
+			step(Event[*Stream]{Op: Press, Wait: queue.Since(.9)})
 			pressing = false
 		case <-l.wake:
 			for _, s := range l.take() {
@@ -144,7 +149,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.waiting[lane].Store(int64(q.Waiting(Lane(lane))))
 		}
 		if !pressing && q.Pressing(time.Now()) {
-			queue.since() // from here on
+			queue.Since(.9) // from here on
 			press.Reset(pressEvery)
 			pressing = true
 		}
