@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// serveElsewhere is the variable that makes TestServeElsewhere the server of another test.
+// serveElsewhere is the variable that makes TestWhatAProxyTakes its own server.
 const serveElsewhere = "NAVARCH_TEST_SERVE_ELSEWHERE"
 
 // place is what the other process tells: where it listens, its root, and a certificate for all proxies.
@@ -29,12 +29,9 @@ type place struct {
 	Root, Cert, Key []byte
 }
 
-// TestServeElsewhere is a process of its own, so that a test can count what proxies take and not what their server does. It
+// serving is the server as a process of its own, so that a test can count what proxies take and not what their server does. It
 // ends with its input.
-func TestServeElsewhere(t *testing.T) {
-	if os.Getenv(serveElsewhere) == "" {
-		t.Skip("it is the server of other tests")
-	}
+func serving(t *testing.T) {
 	a := newAuthority(t)
 	s := serve(t, &tls.Config{Certificates: []tls.Certificate{*a.leaf("", "istiod.test")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.pool})
 	var names []string
@@ -59,7 +56,7 @@ func TestServeElsewhere(t *testing.T) {
 // elsewhere starts that server, and gives the configuration of its proxies.
 func elsewhere(t *testing.T) Config {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServeElsewhere$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWhatAProxyTakes$")
 	cmd.Env = append(os.Environ(), serveElsewhere+"=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -137,6 +134,10 @@ func takenNow(t *testing.T) taken {
 // TestWhatAProxyTakes counts what one more proxy keeps over mTLS once it holds a world of 1,400 resources and has nothing to
 // do, and what one more connection of it, with all its claims, has the process allocate.
 func TestWhatAProxyTakes(t *testing.T) {
+	if os.Getenv(serveElsewhere) != "" {
+		serving(t)
+		return
+	}
 	const n = 80
 	f, err := New(elsewhere(t))
 	if err != nil {
