@@ -20,7 +20,7 @@ type beside[S comparable] struct {
 // fifteen such waits.
 const (
 	firstWindow = 32
-	leastWindow = 1
+	leastWindow = 4
 	longWait    = 2 * time.Millisecond
 	shortWait   = time.Millisecond
 	longWay     = 10 * time.Millisecond

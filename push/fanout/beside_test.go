@@ -25,7 +25,7 @@ func TestConfigurationBesideEndpoints(t *testing.T) {
 		"few beside endpoints":         {"e:e", 32},
 		"answers are no endpoints":     {"a:e", streams},
 		"fewer where goroutines wait":  {"e:e p:21", 24},
-		"but one":                      {"e:e" + strings.Repeat(" p:99", 20), 1},
+		"but some":                     {"e:e" + strings.Repeat(" p:99", 20), 4},
 		"more where none waits":        {"e:e p:1 p:0", 42},
 		"as many where some wait":      {"e:e p:15", 32},
 		"as it was after a short calm": {"e:e p:21 t t t", 24},
@@ -55,7 +55,7 @@ func TestConfigurationBesideEndpoints(t *testing.T) {
 		"a turn that is over does not":       {" d:31:1", ""},
 		"what is long on its way":            {" w", " 32"},
 		"but for one that has its turn":      {" k:0:1 l:1 c:40 c:41 w d:31:1 c:42 c:43", " 32 40 41 42 43"},
-		"and one that has just had it waits": {" d:31:1 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 w c:40 d:32:1 c:41", " 32"},
+		"and one that has just had it waits": {" d:31:1 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 w c:40 c:41 c:42 d:32:1 c:43", " 32 40 41 42"},
 	} {
 		if got := script(all, begun+c.events); got != before+c.want {
 			t.Errorf("%s: granted %q, want %q", name, strings.TrimPrefix(got, before), c.want)
