@@ -47,10 +47,8 @@ func expected(n *corev3.Node) (got Node, err error) {
 		w.caps |= xds.CapOf(e.GetName())
 	}
 	plain := &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster()}
-	if got, err = Parse(message(plain)); err == nil || !strings.Contains(err.Error(), "no namespace") {
-		if err != nil {
-			return Node{}, err
-		}
+	if _, err = Parse(message(plain)); err != nil && !strings.Contains(err.Error(), "no namespace") {
+		return Node{}, err
 	}
 	fields := n.GetMetadata().GetFields()
 	strs := map[string]string{}
