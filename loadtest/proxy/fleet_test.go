@@ -57,6 +57,11 @@ func TestResumeClaimsWhatIsHeld(t *testing.T) {
 		before := f.Stats()
 		f.Reconnect(All, Reconnect{Forge: forge})
 		eventually(t, "it has resumed", func() bool { return f.Stats().Resume.Count() == 1 })
+		eventually(t, "the server has read what it asks for", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.requests) >= 4
+		})
 		s.settled()
 		var got []string
 		s.mu.Lock()
