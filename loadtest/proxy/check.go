@@ -48,7 +48,7 @@ func (c *session) onResource(r resource) error {
 	if text == "" {
 		text = unnamed + strconv.FormatUint(sum(r.body), 16)
 	}
-	v := n.acquire(rec, text, func() *facts { return s.fleet.read(t, rec.name, r.body) })
+	v, first := n.acquire(rec, text, func() *facts { return s.fleet.read(t, rec.name, r.body) })
 	if s.world {
 		m.listed.add(rec.index)
 	}
@@ -65,7 +65,7 @@ func (c *session) onResource(r resource) error {
 		v.release()
 		return nil
 	}
-	s.apply(m, rec, v, r.body)
+	s.apply(m, rec, v, first, r.body)
 	return nil
 }
 
@@ -108,8 +108,8 @@ func (s *sim) accepts(m *response, t xds.Type, rec *record) bool {
 	return false
 }
 
-// apply makes a version the one that is held, and checks the step to it.
-func (s *sim) apply(m *response, rec *record, v *version, body []byte) {
+// apply makes a version the one that is held, and checks the step to it. `first` says that nobody else held it.
+func (s *sim) apply(m *response, rec *record, v *version, first bool, body []byte) {
 	t, index := rec.t, rec.index
 	held := &s.held[t]
 	id := held.get(index)
@@ -134,7 +134,7 @@ func (s *sim) apply(m *response, rec *record, v *version, body []byte) {
 		return
 	}
 	if old != nil {
-		s.step(rec, old, v)
+		s.step(rec, old, v, first)
 		old.release()
 	} else {
 		m.added++
@@ -291,13 +291,13 @@ func (s *sim) sample(m *response, t xds.Type, rec *record, v *version, r resourc
 // suspicious; if within the window most of the fleet follow it, the contents were really reverted, otherwise it was sent
 // something old. Versions are hashes and carry no order, so this is what can be known from outside; where the server says
 // a revision, RevisionBack is exact.
-func (s *sim) step(rec *record, old, v *version) {
-	if v.serial.Load() > old.serial.Load() {
+func (s *sim) step(rec *record, old, v *version, first bool) {
+	if !first || v.serial.Load() > old.serial.Load() {
 		return
 	}
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if v.serial.Load() > old.serial.Load() || v.holders.Load() > 1 { // one is this proxy
+	if v.serial.Load() > old.serial.Load() {
 		return
 	}
 	rec.serial++

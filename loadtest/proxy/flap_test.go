@@ -18,17 +18,13 @@ func TestFlappingContentsAreNoStepBack(t *testing.T) {
 		s.settled()
 	}
 	flip("2", 2)
-	flip("1", 1) // all leave 2
-	first := time.Now()
-	if all := open(f); len(all) > 0 { // nobody may keep 2 by now
-		first = all[0].at
-	}
+	flip("1", 1, "p0")
+	first := open(f)[0].at
+	flip("1", 1, "p1", "p2", "p3", "p4") // all have left 2
 	flip("2", 2)
 	flip("1", 1, "p0") // the first leaves 2 again
-	last := time.Now()
-	if all := open(f); len(all) > 0 {
-		last = all[len(all)-1].at
-	}
+	all := open(f)
+	last := all[len(all)-1].at
 	f.suspects.judge(f, first.Add(time.Hour+last.Sub(first)/2)) // between the ends of the two windows
 	clean(t, f)
 	flip("1", 1, "p1", "p2", "p3", "p4")

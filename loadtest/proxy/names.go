@@ -89,13 +89,13 @@ func (n *names) version(id uint32) *version {
 	return n.versions[id/chunkSize].Load()[id%chunkSize].Load()
 }
 
-// acquire gives the version of a name with this text, with one more holder. `read` makes the facts of a version that was
-// never seen; it is called once for each.
-func (n *names) acquire(r *record, text string, read func() *facts) *version {
+// acquire gives the version of a name with this text, with one more holder, and whether that is its only one: of those who
+// take it up at the same moment exactly one is the first. `read` makes the facts of a version that was never seen; it is
+// called once for each.
+func (n *names) acquire(r *record, text string, read func() *facts) (v *version, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v := r.find(text)
-	if v == nil {
+	if v = r.find(text); v == nil {
 		v = &version{id: n.lastVersion.Add(1), rec: r, text: strings.Clone(text), facts: read()}
 		r.serial++
 		v.serial.Store(r.serial)
@@ -106,10 +106,9 @@ func (n *names) acquire(r *record, text string, read func() *facts) *version {
 		}
 		v.holders.Add(1)
 		n.trim(r)
-		return v
+		return v, true
 	}
-	v.holders.Add(1)
-	return v
+	return v, v.holders.Add(1) == 1
 }
 
 func (n *names) put(v *version) {

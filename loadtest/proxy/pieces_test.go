@@ -172,11 +172,15 @@ func TestVersionsAreForgotten(t *testing.T) {
 	n := newNames()
 	rec := n.name(xds.Endpoint, "a")
 	fact := func() *facts { return &facts{} }
-	kept := n.acquire(rec, "kept", fact)
+	kept, _ := n.acquire(rec, "kept", fact)
 	for i := range 10 * keepVersions {
-		n.acquire(rec, fmt.Sprint(i), fact).release()
+		v, first := n.acquire(rec, fmt.Sprint(i), fact)
+		if !first {
+			t.Errorf("version %d has a holder already", i)
+		}
+		v.release()
 	}
-	if len(rec.log) > 3*keepVersions || n.version(kept.id) != kept || n.acquire(rec, "kept", fact) != kept {
+	if again, first := n.acquire(rec, "kept", fact); again != kept || first || n.version(kept.id) != kept || len(rec.log) > 3*keepVersions {
 		t.Errorf("%d versions, kept %v", len(rec.log), n.version(kept.id))
 	}
 	for i := range 3 * keepVersions { // all held: none may go
