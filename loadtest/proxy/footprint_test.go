@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"navarch.io/navarch/loadtest/gauge"
-	"navarch.io/navarch/push/xds"
 )
 
 // serveElsewhere is the variable that makes TestWhatAProxyTakes its own server.
@@ -34,14 +33,7 @@ type place struct {
 func serving(t *testing.T) {
 	a := newAuthority(t)
 	s := serve(t, &tls.Config{Certificates: []tls.Certificate{*a.leaf("", "istiod.test")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.pool})
-	var names []string
-	for i := range 700 {
-		name := fmt.Sprintf("outbound|80||a-service-with-a-long-name-%d.and-a-namespace.svc.cluster.local", i)
-		names = append(names, name)
-		s.set(xds.Cluster, name, "a-version-of-16-B", cluster(name, 1))
-		s.set(xds.Endpoint, name, "a-version-of-16-B", endpoints(name, 1))
-	}
-	s.set(xds.Route, "80", "1", route("80", names...))
+	s.many(700, "a-version-of-16-B")
 	leaf := a.leaf("spiffe://td/ns/ns/sa/p")
 	key, err := x509.MarshalPKCS8PrivateKey(leaf.PrivateKey)
 	if err != nil {

@@ -16,14 +16,7 @@ import (
 // 64 KiB, subscriptions and claims beyond what the server lets a client send at once, and a stock node.
 func TestLargeWorld(t *testing.T) {
 	s := serve(t, nil)
-	var names []string
-	for i := range 2000 {
-		name := fmt.Sprintf("outbound|80||a-service-with-a-long-name-%d.and-a-namespace.svc.cluster.local", i)
-		names = append(names, name)
-		s.set(xds.Cluster, name, "1", cluster(name, 1))
-		s.set(xds.Endpoint, name, "1", endpoints(name, 1))
-	}
-	s.set(xds.Route, "80", "1", route("80", names...))
+	names := s.many(2000, "1")
 	f := fleet(t, 40, Config{Window: 64 << 10, Node: Stock, Sample: .1}, s)
 	for i := range 5 {
 		p := f.Watch(Change{Type: xds.Route, Name: "80", Marker: fmt.Sprintf("marker-%d", i)})

@@ -91,6 +91,18 @@ func (s *server) small() {
 	s.set(xds.Route, "80", "1", route("80", "a", "b"))
 }
 
+// many is services with the names that services have, and a route to all of them; the names are returned.
+func (s *server) many(services int, version string) (names []string) {
+	for i := range services {
+		name := fmt.Sprintf("outbound|80||a-service-with-a-long-name-%d.and-a-namespace.svc.cluster.local", i)
+		names = append(names, name)
+		s.set(xds.Cluster, name, version, cluster(name, 1))
+		s.set(xds.Endpoint, name, version, endpoints(name, 1))
+	}
+	s.set(xds.Route, "80", "1", route("80", names...))
+	return names
+}
+
 func cluster(name string, timeout int64) *clusterv3.Cluster {
 	return &clusterv3.Cluster{Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 		AltStatName:      fmt.Sprint(timeout),

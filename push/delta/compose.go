@@ -180,9 +180,7 @@ func (s *State) changes(cluster string) bool {
 	}
 	has := ty.sent.Get(cluster)
 	if o, is := ty.odd[cluster]; is {
-		if has = o.have; o.flying != 0 {
-			has = o.now
-		}
+		has = o.has()
 	}
 	return !same(has, s.target.Types[xds.Cluster].Get(cluster))
 }

@@ -20,10 +20,7 @@ const (
 
 // decide says what has to be sent about a name, given what the client has of it.
 func (s *State) decide(t xds.Type, name string, o odd) (verb, *xds.Resource) {
-	has, known := o.have, !o.held
-	if o.flying != 0 {
-		has, known = o.now, true
-	}
+	has, known := o.has(), !o.held || o.flying != 0
 	want := s.goal(t).Types[t].Get(name)
 	switch {
 	case want == nil && s.goal(t).Types[t].Pending(name):

@@ -78,6 +78,14 @@ type odd struct {
 	now     *xds.Resource // carried by it
 }
 
+// has is what the client has of the name once all that is in flight has arrived; nil: nothing, or it is not known.
+func (o odd) has() *xds.Resource {
+	if o.flying != 0 {
+		return o.now
+	}
+	return o.have
+}
+
 // flight is a response that is not acknowledged.
 type flight struct {
 	nonce    uint64

@@ -46,11 +46,7 @@ func (ty *typed) holding() []*xds.Resource {
 		return nil
 	}
 	for _, o := range ty.odd {
-		has := o.have
-		if o.flying != 0 {
-			has = o.now
-		}
-		if has != nil {
+		if has := o.has(); has != nil {
 			all = append(all, has)
 		}
 	}

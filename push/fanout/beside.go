@@ -26,8 +26,11 @@ const (
 	longWay     = 10 * time.Millisecond
 )
 
+// longCalm is how long no endpoints were marked before they no longer count as changing.
+const longCalm = 10 * time.Second
+
 // on says whether endpoints are changing.
-func (b *beside[S]) on(now time.Time) bool { return now.Sub(b.last) <= 10*calm }
+func (b *beside[S]) on(now time.Time) bool { return now.Sub(b.last) <= longCalm }
 
 // open says whether another stream may have a turn in the config lane, where so many are taking one.
 func (b *beside[S]) open(now time.Time) bool {
@@ -56,25 +59,28 @@ func (b *beside[S]) sent(s *entry[S], now time.Time) {
 	}
 }
 
+// oldest is the one whose turn has been over for longest; nil: all have their turn still.
+func (b *beside[S]) oldest() *entry[S] {
+	for e := b.slots.Front(); e != nil; e = e.Next() {
+		if s := e.Value.(*entry[S]); !s.sentAt.IsZero() {
+			return s
+		}
+	}
+	return nil
+}
+
 // next is when the first of them will have been on its way for long.
 func (b *beside[S]) next() (time.Time, bool) {
-	for at := b.slots.Front(); at != nil; at = at.Next() {
-		if s := at.Value.(*entry[S]); !s.sentAt.IsZero() {
-			return s.sentAt.Add(longWay), true
-		}
+	if s := b.oldest(); s != nil {
+		return s.sentAt.Add(longWay), true
 	}
 	return time.Time{}, false
 }
 
 // expire frees the places of those that wait for their clients.
 func (b *beside[S]) expire(now time.Time) {
-	for at, ok := b.next(); ok && !now.Before(at); at, ok = b.next() {
-		for e := b.slots.Front(); e != nil; e = e.Next() {
-			if s := e.Value.(*entry[S]); !s.sentAt.IsZero() {
-				b.leave(s)
-				break
-			}
-		}
+	for s := b.oldest(); s != nil && !now.Before(s.sentAt.Add(longWay)); s = b.oldest() {
+		b.leave(s)
 	}
 }
 

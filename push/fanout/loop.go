@@ -139,7 +139,9 @@ func (l *Loop) Run(ctx context.Context) error {
 			step(Event[*Stream]{Op: Tick})
 		case <-press.C:
 			step(Event[*Stream]{Op: Press, Wait: queue.Since(.9)})
-			pressing = false
+			if pressing = q.Pressing(time.Now()); pressing {
+				press.Reset(pressEvery)
+			}
 		case <-l.wake:
 			for _, s := range l.take() {
 				s.news(step)

@@ -54,9 +54,9 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 		if !touched[pl.scope] {
 			continue
 		}
-		if changed, lane := pl.compose(p); changed {
+		if pl.compose(p) {
 			for h := range pl.handles {
-				moved = append(moved, Moved{h, lane})
+				moved = append(moved, Moved{h, Fast})
 			}
 		}
 	}

@@ -189,8 +189,8 @@ func (p *Planner) plan(v view.View) *planned {
 	return pl
 }
 
-// compose publishes what the layers hold now; it says whether that differs from before, and in which lane.
-func (pl *planned) compose(p *Planner) (moved bool, lane Lane) {
+// compose publishes what the layers hold now, and says whether that differs from before.
+func (pl *planned) compose(p *Planner) (moved bool) {
 	set := manifest.Set{Revision: p.revision, Flipped: p.flipped.sorted}
 	for t := range xds.NumTypes {
 		set.Types[t][manifest.Scope] = pl.scope.types[t]
@@ -205,19 +205,11 @@ func (pl *planned) compose(p *Planner) (moved bool, lane Lane) {
 	}
 	old := pl.set.Load()
 	if old != nil && old.Types == set.Types {
-		return false, Slow
+		return false
 	}
 	fresh := set // moves to the heap only where it is published
 	pl.set.Store(&fresh)
-	if old == nil {
-		return true, Slow
-	}
-	before, now := old.Types, set.Types
-	before[xds.Endpoint], now[xds.Endpoint] = manifest.Stack{}, manifest.Stack{}
-	if before == now {
-		return true, Fast
-	}
-	return true, Slow
+	return true
 }
 
 // Apply plans what a change touches and says who should have something else, in no order that means anything.
@@ -252,7 +244,7 @@ func (p *Planner) Apply(c mirror.Change) []Moved {
 	p.world.shared = nil
 	var out []Moved
 	for _, pl := range p.views {
-		if moved, _ := pl.compose(p); moved {
+		if pl.compose(p) {
 			for h := range pl.handles {
 				if !rebound[h] {
 					out = append(out, Moved{h, Slow})

@@ -310,9 +310,9 @@ func (p *Planner) composeWard(wd *ward) (moved []Moved) {
 		if pl.ward != wd {
 			continue
 		}
-		if changed, lane := pl.compose(p); changed {
+		if pl.compose(p) {
 			for h := range pl.handles {
-				moved = append(moved, Moved{h, lane})
+				moved = append(moved, Moved{h, Slow})
 			}
 		}
 	}

@@ -204,7 +204,11 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 	inBubble(t, Config{Opener: o, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
 		src.put(tlsSecret(t, "shop/web", "one", "", "1"))
 		moved := 0
-		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) { moved++ })
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(lane Lane) {
+			if moved++; lane != Slow {
+				t.Error("a Secret went in the lane of endpoints")
+			}
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

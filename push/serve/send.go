@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// send is a turn: all that may be sent now goes out, or all that is urgent. It does not block: what is within the credit fits into gRPC's
-// write quota; for the rest a goroutine is lent to the stream. It returns the number of bytes sent.
+// send is a turn: all that may be sent now goes out, or all that is urgent. It does not block: what is within the credit
+// fits into gRPC's write quota; for the rest a goroutine is lent to the stream. It returns the number of bytes sent.
 func (st *stream) send(urgent bool) int {
 	st.mu.Lock()
 	if st.sending || st.closed {

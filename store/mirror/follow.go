@@ -153,12 +153,13 @@ func (f *follower) update(u kv.Update) {
 // took publishes a change, if there is one, and tells what the fold knows. Who sees the status sees the snapshot; who sees
 // the snapshot sees what is missing from it.
 func (f *follower) took(change Change, ok bool) {
+	problems := f.fold.problems()
 	if ok {
-		f.tell(func(s *Status) { s.Problems = f.fold.problems() })
+		f.tell(func(s *Status) { s.Problems = problems })
 		f.publish(change)
 	}
 	f.tell(func(s *Status) {
-		s.Away, s.Head, s.Seen, s.Problems = nil, f.fold.head, f.seen, f.fold.problems()
+		s.Away, s.Head, s.Seen, s.Problems = nil, f.fold.head, f.seen, problems
 		if ok {
 			s.Revision, s.Restored = change.New.Revision(), time.Time{}
 		}
