@@ -11,7 +11,7 @@ import (
 
 // Flip is the fast lane: it plans endpoint assignments of hosts as they were last planned, and nothing else. It returns
 // the edits that touch more than that, and so have to come again with Apply; edits of other kinds come back untouched.
-// Where nothing else is pending, all that is planned is complete at the snapshot's revision afterwards.
+// Where nothing else is pending or being planned, all that is planned is complete at the snapshot's revision afterwards.
 func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
 	w := p.world.at(c.New) // for what clusters select; all else stays as it was planned
 	w.mesh = p.world.mesh
@@ -30,9 +30,9 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 			rest = append(rest, e)
 		}
 	}
-	if !pending && len(rest) == 0 {
+	if !pending && p.replan == nil && len(rest) == 0 {
 		p.revision = c.New.Revision()
-		p.world = w
+		p.world, p.meanwhile = w, nil
 	}
 	p.flipped.add(ch.members)
 	touched := map[*scope]bool{}
@@ -44,6 +44,7 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 			}
 		}
 	}
+	p.replan.flip(c.New, ch.members, touched)
 	for _, s := range p.scopes {
 		if s.world = w; touched[s] { // the others follow too, or they would hold old snapshots
 			s.run(w)

@@ -68,6 +68,8 @@ type Loop struct {
 	endpoints edge
 	flips     Pending // for the endpoint lane
 	loud      loud
+	going     *going        // the plan of configuration that goes on; nil: none does
+	turn      time.Duration // see maxTurn
 
 	opening map[model.Key]chan struct{} // closed when a Secret was opened, or could not be
 	failed  map[model.Key]failure       // those that could not
@@ -118,7 +120,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 	}
 	l := &Loop{cfg: cfg, log: cfg.Logger, calls: make(chan func()), ended: make(chan struct{}), proxies: map[*Handle]*Proxy{},
 		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{},
-		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}}
+		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}, turn: maxTurn}
 	if l.log == nil {
 		l.log = slog.Default()
 	}
@@ -140,13 +142,18 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	for {
 		timer.Reset(l.plan(time.Now()))
+		calls := l.calls
+		if l.going != nil {
+			calls = nil // they see nothing half-planned
+			l.take(box)
+		}
 		// In this loop one of five things can happen.
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-box.Ready():
 			l.take(box)
-		case call := <-l.calls:
+		case call := <-calls:
 			l.take(box) // whoever joins gets what the source has published before
 			call()
 		case <-timer.C:
@@ -191,26 +198,6 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 	}
 }
 
-// plan plans what is due, and says how long to wait for what is not.
-func (l *Loop) plan(now time.Time) time.Duration {
-	wait := l.forget(now)
-	if in, waits := l.endpoints.due(now); waits {
-		if in <= 0 {
-			l.flip(now)
-		} else {
-			wait = min(wait, in)
-		}
-	}
-	if in, waits := l.config.due(now); waits {
-		if in <= 0 {
-			l.apply(now)
-		} else {
-			wait = min(wait, in)
-		}
-	}
-	return wait
-}
-
 // forget lets go of the views of proxies that left long enough ago, and says when the next is due.
 func (l *Loop) forget(now time.Time) time.Duration {
 	n := 0
@@ -223,52 +210,6 @@ func (l *Loop) forget(now time.Time) time.Duration {
 		return time.Hour
 	}
 	return l.left[0].until.Sub(now)
-}
-
-func (l *Loop) flip(now time.Time) {
-	edits := l.flips.Take()
-	moved, rest := l.planner.Flip(mirror.Change{New: l.newest, Edits: edits}, l.pending.Len() > 0)
-	l.endpoints.took(now)
-	obs.PushTriggers.WithLabelValues("endpoint").Inc()
-	if len(rest) > 0 {
-		l.pending.Add(rest)
-		l.config.note(now, l.pending.Len())
-	}
-	l.tell(moved)
-	l.planned(Fast, now, len(edits)-len(rest), len(moved))
-}
-
-// planned tells who wants to know.
-func (l *Loop) planned(lane Lane, began time.Time, edits, moved int) {
-	if l.cfg.Planned != nil {
-		l.cfg.Planned(l.newest.Revision(), lane, began, edits, moved)
-	}
-}
-
-func (l *Loop) apply(now time.Time) {
-	if l.endpoints.waits { // both lanes read one snapshot
-		l.flip(now)
-	}
-	edits := l.pending.Take()
-	moved := l.planner.Apply(mirror.Change{New: l.newest, Edits: edits})
-	l.config.spent(len(edits), time.Since(now))
-	obs.Debounce.Observe(l.config.took(now).Seconds())
-	obs.PushTriggers.WithLabelValues("config").Inc()
-	l.show()
-	l.open()
-	l.tell(moved)
-	l.planned(Slow, now, len(edits), len(moved))
-}
-
-// drain plans what waits, due or not.
-func (l *Loop) drain() {
-	now := time.Now()
-	if l.endpoints.waits {
-		l.flip(now)
-	}
-	if l.pending.Len() > 0 {
-		l.apply(now)
-	}
 }
 
 func (l *Loop) tell(moved []Moved) {
@@ -293,7 +234,7 @@ func (l *Loop) show() {
 
 // check plans one view from nothing, beside the loop, and compares.
 func (l *Loop) check() {
-	if l.planner == nil || l.pending.Len() > 0 || l.flips.Len() > 0 || l.checking.Load() {
+	if l.planner == nil || l.going != nil || l.pending.Len() > 0 || l.flips.Len() > 0 || l.checking.Load() {
 		return
 	}
 	for h := range l.proxies { // any: the order of a map is random

@@ -46,9 +46,22 @@ func newDrill(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *drill
 
 // step makes some edits; the lanes are drained every second time.
 func (d *drill) step(i int) {
+	d.last = ""
+	d.edit()
+	if h := d.handles[d.mesh.r.IntN(len(d.handles))]; d.mesh.one(2) {
+		d.planner.Ask(h, []string{d.mesh.pick(wanted...), d.mesh.pick(wanted...)}, []string{d.mesh.pick(wanted...)})
+	}
+	if i == 3 {
+		for _, n := range nodes()[4:] {
+			d.handles = append(d.handles, d.planner.Join(n))
+		}
+	}
+}
+
+// edit makes one edit or two, and has the fast lane plan what it plans of them.
+func (d *drill) edit() {
 	var puts []model.Record
 	var dels []model.Key
-	d.last = ""
 	for range 1 + d.mesh.r.IntN(2) {
 		put, del := d.mesh.edit()
 		if put != nil {
@@ -63,22 +76,47 @@ func (d *drill) step(i int) {
 	d.snap = c.New
 	_, rest := d.planner.Flip(c, d.pending.Len() > 0)
 	d.pending.Add(rest)
-	if h := d.handles[d.mesh.r.IntN(len(d.handles))]; d.mesh.one(2) {
-		d.planner.Ask(h, []string{d.mesh.pick(wanted...), d.mesh.pick(wanted...)}, []string{d.mesh.pick(wanted...)})
-	}
-	if i == 3 {
-		for _, n := range nodes()[4:] {
-			d.handles = append(d.handles, d.planner.Join(n))
-		}
-	}
 }
 
+// drain plans what waits, half of the times apart, with more edits between two scopes.
 func (d *drill) drain() {
-	if d.pending.Len() > 0 {
-		d.planner.Apply(mirror.Change{New: d.snap, Edits: d.pending.Take()})
+	for more := d.mesh.one(2); d.pending.Len() > 0; more = false {
+		d.planner.apartFrom = 1000 // where they stand
+		if more {
+			d.planner.apartFrom = 0
+		}
+		d.planner.Begin(mirror.Change{New: d.snap, Edits: d.pending.Take()})
+		if d.planner.Apart() {
+			d.meanwhile()
+		}
+		d.planner.End()
+		if d.pending.Len() == 0 {
+			d.planner.Flip(mirror.Change{New: d.snap}, false)
+		}
 	}
 	d.visit()
 	d.open()
+}
+
+// meanwhile plans the scopes one by one, and edits in between. What proxies should have stays as it is, endpoints aside.
+func (d *drill) meanwhile() {
+	revision, before := d.planner.Revision(), map[*Handle]*manifest.Set{}
+	for _, h := range d.handles {
+		before[h] = h.Set()
+	}
+	d.last += "apart\n"
+	for more := true; more; more = d.planner.Step() {
+		if d.mesh.one(3) {
+			d.edit()
+		}
+		for h, set := range before {
+			for t := range xds.NumTypes {
+				if now := h.Set(); t != xds.Endpoint && now.Types[t] != set.Types[t] || now.Revision > revision {
+					panic(fmt.Sprintf("%ss of %s, or the revision, changed before all was planned\n%s", t.Noun(), h.Node.Name, d.last))
+				}
+			}
+		}
+	}
 }
 
 // open opens what is sealed, and nothing else: who asks for nothing has nothing opened.
@@ -112,6 +150,15 @@ func (d *drill) visit() {
 
 // differs is what differs from plans from nothing; empty: nothing.
 func (d *drill) differs(i int) string {
+	hosts := seen{}
+	for _, s := range d.planner.scopes {
+		for h := range s.hosts.all() {
+			hosts.add(h, s)
+		}
+	}
+	if diff := cmp.Diff(hosts, d.planner.seen, cmp.Comparer(func(a, b *scope) bool { return a == b })); diff != "" {
+		return "the scopes that have a host, (- indeed, + by the index)" + diff
+	}
 	from := d.planner.world.pool
 	if i%2 == 0 {
 		from = d.other

@@ -45,6 +45,9 @@ type Planner struct {
 	// revision of the store that everything planned is complete at.
 	revision   int64
 	flipped    flipped
+	replan     *replan    // a change that is being planned; nil: none is
+	apartFrom  int        // see the constant
+	meanwhile  []flips    // what was flipped while the world was planned
 	complaints complaints // what the builders said when they were last asked
 }
 
@@ -90,7 +93,7 @@ func New(c Settings) *Planner {
 	return &Planner{
 		world: newWorld(c.Snapshot, c.Pool), table: &affects, keys: view.NewIndex(c.Snapshot), revision: c.Snapshot.Revision(),
 		scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, views: map[view.View]*planned{}, handles: map[*Handle]struct{}{},
-		seen: seen{},
+		seen: seen{}, apartFrom: apartFrom,
 	}
 }
 
@@ -214,48 +217,8 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 
 // Apply plans what a change touches and says who should have something else, in no order that means anything.
 func (p *Planner) Apply(c mirror.Change) []Moved {
-	was := p.world.root()
-	relabelled := map[model.Key]bool{}
-	for _, e := range c.Edits {
-		p.world.index.apply(e)
-		relabelled[e.Key()] = p.keys.Apply(e)
-	}
-	p.world = p.world.at(c.New)
-	ch := &change{dirt: newDirt(), world: p.world, was: was, relabelled: relabelled}
-	ch.collect(p.table, c.Edits)
-	p.revision = c.New.Revision()
-
-	for _, s := range p.scopes {
-		p.applyScope(s, ch.dirt)
-	}
-	p.applySecrets(ch.dirt)
-	for key, wl := range p.workloads {
-		if ch.everything || wl.touched(ch.dirt) {
-			next := newWorkload(p.world, key)
-			next.succeed(&wl.layer, p.world.shared)
-			next.refs = wl.refs
-			p.workloads[key] = next
-		}
-	}
-	for _, pl := range p.views {
-		pl.relink(p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
-	}
-	rebound := p.rebind(ch.views)
-	p.world.shared = nil
-	var out []Moved
-	for _, pl := range p.views {
-		if pl.compose(p) {
-			for h := range pl.handles {
-				if !rebound[h] {
-					out = append(out, Moved{h, Slow})
-				}
-			}
-		}
-	}
-	for h := range rebound {
-		out = append(out, Moved{h, Slow})
-	}
-	return out
+	p.Begin(c)
+	return p.End()
 }
 
 // relink follows layers that were planned from nothing.
@@ -267,25 +230,6 @@ func (pl *planned) relink(s *scope, wl *workload) {
 		pl.workload = wl
 		pl.residue = succeed(pl.residue, residueOf(wl, pl.view.Residue))
 	}
-}
-
-// applyScope plans again what a change touches in one scope.
-func (p *Planner) applyScope(s *scope, d *dirt) {
-	if d.everything || s.reads(d.readers) {
-		next := p.scopeFor(s.key)
-		next.succeed(&s.layer, p.world.shared)
-		next.refs = s.refs
-		for facets, old := range s.families {
-			f := next.familyOf(facets)
-			f.succeed(&old.layer, p.world.shared)
-			f.refs = old.refs
-		}
-		p.scopes[s.key] = next
-		p.seen.retire(s)
-		p.seen.adopt(next)
-		return
-	}
-	s.apply(p.world, d)
 }
 
 // rebind gives proxies of the namespaces the views they have now, and says whose is another.

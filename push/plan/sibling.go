@@ -20,8 +20,18 @@ import (
 // owner is the identity under which a scope may change a part of itself in place.
 type owner struct{ _ byte }
 
-// scopeFor plans a scope: as a sibling has it where there is one, else from nothing.
+// scopeFor plans a scope, with what was flipped since the world.
 func (p *Planner) scopeFor(key view.Scope) *scope {
+	s := p.bornOrNew(key)
+	for _, f := range p.meanwhile {
+		s.flip(f)
+	}
+	s.world = p.world
+	return s
+}
+
+// bornOrNew plans a scope: as a sibling has it where there is one, else from nothing.
+func (p *Planner) bornOrNew(key view.Scope) *scope {
 	for _, s := range p.scopes {
 		if s.world == p.world && s.mayBear(key) {
 			if d := p.between(s.key, key); !d.everything {
@@ -104,14 +114,21 @@ func readsNamespace(vs *model.VirtualService) bool {
 	return false
 }
 
-// bear plans a sibling: a copy, in which the dirt is planned again. From now on neither changes in place what both have.
+// bear plans a sibling: a copy, in which the dirt is planned again.
 func (s *scope) bear(w *world, key view.Scope, d *dirt) *scope {
+	next := s.fork()
+	next.key, next.refs = key, 0
+	next.egress, _ = compileEgress(s.sidecar, key)
+	next.apply(w, d)
+	return next
+}
+
+// fork is a copy without families. From now on neither of the two changes in place what both have.
+func (s *scope) fork() *scope {
 	s.own = &owner{}
 	next := *s
-	next.key, next.own, next.refs, next.seen, next.step = key, &owner{}, 0, nil, newStep()
-	next.egress, _ = compileEgress(s.sidecar, key)
+	next.own, next.seen, next.step = &owner{}, nil, newStep()
 	next.hosts, next.listeners, next.routes = s.hosts.fork(), s.listeners.fork(), maps.Clone(s.routes)
 	next.families, next.problems = map[intern.List[string]]*family{}, maps.Clone(s.problems)
-	next.apply(w, d)
 	return &next
 }

@@ -1,0 +1,219 @@
+package plan
+
+import (
+	"maps"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// A change of much configuration takes long to plan, and endpoints of others must not wait for it. So it is planned scope by
+// scope (Begin, Step, End), and, where it is large, apart: on drafts of the scopes. What proxies should have, and what Flip
+// plans meanwhile, is what stands; each flip is planned on the drafts again, in the same order, so that scopes that come to
+// the same keep sharing it. End puts the drafts in the place of what stood, all at once.
+
+// apartFrom is how large a change is planned apart: hosts that are touched, times the scopes that may see them. One takes some
+// 20 to 50 us.
+const apartFrom = 500
+
+// replan is a change that is being planned.
+type replan struct {
+	*change
+	apart  bool
+	left   []*scope
+	drafts map[*scope]*draft
+	flips  []flips
+}
+
+// draft is a scope as it will be.
+type draft struct {
+	*scope
+	planned bool
+	renewed map[string]*host // the keys: hosts that may have come or gone
+}
+
+// flips is one step of the fast lane: hosts, and the world in which they are planned on drafts.
+type flips struct {
+	world *world
+	hosts map[string]types
+}
+
+// Begin starts to plan what a change touches. Until End only Step, Apart and, where it is planned apart, Flip may be called.
+func (p *Planner) Begin(c mirror.Change) {
+	relabelled := map[model.Key]bool{}
+	for _, e := range c.Edits {
+		p.world.index.apply(e)
+		relabelled[e.Key()] = p.keys.Apply(e)
+	}
+	ch := &change{dirt: newDirt(), world: p.world.at(c.New), was: p.world.root(), relabelled: relabelled}
+	ch.collect(p.table, c.Edits)
+	rp := &replan{change: ch, drafts: map[*scope]*draft{}}
+	for _, s := range p.scopes {
+		if !rp.anew(s) {
+			rp.left = append(rp.left, s)
+		}
+	}
+	rp.apart = ch.weight()*len(rp.left) >= p.apartFrom
+	p.replan = rp
+}
+
+// weight is about how many hosts are touched in a scope.
+func (d *dirt) weight() int {
+	const wildcard = 100 // hosts that one covers
+	return len(d.hosts) + len(d.members) + len(d.pulls) + wildcard*len(d.patterns)
+}
+
+// anew says whether a scope is planned from nothing, at the end.
+func (rp *replan) anew(s *scope) bool { return rp.everything || s.reads(rp.readers) }
+
+// Apart says whether a change is being planned apart: Flip may come between two steps.
+func (p *Planner) Apart() bool { return p.replan != nil && p.replan.apart }
+
+// Step plans one more scope; false: that was the last, and End has a little left to do.
+func (p *Planner) Step() (more bool) {
+	rp := p.replan
+	if n := len(rp.left) - 1; n >= 0 {
+		s := rp.left[n]
+		if rp.left = rp.left[:n]; rp.apart {
+			rp.draft(s).plan(rp)
+		} else {
+			s.apply(rp.world, rp.dirt)
+		}
+	}
+	return len(rp.left) > 0
+}
+
+// draft is the draft of a scope, made of it as it stands before the first flip.
+func (rp *replan) draft(s *scope) *draft {
+	d := rp.drafts[s]
+	if d == nil {
+		d = &draft{scope: s.fork()}
+		for facets, f := range s.families {
+			copied := *f
+			copied.specs = maps.Clone(f.specs)
+			d.families[facets] = &copied
+		}
+		rp.drafts[s] = d
+	}
+	return d
+}
+
+func (d *draft) plan(rp *replan) {
+	d.renewed, d.planned = d.step.renewed, true
+	d.apply(rp.world, rp.dirt)
+	for _, f := range rp.flips {
+		d.flip(f)
+	}
+}
+
+// flip plans endpoints of hosts, in the world of the flips.
+func (s *scope) flip(f flips) {
+	s.world = f.world
+	for h, t := range f.hosts {
+		if t.has(eds) && s.hosts.get(h) != nil {
+			s.step.members[h] |= eds
+		}
+	}
+	if len(s.step.members) > 0 {
+		s.run(f.world)
+	}
+}
+
+// flip has a step of the fast lane planned on the drafts, too. It comes before the scopes that the step touches change.
+func (rp *replan) flip(now *mirror.Snapshot, hosts map[string]types, touched map[*scope]bool) {
+	if rp == nil || len(touched) == 0 {
+		return
+	}
+	w := rp.world.at(now)
+	w.mesh = rp.world.mesh
+	f := flips{w, hosts}
+	rp.flips = append(rp.flips, f)
+	for s := range touched {
+		if !rp.anew(s) {
+			rp.draft(s)
+		}
+	}
+	for _, d := range rp.drafts {
+		if d.planned {
+			d.flip(f)
+		}
+	}
+}
+
+// End plans the rest and says who should have something else, in no order that means anything.
+func (p *Planner) End() []Moved {
+	for p.Step() { //nolint:revive // it does the work
+	}
+	rp := p.replan
+	p.replan, p.world, p.revision, p.meanwhile = nil, rp.world, rp.world.Revision(), rp.flips
+	for s, d := range rp.drafts {
+		s.become(d, p.world)
+	}
+	for _, s := range p.scopes {
+		if rp.anew(s) {
+			p.scopes[s.key] = p.again(s)
+		}
+	}
+	p.applySecrets(rp.dirt)
+	for key, wl := range p.workloads {
+		if rp.everything || wl.touched(rp.dirt) {
+			next := newWorkload(p.world, key)
+			next.succeed(&wl.layer, p.world.shared)
+			next.refs = wl.refs
+			p.workloads[key] = next
+		}
+	}
+	for _, pl := range p.views {
+		pl.relink(p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
+	}
+	rebound := p.rebind(rp.views)
+	p.world.shared = nil
+	return p.publish(rebound)
+}
+
+// become puts a draft in the place of the scope.
+func (s *scope) become(d *draft, w *world) {
+	for name := range d.renewed {
+		switch was, is := s.hosts.get(name) != nil, d.hosts.get(name) != nil; {
+		case is && !was:
+			s.seen.add(name, s)
+		case was && !is:
+			s.seen.remove(name, s)
+		}
+	}
+	seen, refs := s.seen, s.refs
+	*s = *d.scope
+	s.world, s.seen, s.refs = w, seen, refs
+}
+
+// again plans a scope from nothing.
+func (p *Planner) again(s *scope) *scope {
+	next := p.scopeFor(s.key)
+	next.succeed(&s.layer, p.world.shared)
+	next.refs = s.refs
+	for facets, old := range s.families {
+		f := next.familyOf(facets)
+		f.succeed(&old.layer, p.world.shared)
+		f.refs = old.refs
+	}
+	p.seen.retire(s)
+	p.seen.adopt(next)
+	return next
+}
+
+// publish composes all views; those who are bound to another one have something else in any case.
+func (p *Planner) publish(rebound map[*Handle]bool) (out []Moved) {
+	for _, pl := range p.views {
+		if pl.compose(p) {
+			for h := range pl.handles {
+				if !rebound[h] {
+					out = append(out, Moved{h, Slow})
+				}
+			}
+		}
+	}
+	for h := range rebound {
+		out = append(out, Moved{h, Slow})
+	}
+	return out
+}

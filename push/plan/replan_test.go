@@ -1,0 +1,200 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// wave is VirtualServices of many hosts that lead somewhere else.
+func wave(t testing.TB, n int, to string) (all []model.Record) {
+	for i := range n {
+		h := fmt.Sprintf("s%d.ns%d.svc.cluster.local", i, i/10)
+		all = append(all, vsOf(t, fmt.Sprintf("ns%d/s%d", i/10, i), h, to+".ns0.svc.cluster.local", ""))
+	}
+	return all
+}
+
+// A large change is planned apart, scope by scope: endpoints that flip in between go to everybody at once, the change comes
+// at the end, and the scopes go on sharing what they have in common.
+func TestFlipsPassAPlan(t *testing.T) {
+	p, _, handles := bigPlanner(t, 60, 6)
+	p.apartFrom = 300
+	before := map[*Handle]*manifest.Set{}
+	for _, h := range handles {
+		before[h] = h.Set()
+	}
+	c := p.Snapshot().Apply(2, wave(t, 50, "s5"), nil)
+	p.Begin(c)
+	if !p.Apart() {
+		t.Fatal("fifty VirtualServices for six scopes are not planned apart")
+	}
+	now, flips := c.New, 0
+	for more := true; more; more = p.Step() {
+		flips++
+		ready := 1 + flips%3
+		next := now.Apply(now.Revision()+1, []model.Record{flip(t, "ns0", "s3", ready)}, nil)
+		now = next.New
+		moved, rest := p.Flip(next, false)
+		if len(moved) != 6 || len(rest) != 0 || moved[0].Lane != Fast {
+			t.Fatalf("flip %d moved %v, and %v waits", flips, moved, rest)
+		}
+		for _, h := range handles {
+			if got := h.Set().Types[xds.Endpoint].Get("outbound|80||s3.ns0.svc.cluster.local"); got == before[h].Types[xds.Endpoint].Get(got.Name) {
+				t.Fatalf("flip %d: the endpoints of %s are as before", flips, h.Node.Namespace)
+			}
+			if h.Set().Types[xds.Route] != before[h].Types[xds.Route] || h.Set().Revision != 1 {
+				t.Fatalf("flip %d: %s has routes of a change that is being planned", flips, h.Node.Namespace)
+			}
+		}
+	}
+	if moved := p.End(); len(moved) != 6 || moved[0].Lane != Slow || flips != 6 {
+		t.Errorf("the end moved %v after %d flips", moved, flips)
+	}
+	if p.Flip(mirror.Change{New: now}, false); p.Revision() != now.Revision() {
+		t.Errorf("revision %d, want %d", p.Revision(), now.Revision())
+	}
+	for _, h := range handles {
+		if bad := p.Check(h); len(bad) > 0 {
+			t.Errorf("%s: %v", h.Node.Namespace, bad)
+		}
+		for _, kind := range []xds.Type{xds.Cluster, xds.Endpoint} {
+			if h.Set().Types[kind][manifest.Scope] != handles[0].Set().Types[kind][manifest.Scope] {
+				t.Errorf("%s and %s do not share %ss any more", h.Node.Namespace, handles[0].Node.Namespace, kind.Noun())
+			}
+		}
+	}
+}
+
+// A small change is planned where it stands: a draft of each scope would cost more than it does.
+func TestSmallChangeNeedsNoDraft(t *testing.T) {
+	p, _, handles := bigPlanner(t, 60, 6)
+	was := handles[0].planned.Load().scope.own
+	p.Begin(p.Snapshot().Apply(2, wave(t, 2, "s5"), nil))
+	if p.Apart() {
+		t.Error("two VirtualServices are planned apart")
+	}
+	p.End()
+	if handles[0].planned.Load().scope.own != was {
+		t.Error("the scope was copied")
+	}
+}
+
+// The loop has endpoints pass a plan that takes more than one turn, and says that all is planned once it is.
+func TestLoopTakesTurns(t *testing.T) {
+	src := newFeed()
+	var lanes []Lane
+	l, err := NewLoop(Config{Source: src, DebounceAfter: 1, Coalesce: 1, Planned: func(_ int64, lane Lane, _ time.Time, _, _ int) { lanes = append(lanes, lane) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src.now = bigMesh(t, 60)
+	src.box.Put(mirror.Change{Old: mirror.Empty(), New: src.now})
+	l.take(src.box)
+	l.planner.apartFrom, l.turn = 0, 0
+	var handles []*Handle
+	for i := range 6 {
+		handles = append(handles, l.planner.Join(node(fmt.Sprintf("ns%d", i), "a")))
+	}
+	src.put(wave(t, 50, "s5")...)
+	l.take(src.box)
+	l.plan(time.Now())
+	if l.going == nil {
+		t.Fatal("the plan took one turn")
+	}
+	src.put(flip(t, "ns0", "s3", 1))
+	l.take(src.box)
+	if wait := l.plan(time.Now()); wait != 0 || l.going == nil {
+		t.Fatalf("it waits %v in the middle of a plan", wait)
+	}
+	for _, h := range handles {
+		if got := addresses(t, h.Set(), "outbound|80||s3.ns0.svc.cluster.local"); got != "10.200.0.0:8080" || h.Set().Revision != 1 {
+			t.Errorf("%s has endpoints %s at revision %d while configuration is planned", h.Node.Namespace, got, h.Set().Revision)
+		}
+	}
+	for l.going != nil {
+		l.plan(time.Now())
+	}
+	if l.Revision() != 2 {
+		t.Errorf("revision %d of what was planned, want 2", l.Revision())
+	}
+	if l.plan(time.Now()); l.Revision() != 3 {
+		t.Errorf("revision %d of all that is planned, want 3", l.Revision())
+	}
+	if fmt.Sprint(lanes) != fmt.Sprint([]Lane{Fast, Slow, Fast}) {
+		t.Errorf("planned in the lanes %v", lanes)
+	}
+	for _, h := range handles {
+		if bad := l.planner.Check(h); len(bad) > 0 {
+			t.Errorf("%s: %v", h.Node.Namespace, bad)
+		}
+	}
+}
+
+// Proxies that come and go, and whoever asks, see no half of a plan.
+func TestNobodySeesHalfAPlan(t *testing.T) {
+	inBubble(t, Config{Linger: -1, DebounceAfter: 40 * time.Millisecond}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(wave(t, 60, "s1")...)
+		pass(time.Second)
+		if err := l.call(t.Context(), func() { l.planner.apartFrom, l.turn = 0, 0 }); err != nil {
+			t.Fatal(err)
+		}
+		var stay *Proxy
+		for i := range 4 {
+			var err error
+			if stay, err = l.Join(t.Context(), node(fmt.Sprintf("ns%d", i), "stay"), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var guests sync.WaitGroup
+		for g := range 3 {
+			guests.Go(func() {
+				for i := range 40 {
+					p, err := l.Join(context.Background(), node(fmt.Sprintf("ns%d", (g+i)%7), "guest"), func(Lane) {})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(20 * time.Millisecond)
+					p.Leave()
+				}
+			})
+		}
+		guests.Go(func() {
+			for range 180 {
+				if err := l.call(context.Background(), func() {
+					if l.going != nil || l.planner.replan != nil {
+						t.Error("somebody is served in the middle of a plan")
+					}
+				}); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		for i := range 60 {
+			src.put(wave(t, 40, fmt.Sprintf("s%d", i%9))...)
+			src.put(svc(t, "ns0/s3", "10.0.3.1", "http:80:HTTP"), flip(t, "ns0", "s3", 1+i%4))
+			time.Sleep(30 * time.Millisecond)
+		}
+		guests.Wait()
+		pass(time.Minute)
+		if err := l.call(t.Context(), func() {
+			if bad := l.planner.Check(stay.Handle); len(bad) > 0 {
+				t.Error(bad)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Revision(); got != src.now.Revision() {
+			t.Errorf("revision %d is planned, want %d", got, src.now.Revision())
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"time"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/obs"
+)
+
+// maxTurn is how long configuration is planned before endpoints have their turn.
+const maxTurn = 5 * time.Millisecond
+
+// going is a plan of configuration that takes more than one turn.
+type going struct {
+	began    time.Time
+	revision int64
+	edits    int
+	spent    time.Duration
+}
+
+// plan plans what is due, and says how long to wait for what is not.
+func (l *Loop) plan(now time.Time) time.Duration {
+	wait := time.Hour
+	if l.going == nil {
+		wait = l.forget(now)
+	}
+	if in, waits := l.endpoints.due(now); waits {
+		if in <= 0 {
+			l.flip(now)
+		} else {
+			wait = min(wait, in)
+		}
+	}
+	if l.going != nil {
+		l.resume(time.Now())
+	} else if in, waits := l.config.due(now); waits {
+		if in <= 0 {
+			l.apply(now)
+		} else {
+			wait = min(wait, in)
+		}
+	}
+	if l.going != nil {
+		return 0
+	}
+	return wait
+}
+
+func (l *Loop) flip(now time.Time) {
+	edits := l.flips.Take()
+	moved, rest := l.planner.Flip(mirror.Change{New: l.newest, Edits: edits}, l.pending.Len() > 0)
+	l.endpoints.took(now)
+	obs.PushTriggers.WithLabelValues("endpoint").Inc()
+	if len(rest) > 0 {
+		l.pending.Add(rest)
+		l.config.note(now, l.pending.Len())
+	}
+	l.tell(moved)
+	l.planned(Fast, l.newest.Revision(), now, len(edits)-len(rest), len(moved))
+}
+
+// planned tells who wants to know.
+func (l *Loop) planned(lane Lane, revision int64, began time.Time, edits, moved int) {
+	if l.cfg.Planned != nil {
+		l.cfg.Planned(revision, lane, began, edits, moved)
+	}
+}
+
+// apply begins to plan the configuration that waits.
+func (l *Loop) apply(now time.Time) {
+	if l.endpoints.waits { // both lanes read one snapshot
+		l.flip(now)
+	}
+	edits := l.pending.Take()
+	obs.Debounce.Observe(l.config.took(now).Seconds())
+	l.going = &going{began: now, revision: l.newest.Revision(), edits: len(edits)}
+	l.planner.Begin(mirror.Change{New: l.newest, Edits: edits})
+	l.resume(now)
+}
+
+// resume plans configuration: for a turn where endpoints may come between, else all.
+func (l *Loop) resume(began time.Time) {
+	for l.planner.Step() {
+		if l.planner.Apart() && time.Since(began) >= l.turn {
+			l.going.spent += time.Since(began)
+			return
+		}
+	}
+	l.finish(began)
+}
+
+// finish plans what is left, and tells whom it concerns.
+func (l *Loop) finish(began time.Time) {
+	moved, g := l.planner.End(), l.going
+	l.going = nil
+	l.config.spent(g.edits, g.spent+time.Since(began))
+	obs.PushTriggers.WithLabelValues("config").Inc()
+	if l.pending.Len() == 0 && l.newest.Revision() > g.revision {
+		l.endpoints.waits = true // all of the newest is planned, and nobody has said so
+	}
+	l.show()
+	l.open()
+	l.tell(moved)
+	l.planned(Slow, g.revision, g.began, g.edits, len(moved))
+}
+
+// drain plans what waits, due or not.
+func (l *Loop) drain() {
+	now := time.Now()
+	if l.endpoints.waits {
+		l.flip(now)
+	}
+	if l.pending.Len() > 0 {
+		l.apply(now)
+	}
+	if l.going != nil {
+		l.finish(time.Now())
+	}
+}
