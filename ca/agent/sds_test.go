@@ -72,96 +72,125 @@ func unpack(t *testing.T, r *discoveryv3.Resource) *tlsv3.Secret {
 	return s
 }
 
-// TestDelta: subscribe, ACK, rotation, NACK, and the return of an Envoy that holds what is newest.
-func TestDelta(t *testing.T) {
-	w := newSDS(t)
+// deltaStream is one of Envoy's streams.
+type deltaStream struct {
+	*testing.T
+	*sdsWorld
+	grpc grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
+}
+
+func (w *sdsWorld) delta(t *testing.T) *deltaStream {
+	t.Helper()
 	stream, err := w.client.DeltaSecrets(within(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := func(s grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse], r *discoveryv3.DeltaDiscoveryRequest) {
-		t.Helper()
-		if err := s.Send(r); err != nil {
-			t.Fatal(err)
-		}
+	return &deltaStream{t, w, stream}
+}
+
+func (s *deltaStream) send(r *discoveryv3.DeltaDiscoveryRequest) {
+	s.Helper()
+	if err := s.grpc.Send(r); err != nil {
+		s.Fatal(err)
 	}
-	recv := func() *discoveryv3.DeltaDiscoveryResponse {
-		t.Helper()
-		r, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
+}
+
+func (s *deltaStream) recv() *discoveryv3.DeltaDiscoveryResponse {
+	s.Helper()
+	r, err := s.grpc.Recv()
+	if err != nil {
+		s.Fatal(err)
 	}
-	send(stream, &discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"default", "ROOTCA"}})
-	r := recv()
+	return r
+}
+
+// TestDelta: subscribe, ACK, rotation, NACK, and the return of an Envoy that holds what is newest.
+func TestDelta(t *testing.T) {
+	w := newSDS(t)
+	stream := w.delta(t)
+	first := stream.first()
+	newest := stream.rotated(first)
+	trust := stream.refused(newest)
+	w.delta(t).again(trust)
+}
+
+// first asks for both: they come together, and nothing is held before the ACK.
+func (s *deltaStream) first() *discoveryv3.DeltaDiscoveryResponse {
+	s.send(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"default", "ROOTCA"}})
+	r := s.recv()
 	if len(r.Resources) != 2 {
-		t.Fatalf("%d resources", len(r.Resources))
+		s.Fatalf("%d resources", len(r.Resources))
 	}
-	root, leaf := unpack(t, r.Resources[0]), unpack(t, r.Resources[1])
-	if root.Name != "ROOTCA" || !bytes.Equal(root.GetValidationContext().GetTrustedCa().GetInlineBytes(), issue.EncodeCertificates(w.ca.signer.Roots...)) {
-		t.Errorf("%v", root)
+	root, leaf := unpack(s.T, r.Resources[0]), unpack(s.T, r.Resources[1])
+	if root.Name != "ROOTCA" || !bytes.Equal(root.GetValidationContext().GetTrustedCa().GetInlineBytes(), issue.EncodeCertificates(s.ca.signer.Roots...)) {
+		s.Errorf("%v", root)
 	}
-	if leaf.Name != "default" || !bytes.Equal(leaf.GetTlsCertificate().GetCertificateChain().GetInlineBytes(), w.agent.Identity().Chain) || len(leaf.GetTlsCertificate().GetPrivateKey().GetInlineBytes()) == 0 {
-		t.Error("default is not the certificate in use with a key")
+	if leaf.Name != "default" || !bytes.Equal(leaf.GetTlsCertificate().GetCertificateChain().GetInlineBytes(), s.agent.Identity().Chain) || len(leaf.GetTlsCertificate().GetPrivateKey().GetInlineBytes()) == 0 {
+		s.Error("default is not the certificate in use with a key")
 	}
 	select {
-	case <-w.held:
-		t.Error("held before the ACK")
+	case <-s.held:
+		s.Error("held before the ACK")
 	default:
 	}
+	return r
+}
 
-	// Two rotations while the ACK is outstanding are one response, with the newest.
+// rotated: two rotations while the ACK is outstanding are one response, with the newest.
+func (s *deltaStream) rotated(r *discoveryv3.DeltaDiscoveryResponse) *discoveryv3.DeltaDiscoveryResponse {
 	for range 2 {
-		_, changed := w.agent.hub.get()
-		w.agent.Renew()
+		_, changed := s.agent.hub.get()
+		s.agent.Renew()
 		<-changed
 	}
-	send(stream, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.Nonce})
-	if got := <-w.held; !slices.Equal(got, fingerprints(w.ca.signer.Roots)) {
-		t.Errorf("held %v", got)
+	s.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.Nonce})
+	if got := <-s.held; !slices.Equal(got, fingerprints(s.ca.signer.Roots)) {
+		s.Errorf("held %v", got)
 	}
-	r = recv()
-	if len(r.Resources) != 1 || r.Resources[0].Version != certificateSecret(w.agent.Identity().Chain, nil).version {
-		t.Errorf("not the newest certificate alone: %d", len(r.Resources))
+	r = s.recv()
+	if len(r.Resources) != 1 || r.Resources[0].Version != certificateSecret(s.agent.Identity().Chain, nil).version {
+		s.Errorf("not the newest certificate alone: %d", len(r.Resources))
 	}
-	// A NACK: not sent again, not held; the next version goes out.
-	send(stream, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: "key does not match"}})
-	two := authority(t, 2)
-	lists := append(list(t, w.ca.signer, 1), list(t, two, 1)...)
-	if err := w.agent.SetTrust(append(issue.EncodeCertificates(w.ca.signer.Roots...), issue.EncodeCertificates(two.Roots...)...), lists); err != nil {
-		t.Fatal(err)
-	}
-	r = recv()
-	v := unpack(t, r.Resources[0]).GetValidationContext()
-	if len(r.Resources) != 1 || r.Resources[0].Name != "ROOTCA" || strings.Count(string(v.GetTrustedCa().GetInlineBytes()), "BEGIN") != 2 || !v.OnlyVerifyLeafCertCrl || !bytes.Equal(v.GetCrl().GetInlineBytes(), lists) {
-		t.Errorf("after the push: %v", r.Resources[0].Name)
-	}
-	if !strings.Contains(w.logged.String(), "key does not match") {
-		t.Error("the refusal is not in the log")
-	}
-	send(stream, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.Nonce})
-	if got := <-w.held; len(got) != 2 {
-		t.Errorf("held %v", got)
-	}
+	return r
+}
 
-	// An Envoy that comes back with what is newest gets nothing, and counts as a holder; an unknown name gets nothing.
-	again, err := w.client.DeltaSecrets(within(t))
-	if err != nil {
-		t.Fatal(err)
+// refused: after a NACK it is not sent again, and not held; the next version goes out.
+func (s *deltaStream) refused(r *discoveryv3.DeltaDiscoveryResponse) *discoveryv3.DeltaDiscoveryResponse {
+	s.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: "key does not match"}})
+	two := authority(s.T, 2)
+	lists := append(list(s.T, s.ca.signer, 1), list(s.T, two, 1)...)
+	if err := s.agent.SetTrust(append(issue.EncodeCertificates(s.ca.signer.Roots...), issue.EncodeCertificates(two.Roots...)...), lists); err != nil {
+		s.Fatal(err)
 	}
-	send(again, &discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"ROOTCA", "kubernetes://x"}, InitialResourceVersions: map[string]string{"ROOTCA": r.Resources[0].Version}})
-	if got := <-w.held; len(got) != 2 {
-		t.Errorf("held %v", got)
+	r = s.recv()
+	v := unpack(s.T, r.Resources[0]).GetValidationContext()
+	if len(r.Resources) != 1 || r.Resources[0].Name != "ROOTCA" || strings.Count(string(v.GetTrustedCa().GetInlineBytes()), "BEGIN") != 2 || !v.OnlyVerifyLeafCertCrl || !bytes.Equal(v.GetCrl().GetInlineBytes(), lists) {
+		s.Errorf("after the push: %v", r.Resources[0].Name)
 	}
-	send(again, &discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"default"}})
-	next, err := again.Recv()
-	if err != nil || len(next.Resources) != 1 || next.Resources[0].Name != "default" {
-		t.Errorf("%v %v", next.GetResources(), err)
+	if !strings.Contains(s.logged.String(), "key does not match") {
+		s.Error("the refusal is not in the log")
 	}
-	send(again, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: next.Nonce, ResourceNamesUnsubscribe: []string{"default"}, ResourceNamesSubscribe: []string{"ROOTCA"}})
-	if next, err = again.Recv(); err != nil || next.Resources[0].Name != "ROOTCA" {
-		t.Errorf("subscribed again and unanswered: %v %v", next.GetResources(), err)
+	s.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.Nonce})
+	if got := <-s.held; len(got) != 2 {
+		s.Errorf("held %v", got)
+	}
+	return r
+}
+
+// again: an Envoy that comes back with what is newest gets nothing, and counts as a holder; an unknown name gets nothing.
+func (s *deltaStream) again(r *discoveryv3.DeltaDiscoveryResponse) {
+	s.send(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"ROOTCA", "kubernetes://x"}, InitialResourceVersions: map[string]string{"ROOTCA": r.Resources[0].Version}})
+	if got := <-s.held; len(got) != 2 {
+		s.Errorf("held %v", got)
+	}
+	s.send(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"default"}})
+	next := s.recv()
+	if len(next.Resources) != 1 || next.Resources[0].Name != "default" {
+		s.Errorf("%v", next.GetResources())
+	}
+	s.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: next.Nonce, ResourceNamesUnsubscribe: []string{"default"}, ResourceNamesSubscribe: []string{"ROOTCA"}})
+	if next = s.recv(); next.Resources[0].Name != "ROOTCA" {
+		s.Errorf("subscribed again and unanswered: %v", next.GetResources())
 	}
 }
 

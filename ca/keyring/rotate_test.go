@@ -44,25 +44,45 @@ func fingerprints(bundle []*x509.Certificate) []string {
 	return out
 }
 
+// rotation is two replicas while the root is rotated, and what was issued and published meanwhile.
+type rotation struct {
+	*world
+	*testing.T
+	one, other *replica
+	leaves     []*issue.Issued
+	bundles    [][]*x509.Certificate
+}
+
+// pairs checks that every bundle trusts every leaf.
+func (r *rotation) pairs(when string) {
+	r.Helper()
+	for _, b := range r.bundles {
+		for _, l := range r.leaves {
+			if err := trusts(b, l, r.now()); err != nil {
+				r.Fatalf("%s: %v", when, err)
+			}
+		}
+	}
+}
+
 // The whole way: the new root is published, everybody gets it in one of the ways there are, the signer switches, the old
 // root goes when its last leaf has ended. At each point every leaf in use is accepted with every bundle in use.
 func TestRotation(t *testing.T) {
 	w := newWorld(t)
-	one, other := w.replica(), w.replica()
-	one.settle()
-	other.settle()
-	leaves := []*issue.Issued{one.mustLeaf("renews", pod("renews-1")), one.mustLeaf("reports"), one.mustLeaf("renews-mtls"), one.mustLeaf("gone")}
-	bundles := [][]*x509.Certificate{one.State().Bundle}
-	pairs := func(when string) {
-		t.Helper()
-		for _, b := range bundles {
-			for _, l := range leaves {
-				if err := trusts(b, l, w.now()); err != nil {
-					t.Fatalf("%s: %v", when, err)
-				}
-			}
-		}
-	}
+	r := &rotation{world: w, T: t, one: w.replica(), other: w.replica()}
+	r.one.settle()
+	r.other.settle()
+	r.leaves = []*issue.Issued{r.one.mustLeaf("renews", pod("renews-1")), r.one.mustLeaf("reports"), r.one.mustLeaf("renews-mtls"), r.one.mustLeaf("gone")}
+	r.bundles = [][]*x509.Certificate{r.one.State().Bundle}
+	r.publish()
+	r.renew()
+	until := r.change()
+	r.retire(until)
+}
+
+// publish begins: the new root is published, and nothing is signed by it.
+func (r *rotation) publish() {
+	t, w, one, other := r.T, r.world, r.one, r.other
 	if err := one.Rotate(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
@@ -82,56 +102,67 @@ func TestRotation(t *testing.T) {
 	if len(report.Waiting) != 4 || report.Rotating != 2 {
 		t.Fatalf("waiting: %+v", report)
 	}
-	pairs("published")
+	r.pairs("published")
+}
 
-	// One renews with its token, one over mTLS, one reports.
-	leaves = append(leaves, other.mustLeaf("renews", pod("renews-1")),
-		other.mustLeaf("renews-mtls", func(i *keyring.Issue) { i.Previous = leaves[2].Serial }))
-	if err := other.Held(t.Context(), leaves[1].Serial, "", fingerprints(bundles[0])); err != nil { // the old bundle: counts for nothing
+// renew has holders take the new root: one renews with its token, one over mTLS, one reports; one is waited for.
+func (r *rotation) renew() {
+	t, one, other := r.T, r.one, r.other
+	r.leaves = append(r.leaves, other.mustLeaf("renews", pod("renews-1")),
+		other.mustLeaf("renews-mtls", func(i *keyring.Issue) { i.Previous = r.leaves[2].Serial }))
+	if err := other.Held(t.Context(), r.leaves[1].Serial, "", fingerprints(r.bundles[0])); err != nil { // the old bundle: counts for nothing
 		t.Fatal(err)
 	}
 	if got := one.settle().Waiting; len(got) != 2 {
 		t.Fatalf("waiting: %+v", got)
 	}
-	if err := other.Held(t.Context(), leaves[1].Serial, "", append(fingerprints(other.State().Bundle), "more")); err != nil {
+	if err := other.Held(t.Context(), r.leaves[1].Serial, "", append(fingerprints(other.State().Bundle), "more")); err != nil {
 		t.Fatal(err)
 	}
-	report = one.settle()
-	if len(report.Waiting) != 1 || report.Waiting[0].Serial != leaves[3].Serial || report.Waiting[0].Identity != "spiffe://cluster.local/ns/default/sa/gone" {
+	report := one.settle()
+	if len(report.Waiting) != 1 || report.Waiting[0].Serial != r.leaves[3].Serial || report.Waiting[0].Identity != "spiffe://cluster.local/ns/default/sa/gone" {
 		t.Fatalf("waiting: %+v", report.Waiting)
 	}
 	wantStatuses(t, report, keyring.Active, keyring.Prepared)
-	bundles[0] = one.State().Bundle // all that live have it now
+	r.bundles[0] = one.State().Bundle // all that live have it now
+}
 
-	// The last holder never comes: its leaf ends.
+// change is the switch: the last holder never comes, and its leaf ends. It returns until when the old epoch is needed.
+func (r *rotation) change() (until time.Time) {
+	t, w, one, other := r.T, r.world, r.one, r.other
 	stale := other.State()
 	w.later(24*time.Hour + time.Minute)
-	leaves = []*issue.Issued{other.mustLeaf("renews", pod("renews-1"))}
+	r.leaves = []*issue.Issued{other.mustLeaf("renews", pod("renews-1"))}
 	one.settle()
-	report = one.settle()
+	report := one.settle()
 	wantStatuses(t, report, keyring.Retiring, keyring.Active)
-	pairs("switched")
+	r.pairs("switched")
 	if len(one.State().Bundle) != 2 {
 		t.Fatal("the old root went with the switch")
 	}
 	// A replica that has not heard of the switch cannot issue under the old epoch.
-	err = other.Append(t.Context(), keyring.Issue{Serial: "77", Identity: "spiffe://cluster.local/ns/a/sa/b", Epoch: stale.Active.Epoch,
+	err := other.Append(t.Context(), keyring.Issue{Serial: "77", Identity: "spiffe://cluster.local/ns/a/sa/b", Epoch: stale.Active.Epoch,
 		Generation: stale.Generation, NotAfter: w.now().Add(time.Hour)})
 	if !errors.Is(err, keyring.ErrStale) {
 		t.Fatalf("the old signer's certificate was journalled: %v", err)
 	}
-	leaves = append(leaves, other.mustLeaf("renews", pod("renews-1")))
-	if leaves[1].Epoch != 2 {
-		t.Fatalf("signed by epoch %d", leaves[1].Epoch)
+	r.leaves = append(r.leaves, other.mustLeaf("renews", pod("renews-1")))
+	if r.leaves[1].Epoch != 2 {
+		t.Fatalf("signed by epoch %d", r.leaves[1].Epoch)
 	}
-	pairs("signed anew")
+	r.pairs("signed anew")
 	if err := one.Abort(t.Context()); !errors.Is(err, keyring.ErrNoRotation) {
 		t.Fatalf("abort after the switch: %v", err)
 	}
-	until := report.Until[1]
-	if !until.Equal(leaves[0].Leaf.NotAfter) {
-		t.Fatalf("epoch 1 until %v, want %v", until, leaves[0].Leaf.NotAfter)
+	if until = report.Until[1]; !until.Equal(r.leaves[0].Leaf.NotAfter) {
+		t.Fatalf("epoch 1 until %v, want %v", until, r.leaves[0].Leaf.NotAfter)
 	}
+	return until
+}
+
+// retire waits for the end of the old epoch: its root and its key go.
+func (r *rotation) retire(until time.Time) {
+	t, w, one, other := r.T, r.world, r.one, r.other
 	w.later(until.Sub(w.now()) - time.Second)
 	one.settle()
 	wantStatuses(t, one.settle(), keyring.Retiring, keyring.Active)
@@ -139,7 +170,7 @@ func TestRotation(t *testing.T) {
 	one.settle()
 	wantStatuses(t, one.settle(), keyring.Retired, keyring.Active)
 	other.settle()
-	if s := other.State(); len(s.Bundle) != 1 || trusts(s.Bundle, leaves[1], leaves[1].Leaf.NotBefore) != nil {
+	if s := other.State(); len(s.Bundle) != 1 || trusts(s.Bundle, r.leaves[1], r.leaves[1].Leaf.NotBefore) != nil {
 		t.Fatalf("%v", s)
 	}
 	if n := len(w.blobs("keys/sealed/")); n != 1 {

@@ -14,8 +14,9 @@ import (
 const renewAt = 0.8
 
 // step is every rule of a rotation: what the record becomes at a time, given what is known of the leaves in use (looked
-// at only where an epoch is prepared or retiring). It returns nil where nothing changes. The census must have been read after the record: what is issued later is journalled
-// under the record's successor, or not at all. waiting is how many holders an epoch waits for.
+// at only where an epoch is prepared or retiring). It returns nil where nothing changes. The census must have been read
+// after the record: what is issued later is journalled under the record's successor, or not at all. waiting is how many
+// holders an epoch waits for.
 func step(r *record, now time.Time, c *census) (next *record, happened []string, waiting int) {
 	next = r.clone()
 	if p := next.in(Prepared); p != nil {

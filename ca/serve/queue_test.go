@@ -174,85 +174,105 @@ func TestASlowJournalHoldsSigningBack(t *testing.T) {
 	}
 }
 
+// crowd is a queue and those who ask, at random.
+type crowd struct {
+	*testing.T
+	*rand.Rand
+	seed     uint64
+	q        *queue
+	now      time.Time
+	alarm    time.Time // zero: none
+	all      []*ticket
+	verdicts map[*ticket]int
+	left     map[*ticket]bool
+	writing  int
+}
+
+func newCrowd(t *testing.T, seed uint64) *crowd {
+	r := rand.New(rand.NewPCG(seed, 4))
+	q := testQueue(t, func(l *Limits) {
+		*l = Limits{Signing: 1 + r.IntN(3), Journal: 1 + r.IntN(8), Waiting: 1 + r.IntN(30), Rate: 20, Burst: 1 + r.IntN(10), FirstRuns: 1 + r.IntN(4)}
+	})
+	return &crowd{T: t, Rand: r, seed: seed, q: q, now: epoch, verdicts: map[*ticket]int{}, left: map[*ticket]bool{}}
+}
+
+// step takes an event, and checks what must be true after every one.
+func (c *crowd) step(e event) {
+	q := c.q
+	for _, e := range q.Step(c.now, e) {
+		switch e := e.(type) {
+		case start:
+			c.verdicts[e.t]++
+		case refuse:
+			c.verdicts[e.t]++
+		case wakeAt:
+			c.alarm = e.at
+		}
+	}
+	free := q.running < q.limits.Signing && q.running+q.writing < q.limits.Journal
+	switch {
+	case q.running > q.limits.Signing || q.running+q.writing > max(q.limits.Journal, q.limits.Signing):
+		c.Fatalf("seed %d: %d running, %d writing", c.seed, q.running, q.writing)
+	case q.waiting() > q.limits.Waiting:
+		c.Fatalf("seed %d: %d waiting", c.seed, q.waiting())
+	case free && q.first.n+q.renew.n > 0:
+		c.Fatalf("seed %d: a free slot while %d wait", c.seed, q.first.n+q.renew.n)
+	case len(q.late) > 0 && !c.alarm.After(c.now) && q.late[0].ready.Before(c.now):
+		c.Fatalf("seed %d: delayed past its time", c.seed)
+	case len(q.late) > 0 && (c.alarm.IsZero() || c.alarm.After(q.late[0].ready)):
+		c.Fatalf("seed %d: no alarm for the next delayed ticket", c.seed)
+	}
+}
+
+// act has something happen a little later; arrivals: somebody may come, or give up.
+func (c *crowd) act(arrivals bool) {
+	c.now = c.now.Add(time.Duration(c.IntN(20)) * time.Millisecond)
+	for !c.alarm.IsZero() && !c.alarm.After(c.now) {
+		c.alarm = time.Time{}
+		c.step(tick{})
+	}
+	switch k := c.IntN(10); {
+	case k < 5 && arrivals:
+		tk := &ticket{identity: fmt.Sprint(c.IntN(6)), first: c.IntN(2) == 0, deadline: c.now.Add(time.Duration(c.IntN(900)) * time.Millisecond)}
+		c.all = append(c.all, tk)
+		c.step(arrive{tk})
+	case k == 5 && len(c.all) > 0 && arrivals:
+		tk := c.all[len(c.all)-1-c.IntN(min(8, len(c.all)))]
+		before := c.verdicts[tk]
+		c.left[tk] = true
+		c.step(abandon{tk})
+		if tk.state != outside || c.verdicts[tk] != before {
+			c.Fatalf("seed %d: abandoned, and still in the queue or decided", c.seed)
+		}
+	case k < 8 && c.q.running > 0:
+		written := c.IntN(4) > 0
+		if written {
+			c.writing++
+		}
+		c.step(signed{time.Duration(c.IntN(30)) * time.Millisecond, written})
+	case c.writing > 0:
+		c.writing--
+		c.step(settled{})
+	}
+}
+
 // TestQueueRandom checks after every step of random histories: bounds hold, no slot is idle while somebody waits, nobody
 // gets two verdicts, and in the end everybody who did not leave has one.
 func TestQueueRandom(t *testing.T) {
 	for seed := range uint64(60) {
-		r := rand.New(rand.NewPCG(seed, 4))
-		q := testQueue(t, func(l *Limits) {
-			*l = Limits{Signing: 1 + r.IntN(3), Journal: 1 + r.IntN(8), Waiting: 1 + r.IntN(30), Rate: 20, Burst: 1 + r.IntN(10), FirstRuns: 1 + r.IntN(4)}
-		})
-		now, verdicts, left := epoch, map[*ticket]int{}, map[*ticket]bool{}
-		var all []*ticket
-		writing := 0
-		alarm := time.Time{}
-		step := func(e event) {
-			for _, e := range q.Step(now, e) {
-				switch e := e.(type) {
-				case start:
-					verdicts[e.t]++
-				case refuse:
-					verdicts[e.t]++
-				case wakeAt:
-					alarm = e.at
-				}
-			}
-			free := q.running < q.limits.Signing && q.running+q.writing < q.limits.Journal
-			switch {
-			case q.running > q.limits.Signing || q.running+q.writing > max(q.limits.Journal, q.limits.Signing):
-				t.Fatalf("seed %d: %d running, %d writing", seed, q.running, q.writing)
-			case q.waiting() > q.limits.Waiting:
-				t.Fatalf("seed %d: %d waiting", seed, q.waiting())
-			case free && q.first.n+q.renew.n > 0:
-				t.Fatalf("seed %d: a free slot while %d wait", seed, q.first.n+q.renew.n)
-			case len(q.late) > 0 && !alarm.After(now) && len(q.late) > 0 && q.late[0].ready.Before(now):
-				t.Fatalf("seed %d: delayed past its time", seed)
-			case len(q.late) > 0 && (alarm.IsZero() || alarm.After(q.late[0].ready)):
-				t.Fatalf("seed %d: no alarm for the next delayed ticket", seed)
-			}
-		}
-		act := func(arrivals bool) {
-			now = now.Add(time.Duration(r.IntN(20)) * time.Millisecond)
-			for !alarm.IsZero() && !alarm.After(now) {
-				alarm = time.Time{}
-				step(tick{})
-			}
-			switch k := r.IntN(10); {
-			case k < 5 && arrivals:
-				tk := &ticket{identity: fmt.Sprint(r.IntN(6)), first: r.IntN(2) == 0, deadline: now.Add(time.Duration(r.IntN(900)) * time.Millisecond)}
-				all = append(all, tk)
-				step(arrive{tk})
-			case k == 5 && len(all) > 0 && arrivals:
-				tk := all[len(all)-1-r.IntN(min(8, len(all)))]
-				before := verdicts[tk]
-				left[tk] = true
-				step(abandon{tk})
-				if tk.state != outside || verdicts[tk] != before {
-					t.Fatalf("seed %d: abandoned, and still in the queue or decided", seed)
-				}
-			case k < 8 && q.running > 0:
-				written := r.IntN(4) > 0
-				if written {
-					writing++
-				}
-				step(signed{time.Duration(r.IntN(30)) * time.Millisecond, written})
-			case writing > 0:
-				writing--
-				step(settled{})
-			}
-		}
+		c := newCrowd(t, seed)
 		for range 400 {
-			act(true)
+			c.act(true)
 		}
 		for range 2000 {
-			act(false)
+			c.act(false)
 		}
-		for _, tk := range all {
-			if n := verdicts[tk]; n > 1 || n == 0 && !left[tk] {
-				t.Fatalf("seed %d: %d verdicts (left: %v)", seed, n, left[tk])
+		for _, tk := range c.all {
+			if n := c.verdicts[tk]; n > 1 || n == 0 && !c.left[tk] {
+				t.Fatalf("seed %d: %d verdicts (left: %v)", seed, n, c.left[tk])
 			}
 		}
-		if q.waiting() != 0 || len(q.first.lanes)+len(q.renew.lanes) != 0 || q.running != 0 {
+		if q := c.q; q.waiting() != 0 || len(q.first.lanes)+len(q.renew.lanes) != 0 || q.running != 0 {
 			t.Fatalf("seed %d: %d waiting, %d running at the end", seed, q.waiting(), q.running)
 		}
 	}

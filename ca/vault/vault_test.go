@@ -166,86 +166,107 @@ func TestOneKeyOfMACs(t *testing.T) {
 	}
 }
 
+// leaders are ingesters that lead one after the other in one etcd, and seal under one key.
+type leaders struct {
+	*kvtest.Server
+	t     *testing.T
+	kek   string
+	epoch kv.Epoch
+}
+
+func newLeaders(t *testing.T) *leaders {
+	l := &leaders{Server: kvtest.Start(t), t: t, kek: filepath.Join(t.TempDir(), "kek")}
+	path := l.LeaderPath() + "test"
+	if _, err := l.Client().Put(t.Context(), path, "me"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := l.Client().Get(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.epoch = kv.Epoch{Key: path, Revision: got.Kvs[0].CreateRevision}
+	return l
+}
+
+// lead begins one; it runs until the test ends.
+func (l *leaders) lead() *ingest.Loop {
+	loop := ingest.New(ingest.Config{Store: l.Store, Retry: 10 * time.Millisecond,
+		Sealer: open(l.t, vault.Config{Sealer: sealer(l.t, l.kek), Mesh: "mesh", Store: l.Store})})
+	ctx, cancel := context.WithCancel(l.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- loop.Run(ctx) }()
+	l.t.Cleanup(func() { cancel(); <-done })
+	loop.Gained(l.epoch)
+	return loop
+}
+
+// stored waits until a Secret is stored, by a batch other than one.
+func (l *leaders) stored(want material, but int64) (spec *model.SecretSpec, revision int64) {
+	l.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+		state, err := l.Load(l.t.Context(), 0)
+		if err == nil && len(state.Values) == 1 && state.Complete != but {
+			r, err := state.Values[0].Record()
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			if s := r.(*model.Secret); s.Key == at && bytes.Equal(s.Spec.Chain, want.cert) {
+				return s.Spec, state.Complete
+			}
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatalf("stored: %v %v", state, err)
+		}
+	}
+}
+
+// text is all that etcd has, and all that it ever had.
+func (l *leaders) text() string {
+	var lines strings.Builder
+	all, err := l.Client().Get(l.t.Context(), "\x00", clientv3.WithFromKey())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for rev := range all.Header.Revision { // what was there once is there still
+		old, err := l.Client().Get(l.t.Context(), "\x00", clientv3.WithFromKey(), clientv3.WithRev(rev+1))
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		for _, kv := range old.Kvs {
+			fmt.Fprintf(&lines, "%s\n%s\n", kv.Key, kv.Value)
+		}
+	}
+	return lines.String()
+}
+
+// event puts the material as a TLS Secret.
+func (m material) event() object.Event {
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","type":"kubernetes.io/tls","metadata":{"name":"web","namespace":"shop"},"data":{"tls.crt":%q,"tls.key":%q}}`,
+		base64.StdEncoding.EncodeToString(m.cert), base64.StdEncoding.EncodeToString(m.key))
+	id := object.ID{Kind: "Secret", Namespace: "shop", Name: "web"}
+	return object.Event{Op: object.Put, ID: id, Object: &object.Object{ID: id, Version: "v1", JSON: []byte(text)}}
+}
+
 // The ingester on a real etcd: the Secret is there, its private key is not, in no form; it opens; and neither a new
 // leader nor the same one writes it again.
 func TestNoPrivateKeyInEtcd(t *testing.T) {
-	server, kek := kvtest.Start(t), filepath.Join(t.TempDir(), "kek")
-	m, next := newMaterial(t), newMaterial(t)
-	var lines bytes.Buffer
-	epoch := func() kv.Epoch {
-		resp, err := server.Client().Put(t.Context(), server.LeaderPath()+"test", "me")
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := server.Client().Get(t.Context(), server.LeaderPath()+"test")
-		if err != nil || resp == nil {
-			t.Fatal(err)
-		}
-		return kv.Epoch{Key: server.LeaderPath() + "test", Revision: got.Kvs[0].CreateRevision}
-	}()
-	lead := func() *ingest.Loop {
-		l := ingest.New(ingest.Config{Store: server.Store, Retry: 10 * time.Millisecond,
-			Sealer: open(t, vault.Config{Sealer: sealer(t, kek), Mesh: "mesh", Store: server.Store})})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- l.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-done })
-		l.Gained(epoch)
-		return l
-	}
-	event := func(m material) object.Event {
-		text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","type":"kubernetes.io/tls","metadata":{"name":"web","namespace":"shop"},"data":{"tls.crt":%q,"tls.key":%q}}`,
-			base64.StdEncoding.EncodeToString(m.cert), base64.StdEncoding.EncodeToString(m.key))
-		id := object.ID{Kind: "Secret", Namespace: "shop", Name: "web"}
-		return object.Event{Op: object.Put, ID: id, Object: &object.Object{ID: id, Version: "v1", JSON: []byte(text)}}
-	}
-	stored := func(want material, but int64) (spec *model.SecretSpec, revision int64) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
-			state, err := server.Load(t.Context(), 0)
-			if err == nil && len(state.Values) == 1 && state.Complete != but {
-				r, err := state.Values[0].Record()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if s := r.(*model.Secret); s.Key == at && bytes.Equal(s.Spec.Chain, want.cert) {
-					return s.Spec, state.Complete
-				}
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("stored: %v %v", state, err)
-			}
-		}
-	}
-	first := lead()
-	first.Emit([]object.Event{event(m), {Op: object.Synced}})
-	spec, revision := stored(m, 0)
-	if got, err := open(t, vault.Config{Sealer: sealer(t, kek), Mesh: "mesh"}).Open(t.Context(), at, spec); err != nil || !bytes.Equal(got, m.key) {
+	l, m, next := newLeaders(t), newMaterial(t), newMaterial(t)
+	first := l.lead()
+	first.Emit([]object.Event{m.event(), {Op: object.Synced}})
+	spec, revision := l.stored(m, 0)
+	if got, err := open(t, vault.Config{Sealer: sealer(t, l.kek), Mesh: "mesh"}).Open(t.Context(), at, spec); err != nil || !bytes.Equal(got, m.key) {
 		t.Errorf("a replica reads %v", err)
 	}
 	first.Lost()
-	second := lead()
-	second.Emit([]object.Event{event(m), {Op: object.Synced}})
-	second.Emit([]object.Event{event(next)}) // comes after whatever the comparison writes
-	_, after := stored(next, revision)
+	second := l.lead()
+	second.Emit([]object.Event{m.event(), {Op: object.Synced}})
+	second.Emit([]object.Event{next.event()}) // comes after whatever the comparison writes
+	_, after := l.stored(next, revision)
 	if writes := second.Stats(); writes.Batches != 1 || after == revision {
 		t.Errorf("the second leader wrote %+v, want the edit alone", writes)
 	}
 
-	all, err := server.Client().Get(t.Context(), "\x00", clientv3.WithFromKey())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rev := range all.Header.Revision { // what was there once is there still
-		old, err := server.Client().Get(t.Context(), "\x00", clientv3.WithFromKey(), clientv3.WithRev(rev+1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, kv := range old.Kvs {
-			lines.WriteString(fmt.Sprintf("%s\n%s\n", kv.Key, kv.Value))
-		}
-	}
-	text := lines.String() + fmt.Sprint(first.Problems(), second.Problems(), spec)
+	text := l.text() + fmt.Sprint(first.Problems(), second.Problems(), spec)
 	if !strings.Contains(text, "sealing/mac") || !strings.Contains(text, "records/Secret/shop/web") {
 		t.Fatal("the test looks at the wrong place")
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -105,7 +106,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	tasks = append(append(append(tasks, roles...), addresses...), pages...)
+	tasks = slices.Concat(tasks, roles, addresses, pages)
 	tasks = append(tasks, loop.Task{Name: "gauges", Run: p.gauges}, loop.Task{Name: "stop", Run: func(running context.Context) error {
 		select {
 		case <-asked.Done():

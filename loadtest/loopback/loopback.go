@@ -136,8 +136,9 @@ func try(address string) error {
 // mark reserves a port against all who use this package.
 func mark(port int) (net.PacketConn, error) { return named(strconv.Itoa(port)) }
 
-// named is a mark: it is taken where another process has it, or this one. A name of the abstract kind belongs to the network namespace, as
-// ports do, is seen by every user whatever his folder of temporary files, and is gone with the process (unix(7)).
+// named is a mark: it is taken where another process has it, or this one. A name of the abstract kind belongs to the
+// network namespace, as ports do, is seen by every user whatever his folder of temporary files, and is gone with the
+// process (unix(7)).
 func named(what string) (net.PacketConn, error) {
 	return net.ListenPacket("unixgram", "@navarch-loopback-"+what)
 }

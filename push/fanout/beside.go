@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// beside bounds to how many streams configuration is on its way while endpoints change. A stream that is being sent a great route
-// takes its endpoints behind it, and sending to many at once fills this process's run queue: every step of an endpoint's way,
-// from the store to the socket, waits there behind as many writers. A namespace whose routes are edited without end would so hold
-// up the endpoints of the others. So the window follows the run queue: it closes while goroutines wait for a processor, and opens
-// while they do not. Where no endpoints change, configuration goes to as many streams as the budget has.
+// beside bounds to how many streams configuration is on its way while endpoints change. A stream that is being sent a
+// great route takes its endpoints behind it, and sending to many at once fills this process's run queue: every step of
+// an endpoint's way, from the store to the socket, waits there behind as many writers. A namespace whose routes are
+// edited without end would so hold up the endpoints of the others. So the window follows the run queue: it closes while
+// goroutines wait for a processor, and opens while they do not. Where no endpoints change, configuration goes to as
+// many streams as the budget has.
 type beside[S comparable] struct {
 	window int
 	last   time.Time // when endpoints were marked last

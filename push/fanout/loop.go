@@ -17,6 +17,7 @@ const pressEvery = 25 * time.Millisecond
 type Loop struct {
 	budget  Budget
 	workers int
+	waited  func() time.Duration // how long goroutines waited for a processor since the last call
 
 	mu    sync.Mutex // a leaf
 	inbox []*Stream  // each stream at most once
@@ -48,7 +49,9 @@ func New(b Budget, workers int) *Loop {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	b = NewQueue[int](b).budget
-	return &Loop{budget: b, workers: min(workers, b.Streams), wake: make(chan struct{}, 1)}
+	var queue obs.RunQueue
+	return &Loop{budget: b, workers: min(workers, b.Streams), wake: make(chan struct{}, 1),
+		waited: func() time.Duration { return queue.Since(.9) }}
 }
 
 // Join adds a stream; first: it is a gateway's, which goes before others. send is called by one worker at a time,
@@ -125,7 +128,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	timer, press := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	defer timer.Stop()
 	defer press.Stop()
-	queue, pressing := &obs.RunQueue{}, false
+	pressing := false
 	for {
 		step := func(e Event[*Stream]) {
 			for _, g := range q.Step(time.Now(), e) {
@@ -138,7 +141,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-timer.C:
 			step(Event[*Stream]{Op: Tick})
 		case <-press.C:
-			step(Event[*Stream]{Op: Press, Wait: queue.Since(.9)})
+			step(Event[*Stream]{Op: Press, Wait: l.waited()})
 			if pressing = q.Pressing(time.Now()); pressing {
 				press.Reset(pressEvery)
 			}
@@ -151,7 +154,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.waiting[lane].Store(int64(q.Waiting(Lane(lane))))
 		}
 		if !pressing && q.Pressing(time.Now()) {
-			queue.Since(.9) // from here on
+			l.waited() // from here on
 			press.Reset(pressEvery)
 			pressing = true
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -75,4 +76,40 @@ func TestInboxIsBounded(t *testing.T) {
 	if n := len(l.take()); n != 2 {
 		t.Errorf("%d entries for 2 streams", n)
 	}
+}
+
+// While configuration is on its way beside endpoints, the run queue is read once each pressEvery; otherwise it is not.
+func TestRunQueueIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Budget{}, 1)
+		var reads atomic.Int64
+		l.waited = func() time.Duration { reads.Add(1); return 0 }
+		ctx, cancel := context.WithCancel(t.Context())
+		done, turn := make(chan struct{}), make(chan struct{})
+		go func() { defer close(done); _ = l.Run(ctx) }()
+		first := l.Join("n", false, func(bool) int { <-turn; return 0 })
+		other := l.Join("n", false, func(bool) int { return 0 })
+		first.Mark(Config)
+		synctest.Wait()
+		if n := reads.Load(); n != 0 {
+			t.Errorf("read %d times while no endpoints change", n)
+		}
+		other.Mark(Endpoints)
+		time.Sleep(time.Second + pressEvery/2)
+		synctest.Wait()
+		if n, want := reads.Load(), int64(1+time.Second/pressEvery); n != want {
+			t.Errorf("read %d times in a second, want %d", n, want)
+		}
+		time.Sleep(longCalm)
+		synctest.Wait()
+		before := reads.Load()
+		time.Sleep(longCalm)
+		synctest.Wait()
+		if n := reads.Load() - before; n != 0 {
+			t.Errorf("read %d times after endpoints had been calm for long", n)
+		}
+		close(turn)
+		cancel()
+		<-done
+	})
 }

@@ -23,6 +23,135 @@ type holder struct {
 
 func (h *holder) wants(name string) bool { return h.all || h.names[name] }
 
+// match is an aside and its client, with the resource as it is now.
+type match struct {
+	*testing.T
+	*rand.Rand
+	seed uint64
+	side *side
+	h    *holder
+	pool []*AsideResource
+	res  *AsideResource
+}
+
+func (m *match) check(ok bool, format string, args ...any) {
+	if !ok {
+		m.Fatalf("seed %d: %s; the client: %+v", m.seed, fmt.Sprintf(format, args...), m.h)
+	}
+}
+
+func (m *match) ask(q *discoveryv3.DeltaDiscoveryRequest) {
+	m.side.request(asideRequest(m.T, q), m.res)
+}
+
+// send is the aside's turn.
+func (m *match) send() {
+	n, ok := m.side.next(sideURL, 1, m.res, time.Now())
+	if !ok {
+		return
+	}
+	h := m.h
+	m.check(h.flight == nil, "two in flight")
+	m.check(n.resource != nil || len(n.removed) > 0, "an empty response")
+	if n.resource != nil {
+		m.check(h.wants(n.resource.Name), "not asked for: %s", n.resource.Name)
+		m.check(h.holds[n.resource.Name] != n.resource.Version || h.owed[n.resource.Name], "sent again: %s", n.resource.Name)
+		m.check(n.resource.Version != h.refused, "sent again although refused")
+		m.check(!slices.Contains(n.removed, n.resource.Name), "set and removed")
+		delete(h.owed, n.resource.Name)
+	}
+	for _, name := range n.removed {
+		m.check(h.owed[name] || h.holds[name] != "", "removed, neither held nor asked for: %s", name)
+		delete(h.owed, name)
+	}
+	h.flight = &n
+}
+
+// answer has the client take what is in flight, or refuse it.
+func (m *match) answer(refuse bool) {
+	h, n := m.h, m.h.flight
+	if n == nil {
+		return
+	}
+	q := &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: n.nonce}
+	if refuse {
+		q.ErrorDetail = failure("no")
+		if n.resource != nil {
+			h.refused = n.resource.Version
+		}
+	}
+	if !refuse || n.resource == nil { // there is nothing in a removal to refuse
+		for _, name := range n.removed {
+			delete(h.holds, name)
+		}
+	}
+	if !refuse && n.resource != nil {
+		h.refused = ""
+		if h.wants(n.resource.Name) {
+			h.holds[n.resource.Name] = n.resource.Version
+		}
+	}
+	h.flight = nil
+	m.ask(q)
+}
+
+// begin asks for everything, or for one name.
+func (m *match) begin() {
+	if m.IntN(2) == 0 {
+		m.h.all = true
+		m.ask(&discoveryv3.DeltaDiscoveryRequest{})
+		return
+	}
+	m.h.names["A"], m.h.owed["A"] = true, true
+	m.ask(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"A"}})
+}
+
+// step has something happen.
+func (m *match) step(name string) {
+	h := m.h
+	switch m.IntN(6) {
+	case 0:
+		m.res = m.pool[m.IntN(len(m.pool))]
+	case 1, 2:
+		m.answer(m.IntN(3) == 0)
+	case 3:
+		if h.flight != nil { // as agents do: one thing at a time
+			break
+		}
+		if h.refused = ""; name == wildcard {
+			h.all = true
+		} else {
+			h.names[name], h.owed[name] = true, true
+		}
+		m.ask(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{name}})
+	case 4:
+		if h.flight != nil || m.IntN(2) == 0 {
+			break
+		}
+		if delete(h.names, name); name == wildcard {
+			h.all = false
+		}
+		delete(h.owed, name)
+		maps.DeleteFunc(h.holds, func(n string, _ string) bool { return !h.wants(n) })
+		m.ask(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesUnsubscribe: []string{name}})
+	}
+}
+
+// end checks what the client holds once all is answered.
+func (m *match) end() {
+	h, res := m.h, m.res
+	m.check(h.flight == nil, "it never ends")
+	want := map[string]string{}
+	if res != nil && h.wants(res.Name) && res.Version != h.refused {
+		want[res.Name] = res.Version
+	}
+	if res != nil && res.Version == h.refused && h.wants(res.Name) {
+		return // it holds what it had
+	}
+	m.check(maps.Equal(h.holds, want), "there is %v", want)
+	m.check(len(h.owed) == 0, "not answered")
+}
+
 // Whatever a client asks for, takes and refuses, and however the resource changes: once all is answered, it holds exactly
 // what there is of what it asked for (or, where it refused that, what it had), every name that it asked for was answered,
 // and nothing is sent that it has.
@@ -30,111 +159,18 @@ func TestAsideModel(t *testing.T) {
 	pool := []*AsideResource{nil, aside(t, "A", "1"), aside(t, "A", "2"), aside(t, "A", "3"), aside(t, "B", "1"), aside(t, "B", "2")}
 	names := []string{"A", "B", "C", wildcard}
 	for seed := range uint64(3000) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		s, h, res := &side{}, &holder{names: map[string]bool{}, holds: map[string]string{}, owed: map[string]bool{}}, pool[r.IntN(len(pool))]
-		check := func(ok bool, format string, args ...any) {
-			if !ok {
-				t.Fatalf("seed %d: %s; the client: %+v", seed, fmt.Sprintf(format, args...), h)
-			}
-		}
-		ask := func(q *discoveryv3.DeltaDiscoveryRequest) { s.request(asideRequest(t, q), res) }
-		send := func() {
-			n, ok := s.next(sideURL, 1, res, time.Now())
-			if !ok {
-				return
-			}
-			check(h.flight == nil, "two in flight")
-			check(n.resource != nil || len(n.removed) > 0, "an empty response")
-			if n.resource != nil {
-				check(h.wants(n.resource.Name), "not asked for: %s", n.resource.Name)
-				check(h.holds[n.resource.Name] != n.resource.Version || h.owed[n.resource.Name], "sent again: %s", n.resource.Name)
-				check(n.resource.Version != h.refused, "sent again although refused")
-				check(!slices.Contains(n.removed, n.resource.Name), "set and removed")
-				delete(h.owed, n.resource.Name)
-			}
-			for _, name := range n.removed {
-				check(h.owed[name] || h.holds[name] != "", "removed, neither held nor asked for: %s", name)
-				delete(h.owed, name)
-			}
-			h.flight = &n
-		}
-		answer := func(refuse bool) {
-			n := h.flight
-			if n == nil {
-				return
-			}
-			q := &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: n.nonce}
-			if refuse {
-				q.ErrorDetail = failure("no")
-				if n.resource != nil {
-					h.refused = n.resource.Version
-				}
-			}
-			if !refuse || n.resource == nil { // there is nothing in a removal to refuse
-				for _, name := range n.removed {
-					delete(h.holds, name)
-				}
-			}
-			if !refuse {
-				if n.resource != nil {
-					h.refused = ""
-					if h.wants(n.resource.Name) {
-						h.holds[n.resource.Name] = n.resource.Version
-					}
-				}
-			}
-			h.flight = nil
-			ask(q)
-		}
-		first := r.IntN(2) == 0
-		if h.all = first; first {
-			ask(&discoveryv3.DeltaDiscoveryRequest{})
-		} else {
-			h.names["A"], h.owed["A"] = true, true
-			ask(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"A"}})
-		}
+		m := &match{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, side: &side{}, pool: pool,
+			h: &holder{names: map[string]bool{}, holds: map[string]string{}, owed: map[string]bool{}}}
+		m.res = pool[m.IntN(len(pool))]
+		m.begin()
 		for range 40 {
-			switch name := names[r.IntN(len(names))]; r.IntN(6) {
-			case 0:
-				res = pool[r.IntN(len(pool))]
-			case 1, 2:
-				answer(r.IntN(3) == 0)
-			case 3:
-				if h.flight != nil { // as agents do: one thing at a time
-					break
-				}
-				if h.refused = ""; name == wildcard {
-					h.all = true
-				} else {
-					h.names[name], h.owed[name] = true, true
-				}
-				ask(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{name}})
-			case 4:
-				if h.flight != nil || r.IntN(2) == 0 {
-					break
-				}
-				if delete(h.names, name); name == wildcard {
-					h.all = false
-				}
-				delete(h.owed, name)
-				maps.DeleteFunc(h.holds, func(n string, _ string) bool { return !h.wants(n) })
-				ask(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesUnsubscribe: []string{name}})
-			}
-			send()
+			m.step(names[m.IntN(len(names))])
+			m.send()
 		}
 		for range 5 {
-			answer(false)
-			send()
+			m.answer(false)
+			m.send()
 		}
-		check(h.flight == nil, "it never ends")
-		want := map[string]string{}
-		if res != nil && h.wants(res.Name) && res.Version != h.refused {
-			want[res.Name] = res.Version
-		}
-		if res != nil && res.Version == h.refused && h.wants(res.Name) {
-			continue // it holds what it had
-		}
-		check(maps.Equal(h.holds, want), "there is %v", want)
-		check(len(h.owed) == 0, "not answered")
+		m.end()
 	}
 }

@@ -49,6 +49,59 @@ func asideRequest(t *testing.T, r *discoveryv3.DeltaDiscoveryRequest) delta.Mess
 	return m
 }
 
+// asideStep is what happens to an aside, and what is sent then; the client takes it.
+type asideStep struct {
+	ask  *discoveryv3.DeltaDiscoveryRequest // or
+	put  *AsideResource                     // what there is from now on
+	take bool                               // there is nothing from now on
+	nack bool                               // the response is refused
+	want string
+}
+
+// follow goes through steps; labels says by version what a resource is called in them.
+func follow(t *testing.T, steps []asideStep, labels map[string]string, other *AsideResource) {
+	s := &side{}
+	var res *AsideResource
+	for i, do := range steps {
+		switch {
+		case do.ask != nil:
+			s.request(asideRequest(t, do.ask), res)
+		case do.take:
+			res = nil
+		default:
+			res = do.put
+		}
+		var got []string
+		n, ok := s.next(sideURL, 1, res, time.Now())
+		if n.resource != nil {
+			got = append(got, n.resource.Name+labels[n.resource.Version])
+		}
+		for _, removed := range n.removed {
+			got = append(got, "-"+removed)
+		}
+		if strings.Join(got, " ") != do.want || ok != (do.want != "") {
+			t.Fatalf("step %d: sent %q, want %q", i, got, do.want)
+		}
+		if !ok {
+			continue
+		}
+		if _, again := s.next(sideURL, 1, other, time.Now()); again {
+			t.Fatalf("step %d: two in flight", i)
+		}
+		stale := asideRequest(t, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: "a0"})
+		if _, acked := s.request(stale, res); acked != 0 || s.nonce == 0 {
+			t.Fatalf("step %d: another nonce acknowledged it", i)
+		}
+		answer := &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: n.nonce}
+		if do.nack {
+			answer.ErrorDetail = failure("no")
+		}
+		if refusal, acked := s.request(asideRequest(t, answer), res); acked != n.size || (refusal != "") != do.nack {
+			t.Fatalf("step %d: %q, %d bytes of %d", i, refusal, acked, n.size)
+		}
+	}
+}
+
 // The rules of one aside on one stream: steps are requests and changes, each followed by what is sent (names+versions, and
 // removals with a minus), acknowledged at once unless the step says otherwise.
 func TestAsideProtocol(t *testing.T) {
@@ -58,14 +111,8 @@ func TestAsideProtocol(t *testing.T) {
 	claims := func(v map[string]string, names ...string) *request {
 		return &request{ResourceNamesSubscribe: names, InitialResourceVersions: v}
 	}
-	type step struct {
-		ask  *request       // or
-		put  *AsideResource // what there is from now on
-		take bool           // there is nothing from now on
-		nack bool           // the response is refused
-		want string
-	}
-	for name, steps := range map[string][]step{
+	labels := map[string]string{a1.Version: "1", a2.Version: "2"}
+	for name, steps := range map[string][]asideStep{
 		"wildcard":                {{put: a1}, {ask: first(), want: "A1"}, {put: a1}, {put: a2, want: "A2"}},
 		"by name":                 {{put: a1}, {ask: first("A"), want: "A1"}, {put: a2, want: "A2"}},
 		"another name":            {{put: a1}, {ask: first("B"), want: "-B"}, {put: a2}, {put: b1, want: "B1"}},
@@ -87,49 +134,7 @@ func TestAsideProtocol(t *testing.T) {
 		"first refused, gone":     {{put: a1}, {ask: first("A"), nack: true, want: "A1"}, {take: true}},
 		"refused under a new one": {{put: a1}, {ask: first(), want: "A1"}, {put: b1, nack: true, want: "B1 -A"}, {put: b1}, {put: a2, want: "A2"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := &side{}
-			var res *AsideResource
-			labels := map[string]string{a1.Version: "1", a2.Version: "2"}
-			for i, do := range steps {
-				switch {
-				case do.ask != nil:
-					s.request(asideRequest(t, do.ask), res)
-				case do.take:
-					res = nil
-				default:
-					res = do.put
-				}
-				var got []string
-				n, ok := s.next(sideURL, 1, res, time.Now())
-				if n.resource != nil {
-					got = append(got, n.resource.Name+labels[n.resource.Version])
-				}
-				for _, removed := range n.removed {
-					got = append(got, "-"+removed)
-				}
-				if strings.Join(got, " ") != do.want || ok != (do.want != "") {
-					t.Fatalf("step %d: sent %q, want %q", i, got, do.want)
-				}
-				if !ok {
-					continue
-				}
-				if _, again := s.next(sideURL, 1, a2, time.Now()); again {
-					t.Fatalf("step %d: two in flight", i)
-				}
-				stale := asideRequest(t, &request{ResponseNonce: "a0"})
-				if _, acked := s.request(stale, res); acked != 0 || s.nonce == 0 {
-					t.Fatalf("step %d: another nonce acknowledged it", i)
-				}
-				answer := &request{ResponseNonce: n.nonce}
-				if do.nack {
-					answer.ErrorDetail = failure("no")
-				}
-				if refusal, acked := s.request(asideRequest(t, answer), res); acked != n.size || (refusal != "") != do.nack {
-					t.Fatalf("step %d: %q, %d bytes of %d", i, refusal, acked, n.size)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { follow(t, steps, labels, a2) })
 	}
 }
 

@@ -61,8 +61,9 @@ func floorOf(ctx context.Context) (f Floor) {
 // Planner is what serve needs of the plan loop.
 //
 // Join plans a view for a client and blocks until the view's first set is complete, or ctx ends (it ends with the
-// stream). It waits, within bounds, until the set is as new as c.Floor. Errors: ErrNotReady becomes Unavailable; one that carries a gRPC status goes out as it is; any other says
-// what is wrong with the node, and becomes InvalidArgument with its text.
+// stream). It waits, within bounds, until the set is as new as c.Floor. Errors: ErrNotReady becomes Unavailable; one
+// that carries a gRPC status goes out as it is; any other says what is wrong with the node, and becomes InvalidArgument
+// with its text.
 //
 // moved is called after every change of View.Set, from any goroutine, also before Join has returned; it never blocks
 // and may be called after Leave. It says by which lane: Endpoints where only endpoints differ from the set before.

@@ -57,7 +57,8 @@ func NewVerdicts(quorum int, ttl time.Duration, now func() time.Time) *MemoryVer
 	return &MemoryVerdicts{quorum: quorum, ttl: ttl, now: now, cases: map[accused]*trial{}}
 }
 
-// Refuse takes note of a refusal, as of r.At (zero: now). A proxy without an identity counts by its node: on plain text there is nothing better.
+// Refuse takes note of a refusal, as of r.At (zero: now). A proxy without an identity counts by its node: on plain text
+// there is nothing better.
 func (v *MemoryVerdicts) Refuse(r Refusal) {
 	witness := r.Identity
 	if witness == "" {

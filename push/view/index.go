@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"weak"
 
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
@@ -15,9 +16,9 @@ type Index struct {
 	labels map[string]int // key -> how often it is named
 
 	// What selectors of the snapshot that was asked about last chose: proxies of one workload have the same labels.
-	snapshot *mirror.Snapshot
-	chosen   map[string]choice // by namespace and labels
-	key      []byte            // reused
+	snapshot weak.Pointer[mirror.Snapshot] // weak: endpoints may change for days while nobody joins
+	chosen   map[string]choice             // by namespace and labels
+	key      []byte                        // reused
 }
 
 // choice is what a snapshot has for all proxies of a namespace that have the same labels.
@@ -37,8 +38,8 @@ const maxChosen = 4096
 
 // choice chooses, or remembers.
 func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
-	if x.snapshot != s || len(x.chosen) >= maxChosen {
-		x.snapshot, x.chosen = s, map[string]choice{}
+	if at := weak.Make(s); x.snapshot != at {
+		x.snapshot, x.chosen = at, map[string]choice{}
 	}
 	x.key = appendLabels(append(append(x.key[:0], n.Namespace...), 0), n.Labels)
 	c, is := x.chosen[string(x.key)]
@@ -49,6 +50,9 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
 		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), facets: x.facets(n)}
 	c.out, c.in, c.picky = filtersOf(s, root, n)
+	if len(x.chosen) >= maxChosen {
+		clear(x.chosen)
+	}
 	x.chosen[string(x.key)] = c
 	return c
 }
@@ -81,7 +85,7 @@ func NewIndex(s *mirror.Snapshot) *Index {
 
 // Apply follows one edit. True: the set of label keys is another one, so the views of all nodes may be.
 func (x *Index) Apply(e mirror.Edit) bool {
-	x.snapshot, x.chosen = nil, nil
+	x.snapshot, x.chosen = weak.Pointer[mirror.Snapshot]{}, nil
 	had := slices.Sorted(maps.Keys(x.labels))
 	x.count(e.Old, -1)
 	x.count(e.New, 1)

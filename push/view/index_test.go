@@ -2,8 +2,11 @@ package view
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
+	"weak"
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -69,13 +72,18 @@ func TestChoicesFollowSourceLabels(t *testing.T) {
 	}
 }
 
-// Choices are not kept without end, and no two sets of labels are one.
+// Choices are not kept without end, as many as may be are kept, and no two sets of labels are one.
 func TestChoicesAreBounded(t *testing.T) {
 	s := snapshot()
 	x := NewIndex(s)
 	for i := range 2*maxChosen + 10 {
 		if x.View(s, web(fmt.Sprint("pod=", i))); len(x.chosen) > maxChosen {
 			t.Fatalf("%d choices", len(x.chosen))
+		}
+		if i == maxChosen-1 {
+			if x.View(s, web("pod=0")); len(x.chosen) != maxChosen {
+				t.Errorf("%d choices of %d", len(x.chosen), maxChosen)
+			}
 		}
 	}
 	seen := map[string]bool{}
@@ -85,4 +93,20 @@ func TestChoicesAreBounded(t *testing.T) {
 	if len(seen) != 11 {
 		t.Errorf("%d keys of 11 sets of labels", len(seen))
 	}
+}
+
+// An index that nobody asks any more holds no snapshot.
+func TestIndexHoldsNoSnapshot(t *testing.T) {
+	x, gone := func() (*Index, weak.Pointer[mirror.Snapshot]) {
+		s := snapshot()
+		x := NewIndex(s)
+		x.View(s, web())
+		return x, weak.Make(s)
+	}()
+	for end := time.Now().Add(time.Minute); gone.Value() != nil; runtime.GC() {
+		if time.Now().After(end) {
+			t.Fatal("the snapshot is held")
+		}
+	}
+	runtime.KeepAlive(x)
 }

@@ -190,10 +190,11 @@ func (n *Node) labels(parts [][]byte) error {
 			return err
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(odd)) {
-		return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, odd[key].describe())
+	if len(odd) == 0 {
+		return nil
 	}
-	return nil
+	key := slices.Min(slices.Collect(maps.Keys(odd))) // the same of equal nodes
+	return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, odd[key].describe())
 }
 
 func parseMode(s string) (Mode, error) {

@@ -67,13 +67,14 @@ func TestParseRefuses(t *testing.T) {
 		`{"id": "sidecar~10.0.0~a.b~c"}`:    "want an IP address",
 		`{"id": "sidecar~10.0.0.1~~c"}`:     "no name",
 		`{"id": "sidecar~10.0.0.1~web~c"}`:  "no namespace; want name.namespace in its third part, or node.metadata.NAMESPACE",
-		`{"id": "sidecar~~a.b~c", "metadata": {"NAMESPACE": 7}}`:                 "node.metadata.NAMESPACE: want a string, got a number",
-		`{"id": "sidecar~~a.b~c", "metadata": {"NAMESPACE": "a/b"}}`:             "not the name of a namespace",
-		`{"id": "sidecar~~a.b~c", "metadata": {"LABELS": "app=web"}}`:            "node.metadata.LABELS: want an object of strings, got a string",
-		`{"id": "sidecar~~a.b~c", "metadata": {"LABELS": {"app": ["web"]}}}`:     "node.metadata.LABELS.app: want a string, got a list",
-		`{"id": "sidecar~~a.b~c", "metadata": {"INSTANCE_IPS": "10.0.0.1,x"}}`:   "node.metadata.INSTANCE_IPS: \"x\"; want IP addresses separated by commas",
-		`{"id": "sidecar~~a.b~c", "metadata": {"INTERCEPTION_MODE": "SOMEHOW"}}`: "node.metadata.INTERCEPTION_MODE: \"SOMEHOW\"; want REDIRECT, TPROXY or NONE",
-		`{"id": "sidecar~~a.b~c", "metadata": {"CLUSTER_ID": {"a": 1}}}`:         "node.metadata.CLUSTER_ID: want a string, got an object",
+		`{"id": "sidecar~~a.b~c", "metadata": {"NAMESPACE": 7}}`:                   "node.metadata.NAMESPACE: want a string, got a number",
+		`{"id": "sidecar~~a.b~c", "metadata": {"NAMESPACE": "a/b"}}`:               "not the name of a namespace",
+		`{"id": "sidecar~~a.b~c", "metadata": {"LABELS": "app=web"}}`:              "node.metadata.LABELS: want an object of strings, got a string",
+		`{"id": "sidecar~~a.b~c", "metadata": {"LABELS": {"app": ["web"]}}}`:       "node.metadata.LABELS.app: want a string, got a list",
+		`{"id": "sidecar~~a.b~c", "metadata": {"LABELS": {"b": 1, "a": ["web"]}}}`: "node.metadata.LABELS.a: want a string, got a list",
+		`{"id": "sidecar~~a.b~c", "metadata": {"INSTANCE_IPS": "10.0.0.1,x"}}`:     "node.metadata.INSTANCE_IPS: \"x\"; want IP addresses separated by commas",
+		`{"id": "sidecar~~a.b~c", "metadata": {"INTERCEPTION_MODE": "SOMEHOW"}}`:   "node.metadata.INTERCEPTION_MODE: \"SOMEHOW\"; want REDIRECT, TPROXY or NONE",
+		`{"id": "sidecar~~a.b~c", "metadata": {"CLUSTER_ID": {"a": 1}}}`:           "node.metadata.CLUSTER_ID: want a string, got an object",
 	} {
 		if _, err := parse(t, json); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", json, err, want)

@@ -247,9 +247,10 @@ func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	return out
 }
 
-// filtersOf lists the patches that select the proxy, for its outbound and its inbound side; a gateway has the former alone. Filters of the root
-// namespace come first, then those of the proxy's; in each by priority, creation, name
-// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/). picky: one of them asks for more of the proxy than labels.
+// filtersOf lists the patches that select the proxy, for its outbound and its inbound side; a gateway has the former alone.
+// Filters of the root namespace come first, then those of the proxy's; in each by priority, creation, name
+// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/). picky: one of them asks for more of the proxy
+// than labels.
 func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound intern.List[Patch], picky bool) {
 	var out, in []Patch
 	namespaces := []string{root, n.Namespace}

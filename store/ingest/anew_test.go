@@ -13,101 +13,127 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
+// sealing is a store of Secrets, and a leader that seals them.
+type sealing struct {
+	*testing.T
+	*memory
+	sealer    *sealer
+	loop      *Loop
+	epoch     kv.Epoch
+	secrets   int
+	cert, key []byte
+}
+
+func (w *sealing) at(i int) model.Key {
+	return model.Key{Kind: model.KindSecret, Namespace: "shop", Name: fmt.Sprintf("tls-%02d", i)}
+}
+
+// event is one of the Secrets, with the given private key.
+func (w *sealing) event(i int, key []byte) object.Event {
+	return put(w.T, secretOf(w.at(i).Name, w.cert, key))
+}
+
+// sealedBy is how many are stored, sealed under a key encryption key.
+func (w *sealing) sealedBy(kek string) (n int) {
+	w.memory.mu.Lock()
+	defer w.memory.mu.Unlock()
+	for i := range w.secrets {
+		r, err := model.Decode(w.at(i), w.records[w.at(i)])
+		if err != nil {
+			w.Fatal(err)
+		}
+		if s := r.(*model.Secret).Spec; bytes.HasPrefix(s.Key, []byte("sealed "+kek)) && bytes.Equal(s.Chain, w.cert) && len(s.Mac) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// batches waits until nothing goes on, and checks how many batches were written.
+func (w *sealing) batches(want int) {
+	w.Helper()
+	synctest.Wait()
+	if _, n := w.stored(); n != want {
+		w.Fatalf("%d batches, want %d", n, want)
+	}
+}
+
+func (w *sealing) looked() int {
+	w.sealer.mu.Lock()
+	defer w.sealer.mu.Unlock()
+	return w.sealer.looks
+}
+
+// begin has all stored under the old key, and one object broken afterwards. It returns how many batches that took.
+func (w *sealing) begin() int {
+	run(w.T, w.loop)
+	events := []object.Event{put(w.T, svc)}
+	for i := range w.secrets {
+		events = append(events, w.event(i, w.key))
+	}
+	w.loop.Emit(append(events, synced))
+	w.loop.Gained(w.epoch)
+	synctest.Wait()
+	if n := w.sealedBy("old "); n != w.secrets {
+		w.Fatalf("%d Secrets are stored", n)
+	}
+	_, before := w.stored()
+	w.loop.Emit([]object.Event{w.event(0, []byte("no key"))}) // what was stored stands
+	w.batches(before)
+	time.Sleep(2 * anewEvery)
+	w.batches(before) // there is nothing to do
+	return before
+}
+
 // After the key encryption key was rotated every stored private key is sealed anew, a batch at a time: also that of a
 // Secret whose object cannot be understood any more. Nothing else changes, nothing is written twice, by nobody.
 func TestSecretsAreSealedAnew(t *testing.T) {
 	cert, key := pair(t)
-	const secrets = anewMost + 8
 	synctest.Test(t, func(t *testing.T) {
 		epoch := kv.Epoch{Key: "leader", Revision: 3}
-		m := &memory{leader: epoch, records: map[model.Key][]byte{}}
-		at := func(i int) model.Key {
-			return model.Key{Kind: model.KindSecret, Namespace: "shop", Name: fmt.Sprintf("tls-%02d", i)}
-		}
-		sealedBy := func(kek string) (n int) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			for i := range secrets {
-				r, err := model.Decode(at(i), m.records[at(i)])
-				if err != nil {
-					t.Fatal(err)
-				}
-				if s := r.(*model.Secret).Spec; bytes.HasPrefix(s.Key, []byte("sealed "+kek)) && bytes.Equal(s.Chain, cert) && len(s.Mac) > 0 {
-					n++
-				}
-			}
-			return n
-		}
-		batches := func(want int) {
-			t.Helper()
-			synctest.Wait()
-			if _, n := m.stored(); n != want {
-				t.Fatalf("%d batches, want %d", n, want)
-			}
-		}
-		s := &sealer{kek: "old "}
-		l := New(Config{Store: m, Sealer: s})
-		run(t, l)
-		events := []object.Event{put(t, svc)}
-		for i := range secrets {
-			events = append(events, put(t, secretOf(at(i).Name, cert, key)))
-		}
-		l.Emit(append(events, synced))
-		l.Gained(epoch)
-		synctest.Wait()
-		if n := sealedBy("old "); n != secrets {
-			t.Fatalf("%d Secrets are stored", n)
-		}
-		_, before := m.stored()
-		l.Emit([]object.Event{put(t, secretOf(at(0).Name, cert, []byte("no key")))}) // what was stored stands
-		batches(before)
-		time.Sleep(2 * anewEvery)
-		batches(before) // there is nothing to do
-
-		s.mu.Lock()
-		s.kek, s.err = "new ", errors.New("the provider is away")
-		s.mu.Unlock()
+		w := &sealing{T: t, memory: &memory{leader: epoch, records: map[model.Key][]byte{}}, sealer: &sealer{kek: "old "},
+			epoch: epoch, secrets: anewMost + 8, cert: cert, key: key}
+		w.loop = New(Config{Store: w.memory, Sealer: w.sealer})
+		before := w.begin()
+		w.sealer.mu.Lock()
+		w.sealer.kek, w.sealer.err = "new ", errors.New("the provider is away")
+		w.sealer.mu.Unlock()
 		time.Sleep(anewEvery)
-		batches(before)
-		s.set(nil)
-		for sealedBy("new ") == 0 {
+		w.batches(before)
+		w.sealer.set(nil)
+		for w.sealedBy("new ") == 0 {
 			time.Sleep(anewPause / 4)
 			synctest.Wait()
 		}
-		batches(before + 1)
-		if n := sealedBy("new "); n != anewMost {
+		w.batches(before + 1)
+		if n := w.sealedBy("new "); n != anewMost {
 			t.Errorf("%d of %d at once", n, anewMost)
 		}
 		time.Sleep(anewPause)
-		batches(before + 2)
-		if n := sealedBy("new "); n != secrets {
-			t.Errorf("%d of %d are sealed anew", n, secrets)
+		w.batches(before + 2)
+		if n := w.sealedBy("new "); n != w.secrets {
+			t.Errorf("%d of %d are sealed anew", n, w.secrets)
 		}
-		looked := func() int {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.looks
-		}
-		looks := looked()
+		looks := w.looked()
 		time.Sleep(10 * anewEvery)
-		batches(before + 2)
-		if n := looked() - looks; n > 11 {
+		w.batches(before + 2)
+		if n := w.looked() - looks; n > 11 {
 			t.Errorf("looked %d times in ten minutes", n)
 		}
 
 		// Neither this leader nor another goes back, and the broken object's record goes with it.
-		l.Lost()
-		l.Gained(epoch)
-		batches(before + 2)
-		l.Emit([]object.Event{gone(put(t, secretOf(at(0).Name, cert, key))), gone(put(t, secretOf(at(1).Name, cert, key)))})
-		batches(before + 3)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.records[at(0)] != nil || m.records[at(1)] != nil {
+		w.loop.Lost()
+		w.loop.Gained(epoch)
+		w.batches(before + 2)
+		w.loop.Emit([]object.Event{gone(w.event(0, key)), gone(w.event(1, key))})
+		w.batches(before + 3)
+		w.memory.mu.Lock()
+		defer w.memory.mu.Unlock()
+		if w.records[w.at(0)] != nil || w.records[w.at(1)] != nil {
 			t.Error("a record stands whose object is gone")
 		}
-		if len(l.Problems()) != 0 {
-			t.Errorf("problems %v", l.Problems())
+		if len(w.loop.Problems()) != 0 {
+			t.Errorf("problems %v", w.loop.Problems())
 		}
 	})
 }

@@ -272,7 +272,7 @@ func (s *State) compare(e Loaded) {
 			s.changed[key] = true
 		}
 	}
-	s.enqueue(s.changed, time.Time{})
+	s.queue.add(s.changed, time.Time{})
 	clear(s.changed)
 }
 

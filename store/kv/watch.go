@@ -10,7 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Update is what one revision changed among the head and the records; nothing, where others wrote it. The last Update of a watch has Err and nothing else.
+// Update is what one revision changed among the head and the records; nothing, where others wrote it. The last Update
+// of a watch has Err and nothing else.
 type Update struct {
 	Revision int64
 	// Head is the head written at this revision; nil where it was not. A head that was deleted is the zero Head.
@@ -21,8 +22,8 @@ type Update struct {
 
 // Watch follows the head and the records from the revision after a position, through one etcd watch, until the context
 // ends or it cannot go on: ErrCompacted, ErrClusterChanged, ErrRegressed, or what etcd says. Each revision
-// that touched them is one Update, in order, none left out and none twice; the client resumes by itself when the connection breaks. The channel is closed
-// after the Update that has Err.
+// that touched them is one Update, in order, none left out and none twice; the client resumes by itself when the
+// connection breaks. The channel is closed after the Update that has Err.
 func (s *Store) Watch(ctx context.Context, from Position) <-chan Update {
 	updates := make(chan Update)
 	go func() {

@@ -44,8 +44,8 @@ func RemovesCluster(p model.Patch) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_CLUSTER && operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE
 }
 
-// AddsCluster says whether a patch adds a cluster to sidecars or gateways, and its name: one without a context adds to the outbound
-// side, once. A patch whose value is no cluster with a name adds nothing (see Problem).
+// AddsCluster says whether a patch adds a cluster to sidecars or gateways, and its name: one without a context adds to
+// the outbound side, once. A patch whose value is no cluster with a name adds nothing (see Problem).
 func AddsCluster(p model.Patch) (name string, ok bool) {
 	if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || operation(p) != networkingv1.EnvoyFilter_Patch_ADD ||
 		p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_WAYPOINT {
