@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -173,7 +172,7 @@ func TestSealedFromTheStart(t *testing.T) {
 	})
 
 	s.kms.Resume()
-	eventually(t, 30*time.Second, func() error { _, err := s.sign(second); return err })
+	eventually(t, patience, func() error { _, err := s.sign(second); return err })
 	if text, err := get(second.http, "/ready"); err != nil || text != "ok\n" {
 		t.Errorf("/ready says %q, %v", text, err)
 	}
@@ -309,7 +308,7 @@ func TestSealedKeysFollowTheKMS(t *testing.T) {
 	s.kms.RotateKey()
 	d.kill()
 	d = s.start() // one that runs looks once a minute
-	eventually(t, 30*time.Second, under("kms-v2:key-2"))
+	eventually(t, patience, under("kms-v2:key-2"))
 	s.kms.DropOldKeys()
 	d.kill()
 	d = s.start()
