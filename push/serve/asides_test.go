@@ -69,6 +69,17 @@ func TestAsideIsPushed(t *testing.T) {
 	if err := r.Resources[0].Resource.UnmarshalTo(&body); err != nil || body.GetStringValue() != "6" {
 		t.Fatalf("%v %v", r, err)
 	}
+	refusedThenGone(t, s, b, agent, r)
+	p.put(cluster("c"))
+	envoy.ask(xds.Cluster)
+	if r := envoy.next(); r.TypeUrl != xds.Cluster.URL() {
+		t.Errorf("who did not subscribe got %v", r)
+	}
+}
+
+// refusedThenGone refuses what the agent was sent, which is known then and not sent again; the resource goes, and that is sent.
+func refusedThenGone(t *testing.T, s *Server, b *board, agent *client, r *discoveryv3.DeltaDiscoveryResponse) {
+	t.Helper()
 	agent.nack(r, "no")
 	eventually(t, "the refusal is known", func() bool {
 		return slices.ContainsFunc(s.Inspect(), func(i StreamInfo) bool { return len(i.Asides) == 1 && i.Asides[0].Refused == r.Resources[0].Version })
@@ -85,11 +96,6 @@ func TestAsideIsPushed(t *testing.T) {
 			return i.Unacked != 0 || slices.ContainsFunc(i.Asides, func(a AsideInfo) bool { return a.InFlight })
 		})
 	})
-	p.put(cluster("c"))
-	envoy.ask(xds.Cluster)
-	if r := envoy.next(); r.TypeUrl != xds.Cluster.URL() {
-		t.Errorf("who did not subscribe got %v", r)
-	}
 }
 
 // A stream that owes acknowledgements is not sent asides before they come, so that a sender never blocks; nor does one
@@ -177,15 +183,12 @@ func TestAsideWaitsForCredit(t *testing.T) {
 	}
 }
 
-// What a change of an aside costs: one mark and one look for each stream that subscribed and none for the others, and the
-// bytes are the same ones for all.
-func TestAsideWork(t *testing.T) {
-	const streams, subscribed, size = 500, 50, 1 << 20
-	b := &board{}
-	srv := New(Config{Planner: newPlanner(), Asides: []Aside{b.aside()}})
+// besides are streams of a server, the first of which are subscribed to the aside; none of them is marked.
+func besides(t *testing.T, srv *Server, streams, subscribed uint64) map[uint64]*stream {
+	t.Helper()
 	view := &stillView{set: newPlanner().set}
 	all := map[uint64]*stream{}
-	for i := range uint64(streams) {
+	for i := range streams {
 		st := &stream{srv: srv, id: i, grpc: &sink{}, view: view}
 		st.state = delta.New(delta.Config{}, view.set)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
@@ -201,6 +204,16 @@ func TestAsideWork(t *testing.T) {
 			st.markedAt[l].Store(0)
 		}
 	}
+	return all
+}
+
+// What a change of an aside costs: one mark and one look for each stream that subscribed and none for the others, and the
+// bytes are the same ones for all.
+func TestAsideWork(t *testing.T) {
+	const streams, subscribed, size = 500, 50, 1 << 20
+	b := &board{}
+	srv := New(Config{Planner: newPlanner(), Asides: []Aside{b.aside()}})
+	all := besides(t, srv, streams, subscribed)
 	res := aside(t, "A", strings.Repeat("x", size))
 	b.res.Store(res)
 	b.asked.Store(0)
