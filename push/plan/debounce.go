@@ -7,19 +7,24 @@ import "time"
 // A change is planned once nothing followed it for a quarter of `after`; each one that follows doubles that quiet time,
 // up to `after`, and soon after a plan it begins there: a lone edit is quick, and fifty at once are one plan. Nothing
 // waits longer than `most`. When planning what waits would take longer than `longPlan`, as far as the last plans tell, it waits
-// no longer than a quarter of `after` since the last plan: one loop plans for all, and a namespace that is edited without
-// end must not hold up another's endpoints for the seconds that one great plan takes.
+// no longer than a pause since the last plan: one loop plans for all, and what a namespace that is edited without end heaps up
+// must not hold up another's configuration for the seconds that one great plan takes. The pause is three times as long as the
+// last plan took, and so leaves processors to everything else, but no longer than `longPause`.
 type debounce struct {
-	after, most time.Duration
-	edits       int           // that wait
-	cost        time.Duration // of one edit, of late
-	first, last time.Time     // of what waits; zero: nothing does
-	planned     time.Time     // the last time something was due
-	quiet       time.Duration // that has to pass after last
+	after, most   time.Duration
+	edits         int           // that wait
+	cost          time.Duration // of one edit, of late
+	last          time.Duration // what the last plan took
+	first, newest time.Time     // of what waits; zero: nothing does
+	planned       time.Time     // when the last plan began, or ended
+	quiet         time.Duration // that has to pass after last
 }
 
-// longPlan is how long a plan may take before what waits is planned in several.
-const longPlan = 30 * time.Millisecond
+// longPlan is how long a plan may take before what waits is planned in several; longPause bounds the time between two of them.
+const (
+	longPlan  = 30 * time.Millisecond
+	longPause = time.Second
+)
 
 func (d *debounce) note(now time.Time, waiting int) {
 	d.edits = waiting
@@ -32,7 +37,7 @@ func (d *debounce) note(now time.Time, waiting int) {
 	default:
 		d.quiet = min(2*d.quiet, d.after)
 	}
-	d.last = now
+	d.newest = now
 }
 
 // due is how long to wait from now, not above 0: it is due. False: nothing waits.
@@ -40,29 +45,31 @@ func (d *debounce) due(now time.Time) (time.Duration, bool) {
 	if d.first.IsZero() {
 		return 0, false
 	}
-	at := d.last.Add(d.quiet)
+	at := d.newest.Add(d.quiet)
 	if end := d.first.Add(d.most); end.Before(at) {
 		at = end
 	}
 	if time.Duration(d.edits)*d.cost > longPlan {
-		if early := d.planned.Add(d.after / 4); early.Before(at) {
+		pause := max(d.after/4, min(3*d.last, longPause))
+		if early := d.planned.Add(pause); early.Before(at) {
 			at = early
 		}
 	}
 	return at.Sub(now), true
 }
 
-// spent says what a plan cost: the mean of this one and of those before.
-func (d *debounce) spent(edits int, took time.Duration) {
+// spent says what the plan that has just ended cost: of one edit, the mean of this one and of those before counts.
+func (d *debounce) spent(now time.Time, edits int, took time.Duration) {
+	d.planned, d.last = now, took
 	if edits > 0 {
 		d.cost = (d.cost + took/time.Duration(edits)) / 2
 	}
 }
 
-// took is called when what waited is planned; it returns how long the oldest of it waited.
+// took is called when what waited begins to be planned; it returns how long the oldest of it waited.
 func (d *debounce) took(now time.Time) time.Duration {
 	waited := now.Sub(d.first)
-	d.first, d.last, d.planned, d.edits = time.Time{}, time.Time{}, now, 0
+	d.first, d.newest, d.planned, d.edits = time.Time{}, time.Time{}, now, 0
 	return waited
 }
 

@@ -5,28 +5,39 @@ import (
 	"time"
 )
 
-// Edits without end are planned in slices when planning them at once would take long, and all together when it would not.
+// Edits without end are planned in slices when planning them at once would take long, with a pause after each, and all together
+// when it would not.
 func TestGreatPlansAreSliced(t *testing.T) {
 	for name, c := range map[string]struct {
 		cost    time.Duration // of one edit
 		longest int           // edits planned at once, of 1,000 a second
 		plans   int           // in 20 s, at most
 	}{
-		"cheap": {10 * time.Microsecond, 10_100, 20},
-		"dear":  {time.Millisecond, 60, 20 * 40},
+		"cheap":         {10 * time.Microsecond, 3_100, 7},
+		"a tenth of it": {100 * time.Microsecond, 320, 70},
+		"dear":          {300 * time.Microsecond, 1_500, 25},
+		"all of it":     {time.Millisecond, 6_000, 10}, // more than can be planned heaps up to `most`
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := debounce{after: 100 * time.Millisecond, most: 10 * time.Second}
 			d.cost = c.cost
-			longest, plans, waiting := 0, 0, 0
-			now := time.Unix(0, 0)
-			for range 20_000 {
-				now = now.Add(time.Millisecond)
+			longest, plans, waiting, planning := 0, 0, 0, 0 // milliseconds still to be planned
+			busy := 0
+			start := time.Unix(0, 0)
+			for ms := range 20_000 {
+				now := start.Add(time.Duration(ms) * time.Millisecond)
 				waiting++
 				d.note(now, waiting)
+				if planning > 0 {
+					if planning == 1 {
+						d.spent(now, busy, time.Duration(busy)*c.cost)
+					}
+					planning--
+					continue
+				}
 				if in, waits := d.due(now); waits && in <= 0 {
 					d.took(now)
-					d.spent(waiting, time.Duration(waiting)*c.cost)
+					busy, planning = waiting, max(1, int(time.Duration(waiting)*c.cost/time.Millisecond))
 					longest, plans, waiting = max(longest, waiting), plans+1, 0
 				}
 			}

@@ -93,7 +93,8 @@ func (l *Loop) resume(began time.Time) {
 func (l *Loop) finish(began time.Time) {
 	moved, g := l.planner.End(), l.going
 	l.going = nil
-	l.config.spent(g.edits, g.spent+time.Since(began))
+	now := time.Now()
+	l.config.spent(now, g.edits, g.spent+now.Sub(began))
 	obs.PushTriggers.WithLabelValues("config").Inc()
 	if l.pending.Len() == 0 && l.newest.Revision() > g.revision {
 		l.endpoints.waits = true // all of the newest is planned, and nobody has said so
