@@ -84,7 +84,7 @@ func newFleet(c *config, store *kv.Store, m *mirror.Mirror, log *slog.Logger) (*
 		return nil, err
 	}
 	f.admission = place.NewAdmission(place.AdmissionConfig{
-		Pace:   place.PaceConfig{Cores: float64(runtime.GOMAXPROCS(0)), Most: c.env.maxRequests},
+		Pace:   place.PaceConfig{Cores: float64(runtime.GOMAXPROCS(0)), Most: c.env.maxRequests, Contained: c.contained},
 		Waited: joined,
 	})
 	return f, nil
