@@ -258,6 +258,73 @@ func TestAsideWork(t *testing.T) {
 	}
 }
 
+// Only those streams are marked that are said to be; one that subscribes while it is looked at, as one that has not, is too.
+func TestAsideChangedOfSome(t *testing.T) {
+	b := &board{}
+	srv := New(Config{Planner: newPlanner(), Asides: []Aside{b.aside()}})
+	set := newPlanner().set
+	views := map[View]*stream{}
+	subscribe := func(st *stream) {
+		if err := st.take(t.Context(), encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: sideURL})); err != nil {
+			t.Fatal(err)
+		}
+		for l := range st.markedAt {
+			st.markedAt[l].Store(0)
+		}
+	}
+	var all [4]*stream
+	for i := range all {
+		view := &stillView{set: set}
+		st := &stream{srv: srv, id: uint64(i), grpc: &sink{}, view: view}
+		st.state = delta.New(delta.Config{}, set)
+		st.turn.Store(srv.loop.Join("ns", false, st.send))
+		srv.add(st)
+		if views[view], all[i] = st, st; i < 2 {
+			subscribe(st)
+		}
+	}
+	srv.AsideChangedOf(sideURL, func(v View, listens bool) bool {
+		st := views[v]
+		if listens != (st.id < 2) {
+			t.Errorf("stream %d listens: %v", st.id, listens)
+		}
+		if st.id == 2 {
+			subscribe(st)
+		}
+		return st.id == 0
+	})
+	for _, st := range all {
+		if marked := st.markedAt[fanout.Config].Load() != 0; marked != (st.id%2 == 0) {
+			t.Errorf("stream %d is marked: %v", st.id, marked)
+		}
+	}
+	srv.AsideChangedOf("navarch.io/not-served", func(View, bool) bool { t.Error("asked"); return false })
+}
+
+// The time that a resumed stream has to ask for all that it held begins with what it asks for, and not while its agent waits
+// for the moment to move it.
+func TestSettlesAfterEnvoySpoke(t *testing.T) {
+	srv := New(Config{Planner: newPlanner(), Asides: []Aside{(&board{}).aside()}})
+	view := &stillView{set: newPlanner().set}
+	st := &stream{srv: srv, grpc: &sink{}, view: view, opened: time.Now()}
+	st.state = delta.New(delta.Config{}, view.set)
+	st.turn.Store(srv.loop.Join("ns", false, st.send))
+	for i, step := range []struct {
+		url     string
+		settled bool
+	}{{sideURL, false}, {xds.Cluster.URL(), true}} {
+		if err := st.take(t.Context(), encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: step.url})); err != nil {
+			t.Fatal(err)
+		}
+		if st.check(time.Now()); st.settled {
+			t.Fatalf("step %d: settled at once", i)
+		}
+		if st.check(time.Now().Add(srv.cfg.Settle + time.Second)); st.settled != step.settled {
+			t.Errorf("step %d: settled: %v", i, st.settled)
+		}
+	}
+}
+
 func encoded(t *testing.T, r *discoveryv3.DeltaDiscoveryRequest) []byte {
 	t.Helper()
 	r.Node = &corev3.Node{Id: "test"}
