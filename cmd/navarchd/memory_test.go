@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime/debug"
 	"testing"
 	"time"
 )
@@ -49,4 +50,48 @@ func TestTidy(t *testing.T) {
 	want("too soon after the last", 0)
 	pass(30, 1003, much)
 	want("and then", 1)
+}
+
+// More garbage may lie while the processors are busy, where there is memory for it, and for a little longer.
+func TestCollector(t *testing.T) {
+	const cores, live, limit = 4, 100 << 20, 1 << 30
+	busy, calm := cores*busyPart, cores*busyPart*.9
+	type second struct {
+		used float64 // processors
+		live uint64
+		want int
+	}
+	for name, seconds := range map[string][]second{
+		"calm":                 {{calm, live, calmPercent}, {calm, live, calmPercent}},
+		"busy":                 {{busy, live, busyPercent}, {busy, live, busyPercent}},
+		"calm again":           {{busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, calmPercent}},
+		"busy again":           {{busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}},
+		"memory is scarce":     {{busy, limit / 2, calmPercent}, {busy, limit/3 + 1, calmPercent}, {busy, limit / 3, busyPercent}},
+		"what was used before": {{0, live, calmPercent}},
+	} {
+		var c collector
+		now, used := time.Unix(1000, 0), time.Hour // of a process that has lived for a while
+		c.step(now, used, cores*time.Second, live, limit)
+		for i, s := range seconds {
+			now, used = now.Add(time.Second), used+time.Duration(s.used*float64(time.Second))
+			if got := c.step(now, used, cores*time.Second, s.live, limit); got != s.want {
+				t.Errorf("%s: %d percent after second %d, want %d", name, got, i, s.want)
+			}
+		}
+	}
+	var c collector
+	if got := c.step(time.Unix(1000, 0), time.Hour, cores*time.Second, live, limit); got != calmPercent {
+		t.Errorf("at first %d percent", got)
+	}
+}
+
+// What the operator has set stands.
+func TestTuned(t *testing.T) {
+	t.Setenv("GOGC", "75")
+	before := debug.SetGCPercent(75)
+	defer debug.SetGCPercent(before)
+	tuneCollector()
+	if got := debug.SetGCPercent(75); got != 75 || tuned() {
+		t.Errorf("GOGC is %d, ours: %v", got, tuned())
+	}
 }

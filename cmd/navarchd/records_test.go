@@ -9,10 +9,13 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/iotest"
 
 	"google.golang.org/grpc/credentials"
+
+	"navarch.io/navarch/push/serve"
 )
 
 // from is a connection that reads from a reader.
@@ -121,5 +124,67 @@ func TestSecureConnectionKeepsOneRecord(t *testing.T) {
 	t.Logf("%d bytes for each connection, both ends", each)
 	if each > 32<<10 {
 		t.Errorf("a connection keeps %d bytes", each)
+	}
+}
+
+// counted is a connection that counts reads; each gives what has come.
+type counted struct {
+	net.Conn
+	come  []byte
+	calls int
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	c.calls++
+	n := copy(b, c.come)
+	if c.come = c.come[n:]; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (c *counted) Accept() (net.Conn, error) { return c, nil }
+func (c *counted) Addr() net.Addr            { return c.LocalAddr() }
+
+// On a connection of the server a small record takes one call of the kernel, and so does each of several large ones but the
+// first.
+func TestRecordsTakeOneCall(t *testing.T) {
+	record := func(size int) []byte {
+		return append([]byte{23, 3, 3, byte(size >> 8), byte(size)}, make([]byte, size)...)
+	}
+	one, other := net.Pipe()
+	defer one.Close()
+	defer other.Close()
+	source := &counted{Conn: one}
+	inner, err := serve.Listen(source).Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &records{Conn: inner}
+	read := func(sizes ...int) {
+		var room [17 << 10]byte
+		for _, size := range sizes {
+			if _, err := io.ReadFull(c, room[:recordHead]); err != nil {
+				t.Fatal(err)
+			}
+			for at := 0; at < size; {
+				n, err := c.Read(room[at:]) // crypto/tls offers more room than it needs
+				if err != nil {
+					t.Fatal(err)
+				}
+				at += n
+			}
+		}
+	}
+	const ack, large = 120, 16<<10 + 17
+	for range 3 {
+		source.come, source.calls = record(ack), 0
+		if read(ack); source.calls != 1 {
+			t.Errorf("an ACK took %d calls", source.calls)
+		}
+	}
+	source.come, source.calls = slices.Concat(record(large), record(large), record(large), record(large)), 0
+	if read(large, large, large, large); source.calls != 5 {
+		t.Errorf("four large records took %d calls", source.calls)
 	}
 }

@@ -38,7 +38,7 @@ func (c *session) handshake(ctx context.Context, of func(Identity) (*tls.Config,
 		}
 	}
 	if c.records == nil {
-		c.conn = conn // which goes on reading through `in`
+		c.conn, c.socket = conn, nil // it goes on reading through `in`
 		return nil
 	}
 	c.raw = bytes.Clone(in.buf[in.from:in.to])

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -338,4 +339,39 @@ func TestFramesAreFull(t *testing.T) {
 	if sizes, data := frames(); fmt.Sprint(sizes) != "[5000]" || !bytes.Equal(data, want[35000:]) || c.queue != nil || c.sendStream != 4000 || c.sendConn != 25535 {
 		t.Errorf("frames of %v bytes, windows of %d and %d", sizes, c.sendStream, c.sendConn)
 	}
+}
+
+// An answer is read into a buffer that is taken once it comes, so that it takes one call of the kernel whatever its size up to
+// a record's; an idle proxy has no such buffer.
+func TestAnswerIsReadWhole(t *testing.T) {
+	s, server := secured(t, &tls.Config{})
+	calls := 0
+	s.socket = countedReads{s.socket, &calls}
+	for _, n := range []int{1, 300, 5000, maxPlain} {
+		if _, err := server.Write(numbers(n)); err != nil {
+			t.Fatal(err)
+		}
+		calls = 0
+		got := make([]byte, n)
+		if _, err := io.ReadFull(s, got); err != nil || !bytes.Equal(got, numbers(n)) {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+		if calls == 0 || len(s.large) != oneRecord {
+			t.Errorf("%d bytes were read into a buffer of %d", n, len(s.large))
+		}
+		if s.room(); s.large != nil {
+			t.Errorf("a buffer of %d bytes is kept", len(s.large))
+		}
+	}
+}
+
+// countedReads is a socket that counts how often somebody waits for it to be readable.
+type countedReads struct {
+	syscall.RawConn
+	n *int
+}
+
+func (c countedReads) Read(f func(uintptr) bool) error {
+	*c.n++
+	return c.RawConn.Read(f)
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -16,8 +16,9 @@ import (
 // session is one connection with its one stream, from the preface on. It is owned by its proxy's goroutine.
 type session struct {
 	sim     *sim
-	conn    net.Conn // the socket; with TLS that the session does not speak itself, the tls.Conn
-	records *records // nil: conn carries HTTP/2 as it is
+	conn    net.Conn        // the socket; with TLS that the session does not speak itself, the tls.Conn
+	records *records        // nil: conn carries HTTP/2 as it is
+	socket  syscall.RawConn // of conn, where that is the socket
 	addr    string
 	dialed  time.Time
 
@@ -61,8 +62,12 @@ func (s status) Error() string { return fmt.Sprintf("status %s: %s", s.code, s.m
 const streamID = 1 // the id of the only one
 
 func newSession(s *sim, conn net.Conn, addr string) *session {
-	return &session{sim: s, conn: conn, addr: addr, window: s.fleet.cfg.Window, sendConn: 65535, sendStream: 65535,
+	c := &session{sim: s, conn: conn, addr: addr, window: s.fleet.cfg.Window, sendConn: 65535, sendStream: 65535,
 		initialSend: 65535, maxFrame: 16384, parser: parser{rooms: &s.rooms, world: s.world}}
+	if socket, ok := conn.(syscall.Conn); ok {
+		c.socket, _ = socket.SyscallConn() // fails where it is closed, and then reading says so
+	}
+	return c
 }
 
 // frames gives the framer of what is to be written; flush writes it.
@@ -204,102 +209,6 @@ func (c *session) probe() {
 		c.ping = false
 		_ = c.frames().WritePing(false, [8]byte{})
 	}
-}
-
-// Read gives what has come; it blocks where nothing has, and does meanwhile what others posted to the proxy. The
-// proxy's mutex is held by the caller, and given away while it blocks.
-func (c *session) Read(b []byte) (int, error) {
-	if len(c.buf) == 0 {
-		if err := c.fill(); err != nil {
-			return 0, err
-		}
-	}
-	n := copy(b, c.buf)
-	c.buf = c.buf[n:]
-	return n, nil
-}
-
-// fill gets bytes that can be taken: those of a record that has come, or else what the socket has.
-func (c *session) fill() error {
-	for {
-		plain, err := c.opened()
-		if len(plain) > 0 || err != nil {
-			c.buf = plain
-			c.sim.fleet.count.socketIn.Add(uint64(len(plain)))
-			return err
-		}
-		if err := c.receive(); err != nil {
-			return err
-		}
-	}
-}
-
-// opened takes what has come and can be taken.
-func (c *session) opened() (plain []byte, err error) {
-	if c.records == nil {
-		plain, c.raw = c.raw, nil
-		return plain, nil
-	}
-	plain, c.raw, err = c.records.read(c.raw)
-	return plain, err
-}
-
-// receive reads from the socket, behind what is raw already.
-func (c *session) receive() error {
-	if err := c.flush(); err != nil {
-		return err
-	}
-	into := c.room()
-	for {
-		if err := c.sim.work(); err != nil {
-			return err
-		}
-		if err := c.flush(); err != nil { // what work wrote
-			return err
-		}
-		if c.sim.moves() {
-			return errMoves
-		}
-		limit := c.sim.allowance(len(into) - len(c.raw))
-		if limit == 0 {
-			c.sim.pause()
-			continue
-		}
-		at := len(c.raw)
-		n, err := c.sim.block(func() (int, error) { return c.conn.Read(into[at : at+limit]) })
-		if n > 0 {
-			c.sim.consumed(n)
-			c.raw, c.more = into[:at+n], at+n == len(into)
-			return nil
-		}
-		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-	}
-}
-
-// room is the buffer for the next read, with what is raw at its beginning: a large one while there is much to read, one for a
-// record that has begun to come, or the small one.
-func (c *session) room() []byte {
-	size := 0
-	switch {
-	case c.more:
-		size = readSize
-	case recordSize(c.raw) > len(c.small):
-		size = oneRecord
-	}
-	into, old := c.large, c.large
-	if size != len(old) {
-		into = takeRead(size)
-	}
-	if c.large = into; into == nil {
-		into = c.small[:]
-	}
-	c.raw = into[:copy(into, c.raw)]
-	if size != len(old) {
-		giveRead(old)
-	}
-	return into
 }
 
 // next takes one frame.

@@ -46,11 +46,13 @@ func (n *Names) of(requested iter.Seq[string], asked manifest.NameSum) (intern.L
 }
 
 // Collect copies the names out of a request, sorted, each once; nil: none.
-func Collect(names iter.Seq[string]) (all []string) {
-	if names != nil {
-		for name := range names {
-			all = append(all, strings.Clone(name))
-		}
+func Collect(names iter.Seq[string]) []string {
+	if names == nil {
+		return nil
+	}
+	var all []string
+	for name := range names {
+		all = append(all, strings.Clone(name))
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -28,10 +28,14 @@ const (
 )
 
 // ParseDelta reads a DeltaDiscoveryRequest that came in pieces, without making objects of what it lists, and sums up names
-// and claims on the way. Unknown fields are skipped.
+// and claims on the way. Unknown fields are skipped; a list that is not there (an ACK has none) is nil.
 func ParseDelta(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
+	var lists [deltaError + 1]bool // by field: it is there
 	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {
+		if field < protowire.Number(len(lists)) {
+			lists[field] = true
+		}
 		switch field {
 		case deltaNode:
 			m.Node = value
@@ -55,15 +59,27 @@ func ParseDelta(raw ...[]byte) (Message, error) {
 		return nil
 	})
 	m.Type = xds.ParseURL(m.TypeURL)
-	m.Subscribe, m.Unsubscribe = list(whole, deltaSubscribe), list(whole, deltaUnsubscribe)
-	m.Initial = func(yield func(string, string) bool) {
+	if lists[deltaSubscribe] {
+		m.Subscribe = list(whole, deltaSubscribe)
+	}
+	if lists[deltaUnsubscribe] {
+		m.Unsubscribe = list(whole, deltaUnsubscribe)
+	}
+	if lists[deltaInitial] {
+		m.Initial = initial(whole)
+	}
+	return m, err
+}
+
+// initial iterates over the claims of a message that was walked without error.
+func initial(whole [][]byte) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
 		for value := range fields(whole, deltaInitial) {
 			if key, version, err := entry(value); err != nil || !yield(key, version) {
 				return
 			}
 		}
 	}
-	return m, err
 }
 
 // ParseWorld reads a state-of-the-world DiscoveryRequest that came in pieces.

@@ -224,3 +224,21 @@ func TestResumeBuildsNoMaps(t *testing.T) {
 	}
 	t.Logf("%v allocations", large)
 }
+
+// An ACK is what most requests are: it is read in place, and no list is made of what it does not have.
+func TestAckMakesNothing(t *testing.T) {
+	raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL(), ResponseNonce: "17"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pieces := make([][]byte, 1)
+	if n := testing.AllocsPerRun(100, func() {
+		pieces[0] = raw
+		m, err := ParseDelta(pieces...)
+		if err != nil || m.Nonce != "17" || Collect(m.Subscribe) != nil || Collect(m.Unsubscribe) != nil || m.Initial != nil {
+			t.Fatalf("%+v, %v", m, err)
+		}
+	}); n > 1 { // the list of its pieces
+		t.Errorf("%v allocations", n)
+	}
+}

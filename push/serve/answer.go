@@ -77,13 +77,13 @@ func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 
 // resources asks for them, when it is this stream's turn.
 func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) ([]*discoveryv3.Resource, error) {
-	var names []string
-	for name := range m.Subscribe {
-		if len(names) == maxQuestion || len(name) > maxQueryName {
+	var asked []string
+	for name := range names(m.Subscribe) {
+		if len(asked) == maxQuestion || len(name) > maxQueryName {
 			return nil, status.Errorf(codes.InvalidArgument, "%s: more than %d names, or one of more than %d bytes",
 				a.TypeURL, maxQuestion, maxQueryName)
 		}
-		names = append(names, strings.Clone(name)) // it lives only until the request is freed
+		asked = append(asked, strings.Clone(name)) // it lives only until the request is freed
 	}
 	select {
 	case st.srv.answering <- struct{}{}:
@@ -91,7 +91,7 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) ([]
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	return a.Resources(ctx, st.client, names)
+	return a.Resources(ctx, st.client, asked)
 }
 
 // response is a message of the stream's protocol; tools tell one answer from another by the version, which is a hash.

@@ -166,6 +166,9 @@ func (s *side) open(m delta.Message, res *AsideResource) {
 		}
 		return
 	}
+	if m.Initial == nil {
+		return
+	}
 	for name, version := range m.Initial {
 		switch {
 		case res == nil || name != res.Name:

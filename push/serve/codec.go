@@ -18,19 +18,39 @@ type codec struct{ encoding.CodecV2 }
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
 // request is an encoded request, in the pieces that gRPC read; to be freed.
-type request struct{ bufs mem.BufferSlice }
-
-// pieces are the request's bytes, until it is freed.
-func (r *request) pieces() [][]byte {
-	all := make([][]byte, len(r.bufs))
-	for i, b := range r.bufs {
-		all[i] = b.ReadOnlyData()
-	}
-	return all
+type request struct {
+	bufs mem.BufferSlice
+	all  [][]byte // reused
 }
 
-// response is an encoded response: segments that all streams share, and a small tail.
-type response struct{ bufs mem.BufferSlice }
+// pieces are the request's bytes, until it is freed or the next one comes.
+func (r *request) pieces() [][]byte {
+	r.all = r.all[:0]
+	for _, b := range r.bufs {
+		r.all = append(r.all, b.ReadOnlyData())
+	}
+	return r.all
+}
+
+// free gives the pieces back.
+func (r *request) free() {
+	r.bufs.Free()
+	clear(r.all)
+	if r.bufs = nil; cap(r.all) > fewPieces {
+		r.all = nil
+	}
+}
+
+// fewPieces is how long a list of pieces may be that a stream keeps.
+const fewPieces = 4
+
+// response is an encoded response: segments that all streams share, and a head and tail of its own. Most have one segment:
+// all of the response but its bytes is one object then.
+type response struct {
+	bufs       mem.BufferSlice
+	few        [3]mem.Buffer
+	head, tail mem.SliceBuffer
+}
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if r, ok := v.(*response); ok {
@@ -50,15 +70,20 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // encodeDelta makes a DeltaDiscoveryResponse of shared segments and a head and tail of its own.
 func encodeDelta(r *delta.Reply) *response {
-	head, tail := frame(r.Revision, r.Type.URL(), r.Nonce, r.Removed)
-	bufs := append(make(mem.BufferSlice, 0, len(r.Encoded)+2), head)
-	return &response{append(append(bufs, r.Encoded...), tail)}
+	out := &response{}
+	out.bufs = out.few[:0]
+	if n := len(r.Encoded) + 2; n > len(out.few) {
+		out.bufs = make(mem.BufferSlice, 0, n)
+	}
+	out.head, out.tail = frame(r.Revision, r.Type.URL(), r.Nonce, r.Removed)
+	out.bufs = append(append(append(out.bufs, &out.head), r.Encoded...), &out.tail)
+	return out
 }
 
 // frame is what stands before and after the resources: system_version_info=1 (the store's revision, in decimal: the
 // client's floor on its next stream), and type_url=4, nonce=5, removed_resources=6. With resources=2 between them it is,
 // byte by byte, what deterministic protobuf makes of it.
-func frame(revision int64, url, nonce string, removed []string) (head, tail mem.Buffer) {
+func frame(revision int64, url, nonce string, removed []string) (head, tail mem.SliceBuffer) {
 	b := make([]byte, 0, 40+len(url)+len(nonce))
 	b = protowire.AppendTag(b, 1, protowire.BytesType)
 	var digits [20]byte
@@ -69,7 +94,7 @@ func frame(revision int64, url, nonce string, removed []string) (head, tail mem.
 	for _, name := range removed {
 		b = appendText(b, 6, name)
 	}
-	return mem.SliceBuffer(b[:n:n]), mem.SliceBuffer(b[n:])
+	return b[:n:n], b[n:]
 }
 
 // encodeWorld makes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5}.
@@ -81,7 +106,7 @@ func encodeWorld(r *delta.Reply) *response {
 		}
 	}
 	tail := appendText(nil, 4, r.Type.URL())
-	return &response{append(bufs, mem.SliceBuffer(appendText(tail, 5, r.Nonce)))}
+	return &response{bufs: append(bufs, mem.SliceBuffer(appendText(tail, 5, r.Nonce)))}
 }
 
 // encodeNote makes a response of an aside, of either protocol.
@@ -89,16 +114,16 @@ func encodeNote(n *note, world bool) *response {
 	if !world {
 		head, tail := frame(n.revision, n.url, n.nonce, n.removed)
 		if n.resource == nil {
-			return &response{mem.BufferSlice{head, tail}}
+			return &response{bufs: mem.BufferSlice{head, tail}}
 		}
-		return &response{mem.BufferSlice{head, n.resource.delta, tail}}
+		return &response{bufs: mem.BufferSlice{head, n.resource.delta, tail}}
 	}
 	bufs := mem.BufferSlice{}
 	if n.resource != nil {
 		bufs = append(bufs, mem.SliceBuffer(appendText(nil, 1, n.resource.Version)), n.resource.world)
 	}
 	tail := appendText(nil, 4, n.url)
-	return &response{append(bufs, mem.SliceBuffer(appendText(tail, 5, n.nonce)))}
+	return &response{bufs: append(bufs, mem.SliceBuffer(appendText(tail, 5, n.nonce)))}
 }
 
 func appendText(b []byte, field protowire.Number, s string) []byte {

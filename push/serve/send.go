@@ -54,13 +54,7 @@ func (st *stream) pump(lent, urgent bool) (total int) {
 			return total
 		}
 		if (out.reply.Owed || out.answer != nil || st.heavy) && !lent {
-			go func() {
-				bytes, written := st.push(&out, start, true)
-				if written {
-					bytes += st.pump(true, urgent)
-				}
-				st.turn.Load().Sent(bytes)
-			}()
+			st.lend(out, start, urgent)
 			return total
 		}
 		bytes, written := st.push(&out, start, lent)
@@ -69,6 +63,17 @@ func (st *stream) pump(lent, urgent bool) (total int) {
 		}
 		total += bytes
 	}
+}
+
+// lend goes on in a goroutine of its own, which may block.
+func (st *stream) lend(out outgoing, start time.Time, urgent bool) {
+	go func() {
+		bytes, written := st.push(&out, start, true)
+		if written {
+			bytes += st.pump(true, urgent)
+		}
+		st.turn.Load().Sent(bytes)
+	}()
 }
 
 // outgoing is one response: to a question, or of an aside where that has a nonce, else of a type of Envoy's.
@@ -160,11 +165,7 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 		msg = encodeDelta(r)
 	}
 	if lent {
-		late := time.AfterFunc(st.srv.cfg.WriteTimeout, func() {
-			st.srv.cfg.Hooks.Timeout(true)
-			st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %s not written in %v", o.what(), st.srv.cfg.WriteTimeout))
-		})
-		defer late.Stop()
+		defer st.timed(o.what()).Stop()
 	}
 	began := time.Now()
 	if err := st.grpc.SendMsg(msg); err != nil {
@@ -188,6 +189,14 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 	hooks.Wrote(now.Sub(began))
 	hooks.Pushed(r.Type, now.Sub(start))
 	return r.Size, true
+}
+
+// timed closes the stream where what is being written is not for too long.
+func (st *stream) timed(what string) *time.Timer {
+	return time.AfterFunc(st.srv.cfg.WriteTimeout, func() {
+		st.srv.cfg.Hooks.Timeout(true)
+		st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %s not written in %v", what, st.srv.cfg.WriteTimeout))
+	})
 }
 
 // check looks at a stream's deadlines.

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 
@@ -111,6 +111,7 @@ func Options() []grpc.ServerOption {
 		grpc.InitialConnWindowSize(1 << 20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		experimental.BufferPool(&buffers{}),
 		grpc.MaxRecvMsgSize(16 << 20), // initial versions: 44 bytes a name
 	}
 }
@@ -210,31 +211,4 @@ func certificateIdentity(ctx context.Context) (string, error) {
 
 func verified(state tls.ConnectionState) bool {
 	return len(state.VerifiedChains) > 0 && len(state.PeerCertificates) > 0
-}
-
-// Listen wraps a listener so that a stream can be closed from outside: gRPC has no way to end one whose client neither
-// reads nor goes away but to close its connection.
-func Listen(l net.Listener) net.Listener { return listener{l} }
-
-type listener struct{ net.Listener }
-
-func (l listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &conn{Conn: c, remote: &address{Addr: c.RemoteAddr(), close: c.Close}}, nil
-}
-
-type conn struct {
-	net.Conn
-	remote *address
-}
-
-func (c *conn) RemoteAddr() net.Addr { return c.remote }
-
-// address is a peer's address that knows how to hang up: gRPC hands it through to the stream.
-type address struct {
-	net.Addr
-	close func() error
 }

@@ -86,13 +86,13 @@ func (st *stream) run(ctx context.Context) error {
 	if err := st.authenticate(ctx); err != nil {
 		return err
 	}
+	var req request
 	for {
-		var req request
 		if err := st.grpc.RecvMsg(&req); err != nil {
 			return err
 		}
 		err := st.take(ctx, req.pieces()...)
-		req.bufs.Free()
+		req.free()
 		if err != nil {
 			return err
 		}
