@@ -71,9 +71,8 @@ load-suite: build
 FAULTS := ^TestFault|^TestStoppedLeaderWritesNothing$$|^TestEmptyStoreIsNotServed$$|^TestStartWhileEtcdIsAway$$|^TestGarbage$$
 load-faults: envoy
 	@mkdir -p out/load
-	NAVARCH_FAULT_SCALE=$${NAVARCH_FAULT_SCALE:-100} go test ./cmd/internal/e2e -run '$(FAULTS)' -count=1 -timeout 60m -v 2>&1 | \
-		tee out/load/faults.log | awk -f deploy/tools/faults.awk
-	@echo "the log is out/load/faults.log"
+	NAVARCH_FAULT_SCALE=$${NAVARCH_FAULT_SCALE:-100} go test ./cmd/internal/e2e -run '$(FAULTS)' -count=1 -timeout 60m -json | \
+		go run ./deploy/tools/totals -sizes | tee out/load/faults.log
 
 demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it up
 	go run ./deploy/demo/run

@@ -64,7 +64,6 @@ func rest(t *testing.T, processes ...*daemon) (spent time.Duration) {
 // more than a machine can bring to every proxy. What is overtaken is not sent; when it stops everybody has the last state
 // soon, and then the mesh is as it was before, without a restart: one change costs what it did, and nothing goes on by itself.
 func TestFaultEventStorm(t *testing.T) {
-	const pace = 100 * time.Millisecond
 	n, proxies, rounds := sized(t, 100, 500, "services"), sized(t, 40, 2000, "proxies"), sized(t, 20, 600, "times all endpoints change")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
@@ -82,28 +81,7 @@ func TestFaultEventStorm(t *testing.T) {
 	calm := flips(t, f, dir, "172.17.2").Total()
 	live := replica.live(t)
 
-	before, wrote := f.Stats(), leader.mustValue(t, `navarch_store_writes_total{op="put"}`)
-	first := f.Watch(sim.Change{Type: xds.Endpoint, Name: assignment(0), Marker: "172.16.9."})
-	last := f.Watch(sim.Change{Type: xds.Endpoint, Name: assignment(n - 1), Marker: "172.16.9."})
-	began, tick := time.Now(), time.NewTicker(pace)
-	for r := 1; r < rounds; r++ {
-		write(t, dir, "storm.yaml", slices24(n, "storm", fmt.Sprintf("10.%d.%d", 100+r/250, r%250)))
-		<-tick.C
-	}
-	tick.Stop()
-	write(t, dir, "storm.yaml", slices24(n, "storm", "172.16.9"))
-	over := time.Now()
-	acknowledged(t, first)
-	acknowledged(t, last)
-	within(t, 10*time.Second, time.Since(over), "drained")
-	changes := rounds * n
-	sent := f.Stats().Since(before).Types["EDS"]
-	t.Logf("size: %.0f changes a second", float64(changes)/over.Sub(began).Seconds())
-	t.Logf("of %d changes %v were written, %d sent to each proxy, in %d responses", changes, leader.mustValue(t, `navarch_store_writes_total{op="put"}`)-wrote,
-		sent.Resources/uint64(proxies), sent.Responses/uint64(proxies))
-	if most := uint64(proxies * (2*rounds + 10)); sent.Responses > most || sent.Resources > uint64(changes*proxies) {
-		t.Errorf("%d changes to %d proxies were sent as %d resources in %d responses, at most %d are needed", changes, proxies, sent.Resources, sent.Responses, most)
-	}
+	storm(t, f, leader, dir, n, rounds)
 	quiet(t, f)
 	recovered(t, f, dir, calm)
 	for _, d := range []*daemon{leader, replica} {
@@ -119,6 +97,44 @@ func TestFaultEventStorm(t *testing.T) {
 	if now > live+16<<20+proxies<<13 { // 8 KB for each: buffers that were used
 		t.Errorf("the live heap grew from %d to %d bytes", live, now)
 	}
+	lastEndpoints(t, replica, n)
+	// Who comes now is told the truth: all hold the same as it does.
+	f.Add(citizens(proxies + 1)[proxies])
+	joined(t, f, proxies+1)
+	unharmed(t, f)
+	undisturbed(t, f)
+}
+
+// storm changes the endpoints of n services a number of times, ten times a second, and waits until all proxies have the last ones.
+func storm(t *testing.T, f *sim.Fleet, leader *daemon, dir string, n, rounds int) {
+	t.Helper()
+	before, wrote := f.Stats(), leader.mustValue(t, `navarch_store_writes_total{op="put"}`)
+	first := f.Watch(sim.Change{Type: xds.Endpoint, Name: assignment(0), Marker: "172.16.9."})
+	last := f.Watch(sim.Change{Type: xds.Endpoint, Name: assignment(n - 1), Marker: "172.16.9."})
+	began, tick := time.Now(), time.NewTicker(100*time.Millisecond)
+	for r := 1; r < rounds; r++ {
+		write(t, dir, "storm.yaml", slices24(n, "storm", fmt.Sprintf("10.%d.%d", 100+r/250, r%250)))
+		<-tick.C
+	}
+	tick.Stop()
+	write(t, dir, "storm.yaml", slices24(n, "storm", "172.16.9"))
+	over := time.Now()
+	acknowledged(t, first)
+	acknowledged(t, last)
+	within(t, 10*time.Second, time.Since(over), "drained")
+	changes, proxies := rounds*n, f.Stats().Proxies
+	sent := f.Stats().Since(before).Types["EDS"]
+	t.Logf("size: %.0f changes a second", float64(changes)/over.Sub(began).Seconds())
+	t.Logf("of %d changes %v were written, %d sent to each proxy, in %d responses", changes, leader.mustValue(t, `navarch_store_writes_total{op="put"}`)-wrote,
+		sent.Resources/uint64(proxies), sent.Responses/uint64(proxies))
+	if most := uint64(proxies * (2*rounds + 10)); sent.Responses > most || sent.Resources > uint64(changes*proxies) {
+		t.Errorf("%d changes to %d proxies were sent as %d resources in %d responses, at most %d are needed", changes, proxies, sent.Resources, sent.Responses, most)
+	}
+}
+
+// lastEndpoints checks that a replica answers with the endpoints of n services that a storm left.
+func lastEndpoints(t *testing.T, replica *daemon, n int) {
+	t.Helper()
 	got, err := everything(t.Context(), replica.grpc, node("town", "client", "10.1.9.9"))
 	if err != nil {
 		t.Fatal(err)
@@ -128,11 +144,6 @@ func TestFaultEventStorm(t *testing.T) {
 			t.Errorf("%s has not its last endpoints: %q", assignment(i), body)
 		}
 	}
-	// Who comes now is told the truth: all hold the same as it does.
-	f.Add(citizens(proxies + 1)[proxies])
-	joined(t, f, proxies+1)
-	unharmed(t, f)
-	undisturbed(t, f)
 }
 
 // recovered compares what one change costs with what it cost before a storm.
