@@ -81,15 +81,19 @@ func TestCSRRefused(t *testing.T) {
 		"directory name": {alt(asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 4, IsCompound: true, Bytes: must(asn1.Marshal(pkix.Name{CommonName: "x"}.ToRDNSequence()))}), ErrForeignName, "kind 4"},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := ParseCSR(tt.csr, web)
-			if !errors.Is(err, tt.want) || !errors.Is(err, ErrInvalid) {
-				t.Fatalf("error %v, want %v", err, tt.want)
-			}
-			if !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 500 {
-				t.Errorf("error %q does not say %q", err, tt.says)
-			}
-		})
+		t.Run(name, func(t *testing.T) { wantRefused(t, tt.csr, tt.want, tt.says) })
+	}
+}
+
+// wantRefused says of a CSR for web that it must be refused, with which error and which words.
+func wantRefused(t *testing.T, csr []byte, want error, says string) {
+	t.Helper()
+	_, err := ParseCSR(csr, web)
+	if !errors.Is(err, want) || !errors.Is(err, ErrInvalid) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+	if !strings.Contains(err.Error(), says) || len(err.Error()) > 500 {
+		t.Errorf("error %q does not say %q", err, says)
 	}
 }
 

@@ -76,31 +76,13 @@ func TestCACerts(t *testing.T) {
 	root, second := newAuthority(t, "root", nil), newAuthority(t, "second root", nil)
 	one, two, three := newAuthority(t, "one", root), newAuthority(t, "two", root), newAuthority(t, "three", second)
 
-	r := w.replica()
-	if report := r.settle(); !strings.Contains(report.Sealed, "ca-cert.pem") || len(w.blobs("keys/")) != 0 {
-		t.Fatalf("without files: %+v", report)
-	}
-	put(t, w.cacerts, one, root)
-	put(t, late, one, root)
-	r.settle()
-	laggard := w.replica(func(c *keyring.Config) { c.CACerts = late })
-	laggard.settle()
-	leaf := r.mustLeaf("web")
-	if len(leaf.Chain) != 2 || !leaf.Chain[1].Equal(one.cert) || trusts([]*x509.Certificate{root.cert}, leaf, w.now()) != nil {
-		t.Fatalf("chain of %d", len(leaf.Chain))
-	}
-	if err := r.Rotate(t.Context(), false); err == nil || !strings.Contains(err.Error(), "cacerts") {
-		t.Fatalf("rotated a user's CA: %v", err)
-	}
-
+	r, laggard := plugIn(t, w, late, one, root)
 	put(t, w.cacerts, two, root) // the same root: nobody need learn it
 	r.settle()
 	laggard.settle()
 	wantStatuses(t, r.settle(), keyring.Retiring, keyring.Active)
 	for _, r := range []*replica{r, laggard} {
-		if leaf := r.mustLeaf("web"); !leaf.Chain[1].Equal(two.cert) {
-			t.Fatal("the old intermediate signs")
-		}
+		wantIssuer(t, r, two, "the old intermediate signs")
 	}
 
 	if err := os.WriteFile(filepath.Join(w.cacerts, "ca-key.pem"), []byte("garbage"), 0o600); err != nil {
@@ -123,9 +105,7 @@ func TestCACerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	laggard.settle()
-	if leaf := laggard.mustLeaf("web"); !leaf.Chain[1].Equal(three.cert) {
-		t.Fatal("the old root's intermediate signs")
-	}
+	wantIssuer(t, laggard, three, "the old root's intermediate signs")
 	w.replica(func(c *keyring.Config) { c.CACerts = late }).settle()
 	wantStatuses(t, r.settle(), keyring.Retiring, keyring.Retiring, keyring.Active)
 
@@ -137,5 +117,35 @@ func TestCACerts(t *testing.T) {
 	}
 	if len(r.State().CRLs) != 3 {
 		t.Errorf("%d lists for three issuers", len(r.State().CRLs))
+	}
+}
+
+// plugIn has two replicas begin with an issuer of a root: one that waited for the files, and one whose files will be late.
+func plugIn(t *testing.T, w *world, late string, one, root *authority) (r, laggard *replica) {
+	t.Helper()
+	r = w.replica()
+	if report := r.settle(); !strings.Contains(report.Sealed, "ca-cert.pem") || len(w.blobs("keys/")) != 0 {
+		t.Fatalf("without files: %+v", report)
+	}
+	put(t, w.cacerts, one, root)
+	put(t, late, one, root)
+	r.settle()
+	laggard = w.replica(func(c *keyring.Config) { c.CACerts = late })
+	laggard.settle()
+	leaf := r.mustLeaf("web")
+	if len(leaf.Chain) != 2 || !leaf.Chain[1].Equal(one.cert) || trusts([]*x509.Certificate{root.cert}, leaf, w.now()) != nil {
+		t.Fatalf("chain of %d", len(leaf.Chain))
+	}
+	if err := r.Rotate(t.Context(), false); err == nil || !strings.Contains(err.Error(), "cacerts") {
+		t.Fatalf("rotated a user's CA: %v", err)
+	}
+	return r, laggard
+}
+
+// wantIssuer says who must have signed what a replica hands out, and what else it would mean.
+func wantIssuer(t *testing.T, r *replica, want *authority, otherwise string) {
+	t.Helper()
+	if leaf := r.mustLeaf("web"); !leaf.Chain[1].Equal(want.cert) {
+		t.Fatal(otherwise)
 	}
 }

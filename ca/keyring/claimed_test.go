@@ -17,11 +17,9 @@ import (
 	"navarch.io/navarch/ca/seal/kmstest"
 )
 
-// A replica that is sealed from its start knows the roots and the revocations that etcd claims, and does not take them for
-// the mesh's: only those that it remembers, or that it was given, where there are any.
-func TestClaimedRoots(t *testing.T) {
-	w, kms := newWorld(t), kmstest.Start(t)
-	sealed := func(c *keyring.Config) {
+// sealedBy is a replica whose keys a plugin wraps, and that tries again soon where that is away.
+func sealedBy(t *testing.T, kms *kmstest.Plugin) func(*keyring.Config) {
+	return func(c *keyring.Config) {
 		provider, err := seal.NewProvider("kms:"+kms.Socket(), nil)
 		if err == nil {
 			c.Sealer, err = seal.New(provider)
@@ -31,17 +29,44 @@ func TestClaimedRoots(t *testing.T) {
 		}
 		c.Retry = 10 * time.Millisecond
 	}
+}
+
+func mustRevoke(t *testing.T, r *replica, name string) {
+	t.Helper()
+	if _, err := r.Revoke(t.Context(), nil, []string{name}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantClaimed starts a replica that stays sealed, and says which roots it must take callers by.
+func wantClaimed(t *testing.T, w *world, want []*x509.Certificate, change ...func(*keyring.Config)) *keyring.State {
+	t.Helper()
+	r := w.replica(change...)
+	defer r.stop()
+	s := r.State()
+	for errors.Is(s.Sealed, keyring.ErrNotLoaded) { // of before it looked
+		<-r.Changed()
+		s = r.State()
+	}
+	if s.Active != nil || !errors.Is(s.Sealed, seal.ErrUnavailable) || len(s.Bundle) != 0 {
+		t.Errorf("%v", s)
+	}
+	if !slices.EqualFunc(s.Claimed, want, (*x509.Certificate).Equal) || !slices.EqualFunc(s.Callers(), want, (*x509.Certificate).Equal) {
+		t.Errorf("claimed %d roots, want %d", len(s.Claimed), len(want))
+	}
+	return s
+}
+
+// A replica that is sealed from its start knows the roots and the revocations that etcd claims, and does not take them for
+// the mesh's: only those that it remembers, or that it was given, where there are any.
+func TestClaimedRoots(t *testing.T) {
+	w, kms := newWorld(t), kmstest.Start(t)
+	sealed := sealedBy(t, kms)
 	dir := filepath.Join(t.TempDir(), "memory")
 	first := w.replica(sealed, func(c *keyring.Config) { c.Dir = dir })
 	first.settle()
 	thief := spiffeid.RequireFromPath(td, "/ns/default/sa/thief")
-	revoke := func(r *replica, name string) {
-		t.Helper()
-		if _, err := r.Revoke(t.Context(), nil, []string{name}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	revoke(first, thief.String())
+	mustRevoke(t, first, thief.String())
 	first.settle()
 	root := first.State().Bundle[0]
 	first.stop()
@@ -56,20 +81,7 @@ func TestClaimedRoots(t *testing.T) {
 	}
 	look := func(want []*x509.Certificate, change ...func(*keyring.Config)) *keyring.State {
 		t.Helper()
-		r := w.replica(append(change, sealed)...)
-		defer r.stop()
-		s := r.State()
-		for errors.Is(s.Sealed, keyring.ErrNotLoaded) { // of before it looked
-			<-r.Changed()
-			s = r.State()
-		}
-		if s.Active != nil || !errors.Is(s.Sealed, seal.ErrUnavailable) || len(s.Bundle) != 0 {
-			t.Errorf("%v", s)
-		}
-		if !slices.EqualFunc(s.Claimed, want, (*x509.Certificate).Equal) || !slices.EqualFunc(s.Callers(), want, (*x509.Certificate).Equal) {
-			t.Errorf("claimed %d roots, want %d", len(s.Claimed), len(want))
-		}
-		return s
+		return wantClaimed(t, w, want, append(change, sealed)...)
 	}
 	if s := look([]*x509.Certificate{root}); !s.RevokedIdentity(thief) {
 		t.Error("what is revoked is not known")
@@ -85,7 +97,7 @@ func TestClaimedRoots(t *testing.T) {
 	forger := w.replica() // under a key of its own
 	forger.settle()
 	for i := range 5 { // newer than what is remembered
-		revoke(forger, thief.String()+strconv.Itoa(i))
+		mustRevoke(t, forger, thief.String()+strconv.Itoa(i))
 	}
 	forged := forger.State().Bundle
 	forger.stop()

@@ -139,11 +139,25 @@ func TestRevocation(t *testing.T) {
 	if same, err := one.Revoke(t.Context(), []string{stolen.Serial}, []string{badID}); err != nil || len(same.Serials) != 0 {
 		t.Fatalf("revoked again: %+v, %v", same, err)
 	}
-	// The next issuer's list has what is not known to be another's; the old one's goes with it.
+	revokedThenRestored(t, one, bad.Serial, badID)
+	for _, wrong := range []string{"", "0", "xyz", "-1", new(big.Int).Lsh(big.NewInt(1), 200).Text(16)} {
+		if _, err := one.Revoke(t.Context(), []string{wrong}, nil); err == nil || !strings.Contains(err.Error(), "serial") {
+			t.Errorf("serial %q: %v", wrong, err)
+		}
+	}
+	if _, err := one.Revoke(t.Context(), nil, []string{"bad"}); err == nil || !strings.Contains(err.Error(), "identity") {
+		t.Errorf("identity: %v", err)
+	}
+}
+
+// revokedThenRestored goes on from four revoked certificates, of an identity (bad) that is revoked too: the next issuer's list
+// has what is not known to be another's, the old one's goes with it, and the identity can be taken back.
+func revokedThenRestored(t *testing.T, one *replica, bad, badID string) {
+	t.Helper()
 	if err := one.Rotate(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	if got := serials(list(t, one, 2)); !got["abcd"] || got[bad.Serial] {
+	if got := serials(list(t, one, 2)); !got["abcd"] || got[bad] {
 		t.Fatalf("list of epoch 2: %v", got)
 	}
 	if got := serials(list(t, one, 1)); len(got) != 4 {
@@ -153,14 +167,6 @@ func TestRevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.mustLeaf("bad")
-	for _, wrong := range []string{"", "0", "xyz", "-1", new(big.Int).Lsh(big.NewInt(1), 200).Text(16)} {
-		if _, err := one.Revoke(t.Context(), []string{wrong}, nil); err == nil || !strings.Contains(err.Error(), "serial") {
-			t.Errorf("serial %q: %v", wrong, err)
-		}
-	}
-	if _, err := one.Revoke(t.Context(), nil, []string{"bad"}); err == nil || !strings.Contains(err.Error(), "identity") {
-		t.Errorf("identity: %v", err)
-	}
 }
 
 // While replicas issue as fast as they can, a revocation leaves no certificate of the identity out.

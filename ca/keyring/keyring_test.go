@@ -192,19 +192,25 @@ func TestTamperingRaisesAlarm(t *testing.T) {
 			bad = slices.Delete(bad, c.at, c.at+1)
 		}
 		w.overwrite(bad)
-		r.settle()
-		if s := r.State(); !errors.Is(s.Alarm, seal.ErrTampered) || s.Active == nil || s.Active.Epoch != 2 {
-			t.Errorf("%s: %v", name, s)
-		}
-		fresh := w.replica()
-		fresh.settle()
-		if s := fresh.State(); s.Active != nil || !errors.Is(s.Sealed, seal.ErrTampered) || len(s.Bundle) != 0 {
-			t.Errorf("%s, a new replica: %v", name, s)
-		}
-		fresh.stop()
+		wantTampered(t, w, r, name)
 		w.overwrite(good)
 		if r.settle(); r.State().Alarm != nil {
 			t.Fatalf("%s, undone: %v", name, r.State())
 		}
+	}
+}
+
+// wantTampered says that a replica in epoch 2 must raise the alarm and go on, and that a new one must not begin.
+func wantTampered(t *testing.T, w *world, r *replica, name string) {
+	t.Helper()
+	r.settle()
+	if s := r.State(); !errors.Is(s.Alarm, seal.ErrTampered) || s.Active == nil || s.Active.Epoch != 2 {
+		t.Errorf("%s: %v", name, s)
+	}
+	fresh := w.replica()
+	defer fresh.stop()
+	fresh.settle()
+	if s := fresh.State(); s.Active != nil || !errors.Is(s.Sealed, seal.ErrTampered) || len(s.Bundle) != 0 {
+		t.Errorf("%s, a new replica: %v", name, s)
 	}
 }

@@ -40,30 +40,9 @@ type leak struct {
 func TestNoKeyAnywhere(t *testing.T) {
 	l := &leak{world: newWorld(t), needles: needles{}, dir: t.TempDir(), places: map[string][]byte{}}
 	kek := l.kek
-	with := func(file string, older ...string) func(*keyring.Config) {
-		return func(c *keyring.Config) {
-			provider, err := seal.NewFile(file, older...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Sealer, _ = seal.New(provider)
-			c.Dir = l.dir
-		}
-	}
-	r := l.replica(with(kek))
+	r := l.replica(l.wrappedBy(kek))
 	r.settle()
-	tokens, err := attest.Local(l.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := tokens.Verifier()
-	if err != nil {
-		t.Fatal(err)
-	}
-	byToken, err := attest.NewTokens(attest.TokensConfig{TrustDomain: td, Issuers: []attest.TokenIssuer{verifier}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens, byToken := l.issuer()
 	a := l.agent(tokens, r.listen(byToken), r)
 	for step, do := range []func() error{
 		func() error {
@@ -96,7 +75,7 @@ func TestNoKeyAnywhere(t *testing.T) {
 	if _, err := seal.NewFile(kek + "2"); err != nil {
 		t.Fatal(err)
 	}
-	r = l.replica(with(kek+"2", kek))
+	r = l.replica(l.wrappedBy(kek+"2", kek))
 	r.until("sealed anew", func(n *keyring.Report) bool { return len(n.KEKs) == 1 && n.KEKs[0] != was[0] })
 	if err := r.Rotate(t.Context(), true); err != nil {
 		t.Fatal(err)
@@ -112,6 +91,35 @@ func TestNoKeyAnywhere(t *testing.T) {
 	l.files()
 	l.places["logs"] = []byte(l.logs.String())
 	l.judge(kek)
+}
+
+// wrappedBy is a replica whose keys are wrapped by the key of a file, and that remembers in the folder that is searched.
+func (l *leak) wrappedBy(file string, older ...string) func(*keyring.Config) {
+	return func(c *keyring.Config) {
+		provider, err := seal.NewFile(file, older...)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		c.Sealer, _ = seal.New(provider)
+		c.Dir = l.dir
+	}
+}
+
+// issuer is who hands out tokens, and who takes them.
+func (l *leak) issuer() (*attest.Issuer, *attest.Tokens) {
+	tokens, err := attest.Local(l.dir)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	verifier, err := tokens.Verifier()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	byToken, err := attest.NewTokens(attest.TokensConfig{TrustDomain: td, Issuers: []attest.TokenIssuer{verifier}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return tokens, byToken
 }
 
 // agent runs one with a token until the test ends.

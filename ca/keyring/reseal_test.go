@@ -32,14 +32,7 @@ func (r *replica) until(what string, holds func(*keyring.Report) bool) *keyring.
 func TestKEKRotationOfThePlugin(t *testing.T) {
 	w := newWorld(t)
 	plugin := kmstest.Start(t)
-	kms := func(c *keyring.Config) {
-		provider, err := seal.NewKMS(seal.KMSConfig{Socket: plugin.Socket()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = provider.Close() })
-		c.Sealer, _ = seal.New(provider)
-	}
+	kms := wrappedByPlugin(t, plugin)
 	one, other := w.replica(kms), w.replica(kms)
 	one.settle()
 	other.settle()
@@ -89,6 +82,18 @@ func TestKEKRotationOfThePlugin(t *testing.T) {
 	}
 	if got := third.mustLeaf("web").Epoch; got != 2 {
 		t.Fatalf("signed by epoch %d", got)
+	}
+}
+
+// wrappedByPlugin is a replica whose keys a plugin wraps.
+func wrappedByPlugin(t *testing.T, plugin *kmstest.Plugin) func(*keyring.Config) {
+	return func(c *keyring.Config) {
+		provider, err := seal.NewKMS(seal.KMSConfig{Socket: plugin.Socket()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = provider.Close() })
+		c.Sealer, _ = seal.New(provider)
 	}
 }
 

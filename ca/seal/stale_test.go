@@ -14,18 +14,6 @@ import (
 func TestStale(t *testing.T) {
 	dir := t.TempDir()
 	plugin := kmstest.Start(t)
-	make1 := func(f func() (seal.Provider, error)) *seal.Envelope {
-		t.Helper()
-		p, err := f()
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := seal.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
 	file := func(paths ...string) func() (seal.Provider, error) {
 		for i := range paths {
 			paths[i] = filepath.Join(dir, paths[i])
@@ -36,54 +24,74 @@ func TestStale(t *testing.T) {
 		return func() (seal.Provider, error) { return seal.NewPassphrase(seal.Secret(first), more...) }
 	}
 	kms := func() (seal.Provider, error) { return seal.NewKMS(seal.KMSConfig{Socket: plugin.Socket()}) }
-	for name, c := range map[string]struct {
-		before, between, after func() (seal.Provider, error)
-		rotate, drop           func()
-	}{
-		"file": {file("a"), file("b", "a"), file("b"), func() { make1(file("b")) }, func() {}},
+	for name, r := range map[string]rotation{
+		"file": {file("a"), file("b", "a"), file("b"), func() { opener(t, file("b")) }, func() {}, false},
 		"passphrase": {phrase("first passphrase"), phrase("second passphrase", seal.Secret("first passphrase")), phrase("second passphrase"),
-			func() {}, func() {}},
-		"kms": {kms, kms, kms, plugin.RotateKey, plugin.DropOldKeys},
+			func() {}, func() {}, false},
+		"kms": {kms, kms, kms, plugin.RotateKey, plugin.DropOldKeys, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			old := make1(c.before)
-			blob, err := old.Seal(t.Context(), seal.Secret(plain), about)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantStale(t, old, blob, false)
-			wantStale(t, make1(c.before), blob, false) // another process with the same key
-			c.rotate()
-			s := make1(c.between)
-			if name == "kms" {
-				s = old // the same process: its data key is of before
-			}
-			wantStale(t, s, blob, true)
-			got, err := s.Open(t.Context(), blob, about)
-			if err != nil || string(got) != plain {
-				t.Fatalf("%q, %v", got, err)
-			}
-			fresh, err := s.Seal(t.Context(), got, about)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantStale(t, s, fresh, false)
-			before, err1 := seal.KEK(blob)
-			now, err2 := seal.KEK(fresh)
-			if err1 != nil || err2 != nil || before == now {
-				t.Errorf("KEK %q and %q, %v, %v", before, now, err1, err2)
-			}
-			c.drop()
-			last := make1(c.after)
-			if got, err := last.Open(t.Context(), fresh, about); err != nil || string(got) != plain {
-				t.Errorf("without the old key: %v", err)
-			}
-			if _, err := last.Open(t.Context(), blob, about); !errors.Is(err, seal.ErrUnavailable) {
-				t.Errorf("what only the old key opens: %v", err)
-			}
-			wantStale(t, last, []byte("garbage"), false)
-		})
+		t.Run(name, r.test)
 	}
+}
+
+// rotation is how a provider comes by another key.
+type rotation struct {
+	before, between, after func() (seal.Provider, error)
+	rotate, drop           func()
+	inPlace                bool // the provider of before has both
+}
+
+func (r rotation) test(t *testing.T) {
+	old := opener(t, r.before)
+	blob, err := old.Seal(t.Context(), seal.Secret(plain), about)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStale(t, old, blob, false)
+	wantStale(t, opener(t, r.before), blob, false) // another process with the same key
+	r.rotate()
+	s := opener(t, r.between)
+	if r.inPlace {
+		s = old // the same process: its data key is of before
+	}
+	wantStale(t, s, blob, true)
+	got, err := s.Open(t.Context(), blob, about)
+	if err != nil || string(got) != plain {
+		t.Fatalf("%q, %v", got, err)
+	}
+	fresh, err := s.Seal(t.Context(), got, about)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStale(t, s, fresh, false)
+	before, err1 := seal.KEK(blob)
+	now, err2 := seal.KEK(fresh)
+	if err1 != nil || err2 != nil || before == now {
+		t.Errorf("KEK %q and %q, %v, %v", before, now, err1, err2)
+	}
+	r.drop()
+	last := opener(t, r.after)
+	if got, err := last.Open(t.Context(), fresh, about); err != nil || string(got) != plain {
+		t.Errorf("without the old key: %v", err)
+	}
+	if _, err := last.Open(t.Context(), blob, about); !errors.Is(err, seal.ErrUnavailable) {
+		t.Errorf("what only the old key opens: %v", err)
+	}
+	wantStale(t, last, []byte("garbage"), false)
+}
+
+// opener is an envelope of a provider that is made anew.
+func opener(t *testing.T, provider func() (seal.Provider, error)) *seal.Envelope {
+	t.Helper()
+	p, err := provider()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := seal.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func wantStale(t *testing.T, s *seal.Envelope, blob []byte, want bool) {

@@ -168,6 +168,17 @@ func TestLife(t *testing.T) {
 	t.Setenv("MINIMUM_DRAIN_DURATION", "500ms")
 	p := startAgent(t, addr, "--xds-plaintext")
 
+	p.begins(ads, listener)
+	server.Stop()
+	page := p.reconnects(ads, addr, listener)
+	page = p.crashes(ads, page)
+	p.drains(page, listener, arrived, release)
+}
+
+// begins is the first connection: who Envoy is, and nothing that it holds.
+func (p *process) begins(ads *fakeADS, listener string) {
+	t := p.t
+	t.Helper()
 	first := ads.next(t, cdsType)
 	if id := first.request.Node.GetId(); id != "sidecar~127.0.0.1~web-1.shop~shop.svc.cluster.local" || len(first.request.InitialResourceVersions) != 0 {
 		t.Errorf("first request: node %q, versions %v", id, first.request.InitialResourceVersions)
@@ -182,8 +193,12 @@ func TestLife(t *testing.T) {
 	if err := get("http://" + listener); err != nil {
 		t.Fatal(err)
 	}
+}
 
-	server.Stop()
+// reconnects is after the control plane went away: traffic goes on, and once it is back it need not send a byte.
+func (p *process) reconnects(ads *fakeADS, addr, listener string) debugPage {
+	t := p.t
+	t.Helper()
 	p.until("cut off", func(d debugPage) bool { return !d.XDS.Connected && d.XDS.Failures > 1 })
 	if err := get("http://" + listener); err != nil || p.readiness() != 200 {
 		t.Errorf("with the control plane away: %v, /healthz/ready %d", err, p.readiness())
@@ -199,14 +214,20 @@ func TestLife(t *testing.T) {
 	if v := ads.next(t, ldsType).request.InitialResourceVersions; v["in"] != "hash-of-in" {
 		t.Errorf("listener versions: %v", v)
 	}
-	page = p.until("requests counted", func(d debugPage) bool {
+	page := p.until("requests counted", func(d debugPage) bool {
 		last := d.XDS.Streams[len(d.XDS.Streams)-1]
 		return d.XDS.Connected && last.Requests >= 2
 	})
 	if last := page.XDS.Streams[len(page.XDS.Streams)-1]; last.ResponseBytes != 0 || last.RequestBytes == 0 {
 		t.Errorf("bytes on the new stream: %+v", last)
 	}
+	return page
+}
 
+// crashes kills Envoy: another one begins, and claims nothing.
+func (p *process) crashes(ads *fakeADS, page debugPage) debugPage {
+	t := p.t
+	t.Helper()
 	syscall.Kill(page.Envoy.PID, syscall.SIGKILL)
 	if v := ads.next(t, cdsType).request.InitialResourceVersions; len(v) != 0 {
 		t.Errorf("a new Envoy claims to hold %v", v)
@@ -215,7 +236,13 @@ func TestLife(t *testing.T) {
 	if page.Envoy.Crashes != 1 || !strings.Contains(page.Envoy.LastExit, "killed") {
 		t.Errorf("after the crash: %+v", page.Envoy)
 	}
+	return page
+}
 
+// drains stops the agent with a request under way, which the application holds from arrived to release.
+func (p *process) drains(page debugPage, listener string, arrived, release chan struct{}) {
+	t := p.t
+	t.Helper()
 	// Whoever reads metrics does not keep a draining Envoy alive.
 	watcher, err := net.Dial("tcp", p.metrics)
 	if err != nil {

@@ -57,6 +57,7 @@ type config struct {
 	replicaLease time.Duration
 	ramp         time.Duration // 0: at once
 	drainAfter   time.Duration
+	contained    bool // GOMEMLIMIT is of the container; not a flag
 
 	grpcAddr       string
 	secureGRPCAddr string

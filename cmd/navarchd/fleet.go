@@ -44,6 +44,8 @@ type fleet struct {
 	secure    bool          // the address that agents are told speaks TLS
 	warmed    atomic.Bool
 	leaving   atomic.Bool
+	changed   chan struct{}             // holds one: there is another placement
+	tellBy    atomic.Pointer[time.Time] // of a replica that leaves: all agents are to know their owners by then
 
 	mu     sync.Mutex // a leaf: guards owners
 	owners map[owner]*serve.AsideResource
@@ -60,10 +62,10 @@ var errLeaving = errors.New("this replica is being stopped")
 
 // newFleet makes the parts; changed is told when agents may have another owner.
 func newFleet(c *config, store *kv.Store, m *mirror.Mirror, log *slog.Logger) (*fleet, error) {
-	f := &fleet{config: c, log: log, owners: map[owner]*serve.AsideResource{}}
+	f := &fleet{config: c, log: log, owners: map[owner]*serve.AsideResource{}, changed: make(chan struct{}, 1)}
 	var err error
 	f.replica, err = place.NewReplica(place.ReplicaConfig{Store: store, Self: c.processName(), Log: log,
-		Changed: func(*place.Placement) { f.server.AsideChanged(ownerURL) }})
+		Changed: func(*place.Placement) { f.placed() }})
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func newFleet(c *config, store *kv.Store, m *mirror.Mirror, log *slog.Logger) (*
 		return nil, err
 	}
 	f.admission = place.NewAdmission(place.AdmissionConfig{
-		Pace:   place.PaceConfig{Cores: float64(runtime.GOMAXPROCS(0)), Most: c.env.maxRequests},
+		Pace:   place.PaceConfig{Cores: float64(runtime.GOMAXPROCS(0)), Most: c.env.maxRequests, Contained: c.contained},
 		Waited: joined,
 	})
 	return f, nil
@@ -110,6 +112,7 @@ func (f *fleet) tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 		{Name: "admission", Run: f.admission.Run},
 		{Name: "warm", Run: func(ctx context.Context) error { return f.warm(ctx, m, planner) }},
 		{Name: "drain", Run: f.drain},
+		{Name: "tell", Run: f.tell},
 	}
 }
 
@@ -120,7 +123,7 @@ func (f *fleet) aside() serve.Aside {
 		if !ok {
 			return nil
 		}
-		return f.answer(f.replica.Placement(), c.Secure, p.Node.Namespace, p.Node.Workload)
+		return f.answer(p.toldBy(f.replica.Placement()), c.Secure, p.Node.Namespace, p.Node.Workload)
 	}}
 }
 
@@ -234,8 +237,12 @@ func (f *fleet) depart(ctx context.Context) {
 			told = !placement.InRing()
 		default:
 		}
-		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Peers: placement.Peers(), Told: told})
-		obs.SentAway.WithLabelValues("leaving").Add(float64(f.server.SendAway(step.Close, ownerURL, true)))
+		_, follow := f.server.Subscribed(ownerURL)
+		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Follow: follow, Peers: placement.Peers(), Told: told})
+		if !step.TellBy.IsZero() {
+			f.tellBy.Store(&step.TellBy)
+		}
+		obs.SentAway.WithLabelValues("leaving").Add(float64(f.server.SendAway(step.Close, ownerURL, step.All)))
 		if step.GoAway {
 			return
 		}

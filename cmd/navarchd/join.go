@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -16,6 +17,7 @@ import (
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/obs"
@@ -39,6 +41,21 @@ type planner struct {
 type served struct {
 	*plan.Proxy
 	leave func()
+	fresh func(context.Context) error     // waits until this replica's snapshot is the newest
+	told  atomic.Pointer[place.Placement] // by which its agent is told of its owner; nil: it has not asked
+}
+
+// Confirm implements serve.View.
+func (s *served) Confirm(ctx context.Context) error {
+	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	if err := s.fresh(confirm); err != nil {
+		return status.Errorf(codes.Unavailable, "this replica may be behind the one that the proxy comes from: %v", err)
+	}
+	if err := s.Refresh(confirm); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	return nil
 }
 
 // Leave implements serve.View.
@@ -83,7 +100,7 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
-	return &served{proxy, p.fleet.streams.Join(node.Namespace, node.Workload)}, nil
+	return &served{Proxy: proxy, leave: p.fleet.streams.Join(node.Namespace, node.Workload), fresh: p.mirror.ConfirmNow}, nil
 }
 
 // storeName is how a store is named to clients; empty while it is not known.

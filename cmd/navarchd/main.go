@@ -28,7 +28,7 @@ func main() {
 				return err
 			}
 			tuneCollector()
-			wire.LimitMemory(log)
+			c.contained = wire.LimitMemory(log) > 0
 			return run(cmd.Context(), c, log)
 		},
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/rand"
 	"errors"
 	"math/big"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
@@ -19,30 +17,10 @@ import (
 
 // What agents are told follows the keyring: encoded once for each content, and never without the lists that go with it.
 func TestTrustFollowsKeyring(t *testing.T) {
-	domain := spiffeid.RequireTrustDomainFromString("cluster.local")
-	state := func(number int64, epochs ...*issue.Authority) *keyring.State {
-		s := &keyring.State{}
-		for _, a := range epochs {
-			s.Bundle = append(s.Bundle, a.Certificate)
-			der, err := issue.CRL(a, big.NewInt(number), nil, time.Now(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.CRLs = append(s.CRLs, keyring.CRL{Epoch: a.Epoch, DER: der})
-		}
-		return s
-	}
-	var epochs []*issue.Authority
-	for n := range uint64(2) {
-		a, err := issue.SelfSigned(domain, n+1, time.Hour, time.Now(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		epochs = append(epochs, a)
-	}
-	one, revoked, two := state(1, epochs[0]), state(2, epochs[0]), state(3, epochs...)
+	epochs := []*issue.Authority{newAuthorityOf(t, 1), newAuthorityOf(t, 2)}
+	one, revoked, two := listed(t, 1, epochs[0]), listed(t, 2, epochs[0]), listed(t, 3, epochs...)
 	again := *one
-	sealed := *state(4, epochs...)
+	sealed := *listed(t, 4, epochs...)
 	sealed.CRLs, sealed.Sealed = nil, errors.New("sealed")
 	unlisted := *two
 	unlisted.CRLs = nil
@@ -89,6 +67,27 @@ func TestTrustFollowsKeyring(t *testing.T) {
 	if got := answers(); got[0].Name != "ROOTCA" || got[1].Name != "" {
 		t.Errorf("names %q, %q", got[0].Name, got[1].Name)
 	}
+	listsMatter(t, tr, two)
+}
+
+// listed is a keyring of these issuers, whose revocation lists have the number.
+func listed(t *testing.T, number int64, epochs ...*issue.Authority) *keyring.State {
+	t.Helper()
+	s := &keyring.State{}
+	for _, a := range epochs {
+		s.Bundle = append(s.Bundle, a.Certificate)
+		der, err := issue.CRL(a, big.NewInt(number), nil, time.Now(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.CRLs = append(s.CRLs, keyring.CRL{Epoch: a.Epoch, DER: der})
+	}
+	return s
+}
+
+// listsMatter checks what is told of two issuers: first without their lists, then with them.
+func listsMatter(t *testing.T, tr *trust, two *keyring.State) {
+	t.Helper()
 	trusted := func() *tlsv3.CertificateValidationContext {
 		v := &tlsv3.CertificateValidationContext{}
 		if err := tr.validation.Load().Body().UnmarshalTo(v); err != nil {

@@ -38,8 +38,8 @@ type envoy struct {
 	waiting   [xds.NumTypes]bitset // names without which it is not warm: EDS, RDS, SDS
 	withheld  []pending            // CDS responses, acknowledged once all is warm (1.7)
 	timer     *time.Timer
-	moveTo    string
-	previous  *session // while a move is not proved
+	moveTo    string   // the owner that it was told of and is not at
+	coming    *session // was let in there
 }
 
 // pending is a response that is not acknowledged.
@@ -70,6 +70,9 @@ func (s *sim) begin() {
 	node, err := encodeNode(s.id, &s.fleet.cfg)
 	if err != nil { // a label that is not UTF-8: the caller's
 		s.fleet.count.end("node", err.Error())
+	}
+	if s.session.let {
+		node = nil // it was said at the door
 	}
 	if s.resumed {
 		s.resume(node)

@@ -64,6 +64,9 @@ type Config struct {
 	// Follow subscribes to navarch.io/owner and moves to the address that it names, make before break, as navarch-agent
 	// does; the highest revision seen is sent as navarch-revision.
 	Follow bool
+	// MoveWithin is the time within which a move begins, at random, after a proxy was told of its owner; 0: 2 s, as
+	// navarch-agent's.
+	MoveWithin time.Duration
 	// Trust subscribes to the mesh's trust (the aside ROOTCA), as navarch-agent does.
 	Trust bool
 	// OnTrust is given the CertificateValidationContext that came for one proxy; an error refuses it. It must not wait.
@@ -90,6 +93,7 @@ func (c Config) withDefaults() Config {
 	set(&c.RevertWindow, 5*time.Second)
 	set(&c.BackOff, 500*time.Millisecond)
 	set(&c.MaxBackOff, 30*time.Second)
+	set(&c.MoveWithin, 2*time.Second)
 	if c.Dialing == 0 {
 		c.Dialing = 64
 	}

@@ -285,7 +285,7 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.asides[ownerURL], b.asides[ownerURL] = owner, self
-	f := fleet(t, 0, Config{Follow: true}, a)
+	f := fleet(t, 0, Config{Follow: true, MoveWithin: time.Millisecond}, a)
 	f.Add(identities(20)...)
 	eventually(t, "all have moved", func() bool { return f.Stats().Moves == 20 })
 	join(t, f, 20)

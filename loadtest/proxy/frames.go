@@ -46,7 +46,10 @@ func (c *session) decode(raw []byte) error {
 	case *http2.PingFrame:
 		if f.IsAck() {
 			c.pong = true
-			return c.sim.onPong(c)
+			if c == c.sim.session {
+				c.sim.settle()
+			}
+			return nil
 		}
 		_ = c.frames().WritePing(true, f.Data)
 	case *http2.WindowUpdateFrame:

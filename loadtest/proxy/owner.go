@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,7 +25,7 @@ func (s *sim) askAsides() {
 	if s.world {
 		return
 	}
-	if s.fleet.cfg.Follow {
+	if s.fleet.cfg.Follow && !s.session.let { // it was asked for already
 		s.write(aside, request{url: ownerURL, subscribe: []string{ownerID}})
 	}
 	if s.fleet.cfg.Trust {
@@ -85,62 +84,9 @@ func (s *sim) learn(body []byte) error {
 	case self:
 		s.owner, s.moveTo = s.session.addr, ""
 	case address != "" && address != s.session.addr:
-		s.owner, s.moveTo = address, address
+		s.bound(address)
 	}
 	return nil
-}
-
-// still says that nothing is in flight: a move would lose nothing.
-func (s *sim) still() bool {
-	c := s.session
-	return s.warm() && c.parser.heads == 0 && len(c.buf) == 0 && len(c.raw) == 0 && len(c.queue) == 0
-}
-
-// move goes to the owner, make before break: the new stream claims what is held, and the old connection is closed once the
-// new server has answered. Where it cannot be reached the proxy stays.
-func (s *sim) move() error {
-	to := s.moveTo
-	s.moveTo = ""
-	old := s.session
-	c, err := s.dial(to)
-	if err != nil {
-		if errors.Is(err, errQuit) {
-			return err
-		}
-		s.owner = ""
-		s.fleet.count.end("move", err.Error())
-		return nil
-	}
-	s.stopWaiting()
-	s.session, s.previous = c, old
-	s.adopt(c.conn)
-	c.preface()
-	if err := s.greet(c); err != nil {
-		return err
-	}
-	s.fleet.count.streams.Add(1)
-	s.streams++
-	s.begin()
-	return c.flush()
-}
-
-// onPong is the answer to the ping behind the requests of a resumed stream.
-func (s *sim) onPong(c *session) error {
-	if s.previous != nil {
-		s.fleet.count.moves.Add(1)
-		s.dropPrevious()
-	}
-	if c == s.session {
-		s.settle()
-	}
-	return nil
-}
-
-func (s *sim) dropPrevious() {
-	if s.previous != nil {
-		s.previous.close(false)
-		s.previous = nil
-	}
 }
 
 // sendMalformed sends one request that no Envoy would.

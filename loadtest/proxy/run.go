@@ -34,6 +34,7 @@ type sim struct {
 
 	postMu sync.Mutex
 	posted []func()
+	ended  bool     // nothing that is posted is done
 	conn   net.Conn // to be woken
 	wake   chan struct{}
 	stale  []net.Conn // that vanished
@@ -122,11 +123,20 @@ func (s *sim) adopt(conn net.Conn) {
 	}
 }
 
-// dial connects, TLS handshake included.
+// dial connects, with the proxy open to others.
 func (s *sim) dial(addr string) (*session, error) {
-	f := s.fleet
 	s.mu.Unlock()
-	defer s.mu.Lock()
+	c, err := s.connectTo(addr)
+	s.mu.Lock()
+	if err == nil {
+		s.dialed = c.dialed
+	}
+	return c, err
+}
+
+// connectTo connects, TLS handshake included. Any goroutine may call it.
+func (s *sim) connectTo(addr string) (*session, error) {
+	f := s.fleet
 	select {
 	case f.dialing <- struct{}{}:
 		defer func() { <-f.dialing }()
@@ -134,7 +144,7 @@ func (s *sim) dial(addr string) (*session, error) {
 		return nil, errQuit
 	}
 	f.count.dials.Add(1)
-	s.dialed = time.Now()
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(f.ctx, 20*time.Second)
 	defer cancel()
 	d := net.Dialer{LocalAddr: source(addr, s.index/f.cfg.PerSource), KeepAlive: -1}
@@ -143,6 +153,7 @@ func (s *sim) dial(addr string) (*session, error) {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
 	c := newSession(s, conn, addr)
+	c.dialed = began
 	if f.cfg.TLS != nil {
 		if err := c.handshake(ctx, f.cfg.TLS); err != nil {
 			_ = conn.Close()
@@ -186,24 +197,26 @@ func (s *sim) speak() error {
 	s.streams++
 	s.begin()
 	for {
-		if s.moveTo != "" && s.still() {
+		if s.moves() {
 			if err := s.move(); err != nil {
 				return err
 			}
 		}
-		if err := s.session.next(); err != nil {
+		if err := s.session.next(); err != nil && !errors.Is(err, errMoves) {
 			return err
 		}
 	}
 }
 
 // greet opens the stream with the metadata of this proxy.
-func (s *sim) greet(c *session) error {
+func (s *sim) greet(c *session) error { return c.open(s.header()) }
+
+func (s *sim) header() [][2]string {
 	var extra [][2]string
 	if s.fleet.cfg.Header != nil {
 		extra = s.fleet.cfg.Header(s.id)
 	}
-	return c.open(append(extra, s.floor()...))
+	return append(extra, s.floor()...)
 }
 
 // silence holds the connection and never speaks.
@@ -234,7 +247,7 @@ func (s *sim) over(err error) {
 		}
 		s.session = nil
 	}
-	s.dropPrevious()
+	s.turnBack()
 	s.again.Vanish, s.again.Reset = false, false
 	s.leave()
 	if errors.Is(err, errQuit) {
@@ -269,6 +282,7 @@ func (s *sim) leave() {
 }
 
 func (s *sim) end() {
+	s.unpost()
 	for _, c := range s.stale {
 		_ = c.Close()
 	}

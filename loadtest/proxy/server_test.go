@@ -38,6 +38,9 @@ type server struct {
 	addr   string
 	grpc   *grpc.Server
 
+	door   chan struct{} // nobody is let in before it is closed; nil: all are
+	refuse error         // what they are told then; nil: they are let in
+
 	mu       sync.Mutex
 	world    [xds.NumTypes]map[string]*discoveryv3.Resource
 	revision string
@@ -168,6 +171,16 @@ func (s *server) DeltaAggregatedResources(g both) error {
 		defer s.mu.Unlock()
 		s.streams = slices.DeleteFunc(s.streams, func(x *stream) bool { return x == st })
 	}()
+	if s.door != nil {
+		select {
+		case <-s.door:
+		case <-g.Context().Done():
+			return nil
+		}
+	}
+	if s.refuse != nil {
+		return s.refuse
+	}
 	for {
 		r, err := g.Recv()
 		if err != nil {

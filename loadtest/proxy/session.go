@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -18,6 +19,7 @@ type session struct {
 	conn    net.Conn // the socket; with TLS that the session does not speak itself, the tls.Conn
 	records *records // nil: conn carries HTTP/2 as it is
 	addr    string
+	dialed  time.Time
 
 	small [256]byte // what an idle proxy waits with
 	large []byte    // of a pool; nil: none
@@ -38,6 +40,7 @@ type session struct {
 	initialSend int // SETTINGS_INITIAL_WINDOW_SIZE of the server
 	maxFrame    int
 	queue       [][]byte // pieces of messages that wait for a window
+	let         bool     // a move's: the owner was asked for, with the node, and has let it in
 	ping        bool     // a ping is to follow what is in the queue
 	pong        bool     // the server has answered it
 }
@@ -253,6 +256,9 @@ func (c *session) receive() error {
 		}
 		if err := c.flush(); err != nil { // what work wrote
 			return err
+		}
+		if c.sim.moves() {
+			return errMoves
 		}
 		limit := c.sim.allowance(len(into) - len(c.raw))
 		if limit == 0 {

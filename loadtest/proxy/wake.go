@@ -4,9 +4,13 @@ import (
 	"time"
 )
 
-// post has the proxy's goroutine run f soon.
-func (s *sim) post(f func()) {
+// post has the proxy's goroutine run f soon; false: it has ended.
+func (s *sim) post(f func()) bool {
 	s.postMu.Lock()
+	if s.ended {
+		s.postMu.Unlock()
+		return false
+	}
 	s.posted = append(s.posted, f)
 	if s.conn != nil {
 		_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // fails where it is closed, and then the goroutine is awake
@@ -15,6 +19,18 @@ func (s *sim) post(f func()) {
 	select {
 	case s.wake <- struct{}{}:
 	default:
+	}
+	return true
+}
+
+// unpost runs what is posted still, and nothing from then on.
+func (s *sim) unpost() {
+	s.postMu.Lock()
+	todo := s.posted
+	s.posted, s.ended = nil, true
+	s.postMu.Unlock()
+	for _, f := range todo {
+		f()
 	}
 }
 

@@ -111,6 +111,10 @@ func churn(s *stage) error {
 // minute.
 const ramp = 5 * time.Second
 
+// grace is what the replica that leaves has for it there, with some hundred streams: the other scenarios' servers have a few
+// seconds, since nobody is left to be sent anywhere when they end.
+const grace = 30 * time.Second
+
 // scale adds a replica and takes it away again under churn, in turns with the steady state. The proxies follow their owner,
 // as navarch-agent does; a server that names no owner keeps them where they are.
 func scale(s *stage) error {
@@ -140,9 +144,14 @@ func scale(s *stage) error {
 	s.row("p99 of the steady state", "ms", ms(median(m.steady)))
 	s.row("p99 while scaling", "ms", ms(median(m.moving)))
 	s.row(rowScale, "", float64(median(m.moving))/float64(max(1, median(m.steady))))
-	s.row("streams moved to an owner", "", float64(after.Since(before).Moves))
+	moved := after.Since(before).Moves
+	s.row("streams moved to an owner", "", float64(moved))
+	s.row("turns while scaling, median", "ms", ms(median(m.took)))
 	s.row(rowMissing, "", float64(m.missing))
-	s.note("Medians of %d rounds, in which steady state, one replica more and one replica fewer took turns.", len(m.steady))
+	s.note("Medians of %d rounds, in which steady state, one replica more and one replica fewer took turns. A turn lasts until no stream moves any more.", len(m.steady))
+	if moved == 0 {
+		s.note("No stream moved: the figures say nothing of scaling.")
+	}
 	return s.equal()
 }
 
@@ -150,27 +159,73 @@ func scale(s *stage) error {
 type moves struct {
 	flips          int
 	steady, moving []time.Duration
+	took           []time.Duration // of each turn in which streams move
 	missing        int
 }
 
 // steadily flips endpoints for a while, and keeps the p99; nil: it is not kept.
 func (s *stage) steadily(what string, span time.Duration, into *[]time.Duration, m *moves) error {
 	s.enter(what)
-	p, err := s.play(100*time.Millisecond, s.span(span), func(int) (string, mesh.Edit, error) {
-		m.flips++
-		return "flip", s.churn.Flip(m.flips % s.world.Settings.Services), nil
-	})
+	p, err := s.flips(s.span(span), m)
 	if err != nil || into == nil {
 		return err
 	}
-	*into = append(*into, p.all().Quantile(.99))
+	m.keep(s, what, p.all(), into)
+	return nil
+}
+
+func (s *stage) flips(span time.Duration, m *moves) (*played, error) {
+	p, err := s.play(100*time.Millisecond, span, func(int) (string, mesh.Edit, error) {
+		m.flips++
+		return "flip", s.churn.Flip(m.flips % s.world.Settings.Services), nil
+	})
 	m.missing += p.missing
-	s.latency(fmt.Sprintf("%s, %d", what, len(m.steady)), p.all())
+	return p, err
+}
+
+func (m *moves) keep(s *stage, what string, acks *gauge.Histogram, into *[]time.Duration) {
+	*into = append(*into, acks.Quantile(.99))
+	s.latency(fmt.Sprintf("%s, %d", what, len(m.steady)), acks)
+}
+
+// movesLimit is how long a turn may last in which streams move.
+const movesLimit = 40 * time.Second
+
+// moving is steadily, until streams have moved and none does any more: a server that has them move slowly is not measured for
+// a part of it only.
+func (s *stage) moving(what string, m *moves) error {
+	s.enter(what)
+	began, acks := time.Now(), &gauge.Histogram{}
+	first, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	before := first
+	for span := s.span(ramp + 3*time.Second); ; span = s.span(2 * time.Second) {
+		p, err := s.flips(span, m)
+		if err != nil {
+			return err
+		}
+		acks.Merge(p.all())
+		after, err := s.fleet.Stats()
+		if err != nil {
+			return err
+		}
+		if done := after.Moves == before.Moves && after.Moves > first.Moves; done || time.Since(began) > s.span(movesLimit) {
+			break
+		}
+		before = after
+	}
+	m.took = append(m.took, time.Since(began))
+	m.keep(s, what, acks, &m.moving)
 	return nil
 }
 
 // round is one turn of the steady state, of a replica that comes and takes its share, and of one that leaves.
 func (s *stage) round(m *moves) error {
+	if err := s.quiet(); err != nil {
+		return err
+	}
 	if err := s.steadily("steady", 5*time.Second, &m.steady, m); err != nil {
 		return err
 	}
@@ -178,13 +233,13 @@ func (s *stage) round(m *moves) error {
 	if err != nil {
 		return err
 	}
-	if err := s.steadily("one replica more", ramp+3*time.Second, &m.moving, m); err != nil {
+	if err := s.moving("one replica more", m); err != nil {
 		return err
 	}
 	s.forget(more)
 	left := make(chan struct{})
-	go func() { more.stop(20 * time.Second); close(left) }()
-	err = s.steadily("one replica fewer", ramp+3*time.Second, &m.moving, m)
+	go func() { more.stop(grace + 10*time.Second); close(left) }()
+	err = s.moving("one replica fewer", m)
 	<-left
 	return err
 }

@@ -99,7 +99,7 @@ var worldB = []Scenario{
 	{Name: "neighbour", Title: "endpoints flip while another namespace changes 1,000 objects a second", World: "world-b", Proxies: 400, run: neighbour, change: tenants(4), Targets: map[string]Target{
 		rowDelayed: {Value: 100}, rowLoud: {Value: 950, Most: true}, rowMissing: {Value: 0},
 	}},
-	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, flags: []string{"--replica-ramp", ramp.String()}, Limit: 10 * time.Minute, Targets: map[string]Target{
+	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, flags: []string{"--replica-ramp", ramp.String(), "--shutdown-duration", grace.String()}, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowScale: {Value: 2}, rowMissing: {Value: 0},
 	}},
 }

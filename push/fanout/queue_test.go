@@ -10,7 +10,8 @@ import (
 )
 
 // script runs events and returns who was granted, in order, with "!" where only what is urgent is to be sent. "j:ns/a" joins,
-// "l:a" leaves, "e:a", "a:a" and "c:a" mark in a lane, "d:a:9" is done with 9 bytes, "k:a:9" acknowledges 9, "t" is 1 s later, "w" 10 ms, "p:5" goroutines waited 0.5 ms. "g:ns/a" joins as a gateway, "r:a" refuses.
+// "g:ns/a" joins as a gateway, "l:a" leaves, "e:a", "a:a" and "c:a" mark in a lane, "d:a:9" is done with 9 bytes, "k:a:9"
+// acknowledges 9, "r:a" refuses, "t" is 1 s later, "w" 10 ms, "p:5" goroutines waited 0.5 ms.
 func script(b Budget, events string) string {
 	q := NewQueue[string](b)
 	now := time.Unix(0, 0)
@@ -155,62 +156,83 @@ func TestQueueRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		b := Budget{Streams: 1 + r.IntN(3), Bytes: 20, Trial: 1 + r.IntN(4)}
-		q := NewQueue[int](b)
-		now := time.Unix(0, 0)
-		granted, owing, due := map[int]bool{}, map[int]int{}, map[int]bool{}
-		step := func(e Event[int]) {
-			for _, g := range q.Step(now, e) {
-				if granted[g.Stream] {
-					t.Fatalf("seed %d: %d is granted twice", seed, g.Stream)
-				}
-				granted[g.Stream] = true
-				delete(due, g.Stream)
-			}
-			if len(granted) > b.Streams {
-				t.Fatalf("seed %d: %d in flight", seed, len(granted))
-			}
-		}
-		done := func(s, bytes int) {
-			if granted[s] {
-				delete(granted, s)
-				owing[s] += bytes
-				step(Event[int]{Op: Done, Stream: s, Bytes: bytes})
-			}
-		}
-		ack := func(s int) {
-			n := owing[s]
-			owing[s] = 0
-			step(Event[int]{Op: Ack, Stream: s, Bytes: n})
-		}
+		c := &chaos{t: t, seed: seed, q: NewQueue[int](b), streams: b.Streams, now: time.Unix(0, 0),
+			granted: map[int]bool{}, owing: map[int]int{}, due: map[int]bool{}}
 		for s := range 8 {
-			step(Event[int]{Op: Join, Stream: s, Namespace: fmt.Sprint(s % 3)})
+			c.step(Event[int]{Op: Join, Stream: s, Namespace: fmt.Sprint(s % 3)})
 		}
 		for range 300 {
-			s := r.IntN(8)
-			switch r.IntN(6) {
-			case 5:
-				step(Event[int]{Op: Refuse, Stream: s})
-			case 0, 1:
-				due[s] = true
-				step(Event[int]{Op: Mark, Stream: s, Lane: Lane(r.IntN(int(NumLanes)))})
-			case 2:
-				done(s, r.IntN(9))
-			case 3:
-				ack(s)
-			case 4:
-				now = now.Add(time.Duration(r.IntN(700)) * time.Millisecond)
-				step(Event[int]{Op: Tick})
-			}
+			c.any(r)
 		}
 		for range 20 {
 			for s := range 8 {
-				done(s, 1)
-				ack(s)
+				c.done(s, 1)
+				c.ack(s)
 			}
 		}
-		if len(due) > 0 || q.Waiting(Endpoints)+q.Waiting(Answers)+q.Waiting(Config) > 0 || q.bytes != 0 || q.trial.trying != 0 || q.charged.Len() != 0 || q.beside.slots.Len() != 0 {
-			t.Fatalf("seed %d: still due %v, bytes %d, charged %d", seed, due, q.bytes, q.charged.Len())
+		q := c.q
+		if len(c.due) > 0 || q.Waiting(Endpoints)+q.Waiting(Answers)+q.Waiting(Config) > 0 || q.bytes != 0 || q.trial.trying != 0 || q.charged.Len() != 0 || q.beside.slots.Len() != 0 {
+			t.Fatalf("seed %d: still due %v, bytes %d, charged %d", seed, c.due, q.bytes, q.charged.Len())
 		}
+	}
+}
+
+// chaos is eight streams of a queue, and what is known of each.
+type chaos struct {
+	t       *testing.T
+	seed    uint64
+	q       *Queue[int]
+	streams int // the budget
+	now     time.Time
+	granted map[int]bool
+	owing   map[int]int  // bytes without acknowledgement
+	due     map[int]bool // marked and not granted since
+}
+
+// step is one event, and the check of what was granted.
+func (c *chaos) step(e Event[int]) {
+	for _, g := range c.q.Step(c.now, e) {
+		if c.granted[g.Stream] {
+			c.t.Fatalf("seed %d: %d is granted twice", c.seed, g.Stream)
+		}
+		c.granted[g.Stream] = true
+		delete(c.due, g.Stream)
+	}
+	if len(c.granted) > c.streams {
+		c.t.Fatalf("seed %d: %d in flight", c.seed, len(c.granted))
+	}
+}
+
+func (c *chaos) done(s, bytes int) {
+	if c.granted[s] {
+		delete(c.granted, s)
+		c.owing[s] += bytes
+		c.step(Event[int]{Op: Done, Stream: s, Bytes: bytes})
+	}
+}
+
+func (c *chaos) ack(s int) {
+	n := c.owing[s]
+	c.owing[s] = 0
+	c.step(Event[int]{Op: Ack, Stream: s, Bytes: n})
+}
+
+// any is an event of any stream.
+func (c *chaos) any(r *rand.Rand) {
+	s := r.IntN(8)
+	switch r.IntN(6) {
+	case 5:
+		c.step(Event[int]{Op: Refuse, Stream: s})
+	case 0, 1:
+		c.due[s] = true
+		c.step(Event[int]{Op: Mark, Stream: s, Lane: Lane(r.IntN(int(NumLanes)))})
+	case 2:
+		c.done(s, r.IntN(9))
+	case 3:
+		c.ack(s)
+	case 4:
+		c.now = c.now.Add(time.Duration(r.IntN(700)) * time.Millisecond)
+		c.step(Event[int]{Op: Tick})
 	}
 }
 

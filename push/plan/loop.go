@@ -295,6 +295,10 @@ func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Lane)) (*Proxy,
 	return p, nil
 }
 
+// Refresh plans whatever the source has published before: Set is as new then. The error is the context's, or that the loop
+// has ended.
+func (p *Proxy) Refresh(ctx context.Context) error { return p.loop.call(ctx, p.loop.drain) }
+
 // Leave ends what Join began.
 func (p *Proxy) Leave() {
 	_ = p.loop.call(context.Background(), func() { // an ended loop has no proxies

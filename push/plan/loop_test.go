@@ -158,7 +158,7 @@ func TestViewsLinger(t *testing.T) {
 	})
 }
 
-// Who joins gets what the source published before, however long the lanes would wait.
+// Who joins, or refreshes, gets what the source published before, however long the lanes would wait.
 func TestJoinDrains(t *testing.T) {
 	inBubble(t, Config{DebounceAfter: time.Hour, DebounceMax: 2 * time.Hour}, func(t *testing.T, l *Loop, src *feed) {
 		src.put(shop(t)...)
@@ -177,6 +177,10 @@ func TestJoinDrains(t *testing.T) {
 		}
 		if len(m.get().at) != 1 {
 			t.Errorf("the first was told %d times", len(m.get().at))
+		}
+		src.put(entryOf(t, "shop/y", "y.org", ""))
+		if err := second.Refresh(t.Context()); err != nil || first.Set().Types[xds.Cluster].Get("outbound|80||y.org") == nil || first.Set().Revision != 3 {
+			t.Errorf("after a refresh there is revision %d, %v", first.Set().Revision, err)
 		}
 	})
 }

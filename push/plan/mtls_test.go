@@ -135,6 +135,42 @@ func security(t testing.TB, kind model.Kind, name, text string, m proto.Message)
 	return rec(t, kind, name, "istio: "+base64.StdEncoding.EncodeToString(raw))
 }
 
+// twoProxies runs the Envoys of a server, of which a backend is the application, and of a client, with the secrets of each. in
+// is the server's port, out the one of the client's proxy that leads there.
+func twoProxies(t *testing.T, backend int, policies []model.Record, server, client string) (in, out int) {
+	t.Helper()
+	in, out = local.PortFor(t), local.PortFor(t)
+	s := snapshot(append([]model.Record{
+		rec(t, model.KindService, "b/server", fmt.Sprintf("{hosts: [server.b.svc.cluster.local], exportTo: ['*'], selector: {app: server}, addresses: [10.96.0.9], ports: [{name: http, number: %d, protocol: PROTOCOL_HTTP, targetNumber: %d}]}", out, in)),
+		rec(t, model.KindEndpoints, "b/server-1", fmt.Sprintf("{hosts: [server.b.svc.cluster.local], ports: [{name: http, number: %d}], endpoints: [{address: 127.0.0.1, labels: {app: server}, namespace: b, serviceAccount: server, mtls: true}]}", in)),
+		rec(t, model.KindSidecar, "a/s", fmt.Sprintf("egress: [{port: {number: %d, protocol: HTTP, name: x}, bind: 127.0.0.1, captureMode: NONE, hosts: ['b/*']}]", out)),
+		rec(t, model.KindSidecar, "b/s", fmt.Sprintf("{ingress: [{port: {number: %d, protocol: HTTP, name: x}, bind: 127.0.0.1, captureMode: NONE, defaultEndpoint: '127.0.0.1:%d'}], egress: [{hosts: ['~/*']}]}", in, backend)),
+	}, policies...)...)
+	proxy := func(namespace string, labels ...string) *manifest.Set {
+		n := node(namespace, "x", labels...)
+		n.Caps |= xds.CapIdentity
+		n.Mode = view.None
+		return planFor(s, n)
+	}
+	runPlanned(t, proxy("b", "app=server"), server)
+	runPlanned(t, proxy("a"), client)
+	return in, out
+}
+
+// asImpostor asks the server by a port, claiming to be somebody else: the status and the body, or the error.
+func asImpostor(port int) string {
+	request, _ := http.NewRequest(http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/x/y", port), nil)
+	request.Host = "server.b.svc.cluster.local"
+	request.Header.Set("X-Forwarded-Client-Cert", "By=forged")
+	r, err := (&http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+	if err != nil {
+		return "error " + err.Error()
+	}
+	defer r.Body.Close()
+	body, _ := io.ReadAll(r.Body)
+	return fmt.Sprintf("%d %s", r.StatusCode, body)
+}
+
 // Two Envoys with what is planned for them: the client's listener, mTLS by the endpoint's label, the server's modes and
 // policies, and the identity that the application sees.
 func TestTrafficBetweenProxies(t *testing.T) {
@@ -171,36 +207,9 @@ func TestTrafficBetweenProxies(t *testing.T) {
 		{"another path is allowed", []model.Record{authorization("rules: [{to: [{operation: {paths: ['/y']}}]}]")}, server, "403", "403"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in, out := local.PortFor(t), local.PortFor(t)
-			backend := app.Listener.Addr().(*net.TCPAddr).Port
-			s := snapshot(append([]model.Record{
-				rec(t, model.KindService, "b/server", fmt.Sprintf("{hosts: [server.b.svc.cluster.local], exportTo: ['*'], selector: {app: server}, addresses: [10.96.0.9], ports: [{name: http, number: %d, protocol: PROTOCOL_HTTP, targetNumber: %d}]}", out, in)),
-				rec(t, model.KindEndpoints, "b/server-1", fmt.Sprintf("{hosts: [server.b.svc.cluster.local], ports: [{name: http, number: %d}], endpoints: [{address: 127.0.0.1, labels: {app: server}, namespace: b, serviceAccount: server, mtls: true}]}", in)),
-				rec(t, model.KindSidecar, "a/s", fmt.Sprintf("egress: [{port: {number: %d, protocol: HTTP, name: x}, bind: 127.0.0.1, captureMode: NONE, hosts: ['b/*']}]", out)),
-				rec(t, model.KindSidecar, "b/s", fmt.Sprintf("{ingress: [{port: {number: %d, protocol: HTTP, name: x}, bind: 127.0.0.1, captureMode: NONE, defaultEndpoint: '127.0.0.1:%d'}], egress: [{hosts: ['~/*']}]}", in, backend)),
-			}, c.policies...)...)
-			proxy := func(namespace string, labels ...string) *manifest.Set {
-				n := node(namespace, "x", labels...)
-				n.Caps |= xds.CapIdentity
-				n.Mode = view.None
-				return planFor(s, n)
-			}
-			runPlanned(t, proxy("b", "app=server"), c.as)
-			runPlanned(t, proxy("a"), client)
-			get := func(port int) string {
-				request, _ := http.NewRequest(http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/x/y", port), nil)
-				request.Host = "server.b.svc.cluster.local"
-				request.Header.Set("X-Forwarded-Client-Cert", "By=forged")
-				r, err := (&http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
-				if err != nil {
-					return "error " + err.Error()
-				}
-				defer r.Body.Close()
-				body, _ := io.ReadAll(r.Body)
-				return fmt.Sprintf("%d %s", r.StatusCode, body)
-			}
+			in, out := twoProxies(t, app.Listener.Addr().(*net.TCPAddr).Port, c.policies, c.as, client)
 			for who, want := range map[string]string{"mesh": c.mesh, "plain": c.plain} {
-				got := get(map[string]int{"mesh": out, "plain": in}[who])
+				got := asImpostor(map[string]int{"mesh": out, "plain": in}[who])
 				if !strings.HasPrefix(strings.Replace(got, "By=forged,", "", 1)+"$", want) {
 					t.Errorf("%s: got %q, want %q", who, got, want)
 				}

@@ -88,6 +88,35 @@ func held(t testing.TB, set *manifest.Set, name string) string {
 	return string(m.GetTlsCertificate().CertificateChain.GetInlineBytes()) + ", " + string(m.GetTlsCertificate().PrivateKey.GetInlineBytes())
 }
 
+// wantSent has a proxy join and ask for a Secret: it must be sent so much, of which the key was opened for it, or the log says
+// that it is not sent.
+func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want string) {
+	t.Helper()
+	var log bytes.Buffer
+	o := &opener{}
+	inBubble(t, Config{Opener: o, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(records...)
+		p, err := l.Join(t.Context(), n, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := p.Set().Types[xds.Secret].Len(); n != 0 {
+			t.Errorf("%d Secrets that nobody has asked for", n)
+		}
+		p.Ask(t.Context(), []string{ask}, nil)
+		if got := held(t, p.Set(), ask); got != want {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+		if pair := strings.Contains(want, "key of"); len(o.opened) > 1 || pair != (len(o.opened) == 1) {
+			t.Errorf("opened %q", o.opened)
+		}
+		if (want == "") != strings.Contains(log.String(), "a Secret that it is not sent") || strings.Contains(log.String(), "key of") {
+			t.Errorf("log: %s", log.String())
+		}
+		p.Leave()
+	})
+}
+
 // Who is sent which Secret: gateways that are authenticated as of their namespace, those of that namespace; nobody else.
 func TestWhoMayHaveSecrets(t *testing.T) {
 	records := []model.Record{tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/trust", "", "only", ""),
@@ -130,29 +159,7 @@ func TestWhoMayHaveSecrets(t *testing.T) {
 		{sidecar, "kubernetes://web-cacert", ""},
 	} {
 		t.Run(fmt.Sprintf("%v %s as %s asks %s", c.node.Router, c.node.Namespace, c.node.Verified, c.ask), func(t *testing.T) {
-			var log bytes.Buffer
-			o := &opener{}
-			inBubble(t, Config{Opener: o, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
-				src.put(records...)
-				p, err := l.Join(t.Context(), c.node, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if n := p.Set().Types[xds.Secret].Len(); n != 0 {
-					t.Errorf("%d Secrets that nobody has asked for", n)
-				}
-				p.Ask(t.Context(), []string{c.ask}, nil)
-				if got := held(t, p.Set(), c.ask); got != c.want {
-					t.Errorf("sent %q, want %q", got, c.want)
-				}
-				if pair := strings.Contains(c.want, "key of"); len(o.opened) > 1 || pair != (len(o.opened) == 1) {
-					t.Errorf("opened %q", o.opened)
-				}
-				if (c.want == "") != strings.Contains(log.String(), "a Secret that it is not sent") || strings.Contains(log.String(), "key of") {
-					t.Errorf("log: %s", log.String())
-				}
-				p.Leave()
-			})
+			wantSent(t, records, c.node, c.ask, c.want)
 		})
 	}
 }

@@ -91,6 +91,8 @@ func (*stillView) Namespace() string    { return "ns" }
 func (*stillView) ID() string           { return "v" }
 func (*stillView) Leave()               {}
 
+func (*stillView) Confirm(context.Context) error { return nil }
+
 // Encoded bytes are never copied per stream: what a push allocates does not depend on the size of what is sent, nor on
 // the number of streams.
 func TestPushCopiesNothing(t *testing.T) {

@@ -15,14 +15,21 @@ import (
 // in the lane of configuration. It never blocks; the work is one mark for each of them. A type that is not served is
 // nobody's.
 func (s *Server) AsideChanged(typeURL string) {
+	s.AsideChangedOf(typeURL, func(_ View, listens bool) bool { return listens })
+}
+
+// AsideChangedOf is AsideChanged of those streams of which `of` says so. It is asked once of each stream, listens: it has
+// subscribed; where a stream subscribes meanwhile it takes a turn whatever `of` has said.
+func (s *Server) AsideChangedOf(typeURL string, of func(v View, listens bool) bool) {
 	i, is := s.asides[typeURL]
 	if !is {
 		return
 	}
 	now := time.Now()
 	for _, st := range s.all() {
-		if turn := st.turn.Load(); turn != nil && st.listens(i) {
-			st.mark(turn, fanout.Config, now)
+		listens := st.listens(i)
+		if of(st.view, listens) || !listens && st.listens(i) {
+			st.mark(st.turn.Load(), fanout.Config, now)
 		}
 	}
 }

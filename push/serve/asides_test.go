@@ -69,6 +69,17 @@ func TestAsideIsPushed(t *testing.T) {
 	if err := r.Resources[0].Resource.UnmarshalTo(&body); err != nil || body.GetStringValue() != "6" {
 		t.Fatalf("%v %v", r, err)
 	}
+	refusedThenGone(t, s, b, agent, r)
+	p.put(cluster("c"))
+	envoy.ask(xds.Cluster)
+	if r := envoy.next(); r.TypeUrl != xds.Cluster.URL() {
+		t.Errorf("who did not subscribe got %v", r)
+	}
+}
+
+// refusedThenGone refuses what the agent was sent, which is known then and not sent again; the resource goes, and that is sent.
+func refusedThenGone(t *testing.T, s *Server, b *board, agent *client, r *discoveryv3.DeltaDiscoveryResponse) {
+	t.Helper()
 	agent.nack(r, "no")
 	eventually(t, "the refusal is known", func() bool {
 		return slices.ContainsFunc(s.Inspect(), func(i StreamInfo) bool { return len(i.Asides) == 1 && i.Asides[0].Refused == r.Resources[0].Version })
@@ -85,11 +96,6 @@ func TestAsideIsPushed(t *testing.T) {
 			return i.Unacked != 0 || slices.ContainsFunc(i.Asides, func(a AsideInfo) bool { return a.InFlight })
 		})
 	})
-	p.put(cluster("c"))
-	envoy.ask(xds.Cluster)
-	if r := envoy.next(); r.TypeUrl != xds.Cluster.URL() {
-		t.Errorf("who did not subscribe got %v", r)
-	}
 }
 
 // A stream that owes acknowledgements is not sent asides before they come, so that a sender never blocks; nor does one
@@ -177,15 +183,12 @@ func TestAsideWaitsForCredit(t *testing.T) {
 	}
 }
 
-// What a change of an aside costs: one mark and one look for each stream that subscribed and none for the others, and the
-// bytes are the same ones for all.
-func TestAsideWork(t *testing.T) {
-	const streams, subscribed, size = 500, 50, 1 << 20
-	b := &board{}
-	srv := New(Config{Planner: newPlanner(), Asides: []Aside{b.aside()}})
+// besides are streams of a server, the first of which are subscribed to the aside; none of them is marked.
+func besides(t *testing.T, srv *Server, streams, subscribed uint64) map[uint64]*stream {
+	t.Helper()
 	view := &stillView{set: newPlanner().set}
 	all := map[uint64]*stream{}
-	for i := range uint64(streams) {
+	for i := range streams {
 		st := &stream{srv: srv, id: i, grpc: &sink{}, view: view}
 		st.state = delta.New(delta.Config{}, view.set)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
@@ -201,6 +204,16 @@ func TestAsideWork(t *testing.T) {
 			st.markedAt[l].Store(0)
 		}
 	}
+	return all
+}
+
+// What a change of an aside costs: one mark and one look for each stream that subscribed and none for the others, and the
+// bytes are the same ones for all.
+func TestAsideWork(t *testing.T) {
+	const streams, subscribed, size = 500, 50, 1 << 20
+	b := &board{}
+	srv := New(Config{Planner: newPlanner(), Asides: []Aside{b.aside()}})
+	all := besides(t, srv, streams, subscribed)
 	res := aside(t, "A", strings.Repeat("x", size))
 	b.res.Store(res)
 	b.asked.Store(0)
@@ -242,6 +255,73 @@ func TestAsideWork(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if bytes := (after.TotalAlloc - before.TotalAlloc) / runs / subscribed; bytes > 4000 {
 		t.Errorf("a push of %d bytes allocates %d bytes for each stream", size, bytes)
+	}
+}
+
+// Only those streams are marked that are said to be; one that subscribes while it is looked at, as one that has not, is too.
+func TestAsideChangedOfSome(t *testing.T) {
+	b := &board{}
+	srv := New(Config{Planner: newPlanner(), Asides: []Aside{b.aside()}})
+	set := newPlanner().set
+	views := map[View]*stream{}
+	subscribe := func(st *stream) {
+		if err := st.take(t.Context(), encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: sideURL})); err != nil {
+			t.Fatal(err)
+		}
+		for l := range st.markedAt {
+			st.markedAt[l].Store(0)
+		}
+	}
+	var all [4]*stream
+	for i := range all {
+		view := &stillView{set: set}
+		st := &stream{srv: srv, id: uint64(i), grpc: &sink{}, view: view}
+		st.state = delta.New(delta.Config{}, set)
+		st.turn.Store(srv.loop.Join("ns", false, st.send))
+		srv.add(st)
+		if views[view], all[i] = st, st; i < 2 {
+			subscribe(st)
+		}
+	}
+	srv.AsideChangedOf(sideURL, func(v View, listens bool) bool {
+		st := views[v]
+		if listens != (st.id < 2) {
+			t.Errorf("stream %d listens: %v", st.id, listens)
+		}
+		if st.id == 2 {
+			subscribe(st)
+		}
+		return st.id == 0
+	})
+	for _, st := range all {
+		if marked := st.markedAt[fanout.Config].Load() != 0; marked != (st.id%2 == 0) {
+			t.Errorf("stream %d is marked: %v", st.id, marked)
+		}
+	}
+	srv.AsideChangedOf("navarch.io/not-served", func(View, bool) bool { t.Error("asked"); return false })
+}
+
+// The time that a resumed stream has to ask for all that it held begins with what it asks for, and not while its agent waits
+// for the moment to move it.
+func TestSettlesAfterEnvoySpoke(t *testing.T) {
+	srv := New(Config{Planner: newPlanner(), Asides: []Aside{(&board{}).aside()}})
+	view := &stillView{set: newPlanner().set}
+	st := &stream{srv: srv, grpc: &sink{}, view: view, opened: time.Now()}
+	st.state = delta.New(delta.Config{}, view.set)
+	st.turn.Store(srv.loop.Join("ns", false, st.send))
+	for i, step := range []struct {
+		url     string
+		settled bool
+	}{{sideURL, false}, {xds.Cluster.URL(), true}} {
+		if err := st.take(t.Context(), encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: step.url})); err != nil {
+			t.Fatal(err)
+		}
+		if st.check(time.Now()); st.settled {
+			t.Fatalf("step %d: settled at once", i)
+		}
+		if st.check(time.Now().Add(srv.cfg.Settle + time.Second)); st.settled != step.settled {
+			t.Errorf("step %d: settled: %v", i, st.settled)
+		}
 	}
 }
 

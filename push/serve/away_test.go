@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -11,6 +12,9 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/xds"
@@ -89,13 +93,16 @@ func TestJoinTellsWhatIsHeld(t *testing.T) {
 	}{
 		"nothing":        {delta: &discoveryv3.DeltaDiscoveryRequest{}},
 		"something":      {delta: &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: map[string]string{"a": "1"}}, want: true},
+		"an agent moves": {delta: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: sideURL}, want: true},
 		"world, nothing": {world: &discoveryv3.DiscoveryRequest{}},
 		"world":          {world: &discoveryv3.DiscoveryRequest{VersionInfo: "1"}, want: true},
 	} {
 		p := newPlanner(cluster("a"))
-		_, addr := start(t, Config{Planner: p})
+		b := &board{}
+		b.res.Store(aside(t, "A", "1"))
+		_, addr := start(t, Config{Planner: p, Asides: []Aside{b.aside()}})
 		if n := (&corev3.Node{Id: "n"}); c.delta != nil {
-			c.delta.Node, c.delta.TypeUrl = n, xds.Cluster.URL()
+			c.delta.Node, c.delta.TypeUrl = n, cmp.Or(c.delta.TypeUrl, xds.Cluster.URL())
 			cl := dial(t, addr)
 			cl.send(c.delta)
 			cl.next()
@@ -114,6 +121,45 @@ func TestJoinTellsWhatIsHeld(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		p.mu.Unlock()
+	}
+}
+
+// A stream that an agent opened to be let in is confirmed once more when its Envoy speaks, which was served elsewhere until
+// then; no other is. Where that cannot be, it ends, and the agent comes again with a new word.
+func TestEarlyStreamsAreConfirmed(t *testing.T) {
+	b := &board{}
+	b.res.Store(aside(t, "A", "1"))
+	p := newPlanner(cluster("a"))
+	_, addr := start(t, Config{Planner: p, Asides: []Aside{b.aside()}})
+	agent := func() *client {
+		c := dial(t, addr)
+		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: sideURL, ResourceNamesSubscribe: []string{"A"}})
+		c.ack(c.next())
+		return c
+	}
+	early, plain := agent(), dial(t, addr)
+	plain.ask(xds.Cluster)
+	plain.ack(plain.next())
+	if n := p.confirmed.Load(); n != 0 {
+		t.Errorf("%d were confirmed before Envoy spoke", n)
+	}
+	p.confirm = func() error { p.quietly(cluster("b")); return nil }
+	early.ask(xds.Cluster)
+	r := early.next()
+	if len(r.Resources) != 2 {
+		t.Errorf("answered with %v", r)
+	}
+	early.ack(r)
+	early.ask(xds.Listener)
+	early.ack(early.next())
+	if n := p.confirmed.Load(); n != 1 {
+		t.Errorf("confirmed %d times", n)
+	}
+	p.confirm = func() error { return status.Error(codes.Unavailable, "nobody knows") }
+	late := agent()
+	late.ask(xds.Cluster)
+	if got := late.end(); got.Code() != codes.Unavailable || got.Message() != "nobody knows" {
+		t.Errorf("ended with %v", got)
 	}
 }
 

@@ -27,7 +27,9 @@ type Client struct {
 	Addr     string // the peer's address
 	Floor    Floor  // what it has seen before
 	Secure   bool   // the connection is TLS
-	Holds    bool   // its first request said what it has: a join that is cheap
+	// Holds says that its first request said what it has, or was an agent's for an aside: which asks to be let in before it
+	// moves its Envoy, and says then what that has. A join that is cheap.
+	Holds bool
 }
 
 // Floor is the newest revision of the store that a client has seen, on any replica: it must not be taken back behind it.
@@ -71,7 +73,7 @@ type Planner interface {
 	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (View, error)
 }
 
-// View is one client's view. Its methods are called from any goroutine and never block.
+// View is one client's view. Its methods are called from any goroutine and, but for Confirm, never block.
 type View interface {
 	// Set is the newest set; never nil.
 	Set() *manifest.Set
@@ -80,6 +82,9 @@ type View interface {
 	// ID is equal for all clients that have the same resources at the scope: refusals of several of them become a
 	// verdict for all.
 	ID() string
+	// Confirm waits until Set is as new as any that any replica had when it was called: for a client that was let in early,
+	// and was served by another replica until now. Errors are as Join's.
+	Confirm(ctx context.Context) error
 	// Leave ends it, once.
 	Leave()
 }

@@ -236,43 +236,32 @@ func TestEnvoyReconnectIsSentNothing(t *testing.T) {
 	}
 }
 
+// refusal is a resource that Envoy does not take, one in the same change that it takes, and how the first is mended.
+type refusal struct {
+	bad, good, fix []*xds.Resource
+	culprit        xds.Ref
+	applied, fixed func(e *envoy) bool // the good one; the bad one once it is mended
+}
+
+func refusedCluster(how func(*clusterv3.Cluster)) refusal {
+	return refusal{
+		bad:     []*xds.Resource{cluster("bad", how), endpoints("bad", "127.0.0.1:1")},
+		good:    []*xds.Resource{cluster("good"), endpoints("good", "127.0.0.1:1")},
+		fix:     []*xds.Resource{cluster("bad")},
+		culprit: xds.Ref{Type: xds.Cluster, Name: "bad"},
+		applied: func(e *envoy) bool { return e.stat("cluster.good.membership_total") == 1 },
+		fixed:   func(e *envoy) bool { return e.stat("cluster.bad.membership_total") == 1 },
+	}
+}
+
 func TestEnvoyRefusals(t *testing.T) {
 	t.Parallel()
-	badCluster := func(c *clusterv3.Cluster) { // passes its constraints, and fails when it is made
-		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
-	}
-	invalidCluster := func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = 0 }  // Envoy prints it
-	unnamedCluster := func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = -1 } // Envoy does not say which
-	cases := map[string]struct {
-		bad, good, fix []*xds.Resource
-		culprit        xds.Ref
-		applied        func(e *envoy) bool // the good one
-		fixed          func(e *envoy) bool
-	}{
-		"cluster": {
-			bad:     []*xds.Resource{cluster("bad", badCluster), endpoints("bad", "127.0.0.1:1")},
-			good:    []*xds.Resource{cluster("good"), endpoints("good", "127.0.0.1:1")},
-			fix:     []*xds.Resource{cluster("bad")},
-			culprit: xds.Ref{Type: xds.Cluster, Name: "bad"},
-			applied: func(e *envoy) bool { return e.stat("cluster.good.membership_total") == 1 },
-			fixed:   func(e *envoy) bool { return e.stat("cluster.bad.membership_total") == 1 },
-		},
-		"cluster against its constraints": {
-			bad:     []*xds.Resource{cluster("bad", invalidCluster), endpoints("bad", "127.0.0.1:1")},
-			good:    []*xds.Resource{cluster("good"), endpoints("good", "127.0.0.1:1")},
-			fix:     []*xds.Resource{cluster("bad")},
-			culprit: xds.Ref{Type: xds.Cluster, Name: "bad"},
-			applied: func(e *envoy) bool { return e.stat("cluster.good.membership_total") == 1 },
-			fixed:   func(e *envoy) bool { return e.stat("cluster.bad.membership_total") == 1 },
-		},
-		"cluster that is not named": {
-			bad:     []*xds.Resource{cluster("bad", unnamedCluster), endpoints("bad", "127.0.0.1:1")},
-			good:    []*xds.Resource{cluster("good"), endpoints("good", "127.0.0.1:1")},
-			fix:     []*xds.Resource{cluster("bad")},
-			culprit: xds.Ref{Type: xds.Cluster, Name: "bad"},
-			applied: func(e *envoy) bool { return e.stat("cluster.good.membership_total") == 1 },
-			fixed:   func(e *envoy) bool { return e.stat("cluster.bad.membership_total") == 1 },
-		},
+	cases := map[string]refusal{
+		"cluster": refusedCluster(func(c *clusterv3.Cluster) { // passes its constraints, and fails when it is made
+			c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+		}),
+		"cluster against its constraints": refusedCluster(func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = 0 }),  // Envoy prints it
+		"cluster that is not named":       refusedCluster(func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = -1 }), // Envoy does not say which
 		"listener": {
 			bad: []*xds.Resource{listen("bad", freePort(t), "r1", func(l *listenerv3.Listener) {
 				l.FilterChains[0].Filters[0].GetTypedConfig().TypeUrl = "type.googleapis.com/envoy.extensions.filters.network.echo.v3.None"

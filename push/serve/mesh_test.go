@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +37,9 @@ type fakePlanner struct {
 	views  map[*fakeView]bool
 	refuse error
 	joined []Client
+
+	confirmed atomic.Int32
+	confirm   func() error // nil: no error
 }
 
 type fakeView struct {
@@ -119,6 +123,13 @@ func (v *fakeView) Set() *manifest.Set {
 }
 func (v *fakeView) Namespace() string { return "default" }
 func (v *fakeView) ID() string        { return "view" }
+func (v *fakeView) Confirm(context.Context) error {
+	v.p.confirmed.Add(1)
+	if v.p.confirm != nil {
+		return v.p.confirm()
+	}
+	return nil
+}
 func (v *fakeView) Leave() {
 	v.p.mu.Lock()
 	defer v.p.mu.Unlock()

@@ -34,45 +34,10 @@ func badRoute(name, cluster string) *xds.Resource {
 // before goes on serving, and the others arrive.
 func TestEnvoyRefusalsFoundByHalves(t *testing.T) {
 	t.Parallel()
-	const listeners = 5
-	setUp := func(t *testing.T) (*fakePlanner, *Server, func(int) string) {
-		p := newPlanner()
-		var ports [listeners]uint32
-		for i := range listeners {
-			ports[i] = freePort(t)
-			c, r := fmt.Sprintf("c%d", i), fmt.Sprintf("r%d", i)
-			p.put(cluster(c), endpoints(c, backend(t, "old")), listen(fmt.Sprintf("l%d", i), ports[i], r), route(r, c))
-		}
-		url := func(i int) string { return fmt.Sprintf("http://127.0.0.1:%d/", ports[i]) }
-		s, addr := start(t, Config{Planner: p})
-		startEnvoy(t, addr, "DELTA_GRPC").live()
-		for i := range listeners {
-			eventually(t, "traffic", serves(url(i), "old"))
-		}
-		return p, s, url
-	}
-	expect := func(t *testing.T, p *fakePlanner, s *Server, url func(int) string, culprit xds.Ref, bad, fix int, edit, mend []*xds.Resource) {
-		t.Helper()
-		p.put(edit...)
-		eventually(t, "the culprit in quarantine and named", func() bool { return inQuarantine(s, culprit) })
-		for i := range listeners {
-			want := "new"
-			if i == bad {
-				want = "old"
-			}
-			eventually(t, fmt.Sprintf("listener %d serves %s", i, want), serves(url(i), want))
-		}
-		if r := s.Inspect()[0].Refusals; len(r) != 1 || r[0].Good == "" {
-			t.Errorf("refusals: %+v", r)
-		}
-		p.put(mend...)
-		eventually(t, "the fix serves", serves(url(fix), "new"))
-		eventually(t, "the quarantine is lifted", func() bool { return len(s.Inspect()[0].Refusals) == 0 })
-	}
 	t.Run("routes", func(t *testing.T) {
 		t.Parallel()
-		p, s, url := setUp(t)
-		p.put(cluster("new"), endpoints("new", backend(t, "new")))
+		h := manyListeners(t)
+		h.p.put(cluster("new"), endpoints("new", backend(t, "new")))
 		var edit []*xds.Resource
 		for i := range listeners {
 			if r := fmt.Sprintf("r%d", i); i == 3 {
@@ -81,11 +46,11 @@ func TestEnvoyRefusalsFoundByHalves(t *testing.T) {
 				edit = append(edit, route(r, "new"))
 			}
 		}
-		expect(t, p, s, url, xds.Ref{Type: xds.Route, Name: "r3"}, 3, 3, edit, []*xds.Resource{route("r3", "new")})
+		h.expect(t, xds.Ref{Type: xds.Route, Name: "r3"}, 3, 3, edit, []*xds.Resource{route("r3", "new")})
 	})
 	t.Run("endpoints", func(t *testing.T) {
 		t.Parallel()
-		p, s, url := setUp(t)
+		h := manyListeners(t)
 		to := backend(t, "new")
 		var edit []*xds.Resource
 		for i := range listeners {
@@ -95,8 +60,55 @@ func TestEnvoyRefusalsFoundByHalves(t *testing.T) {
 				edit = append(edit, endpoints(c, to))
 			}
 		}
-		expect(t, p, s, url, xds.Ref{Type: xds.Endpoint, Name: "c1"}, 1, 1, edit, []*xds.Resource{endpoints("c1", to)})
+		h.expect(t, xds.Ref{Type: xds.Endpoint, Name: "c1"}, 1, 1, edit, []*xds.Resource{endpoints("c1", to)})
 	})
+}
+
+const listeners = 5
+
+// halves are an Envoy with listeners of a route and a cluster of their own.
+type halves struct {
+	p     *fakePlanner
+	s     *Server
+	ports [listeners]uint32
+}
+
+func manyListeners(t *testing.T) *halves {
+	h := &halves{p: newPlanner()}
+	for i := range listeners {
+		h.ports[i] = freePort(t)
+		c, r := fmt.Sprintf("c%d", i), fmt.Sprintf("r%d", i)
+		h.p.put(cluster(c), endpoints(c, backend(t, "old")), listen(fmt.Sprintf("l%d", i), h.ports[i], r), route(r, c))
+	}
+	var addr string
+	h.s, addr = start(t, Config{Planner: h.p})
+	startEnvoy(t, addr, "DELTA_GRPC").live()
+	for i := range listeners {
+		eventually(t, "traffic", serves(h.url(i), "old"))
+	}
+	return h
+}
+
+func (h *halves) url(i int) string { return fmt.Sprintf("http://127.0.0.1:%d/", h.ports[i]) }
+
+// expect makes an edit of all listeners, of which the culprit's, bad, must stay as it was; then that of fix is mended.
+func (h *halves) expect(t *testing.T, culprit xds.Ref, bad, fix int, edit, mend []*xds.Resource) {
+	t.Helper()
+	h.p.put(edit...)
+	eventually(t, "the culprit in quarantine and named", func() bool { return inQuarantine(h.s, culprit) })
+	for i := range listeners {
+		want := "new"
+		if i == bad {
+			want = "old"
+		}
+		eventually(t, fmt.Sprintf("listener %d serves %s", i, want), serves(h.url(i), want))
+	}
+	if r := h.s.Inspect()[0].Refusals; len(r) != 1 || r[0].Good == "" {
+		t.Errorf("refusals: %+v", r)
+	}
+	h.p.put(mend...)
+	eventually(t, "the fix serves", serves(h.url(fix), "new"))
+	eventually(t, "the quarantine is lifted", func() bool { return len(h.s.Inspect()[0].Refusals) == 0 })
 }
 
 // A 1 MB response of changed and new clusters that wait for endpoints and certificates, over a slow wire: what is owed

@@ -198,7 +198,7 @@ func (st *stream) check(now time.Time) {
 		st.mu.Unlock()
 		return
 	}
-	settle := !st.settled && now.Sub(st.opened) > st.srv.cfg.Settle
+	settle := !st.settled && !st.spoke.IsZero() && now.Sub(st.spoke) > st.srv.cfg.Settle
 	if settle {
 		st.settled = true
 		st.state.Settle()

@@ -38,15 +38,17 @@ type stream struct {
 	turn     atomic.Pointer[fanout.Stream]
 	markedAt [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not
 	asked    map[string]bool               // Secrets that the view was told of; the reading goroutine's
+	early    bool                          // it is an agent's that was let in before its Envoy moves; the same
 	movedAt  atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
 
 	mu       sync.Mutex // guards what follows; never held while sending
 	state    *delta.State
-	sending  bool // somebody is between Next and the end of SendMsg
-	whole    bool // a turn for all came while somebody sent what is urgent
-	pushed   bool // something was sent since the client was up to date
-	owing    bool // what is being sent may block
-	closed   bool // nobody sends afterwards
+	sending  bool      // somebody is between Next and the end of SendMsg
+	whole    bool      // a turn for all came while somebody sent what is urgent
+	pushed   bool      // something was sent since the client was up to date
+	owing    bool      // what is being sent may block
+	closed   bool      // nobody sends afterwards
+	spoke    time.Time // when Envoy did first: an agent may ask for asides before; zero: not yet
 	settled  bool
 	cause    error               // why it was closed from here
 	waiting  [xds.NumTypes]int64 // since when the oldest response waits for its ACK; unix nanoseconds
@@ -134,7 +136,9 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 		return st.reply(ctx, i, m)
 	}
 	if st.view == nil {
-		st.client.Holds = holds(m)
+		_, aside := st.srv.asides[m.TypeURL]
+		st.early = aside && !st.world
+		st.client.Holds = holds(m) || st.early
 		if err := st.join(ctx, m.Node); err != nil {
 			return err
 		}
@@ -146,6 +150,12 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 		// Agents also subscribe to types of their own (NDS, PCDS, HealthInformation) and do without an answer.
 		st.srv.cfg.Log.Debug("type not served", "node", st.client.ID, "type", fmt.Sprintf("%.200q", m.TypeURL))
 		return nil
+	}
+	if st.early {
+		st.early = false
+		if err := st.view.Confirm(ctx); err != nil {
+			return joinError(err)
+		}
 	}
 	defer st.ask(ctx, m)()
 	return st.advance(m)
@@ -248,6 +258,9 @@ func (st *stream) advance(m delta.Message) error {
 	if st.closed {
 		st.mu.Unlock()
 		return status.Error(codes.Aborted, "the stream was closed")
+	}
+	if st.spoke.IsZero() {
+		st.spoke = now
 	}
 	before := st.state.Unacked()
 	st.reports = st.state.Request(m.Request, st.reports[:0])

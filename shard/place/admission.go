@@ -21,8 +21,14 @@ type AdmissionConfig struct {
 	Waited  func(time.Duration, error)
 }
 
-// Meter measures this process since it was asked before: everything of a Measure but Cost.
-type Meter interface{ Measure() Measure }
+// Meter measures this process.
+type Meter interface {
+	Measure() Measure // since it was asked before: everything but Cost
+	Memory() float64  // Measure.Memory alone, now
+}
+
+// memoryEvery is how often memory is looked at: joins that come at once fill a small container within a second.
+const memoryEvery = 50 * time.Millisecond
 
 // Admission lets new streams in at a pace set by the headroom that is measured: so many joins that the processors are
 // busy, not more; fewer where memory is short. It makes joins wait rather than refuse them. Run must be running.
@@ -45,6 +51,7 @@ type AdmissionState struct {
 	Delay    time.Duration // how long one that comes now would wait
 	Admitted uint64
 	Refused  uint64
+	Overfull bool // of memory: nobody is let in, and what is here is too much
 }
 
 // NewAdmission makes one.
@@ -125,6 +132,8 @@ func (a *Admission) State() AdmissionState {
 func (a *Admission) Run(ctx context.Context) error {
 	measure := time.NewTicker(a.cfg.Every)
 	defer measure.Stop()
+	look := time.NewTicker(min(a.cfg.Every, memoryEvery))
+	defer look.Stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -133,6 +142,9 @@ func (a *Admission) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-measure.C:
 			a.measure()
+		case <-look.C:
+			a.pace.Remember(a.cfg.Meter.Memory())
+			a.apply()
 		case <-a.wake:
 		case <-timer.C:
 		}
@@ -151,8 +163,14 @@ func (a *Admission) measure() {
 	m.Cost, a.cost = a.cost, 0
 	a.mu.Unlock()
 	a.pace.Measured(m)
+	a.apply()
+}
+
+// apply has the gate go by the pace as it is now.
+func (a *Admission) apply() {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.gate.fill(time.Now()) // at the rate that was
-	a.gate.rate, a.gate.full, a.state.JoinCost = a.pace.Rate(), m.Memory >= tooTight, a.pace.Cost()
-	a.mu.Unlock()
+	a.gate.rate, a.gate.full = a.pace.Rate(), a.pace.Full()
+	a.state.JoinCost, a.state.Overfull = a.pace.Cost(), a.pace.Overfull()
 }

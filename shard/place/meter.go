@@ -41,13 +41,14 @@ func (m *processMeter) Measure() Measure {
 	if unix.Getrusage(unix.RUSAGE_SELF, &usage) == nil {
 		cpu = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	}
-	metrics.Read(m.samples)
-	out := Measure{Period: now.Sub(m.at), CPU: cpu - m.cpu, Memory: m.memory(), Latency: m.waits.Since(.99)}
+	out := Measure{Period: now.Sub(m.at), CPU: cpu - m.cpu, Memory: m.Memory(), Latency: m.waits.Since(.99)}
 	m.at, m.cpu = now, cpu
 	return out
 }
 
-func (m *processMeter) memory() float64 {
+// Memory is what is in use now, as a part of the limit; 0: there is no limit.
+func (m *processMeter) Memory() float64 {
+	metrics.Read(m.samples)
 	limit := debug.SetMemoryLimit(-1)
 	if limit <= 0 || limit == math.MaxInt64 || m.samples[0].Value.Kind() != metrics.KindUint64 || m.samples[1].Value.Kind() != metrics.KindUint64 {
 		return 0

@@ -18,6 +18,7 @@ type PaceConfig struct {
 	Least     float64 // joins a second that are let in however busy it is, where memory allows; 5 for each core
 	Most      float64 // joins a second at most; 0: no limit. PILOT_MAX_REQUESTS_PER_SECOND, where it is set
 	FirstCost float64 // CPU seconds of a full join, before any is measured; 0.005
+	Contained bool    // the memory limit is a container's, less some headroom: the kernel kills who goes much beyond it
 }
 
 // Measure is what was measured over a period.
@@ -41,10 +42,13 @@ type Pace struct {
 }
 
 // Memory limits: joins slow down from tight to a trickle at tooTight: what is in use then may be garbage, or somebody else's,
-// and a proxy that is never let in is worse off than one that waits.
+// and a proxy that is never let in is worse off than one that waits. Above overfull it is not garbage: the collector keeps that
+// below the limit, and what lives has grown into the headroom. In a container nobody is let in then. Who is served stays: a
+// stream holds a sixth of what it costs to come back (450 KB, refused or not).
 const (
 	tight    = 0.80
 	tooTight = 0.92
+	overfull = 1.03
 )
 
 // fullMachine is the latency from which the machine is full, whoever fills it: joins are halved then, down to
@@ -83,7 +87,7 @@ func (p *Pace) Measured(m Measure) {
 	} else {
 		p.other += .3 * (max(used-joins*p.cost, 0) - p.other)
 	}
-	p.memory = m.Memory
+	p.Remember(m.Memory)
 	if m.Latency > fullMachine {
 		p.squeeze = max(p.squeeze/2, leastSqueeze)
 	} else {
@@ -91,10 +95,16 @@ func (p *Pace) Measured(m Measure) {
 	}
 }
 
+// Remember takes in how much memory is in use now, as in a Measure.
+func (p *Pace) Remember(memory float64) { p.memory = memory }
+
 // Rate is how much cost a second may be let in.
 func (p *Pace) Rate() float64 {
+	if p.Overfull() {
+		return 0
+	}
 	trickle := p.cfg.Least * CostFull / 5
-	if p.memory >= tooTight {
+	if p.Full() {
 		return trickle
 	}
 	headroom := max(p.cfg.Busy*p.cfg.Cores-p.other, 0)
@@ -104,6 +114,12 @@ func (p *Pace) Rate() float64 {
 	}
 	return rate
 }
+
+// Full says that joins have slowed down to a trickle, since memory is short.
+func (p *Pace) Full() bool { return p.memory >= tooTight }
+
+// Overfull says that memory would soon be more than the container has.
+func (p *Pace) Overfull() bool { return p.cfg.Contained && p.memory >= overfull }
 
 // Cost is the CPU time of a full join, as measured.
 func (p *Pace) Cost() time.Duration { return time.Duration(p.cost * float64(time.Second)) }

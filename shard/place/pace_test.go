@@ -97,12 +97,45 @@ func TestPaceBounds(t *testing.T) {
 	if p.Rate() != 2 {
 		t.Error("no period, and something was learned")
 	}
+	// Above the limit somebody waits for ever, or the kernel kills: that is asked only where it does.
+	p.Measured(Measure{Period: time.Second, Memory: 2})
+	if p.Rate() != 2 || p.Overfull() {
+		t.Errorf("memory is above a limit that nobody enforces: %v a second, overfull %t", p.Rate(), p.Overfull())
+	}
+	p = NewPace(PaceConfig{Cores: 2, Contained: true})
+	for memory, want := range map[float64]float64{1.02: 2, 1.03: 0} {
+		p.Measured(Measure{Period: time.Second, Memory: memory})
+		if p.Rate() != want || p.Overfull() != (want == 0) {
+			t.Errorf("%v of what the container has: %v a second, overfull %t", memory, p.Rate(), p.Overfull())
+		}
+	}
+}
+
+// Nobody is let in while memory is overfull, and who waits is, a moment after there is room again.
+func TestOverfullLetsNobodyIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, meter := door(t, AdmissionConfig{Pace: PaceConfig{Contained: true}})
+		meter.measure.Store(&Measure{Memory: 1.1})
+		time.Sleep(2 * memoryEvery)
+		if !a.State().Overfull {
+			t.Error("it is not overfull")
+		}
+		began := time.Now()
+		time.AfterFunc(10*time.Second, func() { meter.measure.Store(&Measure{Memory: .5}) })
+		if err := a.Wait(t.Context(), CostFull); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < 10*time.Second || took > 10*time.Second+2*memoryEvery || a.State().Overfull {
+			t.Errorf("let in after %v, overfull %t", took, a.State().Overfull)
+		}
+	})
 }
 
 // fixed is a meter that says what it is told.
 type fixed struct{ measure atomic.Pointer[Measure] }
 
 func (f *fixed) Measure() Measure { return *f.measure.Load() }
+func (f *fixed) Memory() float64  { return f.Measure().Memory }
 
 func door(t *testing.T, cfg AdmissionConfig) (*Admission, *fixed) {
 	t.Helper()
@@ -201,6 +234,8 @@ type worked struct {
 	at    time.Time
 	was   AdmissionState
 }
+
+func (w *worked) Memory() float64 { return 0 }
 
 func (w *worked) Measure() Measure {
 	s, now := w.state(), time.Now()

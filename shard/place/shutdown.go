@@ -13,25 +13,32 @@ type Leaving struct {
 	// Margin is kept free at the end for GOAWAY and what is still to be written. 0: 2 s, at most a fifth of Grace.
 	Margin time.Duration
 
+	since  time.Time // the others know; zero: they do not yet
 	closed float64
+	moved  float64
 }
 
 // LeavingInput is what a step sees.
 type LeavingInput struct {
 	Now     time.Time
 	Streams int  // that are left here
+	Follow  int  // of them, those whose agents move them once they are told the owner
 	Peers   int  // other replicas that are ready: Placement.Peers
 	Told    bool // Member.Told is closed and Placement.InRing is false: agents know better owners
 }
 
 // LeavingStep is what to do now.
 type LeavingStep struct {
-	Close  int  // so many streams, chosen at random
+	Close int  // so many streams, chosen at random
+	All   bool // also of those that move by themselves: these have had their time; else only of the others
+	// TellBy is when all agents are to be told of their owners, so that they have moved before the end; zero: not yet known.
+	TellBy time.Time
 	GoAway bool // end the gRPC servers (GOAWAY), and stop: nothing else is to come
 }
 
-// Step says what to do now; to be called some times a second. The streams are closed evenly over the time that there is:
-// each moves to a replica that is warm for it, and the others do not see a wave.
+// Step says what to do now; to be called some times a second. Agents are told in the first half of the time that there is,
+// and move by themselves; the streams of others are closed evenly over all of it: each comes to a replica that is warm for it,
+// and who is there does not see a wave. What an agent has not moved at the end is closed too.
 func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	notice, margin := orDuration(l.Notice, 3*time.Second, l.Grace/5), orDuration(l.Margin, 2*time.Second, l.Grace/5)
 	elapsed := in.Now.Sub(l.Began)
@@ -41,12 +48,26 @@ func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	if !in.Told && elapsed < notice {
 		return LeavingStep{}
 	}
-	// Of what is left, the part of the time that has passed since the last step: all is closed when the time is over.
-	left := l.Grace - margin - elapsed
-	l.closed += float64(in.Streams) * min(1, float64(stepEvery)/float64(left))
-	n := min(int(l.closed), in.Streams)
-	l.closed -= float64(n)
-	return LeavingStep{Close: n}
+	if l.since.IsZero() {
+		l.since = in.Now
+	}
+	end := l.Began.Add(l.Grace - margin)
+	whole, left := end.Sub(l.since), end.Sub(in.Now)
+	step := LeavingStep{TellBy: l.since.Add(whole / 2), All: left < whole/8}
+	step.Close = portion(&l.closed, in.Streams-in.Follow, left)
+	if step.All {
+		step.Close += portion(&l.moved, in.Follow, left)
+	}
+	return step
+}
+
+// portion is the part of what is left that a step takes, so that nothing is left when the time is over; rest is what is kept
+// of a whole one.
+func portion(rest *float64, of int, left time.Duration) int {
+	*rest += float64(of) * min(1, float64(stepEvery)/float64(left))
+	n := min(int(*rest), of)
+	*rest -= float64(n)
+	return n
 }
 
 // stepEvery is how often Leaving.Step is to be called.

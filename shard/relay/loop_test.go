@@ -12,13 +12,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// While the new upstream has not answered, nothing of the old one reaches Envoy, and nothing of Envoy is lost.
-func TestNothingPassesWhileItMoves(t *testing.T) {
+// While the new upstream does not let it in, the old one serves Envoy; from then on nothing of the old one reaches Envoy.
+func TestOldUpstreamServesUntilTheNewOneLetsIn(t *testing.T) {
 	m := newMesh()
 	m.set(t, typeCDS, "c", "c1", text("cluster"))
 	a := m.replica(t)
-	heard, speak := make(chan *discoveryv3.DeltaDiscoveryRequest, 16), make(chan struct{})
-	silent, _ := startADS(t, "127.0.0.1:0", func(s deltaServer) error {
+	heard, let := make(chan *discoveryv3.DeltaDiscoveryRequest, 16), make(chan struct{})
+	closed, _ := startADS(t, "127.0.0.1:0", func(s deltaServer) error {
 		go func() {
 			for {
 				req, err := s.Recv()
@@ -28,38 +28,45 @@ func TestNothingPassesWhileItMoves(t *testing.T) {
 				heard <- req
 			}
 		}()
-		<-speak
-		if err := s.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1", Resources: []*discoveryv3.Resource{{Name: "marker"}}}); err != nil {
+		select {
+		case <-let:
+		case <-s.Context().Done():
+			return nil
+		}
+		if err := s.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: OwnerType, Nonce: "1"}); err != nil {
 			return err
 		}
 		<-s.Context().Done()
 		return nil
 	})
-	r := runRelay(t, Config{Target: a.addr, Follow: true}, func(r *Relay) {
-		quick(r)
-		r.timing.settle = deadline
-	})
+	r := runRelay(t, Config{Target: a.addr, Follow: true}, quick)
 	c := newDeltaClient(t, r)
 	c.accept()
-	m.setOwner(silent)
-	if got := next(t, heard); got.Node == nil || got.InitialResourceVersions["c"] != "c1" {
+	m.setOwner(closed)
+	if got := next(t, heard); got.Node == nil || got.TypeUrl != OwnerType {
 		t.Errorf("first heard %v", got)
 	}
-	_, before := a.count()
 	m.set(t, typeCDS, "c", "c2", text("changed"))
-	until(t, "the old upstream to push", func() bool { _, sent := a.count(); return sent > before })
+	if c.accept(); c.held["c"] != "c2" {
+		t.Errorf("at the door Envoy was sent %v", c.held)
+	}
+	if s := r.Stats(); s.Moves != 0 || len(heard) != 0 {
+		t.Errorf("moved before it was let in: %+v", s)
+	}
+	close(let)
+	eventually(t, r, "moved", func(s Stats) bool { return s.Moves == 1 })
+	m.set(t, typeCDS, "c", "c3", text("of the old one"))
+	for said := false; !said; {
+		got := next(t, heard)
+		if said = got.TypeUrl == typeCDS; said && (got.Node != nil || got.InitialResourceVersions["c"] != "c2") {
+			t.Errorf("after the move heard %v", got)
+		}
+	}
 	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResourceNamesSubscribe: []string{"more"}})
-	if s := r.Stats(); s.Moves != 0 {
-		t.Errorf("moved without an answer: %+v", s)
-	}
-	close(speak)
-	if got := c.receive(); len(got.Resources) != 1 || got.Resources[0].Name != "marker" {
-		t.Errorf("received %v", got)
-	}
 	for {
 		if got := next(t, heard); got.TypeUrl == typeCDS {
 			if len(got.ResourceNamesSubscribe) != 1 {
-				t.Errorf("after the move heard %v", got)
+				t.Errorf("then heard %v", got)
 			}
 			return
 		}

@@ -28,9 +28,9 @@ func (s *session) wants() bool {
 	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.addr != "" && !l.owner.self && l.owner.addr != l.addr
 }
 
-// advance takes a move as far as it goes now: dial the owner with nothing in flight; when it is there, and still nothing
-// is, read nothing else and say to it what Envoy would say; when it answers, or has nothing to answer for a moment, it is the
-// live leg and the old one is dropped, with what it may have sent meanwhile unread.
+// advance takes a move as far as it goes now: dial the owner with nothing in flight, and ask it who the owner is, which is
+// waiting at its door; the live leg goes on all the while. When the owner has let the stream in, and nothing is in flight, it
+// is told what Envoy would say and is the live leg from there on; the old one is dropped, with what it may have sent unread.
 func (s *session) advance(now time.Time) {
 	switch {
 	case s.next == nil:
@@ -39,19 +39,13 @@ func (s *session) advance(now time.Time) {
 			s.until = now.Add(connectTimeout + s.t.patience)
 			s.do(dial{s.next.id, s.next.addr, 0})
 		}
-	case s.frozen:
-		if !now.Before(s.until) {
-			s.move(now)
-		}
 	case !s.wants() || s.live.owner.addr != s.next.addr:
 		s.do(drop{s.next.id}) // told otherwise meanwhile
 		s.next = nil
+	case s.next.in && s.mirror.quiet(now, s.t.patience):
+		s.move(now)
 	case !now.Before(s.until):
 		s.giveUp(now, errBusy)
-	case s.next.ready && s.mirror.quiet(now, s.t.patience):
-		s.frozen = true
-		s.until = now.Add(s.t.settle)
-		s.restate(s.next)
 	}
 }
 
@@ -59,9 +53,7 @@ func (s *session) advance(now time.Time) {
 func (s *session) wake(now time.Time) time.Time {
 	look := now.Add(s.t.look)
 	switch {
-	case s.frozen:
-		return s.until
-	case s.next != nil && s.next.ready && look.Before(s.until):
+	case s.next != nil && s.next.in && look.Before(s.until):
 		return look
 	case s.next != nil:
 		return s.until
@@ -73,24 +65,29 @@ func (s *session) wake(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// proof is a sign of life of a leg's server, not only of its socket.
-func (s *session) proof(now time.Time, id uint32) {
-	if s.is(s.next, id) && s.frozen {
-		s.move(now)
+// letIn notes the first sign of life of the server that a move goes to: its headers, which it sends to who was let in.
+func (s *session) letIn(now time.Time, id uint32) {
+	if s.is(s.next, id) && s.next.ready && !s.next.in {
+		s.next.in = true
+		s.until = now.Add(s.t.patience)
 	}
 }
 
 func (s *session) move(now time.Time) {
 	s.do(drop{s.live.id})
-	s.live, s.next, s.frozen = s.next, nil, false
+	s.live, s.next = s.next, nil
+	s.restate(s.live)
 	s.pace.space(now)
 	s.do(note{what: moved, addr: s.live.addr})
+	if s.live.told {
+		s.owned()
+	}
 }
 
 func (s *session) giveUp(now time.Time, err error) {
 	s.do(drop{s.next.id})
 	s.do(note{what: moveFailed, addr: s.next.addr, err: err})
-	s.next, s.frozen = nil, false
+	s.next = nil
 	s.pace.space(now)
 }
 
@@ -102,10 +99,20 @@ func (s *session) told(now time.Time, e fromLeg) {
 	if err != nil || !is {
 		return // removed: the replica does not know, and Envoy stays
 	}
+	if s.is(s.next, e.leg) { // it is asked once it is the live one
+		s.next.owner, s.next.told = o, true
+		return
+	}
 	if o.addr != s.live.owner.addr {
 		s.pace.spread(now, s.t.spread)
 	}
-	s.live.owner = o
+	s.live.owner, s.live.told = o, true
+	s.owned()
+}
+
+// owned passes on who the owner is, as the live leg told.
+func (s *session) owned() {
+	o := s.live.owner
 	s.known = o.addr
 	s.do(note{what: owned, addr: o.addr, self: o.self})
 }

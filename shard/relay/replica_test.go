@@ -105,21 +105,7 @@ func (v *replica) DeltaAggregatedResources(s deltaServer) error {
 	if err := s.SendHeader(metadata.Pairs(headerStore, v.mesh.store)); err != nil {
 		return err
 	}
-	requests := make(chan *discoveryv3.DeltaDiscoveryRequest)
-	go func() {
-		defer close(requests)
-		for {
-			req, err := s.Recv()
-			if err != nil {
-				return
-			}
-			select {
-			case requests <- req:
-			case <-s.Context().Done():
-				return
-			}
-		}
-	}()
+	requests := received(s)
 	types, order, nonce := map[string]*watched{}, []string(nil), 0
 	for {
 		v.mesh.mu.Lock()
@@ -155,6 +141,26 @@ func (v *replica) DeltaAggregatedResources(s deltaServer) error {
 		case <-changed:
 		}
 	}
+}
+
+// received is what comes on a stream until it ends.
+func received(s deltaServer) <-chan *discoveryv3.DeltaDiscoveryRequest {
+	requests := make(chan *discoveryv3.DeltaDiscoveryRequest)
+	go func() {
+		defer close(requests)
+		for {
+			req, err := s.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case requests <- req:
+			case <-s.Context().Done():
+				return
+			}
+		}
+	}()
+	return requests
 }
 
 func (v *replica) take(types map[string]*watched, req *discoveryv3.DeltaDiscoveryRequest) {

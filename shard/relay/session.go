@@ -9,7 +9,7 @@ import (
 
 // timing is how long things may take. Tests shorten it.
 type timing struct {
-	settle   time.Duration // how long a new upstream may be silent before the stream moves to it: silence is the answer to claims that are right
+	door     time.Duration // how long a move waits to be let in: longer than a replica lets wait (shard/place)
 	patience time.Duration // how long a move waits for what is in flight, and how long a question of Envoy's may be unanswered before it is not waited for
 	spread   time.Duration // moves start within it, at random: a changed ring tells thousands of agents at once
 	resume   time.Duration // the same for the replacement of an upstream that ended
@@ -19,7 +19,7 @@ type timing struct {
 }
 
 var defaultTiming = timing{
-	settle: 500 * time.Millisecond, patience: 5 * time.Second, spread: 2 * time.Second, resume: 500 * time.Millisecond,
+	door: 150 * time.Second, patience: 5 * time.Second, spread: 2 * time.Second, resume: 500 * time.Millisecond,
 	look: 250 * time.Millisecond, between: time.Second, longest: time.Minute,
 }
 
@@ -42,13 +42,12 @@ type session struct {
 	closing bool   // Envoy sends no more
 	once    bool   // a leg was ready once
 
-	legs   uint32
-	live   *leg
-	next   *leg // of a move that is under way
-	frozen bool // nothing is read but from next
-	until  time.Time
-	known  string // address of the last owner told, by whichever leg
-	out    []effect
+	legs  uint32
+	live  *leg
+	next  *leg // of a move that is under way
+	until time.Time
+	known string // address of the last owner told, by whichever leg
+	out   []effect
 }
 
 // leg is one upstream.
@@ -57,8 +56,11 @@ type leg struct {
 	addr   string
 	prefix string // of nonces, as Envoy sees them; the first leg has none
 	ready  bool
+	in     bool            // of a move: the server has let the stream in
 	said   bool            // it had a request, with the node in it
 	open   map[string]bool // types that were asked for on it
+	asked  bool            // for the owner
+	told   bool            // who it is
 	owner  owner           // as it told
 }
 
@@ -104,7 +106,7 @@ type (
 		data mem.BufferSlice
 	}
 	endUp    struct{ leg uint32 } // no more requests come
-	ask      struct{ leg uint32 } // the agent's own subscriptions
+	ask      struct{ leg uint32 } // Config.Own
 	sendDown struct {
 		leg  uint32
 		data mem.BufferSlice
@@ -147,7 +149,7 @@ func (s *session) step(now time.Time, e event) []effect {
 	case legReady:
 		s.legReady(now, e.leg)
 	case legProof:
-		s.proof(now, e.leg)
+		s.letIn(now, e.leg)
 	case legEnded:
 		s.legEnded(now, e.leg, e.err)
 	case fromEnvoy:
@@ -159,7 +161,7 @@ func (s *session) step(now time.Time, e event) []effect {
 			s.do(finish{errUntrusted})
 		}
 	case fromLeg:
-		s.proof(now, e.leg)
+		s.letIn(now, e.leg)
 		s.response(now, e)
 	case taken:
 		if s.is(s.live, e.leg) || s.is(s.next, e.leg) {
@@ -172,7 +174,7 @@ func (s *session) step(now time.Time, e event) []effect {
 
 // reads says whether the next request of Envoy may be read: the first ones wait for an upstream, so that they pass as they
 // are.
-func (s *session) reads() bool { return s.once && !s.frozen }
+func (s *session) reads() bool { return s.once }
 
 func (s *session) do(e effect) { s.out = append(s.out, e) }
 
@@ -201,6 +203,9 @@ func (s *session) legReady(now time.Time, id uint32) {
 	case s.is(s.next, id):
 		s.next.ready = true
 		s.next.prefix = fmt.Sprintf("navarch-%d-", id)
+		s.next.said = true
+		s.until = now.Add(s.t.door)
+		s.askOwner(s.next, s.node) // with it the stream stands at the door
 	case s.is(s.live, id):
 		s.live.ready = true
 		if !s.once {
@@ -219,6 +224,9 @@ func (s *session) restate(l *leg) {
 		return
 	}
 	node := s.node
+	if l.said {
+		node = nil
+	}
 	for _, k := range s.mirror.types {
 		if !k.wanted() {
 			continue // an empty first request would mean all
@@ -230,7 +238,20 @@ func (s *session) restate(l *leg) {
 		l.said = true
 	}
 	if l.said {
-		s.do(ask{l.id})
+		s.asides(l)
+	}
+}
+
+// asides asks for what the agent wants to know.
+func (s *session) asides(l *leg) {
+	s.askOwner(l, nil)
+	s.do(ask{l.id})
+}
+
+func (s *session) askOwner(l *leg, node []byte) {
+	if s.follow && !l.asked {
+		l.asked = true
+		s.do(sendUp{l.id, encodeFirst(node, OwnerType, []string{ownerName}, nil)})
 	}
 }
 
@@ -304,7 +325,7 @@ func (s *session) request(now time.Time, e fromEnvoy) {
 	s.do(sendUp{s.live.id, data})
 	if !s.live.said {
 		s.begun, s.live.said = true, true
-		s.do(ask{s.live.id})
+		s.asides(s.live)
 	}
 }
 
@@ -331,11 +352,11 @@ func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferS
 }
 
 func (s *session) response(now time.Time, e fromLeg) {
-	if !s.is(s.live, e.leg) {
+	h := e.head
+	if ask := s.follow && h.typeURL == OwnerType && s.is(s.next, e.leg); !s.is(s.live, e.leg) && !ask {
 		e.data.Free()
 		return
 	}
-	h := e.head
 	switch {
 	case e.err != nil || h.strange || h.nonce == "":
 		if !s.own[h.typeURL] {

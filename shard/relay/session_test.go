@@ -47,14 +47,28 @@ func (c *script) answer(leg uint32, m *discoveryv3.DeltaDiscoveryResponse) []eff
 	return c.do(fromLeg{leg, data, head, err})
 }
 
+// ups are the requests that go up, but for those for the owner.
 func ups(effects []effect) (all []request) {
 	for _, e := range effects {
 		if e, is := e.(sendUp); is {
-			h, _ := scanRequest(e.data)
-			all = append(all, h)
+			if h, _ := scanRequest(e.data); h.typeURL != OwnerType {
+				all = append(all, h)
+			}
 		}
 	}
 	return all
+}
+
+// question is the one for the owner, where it is asked.
+func question(effects []effect) (h request, asked bool) {
+	for _, e := range effects {
+		if e, is := e.(sendUp); is {
+			if h, _ := scanRequest(e.data); h.typeURL == OwnerType && len(h.subscribe) > 0 {
+				return h, true
+			}
+		}
+	}
+	return h, false
 }
 
 // has finds the effect of a type.
@@ -87,15 +101,17 @@ func TestMoveWaitsForQuiet(t *testing.T) {
 	if !is || d.addr != "o:1" {
 		t.Fatal("a question without an answer keeps it for ever")
 	}
-	if got := ups(c.do(legReady{d.leg})); len(got) != 2 || got[0].typeURL != typeCDS || len(got[1].subscribe) != 1 || c.s.reads() {
-		t.Fatalf("restated %+v", got)
+	c.do(legReady{d.leg})
+	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "2"})
+	if got := c.do(legProof{d.leg}); len(got) != 0 {
+		t.Fatalf("moves with a response that came while it was let in: %v", got)
 	}
-	if _, is := has[drop](c.after(c.s.t.settle - 1)); is {
-		t.Error("a silent upstream was trusted too early")
+	got := c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "2"})
+	if up := ups(got); len(up) != 3 || up[0].nonce != "2" || up[1].typeURL != typeCDS || len(up[2].subscribe) != 1 {
+		t.Fatalf("restated %+v", up)
 	}
-	got := c.after(1)
-	if gone, is := has[drop](got); !is || gone.leg != 1 || !c.s.reads() {
-		t.Errorf("after silence: %v", got)
+	if gone, is := has[drop](got); !is || gone.leg != 1 {
+		t.Errorf("with nothing in flight: %v", got)
 	}
 	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeRDS, ResourceNamesSubscribe: []string{"r"}})); len(got) != 1 {
 		t.Errorf("after the move: %v", got)
@@ -114,10 +130,13 @@ func TestMoveIsGivenUp(t *testing.T) {
 		t.Fatal("does not move")
 	}
 	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "2"})
-	if got := ups(c.do(legReady{d.leg})); len(got) != 0 {
+	if got := ups(append(c.do(legReady{d.leg}), c.do(legProof{d.leg})...)); len(got) != 0 {
 		t.Fatalf("moves with a response in flight: %v", got)
 	}
-	got := c.after(connectTimeout + c.s.t.patience)
+	if at := c.s.wake(c.now); !at.Equal(c.now.Add(c.s.t.look)) {
+		t.Errorf("looks again at %v", at)
+	}
+	got := c.after(c.s.t.patience)
 	if n, is := has[note](got); !is || n.what != moveFailed || !errors.Is(n.err, errBusy) {
 		t.Errorf("got %v", got)
 	}
@@ -200,34 +219,86 @@ func TestNodeIsTheFirstWordOfEveryUpstream(t *testing.T) {
 	}
 }
 
-// The first sign of life of the new upstream completes the move, and a response that is one goes to Envoy.
-func TestSignOfLifeCompletesTheMove(t *testing.T) {
+// A move stands at the owner's door with one question, while the live leg goes on; the first sign of life of the owner says
+// that it was let in, and completes the move: what Envoy has is told then, once, and what the owner tells of itself counts.
+func TestMoveIsLetInFirst(t *testing.T) {
 	for name, sign := range map[string]func(*script, uint32) []effect{
-		"headers": func(c *script, leg uint32) []effect { return c.do(legProof{leg}) },
-		"response": func(c *script, leg uint32) []effect {
-			return c.answer(leg, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
-		},
+		"headers":  func(c *script, leg uint32) []effect { return c.do(legProof{leg}) },
+		"response": func(c *script, leg uint32) []effect { return c.told(leg, "o:1", true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newScript(t)
+			c.ask(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: typeCDS})
 			c.quiet()
 			c.told(1, "o:1", false)
 			d, _ := has[dial](c.after(time.Hour))
-			if _, is := has[drop](sign(c, d.leg)); is {
-				t.Fatal("moved before anything was said")
+			got := c.do(legReady{d.leg})
+			if h, asked := question(got); !asked || h.node == nil || len(got) != 1 {
+				t.Fatalf("at the door: %v", got)
 			}
-			c.do(legReady{d.leg})
-			got := sign(c, d.leg)
+			got = c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "2"})
+			if _, is := has[sendDown](got); !is || !c.s.reads() {
+				t.Errorf("at the door Envoy is not served: %v", got)
+			}
+			if up := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "2"})); len(up) != 1 || up[0].nonce != "2" {
+				t.Errorf("at the door Envoy is not heard: %v", up)
+			}
+			if at := c.s.wake(c.now); !at.Equal(c.now.Add(c.s.t.door)) {
+				t.Errorf("stands at the door until %v", at)
+			}
+			got = sign(c, d.leg)
 			if gone, is := has[drop](got); !is || gone.leg != 1 {
 				t.Errorf("does %v", got)
 			}
-			if down, is := has[sendDown](got); name == "response" {
-				h, _ := scanResponse(down.data)
-				if !is || h.nonce == "1" {
-					t.Errorf("Envoy is sent %+v", h)
+			up := ups(got)
+			if name == "response" {
+				if len(up) != 1 || c.s.known != "o:1" || !c.s.live.owner.self {
+					t.Errorf("said %+v, knows %+v", up, c.s.live)
 				}
 			}
+			if len(up) != 1 || up[0].typeURL != typeCDS || up[0].node != nil {
+				t.Errorf("said %+v", up)
+			}
+			if _, asks := has[ask](got); !asks {
+				t.Error("asks for nothing of its own")
+			}
+			if _, again := question(got); again {
+				t.Error("asks for the owner again")
+			}
+			if down, is := has[sendDown](c.answer(d.leg, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "2"})); !is {
+				t.Error("Envoy is sent nothing")
+			} else if h, _ := scanResponse(down.data); h.nonce == "2" {
+				t.Errorf("Envoy is sent %+v", h)
+			}
 		})
+	}
+}
+
+// Who is not let in stays where it is: the live leg has served it all the while, and it comes again later.
+func TestMoveThatIsNotLetIn(t *testing.T) {
+	c := newScript(t)
+	c.quiet()
+	c.told(1, "o:1", false)
+	d, _ := has[dial](c.after(time.Hour))
+	c.do(legReady{d.leg})
+	if got := c.after(c.s.t.door - 1); len(got) != 0 {
+		t.Errorf("at the door: %v", got)
+	}
+	got := c.after(1)
+	if n, is := has[note](got); !is || n.what != moveFailed || len(ups(got)) != 0 {
+		t.Errorf("in the end: %v", got)
+	}
+	d, is := has[dial](c.after(time.Second))
+	if !is || d.addr != "o:1" {
+		t.Fatal("does not try again")
+	}
+	c.do(legReady{d.leg})
+	d.leg++
+	if again, is := has[dial](c.do(legEnded{1, errors.New("gone")})); is {
+		t.Errorf("beside the one at the door it dials %+v", again)
+	}
+	if c.s.live.addr != "o:1" || len(c.s.mirror.types) != 1 || !c.s.live.open[typeCDS] {
+		t.Errorf("the one at the door is not what is left: %+v", c.s.live)
 	}
 }
 
@@ -246,7 +317,7 @@ func TestStampedesAreSpread(t *testing.T) {
 		t.Fatal("does not move")
 	}
 	c.do(legReady{d.leg})
-	c.after(c.s.t.settle)
+	c.do(legProof{d.leg})
 	d, is = has[dial](c.do(legEnded{d.leg, errors.New("gone")}))
 	if !is || d.addr != "t:1" || d.after != c.s.t.resume/2 {
 		t.Errorf("after the end of the owner: %+v", d)

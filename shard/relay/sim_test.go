@@ -144,6 +144,7 @@ type simServer struct {
 	flying  map[string]*discoveryv3.DeltaDiscoveryResponse
 	nonces  int
 	addr    string
+	owner   *string
 }
 
 func (v *simServer) receive() {
@@ -156,10 +157,16 @@ func (v *simServer) receive() {
 		v.t.Fatalf("node in a request: %v, and it is the first: %v", m.Node != nil, !v.said)
 	}
 	v.said = true
-	if m.ResponseNonce != "" {
+	if m.ResponseNonce != "" && m.TypeUrl != OwnerType {
 		v.answered(&m)
 	}
 	url := m.TypeUrl
+	if url == OwnerType { // answers to it are not looked at
+		if len(m.ResourceNamesSubscribe) > 0 {
+			v.outbox = append(v.outbox, ownerResponse(*v.owner, *v.owner == v.addr))
+		}
+		return
+	}
 	if v.asked[url] == nil {
 		if url == typeNamed && len(m.ResourceNamesSubscribe) == 0 {
 			v.t.Fatalf("the first request of a type asks for all: %v", &m)

@@ -115,9 +115,7 @@ func (l *loop) wait(timer <-chan time.Time) {
 		toEnvoy, message = l.toEnvoy, *l.outgoing
 	} else {
 		nextIn = next.in
-		if !l.s.frozen {
-			liveIn = live.in
-		}
+		liveIn = live.in
 	}
 	if l.s.reads() && len(live.queue) == 0 {
 		envoy = l.fromEnvoy
@@ -209,9 +207,6 @@ func (l *loop) do(e effect) {
 	case endUp:
 		l.legs[e.leg].ended = true
 	case ask:
-		if l.s.follow {
-			l.queue(e.leg, encodeFirst(nil, OwnerType, []string{ownerName}, nil))
-		}
 		for _, t := range l.r.takers {
 			l.queue(e.leg, t.ask())
 		}

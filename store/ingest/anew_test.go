@@ -138,25 +138,32 @@ func TestSecretsAreSealedAnew(t *testing.T) {
 	})
 }
 
-// What was sealed anew too late is not written: an edit was first, the object is gone, another term began.
-func TestSealedAnewTooLate(t *testing.T) {
-	cert, key := pair(t)
-	other, otherKey := pair(t)
-	old, rotated := &sealer{kek: "old "}, &sealer{kek: "new "}
-	l := New(Config{Sealer: rotated})
+// storedSecrets is a leader that has written the Secrets a, b and c, sealed by one sealer.
+func storedSecrets(t *testing.T, by *sealer, cert, key []byte) *State {
+	t.Helper()
 	s := NewState(Options{})
 	s.Step(Gained{})
 	s.Step(Objects{put(t, secretOf("a", cert, key)), put(t, secretOf("b", cert, key)), put(t, secretOf("c", cert, key)), synced})
 	var write Write
 	for _, e := range s.Step(Loaded{Have: map[model.Key]model.Hash{}, Complete: true}) {
 		if seal, is := e.(Seal); is {
-			write = s.Step(sealAll(t.Context(), old, seal))[0].(Write)
+			write = s.Step(sealAll(t.Context(), by, seal))[0].(Write)
 		}
 	}
 	if len(write.Batch.Puts) != 3 {
 		t.Fatalf("%v", write)
 	}
 	s.Step(Written{After: 1})
+	return s
+}
+
+// What was sealed anew too late is not written: an edit was first, the object is gone, another term began.
+func TestSealedAnewTooLate(t *testing.T) {
+	cert, key := pair(t)
+	other, otherKey := pair(t)
+	old, rotated := &sealer{kek: "old "}, &sealer{kek: "new "}
+	l := New(Config{Sealer: rotated})
+	s := storedSecrets(t, old, cert, key)
 	look := s.Step(Look{})
 	if len(look) != 1 || len(look[0].(Anew).Stored) != 3 {
 		t.Fatalf("%v", look)

@@ -93,7 +93,7 @@ func (s *State) flush() []Effect {
 	return []Effect{Write{Batch: s.batch, Since: since}}
 }
 
-// next takes keys for a batch from those that wait, about so many, and the time of the oldest change among them.
+// next takes keys for a batch from those that wait, about so many (one at least), and the time of the oldest change among them.
 func (s *State) next(most int) (keys []model.Key, since time.Time) {
 	for len(keys) == 0 && !s.queue.empty() {
 		bytes := 0

@@ -325,3 +325,24 @@ func TestBatchIsBoundedInBytes(t *testing.T) {
 		t.Errorf("%d batches, %d records", batches, len(c.stored))
 	}
 }
+
+// However little room there is, taking comes to an end: each time a group is handed over, with or without room for it.
+func TestTakingEnds(t *testing.T) {
+	for _, most := range []int{-1000, -1, 0, 1} {
+		q := newQueue()
+		for i := range 3 {
+			ns := fmt.Sprint(i)
+			q.add(map[model.Key]bool{{Kind: model.KindService, Namespace: ns, Name: "a"}: true, {Kind: model.KindService, Namespace: ns, Name: "b"}: true}, time.Time{})
+		}
+		for left := 3; left > 0; left-- {
+			taken := 0
+			q.take(most, func(*group) int { taken++; return most - 2 })
+			if taken != 1 || q.waits != 2*(left-1) {
+				t.Fatalf("most %d: %d groups were taken of %d, %d keys wait", most, taken, left, q.waits)
+			}
+		}
+		if !q.empty() {
+			t.Errorf("most %d: %d keys wait", most, q.waits)
+		}
+	}
+}

@@ -190,8 +190,10 @@ func (l *lane) first() *group {
 
 // take hands over groups for one batch, lane by lane in turn, each lane's in line. It ends when there is no room: most is that
 // of an empty batch, in keys, and add says how much is left. A group that does not fit lets those of other lanes pass, once:
-// then it is the first of its batch, and that may be larger than most.
+// then it is the first of its batch, and that may be larger than most. While any waits one is handed over, whatever most is:
+// who takes until nothing waits comes to an end.
 func (q *queue) take(most int, add func(*group) (room int)) {
+	most = max(most, 1)
 	room := most
 	var passed []*lane
 	serve := func(l *lane, g *group) int {

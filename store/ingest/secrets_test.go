@@ -77,6 +77,27 @@ func (s *sealer) set(err error) {
 	s.err = err
 }
 
+// secret is a stored one; nil: it is not there. No record may hold a part of the private keys.
+func (m *memory) secret(t *testing.T, at model.Key, private ...[]byte) *model.SecretSpec {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.records[at] == nil {
+		return nil
+	}
+	for k, raw := range m.records {
+		for _, key := range private {
+			if bytes.Contains(raw, key) || bytes.Contains(raw, bytes.Split(key, []byte("\n"))[1]) {
+				t.Fatalf("%v is stored with its private key", k)
+			}
+		}
+	}
+	r, err := model.Decode(at, m.records[at])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.(*model.Secret).Spec
+}
+
 // What is written of a Secret: nothing while its key cannot be sealed, and once for each key; a new leader, and an edit
 // that says the same, write nothing.
 func TestSecretsAreSealed(t *testing.T) {
@@ -86,25 +107,7 @@ func TestSecretsAreSealed(t *testing.T) {
 		epoch := kv.Epoch{Key: "leader", Revision: 3}
 		m := &memory{leader: epoch, records: map[model.Key][]byte{}}
 		at := model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "web-tls"}
-		stored := func() *model.SecretSpec {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			if m.records[at] == nil {
-				return nil
-			}
-			for k, raw := range m.records {
-				for _, part := range [][]byte{key, otherKey, bytes.Split(key, []byte("\n"))[1], bytes.Split(otherKey, []byte("\n"))[1]} {
-					if bytes.Contains(raw, part) {
-						t.Fatalf("%v is stored with its private key", k)
-					}
-				}
-			}
-			r, err := model.Decode(at, m.records[at])
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r.(*model.Secret).Spec
-		}
+		stored := func() *model.SecretSpec { return m.secret(t, at, key, otherKey) }
 		batches := func(want int) {
 			t.Helper()
 			synctest.Wait()
@@ -143,26 +146,35 @@ func TestSecretsAreSealed(t *testing.T) {
 		if s.seals != 1 {
 			t.Errorf("sealed %d times, want once", s.seals)
 		}
-		// While another key cannot be sealed, the old one stands.
-		before := stored()
-		s.set(errors.New("the provider is away"))
-		second.Emit([]object.Event{put(t, secretOf("web-tls", other, otherKey))})
-		batches(2)
-		if !bytes.Equal(stored().Key, before.Key) {
-			t.Error("the last good one is gone")
-		}
-		s.set(nil)
-		time.Sleep(time.Second)
-		batches(3)
-		if got := stored(); !bytes.Equal(got.Chain, other) || bytes.Equal(got.Key, before.Key) {
+		edit := put(t, secretOf("web-tls", other, otherKey))
+		oldStands(t, second, s, edit, batches, stored)
+		if got := stored(); !bytes.Equal(got.Chain, other) {
 			t.Errorf("stored %v", got)
 		}
-		second.Emit([]object.Event{gone(put(t, secretOf("web-tls", other, otherKey)))})
+		second.Emit([]object.Event{gone(edit)})
 		batches(4)
 		if stored() != nil {
 			t.Error("the Secret is gone, its record is not")
 		}
 	})
+}
+
+// oldStands edits a Secret, after two batches: while another key cannot be sealed the old one stands, then that is written.
+func oldStands(t *testing.T, l *Loop, s *sealer, edit object.Event, batches func(want int), stored func() *model.SecretSpec) {
+	t.Helper()
+	before := stored()
+	s.set(errors.New("the provider is away"))
+	l.Emit([]object.Event{edit})
+	batches(2)
+	if !bytes.Equal(stored().Key, before.Key) {
+		t.Error("the last good one is gone")
+	}
+	s.set(nil)
+	time.Sleep(time.Second)
+	batches(3)
+	if got := stored(); bytes.Equal(got.Key, before.Key) {
+		t.Errorf("stored %v", got)
+	}
 }
 
 // What is sealed too late for what is wanted by then is not written.

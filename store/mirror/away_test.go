@@ -252,6 +252,39 @@ func TestConfirm(t *testing.T) {
 	})
 }
 
+// A client whose word is old is not answered where etcd does not answer.
+func TestConfirmNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		m, err := mirror.New(mirror.Config{Source: f, CheckEvery: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- m.Run(ctx) }()
+		w := <-f.watches
+		if err := m.ConfirmNow(ctx); err == nil {
+			t.Error("nobody answers, and it is confirmed")
+		}
+		f.stats <- kv.Stat{Cluster: 1, Revision: 12, Head: kv.Head{Revision: 12, Complete: true}}
+		confirmed := make(chan error, 1)
+		go func() { confirmed <- m.ConfirmNow(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(confirmed) != 0 {
+			t.Fatal("confirmed by a snapshot that is behind")
+		}
+		w <- update(12, 9)
+		if err := <-confirmed; err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		<-ended
+	})
+}
+
 // A replica that is cut off and behind, as far as a client's word goes, does not answer it with older state: it waits until
 // it has what the client has seen, or until the deadline, for with etcd away for good it answers from what it has. Other
 // words do not count: of another store, or of a revision that etcd, when it answers, does not have.

@@ -1,6 +1,8 @@
 package mirror_test
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -21,21 +23,7 @@ func TestLaggingConsumerLosesNothing(t *testing.T) {
 		follower := map[model.Key]model.Record{}
 		at := now
 		for step := range 60 {
-			var puts []model.Record
-			var deletes []model.Key
-			in := map[model.Key]bool{}
-			for range r.IntN(8) {
-				one := randomRecord(t, r)
-				if in[one.Meta().Key] {
-					continue
-				}
-				in[one.Meta().Key] = true
-				if r.IntN(3) == 0 {
-					deletes = append(deletes, one.Meta().Key)
-				} else {
-					puts = append(puts, one)
-				}
-			}
+			puts, deletes := randomBatch(t, r)
 			c := now.Apply(int64(step+1), puts, deletes)
 			c.Committed = time.Unix(int64(step), 0)
 			now = c.New
@@ -48,40 +36,67 @@ func TestLaggingConsumerLosesNothing(t *testing.T) {
 				t.Fatalf("seed %d: told of %d to %d, committed %v", seed, told.Old.Revision(), told.New.Revision(), told.Committed)
 			}
 			at = now
-			if !slices.IsSortedFunc(told.Edits, func(a, b mirror.Edit) int { return a.Key().Compare(b.Key()) }) {
-				t.Fatalf("seed %d: not in order", seed)
-			}
-			differs := map[model.Key]bool{}
-			for _, e := range mirror.Diff(told.Old, told.New).Edits {
-				differs[e.Key()] = true
-			}
-			for _, e := range told.Edits {
-				if follower[e.Key()] != e.Old && (e.Old != nil || follower[e.Key()] != nil) {
-					t.Fatalf("seed %d: %v was another record", seed, e.Key())
-				}
-				if same := e.Old != nil && e.New != nil && e.Old.Meta().Hash == e.New.Meta().Hash; !same && !differs[e.Key()] {
-					t.Fatalf("seed %d: %v does not differ", seed, e.Key())
-				}
-				if e.New == nil {
-					delete(follower, e.Key())
-				} else {
-					follower[e.Key()] = e.New
-				}
-			}
-			n := 0
-			for _, kind := range model.Kinds() {
-				for rec := range now.All(kind) {
-					n++
-					if follower[rec.Meta().Key] != rec {
-						t.Fatalf("seed %d: the follower has another pointer for %v", seed, rec.Meta().Key)
-					}
-				}
-			}
-			if n != len(follower) {
-				t.Fatalf("seed %d: the follower has %d records of %d", seed, len(follower), n)
+			if err := follow(follower, told); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
 	}
+}
+
+// randomBatch is up to seven records of keys of their own, a third of which go.
+func randomBatch(t *testing.T, r *rand.Rand) (puts []model.Record, deletes []model.Key) {
+	in := map[model.Key]bool{}
+	for range r.IntN(8) {
+		one := randomRecord(t, r)
+		if in[one.Meta().Key] {
+			continue
+		}
+		in[one.Meta().Key] = true
+		if r.IntN(3) == 0 {
+			deletes = append(deletes, one.Meta().Key)
+		} else {
+			puts = append(puts, one)
+		}
+	}
+	return puts, deletes
+}
+
+// follow applies what a consumer was told to what it has, and says what is wrong: it must lead to all that there is now, in
+// order, by the very records that there were, and tell no more than what differs.
+func follow(follower map[model.Key]model.Record, told mirror.Change) error {
+	if !slices.IsSortedFunc(told.Edits, func(a, b mirror.Edit) int { return a.Key().Compare(b.Key()) }) {
+		return errors.New("not in order")
+	}
+	differs := map[model.Key]bool{}
+	for _, e := range mirror.Diff(told.Old, told.New).Edits {
+		differs[e.Key()] = true
+	}
+	for _, e := range told.Edits {
+		if follower[e.Key()] != e.Old && (e.Old != nil || follower[e.Key()] != nil) {
+			return fmt.Errorf("%v was another record", e.Key())
+		}
+		if same := e.Old != nil && e.New != nil && e.Old.Meta().Hash == e.New.Meta().Hash; !same && !differs[e.Key()] {
+			return fmt.Errorf("%v does not differ", e.Key())
+		}
+		if e.New == nil {
+			delete(follower, e.Key())
+		} else {
+			follower[e.Key()] = e.New
+		}
+	}
+	n := 0
+	for _, kind := range model.Kinds() {
+		for rec := range told.New.All(kind) {
+			n++
+			if follower[rec.Meta().Key] != rec {
+				return fmt.Errorf("the follower has another pointer for %v", rec.Meta().Key)
+			}
+		}
+	}
+	if n != len(follower) {
+		return fmt.Errorf("the follower has %d records of %d", len(follower), n)
+	}
+	return nil
 }
 
 func TestSubscribeLateGetsAll(t *testing.T) {

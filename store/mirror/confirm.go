@@ -37,6 +37,25 @@ func (m *Mirror) Confirm(ctx context.Context) error { return m.ConfirmAt(ctx, kv
 // etcd answers, its word is newer than any client's, and a revision that it does not have (forged, or of before a restore)
 // is nobody's.
 func (m *Mirror) ConfirmAt(ctx context.Context, floor kv.Position) error {
+	return m.confirm(ctx, func(error) error {
+		if seen := m.Status().Seen.Cluster; floor.Cluster != 0 && floor.Cluster != seen {
+			return nil
+		}
+		if err := m.reach(ctx, floor.Revision); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		return nil
+	})
+}
+
+// ConfirmNow is Confirm for a client whose word is old: where etcd does not answer there is nothing to go by, and that is an
+// error too.
+func (m *Mirror) ConfirmNow(ctx context.Context) error {
+	return m.confirm(ctx, func(err error) error { return fmt.Errorf("the store does not answer: %w", err) })
+}
+
+// confirm waits for what a confirming read says; otherwise is asked where that fails.
+func (m *Mirror) confirm(ctx context.Context, otherwise func(error) error) error {
 	j := m.join()
 	select {
 	case <-j.done:
@@ -48,12 +67,7 @@ func (m *Mirror) ConfirmAt(ctx context.Context, floor kv.Position) error {
 	case s.Alarm != nil:
 		return nil
 	case j.err != nil:
-		if floor.Cluster == 0 || floor.Cluster == s.Seen.Cluster {
-			if err := m.reach(ctx, floor.Revision); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-				return err
-			}
-		}
-		return nil
+		return otherwise(j.err)
 	case s.Seen.Cluster != 0 && s.Seen.Cluster != j.stat.Cluster:
 		return nil
 	}

@@ -52,42 +52,12 @@ func everythingAs(ctx context.Context, creds credentials.TransportCredentials, a
 	if err != nil {
 		return nil, err
 	}
-	got := map[string][]byte{}
-	ask := func(t xds.Type, subscribe []string) error {
-		err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: t.URL(), ResourceNamesSubscribe: subscribe})
-		if errors.Is(err, io.EOF) {
-			return nil // refused already, and Recv says why
-		}
-		return err
-	}
-	receive := func(t xds.Type, want int) ([]*discoveryv3.Resource, error) {
-		var all []*discoveryv3.Resource
-		for {
-			res, err := stream.Recv()
-			if err != nil {
-				return nil, err
-			}
-			err = stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce})
-			if err != nil && !errors.Is(err, io.EOF) {
-				return nil, err
-			}
-			for _, r := range res.Resources {
-				got[res.TypeUrl+" "+r.Name] = r.Resource.Value
-				got[res.TypeUrl+" "+r.Name+" version"] = []byte(r.Version)
-			}
-			if res.TypeUrl == t.URL() {
-				all = append(all, res.Resources...)
-				if len(all) >= want {
-					return all, nil
-				}
-			}
-		}
-	}
+	a := asking{stream: stream, node: n, got: map[string][]byte{}}
 	for _, pair := range [][2]xds.Type{{xds.Cluster, xds.Endpoint}, {xds.Listener, xds.Route}} {
-		if err := ask(pair[0], nil); err != nil {
+		if err := a.ask(pair[0], nil); err != nil {
 			return nil, err
 		}
-		parents, err := receive(pair[0], 1)
+		parents, err := a.receive(pair[0], 1)
 		if err != nil {
 			return nil, err
 		}
@@ -98,14 +68,54 @@ func everythingAs(ctx context.Context, creds credentials.TransportCredentials, a
 		if len(names) == 0 {
 			continue
 		}
-		if err := ask(pair[1], names); err != nil {
+		if err := a.ask(pair[1], names); err != nil {
 			return nil, err
 		}
-		if _, err := receive(pair[1], len(names)); err != nil {
+		if _, err := a.receive(pair[1], len(names)); err != nil {
 			return nil, err
 		}
 	}
-	return got, nil
+	return a.got, nil
+}
+
+// asking is a proxy's stream, and what it got there by type and name.
+type asking struct {
+	stream grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
+	node   *corev3.Node
+	got    map[string][]byte
+}
+
+func (a asking) ask(t xds.Type, subscribe []string) error {
+	err := a.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: a.node, TypeUrl: t.URL(), ResourceNamesSubscribe: subscribe})
+	if errors.Is(err, io.EOF) {
+		return nil // refused already, and Recv says why
+	}
+	return err
+}
+
+// receive takes and acknowledges what comes, until so many resources of the type are there.
+func (a asking) receive(t xds.Type, want int) ([]*discoveryv3.Resource, error) {
+	var all []*discoveryv3.Resource
+	for {
+		res, err := a.stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		err = a.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce})
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		for _, r := range res.Resources {
+			a.got[res.TypeUrl+" "+r.Name] = r.Resource.Value
+			a.got[res.TypeUrl+" "+r.Name+" version"] = []byte(r.Version)
+		}
+		if res.TypeUrl == t.URL() {
+			all = append(all, res.Resources...)
+			if len(all) >= want {
+				return all, nil
+			}
+		}
+	}
 }
 
 // same compares what two replicas answered, byte for byte.

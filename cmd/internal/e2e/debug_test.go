@@ -62,22 +62,30 @@ func askedFrom(t *testing.T, d *daemon, path, token string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// A tenant sees its own proxies and problems, over all the namespaces that its label joins, and those of nobody else; the
-// system namespace and this machine see everything.
-func TestDebugShowsTenantsTheirOwn(t *testing.T) {
-	dir, data := folder(t), t.TempDir()
+// twoTenants has proxies of a tenant of two namespaces, shop and pay, and of another, and a mistake in pay and in other.
+func twoTenants(t *testing.T, data string) *daemon {
+	t.Helper()
 	space := func(name, tenant string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s}}\n---\n", name, tenant)
 	}
 	bad := func(namespace string) string {
 		return strings.NewReplacer("namespace: shop", "namespace: "+namespace, "timeout: 1s", "timeout: soon", "name: web,", "name: bad-"+namespace+",").Replace(routes(1)) + "---\n"
 	}
+	dir := folder(t)
 	write(t, dir, "more.yaml", space("shop", "navarch.io/tenant: t")+space("pay", "navarch.io/tenant: t")+space("other", "")+bad("pay")+bad("other"))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
 	eventually(t, patience, serves(t, d, 1))
 	for i, namespace := range []string{"shop", "pay", "other"} {
 		connected(t, d.grpc, namespace, "p", fmt.Sprintf("10.1.9.%d", i+1))
 	}
+	return d
+}
+
+// A tenant sees its own proxies and problems, over all the namespaces that its label joins, and those of nobody else; the
+// system namespace and this machine see everything.
+func TestDebugShowsTenantsTheirOwn(t *testing.T) {
+	data := t.TempDir()
+	d := twoTenants(t, data)
 	words := regexp.MustCompile(`p-0\.\w+|bad-\w+`)
 	sees := func(path, token string) []string {
 		_, body := askedFrom(t, d, path, token)

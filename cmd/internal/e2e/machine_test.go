@@ -118,9 +118,9 @@ func (m *machine) memory(t testing.TB) (resident, anonymous float64) {
 	return field("VmRSS"), field("RssAnon")
 }
 
-// A machine outside of Kubernetes joins with a token file: until it is there the agent says what is missing. Metrics of
-// Envoy, agent and application come on one page, probes reach the application, and /quitquitquit ends it in order.
-func TestMachine(t *testing.T) {
+// application is one with metrics, that is well by one probe and not by another.
+func application(t *testing.T) *httptest.Server {
+	t.Helper()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/metrics":
@@ -131,6 +131,13 @@ func TestMachine(t *testing.T) {
 		}
 	}))
 	t.Cleanup(app.Close)
+	return app
+}
+
+// A machine outside of Kubernetes joins with a token file: until it is there the agent says what is missing. Metrics of
+// Envoy, agent and application come on one page, probes reach the application, and /quitquitquit ends it in order.
+func TestMachine(t *testing.T) {
+	app := application(t)
 	port := netip.MustParseAddrPort(app.Listener.Addr().String()).Port()
 	data := t.TempDir()
 	d := start(t, "--config-dir", folder(t), "--data-dir", data)
@@ -143,6 +150,31 @@ func TestMachine(t *testing.T) {
 	})
 	m.enrol(t, data)
 
+	m.knowsItself(t)
+	m.showsPages(t)
+	// Generous: the figure is measured by BenchmarkAgentMemory.
+	if resident, _ := m.memory(t); resident > 40 {
+		t.Errorf("the agent has %.1f MB", resident)
+	}
+
+	resp, err := http.Post("http://"+m.stats+"/quitquitquit", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	select {
+	case <-m.exited:
+	case <-time.After(patience):
+		t.Fatal("/quitquitquit did not end it")
+	}
+	if !m.cmd.ProcessState.Success() || !strings.Contains(m.log.String(), "drained for the whole time allowed") {
+		t.Errorf("ended with %v", m.cmd.ProcessState)
+	}
+}
+
+// knowsItself checks what the agent's page says of who it is.
+func (m *machine) knowsItself(t *testing.T) {
+	t.Helper()
 	var page struct {
 		Node        string
 		Certificate struct{ URI string }
@@ -158,6 +190,11 @@ func TestMachine(t *testing.T) {
 	if page.Certificate.URI != "spiffe://cluster.local/ns/shop/sa/web" || page.Node != "sidecar~127.0.0.1~"+host+".shop~shop.svc.cluster.local" {
 		t.Errorf("%+v", page)
 	}
+}
+
+// showsPages checks what each port answers, and what it does not.
+func (m *machine) showsPages(t *testing.T) {
+	t.Helper()
 	text, err := get(m.stats, "/stats/prometheus")
 	if err != nil {
 		t.Fatal(err)
@@ -183,24 +220,6 @@ func TestMachine(t *testing.T) {
 	}
 	if _, err := get(m.health, "/stats/prometheus"); err == nil {
 		t.Error("the health port, which load balancers reach, shows metrics")
-	}
-	// Generous: the figure is measured by BenchmarkAgentMemory.
-	if resident, _ := m.memory(t); resident > 40 {
-		t.Errorf("the agent has %.1f MB", resident)
-	}
-
-	resp, err := http.Post("http://"+m.stats+"/quitquitquit", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	select {
-	case <-m.exited:
-	case <-time.After(patience):
-		t.Fatal("/quitquitquit did not end it")
-	}
-	if !m.cmd.ProcessState.Success() || !strings.Contains(m.log.String(), "drained for the whole time allowed") {
-		t.Errorf("ended with %v", m.cmd.ProcessState)
 	}
 }
 

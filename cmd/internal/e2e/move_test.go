@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"navarch.io/navarch/shard/ring"
 )
@@ -29,7 +28,8 @@ func taker(t *testing.T, first, namespace string, others []*simAgent) string {
 }
 
 // An agent with a certificate and a real Envoy moves to the replica that owns it when that joins, and back when that is asked
-// to stop: over mTLS, make before break. Envoy's one stream lives through it.
+// to stop: over mTLS, make before break. Envoy's one stream lives through it. The one that stops waits for that and for no
+// more: it may take ten minutes, and ends as soon as the agent is gone.
 func TestAgentMoves(t *testing.T) {
 	data := t.TempDir()
 	t.Setenv("POD_NAME", "first")
@@ -52,12 +52,8 @@ func TestAgentMoves(t *testing.T) {
 	eventually(t, patience, func() error { return first.metric("navarch_fleet_proxies_per_replica 12") })
 	t.Setenv("POD_NAME", taker(t, "first", "shop", others.agents))
 	second := start(t, "--roles=xds,ca", "--etcd-endpoints", "unix://"+filepath.Join(data, "etcd.sock"), "--kek", "file:"+filepath.Join(data, "kek.key"),
-		"--replica-ramp", "0s", "--replica-lease", "2s")
+		"--replica-ramp", "0s", "--replica-lease", "2s", "--shutdown-duration", "10m")
 	eventually(t, patience, at(second, 1))
-	began := time.Now()
 	second.stop(t)
-	if took := time.Since(began); took > 9*time.Second {
-		t.Errorf("it took %v to stop", took)
-	}
 	eventually(t, patience, at(first, 2))
 }

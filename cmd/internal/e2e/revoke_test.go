@@ -120,6 +120,24 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 	})
 
 	ca("revoke", "--identity", "spiffe://cluster.local/ns/shop/sa/client")
+	refusedSoon(t, refused, good)
+	handshakes, err := server.stat("ssl.fail_verify_error")
+	if err != nil || handshakes == 0 {
+		t.Errorf("the server's Envoy refused %d handshakes, %v", handshakes, err)
+	}
+	stays(t, "again", refused, good)
+	certificateRefused(t, d, data, pem)
+
+	rootsArrive(t, map[string]proxy{"other": other, "server": server}, func() { ca("rotate") }, good)
+	stays(t, "with two roots", refused, good)
+	if now, err := os.ReadFile(still); err != nil || string(now) != string(pem) {
+		t.Errorf("the root file of the agents changed: %v", err)
+	}
+}
+
+// refusedSoon waits a few seconds for the client to be refused; another goes on meanwhile.
+func refusedSoon(t *testing.T, refused, good func() error) {
+	t.Helper()
 	began := time.Now()
 	eventually(t, 5*time.Second, func() error {
 		if err := good(); err != nil {
@@ -128,27 +146,31 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 		return refused()
 	})
 	t.Logf("refused after %v", time.Since(began))
-	handshakes, err := server.stat("ssl.fail_verify_error")
-	if err != nil || handshakes == 0 {
-		t.Errorf("the server's Envoy refused %d handshakes, %v", handshakes, err)
-	}
+}
+
+// stays checks many times that one is refused, and the other is not.
+func stays(t *testing.T, when string, refused, good func() error) {
+	t.Helper()
 	for range 20 {
 		if err := refused(); err != nil {
-			t.Fatalf("again: %v", err)
+			t.Fatalf("%s: %v", when, err)
 		}
 		if err := good(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", when, err)
 		}
 	}
-	certificateRefused(t, d, data, pem)
+}
 
-	for name, p := range map[string]proxy{"other": other, "server": server} {
+// rootsArrive begins a rotation of the root: the second one reaches the Envoys within seconds, and traffic goes on meanwhile.
+func rootsArrive(t *testing.T, proxies map[string]proxy, rotate func(), good func() error) {
+	t.Helper()
+	for name, p := range proxies {
 		if n, err := p.roots(); err != nil || n != 1 {
 			t.Errorf("%s: %d roots before the rotation, %v", name, n, err)
 		}
 	}
-	ca("rotate")
-	for name, p := range map[string]proxy{"other": other, "server": server} {
+	rotate()
+	for name, p := range proxies {
 		eventually(t, 5*time.Second, func() error {
 			if err := good(); err != nil {
 				t.Fatalf("while roots change: %v", err)
@@ -158,17 +180,6 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 			}
 			return nil
 		})
-	}
-	for range 20 {
-		if err := good(); err != nil {
-			t.Fatalf("with two roots: %v", err)
-		}
-		if err := refused(); err != nil {
-			t.Fatalf("with two roots: %v", err)
-		}
-	}
-	if now, err := os.ReadFile(still); err != nil || string(now) != string(pem) {
-		t.Errorf("the root file of the agents changed: %v", err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -132,21 +131,7 @@ func TestSealedFromTheStart(t *testing.T) {
 	s.kms.Stop()
 	second := s.start()
 	eventually(t, patience, page(second, "ok\n", "certificates are not signed here: ", "key encryption key", "from the peer "+first.secure))
-	client := node("shop", "client", "10.1.9.9")
-	want, err := everythingAs(t.Context(), credentials.NewTLS(s.tls(pair)), first.secure, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := everythingAs(t.Context(), credentials.NewTLS(s.tls(pair)), second.secure, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, want, got)
-	_, err = everythingAs(t.Context(), credentials.NewTLS(s.tls(pair)), second.secure, node("shop", "web", "10.1.9.8"))
-	denied(t, "another's proxy", err, codes.PermissionDenied, "sa/client")
-	_, err = s.sign(second)
-	denied(t, "a request for a certificate", err, codes.Unavailable, "cannot sign", "key encryption key")
-	denied(t, "one in the clear", s.plainly(second), codes.Unavailable, "cannot sign", "key encryption key")
+	s.servesWithoutSigning(first, second, pair)
 	if log := second.log.String(); !strings.Contains(log, "a peer signed its serving certificate") || !strings.Contains(log, "peer="+first.secure) {
 		t.Error("the log does not say who signed")
 	}
@@ -173,13 +158,34 @@ func TestSealedFromTheStart(t *testing.T) {
 	})
 
 	s.kms.Resume()
-	eventually(t, 30*time.Second, func() error { _, err := s.sign(second); return err })
+	eventually(t, patience, func() error { _, err := s.sign(second); return err })
 	if text, err := get(second.http, "/ready"); err != nil || text != "ok\n" {
 		t.Errorf("/ready says %q, %v", text, err)
 	}
 	if names := presented(t, s, second); len(names) != 0 {
 		t.Errorf("it still presents what the peer signed, for %v", names)
 	}
+}
+
+// servesWithoutSigning checks that the second, which is sealed, serves the owner of a certificate what the first does, nobody
+// else, and signs nothing.
+func (s *sealable) servesWithoutSigning(first, second *daemon, pair tls.Certificate) {
+	s.t.Helper()
+	client := node("shop", "client", "10.1.9.9")
+	want, err := everythingAs(s.t.Context(), credentials.NewTLS(s.tls(pair)), first.secure, client)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	got, err := everythingAs(s.t.Context(), credentials.NewTLS(s.tls(pair)), second.secure, client)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	same(s.t, want, got)
+	_, err = everythingAs(s.t.Context(), credentials.NewTLS(s.tls(pair)), second.secure, node("shop", "web", "10.1.9.8"))
+	denied(s.t, "another's proxy", err, codes.PermissionDenied, "sa/client")
+	_, err = s.sign(second)
+	denied(s.t, "a request for a certificate", err, codes.Unavailable, "cannot sign", "key encryption key")
+	denied(s.t, "one in the clear", s.plainly(second), codes.Unavailable, "cannot sign", "key encryption key")
 }
 
 // Nobody is there to sign: a sealed replica serves plain text, and says what is missing and why; one without plain text
@@ -309,7 +315,7 @@ func TestSealedKeysFollowTheKMS(t *testing.T) {
 	s.kms.RotateKey()
 	d.kill()
 	d = s.start() // one that runs looks once a minute
-	eventually(t, 30*time.Second, under("kms-v2:key-2"))
+	eventually(t, patience, under("kms-v2:key-2"))
 	s.kms.DropOldKeys()
 	d.kill()
 	d = s.start()

@@ -153,7 +153,7 @@ func TestGatewaySecret(t *testing.T) {
 	eventually(t, patience, d.ready)
 	_, agent := startAgent(t, d, data, "gateway", ip, "--type", "router")
 
-	open, mutual := ip+":8443", ip+":8444"
+	open := ip + ":8443"
 	shows := func(serial int64) func() error {
 		return func() error {
 			got, body, err := visit(open, trust)
@@ -164,14 +164,7 @@ func TestGatewaySecret(t *testing.T) {
 		}
 	}
 	eventually(t, patience, shows(101))
-	if _, body, err := visit(mutual, trust, customer.pair); err != nil || body != "mutual" {
-		t.Errorf("a client with a certificate: %q %v", body, err)
-	}
-	for name, pair := range map[string][]tls.Certificate{"none": nil, "one of another authority": {second.pair}} {
-		if _, body, err := visit(mutual, trust, pair...); err == nil {
-			t.Errorf("a client with %s: %q", name, body)
-		}
-	}
+	knowsClients(t, ip+":8444", trust, customer, second)
 	if _, _, err := visit(ip+":8445", trust); err == nil {
 		t.Error("a Secret of another namespace was served")
 	}
@@ -203,6 +196,19 @@ func TestGatewaySecret(t *testing.T) {
 	d.stop(t)
 	if err := shows(102)(); err != nil {
 		t.Errorf("without a control plane: %v", err)
+	}
+}
+
+// knowsClients checks that a listener wants a certificate of the customer's authority.
+func knowsClients(t *testing.T, mutual string, trust *x509.CertPool, customer, other site) {
+	t.Helper()
+	if _, body, err := visit(mutual, trust, customer.pair); err != nil || body != "mutual" {
+		t.Errorf("a client with a certificate: %q %v", body, err)
+	}
+	for name, pair := range map[string][]tls.Certificate{"none": nil, "one of another authority": {other.pair}} {
+		if _, body, err := visit(mutual, trust, pair...); err == nil {
+			t.Errorf("a client with %s: %q", name, body)
+		}
 	}
 }
 

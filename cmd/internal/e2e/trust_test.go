@@ -67,18 +67,7 @@ func TestTrustIsServed(t *testing.T) {
 	if string(trusted.GetTrustedCa().GetInlineBytes()) != string(want) || !trusted.OnlyVerifyLeafCertCrl {
 		t.Errorf("trust: %v", trusted)
 	}
-	root, _ := pem.Decode(want)
-	list, _ := pem.Decode(trusted.GetCrl().GetInlineBytes())
-	if list == nil {
-		t.Fatal("no revocation list")
-	}
-	issuer, err := x509.ParseCertificate(root.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if crl, err := x509.ParseRevocationList(list.Bytes); err != nil || crl.CheckSignatureFrom(issuer) != nil {
-		t.Errorf("the list: %v", err)
-	}
+	listOf(t, want, trusted.GetCrl().GetInlineBytes())
 	pcds := &meshv1alpha1.ProxyConfig{}
 	if res := ask(pcdsURL); len(res.Resources) != 1 || res.Resources[0].Resource.UnmarshalTo(pcds) != nil || !slices.Equal(pcds.CaCertificatesPem, []string{string(want)}) {
 		t.Errorf("PCDS: %v", res)
@@ -103,5 +92,22 @@ func TestTrustIsServed(t *testing.T) {
 	}
 	if res := ask(trustURL, "ROOTCA"); len(res.Resources) != 0 || !slices.Equal(res.RemovedResources, []string{"ROOTCA"}) {
 		t.Errorf("without role ca: %v", res)
+	}
+}
+
+// listOf checks a revocation list: the issuer, a root, signed it.
+func listOf(t *testing.T, roots, lists []byte) {
+	t.Helper()
+	root, _ := pem.Decode(roots)
+	list, _ := pem.Decode(lists)
+	if list == nil {
+		t.Fatal("no revocation list")
+	}
+	issuer, err := x509.ParseCertificate(root.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if crl, err := x509.ParseRevocationList(list.Bytes); err != nil || crl.CheckSignatureFrom(issuer) != nil {
+		t.Errorf("the list: %v", err)
 	}
 }

@@ -64,6 +64,18 @@ func exchange(t *testing.T, c net.Conn, err error, text string, n int) string {
 	return string(got[:read])
 }
 
+// get is the status, the server and the body of an answer; or the error.
+func get(p uint32) string {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/x//y", p))
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Body.Close()
+	body, _ := io.ReadAll(r.Body)
+	return fmt.Sprintf("%d %s %s", r.StatusCode, r.Header.Get("Server"), body)
+}
+
 // Traffic through a real Envoy: HTTP is told from TLS and from the rest on one port, an ingress reaches its
 // application, and what is closed lets nothing in.
 func TestTraffic(t *testing.T) {
@@ -98,22 +110,11 @@ func TestTraffic(t *testing.T) {
 		"app": port(app), "secure": port(secure), "greet": greet, xds.Passthrough: echo, "ingress": int(open), xds.BlackHole: 0,
 	}, all...)).Live()
 
-	get := func(p uint32) string {
-		client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-		r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/x//y", p))
-		if err != nil {
-			return err.Error()
-		}
-		defer r.Body.Close()
-		body, _ := io.ReadAll(r.Body)
-		return fmt.Sprintf("%d %s %s", r.StatusCode, r.Header.Get("Server"), body)
-	}
-	dial := func(p uint32) (net.Conn, error) { return net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p)) }
 	hello := func(name string) (net.Conn, error) {
 		return tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", mixed), &tls.Config{ServerName: name, InsecureSkipVerify: true})
 	}
 	raw := func(p uint32, text string, n int) string {
-		conn, err := dial(p)
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p))
 		return exchange(t, conn, err, text, n)
 	}
 	conn, err := hello("secure.test")

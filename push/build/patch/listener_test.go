@@ -151,66 +151,69 @@ func one(applyTo, match, patch string, operation ...any) string {
 	return s + "  " + fmt.Sprintf(patch, operation...) + "\n"
 }
 
+// edits of a listener with three chains, and what it looks like then.
+var edits = []struct{ name, patches, want string }{
+	{"LISTENER MERGE", one("LISTENER", "", `patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: 1}}`),
+		strings.Replace(untouched, "L ", "L' ", 1)},
+	{"LISTENER ADD and REMOVE are the plan's", one("LISTENER", "", `patch: {operation: REMOVE}`) + one("LISTENER", "", `patch: {operation: ADD, value: {name: new}}`), untouched},
+	{"LISTENER_FILTER ADD", one("LISTENER_FILTER", "", original, "ADD"), strings.Replace(untouched, "[ tls http", "[ tls http dst", 1)},
+	{"LISTENER_FILTER INSERT_FIRST", one("LISTENER_FILTER", "", original, "INSERT_FIRST"), strings.Replace(untouched, "[", "[ dst", 1)},
+	{"LISTENER_FILTER INSERT_AFTER", one("LISTENER_FILTER", "match: {listener: {listenerFilter: tls}}", original, "INSERT_AFTER"), strings.Replace(untouched, "[ tls", "[ tls dst", 1)},
+	{"LISTENER_FILTER REPLACE", one("LISTENER_FILTER", "match: {listener: {listenerFilter: tls}}", original, "REPLACE"), strings.Replace(untouched, "[ tls", "[ dst", 1)},
+	{"LISTENER_FILTER REMOVE", one("LISTENER_FILTER", "match: {listener: {listenerFilter: tls}}", `patch: {operation: REMOVE}`), strings.Replace(untouched, "[ tls", "[", 1)},
+
+	{"FILTER_CHAIN ADD", one("FILTER_CHAIN", "", `patch: {operation: ADD, value: {name: new}}`), strings.Replace(untouched, " rest{", " new{ } rest{", 1)},
+	{"FILTER_CHAIN MERGE", one("FILTER_CHAIN", "match: {listener: {filterChain: {name: tls}}}", `patch: {operation: MERGE, value: {transport_socket_connect_timeout: 1s}}`), strings.Replace(untouched, " tls{", " tls'{", 1)},
+	{"FILTER_CHAIN REMOVE", one("FILTER_CHAIN", "match: {listener: {filterChain: {name: tls}}}", `patch: {operation: REMOVE}`), strings.Replace(untouched, " tls{ tcp_proxy=a/a }", "", 1)},
+	{"FILTER_CHAIN REMOVE of the default", one("FILTER_CHAIN", "match: {listener: {filterChain: {name: rest}}}", `patch: {operation: REMOVE}`), strings.Replace(untouched, " rest{ tcp_proxy=p/p }", "", 1)},
+	{"FILTER_CHAIN REMOVE of all", one("FILTER_CHAIN", "", `patch: {operation: REMOVE}`), "L [ tls http ]"},
+
+	{"NETWORK_FILTER ADD goes before what ends the connection", one("NETWORK_FILTER", "", echo, "ADD"),
+		`L [ tls http ] web{ echo http_connection_manager=web( fault router ) } tls{ echo tcp_proxy=a/a } rest{ echo tcp_proxy=p/p }`},
+	{"NETWORK_FILTER INSERT_FIRST", one("NETWORK_FILTER", "match: {listener: {filterChain: {name: tls}}}", echo, "INSERT_FIRST"), strings.Replace(untouched, " tls{", " tls{ echo", 1)},
+	{"NETWORK_FILTER INSERT_BEFORE", one("NETWORK_FILTER", byTCP, echo, "INSERT_BEFORE"), strings.ReplaceAll(untouched, " tcp_proxy", " echo tcp_proxy")},
+	{"NETWORK_FILTER INSERT_BEFORE nothing", one("NETWORK_FILTER", "match: {listener: {filterChain: {name: tls}}}", echo, "INSERT_BEFORE"), strings.Replace(untouched, " tls{", " tls{ echo", 1)},
+	{"NETWORK_FILTER INSERT_BEFORE a stranger", one("NETWORK_FILTER", "match: {listener: {filterChain: {filter: {name: nobody}}}}", echo, "INSERT_BEFORE"), untouched},
+	{"NETWORK_FILTER INSERT_AFTER", one("NETWORK_FILTER", byTCP, echo, "INSERT_BEFORE") +
+		one("NETWORK_FILTER", "match: {listener: {filterChain: {filter: {name: echo}}}}", strings.Replace(echo, "name: echo", "name: second", 1), "INSERT_AFTER"),
+		strings.ReplaceAll(untouched, " tcp_proxy", " echo second tcp_proxy")},
+	{"NETWORK_FILTER REPLACE", one("NETWORK_FILTER", byTCP, echo, "REPLACE"), `L [ tls http ] web{ http_connection_manager=web( fault router ) } tls{ echo } rest{ echo }`},
+	{"NETWORK_FILTER REMOVE", one("NETWORK_FILTER", byTCP, `patch: {operation: REMOVE}`), `L [ tls http ] web{ http_connection_manager=web( fault router ) } tls{ } rest{ }`},
+	{"NETWORK_FILTER REMOVE without a filter", one("NETWORK_FILTER", "", `patch: {operation: REMOVE}`), untouched},
+	{"NETWORK_FILTER REMOVE, then ADD", one("NETWORK_FILTER", byTCP, `patch: {operation: REMOVE}`) + one("NETWORK_FILTER", "match: {listener: {filterChain: {name: tls}}}", echo, "ADD"),
+		`L [ tls http ] web{ http_connection_manager=web( fault router ) } tls{ echo } rest{ }`},
+	{"NETWORK_FILTER MERGE", one("NETWORK_FILTER", byTCP, `patch: {operation: MERGE, value: {typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: x}}}`),
+		strings.NewReplacer("a/a", "a/x", "p/p", "p/x").Replace(untouched)},
+	{"NETWORK_FILTER MERGE without a filter: those of its type", one("NETWORK_FILTER", "", `patch: {operation: MERGE, value: {typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, server_name: "!"}}}`),
+		strings.Replace(untouched, "=web(", "=web!(", 1)},
+
+	{"HTTP_FILTER ADD goes before the router", one("HTTP_FILTER", "", lua, "ADD"), strings.Replace(untouched, "router", "lua router", 1)},
+	{"HTTP_FILTER INSERT_FIRST", one("HTTP_FILTER", "", lua, "INSERT_FIRST"), strings.Replace(untouched, "( fault", "( lua fault", 1)},
+	{"HTTP_FILTER INSERT_BEFORE", one("HTTP_FILTER", byRouter, lua, "INSERT_BEFORE"), strings.Replace(untouched, "router", "lua router", 1)},
+	{"HTTP_FILTER INSERT_AFTER", one("HTTP_FILTER", byFault, lua, "INSERT_AFTER"), strings.Replace(untouched, "fault", "fault lua", 1)},
+	{"HTTP_FILTER INSERT_AFTER the router goes before it", one("HTTP_FILTER", byRouter, lua, "INSERT_AFTER"), strings.Replace(untouched, "router", "lua router", 1)},
+	{"HTTP_FILTER of another chain", one("HTTP_FILTER", "match: {listener: {filterChain: {name: tls}}}", lua, "ADD"), untouched},
+	{"HTTP_FILTER of another network filter", one("HTTP_FILTER", byTCP, lua, "ADD"), untouched},
+	{"HTTP_FILTER REPLACE", one("HTTP_FILTER", byFault, lua, "REPLACE"), strings.Replace(untouched, "fault", "lua", 1)},
+	{"HTTP_FILTER REMOVE", one("HTTP_FILTER", byFault, `patch: {operation: REMOVE}`), strings.Replace(untouched, " fault", "", 1)},
+	{"HTTP_FILTER MERGE", one("HTTP_FILTER", byFault, `patch: {operation: MERGE, value: {typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault, headers: [{name: x, present_match: true}]}}}`),
+		strings.Replace(untouched, "fault", "fault'", 1)},
+	{"HTTP_FILTER of an extension that is not Envoy's", one("HTTP_FILTER", byRouter,
+		`patch: {operation: INSERT_BEFORE, value: {name: own, typed_config: {"@type": type.googleapis.com/udpa.type.v1.TypedStruct, type_url: type.googleapis.com/own.Config, value: {a: 1}}}}`),
+		strings.Replace(untouched, "router", "own router", 1)},
+	{"in order, each sees what the one before made", one("HTTP_FILTER", byFault, lua, "REPLACE") +
+		one("HTTP_FILTER", strings.Replace(byFault, "envoy.filters.http.fault", "lua", 1), strings.Replace(lua, "name: lua", "name: after", 1), "INSERT_AFTER"),
+		strings.Replace(untouched, "fault", "lua after", 1)},
+
+	{"a value that does not decode", one("HTTP_FILTER", "", `patch: {operation: ADD, value: {name: 3}}`) + one("HTTP_FILTER", "", lua, "ADD"), strings.Replace(untouched, "router", "lua router", 1)},
+	{"a value of an unknown type", one("HTTP_FILTER", "", `patch: {operation: ADD, value: {name: x, typed_config: {"@type": type.googleapis.com/no.Such}}}`), untouched},
+	{"a value that Envoy's API forbids", one("HTTP_FILTER", byFault, `patch: {operation: MERGE, value: {typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault, headers: [{name: ""}]}}}`) +
+		one("HTTP_FILTER", "", lua, "ADD"), strings.Replace(untouched, "router", "lua router", 1)},
+	{"no value", one("NETWORK_FILTER", "", `patch: {operation: ADD}`), untouched},
+}
+
 func TestListener(t *testing.T) {
-	for _, c := range []struct{ name, patches, want string }{
-		{"LISTENER MERGE", one("LISTENER", "", `patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: 1}}`),
-			strings.Replace(untouched, "L ", "L' ", 1)},
-		{"LISTENER ADD and REMOVE are the plan's", one("LISTENER", "", `patch: {operation: REMOVE}`) + one("LISTENER", "", `patch: {operation: ADD, value: {name: new}}`), untouched},
-		{"LISTENER_FILTER ADD", one("LISTENER_FILTER", "", original, "ADD"), strings.Replace(untouched, "[ tls http", "[ tls http dst", 1)},
-		{"LISTENER_FILTER INSERT_FIRST", one("LISTENER_FILTER", "", original, "INSERT_FIRST"), strings.Replace(untouched, "[", "[ dst", 1)},
-		{"LISTENER_FILTER INSERT_AFTER", one("LISTENER_FILTER", "match: {listener: {listenerFilter: tls}}", original, "INSERT_AFTER"), strings.Replace(untouched, "[ tls", "[ tls dst", 1)},
-		{"LISTENER_FILTER REPLACE", one("LISTENER_FILTER", "match: {listener: {listenerFilter: tls}}", original, "REPLACE"), strings.Replace(untouched, "[ tls", "[ dst", 1)},
-		{"LISTENER_FILTER REMOVE", one("LISTENER_FILTER", "match: {listener: {listenerFilter: tls}}", `patch: {operation: REMOVE}`), strings.Replace(untouched, "[ tls", "[", 1)},
-
-		{"FILTER_CHAIN ADD", one("FILTER_CHAIN", "", `patch: {operation: ADD, value: {name: new}}`), strings.Replace(untouched, " rest{", " new{ } rest{", 1)},
-		{"FILTER_CHAIN MERGE", one("FILTER_CHAIN", "match: {listener: {filterChain: {name: tls}}}", `patch: {operation: MERGE, value: {transport_socket_connect_timeout: 1s}}`), strings.Replace(untouched, " tls{", " tls'{", 1)},
-		{"FILTER_CHAIN REMOVE", one("FILTER_CHAIN", "match: {listener: {filterChain: {name: tls}}}", `patch: {operation: REMOVE}`), strings.Replace(untouched, " tls{ tcp_proxy=a/a }", "", 1)},
-		{"FILTER_CHAIN REMOVE of the default", one("FILTER_CHAIN", "match: {listener: {filterChain: {name: rest}}}", `patch: {operation: REMOVE}`), strings.Replace(untouched, " rest{ tcp_proxy=p/p }", "", 1)},
-		{"FILTER_CHAIN REMOVE of all", one("FILTER_CHAIN", "", `patch: {operation: REMOVE}`), "L [ tls http ]"},
-
-		{"NETWORK_FILTER ADD goes before what ends the connection", one("NETWORK_FILTER", "", echo, "ADD"),
-			`L [ tls http ] web{ echo http_connection_manager=web( fault router ) } tls{ echo tcp_proxy=a/a } rest{ echo tcp_proxy=p/p }`},
-		{"NETWORK_FILTER INSERT_FIRST", one("NETWORK_FILTER", "match: {listener: {filterChain: {name: tls}}}", echo, "INSERT_FIRST"), strings.Replace(untouched, " tls{", " tls{ echo", 1)},
-		{"NETWORK_FILTER INSERT_BEFORE", one("NETWORK_FILTER", byTCP, echo, "INSERT_BEFORE"), strings.ReplaceAll(untouched, " tcp_proxy", " echo tcp_proxy")},
-		{"NETWORK_FILTER INSERT_BEFORE nothing", one("NETWORK_FILTER", "match: {listener: {filterChain: {name: tls}}}", echo, "INSERT_BEFORE"), strings.Replace(untouched, " tls{", " tls{ echo", 1)},
-		{"NETWORK_FILTER INSERT_BEFORE a stranger", one("NETWORK_FILTER", "match: {listener: {filterChain: {filter: {name: nobody}}}}", echo, "INSERT_BEFORE"), untouched},
-		{"NETWORK_FILTER INSERT_AFTER", one("NETWORK_FILTER", byTCP, echo, "INSERT_BEFORE") +
-			one("NETWORK_FILTER", "match: {listener: {filterChain: {filter: {name: echo}}}}", strings.Replace(echo, "name: echo", "name: second", 1), "INSERT_AFTER"),
-			strings.ReplaceAll(untouched, " tcp_proxy", " echo second tcp_proxy")},
-		{"NETWORK_FILTER REPLACE", one("NETWORK_FILTER", byTCP, echo, "REPLACE"), `L [ tls http ] web{ http_connection_manager=web( fault router ) } tls{ echo } rest{ echo }`},
-		{"NETWORK_FILTER REMOVE", one("NETWORK_FILTER", byTCP, `patch: {operation: REMOVE}`), `L [ tls http ] web{ http_connection_manager=web( fault router ) } tls{ } rest{ }`},
-		{"NETWORK_FILTER REMOVE without a filter", one("NETWORK_FILTER", "", `patch: {operation: REMOVE}`), untouched},
-		{"NETWORK_FILTER REMOVE, then ADD", one("NETWORK_FILTER", byTCP, `patch: {operation: REMOVE}`) + one("NETWORK_FILTER", "match: {listener: {filterChain: {name: tls}}}", echo, "ADD"),
-			`L [ tls http ] web{ http_connection_manager=web( fault router ) } tls{ echo } rest{ }`},
-		{"NETWORK_FILTER MERGE", one("NETWORK_FILTER", byTCP, `patch: {operation: MERGE, value: {typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: x}}}`),
-			strings.NewReplacer("a/a", "a/x", "p/p", "p/x").Replace(untouched)},
-		{"NETWORK_FILTER MERGE without a filter: those of its type", one("NETWORK_FILTER", "", `patch: {operation: MERGE, value: {typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, server_name: "!"}}}`),
-			strings.Replace(untouched, "=web(", "=web!(", 1)},
-
-		{"HTTP_FILTER ADD goes before the router", one("HTTP_FILTER", "", lua, "ADD"), strings.Replace(untouched, "router", "lua router", 1)},
-		{"HTTP_FILTER INSERT_FIRST", one("HTTP_FILTER", "", lua, "INSERT_FIRST"), strings.Replace(untouched, "( fault", "( lua fault", 1)},
-		{"HTTP_FILTER INSERT_BEFORE", one("HTTP_FILTER", byRouter, lua, "INSERT_BEFORE"), strings.Replace(untouched, "router", "lua router", 1)},
-		{"HTTP_FILTER INSERT_AFTER", one("HTTP_FILTER", byFault, lua, "INSERT_AFTER"), strings.Replace(untouched, "fault", "fault lua", 1)},
-		{"HTTP_FILTER INSERT_AFTER the router goes before it", one("HTTP_FILTER", byRouter, lua, "INSERT_AFTER"), strings.Replace(untouched, "router", "lua router", 1)},
-		{"HTTP_FILTER of another chain", one("HTTP_FILTER", "match: {listener: {filterChain: {name: tls}}}", lua, "ADD"), untouched},
-		{"HTTP_FILTER of another network filter", one("HTTP_FILTER", byTCP, lua, "ADD"), untouched},
-		{"HTTP_FILTER REPLACE", one("HTTP_FILTER", byFault, lua, "REPLACE"), strings.Replace(untouched, "fault", "lua", 1)},
-		{"HTTP_FILTER REMOVE", one("HTTP_FILTER", byFault, `patch: {operation: REMOVE}`), strings.Replace(untouched, " fault", "", 1)},
-		{"HTTP_FILTER MERGE", one("HTTP_FILTER", byFault, `patch: {operation: MERGE, value: {typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault, headers: [{name: x, present_match: true}]}}}`),
-			strings.Replace(untouched, "fault", "fault'", 1)},
-		{"HTTP_FILTER of an extension that is not Envoy's", one("HTTP_FILTER", byRouter,
-			`patch: {operation: INSERT_BEFORE, value: {name: own, typed_config: {"@type": type.googleapis.com/udpa.type.v1.TypedStruct, type_url: type.googleapis.com/own.Config, value: {a: 1}}}}`),
-			strings.Replace(untouched, "router", "own router", 1)},
-		{"in order, each sees what the one before made", one("HTTP_FILTER", byFault, lua, "REPLACE") +
-			one("HTTP_FILTER", strings.Replace(byFault, "envoy.filters.http.fault", "lua", 1), strings.Replace(lua, "name: lua", "name: after", 1), "INSERT_AFTER"),
-			strings.Replace(untouched, "fault", "lua after", 1)},
-
-		{"a value that does not decode", one("HTTP_FILTER", "", `patch: {operation: ADD, value: {name: 3}}`) + one("HTTP_FILTER", "", lua, "ADD"), strings.Replace(untouched, "router", "lua router", 1)},
-		{"a value of an unknown type", one("HTTP_FILTER", "", `patch: {operation: ADD, value: {name: x, typed_config: {"@type": type.googleapis.com/no.Such}}}`), untouched},
-		{"a value that Envoy's API forbids", one("HTTP_FILTER", byFault, `patch: {operation: MERGE, value: {typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault, headers: [{name: ""}]}}}`) +
-			one("HTTP_FILTER", "", lua, "ADD"), strings.Replace(untouched, "router", "lua router", 1)},
-		{"no value", one("NETWORK_FILTER", "", `patch: {operation: ADD}`), untouched},
-	} {
+	for _, c := range edits {
 		t.Run(c.name, func(t *testing.T) {
 			l := webListener("L", 80)
 			before := proto.Clone(l)

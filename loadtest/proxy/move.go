@@ -1,0 +1,175 @@
+package proxy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// A move is made as navarch-agent makes it: it begins at a random moment after the proxy was told of its owner; the old
+// stream goes on while a connection is made and the owner is asked who the owner is, which is waiting at its door; when the
+// owner has let it in, and nothing is in flight, the new stream claims what is held and the old connection is closed.
+
+// doorTime is how long a proxy waits to be let in; it answers no pings there.
+const doorTime = 45 * time.Second
+
+var (
+	errMoves   = errors.New("the proxy goes on with another connection")
+	errRefused = errors.New("the owner does not let it in")
+)
+
+// bound begins a move to the owner that was told, unless it is on its way there.
+func (s *sim) bound(address string) {
+	if s.owner = address; s.moveTo == address {
+		return
+	}
+	s.moveTo = address
+	from := s.session
+	s.after(rand.N(s.fleet.cfg.MoveWithin), func() {
+		if s.session == from && s.moveTo == address {
+			s.knock(address)
+		}
+	})
+}
+
+// knock goes to the owner's door while the proxy is served where it is.
+func (s *sim) knock(address string) {
+	node, err := encodeNode(s.id, &s.fleet.cfg)
+	if err != nil {
+		return // the stream that there is has told of it
+	}
+	from, header := s.session, s.header()
+	s.fleet.wg.Go(func() {
+		c, err := s.connectTo(address)
+		if err == nil {
+			err = c.stand(header, request{node: node, url: ownerURL, subscribe: []string{ownerID}})
+		}
+		if err != nil && c != nil {
+			_ = c.conn.Close()
+			c = nil
+		}
+		if !s.post(func() { s.arrived(from, address, c, err) }) && c != nil {
+			_ = c.conn.Close()
+		}
+	})
+}
+
+// arrived takes the connection that was let in, or the error why there is none: then the proxy stays.
+func (s *sim) arrived(from *session, address string, c *session, err error) {
+	switch {
+	case s.session != from || s.moveTo != address: // it is elsewhere, or was told otherwise
+		if c != nil {
+			_ = c.conn.Close()
+		}
+	case err != nil:
+		s.owner, s.moveTo = "", ""
+		s.fleet.count.end("move", err.Error())
+	default:
+		s.coming = c
+	}
+}
+
+// moves says that the proxy is to go on with the connection that was let in: nothing is in flight, so that nothing is lost.
+func (s *sim) moves() bool { return s.coming != nil && s.still() }
+
+// still says that nothing is in flight: a move would lose nothing.
+func (s *sim) still() bool {
+	c := s.session
+	return s.warm() && c.parser.heads == 0 && len(c.buf) == 0 && len(c.raw) == 0 && len(c.queue) == 0
+}
+
+// move goes on with the connection that was let in.
+func (s *sim) move() error {
+	old := s.session
+	s.session, s.coming, s.moveTo = s.coming, nil, ""
+	s.stopWaiting()
+	s.adopt(s.session.conn)
+	s.fleet.count.streams.Add(1)
+	s.fleet.count.moves.Add(1)
+	s.streams++
+	s.begin()
+	err := s.session.flush()
+	old.close(false)
+	return err
+}
+
+// turnBack forgets a move that has not been made.
+func (s *sim) turnBack() {
+	s.moveTo = ""
+	if s.coming != nil {
+		s.coming.close(false)
+		s.coming = nil
+	}
+}
+
+// stand opens the stream with its first request, and waits until the server has let it in: it sends its headers then. What
+// has come by then is kept for who reads the session next.
+func (c *session) stand(header [][2]string, first request) error {
+	c.preface()
+	if err := c.open(header); err != nil {
+		return err
+	}
+	c.let = true
+	b := first.encode()
+	count := &c.sim.fleet.count.types[aside]
+	count.requests.Add(1)
+	count.bytesOut.Add(uint64(len(b)))
+	c.send(b)
+	if err := c.flush(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(c.sim.fleet.ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_ = c.conn.SetReadDeadline(time.Now().Add(doorTime)) // one that is closed fails at the read
+	into := make([]byte, oneRecord)
+	for {
+		if err := c.openAll(); err != nil {
+			return err
+		}
+		if in, err := letIn(c.buf); in || err != nil {
+			_ = c.conn.SetReadDeadline(time.Time{})
+			return err
+		}
+		n, err := c.conn.Read(into)
+		if c.raw = append(c.raw, into[:n]...); err != nil {
+			return fmt.Errorf("at the owner's door: %w", err)
+		}
+	}
+}
+
+// openAll opens every record that has come completely.
+func (c *session) openAll() error {
+	for {
+		plain, err := c.opened()
+		if err != nil {
+			return err
+		}
+		if len(plain) == 0 {
+			return nil
+		}
+		c.buf = append(c.buf, plain...)
+		c.sim.fleet.count.socketIn.Add(uint64(len(plain)))
+	}
+}
+
+// letIn looks through frames for the first of an answer that begins.
+func letIn(frames []byte) (bool, error) {
+	const head = 9 // bytes of a frame's header (RFC 9113, 4.1)
+	for len(frames) >= head {
+		size := int(binary.BigEndian.Uint32(frames) >> 8)
+		kind, flags := http2.FrameType(frames[3]), http2.Flags(frames[4])
+		switch {
+		case kind == http2.FrameRSTStream, kind == http2.FrameGoAway, kind == http2.FrameHeaders && flags.Has(http2.FlagHeadersEndStream):
+			return false, errRefused
+		case kind == http2.FrameHeaders:
+			return true, nil
+		}
+		frames = frames[min(len(frames), head+size):]
+	}
+	return false, nil
+}
