@@ -62,8 +62,17 @@ fuzz: ## every fuzz target for FUZZTIME (20s) each
 		done; \
 	done
 
-load: build ## the standard load suite (five minutes; S=suite or scenarios); report in out/load
+load: $(if $(filter faults,$(S)),load-faults,load-suite) ## the standard load suite (five minutes; S=suite or scenarios), report in out/load; S=faults: faults at full size
+
+load-suite: build
 	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load
+
+# The tests that ARCHITECTURE.md lists under "Faults", those of cmd/internal/e2e; NAVARCH_FAULT_SCALE=10 for a smaller size.
+FAULTS := ^TestFault|^TestStoppedLeaderWritesNothing$$|^TestEmptyStoreIsNotServed$$|^TestStartWhileEtcdIsAway$$|^TestGarbage$$
+load-faults: envoy
+	@mkdir -p out/load
+	NAVARCH_FAULT_SCALE=$${NAVARCH_FAULT_SCALE:-100} go test ./cmd/internal/e2e -run '$(FAULTS)' -count=1 -timeout 60m -json | \
+		go run ./deploy/tools/totals -sizes | tee out/load/faults.log
 
 demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it up
 	go run ./deploy/demo/run
@@ -77,4 +86,4 @@ clean: ## remove what was built (not the tools)
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools envoy generate check test intercept-tools bench fuzz load demo demo-intercept clean help
+.PHONY: build tools envoy generate check test intercept-tools bench fuzz load load-suite load-faults demo demo-intercept clean help

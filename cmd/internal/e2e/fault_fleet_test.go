@@ -76,7 +76,7 @@ func TestFaultReplicaComesAndGoes(t *testing.T) {
 	args := []string{"--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s"}
 	settled(t, append(f.replicas(), flapper)...)
 	c := gather(t)
-	c.grow(40, true, f.addresses)
+	c.grow(sized(t, 40, 400, "proxies with agents"), true, f.addresses)
 	eventually(t, patience, c.home)
 	received := c.sum()
 

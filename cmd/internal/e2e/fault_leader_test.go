@@ -33,7 +33,8 @@ func records(t testing.TB, s *kv.Store) []string {
 // anybody, not even by a replica that starts then; a new leader is there within two leases and completes it, and neither
 // loses nor doubles an object.
 func TestFaultLeaderKilledMidBatch(t *testing.T) {
-	const n, lease = 400, 2 * time.Second // 400 edits: at least 4 transactions
+	const lease = 2 * time.Second
+	n, proxies := sized(t, 400, 800, "services"), sized(t, 60, 2000, "proxies") // 400 edits: at least 4 transactions
 	etcd := kvtest.Start(t)
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
@@ -44,7 +45,7 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 	for _, d := range append(replicas, successor) {
 		eventually(t, patience, d.ready)
 	}
-	f := fleet(t, 60, sim.Config{}, replicas...)
+	f := fleet(t, proxies, sim.Config{}, replicas...)
 	store := opened(t, etcd.Endpoint())
 	before := records(t, store)
 
@@ -88,7 +89,8 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 // Fault 3: the leader alone loses etcd, in silence. It steps down, and another leads within two leases; replicas and
 // proxies notice nothing. Back in touch it follows, and has written nothing.
 func TestFaultLeaderCutOff(t *testing.T) {
-	const n, lease = 20, 2 * time.Second
+	const lease = 2 * time.Second
+	n, proxies := sized(t, 20, 300, "services"), sized(t, 60, 2000, "proxies")
 	etcd := kvtest.Start(t)
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
@@ -97,7 +99,7 @@ func TestFaultLeaderCutOff(t *testing.T) {
 	successor := start(t, "--roles=ingest", "--config-dir", dir, direct, "--leader-lease", lease.String())
 	replica := start(t, "--roles=xds", direct)
 	eventually(t, patience, whole(t, replica, n, 1))
-	f := fleet(t, 60, sim.Config{}, replica)
+	f := fleet(t, proxies, sim.Config{}, replica)
 
 	wire.set(rule{hold: true})
 	cut := time.Now()
@@ -120,7 +122,8 @@ func TestFaultLeaderCutOff(t *testing.T) {
 // Fault 4: etcd is away, first in silence and then altogether, for several leases. No proxy is disturbed, and those that
 // reconnect, with all they hold or with nothing, are served. When it is back, changes arrive.
 func TestFaultEtcdAway(t *testing.T) {
-	const n, proxies, lease = 50, 100, time.Second
+	const lease = time.Second
+	n, proxies := sized(t, 50, 300, "services"), sized(t, 100, 2000, "proxies")
 	etcd := kvtest.Start(t)
 	wire := connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
@@ -137,7 +140,7 @@ func TestFaultEtcdAway(t *testing.T) {
 			t.Errorf("%s: who came back with everything was sent %d resources, and %d removals", what, got.Resources, got.Removed)
 		}
 		got = resumed(t, f, proxies/2, func() { f.Reconnect(sim.First(proxies/2), sim.Reconnect{Cold: true, Now: true}) }).Total()
-		if got.Resources < proxies/2*2*n {
+		if got.Resources < uint64(proxies/2*2*n) {
 			t.Errorf("%s: who came back with nothing was sent %d resources", what, got.Resources)
 		}
 		if _, err := get(replicas[0].http, "/ready"); err != nil {

@@ -49,7 +49,8 @@ func (d *daemon) live(t testing.TB) int {
 // Fault 15: some proxies stop reading while 1 MB of routes is pushed again and again. The others get every push, as many
 // bytes as without, about as fast; for a stuck proxy the process keeps one message at most, not all that it missed.
 func TestFaultProxiesStopReading(t *testing.T) {
-	const n, padding, proxies, stuck, pushes = 100, 10 << 10, 5, 4, 16
+	const n, padding, pushes = 100, 10 << 10, 16
+	proxies, stuck := sized(t, 5, 2000, "proxies"), sized(t, 4, 20, "that stop reading")
 	d, dir := alone(t, n)
 	dull := fleet(t, stuck, sim.Config{Behaviour: func(i int, _ sim.Identity) sim.Behaviour {
 		return sim.Behaviour{StopReading: i%2 == 0, HoldWindow: i%2 == 1}
@@ -94,7 +95,9 @@ func TestFaultProxiesStopReading(t *testing.T) {
 // Fault 16: half of the proxies acknowledge late, each after a time of its own. The others get every edition at once; the
 // late ones skip what was overtaken and end with the newest.
 func TestFaultLateAcks(t *testing.T) {
-	const n, proxies, last, late = 50, 60, 11, 10 * time.Second
+	const last = 11
+	n, proxies := sized(t, 50, 300, "services"), sized(t, 60, 1000, "proxies, and as many that are late")
+	late := time.Duration(sized(t, 10, 30, "s late")) * time.Second
 	d, dir := alone(t, n)
 	behaviour := func(i int, _ sim.Identity) sim.Behaviour {
 		return sim.Behaviour{AckDelay: late + time.Duration(i%10)*200*time.Millisecond}
@@ -108,7 +111,7 @@ func TestFaultLateAcks(t *testing.T) {
 	began := time.Now()
 	for edition := 2; edition <= last; edition++ {
 		o := reaches(t, f, edition, func() { write(t, dir, "town.yaml", town(0, n, edition)) })
-		if worst := o.Ack.Summary().Last; worst > 9000 {
+		if worst := o.Ack.Summary().Last; worst > (late-time.Second).Seconds()*1000 {
 			t.Errorf("edition %d: the last proxy had it after %v ms: it waited for the late ones", edition, worst)
 		}
 	}
@@ -116,7 +119,7 @@ func TestFaultLateAcks(t *testing.T) {
 	acknowledged(t, end)
 	sent := slow.Stats().Types["RDS"].Responses - before
 	t.Logf("%d editions in %v; %d late proxies were sent %d", last-1, took, proxies, sent)
-	if most := proxies * (2 + uint64(took/late)); sent > most {
+	if most := uint64(proxies) * (2 + uint64(took/late)); sent > most {
 		t.Errorf("%d late proxies were sent %d editions, want at most %d", proxies, sent, most)
 	}
 	unharmed(t, f)
@@ -137,7 +140,8 @@ spec:
 // Fault 17: every proxy refuses one listener. A few are asked before it is withheld; everything else of the same edit
 // reaches all, and the next version of the listener does too.
 func TestFaultBadListener(t *testing.T) {
-	const n, proxies, name = 30, 100, "10.98.0.1_9000"
+	const name = "10.98.0.1_9000"
+	n, proxies := sized(t, 30, 300, "services"), sized(t, 100, 2000, "proxies")
 	d, dir := alone(t, n)
 	f := fleet(t, proxies, sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
 		return sim.Behaviour{Refuse: []sim.Ref{{Type: xds.Listener, Name: name}}}
@@ -178,13 +182,13 @@ func TestFaultBadListener(t *testing.T) {
 // Fault 18: requests that no Envoy sends, of each kind, on streams of their own. At most that stream ends; nobody else's
 // does, nothing panics, and the process does not keep what it was sent.
 func TestFaultMalformedRequests(t *testing.T) {
-	const n = 30
+	n, proxies, liars := sized(t, 30, 300, "services"), sized(t, 30, 2000, "proxies"), sized(t, 3, 100, "that send each malformed request")
 	d, dir := alone(t, n)
-	f := fleet(t, 30, sim.Config{}, d)
+	f := fleet(t, proxies, sim.Config{}, d)
 	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) })
 	live := d.live(t)
 	for kind := sim.NotProtobuf; kind <= sim.SecondCDS; kind++ {
-		bad := fleet(t, 3, sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
+		bad := fleet(t, liars, sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
 			return sim.Behaviour{Malformed: kind, DuplicateSubscriptions: true}
 		}}, d)
 		for found, v := range bad.Stats().Found {

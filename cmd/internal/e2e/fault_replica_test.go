@@ -21,7 +21,8 @@ import (
 // Fault 12: one of three replicas is killed, the leading one. Its proxies find the others and are sent nothing that they
 // have; the others' proxies do not notice; changes go on.
 func TestFaultReplicaKilled(t *testing.T) {
-	const n, proxies, lease = 100, 150, 2 * time.Second
+	const lease = 2 * time.Second
+	n, proxies := sized(t, 100, 300, "services"), sized(t, 150, 9999, "proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease.String()}
@@ -32,13 +33,15 @@ func TestFaultReplicaKilled(t *testing.T) {
 		eventually(t, patience, whole(t, d, n, 1))
 	}
 	f := fleet(t, proxies, sim.Config{}, replicas...)
-	full := f.Stats().Total().BytesIn / proxies
+	full := f.Stats().Total().BytesIn / uint64(proxies)
 
+	began := time.Now()
 	got := resumed(t, f, proxies/3, leader.kill)
-	if total := got.Total(); total.Resources > 0 || total.BytesIn > full*proxies/3*2/100 {
+	within(t, 30*time.Second, time.Since(began), "all are served elsewhere")
+	if total := got.Total(); total.Resources > 0 || total.BytesIn > full*uint64(proxies)/3*2/100 {
 		t.Errorf("%d proxies moved and were sent %d resources, %d bytes; a full state is %d bytes each", proxies/3, total.Resources, total.BytesIn, full)
 	}
-	if got.Streams != proxies/3 {
+	if got.Streams != uint64(proxies/3) {
 		t.Errorf("%d streams were opened, want %d: others were disturbed", got.Streams, proxies/3)
 	}
 	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) })
@@ -48,7 +51,7 @@ func TestFaultReplicaKilled(t *testing.T) {
 // Fault 13: all replicas are killed and start again together, at their addresses. Everybody is served again, and nobody is
 // sent what it has.
 func TestFaultAllReplicasKilled(t *testing.T) {
-	const n, proxies = 100, 200
+	n, proxies := sized(t, 100, 300, "services"), sized(t, 200, 9999, "proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "2s"}
@@ -57,6 +60,7 @@ func TestFaultAllReplicasKilled(t *testing.T) {
 		eventually(t, patience, whole(t, d, n, 1))
 	}
 	f := fleet(t, proxies, sim.Config{}, replicas...)
+	began := time.Now()
 	got := resumed(t, f, proxies, func() {
 		for _, d := range replicas {
 			d.kill()
@@ -65,6 +69,7 @@ func TestFaultAllReplicasKilled(t *testing.T) {
 			replicas[i] = d.again(t, binary(t, "navarchd"), args...)
 		}
 	})
+	within(t, time.Minute, time.Since(began), "full service again")
 	if total := got.Total(); total.Resources+total.Removed > 0 {
 		t.Errorf("%d resources and %d removals were sent to proxies that have everything", total.Resources, total.Removed)
 	}
@@ -72,10 +77,10 @@ func TestFaultAllReplicasKilled(t *testing.T) {
 	unharmed(t, f)
 }
 
-// Fault 13, the process that has all roles and its own etcd: killed and started again under 200 proxies. While they come
+// Fault 13, the process that has all roles and its own etcd: killed and started again under its proxies. While they come
 // back, a workload gets its first certificate.
 func TestFaultEverythingKilled(t *testing.T) {
-	const n, proxies = 100, 200
+	n, proxies := sized(t, 100, 300, "services"), sized(t, 200, 2000, "proxies")
 	dir, data := townFolder(t, n), t.TempDir()
 	args := []string{"--config-dir", dir, "--data-dir", data}
 	d := start(t, args...)
@@ -90,6 +95,7 @@ func TestFaultEverythingKilled(t *testing.T) {
 		return err
 	})
 	mine := token(t, data, "town", "client")
+	began := time.Now()
 	got := resumed(t, f, proxies, func() {
 		d.kill()
 		d = d.again(t, binary(t, "navarchd"), args...)
@@ -98,6 +104,7 @@ func TestFaultEverythingKilled(t *testing.T) {
 			return err
 		})
 	})
+	within(t, time.Minute, time.Since(began), "full service again")
 	if total := got.Total(); total.Resources+total.Removed > 0 {
 		t.Errorf("%d resources and %d removals were sent to proxies that have everything", total.Resources, total.Removed)
 	}
@@ -160,11 +167,12 @@ func buildNext() (string, error) {
 // configuration changes, and with a memory limit that they are above. Every proxy goes from the old clusters to the new ones
 // once, and never back.
 func TestFaultRollingUpgrade(t *testing.T) {
-	const n, proxies = 60, 90
+	n, proxies := sized(t, 60, 300, "services"), sized(t, 90, 2001, "proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "2s"}
-	tight := []string{"GOMEMLIMIT=20MiB"}
+	limit := 20<<20 + proxies/3<<16 // bytes; less than they need
+	tight := []string{fmt.Sprintf("GOMEMLIMIT=%d", limit)}
 	newer, older := nextBinary(t), binary(t, "navarchd")
 	var replicas []*daemon
 	for range 3 {
@@ -183,13 +191,13 @@ func TestFaultRollingUpgrade(t *testing.T) {
 		reaches(t, f, edition, func() { write(t, dir, "town.yaml", town(0, n, edition)) })
 	}
 	for i, d := range replicas {
-		resumed(t, f, 1, d.kill)
+		resumed(t, f, proxies/3, d.kill)
 		edit()
 		replicas[i] = d.again(t, newer, args...)
 		eventually(t, patience, replicas[i].ready)
 		edit()
 	}
-	if used := replicas[0].mustValue(t, "go_memstats_sys_bytes") - replicas[0].mustValue(t, "go_memstats_heap_released_bytes"); used < 20<<20 {
+	if used := replicas[0].mustValue(t, "go_memstats_sys_bytes") - replicas[0].mustValue(t, "go_memstats_heap_released_bytes"); used < float64(limit) {
 		t.Errorf("%v bytes are in use: the limit does not bind", used)
 	}
 	acknowledged(t, moved)
@@ -201,10 +209,10 @@ func TestFaultRollingUpgrade(t *testing.T) {
 		return nil
 	})
 	sent := f.Stats().Since(before).Types["CDS"].Resources
-	each := before.Types["CDS"].Resources / proxies
+	each := before.Types["CDS"].Resources / uint64(proxies)
 	t.Logf("%d clusters each; %d sent in the upgrade of %d proxies", each, sent, proxies)
-	if sent > each*proxies {
-		t.Errorf("%d clusters were sent, at most %d are new", sent, each*proxies)
+	if sent > each*uint64(proxies) {
+		t.Errorf("%d clusters were sent, at most %d are new", sent, each*uint64(proxies))
 	}
 	for kind, v := range f.Stats().Found {
 		if kind != sim.Unequal { // while both builds answered

@@ -30,11 +30,11 @@ import (
 // Fault 19: proxies come back with true claims, with claims that are out of date, with forged ones, and with nothing. They
 // end with the same, and are sent what they lack: nothing, the difference, everything.
 func TestFaultClaims(t *testing.T) {
-	const n, proxies = 50, 60
+	n, proxies := sized(t, 50, 300, "services"), sized(t, 60, 2000, "proxies")
 	d, dir := alone(t, n)
 	wire := connect(t, d.grpc)
 	f := fleet(t, proxies, sim.Config{Addrs: []string{wire.address}})
-	all := f.Stats().Total().Resources / proxies
+	all := f.Stats().Total().Resources / uint64(proxies)
 
 	got := resumed(t, f, proxies, func() { f.Reconnect(sim.All, sim.Reconnect{Now: true}) }).Total()
 	if got.Resources+got.Removed > 0 {
@@ -48,7 +48,7 @@ func TestFaultClaims(t *testing.T) {
 		wire.set(rule{})
 	}).Total()
 	eventually(t, patience, func() error {
-		if differ := f.Stats().Types["CDS"].Removed; differ != 5*proxies {
+		if differ := f.Stats().Types["CDS"].Removed; differ != uint64(5*proxies) {
 			return fmt.Errorf("%d clusters were removed, want 5 of each of %d", differ, proxies)
 		}
 		return nil
@@ -60,8 +60,8 @@ func TestFaultClaims(t *testing.T) {
 		before := f.Stats()
 		resumed(t, f, proxies, func() { f.Reconnect(sim.All, r) })
 		eventually(t, patience, func() error {
-			if got := f.Stats().Since(before).Total(); got.Resources != all*proxies || got.Removed > 0 {
-				return fmt.Errorf("%s: %d resources and %d removals were sent, want %d", what, got.Resources, got.Removed, all*proxies)
+			if got := f.Stats().Since(before).Total(); got.Resources != all*uint64(proxies) || got.Removed > 0 {
+				return fmt.Errorf("%s: %d resources and %d removals were sent, want %d", what, got.Resources, got.Removed, all*uint64(proxies))
 			}
 			return nil
 		})

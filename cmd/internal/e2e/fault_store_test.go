@@ -21,27 +21,28 @@ import (
 // Fault 5: a replica is paused and loses its connection; meanwhile services come and go and etcd's history is compacted.
 // When it goes on it lists again within 5 s, and takes from its proxies what is gone, and nothing else.
 func TestFaultCompactedPastPausedReplica(t *testing.T) {
-	const proxies = 60
+	const gone = 10 // services that go, and as many come
+	n, proxies := sized(t, 50, 300, "services"), sized(t, 60, 2000, "proxies")
 	etcd := kvtest.Start(t)
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
-	dir := townFolder(t, 50)
+	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
 	paused, healthy := start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", direct)
-	eventually(t, patience, whole(t, paused, 50, 1))
-	eventually(t, patience, whole(t, healthy, 50, 1))
+	eventually(t, patience, whole(t, paused, n, 1))
+	eventually(t, patience, whole(t, healthy, n, 1))
 	f := fleet(t, proxies, sim.Config{}, paused, healthy)
 
-	var on time.Time
+	var lag time.Duration
 	reaches(t, f, 3, func() {
 		if err := paused.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		wire.set(rule{refuse: true})
 		wire.drop()
-		write(t, dir, "town.yaml", town(10, 60, 2))
-		eventually(t, patience, whole(t, healthy, 50, 2))
-		write(t, dir, "town.yaml", town(10, 60, 3))
-		eventually(t, patience, whole(t, healthy, 50, 3))
+		write(t, dir, "town.yaml", town(gone, n+gone, 2))
+		eventually(t, patience, whole(t, healthy, n, 2))
+		write(t, dir, "town.yaml", town(gone, n+gone, 3))
+		eventually(t, patience, whole(t, healthy, n, 3))
 		stat, err := etcd.Stat(t.Context())
 		if err == nil {
 			err = etcd.Compact(t.Context(), stat.Revision)
@@ -53,17 +54,19 @@ func TestFaultCompactedPastPausedReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 		wire.set(rule{})
-		on = time.Now()
+		on := time.Now()
+		eventually(t, patience, whole(t, paused, n, 3))
+		lag = time.Since(on)
 	})
-	if lag := time.Since(on); lag > 5*time.Second {
+	if lag > 5*time.Second {
 		t.Errorf("it took %v to catch up", lag)
 	}
 	if !strings.Contains(paused.log.String(), "etcd compacted what was not read yet") {
 		t.Error("the replica was not behind the compaction: the test shows nothing")
 	}
 	eventually(t, patience, func() error { // clusters go after the routes to them
-		if removed := f.Stats().Types["CDS"].Removed; removed != proxies*10 {
-			return fmt.Errorf("%d clusters were removed, want 10 of each of %d proxies", removed, proxies)
+		if removed := f.Stats().Types["CDS"].Removed; removed != uint64(proxies*gone) {
+			return fmt.Errorf("%d clusters were removed, want %d of each of %d proxies", removed, gone, proxies)
 		}
 		return nil
 	})
@@ -75,7 +78,8 @@ func TestFaultCompactedPastPausedReplica(t *testing.T) {
 // changes. A mirror that reads over such a connection publishes every edit once and in order; the replica's
 // proxies end where those of a healthy one do.
 func TestFaultWatchCutAtRandom(t *testing.T) {
-	const n, last = 30, 15
+	const last = 15
+	n, proxies := sized(t, 30, 200, "services"), sized(t, 60, 2000, "proxies")
 	etcd := kvtest.Start(t)
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
@@ -83,7 +87,7 @@ func TestFaultWatchCutAtRandom(t *testing.T) {
 	cut, healthy := start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", direct)
 	eventually(t, patience, whole(t, healthy, n, 1))
 	eventually(t, patience, whole(t, cut, n, 1))
-	f := fleet(t, 60, sim.Config{}, cut, healthy)
+	f := fleet(t, proxies, sim.Config{}, cut, healthy)
 	h := recordHistory(t, "http://"+wire.address)
 	wire.set(rule{slice: 97, reset: 1 << 10, resets: 10})
 	wire.drop()
@@ -168,7 +172,7 @@ func (h *history) check(t *testing.T, edits int) {
 // Fault 8: etcd is over its quota and refuses every write (the real alarm). Reading goes on: proxies are not disturbed, and
 // who starts anew is served. The leader tries at its pace, says so, and writes once there is room.
 func TestFaultStoreFull(t *testing.T) {
-	const n, proxies = 30, 60
+	n, proxies := sized(t, 30, 300, "services"), sized(t, 60, 2000, "proxies")
 	etcd := kvtest.Start(t)
 	store := "--etcd-endpoints=" + etcd.Endpoint()
 	dir := townFolder(t, n)
@@ -202,7 +206,7 @@ func TestFaultStoreFull(t *testing.T) {
 			t.Error("the leader does not say why")
 		}
 		got := resumed(t, f, proxies, func() { f.Reconnect(sim.All, sim.Reconnect{Cold: true, Now: true}) }).Total()
-		if got.Resources < proxies*2*n {
+		if got.Resources < uint64(proxies*2*n) {
 			t.Errorf("who starts anew was sent %d resources", got.Resources)
 		}
 		fresh := start(t, "--roles=xds", store)
@@ -228,14 +232,14 @@ func TestFaultStoreFull(t *testing.T) {
 // Fault 10: a replica starts while etcd gives it 1 Mbit/s, and nothing at all for a while in the middle of the list. It is
 // not ready and turns proxies away until it has everything; those find another replica, and the others stay where they are.
 func TestFaultColdStartOnSlowStore(t *testing.T) {
-	const n = 150
+	n, proxies := sized(t, 150, 400, "services"), sized(t, 40, 1000, "proxies that are there, and as many that come")
 	etcd := kvtest.Start(t)
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
 	fast := start(t, "--roles=xds", direct)
 	eventually(t, patience, whole(t, fast, n, 1))
-	settled := fleet(t, 40, sim.Config{}, fast)
+	settled := fleet(t, proxies, sim.Config{}, fast)
 
 	wire.set(rule{rate: 125_000})
 	held := wire.holdAfter(16<<10, false)
@@ -246,7 +250,7 @@ func TestFaultColdStartOnSlowStore(t *testing.T) {
 		t.Fatal("it reads nothing")
 	}
 	eventually(t, patience, refuses(t, slow, "nothing was read yet"))
-	newcomers := fleet(t, 40, sim.Config{}, slow, fast)
+	newcomers := fleet(t, proxies, sim.Config{}, slow, fast)
 	if ended := newcomers.Stats().Ended["Unavailable"]; ended == 0 {
 		t.Errorf("nobody was turned away: %v", newcomers.Stats().Ended)
 	}

@@ -106,10 +106,16 @@ func citizens(n int) []sim.Identity {
 // fleet is n simulated proxies that have joined, dealt out over servers. They are the judges of a test: unharmed asks them.
 func fleet(t testing.TB, n int, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 	t.Helper()
+	files := n
+	if len(cfg.Addrs) > 0 {
+		files *= 3 // they come over a link, which has two
+	}
+	roomFor(t, files)
 	for _, d := range servers {
 		cfg.Addrs = append(cfg.Addrs, d.grpc)
 	}
-	cfg.BackOff, cfg.MaxBackOff, cfg.Sample, cfg.RevertWindow = 50*time.Millisecond, 500*time.Millisecond, .1, 2*time.Second
+	cfg.BackOff, cfg.MaxBackOff, cfg.RevertWindow = 50*time.Millisecond, 500*time.Millisecond, 2*time.Second
+	cfg.Sample = min(.1, 100/float64(n))
 	cfg.WarmTimeout = patience / 2
 	f, err := sim.New(cfg)
 	if err != nil {

@@ -126,8 +126,8 @@ func (d *daemon) kill() {
 }
 
 // patience is the limit of every wait for what takes an instant, or the time of a lease, on a machine that does nothing
-// else. Where a limit is a promise, the test says its own.
-const patience = envoytest.Patience
+// else, and longer where there is more to wait for. Where a limit is a promise, the test says its own.
+var patience = envoytest.Patience * time.Duration(min(faultScale, 10))
 
 // eventually polls until check answers nil, for at most the time given.
 func eventually(t testing.TB, atMost time.Duration, check func() error) {

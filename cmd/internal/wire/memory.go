@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"os"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
@@ -13,7 +14,8 @@ import (
 const headroom = 0.9
 
 // LimitMemory sets Go's memory limit from the container's (cgroup v1 or v2), so that the collector works harder before the
-// kernel kills; GOMEMLIMIT, where it is set, stands (AUTOMEMLIMIT=off too). It returns the limit in bytes, 0: there is none.
+// kernel kills; GOMEMLIMIT, where it is set, stands (AUTOMEMLIMIT=off too). It returns the limit that it has set, in bytes; 0: none
+// (nobody kills for GOMEMLIMIT).
 func LimitMemory(log *slog.Logger) int64 {
 	limit, err := memlimit.Set(memlimit.WithRatio(headroom), memlimit.WithProvider(memlimit.FromCgroup))
 	switch {
@@ -24,6 +26,9 @@ func LimitMemory(log *slog.Logger) int64 {
 		return 0
 	case limit > 0:
 		log.Info("memory limit", "bytes", limit)
+	}
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return 0
 	}
 	return limit
 }

@@ -13,7 +13,9 @@ func TestLimitMemory(t *testing.T) {
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	debug.SetMemoryLimit(1 << 30)
-	LimitMemory(slog.New(slog.DiscardHandler))
+	if got := LimitMemory(slog.New(slog.DiscardHandler)); got != 0 {
+		t.Errorf("a limit of the environment is taken for the container's: %d", got)
+	}
 	if got := debug.SetMemoryLimit(-1); got != 1<<30 {
 		t.Errorf("the limit of the environment became %d", got)
 	}

@@ -1,5 +1,6 @@
 // Command totals reads the stream of `go test -json` and prints what a person wants of it: a line per package, the output
-// of what failed, why tests were skipped, and the totals. It fails where a test, a build or a package did.
+// of what failed, why tests were skipped, and the totals. It fails where a test, a build or a package did. With -sizes there is
+// a line for each test that passed, too: its time, and what it logged as "size: ...".
 //
 // Owns: nothing.  Reads: stdin.  Never: the tree.
 package main
@@ -7,6 +8,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -26,6 +28,7 @@ type test struct{ pkg, name string }
 
 type report struct {
 	out                        io.Writer
+	sizes                      bool
 	output                     map[test][]string
 	passed, failed, skipped    int // tests, without the subtests' parents counted twice
 	pkgOK, pkgFailed, pkgEmpty int
@@ -37,6 +40,8 @@ type report struct {
 func main() {
 	began := time.Now()
 	r := newReport(os.Stdout)
+	flag.BoolVar(&r.sizes, "sizes", false, "A line for each test, with the sizes that it logged.")
+	flag.Parse()
 	in := bufio.NewReader(os.Stdin)
 	for {
 		row, err := in.ReadBytes('\n')
@@ -99,6 +104,9 @@ func (r *report) test(e event, key test) {
 	default:
 		r.passed++
 		n[0]++
+		if r.sizes {
+			fmt.Fprintf(r.out, "ok    %-36s %6.1fs  %s\n", e.Test, e.Elapsed, sizes(r.output[key]))
+		}
 	}
 	r.perPkg[e.Package] = n
 	delete(r.output, key)
@@ -137,6 +145,19 @@ func (r *report) summary(took time.Duration) bool {
 	fmt.Fprintf(r.out, "packages: %d ok, %d failed, %d without tests\n", r.pkgOK, r.pkgFailed, r.pkgEmpty)
 	fmt.Fprintf(r.out, "tests:    %d passed, %d failed, %d skipped, in %s\n", r.passed, r.failed, r.skipped, took.Round(time.Second))
 	return r.pkgFailed == 0 && r.failed == 0 && r.pkgOK > 0
+}
+
+// sizes is what t.Logf said of sizes.
+func sizes(lines []string) string {
+	var all []string
+	for _, l := range lines {
+		if _, text, ok := strings.Cut(l, "_test.go:"); ok {
+			if _, size, ok := strings.Cut(text, ": size: "); ok {
+				all = append(all, strings.TrimSpace(size))
+			}
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // reason is what t.Skip said: the first line that is not the frame.

@@ -41,6 +41,23 @@ func TestTotals(t *testing.T) {
 	}
 }
 
+func TestSizes(t *testing.T) {
+	var out bytes.Buffer
+	r := newReport(&out)
+	r.sizes = true
+	for _, row := range []string{
+		`{"Action":"output","Package":"a","Test":"T","Output":"    x_test.go:3: size: 7 proxies\n"}`,
+		`{"Action":"output","Package":"a","Test":"T","Output":"    x_test.go:3: something else\n"}`,
+		`{"Action":"output","Package":"a","Test":"T","Output":"    y_test.go:31: size: drained in 2 s\n"}`,
+		`{"Action":"pass","Package":"a","Test":"T","Elapsed":1.5}`,
+	} {
+		r.row([]byte(row + "\n"))
+	}
+	if want := "ok    T" + strings.Repeat(" ", 35) + "    1.5s  7 proxies, drained in 2 s\n"; out.String() != want {
+		t.Errorf("got %q, want %q", &out, want)
+	}
+}
+
 func TestNothingIsNoSuccess(t *testing.T) {
 	var out bytes.Buffer
 	if newReport(&out).summary(0) {

@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The tests of faults have two sizes: that of `make test`, and the full one of `make load S=faults`. NAVARCH_FAULT_SCALE is
+// by how much fleets and worlds are larger than in `make test`, each up to its own full size; from fullScale on, all have it.
+const fullScale = 100
+
+var faultScale = mustScale(os.Getenv("NAVARCH_FAULT_SCALE"))
+
+func mustScale(text string) int {
+	n, err := strconv.Atoi(cmp.Or(text, "1"))
+	if err != nil || n < 1 {
+		panic(fmt.Sprintf("NAVARCH_FAULT_SCALE is %q: want a whole number from 1 on", text))
+	}
+	return n
+}
+
+// sized is how many of something a test has, given the number in `make test` and the one at full size. The log says it.
+func sized(t testing.TB, small, full int, what string) int {
+	t.Helper()
+	n := full
+	if faultScale < fullScale {
+		n = min(small*faultScale, full)
+	}
+	t.Logf("size: %d %s", n, what)
+	return n
+}
+
+// crowded is the load of the machine before the tests where that is more than compiling them explains; 0: it is not.
+var crowded = func() (load float64) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &load)
+	}
+	if err != nil || load < 2*float64(runtime.NumCPU()) {
+		return 0
+	}
+	return load
+}()
+
+// within fails at full size where something took longer than it may. On a machine that does other things as well time shows
+// nothing: there it is only logged, and so it is in `make test`.
+func within(t testing.TB, limit, took time.Duration, what string) {
+	t.Helper()
+	switch {
+	case faultScale < fullScale || took <= limit:
+		t.Logf("size: %s in %.1f s", what, took.Seconds())
+	case crowded > 0:
+		t.Logf("size: %s in %.1f s (%v at most, but the load was %.0f before)", what, took.Seconds(), limit, crowded)
+	default:
+		t.Errorf("%s took %v, at most %v is allowed", what, took, limit)
+	}
+}
+
+// roomFor fails where this process may not open so many more files. Go has raised the limit as far as it goes.
+func roomFor(t testing.TB, files int) {
+	t.Helper()
+	var limit syscall.Rlimit
+	open, err := os.ReadDir("/proc/self/fd")
+	if err == nil {
+		err = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if need := len(open) + files; uint64(need) > limit.Cur {
+		t.Fatalf("%d open files are needed and %d allowed: ulimit -Hn %d, or a smaller NAVARCH_FAULT_SCALE", need, limit.Cur, need)
+	}
+}
