@@ -8,7 +8,7 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"navarch.io/navarch/store/obs"
 )
 
 // Go's GOGC where the environment says nothing: how much garbage may lie beside what lives. A calm replica should be small
@@ -98,15 +98,6 @@ func spare(samples []metrics.Sample) uint64 {
 	return free + objects - min(live, objects)
 }
 
-// usedSoFar is the processor time of this process.
-func usedSoFar() time.Duration {
-	var usage unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {
-		return 0 // it cannot fail
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
 // giveBack is the loop around tidy and collector.
 func (p *process) giveBack(ctx context.Context) error {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"},
@@ -124,7 +115,7 @@ func (p *process) giveBack(ctx context.Context) error {
 			}
 			live := samples[2].Value.Uint64() + samples[3].Value.Uint64()
 			each := time.Duration(runtime.GOMAXPROCS(0)) * time.Second
-			if want := gc.step(now, usedSoFar(), each, live, uint64(debug.SetMemoryLimit(-1))); ours && want != percent {
+			if want := gc.step(now, obs.ProcessorTime(), each, live, uint64(debug.SetMemoryLimit(-1))); ours && want != percent {
 				percent = want
 				debug.SetGCPercent(percent)
 			}

@@ -6,8 +6,6 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"navarch.io/navarch/store/obs"
 )
 
@@ -36,11 +34,7 @@ func NewProcessMeter() Meter {
 // Measure measures since the last call.
 func (m *processMeter) Measure() Measure {
 	now := time.Now()
-	var usage unix.Rusage
-	cpu := m.cpu
-	if unix.Getrusage(unix.RUSAGE_SELF, &usage) == nil {
-		cpu = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	}
+	cpu := obs.ProcessorTime()
 	out := Measure{Period: now.Sub(m.at), CPU: cpu - m.cpu, Memory: m.Memory(), Latency: m.waits.Since(.99)}
 	m.at, m.cpu = now, cpu
 	return out
@@ -48,9 +42,12 @@ func (m *processMeter) Measure() Measure {
 
 // Memory is what is in use now, as a part of the limit; 0: there is no limit.
 func (m *processMeter) Memory() float64 {
-	metrics.Read(m.samples)
 	limit := debug.SetMemoryLimit(-1)
-	if limit <= 0 || limit == math.MaxInt64 || m.samples[0].Value.Kind() != metrics.KindUint64 || m.samples[1].Value.Kind() != metrics.KindUint64 {
+	if limit <= 0 || limit == math.MaxInt64 {
+		return 0
+	}
+	metrics.Read(m.samples)
+	if m.samples[0].Value.Kind() != metrics.KindUint64 || m.samples[1].Value.Kind() != metrics.KindUint64 {
 		return 0
 	}
 	return float64(m.samples[0].Value.Uint64()-m.samples[1].Value.Uint64()) / float64(limit)

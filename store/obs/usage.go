@@ -1,0 +1,16 @@
+package obs
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ProcessorTime is what this process has used so far, in user and system mode (getrusage(2)).
+func ProcessorTime() time.Duration {
+	var usage unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {
+		return 0 // it cannot fail
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
