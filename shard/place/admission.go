@@ -51,7 +51,6 @@ type AdmissionState struct {
 	Delay    time.Duration // how long one that comes now would wait
 	Admitted uint64
 	Refused  uint64
-	Overfull bool // of memory: nobody is let in, and what is here is too much
 }
 
 // NewAdmission makes one.
@@ -172,5 +171,5 @@ func (a *Admission) apply() {
 	defer a.mu.Unlock()
 	a.gate.fill(time.Now()) // at the rate that was
 	a.gate.rate, a.gate.full = a.pace.Rate(), a.pace.Full()
-	a.state.JoinCost, a.state.Overfull = a.pace.Cost(), a.pace.Overfull()
+	a.state.JoinCost = a.pace.Cost()
 }

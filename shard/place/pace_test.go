@@ -117,16 +117,16 @@ func TestOverfullLetsNobodyIn(t *testing.T) {
 		a, meter := door(t, AdmissionConfig{Pace: PaceConfig{Contained: true}})
 		meter.measure.Store(&Measure{Memory: 1.1})
 		time.Sleep(2 * memoryEvery)
-		if !a.State().Overfull {
-			t.Error("it is not overfull")
+		if rate := a.State().Rate; rate != 0 {
+			t.Errorf("it is overfull, and %v a second are let in", rate)
 		}
 		began := time.Now()
 		time.AfterFunc(10*time.Second, func() { meter.measure.Store(&Measure{Memory: .5}) })
 		if err := a.Wait(t.Context(), CostFull); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took < 10*time.Second || took > 10*time.Second+2*memoryEvery || a.State().Overfull {
-			t.Errorf("let in after %v, overfull %t", took, a.State().Overfull)
+		if took := time.Since(began); took < 10*time.Second || took > 10*time.Second+2*memoryEvery || a.State().Rate == 0 {
+			t.Errorf("let in after %v, then %v a second", took, a.State().Rate)
 		}
 	})
 }
