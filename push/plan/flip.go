@@ -13,8 +13,7 @@ import (
 // the edits that touch more than that, and so have to come again with Apply; edits of other kinds come back untouched.
 // Where nothing else is pending or being planned, all that is planned is complete at the snapshot's revision afterwards.
 func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
-	w := p.world.at(c.New) // for what clusters select; all else stays as it was planned
-	w.mesh = p.world.mesh
+	w := p.world.later(c.New)
 	ch := &change{dirt: newDirt(), world: w, was: w.root()}
 	for _, e := range c.Edits {
 		if e.Key().Kind != model.KindEndpoints {

@@ -114,6 +114,13 @@ func (w *world) at(s *mirror.Snapshot) *world {
 	return &next
 }
 
+// later is the world at a newer snapshot, for what clusters select: all else stays as it was planned.
+func (w *world) later(s *mirror.Snapshot) *world {
+	next := w.at(s)
+	next.mesh = w.mesh
+	return next
+}
+
 // Join plans a proxy's view, or finds it planned.
 func (p *Planner) Join(n view.Node) *Handle {
 	h := &Handle{Node: n}

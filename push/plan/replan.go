@@ -124,9 +124,7 @@ func (rp *replan) flip(now *mirror.Snapshot, hosts map[string]types, touched map
 	if rp == nil || len(touched) == 0 {
 		return
 	}
-	w := rp.world.at(now)
-	w.mesh = rp.world.mesh
-	f := flips{w, hosts}
+	f := flips{rp.world.later(now), hosts}
 	rp.flips = append(rp.flips, f)
 	for s := range touched {
 		if !rp.anew(s) {
