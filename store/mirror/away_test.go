@@ -197,19 +197,25 @@ func TestCheckRacesWatch(t *testing.T) {
 	}
 }
 
+// following runs a mirror of a fake in a bubble, until end, and gives its watch.
+func following(t *testing.T, f *fake) (m *mirror.Mirror, watch chan kv.Update, ctx context.Context, end func()) {
+	t.Helper()
+	m, err := mirror.New(mirror.Config{Source: f, CheckEvery: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- m.Run(ctx) }()
+	return m, <-f.watches, ctx, func() { cancel(); <-ended }
+}
+
 // A replica that is behind waits before its first answer on a stream; all that join together share one read.
 func TestConfirm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		m, err := mirror.New(mirror.Config{Source: f, CheckEvery: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		ended := make(chan error)
-		go func() { ended <- m.Run(ctx) }()
-		w := <-f.watches
+		m, w, ctx, end := following(t, f)
+		defer end()
 		at := func(revision int64) kv.Stat {
 			return kv.Stat{Cluster: 1, Revision: revision, Head: kv.Head{Revision: revision, Complete: true}}
 		}
@@ -247,8 +253,6 @@ func TestConfirm(t *testing.T) {
 		if err := m.Confirm(late); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
-		cancel()
-		<-ended
 	})
 }
 
@@ -256,15 +260,8 @@ func TestConfirm(t *testing.T) {
 func TestConfirmNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		m, err := mirror.New(mirror.Config{Source: f, CheckEvery: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		ended := make(chan error)
-		go func() { ended <- m.Run(ctx) }()
-		w := <-f.watches
+		m, w, ctx, end := following(t, f)
+		defer end()
 		if err := m.ConfirmNow(ctx); err == nil {
 			t.Error("nobody answers, and it is confirmed")
 		}
@@ -280,8 +277,6 @@ func TestConfirmNow(t *testing.T) {
 		if err := <-confirmed; err != nil {
 			t.Fatal(err)
 		}
-		cancel()
-		<-ended
 	})
 }
 
@@ -291,15 +286,8 @@ func TestConfirmNow(t *testing.T) {
 func TestConfirmAtFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		m, err := mirror.New(mirror.Config{Source: f, CheckEvery: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		ended := make(chan error)
-		go func() { ended <- m.Run(ctx) }()
-		w := <-f.watches
+		m, w, ctx, end := following(t, f)
+		defer end()
 		confirm := func(cluster uint64, revision int64, within time.Duration) (time.Duration, error) {
 			ctx, cancel := context.WithTimeout(ctx, within)
 			defer cancel()
@@ -340,8 +328,6 @@ func TestConfirmAtFloor(t *testing.T) {
 		if err := m.ConfirmAt(gone, kv.Position{Cluster: 1, Revision: 99}); !errors.Is(err, context.Canceled) {
 			t.Errorf("a client that went: %v", err)
 		}
-		cancel()
-		<-ended
 	})
 }
 
