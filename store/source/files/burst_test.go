@@ -27,24 +27,31 @@ func TestBursts(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		changes []int
+		reads   int // how long it takes to read and tell a burst; what changes meanwhile is noted afterwards
 		want    []burst
 	}{
-		"one":                    {[]int{0}, []burst{{30, 1, false}}},
-		"a checkout of 0.2 s":    {every(10, 0, 200), []burst{{230, 21, false}}},
-		"two, apart":             {[]int{0, 29, 60}, []burst{{59, 2, false}, {90, 1, false}}},
-		"longer than that":       {every(10, 0, 320), []burst{{300, 31, false}, {350, 2, false}}},
-		"without end":            {every(10, 0, 500), []burst{{300, 31, false}, {370, 7, true}, {440, 7, true}, {510, 6, true}}},
-		"a quiet moment ends it": {slices.Concat(every(10, 0, 400), every(10, 500, 750)), []burst{{300, 31, false}, {370, 7, true}, {430, 3, false}, {780, 26, false}}},
-		"cut as it ended":        {slices.Concat(every(10, 0, 300), every(10, 331, 500)), []burst{{300, 31, false}, {521, 17, false}}},
+		"one":                    {[]int{0}, 0, []burst{{30, 1, false}}},
+		"a checkout of 0.2 s":    {every(10, 0, 200), 0, []burst{{230, 21, false}}},
+		"two, apart":             {[]int{0, 29, 60}, 0, []burst{{59, 2, false}, {90, 1, false}}},
+		"longer than that":       {every(10, 0, 320), 0, []burst{{300, 31, false}, {350, 2, false}}},
+		"without end":            {every(10, 0, 500), 0, []burst{{300, 31, false}, {370, 7, true}, {440, 7, true}, {510, 6, true}}},
+		"a quiet moment ends it": {slices.Concat(every(10, 0, 400), every(10, 500, 750)), 0, []burst{{300, 31, false}, {370, 7, true}, {430, 3, false}, {780, 26, false}}},
+		"cut as it ended":        {slices.Concat(every(10, 0, 300), every(10, 331, 500)), 0, []burst{{300, 31, false}, {521, 17, false}}},
+		"read slowly":            {every(10, 0, 500), 80, []burst{{300, 31, false}, {440, 14, true}, {550, 6, false}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Unix(1000, 0)
 			at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 			d := newDirty(30 * time.Millisecond)
 			var got []burst
+			changes, free := test.changes, 0
 			for ms := range 1000 { // the change comes first, where it is due at the same time
-				if i := slices.Index(test.changes, ms); i >= 0 {
-					d.note(at(ms), "/dir", fsnotify.Event{Name: "/dir/" + at(ms).Format("05.000") + ".yaml", Op: fsnotify.Write}, nil)
+				if ms < free {
+					continue
+				}
+				for len(changes) > 0 && changes[0] <= ms {
+					d.note(at(ms), "/dir", fsnotify.Event{Name: "/dir/" + at(changes[0]).Format("05.000") + ".yaml", Op: fsnotify.Write}, nil)
+					changes = changes[1:]
 				}
 				if due, armed := d.due(); !armed || due.After(at(ms)) {
 					if paths, whole, endless := d.take(at(ms)); len(paths) > 0 || whole || endless {
@@ -54,6 +61,8 @@ func TestBursts(t *testing.T) {
 				}
 				paths, _, endless := d.take(at(ms))
 				got = append(got, burst{ms, len(paths), endless})
+				free = ms + test.reads
+				d.told(at(free))
 			}
 			if !slices.Equal(got, test.want) {
 				t.Errorf("got %v, want %v", got, test.want)

@@ -147,6 +147,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 			s.rescan(watch, time.Now(), emit, false)
 		case <-timer.C:
 			s.wake(time.Now(), watch, dirty, emit)
+			dirty.told(time.Now())
 		}
 	}
 }
