@@ -130,6 +130,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 // Run plans until the context ends.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.ended)
+	defer l.drop()
 	box, stop := l.cfg.Source.Subscribe()
 	defer stop()
 	timer := time.NewTimer(time.Hour)

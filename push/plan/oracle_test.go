@@ -98,14 +98,15 @@ func (d *drill) drain() {
 	d.open()
 }
 
-// meanwhile plans the scopes one by one, and edits in between. What proxies should have stays as it is, endpoints aside.
+// meanwhile plans the scopes piece by piece, some at a time, and edits in between. What proxies should have stays as it is, endpoints aside.
 func (d *drill) meanwhile() {
 	revision, before := d.planner.Revision(), map[*Handle]*manifest.Set{}
 	for _, h := range d.handles {
 		before[h] = h.Set()
 	}
 	d.last += "apart\n"
-	for more := true; more; more = d.planner.Step() {
+	over := func() bool { return d.mesh.one(4) }
+	for more := true; more; more = d.planner.Step(over) {
 		if d.mesh.one(3) {
 			d.edit()
 		}

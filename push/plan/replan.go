@@ -1,16 +1,18 @@
 package plan
 
 import (
+	"iter"
 	"maps"
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
-// A change of much configuration takes long to plan, and endpoints of others must not wait for it. So it is planned scope by
-// scope (Begin, Step, End), and, where it is large, apart: on drafts of the scopes. What proxies should have, and what Flip
+// A change of much configuration takes long to plan, and endpoints of others must not wait for it. So it is planned in pieces
+// (Begin, Step, End), and, where it is large, apart: on drafts of the scopes. What proxies should have, and what Flip
 // plans meanwhile, is what stands; each flip is planned on the drafts again, in the same order, so that scopes that come to
-// the same keep sharing it. End puts the drafts in the place of what stood, all at once.
+// the same keep sharing it; on the one that is under way once it is done. End puts the drafts in the place of what stood, all
+// at once.
 
 // apartFrom is how large a change is planned apart: hosts that are touched, times the scopes that may see them. One takes some
 // 20 to 50 us.
@@ -23,6 +25,12 @@ type replan struct {
 	left   []*scope
 	drafts map[*scope]*draft
 	flips  []flips
+
+	// next goes on with the drafts until a turn is over, and says whether that is all of them; stop ends it. A coroutine: a scope
+	// may stop between any two hosts. Both nil: nothing is planned apart.
+	next func() (struct{}, bool)
+	stop func()
+	over func() bool // says whether the turn is over
 }
 
 // draft is a scope as it will be.
@@ -53,7 +61,9 @@ func (p *Planner) Begin(c mirror.Change) {
 			rp.left = append(rp.left, s)
 		}
 	}
-	rp.apart = ch.weight()*len(rp.left) >= p.apartFrom
+	if rp.apart = ch.weight()*len(rp.left) >= p.apartFrom; rp.apart {
+		rp.next, rp.stop = iter.Pull(rp.turns)
+	}
 	p.replan = rp
 }
 
@@ -69,18 +79,45 @@ func (rp *replan) anew(s *scope) bool { return rp.everything || s.reads(rp.reade
 // Apart says whether a change is being planned apart: Flip may come between two steps.
 func (p *Planner) Apart() bool { return p.replan != nil && p.replan.apart }
 
-// Step plans one more scope; false: that was the last, and End has a little left to do.
-func (p *Planner) Step() (more bool) {
+// Step plans one more scope; where the change is planned apart, as much as there is until over says that the turn is, which is
+// asked after every host. False: that was the last, and End has a little left to do.
+func (p *Planner) Step(over func() bool) (more bool) {
 	rp := p.replan
-	if n := len(rp.left) - 1; n >= 0 {
+	if rp.apart {
+		rp.over = over
+		_, more = rp.next()
+		return more
+	}
+	n := len(rp.left) - 1
+	if n >= 0 {
 		s := rp.left[n]
-		if rp.left = rp.left[:n]; rp.apart {
-			rp.draft(s).plan(rp)
-		} else {
-			s.apply(rp.world, rp.dirt)
+		rp.left = rp.left[:n]
+		s.apply(rp.world, rp.dirt)
+	}
+	return n > 0
+}
+
+// turns plans the drafts, and yields whenever a turn is over.
+func (rp *replan) turns(yield func(struct{}) bool) {
+	stopped := false
+	pause := func() {
+		if !stopped && rp.over() {
+			stopped = !yield(struct{}{})
 		}
 	}
-	return len(rp.left) > 0
+	for n := len(rp.left) - 1; n >= 0 && !stopped; n-- {
+		s := rp.left[n]
+		rp.left = rp.left[:n]
+		rp.draft(s).plan(rp, pause)
+		pause()
+	}
+}
+
+// Drop ends what Begin began, where nobody will End it: the planner is of no use afterwards.
+func (p *Planner) Drop() {
+	if p.replan != nil && p.replan.stop != nil {
+		p.replan.stop()
+	}
 }
 
 // draft is the draft of a scope, made of it as it stands before the first flip.
@@ -98,9 +135,10 @@ func (rp *replan) draft(s *scope) *draft {
 	return d
 }
 
-func (d *draft) plan(rp *replan) {
-	d.renewed, d.planned = d.step.renewed, true
+func (d *draft) plan(rp *replan, pause func()) {
+	d.renewed, d.pause = d.step.renewed, pause
 	d.apply(rp.world, rp.dirt)
+	d.pause, d.planned = nil, true
 	for _, f := range rp.flips {
 		d.flip(f)
 	}
@@ -140,7 +178,7 @@ func (rp *replan) flip(now *mirror.Snapshot, hosts map[string]types, touched map
 
 // End plans the rest and says who should have something else, in no order that means anything.
 func (p *Planner) End() []Moved {
-	for p.Step() { //nolint:revive // it does the work
+	for p.Step(func() bool { return false }) { //nolint:revive // it does the work
 	}
 	rp := p.replan
 	p.replan, p.world, p.revision, p.meanwhile = nil, rp.world, rp.world.Revision(), rp.flips

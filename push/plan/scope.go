@@ -32,6 +32,7 @@ type scope struct {
 	step     *step
 	seen     seen // nil while the scope is planned from nothing
 	refs     int
+	pause    func() // called between two pieces of a step, where others may have their turn; nil: they have none
 	// own marks the listeners and route configurations that are this scope's alone; others it shares, and copies before it
 	// changes them.
 	own *owner
@@ -149,19 +150,30 @@ func (s *scope) run(w *world) {
 	names := slices.Sorted(maps.Keys(s.step.hosts))
 	for _, name := range names {
 		s.resolve(name, s.step.hosts[name])
+		s.rest()
 	}
 	for _, name := range names {
 		s.contribute(name, s.step.hosts[name])
+		s.rest()
 	}
 	for name, what := range s.step.members {
 		s.follow(name, what)
+		s.rest()
 	}
 	s.settle()
 	for name := range s.step.listeners {
 		if l := s.listeners.get(name); l != nil {
 			s.planListener(l)
+			s.rest()
 		}
 	}
+	s.runRoutes()
+	s.commit(s.shared)
+	s.step = newStep()
+}
+
+// runRoutes plans the route configurations of the step.
+func (s *scope) runRoutes() {
 	changed := slices.Sorted(maps.Keys(s.step.routes))
 	for _, name := range changed {
 		rc := s.routes[name]
@@ -171,18 +183,26 @@ func (s *scope) run(w *world) {
 		for h := range s.step.routes[name] {
 			if en := rc.entries.get(h); en != nil {
 				s.planEntry(rc, en)
+				s.rest()
 			}
 		}
 		s.planRoutes(rc)
+		s.rest()
 	}
 	for _, f := range s.families {
 		for _, name := range changed {
 			s.planFamily(f, name)
+			s.rest()
 		}
 		f.commit(s.shared)
 	}
-	s.commit(s.shared)
-	s.step = newStep()
+}
+
+// rest lets others have their turn.
+func (s *scope) rest() {
+	if s.pause != nil {
+		s.pause()
+	}
 }
 
 // resolve decides what a host is in this scope, and plans its clusters and their assignments.

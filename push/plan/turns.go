@@ -80,11 +80,10 @@ func (l *Loop) apply(now time.Time) {
 
 // resume plans configuration: for a turn where endpoints may come between, else all.
 func (l *Loop) resume(began time.Time) {
-	for l.planner.Step() {
-		if l.planner.Apart() && time.Since(began) >= l.turn {
-			l.going.spent += time.Since(began)
-			return
-		}
+	over := func() bool { return time.Since(began) >= l.turn }
+	if l.planner.Apart() && l.planner.Step(over) {
+		l.going.spent += time.Since(began)
+		return
 	}
 	l.finish(began)
 }
@@ -116,5 +115,12 @@ func (l *Loop) drain() {
 	}
 	if l.going != nil {
 		l.finish(time.Now())
+	}
+}
+
+// drop ends a plan that goes on when the loop ends.
+func (l *Loop) drop() {
+	if l.planner != nil {
+		l.planner.Drop()
 	}
 }
