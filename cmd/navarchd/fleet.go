@@ -80,7 +80,7 @@ func newFleet(c *config, store *kv.Store, m *mirror.Mirror, log *slog.Logger) (*
 	}
 	f.member, err = member.New(member.Config{
 		Store: store, Name: c.processName(), Address: address, Zone: c.zone, Version: obs.Version, Lease: c.replicaLease, Ramp: ramp,
-		Streams: &f.streams, Revision: func() int64 { return m.Status().Seen.Revision }, Ring: f.replica.Ring, Log: log,
+		Streams: &f.streams, Revision: func() int64 { return m.Status().Revision }, Ring: f.replica.Ring, Log: log,
 	})
 	if err != nil {
 		return nil, err

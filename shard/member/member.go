@@ -25,7 +25,8 @@ type Config struct {
 	Lease   time.Duration // whole seconds; 0: 10 s. After a crash the shards are given to others when it ends.
 	Ramp    time.Duration // from ready to the full weight; 0: 60 s, negative: at once
 	Streams *Streams
-	// Revision is the revision of the snapshot that is served; Ring is the present ring. Both are called often.
+	// Revision is the revision of the snapshot that is served, not the newest of the store: that moves with each write, this
+	// record included. Ring is the present ring. Both are called often.
 	Revision func() int64
 	Ring     func() *ring.Ring
 	Log      *slog.Logger // nil: slog's default
@@ -98,8 +99,8 @@ func (m *Member) set(s State) {
 	}
 }
 
-// record is what etcd should say now.
-func (m *Member) record(now time.Time) Record {
+// Record is what etcd should say now; it is written again where it differs from what etcd says.
+func (m *Member) Record(now time.Time) Record {
 	r := m.self
 	m.mu.Lock()
 	r.State, r.Weight = m.state, m.cfg.Weight
@@ -158,7 +159,7 @@ func (m *Member) lease(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		now := time.Now()
-		if next := m.record(now); w.due(now, next) {
+		if next := m.Record(now); w.due(now, next) {
 			writing, cancel := context.WithTimeout(ctx, m.cfg.Lease)
 			_, err := lease.Put(writing, Folder+next.Name, next.Encode())
 			cancel()

@@ -31,6 +31,7 @@ type assigner struct {
 	total    ring.Load // as of the last step
 	ghost    ring.Load // what it was when a replica went ...
 	haunts   time.Time // ... and until when that counts
+	damper   damper
 }
 
 // replica is what the assigner remembers of one.
@@ -40,7 +41,11 @@ type replica struct {
 	ready   time.Time // since when; zero: it is not
 	was     time.Time // ready, before it went
 	left    time.Time
-	lost    int // how often it went while it was in the ring
+	lost    int       // how often it crashed while it was in the ring
+	out     bool      // of the ring
+	joined  time.Time // it, as this leader saw; zero: it did not
+	flapped bool      // its going counted in the damper
+	level   int       // of the damper when it became ready
 }
 
 // hold is how long a replica is ready before it joins.
@@ -101,20 +106,7 @@ func (a *assigner) see(now time.Time, fleet []member.Record, current *ring.Ring)
 			a.replicas[record.Name] = r
 		}
 		_, in := current.Member(record.Name)
-		if restarted := r.present && r.record.Incarnation != record.Incarnation; restarted {
-			went = r.lose(in) || went
-		} else if !r.present && in && r.record.Incarnation == record.Incarnation && !r.was.IsZero() {
-			r.ready, r.lost = r.was, max(r.lost-1, 0) // it lost its lease for a moment, and served all the time
-		}
-		switch {
-		case record.State != member.Ready:
-			r.ready = time.Time{}
-			went = went || in && record.State == member.Leaving
-		case r.ready.IsZero():
-			r.ready = now
-		case now.Sub(r.ready) > forgiveAfter:
-			r.lost = 0
-		}
+		went = a.comes(now, r, record, in) || went
 		r.record, r.present = record, true
 	}
 	for name, r := range a.replicas {
@@ -123,6 +115,7 @@ func (a *assigner) see(now time.Time, fleet []member.Record, current *ring.Ring)
 		case present[name]:
 		case r.present:
 			r.left = now
+			a.flap(now, r, in)
 			went = r.lose(in) || went
 			r.present = false
 		case now.Sub(r.left) > forgetAfter:
@@ -135,6 +128,31 @@ func (a *assigner) see(now time.Time, fleet []member.Record, current *ring.Ring)
 		}
 		a.ghost, a.haunts = greater(before, a.ghost), now.Add(ghostFor)
 	}
+}
+
+// comes sees the record of one; what it says is whether it went meanwhile.
+func (a *assigner) comes(now time.Time, r *replica, record member.Record, in bool) (went bool) {
+	r.places(now, in)
+	if restarted := r.present && r.record.Incarnation != record.Incarnation; restarted {
+		a.flap(now, r, in)
+		went = r.lose(in)
+	} else if !r.present && in && r.record.Incarnation == record.Incarnation && !r.was.IsZero() {
+		r.ready, r.lost = r.was, max(r.lost-1, 0) // it lost its lease for a moment, and served all the time
+		a.unflap(r)
+	}
+	switch {
+	case record.State != member.Ready:
+		r.ready = time.Time{}
+		if record.State == member.Leaving {
+			a.flap(now, r, in)
+			went = went || in
+		}
+	case r.ready.IsZero():
+		r.ready, r.level = now, a.damper.level(now)
+	case now.Sub(r.ready) > forgiveAfter:
+		r.lost = 0
+	}
+	return went
 }
 
 // lose notes that a replica went; what it says is whether that matters.
@@ -185,6 +203,7 @@ func (a *assigner) members(now time.Time, current *ring.Ring) (members []ring.Me
 		}
 	}
 	slices.SortFunc(members, func(x, y ring.Member) int { return cmp.Compare(x.Name, y.Name) })
+	a.damp(now, members, current)
 	return members, soon
 }
 

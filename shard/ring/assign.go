@@ -31,8 +31,9 @@ func Assign(previous *Ring, members []Member, load Load) *Ring {
 		return previous
 	}
 	next := &Ring{version: previous.Version() + 1, members: members}
-	next.split = splits(previous, len(members), load)
+	next.split = splits(previous, members, load)
 	t := newTable(members, shardLoads(next, load))
+	t.astray = astray(previous, next, load)
 	var orphans []int
 	for s := range Shards {
 		holder, _ := previous.Holder(s)
@@ -83,6 +84,7 @@ type table struct {
 	members []Member
 	scores  [][Shards]float64 // by member: the rendezvous
 	weight  [Shards]float64   // of the shards
+	astray  [Shards]float64   // of that, what comes from elsewhere even where the shard stays: its namespace was split or joined
 	share   []float64         // of the members, of the sum of all shards
 	load    []float64         // of the members
 	owner   [Shards]int       // -1: nobody
@@ -183,13 +185,10 @@ func (t *table) place(orphans []int) {
 
 // feed lets members that are new, have grown, or have far too little take shards up to their share, emptiest first.
 func (t *table) feed(previous *Ring) {
-	if previous == nil {
-		return
-	}
 	var eaters []int
 	for m, member := range t.members {
 		before, was := previous.Member(member.Name)
-		if !was || member.Weight > before.Weight || t.fill(m) < hungry {
+		if previous != nil && (!was || member.Weight > before.Weight) || t.fill(m) < hungry {
 			eaters = append(eaters, m)
 		}
 	}
@@ -209,18 +208,29 @@ func (t *table) feed(previous *Ring) {
 	}
 }
 
-// morsel is the next shard for a member to take: from those with too much first, and then the one that it ranks highest
-// for, compared with its owner. Nobody falls below its share by more than the last shard. -1: it has its share.
+// morsel is the next shard for a member to take: from those with too much first, then the one of which the greatest part is
+// on its way already, and then the one that it ranks highest for, compared with its owner. Nobody falls below its share by
+// more than the last shard. -1: it has its share.
 func (t *table) morsel(m int) int {
-	best, bestFull, bestMargin := -1, false, 0.
+	best, bestFull, bestAstray, bestMargin := -1, false, 0., 0.
 	for s, from := range t.owner {
 		if from == m || t.with(m, s) > 1 || t.fill(from) <= 1 {
 			continue
 		}
-		over, margin := t.fill(from) > full, t.scores[m][s]/t.scores[from][s]
-		if best < 0 || over && !bestFull || over == bestFull && margin > bestMargin {
-			best, bestFull, bestMargin = s, over, margin
+		over, astray, margin := t.fill(from) > full, t.astray[s]/t.weight[s], t.scores[m][s]/t.scores[from][s]
+		switch {
+		case best >= 0 && over != bestFull:
+			if !over {
+				continue
+			}
+		case best >= 0 && astray != bestAstray:
+			if astray < bestAstray {
+				continue
+			}
+		case best >= 0 && margin <= bestMargin:
+			continue
 		}
+		best, bestFull, bestAstray, bestMargin = s, over, astray, margin
 	}
 	return best
 }

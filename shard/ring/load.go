@@ -51,14 +51,20 @@ const (
 	splitFloor = 16
 )
 
-// splits decides which namespaces are split, in order.
-func splits(previous *Ring, replicas int, load Load) []string {
-	fair := float64(load.Streams()) / float64(replicas)
+// splits decides which namespaces are split, in order. Where somebody came or left none is joined: what moves then are the
+// streams of that one, and the others wait for the next assignment (Resplit).
+func splits(previous *Ring, members []Member, load Load) []string {
+	calm := slices.EqualFunc(previous.Members(), members, func(a, b Member) bool { return a.Name == b.Name })
+	fair := float64(load.Streams()) / float64(len(members))
 	var split []string
 	for name, n := range load.Namespaces {
 		limit := max(fair*splitAbove, splitFloor)
-		if previous.Split(name) {
+		switch {
+		case !previous.Split(name):
+		case calm:
 			limit = fair * joinBelow
+		default:
+			limit = 0
 		}
 		if float64(n.Streams) > limit {
 			split = append(split, name)
@@ -98,6 +104,28 @@ func shardLoads(r *Ring, load Load) (each [Shards]float64) {
 	return each
 }
 
+// astray is how many streams of each shard come from another member although the shard stays where it was: those of
+// namespaces that next splits or joins.
+func astray(previous, next *Ring, load Load) (each [Shards]float64) {
+	var whole [Shards]int
+	for name, n := range load.Namespaces {
+		if previous.Split(name) == next.Split(name) {
+			continue
+		}
+		for workload, streams := range n.Workloads {
+			to := ShardOf(next.Key(name, workload))
+			before, _ := Owner(previous, name, workload)
+			if stays, _ := previous.Holder(to); stays.Name != before.Name {
+				whole[to] += streams
+			}
+		}
+	}
+	for s, streams := range whole {
+		each[s] = float64(streams)
+	}
+	return each
+}
+
 // Streams is what each member of the ring would serve if every proxy were at its owner, by name.
 func (r *Ring) Streams(load Load) map[string]float64 {
 	each := map[string]float64{}
@@ -128,5 +156,5 @@ func (r *Ring) Imbalance(load Load) float64 {
 
 // Resplit says whether Assign would split or join a namespace at this load.
 func (r *Ring) Resplit(load Load) bool {
-	return len(r.Members()) > 0 && !slices.Equal(r.split, splits(r, len(r.members), load))
+	return len(r.Members()) > 0 && !slices.Equal(r.split, splits(r, r.members, load))
 }

@@ -114,22 +114,6 @@ func TestMovesOfOneReplica(t *testing.T) {
 	}
 }
 
-// A load as tenants have it, with large namespaces split: what is moved by keys that stay is bounded alike.
-func TestMovesOfTenants(t *testing.T) {
-	for _, n := range []int{3, 5, 10} {
-		p := 1 / float64(n)
-		for seed := range 20 {
-			w := newWorld(seed)
-			load, members := w.zipf(), w.members(n+1)
-			base := ring.Assign(nil, members[:n], load)
-			more := ring.Assign(base, members, load)
-			if shards, streams := moves(base, more, load); streams > 1.5*p || shards > 2*p {
-				t.Errorf("+1 of %d, seed %d: %.3f of the shards, %.3f of the streams", n, seed, shards, streams)
-			}
-		}
-	}
-}
-
 // No member has more than 1.25 of its share, unless one shard alone is too large; by weights.
 func TestBoundedLoad(t *testing.T) {
 	for seed := range 60 {
