@@ -8,13 +8,9 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// taker is a name for a second replica that will own a namespace, as the ring is made: of namespaces of one proxy each.
-func taker(t *testing.T, first, namespace string, others []*simAgent) string {
+// taker is a name for a second replica that will own a namespace, as the ring is made under a load.
+func taker(t *testing.T, first, namespace string, load ring.Load) string {
 	t.Helper()
-	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{namespace: {Streams: 1}}}
-	for _, a := range others {
-		load.Namespaces[a.namespace] = ring.NamespaceLoad{Streams: 1}
-	}
 	one := ring.Member{Name: first, Weight: ring.FullWeight}
 	for i := range 64 {
 		two := ring.Member{Name: fmt.Sprintf("second-%d", i), Weight: ring.FullWeight}
@@ -25,6 +21,15 @@ func taker(t *testing.T, first, namespace string, others []*simAgent) string {
 	}
 	t.Fatal("no name takes it over")
 	return ""
+}
+
+// load is of the agents, and of one proxy of a namespace; each has a namespace of its own.
+func (c *crowd) load(namespace string) ring.Load {
+	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{namespace: {Streams: 1}}}
+	for _, a := range c.agents {
+		load.Namespaces[a.namespace] = ring.NamespaceLoad{Streams: 1}
+	}
+	return load
 }
 
 // An agent with a certificate and a real Envoy moves to the replica that owns it when that joins, and back when that is asked
@@ -50,7 +55,7 @@ func TestAgentMoves(t *testing.T) {
 	others.grow(11, false, func() []string { return []string{first.grpc} })
 	// What the second one takes over goes by what is known of the load.
 	eventually(t, patience, func() error { return first.metric("navarch_fleet_proxies_per_replica 12") })
-	t.Setenv("POD_NAME", taker(t, "first", "shop", others.agents))
+	t.Setenv("POD_NAME", taker(t, "first", "shop", others.load("shop")))
 	second := start(t, "--roles=xds,ca", "--etcd-endpoints", "unix://"+filepath.Join(data, "etcd.sock"), "--kek", "file:"+filepath.Join(data, "kek.key"),
 		"--replica-ramp", "0s", "--replica-lease", "2s", "--shutdown-duration", "10m")
 	eventually(t, patience, at(second, 1))
