@@ -63,6 +63,8 @@ func TestAgentIsNotTakenBack(t *testing.T) {
 	write(t, dir, "marked.yaml", marked(3))
 	wire.set(rule{})
 	eventually(t, patience, f.at(t, 3))
-	xds("to be at its owner", func(p agentPage) bool { return p.XDS.Connected && p.XDS.AtOwner && p.XDS.Moves == 0 && p.XDS.StreamsOpened == 1 })
+	xds("to be at its owner", func(p agentPage) bool {
+		return p.XDS.Connected && p.XDS.AtOwner && p.XDS.Moves == 0 && p.XDS.StreamsOpened == 1
+	})
 	t.Logf("%d requests", f.fine(t))
 }
