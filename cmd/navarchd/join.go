@@ -84,7 +84,9 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	}
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
-	if err := p.mirror.ConfirmAt(confirm, position(c.Floor)); err != nil {
+	if err := p.mirror.ConfirmAt(confirm, position(c.Floor)); errors.Is(err, mirror.ErrBehind) {
+		return nil, &serve.BehindError{Revision: p.mirror.Current().Revision(), Err: err}
+	} else if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
 	}
 	proxy, err := p.loop.Join(ctx, node, func(lane plan.Lane) {

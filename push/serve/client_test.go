@@ -118,10 +118,12 @@ func TestRefusedStreams(t *testing.T) {
 		first  *discoveryv3.DeltaDiscoveryRequest
 		code   codes.Code
 		says   string
+		behind string // the trailer
 	}{
 		"no node":           {first: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL()}, code: codes.InvalidArgument, says: "no node"},
 		"no id":             {first: &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Cluster: "c"}}, code: codes.InvalidArgument, says: "node.id"},
 		"planner refuses":   {refuse: errors.New(`id "n": not type~ip~id~domain`), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.InvalidArgument, says: "type~ip"},
+		"behind":            {refuse: fmt.Errorf("join: %w", &BehindError{Revision: 8, Err: errors.New("etcd is away")}), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "at revision 8: etcd is away", behind: "8"},
 		"not ready":         {refuse: fmt.Errorf("mirror: %w", ErrNotReady), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "snapshot"},
 		"status is kept":    {refuse: status.Error(codes.ResourceExhausted, "later"), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.ResourceExhausted, says: "later"},
 		"cannot tell now":   {cfg: Config{Authenticate: func(context.Context) (string, error) { return "", fmt.Errorf("keys: %w", attest.ErrUnavailable) }}, first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "not authenticated"},
@@ -138,6 +140,9 @@ func TestRefusedStreams(t *testing.T) {
 			cl.send(c.first)
 			if got := cl.end(); got.Code() != c.code || !strings.Contains(got.Message(), c.says) {
 				t.Errorf("%v", got)
+			}
+			if got := strings.Join(cl.Trailer().Get(BehindTrailer), " "); got != c.behind {
+				t.Errorf("the trailer says %q, want %q", got, c.behind)
 			}
 			eventually(t, "the hook is called", func() bool { return rejected.Load() == 1 })
 			if n := len(s.Inspect()); n != 0 {

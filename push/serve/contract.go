@@ -19,6 +19,19 @@ import (
 // Unavailable, and the proxy tries again.
 var ErrNotReady = errors.New("the snapshot is not complete yet")
 
+// BehindError is what a Planner answers (wrapped or not) to a client that has seen more than this replica can show: the
+// stream ends with Unavailable, and a trailer says how far the replica is, so that the client looks for another.
+type BehindError struct {
+	Revision int64 // that it has
+	Err      error // why it has no more
+}
+
+func (e *BehindError) Error() string {
+	return "this replica lags behind, at revision " + strconv.FormatInt(e.Revision, 10) + ": " + e.Err.Error()
+}
+
+func (e *BehindError) Unwrap() error { return e.Err }
+
 // Client is who has opened a stream.
 type Client struct {
 	ID       string // of the first request's node
@@ -39,13 +52,16 @@ type Floor struct {
 }
 
 // Metadata of a stream. The server names its store in the header of its answer; the client names that, and the highest
-// system_version_info that it has seen, when it opens its next stream.
+// system_version_info that it has seen, when it opens its next stream. A server that is behind that ends the stream, and names
+// the revision that it has in the trailer.
 const (
 	StoreHeader    = "navarch-store"
 	RevisionHeader = "navarch-revision"
+	BehindTrailer  = "navarch-behind"
 )
 
-// floorOf reads a client's word. What is not a revision is none: the word comes from outside and only ever delays.
+// floorOf reads a client's word. What is not a revision is none: the word comes from outside, and who forges one is the only
+// one that waits for it.
 func floorOf(ctx context.Context) (f Floor) {
 	one := func(header string) string {
 		if values := metadata.ValueFromIncomingContext(ctx, header); len(values) == 1 {
@@ -63,8 +79,8 @@ func floorOf(ctx context.Context) (f Floor) {
 // Planner is what serve needs of the plan loop.
 //
 // Join plans a view for a client and blocks until the view's first set is complete, or ctx ends (it ends with the
-// stream). It waits, within bounds, until the set is as new as c.Floor. Errors: ErrNotReady becomes Unavailable; one
-// that carries a gRPC status goes out as it is; any other says what is wrong with the node, and becomes InvalidArgument
+// stream). It waits, within bounds, until the set is as new as c.Floor. Errors: ErrNotReady and BehindError become
+// Unavailable; one that carries a gRPC status goes out as it is; any other says what is wrong with the node, and becomes InvalidArgument
 // with its text.
 //
 // moved is called after every change of View.Set, from any goroutine, also before Join has returned; it never blocks

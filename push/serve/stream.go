@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -180,6 +181,10 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.client.ID, st.client.Node = id, raw
 	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
 	st.client.Node = nil // the bytes are the request's
+	if behind := (*BehindError)(nil); errors.As(err, &behind) {
+		st.grpc.SetTrailer(metadata.Pairs(BehindTrailer, strconv.FormatInt(behind.Revision, 10)))
+		return status.Error(codes.Unavailable, err.Error())
+	}
 	if err != nil {
 		return joinError(err)
 	}

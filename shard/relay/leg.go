@@ -34,6 +34,7 @@ type upstream struct {
 	// Written before the event that tells of them.
 	connected time.Time
 	store     string
+	behind    string // the revision of a server that is behind the floor, and so ended it
 }
 
 // open starts a leg: it holds back until the pace allows it, dials, and tells what happens until it is cancelled.
@@ -119,6 +120,7 @@ func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) err
 	for {
 		var f frame
 		if err := up.RecvMsg(&f); err != nil {
+			u.behind = behind(up)
 			return err
 		}
 		head, err := scanResponse(f.data)
@@ -126,6 +128,14 @@ func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) err
 			return ctx.Err()
 		}
 	}
+}
+
+// behind is the revision of a server that ended a stream because it is behind the floor; empty: it did not.
+func behind(up grpc.ClientStream) string {
+	if v := up.Trailer().Get(trailerBehind); len(v) == 1 {
+		return v[0]
+	}
+	return ""
 }
 
 // write sends what the loop hands over. An error is left for read to find, which learns the status with it.

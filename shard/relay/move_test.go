@@ -61,6 +61,69 @@ func TestFloor(t *testing.T) {
 	}
 }
 
+// Replicas that are behind what a proxy has seen do not bring the floor down at once: for a time, and many tries, another one
+// is looked for, and who lets the proxy in meanwhile ends that. Then the newest of them may serve it.
+func TestFloorComesDown(t *testing.T) {
+	began := time.Unix(1e9, 0)
+	for name, c := range map[string]struct {
+		behind []uint64      // what replicas have, in turn
+		every  time.Duration // between two tries
+		let    int           // after so many tries somebody lets it in; 0: nobody
+		want   uint64
+	}{
+		"too few":       {[]uint64{5, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 9},
+		"too early":     {[]uint64{5, 5, 5, 5, 5, 5, 5, 5, 5, 5}, time.Second, 0, 9},
+		"let in":        {[]uint64{5, 5, 5, 5, 5, 5, 5, 5}, time.Minute, 4, 9},
+		"for long":      {[]uint64{5, 5, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 5},
+		"the newest":    {[]uint64{5, 7, 3, 5, 5, 5, 5, 5}, time.Minute, 0, 7},
+		"never goes up": {[]uint64{5, 70, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 9},
+	} {
+		var f floor
+		f.see("a", "9")
+		lowered := false
+		for i, has := range c.behind {
+			lowered = f.behind(began.Add(time.Duration(i)*c.every), has, time.Minute)
+			if i+1 == c.let {
+				f.see("a", "")
+			}
+		}
+		if _, got := f.get(); got != c.want || lowered != (c.want < 9 || name == "never goes up") {
+			t.Errorf("%s: floor %d, lowered %v; want %d", name, got, lowered, c.want)
+		}
+	}
+}
+
+// A proxy whose replica is gone is not taken back by one that is behind, until no other was found in many tries.
+func TestNobodyIsAtTheFloor(t *testing.T) {
+	fresh, old := newMesh(), newMesh()
+	old.set(t, typeCDS, "c", "c1", text("cluster"))
+	fresh.set(t, typeCDS, "c", "c2", text("changed"))
+	a, b := old.replica(t), fresh.replica(t)
+	a.behind = 4
+	old.setOwner(b.addr)
+	fresh.change(func() { fresh.revision = 40 })
+	r := runRelay(t, Config{Target: a.addr, Follow: true}, func(r *Relay) { quick(r); r.timing.lower = 0 })
+	c := newDeltaClient(t, r)
+	c.accept()
+	if c.accept(); c.held["c"] != "c2" {
+		t.Fatalf("at its owner it got %v", c.held)
+	}
+	before, _ := a.count()
+	b.stop()
+	if c.accept(); c.held["c"] != "c1" {
+		t.Errorf("got %v", c.held)
+	}
+	for n := range lowerTries + 1 {
+		want := "41"
+		if n == lowerTries {
+			want = "4"
+		}
+		if md, _ := a.stream(before + n); len(md.Get(headerRevision)) != 1 || md.Get(headerRevision)[0] != want {
+			t.Errorf("try %d said %v, want %s", n, md, want)
+		}
+	}
+}
+
 // An owner that is away, or refuses, costs nothing but tries, which are counted; the stream stays.
 func TestOwnerThatCannotBeReached(t *testing.T) {
 	m := newMesh()

@@ -10,7 +10,9 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -68,6 +70,7 @@ type replica struct {
 	requests [][]*discoveryv3.DeltaDiscoveryRequest // of each stream
 	sent     int                                    // resources and removals that are no asides
 	refuse   error                                  // new streams
+	behind   int                                    // this revision is all that it has: it refuses who has seen another
 }
 
 func (m *mesh) replica(t *testing.T, opts ...grpc.ServerOption) *replica {
@@ -96,11 +99,15 @@ type watched struct {
 func (v *replica) DeltaAggregatedResources(s deltaServer) error {
 	md, _ := metadata.FromIncomingContext(s.Context())
 	v.mu.Lock()
-	refuse, id := v.refuse, len(v.headers)
+	refuse, behind, id := v.refuse, v.behind, len(v.headers)
 	v.headers, v.requests = append(v.headers, md), append(v.requests, nil)
 	v.mu.Unlock()
 	if refuse != nil {
 		return refuse
+	}
+	if seen := md.Get(headerRevision); behind > 0 && len(seen) == 1 && seen[0] != strconv.Itoa(behind) {
+		s.SetTrailer(metadata.Pairs(trailerBehind, strconv.Itoa(behind)))
+		return status.Error(codes.Unavailable, "behind")
 	}
 	if err := s.SendHeader(metadata.Pairs(headerStore, v.mesh.store)); err != nil {
 		return err

@@ -16,11 +16,12 @@ type timing struct {
 	look     time.Duration // how often a move that waits for quiet looks again
 	between  time.Duration // the first wait between two moves or tries; it doubles
 	longest  time.Duration // up to this
+	lower    time.Duration // how long replicas must all be behind what Envoy was sent before one of them serves it
 }
 
 var defaultTiming = timing{
 	door: 150 * time.Second, patience: 5 * time.Second, spread: 2 * time.Second, resume: 500 * time.Millisecond,
-	look: 250 * time.Millisecond, between: time.Second, longest: time.Minute,
+	look: 250 * time.Millisecond, between: time.Second, longest: time.Minute, lower: time.Minute,
 }
 
 // session is one delta stream of Envoy: which upstream it has, what is on the way, and when it moves. It is pure: step

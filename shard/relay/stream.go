@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -184,6 +185,7 @@ func (l *loop) heard(u *upstream, e event) {
 	case legEnded:
 		if l.s.is(l.s.live, u.id) { // a move that failed is counted as that
 			l.r.lost(u.row.address, e.err)
+			l.r.turnedAway(u.behind)
 		}
 		defer l.drop(u.id)
 	}
@@ -320,6 +322,15 @@ func (r *Relay) lost(addr string, err error) {
 		return
 	}
 	r.cfg.Log.Debug("control plane still away", "address", addr, "error", err)
+}
+
+// turnedAway notes the revision of a replica that was behind the floor; empty: it was not.
+func (r *Relay) turnedAway(revision string) {
+	at, err := strconv.ParseUint(revision, 10, 64)
+	if err == nil && r.floor.behind(time.Now(), at, r.timing.lower) {
+		_, floor := r.floor.get()
+		r.cfg.Log.Warn("no replica has what Envoy was sent last: it is served by one that is behind", "revision", floor)
+	}
 }
 
 // noted counts and logs what a session did.

@@ -281,7 +281,7 @@ func TestConfirmNow(t *testing.T) {
 }
 
 // A replica that is cut off and behind, as far as a client's word goes, does not answer it with older state: it waits until
-// it has what the client has seen, or until the deadline, for with etcd away for good it answers from what it has. Other
+// it has what the client has seen, and says at the deadline that it has not; so where etcd answers as another store. Other
 // words do not count: of another store, or of a revision that etcd, when it answers, does not have.
 func TestConfirmAtFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -303,9 +303,13 @@ func TestConfirmAtFloor(t *testing.T) {
 			}
 		}
 		for name, cluster := range map[string]uint64{"of this store": 1, "of a store not named": 0} {
-			if took, err := confirm(cluster, 12, bound); err != nil || took != bound {
-				t.Errorf("a floor %s that is not reached: %v after %v, want an answer from what there is after %v", name, err, took, bound)
+			if took, err := confirm(cluster, 12, bound); !errors.Is(err, mirror.ErrBehind) || took != bound {
+				t.Errorf("a floor %s that is not reached: %v after %v, want %v after %v", name, err, took, mirror.ErrBehind, bound)
 			}
+		}
+		f.stats <- kv.Stat{Cluster: 2, Revision: 99, Head: kv.Head{Revision: 99, Complete: true}}
+		if _, err := confirm(1, 12, bound); !errors.Is(err, mirror.ErrBehind) {
+			t.Errorf("etcd is another: %v, want %v", err, mirror.ErrBehind)
 		}
 		answered := make(chan error, 1)
 		go func() { _, err := confirm(1, 12, time.Hour); answered <- err }()

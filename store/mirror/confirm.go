@@ -26,52 +26,68 @@ type join struct {
 	err  error
 }
 
+// ErrBehind: a client has seen more than this replica has, and etcd gives no word that there is nothing more.
+var ErrBehind = errors.New("behind what the client has seen, and the store gives no word")
+
+// errOther: etcd answers as another store, or as this one was at an earlier time.
+var errOther = errors.New("the store is not the one that was read")
+
 // Confirm returns when the current snapshot is at least as new as any that any replica had when Confirm was called:
 // before a replica's first answer on a stream, so that a proxy which comes from another one is not taken back. Where etcd
 // does not answer, or answers as another store, the replica answers from what it has: nil. The error is the context's.
 func (m *Mirror) Confirm(ctx context.Context) error { return m.ConfirmAt(ctx, kv.Position{}) }
 
 // ConfirmAt is Confirm for a client that says what it has seen; the zero Position: nothing, Cluster 0: it does not know of
-// which store. It counts where etcd does not answer: a replica that was cut off may be behind the others without knowing.
-// It then waits until it has that revision, or the context's deadline, and after that answers from what it has. While
-// etcd answers, its word is newer than any client's, and a revision that it does not have (forged, or of before a restore)
-// is nobody's.
+// which store. It counts where etcd gives no word: a replica that was cut off may be behind the others without knowing. It
+// then waits until it has that revision; at the context's deadline the error is ErrBehind too. While etcd answers, its word
+// is newer than any client's, and a revision that it does not have (forged, or of before a restore) is nobody's.
 func (m *Mirror) ConfirmAt(ctx context.Context, floor kv.Position) error {
-	return m.confirm(ctx, func(error) error {
-		if seen := m.Status().Seen.Cluster; floor.Cluster != 0 && floor.Cluster != seen {
-			return nil
-		}
-		if err := m.reach(ctx, floor.Revision); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			return err
-		}
+	revision, none := m.word(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case none == nil:
+		return m.reach(ctx, revision)
+	case floor.Cluster != 0 && floor.Cluster != m.Status().Seen.Cluster:
 		return nil
-	})
+	}
+	if err := m.reach(ctx, floor.Revision); err != nil {
+		return fmt.Errorf("%w: %w", ErrBehind, err)
+	}
+	return nil
 }
 
 // ConfirmNow is Confirm for a client whose word is old: where etcd does not answer there is nothing to go by, and that is an
 // error too.
 func (m *Mirror) ConfirmNow(ctx context.Context) error {
-	return m.confirm(ctx, func(err error) error { return fmt.Errorf("the store does not answer: %w", err) })
+	revision, none := m.word(ctx)
+	switch {
+	case errors.Is(none, errOther):
+		return nil
+	case none != nil:
+		return fmt.Errorf("the store does not answer: %w", none)
+	}
+	return m.reach(ctx, revision)
 }
 
-// confirm waits for what a confirming read says; otherwise is asked where that fails.
-func (m *Mirror) confirm(ctx context.Context, otherwise func(error) error) error {
+// word is the complete revision of a confirming read; an error: etcd says nothing that counts.
+func (m *Mirror) word(ctx context.Context) (revision int64, none error) {
 	j := m.join()
 	select {
 	case <-j.done:
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 	s := m.Status()
 	switch {
 	case s.Alarm != nil:
-		return nil
+		return 0, errOther
 	case j.err != nil:
-		return otherwise(j.err)
+		return 0, j.err
 	case s.Seen.Cluster != 0 && s.Seen.Cluster != j.stat.Cluster:
-		return nil
+		return 0, errOther
 	}
-	return m.reach(ctx, j.stat.Head.CompleteRevision())
+	return j.stat.Head.CompleteRevision(), nil
 }
 
 // reach waits for a snapshot of a revision or a later one.

@@ -21,11 +21,11 @@ type agentPage struct {
 		URI, Serial, LastFailure string
 	}
 	XDS struct {
-		Connected            bool
-		LastError            string
-		Upstream             string
-		AtOwner              bool
-		Moves, StreamsOpened uint64
+		Connected                         bool
+		LastError                         string
+		Upstream, Owner                   string
+		AtOwner                           bool
+		Moves, MovesFailed, StreamsOpened uint64
 	}
 }
 

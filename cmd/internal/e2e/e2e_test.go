@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -140,45 +139,6 @@ func (d *daemon) leading() error {
 		return fmt.Errorf("%s does not lead", d.http)
 	}
 	return nil
-}
-
-// A leader that is stopped for longer than its lease is replaced within two leases; continued, it writes nothing,
-// although its own folder has changed meanwhile.
-func TestStoppedLeaderWritesNothing(t *testing.T) {
-	etcd := kvtest.Start(t)
-	store, lease := "--etcd-endpoints="+etcd.Endpoint(), 2*time.Second
-	oldDir, newDir := folder(t), folder(t)
-	old := start(t, "--roles=ingest", "--config-dir", oldDir, store, "--leader-lease", lease.String())
-	eventually(t, patience, old.leading)
-	successor := start(t, "--roles=ingest", "--config-dir", newDir, store, "--leader-lease", lease.String())
-	replica := start(t, "--roles=xds", store)
-	eventually(t, patience, serves(t, replica, 1))
-
-	if err := old.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	write(t, oldDir, "routes.yaml", routes(7)) // what the old leader would write
-	write(t, newDir, "routes.yaml", routes(3))
-	eventually(t, 2*lease+time.Second, successor.leading)
-	eventually(t, patience, serves(t, replica, 3))
-	if err := old.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, patience, func() error {
-		if old.leading() == nil {
-			return fmt.Errorf("the old leader still believes that it leads")
-		}
-		return nil
-	})
-	// A barrier: an edit that the successor makes after the old leader was back is the newest there is.
-	write(t, newDir, "routes.yaml", routes(4))
-	eventually(t, patience, serves(t, replica, 4))
-	if err := successor.leading(); err != nil {
-		t.Error(err)
-	}
-	if err := serves(t, replica, 7)(); err == nil {
-		t.Error("the old leader wrote")
-	}
 }
 
 // Two servers on one data directory: the second says so and ends.

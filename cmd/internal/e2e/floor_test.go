@@ -14,8 +14,10 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
@@ -121,8 +123,8 @@ func edition(ctx context.Context, d *daemon, floor int64, store string) (revisio
 }
 
 // A replica that is cut off from etcd, and so behind without knowing it, does not answer an agent that has seen more: not
-// before it has caught up. Who has seen nothing newer, and who has seen another store, it answers from what it has; and so
-// everybody in the end, where etcd stays away.
+// before it has caught up; where etcd stays away, it turns it away. Who has seen nothing newer, and who has seen another
+// store, it answers from what it has.
 func TestReplicaThatLagsDoesNotTakeBack(t *testing.T) {
 	etcd := kvtest.Start(t)
 	dir := folder(t)
@@ -157,9 +159,8 @@ func TestReplicaThatLagsDoesNotTakeBack(t *testing.T) {
 			t.Errorf("%s: revision %d after %v, %v; want %d", what, got, took, err, old)
 		}
 	}
-	began := time.Now()
-	if got, _, err := edition(t.Context(), behind, seen, store); err != nil || got != old || time.Since(began) < 4*time.Second {
-		t.Errorf("with etcd away: revision %d after %v, %v; want %d, after the time to catch up", got, time.Since(began), err, old)
+	if got, _, err := edition(t.Context(), behind, seen, store); status.Code(err) != codes.Unavailable {
+		t.Errorf("with etcd away: revision %d, %v; want to be turned away", got, err)
 	}
 	answered := make(chan int64, 1)
 	go func() {

@@ -2,19 +2,20 @@ package e2e
 
 import (
 	"fmt"
+	"io"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/shard/ring"
 )
 
-// taker is a name for a second replica that will own a namespace, as the ring is made: of namespaces of one proxy each.
-func taker(t *testing.T, first, namespace string, others []*simAgent) string {
+// taker is a name for a second replica that will own a namespace, as the ring is made under a load.
+func taker(t *testing.T, first, namespace string, load ring.Load) string {
 	t.Helper()
-	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{namespace: {Streams: 1}}}
-	for _, a := range others {
-		load.Namespaces[a.namespace] = ring.NamespaceLoad{Streams: 1}
-	}
 	one := ring.Member{Name: first, Weight: ring.FullWeight}
 	for i := range 64 {
 		two := ring.Member{Name: fmt.Sprintf("second-%d", i), Weight: ring.FullWeight}
@@ -27,15 +28,27 @@ func taker(t *testing.T, first, namespace string, others []*simAgent) string {
 	return ""
 }
 
+// load is of the agents, and of one proxy of a namespace; each has a namespace of its own.
+func (c *crowd) load(namespace string) ring.Load {
+	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{namespace: {Streams: 1}}}
+	for _, a := range c.agents {
+		load.Namespaces[a.namespace] = ring.NamespaceLoad{Streams: 1}
+	}
+	return load
+}
+
 // An agent with a certificate and a real Envoy moves to the replica that owns it when that joins, and back when that is asked
-// to stop: over mTLS, make before break. Envoy's one stream lives through it. The one that stops waits for that and for no
-// more: it may take ten minutes, and ends as soon as the agent is gone.
+// to stop: over mTLS, make before break. Envoy sees nothing: its one stream lives through it, its counters of configuration
+// stay where they are, and of the requests that go through it all the while, one of them from before to after, none fails. The
+// replica that stops waits for the agent and for no more: it may take ten minutes, and ends as soon as that is gone.
 func TestAgentMoves(t *testing.T) {
 	data := t.TempDir()
+	dir, net := shopFolder(t)
+	finish := backEnd(t, net)
 	t.Setenv("POD_NAME", "first")
-	first := start(t, "--config-dir", folder(t), "--data-dir", data, "--replica-ramp", "0s", "--replica-lease", "2s")
+	first := start(t, "--config-dir", dir, "--data-dir", data, "--replica-ramp", "0s", "--replica-lease", "2s")
 	eventually(t, patience, serves(t, first, 1))
-	p := runAgent(t, first, data, filepath.Join(data, "root-cert.pem"), "web", "127.0.0.1")
+	p := runAgent(t, first, data, filepath.Join(data, "root-cert.pem"), "web", net+".1")
 	at := func(d *daemon, moves uint64) func() error {
 		return func() error {
 			page, err := p.page()
@@ -46,14 +59,49 @@ func TestAgentMoves(t *testing.T) {
 		}
 	}
 	eventually(t, patience, at(first, 0))
+	f := flow(t, net)
 	others := gather(t)
 	others.grow(11, false, func() []string { return []string{first.grpc} })
 	// What the second one takes over goes by what is known of the load.
 	eventually(t, patience, func() error { return first.metric("navarch_fleet_proxies_per_replica 12") })
-	t.Setenv("POD_NAME", taker(t, "first", "shop", others.agents))
+	t.Setenv("POD_NAME", taker(t, "first", "shop", others.load("shop")))
+	before, asked := p.notices(t), f.fine(t)
 	second := start(t, "--roles=xds,ca", "--etcd-endpoints", "unix://"+filepath.Join(data, "etcd.sock"), "--kek", "file:"+filepath.Join(data, "kek.key"),
 		"--replica-ramp", "0s", "--replica-lease", "2s", "--shutdown-duration", "10m")
 	eventually(t, patience, at(second, 1))
 	second.stop(t)
 	eventually(t, patience, at(first, 2))
+	finish()
+	if end, err := io.ReadAll(f.long.Body); err != nil || string(end) != "begun, over" {
+		t.Errorf("the request that was under way: %q, %v", end, err)
+	}
+	f.halt()
+	if n := f.fine(t) - asked; n < 100 {
+		t.Errorf("%d requests: the test shows less than it should", n)
+	}
+	after := p.notices(t)
+	for name, n := range before {
+		if after[name] != n {
+			t.Errorf("Envoy has noticed: %s was %d and is %d", name, n, after[name])
+		}
+	}
+}
+
+// notices are Envoy's counters of what it was sent and what it made of that, and of requests that it could not serve.
+func (p proxy) notices(t *testing.T) map[string]int {
+	t.Helper()
+	stats, err := envoytest.Stats(p.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(stats, func(name string, _ int) bool {
+		return !slices.ContainsFunc([]string{".update_success", ".update_attempt", ".update_failure", ".update_rejected", ".update_empty", ".update_no_rebuild",
+			".config_reload", ".cluster_added", ".cluster_modified", ".cluster_removed", ".listener_added", ".listener_modified", ".listener_removed",
+			".listener_in_place_updated", ".total_listeners_draining", ".downstream_rq_5xx", ".downstream_cx_drain_close"},
+			func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+	})
+	if stats["cluster_manager.cds.update_success"] == 0 || stats["listener_manager.lds.update_success"] == 0 {
+		t.Fatalf("counters of Envoy: %v", stats)
+	}
+	return stats
 }

@@ -3,12 +3,15 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -16,12 +19,62 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
+// wiretap reads along what a server sends on a connection, and keeps its GOAWAY frames.
+type wiretap struct {
+	net.Conn
+	copy  *io.PipeWriter
+	ended chan []http2.ErrCode // told once, at the connection's end: their codes
+}
+
+func tap(c net.Conn) *wiretap {
+	r, w := io.Pipe()
+	tapped := &wiretap{Conn: c, copy: w, ended: make(chan []http2.ErrCode, 1)}
+	go func() {
+		var codes []http2.ErrCode
+		frames := http2.NewFramer(io.Discard, r)
+		for {
+			frame, err := frames.ReadFrame()
+			if err != nil {
+				r.CloseWithError(err)
+				tapped.ended <- codes
+				return
+			}
+			if goAway, is := frame.(*http2.GoAwayFrame); is {
+				codes = append(codes, goAway.ErrCode)
+			}
+		}
+	}()
+	return tapped
+}
+
+func (w *wiretap) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	_, _ = w.copy.Write(p[:n]) // who does not read along any more has said so
+	if err != nil {
+		w.copy.Close()
+	}
+	return n, err
+}
+
 // SIGTERM ends a process that serves streams and is being asked for a long profile: neither is waited for, though it might
-// be for ten minutes.
+// be for ten minutes. Clients are told by HTTP/2's GOAWAY, without an error, before it hangs up.
 func TestOrderlyStop(t *testing.T) {
 	d := start(t, "--config-dir", folder(t), "--data-dir", t.TempDir(), "--shutdown-duration", "10m")
 	eventually(t, patience, d.ready)
-	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	taps := make(chan *wiretap, 1)
+	dial := grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		tapped := tap(c)
+		select {
+		case taps <- tapped:
+		default: // it tries again after the end
+		}
+		return tapped, nil
+	})
+	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()), dial)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +101,9 @@ func TestOrderlyStop(t *testing.T) {
 	d.stop(t)
 	if _, err := stream.Recv(); err == nil {
 		t.Error("the stream goes on")
+	}
+	if codes := <-(<-taps).ended; len(codes) == 0 || slices.ContainsFunc(codes, func(c http2.ErrCode) bool { return c != http2.ErrCodeNo }) {
+		t.Errorf("it hung up after GOAWAY frames of %v, want some without an error", codes)
 	}
 	if !strings.Contains(d.log.String(), "navarchd stopped") {
 		t.Error("it did not say that it stopped")

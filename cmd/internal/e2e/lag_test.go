@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/shard/ring"
+)
+
+// An agent with a real Envoy is told to move to a replica that lags behind on purpose (its etcd is held, and its lease is
+// long): it stays where it is. Then that replica is the only one it can reach: Envoy keeps what it has until that has caught
+// up. No request fails all the while, and none goes by routes that are older than what an earlier one went by.
+func TestAgentIsNotTakenBack(t *testing.T) {
+	data := t.TempDir()
+	dir, at := shopFolder(t)
+	backEnd(t, at)
+	t.Setenv("POD_NAME", "first")
+	first := start(t, "--config-dir", dir, "--data-dir", data, "--replica-ramp", "0s")
+	eventually(t, patience, serves(t, first, 1))
+	wire := connect(t, "unix://"+filepath.Join(data, "etcd.sock"))
+	t.Setenv("POD_NAME", taker(t, "first", "shop", ring.Load{}))
+	second := start(t, "--roles=xds,ca", wire.etcd(), "--kek", "file:"+filepath.Join(data, "kek.key"), "--replica-ramp", "0s", "--replica-lease", "10m")
+	eventually(t, patience, serves(t, second, 1))
+	eventually(t, patience, func() error {
+		page, err := first.ring()
+		if err == nil && !slices.Contains(page.owners(), second.secure) {
+			err = fmt.Errorf("%s owns nothing: %+v", second.secure, page.Members)
+		}
+		return err
+	})
+
+	wire.set(rule{hold: true})
+	write(t, dir, "marked.yaml", marked(2))
+	write(t, dir, "routes.yaml", routes(2))
+	eventually(t, patience, serves(t, first, 2))
+	door := connect(t, first.secure)
+	through := *first
+	through.secure = door.address
+	p := runAgent(t, &through, data, filepath.Join(data, "root-cert.pem"), "web", at+".1")
+	f := flow(t, at)
+	xds := func(want string, is func(p agentPage) bool) {
+		t.Helper()
+		eventually(t, patience, func() error {
+			f.fine(t)
+			page, err := p.page()
+			if err == nil && !is(page) {
+				err = fmt.Errorf("want %s: %+v", want, page.XDS)
+			}
+			return err
+		})
+	}
+	xds("a try to move", func(p agentPage) bool { return p.XDS.Owner == second.secure && p.XDS.MovesFailed+p.XDS.Moves > 0 })
+	eventually(t, patience, f.at(t, 2))
+
+	door.redirect(second.secure)
+	door.drop()
+	xds("to be turned away", func(p agentPage) bool {
+		return !p.XDS.Connected && strings.Contains(p.XDS.LastError, "this replica lags behind")
+	})
+	write(t, dir, "marked.yaml", marked(3))
+	wire.set(rule{})
+	eventually(t, patience, f.at(t, 3))
+	xds("to be at its owner", func(p agentPage) bool {
+		return p.XDS.Connected && p.XDS.AtOwner && p.XDS.Moves == 0 && p.XDS.StreamsOpened == 1
+	})
+	t.Logf("%d requests", f.fine(t))
+}
