@@ -121,7 +121,7 @@ func (p *process) readiness() int {
 }
 
 func get(url string) error {
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: deadline}
 	resp, err := c.Get(url)
 	if err != nil {
 		return err

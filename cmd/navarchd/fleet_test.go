@@ -106,7 +106,7 @@ func told(t *testing.T, r *serve.AsideResource) (address string, self bool) {
 // over, and hangs up on what is left at the end of its time; one without streams, or alone, goes at once.
 func TestFleetOfTwo(t *testing.T) {
 	etcd := kvtest.Start(t)
-	a, b := replica(t, etcd, "a", time.Minute), replica(t, etcd, "b", 6*time.Second)
+	a, b := replica(t, etcd, "a", time.Hour), replica(t, etcd, "b", 6*time.Second)
 	if address, self := told(t, a.answer(a.replica.Placement(), false, "x", "y")); address != "" || self {
 		t.Errorf("without a ring: %q %v", address, self)
 	}
@@ -140,9 +140,11 @@ func TestFleetOfTwo(t *testing.T) {
 	}
 	leave := b.streams.Join("x", "y") // of a client that does not go
 	defer leave()
+	patient, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	began := time.Now()
-	b.depart(t.Context())
-	if took := time.Since(began); took < time.Second || took > 6*time.Second {
+	b.depart(patient)
+	if took := time.Since(began); took < time.Second || patient.Err() != nil {
 		t.Errorf("a stream that does not go was waited for %v", took)
 	}
 	if err := b.admit(t.Context(), serve.Client{}); status.Code(err) != codes.Unavailable || !errors.Is(b.ready(), errLeaving) {
@@ -150,10 +152,8 @@ func TestFleetOfTwo(t *testing.T) {
 	}
 	a.eventually(t, "the other one has left the ring", func(p *place.Placement) bool { return len(p.Ring().Members()) == 1 && p.Peers() == 0 })
 	defer a.streams.Join("x", "y")()
-	began = time.Now()
-	a.depart(t.Context())
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("with nobody to take over it took %v", took)
+	if a.depart(patient); patient.Err() != nil {
+		t.Error("with nobody to take over it waits")
 	}
 }
 

@@ -151,7 +151,8 @@ func TestProbe(t *testing.T) {
 	s.set(xds.Endpoint, "new", "1", endpoints("new", 1))
 	s.say(xds.Cluster, []string{"new"}, nil, "p1", "p2", "p3")
 	s.settled()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	eventually(t, "three have it", func() bool { return f.Stats().Types["CDS"].Acks == 83 })
+	ctx, cancel := context.WithTimeout(t.Context(), short)
 	defer cancel()
 	if o = p.Wait(ctx); o.Expected != 39 || o.Acked != 2 || len(o.Missing) != maxMissing {
 		t.Errorf("%+v", o)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/sys/unix"
 )
 
 // A move is made as navarch-agent makes it: it begins at a random moment after the proxy was told of its owner; the old
@@ -21,6 +22,7 @@ const doorTime = 45 * time.Second
 var (
 	errMoves   = errors.New("the proxy goes on with another connection")
 	errRefused = errors.New("the owner does not let it in")
+	errGone    = errors.New("the owner has let it in, and hung up")
 )
 
 // bound begins a move to the owner that was told, unless it is on its way there.
@@ -28,6 +30,7 @@ func (s *sim) bound(address string) {
 	if s.owner = address; s.moveTo == address {
 		return
 	}
+	s.turnBack()
 	s.moveTo = address
 	from := s.session
 	s.after(rand.N(s.fleet.cfg.MoveWithin), func() {
@@ -67,15 +70,43 @@ func (s *sim) arrived(from *session, address string, c *session, err error) {
 			_ = c.conn.Close()
 		}
 	case err != nil:
-		s.owner, s.moveTo = "", ""
-		s.fleet.count.end("move", err.Error())
+		s.stay(err)
 	default:
 		s.coming = c
 	}
 }
 
+// stay is the end of a move that has failed.
+func (s *sim) stay(err error) {
+	s.turnBack()
+	s.owner = ""
+	s.fleet.count.end("move", err.Error())
+}
+
 // moves says that the proxy is to go on with the connection that was let in: nothing is in flight, so that nothing is lost.
-func (s *sim) moves() bool { return s.coming != nil && s.still() }
+// Where the owner has hung up meanwhile, the proxy stays.
+func (s *sim) moves() bool {
+	if s.coming == nil || !s.still() {
+		return false
+	}
+	if s.coming.ended() {
+		s.stay(errGone)
+		return false
+	}
+	return true
+}
+
+// ended says whether the other side has closed the connection, as the kernel knows before anybody reads.
+func (c *session) ended() (ended bool) {
+	if c.socket == nil {
+		return false
+	}
+	err := c.socket.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		ended = err == nil && info.State != unix.BPF_TCP_ESTABLISHED
+	})
+	return ended || err != nil
+}
 
 // still says that nothing is in flight: a move would lose nothing.
 func (s *sim) still() bool {

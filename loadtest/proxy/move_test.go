@@ -1,11 +1,14 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -106,18 +109,182 @@ func TestMoveWaitsAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestMoveThatIsRefused: the proxy stays, and is served.
-func TestMoveThatIsRefused(t *testing.T) {
-	a, b := serve(t, nil), serve(t, nil)
-	b.refuse = grpcstatus.Error(codes.ResourceExhausted, "too many")
-	owned(t, a, map[string]any{"address": b.addr})
-	f := fleet(t, 5, Config{Follow: true, MoveWithin: time.Millisecond}, a)
-	eventually(t, "all were refused", func() bool { return f.Stats().Ended["move"] == 5 })
-	a.set(xds.Endpoint, "a", "2", endpoints("a", 2))
+// tell tells the proxies of a server who their owner is now.
+func tell(t *testing.T, s *server, fields map[string]any) {
+	t.Helper()
+	owned(t, s, fields)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.streams {
+		if err := s.answerAside(st, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: ownerURL, ResourceNamesSubscribe: []string{ownerID}}, s.asides[ownerURL]); err != nil {
+			t.Errorf("tell: %v", err)
+		}
+	}
+}
+
+// askFor says whether a server has so many streams, and all of them ask for some endpoints.
+func askFor(s *server, name string, n int) func() bool {
+	return func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.streams) == n && !slices.ContainsFunc(s.streams, func(st *stream) bool { return !st.names[xds.Endpoint][name] })
+	}
+}
+
+// busy keeps proxies from moving: they wait for the endpoints of a new cluster, until the returned function sends them.
+func busy(t *testing.T, s *server, f *Fleet) (calm func()) {
+	t.Helper()
+	s.mu.Lock()
+	s.mute[xds.Endpoint] = true
+	s.mu.Unlock()
+	s.set(xds.Cluster, "c", "1", cluster("c", 1))
+	s.set(xds.Endpoint, "c", "1", endpoints("c", 1))
+	s.say(xds.Cluster, []string{"c"}, nil)
+	eventually(t, "all wait for endpoints", askFor(s, "c", f.Stats().Proxies))
+	return func() {
+		eventually(t, "all wait for endpoints", askFor(s, "c", f.Stats().Proxies))
+		s.mu.Lock()
+		s.mute[xds.Endpoint] = false
+		s.mu.Unlock()
+		s.say(xds.Endpoint, []string{"c"}, nil)
+	}
+}
+
+// letInAt waits until proxies have been let in where they are to go, and have not gone.
+func letInAt(t *testing.T, f *Fleet, address string) {
+	t.Helper()
+	eventually(t, "all were let in", func() bool {
+		for _, s := range f.all() {
+			s.mu.Lock()
+			in := s.coming != nil && s.coming.addr == address
+			s.mu.Unlock()
+			if !in {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// served checks that proxies have one stream each, to a server, and are sent one change and nothing else.
+func served(t *testing.T, f *Fleet, s *server, version string, moves uint64) {
+	t.Helper()
+	n := f.Stats().Proxies
+	eventually(t, "all are at one server alone", func() bool { return s.opened() == n && f.Stats().Moves == moves && f.Stats().Joined == n })
+	eventually(t, "all ask it for endpoints", askFor(s, "a", n))
+	s.settled()
+	before := f.Stats()
+	s.set(xds.Endpoint, "a", version, endpoints("a", 2))
 	p := f.Watch(Change{Type: xds.Endpoint, Name: "a"})
-	a.say(xds.Endpoint, []string{"a"}, nil)
-	if o := p.Wait(t.Context()); o.Acked != 5 || f.Stats().Moves != 0 || f.Stats().Streams != 5 {
-		t.Errorf("%+v %+v", o, f.Stats())
+	s.say(xds.Endpoint, []string{"a"}, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if o := p.Wait(ctx); o.Acked != n {
+		t.Errorf("%+v", o)
+	}
+	if d := f.Stats().Since(before); d.Types["EDS"].Resources != uint64(n) || d.Types["CDS"].Responses+d.Types["LDS"].Responses+d.Types["RDS"].Responses != 0 {
+		t.Errorf("%+v", d.Types)
+	}
+	clean(t, f)
+}
+
+// TestMoveThatFails: the proxy stays on its stream, is served there, and moves when it is told again.
+func TestMoveThatFails(t *testing.T) {
+	const n = 5
+	for name, fails := range map[string]func(t *testing.T, a, b *server, f *Fleet){
+		"refused": func(t *testing.T, _, b *server, f *Fleet) {
+			b.refuse = grpcstatus.Error(codes.ResourceExhausted, "too many")
+			close(b.door)
+		},
+		"gone, with them at the door": func(t *testing.T, _, b *server, _ *Fleet) { b.grpc.Stop() },
+		"gone after it let them in": func(t *testing.T, a, b *server, f *Fleet) {
+			calm := busy(t, a, f)
+			close(b.door)
+			letInAt(t, f, b.addr)
+			b.grpc.Stop()
+			calm()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b, c := serve(t, nil), serve(t, nil), serve(t, nil)
+			b.door = make(chan struct{})
+			owned(t, a, map[string]any{"address": b.addr})
+			owned(t, b, map[string]any{"self": true})
+			owned(t, c, map[string]any{"self": true})
+			f := fleet(t, n, Config{Follow: true, MoveWithin: time.Millisecond}, a)
+			eventually(t, "all stand at the door", func() bool { return b.opened() == n })
+			fails(t, a, b, f)
+			eventually(t, "all have failed", func() bool { return f.Stats().Ended["move"] == n })
+			served(t, f, a, "2", 0)
+			if s := f.Stats(); s.Streams != n {
+				t.Errorf("%d streams: not all are on their first one", s.Streams)
+			}
+			takeOver(a, c)
+			tell(t, a, map[string]any{"address": c.addr})
+			served(t, f, c, "3", n)
+		})
+	}
+}
+
+// takeOver gives a server the world of another.
+func takeOver(from, to *server) {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	for t := range from.world {
+		to.world[t] = maps.Clone(from.world[t])
+	}
+}
+
+// TestMoveIsTurnedBack: who was let in and has not moved is told otherwise, or loses its stream. It leaves where it was let in,
+// and ends with one stream, where it is to be.
+func TestMoveIsTurnedBack(t *testing.T) {
+	const n = 5
+	for name, do := range map[string]func(t *testing.T, a, b, c *server, f *Fleet, calm func()){
+		"told that it is at home": func(t *testing.T, a, b, _ *server, f *Fleet, calm func()) {
+			tell(t, a, map[string]any{"self": true})
+			eventually(t, "all have turned back", func() bool { return b.opened() == 0 })
+			calm()
+			served(t, f, a, "2", 0)
+		},
+		"told of another": func(t *testing.T, a, b, c *server, f *Fleet, calm func()) {
+			takeOver(a, c)
+			tell(t, a, map[string]any{"address": c.addr})
+			eventually(t, "all have turned back", func() bool { return b.opened() == 0 })
+			letInAt(t, f, c.addr)
+			calm()
+			served(t, f, c, "2", n)
+		},
+		"its stream ends": func(t *testing.T, a, b, _ *server, f *Fleet, _ func()) {
+			takeOver(a, b)
+			f.Reconnect(All, Reconnect{Now: true})
+			eventually(t, "all have opened another stream", func() bool { return f.Stats().Streams == 2*n })
+			served(t, f, b, "2", 0)
+		},
+		"its stream ends, and its owner refuses it": func(t *testing.T, a, b, _ *server, f *Fleet, calm func()) {
+			b.mu.Lock()
+			b.refuse = grpcstatus.Error(codes.ResourceExhausted, "too many")
+			b.mu.Unlock()
+			f.Reconnect(All, Reconnect{Now: true})
+			eventually(t, "all have come back, and were refused again", func() bool { return f.Stats().Ended["move"] == n && b.opened() == 0 })
+			calm()
+			served(t, f, a, "2", 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b, c := serve(t, nil), serve(t, nil), serve(t, nil)
+			for _, s := range []*server{a, b, c} {
+				owned(t, s, map[string]any{"self": true})
+			}
+			f := fleet(t, n, Config{Follow: true, MoveWithin: time.Millisecond}, a)
+			calm := busy(t, a, f)
+			tell(t, a, map[string]any{"address": b.addr})
+			letInAt(t, f, b.addr)
+			do(t, a, b, c, f, calm)
+		})
 	}
 }
 

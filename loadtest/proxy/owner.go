@@ -82,7 +82,8 @@ func (s *sim) learn(body []byte) error {
 	self := who.GetFields()["self"].GetBoolValue()
 	switch {
 	case self:
-		s.owner, s.moveTo = s.session.addr, ""
+		s.turnBack()
+		s.owner = s.session.addr
 	case address != "" && address != s.session.addr:
 		s.bound(address)
 	}

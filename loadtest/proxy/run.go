@@ -197,12 +197,14 @@ func (s *sim) speak() error {
 	s.streams++
 	s.begin()
 	for {
-		if s.moves() {
-			if err := s.move(); err != nil {
-				return err
-			}
+		err := errMoves
+		if !s.moves() {
+			err = s.session.next()
 		}
-		if err := s.session.next(); err != nil && !errors.Is(err, errMoves) {
+		if errors.Is(err, errMoves) { // maybe in the middle of a frame: the session cannot go on
+			err = s.move()
+		}
+		if err != nil {
 			return err
 		}
 	}

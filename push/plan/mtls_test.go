@@ -162,7 +162,7 @@ func asImpostor(port int) string {
 	request, _ := http.NewRequest(http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/x/y", port), nil)
 	request.Host = "server.b.svc.cluster.local"
 	request.Header.Set("X-Forwarded-Client-Cert", "By=forged")
-	r, err := (&http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+	r, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
 	if err != nil {
 		return "error " + err.Error()
 	}

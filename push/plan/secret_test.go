@@ -89,8 +89,8 @@ func held(t testing.TB, set *manifest.Set, name string) string {
 }
 
 // wantSent has a proxy join and ask for a Secret: it must be sent so much, of which the key was opened for it, or the log says
-// that it is not sent.
-func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want string) {
+// that it is not sent, and why.
+func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why string) {
 	t.Helper()
 	var log bytes.Buffer
 	o := &opener{}
@@ -113,53 +113,66 @@ func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want strin
 		if (want == "") != strings.Contains(log.String(), "a Secret that it is not sent") || strings.Contains(log.String(), "key of") {
 			t.Errorf("log: %s", log.String())
 		}
+		if got := l.Standing(p, ask).Why; got != why || !strings.Contains(log.String(), why) {
+			t.Errorf("withheld because %q, want %q; log: %s", got, why, log.String())
+		}
 		p.Leave()
 	})
 }
 
-// Who is sent which Secret: gateways that are authenticated as of their namespace, those of that namespace; nobody else.
+// Who is sent which Secret: gateways that are authenticated as of their namespace, those of that namespace; nobody else, and
+// it is said why.
 func TestWhoMayHaveSecrets(t *testing.T) {
 	records := []model.Record{tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/trust", "", "only", ""),
 		tlsSecret(t, "shop/mutual", "m", "beside", "2"), tlsSecret(t, "shop/mutual-cacert", "", "own", ""), tlsSecret(t, "bank/web", "bank", "", "3")}
 	sidecar := node("shop", "app")
 	sidecar.Verified = "shop"
 	spoof := gateway("bank", "shop")
+	const (
+		sidecars   = "it is no gateway"
+		anonymous  = "it is not authenticated as of any namespace"
+		ofShop     = "its identity is of namespace shop, not of its own"
+		ofBank     = "its identity is of namespace bank, not of its own"
+		notOfShop  = "the name does not lead to a Secret of its namespace shop"
+		notOfBank  = "the name does not lead to a Secret of its namespace bank"
+		incomplete = " with a certificate and a private key"
+	)
 	for _, c := range []struct {
-		node      view.Node
-		ask, want string
+		node           view.Node
+		ask, want, why string
 	}{
-		{gateway("shop", "shop"), "kubernetes://web", "chain, key of 1"},
-		{gateway("shop", "shop"), "kubernetes://shop/web", "chain, key of 1"},
-		{gateway("shop", "shop"), "kubernetes-gateway://shop/web", "chain, key of 1"},
-		{gateway("shop", "shop"), "kubernetes://web-cacert", "trust ca"},
-		{gateway("shop", "shop"), "kubernetes-gateway://shop/web-cacert", "trust ca"},
-		{gateway("shop", "shop"), "kubernetes://trust-cacert", "trust only"},
-		{gateway("shop", "shop"), "kubernetes://mutual-cacert", "trust own"},
-		{gateway("shop", "shop"), "kubernetes://trust", ""}, // has no certificate
-		{gateway("shop", "shop"), "kubernetes://none", ""},
-		{gateway("shop", "shop"), "kubernetes://none-cacert", ""},
-		{gateway("shop", "shop"), "kubernetes://bank/web", ""},
-		{gateway("shop", "shop"), "kubernetes-gateway://bank/web", ""},
-		{gateway("shop", "shop"), "kubernetes-gateway://web", ""},
-		{gateway("shop", "shop"), "kubernetes-gateway://shop/web/x", ""},
-		{gateway("shop", "shop"), "kubernetes://", ""},
-		{gateway("shop", "shop"), "web", ""},
-		{gateway("shop", "shop"), "default", ""},
-		{gateway("bank", "bank"), "kubernetes://web", "bank, key of 3"},
-		{gateway("bank", "bank"), "kubernetes://shop/web", ""},
+		{gateway("shop", "shop"), "kubernetes://web", "chain, key of 1", ""},
+		{gateway("shop", "shop"), "kubernetes://shop/web", "chain, key of 1", ""},
+		{gateway("shop", "shop"), "kubernetes-gateway://shop/web", "chain, key of 1", ""},
+		{gateway("shop", "shop"), "kubernetes://web-cacert", "trust ca", ""},
+		{gateway("shop", "shop"), "kubernetes-gateway://shop/web-cacert", "trust ca", ""},
+		{gateway("shop", "shop"), "kubernetes://trust-cacert", "trust only", ""},
+		{gateway("shop", "shop"), "kubernetes://mutual-cacert", "trust own", ""},
+		{gateway("shop", "shop"), "kubernetes://trust", "", "there is no Secret shop/trust" + incomplete},
+		{gateway("shop", "shop"), "kubernetes://none", "", "there is no Secret shop/none" + incomplete},
+		{gateway("shop", "shop"), "kubernetes://none-cacert", "", "there is neither a Secret shop/none-cacert nor a Secret shop/none with certificates of authorities"},
+		{gateway("shop", "shop"), "kubernetes://bank/web", "", notOfShop},
+		{gateway("shop", "shop"), "kubernetes-gateway://bank/web", "", notOfShop},
+		{gateway("shop", "shop"), "kubernetes-gateway://web", "", notOfShop},
+		{gateway("shop", "shop"), "kubernetes-gateway://shop/web/x", "", notOfShop},
+		{gateway("shop", "shop"), "kubernetes://", "", notOfShop},
+		{gateway("shop", "shop"), "web", "", notOfShop},
+		{gateway("shop", "shop"), "default", "", notOfShop},
+		{gateway("bank", "bank"), "kubernetes://web", "bank, key of 3", ""},
+		{gateway("bank", "bank"), "kubernetes://shop/web", "", notOfBank},
 
-		{gateway("shop", ""), "kubernetes://web", ""},     // plain text, or no identity
-		{gateway("shop", "bank"), "kubernetes://web", ""}, // another's identity
-		{spoof, "kubernetes://web", ""},
-		{spoof, "kubernetes://shop/web", ""},
-		{spoof, "kubernetes-gateway://shop/web", ""},
-		{gateway("", ""), "kubernetes://shop/web", ""},
-		{sidecar, "kubernetes://web", ""},
-		{sidecar, "kubernetes-gateway://shop/web", ""},
-		{sidecar, "kubernetes://web-cacert", ""},
+		{gateway("shop", ""), "kubernetes://web", "", anonymous}, // plain text, or no identity
+		{gateway("shop", "bank"), "kubernetes://web", "", ofBank},
+		{spoof, "kubernetes://web", "", ofShop},
+		{spoof, "kubernetes://shop/web", "", ofShop},
+		{spoof, "kubernetes-gateway://shop/web", "", ofShop},
+		{gateway("", ""), "kubernetes://shop/web", "", anonymous},
+		{sidecar, "kubernetes://web", "", sidecars},
+		{sidecar, "kubernetes-gateway://shop/web", "", sidecars},
+		{sidecar, "kubernetes://web-cacert", "", sidecars},
 	} {
 		t.Run(fmt.Sprintf("%v %s as %s asks %s", c.node.Router, c.node.Namespace, c.node.Verified, c.ask), func(t *testing.T) {
-			wantSent(t, records, c.node, c.ask, c.want)
+			wantSent(t, records, c.node, c.ask, c.want, c.why)
 		})
 	}
 }
@@ -199,6 +212,9 @@ func TestSecretsAreForgotten(t *testing.T) {
 	c := p.Join(gateway("shop", "shop"))
 	if p.Ask(c, many, nil); len(p.wards["shop"].asked) != maxAsked {
 		t.Errorf("%d names are kept", len(p.wards["shop"].asked))
+	}
+	if why := p.missing(c, many[maxAsked]); why != fmt.Sprintf("it asks for more than %d", maxAsked) {
+		t.Errorf("what is not kept is withheld because %q", why)
 	}
 }
 

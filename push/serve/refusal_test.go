@@ -82,7 +82,7 @@ func manyListeners(t *testing.T) *halves {
 	}
 	var addr string
 	h.s, addr = start(t, Config{Planner: h.p})
-	startEnvoy(t, addr, "DELTA_GRPC").live()
+	startEnvoy(t, addr, "DELTA_GRPC").Live()
 	for i := range listeners {
 		eventually(t, "traffic", serves(h.url(i), "old"))
 	}
@@ -127,22 +127,17 @@ func TestEnvoyOwedOnASlowWire(t *testing.T) {
 	mesh(8, "1", "pair")
 	s, addr := start(t, Config{Planner: p})
 	e := startEnvoy(t, throttle(t, addr, 4<<20), "DELTA_GRPC")
-	if took := e.live(); took > 10*time.Second {
-		t.Errorf("LIVE only after %v", took)
-	}
-	began := time.Now()
+	e.Live()
 	mesh(12, "2", "another")
 	eventually(t, "the new clusters are warm", func() bool {
 		return e.stat("cluster_manager.active_clusters") == 13 && e.stat("cluster_manager.cluster_modified") == 8 &&
 			e.stat("cluster_manager.warming_clusters") == 0
 	})
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("warm only after %v", took)
-	}
 	eventually(t, "everything is acknowledged", func() bool {
 		i := s.Inspect()
 		return len(i) == 1 && i[0].Unacked == 0 && i[0].Types[xds.Secret].AckedRevision == i[0].Target && i[0].Types[xds.Listener].AckedRevision == i[0].Target
 	})
+	e.inTime()
 }
 
 func withTLS(c *clusterv3.Cluster, secret string) *xds.Resource {

@@ -145,7 +145,7 @@ func TestAutoscalingSettles(t *testing.T) {
 		was, turns, calm := len(f.replicas()), 0, 0
 		up := load.replicas > was
 		tick := time.NewTicker(500 * time.Millisecond)
-		for end := time.Now().Add(60 * time.Second); calm < 20; <-tick.C { // 10 s without a change, and everybody at home
+		for end := time.Now().Add(3 * patience); calm < 20; <-tick.C { // 10 s without a change, and everybody at home
 			if time.Now().After(end) {
 				t.Fatalf("%d proxies: not settled, %v, %v, %v", load.proxies, history, f.pods(), c.home())
 			}

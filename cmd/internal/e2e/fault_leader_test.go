@@ -65,7 +65,7 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 			t.Fatalf("the batch is not half written: %+v, %v", stat.Head, err)
 		}
 		replicas = append(replicas, start(t, "--roles=xds", direct)) // starts on the half
-		eventually(t, 2*lease+2*time.Second, func() error {
+		eventually(t, patience, func() error {
 			for _, d := range replicas {
 				got, err := editions(t.Context(), d)
 				if err == nil && (len(got) != 1 || got[edition4(1)]+got[edition4(2)] != n) {
@@ -74,7 +74,7 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 			}
 			return successor.leading()
 		})
-		t.Logf("a new leader after %v", time.Since(killed))
+		within(t, 2*lease+2*time.Second, time.Since(killed), "a new leader")
 	})
 	for _, d := range replicas {
 		eventually(t, patience, whole(t, d, n, 2))
@@ -103,8 +103,10 @@ func TestFaultLeaderCutOff(t *testing.T) {
 
 	wire.set(rule{hold: true})
 	cut := time.Now()
-	eventually(t, 2*lease, old.following) // its lease, and the metric's own pace
-	eventually(t, 2*lease+2*time.Second-time.Since(cut), successor.leading)
+	eventually(t, patience, old.following)
+	within(t, 2*lease, time.Since(cut), "it stepped down") // its lease, and the metric's own pace
+	eventually(t, patience, successor.leading)
+	within(t, 2*lease+2*time.Second, time.Since(cut), "another leads")
 	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) }) // both read the folder, one writes
 	wrote := old.mustValue(t, `navarch_store_writes_total{op="put"}`)
 	wire.set(rule{})
@@ -148,7 +150,7 @@ func TestFaultEtcdAway(t *testing.T) {
 		}
 	}
 	wire.set(rule{hold: true})
-	eventually(t, 3*lease, leader.following)
+	eventually(t, patience, leader.following)
 	reconnects("in silence")
 	for _, d := range replicas {
 		eventually(t, patience, func() error {

@@ -85,9 +85,7 @@ func TestFaultProxiesStopReading(t *testing.T) {
 	if most := early + pushes<<20/2; live > most {
 		t.Errorf("the live heap is %d after a quarter of the pushes and %d after %d more, want at most %d", early, live, pushes, most)
 	}
-	if worst > 3*worstWithout+5*time.Second {
-		t.Errorf("the last proxy of a push had it after %v with stuck ones, %v without", worst, worstWithout)
-	}
+	within(t, 3*worstWithout+5*time.Second, worst, "the last proxy of a push had it")
 	unharmed(t, f)
 	undisturbed(t, f)
 }
@@ -109,12 +107,18 @@ func TestFaultLateAcks(t *testing.T) {
 	before := slow.Stats().Types["RDS"].Responses
 	end := slow.Watch(sim.Change{Type: xds.Route, Name: "80", Marker: edition4(last)})
 	began := time.Now()
+	var soonest, latest time.Duration // that the last proxy had an edition
 	for edition := 2; edition <= last; edition++ {
 		o := reaches(t, f, edition, func() { write(t, dir, "town.yaml", town(0, n, edition)) })
-		if worst := o.Ack.Summary().Last; worst > (late-time.Second).Seconds()*1000 {
-			t.Errorf("edition %d: the last proxy had it after %v ms: it waited for the late ones", edition, worst)
+		took := time.Duration(o.Ack.Summary().Last * float64(time.Millisecond))
+		if latest = max(latest, took); soonest == 0 || took < soonest {
+			soonest = took
 		}
 	}
+	if soonest >= late {
+		t.Errorf("the last proxy never had an edition before %v: all waited for the late ones", soonest)
+	}
+	within(t, late-time.Second, latest, "the last proxy had each edition")
 	took := time.Since(began)
 	acknowledged(t, end)
 	sent := slow.Stats().Types["RDS"].Responses - before

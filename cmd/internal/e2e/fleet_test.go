@@ -165,9 +165,9 @@ func TestFleetDrains(t *testing.T) {
 	if err := going.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 12*time.Second, func() error { return stock.connected(going.grpc) })
-	eventually(t, 12*time.Second, agents.home)
-	eventually(t, 12*time.Second, func() error {
+	eventually(t, patience, func() error { return stock.connected(going.grpc) })
+	eventually(t, patience, agents.home)
+	eventually(t, patience, func() error {
 		select {
 		case <-going.exited:
 			return nil
@@ -175,6 +175,7 @@ func TestFleetDrains(t *testing.T) {
 			return errStillThere
 		}
 	})
+	within(t, 12*time.Second, time.Since(began), "gone in its grace period of 10 s")
 	if !going.cmd.ProcessState.Success() {
 		t.Errorf("it ended with %v", going.cmd.ProcessState)
 	}

@@ -125,7 +125,7 @@ func garbageBytes(t *testing.T, d *daemon) {
 			if err != nil {
 				t.Fatalf("%s: %v", port, err)
 			}
-			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+			_ = conn.SetDeadline(time.Now().Add(patience))
 			_, _ = conn.Write(content) // the server may hang up before it has read all
 			_ = conn.(*net.TCPConn).CloseWrite()
 			if _, err := io.Copy(io.Discard, conn); err != nil && errors.Is(err, errTimeout(err)) {

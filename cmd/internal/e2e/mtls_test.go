@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"navarch.io/navarch/loadtest/loopback"
 )
@@ -62,7 +61,7 @@ func call(address string) (status int, identity string, err error) {
 		return 0, "", err
 	}
 	req.Host = "server.shop.svc.cluster.local"
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	if err != nil {
 		return 0, "", err

@@ -43,9 +43,11 @@ func TestStoppedLeaderWritesNothing(t *testing.T) {
 	if err := old.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	stopped := time.Now()
 	write(t, oldDir, "routes.yaml", by("the-old-leader", 1, 7))
 	write(t, newDir, "routes.yaml", routes(3))
-	eventually(t, 2*lease+time.Second, successor.leading)
+	eventually(t, patience, successor.leading)
+	within(t, 2*lease+time.Second, time.Since(stopped), "another leads")
 	eventually(t, patience, serves(t, replica, 3))
 	wire.set(rule{})
 	if err := old.cmd.Process.Signal(syscall.SIGCONT); err != nil {

@@ -151,7 +151,7 @@ func eventually(t testing.TB, atMost time.Duration, check func() error) {
 
 // get fetches a page; an error for any status but 200.
 func get(address, path string) (string, error) {
-	client := http.Client{Timeout: 10 * time.Second}
+	client := http.Client{Timeout: patience}
 	res, err := client.Get("http://" + address + path)
 	if err != nil {
 		return "", err

@@ -128,7 +128,7 @@ func gatewayListeners(ip string) string {
 func visit(address string, trust *x509.CertPool, client ...tls.Certificate) (serial int64, body string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: trust, ServerName: "site.test", Certificates: client}}
 	defer transport.CloseIdleConnections()
-	res, err := (&http.Client{Timeout: 10 * time.Second, Transport: transport}).Get("https://" + address + "/")
+	res, err := (&http.Client{Timeout: patience, Transport: transport}).Get("https://" + address + "/")
 	if err != nil {
 		return 0, "", err
 	}

@@ -107,7 +107,7 @@ func build(t *testing.T) *turning {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	r := &turning{t: t, ctx: ctx, etcd: kvtest.Start(t).Endpoint(), kms: kmstest.Start(t), began: time.Now()}
 	r.mesh, err = newMesh(ctx, root, "deploy/demo/intercept")
@@ -175,7 +175,7 @@ func (r *turning) load(client netns) {
 	}
 	for _, f := range r.flows { // each passes, or is refused, before it counts: proxies that are ready may know less than all
 		f.client = &http.Client{Timeout: askLimit, Transport: &http.Transport{DialContext: client.dial, DisableKeepAlives: true}}
-		r.await(f.name, liveLimit, f.ask)
+		r.await(f.name, startLimit, f.ask)
 	}
 	r.stop = under(client, r.flows)
 	r.t.Cleanup(r.stop)
@@ -207,7 +207,7 @@ func (r *turning) seen(ctx context.Context) (leaves map[string]certificate, root
 func (r *turning) renewals(n int) {
 	r.t.Helper()
 	serials := map[string][]string{}
-	r.await(fmt.Sprintf("%d renewals at each Envoy", n), time.Duration(n+1)*quickTTL, func(ctx context.Context) error {
+	r.await(fmt.Sprintf("%d renewals at each Envoy", n), startLimit+time.Duration(n)*quickTTL, func(ctx context.Context) error {
 		leaves, _, _, err := r.seen(ctx)
 		if err != nil {
 			return err
@@ -249,7 +249,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	r.laggard()
 	r.rotation()
 	r.renewals(1)
-	r.await("the replica that was sealed signs again", 30*time.Second, func(ctx context.Context) error { return r.signs(ctx, a) })
+	r.await("the replica that was sealed signs again", startLimit, func(ctx context.Context) error { return r.signs(ctx, a) })
 	r.kill(b)
 	r.step("%s killed: what was sealed is alone", b.name)
 	r.renewals(1)

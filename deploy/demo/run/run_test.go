@@ -103,7 +103,7 @@ func TestHerd(t *testing.T) {
 	}
 	ctx := context.Background()
 	child := 0
-	err = h.await(ctx, "child", 10*time.Second, func(context.Context) error {
+	err = h.await(ctx, "child", startLimit, func(context.Context) error {
 		b, err := os.ReadFile(p.log)
 		if err == nil {
 			_, err = fmt.Sscan(string(b), &child)
@@ -114,7 +114,7 @@ func TestHerd(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.stopAll()
-	err = newHerd(t.TempDir()).await(ctx, "child's end", 10*time.Second, func(context.Context) error {
+	err = newHerd(t.TempDir()).await(ctx, "child's end", startLimit, func(context.Context) error {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
 		if err == nil && !strings.Contains(string(b), ") Z ") {
 			return fmt.Errorf("child %d lives", child)
@@ -138,7 +138,7 @@ func TestNamespacesRedirect(t *testing.T) {
 	if err := canIntercept(); err != nil {
 		t.Skipf("real redirection needs root, iptables, ip and setpriv: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	spaces, down, err := wireUp(ctx, []string{"10.77.0.1", "10.77.0.2"})
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,7 +17,7 @@ import (
 func (r *turning) pushList() {
 	r.t.Helper()
 	r.operate("revoke", "--serial", "c0ffee")
-	r.await("the revocation list at both Envoys", 10*time.Second, func(ctx context.Context) error {
+	r.await("the revocation list at both Envoys", startLimit, func(ctx context.Context) error {
 		_, _, revoked, err := r.seen(ctx)
 		for _, w := range r.world.workloads {
 			if err == nil && !slices.Contains(revoked[w.pod], "1 revoked") {
@@ -37,7 +36,7 @@ func (r *turning) withoutKMS(restarted *replica) {
 	r.kms.Stop()
 	r.kill(restarted)
 	r.launch(restarted) // its CA makes no certificate for itself either: it is not ready; the address of all leads to it still
-	r.await("its reason for not being ready", 10*time.Second, func(ctx context.Context) error {
+	r.await("its reason for not being ready", startLimit, func(ctx context.Context) error {
 		if err := r.ready(ctx, restarted); err == nil || !strings.Contains(err.Error(), "no serving certificate") || !strings.Contains(err.Error(), "KMS plugin") {
 			return fmt.Errorf("it says %w", errors.Join(err))
 		}
@@ -45,7 +44,7 @@ func (r *turning) withoutKMS(restarted *replica) {
 	})
 	sealed, own := r.newReplica("navarchd-c"), newOperator(r.t, r.dir)
 	r.start(sealed, "--tls-cert", own.cert, "--tls-key", own.key)
-	r.await("xDS from a sealed replica", 10*time.Second, func(ctx context.Context) error { return r.serves(ctx, sealed, own.tls) })
+	r.await("xDS from a sealed replica", startLimit, func(ctx context.Context) error { return r.serves(ctx, sealed, own.tls) })
 	err := r.certificate(r.ctx, sealed.secure, own.tls)
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "KMS plugin") {
 		r.t.Errorf("a sealed replica answers %v", err)
@@ -67,7 +66,7 @@ func (r *turning) laggard() {
 		was, err := r.leaf(r.ctx, w)
 		r.must(err)
 		now := was
-		r.await("the next leaf of "+w.pod, quickTTL, func(ctx context.Context) (err error) {
+		r.await("the next leaf of "+w.pod, startLimit, func(ctx context.Context) (err error) {
 			if now, err = r.leaf(ctx, w); err == nil && now.serial == was.serial {
 				err = errors.New("it has the old one")
 			}
@@ -97,7 +96,7 @@ func (r *turning) laggard() {
 func (r *turning) rotation() {
 	r.t.Helper()
 	both := false
-	r.await("leaves of the new root at both Envoys", 30*time.Second, func(ctx context.Context) error {
+	r.await("leaves of the new root at both Envoys", startLimit, func(ctx context.Context) error {
 		leaves, roots, _, err := r.seen(ctx)
 		if err != nil {
 			return err
@@ -156,6 +155,6 @@ func (r *turning) treasurer() {
 		}}
 		return nil
 	}))
-	r.await("TCP for the principal that the policy names", liveLimit, passes.ask)
+	r.await("TCP for the principal that the policy names", startLimit, passes.ask)
 	r.step("the policy names the client: it passes")
 }

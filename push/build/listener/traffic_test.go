@@ -66,7 +66,7 @@ func exchange(t *testing.T, c net.Conn, err error, text string, n int) string {
 
 // get is the status, the server and the body of an answer; or the error.
 func get(p uint32) string {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/x//y", p))
 	if err != nil {
 		return err.Error()
