@@ -203,8 +203,9 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 // timed closes the stream where what is being written is not for too long.
 func (st *stream) timed(what string) *time.Timer {
 	return time.AfterFunc(st.srv.cfg.WriteTimeout, func() {
-		st.srv.cfg.Hooks.Timeout(true)
-		st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %s not written in %v", what, st.srv.cfg.WriteTimeout))
+		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %s not written in %v", what, st.srv.cfg.WriteTimeout)) {
+			st.srv.cfg.Hooks.Timeout(true)
+		}
 	})
 }
 
@@ -238,8 +239,9 @@ func (st *stream) check(now time.Time) {
 	idle := st.state.Idle()
 	st.mu.Unlock()
 	if late != "" {
-		st.srv.cfg.Hooks.Timeout(false)
-		st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %s for %v", late, st.srv.cfg.AckDeadline))
+		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %s for %v", late, st.srv.cfg.AckDeadline)) {
+			st.srv.cfg.Hooks.Timeout(false)
+		}
 	} else if settle && !idle {
 		st.mark(st.turn.Load(), fanout.Answers, now)
 	}
