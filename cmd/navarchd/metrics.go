@@ -53,6 +53,9 @@ func hooks(log *slog.Logger, commits *commits, tracer *obs.Tracer) serve.Hooks {
 		Timeout: func(write bool) {
 			if write {
 				obs.WriteTimeout.Inc()
+				obs.TooSlow.WithLabelValues("written").Inc()
+			} else {
+				obs.TooSlow.WithLabelValues("acknowledged").Inc()
 			}
 		},
 		Rejected: func(err error) { log.Debug("a stream was refused", obs.KeyError, err) },

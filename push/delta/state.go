@@ -131,6 +131,21 @@ func (s *State) Target(set *manifest.Set) { s.target = set }
 // Aims says whether the client is being brought to what a set has: whether Target was told of it, or of one with the same.
 func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }
 
+// Took says whether the client has acknowledged, or refused, all configuration of the newest set that it asks for. Endpoints do
+// not count, nor do removals that wait.
+func (s *State) Took() bool {
+	for t := range s.types {
+		ty := &s.types[t]
+		if !ty.subscribed || xds.Type(t) == xds.Endpoint {
+			continue
+		}
+		if ty.answer || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.target.Types[t] {
+			return false
+		}
+	}
+	return true
+}
+
 // Settle is the event that the client had time to ask for everything it held before: removals of clusters no longer
 // wait for types that it has not asked for.
 func (s *State) Settle() { s.settled = true }

@@ -23,6 +23,7 @@ import (
 //	> CDS nack 3 words              a NACK
 //	< CDS 1 a@1 -b                  the next response, with its nonce; "owed" where it is outside the credit
 //	= nack CDS a@2 good 1           the reports of the last request
+//	= took yes                      whether all configuration is acknowledged
 //	settle | credit 100 | refuse CDS a@1 | world
 //	flips a b                       the hosts whose endpoints do not wait, in the next targets
 //	urgent                          from here on only what is urgent is sent, until "all"
@@ -100,6 +101,12 @@ func (s *story) step(verb string, args []string) {
 		}
 	case "=":
 		want := strings.Join(args, " ")
+		if args[0] == "took" {
+			if s.state.Took() != (args[1] == "yes") {
+				s.t.Fatal(s.line)
+			}
+			break
+		}
 		if len(s.reports) == 0 {
 			s.t.Fatalf("%s: no report", s.line)
 		}

@@ -1,20 +1,17 @@
 package fanout
 
-import (
-	"container/list"
-	"time"
-)
+import "time"
 
 // beside bounds to how many streams configuration is on its way while endpoints change. A stream that is being sent a
 // great route takes its endpoints behind it, and sending to many at once fills this process's run queue: every step of
 // an endpoint's way, from the store to the socket, waits there behind as many writers. A namespace whose routes are
 // edited without end would so hold up the endpoints of the others. So the window follows the run queue: it closes while
 // goroutines wait for a processor, and opens while they do not. Where no endpoints change, configuration goes to as
-// many streams as the budget has.
+// many streams as the budget has. What is on its way for longer than longWay waits for the client, not for this process.
 type beside[S comparable] struct {
 	window int
 	last   time.Time // when endpoints were marked last
-	slots  list.List // of *entry[S]: the streams that configuration is on its way to
+	slots  slots[S]  // the streams that configuration is on its way to
 }
 
 // The bounds of the window and of how long goroutines may wait: what nine in ten waited less than. An endpoint's way has some
@@ -36,53 +33,6 @@ func (b *beside[S]) on(now time.Time) bool { return now.Sub(b.last) <= longCalm 
 // open says whether another stream may have a turn in the config lane, where so many are taking one.
 func (b *beside[S]) open(now time.Time) bool {
 	return b.slots.Len() < b.window || !b.on(now)
-}
-
-// enter counts a stream that has a turn in the config lane.
-func (b *beside[S]) enter(s *entry[S]) {
-	b.leave(s)
-	s.slot, s.sentAt = b.slots.PushBack(s), time.Time{}
-}
-
-// leave is called when it has acknowledged everything, or has left.
-func (b *beside[S]) leave(s *entry[S]) {
-	if s.slot != nil {
-		b.slots.Remove(s.slot)
-		s.slot = nil
-	}
-}
-
-// sent is called when a turn is over. What is on its way for longer than longWay waits for the client, not for this process.
-func (b *beside[S]) sent(s *entry[S], now time.Time) {
-	if s.slot != nil {
-		s.sentAt = now
-		b.slots.MoveToBack(s.slot)
-	}
-}
-
-// oldest is the one whose turn has been over for longest; nil: all have their turn still.
-func (b *beside[S]) oldest() *entry[S] {
-	for e := b.slots.Front(); e != nil; e = e.Next() {
-		if s := e.Value.(*entry[S]); !s.sentAt.IsZero() {
-			return s
-		}
-	}
-	return nil
-}
-
-// next is when the first of them will have been on its way for long.
-func (b *beside[S]) next() (time.Time, bool) {
-	if s := b.oldest(); s != nil {
-		return s.sentAt.Add(longWay), true
-	}
-	return time.Time{}, false
-}
-
-// expire frees the places of those that wait for their clients.
-func (b *beside[S]) expire(now time.Time) {
-	for s := b.oldest(); s != nil && !now.Before(s.sentAt.Add(longWay)); s = b.oldest() {
-		b.leave(s)
-	}
 }
 
 // press takes how long goroutines waited for a processor of late.

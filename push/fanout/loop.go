@@ -31,7 +31,7 @@ type Stream struct {
 	loop      *Loop
 	namespace string
 	first     bool
-	send      func(urgent bool) int
+	send      func(urgent bool, plan int64) int
 
 	inbox atomic.Bool // it is in the inbox
 	joins atomic.Bool // news that the loop has not seen yet ...
@@ -40,7 +40,14 @@ type Stream struct {
 	sent  atomic.Int64
 	acked atomic.Int64
 	left  atomic.Bool
-	no    atomic.Bool
+	plan  atomic.Int64 // of the marks in the lane Config
+	tried [Refuse - Accept + 1]atomic.Pointer[verdict]
+}
+
+// verdict is what a stream says of a plan.
+type verdict struct {
+	plan int64
+	by   string
 }
 
 // New makes a loop; Run starts it. workers 0: one for each processor.
@@ -56,8 +63,8 @@ func New(b Budget, workers int) *Loop {
 
 // Join adds a stream; first: it is a gateway's, which goes before others. send is called by one worker at a time,
 // when it is the stream's turn: it sends all that may be sent now without blocking, or only what is urgent, and returns the
-// number of bytes.
-func (l *Loop) Join(namespace string, first bool, send func(urgent bool) int) *Stream {
+// number of bytes. plan is Grant.Plan.
+func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan int64) int) *Stream {
 	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
 	s.notify()
@@ -70,18 +77,38 @@ func (s *Stream) Mark(l Lane) {
 	s.notify()
 }
 
+// Try is Mark in the lane Config for what is of a plan that the stream has had nothing of: plans have rising numbers, above 0.
+// The stream says Accepted, Skipped or Refused of the plan that its turn gives it.
+func (s *Stream) Try(plan int64) {
+	for {
+		old := s.plan.Load()
+		if plan <= old || s.plan.CompareAndSwap(old, plan) {
+			break
+		}
+	}
+	s.Mark(Config)
+}
+
+// Accepted says that all that was sent of a plan is acknowledged.
+func (s *Stream) Accepted(plan int64) { s.says(Accept, verdict{plan: plan}) }
+
+// Skipped says that there was nothing of a plan to be sent.
+func (s *Stream) Skipped(plan int64) { s.says(Skip, verdict{plan: plan}) }
+
+// Refused says that the client refused something of a plan; by is its identity.
+func (s *Stream) Refused(plan int64, by string) { s.says(Refuse, verdict{plan, by}) }
+
+func (s *Stream) says(op Op, v verdict) {
+	s.tried[op-Accept].Store(&v)
+	s.notify()
+}
+
 // Sent says that bytes were sent outside a turn.
 func (s *Stream) Sent(bytes int) { s.sent.Add(int64(bytes)) }
 
 // Acked says that bytes were acknowledged.
 func (s *Stream) Acked(bytes int) {
 	s.acked.Add(int64(bytes))
-	s.notify()
-}
-
-// Refused says that the client refused something.
-func (s *Stream) Refused() {
-	s.no.Store(true)
 	s.notify()
 }
 
@@ -116,7 +143,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		workers.Go(func() {
 			for g := range turns {
 				s := g.Stream
-				s.sent.Add(int64(s.send(g.Urgent)))
+				s.sent.Add(int64(s.send(g.Urgent, g.Plan)))
 				s.done.Store(true)
 				s.notify()
 			}
@@ -181,14 +208,20 @@ func (s *Stream) news(step func(Event[*Stream])) {
 	marks := s.marks.Swap(0)
 	for lane := range NumLanes {
 		if marks&(1<<lane) != 0 {
-			step(Event[*Stream]{Op: Mark, Stream: s, Lane: lane})
+			e := Event[*Stream]{Op: Mark, Stream: s, Lane: lane}
+			if lane == Config {
+				e.Plan = s.plan.Swap(0)
+			}
+			step(e)
 		}
 	}
 	if s.done.Swap(false) {
 		step(Event[*Stream]{Op: Done, Stream: s, Bytes: int(s.sent.Swap(0))})
 	}
-	if s.no.Swap(false) { // before the ACK, which would let others have their turn
-		step(Event[*Stream]{Op: Refuse, Stream: s})
+	for op := Refuse; op >= Accept; op-- {
+		if v := s.tried[op-Accept].Swap(nil); v != nil {
+			step(Event[*Stream]{Op: op, Stream: s, Plan: v.plan, By: v.by})
+		}
 	}
 	if n := s.acked.Swap(0); n > 0 {
 		step(Event[*Stream]{Op: Ack, Stream: s, Bytes: int(n)})

@@ -28,7 +28,7 @@ func TestLoopLosesNothing(t *testing.T) {
 	var busy [streams]atomic.Bool
 	handles := make([]*Stream, streams)
 	for i := range streams {
-		handles[i] = l.Join("ns", false, func(bool) int {
+		handles[i] = l.Join("ns", false, func(bool, int64) int {
 			if busy[i].Swap(true) {
 				t.Error("two workers send to one stream")
 			}
@@ -87,8 +87,8 @@ func TestRunQueueIsReadOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done, turn := make(chan struct{}), make(chan struct{})
 		go func() { defer close(done); _ = l.Run(ctx) }()
-		first := l.Join("n", false, func(bool) int { <-turn; return 0 })
-		other := l.Join("n", false, func(bool) int { return 0 })
+		first := l.Join("n", false, func(bool, int64) int { <-turn; return 0 })
+		other := l.Join("n", false, func(bool, int64) int { return 0 })
 		first.Mark(Config)
 		synctest.Wait()
 		if n := reads.Load(); n != 0 {

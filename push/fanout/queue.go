@@ -10,7 +10,7 @@ type Budget struct {
 	Streams int           // sent to at once; 100
 	Bytes   int           // sent and not acknowledged by streams that are not slow; 256 MiB
 	Slow    time.Duration // a stream that has owed an ACK for longer no longer counts against Bytes; 1 s
-	Trial   int           // streams that configuration goes to first, see trial; 8
+	Trial   int           // streams that a plan of configuration goes to first, see trial; 8
 }
 
 // patience is how many grants others may have while a lane waits.
@@ -25,7 +25,9 @@ const (
 	Mark             // it has something to send, in a lane
 	Done             // what it was granted is sent: so many bytes
 	Ack              // so many of its bytes are acknowledged
-	Refuse           // it refused what it was sent
+	Accept           // it has acknowledged all that it was sent of a plan
+	Skip             // there was nothing of a plan to be sent to it
+	Refuse           // it refused something of a plan
 	Tick             // time has passed
 	Press            // goroutines waited so long for a processor
 )
@@ -37,28 +39,39 @@ type Event[S comparable] struct {
 	Namespace string        // of Join
 	First     bool          // of Join: a gateway, which is served before others
 	Lane      Lane          // of Mark
+	Plan      int64         // of Mark in the lane Config: what it has to send is of that plan, and new to it; 0: it is not new. Of Accept, Skip and Refuse
+	By        string        // of Refuse: who
 	Bytes     int           // of Done and Ack
 	Wait      time.Duration // of Press
 }
 
 // Grant is an output of Queue.Step: send to this stream, then say Done. Urgent: configuration that it waits for has its turn
-// later, and only what is urgent is to be sent now.
+// later, and only what is urgent is to be sent now. Plan is the newest plan that it may be sent from now on; 0: no newer one
+// than before.
 type Grant[S comparable] struct {
 	Stream S
 	Urgent bool
+	Plan   int64
 }
+
+// tried is the lane of configuration that is new to a stream: the part of Config that is delivered progressively. A stream
+// that waits here does not wait in Config.
+const (
+	tried    = NumLanes
+	allLanes = NumLanes + 1
+)
 
 // Queue decides who is sent to. A stream is in it at most once however often it is marked: what it is sent is computed
 // when its turn comes. Not safe for concurrent use.
 type Queue[S comparable] struct {
 	budget  Budget
 	streams map[S]*entry[S]
-	lanes   [NumLanes]lane[S]
+	lanes   [allLanes]lane[S]
 	granted int
 	bytes   int // charged against the budget
 	charged *list.List
-	passed  [NumLanes]int // grants to others since one to this lane, while that waits
-	trial   trial
+	passed  [allLanes]int // grants to others since one to this lane, while that waits
+	trial   trial[S]
 	beside  beside[S]
 }
 
@@ -90,13 +103,12 @@ type entry[S comparable] struct {
 	stream    S
 	namespace string
 	class     uint8                   // 0: a gateway, 1: another
-	at        [NumLanes]*list.Element // in its group; nil: not queued in that lane
-	trying    bool                    // it counts in the trial
-	slot      *list.Element           // in beside; nil: none
-	sentAt    time.Time               // when its turn there was over; zero: it is not
+	at        [allLanes]*list.Element // in its group; nil: not queued in that lane
+	slots     [numSlots]*list.Element // nil: none
+	sentAt    [numSlots]time.Time     // when its turn for that was over; zero: it is not
 	granted   bool
-	again     [NumLanes]bool // marked while granted
-	first     bool           // it was the first in the config lane when it was busy with what is urgent
+	again     [allLanes]bool // marked while granted
+	first     bool           // it was the first in its lane of configuration when it was busy with what is urgent
 	owing     int            // bytes charged
 	forgiven  int            // written off as slow, and not yet acknowledged
 	early     int            // acknowledged before Done told of them
@@ -118,7 +130,8 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	if b.Trial <= 0 {
 		b.Trial = 8
 	}
-	q := &Queue[S]{budget: b, beside: beside[S]{window: firstWindow}, streams: map[S]*entry[S]{}, charged: list.New(), trial: trial{least: b.Trial, window: b.Trial}}
+	q := &Queue[S]{budget: b, streams: map[S]*entry[S]{}, charged: list.New(), beside: beside[S]{window: firstWindow, slots: slots[S]{kind: besideSlot}},
+		trial: trial[S]{most: b.Trial, least: b.Trial, window: b.Trial, slots: slots[S]{kind: trialSlot}}}
 	for i := range q.lanes {
 		for class := range q.lanes[i].named {
 			q.lanes[i].named[class] = map[string]*group[S]{}
@@ -130,7 +143,8 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 // Step takes one event in and says who is to be sent to now.
 func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	q.expire(now)
-	q.beside.expire(now)
+	q.beside.slots.expire(now, longWay)
+	q.trial.expire(now, q.budget.Slow)
 	s := q.streams[e.Stream]
 	switch {
 	case e.Op == Join && s == nil:
@@ -145,32 +159,47 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	case e.Op == Leave:
 		q.leave(s)
 	case e.Op == Mark:
-		q.mark(s, e.Lane, now)
+		q.mark(s, e.Lane, e.Plan, now)
 	case e.Op == Done && s.granted:
 		q.done(s, e.Bytes, now)
 	case e.Op == Ack:
 		q.ack(s, e.Bytes)
-		q.settle(s, now)
+		q.settle(s)
+	case e.Op == Accept:
+		q.trial.accept(s, e.Plan)
+	case e.Op == Skip:
+		q.trial.skip(s, e.Plan)
 	case e.Op == Refuse:
-		q.trial.refused()
+		q.trial.refuse(s, e.Plan, e.By, now)
 	}
 	return q.grants(now)
 }
 
-// Next is when time alone will change something: the next charge that becomes slow, or a way that becomes long.
+// Next is when time alone will change something: the next charge that becomes slow, a way that becomes long, or a place in the
+// trial that becomes free.
 func (q *Queue[S]) Next() (at time.Time, ok bool) {
-	if front := q.charged.Front(); front != nil {
-		at, ok = front.Value.(*entry[S]).since.Add(q.budget.Slow), true
+	sooner := func(t time.Time, is bool) {
+		if is && (!ok || t.Before(at)) {
+			at, ok = t, true
+		}
 	}
-	if long, is := q.beside.next(); is && !q.lanes[Config].empty() && (!ok || long.Before(at)) {
-		at, ok = long, true
+	if front := q.charged.Front(); front != nil {
+		sooner(front.Value.(*entry[S]).since.Add(q.budget.Slow), true)
+	}
+	if q.configWaits() {
+		sooner(q.beside.slots.next(longWay))
+	}
+	if !q.lanes[tried].empty() {
+		sooner(q.trial.next(q.budget.Slow))
 	}
 	return at, ok
 }
 
+func (q *Queue[S]) configWaits() bool { return !q.lanes[Config].empty() || !q.lanes[tried].empty() }
+
 // Pressing says whether Press matters: configuration is sent beside endpoints.
 func (q *Queue[S]) Pressing(now time.Time) bool {
-	return q.beside.on(now) && (q.beside.slots.Len() > 0 || !q.lanes[Config].empty())
+	return q.beside.on(now) && (q.beside.slots.Len() > 0 || q.configWaits())
 }
 
 // Waiting is the number of streams in a lane.
@@ -181,15 +210,23 @@ func (q *Queue[S]) Waiting(l Lane) int {
 			n += g.waiting.Len()
 		}
 	}
+	if l == Config {
+		n += q.Waiting(tried)
+	}
 	return n
 }
 
-func (q *Queue[S]) mark(s *entry[S], l Lane, now time.Time) {
+func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 	if l == Endpoints {
 		q.beside.last = now
 	}
+	if l == Config && plan > 0 {
+		q.trial.begin(plan, len(q.streams))
+		q.remove(s, Config)
+		l = tried
+	}
 	switch {
-	case s.at[l] != nil:
+	case s.at[l] != nil || l == Config && s.at[tried] != nil:
 	case s.granted:
 		s.again[l] = true
 	default:
@@ -201,15 +238,24 @@ func (q *Queue[S]) mark(s *entry[S], l Lane, now time.Time) {
 func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.granted = false
 	q.granted--
-	q.beside.sent(s, now)
+	q.beside.slots.sent(s, now)
+	q.trial.slots.sent(s, now)
 	q.owe(s, bytes, now)
-	q.settle(s, now)
+	q.settle(s)
+	s.again[Config] = s.again[Config] && !s.again[tried] && s.at[tried] == nil
 	for l, again := range s.again {
 		if again && s.at[l] == nil {
-			q.push(s, Lane(l), Lane(l) == Config && s.first)
+			q.push(s, Lane(l), Lane(l) >= Config && s.first)
 		}
 	}
-	s.again, s.first = [NumLanes]bool{}, false
+	s.again, s.first = [allLanes]bool{}, false
+}
+
+// settle is called when a stream may have acknowledged all bytes that it was sent.
+func (q *Queue[S]) settle(s *entry[S]) {
+	if !s.granted && s.owing == 0 {
+		q.beside.slots.leave(s)
+	}
 }
 
 // push puts a stream into a lane, behind those of its namespace that wait there, or before them.
@@ -243,14 +289,15 @@ func (q *Queue[S]) remove(s *entry[S], from Lane) {
 }
 
 func (q *Queue[S]) leave(s *entry[S]) {
-	for l := range NumLanes {
+	for l := range allLanes {
 		q.remove(s, l)
 	}
 	if s.granted {
 		q.granted--
 	}
 	q.release(s, s.owing)
-	q.untry(s)
+	q.beside.slots.leave(s)
+	q.trial.slots.leave(s)
 	delete(q.streams, s.stream)
 }
 
@@ -269,19 +316,22 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 			continue
 		}
 		ring.MoveToBack(g.in)
-		urgent := l != Config && s.at[Config] != nil
-		for l := range NumLanes {
-			if l != Config || !urgent {
+		grant := Grant[S]{Stream: s.stream, Urgent: l < Config && (s.at[Config] != nil || s.at[tried] != nil)}
+		for l := range allLanes {
+			if l < Config || !grant.Urgent {
 				q.remove(s, l)
 			}
 		}
-		if l == Config {
-			q.try(s, now)
-			q.beside.enter(s)
+		if l >= Config {
+			q.beside.slots.enter(s)
+		}
+		if l == tried {
+			q.trial.slots.enter(s)
+			grant.Plan = q.trial.plan
 		}
 		s.granted = true
 		q.granted++
-		out = append(out, Grant[S]{Stream: s.stream, Urgent: urgent})
+		out = append(out, grant)
 	}
 	return out
 }
@@ -289,64 +339,17 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 // pick is the lane whose turn it is: the most urgent one, unless another has been passed over too often; false when nobody
 // waits.
 func (q *Queue[S]) pick(now time.Time) (Lane, bool) {
-	turn, waits := NumLanes, [NumLanes]bool{}
-	for l := range NumLanes {
-		waits[l] = !q.lanes[l].empty() && (l != Config || q.trial.open(now) && q.beside.open(now))
-		if waits[l] && (turn == NumLanes || q.passed[l] >= patience) {
+	turn, waits := allLanes, [allLanes]bool{}
+	for l := range allLanes {
+		waits[l] = !q.lanes[l].empty() && (l < Config || q.beside.open(now)) && (l != tried || q.trial.open())
+		if waits[l] && (turn == allLanes || q.passed[l] >= patience) {
 			turn = l
 		}
 	}
-	for l := range NumLanes {
+	for l := range allLanes {
 		if q.passed[l]++; !waits[l] || l == turn {
 			q.passed[l] = 0
 		}
 	}
-	return turn, turn != NumLanes
-}
-
-func (q *Queue[S]) owe(s *entry[S], bytes int, now time.Time) {
-	early := min(bytes, s.early)
-	s.early -= early
-	if bytes -= early; bytes <= 0 {
-		return
-	}
-	if s.charge == nil {
-		s.since = now
-		s.charge = q.charged.PushBack(s)
-	}
-	s.owing += bytes
-	q.bytes += bytes
-}
-
-// ack settles the oldest first.
-func (q *Queue[S]) ack(s *entry[S], bytes int) {
-	forgiven := min(bytes, s.forgiven)
-	s.forgiven -= forgiven
-	owed := min(bytes-forgiven, s.owing)
-	q.release(s, owed)
-	s.early += bytes - forgiven - owed
-}
-
-func (q *Queue[S]) release(s *entry[S], bytes int) {
-	bytes = min(bytes, s.owing)
-	s.owing -= bytes
-	q.bytes -= bytes
-	if s.owing == 0 && s.charge != nil {
-		q.charged.Remove(s.charge)
-		s.charge = nil
-	}
-}
-
-// expire writes off what slow streams owe: they hold one message each, by reference, and are closed by their own
-// deadline; they must not hold up the others.
-func (q *Queue[S]) expire(now time.Time) {
-	for front := q.charged.Front(); front != nil; front = q.charged.Front() {
-		s := front.Value.(*entry[S])
-		if now.Sub(s.since) < q.budget.Slow {
-			return
-		}
-		s.forgiven += s.owing
-		q.release(s, s.owing)
-		q.untry(s) // a slow one says nothing about what it was sent
-	}
+	return turn, turn != allLanes
 }

@@ -44,6 +44,7 @@ type Planner struct {
 	private   map[model.Key]*opened // private keys that are asked for
 	// revision of the store that everything planned is complete at.
 	revision   int64
+	plans      int64 // of configuration, so far
 	flipped    flipped
 	replan     *replan    // a change that is being planned; nil: none is
 	apartFrom  int        // see the constant
@@ -201,7 +202,7 @@ func (p *Planner) plan(v view.View) *planned {
 
 // compose publishes what the layers hold now, and says whether that differs from before.
 func (pl *planned) compose(p *Planner) (moved bool) {
-	set := manifest.Set{Revision: p.revision, Flipped: p.flipped.sorted}
+	set := manifest.Set{Revision: p.revision, Plan: p.plans, Flipped: p.flipped.sorted}
 	for t := range xds.NumTypes {
 		set.Types[t][manifest.Scope] = pl.scope.types[t]
 		if pl.family != nil {
@@ -217,9 +218,21 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 	if old != nil && old.Types == set.Types {
 		return false
 	}
+	if old != nil && sameButEndpoints(old, &set) {
+		set.Plan = old.Plan
+	}
 	fresh := set // moves to the heap only where it is published
 	pl.set.Store(&fresh)
 	return true
+}
+
+// sameButEndpoints says whether nothing but endpoints differs, and Secrets: those are opened when they are asked for.
+func sameButEndpoints(a, b *manifest.Set) bool {
+	x, y := a.Types, b.Types
+	for _, t := range []xds.Type{xds.Endpoint, xds.Secret} {
+		x[t], y[t] = manifest.Stack{}, manifest.Stack{}
+	}
+	return x == y
 }
 
 // Apply plans what a change touches and says who should have something else, in no order that means anything.

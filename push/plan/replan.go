@@ -181,6 +181,7 @@ func (p *Planner) End() []Moved {
 	for p.Step(func() bool { return false }) { //nolint:revive // it does the work
 	}
 	rp := p.replan
+	p.plans++
 	p.replan, p.world, p.revision, p.meanwhile = nil, rp.world, rp.world.Revision(), rp.flips
 	for s, d := range rp.drafts {
 		s.become(d, p.world)

@@ -52,7 +52,7 @@ func pushed(t *testing.T, streams, size int) (objects, bytes float64) {
 		edition++
 		view.set = sets[edition%2]
 		for _, st := range all {
-			if st.send(false) < size {
+			if st.send(false, 0) < size {
 				t.Fatal("nothing was sent")
 			}
 			out := st.grpc.(*sink).got
@@ -140,11 +140,11 @@ func joins(t *testing.T, n int) (resources, segments int, objects, bytes float64
 		segments = 0
 		for _, r := range []delta.Request{{Type: xds.Cluster}, {Type: xds.Endpoint, Subscribe: slices.Values(names)}} {
 			give(t, st, r)
-			st.send(false)
+			st.send(false, 0)
 			segments += len(st.grpc.(*sink).got.bufs) - 2
 			give(t, st, delta.Request{Type: r.Type, Nonce: strconv.FormatUint(1+uint64(r.Type), 10)})
 		}
-		if st.send(false) != 0 || st.state.Unacked() != 0 || !st.state.Idle() {
+		if st.send(false, 0) != 0 || st.state.Unacked() != 0 || !st.state.Idle() {
 			t.Fatal("not everything was sent and acknowledged")
 		}
 		return st

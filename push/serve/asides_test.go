@@ -229,7 +229,7 @@ func TestAsideWork(t *testing.T) {
 	push := func() {
 		for id := range uint64(subscribed) {
 			st := all[id]
-			if st.send(false) < size {
+			if st.send(false, 0) < size {
 				t.Fatal("nothing was sent")
 			}
 			if out := st.grpc.(*sink).got; &out.bufs[1].ReadOnlyData()[0] != &b.res.Load().delta.ReadOnlyData()[0] {

@@ -91,6 +91,9 @@ func (p *fakePlanner) edit(puts []*xds.Resource, deletes ...xds.Ref) {
 			next.Types[t][manifest.Scope] = next.Types[t][manifest.Scope].With(add, del)
 		}
 	}
+	if lane == fanout.Config {
+		next.Plan++
+	}
 	p.set = &next
 	views := make([]*fakeView, 0, len(p.views))
 	for v := range p.views {

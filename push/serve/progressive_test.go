@@ -3,62 +3,204 @@ package serve
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
+	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 )
 
-// A version that every proxy refuses reaches a few of a hundred: the verdict of the first keeps it from the rest, who take
-// the next version.
-func TestBadVersionReachesAFew(t *testing.T) {
-	const proxies = 100
-	stat := func(name string) *xds.Resource {
-		return cluster("c", func(c *clusterv3.Cluster) { c.AltStatName = name })
-	}
-	good, bad, fixed := stat("good"), stat("bad"), stat("fixed")
-	p := newPlanner(good)
-	var identities, refused atomic.Int32
-	_, addr := start(t, Config{Planner: p, Authenticate: func(context.Context) (string, error) {
-		return fmt.Sprintf("spiffe://mesh/ns/shop/sa/%d", identities.Add(1)), nil
-	}})
-	var joined, over sync.WaitGroup
-	joined.Add(proxies)
+// crowd is proxies that refuse one version and take all others.
+type crowd struct {
+	t       *testing.T
+	bad     string
+	refused atomic.Int32
+	mu      sync.Mutex
+	has     map[string]int // by version: how many have taken it
+}
+
+func (c *crowd) join(addr string, proxies int) {
 	for range proxies {
-		c := dial(t, addr)
-		c.ask(xds.Cluster)
-		over.Go(func() {
+		cl := dial(c.t, addr)
+		cl.ask(xds.Cluster)
+		go func() {
 			for {
-				r, err := c.Recv()
+				r, err := cl.Recv()
 				if err != nil {
-					t.Errorf("stream: %v", err)
-					return
+					return // the test is over, or waits in vain
 				}
-				switch version := r.Resources[0].Version; version {
-				case bad.Version:
-					refused.Add(1)
-					c.nack(r, "Error adding/updating cluster(s) c: why")
-				case good.Version:
-					c.ack(r)
-					joined.Done()
-				case fixed.Version:
-					c.ack(r)
-					return
+				bad := ""
+				for _, res := range r.Resources {
+					if res.Version == c.bad {
+						bad = res.Name
+					}
 				}
+				if bad != "" {
+					c.refused.Add(1)
+					cl.nack(r, "Error adding/updating cluster(s) "+bad+": why")
+					continue
+				}
+				c.mu.Lock()
+				for _, res := range r.Resources {
+					c.has[res.Version]++
+				}
+				c.mu.Unlock()
+				cl.ack(r)
+			}
+		}()
+	}
+}
+
+// have waits until so many have taken a version.
+func (c *crowd) have(r *xds.Resource, proxies int) {
+	c.t.Helper()
+	eventually(c.t, fmt.Sprintf("%s is with %d", r.Name, proxies), func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.has[r.Version] >= proxies
+	})
+}
+
+func stat(name, stat string) *xds.Resource {
+	return cluster(name, func(c *clusterv3.Cluster) { c.AltStatName = stat })
+}
+
+// Good edits follow one another, a version comes that every proxy refuses, and good edits go on: however many had the edit
+// before when the next one came, the bad version reaches a few, and all have what is good.
+func TestBadVersionReachesAFew(t *testing.T) {
+	for name, size := range map[string]struct{ proxies, enough int }{"all have the last edit": {300, 300}, "half have it": {100, 50}, "one has it": {100, 1}} {
+		t.Run(name, func(t *testing.T) {
+			proxies, enough := size.proxies, size.enough
+			bad, first := stat("c", "bad"), stat("d", "0")
+			c := &crowd{t: t, bad: bad.Version, has: map[string]int{}}
+			p := newPlanner(stat("c", "good"), first)
+			var identities, known atomic.Int32
+			_, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Slow: patience}, // on any machine
+				Hooks: Hooks{Refused: func(Refusal) { known.Add(1) }},
+				Authenticate: func(context.Context) (string, error) {
+					return fmt.Sprintf("spiffe://mesh/ns/shop/sa/%d", identities.Add(1)), nil
+				}})
+			c.join(addr, proxies)
+			c.have(first, proxies)
+			edit := 0
+			good := func(enough int) {
+				edit++
+				r := stat("d", fmt.Sprint(edit))
+				p.put(r)
+				c.have(r, enough)
+			}
+			for range 5 {
+				good(enough)
+			}
+			p.put(bad)
+			eventually(t, "refusals", func() bool { return known.Load() >= 3 })
+			for range 3 {
+				good(enough)
+			}
+			good(proxies)
+			fixed := stat("c", "fixed")
+			p.put(fixed)
+			c.have(fixed, proxies)
+			if n := c.refused.Load(); n > 20 {
+				t.Errorf("%d of %d proxies were sent a version that all refuse", n, proxies)
+			} else {
+				t.Logf("%d of %d proxies were sent it", n, proxies)
 			}
 		})
 	}
-	joined.Wait()
-	p.put(bad)
-	eventually(t, "refusals", func() bool { return refused.Load() >= 3 })
-	p.put(fixed)
-	over.Wait()
-	if n := refused.Load(); n > 3*8 {
-		t.Errorf("%d of %d proxies were sent a version that all refuse", n, proxies)
-	} else {
-		t.Logf("%d of %d proxies were sent it", n, proxies)
+}
+
+// A stream is sent a plan when it was let in for it, and not before: neither with an answer nor by a turn that was given for
+// an older plan. What it says of it is about what it was sent.
+func TestPlansWaitForTheirTurn(t *testing.T) {
+	srv := New(Config{Planner: newPlanner()})
+	set := func(plan int64, stat string, address string) *manifest.Set {
+		s := &manifest.Set{Revision: plan, Plan: plan, Flipped: []string{"a"}}
+		s.Types[xds.Cluster][manifest.Scope] = manifest.Of(cluster("a"), cluster("b", func(c *clusterv3.Cluster) { c.AltStatName = stat }))
+		s.Types[xds.Endpoint][manifest.Scope] = manifest.Of(endpoints("a", address), endpoints("b", "10.0.0.9:80"))
+		return s
 	}
+	view := &stillView{set: set(5, "one", "10.0.0.1:80")}
+	out := &tape{}
+	st := &stream{srv: srv, grpc: out, view: view}
+	st.may.Store(anyPlan)
+	st.state = delta.New(delta.Config{Names: &srv.sets}, view.set)
+	st.turn.Store(srv.loop.Join("ns", false, st.send))
+	sent := func(want ...string) {
+		t.Helper()
+		if !slices.Equal(out.types, want) {
+			t.Fatalf("sent %v, want %v", out.types, want)
+		}
+		out.types = nil
+	}
+	ack := func(types ...xds.Type) {
+		for _, typ := range types {
+			give(t, st, delta.Request{Type: typ, Nonce: st.state.Info(typ).Sent})
+		}
+	}
+	give(t, st, delta.Request{Type: xds.Cluster})
+	give(t, st, delta.Request{Type: xds.Endpoint, Subscribe: slices.Values([]string{"a", "b"})})
+	view.set = set(6, "two", "10.0.0.1:80") // while it joins nothing is tried on it
+	st.send(false, 0)
+	sent("CDS", "EDS")
+	ack(xds.Cluster, xds.Endpoint)
+	if st.may.Load() != 6 || st.trial.on {
+		t.Fatalf("up to date with plan %d, %+v", st.may.Load(), st.trial)
+	}
+
+	view.set = set(7, "three", "10.0.0.2:80")
+	st.send(false, 0)
+	sent("EDS") // the endpoints that flipped
+	ack(xds.Endpoint)
+	st.send(false, 6)
+	sent()
+	st.send(false, 7)
+	sent("CDS", "EDS")
+	ack(xds.Endpoint)
+	if !st.trial.on {
+		t.Error("the ACK of endpoints has ended the trial")
+	}
+	ack(xds.Cluster)
+	if st.trial.on || !st.trial.sent {
+		t.Errorf("taken, and %+v", st.trial)
+	}
+
+	view.set = set(9, "three", "10.0.0.2:80")
+	st.send(false, 8)
+	if st.trial.on {
+		t.Error("a trial has begun of a plan that the stream was not let in for")
+	}
+	st.send(false, 9)
+	sent()
+	if st.trial != (trialOf{plan: 9}) {
+		t.Errorf("there was nothing to be sent of the plan, and %+v", st.trial)
+	}
+}
+
+// Who joins is not tried on: it is sent what changes meanwhile, though nobody has taken that yet, and counts from when it is up
+// to date.
+func TestJoinsAreNotTried(t *testing.T) {
+	p := newPlanner(cluster("a"))
+	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Trial: 1, Slow: patience}})
+	old, late := dial(t, addr), dial(t, addr)
+	old.ask(xds.Cluster)
+	old.ack(old.next())
+	eventually(t, "it is up to date", func() bool { all := srv.all(); return len(all) == 1 && all[0].may.Load() != anyPlan })
+	late.ask(xds.Cluster)
+	first := late.next()
+	p.put(cluster("b"))
+	second := old.next() // and has the only place, without an ACK
+	late.ack(first)
+	late.ack(late.next())
+	eventually(t, "both are up to date", func() bool { return srv.all()[0].may.Load()+srv.all()[1].may.Load() == 2*2 })
+	old.ack(second)
+	p.put(cluster("c"))
+	old.ack(old.next())
+	late.ack(late.next())
 }

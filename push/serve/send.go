@@ -12,9 +12,11 @@ import (
 )
 
 // send is a turn: all that may be sent now goes out, or all that is urgent. It does not block: what is within the credit
-// fits into gRPC's write quota; for the rest a goroutine is lent to the stream. It returns the number of bytes sent.
-func (st *stream) send(urgent bool) int {
+// fits into gRPC's write quota; for the rest a goroutine is lent to the stream. It returns the number of bytes sent. plan is
+// the newest plan that the stream may be sent from now on; 0: as before.
+func (st *stream) send(urgent bool, plan int64) int {
 	st.mu.Lock()
+	st.may.Store(max(st.may.Load(), plan))
 	if st.sending || st.closed {
 		st.whole = st.whole || !urgent
 		st.mu.Unlock()
@@ -112,7 +114,10 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 		return out, true, since
 	}
 	st.state.Target(set)
-	if urgent = urgent && !st.whole; urgent {
+	if urgent = urgent && !st.whole; !urgent && !st.begins(set, now) {
+		urgent = true
+	}
+	if urgent {
 		out.reply, ok = st.state.Urgent()
 	} else {
 		out.reply, ok = st.state.Next()
@@ -125,10 +130,12 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 		for l := range st.markedAt {
 			st.markedAt[l].Store(0) // what a mark meant while somebody sent has gone out
 		}
+		st.took(st.turn.Load())
 		return out, false, st.converged()
 	}
 	reply := &out.reply
 	st.pushed = true
+	st.trial.sent = st.trial.sent || !urgent && reply.Type != xds.Endpoint
 	st.owing = reply.Owed
 	if st.state.InFlight(reply.Type) == 1 {
 		st.waiting[reply.Type] = now.UnixNano()
@@ -141,9 +148,11 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 // did not move, or that changed nothing for this client. An acknowledgement may come between a move of the view and the turn
 // that takes it up: then the client has the old set, and is not up to date before it has the new one.
 func (st *stream) converged() (since time.Time) {
-	if st.state.Unacked() != 0 || !st.state.Aims(st.view.Set()) {
+	set := st.view.Set()
+	if st.state.Unacked() != 0 || !st.state.Aims(set) {
 		return since
 	}
+	st.grown(set)
 	if at := st.movedAt.Swap(0); at != 0 && st.pushed {
 		since = time.Unix(0, at)
 	}
@@ -194,8 +203,9 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 // timed closes the stream where what is being written is not for too long.
 func (st *stream) timed(what string) *time.Timer {
 	return time.AfterFunc(st.srv.cfg.WriteTimeout, func() {
-		st.srv.cfg.Hooks.Timeout(true)
-		st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %s not written in %v", what, st.srv.cfg.WriteTimeout))
+		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %s not written in %v", what, st.srv.cfg.WriteTimeout)) {
+			st.srv.cfg.Hooks.Timeout(true)
+		}
 	})
 }
 
@@ -223,11 +233,15 @@ func (st *stream) check(now time.Time) {
 	if late == "" {
 		late = st.lateSide(now)
 	}
+	if settle {
+		st.grown(st.view.Set())
+	}
 	idle := st.state.Idle()
 	st.mu.Unlock()
 	if late != "" {
-		st.srv.cfg.Hooks.Timeout(false)
-		st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %s for %v", late, st.srv.cfg.AckDeadline))
+		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %s for %v", late, st.srv.cfg.AckDeadline)) {
+			st.srv.cfg.Hooks.Timeout(false)
+		}
 	} else if settle && !idle {
 		st.mark(st.turn.Load(), fanout.Answers, now)
 	}

@@ -41,12 +41,14 @@ type stream struct {
 	asked    map[string]bool               // Secrets that the view was told of; the reading goroutine's
 	early    bool                          // it is an agent's that was let in before its Envoy moves; the same
 	movedAt  atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
+	may      atomic.Int64                  // the newest plan (manifest.Set.Plan) that it may be sent; anyPlan until it is up to date once
 
 	mu       sync.Mutex // guards what follows; never held while sending
 	state    *delta.State
-	sending  bool      // somebody is between Next and the end of SendMsg
-	whole    bool      // a turn for all came while somebody sent what is urgent
-	pushed   bool      // something was sent since the client was up to date
+	sending  bool // somebody is between Next and the end of SendMsg
+	whole    bool // a turn for all came while somebody sent what is urgent
+	pushed   bool // something was sent since the client was up to date
+	trial    trialOf
 	owing    bool      // what is being sent may block
 	closed   bool      // nobody sends afterwards
 	spoke    time.Time // when Envoy did first: an agent may ask for asides before; zero: not yet
@@ -66,6 +68,7 @@ const maxRefusals = 16
 // serve is the gRPC handler.
 func (s *Server) serve(g grpc.ServerStream, world bool) error {
 	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, world: world, opened: time.Now()}
+	st.may.Store(anyPlan)
 	err := st.run(g.Context())
 	cause := st.close()
 	if errors.Is(cause, errSentAway) {
@@ -247,7 +250,11 @@ func (st *stream) moved(l fanout.Lane) {
 	}
 	now := time.Now()
 	st.movedAt.CompareAndSwap(0, now.UnixNano())
-	st.mark(turn, l, now)
+	if plan := st.view.Set().Plan; l == fanout.Config && plan > st.may.Load() {
+		st.try(turn, plan, now)
+	} else {
+		st.mark(turn, l, now)
+	}
 }
 
 // mark asks for a turn.
@@ -275,6 +282,11 @@ func (st *stream) advance(m delta.Message) error {
 	if acked > 0 {
 		st.waiting[m.Type] = now.UnixNano() // of the next one in flight
 	}
+	turn := st.turn.Load()
+	if slices.ContainsFunc(reports, func(r delta.Report) bool { return r.Kind == delta.Nacked }) {
+		st.refused(turn)
+	}
+	st.took(turn)
 	idle := st.state.Idle()
 	var moved time.Time
 	if idle {
@@ -282,10 +294,6 @@ func (st *stream) advance(m delta.Message) error {
 	}
 	st.mu.Unlock()
 
-	turn := st.turn.Load()
-	if slices.ContainsFunc(reports, func(r delta.Report) bool { return r.Kind == delta.Nacked }) {
-		turn.Refused()
-	}
 	if acked > 0 {
 		turn.Acked(acked)
 	}

@@ -70,26 +70,26 @@ func TestUrgentFirst(t *testing.T) {
 	}
 	give(t, st, delta.Request{Type: xds.Cluster})
 	give(t, st, delta.Request{Type: xds.Endpoint, Subscribe: slices.Values([]string{"a", "b"})})
-	st.send(true)
+	st.send(true, 0)
 	sent("CDS", "EDS") // first answers are urgent
 	give(t, st, delta.Request{Type: xds.Listener})
-	st.send(true)
+	st.send(true, 0)
 	sent("LDS")
 
 	view.set = set(2, "two", "10.0.0.2:80", 1)
-	st.send(true)
+	st.send(true, 0)
 	sent("EDS")
-	st.send(true)
+	st.send(true, 0)
 	sent()
-	st.send(false)
+	st.send(false, 0)
 	sent("CDS", "EDS") // those of the cluster that changed, again
 
 	view.set = set(3, "two", "10.0.0.3:80", 2)
 	out.during = func() {
-		if n := st.send(false); n != 0 {
+		if n := st.send(false, 0); n != 0 {
 			t.Errorf("%d bytes sent by two at once", n)
 		}
 	}
-	st.send(true)
+	st.send(true, 0)
 	sent("EDS", "LDS")
 }

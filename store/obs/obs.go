@@ -45,7 +45,7 @@ var (
 	Rejects         = rejects{counterVec("pilot_xds_cds_reject", "Clusters refused by proxies.", "err"), counterVec("pilot_xds_eds_reject", "Endpoint assignments refused by proxies.", "err"), counterVec("pilot_xds_lds_reject", "Listeners refused by proxies.", "err"), counterVec("pilot_xds_rds_reject", "Route configurations refused by proxies.", "err")}
 	TotalRejects    = counterVec("pilot_total_xds_rejects", "Responses refused by proxies, by type.", "type")
 	ExpiredNonce    = counterVec("pilot_xds_expired_nonce", "Requests with a nonce that is not the newest, by type.", "type")
-	WriteTimeout    = counter("pilot_xds_write_timeout", "Streams closed because a response was not acknowledged in time.")
+	WriteTimeout    = counter("pilot_xds_write_timeout", "Streams closed because a response could not be written in time.")
 	Convergence     = histogram("pilot_proxy_convergence_time", "Seconds from a change of configuration to the push of it to a proxy.")
 	QueueTime       = histogram("pilot_proxy_queue_time", "Seconds a proxy waited in the push queue.")
 	Debounce        = histogram("pilot_debounce_time", "Seconds from the first change of a batch to its plan.")
@@ -121,6 +121,7 @@ var (
 	JoinRate     = gauge("navarch_join_rate", "Streams of proxies without anything that are let in a second.")
 	JoinsWaiting = gauge("navarch_joins_waiting", "Streams that wait to be let in.")
 	Joins        = counterVec("navarch_joins_total", "Streams that came, by result: admitted, refused, gone.", "result")
+	TooSlow      = counterVec("navarch_streams_too_slow_total", "Streams closed because the client was too slow, by what was not done in time: written, acknowledged.", "not")
 	SentAway     = counterVec("navarch_streams_sent_away_total", "Streams closed so that they come back elsewhere, by why: imbalance, leaving.", "why")
 	RingVersion  = gauge("navarch_ring_version", "Version of the ring that this replica goes by.")
 	RingMoved    = counter("navarch_ring_shards_moved_total", "Shards that got another owner by rings that this process wrote.")

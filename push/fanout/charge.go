@@ -1,0 +1,51 @@
+package fanout
+
+import "time"
+
+// owe charges what was sent to a stream, but for what it has acknowledged already.
+func (q *Queue[S]) owe(s *entry[S], bytes int, now time.Time) {
+	early := min(bytes, s.early)
+	s.early -= early
+	if bytes -= early; bytes <= 0 {
+		return
+	}
+	if s.charge == nil {
+		s.since = now
+		s.charge = q.charged.PushBack(s)
+	}
+	s.owing += bytes
+	q.bytes += bytes
+}
+
+// ack settles the oldest first.
+func (q *Queue[S]) ack(s *entry[S], bytes int) {
+	forgiven := min(bytes, s.forgiven)
+	s.forgiven -= forgiven
+	owed := min(bytes-forgiven, s.owing)
+	q.release(s, owed)
+	s.early += bytes - forgiven - owed
+}
+
+func (q *Queue[S]) release(s *entry[S], bytes int) {
+	bytes = min(bytes, s.owing)
+	s.owing -= bytes
+	q.bytes -= bytes
+	if s.owing == 0 && s.charge != nil {
+		q.charged.Remove(s.charge)
+		s.charge = nil
+	}
+}
+
+// expire writes off what slow streams owe: they hold one message each, by reference, and are closed by their own
+// deadline; they must not hold up the others.
+func (q *Queue[S]) expire(now time.Time) {
+	for front := q.charged.Front(); front != nil; front = q.charged.Front() {
+		s := front.Value.(*entry[S])
+		if now.Sub(s.since) < q.budget.Slow {
+			return
+		}
+		s.forgiven += s.owing
+		q.release(s, s.owing)
+		q.beside.slots.leave(s)
+	}
+}

@@ -1,0 +1,48 @@
+package plan
+
+import (
+	"testing"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// A set has the number of the plan that last changed its configuration: what is delivered progressively is told apart by it.
+// Endpoints do not count, in neither lane, nor do plans that changed nothing of it, nor Secrets that were opened.
+func TestPlansAreNumbered(t *testing.T) {
+	const dest = "host: s3.ns0.svc.cluster.local\nsubsets: [{name: "
+	p, _, handles := bigPlanner(t, 40, 2)
+	h := handles[1]
+	edit := func(records ...model.Record) {
+		p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, records, nil))
+	}
+	for _, c := range []struct {
+		name  string
+		step  func()
+		newer bool
+	}{
+		{"a route", func() { edit(vsOf(t, "ns0/s3", "s3.ns0.svc.cluster.local", "s4.ns0.svc.cluster.local", "")) }, true},
+		{"the same again", func() { edit(vsOf(t, "ns0/s3", "s3.ns0.svc.cluster.local", "s4.ns0.svc.cluster.local", "")) }, false},
+		{"an endpoint", func() {
+			p.Flip(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{flip(t, "ns0", "s3", 3)}, nil), false)
+		}, false},
+		{"an endpoint, as configuration", func() { edit(flip(t, "ns0", "s3", 2)) }, false},
+		{"a rule of another namespace", func() { edit(rec(t, model.KindDestinationRule, "ns0/own", dest+"x}]\nexportTo: ['.']")) }, false},
+		{"a cluster, and an endpoint", func() { edit(rec(t, model.KindDestinationRule, "ns0/s3", dest+"v9}]"), flip(t, "ns0", "s3", 4)) }, true},
+	} {
+		before := h.Set().Plan
+		if c.step(); (h.Set().Plan > before) != c.newer || h.Set().Plan < before {
+			t.Errorf("%s: plan %d, then %d; newer: %v", c.name, before, h.Set().Plan, c.newer)
+		}
+	}
+	late := p.Join(node("ns3", "late"))
+	if got := late.Set().Plan; got < h.Set().Plan {
+		t.Errorf("who joins has plan %d, another %d", got, h.Set().Plan)
+	}
+	set := *h.Set()
+	set.Types[xds.Secret][manifest.Residue] = manifest.Of(&xds.Resource{Type: xds.Secret, Name: "s", Version: "1"})
+	if !sameButEndpoints(h.Set(), &set) {
+		t.Error("a Secret counts")
+	}
+}
