@@ -8,8 +8,10 @@ import "time"
 // edited without end would so hold up the endpoints of the others. So the window follows the run queue: it closes while
 // goroutines wait for a processor, and opens while they do not. Where no endpoints change, configuration goes to as
 // many streams as the budget has. What is on its way for longer than longWay waits for the client, not for this process.
+// Where even the smallest window is too wide, since clients are as quick as this process is busy, bytes are paced.
 type beside[S comparable] struct {
 	window int
+	rest   time.Time // until when nobody has a turn; zero: somebody may
 	last   time.Time // when endpoints were marked last
 	slots  slots[S]  // the streams that configuration is on its way to
 }
@@ -18,11 +20,15 @@ type beside[S comparable] struct {
 // fifteen such waits.
 const (
 	firstWindow = 32
-	leastWindow = 4
+	leastWindow = 1
 	longWait    = 2 * time.Millisecond
 	shortWait   = time.Millisecond
 	longWay     = 10 * time.Millisecond
 )
+
+// leastRate is how many bytes a second are sent at the smallest window, so that everybody has its configuration some time: a
+// tenth of what one processor encrypts and writes.
+const leastRate = 64 << 20
 
 // longCalm is how long no endpoints were marked before they no longer count as changing.
 const longCalm = 10 * time.Second
@@ -32,7 +38,30 @@ func (b *beside[S]) on(now time.Time) bool { return now.Sub(b.last) <= longCalm 
 
 // open says whether another stream may have a turn in the config lane, where so many are taking one.
 func (b *beside[S]) open(now time.Time) bool {
-	return b.slots.Len() < b.window || !b.on(now)
+	return !b.on(now) || b.slots.Len() < b.window && !now.Before(b.rest)
+}
+
+// done is called when a stream was sent so much in its turn.
+func (b *beside[S]) done(s *entry[S], bytes int, now time.Time) {
+	if b.slots.sent(s, now) && b.window == leastWindow {
+		b.rest = now.Add(time.Duration(float64(bytes) / leastRate * float64(time.Second)))
+	}
+}
+
+// next is when time alone will let another have its turn.
+func (b *beside[S]) next() (at time.Time, ok bool) {
+	if at, ok = b.slots.next(longWay); ok && at.Before(b.rest) || !ok {
+		at, ok = b.rest, !b.rest.IsZero()
+	}
+	return at, ok
+}
+
+// expire ends what is over.
+func (b *beside[S]) expire(now time.Time) {
+	b.slots.expire(now, longWay)
+	if !now.Before(b.rest) {
+		b.rest = time.Time{}
+	}
 }
 
 // press takes how long goroutines waited for a processor of late.

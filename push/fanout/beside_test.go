@@ -25,7 +25,7 @@ func TestConfigurationBesideEndpoints(t *testing.T) {
 		"few beside endpoints":         {"e:e", 32},
 		"answers are no endpoints":     {"a:e", streams},
 		"fewer where goroutines wait":  {"e:e p:21", 24},
-		"but some":                     {"e:e" + strings.Repeat(" p:99", 20), 4},
+		"but some":                     {"e:e" + strings.Repeat(" p:99", 20), 1},
 		"more where none waits":        {"e:e p:1 p:0", 42},
 		"as many where some wait":      {"e:e p:15", 32},
 		"as it was after a short calm": {"e:e p:21 t t t", 24},
@@ -46,6 +46,7 @@ func TestConfigurationBesideEndpoints(t *testing.T) {
 		}
 	}
 	before := script(all, begun)
+	pressed := strings.Repeat(" p:99", 14)
 	for name, c := range map[string]struct{ events, want string }{
 		"nothing happens":                    {"", ""},
 		"an ACK lets the next go":            {" k:5:1", " 32"},
@@ -55,7 +56,11 @@ func TestConfigurationBesideEndpoints(t *testing.T) {
 		"a turn that is over does not":       {" d:31:1", ""},
 		"what is long on its way":            {" w", " 32"},
 		"but for one that has its turn":      {" k:0:1 l:1 c:40 c:41 w d:31:1 c:42 c:43", " 32 40 41 42 43"},
-		"and one that has just had it waits": {" d:31:1 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 p:99 w c:40 c:41 c:42 d:32:1 c:43", " 32 40 41 42"},
+		"and one that has just had it waits": {" d:31:1" + pressed + " w d:32:1 c:40 w", " 32 40"},
+		"much at the smallest window rests":  {" d:31:1" + pressed + " w c:40 d:32:1000000 k:32:1000000", " 32"},
+		"and for as long as it was much":     {" d:31:1" + pressed + " w c:40 d:32:1000000 k:32:1000000 w w", " 32 40"},
+		"no longer than endpoints change":    {" d:31:1" + pressed + " w c:40 d:32:999000000 k:32:999000000" + strings.Repeat(" t", 11), " 32 40"},
+		"at a wider one it does not":         {" d:31:1" + pressed + " p:0 w c:40 c:41 d:32:1000000 k:32:1000000 d:40:1 k:40:1", " 32 40 41"},
 	} {
 		if got := script(all, begun+c.events); got != before+c.want {
 			t.Errorf("%s: granted %q, want %q", name, strings.TrimPrefix(got, before), c.want)
@@ -84,5 +89,22 @@ func TestLongWayEndsByTime(t *testing.T) {
 	}
 	if got := q.Step(at, Event[string]{Op: Tick}); len(got) != 1 || got[0].Stream != "b" {
 		t.Errorf("granted %v", got)
+	}
+
+	q.Step(at, Event[string]{Op: Mark, Stream: "a", Lane: Config})
+	q.Step(at, Event[string]{Op: Done, Stream: "b", Bytes: leastRate / 100})
+	if got := q.Step(at, Event[string]{Op: Ack, Stream: "b", Bytes: leastRate / 100}); len(got) != 0 {
+		t.Errorf("granted %v right after much was sent", got)
+	}
+	rested, ok := q.Next()
+	if rest := rested.Sub(at); !ok || rest < 9*time.Millisecond || rest > 11*time.Millisecond {
+		t.Fatalf("next after %v %v, want some 10 ms", rest, ok)
+	}
+	if got := q.Step(rested, Event[string]{Op: Tick}); len(got) != 1 || got[0].Stream != "a" {
+		t.Errorf("granted %v", got)
+	}
+	q.Step(rested, Event[string]{Op: Mark, Stream: "b", Lane: Config})
+	if at, ok := q.Next(); ok && at.Sub(rested) < time.Minute {
+		t.Errorf("%v, and only a turn is waited for", at)
 	}
 }

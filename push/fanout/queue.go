@@ -143,7 +143,7 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 // Step takes one event in and says who is to be sent to now.
 func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	q.expire(now)
-	q.beside.slots.expire(now, longWay)
+	q.beside.expire(now)
 	q.trial.expire(now, q.budget.Slow)
 	s := q.streams[e.Stream]
 	switch {
@@ -187,7 +187,7 @@ func (q *Queue[S]) Next() (at time.Time, ok bool) {
 		sooner(front.Value.(*entry[S]).since.Add(q.budget.Slow), true)
 	}
 	if q.configWaits() {
-		sooner(q.beside.slots.next(longWay))
+		sooner(q.beside.next())
 	}
 	if !q.lanes[tried].empty() {
 		sooner(q.trial.next(q.budget.Slow))
@@ -238,7 +238,7 @@ func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.granted = false
 	q.granted--
-	q.beside.slots.sent(s, now)
+	q.beside.done(s, bytes, now)
 	q.trial.slots.sent(s, now)
 	q.owe(s, bytes, now)
 	q.settle(s)

@@ -38,12 +38,14 @@ func (l *slots[S]) leave(s *entry[S]) bool {
 	return had
 }
 
-// sent is called when a turn is over; the one that it was entered for counts.
-func (l *slots[S]) sent(s *entry[S], now time.Time) {
-	if s.slots[l.kind] != nil && s.sentAt[l.kind].IsZero() {
+// sent is called when a turn is over; it says whether that was the one that it was entered for.
+func (l *slots[S]) sent(s *entry[S], now time.Time) bool {
+	its := s.slots[l.kind] != nil && s.sentAt[l.kind].IsZero()
+	if its {
 		s.sentAt[l.kind] = now
 		l.list.MoveToBack(s.slots[l.kind])
 	}
+	return its
 }
 
 // oldest is the one whose turn has been over for longest; nil: all have their turn still.
