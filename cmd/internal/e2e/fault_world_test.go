@@ -141,6 +141,12 @@ func joined(t testing.TB, f *sim.Fleet, n int) {
 func unharmed(t testing.TB, f *sim.Fleet) {
 	t.Helper()
 	f.CheckEqual()
+	faultless(t, f)
+}
+
+// faultless fails where any proxy was ever sent what no Envoy must be.
+func faultless(t testing.TB, f *sim.Fleet) {
+	t.Helper()
 	for kind, v := range f.Stats().Found {
 		t.Errorf("%d times %s: %v", v.Count, kind, v.Examples)
 	}
