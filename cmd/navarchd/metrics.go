@@ -49,12 +49,8 @@ func hooks(log *slog.Logger, commits *commits, tracer *obs.Tracer) serve.Hooks {
 				c.WithLabelValues("nack").Inc()
 			}
 		},
-		Expired: func(t xds.Type) { obs.ExpiredNonce.WithLabelValues(label(t)).Inc() },
-		Timeout: func(write bool) {
-			if write {
-				obs.WriteTimeout.Inc()
-			}
-		},
+		Expired:  func(t xds.Type) { obs.ExpiredNonce.WithLabelValues(label(t)).Inc() },
+		Timeout:  func(bool) { obs.WriteTimeout.Inc() },
 		Rejected: func(err error) { log.Debug("a stream was refused", obs.KeyError, err) },
 	}
 }

@@ -18,7 +18,7 @@ type Hooks struct {
 	Converged func(took time.Duration) // from a moved view to the last ACK: pilot_proxy_convergence_time
 	Refused   func(r Refusal)          // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
 	Expired   func(t xds.Type)         // a stale nonce: pilot_xds_expired_nonce
-	Timeout   func(write bool)         // a stream closed: not read (pilot_xds_write_timeout), or not acknowledged
+	Timeout   func(write bool)         // a stream closed: not read, or not acknowledged (both in pilot_xds_write_timeout)
 	Rejected  func(err error)          // a stream refused: malformed, not ready, not authenticated
 }
 

@@ -45,7 +45,7 @@ var (
 	Rejects         = rejects{counterVec("pilot_xds_cds_reject", "Clusters refused by proxies.", "err"), counterVec("pilot_xds_eds_reject", "Endpoint assignments refused by proxies.", "err"), counterVec("pilot_xds_lds_reject", "Listeners refused by proxies.", "err"), counterVec("pilot_xds_rds_reject", "Route configurations refused by proxies.", "err")}
 	TotalRejects    = counterVec("pilot_total_xds_rejects", "Responses refused by proxies, by type.", "type")
 	ExpiredNonce    = counterVec("pilot_xds_expired_nonce", "Requests with a nonce that is not the newest, by type.", "type")
-	WriteTimeout    = counter("pilot_xds_write_timeout", "Streams closed because a response was not acknowledged in time.")
+	WriteTimeout    = counter("pilot_xds_write_timeout", "Streams closed because a response was not read, or not acknowledged, in time.")
 	Convergence     = histogram("pilot_proxy_convergence_time", "Seconds from a change of configuration to the push of it to a proxy.")
 	QueueTime       = histogram("pilot_proxy_queue_time", "Seconds a proxy waited in the push queue.")
 	Debounce        = histogram("pilot_debounce_time", "Seconds from the first change of a batch to its plan.")
