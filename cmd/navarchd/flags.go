@@ -57,6 +57,7 @@ type config struct {
 	replicaLease time.Duration
 	ramp         time.Duration // 0: at once
 	drainAfter   time.Duration
+	ackDeadline  time.Duration
 	contained    bool // GOMEMLIMIT is of the container; not a flag
 
 	grpcAddr       string
@@ -149,6 +150,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.DurationVar(&c.replicaLease, "replica-lease", 10*time.Second, "Time after which the proxies of a replica that is silent are given to others.")
 	f.DurationVar(&c.ramp, "replica-ramp", time.Minute, "Time over which a replica that is new takes its share of the proxies.")
 	f.DurationVar(&c.drainAfter, "drain-after", time.Minute, "Time for which a replica has more than 1.25 times its share of the streams before it closes some, a few a second.")
+	f.DurationVar(&c.ackDeadline, "ack-deadline", time.Minute, "Time after which a proxy that does not acknowledge what it was sent is disconnected.")
 	f.StringVar(&c.grpcAddr, "grpc-addr", "", "Address of plain-text xDS, for example :15010; off unless given.")
 	f.StringVar(&c.secureGRPCAddr, "secure-grpc-addr", ":15012", "Address of xDS over TLS; off without --tls-cert and --tls-key.")
 	f.StringVar(&c.httpAddr, "http-addr", ":8080", "Address of /ready and /debug.")

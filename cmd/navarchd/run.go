@@ -201,6 +201,7 @@ func (p *process) replica() ([]loop.Task, error) {
 		Answers:      p.answers(),
 		Identifier:   p.config.identifier(),
 		Store:        func() string { return storeName(p.mirror) },
+		AckDeadline:  p.config.ackDeadline,
 		Planner:      planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, log: p.log, checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain},
 		Budget:       fanout.Budget{Streams: p.config.env.pushThrottle},
 		Hooks:        hooks(p.log, &p.commits, p.tracer),

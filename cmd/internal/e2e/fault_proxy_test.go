@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -86,6 +88,42 @@ func TestFaultProxiesStopReading(t *testing.T) {
 		t.Errorf("the live heap is %d after a quarter of the pushes and %d after %d more, want at most %d", early, live, pushes, most)
 	}
 	within(t, 3*worstWithout+5*time.Second, worst, "the last proxy of a push had it")
+	unharmed(t, f)
+	undisturbed(t, f)
+}
+
+// deaf finds who was disconnected because it did not acknowledge.
+var deaf = regexp.MustCompile(`msg="stream closed" node=(\S+) .*the client does not acknowledge`)
+
+// Fault 15, the end of it: proxies that do not read what is pushed are disconnected at the deadline, each of them, and counted.
+// The others are not: they get that push and the next one, over the streams that they have.
+func TestFaultStuckProxiesAreClosed(t *testing.T) {
+	const n, padding = 30, 10 << 10
+	proxies, stuck := sized(t, 20, 2000, "proxies"), sized(t, 4, 20, "that stop reading")
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	dir := townFolder(t, n)
+	start(t, "--roles=ingest", "--config-dir", dir, store)
+	d := start(t, "--roles=xds", store, "--ack-deadline", (10 * patience / envoytest.Patience * time.Second).String())
+	eventually(t, patience, whole(t, d, n, 1))
+	fleet(t, stuck, sim.Config{Window: 128 << 10, Behaviour: func(i int, _ sim.Identity) sim.Behaviour {
+		return sim.Behaviour{StopReading: i%2 == 0, HoldWindow: i%2 == 1}
+	}}, d)
+	f := fleet(t, proxies, sim.Config{}, d)
+	reaches(t, f, 2, func() { write(t, dir, "town.yaml", paddedTown(0, n, 2, padding)) })
+	closed := map[string]bool{}
+	eventually(t, patience, func() error {
+		for _, m := range deaf.FindAllStringSubmatch(d.log.String(), -1) {
+			closed[m[1]] = true
+		}
+		if len(closed) < stuck {
+			return fmt.Errorf("%d of %d are disconnected", len(closed), stuck)
+		}
+		return nil
+	})
+	if counted := d.mustValue(t, `navarch_streams_too_slow_total{not="acknowledged"}`); len(closed) > stuck || int(counted) < stuck {
+		t.Errorf("%d of %d are disconnected, %v counted", len(closed), stuck, counted)
+	}
+	reaches(t, f, 3, func() { write(t, dir, "town.yaml", paddedTown(0, n, 3, padding)) })
 	unharmed(t, f)
 	undisturbed(t, f)
 }
