@@ -32,7 +32,7 @@ func (b *beside[S]) on(now time.Time) bool { return now.Sub(b.last) <= longCalm 
 
 // open says whether another stream may have a turn in the config lane, where so many are taking one.
 func (b *beside[S]) open(now time.Time) bool {
-	return b.slots.Len() < b.window || !b.on(now)
+	return b.slots.count() < b.window || !b.on(now)
 }
 
 // press takes how long goroutines waited for a processor of late.
