@@ -91,7 +91,7 @@ type environment struct {
 	debounce     time.Duration // PILOT_DEBOUNCE_AFTER
 	debounceMax  time.Duration // PILOT_DEBOUNCE_MAX
 	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; Navarch's default is the fast lane
-	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: by the number of cores
+	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: 100
 	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
 	debugOnHTTP  bool          // ENABLE_DEBUG_ON_HTTP
 	debugAuth    bool          // ENABLE_DEBUG_ENDPOINT_AUTH: /debug is for this machine, the system namespace and, of its own, a tenant

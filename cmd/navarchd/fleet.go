@@ -185,25 +185,21 @@ func (f *fleet) ready() error {
 }
 
 // drain keeps the balance: streams of proxies that do not follow the ring by themselves are closed, a few a second, while
-// this replica has much more than its share.
+// this replica has much more than its share. Each is decided about when it is closed.
 func (f *fleet) drain(ctx context.Context) error {
-	const every = time.Second
 	decide := place.NewDrain(place.DrainConfig{After: f.config.drainAfter, Calm: f.config.drainAfter / 2})
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case now := <-tick.C:
-			if f.leaving.Load() {
-				continue
+		case <-timer.C:
+			closing, again := decide.Step(f.drainInput(time.Now()))
+			if closing && !f.leaving.Load() {
+				obs.SentAway.WithLabelValues("imbalance").Add(float64(f.server.SendAway(1, ownerURL, false)))
 			}
-			for range decide.Step(f.drainInput(now)) {
-				time.AfterFunc(rand.N(every), func() { // not all at one moment
-					obs.SentAway.WithLabelValues("imbalance").Add(float64(f.server.SendAway(1, ownerURL, false)))
-				})
-			}
+			timer.Reset(again)
 		}
 	}
 }

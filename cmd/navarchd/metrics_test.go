@@ -1,24 +1,13 @@
 package main
 
 import (
-	"context"
-	"log/slog"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
-	"navarch.io/navarch/push/fanout"
-	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/serve"
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -48,56 +37,15 @@ func TestSlowClientsAreCounted(t *testing.T) {
 	}
 }
 
-// one is a planner whose clients all have the same.
-type one struct{ set *manifest.Set }
-
-func (o one) Join(context.Context, serve.Client, func(fanout.Lane)) (serve.View, error) {
-	return o, nil
-}
-func (o one) Set() *manifest.Set          { return o.set }
-func (one) Namespace() string             { return "n" }
-func (one) ID() string                    { return "v" }
-func (one) Confirm(context.Context) error { return nil }
-func (one) Leave()                        {}
-
 // So is one that takes what it is sent and never acknowledges it.
 func TestSilentClientIsCounted(t *testing.T) {
-	set := &manifest.Set{Revision: 1}
-	set.Types[xds.Cluster][manifest.Scope] = manifest.Of(&xds.Resource{Type: xds.Cluster, Name: "c", Version: "1"})
-	s := serve.New(serve.Config{Planner: one{set}, AckDeadline: time.Second, Log: slog.New(slog.DiscardHandler), Hooks: hooks(quiet, &commits{}, nil)})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := grpc.NewServer(serve.Options()...)
-	s.Register(g)
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() { _ = g.Serve(serve.Listen(l)) })
-	done.Go(func() { _ = s.Run(ctx) })
-	defer done.Wait()
-	defer cancel()
-	defer g.Stop()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := serve.New(serve.Config{Planner: oneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(quiet, &commits{}, nil)})
 	acknowledged := obs.TooSlow.WithLabelValues("acknowledged")
 	was := tally(t, acknowledged)
-	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL()}); err != nil {
-		t.Fatal(err)
-	}
+	stream := subscribe(t, dialed(t, s))
+	var err error
 	for err == nil {
 		_, err = stream.Recv()
 	}
-	for deadline := time.Now().Add(time.Minute); tally(t, acknowledged) != was+1; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("counted %d, then %d", was, tally(t, acknowledged))
-		}
-	}
+	soon(t, "it is counted", func() bool { return tally(t, acknowledged) == was+1 })
 }

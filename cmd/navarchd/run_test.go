@@ -7,7 +7,27 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"navarch.io/navarch/store/kv/kvtest"
 )
+
+// What the environment says of the fan-out is what it does.
+func TestPushThrottle(t *testing.T) {
+	etcd := kvtest.Start(t)
+	for value, want := range map[string]int{"7": 7, "": 100} {
+		c := &config{roles: []string{"xds"}, env: environment{podName: "a"}}
+		if err := c.env.read(func(name string) (string, bool) { return value, name == "PILOT_PUSH_THROTTLE" }); err != nil {
+			t.Fatal(err)
+		}
+		p := &process{config: c, log: quiet, store: etcd.Connect(), tenants: newTenants()}
+		if _, err := p.replica(); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.server.Budget().Streams; got != want {
+			t.Errorf("PILOT_PUSH_THROTTLE=%s: %d streams are sent to at once, want %d", value, got, want)
+		}
+	}
+}
 
 // A stop takes as long as it takes, but no longer than --shutdown-duration; what fails before is told as it is.
 func TestStopIsBounded(t *testing.T) {

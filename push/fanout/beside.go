@@ -38,12 +38,12 @@ func (b *beside[S]) on(now time.Time) bool { return now.Sub(b.last) <= longCalm 
 
 // open says whether another stream may have a turn in the config lane, where so many are taking one.
 func (b *beside[S]) open(now time.Time) bool {
-	return !b.on(now) || b.slots.Len() < b.window && !now.Before(b.rest)
+	return !b.on(now) || b.slots.count() < b.window && !now.Before(b.rest)
 }
 
 // done is called when a stream was sent so much in its turn.
 func (b *beside[S]) done(s *entry[S], bytes int, now time.Time) {
-	if b.slots.sent(s, now) && b.window == leastWindow {
+	if b.slots.done(s, now) && b.window == leastWindow {
 		b.rest = now.Add(time.Duration(float64(bytes) / leastRate * float64(time.Second)))
 	}
 }

@@ -61,6 +61,9 @@ func New(b Budget, workers int) *Loop {
 		waited: func() time.Duration { return queue.Since(.9) }}
 }
 
+// Budget is the budget in force.
+func (l *Loop) Budget() Budget { return l.budget }
+
 // Join adds a stream; first: it is a gateway's, which goes before others. send is called by one worker at a time,
 // when it is the stream's turn: it sends all that may be sent now without blocking, or only what is urgent, and returns the
 // number of bytes. plan is Grant.Plan.

@@ -199,7 +199,7 @@ func (q *Queue[S]) configWaits() bool { return !q.lanes[Config].empty() || !q.la
 
 // Pressing says whether Press matters: configuration is sent beside endpoints.
 func (q *Queue[S]) Pressing(now time.Time) bool {
-	return q.beside.on(now) && (q.beside.slots.Len() > 0 || q.configWaits())
+	return q.beside.on(now) && (q.beside.slots.count() > 0 || q.configWaits())
 }
 
 // Waiting is the number of streams in a lane.
@@ -239,7 +239,7 @@ func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.granted = false
 	q.granted--
 	q.beside.done(s, bytes, now)
-	q.trial.slots.sent(s, now)
+	q.trial.slots.done(s, now)
 	q.owe(s, bytes, now)
 	q.settle(s)
 	s.again[Config] = s.again[Config] && !s.again[tried] && s.at[tried] == nil

@@ -156,7 +156,7 @@ func TestQueueRandom(t *testing.T) {
 			c.now = c.now.Add(sulk)
 		}
 		q := c.q
-		if len(c.due) > 0 || q.Waiting(Endpoints)+q.Waiting(Answers)+q.Waiting(Config) > 0 || q.bytes != 0 || q.trial.slots.Len() != 0 || q.charged.Len() != 0 || q.beside.slots.Len() != 0 {
+		if len(c.due) > 0 || q.Waiting(Endpoints)+q.Waiting(Answers)+q.Waiting(Config) > 0 || q.bytes != 0 || q.trial.slots.count() != 0 || q.charged.Len() != 0 || q.beside.slots.count() != 0 {
 			t.Fatalf("seed %d: still due %v, bytes %d, charged %d", seed, c.due, q.bytes, q.charged.Len())
 		}
 	}

@@ -12,71 +12,67 @@ const (
 	numSlots
 )
 
-// slots are the streams that have had their turn for something, or have it, and are waited for. Those that have it still come
-// last, or were never moved; of the others the one that has waited longest comes first.
+// slots are the streams that have their turn for something, or have had it and are waited for.
 type slots[S comparable] struct {
-	list list.List // of *entry[S]
 	kind int
+	busy list.List // of *entry[S]: those that have their turn
+	sent list.List // those that have had it: the one that has waited longest comes first
 }
 
-// Len is how many there are.
-func (l *slots[S]) Len() int { return l.list.Len() }
+// count is how many there are.
+func (l *slots[S]) count() int { return l.busy.Len() + l.sent.Len() }
 
 // enter counts a stream whose turn begins.
 func (l *slots[S]) enter(s *entry[S]) {
 	l.leave(s)
-	s.slots[l.kind], s.sentAt[l.kind] = l.list.PushBack(s), time.Time{}
+	s.slots[l.kind], s.sentAt[l.kind] = l.busy.PushBack(s), time.Time{}
 }
 
-// leave is called when nothing is waited for any more; it says whether the stream had a slot.
-func (l *slots[S]) leave(s *entry[S]) bool {
-	had := s.slots[l.kind] != nil
-	if had {
-		l.list.Remove(s.slots[l.kind])
-		s.slots[l.kind] = nil
+// leave is called when nothing is waited for any more.
+func (l *slots[S]) leave(s *entry[S]) {
+	switch at := s.slots[l.kind]; {
+	case at == nil:
+		return
+	case s.sentAt[l.kind].IsZero():
+		l.busy.Remove(at)
+	default:
+		l.sent.Remove(at)
 	}
-	return had
+	s.slots[l.kind] = nil
 }
 
-// sent is called when a turn is over; it says whether that was the one that it was entered for.
-func (l *slots[S]) sent(s *entry[S], now time.Time) bool {
-	its := s.slots[l.kind] != nil && s.sentAt[l.kind].IsZero()
+// done is called when a turn is over; it says whether that was the one that it was entered for.
+func (l *slots[S]) done(s *entry[S], now time.Time) bool {
+	at := s.slots[l.kind]
+	its := at != nil && s.sentAt[l.kind].IsZero()
 	if its {
-		s.sentAt[l.kind] = now
-		l.list.MoveToBack(s.slots[l.kind])
+		l.busy.Remove(at)
+		s.slots[l.kind], s.sentAt[l.kind] = l.sent.PushBack(s), now
 	}
 	return its
 }
 
-// oldest is the one whose turn has been over for longest; nil: all have their turn still.
-func (l *slots[S]) oldest() *entry[S] {
-	for e := l.list.Front(); e != nil; e = e.Next() {
-		if s := e.Value.(*entry[S]); !s.sentAt[l.kind].IsZero() {
-			return s
-		}
-	}
-	return nil
-}
-
 // next is when the first of them will have been waited for that long.
 func (l *slots[S]) next(long time.Duration) (time.Time, bool) {
-	if s := l.oldest(); s != nil {
-		return s.sentAt[l.kind].Add(long), true
+	if front := l.sent.Front(); front != nil {
+		return front.Value.(*entry[S]).sentAt[l.kind].Add(long), true
 	}
 	return time.Time{}, false
 }
 
 // expire frees the slots of those that have been waited for that long.
 func (l *slots[S]) expire(now time.Time, long time.Duration) {
-	for s := l.oldest(); s != nil && !now.Before(s.sentAt[l.kind].Add(long)); s = l.oldest() {
-		l.leave(s)
+	for at, ok := l.next(long); ok && !now.Before(at); at, ok = l.next(long) {
+		l.leave(l.sent.Front().Value.(*entry[S]))
 	}
 }
 
 // clear frees all.
 func (l *slots[S]) clear() {
-	for e := l.list.Front(); e != nil; e = e.Next() {
-		e.Value.(*entry[S]).slots[l.kind] = nil
+	for _, all := range []*list.List{&l.busy, &l.sent} {
+		for e := all.Front(); e != nil; e = e.Next() {
+			e.Value.(*entry[S]).slots[l.kind] = nil
+		}
+		all.Init()
 	}
-	l.list.Init()
 }

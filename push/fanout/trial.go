@@ -42,7 +42,7 @@ func (t *trial[S]) begin(plan int64, streams int) {
 }
 
 // open says whether another stream may have its turn.
-func (t *trial[S]) open() bool { return t.slots.Len()+len(t.refused) < t.window }
+func (t *trial[S]) open() bool { return t.slots.count()+len(t.refused) < t.window }
 
 // accept is called when a stream has acknowledged all of a plan, also of one that was slow to.
 func (t *trial[S]) accept(s *entry[S], plan int64) {

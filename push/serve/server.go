@@ -144,6 +144,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
+// Budget is the fan-out's budget in force.
+func (s *Server) Budget() fanout.Budget { return s.loop.Budget() }
+
 // Joins is how many streams were opened so far.
 func (s *Server) Joins() uint64 { return s.serial.Load() }
 

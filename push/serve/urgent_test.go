@@ -1,14 +1,18 @@
 package serve
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 
 	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 )
@@ -92,4 +96,51 @@ func TestUrgentFirst(t *testing.T) {
 	}
 	st.send(true, 0)
 	sent("EDS", "LDS")
+}
+
+// A gateway that has waited for the shortest time is sent to first: sidecars wait until it has acknowledged.
+func TestGatewaysAreFirst(t *testing.T) {
+	p := newPlanner(cluster("a"))
+	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Streams: 1, Bytes: 1, Slow: patience}})
+	join := func(id string) *client {
+		c := dial(t, addr)
+		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: id}, TypeUrl: xds.Cluster.URL()})
+		c.ack(c.next())
+		return c
+	}
+	busy := join("sidecar~10.0.0.1~busy.shop~shop.svc.cluster.local")
+	var all []*client
+	for i := range 5 {
+		all = append(all, join(fmt.Sprintf("sidecar~10.0.0.2~%d.shop~shop.svc.cluster.local", i)))
+	}
+	gateway := join("router~10.0.0.3~gw.edge~edge.svc.cluster.local")
+	eventually(t, "all are up to date", func() bool { return srv.Waiting(fanout.Answers) == 0 && unacked(srv) == 0 })
+	busy.ask(xds.Listener)
+	answer := busy.next() // and as it is not acknowledged, nobody else is sent to
+	p.put(cluster("b"))
+	eventually(t, "all wait", func() bool { return srv.Waiting(fanout.Config) == len(all)+2 })
+	busy.ack(answer)
+	first := gateway.next()
+	if n := unacked(srv); n != 1 {
+		t.Errorf("%d streams are waited for, want the gateway's alone", n)
+	}
+	gateway.ack(first)
+	for _, c := range append(all, busy) {
+		go func() { // in whatever order
+			if r, err := c.Recv(); err == nil {
+				c.ack(r)
+			}
+		}()
+	}
+	eventually(t, "all have it", func() bool { return srv.Waiting(fanout.Config) == 0 && unacked(srv) == 0 })
+}
+
+// unacked is how many streams have something that they did not acknowledge.
+func unacked(s *Server) (n int) {
+	for _, i := range s.Inspect() {
+		if i.Unacked > 0 {
+			n++
+		}
+	}
+	return n
 }

@@ -1,6 +1,9 @@
 package place
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // DrainConfig is the pace at which streams that cannot move by themselves (of stock agents) are closed, so that they come
 // back elsewhere. The zero value of a field is its default.
@@ -9,8 +12,8 @@ type DrainConfig struct {
 	Until float64       // of its share: closing goes on until here; 1.1
 	Slack int           // and at least so many streams more than its share; 8
 	After time.Duration // it is uneven for so long before a stream is closed; 60 s
-	Rate  float64       // streams closed a second; 10
-	Part  float64       // but no more than this part of the streams a second; 0.02
+	Rate  float64       // streams closed in any second, at most; 10
+	Part  float64       // and no more than this part of the streams; 0.02
 	Calm  time.Duration // a leader leads for so long before anything is closed; 30 s
 }
 
@@ -26,13 +29,12 @@ type DrainInput struct {
 	Random    float64       // 0 to 1: the jitter
 }
 
-// Drain decides how many streams to close. It has no clock; one goroutine calls it.
+// Drain decides when to close a stream. It has no clock; one goroutine calls it.
 type Drain struct {
 	cfg    DrainConfig
-	last   time.Time
 	uneven time.Time // since when; zero: it is not
 	active bool
-	tokens float64
+	next   time.Time // before which none is closed
 }
 
 // NewDrain makes one that has seen nothing yet.
@@ -53,33 +55,45 @@ func orElse[T int | float64 | time.Duration](value *T, otherwise T) {
 	}
 }
 
-// Step says how many streams to close now. To be called about once a second: what is not used is not saved up.
-func (d *Drain) Step(in DrainInput) int {
-	elapsed := min(max(in.Now.Sub(d.last), 0), time.Second)
-	first := d.last.IsZero()
-	d.last = in.Now
+// look is how often it is looked whether there is anything to close.
+const look = time.Second
+
+// Step says whether to close one stream now, and after how long to call again. The decision is for the moment of the call:
+// nothing is planned ahead, and nothing that was not closed is saved up.
+func (d *Drain) Step(in DrainInput) (closing bool, again time.Duration) {
 	excess := float64(in.Streams) - in.Share
 	if in.Share <= 0 || in.Peers == 0 || float64(in.Streams) <= d.cfg.Until*in.Share || excess < 1 {
-		d.uneven, d.active, d.tokens = time.Time{}, false, 0
-		return 0
+		d.uneven, d.active = time.Time{}, false
+		return false, look
 	}
 	if !d.active {
 		if float64(in.Streams) <= d.cfg.Above*in.Share || excess <= float64(d.cfg.Slack) {
 			d.uneven = time.Time{}
-			return 0
+			return false, look
 		}
 		if d.uneven.IsZero() {
 			d.uneven = in.Now
 		}
 		d.active = in.Now.Sub(d.uneven) >= d.cfg.After
 	}
-	if !d.active || first || in.Storm || in.LeaderAge < d.cfg.Calm {
-		d.tokens = 0
-		return 0
+	if !d.active || in.Storm || in.LeaderAge < d.cfg.Calm || in.Movable == 0 {
+		return false, look
 	}
-	rate := min(d.cfg.Rate, d.cfg.Part*float64(in.Streams))
-	d.tokens += rate * elapsed.Seconds() * (.5 + in.Random)
-	n := min(int(d.tokens), in.Movable, int(float64(in.Streams)-d.cfg.Until*in.Share)+1)
-	d.tokens = min(d.tokens-float64(n), 1) // what could not be closed is not saved up
-	return n
+	if wait := d.next.Sub(in.Now); wait > 0 {
+		return false, min(wait, look)
+	}
+	gap := d.gap(in.Streams, in.Random)
+	d.next = in.Now.Add(gap)
+	return true, min(gap, look)
+}
+
+// gap is the time from one closed stream to the next: so long that no second has more of them than it may, and up to half as
+// long again by chance, so that those who come back do not come in step. A part of the streams that is less than one is one in
+// as many seconds as it takes.
+func (d *Drain) gap(streams int, random float64) time.Duration {
+	rate := min(d.cfg.Rate, d.cfg.Part*float64(streams))
+	if rate > 1 {
+		rate = math.Floor(rate)
+	}
+	return time.Duration(math.Ceil(float64(time.Second) / rate * (1 + random/2)))
 }

@@ -6,41 +6,73 @@ import (
 	"time"
 )
 
-// Streams above 1.25 of the share for a minute are closed at 10 a second and 2 % a second at most, down to 1.1 of it.
+// run steps a Drain as its loop does, for so long, and says when streams were closed. input is asked at each step, with how many
+// were closed so far.
+func run(d *Drain, from time.Time, long time.Duration, input func(now time.Time, closed int) DrainInput) (at []time.Time) {
+	for now := from; now.Sub(from) < long; {
+		in := input(now, len(at))
+		in.Now = now
+		closing, again := d.Step(in)
+		if closing {
+			at = append(at, now)
+		}
+		now = now.Add(again)
+	}
+	return at
+}
+
+// most is how many there are in any second.
+func most(at []time.Time) (n int) {
+	for i := range at {
+		for j := i; j < len(at) && at[j].Sub(at[i]) < time.Second; j++ {
+			n = max(n, j-i+1)
+		}
+	}
+	return n
+}
+
+// Streams above 1.25 of the share for a minute are closed, at most 10 and at most 2 % of them in any second, down to 1.1 of it.
 func TestDrainPace(t *testing.T) {
-	for _, streams := range []int{140, 300, 3000} {
-		d, now, random := NewDrain(DrainConfig{}), time.Unix(1e6, 0), rand.New(rand.NewPCG(1, 2))
-		share := float64(streams) / 1.5
-		here, firstAt, total, greatest := streams, -1, 0, 0
-		for second := range 600 {
-			n := d.Step(DrainInput{Now: now.Add(time.Duration(second) * time.Second), Streams: here, Share: share, Peers: 2, Movable: here, LeaderAge: time.Hour, Random: random.Float64()})
-			if n > 0 && firstAt < 0 {
-				firstAt = second
+	for streams, limit := range map[int]int{30: 1, 140: 2, 199: 3, 300: 6, 3000: 10} {
+		for _, jitter := range []float64{0, .5, 1, -1} {
+			d, began, random := NewDrain(DrainConfig{}), time.Unix(1e6, 0), rand.New(rand.NewPCG(1, 2))
+			share := float64(streams) / 1.5
+			at := run(d, began, 20*time.Minute, func(_ time.Time, closed int) DrainInput {
+				in := DrainInput{Streams: streams - closed, Share: share, Peers: 2, Movable: streams - closed, LeaderAge: time.Hour, Random: jitter}
+				if jitter < 0 {
+					in.Random = random.Float64()
+				}
+				return in
+			})
+			if len(at) == 0 {
+				t.Fatalf("%d streams: none was closed", streams)
 			}
-			here, total, greatest = here-n, total+n, max(greatest, n)
-		}
-		rate := min(10, .02*float64(streams))
-		if firstAt < 60 || firstAt > 65 {
-			t.Errorf("%d streams: the first was closed after %d s", streams, firstAt)
-		}
-		if float64(greatest) > 1.5*rate+2 || float64(here) > 1.1*share || float64(here) < 1.1*share-2 {
-			t.Errorf("%d streams: %d are left of a share of %.0f, at most %d in a second", streams, here, share, greatest)
+			if first := at[0].Sub(began); first < time.Minute || first > time.Minute+look {
+				t.Errorf("%d streams: the first was closed after %v", streams, first)
+			}
+			if here := float64(streams - len(at)); most(at) > limit || here > 1.1*share || here < 1.1*share-1 {
+				t.Errorf("%d streams, jitter %v: %.0f are left of a share of %.0f, at most %d in a second, want %d", streams, jitter, here, share, most(at), limit)
+			}
 		}
 	}
-	// The rate on average.
-	d, now, closed := NewDrain(DrainConfig{}), time.Unix(1e6, 0), 0
-	for second := range 200 {
-		n := d.Step(DrainInput{Now: now.Add(time.Duration(second) * time.Second), Streams: 10_000, Share: 2000, Peers: 1, Movable: 10_000, LeaderAge: time.Hour, Random: .5})
-		if second >= 100 {
-			closed += n
-		}
+	// And nearly as many as may be.
+	good := DrainInput{Streams: 10_000, Share: 2000, Peers: 1, Movable: 10_000, LeaderAge: time.Hour, Random: .5}
+	at := run(NewDrain(DrainConfig{}), time.Unix(1e6, 0), 160*time.Second, func(time.Time, int) DrainInput { return good })
+	if n := len(at); n < 750 || n > 1000 {
+		t.Errorf("%d closed in 100 s", n)
 	}
-	if closed != 1000 {
-		t.Errorf("%d closed in 100 s", closed)
+	// Whoever calls early is told to wait.
+	d, now := NewDrain(DrainConfig{After: time.Second}), time.Unix(1e6, 0)
+	at = run(d, now, 2*time.Second, func(at time.Time, _ int) DrainInput { now = at; return good })
+	in := good
+	if in.Now = now.Add(time.Millisecond); len(at) == 0 {
+		t.Error("none was closed")
+	} else if closing, again := d.Step(in); closing || again > 150*time.Millisecond {
+		t.Errorf("a millisecond later: %v, again after %v", closing, again)
 	}
 }
 
-// Nothing is closed where that is wrong, and nothing is saved up for later meanwhile.
+// Nothing is closed where that is wrong, from one moment to the next, and nothing is saved up for later meanwhile.
 func TestDrainHoldsStill(t *testing.T) {
 	good := DrainInput{Streams: 1000, Share: 500, Peers: 2, Movable: 1000, LeaderAge: time.Hour, Random: .5}
 	for name, change := range map[string]func(*DrainInput){
@@ -50,36 +82,42 @@ func TestDrainHoldsStill(t *testing.T) {
 		"no share":       func(in *DrainInput) { in.Share = 0 },
 		"nobody else":    func(in *DrainInput) { in.Peers = 0 },
 		"all follow":     func(in *DrainInput) { in.Movable = 0 },
-		"even":           func(in *DrainInput) { in.Share = 850 },
+		"even":           func(in *DrainInput) { in.Share = 950 },
 		"a few too many": func(in *DrainInput) { in.Streams, in.Share = 15, 8 },
 	} {
-		d, now, closed := NewDrain(DrainConfig{}), time.Unix(1e6, 0), 0
-		step := func(in DrainInput, seconds int) {
-			for range seconds {
-				now = now.Add(time.Second)
-				in.Now = now
-				closed += d.Step(in)
-			}
-		}
 		bad := good
 		change(&bad)
-		step(bad, 300)
-		if closed != 0 {
-			t.Errorf("%s: %d closed", name, closed)
+		d, began := NewDrain(DrainConfig{}), time.Unix(1e6, 0)
+		// Two minutes of it, two without; what passes by itself then comes and goes.
+		long := 4 * time.Minute
+		if bad.Share == good.Share && bad.Peers == good.Peers {
+			long += time.Minute
 		}
-		step(good, 1)
-		if closed > 16 {
-			t.Errorf("%s: and %d at once when it was over", name, closed)
+		fine := func(now time.Time) bool {
+			after := now.Sub(began)
+			return after >= 2*time.Minute && (after < 4*time.Minute || after/(700*time.Millisecond)%2 == 0)
 		}
-		step(good, 120)
-		if closed < 100 {
-			t.Errorf("%s: %d closed when it was over", name, closed)
-		}
-		if step(bad, 60); name == "a storm" {
-			before := closed
-			if step(good, 10); closed == before {
-				t.Error("after a storm another minute goes by")
+		at := run(d, began, long, func(now time.Time, _ int) DrainInput {
+			if fine(now) {
+				return good
 			}
+			return bad
+		})
+		in := 0
+		for _, a := range at {
+			if !fine(a) {
+				t.Errorf("%s: one was closed after %v", name, a.Sub(began))
+				break
+			}
+			if a.Sub(began) < 4*time.Minute {
+				in++
+			}
+		}
+		if in < 100 || most(at) > 10 {
+			t.Errorf("%s: %d closed when it was over, at most %d in a second", name, in, most(at))
+		}
+		if n := len(at) - in; long > 4*time.Minute && n < 100 {
+			t.Errorf("%s: %d closed in a minute in which it came and went", name, n)
 		}
 	}
 }
@@ -87,7 +125,7 @@ func TestDrainHoldsStill(t *testing.T) {
 // A replica that leaves tells the others first, sends its streams away evenly, and ends what is left before the grace is over.
 func TestLeaving(t *testing.T) {
 	began := time.Unix(1e6, 0)
-	run := func(streams int, grace time.Duration, in func(after time.Duration) LeavingInput) (left int, first, end time.Duration, greatest int) {
+	leave := func(streams int, grace time.Duration, in func(after time.Duration) LeavingInput) (left int, first, end time.Duration, greatest int) {
 		l := &Leaving{Began: began, Grace: grace}
 		first, left = -1, streams
 		for after := time.Duration(0); after < 2*grace; after += l.StepEvery() {
@@ -106,20 +144,20 @@ func TestLeaving(t *testing.T) {
 		return
 	}
 	told := func(after time.Duration) LeavingInput { return LeavingInput{Peers: 2, Told: after >= time.Second} }
-	if left, first, end, greatest := run(6000, 30*time.Second, told); left > 120 || first < time.Second || first > 2*time.Second || end > 28*time.Second || greatest > 60 {
+	if left, first, end, greatest := leave(6000, 30*time.Second, told); left > 120 || first < time.Second || first > 2*time.Second || end > 28*time.Second || greatest > 60 {
 		t.Errorf("left %d, first at %v, end at %v, at most %d at once", left, first, end, greatest)
 	}
 	never := func(time.Duration) LeavingInput { return LeavingInput{Peers: 2} }
-	if left, first, _, _ := run(1000, 30*time.Second, never); left > 20 || first < 3*time.Second || first > 4*time.Second {
+	if left, first, _, _ := leave(1000, 30*time.Second, never); left > 20 || first < 3*time.Second || first > 4*time.Second {
 		t.Errorf("nobody heard it: left %d, first at %v", left, first)
 	}
-	if left, _, end, _ := run(1000, 30*time.Second, func(time.Duration) LeavingInput { return LeavingInput{} }); left != 1000 || end != 0 {
+	if left, _, end, _ := leave(1000, 30*time.Second, func(time.Duration) LeavingInput { return LeavingInput{} }); left != 1000 || end != 0 {
 		t.Errorf("with nobody to take over: left %d, end at %v", left, end)
 	}
-	if _, _, end, _ := run(0, 30*time.Second, told); end != 0 {
+	if _, _, end, _ := leave(0, 30*time.Second, told); end != 0 {
 		t.Errorf("without streams: end at %v", end)
 	}
-	if _, _, end, _ := run(3, 5*time.Second, told); end > 5*time.Second {
+	if _, _, end, _ := leave(3, 5*time.Second, told); end > 5*time.Second {
 		t.Errorf("a short grace: end at %v", end)
 	}
 }

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // fed says which of the metrics have no sample above zero.
@@ -28,6 +30,27 @@ func (d *daemon) fed(names ...string) func() error {
 			return fmt.Errorf("no sample above zero: %v", missing)
 		}
 		return nil
+	}
+}
+
+// What the environment says of debouncing is what happens: an endpoint waits as configuration does, as long as that may at most,
+// because of the quiet time that is longer. Navarch's defaults are that it does not, 10 s and 0.1 s.
+func TestDebounceOfTheEnvironment(t *testing.T) {
+	const most = 12 * time.Second
+	dir := folder(t)
+	d := startProgram(t, binary(t, "navarchd"), []string{"PILOT_DEBOUNCE_AFTER=1m", "PILOT_DEBOUNCE_MAX=" + most.String(), "PILOT_ENABLE_EDS_DEBOUNCE=true"},
+		"--config-dir", dir, "--data-dir", t.TempDir())
+	eventually(t, patience, serves(t, d, 1)) // who joins is not kept waiting
+	count, sum := d.mustValue(t, "pilot_debounce_time_count"), d.mustValue(t, "pilot_debounce_time_sum")
+	write(t, dir, "services.yaml", strings.Replace(services, "10.1.0.2]", "10.1.0.3]", 1))
+	eventually(t, patience, func() error {
+		if d.value("pilot_debounce_time_count") == count {
+			return errors.New("no plan of configuration")
+		}
+		return nil
+	})
+	if waited := d.mustValue(t, "pilot_debounce_time_sum") - sum; waited < most.Seconds() {
+		t.Errorf("planned after %v s, want %v", waited, most)
 	}
 }
 
