@@ -22,6 +22,7 @@ type DrainInput struct {
 	Peers     int           // other replicas that are ready: Placement.Peers
 	Movable   int           // streams here that may be closed: they do not follow the ring by themselves
 	Storm     bool          // a push reaches many streams, or joins wait for admission
+	Mixed     bool          // Numbers.Mixed: in an upgrade a stream that is closed may come back to the version that goes
 	LeaderAge time.Duration // Replica.LeaderAge; 0: there is none
 	Random    float64       // 0 to 1: the jitter
 }
@@ -73,7 +74,7 @@ func (d *Drain) Step(in DrainInput) int {
 		}
 		d.active = in.Now.Sub(d.uneven) >= d.cfg.After
 	}
-	if !d.active || first || in.Storm || in.LeaderAge < d.cfg.Calm {
+	if !d.active || first || in.Storm || in.Mixed || in.LeaderAge < d.cfg.Calm {
 		d.tokens = 0
 		return 0
 	}
