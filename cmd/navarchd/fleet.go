@@ -206,7 +206,8 @@ func (f *fleet) drain(ctx context.Context) error {
 
 // drainInput looks at the streams one by one only where there are too many.
 func (f *fleet) drainInput(now time.Time) place.DrainInput {
-	in := place.DrainInput{Now: now, Streams: f.streams.Total(), Share: f.replica.Numbers().Share, Peers: f.replica.Placement().Peers(),
+	numbers := f.replica.Numbers()
+	in := place.DrainInput{Now: now, Streams: f.streams.Total(), Share: numbers.Share, Peers: f.replica.Placement().Peers(), Mixed: numbers.Mixed,
 		LeaderAge: f.replica.LeaderAge(now), Random: rand.Float64()}
 	if in.Peers == 0 || float64(in.Streams) <= in.Share {
 		return in

@@ -8,6 +8,7 @@ import (
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 )
 
 // Bounds of warming: a replica that could not plan everything in time is ready all the same.
@@ -19,8 +20,9 @@ const (
 	warmKept   = time.Minute // beyond the ramp, until the proxies are here that hold the plans
 )
 
-// warm plans the scopes that this replica will own and then says that it is ready. A stand-in joins for each namespace: what
-// its own proxies have in common is planned for it, and kept until they hold that themselves.
+// warm plans the scopes that this replica will own and then says that it is ready. Stand-ins join for each namespace, one for
+// proxies without labels and one for each Sidecar that selects workloads: what their proxies have in common is planned for them,
+// and kept until these hold that themselves. Not so for what EnvoyFilters select, nor for other clusters and networks.
 func (f *fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) error {
 	if err := until(ctx, func() bool { return m.Ready() == nil }); err != nil {
 		return err
@@ -29,7 +31,7 @@ func (f *fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 	_ = until(hear, f.replica.Counted) // etcd may be away: then there is nothing to expect
 	cancel()
 	began := time.Now()
-	stand := f.standIns(ctx, planner)
+	stand := f.standIns(ctx, m, planner)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -49,19 +51,37 @@ func (f *fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 	return ctx.Err()
 }
 
-func (f *fleet) standIns(ctx context.Context, planner *plan.Loop) (stand []*plan.Proxy) {
+func (f *fleet) standIns(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) (stand []*plan.Proxy) {
 	planning, cancel := context.WithTimeout(ctx, warmWithin)
 	defer cancel()
-	expected := f.replica.Expected()
-	for _, namespace := range expected[:min(len(expected), warmScopes)] {
-		p, err := planner.Join(planning, view.Node{ID: "warm~~" + namespace, Name: "warm", Namespace: namespace,
-			Domain: view.DefaultDomain, Cluster: f.config.cluster, Caps: xds.StockCaps | xds.CapIdentity}, nil)
+	for _, node := range standInNodes(m.Current(), f.config.cluster, f.replica.Expected()) {
+		p, err := planner.Join(planning, node, nil)
 		if err != nil {
 			return stand // out of time, or the loop has ended
 		}
 		stand = append(stand, p)
 	}
 	return stand
+}
+
+// standInNodes are the nodes of stand-ins: of each namespace one without labels, in the order given, and then one with the
+// labels that a Sidecar selects, for each that selects some; no more than there may be.
+func standInNodes(s *mirror.Snapshot, cluster string, namespaces []string) (nodes []view.Node) {
+	add := func(namespace string, labels map[string]string) {
+		nodes = append(nodes, view.Node{ID: "warm~~" + namespace, Name: "warm", Namespace: namespace, Labels: labels,
+			Domain: view.DefaultDomain, Cluster: cluster, Caps: xds.StockCaps | xds.CapIdentity})
+	}
+	for _, namespace := range namespaces {
+		add(namespace, nil)
+	}
+	for _, namespace := range namespaces {
+		for r := range s.In(model.KindSidecar, namespace) {
+			if sidecar, ok := r.(*model.Sidecar); ok && len(sidecar.Spec.GetWorkloadSelector().GetLabels()) > 0 {
+				add(namespace, sidecar.Spec.GetWorkloadSelector().GetLabels())
+			}
+		}
+	}
+	return nodes[:min(len(nodes), warmScopes)]
 }
 
 // until polls; the error is the context's.

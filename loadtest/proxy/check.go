@@ -140,6 +140,9 @@ func (s *sim) apply(m *response, rec *record, v *version, first bool, body []byt
 		m.added++
 	}
 	held.put(index, v.id)
+	if tell := s.fleet.cfg.OnVersion; tell != nil {
+		tell(s.id, Ref{t, rec.name}, v.text)
+	}
 	if len(s.shape.Refuse) > 0 {
 		if m.applied == nil {
 			m.applied = map[uint32]*version{}

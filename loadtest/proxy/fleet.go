@@ -71,6 +71,9 @@ type Config struct {
 	Trust bool
 	// OnTrust is given the CertificateValidationContext that came for one proxy; an error refuses it. It must not wait.
 	OnTrust func(Identity, []byte) error
+	// OnVersion is told each version of a resource that a proxy takes in place of another, or of none; not what it has
+	// already. It is called by the proxies' goroutines and must not wait; nil: nobody wants to know.
+	OnVersion func(id Identity, of Ref, version string)
 	// PerSource is how many proxies share one loopback source address (127.0.0.0/8), so that ports do not run out; 0:
 	// 10,000. Addresses that are not loopback are dialed as they are.
 	PerSource int

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -286,7 +287,15 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.asides[ownerURL], b.asides[ownerURL] = owner, self
-	f := fleet(t, 0, Config{Follow: true, MoveWithin: time.Millisecond}, a)
+	var taken atomic.Int32
+	f := fleet(t, 0, Config{Follow: true, MoveWithin: time.Millisecond, OnVersion: func(_ Identity, of Ref, version string) {
+		if of == (Ref{xds.Endpoint, "a"}) {
+			taken.Add(1)
+			if n := taken.Load(); (n > 20) != (version == "2") {
+				t.Errorf("version %s is told as the %dth", version, n)
+			}
+		}
+	}}, a)
 	f.Add(identities(20)...)
 	eventually(t, "all have moved", func() bool { return f.Stats().Moves == 20 })
 	join(t, f, 20)
@@ -310,8 +319,8 @@ func TestFollow(t *testing.T) {
 	b.set(xds.Endpoint, "a", "2", endpoints("a", 2))
 	p := f.Watch(Change{Type: xds.Endpoint, Name: "a"})
 	b.say(xds.Endpoint, []string{"a"}, nil)
-	if o := p.Wait(t.Context()); o.Acked != 20 {
-		t.Errorf("%+v", o)
+	if o := p.Wait(t.Context()); o.Acked != 20 || taken.Load() != 40 {
+		t.Errorf("%+v, %d versions were told", o, taken.Load())
 	}
 }
 

@@ -59,8 +59,8 @@ func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring
 	a.see(now, fleet, current)
 	wake = now.Add(unevenFor / 4)
 	members, soon := a.members(now, current)
-	if !soon.IsZero() && soon.Before(wake) {
-		wake = soon
+	if !soon.IsZero() {
+		wake = earliest(wake, soon)
 	}
 	if len(members) == 0 {
 		return current, wake // nobody to give anything to: what is there stands
@@ -80,7 +80,7 @@ func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring
 		a.uneven = now
 	}
 	if due := latest(a.uneven.Add(unevenFor), a.wrote.Add(unevenFor)); now.Before(due) {
-		return current, due
+		return current, earliest(wake, due)
 	}
 	a.uneven = now // where nothing can be done about it, it is not tried all the time
 	return ring.Assign(current, members, load), wake
@@ -249,6 +249,13 @@ func greater(x, y ring.Load) ring.Load {
 		both.Namespaces[name] = ring.NamespaceLoad{Streams: max(n.Streams, other.Streams), Workloads: workloads}
 	}
 	return both
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func latest(a, b time.Time) time.Time {

@@ -319,3 +319,29 @@ func TestScaleOutAndIn(t *testing.T) {
 		}
 	}
 }
+
+// Who is to join while the load is uneven joins in time: the leader asks to be woken for the first that is due, and needs no
+// change of the fleet to look again.
+func TestWakesToLetJoin(t *testing.T) {
+	f := newFleet(t, "a", "b")
+	f.pass(10)
+	f.serve(func(i int) int { return 1 + max(i%15-13, 0)*400 })
+	hot := f.members["a"]
+	hot.Load.Rest = 1 << 20
+	hot.Load.Namespaces["hot"] = ring.NamespaceLoad{Streams: 1 << 20}
+	f.members["a"] = hot
+	f.pass(5)
+	f.join("c")
+	f.now = f.now.Add(time.Second)
+	began := f.now
+	for f.now.Sub(began) < time.Minute {
+		next, wake := f.assigner.step(f.now, slices.Collect(maps.Values(f.members)), f.ring)
+		if next != f.ring {
+			break
+		}
+		f.now = wake
+	}
+	if took := f.now.Sub(began); took > joinAfter {
+		t.Errorf("it joined after %v", took)
+	}
+}

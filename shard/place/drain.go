@@ -25,6 +25,7 @@ type DrainInput struct {
 	Peers     int           // other replicas that are ready: Placement.Peers
 	Movable   int           // streams here that may be closed: they do not follow the ring by themselves
 	Storm     bool          // a push reaches many streams, or joins wait for admission
+	Mixed     bool          // Numbers.Mixed: in an upgrade a stream that is closed may come back to the version that goes
 	LeaderAge time.Duration // Replica.LeaderAge; 0: there is none
 	Random    float64       // 0 to 1: the jitter
 }
@@ -76,7 +77,7 @@ func (d *Drain) Step(in DrainInput) (closing bool, again time.Duration) {
 		}
 		d.active = in.Now.Sub(d.uneven) >= d.cfg.After
 	}
-	if !d.active || in.Storm || in.LeaderAge < d.cfg.Calm || in.Movable == 0 {
+	if !d.active || in.Storm || in.Mixed || in.LeaderAge < d.cfg.Calm || in.Movable == 0 {
 		return false, look
 	}
 	if wait := d.next.Sub(in.Now); wait > 0 {

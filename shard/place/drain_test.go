@@ -77,6 +77,7 @@ func TestDrainHoldsStill(t *testing.T) {
 	good := DrainInput{Streams: 1000, Share: 500, Peers: 2, Movable: 1000, LeaderAge: time.Hour, Random: .5}
 	for name, change := range map[string]func(*DrainInput){
 		"a storm":        func(in *DrainInput) { in.Storm = true },
+		"two versions":   func(in *DrainInput) { in.Mixed = true },
 		"no leader":      func(in *DrainInput) { in.LeaderAge = 0 },
 		"a new leader":   func(in *DrainInput) { in.LeaderAge = 29 * time.Second },
 		"no share":       func(in *DrainInput) { in.Share = 0 },

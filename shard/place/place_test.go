@@ -186,21 +186,50 @@ func TestExpected(t *testing.T) {
 // An owner that is not there is no owner, until the leader has given its shards away.
 func TestOwnerThatIsAway(t *testing.T) {
 	r := ring.Assign(nil, []ring.Member{{Name: "b", Address: "b:1", Weight: 1}}, ring.Load{})
-	p := &Placement{ring: r, self: "a", fleet: map[string]seat{"a": {"a:1", true}}}
+	p := &Placement{ring: r, self: "a", fleet: map[string]seat{"a": {"a:1", true, "v1"}}}
 	if address, self := p.Owner("x", ""); address != "" || self {
 		t.Errorf("a replica that is away owns: %q", address)
 	}
-	p.fleet["b"] = seat{"b:2", false}
+	p.fleet["b"] = seat{"b:2", false, "v1"}
 	if address, _ := p.Owner("x", ""); address != "" {
 		t.Errorf("one that is not ready owns: %q", address)
 	}
-	p.fleet["b"] = seat{"b:2", true}
+	p.fleet["b"] = seat{"b:2", true, "v1"}
 	if address, self := p.Owner("x", ""); address != "b:2" || self {
 		t.Errorf("owner %q, self %t", address, self)
 	}
 	p.self = "b"
 	if address, self := p.Owner("x", ""); address != "b:2" || !self {
 		t.Errorf("owner %q, self %t", address, self)
+	}
+}
+
+// While replicas are of two versions no proxy is sent to the other one, but by a replica that leaves.
+func TestOwnerOfAnotherVersion(t *testing.T) {
+	r := ring.Assign(nil, []ring.Member{{Name: "b", Address: "b:1", Weight: 1}}, ring.Load{})
+	for name, c := range map[string]struct {
+		here, there seat
+		want        string
+	}{
+		"one version":              {seat{"a:1", true, "v1"}, seat{"b:1", true, "v1"}, "b:1"},
+		"two":                      {seat{"a:1", true, "v1"}, seat{"b:1", true, "v2"}, ""},
+		"two, and this one leaves": {seat{"a:1", false, "v1"}, seat{"b:1", true, "v2"}, "b:1"},
+	} {
+		p := &Placement{ring: r, self: "a", fleet: map[string]seat{"a": c.here, "b": c.there}}
+		if address, self := p.Owner("x", ""); address != c.want || self {
+			t.Errorf("%s: owner %q, self %t", name, address, self)
+		}
+	}
+	var n Replica
+	for versions, mixed := range map[string]bool{"v": false, "vv": false, "vw": true, "vwv": true} {
+		var fleet []member.Record
+		for _, version := range versions {
+			fleet = append(fleet, member.Record{State: member.Ready, Weight: 1, Version: string(version)})
+		}
+		n.count(append(fleet, member.Record{State: member.Leaving, Weight: 1, Version: "x"}))
+		if n.Numbers().Mixed != mixed {
+			t.Errorf("versions %s: mixed %t", versions, !mixed)
+		}
 	}
 }
 

@@ -195,14 +195,17 @@ func sameRing(a, b *ring.Ring) bool {
 // count sums up the fleet.
 func (r *Replica) count(fleet []member.Record) {
 	var n Numbers
-	weights, own := 0, 0
+	weights, own, version := 0, 0, ""
 	r.fleet.Store(&fleet)
 	for _, m := range fleet {
 		n.Streams += m.Load.Streams()
 		if m.State != member.Ready {
 			continue
 		}
-		n.Ready++
+		if n.Ready > 0 && m.Version != version {
+			n.Mixed = true
+		}
+		n.Ready, version = n.Ready+1, m.Version
 		weights += int(m.Weight)
 		if m.Name == r.cfg.Self {
 			own = int(m.Weight)
@@ -219,6 +222,7 @@ type Numbers struct {
 	Ready   int     // replicas that are ready, this one included
 	Streams int     // of all replicas
 	Share   float64 // what this replica should serve of them, by weight; 0 where it is not ready
+	Mixed   bool    // the replicas that are ready are of several versions
 }
 
 // Mean is streams per ready replica.
@@ -236,12 +240,13 @@ type Placement struct {
 type seat struct {
 	address string
 	ready   bool
+	version string
 }
 
 func presentOf(fleet []member.Record) map[string]seat {
 	seats := make(map[string]seat, len(fleet))
 	for _, m := range fleet {
-		seats[m.Name] = seat{m.Address, m.State == member.Ready}
+		seats[m.Name] = seat{m.Address, m.State == member.Ready, m.Version}
 	}
 	return seats
 }
@@ -258,8 +263,10 @@ func sameSeats(a, b map[string]seat) bool {
 	return true
 }
 
-// Owner says where a proxy belongs: self, or another replica's address. Neither: there is no owner, or it is not there (it
-// crashed, and the leader has not given its shards away yet): the proxy stays where it is.
+// Owner says where a proxy belongs: self, or another replica's address. Neither: the proxy stays where it is. So it is where
+// there is no owner, or it is not there (it crashed, and the leader has not given its shards away yet), and where the owner is
+// of another version than this replica, unless this one leaves: in an upgrade a proxy goes to the new version once, and not
+// back because the ring changes until all are replaced.
 func (p *Placement) Owner(namespace, workload string) (address string, self bool) {
 	m, ok := ring.Owner(p.ring, namespace, workload)
 	if !ok {
@@ -272,7 +279,7 @@ func (p *Placement) Owner(namespace, workload string) (address string, self bool
 		}
 		return m.Address, true
 	}
-	if !there || !s.ready {
+	if here := p.fleet[p.self]; !there || !s.ready || here.ready && here.version != s.version {
 		return "", false
 	}
 	return s.address, false

@@ -155,7 +155,8 @@ func buildNext() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(binaries.dir, "navarchd-next")
-	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-overlay", path+".json", "-o", out, "navarch.io/navarch/cmd/navarchd")
+	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-ldflags", "-X navarch.io/navarch/store/obs.Version=next",
+		"-overlay", path+".json", "-o", out, "navarch.io/navarch/cmd/navarchd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, said)

@@ -106,6 +106,13 @@ func citizens(n int) []sim.Identity {
 // fleet is n simulated proxies that have joined, dealt out over servers. They are the judges of a test: unharmed asks them.
 func fleet(t testing.TB, n int, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 	t.Helper()
+	return fleetFor(t, citizens(n), cfg, servers...)
+}
+
+// fleetFor is fleet of other proxies.
+func fleetFor(t testing.TB, all []sim.Identity, cfg sim.Config, servers ...*daemon) *sim.Fleet {
+	t.Helper()
+	n := len(all)
 	files := n
 	if len(cfg.Addrs) > 0 {
 		files *= 3 // they come over a link, which has two
@@ -122,7 +129,7 @@ func fleet(t testing.TB, n int, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.Close)
-	f.Add(citizens(n)...)
+	f.Add(all...)
 	joined(t, f, n)
 	return f
 }

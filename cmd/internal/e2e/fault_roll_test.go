@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// teams are n sidecars in as many namespaces as say, that all see the town.
+func teams(n, namespaces int) []sim.Identity {
+	all := citizens(n)
+	for i := range all {
+		all[i].Namespace = fmt.Sprintf("team-%d", i%namespaces)
+		all[i].View = all[i].Namespace
+	}
+	return all
+}
+
+// past is which versions of one resource each proxy had, one after the other.
+type past struct {
+	of sim.Ref
+
+	mu       sync.Mutex
+	versions map[string][]string
+}
+
+func pastOf(t xds.Type, name string) *past {
+	return &past{of: sim.Ref{Type: t, Name: name}, versions: map[string][]string{}}
+}
+
+// note is for sim.Config.OnVersion.
+func (h *past) note(id sim.Identity, of sim.Ref, version string) {
+	if of != h.of {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.versions[id.String()] = append(h.versions[id.String()], version)
+}
+
+// once fails where a proxy did not go from the one version to the other, once and for all; it says what they are.
+func (h *past) once(t *testing.T, proxies int) (steps []string) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.versions) != proxies {
+		t.Fatalf("%d proxies had %v, want %d", len(h.versions), h.of, proxies)
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.versions)) {
+		if steps == nil {
+			steps = h.versions[name]
+		}
+		if had := h.versions[name]; len(had) != 2 || !slices.Equal(had, steps) {
+			t.Errorf("%s had %v, another %v", name, had, steps)
+		}
+	}
+	return steps
+}
+
+// editing changes a town again and again, each edition when all of some fleets have the last one, until stop is called: that
+// makes one more, and says how many there were.
+func editing(t *testing.T, dir string, services int, fleets ...*sim.Fleet) (stop func() (editions int)) {
+	over, done, edition := make(chan struct{}), make(chan struct{}), 1
+	edit := func() bool {
+		edition++
+		var probes []*sim.Probe
+		for _, f := range fleets {
+			probes = append(probes, f.Watch(sim.Change{Type: xds.Route, Name: "80", Marker: edition4(edition)}))
+		}
+		write(t, dir, "town.yaml", town(0, services, edition))
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for _, p := range probes {
+			if o := p.Wait(ctx); o.Acked < o.Expected || o.Expected == 0 {
+				t.Errorf("edition %d: %d of %d proxies have acknowledged; missing: %v", edition, o.Acked, o.Expected, o.Missing)
+				return false
+			}
+		}
+		return true
+	}
+	go func() {
+		defer close(done)
+		pace := time.NewTicker(250 * time.Millisecond)
+		defer pace.Stop()
+		for last := false; edit() && !last; {
+			select {
+			case <-over:
+				last = true
+			case <-pace.C:
+			}
+		}
+	}()
+	halt := sync.OnceFunc(func() { close(over); <-done })
+	t.Cleanup(halt)
+	return func() int { halt(); return edition }
+}
+
+// Fault 25, in good order: three replicas are asked to stop one after the other, and each comes back as a build that draws every
+// cluster differently. Configuration is edited all the while. Proxies with agents follow the ring, make before break; stock
+// ones are where they happen to be. Each proxy goes from the old clusters to the new ones once, and is told nothing wrong.
+func TestFaultRollingUpgradeInGoodOrder(t *testing.T) {
+	const n, namespaces = 20, 16
+	following, stock := sized(t, 48, 1200, "proxies with agents"), sized(t, 20, 600, "stock proxies")
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	dir := townFolder(t, n)
+	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "2s", "--replica-lease", "2s", "--replica-ramp", "0s",
+		"--shutdown-duration", "4s"}
+	newer, older := nextBinary(t), binary(t, "navarchd")
+	var replicas []*daemon
+	for range 3 {
+		replicas = append(replicas, startProgram(t, older, nil, args...))
+	}
+	for _, d := range replicas {
+		eventually(t, patience, whole(t, d, n, 1))
+	}
+	settled(t, replicas...)
+	witness := pastOf(xds.Cluster, "outbound|80||s000.town.svc.cluster.local")
+	agents := fleetFor(t, teams(following, namespaces), sim.Config{Follow: true, MoveWithin: time.Second, OnVersion: witness.note}, replicas...)
+	bare := fleetFor(t, citizens(stock), sim.Config{OnVersion: witness.note}, replicas...)
+	moves := agents.Stats().Moves
+	stop := editing(t, dir, n, agents, bare)
+	for i, d := range replicas {
+		d.stop(t)
+		replicas[i] = d.again(t, newer, args...)
+		eventually(t, patience, replicas[i].ready)
+		settled(t, replicas...)
+	}
+	editions := stop()
+	for _, f := range []*sim.Fleet{agents, bare} {
+		unharmed(t, f)
+	}
+	moves = agents.Stats().Moves - moves
+	t.Logf("%d editions, %d moves, clusters %v", editions, moves, witness.once(t, following+stock))
+	if editions < 4 || moves < uint64(following)/3 {
+		t.Errorf("%d editions, %d moves of %d agents: the test shows nothing", editions, moves, following)
+	}
+}
