@@ -62,7 +62,7 @@ func TestScreen(t *testing.T) {
 	var b bytes.Buffer
 	s := newScreen(&b, 2)
 	s.begin("flip", "an endpoint flips")
-	v := scene.View{Phase: "joining", Proxies: 10, Stats: proxy.Stats{Joined: 5}, RSS: 1 << 20, CPU: .5, Elapsed: time.Second}
+	v := scene.View{Phase: "joining", Share: .5, Proxies: 10, Stats: proxy.Stats{Joined: 5}, RSS: 1 << 20, CPU: .5, Elapsed: time.Second}
 	s.show(v)
 	s.show(v)
 	s.end(report.Scenario{Rows: []report.Row{{Name: "last", Unit: "ms", Value: 1, Better: report.Less}}, Failed: "why",

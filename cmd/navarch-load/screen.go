@@ -85,13 +85,9 @@ func (s *screen) show(v scene.View) {
 // barWidth is the number of characters of the progress bar.
 const barWidth = 24
 
-// draw is the line: how many proxies are joined, and what the servers use.
+// draw is the line: how much of the phase is over, how many proxies are joined, and what the servers use.
 func draw(v scene.View) string {
-	share := 0.0
-	if v.Proxies > 0 {
-		share = min(1, float64(v.Stats.Joined)/float64(v.Proxies))
-	}
-	full := int(share * barWidth)
+	full := int(v.Share * barWidth)
 	bar := strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
 	wrong := ""
 	if n := v.Stats.Violated(); n > 0 {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/loadtest/report"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -88,4 +90,36 @@ func TestScenariosBeginInQuiet(t *testing.T) {
 			}
 		})
 	}
+}
+
+// How much of a phase is over goes by its schedule, by the number of its edits, or, where it has neither, by who has joined.
+func TestShareOfAPhase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		joined := func(time.Duration) (proxy.Stats, error) { return proxy.Stats{Joined: 4}, nil }
+		s := &stage{ctx: t.Context(), result: &reportScenario{}, fleet: &told{stats: joined, began: time.Now()}, joining: 10}
+		s.Repeats = 3
+		share := func() float64 {
+			var v View
+			s.look(&v, &report.Series{}, 0)
+			return v.Share
+		}
+		s.enter("proxies join")
+		if got := share(); got != .4 {
+			t.Errorf("%v, and 4 of 10 have joined", got)
+		}
+		var shares []float64
+		if err := s.schedule(time.Second, 4*time.Second, func(int, time.Time) error {
+			shares = append(shares, share())
+			return nil
+		}); err != nil || !slices.Equal(shares, []float64{0, .25, .5, .75}) {
+			t.Errorf("of a schedule %v, %v", shares, err)
+		}
+		shares = nil
+		if err := s.repeat("edits", &effects{}, func(int) error { shares = append(shares, share()); return nil }); err != nil || !slices.Equal(shares, []float64{0, .25, .5, .75}) {
+			t.Errorf("of edits %v, %v", shares, err)
+		}
+		if s.enter("another"); share() != .4 {
+			t.Errorf("%v in the phase after", share())
+		}
+	})
 }

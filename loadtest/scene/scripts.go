@@ -95,6 +95,7 @@ func (s *stage) joined(change func(*Spec)) error {
 func (s *stage) repeat(what string, into *effects, edit func(i int) error) error {
 	for i := range s.Repeats + 1 {
 		s.enter(fmt.Sprintf("%s, %d of %d", what, i, s.Repeats))
+		s.measures(func() float64 { return float64(i) / float64(s.Repeats+1) })
 		if i == 1 {
 			*into = effects{} // the first was for practice
 		}
@@ -306,6 +307,7 @@ func (s *stage) span(d time.Duration) time.Duration {
 // schedule calls do every so often for a span, whether or not the last call was slow: an open loop.
 func (s *stage) schedule(every, span time.Duration, do func(i int, at time.Time) error) error {
 	began := time.Now()
+	s.measures(func() float64 { return min(1, float64(time.Since(began))/float64(span)) })
 	for i := range int(span / every) {
 		at := began.Add(time.Duration(i) * every)
 		timer := time.NewTimer(time.Until(at))

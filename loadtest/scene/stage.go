@@ -51,7 +51,8 @@ type Options struct {
 type View struct {
 	Scenario, Phase string
 	Elapsed         time.Duration
-	Proxies         int // wanted
+	Share           float64 // of the phase that is over, 0 to 1; where that is not known, of the proxies that are joined
+	Proxies         int     // wanted
 	Stats           proxy.Stats
 	CPU             float64 // of the servers, cores
 	RSS             uint64
@@ -80,6 +81,7 @@ type stage struct {
 
 	mu      sync.Mutex // guards what follows, and result.Series
 	phase   string
+	share   func() float64 // of the phase that is over; nil: not known
 	joining int
 }
 
@@ -201,7 +203,14 @@ func (s *stage) proxies() int {
 func (s *stage) enter(phase string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.phase = phase
+	s.phase, s.share = phase, nil
+}
+
+// measures says how much of the phase is over, from now on until the next begins.
+func (s *stage) measures(share func() float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.share = share
 }
 
 // watches are the probes of an edit.

@@ -105,7 +105,7 @@ func (s *stage) measure(m *samples, v *View, since float64) {
 func (s *stage) look(v *View, joined *report.Series, since float64) {
 	s.mu.Lock()
 	v.Phase, v.Proxies, v.Elapsed = s.phase, s.joining, time.Since(s.began)
-	fleet := s.fleet
+	fleet, share := s.fleet, s.share
 	s.mu.Unlock()
 	if fleet == nil {
 		return
@@ -113,6 +113,14 @@ func (s *stage) look(v *View, joined *report.Series, since float64) {
 	if stats, err := fleet.Stats(); err == nil {
 		v.Stats = stats
 		joined.Points = append(joined.Points, [2]float64{since, float64(stats.Joined)})
+	}
+	switch {
+	case share != nil:
+		v.Share = share()
+	case v.Proxies > 0:
+		v.Share = min(1, float64(v.Stats.Joined)/float64(v.Proxies))
+	default:
+		v.Share = 0
 	}
 	if s.Show != nil {
 		s.Show(*v)
