@@ -68,9 +68,17 @@ func text(page string) http.HandlerFunc {
 
 func scrape(t *testing.T, url string, headers ...string) (page, kind string) {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, url+"/stats/prometheus?usedonly", nil)
+	page, kind, err := tryScrape(url, headers...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return page, kind
+}
+
+func tryScrape(url string, headers ...string) (page, kind string, err error) {
+	req, err := http.NewRequest(http.MethodGet, url+"/stats/prometheus?usedonly", nil)
+	if err != nil {
+		return "", "", err
 	}
 	req.Header.Set(timeoutHeader, "1")
 	for i := 0; i < len(headers); i += 2 {
@@ -79,14 +87,14 @@ func scrape(t *testing.T, url string, headers ...string) (page, kind string) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: deadline}
 	resp, err := client.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		return "", "", err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatal(resp.StatusCode, string(b), err)
+	if err == nil && resp.StatusCode != 200 {
+		err = fmt.Errorf("%s: %s", resp.Status, b)
 	}
-	return string(b), resp.Header.Get("Content-Type")
+	return string(b), resp.Header.Get("Content-Type"), err
 }
 
 // Whatever the application does, the agent's and Envoy's metrics arrive whole, in time, in a page that parses.
@@ -125,14 +133,15 @@ func TestMergedMetrics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var url, page, kind string
-			for end := time.Now().Add(deadline); ; { // a busy machine may take it once, not each time
+			for end := time.Now().Add(deadline); ; { // a busy machine may take it once, and hang up at the end of it; not each time
 				url = serve(t, text(envoyPage), c.app, nil).URL
 				began := time.Now()
-				page, kind = scrape(t, url)
-				if took := time.Since(began); took <= time.Second {
+				var err error
+				page, kind, err = tryScrape(url)
+				if took := time.Since(began); err == nil && took <= time.Second {
 					break
 				} else if time.Now().After(end) {
-					t.Fatalf("it took %v of the second that there was", took)
+					t.Fatalf("it took %v of the second that there was: %v", took, err)
 				}
 			}
 			agent, rest, _ := strings.Cut(page, envoyPage)
