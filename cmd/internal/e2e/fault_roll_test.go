@@ -112,7 +112,7 @@ func TestFaultRollingUpgradeInGoodOrder(t *testing.T) {
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "2s", "--replica-lease", "2s", "--replica-ramp", "0s",
-		"--shutdown-duration", "4s"}
+		"--shutdown-duration", "3s"}
 	newer, older := nextBinary(t), binary(t, "navarchd")
 	var replicas []*daemon
 	for range 3 {
@@ -123,7 +123,7 @@ func TestFaultRollingUpgradeInGoodOrder(t *testing.T) {
 	}
 	settled(t, replicas...)
 	witness := pastOf(xds.Cluster, "outbound|80||s000.town.svc.cluster.local")
-	agents := fleetFor(t, teams(following, namespaces), sim.Config{Follow: true, MoveWithin: time.Second, OnVersion: witness.note}, replicas...)
+	agents := fleetFor(t, teams(following, namespaces), sim.Config{Follow: true, MoveWithin: 500 * time.Millisecond, OnVersion: witness.note}, replicas...)
 	bare := fleetFor(t, citizens(stock), sim.Config{OnVersion: witness.note}, replicas...)
 	moves := agents.Stats().Moves
 	stop := editing(t, dir, n, agents, bare)
@@ -131,7 +131,9 @@ func TestFaultRollingUpgradeInGoodOrder(t *testing.T) {
 		d.stop(t)
 		replicas[i] = d.again(t, newer, args...)
 		eventually(t, patience, replicas[i].ready)
-		settled(t, replicas...)
+		if i < len(replicas)-1 {
+			settled(t, replicas...)
+		}
 	}
 	editions := stop()
 	for _, f := range []*sim.Fleet{agents, bare} {
