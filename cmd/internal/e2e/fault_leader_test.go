@@ -137,28 +137,13 @@ func TestFaultEtcdAway(t *testing.T) {
 	f := fleet(t, proxies, sim.Config{}, replicas...)
 	reconnects := func(what string) {
 		t.Helper()
-		got := resumed(t, f, proxies, func() { f.Reconnect(sim.All, sim.Reconnect{Now: true}) }).Total()
-		if got.Resources+got.Removed > 0 {
-			t.Errorf("%s: who came back with everything was sent %d resources, and %d removals", what, got.Resources, got.Removed)
-		}
-		got = resumed(t, f, proxies/2, func() { f.Reconnect(sim.First(proxies/2), sim.Reconnect{Cold: true, Now: true}) }).Total()
-		if got.Resources < uint64(proxies/2*2*n) {
-			t.Errorf("%s: who came back with nothing was sent %d resources", what, got.Resources)
-		}
-		if _, err := get(replicas[0].http, "/ready"); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		comeBack(t, f, proxies, n, replicas[0], what)
 	}
 	wire.set(rule{hold: true})
 	eventually(t, patience, leader.following)
 	reconnects("in silence")
 	for _, d := range replicas {
-		eventually(t, patience, func() error {
-			if !strings.Contains(d.log.String(), "etcd does not answer") {
-				return errors.New("the replica has not noticed that etcd is away")
-			}
-			return nil
-		})
+		eventually(t, patience, d.lonely)
 	}
 	reconnects("in silence, noticed")
 	wire.set(rule{refuse: true})
@@ -173,6 +158,31 @@ func TestFaultEtcdAway(t *testing.T) {
 	})
 	unharmed(t, f)
 	undisturbed(t, f)
+}
+
+// comeBack has the proxies of a town of n services reconnect, all with what they hold, and half of them with nothing, while a
+// replica is without etcd: they are served.
+func comeBack(t *testing.T, f *sim.Fleet, proxies, n int, d *daemon, what string) {
+	t.Helper()
+	got := resumed(t, f, proxies, func() { f.Reconnect(sim.All, sim.Reconnect{Now: true}) }).Total()
+	if got.Resources+got.Removed > 0 {
+		t.Errorf("%s: who came back with everything was sent %d resources, and %d removals", what, got.Resources, got.Removed)
+	}
+	got = resumed(t, f, proxies/2, func() { f.Reconnect(sim.First(proxies/2), sim.Reconnect{Cold: true, Now: true}) }).Total()
+	if got.Resources < uint64(proxies/2*2*n) {
+		t.Errorf("%s: who came back with nothing was sent %d resources", what, got.Resources)
+	}
+	if err := d.ready(); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// lonely is an error until a replica has noticed that etcd is away.
+func (d *daemon) lonely() error {
+	if !strings.Contains(d.log.String(), "etcd does not answer") {
+		return errors.New("the replica has not noticed that etcd is away")
+	}
+	return nil
 }
 
 // mustValue is value where it must be there.

@@ -1,0 +1,55 @@
+package e2e
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/loadtest/loopback"
+	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// Fault 4, where etcd has three members: a replica asks the one that is cut off from the others, and answers without a quorum.
+// Its proxies are not disturbed, and served when they reconnect; an agent that has seen what is written meanwhile is not taken
+// back. The same once no member has a quorum. When etcd is whole again, changes arrive.
+func TestFaultMemberWithoutQuorum(t *testing.T) {
+	n, proxies := sized(t, 30, 300, "services"), sized(t, 40, 2000, "proxies")
+	etcd := kvtest.StartCluster(t, loopback.For(t), loopback.For(t), loopback.For(t))
+	dir := townFolder(t, n)
+	leader := start(t, "--roles=ingest", "--config-dir", dir, "--etcd-endpoints", etcd.Endpoint(0)+","+etcd.Endpoint(1), "--leader-lease", "2s")
+	most := start(t, "--roles=xds", "--etcd-endpoints", etcd.Endpoint(0))
+	few := start(t, "--roles=xds", "--etcd-endpoints", etcd.Endpoint(2))
+	eventually(t, patience, whole(t, most, n, 1))
+	eventually(t, patience, whole(t, few, n, 1))
+	f := fleet(t, proxies, sim.Config{}, few)
+
+	etcd.Cut(2)
+	write(t, dir, "town.yaml", town(0, n, 2))
+	eventually(t, patience, whole(t, most, n, 2))
+	eventually(t, patience, few.lonely)
+	comeBack(t, f, proxies, n, few, "one is cut off")
+	seen, store, err := edition(t.Context(), most, 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := edition(t.Context(), few, seen, store); status.Code(err) != codes.Unavailable {
+		t.Errorf("who has seen revision %d was answered with %d, %v", seen, got, err)
+	}
+	reaches(t, f, 2, etcd.Mend)
+
+	for member := range 3 {
+		etcd.Cut(member)
+	}
+	eventually(t, patience, leader.following)
+	eventually(t, patience, most.lonely)
+	comeBack(t, f, proxies, n, few, "nobody has a quorum")
+	undisturbed(t, f)
+	reaches(t, f, 3, func() {
+		write(t, dir, "town.yaml", town(0, n, 3))
+		etcd.Mend()
+	})
+	unharmed(t, f)
+	undisturbed(t, f)
+}
