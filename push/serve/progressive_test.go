@@ -201,6 +201,16 @@ func TestJoinsAreNotTried(t *testing.T) {
 	eventually(t, "both are up to date", func() bool { return srv.all()[0].may.Load()+srv.all()[1].may.Load() == 2*2 })
 	old.ack(second)
 	p.put(cluster("c"))
-	old.ack(old.next())
-	late.ack(late.next())
+	var both sync.WaitGroup
+	for _, c := range []*client{old, late} { // one after the other, in whatever order
+		both.Go(func() {
+			r, err := c.Recv()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			c.ack(r)
+		})
+	}
+	both.Wait()
 }
