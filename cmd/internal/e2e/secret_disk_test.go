@@ -104,15 +104,7 @@ func TestGatewaySecretWhileEtcdIsAway(t *testing.T) {
 	eventually(t, patience, serves(first))
 	first.stop(t)
 	etcd.Stop()
-	disk, err := os.ReadFile(filepath.Join(state, "snapshot"))
-	if err != nil || !strings.Contains(string(disk), "Secret/shop/site") {
-		t.Fatalf("the snapshot has no Secret: %v", err)
-	}
-	for form, part := range shown.forms {
-		if strings.Contains(string(disk), part) {
-			t.Errorf("the snapshot shows the private key as %s", form)
-		}
-	}
+	sealedOnDisk(t, filepath.Join(state, "snapshot"), shown)
 
 	second := replica("right")
 	eventually(t, patience, serves(second))
@@ -131,5 +123,19 @@ func TestGatewaySecretWhileEtcdIsAway(t *testing.T) {
 	})
 	if n := g.answers.Load(); n != 0 {
 		t.Errorf("%d answers about a Secret that cannot be opened", n)
+	}
+}
+
+// sealedOnDisk checks that a snapshot has the site's Secret, and its private key in no form.
+func sealedOnDisk(t *testing.T, path string, shown site) {
+	t.Helper()
+	disk, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(disk), "Secret/shop/site") {
+		t.Fatalf("the snapshot has no Secret: %v", err)
+	}
+	for form, part := range shown.forms {
+		if strings.Contains(string(disk), part) {
+			t.Errorf("the snapshot shows the private key as %s", form)
+		}
 	}
 }
