@@ -5,7 +5,7 @@ import "time"
 // MovesConfig bounds the pace at which agents are told that their proxies belong to another replica: each then makes a new
 // connection there. The zero value of a field is its default.
 type MovesConfig struct {
-	Most  float64 // moves a second to one replica, of all others together; 200
+	Most  float64 // moves a second to one replica, of all others together; 100
 	Least float64 // told a second however full the machine is; 10, as streams are sent away (DrainConfig.Rate)
 	Part  float64 // and at least this part of the streams; 0.01: who is relieved is often full
 }
@@ -41,7 +41,7 @@ const movesEvery = 100 * time.Millisecond
 
 // NewMoves makes one that has told nobody yet.
 func NewMoves(cfg MovesConfig) *Moves {
-	orElse(&cfg.Most, 200)
+	orElse(&cfg.Most, 100)
 	orElse(&cfg.Least, 10)
 	orElse(&cfg.Part, .01)
 	return &Moves{cfg: cfg}

@@ -14,9 +14,9 @@ func TestMovesPace(t *testing.T) {
 		streams, peers int
 		first, last    [2]int // told in the first and in the last second, from and to
 	}{
-		"idle":                       {idle, 1000, 3, [2]int{10, 40}, [2]int{66, 68}},
-		"idle, one of two":           {idle, 1000, 1, [2]int{10, 60}, [2]int{199, 201}},
-		"idle, alone":                {idle, 1000, 0, [2]int{10, 60}, [2]int{199, 201}},
+		"idle":                       {idle, 1000, 3, [2]int{10, 40}, [2]int{33, 34}},
+		"idle, one of two":           {idle, 1000, 1, [2]int{10, 60}, [2]int{99, 101}},
+		"idle, alone":                {idle, 1000, 0, [2]int{10, 60}, [2]int{99, 101}},
 		"full":                       {full, 1000, 3, [2]int{8, 11}, [2]int{9, 11}},
 		"neither":                    {middling, 1000, 3, [2]int{8, 11}, [2]int{9, 11}},
 		"full, and large":            {full, 7000, 3, [2]int{60, 71}, [2]int{69, 71}},
