@@ -13,12 +13,12 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// Agents are told of another owner as many at a time as is said; where the proxy is to stay, and where nobody has asked, it is
-// for nothing; and who asks for the first time is told by the newest placement.
-func TestAgentsAreToldInTurn(t *testing.T) {
+// placements are those of a replica b: without a ring, with a second replica a, and when a has left.
+func placements(t *testing.T) (none, two, one *place.Placement) {
+	t.Helper()
 	etcd := kvtest.Start(t)
 	a, b := replica(t, etcd, "a", time.Minute), replica(t, etcd, "b", time.Minute)
-	none := b.replica.Placement()
+	none = b.replica.Placement()
 	epoch := etcd.Elect("leader")
 	leading, resign := context.WithCancel(t.Context())
 	var leader sync.WaitGroup
@@ -27,11 +27,16 @@ func TestAgentsAreToldInTurn(t *testing.T) {
 	for _, f := range []*fleet{a, b} {
 		f.eventually(t, "two replicas", func(p *place.Placement) bool { return len(p.Ring().Members()) == 2 && p.Peers() == 1 })
 	}
-	two := b.replica.Placement()
+	two = b.replica.Placement()
 	a.member.Leave()
 	b.eventually(t, "a has left", func(p *place.Placement) bool { return len(p.Ring().Members()) == 1 && p.Peers() == 0 })
-	one := b.replica.Placement()
+	return none, two, b.replica.Placement()
+}
 
+// Agents are told of another owner as many at a time as is said; where the proxy is to stay, and where nobody has asked, it is
+// for nothing; and who asks for the first time is told by the newest placement.
+func TestAgentsAreToldInTurn(t *testing.T) {
+	none, two, one := placements(t)
 	var all []*served
 	others := 0 // proxies that a owns while there are two
 	for i := range 60 {

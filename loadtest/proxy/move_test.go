@@ -39,18 +39,7 @@ func (s *server) opened() int {
 func TestMoveWaitsAtTheDoor(t *testing.T) {
 	for name, mtls := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
-			var a, b *server
-			cfg := Config{Follow: true, MoveWithin: time.Millisecond}
-			if mtls {
-				ca := newAuthority(t)
-				server := &tls.Config{Certificates: []tls.Certificate{*ca.leaf("", "istiod.test")}, NextProtos: []string{"h2"}}
-				a, b = serve(t, server), serve(t, server)
-				cfg.TLS = func(Identity) (*tls.Config, error) {
-					return &tls.Config{RootCAs: ca.pool, ServerName: "istiod.test"}, nil
-				}
-			} else {
-				a, b = serve(t, nil), serve(t, nil)
-			}
+			a, b, cfg := two(t, mtls)
 			b.door = make(chan struct{})
 			owned(t, a, map[string]any{"address": b.addr})
 			owned(t, b, map[string]any{"self": true})
@@ -90,23 +79,42 @@ func TestMoveWaitsAtTheDoor(t *testing.T) {
 			if n := f.Stats().Streams; n != 40 {
 				t.Errorf("%d streams", n)
 			}
-			nodes, questions := 0, 0
-			b.mu.Lock()
-			for _, r := range b.requests {
-				if r.Node != nil {
-					nodes++
-				}
-				if r.TypeUrl == ownerURL && len(r.ResourceNamesSubscribe) > 0 {
-					questions++
-				}
-			}
-			b.mu.Unlock()
-			if nodes != 20 || questions != 20 {
+			if nodes, questions := b.asked(); nodes != 20 || questions != 20 {
 				t.Errorf("%d nodes and %d questions for the owner came from 20 proxies", nodes, questions)
 			}
 			clean(t, f)
 		})
 	}
+}
+
+// two is two servers, and a configuration of proxies that follow their owners between them.
+func two(t *testing.T, mtls bool) (a, b *server, cfg Config) {
+	t.Helper()
+	cfg = Config{Follow: true, MoveWithin: time.Millisecond}
+	if !mtls {
+		return serve(t, nil), serve(t, nil), cfg
+	}
+	ca := newAuthority(t)
+	server := &tls.Config{Certificates: []tls.Certificate{*ca.leaf("", "istiod.test")}, NextProtos: []string{"h2"}}
+	cfg.TLS = func(Identity) (*tls.Config, error) {
+		return &tls.Config{RootCAs: ca.pool, ServerName: "istiod.test"}, nil
+	}
+	return serve(t, server), serve(t, server), cfg
+}
+
+// asked is how many requests had a node, and how many asked for the owner.
+func (s *server) asked() (nodes, questions int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.requests {
+		if r.Node != nil {
+			nodes++
+		}
+		if r.TypeUrl == ownerURL && len(r.ResourceNamesSubscribe) > 0 {
+			questions++
+		}
+	}
+	return nodes, questions
 }
 
 // tell tells the proxies of a server who their owner is now.

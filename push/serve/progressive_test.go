@@ -116,17 +116,19 @@ func TestBadVersionReachesAFew(t *testing.T) {
 	}
 }
 
+// planned is the set of a plan: two clusters, of which the endpoints of one have flipped.
+func planned(plan int64, stat string, address string) *manifest.Set {
+	s := &manifest.Set{Revision: plan, Plan: plan, Flipped: []string{"a"}}
+	s.Types[xds.Cluster][manifest.Scope] = manifest.Of(cluster("a"), cluster("b", func(c *clusterv3.Cluster) { c.AltStatName = stat }))
+	s.Types[xds.Endpoint][manifest.Scope] = manifest.Of(endpoints("a", address), endpoints("b", "10.0.0.9:80"))
+	return s
+}
+
 // A stream is sent a plan when it was let in for it, and not before: neither with an answer nor by a turn that was given for
 // an older plan. What it says of it is about what it was sent.
 func TestPlansWaitForTheirTurn(t *testing.T) {
 	srv := New(Config{Planner: newPlanner()})
-	set := func(plan int64, stat string, address string) *manifest.Set {
-		s := &manifest.Set{Revision: plan, Plan: plan, Flipped: []string{"a"}}
-		s.Types[xds.Cluster][manifest.Scope] = manifest.Of(cluster("a"), cluster("b", func(c *clusterv3.Cluster) { c.AltStatName = stat }))
-		s.Types[xds.Endpoint][manifest.Scope] = manifest.Of(endpoints("a", address), endpoints("b", "10.0.0.9:80"))
-		return s
-	}
-	view := &stillView{set: set(5, "one", "10.0.0.1:80")}
+	view := &stillView{set: planned(5, "one", "10.0.0.1:80")}
 	out := &tape{}
 	st := &stream{srv: srv, grpc: out, view: view}
 	st.may.Store(anyPlan)
@@ -146,7 +148,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 	}
 	give(t, st, delta.Request{Type: xds.Cluster})
 	give(t, st, delta.Request{Type: xds.Endpoint, Subscribe: slices.Values([]string{"a", "b"})})
-	view.set = set(6, "two", "10.0.0.1:80") // while it joins nothing is tried on it
+	view.set = planned(6, "two", "10.0.0.1:80") // while it joins nothing is tried on it
 	st.send(false, 0)
 	sent("CDS", "EDS")
 	ack(xds.Cluster, xds.Endpoint)
@@ -154,7 +156,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 		t.Fatalf("up to date with plan %d, %+v", st.may.Load(), st.trial)
 	}
 
-	view.set = set(7, "three", "10.0.0.2:80")
+	view.set = planned(7, "three", "10.0.0.2:80")
 	st.send(false, 0)
 	sent("EDS") // the endpoints that flipped
 	ack(xds.Endpoint)
@@ -171,7 +173,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 		t.Errorf("taken, and %+v", st.trial)
 	}
 
-	view.set = set(9, "three", "10.0.0.2:80")
+	view.set = planned(9, "three", "10.0.0.2:80")
 	st.send(false, 8)
 	if st.trial.on {
 		t.Error("a trial has begun of a plan that the stream was not let in for")

@@ -93,9 +93,7 @@ func TestFleetShares(t *testing.T) {
 	received := c.sum()
 
 	dead := f.drop(0)
-	if err := dead.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	dead.kill()
 	after := settled(t, f.replicas()...)
 	if n := moved(before.owners(), after.owners(), dead.grpc); n > 13 {
 		t.Errorf("%d shards moved between those that are left", n)

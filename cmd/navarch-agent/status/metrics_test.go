@@ -97,6 +97,22 @@ func tryScrape(url string, headers ...string) (page, kind string, err error) {
 	return string(b), resp.Header.Get("Content-Type"), err
 }
 
+// inTime scrapes a new server within the second that there is: a busy machine may take it once, and hang up at the end of it;
+// not each time.
+func inTime(t *testing.T, fresh func() string) (url, page, kind string) {
+	t.Helper()
+	for end := time.Now().Add(deadline); ; {
+		url = fresh()
+		began := time.Now()
+		page, kind, err := tryScrape(url)
+		if took := time.Since(began); err == nil && took <= time.Second {
+			return url, page, kind
+		} else if time.Now().After(end) {
+			t.Fatalf("it took %v of the second that there was: %v", took, err)
+		}
+	}
+}
+
 // Whatever the application does, the agent's and Envoy's metrics arrive whole, in time, in a page that parses.
 func TestMergedMetrics(t *testing.T) {
 	typed := func(kind, page string, more ...string) http.HandlerFunc {
@@ -132,18 +148,7 @@ func TestMergedMetrics(t *testing.T) {
 		}, "app_x 1\n", textFormat, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var url, page, kind string
-			for end := time.Now().Add(deadline); ; { // a busy machine may take it once, and hang up at the end of it; not each time
-				url = serve(t, text(envoyPage), c.app, nil).URL
-				began := time.Now()
-				var err error
-				page, kind, err = tryScrape(url)
-				if took := time.Since(began); err == nil && took <= time.Second {
-					break
-				} else if time.Now().After(end) {
-					t.Fatalf("it took %v of the second that there was: %v", took, err)
-				}
-			}
+			url, page, kind := inTime(t, func() string { return serve(t, text(envoyPage), c.app, nil).URL })
 			agent, rest, _ := strings.Cut(page, envoyPage)
 			if !strings.Contains(agent, "\nistio_agent_scrapes_total 1\n") || rest != c.want || kind != c.kind {
 				t.Errorf("type %q, page:\n%s", kind, page)
