@@ -15,7 +15,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-func main() { wire.Main(root()) }
+func main() {
+	tuneCollector()
+	wire.Main(root())
+}
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
