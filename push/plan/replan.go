@@ -21,8 +21,7 @@ const apartFrom = 500
 // replan is a change that is being planned.
 type replan struct {
 	*change
-	apart  bool
-	left   []*scope
+	scopes []*scope // to be planned, but for those that are planned from nothing
 	drafts map[*scope]*draft
 	flips  []flips
 
@@ -58,10 +57,10 @@ func (p *Planner) Begin(c mirror.Change) {
 	rp := &replan{change: ch, drafts: map[*scope]*draft{}}
 	for _, s := range p.scopes {
 		if !rp.anew(s) {
-			rp.left = append(rp.left, s)
+			rp.scopes = append(rp.scopes, s)
 		}
 	}
-	if rp.apart = ch.weight()*len(rp.left) >= p.apartFrom; rp.apart {
+	if ch.weight()*len(rp.scopes) >= p.apartFrom {
 		rp.next, rp.stop = iter.Pull(rp.turns)
 	}
 	p.replan = rp
@@ -77,24 +76,14 @@ func (d *dirt) weight() int {
 func (rp *replan) anew(s *scope) bool { return rp.everything || s.reads(rp.readers) }
 
 // Apart says whether a change is being planned apart: Flip may come between two steps.
-func (p *Planner) Apart() bool { return p.replan != nil && p.replan.apart }
+func (p *Planner) Apart() bool { return p.replan != nil && p.replan.next != nil }
 
-// Step plans one more scope; where the change is planned apart, as much as there is until over says that the turn is, which is
-// asked after every host. False: that was the last, and End has a little left to do.
+// Step goes on with a change that is planned apart, until over says that the turn is, which is asked after every host. False:
+// all drafts are planned, and End has a little left to do.
 func (p *Planner) Step(over func() bool) (more bool) {
-	rp := p.replan
-	if rp.apart {
-		rp.over = over
-		_, more = rp.next()
-		return more
-	}
-	n := len(rp.left) - 1
-	if n >= 0 {
-		s := rp.left[n]
-		rp.left = rp.left[:n]
-		s.apply(rp.world, rp.dirt)
-	}
-	return n > 0
+	p.replan.over = over
+	_, more = p.replan.next()
+	return more
 }
 
 // turns plans the drafts, and yields whenever a turn is over.
@@ -105,10 +94,10 @@ func (rp *replan) turns(yield func(struct{}) bool) {
 			stopped = !yield(struct{}{})
 		}
 	}
-	for n := len(rp.left) - 1; n >= 0 && !stopped; n-- {
-		s := rp.left[n]
-		rp.left = rp.left[:n]
-		rp.draft(s).plan(rp, pause)
+	for _, s := range rp.scopes {
+		if rp.draft(s).plan(rp, pause); stopped {
+			return
+		}
 		pause()
 	}
 }
@@ -178,9 +167,14 @@ func (rp *replan) flip(now *mirror.Snapshot, hosts map[string]types, touched map
 
 // End plans the rest and says who should have something else, in no order that means anything.
 func (p *Planner) End() []Moved {
-	for p.Step(func() bool { return false }) { //nolint:revive // it does the work
-	}
 	rp := p.replan
+	if p.Apart() {
+		p.Step(func() bool { return false })
+	} else {
+		for _, s := range rp.scopes {
+			s.apply(rp.world, rp.dirt)
+		}
+	}
 	p.plans++
 	p.replan, p.world, p.revision, p.meanwhile = nil, rp.world, rp.world.Revision(), rp.flips
 	for s, d := range rp.drafts {
