@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -50,9 +49,3 @@ func line(file, key string) string {
 // garbagePercent is Go's GOGC where the environment says nothing. What the harness uses of the processors the servers lack: with
 // 100 a tenth of its time is the collector's. Memory is what it has: some 50 KB of the 90 KB that a proxy may take (39 KB with 100).
 const garbagePercent = 300
-
-func tuneCollector() {
-	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(garbagePercent)
-	}
-}

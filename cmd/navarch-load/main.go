@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	tuneCollector()
+	wire.TuneCollector(garbagePercent)
 	wire.Main(root())
 }
 

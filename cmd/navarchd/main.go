@@ -27,7 +27,7 @@ func main() {
 			if err != nil {
 				return err
 			}
-			tuneCollector()
+			wire.TuneCollector(calmPercent)
 			c.contained = wire.LimitMemory(log) > 0
 			return run(cmd.Context(), c, log)
 		},

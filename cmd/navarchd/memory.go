@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
 
+	"navarch.io/navarch/cmd/internal/wire"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -25,18 +25,6 @@ const (
 	busyPart = .1
 	calmDown = 5 * time.Second
 )
-
-// tuned says whether GOGC is ours to choose.
-func tuned() bool {
-	_, set := os.LookupEnv("GOGC")
-	return !set
-}
-
-func tuneCollector() {
-	if tuned() {
-		debug.SetGCPercent(calmPercent)
-	}
-}
 
 // collector is how much garbage may lie. It has no clock.
 type collector struct {
@@ -104,7 +92,7 @@ func (p *process) giveBack(ctx context.Context) error {
 		{Name: "/memory/classes/heap/stacks:bytes"}}
 	var state tidy
 	var gc collector
-	percent, ours := calmPercent, tuned()
+	percent := calmPercent
 	tick := time.NewTicker(time.Second / 4) // a storm of a few seconds is one
 	defer tick.Stop()
 	for {
@@ -115,9 +103,9 @@ func (p *process) giveBack(ctx context.Context) error {
 			}
 			live := samples[2].Value.Uint64() + samples[3].Value.Uint64()
 			each := time.Duration(runtime.GOMAXPROCS(0)) * time.Second
-			if want := gc.step(now, obs.ProcessorTime(), each, live, uint64(debug.SetMemoryLimit(-1))); ours && want != percent {
+			if want := gc.step(now, obs.ProcessorTime(), each, live, uint64(debug.SetMemoryLimit(-1))); want != percent {
 				percent = want
-				debug.SetGCPercent(percent)
+				wire.TuneCollector(percent)
 			}
 		case <-ctx.Done():
 			return nil

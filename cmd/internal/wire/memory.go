@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
@@ -31,4 +32,11 @@ func LimitMemory(log *slog.Logger) int64 {
 		return 0
 	}
 	return limit
+}
+
+// TuneCollector sets how much garbage may lie beside what lives, in percent of it; GOGC, where it is set, stands.
+func TuneCollector(percent int) {
+	if _, set := os.LookupEnv("GOGC"); !set {
+		debug.SetGCPercent(percent)
+	}
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"log/slog"
 	"math"
+	"os"
 	"runtime/debug"
 	"testing"
 )
@@ -24,5 +25,21 @@ func TestLimitMemory(t *testing.T) {
 	debug.SetMemoryLimit(math.MaxInt64)
 	if got := LimitMemory(slog.New(slog.DiscardHandler)); got != 0 {
 		t.Errorf("off, and the limit is %d", got)
+	}
+}
+
+// What the operator has set stands; where nothing is set, it is ours.
+func TestTuneCollector(t *testing.T) {
+	t.Setenv("GOGC", "75")
+	before := debug.SetGCPercent(75)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	TuneCollector(50)
+	if got := debug.SetGCPercent(75); got != 75 {
+		t.Errorf("GOGC of the environment became %d", got)
+	}
+	_ = os.Unsetenv("GOGC") // Setenv above brings it back
+	TuneCollector(50)
+	if got := debug.SetGCPercent(75); got != 50 {
+		t.Errorf("GOGC is %d, want 50", got)
 	}
 }
