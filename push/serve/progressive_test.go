@@ -128,18 +128,11 @@ func planned(plan int64, stat string, address string) *manifest.Set {
 // an older plan. What it says of it is about what it was sent.
 func TestPlansWaitForTheirTurn(t *testing.T) {
 	srv := New(Config{Planner: newPlanner()})
-	view := &stillView{set: planned(5, "one", "10.0.0.1:80")}
-	out := &tape{}
-	st := &stream{srv: srv, grpc: out, view: view}
+	st, view, out := taped(srv, planned(5, "one", "10.0.0.1:80"))
 	st.may.Store(anyPlan)
-	st.state = delta.New(delta.Config{Names: &srv.sets}, view.set)
-	st.turn.Store(srv.loop.Join("ns", false, st.send))
 	sent := func(want ...string) {
 		t.Helper()
-		if !slices.Equal(out.types, want) {
-			t.Fatalf("sent %v, want %v", out.types, want)
-		}
-		out.types = nil
+		out.sent(t, want)
 	}
 	ack := func(types ...xds.Type) {
 		for _, typ := range types {

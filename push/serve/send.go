@@ -114,10 +114,7 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 		return out, true, since
 	}
 	st.state.Target(set)
-	if urgent = urgent && !st.whole; !urgent && !st.begins(set, now) {
-		urgent = true
-	}
-	if urgent {
+	if urgent = urgent && !st.whole || !st.begins(set, now); urgent {
 		out.reply, ok = st.state.Urgent()
 	} else {
 		out.reply, ok = st.state.Next()

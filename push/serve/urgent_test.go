@@ -42,6 +42,24 @@ func (s *tape) SendMsg(m any) error {
 
 var _ grpc.ServerStream = (*tape)(nil)
 
+// sent ends the test unless these types were sent since the last time.
+func (s *tape) sent(t *testing.T, want []string) {
+	t.Helper()
+	if !slices.Equal(s.types, want) {
+		t.Fatalf("sent %v, want %v", s.types, want)
+	}
+	s.types = nil
+}
+
+// taped is a stream whose client has been sent nothing, with the view that it is of.
+func taped(srv *Server, set *manifest.Set) (st *stream, view *stillView, out *tape) {
+	view, out = &stillView{set: set}, &tape{}
+	st = &stream{srv: srv, grpc: out, view: view}
+	st.state = delta.New(delta.Config{Names: &srv.sets}, set)
+	st.turn.Store(srv.loop.Join("ns", false, st.send))
+	return st, view, out
+}
+
 // A stream that waits in the lane of configuration is sent the endpoints that moved at once, and the rest when it has its
 // turn there; a turn for all that comes while somebody sends is not lost.
 func TestUrgentFirst(t *testing.T) {
@@ -53,17 +71,10 @@ func TestUrgentFirst(t *testing.T) {
 		s.Types[xds.Listener][manifest.Scope] = manifest.Of(listen("l", port, "r"))
 		return s
 	}
-	view := &stillView{set: set(1, "one", "10.0.0.1:80", 1)}
-	out := &tape{}
-	st := &stream{srv: srv, grpc: out, view: view}
-	st.state = delta.New(delta.Config{Names: &srv.sets}, view.set)
-	st.turn.Store(srv.loop.Join("ns", false, st.send))
+	st, view, out := taped(srv, set(1, "one", "10.0.0.1:80", 1))
 	sent := func(want ...string) {
 		t.Helper()
-		if !slices.Equal(out.types, want) {
-			t.Fatalf("sent %v, want %v", out.types, want)
-		}
-		out.types = nil
+		out.sent(t, want)
 		for _, kind := range want {
 			for typ := range xds.NumTypes {
 				if typ.String() == kind {
