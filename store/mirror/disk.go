@@ -229,10 +229,14 @@ func (m *Mirror) keep(ctx context.Context) {
 		m.mu.Unlock()
 		again := false
 		if s := m.Current(); s == nil || s == written || !m.fresh() {
+			wait := disk.Every // a snapshot is there before the word that it is etcd's
+			if s == written {
+				wait = disk.MaxAge / 24
+			}
 			select {
 			case <-moved:
-			case <-time.After(disk.MaxAge / 24):
-				again = true
+			case <-time.After(wait):
+				again = s == written
 			case <-ctx.Done():
 			}
 		}

@@ -61,9 +61,7 @@ func TestStartFromDisk(t *testing.T) {
 	if err := m.Ready(); err != nil {
 		t.Fatalf("ready: %v", err)
 	}
-	if m.Status().Restored.IsZero() {
-		t.Error("the status does not say that the snapshot is from disk")
-	}
+	eventually(t, "the status says that the snapshot is from disk", func() bool { return !m.Status().Restored.IsZero() })
 	s.Restart(s.Dir())
 	second := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 81)})
 	if c := m.reach(second); len(c.Edits) != 1 {

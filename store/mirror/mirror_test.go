@@ -281,6 +281,7 @@ func TestDeletedPrefixBlanksNothing(t *testing.T) {
 	if c := m.reach(repaired); c.Old != before || len(c.Edits) != 0 {
 		t.Fatalf("edits %v", c.Edits)
 	}
+	m.pause() // the subscriber is told before the hook is
 	if n := len(m.changes); n != 2 {
 		t.Fatalf("%d publications, want 2", n)
 	}
