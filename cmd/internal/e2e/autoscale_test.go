@@ -11,84 +11,6 @@ import (
 	"time"
 )
 
-// autoscaler is the published algorithm of Kubernetes' HorizontalPodAutoscaler for a metric of type Pods with an average
-// value (https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/): no clock, no cluster.
-type autoscaler struct {
-	target     float64       // average of the metric, for each pod
-	tolerance  float64       // around a ratio of 1 within which nothing is done; 0.1 by default
-	window     time.Duration // scaling down takes the greatest recommendation of it; 300 s by default
-	least      int
-	most       int
-	recommends []recommendation
-}
-
-type recommendation struct {
-	at       time.Time
-	replicas int
-}
-
-// step sees the metric of each pod, NaN where a pod has none (it is not ready), and says how many there should be.
-func (a *autoscaler) step(now time.Time, pods []float64) int {
-	current, sum, have := len(pods), 0., 0
-	for _, v := range pods {
-		if !math.IsNaN(v) {
-			sum, have = sum+v, have+1
-		}
-	}
-	want := current
-	if have > 0 {
-		ratio := sum / float64(have) / a.target
-		if missing := current - have; missing > 0 { // they count as idle when it would grow, as at the target when it would shrink
-			if ratio > 1 {
-				ratio = max(1, sum/float64(current)/a.target)
-			} else {
-				ratio = min(1, (sum+float64(missing)*a.target)/float64(current)/a.target)
-			}
-		}
-		if math.Abs(ratio-1) > a.tolerance {
-			want = int(math.Ceil(float64(current) * ratio))
-		}
-	}
-	want = min(max(want, a.least), a.most)
-	a.recommends = append(a.recommends, recommendation{now, want})
-	a.recommends = slices.DeleteFunc(a.recommends, func(r recommendation) bool { return now.Sub(r.at) > a.window })
-	for _, r := range a.recommends {
-		if r.replicas > want {
-			want = min(r.replicas, max(current, want)) // it does not grow by what was recommended before
-		}
-	}
-	return want
-}
-
-// The formula by the examples of its description.
-func TestAutoscalerFormula(t *testing.T) {
-	none := math.NaN()
-	start := time.Unix(1e9, 0)
-	for name, c := range map[string]struct {
-		before []recommendation
-		pods   []float64
-		want   int
-	}{
-		"twice the target doubles":              {nil, []float64{200, 200}, 4},
-		"half of it halves":                     {nil, []float64{50, 50, 50, 50}, 2},
-		"within the tolerance":                  {nil, []float64{109, 109}, 2},
-		"just beyond":                           {nil, []float64{111, 111}, 3},
-		"a pod that is not ready does not grow": {nil, []float64{190, none}, 2},
-		"nor does it shrink":                    {nil, []float64{50, none}, 2},
-		"not all are ready, and more are due":   {nil, []float64{400, none}, 4},
-		"nobody is ready":                       {nil, []float64{none, none}, 2},
-		"it shrinks when the window is over":    {[]recommendation{{start.Add(-11 * time.Second), 4}}, []float64{50, 50, 50, 50}, 2},
-		"not before":                            {[]recommendation{{start.Add(-9 * time.Second), 4}}, []float64{50, 50, 50, 50}, 4},
-		"but as far as was recommended":         {[]recommendation{{start.Add(-9 * time.Second), 3}}, []float64{50, 50, 50, 50}, 3},
-		"bounds":                                {nil, []float64{9000}, 5},
-	} {
-		a := &autoscaler{target: 100, tolerance: .1, window: 10 * time.Second, least: 1, most: 5, recommends: c.before}
-		if got := a.step(start, c.pods); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
-	}
-}
-
 // value is one sample of /metrics; NaN where it cannot be had.
 func (d *daemon) value(name string) float64 {
 	page, err := get(d.monitoring, "/metrics")
@@ -105,16 +27,20 @@ func (d *daemon) value(name string) float64 {
 	return math.NaN()
 }
 
-// pods is the metric of each replica, as the autoscaler sees it.
-func (f *fleetOf) pods() (values []float64) {
+// pods is each metric of each replica, as the autoscaler sees them.
+func (f *fleetOf) pods(targets []target) [][]float64 {
+	metrics := make([][]float64, len(targets))
 	for _, d := range f.replicas() {
-		v := math.NaN()
-		if d.ready() == nil {
-			v = d.value("navarch_proxies")
+		ready := d.ready() == nil
+		for i := range targets {
+			v := math.NaN()
+			if ready {
+				v = d.value(targets[i].metric)
+			}
+			metrics[i] = append(metrics[i], v)
 		}
-		values = append(values, v)
 	}
-	return values
+	return metrics
 }
 
 // scale starts replicas, or asks the newest to stop.
@@ -129,42 +55,60 @@ func (f *fleetOf) scale(to int) {
 	}
 }
 
+// follow does what the autoscaler says, every half second, until there was no change for 10 s with everybody at home, and for its
+// window it has asked for nothing else; at each step something else may happen as well. It returns the numbers of replicas, from
+// the first on.
+func (f *fleetOf) follow(a *autoscaler, c *crowd, step func()) []int {
+	f.t.Helper()
+	history, calm := []int{len(f.replicas())}, 0
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(3 * patience); calm < 20 || !a.content(len(f.replicas())); <-tick.C {
+		metrics := f.pods(a.targets)
+		if time.Now().After(end) {
+			f.t.Fatalf("%d proxies: not settled, %v, %v, %v", len(c.agents), history, metrics, c.home())
+		}
+		if want := a.step(time.Now(), metrics); want != len(f.replicas()) {
+			f.t.Logf("%d replicas: %v", want, metrics)
+			history = append(history, want)
+			f.scale(want)
+			calm = 0
+		}
+		if calm++; c.home() != nil {
+			calm = 0
+		}
+		step()
+	}
+	return history
+}
+
+// risesOnce says whether numbers first only go up and then only down.
+func risesOnce(numbers []int) bool {
+	top := slices.Index(numbers, slices.Max(numbers))
+	down := slices.Clone(numbers[top:])
+	slices.Reverse(down)
+	return slices.IsSorted(numbers[:top+1]) && slices.IsSorted(down)
+}
+
 // An autoscaler on navarch_proxies follows a load up and down, in one step each way and without going back and forth, although
 // replicas take time to come, proxies time to move, and leaving replicas time to go.
 func TestAutoscalingSettles(t *testing.T) {
 	f := startFleet(t, 1)
 	c := gather(t)
-	scaler := &autoscaler{target: 24, tolerance: .1, window: 6 * time.Second, least: 1, most: 6}
-	var history []int
+	scaler := &autoscaler{targets: []target{{"navarch_proxies", 24}}, tolerance: .1, window: 6 * time.Second, least: 1, most: 6}
 	for _, load := range []struct{ proxies, replicas int }{{20, 1}, {70, 3}, {40, 2}} {
 		if load.proxies < len(c.agents) {
 			c.shrink(load.proxies)
 		} else {
 			c.grow(load.proxies, true, f.addresses)
 		}
-		was, turns, calm := len(f.replicas()), 0, 0
-		up := load.replicas > was
-		tick := time.NewTicker(500 * time.Millisecond)
-		for end := time.Now().Add(3 * patience); calm < 20; <-tick.C { // 10 s without a change, and everybody at home
-			if time.Now().After(end) {
-				t.Fatalf("%d proxies: not settled, %v, %v, %v", load.proxies, history, f.pods(), c.home())
-			}
-			want := scaler.step(time.Now(), f.pods())
-			if now := len(f.replicas()); want != now {
-				history = append(history, want)
-				if turns++; want > now != up {
-					t.Errorf("%d proxies: %d replicas after %d", load.proxies, want, now)
-				}
-				f.scale(want)
-				calm = 0
-			}
-			if calm++; c.home() != nil {
-				calm = 0
-			}
+		history := f.follow(scaler, c, func() {})
+		oneWay := slices.Clone(history)
+		if history[0] > load.replicas {
+			slices.Reverse(oneWay)
 		}
-		tick.Stop()
-		if got := len(f.replicas()); got != load.replicas || turns > 2 {
-			t.Errorf("%d proxies: %d replicas after %d changes, want %d", load.proxies, got, turns, load.replicas)
+		if got := len(f.replicas()); got != load.replicas || len(history) > 3 || !slices.IsSorted(oneWay) {
+			t.Errorf("%d proxies: replicas %v, want %d, at most two changes, and one way only", load.proxies, history, load.replicas)
 		}
 		mean := fmt.Sprintf("%g", float64(load.proxies)/float64(load.replicas))
 		for _, d := range f.replicas() {
@@ -176,6 +120,84 @@ func TestAutoscalingSettles(t *testing.T) {
 			})
 		}
 	}
-	t.Logf("replicas: %v", history)
 	c.sum()
+}
+
+// An autoscaler on all three signals. To 40 proxies of a replica 75 more come at once, of which it lets in a few a second: by the
+// delay of its queue there are more replicas than the proxies alone ask for, as many as may be. When they are in there are as many
+// as they ask for, and in all the number goes up once and down once.
+//
+// What this does not show: that more replicas shorten a queue that is there (who waits in line stays there), nor a push lag that
+// asks for replicas. On one machine more of them make no less of it; it is among the metrics, of edits that go on, with a target
+// that it does not reach: where it could not be had, nothing would shrink. Nor a fleet that begins with a queue: the leader knows
+// the load of namespaces of which somebody is in, so here one of each is.
+func TestAutoscalingSettlesOnAllSignals(t *testing.T) {
+	const before, proxies, rate, alone, most = 40, 115, 4, 3, 4
+	f := startFleet(t, 0)
+	f.env, f.flags = []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", rate)}, []string{"--shutdown-duration", "5s"}
+	first := f.add()
+	c := gather(t)
+	c.grow(before, true, f.addresses)
+	eventually(t, patience, c.home)
+	eventually(t, patience, func() error { return first.metric(fmt.Sprintf("navarch_fleet_proxies_per_replica %d", before)) })
+
+	// The window is longer than those take who wait when the delay first asks for no more replicas than the proxies do (24, at
+	// 4 a second), and than a replica takes to leave: proxies that are on their way are at none that is asked.
+	scaler := &autoscaler{targets: []target{{"navarch_proxies", 40}, {"navarch_join_delay_seconds", 2}, {"navarch_push_lag_seconds", 60}},
+		tolerance: .1, window: 10 * time.Second, least: 1, most: most}
+	steps := 0
+	edit := func() {
+		if steps++; steps%2 == 0 { // once a second
+			write(t, f.dir, "pace.yaml", fmt.Sprintf(connectWithin, steps))
+		}
+	}
+	c.grow(proxies, true, f.addresses)
+	eventually(t, patience, func() error {
+		if in, wait := first.value("navarch_proxies"), first.value("navarch_joins_waiting"); !(in+wait > proxies-5) {
+			return fmt.Errorf("%v of %d are in, %v wait", in, proxies, wait)
+		}
+		return nil
+	})
+	history := f.follow(scaler, c, edit)
+	t.Logf("replicas: %v; %d edits meanwhile", history, steps/2)
+	if top := slices.Max(history); top <= alone || top > most {
+		t.Errorf("replicas %v: at most %d, want more than the %d that the proxies alone ask for, and no more than %d", history, top, alone, most)
+	}
+	if got := len(f.replicas()); got != alone || !risesOnce(history) {
+		t.Errorf("replicas %v, want %d in the end, first only more and then only fewer", history, alone)
+	}
+
+	const cluster = "outbound|80||web.shop.svc.cluster.local"
+	old := c.versions(cluster)
+	steps = steps | 1
+	edit()
+	eventually(t, patience, func() error { // and everybody is served
+		now := c.versions(cluster)
+		for v, n := range now {
+			if old[v] > 0 || n != proxies {
+				return fmt.Errorf("versions of %s: %v, before the last edit %v", cluster, now, old)
+			}
+		}
+		return c.home()
+	})
+	c.sum()
+}
+
+// connectWithin is an edit that all proxies are sent.
+const connectWithin = `
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: web, namespace: shop}
+spec: {host: web, trafficPolicy: {connectionPool: {tcp: {connectTimeout: %ds}}}}
+`
+
+// versions counts the agents that hold each version of a cluster.
+func (c *crowd) versions(cluster string) map[string]int {
+	count := map[string]int{}
+	for _, a := range c.agents {
+		a.mu.Lock()
+		count[a.held[cluster]]++
+		a.mu.Unlock()
+	}
+	return count
 }

@@ -21,14 +21,17 @@ import (
 type fleetOf struct {
 	t     *testing.T
 	store string
+	dir   string   // of the configuration
+	env   []string // additions to the environment of replicas that come ...
+	flags []string // ... and to their flags
 	mu    sync.Mutex
 	live  []*daemon
 }
 
 func startFleet(t *testing.T, n int) *fleetOf {
 	t.Helper()
-	f := &fleetOf{t: t, store: "--etcd-endpoints=" + kvtest.Start(t).Endpoint()}
-	ingest := start(t, "--roles=ingest", "--config-dir", folder(t), f.store, "--leader-lease", "2s")
+	f := &fleetOf{t: t, store: "--etcd-endpoints=" + kvtest.Start(t).Endpoint(), dir: folder(t)}
+	ingest := start(t, "--roles=ingest", "--config-dir", f.dir, f.store, "--leader-lease", "2s")
 	eventually(t, patience, ingest.leading)
 	for range n {
 		f.add()
@@ -40,7 +43,8 @@ func startFleet(t *testing.T, n int) *fleetOf {
 }
 
 func (f *fleetOf) add() *daemon {
-	d := start(f.t, "--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s", "--shutdown-duration", "10s")
+	args := []string{"--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s", "--shutdown-duration", "10s"}
+	d := startProgram(f.t, binary(f.t, "navarchd"), f.env, append(args, f.flags...)...)
 	f.mu.Lock()
 	f.live = append(f.live, d)
 	f.mu.Unlock()
