@@ -5,9 +5,12 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +40,7 @@ func TestFaultReplicaKilled(t *testing.T) {
 
 	began := time.Now()
 	got := resumed(t, f, proxies/3, leader.kill)
+	eventually(t, patience, letIn(proxies, replicas[1:]...))
 	within(t, 30*time.Second, time.Since(began), "all are served elsewhere")
 	if total := got.Total(); total.Resources > 0 || total.BytesIn > full*uint64(proxies)/3*2/100 {
 		t.Errorf("%d proxies moved and were sent %d resources, %d bytes; a full state is %d bytes each", proxies/3, total.Resources, total.BytesIn, full)
@@ -49,32 +53,121 @@ func TestFaultReplicaKilled(t *testing.T) {
 }
 
 // Fault 13: all replicas are killed and start again together, at their addresses. Everybody is served again, and nobody is
-// sent what it has.
+// sent what it has. From when the first of them listens until all are in, a client gets certificates, one after the other.
 func TestFaultAllReplicasKilled(t *testing.T) {
 	n, proxies := sized(t, 100, 300, "services"), sized(t, 200, 9999, "proxies")
-	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
-	dir := townFolder(t, n)
-	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "2s"}
-	replicas := []*daemon{start(t, args...), start(t, args...), start(t, args...)}
+	if faultScale < fullScale { // few come back in an instant: the certificates shall have a meanwhile
+		t.Setenv("PILOT_MAX_REQUESTS_PER_SECOND", strconv.Itoa(max(proxies/15, 1)))
+	}
+	s := newSealable(t)
+	write(t, s.dir, "town.yaml", town(0, n, 1))
+	replicas := []*daemon{s.start(), s.start(), s.start()}
 	for _, d := range replicas {
 		eventually(t, patience, whole(t, d, n, 1))
 	}
+	s.trust()
+	mine := token(t, s.data, "town", "client")
 	f := fleet(t, proxies, sim.Config{}, replicas...)
+	allIn, done := make(chan struct{}), make(chan issued, 1)
 	began := time.Now()
 	got := resumed(t, f, proxies, func() {
 		for _, d := range replicas {
 			d.kill()
 		}
 		for i, d := range replicas {
-			replicas[i] = d.again(t, binary(t, "navarchd"), args...)
+			replicas[i] = d.again(t, binary(t, "navarchd"), s.flags...)
 		}
+		eventually(t, patience, func() error { return listens(replicas...) })
+		go func() { done <- s.certificates(mine, replicas, allIn) }()
 	})
+	eventually(t, patience, letIn(proxies, replicas...))
 	within(t, time.Minute, time.Since(began), "full service again")
+	close(allIn)
+	certificates := <-done
+	if certificates.err != nil {
+		t.Errorf("%d certificates, and then: %v", certificates.n, certificates.err)
+	}
+	within(t, 10*time.Second, certificates.longest, fmt.Sprintf("%d certificates meanwhile, the slowest", certificates.meanwhile))
 	if total := got.Total(); total.Resources+total.Removed > 0 {
 		t.Errorf("%d resources and %d removals were sent to proxies that have everything", total.Resources, total.Removed)
 	}
-	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) })
+	reaches(t, f, 2, func() { write(t, s.dir, "town.yaml", town(0, n, 2)) })
 	unharmed(t, f)
+	for _, d := range replicas {
+		if err := d.ready(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// letIn is an error until replicas serve so many streams. A proxy that holds everything is answered nothing: it does not see
+// that it waits at the door.
+func letIn(proxies int, replicas ...*daemon) func() error {
+	return func() error {
+		in := 0.
+		for _, d := range replicas {
+			in += d.value("navarch_proxies")
+		}
+		if !(in >= float64(proxies)) {
+			return fmt.Errorf("%v of %d proxies were let in", in, proxies)
+		}
+		return nil
+	}
+}
+
+// listens is an error while no replica takes connections on its secure address.
+func listens(replicas ...*daemon) (err error) {
+	for _, d := range replicas {
+		var conn net.Conn
+		if conn, err = net.Dial("tcp", d.secure); err == nil {
+			return conn.Close()
+		}
+	}
+	return err
+}
+
+// issued is what a client of the CA saw.
+type issued struct {
+	n, meanwhile int           // certificates: all, and those until it was told that all are in
+	longest      time.Duration // from the first try for one to its answer
+	err          error
+}
+
+// certificates asks replicas in turn with a token for certificates, one after the other, until all are in and every replica has
+// signed five. One that does not sign yet is passed over; one that has signed answers from then on.
+func (s *sealable) certificates(token string, replicas []*daemon, allIn <-chan struct{}) (got issued) {
+	signs, conf := map[*daemon]int{}, s.tls()
+	enough := func() bool {
+		return !slices.ContainsFunc(replicas, func(d *daemon) bool { return signs[d] < 5 })
+	}
+	tick := time.NewTicker(10 * time.Millisecond) // it is no storm
+	defer tick.Stop()
+	asked := time.Now()
+	for i := 0; ; i++ {
+		d := replicas[i%len(replicas)]
+		_, _, err := signed(bearer(s.t.Context(), token), s.t, d.secure, conf)
+		if err != nil && (signs[d] > 0 || time.Since(asked) > patience || s.t.Context().Err() != nil) {
+			got.err = fmt.Errorf("%s: %w", d.secure, err)
+			return got
+		}
+		if err == nil {
+			signs[d]++
+			got.n++
+			got.longest = max(got.longest, time.Since(asked))
+		}
+		select {
+		case <-allIn:
+			if enough() {
+				return got
+			}
+		default:
+			got.meanwhile = got.n
+		}
+		<-tick.C
+		if err == nil {
+			asked = time.Now()
+		}
+	}
 }
 
 // Fault 13, the process that has all roles and its own etcd: killed and started again under its proxies. While they come
@@ -104,6 +197,7 @@ func TestFaultEverythingKilled(t *testing.T) {
 			return err
 		})
 	})
+	eventually(t, patience, letIn(proxies, d))
 	within(t, time.Minute, time.Since(began), "full service again")
 	if total := got.Total(); total.Resources+total.Removed > 0 {
 		t.Errorf("%d resources and %d removals were sent to proxies that have everything", total.Resources, total.Removed)
