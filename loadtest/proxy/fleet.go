@@ -228,12 +228,17 @@ func (f *Fleet) Reconnect(which func(i int, id Identity) bool, r Reconnect) int 
 	return len(picked)
 }
 
-// SetBehaviour changes how proxies behave from now on; it returns how many.
+// SetBehaviour changes how proxies behave; it returns how many, and all of them do from then on.
 func (f *Fleet) SetBehaviour(which func(i int, id Identity) bool, b Behaviour) int {
 	picked := f.pick(which)
+	var set sync.WaitGroup
 	for _, s := range picked {
-		s.post(func() { s.behave(b) })
+		set.Add(1)
+		if !s.post(func() { s.behave(b); set.Done() }) {
+			set.Done()
+		}
 	}
+	set.Wait()
 	return len(picked)
 }
 
