@@ -60,10 +60,17 @@ func kill(s *stage) error {
 	}
 	s.enter("one replica is killed")
 	s.forget(victim)
+	letIn, err := s.door()
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	victim.kill()
 	streams := s.proxies() / len(s.servers)
 	if err := s.again(before, streams); err != nil {
+		return err
+	}
+	if err := letIn(streams); err != nil {
 		return err
 	}
 	took := time.Since(began)

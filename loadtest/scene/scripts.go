@@ -174,6 +174,10 @@ func reconnect(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
+	letIn, err := s.door()
+	if err != nil {
+		return err
+	}
 	cpu0, err := s.rest(0)
 	if err != nil {
 		return err
@@ -188,6 +192,9 @@ func reconnect(s *stage) error {
 		return err
 	}
 	if err := s.again(before, s.proxies()); err != nil {
+		return err
+	}
+	if err := letIn(s.proxies()); err != nil {
 		return err
 	}
 	took := time.Since(began)

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"navarch.io/navarch/loadtest/envoytest"
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -103,7 +102,8 @@ func TestFaultStuckProxiesAreClosed(t *testing.T) {
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, store)
-	d := start(t, "--roles=xds", store, "--ack-deadline", (10 * patience / envoytest.Patience * time.Second).String())
+	deadline := time.Duration(sized(t, 10, 20, "s for an ACK: keepalive, 30 s, finds out later who reads nothing")) * time.Second
+	d := start(t, "--roles=xds", store, "--ack-deadline", deadline.String())
 	eventually(t, patience, whole(t, d, n, 1))
 	fleet(t, stuck, sim.Config{Window: 128 << 10, Behaviour: func(i int, _ sim.Identity) sim.Behaviour {
 		return sim.Behaviour{StopReading: i%2 == 0, HoldWindow: i%2 == 1}
@@ -230,9 +230,15 @@ func TestFaultMalformedRequests(t *testing.T) {
 	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) })
 	live := d.live(t)
 	for kind := sim.NotProtobuf; kind <= sim.SecondCDS; kind++ {
-		bad := fleet(t, liars, sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
+		bad := dialling(t, citizens(liars), sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
 			return sim.Behaviour{Malformed: kind, DuplicateSubscriptions: true}
 		}}, d)
+		eventually(t, patience, func() error {
+			if came := bad.Stats().Join.Count(); came < uint64(liars) {
+				return fmt.Errorf("malformed request %d: %d of %d proxies were served once, and have sent it", kind, came, liars)
+			}
+			return nil
+		})
 		for found, v := range bad.Stats().Found {
 			t.Errorf("malformed request %d: %d times %s: %v", kind, v.Count, found, v.Examples)
 		}

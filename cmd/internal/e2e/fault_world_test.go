@@ -112,6 +112,14 @@ func fleet(t testing.TB, n int, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 // fleetFor is fleet of other proxies.
 func fleetFor(t testing.TB, all []sim.Identity, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 	t.Helper()
+	f := dialling(t, all, cfg, servers...)
+	joined(t, f, len(all))
+	return f
+}
+
+// dialling is fleetFor without a wait: proxies that are refused again and again may never be joined all at once.
+func dialling(t testing.TB, all []sim.Identity, cfg sim.Config, servers ...*daemon) *sim.Fleet {
+	t.Helper()
 	n := len(all)
 	files := n
 	if len(cfg.Addrs) > 0 {
@@ -130,7 +138,6 @@ func fleetFor(t testing.TB, all []sim.Identity, cfg sim.Config, servers ...*daem
 	}
 	t.Cleanup(f.Close)
 	f.Add(all...)
-	joined(t, f, n)
 	return f
 }
 

@@ -1,0 +1,52 @@
+package scene
+
+import (
+	"fmt"
+	"slices"
+)
+
+// admittedMetric counts what became of the streams that came.
+const admittedMetric = "navarch_joins_total"
+
+// admitted is how many streams the servers have let in since they started; false where no metrics page tells.
+func (s *stage) admitted() (float64, bool, error) {
+	s.mu.Lock()
+	all := slices.Clone(s.measured)
+	s.mu.Unlock()
+	total, told := 0., false
+	for _, one := range all {
+		if one.Metrics == "" {
+			continue
+		}
+		page, err := one.metrics(s.ctx)
+		if err != nil {
+			return 0, false, err
+		}
+		if n, ok := page.By(admittedMetric, "result")["admitted"]; ok {
+			total, told = total+n, true
+		}
+	}
+	return total, told, nil
+}
+
+// door watches streams come, and gives a function that waits until so many were let in since. A proxy that holds everything is
+// answered nothing: it takes itself for served as soon as the server has read what it asked, also while it waits in line there.
+// Of a server that does not tell nothing is waited for.
+func (s *stage) door() (letIn func(streams int) error, err error) {
+	before, told, err := s.admitted()
+	if err != nil {
+		return nil, err
+	}
+	return func(streams int) error {
+		if !told {
+			return nil
+		}
+		return s.await("all are let in", func() error {
+			now, _, err := s.admitted()
+			if err == nil && now-before < float64(streams) {
+				err = fmt.Errorf("%.0f of %d streams were let in", now-before, streams)
+			}
+			return err
+		})
+	}, nil
+}
