@@ -51,7 +51,7 @@ type Record struct {
 	State       State
 	Weight      uint32    // 1 to ring.FullWeight: grows while a replica that became ready ramps up
 	Revision    int64     // etcd's, of the snapshot that it serves
-	Load        ring.Load // its own streams
+	Load        ring.Load // its own streams, and those that wait to be let in
 }
 
 // Member is the record as the ring has it.

@@ -8,12 +8,13 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Streams counts the streams that this replica serves, by namespace and workload. Its zero value is ready; all methods may
-// be called from any goroutine.
+// Streams counts the streams that this replica serves, and those that wait to be let in, by namespace and workload. Its zero
+// value is ready; all methods may be called from any goroutine.
 type Streams struct {
-	mu     sync.Mutex // a leaf
-	counts map[proxyKind]int
-	total  int
+	mu      sync.Mutex // a leaf
+	counts  map[proxyKind]int
+	waiting map[proxyKind]int
+	total   int // of counts
 }
 
 // proxyKind is what a ring tells proxies apart by.
@@ -29,16 +30,34 @@ func (s *Streams) Join(namespace, workload string) (leave func()) {
 func (s *Streams) add(kind proxyKind, by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.counts == nil {
-		s.counts = map[proxyKind]int{}
-	}
 	s.total += by
-	if s.counts[kind] += by; s.counts[kind] == 0 {
-		delete(s.counts, kind)
+	count(&s.counts, kind, by)
+}
+
+// Wait counts a stream that waits to be let in: a part of the load, for it is to be served, but none that is. leave (to be called
+// once) counts it out.
+func (s *Streams) Wait(namespace, workload string) (leave func()) {
+	kind := proxyKind{namespace, workload}
+	s.wait(kind, 1)
+	return func() { s.wait(kind, -1) }
+}
+
+func (s *Streams) wait(kind proxyKind, by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count(&s.waiting, kind, by)
+}
+
+func count(counts *map[proxyKind]int, kind proxyKind, by int) {
+	if *counts == nil {
+		*counts = map[proxyKind]int{}
+	}
+	if (*counts)[kind] += by; (*counts)[kind] == 0 {
+		delete(*counts, kind)
 	}
 }
 
-// Total is the number of streams.
+// Total is the number of streams that are served.
 func (s *Streams) Total() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +88,7 @@ const (
 	splitPart = 16
 )
 
-// Load is what a record says of the load. r is the present ring, which tells what is split and how many replicas there
+// Load is what a record says of the load, with the streams that wait. r is the present ring, which tells what is split and how many replicas there
 // are; nil: none.
 func (s *Streams) Load(r *ring.Ring) ring.Load {
 	type entry struct {
@@ -77,17 +96,19 @@ func (s *Streams) Load(r *ring.Ring) ring.Load {
 		streams   int
 		workloads map[string]int
 	}
+	total, byName := 0, map[string]*entry{}
 	s.mu.Lock()
-	total := s.total
-	byName := map[string]*entry{}
-	for kind, count := range s.counts {
-		e := byName[kind.namespace]
-		if e == nil {
-			e = &entry{name: kind.namespace, workloads: map[string]int{}}
-			byName[kind.namespace] = e
+	for _, counts := range []map[proxyKind]int{s.counts, s.waiting} {
+		for kind, count := range counts {
+			e := byName[kind.namespace]
+			if e == nil {
+				e = &entry{name: kind.namespace, workloads: map[string]int{}}
+				byName[kind.namespace] = e
+			}
+			total += count
+			e.streams += count
+			e.workloads[kind.workload] += count
 		}
-		e.streams += count
-		e.workloads[kind.workload] += count
 	}
 	s.mu.Unlock()
 	entries := make([]*entry, 0, len(byName))

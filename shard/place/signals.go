@@ -5,7 +5,7 @@ import "time"
 // Signals are the numbers that an autoscaler goes by, of one replica. The names are those of the metrics.
 type Signals struct {
 	Proxies    float64 // navarch_proxies: streams that this replica serves
-	Fleet      float64 // navarch_fleet_proxies_per_replica: streams of all, by ready replicas
+	Fleet      float64 // navarch_fleet_proxies_per_replica: streams of all, with those that wait to be let in, by ready replicas
 	Imbalance  float64 // navarch_imbalance: streams here against this replica's share; 1 is even
 	Misplaced  float64 // navarch_misplaced_proxies: streams here that another replica owns
 	PushLag    float64 // navarch_push_lag_seconds: age of the oldest change that a stream waits for

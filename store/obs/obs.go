@@ -112,7 +112,7 @@ var (
 
 // The metrics of the fleet: what an autoscaler and an operator of several replicas go by.
 var (
-	FleetProxies = gauge("navarch_fleet_proxies_per_replica", "Streams of all replicas by the number of those that are ready, some seconds old.")
+	FleetProxies = gauge("navarch_fleet_proxies_per_replica", "Streams of all replicas, with those that wait to be let in, by the number of replicas that are ready, some seconds old.")
 	FleetReady   = gauge("navarch_fleet_replicas", "Replicas that are ready.")
 	Imbalance    = gauge("navarch_imbalance", "Streams of this replica against its fair share; 1 is even.")
 	Misplaced    = gauge("navarch_misplaced_proxies", "Streams of this replica that another one owns.")
