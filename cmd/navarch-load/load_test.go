@@ -96,6 +96,7 @@ func exact(t *testing.T, result report.Result) {
 		"flip":               {"responses per proxy and edit": 1},
 		"reconnect":          {"bytes, of those of a first join": 0},
 		"kill":               {"bytes, of those of a first join": 0},
+		"restart-20000":      {"bytes, of those of a first join": 0},
 		"churn":              {"ACKs that did not come": 0},
 		"roots": {"connections that broke or failed": 0, "proxies without the new root": 0, "identities left with a certificate of the old root": 0,
 			"bytes of everything else, of those of a first join": 0},

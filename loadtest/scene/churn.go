@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -250,9 +249,7 @@ func (s *stage) another() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	s.measured = append(slices.Clone(s.measured), more)
-	s.mu.Unlock()
+	s.remember(more)
 	return more, s.await("a replica starts", func() error { return more.loaded(s.ctx, s.world.Settings.Services) })
 }
 

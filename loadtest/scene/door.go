@@ -41,12 +41,17 @@ func (s *stage) door() (letIn func(streams int) error, err error) {
 		if !told {
 			return nil
 		}
-		return s.await("all are let in", func() error {
-			now, _, err := s.admitted()
-			if err == nil && now-before < float64(streams) {
-				err = fmt.Errorf("%.0f of %d streams were let in", now-before, streams)
-			}
-			return err
-		})
+		return s.letIn(before, streams)
 	}, nil
+}
+
+// letIn waits until the servers have let in so many streams more than before.
+func (s *stage) letIn(before float64, streams int) error {
+	return s.await("all are let in", func() error {
+		now, _, err := s.admitted()
+		if err == nil && now-before < float64(streams) {
+			err = fmt.Errorf("%.0f of %d streams were let in", now-before, streams)
+		}
+		return err
+	})
 }

@@ -2,6 +2,7 @@ package scene
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"navarch.io/navarch/loadtest/proxy"
@@ -85,6 +86,62 @@ func kill(s *stage) error {
 	s.row("tries to connect", "", float64(since.Dials))
 	s.latency("dial to resumed", after.Resume)
 	return s.equal()
+}
+
+// restart ends all replicas as crashes would, and starts them again at once, at their addresses.
+func restart(s *stage) error {
+	for _, one := range s.servers {
+		if one.cmd == nil {
+			return fmt.Errorf("%s was not started here and is not ended here", one.Name)
+		}
+	}
+	if err := s.joined(nil); err != nil {
+		return err
+	}
+	before, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	s.enter("all replicas are killed")
+	for _, one := range s.servers {
+		s.forget(one)
+	}
+	began := time.Now()
+	for _, one := range s.servers {
+		one.kill()
+	}
+	for i, one := range s.servers {
+		if s.servers[i], err = s.starter.again(one); err != nil {
+			return err
+		}
+		s.remember(s.servers[i])
+	}
+	if err := s.again(before, s.proxies()); err != nil {
+		return err
+	}
+	if err := s.letIn(0, s.proxies()); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	_, rss := usage(s.watched())
+	after, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	since := after.Since(before)
+	s.row(rowServed, "s", took.Seconds())
+	s.row(rowBytes, "%", 100*float64(since.Total().BytesIn)/float64(before.Total().BytesIn))
+	s.cost(rowAll, "MB", mb(rss))
+	s.row("tries to connect", "", float64(since.Dials))
+	s.latency("dial to resumed", after.Resume)
+	return s.equal()
+}
+
+// remember adds a process to what is measured and watched over.
+func (s *stage) remember(one *Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.measured = append(slices.Clone(s.measured), one)
 }
 
 // forget takes a process out of what is measured and watched over.

@@ -49,7 +49,7 @@ func All() []Scenario {
 // Suites are the named sets. The standard one takes about five minutes on two quiet cores; full is everything.
 var Suites = map[string][]string{
 	"world-a":  {"join", "virtualservice", "virtualservices-50", "flip", "reconnect"},
-	"world-b":  {"memory", "storm", "flip-10000", "route-10000", "rate", "slow", "neighbour", "kill", "scale", "roots", "fleet-20000"},
+	"world-b":  {"memory", "storm", "flip-10000", "route-10000", "rate", "slow", "neighbour", "kill", "scale", "roots", "fleet-20000", "restart-20000"},
 	"standard": {"join", "virtualservice", "virtualservices-50", "flip", "reconnect", "memory", "storm", "churn", "roots"},
 	"full":     Names(),
 }

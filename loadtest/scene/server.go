@@ -30,6 +30,7 @@ type Server struct {
 	PID     int // 0: not on this machine
 
 	cmd    *exec.Cmd // nil: not ours
+	args   []string
 	log    string
 	exited chan struct{}
 }
@@ -57,7 +58,6 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 			return nil, err
 		}
 	}
-	one := &Server{Name: name, Addr: ports[0], Debug: ports[1], log: filepath.Join(s.dir, name+".log"), exited: make(chan struct{})}
 	args = append(args, "--http-addr", ports[1], "--monitoring-addr", ports[2], "--mesh", s.mesh, "--log-level", "warn", "--shutdown-duration", "5s")
 	args = append(args, s.flags...)
 	if s.issuer != "" {
@@ -68,19 +68,28 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 		args = append(args, "--secure-grpc-addr", ports[0], "--tls-cert", filepath.Join(s.ca, fileServer), "--tls-key", filepath.Join(s.ca, fileServerKey),
 			"--tls-client-ca", filepath.Join(s.ca, fileRoot))
 	}
+	return s.launch(&Server{Name: name, Addr: ports[0], Debug: ports[1], Metrics: ports[2], args: args, log: filepath.Join(s.dir, name+".log")})
+}
+
+// again starts one anew that has ended, at its addresses.
+func (s *starter) again(ended *Server) (*Server, error) {
+	return s.launch(&Server{Name: ended.Name, Addr: ended.Addr, Debug: ended.Debug, Metrics: ended.Metrics, args: ended.args, log: ended.log})
+}
+
+func (s *starter) launch(one *Server) (*Server, error) {
 	out, err := os.OpenFile(one.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	one.cmd = exec.Command(s.binary, args...)
+	one.exited = make(chan struct{})
+	one.cmd = exec.Command(s.binary, one.args...)
 	one.cmd.Stdout, one.cmd.Stderr, one.cmd.Env = out, out, append(os.Environ(), s.env...)
 	one.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := launch(one.cmd.Start); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		return nil, fmt.Errorf("start %s: %w", one.Name, err)
 	}
 	one.PID = one.cmd.Process.Pid
-	one.Metrics = ports[2]
 	go func() {
 		_ = one.cmd.Wait() // how it ended is in ProcessState
 		close(one.exited)
