@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/shard/member"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/store/kv"
@@ -162,7 +163,7 @@ func (f *fleet) resource(o owner) *serve.AsideResource {
 }
 
 // admit makes a stream wait for its turn. Its errors are gRPC statuses.
-func (f *fleet) admit(ctx context.Context, c serve.Client) error {
+func (f *fleet) admit(ctx context.Context, c serve.Client, node view.Node) error {
 	if f.leaving.Load() {
 		return status.Error(codes.Unavailable, errLeaving.Error())
 	}
@@ -170,6 +171,7 @@ func (f *fleet) admit(ctx context.Context, c serve.Client) error {
 	if c.Holds {
 		cost = place.CostHolds
 	}
+	defer f.streams.Wait(node.Namespace, node.Workload)()
 	return f.admission.Wait(ctx, cost)
 }
 

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -135,7 +136,7 @@ func TestFleetOfTwo(t *testing.T) {
 	if len(count) != 2 || len(resources) != 2 {
 		t.Errorf("%d owners, %d resources", len(count), len(resources))
 	}
-	if err := a.admit(t.Context(), serve.Client{}); err != nil {
+	if err := a.admit(t.Context(), serve.Client{}, view.Node{}); err != nil {
 		t.Errorf("a join: %v", err)
 	}
 	leave := b.streams.Join("x", "y") // of a client that does not go
@@ -147,13 +148,33 @@ func TestFleetOfTwo(t *testing.T) {
 	if took := time.Since(began); took < time.Second || patient.Err() != nil {
 		t.Errorf("a stream that does not go was waited for %v", took)
 	}
-	if err := b.admit(t.Context(), serve.Client{}); status.Code(err) != codes.Unavailable || !errors.Is(b.ready(), errLeaving) {
+	if err := b.admit(t.Context(), serve.Client{}, view.Node{}); status.Code(err) != codes.Unavailable || !errors.Is(b.ready(), errLeaving) {
 		t.Errorf("a replica that leaves: %v, %v", err, b.ready())
 	}
 	a.eventually(t, "the other one has left the ring", func(p *place.Placement) bool { return len(p.Ring().Members()) == 1 && p.Peers() == 0 })
 	defer a.streams.Join("x", "y")()
 	if a.depart(patient); patient.Err() != nil {
 		t.Error("with nobody to take over it waits")
+	}
+}
+
+// Who waits to be let in is a part of the load that the leader makes rings by: it is to be served by somebody.
+func TestWhoWaitsIsLoad(t *testing.T) {
+	f := &fleet{admission: place.NewAdmission(place.AdmissionConfig{Pace: place.PaceConfig{Cores: 1, Most: .01}})}
+	waiting, over := context.WithCancel(t.Context())
+	defer over()
+	var joins sync.WaitGroup
+	for range 2 { // at one in 100 s nobody is let in by now, and a third would not wait
+		joins.Go(func() { _ = f.admit(waiting, serve.Client{Holds: true}, view.Node{Namespace: "shop", Workload: "web"}) })
+	}
+	soon(t, "who waits is load", func() bool { return f.streams.Load(nil).Namespaces["shop"].Streams == 2 })
+	if f.streams.Total() != 0 {
+		t.Errorf("%d streams are served", f.streams.Total())
+	}
+	over()
+	joins.Wait()
+	if n := f.streams.Load(nil).Streams(); n != 0 {
+		t.Errorf("%d in the load when nobody waits", n)
 	}
 }
 

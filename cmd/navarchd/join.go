@@ -79,8 +79,7 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if err := p.mirror.Ready(); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	defer p.fleet.streams.Wait(node.Namespace, node.Workload)()
-	if err := p.fleet.admit(ctx, c); err != nil {
+	if err := p.fleet.admit(ctx, c, node); err != nil {
 		return nil, err
 	}
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)

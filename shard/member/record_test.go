@@ -165,26 +165,31 @@ func TestStreamsLoad(t *testing.T) {
 	if a, b := s.Misplaced(r, "a"), s.Misplaced(r, "b"); a+b != len(leave) || a == 0 || b == 0 || s.Misplaced(nil, "a") != 0 {
 		t.Errorf("misplaced at a: %d, at b: %d, of %d", a, b, len(leave))
 	}
-	var in []func()
-	for range 200 { // they wait to be let in: a part of the load
-		in = append(in, s.Wait("namespace-with-a-long-name-0", "workload-with-a-long-name-0"), s.Wait("new", ""))
-	}
-	if waits := s.Load(nil); waits.Namespaces["namespace-with-a-long-name-0"].Streams != 701 || waits.Namespaces["new"].Streams != 200 {
-		t.Errorf("with those that wait: %v", waits.Namespaces)
-	}
-	if s.Total() != len(leave) || s.Misplaced(r, "a")+s.Misplaced(r, "b") != len(leave) {
-		t.Errorf("%d streams are served, %d misplaced", s.Total(), s.Misplaced(r, "a")+s.Misplaced(r, "b"))
-	}
-	for _, f := range in {
-		f()
-	}
-	if now := s.Load(nil).Streams(); now != len(leave) || len(s.waiting) != 0 {
-		t.Errorf("%d streams in the load when nobody waits, of %d", now, len(leave))
-	}
 	for _, f := range slices.Concat(leave, leave) { // each twice: counted out once
 		f()
 	}
 	if s.Total() != 0 || len(s.counts) != 0 {
 		t.Errorf("%d streams are left", s.Total())
+	}
+}
+
+// Streams that wait to be let in are a part of the load, and no others.
+func TestWaitingIsLoad(t *testing.T) {
+	var s Streams
+	s.Join("shop", "web")
+	out := []func(){s.Wait("shop", "web"), s.Wait("shop", "pay"), s.Wait("new", "")}
+	load := s.Load(nil)
+	if shop := load.Namespaces["shop"]; shop.Streams != 3 || shop.Workloads["web"] != 2 || shop.Workloads["pay"] != 1 || load.Namespaces["new"].Streams != 1 {
+		t.Errorf("with those that wait: %v", load.Namespaces)
+	}
+	r := ring.Assign(nil, []ring.Member{{Name: "a", Address: "a:1", Weight: 1}}, load)
+	if s.Total() != 1 || s.Misplaced(r, "b") != 1 {
+		t.Errorf("%d streams are served, %d misplaced", s.Total(), s.Misplaced(r, "b"))
+	}
+	for _, f := range out {
+		f()
+	}
+	if load := s.Load(nil); load.Streams() != 1 || len(s.waiting) != 0 {
+		t.Errorf("when nobody waits: %v", load.Namespaces)
 	}
 }
