@@ -14,7 +14,8 @@ import (
 // response is what is known of a response that has not come completely.
 type response struct {
 	resources, added int
-	listed           bitset // state of the world: the names in it
+	of               xds.Type // type of the resources, where there are some
+	listed           bitset   // state of the world: the names in it
 	removed          []string
 	wanted           []uint32 // endpoints of clusters that are new or changed
 	dropped          []uint32 // endpoints that a cluster no longer wants
@@ -41,7 +42,7 @@ func (c *session) onResource(r resource) error {
 		m.asides = append(m.asides, aResource{strings.Clone(r.name), append([]byte(nil), r.body...)})
 		return nil
 	}
-	m.resources++
+	m.resources, m.of = m.resources+1, t
 	n := s.fleet.names
 	rec := n.name(t, r.name)
 	text := r.version

@@ -113,7 +113,7 @@ func (s *sim) resume(node []byte) {
 			}
 		}
 		s.ask(t, r, s.subs[t])
-		s.answered[t] = true // nothing needs to come
+		s.answered[t] = !t.Wildcard() || s.held[t].count > 0 // then nothing needs to come
 	}
 }
 
@@ -203,6 +203,22 @@ func (s *sim) lose(t xds.Type, index uint32) {
 	delete(s.prior[t], index)
 }
 
+// unlearn forgets a type, of which the resources of a response were taken one by one when the stream ended within it: gRPC gives
+// Envoy messages as a whole. Envoy would have what it had before that response; that is not known any more, so the server sends
+// it again.
+func (s *sim) unlearn(t xds.Type) {
+	for _, id := range s.held[t].all() {
+		s.fleet.names.version(id).release()
+	}
+	s.held[t], s.prior[t], s.accepted[t] = set{}, nil, ""
+	for t := range s.held {
+		if s.held[t].count > 0 {
+			return
+		}
+	}
+	s.forget() // it was the first response: the next stream is a first one
+}
+
 // forget is a cold start: nothing is held or subscribed to.
 func (s *sim) forget() {
 	for t := range s.held {
@@ -211,7 +227,7 @@ func (s *sim) forget() {
 		}
 		s.held[t], s.subs[t], s.prior[t] = set{}, nil, nil
 	}
-	s.used = nil
+	s.used, s.accepted = nil, [xds.NumTypes]string{}
 }
 
 // onEnd takes the end of a response: the type's consequences, then the ACK.

@@ -238,6 +238,9 @@ func (s *sim) silence() error {
 func (s *sim) over(err error) {
 	f := s.fleet
 	if c := s.session; c != nil {
+		if c.msg.resources > 0 {
+			s.unlearn(c.msg.of)
+		}
 		s.adopt(nil)
 		if s.again.Vanish && s.drop {
 			s.stale = append(s.stale, c.conn)

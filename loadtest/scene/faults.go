@@ -123,15 +123,20 @@ func restart(s *stage) error {
 		return err
 	}
 	took := time.Since(began)
-	_, rss := usage(s.watched())
+	_, peak := usage(s.watched())
 	after, err := s.fleet.Stats()
+	if err != nil {
+		return err
+	}
+	settled, err := s.settledMemory(peak)
 	if err != nil {
 		return err
 	}
 	since := after.Since(before)
 	s.row(rowServed, "s", took.Seconds())
 	s.row(rowBytes, "%", 100*float64(since.Total().BytesIn)/float64(before.Total().BytesIn))
-	s.cost(rowAll, "MB", mb(rss))
+	s.cost("RSS of all servers, when all are back", "MB", mb(peak))
+	s.cost(rowAll, "MB", mb(settled))
 	s.row("tries to connect", "", float64(since.Dials))
 	s.latency("dial to resumed", after.Resume)
 	return s.equal()

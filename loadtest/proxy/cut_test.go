@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// cutting is a link to a server: its first connection ends when so many bytes have come from there, the others are whole.
+func cutting(t *testing.T, server string, after int64) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for first := true; ; first = false {
+			in, err := l.Accept()
+			if err != nil {
+				return // the test is over
+			}
+			out, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
+			go func() {
+				if first {
+					_, _ = io.CopyN(in, out, after)
+				} else {
+					_, _ = io.Copy(in, out)
+				}
+				_ = in.Close()
+				_ = out.Close()
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// What came of a response that has not ended is not held: gRPC gives messages as a whole. A proxy that would claim it is not sent
+// it again, and would never ask for what goes with it.
+func TestCutInTheMiddleOfAResponse(t *testing.T) {
+	s := serve(t, nil)
+	s.many(2000, "1")
+	whole := fleet(t, 1, Config{}, s)
+	s.settled()
+	want := whole.all()[0]
+	for _, after := range []int64{20 << 10, 250 << 10, 500 << 10, 600 << 10} {
+		f := fleet(t, 1, Config{Addrs: []string{cutting(t, s.addr, after)}})
+		s.settled()
+		got := f.all()[0]
+		for _, ty := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
+			if a, b := want.held[ty].count, got.held[ty].count; a != b || a == 0 {
+				t.Errorf("cut after %d bytes: %d of %d of %v", after, b, a, ty)
+			}
+		}
+		if n := f.Stats().Streams; n != 2 {
+			t.Errorf("cut after %d bytes: %d streams", after, n)
+		}
+		clean(t, f)
+	}
+}
