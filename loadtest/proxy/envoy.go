@@ -113,7 +113,7 @@ func (s *sim) resume(node []byte) {
 			}
 		}
 		s.ask(t, r, s.subs[t])
-		s.answered[t] = !t.Wildcard() || s.held[t].count > 0 // then nothing needs to come
+		s.answered[t] = true // nothing needs to come
 	}
 }
 
