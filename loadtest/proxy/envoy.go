@@ -87,52 +87,6 @@ func (s *sim) begin() {
 	}
 }
 
-// resume claims what the proxy has: every type that it uses, in the order of first use (1.4).
-func (s *sim) resume(node []byte) {
-	if s.world {
-		s.resumeWorld(node)
-		return
-	}
-	forge := s.again.Forge || s.shape.ForgeVersions
-	s.again.Forge = false
-	for _, t := range s.used {
-		r := request{node: node, more: s.claimed(t, forge)}
-		node = nil
-		r.more = append(r.more, s.fleet.subscriptions(t, s.subs[t])...)
-		lacking := s.subs[t]
-		if !forge {
-			lacking = s.held[t].lacks(lacking)
-		}
-		for index := range lacking.all() {
-			s.owed[t].ask(index)
-			s.waiting[t].add(index)
-		}
-		if forge && t.Wildcard() { // it lied about these: they have to be sent
-			for index := range s.held[t].all() {
-				s.owed[t].ask(index)
-			}
-		}
-		s.ask(t, r, s.subs[t])
-		s.answered[t] = true // nothing needs to come
-	}
-}
-
-// claim is the version of a name that goes into initial_resource_versions: of what came with a refused response the one
-// that was held before (2).
-func (s *sim) claim(t xds.Type, index, id uint32, forge bool) (string, bool) {
-	v := s.fleet.names.version(id)
-	if was, ok := s.prior[t][index]; ok {
-		v = was
-	}
-	if forge {
-		return "forged", true
-	}
-	if v == nil {
-		return "", false
-	}
-	return v.given(), true
-}
-
 // unnamed marks the texts that stand in for versions where a server gives none.
 const unnamed = "\x00sum:"
 
@@ -207,10 +161,7 @@ func (s *sim) lose(t xds.Type, index uint32) {
 // Envoy messages as a whole. Envoy would have what it had before that response; that is not known any more, so the server sends
 // it again.
 func (s *sim) unlearn(t xds.Type) {
-	for _, id := range s.held[t].all() {
-		s.fleet.names.version(id).release()
-	}
-	s.held[t], s.prior[t], s.accepted[t] = set{}, nil, ""
+	s.empty(t)
 	for t := range s.held {
 		if s.held[t].count > 0 {
 			return
@@ -219,15 +170,21 @@ func (s *sim) unlearn(t xds.Type) {
 	s.forget() // it was the first response: the next stream is a first one
 }
 
+// empty holds nothing of a type any more.
+func (s *sim) empty(t xds.Type) {
+	for _, id := range s.held[t].all() {
+		s.fleet.names.version(id).release()
+	}
+	s.held[t], s.prior[t], s.accepted[t] = set{}, nil, ""
+}
+
 // forget is a cold start: nothing is held or subscribed to.
 func (s *sim) forget() {
-	for t := range s.held {
-		for _, id := range s.held[t].all() {
-			s.fleet.names.version(id).release()
-		}
-		s.held[t], s.subs[t], s.prior[t] = set{}, nil, nil
+	for t := range xds.NumTypes {
+		s.empty(t)
+		s.subs[t] = nil
 	}
-	s.used, s.accepted = nil, [xds.NumTypes]string{}
+	s.used = nil
 }
 
 // onEnd takes the end of a response: the type's consequences, then the ACK.

@@ -115,3 +115,49 @@ func (s *sim) claimed(t xds.Type, forge bool) [][]byte {
 	}
 	return append(rope, b)
 }
+
+// resume claims what the proxy has: every type that it uses, in the order of first use (1.4).
+func (s *sim) resume(node []byte) {
+	if s.world {
+		s.resumeWorld(node)
+		return
+	}
+	forge := s.again.Forge || s.shape.ForgeVersions
+	s.again.Forge = false
+	for _, t := range s.used {
+		r := request{node: node, more: s.claimed(t, forge)}
+		node = nil
+		r.more = append(r.more, s.fleet.subscriptions(t, s.subs[t])...)
+		lacking := s.subs[t]
+		if !forge {
+			lacking = s.held[t].lacks(lacking)
+		}
+		for index := range lacking.all() {
+			s.owed[t].ask(index)
+			s.waiting[t].add(index)
+		}
+		if forge && t.Wildcard() { // it lied about these: they have to be sent
+			for index := range s.held[t].all() {
+				s.owed[t].ask(index)
+			}
+		}
+		s.ask(t, r, s.subs[t])
+		s.answered[t] = true // nothing needs to come
+	}
+}
+
+// claim is the version of a name that goes into initial_resource_versions: of what came with a refused response the one
+// that was held before (2).
+func (s *sim) claim(t xds.Type, index, id uint32, forge bool) (string, bool) {
+	v := s.fleet.names.version(id)
+	if was, ok := s.prior[t][index]; ok {
+		v = was
+	}
+	if forge {
+		return "forged", true
+	}
+	if v == nil {
+		return "", false
+	}
+	return v.given(), true
+}

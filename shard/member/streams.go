@@ -88,8 +88,8 @@ const (
 	splitPart = 16
 )
 
-// Load is what a record says of the load, with the streams that wait. r is the present ring, which tells what is split and how many replicas there
-// are; nil: none.
+// Load is what a record says of the load, with the streams that wait. r is the present ring, which tells what is split and how
+// many replicas there are; nil: none.
 func (s *Streams) Load(r *ring.Ring) ring.Load {
 	type entry struct {
 		name      string
