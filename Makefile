@@ -12,14 +12,14 @@ BENCH ?= .
 
 # Without grpcnotrace and with libc, navarch-agent, of which there is one for each pod, has a quarter more memory: the
 # trace pages of gRPC bring html/template, which keeps the linker from leaving out unused methods.
-build: ## build the programs into bin/
+build: ## build the programs into bin/, and the application of the demo (bin/app)
 	@mkdir -p bin
-	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./cmd/... ./deploy/demo/app
 
 tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, staticcheck)
 	@deploy/tools/install.sh envoy protoc protoc-gen-go staticcheck
 
-envoy:
+envoy: ## put the pinned Envoy alone into .tools/bin/
 	@deploy/tools/install.sh envoy
 
 generate: ## generate store/model/record.pb.go from record.proto
@@ -27,19 +27,40 @@ generate: ## generate store/model/record.pb.go from record.proto
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" .tools/protoc/bin/protoc -I . -I .tools/protoc/include \
 		--go_out=. --go_opt=module=navarch.io/navarch store/model/record.proto
 
-check: ## formatting, vet, staticcheck, import arrows, generated code (under three minutes)
-	@deploy/tools/install.sh staticcheck
+check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import arrows, generated code
+	@deploy/tools/install.sh staticcheck lint
 	@bad=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); [ -z "$$bad" ] || { echo "not gofmt-clean:"; echo "$$bad"; exit 1; }
 	go vet ./...
+	go vet -vettool=$(CURDIR)/$(TOOLS)/lint ./...
 	@# ST1005 off: our errors begin with the kind of an object, or with Envoy.
 	$(TOOLS)/staticcheck -checks inherit,-ST1005 ./...
-	go test ./cmd/internal/arrows
+	go test -count=1 ./cmd/internal/arrows
 	@cp store/model/record.pb.go .tools/record.pb.go.before
 	@$(MAKE) --no-print-directory generate
 	@cmp -s store/model/record.pb.go .tools/record.pb.go.before || { echo "store/model/record.pb.go was not generated from record.proto: it is now"; exit 1; }
 
-test: envoy intercept-tools ## all tests with the race detector; PKG=./store/... for some
-	go test -race -timeout 30m -json $(PKG) | go run ./deploy/tools/totals
+# Packages in which no goroutines meet, only those of loops whose own packages have tests with the race detector, or only
+# those that drive programs (cmd/internal/e2e builds navarchd with the detector for some of its tests): it would find nothing
+# there, and take four times as long.
+UNRACED := cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/scene cmd/navarch-load cmd/navarchctl \
+	cmd/navarchctl/dump cmd/navarchctl/show deploy/demo/quickstart deploy/demo/run deploy/tools/benchtable deploy/tools/totals \
+	loadtest/mesh loadtest/report push/build/authz push/build/cluster push/build/endpoint push/build/patch push/build/route \
+	push/delta push/manifest push/view shard/ring store/model store/normal
+# Packages with tests of both sorts, which are run both ways: files in which no goroutines meet have the build tag !race.
+BOTH := push/plan shard/place store/ingest
+
+# Both kinds are run at once, since many tests wait; what those without the race detector say comes when both are done.
+# `make check` vets.
+test: envoy intercept-tools ## all tests, with the race detector where goroutines are; PKG=./store/... for some
+	@of() { go list $(PKG) | sed 's#^navarch.io/navarch#.#' | grep "$$@" || true; }; \
+	unraced=$$(printf '^./%s$$\n' $(UNRACED)); both=$$(printf '^./%s$$\n' $(BOTH)); \
+	raced=$$(of -vE "$$unraced"); plain=$$(of -E "$$unraced"$$'\n'"$$both"); \
+	without=$$(mktemp); trap 'rm -f "$$without"' EXIT; \
+	{ failed=0; \
+	{ [ -z "$$plain" ] || go test -vet=off -timeout 30m -json $$plain; } >"$$without" & \
+	[ -z "$$raced" ] || go test -race -vet=off -timeout 30m -json $$raced || failed=1; \
+	wait $$! || failed=1; cat "$$without"; \
+	exit $$failed; } | go run ./deploy/tools/totals
 
 # The tests of real redirection need root, iptables and ip; elsewhere they are skipped, which the totals say.
 intercept-tools:
@@ -80,7 +101,7 @@ demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it
 demo-intercept: build envoy intercept-tools ## the same with network namespaces and real redirection (root)
 	go run ./deploy/demo/run -intercept
 
-clean: ## remove what was built (not the tools)
+clean: ## remove bin/ and out/, which hold what was built and what runs left (not the tools)
 	rm -rf bin out
 
 help: ## this text

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,9 +36,11 @@ type Config struct {
 	TTL       time.Duration     // asked for; 0: what the CA gives
 	Metadata  map[string]string // of requests: ClusterID and the like
 
-	Socket     string      // SDS is served here; empty: it is not
-	SocketMode os.FileMode // 0600: whoever may connect gets the key
-	OutputDir  string      // OUTPUT_CERTS: files are written there; empty: none
+	// Socket is where SDS is served; empty: it is not. Whoever may connect gets the key: that is the user of this process, as
+	// which Envoy runs, and nobody else. Refused is told of others; nil: nobody is.
+	Socket    string
+	Refused   func(socket.Peer)
+	OutputDir string // OUTPUT_CERTS: files are written there; empty: none
 
 	RenewAt float64 // part of the life of a certificate after which it is renewed: 0.5
 	Jitter  float64 // of that, either way: 0.1
@@ -102,9 +103,6 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.RootPoll == 0 {
 		cfg.RootPoll = 10 * time.Second
 	}
-	if cfg.SocketMode == 0 {
-		cfg.SocketMode = 0o600
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -137,7 +135,7 @@ func New(cfg Config) (*Agent, error) {
 func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Socket != "" {
-		l, err := socket.Listen(a.cfg.Socket, a.cfg.SocketMode)
+		l, err := socket.Listen(a.cfg.Socket, socket.Access{Refused: a.cfg.Refused})
 		if err != nil {
 			return fmt.Errorf("ca/agent: SDS on %s: %w", a.cfg.Socket, err)
 		}

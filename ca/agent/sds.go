@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 )
 
@@ -54,7 +56,9 @@ func (h *hub) get() (map[string]*secret, <-chan struct{}) {
 }
 
 func (h *hub) serve(ctx context.Context, l net.Listener) error {
-	server := grpc.NewServer()
+	// Envoy pings every ten seconds (navarch-agent's bootstrap). Unless that is permitted, gRPC ends the connection after a few
+	// pings (GOAWAY, too_many_pings).
+	server := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 	secretv3.RegisterSecretDiscoveryServiceServer(server, h)
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()

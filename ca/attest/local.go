@@ -11,15 +11,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // LocalIssuer is the name (claim iss) of the issuer of the embedded default.
 const LocalIssuer = "navarch-local"
 
+// keyFile is the file of the issuer's key in the data directory.
+const keyFile = "token-issuer.key"
+
 // Local is the token issuer of the embedded default: its key is in the data directory, readable to its owner only, and is
 // made where there is none; of processes that do so at the same time one wins, and all use its key.
 func Local(dir string) (*Issuer, error) {
-	path := filepath.Join(dir, "token-issuer.key")
+	path := filepath.Join(dir, keyFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		if err = makeKey(path); err == nil {
@@ -29,6 +33,24 @@ func Local(dir string) (*Issuer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key of the token issuer: %w", err)
 	}
+	return parseKey(path, text)
+}
+
+// OpenLocal is Local for a data directory that navarchd has made: nothing is written. The error says where there is no such
+// directory, or no key in it.
+func OpenLocal(dir string) (*Issuer, error) {
+	path := filepath.Join(dir, keyFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, fmt.Errorf("%s is no data directory of navarchd with role ca: there is no %s in it (navarchd makes it when it starts)", dir, keyFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key of the token issuer: %w", err)
+	}
+	return parseKey(path, text)
+}
+
+func parseKey(path string, text []byte) (*Issuer, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || len(rest) > 0 {
 		return nil, fmt.Errorf("key of the token issuer: %s is not one PEM block", path)

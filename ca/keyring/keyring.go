@@ -223,6 +223,7 @@ func (k *Keyring) loop(ctx context.Context) error {
 			asked = &j
 		}
 		err := k.turn(ctx)
+		k.say(err) // before the answer: who asked may look for the reason in the log
 		if asked != nil {
 			asked.done <- asked.do(ctx)
 		}
@@ -233,7 +234,6 @@ func (k *Keyring) loop(ctx context.Context) error {
 			pause = min(max(2*pause, k.cfg.Retry/64), k.cfg.Retry)
 			timer.Reset(pause/2 + rand.N(pause/2+1))
 		}
-		k.say(err)
 	}
 }
 

@@ -171,20 +171,24 @@ func TestTamperingRaisesAlarm(t *testing.T) {
 		t.Fatalf("%d keys and %d lists, want two of each", len(keys), len(lists))
 	}
 	forged := bytes.Replace(good[state].Raw, []byte(`"version":`), []byte(`"version":9`), 1)
+	newer := bytes.Replace(good[state].Raw, []byte(`"schema":`), []byte(`"schema":9`), 1)
+	tampered := seal.ErrTampered
 	swap := func(at []int, of int) []byte { return good[at[1-of]].Raw }
 	for name, c := range map[string]struct {
 		at  int
 		raw []byte
+		is  error
 	}{
-		"record forged":      {state, forged},
-		"record garbage":     {state, []byte("{")},
-		"keys swapped":       {keys[0], swap(keys, 0)},
-		"key cut":            {keys[1], good[keys[1]].Raw[:40]},
-		"key gone":           {keys[0], nil},
-		"lists swapped":      {lists[0], swap(lists, 0)},
-		"list gone":          {lists[1], nil},
-		"record for a key":   {keys[0], good[state].Raw},
-		"sealed tag swapped": {state, bytes.Replace(good[state].Raw, []byte(`"tag":"`), []byte(`"tag":"AAAA`), 1)},
+		"record of a newer build": {state, newer, keyring.ErrNewer},
+		"record forged":           {state, forged, tampered},
+		"record garbage":          {state, []byte("{"), tampered},
+		"keys swapped":            {keys[0], swap(keys, 0), tampered},
+		"key cut":                 {keys[1], good[keys[1]].Raw[:40], tampered},
+		"key gone":                {keys[0], nil, tampered},
+		"lists swapped":           {lists[0], swap(lists, 0), tampered},
+		"list gone":               {lists[1], nil, tampered},
+		"record for a key":        {keys[0], good[state].Raw, tampered},
+		"sealed tag swapped":      {state, bytes.Replace(good[state].Raw, []byte(`"tag":"`), []byte(`"tag":"AAAA`), 1), tampered},
 	} {
 		bad := slices.Clone(good)
 		bad[c.at].Raw = c.raw
@@ -192,7 +196,7 @@ func TestTamperingRaisesAlarm(t *testing.T) {
 			bad = slices.Delete(bad, c.at, c.at+1)
 		}
 		w.overwrite(bad)
-		wantTampered(t, w, r, name)
+		refusedRecord(t, w, r, name, c.is)
 		w.overwrite(good)
 		if r.settle(); r.State().Alarm != nil {
 			t.Fatalf("%s, undone: %v", name, r.State())
@@ -200,17 +204,17 @@ func TestTamperingRaisesAlarm(t *testing.T) {
 	}
 }
 
-// wantTampered says that a replica in epoch 2 must raise the alarm and go on, and that a new one must not begin.
-func wantTampered(t *testing.T, w *world, r *replica, name string) {
+// refusedRecord says that a replica in epoch 2 must raise an alarm, of a kind, and go on, and that a new one must not begin.
+func refusedRecord(t *testing.T, w *world, r *replica, name string, is error) {
 	t.Helper()
 	r.settle()
-	if s := r.State(); !errors.Is(s.Alarm, seal.ErrTampered) || s.Active == nil || s.Active.Epoch != 2 {
+	if s := r.State(); !errors.Is(s.Alarm, is) || s.Active == nil || s.Active.Epoch != 2 {
 		t.Errorf("%s: %v", name, s)
 	}
 	fresh := w.replica()
 	defer fresh.stop()
 	fresh.settle()
-	if s := fresh.State(); s.Active != nil || !errors.Is(s.Sealed, seal.ErrTampered) || len(s.Bundle) != 0 {
+	if s := fresh.State(); s.Active != nil || !errors.Is(s.Sealed, is) || len(s.Bundle) != 0 {
 		t.Errorf("%s, a new replica: %v", name, s)
 	}
 }

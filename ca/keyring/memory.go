@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"navarch.io/navarch/store/durable"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -91,15 +93,10 @@ func (m memory) remember(dir string) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(dir, ".keyring-*")
-	if err != nil {
-		return fmt.Errorf("remember the keyring: %w", err)
-	}
-	defer func() { _ = os.Remove(temp.Name()) }()
-	_, err = temp.Write(append(raw, '\n'))
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), filepath.Join(dir, memoryFile))
-	}
+	err = durable.Replace(filepath.Join(dir, memoryFile), 0o600, func(w io.Writer) error {
+		_, err := w.Write(append(raw, '\n'))
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("remember the keyring: %w", err)
 	}

@@ -104,7 +104,7 @@ func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.
 }
 
 func alarming(err error) bool {
-	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered)
+	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered) || errors.Is(err, ErrNewer)
 }
 
 // settle notes a trouble or its end, and raises or ends the alarm.
@@ -151,6 +151,9 @@ func (k *Keyring) verify(ctx context.Context, state kv.Blob) (*record, []byte, e
 		return nil, nil, k.refuses(nil, nil)
 	}
 	r, s, err := parseRecord(state.Raw)
+	if errors.Is(err, ErrNewer) {
+		return nil, nil, err
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", seal.ErrTampered, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/store/obs"
 )
 
 // CreateCertificate implements istio.v1.auth.IstioCertificateService. The answer is one PEM block per element, the leaf
@@ -23,35 +24,56 @@ import (
 func (s *Server) CreateCertificate(ctx context.Context, r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
 	began := s.cfg.Now()
 	s.cfg.Hooks.Request()
-	if err := s.plausible(r); err != nil {
+	caller, chain, err := s.create(ctx, r)
+	if err != nil {
+		s.refused(ctx, "certificate request refused", caller, err)
 		return nil, err
+	}
+	s.cfg.Hooks.Issued(s.cfg.Now().Sub(began))
+	return &securityv1.IstioCertificateResponse{CertChain: chain}, nil
+}
+
+// create also gives the caller where it fails, if the caller is known by then.
+func (s *Server) create(ctx context.Context, r *securityv1.IstioCertificateRequest) (caller attest.Caller, chain []string, err error) {
+	if err := s.plausible(r); err != nil {
+		return caller, nil, err
 	}
 	if err := s.door.hopeless(ctx, hasToken(ctx), s.cfg.Limits.MaxWait); err != nil {
 		s.cfg.Hooks.Turned(status.Code(err).String())
-		return nil, err
+		return caller, nil, err
 	}
-	caller, err := s.caller(ctx)
-	if err != nil {
-		return nil, err
+	if caller, err = s.caller(ctx); err != nil {
+		return caller, nil, err
 	}
 	pass, err := s.admit(ctx, caller)
 	if err != nil {
 		s.cfg.Hooks.Turned(status.Code(err).String())
-		return nil, err
+		return caller, nil, err
 	}
 	current, issued, err := s.slot(pass, r, caller)
 	if err != nil {
-		return nil, err
+		return caller, nil, err
 	}
-	current, issued, err = s.record(ctx, pass, r, caller, current, issued)
-	if err != nil {
-		return nil, err
+	if current, issued, err = s.record(ctx, pass, r, caller, current, issued); err != nil {
+		return caller, nil, err
 	}
-	s.cfg.Hooks.Issued(s.cfg.Now().Sub(began))
-	return &securityv1.IstioCertificateResponse{CertChain: issued.Encode(current.Bundle)}, nil
+	return caller, issued.Encode(current.Bundle), nil
 }
 
-// caller authenticates, with bounded checks at once, and refuses who is revoked.
+// refused logs a request that got an error, sampled by its code; who goes away is not refused.
+func (s *Server) refused(ctx context.Context, message string, c attest.Caller, err error) {
+	code := status.Code(err)
+	if code == codes.Canceled {
+		return
+	}
+	identity := ""
+	if !c.ID.IsZero() {
+		identity = c.ID.String()
+	}
+	s.clients.Warn(message, code.String(), obs.KeyPeer, peerAddress(ctx), obs.KeyIdentity, identity, obs.KeyError, err)
+}
+
+// caller authenticates, with bounded checks at once, and refuses who is revoked: with an error, the caller may be known.
 func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	checks := s.checks[0]
 	if hasToken(ctx) {
@@ -60,8 +82,10 @@ func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	if err := checks.Acquire(ctx, 1); err != nil {
 		return attest.Caller{}, contextual(err)
 	}
-	caller, err := s.cfg.Authenticator.Authenticate(ctx)
-	checks.Release(1)
+	caller, err := func() (attest.Caller, error) {
+		defer checks.Release(1) // also where it panics, which ends one call
+		return s.cfg.Authenticator.Authenticate(ctx)
+	}()
 	if err != nil {
 		s.cfg.Hooks.Unauthenticated()
 		return attest.Caller{}, unauthenticated(err)
@@ -75,12 +99,12 @@ func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	}
 	if s.cfg.Revocations.RevokedIdentity(caller.ID) {
 		s.cfg.Hooks.BadIdentity()
-		return attest.Caller{}, status.Errorf(codes.PermissionDenied, "%s is revoked", caller.ID)
+		return caller, status.Errorf(codes.PermissionDenied, "%s is revoked", caller.ID)
 	}
 	if cert := peerCertificate(ctx); cert != nil && caller.By == attest.ByCertificate {
 		if serial := Serial(cert); s.cfg.Revocations.RevokedSerial(serial) {
 			s.cfg.Hooks.BadIdentity()
-			return attest.Caller{}, status.Errorf(codes.PermissionDenied, "certificate %s of %s is revoked", serial, caller.ID)
+			return caller, status.Errorf(codes.PermissionDenied, "certificate %s of %s is revoked", serial, caller.ID)
 		}
 	}
 	return caller, nil
@@ -208,8 +232,10 @@ func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertifi
 		if err := s.again.Acquire(bounded, 1); err != nil {
 			return nil, nil, contextual(err)
 		}
-		current, issued, err = s.sign(r, c)
-		s.again.Release(1)
+		current, issued, err = func() (*Current, *issue.Issued, error) {
+			defer s.again.Release(1)
+			return s.sign(r, c)
+		}()
 		if err != nil {
 			return nil, nil, err
 		}

@@ -39,7 +39,12 @@ var holdersDesc = grpc.ServiceDesc{
 			return nil, err
 		}
 		handle := func(ctx context.Context, in any) (any, error) {
-			return srv.(*Server).report(ctx, in.(*structpb.ListValue))
+			s := srv.(*Server)
+			empty, caller, err := s.report(ctx, in.(*structpb.ListValue))
+			if err != nil {
+				s.refused(ctx, "report of held roots refused", caller, err)
+			}
+			return empty, err
 		}
 		if ic == nil {
 			return handle(ctx, in)
@@ -50,28 +55,27 @@ var holdersDesc = grpc.ServiceDesc{
 
 // report passes an agent's word on. Only a certificate is taken as a credential: its serial says which leaf's holder
 // counts.
-func (s *Server) report(ctx context.Context, list *structpb.ListValue) (*emptypb.Empty, error) {
+func (s *Server) report(ctx context.Context, list *structpb.ListValue) (empty *emptypb.Empty, caller attest.Caller, err error) {
 	if s.cfg.Holders == nil {
-		return nil, status.Error(codes.Unimplemented, "this server takes no reports of bundles")
+		return nil, caller, status.Error(codes.Unimplemented, "this server takes no reports of bundles")
 	}
 	roots, err := fingerprints(list)
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
+		return nil, caller, status.Error(codes.InvalidArgument, err.Error())
 	}
-	caller, err := s.caller(ctx)
-	if err != nil {
-		return nil, err
+	if caller, err = s.caller(ctx); err != nil {
+		return nil, caller, err
 	}
 	cert := peerCertificate(ctx)
 	if caller.By != attest.ByCertificate || cert == nil {
-		return nil, status.Error(codes.PermissionDenied, "report over mTLS with the certificate in use: a token does not say whose bundle it is")
+		return nil, caller, status.Error(codes.PermissionDenied, "report over mTLS with the certificate in use: a token does not say whose bundle it is")
 	}
 	h := Holder{Identity: caller.ID, Serial: Serial(cert), Roots: roots, Peer: peerAddress(ctx)}
 	if err := s.cfg.Holders.Held(ctx, h); err != nil {
-		return nil, status.Errorf(codes.Unavailable, "the report could not be recorded: %v", err)
+		return nil, caller, status.Errorf(codes.Unavailable, "the report could not be recorded: %v", err)
 	}
 	s.cfg.Hooks.HolderReported()
-	return &emptypb.Empty{}, nil
+	return &emptypb.Empty{}, caller, nil
 }
 
 func fingerprints(list *structpb.ListValue) ([]string, error) {

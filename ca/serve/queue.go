@@ -209,6 +209,7 @@ func (q *queue) remove(t *ticket) {
 		q.line(t).remove(t)
 	case delayed:
 		q.late.remove(t)
+	case outside: // it is in no list
 	}
 }
 

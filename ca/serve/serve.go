@@ -23,6 +23,7 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/store/obs"
 )
 
 // Current is what signs at this moment, and what peers must trust. Immutable.
@@ -108,7 +109,7 @@ type Config struct {
 	Policy  issue.Policy
 	Limits  Limits
 	Hooks   Hooks
-	Audit   *slog.Logger // one line for each certificate; nil: slog.Default()
+	Audit   *slog.Logger // one line for each certificate, and of refusals a sample; nil: slog.Default()
 
 	Now    func() time.Time
 	Random io.Reader
@@ -122,6 +123,8 @@ type Server struct {
 	checks [2]*semaphore.Weighted // of certificates, of tokens: neither waits behind the other
 	again  *semaphore.Weighted    // signing anew what has become stale
 	peers  *semaphore.Weighted    // answering peers
+
+	clients *obs.Sampled // log lines of refusals
 }
 
 // New checks the configuration and fills in defaults.
@@ -158,7 +161,8 @@ func New(cfg Config) (*Server, error) {
 		cfg.Aliases = func() []spiffeid.TrustDomain { return nil }
 	}
 	cfg.Hooks.fill()
-	s := &Server{cfg: cfg, door: newDoor(cfg.Limits, cfg.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1)}
+	s := &Server{cfg: cfg, door: newDoor(cfg.Limits, cfg.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
+		clients: obs.NewSampled(cfg.Audit)}
 	for i := range s.checks {
 		s.checks[i] = semaphore.NewWeighted(int64(cfg.Limits.Checks))
 	}

@@ -19,6 +19,8 @@ import (
 	"navarch.io/navarch/cmd/navarch-agent/status"
 	"navarch.io/navarch/shard/relay"
 	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/socket"
 )
 
 // agent is everything that runs beside one Envoy.
@@ -37,8 +39,6 @@ type agent struct {
 	quit       context.CancelFunc // ends the agent as SIGTERM does
 }
 
-func (o *options) socket() string        { return filepath.Join(o.configPath, "XDS") }
-func (o *options) sds() string           { return filepath.Join(o.configPath, "SDS") }
 func (o *options) bootstrapFile() string { return filepath.Join(o.configPath, "envoy-rev.json") }
 
 // newAgent checks everything that can be checked before anything runs.
@@ -47,11 +47,16 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no Envoy to run (--envoy-path): %w", err)
 	}
+	shared, err := o.makeSockets()
+	if err != nil {
+		return nil, err
+	}
+	strangers := obs.NewSampled(log)
 	up := &upstream{
 		target: o.discovery, plaintext: o.plaintext, rootCert: o.rootCert, san: o.san, token: o.tokenFile, headers: id.headers,
 	}
 	if !o.plaintext {
-		if up.identity, err = newIdentity(o, id, log); err != nil {
+		if up.identity, err = newIdentity(o, id, refusedAt(strangers, "SDS"), log); err != nil {
 			return nil, err
 		}
 		id.claim()
@@ -60,7 +65,8 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 	if up.identity != nil {
 		own = append(own, followTrust(up.identity))
 	}
-	r, err := relay.New(relay.Config{Socket: o.socket(), Target: o.discovery, Credentials: up.credentials, Metadata: up.metadata, Own: own, Follow: true, Log: log})
+	access := socket.Access{Group: shared, Refused: refusedAt(strangers, "XDS")}
+	r, err := relay.New(relay.Config{Socket: o.socket(), Access: access, Target: o.discovery, Credentials: up.credentials, Metadata: up.metadata, Own: own, Follow: true, Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -3,13 +3,12 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
 	caagent "navarch.io/navarch/ca/agent"
+	"navarch.io/navarch/store/socket"
 )
 
 // identityKey of the node's metadata says that this proxy gets its certificates by SDS from its agent, so that the control
@@ -30,16 +29,10 @@ func (o *options) sdsSocket() string {
 }
 
 // newIdentity is the agent's identity half: its key never leaves this process but to Envoy.
-func newIdentity(o *options, id *identity, log *slog.Logger) (*caagent.Agent, error) {
-	if err := os.MkdirAll(o.configPath, 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(filepath.Dir(o.sds()), 0o755); err != nil {
-		return nil, err
-	}
+func newIdentity(o *options, id *identity, refused func(socket.Peer), log *slog.Logger) (*caagent.Agent, error) {
 	a, err := caagent.New(caagent.Config{
 		Address: first(o.caAddress, o.discovery), ServerName: o.san, RootFile: o.rootCert, RootPoll: time.Second,
-		TokenFile: o.tokenFile, Metadata: id.headers, Socket: o.sds(), OutputDir: o.outputCerts, Log: log,
+		TokenFile: o.tokenFile, Metadata: id.headers, Socket: o.sds(), Refused: refused, OutputDir: o.outputCerts, Log: log,
 		TTL: o.certTTL, RenewAt: o.renewAt,
 	})
 	if err != nil {

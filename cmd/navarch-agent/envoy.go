@@ -84,11 +84,10 @@ func (s *supervisor) once(ctx context.Context) error {
 		Setpgid:   true, // a Ctrl-C on the terminal must reach it through the drain only
 		Pdeathsig: syscall.SIGKILL,
 	}
-	if err := cmd.Start(); err != nil {
+	if err := s.start(cmd); err != nil {
 		s.exited(err)
 		return fmt.Errorf("start %s: %w", s.path, err)
 	}
-	s.started(cmd.Process)
 	done := make(chan struct{})
 	go func() {
 		select {
@@ -109,12 +108,17 @@ func (s *supervisor) once(ctx context.Context) error {
 	return err
 }
 
-func (s *supervisor) started(p *os.Process) {
-	now := time.Now()
+// start starts the process under the lock, so that a signal that comes meanwhile waits for it instead of getting lost.
+func (s *supervisor) start(cmd *exec.Cmd) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.proc, s.state.PID, s.state.Started = p, p.Pid, &now
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	now := time.Now()
+	s.proc, s.state.PID, s.state.Started = cmd.Process, cmd.Process.Pid, &now
 	s.state.Starts++
+	return nil
 }
 
 func (s *supervisor) exited(err error) {

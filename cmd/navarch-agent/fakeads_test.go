@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
@@ -30,6 +31,8 @@ type fakeADS struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	resources map[string]*discoveryv3.Resource // by type
 	first     chan seenStream                  // the first request of each type of each stream, ACKs left out
+	// afterRefusal is what is sent of listeners after a refusal of one, each in a response of its own.
+	afterRefusal chan *discoveryv3.Resource
 }
 
 type seenStream struct {
@@ -44,6 +47,9 @@ func (f *fakeADS) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryServ
 		if err != nil {
 			return nil
 		}
+		if req.ErrorDetail != nil && f.afterRefusal != nil {
+			go f.sendRest(s)
+		}
 		if req.ResponseNonce != "" {
 			continue
 		}
@@ -54,6 +60,20 @@ func (f *fakeADS) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryServ
 		}
 		if err := s.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: req.TypeUrl, Nonce: "n-" + req.TypeUrl, Resources: []*discoveryv3.Resource{res}}); err != nil {
 			return err
+		}
+	}
+}
+
+// sendRest sends what is in afterRefusal until the stream ends. By then everything else has been sent.
+func (f *fakeADS) sendRest(s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) {
+	for n := 0; ; n++ {
+		select {
+		case res := <-f.afterRefusal:
+			if s.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: ldsType, Nonce: fmt.Sprintf("rest-%d", n), Resources: []*discoveryv3.Resource{res}}) != nil {
+				return
+			}
+		case <-s.Context().Done():
+			return
 		}
 	}
 }

@@ -35,6 +35,7 @@ type options struct {
 	certTTL                  time.Duration // 0: what the CA gives
 	renewAt                  float64       // part of a certificate's life; 0: the half
 	configPath, envoyPath    string
+	socketGroup              string // empty: the XDS socket is for Envoy's user alone
 	adminAddr                string
 	statusAddr, debugAddr    string
 	statsAddr, metricsAddr   string
@@ -68,7 +69,8 @@ func command() *cobra.Command {
 	f.StringVar(&o.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Bearer token, sent over TLS only; may be absent.")
 	f.StringVar(&o.caAddress, "ca-address", "", "The CA, host:port (CA_ADDR; default the control plane).")
 	f.StringVar(&o.outputCerts, "output-certs", "", "Folder, on tmpfs as a rule, where certificate and key are written too (OUTPUT_CERTS); empty: nowhere.")
-	f.StringVar(&o.configPath, "config-path", "", "Folder of the bootstrap and the XDS socket (default PROXY_CONFIG's configPath, else "+defaultConfig+").")
+	f.StringVar(&o.configPath, "config-path", "", "Folder of the bootstrap, and of the folder of the XDS and SDS sockets (default PROXY_CONFIG's configPath, else "+defaultConfig+").")
+	f.StringVar(&o.socketGroup, "xds-socket-group", "", "Group, by name or number, whose members may use the XDS socket beside the user that Envoy runs as, for example a proxyless gRPC application of the Pod; the agent must be a member (NAVARCH_XDS_SOCKET_GROUP; default none). The SDS socket, which gives out the private key, is for that user alone.")
 	f.StringVar(&o.envoyPath, "envoy-path", "", "The Envoy program (ENVOY_PATH; default PROXY_CONFIG's binaryPath, else envoy).")
 	f.StringVar(&o.adminAddr, "admin-address", "", "Where Envoy's admin listens, IP:port (default 127.0.0.1 and PROXY_CONFIG's proxyAdminPort, else 15000).")
 	f.StringVar(&o.statusAddr, "status-addr", ":15021", "Where /healthz/ready is answered; empty: nowhere.")
@@ -87,11 +89,12 @@ func command() *cobra.Command {
 }
 
 var fromEnv = map[string]string{
-	"xds-root-cert":   "XDS_ROOT_CA",
-	"xds-server-name": "ISTIOD_SAN",
-	"envoy-path":      "ENVOY_PATH",
-	"ca-address":      "CA_ADDR",
-	"output-certs":    "OUTPUT_CERTS",
+	"xds-root-cert":    "XDS_ROOT_CA",
+	"xds-server-name":  "ISTIOD_SAN",
+	"xds-socket-group": "NAVARCH_XDS_SOCKET_GROUP",
+	"envoy-path":       "ENVOY_PATH",
+	"ca-address":       "CA_ADDR",
+	"output-certs":     "OUTPUT_CERTS",
 }
 
 func (o *options) run(cmd *cobra.Command) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"navarch.io/navarch/shard/relay"
@@ -11,6 +12,9 @@ import (
 
 // configStats are what Envoy says of the configuration that the control plane sent.
 const configStats = `^(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected)$`
+
+// listenerURL is the type URL of listeners.
+const listenerURL = "type.googleapis.com/envoy.config.listener.v3.Listener"
 
 // condition is what readiness is decided from.
 type condition struct {
@@ -21,6 +25,7 @@ type condition struct {
 	// configured: this Envoy has taken clusters and listeners, by its own counters; asked for until it once has.
 	configured bool
 	updates    map[string]int
+	refused    []relay.Refused // configuration that Envoy has refused, and neither accepted nor lost since
 	xds        relay.Stats
 }
 
@@ -44,6 +49,14 @@ func (c condition) missing() []string {
 	if c.configured {
 		return out
 	}
+	if i := slices.IndexFunc(c.refused, isListener); i >= 0 {
+		r := c.refused[i]
+		text := "Envoy refused listeners " + strings.Join(r.Names, ", ")
+		if more := r.Total - len(r.Names); more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		return append(out, text+": "+r.Error)
+	}
 	clusters, listeners := c.updates["cluster_manager.cds.update_success"], c.updates["listener_manager.lds.update_success"]
 	refused := c.updates["cluster_manager.cds.update_rejected"] + c.updates["listener_manager.lds.update_rejected"]
 	switch {
@@ -63,6 +76,10 @@ func (c condition) missing() []string {
 	}
 	return out
 }
+
+// isListener says whether it is listeners that were refused. Envoy goes LIVE without those that it could not bind, for one, and
+// traffic to them would find nobody.
+func isListener(r relay.Refused) bool { return r.Type == listenerURL }
 
 // ready is nil when the proxy can take traffic, else what is missing.
 func (a *agent) ready(ctx context.Context) error {
@@ -88,8 +105,11 @@ func (a *agent) look(ctx context.Context, c *condition) {
 	if c.configured = start > 0 && a.configured.Load() == start; c.configured {
 		return
 	}
+	// The relay is asked last: what Envoy has refused before it counted a success is known by then.
+	c.updates, _ = a.admin.stats(ctx, configStats)
 	c.xds = a.relay.Stats()
-	if c.updates, _ = a.admin.stats(ctx, configStats); c.envoy == nil && start > 0 &&
+	c.refused = c.xds.Rejected
+	if c.envoy == nil && start > 0 && !slices.ContainsFunc(c.refused, isListener) &&
 		c.updates["cluster_manager.cds.update_success"] > 0 && c.updates["listener_manager.lds.update_success"] > 0 {
 		a.configured.Store(start)
 	}

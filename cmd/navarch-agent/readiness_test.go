@@ -4,12 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/shard/relay"
@@ -31,9 +36,13 @@ func TestMissing(t *testing.T) {
 		"no certificate":        {condition{mustHave: true, updates: both, noCertificate: errors.New("no token")}, "no certificate of the mesh yet: no token"},
 		"Envoy away":            {condition{configured: true, envoy: errors.New("Envoy does not answer")}, "Envoy does not answer"},
 		"refused configuration": {condition{updates: map[string]int{cds: 1, bad: 1}}, "Envoy refused"},
-		"half of it":            {condition{updates: map[string]int{cds: 1}}, "a part"},
-		"none":                  {condition{xds: relay.Stats{Connects: 1}}, "no configuration yet"},
-		"everything":            {condition{mustHave: true, envoy: errors.New("Envoy is INITIALIZING"), xds: away}, "no certificate of the mesh yet; Envoy is INITIALIZING; the control plane at istiod:15012 is not reached: refused"},
+		"refused listener": {condition{updates: both, refused: []relay.Refused{{Type: "x", Names: []string{"c"}, Total: 1}, {Type: ldsType, Names: []string{"a", "b"}, Total: 3, Error: "cannot bind"}}},
+			"Envoy refused listeners a, b and 1 more: cannot bind"},
+		"refused cluster":          {condition{updates: both, refused: []relay.Refused{{Type: cdsType, Names: []string{"c"}, Total: 1}}}, ""},
+		"refused, then configured": {condition{configured: true, refused: []relay.Refused{{Type: ldsType, Total: 1}}}, ""},
+		"half of it":               {condition{updates: map[string]int{cds: 1}}, "a part"},
+		"none":                     {condition{xds: relay.Stats{Connects: 1}}, "no configuration yet"},
+		"everything":               {condition{mustHave: true, envoy: errors.New("Envoy is INITIALIZING"), xds: away}, "no certificate of the mesh yet; Envoy is INITIALIZING; the control plane at istiod:15012 is not reached: refused"},
 	} {
 		if got := strings.Join(c.in.missing(), "; "); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -47,12 +56,62 @@ func TestRefusedConfigurationIsNotReady(t *testing.T) {
 	ads.resources[ldsType].Resource.Value = nil
 	addr, _ := ads.start(t, "127.0.0.1:0")
 	p := startAgent(t, addr, "--xds-plaintext")
-	p.until("refused", func(d debugPage) bool {
-		return d.NotReady == "Envoy refused the first configuration, see its log and the control plane's"
-	})
+	p.until("refused", func(d debugPage) bool { return strings.HasPrefix(d.NotReady, "Envoy refused listeners in: ") })
 	if code := p.readiness(); code != 503 {
 		t.Errorf("/healthz/ready: %d", code)
 	}
+}
+
+// A listener that Envoy cannot bind does not keep it from going LIVE with the others: the agent is not ready before that one
+// is there too, and says which it is and why.
+func TestListenerThatCannotBindIsNotReady(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0") // released below, and Envoy's then
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	ads := newFakeADS(t, taken.Addr().String(), "127.0.0.1:1")
+	rest := newFakeADS(t, loopback.For(t), "127.0.0.1:1").resources[ldsType]
+	rest.Name, rest.Resource = "rest", renamed(t, rest.Resource, "rest")
+	ads.afterRefusal = make(chan *discoveryv3.Resource, 2)
+	ads.afterRefusal <- rest
+	addr, _ := ads.start(t, "127.0.0.1:0")
+	p := startAgent(t, addr, "--xds-plaintext")
+	const why = "Envoy refused listeners in: "
+	page := p.until("refused", func(d debugPage) bool {
+		n, err := newAdmin(p.admin).stats(t.Context(), configStats)
+		return err == nil && n["listener_manager.lds.update_success"] > 0 && n["cluster_manager.cds.update_success"] > 0 && d.NotReady != "" && !strings.Contains(d.NotReady, "INITIALIZING")
+	})
+	if !strings.HasPrefix(page.NotReady, why) || !strings.Contains(page.NotReady, "cannot bind") {
+		t.Errorf("not ready: %q, want %q and Envoy's words", page.NotReady, why)
+	}
+	if code := p.readiness(); code != 503 {
+		t.Errorf("/healthz/ready: %d", code)
+	}
+	taken.Close()
+	ads.afterRefusal <- ads.resources[ldsType]
+	p.until("ready", func(d debugPage) bool { // the log comes a moment after the page
+		return d.Ready && len(d.XDS.Rejected) == 0 && strings.Contains(p.out.String(), "Envoy has accepted what it had refused")
+	})
+	for _, line := range []string{"Envoy refused resources", "Envoy has accepted what it had refused"} {
+		if n := strings.Count(p.out.String(), line); n != 1 {
+			t.Errorf("the log says %q %d times", line, n)
+		}
+	}
+}
+
+func renamed(t *testing.T, packed *anypb.Any, name string) *anypb.Any {
+	t.Helper()
+	l := &listenerv3.Listener{}
+	if err := packed.UnmarshalTo(l); err != nil {
+		t.Fatal(err)
+	}
+	l.Name = name
+	out, err := anypb.New(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func TestFarewell(t *testing.T) {

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
+	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarch-agent/status"
 	"navarch.io/navarch/shard/relay"
 )
@@ -80,5 +82,5 @@ func (a *agent) debugHandler() http.Handler {
 		enc.SetIndent("", "  ")
 		enc.Encode(page)
 	})
-	return mux
+	return web.Guard(web.NewHosts(slices.Concat(a.id.addresses, []string{a.cfg.debugAddr})...), mux)
 }

@@ -189,8 +189,10 @@ func (s *stranger) answer(st *strange, r *discoveryv3.DeltaDiscoveryRequest) err
 // Any server of the protocol can be measured, by its address and the folder that it reads: without a page of its own it has
 // figures of proxies; with its process's number, of its costs too.
 func TestAnyServerOfTheProtocol(t *testing.T) {
+	t.Parallel()
 	for name, more := range map[string][]string{"the address alone": nil, "and the process": {"--pid", fmt.Sprint(os.Getpid())}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "mesh")
 			args := append([]string{"run", "join", "flip", "reconnect", "--address", host(t, dir), "--config-dir", dir, "--settle", "300ms",
 				"--scale", "0.02", "--proxies", "12", "--repeats", "1", "--processes", "0"}, more...)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,38 +12,24 @@ import (
 	"testing"
 
 	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/loadtest/programs"
 	"navarch.io/navarch/loadtest/report"
 	"navarch.io/navarch/loadtest/scene"
 )
 
-// programs are built once, from this tree.
-var programs string
-
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if programs, err = os.MkdirTemp("", "navarch-load-test-"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(programs)
-		out, err := exec.Command("go", "build", "-o", programs, "navarch.io/navarch/cmd/navarchd",
-			"navarch.io/navarch/cmd/navarchctl", "navarch.io/navarch/cmd/navarch-load").CombinedOutput()
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
-			return 1
-		}
-		return m.Run()
-	}())
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // scenarios wait until all is quiet
+		panic(err) // a flag of package testing
+	}
+	os.Exit(m.Run())
 }
-
-func program(name string) string { return filepath.Join(programs, name) }
 
 // load runs navarch-load as users do, and gives its result.
 func load(t *testing.T, args ...string) report.Result {
 	t.Helper()
 	out := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), program("navarch-load"), append(args, "--out", out)...)
+	cmd := exec.CommandContext(t.Context(), programs.For(t, "navarch-load"), append(args, "--out", out)...)
 	text, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -64,16 +51,33 @@ func load(t *testing.T, args ...string) report.Result {
 // Every scenario runs to its end at a small size against a real navarchd, with no violation, and measures everything that
 // has a target.
 func TestScenariosRun(t *testing.T) {
-	args := []string{"run", "--navarchd", program("navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "2", "--sample", "1", "--processes", "0"}
-	result := load(t, append(args, scene.Names()...)...)
-	if len(result.Scenarios) != len(scene.All()) {
-		t.Fatalf("%d scenarios of %d", len(result.Scenarios), len(scene.All()))
+	names := scene.Names()
+	const runs = 3 // side by side: most of a scenario is to wait until all is quiet
+	for i := range runs {
+		var some []string
+		for at := i; at < len(names); at += runs {
+			some = append(some, names[at])
+		}
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			scenariosRun(t, some)
+		})
 	}
-	for i, s := range result.Scenarios {
+}
+
+func scenariosRun(t *testing.T, names []string) {
+	t.Helper()
+	args := []string{"run", "--navarchd", programs.For(t, "navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "2", "--sample", "1", "--processes", "0"}
+	result := load(t, append(args, names...)...)
+	if len(result.Scenarios) != len(names) {
+		t.Fatalf("%d scenarios of %d", len(result.Scenarios), len(names))
+	}
+	for _, s := range result.Scenarios {
 		if s.Failed != "" || s.Violated() > 0 || s.Proxies < 24 || s.Traffic["CDS"].Resources == 0 || len(s.Series) < 3 {
 			t.Errorf("%s: failed %q, violations %v, %d proxies, traffic %v, %d series", s.Name, s.Failed, s.Violations, s.Proxies, s.Traffic, len(s.Series))
 		}
-		for name := range scene.All()[i].Targets {
+		at := slices.IndexFunc(scene.All(), func(one scene.Scenario) bool { return one.Name == s.Name })
+		for name := range scene.All()[at].Targets {
 			if !slices.ContainsFunc(s.Rows, func(r report.Row) bool { return r.Name == name && r.Target != nil }) {
 				t.Errorf("%s: the target for %q has no figure", s.Name, name)
 			}
@@ -114,7 +118,8 @@ func exact(t *testing.T, result report.Result) {
 
 // Several processes of proxies measure what one does.
 func TestWorkersShareTheFleet(t *testing.T) {
-	r := load(t, "run", "flip", "slow", "--navarchd", program("navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "1", "--processes", "3")
+	t.Parallel()
+	r := load(t, "run", "flip", "slow", "--navarchd", programs.For(t, "navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "1", "--processes", "3")
 	for _, s := range r.Scenarios {
 		if s.Failed != "" || s.Violated() > 0 || s.Proxies != 24 {
 			t.Errorf("%s: failed %q, violations %v, %d proxies", s.Name, s.Failed, s.Violations, s.Proxies)
@@ -128,13 +133,14 @@ func TestWorkersShareTheFleet(t *testing.T) {
 
 // A server that is there already is measured by its address alone, and is not ended.
 func TestForeignServers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	mesh := filepath.Join(dir, "mesh")
-	if out, err := exec.Command(program("navarch-load"), "mesh", "write", "tiny", mesh).CombinedOutput(); err != nil {
+	if out, err := exec.Command(programs.For(t, "navarch-load"), "mesh", "write", "tiny", mesh).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	ports := [3]string{loopback.For(t), loopback.For(t), loopback.For(t)}
-	server := exec.Command(program("navarchd"), "--data-dir", filepath.Join(dir, "data"), "--config-dir", mesh, "--roles", "ingest,xds", "--grpc-addr", ports[0],
+	server := exec.Command(programs.For(t, "navarchd"), "--data-dir", filepath.Join(dir, "data"), "--config-dir", mesh, "--roles", "ingest,xds", "--grpc-addr", ports[0],
 		"--http-addr", ports[1], "--monitoring-addr", ports[2], "--secure-grpc-addr", "")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -154,7 +160,7 @@ func TestForeignServers(t *testing.T) {
 	if err := server.Process.Signal(nil0); err != nil {
 		t.Errorf("the server was ended: %v", err)
 	}
-	out, err := exec.Command(program("navarch-load"), "run", "kill", "--address", ports[0], "--config-dir", mesh, "--scale", "0.02", "--proxies", "12", "--out", dir).CombinedOutput()
+	out, err := exec.Command(programs.For(t, "navarch-load"), "run", "kill", "--address", ports[0], "--config-dir", mesh, "--scale", "0.02", "--proxies", "12", "--out", dir).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "not ended here") {
 		t.Errorf("killing a server that was not started here: %v\n%s", err, out)
 	}

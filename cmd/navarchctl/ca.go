@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,26 +15,25 @@ import (
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/store/kv"
 )
 
-// trust is how to reach the keyring: etcd and the key encryption key. Who has both may turn the mesh's trust, and no
-// address of navarchd can be asked to.
+// trust is how to reach the keyring: etcd and the key encryption key. Who has both may turn the mesh's trust.
 type trust struct {
-	dataDir   string
-	endpoints []string
-	mesh      string
-	domain    string
-	kek       string
+	etcd
+	domain string
+	kek    string
 }
 
 func caCommand() *cobra.Command {
 	t := &trust{}
-	cmd := &cobra.Command{Use: "ca", Short: "The certificate authority: status, rotation, revocation (needs etcd and the KEK)"}
+	cmd := &cobra.Command{Use: "ca", Short: "The certificate authority: status, rotation, revocation (needs etcd and the KEK)",
+		Long: `Works on the keyring in etcd, with the key encryption key: who has both may change what the mesh trusts, and no address of
+navarchd can be asked to. With --data-dir it is the embedded etcd of a navarchd that runs.`,
+		Example: "  navarchctl ca status --data-dir /var/lib/navarch"}
 	f := cmd.PersistentFlags()
-	f.StringVar(&t.dataDir, "data-dir", "", "navarchd's data directory (embedded etcd).")
-	f.StringSliceVar(&t.endpoints, "etcd-endpoints", nil, "Addresses of your etcd.")
-	f.StringVar(&t.mesh, "mesh", "default", "Name of the mesh.")
+	t.etcd.bind(f)
 	f.StringVar(&t.domain, "trust-domain", "cluster.local", "Trust domain of the mesh.")
 	f.StringVar(&t.kek, "kek", "", "Key encryption key, as navarchd's --kek (default, with --data-dir: the file in it).")
 	cmd.AddCommand(t.status(), t.roots(), t.rotate(), t.abort(), t.revoke(), t.restore())
@@ -44,25 +42,30 @@ func caCommand() *cobra.Command {
 
 func (t *trust) status() *cobra.Command {
 	var format output
-	cmd := &cobra.Command{Use: "status", Short: "Epochs of signing keys, who a rotation waits for, what is revoked", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "status", Short: "Epochs of signing keys, who a rotation waits for, what is revoked",
+		Example: `  navarchctl ca status --data-dir /var/lib/navarch
+  navarchctl ca status --etcd-endpoints https://etcd:2379 --kek kms:/run/kms.sock`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error {
 				report, err := k.Status(ctx)
 				if err != nil {
 					return err
 				}
-				if format != "table" {
+				if format != short {
 					return format.print(cmd.OutOrStdout(), report)
 				}
 				return reportTable(cmd.OutOrStdout(), report)
 			})
 		}}
-	format.bind(cmd, "table", "json", "yaml")
+	format.bind(cmd, short, "json", "yaml")
 	return cmd
 }
 
 func (t *trust) roots() *cobra.Command {
-	return &cobra.Command{Use: "roots", Short: "Print the roots that everybody trusts now, as PEM: what a new agent is given to verify the CA with", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "roots", Short: "Print the roots that everybody trusts now, as PEM: what a new agent is given to verify the CA with",
+		Example: `  navarchctl ca roots --data-dir /var/lib/navarch >root-cert.pem`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error {
 				if _, err := k.Status(ctx); err != nil { // it is read by then
@@ -76,7 +79,10 @@ func (t *trust) roots() *cobra.Command {
 
 func (t *trust) rotate() *cobra.Command {
 	var force bool
-	cmd := &cobra.Command{Use: "rotate", Short: "Publish a new root; it signs once the holder of every leaf has it", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "rotate", Short: "Publish a new root; it signs once the holder of every leaf has it",
+		Example: `  navarchctl ca rotate --data-dir /var/lib/navarch
+  navarchctl ca status --data-dir /var/lib/navarch   # whom it waits for`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error { return k.Rotate(ctx, force) })
 		}}
@@ -85,7 +91,9 @@ func (t *trust) rotate() *cobra.Command {
 }
 
 func (t *trust) abort() *cobra.Command {
-	return &cobra.Command{Use: "abort", Short: "Take back a new root that does not sign yet", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "abort", Short: "Take back a new root that does not sign yet",
+		Example: `  navarchctl ca abort --data-dir /var/lib/navarch`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error { return k.Abort(ctx) })
 		}}
@@ -93,7 +101,10 @@ func (t *trust) abort() *cobra.Command {
 
 func (t *trust) revoke() *cobra.Command {
 	var serials, identities []string
-	cmd := &cobra.Command{Use: "revoke --serial S | --identity spiffe://...", Short: "Revoke certificates, or all of an identity", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "revoke --serial S | --identity spiffe://...", Short: "Revoke certificates, or all of an identity",
+		Example: `  navarchctl ca revoke --data-dir /var/lib/navarch --serial 3f9a
+  navarchctl ca revoke --data-dir /var/lib/navarch --identity spiffe://cluster.local/ns/shop/sa/web`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(serials)+len(identities) == 0 {
 				return errors.New("--serial or --identity is needed")
@@ -121,7 +132,9 @@ func (t *trust) revoke() *cobra.Command {
 
 func (t *trust) restore() *cobra.Command {
 	var identities []string
-	cmd := &cobra.Command{Use: "restore --identity spiffe://...", Short: "Let a revoked identity get certificates again; what was revoked stays revoked", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "restore --identity spiffe://...", Short: "Let a revoked identity get certificates again; what was revoked stays revoked",
+		Example: `  navarchctl ca restore --data-dir /var/lib/navarch --identity spiffe://cluster.local/ns/shop/sa/web`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error { return k.Restore(ctx, identities) })
 		}}
@@ -134,19 +147,9 @@ func (t *trust) restore() *cobra.Command {
 
 // with runs one operation as a replica of the keyring that exists; it never makes one.
 func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyring) error) error {
-	if (t.dataDir == "") == (len(t.endpoints) == 0) {
-		return errors.New("either --data-dir or --etcd-endpoints is needed")
-	}
-	endpoints, kek := t.endpoints, t.kek
-	if t.dataDir != "" {
-		dir, err := filepath.Abs(t.dataDir)
-		if err != nil {
-			return err
-		}
-		endpoints = []string{"unix://" + filepath.Join(dir, "etcd.sock")}
-		if kek == "" {
-			kek = "file:" + filepath.Join(dir, "kek.key")
-		}
+	kek := t.kek
+	if t.dataDir != "" && kek == "" {
+		kek = "file:" + filepath.Join(t.dataDir, "kek.key")
 	}
 	domain, err := spiffeid.TrustDomainFromString(t.domain)
 	if err != nil {
@@ -160,16 +163,10 @@ func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyr
 	if err != nil {
 		return err
 	}
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	store, err := kv.Open(kv.Config{Mesh: t.mesh, Endpoints: endpoints, Logger: quiet})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	err = t.operate(ctx, store, keyring.Config{Store: store, Sealer: sealer, Mesh: t.mesh, TrustDomain: domain,
-		Leads: func() bool { return false }, Logger: quiet}, do)
-	return errors.Join(err, store.Close())
+	return t.etcd.with(ctx, 30*time.Second, func(ctx context.Context, store *kv.Store) error {
+		return t.operate(ctx, store, keyring.Config{Store: store, Sealer: sealer, Mesh: t.mesh, TrustDomain: domain,
+			Leads: func() bool { return false }, Logger: discard}, do)
+	})
 }
 
 func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config, do func(context.Context, *keyring.Keyring) error) error {
@@ -197,9 +194,9 @@ func reportTable(w io.Writer, r *keyring.Report) error {
 	rows := [][]string{{"EPOCH", "STATUS", "ORIGIN", "SINCE", "ENDS", "SIGNER", "SUBJECT"}}
 	for _, e := range r.Epochs {
 		rows = append(rows, []string{fmt.Sprint(e.Number), string(e.Status), e.Origin, e.Since.UTC().Format(time.RFC3339), e.NotAfter.UTC().Format(time.RFC3339),
-			shortKey(e.Signer), e.Subject})
+			show.ShortKey(e.Signer), e.Subject})
 	}
-	if err := table(w, rows); err != nil {
+	if err := show.Table(w, rows); err != nil {
 		return err
 	}
 	if r.Rotating != 0 {

@@ -1,179 +1,210 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/dump"
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/xds"
 )
 
-// dump is resources by plural noun, as Envoy's proto JSON with proto field names.
-type dump = map[string][]map[string]any
+// proxyConfig is what all commands below proxy-config have in common.
+type proxyConfig struct {
+	source
+	filter   show.Filter
+	format   output
+	exitCode bool
+}
 
-func printConfig(w io.Writer, all dump, nouns []string, format output) error {
-	if format != "table" {
-		return format.print(w, all)
+func proxyConfigCommand() *cobra.Command {
+	c := &proxyConfig{}
+	cmd := &cobra.Command{
+		Use:     "proxy-config",
+		Aliases: []string{"pc"},
+		Short:   "Print what a proxy was sent, or (--envoy) what the proxy says it has",
+		Long: `Prints clusters, listeners, routes, endpoints or secrets of one proxy, as navarchd sent them (--server), as the proxy has
+them (--envoy: ADDR of its admin interface), or of a saved dump (--file).
+
+What the proxy refused, and what is withheld from it because several proxies refused it, is marked in a column STATUS, and the
+lines below the table say why. The resource that is shown is the one that the proxy has.
+
+navarchd's dump (/debug/config_dump?proxyID=NAME.NAMESPACE) has the format of Envoy's, so that istioctl proxy-config reads it
+too (--file; its endpoints command wants Envoy's /clusters, its eds command reads the dump). The bootstrap, static resources,
+statistics and whether an endpoint was ejected are known to Envoy alone: ask it with --envoy.`,
+		Example: `  # Routes that navarchd sent to a proxy.
+  navarchctl proxy-config routes web-0.shop
+
+  # The clusters of one service that an Envoy has.
+  navarchctl pc c --envoy 127.0.0.1:15000 --fqdn catalog.shop.svc.cluster.local
+
+  # Without a server.
+  curl -s 'localhost:15000/config_dump?include_eds' >dump.json
+  navarchctl pc listeners -f dump.json --port 80`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return fmt.Errorf("unknown type %q: all, cluster, listener, route, endpoint or secret", args[0])
+		},
 	}
-	for i, noun := range nouns {
+	c.source.bind(cmd)
+	c.format.bind(cmd, short, "json", "yaml")
+	cmd.PersistentFlags().BoolVar(&c.exitCode, "exit-code", false, "Exit with 1 where something was refused or is withheld.")
+	for _, k := range kinds {
+		cmd.AddCommand(c.command(k))
+	}
+	return cmd
+}
+
+// resourceKind is one command below proxy-config.
+type resourceKind struct {
+	use     string
+	aliases []string
+	types   []xds.Type
+	flags   []string // of show.Filter
+	shows   string
+	example string
+}
+
+var kinds = []resourceKind{
+	{"all", []string{"a"}, []xds.Type{xds.Cluster, xds.Listener, xds.Route, xds.Endpoint},
+		[]string{"fqdn", "subset", "direction", "port", "name", "address", "type", "cluster", "status"}, "clusters, listeners, routes and endpoints", "-o json"},
+	{"cluster", []string{"clusters", "c"}, []xds.Type{xds.Cluster}, []string{"fqdn", "subset", "direction", "port"},
+		"host, port, subset and direction of each cluster, how Envoy finds its endpoints, and the DestinationRule", "--fqdn catalog.shop.svc.cluster.local --direction outbound"},
+	{"listener", []string{"listeners", "l"}, []xds.Type{xds.Listener}, []string{"address", "port", "type"},
+		"a line for each filter chain: which connections it takes (SNI, transport and application protocol, destination, source), and where they go: a cluster, a route configuration, or routes that stand in the listener",
+		"--port 80 --type HTTP"},
+	{"route", []string{"routes", "r"}, []xds.Type{xds.Route}, []string{"name"},
+		"a line for each route: its route configuration, virtual host, domains, what a request must have, and the VirtualService", "--name 80"},
+	{"endpoint", []string{"endpoints", "ep"}, []xds.Type{xds.Endpoint}, []string{"address", "port", "cluster", "status"},
+		"a line for each endpoint; health that is not stated is HEALTHY, as Envoy reads it. OUTLIER CHECK is known to Envoy alone: FAILED, it is ejected; -, it was not asked",
+		"--cluster 'outbound|80||catalog.shop.svc.cluster.local'"},
+	{"secret", []string{"secrets", "s"}, []xds.Type{xds.Secret}, nil,
+		"a line for each certificate and revocation list. Certificates of the mesh are between a proxy and its agent: ask the proxy (--envoy); a server has those of Kubernetes Secrets", ""},
+}
+
+func (c *proxyConfig) command(k resourceKind) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     k.use + " [NAME[.NAMESPACE]]",
+		Aliases: k.aliases,
+		Short:   "Print " + map[bool]string{true: k.shows, false: k.use + "s"}[k.use == "all"],
+		Long:    "Prints " + k.shows + ".",
+		Example: fmt.Sprintf("  navarchctl proxy-config %[1]s web-0.shop %[2]s\n  navarchctl pc %[3]s --envoy 127.0.0.1:15000\n  navarchctl pc %[3]s -f dump.json -o yaml",
+			k.use, k.example, k.aliases[len(k.aliases)-1]),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.complete,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := c.read(cmd.Context(), cmd.InOrStdin(), args, k.types)
+			if err != nil {
+				return err
+			}
+			if c.format == short {
+				err = c.tables(cmd.OutOrStdout(), d, k.types)
+			} else {
+				err = c.format.print(cmd.OutOrStdout(), c.selected(d, k.types))
+			}
+			if err == nil && c.exitCode && c.marked(d, k.types) {
+				return errMarked
+			}
+			return err
+		},
+	}
+	c.filters(cmd, k.flags)
+	return cmd
+}
+
+// filters binds those of a type.
+func (c *proxyConfig) filters(cmd *cobra.Command, names []string) {
+	f := cmd.Flags()
+	for _, name := range names {
+		switch name {
+		case "fqdn":
+			f.StringVar(&c.filter.FQDN, name, "", "Clusters whose host has this text.")
+		case "subset":
+			f.StringVar(&c.filter.Subset, name, "", "Clusters whose subset has this text.")
+		case "direction":
+			f.StringVar(&c.filter.Direction, name, "", "Clusters of this direction: inbound or outbound.")
+			completes(cmd, name, "inbound", "outbound")
+		case "port":
+			f.Uint32Var(&c.filter.Port, name, 0, "Clusters, listeners, endpoints with this port.")
+		case "name":
+			f.StringVar(&c.filter.Name, name, "", "The route configuration with this name.")
+		case "address":
+			f.StringVar(&c.filter.Address, name, "", "Listeners, endpoints with this address.")
+		case "type":
+			f.StringVar(&c.filter.Type, name, "", "Listeners of this type: HTTP, TCP or HTTP+TCP.")
+			completes(cmd, name, "HTTP", "TCP", "HTTP+TCP")
+		case "cluster":
+			f.StringVar(&c.filter.Cluster, name, "", "Endpoints of this cluster.")
+		case "status":
+			f.StringVar(&c.filter.Status, name, "", "Endpoints of this health: healthy, unhealthy, draining, degraded, timeout.")
+			completes(cmd, name, "healthy", "unhealthy", "draining", "degraded", "timeout")
+		}
+	}
+}
+
+func (c *proxyConfig) tables(w io.Writer, d *dump.Dump, types []xds.Type) error {
+	for i, t := range types {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		if err := table(w, configRows(noun, all[noun+"s"])); err != nil {
+		if err := show.Config(w, d, t, c.filter); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// configRows is a short table of one type: one row for each cluster, listener, virtual host, endpoint.
-func configRows(noun string, all []map[string]any) [][]string {
-	heading, row := columns(noun)
-	rows := [][]string{heading}
-	for _, resource := range all {
-		rows = append(rows, row(resource)...)
+// selected is what -o json prints: the resources as the dump has them, by type; and what was refused or is withheld.
+func (c *proxyConfig) selected(d *dump.Dump, types []xds.Type) map[string]any {
+	type failure struct {
+		Type string `json:"type"`
+		Name string `json:"name"`
+		*dump.Failure
 	}
-	return rows
-}
-
-func columns(noun string) (heading []string, rows func(map[string]any) [][]string) {
-	switch noun {
-	case "cluster":
-		return []string{"NAME", "TYPE", "LB POLICY", "CONNECT TIMEOUT"}, func(c map[string]any) [][]string {
-			return [][]string{{text(c["name"]), cmp.Or(text(c["type"]), text(at(c, "cluster_type", "name")), "STATIC"),
-				cmp.Or(text(c["lb_policy"]), "ROUND_ROBIN"), cmp.Or(text(c["connect_timeout"]), "-")}}
-		}
-	case "listener":
-		return []string{"NAME", "ADDRESS", "DIRECTION", "CHAINS"}, func(l map[string]any) [][]string {
-			return [][]string{{text(l["name"]), cmp.Or(address(at(l, "address")), "-"), cmp.Or(text(l["traffic_direction"]), "-"),
-				fmt.Sprint(len(list(l["filter_chains"])))}}
-		}
-	case "secret":
-		return secretHeading, secretRows
-	case "route":
-		return []string{"NAME", "VIRTUAL HOST", "DOMAINS", "ROUTES"}, routeRows
-	}
-	return []string{"CLUSTER", "ENDPOINT", "HEALTH", "WEIGHT", "LOCALITY"}, endpointRows
-}
-
-func routeRows(rc map[string]any) (rows [][]string) {
-	name := text(rc["name"])
-	for _, v := range list(rc["virtual_hosts"]) {
-		vh, _ := v.(map[string]any)
-		var domains []string
-		for _, d := range list(vh["domains"]) {
-			domains = append(domains, text(d))
-		}
-		if more := len(domains) - 2; more > 0 {
-			domains = append(domains[:2], fmt.Sprintf("+ %d more", more))
-		}
-		rows = append(rows, []string{name, text(vh["name"]), strings.Join(domains, ", "), fmt.Sprint(len(list(vh["routes"])))})
-	}
-	if rows == nil {
-		rows = [][]string{{name, "-", "-", "0"}}
-	}
-	return rows
-}
-
-func endpointRows(a map[string]any) (rows [][]string) {
-	name := text(a["cluster_name"])
-	for _, l := range list(a["endpoints"]) {
-		group, _ := l.(map[string]any)
-		var place []string
-		for _, level := range []string{"region", "zone", "sub_zone"} {
-			if part := text(at(group, "locality", level)); part != "" {
-				place = append(place, part)
+	out := map[string]any{}
+	var failures []failure
+	for _, t := range types {
+		resources := []any{}
+		for _, r := range show.Select(d, t, c.filter) {
+			if r.Raw != nil {
+				resources = append(resources, withoutType(r.Raw))
+			}
+			if r.Failure != nil {
+				failures = append(failures, failure{t.Noun(), r.Name, r.Failure})
 			}
 		}
-		for _, e := range list(group["lb_endpoints"]) {
-			one, _ := e.(map[string]any)
-			rows = append(rows, []string{name, address(at(one, "endpoint", "address")), cmp.Or(text(one["health_status"]), "UNKNOWN"),
-				cmp.Or(text(one["load_balancing_weight"]), "1"), cmp.Or(strings.Join(place, "/"), "-")})
-		}
+		out[t.Noun()+"s"] = resources
 	}
-	if rows == nil {
-		rows = [][]string{{name, "-", "-", "-", "-"}}
+	if failures != nil {
+		out["failures"] = failures
 	}
-	return rows
+	return out
 }
 
-// at follows field names.
-func at(v map[string]any, path ...string) any {
-	for i, name := range path {
-		if i == len(path)-1 {
-			return v[name]
-		}
-		v, _ = v[name].(map[string]any)
-	}
-	return nil
-}
-
-func list(v any) []any { l, _ := v.([]any); return l }
-
-func text(v any) string {
-	if v == nil {
-		return ""
-	}
-	return fmt.Sprint(v)
-}
-
-// address prints a core.v3.Address.
-func address(v any) string {
-	a, _ := v.(map[string]any)
-	if socket, ok := a["socket_address"].(map[string]any); ok {
-		return fmt.Sprintf("%v:%v", socket["address"], socket["port_value"])
-	}
-	if pipe := text(at(a, "pipe", "path")); pipe != "" {
-		return "unix://" + pipe
-	}
-	if len(a) == 0 {
-		return ""
-	}
-	raw, err := json.Marshal(a)
-	if err != nil {
-		return err.Error()
-	}
-	return string(raw)
-}
-
-// wraps says where Envoy's config_dump has the resources of a type: in which lists, and below which fields of their
-// entries (https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump_shared.proto).
-var wraps = map[string]struct {
-	lists []string
-	path  []string
-}{
-	"cluster":  {[]string{"dynamic_active_clusters", "dynamic_warming_clusters"}, []string{"cluster"}},
-	"listener": {[]string{"dynamic_listeners"}, []string{"active_state", "listener"}},
-	"route":    {[]string{"dynamic_route_configs"}, []string{"route_config"}},
-	"endpoint": {[]string{"dynamic_endpoint_configs"}, []string{"endpoint_config"}},
-	"secret":   {[]string{"dynamic_active_secrets", "dynamic_warming_secrets"}, []string{"secret"}},
-}
-
-// envoyConfig reads what an Envoy has of what it got from its control plane.
-func envoyConfig(ctx context.Context, admin string, nouns []string) (dump, error) {
-	all := dump{}
-	for _, noun := range nouns {
-		all[noun+"s"] = []map[string]any{}
-		for _, resource := range wraps[noun].lists {
-			path := "/config_dump?resource=" + resource
-			if noun == "endpoint" {
-				path += "&include_eds"
-			}
-			var answer struct{ Configs []map[string]any }
-			if err := fetch(ctx, admin, path, &answer); err != nil {
-				if strings.Contains(err.Error(), "not found in config dump") {
-					continue // Envoy's word for: there are none
-				}
-				return nil, err
-			}
-			for _, config := range answer.Configs {
-				if r, ok := at(config, wraps[noun].path...).(map[string]any); ok { // a listener that only warms has none
-					delete(r, "@type")
-					all[noun+"s"] = append(all[noun+"s"], r)
-				}
+// marked says whether something that is shown was refused or is withheld.
+func (c *proxyConfig) marked(d *dump.Dump, types []xds.Type) bool {
+	for _, t := range types {
+		for _, r := range show.Select(d, t, c.filter) {
+			if r.Failure != nil {
+				return true
 			}
 		}
 	}
-	return all, nil
+	return false
+}
+
+// withoutType is a resource without the type URL that it has as an Any.
+func withoutType(raw json.RawMessage) any {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return raw
+	}
+	delete(fields, "@type")
+	return fields
 }

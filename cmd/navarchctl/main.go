@@ -1,23 +1,21 @@
-// Command navarchctl is the operator's tool: what a proxy would get and why, offline from a folder or from a server.
+// Command navarchctl is the operator's tool: what a proxy has or would get and why, from a server, an Envoy, a file, or offline
+// from a folder; and the certificate authority.
 //
-// Owns: nothing.  Reads: configuration folders, /debug of navarchd, Envoy's admin.  Never: writes configuration.
+// Owns: nothing.  Reads: configuration folders, /debug of navarchd, Envoy's admin, dumps.  Never: writes configuration.
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/cmd/internal/wire"
+	_ "navarch.io/navarch/push/build/patch/envoytypes" // what EnvoyFilters may name
 	"navarch.io/navarch/store/obs"
 )
 
@@ -25,24 +23,38 @@ func main() { wire.Main(root()) }
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:           "navarchctl",
-		Short:         "See what a proxy gets from Navarch, and why",
+		Use:   "navarchctl",
+		Short: "See what a proxy gets from Navarch, and why",
+		Long: `navarchctl asks navarchd's debug pages (--server), the admin interface of an Envoy (--envoy), a saved dump (--file), or no
+server at all (--config-dir). From elsewhere than the machine of navarchd, forward the port of its debug pages:
+
+  kubectl -n istio-system port-forward deploy/navarchd 8080`,
+		Example: `  # Who is in sync, who refused what, what is withheld.
+  navarchctl ps
+
+  # Why a proxy has a cluster.
+  navarchctl explain --server 127.0.0.1:8080 --proxy web-0.shop 'outbound|80||catalog.shop.svc.cluster.local'`,
 		Version:       obs.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(renderCommand(), explainCommand(), proxyStatusCommand(), proxyConfigCommand(), tokenCommand(), caCommand())
+	cmd.AddCommand(renderCommand(), explainCommand(), proxyStatusCommand(), proxyConfigCommand(), versionCommand(),
+		tokenCommand(), caCommand(), storeCommand())
 	return cmd
 }
 
-// output is the -o flag.
+// output is the -o flag. "table" is another word for "short".
 type output string
 
 func (o *output) bind(cmd *cobra.Command, first string, others ...string) {
 	*o = output(first)
 	choices := append([]string{first}, others...)
-	cmd.Flags().VarP(&choice{o, choices}, "output", "o", "Format: "+strings.Join(choices, ", ")+".")
+	cmd.PersistentFlags().VarP(&choice{o, choices}, "output", "o", "Format: "+strings.Join(choices, ", ")+".")
+	completes(cmd, "output", choices...)
 }
+
+// short is the format that people read.
+const short = "short"
 
 // choice is a flag value from a closed set.
 type choice struct {
@@ -54,7 +66,8 @@ func (c *choice) String() string { return string(*c.into) }
 func (c *choice) Type() string   { return "format" }
 func (c *choice) Set(v string) error {
 	for _, allowed := range c.of {
-		if v == allowed {
+		if v == allowed || v == "table" && allowed == short {
+			v = allowed
 			*c.into = output(v)
 			return nil
 		}
@@ -79,35 +92,7 @@ func (o output) print(w io.Writer, v any) error {
 	return err
 }
 
-// fetch reads a JSON page of a server's debug or admin address.
-func fetch(ctx context.Context, address, path string, into any) error {
-	if !strings.Contains(address, "://") {
-		address = "http://" + address
-	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return err
-	}
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s%s: %s: %s", address, path, res.Status, strings.TrimSpace(string(body)))
-	}
-	answer := json.NewDecoder(bytes.NewReader(body))
-	answer.UseNumber() // a revision is no floating point number
-	if err := answer.Decode(into); err != nil {
-		return fmt.Errorf("%s%s: %w", address, path, err)
-	}
-	return nil
-}
-
-var errProblems = errors.New("the configuration has problems (--strict)")
+var (
+	errProblems = errors.New("the configuration has problems (--strict)")
+	errMarked   = errors.New("something was refused or is withheld (--exit-code)")
+)

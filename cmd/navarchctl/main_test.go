@@ -2,21 +2,28 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/ca/attest"
 )
+
+var update = flag.Bool("update", false, "rewrite what `cmp stdout FILE` compares with in the scripts")
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"navarchctl": main}) }
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:  "testdata",
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"rendered": rendered},
+		Dir:           "testdata",
+		Cmds:          map[string]func(ts *testscript.TestScript, neg bool, args []string){"rendered": rendered, "serve": serve, "issuer": issuer},
+		UpdateScripts: *update,
 	})
 }
 
@@ -61,4 +68,27 @@ func rendered(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("more than the five lists: %v %v", token, err)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("names.txt"), []byte(names.String()), 0o600))
+}
+
+// Every command says what it is for, and shows how it is called.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.Short == "" || cmd.Example == "" {
+			t.Errorf("%s: short %q, example %q", cmd.CommandPath(), cmd.Short, cmd.Example)
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root())
+}
+
+// issuer makes the token issuer's key in a folder, as navarchd does: `issuer DIR`.
+func issuer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: issuer DIR")
+	}
+	_, err := attest.Local(ts.MkAbs(args[0]))
+	ts.Check(err)
 }

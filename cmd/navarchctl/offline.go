@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -76,13 +75,9 @@ func (o *offline) node() (view.Node, error) {
 	return parsed, nil
 }
 
-// report prints problems as "Kind namespace/name: field: message".
+// report prints problems, one a line.
 func report(w io.Writer, problems []object.Problem) {
 	for _, p := range problems {
-		if p.ID.Name == "" { // of a file, or of a whole kind
-			fmt.Fprintln(w, strings.TrimSpace(p.ID.Kind+" "+p.Origin)+": "+p.Message)
-			continue
-		}
 		fmt.Fprintln(w, p)
 	}
 }

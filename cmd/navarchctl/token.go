@@ -15,11 +15,12 @@ func tokenCommand() *cobra.Command {
 		ttl                                   time.Duration
 	)
 	create := &cobra.Command{
-		Use:   "create --data-dir DIR --namespace NS --service-account SA",
-		Short: "Print a token that navarchd with this data directory accepts, for development and VMs",
-		Args:  cobra.NoArgs,
+		Use:     "create --data-dir DIR --namespace NS --service-account SA",
+		Short:   "Print a token that navarchd with this data directory accepts, for development and VMs",
+		Example: `  navarchctl token create --data-dir out/quickstart/data --namespace shop --service-account web > token`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			issuer, err := attest.Local(dataDir)
+			issuer, err := attest.OpenLocal(dataDir)
 			if err != nil {
 				return err
 			}
@@ -43,7 +44,8 @@ func tokenCommand() *cobra.Command {
 			panic(err) // a flag that was not bound
 		}
 	}
-	cmd := &cobra.Command{Use: "token", Short: "Tokens of navarchd's own issuer"}
+	cmd := &cobra.Command{Use: "token", Short: "Tokens of navarchd's own issuer",
+		Example: "  navarchctl token create --data-dir DIR --namespace shop --service-account web"}
 	cmd.AddCommand(create)
 	return cmd
 }

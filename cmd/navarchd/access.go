@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/cmd/internal/web"
 )
 
 // sight is which namespaces a caller of /debug sees; nil: all, and what concerns the whole process.
@@ -21,35 +21,48 @@ type sight func(namespace string) bool
 
 func (s sight) of(namespace string) bool { return s == nil || s(namespace) }
 
+// caller is who asks for a page of /debug.
+type caller struct {
+	name string // what answers that cost are counted for: a SPIFFE ID, this machine, or the address that it asks from
+	sees sight
+}
+
+// sameMachine is the name of all callers on this machine.
+const sameMachine = "this machine"
+
 // door says who may see what of /debug: callers from this machine and of the system namespace see everything, others with
 // a token what belongs to their tenant, and nobody else anything (as istiod does, for namespaces).
 type door struct {
-	open    bool // ENABLE_DEBUG_ENDPOINT_AUTH=false: everybody sees everything
+	open    bool      // ENABLE_DEBUG_ENDPOINT_AUTH=false: everybody sees everything
+	hosts   web.Hosts // names by which pages may be asked for
 	system  string
 	callers attest.Authenticator          // nil: this process can verify no token
 	revoked func(spiffeid.ID) bool        // nil: nobody is
 	tenant  func(namespace string) string // equal for the namespaces of one tenant
 }
 
-// look says what a request may see. Errors are those of ca/attest: all but ErrUnavailable are the caller's.
-func (d *door) look(r *http.Request) (sight, error) {
-	if d.open || local(r) {
-		return nil, nil
-	}
-	if d.callers == nil {
-		return nil, errors.New("this process can verify no token (--token-issuer): ask from the machine that it runs on")
+// look says who asks, and what it may see. Errors are those of ca/attest: all but ErrUnavailable are the caller's.
+func (d *door) look(r *http.Request) (caller, error) {
+	switch {
+	case web.SameMachine(r):
+		return caller{name: sameMachine}, nil
+	case d.open:
+		host, _, _ := net.SplitHostPort(r.RemoteAddr) // empty: callers without an address are one
+		return caller{name: host}, nil
+	case d.callers == nil:
+		return caller{}, errors.New("this process can verify no token (--token-issuer): ask from the machine that it runs on")
 	}
 	ctx := metadata.NewIncomingContext(r.Context(), metadata.MD{"authorization": r.Header.Values("Authorization")})
-	caller, err := d.callers.Authenticate(ctx)
+	who, err := d.callers.Authenticate(ctx)
 	switch {
 	case err != nil:
-		return nil, err
-	case d.revoked != nil && d.revoked(caller.ID):
-		return nil, fmt.Errorf("%s is revoked", caller.ID)
-	case caller.Namespace == d.system:
-		return nil, nil
+		return caller{}, err
+	case d.revoked != nil && d.revoked(who.ID):
+		return caller{}, fmt.Errorf("%s is revoked", who.ID)
+	case who.Namespace == d.system:
+		return caller{name: who.ID.String()}, nil
 	}
-	return d.within(caller.Namespace), nil
+	return caller{name: who.ID.String(), sees: d.within(who.Namespace)}, nil
 }
 
 // within is the sight of a caller of a namespace.
@@ -58,76 +71,48 @@ func (d *door) within(namespace string) sight {
 	return func(other string) bool { return d.tenant(other) == own }
 }
 
-// local says whether a request was made on this machine: kubectl port-forward's are. What a proxy on this machine passes on
-// comes from elsewhere.
-func local(r *http.Request) bool {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	ip := net.ParseIP(host)
-	return err == nil && ip != nil && ip.IsLoopback() && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("Forwarded") == ""
-}
-
 // tenantPages are the pages that show a tenant its own; what is not listed is for system callers.
 var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz", "/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems"}
 
 const forSystem = "this page is for callers of the system namespace"
 
-// guard serves the pages as far as the caller may see them: whole is everything, part what somebody may see.
-func (d *door) guard(whole http.Handler, part func(sight) http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sees, err := d.look(r)
+// guard serves the pages as far as their caller may see them, and profiles of this process to those who see everything. What a
+// page of another site may have made a browser ask for is refused before (issue 12, item 5): such a request comes from this
+// machine as well.
+func (d *door) guard(pages func(caller) http.Handler) http.Handler {
+	profiles := profiles(web.NewSlots(maxProfiles, maxProfiles))
+	return web.Guard(d.hosts, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := d.look(r)
 		switch {
 		case errors.Is(err, attest.ErrUnavailable):
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		case err != nil:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
-		case sees == nil:
-			whole.ServeHTTP(w, r)
-		case !slices.Contains(tenantPages, r.URL.Path):
+		case who.sees != nil && !slices.Contains(tenantPages, r.URL.Path):
 			http.Error(w, forSystem, http.StatusForbidden)
+		case strings.HasPrefix(r.URL.Path, pprofPath):
+			profiles.ServeHTTP(w, r)
 		default:
-			part(sees).ServeHTTP(w, r)
+			pages(who).ServeHTTP(w, r)
 		}
-	})
-}
-
-// withProfiles adds the profiles of this process to the pages.
-func withProfiles(pages http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/debug/", pages)
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
+	}))
 }
 
 // door is as far as streams need it; they are authenticated by who serves them.
 func (p *process) door() *door {
-	d := &door{open: !p.config.env.debugAuth, system: p.config.env.podNamespace, tenant: p.tenants.of}
+	d := &door{open: !p.config.env.debugAuth, hosts: p.config.debugNames(), system: p.config.env.podNamespace, tenant: p.tenants.of}
 	if p.ca != nil {
 		d.revoked = func(id spiffeid.ID) bool { return p.ca.ring.State().RevokedIdentity(id) }
 	}
 	return d
 }
 
-// guarded is /debug; the keys of token issuers that it needs and no other part of this process keeps fresh are returned.
-func (p *process) guarded() (http.Handler, []*attest.Keys, error) {
+// guarded is /debug.
+func (p *process) guarded() http.Handler {
 	d := p.door()
-	var keys []*attest.Keys
-	if p.ca != nil {
-		d.callers = p.ca.tokens
-	} else {
-		domain, err := spiffeid.TrustDomainFromString(p.config.trustDomain)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--trust-domain: %w", err)
-		}
-		if d.callers, keys, err = p.config.tokens(domain, p.log); err != nil {
-			return nil, nil, err
-		}
-	}
-	return d.guard(withProfiles(p.debug(nil)), p.debug), keys, nil
+	d.callers = p.callers.tokens
+	return d.guard(p.debug)
 }
 
 // tokens verifies tokens of Kubernetes' issuer (--token-issuer) and of our own (embedded default); nil where there is

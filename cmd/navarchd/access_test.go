@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
 )
@@ -25,16 +26,16 @@ func guardedPages(t *testing.T) (http.Handler, *door, func(namespace, audience s
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{system: "istio-system", callers: callers, tenant: func(namespace string) string {
+	d := &door{system: "istio-system", hosts: web.NewHosts("navarchd.example"), callers: callers, tenant: func(namespace string) string {
 		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)
 	}}
-	pages := func(sees sight) http.Handler {
+	pages := func(who caller) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if sees == nil {
+			if who.sees == nil {
 				fmt.Fprint(w, "all")
 			}
 			for _, namespace := range []string{"shop", "pay", "other", ""} {
-				if sees.of(namespace) {
+				if who.sees.of(namespace) {
 					fmt.Fprintf(w, " %s", namespace)
 				}
 			}
@@ -51,19 +52,21 @@ func guardedPages(t *testing.T) (http.Handler, *door, func(namespace, audience s
 		}
 		return token
 	}
-	return d.guard(withProfiles(pages(nil)), pages), d, mint
+	return d.guard(pages), d, mint
 }
 
 func TestDoor(t *testing.T) {
 	h, d, mint := guardedPages(t)
 	ask := func(from, path, token string, more ...string) string {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
-		r.RemoteAddr = from
+		r.RemoteAddr, r.Host = from, "localhost:8080"
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
 		for i := 0; i < len(more); i += 2 {
-			r.Header.Set(more[i], more[i+1])
+			if r.Header.Set(more[i], more[i+1]); more[i] == "Host" {
+				r.Host = more[i+1]
+			}
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
@@ -80,6 +83,14 @@ func TestDoor(t *testing.T) {
 		{"loopback with a token", ask(here, syncz, shop), everything},
 		{"passed on by a proxy", ask(here, syncz, "", "X-Forwarded-For", "10.1.2.3"), "401"},
 		{"passed on by another proxy", ask(here, syncz, "", "Forwarded", "for=10.1.2.3"), "401"},
+		{"passed on by a sidecar", ask("127.0.0.6:9", syncz, ""), "401"},
+		{"passed on, with an empty header", ask(here, syncz, "", "X-Forwarded-For", ""), "401"},
+		{"passed on by Envoy, with a token", ask(here, syncz, shop, "X-Envoy-Decorator-Operation", "x"), " shop pay"},
+		{"configured name", ask(here, syncz, "", "Host", "navarchd.example"), everything},
+		{"name of another site", ask(here, syncz, "", "Host", "evil.example"), "403"},
+		{"the same, with a token", ask(away, syncz, system, "Host", "evil.example"), "403"},
+		{"page of another site", ask(here, syncz, "", "Sec-Fetch-Site", "cross-site"), "403"},
+		{"script of another site", ask(here, "/debug/pprof/cmdline", "", "Origin", "http://evil.example"), "403"},
 		{"no token", ask(away, syncz, ""), "401"},
 		{"no address", ask("@", syncz, ""), "401"},
 		{"no token of ours", ask(away, syncz, "x.y.z"), "401"},
@@ -109,6 +120,9 @@ func TestDoor(t *testing.T) {
 	}
 	if d.open = true; ask(away, syncz, "") != everything {
 		t.Error("open, and closed")
+	}
+	if got := ask(away, syncz, "", "Host", "evil.example"); got != "403" {
+		t.Errorf("open, and a name of another site: %q", got)
 	}
 }
 

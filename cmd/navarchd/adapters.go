@@ -110,13 +110,6 @@ func (a *authority) gauges(now time.Time) {
 	for where, n := range map[string]int{"first": q.First, "renewal": q.Renewals, "delayed": q.Delayed, "signing": q.Signing, "writing": q.Writing} {
 		obs.SigningQueue.WithLabelValues(where).Set(float64(n))
 	}
-	age := 0.0
-	for _, keys := range a.keys {
-		if at := keys.Fetched(); !at.IsZero() {
-			age = max(age, now.Sub(at).Seconds())
-		}
-	}
-	obs.TokenKeysAge.Set(age)
 }
 
 // trustDomainAliases are those of the mesh's configuration in the newest snapshot, under which callers of the CA may still

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -37,50 +38,56 @@ func (d *door) seen(identity, trustDomain string) (sight, error) {
 	if identity == "" {
 		return nil, status.Error(codes.Unauthenticated, "authentication required: ask over TLS, with a certificate or a token")
 	}
-	namespace, err := verified(identity, trustDomain)
+	who, err := verified(identity, trustDomain)
 	if err != nil {
 		return nil, status.Errorf(codes.PermissionDenied, "%s: %v", identity, err)
 	}
 	if id, err := spiffeid.FromString(identity); err != nil || d.revoked != nil && d.revoked(id) {
 		return nil, status.Errorf(codes.PermissionDenied, "%s is revoked", identity)
 	}
-	if namespace == d.system {
+	if who.Namespace == d.system {
 		return nil, nil
 	}
-	return d.within(namespace), nil
+	return d.within(who.Namespace), nil
 }
 
 // answers are the types that istioctl asks for.
 func (p *process) answers() []serve.Answer {
 	d := p.door()
-	of := func(url string, make func(sight, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
-		answer := func(_ context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
+	of := func(url string, make func(context.Context, caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
+		answer := func(ctx context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
 			sees, err := d.seen(c.Identity, p.config.trustDomain)
 			if err != nil {
 				return nil, err
 			}
-			return make(sees, names)
+			return make(ctx, caller{name: c.Identity, sees: sees}, names)
 		}
 		return serve.Answer{TypeURL: url, Resources: answer}
 	}
 	return []serve.Answer{
 		of(debugURL, p.page),
-		of(syncURL, func(sees sight, _ []string) ([]*discoveryv3.Resource, error) { return inspect.Status(p.shown(sees)) }),
-		of(configDumpURL, func(sees sight, names []string) ([]*discoveryv3.Resource, error) {
+		of(syncURL, func(_ context.Context, who caller, _ []string) ([]*discoveryv3.Resource, error) {
+			return inspect.Status(p.shown(who))
+		}),
+		of(configDumpURL, func(_ context.Context, who caller, names []string) ([]*discoveryv3.Resource, error) {
 			if len(names) != 1 {
 				return nil, status.Error(codes.InvalidArgument, "exactly one proxy is to be named: name.namespace")
 			}
-			all, err := inspect.Dump(p.shown(sees), names[0])
-			if err != nil {
-				err = statusOf(inspect.StatusCode(err), err.Error())
+			all, err := inspect.Dump(p.shown(who), names[0])
+			switch {
+			case err == nil:
+				return all, nil
+			case inspect.StatusCode(err) == http.StatusNotFound:
+				return asPage(names[0], []byte(err.Error()+"\n"+notConnected)), nil
 			}
-			return all, err
+			return nil, status.Error(codes.Internal, err.Error())
 		}),
 	}
 }
 
-// page is the page of /debug that a name stands for, "config_dump?proxyID=a.b", as it is.
-func (p *process) page(sees sight, names []string) ([]*discoveryv3.Resource, error) {
+// page is the page of /debug that a name stands for, "config_dump?proxyID=a.b", as it is; one that says that the request is
+// wrong is a page too, as with istiod.
+func (p *process) page(ctx context.Context, who caller, names []string) ([]*discoveryv3.Resource, error) {
 	if len(names) != 1 {
 		return nil, status.Error(codes.InvalidArgument, "exactly one page of /debug is to be named")
 	}
@@ -88,29 +95,37 @@ func (p *process) page(sees sight, names []string) ([]*discoveryv3.Resource, err
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "%q: %v", names[0], err)
 	}
-	if sees != nil && !slices.Contains(tenantPages, at.Path) {
+	if who.sees != nil && !slices.Contains(tenantPages, at.Path) {
 		return nil, status.Error(codes.PermissionDenied, forSystem)
 	}
 	answer := &recorder{header: http.Header{}, code: http.StatusOK}
-	p.debug(sees).ServeHTTP(answer, &http.Request{Method: http.MethodGet, URL: at, Header: http.Header{}})
-	if answer.code != http.StatusOK {
-		return nil, statusOf(answer.code, answer.body.String())
+	p.debug(who).ServeHTTP(answer, (&http.Request{Method: http.MethodGet, URL: at, Header: http.Header{}}).WithContext(ctx))
+	dump := at.Path == "/debug/config_dump"
+	switch {
+	case dump && answer.code == http.StatusBadRequest && at.Query().Get("proxyID") == "":
+		fmt.Fprintln(&answer.body, needsProxy)
+	case dump && answer.code == http.StatusNotFound:
+		fmt.Fprintln(&answer.body, notConnected)
+	case answer.code >= http.StatusMultipleChoices && answer.code < http.StatusBadRequest: // a path that is not clean
+		return asPage(names[0], []byte(noPage)), nil
+	case answer.code >= http.StatusInternalServerError:
+		return nil, status.Error(codes.Internal, strings.TrimSpace(answer.body.String()))
 	}
-	return []*discoveryv3.Resource{{Name: names[0], Resource: &anypb.Any{TypeUrl: debugURL, Value: answer.body.Bytes()}}}, nil
+	return asPage(names[0], answer.body.Bytes()), nil
 }
 
-// statusOf is a page's error as a gRPC status.
-func statusOf(page int, text string) error {
-	code := codes.NotFound // moved, as a path that is not clean is, means that there is no such page
-	switch page {
-	case http.StatusBadRequest:
-		code = codes.InvalidArgument
-	case http.StatusServiceUnavailable:
-		code = codes.Unavailable
-	case http.StatusInternalServerError:
-		code = codes.Internal
-	}
-	return status.Error(code, strings.TrimSpace(text))
+// What istioctl looks for in an answer that is not what was asked for (istio istioctl/pkg/multixds/gather.go,
+// istioctl/pkg/internaldebug/internal-debug.go): by the first it asks the next replica, by the others it says what is wrong.
+// An error would end its search at the first replica that does not have the proxy.
+const (
+	notConnected = "Proxy not connected to this Pilot instance. It may be connected to another instance."
+	needsProxy   = "You must provide a proxyID in the query string"
+	noPage       = "404 page not found\n" // as net/http has it
+)
+
+// asPage is an answer that is the text of a page.
+func asPage(name string, body []byte) []*discoveryv3.Resource {
+	return []*discoveryv3.Resource{{Name: name, Resource: &anypb.Any{TypeUrl: debugURL, Value: body}}}
 }
 
 // recorder keeps a page that is not for a browser.

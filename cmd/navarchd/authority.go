@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -27,9 +26,7 @@ type authority struct {
 	store   *kv.Store
 	ring    *keyring.Keyring
 	server  *caserve.Server
-	callers attest.Authenticator
-	tokens  attest.Authenticator // of callers, those alone that count for tokens; nil: none do
-	keys    []*attest.Keys       // of token issuers, kept fresh
+	callers *callers
 	serving *serving
 }
 
@@ -53,35 +50,21 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, err
 	}
-	if err := a.authenticators(domain, aliases); err != nil {
+	if a.callers, err = newCallers(c, aliases, log); err != nil {
 		return nil, err
 	}
+	a.callers.revoked = a.revoked
 	self, err := c.controlPlane(domain)
 	if err != nil {
 		return nil, err
 	}
 	a.server, err = caserve.New(caserve.Config{
 		ControlPlane: self, Names: c.servingNames(),
-		Authorities: current{a.ring}, Authenticator: a.callers, Journal: journal{a.ring}, Revocations: revocations{a.ring},
+		Authorities: current{a.ring}, Authenticator: a.callers.all, Journal: journal{a.ring}, Revocations: revocations{a.ring},
 		Holders: holders{a.ring}, Memory: a.ring, Aliases: aliases, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
 		Hooks: certificateHooks(), Audit: log,
 	})
 	return a, err
-}
-
-// authenticators are the credentials that count: the certificate of the connection, then a token of Kubernetes' issuer
-// (--token-issuer) or of our own (embedded default).
-func (a *authority) authenticators(domain spiffeid.TrustDomain, aliases func() []spiffeid.TrustDomain) error {
-	var err error
-	if a.tokens, a.keys, err = a.config.tokens(domain, a.log); err != nil {
-		return err
-	}
-	chain := []attest.Authenticator{&attest.Certificates{TrustDomain: domain, Aliases: aliases}}
-	if a.tokens != nil {
-		chain = append(chain, a.tokens)
-	}
-	a.callers = attest.Chain(chain...)
-	return nil
 }
 
 // askPeers asks the other replicas with role ca what keyring they remember; nil where none are named.
@@ -99,27 +82,11 @@ func (a *authority) tasks() []loop.Task {
 	if a.serving.files == nil && a.config.secureGRPCAddr != "" {
 		tasks = append(tasks, loop.Task{Name: "serving certificate", Run: newBorrower(a.config, a, a.store).run})
 	}
-	for i, keys := range a.keys {
-		tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys %d", i), Run: keys.Run})
-	}
 	return tasks
 }
 
-// authenticate says who an xDS stream belongs to: nobody on plain text, and on the secure address whoever a certificate
-// or a token names; no credential there is refused (XDS_AUTH).
-func (a *authority) authenticate(ctx context.Context) (string, error) {
-	if !secure(ctx) {
-		return "", nil
-	}
-	caller, err := a.callers.Authenticate(ctx)
-	if errors.Is(err, attest.ErrNone) && !a.config.env.xdsAuth {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if state := a.ring.State(); state.RevokedIdentity(caller.ID) || caller.Serial != "" && state.RevokedSerial(caller.Serial) {
-		return "", fmt.Errorf("%s: its certificate or its identity is revoked", caller.ID)
-	}
-	return caller.ID.String(), nil
+// revoked says whether a caller's identity is revoked, or the certificate that it showed.
+func (a *authority) revoked(who attest.Caller) bool {
+	state := a.ring.State()
+	return state.RevokedIdentity(who.ID) || who.Serial != "" && state.RevokedSerial(who.Serial)
 }

@@ -57,7 +57,7 @@ type written struct {
 }
 
 // hook is ingest's.
-func (w *written) hook(tracer *obs.Tracer) func(revision int64, event, began time.Time, batch kv.Batch) {
+func (w *written) hook(tracer *obs.Tracer, changes *changeLog) func(revision int64, event, began time.Time, batch kv.Batch) {
 	trace := traceCommits(tracer)
 	return func(revision int64, event, began time.Time, batch kv.Batch) {
 		c := inspect.Commit{Revision: revision, Event: event, Committed: time.Now(), Puts: len(batch.Puts), Deletes: len(batch.Deletes)}
@@ -68,6 +68,7 @@ func (w *written) hook(tracer *obs.Tracer) func(revision int64, event, began tim
 			c.Records = append(c.Records, batch.Deletes...)
 		}
 		w.add(c)
+		changes.wrote(revision, event, batch)
 		if trace != nil {
 			trace(revision, event, began, batch)
 		}

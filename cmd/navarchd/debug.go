@@ -1,7 +1,7 @@
 package main
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +12,7 @@ import (
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/mirror"
@@ -20,13 +21,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// debug serves the pages below /debug/ from the loops that this process runs; a role that it does not have answers with
-// nothing. sees is what the caller may see.
-func (p *process) debug(sees sight) http.Handler { return inspect.Handler(p.shown(sees)) }
+// maxCostly is how many pages that cost are made at once, by this process and over all ways to ask for them; maxCostlyOfCaller
+// how many of one caller are made, waited for, or not read yet: a dump may have tens of megabytes.
+const (
+	maxCostly         = 2
+	maxCostlyOfCaller = 8
+)
 
-// shown is what they read.
-func (p *process) shown(sees sight) inspect.Config {
+// debug serves the pages below /debug/ from the loops that this process runs; a role that it does not have answers with
+// nothing.
+func (p *process) debug(who caller) http.Handler { return inspect.Handler(p.shown(who)) }
+
+// shown is what they read, as far as the caller may see it.
+func (p *process) shown(who caller) inspect.Config {
+	sees := who.sees
 	return inspect.Config{
+		Costly: func(ctx context.Context) (made, read func(), err error) {
+			turn, err := p.costly.Take(ctx, who.name)
+			return turn.Made, turn.Done, err
+		},
 		ID:      p.config.processName(),
 		Version: obs.Version,
 		Streams: func() []inspect.Stream {
@@ -61,6 +74,7 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 			held, _ := p.server.Dump(info.ID) // a stream that has ended holds nothing
 			return held
 		},
+		Planned: func(t xds.Type, name string) *xds.Resource { return p.planned(info, t, name) },
 		Explain: func() (*manifest.Set, inspect.Specs, error) { return p.explain(info) },
 		Secret:  func(name string) (inspect.Standing, bool) { return p.standing(info, name) },
 	}
@@ -73,9 +87,22 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 	}
 	for _, r := range info.Refusals {
 		s.Types[r.Type].Refused = append(s.Types[r.Type].Refused,
-			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Objects: r.Objects})
+			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Last: r.At, Objects: r.Objects})
+	}
+	for _, w := range info.Withheld {
+		s.Types[w.Type].Withheld = append(s.Types[w.Type].Withheld, inspect.Withheld{Name: w.Name, Version: w.Version, Good: w.Good,
+			RefusedBy: w.RefusedBy, First: w.First, Last: w.Last, Text: w.Text, Objects: w.Objects})
 	}
 	return s
+}
+
+// planned is a resource of the newest set of the stream's view; nil: there is none.
+func (p *process) planned(info serve.StreamInfo, t xds.Type, name string) *xds.Resource {
+	proxy, ok := p.server.ViewOf(info.ID).(*served)
+	if !ok {
+		return nil
+	}
+	return proxy.Set().Types[t].Get(name)
 }
 
 // explain plans the proxy's view from nothing at the current snapshot: nothing is shared with the serving path.
@@ -84,9 +111,9 @@ func (p *process) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 	if !ok {
 		return nil, nil, errors.New("the stream has ended")
 	}
-	planner := plan.New(plan.Settings{Snapshot: p.mirror.Current()})
+	planner := plan.New(plan.Settings{Snapshot: p.planner.Newest()})
 	node := now.Node
-	node.Verified = "" // no Secret is opened for a page
+	node.Verified = view.Identity{} // no Secret is opened for a page
 	proxy := planner.Join(node)
 	return proxy.Set(), func(t xds.Type, name string) []any { return planner.Explain(proxy, t, name) }, nil
 }
@@ -110,6 +137,8 @@ func (p *process) standing(info serve.StreamInfo, name string) (inspect.Standing
 	switch {
 	case refused >= 0:
 		out.State, out.Why = "refused", info.Refusals[refused].Text
+	case s.Asking:
+		out.State = "waiting for the authoriser"
 	case s.Opening:
 		out.State = "being opened"
 		if s.Failed > 0 {
@@ -146,6 +175,9 @@ func (p *process) problems(sees sight) []inspect.Problem {
 func (p *process) reported(sees sight) []inspect.Problem {
 	all := []inspect.Problem{}
 	if p.ingester != nil {
+		if held, is := p.ingester.heldProblem(); is && sees.of("") {
+			all = append(all, held)
+		}
 		for _, list := range [][]object.Problem{p.ingester.source.Problems(), p.ingester.loop.Problems()} {
 			for _, one := range list {
 				if !sees.of(ingest.NamespaceOf(one)) {
@@ -163,61 +195,25 @@ func (p *process) reported(sees sight) []inspect.Problem {
 			all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: one.Kept})
 		}
 	}
+	if p.mirror != nil {
+		for _, one := range p.mirror.Status().Unknown {
+			if sees.of(one.Namespace) {
+				all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: !one.Closing})
+			}
+		}
+	}
+	if p.planner != nil {
+		for _, one := range p.planner.SetAside() {
+			if sees.of(one.Key.Namespace) {
+				all = append(all, inspect.Problem{Object: one.Key.String(), Message: one.Message})
+			}
+		}
+	}
 	if p.server != nil {
 		all = append(all, refused(p.refusals(sees))...)
+		all = append(all, withheld(p.server.Withheld(), sees)...)
 	}
 	return all
-}
-
-// refusals are those of the proxies that somebody may see.
-func (p *process) refusals(sees sight) (all []serve.Refusal) {
-	if sees == nil {
-		return p.server.Refusals()
-	}
-	for _, info := range p.server.Inspect() {
-		if sees(info.Namespace) {
-			all = append(all, info.Refusals...)
-		}
-	}
-	return all
-}
-
-// refused is one problem for each version that proxies refused, at the object that made it.
-func refused(refusals []serve.Refusal) []inspect.Problem {
-	type version struct {
-		t             xds.Type
-		name, version string
-	}
-	refusals = slices.SortedFunc(slices.Values(refusals), func(a, b serve.Refusal) int {
-		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Version, b.Version))
-	})
-	at, proxies := map[version]int{}, map[version]int{}
-	first := map[version]string{}
-	var all []inspect.Problem
-	for _, r := range refusals {
-		key := version{r.Type, r.Name, r.Version}
-		if proxies[key]++; proxies[key] > 1 {
-			all[at[key]].Origin = fmt.Sprintf("proxy %s and %d more", first[key], proxies[key]-1)
-			continue
-		}
-		at[key], first[key] = len(all), r.Node
-		one := inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Origin: "proxy " + r.Node,
-			Message: fmt.Sprintf("%s %s was refused and its last good version stands: %s", r.Type.Noun(), r.Name, r.Text)}
-		if len(r.Objects) > 0 {
-			one.Object, one.Field = splitField(r.Objects[0])
-			one.Related = r.Objects[1:]
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
-// splitField takes "Kind namespace/name field" apart.
-func splitField(s string) (object, field string) {
-	if i := strings.Index(s, " spec."); i > 0 {
-		return s[:i], s[i+1:]
-	}
-	return s, ""
 }
 
 // blame names what made a refused resource, from the plan as it is.

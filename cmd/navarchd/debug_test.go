@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/object"
@@ -29,6 +31,33 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	}
 	if p := got[1]; p.Object != "cluster c" || p.Origin != "proxy q" {
 		t.Errorf("whose maker is not known: %+v", p)
+	}
+}
+
+// What is withheld from a view is a problem at the object that made it, with all that an operator must know; a tenant sees that of
+// its own proxies.
+func TestWithheldProblems(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	all := []quarantine.Withheld{
+		{Key: quarantine.Key{View: "shop.view", Type: xds.Listener, Name: "l", Version: "v1"}, Namespace: "shop", Envoys: []string{"", "1.40.0"},
+			RefusedBy: 3, First: at, Last: at.Add(time.Minute), Text: "no such luck", Objects: []string{"EnvoyFilter shop/f spec.configPatches[2]", "Service shop/c"}},
+		{Key: quarantine.Key{View: "town.view", Type: xds.Cluster, Name: "c", Version: "v2"}, Namespace: "town", Envoys: []string{""}, RefusedBy: 4, First: at, Last: at},
+	}
+	got := withheld(all, nil)
+	if len(got) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	want := "version v1 of listener l is withheld from all proxies of Envoy 1.40.0 of the view, because 3 distinct identities refused it, " +
+		"first at 2023-11-14T22:13:20Z, last at 2023-11-14T22:14:20Z: no such luck"
+	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Origin != "view shop.view" ||
+		!slices.Equal(p.Related, []string{"Service shop/c"}) || p.Message != want || p.Warning {
+		t.Errorf("%+v", p)
+	}
+	if p := got[1]; p.Object != "cluster c" || !strings.Contains(p.Message, "the error is not known here") {
+		t.Errorf("whose maker is not known: %+v", p)
+	}
+	if got := withheld(all, func(namespace string) bool { return namespace == "town" }); len(got) != 1 || got[0].Origin != "view town.view" {
+		t.Errorf("a tenant sees %+v", got)
 	}
 }
 

@@ -13,6 +13,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"navarch.io/navarch/cmd/internal/etcdflags"
+	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/store/ingest"
 )
 
@@ -40,17 +44,12 @@ type config struct {
 	cluster   string
 	budget    ingest.Budget // of each tenant
 
-	dataDir       string
-	stateDir      string // what survives a restart beside etcd; with the embedded etcd, the data directory
-	snapshotAge   time.Duration
-	etcdEndpoints []string
-	etcdCA        string
-	etcdCert      string
-	etcdKey       string
-	etcdUser      string
-	etcdPassword  string // name of a file
-	mesh          string
-	lease         time.Duration
+	dataDir     string
+	stateDir    string // what survives a restart beside etcd; with the embedded etcd, the data directory
+	snapshotAge time.Duration
+	etcd        etcdflags.Flags
+	mesh        string
+	lease       time.Duration
 
 	advertise    string
 	zone         string
@@ -58,13 +57,16 @@ type config struct {
 	ramp         time.Duration // 0: at once
 	drainAfter   time.Duration
 	ackDeadline  time.Duration
-	contained    bool // GOMEMLIMIT is of the container; not a flag
+	retryAfter   time.Duration // of what is withheld
+	rightsAway   time.Duration // how long the last yes of the authoriser stands while it is away
+	contained    bool          // GOMEMLIMIT is of the container; not a flag
 
 	grpcAddr       string
 	secureGRPCAddr string
 	httpAddr       string
 	httpsAddr      string
 	monitoringAddr string
+	debugHosts     []string
 	tlsCert        string
 	tlsKey         string
 	clientCA       string
@@ -127,9 +129,9 @@ func (c *config) bind(f *pflag.FlagSet) {
 		}
 		return pflag.NormalizedName(name)
 	})
-	f.StringSliceVar(&c.roles, "roles", nil, "What this process does: ingest, xds (default: all that exist).")
+	f.StringSliceVar(&c.roles, "roles", nil, "What this process does: ingest, xds, ca (default: all of them; ca only where there is a key encryption key, --kek or --data-dir).")
 	f.StringVar(&c.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML to serve; read again when it changes.")
-	f.BoolVar(&c.allowNone, "allow-empty", false, "Let objects go even when most or all of them vanish at once.")
+	f.BoolVar(&c.allowNone, "allow-empty", false, "Let objects go even when most or all of them vanish at once, instead of holding them until navarchctl store accept-removal.")
 	f.IntVar(&c.budget.Objects, "tenant-max-objects", 0, "Objects that one tenant may have, EndpointSlices aside; 0: no limit. A tenant is a namespace, or those with one value of the label "+ingest.TenantLabel+".")
 	f.IntVar(&c.budget.Bytes, "tenant-max-bytes", 0, "Bytes of normalised configuration that one tenant may have; 0: no limit.")
 	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")
@@ -137,12 +139,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.dataDir, "data-dir", "", "Directory of the embedded etcd (one process, one directory).")
 	f.StringVar(&c.stateDir, "state-dir", "", "Folder of this replica's own memory beside etcd: its last snapshot, to start from while etcd is away, and the newest keyring that it saw (default: the data directory; without either nothing is remembered).")
 	f.DurationVar(&c.snapshotAge, "snapshot-max-age", 24*time.Hour, "Age after which the snapshot in --state-dir is not started from any more.")
-	f.StringSliceVar(&c.etcdEndpoints, "etcd-endpoints", nil, "Addresses of an etcd to use instead of the embedded one.")
-	f.StringVar(&c.etcdCA, "etcd-ca", "", "File of certificates that etcd's certificate is verified against.")
-	f.StringVar(&c.etcdCert, "etcd-cert", "", "File of the client certificate for etcd.")
-	f.StringVar(&c.etcdKey, "etcd-key", "", "File of the client certificate's key.")
-	f.StringVar(&c.etcdUser, "etcd-user", "", "Name of the etcd user.")
-	f.StringVar(&c.etcdPassword, "etcd-password-file", "", "File that holds the etcd user's password.")
+	c.etcd.Bind(f)
 	f.StringVar(&c.mesh, "mesh", "default", "Name of the mesh; part of every key in etcd.")
 	f.DurationVar(&c.lease, "leader-lease", 10*time.Second, "Time after which a leader that is silent is replaced.")
 	f.StringVar(&c.advertise, "advertise-address", "", "Address at which agents find this replica: host, or host:port of the secure address, else of the plain one (default: POD_IP, or the host that this listens on).")
@@ -151,13 +148,16 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.DurationVar(&c.ramp, "replica-ramp", time.Minute, "Time over which a replica that is new takes its share of the proxies.")
 	f.DurationVar(&c.drainAfter, "drain-after", time.Minute, "Time for which a replica has more than 1.25 times its share of the streams before it closes some, a few a second.")
 	f.DurationVar(&c.ackDeadline, "ack-deadline", time.Minute, "Time after which a proxy that does not acknowledge what it was sent is disconnected.")
+	f.DurationVar(&c.retryAfter, "withheld-retry-after", quarantine.DefaultPause, "Time after which a version that is withheld from a view, because proxies refused it, is sent to one of its proxies again; each retry that fails doubles it, up to eight minutes.")
+	f.DurationVar(&c.rightsAway, "secret-rights-max-age", access.DefaultAway, "Time for which a service account that was last found to be allowed to list the Secrets of its namespace is still sent private keys, while whoever says that is away.")
 	f.StringVar(&c.grpcAddr, "grpc-addr", "", "Address of plain-text xDS, for example :15010; off unless given.")
-	f.StringVar(&c.secureGRPCAddr, "secure-grpc-addr", ":15012", "Address of xDS over TLS; off without --tls-cert and --tls-key.")
+	f.StringVar(&c.secureGRPCAddr, "secure-grpc-addr", ":15012", "Address of xDS and of the CA over TLS, with the certificate of --tls-cert and --tls-key, else one of the mesh's CA; off where there is neither these two nor a key encryption key (--kek).")
 	f.StringVar(&c.httpAddr, "http-addr", ":8080", "Address of /ready and /debug.")
+	f.StringSliceVar(&c.debugHosts, "debug-hosts", nil, "More names (Host of a request) by which /debug may be asked for, beside localhost, loopback addresses, and the names and addresses that this process is configured with.")
 	f.StringVar(&c.httpsAddr, "https-addr", ":15017", "Address of the webhooks (role admit, not in this version).")
 	f.StringVar(&c.monitoringAddr, "monitoring-addr", ":15014", "Address of /metrics and /version.")
-	f.StringVar(&c.tlsCert, "tls-cert", "", "File of the certificate chain of the secure xDS address.")
-	f.StringVar(&c.tlsKey, "tls-key", "", "File of the key of the secure xDS address.")
+	f.StringVar(&c.tlsCert, "tls-cert", "", "File of the certificate chain of the secure address.")
+	f.StringVar(&c.tlsKey, "tls-key", "", "File of the key of the secure address.")
 	f.StringVar(&c.clientCA, "tls-client-ca", "", "File of certificates that clients' certificates are verified against.")
 	f.StringVar(&c.trustDomain, "trust-domain", "cluster.local", "Trust domain of the identities that role ca gives out.")
 	f.StringVar(&c.kek, "kek", "", "Key encryption key of role ca, and of Secrets (roles ingest and xds): file:PATH, passphrase-file:PATH, or kms:SOCKET of a Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
@@ -284,6 +284,11 @@ func rate(into *float64) func(string) error {
 		}
 		return err
 	}
+}
+
+// debugNames are the names by which /debug may be asked for, beside localhost and loopback addresses.
+func (c *config) debugNames() web.Hosts {
+	return web.NewHosts(slices.Concat(c.debugHosts, c.servingNames(), []string{c.env.podIP, c.advertise, c.httpAddr})...)
 }
 
 // advertised is the address that agents are told of this replica, and whether it speaks TLS; empty: none is known.

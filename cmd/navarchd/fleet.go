@@ -222,7 +222,8 @@ func (f *fleet) drainInput(now time.Time) place.DrainInput {
 }
 
 // depart is the orderly way out: the others take over, the streams are sent to them over the grace period, and what is left
-// is ended by who called. With nobody to take over, or nothing to be taken over, it returns at once.
+// is ended by who called. With nobody to take over, or nothing to be taken over, it returns when the ring is without this
+// replica: within milliseconds, and at once where nobody leads.
 func (f *fleet) depart(ctx context.Context) {
 	f.leaving.Store(true)
 	f.member.Leave()
@@ -237,7 +238,8 @@ func (f *fleet) depart(ctx context.Context) {
 		default:
 		}
 		_, follow := f.server.Subscribed(ownerURL)
-		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Follow: follow, Peers: placement.Peers(), Told: told})
+		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Follow: follow, Peers: placement.Peers(), Told: told,
+			Led: f.replica.LeaderAge(time.Now()) > 0})
 		if !step.TellBy.IsZero() {
 			f.tellBy.Store(&step.TellBy)
 		}
@@ -245,8 +247,13 @@ func (f *fleet) depart(ctx context.Context) {
 		if step.GoAway {
 			return
 		}
+		var changed <-chan struct{}
+		if !told { // what it waits for
+			changed = placement.Superseded()
+		}
 		select {
 		case <-tick.C:
+		case <-changed:
 		case <-ctx.Done():
 			return
 		}

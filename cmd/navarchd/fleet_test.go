@@ -181,7 +181,7 @@ func TestWhoWaitsIsLoad(t *testing.T) {
 // The page of commits holds the newest, oldest first, and no more than a few.
 func TestWrittenIsBounded(t *testing.T) {
 	var w written
-	hook := w.hook(nil)
+	hook := w.hook(nil, newChangeLog(quiet))
 	began := time.Now()
 	for i := range int64(maxCommits + 10) {
 		hook(i, began, began, kv.Batch{Deletes: []model.Key{{Name: "x"}}})

@@ -58,7 +58,7 @@ func TestRecordOfAnIdleReplica(t *testing.T) {
 			t.Fatalf("the record says revision %d, %d is served", idle.Revision, served)
 		}
 		for range 3 {
-			response, err := etcd.Client().Put(wait, etcd.Prefix()+"verdicts/other", "x")
+			response, err := etcd.Client().Put(wait, etcd.Prefix()+"refusals/other", "x")
 			if err != nil {
 				t.Fatal(err)
 			}

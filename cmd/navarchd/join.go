@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/shard/place"
+	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/obs"
@@ -30,7 +30,8 @@ const confirmWithin = 5 * time.Second
 type planner struct {
 	loop   *plan.Loop
 	mirror *mirror.Mirror
-	log    *slog.Logger
+	// clients are log lines that clients bring about.
+	clients *obs.Sampled
 	// checked: the authenticated identity must be the one that the node claims (PILOT_ENABLE_XDS_IDENTITY_CHECK).
 	checked     bool
 	trustDomain string // of identities that may have Secrets of their namespace
@@ -74,7 +75,7 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 		return nil, err
 	}
 	if node.Verified, err = verified(c.Identity, p.trustDomain); err != nil {
-		p.log.Info("a proxy may have no Secrets", obs.KeyProxy, node.ID, "identity", c.Identity, obs.KeyError, err)
+		p.clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
 	}
 	if err := p.mirror.Ready(); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
@@ -89,6 +90,9 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	} else if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
 	}
+	if u, covered := p.mirror.Current().Covered(node.Namespace); covered { // another replica may know it
+		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
+	}
 	proxy, err := p.loop.Join(ctx, node, func(lane plan.Lane) {
 		if lane == plan.Fast {
 			moved(fanout.Endpoints)
@@ -98,6 +102,9 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	})
 	if errors.Is(err, plan.ErrNotReady) {
 		return nil, serve.ErrNotReady
+	}
+	if errors.Is(err, plan.ErrUnplannable) || errors.Is(err, crash.ErrPanic) {
+		return nil, status.Error(codes.Internal, plan.ErrUnplannable.Error())
 	}
 	if err != nil {
 		return nil, status.FromContextError(err).Err()

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"navarch.io/navarch/cmd/internal/wire"
+	_ "navarch.io/navarch/push/build/patch/envoytypes" // what EnvoyFilters may name
 	"navarch.io/navarch/store/obs"
 )
 

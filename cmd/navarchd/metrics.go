@@ -14,7 +14,7 @@ import (
 )
 
 // hooks count what the xDS server does under the names that dashboards know, and log what an operator must see.
-func hooks(log *slog.Logger, commits *commits, tracer *obs.Tracer) serve.Hooks {
+func hooks(log *slog.Logger, commits *commits, changes *changeLog, tracer *obs.Tracer) serve.Hooks {
 	rejected := map[xds.Type]*prometheus.CounterVec{
 		xds.Cluster: obs.Rejects.CDS, xds.Endpoint: obs.Rejects.EDS, xds.Listener: obs.Rejects.LDS, xds.Route: obs.Rejects.RDS,
 	}
@@ -34,6 +34,7 @@ func hooks(log *slog.Logger, commits *commits, tracer *obs.Tracer) serve.Hooks {
 		Wrote:  func(took time.Duration) { obs.SendTime.Observe(took.Seconds()) },
 		Acked: func(t xds.Type, node string, revision int64, took time.Duration) {
 			obs.Acks.Observe(took.Seconds())
+			changes.acknowledged(t, node, revision)
 			if since, ok := commits.since(revision); ok {
 				obs.Propagation.Observe(since.Seconds())
 				if tracer != nil {
@@ -88,6 +89,7 @@ func (p *process) gauges(ctx context.Context) error {
 			p.quarantined()
 			p.fleet.gauges(time.Now())
 		}
+		p.callers.gauges(time.Now())
 		if p.ca != nil {
 			p.ca.gauges(time.Now())
 		}
@@ -99,11 +101,17 @@ func (p *process) gauges(ctx context.Context) error {
 	}
 }
 
-// quarantined shows what is held back because proxies refused it, by type.
+// quarantined shows what is held back because proxies refused it, from each and from whole views, by type.
 func (p *process) quarantined() {
 	counts := resourcesOf(p.server.Refusals())
+	var withheld [xds.NumTypes]int
+	for _, w := range p.server.Withheld() {
+		withheld[w.Type]++
+	}
 	for t := range xds.NumTypes {
-		obs.Quarantined.WithLabelValues(strings.ToLower(t.String())).Set(float64(counts[t]))
+		label := strings.ToLower(t.String())
+		obs.Quarantined.WithLabelValues(label).Set(float64(counts[t]))
+		obs.WithheldVersions.WithLabelValues(label).Set(float64(withheld[t]))
 	}
 }
 

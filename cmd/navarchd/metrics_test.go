@@ -23,7 +23,7 @@ func tally(t *testing.T, c prometheus.Counter) int {
 // A stream that was closed because its client is too slow is counted, by what was not done in time; istiod's metric is of the
 // one that it has.
 func TestSlowClientsAreCounted(t *testing.T) {
-	h := hooks(quiet, &commits{}, nil)
+	h := hooks(quiet, &commits{}, newChangeLog(quiet), nil)
 	written, acknowledged := obs.TooSlow.WithLabelValues("written"), obs.TooSlow.WithLabelValues("acknowledged")
 	for _, c := range []struct {
 		write                          bool
@@ -39,7 +39,7 @@ func TestSlowClientsAreCounted(t *testing.T) {
 
 // So is one that takes what it is sent and never acknowledges it.
 func TestSilentClientIsCounted(t *testing.T) {
-	s := serve.New(serve.Config{Planner: oneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(quiet, &commits{}, nil)})
+	s := serve.New(serve.Config{Planner: oneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(quiet, &commits{}, newChangeLog(quiet), nil)})
 	acknowledged := obs.TooSlow.WithLabelValues("acknowledged")
 	was := tally(t, acknowledged)
 	stream := subscribe(t, dialed(t, s))

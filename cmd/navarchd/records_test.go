@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/obs"
 )
 
 // counted is a connection to which comes what a reader has. It counts reads; as a listener it gives itself.
@@ -90,7 +91,7 @@ func TestSecureConnectionKeepsOneRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	inner := boundHandshakes(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*pair}, SessionTicketsDisabled: true, NextProtos: []string{"h2"}}), n)
+	inner := boundHandshakes(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*pair}, SessionTicketsDisabled: true, NextProtos: []string{"h2"}}), n, obs.NewSampled(quiet))
 	var open []net.Conn
 	connect := func() {
 		one, err := net.Dial("tcp", l.Addr().String())

@@ -10,18 +10,23 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"navarch.io/navarch/ca/attest"
 	caserve "navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/ca/vault"
+	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/quarantine"
+	"navarch.io/navarch/push/quarantine/share"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
@@ -38,14 +43,19 @@ type process struct {
 	pool     *pool.Pool
 	planner  *plan.Loop
 	server   *serve.Server
-	ca       *authority
+	ca       *authority // nil: it does not follow the keyring
+	callers  *callers
 	vault    *vault.Vault
 	trust    trust
 	tenants  *tenants
 	fleet    *fleet
 	tracer   *obs.Tracer // nil: nothing is traced
+	health   *health
 	commits  commits
 	written  written
+	changes  *changeLog
+	crashes  *crash.Log
+	costly   *web.Slots // pages of /debug that cost
 }
 
 // run is navarchd: it returns when the context ends, or when a loop cannot go on.
@@ -80,12 +90,16 @@ func within(ctx context.Context, grace time.Duration, f func() error) error {
 func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
 	defer cancel()
+	began := time.Now()
+	log.Info("navarchd starts", obs.KeyVersion, obs.Version, obs.KeyName, c.processName(), obs.KeyRoles, strings.Join(c.roles, ","), obs.KeyMesh, c.mesh, obs.KeyStore, c.storeNamed())
 	store, err := openStore(c, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	p := &process{config: c, log: log, store: store, tenants: newTenants()}
+	p := &process{config: c, log: log, store: store, tenants: newTenants(), changes: newChangeLog(log), crashes: crash.New(log),
+		costly: web.NewSlots(maxCostly, maxCostlyOfCaller)}
+	p.health = newHealth(p.ready)
 	if p.tracer, err = newTracer(ctx, c, log); err != nil {
 		return err
 	}
@@ -107,16 +121,17 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 		return err
 	}
 	tasks = slices.Concat(tasks, roles, addresses, pages)
-	tasks = append(tasks, loop.Task{Name: "gauges", Run: p.gauges}, loop.Task{Name: "stop", Run: func(running context.Context) error {
-		select {
-		case <-asked.Done():
-			p.leave(running)
-			cancel()
-		case <-running.Done():
-		}
-		return running.Err()
-	}})
-	log.Info("navarchd starts", "roles", c.roles, "mesh", c.mesh, "version", obs.Version)
+	tasks = append(tasks, loop.Task{Name: "gauges", Run: p.gauges}, loop.Task{Name: "health", Run: p.health.run}, loop.Task{Name: "changes", Run: p.changes.run},
+		p.announceReady(began), loop.Task{Name: "stop", Run: func(running context.Context) error {
+			select {
+			case <-asked.Done():
+				p.log.Info("navarchd is asked to stop", obs.KeyAtMost, p.config.shutdown)
+				p.leave(running)
+				cancel()
+			case <-running.Done():
+			}
+			return running.Err()
+		}})
 	return loop.Run(ctx, tasks...)
 }
 
@@ -131,18 +146,21 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 		return nil, err
 	}
 	if c.has(roleIngest) {
-		if p.ingester, err = newIngester(c, store, sealerOf(p.vault), log, p.written.hook(p.tracer)); err != nil {
+		if p.ingester, err = newIngester(c, store, sealerOf(p.vault), log, p.written.hook(p.tracer, p.changes)); err != nil {
 			return nil, err
 		}
 		p.ingester.tell = func(ctx context.Context, epoch kv.Epoch) { p.tenants.tell(ctx, store, epoch, p.ingester.loop, log) }
-		tasks = append(tasks, p.ingester.tasks()...)
+		tasks = append(append(tasks, p.ingester.tasks()...), loop.Task{Name: "problems", Run: p.logProblems})
 	}
 	if c.hasKeyring() {
 		if p.ca, err = newAuthority(c, store, sealer, p.snapshot, log); err != nil {
 			return nil, err
 		}
-		tasks = append(tasks, p.ca.tasks()...)
+		p.callers, tasks = p.ca.callers, append(tasks, p.ca.tasks()...)
+	} else if p.callers, err = newCallers(c, trustDomainAliases(p.snapshot), log); err != nil {
+		return nil, err
 	}
+	tasks = append(tasks, p.callers.tasks()...)
 	if c.has(roleXDS) {
 		replica, err := p.replica()
 		if err != nil {
@@ -174,14 +192,16 @@ func (p *process) snapshot() *mirror.Snapshot {
 // replica is the role xds: mirror, plan, serve.
 func (p *process) replica() ([]loop.Task, error) {
 	var err error
-	if p.mirror, err = newMirror(p.config, p.store, p.log, &p.commits, p.tracer); err != nil {
+	if p.mirror, err = newMirror(p.config, p.store, p.log, &p.commits, p.changes, p.tracer); err != nil {
 		return nil, err
 	}
 	p.pool = &pool.Pool{}
+	p.changes.serves(p.pool, func() bool { return p.server.Waiting(fanout.Endpoints)+p.server.Waiting(fanout.Config) > 0 })
 	p.planner, err = plan.NewLoop(plan.Config{
-		Source: p.mirror, Pool: p.pool, Opener: openerOf(p.vault), Logger: p.log, CheckEvery: time.Minute,
+		Source: p.mirror, Pool: p.pool, Opener: openerOf(p.vault), Logger: p.log, Crashes: p.crashes, CheckEvery: time.Minute,
+		Authoriser: access.Snapshots{Current: p.mirror.Current}, Access: access.Settings{Away: p.config.rightsAway},
 		DebounceAfter: p.config.env.debounce, DebounceMax: p.config.env.debounceMax, DebounceEndpoints: p.config.env.edsDebounce,
-		Planned: tracePlans(p.tracer),
+		Planned: tracePlans(p.tracer, p.changes),
 	})
 	if err != nil {
 		return nil, err
@@ -189,24 +209,26 @@ func (p *process) replica() ([]loop.Task, error) {
 	if p.fleet, err = newFleet(p.config, p.store, p.mirror, p.log); err != nil {
 		return nil, err
 	}
-	var authenticate func(context.Context) (string, error) // nil: the client certificate, where there is one
-	if p.ca != nil {
-		authenticate = p.ca.authenticate
+	names, err := nameTable()
+	if err != nil {
+		return nil, err
 	}
-	shared := newVerdicts(p.config.processName(), time.Now)
+	shared := share.New(p.config.processName(), p.log)
+	withheld := quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: p.config.retryAfter}, Log: p.log, Share: shared.Add})
 	p.server = serve.New(serve.Config{
-		Verdicts:     shared,
-		Authenticate: authenticate,
-		Asides:       append(p.trust.asides(), p.fleet.aside()),
+		Quarantine:   withheld,
+		Authenticate: p.callers.authenticate,
+		Asides:       append(p.trust.asides(), p.fleet.aside(), names),
 		Answers:      p.answers(),
 		Identifier:   p.config.identifier(),
 		Store:        func() string { return storeName(p.mirror) },
 		AckDeadline:  p.config.ackDeadline,
-		Planner:      planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, log: p.log, checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain},
+		Planner:      planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, clients: obs.NewSampled(p.log), checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain},
 		Budget:       fanout.Budget{Streams: p.config.env.pushThrottle},
-		Hooks:        hooks(p.log, &p.commits, p.tracer),
+		Hooks:        hooks(p.log, &p.commits, p.changes, p.tracer),
 		Blame:        p.blame,
 		Log:          p.log,
+		Crashes:      p.crashes,
 	})
 	p.fleet.server = p.server
 	return append([]loop.Task{
@@ -214,7 +236,7 @@ func (p *process) replica() ([]loop.Task, error) {
 		{Name: "plan", Run: p.planner.Run},
 		{Name: "push", Run: p.server.Run},
 		{Name: "memory", Run: p.giveBack},
-		{Name: "verdicts", Run: func(ctx context.Context) error { return shared.run(ctx, p.store, p.log) }},
+		{Name: "quarantine", Run: func(ctx context.Context) error { return shared.Run(ctx, p.store, withheld) }},
 	}, p.fleet.tasks(p.mirror, p.planner)...), nil
 }
 
@@ -222,7 +244,7 @@ func (p *process) replica() ([]loop.Task, error) {
 func (p *process) addresses() ([]loop.Task, error) {
 	var tasks []loop.Task
 	if p.config.grpcAddr != "" && p.server != nil {
-		task, err := p.listen("grpc", p.config.grpcAddr, func(r grpc.ServiceRegistrar) {
+		task, err := p.listen("xds, plain text", p.config.grpcAddr, func(r grpc.ServiceRegistrar) {
 			p.server.Register(r)
 			if p.config.has(roleCA) {
 				caserve.RegisterPlain(r, current{p.ca.ring})
@@ -247,11 +269,14 @@ func (p *process) addresses() ([]loop.Task, error) {
 	if conf == nil || err != nil {
 		return tasks, err
 	}
-	task, err := p.listen("secure grpc", p.config.secureGRPCAddr, func(r grpc.ServiceRegistrar) {
+	if p.server != nil && !p.callers.required {
+		p.log.Warn("the secure address serves configuration to callers without a credential (XDS_AUTH=false)")
+	}
+	task, err := p.listen("xds and ca, TLS", p.config.secureGRPCAddr, func(r grpc.ServiceRegistrar) {
 		for _, register := range services {
 			register(r)
 		}
-	}, grpc.Creds(boundHandshakes(credentials.NewTLS(conf), maxHandshakes)))
+	}, grpc.Creds(boundHandshakes(credentials.NewTLS(conf), maxHandshakes, obs.NewSampled(p.log))))
 	if err != nil {
 		return nil, fmt.Errorf("--secure-grpc-addr: %w", err)
 	}
@@ -279,10 +304,11 @@ func (p *process) listen(name, address string, register func(grpc.ServiceRegistr
 	if err != nil {
 		return loop.Task{}, err
 	}
-	options := append(serve.Options(), grpc.MaxRecvMsgSize(p.config.env.maxRecvSize))
+	options := append(serve.Options(), grpc.MaxRecvMsgSize(p.config.env.maxRecvSize), grpc.UnaryInterceptor(p.crashes.Unary), grpc.StreamInterceptor(p.crashes.Stream))
 	server := grpc.NewServer(append(options, more...)...)
 	register(server)
-	p.log.Info("grpc", "listener", name, obs.KeyAddress, l.Addr().String())
+	p.registerCommon(server)
+	p.log.Info("listening", obs.KeyListener, name, obs.KeyAddress, l.Addr().String())
 	return loop.Task{Name: name, Run: func(ctx context.Context) error {
 		// Streams do not end by themselves: a graceful stop would wait for ever. Proxies reconnect, and are sent nothing. The
 		// moment is for GOAWAY to be written, and for what is being answered.
@@ -305,21 +331,19 @@ func (p *process) pages() ([]loop.Task, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--monitoring-addr: %w", err), pages.Close())
 	}
-	var tasks []loop.Task
+	p.log.Info("listening", obs.KeyListener, "http", obs.KeyAddress, pages.Addr().String())
+	p.log.Info("listening", obs.KeyListener, "monitoring", obs.KeyAddress, metrics.Addr().String())
+	clients := obs.NewSampled(p.log)
 	var debug http.Handler
 	if p.config.env.debugOnHTTP {
-		var keys []*attest.Keys
-		if debug, keys, err = p.guarded(); err != nil {
-			return nil, errors.Join(err, pages.Close(), metrics.Close())
-		}
-		for i, k := range keys {
-			tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys of /debug %d", i), Run: k.Run})
-		}
+		debug = p.guarded()
 	}
-	return append(tasks, []loop.Task{
-		{Name: "http", Run: func(ctx context.Context) error { return serveHTTP(ctx, pages, public(p.ready, p.notes, debug)) }},
-		{Name: "monitoring", Run: func(ctx context.Context) error { return serveHTTP(ctx, metrics, monitoring()) }},
-	}...), nil
+	return []loop.Task{
+		{Name: "http", Run: func(ctx context.Context) error {
+			return web.Serve(ctx, pages, public(p.ready, p.notes, debug), web.Limits{}, clients)
+		}},
+		{Name: "monitoring", Run: func(ctx context.Context) error { return web.Serve(ctx, metrics, monitoring(), web.Limits{}, clients) }},
+	}, nil
 }
 
 // ready is nil when a replica can answer proxies. A process that only ingests is ready once it runs. One that was sealed

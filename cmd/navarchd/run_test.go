@@ -19,7 +19,7 @@ func TestPushThrottle(t *testing.T) {
 		if err := c.env.read(func(name string) (string, bool) { return value, name == "PILOT_PUSH_THROTTLE" }); err != nil {
 			t.Fatal(err)
 		}
-		p := &process{config: c, log: quiet, store: etcd.Connect(), tenants: newTenants()}
+		p := &process{config: c, log: quiet, store: etcd.Connect(), tenants: newTenants(), changes: newChangeLog(quiet)}
 		if _, err := p.replica(); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 )
@@ -76,19 +77,19 @@ func openerOf(v *vault.Vault) plan.Opener {
 // errNotOurs is why an identity of another trust domain proves nothing about a namespace of this mesh.
 var errNotOurs = errors.New("of another trust domain")
 
-// verified is the namespace that an authenticated identity proves: none on plain text, or where it is of another trust
+// verified is the service account that an authenticated identity proves: none on plain text, or where it is of another trust
 // domain.
-func verified(identity, trustDomain string) (namespace string, err error) {
+func verified(identity, trustDomain string) (who view.Identity, err error) {
 	if identity == "" {
-		return "", nil
+		return view.Identity{}, nil
 	}
 	id, err := spiffeid.FromString(identity)
 	if err != nil {
-		return "", err
+		return view.Identity{}, err
 	}
 	if id.TrustDomain().Name() != trustDomain {
-		return "", errNotOurs
+		return view.Identity{}, errNotOurs
 	}
-	namespace, _, err = attest.ParsePath(id)
-	return namespace, err
+	who.Namespace, who.Account, err = attest.ParsePath(id)
+	return who, err
 }

@@ -5,10 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -16,6 +18,8 @@ import (
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 	caserve "navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/cmd/internal/etcdflags"
+	"navarch.io/navarch/store/obs"
 )
 
 // pairFiles are an operator's certificate and key, read again when a file changed. What does not fit together (one of two
@@ -74,7 +78,7 @@ func (c *config) serverTLS() (*tls.Config, error) {
 	conf := secureBase()
 	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return files.pair() }
 	if c.clientCA != "" {
-		pool, err := certificates("--tls-client-ca", c.clientCA)
+		pool, err := etcdflags.Certificates("--tls-client-ca", c.clientCA)
 		if err != nil {
 			return nil, err
 		}
@@ -203,14 +207,16 @@ const (
 	handshakeTimeout = 10 * time.Second
 )
 
-// bounded limits how many server handshakes are under way, and has what follows read a record at a time.
+// bounded limits how many server handshakes are under way, and has what follows read a record at a time. Clients whose
+// handshake fails are logged.
 type bounded struct {
 	credentials.TransportCredentials
-	places chan struct{}
+	places  chan struct{}
+	clients *obs.Sampled
 }
 
-func boundHandshakes(c credentials.TransportCredentials, atOnce int) credentials.TransportCredentials {
-	return bounded{c, make(chan struct{}, atOnce)}
+func boundHandshakes(c credentials.TransportCredentials, atOnce int, clients *obs.Sampled) credentials.TransportCredentials {
+	return bounded{c, make(chan struct{}, atOnce), clients}
 }
 
 // ServerHandshake implements credentials.TransportCredentials. grpc.Server takes the deadline away once the client has
@@ -221,10 +227,31 @@ func (b bounded) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo,
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, nil, err
 	}
-	return b.TransportCredentials.ServerHandshake(&records{Conn: conn})
+	over, info, err := b.TransportCredentials.ServerHandshake(&records{Conn: conn})
+	if cause := handshakeFault(err); cause != "" {
+		b.clients.Warn("TLS handshake failed", cause, obs.KeyPeer, conn.RemoteAddr().String(), obs.KeyError, err)
+	}
+	return over, info, err
+}
+
+// handshakeFault is the cause under which a failed handshake is logged; empty: it did not fail, or the client went or said
+// nothing, as load balancers do that try a port.
+func handshakeFault(err error) string {
+	var remote *net.OpError
+	switch {
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
+		return ""
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return "the client does not speak TLS"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return "certificate of the client"
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		return "alert of the client"
+	}
+	return "other"
 }
 
 // Clone implements credentials.TransportCredentials.
 func (b bounded) Clone() credentials.TransportCredentials {
-	return bounded{b.TransportCredentials.Clone(), b.places}
+	return bounded{b.TransportCredentials.Clone(), b.places, b.clients}
 }

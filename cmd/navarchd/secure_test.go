@@ -8,10 +8,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,6 +25,8 @@ import (
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/store/obs"
 )
 
 // writePair writes a self-signed pair with a common name, and gives the certificate's DER.
@@ -131,7 +136,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const places, clients = 3, 20
 		inner := &blocking{TransportCredentials: credentials.NewTLS(&tls.Config{}), end: make(chan struct{})}
-		c := boundHandshakes(inner, places)
+		c := boundHandshakes(inner, places, obs.NewSampled(quiet))
 		var all sync.WaitGroup
 		for range clients {
 			_, server := net.Pipe()
@@ -153,4 +158,59 @@ func TestHandshakesAreBounded(t *testing.T) {
 			t.Errorf("%d handshakes at once, want at most %d", inner.highest, places)
 		}
 	})
+}
+
+// A handshake that fails for the client's fault is logged by its cause, and one of which the client says nothing is not.
+func TestFailedHandshakesAreLogged(t *testing.T) {
+	dir := t.TempDir()
+	files := &pairFiles{cert: filepath.Join(dir, "c"), key: filepath.Join(dir, "k")}
+	writePair(t, files.cert, files.key)
+	conf := secureBase()
+	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return files.pair() }
+	conf.ClientAuth, conf.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
+	for cause, client := range map[string]func(net.Conn){
+		"": func(c net.Conn) { c.Close() },
+		"the client does not speak TLS": func(c net.Conn) {
+			_, _ = c.Write([]byte("PRI * HTTP/2.0\r\n\r\n"))
+			_, _ = io.Copy(io.Discard, c)
+		},
+		"alert of the client": func(c net.Conn) { _ = tls.Client(c, &tls.Config{ServerName: "other"}).Handshake() },
+		"certificate of the client": func(c net.Conn) {
+			pair, err := files.pair()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			over := tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*pair}})
+			_ = over.Handshake()
+			_, _ = io.Copy(io.Discard, over)
+		},
+	} {
+		log := &envoytest.Output{}
+		creds := boundHandshakes(credentials.NewTLS(conf), 1, obs.NewSampled(slog.New(slog.NewTextHandler(log, nil))))
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var dialled sync.WaitGroup
+		dialled.Go(func() {
+			if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
+				client(c)
+				c.Close()
+			}
+		})
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err = creds.ServerHandshake(conn); err == nil {
+			t.Errorf("%s: no error", cause)
+		}
+		conn.Close()
+		l.Close()
+		dialled.Wait()
+		if got := log.String(); (got == "") != (cause == "") || !strings.Contains(got, cause) || cause != "" && !strings.Contains(got, "peer=127.0.0.1:") {
+			t.Errorf("%s (%v): %s", cause, err, got)
+		}
+	}
 }

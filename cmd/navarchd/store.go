@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
+	"sync"
 	"time"
 
 	"navarch.io/navarch/shard/place"
@@ -21,6 +19,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
 )
 
@@ -29,54 +28,12 @@ func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
 	if c.dataDir != "" {
 		return kv.Embed(kv.EmbedConfig{Mesh: c.mesh, Dir: c.dataDir, Logger: log})
 	}
-	tlsConfig, err := c.etcdTLS()
+	cfg, err := c.etcd.Config()
 	if err != nil {
 		return nil, err
 	}
-	password := ""
-	if c.etcdPassword != "" {
-		raw, err := os.ReadFile(c.etcdPassword)
-		if err != nil {
-			return nil, fmt.Errorf("--etcd-password-file: %w", err)
-		}
-		password = strings.TrimSpace(string(raw))
-	}
-	return kv.Open(kv.Config{Mesh: c.mesh, Endpoints: c.etcdEndpoints, TLS: tlsConfig, Username: c.etcdUser, Password: password, Logger: log})
-}
-
-// etcdTLS is nil where no flag asks for TLS.
-func (c *config) etcdTLS() (*tls.Config, error) {
-	if c.etcdCA == "" && c.etcdCert == "" {
-		return nil, nil
-	}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.etcdCA != "" {
-		pool, err := certificates("--etcd-ca", c.etcdCA)
-		if err != nil {
-			return nil, err
-		}
-		conf.RootCAs = pool
-	}
-	if c.etcdCert != "" {
-		pair, err := tls.LoadX509KeyPair(c.etcdCert, c.etcdKey)
-		if err != nil {
-			return nil, fmt.Errorf("--etcd-cert, --etcd-key: %w", err)
-		}
-		conf.Certificates = []tls.Certificate{pair}
-	}
-	return conf, nil
-}
-
-func certificates(flag, file string) (*x509.CertPool, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(raw) {
-		return nil, fmt.Errorf("%s: %s holds no PEM certificate", flag, file)
-	}
-	return pool, nil
+	cfg.Mesh, cfg.Logger = c.mesh, log
+	return kv.Open(cfg)
 }
 
 // ingester is the role ingest: the folder, the leader's loop, the election.
@@ -85,9 +42,11 @@ type ingester struct {
 	loop   *ingest.Loop
 	lead   *lead.Elector
 	// tell says, while this process leads, which namespaces are one tenant's.
-	tell  func(context.Context, kv.Epoch)
-	store *kv.Store
-	log   *slog.Logger
+	tell   func(context.Context, kv.Epoch)
+	keeper *removal.Keeper
+	alone  string // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
+	store  *kv.Store
+	log    *slog.Logger
 }
 
 func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
@@ -99,7 +58,12 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	return &ingester{
+	alone := ""
+	if c.dataDir != "" {
+		alone = c.processName()
+	}
+	i := &ingester{
+		alone:  alone,
 		source: source,
 		lead:   elector,
 		store:  store,
@@ -108,13 +72,18 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, log *slog.Log
 			Store: store, Sealer: sealer, Log: log, Committed: committed,
 			Options: ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: normal.Options{Domain: c.domain, Cluster: c.cluster}},
 		}),
-	}, nil
+	}
+	i.keeper = i.newKeeper(c.processName())
+	return i, nil
 }
 
 func (i *ingester) tasks() []loop.Task {
 	return []loop.Task{
-		{Name: "files", Run: func(ctx context.Context) error { return i.source.Run(ctx, i.loop.Emit) }},
+		{Name: "files", Run: func(ctx context.Context) error {
+			return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.loop.Emit))
+		}},
 		{Name: "ingest", Run: i.loop.Run},
+		i.takeOver(),
 		{Name: "lead", Run: func(ctx context.Context) error { return i.lead.Run(ctx, i.leads) }},
 	}
 }
@@ -126,14 +95,14 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	i.loop.Gained(epoch)
 	defer i.loop.Lost()
 	telling, stop := context.WithCancel(ctx)
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		i.tell(telling, epoch)
-	}()
-	defer func() { stop(); <-told }()
+	var beside sync.WaitGroup
+	beside.Go(func() { i.tell(telling, epoch) })
+	beside.Go(func() { i.keep(telling, epoch) })
+	defer func() { stop(); beside.Wait() }()
 	for {
-		err := place.Lead(ctx, epoch, place.LeaderConfig{Store: i.store, Log: i.log,
+		alone := i.alone
+		i.alone = ""
+		err := place.Lead(ctx, epoch, place.LeaderConfig{Store: i.store, Log: i.log, Alone: alone,
 			Wrote: func(_ *ring.Ring, moved int) { obs.RingMoved.Add(float64(moved)) }})
 		switch {
 		case ctx.Err() != nil:
@@ -149,7 +118,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	}
 }
 
-func newMirror(c *config, store *kv.Store, log *slog.Logger, commits *commits, tracer *obs.Tracer) (*mirror.Mirror, error) {
+func newMirror(c *config, store *kv.Store, log *slog.Logger, commits *commits, changes *changeLog, tracer *obs.Tracer) (*mirror.Mirror, error) {
 	disk, err := c.snapshot()
 	if err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
@@ -163,6 +132,7 @@ func newMirror(c *config, store *kv.Store, log *slog.Logger, commits *commits, t
 			commits.saw(c.New.Revision(), at)
 			obs.Revision.Set(float64(c.New.Revision()))
 			traceMirror(tracer, c)
+			changes.published(c)
 		},
 		Alarm: func(err error) {
 			obs.StoreAlarm.WithLabelValues("identity").Set(flag(err != nil))

@@ -67,12 +67,13 @@ func traceCommits(tracer *obs.Tracer) func(revision int64, event, began time.Tim
 	}
 }
 
-// tracePlans is plan's hook; nil without a tracer.
-func tracePlans(tracer *obs.Tracer) func(revision int64, lane plan.Lane, began time.Time, edits, moved int) {
-	if tracer == nil {
-		return nil
-	}
+// tracePlans is plan's hook.
+func tracePlans(tracer *obs.Tracer, changes *changeLog) func(revision int64, lane plan.Lane, began time.Time, edits, moved int) {
 	return func(revision int64, lane plan.Lane, began time.Time, edits, moved int) {
+		changes.planned(revision, lane, moved)
+		if tracer == nil {
+			return
+		}
 		name := "config"
 		if lane == plan.Fast {
 			name = "endpoint"

@@ -104,7 +104,7 @@ func (p *process) followKeyring(ctx context.Context) error {
 }
 
 // writeRoots keeps root-cert.pem in the data directory: what agents on this machine verify the control plane against. It
-// returns what is in the file now.
+// returns what is in the file now. It is not synced: each start writes it again, and who waits for it should not wait for the disk.
 func (p *process) writeRoots(state *keyring.State, written string) (string, error) {
 	roots := string(issue.EncodeCertificates(state.Bundle...))
 	if p.config.dataDir == "" || roots == "" || roots == written {

@@ -13,13 +13,14 @@ import (
 func (c *config) validate() error {
 	var problems []error
 	refuse := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if err := c.env.read(os.LookupEnv); err != nil {
+		problems = append(problems, err)
+	}
 	c.fill()
 	c.checkRoles(refuse)
 	c.checkNames(refuse)
 	c.checkNumbers(refuse)
-	if err := c.env.read(os.LookupEnv); err != nil {
-		problems = append(problems, err)
-	}
+	c.checkCredentials(refuse)
 	return errors.Join(problems...)
 }
 
@@ -45,22 +46,33 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	}
 }
 
+// checkCredentials: the secure address can tell its callers apart by what this process is given; one that could verify no
+// credential would have to serve everybody, or nobody.
+func (c *config) checkCredentials(refuse func(format string, args ...any)) {
+	if c.clientCA != "" && (c.tlsCert == "" || c.secureGRPCAddr == "") {
+		refuse("--tls-client-ca is for the secure address (--secure-grpc-addr), which needs --tls-cert and --tls-key where clients are verified against that file")
+	}
+	byFiles := c.has(roleXDS) && c.secureGRPCAddr != "" && c.tlsCert != "" && !c.hasKeyring()
+	if byFiles && c.env.xdsAuth && c.clientCA == "" && c.tokenIssuer == "" && c.dataDir == "" {
+		refuse("--secure-grpc-addr with --tls-cert and without --kek: callers need a credential (XDS_AUTH), and this process can verify none: " +
+			"give it --tls-client-ca (certificates), --token-issuer (service-account tokens) or --kek (the mesh's own CA), " +
+			"or set XDS_AUTH=false to serve everybody, or --secure-grpc-addr= to serve nobody over TLS")
+	}
+}
+
 // checkNames: the store, files and names are given as they go together.
 func (c *config) checkNames(refuse func(format string, args ...any)) {
 	switch {
-	case c.dataDir != "" && len(c.etcdEndpoints) > 0:
+	case c.dataDir != "" && len(c.etcd.Endpoints) > 0:
 		refuse("--data-dir and --etcd-endpoints exclude each other: either the embedded etcd or one of yours")
-	case c.dataDir == "" && len(c.etcdEndpoints) == 0:
+	case c.dataDir == "" && len(c.etcd.Endpoints) == 0:
 		refuse("--data-dir (embedded etcd) or --etcd-endpoints (one of yours) is needed")
 	}
 	if (c.tlsCert == "") != (c.tlsKey == "") {
 		refuse("--tls-cert and --tls-key go together")
 	}
-	if (c.etcdCert == "") != (c.etcdKey == "") {
-		refuse("--etcd-cert and --etcd-key go together")
-	}
-	if (c.etcdUser == "") != (c.etcdPassword == "") {
-		refuse("--etcd-user and --etcd-password-file go together")
+	if err := c.etcd.Check(); err != nil {
+		refuse("%w", err)
 	}
 	if c.mesh == "" || strings.Contains(c.mesh, "/") {
 		refuse("--mesh: %q is no name (not empty, no slash)", c.mesh)
@@ -86,6 +98,9 @@ func (c *config) checkNumbers(refuse func(format string, args ...any)) {
 	}
 	if c.snapshotAge <= 0 {
 		refuse("--snapshot-max-age: %v; want a duration above 0", c.snapshotAge)
+	}
+	if c.rightsAway <= 0 {
+		refuse("--secret-rights-max-age: %v; want a duration above 0", c.rightsAway)
 	}
 	if c.shutdown <= 0 {
 		refuse("--shutdown-duration: %v; want a duration above 0", c.shutdown)

@@ -4,6 +4,7 @@
 #   protoc        .tools/protoc/{bin/protoc,include}          (PyPI, by hash)
 #   protoc-gen-go .tools/bin/protoc-gen-go                    (Go module)
 #   staticcheck   .tools/bin/staticcheck                      (Go module)
+#   lint          .tools/bin/lint                             (built from deploy/tools/lint, whose go.sum has the hashes)
 # Linux on x86_64 or aarch64, with python3 and its pip, whose own configuration names the index.
 set -euo pipefail
 shopt -s inherit_errexit
@@ -74,6 +75,8 @@ for tool in "$@"; do
     has "$tools/bin/staticcheck" -version "${staticcheck_version#v}" && continue
     echo "installing staticcheck $staticcheck_version"
     gotool honnef.co/go/tools/cmd/staticcheck "$staticcheck_version" ;;
+  lint)
+    (cd "$top/deploy/tools/lint" && go build -o "$tools/bin/lint" .) ;;
   *) echo "no tool $tool" >&2; exit 2 ;;
   esac
 done

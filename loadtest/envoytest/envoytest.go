@@ -25,6 +25,12 @@ import (
 // Patience is how long tests wait for what takes an instant on a machine that does nothing else.
 const Patience = time.Minute
 
+// Pause is how long to wait before looking again for what has been waited for: what comes at once is seen at once, and what takes
+// long is not asked for all the time, of processes that other tests need.
+func Pause(waited time.Duration) time.Duration {
+	return max(5*time.Millisecond, min(waited/10, 250*time.Millisecond))
+}
+
 // Binary is the path of Envoy: NAVARCH_ENVOY, or what `make tools` installs. A test that is skipped says nothing, so
 // without an Envoy it fails.
 func Binary(t testing.TB) string {

@@ -392,4 +392,5 @@ func (l lookup) Pod(namespace, name string) *normal.Pod { return l.pods[namespac
 func (l lookup) Node(string) *normal.Node               { return nil }
 func (l lookup) Namespace(string) *normal.Namespace     { return nil }
 func (l lookup) Mesh() *meshv1.MeshConfig               { return &meshv1.MeshConfig{} }
+func (l lookup) Role(object.ID) *normal.Role            { return nil }
 func (l lookup) Networks() *meshv1.MeshNetworks         { return nil }

@@ -193,6 +193,7 @@ func (s *service) destinationRule(st state) file {
 	case failover:
 		b.WriteString("    loadBalancer:\n      localityLbSetting:\n" +
 			"        failoverPriority: [topology.kubernetes.io/region, topology.kubernetes.io/zone]\n")
+	case noRule, subsets: // no locality settings
 	}
 	b.WriteString("  subsets:\n  - {name: v1, labels: {version: v1}}\n  - {name: v2, labels: {version: v2}}\n")
 	return file{fmt.Sprintf("destinationrules/%s.%s.yaml", s.name, s.space.name), b.Bytes()}

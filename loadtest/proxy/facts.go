@@ -77,8 +77,9 @@ func message(t xds.Type) proto.Message {
 		return &listenerv3.Listener{}
 	case xds.Route:
 		return &routev3.RouteConfiguration{}
+	default:
+		return &tlsv3.Secret{}
 	}
-	return &tlsv3.Secret{}
 }
 
 // read makes the facts of a body.

@@ -16,23 +16,24 @@ import (
 // 64 KiB, subscriptions and claims beyond what the server lets a client send at once, and a stock node.
 func TestLargeWorld(t *testing.T) {
 	s := serve(t, nil)
+	const n = 10
 	names := s.many(2000, "1")
-	f := fleet(t, 40, Config{Window: 64 << 10, Node: Stock, Sample: .1}, s)
+	f := fleet(t, n, Config{Window: 64 << 10, Node: Stock, Sample: .4}, s)
 	for i := range 5 {
 		p := f.Watch(Change{Type: xds.Route, Name: "80", Marker: fmt.Sprintf("marker-%d", i)})
 		r := route("80", names...)
 		r.VirtualHosts[7].Domains[0] = fmt.Sprintf("marker-%d", i)
 		s.set(xds.Route, "80", fmt.Sprint(i+2), r)
 		s.say(xds.Route, []string{"80"}, nil)
-		if o := p.Wait(t.Context()); o.Acked != 40 {
+		if o := p.Wait(t.Context()); o.Acked != n {
 			t.Errorf("%+v", o)
 		}
 	}
 	f.Reconnect(All, Reconnect{})
-	eventually(t, "all have resumed", func() bool { return f.Stats().Resume.Count() == 40 && f.Stats().Joined == 40 })
+	eventually(t, "all have resumed", func() bool { return f.Stats().Resume.Count() == n && f.Stats().Joined == n })
 	s.settled()
 	clean(t, f)
-	if st := f.Stats(); st.Types["RDS"].Resources != 40*6 || st.Types["CDS"].Resources != 40*2002 {
+	if st := f.Stats(); st.Types["RDS"].Resources != n*6 || st.Types["CDS"].Resources != n*2002 {
 		t.Errorf("%+v", st.Types)
 	}
 	idle(t, f)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -329,7 +330,7 @@ func TestLetIn(t *testing.T) {
 		"reset":            {said: frame(http2.FrameRSTStream, 0, 4), err: errRefused},
 		"goes away":        {said: frame(http2.FrameGoAway, 0, 8), err: errRefused},
 	} {
-		if in, err := letIn(c.said); in != c.in || err != c.err {
+		if in, err := letIn(c.said); in != c.in || !errors.Is(err, c.err) {
 			t.Errorf("%s: %v, %v", name, in, err)
 		}
 	}

@@ -120,6 +120,7 @@ func (s *sim) sendMalformed(kind Malformed) {
 		s.session.send(request{url: url, subscribe: []string{expect(xds.Route, "both")}, unsubscribe: []string{"both"}}.encode())
 	case SecondCDS:
 		s.session.send(request{url: xds.Cluster.URL()}.encode())
+	case WellFormed:
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -318,13 +319,12 @@ func (s *server) count(is func(*discoveryv3.DeltaDiscoveryRequest) bool) int {
 // eventually polls until something is so.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !is(); {
-		if time.Now().After(deadline) {
+	for began := time.Now(); !is(); {
+		waited := time.Since(began)
+		if waited > patience {
 			t.Fatalf("waited %v: never seen that %s", patience, what)
 		}
-		<-tick.C
+		time.Sleep(envoytest.Pause(waited))
 	}
 }
 

@@ -55,6 +55,7 @@ func mark(v Verdict) string {
 		return "ok"
 	case Miss:
 		return "MISSED"
+	case None:
 	}
 	return ""
 }

@@ -142,7 +142,7 @@ func TestCommitsPage(t *testing.T) {
 	if _, ok := s.committed(t.Context(), edit.Add(time.Minute)); ok {
 		t.Error("an edit after all commits was committed")
 	}
-	if have = false; s.page(t.Context(), commitsPage, nil) != errNoPage {
+	if have = false; !errors.Is(s.page(t.Context(), commitsPage, nil), errNoPage) {
 		t.Error("a page that is not there")
 	}
 	for _, none := range []*Server{s, {}, nil} {

@@ -143,6 +143,7 @@ func (c *change) add(name string, v verb, r *xds.Resource) bool {
 		c.set = append(c.set, r)
 	case remove:
 		c.removed = append(c.removed, name)
+	case hold:
 	}
 	return v != hold
 }

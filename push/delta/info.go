@@ -41,5 +41,45 @@ func (s *State) Info(t xds.Type) Info {
 	return i
 }
 
+// Asks says whether the client asks for a resource.
+func (s *State) Asks(t xds.Type, name string) bool {
+	ty := &s.types[t]
+	return ty.subscribed && ty.wants(name)
+}
+
+// Lacks says whether the client asks for a resource, and neither holds a version of it, nor is being sent it, nor has refused
+// it.
+func (s *State) Lacks(t xds.Type, name, version string) bool {
+	if !s.Asks(t, name) {
+		return false
+	}
+	ty := &s.types[t]
+	o := ty.exception(name, ty.sent)
+	has := o.has()
+	return o.refused != version && (ty.fresh || has == nil || has.Version != version)
+}
+
+// Good is the version of a resource that the client has once all that is in flight has arrived; empty: none, or it is not
+// known.
+func (s *State) Good(t xds.Type, name string) string {
+	ty := &s.types[t]
+	o := ty.exception(name, ty.sent)
+	if has := o.has(); has != nil && !ty.fresh {
+		return has.Version
+	}
+	return ""
+}
+
+// Acknowledged is the version of a resource that the client has acknowledged last; empty: none, or something else is in
+// flight.
+func (s *State) Acknowledged(t xds.Type, name string) string {
+	ty := &s.types[t]
+	o := ty.exception(name, ty.acked)
+	if o.have == nil || o.held || o.flying != 0 {
+		return ""
+	}
+	return o.have.Version
+}
+
 // Quarantined is the version of a resource that the client refused and is not sent again; empty: none.
 func (s *State) Quarantined(t xds.Type, name string) string { return s.types[t].odd[name].refused }

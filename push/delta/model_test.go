@@ -198,6 +198,7 @@ func (p *proxy) accept(n *xds.Resource, recorded bool) {
 		}
 	case xds.Endpoint:
 		p.warm[n.Name] = true
+	case xds.Listener, xds.Route, xds.Secret: // no cluster waits for them here
 	}
 	if p.warm[n.Name] && t != xds.Listener && t != xds.Route {
 		p.serves[n.Name] = true

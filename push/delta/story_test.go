@@ -223,6 +223,7 @@ func tell(r Report) string {
 		return fmt.Sprintf("ack %v %s revision %d", r.Type, r.Nonce, r.Revision)
 	case Expired:
 		return fmt.Sprintf("expired %v %s", r.Type, r.Nonce)
+	case Nacked:
 	}
 	words := fmt.Sprintf("nack %v", r.Type)
 	if r.Name != "" {

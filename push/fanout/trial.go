@@ -9,7 +9,7 @@ import "time"
 // acknowledges anything in time.
 //
 // The first refusal of an identity takes the window back and keeps its place for `sulk`: where many refuse, the plan stops
-// until the refused version is withheld (verdicts) or replaced, and then goes on with a few. Further refusals of the same
+// until the refused version is withheld (push/quarantine) or replaced, and then goes on with a few. Further refusals of the same
 // identity do nothing, so one that refuses everything holds up nobody.
 type trial[S comparable] struct {
 	most    int // Budget.Trial

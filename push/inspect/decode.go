@@ -14,7 +14,6 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/push/manifest"
@@ -50,15 +49,11 @@ func JSON(r *xds.Resource) (json.RawMessage, error) {
 	if r.Type == xds.Secret {
 		m = public(m)
 	}
-	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	raw, err := printed(m)
 	if err != nil {
 		return nil, fmt.Errorf("print %v %s: %w", r.Type, r.Name, err)
 	}
-	var stable bytes.Buffer // protojson varies its white space on purpose
-	if err := json.Compact(&stable, raw); err != nil {
-		return nil, err
-	}
-	return stable.Bytes(), nil
+	return raw, nil
 }
 
 // Rendered is a set as `navarchctl render` prints it: every type, each sorted by name.

@@ -12,11 +12,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Input is one field of a Spec: what one resource depends on. Objects are named as users name them.
+// Input is one thing that a resource was made from.
 type Input struct {
-	Field  string   `json:"field"`
+	// Field says what it is, in plain words: "service", "traffic policy", "port".
+	Field string `json:"field"`
+	// From says where it is from: "object", and the values are objects, "Kind namespace/name", with the field in them where it is
+	// known; "proxy", it was read of the proxy; "plan", it was decided from these.
+	From   string   `json:"from"`
 	Values []string `json:"values"`
 }
+
+// Where an Input is from.
+const (
+	FromObject = "object"
+	FromProxy  = "proxy"
+	FromPlan   = "plan"
+)
 
 // Inputs takes a Spec apart. Since a Spec is the only argument of its builder, these are all the objects and facts that
 // made the resource. Empty fields are left out.
@@ -27,7 +38,7 @@ func Inputs(spec any) []Input {
 		v = v.Elem()
 	}
 	if v.Kind() != reflect.Struct {
-		return []Input{{Field: "value", Values: values(reflect.ValueOf(spec))}}
+		return []Input{{Field: "value", From: FromPlan, Values: values(reflect.ValueOf(spec))}}
 	}
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -38,50 +49,102 @@ func Inputs(spec any) []Input {
 			all = append(all, Inputs(v.Field(i).Interface())...)
 			continue
 		}
-		if shown := values(v.Field(i)); len(shown) > 0 {
-			all = append(all, Input{Field: field.Name, Values: shown})
+		if input, ok := inputOf(v, field, v.Field(i)); ok {
+			all = append(all, input)
 		}
 	}
 	return all
 }
 
+// inputOf is one field of a Spec; false: there is nothing in it.
+func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (Input, bool) {
+	word, proxy := wordOf(spec.Type(), field.Name)
+	in := Input{Field: word, From: FromPlan}
+	if proxy {
+		in.From = FromProxy
+	}
+	switch t := v.Interface().(type) {
+	case *model.Mesh:
+		in.From, in.Values = FromObject, meshValues(spec.Type(), t)
+		return in, true
+	case model.Record:
+		in.From, in.Values = FromObject, []string{t.Meta().Key.String() + fieldPath(spec, field.Name, t)}
+		return in, true
+	case model.Patch:
+		in.From = FromObject
+	}
+	elements := listed(v)
+	if elements.IsValid() && elements.Len() > 0 {
+		switch elements.Index(0).Interface().(type) {
+		case model.Record, model.Patch:
+			in.From = FromObject
+		}
+	}
+	in.Values = values(v)
+	return in, len(in.Values) > 0
+}
+
+// listed is the slice behind a list of store/intern; not valid for anything else.
+func listed(v reflect.Value) reflect.Value {
+	if all := v.MethodByName("All"); all.IsValid() && all.Type().NumIn() == 0 && all.Type().NumOut() == 1 {
+		return all.Call(nil)[0]
+	}
+	return reflect.Value{}
+}
+
 // values prints one field: a list gives one value for each element.
 func values(v reflect.Value) []string {
-	if all := v.MethodByName("All"); all.IsValid() && all.Type().NumIn() == 0 && all.Type().NumOut() == 1 {
-		var shown []string
-		for elements, i := all.Call(nil)[0], 0; i < elements.Len(); i++ {
-			if one := value(elements.Index(i)); one != "" {
-				shown = append(shown, one)
-			}
-		}
-		return shown
+	elements := listed(v)
+	if !elements.IsValid() {
+		return []string{value(v)}
 	}
-	return []string{value(v)}
+	var shown []string
+	for i := range elements.Len() {
+		if one := value(elements.Index(i)); one != "" {
+			shown = append(shown, one)
+		}
+	}
+	return shown
 }
 
 func value(v reflect.Value) string {
 	switch t := v.Interface().(type) {
 	case model.Record:
-		return t.Meta().Key.String()
+		return objectName(t)
 	case model.Key:
 		return t.String()
 	case model.Patch:
 		return fmt.Sprintf("%s spec.configPatches[%d]", t.Filter.Key, t.Index)
 	case model.Member:
-		return fmt.Sprintf("%s:%d (%s/%s)", t.Endpoint.Address, t.Port, t.Endpoint.Namespace, t.Endpoint.Workload)
+		return fmt.Sprintf("%s:%d (%s)", t.Endpoint.Address, t.Port, strings.TrimSuffix(t.Endpoint.Namespace+"/"+t.Endpoint.Workload, "/"))
 	case *xds.Fragment:
 		return t.Name
 	case xds.Caps:
-		return fmt.Sprintf("%#x", uint64(t))
+		return abilities(t)
+	case model.Protocol:
+		return strings.TrimPrefix(t.String(), "PROTOCOL_")
+	case bool:
+		return map[bool]string{true: "yes", false: "no"}[t]
+	}
+	if text, ok := choice(v); ok {
+		return text
 	}
 	if v.Kind() == reflect.Struct {
 		var parts []string
 		for _, input := range Inputs(v.Interface()) {
-			parts = append(parts, input.Field+"="+strings.Join(input.Values, ","))
+			parts = append(parts, input.Field+": "+strings.Join(input.Values, ", "))
 		}
-		return "{" + strings.Join(parts, " ") + "}"
+		return strings.Join(parts, "; ")
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+// objectName is an object as users name it.
+func objectName(r model.Record) string {
+	if r.Meta().Key.Kind == model.KindMesh {
+		return "MeshConfig"
+	}
+	return r.Meta().Key.String()
 }
 
 // maxBlamed bounds how many objects are named as the makers of one resource.
@@ -119,8 +182,9 @@ func rank(k model.Kind) int {
 		return 2
 	case model.KindMesh:
 		return lastRank
+	default: // what users write by hand
+		return 1
 	}
-	return 1
 }
 
 const lastRank = 3
@@ -142,7 +206,7 @@ func blame(v reflect.Value, into map[string]int) {
 	}
 	switch t := v.Interface().(type) {
 	case model.Record:
-		into[t.Meta().Key.String()] = rank(t.Meta().Key.Kind)
+		into[objectName(t)] = rank(t.Meta().Key.Kind)
 		return
 	case model.Patch:
 		into[value(v)] = rank(model.KindEnvoyFilter)
@@ -150,8 +214,8 @@ func blame(v reflect.Value, into map[string]int) {
 	case model.Member:
 		return // where an endpoint is decides no refusal
 	}
-	if all := v.MethodByName("All"); all.IsValid() && all.Type().NumIn() == 0 && all.Type().NumOut() == 1 {
-		for elements, i := all.Call(nil)[0], 0; i < elements.Len(); i++ {
+	if elements := listed(v); elements.IsValid() {
+		for i := range elements.Len() {
 			blame(elements.Index(i), into)
 		}
 		return

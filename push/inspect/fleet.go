@@ -1,8 +1,10 @@
 package inspect
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"navarch.io/navarch/store/model"
@@ -41,9 +43,17 @@ func commits(c Config, r *http.Request) (any, error) {
 	return all, nil
 }
 
-func fleet(c Config, _ *http.Request) (any, error) {
+// fleet shows the replicas, and with ?owners=1 the owner of each shard.
+func fleet(c Config, r *http.Request) (any, error) {
 	if c.Fleet == nil {
 		return struct{}{}, nil
 	}
-	return c.Fleet(), nil
+	owners := false
+	if raw := r.URL.Query().Get("owners"); raw != "" {
+		var err error
+		if owners, err = strconv.ParseBool(raw); err != nil {
+			return nil, httpError{http.StatusBadRequest, fmt.Sprintf("owners=%q: want true or false", raw)}
+		}
+	}
+	return c.Fleet(owners), nil
 }

@@ -1,6 +1,8 @@
 package inspect
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -26,6 +28,8 @@ type Stream struct {
 	Types     [xds.NumTypes]TypeStatus
 	Revision  int64            // of the newest set of its view
 	Held      func() Resources // what it holds, or will once what is in flight has arrived
+	// Planned is a resource of the newest set of its view, sent or not; nil: there is none. The function may be nil.
+	Planned func(t xds.Type, name string) *xds.Resource
 	// Explain plans the view of this proxy anew and gives the Specs of its resources.
 	Explain func() (*manifest.Set, Specs, error)
 	// Secret says where a Secret stands, by its resource name; false: the proxy has gone.
@@ -37,6 +41,7 @@ type TypeStatus struct {
 	Subscribed  bool
 	Sent, Acked string
 	Refused     []Refused
+	Withheld    []Withheld
 }
 
 // Refused is a resource that the proxy did not take.
@@ -45,6 +50,26 @@ type Refused struct {
 	Version string `json:"version"`
 	Good    string `json:"last_good_version,omitempty"`
 	Text    string `json:"error"`
+	// Last is when the proxy refused the version for the last time; zero: not known.
+	Last time.Time `json:"last_refusal,omitzero"`
+	// Objects are what made it, the likeliest culprit first.
+	Objects []string `json:"objects,omitempty"`
+}
+
+// Withheld is a version that this replica sends to no proxy of the stream's view, because several distinct identities refused
+// it. The proxy keeps, or is sent, the last good version; where there is none it has no such resource.
+type Withheld struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Good is the version that the proxy holds instead; empty: it has none.
+	Good string `json:"last_good_version,omitempty"`
+	// RefusedBy counts the distinct identities that are known to have refused the version; the count has a bound
+	// (quarantine.Withheld).
+	RefusedBy int       `json:"refused_by"`
+	First     time.Time `json:"first_refusal"`
+	Last      time.Time `json:"last_refusal"`
+	// Text is what a proxy said when it refused the version, where one said so to this replica.
+	Text string `json:"error,omitempty"`
 	// Objects are what made it, the likeliest culprit first.
 	Objects []string `json:"objects,omitempty"`
 }
@@ -66,26 +91,31 @@ type Config struct {
 	Snapshot func() *mirror.Snapshot // nil before the first
 	Problems func() []Problem
 	Commits  func() []Commit // oldest first; nil: this process does not write
-	Fleet    func() any      // how this replica sees the fleet; nil: it serves no proxies
-	ID       string          // of this process, as ControlPlane.Identifier
-	Version  string
+	// Fleet is how this replica sees the fleet, with the owner of each shard if asked; nil: it serves no proxies.
+	Fleet func(owners bool) any
+	// Costly is called before a page is made that costs, made when it is there to be written, and read when the client has it or
+	// has gone; an error refuses it (429). ctx is the request's. nil: such pages have no bound.
+	Costly  func(ctx context.Context) (made, read func(), err error)
+	ID      string // of this process, as ControlPlane.Identifier
+	Version string
 }
 
 // page is one entry of /debug/list.
 type page struct {
 	path, help string
 	serve      func(c Config, r *http.Request) (any, error)
+	costly     bool // it plans, or decodes all that a proxy has
 }
 
 var pages = []page{
-	{"/debug/syncz", "Sent and acknowledged versions of every connected proxy.", syncz},
-	{"/debug/config_dump", "What one proxy was sent: ?proxyID=name.namespace, &types=cluster,route.", configDump},
-	{"/debug/explain", "Which objects made one resource, or where a Secret stands: ?proxyID=name.namespace&resource=NAME.", explain},
-	{"/debug/connections", "Connected proxies.", connections},
-	{"/debug/problems", "What is wrong with objects, files and their combination.", problems},
-	{"/debug/snapshot", "Revision and number of records by kind.", snapshot},
-	{"/debug/commits", "The newest commits of this process, oldest first: ?record=Kind/namespace/name.", commits},
-	{"/debug/fleet", "The replicas, what each owns, and what this one serves.", fleet},
+	{"/debug/syncz", "Sent and acknowledged versions of every connected proxy.", syncz, false},
+	{"/debug/config_dump", "What one proxy was sent, as Envoy's config_dump (without what only Envoy has: bootstrap, static resources): ?proxyID=name.namespace, &types=cluster,route.", configDump, true},
+	{"/debug/explain", "Which objects made one resource, or where a Secret stands: ?proxyID=name.namespace&resource=NAME.", explain, true},
+	{"/debug/connections", "Connected proxies.", connections, false},
+	{"/debug/problems", "What is wrong with objects, files and their combination.", problems, false},
+	{"/debug/snapshot", "Revision and number of records by kind.", snapshot, false},
+	{"/debug/commits", "The newest commits of this process, oldest first: ?record=Kind/namespace/name.", commits, false},
+	{"/debug/fleet", "The replicas, what each owns, and what this one serves; with ?owners=1 the owner of each shard.", fleet, false},
 }
 
 // httpError is an error with a status.
@@ -96,21 +126,41 @@ type httpError struct {
 
 func (e httpError) Error() string { return e.text }
 
+// serveHTTP answers with the page as JSON, when it is its turn.
+func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
+	made := func() {}
+	if p.costly && c.Costly != nil {
+		done, read, err := c.Costly(r.Context())
+		if err != nil {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
+			return
+		}
+		defer read()
+		made = done
+	}
+	answer, err := p.serve(c, r)
+	if err != nil {
+		http.Error(w, err.Error(), StatusCode(err))
+		return
+	}
+	var page bytes.Buffer
+	enc := json.NewEncoder(&page)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(answer); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	made()
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = page.WriteTo(w) // the client went away
+}
+
 // Handler serves the pages below /debug/.
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range pages {
-		mux.HandleFunc(p.path, func(w http.ResponseWriter, r *http.Request) {
-			answer, err := p.serve(c, r)
-			if err != nil {
-				http.Error(w, err.Error(), StatusCode(err))
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			enc := json.NewEncoder(w)
-			enc.SetIndent("", "  ")
-			_ = enc.Encode(answer) // the client went away
-		})
+		mux.HandleFunc(p.path, func(w http.ResponseWriter, r *http.Request) { p.serveHTTP(c, w, r) })
 	}
 	list := func(w http.ResponseWriter, r *http.Request) {
 		for _, p := range pages {
@@ -125,17 +175,19 @@ func Handler(c Config) http.Handler {
 
 // Sync is one proxy of /debug/syncz, with istiod's field names.
 type Sync struct {
-	Proxy    string               `json:"proxy"`
-	Type     string               `json:"proxy_type"`
-	Cluster  string               `json:"cluster_id,omitempty"`
-	Version  string               `json:"istio_version,omitempty"`
-	Sent     map[string]string    `json:"-"`
-	Acked    map[string]string    `json:"-"`
-	Refused  map[string][]Refused `json:"-"`
-	Revision int64                `json:"revision"`
+	Proxy    string                `json:"proxy"`
+	Type     string                `json:"proxy_type"`
+	Cluster  string                `json:"cluster_id,omitempty"`
+	Version  string                `json:"istio_version,omitempty"`
+	Sent     map[string]string     `json:"-"`
+	Acked    map[string]string     `json:"-"`
+	Refused  map[string][]Refused  `json:"-"`
+	Withheld map[string][]Withheld `json:"-"`
+	Revision int64                 `json:"revision"`
 }
 
-// MarshalJSON adds cluster_sent, cluster_acked and so on for the types that are subscribed.
+// MarshalJSON adds cluster_sent, cluster_acked and so on for the types that are subscribed, and cluster_refused,
+// cluster_withheld where there are such.
 func (s Sync) MarshalJSON() ([]byte, error) {
 	flat := map[string]any{"proxy": s.Proxy, "proxy_type": s.Type, "revision": s.Revision}
 	if s.Cluster != "" {
@@ -150,6 +202,9 @@ func (s Sync) MarshalJSON() ([]byte, error) {
 	for noun, list := range s.Refused {
 		flat[noun+"_refused"] = list
 	}
+	for noun, list := range s.Withheld {
+		flat[noun+"_withheld"] = list
+	}
 	return json.Marshal(flat)
 }
 
@@ -157,13 +212,16 @@ func syncz(c Config, _ *http.Request) (any, error) {
 	all := []Sync{}
 	for _, st := range sorted(c.Streams()) {
 		s := Sync{Proxy: st.Proxy, Cluster: st.Cluster, Version: st.Version, Revision: st.Revision,
-			Sent: map[string]string{}, Acked: map[string]string{}, Refused: map[string][]Refused{}}
+			Sent: map[string]string{}, Acked: map[string]string{}, Refused: map[string][]Refused{}, Withheld: map[string][]Withheld{}}
 		s.Type, _, _ = strings.Cut(st.Node, "~")
 		for t := range xds.NumTypes {
 			if ts := st.Types[t]; ts.Subscribed {
 				s.Sent[t.Noun()], s.Acked[t.Noun()] = ts.Sent, ts.Acked
 				if len(ts.Refused) > 0 {
 					s.Refused[t.Noun()] = ts.Refused
+				}
+				if len(ts.Withheld) > 0 {
+					s.Withheld[t.Noun()] = ts.Withheld
 				}
 			}
 		}
@@ -191,91 +249,36 @@ func find(c Config, r *http.Request) (Stream, error) {
 	return named(c, id)
 }
 
-// named is the proxy with a name.namespace or a node id.
+// maxCandidates bounds how many proxies an error lists.
+const maxCandidates = 8
+
+// named is the proxy with a name.namespace or a node id. Of several streams of one node it is the newest; several nodes with
+// one name (Pods of several clusters) are told apart by the node's id.
 func named(c Config, id string) (Stream, error) {
+	var found []Stream
 	for _, st := range c.Streams() {
-		if st.Proxy == id || st.Node == id {
-			return st, nil
+		if st.Node == id || st.Proxy == id {
+			at := slices.IndexFunc(found, func(other Stream) bool { return other.Node == st.Node })
+			switch {
+			case at < 0:
+				found = append(found, st)
+			case st.Connected.After(found[at].Connected):
+				found[at] = st
+			}
 		}
 	}
-	return Stream{}, httpError{http.StatusNotFound, fmt.Sprintf("proxy %q is not connected to this replica", id)}
-}
-
-func configDump(c Config, r *http.Request) (any, error) {
-	st, err := find(c, r)
-	if err != nil {
-		return nil, err
+	switch len(found) {
+	case 0:
+		return Stream{}, httpError{http.StatusNotFound, fmt.Sprintf("proxy %q is not connected to this replica", id)}
+	case 1:
+		return found[0], nil
 	}
-	var wanted []xds.Type
-	for noun := range strings.SplitSeq(r.URL.Query().Get("types"), ",") {
-		if noun == "" {
-			continue
-		}
-		t := xds.ParseNoun(noun)
-		if t == xds.Unknown {
-			return nil, httpError{http.StatusBadRequest, fmt.Sprintf("types: unknown type %q", noun)}
-		}
-		wanted = append(wanted, t)
+	var nodes []string
+	for _, st := range found[:min(len(found), maxCandidates)] {
+		nodes = append(nodes, st.Node)
 	}
-	return Render(st.Held(), wanted...)
-}
-
-// Explanation is why a proxy has one resource.
-type Explanation struct {
-	Type    string `json:"type"`
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	Specs   []Made `json:"specs"`
-	// Secret is where a Secret stands: it is told without a version and Specs, and also where the proxy has none.
-	Secret *Standing `json:"secret,omitempty"`
-}
-
-// Made is one Spec: a route configuration has one for itself and one for each of its virtual hosts.
-type Made struct {
-	By     string  `json:"builder"`
-	Inputs []Input `json:"inputs"`
-}
-
-// Specs gives the Specs that made a resource, its own first, then those of its fragments; nil: there is no such one.
-type Specs func(t xds.Type, name string) []any
-
-// Explain finds a resource by name in all types of a set.
-func Explain(set *manifest.Set, name string, specs Specs) []Explanation {
-	all := []Explanation{}
-	for t := range xds.NumTypes {
-		r := set.Types[t].Get(name)
-		if r == nil {
-			continue
-		}
-		e := Explanation{Type: t.Noun(), Name: name, Version: r.Version, Specs: []Made{}}
-		for _, spec := range specs(t, name) {
-			e.Specs = append(e.Specs, Made{By: fmt.Sprintf("%T", spec), Inputs: Inputs(spec)})
-		}
-		all = append(all, e)
-	}
-	return all
-}
-
-func explain(c Config, r *http.Request) (any, error) {
-	st, err := find(c, r)
-	if err != nil {
-		return nil, err
-	}
-	name := r.URL.Query().Get("resource")
-	if isSecret(name) && st.Secret != nil {
-		if s, ok := st.Secret(name); ok {
-			return []Explanation{{Type: xds.Secret.Noun(), Name: name, Specs: []Made{}, Secret: &s}}, nil
-		}
-	}
-	set, specs, err := st.Explain()
-	if err != nil {
-		return nil, err
-	}
-	found := Explain(set, name, specs)
-	if len(found) == 0 {
-		return nil, httpError{http.StatusNotFound, fmt.Sprintf("proxy %s has no resource %q", st.Proxy, name)}
-	}
-	return found, nil
+	return Stream{}, httpError{http.StatusBadRequest,
+		fmt.Sprintf("%d proxies have the name %q: give the node id of one, for example %s", len(found), id, strings.Join(nodes, ", "))}
 }
 
 func connections(c Config, _ *http.Request) (any, error) {

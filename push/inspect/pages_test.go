@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -39,8 +38,8 @@ func resource(t *testing.T, kind xds.Type, name string, m proto.Message) *xds.Re
 	return r
 }
 
-// stand is a server of pages over two proxies; one holds a cluster and a secret, and refused a cluster.
-func stand(t *testing.T) *httptest.Server {
+// standing is a proxy that holds a cluster and a secret; it refused a cluster, and another is withheld.
+func standing(t *testing.T) Stream {
 	t.Helper()
 	var held Resources
 	held[xds.Cluster] = []*xds.Resource{resource(t, xds.Cluster, "a", &clusterv3.Cluster{Name: "a"})}
@@ -48,13 +47,29 @@ func stand(t *testing.T) *httptest.Server {
 		GenericSecret: &tlsv3.GenericSecret{Secret: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "hunter2"}}}}})}
 	web := Stream{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x", Identity: "spiffe://x", Address: "1.1.1.1:5", Cluster: "c1", Version: "1.30",
 		Connected: time.Unix(2, 0).UTC(), Revision: 7, Held: func() Resources { return held },
+		Planned: func(k xds.Type, name string) *xds.Resource {
+			r, err := xds.EncodeAs(k, name, "v", &clusterv3.Cluster{Name: name, AltStatName: "planned"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		},
 		Explain: func() (*manifest.Set, Specs, error) {
 			set := &manifest.Set{}
 			set.Types[xds.Cluster][manifest.Scope] = manifest.Of(held[xds.Cluster][0])
 			return set, func(xds.Type, string) []any { return []any{struct{ Host string }{"a.shop"}} }, nil
 		}}
 	web.Types[xds.Cluster] = TypeStatus{Subscribed: true, Sent: "n2", Acked: "n1",
-		Refused: []Refused{{Name: "b", Version: "v", Good: "g", Text: "no", Objects: []string{"EnvoyFilter shop/f"}}}}
+		Refused: []Refused{{Name: "b", Version: "v", Good: "g", Text: "no", Last: time.Unix(3, 0).UTC(), Objects: []string{"EnvoyFilter shop/f"}}},
+		Withheld: []Withheld{{Name: "a", Version: "w", Good: "g", RefusedBy: 3, First: time.Unix(4, 0).UTC(), Last: time.Unix(5, 0).UTC(), Text: "bad",
+			Objects: []string{"DestinationRule shop/a"}}}}
+	return web
+}
+
+// stand is a server of pages over two proxies; one is that of standing.
+func stand(t *testing.T) *httptest.Server {
+	t.Helper()
+	web := standing(t)
 	db := Stream{Proxy: "db.shop", Node: "sidecar~1.1.1.2~db.shop~x", Connected: time.Unix(1, 0).UTC(),
 		Explain: func() (*manifest.Set, Specs, error) { return nil, nil, errors.New("lost it") },
 		Secret: func(name string) (Standing, bool) {
@@ -92,14 +107,12 @@ func TestPages(t *testing.T) {
 	for path, want := range map[string]string{
 		"/debug/syncz": `[{"proxy": "db.shop", "proxy_type": "sidecar", "revision": 0},
 			{"proxy": "web.shop", "proxy_type": "sidecar", "cluster_id": "c1", "istio_version": "1.30", "revision": 7, "cluster_sent": "n2", "cluster_acked": "n1",
-			 "cluster_refused": [{"name": "b", "version": "v", "last_good_version": "g", "error": "no", "objects": ["EnvoyFilter shop/f"]}]}]`,
+			 "cluster_refused": [{"name": "b", "version": "v", "last_good_version": "g", "error": "no", "last_refusal": "1970-01-01T00:00:03Z", "objects": ["EnvoyFilter shop/f"]}],
+			 "cluster_withheld": [{"name": "a", "version": "w", "last_good_version": "g", "refused_by": 3, "first_refusal": "1970-01-01T00:00:04Z",
+			  "last_refusal": "1970-01-01T00:00:05Z", "error": "bad", "objects": ["DestinationRule shop/a"]}]}]`,
 		"/debug/connections": `{"totalClients": 2, "clients": [
 			{"proxy": "db.shop", "node": "sidecar~1.1.1.2~db.shop~x", "address": "", "connectedAt": "1970-01-01T00:00:01Z"},
 			{"proxy": "web.shop", "node": "sidecar~1.1.1.1~web.shop~x", "identity": "spiffe://x", "address": "1.1.1.1:5", "connectedAt": "1970-01-01T00:00:02Z"}]}`,
-		"/debug/config_dump?proxyID=web.shop": `{"clusters": [{"name": "a"}], "endpoints": [], "listeners": [], "routes": [],
-			"secrets": [{"name": "key", "generic_secret": {"secret": {"inline_string": "[redacted]"}}}]}`,
-		"/debug/config_dump?types=cluster&proxyID=" + url.QueryEscape("sidecar~1.1.1.1~web.shop~x"): `{"clusters": [{"name": "a"}],
-			"endpoints": [], "listeners": [], "routes": [], "secrets": []}`,
 		"/debug/problems": `[{"object": "VirtualService shop/web", "field": "spec.hosts", "message": "empty"}]`,
 	} {
 		status, body := visit(t, s, path)
@@ -114,7 +127,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s shows a secret", path)
 		}
 	}
-	if _, body := visit(t, s, "/debug/explain?proxyID=web.shop&resource=a"); !strings.Contains(body, `"field": "Host"`) || !strings.Contains(body, `"a.shop"`) {
+	if _, body := visit(t, s, "/debug/explain?proxyID=web.shop&resource=a"); !strings.Contains(body, `"field": "host"`) || !strings.Contains(body, `"a.shop"`) {
 		t.Errorf("explain: %s", body)
 	}
 	if _, body := visit(t, s, "/debug/explain?proxyID=db.shop&resource=kubernetes://site"); !strings.Contains(body, `"state": "withheld"`) ||
@@ -191,7 +204,7 @@ func TestBlame(t *testing.T) {
 	if want := []string{"EnvoyFilter shop/f spec.configPatches[3]", "DestinationRule shop/r"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("a cluster: got %q, want %q", got, want)
 	}
-	if got := Blame([]any{cluster.Static{Name: xds.BlackHole, Mesh: mesh}}, "no"); len(got) != 1 || !strings.HasPrefix(got[0], "Mesh ") {
+	if got := Blame([]any{cluster.Static{Name: xds.BlackHole, Mesh: mesh}}, "no"); len(got) != 1 || got[0] != "MeshConfig" {
 		t.Errorf("nothing but the mesh: %q", got)
 	}
 	service := made(model.KindService, "db", &model.ServiceSpec{}).(*model.Service)

@@ -5,7 +5,7 @@ import "strings"
 // Standing is where a Secret stands for one proxy, in the words of /debug/explain: never its private key.
 type Standing struct {
 	Object string `json:"object,omitempty"` // that it is made of
-	// State: "sent" (the proxy holds it, or will when what is in flight has arrived), "on its way", "being opened",
+	// State: "sent" (the proxy holds it, or will when what is in flight has arrived), "on its way", "waiting for the authoriser", "being opened",
 	// "refused" by the proxy, "withheld", "not asked for".
 	State string `json:"state"`
 	Why   string `json:"why,omitempty"`

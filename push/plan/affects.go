@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -19,12 +20,16 @@ type dirt struct {
 	patterns   map[string]types // hosts that a wildcard covers
 	members    map[string]types // hosts: what depends on their endpoints
 	secrets    map[model.Key]bool
-	pulls      []mirror.Edit // VirtualServices whose destinations are seen where a Sidecar names their hosts
+	referred   map[string]bool // names of Secrets that are used or not, in whatever namespace
+	labelled   map[string]bool // namespaces: labels that the source has for workloads of theirs
+	granted    map[string]bool // namespaces: the right to list Secrets there; "": in all
+	pulls      []mirror.Edit   // VirtualServices whose destinations are seen where a Sidecar names their hosts
 }
 
 func newDirt() *dirt {
 	return &dirt{views: map[string]bool{}, readers: map[model.Key]bool{}, services: map[model.Key]bool{}, ports: map[string]bool{},
-		hosts: map[string]types{}, patterns: map[string]types{}, members: map[string]types{}, secrets: map[model.Key]bool{}}
+		hosts: map[string]types{}, patterns: map[string]types{}, members: map[string]types{}, secrets: map[model.Key]bool{},
+		referred: map[string]bool{}, labelled: map[string]bool{}, granted: map[string]bool{}}
 }
 
 // effect is one cell of the table: units that an edit of a record touches, and the types of resources in them.
@@ -64,6 +69,7 @@ var affects = [model.NumKinds][]effect{
 	model.KindEndpoints: {
 		{"members", cds | eds | lds, namedMembers}, // clusters of DNS services and listeners of headless ones, too
 		{"ports", cds | lds, namedPorts},           // target ports that have names
+		{"labels", sds, labelledWorkloads},         // selectors decide by them who uses a Secret
 	},
 	model.KindVirtualService: {
 		{"hosts", lds | rds, namedHosts}, // virtual hosts; TCP chains
@@ -73,6 +79,7 @@ var affects = [model.NumKinds][]effect{
 	model.KindDestinationRule: {
 		{"hosts", all, namedHosts},               // policies, subsets; hashing stands on the route
 		{"routes to it", lds | rds, routedHosts}, // subsets that come or go
+		{"Secrets", sds, referredSecrets},        // who uses them
 	},
 	model.KindSidecar: {
 		{"views", all, namespaceViews}, // which Sidecar applies
@@ -81,6 +88,7 @@ var affects = [model.NumKinds][]effect{
 	model.KindEnvoyFilter: {
 		{"views", all, namespaceViews},
 		{"readers", all, namesIt},
+		{"Secrets", sds, referredSecrets},
 	},
 	model.KindPeerAuthentication: {
 		{"hosts", cds | eds, peered},   // endpoints that take no mTLS, and that clusters know of it
@@ -92,7 +100,13 @@ var affects = [model.NumKinds][]effect{
 		{"readers", lds, namesIt},
 	},
 	model.KindSecret: {
-		{"asked for", sds, namedSecret}, // by gateways of its namespace
+		{"asked for", sds, namedSecret}, // by proxies of its namespace
+	},
+	model.KindGateway: {
+		{"Secrets", sds, referredSecrets},
+	},
+	model.KindSecretReader: {
+		{"rights", sds, grantedRights}, // the authoriser is asked again
 	},
 }
 
@@ -246,6 +260,21 @@ func labelKeys(c *change, _ types, e mirror.Edit) {
 
 // namedSecret: what is made of the Secret for those who ask for it.
 func namedSecret(c *change, _ types, e mirror.Edit) { c.secrets[e.Key()] = true }
+
+// referredSecrets: what is made of the Secrets that the record refers to, or did.
+func referredSecrets(c *change, _ types, e mirror.Edit) {
+	for _, r := range records(e) {
+		for ref := range access.References(r) {
+			c.referred[ref.Name] = true
+		}
+	}
+}
+
+// labelledWorkloads: what is made of Secrets for workloads of the namespace.
+func labelledWorkloads(c *change, _ types, e mirror.Edit) { c.labelled[e.Key().Namespace] = true }
+
+// grantedRights: the rights of identities of the namespace; of all, where it is a ClusterRoleBinding.
+func grantedRights(c *change, _ types, e mirror.Edit) { c.granted[e.Key().Namespace] = true }
 
 // namesIt: scopes and workloads whose view names the record.
 func namesIt(c *change, _ types, e mirror.Edit) { c.readers[e.Key()] = true }

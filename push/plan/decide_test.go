@@ -125,17 +125,39 @@ func TestDomainsAreUnique(t *testing.T) {
 		entryOf(t, "shop/short", "web", ""), entryOf(t, "shop/dotted", "zoo.shop", ""), entryOf(t, "shop/zzz", "zoo", ""))
 	p := New(Settings{Snapshot: s})
 	got := domains(routesOfSet(t, p.Join(node("shop", "a")).Set(), "80"))
-	want := `web:80: web
-web.shop.svc.cluster.local:80: web.shop.svc.cluster.local web.shop web.shop.svc 10.96.0.1
-zoo:80: zoo
-zoo.shop:80: zoo.shop
-zoo.shop.svc.cluster.local:80: zoo.shop.svc.cluster.local zoo.shop.svc
+	want := `web:80: web web.
+web.shop.svc.cluster.local:80: web.shop.svc.cluster.local web.shop web.shop.svc web.shop.svc.cluster.local. 10.96.0.1
+zoo:80: zoo zoo.
+zoo.shop:80: zoo.shop zoo.shop.
+zoo.shop.svc.cluster.local:80: zoo.shop.svc.cluster.local zoo.shop.svc zoo.shop.svc.cluster.local.
 allow_any: *`
 	if got != want {
 		t.Errorf("virtual hosts:\n%s\nwant\n%s", got, want)
 	}
 	if found := p.Problems(); len(found) != 4 || found[0].Key.Name != "web" || !strings.Contains(found[0].Message, "name web at port 80") {
 		t.Errorf("problems %v, want one for each name that was lost", found)
+	}
+}
+
+// A name with the dot that makes it absolute in DNS is the host's too: of wildcards and of the pods of a headless service
+// as well, of an address not. An EnvoyFilter that has it already keeps it.
+func TestAbsoluteNames(t *testing.T) {
+	p := New(Settings{Snapshot: snapshot(
+		entryOf(t, "shop/address", "10.1.1.1", ""), entryOf(t, "shop/wide", "*.wide.org", ""), svc(t, "shop/taken", "10.96.0.1", "http:80:HTTP"),
+		rec(t, model.KindService, "data/db", "hosts: [db.data.svc.cluster.local]\nexportTo: ['*']\nheadless: true\nports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]"),
+		rec(t, model.KindEnvoyFilter, "shop/f", `
+configPatches:
+- {applyTo: VIRTUAL_HOST, match: {}, patch: {operation: ADD, value: {name: mine, domains: [taken.shop.svc.cluster.local.]}}}
+`))})
+	got := domains(routesOfSet(t, p.Join(node("shop", "a")).Set(), "80"))
+	want := `*.wide.org:80: *.wide.org *.wide.org.
+10.1.1.1:80: 10.1.1.1
+db.data.svc.cluster.local:80: db.data.svc.cluster.local db.data db.data.svc db.data.svc.cluster.local. *.db.data.svc.cluster.local *.db.data *.db.data.svc *.db.data.svc.cluster.local.
+taken.shop.svc.cluster.local:80: taken.shop.svc.cluster.local taken taken.shop taken.shop.svc 10.96.0.1
+mine: taken.shop.svc.cluster.local.
+allow_any: *`
+	if got != want {
+		t.Errorf("virtual hosts:\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -237,6 +259,8 @@ func TestSidecarEgress(t *testing.T) {
 		"data/a.data.svc.cluster.local":   "80||a.data.svc.cluster.local",
 		"*/*.else.svc.cluster.local":      "80||c.else.svc.cluster.local",
 		"~/*":                             "",
+		"~/*','*/*":                       "",
+		"./*','~/*":                       "",
 		"shop/web.shop.svc.cluster.local": "80||b.data.svc.cluster.local 80||" + web,
 		"data/web.shop.svc.cluster.local": "",
 	} {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -30,6 +31,13 @@ func (e *egress) unixSocket() bool { return strings.HasPrefix(e.bind, "unix://")
 // everything says whether all that is exported is imported.
 func (e *egress) everything() bool {
 	return len(e.hosts) == 1 && e.hosts[0] == hostPattern{"*", "*"}
+}
+
+// importsNothing says whether "~/*" (no namespace) is among the hosts: whatever stands beside it, the listener sees no
+// service and no route. Istio's control plane reads it so (reference: IstioEgressListener.hosts in sidecar.proto, "~" is no
+// namespace).
+func (e *egress) importsNothing() bool {
+	return slices.ContainsFunc(e.hosts, func(p hostPattern) bool { return p.namespace == "~" })
 }
 
 // compileEgress reads the Sidecar's egress listeners; what makes no sense is left out, with a problem.
@@ -66,9 +74,10 @@ func compileEgress(sidecar *model.Sidecar, key view.Scope) (out []*egress, found
 			if namespace == "." {
 				namespace = key.Namespace
 			}
-			if namespace != "~" {
-				e.hosts = append(e.hosts, hostPattern{namespace, host})
-			}
+			e.hosts = append(e.hosts, hostPattern{namespace, host})
+		}
+		if e.importsNothing() {
+			e.hosts = nil
 		}
 		out = append(out, e)
 	}

@@ -46,8 +46,8 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 			return append([]any{l.spec}, s.bringers(l)...)
 		}
 	case xds.Secret:
-		if wd := pl.ward; wd != nil && wd.asked[name] != nil && wd.asked[name].spec != nil {
-			return []any{wd.asked[name].spec}
+		if subs := pl.subscriptions; subs != nil && subs.asked[name] != nil && subs.asked[name].spec != nil {
+			return []any{subs.asked[name].spec}
 		}
 	case xds.Route:
 		return s.explainRoute(pl, name)

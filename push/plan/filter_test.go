@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	// What the patches of these tests name.
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/buffer/v3"
+
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -73,7 +76,7 @@ configPatches:
 `))
 	p := New(Settings{Snapshot: s})
 	got := domains(routesOfSet(t, p.Join(node("shop", "a")).Set(), "80"))
-	if want := web + ":80: " + web + " web.shop web.shop.svc 10.96.0.1\none: web *"; got != want {
+	if want := web + ":80: " + web + " web.shop web.shop.svc " + web + ". 10.96.0.1\none: web *"; got != want {
 		t.Errorf("virtual hosts:\n%s\nwant\n%s", got, want)
 	}
 	var fields []string

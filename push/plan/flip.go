@@ -20,7 +20,7 @@ func (p *Planner) Flip(c mirror.Change, pending bool) (moved []Moved, rest []mir
 			rest = append(rest, e)
 			continue
 		}
-		if p.renumbered(c.New, e) || p.reidentified(c.New, e) || p.strayed(c.New, e) {
+		if p.renumbered(c.New, e) || p.reidentified(c.New, e) || p.strayed(c.New, e) || p.relabelled(e) {
 			rest = append(rest, e)
 			continue
 		}

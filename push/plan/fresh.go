@@ -17,7 +17,7 @@ func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
 func fresh(w *world, v view.View, ws wishes) *manifest.Set {
 	p := &Planner{world: w, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, seen: seen{}, revision: w.Revision()}
 	set := *p.plan(v).set.Load()
-	if v.Secrets != "" {
+	if v.Secrets != (view.Identity{}) {
 		set.Types[xds.Secret][manifest.Residue] = ws.fresh(w)
 	}
 	return &set

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
@@ -182,7 +181,7 @@ func (wl *workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, 
 		bad("port.number", "%d: want 1 to 65535; the listener is left out", number)
 		return port{}, false
 	}
-	target, err := targetOf(l.GetDefaultEndpoint(), number)
+	target, err := targetOf(l.GetDefaultEndpoint(), wl.key.Addresses.All())
 	if err != nil {
 		bad("defaultEndpoint", "%v; the listener is left out", err)
 		return port{}, false
@@ -219,23 +218,30 @@ func (wl *workload) behind(number uint32, target string) (*model.Service, uint32
 	return nil, 0
 }
 
-// targetOf reads a default endpoint: 127.0.0.1:port, [::1]:port, 0.0.0.0:port (the workload itself: where the connection
-// was going to), unix:///path, or nothing (the same).
-func targetOf(endpoint string, number uint32) (string, error) {
+// targetOf reads a default endpoint: a loopback address and port, 0.0.0.0:port or [::]:port (the workload itself: its first
+// address of that family, loopback where it has none), unix:///path, or nothing (where the connection was going to).
+func targetOf(endpoint string, addresses []string) (string, error) {
 	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
 		return endpoint, nil
 	}
-	a, err := netip.ParseAddrPort(endpoint)
-	if err != nil || a.Port() == 0 {
+	at, err := netip.ParseAddrPort(endpoint)
+	if err != nil || at.Port() == 0 {
 		return "", fmt.Errorf("%q: want an IP address and a port, or unix:// and a path", endpoint)
 	}
-	if a.Addr().IsUnspecified() {
-		if uint32(a.Port()) == number {
-			return "", nil
-		}
-		return loopback + ":" + strconv.Itoa(int(a.Port())), nil
+	if !at.Addr().IsUnspecified() {
+		return endpoint, nil
 	}
-	return endpoint, nil
+	own := netip.IPv6Loopback()
+	if at.Addr().Is4() {
+		own = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	for _, text := range addresses {
+		if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && a.Unmap().Is4() == at.Addr().Is4() {
+			own = a.Unmap()
+			break
+		}
+	}
+	return netip.AddrPortFrom(own, at.Port()).String(), nil
 }
 
 // planListeners plans the listener that redirected connections arrive at, and those that the Sidecar binds.

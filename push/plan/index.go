@@ -5,6 +5,7 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -15,15 +16,17 @@ type index struct {
 	addresses map[string]map[string]int         // virtual address -> host -> services
 	routesTo  map[string]map[model.Key]struct{} // destination host -> VirtualServices
 	wildcards [model.NumKinds]map[string]int    // wildcard hosts of VirtualServices and DestinationRules
+	secrets   map[string]map[model.Key]struct{} // name of a Secret -> records that refer to it, of whatever namespace it is
 	naming    map[string]map[model.Key]struct{} // namespace -> records that name it, see namespacesOf
 }
 
 func newIndex(s *mirror.Snapshot) *index {
-	x := &index{addresses: map[string]map[string]int{}, routesTo: map[string]map[model.Key]struct{}{}, naming: map[string]map[model.Key]struct{}{}}
+	x := &index{secrets: map[string]map[model.Key]struct{}{}, addresses: map[string]map[string]int{}, routesTo: map[string]map[model.Key]struct{}{}, naming: map[string]map[model.Key]struct{}{}}
 	for kind := range x.wildcards {
 		x.wildcards[kind] = map[string]int{}
 	}
-	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry, model.KindVirtualService, model.KindDestinationRule} {
+	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry, model.KindVirtualService, model.KindDestinationRule,
+		model.KindEnvoyFilter, model.KindGateway} {
 		for r := range s.All(kind) {
 			x.count(r, 1)
 		}
@@ -39,6 +42,9 @@ func (x *index) apply(e mirror.Edit) {
 func (x *index) count(r model.Record, by int) {
 	for _, namespace := range namespacesOf(r) {
 		enlist(x.naming, namespace, r.Meta().Key, by)
+	}
+	for ref := range access.References(r) {
+		enlist(x.secrets, ref.Name, r.Meta().Key, by)
 	}
 	switch t := r.(type) {
 	case *model.Service:

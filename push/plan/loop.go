@@ -9,10 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -36,7 +38,10 @@ type Config struct {
 	Source Source
 	Pool   *pool.Pool
 	Opener Opener // of the Secrets that proxies ask for; nil: none is served with its private key
-	Logger *slog.Logger
+	// Authoriser says who may have private keys; nil: nobody. Access says how long its answers stand.
+	Authoriser access.Authoriser
+	Access     access.Settings
+	Logger     *slog.Logger
 	// DebounceAfter (100 ms) and DebounceMax (10 s) are PILOT_DEBOUNCE_AFTER and PILOT_DEBOUNCE_MAX.
 	DebounceAfter, DebounceMax time.Duration
 	// Coalesce (10 ms) is the least time between two plans of the endpoint lane.
@@ -51,17 +56,20 @@ type Config struct {
 	Linger time.Duration
 	// CheckEvery is how often one view is planned from nothing and compared; 0: never.
 	CheckEvery time.Duration
+	Crashes    *crash.Log // where panics go; nil: one of its own, to Logger
 }
 
 // Loop is the goroutine that owns a Planner: changes and proxies come in, moved sets go out.
 type Loop struct {
 	cfg     Config
 	log     *slog.Logger
+	clients *obs.Sampled // log lines that proxies bring about
 	calls   chan func()
 	ended   chan struct{}
 	planner *Planner // nil until there is a snapshot
 	proxies map[*Handle]*Proxy
-	newest  *mirror.Snapshot
+	newest  *mirror.Snapshot // without what is set aside
+	good    *mirror.Snapshot // the newest of which everything was planned; nil: none
 
 	config    debounce
 	pending   Pending // for the configuration lane
@@ -74,7 +82,19 @@ type Loop struct {
 	opening map[model.Key]chan struct{} // closed when a Secret was opened, or could not be
 	failed  map[model.Key]failure       // those that could not
 
+	access    *access.Memory
+	askAgain  time.Time                       // when the authoriser may have to be asked
+	questions chan struct{}                   // has a place for each that may be asked at once
+	deciding  map[view.Identity]chan struct{} // closed when the right of an identity is known
+
 	left []departed // oldest first
+
+	aside    map[model.Key]blame
+	apart    bool                            // something is set aside, or was: newest is no longer the source's
+	searched time.Time                       // when a proxy that joined last brought a search about
+	said     atomic.Pointer[[]Problem]       // of aside
+	latest   atomic.Pointer[mirror.Snapshot] // newest, for others
+	fault    func(*world, view.Scope)        // tests have it panic, see world
 
 	checking   atomic.Bool
 	complaints complaints
@@ -92,6 +112,7 @@ type Proxy struct {
 	*Handle
 	loop  *Loop
 	moved func(Lane)
+	fault atomic.Bool // its view cannot be planned any more
 }
 
 // NewLoop checks a configuration; Run starts it.
@@ -119,10 +140,15 @@ func NewLoop(cfg Config) (*Loop, error) {
 		cfg.Pool = &pool.Pool{}
 	}
 	l := &Loop{cfg: cfg, log: cfg.Logger, calls: make(chan func()), ended: make(chan struct{}), proxies: map[*Handle]*Proxy{},
-		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{},
+		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, aside: map[model.Key]blame{},
+		access: access.NewMemory(cfg.Access), questions: make(chan struct{}, maxQuestions), deciding: map[view.Identity]chan struct{}{},
 		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}, turn: maxTurn}
 	if l.log == nil {
 		l.log = slog.Default()
+	}
+	l.clients = obs.NewSampled(l.log)
+	if l.cfg.Crashes == nil {
+		l.cfg.Crashes = crash.New(l.log)
 	}
 	return l, nil
 }
@@ -142,7 +168,9 @@ func (l *Loop) Run(ctx context.Context) error {
 		check = ticker.C
 	}
 	for {
-		timer.Reset(l.plan(time.Now()))
+		wait := time.Duration(0)
+		l.safely(func() { wait = l.plan(time.Now()) })
+		timer.Reset(wait)
 		calls := l.calls
 		if l.going != nil {
 			calls = nil // they see nothing half-planned
@@ -170,10 +198,19 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 	if !ok {
 		return
 	}
+	c = l.accept(c)
 	l.newest = c.New
+	l.latest.Store(c.New)
+	if l.planner == nil && len(l.proxies) > 0 { // see restore
+		l.restore()
+		return
+	}
 	if l.planner == nil {
-		l.planner = New(Settings{Pool: l.cfg.Pool, Snapshot: c.New})
-		l.show()
+		l.safely(func() {
+			l.planner = New(Settings{Pool: l.cfg.Pool, Snapshot: c.New, fault: l.fault})
+			l.good = c.New
+			l.show()
+		})
 		return
 	}
 	now := time.Now()
@@ -244,48 +281,42 @@ func (l *Loop) check() {
 		go func() {
 			defer l.checking.Store(false)
 			obs.OracleChecks.Inc()
-			if bad := compare(have, fresh(newWorld(snapshot, l.cfg.Pool), view.Of(snapshot, h.Node), ws)); len(bad) > 0 {
-				obs.OracleFailures.Inc()
-				l.log.Error("the incremental plan differs from the plan from nothing", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
-			}
+			_ = l.guarded(func() {
+				if bad := compare(have, fresh(newWorld(snapshot, l.cfg.Pool), view.Of(snapshot, h.Node), ws)); len(bad) > 0 {
+					obs.OracleFailures.Inc()
+					l.log.Error("the incremental plan differs from the plan from nothing", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
+				}
+			})
 		}()
 		return
 	}
 }
 
-// call runs f in the loop's goroutine.
-func (l *Loop) call(ctx context.Context, f func()) error {
-	done := make(chan struct{})
-	select {
-	case l.calls <- func() { defer close(done); f() }:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-l.ended:
-		return errEnded
-	}
-	select {
-	case <-done:
-		return nil
-	case <-l.ended:
-		return errEnded
-	}
-}
-
 // Join plans a proxy's view at the newest snapshot that the source has published. moved is called in the loop's goroutine
 // after each change of the proxy's set, until Leave; it must not block, and may be called before Join returns.
-// ErrNotReady: there is no complete snapshot.
+// ErrNotReady: there is no complete snapshot. ErrUnplannable: the view panics, and no record is to blame for it.
 func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Lane)) (*Proxy, error) {
 	var p *Proxy
+	var fault error
 	err := l.call(ctx, func() {
 		if l.planner == nil || ctx.Err() != nil {
 			return
 		}
-		l.drain()
-		p = &Proxy{Handle: l.planner.Join(n), loop: l, moved: moved}
+		l.safely(l.drain)
+		if l.planner == nil {
+			return
+		}
+		h, bad := l.join(n)
+		if fault = bad; fault != nil {
+			return
+		}
+		p = &Proxy{Handle: h, loop: l, moved: moved}
 		l.proxies[p.Handle] = p
 		l.show()
 	})
 	switch {
+	case fault != nil:
+		return nil, fault
 	case err != nil:
 		return nil, err
 	case p == nil && ctx.Err() != nil:
@@ -308,11 +339,16 @@ func (p *Proxy) Leave() {
 	})
 }
 
+// Err says why the set stays as it is: the proxy's view cannot be planned any more. moved was called then. nil: it can.
+func (p *Proxy) Err() error {
+	if p.fault.Load() {
+		return ErrUnplannable
+	}
+	return nil
+}
+
 // Namespace is the proxy's.
 func (p *Proxy) Namespace() string { return p.Node.Namespace }
-
-// ID is equal for all proxies that have the same outbound side.
-func (p *Proxy) ID() string { return p.View().Scope.String() }
 
 // Revision is the store's revision that all views are complete at; 0: there is no snapshot.
 func (l *Loop) Revision() int64 { return l.revision.Load() }
@@ -320,7 +356,7 @@ func (l *Loop) Revision() int64 { return l.revision.Load() }
 // Problems is Planner.Problems; the builders are asked in the caller's goroutine, so the loop goes on.
 func (l *Loop) Problems() []Problem {
 	var q inquiry
-	_ = l.call(context.Background(), func() {
+	l.look(func() {
 		if l.planner != nil {
 			q = l.planner.inquire()
 		}
@@ -330,7 +366,7 @@ func (l *Loop) Problems() []Problem {
 
 // Stats counts what is shared.
 func (l *Loop) Stats() (st Stats) {
-	_ = l.call(context.Background(), func() {
+	l.look(func() {
 		if l.planner != nil {
 			st = l.planner.Stats()
 		}
@@ -340,6 +376,6 @@ func (l *Loop) Stats() (st Stats) {
 
 // Explain is Planner.Explain for a proxy of this loop, with the set that it explains.
 func (l *Loop) Explain(p *Proxy, t xds.Type, name string) (set *manifest.Set, specs []any) {
-	_ = l.call(context.Background(), func() { set, specs = p.Set(), l.planner.Explain(p.Handle, t, name) })
+	l.look(func() { set, specs = p.Set(), l.planner.Explain(p.Handle, t, name) })
 	return set, specs
 }

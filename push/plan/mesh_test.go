@@ -39,10 +39,16 @@ func body(kind model.Kind) proto.Message {
 		return &networkingv1.Sidecar{}
 	case model.KindEnvoyFilter:
 		return &networkingv1.EnvoyFilter{}
+	case model.KindSecretReader:
+		return &model.SecretReaderSpec{}
+	case model.KindGateway:
+		return &networkingv1.Gateway{}
 	case model.KindSecret:
 		return &model.SecretSpec{}
+	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
+		return &model.PolicySpec{}
 	}
-	return &model.PolicySpec{}
+	panic("no body for kind " + kind.String())
 }
 
 // rec makes a record of YAML in which tabs may indent.

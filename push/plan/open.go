@@ -33,36 +33,61 @@ type failure struct {
 }
 
 // Ask says that the proxy wants some Secrets by resource name, and others no more. It returns when the proxy's set says
-// what there is of them, or a moment later, when they take long to open: then they are pending, and moved is called.
+// what there is of them, or a moment later, when it takes long to find out whether the proxy may have them, or to open them: then
+// they are pending, and moved is called.
 func (p *Proxy) Ask(ctx context.Context, add, drop []string) {
 	l := p.loop
+	patience, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	var decision <-chan struct{}
 	var opening []<-chan struct{}
 	err := l.call(ctx, func() {
-		keys, moved := l.planner.Ask(p.Handle, add, drop)
-		l.tellMissing(p, add)
-		for _, key := range keys {
-			if l.opening[key] == nil {
-				l.opening[key] = make(chan struct{})
-			}
-			opening = append(opening, l.opening[key])
+		moved := l.planner.Ask(p.Handle, add, drop)
+		l.authorise(time.Now())
+		decision, opening = l.decision(p), l.openingFor(p)
+		if decision == nil {
+			l.tellMissing(p, add)
 		}
-		l.open()
 		l.tell(moved)
 	})
-	if err != nil || len(opening) == 0 {
+	if err == nil && decision != nil && waitFor(patience, decision) {
+		err = l.call(ctx, func() {
+			opening = l.openingFor(p)
+			l.tellMissing(p, add)
+		})
+	}
+	if err != nil {
 		return
 	}
-	patience := time.NewTimer(askPatience)
-	defer patience.Stop()
 	for _, done := range opening {
-		select {
-		case <-done:
-		case <-patience.C:
-			return
-		case <-ctx.Done():
+		if !waitFor(patience, done) {
 			return
 		}
 	}
+}
+
+// waitFor says whether something was done before the context ended.
+func waitFor(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// openingFor are closed when what a proxy asks for was opened, or could not be.
+func (l *Loop) openingFor(p *Proxy) (opening []<-chan struct{}) {
+	if _, here := l.proxies[p.Handle]; !here {
+		return nil
+	}
+	for _, key := range l.planner.pendingKeys(p.Handle) {
+		if l.opening[key] == nil {
+			l.opening[key] = make(chan struct{})
+		}
+		opening = append(opening, l.opening[key])
+	}
+	return opening
 }
 
 // maxTold bounds the lines that one request of a proxy can fill the log with.
@@ -72,14 +97,14 @@ const maxTold = 5
 func (l *Loop) tellMissing(p *Proxy, names []string) {
 	told := 0
 	for _, name := range names {
-		why := l.planner.missing(p.Handle, name)
-		if why == "" {
+		cause, why := l.planner.missing(p.Handle, name)
+		if cause == "" {
 			continue
 		}
 		if told++; told > maxTold {
 			return
 		}
-		l.log.Warn("a proxy asks for a Secret that it is not sent", obs.KeyProxy, p.Node.ID, obs.KeyName, fmt.Sprintf("%.300q", name), "reason", why)
+		l.clients.Warn("a proxy asks for a Secret that it is not sent", cause, obs.KeyProxy, p.Node.ID, obs.KeyName, fmt.Sprintf("%.300q", name), obs.KeyReason, why)
 	}
 }
 
@@ -91,7 +116,9 @@ func (l *Loop) open() {
 			if l.cfg.Opener != nil {
 				ctx, cancel := context.WithTimeout(context.Background(), openBudget)
 				defer cancel()
-				key, err = l.cfg.Opener.Open(ctx, record.Key, record.Spec)
+				if fault := l.guarded(func() { key, err = l.cfg.Opener.Open(ctx, record.Key, record.Spec) }); fault != nil {
+					key, err = nil, fault
+				}
 			}
 			_ = l.call(context.Background(), func() { l.opened(record, key, err) }) // an ended loop has no proxies
 		}()

@@ -104,6 +104,7 @@ func (wl *workload) mode(port uint32) listener.MTLS {
 		return listener.Plain
 	case model.MTLSStrict:
 		return listener.Strict
+	case model.MTLSPermissive, model.MTLSUnset:
 	}
 	return listener.Permissive
 }

@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
@@ -68,6 +69,14 @@ type world struct {
 	accounts map[[2]string]intern.List[string]     // by host and namespace, see accountsOf
 	peers    map[string]intern.List[*model.Policy] // by namespace, see peersOf
 	off      map[served]string                     // see offOf
+	fault    func(w *world, of view.Scope)         // tests have it panic; nil: nothing is tested
+}
+
+// tested is called wherever a scope is planned, and when all layers of a view are.
+func (w *world) tested(of view.Scope) {
+	if w.fault != nil {
+		w.fault(w, of)
+	}
 }
 
 func (w *world) root() string { return w.mesh.Spec.GetRootNamespace() }

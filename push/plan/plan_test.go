@@ -34,8 +34,8 @@ func TestShop(t *testing.T) {
 	if got := addresses(t, set, "outbound|80|v2|web.shop.svc.cluster.local"); got != "10.1.0.2:8080" {
 		t.Errorf("endpoints of v2: %s", got)
 	}
-	if got, want := domains(routesOfSet(t, set, "80")), "ratings.data.svc.cluster.local:80: ratings.data.svc.cluster.local ratings.data ratings.data.svc 10.96.0.3\n"+
-		"web.shop.svc.cluster.local:80: web.shop.svc.cluster.local web web.shop web.shop.svc 10.96.0.1\nallow_any: *"; got != want {
+	if got, want := domains(routesOfSet(t, set, "80")), "ratings.data.svc.cluster.local:80: ratings.data.svc.cluster.local ratings.data ratings.data.svc ratings.data.svc.cluster.local. 10.96.0.3\n"+
+		"web.shop.svc.cluster.local:80: web.shop.svc.cluster.local web web.shop web.shop.svc web.shop.svc.cluster.local. 10.96.0.1\nallow_any: *"; got != want {
 		t.Errorf("virtual hosts:\n%s\nwant\n%s", got, want)
 	}
 	if got := domains(routesOfSet(t, set, "ratings.data.svc.cluster.local:9000")); got != "ratings.data.svc.cluster.local:9000: *" {

@@ -27,21 +27,24 @@ const (
 type Settings struct {
 	Pool     *pool.Pool       // nil: one of its own
 	Snapshot *mirror.Snapshot // to start from; nil: the empty one
+
+	fault func(*world, view.Scope) // see world
 }
 
 // Planner plans the views of all proxies that joined, and keeps them planned as snapshots change. It has no clock and no
 // socket, and belongs to one goroutine.
 type Planner struct {
-	world     *world
-	table     *[model.NumKinds][]effect
-	keys      *view.Index
-	scopes    map[view.Scope]*scope
-	workloads map[view.Workload]*workload
-	views     map[view.View]*planned
-	handles   map[*Handle]struct{}
-	seen      seen
-	wards     map[string]*ward      // by namespace
-	private   map[model.Key]*opened // private keys that are asked for
+	world         *world
+	table         *[model.NumKinds][]effect
+	keys          *view.Index
+	scopes        map[view.Scope]*scope
+	workloads     map[view.Workload]*workload
+	views         map[view.View]*planned
+	handles       map[*Handle]struct{}
+	seen          seen
+	subscriptions map[view.Identity]*subscriptions
+	asking        map[string]map[*subscriptions]struct{} // by namespace: those of which something is asked for
+	private       map[model.Key]*opened                  // private keys that are asked for
 	// revision of the store that everything planned is complete at.
 	revision   int64
 	plans      int64 // of configuration, so far
@@ -54,14 +57,15 @@ type Planner struct {
 
 // planned is one view and what was planned for it.
 type planned struct {
-	view     view.View
-	scope    *scope
-	family   *family
-	workload *workload
-	residue  *manifest.Manifest
-	ward     *ward // nil: it may have no Secrets
-	set      atomic.Pointer[manifest.Set]
-	handles  map[*Handle]struct{}
+	view          view.View
+	scope         *scope
+	family        *family
+	workload      *workload
+	residue       *manifest.Manifest
+	subscriptions *subscriptions // nil: it may have no Secrets
+	set           atomic.Pointer[manifest.Set]
+	handles       map[*Handle]struct{}
+	id            atomic.Pointer[string] // nil: nobody has asked for it
 }
 
 // Handle is one proxy that joined.
@@ -77,6 +81,17 @@ func (h *Handle) Set() *manifest.Set { return h.planned.Load().set.Load() }
 // View is what decides it; safe for any goroutine.
 func (h *Handle) View() view.View { return h.planned.Load().view }
 
+// ID is equal for all proxies that have the same outbound side; safe for any goroutine.
+func (h *Handle) ID() string {
+	pl := h.planned.Load()
+	if id := pl.id.Load(); id != nil {
+		return *id
+	}
+	id := pl.view.Scope.String()
+	pl.id.Store(&id)
+	return id
+}
+
 // Moved says that a proxy should have something else.
 type Moved struct {
 	Handle *Handle
@@ -91,8 +106,10 @@ func New(c Settings) *Planner {
 	if c.Snapshot == nil {
 		c.Snapshot = mirror.Empty()
 	}
+	w := newWorld(c.Snapshot, c.Pool)
+	w.fault = c.fault
 	return &Planner{
-		world: newWorld(c.Snapshot, c.Pool), table: &affects, keys: view.NewIndex(c.Snapshot), revision: c.Snapshot.Revision(),
+		world: w, table: &affects, keys: view.NewIndex(c.Snapshot), revision: c.Snapshot.Revision(),
 		scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, views: map[view.View]*planned{}, handles: map[*Handle]struct{}{},
 		seen: seen{}, apartFrom: apartFrom,
 	}
@@ -122,12 +139,16 @@ func (w *world) later(s *mirror.Snapshot) *world {
 	return next
 }
 
-// Join plans a proxy's view, or finds it planned.
+// Join plans a proxy's view, or finds it planned. Where that panics, the planner is as it was before.
 func (p *Planner) Join(n view.Node) *Handle {
 	h := &Handle{Node: n}
-	p.handles[h] = struct{}{}
-	p.bind(h, p.keys.View(p.world.Snapshot, n))
+	p.join(h)
 	return h
+}
+
+func (p *Planner) join(h *Handle) {
+	p.bind(h, p.keys.View(p.world.Snapshot, h.Node))
+	p.handles[h] = struct{}{}
 }
 
 // Leave ends what Join began. What no proxy uses any more is dropped.
@@ -156,29 +177,39 @@ func (p *Planner) unbind(h *Handle, pl *planned) {
 		return
 	}
 	delete(p.views, pl.view)
-	if pl.workload.refs--; pl.workload.refs == 0 {
-		delete(p.workloads, pl.view.Workload)
+	p.release(pl)
+}
+
+// release drops the layers of a view that no view uses any more. Those that it has not got to are nil.
+func (p *Planner) release(pl *planned) {
+	if pl.workload != nil {
+		if pl.workload.refs--; pl.workload.refs == 0 {
+			delete(p.workloads, pl.view.Workload)
+		}
 	}
 	if pl.family != nil {
 		if pl.family.refs--; pl.family.refs == 0 {
 			delete(pl.scope.families, pl.view.Facets)
 		}
 	}
-	if wd := pl.ward; wd != nil {
-		if wd.refs--; wd.refs == 0 {
-			delete(p.wards, wd.namespace)
-			p.tidyKeys(wd.namespace)
+	p.leaveSubscriptions(pl)
+	if pl.scope != nil {
+		if pl.scope.refs--; pl.scope.refs == 0 {
+			delete(p.scopes, pl.view.Scope)
+			p.seen.retire(pl.scope)
 		}
-	}
-	if pl.scope.refs--; pl.scope.refs == 0 {
-		delete(p.scopes, pl.view.Scope)
-		p.seen.retire(pl.scope)
 	}
 }
 
 // plan finds or plans the layers of a view.
 func (p *Planner) plan(v view.View) *planned {
 	pl := &planned{view: v, handles: map[*Handle]struct{}{}}
+	done := false
+	defer func() {
+		if !done { // it panics
+			p.release(pl)
+		}
+	}()
 	if pl.scope = p.scopes[v.Scope]; pl.scope == nil {
 		pl.scope = p.scopeFor(v.Scope)
 		p.scopes[v.Scope] = pl.scope
@@ -195,8 +226,10 @@ func (p *Planner) plan(v view.View) *planned {
 	}
 	pl.workload.refs++
 	pl.residue = residueOf(pl.workload, v.Residue)
-	pl.ward = p.wardOf(v.Secrets)
+	pl.subscriptions = p.subscribe(pl)
+	p.world.tested(v.Scope)
 	pl.compose(p)
+	done = true
 	return pl
 }
 
@@ -211,8 +244,8 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 		set.Types[t][manifest.Workload] = pl.workload.types[t]
 	}
 	set.Types[xds.Listener][manifest.Residue] = pl.residue
-	if pl.ward != nil {
-		set.Types[xds.Secret][manifest.Residue] = pl.ward.manifest
+	if pl.subscriptions != nil {
+		set.Types[xds.Secret][manifest.Residue] = pl.subscriptions.manifest
 	}
 	old := pl.set.Load()
 	if old != nil && old.Types == set.Types {

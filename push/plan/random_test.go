@@ -19,6 +19,7 @@ import (
 type mesh struct {
 	t       testing.TB
 	r       *rand.Rand
+	more    *rand.Rand // of edit's companion; apart, so that the histories that r makes stay as they were recorded
 	clock   int64
 	records map[model.Key]model.Record
 }
@@ -32,7 +33,7 @@ var (
 )
 
 func newMesh(t testing.TB, seed uint64) *mesh {
-	return &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), records: map[model.Key]model.Record{}}
+	return &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), records: map[model.Key]model.Record{}}
 }
 
 func (m *mesh) pick(from ...string) string { return from[m.r.IntN(len(from))] }
@@ -70,6 +71,7 @@ func (m *mesh) edit() (put model.Record, del model.Key) {
 		namespace, name = m.pick(namespaces[:2]...), m.pick(services...)
 	case model.KindMesh:
 		namespace, name = "", model.MeshKey.Name
+	default: // any of the names
 	}
 	if kind == model.KindSecret {
 		name = m.pick("cert", "cert", "cert-cacert")
@@ -90,6 +92,31 @@ func (m *mesh) edit() (put model.Record, del model.Key) {
 		created = 1 // as old as others: names decide
 	}
 	put = rec(m.t, kind, fmt.Sprintf("%s/%s@%d", namespace, name, created), strings.ReplaceAll(m.text(kind, name), ".NS.", "."+namespace+"."))
+	m.records[key] = put
+	return put, model.Key{}
+}
+
+// rights makes, changes or deletes a record that decides who has private keys, and touches nothing else; sometimes.
+func (m *mesh) rights() (put model.Record, del model.Key) {
+	pick := func(from ...string) string { return from[m.more.IntN(len(from))] }
+	kinds := []model.Kind{model.KindSecretReader, model.KindGateway, model.KindDestinationRule}
+	kind := kinds[m.more.IntN(2*len(kinds))%len(kinds)]
+	namespace := pick("a", "b")
+	selector := pick("", "app: s0", "app: s1", "version: v1")
+	text := map[model.Kind]string{
+		model.KindSecretReader:    "accounts: ['" + pick("a/sa", "b/sa", "a/*", "*/*", "a/other") + "']",
+		model.KindGateway:         fmt.Sprintf("{selector: {%s}, servers: [{tls: {mode: %s, credentialName: %s}}]}", selector, pick("SIMPLE", "SIMPLE", "PASSTHROUGH"), pick("cert", "cert", "other")),
+		model.KindDestinationRule: fmt.Sprintf("{host: unused.test, workloadSelector: {matchLabels: {%s}}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: %s}}}", selector, pick("cert", "cert", "other")),
+	}[kind]
+	if kind == model.KindSecretReader {
+		namespace = pick("a", "b", "")
+	}
+	key := model.Key{Kind: kind, Namespace: namespace, Name: "rights"}
+	if old, ok := m.records[key]; ok && m.more.IntN(3) == 0 {
+		delete(m.records, key)
+		return nil, old.Meta().Key
+	}
+	put = rec(m.t, kind, namespace+"/rights", text)
 	m.records[key] = put
 	return put, model.Key{}
 }
@@ -120,8 +147,11 @@ func (m *mesh) text(kind model.Kind, name string) string {
 	case model.KindSecret:
 		encode := func(from ...string) string { return base64.StdEncoding.EncodeToString([]byte(m.pick(from...))) }
 		return fmt.Sprintf("{chain: '%s', trust: '%s', key: '%s', mac: '%s'}", encode("one", "two"), encode("", "a", "b"), encode("", "x", "y"), encode("x", "y"))
+	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
+		return m.policy(kind)
+	case model.KindGateway, model.KindSecretReader: // rights makes them
 	}
-	return m.policy(kind)
+	panic("the random editor does not know kind " + kind.String())
 }
 
 // policy has a selector only where it is not mesh-wide.
@@ -237,7 +267,9 @@ func (m *mesh) sidecar() string {
 	}
 	fmt.Fprintf(&b, "- {captureMode: %s, hosts: %s}\n", capture, hosts())
 	if m.one(3) {
-		fmt.Fprintf(&b, "ingress: [{port: {number: %s, protocol: HTTP, name: in}, captureMode: %s, defaultEndpoint: '127.0.0.1:8080'}]\n", m.pick("8080", "9999"), capture)
+		port := m.pick("8080", "9999")
+		to := map[string]string{"8080": "127.0.0.1", "9999": "0.0.0.0"}[port]
+		fmt.Fprintf(&b, "ingress: [{port: {number: %s, protocol: HTTP, name: in}, captureMode: %s, defaultEndpoint: '%s:8080'}]\n", port, capture, to)
 	}
 	return b.String()
 }
@@ -245,7 +277,7 @@ func (m *mesh) sidecar() string {
 func (m *mesh) filter() string {
 	context := m.pick("ANY", "SIDECAR_OUTBOUND", "SIDECAR_INBOUND", "GATEWAY")
 	value := map[string]string{
-		"CLUSTER":             m.pick("operation: MERGE, value: {connect_timeout: 3s}", "operation: REMOVE", "operation: ADD, value: {name: added, connect_timeout: 1s, type: STATIC}"),
+		"CLUSTER":             m.pick("operation: MERGE, value: {connect_timeout: 3s}", "operation: REMOVE", "operation: ADD, value: {name: added, alt_stat_name: 'kubernetes://cert', connect_timeout: 1s, type: STATIC}"),
 		"LISTENER":            m.pick("operation: MERGE, value: {per_connection_buffer_limit_bytes: 9}", "operation: REMOVE"),
 		"HTTP_ROUTE":          "operation: MERGE, value: {route: {timeout: 9s}}",
 		"VIRTUAL_HOST":        m.pick("operation: REMOVE", "operation: ADD, value: {name: more, domains: [more.example.org]}"),
@@ -281,7 +313,9 @@ func nodes() []view.Node {
 	}
 	for _, of := range []string{"a", "b", ""} {
 		gateway := node("a", "gw-"+of, "app=gw")
-		gateway.Router, gateway.Verified = true, of
+		if gateway.Router = true; of != "" {
+			gateway.Verified = view.Identity{Namespace: of, Account: "sa"}
+		}
 		all = append(all, gateway)
 	}
 	all[0].Addresses = []string{"10.1.0.1"}

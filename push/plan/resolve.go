@@ -167,8 +167,9 @@ func isHTTP(p model.Protocol) bool {
 	switch p {
 	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_GRPC_WEB:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 func isHTTP2(p model.Protocol) bool {

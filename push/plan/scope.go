@@ -147,6 +147,7 @@ func (s *scope) fixed(spec pool.ResourceSpec, found *[]Problem) {
 // run plans what the step names, with everything that follows from it, and commits.
 func (s *scope) run(w *world) {
 	s.world = w
+	w.tested(s.key)
 	names := slices.Sorted(maps.Keys(s.step.hosts))
 	for _, name := range names {
 		s.resolve(name, s.step.hosts[name])
@@ -390,11 +391,11 @@ func (s *scope) familyOf(facets intern.List[string]) *family {
 	f := s.families[facets]
 	if f == nil {
 		f = &family{facets: facets}
-		s.families[facets] = f
 		for name := range s.routes {
 			s.planFamily(f, name)
 		}
 		f.commit(s.shared)
+		s.families[facets] = f
 	}
 	return f
 }

@@ -6,28 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/build/secret"
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
-
-// ward is the Secrets of one namespace, as far as proxies that may have them ask for them by name. All such proxies of a
-// namespace share it; each is sent what it has asked for itself.
-type ward struct {
-	namespace string
-	asked     map[string]*asked // by resource name
-	manifest  *manifest.Manifest
-	refs      int // views
-}
-
-// asked is one resource that somebody asks for.
-type asked struct {
-	unit  // res nil: there is none to be sent
-	needs model.Key
-	refs  int // proxies
-}
 
 // opened is the private key of one record, or the wish for it.
 type opened struct {
@@ -37,30 +23,21 @@ type opened struct {
 	taken  bool // somebody has been told to open it
 }
 
-// The forms of names (istio: pilot/pkg/model/credentials/resource.go). Both lead to a Secret of the proxy's own namespace
-// or nowhere.
-const (
-	secretPrefix        = "kubernetes://"         // NAME, or NAMESPACE/NAME
-	gatewaySecretPrefix = "kubernetes-gateway://" // NAMESPACE/NAME
-	trustSuffix         = "-cacert"
-)
+const trustSuffix = "-cacert"
 
 // maxAsked bounds how many Secrets one proxy may ask for.
 const maxAsked = 4096
 
+// maxAskedOfIdentity bounds how many Secrets all proxies of one identity may ask for.
+const maxAskedOfIdentity = 4 * maxAsked
+
 // secretName takes a resource name apart: the Secret's name in the namespace. False: it is no Secret there.
 func secretName(namespace, resource string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(resource, gatewaySecretPrefix)
-	qualified := ok
-	if !ok {
-		if rest, ok = strings.CutPrefix(resource, secretPrefix); !ok {
-			return "", false
-		}
+	if !strings.HasPrefix(resource, access.SecretPrefix) && !strings.HasPrefix(resource, access.GatewaySecretPrefix) {
+		return "", false
 	}
-	if in, short, is := strings.Cut(rest, "/"); is {
-		return short, in == namespace && short != "" && !strings.Contains(short, "/")
-	}
-	return rest, !qualified && rest != ""
+	ref, ok := access.ParseName(resource)
+	return ref.Name, ok && (ref.Namespace == "" || ref.Namespace == namespace)
 }
 
 // candidates are the Secrets that a resource may be made of, the first that serves counts, and whether it is trust. The
@@ -97,18 +74,31 @@ func (w *world) secretFor(namespace, resource string) (record *model.Secret, tru
 }
 
 // planSecret plans one resource; what has to be opened for it is noted in keys. It returns what stands in the manifest;
-// nil: nothing.
-func (w *world) planSecret(namespace, name string, a *asked, keys map[model.Key]*opened) *xds.Resource {
+// nil: nothing, and the resource's cause and why say why. Certificates of authorities are for all of the namespace; a private key is
+// for who has the right to it, and uses it.
+func (w *world) planSecret(subs *subscriptions, name string, a *asked, keys map[model.Key]*opened, labels func() []map[string]string) *xds.Resource {
 	old := a.unit
-	a.unit, a.needs = unit{}, model.Key{}
-	record, trust := w.secretFor(namespace, name)
+	a.unit, a.needs, a.cause, a.why = unit{}, model.Key{}, "", ""
+	record, trust := w.secretFor(subs.who.Namespace, name)
 	var spec pool.ResourceSpec
 	switch {
 	case record == nil || trust && len(record.Spec.GetTrust()) == 0:
+		a.cause, a.why = absent(subs.who.Namespace, name)
 		return nil
 	case trust:
 		spec = secret.Trust{Name: name, Secret: record}
 	default:
+		if a.cause, a.why = w.unused(subs.who, record.Key, labels); a.cause != "" {
+			return nil
+		}
+		subs.needed = true
+		if !subs.right.Known {
+			return manifest.Pending(xds.Secret, name)
+		}
+		if !subs.right.Allowed {
+			a.cause, a.why = "may not list Secrets", subs.who.String()+" may not list Secrets: "+subs.right.Why
+			return nil
+		}
 		a.needs = record.Key
 		o := keys[record.Key]
 		if o == nil {
@@ -131,13 +121,23 @@ func (w *world) planSecret(namespace, name string, a *asked, keys map[model.Key]
 	return a.res
 }
 
+// absent says that there is no Secret to make a resource of.
+func absent(namespace, resource string) (cause, why string) {
+	keys, trust := candidates(namespace, resource)
+	if trust {
+		return "no such Secret", fmt.Sprintf("there is neither a %v nor a %v with certificates of authorities", keys[0], keys[len(keys)-1])
+	}
+	return "no such Secret", fmt.Sprintf("there is no %v with a certificate and a private key", keys[0])
+}
+
 // plan plans some of what is asked for.
-func (wd *ward) plan(w *world, names []string, keys map[model.Key]*opened) {
+func (subs *subscriptions) plan(w *world, names []string, keys map[model.Key]*opened) {
 	var puts []*xds.Resource
 	var gone []string
+	labels := w.labelsOf(subs.who)
 	for _, name := range names {
-		have := wd.manifest.Get(name)
-		switch r := w.planSecret(wd.namespace, name, wd.asked[name], keys); {
+		have := subs.manifest.Get(name)
+		switch r := w.planSecret(subs, name, subs.asked[name], keys, labels); {
 		case r == nil:
 			gone = append(gone, name)
 		case have == nil || have.Version != r.Version: // markers have versions, too
@@ -145,22 +145,22 @@ func (wd *ward) plan(w *world, names []string, keys map[model.Key]*opened) {
 		}
 	}
 	if len(puts)+len(gone) > 0 {
-		wd.manifest = wd.manifest.With(puts, gone)
+		subs.manifest = subs.manifest.With(puts, gone)
 	}
 }
 
 // Ask says that a proxy wants some resources of type Secret by name, and others no more. What it may not have does not
-// exist for it. Of what it asks for and is not opened yet the Secrets are returned.
-func (p *Planner) Ask(h *Handle, add, drop []string) (pending []model.Key, moved []Moved) {
+// exist for it. Rights and Sealed say afterwards what it waits for.
+func (p *Planner) Ask(h *Handle, add, drop []string) (moved []Moved) {
 	pl := h.planned.Load()
-	if _, joined := p.handles[h]; !joined || pl.ward == nil {
-		return nil, nil
+	if _, joined := p.handles[h]; !joined || pl.subscriptions == nil {
+		return nil
 	}
-	wd := pl.ward
+	subs := pl.subscriptions
 	for _, name := range drop {
 		if h.asks[name] {
 			delete(h.asks, name)
-			wd.release(name)
+			subs.release(name)
 		}
 	}
 	var fresh []string
@@ -168,100 +168,95 @@ func (p *Planner) Ask(h *Handle, add, drop []string) (pending []model.Key, moved
 		if h.asks[name] {
 			continue
 		}
-		if keys, _ := candidates(wd.namespace, name); keys == nil || len(h.asks) >= maxAsked {
+		a := subs.asked[name]
+		if keys, _ := candidates(subs.who.Namespace, name); keys == nil || len(h.asks) >= maxAsked || a == nil && len(subs.asked) >= maxAskedOfIdentity {
 			continue
 		}
 		if h.asks == nil {
 			h.asks = map[string]bool{}
 		}
 		h.asks[name] = true
-		a := wd.asked[name]
 		if a == nil {
 			a = &asked{}
-			wd.asked[name] = a
+			subs.asked[name] = a
 			fresh = append(fresh, name)
 		}
 		a.refs++
 	}
-	wd.plan(p.world, fresh, p.private)
-	p.tidyKeys(wd.namespace)
+	p.enlistSubscriptions(subs)
+	subs.plan(p.world, fresh, p.private)
+	p.tidyKeys(subs.who.Namespace)
+	return p.composeSubscriptions(subs)
+}
+
+// pendingKeys are the Secrets of what a proxy asks for that are not opened yet.
+func (p *Planner) pendingKeys(h *Handle) (pending []model.Key) {
+	subs := h.planned.Load().subscriptions
 	for name := range h.asks {
-		if a := wd.asked[name]; a.needs != (model.Key{}) && p.private[a.needs].of != p.private[a.needs].record {
+		if a := subs.asked[name]; a.needs != (model.Key{}) && p.private[a.needs].of != p.private[a.needs].record {
 			pending = append(pending, a.needs)
 		}
 	}
-	return pending, p.composeWard(wd)
+	return pending
 }
 
-// refused says why a proxy may not have a Secret of this name, whatever there is; empty: it may.
-func (p *Planner) refused(h *Handle, resource string) string {
+// refused says why a proxy may not have a Secret of this name, whatever there is; empty: it may. The cause is one of a few, for
+// which log lines are counted; why is the sentence.
+func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	pl := h.planned.Load()
 	switch {
-	case !h.Node.Router:
-		return "it is no gateway"
-	case h.Node.Verified == "":
-		return "it is not authenticated as of any namespace"
-	case pl.ward == nil:
-		return "its identity is of namespace " + h.Node.Verified + ", not of its own"
+	case h.Node.Verified == view.Identity{}:
+		return "not authenticated", "it is not authenticated as of any namespace"
+	case pl.subscriptions == nil:
+		return "identity of another namespace", "its identity is of namespace " + h.Node.Verified.Namespace + ", not of its own"
 	}
-	if keys, _ := candidates(pl.ward.namespace, resource); keys == nil {
-		return "the name does not lead to a Secret of its namespace " + pl.ward.namespace
+	if keys, _ := candidates(pl.subscriptions.who.Namespace, resource); keys == nil {
+		return "Secret of another namespace", "the name does not lead to a Secret of its namespace " + pl.subscriptions.who.Namespace
 	}
-	return ""
+	return "", ""
 }
 
-// missing says why there is nothing of a resource that a proxy asks for; empty: there is, or it is being opened.
-func (p *Planner) missing(h *Handle, resource string) string {
-	if why := p.refused(h, resource); why != "" {
-		return why
+// missing says why there is nothing of a resource that a proxy asks for; empty: there is, or it is waited for.
+func (p *Planner) missing(h *Handle, resource string) (cause, why string) {
+	if cause, why := p.refused(h, resource); cause != "" {
+		return cause, why
 	}
-	pl := h.planned.Load()
-	keys, trust := candidates(pl.ward.namespace, resource)
-	switch {
-	case !h.asks[resource]:
-		return fmt.Sprintf("it asks for more than %d", maxAsked)
-	case pl.ward.manifest.Get(resource) != nil:
-		return ""
-	case trust:
-		return fmt.Sprintf("there is neither a %v nor a %v with certificates of authorities", keys[0], keys[len(keys)-1])
+	if !h.asks[resource] {
+		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d", maxAsked, maxAskedOfIdentity)
 	}
-	return fmt.Sprintf("there is no %v with a certificate and a private key", keys[0])
-}
-
-// release drops what nobody asks for any more.
-func (wd *ward) release(name string) {
-	a := wd.asked[name]
-	if a.refs--; a.refs == 0 {
-		delete(wd.asked, name)
-		wd.manifest = wd.manifest.With(nil, []string{name})
-	}
+	a := h.planned.Load().subscriptions.asked[resource]
+	return a.cause, a.why
 }
 
 // tidyKeys forgets private keys of a namespace that nothing which is asked for needs.
 func (p *Planner) tidyKeys(namespace string) {
 	needed := map[model.Key]bool{}
-	if wd := p.wards[namespace]; wd != nil {
-		for _, a := range wd.asked {
+	for subs := range p.asking[namespace] {
+		for _, a := range subs.asked {
 			needed[a.needs] = true
 		}
 	}
 	maps.DeleteFunc(p.private, func(key model.Key, _ *opened) bool { return key.Namespace == namespace && !needed[key] })
 }
 
-// applySecrets plans again what an edit of Secrets touches.
+// applySecrets plans again what an edit touches of Secrets, of what refers to them, and of the labels that decide.
 func (p *Planner) applySecrets(d *dirt) {
-	for _, wd := range p.wards {
-		var names []string
-		for name := range wd.asked {
-			keys, _ := candidates(wd.namespace, name)
-			if d.everything || slices.ContainsFunc(keys, func(k model.Key) bool { return d.secrets[k] }) {
-				names = append(names, name)
+	for namespace, all := range p.asking {
+		for subs := range all {
+			subs.doubted = subs.doubted || subs.needed && (d.everything || d.granted[namespace] || d.granted[""])
+			var names []string
+			for name := range subs.asked {
+				keys, trust := candidates(namespace, name)
+				touched := d.everything || !trust && (d.labelled[namespace] || d.referred[keys[0].Name])
+				if touched || slices.ContainsFunc(keys, func(k model.Key) bool { return d.secrets[k] }) {
+					names = append(names, name)
+				}
+			}
+			if len(names) > 0 {
+				subs.plan(p.world, names, p.private)
 			}
 		}
-		if len(names) > 0 {
-			wd.plan(p.world, names, p.private)
-			p.tidyKeys(wd.namespace)
-		}
+		p.tidyKeys(namespace)
 	}
 }
 
@@ -278,20 +273,25 @@ func (p *Planner) Sealed() (records []*model.Secret) {
 }
 
 // Opened answers with the private key of a record. One that is not wanted any more is forgotten.
-func (p *Planner) Opened(record *model.Secret, key model.PrivateKey) []Moved {
-	o, wd := p.private[record.Key], p.wards[record.Key.Namespace]
-	if o == nil || o.record != record || wd == nil {
+func (p *Planner) Opened(record *model.Secret, key model.PrivateKey) (moved []Moved) {
+	o := p.private[record.Key]
+	if o == nil || o.record != record {
 		return nil
 	}
 	o.of, o.key = record, &key
-	var names []string
-	for name, a := range wd.asked {
-		if a.needs == record.Key {
-			names = append(names, name)
+	for subs := range p.asking[record.Key.Namespace] {
+		var names []string
+		for name, a := range subs.asked {
+			if a.needs == record.Key {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			subs.plan(p.world, names, p.private)
+			moved = append(moved, p.composeSubscriptions(subs)...)
 		}
 	}
-	wd.plan(p.world, names, p.private)
-	return p.composeWard(wd)
+	return moved
 }
 
 // Unopened has a record that could not be opened given out by Sealed again, and says whether it is still wanted.
@@ -304,51 +304,21 @@ func (p *Planner) Unopened(record *model.Secret) bool {
 	return true
 }
 
-// composeWard publishes a ward that was planned again.
-func (p *Planner) composeWard(wd *ward) (moved []Moved) {
-	for _, pl := range p.views {
-		if pl.ward != wd {
-			continue
-		}
-		if pl.compose(p) {
-			for h := range pl.handles {
-				moved = append(moved, Moved{h, Slow})
-			}
-		}
-	}
-	return moved
-}
-
-// wardOf finds or makes the ward of a view.
-func (p *Planner) wardOf(namespace string) *ward {
-	if namespace == "" {
-		return nil
-	}
-	wd := p.wards[namespace]
-	if wd == nil {
-		wd = &ward{namespace: namespace, asked: map[string]*asked{}}
-		if p.wards == nil {
-			p.wards, p.private = map[string]*ward{}, map[model.Key]*opened{}
-		}
-		p.wards[namespace] = wd
-	}
-	wd.refs++
-	return wd
-}
-
-// wishes are what is asked for of a ward and what is opened for it: what a plan from nothing needs beside the snapshot.
+// wishes are what an identity asks for, the right to it, and what is opened for it: what a plan from nothing needs beside the
+// snapshot.
 type wishes struct {
-	namespace string
-	names     []string
-	keys      map[model.Key]opened
+	who   view.Identity
+	right access.Standing
+	names []string
+	keys  map[model.Key]opened
 }
 
 // wishes copies them: they may be used in any goroutine.
-func (p *Planner) wishes(namespace string) wishes {
-	out := wishes{namespace: namespace, keys: map[model.Key]opened{}}
-	if wd := p.wards[namespace]; wd != nil && namespace != "" {
-		out.names = slices.Sorted(maps.Keys(wd.asked))
-		for _, a := range wd.asked {
+func (p *Planner) wishes(who view.Identity) wishes {
+	out := wishes{who: who, keys: map[model.Key]opened{}}
+	if subs := p.subscriptions[who]; subs != nil {
+		out.right, out.names = subs.right, slices.Sorted(maps.Keys(subs.asked))
+		for _, a := range subs.asked {
 			if o := p.private[a.needs]; o != nil {
 				out.keys[a.needs] = *o
 			}
@@ -359,14 +329,14 @@ func (p *Planner) wishes(namespace string) wishes {
 
 // fresh plans the wishes from nothing.
 func (ws wishes) fresh(w *world) *manifest.Manifest {
-	wd := &ward{namespace: ws.namespace, asked: map[string]*asked{}}
+	subs := &subscriptions{who: ws.who, right: ws.right, asked: map[string]*asked{}}
 	keys := map[model.Key]*opened{}
 	for key, o := range ws.keys {
 		keys[key] = &o
 	}
 	for _, name := range ws.names {
-		wd.asked[name] = &asked{}
+		subs.asked[name] = &asked{}
 	}
-	wd.plan(w, ws.names, keys)
-	return wd.manifest
+	subs.plan(w, ws.names, keys)
+	return subs.manifest
 }

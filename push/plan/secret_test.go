@@ -16,6 +16,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 
+	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/build/secret"
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/view"
@@ -61,11 +62,66 @@ func (o *opener) set(err error) {
 	o.err = err
 }
 
-// gateway is a proxy of type router with an authenticated identity of a namespace.
+// gateway is a proxy of type router that is authenticated as the service account gw of a namespace; of none: nobody.
 func gateway(namespace, verified string) view.Node {
 	n := node(namespace, "gw")
-	n.Router, n.Verified = true, verified
+	n.Router = true
+	if verified != "" {
+		n.Verified = view.Identity{Namespace: verified, Account: "gw"}
+	}
 	return n
+}
+
+// judge is an authoriser: yes, unless it is told otherwise.
+type judge struct {
+	mu    sync.Mutex
+	no    map[view.Identity]bool
+	err   error
+	asked []view.Identity
+}
+
+func (j *judge) MayListSecrets(_ context.Context, who view.Identity) (access.Answer, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.asked = append(j.asked, who)
+	if j.no[who] {
+		return access.Answer{Why: "it is told so"}, j.err
+	}
+	return access.Answer{Allowed: true}, j.err
+}
+
+// questions are how many there were since the last call.
+func (j *judge) questions() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := len(j.asked)
+	j.asked = nil
+	return n
+}
+
+func (j *judge) set(err error, no ...view.Identity) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.err, j.no = err, map[view.Identity]bool{}
+	for _, who := range no {
+		j.no[who] = true
+	}
+}
+
+// used is a Gateway of another namespace that selects all proxies and refers to Secrets, by name.
+func used(t testing.TB, names ...string) model.Record {
+	t.Helper()
+	return rec(t, model.KindGateway, "apps/all", "servers: [{tls: {mode: SIMPLE, credentialNames: ["+strings.Join(names, ", ")+"]}}]")
+}
+
+// open plans with the right to list Secrets, and opens what is sealed.
+func open(p *Planner, key string) {
+	for who := range p.subscriptions {
+		p.Authorised(who, access.Standing{Known: true, Allowed: true})
+	}
+	for _, r := range p.Sealed() {
+		p.Opened(r, model.PrivateKey(key))
+	}
 }
 
 // held is what a set has of a Secret: chain and key, trust, "pending", or nothing.
@@ -88,13 +144,16 @@ func held(t testing.TB, set *manifest.Set, name string) string {
 	return string(m.GetTlsCertificate().CertificateChain.GetInlineBytes()) + ", " + string(m.GetTlsCertificate().PrivateKey.GetInlineBytes())
 }
 
+// other is a service account that may not list Secrets.
+var other = view.Identity{Namespace: "shop", Account: "other"}
+
 // wantSent has a proxy join and ask for a Secret: it must be sent so much, of which the key was opened for it, or the log says
 // that it is not sent, and why.
 func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why string) {
 	t.Helper()
 	var log bytes.Buffer
 	o := &opener{}
-	inBubble(t, Config{Opener: o, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: o, Authoriser: &judge{no: map[view.Identity]bool{other: true}}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
 		src.put(records...)
 		p, err := l.Join(t.Context(), n, nil)
 		if err != nil {
@@ -120,16 +179,18 @@ func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why 
 	})
 }
 
-// Who is sent which Secret: gateways that are authenticated as of their namespace, those of that namespace; nobody else, and
-// it is said why.
+// Who is sent which Secret: proxies that are authenticated as of their namespace, those of that namespace: certificates of
+// authorities in any case, private keys where their service account may list Secrets. What a proxy calls itself makes no difference.
+// Who is sent nothing is told why.
 func TestWhoMayHaveSecrets(t *testing.T) {
 	records := []model.Record{tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/trust", "", "only", ""),
-		tlsSecret(t, "shop/mutual", "m", "beside", "2"), tlsSecret(t, "shop/mutual-cacert", "", "own", ""), tlsSecret(t, "bank/web", "bank", "", "3")}
-	sidecar := node("shop", "app")
-	sidecar.Verified = "shop"
+		tlsSecret(t, "shop/mutual", "m", "beside", "2"), tlsSecret(t, "shop/mutual-cacert", "", "own", ""), tlsSecret(t, "bank/web", "bank", "", "3"),
+		used(t, "web", "trust", "mutual", "none"), tlsSecret(t, "shop/unused", "u", "", "4")}
+	sidecar, liar, account := node("shop", "app"), gateway("shop", "shop"), node("shop", "app")
+	sidecar.Verified, liar.Verified, account.Verified = other, other, gateway("shop", "shop").Verified
 	spoof := gateway("bank", "shop")
 	const (
-		sidecars   = "it is no gateway"
+		forbidden  = "service account shop/other may not list Secrets: it is told so"
 		anonymous  = "it is not authenticated as of any namespace"
 		ofShop     = "its identity is of namespace shop, not of its own"
 		ofBank     = "its identity is of namespace bank, not of its own"
@@ -167,11 +228,17 @@ func TestWhoMayHaveSecrets(t *testing.T) {
 		{spoof, "kubernetes://shop/web", "", ofShop},
 		{spoof, "kubernetes-gateway://shop/web", "", ofShop},
 		{gateway("", ""), "kubernetes://shop/web", "", anonymous},
-		{sidecar, "kubernetes://web", "", sidecars},
-		{sidecar, "kubernetes-gateway://shop/web", "", sidecars},
-		{sidecar, "kubernetes://web-cacert", "", sidecars},
+		{gateway("shop", "shop"), "kubernetes://unused", "", "no Gateway, DestinationRule with a workloadSelector or EnvoyFilter refers to Secret shop/unused"},
+		{sidecar, "kubernetes://web", "", forbidden},
+		{sidecar, "kubernetes-gateway://shop/web", "", forbidden},
+		{sidecar, "kubernetes://web-cacert", "trust ca", ""},
+		{sidecar, "kubernetes://bank/web-cacert", "", notOfShop},
+		{liar, "kubernetes://web", "", forbidden},
+		{liar, "kubernetes-gateway://shop/web", "", forbidden},
+		{liar, "kubernetes://web-cacert", "trust ca", ""},
+		{account, "kubernetes://web", "chain, key of 1", ""},
 	} {
-		t.Run(fmt.Sprintf("%v %s as %s asks %s", c.node.Router, c.node.Namespace, c.node.Verified, c.ask), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v %s as %v asks %s", c.node.Router, c.node.Namespace, c.node.Verified, c.ask), func(t *testing.T) {
 			wantSent(t, records, c.node, c.ask, c.want, c.why)
 		})
 	}
@@ -179,30 +246,26 @@ func TestWhoMayHaveSecrets(t *testing.T) {
 
 // What nobody asks for any more is dropped, its private key with it.
 func TestSecretsAreForgotten(t *testing.T) {
-	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/other", "chain", "", "2"))})
-	open := func() {
-		for _, r := range p.Sealed() {
-			p.Opened(r, model.PrivateKey("key"))
-		}
-	}
+	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/other", "chain", "", "2"), used(t, "web", "other"))})
+	shop := gateway("shop", "shop").Verified
 	a, b := p.Join(gateway("shop", "shop")), p.Join(gateway("shop", "shop"))
 	p.Ask(a, []string{"kubernetes://web", "kubernetes://web", "kubernetes://other", "kubernetes://web-cacert"}, nil)
 	p.Ask(b, []string{"kubernetes://web"}, nil)
-	open()
+	open(p, "key")
 	p.Ask(a, nil, []string{"kubernetes://web", "kubernetes://other", "kubernetes://never"})
 	if len(p.private) != 1 || held(t, b.Set(), "kubernetes://web") != "chain, key" || held(t, b.Set(), "kubernetes://other") != "" {
 		t.Errorf("%d private keys are held", len(p.private))
 	}
 	p.Leave(b)
-	if len(p.private) != 0 || len(p.wards["shop"].asked) != 1 {
-		t.Errorf("%d private keys, %d names are held", len(p.private), len(p.wards["shop"].asked))
+	if len(p.private) != 0 || len(p.subscriptions[shop].asked) != 1 {
+		t.Errorf("%d private keys, %d names are held", len(p.private), len(p.subscriptions[shop].asked))
 	}
 	p.Leave(a)
-	if len(p.wards) != 0 {
-		t.Error("the ward is held")
+	if len(p.subscriptions) != 0 {
+		t.Error("the subscriptions are held")
 	}
 	p.Ask(a, []string{"kubernetes://web"}, nil) // its stream has ended
-	if len(p.wards) != 0 || len(p.Sealed()) != 0 {
+	if len(p.subscriptions) != 0 || len(p.Sealed()) != 0 {
 		t.Error("who has left asks")
 	}
 	var many []string
@@ -210,10 +273,10 @@ func TestSecretsAreForgotten(t *testing.T) {
 		many = append(many, fmt.Sprintf("kubernetes://%d", i))
 	}
 	c := p.Join(gateway("shop", "shop"))
-	if p.Ask(c, many, nil); len(p.wards["shop"].asked) != maxAsked {
-		t.Errorf("%d names are kept", len(p.wards["shop"].asked))
+	if p.Ask(c, many, nil); len(p.subscriptions[shop].asked) != maxAsked {
+		t.Errorf("%d names are kept", len(p.subscriptions[shop].asked))
 	}
-	if why := p.missing(c, many[maxAsked]); why != fmt.Sprintf("it asks for more than %d", maxAsked) {
+	if _, why := p.missing(c, many[maxAsked]); why != fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d", maxAsked, maxAskedOfIdentity) {
 		t.Errorf("what is not kept is withheld because %q", why)
 	}
 }
@@ -224,8 +287,8 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 	const name = "kubernetes://web"
 	var log bytes.Buffer
 	o := &opener{err: errors.New("the provider is away")}
-	inBubble(t, Config{Opener: o, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
-		src.put(tlsSecret(t, "shop/web", "one", "", "1"))
+	inBubble(t, Config{Opener: o, Authoriser: &judge{}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(tlsSecret(t, "shop/web", "one", "", "1"), used(t, "web"))
 		moved := 0
 		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(lane Lane) {
 			if moved++; lane != Slow {
@@ -275,9 +338,10 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 // What is opened too late for what is wanted by then is not sent: the private key would not belong to the certificate.
 func TestOpenedTooLate(t *testing.T) {
 	one, two := tlsSecret(t, "shop/web", "one", "", "1").(*model.Secret), tlsSecret(t, "shop/web", "two", "", "2").(*model.Secret)
-	p := New(Settings{Snapshot: snapshot(one)})
+	p := New(Settings{Snapshot: snapshot(one, used(t, "web"))})
 	h := p.Join(gateway("shop", "shop"))
 	p.Ask(h, []string{"kubernetes://web"}, nil)
+	p.Authorised(h.Node.Verified, access.Standing{Known: true, Allowed: true})
 	if got := p.Sealed(); len(got) != 1 || got[0] != one || len(p.Sealed()) != 0 {
 		t.Fatalf("to be opened: %v", got)
 	}
@@ -306,10 +370,10 @@ func TestOpenedTooLate(t *testing.T) {
 // on how it was sealed.
 func TestSecretsAreNotExplained(t *testing.T) {
 	record := tlsSecret(t, "shop/web", "one", "", "1").(*model.Secret)
-	p := New(Settings{Snapshot: snapshot(record)})
+	p := New(Settings{Snapshot: snapshot(record, used(t, "web"))})
 	h := p.Join(gateway("shop", "shop"))
 	p.Ask(h, []string{"kubernetes://web"}, nil)
-	p.Opened(p.Sealed()[0], model.PrivateKey("the private key"))
+	open(p, "the private key")
 	specs := p.Explain(h, xds.Secret, "kubernetes://web")
 	if len(specs) != 1 || specs[0].(secret.Pair).Secret != record {
 		t.Fatalf("%v", specs)

@@ -1,3 +1,5 @@
+//go:build !race
+
 package plan
 
 import (
@@ -104,7 +106,7 @@ func digest(s *scope) string {
 // A scope that is born of a sibling has decided, in the middle of any history, what one that is planned from nothing has;
 // and bearing leaves the sibling as it was.
 func TestBornAsFromNothing(t *testing.T) {
-	seeds := 40
+	seeds := 16
 	if testing.Short() {
 		seeds = 8
 	}

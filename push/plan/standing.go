@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"context"
 	"slices"
 
 	"navarch.io/navarch/push/xds"
@@ -13,6 +12,7 @@ type Standing struct {
 	Object  model.Key     // that it is made of; zero: there is none, or not for this proxy
 	Asked   bool          // the proxy wants it
 	Planned *xds.Resource // what the proxy should have; nil: nothing
+	Asking  bool          // the authoriser has not said yet whether the proxy may have it
 	Opening bool          // its private key, or that of its newest version, is not opened yet
 	Failed  int           // attempts to open it, in a row
 	Why     string        // it is withheld, or could not be opened so far
@@ -23,14 +23,14 @@ type Standing struct {
 func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	pl := h.planned.Load()
 	s.Asked = h.asks[name]
-	if s.Why = p.refused(h, name); s.Why != "" {
+	if _, s.Why = p.refused(h, name); s.Why != "" {
 		return s
 	}
-	if record, _ := p.world.secretFor(pl.ward.namespace, name); record != nil {
+	if record, _ := p.world.secretFor(pl.subscriptions.who.Namespace, name); record != nil {
 		s.Object = record.Key
 	}
 	for other := range p.handles {
-		if other.asks[name] && other.planned.Load().ward == pl.ward {
+		if other.asks[name] && other.View().Secrets.Namespace == pl.subscriptions.who.Namespace {
 			s.Wanted = append(s.Wanted, other.Node.ID)
 		}
 	}
@@ -38,8 +38,10 @@ func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	if !s.Asked {
 		return s
 	}
-	s.Planned, s.Why = h.Set().Types[xds.Secret].Get(name), p.missing(h, name)
-	if o := p.private[pl.ward.asked[name].needs]; o != nil {
+	s.Planned = h.Set().Types[xds.Secret].Get(name)
+	_, s.Why = p.missing(h, name)
+	s.Asking = !pl.subscriptions.right.Known && h.Set().Types[xds.Secret].Pending(name)
+	if o := p.private[pl.subscriptions.asked[name].needs]; o != nil {
 		s.Opening = o.of != o.record
 	}
 	return s
@@ -47,7 +49,7 @@ func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 
 // Standing is Planner.Standing for a proxy of this loop, with what was tried to open it.
 func (l *Loop) Standing(p *Proxy, name string) (s Standing) {
-	_ = l.call(context.Background(), func() {
+	l.look(func() {
 		s = l.planner.Standing(p.Handle, name)
 		if f := l.failed[s.Object]; s.Opening && f.err != nil {
 			s.Failed, s.Why = f.times, f.err.Error()

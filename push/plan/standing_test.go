@@ -18,8 +18,8 @@ import (
 func TestStanding(t *testing.T) {
 	const name = "kubernetes://web"
 	o := &opener{err: errors.New("the provider is away")}
-	inBubble(t, Config{Opener: o}, func(t *testing.T, l *Loop, src *feed) {
-		src.put(tlsSecret(t, "shop/web", "one", "", "1"))
+	inBubble(t, Config{Opener: o, Authoriser: &judge{no: map[view.Identity]bool{other: true}}}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(tlsSecret(t, "shop/web", "one", "", "1"), used(t, "web"))
 		join := func(n view.Node, ask ...string) *Proxy {
 			t.Helper()
 			p, err := l.Join(t.Context(), n, func(Lane) {})
@@ -63,8 +63,9 @@ func TestStanding(t *testing.T) {
 		check("none", one, "kubernetes://none", Standing{Asked: true, Why: "there is no Secret shop/none", Wanted: wanted}, false)
 		check("another's", one, "kubernetes://bank/web", Standing{Why: "does not lead to a Secret of its namespace shop"}, false)
 		sidecar := gateway("shop", "shop")
-		sidecar.Router = false
-		check("a sidecar", join(sidecar, name), name, Standing{Why: "it is no gateway"}, false)
+		sidecar.Verified, sidecar.ID = other, "router~3~third"
+		all := []string{first.ID, second.ID, sidecar.ID}
+		check("without the right", join(sidecar, name), name, Standing{Object: at, Asked: true, Why: "may not list Secrets", Wanted: all}, false)
 		check("on plain text", join(gateway("shop", ""), name), name, Standing{Why: "not authenticated"}, false)
 		check("of another namespace", join(gateway("shop", "bank"), name), name, Standing{Why: "of namespace bank"}, false)
 	})

@@ -21,8 +21,15 @@ type going struct {
 // plan plans what is due, and says how long to wait for what is not.
 func (l *Loop) plan(now time.Time) time.Duration {
 	wait := time.Hour
+	if l.planner == nil {
+		return wait
+	}
 	if l.going == nil {
 		wait = l.forget(now)
+		if !now.Before(l.askAgain) {
+			l.authorise(now)
+		}
+		wait = min(wait, l.askAgain.Sub(now))
 	}
 	if in, waits := l.endpoints.due(now); waits {
 		if in <= 0 {
@@ -49,6 +56,7 @@ func (l *Loop) plan(now time.Time) time.Duration {
 func (l *Loop) flip(now time.Time) {
 	edits := l.flips.Take()
 	moved, rest := l.planner.Flip(mirror.Change{New: l.newest, Edits: edits}, l.pending.Len() > 0)
+	l.good = l.planner.Snapshot()
 	l.endpoints.took(now)
 	obs.PushTriggers.WithLabelValues("endpoint").Inc()
 	if len(rest) > 0 {
@@ -91,7 +99,7 @@ func (l *Loop) resume(began time.Time) {
 // finish plans what is left, and tells whom it concerns.
 func (l *Loop) finish(began time.Time) {
 	moved, g := l.planner.End(), l.going
-	l.going = nil
+	l.going, l.good = nil, l.planner.Snapshot()
 	now := time.Now()
 	l.config.spent(now, g.edits, g.spent+now.Sub(began))
 	obs.PushTriggers.WithLabelValues("config").Inc()
@@ -99,7 +107,7 @@ func (l *Loop) finish(began time.Time) {
 		l.endpoints.waits = true // all of the newest is planned, and nobody has said so
 	}
 	l.show()
-	l.open()
+	l.authorise(now)
 	l.tell(moved)
 	l.planned(Slow, g.revision, g.began, g.edits, len(moved))
 }

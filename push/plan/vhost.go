@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -82,10 +83,14 @@ func (s *scope) entriesOf(h *host) map[string]*entry {
 	return out
 }
 
-// claims are the names that a host would have: itself, its short names as a Kubernetes service, its virtual addresses;
-// of a headless service also the names of its pods.
+// claims are the names that a host would have: itself, its short names as a Kubernetes service, itself with the dot by
+// which DNS marks a name as absolute (RFC 1034 section 3.1; clients send it as it is), its virtual addresses; of a headless
+// service also the names of its pods.
 func (s *scope) claims(name string, svc *model.Service) []string {
 	out := append([]string{name}, shortNames(name, s.key.Namespace, s.key.Domain)...)
+	if _, err := netip.ParseAddr(name); err != nil {
+		out = append(out, name+".")
+	}
 	if svc == nil {
 		return out
 	}
@@ -128,6 +133,7 @@ func (s *scope) rivals(claim string, f func(host string)) {
 	for h := range s.index.addresses[address] {
 		f(h)
 	}
+	claim = strings.TrimSuffix(claim, ".") // see claims
 	for i, name := range [...]string{claim, strings.TrimPrefix(claim, "*.")} {
 		if i == 1 && name == claim {
 			break

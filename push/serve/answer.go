@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -45,19 +46,49 @@ type answer struct {
 	message any // a DiscoveryResponse or a DeltaDiscoveryResponse
 }
 
-// reply answers a request of the i-th type. A nonce says that it acknowledges what was sent: nothing is asked.
+// nonces are those of one stream's answers. They have a part that is random, so that a nonce of another stream, of this
+// process or another, is none of them; only the goroutine that reads the stream uses them.
+type nonces struct {
+	random string // empty: none was made yet
+	last   uint64
+}
+
+func (n *nonces) next() string {
+	if n.random == "" {
+		n.random = rand.Text()
+	}
+	n.last++
+	return n.random + "-" + strconv.FormatUint(n.last, 10)
+}
+
+// made says whether a nonce is of an answer of this stream.
+func (n *nonces) made(nonce string) bool {
+	digits, ours := strings.CutPrefix(nonce, n.random+"-")
+	if !ours || n.random == "" {
+		return false
+	}
+	number, err := strconv.ParseUint(digits, 10, 64)
+	return err == nil && number > 0 && number <= n.last
+}
+
+// reply answers a request of the i-th type. One with the nonce of an answer of this stream acknowledges that, and one with
+// error_detail refuses an answer: neither asks anything. Any other nonce means nothing, for istioctl sends the printed time as
+// response_nonce with each request, the first one too (istio pkg/adsc ADSC.Send).
 func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
-	if m.Nonce != "" {
+	if m.Failed || st.answered.made(m.Nonce) {
 		return nil
+	}
+	st.step = inQuestion
+	if st.view == nil && m.Node != nil {
+		st.client.ID, _ = nodeID(m.Node) // for log lines: who asks may have none
 	}
 	a := &st.srv.cfg.Answers[i]
 	resources, err := st.resources(ctx, a, m)
+	if err != nil && st.view == nil {
+		return err // the stream ends, which is logged
+	}
 	if err != nil {
-		st.srv.cfg.Log.Info("a question was not answered", obs.KeyType, a.TypeURL,
-			"identity", st.client.Identity, "peer", st.client.Addr, obs.KeyError, err)
-		if st.view == nil {
-			return err
-		}
+		st.srv.clients.Warn("question not answered", status.Code(err).String(), append(st.about(err), obs.KeyType, a.TypeURL)...)
 	}
 	one := &answer{a.TypeURL, st.response(a.TypeURL, resources)}
 	if st.view == nil {
@@ -97,7 +128,7 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) ([]
 // response is a message of the stream's protocol; tools tell one answer from another by the version, which is a hash.
 func (st *stream) response(url string, resources []*discoveryv3.Resource) any {
 	control := &corev3.ControlPlane{Identifier: st.srv.cfg.Identifier}
-	nonce := strconv.FormatUint(st.srv.serial.Add(1), 10)
+	nonce := st.answered.next()
 	if !st.world {
 		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: url, Nonce: nonce, Resources: resources, ControlPlane: control}
 	}

@@ -5,10 +5,13 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -65,6 +68,76 @@ func TestToolsAreAnswered(t *testing.T) {
 		}
 	}
 }
+
+// A request is a question unless its nonce is one that its own stream was sent, or it refuses an answer: istioctl puts the
+// printed time into response_nonce of every request, the first one too.
+func TestNonceOfAQuestion(t *testing.T) {
+	_, addr := start(t, Config{Planner: newPlanner(), Answers: []Answer{echo(0)}})
+	node := &corev3.Node{Id: "debug~0.0.0.0~istioctl~cluster.local"}
+	ctl, other := dialWorld(t, addr), dialWorld(t, addr)
+	incremental := dial(t, addr)
+	// ask sends a request on all three streams, and what is acknowledged is the newest answer of each.
+	last := map[any]string{ctl: "", other: "", incremental: ""}
+	ask := func(name string, nonce func(last string) string, failed bool) {
+		t.Helper()
+		var detail *rpcstatus.Status
+		if failed {
+			detail = failure("not understood")
+		}
+		for _, s := range []worldClient{ctl, other} {
+			if err := s.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNames: []string{name}, ResponseNonce: nonce(last[s]), ErrorDetail: detail}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		incremental.send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNamesSubscribe: []string{name}, ResponseNonce: nonce(last[incremental]), ErrorDetail: detail})
+	}
+	// answered fails where the next answer of a stream is to anything but this question: one before was no question.
+	answered := func(name string) {
+		t.Helper()
+		for _, s := range []worldClient{ctl, other} {
+			res, err := s.Recv()
+			if err != nil || len(res.Resources) != 1 || string(res.Resources[0].Value) != name {
+				t.Fatalf("%s: %v %v", name, err, res)
+			}
+			last[s] = res.Nonce
+		}
+		res := incremental.next()
+		if len(res.Resources) != 1 || string(res.Resources[0].Resource.Value) != name {
+			t.Fatalf("%s, delta: %v", name, res)
+		}
+		last[incremental] = res.Nonce
+	}
+	printed := func(string) string { return time.Now().String() }
+	own := func(last string) string { return last }
+	ask("the first", printed, false)
+	answered("the first")
+	ask("an acknowledgement", own, false)
+	ask("the same again", printed, false)
+	answered("the same again")
+	ask("a refusal", own, true)
+	ask("a refusal of an answer that nobody knows", printed, true)
+	ask("the same again", printed, false)
+	answered("the same again")
+	ask("an acknowledgement", own, false)
+	ask("an acknowledgement, twice", own, false)
+	foreign := last[other]
+	for _, s := range []any{ctl, other, incremental} {
+		if s != any(other) && last[s] == foreign {
+			t.Fatalf("two streams have the nonce %q", foreign)
+		}
+	}
+	last[ctl], last[other], last[incremental] = last[other], last[ctl], last[ctl]
+	ask("by the nonce of another stream", own, false)
+	answered("by the nonce of another stream")
+	ask("none", func(string) string { return "" }, false)
+	answered("none")
+	for _, forged := range []string{"-1", "-", last[ctl][:len(last[ctl])-1] + "99", strings.Repeat("9", 30)} {
+		ask(forged, func(string) string { return forged }, false)
+		answered(forged)
+	}
+}
+
+type worldClient = grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
 
 // A proxy's agent asks on the stream that it carries for Envoy: an answer of any size goes between the pushes, a refusal is an
 // empty answer, and the stream lives.

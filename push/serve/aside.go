@@ -42,10 +42,14 @@ var asideMarshal = proto.MarshalOptions{Deterministic: true}
 // EncodeAside makes a resource of a message, in an Any of its own type. An error is a message that does not marshal.
 func EncodeAside(name string, m proto.Message) (*AsideResource, error) {
 	body := &anypb.Any{}
-	err := anypb.MarshalFrom(body, m, asideMarshal)
-	if err != nil {
+	if err := anypb.MarshalFrom(body, m, asideMarshal); err != nil {
 		return nil, fmt.Errorf("encode aside %q: %w", name, err)
 	}
+	return EncodeAsideBody(name, body)
+}
+
+// EncodeAsideBody makes a resource of an encoded message. An error is a name or type URL that is not UTF-8.
+func EncodeAsideBody(name string, body *anypb.Any) (*AsideResource, error) {
 	sum := sha256.Sum256(body.Value)
 	r := &AsideResource{Name: name, Version: hex.EncodeToString(sum[:16])}
 	resource := &discoveryv3.Resource{Name: name, Version: r.Version, Resource: body}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -8,7 +9,6 @@ import (
 
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
-	"navarch.io/navarch/store/obs"
 )
 
 // AsideChanged says that clients may have another resource of an aside: every stream that subscribed to it takes a turn,
@@ -44,33 +44,35 @@ func (st *stream) listens(i int) bool {
 func (st *stream) advanceSide(i int, m delta.Message) error {
 	now := time.Now()
 	aside := &st.srv.cfg.Asides[i]
-	st.mu.Lock()
-	if st.closed {
-		st.mu.Unlock()
+	var refusal, refused string
+	var acked int
+	var due, idle, closed bool
+	var moved time.Time
+	st.locked(func() {
+		if closed = st.closed; closed {
+			return
+		}
+		if st.sides == nil {
+			st.sides = make([]*side, len(st.srv.cfg.Asides))
+		}
+		if st.sides[i] == nil {
+			st.sides[i] = &side{world: st.world}
+		}
+		s := st.sides[i]
+		res := aside.Resource(st.client, st.view)
+		refusal, acked = s.request(m, res)
+		refused = s.refused
+		st.state.Charge(-acked)
+		_, _, due = s.due(res)
+		if idle = st.state.Idle(); idle {
+			moved = st.converged()
+		}
+	})
+	if closed {
 		return status.Error(codes.Aborted, "the stream was closed")
 	}
-	if st.sides == nil {
-		st.sides = make([]*side, len(st.srv.cfg.Asides))
-	}
-	if st.sides[i] == nil {
-		st.sides[i] = &side{world: st.world}
-	}
-	s := st.sides[i]
-	res := aside.Resource(st.client, st.view)
-	refusal, acked := s.request(m, res)
-	refused := s.refused
-	st.state.Charge(-acked)
-	_, _, due := s.due(res)
-	idle := st.state.Idle()
-	var moved time.Time
-	if idle {
-		moved = st.converged()
-	}
-	st.mu.Unlock()
-
 	if refusal != "" {
-		st.srv.cfg.Log.Warn("agent refused an aside", obs.KeyProxy, st.client.ID, obs.KeyType, aside.TypeURL,
-			"version", refused, obs.KeyError, refusal)
+		st.srv.clients.Warn("agent refused an agent resource", aside.TypeURL, append(st.about(errors.New(refusal)), "version", refused)...)
 	}
 	turn := st.turn.Load()
 	if acked > 0 {

@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
@@ -109,7 +111,7 @@ func TestJoinTellsWhatIsHeld(t *testing.T) {
 		} else {
 			c.world.Node, c.world.TypeUrl = n, xds.Cluster.URL()
 			cl := dialWorld(t, addr)
-			if err := cl.Send(c.world); err != nil && err != io.EOF {
+			if err := cl.Send(c.world); err != nil && !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
 			if _, err := cl.Recv(); err != nil {
@@ -160,6 +162,25 @@ func TestEarlyStreamsAreConfirmed(t *testing.T) {
 	late.ask(xds.Cluster)
 	if got := late.end(); got.Code() != codes.Unavailable || got.Message() != "nobody knows" {
 		t.Errorf("ended with %v", got)
+	}
+}
+
+// What Envoy has when it speaks at its new replica may be newer than what that replica's last turn for it saw: it is compared with
+// what there is, and nothing that Envoy has is sent again.
+func TestNewClaimsAreComparedWithWhatThereIs(t *testing.T) {
+	b := &board{}
+	b.res.Store(aside(t, "A", "1"))
+	p := newPlanner(cluster("a"))
+	_, addr := start(t, Config{Planner: p, Asides: []Aside{b.aside()}})
+	c := dial(t, addr)
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: sideURL, ResourceNamesSubscribe: []string{"A"}})
+	c.ack(c.next())
+	newer := cluster("a", func(c *clusterv3.Cluster) { c.AltStatName = "edited" })
+	p.confirm = func() error { p.quietly(newer); return nil }
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL(), InitialResourceVersions: map[string]string{"a": newer.Version}})
+	p.put(cluster("b"))
+	if r := c.next(); len(r.Resources) != 1 || r.Resources[0].Name != "b" {
+		t.Errorf("sent %v", r)
 	}
 }
 

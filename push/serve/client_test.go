@@ -121,6 +121,7 @@ func TestRefusedStreams(t *testing.T) {
 		behind string // the trailer
 	}{
 		"no node":           {first: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL()}, code: codes.InvalidArgument, says: "no node"},
+		"a long id":         {first: &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: strings.Repeat("n", 1025)}}, code: codes.InvalidArgument, says: "node.id: 1025 bytes"},
 		"no id":             {first: &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Cluster: "c"}}, code: codes.InvalidArgument, says: "node.id"},
 		"planner refuses":   {refuse: errors.New(`id "n": not type~ip~id~domain`), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.InvalidArgument, says: "type~ip"},
 		"behind":            {refuse: fmt.Errorf("join: %w", &BehindError{Revision: 8, Err: errors.New("etcd is away")}), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "at revision 8: etcd is away", behind: "8"},
@@ -274,77 +275,4 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-// What several identities refused is withheld from the others; what one refused is not.
-func TestVerdicts(t *testing.T) {
-	p := newPlanner(cluster("good"), cluster("bad"))
-	id := make(chan string, 10)
-	_, addr := start(t, Config{Planner: p, Verdicts: NewVerdicts(2, time.Hour, nil),
-		Authenticate: func(context.Context) (string, error) { return <-id, nil }})
-	join := func(identity string) (*client, *discoveryv3.DeltaDiscoveryResponse) {
-		id <- identity
-		c := dial(t, addr)
-		c.ask(xds.Cluster)
-		return c, c.next()
-	}
-	for i, identity := range []string{"spiffe://one", "spiffe://one", "spiffe://two"} {
-		c, r := join(identity)
-		if len(r.Resources) != 2 {
-			t.Fatalf("proxy %d was sent %d clusters", i, len(r.Resources))
-		}
-		c.nack(r, "Error adding/updating cluster(s) bad: why")
-		if rest := c.next(); len(rest.Resources) != 1 || rest.Resources[0].Name != "good" {
-			t.Fatalf("the rest: %v", rest)
-		}
-	}
-	last, r := join("spiffe://three")
-	if len(r.Resources) != 1 || r.Resources[0].Name != "good" {
-		t.Errorf("after the verdict: %v", r)
-	}
-	last.ack(r)
-	p.put(cluster("bad", func(c *clusterv3.Cluster) { c.AltStatName = "fixed" }))
-	if r := last.next(); len(r.Resources) != 1 || r.Resources[0].Name != "bad" {
-		t.Errorf("the fixed version: %v", r)
-	}
-}
-
-func TestVerdictExpires(t *testing.T) {
-	now := time.Unix(0, 0)
-	v := NewVerdicts(1, time.Minute, func() time.Time { return now })
-	r := cluster("x")
-	v.Refuse(Refusal{View: "v", Type: r.Type, Name: r.Name, Version: r.Version, Identity: "one"})
-	if !v.Refused("v", r) || v.Refused("w", r) || v.Refused("v", cluster("y")) {
-		t.Error("the verdict is about one version in one view")
-	}
-	now = now.Add(time.Minute)
-	if v.Refused("v", r) {
-		t.Error("it never ends")
-	}
-	v = NewVerdicts(2, time.Minute, func() time.Time { return now })
-	refuse := func(who string, ago time.Duration) {
-		v.Refuse(Refusal{View: "v", Type: r.Type, Name: r.Name, Version: r.Version, Identity: who, At: now.Add(-ago)})
-	}
-	refuse("one", 50*time.Second)
-	refuse("old", time.Minute)
-	if v.Refused("v", r) {
-		t.Error("a refusal that was over when it was told counts")
-	}
-	refuse("two", -time.Hour) // another machine's clock
-	refuse("one", 40*time.Second)
-	if now = now.Add(59 * time.Second); !v.Refused("v", r) {
-		t.Error("it ended early")
-	}
-	if now = now.Add(time.Second); v.Refused("v", r) {
-		t.Error("it counts from the newest refusal, at most from now")
-	}
-	if refuse("three", 0); v.Refused("v", r) {
-		t.Error("witnesses of a trial that is over count")
-	}
-	v = NewVerdicts(2, time.Minute, func() time.Time { return now })
-	refuse("one", 59*time.Second)
-	now = now.Add(time.Second)
-	if refuse("two", 0); v.Refused("v", r) {
-		t.Error("so do those of one that nobody swept away yet")
-	}
 }

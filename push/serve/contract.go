@@ -38,6 +38,7 @@ type Client struct {
 	Node     []byte // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
 	Identity string // the authenticated peer (a SPIFFE ID); empty on plain text
 	Addr     string // the peer's address
+	Envoy    string // version of its Envoy; empty: it does not say
 	Floor    Floor  // what it has seen before
 	Secure   bool   // the connection is TLS
 	// Holds says that its first request said what it has, or was an agent's for an aside: which asks to be let in before it
@@ -89,14 +90,20 @@ type Planner interface {
 	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (View, error)
 }
 
+// Ender is a View that may come to an end by itself: its Set stays as it is. moved is called then, and the stream ends with Internal.
+type Ender interface {
+	// Err says why it has ended, for the client; nil: it has not.
+	Err() error
+}
+
 // View is one client's view. Its methods are called from any goroutine and, but for Confirm, never block.
 type View interface {
 	// Set is the newest set; never nil.
 	Set() *manifest.Set
 	// Namespace is what the fan-out is fair between.
 	Namespace() string
-	// ID is equal for all clients that have the same resources at the scope: refusals of several of them become a
-	// verdict for all.
+	// ID is equal for all clients that have the same resources at the scope: what several of them refuse is withheld from
+	// all (push/quarantine). It may change with the set.
 	ID() string
 	// Confirm waits until Set is as new as any that any replica had when it was called: for a client that was let in early,
 	// and was served by another replica until now. Errors are as Join's.

@@ -30,6 +30,7 @@ type Refusal struct {
 	Type     xds.Type
 	Name     string // the culprit; empty while it is being searched for by halves
 	Version  string // refused, and not sent again
+	Envoy    string // version of the client's Envoy
 	Good     string // the version that stands; empty: none
 	Text     string // Envoy's words, cut
 	// Objects are what the resource was made of, the likeliest culprit first, as Config.Blame says.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -24,13 +25,18 @@ type StreamInfo struct {
 	Types     [xds.NumTypes]delta.Info
 	Asides    []AsideInfo
 	Refusals  []Refusal // those of versions still in quarantine
+	Withheld  []Withheld
 }
 
 // Inspect lists the streams, by node and then by age.
 func (s *Server) Inspect() []StreamInfo {
 	var all []StreamInfo
+	withheld := map[string][]quarantine.Withheld{}
+	for _, w := range s.cfg.Quarantine.Withheld() {
+		withheld[w.View] = append(withheld[w.View], w)
+	}
 	for _, st := range s.all() {
-		all = append(all, st.info())
+		all = append(all, st.info(withheld))
 	}
 	slices.SortFunc(all, func(a, b StreamInfo) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
@@ -38,7 +44,41 @@ func (s *Server) Inspect() []StreamInfo {
 	return all
 }
 
-func (st *stream) info() StreamInfo {
+// Withheld is a version that is withheld from one stream, which is to have it.
+type Withheld struct {
+	quarantine.Withheld
+	Good string // the version that the client has instead; empty: none
+}
+
+// withheldInfo is what is withheld from the stream, of all that is withheld from its view. Called with the lock held.
+func (st *stream) withheldInfo(view []quarantine.Withheld) (all []Withheld) {
+	for _, w := range view {
+		good := st.state.Good(w.Type, w.Name)
+		if st.isToHave(w.Key) && st.state.Asks(w.Type, w.Name) && good != w.Version && st.srv.cfg.Quarantine.Withholds(w.Key, st.client.Envoy, st.id) {
+			all = append(all, Withheld{w, good})
+		}
+	}
+	return all
+}
+
+// Withheld lists what is withheld from views: of a view that proxies of this replica have, what one of them is to have; of
+// others everything, until it is forgotten.
+func (s *Server) Withheld() (all []quarantine.Withheld) {
+	views := s.cfg.Quarantine.Withheld()
+	if len(views) == 0 {
+		return nil
+	}
+	streams := s.byView()
+	for _, w := range views {
+		of := streams[w.View]
+		if len(of) == 0 || slices.ContainsFunc(of, func(st *stream) bool { return st.isToHave(w.Key) }) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+func (st *stream) info(withheld map[string][]quarantine.Withheld) StreamInfo {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
@@ -47,7 +87,7 @@ func (st *stream) info() StreamInfo {
 	for t := range xds.NumTypes {
 		i.Types[t] = st.state.Info(t)
 	}
-	i.Asides, i.Refusals = st.sideInfo(), st.standing()
+	i.Asides, i.Refusals, i.Withheld = st.sideInfo(), st.standing(), st.withheldInfo(withheld[i.View])
 	return i
 }
 

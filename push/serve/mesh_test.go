@@ -38,6 +38,7 @@ type fakePlanner struct {
 	refuse error
 	joined []Client
 
+	id        atomic.Pointer[string] // of the view that all have; nil: "view"
 	confirmed atomic.Int32
 	confirm   func() error // nil: no error
 }
@@ -125,7 +126,12 @@ func (v *fakeView) Set() *manifest.Set {
 	return v.p.set
 }
 func (v *fakeView) Namespace() string { return "default" }
-func (v *fakeView) ID() string        { return "view" }
+func (v *fakeView) ID() string {
+	if id := v.p.id.Load(); id != nil {
+		return *id
+	}
+	return "view"
+}
 func (v *fakeView) Confirm(context.Context) error {
 	v.p.confirmed.Add(1)
 	if v.p.confirm != nil {

@@ -54,9 +54,7 @@ func (st *stream) ask(ctx context.Context, m delta.Message) (after func()) {
 	}
 	if len(add) > 0 {
 		asker.Ask(ctx, add, nil)
-		st.mu.Lock()
-		st.state.Target(st.view.Set()) // what the client says that it holds is compared with what there is
-		st.mu.Unlock()
+		st.locked(func() { st.state.Target(st.view.Set()) }) // what the client says that it holds is compared with what there is
 	}
 	return func() {
 		if len(drop) > 0 {

@@ -25,6 +25,7 @@ func (st *stream) send(urgent bool, plan int64) int {
 	st.sending = true
 	st.mu.Unlock()
 	st.queued(urgent)
+	defer st.rescue()
 	return st.pump(false, urgent)
 }
 
@@ -70,11 +71,13 @@ func (st *stream) pump(lent, urgent bool) (total int) {
 // lend goes on in a goroutine of its own, which may block.
 func (st *stream) lend(out outgoing, start time.Time, urgent bool) {
 	go func() {
-		bytes, written := st.push(&out, start, true)
-		if written {
+		bytes := 0
+		defer func() { st.turn.Load().Sent(bytes) }()
+		defer st.rescue()
+		sent, written := st.push(&out, start, true)
+		if bytes = sent; written {
 			bytes += st.pump(true, urgent)
 		}
-		st.turn.Load().Sent(bytes)
 	}()
 }
 
@@ -208,13 +211,26 @@ func (st *stream) timed(what string) *time.Timer {
 
 // check looks at a stream's deadlines.
 func (st *stream) check(now time.Time) {
-	st.mu.Lock()
-	late := ""
-	if st.closed {
-		st.mu.Unlock()
-		return
+	defer st.rescue()
+	late, settle, idle := st.overdue(now)
+	if late != "" {
+		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %s for %v", late, st.srv.cfg.AckDeadline)) {
+			st.srv.cfg.Hooks.Timeout(false)
+		}
+	} else if settle && !idle {
+		st.mark(st.turn.Load(), fanout.Answers, now)
 	}
-	settle := !st.settled && !st.spoke.IsZero() && now.Sub(st.spoke) > st.srv.cfg.Settle
+}
+
+// overdue says what the client has not acknowledged in time (empty: nothing), whether it was settled just now, and whether there is
+// nothing to be sent. Of a stream that was closed: none of this.
+func (st *stream) overdue(now time.Time) (late string, settle, idle bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return "", false, true
+	}
+	settle = !st.settled && !st.spoke.IsZero() && now.Sub(st.spoke) > st.srv.cfg.Settle
 	if settle {
 		st.settled = true
 		st.state.Settle()
@@ -233,13 +249,5 @@ func (st *stream) check(now time.Time) {
 	if settle {
 		st.grown(st.view.Set())
 	}
-	idle := st.state.Idle()
-	st.mu.Unlock()
-	if late != "" {
-		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %s for %v", late, st.srv.cfg.AckDeadline)) {
-			st.srv.cfg.Hooks.Timeout(false)
-		}
-	} else if settle && !idle {
-		st.mark(st.turn.Load(), fanout.Answers, now)
-	}
+	return late, settle, st.state.Idle()
 }

@@ -2,9 +2,7 @@ package serve
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -18,7 +16,10 @@ import (
 
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/crash"
+	"navarch.io/navarch/store/obs"
 )
 
 // Config is what a Server is made of; only Planner is required.
@@ -27,14 +28,14 @@ type Config struct {
 	Budget  fanout.Budget // Streams is PILOT_PUSH_THROTTLE
 	Workers int           // goroutines that send; 0: one for each processor
 	Hooks   Hooks
-	// Verdicts withhold from a view what several proxies refused; nil: NewVerdicts(0, 0, nil).
-	Verdicts Verdicts
+	// Quarantine withholds from a view what several proxies refused; nil: one of this process alone.
+	Quarantine *quarantine.Quarantine
 	// Blame names the objects that a refused resource of a view was made of, the likeliest culprit first; text is the
 	// client's. The goroutine that reads the stream calls it. nil: they are not named.
 	Blame func(v View, t xds.Type, name, text string) []string
 	// Authenticate says who the peer is; its error ends the stream with Unauthenticated (with
-	// Unavailable where it is attest.ErrUnavailable). nil: the URI of the verified
-	// client certificate, or nobody.
+	// Unavailable where it is attest.ErrUnavailable). An empty identity is nobody, who is served what needs none. nil: callers
+	// on plain text are nobody, and others are refused.
 	Authenticate func(context.Context) (identity string, err error)
 	// Asides are served beside Envoy's types.
 	Asides []Aside
@@ -48,6 +49,7 @@ type Config struct {
 	WriteTimeout time.Duration // so does one that was owed and could not be written; 30 s
 	Settle       time.Duration // how long a resumed stream has to ask for all the types it held; 5 s
 	Log          *slog.Logger  // nil: slog.Default()
+	Crashes      *crash.Log    // where panics go that end one stream; nil: one of its own, to Log
 }
 
 // Server is the xDS server. Register it, listen with Listen, and Run it.
@@ -58,22 +60,27 @@ type Server struct {
 	diff   differ
 	asides map[string]int // by type URL: which of Config.Asides; never changed
 
+	clients *obs.Sampled // log lines that clients bring about
+	refused *obs.Sampled // those about resources that they refuse: many of these hide no others
+
 	answers   map[string]int // which of Config.Answers, in the same way
 	answering chan struct{}  // has a place for each answer that may be made at once
 
 	serial  atomic.Uint64
 	mu      sync.Mutex // a leaf: guards streams
 	streams map[uint64]*stream
+
+	resuming map[quarantine.Key]int // released versions that are being sent: how many streams were woken last; watch's
 }
 
 // New makes a server.
 func New(cfg Config) *Server {
 	cfg.Hooks.fill()
-	if cfg.Verdicts == nil {
-		cfg.Verdicts = NewVerdicts(0, 0, nil)
+	if cfg.Quarantine == nil {
+		cfg.Quarantine = quarantine.New(quarantine.Config{Log: cfg.Log})
 	}
 	if cfg.Authenticate == nil {
-		cfg.Authenticate = certificateIdentity
+		cfg.Authenticate = plainTextOnly
 	}
 	orDefault(&cfg.AckDeadline, time.Minute)
 	orDefault(&cfg.WriteTimeout, 30*time.Second)
@@ -81,8 +88,11 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.Crashes == nil {
+		cfg.Crashes = crash.New(cfg.Log)
+	}
 	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}, asides: map[string]int{},
-		answers: map[string]int{}, answering: make(chan struct{}, maxAnswering)}
+		clients: obs.NewSampled(cfg.Log), refused: obs.NewSampled(cfg.Log), answers: map[string]int{}, answering: make(chan struct{}, maxAnswering), resuming: map[quarantine.Key]int{}}
 	for i, a := range cfg.Answers {
 		s.answers[a.TypeURL] = i
 	}
@@ -164,6 +174,7 @@ func (s *Server) watch(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			s.diff.tick()
+			s.retry()
 			for _, st := range s.all() {
 				st.check(now)
 			}
@@ -195,23 +206,12 @@ func (s *Server) drop(st *stream) {
 	s.cfg.Hooks.Streams(-1)
 }
 
-// certificateIdentity is the first URI of a verified client certificate.
-func certificateIdentity(ctx context.Context) (string, error) {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return "", nil
+// plainTextOnly is Config.Authenticate by default.
+func plainTextOnly(ctx context.Context) (string, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if _, secure := p.AuthInfo.(credentials.TLSInfo); secure {
+			return "", errors.New("this server was given no way to verify credentials")
+		}
 	}
-	info, ok := p.AuthInfo.(credentials.TLSInfo)
-	if !ok || !verified(info.State) {
-		return "", nil
-	}
-	leaf := info.State.PeerCertificates[0]
-	if len(leaf.URIs) == 0 {
-		return "", fmt.Errorf("the client certificate %q has no URI", leaf.Subject)
-	}
-	return leaf.URIs[0].String(), nil
-}
-
-func verified(state tls.ConnectionState) bool {
-	return len(state.VerifiedChains) > 0 && len(state.PeerCertificates) > 0
+	return "", nil
 }

@@ -21,9 +21,9 @@ import (
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/obs"
 )
 
 // stream is one ADS stream. Its handler's goroutine reads; a worker of the fan-out, or a goroutine lent to it, sends.
@@ -39,6 +39,9 @@ type stream struct {
 	turn     atomic.Pointer[fanout.Stream]
 	markedAt [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not
 	asked    map[string]bool               // Secrets that the view was told of; the reading goroutine's
+	answered nonces                        // of answers to questions; the same
+	unserved []string                      // types that were asked for and are not served; a few; the same
+	step     string                        // what a refusal would be in; the same
 	early    bool                          // it is an agent's that was let in before its Envoy moves; the same
 	movedAt  atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
 	may      atomic.Int64                  // the newest plan (manifest.Set.Plan) that it may be sent; anyPlan until it is up to date once
@@ -56,6 +59,7 @@ type stream struct {
 	cause    error               // why it was closed from here
 	waiting  [xds.NumTypes]int64 // since when the oldest response waits for its ACK; unix nanoseconds
 	refusals []Refusal           // newest last, a few
+	retries  []quarantine.Key    // withheld versions that it is sent as the only one, until it has answered
 	reports  []delta.Report      // reused
 	heavy    bool                // an answer went out that may not be written yet, so that the next send may block; the sender's
 	answers  []*answer           // that wait to be sent, oldest first; a few
@@ -69,29 +73,31 @@ const maxRefusals = 16
 func (s *Server) serve(g grpc.ServerStream, world bool) error {
 	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, world: world, opened: time.Now()}
 	st.may.Store(anyPlan)
-	err := st.run(g.Context())
+	err := s.cfg.Crashes.Guard(func() error { return st.run(g.Context()) })
 	cause := st.close()
 	if errors.Is(cause, errSentAway) {
 		return status.Error(codes.Unavailable, cause.Error())
 	}
 	if cause != nil {
-		s.cfg.Log.Warn("stream closed", "node", st.client.ID, "peer", st.client.Addr, "error", cause)
+		s.clients.Warn("stream closed", status.Code(cause).String(), st.about(cause)...)
 		return cause
 	}
 	if errors.Is(err, io.EOF) || g.Context().Err() != nil {
 		return nil // the client went
 	}
-	s.cfg.Log.Warn("stream refused", "node", st.client.ID, "peer", st.client.Addr, "error", err)
+	s.clients.Warn("stream refused", st.step+", "+status.Code(err).String(), st.about(err)...)
 	s.cfg.Hooks.Rejected(err)
 	return err
 }
 
 func (st *stream) run(ctx context.Context) error {
+	st.step = inCredential
 	if err := st.authenticate(ctx); err != nil {
 		return err
 	}
 	var req request
 	for {
+		st.step = inRequest
 		if err := st.grpc.RecvMsg(&req); err != nil {
 			return err
 		}
@@ -104,15 +110,6 @@ func (st *stream) run(ctx context.Context) error {
 }
 
 func (st *stream) authenticate(ctx context.Context) error {
-	identity, err := st.srv.cfg.Authenticate(ctx)
-	switch {
-	case errors.Is(err, attest.ErrUnavailable): // not the credential's fault: it may be accepted later
-		return status.Errorf(codes.Unavailable, "not authenticated: %v", err)
-	case err != nil:
-		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
-	}
-	st.client.Identity = identity
-	st.client.Floor = floorOf(ctx)
 	p, ok := peer.FromContext(ctx)
 	if ok {
 		_, st.client.Secure = p.AuthInfo.(credentials.TLSInfo)
@@ -123,6 +120,15 @@ func (st *stream) authenticate(ctx context.Context) error {
 			st.hangUp = a.close
 		}
 	}
+	identity, err := st.srv.cfg.Authenticate(ctx)
+	switch {
+	case errors.Is(err, attest.ErrUnavailable): // not the credential's fault: it may be accepted later
+		return status.Errorf(codes.Unavailable, "not authenticated: %v", err)
+	case err != nil:
+		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
+	}
+	st.client.Identity = identity
+	st.client.Floor = floorOf(ctx)
 	return nil
 }
 
@@ -151,8 +157,7 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 		return st.advanceSide(i, m)
 	}
 	if m.Type == xds.Unknown {
-		// Agents also subscribe to types of their own (NDS, PCDS, HealthInformation) and do without an answer.
-		st.srv.cfg.Log.Debug("type not served", "node", st.client.ID, "type", fmt.Sprintf("%.200q", m.TypeURL))
+		st.notServed(m.TypeURL)
 		return nil
 	}
 	if st.early {
@@ -177,11 +182,12 @@ func holds(m delta.Message) bool {
 
 // join finds out who the client is, and its view.
 func (st *stream) join(ctx context.Context, raw []byte) error {
+	st.step = inJoin
 	id, err := nodeID(raw)
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "%v", err)
 	}
-	st.client.ID, st.client.Node = id, raw
+	st.client.ID, st.client.Node, st.client.Envoy = id, raw, view.Envoy(raw)
 	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
 	st.client.Node = nil // the bytes are the request's
 	if behind := (*BehindError)(nil); errors.As(err, &behind) {
@@ -194,11 +200,8 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.accept()
 	st.view = joined
 	cfg := delta.Config{World: st.world, Names: &st.srv.sets, Diff: st.srv.diff.between}
-	of, verdicts := joined.ID(), st.srv.cfg.Verdicts
-	cfg.Refused = func(r *xds.Resource) bool { return verdicts.Refused(of, r) }
-	st.mu.Lock()
-	st.state = delta.New(cfg, joined.Set())
-	st.mu.Unlock()
+	cfg.Refused = st.withheld
+	st.locked(func() { st.state = delta.New(cfg, joined.Set()) })
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
 	st.srv.add(st)
 	return nil
@@ -216,16 +219,25 @@ func (st *stream) accept() {
 	_ = st.grpc.SendHeader(header) // a stream that is broken ends at the next read
 }
 
+// maxNodeID bounds the id that is kept for a client, in logs too. Names of Pods and namespaces, an address and a domain, of which
+// istio's id is made, have fewer bytes.
+const maxNodeID = 1024
+
 // nodeID is the id of a first request's node; nil: it has none.
 func nodeID(raw []byte) (string, error) {
 	if raw == nil {
 		return "", errors.New("the first request of a stream has no node")
 	}
 	id, err := view.ID(raw)
-	if err == nil && id == "" {
-		err = errors.New("node.id: is empty")
+	switch {
+	case err != nil:
+		return "", err
+	case id == "":
+		return "", errors.New("node.id: is empty")
+	case len(id) > maxNodeID:
+		return "", fmt.Errorf("node.id: %d bytes, %d at most", len(id), maxNodeID)
 	}
-	return id, err
+	return id, nil
 }
 
 // joinError is what a client is told when it has no view.
@@ -244,9 +256,14 @@ func joinError(err error) error {
 
 // moved is called by the plan loop.
 func (st *stream) moved(l fanout.Lane) {
+	defer st.rescue()
 	turn := st.turn.Load()
 	if turn == nil {
 		return // not joined yet: the first turn takes the newest set anyway
+	}
+	if e, is := st.view.(Ender); is && e.Err() != nil {
+		st.kill(status.Error(codes.Internal, e.Err().Error()))
+		return
 	}
 	now := time.Now()
 	st.movedAt.CompareAndSwap(0, now.UnixNano())
@@ -265,48 +282,69 @@ func (st *stream) mark(turn *fanout.Stream, l fanout.Lane, now time.Time) {
 
 // advance gives a request to the state machine, and asks for a turn where there is something to answer.
 func (st *stream) advance(m delta.Message) error {
-	now := time.Now()
-	st.mu.Lock()
-	if st.closed {
-		st.mu.Unlock()
+	now, turn := time.Now(), st.turn.Load()
+	a, open := st.requested(m, turn, now)
+	if !open {
 		return status.Error(codes.Aborted, "the stream was closed")
+	}
+	if a.acked > 0 {
+		turn.Acked(a.acked)
+	}
+	if !a.moved.IsZero() {
+		st.srv.cfg.Hooks.Converged(now.Sub(a.moved))
+	}
+	for i := range a.reports {
+		st.report(&a.reports[i], now, a.since)
+	}
+	for _, k := range a.accepted {
+		st.srv.cfg.Quarantine.Report(st.id, quarantine.Report{Key: k, Reporter: st.reporter(), Envoy: st.client.Envoy, At: now,
+			Accepted: true, Namespace: st.view.Namespace()})
+	}
+	if !a.idle {
+		st.mark(turn, fanout.Answers, now)
+	}
+	return nil
+}
+
+// advanced is what a request has brought about.
+type advanced struct {
+	reports  []delta.Report
+	acked    int              // bytes
+	since    int64            // when what it answers was sent; unix nanoseconds
+	accepted []quarantine.Key // retries that it has acknowledged
+	idle     bool             // there is nothing to be sent
+	moved    time.Time        // see converged
+}
+
+// requested gives a request to the state machine; false: the stream was closed. Its lock is given back also where the state
+// machine panics: others wait for it.
+func (st *stream) requested(m delta.Message, turn *fanout.Stream, now time.Time) (a advanced, open bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return a, false
 	}
 	if st.spoke.IsZero() {
 		st.spoke = now
 	}
+	if m.Initial != nil { // what the client says it has may be newer than what the last turn saw
+		st.state.Target(st.view.Set())
+	}
 	before := st.state.Unacked()
 	st.reports = st.state.Request(m.Request, st.reports[:0])
-	reports := st.reports
-	acked := before - st.state.Unacked()
-	since := st.waiting[m.Type]
-	if acked > 0 {
+	a.reports, a.acked, a.since = st.reports, before-st.state.Unacked(), st.waiting[m.Type]
+	if a.acked > 0 {
 		st.waiting[m.Type] = now.UnixNano() // of the next one in flight
 	}
-	turn := st.turn.Load()
-	if slices.ContainsFunc(reports, func(r delta.Report) bool { return r.Kind == delta.Nacked }) {
+	if slices.ContainsFunc(a.reports, func(r delta.Report) bool { return r.Kind == delta.Nacked }) {
 		st.refused(turn)
 	}
+	a.accepted = st.acknowledgedRetries()
 	st.took(turn)
-	idle := st.state.Idle()
-	var moved time.Time
-	if idle {
-		moved = st.converged()
+	if a.idle = st.state.Idle(); a.idle {
+		a.moved = st.converged()
 	}
-	st.mu.Unlock()
-
-	if acked > 0 {
-		turn.Acked(acked)
-	}
-	if !moved.IsZero() {
-		st.srv.cfg.Hooks.Converged(now.Sub(moved))
-	}
-	for i := range reports {
-		st.report(&reports[i], now, since)
-	}
-	if !idle {
-		st.mark(turn, fanout.Answers, now)
-	}
-	return nil
+	return a, true
 }
 
 // report passes on what the state machine noticed; only the reading goroutine calls it.
@@ -319,14 +357,14 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 		hooks.Expired(r.Type)
 	case delta.Nacked:
 		refusal := Refusal{Node: st.client.ID, Identity: st.client.Identity, View: st.view.ID(), Type: r.Type,
-			Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Revision: r.Revision, At: now}
+			Name: r.Name, Version: r.Version, Envoy: st.client.Envoy, Good: r.Good, Text: r.Text, Revision: r.Revision, At: now}
 		if blame := st.srv.cfg.Blame; blame != nil && r.Name != "" {
 			refusal.Objects = blame(st.view, r.Type, r.Name, r.Text)
 		}
-		st.srv.cfg.Log.Warn("proxy refused configuration", obs.KeyProxy, refusal.Node, obs.KeyType, r.Type.String(), obs.KeyName, r.Name,
-			"objects", refusal.Objects, "version", r.Version, "stands", r.Good, obs.KeyRevision, r.Revision, obs.KeyError, r.Text)
+		st.logRefusal(refusal)
 		if r.Name != "" {
-			st.srv.cfg.Verdicts.Refuse(refusal)
+			st.srv.cfg.Quarantine.Report(st.id, quarantine.Report{Key: quarantine.Key{View: refusal.View, Type: r.Type, Name: r.Name, Version: r.Version},
+				Reporter: st.reporter(), Envoy: st.client.Envoy, At: now, Namespace: st.view.Namespace(), Text: r.Text, Objects: refusal.Objects})
 		}
 		st.mu.Lock()
 		if len(st.refusals) == maxRefusals {
@@ -347,6 +385,7 @@ func (st *stream) close() error {
 	if joined {
 		st.turn.Load().Leave()
 		st.srv.drop(st)
+		st.srv.cfg.Quarantine.Leave(st.id)
 		st.view.Leave()
 	}
 	return cause

@@ -24,6 +24,7 @@ type Index struct {
 // choice is what a snapshot has for all proxies of a namespace that have the same labels.
 type choice struct {
 	sidecar         model.Key
+	ownAddress      bool // see ownAddress
 	services        intern.List[model.Key]
 	headless        bool // see servicesOf
 	closed          bool
@@ -49,6 +50,7 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	services, headless := servicesOf(s, n)
 	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
 		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), facets: x.facets(n)}
+	c.ownAddress = ownAddress(s, c.sidecar)
 	c.out, c.in, c.picky = filtersOf(s, root, n)
 	if len(x.chosen) >= maxChosen {
 		clear(x.chosen)

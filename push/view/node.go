@@ -5,6 +5,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -35,9 +36,9 @@ type Node struct {
 	Labels    map[string]string
 	Workload  string // WORKLOAD_NAME, else the node's cluster
 	Account   string // SERVICE_ACCOUNT
-	// Verified is the namespace of the authenticated identity, for whoever has authenticated it to fill in; what the node
-	// says of itself is no proof. Empty: nobody.
-	Verified string
+	// Verified is the authenticated identity, for whoever has authenticated it to fill in; what the node says of itself is no
+	// proof. Zero: nobody.
+	Verified Identity
 	Cluster  string
 	Network  string
 	Version  string // ISTIO_VERSION
@@ -46,6 +47,17 @@ type Node struct {
 	// Metadata are the plain strings of the metadata, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
+}
+
+// Identity is a service account that was proved to be the proxy's, by a token or a certificate of the mesh's trust domain.
+type Identity struct{ Namespace, Account string }
+
+// String is "service account NAMESPACE/ACCOUNT".
+func (i Identity) String() string { return "service account " + i.Namespace + "/" + i.Account }
+
+// Compare orders identities by namespace, then by account.
+func (i Identity) Compare(o Identity) int {
+	return cmp.Or(cmp.Compare(i.Namespace, o.Namespace), cmp.Compare(i.Account, o.Account))
 }
 
 // DefaultDomain is assumed where the node's id names no DNS domain.

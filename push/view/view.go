@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 
@@ -23,9 +24,9 @@ type View struct {
 	Workload Workload
 	// Residue are the proxy's own addresses, where a headless service with TCP ports includes them; else empty.
 	Residue intern.List[string]
-	// Secrets is the namespace whose Secrets the proxy may ask for: its own, where it is a gateway and has proved to be of
-	// that namespace. Empty: none, ever.
-	Secrets string
+	// Secrets is the identity as which the proxy asks for Secrets: that which it has proved, where it is of the proxy's
+	// namespace. Zero: it may have none, ever.
+	Secrets Identity
 }
 
 // Scope is the outbound side. Nothing in it names a proxy.
@@ -54,7 +55,7 @@ func (s Scope) String() string {
 	return out
 }
 
-// Workload is the inbound side: ports, and what selectors pick. Nothing in it names a proxy.
+// Workload is the inbound side: ports, and what selectors pick. Nothing in it names a proxy, but for Addresses.
 type Workload struct {
 	Namespace string
 	Sidecar   model.Key
@@ -66,6 +67,8 @@ type Workload struct {
 	Mode      Mode
 	Router    bool               // it has no inbound side
 	Filters   intern.List[Patch] // that reach the inbound side, in order of application
+	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port); else empty.
+	Addresses intern.List[string]
 }
 
 // Patch names one patch of an EnvoyFilter.
@@ -85,6 +88,14 @@ func Of(s *mirror.Snapshot, n Node) View { return NewIndex(s).View(s, n) }
 
 // View is Of with an index of the same snapshot.
 func (x *Index) View(s *mirror.Snapshot, n Node) View {
+	v := x.view(s, n)
+	if n.Verified.Namespace == n.Namespace {
+		v.Secrets = n.Verified
+	}
+	return v
+}
+
+func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	root := s.Mesh().Spec.GetRootNamespace()
 	if n.Router {
 		return x.router(s, root, n)
@@ -100,6 +111,9 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
 			Policies: c.policies, Caps: n.Caps, Mode: n.Mode, Filters: c.in},
 	}
+	if c.ownAddress {
+		v.Workload.Addresses = strs.List(n.Addresses...)
+	}
 	if c.headless && n.Mode != None {
 		v.Residue = strs.List(n.Addresses...)
 	}
@@ -110,15 +124,11 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 // this version does not have, and for EnvoyFilters.
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	filters, _, _ := filtersOf(s, root, n)
-	v := View{
+	return View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Network: n.Network, Cluster: n.Cluster, Caps: n.Caps, Mode: None,
 			Router: true, Filters: filters},
 		Workload: Workload{Namespace: n.Namespace, Mode: None, Router: true},
 	}
-	if n.Verified == n.Namespace {
-		v.Secrets = n.Namespace
-	}
-	return v
 }
 
 // sidecarOf finds the Sidecar that applies: in the namespace one that selects the proxy, then one without a selector,
@@ -154,6 +164,16 @@ func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 	return model.Key{}
 }
 
+// ownAddress says whether an ingress listener of a Sidecar hands on to the workload's own address
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener, defaultEndpoint).
+func ownAddress(s *mirror.Snapshot, sidecar model.Key) bool {
+	r, ok := s.Get(sidecar)
+	return ok && slices.ContainsFunc(r.(*model.Sidecar).Spec.GetIngress(), func(l *networkingv1.IstioIngressListener) bool {
+		at, err := netip.ParseAddrPort(l.GetDefaultEndpoint())
+		return err == nil && at.Addr().IsUnspecified()
+	})
+}
+
 // servicesOf lists the services of the namespace whose selectors match, and says whether one of them is headless with a
 // port that is not HTTP.
 func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool) {
@@ -178,8 +198,9 @@ func notHTTP(p *model.ServicePort) bool {
 	switch p.GetProtocol() {
 	case model.Protocol_PROTOCOL_AUTO, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS, model.Protocol_PROTOCOL_TCP:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // closed says whether a policy that could not be understood selects the proxy.

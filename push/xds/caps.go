@@ -1,5 +1,7 @@
 package xds
 
+import "slices"
+
 // Caps is what a proxy is able to do, as far as a builder asks: one bit for each extension that Navarch may send. A
 // proxy that does not list an extension in node.extensions is never sent it (Envoy would refuse the whole listener:
 // "Didn't find a registered implementation").
@@ -62,6 +64,18 @@ const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS 
 
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }
+
+// Extensions are the names of the extensions in c, sorted. CapIdentity is none.
+func Extensions(c Caps) []string {
+	var names []string
+	for name, bit := range extensions {
+		if c.Has(bit) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // Has says whether all of the wanted bits are there.
 func (c Caps) Has(want Caps) bool { return c&want == want }

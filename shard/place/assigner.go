@@ -32,6 +32,7 @@ type assigner struct {
 	ghost    ring.Load // what it was when a replica went ...
 	haunts   time.Time // ... and until when that counts
 	damper   damper
+	alone    bool // whom the first ring names and who is not there has ended (LeaderConfig.Alone)
 }
 
 // replica is what the assigner remembers of one.
@@ -63,6 +64,9 @@ func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring
 		wake = earliest(wake, soon)
 	}
 	if len(members) == 0 {
+		if a.vacated(current) {
+			return ring.Vacate(current), wake
+		}
 		return current, wake // nobody to give anything to: what is there stands
 	}
 	load := a.load(now)
@@ -86,8 +90,19 @@ func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring
 	return ring.Assign(current, members, load), wake
 }
 
+// vacated says whether all members of a ring have left in order: a ring that still named them would look, to the next leader,
+// like one whose members have all crashed at once.
+func (a *assigner) vacated(current *ring.Ring) bool {
+	for _, m := range current.Members() {
+		if r := a.replicas[m.Name]; r == nil || r.record.State != member.Leaving {
+			return false
+		}
+	}
+	return len(current.Members()) > 0
+}
+
 // written says that a ring was written.
-func (a *assigner) written(now time.Time) { a.wrote, a.uneven = now, time.Time{} }
+func (a *assigner) written(now time.Time) { a.wrote, a.uneven, a.alone = now, time.Time{}, false }
 
 // see remembers who came and went.
 func (a *assigner) see(now time.Time, fleet []member.Record, current *ring.Ring) {
@@ -179,7 +194,7 @@ func (a *assigner) members(now time.Time, current *ring.Ring) (members []ring.Me
 		}
 	}
 	for _, m := range current.Members() {
-		if r := a.replicas[m.Name]; r == nil || !r.present && r.record.State != member.Leaving {
+		if r := a.replicas[m.Name]; !a.alone && (r == nil || !r.present && r.record.State != member.Leaving) {
 			away = append(away, m)
 		}
 	}

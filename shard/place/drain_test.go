@@ -1,3 +1,5 @@
+//go:build !race
+
 package place
 
 import (
@@ -157,6 +159,15 @@ func TestLeaving(t *testing.T) {
 	}
 	if _, _, end, _ := leave(0, 30*time.Second, told); end != 0 {
 		t.Errorf("without streams: end at %v", end)
+	}
+	led := func(told time.Duration) func(after time.Duration) LeavingInput {
+		return func(after time.Duration) LeavingInput { return LeavingInput{Led: true, Told: after >= told} }
+	}
+	if left, _, end, _ := leave(1000, 30*time.Second, led(time.Second)); left != 1000 || end != time.Second {
+		t.Errorf("with a leader and nobody to take over: left %d, end at %v, want as soon as the ring is without it", left, end)
+	}
+	if _, _, end, _ := leave(0, 30*time.Second, led(time.Hour)); end != 3*time.Second {
+		t.Errorf("without streams, under a leader that writes nothing: end at %v", end)
 	}
 	if _, _, end, _ := leave(3, 5*time.Second, told); end > 5*time.Second {
 		t.Errorf("a short grace: end at %v", end)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"navarch.io/navarch/shard/member"
@@ -22,7 +23,11 @@ const (
 type LeaderConfig struct {
 	Store *kv.Store
 	Wrote func(next *ring.Ring, moved int) // after a ring was written; nil: nobody wants to know
-	Log   *slog.Logger                     // nil: slog's default
+	// Alone is the one replica that there can be when Lead begins, for its process has just started the etcd (embedded, in a
+	// locked directory); empty: there may be others. Records that are there and shards of others are of processes that have
+	// ended: they are taken away at once, instead of when their leases end. Who comes later is a replica like any.
+	Alone string
+	Log   *slog.Logger // nil: slog's default
 }
 
 // Lead writes the ring for one epoch: it watches the fleet, decides, and writes under the epoch's fence. It returns
@@ -41,7 +46,7 @@ func Lead(ctx context.Context, epoch kv.Epoch, cfg LeaderConfig) error {
 	if err != nil {
 		return err
 	}
-	l := &leader{cfg: cfg, epoch: epoch}
+	l := &leader{cfg: cfg, epoch: epoch, assigner: assigner{alone: cfg.Alone != ""}}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -50,7 +55,10 @@ func Lead(ctx context.Context, epoch kv.Epoch, cfg LeaderConfig) error {
 			return ctx.Err()
 		case fleet, open := <-fleets:
 			if open {
-				l.fleet, l.counted = fleet.Members, true
+				if l.fleet, err = l.clear(ctx, fleet.Members); err != nil {
+					return err
+				}
+				l.counted = true
 			}
 		case folder, open := <-rings:
 			if open {
@@ -79,6 +87,30 @@ type leader struct {
 	revision int64 // of the stored ring; 0: there is none
 	counted  bool  // the fleet was read
 	known    bool  // the ring was
+}
+
+// clear removes the records of replicas that cannot be there when Lead begins, and returns the others.
+func (l *leader) clear(ctx context.Context, fleet []member.Record) (there []member.Record, err error) {
+	if l.cfg.Alone == "" || l.counted {
+		return fleet, nil
+	}
+	var ended []string
+	for _, record := range fleet {
+		if record.Name == l.cfg.Alone {
+			there = append(there, record)
+		} else {
+			ended = append(ended, member.Folder+record.Name)
+		}
+	}
+	if len(ended) == 0 {
+		return there, nil
+	}
+	writing, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := l.cfg.Store.ChangeFenced(writing, l.epoch, kv.BlobChange{Delete: ended}); err != nil {
+		return nil, fmt.Errorf("remove the records of processes that have ended: %w", err)
+	}
+	return there, nil
 }
 
 // read takes over the stored ring. One that does not decode is as none: the next one replaces it.
@@ -118,13 +150,19 @@ func (l *leader) act(ctx context.Context, now time.Time) (wake time.Time, err er
 	switch {
 	case errors.Is(err, kv.ErrDeposed):
 		return wake, fmt.Errorf("write ring %d: %w", next.Version(), err)
+	case ctx.Err() != nil: // the term ends: whether it was written does not matter to anybody here
+		return wake, nil
 	case err != nil:
 		// Another state, or etcd is away: what is stored comes by the watch.
 		l.cfg.Log.Warn("the ring was not written, trying again", slog.Uint64("version", next.Version()), slog.Any("error", err))
 		return now.Add(time.Second), nil
 	}
 	moved := ring.Moved(l.current, next)
-	l.cfg.Log.Info("ring", slog.Uint64("version", next.Version()), slog.Int("replicas", len(next.Members())),
+	level := slog.LevelInfo
+	if moved == 0 && slices.EqualFunc(l.current.Members(), next.Members(), func(a, b ring.Member) bool { return a.Name == b.Name }) {
+		level = slog.LevelDebug // weights, as of one that takes its share in steps
+	}
+	l.cfg.Log.Log(ctx, level, "ring", slog.Uint64("version", next.Version()), slog.Int("replicas", len(next.Members())),
 		slog.Int("moved", moved), slog.Int("split", len(next.SplitNamespaces())), slog.Int64("epoch", l.epoch.Revision))
 	l.current, l.revision = next, revision
 	l.assigner.written(now)

@@ -25,6 +25,7 @@ type LeavingInput struct {
 	Follow  int  // of them, those whose agents move them once they are told the owner
 	Peers   int  // other replicas that are ready: Placement.Peers
 	Told    bool // Member.Told is closed and Placement.InRing is false: agents know better owners
+	Led     bool // there is a leader, which writes the ring without this replica
 }
 
 // LeavingStep is what to do now.
@@ -42,8 +43,11 @@ type LeavingStep struct {
 func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	notice, margin := orDuration(l.Notice, 3*time.Second, l.Grace/5), orDuration(l.Margin, 2*time.Second, l.Grace/5)
 	elapsed := in.Now.Sub(l.Began)
-	if in.Streams == 0 || in.Peers == 0 || elapsed >= l.Grace-margin {
-		return LeavingStep{GoAway: true} // with nobody to take over, waiting helps nobody
+	idle := in.Streams == 0 || in.Peers == 0 // with nobody to take over, keeping streams helps nobody
+	// A replica that ended before the leader saw that it leaves would count as crashed, and stay in the ring.
+	unseen := in.Led && !in.Told && elapsed < notice
+	if idle && !unseen || elapsed >= l.Grace-margin {
+		return LeavingStep{GoAway: true}
 	}
 	if !in.Told && elapsed < notice {
 		return LeavingStep{}

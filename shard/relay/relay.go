@@ -36,9 +36,10 @@ import (
 
 // Config says where Envoy knocks and where its streams go.
 type Config struct {
-	// Socket is the path of the Unix socket. It is made with mode 0777, so that an Envoy under another uid can use it:
-	// the folder around it decides who may.
+	// Socket is the path of the Unix socket, and Access who may connect beside the user of this process, as which Envoy runs: who
+	// does acts as this proxy towards the control plane.
 	Socket string
+	Access socket.Access
 	// Target is the control plane, "host:port" or any gRPC target: where the first upstream of a stream goes, and every
 	// later one for which no owner is known or can be reached.
 	Target string
@@ -114,7 +115,7 @@ func New(cfg Config) (*Relay, error) {
 
 // Run serves the socket until ctx ends, then ends all streams and removes the socket.
 func (r *Relay) Run(ctx context.Context) error {
-	l, err := socket.Listen(r.cfg.Socket, 0o777)
+	l, err := socket.Listen(r.cfg.Socket, r.cfg.Access)
 	if err != nil {
 		return fmt.Errorf("relay: listen on %s: %w", r.cfg.Socket, err)
 	}

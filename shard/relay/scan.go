@@ -26,8 +26,9 @@ type request struct {
 	node                   []byte // the encoded field, tag and all; nil: none
 	subscribe, unsubscribe []string
 	initial                []named
-	failed                 bool // it has an error_detail
-	strange                bool // it has what a mirror does not follow
+	failed                 bool   // it has an error_detail
+	failure                string // the message in it
+	strange                bool   // it has what a mirror does not follow
 }
 
 // response is the head of a DeltaDiscoveryResponse.
@@ -61,7 +62,7 @@ func scanRequest(data mem.BufferSlice) (request, error) {
 		case requestNonce:
 			h.nonce = c.text(n)
 		case requestError:
-			h.failed = true
+			h.failed, h.failure = true, c.failureOf(n)
 		default:
 			h.strange = h.strange || field == 8 || field == 9 // resource_locators_(un)subscribe: names with parameters
 		}

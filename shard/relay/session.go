@@ -304,10 +304,7 @@ func (s *session) request(now time.Time, e fromEnvoy) {
 		s.node = e.head.node
 	}
 	known := s.mirror.find(e.head.typeURL) != nil
-	var answered *sent
-	if e.err == nil {
-		answered = s.mirror.request(e.head, now)
-	}
+	answered := s.record(now, e)
 	if !s.live.ready {
 		e.data.Free() // the mirror has it
 		if !s.trusted {
@@ -328,6 +325,22 @@ func (s *session) request(now time.Time, e fromEnvoy) {
 		s.begun, s.live.said = true, true
 		s.asides(s.live)
 	}
+}
+
+// record puts a request into the mirror, and says what it answers; nil: nothing that is in flight.
+func (s *session) record(now time.Time, e fromEnvoy) *sent {
+	if e.err != nil {
+		return nil
+	}
+	before := 0
+	if k := s.mirror.find(e.head.typeURL); k != nil {
+		before = len(k.doubt)
+	}
+	answered := s.mirror.request(e.head, now)
+	if refused := s.mirror.find(e.head.typeURL).refusals(before, e.head.failure); answered != nil && refused != nil {
+		s.do(refused)
+	}
+	return answered
 }
 
 // translate is the request as the live leg understands it; nil: it has nothing to tell it.

@@ -36,7 +36,8 @@ type Stats struct {
 	LastError     string     `json:"lastError,omitempty"`
 	RetryInMS     int64      `json:"retryInMs"` // how long the next dial would be held
 	Total         Traffic    `json:"total"`     // of all streams since the start
-	Streams       []Stream   `json:"streams"`   // the upstreams, oldest first; ended ones are kept for a while
+	Rejected      []Refused  `json:"rejected,omitempty"`
+	Streams       []Stream   `json:"streams"` // the upstreams, oldest first; ended ones are kept for a while
 }
 
 // Traffic is what passed, per direction.
@@ -164,7 +165,8 @@ type counters struct {
 	failures    uint64
 	lastConnect *time.Time
 	lastError   string
-	away        bool // the last thing that happened was a failure
+	away        bool               // the last thing that happened was a failure
+	refusals    map[string]Refused // by type, of Envoy's newest stream
 }
 
 // begin counts a stream of Envoy and gives it its number; finish is its end.
@@ -173,6 +175,7 @@ func (c *counters) begin() uint64 {
 	defer c.mu.Unlock()
 	c.opened++
 	c.active++
+	c.refusals = map[string]Refused{}
 	return c.opened
 }
 
@@ -247,7 +250,7 @@ func (c *counters) snapshot() Stats {
 		LastConnect: c.lastConnect, LastError: c.lastError, Total: c.past, Streams: make([]Stream, 0, len(c.streams)),
 		StreamsActive: c.active, Owner: c.owner, AtOwner: c.atOwner,
 		Moves: c.moves.Load(), MovesFailed: c.movesFailed.Load(), Resumes: c.resumes.Load(),
-		Taken: c.taken.Load(), Refused: c.refused.Load(),
+		Taken: c.taken.Load(), Refused: c.refused.Load(), Rejected: c.listRefused(),
 	}
 	for _, s := range c.streams {
 		row := Stream{

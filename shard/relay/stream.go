@@ -218,6 +218,8 @@ func (l *loop) do(e effect) {
 		l.take(e)
 	case note:
 		l.r.noted(e)
+	case refusal:
+		l.refused(e)
 	case finish:
 		if !l.s.once {
 			l.end(l.r.unavailable(e.err))

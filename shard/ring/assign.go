@@ -55,6 +55,9 @@ func Assign(previous *Ring, members []Member, load Load) *Ring {
 	return next
 }
 
+// Vacate is the next ring after previous when all its members have left: nobody owns anything. previous must not be nil.
+func Vacate(previous *Ring) *Ring { return &Ring{version: previous.version + 1} }
+
 // normal orders members and leaves out what is not valid.
 func normal(members []Member) []Member {
 	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !m.valid() })

@@ -19,9 +19,10 @@ func (s *State) collect() {
 	if s.phase == ready || s.phase == writing {
 		for key := range s.changed {
 			delete(s.withheld, key)
+			delete(s.held, key)
 			delete(s.refused, key)
 		}
-		if len(s.withheld) == 0 {
+		if len(s.held) == 0 {
 			s.guarded = ""
 		}
 		if len(s.unreadable) == 0 && s.guarded == "" {
@@ -128,6 +129,7 @@ func (s *State) written(e Written) (effects []Effect, on bool) {
 	case Unknown:
 		s.paced = false
 		return s.start(true), false
+	case Done:
 	}
 	s.phase, s.after, s.complete = ready, e.After, false
 	s.stats.Batches++

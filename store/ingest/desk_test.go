@@ -138,3 +138,7 @@ func (d *desk) want(event Event, want ...string) {
 }
 
 func (d *desk) lead() { d.s.Step(Gained{d.epoch}) }
+
+func named(namespace, name string) object.ID {
+	return object.ID{Group: "networking.istio.io", Kind: "VirtualService", Namespace: namespace, Name: name}
+}

@@ -31,10 +31,10 @@ func (s *State) guard(gone []model.Key) {
 	for _, key := range gone {
 		k := key.Kind
 		if len(gone) == len(s.have) && len(s.want)+len(s.drafts) == 0 || stored[k] >= guardFrom && 2*lost[k] > stored[k] && 2*wanted[k] < stored[k] {
-			s.withheld[key] = true
+			s.withheld[key], s.held[key] = true, true
 		}
 	}
-	if len(s.withheld) > 0 {
-		s.guarded = fmt.Sprintf("%d of %d stored records have no object any more: they are kept; if that is meant, start with --allow-empty", len(gone), len(s.have))
+	if len(s.held) > 0 {
+		s.guarded = fmt.Sprintf("%d of %d stored records have no object any more: they are kept; if that is meant, accept the removal (navarchctl store held; --allow-empty)", len(gone), len(s.have))
 	}
 }

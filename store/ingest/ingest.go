@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,8 @@ type Loop struct {
 
 	problems atomic.Pointer[[]object.Problem]
 	stats    atomic.Pointer[Stats]
+	held     atomic.Pointer[[]object.ID]
+	releases chan release
 	tenants  tenantsOf
 }
 
@@ -76,7 +79,7 @@ func New(c Config) *Loop {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge)}
+	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), releases: make(chan release)}
 }
 
 // Emit takes what a source tells. What comes in one call is written in one batch; other changes may be written before it, of
@@ -144,6 +147,10 @@ func (l *Loop) Run(ctx context.Context) error {
 			case Anewed:
 				look.Reset(e.next())
 			}
+		case r := <-l.releases:
+			var ok bool
+			effects, ok = l.state.release(r.ids)
+			r.done <- ok
 		case <-look.C:
 			if effects = l.state.Step(Look{}); len(effects) == 0 {
 				look.Reset(anewEvery)
@@ -162,24 +169,18 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// publish makes problems and counters readable, and logs the problems that are new.
+// publish makes problems and counters readable.
 func (l *Loop) publish(between []object.Problem) {
 	all := append(l.state.Problems(), between...)
 	slices.SortFunc(all, normal.CompareProblems)
 	before := l.Problems()
 	if !slices.Equal(all, before) {
-		seen := make(map[object.Problem]bool, len(before))
-		for _, p := range before {
-			seen[p] = true
-		}
-		for _, p := range all {
-			if !seen[p] {
-				l.Log.Warn("configuration problem", obs.KeyObject, p.ID.String(), obs.KeyField, p.Field, obs.KeyOrigin, p.Origin,
-					"problem", p.Message, "applies", p.Warning)
-			}
-		}
 		countRejected(all)
 		l.problems.Store(&all)
+	}
+	if held := l.Held(); len(held) > 0 || len(l.state.held) > 0 { // nearly never
+		held = slices.Collect(maps.Keys(l.state.owners()))
+		l.held.Store(&held)
 	}
 	l.state.showTenants()
 	l.tenants.publish(l.state)

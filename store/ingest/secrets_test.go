@@ -234,7 +234,7 @@ func TestSealerAwayIsAskedOnce(t *testing.T) {
 	if got := sealAll(t.Context(), away, e); got.Errors[4] == nil || away.calls != 1 {
 		t.Errorf("%v after %d calls", got.Errors, away.calls)
 	}
-	if got := sealAll(t.Context(), nil, e); got.Errors[0] != errNoSealer || got.Records[0] != nil {
+	if got := sealAll(t.Context(), nil, e); !errors.Is(got.Errors[0], errNoSealer) || got.Records[0] != nil {
 		t.Errorf("%v without a sealer", got)
 	}
 }

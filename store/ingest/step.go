@@ -129,6 +129,7 @@ type State struct {
 	secrets    map[model.Key]*model.Secret // those of have that are Secrets
 	queue      *queue                      // keys to be written
 	withheld   map[model.Key]bool          // stored keys that a full comparison did not dare to delete
+	held       map[model.Key]bool          // those of withheld that the shrink guard keeps
 	refused    map[model.Key]object.Problem
 	batch      kv.Batch                 // while writing
 	flying     map[model.Key]model.Hash // what batch makes of have; zero: nothing
@@ -149,7 +150,7 @@ func NewState(o Options) *State {
 		w.ledger = newLedger(o.Budget)
 	}
 	return &State{world: w, allowEmpty: o.AllowEmpty, queue: newQueue(),
-		withheld: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
+		withheld: map[model.Key]bool{}, held: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
 		anew: map[model.Key]anew{}}
 }
 
@@ -225,7 +226,7 @@ func (s *State) lose() {
 	s.queue = newQueue()
 	clear(s.withheld)
 	clear(s.anew)
-	s.guarded = ""
+	s.unguard()
 }
 
 // compare is the full comparison of what should be with what is stored.
@@ -237,7 +238,7 @@ func (s *State) compare(e Loaded) {
 	s.queue, s.batch, s.flying = newQueue(), kv.Batch{}, nil
 	clear(s.withheld)
 	clear(s.refused)
-	s.guarded = ""
+	s.unguard()
 	for _, o := range s.objects {
 		o.adopted = nil
 	}

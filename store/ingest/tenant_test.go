@@ -1,3 +1,5 @@
+//go:build !race
+
 package ingest
 
 import (
@@ -10,10 +12,6 @@ import (
 
 	"navarch.io/navarch/store/object"
 )
-
-func named(namespace, name string) object.ID {
-	return object.ID{Group: "networking.istio.io", Kind: "VirtualService", Namespace: namespace, Name: name}
-}
 
 // one is an object of some bytes.
 func one(bytes int) charge { return charge{1, bytes} }

@@ -34,10 +34,11 @@ type entry struct {
 type world struct {
 	normal     *normal.Normalizer
 	objects    map[object.ID]*entry
-	dependents map[object.ID]map[object.ID]bool // Pod, Node, Namespace -> objects that looked it up
+	dependents map[object.ID]map[object.ID]bool // Pod, Node, Namespace, Role -> objects that looked it up
 	pods       map[object.ID]*normal.Pod
 	nodes      map[object.ID]*normal.Node
 	namespaces map[object.ID]*normal.Namespace
+	roles      map[object.ID]*normal.Role
 	mesh       *meshv1.MeshConfig
 	networks   *meshv1.MeshNetworks
 	unreadable map[string]bool // origins of documents of which not even the name can be read
@@ -59,7 +60,7 @@ type world struct {
 
 func newWorld(options normal.Options) *world {
 	return &world{normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
-		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{},
+		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
 		mesh: model.DefaultMesh().Spec, networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, drafts: map[model.Key]*Draft{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
 }
 
@@ -72,6 +73,7 @@ func (w *world) Node(name string) *normal.Node { return w.nodes[object.ID{Kind: 
 func (w *world) Namespace(name string) *normal.Namespace {
 	return w.namespaces[object.ID{Kind: "Namespace", Name: name}]
 }
+func (w *world) Role(id object.ID) *normal.Role { return w.roles[id] }
 func (w *world) Mesh() *meshv1.MeshConfig       { return w.mesh }
 func (w *world) Networks() *meshv1.MeshNetworks { return w.networks }
 
@@ -122,6 +124,13 @@ func (w *world) put(o *object.Object, touched map[object.ID]bool) {
 	case o.ID.Group == "" && o.ID.Kind == "Namespace":
 		if ns := normal.ParseNamespace(o); w.namespaces[o.ID] == nil || *ns != *w.namespaces[o.ID] {
 			w.namespaces[o.ID] = ns
+			w.touch(o.ID, touched)
+		}
+	case normal.IsRole(o.ID):
+		role, problems := normal.ParseRole(o)
+		w.setProblems(o.ID, e, problems)
+		if role != nil && !role.Equal(w.roles[o.ID]) {
+			w.roles[o.ID] = role
 			w.touch(o.ID, touched)
 		}
 	case w.normal.IsMesh(o.ID):
@@ -200,6 +209,7 @@ func (w *world) remove(e object.Event, touched map[object.ID]bool) {
 	delete(w.pods, e.ID)
 	delete(w.nodes, e.ID)
 	delete(w.namespaces, e.ID)
+	delete(w.roles, e.ID)
 	w.touch(e.ID, touched)
 	if w.normal.IsMesh(e.ID) {
 		w.setMesh(model.DefaultMesh().Spec, touched)

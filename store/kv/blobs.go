@@ -27,7 +27,7 @@ type BlobChange struct {
 	Delete []string
 }
 
-// blobFamilies are the folders that the functions of this file touch; no others.
+// blobFamilies are the folders that the functions of this file write; Blobs reads fleetFamilies too.
 var blobFamilies = []string{"keys/", "certificates/", "sealing/"}
 
 func (s *Store) blobKey(path string) (string, error) {
@@ -43,6 +43,9 @@ func (s *Store) blobKey(path string) (string, error) {
 // since: only what was written after that revision; 0: everything.
 func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, int64, error) {
 	from, err := s.blobKey(folder)
+	if err != nil {
+		from, err = s.fleetKey(folder) // these are read alike
+	}
 	if err != nil {
 		return nil, 0, err
 	}

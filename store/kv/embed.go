@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,9 +31,10 @@ type EmbedConfig struct {
 
 // server is an etcd in this process.
 type server struct {
-	etcd   *embed.Etcd
-	lock   *os.File
-	socket string // folder of the socket, where it is not the data directory
+	etcd     *embed.Etcd
+	lock     *os.File
+	socket   string      // folder of the socket, where it is not the data directory
+	stopping atomic.Bool // Store.Close was called
 }
 
 // startTimeout bounds how long an embedded server may take to become ready: replaying a log of 2 GiB is the worst case.
@@ -78,7 +80,7 @@ func (srv *server) start(cfg EmbedConfig, dir string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err // the directory is ours: a socket in it is left from a process that was killed
 	}
-	if srv.etcd, err = embed.StartEtcd(etcdConfig(cfg, dir, socket)); err != nil {
+	if srv.etcd, err = embed.StartEtcd(srv.config(cfg, dir, socket)); err != nil {
 		return err
 	}
 	timeout, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -93,11 +95,11 @@ func (srv *server) start(cfg EmbedConfig, dir string) error {
 	}
 }
 
-func etcdConfig(cfg EmbedConfig, dir, socket string) *embed.Config {
+func (srv *server) config(cfg EmbedConfig, dir, socket string) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "navarch"
 	c.Dir = filepath.Join(dir, "etcd")
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger, &srv.stopping))
 	c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socket}}
 	c.AdvertiseClientUrls = c.ListenClientUrls
 	c.ListenPeerUrls = nil // one member: the peer URL is a name, nobody listens

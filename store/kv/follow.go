@@ -20,7 +20,7 @@ type Folder struct {
 	Revision int64  // of etcd: of the list, or of the last change that is in it
 }
 
-// Follow gives a folder (members/, ring/, tenants/, verdicts/, or leader/, where the oldest blob is the leader's) as it
+// Follow gives a folder (one of fleetFamilies, or leader/, where the oldest blob is the leader's) as it
 // is and then after each change, until ctx ends; then the channel is closed. A reader that is slow gets the newest
 // state only. While etcd is away the last state stands; when it is back the folder is listed again.
 func (s *Store) Follow(ctx context.Context, folder string) (<-chan Folder, error) {

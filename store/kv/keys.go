@@ -28,6 +28,8 @@ const (
 	RoleIngest Role = "navarch-ingest" // the elected writer
 	RoleXDS    Role = "navarch-xds"    // replicas that serve proxies
 	RoleCA     Role = "navarch-ca"     // replicas that sign
+	// RoleOperator is not navarchd's: it is for people who accept removals that are held (navarchctl store).
+	RoleOperator Role = "navarch-operator"
 )
 
 // Family is a group of keys with one writer.
@@ -45,6 +47,8 @@ type Family struct {
 var Families = []Family{
 	{Path: "allocations/", Holds: "addresses and names given out once", Writer: "store/ingest (leader)", Reader: "store/ingest",
 		Write: []Role{RoleIngest}},
+	{Path: "approvals/", Holds: "operators' approvals of held removals, leased", Writer: "navarchctl store accept-removal; store/removal (leader) deletes", Reader: "store/removal (leader)",
+		Write: []Role{RoleIngest, RoleOperator}},
 	{Path: "certificates/", Holds: "the journal of issued certificates, pruned by their end", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
 		Write: []Role{RoleCA}},
 	{Path: "head", Holds: "whether the records are complete", Writer: "store/ingest (leader)", Reader: "store/mirror, store/ingest",
@@ -57,14 +61,16 @@ var Families = []Family{
 		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
 	{Path: "records/", Holds: "the normalised configuration", Writer: "store/ingest (leader)", Reader: "store/mirror, store/ingest",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
+	{Path: "refusals/", Holds: "what proxies refused, and acknowledged when it was withheld, leased", Writer: "push/quarantine/share (each replica its own)", Reader: "push/quarantine/share",
+		Write: []Role{RoleXDS}},
+	{Path: "removals/", Holds: "which mass removal is held, and the decisions on approvals", Writer: "store/removal (leader)", Reader: "store/removal (every ingester), navarchctl store",
+		Write: []Role{RoleIngest}, Read: []Role{RoleOperator}},
 	{Path: "ring/", Holds: "which replica owns which shard", Writer: "shard/place (leader)", Reader: "shard/place, shard/relay through a replica",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "sealing/", Holds: "the key of the MACs of sealed configuration, sealed itself", Writer: "ca/vault (leader, once)", Reader: "ca/vault (leader); cmd/navarchd, whether a key file may be made",
 		Write: []Role{RoleIngest}, Read: []Role{RoleCA}},
 	{Path: "tenants/", Holds: "which namespaces are one tenant's", Writer: "cmd/navarchd (leader)", Reader: "cmd/navarchd, for /debug",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
-	{Path: "verdicts/", Holds: "what proxies refused, leased", Writer: "cmd/navarchd (each replica its own)", Reader: "cmd/navarchd, for push/serve",
-		Write: []Role{RoleXDS}},
 }
 
 // Grant is one permission of a role: the keys from Key up to End, End left out; End "" is Key alone.

@@ -3,6 +3,7 @@ package kv_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -26,7 +27,7 @@ func TestRoles(t *testing.T) {
 	must(admin.UserAdd(ctx, "root", "secret"))
 	must(admin.UserGrantRole(ctx, "root", "root"))
 	stores := map[kv.Role]*kv.Store{}
-	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS, kv.RoleCA} {
+	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS, kv.RoleCA, kv.RoleOperator} {
 		must(admin.RoleAdd(ctx, string(role)))
 		for _, g := range kv.Grants(kvtest.Mesh, role) {
 			kind := clientv3.PermissionType(clientv3.PermRead)
@@ -39,7 +40,7 @@ func TestRoles(t *testing.T) {
 		must(admin.UserGrantRole(ctx, string(role), string(role)))
 	}
 	must(admin.AuthEnable(ctx))
-	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS, kv.RoleCA} {
+	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS, kv.RoleCA, kv.RoleOperator} {
 		store, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Endpoints: s.Endpoints(), Username: string(role), Password: "secret"})
 		must(store, err)
 		t.Cleanup(func() { _ = store.Close() })
@@ -63,7 +64,32 @@ func TestRoles(t *testing.T) {
 			}
 		}
 	}
+	approvals(t, stores)
 	if _, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Endpoints: s.Endpoints(), Username: "root", Password: "wrong"}); err == nil {
 		t.Fatal("a wrong password was taken")
+	}
+}
+
+// approvals checks who may approve a removal.
+func approvals(t *testing.T, stores map[kv.Role]*kv.Store) {
+	t.Helper()
+	ctx := within(t)
+	for role, may := range map[kv.Role]bool{kv.RoleOperator: true, kv.RoleXDS: false, kv.RoleCA: false} {
+		lease, err := stores[role].Lease(ctx, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lease.Put(ctx, "approvals/x", []byte("x")); (err == nil) != may {
+			t.Errorf("%s writes an approval: %v", role, err)
+		}
+		if _, _, err := stores[role].Blobs(ctx, "removals/", 0); (err == nil) != may {
+			t.Errorf("%s reads what is held: %v", role, err)
+		}
+		if _, err := lease.Put(ctx, "removals/held", []byte("x")); err == nil {
+			t.Errorf("%s writes what is held", role)
+		}
+		if err := lease.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -116,6 +116,9 @@ func (s *Store) Run(ctx context.Context) error {
 
 // Close ends the connection, and stops an embedded server.
 func (s *Store) Close() error {
+	if s.server != nil {
+		s.server.stopping.Store(true)
+	}
 	err := s.client.Close()
 	if s.server != nil {
 		err = errors.Join(err, s.server.close())

@@ -3,22 +3,40 @@ package kv
 import (
 	"context"
 	"log/slog"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo gives etcd a logger whose warnings and errors end in ours; the rest of what it says is left out.
-func zapTo(log *slog.Logger) *zap.Logger {
-	return zap.New(slogCore{log.With(slog.String("from", "etcd"))})
+// zapTo gives etcd a logger that hands on what an operator has to know: errors, and warnings about the disk, space, damage or a
+// lost leader. The other warnings are for whoever debugs etcd: they come at level debug, as everything does once stopping is
+// set, because etcd reports the end of its own listeners as errors. The same message comes once in repeatAfter, with the
+// number of those left out since the last one.
+func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
+	return zap.New(slogCore{log: log.With(slog.String("from", "etcd")), stopping: stopping, seen: &repeats{at: map[string]logged{}, now: time.Now}})
 }
 
-type slogCore struct{ log *slog.Logger }
+// trouble matches the messages of etcd's warnings that stay warnings.
+var trouble = regexp.MustCompile(`(?i)fdatasync|slow disk|corrupt|\bhash\b|alarm|no space|space exceeded|quota|(lost|no) leader|\bWAL\b`)
+
+// repeatAfter is how often one message is logged.
+const repeatAfter = 10 * time.Second
+
+type slogCore struct {
+	log      *slog.Logger
+	stopping *atomic.Bool
+	seen     *repeats
+}
 
 func (c slogCore) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnLevel }
 
 func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
-	return slogCore{c.log.With(attrs(fields)...)}
+	c.log = c.log.With(attrs(fields)...)
+	return c
 }
 
 func (c slogCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -29,15 +47,64 @@ func (c slogCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore
 }
 
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	level := slog.LevelWarn
-	if e.Level > zapcore.WarnLevel {
-		level = slog.LevelError
+	all := attrs(fields)
+	level := c.level(e)
+	if level > slog.LevelDebug && e.Level <= zapcore.ErrorLevel { // the others end the process
+		left, again := c.seen.again(e.Message)
+		if !again {
+			return nil
+		}
+		if left > 0 {
+			all = append(all, slog.Int("repeated", left))
+		}
 	}
-	c.log.Log(context.Background(), level, e.Message, attrs(fields)...)
+	c.log.Log(context.Background(), level, e.Message, all...)
 	return nil
 }
 
+// level is what a message of etcd is worth here.
+func (c slogCore) level(e zapcore.Entry) slog.Level {
+	switch {
+	case e.Level > zapcore.ErrorLevel:
+		return slog.LevelError
+	case c.stopping.Load():
+		return slog.LevelDebug
+	case e.Level > zapcore.WarnLevel:
+		return slog.LevelError
+	case trouble.MatchString(e.Message):
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
 func (c slogCore) Sync() error { return nil }
+
+// repeats remembers which messages were logged lately. Messages are constants of etcd's, so there are few.
+type repeats struct {
+	now func() time.Time
+
+	mu sync.Mutex // a leaf
+	at map[string]logged
+}
+
+type logged struct {
+	at   time.Time
+	left int
+}
+
+// again says whether a message may be logged now, and how many of it were left out since it last was.
+func (r *repeats) again(message string) (left int, again bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, last := r.now(), r.at[message]
+	if !last.at.IsZero() && now.Sub(last.at) < repeatAfter {
+		last.left++
+		r.at[message] = last
+		return 0, false
+	}
+	r.at[message] = logged{at: now}
+	return last.left, true
+}
 
 func attrs(fields []zapcore.Field) []any {
 	enc := zapcore.NewMapObjectEncoder()

@@ -13,9 +13,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
+	"navarch.io/navarch/store/durable"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
 )
@@ -41,6 +41,8 @@ type diskHead struct {
 	Revision int64     `json:"revision"`
 	Saved    time.Time `json:"saved"` // when this replica last knew the snapshot to be etcd's newest
 	Records  int       `json:"records"`
+	// Unknown are the records of kinds that the build which wrote this did not know: what they close stays closed.
+	Unknown []model.Unknown `json:"unknown,omitempty"`
 }
 
 // writeSnapshot encodes a snapshot: magic, head, then path and value of each record with their lengths, then the SHA-256 of
@@ -48,7 +50,7 @@ type diskHead struct {
 func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20)
-	head.Records = 0
+	head.Records, head.Unknown = 0, s.unknown
 	for _, n := range s.counts {
 		head.Records += n
 	}
@@ -108,7 +110,9 @@ func readSnapshot(r io.Reader) (diskHead, *Snapshot, error) {
 	if err != nil || !bytes.Equal(got, want) {
 		return head, nil, errors.New("its checksum does not fit: the file is damaged")
 	}
-	return head, Empty().Apply(head.Revision, puts, nil).New, nil
+	s := Empty().Apply(head.Revision, puts, nil).New
+	s.unknown = head.Unknown
+	return head, s, nil
 }
 
 // summed reads, and takes the sum of what was read.
@@ -180,13 +184,21 @@ func (f *follower) restore(now time.Time) bool {
 		return false
 	}
 	f.fold.base, f.fold.published = snapshot, true
+	for _, u := range snapshot.unknown {
+		f.fold.unknown[u.Path] = u
+	}
 	f.seen = kv.Position{Cluster: head.Cluster, Revision: head.Revision}
 	f.cfg.Logger.Warn("etcd does not answer: serving the snapshot on disk until it does", "path", disk.Path,
 		"revision", head.Revision, "records", head.Records, "age", now.Sub(head.Saved).Round(time.Second))
 	f.publish(Diff(Empty(), snapshot))
-	f.tell(func(s *Status) { s.Revision, s.Seen, s.Restored = head.Revision, f.seen, head.Saved })
+	f.tell(func(s *Status) {
+		s.Revision, s.Seen, s.Restored, s.Unknown = head.Revision, f.seen, head.Saved, head.Unknown
+	})
 	return true
 }
+
+// maxSkew is how far ahead of the clock a snapshot's time may be: clocks of machines are set while they run.
+const maxSkew = 10 * time.Minute
 
 func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 	file, err := os.Open(d.Path)
@@ -201,6 +213,8 @@ func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 		err = fmt.Errorf("it is of mesh %q", head.Mesh)
 	case head.Revision <= 0:
 		err = fmt.Errorf("it is of revision %d", head.Revision)
+	case head.Saved.Sub(now) > maxSkew:
+		err = fmt.Errorf("it was saved %v from now: this machine's clock is behind, or was ahead then, so that its age is not known", head.Saved.Sub(now).Round(time.Second))
 	case now.Sub(head.Saved) > d.MaxAge:
 		err = fmt.Errorf("it is %v old, at most %v are allowed", now.Sub(head.Saved).Round(time.Second), d.MaxAge)
 	}
@@ -254,16 +268,8 @@ func (m *Mirror) fresh() bool {
 	return m.Current() != nil && s.Away == nil && s.Alarm == nil && s.Seen.Cluster != 0 && s.Restored.IsZero()
 }
 
-// save replaces the file as a whole: whoever reads it finds the old one or the new one.
+// save replaces the file as a whole: whoever reads it finds the old one or the new one, also after a crash of the machine.
 func (d *Disk) save(s *Snapshot, cluster uint64, now time.Time) error {
-	file, err := os.CreateTemp(filepath.Dir(d.Path), filepath.Base(d.Path)+".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) // nothing, where it was renamed
 	head := diskHead{Mesh: d.Mesh, Cluster: cluster, Revision: s.Revision(), Saved: now.UTC()}
-	if err := errors.Join(writeSnapshot(file, head, s), file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), d.Path)
+	return durable.Replace(d.Path, 0o600, func(w io.Writer) error { return writeSnapshot(w, head, s) })
 }

@@ -3,6 +3,7 @@ package mirror
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,11 +36,13 @@ type fold struct {
 	published bool                // base was given out
 	staged    map[string]kv.Value // by path: read since, and not known to be complete
 	bad       map[string]error    // by path: what does not decode in the last complete state
-	head      kv.Head             // the newest that was read
+	// unknown are the records of kinds that this build does not know, by path: they are no problem of this replica's.
+	unknown map[string]model.Unknown
+	head    kv.Head // the newest that was read
 }
 
 func newFold() *fold {
-	return &fold{base: Empty(), staged: map[string]kv.Value{}, bad: map[string]error{}}
+	return &fold{base: Empty(), staged: map[string]kv.Value{}, bad: map[string]error{}, unknown: map[string]model.Unknown{}}
 }
 
 // load takes a whole list in place of all that was staged. The result is false where there is nothing to publish.
@@ -61,6 +64,11 @@ func (f *fold) load(state *kv.State) (Change, bool) {
 		}
 	}
 	for path := range f.bad {
+		if !listed[path] {
+			f.staged[path] = kv.Value{Path: path}
+		}
+	}
+	for path := range f.unknown {
 		if !listed[path] {
 			f.staged[path] = kv.Value{Path: path}
 		}
@@ -103,6 +111,7 @@ func (f *fold) complete(revision int64, committed time.Time) (Change, bool) {
 	var deletes []model.Key
 	for path, v := range f.staged {
 		delete(f.bad, path)
+		delete(f.unknown, path)
 		if v.Raw == nil {
 			if key, err := v.Key(); err == nil {
 				deletes = append(deletes, key)
@@ -113,6 +122,10 @@ func (f *fold) complete(revision int64, committed time.Time) (Change, bool) {
 			continue
 		}
 		record, err := v.Record()
+		if errors.Is(err, model.ErrUnknownKind) {
+			f.unknown[path] = model.ReadUnknown(path, v.Raw)
+			continue
+		}
 		if err != nil {
 			f.bad[path] = err
 			continue
@@ -122,6 +135,7 @@ func (f *fold) complete(revision int64, committed time.Time) (Change, bool) {
 	clear(f.staged)
 	change := f.base.Apply(revision, puts, deletes)
 	f.base = change.New
+	f.base.unknown = slices.SortedFunc(maps.Values(f.unknown), func(a, b model.Unknown) int { return strings.Compare(a.Path, b.Path) })
 	if !f.published {
 		if len(f.missing()) > 0 {
 			return Change{}, false

@@ -46,7 +46,7 @@ func TestListForgetsWhatWasStaged(t *testing.T) {
 // A value that did not decode and is gone from the list is no problem any more.
 func TestListForgetsWhatDidNotDecode(t *testing.T) {
 	f := newFold()
-	f.load(listed(5, 5, value(t, "a", 1), kv.Value{Path: "Novel//x", Raw: []byte{}}))
+	f.load(listed(5, 5, value(t, "a", 1), kv.Value{Path: "Service/shop/x", Raw: []byte{}}))
 	if p := f.missing(); len(p) != 1 || f.published {
 		t.Fatalf("missing %v, published %t", p, f.published)
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
 )
 
 // follower is the loop's own state; Run makes it and no other goroutine touches it. It outlives connections, so that the
@@ -159,7 +161,7 @@ func (f *follower) took(change Change, ok bool) {
 		f.publish(change)
 	}
 	f.tell(func(s *Status) {
-		s.Away, s.Head, s.Seen, s.Problems = nil, f.fold.head, f.seen, problems
+		s.Away, s.Head, s.Seen, s.Problems, s.Unknown = nil, f.fold.head, f.seen, problems, f.fold.base.unknown
 		if ok {
 			s.Revision, s.Restored = change.New.Revision(), time.Time{}
 		}
@@ -257,6 +259,9 @@ func (f *follower) tell(edit func(*Status)) {
 			hooks.Contact(now.Away)
 		}
 	}
+	if !slices.Equal(was.Unknown, now.Unknown) {
+		logUnknown(log, was.Unknown, now.Unknown)
+	}
 	if !sameProblems(was.Problems, now.Problems) {
 		for _, p := range now.Problems {
 			log.Error("a stored value does not decode", slog.String("problem", p.String()))
@@ -264,6 +269,28 @@ func (f *follower) tell(edit func(*Status)) {
 		if hooks.Problems != nil {
 			hooks.Problems(now.Problems)
 		}
+	}
+}
+
+// maxUnknownLines bounds the lines that one change brings about.
+const maxUnknownLines = 5
+
+// logUnknown says which records came that this build does not know, and how many more.
+func logUnknown(log *slog.Logger, was, now []model.Unknown) {
+	lines, known := 0, map[model.Unknown]bool{}
+	for _, u := range was {
+		known[u] = true
+	}
+	for _, u := range now {
+		if known[u] {
+			continue
+		}
+		if lines++; lines <= maxUnknownLines {
+			log.Warn("a stored record is of a newer build", slog.String("problem", u.String()))
+		}
+	}
+	if lines > maxUnknownLines {
+		log.Warn("more stored records are of a newer build: /debug/problems lists them", slog.Int("records", lines-maxUnknownLines))
 	}
 }
 

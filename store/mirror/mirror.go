@@ -12,6 +12,7 @@ import (
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/model"
 )
 
 // Source is what the mirror reads: a *kv.Store.
@@ -61,8 +62,9 @@ type Status struct {
 	Seen     kv.Position // the newest that the store was seen at
 	Head     kv.Head
 	Problems []Problem
-	Alarm    error // the store is not the one that was read; the last snapshot stands until it is again, or Adopt
-	Away     error // why etcd was not reached lately; the last snapshot stands
+	Unknown  []model.Unknown // records of kinds that this build does not know; they make no mirror unready
+	Alarm    error           // the store is not the one that was read; the last snapshot stands until it is again, or Adopt
+	Away     error           // why etcd was not reached lately; the last snapshot stands
 	// Restored is when the snapshot from disk, which stands because etcd was never reached, was known to be the newest; zero:
 	// the snapshot is etcd's.
 	Restored time.Time

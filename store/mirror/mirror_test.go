@@ -232,7 +232,7 @@ func TestUndecodableKeepsLastGood(t *testing.T) {
 // Where there is no version that decodes, a mirror that starts publishes nothing, and says why; one that runs publishes the
 // rest, and says why it is not ready.
 func TestUndecodableWithoutLastGood(t *testing.T) {
-	for _, path := range []string{"Service/shop/bad", "Novel/shop/bad"} {
+	for _, path := range []string{"Service/shop/bad", "Secret/shop/bad"} {
 		t.Run(path, func(t *testing.T) {
 			s, e := etcd(t)
 			first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 3, 80)})

@@ -23,6 +23,7 @@ type Snapshot struct {
 	records  *iradix.Tree[model.Record] // by model.Key.Path
 	byHost   *iradix.Tree[model.Record] // by hostKey
 	counts   [model.NumKinds]int
+	unknown  []model.Unknown // ordered by path; never changed
 }
 
 // Edit is one record that differs between two snapshots. Old is nil where it was added, New where it was removed.
@@ -54,6 +55,24 @@ func (s *Snapshot) Revision() int64 { return s.revision }
 
 // Len is the number of records of one kind.
 func (s *Snapshot) Len(kind model.Kind) int { return s.counts[kind] }
+
+// Unknown lists the records of kinds that this build does not know, by path; it is not to be changed.
+func (s *Snapshot) Unknown() []model.Unknown { return s.unknown }
+
+// Covered says because of which record of a kind that this build does not know no proxy of a namespace may be let in (model.Closing).
+// False: because of none.
+func (s *Snapshot) Covered(namespace string) (model.Unknown, bool) {
+	if len(s.unknown) == 0 {
+		return model.Unknown{}, false
+	}
+	root := s.Mesh().Spec.GetRootNamespace()
+	for _, u := range s.unknown {
+		if u.Covers(namespace, root) {
+			return u, true
+		}
+	}
+	return model.Unknown{}, false
+}
 
 // Get finds one record.
 func (s *Snapshot) Get(key model.Key) (model.Record, bool) { return s.records.Get([]byte(key.Path())) }

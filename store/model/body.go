@@ -15,6 +15,7 @@ var istioBody = [NumKinds]func() proto.Message{
 	KindDestinationRule: func() proto.Message { return &networkingv1.DestinationRule{} },
 	KindSidecar:         func() proto.Message { return &networkingv1.Sidecar{} },
 	KindEnvoyFilter:     func() proto.Message { return &networkingv1.EnvoyFilter{} },
+	KindGateway:         func() proto.Message { return &networkingv1.Gateway{} },
 }
 
 func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
@@ -39,6 +40,11 @@ func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
 		}
 		wire.Body = &RecordValue_Secret{Secret: b}
+	case *SecretReaderSpec:
+		if kind != KindSecretReader {
+			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
+		}
+		wire.Body = &RecordValue_SecretReader{SecretReader: b}
 	default:
 		if kind >= NumKinds || istioBody[kind] == nil || !sameMessage(istioBody[kind](), body) {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
@@ -74,6 +80,10 @@ func getBody(wire *RecordValue, kind Kind) (proto.Message, error) {
 		if kind == KindSecret {
 			return b.Secret, nil
 		}
+	case *RecordValue_SecretReader:
+		if kind == KindSecretReader {
+			return b.SecretReader, nil
+		}
 	case *RecordValue_Istio:
 		if kind < NumKinds && istioBody[kind] != nil {
 			body := istioBody[kind]()
@@ -95,6 +105,8 @@ func typed(head Head, body proto.Message) (Record, error) {
 		return &Policy{head, b}, nil
 	case *SecretSpec:
 		return &Secret{head, b}, nil
+	case *SecretReaderSpec:
+		return &SecretReader{head, b}, nil
 	case *meshv1.MeshConfig:
 		return &Mesh{head, b}, nil
 	case *networkingv1.VirtualService:
@@ -105,6 +117,8 @@ func typed(head Head, body proto.Message) (Record, error) {
 		return &Sidecar{head, b}, nil
 	case *networkingv1.EnvoyFilter:
 		return &EnvoyFilter{head, b}, nil
+	case *networkingv1.Gateway:
+		return &Gateway{head, b}, nil
 	}
 	return nil, fmt.Errorf("no record type for body %T", body)
 }

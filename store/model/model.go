@@ -26,8 +26,10 @@ const (
 	KindEnvoyFilter
 	KindPeerAuthentication
 	KindAuthorizationPolicy
-	KindSecret // Kubernetes Secret with TLS material, its key sealed
-	NumKinds   // how many there are; not a kind
+	KindSecret       // Kubernetes Secret with TLS material, its key sealed
+	KindGateway      // Istio Gateway; no listeners are planned of it yet, it says which Secrets its proxies use
+	KindSecretReader // Kubernetes RoleBinding or ClusterRoleBinding (namespace "") that lets service accounts list Secrets
+	NumKinds         // how many there are; not a kind
 )
 
 var kindNames = [NumKinds]string{
@@ -43,6 +45,8 @@ var kindNames = [NumKinds]string{
 	KindPeerAuthentication:  "PeerAuthentication",
 	KindAuthorizationPolicy: "AuthorizationPolicy",
 	KindSecret:              "Secret",
+	KindGateway:             "Gateway",
+	KindSecretReader:        "SecretReader",
 }
 
 // String is the kind's name as stored in etcd and shown to users.
@@ -85,7 +89,7 @@ func (k Key) String() string { return fmt.Sprintf("%s %s/%s", k.Kind, k.Namespac
 // Path is the key below records/ in etcd: kind/namespace/name.
 func (k Key) Path() string { return k.Kind.String() + "/" + k.Namespace + "/" + k.Name }
 
-// ParsePath is the inverse of Path.
+// ParsePath is the inverse of Path. The error wraps ErrUnknownKind where nothing but the kind is wrong.
 func ParsePath(path string) (Key, error) {
 	parts := strings.SplitN(path, "/", 3)
 	if len(parts) != 3 || parts[2] == "" {
@@ -93,7 +97,7 @@ func ParsePath(path string) (Key, error) {
 	}
 	kind, ok := ParseKind(parts[0])
 	if !ok {
-		return Key{}, fmt.Errorf("record path %q: unknown kind %q", path, parts[0])
+		return Key{}, fmt.Errorf("record path %q: %w %q", path, ErrUnknownKind, parts[0])
 	}
 	return Key{Kind: kind, Namespace: parts[1], Name: parts[2]}, nil
 }

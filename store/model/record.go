@@ -69,6 +69,8 @@ type (
 	EnvoyFilter     = Of[*networkingv1.EnvoyFilter]
 	Policy          = Of[*PolicySpec] // kinds PeerAuthentication and AuthorizationPolicy
 	Secret          = Of[*SecretSpec]
+	Gateway         = Of[*networkingv1.Gateway]
+	SecretReader    = Of[*SecretReaderSpec]
 )
 
 // Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.
@@ -90,7 +92,7 @@ type Member struct {
 
 var canonical = proto.MarshalOptions{Deterministic: true}
 
-// New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, or the Istio message of
+// New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, *SecretReaderSpec, or the Istio message of
 // the kind. A body that does not belong to the key's kind is a fault of the caller and is refused.
 func New(key Key, created int64, body proto.Message) (Record, error) {
 	_, record, err := encode(key, created, body)
@@ -104,7 +106,7 @@ func Encode(r Record) ([]byte, error) {
 }
 
 func encode(key Key, created int64, body proto.Message) ([]byte, Record, error) {
-	wire := &RecordValue{Schema: Schema, Created: created}
+	wire := &RecordValue{Schema: Schema, Created: created, Closing: writesMark(key.Kind)}
 	if err := setBody(wire, key.Kind, body); err != nil {
 		return nil, nil, fmt.Errorf("encode %v: %w", key, err)
 	}

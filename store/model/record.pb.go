@@ -208,7 +208,11 @@ type RecordValue struct {
 	//	*RecordValue_Policy
 	//	*RecordValue_Istio
 	//	*RecordValue_Secret
-	Body          isRecordValue_Body `protobuf_oneof:"body"`
+	//	*RecordValue_SecretReader
+	Body isRecordValue_Body `protobuf_oneof:"body"`
+	// The mark of a kind that is younger than this field (store/model, Marks): a build that does not know the kind reads here whether it
+	// may go on without it. Kinds that every build knows which reads this field have none, so that their bytes are what they were.
+	Closing       bool `protobuf:"varint,8,opt,name=closing,proto3" json:"closing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -309,6 +313,22 @@ func (x *RecordValue) GetSecret() *SecretSpec {
 	return nil
 }
 
+func (x *RecordValue) GetSecretReader() *SecretReaderSpec {
+	if x != nil {
+		if x, ok := x.Body.(*RecordValue_SecretReader); ok {
+			return x.SecretReader
+		}
+	}
+	return nil
+}
+
+func (x *RecordValue) GetClosing() bool {
+	if x != nil {
+		return x.Closing
+	}
+	return false
+}
+
 type isRecordValue_Body interface {
 	isRecordValue_Body()
 }
@@ -333,6 +353,10 @@ type RecordValue_Secret struct {
 	Secret *SecretSpec `protobuf:"bytes,7,opt,name=secret,proto3,oneof"` // kind Secret
 }
 
+type RecordValue_SecretReader struct {
+	SecretReader *SecretReaderSpec `protobuf:"bytes,9,opt,name=secret_reader,json=secretReader,proto3,oneof"`
+}
+
 func (*RecordValue_Service) isRecordValue_Body() {}
 
 func (*RecordValue_Endpoints) isRecordValue_Body() {}
@@ -342,6 +366,8 @@ func (*RecordValue_Policy) isRecordValue_Body() {}
 func (*RecordValue_Istio) isRecordValue_Body() {}
 
 func (*RecordValue_Secret) isRecordValue_Body() {}
+
+func (*RecordValue_SecretReader) isRecordValue_Body() {}
 
 // ServiceSpec is a destination: a Kubernetes Service, or an Istio ServiceEntry.
 type ServiceSpec struct {
@@ -960,6 +986,53 @@ func (x *SecretSpec) GetMac() []byte {
 	return nil
 }
 
+// SecretReaderSpec is a RoleBinding, or a ClusterRoleBinding, whose role lets its subjects list Secrets: those of the binding's
+// namespace, or of all of them.
+type SecretReaderSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Service accounts that it names, sorted: namespace/name; namespace/* for all of a namespace, */* for all there are.
+	Accounts      []string `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretReaderSpec) Reset() {
+	*x = SecretReaderSpec{}
+	mi := &file_store_model_record_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretReaderSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretReaderSpec) ProtoMessage() {}
+
+func (x *SecretReaderSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretReaderSpec.ProtoReflect.Descriptor instead.
+func (*SecretReaderSpec) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SecretReaderSpec) GetAccounts() []string {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
 // HeadValue is the value of head in etcd: whether the records beside it are a whole state (store/kv).
 type HeadValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -975,7 +1048,7 @@ type HeadValue struct {
 
 func (x *HeadValue) Reset() {
 	*x = HeadValue{}
-	mi := &file_store_model_record_proto_msgTypes[8]
+	mi := &file_store_model_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1060,7 @@ func (x *HeadValue) String() string {
 func (*HeadValue) ProtoMessage() {}
 
 func (x *HeadValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[8]
+	mi := &file_store_model_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1073,7 @@ func (x *HeadValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeadValue.ProtoReflect.Descriptor instead.
 func (*HeadValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{8}
+	return file_store_model_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HeadValue) GetSchema() uint32 {
@@ -1049,7 +1122,7 @@ var File_store_model_record_proto protoreflect.FileDescriptor
 
 const file_store_model_record_proto_rawDesc = "" +
 	"\n" +
-	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\xcb\x02\n" +
+	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\xb0\x03\n" +
 	"\vRecordValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x03R\acreated\x129\n" +
@@ -1057,7 +1130,9 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\tendpoints\x18\x04 \x01(\v2\x1f.navarch.store.v1.EndpointsSpecH\x00R\tendpoints\x126\n" +
 	"\x06policy\x18\x05 \x01(\v2\x1c.navarch.store.v1.PolicySpecH\x00R\x06policy\x12\x16\n" +
 	"\x05istio\x18\x06 \x01(\fH\x00R\x05istio\x126\n" +
-	"\x06secret\x18\a \x01(\v2\x1c.navarch.store.v1.SecretSpecH\x00R\x06secretB\x06\n" +
+	"\x06secret\x18\a \x01(\v2\x1c.navarch.store.v1.SecretSpecH\x00R\x06secret\x12I\n" +
+	"\rsecret_reader\x18\t \x01(\v2\".navarch.store.v1.SecretReaderSpecH\x00R\fsecretReader\x12\x18\n" +
+	"\aclosing\x18\b \x01(\bR\aclosingB\x06\n" +
 	"\x04body\"\xe7\x03\n" +
 	"\vServiceSpec\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x123\n" +
@@ -1129,7 +1204,9 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x05trust\x18\x03 \x01(\fR\x05trust\x12\x10\n" +
 	"\x03crl\x18\x04 \x01(\fR\x03crl\x12\x10\n" +
 	"\x03key\x18\x05 \x01(\fR\x03key\x12\x10\n" +
-	"\x03mac\x18\x06 \x01(\fR\x03mac\"\xa6\x01\n" +
+	"\x03mac\x18\x06 \x01(\fR\x03mac\".\n" +
+	"\x10SecretReaderSpec\x12\x1a\n" +
+	"\baccounts\x18\x01 \x03(\tR\baccounts\"\xa6\x01\n" +
 	"\tHeadValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x10\n" +
@@ -1171,45 +1248,47 @@ func file_store_model_record_proto_rawDescGZIP() []byte {
 }
 
 var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_store_model_record_proto_goTypes = []any{
-	(Resolution)(0),       // 0: navarch.store.v1.Resolution
-	(Protocol)(0),         // 1: navarch.store.v1.Protocol
-	(Health)(0),           // 2: navarch.store.v1.Health
-	(*RecordValue)(nil),   // 3: navarch.store.v1.RecordValue
-	(*ServiceSpec)(nil),   // 4: navarch.store.v1.ServiceSpec
-	(*ServicePort)(nil),   // 5: navarch.store.v1.ServicePort
-	(*EndpointsSpec)(nil), // 6: navarch.store.v1.EndpointsSpec
-	(*EndpointPort)(nil),  // 7: navarch.store.v1.EndpointPort
-	(*Endpoint)(nil),      // 8: navarch.store.v1.Endpoint
-	(*PolicySpec)(nil),    // 9: navarch.store.v1.PolicySpec
-	(*SecretSpec)(nil),    // 10: navarch.store.v1.SecretSpec
-	(*HeadValue)(nil),     // 11: navarch.store.v1.HeadValue
-	nil,                   // 12: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                   // 13: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                   // 14: navarch.store.v1.Endpoint.PortsEntry
-	nil,                   // 15: navarch.store.v1.PolicySpec.SelectorEntry
+	(Resolution)(0),          // 0: navarch.store.v1.Resolution
+	(Protocol)(0),            // 1: navarch.store.v1.Protocol
+	(Health)(0),              // 2: navarch.store.v1.Health
+	(*RecordValue)(nil),      // 3: navarch.store.v1.RecordValue
+	(*ServiceSpec)(nil),      // 4: navarch.store.v1.ServiceSpec
+	(*ServicePort)(nil),      // 5: navarch.store.v1.ServicePort
+	(*EndpointsSpec)(nil),    // 6: navarch.store.v1.EndpointsSpec
+	(*EndpointPort)(nil),     // 7: navarch.store.v1.EndpointPort
+	(*Endpoint)(nil),         // 8: navarch.store.v1.Endpoint
+	(*PolicySpec)(nil),       // 9: navarch.store.v1.PolicySpec
+	(*SecretSpec)(nil),       // 10: navarch.store.v1.SecretSpec
+	(*SecretReaderSpec)(nil), // 11: navarch.store.v1.SecretReaderSpec
+	(*HeadValue)(nil),        // 12: navarch.store.v1.HeadValue
+	nil,                      // 13: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                      // 14: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                      // 15: navarch.store.v1.Endpoint.PortsEntry
+	nil,                      // 16: navarch.store.v1.PolicySpec.SelectorEntry
 }
 var file_store_model_record_proto_depIdxs = []int32{
 	4,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
 	6,  // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
 	9,  // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
 	10, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
-	5,  // 4: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
-	0,  // 5: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	12, // 6: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
-	1,  // 7: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
-	7,  // 8: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
-	8,  // 9: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	13, // 10: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
-	2,  // 11: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	14, // 12: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	15, // 13: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	11, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
+	5,  // 5: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
+	0,  // 6: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
+	13, // 7: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	1,  // 8: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
+	7,  // 9: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
+	8,  // 10: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
+	14, // 11: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	2,  // 12: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
+	15, // 13: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	16, // 14: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_store_model_record_proto_init() }
@@ -1223,6 +1302,7 @@ func file_store_model_record_proto_init() {
 		(*RecordValue_Policy)(nil),
 		(*RecordValue_Istio)(nil),
 		(*RecordValue_Secret)(nil),
+		(*RecordValue_SecretReader)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1230,7 +1310,7 @@ func file_store_model_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -237,7 +237,8 @@ func sortedKeys[V any](m map[string]V) []string {
 func (r *report) kubernetes(obj *object.Object, into any) bool {
 	strict, err := kjson.UnmarshalStrict(obj.JSON, into)
 	for _, s := range strict {
-		if at, ok := s.(kjson.FieldError); ok {
+		var at kjson.FieldError
+		if errors.As(s, &at) {
 			r.warnf(at.FieldPath(), "unknown field")
 		} else {
 			r.warnf("", "%v", s)

@@ -208,7 +208,7 @@ func TestServiceEntryProblems(t *testing.T) {
 func TestSidecar(t *testing.T) {
 	r := testNormal.Object(read(t, istio("Sidecar", `
 workloadSelector: {labels: {app: web}}
-ingress: [{port: {number: 8080, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, defaultEndpoint: 127.0.10.1:9080}]
+ingress: [{port: {number: 8080, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, defaultEndpoint: 0.0.0.0:9080}]
 egress:
 - {port: {number: 80, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, hosts: [backend/*, ./*, "*/A.example.com", ./reviews, far/reviews]}
 - {hosts: ["~/*"]}
@@ -216,24 +216,31 @@ egress:
 	wantProblems(t, r.Problems)
 	wantBody(t, r, key(model.KindSidecar, "x"), `
 workloadSelector: {labels: {app: web}}
-ingress: [{port: {number: 8080, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, defaultEndpoint: "127.0.10.1:9080"}]
+ingress: [{port: {number: 8080, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, defaultEndpoint: "0.0.0.0:9080"}]
 egress:
 - {port: {number: 80, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, hosts: ["*/a.example.com", ./*, ./reviews.shop.svc.cluster.local, backend/*, far/reviews.far.svc.cluster.local]}
 - {hosts: ["~/*"]}
 `)
 	for spec, want := range map[string]string{
-		"{egress: [{}]}":                 "spec.egress[0].hosts: must not be empty",
-		"{egress: [{hosts: [a]}]}":       `spec.egress[0].hosts[0]: "a" must have the form namespace/host`,
-		"{egress: [{hosts: ['A_B/*']}]}": `spec.egress[0].hosts[0]: "A_B" is no namespace`,
-		"{egress: [{hosts: ['a/b*']}]}":  `spec.egress[0].hosts[0]: host "b*"`,
-		"{egress: [{hosts: ['*/a']}]}":   `warning spec.egress[0].hosts[0]: "a" is no fully qualified host`,
-		"{egress: [{hosts: ['./*']}, {hosts: ['./*'], port: {number: 1}}]}":                    "spec.egress[0].port: must not be empty but in the last",
+		"{egress: [{}]}":                                                    "spec.egress[0].hosts: must not be empty",
+		"{egress: [{hosts: [a]}]}":                                          `spec.egress[0].hosts[0]: "a" must have the form namespace/host`,
+		"{egress: [{hosts: ['A_B/*']}]}":                                    `spec.egress[0].hosts[0]: "A_B" is no namespace`,
+		"{egress: [{hosts: ['a/b*']}]}":                                     `spec.egress[0].hosts[0]: host "b*"`,
+		"{egress: [{hosts: ['./*', '~/*']}]}":                               `warning spec.egress[0].hosts: "~/*" imports nothing`,
+		"{egress: [{hosts: ['*/a']}]}":                                      `warning spec.egress[0].hosts[0]: "a" is no fully qualified host`,
+		"{egress: [{hosts: ['./*']}, {hosts: ['./*'], port: {number: 1}}]}": "spec.egress[0].port: must not be empty but in the last",
 		"{egress: [{hosts: ['./*'], port: {number: 1}}, {hosts: ['./*'], port: {number: 1}}]}": `spec.egress[1].port.number: another listener has bind "" and port 1`,
 		"{egress: [{hosts: ['./*'], port: {number: 1}, bind: x}]}":                             `spec.egress[0].bind: "x" is neither`,
 		"{ingress: [{}]}": "spec.ingress[0].port: must not be empty",
-		"{ingress: [{port: {number: 1, protocol: SMOKE}}]}":                `spec.ingress[0].port.protocol: unknown protocol "SMOKE"`,
-		"{ingress: [{port: {number: 1}, defaultEndpoint: '10.0.0.1:80'}]}": `spec.ingress[0].defaultEndpoint: "10.0.0.1" must be a loopback`,
-		"{ingress: [{port: {number: 1}, defaultEndpoint: '127.0.0.1:0'}]}": "spec.ingress[0].defaultEndpoint: port 0",
+		"{ingress: [{port: {number: 1, protocol: SMOKE}}]}":                  `spec.ingress[0].port.protocol: unknown protocol "SMOKE"`,
+		"{ingress: [{port: {number: 1}, defaultEndpoint: '10.0.0.1:80'}]}":   `spec.ingress[0].defaultEndpoint: "10.0.0.1" must be 127.0.0.1,`,
+		"{ingress: [{port: {number: 1}, defaultEndpoint: '127.0.0.2:80'}]}":  `spec.ingress[0].defaultEndpoint: "127.0.0.2" must be`,
+		"{ingress: [{port: {number: 1}, defaultEndpoint: ':80'}]}":           `spec.ingress[0].defaultEndpoint: "" must be`,
+		"{ingress: [{port: {number: 1}, defaultEndpoint: 'localhost:80'}]}":  `spec.ingress[0].defaultEndpoint: "localhost" must be`,
+		"{ingress: [{port: {number: 1}, defaultEndpoint: '127.0.0.1:0'}]}":   `spec.ingress[0].defaultEndpoint: "0" is no port`,
+		"{ingress: [{port: {number: 1}, defaultEndpoint: '0.0.0.0:65536'}]}": `spec.ingress[0].defaultEndpoint: "65536" is no port`,
+		"{ingress: [{port: {number: 1}, defaultEndpoint: '[::]:1x'}]}":       `spec.ingress[0].defaultEndpoint: "1x" is no port`,
+		"{ingress: [{port: {number: 1}, defaultEndpoint: 'unix://tmp'}]}":    `spec.ingress[0].defaultEndpoint: "tmp" is no absolute path`,
 	} {
 		wantProblems(t, testNormal.Object(read(t, istio("Sidecar", spec)), &fake{}).Problems, want)
 	}

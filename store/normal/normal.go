@@ -42,6 +42,7 @@ type Lookup interface {
 	Pod(namespace, name string) *Pod
 	Node(name string) *Node
 	Namespace(name string) *Namespace
+	Role(id object.ID) *Role        // a Role or a ClusterRole
 	Mesh() *meshv1.MeshConfig       // never nil
 	Networks() *meshv1.MeshNetworks // nil: none
 }
@@ -55,7 +56,7 @@ type Result struct {
 	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
 	// closed.
 	Closed model.Record
-	// Refs are the Pods, Nodes and Namespaces that were looked up, whether they are there or not: when one of
+	// Refs are the Pods, Nodes, Namespaces and Roles that were looked up, whether they are there or not: when one of
 	// them changes, this object is normalised again.
 	Refs []object.ID
 	// Private is the private key of the one record, a Secret's, which is without it: it has to be sealed before the record
@@ -99,21 +100,24 @@ var kinds = map[kindKey]struct {
 	{groupNetworking, "ServiceEntry"}:      {istioNetworkingVersions, serviceEntryRecords},
 	{groupNetworking, "Sidecar"}:           {istioNetworkingVersions, sidecarRecords},
 	{groupNetworking, "EnvoyFilter"}:       {istioNetworkingVersions, envoyFilterRecords},
+	{groupNetworking, "Gateway"}:           {istioNetworkingVersions, gatewayRecords},
+	{groupRBAC, "Role"}:                    {[]string{"v1"}, nil},
+	{groupRBAC, "ClusterRole"}:             {[]string{"v1"}, nil},
+	{groupRBAC, "RoleBinding"}:             {[]string{"v1"}, bindingRecords},
+	{groupRBAC, "ClusterRoleBinding"}:      {[]string{"v1"}, bindingRecords},
 	{groupSecurity, "PeerAuthentication"}:  {istioSecurityVersions, peerAuthenticationRecords},
 	{groupSecurity, "AuthorizationPolicy"}: {istioSecurityVersions, authorizationPolicyRecords},
 }
 
-// Object normalises one object. Kinds that are joined with (Pod, Node, Namespace, ConfigMap) give no records here: see
+// Object normalises one object. Kinds that are joined with (Pod, Node, Namespace, Role, ConfigMap) give no records here: see
 // ParsePod and its like.
 func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	r := &report{id: obj.ID, origin: obj.Origin}
 	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
 	switch {
-	case !known && strings.HasSuffix(obj.ID.Group, "istio.io"):
-		r.warnf("", "kind %s of %s is not acted on yet", obj.ID.Kind, obj.ID.Group)
-		return r.result(nil)
 	case !known:
-		return Result{}
+		r.unknown(obj.ID)
+		return r.result(nil)
 	case !slices.Contains(kind.versions, obj.Version):
 		r.errorf("apiVersion", "version %q is not served: want one of %s", obj.Version, strings.Join(kind.versions, ", "))
 	}
@@ -153,6 +157,11 @@ func Owner(key model.Key) object.ID {
 		}
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
 		id.Group = groupSecurity
+	case model.KindSecretReader:
+		id.Group, id.Kind = groupRBAC, "RoleBinding"
+		if key.Namespace == "" {
+			id.Kind = "ClusterRoleBinding"
+		}
 	default:
 		id.Group = groupNetworking
 	}

@@ -51,6 +51,7 @@ type fake struct {
 	spaces   map[string]*Namespace
 	mesh     *meshv1.MeshConfig
 	networks *meshv1.MeshNetworks
+	roles    map[object.ID]*Role
 }
 
 func (f *fake) Pod(ns, name string) *Pod         { return f.pods[ns+"/"+name] }
@@ -62,6 +63,7 @@ func (f *fake) Mesh() *meshv1.MeshConfig {
 	}
 	return f.mesh
 }
+func (f *fake) Role(id object.ID) *Role        { return f.roles[id] }
 func (f *fake) Networks() *meshv1.MeshNetworks { return f.networks }
 
 var testNormal = New(Options{})
@@ -162,10 +164,16 @@ func TestEveryServedVersionGivesTheSameRecord(t *testing.T) {
 }
 
 func TestUnknownKinds(t *testing.T) {
-	r := testNormal.Object(read(t, "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: g, namespace: shop}"), &fake{})
-	wantProblems(t, r.Problems, "warning : kind Gateway|not acted on yet")
+	r := testNormal.Object(read(t, "apiVersion: networking.istio.io/v1\nkind: ProxyConfig\nmetadata: {name: g, namespace: shop}"), &fake{})
+	wantProblems(t, r.Problems, "warning : kind ProxyConfig|not acted on yet")
 	r = testNormal.Object(read(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: shop}\ndata: {mesh: a}"), &fake{})
 	wantProblems(t, r.Problems, "warning metadata.namespace: not acted on: the mesh configuration is read from namespace istio-system")
+	r = testNormal.Object(read(t, "apiVersion: apps/v1\nkind: Deploymnt\nmetadata: {name: d}"), &fake{})
+	wantProblems(t, r.Problems, "warning : kind Deploymnt of apps is not acted on: the object is left out")
+	r = testNormal.Object(read(t, "apiVersion: v1\nkind: Servce\nmetadata: {name: d}"), &fake{})
+	wantProblems(t, r.Problems, "warning : kind Servce of the core group is not acted on")
+	r = testNormal.Object(read(t, "apiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata: {name: d}"), &fake{})
+	wantProblems(t, r.Problems, "warning : kind Certificate of cert-manager.io is not acted on")
 	for _, other := range []string{"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}"} {
 		if r := testNormal.Object(read(t, other), &fake{}); len(r.Problems)+len(r.Records) > 0 || r.Spoiled {
 			t.Errorf("%s: %+v", other, r)

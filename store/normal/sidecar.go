@@ -3,6 +3,8 @@ package normal
 import (
 	"fmt"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -41,7 +43,9 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 		for j, h := range e.Hosts {
 			e.Hosts[j] = n.egressHost(r, fmt.Sprintf("%s.hosts[%d]", at, j), h, obj.ID.Namespace)
 		}
-		e.Hosts = sortedSet(e.Hosts)
+		if e.Hosts = sortedSet(e.Hosts); len(e.Hosts) > 1 && slices.Contains(e.Hosts, "~/*") {
+			r.warnf(at+".hosts", `"~/*" imports nothing, and the hosts beside it are without effect`)
+		}
 	}
 	if p := sidecar.OutboundTrafficPolicy.GetEgressProxy(); p != nil {
 		if wrong := plainHost(p.Host); wrong != "" {
@@ -99,9 +103,8 @@ func checkIngress(r *report, ingress []*networkingv1.IstioIngressListener) {
 	}
 }
 
-// checkDefaultEndpoint takes "", 127.0.0.1:port, [::1]:port, 0.0.0.0:port, [::]:port and unix:///path
-// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener); other loopback addresses too,
-// as workloads that share one host need them.
+// checkDefaultEndpoint takes what Istio's validation takes: "", 127.0.0.1:port, [::1]:port, 0.0.0.0:port, [::]:port and
+// unix:///path (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener).
 func checkDefaultEndpoint(r *report, at, endpoint string) {
 	if endpoint == "" {
 		return
@@ -117,15 +120,13 @@ func checkDefaultEndpoint(r *report, at, endpoint string) {
 		r.errorf(at, "%q must be address:port or unix://path", endpoint)
 		return
 	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() && !ip.IsUnspecified() {
-		r.errorf(at, "%q must be a loopback address, 0.0.0.0 or [::]", host)
+	if !slices.Contains([]string{"127.0.0.1", "0.0.0.0", "::1", "::"}, host) {
+		r.errorf(at, "%q must be 127.0.0.1, 0.0.0.0 (the workload's own address), [::1] or [::]", host)
 	}
-	var number uint32
-	if _, err := fmt.Sscanf(port, "%d", &number); err != nil {
-		r.errorf(at, "%q is no port", port)
-		return
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
+		r.errorf(at, "%q is no port: want 1 to 65535", port)
 	}
-	r.port(at, number)
 }
 
 func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind string, mode networkingv1.CaptureMode, seen map[string]bool) {

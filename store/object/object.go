@@ -6,6 +6,8 @@ package object
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,8 +30,17 @@ type ID struct {
 	Name      string
 }
 
-// String is the ID as users read it: Kind namespace/name.
-func (id ID) String() string { return fmt.Sprintf("%s %s/%s", id.Kind, id.Namespace, id.Name) }
+// String is the ID as users read it: Kind namespace/name. Of an object that has no name, or of all of a kind, it is as much as
+// there is; empty: nothing is known.
+func (id ID) String() string {
+	switch {
+	case id.Name != "":
+		return fmt.Sprintf("%s %s/%s", id.Kind, id.Namespace, id.Name)
+	case id.Namespace != "":
+		return strings.TrimSpace(id.Kind + " in namespace " + id.Namespace)
+	}
+	return id.Kind
+}
 
 // Object is one API object as it was read. It is shared between goroutines and never changed.
 type Object struct {
@@ -63,10 +74,11 @@ type Problem struct {
 	Warning bool
 }
 
-// String is "Kind namespace/name: field: message".
+// String is "Kind namespace/name: field: message", with the origin in place of an object that has no name.
 func (p Problem) String() string {
-	if p.Field == "" {
-		return fmt.Sprintf("%s: %s", p.ID, p.Message)
+	parts := []string{p.ID.String(), p.Field, p.Message}
+	if p.ID.Name == "" {
+		parts[0] = strings.TrimSpace(parts[0] + " " + p.Origin)
 	}
-	return fmt.Sprintf("%s: %s: %s", p.ID, p.Field, p.Message)
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }

@@ -1,4 +1,5 @@
-// Package obs names what Navarch shows of itself: keys of log lines, metrics and their labels, all in one place.
+// Package obs names what Navarch shows of itself: keys of log lines, metrics and their labels, all in one place. It also samples
+// log lines that clients bring about.
 //
 // Owns: the metrics registry.  Reads: nothing of ours.  Never: a label per proxy, key material.
 package obs
@@ -24,6 +25,55 @@ const (
 	KeyError    = "error"
 	KeyAddress  = "address"
 	KeyName     = "name"
+	KeyPeer     = "peer"     // network address of a client
+	KeyNode     = "node"     // id of an Envoy node
+	KeyIdentity = "identity" // SPIFFE ID
+	// keyCause is why a client was refused; one of a few.
+	keyCause = "cause"
+	// keySuppressed is how many lines of the same cause were not written.
+	keySuppressed = "suppressed"
+	KeyObjects    = "objects" // of a change; that a resource was made of, the likeliest culprit first
+	KeyTook       = "took"
+
+	KeyChanges      = "changes"      // of configuration, in one line
+	KeyBuilt        = "built"        // resources, by type
+	KeyProxies      = "proxies"      // that have something else because of a change
+	KeyAcknowledged = "acknowledged" // proxies that have acknowledged it
+	KeyResponses    = "responses"    // acknowledged, by type
+
+	KeyProblem = "problem"
+	KeyApplies = "applies" // the object applies in spite of its problem
+	KeyLines   = "lines"
+	KeyDigest  = "digest" // of a set of objects
+
+	KeyApproval = "approval" // its id
+	KeyReason   = "reason"
+	KeyUser     = "user" // of a process on this machine, as the kernel says
+	KeyPID      = "pid"
+	KeyOSUser   = "claimed_os_user" // what an approval says of who wrote it
+	KeyHost     = "claimed_host"
+	KeyEtcdUser = "claimed_etcd_user"
+
+	KeyPlace = "place" // function and line of our code
+	KeyStack = "stack"
+
+	KeyRoles    = "roles"
+	KeyMesh     = "mesh"
+	KeyVersion  = "version" // of this program; of a resource
+	KeyStore    = "store"
+	KeyListener = "listener"
+	KeyAtMost   = "at_most" // a duration
+)
+
+// Keys of the lines about versions that are withheld from views.
+const (
+	KeyView       = "view"
+	KeyEnvoys     = "envoy"      // versions of Envoy that it is withheld from
+	KeyIdentities = "identities" // that refused it, distinct ones
+	KeyFirst      = "first_refusal"
+	KeyLast       = "last_refusal"
+	KeyRetry      = "retry" // when the next one is
+	KeyBecause    = "because"
 )
 
 // Version is what /version and pilot_info say; set by the linker.
@@ -107,7 +157,13 @@ var (
 	TenantRefused  = gauge("navarch_tenant_refused_objects", "Objects that do not apply because their tenant's budget has no room.")
 	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned anew to check the incremental plan.")
 	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan from nothing.")
+	Panics         = counterVec("navarch_panics_total", "Panics that ended one piece of work and not the process, by what they ended: rpc, plan.", "work")
+	SetAside       = gauge("navarch_records_set_aside", "Records whose newest version is not served because the plan panics with it; their last good version is, where there is one.")
 	Quarantined    = gaugeVec("navarch_quarantined", "Resources that proxies refused and that are held back, by type.", "type")
+
+	WithheldVersions    = gaugeVec("navarch_withheld_versions", "Versions of resources that are withheld from all proxies of a view because distinct identities refused them, by type.", "type")
+	QuarantineDecisions = counterVec("navarch_quarantine_decisions_total", "Versions that this replica began to withhold (withheld), and released because a proxy acknowledged them (acknowledged) or nobody refused them again in time (not_refused_again).", "decision")
+	QuarantineRetries   = counterVec("navarch_quarantine_retries_total", "Withheld versions that were sent to one proxy of this replica, by what it answered: acknowledged, refused, unanswered.", "result")
 )
 
 // The metrics of the fleet: what an autoscaler and an operator of several replicas go by.

@@ -22,60 +22,101 @@ var everywhere = []string{"store/obs", "store/loop", "store/intern", "store/mode
 // may lists what each package may import beside `everywhere`. "*" at the end stands for all below.
 var may = map[string][]string{
 	// Leaves.
-	"store/model": {}, "store/object": {}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "shard/ring": {},
-	"push/xds": {"store/model"},
+	"store/model": {}, "store/object": {}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "shard/ring": {},
+	"push/xds": {},
 
-	"store/kv":            {"store/model"},
-	"store/kv/kvtest":     {"store/kv"},
-	"store/lead":          {"store/kv"},
-	"store/normal":        {"store/object"},
-	"store/source/files":  {"store/object"},
-	"store/ingest":        {"store/source/*", "store/normal", "store/object", "store/kv", "store/lead"},
-	"store/mirror":        {"store/kv"},
-	"push/view":           {"store/mirror"},
-	"push/build/patch":    {},
-	"push/build/cluster":  {"push/build/patch", "push/build/endpoint", "push/build/identity"}, // DNS clusters hold their endpoints
-	"push/build/endpoint": {"push/build/patch"},
-	"push/build/identity": {},
-	"push/build/authz":    {"push/build/identity"},
-	"push/build/secret":   {},
-	"push/build/listener": {"push/build/patch", "push/build/identity", "push/build/authz"},
-	"push/build/vhost":    {"push/build/patch"},
-	"push/build/route":    {"push/build/patch"},
-	"push/pool":           {},
-	"push/manifest":       {},
-	"push/plan":           {"store/mirror", "push/view", "push/build/*", "push/pool", "push/manifest"},
-	"push/delta":          {"push/manifest"},
-	"push/fanout":         {"push/manifest", "push/delta"},
-	"push/serve":          {"push/plan", "push/delta", "push/fanout", "push/view", "push/manifest", "store/mirror", "shard/place", "ca/attest"},
-	"push/inspect":        {"push/plan", "push/view", "push/manifest", "store/mirror", "push/delta"},
-	"loadtest/gauge":      {},
-	"loadtest/loopback":   {},
-	"loadtest/envoytest":  {"loadtest/loopback"}, // for tests, whose imports are their own
-	"loadtest/mesh":       {},
-	"loadtest/report":     {"loadtest/gauge"},
-	"loadtest/proxy":      {"loadtest/gauge"},
-	"loadtest/scene":      {"loadtest/gauge", "loadtest/loopback", "loadtest/mesh", "loadtest/proxy", "loadtest/report"},
-	"shard/member":        {"store/kv", "shard/ring"},
-	"shard/place":         {"store/kv", "shard/ring", "shard/member"},
-	"shard/relay":         {"store/socket"},
-	"ca/seal":             {},
-	"ca/seal/kmstest":     {},
-	"ca/vault/vaulttest":  {},
-	"ca/issue":            {},
-	"ca/attest":           {},
-	"ca/keyring":          {"ca/seal", "ca/issue", "store/kv", "store/lead"},
-	"ca/vault":            {"ca/seal", "store/kv"},
-	"ca/serve":            {"ca/keyring", "ca/issue", "ca/attest"},
-	"ca/serve/*":          {"ca/*", "loadtest/loopback"},
-	"ca/agent":            {"store/socket"},
-	"cmd/*":               {"*"},
-	"deploy/*":            {"*"},
+	"store/kv":           {"store/model"},
+	"store/kv/kvtest":    {"store/kv"},
+	"store/lead":         {"store/kv"},
+	"store/normal":       {"store/object"},
+	"store/source/files": {"store/object"},
+	"store/ingest":       {"store/normal", "store/object", "store/kv"},
+	"store/mirror":       {"store/durable", "store/kv"},
+	"push/view":          {"store/mirror"},
+	"push/access":        {"push/view", "store/mirror"},
+	"push/build/patch":   {},
+
+	"push/build/patch/envoytypes": {},
+	"push/build/cluster":          {"push/build/patch", "push/build/endpoint", "push/build/identity"}, // DNS clusters hold their endpoints
+	"push/build/endpoint":         {},
+	"push/build/identity":         {},
+	"push/build/authz":            {"push/build/identity"},
+	"push/build/secret":           {},
+	"push/build/listener":         {"push/build/patch", "push/build/identity", "push/build/authz"},
+	"push/build/vhost":            {"push/build/patch"},
+	"push/build/route":            {"push/build/patch"},
+	"push/pool":                   {},
+	"push/manifest":               {},
+	"push/plan":                   {"store/crash", "store/mirror", "push/access", "push/view", "push/build/*", "push/pool", "push/manifest"},
+	"push/delta":                  {"push/manifest"},
+	"push/fanout":                 {},
+	"push/serve":                  {"store/crash", "push/delta", "push/fanout", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
+	"push/inspect":                {"push/manifest", "store/mirror"},
+	"loadtest/gauge":              {},
+	"loadtest/loopback":           {},
+	"loadtest/programs":           {},
+	"loadtest/envoytest":          {"loadtest/loopback"}, // for tests, whose imports are their own
+	"loadtest/mesh":               {},
+	"loadtest/report":             {"loadtest/gauge"},
+	"loadtest/proxy":              {"loadtest/gauge"},
+	"loadtest/scene":              {"loadtest/gauge", "loadtest/loopback", "loadtest/mesh", "loadtest/proxy", "loadtest/report"},
+	"shard/member":                {"store/kv", "shard/ring"},
+	"shard/place":                 {"store/kv", "shard/ring", "shard/member"},
+	"shard/relay":                 {"store/socket"},
+	"ca/seal":                     {},
+	"ca/seal/kmstest":             {},
+	"ca/vault/vaulttest":          {},
+	"ca/issue":                    {},
+	"ca/attest":                   {},
+	"ca/keyring":                  {"ca/seal", "ca/issue", "store/kv", "store/durable"},
+	"ca/vault":                    {"ca/seal", "store/kv"},
+	"ca/serve":                    {"ca/issue", "ca/attest"},
+	"ca/serve/*":                  {"ca/*", "loadtest/loopback"},
+	"ca/agent":                    {"store/socket"},
+	"push/quarantine":             {},
+	"push/quarantine/share":       {"push/quarantine", "store/kv"},
+	"store/crash":                 {},
+	"store/removal":               {"store/object", "store/kv"},
+	"cmd/*":                       {"*"},
+	"cmd/navarchctl/dump":         {"push/inspect"},
+	"cmd/navarchctl/show":         {"cmd/navarchctl/dump"},
+	"deploy/*":                    {"*"},
 }
 
 // leaves import nothing of ours but what their row says.
-var leaves = []string{"store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "push/xds", "shard/ring",
+var leaves = []string{"store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "push/xds", "shard/ring",
 	"loadtest/loopback"}
+
+// testsMay lists what the tests of each package import beside what the package itself may. Test kits are for tests alone.
+var testsMay = map[string][]string{
+	"ca/agent":              {"ca/issue", "ca/serve", "ca/serve/servetest", "loadtest/envoytest", "loadtest/loopback"},
+	"ca/keyring":            {"ca/agent", "ca/attest", "ca/seal/kmstest", "ca/serve", "loadtest/envoytest", "loadtest/loopback", "store/kv/kvtest"},
+	"ca/seal":               {"ca/seal/kmstest"},
+	"ca/serve":              {"ca/serve/servetest", "loadtest/envoytest", "store/crash"},
+	"ca/vault":              {"ca/seal/kmstest", "ca/vault/vaulttest", "store/ingest", "store/kv/kvtest", "store/object"},
+	"loadtest/mesh":         {"store/normal", "store/object", "store/source/files"},
+	"loadtest/proxy":        {"loadtest/envoytest"},
+	"push/build/cluster":    {"loadtest/envoytest"},
+	"push/build/listener":   {"loadtest/envoytest", "loadtest/loopback"},
+	"push/build/patch":      {"push/build/patch/envoytypes"},
+	"push/build/vhost":      {"loadtest/envoytest", "push/build/route"},
+	"push/inspect":          {"push/build/cluster", "push/build/listener", "push/build/vhost", "push/plan"},
+	"push/plan":             {"loadtest/envoytest", "loadtest/loopback"},
+	"push/quarantine/share": {"store/kv/kvtest"},
+	"push/serve":            {"loadtest/envoytest", "loadtest/loopback"},
+	"shard/member":          {"store/kv/kvtest"},
+	"shard/place":           {"store/kv/kvtest"},
+	"shard/relay":           {"loadtest/envoytest", "loadtest/loopback"},
+	"store/ingest":          {"ca/vault/vaulttest", "store/kv/kvtest", "store/source/files"},
+	"store/kv":              {"store/kv/kvtest"},
+	"store/lead":            {"store/kv/kvtest"},
+	"store/mirror":          {"store/kv/kvtest"},
+	"store/obs":             {"loadtest/envoytest"},
+	"store/removal":         {"store/kv/kvtest"},
+
+	"cmd/*":    {"*"},
+	"deploy/*": {"*"},
+}
 
 // only lists outside libraries that belong to one place, and the place.
 var only = map[string][]string{
@@ -86,13 +127,15 @@ var only = map[string][]string{
 }
 
 type listed struct {
-	ImportPath, Dir string
-	Imports         []string
+	ImportPath, Name string
+	Imports, Deps    []string
+	TestImports      []string // of the package's own tests
+	XTestImports     []string // of its _test package
 }
 
 func packages(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Imports,Deps,TestImports,XTestImports", module+"...")
 	cmd.Dir = "../../.."
 	out, err := cmd.Output()
 	if err != nil {
@@ -117,11 +160,11 @@ func matches(pattern, name string) bool {
 	return pattern == name
 }
 
-func row(name string) ([]string, bool) {
-	if r, ok := may[name]; ok {
+func row(table map[string][]string, name string) ([]string, bool) {
+	if r, ok := table[name]; ok {
 		return r, true
 	}
-	for pattern, r := range may {
+	for pattern, r := range table {
 		if strings.HasSuffix(pattern, "*") && matches(pattern, name) {
 			return r, true
 		}
@@ -129,30 +172,88 @@ func row(name string) ([]string, bool) {
 	return nil, false
 }
 
+// allowed is what a package, or its tests, may import of ours; false: the package has no row.
+func allowed(from string, tests bool) ([]string, bool) {
+	patterns, known := row(may, from)
+	patterns = slices.Clone(patterns)
+	if tests || !slices.Contains(leaves, from) {
+		patterns = append(patterns, everywhere...)
+	}
+	if more, ok := row(testsMay, from); tests && ok {
+		patterns = append(patterns, more...)
+	}
+	return patterns, known
+}
+
 // refusals says what is wrong with one package's imports.
 func refusals(p listed) []string {
 	var bad []string
 	from := strings.TrimPrefix(p.ImportPath, module)
-	allowed, known := row(from)
+	own, known := allowed(from, false)
 	if !known {
 		return []string{fmt.Sprintf("%s: no row in the table of arrows", from)}
 	}
-	if !slices.Contains(leaves, from) {
-		allowed = append(slices.Clone(allowed), everywhere...)
-	}
 	for _, imported := range p.Imports {
-		if to, ours := strings.CutPrefix(imported, module); ours {
-			if !slices.ContainsFunc(allowed, func(pattern string) bool { return matches(pattern, to) }) {
-				bad = append(bad, fmt.Sprintf("%s must not import %s", from, to))
-			}
-			continue
+		bad = append(bad, refusal(from, imported, own)...)
+	}
+	ofTests, _ := allowed(from, true)
+	for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
+		if to, ours := strings.CutPrefix(imported, module); ours && to != from && !matchesAny(ofTests, to) {
+			bad = append(bad, fmt.Sprintf("tests of %s must not import %s", from, to))
 		}
-		for library, places := range only {
-			if imported != library && !strings.HasPrefix(imported, library+"/") {
-				continue
+	}
+	return bad
+}
+
+func matchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, name) })
+}
+
+// refusal says what is wrong with one import of a package that may have those of ours.
+func refusal(from, imported string, own []string) (bad []string) {
+	if to, ours := strings.CutPrefix(imported, module); ours {
+		if !matchesAny(own, to) {
+			bad = append(bad, fmt.Sprintf("%s must not import %s", from, to))
+		}
+		return bad
+	}
+	for library, places := range only {
+		if (imported == library || strings.HasPrefix(imported, library+"/")) && !matchesAny(places, from) {
+			bad = append(bad, fmt.Sprintf("%s must not import %s: it belongs to %v", from, imported, places))
+		}
+	}
+	return bad
+}
+
+// unused lists arrows that nobody uses: a table that allows more than there is says nothing about the design.
+func unused(all []listed) (bad []string) {
+	for _, t := range []struct {
+		name    string
+		table   map[string][]string
+		imports func(listed) []string
+	}{
+		{"may", may, func(p listed) []string { return p.Imports }},
+		{"testsMay", testsMay, func(p listed) []string { return slices.Concat(p.TestImports, p.XTestImports) }},
+	} {
+		for from, patterns := range t.table {
+			var imports []string
+			there := false
+			for _, p := range all {
+				if matches(from, strings.TrimPrefix(p.ImportPath, module)) {
+					there = true
+					imports = append(imports, t.imports(p)...)
+				}
 			}
-			if !slices.ContainsFunc(places, func(pattern string) bool { return matches(pattern, from) }) {
-				bad = append(bad, fmt.Sprintf("%s must not import %s: it belongs to %v", from, imported, places))
+			if !there {
+				bad = append(bad, fmt.Sprintf("%s has a row for %s, which is not there", t.name, from))
+			}
+			for _, pattern := range patterns {
+				if !slices.ContainsFunc(imports, func(i string) bool {
+					to, ours := strings.CutPrefix(i, module)
+					return ours && matches(pattern, to)
+				}) {
+					bad = append(bad, fmt.Sprintf("%s lets %s import %s, and nothing does", t.name, from, pattern))
+				}
 			}
 		}
 	}
@@ -160,10 +261,14 @@ func refusals(p listed) []string {
 }
 
 func TestArrows(t *testing.T) {
-	for _, p := range packages(t) {
+	all := packages(t)
+	for _, p := range all {
 		for _, refusal := range refusals(p) {
 			t.Error(refusal)
 		}
+	}
+	for _, arrow := range unused(all) {
+		t.Error(arrow)
 	}
 }
 
@@ -176,6 +281,8 @@ func TestArrowsRefuse(t *testing.T) {
 		{ImportPath: module + "push/serve", Imports: []string{"go.etcd.io/etcd/client/v3"}},
 		{ImportPath: module + "store/kv", Imports: []string{module + "cmd/navarchd"}},
 		{ImportPath: module + "store/unheard", Imports: nil},
+		{ImportPath: module + "push/delta", TestImports: []string{module + "push/plan"}},
+		{ImportPath: module + "push/delta", XTestImports: []string{module + "store/kv/kvtest"}},
 	} {
 		if len(refusals(p)) != 1 {
 			t.Errorf("%s importing %v: refused %d times, want once", p.ImportPath, p.Imports, len(refusals(p)))
@@ -183,6 +290,23 @@ func TestArrowsRefuse(t *testing.T) {
 	}
 	if got := refusals(listed{ImportPath: module + "push/plan", Imports: []string{module + "push/build/cluster", "fmt"}}); got != nil {
 		t.Errorf("an allowed arrow was refused: %v", got)
+	}
+}
+
+// Programs that plan link the types that EnvoyFilters may name; without, they would refuse such patches.
+func TestProgramsLinkEnvoyTypes(t *testing.T) {
+	programs := 0
+	for _, p := range packages(t) {
+		if p.Name != "main" || !slices.Contains(p.Deps, module+"push/build/patch") {
+			continue
+		}
+		programs++
+		if !slices.Contains(p.Deps, module+"push/build/patch/envoytypes") {
+			t.Errorf("%s must import push/build/patch/envoytypes", p.ImportPath)
+		}
+	}
+	if programs < 2 {
+		t.Errorf("%d programs plan: navarchd and navarchctl do", programs)
 	}
 }
 

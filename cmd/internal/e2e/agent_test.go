@@ -85,9 +85,9 @@ func runAgent(t testing.TB, d *daemon, data, roots, workload, ip string, more ..
 // An agent gets its workload's certificate with a token, speaks to the control plane with it, and renews it at half of
 // its short life, while a real Envoy is served.
 func TestAgentIdentity(t *testing.T) {
+	parallel(t)
 	data := t.TempDir()
-	t.Setenv("DEFAULT_WORKLOAD_CERT_TTL", "6s")
-	d := start(t, "--config-dir", folder(t), "--data-dir", data)
+	d := startProgram(t, navarchd(t), []string{"DEFAULT_WORKLOAD_CERT_TTL=6s"}, "--config-dir", folder(t), "--data-dir", data)
 	eventually(t, patience, serves(t, d, 1))
 	dir, page := startAgent(t, d, data, "web", "127.0.0.1")
 	var first string

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -23,39 +24,144 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// asked is the answer to one question, asked as istioctl does.
-func asked(ctx context.Context, t *testing.T, address string, creds credentials.TransportCredentials, url string, names ...string) (*discoveryv3.DiscoveryResponse, error) {
+// ctlStream is a state-of-the-world stream of a client that speaks as istioctl does (istio pkg/adsc): it sends its node with
+// its first request alone, and the printed time as the nonce of every request.
+type ctlStream struct {
+	t     *testing.T
+	said  bool // the node
+	inner grpc.ClientStream
+}
+
+func openCtl(ctx context.Context, t *testing.T, address string, creds credentials.TransportCredentials) (*ctlStream, error) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
-	if err == nil {
-		err = stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "debug~0.0.0.0~istioctl~cluster.local"}, TypeUrl: url, ResourceNames: names})
+	t.Cleanup(func() { cancel(); conn.Close() })
+	inner, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, worldMethod, grpc.ForceCodec(bytesCodec{}))
+	return &ctlStream{t: t, inner: inner}, err
+}
+
+// send writes the fields of a DiscoveryRequest in the order of their numbers: version_info 1, node 2, resource_names 3,
+// type_url 4, response_nonce 5.
+func (c *ctlStream) send(version, url, nonce string, names ...string) error {
+	var raw []byte
+	field := func(number protowire.Number, value string) {
+		if value != "" {
+			raw = protowire.AppendString(protowire.AppendTag(raw, number, protowire.BytesType), value)
+		}
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: refused already, and Recv says why
+	field(1, version)
+	if !c.said {
+		meta, err := structpb.NewStruct(map[string]any{"GENERATOR": "event", "SERVICE_ACCOUNT": "default", "NAMESPACE": "istio-system", "ISTIO_VERSION": "65536.65536.65536"})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		field(2, string(encode(c.t, &corev3.Node{Id: "sidecar~10.0.0.1~test-1.default~default.svc.cluster.local", Metadata: meta})))
+		c.said = true
+	}
+	for _, name := range names {
+		field(3, name)
+	}
+	field(4, url)
+	field(5, nonce)
+	return c.inner.SendMsg(raw)
+}
+
+// ask is one question and its answer.
+func (c *ctlStream) ask(url string, names ...string) (*discoveryv3.DiscoveryResponse, error) {
+	err := c.send("", url, time.Now().String(), names...)
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: refused already, and RecvMsg says why
 		return nil, err
 	}
-	return stream.Recv()
+	var raw []byte
+	if err := c.inner.RecvMsg(&raw); err != nil {
+		return nil, err
+	}
+	res := &discoveryv3.DiscoveryResponse{}
+	return res, proto.Unmarshal(raw, res)
 }
+
+// asked is the answer to one question, asked as istioctl does.
+func asked(ctx context.Context, t *testing.T, address string, creds credentials.TransportCredentials, url string, names ...string) (*discoveryv3.DiscoveryResponse, error) {
+	t.Helper()
+	c, err := openCtl(ctx, t, address, creds)
+	if err != nil {
+		return nil, err
+	}
+	return c.ask(url, names...)
+}
+
+// On one stream istioctl may ask one page after the other, with acknowledgements, as some versions send them, and without.
+func TestIstioctlAsksOnOneStream(t *testing.T) {
+	parallel(t)
+	data := t.TempDir()
+	d := twoTenants(t, data)
+	c, err := openCtl(bearer(t.Context(), token(t, data, "istio-system", "operator")), t, d.secure, rootsOnly(t, data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		url, name, want string
+		ack             bool
+	}{
+		{debugPage, "syncz", `"proxy": "p-0.shop"`, true},
+		{debugPage, "syncz", `"cluster_acked"`, false},
+		{debugPage, "list", "/debug/syncz", true},
+		{debugPage, "config_dump?proxyID=p-0.pay", "ClustersConfigDump", false},
+		{debugPage, "config_dump?proxyID=p-0.nowhere", "Proxy not connected to this Pilot instance. It may be connected to another instance.", true},
+		{debugPage, "config_dump", "You must provide a proxyID in the query string", false},
+		{debugPage, "nonesuch", "404 page not found", false},
+		{debugPage, "pprof/heap", "404 page not found", false},
+		{debugPage, "../debug/nonesuch", "404 page not found", true},
+		{debugDump, "p-0.nowhere", "Proxy not connected to this Pilot instance. It may be connected to another instance.", true},
+		{debugDump, "p-0.shop", "", false},
+		{debugSync, "", "", true},
+		{debugSync, "", "", false},
+	} {
+		var names []string
+		if one.name != "" {
+			names = append(names, one.name)
+		}
+		res, err := c.ask(one.url, names...)
+		if err != nil {
+			t.Fatalf("%s %s: %v", one.url, one.name, err)
+		}
+		switch {
+		case one.want != "" && (len(res.Resources) != 1 || !strings.Contains(string(res.Resources[0].Value), one.want)):
+			t.Errorf("%s %s: %v", one.url, one.name, res.Resources)
+		case one.want == "" && len(res.Resources) < 3:
+			t.Errorf("%s %s: %d resources", one.url, one.name, len(res.Resources))
+		}
+		if one.ack {
+			if err := c.send(res.VersionInfo, one.url, res.Nonce); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+const debugPage, debugSync, debugDump = "istio.io/debug", "istio.io/debug/syncz", "istio.io/debug/config_dump"
 
 // istioctl's questions on an ADS stream, istio.io/debug: callers of the system namespace see every proxy, a tenant's caller its
 // own over all the tenant's namespaces, and nobody anything without an identity.
 func TestIstioctlAsks(t *testing.T) {
+	parallel(t)
 	data := t.TempDir()
 	d := twoTenants(t, data)
 	secure := rootsOnly(t, data)
 	ask := func(who, url string, names ...string) (*discoveryv3.DiscoveryResponse, error) {
 		return asked(bearer(t.Context(), token(t, data, who, "web")), t, d.secure, secure, url, names...)
 	}
-	const page, sync, dump = "istio.io/debug", "istio.io/debug/syncz", "istio.io/debug/config_dump"
+	const page, sync, dump = debugPage, debugSync, debugDump
 	eventually(t, patience, func() error { // the tenants' labels reach the replica
 		for who, want := range map[string][]string{"istio-system": {"other", "pay", "shop"}, "shop": {"pay", "shop"}, "other": {"other"}} {
 			res, err := ask(who, sync)
@@ -74,23 +180,28 @@ func TestIstioctlAsks(t *testing.T) {
 	}
 	if res, err := ask("shop", dump, "p-0.pay"); err != nil {
 		t.Error(err)
-	} else if clusters := (&adminv3.ClustersConfigDump{}); len(res.Resources) != 4 || res.Resources[0].UnmarshalTo(clusters) != nil || len(clusters.DynamicActiveClusters) == 0 {
+	} else if clusters := (&adminv3.ClustersConfigDump{}); len(res.Resources) != 5 || res.Resources[0].UnmarshalTo(clusters) != nil || len(clusters.DynamicActiveClusters) == 0 {
 		t.Errorf("a dump of %v", res.Resources)
+	}
+	for url, name := range map[string]string{dump: "p-0.other", page: "config_dump?proxyID=p-0.other"} { // as if it were not there
+		if res, err := ask("shop", url, name); err != nil || len(res.Resources) != 1 || !strings.Contains(string(res.Resources[0].Value), "not connected to this replica") {
+			t.Errorf("%s %s: %v %v", url, name, err, res)
+		}
 	}
 	for _, one := range []struct {
 		who, url, name string
 		want           codes.Code
 	}{
-		{"shop", dump, "p-0.other", codes.NotFound}, // as if it were not there
-		{"shop", page, "config_dump?proxyID=p-0.other", codes.NotFound},
 		{"shop", page, "snapshot", codes.PermissionDenied},
 		{"shop", page, "../debug/snapshot", codes.PermissionDenied},
 		{"istio-system", page, "snapshot", codes.OK},
-		{"istio-system", page, "nonesuch", codes.NotFound},
-		{"istio-system", page, "pprof/heap", codes.NotFound},
-		{"istio-system", dump, "", codes.NotFound},
+		{"istio-system", dump, "", codes.InvalidArgument},
 	} {
-		if _, err := ask(one.who, one.url, one.name); status.Code(err) != one.want {
+		var names []string
+		if one.name != "" {
+			names = append(names, one.name)
+		}
+		if _, err := ask(one.who, one.url, names...); status.Code(err) != one.want {
 			t.Errorf("%s asks for %s: %v, want %v", one.who, one.name, err, one.want)
 		}
 	}
@@ -136,8 +247,10 @@ func proxiesOf(t *testing.T, resources []*anypb.Any) (namespaces []string) {
 		if err := r.UnmarshalTo(one); err != nil {
 			t.Fatal(err)
 		}
-		_, domain, _ := strings.Cut(one.Node.Id, "~p-0.")
-		namespace, _, _ := strings.Cut(domain, "~")
+		namespace := strings.TrimPrefix(one.Node.Id, "p-0.")
+		if meta := one.Node.Metadata.AsMap(); meta["NAMESPACE"] != namespace || meta["CLUSTER_ID"] != "Kubernetes" {
+			t.Errorf("metadata of %s: %v", one.Node.Id, meta)
+		}
 		namespaces = append(namespaces, namespace)
 		if len(one.GenericXdsConfigs) != 4 || one.GenericXdsConfigs[0].ConfigStatus != statusv3.ConfigStatus_NOT_SENT ||
 			one.GenericXdsConfigs[3].ConfigStatus == statusv3.ConfigStatus_NOT_SENT {

@@ -93,6 +93,7 @@ func risesOnce(numbers []int) bool {
 // An autoscaler on navarch_proxies follows a load up and down, in one step each way and without going back and forth, although
 // replicas take time to come, proxies time to move, and leaving replicas time to go.
 func TestAutoscalingSettles(t *testing.T) {
+	parallel(t)
 	f := startFleet(t, 1)
 	c := gather(t)
 	scaler := &autoscaler{targets: []target{{"navarch_proxies", 24}}, tolerance: .1, window: 6 * time.Second, least: 1, most: 6}
@@ -132,6 +133,7 @@ func TestAutoscalingSettles(t *testing.T) {
 // that it does not reach: where it could not be had, nothing would shrink. Nor a fleet that begins with a queue: the leader knows
 // the load of namespaces of which somebody is in, so here one of each is.
 func TestAutoscalingSettlesOnAllSignals(t *testing.T) {
+	parallel(t)
 	const before, proxies, rate, alone, most = 40, 115, 4, 3, 4
 	f := startFleet(t, 0)
 	f.env, f.flags = []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", rate)}, []string{"--shutdown-duration", "5s"}

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -35,6 +37,7 @@ func says(t *testing.T, out string, lines ...string) {
 
 // The operator's commands against a live server and a real Envoy that it serves.
 func TestOperatorAsksLiveServer(t *testing.T) {
+	parallel(t)
 	dir, host := folder(t), loopback.NetFor(t)+".1"
 	_, port, err := net.SplitHostPort(loopback.For(t))
 	if err != nil {
@@ -64,29 +67,48 @@ spec:
 		return nil
 	})
 	cluster := "outbound|" + port + "||edge.shop.svc.cluster.local"
-	listener := host + "_" + port
-	says(t, ask("proxy-status"), "NAME CLUSTER CDS LDS EDS RDS REVISION REFUSED", "client-0.shop Kubernetes SYNCED")
+	says(t, ask("proxy-status"), "NAME CLUSTER CDS LDS EDS RDS REVISION REFUSED WITHHELD", "client-0.shop Kubernetes SYNCED")
 	says(t, ask("proxy-status", "-o", "yaml"), "proxy: client-0.shop", "cluster_id: Kubernetes")
-	for _, from := range [][]string{{"client-0.shop", "--server", d.http}, {"--envoy", admin}} {
-		config := func(args ...string) string {
-			return ctl(t, append(append([]string{"proxy-config"}, args...), from...)...)
-		}
-		says(t, config("cluster"), "NAME TYPE LB POLICY", cluster+" EDS LEAST_REQUEST 10s", "BlackHoleCluster STATIC ROUND_ROBIN")
-		says(t, config("listener"), "NAME ADDRESS DIRECTION", listener+" "+host+":"+port+" OUTBOUND 1")
-		says(t, config("route"), "NAME VIRTUAL HOST DOMAINS ROUTES", port+" edge.shop.svc.cluster.local:"+port+" more 1")
-		says(t, config("endpoint"), "CLUSTER ENDPOINT HEALTH WEIGHT", cluster+" 10.1.0.1:8080", cluster+" 10.1.0.2:8080")
-		says(t, config("all"), "LB POLICY", "DIRECTION", "DOMAINS", "WEIGHT")
-		var all map[string][]map[string]any
-		if err := json.Unmarshal([]byte(config("all", "-o", "json")), &all); err != nil || len(all["clusters"]) == 0 || len(all["routes"]) != 1 {
-			t.Errorf("proxy-config -o json: %v, %d clusters, %d routes", err, len(all["clusters"]), len(all["routes"]))
-		}
-		says(t, config("cluster", "-o", "yaml"), "name: "+cluster)
+	saved := filepath.Join(t.TempDir(), "dump.json")
+	page, err := get(d.http, "/debug/config_dump?proxyID=client-0.shop")
+	if err != nil {
+		t.Fatal(err)
 	}
-	says(t, ask("explain", "--proxy", "client-0.shop", cluster), "cluster "+cluster+" version", "Service Service shop/edge", "Members 10.1.0.1:8080")
-	says(t, ask("explain", "--proxy", "client-0.shop", port), "route "+port, "VirtualService VirtualService shop/edge")
+	if err := os.WriteFile(saved, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range [][]string{{"client-0.shop", "--server", d.http}, {"--envoy", admin}, {"-f", saved}} {
+		showsEdge(t, from, host, port)
+	}
+	says(t, ask("version", "--short"), "client:", "server:")
+	says(t, ask("explain", "--proxy", "client-0.shop", cluster), "cluster "+cluster+" version", "Service shop/edge service", "endpoints 10.1.0.1:8080")
+	says(t, ask("explain", "--proxy", "client-0.shop", port), "route "+port, "VirtualService shop/edge spec.http")
 	if out, err := exec.Command(binary(t, "navarchctl"), "proxy-status", "nobody.shop", "--server", d.http).CombinedOutput(); err == nil || !strings.Contains(string(out), `"nobody.shop" is not connected`) {
 		t.Errorf("a proxy that is not there: %v %s", err, out)
 	}
+}
+
+// showsEdge says what navarchctl must print of the service edge, wherever it reads it from.
+func showsEdge(t *testing.T, from []string, host, port string) {
+	t.Helper()
+	cluster := "outbound|" + port + "||edge.shop.svc.cluster.local"
+	config := func(args ...string) string {
+		return ctl(t, append(append([]string{"proxy-config"}, args...), from...)...)
+	}
+	says(t, config("cluster"), "SERVICE FQDN PORT SUBSET DIRECTION TYPE DESTINATION RULE", "edge.shop.svc.cluster.local "+port+" outbound EDS", "BlackHoleCluster STATIC")
+	says(t, config("listeners", "--port", port), "ADDRESS PORT MATCH DESTINATION", host+" "+port+" Route:")
+	says(t, config("r"), "NAME VIRTUAL HOST DOMAINS MATCH SERVICE", port+" edge.shop.svc.cluster.local:"+port+" more edge.shop")
+	outlier := "-"
+	if from[0] == "--envoy" {
+		outlier = "OK"
+	}
+	says(t, config("ep"), "CLUSTER ENDPOINT HEALTH OUTLIER WEIGHT", cluster+" 10.1.0.1:8080 HEALTHY "+outlier, cluster+" 10.1.0.2:8080")
+	says(t, config("all"), "SUBSET", "DIRECTION", "DOMAINS", "WEIGHT")
+	var all map[string][]map[string]any
+	if err := json.Unmarshal([]byte(config("all", "-o", "json")), &all); err != nil || len(all["clusters"]) == 0 || len(all["routes"]) != 1 {
+		t.Errorf("proxy-config -o json: %v, %d clusters, %d routes", err, len(all["clusters"]), len(all["routes"]))
+	}
+	says(t, config("cluster", "-o", "yaml"), "name: "+cluster)
 }
 
 // envoy runs a real Envoy at an address of its own against an ADS server and returns its admin address.

@@ -62,6 +62,24 @@ func askedFrom(t *testing.T, d *daemon, path, token string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
+// askedWith is the status of a page, asked for on this machine with one header.
+func askedWith(t *testing.T, address, path, header, value string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if req.Header.Set(header, value); header == "Host" {
+		req.Host = value
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return res.StatusCode
+}
+
 // twoTenants has proxies of a tenant of two namespaces, shop and pay, and of another, and a mistake in pay and in other.
 func twoTenants(t *testing.T, data string) *daemon {
 	t.Helper()
@@ -73,7 +91,7 @@ func twoTenants(t *testing.T, data string) *daemon {
 	}
 	dir := folder(t)
 	write(t, dir, "more.yaml", space("shop", "navarch.io/tenant: t")+space("pay", "navarch.io/tenant: t")+space("other", "")+bad("pay")+bad("other"))
-	d := start(t, "--config-dir", dir, "--data-dir", data)
+	d := start(t, "--config-dir", dir, "--data-dir", data, "--debug-hosts", "debug.example")
 	eventually(t, patience, serves(t, d, 1))
 	for i, namespace := range []string{"shop", "pay", "other"} {
 		connected(t, d.grpc, namespace, "p", fmt.Sprintf("10.1.9.%d", i+1))
@@ -84,6 +102,7 @@ func twoTenants(t *testing.T, data string) *daemon {
 // A tenant sees its own proxies and problems, over all the namespaces that its label joins, and those of nobody else; the
 // system namespace and this machine see everything.
 func TestDebugShowsTenantsTheirOwn(t *testing.T) {
+	parallel(t)
 	data := t.TempDir()
 	d := twoTenants(t, data)
 	words := regexp.MustCompile(`p-0\.\w+|bad-\w+`)
@@ -129,6 +148,24 @@ func TestDebugShowsTenantsTheirOwn(t *testing.T) {
 	} {
 		if got, body := askedFrom(t, d, one.path, one.token); got != one.want {
 			t.Errorf("%s: %d, want %d: %.200s", one.path, got, one.want, body)
+		}
+	}
+	for _, one := range []struct {
+		address, path, header, value string
+		want                         int
+	}{
+		{d.http, "/debug/syncz", "Host", "localhost:1234", 200}, // kubectl port-forward
+		{d.http, "/debug/syncz", "Host", "debug.example", 200},
+		{d.http, "/debug/syncz", "Host", "evil.example", 403},
+		{d.http, "/debug/pprof/profile?seconds=1", "Sec-Fetch-Site", "cross-site", 403},
+		{d.http, "/ready", "Host", "10.1.2.3:8080", 200}, // the kubelet
+		{d.monitoring, "/metrics", "Host", "10.1.2.3:15014", 200},
+		{d.monitoring, "/version", "Host", "navarchd", 200},
+		{d.monitoring, "/version", "X", strings.Repeat("x", 64<<10), 431},
+		{d.http, "/ready", "X", strings.Repeat("x", 64<<10), 431},
+	} {
+		if got := askedWith(t, one.address, one.path, one.header, one.value); got != one.want {
+			t.Errorf("%s with %s %.40s: %d, want %d", one.path, one.header, one.value, got, one.want)
 		}
 	}
 	if page, err := get(d.http, "/debug/syncz"); err != nil || !strings.Contains(page, "p-0.other") {

@@ -10,6 +10,7 @@ import (
 
 // A replica that is started while etcd is away serves what it knew last: the same bytes. When etcd is back it goes on.
 func TestStartWhileEtcdIsAway(t *testing.T) {
+	parallel(t)
 	etcd := kvtest.Start(t)
 	dir, state, store := folder(t), t.TempDir(), "--etcd-endpoints="+etcd.Endpoint()
 	start(t, "--roles=ingest", "--config-dir", dir, store)

@@ -94,6 +94,7 @@ func serves(t *testing.T, d *daemon, seconds int) func() error {
 // Three replicas answer alike, byte for byte, in processes of their own: two were fed by the watch through an edit, the
 // third starts after the history was compacted and lists.
 func TestReplicasAnswerAlike(t *testing.T) {
+	parallel(t)
 	etcd := kvtest.Start(t)
 	dir := folder(t)
 	store := "--etcd-endpoints=" + etcd.Endpoint()
@@ -143,6 +144,7 @@ func (d *daemon) leading() error {
 
 // Two servers on one data directory: the second says so and ends.
 func TestDataDirectoryIsLocked(t *testing.T) {
+	parallel(t)
 	dir, data := folder(t), t.TempDir()
 	first := start(t, "--config-dir", dir, "--data-dir", data)
 	eventually(t, patience, first.ready)
@@ -159,6 +161,7 @@ func TestDataDirectoryIsLocked(t *testing.T) {
 
 // What the command line asks for and does not exist is said, with the flag's name.
 func TestFlagsAreExplained(t *testing.T) {
+	parallel(t)
 	for _, c := range []struct {
 		args []string
 		want string
@@ -169,6 +172,8 @@ func TestFlagsAreExplained(t *testing.T) {
 		{[]string{"--roles=xds"}, "--data-dir (embedded etcd) or --etcd-endpoints"},
 		{[]string{"--data-dir", "x"}, "--config-dir is needed"},
 		{[]string{"--roles=xds", "--data-dir", "x", "--tls-cert", "c"}, "--tls-cert and --tls-key go together"},
+		{[]string{"--roles=xds", "--etcd-endpoints", "x", "--tls-cert", "c", "--tls-key", "k"}, "this process can verify none: give it --tls-client-ca"},
+		{[]string{"--roles=xds", "--etcd-endpoints", "x", "--tls-client-ca", "c"}, "--tls-client-ca is for the secure address"},
 	} {
 		d := start(t, c.args...)
 		<-d.exited

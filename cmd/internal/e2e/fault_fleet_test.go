@@ -18,11 +18,12 @@ import (
 // Fault 12, the door: all proxies of a replica that is killed come to one that lets in two a second. It never lets in more; the
 // others wait in line, since to refuse them costs a handshake each time they come back, and was sent nothing who is in.
 func TestFaultReconnectsArePaced(t *testing.T) {
+	parallel(t)
 	const proxies, rate, burst = 30, 2, 2
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	start(t, "--roles=ingest", "--config-dir", townFolder(t, 10), store)
 	victim := start(t, "--roles=xds", store)
-	narrow := startProgram(t, binary(t, "navarchd"), []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", rate)}, "--roles=xds", store)
+	narrow := startProgram(t, navarchd(t), []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", rate)}, "--roles=xds", store)
 	for _, d := range []*daemon{victim, narrow} {
 		eventually(t, patience, d.ready)
 	}
@@ -74,9 +75,10 @@ func (c *crowd) gone() (times int) {
 // Fault 14: a replica comes, is killed, and comes again. Once it was lost it must stay for a while before it is given anything:
 // the ring stands, and no proxy is sent to it and back. When it stays it is taken in, and nobody is sent what it has.
 func TestFaultReplicaComesAndGoes(t *testing.T) {
+	parallel(t)
 	const lost = 6 * time.Second // for so long a replica that was lost once is ready before it joins
 	f := startFleet(t, 2)
-	flapper := startProgram(t, binary(t, "navarchd"), []string{"POD_NAME=flapper"}, "--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s")
+	flapper := startProgram(t, navarchd(t), []string{"POD_NAME=flapper"}, "--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s")
 	args := []string{"--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s"}
 	settled(t, append(f.replicas(), flapper)...)
 	c := gather(t)
@@ -91,7 +93,7 @@ func TestFaultReplicaComesAndGoes(t *testing.T) {
 	var longest time.Duration
 	for range 3 {
 		began := time.Now()
-		flapper = flapper.again(t, binary(t, "navarchd"), args...)
+		flapper = flapper.again(t, navarchd(t), args...)
 		eventually(t, patience, flapper.ready)
 		ready := time.Now()
 		eventually(t, patience, func() error { // longer than rings are apart, and than the lease
@@ -115,7 +117,7 @@ func TestFaultReplicaComesAndGoes(t *testing.T) {
 		}
 	}
 
-	flapper = flapper.again(t, binary(t, "navarchd"), args...)
+	flapper = flapper.again(t, navarchd(t), args...)
 	began := time.Now()
 	settled(t, append(f.replicas(), flapper)...)
 	if took := time.Since(began); took < lost {
@@ -130,6 +132,7 @@ func TestFaultReplicaComesAndGoes(t *testing.T) {
 // A fleet that is uneven, of proxies that do not follow the ring, is evened out: not at once, a few streams a second, each once,
 // and not while there is no leader.
 func TestFleetEvensOut(t *testing.T) {
+	parallel(t)
 	const proxies, after = 60, 4 * time.Second
 	etcd := kvtest.Start(t)
 	dir, store := folder(t), "--etcd-endpoints="+etcd.Endpoint()
@@ -138,7 +141,7 @@ func TestFleetEvensOut(t *testing.T) {
 	eventually(t, patience, leader.leading)
 	var replicas []*daemon
 	for range 2 {
-		replicas = append(replicas, start(t, "--roles=xds", store, "--replica-lease", "2s", "--replica-ramp", "0s", "--drain-after", after.String()))
+		replicas = append(replicas, start(t, "--roles=xds", store, "--replica-lease", lease, "--replica-ramp", "0s", "--drain-after", after.String()))
 	}
 	full, empty := replicas[0], replicas[1]
 	settled(t, replicas...)

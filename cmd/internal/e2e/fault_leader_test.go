@@ -33,6 +33,7 @@ func records(t testing.TB, s *kv.Store) []string {
 // anybody, not even by a replica that starts then; a new leader is there within two leases and completes it, and neither
 // loses nor doubles an object.
 func TestFaultLeaderKilledMidBatch(t *testing.T) {
+	parallel(t)
 	const lease = 2 * time.Second
 	n, proxies := sized(t, 400, 800, "services"), sized(t, 60, 2000, "proxies") // 400 edits: at least 4 transactions
 	etcd := kvtest.Start(t)
@@ -89,6 +90,7 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 // Fault 3: the leader alone loses etcd, in silence. It steps down, and another leads within two leases; replicas and
 // proxies notice nothing. Back in touch it follows, and has written nothing.
 func TestFaultLeaderCutOff(t *testing.T) {
+	parallel(t)
 	const lease = 2 * time.Second
 	n, proxies := sized(t, 20, 300, "services"), sized(t, 60, 2000, "proxies")
 	etcd := kvtest.Start(t)
@@ -124,6 +126,7 @@ func TestFaultLeaderCutOff(t *testing.T) {
 // Fault 4: etcd is away, first in silence and then altogether, for several leases. No proxy is disturbed, and those that
 // reconnect, with all they hold or with nothing, are served. When it is back, changes arrive.
 func TestFaultEtcdAway(t *testing.T) {
+	parallel(t)
 	const lease = time.Second
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 100, 2000, "proxies")
 	etcd := kvtest.Start(t)

@@ -13,7 +13,8 @@ import (
 )
 
 // In a container, more proxies join at once than there is memory for. The kernel does not kill: a trickle is let in while memory
-// is short, and who is in is served.
+// is short, and who is in is served. It runs alone: while the kernel looks for memory in the cgroup everything else waits for the
+// disk, for ten seconds and more.
 func TestFaultMoreJoinThanMemoryTakes(t *testing.T) {
 	const limit, proxies, services = 110 << 20, 2000, 200
 	c := newCage(t, limit)

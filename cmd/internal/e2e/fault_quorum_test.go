@@ -15,6 +15,7 @@ import (
 // Its proxies are not disturbed, and served when they reconnect; an agent that has seen what is written meanwhile is not taken
 // back. The same once no member has a quorum. When etcd is whole again, changes arrive.
 func TestFaultMemberWithoutQuorum(t *testing.T) {
+	parallel(t)
 	n, proxies := sized(t, 30, 300, "services"), sized(t, 40, 2000, "proxies")
 	etcd := kvtest.StartCluster(t, loopback.For(t), loopback.For(t), loopback.For(t))
 	dir := townFolder(t, n)

@@ -3,19 +3,15 @@ package e2e
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"navarch.io/navarch/loadtest/programs"
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -24,11 +20,11 @@ import (
 // Fault 12: one of three replicas is killed, the leading one. Its proxies find the others and are sent nothing that they
 // have; the others' proxies do not notice; changes go on.
 func TestFaultReplicaKilled(t *testing.T) {
-	const lease = 2 * time.Second
+	parallel(t)
 	n, proxies := sized(t, 100, 300, "services"), sized(t, 150, 9999, "proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
-	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease.String()}
+	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease}
 	leader := start(t, args...)
 	eventually(t, patience, leader.leading)
 	replicas := []*daemon{leader, start(t, args...), start(t, args...)}
@@ -55,11 +51,12 @@ func TestFaultReplicaKilled(t *testing.T) {
 // Fault 13: all replicas are killed and start again together, at their addresses. Everybody is served again, and nobody is
 // sent what it has. From when the first of them listens until all are in, a client gets certificates, one after the other.
 func TestFaultAllReplicasKilled(t *testing.T) {
+	parallel(t)
 	n, proxies := sized(t, 100, 300, "services"), sized(t, 200, 9999, "proxies")
-	if faultScale < fullScale { // few come back in an instant: the certificates shall have a meanwhile
-		t.Setenv("PILOT_MAX_REQUESTS_PER_SECOND", strconv.Itoa(max(proxies/15, 1)))
-	}
 	s := newSealable(t)
+	if faultScale < fullScale { // few come back in an instant: the certificates shall have a meanwhile
+		s.env = []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", max(proxies/15, 1))}
+	}
 	write(t, s.dir, "town.yaml", town(0, n, 1))
 	replicas := []*daemon{s.start(), s.start(), s.start()}
 	for _, d := range replicas {
@@ -75,7 +72,7 @@ func TestFaultAllReplicasKilled(t *testing.T) {
 			d.kill()
 		}
 		for i, d := range replicas {
-			replicas[i] = d.again(t, binary(t, "navarchd"), s.flags...)
+			replicas[i] = d.again(t, navarchd(t), s.flags...)
 		}
 		eventually(t, patience, func() error { return listens(replicas...) })
 		go func() { done <- s.certificates(mine, replicas, allIn) }()
@@ -173,6 +170,7 @@ func (s *sealable) certificates(token string, replicas []*daemon, allIn <-chan s
 // Fault 13, the process that has all roles and its own etcd: killed and started again under its proxies. While they come
 // back, a workload gets its first certificate.
 func TestFaultEverythingKilled(t *testing.T) {
+	parallel(t)
 	n, proxies := sized(t, 100, 300, "services"), sized(t, 200, 2000, "proxies")
 	dir, data := townFolder(t, n), t.TempDir()
 	args := []string{"--config-dir", dir, "--data-dir", data}
@@ -191,7 +189,7 @@ func TestFaultEverythingKilled(t *testing.T) {
 	began := time.Now()
 	got := resumed(t, f, proxies, func() {
 		d.kill()
-		d = d.again(t, binary(t, "navarchd"), args...)
+		d = d.again(t, navarchd(t), args...)
 		eventually(t, patience, func() error {
 			_, _, err := signed(bearer(t.Context(), mine), t, d.secure, &tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"})
 			return err
@@ -206,66 +204,21 @@ func TestFaultEverythingKilled(t *testing.T) {
 	unharmed(t, f)
 }
 
-// next is a build of navarchd whose clusters differ in a detail: what an upgrade may bring.
-var next struct {
-	once sync.Once
-	path string
-	err  error
-}
-
+// nextBinary is a build of navarchd whose clusters differ in a detail: what an upgrade may bring.
 func nextBinary(t testing.TB) string {
 	t.Helper()
-	binary(t, "navarchd")
-	next.once.Do(func() { next.path, next.err = buildNext() })
-	if next.err != nil {
-		t.Fatal(next.err)
-	}
-	return next.path
-}
-
-func buildNext() (string, error) {
-	file, err := filepath.Abs("../../../push/build/cluster/outbound.go")
-	if err != nil {
-		return "", err
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	const detail = "HealthyPanicThreshold: percent(0)"
-	changed := strings.Replace(string(text), detail, "HealthyPanicThreshold: percent(1)", 1)
-	if changed == string(text) {
-		return "", fmt.Errorf("%s has no %q any more: change another detail", file, detail)
-	}
-	path := filepath.Join(binaries.dir, "outbound.go")
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: path}})
-	if err == nil {
-		err = os.WriteFile(path, []byte(changed), 0o600)
-	}
-	if err == nil {
-		err = os.WriteFile(path+".json", overlay, 0o600)
-	}
-	if err != nil {
-		return "", err
-	}
-	out := filepath.Join(binaries.dir, "navarchd-next")
-	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-ldflags", "-X navarch.io/navarch/store/obs.Version=next",
-		"-overlay", path+".json", "-o", out, "navarch.io/navarch/cmd/navarchd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, said)
-	}
-	return out, nil
+	return programs.Changed(t, "next", "push/build/cluster/outbound.go", "HealthyPanicThreshold: percent(0)", "HealthyPanicThreshold: percent(1)")
 }
 
 // Fault 25: three replicas are replaced one after the other by a build that draws every cluster differently, while the
 // configuration changes, and with a memory limit that they are above. Every proxy goes from the old clusters to the new ones
 // once, and never back.
 func TestFaultRollingUpgrade(t *testing.T) {
+	parallel(t)
 	n, proxies := sized(t, 60, 300, "services"), sized(t, 90, 2001, "proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
-	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "2s"}
+	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease}
 	limit := 16<<20 + proxies/3<<16 // bytes; less than they need
 	tight := []string{fmt.Sprintf("GOMEMLIMIT=%d", limit)}
 	newer, older := nextBinary(t), binary(t, "navarchd")

@@ -30,6 +30,7 @@ import (
 // Fault 19: proxies come back with true claims, with claims that are out of date, with forged ones, and with nothing. They
 // end with the same, and are sent what they lack: nothing, the difference, everything.
 func TestFaultClaims(t *testing.T) {
+	parallel(t)
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 60, 2000, "proxies")
 	d, dir := alone(t, n)
 	wire := connect(t, d.grpc)
@@ -231,6 +232,7 @@ func callBack(ctx context.Context, front string) (string, error) {
 // claims on the next stream is true, forged, forgotten (of the endpoints, too), out of date or far too long. No request fails,
 // and it has the endpoints' new place each time.
 func TestFaultClaimsOfEnvoy(t *testing.T) {
+	parallel(t)
 	var ports [2]string
 	names := [2]string{"even", "odd"}
 	for i, name := range names {

@@ -36,30 +36,20 @@ func sized(t testing.TB, small, full int, what string) int {
 	return n
 }
 
-// crowded is the load of the machine before the tests where that is more than compiling them explains; 0: it is not.
-var crowded = func() (load float64) {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err == nil {
-		_, err = fmt.Sscan(string(text), &load)
-	}
-	if err != nil || load < 2*float64(runtime.NumCPU()) {
-		return 0
-	}
-	return load
-}()
-
-// within fails at full size where something took longer than it may. On a machine that does other things as well time shows
-// nothing: there it is only logged, and so it is in `make test`.
+// within fails at full size where something took longer than it may, less the time that other programs took of the
+// processors meanwhile. In `make test` it only says how long it took.
 func within(t testing.TB, limit, took time.Duration, what string) {
 	t.Helper()
-	switch {
-	case faultScale < fullScale || took <= limit:
+	if faultScale < fullScale {
 		t.Logf("size: %s in %.1f s", what, took.Seconds())
-	case crowded > 0:
-		t.Logf("size: %s in %.1f s (%v at most, but the load was %.0f before)", what, took.Seconds(), limit, crowded)
-	default:
-		t.Errorf("%s took %v, at most %v is allowed", what, took, limit)
+		return
 	}
+	stolen := otherTimes.during(took) / time.Duration(runtime.NumCPU())
+	if took-stolen > limit {
+		t.Errorf("%s took %v, of which other programs had the processors for %v; at most %v is allowed", what, took, stolen, limit)
+		return
+	}
+	t.Logf("size: %s in %.1f s (others had the processors for %.1f s of it)", what, took.Seconds(), stolen.Seconds())
 }
 
 // roomFor fails where this process may not open so many more files. Go has raised the limit as far as it goes.

@@ -21,6 +21,7 @@ import (
 // Fault 5: a replica is paused and loses its connection; meanwhile services come and go and etcd's history is compacted.
 // When it goes on it lists again within 5 s, and takes from its proxies what is gone, and nothing else.
 func TestFaultCompactedPastPausedReplica(t *testing.T) {
+	parallel(t)
 	const gone = 10 // services that go, and as many come
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 60, 2000, "proxies")
 	etcd := kvtest.Start(t)
@@ -76,6 +77,7 @@ func TestFaultCompactedPastPausedReplica(t *testing.T) {
 // changes. A mirror that reads over such a connection publishes every edit once and in order; the replica's
 // proxies end where those of a healthy one do.
 func TestFaultWatchCutAtRandom(t *testing.T) {
+	parallel(t)
 	const last = 15
 	n, proxies := sized(t, 30, 200, "services"), sized(t, 60, 2000, "proxies")
 	etcd := kvtest.Start(t)
@@ -170,6 +172,7 @@ func (h *history) check(t *testing.T, edits int) {
 // Fault 8: etcd is over its quota and refuses every write (the real alarm). Reading goes on: proxies are not disturbed, and
 // who starts anew is served. The leader tries at its pace, says so, and writes once there is room.
 func TestFaultStoreFull(t *testing.T) {
+	parallel(t)
 	n, proxies := sized(t, 30, 300, "services"), sized(t, 60, 2000, "proxies")
 	etcd := kvtest.Start(t)
 	store := "--etcd-endpoints=" + etcd.Endpoint()
@@ -230,6 +233,7 @@ func TestFaultStoreFull(t *testing.T) {
 // Fault 10: a replica starts while etcd gives it 1 Mbit/s, and nothing at all for a while in the middle of the list. It is
 // not ready and turns proxies away until it has everything; those find another replica, and the others stay where they are.
 func TestFaultColdStartOnSlowStore(t *testing.T) {
+	parallel(t)
 	n, proxies := sized(t, 150, 400, "services"), sized(t, 40, 1000, "proxies that are there, and as many that come")
 	etcd := kvtest.Start(t)
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())

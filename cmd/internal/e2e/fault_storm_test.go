@@ -64,6 +64,7 @@ func rest(t *testing.T, processes ...*daemon) (spent time.Duration) {
 // more than a machine can bring to every proxy. What is overtaken is not sent; when it stops everybody has the last state
 // soon, and then the mesh is as it was before, without a restart: one change costs what it did, and nothing goes on by itself.
 func TestFaultEventStorm(t *testing.T) {
+	parallel(t)
 	n, proxies, rounds := sized(t, 100, 500, "services"), sized(t, 40, 2000, "proxies"), sized(t, 20, 600, "times all endpoints change")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)

@@ -17,7 +17,11 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// replicas starts xDS replicas of a fleet with short leases.
+// lease is what replicas and leaders have that a test needs to stay: shorter than by default, so that who is killed is soon
+// replaced, and longer than a busy machine keeps a process or etcd's disk waiting.
+const lease = "6s"
+
+// fleetOf are xDS replicas of a fleet.
 type fleetOf struct {
 	t     *testing.T
 	store string
@@ -31,7 +35,7 @@ type fleetOf struct {
 func startFleet(t *testing.T, n int) *fleetOf {
 	t.Helper()
 	f := &fleetOf{t: t, store: "--etcd-endpoints=" + kvtest.Start(t).Endpoint(), dir: folder(t)}
-	ingest := start(t, "--roles=ingest", "--config-dir", f.dir, f.store, "--leader-lease", "2s")
+	ingest := start(t, "--roles=ingest", "--config-dir", f.dir, f.store, "--leader-lease", lease)
 	eventually(t, patience, ingest.leading)
 	for range n {
 		f.add()
@@ -43,8 +47,8 @@ func startFleet(t *testing.T, n int) *fleetOf {
 }
 
 func (f *fleetOf) add() *daemon {
-	args := []string{"--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s", "--shutdown-duration", "10s"}
-	d := startProgram(f.t, binary(f.t, "navarchd"), f.env, append(args, f.flags...)...)
+	args := []string{"--roles=xds", f.store, "--replica-lease", lease, "--replica-ramp", "0s", "--shutdown-duration", "10s"}
+	d := startProgram(f.t, navarchd(f.t), f.env, append(args, f.flags...)...)
 	f.mu.Lock()
 	f.live = append(f.live, d)
 	f.mu.Unlock()
@@ -86,8 +90,9 @@ func moved(before, after []string, but string) (n int) {
 // Three replicas share the proxies. One is killed: when its lease has ended the others have its shards, and its proxies come
 // to them and are sent nothing. Another joins: it takes over its share, and nothing else moves.
 func TestFleetShares(t *testing.T) {
+	parallel(t)
 	f := startFleet(t, 3)
-	before := settled(t, f.replicas()...)
+	settled(t, f.replicas()...)
 	c := gather(t)
 	c.grow(60, true, f.addresses)
 	eventually(t, patience, c.home)
@@ -95,6 +100,9 @@ func TestFleetShares(t *testing.T) {
 		t.Errorf("proxies are at %v", where)
 	}
 	received := c.sum()
+	// What a replica takes over goes by what all say they serve, which they write every 10 s.
+	eventually(t, patience, func() error { return f.replicas()[0].metric("navarch_fleet_proxies_per_replica 20") })
+	before := settled(t, f.replicas()...)
 
 	dead := f.drop(0)
 	dead.kill()
@@ -107,13 +115,15 @@ func TestFleetShares(t *testing.T) {
 		t.Errorf("%d clusters were sent to proxies that hold them", again-received)
 	}
 
-	// What a replica takes over goes by what the others say they serve, which they write every 10 s.
 	eventually(t, patience, func() error { return f.replicas()[0].metric("navarch_fleet_proxies_per_replica 30") })
 	fresh := f.add()
 	eventually(t, patience, fresh.ready)
-	if !strings.Contains(fresh.log.String(), "msg=warm namespaces=") {
-		t.Error("it planned nothing before it was ready")
-	}
+	eventually(t, patience, func() error { // it logs that before it is ready; the test may read it later
+		if !strings.Contains(fresh.log.String(), "msg=warm namespaces=") {
+			return errors.New("it planned nothing before it was ready")
+		}
+		return nil
+	})
 	third := settled(t, f.replicas()...)
 	for s, owner := range third.owners() {
 		if owner != fresh.grpc && owner != after.owners()[s] {
@@ -148,6 +158,7 @@ func TestFleetShares(t *testing.T) {
 // A replica that is asked to stop leaves the ring first, sends its streams away over the grace period, those of stock agents
 // one after the other, lets nobody in meanwhile, and ends in time.
 func TestFleetDrains(t *testing.T) {
+	parallel(t)
 	f := startFleet(t, 2)
 	settled(t, f.replicas()...)
 	agents, stock := gather(t), gather(t)
@@ -209,12 +220,13 @@ func TestFleetDrains(t *testing.T) {
 // A replica that is paused for longer than its lease loses its shards. Continued, it answers nobody from what it knew: it
 // first makes sure that it is not behind.
 func TestFleetPaused(t *testing.T) {
+	parallel(t)
 	etcd := kvtest.Start(t)
 	dir, store := folder(t), "--etcd-endpoints="+etcd.Endpoint()
 	ingest := start(t, "--roles=ingest", "--config-dir", dir, store)
 	eventually(t, patience, ingest.leading)
-	one := start(t, "--roles=xds", store, "--replica-lease", "2s", "--replica-ramp", "0s")
-	two := start(t, "--roles=xds", store, "--replica-lease", "2s", "--replica-ramp", "0s")
+	one := start(t, "--roles=xds", store, "--replica-lease", "30s", "--replica-ramp", "0s")
+	two := start(t, "--roles=xds", store, "--replica-lease", "30s", "--replica-ramp", "0s")
 	eventually(t, patience, serves(t, one, 1))
 	eventually(t, patience, serves(t, two, 1))
 	settled(t, one, two)

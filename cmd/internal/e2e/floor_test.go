@@ -126,6 +126,7 @@ func edition(ctx context.Context, d *daemon, floor int64, store string) (revisio
 // before it has caught up; where etcd stays away, it turns it away. Who has seen nothing newer, and who has seen another
 // store, it answers from what it has.
 func TestReplicaThatLagsDoesNotTakeBack(t *testing.T) {
+	parallel(t)
 	etcd := kvtest.Start(t)
 	dir := folder(t)
 	endpoint, err := url.Parse(etcd.Endpoint())

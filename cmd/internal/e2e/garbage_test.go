@@ -84,6 +84,7 @@ func withMeta(key string, v any) *corev3.Node {
 
 // Whatever comes on any port is answered there, clearly, and harms nobody else.
 func TestGarbage(t *testing.T) {
+	parallel(t)
 	d := start(t, "--config-dir", folder(t), "--data-dir", t.TempDir())
 	eventually(t, patience, d.ready)
 	t.Run("bytes", func(t *testing.T) { garbageBytes(t, d) })

@@ -79,6 +79,7 @@ func signedOver(ctx context.Context, t *testing.T, address string, creds credent
 // says it is: xDS on the secure address wants a credential, and gives a proxy to its own identity only. The certificate
 // renews itself. Signing keys survive a restart, sealed.
 func TestIdentity(t *testing.T) {
+	parallel(t)
 	data, dir := t.TempDir(), folder(t)
 	d := start(t, "--config-dir", dir, "--data-dir", data)
 	eventually(t, patience, serves(t, d, 1))

@@ -14,15 +14,14 @@ import (
 // long): it stays where it is. Then that replica is the only one it can reach: Envoy keeps what it has until that has caught
 // up. No request fails all the while, and none goes by routes that are older than what an earlier one went by.
 func TestAgentIsNotTakenBack(t *testing.T) {
+	parallel(t)
 	data := t.TempDir()
 	dir, at := shopFolder(t)
 	backEnd(t, at)
-	t.Setenv("POD_NAME", "first")
-	first := start(t, "--config-dir", dir, "--data-dir", data, "--replica-ramp", "0s")
+	first := startNamed(t, "first", "--config-dir", dir, "--data-dir", data, "--replica-ramp", "0s")
 	eventually(t, patience, serves(t, first, 1))
 	wire := connect(t, "unix://"+filepath.Join(data, "etcd.sock"))
-	t.Setenv("POD_NAME", taker(t, "first", "shop", ring.Load{}))
-	second := start(t, "--roles=xds,ca", wire.etcd(), "--kek", "file:"+filepath.Join(data, "kek.key"), "--replica-ramp", "0s", "--replica-lease", "10m")
+	second := startNamed(t, taker(t, "first", "shop", ring.Load{}), "--roles=xds,ca", wire.etcd(), "--kek", "file:"+filepath.Join(data, "kek.key"), "--replica-ramp", "0s", "--replica-lease", "10m")
 	eventually(t, patience, serves(t, second, 1))
 	eventually(t, patience, func() error {
 		page, err := first.ring()

@@ -137,6 +137,7 @@ func application(t *testing.T) *httptest.Server {
 // A machine outside of Kubernetes joins with a token file: until it is there the agent says what is missing. Metrics of
 // Envoy, agent and application come on one page, probes reach the application, and /quitquitquit ends it in order.
 func TestMachine(t *testing.T) {
+	parallel(t)
 	app := application(t)
 	port := netip.MustParseAddrPort(app.Listener.Addr().String()).Port()
 	data := t.TempDir()

@@ -36,9 +36,10 @@ func (d *daemon) fed(names ...string) func() error {
 // What the environment says of debouncing is what happens: an endpoint waits as configuration does, as long as that may at most,
 // because of the quiet time that is longer. Navarch's defaults are that it does not, 10 s and 0.1 s.
 func TestDebounceOfTheEnvironment(t *testing.T) {
+	parallel(t)
 	const most = 12 * time.Second
 	dir := folder(t)
-	d := startProgram(t, binary(t, "navarchd"), []string{"PILOT_DEBOUNCE_AFTER=1m", "PILOT_DEBOUNCE_MAX=" + most.String(), "PILOT_ENABLE_EDS_DEBOUNCE=true"},
+	d := startProgram(t, navarchd(t), []string{"PILOT_DEBOUNCE_AFTER=1m", "PILOT_DEBOUNCE_MAX=" + most.String(), "PILOT_ENABLE_EDS_DEBOUNCE=true"},
 		"--config-dir", dir, "--data-dir", t.TempDir())
 	eventually(t, patience, serves(t, d, 1)) // who joins is not kept waiting
 	count, sum := d.mustValue(t, "pilot_debounce_time_count"), d.mustValue(t, "pilot_debounce_time_sum")
@@ -56,6 +57,7 @@ func TestDebounceOfTheEnvironment(t *testing.T) {
 
 // What dashboards show moves: one proxy, one good edit, one bad one.
 func TestMetricsMove(t *testing.T) {
+	parallel(t)
 	dir := folder(t)
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
 	eventually(t, patience, serves(t, d, 1))

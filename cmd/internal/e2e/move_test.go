@@ -42,11 +42,11 @@ func (c *crowd) load(namespace string) ring.Load {
 // stay where they are, and of the requests that go through it all the while, one of them from before to after, none fails. The
 // replica that stops waits for the agent and for no more: it may take ten minutes, and ends as soon as that is gone.
 func TestAgentMoves(t *testing.T) {
+	parallel(t)
 	data := t.TempDir()
 	dir, net := shopFolder(t)
 	finish := backEnd(t, net)
-	t.Setenv("POD_NAME", "first")
-	first := start(t, "--config-dir", dir, "--data-dir", data, "--replica-ramp", "0s", "--replica-lease", "2s")
+	first := startNamed(t, "first", "--config-dir", dir, "--data-dir", data, "--replica-ramp", "0s", "--replica-lease", "30s")
 	eventually(t, patience, serves(t, first, 1))
 	p := runAgent(t, first, data, filepath.Join(data, "root-cert.pem"), "web", net+".1")
 	at := func(d *daemon, moves uint64) func() error {
@@ -64,10 +64,10 @@ func TestAgentMoves(t *testing.T) {
 	others.grow(11, false, func() []string { return []string{first.grpc} })
 	// What the second one takes over goes by what is known of the load.
 	eventually(t, patience, func() error { return first.metric("navarch_fleet_proxies_per_replica 12") })
-	t.Setenv("POD_NAME", taker(t, "first", "shop", others.load("shop")))
+	taker := taker(t, "first", "shop", others.load("shop"))
 	before, asked := p.notices(t), f.fine(t)
-	second := start(t, "--roles=xds,ca", "--etcd-endpoints", "unix://"+filepath.Join(data, "etcd.sock"), "--kek", "file:"+filepath.Join(data, "kek.key"),
-		"--replica-ramp", "0s", "--replica-lease", "2s", "--shutdown-duration", "10m")
+	second := startNamed(t, taker, "--roles=xds,ca", "--etcd-endpoints", "unix://"+filepath.Join(data, "etcd.sock"), "--kek", "file:"+filepath.Join(data, "kek.key"),
+		"--replica-ramp", "0s", "--replica-lease", "30s", "--shutdown-duration", "10m")
 	eventually(t, patience, at(second, 1))
 	second.stop(t)
 	eventually(t, patience, at(first, 2))

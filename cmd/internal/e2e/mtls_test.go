@@ -39,7 +39,7 @@ kind: Sidecar
 metadata: {name: server, namespace: shop}
 spec:
   workloadSelector: {labels: {app: server}}
-  ingress: [{port: {number: 8080, protocol: HTTP, name: http}, bind: 127.0.88.2, captureMode: NONE, defaultEndpoint: "127.0.88.2:9080"}]
+  ingress: [{port: {number: 8080, protocol: HTTP, name: http}, bind: 127.0.88.2, captureMode: NONE, defaultEndpoint: "0.0.0.0:9080"}]
   egress: [{hosts: ["./*"]}]
 ---
 apiVersion: networking.istio.io/v1
@@ -88,6 +88,7 @@ func seenBy(t *testing.T, address string) {
 // Two real Envoys with agents speak mTLS by themselves: PERMISSIVE takes both, STRICT refuses plain text and takes the
 // mesh, DISABLE takes plain text only; the server sees who calls. Changes arrive live.
 func TestMutualTLS(t *testing.T) {
+	parallel(t)
 	at := loopback.NetFor(t)
 	seenBy(t, at+".2:9080")
 	data, dir := t.TempDir(), t.TempDir()

@@ -50,12 +50,13 @@ func ctl(t *testing.T, args ...string) string {
 // A proxy that refuses a cluster which an EnvoyFilter has changed: log, metric, /debug/problems, /debug/syncz and
 // navarchctl name the EnvoyFilter and its patch, not only the cluster.
 func TestRefusalNamesTheObject(t *testing.T) {
+	parallel(t)
 	const culprit = "outbound|80||web.shop.svc.cluster.local"
 	dir := folder(t)
 	write(t, dir, "filter.yaml", badFilter)
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
 	eventually(t, patience, has(t, d, webCluster))
-	refuse(t, d, culprit)
+	refuse(t, d, "10.1.9.9", culprit)
 
 	d.hasProblem(t, "Object:EnvoyFilter shop/clumsy", "Field:spec.configPatches[1]", "DestinationRule shop/web", culprit, "no such luck", "proxy sidecar~10.1.9.9~")
 	page, err := get(d.http, "/debug/syncz")
@@ -72,7 +73,7 @@ func TestRefusalNamesTheObject(t *testing.T) {
 		!slices.Equal(syncz[0].Refused[0].Objects, []string{"EnvoyFilter shop/clumsy spec.configPatches[1]", "DestinationRule shop/web", "Service shop/web"}) {
 		t.Errorf("/debug/syncz: %v %s", err, page)
 	}
-	status := ctl(t, "proxy-status", "--server", d.http)
+	status := ctl(t, "proxy-status", "client-0", "--server", d.http)
 	for _, word := range []string{"client-0.shop", "REFUSED", culprit, "EnvoyFilter shop/clumsy", "no such luck"} {
 		if !strings.Contains(status, word) {
 			t.Errorf("proxy-status does not say %q:\n%s", word, status)
@@ -89,9 +90,89 @@ func TestRefusalNamesTheObject(t *testing.T) {
 	}
 }
 
-// refuse opens a stream that takes all clusters but one, which it refuses as Envoy does. The stream stays open, with all
-// else acknowledged, until the test ends.
-func refuse(t *testing.T, d *daemon, culprit string) {
+// Three proxies refuse a cluster and leave; it is withheld from two healthy ones that come then, which problems, syncz, proxy-status,
+// metrics and the log say. After the pause it is sent to one of them, and when that has acknowledged it, to the other.
+func TestWithheldIsVisibleAndRetried(t *testing.T) {
+	parallel(t)
+	const culprit = "outbound|80||web.shop.svc.cluster.local"
+	dir := folder(t)
+	write(t, dir, "filter.yaml", badFilter)
+	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir(), "--withheld-retry-after", "1s")
+	eventually(t, patience, has(t, d, webCluster))
+	for _, ip := range []string{"10.1.9.1", "10.1.9.2", "10.1.9.3"} {
+		refuse(t, d, ip, culprit)()
+	}
+	words := []string{"Object:EnvoyFilter shop/clumsy", "Field:spec.configPatches[1]", "DestinationRule shop/web", culprit, "no such luck", "view shop.",
+		"is withheld from all proxies", "3 distinct identities refused it"}
+	d.hasProblem(t, words...)
+
+	sent, acknowledge := make(chan string, 2), make(chan struct{})
+	for _, ip := range []string{"10.1.9.4", "10.1.9.5"} {
+		take(t, d, ip, culprit, sent, acknowledge)
+	}
+	first := <-sent // and the other still lacks it
+	d.hasProblem(t, words...)
+	eventually(t, patience, func() error { return d.metric(`navarch_withheld_versions{type="cds"} 1`) })
+	page, err := get(d.http, "/debug/syncz")
+	var syncz []struct {
+		Withheld []struct {
+			Name      string
+			RefusedBy int `json:"refused_by"`
+			Objects   []string
+		} `json:"cluster_withheld"`
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(page), &syncz)
+	}
+	if err != nil || len(syncz) != 2 || len(syncz[0].Withheld)+len(syncz[1].Withheld) != 1 {
+		t.Fatalf("/debug/syncz: %v %s", err, page)
+	}
+	if w := append(syncz[0].Withheld, syncz[1].Withheld...)[0]; w.Name != culprit || w.RefusedBy != 3 || w.Objects[0] != "EnvoyFilter shop/clumsy spec.configPatches[1]" {
+		t.Errorf("/debug/syncz: %+v", w)
+	}
+	if len(sent) > 0 {
+		t.Errorf("it was sent to both at once")
+	}
+	close(acknowledge)
+	if second := <-sent; second == first {
+		t.Errorf("it was sent to %s twice", second)
+	}
+	eventually(t, patience, func() error { return d.metric(`navarch_withheld_versions{type="cds"} 0`) })
+	for _, line := range []string{`navarch_quarantine_decisions_total{decision="withheld"} 1`, `navarch_quarantine_decisions_total{decision="acknowledged"} 1`,
+		`navarch_quarantine_retries_total{result="acknowledged"} 1`} {
+		if err := d.metric(line); err != nil {
+			t.Error(err)
+		}
+	}
+	if log := d.log.String(); strings.Count(log, "a version is withheld from all proxies of a view") != 1 || strings.Count(log, "no longer withheld") != 1 {
+		t.Errorf("the log should say once that it is withheld, and once that it is not:\n%s", log)
+	}
+}
+
+// take is a proxy that acknowledges all clusters as they come, but one that it was not sent at first, and says so: that when the
+// channel is closed.
+func take(t *testing.T, d *daemon, ip, culprit string, sent chan<- string, acknowledge <-chan struct{}) {
+	t.Helper()
+	stream, _ := openStream(t, d, ip)
+	res, err := stream.Recv()
+	if err != nil || carries(res, culprit) {
+		t.Fatalf("%s: %v, %v", ip, err, res)
+	}
+	go func() {
+		for err == nil {
+			if carries(res, culprit) {
+				sent <- ip
+				<-acknowledge
+			}
+			if err = stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce}); err == nil {
+				res, err = stream.Recv()
+			}
+		}
+	}()
+}
+
+// openStream asks for clusters, as the proxy of an address; it ends with the test, or by what is returned.
+func openStream(t *testing.T, d *daemon, ip string) (deltaStream, func()) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -104,16 +185,31 @@ func refuse(t *testing.T, d *daemon, culprit string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("shop", "client", "10.1.9.9"), TypeUrl: xds.Cluster.URL()}); err != nil {
+	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("shop", "client", ip), TypeUrl: xds.Cluster.URL()}); err != nil {
 		t.Fatal(err)
 	}
+	return stream, cancel
+}
+
+type deltaStream = grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
+
+// carries says whether a response has a resource.
+func carries(res *discoveryv3.DeltaDiscoveryResponse, name string) bool {
+	return slices.ContainsFunc(res.Resources, func(r *discoveryv3.Resource) bool { return r.Name == name })
+}
+
+// refuse opens a stream that takes all clusters but one, which it refuses as Envoy does. The stream stays open, with all
+// else acknowledged, until the test ends, or what is returned ends it.
+func refuse(t *testing.T, d *daemon, ip, culprit string) func() {
+	t.Helper()
+	stream, leave := openStream(t, d, ip)
 	for refused := false; ; {
 		res, err := stream.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
 		answer := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce}
-		bad := slices.ContainsFunc(res.Resources, func(r *discoveryv3.Resource) bool { return r.Name == culprit })
+		bad := carries(res, culprit)
 		if bad && refused {
 			t.Fatal("what was refused was sent again")
 		}
@@ -124,7 +220,7 @@ func refuse(t *testing.T, d *daemon, culprit string) {
 			t.Fatal(err)
 		}
 		if refused {
-			return // the rest, in a response of its own
+			return leave // the rest, in a response of its own
 		}
 		refused = refused || bad
 	}

@@ -19,6 +19,7 @@ func by(who string, times, seconds int) string {
 // A leader is stopped in the middle of a transaction, for longer than its lease, and replaced within two leases. The rest of the
 // transaction reaches etcd then; continued, the leader finds its folder changed once more. Nothing of either is written.
 func TestStoppedLeaderWritesNothing(t *testing.T) {
+	parallel(t)
 	const puts = `navarch_store_writes_total{op="put"}`
 	etcd := kvtest.Start(t)
 	store, lease := "--etcd-endpoints="+etcd.Endpoint(), 2*time.Second

@@ -67,6 +67,7 @@ var (
 // A bad edit of a good object, a file that does not parse and a half-written one take nothing away; each is named with
 // file, object and field, and what is good in the same folder applies.
 func TestBadEdits(t *testing.T) {
+	parallel(t)
 	dir := folder(t)
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
 	eventually(t, patience, serves(t, d, 1))
@@ -91,6 +92,7 @@ func TestBadEdits(t *testing.T) {
 // Where a folder's contents vanish at once, what was there is held and the guard says so; --allow-empty lets them go,
 // after a restart too.
 func TestShrinkGuard(t *testing.T) {
+	parallel(t)
 	dir, data := folder(t), t.TempDir()
 	d := start(t, "--config-dir", dir, "--data-dir", data)
 	eventually(t, patience, has(t, d, webCluster))

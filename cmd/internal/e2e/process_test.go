@@ -2,64 +2,37 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/loadtest/programs"
 )
-
-// binaries are built once for all tests of the package.
-var binaries struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// buildCommand builds as `make build` does.
-func buildCommand(names ...string) *exec.Cmd {
-	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", binaries.dir)
-	for _, name := range names {
-		cmd.Args = append(cmd.Args, "navarch.io/navarch/cmd/"+name)
-	}
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	return cmd
-}
 
 // binary is the path of one of our programs, built from this tree.
 func binary(t testing.TB, name string) string {
 	t.Helper()
-	binaries.once.Do(func() {
-		binaries.dir, binaries.err = os.MkdirTemp("", "navarch-e2e-")
-		if binaries.err != nil {
-			return
-		}
-		out, err := buildCommand("navarchd", "navarchctl", "navarch-agent").CombinedOutput()
-		if err != nil {
-			binaries.err = fmt.Errorf("build: %w\n%s", err, out)
-		}
-	})
-	if binaries.err != nil {
-		t.Fatal(binaries.err)
-	}
-	return filepath.Join(binaries.dir, name)
+	return programs.For(t, name)
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if binaries.dir != "" {
-		os.RemoveAll(binaries.dir)
+	flag.Parse()
+	if faultScale >= fullScale {
+		go otherTimes.watch()
 	}
-	os.Exit(code)
+	if err := setParallel(); err != nil {
+		panic(err) // a flag of package testing
+	}
+	os.Exit(m.Run())
 }
 
 // daemon is one navarchd process.
@@ -76,7 +49,13 @@ type daemon struct {
 // start runs navarchd with addresses of its own; it is killed at the end of the test.
 func start(t testing.TB, args ...string) *daemon {
 	t.Helper()
-	return startProgram(t, binary(t, "navarchd"), nil, args...)
+	return startProgram(t, navarchd(t), nil, args...)
+}
+
+// startNamed is start of a replica with a name of its own (POD_NAME).
+func startNamed(t testing.TB, name string, args ...string) *daemon {
+	t.Helper()
+	return startProgram(t, navarchd(t), []string{"POD_NAME=" + name}, args...)
 }
 
 // startProgram is start of another build of navarchd, with additions to its environment.
@@ -112,6 +91,9 @@ func (d *daemon) run(t testing.TB, program string, environment, args []string) *
 	t.Cleanup(func() {
 		_ = d.cmd.Process.Signal(syscall.SIGCONT)
 		d.kill()
+		if strings.Contains(d.log.String(), "WARNING: DATA RACE") {
+			t.Error("the race detector found something")
+		}
 		if t.Failed() {
 			t.Logf("navarchd %v:\n%s", args, d.log)
 		}
@@ -134,15 +116,13 @@ func eventually(t testing.TB, atMost time.Duration, check func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), atMost)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for began := time.Now(); ; {
 		err := check()
 		if err == nil {
 			return
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(envoytest.Pause(time.Since(began))):
 		case <-ctx.Done():
 			t.Fatalf("after %v: %v", atMost, err)
 		}

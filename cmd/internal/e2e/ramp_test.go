@@ -38,6 +38,7 @@ func (d *daemon) wroteRings(t *testing.T) (rings []wroteRing) {
 // A replica that is new is in no ring before it has been ready for a while; then it takes its share in several rings, the first
 // of which gives it but a part, and none takes anything back.
 func TestNewReplicaRampsUp(t *testing.T) {
+	parallel(t)
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	leader := start(t, "--roles=ingest", "--config-dir", folder(t), store)
 	first := start(t, "--roles=xds", store, "--replica-ramp", "0s")

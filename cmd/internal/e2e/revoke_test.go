@@ -87,6 +87,7 @@ func flows(entry, account string) func() error {
 // gets no new certificate, while another client goes on. Then a root rotation begins: the second root reaches the Envoys
 // by push alone, with its revocation list, for the root file of the agents never changes.
 func TestRevocationAndRootsReachEnvoys(t *testing.T) {
+	parallel(t)
 	at := loopback.NetFor(t)
 	seenBy(t, at+".2:9080")
 	data, dir := t.TempDir(), t.TempDir()
@@ -214,6 +215,7 @@ func operator(t *testing.T, data string) func(args ...string) string {
 // A rotation goes all the way by push: both Envoys get the second root with its list, their agents say so, the signer
 // switches, and a workload that is certified by the new one is taken by those that were certified by the old one.
 func TestRotationByPush(t *testing.T) {
+	parallel(t)
 	at := loopback.NetFor(t)
 	seenBy(t, at+".2:9080")
 	data, dir := t.TempDir(), t.TempDir()

@@ -32,6 +32,7 @@ type sealable struct {
 	dir   string
 	flags []string
 	roots *x509.CertPool
+	env   []string // of its replicas
 }
 
 func newSealable(t *testing.T) *sealable {
@@ -47,12 +48,12 @@ func newSealable(t *testing.T) *sealable {
 		t.Fatal(err)
 	}
 	s.flags = []string{"--etcd-endpoints", kvtest.Start(t).Endpoint(), "--kek", "kms:" + s.kms.Socket(), "--token-issuer", issuer.Name(), "--token-keys", keys,
-		"--token-file", own, "--config-dir", s.dir, "--leader-lease", "2s"}
+		"--token-file", own, "--config-dir", s.dir, "--leader-lease", lease}
 	return s
 }
 
 func (s *sealable) start(more ...string) *daemon {
-	return start(s.t, append(slices.Clone(s.flags), more...)...)
+	return startProgram(s.t, navarchd(s.t), s.env, append(slices.Clone(s.flags), more...)...)
 }
 
 // trust writes the mesh's roots to a file, and remembers them.
@@ -118,6 +119,7 @@ func page(d *daemon, want ...string) func() error {
 // secure address and are known by their certificates, requests for certificates are answered Unavailable with the reason.
 // When the key is back it signs, for itself too. Alone, without a peer, it serves plain text, and says what is missing.
 func TestSealedFromTheStart(t *testing.T) {
+	parallel(t)
 	s := newSealable(t)
 	first := s.start()
 	eventually(t, patience, serves(t, first, 1))
@@ -191,6 +193,7 @@ func (s *sealable) servesWithoutSigning(first, second *daemon, pair tls.Certific
 // Nobody is there to sign: a sealed replica serves plain text, and says what is missing and why; one without plain text
 // is not ready.
 func TestSealedAndAlone(t *testing.T) {
+	parallel(t)
 	s := newSealable(t)
 	first := s.start()
 	eventually(t, patience, serves(t, first, 1))
@@ -214,6 +217,7 @@ func TestSealedAndAlone(t *testing.T) {
 // served, requests for certificates are answered Unavailable, page, log and status name the file; once it is there again the
 // replica signs.
 func TestKeyFileIsMissing(t *testing.T) {
+	parallel(t)
 	s := newSealable(t)
 	kek := filepath.Join(s.data, "kek.key")
 	s.flags[3] = "file:" + kek
@@ -288,7 +292,9 @@ func presented(t *testing.T, s *sealable, d *daemon) (names []string) {
 // The KMS rotates its key: what is sealed follows, signing keys and those of Secrets, and the old key is not needed any
 // more when navarchctl says so.
 func TestSealedKeysFollowTheKMS(t *testing.T) {
+	parallel(t)
 	s := newSealable(t)
+	write(t, s.dir, "rights.yaml", readers("gateway")+"---"+siteGateway)
 	write(t, s.dir, "secret.yaml", newSite(t, 201).secret(newSite(t, 202).cert))
 	under := func(want string) func() error {
 		return func() error {

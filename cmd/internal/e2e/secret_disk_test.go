@@ -72,11 +72,13 @@ func (g *gateway) next() (*tlsv3.TlsCertificate, error) {
 // has another key encryption key serves the rest of that snapshot; of the Secret it says nothing to the gateway, neither a key
 // nor that there is none, and says why where it is asked.
 func TestGatewaySecretWhileEtcdIsAway(t *testing.T) {
+	parallel(t)
 	etcd, ca, state, dir := kvtest.Start(t), newAuthority(t), t.TempDir(), folder(t)
 	store := "--etcd-endpoints=" + etcd.Endpoint()
 	ca.issue(t, "server", "")
 	ca.issue(t, "gateway", "spiffe://cluster.local/ns/shop/sa/gateway")
 	shown := newSite(t, 101)
+	write(t, dir, "rights.yaml", readers("gateway")+"---"+siteGateway)
 	write(t, dir, "secret.yaml", shown.secret(shown.cert))
 	keys := t.TempDir()
 	if _, err := seal.NewFile(filepath.Join(keys, "wrong")); err != nil {

@@ -137,10 +137,36 @@ func visit(address string, trust *x509.CertPool, client ...tls.Certificate) (ser
 	return res.TLS.PeerCertificates[0].SerialNumber.Int64(), string(raw), err
 }
 
+// readers is the Role and the RoleBinding of Istio's chart for gateways, which let a service account of namespace shop list Secrets there.
+func readers(account string) string {
+	return `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: gateway, namespace: shop}
+rules: [{apiGroups: [""], resources: [secrets], verbs: [get, watch, list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: gateway, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gateway}
+subjects: [{kind: ServiceAccount, name: ` + account + `, namespace: shop}]
+`
+}
+
+// siteGateway makes all proxies of the mesh that may have it use the Secret site of their namespace.
+const siteGateway = `
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: site, namespace: shop}
+spec:
+  servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: site}}]
+`
+
 // A real Envoy as a gateway serves HTTPS with a Secret of its namespace; the Secret is rotated under traffic and no
-// request fails; clients are verified against its CA; an edit that does not fit leaves the last good one. Others than an
-// authenticated gateway of the namespace are sent nothing, and the private key is nowhere but in the gateway.
+// request fails; clients are verified against its CA; an edit that does not fit leaves the last good one. A proxy whose service
+// account may not list the Secrets of the namespace is sent no private key, whatever it calls itself; it is nowhere but in the gateway.
 func TestGatewaySecret(t *testing.T) {
+	parallel(t)
 	ip := loopback.NetFor(t) + ".7"
 	data, dir := t.TempDir(), t.TempDir()
 	first, second, customer := newSite(t, 101), newSite(t, 102), newSite(t, 103)
@@ -149,6 +175,7 @@ func TestGatewaySecret(t *testing.T) {
 	write(t, dir, "services.yaml", services)
 	write(t, dir, "gateway.yaml", gatewayListeners(ip))
 	write(t, dir, "secret.yaml", first.secret(customer.cert))
+	write(t, dir, "readers.yaml", readers("gateway"))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
 	eventually(t, patience, d.ready)
 	_, agent := startAgent(t, d, data, "gateway", ip, "--type", "router")
@@ -282,7 +309,8 @@ func router(namespace, workload, ip string) *corev3.Node {
 	return n
 }
 
-// refusedSecrets: who may not have a Secret is told at once that there is none, whatever it calls itself.
+// refusedSecrets: who may not have a Secret is told at once that there is none, whatever it calls itself. Of the four that are asked
+// for, the last is certificates of an authority, which are for all of the namespace.
 func refusedSecrets(t *testing.T, d *daemon, data string) {
 	t.Helper()
 	pem, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
@@ -303,10 +331,11 @@ func refusedSecrets(t *testing.T, d *daemon, data string) {
 		node    *corev3.Node
 		sent    int
 	}{
-		"a gateway of the namespace":       {secure, as("shop", "other"), d.secure, router("shop", "other", "10.1.7.1"), 4},
+		"the gateway's service account":    {secure, as("shop", "gateway"), d.secure, router("shop", "gateway", "10.1.7.7"), 4},
+		"a gateway by its own word":        {secure, as("shop", "other"), d.secure, router("shop", "other", "10.1.7.1"), 1},
 		"plain text":                       {insecure.NewCredentials(), t.Context(), d.grpc, router("shop", "gateway", "10.1.7.2"), 0},
 		"a gateway of another namespace":   {secure, as("bank", "gateway"), d.secure, router("bank", "gateway", "10.1.7.3"), 0},
-		"a sidecar of the namespace":       {secure, as("shop", "client"), d.secure, node("shop", "client", "10.1.7.4"), 0},
+		"a sidecar of the namespace":       {secure, as("shop", "client"), d.secure, node("shop", "client", "10.1.7.4"), 1},
 		"a sidecar on plain text":          {insecure.NewCredentials(), t.Context(), d.grpc, node("shop", "client", "10.1.7.5"), 0},
 		"a gateway that claims the wanted": {secure, as("bank", "gateway"), d.secure, router("shop", "gateway", "10.1.7.6"), -1},
 	} {
@@ -319,7 +348,7 @@ func refusedSecrets(t *testing.T, d *daemon, data string) {
 			t.Errorf("%s: sent %q, removed %q, %v", name, sent, removed, err)
 		}
 	}
-	if log := d.log.String(); !strings.Contains(log, "kubernetes-gateway://shop/site") || !strings.Contains(log, "it is no gateway") {
+	if log := d.log.String(); !strings.Contains(log, "kubernetes-gateway://shop/site") || !strings.Contains(log, " may not list Secrets: no RoleBinding of namespace shop") {
 		t.Error("the log does not name what was refused, and why")
 	}
 }

@@ -79,12 +79,12 @@ func (c *crowd) shrink(n int) {
 	}
 }
 
-// home is an error while some agent is not where the ring has it.
+// home is an error while some agent is not where the ring has it, or has nothing yet.
 func (c *crowd) home() error {
 	away := 0
 	for _, a := range c.agents {
 		a.mu.Lock()
-		if !a.self {
+		if !a.self || len(a.held) == 0 {
 			away++
 		}
 		a.mu.Unlock()
@@ -240,7 +240,7 @@ func (a *simAgent) take(target string, header metadata.MD, res *discoveryv3.Delt
 	return ""
 }
 
-// ringPage is /debug/fleet.
+// ringPage is /debug/fleet?owners=1.
 type ringPage struct {
 	Ring    uint64
 	Members []struct {
@@ -251,7 +251,7 @@ type ringPage struct {
 }
 
 func (d *daemon) ring() (p ringPage, err error) {
-	page, err := get(d.http, "/debug/fleet")
+	page, err := get(d.http, "/debug/fleet?owners=1")
 	if err == nil {
 		err = json.Unmarshal([]byte(page), &p)
 	}

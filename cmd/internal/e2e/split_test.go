@@ -17,6 +17,7 @@ import (
 // Roles in processes of their own: an xDS replica that is given the KEK signs nothing, tells agents roots and revocation
 // lists all the same, and has its serving certificate from the mesh's CA.
 func TestReplicaWithoutRoleCACarriesTrust(t *testing.T) {
+	parallel(t)
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	kek := "--kek=file:" + filepath.Join(t.TempDir(), "kek")
 	start(t, "--roles=ingest,ca", "--config-dir", folder(t), kek, store)

@@ -58,6 +58,7 @@ func (w *wiretap) Read(p []byte) (int, error) {
 // SIGTERM ends a process that serves streams and is being asked for a long profile: neither is waited for, though it might
 // be for ten minutes. Clients are told by HTTP/2's GOAWAY, without an error, before it hangs up.
 func TestOrderlyStop(t *testing.T) {
+	parallel(t)
 	d := start(t, "--config-dir", folder(t), "--data-dir", t.TempDir(), "--shutdown-duration", "10m")
 	eventually(t, patience, d.ready)
 	taps := make(chan *wiretap, 1)
@@ -111,6 +112,7 @@ func TestOrderlyStop(t *testing.T) {
 
 // A leader that is asked to stop hands over at once: nobody waits for its lease, which is longer than this test waits.
 func TestLeaderHandsOver(t *testing.T) {
+	parallel(t)
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := folder(t)
 	first := start(t, "--roles=ingest", "--config-dir", dir, store, "--leader-lease", "1h")
@@ -123,6 +125,7 @@ func TestLeaderHandsOver(t *testing.T) {
 
 // A process has what its roles need and nothing more.
 func TestRolesAreApart(t *testing.T) {
+	parallel(t)
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	ingest := start(t, "--roles=ingest", "--config-dir", folder(t), store)
 	eventually(t, patience, ingest.leading)

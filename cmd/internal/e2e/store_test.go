@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -30,6 +31,7 @@ func refuses(t *testing.T, d *daemon, reason string) func() error {
 // A replica of a mesh that nobody has written yet serves nothing: an empty answer would take everything from proxies.
 // Once a leader has written, it serves.
 func TestEmptyStoreIsNotServed(t *testing.T) {
+	parallel(t)
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	replica := start(t, "--roles=xds", store)
 	eventually(t, patience, refuses(t, replica, "the store has no head: no leader has written yet"))
@@ -40,6 +42,7 @@ func TestEmptyStoreIsNotServed(t *testing.T) {
 // A stored value that does not decode: who has a good version of it goes on with that, and says so; who has none is not
 // ready, and names the key.
 func TestUndecodableValue(t *testing.T) {
+	parallel(t)
 	etcd := kvtest.Start(t)
 	dir, store := folder(t), "--etcd-endpoints="+etcd.Endpoint()
 	start(t, "--roles=ingest", "--config-dir", dir, store)
@@ -69,4 +72,51 @@ func TestUndecodableValue(t *testing.T) {
 	}
 	write(t, dir, "routes.yaml", routes(3))
 	eventually(t, patience, serves(t, younger, 3))
+}
+
+// Records of a kind of a newer build: no replica is unready for them, one that runs or one that starts. Because of a closing one no
+// proxy of its namespace is let in, and the answer says why; streams that are there and other namespaces go on.
+func TestUnknownKindInStore(t *testing.T) {
+	parallel(t)
+	etcd := kvtest.Start(t)
+	dir, store := folder(t), "--etcd-endpoints="+etcd.Endpoint()
+	start(t, "--roles=ingest", "--config-dir", dir, store)
+	runs := start(t, "--roles=xds", store)
+	eventually(t, patience, serves(t, runs, 1))
+	put := func(name string, closing bool) string {
+		raw, err := proto.Marshal(&model.RecordValue{Schema: model.Schema, Closing: closing})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := "/navarch/default/v1/records/Novel/shop/" + name
+		if _, err := etcd.Client().Put(t.Context(), path, string(raw)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	put("skippable", false)
+	write(t, dir, "routes.yaml", routes(2)) // a head that makes it complete
+	eventually(t, patience, serves(t, runs, 2))
+	path := put("closing", true)
+	write(t, dir, "routes.yaml", routes(3))
+	starts := start(t, "--roles=xds", store)
+	for _, d := range []*daemon{runs, starts} {
+		eventually(t, patience, func() error {
+			if err := d.ready(); err != nil {
+				return err
+			}
+			_, err := everything(t.Context(), d.grpc, node("shop", "client", "10.1.9.9"))
+			if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "records/Novel/shop/closing") {
+				return fmt.Errorf("a proxy of the namespace: %w", err)
+			}
+			_, err = everything(t.Context(), d.grpc, node("backend", "client", "10.1.9.8"))
+			return err
+		})
+	}
+	starts.hasProblem(t, "records/Novel/shop/skippable", "it is skipped")
+	if _, err := etcd.Client().Delete(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "routes.yaml", routes(4))
+	eventually(t, patience, serves(t, starts, 4))
 }

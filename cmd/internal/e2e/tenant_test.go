@@ -11,6 +11,7 @@ import (
 // A tenant at its limit is told so by name; its new object is not there, before and after a restart, and is taken by itself
 // when another goes. A neighbour does not notice.
 func TestTenantBudget(t *testing.T) {
+	parallel(t)
 	dir, data := folder(t), t.TempDir()
 	args := []string{"--config-dir", dir, "--data-dir", data, "--tenant-max-objects", "4"}
 	entry := func(namespace, name string) string {

@@ -22,15 +22,20 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// The secure address serves what the plain one does; a client certificate is an identity where its CA is trusted, and
-// refused where it is not; a new server certificate is taken from its file without a restart.
+// The secure address of a process without keyring serves what the plain one does to callers with a credential, as that of the
+// CA does: a certificate of the CA that is trusted here, or a token, of this trust domain, and for the own identity. Others are
+// refused, those without any too. A new server certificate is taken from its file without a restart.
 func TestSecureXDS(t *testing.T) {
+	parallel(t)
 	ca, other := newAuthority(t), newAuthority(t)
 	ca.issue(t, "server", "")
 	ca.issue(t, "client", "spiffe://cluster.local/ns/shop/sa/client")
+	ca.issue(t, "foreign", "spiffe://elsewhere.example/ns/shop/sa/client")
+	ca.issue(t, "neighbour", "spiffe://cluster.local/ns/other/sa/client")
 	other.issue(t, "stranger", "spiffe://cluster.local/ns/shop/sa/client")
+	data := t.TempDir()
 	secure := loopback.For(t)
-	d := start(t, "--roles=ingest,xds", "--config-dir", folder(t), "--data-dir", t.TempDir(), "--secure-grpc-addr", secure,
+	d := start(t, "--roles=ingest,xds", "--config-dir", folder(t), "--data-dir", data, "--secure-grpc-addr", secure,
 		"--tls-cert", ca.file("server.crt"), "--tls-key", ca.file("server.key"), "--tls-client-ca", ca.file("ca.crt"))
 	eventually(t, patience, serves(t, d, 1))
 
@@ -38,12 +43,29 @@ func TestSecureXDS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, certificate := range []string{"", "client"} {
-		got, err := everythingAs(t.Context(), credentials.NewTLS(ca.client(t, certificate)), secure, node("shop", "client", "10.1.9.9"))
-		if err != nil {
-			t.Fatalf("client certificate %q: %v", certificate, err)
+	mine := bearer(t.Context(), token(t, data, "shop", "client"))
+	for _, one := range []struct {
+		ctx         context.Context
+		certificate string
+		want        codes.Code
+	}{
+		{t.Context(), "client", codes.OK},
+		{mine, "", codes.OK},
+		{t.Context(), "", codes.Unauthenticated},
+		{t.Context(), "server", codes.Unauthenticated}, // it names no workload
+		{t.Context(), "foreign", codes.Unauthenticated},
+		{mine, "foreign", codes.Unauthenticated},
+		{t.Context(), "neighbour", codes.PermissionDenied},
+		{bearer(t.Context(), "x.y.z"), "", codes.Unauthenticated},
+		{bearer(t.Context(), token(t, data, "other", "client")), "", codes.PermissionDenied},
+	} {
+		got, err := everythingAs(one.ctx, credentials.NewTLS(ca.client(t, one.certificate)), secure, node("shop", "client", "10.1.9.9"))
+		if status.Code(err) != one.want {
+			t.Errorf("client certificate %q: %v, want %v", one.certificate, err, one.want)
 		}
-		same(t, plain, got)
+		if one.want == codes.OK {
+			same(t, plain, got)
+		}
 	}
 	stranger := ca.client(t, "")
 	stranger.Certificates = other.client(t, "stranger").Certificates
@@ -62,7 +84,7 @@ func TestSecureXDS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := everythingAs(t.Context(), credentials.NewTLS(renewed.client(t, "")), secure, node("shop", "client", "10.1.9.9")); err != nil {
+	if _, err := everythingAs(mine, credentials.NewTLS(renewed.client(t, "")), secure, node("shop", "client", "10.1.9.9")); err != nil {
 		t.Errorf("after the certificate was renewed: %v", err)
 	}
 }
@@ -95,6 +117,7 @@ func identified(t *testing.T, d *daemon, ca *authority, secure string) {
 
 // An etcd with TLS, client certificates and users: flags lead there, one of them wrong does not, and says why.
 func TestSecureEtcd(t *testing.T) {
+	parallel(t)
 	ca := newAuthority(t)
 	for _, name := range []string{"etcd", "client"} {
 		ca.issue(t, name, "")

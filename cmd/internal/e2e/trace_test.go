@@ -61,6 +61,7 @@ func (c *collector) whole(names ...string) error {
 
 // With --otlp-endpoint, what an edit causes in the ingester and in a replica is one trace, up to the ACK of a proxy.
 func TestSpansFromEventToAck(t *testing.T) {
+	parallel(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -36,6 +36,7 @@ func service(t *testing.T, d *daemon) discoveryv3.AggregatedDiscoveryServiceClie
 // A process with role ca tells agents the mesh's trust: navarch-agent by name, roots with the revocation list of each
 // issuer; stock agents by PCDS, on a stream of either protocol. One without it says that it has none.
 func TestTrustIsServed(t *testing.T) {
+	parallel(t)
 	data := t.TempDir()
 	d := start(t, "--config-dir", folder(t), "--data-dir", data)
 	eventually(t, patience, serves(t, d, 1))

@@ -207,6 +207,7 @@ func (p *proxy) receive(reply delta.Reply) {
 		p.resubscribe(xds.Endpoint)
 	case xds.Listener:
 		p.resubscribe(xds.Route)
+	case xds.Endpoint, xds.Route, xds.Secret: // they name nothing that is subscribed to
 	}
 	p.acks[t] = append(p.acks[t], reply.Nonce)
 	p.acknowledge()

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"navarch.io/navarch/loadtest/envoytest"
+	_ "navarch.io/navarch/push/build/patch/envoytypes" // what EnvoyFilters may name
 )
 
 var update = flag.Bool("update", false, "rewrite what `cmp stdout FILE` compares with in the scenes")
@@ -26,7 +27,7 @@ var commands = map[string]step{
 	"edit":       (*stage).edit,       // FILE OLD NEW [OLD NEW]...: replaces text of a file of the folder
 	"remove":     (*stage).remove,     // FILE...
 	"many":       (*stage).many,       // N FILE [DURATION]: N copies, {{i}} replaced; one change each where they come apart
-	"connect":    (*stage).connect,    // PROXY [NODE] [world] [prompt] [as=NAMESPACE]: a proxy joins and gets what there is; the latter: it answers before more is sent
+	"connect":    (*stage).connect,    // PROXY [NODE] [world] [prompt] [as=NAMESPACE/ACCOUNT]: a proxy joins and gets what there is; the latter: it answers before more is sent
 	"disconnect": (*stage).disconnect, // PROXY: its stream ends; it keeps what it holds
 	"reconnect":  (*stage).reconnect,  // PROXY: it comes back, and says what it holds
 	"stall":      (*stage).stall,      // PROXY: acknowledges nothing

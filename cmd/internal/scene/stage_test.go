@@ -213,7 +213,7 @@ func (s *stage) connect(args []string) (string, error) {
 		return "", err
 	}
 	file := filepath.Join("nodes", args[0]+".json")
-	world, prompt, verified := false, false, ""
+	world, prompt, verified := false, false, view.Identity{}
 	for _, arg := range args[1:] {
 		switch arg {
 		case "world":
@@ -222,7 +222,7 @@ func (s *stage) connect(args []string) (string, error) {
 			prompt = true
 		default:
 			if of, is := strings.CutPrefix(arg, "as="); is {
-				verified = of
+				verified.Namespace, verified.Account, _ = strings.Cut(of, "/")
 				continue
 			}
 			file = arg
@@ -370,7 +370,7 @@ func (s *stage) check(judged bool) (out []string) {
 		for _, fault := range a.finish(a.joined.Set()) {
 			say("%s", fault)
 		}
-		fresh := plan.Fresh(s.world.mirror.now, view.Of(s.world.mirror.now, a.view))
+		fresh := plan.Fresh(s.world.mirror.Current(), view.Of(s.world.mirror.Current(), a.view))
 		for t := range xds.Secret { // Secrets are planned for who asks for them; plan's own tests compare these
 			for _, d := range differences(a.joined.Set(), fresh, t) {
 				say("what was planned step by step is not what is planned from nothing: %s", d)

@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
+	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/xds"
@@ -46,11 +48,17 @@ type world struct {
 
 // replica publishes snapshots as mirror.Mirror does.
 type replica struct {
-	now *mirror.Snapshot
+	now atomic.Pointer[mirror.Snapshot]
 	box *loop.Box[mirror.Change]
 }
 
-func (r *replica) Current() *mirror.Snapshot { return r.now }
+func newReplica() *replica {
+	r := &replica{box: loop.NewBox(mirror.Merge)}
+	r.now.Store(mirror.Empty())
+	return r
+}
+
+func (r *replica) Current() *mirror.Snapshot { return r.now.Load() }
 
 func (r *replica) Subscribe() (*loop.Box[mirror.Change], func()) { return r.box, func() {} }
 
@@ -63,11 +71,11 @@ func newWorld(folder string, allowEmpty bool) (*world, error) {
 		return nil, err
 	}
 	w := &world{folder: folder, source: source, stored: map[model.Key][]byte{}, hashes: map[model.Key]model.Hash{}, pool: &pool.Pool{},
-		mirror: &replica{now: mirror.Empty(), box: loop.NewBox(mirror.Merge)}, ended: make(chan error, 1)}
+		mirror: newReplica(), ended: make(chan error, 1)}
 	if w.safe, w.vault, err = newSafe(folder + ".kek"); err != nil {
 		return nil, err
 	}
-	if w.plan, err = plan.NewLoop(plan.Config{Source: w.mirror, Pool: w.pool, Opener: w.vault, Linger: -1, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if w.plan, err = plan.NewLoop(plan.Config{Source: w.mirror, Pool: w.pool, Opener: w.vault, Authoriser: access.Snapshots{Current: w.mirror.Current}, Linger: -1, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -127,7 +135,7 @@ func (w *world) do(effects []ingest.Effect) {
 			have, secrets := map[model.Key]model.Hash{}, map[model.Key]*model.Secret{}
 			for k, h := range w.hashes {
 				have[k] = h
-				if r, ok := w.mirror.now.Get(k); ok && k.Kind == model.KindSecret {
+				if r, ok := w.mirror.Current().Get(k); ok && k.Kind == model.KindSecret {
 					secrets[k] = r.(*model.Secret)
 				}
 			}
@@ -168,8 +176,8 @@ func (w *world) commit(b kv.Batch) int64 {
 		delete(w.stored, key)
 		delete(w.hashes, key)
 	}
-	change := w.mirror.now.Apply(w.head, puts, b.Deletes)
-	w.mirror.now = change.New
+	change := w.mirror.Current().Apply(w.head, puts, b.Deletes)
+	w.mirror.now.Store(change.New)
 	w.mirror.box.Put(change)
 	return w.head
 }
@@ -218,7 +226,7 @@ func (w *world) problemLines() []string {
 	}
 	records := func(yield func(model.Record) bool) {
 		for _, kind := range model.Kinds() {
-			for r := range w.mirror.now.All(kind) {
+			for r := range w.mirror.Current().All(kind) {
 				if !yield(r) {
 					return
 				}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/netutil"
+
+	"navarch.io/navarch/cmd/internal/web"
 )
 
 const (
@@ -117,7 +119,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 func local(do func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case !fromHere(r.RemoteAddr):
+		case !web.SameMachine(r):
 			http.Error(w, "only requests from localhost are allowed", http.StatusForbidden)
 		case r.Method != http.MethodPost:
 			w.Header().Set("Allow", http.MethodPost)
@@ -127,18 +129,6 @@ func local(do func()) http.HandlerFunc {
 			do()
 		}
 	}
-}
-
-// passthrough is the source of what Envoy hands on for others; whoever comes from it may come from anywhere.
-var passthrough = netip.MustParseAddr("127.0.0.6")
-
-func fromHere(remote string) bool {
-	ap, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return false
-	}
-	ip := ap.Addr().Unmap()
-	return ip.IsLoopback() && ip != passthrough
 }
 
 // Serve answers on l until ctx ends. A client that is slow, silent or large is cut off; connections beyond the bound wait.

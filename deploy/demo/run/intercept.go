@@ -16,11 +16,11 @@ const rawPort = 9090
 
 // interceptDemo is `make demo-intercept`: the same programs, with the kernel handing all traffic of two workloads to their
 // Envoys, as in a cluster.
-func interceptDemo(ctx context.Context, root string) (rows []row, err error) {
+func interceptDemo(ctx context.Context, root, built string) (rows []row, err error) {
 	if err := canIntercept(); err != nil {
 		return nil, fmt.Errorf("real redirection needs root, iptables, ip and setpriv: %w", err)
 	}
-	m, err := newMesh(ctx, root, "deploy/demo/intercept")
+	m, err := newMesh(root, "deploy/demo/intercept", built)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type flow struct {
 	first        string // failure
 }
 
-const perFlow = 25 // requests a second
+const perFlow = 6 // requests a second
 
 // ask sends one request.
 func (f *flow) ask(ctx context.Context) error {

@@ -47,9 +47,13 @@ func main() {
 		show = interceptDemo
 	}
 	root, err := top()
+	built := ""
+	if err == nil {
+		built, err = buildPrograms(ctx, root)
+	}
 	var rows []row
 	if err == nil {
-		rows, err = show(ctx, root)
+		rows, err = show(ctx, root, built)
 	}
 	if len(rows) > 0 {
 		summary(os.Stdout, rows)
@@ -96,19 +100,25 @@ func top() (string, error) {
 	return dir, nil
 }
 
-// newMesh builds the programs and copies the YAML of the folder yaml, under the top of the tree.
-func newMesh(ctx context.Context, root, yaml string) (*mesh, error) {
-	m := &mesh{top: root, envoy: os.Getenv("NAVARCH_ENVOY"), agent: filepath.Join(root, "bin", "navarch-agent"), places: map[string]place{}}
+// buildPrograms builds what the demo runs into bin/, as `make build` does, and returns that folder.
+func buildPrograms(ctx context.Context, root string) (string, error) {
+	dir := filepath.Join(root, "bin")
+	build := exec.CommandContext(ctx, "go", "build", "-tags=grpcnotrace", "-o", dir+"/", "./cmd/...", "./deploy/demo/app")
+	build.Dir, build.Env, build.Stderr = root, append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
+	if err := build.Run(); err != nil {
+		return "", fmt.Errorf("build the programs: %w", err)
+	}
+	return dir, nil
+}
+
+// newMesh copies the YAML of the folder yaml, under the top of the tree; the programs are in a folder of their own.
+func newMesh(root, yaml, programs string) (*mesh, error) {
+	m := &mesh{programs: programs, envoy: os.Getenv("NAVARCH_ENVOY"), agent: filepath.Join(programs, "navarch-agent"), places: map[string]place{}}
 	if m.envoy == "" {
 		m.envoy = filepath.Join(root, ".tools", "bin", "envoy")
 	}
 	if _, err := os.Stat(m.envoy); err != nil {
 		return nil, fmt.Errorf("no Envoy: run `make tools`: %w", err)
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(root, "bin")+"/", "./cmd/navarchd", "./cmd/navarchctl", "./cmd/navarch-agent", "./deploy/demo/app")
-	build.Dir, build.Stderr = root, os.Stderr
-	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("build the programs: %w", err)
 	}
 	var err error
 	if m.dir, m.config, err = scratch(filepath.Join(root, yaml)); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"navarch.io/navarch/loadtest/loopback"
@@ -22,6 +20,7 @@ import (
 const (
 	startLimit = 60 * time.Second
 	askLimit   = 3 * time.Second
+	egressPort = 8000 // of the egress listeners, and of the Services behind them: above those that need root
 )
 
 // place is where the parts of one workload live.
@@ -37,30 +36,30 @@ type place struct {
 
 // mesh is what runs: a control plane, and per workload an app and an agent with its Envoy.
 type mesh struct {
-	top, dir, config string
-	agent, envoy     string // programs
-	herd             *herd
-	world            *world
-	places           map[string]place // by pod
-	listen           string           // the address that navarchd binds, without port
-	port             int              // of the Services, and of the egress listeners
-	grpc, http, mon  string           // addresses of navarchd
-	navarchd         *proc
-	web              *caller
-	front            workload             // where requests enter
-	perEdit          int                  // responses that the first edit took, over all proxies
-	cutOff           map[string]agentPage // as it was with the control plane away
+	dir, config     string
+	programs        string // the folder of ours
+	agent, envoy    string // programs
+	herd            *herd
+	world           *world
+	places          map[string]place // by pod
+	listen          string           // the address that navarchd binds, without port
+	grpc, http, mon string           // addresses of navarchd
+	navarchd        *proc
+	web             *caller
+	front           workload             // where requests enter
+	perEdit         int                  // responses that the first edit took, over all proxies
+	cutOff          map[string]agentPage // as it was with the control plane away
 }
 
 // loopback places everything of w on its own loopback address, which needs no root.
 func (m *mesh) loopback(w workload) place {
 	return place{
-		app: fmt.Sprintf("%s:%d", w.ip, appPort), admin: w.ip + ":15000", status: w.ip + ":15021", debug: w.ip + ":15004", egress: fmt.Sprintf("%s:%d", w.ip, m.port),
+		app: fmt.Sprintf("%s:%d", w.ip, appPort), admin: w.ip + ":15000", status: w.ip + ":15021", debug: w.ip + ":15004", egress: fmt.Sprintf("%s:%d", w.ip, egressPort),
 		config: filepath.Join(m.dir, w.pod), mode: "NONE", client: &http.Client{Timeout: askLimit},
 	}
 }
 
-func (m *mesh) bin(name string) string { return filepath.Join(m.top, "bin", name) }
+func (m *mesh) bin(name string) string { return filepath.Join(m.programs, name) }
 
 // control is the client for navarchd's own pages.
 func (m *mesh) control() *http.Client { return &http.Client{Timeout: askLimit} }
@@ -256,16 +255,4 @@ func (m *mesh) tell(ctx context.Context, w workload, what string) error {
 	at := m.places[w.pod]
 	_, err := ask(ctx, at.client, http.MethodGet, "http://"+at.app+"/"+what)
 	return err
-}
-
-// mayListen says whether this process may bind port of ip; the error is any other reason than permission.
-func mayListen(ip string, port int) (bool, error) {
-	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, port))
-	if errors.Is(err, syscall.EACCES) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, l.Close()
 }

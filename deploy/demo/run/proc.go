@@ -157,8 +157,7 @@ func tail(path string, lines int) string {
 func (h *herd) await(ctx context.Context, what string, limit time.Duration, ok func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
+	began := time.Now()
 	for last := errors.New("never asked"); ; {
 		if err := h.dead(); err != nil {
 			return fmt.Errorf("%s: %w", what, err)
@@ -173,7 +172,7 @@ func (h *herd) await(ctx context.Context, what string, limit time.Duration, ok f
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s: not within %s: %w", what, limit, last)
-		case <-tick.C:
+		case <-time.After(max(10*time.Millisecond, min(time.Since(began)/10, 100*time.Millisecond))): // what is measured is off by a tenth at most
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/seal/kmstest"
 	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/loadtest/programs"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -110,7 +111,7 @@ func build(t *testing.T) *turning {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	r := &turning{t: t, ctx: ctx, etcd: kvtest.Start(t).Endpoint(), kms: kmstest.Start(t), began: time.Now()}
-	r.mesh, err = newMesh(ctx, root, "deploy/demo/intercept")
+	r.mesh, err = newMesh(root, "deploy/demo/intercept", filepath.Dir(programs.For(t, "navarchd")))
 	r.must(err)
 	t.Cleanup(func() {
 		r.herd.stopAll()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -18,36 +19,27 @@ const (
 )
 
 // demo is `make demo`.
-func demo(ctx context.Context, root string) (rows []row, err error) {
-	m, err := newMesh(ctx, root, "deploy/demo")
+func demo(ctx context.Context, root, built string) (rows []row, err error) {
+	m, err := newMesh(root, "deploy/demo/shop", built)
 	if err != nil {
 		return nil, err
 	}
 	defer m.discard(&err)
-	m.listen, m.port = "127.0.0.1", 80
+	m.listen = "127.0.0.1"
 	if m.world, err = readWorld(m.config); err != nil {
 		return nil, err
 	}
-	free, err := mayListen(m.world.workloads[0].ip, m.port)
+	egress, err := net.Listen("tcp", m.loopback(m.world.workloads[0]).egress)
 	if err != nil {
 		return nil, fmt.Errorf("is another demo running? %w", err)
 	}
-	if !free {
-		m.port = 8000
-		fmt.Println("this user may not bind port 80: in the copied YAML, Services and egress listeners have port 8000 instead")
-		if err := movePort(m.config, 80, m.port); err != nil {
-			return nil, err
-		}
-		if m.world, err = readWorld(m.config); err != nil {
-			return nil, err
-		}
-	}
+	egress.Close()
 	for _, w := range m.world.workloads {
 		m.places[w.pod] = m.loopback(w)
 	}
 	front := m.world.of("web", "")
 	if len(front) != 1 {
-		return nil, fmt.Errorf("%d Pods with app=web in deploy/demo, want 1", len(front))
+		return nil, fmt.Errorf("%d Pods with app=web in deploy/demo/shop, want 1", len(front))
 	}
 	m.front = front[0]
 	m.web = newCaller("http://"+m.front.ip+":8080", "web."+m.front.namespace, nil)
@@ -347,7 +339,7 @@ func (m *mesh) hints() []string {
 		fmt.Sprintf("$EDITOR %s/*.yaml     (read again when you save)", m.config),
 		fmt.Sprintf("%s proxy-status --server %s", ctl, m.http),
 		fmt.Sprintf("%s proxy-config route --server %s %s.%s", ctl, m.http, m.front.pod, m.front.namespace),
-		fmt.Sprintf("%s explain --server %s --proxy %s.%s 'outbound|%d|v2|reviews.backend.svc.cluster.local'", ctl, m.http, m.front.pod, m.front.namespace, m.port),
+		fmt.Sprintf("%s explain --server %s --proxy %s.%s 'outbound|%d|v2|reviews.backend.svc.cluster.local'", ctl, m.http, m.front.pod, m.front.namespace, egressPort),
 		fmt.Sprintf("curl -s http://%s/debug/syncz; curl -s %s:15004/debug", m.http, web),
 	}
 }

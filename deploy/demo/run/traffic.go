@@ -118,6 +118,13 @@ func (t *tally) add(r reply) {
 	t.hosts[r.host]++
 }
 
+// total is how many requests there were until now.
+func (t *tally) total() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.requests
+}
+
 // share is the part of successful replies that came from version.
 func (t *tally) share(version string) float64 {
 	sum := 0
@@ -158,8 +165,8 @@ func (c *caller) sample(ctx context.Context, n int, path string, headers ...stri
 	return t
 }
 
-// steady sends rate requests a second until the returned function is called, which gives the tally. Requests under way
-// are waited for, so that each is counted.
+// steady sends rate requests a second until the returned function is called, which gives the tally: on a busy machine it goes
+// on until there are half of a second's at least. Requests under way are waited for, so that each is counted.
 func (c *caller) steady(ctx context.Context, rate int, path string) func() *tally {
 	t := newTally()
 	quit := make(chan struct{})
@@ -181,6 +188,9 @@ func (c *caller) steady(ctx context.Context, rate int, path string) func() *tall
 		})
 	}
 	return sync.OnceValue(func() *tally {
+		for ctx.Err() == nil && t.total() < rate/2 {
+			pause(ctx, 10*time.Millisecond)
+		}
 		close(quit)
 		wg.Wait()
 		t.ended = time.Now()

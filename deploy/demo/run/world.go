@@ -226,22 +226,3 @@ func copyYAML(from, to string) error {
 	}
 	return nil
 }
-
-// movePort gives the ports of Services, egress listeners and routes another number, in all YAML directly in dir.
-func movePort(dir string, from, to int) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil {
-		return err
-	}
-	row := regexp.MustCompile(fmt.Sprintf(`(?m)^([ -]*(?:number|port): )%d$`, from))
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			return err
-		}
-		if err := replaceFile(f, row.ReplaceAll(b, []byte(fmt.Sprintf("${1}%d", to)))); err != nil {
-			return err
-		}
-	}
-	return nil
-}

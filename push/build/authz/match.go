@@ -70,17 +70,21 @@ func (d *drawing) principal(v string) *rbacv3.Principal {
 	return orPrincipals(all)
 }
 
+// fromNamespace is every identity that has the namespace in its path, wherever: a DENY policy must not be got round by
+// segments before, between or behind (trust domains of other meshes have such identities). The expression is the one by
+// which Istio's control plane enforces the field, so that the same policy means the same.
 func (d *drawing) fromNamespace(v string) *rbacv3.Principal {
-	return authenticated(pattern("spiffe://[^/]+/ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, "[^/]*") + "/.*"))
+	return authenticated(pattern(".*/ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, ".*") + "/.*"))
 }
 
-// account is namespace/name, or a name of the policy's own namespace.
+// account is namespace/name, or a name of the policy's own namespace; further segments of the identity's path may stand
+// before, between and behind, as in fromNamespace.
 func (d *drawing) account(v string) *rbacv3.Principal {
 	namespace, name, ok := strings.Cut(v, "/")
 	if !ok {
 		namespace, name = d.namespace, v
 	}
-	return authenticated(pattern("spiffe://[^/]+/ns/" + regexp.QuoteMeta(namespace) + "/sa/" + regexp.QuoteMeta(name)))
+	return authenticated(pattern("spiffe://.+/ns/" + regexp.QuoteMeta(namespace) + "/(.+/|)sa/" + regexp.QuoteMeta(name) + "(/.+)?"))
 }
 
 func header(name, v string) *rbacv3.Principal {

@@ -38,6 +38,7 @@ func (s Outbound) secureAuto(d *draft) {
 			Match:           &structpb.Struct{},
 			TransportSocket: socket("envoy.transport_sockets.raw_buffer", &rawbufferv3.RawBuffer{}),
 		}}
+	case AutoNone:
 	}
 }
 

@@ -60,6 +60,7 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 		d.useHTTP2()
 	case model.Protocol_PROTOCOL_AUTO:
 		d.useClientProtocol()
+	default: // HTTP/1.1, and what is no HTTP
 	}
 	if upgrades(p, port, s.Mesh) {
 		d.useHTTP2()
@@ -93,6 +94,7 @@ func (s Outbound) discovery() clusterv3.Cluster_DiscoveryType {
 		return clusterv3.Cluster_LOGICAL_DNS
 	case model.Resolution_RESOLUTION_NONE:
 		return clusterv3.Cluster_ORIGINAL_DST
+	case model.Resolution_RESOLUTION_EDS:
 	}
 	if s.Service.Spec.Headless && s.Service.Key.Kind == model.KindService {
 		return clusterv3.Cluster_ORIGINAL_DST

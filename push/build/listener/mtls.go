@@ -30,6 +30,7 @@ func (c Common) mode(m MTLS) MTLS {
 		return Plain
 	case Strict:
 		return Refused
+	case Plain, Refused:
 	}
 	return m
 }

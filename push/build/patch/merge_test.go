@@ -13,6 +13,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	"sigs.k8s.io/yaml"
 
+	_ "navarch.io/navarch/push/build/patch/envoytypes"
 	"navarch.io/navarch/store/model"
 )
 

@@ -42,6 +42,8 @@ type Source struct {
 	reader *reader              // owned by Run
 	known  map[string]signature // owned by Run
 
+	held                  atomic.Pointer[[]object.ID]
+	releases              chan release
 	problems              atomic.Pointer[[]object.Problem]
 	parsed, scans, events atomic.Uint64
 }
@@ -61,7 +63,7 @@ func New(c Config) (*Source, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{Config: c, reader: newReader(c.AllowEmpty, c.Grace), known: map[string]signature{}}, nil
+	return &Source{Config: c, reader: newReader(c.AllowEmpty, c.Grace), known: map[string]signature{}, releases: make(chan release)}, nil
 }
 
 // Problems is everything that is wrong with the folder now: documents that cannot be read (they are told as Broken events
@@ -143,6 +145,10 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 		case err := <-watch.Errors:
 			s.Log.Warn("configuration folder is read again as a whole", "dir", s.Dir, "error", err)
 			dirty.all(time.Now())
+		case r := <-s.releases:
+			events, ok := s.reader.release(r.ids)
+			s.tell(events, emit)
+			r.done <- ok
 		case <-ticker.C:
 			s.rescan(watch, time.Now(), emit, false)
 		case <-timer.C:
@@ -218,6 +224,9 @@ func (s *Source) scan() ([]look, *tree) {
 			looks = append(looks, read(s.Dir, path))
 		}
 	}
+	for path, err := range t.odd {
+		looks = append(looks, look{path: path, err: err})
+	}
 	for path := range s.reader.files {
 		if _, there := t.files[path]; !there && !t.covers(path) {
 			looks = append(looks, look{path: path, missing: true})
@@ -236,7 +245,7 @@ func (s *Source) scan() ([]look, *tree) {
 // faults takes over what a walk could not list.
 func (s *Source) faults(t *tree) {
 	for path := range s.reader.faults {
-		if _, isFile := s.reader.files[path]; !isFile && t.unknown[path] == nil {
+		if _, isFile := s.reader.files[path]; !isFile && t.unknown[path] == nil && t.odd[path] == nil {
 			if _, there := t.files[path]; !there {
 				delete(s.reader.faults, path)
 			}
@@ -249,15 +258,11 @@ func (s *Source) faults(t *tree) {
 
 func (s *Source) tell(events []object.Event, emit func([]object.Event)) {
 	problems := s.reader.problems()
-	before := s.Problems()
 	s.problems.Store(&problems)
+	held := slices.Collect(maps.Keys(s.reader.held))
+	s.held.Store(&held)
 	s.parsed.Store(uint64(s.reader.parsed))
 	s.events.Add(uint64(len(events)))
-	for _, p := range problems {
-		if !slices.Contains(before, p) {
-			s.Log.Warn("configuration problem", "file", p.Origin, "object", p.ID.String(), "problem", p.Message)
-		}
-	}
 	if len(events) > 0 {
 		emit(events)
 	}

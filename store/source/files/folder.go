@@ -266,7 +266,7 @@ func (f *folder) problems() []object.Problem {
 	}
 	for kind, n := range held {
 		all = append(all, object.Problem{ID: object.ID{Kind: kind}, Message: fmt.Sprintf(
-			"%d vanished at once: the last good ones are held; put them back, or allow it with --allow-empty", n)})
+			"%d vanished at once: the last good ones are held; put them back, or accept the removal (navarchctl store held; --allow-empty)", n)})
 	}
 	slices.SortFunc(all, func(a, b object.Problem) int {
 		return cmp.Or(strings.Compare(a.Origin, b.Origin), compareIDs(a.ID, b.ID), strings.Compare(a.Message, b.Message))

@@ -222,10 +222,10 @@ func single(origin string, tree []byte) doc {
 		return doc{id: id, origin: origin, wrong: "apiVersion is missing"}
 	case h.Kind == "":
 		return doc{id: id, origin: origin, wrong: "kind is missing"}
-	case h.Metadata.Name == "":
-		return doc{id: id, origin: origin, wrong: "metadata.name is missing"}
-	case strings.ContainsAny(h.Metadata.Name+h.Metadata.Namespace, "/\x00 \n"):
-		return doc{id: id, origin: origin, wrong: fmt.Sprintf("metadata: %q in namespace %q is no name of an object", h.Metadata.Name, h.Metadata.Namespace)}
+	}
+	if wrong := h.misnamed(); wrong != "" {
+		id.Namespace, id.Name = printable(id.Namespace), printable(id.Name)
+		return doc{id: id, origin: origin, wrong: wrong}
 	}
 	o := &object.Object{ID: id, Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations, JSON: tree, Origin: origin}
 	_, o.Version = cutLast(h.APIVersion)

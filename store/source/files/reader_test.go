@@ -172,17 +172,17 @@ func TestShrinkGuard(t *testing.T) {
 	d := newDesk(t)
 	d.see([]string{"a.yaml", pods("a", "b"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b")
 	d.confirm([]string{"a.yaml", "-", "b.yaml", "-"})
-	d.wantProblems("Node /: 1 vanished at once", "Pod /: 2 vanished at once")
+	d.wantProblems("Node: 1 vanished at once", "Pod: 2 vanished at once")
 	d.see([]string{"a.yaml", pods("a", "b=2"), "b.yaml", pods("Node/node")}, "put b=2")
 	d.wantProblems()
 
 	d = newDesk(t)
 	d.see([]string{"a.yaml", pods("a", "b", "c", "d", "e"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b", "put c", "put d", "put e")
 	d.confirm([]string{"a.yaml", pods("a", "b")})
-	d.wantProblems("Pod /: 3 vanished at once")
+	d.wantProblems("Pod: 3 vanished at once")
 	d.see([]string{"a.yaml", pods("a=1", "b", "f")}, "put a=1", "put f") // the rest goes on
 	d.see([]string{"a.yaml", pods("a=1", "b", "f", "c")}, "put c")       // found again, where it is now
-	d.wantProblems("Pod /: 2 vanished at once")
+	d.wantProblems("Pod: 2 vanished at once")
 	d.confirm([]string{"b.yaml", "-"}, "delete node")
 
 	d = newDesk(t)

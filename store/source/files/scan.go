@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ type signature struct {
 type tree struct {
 	root    string
 	files   map[string]signature // by path relative to root
+	odd     map[string]error     // paths of what is no file and no folder, though its name is one of ours, or a link to nothing; and why
 	dirs    []string             // to be watched, root among them
 	unknown map[string]error     // sub-folders (relative) that could not be listed: nothing is known about what is in them
 	seen    map[[2]uint64]bool   // real directories: a link back up must not loop
@@ -30,7 +32,7 @@ const maxFolderDepth = 32
 
 // walk lists the files below root: hidden names left out, links followed (a mounted ConfigMap is links into ..data).
 func walk(root string) *tree {
-	t := &tree{root: root, files: map[string]signature{}, unknown: map[string]error{}, seen: map[[2]uint64]bool{}}
+	t := &tree{root: root, files: map[string]signature{}, odd: map[string]error{}, unknown: map[string]error{}, seen: map[[2]uint64]bool{}}
 	t.dir("", 0)
 	slices.Sort(t.dirs)
 	return t
@@ -72,14 +74,38 @@ func (t *tree) dir(rel string, depth int) {
 		}
 		info, err := os.Stat(filepath.Join(t.root, path))
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink == 0: // gone since
 		case err != nil:
-			continue // gone since, or a link to nothing
+			t.odd[path] = linkFault(filepath.Join(t.root, path), err)
 		case info.IsDir():
 			t.dir(path, depth+1)
-		case info.Mode().IsRegular() && wanted(path):
+		case !wanted(path):
+		case info.Mode().IsRegular():
 			t.files[path] = sign(info)
+		default:
+			t.odd[path] = notRegular(info)
 		}
 	}
+}
+
+// linkFault is why a path that is listed cannot be looked at: as a rule it is a link to nothing.
+func linkFault(full string, err error) error {
+	if to, failed := os.Readlink(full); failed == nil && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("it is a link to %s, which does not exist", to)
+	}
+	return err
+}
+
+// notRegular is why something that is no file is not read: reading a pipe would wait for somebody who writes.
+func notRegular(info fs.FileInfo) error {
+	what := "a device"
+	switch {
+	case info.Mode()&fs.ModeNamedPipe != 0:
+		what = "a named pipe"
+	case info.Mode()&fs.ModeSocket != 0:
+		what = "a socket"
+	}
+	return fmt.Errorf("it is %s, not a file", what)
 }
 
 // fault notes a folder that cannot be listed; a sub-folder that is gone is just gone.
@@ -91,6 +117,9 @@ func (t *tree) fault(rel string, err error) {
 
 // covers says whether nothing is known about a path, since a folder above it could not be listed.
 func (t *tree) covers(path string) bool {
+	if t.odd[path] != nil {
+		return true
+	}
 	for dir := range t.unknown {
 		if dir == "" && !errors.Is(t.unknown[dir], fs.ErrNotExist) || dir != "" && strings.HasPrefix(path, dir+string(filepath.Separator)) {
 			return true
@@ -115,25 +144,42 @@ func sign(info fs.FileInfo) signature {
 	return s
 }
 
-// read looks at one file.
+// read looks at one file. It waits for nobody: what is no file is not read.
 func read(root, path string) look {
-	full := filepath.Join(root, path)
-	info, err := os.Stat(full)
-	if errors.Is(err, fs.ErrNotExist) {
-		return look{path: path, missing: true}
-	}
-	if err != nil {
-		return look{path: path, err: err}
-	}
-	if !info.Mode().IsRegular() {
-		return look{path: path, missing: true} // a pipe or a folder now: not ours to read
-	}
-	if info.Size() > maxFile {
-		return look{path: path, err: fmt.Errorf("the file has %d bytes, more than %d", info.Size(), maxFile)}
-	}
-	data, err := os.ReadFile(full)
+	data, err := contents(filepath.Join(root, path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return look{path: path, missing: true}
 	}
 	return look{path: path, err: err, data: data}
+}
+
+func contents(full string) ([]byte, error) {
+	info, err := os.Stat(full)
+	if err != nil {
+		if link, failed := os.Lstat(full); failed == nil && link.Mode()&fs.ModeSymlink != 0 {
+			return nil, fmt.Errorf("%v", linkFault(full, err)) // it is there: nothing is missing
+		}
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, fs.ErrNotExist // of that name there is no file
+	}
+	if !info.Mode().IsRegular() { // devices may not even be opened
+		return nil, notRegular(info)
+	}
+	file, err := os.OpenFile(full, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err = file.Stat(); err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(info)
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("the file has %d bytes, more than %d", info.Size(), maxFile)
+	}
+	return io.ReadAll(io.LimitReader(file, maxFile+1)) // parse refuses one that has grown
 }

@@ -1,0 +1,101 @@
+// Package etcdflags is the flags that say how to reach an etcd that is not embedded, the same for every command.
+//
+// Owns: nothing.  Reads: the files that the flags name.  Never: connects.
+package etcdflags
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"navarch.io/navarch/store/kv"
+)
+
+// Flags is how to reach etcd.
+type Flags struct {
+	Endpoints    []string
+	CA           string // names of files
+	Cert, Key    string
+	User         string
+	PasswordFile string
+}
+
+// Bind adds the flags.
+func (e *Flags) Bind(f *pflag.FlagSet) {
+	f.StringSliceVar(&e.Endpoints, "etcd-endpoints", nil, "Addresses of an etcd to use instead of the embedded one.")
+	f.StringVar(&e.CA, "etcd-ca", "", "File of certificates that etcd's certificate is verified against.")
+	f.StringVar(&e.Cert, "etcd-cert", "", "File of the client certificate for etcd.")
+	f.StringVar(&e.Key, "etcd-key", "", "File of the client certificate's key.")
+	f.StringVar(&e.User, "etcd-user", "", "Name of the etcd user.")
+	f.StringVar(&e.PasswordFile, "etcd-password-file", "", "File that holds the etcd user's password.")
+}
+
+// Check says which flags do not go together; nil: none.
+func (e *Flags) Check() error {
+	var problems []error
+	if (e.Cert == "") != (e.Key == "") {
+		problems = append(problems, errors.New("--etcd-cert and --etcd-key go together"))
+	}
+	if (e.User == "") != (e.PasswordFile == "") {
+		problems = append(problems, errors.New("--etcd-user and --etcd-password-file go together"))
+	}
+	return errors.Join(problems...)
+}
+
+// Config is what kv.Open takes, but for the mesh and the logger. Errors name the flag whose file cannot be used.
+func (e *Flags) Config() (kv.Config, error) {
+	conf, err := e.tls()
+	if err != nil {
+		return kv.Config{}, err
+	}
+	password := ""
+	if e.PasswordFile != "" {
+		raw, err := os.ReadFile(e.PasswordFile)
+		if err != nil {
+			return kv.Config{}, fmt.Errorf("--etcd-password-file: %w", err)
+		}
+		password = strings.TrimSpace(string(raw))
+	}
+	return kv.Config{Endpoints: e.Endpoints, TLS: conf, Username: e.User, Password: password}, nil
+}
+
+// tls is nil where no flag asks for TLS.
+func (e *Flags) tls() (*tls.Config, error) {
+	if e.CA == "" && e.Cert == "" {
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if e.CA != "" {
+		pool, err := Certificates("--etcd-ca", e.CA)
+		if err != nil {
+			return nil, err
+		}
+		conf.RootCAs = pool
+	}
+	if e.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(e.Cert, e.Key)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-cert, --etcd-key: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}
+
+// Certificates reads a file of PEM certificates that a flag names.
+func Certificates(flag, file string) (*x509.CertPool, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
+		return nil, fmt.Errorf("%s: %s holds no PEM certificate", flag, file)
+	}
+	return pool, nil
+}

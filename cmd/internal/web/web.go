@@ -1,0 +1,73 @@
+// Package web is what the HTTP servers of our commands have in common: their limits, who counts as a caller on this machine,
+// which requests a browser may have been made to send by a page of somebody else, and how many costly answers are made at
+// once (issue 12, item 5).
+//
+// Owns: the connections that it accepted.  Reads: heads of requests.  Never: what a page says; who may see it.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"navarch.io/navarch/store/obs"
+)
+
+// Limits of one server. A field that is zero stands for its default.
+type Limits struct {
+	// HeaderBytes bounds the head of a request, beside the 4 KiB that net/http adds: 16 KiB. A token has 8 KiB at most
+	// (attest.TokensConfig.MaxBytes).
+	HeaderBytes int
+	Header      time.Duration // for the head of a request to come: 5 s
+	Request     time.Duration // for all of it to come: 10 s
+	Answer      time.Duration // from its head to the end of the answer, a profile's seconds among it: 2 min
+	Idle        time.Duration // between two requests of one connection: 1 min
+	Connections int           // open at once: 256
+	PerSource   int           // of these, from one IPv4 address or one IPv6 /64: 64
+	Body        int64         // bytes that are read of a request's body: 64 KiB
+}
+
+func (l *Limits) fill() {
+	defaults := Limits{HeaderBytes: 16 << 10, Header: 5 * time.Second, Request: 10 * time.Second, Answer: 2 * time.Minute, Idle: time.Minute,
+		Connections: 256, PerSource: 64, Body: 64 << 10}
+	orDefault(&l.HeaderBytes, defaults.HeaderBytes)
+	orDefault(&l.Header, defaults.Header)
+	orDefault(&l.Request, defaults.Request)
+	orDefault(&l.Answer, defaults.Answer)
+	orDefault(&l.Idle, defaults.Idle)
+	orDefault(&l.Connections, defaults.Connections)
+	orDefault(&l.PerSource, defaults.PerSource)
+	orDefault(&l.Body, defaults.Body)
+}
+
+func orDefault[T int | int64 | time.Duration](v *T, otherwise T) {
+	if *v == 0 {
+		*v = otherwise
+	}
+}
+
+// Serve answers on a listener until the context ends, then lets requests finish for a second. Where there are more connections
+// than the limits allow, the oldest of whoever has most is closed, so that nobody who comes is kept out; clients gets a line
+// about it. clients may be nil. The error is the listener's.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, clients *obs.Sampled) error {
+	limits.fill()
+	server := &http.Server{
+		Handler: http.MaxBytesHandler(h, limits.Body), MaxHeaderBytes: limits.HeaderBytes, ReadHeaderTimeout: limits.Header,
+		ReadTimeout: limits.Request, WriteTimeout: limits.Answer, IdleTimeout: limits.Idle,
+	}
+	stopped := context.AfterFunc(ctx, func() {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	})
+	defer stopped()
+	if err := server.Serve(bound(l, limits.Connections, limits.PerSource, clients)); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("http server on %s: %w", l.Addr(), err)
+	}
+	return nil
+}

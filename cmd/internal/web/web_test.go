@@ -1,0 +1,208 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/obs"
+)
+
+const deadline = 30 * time.Second
+
+// serving runs a server until the test ends. Its page reads what is sent, and says whether it could.
+func serving(t *testing.T, limits Limits) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); err != nil {
+				http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+			}
+		}), limits, nil)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// client is a connection from one of this machine's addresses.
+type client struct {
+	t *testing.T
+	net.Conn
+}
+
+func dial(t *testing.T, from, to string) client {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: deadline}
+	c, err := d.Dial("tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	return client{t, c}
+}
+
+// asks sends a request and returns the status of the answer, or why there is none.
+func (c client) asks(request string) (int, error) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, request); err != nil {
+		return 0, err
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, err
+}
+
+// ended waits until the server has closed the connection.
+func (c client) ended() {
+	c.t.Helper()
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Error("the connection is still open")
+	}
+}
+
+const get = "GET / HTTP/1.1\r\nHost: localhost\r\n"
+
+func TestLimitsOfRequests(t *testing.T) {
+	address := serving(t, Limits{Request: time.Second, Body: 10})
+	for name, c := range map[string]struct {
+		request string
+		want    int
+	}{
+		"small":     {get + "\r\n", 200},
+		"head":      {get + "X: " + strings.Repeat("x", 30<<10) + "\r\n\r\n", http.StatusRequestHeaderFieldsTooLarge},
+		"long body": {get + "Content-Length: 11\r\n\r\n12345678901", http.StatusRequestEntityTooLarge},
+		"slow body": {get + "Content-Length: 5\r\n\r\n1", http.StatusRequestEntityTooLarge}, // the page says so, not the server
+	} {
+		if got, err := dial(t, "127.0.0.1", address).asks(c.request); got != c.want {
+			t.Errorf("%s: %d, %v; want %d", name, got, err, c.want)
+		}
+	}
+}
+
+func TestLimitsOfSilence(t *testing.T) {
+	impatient := serving(t, Limits{Header: 10 * time.Millisecond})
+	dial(t, "127.0.0.1", impatient).ended() // it says nothing
+	slow := dial(t, "127.0.0.1", impatient)
+	_, _ = io.WriteString(slow, get) // it does not come to the end; the server may have hung up already
+	slow.ended()
+	idle := dial(t, "127.0.0.1", serving(t, Limits{Idle: 10 * time.Millisecond}))
+	if code, err := idle.asks(get + "\r\n"); code != 200 {
+		t.Fatal(code, err)
+	}
+	idle.ended()
+}
+
+// Whoever opens connections without end closes their own: who comes from elsewhere is answered, and what others had before
+// stays.
+func TestConnectionsAreBounded(t *testing.T) {
+	const total, perSource = 12, 8
+	address := serving(t, Limits{Connections: total, PerSource: perSource})
+	early := dial(t, "127.0.0.2", address)
+	if code, err := early.asks(get + "\r\n"); code != 200 {
+		t.Fatal(code, err)
+	}
+	flood := map[string][]client{}
+	for range 5 * total {
+		for _, from := range []string{"127.0.0.3", "127.0.0.4"} {
+			flood[from] = append(flood[from], dial(t, from, address))
+		}
+	}
+	for from, all := range flood {
+		all[0].ended()
+		if code, err := all[len(all)-1].asks(get + "\r\n"); code != 200 {
+			t.Errorf("the newest from %s: %d, %v", from, code, err)
+		}
+	}
+	if code, err := dial(t, "127.0.0.5", address).asks(get + "\r\n"); code != 200 {
+		t.Errorf("one that comes: %d, %v", code, err)
+	}
+	if code, err := early.asks(get + "\r\n"); code != 200 {
+		t.Errorf("one that was there before: %d, %v", code, err)
+	}
+}
+
+// The bounds, and that nothing is kept of connections that have ended.
+func TestBounded(t *testing.T) {
+	var log bytes.Buffer
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bound(l, 4, 3, obs.NewSampled(slog.New(slog.NewTextHandler(&log, nil))))
+	defer b.Close()
+	var all []net.Conn
+	for _, from := range []string{"127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+		dial(t, from, l.Addr().String())
+		c, err := b.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all = append(all, c); b.open > 4 {
+			t.Fatalf("%d connections, want 4 at most", b.open)
+		}
+	}
+	for i, closed := range []bool{true, true, false, false, false, false} { // the oldest of 127.0.0.2, twice
+		if err := all[i].SetDeadline(time.Time{}); errors.Is(err, net.ErrClosed) != closed {
+			t.Errorf("connection %d: %v", i, err)
+		}
+	}
+	if n := strings.Count(log.String(), "too many HTTP connections"); n != 1 || !strings.Contains(log.String(), "127.0.0.2:") {
+		t.Errorf("%d lines:\n%s", n, log.String())
+	}
+	for _, c := range all {
+		c.Close()
+		c.Close()
+	}
+	if b.open != 0 || len(b.sources) != 0 {
+		t.Errorf("kept: %d, %v", b.open, b.sources)
+	}
+}
+
+func TestSources(t *testing.T) {
+	of := func(address string) string {
+		a, err := net.ResolveTCPAddr("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sourceOf(a).String()
+	}
+	for a, b := range map[string]string{"10.1.2.3:4": "[::ffff:10.1.2.3]:5", "[2001:db8:0:1::1]:4": "[2001:db8:0:1:ffff::2]:5", "[fe80::1%lo]:1": "[fe80::2]:1"} {
+		if of(a) != of(b) {
+			t.Errorf("%s and %s are two: %s, %s", a, b, of(a), of(b))
+		}
+	}
+	for a, b := range map[string]string{"10.1.2.3:4": "10.1.2.4:4", "[2001:db8:0:1::1]:4": "[2001:db8:0:2::1]:4"} {
+		if of(a) == of(b) {
+			t.Errorf("%s and %s are one: %s", a, b, of(a))
+		}
+	}
+	if a := sourceOf(&net.UnixAddr{Name: "@", Net: "unix"}); a.IsValid() {
+		t.Errorf("a socket has the source %v", a)
+	}
+}

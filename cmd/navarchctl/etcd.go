@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"navarch.io/navarch/cmd/internal/etcdflags"
+	"navarch.io/navarch/store/kv"
+)
+
+// etcd is how to reach the store of a mesh: the Unix socket in a data directory, or addresses with credentials. Who can may change
+// the mesh, and no address of navarchd can be asked to.
+type etcd struct {
+	dataDir string
+	etcdflags.Flags
+	mesh string
+}
+
+func (e *etcd) bind(f *pflag.FlagSet) {
+	f.StringVar(&e.dataDir, "data-dir", "", "navarchd's data directory (embedded etcd).")
+	e.Flags.Bind(f)
+	f.StringVar(&e.mesh, "mesh", "default", "Name of the mesh.")
+}
+
+// discard is the logger of what happens within one command: its errors are returned.
+var discard = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// open connects to the store.
+func (e *etcd) open() (*kv.Store, error) {
+	if (e.dataDir == "") == (len(e.Endpoints) == 0) {
+		return nil, errors.New("either --data-dir or --etcd-endpoints is needed")
+	}
+	if err := e.Check(); err != nil {
+		return nil, err
+	}
+	cfg, err := e.Config()
+	if err != nil {
+		return nil, err
+	}
+	if e.dataDir != "" {
+		dir, err := filepath.Abs(e.dataDir)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Endpoints = []string{"unix://" + filepath.Join(dir, "etcd.sock")}
+	}
+	cfg.Mesh, cfg.Logger = e.mesh, discard
+	return kv.Open(cfg)
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/xds"
+)
+
+func explainCommand() *cobra.Command {
+	var (
+		from   offline
+		at     target
+		format output
+	)
+	cmd := &cobra.Command{
+		Use:   "explain --proxy NAME[.NAMESPACE]|NODE.json RESOURCE",
+		Short: "Say which objects made a resource, or (--server) where a Secret of a gateway stands",
+		Long: `Names the objects that made a resource of a proxy, with the field in them where it is known, what was read of the proxy, and
+what was decided from these. RESOURCE is the name that Envoy has: a cluster, a listener, a route configuration, or
+kubernetes://NAME, the Secret of a gateway, of which it says where it stands.
+
+The proxy is NAME.NAMESPACE at a server (--server), or a file with an Envoy core.v3 Node beside a folder of configuration
+(--config-dir), without a server.
+
+With -o json, an answer is a list of {type, message, name, version, specs, secret}: specs are the parts of the resource, each
+{builder: what it is, inputs: [{field: what it is, from: object|proxy|plan, values}]}.`,
+		Example: `  navarchctl explain --server 127.0.0.1:8080 --proxy web-0.shop 'outbound|80||catalog.shop.svc.cluster.local'
+
+  # Which VirtualServices made a route configuration.
+  navarchctl explain --server 127.0.0.1:8080 --proxy web-0 -n shop 80
+
+  # Without a server.
+  navarchctl explain --config-dir deploy/demo --proxy node.json virtualInbound`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, err := explained(cmd, &from, &at, args[0])
+			if err != nil {
+				return err
+			}
+			if format != short {
+				return format.print(cmd.OutOrStdout(), found)
+			}
+			return explainTable(cmd.OutOrStdout(), found)
+		},
+	}
+	from.bind(cmd)
+	cmd.Flags().StringVar(&at.server, "server", "", "Address of navarchd's debug pages, for example "+defaultServer+".")
+	cmd.Flags().StringVarP(&at.namespace, "namespace", "n", "", "Namespace of a --proxy NAME that has none.")
+	if err := cmd.RegisterFlagCompletionFunc("proxy", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if at.server == "" {
+			return nil, cobra.ShellCompDirectiveDefault // a file
+		}
+		return at.complete(cmd, nil, begun)
+	}); err != nil {
+		panic(err) // a flag that was not bound
+	}
+	format.bind(cmd, short, "json", "yaml")
+	return cmd
+}
+
+// explained asks the server, or plans offline.
+func explained(cmd *cobra.Command, from *offline, at *target, name string) (found []inspect.Explanation, err error) {
+	switch {
+	case at.server != "" && from.configDir != "":
+		return nil, errors.New("--server and --config-dir exclude each other")
+	case at.server != "":
+		proxy, err := at.resolve(cmd.Context(), from.proxy)
+		if err != nil {
+			return nil, err
+		}
+		query := url.Values{"proxyID": {proxy}, "resource": {name}}
+		err = server(at.server).read(cmd.Context(), "/debug/explain?"+query.Encode(), &found)
+		return found, err
+	case from.configDir == "":
+		return nil, errors.New("--server ADDR or --config-dir DIR is needed")
+	}
+	planner, proxy, _, err := from.plan()
+	if err != nil {
+		return nil, err
+	}
+	specs := func(t xds.Type, name string) []any { return planner.Explain(proxy, t, name) }
+	if found = inspect.Explain(proxy.Set(), name, specs); len(found) == 0 {
+		return nil, fmt.Errorf("the proxy has no resource %q", name)
+	}
+	return found, nil
+}
+
+// groups are the headings of what a part was made from.
+var groups = []struct{ from, heading string }{
+	{inspect.FromObject, "objects"}, {inspect.FromProxy, "read of the proxy"}, {inspect.FromPlan, "decided from these"},
+}
+
+func explainTable(w io.Writer, found []inspect.Explanation) error {
+	for _, e := range found {
+		if e.Secret != nil {
+			secretTable(w, e)
+			continue
+		}
+		fmt.Fprintf(w, "%s %s (%s, version %s)\n", e.Type, show.Printable(e.Name), e.Message, e.Version)
+		for _, made := range e.Specs {
+			fmt.Fprintf(w, "  %s\n", made.By)
+			for _, g := range groups {
+				if err := explainGroup(w, g.from, g.heading, made.Inputs); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func explainGroup(w io.Writer, from, heading string, inputs []inspect.Input) error {
+	var rows [][]string
+	for _, input := range inputs {
+		if input.From != from {
+			continue
+		}
+		for i, v := range input.Values {
+			field := ""
+			if i == 0 {
+				field = input.Field
+			}
+			if from == inspect.FromObject { // the object is what is asked for
+				rows = append(rows, []string{"      " + v, input.Field})
+			} else {
+				rows = append(rows, []string{"      " + field, v})
+			}
+		}
+	}
+	if rows == nil {
+		return nil
+	}
+	fmt.Fprintf(w, "    %s\n", heading)
+	return show.Table(w, rows)
+}
+
+// secretTable says where a Secret stands.
+func secretTable(w io.Writer, e inspect.Explanation) {
+	lines := []string{fmt.Sprintf("%s %s: %s", e.Type, e.Name, e.Secret.State)}
+	for _, line := range []struct{ what, text string }{{"because", e.Secret.Why}, {"made of", e.Secret.Object}} {
+		if line.text != "" {
+			lines = append(lines, line.what+" "+line.text)
+		}
+	}
+	for _, proxy := range e.Secret.Wanted {
+		lines = append(lines, "wanted by "+proxy)
+	}
+	for i, line := range lines {
+		if i > 0 {
+			fmt.Fprint(w, "  ")
+		}
+		fmt.Fprintln(w, show.Printable(line))
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// patience is how long one page may take.
+const patience = 30 * time.Second
+
+// page is an address that is asked over HTTP.
+type page struct {
+	address string
+	what    string // for messages: "navarchd's debug pages"
+	flag    string // that states the address
+	help    string // what to do where nobody answers
+}
+
+func server(address string) page {
+	return page{address, "navarchd's debug pages", "--server", "is navarchd running there with role xds, or is the port forwarded?"}
+}
+
+func admin(address string) page {
+	return page{address, "Envoy's admin interface", "--envoy", "it listens on the loopback address of its own network namespace, as a rule on port 15000"}
+}
+
+// statusError is an answer that is none.
+type statusError struct {
+	status int
+	text   string
+}
+
+func (e statusError) Error() string { return e.text }
+
+// get reads a path. Errors say which address was asked, by which flag, and what the other side said; statusError: it answered
+// with another status than 200.
+func (p page) get(ctx context.Context, path string) ([]byte, error) {
+	address := p.address
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", p.flag, p.address, err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, p.unreachable(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, p.unreachable(err)
+	}
+	if res.StatusCode != http.StatusOK {
+		text := strings.TrimSpace(string(body))
+		switch res.StatusCode {
+		case http.StatusNotFound, http.StatusBadRequest:
+		case http.StatusUnauthorized:
+			text += ": ask from the machine that navarchd runs on (kubectl port-forward does)"
+		default:
+			text = res.Status + ": " + text
+		}
+		return nil, statusError{res.StatusCode, fmt.Sprintf("%s at %s: %s", p.what, p.address, text)}
+	}
+	return body, nil
+}
+
+func (p page) unreachable(err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	return fmt.Errorf("cannot reach %s at %s (%s): %w; %s", p.what, p.address, p.flag, err, p.help)
+}
+
+// read reads a JSON page.
+func (p page) read(ctx context.Context, path string, into any) error {
+	body, err := p.get(ctx, path)
+	if err != nil {
+		return err
+	}
+	answer := json.NewDecoder(bytes.NewReader(body))
+	answer.UseNumber() // a revision is no floating point number
+	if err := answer.Decode(into); err != nil {
+		return fmt.Errorf("%s at %s (%s): %s is not what was expected: %w", p.what, p.address, p.flag, path, err)
+	}
+	return nil
+}

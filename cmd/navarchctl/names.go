@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const defaultServer = "127.0.0.1:8080"
+
+// target is the proxy that is asked about, and the server that is asked.
+type target struct {
+	server    string
+	namespace string
+}
+
+func (t *target) bind(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	f.StringVar(&t.server, "server", defaultServer, "Address of navarchd's debug pages.")
+	f.StringVarP(&t.namespace, "namespace", "n", "", "Namespace of a NAME that has none.")
+}
+
+// resolve is what the server is asked for: NAME.NAMESPACE and a node's id as they are; a NAME alone in the namespace that is
+// stated, or else that of the one proxy with this name. The beginning of a name is not guessed.
+func (t *target) resolve(ctx context.Context, name string) (string, error) {
+	switch {
+	case strings.ContainsAny(name, ".~"):
+		return name, nil
+	case t.namespace != "":
+		return name + "." + t.namespace, nil
+	}
+	all, err := t.connected(ctx)
+	if err != nil {
+		return "", err
+	}
+	found := slices.DeleteFunc(all, func(proxy string) bool { return proxy[:max(strings.LastIndexByte(proxy, '.'), 0)] != name })
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("no proxy %q is connected to %s: NAME.NAMESPACE, or NAME with --namespace, in full (navarchctl proxy-status lists them)", name, t.server)
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("%d proxies have the name %q: %s; state the namespace", len(found), name, strings.Join(found, ", "))
+}
+
+// connected are the proxies of the server, each once, sorted.
+func (t *target) connected(ctx context.Context) ([]string, error) {
+	var answer struct {
+		Clients []struct {
+			Proxy string `json:"proxy"`
+		} `json:"clients"`
+	}
+	if err := server(t.server).read(ctx, "/debug/connections", &answer); err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, c := range answer.Clients {
+		all = append(all, c.Proxy)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// completionPatience is how long a shell waits for names.
+const completionPatience = time.Second
+
+// complete offers the proxies that are connected; nothing where no server answers.
+func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx := cmd.Context()
+	if ctx == nil { // cobra gives none to completions of a command that does not run
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	defer cancel()
+	all, err := t.connected(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, proxy := range all {
+		if name, ok := strings.CutSuffix(proxy, "."+t.namespace); ok && t.namespace != "" {
+			proxy = name
+		} else if t.namespace != "" {
+			continue
+		}
+		if strings.HasPrefix(proxy, begun) {
+			out = append(out, proxy)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completes offers a closed set of words for a flag.
+func completes(cmd *cobra.Command, flag string, words ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // a flag that was not bound
+	}
+}

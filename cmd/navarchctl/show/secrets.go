@@ -1,0 +1,91 @@
+package show
+
+import (
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"regexp"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// secretRows is one row for each certificate of a chain or a bundle, and one for each revocation list.
+// Keys are in no dump: there stands [redacted].
+func secretRows(_ Filter, m proto.Message) (rows [][]string) {
+	secret, _ := m.(*tlsv3.Secret)
+	name := secret.GetName()
+	for _, c := range certificatesIn(secret.GetTlsCertificate().GetCertificateChain()) {
+		kind := "leaf"
+		if c.IsCA {
+			kind = "issuer"
+		}
+		rows = append(rows, certificateRow(name, kind, c))
+	}
+	for _, c := range certificatesIn(secret.GetValidationContext().GetTrustedCa()) {
+		rows = append(rows, certificateRow(name, "root", c))
+	}
+	for _, block := range blocks(secret.GetValidationContext().GetCrl()) {
+		if list, err := x509.ParseRevocationList(block); err == nil {
+			rows = append(rows, []string{name, "crl", "-", fmt.Sprintf("%d revoked", len(list.RevokedCertificateEntries)),
+				list.NextUpdate.UTC().Format(time.RFC3339), list.Issuer.CommonName, epochOf(list.Issuer.CommonName, list.AuthorityKeyId)})
+		}
+	}
+	if rows == nil {
+		rows = [][]string{{name, "-", "-", "-", "-", "-", "-"}}
+	}
+	return rows
+}
+
+func certificateRow(name, kind string, c *x509.Certificate) []string {
+	identity := "-"
+	if len(c.URIs) > 0 {
+		identity = c.URIs[0].String()
+	}
+	return []string{name, kind, identity, c.SerialNumber.Text(16), c.NotAfter.UTC().Format(time.RFC3339), c.Issuer.CommonName, epochOf(c.Issuer.CommonName, c.AuthorityKeyId)}
+}
+
+// ownRoot is how ca/issue names the roots that it makes.
+var ownRoot = regexp.MustCompile(`^Navarch root (\d+) [0-9a-f]+$`)
+
+// epochOf is the number of the issuer's epoch, or, of an operator's own CA, whose name does not have it, the signer that
+// `navarchctl ca status` lists beside the epoch.
+func epochOf(issuer string, signer []byte) string {
+	if m := ownRoot.FindStringSubmatch(issuer); m != nil {
+		return m[1]
+	}
+	if len(signer) == 0 {
+		return "-"
+	}
+	return "signer " + ShortKey(hex.EncodeToString(signer))
+}
+
+// ShortKey is enough of a key identifier to tell those of one mesh apart.
+func ShortKey(id string) string { return id[:min(len(id), 8)] }
+
+func certificatesIn(source *corev3.DataSource) (all []*x509.Certificate) {
+	for _, block := range blocks(source) {
+		if c, err := x509.ParseCertificate(block); err == nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// blocks are the PEM blocks of a source that has them in itself.
+func blocks(source *corev3.DataSource) (all [][]byte) {
+	raw := source.GetInlineBytes()
+	if len(raw) == 0 {
+		raw = []byte(source.GetInlineString())
+	}
+	for {
+		var block *pem.Block
+		if block, raw = pem.Decode(raw); block == nil {
+			return all
+		}
+		all = append(all, block.Bytes)
+	}
+}

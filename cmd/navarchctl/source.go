@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/dump"
+	"navarch.io/navarch/push/xds"
+)
+
+// source is where a dump comes from: a server, an Envoy, or a file.
+type source struct {
+	target
+	envoy, file string
+}
+
+func (s *source) bind(cmd *cobra.Command) {
+	s.target.bind(cmd)
+	f := cmd.PersistentFlags()
+	f.StringVar(&s.envoy, "envoy", "", "Address of an Envoy's admin interface, for example 127.0.0.1:15000: what the proxy itself has.")
+	f.StringVarP(&s.file, "file", "f", "", "A saved config_dump of Envoy or of navarchd, or for endpoints Envoy's /clusters?format=json; - is standard input.")
+	cmd.MarkFlagsMutuallyExclusive("envoy", "file")
+	cmd.MarkFlagsMutuallyExclusive("server", "envoy")
+	cmd.MarkFlagsMutuallyExclusive("server", "file")
+}
+
+// read gets the dump. args may name the proxy, where a server is asked.
+func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types []xds.Type) (*dump.Dump, error) {
+	local := s.envoy != "" || s.file != ""
+	switch {
+	case local && len(args) > 0:
+		return nil, errors.New("a NAME is for --server: --envoy and --file are of one proxy")
+	case !local && len(args) == 0:
+		return nil, errors.New("which proxy? NAME.NAMESPACE of a server, --envoy ADDR, or --file FILE")
+	}
+	switch {
+	case s.file != "":
+		return s.fromFile(stdin, types)
+	case s.envoy != "":
+		return s.fromEnvoy(ctx, types)
+	}
+	return s.fromServer(ctx, args[0], types)
+}
+
+func (s *source) fromServer(ctx context.Context, name string, types []xds.Type) (*dump.Dump, error) {
+	proxy, err := s.resolve(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	wanted := ""
+	for _, t := range types {
+		wanted += t.Noun() + ","
+	}
+	raw, err := server(s.server).get(ctx, "/debug/config_dump?"+url.Values{"proxyID": {proxy}, "types": {wanted}}.Encode())
+	if err != nil {
+		return nil, err
+	}
+	d, err := dump.Read(raw)
+	if err != nil {
+		return nil, fmt.Errorf("navarchd at %s (--server): %w", s.server, err)
+	}
+	return d, nil
+}
+
+func (s *source) fromEnvoy(ctx context.Context, types []xds.Type) (*dump.Dump, error) {
+	raw, err := admin(s.envoy).get(ctx, "/config_dump?include_eds")
+	if err != nil {
+		return nil, err
+	}
+	d, err := dump.Read(raw)
+	if err != nil {
+		return nil, fmt.Errorf("Envoy at %s (--envoy): %w", s.envoy, err)
+	}
+	for _, t := range types {
+		if t != xds.Endpoint {
+			continue
+		}
+		if raw, err = admin(s.envoy).get(ctx, "/clusters?format=json"); err != nil {
+			return nil, err
+		}
+		if err := d.ReadClusters(raw); err != nil {
+			return nil, fmt.Errorf("Envoy at %s (--envoy): /clusters: %w", s.envoy, err)
+		}
+	}
+	return d, nil
+}
+
+// fromFile also says where a type has no section, or else an empty table would be taken for what the proxy has.
+func (s *source) fromFile(stdin io.Reader, types []xds.Type) (*dump.Dump, error) {
+	read := func() ([]byte, error) { return os.ReadFile(s.file) }
+	if s.file == "-" {
+		read = func() ([]byte, error) { return io.ReadAll(stdin) }
+	}
+	raw, err := read()
+	if err != nil {
+		return nil, err
+	}
+	d, err := dump.Read(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.file, err)
+	}
+	for _, t := range types {
+		if d.Has[t] || t == xds.Endpoint && d.Hosts != nil || len(types) > 1 {
+			continue
+		}
+		hint := ""
+		if t == xds.Endpoint {
+			hint = " (of Envoy: /config_dump?include_eds)"
+		}
+		return nil, fmt.Errorf("%s has no section of %ss%s", s.file, t.Noun(), hint)
+	}
+	return d, nil
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/xds"
+)
+
+func proxyStatusCommand() *cobra.Command {
+	var (
+		at       target
+		format   output
+		exitCode bool
+	)
+	cmd := &cobra.Command{
+		Use:     "proxy-status [NAME[.NAMESPACE]]",
+		Aliases: []string{"ps"},
+		Short:   "Say which proxies are in sync, what they refused, and what is withheld from them",
+		Long: `One line for each proxy that is connected to the replica, and for each type of resources one of
+
+  NOT SENT  the proxy does not ask for the type, or has got nothing yet
+  SYNCED    the proxy has acknowledged the newest version of everything
+  PENDING   something is on its way (istioctl: STALE)
+  REFUSED   the proxy refused a version of something; it goes on with the last good one
+  WITHHELD  several proxies refused a version, so it is sent to no proxy of the same view
+
+With a name the lines below the table say which resources these are, which objects made them, and what the proxy said.`,
+		Example: `  # All proxies.
+  navarchctl proxy-status
+
+  # One, with what it refused.
+  navarchctl ps web-0.shop
+  navarchctl ps web-0 -n shop
+
+  # For a script: exit code 1 where something was refused or is withheld.
+  navarchctl ps --exit-code >/dev/null`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: at.complete,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all, err := at.status(cmd, args)
+			if err != nil {
+				return err
+			}
+			if format != short {
+				err = format.print(cmd.OutOrStdout(), all)
+			} else {
+				err = statusTable(cmd.OutOrStdout(), all, len(args) == 1)
+			}
+			if err == nil && exitCode && faulty(all) > 0 {
+				return errMarked
+			}
+			return err
+		},
+	}
+	at.bind(cmd)
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 where something was refused or is withheld.")
+	format.bind(cmd, short, "json", "yaml")
+	return cmd
+}
+
+// status is what /debug/syncz says of the proxies that are asked about.
+func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error) {
+	all := []proxyStatus{}
+	if err := server(t.server).read(cmd.Context(), "/debug/syncz", &all); err != nil {
+		return nil, err
+	}
+	name := ""
+	if len(args) == 1 {
+		var err error
+		if name, err = t.resolve(cmd.Context(), args[0]); err != nil {
+			return nil, err
+		}
+	}
+	kept := []proxyStatus{}
+	for _, p := range all {
+		if p.Proxy == name || name == "" && (t.namespace == "" || strings.HasSuffix(p.Proxy, "."+t.namespace)) {
+			kept = append(kept, p)
+		}
+	}
+	if name != "" && len(kept) == 0 {
+		return nil, fmt.Errorf("proxy %q is not connected to %s", name, t.server)
+	}
+	return kept, nil
+}
+
+// proxyStatus is one proxy of /debug/syncz.
+type proxyStatus struct {
+	raw      json.RawMessage
+	Proxy    string      `json:"proxy"`
+	Cluster  string      `json:"cluster_id"`
+	Version  string      `json:"istio_version"`
+	Revision json.Number `json:"revision"`
+	types    [xds.NumTypes]inspect.TypeStatus
+}
+
+// UnmarshalJSON reads also cluster_sent, cluster_acked, cluster_refused, cluster_withheld and so on.
+func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
+	type plain proxyStatus
+	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
+		return err
+	}
+	p.raw = append([]byte(nil), raw...)
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return err
+	}
+	for t := range xds.NumTypes {
+		s := &p.types[t]
+		_, s.Subscribed = fields[t.Noun()+"_sent"]
+		for suffix, into := range map[string]any{"_sent": &s.Sent, "_acked": &s.Acked, "_refused": &s.Refused, "_withheld": &s.Withheld} {
+			if field, ok := fields[t.Noun()+suffix]; ok {
+				if err := json.Unmarshal(field, into); err != nil {
+					return fmt.Errorf("%s%s: %w", t.Noun(), suffix, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// MarshalJSON is what the server said.
+func (p proxyStatus) MarshalJSON() ([]byte, error) { return p.raw, nil }
+
+// word is the column of one type.
+func word(s inspect.TypeStatus) string {
+	switch {
+	case len(s.Refused) > 0:
+		return "REFUSED"
+	case len(s.Withheld) > 0:
+		return "WITHHELD"
+	case !s.Subscribed || s.Sent == "":
+		return "NOT SENT"
+	case s.Sent == s.Acked:
+		return "SYNCED"
+	}
+	return "PENDING"
+}
+
+// faulty counts the proxies that something is the matter with.
+func faulty(all []proxyStatus) (n int) {
+	for _, p := range all {
+		for _, s := range p.types {
+			if len(s.Refused)+len(s.Withheld) > 0 {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+func statusTable(w io.Writer, all []proxyStatus, details bool) error {
+	rows := [][]string{{"NAME", "CLUSTER", "CDS", "LDS", "EDS", "RDS", "REVISION", "REFUSED", "WITHHELD"}}
+	for _, p := range all {
+		row := []string{p.Proxy, p.Cluster}
+		for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route} {
+			row = append(row, word(p.types[t]))
+		}
+		refused, withheld := 0, 0
+		for _, s := range p.types { // Secrets too
+			refused, withheld = refused+len(s.Refused), withheld+len(s.Withheld)
+		}
+		rows = append(rows, append(row, p.Revision.String(), fmt.Sprint(refused), fmt.Sprint(withheld)))
+	}
+	if err := show.Table(w, rows); err != nil {
+		return err
+	}
+	if n := faulty(all); n > 0 && !details {
+		_, err := fmt.Fprintf(w, "\n%d of %d proxies refused something, or something is withheld from them: navarchctl proxy-status NAME.NAMESPACE says what\n", n, len(all))
+		return err
+	}
+	for _, p := range all {
+		if err := statusDetails(w, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statusDetails is what one proxy refused, and what is withheld from it.
+func statusDetails(w io.Writer, p proxyStatus) error {
+	for t := range xds.NumTypes {
+		for _, r := range p.types[t].Refused {
+			name := r.Name
+			if name == "" {
+				name = "(which one is being found out)"
+			}
+			lines := []string{fmt.Sprintf("REFUSED %s %s, version %s; %s", t.Noun(), name, r.Version, has(r.Good))}
+			if !r.Last.IsZero() {
+				lines = append(lines, "refused at "+r.Last.UTC().Format(time.RFC3339))
+			}
+			if err := printDetails(w, lines, r.Objects, r.Text); err != nil {
+				return err
+			}
+		}
+		for _, h := range p.types[t].Withheld {
+			lines := []string{fmt.Sprintf("WITHHELD %s %s, version %s; %s", t.Noun(), h.Name, h.Version, has(h.Good)),
+				fmt.Sprintf("refused by %d distinct identities, from %s to %s", h.RefusedBy, h.First.UTC().Format(time.RFC3339), h.Last.UTC().Format(time.RFC3339))}
+			if err := printDetails(w, lines, h.Objects, h.Text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func has(good string) string {
+	if good == "" {
+		return "the proxy has none"
+	}
+	return "the proxy has version " + good
+}
+
+func printDetails(w io.Writer, lines, objects []string, said string) error {
+	if len(objects) > 0 {
+		lines = append(lines, "made by "+strings.Join(objects, ", "))
+	}
+	if said != "" {
+		lines = append(lines, "the proxy said: "+said)
+	}
+	for i, line := range lines {
+		prefix := "  "
+		if i == 0 {
+			prefix = "\n"
+		}
+		if _, err := fmt.Fprintf(w, "%s%s\n", prefix, show.Printable(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

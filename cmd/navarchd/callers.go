@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/obs"
+)
+
+// callers says who the callers of this process are. Every process has the same rules, whether it follows a keyring or serves
+// TLS with an operator's files (issue 12, item 2): the certificate of the connection counts, then a token of Kubernetes' issuer
+// (--token-issuer) or of our own (embedded default), both of the trust domain of this mesh or an alias of it.
+type callers struct {
+	all      attest.Authenticator
+	tokens   attest.Authenticator // of all, those alone that count for tokens; nil: none do
+	keys     []*attest.Keys       // of token issuers, kept fresh by tasks
+	required bool                 // XDS_AUTH: a stream over TLS needs a credential
+	// revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
+	revoked func(attest.Caller) bool
+}
+
+// newCallers makes it; aliases are of the trust domain. Errors name flags.
+func newCallers(c *config, aliases func() []spiffeid.TrustDomain, log *slog.Logger) (*callers, error) {
+	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
+	if err != nil {
+		return nil, fmt.Errorf("--trust-domain: %w", err)
+	}
+	k := &callers{required: c.env.xdsAuth}
+	if k.tokens, k.keys, err = c.tokens(domain, log); err != nil {
+		return nil, err
+	}
+	chain := []attest.Authenticator{&attest.Certificates{TrustDomain: domain, Aliases: aliases}}
+	if k.tokens != nil {
+		chain = append(chain, k.tokens)
+	}
+	k.all = attest.Chain(chain...)
+	return k, nil
+}
+
+func (k *callers) tasks() (tasks []loop.Task) {
+	for i, keys := range k.keys {
+		tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys %d", i), Run: keys.Run})
+	}
+	return tasks
+}
+
+func (k *callers) gauges(now time.Time) {
+	age := 0.0
+	for _, keys := range k.keys {
+		if at := keys.Fetched(); !at.IsZero() {
+			age = max(age, now.Sub(at).Seconds())
+		}
+	}
+	obs.TokenKeysAge.Set(age)
+}
+
+// authenticate says who an xDS stream belongs to: nobody on plain text, and on the secure address whoever a certificate
+// or a token names; no credential there is refused (XDS_AUTH).
+func (k *callers) authenticate(ctx context.Context) (string, error) {
+	if !secure(ctx) {
+		return "", nil
+	}
+	who, err := k.all.Authenticate(ctx)
+	if errors.Is(err, attest.ErrNone) && !k.required {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if k.revoked != nil && k.revoked(who) {
+		return "", fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
+	}
+	return who.ID.String(), nil
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+// changeLog writes one line for each change of configuration: what it was, what was built for it, how many proxies it
+// concerned, and how long it took from the event to the last acknowledgement. Changes that come while one is on its way are
+// summed up in its line, so there are at most two lines in a second however many changes there are. All methods may be called
+// from any goroutine.
+type changeLog struct {
+	log   *slog.Logger
+	built func() buildCounts // so far; nil: this process serves no proxies, and a change is done when it is written
+	busy  func() bool        // proxies wait for their turn; called with built only
+	wake  chan struct{}
+
+	mu     sync.Mutex // guards what follows
+	open   *change    // nil: nothing is on its way
+	spoke  time.Time  // when the last line was written
+	events struct {   // commits of this process that are not mirrored yet
+		revision int64     // the newest
+		oldest   time.Time // of the events in them; zero: there are none
+	}
+	mirrored int64 // the newest snapshot
+	seed     maphash.Seed
+}
+
+// change is one or several changes on their way.
+type change struct {
+	began, opened  time.Time // when the event was; when this process saw it
+	last           time.Time // when something happened last
+	first, newest  int64     // revisions
+	config         int64     // the newest revision that changed more than endpoints
+	changes        int
+	objects        map[model.Key]struct{} // at most maxObjects
+	names          []string               // of the first
+	before         buildCounts
+	planned, whole int64 // revisions up to which all lanes have planned, and the lane of configuration
+	proxies        int
+	acknowledged   map[uint64]struct{} // proxies, at most maxProxies
+	responses      [xds.NumTypes]int
+	acked          time.Time // the last one; zero: none
+}
+
+type buildCounts struct {
+	types     [xds.NumTypes]int64
+	fragments int64
+}
+
+// The bounds of what is remembered of one line, and its pace.
+const (
+	maxObjects    = 1000
+	namedObjects  = 4
+	maxProxies    = 1 << 16
+	settledAfter  = 200 * time.Millisecond // a change is done when nothing happened for so long
+	changeAtMost  = 5 * time.Second        // and is written after this in any case
+	changesEvery  = time.Second / 2        // between two lines
+	changesLookAt = 50 * time.Millisecond
+)
+
+func newChangeLog(log *slog.Logger) *changeLog {
+	return &changeLog{log: log, wake: make(chan struct{}, 1), seed: maphash.MakeSeed()}
+}
+
+// serves says that changes are done when proxies have them.
+func (c *changeLog) serves(pool *pool.Pool, busy func() bool) {
+	c.busy = busy
+	c.built = func() (n buildCounts) {
+		for t := range xds.NumTypes {
+			n.types[t] = pool.Builds(t)
+		}
+		n.fragments = pool.Fragments()
+		return n
+	}
+}
+
+// run writes the lines until the context ends.
+func (c *changeLog) run(ctx context.Context) error {
+	for {
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		tick := time.NewTicker(changesLookAt)
+		for open := true; open && ctx.Err() == nil; {
+			select {
+			case now := <-tick.C:
+				open = c.step(now)
+			case <-ctx.Done():
+			}
+		}
+		tick.Stop()
+	}
+}
+
+// begin is the change that is on its way, or a new one. Called with the lock held.
+func (c *changeLog) begin(now, began time.Time, revision int64) *change {
+	if c.open == nil {
+		c.open = &change{began: began, opened: now, first: revision, objects: map[model.Key]struct{}{}, acknowledged: map[uint64]struct{}{}}
+		if c.built != nil {
+			c.open.before = c.built()
+		}
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	}
+	ch := c.open
+	ch.changes, ch.newest, ch.last = ch.changes+1, revision, now
+	if began.Before(ch.began) {
+		ch.began = began
+	}
+	return ch
+}
+
+func (ch *change) touches(key model.Key) {
+	if _, known := ch.objects[key]; known || len(ch.objects) == maxObjects {
+		return
+	}
+	if ch.objects[key] = struct{}{}; len(ch.names) < namedObjects {
+		ch.names = append(ch.names, key.String())
+	}
+}
+
+// wrote is ingest's: a batch of this process was committed.
+func (c *changeLog) wrote(revision int64, event time.Time, batch kv.Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	switch {
+	case c.built == nil && batch.Len() > 0:
+		ch := c.begin(now, event, revision)
+		for _, r := range batch.Puts {
+			ch.touches(r.Meta().Key)
+		}
+		for _, key := range batch.Deletes {
+			ch.touches(key)
+		}
+		ch.acked = now
+	case c.open != nil && revision >= c.open.first && revision <= c.open.newest: // the mirror was quicker
+		if event.Before(c.open.began) {
+			c.open.began = event
+		}
+	case c.built != nil && revision > c.mirrored:
+		if c.events.revision = revision; c.events.oldest.IsZero() || event.Before(c.events.oldest) {
+			c.events.oldest = event
+		}
+	}
+}
+
+// published is the mirror's: there is another snapshot.
+func (c *changeLog) published(m mirror.Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mirrored = m.New.Revision()
+	now, event := time.Now(), c.events.oldest
+	if c.events.revision <= c.mirrored {
+		c.events.revision, c.events.oldest = 0, time.Time{}
+	} else {
+		event = time.Time{}
+	}
+	if m.Old.Revision() == 0 {
+		c.log.Info("configuration is complete", obs.KeyRevision, m.New.Revision(), obs.KeyObjects, snapshotCounts(m.New))
+		return
+	}
+	if len(m.Edits) == 0 {
+		return
+	}
+	began := m.Committed
+	if began.IsZero() {
+		began = now
+	}
+	if !event.IsZero() && event.Before(began) {
+		began = event
+	}
+	ch := c.begin(now, began, m.New.Revision())
+	for _, e := range m.Edits {
+		key := e.Key()
+		if ch.touches(key); key.Kind != model.KindEndpoints {
+			ch.config = ch.newest
+		}
+	}
+}
+
+// planned is plan's.
+func (c *changeLog) planned(revision int64, lane plan.Lane, moved int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := c.open
+	if ch == nil || revision < ch.first {
+		return
+	}
+	ch.last, ch.planned = time.Now(), max(ch.planned, revision)
+	if lane == plan.Slow {
+		ch.whole = max(ch.whole, revision)
+	}
+	ch.proxies = max(ch.proxies, moved)
+}
+
+// acknowledged is push/serve's.
+func (c *changeLog) acknowledged(t xds.Type, node string, revision int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := c.open
+	if ch == nil || revision < ch.first {
+		return
+	}
+	now := time.Now()
+	ch.last, ch.acked = now, now
+	ch.responses[t]++
+	if len(ch.acknowledged) < maxProxies {
+		ch.acknowledged[maphash.String(c.seed, node)] = struct{}{}
+	}
+}
+
+// step writes the line of what is done; false: nothing is on its way.
+func (c *changeLog) step(now time.Time) (open bool) {
+	c.mu.Lock()
+	ch := c.open
+	if ch == nil {
+		c.mu.Unlock()
+		return false
+	}
+	done := c.built == nil || ch.planned >= ch.newest && ch.whole >= ch.config && !c.busy()
+	if !(done && now.Sub(ch.last) >= settledAfter || now.Sub(ch.opened) >= changeAtMost) || now.Sub(c.spoke) < changesEvery {
+		c.mu.Unlock()
+		return true
+	}
+	c.open, c.spoke = nil, now
+	c.mu.Unlock()
+	c.write(ch, done)
+	return false
+}
+
+func (c *changeLog) write(ch *change, done bool) {
+	objects := strings.Join(ch.names, ", ")
+	switch more := len(ch.objects) - len(ch.names); {
+	case len(ch.objects) == maxObjects:
+		objects += fmt.Sprintf(" and %d or more", more)
+	case more > 0:
+		objects += fmt.Sprintf(" and %d more", more)
+	}
+	last, message := ch.acked, "configuration written"
+	if last.IsZero() {
+		last = ch.last
+	}
+	line := []any{obs.KeyRevision, ch.newest, obs.KeyChanges, ch.changes, obs.KeyObjects, objects}
+	if c.built != nil {
+		message = "configuration applied"
+		if !done {
+			message = "configuration is being applied"
+		}
+		after := c.built()
+		line = append(line, obs.KeyBuilt, after.since(ch.before), obs.KeyProxies, ch.proxies, obs.KeyAcknowledged, len(ch.acknowledged),
+			obs.KeyResponses, amounts(ch.responses[:], func(t int) string { return xds.Type(t).String() }))
+	}
+	c.log.Info(message, append(line, obs.KeyTook, last.Sub(ch.began).Round(time.Millisecond/10))...)
+}
+
+// since is what was built between two counts, by type.
+func (b buildCounts) since(before buildCounts) string {
+	for t := range b.types {
+		b.types[t] -= before.types[t]
+	}
+	all := amounts(b.types[:], func(t int) string { return xds.Type(t).Noun() })
+	if n := b.fragments - before.fragments; n > 0 {
+		all = strings.TrimPrefix(fmt.Sprintf("%s, virtual host %d", all, n), ", ")
+	}
+	return all
+}
+
+// snapshotCounts is how many records of each kind a snapshot has.
+func snapshotCounts(s *mirror.Snapshot) string {
+	kinds := model.Kinds()
+	counts := make([]int, len(kinds))
+	for i, kind := range kinds {
+		counts[i] = s.Len(kind)
+	}
+	return amounts(counts, func(i int) string { return kinds[i].String() })
+}
+
+// amounts lists what is there of a list of counts: "Service 3, Sidecar 1".
+func amounts[N int | int64](counts []N, name func(i int) string) string {
+	var parts []string
+	for i, n := range counts {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", name(i), n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

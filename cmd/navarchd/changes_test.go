@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// changing is a replica that has what it began with, and its log.
+type changing struct {
+	*changeLog
+	t       *testing.T
+	out     bytes.Buffer
+	now     *mirror.Snapshot
+	waiting atomic.Bool
+}
+
+func startChanging(t *testing.T) *changing {
+	t.Helper()
+	c := &changing{t: t}
+	c.changeLog = newChangeLog(slog.New(slog.NewTextHandler(&c.out, nil)))
+	c.serves(&pool.Pool{}, c.waiting.Load)
+	go func() { _ = c.run(t.Context()) }()
+	c.now = mirror.Empty()
+	c.edit(1, "first")
+	if got := c.said(); !strings.Contains(got, "configuration is complete") || !strings.Contains(got, `objects="Sidecar 1"`) {
+		t.Errorf("at first: %s", got)
+	}
+	return c
+}
+
+// edit is a change of some Sidecars that was committed now.
+func (c *changing) edit(revision int64, names ...string) {
+	var puts []model.Record
+	for _, name := range names {
+		r, err := model.New(model.Key{Kind: model.KindSidecar, Namespace: "shop", Name: name}, revision, &networkingv1.Sidecar{})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		puts = append(puts, r)
+	}
+	change := c.now.Apply(revision, puts, nil)
+	change.Committed, c.now = time.Now(), change.New
+	c.published(change)
+}
+
+func (c *changing) said() string {
+	synctest.Wait()
+	defer c.out.Reset()
+	return c.out.String()
+}
+
+// One change is one line: its event, its objects, the proxies that it concerned, and the time to the last acknowledgement.
+func TestOneChangeIsOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startChanging(t)
+		event := time.Now()
+		time.Sleep(30 * time.Millisecond)
+		c.wrote(7, event, kv.Batch{})
+		c.edit(7, "a", "b", "c", "d", "e", "f")
+		time.Sleep(time.Second)
+		if got := c.said(); got != "" {
+			t.Errorf("before it was planned: %s", got)
+		}
+		c.planned(7, plan.Slow, 2)
+		c.acknowledged(xds.Cluster, "old", 6) // of a proxy that lags
+		c.acknowledged(xds.Cluster, "p1", 7)
+		time.Sleep(100 * time.Millisecond)
+		c.acknowledged(xds.Route, "p1", 7)
+		c.acknowledged(xds.Route, "p2", 7)
+		time.Sleep(time.Second)
+		got := c.said()
+		for _, want := range []string{`msg="configuration applied"`, "revision=7", "changes=1", "proxies=2", "acknowledged=2", `responses="CDS 1, RDS 2"`, "took=1.13s",
+			`objects="Sidecar shop/a, Sidecar shop/b, Sidecar shop/c, Sidecar shop/d and 2 more"`} {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %s in %s", want, got)
+			}
+		}
+		if strings.Count(got, "\n") != 1 {
+			t.Errorf("not one line:\n%s", got)
+		}
+		c.edit(8, "a")
+		c.planned(8, plan.Slow, 1)
+		c.waiting.Store(true) // the proxy does not get its turn
+		time.Sleep(10 * time.Second)
+		if got := c.said(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "is being applied") {
+			t.Errorf("one that does not end: %s", got)
+		}
+	})
+}
+
+// Changes without end are a bounded number of lines, which sum up to all of them: where they come so fast that none is done before
+// the next, and where each is.
+func TestChangesWithoutEnd(t *testing.T) {
+	for _, rate := range []int{100, 4} {
+		synctest.Test(t, func(t *testing.T) { withoutEnd(t, rate) })
+	}
+}
+
+func withoutEnd(t *testing.T, rate int) {
+	const seconds = 60
+	c := startChanging(t)
+	for i := range int64(seconds * rate) {
+		c.edit(i+2, fmt.Sprint("s", i%3000))
+		c.planned(i+2, plan.Slow, 1)
+		c.acknowledged(xds.Cluster, "p", i+2)
+		time.Sleep(time.Second / time.Duration(rate))
+	}
+	time.Sleep(10 * time.Second)
+	got, sum := c.said(), 0
+	for line := range strings.Lines(got) {
+		var n int
+		if _, after, ok := strings.Cut(line, "changes="); ok {
+			_, _ = fmt.Sscan(after, &n)
+		}
+		sum += n
+		if len(line) > 1000 {
+			t.Errorf("a line of %d bytes", len(line))
+		}
+	}
+	if lines := strings.Count(got, "\n"); lines > 2*(seconds+1) || lines < 5 || sum != seconds*rate {
+		t.Errorf("at %d a second: %d lines for %d s, of %d changes, want %d", rate, lines, seconds, sum, seconds*rate)
+	}
+}
+
+// A problem is a line when it appears and one when it is over, also where there are more than anybody reads.
+func TestProblemsAreLoggedOnce(t *testing.T) {
+	var out bytes.Buffer
+	l := &problemLog{log: slog.New(slog.NewTextHandler(&out, nil))}
+	now := time.Unix(1e6, 0)
+	step := func(problems ...object.Problem) string {
+		defer out.Reset()
+		now = now.Add(time.Second)
+		l.step(now, problems)
+		return out.String()
+	}
+	bad := object.Problem{ID: object.ID{Kind: "VirtualService", Namespace: "shop", Name: "web"}, Origin: "web.yaml", Field: "spec.hosts", Message: "is empty"}
+	if got := step(bad); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=WARN msg="problem with the configuration" object="VirtualService shop/web" field=spec.hosts origin=web.yaml problem="is empty"`) {
+		t.Errorf("it appears: %s", got)
+	}
+	if got := step(bad); got != "" {
+		t.Errorf("it stays: %s", got)
+	}
+	if got := step(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "is over") || !strings.Contains(got, "shop/web") {
+		t.Errorf("it is over: %s", got)
+	}
+	lines := 0
+	for i := range 100 {
+		var many []object.Problem
+		for j := range 500 {
+			many = append(many, object.Problem{Message: fmt.Sprint(i, j)})
+		}
+		lines += strings.Count(step(many...), "\n")
+	}
+	if lines > problemBurst+100 {
+		t.Errorf("%d lines in 100 s", lines)
+	}
+	step()
+	for range problemBurst {
+		if got := step(); strings.Contains(got, "/debug/problems lists") {
+			return
+		}
+	}
+	t.Error("it is not said that more happened than was logged")
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/ca/attest"
+)
+
+// Bounds of Watch, which takes no credential.
+const (
+	maxWatches     = 1024 // streams of this process
+	maxHostWatches = 32   // of one host
+	maxServiceName = 256  // bytes
+	readyPoll      = 500 * time.Millisecond
+)
+
+// health answers grpc.health.v1 on all gRPC addresses of a process, to every caller: all services are SERVING while ready is nil
+// (as GET /ready says), and NOT_SERVING otherwise.
+type health struct {
+	ready func() error
+
+	mu      sync.Mutex // a leaf
+	serving bool       // when ready was asked last by run
+	changed chan struct{}
+	total   int            // Watch streams
+	hosts   map[string]int // that have them
+}
+
+func newHealth(ready func() error) *health {
+	return &health{ready: ready, changed: make(chan struct{}), hosts: map[string]int{}}
+}
+
+// run tells Watch streams of changes until ctx ends.
+func (h *health) run(ctx context.Context) error {
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		serving := h.ready() == nil
+		h.mu.Lock()
+		if serving != h.serving {
+			h.serving = serving
+			close(h.changed)
+			h.changed = make(chan struct{})
+		}
+		h.mu.Unlock()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// enter takes a place of a Watch stream, until leave is called.
+func (h *health) enter(ctx context.Context) (leave func(), err error) {
+	host := ""
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		if host, _, err = net.SplitHostPort(p.Addr.String()); err != nil {
+			host = p.Addr.String()
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.total >= maxWatches || h.hosts[host] >= maxHostWatches {
+		return nil, status.Errorf(codes.ResourceExhausted, "%d Watch streams, %d of them of %s: use Check", h.total, h.hosts[host], host)
+	}
+	h.total++
+	h.hosts[host]++
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.total--
+		if h.hosts[host]--; h.hosts[host] == 0 {
+			delete(h.hosts, host)
+		}
+	}, nil
+}
+
+func (h *health) status() (status healthv1.HealthCheckResponse_ServingStatus, changed <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return servingStatus(h.serving), h.changed
+}
+
+func servingStatus(serving bool) healthv1.HealthCheckResponse_ServingStatus {
+	if serving {
+		return healthv1.HealthCheckResponse_SERVING
+	}
+	return healthv1.HealthCheckResponse_NOT_SERVING
+}
+
+// addressHealth is health on one address, with the services that are registered there.
+type addressHealth struct {
+	healthv1.UnimplementedHealthServer
+	*health
+	services func() map[string]grpc.ServiceInfo
+}
+
+// known says whether a service is there; the empty name stands for the whole server.
+func (h addressHealth) known(r *healthv1.HealthCheckRequest) (bool, error) {
+	name := r.GetService()
+	if len(name) > maxServiceName {
+		return false, status.Errorf(codes.InvalidArgument, "service: %d bytes, at most %d are taken", len(name), maxServiceName)
+	}
+	_, there := h.services()[name]
+	return there || name == "", nil
+}
+
+// Check implements grpc.health.v1.Health.
+func (h addressHealth) Check(_ context.Context, r *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+	known, err := h.known(r)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		return nil, status.Error(codes.NotFound, "unknown service")
+	}
+	return &healthv1.HealthCheckResponse{Status: servingStatus(h.ready() == nil)}, nil
+}
+
+// Watch implements grpc.health.v1.Health.
+func (h addressHealth) Watch(r *healthv1.HealthCheckRequest, stream grpc.ServerStreamingServer[healthv1.HealthCheckResponse]) error {
+	known, err := h.known(r)
+	if err != nil {
+		return err
+	}
+	ctx := stream.Context()
+	leave, err := h.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for last := healthv1.HealthCheckResponse_UNKNOWN; ; {
+		now, changed := h.status()
+		if !known {
+			now = healthv1.HealthCheckResponse_SERVICE_UNKNOWN
+		}
+		if now != last {
+			if err := stream.Send(&healthv1.HealthCheckResponse{Status: now}); err != nil {
+				return err
+			}
+			last = now
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// reflected answers grpc.reflection.v1 to callers with a credential; on plain text, where nobody shows one, to all.
+type reflected struct {
+	reflectionv1.ServerReflectionServer
+	authenticate func(context.Context) (identity string, err error)
+}
+
+// ServerReflectionInfo implements grpc.reflection.v1.ServerReflection.
+func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflectionv1.ServerReflectionRequest, reflectionv1.ServerReflectionResponse]) error {
+	if ctx := stream.Context(); secure(ctx) {
+		identity, err := r.authenticate(ctx)
+		switch {
+		case errors.Is(err, attest.ErrUnavailable):
+			return status.Errorf(codes.Unavailable, "not authenticated: %v", err)
+		case err != nil:
+			return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
+		case identity == "":
+			return status.Error(codes.Unauthenticated, "authentication required: ask with a certificate or a token")
+		}
+	}
+	return r.ServerReflectionServer.ServerReflectionInfo(stream)
+}
+
+// registerCommon adds what every gRPC address answers.
+func (p *process) registerCommon(server *grpc.Server) {
+	healthv1.RegisterHealthServer(server, addressHealth{health: p.health, services: server.GetServiceInfo})
+	inner := reflection.NewServerV1(reflection.ServerOptions{Services: server})
+	reflectionv1.RegisterServerReflectionServer(server, reflected{inner, p.callers.authenticate})
+}

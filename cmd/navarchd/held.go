@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/removal"
+)
+
+// newKeeper is who shows what the ingester holds of removals, and lets them go when an operator accepts that.
+func (i *ingester) newKeeper(name string) *removal.Keeper {
+	return &removal.Keeper{Store: i.store, Holders: []removal.Holder{i.source, i.loop}, Name: name, Log: i.log}
+}
+
+// keep is the keeper's part of one term; it returns when ctx ends.
+func (i *ingester) keep(ctx context.Context, epoch kv.Epoch) {
+	for ctx.Err() == nil {
+		err := i.keeper.Lead(ctx, epoch)
+		if ctx.Err() != nil || errors.Is(err, kv.ErrDeposed) {
+			return
+		}
+		i.log.Warn("held removals are not shown, trying again", obs.KeyError, err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// takeOver is the keeper's part while another process leads.
+func (i *ingester) takeOver() loop.Task {
+	return loop.Task{Name: "accepted removals", Run: func(ctx context.Context) error {
+		return i.keeper.Watch(ctx, func() bool { _, leads := i.lead.Epoch(); return leads })
+	}}
+}
+
+// heldProblem says on /debug/problems how a removal that is held is accepted.
+func (i *ingester) heldProblem() (inspect.Problem, bool) {
+	held := i.keeper.Shown()
+	if held == nil {
+		return inspect.Problem{}, false
+	}
+	return inspect.Problem{Object: "removals/held", Origin: "etcd", Warning: true, Message: fmt.Sprintf(
+		"%d objects vanished at once and are held since %s: navarchctl store held lists them, navarchctl store accept-removal %s lets them go",
+		held.Count, held.Since.Format(time.RFC3339), held.Digest)}, true
+}

@@ -1,0 +1,148 @@
+// Package programs has the project's programs for tests. They are built from this tree into out/programs, once for all test
+// binaries of a run: the go command leaves alone what is up to date.
+package programs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// failer is what For and Raced need of a test.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// For is the path of a program (navarchd, navarchctl, navarch-agent, navarch-load, or app, the demo's application) as
+// `make build` builds it, without symbols: so it is linked in two thirds of the time. The test ends where there is none.
+func For(t failer, name string) string {
+	t.Helper()
+	return path(t, plain, name)
+}
+
+// Raced is the path of navarchd with the race detector, which writes DATA RACE to its standard error.
+func Raced(t failer) string {
+	t.Helper()
+	return path(t, raced, "navarchd")
+}
+
+func path(t failer, of func() (string, error), name string) string {
+	t.Helper()
+	dir, err := of()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+// asMade is the environment of `make build`.
+var asMade = []string{"CGO_ENABLED=0"}
+
+var (
+	plain = sync.OnceValues(func() (string, error) {
+		return build("plain", asMade, "-tags=grpcnotrace", module+"cmd/...", module+"deploy/demo/app")
+	})
+	raced = sync.OnceValues(func() (string, error) { return build("race", nil, "-race", module+"cmd/navarchd") })
+)
+
+const module = "navarch.io/navarch/"
+
+// Changed is the path of navarchd as another version would have it: in a file of the tree, named from its top, a text is
+// replaced. The version that it says it is, is name, which also names the build. The test ends where the file has no such text.
+func Changed(t failer, name, file, text, by string) string {
+	t.Helper()
+	dir, err := changed(name, file, text, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "navarchd")
+}
+
+func changed(name, file, text, by string) (dir string, err error) {
+	dir, unlock, err := folder(name)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	file = filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(dir))), file)
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("programs for tests: %w", err)
+	}
+	now := strings.Replace(string(old), text, by, 1)
+	if now == string(old) {
+		return "", fmt.Errorf("programs for tests: %s has no %q any more: change another detail", file, text)
+	}
+	replaced, overlay := filepath.Join(dir, filepath.Base(file)+".txt"), filepath.Join(dir, "overlay.json") // .txt: it is no package of ours
+	list, err := json.Marshal(map[string]any{"Replace": map[string]string{file: replaced}})
+	if err = errors.Join(err, os.WriteFile(replaced, []byte(now), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
+		return "", fmt.Errorf("programs for tests: %w", err)
+	}
+	return dir, compile(dir, asMade, "-tags=grpcnotrace", "-ldflags=-s -w -X navarch.io/navarch/store/obs.Version="+name, "-overlay="+overlay, module+"cmd/navarchd")
+}
+
+// build makes out/programs/<kind>.
+func build(kind string, env []string, args ...string) (dir string, err error) {
+	dir, unlock, err := folder(kind)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	return dir, compile(dir, env, append([]string{"-ldflags=-s -w"}, args...)...)
+}
+
+// compile puts programs into a folder.
+func compile(dir string, env []string, args ...string) error {
+	cmd := exec.Command("go", append([]string{"build", "-o", dir + "/"}, args...)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("programs for tests: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// folder is out/programs/<kind>, made where it is not, and this process's alone until unlock: test binaries that run at once
+// wait for each other.
+func folder(kind string) (dir string, unlock func(), err error) {
+	top, err := root()
+	if err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(top, "out", "programs", kind)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, fmt.Errorf("programs for tests: %w", err)
+	}
+	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", nil, fmt.Errorf("programs for tests: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("programs for tests: lock %s: %w", lock.Name(), err), lock.Close())
+	}
+	return dir, func() { lock.Close() }, nil
+}
+
+// root is the top of the tree, above the folder of the package whose test this is.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("programs for tests: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("programs for tests: no go.mod above the working directory")
+		}
+		dir = up
+	}
+}

@@ -1,0 +1,95 @@
+package access
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+func record(t *testing.T, kind model.Kind, namespace, text string) model.Record {
+	t.Helper()
+	body := map[model.Kind]proto.Message{model.KindGateway: &networkingv1.Gateway{}, model.KindDestinationRule: &networkingv1.DestinationRule{},
+		model.KindEnvoyFilter: &networkingv1.EnvoyFilter{}, model.KindSecretReader: &model.SecretReaderSpec{}}[kind]
+	if err := protojson.Unmarshal([]byte(text), body); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	r, err := model.New(model.Key{Kind: kind, Namespace: namespace, Name: "r"}, 0, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A binding of the identity's own namespace, or of all namespaces, grants to whom it names; nothing else does.
+func TestGranted(t *testing.T) {
+	for accounts, want := range map[string]bool{"shop/one": true, "shop/*": true, "*/*": true, "shop/two": false, "bank/one": false, "bank/*": false, "*": false, "shop/o": false} {
+		for namespace, counts := range map[string]bool{"shop": true, "": true, "bank": false, "istio-system": false} {
+			s := mirror.Empty().Apply(1, []model.Record{record(t, model.KindSecretReader, namespace, `{"accounts": ["`+accounts+`"]}`)}, nil).New
+			got, err := Snapshots{Current: func() *mirror.Snapshot { return s }}.MayListSecrets(t.Context(), one)
+			if got.Allowed != (want && counts) || err != nil || got.Allowed == (got.Why != "") {
+				t.Errorf("%q in namespace %q: %+v %v", accounts, namespace, got, err)
+			}
+		}
+	}
+}
+
+// What each kind of object refers to, and whom it selects.
+func TestUseOf(t *testing.T) {
+	const filter = `"configPatches": [{"patch": {"value": {"a": [{"b": {"name": "%"}}, 1, null, "kubernetes"]}}}]`
+	labels := map[string]string{"app": "gw", "tier": "edge"}
+	for _, c := range []struct {
+		name, namespace string
+		kind            model.Kind
+		text            string
+		want            Use
+	}{
+		{"a Gateway", "apps", model.KindGateway, `{"selector": {"app": "gw"}, "servers": [{}, {"tls": {"mode": "SIMPLE", "credentialName": "web"}}]}`, Referred},
+		{"one of all proxies", "apps", model.KindGateway, `{"servers": [{"tls": {"mode": "OPTIONAL_MUTUAL", "credentialNames": ["x", "web"]}}]}`, Referred},
+		{"by its long name", "apps", model.KindGateway, `{"servers": [{"tls": {"mode": "MUTUAL", "credentialName": "kubernetes-gateway://shop/web"}}]}`, Referred},
+		{"of another namespace", "apps", model.KindGateway, `{"servers": [{"tls": {"mode": "MUTUAL", "credentialName": "kubernetes-gateway://bank/web"}}]}`, Unreferred},
+		{"that selects others", "apps", model.KindGateway, `{"selector": {"app": "gw", "tier": "x"}, "servers": [{"tls": {"mode": "SIMPLE", "credentialName": "web"}}]}`, Unselected},
+		{"that ends no TLS", "apps", model.KindGateway, `{"servers": [{"tls": {"credentialName": "web"}}]}`, Unreferred},
+		{"another Secret", "apps", model.KindGateway, `{"servers": [{"tls": {"mode": "SIMPLE", "credentialName": "we"}}]}`, Unreferred},
+		{"authorities alone", "apps", model.KindGateway, `{"servers": [{"tls": {"mode": "MUTUAL", "credentialName": "x", "caCertCredentialName": "web"}}]}`, Unreferred},
+		{"a rule", "shop", model.KindDestinationRule, `{"workloadSelector": {"matchLabels": {"app": "gw"}}, "trafficPolicy": {"tls": {"mode": "MUTUAL", "credentialName": "web"}}}`, Referred},
+		{"a subset's port", "shop", model.KindDestinationRule, `{"workloadSelector": {"matchLabels": {"app": "gw"}}, "subsets": [{}, {"trafficPolicy": {"portLevelSettings": [{"tls": {"credentialName": "web"}}]}}]}`, Referred},
+		{"a rule for others", "shop", model.KindDestinationRule, `{"workloadSelector": {"matchLabels": {"app": "x"}}, "trafficPolicy": {"tls": {"credentialName": "web"}}}`, Unselected},
+		{"a rule elsewhere", "bank", model.KindDestinationRule, `{"workloadSelector": {"matchLabels": {"app": "gw"}}, "trafficPolicy": {"tls": {"credentialName": "web"}}}`, Unreferred},
+		{"a rule without selector", "shop", model.KindDestinationRule, `{"trafficPolicy": {"tls": {"credentialName": "web"}}}`, Unreferred},
+		{"a filter", "shop", model.KindEnvoyFilter, `{` + filter + `}`, Referred},
+		{"the root's filter", "root", model.KindEnvoyFilter, `{` + filter + `, "workloadSelector": {"labels": {"tier": "edge"}}}`, Referred},
+		{"a filter elsewhere", "bank", model.KindEnvoyFilter, `{` + filter + `}`, Unreferred},
+		{"a filter for others", "shop", model.KindEnvoyFilter, `{` + filter + `, "workloadSelector": {"labels": {"tier": "x"}}}`, Unselected},
+		{"a filter of a target", "shop", model.KindEnvoyFilter, `{` + filter + `, "targetRefs": [{"kind": "Gateway", "name": "x"}]}`, Unreferred},
+	} {
+		for form, is := range map[string]bool{"kubernetes://web": true, "kubernetes://shop/web": true, "kubernetes-gateway://shop/web": true,
+			"web": false, "kubernetes-gateway://web": false, "kubernetes://bank/web": false, "kubernetes://shop/web/x": false} {
+			want := c.want
+			if c.kind == model.KindEnvoyFilter && !is {
+				want = Unreferred
+			}
+			r := record(t, c.kind, c.namespace, strings.ReplaceAll(c.text, "%", form))
+			sets := func() []map[string]string { return []map[string]string{{"app": "other"}, labels} }
+			got := UseOf(slices.Values([]model.Record{r}), "root", one, "web", sets)
+			if got != want {
+				t.Errorf("%s, %s: %v, want %v", c.name, form, got, want)
+			}
+			unlabelled := UseOf(slices.Values([]model.Record{r}), "root", one, "web", func() []map[string]string { return nil })
+			if selector, _ := Reaches(r, "root", "shop"); len(selector) > 0 && want > Unreferred && unlabelled != Unlabelled {
+				t.Errorf("%s, of which no labels are known: %v", c.name, unlabelled)
+			}
+		}
+	}
+	if got := UseOf(maps.Values(map[int]model.Record{}), "root", view.Identity{Namespace: "shop"}, "web", nil); got != Unreferred {
+		t.Errorf("by nothing: %v", got)
+	}
+}

@@ -1,0 +1,161 @@
+package access
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/push/view"
+)
+
+var (
+	one, two = view.Identity{Namespace: "shop", Account: "one"}, view.Identity{Namespace: "shop", Account: "two"}
+	start    = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	errAway  = errors.New("no route")
+)
+
+// clock drives a Memory.
+type clock struct {
+	t   *testing.T
+	m   *Memory
+	now time.Time
+}
+
+func newClock(t *testing.T) *clock { return &clock{t, NewMemory(Settings{}), start} }
+
+// asks moves on and checks about whom is asked then, of those that are wanted.
+func (c *clock) asks(after time.Duration, wanted []view.Identity, want ...view.Identity) time.Duration {
+	c.t.Helper()
+	c.now = c.now.Add(after)
+	got, wait := c.m.Ask(slices.Values(wanted), c.now)
+	if !slices.Equal(got, want) {
+		c.t.Errorf("after %v: asks about %v, want %v", c.now.Sub(start), got, want)
+	}
+	return wait
+}
+
+func (c *clock) stands(who view.Identity, want Standing) {
+	c.t.Helper()
+	got := c.m.Standing(who, c.now)
+	if got.Known != want.Known || got.Allowed != want.Allowed || !strings.Contains(got.Why, want.Why) || (got.Why == "") != (want.Why == "") {
+		c.t.Errorf("after %v: %v stands %+v, want %+v", c.now.Sub(start), who, got, want)
+	}
+}
+
+var (
+	unknown = Standing{}
+	yes     = Standing{Known: true, Allowed: true}
+)
+
+// A yes is asked for again after five minutes, a no after one; until the answer is there, nothing is known anew.
+func TestAnswersAreKept(t *testing.T) {
+	c, both := newClock(t), []view.Identity{one, two}
+	c.asks(0, both, one, two)
+	c.stands(one, unknown)
+	c.asks(time.Second, both) // once, while it goes on
+	c.m.Answered(one, Answer{Allowed: true}, c.now)
+	c.m.Answered(two, Answer{Why: "it may not"}, c.now)
+	c.stands(one, yes)
+	c.stands(two, Standing{Known: true, Why: "it may not"})
+	if wait := c.asks(0, both); wait != DefaultNo-time.Second {
+		t.Errorf("the next question is due in %v", wait)
+	}
+	c.asks(DefaultNo-2*time.Second, both)
+	c.stands(two, Standing{Known: true, Why: "it may not"})
+	c.asks(time.Second, both, two) // a minute from when it was asked
+	c.stands(two, unknown)
+	c.m.Answered(two, Answer{Allowed: true}, c.now)
+	c.stands(two, yes)
+	c.asks(DefaultYes-DefaultNo, both, one)
+	c.stands(one, unknown)
+	c.m.Answered(one, Answer{Why: "no more"}, c.now)
+	c.stands(one, Standing{Known: true, Why: "no more"})
+}
+
+// While the authoriser is away the last yes stands for a day, a no stays a no, and who was never asked about is denied; it is asked
+// again, at growing intervals.
+func TestAuthoriserAway(t *testing.T) {
+	c, three := newClock(t), view.Identity{Namespace: "shop", Account: "three"}
+	known, all := []view.Identity{one, two}, []view.Identity{one, three, two}
+	c.asks(0, known, one, two)
+	c.m.Answered(one, Answer{Allowed: true}, c.now)
+	c.m.Answered(two, Answer{Why: "it may not"}, c.now)
+	c.asks(DefaultYes, all, all...)
+	for _, who := range all {
+		c.m.Failed(who, errAway, c.now)
+	}
+	c.stands(one, yes)
+	c.stands(two, Standing{Known: true, Why: "it may not"})
+	c.stands(three, Standing{Known: true, Why: "nobody can say yet whether it may: no route"})
+	pauses := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute}
+	for _, pause := range pauses {
+		c.asks(pause-1, all)
+		c.asks(1, all, all...)
+		for _, who := range all {
+			c.m.Failed(who, errAway, c.now)
+		}
+	}
+	c.asks(DefaultAway-c.now.Sub(start)-1, all, all...)
+	for _, who := range all {
+		c.m.Failed(who, errAway, c.now)
+	}
+	c.stands(one, yes)
+	c.now = start.Add(DefaultAway)
+	c.stands(one, Standing{Known: true, Why: "nobody can say since 24h0m0s"})
+	c.asks(time.Minute, all, all...)
+	c.m.Answered(one, Answer{Allowed: true}, c.now)
+	c.m.Answered(three, Answer{Allowed: true}, c.now)
+	c.stands(one, yes)
+	c.stands(three, yes)
+}
+
+// What is doubted is asked about at once, also where a question goes on, whose answer may be the old one; what stands, stands.
+func TestDoubt(t *testing.T) {
+	c, it := newClock(t), []view.Identity{one}
+	c.m.Doubt(one) // nobody has asked
+	c.asks(0, it, one)
+	c.m.Doubt(one)
+	c.asks(0, it)
+	c.m.Answered(one, Answer{Allowed: true}, c.now)
+	c.stands(one, yes)
+	c.asks(0, it, one)
+	c.m.Answered(one, Answer{Allowed: true}, c.now)
+	c.asks(time.Second, it)
+	c.m.Doubt(one)
+	c.stands(one, yes)
+	c.asks(0, it, one)
+	c.m.Failed(one, errAway, c.now)
+	c.stands(one, yes)
+}
+
+// Whom nobody wants is not asked about; a yes is remembered for a day, since the authoriser may be away when it is wanted again, a no
+// for a minute, so that who comes and goes asks no more often; nothing longer.
+func TestForgotten(t *testing.T) {
+	c, both := newClock(t), []view.Identity{one, two}
+	held := func() []view.Identity { return slices.SortedFunc(maps.Keys(c.m.answers), view.Identity.Compare) }
+	c.asks(0, both, one, two)
+	c.m.Answered(one, Answer{Allowed: true}, c.now)
+	c.m.Answered(two, Answer{}, c.now)
+	c.asks(DefaultNo-1, nil)
+	if !slices.Equal(held(), both) {
+		t.Errorf("remembered: %v", held())
+	}
+	c.asks(1, nil)
+	if !slices.Equal(held(), []view.Identity{one}) {
+		t.Errorf("remembered: %v", held())
+	}
+	c.asks(DefaultAway-DefaultNo-1, nil)
+	c.stands(one, unknown)
+	c.asks(0, []view.Identity{one}, one)
+	c.m.Failed(one, errAway, c.now)
+	c.stands(one, yes)
+	c.asks(1, nil)
+	if len(held()) > 0 {
+		t.Errorf("remembered: %v", held())
+	}
+	c.m.Answered(two, Answer{Allowed: true}, c.now) // too late for anybody
+	c.stands(two, unknown)
+}

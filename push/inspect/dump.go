@@ -1,0 +1,289 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// WithheldDetails begins the details of the error state of a resource that is withheld from the proxy's view; the details of
+// what the proxy itself refused begin with RefusedDetails.
+const (
+	WithheldDetails = "withheld: "
+	RefusedDetails  = "refused: "
+)
+
+// Dump is what one proxy (name.namespace, or its node's id) was sent, as the sections of Envoy's /config_dump: clusters,
+// endpoints, listeners, routes, secrets without what is private. What only Envoy has (bootstrap, static resources, ECDS) is in
+// Envoy's own dump. Errors: of StatusCode 404, it is not connected here; 400, several proxies have the name.
+func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
+	st, err := named(c, proxy)
+	if err != nil {
+		return nil, err
+	}
+	sections, err := st.dump(nil)
+	if err != nil {
+		return nil, err
+	}
+	var all []*discoveryv3.Resource
+	for _, section := range sections {
+		all = append(all, &discoveryv3.Resource{Resource: section})
+	}
+	return all, nil
+}
+
+// configDump is the same as an envoy.admin.v3.ConfigDump in JSON, as Envoy's admin interface prints it.
+func configDump(c Config, r *http.Request) (any, error) {
+	st, err := find(c, r)
+	if err != nil {
+		return nil, err
+	}
+	var wanted []xds.Type
+	for noun := range strings.SplitSeq(r.URL.Query().Get("types"), ",") {
+		if noun == "" {
+			continue
+		}
+		t := xds.ParseNoun(noun)
+		if t == xds.Unknown {
+			return nil, httpError{http.StatusBadRequest, fmt.Sprintf("types: unknown type %q", noun)}
+		}
+		wanted = append(wanted, t)
+	}
+	sections, err := st.dump(wanted)
+	if err != nil {
+		return nil, err
+	}
+	return printed(&adminv3.ConfigDump{Configs: sections})
+}
+
+// printed is a message as proto JSON with proto field names.
+func printed(m proto.Message) (json.RawMessage, error) {
+	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	var stable bytes.Buffer // protojson varies its white space on purpose
+	if err := json.Compact(&stable, raw); err != nil {
+		return nil, err
+	}
+	return stable.Bytes(), nil
+}
+
+// dump is a section for each wanted type, none wanted means all, also where it is empty: readers look for each.
+func (st Stream) dump(wanted []xds.Type) (sections []*anypb.Any, err error) {
+	held := st.Held()
+	for t := range xds.NumTypes {
+		if len(wanted) > 0 && !slices.Contains(wanted, t) {
+			continue
+		}
+		entries, err := st.entries(t, held[t])
+		if err != nil {
+			return nil, fmt.Errorf("dump of %s: %w", st.Proxy, err)
+		}
+		section, err := anypb.New(sectionOf(t, entries))
+		if err != nil {
+			return nil, fmt.Errorf("dump of %s: %w", st.Proxy, err)
+		}
+		sections = append(sections, section)
+	}
+	return sections, nil
+}
+
+// entry is one resource of a dump.
+type entry struct {
+	name, version string
+	body          *anypb.Any                  // nil: the proxy has none
+	failed        *adminv3.UpdateFailureState // nil: nothing was refused or is withheld
+	status        adminv3.ClientResourceStatus
+}
+
+// entries are the resources that a proxy holds, then those that it has none of because they were refused or are withheld.
+func (st Stream) entries(t xds.Type, held []*xds.Resource) (all []entry, err error) {
+	status, failures := st.Types[t], st.failures(t)
+	settled := adminv3.ClientResourceStatus_UNKNOWN
+	if status.acknowledged() {
+		settled = adminv3.ClientResourceStatus_ACKED
+	}
+	for _, r := range held {
+		body, err := packed(r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, entry{name: r.Name, version: r.Version, body: body, status: settled})
+	}
+	for _, name := range sortedNames(failures) {
+		at := slices.IndexFunc(all, func(e entry) bool { return e.name == name })
+		if at < 0 {
+			at, all = len(all), append(all, entry{name: name})
+		}
+		all[at].status = adminv3.ClientResourceStatus_NACKED
+		if all[at].failed, err = st.failure(t, name, failures[name]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// failure is why a version of one resource is not what the proxy has.
+type failure struct {
+	version string
+	details []string
+	last    time.Time
+}
+
+// failures are those of one type, by name. A refusal whose culprit is still being searched for has none, and is left out.
+func (st Stream) failures(t xds.Type) map[string]failure {
+	all := map[string]failure{}
+	add := func(name, version, details string, objects []string, last time.Time) {
+		if name == "" {
+			return
+		}
+		if len(objects) > 0 {
+			details += " (made by " + strings.Join(objects, ", ") + ")"
+		}
+		f := all[name]
+		f.version, f.details = version, append(f.details, details)
+		if last.After(f.last) {
+			f.last = last
+		}
+		all[name] = f
+	}
+	for _, w := range st.Types[t].Withheld {
+		add(w.Name, w.Version, fmt.Sprintf("%sthis version is sent to no proxy of this view, because %d distinct identities refused it, from %s to %s: %s",
+			WithheldDetails, w.RefusedBy, w.First.UTC().Format(time.RFC3339), w.Last.UTC().Format(time.RFC3339), orNot(w.Text)), w.Objects, w.Last)
+	}
+	for _, r := range st.Types[t].Refused {
+		add(r.Name, r.Version, RefusedDetails+orNot(r.Text), r.Objects, r.Last)
+	}
+	return all
+}
+
+// orNot is what a proxy said, where it is known.
+func orNot(text string) string {
+	if text == "" {
+		return "what the proxy said is not known here"
+	}
+	return text
+}
+
+func sortedNames(failures map[string]failure) []string {
+	names := make([]string, 0, len(failures))
+	for name := range failures {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// failure draws one. The failed configuration is the version that was refused while it is still the planned one; else it has
+// the name alone, since no other field of some sections does.
+func (st Stream) failure(t xds.Type, name string, f failure) (*adminv3.UpdateFailureState, error) {
+	out := &adminv3.UpdateFailureState{Details: strings.Join(f.details, "; "), VersionInfo: f.version}
+	if !f.last.IsZero() {
+		out.LastUpdateAttempt = timestamppb.New(f.last)
+	}
+	var err error
+	if st.Planned != nil {
+		if r := st.Planned(t, name); r != nil && r.Version == f.version {
+			out.FailedConfiguration, err = packed(r)
+			return out, err
+		}
+	}
+	out.FailedConfiguration, err = anypb.New(nameOnly(t, name))
+	return out, err
+}
+
+func nameOnly(t xds.Type, name string) proto.Message {
+	switch t {
+	case xds.Cluster:
+		return &clusterv3.Cluster{Name: name}
+	case xds.Endpoint:
+		return &endpointv3.ClusterLoadAssignment{ClusterName: name}
+	case xds.Listener:
+		return &listenerv3.Listener{Name: name}
+	case xds.Route:
+		return &routev3.RouteConfiguration{Name: name}
+	default:
+		return &tlsv3.Secret{Name: name}
+	}
+}
+
+// packed is a resource as an Any, of Secrets what is public.
+func packed(r *xds.Resource) (*anypb.Any, error) {
+	if r.Type != xds.Secret {
+		return &anypb.Any{TypeUrl: r.Type.URL(), Value: r.Body()}, nil
+	}
+	m, err := Message(r)
+	if err != nil {
+		return nil, err
+	}
+	return anypb.New(public(m))
+}
+
+// sectionOf is the message of Envoy's dump for one type
+// (https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump_shared.proto).
+func sectionOf(t xds.Type, entries []entry) proto.Message {
+	switch t {
+	case xds.Cluster:
+		out := &adminv3.ClustersConfigDump{}
+		for _, e := range entries {
+			out.DynamicActiveClusters = append(out.DynamicActiveClusters, &adminv3.ClustersConfigDump_DynamicCluster{
+				VersionInfo: e.version, Cluster: e.body, ErrorState: e.failed, ClientStatus: e.status})
+		}
+		return out
+	case xds.Endpoint:
+		out := &adminv3.EndpointsConfigDump{}
+		for _, e := range entries {
+			out.DynamicEndpointConfigs = append(out.DynamicEndpointConfigs, &adminv3.EndpointsConfigDump_DynamicEndpointConfig{
+				VersionInfo: e.version, EndpointConfig: e.body, ErrorState: e.failed, ClientStatus: e.status})
+		}
+		return out
+	case xds.Listener:
+		out := &adminv3.ListenersConfigDump{}
+		for _, e := range entries {
+			one := &adminv3.ListenersConfigDump_DynamicListener{Name: e.name, ErrorState: e.failed, ClientStatus: e.status}
+			if e.body != nil {
+				one.ActiveState = &adminv3.ListenersConfigDump_DynamicListenerState{VersionInfo: e.version, Listener: e.body}
+			}
+			out.DynamicListeners = append(out.DynamicListeners, one)
+		}
+		return out
+	case xds.Route:
+		out := &adminv3.RoutesConfigDump{}
+		for _, e := range entries {
+			out.DynamicRouteConfigs = append(out.DynamicRouteConfigs, &adminv3.RoutesConfigDump_DynamicRouteConfig{
+				VersionInfo: e.version, RouteConfig: e.body, ErrorState: e.failed, ClientStatus: e.status})
+		}
+		return out
+	case xds.Secret:
+	}
+	out := &adminv3.SecretsConfigDump{}
+	for _, e := range entries {
+		one := &adminv3.SecretsConfigDump_DynamicSecret{Name: e.name, VersionInfo: e.version, Secret: e.body, ErrorState: e.failed, ClientStatus: e.status}
+		if e.body == nil { // as of a Secret that Envoy waits for; readers want one there
+			one.Secret = e.failed.GetFailedConfiguration()
+			out.DynamicWarmingSecrets = append(out.DynamicWarmingSecrets, one)
+			continue
+		}
+		out.DynamicActiveSecrets = append(out.DynamicActiveSecrets, one)
+	}
+	return out
+}

@@ -1,0 +1,156 @@
+package inspect
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// unpacked reads a dump as strictly as protojson does, and every section in it.
+func unpacked(t *testing.T, body string) (all []proto.Message) {
+	t.Helper()
+	dump := &adminv3.ConfigDump{}
+	if err := protojson.Unmarshal([]byte(body), dump); err != nil {
+		t.Fatalf("no ConfigDump: %v\n%s", err, body)
+	}
+	for _, config := range dump.GetConfigs() {
+		section, err := config.UnmarshalNew()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, section)
+	}
+	return all
+}
+
+func sectionNames(all []proto.Message) (names []string) {
+	for _, m := range all {
+		names = append(names, string(m.ProtoReflect().Descriptor().Name()))
+	}
+	return names
+}
+
+// The dump is Envoy's: an envoy.admin.v3.ConfigDump with a section of each type, also where that is empty, or of the types
+// that are asked for. No private key is in it. What is asked over ADS is the same.
+func TestDumpIsEnvoys(t *testing.T) {
+	s := stand(t)
+	status, body := visit(t, s, "/debug/config_dump?proxyID=web.shop")
+	all := unpacked(t, body)
+	want := []string{"ClustersConfigDump", "EndpointsConfigDump", "ListenersConfigDump", "RoutesConfigDump", "SecretsConfigDump"}
+	if status != http.StatusOK || !slices.Equal(sectionNames(all), want) {
+		t.Fatalf("%d: sections %q, want %q", status, sectionNames(all), want)
+	}
+	if strings.Contains(body, "hunter2") || !strings.Contains(body, "[redacted]") {
+		t.Errorf("a private key is not redacted: %s", body)
+	}
+	if !strings.Contains(body, `"dynamic_active_clusters"`) || !strings.Contains(body, `"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster"`) {
+		t.Errorf("these are not the field names of Envoy's admin: %s", body)
+	}
+	streams := Config{Streams: func() []Stream { return []Stream{standing(t)} }}
+	asked, err := Dump(streams, "web.shop")
+	if err != nil || len(asked) != len(all) {
+		t.Fatalf("over ADS: %v, %d sections", err, len(asked))
+	}
+	for i, r := range asked {
+		if section, err := r.GetResource().UnmarshalNew(); err != nil || !proto.Equal(section, all[i]) {
+			t.Errorf("over ADS section %d differs: %v\n%v\n%v", i, err, section, all[i])
+		}
+	}
+	_, body = visit(t, s, "/debug/config_dump?types=cluster,route&proxyID="+url.QueryEscape("sidecar~1.1.1.1~web.shop~x"))
+	if got := sectionNames(unpacked(t, body)); !slices.Equal(got, []string{"ClustersConfigDump", "RoutesConfigDump"}) {
+		t.Errorf("filtered by type: %q", got)
+	}
+}
+
+// What was refused and what is withheld is in the dump, at the resource where the proxy has a version of it, and where it has
+// none.
+func TestDumpOfRefusedAndWithheld(t *testing.T) {
+	_, body := visit(t, stand(t), "/debug/config_dump?proxyID=web.shop&types=cluster")
+	clusters := unpacked(t, body)[0].(*adminv3.ClustersConfigDump).GetDynamicActiveClusters()
+	if len(clusters) != 2 {
+		t.Fatalf("%d clusters: %s", len(clusters), body)
+	}
+	for i, want := range []struct {
+		held             bool
+		version, details string
+		last             int64
+		failed           *clusterv3.Cluster
+	}{
+		{true, "w", "withheld: this version is sent to no proxy of this view, because 3 distinct identities refused it, from 1970-01-01T00:00:04Z to 1970-01-01T00:00:05Z: bad (made by DestinationRule shop/a)",
+			5, &clusterv3.Cluster{Name: "a"}},
+		{false, "v", "refused: no (made by EnvoyFilter shop/f)", 3, &clusterv3.Cluster{Name: "b", AltStatName: "planned"}},
+	} {
+		c := clusters[i]
+		failed := &clusterv3.Cluster{}
+		if err := c.GetErrorState().GetFailedConfiguration().UnmarshalTo(failed); err != nil || !proto.Equal(failed, want.failed) {
+			t.Errorf("%d: failed configuration %v, %v", i, failed, err)
+		}
+		if got := c.GetErrorState(); c.GetClientStatus() != adminv3.ClientResourceStatus_NACKED || (c.Cluster != nil) != want.held ||
+			got.GetVersionInfo() != want.version || got.GetDetails() != want.details || got.GetLastUpdateAttempt().GetSeconds() != want.last {
+			t.Errorf("got %v, want %+v", c, want)
+		}
+	}
+	for kind := range xds.NumTypes { // a resource that the proxy has none of is in every type's section, under its name
+		st := Stream{Held: func() Resources { return Resources{} }}
+		st.Types[kind].Refused = []Refused{{Name: "only", Version: "v"}, {Name: "", Version: "not found out yet"}}
+		sections, err := st.dump([]xds.Type{kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := printed(sections[0])
+		if err != nil || strings.Count(string(raw), `"NACKED"`) != 1 || !strings.Contains(string(raw), `name":"only"`) ||
+			!strings.Contains(string(raw), "refused: what the proxy said is not known here") {
+			t.Errorf("%v: %v %s", kind, err, raw)
+		}
+	}
+}
+
+// A resource whose every version was acknowledged says so; one that both was refused and is withheld says both.
+func TestDumpStatus(t *testing.T) {
+	st := standing(t)
+	st.Types[xds.Cluster].Acked = st.Types[xds.Cluster].Sent
+	st.Types[xds.Cluster].Refused = append(st.Types[xds.Cluster].Refused, Refused{Name: "a", Version: "w", Text: "no"})
+	entries, err := st.entries(xds.Cluster, append(st.Held()[xds.Cluster], resource(t, xds.Cluster, "c", &clusterv3.Cluster{Name: "c"})))
+	if err != nil || len(entries) != 3 {
+		t.Fatalf("%v: %v", err, entries)
+	}
+	if e := entries[1]; e.name != "c" || e.status != adminv3.ClientResourceStatus_ACKED || e.failed != nil {
+		t.Errorf("acknowledged: %+v", e)
+	}
+	if d := entries[0].failed.GetDetails(); !strings.HasPrefix(d, WithheldDetails) || !strings.Contains(d, "; "+RefusedDetails+"no") {
+		t.Errorf("refused and withheld: %q", d)
+	}
+	if _, err := st.entries(xds.Secret, []*xds.Resource{resource(t, xds.Secret, "s", &tlsv3.Secret{Name: "s"})}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Several proxies with one name are not guessed between; several streams of one are one, the newest.
+func TestAmbiguousNames(t *testing.T) {
+	streams := []Stream{
+		{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x", Address: "old", Connected: time.Unix(1, 0)},
+		{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x", Address: "new", Connected: time.Unix(2, 0)},
+	}
+	config := Config{Streams: func() []Stream { return streams }}
+	if st, err := named(config, "web.shop"); err != nil || st.Address != "new" {
+		t.Errorf("two streams of one node: %q %v", st.Address, err)
+	}
+	streams = append(streams, Stream{Proxy: "web.shop", Node: "sidecar~2.2.2.2~web.shop~x"})
+	if _, err := named(config, "web.shop"); StatusCode(err) != http.StatusBadRequest || !strings.Contains(err.Error(), "sidecar~2.2.2.2~web.shop~x") {
+		t.Errorf("two nodes of one name: %v", err)
+	}
+	if st, err := named(config, "sidecar~2.2.2.2~web.shop~x"); err != nil || st.Node != streams[2].Node {
+		t.Errorf("by the node's id: %v", err)
+	}
+}

@@ -1,0 +1,205 @@
+package inspect
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// parts says what a builder's Spec makes, in the words of Envoy and Istio; a Spec of another package is "part".
+var parts = map[string]string{
+	"cluster.Outbound":         "cluster of a service",
+	"cluster.Inbound":          "cluster of the workload's own port",
+	"cluster.Static":           "cluster that every sidecar has",
+	"cluster.Added":            "cluster that an EnvoyFilter adds",
+	"endpoint.Spec":            "endpoints of a cluster",
+	"listener.Outbound":        "outbound listener",
+	"listener.VirtualOutbound": "listener of all outbound connections",
+	"listener.VirtualInbound":  "listener of all inbound connections",
+	"listener.Ingress":         "listener of a Sidecar's ingress",
+	"listener.Added":           "listener that an EnvoyFilter adds",
+	"plan.Bringer":             "service whose traffic the listener takes",
+	"route.Spec":               "route configuration",
+	"secret.Pair":              "certificate with its private key",
+	"secret.Trust":             "certificates that peers are verified against",
+	"vhost.Spec":               "virtual host",
+	"vhost.CatchAll":           "virtual host of all other hosts",
+	"vhost.Added":              "virtual host that an EnvoyFilter adds",
+}
+
+// ofProxy marks the words of what is read of the proxy itself: its node, labels, certificate, extensions.
+const ofProxy = "proxy: "
+
+// words says what a field of a Spec is. A test compares them with the fields that there are.
+var words = map[string]string{
+	"Accounts":       "service accounts that the endpoints may have",
+	"Auto":           "mutual TLS without a rule", // of an inbound cluster: see wordOf
+	"Bind":           "address",
+	"BindToPort":     "bound to its port",
+	"CIDRs":          "destination addresses",
+	"Caps":           ofProxy + "extensions and certificate",
+	"Closed":         "closed, because a policy that selects the workload cannot be enforced",
+	"Cluster":        "cluster",
+	"Destinations":   "destinations",
+	"Domains":        "domains",
+	"Fallback":       "cluster of what matches nothing else",
+	"HTTP2":          "spoken to in HTTP/2",
+	"Host":           "host",
+	"Hosts":          "virtual hosts",
+	"Ingress":        "number of the ingress listener in the Sidecar",
+	"Inner":          "port of the workload",
+	"Key":            "private key",
+	"Labels":         ofProxy + "labels that rules ask for",
+	"MTLS":           "mutual TLS",
+	"Members":        "endpoints",
+	"Mesh":           "mesh configuration",
+	"Name":           "name",
+	"Namespace":      ofProxy + "namespace that a rule asks for",
+	"Off":            "digest of the endpoints without mutual TLS",
+	"Passthrough":    "unknown destinations pass",
+	"Patch":          "patch",
+	"Patches":        "patch",
+	"Plain":          "endpoints without mutual TLS by PeerAuthentication",
+	"Policies":       "AuthorizationPolicies of the workload",
+	"Policy":         "traffic policy",
+	"Port":           "port",
+	"Ports":          "ports of the workload",
+	"Protocol":       "protocol",
+	"Rest":           "mutual TLS of ports that no service names",
+	"Route":          "routes",
+	"Rule":           "traffic policy",
+	"SNI":            "server names",
+	"Secret":         "secret",
+	"Service":        "service",
+	"ServicePort":    "port of the service",
+	"Sidecar":        "sidecar configuration",
+	"Sniff":          "protocol is detected",
+	"StatPrefix":     "prefix of statistics",
+	"Subset":         "subset",
+	"SubsetRule":     "definition of the subset",
+	"TCP":            "TCP filter chains",
+	"Target":         "address of the application",
+	"Targets":        "clusters",
+	"Transparent":    ofProxy + "interception by TPROXY",
+	"VirtualService": "routes",
+	"Weight":         "weight",
+}
+
+// wordOf is the word of a field of a Spec, and whether it is read of the proxy.
+func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
+	if spec.String() == "cluster.Inbound" && field == "Auto" {
+		return "spoken to in the protocol of the client", false
+	}
+	word, known := words[field]
+	if !known {
+		return field, false
+	}
+	return strings.CutPrefix(word, ofProxy)
+}
+
+// choices are the words of settings that are numbers in a Spec.
+var choices = map[string][]string{
+	"cluster.AutoTLS": {"none", "to endpoints that say tlsMode istio", "to all endpoints"},
+	"listener.MTLS":   {"as connections come", "permissive", "strict", "none is taken"},
+}
+
+// choice is a setting in words.
+func choice(v reflect.Value) (string, bool) {
+	all, ok := choices[v.Type().String()]
+	if !ok || !v.CanUint() || v.Uint() >= uint64(len(all)) {
+		return "", false
+	}
+	return all[v.Uint()], true
+}
+
+// abilities are what a proxy lists, as names of extensions.
+func abilities(c xds.Caps) string {
+	all := xds.Extensions(c)
+	if c.Has(xds.CapIdentity) {
+		all = append([]string{"a certificate of the mesh"}, all...)
+	}
+	return strings.Join(all, ", ")
+}
+
+// meshFields are the fields of MeshConfig that the builders of a package read. A test compares them with the code.
+var meshFields = map[string][]protoreflect.Name{
+	"cluster": {"connect_timeout", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name", "inbound_cluster_stat_name",
+		"dns_refresh_rate", "tls_defaults", "trust_domain", "trust_domain_aliases"},
+	"listener": {"access_log_file", "access_log_format", "access_log_encoding", "disable_envoy_listener_log", "protocol_detection_timeout",
+		"default_providers", "extension_providers", "path_normalization", "trust_domain", "trust_domain_aliases"},
+	"vhost": {"default_http_retry_policy"},
+}
+
+// meshValues names the fields of MeshConfig that a Spec's builder reads and that somebody has set.
+func meshValues(spec reflect.Type, mesh *model.Mesh) (out []string) {
+	builder, _, _ := strings.Cut(spec.String(), ".")
+	set, usual := mesh.Spec.ProtoReflect(), model.MeshDefaults().ProtoReflect()
+	fields := set.Descriptor().Fields()
+	for _, name := range meshFields[builder] {
+		if field := fields.ByName(name); field != nil && set.Has(field) && !sameField(set, usual, field) {
+			out = append(out, "MeshConfig "+field.JSONName())
+		}
+	}
+	if out == nil {
+		out = []string{"MeshConfig"}
+	}
+	return out
+}
+
+// sameField says whether a field has the default.
+func sameField(a, b protoreflect.Message, field protoreflect.FieldDescriptor) bool {
+	one, other := a.Type().New(), b.Type().New()
+	if a.Has(field) {
+		one.Set(field, a.Get(field))
+	}
+	if b.Has(field) {
+		other.Set(field, b.Get(field))
+	}
+	return proto.Equal(one.Interface(), other.Interface())
+}
+
+// fieldPath is where in an object stands what a Spec takes of it, as far as that is known; empty: it is not.
+func fieldPath(spec reflect.Value, field string, record model.Record) string {
+	text := func(name string) string {
+		if v := spec.FieldByName(name); v.IsValid() && v.Kind() == reflect.String {
+			return v.String()
+		}
+		return ""
+	}
+	switch r := record.(type) {
+	case *model.DestinationRule:
+		if field == "SubsetRule" {
+			return indexed("spec.subsets", slices.IndexFunc(r.Spec.GetSubsets(), subsetNamed(text("Subset"))))
+		}
+		return " spec.trafficPolicy"
+	case *model.VirtualService:
+		if field == "VirtualService" {
+			return " spec.http"
+		}
+	case *model.Sidecar:
+		if v := spec.FieldByName("Ingress"); v.IsValid() && v.CanInt() {
+			return indexed("spec.ingress", int(v.Int()))
+		}
+	}
+	return ""
+}
+
+// indexed is an element of a list; empty where there is none.
+func indexed(path string, at int) string {
+	if at < 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %s[%d]", path, at)
+}
+
+func subsetNamed(name string) func(*networkingv1.Subset) bool {
+	return func(s *networkingv1.Subset) bool { return s.GetName() == name }
+}

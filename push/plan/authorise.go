@@ -1,0 +1,100 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/obs"
+)
+
+// The bounds of asking the authoriser.
+const (
+	authoriseBudget = 10 * time.Second // of one question
+	maxQuestions    = 16               // at once
+)
+
+// errNoAuthoriser is why nobody has private keys where there is no Authoriser.
+var errNoAuthoriser = errors.New("this process has no authoriser")
+
+// authorise asks, beside the loop, about the identities whose rights are not known, or have been long enough, and has planned what
+// is known of the others. What has to be opened for that is opened.
+func (l *Loop) authorise(now time.Time) {
+	if l.planner == nil { // see restore
+		return
+	}
+	for _, who := range l.planner.Doubted() {
+		l.access.Doubt(who)
+	}
+	var unknown []view.Identity
+	for who := range l.planner.Rights() {
+		if !l.planner.Right(who).Known {
+			unknown = append(unknown, who)
+		}
+	}
+	for _, who := range unknown {
+		l.tell(l.planner.Authorised(who, l.access.Standing(who, now)))
+	}
+	questions, wait := l.access.Ask(l.planner.Rights(), now)
+	l.askAgain = now.Add(wait)
+	for _, who := range questions {
+		go func() {
+			answer, err := access.Answer{}, errNoAuthoriser
+			if l.cfg.Authoriser != nil {
+				if fault := l.guarded(func() { answer, err = l.question(who) }); fault != nil {
+					answer, err = access.Answer{}, fault
+				}
+			}
+			_ = l.call(context.Background(), func() { l.authorised(who, answer, err) }) // an ended loop has no proxies
+		}()
+	}
+	l.open()
+}
+
+func (l *Loop) question(who view.Identity) (access.Answer, error) {
+	l.questions <- struct{}{}
+	defer func() { <-l.questions }()
+	ctx, cancel := context.WithTimeout(context.Background(), authoriseBudget)
+	defer cancel()
+	return l.cfg.Authoriser.MayListSecrets(ctx, who)
+}
+
+// authorised takes an answer, or why there is none, and tells an operator of rights that are not given.
+func (l *Loop) authorised(who view.Identity, answer access.Answer, err error) {
+	now := time.Now()
+	if err == nil {
+		l.access.Answered(who, answer, now)
+	} else {
+		l.access.Failed(who, err, now)
+		l.clients.Warn("it cannot be said now whether a service account may list Secrets: the last yes stands for a while, and nobody else is sent private keys",
+			"", obs.KeyIdentity, who.String(), obs.KeyError, err)
+	}
+	if l.planner == nil { // see restore
+		return
+	}
+	before, standing := l.planner.Right(who), l.access.Standing(who, now)
+	moved := l.planner.Authorised(who, standing)
+	if standing.Known && !standing.Allowed && standing != before {
+		l.clients.Warn("proxies of a service account are sent no private keys", "", obs.KeyIdentity, who.String(), obs.KeyReason, standing.Why)
+	}
+	l.authorise(now)
+	l.tell(moved)
+	if done := l.deciding[who]; done != nil && standing.Known {
+		close(done) // after the set says so
+		delete(l.deciding, who)
+	}
+}
+
+// decision is closed once the right is known that a proxy waits for; nil: it waits for none.
+func (l *Loop) decision(p *Proxy) <-chan struct{} {
+	subs := p.planned.Load().subscriptions
+	if subs == nil || !subs.needed || subs.right.Known {
+		return nil
+	}
+	if l.deciding[subs.who] == nil {
+		l.deciding[subs.who] = make(chan struct{})
+	}
+	return l.deciding[subs.who]
+}

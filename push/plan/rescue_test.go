@@ -1,0 +1,339 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// panicsWith makes a plan panic where the snapshot has a record of a kind whose body says a text, for the scopes that sees names.
+func panicsWith(kind model.Kind, text string, sees func(view.Scope) bool) func(*world, view.Scope) {
+	return func(w *world, of view.Scope) {
+		for r := range w.All(kind) {
+			if strings.Contains(fmt.Sprint(r.Body()), text) && sees(of) {
+				panic("the plan cannot take " + r.Meta().Key.String())
+			}
+		}
+	}
+}
+
+func everybody(view.Scope) bool { return true }
+
+// withFault runs a loop whose plans panic.
+func withFault(t *testing.T, fault func(*world, view.Scope), f func(t *testing.T, l *Loop, src *feed, log *bytes.Buffer)) {
+	log := &bytes.Buffer{}
+	inBubble(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil)), Linger: -1}, func(t *testing.T, l *Loop, src *feed) {
+		l.fault = fault
+		f(t, l, src, log)
+	})
+}
+
+func joins(t *testing.T, l *Loop, namespace, name string, m *moves) *Proxy {
+	t.Helper()
+	var moved func(Lane)
+	if m != nil {
+		moved = m.moved
+	}
+	p, err := l.Join(t.Context(), node(namespace, name), moved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func aside(l *Loop) string {
+	var all []string
+	for _, p := range l.SetAside() {
+		all = append(all, p.String())
+	}
+	return strings.Join(all, "\n")
+}
+
+// A version with which the plan panics is found among many others and set aside by name; its last good version stands, the other
+// edits apply, and so do those that come later. It is taken when it is another one.
+func TestRecordThatPanicsIsSetAside(t *testing.T) {
+	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *feed, log *bytes.Buffer) {
+		src.put(append(shop(t), vsOf(t, "shop/v", web, "db.shop.svc.cluster.local", ""))...)
+		m := &moves{}
+		p := joins(t, l, "shop", "a", m)
+		before := routesOfSet(t, p.Set(), "80").String()
+		var batch []model.Record
+		for i := range 40 {
+			batch = append(batch, svc(t, fmt.Sprintf("shop/new%02d", i), fmt.Sprintf("10.97.0.%d", i+1), "http:81:HTTP"), vsOf(t, fmt.Sprintf("shop/new%02d", i), fmt.Sprintf("new%02d.shop.svc.cluster.local", i), web, ""))
+		}
+		m.reset()
+		src.put(append(batch, vsOf(t, "shop/v", web, "poison.org", ""))...)
+		pass(time.Second)
+		if got := aside(l); !strings.HasPrefix(got, "VirtualService shop/v: ") || !strings.Contains(got, "the last good version stands") || strings.Count(got, "\n") != 0 {
+			t.Fatalf("set aside: %s", got)
+		}
+		if got := routesOfSet(t, p.Set(), "80").String(); got != before {
+			t.Error("the last good version does not stand")
+		}
+		if p.Set().Types[xds.Cluster].Get("outbound|81||new39.shop.svc.cluster.local") == nil || len(m.get().at) == 0 || l.Revision() != 2 {
+			t.Errorf("the other edits are not planned, or nobody is told: %v, revision %d", m.get(), l.Revision())
+		}
+		if text := log.String(); strings.Count(text, "a record is set aside") != 1 || strings.Count(text, "stack=") != 1 {
+			t.Errorf("log:\n%s", text)
+		}
+		src.put(svc(t, "shop/later", "10.97.1.1", "http:81:HTTP"))
+		pass(time.Second)
+		if p.Set().Types[xds.Cluster].Get("outbound|81||later.shop.svc.cluster.local") == nil || aside(l) == "" {
+			t.Error("a later edit is not planned, or the record is back")
+		}
+		other := joins(t, l, "other", "b", nil)
+		if other.Set().Types[xds.Cluster].Get("outbound|81||later.shop.svc.cluster.local") == nil {
+			t.Error("who joins later is not served")
+		}
+		src.put(vsOf(t, "shop/v", web, "new00.shop.svc.cluster.local", ""))
+		pass(time.Second)
+		if got := routesOfSet(t, p.Set(), "80").String(); aside(l) != "" || got == before {
+			t.Errorf("the mended version is not taken: %s", aside(l))
+		}
+	})
+}
+
+// What was planned around a panic is what a plan from nothing has, for each proxy.
+func TestRescuedPlanIsFresh(t *testing.T) {
+	withFault(t, panicsWith(model.KindDestinationRule, "poison", everybody), func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+		src.put(shop(t)...)
+		proxies := []*Proxy{joins(t, l, "shop", "a", nil), joins(t, l, "shop", "b", nil), joins(t, l, "other", "c", nil)}
+		src.put(rec(t, model.KindDestinationRule, "shop/web", "{host: "+web+", subsets: [{name: poison}]}"), vsOf(t, "shop/v", web, "db.shop.svc.cluster.local", ""))
+		pass(time.Second)
+		src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0.7"))
+		pass(time.Second)
+		for _, p := range proxies {
+			if bad := compare(p.Set(), Fresh(l.Newest(), p.View())); len(bad) > 0 {
+				t.Errorf("%s differs in %v", p.Node.ID, bad)
+			}
+			if got := addresses(t, p.Set(), "outbound|80||"+web); got != "10.1.0.7:8080" {
+				t.Errorf("endpoints %s", got)
+			}
+		}
+	})
+}
+
+// A replica that starts with such a record, and so has no good version of it, serves all the rest.
+func TestRecordThatPanicsAtTheStart(t *testing.T) {
+	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+		src.put(append(shop(t), vsOf(t, "shop/v", web, "poison.org", ""))...)
+		p := joins(t, l, "shop", "a", nil)
+		if p.Set().Types[xds.Cluster].Get("outbound|80||"+web) == nil || !strings.Contains(aside(l), "VirtualService shop/v: ") || !strings.Contains(aside(l), "no version") {
+			t.Errorf("set aside: %q", aside(l))
+		}
+	})
+}
+
+// A policy of which no version can be planned closes what it selects; where even that cannot be planned, nobody is served whom the plan
+// panics for: never is a policy left out.
+func TestPolicyThatPanics(t *testing.T) {
+	for text, closed := range map[string]bool{"istio": true, "selector": false} {
+		withFault(t, panicsWith(model.KindAuthorizationPolicy, text, everybody), func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+			policy := rec(t, model.KindAuthorizationPolicy, "shop/p", "{selector: {app: x}, istio: 'aaaa'}")
+			src.put(append(shop(t), policy)...)
+			_, err := l.Join(t.Context(), node("shop", "a"), nil)
+			r, there := l.Newest().Get(policy.Meta().Key)
+			if !there || errors.Is(err, ErrUnplannable) == closed {
+				t.Fatalf("%s: what stands is %v; join: %v", text, r, err)
+			}
+			if spec := r.(*model.Policy).Spec; closed && (!spec.GetClosed() || spec.GetSelector()["app"] != "x" || !strings.Contains(aside(l), "is closed")) {
+				t.Errorf("what stands is %v: %s", spec, aside(l))
+			}
+		})
+	}
+}
+
+// A proxy with which alone the plan panics takes no record away from anybody: it is refused, and where it was there already its
+// stream ends. Others go on.
+func TestProxyThatPanicsIsAlone(t *testing.T) {
+	on := true
+	odd := panicsWith(model.KindVirtualService, "db.shop", func(of view.Scope) bool { return of.Network == "odd" && on })
+	strange := node("elsewhere", "b")
+	strange.Network = "odd" // what a client says of itself
+	withFault(t, odd, func(t *testing.T, l *Loop, src *feed, log *bytes.Buffer) {
+		src.put(shop(t)...)
+		m := &moves{}
+		good := joins(t, l, "shop", "a", nil)
+		bad, err := l.Join(t.Context(), strange, m.moved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.reset()
+		src.put(vsOf(t, "shop/v", web, "db.shop.svc.cluster.local", ""))
+		pass(time.Second)
+		if bad.Err() == nil || len(m.get().at) == 0 || good.Err() != nil {
+			t.Errorf("odd: %v, told %v; good: %v", bad.Err(), m.get(), good.Err())
+		}
+		if aside(l) != "" || !strings.Contains(routesOfSet(t, good.Set(), "80").String(), "db.shop") {
+			t.Errorf("the record was taken away: %s", aside(l))
+		}
+		bad.Leave()
+		for range 3 {
+			if _, err := l.Join(t.Context(), strange, nil); !errors.Is(err, ErrUnplannable) {
+				t.Fatalf("the odd one joins: %v", err)
+			}
+		}
+		st := l.Stats()
+		if st.Proxies != 1 || st.Scopes != 1 || st.Workloads != 1 {
+			t.Errorf("what was planned for it is left: %+v", st)
+		}
+		on = false
+		if _, err := l.Join(t.Context(), strange, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Thousands of such records of one tenant cost no more than a few of them.
+func TestManyRecordsThatPanic(t *testing.T) {
+	plans := 0
+	poison := panicsWith(model.KindVirtualService, "poison", everybody)
+	withFault(t, func(w *world, of view.Scope) { plans++; poison(w, of) }, func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+		src.put(shop(t)...)
+		joins(t, l, "shop", "a", nil)
+		var batch []model.Record
+		for i := range 1000 {
+			batch = append(batch, vsOf(t, fmt.Sprintf("shop/v%03d", i), fmt.Sprintf("h%03d.org", i), "poison.org", ""))
+		}
+		plans = 0
+		src.put(append(batch, vsOf(t, "good/v", "good.org", web, ""))...)
+		pass(time.Second)
+		if got := len(l.SetAside()); got != 1000 || plans > 250 {
+			t.Errorf("%d set aside with %d plans", got, plans)
+		}
+		if _, there := l.Newest().Get(model.Key{Kind: model.KindVirtualService, Namespace: "good", Name: "v"}); !there {
+			t.Error("another namespace's record is set aside too")
+		}
+	})
+}
+
+// Every way in which the planner is asked outlives a panic: a great change that is planned apart, endpoints in the fast lane.
+func TestPanicInEachLane(t *testing.T) {
+	for name, edit := range map[string]func(t *testing.T) []model.Record{
+		"apart": func(t *testing.T) []model.Record { return []model.Record{vsOf(t, "shop/v", web, "poison.org", "")} },
+		"fast": func(t *testing.T) []model.Record {
+			return []model.Record{eps(t, "shop/web-1", "{name: http, number: 8080}", "10.66.6.6")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fault := func(w *world, of view.Scope) {
+				panicsWith(model.KindVirtualService, "poison", everybody)(w, of)
+				panicsWith(model.KindEndpoints, "10.66.6.6", everybody)(w, of)
+			}
+			withFault(t, fault, func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+				src.put(shop(t)...)
+				p := joins(t, l, "shop", "a", nil)
+				if err := l.call(t.Context(), func() { l.planner.apartFrom, l.turn = 0, 0 }); err != nil {
+					t.Fatal(err)
+				}
+				before := p.Set()
+				src.put(edit(t)...)
+				pass(time.Second)
+				if len(l.SetAside()) != 1 || len(compare(p.Set(), before)) != 0 {
+					t.Errorf("set aside: %q, differs in %v", aside(l), compare(p.Set(), before))
+				}
+				src.put(svc(t, "shop/later", "10.97.1.1", "http:81:HTTP"))
+				pass(time.Second)
+				if p.Set().Types[xds.Cluster].Get("outbound|81||later.shop.svc.cluster.local") == nil {
+					t.Error("nothing is planned any more")
+				}
+			})
+		})
+	}
+}
+
+// The loop's own snapshots, after something was set aside, follow the source's in everything else.
+func TestAsideFollowsTheSource(t *testing.T) {
+	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+		src.put(shop(t)...)
+		joins(t, l, "shop", "a", nil)
+		src.put(vsOf(t, "shop/v", web, "poison.org", ""))
+		pass(time.Second)
+		src.put(svc(t, "shop/one", "10.97.1.1", "http:81:HTTP"))
+		key := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "v"}
+		c := src.now.Apply(src.now.Revision()+1, nil, []model.Key{key, {Kind: model.KindService, Namespace: "shop", Name: "db"}})
+		src.now = c.New
+		src.box.Put(c)
+		pass(time.Second)
+		if d := mirror.Diff(l.Newest(), src.now); len(d.Edits) != 0 || aside(l) != "" || l.Newest().Revision() != src.now.Revision() {
+			t.Errorf("differs from the source in %v, set aside: %s", d.Edits, aside(l))
+		}
+	})
+}
+
+// A join that panics leaves the planner as it was, wherever it panics.
+func TestJoinThatPanics(t *testing.T) {
+	p := New(Settings{Snapshot: snapshot(shop(t)...)})
+	p.Join(node("shop", "a"))
+	before := p.Stats()
+	for at := 1; at <= 2; at++ { // in the scope, and when all layers are there
+		calls := 0
+		p.world.fault = func(*world, view.Scope) {
+			if calls++; calls == at {
+				panic("in a join")
+			}
+		}
+		func() {
+			defer func() { _ = recover() }()
+			p.Join(node("other", "b"))
+			t.Errorf("call %d does not panic", at)
+		}()
+		if now := p.Stats(); now != before {
+			t.Errorf("call %d: %+v, was %+v", at, now, before)
+		}
+	}
+	p.world.fault = nil
+	if h := p.Join(node("other", "b")); len(p.Check(h)) != 0 {
+		t.Errorf("it joins later and differs in %v", p.Check(h))
+	}
+}
+
+// A gateway keeps the private key that it was sent while another planner is made after a panic, also where the right is being asked
+// for again and the keys of others in its namespace are tidied.
+func TestRescuedPlanKeepsKeys(t *testing.T) {
+	j, o := &judge{}, &opener{}
+	inBubble(t, Config{Opener: o, Authoriser: j, Linger: -1, Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, l *Loop, src *feed) {
+		l.fault = panicsWith(model.KindVirtualService, "poison", everybody)
+		src.put(append(shop(t), used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))...)
+		m := &moves{}
+		var all []*Proxy
+		for _, account := range []string{"", "other"} {
+			n := gateway("shop", "shop")
+			if account != "" {
+				n.Verified.Account, n.ID = account, account
+			}
+			p, err := l.Join(t.Context(), n, m.moved)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Ask(t.Context(), []string{site}, nil)
+			all = append(all, p)
+		}
+		pass(time.Second)
+		before := len(o.opened)
+		j.set(errors.New("away"))
+		pass(6 * time.Minute) // the last yes is old, and nobody can say
+		src.put(vsOf(t, "shop/v", web, "poison.org", ""))
+		pass(time.Second)
+		if !strings.HasPrefix(aside(l), "VirtualService shop/v: ") {
+			t.Fatalf("set aside: %q", aside(l))
+		}
+		for _, p := range all {
+			if got := held(t, p.Set(), site); got != "chain, key of 1" {
+				t.Errorf("%v holds %q", p.Node.Verified, got)
+			}
+		}
+		if now := len(o.opened); now != before {
+			t.Errorf("%d Secrets were opened again", now-before)
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package plan
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// A private key goes to proxies of an identity that may list the Secrets of its namespace, which the loop asks an authoriser, and
+// only where some object makes their workloads use it, which is planned here (issue 12, item 1).
+
+// unused says why no object makes workloads of an identity use a Secret; empty: one does.
+func (w *world) unused(who view.Identity, key model.Key, labels func() []map[string]string) (cause, why string) {
+	candidates := func(yield func(model.Record) bool) {
+		for by := range w.index.secrets[key.Name] {
+			if r, ok := w.Get(by); ok && !yield(r) {
+				return
+			}
+		}
+	}
+	switch access.UseOf(candidates, w.root(), who, key.Name, labels) {
+	case access.Referred:
+		return "", ""
+	case access.Unlabelled:
+		return "labels not known", fmt.Sprintf("what refers to %v selects by labels, and the configuration has none for %v: no endpoint of its namespace is of it", key, who)
+	case access.Unselected:
+		return "Secret of other workloads", fmt.Sprintf("no Gateway, DestinationRule with a workloadSelector or EnvoyFilter that refers to %v selects %v, by the labels that the configuration has for it", key, who)
+	case access.Unreferred:
+	}
+	return "Secret of no workload", fmt.Sprintf("no Gateway, DestinationRule with a workloadSelector or EnvoyFilter refers to %v", key)
+}
+
+// labelsOf finds the sets of labels that the source has for workloads of an identity, once, when it is first asked for: those of
+// endpoints of its namespace (Pods behind Services, endpoints of ServiceEntries) that are of its service account, each set once.
+func (w *world) labelsOf(who view.Identity) func() []map[string]string {
+	var found []map[string]string
+	looked := false
+	return func() []map[string]string {
+		if !looked {
+			looked = true
+			sets := map[string]map[string]string{}
+			for r := range w.In(model.KindEndpoints, who.Namespace) {
+				addLabels(sets, r, who)
+			}
+			found = slices.Collect(maps.Values(sets))
+		}
+		return found
+	}
+}
+
+// addLabels adds the sets of labels that a record has for workloads of an identity.
+func addLabels(sets map[string]map[string]string, r model.Record, who view.Identity) {
+	endpoints, ok := r.(*model.Endpoints)
+	if !ok {
+		return
+	}
+	for _, e := range endpoints.Spec.GetEndpoints() {
+		if e.GetServiceAccount() != who.Account {
+			continue
+		}
+		var id strings.Builder
+		for _, key := range slices.Sorted(maps.Keys(e.GetLabels())) {
+			fmt.Fprintf(&id, "%q=%q,", key, e.GetLabels()[key])
+		}
+		sets[id.String()] = e.GetLabels()
+	}
+}
+
+// relabelled says whether an edit of endpoints changes the labels of workloads of an identity for which Secrets are asked.
+func (p *Planner) relabelled(e mirror.Edit) bool {
+	for subs := range p.asking[e.Key().Namespace] {
+		old, now := map[string]map[string]string{}, map[string]map[string]string{}
+		addLabels(old, e.Old, subs.who)
+		addLabels(now, e.New, subs.who)
+		if !maps.EqualFunc(old, now, func(_, _ map[string]string) bool { return true }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Rights are the identities whose right to private keys matters, in no order.
+func (p *Planner) Rights() iter.Seq[view.Identity] {
+	return func(yield func(view.Identity) bool) {
+		for _, all := range p.asking {
+			for subs := range all {
+				if subs.needed && !yield(subs.who) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Right is the right of an identity, as it was planned last.
+func (p *Planner) Right(who view.Identity) access.Standing {
+	if subs := p.subscriptions[who]; subs != nil {
+		return subs.right
+	}
+	return access.Standing{}
+}
+
+// Doubted are the identities about which the authoriser is to be asked again, each once.
+func (p *Planner) Doubted() (who []view.Identity) {
+	for _, all := range p.asking {
+		for subs := range all {
+			if subs.doubted {
+				subs.doubted = false
+				who = append(who, subs.who)
+			}
+		}
+	}
+	return who
+}
+
+// Authorised plans with the right of an identity. One that is not known changes nothing: what stood, stands.
+func (p *Planner) Authorised(who view.Identity, right access.Standing) []Moved {
+	subs := p.subscriptions[who]
+	if subs == nil || !right.Known || right == subs.right {
+		return nil
+	}
+	subs.right = right
+	subs.plan(p.world, slices.Collect(maps.Keys(subs.asked)), p.private)
+	p.tidyKeys(who.Namespace)
+	return p.composeSubscriptions(subs)
+}

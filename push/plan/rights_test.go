@@ -1,0 +1,315 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/model"
+)
+
+const site = "kubernetes://web"
+
+// labelled is one endpoint of a service account, with labels.
+func labelled(t *testing.T, name, account, labels string) model.Record {
+	t.Helper()
+	return rec(t, model.KindEndpoints, name, fmt.Sprintf("hosts: [w.shop.svc.cluster.local]\nendpoints: [{address: 10.1.0.1, serviceAccount: %s, labels: {%s}}]", account, labels))
+}
+
+// selecting is a Gateway that refers to Secret web for proxies with labels.
+func selecting(t *testing.T, labels string) model.Record {
+	t.Helper()
+	return rec(t, model.KindGateway, "apps/some", "{selector: {"+labels+"}, servers: [{tls: {mode: SIMPLE, credentialName: web}}]}")
+}
+
+// Selectors that decide about private keys are compared with the labels that the configuration has for the proxy's service account:
+// labels of the node, its metadata and its id make no difference.
+func TestForgedLabels(t *testing.T) {
+	const none, others = "selects by labels, and the configuration has none for service account shop/gw", "selects service account shop/gw, by the labels that the configuration has"
+	for name, c := range map[string]struct {
+		says     []string // labels of the node
+		has      []model.Record
+		selector string
+		want     string
+	}{
+		"the labels of the configuration": {nil, []model.Record{labelled(t, "shop/w", "gw", "app: gw, tier: x")}, "app: gw", ""},
+		"one Pod of several":              {nil, []model.Record{labelled(t, "shop/w", "gw", "app: x"), labelled(t, "shop/v", "gw", "app: gw")}, "app: gw", ""},
+		"forged labels":                   {[]string{"app=gw"}, []model.Record{labelled(t, "shop/w", "gw", "app: web")}, "app: gw", others},
+		"no Pod that is known":            {[]string{"app=gw"}, nil, "app: gw", none},
+		"a Pod without labels":            {[]string{"app=gw"}, []model.Record{labelled(t, "shop/w", "gw", "")}, "app: gw", others},
+		"a Pod of another account":        {[]string{"app=gw"}, []model.Record{labelled(t, "shop/w", "web", "app: gw")}, "app: gw", none},
+		"a Pod of another namespace":      {[]string{"app=gw"}, []model.Record{labelled(t, "bank/w", "gw", "app: gw")}, "app: gw", none},
+		"labels of two Pods":              {nil, []model.Record{labelled(t, "shop/w", "gw", "app: gw"), labelled(t, "shop/v", "gw", "tier: x")}, "app: gw, tier: x", others},
+		"no selector":                     {nil, nil, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := gateway("shop", "shop")
+			n.Labels = map[string]string{}
+			for _, label := range c.says {
+				key, value, _ := strings.Cut(label, "=")
+				n.Labels[key] = value
+				n.Metadata = map[string]string{key: value}
+			}
+			want := "chain, key of 1"
+			if c.want != "" {
+				want = ""
+			}
+			p := New(Settings{Snapshot: snapshot(append(c.has, selecting(t, c.selector), tlsSecret(t, "shop/web", "chain", "", "1"))...)})
+			h := p.Join(n)
+			p.Ask(h, []string{site}, nil)
+			open(p, "key of 1")
+			_, why := p.missing(h, site)
+			if got := held(t, h.Set(), site); got != want || !strings.Contains(why, c.want) || (why == "") != (c.want == "") {
+				t.Errorf("%q, because %q", got, why)
+			}
+		})
+	}
+}
+
+// Labels that change give the private key and take it, by the lane of endpoints alone, too; it is not held for nobody.
+func TestLabelsThatChange(t *testing.T) {
+	inBubble(t, Config{Opener: &opener{}, Authoriser: &judge{}}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(selecting(t, "app: gw"), tlsSecret(t, "shop/web", "chain", "", "1"))
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Ask(t.Context(), []string{site}, nil)
+		for i, step := range []struct {
+			put  model.Record
+			want string
+		}{
+			{labelled(t, "shop/w", "gw", "app: web"), ""},
+			{labelled(t, "shop/w", "gw", "app: gw"), "chain, key of 1"},
+			{labelled(t, "shop/v", "web", "app: x"), "chain, key of 1"},
+			{labelled(t, "shop/w", "web", "app: gw"), ""},
+			{selecting(t, ""), "chain, key of 1"},
+			{selecting(t, "app: other"), ""},
+		} {
+			src.put(step.put)
+			pass(time.Second)
+			if got := held(t, p.Set(), site); got != step.want || (len(l.planner.private) > 0) != (step.want != "") {
+				t.Errorf("step %d: %q, %d private keys are held", i, got, len(l.planner.private))
+			}
+		}
+	})
+}
+
+// The authoriser is asked once for all proxies of a service account, and again when its answer is too old; what it takes back is taken
+// from the proxies. While it is away the last yes stands, who was never asked about is sent nothing, and both are said.
+func TestAuthoriserIsAsked(t *testing.T) {
+	var log bytes.Buffer
+	j := &judge{}
+	who := gateway("shop", "shop").Verified
+	inBubble(t, Config{Opener: &opener{}, Authoriser: j, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "ca", "1"))
+		join := func(n view.Node) *Proxy {
+			t.Helper()
+			p, err := l.Join(t.Context(), n, func(Lane) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Ask(t.Context(), []string{site, site + "-cacert"}, nil)
+			return p
+		}
+		expect := func(what string, p *Proxy, want string, questions int) { // -1: some
+			t.Helper()
+			synctest.Wait()
+			if got := held(t, p.Set(), site); got != want {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+			if got := held(t, p.Set(), site+"-cacert"); got != "trust ca" {
+				t.Errorf("%s: the authorities are %q", what, got)
+			}
+			if got := j.questions(); got != questions && questions >= 0 {
+				t.Errorf("%s: %d questions, want %d", what, got, questions)
+			}
+		}
+		says := func(text string) {
+			t.Helper()
+			if !strings.Contains(log.String(), text) {
+				t.Errorf("the log does not say %q: %s", text, log.String())
+			}
+		}
+		const key = "chain, key of 1"
+		first, second := join(gateway("shop", "shop")), join(gateway("shop", "shop"))
+		expect("the first", first, key, 1)
+		expect("the second", second, key, 0)
+		pass(access.DefaultYes - time.Second)
+		expect("a yes that is kept", first, key, 0)
+		pass(time.Second)
+		expect("a yes that is too old", first, key, 1)
+
+		j.set(nil, who)
+		pass(access.DefaultYes)
+		expect("taken back", first, "", 1)
+		says(`sent no private keys" identity="service account shop/gw" reason="it is told so"`)
+		if len(l.planner.private) > 0 {
+			t.Error("the private key is held")
+		}
+		pass(access.DefaultNo - time.Second)
+		expect("a no that is kept", second, "", 0)
+		j.set(nil)
+		pass(time.Second)
+		expect("given back", second, key, 1)
+
+		j.set(errors.New("no route"))
+		pass(access.DefaultAway - time.Second)
+		expect("away", first, key, -1)
+		stranger := gateway("shop", "shop")
+		stranger.Verified.Account = "stranger"
+		never := join(stranger)
+		expect("never asked about", never, "", -1)
+		says("service account shop/stranger may not list Secrets: nobody can say yet whether it may: no route")
+		first.Leave()
+		second.Leave()
+		pass(20 * time.Second) // longer than views linger
+		again := join(gateway("shop", "shop"))
+		expect("back, while it is away", again, "", -1) // a day is over
+		j.set(nil)
+		pass(2 * time.Minute)
+		expect("there again", again, key, -1)
+		expect("never asked about before", never, key, 0)
+	})
+}
+
+// A proxy that comes back while the authoriser is away has what it had.
+func TestComesBackWhileAway(t *testing.T) {
+	j := &judge{}
+	inBubble(t, Config{Opener: &opener{}, Authoriser: j}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
+		for i := range 3 {
+			p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Ask(t.Context(), []string{site}, nil)
+			if got := held(t, p.Set(), site); got != "chain, key of 1" {
+				t.Errorf("join %d: %q", i, got)
+			}
+			j.set(errors.New("no route"))
+			p.Leave()
+			pass(time.Hour)
+			if len(l.planner.subscriptions)+len(l.planner.asking)+len(l.planner.private) > 0 {
+				t.Errorf("%d identities, %d private keys are held", len(l.planner.subscriptions), len(l.planner.private))
+			}
+		}
+	})
+}
+
+// A right that nobody has needed for a while is not what it was: it is asked for again before a private key is sent.
+func TestRightIsNotRemembered(t *testing.T) {
+	j, o := &judge{}, &opener{}
+	inBubble(t, Config{Opener: o, Authoriser: j}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Ask(t.Context(), []string{site}, nil)
+		p.Ask(t.Context(), nil, []string{site})
+		j.set(nil, p.Node.Verified)
+		pass(access.DefaultYes)
+		j.questions()
+		p.Ask(t.Context(), []string{site}, nil)
+		if got := held(t, p.Set(), site); got != "" || j.questions() != 1 || len(o.opened) != 1 {
+			t.Errorf("sent %q, opened %q", got, o.opened)
+		}
+	})
+}
+
+// An edit of a binding has the authoriser asked at once; one of another namespace does not. Without an authoriser nobody has keys.
+func TestBindingsAreEdited(t *testing.T) {
+	j := &judge{}
+	binding := func(name, account string) model.Record {
+		return rec(t, model.KindSecretReader, name, "accounts: ["+account+"]")
+	}
+	inBubble(t, Config{Opener: &opener{}, Authoriser: j}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Ask(t.Context(), []string{site}, nil)
+		for i, c := range []struct {
+			name      string
+			questions int
+		}{{"bank/b", 0}, {"shop/b", 1}, {"/b", 1}, {"", 0}} {
+			j.questions()
+			if c.name != "" {
+				src.put(binding(c.name, fmt.Sprintf("a%d", i)))
+			}
+			pass(time.Second)
+			if got := j.questions(); got != c.questions {
+				t.Errorf("%q: %d questions, want %d", c.name, got, c.questions)
+			}
+		}
+		j.set(nil, p.Node.Verified)
+		src.put(binding("shop/b", "other"))
+		pass(time.Second)
+		if got := held(t, p.Set(), site); got != "" {
+			t.Errorf("taken back: %q", got)
+		}
+	})
+	inBubble(t, Config{Opener: &opener{}}, func(t *testing.T, l *Loop, src *feed) {
+		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Ask(t.Context(), []string{site}, nil)
+		if got, why := held(t, p.Set(), site), l.Standing(p, site).Why; got != "" || !strings.Contains(why, "no authoriser") {
+			t.Errorf("without an authoriser: %q, %q", got, why)
+		}
+	})
+}
+
+// What is planned for private keys is planned once for all proxies of a service account; the names of all of them are bounded together.
+func TestRightsArePlannedByIdentity(t *testing.T) {
+	p := New(Settings{Snapshot: snapshot(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))})
+	var handles []*Handle
+	for i := range 20 {
+		n := gateway("shop", "shop")
+		n.Name, n.ID = fmt.Sprint(i), fmt.Sprint(i)
+		h := p.Join(n)
+		p.Ask(h, []string{site}, nil)
+		handles = append(handles, h)
+	}
+	if rights := slices.Collect(p.Rights()); len(p.subscriptions) != 1 || len(rights) != 1 {
+		t.Errorf("%d identities, %d rights", len(p.subscriptions), len(rights))
+	}
+	open(p, "key")
+	res := handles[0].planned.Load().subscriptions.manifest
+	for _, h := range handles {
+		if h.planned.Load().subscriptions.manifest != res || held(t, h.Set(), site) != "chain, key" {
+			t.Errorf("%s has another", h.Node.Name)
+		}
+	}
+	var names []string
+	for i, h := range handles[:6] {
+		names = names[:0]
+		for n := range maxAsked - 1 {
+			names = append(names, fmt.Sprintf("kubernetes://n%d-%d", i, n))
+		}
+		p.Ask(h, names, nil)
+	}
+	subs := p.subscriptions[handles[0].Node.Verified]
+	if len(subs.asked) != maxAskedOfIdentity {
+		t.Errorf("%d names are kept for a service account, want %d", len(subs.asked), maxAskedOfIdentity)
+	}
+	for _, h := range handles {
+		p.Leave(h)
+	}
+	if len(p.subscriptions)+len(p.asking)+len(p.private) != 0 {
+		t.Errorf("left: %v", maps.Keys(p.subscriptions))
+	}
+}

@@ -1,0 +1,408 @@
+package quarantine
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// play is a quarantine with a clock that the test holds, and the lines that it logs.
+type play struct {
+	*Quarantine
+	t      *testing.T
+	now    time.Time
+	log    bytes.Buffer
+	shared []Report
+	stream uint64
+}
+
+var bad = Key{View: "shop", Type: xds.Listener, Name: "bad", Version: "v1"}
+
+func newPlay(t *testing.T) *play {
+	p := &play{t: t, now: time.Unix(1_700_000_000, 0)}
+	p.Quarantine = New(Config{Settings: Settings{Jitter: func() float64 { return 0 }}, Now: func() time.Time { return p.now },
+		Log: slog.New(slog.NewTextHandler(&p.log, nil)), Share: func(r Report) { p.shared = append(p.shared, r) }})
+	return p
+}
+
+func report(who, envoy string) Report {
+	return Report{Key: bad, Reporter: ReporterOf(who, ""), Envoy: envoy, Namespace: "shop", Text: "why " + who, Objects: []string{"EnvoyFilter shop/f"}}
+}
+
+// refuse is a refusal of each identity, unasked.
+func (p *play) refuse(envoy string, who ...string) {
+	for _, w := range who {
+		p.Report(0, report(w, envoy))
+	}
+}
+
+// retry sends the version to a stream of an identity, and has it answer after a second.
+func (p *play) retry(who, envoy string, accepted bool) {
+	p.t.Helper()
+	stream := p.begin(who, envoy)
+	p.pass(time.Second)
+	r := report(who, envoy)
+	r.Accepted = accepted
+	p.Report(stream, r)
+}
+
+func (p *play) begin(who, envoy string) uint64 {
+	p.t.Helper()
+	p.stream++
+	if !p.Begin(bad, envoy, ReporterOf(who, ""), p.stream) {
+		p.t.Fatalf("after %v a retry by %s with Envoy %q is not due", p.now.Sub(time.Unix(1_700_000_000, 0)), who, envoy)
+	}
+	return p.stream
+}
+
+func (p *play) pass(d time.Duration) { p.now = p.now.Add(d); p.Tick() }
+
+func (p *play) want(withheld bool, envoys ...string) {
+	p.t.Helper()
+	for _, envoy := range envoys {
+		if got := p.Withholds(bad, envoy, 99); got != withheld {
+			p.t.Errorf("withheld from Envoy %q: %v", envoy, got)
+		}
+	}
+}
+
+// due says that a retry comes due after exactly so long.
+func (p *play) due(after time.Duration) {
+	p.t.Helper()
+	p.pass(after - time.Millisecond)
+	if p.Due(bad, "") {
+		p.t.Errorf("a retry is due before %v have passed", after)
+	}
+	if p.pass(time.Millisecond); !p.Due(bad, "") {
+		p.t.Errorf("no retry is due after %v", after)
+	}
+}
+
+// A quorum of distinct identities withholds one version in one view; what is withheld is listed with all that an operator must
+// know, and logged once.
+func TestQuorum(t *testing.T) {
+	p := newPlay(t)
+	p.refuse("", "one", "one", "two", "one")
+	p.want(false, "")
+	p.pass(time.Minute)
+	p.refuse("", "three")
+	p.want(true, "")
+	for _, k := range []Key{{"other", bad.Type, bad.Name, bad.Version}, {bad.View, xds.Route, bad.Name, bad.Version},
+		{bad.View, bad.Type, "good", bad.Version}, {bad.View, bad.Type, bad.Name, "v2"}} {
+		if p.Withholds(k, "", 1) {
+			t.Errorf("%+v is withheld", k)
+		}
+	}
+	p.refuse("", "four", "five", "five")
+	all := p.Withheld()
+	if len(all) != 1 || all[0].Key != bad || all[0].RefusedBy != 5 || all[0].Namespace != "shop" || all[0].Text != "why one" ||
+		!slices.Equal(all[0].Objects, []string{"EnvoyFilter shop/f"}) || all[0].Last.Sub(all[0].First) != time.Minute || all[0].Next.Sub(p.now) != DefaultPause {
+		t.Errorf("%+v", all)
+	}
+	p.pass(DefaultKeep)
+	p.want(false, "")
+	if p.Withheld() != nil || !p.state.Empty() {
+		t.Errorf("not forgotten: %+v", p.Withheld())
+	}
+	lines := p.log.String()
+	for _, word := range []string{"EnvoyFilter shop/f", "name=bad", "view=shop", "identities=3", "why one", "version=v1"} {
+		if !strings.Contains(lines, word) {
+			t.Errorf("the log does not say %s:\n%s", word, lines)
+		}
+	}
+	if strings.Count(lines, "\n") != 2 || !strings.Contains(lines, "not refused again") {
+		t.Errorf("the log should have a line when it is withheld, and one when it is not:\n%s", lines)
+	}
+}
+
+// A withholding ends DefaultKeep after the newest refusal; what is older, or of a version that was forgotten, counts no more.
+func TestRefusalsExpire(t *testing.T) {
+	p := newPlay(t)
+	at := func(who string, ago time.Duration) {
+		r := report(who, "")
+		r.At = p.now.Add(-ago)
+		p.Merge([]Report{r})
+	}
+	at("old", DefaultKeep)
+	at("one", 9*time.Minute)
+	at("three", 0)
+	p.want(false, "")
+	at("late", DefaultKeep+time.Second) // older than what is known
+	p.want(false, "")
+	at("two", -time.Hour) // another machine's clock
+	p.want(true, "")
+	p.pass(DefaultKeep - time.Second)
+	p.want(true, "")
+	p.pass(time.Second)
+	p.want(false, "")
+	at("four", 0)
+	p.want(false, "")
+	at("five", 9*time.Minute)
+	p.pass(time.Minute + time.Second)
+	at("six", 0)
+	p.want(true, "")
+}
+
+// A retry goes to one proxy at a time. Each one that is refused prolongs the withholding and doubles the pause; what one proxy
+// repeats unasked does neither.
+func TestRetriesBackOff(t *testing.T) {
+	p := newPlay(t)
+	p.refuse("", "one", "two", "three")
+	for i, pause := range []time.Duration{1, 2, 4, 8, 8} {
+		p.due(pause * time.Minute)
+		stream := p.begin(fmt.Sprint("proxy ", i), "")
+		if p.Withholds(bad, "", stream) || !p.Withholds(bad, "", stream+1) {
+			t.Error("it should go to this one, and no other")
+		}
+		if p.Due(bad, "") || p.Begin(bad, "", ReporterOf("other", ""), 98) {
+			t.Error("two at once")
+		}
+		p.Report(stream, report(fmt.Sprint("proxy ", i), ""))
+		p.want(true, "")
+		p.refuse("", "one", "two") // repeated, at a time of their own choosing
+	}
+	p.refuse("", "one")
+	p.due(8 * time.Minute)
+	for range 60 { // nobody can be asked, and "one" goes on
+		p.refuse("", "one")
+		p.pass(3 * time.Second)
+	}
+	p.want(false, "") // ten minutes and a second after the last retry
+}
+
+// A proxy that goes without an answer, or never answers, puts off the next retry and prolongs nothing.
+func TestUnansweredRetries(t *testing.T) {
+	p := newPlay(t)
+	p.refuse("", "one", "two", "three")
+	p.due(time.Minute)
+	p.Leave(p.begin("four", ""))
+	p.due(2 * time.Minute)
+	p.begin("five", "")
+	p.pass(2 * time.Minute) // Settings.Wait
+	if p.Suits(bad, "", ReporterOf("five", "")) != 1 || p.Suits(bad, "", ReporterOf("six", "")) != Best {
+		t.Error("who did not answer should be asked after others")
+	}
+	p.due(4 * time.Minute)
+	p.pass(time.Minute)
+	p.want(false, "")
+}
+
+// One acknowledgement of an identity that did not refuse the version releases it, and that is logged and shared; where a quorum
+// contradicts that, it takes a quorum the next time.
+func TestRelease(t *testing.T) {
+	p := newPlay(t)
+	p.refuse("", "one", "two", "three")
+	p.pass(time.Minute)
+	p.retry("hostile", "", true)
+	p.want(false, "")
+	if got := p.Resumed(); !slices.Equal(got, []Key{bad}) {
+		t.Errorf("resumed %v", got)
+	}
+	if last := p.shared[len(p.shared)-1]; !last.Accepted || !last.Retry {
+		t.Errorf("shared %+v", last)
+	}
+	if !strings.Contains(p.log.String(), "because=acknowledged") {
+		t.Errorf("the log:\n%s", p.log.String())
+	}
+	p.Merge(p.shared) // another replica has heard them, and ours come back
+	p.want(false, "")
+	p.pass(time.Second)
+	p.refuse("", "two", "three")
+	p.want(false, "")
+	p.refuse("", "four")
+	p.want(true, "")
+	p.pass(time.Minute)
+	p.retry("hostile", "", true)
+	p.want(true, "")
+	if p.Begin(bad, "", ReporterOf("hostile", ""), 98) {
+		t.Error("its word is counted, and it is asked again")
+	}
+	p.retry("five", "", false) // at once, because somebody acknowledged
+	p.want(true, "")
+	p.pass(2 * time.Minute)
+	for i, who := range []string{"hostile", "six", "seven"} {
+		p.want(true, "")
+		p.retry(who, "", true)
+		if i < 2 && !p.Due(bad, "") {
+			t.Errorf("after %d acknowledgements the next one is not asked for", i+1)
+		}
+	}
+	p.want(false, "")
+}
+
+// Who refused a version does not release it alone.
+func TestReleaseByThoseWhoRefused(t *testing.T) {
+	p := newPlay(t)
+	p.refuse("", "one", "two", "three")
+	p.pass(time.Minute)
+	for _, who := range []string{"one", "two"} {
+		p.retry(who, "", true)
+		p.want(true, "")
+	}
+	p.retry("three", "", true)
+	p.want(false, "")
+}
+
+// What is withheld from one version of Envoy is sent to the proxies of another one by one, until one acknowledges it, or a
+// quorum of theirs refused it. Refusals of different versions do not add up.
+func TestVersionsOfEnvoy(t *testing.T) {
+	p := newPlay(t)
+	p.refuse("1.39.0", "one", "two")
+	p.refuse("1.40.0", "three", "four")
+	p.want(false, "1.39.0", "1.40.0", "1.41.0", "")
+	p.refuse("1.39.0", "five")
+	p.want(true, "1.39.0", "1.40.0", "1.41.0", "")
+	if got := p.Withheld()[0].Envoys; !slices.Equal(got, []string{"1.39.0"}) {
+		t.Errorf("withheld from %v", got)
+	}
+	p.retry("six", "1.41.0", true) // without a pause
+	p.want(false, "1.41.0")
+	p.want(true, "1.39.0", "1.40.0")
+	if p.Due(bad, "1.39.0") {
+		t.Error("its own pause is not over")
+	}
+	p.begin("seven", "")
+	p.retry("eight", "1.40.0", false)
+	p.want(true, "1.40.0")
+	if got := p.Withheld()[0]; !slices.Equal(got.Envoys, []string{"1.39.0", "1.40.0"}) || got.RefusedBy != 6 {
+		t.Errorf("withheld from %+v", got)
+	}
+	p.pass(time.Minute)
+	p.retry("six", "1.39.0", true)
+	p.want(false, "1.39.0", "1.41.0")
+	p.want(true, "1.40.0")
+	p.retry("seven", "1.40.0", true)
+	p.want(false, "1.39.0", "1.40.0", "1.41.0", "")
+	if n := strings.Count(p.log.String(), "\n"); n != 2 {
+		t.Errorf("%d lines:\n%s", n, p.log.String())
+	}
+}
+
+// What was released for one version of Envoy stays so for as long as it is withheld from another.
+func TestReleasedForOneEnvoy(t *testing.T) {
+	p := newPlay(t)
+	p.refuse("1.39.0", "one", "two", "three")
+	p.retry("four", "1.41.0", true)
+	for i, pause := range []time.Duration{1, 2, 4, 8} {
+		p.pass(pause * time.Minute)
+		p.retry(fmt.Sprint("proxy ", i), "1.39.0", false)
+		p.want(true, "1.39.0")
+		p.want(false, "1.41.0")
+	}
+	p.pass(DefaultKeep)
+	if !p.state.Empty() {
+		t.Error("not forgotten")
+	}
+}
+
+// Reports are heard again and again, in any order of lists: they decide once. A release stands against refusals from before.
+func TestReportsAreHeardAgain(t *testing.T) {
+	p := newPlay(t)
+	at := func(who string, after time.Duration, retry, accepted bool) Report {
+		r := report(who, "")
+		r.At, r.Retry, r.Accepted = p.now.Add(after), retry, accepted
+		return r
+	}
+	first := []Report{at("three", 2*time.Minute, false, false), at("one", 0, false, false), at("two", time.Minute, false, false)}
+	retried := []Report{at("four", 9*time.Minute, true, false), at("four", 9*time.Minute+time.Second, true, false)}
+	released := at("five", 14*time.Minute, true, true)
+	p.pass(13 * time.Minute)
+	p.Merge(first)
+	p.want(false, "") // three came 11 minutes ago
+	if p.log.Len() > 0 {
+		t.Errorf("what was over before it was heard is logged: %s", p.log.String())
+	}
+	for range 3 {
+		p.Merge(slices.Concat(retried, first)) // together they reach until now
+		p.want(true, "")
+	}
+	if next := p.Withheld()[0].Next; !next.Equal(retried[0].At.Add(2 * time.Minute)) {
+		t.Errorf("the retries of one round count as several: the next is due at %v", next)
+	}
+	p.pass(time.Minute)
+	for range 3 {
+		p.Merge([]Report{released})
+		p.want(false, "")
+		p.Merge(slices.Concat(first, retried))
+		p.want(false, "")
+	}
+	if n := strings.Count(p.log.String(), "\n"); n != 2 {
+		t.Errorf("%d lines:\n%s", n, p.log.String())
+	}
+}
+
+// One identity fills nothing: neither the versions that are remembered, nor the versions of Envoy of one of them.
+func TestBounds(t *testing.T) {
+	p := newPlay(t)
+	other := func(i int) Key {
+		return Key{View: fmt.Sprint("made up ", i), Type: xds.Cluster, Name: "c", Version: "v"}
+	}
+	refuse := func(who string, k Key, envoy string) {
+		p.now = p.now.Add(time.Microsecond)
+		p.Report(0, Report{Key: k, Reporter: ReporterOf(who, ""), Envoy: envoy})
+	}
+	for i := range 2 * maxOfReporter {
+		refuse("hostile", other(i), "")
+	}
+	if n := len(p.state.entries); n != maxOfReporter {
+		t.Errorf("%d versions are remembered of one identity", n)
+	}
+	for who := range maxVersions/maxOfReporter + 2 {
+		for i := range maxOfReporter {
+			refuse(fmt.Sprint("hostile ", who), other(who*maxOfReporter+i), "")
+		}
+	}
+	refuse(fmt.Sprint("hostile ", maxVersions/maxOfReporter+1), other(1<<20), "")
+	if n := len(p.state.entries); n != maxVersions {
+		t.Errorf("%d versions: who has refused too much takes the place of others", n)
+	}
+	for i := range 3 * maxEnvoys {
+		refuse("hostile ", bad, fmt.Sprint(i))
+	}
+	if n := len(p.state.entries[bad].groups); n != maxOfEnvoys {
+		t.Errorf("one identity made %d versions of Envoy", n)
+	}
+	for i := range 3 * maxEnvoys {
+		refuse(fmt.Sprint("liar ", i), bad, fmt.Sprint("made up ", i))
+	}
+	for _, envoy := range []string{"one", "two"} {
+		refuse("twice", bad, envoy)
+	}
+	before := slices.Clone(p.state.entries[bad].groups)
+	if refuse("twice", bad, "three"); !slices.Equal(p.state.entries[bad].groups, before) {
+		t.Error("who has refused with too many versions of Envoy takes the place of others")
+	}
+	for i := range 2 * maxReporters {
+		refuse(fmt.Sprint("honest ", i), bad, "1.40.0")
+	}
+	if n, groups := len(p.state.entries), len(p.state.entries[bad].groups); n != maxVersions || groups > maxEnvoys {
+		t.Errorf("%d versions, %d versions of Envoy", n, groups)
+	}
+	p.want(true, "1.40.0")
+	if by := p.Withheld()[0].RefusedBy; by != maxReporters {
+		t.Errorf("%d reporters are kept", by)
+	}
+	p.pass(DefaultKeep)
+	if !p.state.Empty() || len(p.state.refused) > 0 || len(p.state.flights) > 0 {
+		t.Errorf("%d versions and %d reporters are left", len(p.state.entries), len(p.state.refused))
+	}
+}
+
+// What is asked for every resource costs nothing that is kept.
+func TestAskingDoesNotAllocate(t *testing.T) {
+	p := newPlay(t)
+	ask := func() { p.Withholds(bad, "1.40.0", 7) }
+	if n := testing.AllocsPerRun(100, ask); n != 0 {
+		t.Errorf("%v allocations where nothing is withheld", n)
+	}
+	p.refuse("1.39.0", "one", "two", "three")
+	if n := testing.AllocsPerRun(100, ask); n != 0 {
+		t.Errorf("%v allocations where something is withheld", n)
+	}
+}

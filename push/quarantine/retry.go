@@ -1,0 +1,109 @@
+package quarantine
+
+import (
+	"slices"
+	"time"
+)
+
+// maxAsked is how many reporters are remembered that were sent a retry here.
+const maxAsked = 16
+
+// pause is the time between two retries.
+func (g *group) pause(set Settings) time.Duration {
+	most := set.Keep * 4 / 5 // before it is forgotten
+	pause := min(set.Pause, most)
+	for range g.retries {
+		if pause = min(2*pause, most); pause == most {
+			break
+		}
+	}
+	return pause
+}
+
+// Due says whether a proxy of a version of Envoy is to be sent a version as a retry.
+func (s *State) Due(now time.Time, k Key, envoy string) bool {
+	e := s.entries[k]
+	return e != nil && e.isDue(now, envoy)
+}
+
+func (e *entry) isDue(now time.Time, envoy string) bool {
+	if !e.withheld() {
+		return false
+	}
+	g := e.group(envoy)
+	return g == nil || !g.free() && g.stream == 0 && !now.Before(g.due)
+}
+
+// Best is what Suits says of a reporter that has neither refused the version nor was sent it as a retry before.
+const Best = 2
+
+// Suits says how well a retry by a reporter suits, up to Best; 0: not at all, because it has acknowledged the version and that
+// was not enough.
+func (s *State) Suits(k Key, envoy string, by Reporter) int {
+	e := s.entries[k]
+	if e == nil {
+		return 0
+	}
+	g := e.group(envoy)
+	switch {
+	case g == nil:
+		return Best
+	case slices.Contains(g.accepted, by):
+		return 0
+	case slices.Contains(g.reporters, by) || slices.Contains(g.asked, by):
+		return 1
+	}
+	return Best
+}
+
+// Begin makes a stream the one that is sent a version as a retry; false: it is not due.
+func (s *State) Begin(now time.Time, k Key, envoy string, by Reporter, stream uint64) bool {
+	e := s.entries[k]
+	if e == nil || !e.isDue(now, envoy) || s.Suits(k, envoy, by) == 0 {
+		return false
+	}
+	g := e.group(envoy)
+	if g == nil {
+		if g = s.add(e, envoy); g == nil {
+			return false
+		}
+	}
+	g.stream, g.until = stream, now.Add(s.set.Wait)
+	if g.asked = append(g.asked, by); len(g.asked) > maxAsked {
+		g.asked = g.asked[1:]
+	}
+	s.flights[g], s.touched[e] = true, true
+	return true
+}
+
+// Answered ends the retry of a version on a stream; false: there is none.
+func (s *State) Answered(k Key, envoy string, stream uint64) bool {
+	e := s.entries[k]
+	if e == nil {
+		return false
+	}
+	g := e.group(envoy)
+	if g == nil || g.stream == 0 || g.stream != stream {
+		return false
+	}
+	g.stream = 0
+	delete(s.flights, g)
+	return true
+}
+
+// Leave ends the retries of a stream, without an answer.
+func (s *State) Leave(now time.Time, stream uint64) {
+	for g := range s.flights {
+		if g.stream == stream {
+			s.silent(g, now)
+		}
+	}
+}
+
+// silent ends a retry without an answer.
+func (s *State) silent(g *group, now time.Time) {
+	g.stream = 0
+	delete(s.flights, g)
+	s.unanswered++
+	s.failed(g, now)
+}

@@ -1,0 +1,195 @@
+package share
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/push/quarantine"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/kv"
+)
+
+// record is a quarantine.Report as replicas write it. What was added to it later may be absent.
+type record struct {
+	View      string   `json:"view"` // serve.View.ID, equal on all replicas
+	Type      string   `json:"type"` // xds.Type.Noun
+	Name      string   `json:"name"`
+	Version   string   `json:"version"`
+	Who       string   `json:"who"`          // the reporter
+	At        int64    `json:"at"`           // Unix seconds
+	Millis    int64    `json:"ms,omitempty"` // and milliseconds
+	Envoy     string   `json:"envoy,omitempty"`
+	Accepted  bool     `json:"accepted,omitempty"`
+	Retry     bool     `json:"retry,omitempty"`
+	Namespace string   `json:"namespace,omitempty"`
+	Text      string   `json:"error,omitempty"`
+	Objects   []string `json:"objects,omitempty"`
+}
+
+// Bounds of what is shared: answers of proxies come from outside.
+const (
+	maxReports     = 512       // that one replica shares
+	maxOfReporter  = 16        // of them of one reporter: one bad pod fills no list
+	maxName        = 2048      // bytes of a view's or a resource's name; longer ones are not shared
+	maxShort       = 256       // bytes of a version, a version of Envoy or a namespace; longer ones are not shared
+	maxText        = 512       // bytes of an error, and of an object's name; the rest is cut off
+	maxObjects     = 9         // that are named
+	maxListEncoded = 512 << 10 // bytes of one replica's list
+)
+
+func recordOf(r quarantine.Report) record {
+	return record{View: r.View, Type: r.Type.Noun(), Name: r.Name, Version: r.Version, Who: hex.EncodeToString(r.Reporter[:]),
+		At: r.At.Unix(), Millis: int64(r.At.Nanosecond() / 1e6), Envoy: r.Envoy, Accepted: r.Accepted, Retry: r.Retry, Namespace: r.Namespace,
+		Text: r.Text, Objects: r.Objects}
+}
+
+// report is the inverse; false: the record is not valid.
+func (rec record) report() (r quarantine.Report, ok bool) {
+	who, err := hex.DecodeString(rec.Who)
+	if err != nil || len(who) != len(r.Reporter) || rec.Millis < 0 || rec.Millis > 999 {
+		return r, false
+	}
+	r = quarantine.Report{Key: quarantine.Key{View: rec.View, Type: xds.ParseNoun(rec.Type), Name: rec.Name, Version: rec.Version},
+		Reporter: quarantine.Reporter(who), Envoy: rec.Envoy, At: time.Unix(rec.At, rec.Millis*1e6), Accepted: rec.Accepted, Retry: rec.Retry,
+		Namespace: rec.Namespace, Text: rec.Text, Objects: rec.Objects}
+	return cut(r), valid(r)
+}
+
+func valid(r quarantine.Report) bool {
+	return r.Name != "" && r.Version != "" && r.Type < xds.NumTypes && len(r.View) <= maxName && len(r.Name) <= maxName &&
+		len(r.Version) <= maxShort && len(r.Envoy) <= maxShort && len(r.Namespace) <= maxShort
+}
+
+// cut bounds what is shared for people to read.
+func cut(r quarantine.Report) quarantine.Report {
+	short := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
+	r.Text = short(r.Text)
+	objects := r.Objects[:min(len(r.Objects), maxObjects)]
+	r.Objects = nil
+	for _, name := range objects {
+		r.Objects = append(r.Objects, short(name))
+	}
+	return r
+}
+
+// same: the same reporter gave the same answer to the same version.
+func same(a, b quarantine.Report) bool {
+	return a.Key == b.Key && a.Reporter == b.Reporter && a.Envoy == b.Envoy && a.Accepted == b.Accepted && a.Retry == b.Retry
+}
+
+// list is what this replica shares, the oldest first. It has no clock.
+type list struct{ all []quarantine.Report }
+
+// add takes a report; false: the others learn nothing new from it. One that is repeated counts from its newest time, and is
+// shared again after a tenth of quarantine.DefaultKeep; of a retry always.
+func (l *list) add(r quarantine.Report) bool {
+	if r = cut(r); !valid(r) {
+		return false
+	}
+	if i := slices.IndexFunc(l.all, func(o quarantine.Report) bool { return same(o, r) }); i >= 0 {
+		if !r.Retry && r.At.Sub(l.all[i].At) < quarantine.DefaultKeep/10 {
+			return false
+		}
+		l.all = slices.Delete(l.all, i, i+1)
+	}
+	l.all = append(l.all, r)
+	of := map[quarantine.Reporter]int{}
+	for _, o := range l.all {
+		of[o.Reporter]++
+	}
+	loser := r.Reporter
+	switch {
+	case of[loser] > maxOfReporter:
+	case len(l.all) > maxReports: // whoever has most makes room, so that a flood takes from itself
+		for _, o := range l.all {
+			if of[o.Reporter] > of[loser] {
+				loser = o.Reporter
+			}
+		}
+		if of[loser] == 1 {
+			loser = l.all[0].Reporter
+		}
+	default:
+		return true
+	}
+	oldest := slices.IndexFunc(l.all, func(o quarantine.Report) bool { return o.Reporter == loser })
+	l.all = slices.Delete(l.all, oldest, oldest+1)
+	return true
+}
+
+// prune forgets what counts no more, and says whether there was anything. counts is asked about what is old.
+func (l *list) prune(now time.Time, counts func(quarantine.Key) bool) bool {
+	before := len(l.all)
+	l.all = slices.DeleteFunc(l.all, func(r quarantine.Report) bool {
+		return now.Sub(r.At) >= quarantine.DefaultKeep && !counts(r.Key)
+	})
+	return len(l.all) < before
+}
+
+// encode leaves out the oldest where the list would be too long. The error and the objects of a version are written once.
+func (l *list) encode() ([]byte, error) {
+	all := make([]record, len(l.all))
+	said := map[quarantine.Key]bool{}
+	for i := len(l.all) - 1; i >= 0; i-- {
+		all[i] = recordOf(l.all[i])
+		if said[l.all[i].Key] {
+			all[i].Text, all[i].Objects = "", nil
+		}
+		said[l.all[i].Key] = said[l.all[i].Key] || all[i].Text != ""
+	}
+	for from := 0; ; from += 1 + (len(all)-from)/8 {
+		raw, err := json.Marshal(all[min(from, len(all)):])
+		if err != nil || len(raw) <= maxListEncoded {
+			return raw, err
+		}
+	}
+}
+
+// decode reads a replica's list; what is not valid in it is left out.
+func decode(raw []byte) ([]quarantine.Report, error) {
+	if len(raw) > maxListEncoded {
+		return nil, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxListEncoded)
+	}
+	var all []record
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, err
+	}
+	var reports []quarantine.Report
+	for _, rec := range all {
+		if r, ok := rec.report(); ok && len(reports) < maxReports {
+			reports = append(reports, r)
+		}
+	}
+	return reports, nil
+}
+
+// known is which of the others' lists were read: revisions by path.
+type known map[string]int64
+
+// read is what the lists of a folder say that are new; own is the path of this replica's. Problems are lists that cannot be
+// read.
+func (k known) read(f kv.Folder, own string) (reports []quarantine.Report, problems []string) {
+	there := map[string]bool{}
+	for _, blob := range f.Blobs {
+		there[blob.Path] = true
+		if blob.Path == own || k[blob.Path] == blob.Revision {
+			continue
+		}
+		k[blob.Path] = blob.Revision
+		all, err := decode(blob.Raw)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("%s: %v", blob.Path, err))
+		}
+		reports = append(reports, all...)
+	}
+	for path := range k {
+		if !there[path] {
+			delete(k, path)
+		}
+	}
+	return reports, problems
+}

@@ -1,0 +1,148 @@
+// Package share tells the replicas what proxies answered elsewhere: each writes its reports into etcd as one leased list, and
+// reads those of the others.
+//
+// Owns: this replica's list in refusals/.  Reads: the lists there, etcd through store/kv.  Never: decides what is withheld.
+package share
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/push/quarantine"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/obs"
+)
+
+// folder is where the lists are. It is not named after the package: mirrors would watch it (kv.Families).
+const folder = "refusals/"
+
+// Pace of the lists: reports of one moment are one write.
+const (
+	gather     = 50 * time.Millisecond
+	writeEvery = time.Second
+	retryWrite = 5 * time.Second
+	writeTime  = 5 * time.Second
+	pruneEvery = time.Minute
+)
+
+// Loop shares the reports of one replica. While etcd is away what is known stands.
+type Loop struct {
+	path string // of this process's list
+	log  *slog.Logger
+
+	mu      sync.Mutex // a leaf
+	mine    list
+	changed chan struct{} // capacity 1: mine differs from what was written
+}
+
+// New makes the loop of a replica, by its name in the fleet; log nil is slog.Default().
+func New(name string, log *slog.Logger) *Loop {
+	if log == nil {
+		log = slog.Default()
+	}
+	// What a process of the same name wrote before it was killed stands until its lease ends.
+	return &Loop{path: folder + name + "-" + rand.Text()[:8], log: log, changed: make(chan struct{}, 1)}
+}
+
+// Add shares a report, within bounds: for quarantine.Config.Share. It never blocks.
+func (l *Loop) Add(r quarantine.Report) {
+	l.mu.Lock()
+	added := l.mine.add(r)
+	l.mu.Unlock()
+	if added {
+		l.mark()
+	}
+}
+
+func (l *Loop) mark() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run shares until the context ends. The list outlives an orderly stop for as long as its lease: what it says is still true.
+func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantine) error {
+	folders, err := store.Follow(ctx, folder)
+	if err != nil {
+		return err
+	}
+	others := known{}
+	tick := time.NewTicker(pruneEvery)
+	defer tick.Stop()
+	var lease *kv.Lease
+	var lost <-chan struct{}
+	var due <-chan time.Time // of the next write; nil: there is nothing to write
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case f, ok := <-folders:
+			if !ok {
+				return nil // ctx ends
+			}
+			reports, problems := others.read(f, l.path)
+			q.Merge(reports)
+			for _, problem := range problems {
+				l.log.Warn("what proxies answered to another replica cannot be read", obs.KeyError, problem)
+			}
+		case <-l.changed:
+			if due == nil {
+				due = time.After(max(gather, writeEvery-time.Since(last)))
+			}
+		case now := <-tick.C:
+			l.prune(now, q)
+		case <-lost:
+			lease, lost = nil, nil
+			l.mark()
+		case <-due:
+			due, last = nil, time.Now()
+			if lease, err = l.write(ctx, store, lease); err != nil && ctx.Err() == nil {
+				l.log.Warn("what proxies answered cannot be shared with the other replicas; trying again", obs.KeyError, err)
+				due = time.After(retryWrite)
+			}
+			if lost = nil; lease != nil {
+				lost = lease.Lost()
+			}
+		}
+	}
+}
+
+func (l *Loop) prune(now time.Time, q *quarantine.Quarantine) {
+	l.mu.Lock()
+	changed := l.mine.prune(now, q.Remembers)
+	l.mu.Unlock()
+	if changed {
+		l.mark()
+	}
+}
+
+// write writes the list under a lease, and returns that; an empty list is taken away with its lease.
+func (l *Loop) write(ctx context.Context, store *kv.Store, lease *kv.Lease) (*kv.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	l.mu.Lock()
+	count := len(l.mine.all)
+	raw, err := l.mine.encode()
+	l.mu.Unlock()
+	switch {
+	case err != nil:
+		return lease, fmt.Errorf("encode %d reports: %w", count, err)
+	case count == 0 && lease == nil:
+		return nil, nil
+	case count == 0:
+		return nil, lease.Release(ctx)
+	}
+	if lease == nil {
+		if lease, err = store.Lease(ctx, quarantine.DefaultKeep); err != nil {
+			return nil, err
+		}
+	}
+	_, err = lease.Put(ctx, l.path, raw)
+	return lease, err
+}

@@ -1,0 +1,381 @@
+package quarantine
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Settings are the numbers of the rules; 0 is the default.
+type Settings struct {
+	Quorum int           // distinct identities that are needed to withhold a version; 3
+	Keep   time.Duration // how long a refusal counts; DefaultKeep
+	Pause  time.Duration // from the withholding to the first retry; it doubles up to four fifths of Keep; DefaultPause
+	Wait   time.Duration // after how long a retry without an answer is given up; 2 min
+	// Jitter is a number from 0 to 1 for each pause, which is by up to an eighth of itself longer for it, so that replicas do not
+	// retry at once; nil: at random.
+	Jitter func() float64
+}
+
+// Defaults of Settings.
+const (
+	DefaultKeep  = 10 * time.Minute
+	DefaultPause = time.Minute
+)
+
+// Bounds of what is remembered: refusals come from outside.
+const (
+	maxVersions   = 4096 // versions of resources
+	maxOfReporter = 256  // of these that one identity has refused
+	maxEnvoys     = 8    // versions of Envoy, of one version of a resource
+	maxOfEnvoys   = 2    // of these that one identity has refused it with
+	maxReporters  = 16   // identities, of one of these
+	maxResumed    = 4096 // releases that were not asked for
+	maxSeen       = 64   // versions of which the oldest makes room for a new one
+)
+
+// Decision is what became of a version.
+type Decision uint8
+
+// Withhold begins a withholding; the others end it.
+const (
+	Withhold Decision = iota
+	Release           // acknowledged
+	Expire            // nobody refused it for Settings.Keep
+)
+
+func (d Decision) String() string {
+	return [...]string{Withhold: "withheld", Release: "acknowledged", Expire: "not_refused_again"}[d]
+}
+
+// Event is a decision about a version.
+type Event struct {
+	Decision Decision
+	Withheld Withheld
+}
+
+// State is the quarantine as a state machine: reports go in, decisions come out. It has no clock, and is not safe for
+// concurrent use.
+type State struct {
+	set        Settings
+	entries    map[Key]*entry
+	refused    map[Reporter]int // how many entries a reporter has refused
+	active     int              // entries of which was said that they are withheld
+	flights    map[*group]bool  // that are sent a retry
+	touched    map[*entry]bool  // since the last Settle
+	unanswered int              // retries, since then
+	resumed    []Key
+}
+
+// NewState makes a state in which nothing is withheld.
+func NewState(set Settings) *State {
+	if set.Quorum <= 0 {
+		set.Quorum = 3
+	}
+	set.Quorum = min(set.Quorum, maxReporters)
+	for _, d := range []struct {
+		value *time.Duration
+		or    time.Duration
+	}{{&set.Keep, DefaultKeep}, {&set.Pause, DefaultPause}, {&set.Wait, 2 * time.Minute}} {
+		if *d.value <= 0 {
+			*d.value = d.or
+		}
+	}
+	if set.Jitter == nil {
+		set.Jitter = rand.Float64
+	}
+	return &State{set: set, entries: map[Key]*entry{}, refused: map[Reporter]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
+}
+
+// Empty says that nothing is remembered.
+func (s *State) Empty() bool { return len(s.entries) == 0 }
+
+// Active is how many versions are withheld.
+func (s *State) Active() int { return s.active }
+
+// Remembers says whether reports about a version still count.
+func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
+
+// Withholds says whether a stream must not be sent a version.
+func (s *State) Withholds(k Key, envoy string, stream uint64) bool {
+	e := s.entries[k]
+	if e == nil || !e.withheld() {
+		return false
+	}
+	g := e.group(envoy)
+	return g == nil || g.stream != stream && !g.free()
+}
+
+// Apply takes note of a report; r.At is not in the future. What is older than what is known of the version by Settings.Keep
+// counts no more.
+func (s *State) Apply(r Report) {
+	e := s.entries[r.Key]
+	if e == nil {
+		if e = s.enter(r); e == nil {
+			return
+		}
+	}
+	s.touched[e] = true
+	if e.text == "" && !r.Accepted {
+		e.text = r.Text
+	}
+	if len(e.objects) == 0 {
+		e.objects = r.Objects
+	}
+	e.namespace = cmp.Or(e.namespace, r.Namespace)
+	g := e.group(r.Envoy)
+	if g != nil && r.At.Add(s.set.Keep).Before(g.newest()) {
+		return
+	}
+	if g == nil {
+		if !r.Accepted && !s.admits(e, r.Reporter) {
+			return
+		}
+		if g = s.add(e, r.Envoy); g == nil {
+			return
+		}
+	}
+	if r.Accepted {
+		s.accept(e, g, r)
+	} else {
+		s.refuse(e, g, r)
+	}
+}
+
+// enter makes an entry for a refusal; nil: there is no room, or the report is not a refusal.
+func (s *State) enter(r Report) *entry {
+	if r.Accepted || s.refused[r.Reporter] >= maxOfReporter {
+		return nil
+	}
+	if len(s.entries) >= maxVersions {
+		var oldest *entry // of some: to look at all would cost too much for each refusal
+		seen := 0
+		for _, e := range s.entries {
+			if seen++; seen > maxSeen {
+				break
+			}
+			if !e.told && !e.withheld() && (oldest == nil || e.newest().Before(oldest.newest())) {
+				oldest = e
+			}
+		}
+		if oldest == nil {
+			return nil
+		}
+		s.forget(oldest)
+	}
+	e := &entry{key: r.Key}
+	s.entries[r.Key] = e
+	return e
+}
+
+// add makes the group of a version of Envoy, in the place of the least that is known where there are too many; nil: there is
+// no room.
+func (s *State) add(e *entry, envoy string) *group {
+	if len(e.groups) >= maxEnvoys {
+		least := -1
+		for i, g := range e.groups {
+			if g.withheld || g.stream != 0 {
+				continue
+			}
+			if least < 0 || cmp.Or(len(g.reporters)-len(e.groups[least].reporters), g.newest().Compare(e.groups[least].newest())) < 0 {
+				least = i
+			}
+		}
+		if least < 0 {
+			return nil
+		}
+		s.remove(e, e.groups[least])
+	}
+	g := &group{envoy: envoy}
+	e.groups = append(e.groups, g)
+	return g
+}
+
+func (s *State) refuse(e *entry, g *group, r Report) {
+	if !r.At.After(g.released) {
+		return // it was released since
+	}
+	known := slices.Contains(g.reporters, r.Reporter) || len(g.reporters) >= maxReporters
+	if !known {
+		if !s.admits(e, r.Reporter) {
+			return
+		}
+		if e.groupsOf(r.Reporter) == 0 {
+			s.refused[r.Reporter]++
+		}
+		g.reporters = append(g.reporters, r.Reporter)
+	}
+	if g.withheld && known && !r.Retry {
+		return
+	}
+	if g.first.IsZero() || r.At.Before(g.first) {
+		g.first = r.At
+	}
+	if r.At.After(g.last) {
+		g.last, g.accepted = r.At, nil
+	}
+	if g.withheld && r.Retry && r.At.Sub(g.base) >= g.pause(s.set)/2 { // else another replica's of the same round
+		s.failed(g, r.At)
+	}
+	if !g.withheld && len(g.reporters) >= s.set.Quorum {
+		g.withheld, g.doubted, g.base = true, !g.released.IsZero(), g.last
+		g.due = s.dueAfter(g)
+	}
+}
+
+// admits says whether a reporter may be counted in one more group: it has not refused too much.
+func (s *State) admits(e *entry, by Reporter) bool {
+	has := e.groupsOf(by)
+	return has < maxOfEnvoys && (has > 0 || s.refused[by] < maxOfReporter)
+}
+
+// accept applies the rule of the package's comment.
+func (s *State) accept(e *entry, g *group, r Report) {
+	if !r.At.After(g.last) || g.free() {
+		return
+	}
+	if g.doubted || slices.Contains(g.reporters, r.Reporter) {
+		if !slices.Contains(g.accepted, r.Reporter) {
+			g.accepted = append(g.accepted, r.Reporter)
+		}
+		if g.due = r.At; len(g.accepted) < s.set.Quorum {
+			return
+		}
+	}
+	e.ends(Release)
+	s.clear(e, g)
+	g.withheld, g.released = false, r.At
+	s.resume(e.key)
+}
+
+// failed puts off the next retry.
+func (s *State) failed(g *group, at time.Time) {
+	g.retries++
+	g.base = at
+	g.due = s.dueAfter(g)
+}
+
+func (s *State) dueAfter(g *group) time.Time {
+	pause := g.pause(s.set)
+	return g.base.Add(pause + time.Duration(s.set.Jitter()*float64(pause)/8))
+}
+
+// Merge takes note of reports of other replicas, in the order of their times.
+func (s *State) Merge(now time.Time, reports []Report) {
+	reports = slices.Clone(reports)
+	slices.SortStableFunc(reports, func(a, b Report) int { return a.At.Compare(b.At) })
+	for _, r := range reports {
+		if r.At.After(now) {
+			r.At = now // another machine's clock
+		}
+		if e := s.entries[r.Key]; e != nil {
+			s.lapse(e, r.At)
+		}
+		s.Apply(r)
+	}
+}
+
+// Tick forgets what is over, for the next Settle to tell.
+func (s *State) Tick(now time.Time) {
+	for g := range s.flights {
+		if !now.Before(g.until) {
+			s.silent(g, now)
+		}
+	}
+	for _, e := range s.entries {
+		s.touched[e] = true
+	}
+}
+
+// Settle says what was decided since it was called last, and how many retries had no answer.
+func (s *State) Settle(now time.Time) (events []Event, unanswered int) {
+	for e := range s.touched {
+		s.lapse(e, now)
+		if len(e.groups) == 0 {
+			delete(s.entries, e.key)
+		}
+		if e.told == e.withheld() {
+			continue
+		}
+		if e.told = e.withheld(); e.told {
+			s.active++
+			events = append(events, Event{Withhold, e.listing()})
+		} else {
+			s.active--
+			events = append(events, Event{e.ended, e.last})
+		}
+	}
+	clear(s.touched)
+	slices.SortFunc(events, func(a, b Event) int { return byKey(a.Withheld, b.Withheld) })
+	unanswered, s.unanswered = s.unanswered, 0
+	return events, unanswered
+}
+
+// Withheld lists what is withheld, by view, type and name.
+func (s *State) Withheld() (all []Withheld) {
+	for _, e := range s.entries {
+		if e.withheld() {
+			all = append(all, e.listing())
+		}
+	}
+	slices.SortFunc(all, byKey)
+	return all
+}
+
+func byKey(a, b Withheld) int {
+	return cmp.Or(cmp.Compare(a.View, b.View), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+}
+
+// Resumed lists what was released since it was called last.
+func (s *State) Resumed() []Key {
+	all := s.resumed
+	s.resumed = nil
+	return all
+}
+
+func (s *State) resume(k Key) {
+	if len(s.resumed) < maxResumed && !slices.Contains(s.resumed, k) {
+		s.resumed = append(s.resumed, k)
+	}
+}
+
+// lapse forgets the groups of an entry that are over. What is released for some stays so while it is withheld from others.
+func (s *State) lapse(e *entry, now time.Time) {
+	for _, g := range slices.Clone(e.groups) {
+		if g.stream != 0 || g.free() && e.withheld() || now.Before(g.newest().Add(s.set.Keep)) {
+			continue
+		}
+		if g.withheld && e.told {
+			e.ends(Expire)
+			s.resume(e.key)
+		}
+		s.remove(e, g)
+	}
+}
+
+func (s *State) forget(e *entry) {
+	for _, g := range slices.Clone(e.groups) {
+		s.remove(e, g)
+	}
+	delete(s.entries, e.key)
+}
+
+func (s *State) remove(e *entry, g *group) {
+	s.clear(e, g)
+	e.groups = slices.DeleteFunc(e.groups, func(o *group) bool { return o == g })
+}
+
+// clear forgets who has refused.
+func (s *State) clear(e *entry, g *group) {
+	reporters := g.reporters
+	g.reporters, g.accepted = nil, nil
+	for _, by := range reporters {
+		if e.groupsOf(by) > 0 {
+			continue
+		}
+		if s.refused[by]--; s.refused[by] == 0 {
+			delete(s.refused, by)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package serve
+
+import (
+	"navarch.io/navarch/store/crash"
+	"navarch.io/navarch/store/obs"
+)
+
+// A stream is read by its handler's goroutine, sent to by workers that all streams share, and looked at by watch. A panic in any
+// of them ends the stream it was about, and no other: nothing that is held for it stays held.
+
+// locked runs f with the stream's lock, which is given back also where f panics.
+func (st *stream) locked(f func()) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	f()
+}
+
+// rescue is deferred where a goroutine that other streams need works for a joined one: where that panics, the stream is closed.
+func (st *stream) rescue() {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	_ = st.srv.cfg.Crashes.Caught(crash.RPC, fault, obs.KeyNode, st.client.ID) // counted and logged; the client is not told
+	st.locked(func() { st.sending, st.owing = false, false })                  // nobody sends to it any more
+	st.kill(crash.Ended)
+}

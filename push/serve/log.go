@@ -1,0 +1,56 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/obs"
+)
+
+// about is what a log line of a stream says, with an error.
+func (st *stream) about(err error) []any {
+	return []any{obs.KeyNode, st.client.ID, obs.KeyPeer, st.client.Addr, obs.KeyIdentity, st.client.Identity, obs.KeyError, err}
+}
+
+// logRefusal says what a proxy did not take: of each resource the first at once, then a sample.
+func (st *stream) logRefusal(r Refusal) {
+	st.srv.refused.Warn("proxy refused configuration", strings.TrimSpace(r.Type.Noun()+" "+r.Name), append(st.about(errors.New(r.Text)), obs.KeyType, r.Type.String(),
+		obs.KeyName, r.Name, obs.KeyObjects, r.Objects, obs.KeyVersion, r.Version, "stands", r.Good, obs.KeyRevision, r.Revision)...)
+}
+
+// What a stream is refused in (stream.step).
+const (
+	inCredential = "credential"
+	inRequest    = "request"
+	inJoin       = "join"
+	inQuestion   = "question"
+)
+
+// maxUnserved is how many types that are not served one stream's lines tell of.
+const maxUnserved = 4
+
+// Types that are not served. Agents report the health of a machine's workload by the first, and wait for no answer. Envoy asks for
+// the second where an EnvoyFilter's configuration names it.
+const (
+	healthURL    = "type.googleapis.com/istio.v1.HealthInformation"
+	extensionURL = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
+)
+
+// notServed logs that a type is asked for of which nothing is known, once for each stream and type. The request stays unanswered: to
+// say that there is nothing would end what a proxy or agent has of it from another control plane, and a removed extension
+// configuration has crashed Envoys (envoyproxy/envoy#32823).
+func (st *stream) notServed(url string) {
+	short := fmt.Sprintf("%.200q", url)
+	if url == healthURL || len(st.unserved) == maxUnserved || slices.Contains(st.unserved, short) {
+		return
+	}
+	st.unserved = append(st.unserved, short)
+	cause := "unknown type"
+	if url == extensionURL {
+		cause = "extension configuration"
+	}
+	st.srv.clients.Warn("a type that is not served was asked for: it stays unanswered", cause, obs.KeyType, short,
+		obs.KeyNode, st.client.ID, obs.KeyPeer, st.client.Addr, obs.KeyIdentity, st.client.Identity)
+}

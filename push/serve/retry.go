@@ -1,0 +1,148 @@
+package serve
+
+import (
+	"slices"
+	"time"
+
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/quarantine"
+	"navarch.io/navarch/push/xds"
+)
+
+// withheld says whether the stream must not be sent a resource although it did not refuse it itself.
+func (st *stream) withheld(r *xds.Resource) bool {
+	q := st.srv.cfg.Quarantine
+	return q.Active() && q.Withholds(keyOf(st.view.ID(), r), st.client.Envoy, st.id)
+}
+
+func keyOf(view string, r *xds.Resource) quarantine.Key {
+	return quarantine.Key{View: view, Type: r.Type, Name: r.Name, Version: r.Version}
+}
+
+// reporter is who the client is to the quarantine.
+func (st *stream) reporter() quarantine.Reporter {
+	return quarantine.ReporterOf(st.client.Identity, st.client.ID)
+}
+
+// lacks says whether the client is to have a version and neither holds it nor has refused it.
+func (st *stream) lacks(k quarantine.Key) bool {
+	if !st.isToHave(k) {
+		return false
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return !st.closed && st.state.Lacks(k.Type, k.Name, k.Version)
+}
+
+// isToHave says whether the newest set of the stream's view has a version.
+func (st *stream) isToHave(k quarantine.Key) bool {
+	want := st.view.Set().Types[k.Type].Get(k.Name)
+	return want != nil && want.Version == k.Version
+}
+
+// acknowledgedRetries takes out, with the lock held, the retries that the client has acknowledged, and forgets those that it
+// refused or is not to have any more.
+func (st *stream) acknowledgedRetries() (accepted []quarantine.Key) {
+	if len(st.retries) == 0 {
+		return nil
+	}
+	st.retries = slices.DeleteFunc(st.retries, func(k quarantine.Key) bool {
+		if st.state.Acknowledged(k.Type, k.Name) == k.Version {
+			accepted = append(accepted, k)
+			return true
+		}
+		return st.state.Quarantined(k.Type, k.Name) == k.Version || !st.isToHave(k)
+	})
+	return accepted
+}
+
+// retry sends withheld versions that are due to one proxy each, and versions that were released to those who lack them. watch
+// calls it.
+func (s *Server) retry() {
+	q := s.cfg.Quarantine
+	q.Tick()
+	for _, k := range q.Resumed() {
+		s.resuming[k] = 0
+	}
+	if !q.Active() && len(s.resuming) == 0 {
+		return
+	}
+	streams := s.byView()
+	for _, w := range q.Withheld() {
+		s.retryOne(w.Key, streams[w.View])
+	}
+	for k := range s.resuming {
+		s.resume(k, streams[k.View])
+	}
+}
+
+// byView is all streams by the view that they have now.
+func (s *Server) byView() map[string][]*stream {
+	streams := map[string][]*stream{}
+	for _, st := range s.all() {
+		id := st.view.ID()
+		streams[id] = append(streams[id], st)
+	}
+	return streams
+}
+
+// retryOne sends a version, where it is due, to the stream that suits best, one for each version of Envoy.
+func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
+	q := s.cfg.Quarantine
+	due := map[string]bool{} // by version of Envoy
+	best := map[string]*stream{}
+	rank := map[string]int{}
+	for _, st := range streams {
+		envoy := st.client.Envoy
+		is, asked := due[envoy]
+		if !asked {
+			is = q.Due(k, envoy)
+			due[envoy] = is
+		}
+		if !is || rank[envoy] == quarantine.Best {
+			continue
+		}
+		if suits := q.Suits(k, envoy, st.reporter()); suits > rank[envoy] && st.lacks(k) {
+			best[envoy], rank[envoy] = st, suits
+		}
+	}
+	for envoy, st := range best {
+		if !q.Begin(k, envoy, st.reporter(), st.id) {
+			continue
+		}
+		st.mu.Lock()
+		st.retries = append(st.retries, k)
+		closed := st.closed
+		st.mu.Unlock()
+		if closed {
+			q.Leave(st.id)
+			continue
+		}
+		st.mark(st.turn.Load(), fanout.Config, time.Now())
+	}
+}
+
+// A released version goes to firstResumed streams at once, and then to twice as many each time, so that few are sent it where it
+// is refused after all.
+const (
+	firstResumed = 8
+	mostResumed  = 1 << 20 // after that all had their turn
+)
+
+func (s *Server) resume(k quarantine.Key, streams []*stream) {
+	room := max(firstResumed, 2*s.resuming[k])
+	s.resuming[k] = room
+	woken := 0
+	for _, st := range streams {
+		if woken == room {
+			break
+		}
+		if !s.cfg.Quarantine.Withholds(k, st.client.Envoy, st.id) && st.lacks(k) {
+			st.mark(st.turn.Load(), fanout.Config, time.Now())
+			woken++
+		}
+	}
+	if woken == 0 || room >= mostResumed {
+		delete(s.resuming, k)
+	}
+}

@@ -1,0 +1,67 @@
+package view
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Field numbers of core.v3.Node, core.v3.BuildVersion and type.v3.SemanticVersion.
+const (
+	nodeAgentVersion, nodeAgentBuild = 7, 8
+
+	buildVersion = 1
+)
+
+// longestVersion is the length in bytes of the longest version that is kept of what a node writes freely.
+const longestVersion = 64
+
+// Envoy is the version of the Envoy that an encoded core.v3.Node is of, as 1.40.0: its user_agent_build_version, else its
+// user_agent_version. Empty: it does not say, or cannot be read.
+func Envoy(raw []byte) (version string) {
+	for len(raw) > 0 {
+		number, _, body, rest, err := field(raw, "node")
+		if err != nil {
+			return version
+		}
+		switch {
+		case number == nodeAgentVersion && len(body) <= longestVersion:
+			version = words.of(body)
+		case number == nodeAgentBuild:
+			if build := semantic(body); build != "" {
+				version = words.of([]byte(build))
+			}
+		}
+		raw = rest
+	}
+	return version
+}
+
+// semantic is the version of an encoded BuildVersion.
+func semantic(build []byte) string {
+	for len(build) > 0 {
+		number, _, body, rest, err := field(build, "node.user_agent_build_version")
+		if err != nil {
+			return ""
+		}
+		if build = rest; number != buildVersion || body == nil {
+			continue
+		}
+		var parts [3]uint32 // major_number, minor_number, patch
+		for len(body) > 0 {
+			number, kind, n := protowire.ConsumeTag(body)
+			if n < 0 || kind != protowire.VarintType {
+				return ""
+			}
+			value, m := protowire.ConsumeVarint(body[n:])
+			if m < 0 {
+				return ""
+			}
+			if body = body[n+m:]; number >= 1 && int(number) <= len(parts) {
+				parts[number-1] = uint32(value)
+			}
+		}
+		return fmt.Sprintf("%d.%d.%d", parts[0], parts[1], parts[2])
+	}
+	return ""
+}

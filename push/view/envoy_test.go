@@ -1,0 +1,46 @@
+package view
+
+import (
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// The version of Envoy is what its build says, else what its user agent writes, within bounds.
+func TestEnvoyVersion(t *testing.T) {
+	build := func(major, minor, patch uint32) *corev3.Node {
+		return &corev3.Node{Id: "n", UserAgentName: "envoy", UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{
+			UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: major, MinorNumber: minor, Patch: patch}}},
+			Extensions: []*corev3.Extension{{Name: "x"}}}
+	}
+	written := func(version string) *corev3.Node {
+		return &corev3.Node{Id: "n", UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: version}}
+	}
+	for want, node := range map[string]*corev3.Node{"1.40.0": build(1, 40, 0), "1.39.12": build(1, 39, 12), "4.0.1": build(4, 0, 1),
+		"0.0.0": build(0, 0, 0), "1.2-custom": written("1.2-custom"), "": {Id: "n"}} {
+		raw, err := proto.Marshal(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Envoy(raw); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	raw, err := proto.Marshal(written(strings.Repeat("v", longestVersion+1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Envoy(raw); got != "" {
+		t.Errorf("of a version of %d bytes: %q", longestVersion+1, got)
+	}
+	raw, err = proto.Marshal(build(1, 40, 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := range raw {
+		Envoy(raw[:end]) // what is cut off breaks nothing
+	}
+}

@@ -1,0 +1,42 @@
+// Package durable replaces files so that after a crash of the machine there is the old one or the new one, whole (leaf).
+//
+// Owns: nothing.  Reads: nothing.  Never: leaves a temporary file behind, unless the process was killed.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Replace makes what write writes the content of a file, with a mode, in a folder that is there. It returns when the disk has it: the
+// file, and the name in the folder, which is synced by itself (fsync(2): the entry of a file is not part of it). Where there is an
+// error, write's among them, the file is what it was, unless only the folder could not be synced.
+func Replace(path string, mode os.FileMode, write func(io.Writer) error) (err error) {
+	dir := filepath.Dir(path)
+	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // 0600
+	if err != nil {
+		return fmt.Errorf("replace %s: %w", path, err)
+	}
+	defer func() { _ = os.Remove(temp.Name()) }() // nothing, where it was renamed
+	if err := errors.Join(write(temp), temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
+		return fmt.Errorf("replace %s: %w", path, err)
+	}
+	if err := os.Rename(temp.Name(), path); err != nil {
+		return fmt.Errorf("replace %s: %w", path, err)
+	}
+	return syncFolder(dir)
+}
+
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync folder %s: %w", dir, err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync folder %s: %w", dir, err)
+	}
+	return nil
+}

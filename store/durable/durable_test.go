@@ -1,0 +1,46 @@
+package durable
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A file is replaced as a whole, with its mode; what could not be written leaves it, and nothing beside it.
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	words := func(text string, err error) func(io.Writer) error {
+		return func(w io.Writer) error {
+			_, failed := io.WriteString(w, text)
+			return errors.Join(failed, err)
+		}
+	}
+	full := errors.New("full")
+	for _, c := range []struct {
+		text string
+		mode os.FileMode
+		err  error
+		want string
+	}{{"one", 0o600, nil, "one"}, {"half of tw", 0o600, full, "one"}, {"two", 0o644, nil, "two"}} {
+		if err := Replace(path, c.mode, words(c.text, c.err)); !errors.Is(err, c.err) {
+			t.Errorf("%q: %v", c.text, err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != c.want {
+			t.Errorf("after %q: %q, %v", c.text, got, err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || c.err == nil && info.Mode().Perm() != c.mode {
+			t.Errorf("after %q: %v, %v", c.text, info.Mode(), err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := Replace(filepath.Join(dir, "none", "file"), 0o600, words("", nil)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a folder: %v", err)
+	}
+}

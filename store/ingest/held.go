@@ -1,0 +1,72 @@
+package ingest
+
+import (
+	"context"
+	"maps"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// release asks Run to let go exactly these objects.
+type release struct {
+	ids  []object.ID
+	done chan bool
+}
+
+// Held is the objects whose records the shrink guard keeps in the store, in no order; while this process does not lead, none.
+func (l *Loop) Held() []object.ID {
+	if p := l.held.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Release lets the records of exactly these objects go that the guard keeps; false: it keeps others, or ctx has ended, and nothing
+// was let go.
+func (l *Loop) Release(ctx context.Context, ids []object.ID) bool {
+	r := release{ids, make(chan bool, 1)}
+	select {
+	case l.releases <- r:
+		return <-r.done
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// owners are the objects of the records that the guard keeps.
+func (s *State) owners() map[object.ID]bool {
+	ids := make(map[object.ID]bool, len(s.held))
+	for key := range s.held {
+		ids[s.ownerOf(key)] = true
+	}
+	return ids
+}
+
+// release has the records deleted that the guard keeps, if they are those of exactly these objects.
+func (s *State) release(ids []object.ID) (effects []Effect, ok bool) {
+	if s.phase != ready && s.phase != writing {
+		return nil, false
+	}
+	given := make(map[object.ID]bool, len(ids))
+	for _, id := range ids {
+		given[id] = true
+	}
+	if len(ids) == 0 || len(given) != len(ids) || !maps.Equal(given, s.owners()) {
+		return nil, false
+	}
+	gone := make(map[model.Key]bool, len(s.held))
+	for key := range s.held {
+		gone[key] = true
+		delete(s.withheld, key)
+	}
+	s.unguard()
+	s.enqueue(gone, s.heard)
+	return append(s.flush(), s.seal()...), true
+}
+
+// unguard: the guard keeps nothing.
+func (s *State) unguard() {
+	clear(s.held)
+	s.guarded = ""
+}

@@ -1,0 +1,59 @@
+package kv
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Of what etcd says an operator is told of real trouble, each message once in a while, and of nothing that its orderly end
+// brings with it.
+func TestEtcdLogIsAnOperators(t *testing.T) {
+	var out bytes.Buffer
+	var stopping atomic.Bool
+	now := time.Unix(1e6, 0)
+	log := zapTo(slog.New(slog.NewTextHandler(&out, nil)), &stopping)
+	log.Core().(slogCore).seen.now = func() time.Time { return now }
+	said := func() string { defer out.Reset(); return out.String() }
+
+	log.Warn("simple token is not cryptographically signed")
+	log.Warn("Running http and grpc server on single port. This is not recommended for production.")
+	log.Warn("apply request took too long", zap.Duration("took", time.Second))
+	log.Info("anything")
+	if got := said(); got != "" {
+		t.Errorf("not an operator's: %s", got)
+	}
+	for _, trouble := range []string{"slow fdatasync", "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk",
+		"snap file is corrupt", "found different hash values from remote peer", "serving /health false; no leader"} {
+		log.With(zap.String("x", "y")).Warn(trouble)
+		if got := said(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, trouble) || !strings.Contains(got, "from=etcd x=y") {
+			t.Errorf("%s: said %q", trouble, got)
+		}
+	}
+	log.Error("failed to purge wal file")
+	if got := said(); !strings.Contains(got, "level=ERROR") {
+		t.Errorf("an error: %q", got)
+	}
+	for range 1000 {
+		log.Warn("slow fdatasync")
+	}
+	if got := said(); got != "" {
+		t.Errorf("again within %v: %s", repeatAfter, got)
+	}
+	now = now.Add(repeatAfter)
+	log.Warn("slow fdatasync")
+	if got := said(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "repeated=1000") {
+		t.Errorf("later: %q", got)
+	}
+	stopping.Store(true)
+	log.Error("setting up serving from embedded etcd failed.")
+	log.Warn("slow fdatasync")
+	if got := said(); got != "" {
+		t.Errorf("at its end: %s", got)
+	}
+}

@@ -1,0 +1,104 @@
+package mirror_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// envelope is a record of a kind of a newer build.
+func envelope(t *testing.T, schema uint32, closing bool) string {
+	t.Helper()
+	raw, err := proto.Marshal(&model.RecordValue{Schema: schema, Closing: closing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw) + "\xfa\x01\x01x" // field 31, which this build does not know
+}
+
+// covered lists of which of these namespaces no proxy is let in.
+func covered(s *mirror.Snapshot) (all []string) {
+	for _, namespace := range []string{"istio-system", "other", "shop"} {
+		if _, is := s.Covered(namespace); is {
+			all = append(all, namespace)
+		}
+	}
+	return all
+}
+
+// A kind that this build does not know makes no replica unready, one that runs or one that starts; what is of a closing kind, or cannot
+// be read, covers its namespace, in the root namespace all. It is over when the record is gone.
+func TestUnknownKinds(t *testing.T) {
+	for name, c := range map[string]struct {
+		path, value string
+		closes      string // namespaces
+	}{
+		"skippable":               {"Novel/shop/x", envelope(t, model.Schema, false), ""},
+		"closing":                 {"Novel/shop/x", envelope(t, model.Schema, true), "shop"},
+		"closing, of the root":    {"Novel/istio-system/x", envelope(t, model.Schema+1, true), "istio-system other shop"},
+		"closing, of the mesh":    {"Novel//x", envelope(t, model.Schema, true), "istio-system other shop"},
+		"not readable":            {"Novel/shop/bad", "\xff\xff", "shop"},
+		"of a schema yet to come": {"Novel/shop/x", envelope(t, model.Schema+2, false), "shop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, e := etcd(t)
+			first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 3, 80)})
+			runs := start(t, s.Connect())
+			runs.reach(first)
+			s.Put("records/"+c.path, c.value)
+			second := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 81)})
+			runs.reach(second)
+			starts := start(t, s.Connect())
+			starts.reach(second)
+			for _, m := range []*running{runs, starts} {
+				if err := m.Ready(); err != nil {
+					t.Errorf("ready: %v", err)
+				}
+				if u := m.Current().Unknown(); len(u) != 1 || u[0].Path != c.path {
+					t.Errorf("unknown: %v", u)
+				}
+				if got := joined(covered(m.Current())); got != c.closes {
+					t.Errorf("closed for %q, want %q", got, c.closes)
+				}
+			}
+			s.Delete(s.Prefix()+"records/"+c.path, "")
+			third := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 82)})
+			for _, m := range []*running{runs, starts} {
+				if now := m.reach(third).New; len(covered(now)) != 0 || len(now.Unknown()) != 0 {
+					t.Errorf("after it is gone: %v", now.Unknown())
+				}
+			}
+		})
+	}
+}
+
+func joined(all []string) (out string) {
+	for i, one := range all {
+		if i > 0 {
+			out += " "
+		}
+		out += one
+	}
+	return out
+}
+
+// What a replica was closed for it is closed for when it starts from its disk.
+func TestUnknownKindsOnDisk(t *testing.T) {
+	s, e := etcd(t)
+	s.Put("records/Novel/shop/x", envelope(t, model.Schema, true))
+	first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 3, 80)})
+	m := start(t, s.Connect())
+	m.reach(first)
+	raw, err := mirror.EncodeSnapshot(m.Current())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := mirror.DecodeSnapshot(raw)
+	if err != nil || joined(covered(again)) != "shop" {
+		t.Errorf("closed for %v, %v", covered(again), err)
+	}
+}

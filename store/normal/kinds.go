@@ -1,0 +1,46 @@
+package normal
+
+import (
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/object"
+)
+
+// irrelevant lists the kinds of Kubernetes' own groups that say nothing about a mesh: they stand in one file with the
+// objects that do. Kinds that are neither here nor in kinds are reported. Ingress and Endpoints are left out on purpose: istiod,
+// or a reader, might take them for configuration.
+var irrelevant = map[string]string{
+	"": "Binding Event LimitRange PersistentVolume PersistentVolumeClaim PodTemplate ReplicationController ResourceQuota",
+	"admissionregistration.k8s.io": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration ValidatingAdmissionPolicy " +
+		"ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
+	"apiextensions.k8s.io":         "CustomResourceDefinition",
+	"apiregistration.k8s.io":       "APIService",
+	"apps":                         "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+	"autoscaling":                  "HorizontalPodAutoscaler",
+	"batch":                        "CronJob Job",
+	"certificates.k8s.io":          "CertificateSigningRequest ClusterTrustBundle",
+	"coordination.k8s.io":          "Lease",
+	"events.k8s.io":                "Event",
+	"flowcontrol.apiserver.k8s.io": "FlowSchema PriorityLevelConfiguration",
+	"kustomize.config.k8s.io":      "Component Kustomization",
+	"networking.k8s.io":            "IngressClass IPAddress NetworkPolicy ServiceCIDR",
+	"node.k8s.io":                  "RuntimeClass",
+	"policy":                       "PodDisruptionBudget",
+	"resource.k8s.io":              "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
+	"scheduling.k8s.io":            "PriorityClass",
+	"storage.k8s.io":               "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass",
+}
+
+// unknown reports an object of a kind that nothing here reads, unless it is one of Kubernetes' own that no mesh cares about.
+func (r *report) unknown(id object.ID) {
+	switch {
+	case slices.Contains(strings.Fields(irrelevant[id.Group]), id.Kind):
+	case strings.HasSuffix(id.Group, "istio.io"):
+		r.warnf("", "kind %s of %s is not acted on yet", id.Kind, id.Group)
+	case id.Group == "":
+		r.warnf("", "kind %s of the core group is not acted on: the object is left out", id.Kind)
+	default:
+		r.warnf("", "kind %s of %s is not acted on: the object is left out", id.Kind, id.Group)
+	}
+}

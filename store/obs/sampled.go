@@ -1,0 +1,105 @@
+package obs
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Sampled writes warnings that clients bring about, so that no number of clients fills the log. The first line of a cause is
+// written at once. Of those that follow within SampleInterval one is written at its end, with the number of the others
+// (keySuppressed); and so on, while more come. The lines of a cause and the numbers in them add up to the events. Causes do not
+// hide each other. Safe for concurrent use.
+type Sampled struct {
+	log *slog.Logger
+
+	mu     sync.Mutex // a leaf
+	causes map[sampledCause]*sample
+}
+
+// SampleInterval is the least time between two lines of one cause, beside the first.
+const SampleInterval = 30 * time.Second
+
+// maxSampled bounds the causes that are told apart; what is beyond is one cause.
+const maxSampled = 64
+
+// maxSampledText is how much of a text is written, bytes: texts are the clients'.
+const maxSampledText = 512
+
+type sampledCause struct{ message, cause string }
+
+// sample is what one cause has waiting for the end of the interval.
+type sample struct {
+	args  []any // of the first event of the interval; nil: there was none
+	count int
+}
+
+// NewSampled writes to log.
+func NewSampled(log *slog.Logger) *Sampled {
+	return &Sampled{log: log, causes: map[sampledCause]*sample{}}
+}
+
+// Warn writes a line, or counts it. message and cause are constants or of a set that clients cannot enlarge; what clients say
+// is in args, keys and values as slog has them, of which texts are cut.
+func (s *Sampled) Warn(message, cause string, args ...any) {
+	key := sampledCause{message, cause}
+	s.mu.Lock()
+	waiting := s.causes[key]
+	if waiting == nil && len(s.causes) >= maxSampled {
+		key = sampledCause{message: "more log lines of other causes"}
+		waiting = s.causes[key]
+	}
+	if waiting == nil {
+		s.causes[key] = &sample{}
+		time.AfterFunc(SampleInterval, func() { s.flush(key) })
+		s.mu.Unlock()
+		s.write(key, cut(args), 0)
+		return
+	}
+	if waiting.count++; waiting.args == nil {
+		waiting.args = cut(args)
+	}
+	s.mu.Unlock()
+}
+
+// flush ends an interval. A cause of which nothing came is forgotten: its next line is written at once.
+func (s *Sampled) flush(key sampledCause) {
+	s.mu.Lock()
+	waiting := *s.causes[key]
+	if waiting.count == 0 {
+		delete(s.causes, key)
+		s.mu.Unlock()
+		return
+	}
+	*s.causes[key] = sample{}
+	time.AfterFunc(SampleInterval, func() { s.flush(key) })
+	s.mu.Unlock()
+	s.write(key, waiting.args, waiting.count-1)
+}
+
+func (s *Sampled) write(key sampledCause, args []any, suppressed int) {
+	if key.cause != "" {
+		args = append(args, keyCause, key.cause)
+	}
+	if suppressed > 0 {
+		args = append(args, keySuppressed, suppressed)
+	}
+	s.log.Log(context.Background(), slog.LevelWarn, key.message, args...)
+}
+
+// cut copies what is to be written later: bounded, and nothing of it a client's.
+func cut(args []any) []any {
+	out := make([]any, len(args), len(args)+4)
+	for i, arg := range args {
+		if err, is := arg.(error); is {
+			arg = err.Error()
+		}
+		if text, is := arg.(string); is {
+			arg = strings.ToValidUTF8(strings.Clone(text[:min(len(text), maxSampledText)]), "")
+		}
+		out[i] = arg
+	}
+	return out
+}

@@ -1,0 +1,281 @@
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/object"
+)
+
+// guard is a Holder in memory.
+type guard struct {
+	mu       sync.Mutex
+	held     []object.ID
+	released [][]object.ID
+	before   func() // called first in Release; nil: nothing
+}
+
+func (g *guard) set(names ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held = nil
+	for _, name := range names {
+		g.held = append(g.held, object.ID{Kind: "Service", Namespace: "shop", Name: name})
+	}
+}
+
+func (g *guard) Held() []object.ID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.held)
+}
+
+func (g *guard) Release(_ context.Context, ids []object.ID) bool {
+	if g.before != nil {
+		g.before()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if DigestOf(ids) != DigestOf(g.held) {
+		return false
+	}
+	g.released, g.held = append(g.released, ids), nil
+	return true
+}
+
+func (g *guard) times() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.released)
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// lead runs a keeper under an epoch until the test ends. ended waits until it ends by itself, a minute at most, and says with what.
+func lead(t *testing.T, store *kv.Store, name string, epoch kv.Epoch, holders ...Holder) (k *Keeper, ended func() error) {
+	t.Helper()
+	k = &Keeper{Store: store, Holders: holders, Name: name, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.Lead(ctx, epoch); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return k, func() error {
+		t.Helper()
+		select {
+		case err := <-done:
+			return err
+		case <-within(t).Done():
+			t.Fatal("it leads for a minute still")
+			return nil
+		}
+	}
+}
+
+// held waits until the store says that a set is held; empty: nothing.
+func held(t *testing.T, store *kv.Store, digest string) {
+	t.Helper()
+	ctx := within(t)
+	for {
+		h, _, err := Read(ctx, store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h == nil && digest == "" || h != nil && h.Digest == digest {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// decided waits until no approval is waiting for a decision.
+func decided(t *testing.T, store *kv.Store) {
+	t.Helper()
+	ctx := within(t)
+	for {
+		left, _, err := store.Blobs(ctx, Approvals, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// What is held is shown, an approval lets go exactly what it names, once, and what became of each is remembered.
+func TestAcceptOnce(t *testing.T) {
+	s, g, other := kvtest.Start(t), &guard{}, &guard{}
+	g.set("a", "b", "c")
+	other.set("d")
+	digest := DigestOf(append(g.Held(), other.Held()...))
+	lead(t, s.Store, "one", s.Elect("one"), g, other)
+	held(t, s.Store, digest)
+	h, _, err := Read(within(t), s.Store)
+	if err != nil || h.Count != 4 || h.Kinds["Service"] != 4 || !slices.Equal(h.Names, []string{"Service shop/a", "Service shop/b", "Service shop/c", "Service shop/d"}) || h.Leader != "one" {
+		t.Errorf("held: %+v, %v", h, err)
+	}
+	wrong := DigestOf(g.Held())
+	if _, err := Accept(within(t), s.Store, Approval{Digest: wrong}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), digest) {
+		t.Errorf("another digest: %v", err)
+	}
+	if g.times()+other.times() != 0 {
+		t.Fatal("that let something go")
+	}
+	d, err := Accept(within(t), s.Store, Approval{Digest: digest, Reason: "the shop closes", OSUser: "mallory", EtcdUser: "alice"})
+	if err != nil || d.Count != 4 || !d.Applied || g.times() != 1 || other.times() != 1 {
+		t.Errorf("accepted: %+v, %v; released %d and %d times", d, err, g.times(), other.times())
+	}
+	held(t, s.Store, "")
+	if _, err := Accept(within(t), s.Store, Approval{Digest: digest}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "nothing is held") {
+		t.Errorf("again: %v", err)
+	}
+	_, decisions, err := Read(within(t), s.Store)
+	if err != nil || len(decisions) != 3 || decisions[1].Approval.Reason != "the shop closes" || decisions[1].Approval.OSUser != "mallory" || decisions[1].Kinds["Service"] != 4 {
+		t.Errorf("decisions: %+v, %v", decisions, err)
+	}
+	if left, _, err := s.Store.Blobs(within(t), Approvals, 0); err != nil || len(left) != 0 {
+		t.Errorf("approvals that are left: %v, %v", left, err)
+	}
+}
+
+// What is no approval is refused and taken away, and what it says is bounded; a store full of it does not take the place of
+// what was accepted.
+func TestGarbageIsRefused(t *testing.T) {
+	s, g := kvtest.Start(t), &guard{}
+	g.set("a")
+	digest := DigestOf(g.Held())
+	lead(t, s.Store, "one", s.Elect("one"), g)
+	held(t, s.Store, digest)
+	if _, err := Accept(within(t), s.Store, Approval{Digest: "not one"}); err == nil || errors.Is(err, ErrRefused) {
+		t.Errorf("a digest that is none is written: %v", err)
+	}
+	good := fmt.Sprintf(`{"id":"other","digest":%q}`, digest)
+	all := map[string]string{"empty": "", "text": "yes", "list": "[]", "huge": `{"id":"huge","digest":"` + digest + `","reason":"` + strings.Repeat("x", 1<<20) + `"}`,
+		"stolen": good, strings.Repeat("long", 500): "x", "a/b": "{}"}
+	for i := range 2 * maxRefused {
+		all[fmt.Sprint("n", i)] = "{"
+	}
+	for id, raw := range all {
+		s.Put(Approvals+id, raw)
+	}
+	decided(t, s.Store)
+	if g.times() != 0 {
+		t.Error("garbage let something go")
+	}
+	if _, err := Accept(within(t), s.Store, Approval{Digest: digest}); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+	_, decisions, err := Read(within(t), s.Store)
+	if err != nil || len(decisions) != maxRefused+1 || !decisions[maxRefused].Applied {
+		t.Errorf("%d decisions, %v", len(decisions), err)
+	}
+	for _, d := range decisions {
+		if a := d.Approval; len(a.ID) > maxText || len(a.Reason) > maxText || len(d.Refused) > maxText {
+			t.Errorf("a decision of %d bytes", len(fmt.Sprint(d)))
+		}
+	}
+}
+
+// A leader that was replaced decides nothing more, though it still believes that it leads; its successor decides by what it holds
+// itself.
+func TestLeaderChanges(t *testing.T) {
+	s, first, second := kvtest.Start(t), &guard{}, &guard{}
+	first.set("a", "b")
+	second.set("a")
+	digest := DigestOf(first.Held())
+	old := s.Elect("old")
+	_, ended := lead(t, s.Connect(), "old", old, first)
+	held(t, s.Store, digest)
+	s.Depose(old)
+	s.Put(Approvals+"x", fmt.Sprintf(`{"id":"x","digest":%q}`, digest))
+	lead(t, s.Connect(), "young", s.Elect("young"), second)
+	held(t, s.Store, DigestOf(second.Held()))
+	if err := ended(); !errors.Is(err, kv.ErrDeposed) { // it is told when it writes next
+		t.Errorf("the old leader ended with %v", err)
+	}
+	decided(t, s.Store)
+	if first.times()+second.times() != 0 {
+		t.Errorf("an approval of what the young leader does not hold: released %d and %d times", first.times(), second.times())
+	}
+	if _, decisions, err := Read(within(t), s.Store); err != nil || len(decisions) != 1 || !strings.Contains(decisions[0].Refused, "another set") || decisions[0].Leader != "young" {
+		t.Errorf("decisions: %+v, %v", decisions, err)
+	}
+}
+
+// What changes between the decision and its application is held; the approval is used up.
+func TestHeldChangesMeanwhile(t *testing.T) {
+	s, g := kvtest.Start(t), &guard{}
+	g.set("a", "b")
+	digest := DigestOf(g.Held())
+	g.before = func() { g.before = nil; g.set("a") }
+	lead(t, s.Store, "one", s.Elect("one"), g)
+	held(t, s.Store, digest)
+	if d, err := Accept(within(t), s.Store, Approval{Digest: digest}); !errors.Is(err, ErrRefused) || d.Applied || d.Failed == "" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	held(t, s.Store, DigestOf(g.Held()))
+	if g.times() != 0 {
+		t.Error("something was let go")
+	}
+}
+
+// A process that does not lead lets go what it holds too, and only that.
+func TestFollowersTakeOver(t *testing.T) {
+	s, g, same, differs := kvtest.Start(t), &guard{}, &guard{}, &guard{}
+	g.set("a", "b")
+	same.set("b", "a")
+	differs.set("a")
+	digest := DigestOf(g.Held())
+	for _, f := range []*guard{same, differs} {
+		k := &Keeper{Store: s.Connect(), Holders: []Holder{f}, Name: "follower", Log: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = k.Watch(ctx, func() bool { return false }) }()
+		t.Cleanup(func() { cancel(); <-done })
+	}
+	lead(t, s.Store, "one", s.Elect("one"), g)
+	held(t, s.Store, digest)
+	if _, err := Accept(within(t), s.Store, Approval{Digest: DigestOf(nil)}); !errors.Is(err, ErrRefused) {
+		t.Errorf("nothing at all: %v", err) // and the followers have seen a decision
+	}
+	if _, err := Accept(within(t), s.Store, Approval{Digest: digest}); err != nil {
+		t.Fatal(err)
+	}
+	for ctx := within(t); same.times() == 0 && ctx.Err() == nil; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if same.times() != 1 || differs.times() != 0 {
+		t.Errorf("released %d and %d times", same.times(), differs.times())
+	}
+}
+
+// The digest is of the set, not of a text that two sets may share.
+func TestDigest(t *testing.T) {
+	a, b := object.ID{Kind: "A", Namespace: "b", Name: "c"}, object.ID{Kind: "A", Namespace: "b", Name: "d"}
+	if DigestOf([]object.ID{a, b}) != DigestOf([]object.ID{b, a}) {
+		t.Error("it depends on order")
+	}
+	seen := map[string]bool{}
+	sets := [][]object.ID{nil, {a}, {a, b}, {{Kind: "Ab", Name: "c"}}, {{Kind: "A", Namespace: "bc"}}, {{Group: "A", Kind: "b", Name: "c"}}, {{Kind: "A", Namespace: "b", Name: "c\nA b/d"}}}
+	for _, ids := range sets {
+		seen[DigestOf(ids)] = true
+	}
+	if len(seen) != len(sets) {
+		t.Errorf("%d digests of %d sets", len(seen), len(sets))
+	}
+}

@@ -1,0 +1,135 @@
+package socket
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"syscall"
+	"unsafe"
+)
+
+// Peer is the process that made a connection, as the kernel saw it then (unix(7), SO_PEERCRED).
+type Peer struct {
+	PID      int32 // 0: in another PID namespace, or not known
+	UID, GID uint32
+	Groups   []uint32 // all others that it is a member of (SO_PEERGROUPS)
+	Err      error    // why nothing is known of it; it is let in nowhere
+}
+
+// User is its name and uid, "root (uid 0)"; the uid alone where it has no name here.
+func (p Peer) User() string {
+	id := strconv.FormatUint(uint64(p.UID), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username + " (uid " + id + ")"
+	}
+	return "uid " + id
+}
+
+// GroupID is the id of a group that is given by name or by number.
+func GroupID(group string) (uint32, error) {
+	id := group
+	if _, err := strconv.ParseUint(group, 10, 32); err != nil {
+		g, err := user.LookupGroup(group)
+		if err != nil {
+			return 0, err
+		}
+		id = g.Gid
+	}
+	n, err := strconv.ParseUint(id, 10, 32)
+	if err != nil || n == 1<<32-1 { // which chown(2) reads as: leave it
+		return 0, fmt.Errorf("group %q has no usable id", group)
+	}
+	return uint32(n), nil
+}
+
+// guarded gives connections of those alone who may connect.
+type guarded struct {
+	net.Listener
+	to Access
+}
+
+// Accept implements net.Listener.
+func (g *guarded) Accept() (net.Conn, error) {
+	for {
+		c, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		p := peerOf(c)
+		if g.to.admits(p) {
+			return c, nil
+		}
+		_ = c.Close() // nothing was said on it
+		if g.to.Refused != nil {
+			g.to.Refused(p)
+		}
+	}
+}
+
+// admits says whether a process may connect. Root is a user as any other: who is root has other ways.
+func (a Access) admits(p Peer) bool {
+	switch {
+	case p.Err != nil:
+		return false
+	case p.UID == uint32(os.Geteuid()):
+		return true
+	}
+	return a.Group != nil && (p.GID == *a.Group || slices.Contains(p.Groups, *a.Group))
+}
+
+// peerOf asks the kernel who has connected.
+func peerOf(c net.Conn) (p Peer) {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return Peer{Err: fmt.Errorf("%T is no Unix socket", c)}
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return Peer{Err: err}
+	}
+	err = raw.Control(func(fd uintptr) {
+		cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		if err != nil {
+			p.Err = fmt.Errorf("SO_PEERCRED: %w", err)
+			return
+		}
+		p.PID, p.UID, p.GID = cred.Pid, cred.Uid, cred.Gid
+		p.Groups = groupsOf(fd)
+	})
+	if err != nil {
+		p.Err = err
+	}
+	return p
+}
+
+// soPeerGroups is SO_PEERGROUPS of asm-generic/socket.h (Linux 4.13); package syscall does not have it.
+const soPeerGroups = 59
+
+// groupsOf are the groups of the peer's process besides its first; none where the kernel does not say. One has 65536 of them at
+// most (NGROUPS_MAX).
+func groupsOf(fd uintptr) []uint32 {
+	const bytes = 4 // of a gid_t
+	for size := uint32(64 * bytes); size <= 65536*bytes; {
+		buf, length := make([]byte, size), size
+		_, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, soPeerGroups,
+			uintptr(unsafe.Pointer(&buf[0])), uintptr(unsafe.Pointer(&length)), 0)
+		switch {
+		case errors.Is(errno, syscall.ERANGE) && length > size: // and length is what is needed
+			size = length
+			continue
+		case errno != 0:
+			return nil
+		}
+		groups := make([]uint32, 0, length/bytes)
+		for rest := buf[:length]; len(rest) >= bytes; rest = rest[bytes:] {
+			groups = append(groups, binary.NativeEndian.Uint32(rest))
+		}
+		return groups
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package files
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/object"
+)
+
+// What the shrink guard holds is let go for exactly its objects, once; what comes back is not held any more.
+func TestReleaseOfWhatIsHeld(t *testing.T) {
+	f := newReader(false, 0)
+	at := time.Unix(1e6, 0)
+	service := func(name string) []byte {
+		return fmt.Appendf(nil, "apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: shop}\n", name)
+	}
+	var looks []look
+	for i := range 6 {
+		looks = append(looks, look{path: fmt.Sprint(i, ".yaml"), data: service(fmt.Sprint("s", i))})
+	}
+	f.step(at, looks, true)
+	for i := range looks {
+		looks[i] = look{path: looks[i].path, missing: true}
+	}
+	if events := f.step(at, looks, false); len(events) != 0 || len(f.held) != 6 {
+		t.Fatalf("%d events, %d held", len(events), len(f.held))
+	}
+	if events := f.step(at, []look{{path: "0.yaml", data: service("s0")}}, false); len(f.held) != 5 {
+		t.Fatalf("one is back: %v, %d held", events, len(f.held))
+	}
+	var ids []object.ID
+	for id := range f.held {
+		ids = append(ids, id)
+	}
+	for what, wrong := range map[string][]object.ID{"nothing": nil, "all but one": ids[1:], "one twice": append(slices.Clone(ids[1:]), ids[1]),
+		"another": append(slices.Clone(ids[1:]), object.ID{Kind: "Service", Namespace: "shop", Name: "s0"})} {
+		if events, ok := f.release(wrong); ok || len(events) > 0 || len(f.held) != 5 {
+			t.Errorf("%s: %v, %d held", what, events, len(f.held))
+		}
+	}
+	events, ok := f.release(ids)
+	if !ok || len(events) != 5 || len(f.held) != 0 || len(f.told) != 1 || slices.ContainsFunc(events, func(e object.Event) bool { return e.Op != object.Delete }) {
+		t.Errorf("%v, %d held, %d told", events, len(f.held), len(f.told))
+	}
+	if events, ok := f.release(ids); ok || len(events) > 0 {
+		t.Errorf("again: %v", events)
+	}
+}
