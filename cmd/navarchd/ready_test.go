@@ -11,8 +11,9 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A replica that has no certificate for its secure address is ready where proxies reach it in the clear.
-func TestReadyWithoutCertificate(t *testing.T) {
+// A replica that has no certificate for its secure address is ready where proxies reach it in the clear; one that writes
+// root-cert.pem for the agents of its machine is ready when the file is there.
+func TestReadyOfCA(t *testing.T) {
 	etcd := kvtest.Start(t)
 	provider, err := seal.NewProvider("kms:"+t.TempDir()+"/nobody", nil)
 	if err != nil {
@@ -28,18 +29,22 @@ func TestReadyWithoutCertificate(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		config config
-		ready  bool
+		wrote  bool
+		want   string // of the error; empty: ready
 	}{
-		"nothing else":      {config{secureGRPCAddr: ":15012"}, false},
-		"plain text too":    {config{secureGRPCAddr: ":15012", grpcAddr: ":15010"}, true},
-		"no secure address": {config{}, true},
+		"nothing else":      {config{secureGRPCAddr: ":15012"}, false, "no serving certificate"},
+		"plain text too":    {config{secureGRPCAddr: ":15012", grpcAddr: ":15010"}, false, ""},
+		"no secure address": {config{}, false, ""},
+		"roots not written": {config{dataDir: "data"}, false, "root-cert.pem"},
+		"roots written":     {config{dataDir: "data"}, true, ""},
 	} {
 		s, err := newServing(&c.config)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := &process{config: &c.config, ca: &authority{config: &c.config, ring: ring, serving: s}}
-		if err := p.ready(); (err == nil) != c.ready || err != nil && !strings.Contains(err.Error(), "no serving certificate") {
+		p.rooted.Store(c.wrote)
+		if err := p.ready(); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

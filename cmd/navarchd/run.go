@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -47,6 +48,7 @@ type process struct {
 	callers  *callers
 	vault    *vault.Vault
 	trust    trust
+	rooted   atomic.Bool // root-cert.pem was written
 	tenants  *tenants
 	fleet    *fleet
 	tracer   *obs.Tracer // nil: nothing is traced
@@ -353,6 +355,9 @@ func (p *process) ready() error {
 		if _, err := p.ca.serving.under(p.ca.ring.State()); err != nil {
 			return err
 		}
+	}
+	if err := p.rootsReady(); err != nil {
+		return err
 	}
 	if p.mirror == nil {
 		return nil

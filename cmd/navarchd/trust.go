@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -114,5 +115,21 @@ func (p *process) writeRoots(state *keyring.State, written string) (string, erro
 	if err := os.WriteFile(path+".new", []byte(roots), 0o644); err != nil {
 		return written, err
 	}
-	return roots, os.Rename(path+".new", path)
+	if err := os.Rename(path+".new", path); err != nil {
+		return written, err
+	}
+	p.rooted.Store(true)
+	return roots, nil
+}
+
+// rootsReady is nil unless root-cert.pem is still to come in the data directory: who starts agents once this process is ready
+// finds the file there. One that is sealed may have no roots to write, and does not wait for them.
+func (p *process) rootsReady() error {
+	if p.ca == nil || p.config.dataDir == "" || p.rooted.Load() {
+		return nil
+	}
+	if sealed := p.ca.ring.State().Sealed; sealed != nil && !errors.Is(sealed, keyring.ErrNotLoaded) {
+		return nil
+	}
+	return errors.New("root-cert.pem is not written yet: the keyring is being read")
 }
