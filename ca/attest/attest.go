@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
@@ -24,6 +25,8 @@ type Caller struct {
 	Pod string
 	// Serial is the client certificate's, hexadecimal as issue.SerialString writes it; empty where a token proved it.
 	Serial string
+	// NotAfter is when the credential ends; zero where who reviewed a token does not say.
+	NotAfter time.Time
 }
 
 // What Caller.By says.

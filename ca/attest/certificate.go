@@ -70,7 +70,7 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	if id, err = workload(c.TrustDomain, namespace, account); err != nil {
 		return Caller{}, err
 	}
-	return Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByCertificate, Serial: leaf.SerialNumber.Text(16)}, nil
+	return Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByCertificate, Serial: leaf.SerialNumber.Text(16), NotAfter: leaf.NotAfter}, nil
 }
 
 var errPath = errors.New("path is not /ns/<namespace>/sa/<service account>")

@@ -222,7 +222,9 @@ func (t *Tokens) verify(ctx context.Context, token string) (verified, error) {
 	if c.Kubernetes.Pod != nil {
 		pod = c.Kubernetes.Pod.Name
 	}
-	v.caller, err = t.caller(c.Kubernetes.Namespace, c.Kubernetes.ServiceAccount.Name, pod)
+	if v.caller, err = t.caller(c.Kubernetes.Namespace, c.Kubernetes.ServiceAccount.Name, pod); err == nil {
+		v.caller.NotAfter = c.Expiry.Time()
+	}
 	return v, err
 }
 

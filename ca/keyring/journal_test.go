@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 )
 
@@ -113,7 +114,8 @@ func TestRevocation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(found.Serials) != 4 || len(found.Unknown) != 1 || found.Unknown[0] != "abcd" {
+	if len(found.Serials) != 2 || len(found.Unknown) != 1 || found.Unknown[0] != "abcd" ||
+		len(found.Denied) != 1 || found.Denied[0].Identity != badID || found.Denied[0].Leaves != 2 || !found.Denied[0].Until.Equal(again.Leaf.NotAfter) {
 		t.Fatalf("%+v", found)
 	}
 	other.settle()
@@ -121,7 +123,7 @@ func TestRevocation(t *testing.T) {
 	if err := l.CheckSignatureFrom(other.State().Bundle[0]); err != nil {
 		t.Fatal(err)
 	}
-	if got := serials(l); !got[bad.Serial] || !got[again.Serial] || !got[stolen.Serial] || !got["abcd"] || got[good.Serial] || len(got) != 4 {
+	if got := serials(l); got[bad.Serial] || got[again.Serial] || !got[stolen.Serial] || !got["abcd"] || got[good.Serial] || len(got) != 2 {
 		t.Fatalf("%v", got)
 	}
 	if l.Number.Cmp(first.Number) <= 0 {
@@ -139,7 +141,10 @@ func TestRevocation(t *testing.T) {
 	if same, err := one.Revoke(t.Context(), []string{stolen.Serial}, []string{badID}); err != nil || len(same.Serials) != 0 {
 		t.Fatalf("revoked again: %+v, %v", same, err)
 	}
-	revokedThenRestored(t, one, bad.Serial, badID)
+	if denied, known := other.State().Denied(w.now()); !known || len(denied) != 1 || denied[0].Identity != badID {
+		t.Fatalf("denied: %+v, %t", denied, known)
+	}
+	revokedThenRestored(t, one, bad.Serial, again.Serial, badID)
 	for _, wrong := range []string{"", "0", "xyz", "-1", new(big.Int).Lsh(big.NewInt(1), 200).Text(16)} {
 		if _, err := one.Revoke(t.Context(), []string{wrong}, nil); err == nil || !strings.Contains(err.Error(), "serial") {
 			t.Errorf("serial %q: %v", wrong, err)
@@ -150,33 +155,39 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// revokedThenRestored goes on from four revoked certificates, of an identity (bad) that is revoked too: the next issuer's list
-// has what is not known to be another's, the old one's goes with it, and the identity can be taken back.
-func revokedThenRestored(t *testing.T, one *replica, bad, badID string) {
+// revokedThenRestored goes on from two revoked certificates, and an identity that is revoked and has two others: the next issuer's
+// list has what is not known to be another's, the old one's goes with it, and the identity can be taken back without what it had.
+func revokedThenRestored(t *testing.T, one *replica, bad, again, badID string) {
 	t.Helper()
 	if err := one.Rotate(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	if got := serials(list(t, one, 2)); !got["abcd"] || got[bad] {
+	if got := serials(list(t, one, 2)); !got["abcd"] || len(got) != 1 {
 		t.Fatalf("list of epoch 2: %v", got)
 	}
-	if got := serials(list(t, one, 1)); len(got) != 4 {
+	if got := serials(list(t, one, 1)); len(got) != 2 {
 		t.Fatalf("list of epoch 1: %v", got)
 	}
 	if err := one.Restore(t.Context(), []string{badID}); err != nil {
 		t.Fatal(err)
 	}
 	one.mustLeaf("bad")
+	if got := serials(list(t, one, 1)); len(got) != 4 || !got[bad] || !got[again] {
+		t.Fatalf("list of epoch 1 after the identity is back: %v", got)
+	}
+	if denied, _ := one.State().Denied(time.Now()); len(denied) != 0 {
+		t.Fatalf("denied after the identity is back: %v", denied)
+	}
 }
 
-// While replicas issue as fast as they can, a revocation leaves no certificate of the identity out.
+// While replicas issue as fast as they can, a denial stands until the last certificate of the identity has ended.
 func TestRevocationRacesIssuing(t *testing.T) {
 	w := newWorld(t)
 	one, other := w.replica(), w.replica()
 	one.settle()
 	other.settle()
 	var mu sync.Mutex
-	var got []string
+	var got []*issue.Issued
 	var issuing sync.WaitGroup
 	started := make(chan struct{}, 64)
 	for i := range 8 {
@@ -192,7 +203,7 @@ func TestRevocationRacesIssuing(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				got = append(got, leaf.Serial)
+				got = append(got, leaf)
 				mu.Unlock()
 				select {
 				case started <- struct{}{}:
@@ -208,66 +219,97 @@ func TestRevocationRacesIssuing(t *testing.T) {
 		t.Fatal(err)
 	}
 	issuing.Wait()
-	revoked := serials(list(t, one, 1))
-	for _, serial := range got {
-		if !revoked[serial] {
-			t.Errorf("certificate %s is not in the list", serial)
+	denied, _ := one.State().Denied(w.now())
+	if len(denied) != 1 {
+		t.Fatalf("%v", denied)
+	}
+	for _, leaf := range got {
+		if leaf.Leaf.NotAfter.After(denied[0].Until) {
+			t.Errorf("certificate %s ends at %v, the denial at %v", leaf.Serial, leaf.Leaf.NotAfter, denied[0].Until)
 		}
 	}
 }
 
-// An identity with more leaves than a list takes is revoked all the same: those that end last are in the list, the rest is
-// counted; what has ended makes room.
-func TestRevocationOfManyLeaves(t *testing.T) {
-	w := newWorld(t)
-	r := w.replica()
-	r.settle()
-	const most, more = 1000, 700
-	identity := "spiffe://cluster.local/ns/default/sa/crowd"
-	serial := func(i int) string { return fmt.Sprintf("%x", 1+i) }
+// crowd is an identity whose workload had many certificates issued, each by showing the one before. It returns the serial number of
+// the first, and when the last ends.
+func crowd(t *testing.T, r *replica, identity string, begin time.Time, many int) (first string, end time.Time) {
+	t.Helper()
+	serial := func(i int) string { return fmt.Sprintf("%x", 0x10000+i) }
 	var appending sync.WaitGroup
-	begin := w.now()
-	for i := range most + more { // the higher the serial, the later the end
+	for i := range many {
 		appending.Go(func() {
-			end := begin.Add(time.Hour + time.Duration(i)*time.Second)
-			if err := r.Append(t.Context(), keyring.Issue{Serial: serial(i), Identity: identity, Epoch: 1, Generation: 1, NotAfter: end}); err != nil {
+			leaf := keyring.Issue{Serial: serial(i), Identity: identity, Epoch: 1, Generation: 1, NotAfter: begin.Add(time.Hour + time.Duration(i)*time.Second)}
+			if i > 0 {
+				leaf.Previous = serial(i - 1)
+			}
+			if err := r.Append(t.Context(), leaf); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	appending.Wait()
-	if _, err := r.Revoke(t.Context(), []string{"fffffff"}, nil); err != nil {
-		t.Fatal(err)
+	return serial(0), begin.Add(time.Hour + time.Duration(many-1)*time.Second)
+}
+
+// Nothing that a workload does lets it keep a certificate, or takes the room in the lists from others: an identity with five times
+// as many certificates as a list takes is denied, and none of them is in a list.
+func TestRevocationOfManyLeaves(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica()
+	r.settle()
+	const many, identity = 5000, "spiffe://cluster.local/ns/default/sa/crowd"
+	first, end := crowd(t, r, identity, w.now(), many)
+	if _, err := r.Revoke(t.Context(), []string{first}, nil); err == nil || !strings.Contains(err.Error(), "revoke the identity "+identity) {
+		t.Fatalf("by the serial number of the first, with all that renewed it: %v", err)
 	}
 	out, err := r.Revoke(t.Context(), nil, []string{identity})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.Serials) != most-1 || out.Left != more+1 || !out.LeftUntil.Equal(begin.Add(time.Hour+more*time.Second).UTC().Truncate(time.Second)) {
-		t.Fatalf("%d revoked, %d left until %v", len(out.Serials), out.Left, out.LeftUntil)
+	if d := out.Denied; len(out.Serials) != 0 || len(d) != 1 || d[0].Leaves != many || !d[0].Until.Equal(end.UTC().Truncate(time.Second)) {
+		t.Fatalf("%+v, the last ends at %v", out, end)
 	}
-	got := serials(list(t, r, 1))
-	if len(got) != most || !got[serial(most+more-1)] || !got[serial(more+1)] || got[serial(more)] {
+	if _, err := r.Revoke(t.Context(), []string{"eeeeeee"}, nil); err != nil {
+		t.Fatalf("another's certificate: %v", err)
+	}
+	if got := serials(list(t, r, 1)); len(got) != 1 || !got["eeeeeee"] {
 		t.Fatalf("%d in the list", len(got))
 	}
 	if _, err := r.leaf("crowd"); !errors.Is(err, keyring.ErrRevoked) {
 		t.Fatalf("a revoked identity got a certificate: %v", err)
 	}
-	if _, err := r.Revoke(t.Context(), []string{"eeeeeee"}, nil); err == nil || !strings.Contains(err.Error(), "at most 1000 fit") {
-		t.Fatalf("one more than fits, by name: %v", err)
-	}
-	if st := r.Stats(); st.RevokedSerials != most || st.RevokedIdentities != 1 {
+	if st := r.Stats(); st.RevokedSerials != 1 || st.RevokedIdentities != 1 {
 		t.Errorf("%+v", st)
 	}
-	w.later(time.Hour + (more+10)*time.Second + 6*time.Minute) // what was left has ended, and some of the list
-	r.stop()                                                   // the leader, who forgets by itself
-	r = w.replica(func(c *keyring.Config) { c.Leads = func() bool { return false } })
-	out, err = r.Revoke(t.Context(), []string{"eeeeeee"}, []string{identity})
-	if err != nil || out.Left != 0 || len(out.Serials) != 1 {
-		t.Fatalf("after some have ended: %+v, %v", out, err)
+	if err := r.Restore(t.Context(), []string{identity}); err == nil || !strings.Contains(err.Error(), end.UTC().Format(time.RFC3339)) {
+		t.Fatalf("restored while it has more certificates than fit: %v", err)
 	}
-	if got := serials(list(t, r, 1)); !got["eeeeeee"] || !got["fffffff"] || got[serial(more+1)] {
-		t.Fatalf("%d in the list", len(got))
+	w.later(end.Sub(w.now()) + 6*time.Minute) // what it had has ended
+	if denied, known := r.State().Denied(w.now()); !known || len(denied) != 0 {
+		t.Errorf("denied when nothing is left to keep out: %v", denied)
+	}
+	if _, err := r.leaf("crowd"); !errors.Is(err, keyring.ErrRevoked) {
+		t.Errorf("it gets a certificate because what it had has ended: %v", err)
+	}
+	if err := r.Restore(t.Context(), []string{identity}); err != nil {
+		t.Fatal(err)
+	}
+	r.mustLeaf("crowd")
+}
+
+// A certificate is revoked with those that were issued to who showed it, and those that renewed these; others of the identity stay.
+func TestRevocationFollowsRenewals(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(func(c *keyring.Config) { c.MaxRevoked = 7 })
+	r.settle()
+	first, _ := crowd(t, r, "spiffe://cluster.local/ns/default/sa/web", w.now(), 6)
+	other := r.mustLeaf("web")
+	out, err := r.Revoke(t.Context(), []string{first}, nil)
+	if err != nil || len(out.Serials) != 6 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if got := serials(list(t, r, 1)); len(got) != 6 || got[other.Serial] {
+		t.Fatalf("%v", got)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"navarch.io/navarch/ca/issue"
@@ -148,6 +150,7 @@ type Report struct {
 	Until      map[uint64]time.Time `json:"until,omitempty"`
 	Serials    int                  `json:"revokedSerials"`
 	Identities []string             `json:"revokedIdentities,omitempty"`
+	Denied     []Denial             `json:"denied,omitempty"` // of Identities, those that proxies refuse
 	// KEKs are the key encryption keys that what is in etcd needs, as their provider calls them: one, but for a minute after
 	// it was rotated. What is not among them is no longer needed.
 	KEKs []string `json:"keks,omitempty"`
@@ -159,9 +162,8 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 	err := k.ask(ctx, func(ctx context.Context) error {
 		s := k.State()
 		out = &Report{Epochs: s.Epochs, Generation: s.Generation, Serials: len(s.serials)}
-		for id := range s.identities {
-			out.Identities = append(out.Identities, id)
-		}
+		out.Identities = slices.Sorted(maps.Keys(s.identities))
+		out.Denied, _ = s.Denied(k.cfg.Now())
 		if s.Sealed != nil {
 			out.Sealed = s.Sealed.Error()
 		}
@@ -199,52 +201,56 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 	return out, err
 }
 
-// Revoked says what a revocation found.
+// Revoked says what a revocation did.
 type Revoked struct {
-	Serials []string // that are newly in the lists
+	Serials []string // that are newly in the lists: those named, and those that renewed them
 	Unknown []string // of these: not in the journal, and so in the list of every issuer
-	// Left is how many certificates of the identities did not fit in the lists: those that end first. They are accepted until
-	// they end, the last of them at LeftUntil; revoke the identities again for those that fit by then. Until then an
-	// AuthorizationPolicy that denies the principal keeps all of them out, at no cost for each certificate.
-	Left      int
-	LeftUntil time.Time
+	Denied  []Denial // the identities, also those that were revoked before
 }
 
-// Revoke puts certificates into their issuers' lists and keeps identities from getting new ones; the certificates that an
-// identity has are revoked with it. When it returns, the new lists are in etcd, and nothing is issued
-// for these identities from then on.
+// Revoke puts certificates, and those that renewed them, into their issuers' lists, and denies identities (State.Denied). When it
+// returns, the new lists are in etcd, and nothing is issued for these identities from then on. An error that is not etcd's
+// names what does not fit, or is no serial number or identity; nothing was changed then but, where serial numbers do not fit,
+// the identities.
 func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Revoked, error) {
 	var out *Revoked
 	err := k.ask(ctx, func(ctx context.Context) error {
 		// First nothing new is issued for the identities; then the journal has all that they hold.
-		if err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) { return refuse(r, identities, k.cfg.Now()) }); err != nil {
+		if err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) { return deny(r, identities, k.cfg.Now()) }); err != nil {
 			return err
 		}
-		return k.update(ctx, func(r *record) (_ *record, _ []kv.Blob, err error) {
+		return k.update(ctx, func(r *record) (_ *record, put []kv.Blob, err error) {
 			if err := k.count(ctx); err != nil {
 				return nil, nil, err
 			}
-			if out, err = revoke(r, k.census, serials, identities, k.cfg.MaxRevoked, k.cfg.Now()); err != nil || len(out.Serials) == 0 {
+			if out, err = revoke(r, k.census, serials, k.cfg.MaxRevoked, k.cfg.Now()); err != nil {
 				return nil, nil, err
 			}
-			put, err := k.lists(r)
+			if out.Denied = bound(r, k.census, identities, k.cfg.Now()); len(out.Serials)+len(out.Denied) == 0 {
+				return nil, nil, nil
+			}
+			if len(out.Serials) > 0 {
+				put, err = k.lists(r)
+			}
 			return r, put, err
 		})
 	})
 	return out, err
 }
 
-// Restore lets identities get certificates again. What was revoked of theirs stays revoked.
+// Restore takes the denial of identities back: they get certificates again. Those that they had when they were revoked are in the
+// lists from then on. Where these do not fit it is an error that says until when.
 func (k *Keyring) Restore(ctx context.Context, identities []string) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
-			for _, id := range identities {
-				if _, ok := r.Identities[id]; !ok {
-					return nil, nil, fmt.Errorf("identity %s is not revoked", id)
-				}
-				delete(r.Identities, id)
+			if err := k.count(ctx); err != nil {
+				return nil, nil, err
 			}
-			return r, nil, nil
+			if err := restore(r, k.census, identities, k.cfg.MaxRevoked, k.cfg.Now()); err != nil {
+				return nil, nil, err
+			}
+			put, err := k.lists(r)
+			return r, put, err
 		})
 	})
 }

@@ -34,6 +34,7 @@ const (
 	sealedFolder   = "keys/sealed/"
 	keepRetired    = 16
 	maxRevoked     = 5000 // a record of 650 KB, and lists of 175 KB each
+	maxDenied      = 1000 // identities: each inbound filter chain of each proxy has all of them
 	purposeKey     = "signing-key"
 	purposeState   = "keyring-state"
 	originSelf     = "self-signed"
@@ -70,7 +71,7 @@ type epoch struct {
 type revoked struct {
 	At    time.Time `json:"at"`
 	Epoch uint64    `json:"epoch,omitempty"` // the issuer; 0: not known, it is in every list
-	Until time.Time `json:"until,omitzero"`  // the end of the certificate; zero: not known
+	Until time.Time `json:"until,omitzero"`  // the end of the certificate, of an identity of the last that it had; zero: not known
 }
 
 func (r *record) clone() *record {

@@ -1,8 +1,8 @@
 package keyring
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"time"
@@ -12,8 +12,22 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// refuse keeps identities from getting certificates; nil where none of them is new.
-func refuse(r *record, identities []string, now time.Time) (*record, []kv.Blob, error) {
+// An identity is revoked by a denial: it gets no certificate any more, and whoever asks State.Denied keeps out what it has
+// already. That needs no list, so a workload that had thousands of certificates issued keeps none, and takes the room in the
+// lists from nobody. A certificate is revoked by its serial number, with all that were issued by showing it: a list has room
+// for some (Config.MaxRevoked), and revoking more by one number is refused.
+
+// Denial is an identity that is revoked.
+type Denial struct {
+	Identity string `json:"identity"`
+	// Until is when the last certificate ends that it had when it was revoked; zero: not known. Nobody needs to be kept out
+	// afterwards, but the identity still gets no certificate.
+	Until  time.Time `json:"until,omitzero"`
+	Leaves int       `json:"leaves,omitempty"` // certificates that it had; in the answer of Revoke only
+}
+
+// deny keeps identities from getting certificates; nil where none of them is new.
+func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, error) {
 	changed := false
 	for _, text := range identities {
 		id, err := spiffeid.FromString(text)
@@ -28,8 +42,8 @@ func refuse(r *record, identities []string, now time.Time) (*record, []kv.Blob, 
 		}
 		r.Identities[id.String()], changed = revoked{At: now}, true
 	}
-	if len(r.Identities) > maxRevoked {
-		return nil, nil, fmt.Errorf("%d revoked identities, at most %d fit", len(r.Identities), maxRevoked)
+	if len(r.Identities) > maxDenied {
+		return nil, nil, fmt.Errorf("%d revoked identities, at most %d fit", len(r.Identities), maxDenied)
 	}
 	if !changed {
 		return nil, nil, nil
@@ -37,60 +51,127 @@ func refuse(r *record, identities []string, now time.Time) (*record, []kv.Blob, 
 	return r, nil, nil
 }
 
-// revoke adds certificates to the record: those named, which must fit, and those in use of the identities as far as they
-// fit, the ones that end last first. An identity that is revoked gets nothing new, so what is left out ends by itself; and
-// a list without a bound would cost every proxy more than it saves (see Config.MaxRevoked).
-func revoke(r *record, c *census, serials, identities []string, most int, now time.Time) (*Revoked, error) {
+// bound says of denied identities until when they have certificates: nothing new is issued for them, and the census has all.
+func bound(r *record, c *census, identities []string, now time.Time) (out []Denial) {
+	for _, text := range identities {
+		d := Denial{Identity: spiffeid.RequireFromString(text).String(), Until: now.UTC().Truncate(time.Second)}
+		for _, leaf := range of(c, d.Identity, now) {
+			d.Leaves++
+			if leaf.NotAfter.After(d.Until) {
+				d.Until = leaf.NotAfter
+			}
+		}
+		v := r.Identities[d.Identity]
+		v.Until = d.Until
+		r.Identities[d.Identity] = v
+		out = append(out, d)
+	}
+	return out
+}
+
+// revoke adds certificates to the record, with those that renewed them: all of them, or there is an error that says what does
+// not fit.
+func revoke(r *record, c *census, serials []string, most int, now time.Time) (*Revoked, error) {
 	r.forget(now)
 	out := &Revoked{}
-	add := func(serial string) {
-		if _, ok := r.Serials[serial]; ok {
-			return
-		}
-		if r.Serials == nil {
-			r.Serials = map[string]revoked{}
-		}
-		leaf, known := c.leaves[serial]
-		if !known {
-			out.Unknown = append(out.Unknown, serial)
-		}
-		r.Serials[serial] = revoked{At: now.UTC().Truncate(time.Second), Epoch: leaf.Epoch, Until: leaf.NotAfter}
-		out.Serials = append(out.Serials, serial)
-	}
 	for _, text := range serials {
 		n, ok := new(big.Int).SetString(text, 16)
 		if !ok || n.Sign() <= 0 || n.BitLen() > 159 {
 			return nil, fmt.Errorf("serial %.60q: want a positive hexadecimal number of at most 20 bytes", text)
 		}
-		add(n.Text(16))
-	}
-	if len(r.Serials) > most && len(out.Serials) > 0 {
-		return nil, fmt.Errorf("%d revoked certificates, at most %d fit", len(r.Serials), most)
-	}
-	for _, leaf := range of(c, identities, now) {
-		if _, ok := r.Serials[leaf.Serial]; !ok && len(r.Serials) >= most {
-			if out.Left++; out.Left == 1 {
-				out.LeftUntil = leaf.NotAfter
-			}
-			continue
+		serial := n.Text(16)
+		leaf, known := c.leaves[serial]
+		if !known {
+			out.Unknown = append(out.Unknown, serial)
 		}
-		add(leaf.Serial)
+		renewals := c.renewalsOf(serial, now)
+		for _, one := range append(renewals, Issue{Serial: serial, Epoch: leaf.Epoch, NotAfter: leaf.NotAfter}) {
+			if r.list(one, now) {
+				out.Serials = append(out.Serials, one.Serial)
+			}
+		}
+		if len(r.Serials) > most && len(out.Serials) > 0 {
+			why := fmt.Sprintf("%d revoked certificates, at most %d fit", len(r.Serials), most)
+			if len(renewals) > 0 {
+				why += fmt.Sprintf("; %d were issued to who showed %s: revoke the identity %s instead", len(renewals), serial, renewals[0].Identity)
+			}
+			return nil, fmt.Errorf("serial %s: %s", serial, why)
+		}
 	}
 	slices.Sort(out.Serials)
 	slices.Sort(out.Unknown)
 	return out, nil
 }
 
-// of is the unexpired leaves of identities, the one that ends last first.
-func of(c *census, identities []string, now time.Time) []Issue {
-	var out []Issue
+// list adds a certificate to the record; false: it is there already.
+func (r *record) list(leaf Issue, now time.Time) bool {
+	if _, ok := r.Serials[leaf.Serial]; ok {
+		return false
+	}
+	if r.Serials == nil {
+		r.Serials = map[string]revoked{}
+	}
+	r.Serials[leaf.Serial] = revoked{At: now.UTC().Truncate(time.Second), Epoch: leaf.Epoch, Until: leaf.NotAfter}
+	return true
+}
+
+// restore takes denials back. What an identity had when it was revoked goes into the lists first, since somebody else may hold
+// it: where that does not fit, or an issuer cannot sign lists, it is an error that says when nothing of it is left.
+func restore(r *record, c *census, identities []string, most int, now time.Time) error {
+	r.forget(now)
+	for _, id := range identities {
+		if _, ok := r.Identities[id]; !ok {
+			return fmt.Errorf("identity %s is not revoked", id)
+		}
+		had := of(c, id, now)
+		for _, leaf := range had {
+			if e := r.epoch(leaf.Epoch); e == nil || e.CRL == 0 {
+				return fmt.Errorf("identity %s has %d certificates from before it was revoked, and their issuer cannot sign revocation lists: restore it after %s, when they have ended",
+					id, len(had), r.Identities[id].Until.UTC().Format(time.RFC3339))
+			}
+			r.list(leaf, now)
+		}
+		if len(r.Serials) > most && len(had) > 0 {
+			return fmt.Errorf("identity %s has %d certificates from before it was revoked, which do not fit in the lists (%d): restore it after %s, when they have ended",
+				id, len(had), most, r.Identities[id].Until.UTC().Format(time.RFC3339))
+		}
+		delete(r.Identities, id)
+	}
+	return nil
+}
+
+// of is the unexpired leaves of an identity, in no order.
+func of(c *census, identity string, now time.Time) (out []Issue) {
 	for _, leaf := range c.leaves {
-		if slices.Contains(identities, leaf.Identity) && !now.After(leaf.NotAfter.Add(clockTolerance)) {
+		if leaf.Identity == identity && !now.After(leaf.NotAfter.Add(clockTolerance)) {
 			out = append(out, leaf)
 		}
 	}
-	slices.SortFunc(out, func(a, b Issue) int {
-		return cmp.Or(b.NotAfter.Compare(a.NotAfter), cmp.Compare(a.Serial, b.Serial))
-	})
+	return out
+}
+
+// renewalsOf is the unexpired leaves that were issued to who showed a certificate, or one that was issued so; in no order. One
+// whose predecessor is not in the journal any more is not found, which has then ended for clockTolerance.
+func (c *census) renewalsOf(serial string, now time.Time) (out []Issue) {
+	next := map[string][]Issue{}
+	for _, leaf := range c.leaves {
+		if leaf.Previous != "" {
+			next[leaf.Previous] = append(next[leaf.Previous], leaf)
+		}
+	}
+	seen := map[string]Issue{}
+	for todo := []string{serial}; len(todo) > 0; todo = todo[1:] {
+		for _, leaf := range next[todo[0]] {
+			if _, again := seen[leaf.Serial]; !again && leaf.Serial != serial {
+				seen[leaf.Serial] = leaf
+				todo = append(todo, leaf.Serial)
+			}
+		}
+	}
+	for leaf := range maps.Values(seen) {
+		if !now.After(leaf.NotAfter.Add(clockTolerance)) {
+			out = append(out, leaf)
+		}
+	}
 	return out
 }

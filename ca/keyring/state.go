@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,6 +74,19 @@ func (s *State) Callers() []*x509.Certificate {
 
 // RevokedIdentity says whether an identity gets no certificate any more.
 func (s *State) RevokedIdentity(id spiffeid.ID) bool { _, ok := s.identities[id.String()]; return ok }
+
+// Denied are the identities that are revoked and may have certificates that have not ended yet, sorted: who enforces what proxies
+// do keeps them out of connections. known: false where nothing of the keyring could be read yet. Those of a State with Claimed
+// roots are as unproven as these.
+func (s *State) Denied(now time.Time) (out []Denial, known bool) {
+	for id, v := range s.identities {
+		if !ended(v, now) {
+			out = append(out, Denial{Identity: id, Until: v.Until})
+		}
+	}
+	slices.SortFunc(out, func(a, b Denial) int { return strings.Compare(a.Identity, b.Identity) })
+	return out, len(s.Bundle)+len(s.Claimed) > 0
+}
 
 // RevokedSerial says whether a certificate was revoked; the serial is lower-case hexadecimal without leading zeros.
 func (s *State) RevokedSerial(serial string) bool { _, ok := s.serials[serial]; return ok }

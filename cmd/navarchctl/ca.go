@@ -114,10 +114,11 @@ func (t *trust) revoke() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "revoked: %s\n", strings.Join(done.Serials, " "))
-				if done.Left > 0 {
-					fmt.Fprintf(cmd.OutOrStdout(), "%d more of these identities do not fit in the lists and are accepted until they end, the last at %s: deny the principal by an AuthorizationPolicy, or rotate the root\n",
-						done.Left, done.LeftUntil.UTC().Format(time.RFC3339))
+				if len(done.Serials) > 0 {
+					fmt.Fprintf(cmd.OutOrStdout(), "revoked: %s\n", strings.Join(done.Serials, " "))
+				}
+				for _, d := range done.Denied {
+					fmt.Fprintf(cmd.OutOrStdout(), "denied: %s, with %d certificates, the last of which ends at %s\n", d.Identity, d.Leaves, d.Until.UTC().Format(time.RFC3339))
 				}
 				if len(done.Unknown) > 0 {
 					fmt.Fprintf(cmd.OutOrStdout(), "not in the journal, revoked all the same: %s\n", strings.Join(done.Unknown, " "))
@@ -125,14 +126,14 @@ func (t *trust) revoke() *cobra.Command {
 				return nil
 			})
 		}}
-	cmd.Flags().StringSliceVar(&serials, "serial", nil, "Serial number of a certificate, hexadecimal.")
-	cmd.Flags().StringSliceVar(&identities, "identity", nil, "SPIFFE ID: its certificates, and it gets no new ones.")
+	cmd.Flags().StringSliceVar(&serials, "serial", nil, "Serial number of a certificate, hexadecimal: it and those that renewed it.")
+	cmd.Flags().StringSliceVar(&identities, "identity", nil, "SPIFFE ID: it gets no new certificates, and proxies refuse those that it has.")
 	return cmd
 }
 
 func (t *trust) restore() *cobra.Command {
 	var identities []string
-	cmd := &cobra.Command{Use: "restore --identity spiffe://...", Short: "Let a revoked identity get certificates again; what was revoked stays revoked",
+	cmd := &cobra.Command{Use: "restore --identity spiffe://...", Short: "Let a revoked identity get certificates again; those that it had are put into the revocation lists",
 		Example: `  navarchctl ca restore --data-dir /var/lib/navarch --identity spiffe://cluster.local/ns/shop/sa/web`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -79,7 +79,7 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 
 func (a *authority) tasks() []loop.Task {
 	tasks := []loop.Task{{Name: "keyring", Run: a.ring.Run}}
-	if a.serving.files == nil && a.config.secureGRPCAddr != "" {
+	if a.serving.files == nil && a.config.secureGRPCAddr != "" && a.config.speaksGRPC() {
 		tasks = append(tasks, loop.Task{Name: "serving certificate", Run: newBorrower(a.config, a, a.store).run})
 	}
 	return tasks

@@ -24,6 +24,7 @@ type callers struct {
 	required bool                 // XDS_AUTH: a stream over TLS needs a credential
 	// revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
 	revoked func(attest.Caller) bool
+	expiry  *expiry
 }
 
 // newCallers makes it; aliases are of the trust domain. Errors name flags.
@@ -32,7 +33,7 @@ func newCallers(c *config, aliases func() []spiffeid.TrustDomain, log *slog.Logg
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	k := &callers{required: c.env.xdsAuth}
+	k := &callers{required: c.env.xdsAuth, expiry: newExpiry()}
 	if k.tokens, k.keys, err = c.tokens(domain, log); err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func newCallers(c *config, aliases func() []spiffeid.TrustDomain, log *slog.Logg
 	if k.tokens != nil {
 		chain = append(chain, k.tokens)
 	}
-	k.all = attest.Chain(chain...)
+	k.all = noting{attest.Chain(chain...), k.expiry}
 	return k, nil
 }
 
@@ -63,19 +64,34 @@ func (k *callers) gauges(now time.Time) {
 
 // authenticate says who an xDS stream belongs to: nobody on plain text, and on the secure address whoever a certificate
 // or a token names; no credential there is refused (XDS_AUTH).
-func (k *callers) authenticate(ctx context.Context) (string, error) {
+func (k *callers) authenticate(ctx context.Context) (attest.Caller, error) {
 	if !secure(ctx) {
-		return "", nil
+		return attest.Caller{}, nil
 	}
 	who, err := k.all.Authenticate(ctx)
 	if errors.Is(err, attest.ErrNone) && !k.required {
-		return "", nil
+		return attest.Caller{}, nil
+	}
+	if err == nil {
+		err = k.refused(who)
 	}
 	if err != nil {
-		return "", err
+		return attest.Caller{}, err
 	}
+	return who, nil
+}
+
+// refused says why somebody who was authenticated is served no longer; nil: they are.
+func (k *callers) refused(who attest.Caller) error {
 	if k.revoked != nil && k.revoked(who) {
-		return "", fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
+		return fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
 	}
-	return who.ID.String(), nil
+	return k.expiry.refused(who, time.Now())
+}
+
+// mayHaveKeys says whether somebody may have private keys that they have not asked for before, and if not, whether they should
+// come again with a newer credential, because there are some to be had.
+func (k *callers) mayHaveKeys(who attest.Caller) (may, again bool) {
+	ended, issuing := k.expiry.ended(who, time.Now())
+	return !ended, issuing
 }

@@ -83,20 +83,20 @@ func TestCallersWithoutKeyring(t *testing.T) {
 		"token of other audience": {over(t, wrong), "", attest.ErrAudience},
 		"no token":                {over(t, "x.y.z"), "", attest.ErrMalformed},
 	} {
-		if got, err := k.authenticate(one.ctx); got != one.want || !errors.Is(err, one.err) {
-			t.Errorf("%s: %q, %v", name, got, err)
+		if who, err := k.authenticate(one.ctx); who.ID.String() != one.want || !errors.Is(err, one.err) {
+			t.Errorf("%s: %q, %v", name, who.ID, err)
 		}
 	}
 	k.revoked = func(who attest.Caller) bool { return who.Serial == "7" }
 	if _, err := k.authenticate(over(t, "", own)); err == nil || !strings.Contains(err.Error(), "revoked") {
 		t.Errorf("a revoked certificate: %v", err)
 	}
-	if got, err := k.authenticate(over(t, token)); got != own || err != nil {
-		t.Errorf("a token of the same identity: %q, %v", got, err)
+	if who, err := k.authenticate(over(t, token)); who.ID.String() != own || err != nil {
+		t.Errorf("a token of the same identity: %q, %v", who.ID, err)
 	}
 	k.required = false
-	if got, err := k.authenticate(over(t, "")); got != "" || err != nil {
-		t.Errorf("XDS_AUTH=false: %q, %v", got, err)
+	if who, err := k.authenticate(over(t, "")); !who.ID.IsZero() || err != nil {
+		t.Errorf("XDS_AUTH=false: %q, %v", who.ID, err)
 	}
 	if _, err := k.authenticate(over(t, "", evil)); !errors.Is(err, attest.ErrIdentity) {
 		t.Errorf("XDS_AUTH=false, and a credential that is not accepted: %v", err)

@@ -191,8 +191,11 @@ func (c *config) fill() {
 
 // hasKeyring: the process follows the keyring, be it to sign or only to say what is trusted and what is revoked.
 func (c *config) hasKeyring() bool {
-	return c.has(roleCA) || c.has(roleXDS) && c.kek != "" && c.clientCA == ""
+	return c.has(roleCA) || c.kek != "" && c.clientCA == "" && (c.has(roleXDS) || c.has(roleIngest))
 }
+
+// speaksGRPC: the process serves one of the gRPC addresses.
+func (c *config) speaksGRPC() bool { return c.has(roleXDS) || c.has(roleCA) }
 
 func (c *config) has(r role) bool { return slices.Contains(c.roles, string(r)) }
 

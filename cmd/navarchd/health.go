@@ -164,19 +164,19 @@ func (h addressHealth) Watch(r *healthv1.HealthCheckRequest, stream grpc.ServerS
 // reflected answers grpc.reflection.v1 to callers with a credential; on plain text, where nobody shows one, to all.
 type reflected struct {
 	reflectionv1.ServerReflectionServer
-	authenticate func(context.Context) (identity string, err error)
+	authenticate func(context.Context) (attest.Caller, error) // the zero one: nobody
 }
 
 // ServerReflectionInfo implements grpc.reflection.v1.ServerReflection.
 func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflectionv1.ServerReflectionRequest, reflectionv1.ServerReflectionResponse]) error {
 	if ctx := stream.Context(); secure(ctx) {
-		identity, err := r.authenticate(ctx)
+		who, err := r.authenticate(ctx)
 		switch {
 		case errors.Is(err, attest.ErrUnavailable):
 			return status.Errorf(codes.Unavailable, "not authenticated: %v", err)
 		case err != nil:
 			return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
-		case identity == "":
+		case who.ID.IsZero():
 			return status.Error(codes.Unauthenticated, "authentication required: ask with a certificate or a token")
 		}
 	}

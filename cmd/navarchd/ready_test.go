@@ -38,6 +38,7 @@ func TestReadyOfCA(t *testing.T) {
 		"roots not written": {config{dataDir: "data"}, false, "root-cert.pem"},
 		"roots written":     {config{dataDir: "data"}, true, ""},
 	} {
+		c.config.roles = []string{string(roleCA)}
 		s, err := newServing(&c.config)
 		if err != nil {
 			t.Fatal(err)

@@ -173,7 +173,7 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 	if p.ca != nil {
 		tasks = append(tasks, loop.Task{Name: "trust", Run: p.followKeyring})
 	}
-	return tasks, nil
+	return append(append(tasks, p.denials()...), loop.Task{Name: "credentials", Run: p.expire}), nil
 }
 
 // leave hands over to the other replicas while everything still runs.
@@ -220,6 +220,8 @@ func (p *process) replica() ([]loop.Task, error) {
 	p.server = serve.New(serve.Config{
 		Quarantine:   withheld,
 		Authenticate: p.callers.authenticate,
+		Refused:      p.callers.refused,
+		MayHaveKeys:  p.callers.mayHaveKeys,
 		Asides:       append(p.trust.asides(), p.fleet.aside(), names),
 		Answers:      p.answers(),
 		Identifier:   p.config.identifier(),
@@ -346,46 +348,6 @@ func (p *process) pages() ([]loop.Task, error) {
 		}},
 		{Name: "monitoring", Run: func(ctx context.Context) error { return web.Serve(ctx, metrics, monitoring(), web.Limits{}, clients) }},
 	}, nil
-}
-
-// ready is nil when a replica can answer proxies. A process that only ingests is ready once it runs. One that was sealed
-// from its start has no certificate for its secure address: where there is no other, nobody should be sent to it.
-func (p *process) ready() error {
-	if p.ca != nil && p.config.grpcAddr == "" && p.config.secureGRPCAddr != "" {
-		if _, err := p.ca.serving.under(p.ca.ring.State()); err != nil {
-			return err
-		}
-	}
-	if err := p.rootsReady(); err != nil {
-		return err
-	}
-	if p.mirror == nil {
-		return nil
-	}
-	if err := p.mirror.Ready(); err != nil {
-		return err
-	}
-	return p.fleet.ready()
-}
-
-// notes are what an operator should know of a process that is ready all the same.
-func (p *process) notes() []string {
-	if p.ca == nil || p.config.secureGRPCAddr == "" {
-		return nil
-	}
-	state := p.ca.ring.State()
-	if state.Active != nil {
-		return nil
-	}
-	if _, err := p.ca.serving.under(state); err != nil {
-		return []string{"the secure address does not answer: " + err.Error()}
-	}
-	note := fmt.Sprintf("certificates are not signed here: %v", state.Sealed)
-	if own, from := p.ca.serving.have(); from != "" {
-		until := own.Leaf.NotAfter.UTC().Format(time.RFC3339)
-		note += fmt.Sprintf("; the serving certificate is from the peer %s, until %s", from, until)
-	}
-	return []string{note}
 }
 
 // processName is how this process appears in the election and on debug pages.

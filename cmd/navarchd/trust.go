@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -92,6 +91,7 @@ func (p *process) followKeyring(ctx context.Context) error {
 			for _, url := range urls {
 				p.server.AsideChanged(url)
 			}
+			p.server.Recheck() // identities and certificates may be revoked that were not
 		}
 		if written, err = p.writeRoots(state, written); err != nil {
 			return err
@@ -120,16 +120,4 @@ func (p *process) writeRoots(state *keyring.State, written string) (string, erro
 	}
 	p.rooted.Store(true)
 	return roots, nil
-}
-
-// rootsReady is nil unless root-cert.pem is still to come in the data directory: who starts agents once this process is ready
-// finds the file there. One that is sealed may have no roots to write, and does not wait for them.
-func (p *process) rootsReady() error {
-	if p.ca == nil || p.config.dataDir == "" || p.rooted.Load() {
-		return nil
-	}
-	if sealed := p.ca.ring.State().Sealed; sealed != nil && !errors.Is(sealed, keyring.ErrNotLoaded) {
-		return nil
-	}
-	return errors.New("root-cert.pem is not written yet: the keyring is being read")
 }

@@ -41,6 +41,7 @@ const ofProxy = "proxy: "
 // words says what a field of a Spec is. A test compares them with the fields that there are.
 var words = map[string]string{
 	"Accounts":       "service accounts that the endpoints may have",
+	"Denied":         "identities of them that the CA has revoked",
 	"Auto":           "mutual TLS without a rule", // of an inbound cluster: see wordOf
 	"Bind":           "address",
 	"BindToPort":     "bound to its port",

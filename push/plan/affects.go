@@ -98,6 +98,7 @@ var affects = [model.NumKinds][]effect{
 	model.KindAuthorizationPolicy: {
 		{"views", all, namespaceViews}, // whom it selects
 		{"readers", lds, namesIt},
+		{"hosts", cds, deniedHosts}, // whom clusters believe no more
 	},
 	model.KindSecret: {
 		{"asked for", sds, namedSecret}, // by proxies of its namespace

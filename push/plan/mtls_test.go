@@ -193,6 +193,9 @@ func TestTrafficBetweenProxies(t *testing.T) {
 	authorization := func(text string) model.Record {
 		return security(t, model.KindAuthorizationPolicy, "b/a", text, &securityv1.AuthorizationPolicy{})
 	}
+	denied := func(id string) model.Record {
+		return security(t, model.KindAuthorizationPolicy, "istio-system/"+model.DeniedName, "{action: DENY, rules: [{from: [{source: {principals: ["+id+"]}}]}]}", &securityv1.AuthorizationPolicy{})
+	}
 	const strict = "mtls: {mode: STRICT}"
 	for _, c := range []struct {
 		name        string
@@ -207,6 +210,9 @@ func TestTrafficBetweenProxies(t *testing.T) {
 		{"the principal is allowed", []model.Record{authorization("rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/client]}}]}]")}, server, seen, "403"},
 		{"another principal is allowed", []model.Record{peer(strict), authorization("rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/other]}}]}]")}, server, "403", "error"},
 		{"the namespace is denied", []model.Record{authorization("{action: DENY, rules: [{from: [{source: {namespaces: [a]}}]}]}")}, server, "403", bare},
+		{"the CA has revoked the client", []model.Record{denied("cluster.local/ns/a/sa/client")}, server, "403", bare},
+		{"the CA has revoked the server", []model.Record{denied("cluster.local/ns/b/sa/server")}, server, "503", bare},
+		{"the CA has revoked another", []model.Record{denied("cluster.local/ns/b/sa/impostor")}, server, seen, bare},
 		{"a method and path are allowed", []model.Record{authorization("rules: [{to: [{operation: {methods: [GET], paths: ['/x/*']}}]}]")}, server, seen, bare},
 		{"another path is allowed", []model.Record{authorization("rules: [{to: [{operation: {paths: ['/y']}}]}]")}, server, "403", "403"},
 	} {

@@ -176,6 +176,7 @@ func (s *scope) secure(spec *cluster.Outbound, q selection, labels map[string]st
 		return
 	}
 	spec.Accounts = s.accountsOf(q.host, q.service.Key.Namespace)
+	spec.Denied = s.deniedOf(spec)
 	if !s.mesh.Spec.GetEnableAutoMtls().GetValue() {
 		return
 	}

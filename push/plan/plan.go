@@ -64,12 +64,14 @@ type world struct {
 	runs   *pool.Pool
 	pieces []*xds.Fragment // scratch of planRoutes
 	// selected remembers what clusters select, for the scopes of one step.
-	selected map[selection]intern.List[model.Member]
-	shared   *shared                               // while a step goes on
-	accounts map[[2]string]intern.List[string]     // by host and namespace, see accountsOf
-	peers    map[string]intern.List[*model.Policy] // by namespace, see peersOf
-	off      map[served]string                     // see offOf
-	fault    func(w *world, of view.Scope)         // tests have it panic; nil: nothing is tested
+	selected    map[selection]intern.List[model.Member]
+	shared      *shared                               // while a step goes on
+	accounts    map[[2]string]intern.List[string]     // by host and namespace, see accountsOf
+	peers       map[string]intern.List[*model.Policy] // by namespace, see peersOf
+	off         map[served]string                     // see offOf
+	denied      denied                                // see deniedOf; unless deniedKnown, not read yet
+	deniedKnown bool
+	fault       func(w *world, of view.Scope) // tests have it panic; nil: nothing is tested
 }
 
 // tested is called wherever a scope is planned, and when all layers of a view are.

@@ -129,6 +129,7 @@ func (w *world) at(s *mirror.Snapshot) *world {
 	next.peers = map[string]intern.List[*model.Policy]{}
 	next.accounts = map[[2]string]intern.List[string]{}
 	next.off = map[served]string{}
+	next.denied, next.deniedKnown = nil, false
 	return &next
 }
 

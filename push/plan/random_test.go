@@ -96,29 +96,48 @@ func (m *mesh) edit() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// rights makes, changes or deletes a record that decides who has private keys, and touches nothing else; sometimes.
+// rights makes, changes or deletes a record that decides who has private keys, and touches nothing else; sometimes. Or the policy
+// of the identities that the CA has revoked.
 func (m *mesh) rights() (put model.Record, del model.Key) {
 	pick := func(from ...string) string { return from[m.more.IntN(len(from))] }
-	kinds := []model.Kind{model.KindSecretReader, model.KindGateway, model.KindDestinationRule}
+	kinds := []model.Kind{model.KindSecretReader, model.KindGateway, model.KindDestinationRule, model.KindAuthorizationPolicy}
 	kind := kinds[m.more.IntN(2*len(kinds))%len(kinds)]
-	namespace := pick("a", "b")
+	namespace, name := pick("a", "b"), "rights"
 	selector := pick("", "app: s0", "app: s1", "version: v1")
 	text := map[model.Kind]string{
 		model.KindSecretReader:    "accounts: ['" + pick("a/sa", "b/sa", "a/*", "*/*", "a/other") + "']",
 		model.KindGateway:         fmt.Sprintf("{selector: {%s}, servers: [{tls: {mode: %s, credentialName: %s}}]}", selector, pick("SIMPLE", "SIMPLE", "PASSTHROUGH"), pick("cert", "cert", "other")),
 		model.KindDestinationRule: fmt.Sprintf("{host: unused.test, workloadSelector: {matchLabels: {%s}}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: %s}}}", selector, pick("cert", "cert", "other")),
+		model.KindAuthorizationPolicy: deniedText(m.t, pick("a", "b"), pick("a", "b")),
 	}[kind]
-	if kind == model.KindSecretReader {
+	switch kind {
+	case model.KindSecretReader:
 		namespace = pick("a", "b", "")
+	case model.KindAuthorizationPolicy:
+		namespace, name = pick("istio-system", "istio-system", "b"), model.DeniedName
+	default:
 	}
-	key := model.Key{Kind: kind, Namespace: namespace, Name: "rights"}
+	key := model.Key{Kind: kind, Namespace: namespace, Name: name}
 	if old, ok := m.records[key]; ok && m.more.IntN(3) == 0 {
 		delete(m.records, key)
 		return nil, old.Meta().Key
 	}
-	put = rec(m.t, kind, namespace+"/rights", text)
+	put = rec(m.t, kind, namespace+"/"+name, text)
 	m.records[key] = put
 	return put, model.Key{}
+}
+
+// deniedText is the policy that denies the account sa of namespaces.
+func deniedText(t testing.TB, namespaces ...string) string {
+	source := &securityv1.Source{}
+	for _, ns := range namespaces {
+		source.Principals = append(source.Principals, "cluster.local/ns/"+ns+"/sa/sa")
+	}
+	raw, err := proto.Marshal(&securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_DENY, Rules: []*securityv1.Rule{{From: []*securityv1.Rule_From{{Source: source}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("{meshWide: true, istio: '%s'}", base64.StdEncoding.EncodeToString(raw))
 }
 
 func (m *mesh) text(kind model.Kind, name string) string {

@@ -120,15 +120,17 @@ func TestRefusedStreams(t *testing.T) {
 		says   string
 		behind string // the trailer
 	}{
-		"no node":           {first: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL()}, code: codes.InvalidArgument, says: "no node"},
-		"a long id":         {first: &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: strings.Repeat("n", 1025)}}, code: codes.InvalidArgument, says: "node.id: 1025 bytes"},
-		"no id":             {first: &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Cluster: "c"}}, code: codes.InvalidArgument, says: "node.id"},
-		"planner refuses":   {refuse: errors.New(`id "n": not type~ip~id~domain`), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.InvalidArgument, says: "type~ip"},
-		"behind":            {refuse: fmt.Errorf("join: %w", &BehindError{Revision: 8, Err: errors.New("etcd is away")}), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "at revision 8: etcd is away", behind: "8"},
-		"not ready":         {refuse: fmt.Errorf("mirror: %w", ErrNotReady), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "snapshot"},
-		"status is kept":    {refuse: status.Error(codes.ResourceExhausted, "later"), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.ResourceExhausted, says: "later"},
-		"cannot tell now":   {cfg: Config{Authenticate: func(context.Context) (string, error) { return "", fmt.Errorf("keys: %w", attest.ErrUnavailable) }}, first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "not authenticated"},
-		"not authenticated": {cfg: Config{Authenticate: func(context.Context) (string, error) { return "", errors.New("no token") }}, first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unauthenticated, says: "no token"},
+		"no node":         {first: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL()}, code: codes.InvalidArgument, says: "no node"},
+		"a long id":       {first: &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: strings.Repeat("n", 1025)}}, code: codes.InvalidArgument, says: "node.id: 1025 bytes"},
+		"no id":           {first: &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Cluster: "c"}}, code: codes.InvalidArgument, says: "node.id"},
+		"planner refuses": {refuse: errors.New(`id "n": not type~ip~id~domain`), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.InvalidArgument, says: "type~ip"},
+		"behind":          {refuse: fmt.Errorf("join: %w", &BehindError{Revision: 8, Err: errors.New("etcd is away")}), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "at revision 8: etcd is away", behind: "8"},
+		"not ready":       {refuse: fmt.Errorf("mirror: %w", ErrNotReady), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "snapshot"},
+		"status is kept":  {refuse: status.Error(codes.ResourceExhausted, "later"), first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.ResourceExhausted, says: "later"},
+		"cannot tell now": {cfg: Config{Authenticate: func(context.Context) (attest.Caller, error) {
+			return attest.Caller{}, fmt.Errorf("keys: %w", attest.ErrUnavailable)
+		}}, first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unavailable, says: "not authenticated"},
+		"not authenticated": {cfg: Config{Authenticate: func(context.Context) (attest.Caller, error) { return attest.Caller{}, errors.New("no token") }}, first: &discoveryv3.DeltaDiscoveryRequest{Node: good}, code: codes.Unauthenticated, says: "no token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner()

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 
@@ -34,13 +35,14 @@ func (e *BehindError) Unwrap() error { return e.Err }
 
 // Client is who has opened a stream.
 type Client struct {
-	ID       string // of the first request's node
-	Node     []byte // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
-	Identity string // the authenticated peer (a SPIFFE ID); empty on plain text
-	Addr     string // the peer's address
-	Envoy    string // version of its Envoy; empty: it does not say
-	Floor    Floor  // what it has seen before
-	Secure   bool   // the connection is TLS
+	ID       string    // of the first request's node
+	Node     []byte    // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
+	Identity string    // the authenticated peer (a SPIFFE ID); empty on plain text
+	Ends     time.Time // when its credential does; zero: not known
+	Addr     string    // the peer's address
+	Envoy    string    // version of its Envoy; empty: it does not say
+	Floor    Floor     // what it has seen before
+	Secure   bool      // the connection is TLS
 	// Holds says that its first request said what it has, or was an agent's for an aside: which asks to be let in before it
 	// moves its Envoy, and says then what that has. A join that is cheap.
 	Holds bool

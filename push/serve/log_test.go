@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
@@ -63,11 +64,11 @@ func TestRefusedStreamsAreSampled(t *testing.T) {
 		log := &envoytest.Output{}
 		p := newPlanner()
 		p.refuse = errors.New("not type~ip~id~domain")
-		service := connected(t, Config{Planner: p, Log: slog.New(slog.NewJSONHandler(log, nil)), Authenticate: func(ctx context.Context) (string, error) {
+		service := connected(t, Config{Planner: p, Log: slog.New(slog.NewJSONHandler(log, nil)), Authenticate: func(ctx context.Context) (attest.Caller, error) {
 			if len(metadata.ValueFromIncomingContext(ctx, "token")) == 0 {
-				return "", errors.New("no token")
+				return attest.Caller{}, errors.New("no token")
 			}
-			return "spiffe://mesh/ns/shop/sa/web", nil
+			return callerOf("spiffe://mesh/ns/shop/sa/web"), nil
 		}})
 		open := func(ctx context.Context, node string) {
 			t.Helper()

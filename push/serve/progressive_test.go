@@ -10,6 +10,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/manifest"
@@ -83,8 +84,8 @@ func TestBadVersionReachesAFew(t *testing.T) {
 			var identities, known atomic.Int32
 			_, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Slow: patience}, // on any machine
 				Hooks: Hooks{Refused: func(Refusal) { known.Add(1) }},
-				Authenticate: func(context.Context) (string, error) {
-					return fmt.Sprintf("spiffe://mesh/ns/shop/sa/%d", identities.Add(1)), nil
+				Authenticate: func(context.Context) (attest.Caller, error) {
+					return callerOf(fmt.Sprintf("spiffe://mesh/ns/shop/sa/%d", identities.Add(1))), nil
 				}})
 			c.join(addr, proxies)
 			c.have(first, proxies)

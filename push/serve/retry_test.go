@@ -13,6 +13,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/xds"
 )
@@ -34,7 +35,7 @@ func newWithholding(t *testing.T, quorum int) *withholding {
 	w.q = quarantine.New(quarantine.Config{Settings: quarantine.Settings{Quorum: quorum, Jitter: func() float64 { return 0 }},
 		Now: func() time.Time { return time.Unix(0, w.now.Load()) }, Log: slog.New(slog.DiscardHandler)})
 	w.s, w.addr = start(t, Config{Planner: w.p, Quarantine: w.q, Settle: 20 * time.Millisecond, // and looks for retries as often
-		Authenticate: func(context.Context) (string, error) { return <-w.id, nil }})
+		Authenticate: func(context.Context) (attest.Caller, error) { return callerOf(<-w.id), nil }})
 	return w
 }
 

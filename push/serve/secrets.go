@@ -2,8 +2,12 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/xds"
@@ -43,6 +47,9 @@ func (st *stream) ask(ctx context.Context, m delta.Message) (after func()) {
 			}
 		}
 	}
+	if len(add) > 0 && !st.mayHaveKeys() {
+		add = nil
+	}
 	if st.asked == nil {
 		st.asked = map[string]bool{}
 	}
@@ -61,6 +68,23 @@ func (st *stream) ask(ctx context.Context, m delta.Message) (after func()) {
 			asker.Ask(ctx, nil, drop)
 		}
 	}
+}
+
+// mayHaveKeys says whether the stream may ask for more Secrets; where a newer credential would help, it ends.
+func (st *stream) mayHaveKeys() bool {
+	if st.caller.ID.IsZero() || st.srv.cfg.MayHaveKeys == nil {
+		return true
+	}
+	may, again := st.srv.cfg.MayHaveKeys(st.caller)
+	if may {
+		return true
+	}
+	err := errors.New("the credential has ended: no Secrets beyond those that the stream had")
+	st.srv.clients.Warn("Secrets are withheld", "ended", st.about(err)...)
+	if again {
+		st.kill(status.Error(codes.Unauthenticated, err.Error()))
+	}
+	return false
 }
 
 // names is a list that may be nil.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/quarantine"
@@ -34,9 +35,15 @@ type Config struct {
 	// client's. The goroutine that reads the stream calls it. nil: they are not named.
 	Blame func(v View, t xds.Type, name, text string) []string
 	// Authenticate says who the peer is; its error ends the stream with Unauthenticated (with
-	// Unavailable where it is attest.ErrUnavailable). An empty identity is nobody, who is served what needs none. nil: callers
-	// on plain text are nobody, and others are refused.
-	Authenticate func(context.Context) (identity string, err error)
+	// Unavailable where it is attest.ErrUnavailable). The zero Caller is nobody, who is served what needs no identity. nil:
+	// callers on plain text are nobody, and others are refused.
+	Authenticate func(context.Context) (attest.Caller, error)
+	// Refused says why somebody who was authenticated is served no longer, which ends the stream with PermissionDenied; nil: they
+	// may stay. It is asked for each stream when it joins, and by Recheck. nil: nobody is refused.
+	Refused func(attest.Caller) error
+	// MayHaveKeys says whether somebody may have Secrets that they have not asked for before; they are left out otherwise. again:
+	// the stream ends, and its client comes back with a newer credential. nil: they may.
+	MayHaveKeys func(attest.Caller) (may, again bool)
 	// Asides are served beside Envoy's types.
 	Asides []Aside
 	// Answers are given to who asks, beside all that.
@@ -206,12 +213,22 @@ func (s *Server) drop(st *stream) {
 	s.cfg.Hooks.Streams(-1)
 }
 
-// plainTextOnly is Config.Authenticate by default.
-func plainTextOnly(ctx context.Context) (string, error) {
-	if p, ok := peer.FromContext(ctx); ok {
-		if _, secure := p.AuthInfo.(credentials.TLSInfo); secure {
-			return "", errors.New("this server was given no way to verify credentials")
+// Recheck ends the streams whose callers are refused by now, and returns how many these are.
+func (s *Server) Recheck() (ended int) {
+	for _, st := range s.all() {
+		if st.recheck() {
+			ended++
 		}
 	}
-	return "", nil
+	return ended
+}
+
+// plainTextOnly is Config.Authenticate by default.
+func plainTextOnly(ctx context.Context) (attest.Caller, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if _, secure := p.AuthInfo.(credentials.TLSInfo); secure {
+			return attest.Caller{}, errors.New("this server was given no way to verify credentials")
+		}
+	}
+	return attest.Caller{}, nil
 }

@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -13,9 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
@@ -34,6 +31,7 @@ type stream struct {
 	world    bool
 	hangUp   func() error // nil: the listener was not made by Listen
 	client   Client
+	caller   attest.Caller // the zero one: nobody
 	view     View
 	opened   time.Time
 	turn     atomic.Pointer[fanout.Stream]
@@ -109,29 +107,6 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-func (st *stream) authenticate(ctx context.Context) error {
-	p, ok := peer.FromContext(ctx)
-	if ok {
-		_, st.client.Secure = p.AuthInfo.(credentials.TLSInfo)
-	}
-	if ok && p.Addr != nil {
-		st.client.Addr = p.Addr.String()
-		if a, ok := p.Addr.(*address); ok {
-			st.hangUp = a.close
-		}
-	}
-	identity, err := st.srv.cfg.Authenticate(ctx)
-	switch {
-	case errors.Is(err, attest.ErrUnavailable): // not the credential's fault: it may be accepted later
-		return status.Errorf(codes.Unavailable, "not authenticated: %v", err)
-	case err != nil:
-		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
-	}
-	st.client.Identity = identity
-	st.client.Floor = floorOf(ctx)
-	return nil
-}
-
 // take handles one encoded request, in pieces.
 func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	parse := delta.ParseDelta
@@ -204,6 +179,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.locked(func() { st.state = delta.New(cfg, joined.Set()) })
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
 	st.srv.add(st)
+	st.recheck() // what was decided since it was authenticated did not find the stream
 	return nil
 }
 
@@ -217,27 +193,6 @@ func (st *stream) accept() {
 		}
 	}
 	_ = st.grpc.SendHeader(header) // a stream that is broken ends at the next read
-}
-
-// maxNodeID bounds the id that is kept for a client, in logs too. Names of Pods and namespaces, an address and a domain, of which
-// istio's id is made, have fewer bytes.
-const maxNodeID = 1024
-
-// nodeID is the id of a first request's node; nil: it has none.
-func nodeID(raw []byte) (string, error) {
-	if raw == nil {
-		return "", errors.New("the first request of a stream has no node")
-	}
-	id, err := view.ID(raw)
-	switch {
-	case err != nil:
-		return "", err
-	case id == "":
-		return "", errors.New("node.id: is empty")
-	case len(id) > maxNodeID:
-		return "", fmt.Errorf("node.id: %d bytes, %d at most", len(id), maxNodeID)
-	}
-	return id, nil
 }
 
 // joinError is what a client is told when it has no view.

@@ -8,6 +8,7 @@ import (
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 )
 
@@ -294,5 +295,30 @@ func TestRecordsDoNotDependOnOrder(t *testing.T) {
 		if len(w.want) != len(first) {
 			t.Fatalf("%d records, want %d", len(w.want), len(first))
 		}
+	}
+}
+
+// A leader that has not read the keyring yet lets stand what is stored of denied identities.
+func TestDeniedStandUntilTheKeyringIsRead(t *testing.T) {
+	denied := func(ids ...string) object.Event {
+		o, err := normal.NewDenied(ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return object.Event{Op: object.Put, ID: o.ID, Object: o, Origin: o.Origin}
+	}
+	d := newDesk(t)
+	d.want(Objects{broken(denied())})
+	d.want(Objects{put(t, svc), synced})
+	d.want(Gained{d.epoch}, "load", "write +Service web")
+	d.want(Objects{denied("spiffe://cluster.local/ns/shop/sa/web")}, "write +AuthorizationPolicy "+model.DeniedName)
+	d.s = NewState(Options{})
+	d.lead()
+	d.want(Objects{broken(denied())})
+	d.want(Objects{put(t, svc), synced}, "load")
+	d.want(Objects{denied("spiffe://cluster.local/ns/shop/sa/web")})
+	d.want(Objects{denied()}, "write -AuthorizationPolicy "+model.DeniedName)
+	if p := d.s.Problems(); len(p) != 0 {
+		t.Errorf("problems %v", p)
 	}
 }

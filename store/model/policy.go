@@ -55,3 +55,23 @@ func Authorization(p *Policy) *securityv1.AuthorizationPolicy {
 	}
 	return m
 }
+
+// DeniedName is the name of the AuthorizationPolicy, in the root namespace, that denies the identities which the CA has revoked.
+// Nobody can write one of this name: no Kubernetes name has a colon in it.
+const DeniedName = "navarch:denied-identities"
+
+// DeniedIdentities are the principals of a policy as SPIFFE IDs, wherever they stand in it.
+func DeniedIdentities(p *Policy) (out []string) {
+	m := &securityv1.AuthorizationPolicy{}
+	if proto.Unmarshal(p.Spec.GetIstio(), m) != nil {
+		return nil
+	}
+	for _, rule := range m.GetRules() {
+		for _, from := range rule.GetFrom() {
+			for _, principal := range from.GetSource().GetPrincipals() {
+				out = append(out, "spiffe://"+principal)
+			}
+		}
+	}
+	return out
+}

@@ -107,6 +107,7 @@ var kinds = map[kindKey]struct {
 	{groupRBAC, "ClusterRoleBinding"}:      {[]string{"v1"}, bindingRecords},
 	{groupSecurity, "PeerAuthentication"}:  {istioSecurityVersions, peerAuthenticationRecords},
 	{groupSecurity, "AuthorizationPolicy"}: {istioSecurityVersions, authorizationPolicyRecords},
+	{DeniedID.Group, DeniedID.Kind}:        {[]string{deniedVersion}, deniedRecords},
 }
 
 // Object normalises one object. Kinds that are joined with (Pod, Node, Namespace, Role, ConfigMap) give no records here: see
@@ -156,7 +157,9 @@ func Owner(key model.Key) object.ID {
 			id.Name, _, _ = strings.Cut(id.Name, ":")
 		}
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
-		id.Group = groupSecurity
+		if id.Group = groupSecurity; key.Name == model.DeniedName {
+			return DeniedID
+		}
 	case model.KindSecretReader:
 		id.Group, id.Kind = groupRBAC, "RoleBinding"
 		if key.Namespace == "" {

@@ -47,29 +47,40 @@ func (p proxy) stat(suffix string) (sum int, err error) {
 	return sum, err
 }
 
-// roots counts the root certificates that Envoy uses.
-func (p proxy) roots() (int, error) {
+// certificates are the serial numbers of the root certificates that Envoy uses, and of its own.
+func (p proxy) certificates() (roots, own map[string]bool, err error) {
 	text, err := get(p.admin, "/certs")
 	if err != nil {
-		return 0, err
+		return nil, nil, err
+	}
+	type certificate struct {
+		Serial string `json:"serial_number"`
 	}
 	var page struct {
 		Certificates []struct {
-			CACert []struct {
-				Serial string `json:"serial_number"`
-			} `json:"ca_cert"`
+			CACert []certificate `json:"ca_cert"`
+			Chain  []certificate `json:"cert_chain"`
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &page); err != nil {
-		return 0, err
+		return nil, nil, err
 	}
-	serials := map[string]bool{}
+	roots, own = map[string]bool{}, map[string]bool{}
 	for _, c := range page.Certificates {
 		for _, ca := range c.CACert {
-			serials[ca.Serial] = true
+			roots[ca.Serial] = true
+		}
+		for _, leaf := range c.Chain {
+			own[leaf.Serial] = true
 		}
 	}
-	return len(serials), nil
+	return roots, own, nil
+}
+
+// roots counts the root certificates that Envoy uses.
+func (p proxy) roots() (int, error) {
+	roots, _, err := p.certificates()
+	return len(roots), err
 }
 
 // flows says whether requests pass, from a client's proxy to the server's, over mTLS.
@@ -83,9 +94,10 @@ func flows(entry, account string) func() error {
 	}
 }
 
-// An identity is revoked: within seconds the server's Envoy refuses its handshakes, sessions that it had included, and it
-// gets no new certificate, while another client goes on. Then a root rotation begins: the second root reaches the Envoys
-// by push alone, with its revocation list, for the root file of the agents never changes.
+// An identity is revoked: within seconds the server's Envoy refuses its requests, its stream ends, and it gets no new certificate,
+// while another client goes on. Then a root rotation begins: the second root reaches the Envoys by push alone, with its revocation
+// list, for the root file of the agents never changes. At last the other's certificate is revoked: the server's Envoy refuses its
+// handshakes, sessions that it had included.
 func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)
@@ -98,34 +110,25 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 	eventually(t, patience, d.ready)
 	still, pem := stillRoots(t, data)
 	ca := operator(t, data)
-	client := runAgent(t, d, data, still, "client", at+".1")
+	runAgent(t, d, data, still, "client", at+".1")
 	other := runAgent(t, d, data, still, "other", at+".3")
 	server := runAgent(t, d, data, still, "server", at+".2")
 	served, good := flows(at+".1:8000", "client"), flows(at+".3:8000", "other")
-	refused := func() error { // the client's own Envoy says so: it gets no connection
-		if code, _, err := call(at + ".1:8000"); err != nil || code != 503 {
-			return fmt.Errorf("the revoked client: %d %v", code, err)
+	answers := func(port string, want int) func() error {
+		return func() error {
+			if code, _, err := call(at + port); err != nil || code != want {
+				return fmt.Errorf("the revoked client: %d %v, want %d", code, err, want)
+			}
+			return nil
 		}
-		return nil
 	}
 	eventually(t, patience, served)
 	eventually(t, patience, good)
-	eventually(t, patience, func() error { // so that there is a session to resume
-		if err := served(); err != nil {
-			return err
-		}
-		if n, err := client.stat("ssl.session_reused"); err != nil || n == 0 {
-			return fmt.Errorf("the client's Envoy resumed %d sessions, %v", n, err)
-		}
-		return nil
-	})
 
 	ca("revoke", "--identity", "spiffe://cluster.local/ns/shop/sa/client")
+	refused := answers(".1:8000", 403)
 	refusedSoon(t, refused, good)
-	handshakes, err := server.stat("ssl.fail_verify_error")
-	if err != nil || handshakes == 0 {
-		t.Errorf("the server's Envoy refused %d handshakes, %v", handshakes, err)
-	}
+	d.said(t, 1, "stream closed", "sa/client")
 	stays(t, "again", refused, good)
 	certificateRefused(t, d, data, pem)
 
@@ -133,6 +136,34 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 	stays(t, "with two roots", refused, good)
 	if now, err := os.ReadFile(still); err != nil || string(now) != string(pem) {
 		t.Errorf("the root file of the agents changed: %v", err)
+	}
+	certificateRevoked(t, ca, other, server, answers(".3:8000", 503), good)
+}
+
+// certificateRevoked revokes a client's certificate by its serial number, when there is a session to resume: the server's Envoy
+// refuses handshakes.
+func certificateRevoked(t *testing.T, ca func(...string) string, client, server proxy, refused, good func() error) {
+	t.Helper()
+	eventually(t, patience, func() error {
+		if err := good(); err != nil {
+			return err
+		}
+		if n, err := client.stat("ssl.session_reused"); err != nil || n == 0 {
+			return fmt.Errorf("the client's Envoy resumed %d sessions, %v", n, err)
+		}
+		return nil
+	})
+	_, own, err := client.certificates()
+	if err != nil || len(own) == 0 {
+		t.Fatalf("the client's certificates: %v, %v", own, err)
+	}
+	for serial := range own {
+		ca("revoke", "--serial", serial)
+	}
+	eventually(t, patience, refused)
+	handshakes, err := server.stat("ssl.fail_verify_error")
+	if err != nil || handshakes == 0 {
+		t.Errorf("the server's Envoy refused %d handshakes, %v", handshakes, err)
 	}
 }
 

@@ -267,7 +267,7 @@ func (r *turning) unhidden() {
 	for _, w := range r.world.workloads {
 		for what, filter := range map[string]string{
 			"retries": `^cluster\..*\.upstream_rq_retry$`, "failed connections": `^cluster\.(out|in)bound.*\.upstream_cx_connect_fail$`,
-			"refused certificates": `\.ssl\.fail_verify_(error|san|cert_hash)$`,
+			"refused certificates": refusedCertificates,
 		} {
 			if n, err := r.stat(r.ctx, w, filter); err != nil || n != 0 {
 				r.t.Errorf("the Envoy of %s: %d %s, %v", w.pod, n, what, err)

@@ -27,7 +27,7 @@ func (m *mesh) rotate(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	refused, err := m.refusals(ctx)
+	refused, err := m.count(ctx, refusedCertificates)
 	if err != nil {
 		return "", err
 	}
@@ -46,7 +46,7 @@ func (m *mesh) rotate(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return measured, err
 	}
-	after, err := m.refusals(ctx)
+	after, err := m.count(ctx, refusedCertificates)
 	if err == nil && after != refused {
 		err = fmt.Errorf("Envoys refused %d certificates", after-refused)
 	}
@@ -92,10 +92,16 @@ func count(all map[string]bool) (n int) {
 	return n
 }
 
-// refusals is how many certificates all Envoys have refused.
-func (m *mesh) refusals(ctx context.Context) (sum int, err error) {
+// Counters of Envoy: certificates that it refused, requests that it denied.
+const (
+	refusedCertificates = `\.ssl\.fail_verify_(error|san|cert_hash)$`
+	deniedRequests      = `\.rbac\.denied$`
+)
+
+// count is the sum of a counter over all Envoys.
+func (m *mesh) count(ctx context.Context, counter string) (sum int, err error) {
 	for _, w := range m.world.workloads {
-		n, err := m.stat(ctx, w, `\.ssl\.fail_verify_(error|san|cert_hash)$`)
+		n, err := m.stat(ctx, w, counter)
 		if err != nil {
 			return 0, err
 		}
@@ -104,8 +110,7 @@ func (m *mesh) refusals(ctx context.Context) (sum int, err error) {
 	return sum, nil
 }
 
-// revoke takes the identity of reviews away while web's calls to the same backend go on, and gives it back. Each request
-// to ratings is a connection of its own (its DestinationRule says so): a revocation stops handshakes, not connections.
+// revoke takes the identity of reviews away while web's calls to the same backend go on, and gives it back.
 func (m *mesh) revoke(ctx context.Context) (string, error) {
 	w := m.world.of("reviews", "v1")[0]
 	id := fmt.Sprintf("spiffe://cluster.local/ns/%s/sa/%s", w.namespace, w.account)
@@ -121,7 +126,7 @@ func (m *mesh) revoke(ctx context.Context) (string, error) {
 		}
 	}()
 	return m.underOf(ctx, "ratings/", []workload{m.front}, func() (string, error) {
-		turnedAway, err := m.refusals(ctx)
+		turnedAway, err := m.count(ctx, deniedRequests)
 		if err != nil {
 			return "", err
 		}
@@ -138,8 +143,8 @@ func (m *mesh) revoke(ctx context.Context) (string, error) {
 				return "", err
 			}
 		}
-		if n, err := m.refusals(ctx); err != nil || n == turnedAway {
-			return "", fmt.Errorf("no Envoy refused a certificate: %w", errors.Join(err))
+		if n, err := m.count(ctx, deniedRequests); err != nil || n == turnedAway {
+			return "", fmt.Errorf("no Envoy denied a request: %w", errors.Join(err))
 		}
 		listed, err := m.operate(ctx, "status")
 		if err == nil && !slices.Contains(strings.Fields(listed), id) {
@@ -163,10 +168,10 @@ func (m *mesh) revoke(ctx context.Context) (string, error) {
 	})
 }
 
-// refused wants that the caller's proxy gets no connection to ratings.
+// refused wants that ratings' proxy denies what the caller's sends.
 func refused(c *caller) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if r := c.call(ctx, "ratings/"); r.err != nil || r.status != http.StatusServiceUnavailable {
+		if r := c.call(ctx, "ratings/"); r.err != nil || r.status != http.StatusForbidden {
 			return fmt.Errorf("status %d for reviews, %w", r.status, errors.Join(r.err))
 		}
 		return nil

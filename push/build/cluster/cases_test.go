@@ -208,6 +208,13 @@ func security(t testing.TB) map[string]testCase {
 		"mTLS by endpoint": {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Caps, s.Auto = xds.CapIdentity, AutoEndpoints }),
 			want: `{transport_socket_matches: [{name: tlsMode-istio, match: {tlsMode: istio}, transport_socket: ` + meshSocket("outbound_.80_._."+host, "", `{prefix: "spiffe://cluster.local/"}`) + `},
 				{name: tlsMode-disabled, match: {}, transport_socket: {name: envoy.transport_sockets.raw_buffer, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer}}}]}`},
+		"the mesh's own without who is denied": {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) {
+			s.Caps, s.Auto, s.Accounts, s.Denied = xds.CapIdentity, AutoAll, strs.List("shop/a", "shop/b", "shop/c"), strs.List("spiffe://old/ns/shop/sa/c", "spiffe://td/ns/shop/sa/b")
+			s.Mesh = mesh(t, "{trustDomain: td, trustDomainAliases: [old]}")
+		}), want: `{transport_socket: ` + meshSocket("outbound_.80_._."+host, "", "{exact: spiffe://td/ns/shop/sa/a}", "{exact: spiffe://td/ns/shop/sa/c}", "{exact: spiffe://old/ns/shop/sa/a}") + `}`},
+		"all are denied": {spec: with(outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: ISTIO_MUTUAL, sni: x, subjectAltNames: ["spiffe://a/b"]}}`), func(s *Outbound) {
+			s.Caps, s.Denied = xds.CapIdentity, strs.List("spiffe://a/b")
+		}), want: `{transport_socket: ` + meshSocket("x", "", `{exact: "spiffe://cluster.local/ns//sa/"}`) + `}`},
 		"mTLS to all":              {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Caps, s.Auto = xds.CapIdentity, AutoAll }), want: `{transport_socket: ` + meshSocket("outbound_.80_._."+host, "", `{prefix: "spiffe://cluster.local/"}`) + `}`},
 		"mTLS that a rule forbids": {spec: with(outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: DISABLE}}`), func(s *Outbound) { s.Caps, s.Auto = xds.CapIdentity, AutoEndpoints }), want: `{type: EDS}`, absent: []string{"transport_socket", "transport_socket_matches"}},
 		"mTLS without an identity": {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Auto = AutoAll }), want: `{type: EDS}`, absent: []string{"transport_socket", "transport_socket_matches"}},

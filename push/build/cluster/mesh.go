@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -43,14 +44,14 @@ func (s Outbound) secureAuto(d *draft) {
 }
 
 // meshTLS is the mesh's own mTLS to the identities of the service: those that a rule names, else its service accounts in
-// the trust domain and its aliases, else any of the mesh.
+// the trust domain and its aliases, else any of the mesh; none that is denied, where they are known.
 func (s Outbound) meshTLS(d *draft, rule *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
 	alpn := meshALPN
 	if d.http2() != nil {
 		alpn = meshALPNH2
 	}
 	domains := identity.TrustDomains(s.Mesh.Spec)
-	uris := rule.GetSubjectAltNames()
+	uris := slices.Clone(rule.GetSubjectAltNames())
 	if len(uris) == 0 {
 		for _, domain := range domains {
 			for _, account := range s.Accounts.All() {
@@ -61,13 +62,29 @@ func (s Outbound) meshTLS(d *draft, rule *networkingv1.ClientTLSSettings) *tlsv3
 			uris = append(uris, s.Service.Spec.SubjectAltNames...)
 		}
 	}
+	known := len(uris) > 0
+	uris = slices.DeleteFunc(uris, func(uri string) bool { return s.denies(domains, uri) })
 	peers := exactly(uris)
-	if len(peers) == 0 {
+	switch {
+	case !known:
 		peers = identity.Members(domains)
+	case len(uris) == 0: // all are denied: an identity that nobody has
+		peers = exactly([]string{"spiffe://" + domains[0] + "/ns//sa/"})
 	}
 	sni := rule.GetSni()
 	if sni == "" {
 		sni = strings.ReplaceAll(d.Name, "|", "_.")
 	}
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: identity.Context(alpn, peers), Sni: sni}
+}
+
+// denies says whether an identity is denied, which is the same in an alias of the trust domain.
+func (s Outbound) denies(domains []string, uri string) bool {
+	for _, denied := range s.Denied.All() {
+		path, own := strings.CutPrefix(denied, "spiffe://"+domains[0]+"/")
+		if denied == uri || own && slices.ContainsFunc(domains, func(alias string) bool { return uri == "spiffe://"+alias+"/"+path }) {
+			return true
+		}
+	}
+	return false
 }

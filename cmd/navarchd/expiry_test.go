@@ -1,0 +1,81 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/attest"
+)
+
+// A stream ends when its credential has ended, none that is newer was shown for a grace, and one could have been had all that time.
+func TestExpiry(t *testing.T) {
+	begin := time.Unix(1_000_000, 0)
+	web := func(ends time.Duration) attest.Caller {
+		return attest.Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), NotAfter: begin.Add(ends)}
+	}
+	const longest = expiryGrace + expirySpread
+	for name, c := range map[string]struct {
+		away  [2]time.Duration // no certificates can be had between these
+		shown []attest.Caller
+		at    time.Duration
+		stays bool
+		keys  bool
+	}{
+		"not ended":                               {at: time.Hour, stays: true, keys: true},
+		"ended just now":                          {at: time.Hour + time.Second, stays: true},
+		"within the grace":                        {at: time.Hour + expiryGrace - time.Second, stays: true},
+		"after the grace":                         {at: time.Hour + longest + time.Second},
+		"a newer one was shown":                   {at: time.Hour + longest + time.Second, shown: []attest.Caller{web(2 * time.Hour)}, stays: true, keys: true},
+		"a newer one that has ended too":          {at: 2*time.Hour + time.Second, shown: []attest.Caller{web(90 * time.Minute)}},
+		"an older one was shown":                  {at: time.Hour + longest + time.Second, shown: []attest.Caller{web(time.Minute)}},
+		"none can be had":                         {away: [2]time.Duration{0, 10 * time.Hour}, at: 9 * time.Hour, stays: true},
+		"none could be had until a while ago":     {away: [2]time.Duration{time.Hour, 3 * time.Hour}, at: 3*time.Hour + expiryGrace - time.Minute, stays: true},
+		"they can be had again for long":          {away: [2]time.Duration{time.Hour, 3 * time.Hour}, at: 3*time.Hour + longest + time.Minute},
+		"they can be had for a moment in between": {away: [2]time.Duration{time.Hour + time.Minute, 3 * time.Hour}, at: 3 * time.Hour, stays: true},
+	} {
+		e, k := newExpiry(), web(time.Hour)
+		e.shown(k)
+		for _, who := range c.shown {
+			e.shown(who)
+		}
+		for now := time.Duration(0); now <= c.at; now += expiryEvery {
+			e.look(begin.Add(now), c.away[1] == 0 || now < c.away[0] || now >= c.away[1])
+		}
+		if err := e.refused(k, begin.Add(c.at)); (err == nil) != c.stays {
+			t.Errorf("%s: %v", name, err)
+		}
+		if ended, _ := e.ended(k, begin.Add(c.at)); ended == c.keys {
+			t.Errorf("%s: may have keys %t", name, !ended)
+		}
+	}
+}
+
+// Streams whose credentials end at one moment do not end at one moment; what is remembered of identities is forgotten.
+func TestExpiryIsSpread(t *testing.T) {
+	e, begin := newExpiry(), time.Unix(1_000_000, 0)
+	var all []attest.Caller
+	for i := range 1000 {
+		who := attest.Caller{ID: spiffeid.RequireFromPath(spiffeid.RequireTrustDomainFromString("cluster.local"), "/ns/shop/sa/web"), Pod: string(rune('a' + i)), NotAfter: begin}
+		all = append(all, who)
+		e.shown(who)
+	}
+	e.look(begin, true)
+	half := 0
+	for _, who := range all {
+		if e.refused(who, begin.Add(expiryGrace+expirySpread/2)) != nil {
+			half++
+		}
+	}
+	if half < 300 || half > 700 {
+		t.Errorf("%d of 1,000 streams end in the first half of the time", half)
+	}
+	e.look(begin.Add(time.Hour), true)
+	if len(e.newest) != 0 {
+		t.Errorf("%d identities are remembered", len(e.newest))
+	}
+	if e.refused(attest.Caller{ID: all[0].ID}, begin.Add(time.Hour)) != nil {
+		t.Error("a credential without a known end has ended")
+	}
+}

@@ -1,0 +1,169 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc/codes"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/xds"
+)
+
+// callerOf is who has an identity; nobody for the empty one.
+func callerOf(id string) attest.Caller {
+	if id == "" {
+		return attest.Caller{}
+	}
+	return attest.Caller{ID: spiffeid.RequireFromString(id)}
+}
+
+// refusals is who is refused.
+type refusals struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (r *refusals) add(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids = append(r.ids, id)
+}
+
+func (r *refusals) refused(c attest.Caller) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Contains(r.ids, c.ID.String()) {
+		return errors.New(c.ID.String() + " is revoked")
+	}
+	return nil
+}
+
+// A stream ends with its caller's right, and no other does.
+func TestRecheck(t *testing.T) {
+	const bad, good = "spiffe://mesh/ns/shop/sa/bad", "spiffe://mesh/ns/shop/sa/good"
+	var refused refusals
+	next := make(chan string, 1)
+	s, addr := start(t, Config{Planner: newPlanner(cluster("a")), Refused: refused.refused,
+		Authenticate: func(context.Context) (attest.Caller, error) { return callerOf(<-next), nil }})
+	joined := func(id string) *client {
+		next <- id
+		c := dial(t, addr)
+		c.ask(xds.Cluster)
+		c.ack(c.next())
+		return c
+	}
+	one, other, nobody, two := joined(bad), joined(good), joined(""), joined(bad)
+	if n := s.Recheck(); n != 0 {
+		t.Fatalf("%d streams ended while nobody is refused", n)
+	}
+	refused.add(bad)
+	refused.add("") // nobody is nobody's identity
+	if n := s.Recheck(); n != 2 {
+		t.Fatalf("%d streams ended, want 2", n)
+	}
+	for _, c := range []*client{one, two} {
+		if got := c.end(); got.Code() != codes.Unavailable { // the connection is closed: a client that does not read would keep it
+			t.Errorf("ended with %v", got)
+		}
+	}
+	for _, c := range []*client{other, nobody} {
+		c.ask(xds.Listener)
+		c.next()
+	}
+	if n := s.Recheck(); n != 0 {
+		t.Errorf("%d streams ended twice", n)
+	}
+}
+
+// revoking is a planner during whose Join something happens.
+type revoking struct {
+	*fakePlanner
+	joining func()
+}
+
+func (p *revoking) Join(ctx context.Context, c Client, moved func(fanout.Lane)) (View, error) {
+	p.joining()
+	return p.fakePlanner.Join(ctx, c, moved)
+}
+
+// Somebody who is refused between their authentication and their first request is found too.
+func TestRecheckWhileJoining(t *testing.T) {
+	const bad = "spiffe://mesh/ns/shop/sa/bad"
+	var refused refusals
+	p := &revoking{fakePlanner: newPlanner(cluster("a"))}
+	s, addr := start(t, Config{Planner: p, Refused: refused.refused, Authenticate: func(context.Context) (attest.Caller, error) {
+		return callerOf(bad), nil
+	}})
+	p.joining = func() {
+		refused.add(bad)
+		s.Recheck() // the stream is not among those that are known yet
+	}
+	c := dial(t, addr)
+	c.ask(xds.Cluster)
+	if got := c.end(); got.Code() != codes.Unavailable {
+		t.Errorf("ended with %v", got)
+	}
+}
+
+// Who has shown no credential that is in force gets no Secrets beyond those that they had; where a newer one can be had the stream
+// ends, so that it is shown.
+func TestSecretsNeedACredential(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		var ended atomic.Bool
+		p := &asking{fakePlanner: newPlanner(cluster("a"))}
+		_, addr := start(t, Config{Planner: p,
+			Authenticate: func(context.Context) (attest.Caller, error) { return callerOf("spiffe://mesh/ns/shop/sa/web"), nil },
+			MayHaveKeys:  func(attest.Caller) (bool, bool) { return !ended.Load(), again }})
+		c := dial(t, addr)
+		c.ask(xds.Secret, "kubernetes://one")
+		c.ack(c.next())
+		ended.Store(true)
+		c.ask(xds.Secret, "kubernetes://two")
+		if again {
+			if got := c.end(); got.Code() != codes.Unavailable {
+				t.Errorf("the stream ended with %v", got)
+			}
+		} else {
+			c.next() // there is none of the name
+		}
+		if got := p.all(); !slices.Equal(got, []string{"kubernetes://one"}) {
+			t.Errorf("the view was asked for %v", got)
+		}
+	}
+}
+
+// asking is a planner whose views take note of the Secrets that they are asked for.
+type asking struct {
+	*fakePlanner
+	mu    sync.Mutex
+	names []string
+}
+
+type askingView struct {
+	View
+	p *asking
+}
+
+func (p *asking) Join(ctx context.Context, c Client, moved func(fanout.Lane)) (View, error) {
+	v, err := p.fakePlanner.Join(ctx, c, moved)
+	return askingView{v, p}, err
+}
+
+func (v askingView) Ask(_ context.Context, add, _ []string) {
+	v.p.mu.Lock()
+	defer v.p.mu.Unlock()
+	v.p.names = append(v.p.names, add...)
+}
+
+func (p *asking) all() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.names)
+}
