@@ -84,7 +84,7 @@ func (s *starter) launch(one *Server) (*Server, error) {
 	defer out.Close()
 	one.exited = make(chan struct{})
 	one.cmd = exec.Command(s.binary, one.args...)
-	one.cmd.Stdout, one.cmd.Stderr, one.cmd.Env = out, out, append(os.Environ(), s.env...)
+	one.cmd.Stdout, one.cmd.Stderr, one.cmd.Env = out, out, append(append(os.Environ(), "NAVARCH_DUMPABLE=true"), s.env...) // its memory is measured
 	one.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := launch(one.cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", one.Name, err)

@@ -18,13 +18,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Main runs cmd under a context that SIGINT and SIGTERM end, prints its error once, and exits: 0 for success, 1 for failure.
+// dumpableEnv lets processes of the same user read the memory of this one: those that measure it, profilers, debuggers.
+const dumpableEnv = "NAVARCH_DUMPABLE"
+
+// Main keeps the memory of the process to itself (unless NAVARCH_DUMPABLE=true) and runs cmd under a context that SIGINT and SIGTERM end, prints its error once, and exits: 0 for success, 1 for failure.
 // The second of these signals kills the process at once.
 func Main(cmd *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	if err := cmd.ExecuteContext(ctx); err != nil {
+	var err error
+	if os.Getenv(dumpableEnv) != "true" {
+		err = undumpable()
+	}
+	if err == nil {
+		err = cmd.ExecuteContext(ctx)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, cmd.Name()+":", err)
 		os.Exit(1)
 	}
