@@ -24,6 +24,10 @@ type authority struct {
 }
 
 func newAuthority(t *testing.T, name string, parent *authority) *authority {
+	return newAuthorityFor(t, name, parent, x509.KeyUsageCertSign|x509.KeyUsageCRLSign)
+}
+
+func newAuthorityFor(t *testing.T, name string, parent *authority, usage x509.KeyUsage) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -32,7 +36,7 @@ func newAuthority(t *testing.T, name string, parent *authority) *authority {
 	a := &authority{key: key}
 	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
+		KeyUsage: usage}
 	signed, by := template, key
 	if parent != nil {
 		signed, by = parent.cert, parent.key
@@ -147,5 +151,42 @@ func wantIssuer(t *testing.T, r *replica, want *authority, otherwise string) {
 	t.Helper()
 	if leaf := r.mustLeaf("web"); !leaf.Chain[1].Equal(want.cert) {
 		t.Fatal(otherwise)
+	}
+}
+
+// A CA that cannot sign revocation lists does not take over while anything is revoked: nobody would have lists any more. Where
+// nothing is, it does, and certificates cannot be revoked by serial number then.
+func TestCACertsWithoutLists(t *testing.T) {
+	w := newWorld(t)
+	w.cacerts = t.TempDir()
+	root := newAuthority(t, "root", nil)
+	one, bare := newAuthority(t, "one", root), newAuthorityFor(t, "bare", root, x509.KeyUsageCertSign)
+	put(t, w.cacerts, one, root)
+	r := w.replica()
+	r.settle()
+	const id = "spiffe://cluster.local/ns/default/sa/bad"
+	if _, err := r.Revoke(t.Context(), nil, []string{id}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, w.cacerts, bare, root)
+	r.settle()
+	if report := r.settle(); len(report.Epochs) != 1 {
+		t.Fatalf("it took over: %+v", report.Epochs)
+	}
+	wantIssuer(t, r, one, "a CA without lists signs")
+	if !strings.Contains(w.logs.String(), "0 certificates and 1 identities are revoked") {
+		t.Error("the log does not say why it does not take over")
+	}
+	if err := r.Restore(t.Context(), []string{id}); err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	r.settle()
+	wantIssuer(t, r, bare, "the one before signs when nothing is revoked")
+	if _, err := r.Revoke(t.Context(), []string{"abc"}, nil); err == nil || !strings.Contains(err.Error(), "cannot sign revocation lists") {
+		t.Errorf("a serial number without lists: %v", err)
+	}
+	if _, err := r.Revoke(t.Context(), nil, []string{id}); err != nil {
+		t.Errorf("an identity needs no list: %v", err)
 	}
 }

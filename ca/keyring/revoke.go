@@ -74,6 +74,9 @@ func bound(r *record, c *census, identities []string, now time.Time) (out []Deni
 func revoke(r *record, c *census, serials []string, most int, now time.Time) (*Revoked, error) {
 	r.forget(now)
 	out := &Revoked{}
+	if e := r.unlisted(); e != nil && len(serials) > 0 {
+		return nil, fmt.Errorf("the issuer of epoch %d cannot sign revocation lists (key usage cRLSign), without which no proxy has any: revoke the identity", e.Number)
+	}
 	for _, text := range serials {
 		n, ok := new(big.Int).SetString(text, 16)
 		if !ok || n.Sign() <= 0 || n.BitLen() > 159 {
@@ -125,8 +128,8 @@ func restore(r *record, c *census, identities []string, most int, now time.Time)
 		}
 		had := of(c, id, now)
 		for _, leaf := range had {
-			if e := r.epoch(leaf.Epoch); e == nil || e.CRL == 0 {
-				return fmt.Errorf("identity %s has %d certificates from before it was revoked, and their issuer cannot sign revocation lists: restore it after %s, when they have ended",
+			if r.unlisted() != nil {
+				return fmt.Errorf("identity %s has %d certificates from before it was revoked, and an issuer cannot sign revocation lists: restore it after %s, when they have ended",
 					id, len(had), r.Identities[id].Until.UTC().Format(time.RFC3339))
 			}
 			r.list(leaf, now)
@@ -136,6 +139,17 @@ func restore(r *record, c *census, identities []string, most int, now time.Time)
 				id, len(had), most, r.Identities[id].Until.UTC().Format(time.RFC3339))
 		}
 		delete(r.Identities, id)
+	}
+	return nil
+}
+
+// unlisted is an epoch of which leaves may be in use whose issuer cannot sign lists: no proxy is given any list then
+// (State.CRLs). nil: there is none.
+func (r *record) unlisted() *epoch {
+	for i := range r.Epochs {
+		if e := &r.Epochs[i]; e.Status != Retired && e.CRL == 0 {
+			return e
+		}
 	}
 	return nil
 }

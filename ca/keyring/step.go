@@ -110,6 +110,10 @@ func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bo
 	if p := next.in(Prepared); p != nil {
 		return nil, false, fmt.Errorf("cacerts: a new CA certificate waits until the rotation to epoch %d ends, or is aborted", p.Number)
 	}
+	if next.forget(now); !a.CanRevoke() && len(next.Serials)+len(next.Identities) > 0 {
+		return nil, false, fmt.Errorf("cacerts: its CA certificate cannot sign revocation lists (key usage cRLSign, subject key identifier), and %d certificates and %d identities are revoked: the one before signs on",
+			len(next.Serials), len(next.Identities))
+	}
 	next.add(a, originCACerts, now)
 	return next, true, nil
 }
