@@ -42,7 +42,7 @@ type TokensConfig struct {
 	TrustDomain spiffeid.TrustDomain
 	Issuers     []TokenIssuer
 	Audiences   []string      // one must be in the token: istio-ca
-	Leeway      time.Duration // for clocks that differ: 30 s; negative: none
+	Leeway      time.Duration // for clocks that differ: 10 min; negative: none
 	MaxBytes    int           // of a token: 8 KiB (those of Kubernetes have 1 to 2)
 	CacheSize   int           // verified tokens remembered: 16384
 	Reviewer    Reviewer      // asked about tokens of other issuers, and while keys cannot be had; nil: nobody is
@@ -107,7 +107,7 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if slices.Contains(cfg.Audiences, "") {
 		return nil, errors.New("tokens: an audience is empty")
 	}
-	cfg.Leeway = max(orDuration(cfg.Leeway, 30*time.Second), 0)
+	cfg.Leeway = max(orDuration(cfg.Leeway, 10*time.Minute), 0)
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = 8 << 10
 	}

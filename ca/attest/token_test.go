@@ -104,8 +104,8 @@ func TestTokenAccepted(t *testing.T) {
 		"ES256":               sign(ecKey(), "e", bound(nil)),
 		"one audience":        sign(ecKey(), "e", bound(map[string]any{"aud": "istio-ca"})),
 		"several audiences":   sign(ecKey(), "e", bound(map[string]any{"aud": []string{"vault", "istio-ca"}})),
-		"clock a bit behind":  sign(ecKey(), "e", bound(map[string]any{"nbf": now.Add(20 * time.Second).Unix(), "iat": now.Add(20 * time.Second).Unix()})),
-		"just ended (leeway)": sign(ecKey(), "e", bound(map[string]any{"exp": now.Add(-20 * time.Second).Unix()})),
+		"clock a bit behind":  sign(ecKey(), "e", bound(map[string]any{"nbf": now.Add(9 * time.Minute).Unix(), "iat": now.Add(9 * time.Minute).Unix()})),
+		"just ended (leeway)": sign(ecKey(), "e", bound(map[string]any{"exp": now.Add(-9 * time.Minute).Unix()})),
 	} {
 		for range 2 { // the second time from the cache
 			got, err := v.Verify(t.Context(), token)
@@ -175,10 +175,10 @@ func refusals() map[string]refusal {
 		"unknown extension":    {b64([]byte(`{"alg":"RS256","kid":"r","crit":["x"],"x":1}`)) + "." + content + "." + signature, ErrDenied, ""},
 		"issuer":               {with(map[string]any{"iss": "https://evil"}), ErrIssuer, "https://evil"},
 		"no issuer":            {with(map[string]any{"iss": nil}), ErrIssuer, `""`},
-		"expired":              {with(map[string]any{"exp": now.Add(-time.Minute).Unix()}), ErrExpired, "2026-03-01T11:59:00Z"},
+		"expired":              {with(map[string]any{"exp": now.Add(-11 * time.Minute).Unix()}), ErrExpired, "2026-03-01T11:49:00Z"},
 		"no expiry":            {with(map[string]any{"exp": nil}), ErrMalformed, "no expiry"},
-		"not yet":              {with(map[string]any{"nbf": now.Add(time.Minute).Unix()}), ErrNotYet, "12:01:00Z"},
-		"issued in the future": {with(map[string]any{"iat": now.Add(time.Minute).Unix()}), ErrNotYet, "in the future"},
+		"not yet":              {with(map[string]any{"nbf": now.Add(11 * time.Minute).Unix()}), ErrNotYet, "12:11:00Z"},
+		"issued in the future": {with(map[string]any{"iat": now.Add(11 * time.Minute).Unix()}), ErrNotYet, "in the future"},
 		"audience":             {with(map[string]any{"aud": []string{"vault"}}), ErrAudience, `["vault"], accepted are ["istio-ca"]`},
 		"no audience":          {with(map[string]any{"aud": nil}), ErrAudience, ""},
 		"audience a number":    {with(map[string]any{"aud": 5}), ErrMalformed, ""},
@@ -260,7 +260,7 @@ func TestCacheIsBoundedAndEnds(t *testing.T) {
 	if n := v.known.Len(); n != 4 {
 		t.Errorf("cache holds %d of 4", n)
 	}
-	at = now.Add(time.Hour + 31*time.Second)
+	at = now.Add(time.Hour + 10*time.Minute + time.Second)
 	if _, err := v.Verify(t.Context(), tokens[9]); !errors.Is(err, ErrExpired) {
 		t.Errorf("a remembered token outlives its end: %v", err)
 	}

@@ -118,7 +118,7 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 			Organization: []string{td.Name()},
 			CommonName:   fmt.Sprintf("Navarch root %d %s", epoch, hex.EncodeToString(id[:4])),
 		},
-		NotBefore:             now.Add(-5 * time.Minute).UTC().Truncate(time.Second),
+		NotBefore:             now.Add(-Backdate).UTC().Truncate(time.Second),
 		NotAfter:              now.Add(validity).UTC().Truncate(time.Second),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,

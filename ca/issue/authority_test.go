@@ -326,3 +326,28 @@ func handshake(t *testing.T, cert tls.Certificate, client *tls.Config, ok bool) 
 	x.Close()
 	<-done
 }
+
+// What is signed begins so far back that a peer takes it whose clock is 10 minutes behind, and a peer whose clock is as far ahead
+// signs what others take.
+func TestBackdate(t *testing.T) {
+	td := spiffeid.RequireTrustDomainFromString("cluster.local")
+	a, err := SelfSigned(td, 1, time.Hour, now, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := now.Add(-15 * time.Minute).UTC().Truncate(time.Second)
+	if !a.Certificate.NotBefore.Equal(want) {
+		t.Errorf("a root begins at %v, want %v", a.Certificate.NotBefore, want)
+	}
+	der, err := CRL(a, big.NewInt(1), nil, now, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := x509.ParseRevocationList(der); err != nil || !list.ThisUpdate.Equal(want) {
+		t.Errorf("a list begins at %v, %v, want %v", list.ThisUpdate, err, want)
+	}
+	from, _, err := a.validity(time.Minute, Policy{}.withDefaults(), now, rand.Reader)
+	if err != nil || !from.Equal(want) {
+		t.Errorf("a leaf begins at %v, %v, want %v", from, err, want)
+	}
+}

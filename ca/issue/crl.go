@@ -25,7 +25,7 @@ type Revoked struct {
 }
 
 // CRL signs the authority's revocation list as DER; PEM comes from EncodeCRL. number is greater than that of the list
-// before. thisUpdate lies five minutes back, for peers whose clock does; nextUpdate is the end of the issuer, because peers
+// before. thisUpdate lies Backdate back, for peers whose clock does; nextUpdate is the end of the issuer, because peers
 // refuse everyone once a list is out of date. Entries are sorted, an entry given twice counts once, the earlier. An empty
 // list is a list.
 func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random io.Reader) ([]byte, error) {
@@ -46,7 +46,7 @@ func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random
 	if err != nil {
 		return nil, fmt.Errorf("revocation list of epoch %d: %w", a.Epoch, err)
 	}
-	update := now.Add(-5 * time.Minute)
+	update := now.Add(-Backdate)
 	if !update.Before(issuer.NotAfter) {
 		return nil, fmt.Errorf("%w: epoch %d expired at %s", ErrAuthority, a.Epoch, stamp(issuer.NotAfter))
 	}

@@ -50,11 +50,15 @@ type Request struct {
 	Names []string
 }
 
+// Backdate is how far back the beginning lies of all that is signed: leaves, roots, revocation lists. Clocks of a mesh may be 10
+// minutes apart, either way, and a beginning that lies in somebody's future is refused by them (issue 12, item 15).
+const Backdate = 15 * time.Minute
+
 // Policy bounds what is issued. A field that is zero stands for its default.
 type Policy struct {
 	DefaultTTL time.Duration // 24 h
 	MaxTTL     time.Duration // 90 d
-	Backdate   time.Duration // NotBefore lies so far back: 5 min; negative: none
+	Backdate   time.Duration // NotBefore lies so far back: Backdate; negative: none
 	Jitter     float64       // NotAfter comes earlier by up to this part of the TTL, below 1: 0.1; negative: none
 }
 
@@ -66,7 +70,7 @@ func (p Policy) withDefaults() Policy {
 		p.MaxTTL = 90 * 24 * time.Hour
 	}
 	if p.Backdate == 0 {
-		p.Backdate = 5 * time.Minute
+		p.Backdate = Backdate
 	}
 	if p.Jitter == 0 {
 		p.Jitter = 0.1

@@ -284,7 +284,7 @@ func TestRevocationOfManyLeaves(t *testing.T) {
 	if err := r.Restore(t.Context(), []string{identity}); err == nil || !strings.Contains(err.Error(), end.UTC().Format(time.RFC3339)) {
 		t.Fatalf("restored while it has more certificates than fit: %v", err)
 	}
-	w.later(end.Sub(w.now()) + 6*time.Minute) // what it had has ended
+	w.later(end.Sub(w.now()) + 16*time.Minute) // what it had has ended
 	if denied, known := r.State().Denied(w.now()); !known || len(denied) != 0 {
 		t.Errorf("denied when nothing is left to keep out: %v", denied)
 	}

@@ -39,7 +39,7 @@ const (
 	purposeState   = "keyring-state"
 	originSelf     = "self-signed"
 	originCACerts  = "cacerts"
-	clockTolerance = 5 * time.Minute
+	clockTolerance = issue.Backdate // a peer whose clock is behind takes a certificate for so long after its end
 )
 
 // record is the keyring as etcd keeps it, in one value: what changes, changes by comparison with the whole. Nothing in it

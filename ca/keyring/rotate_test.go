@@ -166,7 +166,7 @@ func (r *rotation) retire(until time.Time) {
 	w.later(until.Sub(w.now()) - time.Second)
 	one.settle()
 	wantStatuses(t, one.settle(), keyring.Retiring, keyring.Active)
-	w.later(10 * time.Minute)
+	w.later(20 * time.Minute)
 	one.settle()
 	wantStatuses(t, one.settle(), keyring.Retired, keyring.Active)
 	other.settle()
