@@ -92,6 +92,7 @@ type Loop struct {
 	aside    map[model.Key]blame
 	apart    bool                            // something is set aside, or was: newest is no longer the source's
 	searched time.Time                       // when a proxy that joined last brought a search about
+	faulty   map[view.Identity]time.Time     // when what an identity asked for made the planner panic; see callFor
 	said     atomic.Pointer[[]Problem]       // of aside
 	latest   atomic.Pointer[mirror.Snapshot] // newest, for others
 	fault    func(*world, view.Scope)        // tests have it panic, see world
@@ -140,7 +141,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 		cfg.Pool = &pool.Pool{}
 	}
 	l := &Loop{cfg: cfg, log: cfg.Logger, calls: make(chan func()), ended: make(chan struct{}), proxies: map[*Handle]*Proxy{},
-		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, aside: map[model.Key]blame{},
+		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, aside: map[model.Key]blame{}, faulty: map[view.Identity]time.Time{},
 		access: access.NewMemory(cfg.Access), questions: make(chan struct{}, maxQuestions), deciding: map[view.Identity]chan struct{}{},
 		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}, turn: maxTurn}
 	if l.log == nil {

@@ -41,7 +41,7 @@ func (p *Proxy) Ask(ctx context.Context, add, drop []string) {
 	defer cancel()
 	var decision <-chan struct{}
 	var opening []<-chan struct{}
-	err := l.call(ctx, func() {
+	err := l.callFor(ctx, p.Node.Verified, func() {
 		moved := l.planner.Ask(p.Handle, add, drop)
 		l.authorise(time.Now())
 		decision, opening = l.decision(p), l.openingFor(p)
@@ -54,6 +54,12 @@ func (p *Proxy) Ask(ctx context.Context, add, drop []string) {
 		err = l.call(ctx, func() {
 			opening = l.openingFor(p)
 			l.tellMissing(p, add)
+		})
+	}
+	if errors.Is(err, errFaulty) { // its client asks again on its next stream
+		_ = l.call(ctx, func() {
+			p.fault.Store(true)
+			l.tell([]Moved{{p.Handle, Slow}})
 		})
 	}
 	if err != nil {

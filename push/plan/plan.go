@@ -74,7 +74,7 @@ type world struct {
 	fault       func(w *world, of view.Scope) // tests have it panic; nil: nothing is tested
 }
 
-// tested is called wherever a scope is planned, and when all layers of a view are.
+// tested is called wherever a scope is planned, when all layers of a view are, and where a proxy asks for Secrets.
 func (w *world) tested(of view.Scope) {
 	if w.fault != nil {
 		w.fault(w, of)

@@ -337,3 +337,54 @@ func TestRescuedPlanKeepsKeys(t *testing.T) {
 		}
 	})
 }
+
+// A request that makes the planner panic costs a new planner, and the identity that sent it has no other one made for a while, but loses its stream; those
+// of others are answered.
+func TestRequestThatPanics(t *testing.T) {
+	armed := false
+	fault := func(*world, view.Scope) {
+		if armed {
+			armed = false
+			panic("the plan cannot take what is asked for")
+		}
+	}
+	withFault(t, fault, func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+		src.put(append(shop(t), rec(t, model.KindSecret, "shop/cert", "{chain: 'eA==', trust: 'eA=='}"))...)
+		identified := func(account string) *Proxy {
+			n := node("shop", account)
+			n.Verified = view.Identity{Namespace: "shop", Account: account}
+			p, err := l.Join(t.Context(), n, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		bad, good := identified("bad"), identified("good")
+		panics := func(p *Proxy) bool { // says whether another planner was made
+			var before, after *Planner
+			l.look(func() { before, armed = l.planner, true })
+			p.Ask(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
+			l.look(func() { after, armed = l.planner, false })
+			return before != after
+		}
+		if !panics(bad) {
+			t.Fatal("the planner does not panic")
+		}
+		if panics(bad) {
+			t.Fatal("the same identity has a planner made again at once")
+		}
+		if bad.Err() == nil {
+			t.Error("the stream of who was not answered stays, and nobody asks again")
+		}
+		good.Ask(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
+		if good.Set().Types[xds.Secret].Get("kubernetes://cert-cacert") == nil {
+			t.Error("another identity is not answered")
+		}
+		pass(searchEvery)
+		bad = identified("bad")
+		bad.Ask(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
+		if bad.Set().Types[xds.Secret].Get("kubernetes://cert-cacert") == nil {
+			t.Error("the identity is not answered later")
+		}
+	})
+}

@@ -184,6 +184,7 @@ func (p *Planner) Ask(h *Handle, add, drop []string) (moved []Moved) {
 		a.refs++
 	}
 	p.enlistSubscriptions(subs)
+	p.world.tested(pl.view.Scope)
 	subs.plan(p.world, fresh, p.private)
 	p.tidyKeys(subs.who.Namespace)
 	return p.composeSubscriptions(subs)
