@@ -105,9 +105,9 @@ func (m *mesh) rights() (put model.Record, del model.Key) {
 	namespace, name := pick("a", "b"), "rights"
 	selector := pick("", "app: s0", "app: s1", "version: v1")
 	text := map[model.Kind]string{
-		model.KindSecretReader:    "accounts: ['" + pick("a/sa", "b/sa", "a/*", "*/*", "a/other") + "']",
-		model.KindGateway:         fmt.Sprintf("{selector: {%s}, servers: [{tls: {mode: %s, credentialName: %s}}]}", selector, pick("SIMPLE", "SIMPLE", "PASSTHROUGH"), pick("cert", "cert", "other")),
-		model.KindDestinationRule: fmt.Sprintf("{host: unused.test, workloadSelector: {matchLabels: {%s}}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: %s}}}", selector, pick("cert", "cert", "other")),
+		model.KindSecretReader:        "accounts: ['" + pick("a/sa", "b/sa", "a/*", "*/*", "a/other") + "']",
+		model.KindGateway:             fmt.Sprintf("{selector: {%s}, servers: [{tls: {mode: %s, credentialName: %s}}]}", selector, pick("SIMPLE", "SIMPLE", "PASSTHROUGH"), pick("cert", "cert", "other")),
+		model.KindDestinationRule:     fmt.Sprintf("{host: unused.test, workloadSelector: {matchLabels: {%s}}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: %s}}}", selector, pick("cert", "cert", "other")),
 		model.KindAuthorizationPolicy: deniedText(m.t, pick("a", "b"), pick("a", "b")),
 	}[kind]
 	switch kind {
