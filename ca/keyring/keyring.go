@@ -66,6 +66,7 @@ type Config struct {
 	MaxRevoked int
 	Every      time.Duration // between two looks at clock, cacerts and gate; 0: 5 s
 	Retry      time.Duration // longest pause after a failure; 0: 15 s
+	Answer     time.Duration // etcd is away when it takes longer to answer; 0: 5 s
 	// Peers gives a nonce to the other replicas and returns their answers (Seen), with the errors of those that gave none. A
 	// replica that has just started waits for it once, before it believes etcd, and asks again all the time: nobody who
 	// lives forgets. Nobody answering is no obstacle, or the first of all could not start. nil: nobody is asked.
@@ -100,6 +101,7 @@ type Keyring struct {
 
 	// The rest is owned by the loop.
 	mem       memory
+	saved     string // digest of the file on disk, as this process wrote it
 	bar       memory // floor, as it was before etcd was read last
 	ring      *ring  // nil: what etcd holds cannot be used, trouble says why
 	trouble   error
@@ -134,7 +136,7 @@ func New(cfg Config) (*Keyring, error) {
 	for _, d := range []struct {
 		value *time.Duration
 		def   time.Duration
-	}{{&cfg.RootTTL, 10 * 365 * 24 * time.Hour}, {&cfg.Every, 5 * time.Second}, {&cfg.Retry, 15 * time.Second}, {&cfg.PeersEvery, time.Minute}} {
+	}{{&cfg.RootTTL, 10 * 365 * 24 * time.Hour}, {&cfg.Every, 5 * time.Second}, {&cfg.Retry, 15 * time.Second}, {&cfg.Answer, 5 * time.Second}, {&cfg.PeersEvery, time.Minute}} {
 		if *d.value == 0 {
 			*d.value = d.def
 		}

@@ -30,8 +30,13 @@ type ring struct {
 func (k *Keyring) look(ctx context.Context) error {
 	for {
 		k.bar = *k.floor.Load() // first: a peer remembers only what was in etcd, so a read that comes later must show it
-		blobs, _, err := k.cfg.Store.Blobs(ctx, keysFolder, 0)
+		blobs, err := k.blobs(ctx)
 		if err != nil {
+			if k.ring == nil && k.trouble == nil {
+				if failed := k.restore(ctx, err); failed != nil {
+					err = errors.Join(err, failed)
+				}
+			}
 			if k.ring == nil && k.trouble == nil {
 				k.publish(nil, &State{Sealed: fmt.Errorf("%w: %w", ErrNotLoaded, err)}, 0)
 			}
@@ -56,6 +61,14 @@ func (k *Keyring) look(ctx context.Context) error {
 	}
 }
 
+// blobs reads what etcd has. A replica that starts does not wait for it without end: it has the keyring on disk to go on with.
+func (k *Keyring) blobs(ctx context.Context) ([]kv.Blob, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.Answer)
+	defer cancel()
+	blobs, _, err := k.cfg.Store.Blobs(ctx, keysFolder, 0)
+	return blobs, err
+}
+
 // judge verifies what was found, and publishes it or says what is wrong with it.
 func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.Blob) error {
 	r, sum, err := k.verify(ctx, state)
@@ -71,6 +84,7 @@ func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.
 	if err == nil {
 		m := memory{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: r.Highest, Version: r.Version,
 			Digest: hex.EncodeToString(sum), Roots: fingerprints(published.Bundle)}
+		k.save(next.rec, found) // first: what is remembered is at most as new
 		if m != k.mem {
 			err = m.remember(k.cfg.Dir) // before it is used: what is used is never forgotten
 		}

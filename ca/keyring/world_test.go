@@ -34,7 +34,8 @@ type world struct {
 	ahead   atomic.Int64 // of the clock, nanoseconds
 	logs    envoytest.Output
 	cacerts string
-	serving sync.Map // serial -> private key of a server's own certificate
+	client  *kv.Store // of replicas that start while etcd is away; nil: each has its own
+	serving sync.Map  // serial -> private key of a server's own certificate
 }
 
 func newWorld(t testing.TB) *world {
@@ -70,7 +71,11 @@ func (w *world) sealer() seal.Sealer {
 func (w *world) replica(change ...func(*keyring.Config)) *replica {
 	w.t.Helper()
 	r := &replica{t: w.t, w: w, alarms: make(chan error, 100)}
-	cfg := keyring.Config{Store: w.Connect(), Mesh: "mesh", TrustDomain: td, CACerts: w.cacerts, Now: w.now, Retry: 100 * time.Millisecond,
+	client := w.client
+	if client == nil {
+		client = w.Connect()
+	}
+	cfg := keyring.Config{Store: client, Mesh: "mesh", TrustDomain: td, CACerts: w.cacerts, Now: w.now, Retry: 100 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(&w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Alarm:  func(err error) { r.alarms <- err }}
 	for _, c := range change {
