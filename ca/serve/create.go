@@ -19,12 +19,18 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// CreateCertificate implements istio.v1.auth.IstioCertificateService. The answer is one PEM block per element, the leaf
-// first, and the whole root bundle as the last element (what security/pkg/nodeagent of Istio expects).
+// CreateCertificate implements istio.v1.auth.IstioCertificateService for callers in this process; Register adds the same as a
+// call that says who calls before it reads the request.
 func (s *Server) CreateCertificate(ctx context.Context, r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
+	return s.certificate(ctx, func() (*securityv1.IstioCertificateRequest, error) { return r, nil })
+}
+
+// certificate answers one request, which read gives. The answer is one PEM block per element, the leaf first, and the whole root
+// bundle as the last element (what security/pkg/nodeagent of Istio expects).
+func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.IstioCertificateResponse, error) {
 	began := s.cfg.Now()
 	s.cfg.Hooks.Request()
-	caller, chain, err := s.create(ctx, r)
+	caller, chain, err := s.create(ctx, read)
 	if err != nil {
 		s.refused(ctx, "certificate request refused", caller, err)
 		return nil, err
@@ -33,16 +39,23 @@ func (s *Server) CreateCertificate(ctx context.Context, r *securityv1.IstioCerti
 	return &securityv1.IstioCertificateResponse{CertChain: chain}, nil
 }
 
+// requested reads a request.
+type requested func() (*securityv1.IstioCertificateRequest, error)
+
 // create also gives the caller where it fails, if the caller is known by then.
-func (s *Server) create(ctx context.Context, r *securityv1.IstioCertificateRequest) (caller attest.Caller, chain []string, err error) {
-	if err := s.plausible(r); err != nil {
-		return caller, nil, err
-	}
+func (s *Server) create(ctx context.Context, read requested) (caller attest.Caller, chain []string, err error) {
 	if err := s.door.hopeless(ctx, hasToken(ctx), s.cfg.Limits.MaxWait); err != nil {
 		s.cfg.Hooks.Turned(status.Code(err).String())
 		return caller, nil, err
 	}
 	if caller, err = s.caller(ctx); err != nil {
+		return caller, nil, err
+	}
+	r, err := read()
+	if err != nil {
+		return caller, nil, err
+	}
+	if err := s.plausible(r); err != nil {
 		return caller, nil, err
 	}
 	pass, err := s.admit(ctx, caller)

@@ -33,35 +33,20 @@ func Fingerprint(root *x509.Certificate) string {
 var holdersDesc = grpc.ServiceDesc{
 	ServiceName: "navarch.ca.v1.Holders",
 	HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{{MethodName: "Report", Handler: func(srv any, ctx context.Context, decode func(any) error, ic grpc.UnaryServerInterceptor) (any, error) {
-		in := &structpb.ListValue{}
-		if err := decode(in); err != nil {
-			return nil, err
+	Streams: []grpc.StreamDesc{call("Report", func(s *Server, ctx context.Context, read func(any) error) (any, error) {
+		empty, caller, err := s.report(ctx, read)
+		if err != nil {
+			s.refused(ctx, "report of held roots refused", caller, err)
 		}
-		handle := func(ctx context.Context, in any) (any, error) {
-			s := srv.(*Server)
-			empty, caller, err := s.report(ctx, in.(*structpb.ListValue))
-			if err != nil {
-				s.refused(ctx, "report of held roots refused", caller, err)
-			}
-			return empty, err
-		}
-		if ic == nil {
-			return handle(ctx, in)
-		}
-		return ic(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: HoldersMethod}, handle)
-	}}},
+		return empty, err
+	})},
 }
 
 // report passes an agent's word on. Only a certificate is taken as a credential: its serial says which leaf's holder
 // counts.
-func (s *Server) report(ctx context.Context, list *structpb.ListValue) (empty *emptypb.Empty, caller attest.Caller, err error) {
+func (s *Server) report(ctx context.Context, read func(any) error) (empty *emptypb.Empty, caller attest.Caller, err error) {
 	if s.cfg.Holders == nil {
 		return nil, caller, status.Error(codes.Unimplemented, "this server takes no reports of bundles")
-	}
-	roots, err := fingerprints(list)
-	if err != nil {
-		return nil, caller, status.Error(codes.InvalidArgument, err.Error())
 	}
 	if caller, err = s.caller(ctx); err != nil {
 		return nil, caller, err
@@ -69,6 +54,14 @@ func (s *Server) report(ctx context.Context, list *structpb.ListValue) (empty *e
 	cert := peerCertificate(ctx)
 	if caller.By != attest.ByCertificate || cert == nil {
 		return nil, caller, status.Error(codes.PermissionDenied, "report over mTLS with the certificate in use: a token does not say whose bundle it is")
+	}
+	list := &structpb.ListValue{}
+	if err := read(list); err != nil {
+		return nil, caller, err
+	}
+	roots, err := fingerprints(list)
+	if err != nil {
+		return nil, caller, status.Error(codes.InvalidArgument, err.Error())
 	}
 	h := Holder{Identity: caller.ID, Serial: Serial(cert), Roots: roots, Peer: peerAddress(ctx)}
 	if err := s.cfg.Holders.Held(ctx, h); err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
-	securityv1 "istio.io/api/security/v1alpha1"
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
@@ -117,7 +116,6 @@ type Config struct {
 
 // Server signs. Safe for concurrent use.
 type Server struct {
-	securityv1.UnimplementedIstioCertificateServiceServer
 	cfg    Config
 	door   *door
 	checks [2]*semaphore.Weighted // of certificates, of tokens: neither waits behind the other
@@ -171,7 +169,7 @@ func New(cfg Config) (*Server, error) {
 
 // Register adds the services to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
-	securityv1.RegisterIstioCertificateServiceServer(r, s)
+	r.RegisterService(&certificatesDesc, s)
 	r.RegisterService(&holdersDesc, s)
 	r.RegisterService(&peersDesc, s)
 }

@@ -60,7 +60,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	}
 	a.server, err = caserve.New(caserve.Config{
 		ControlPlane: self, Names: c.servingNames(),
-		Authorities: current{a.ring}, Authenticator: a.callers.all, Journal: journal{a.ring}, Revocations: revocations{a.ring},
+		Authorities: current{a.ring}, Authenticator: ofCalls{a.callers}, Journal: journal{a.ring}, Revocations: revocations{a.ring},
 		Holders: holders{a.ring}, Memory: a.ring, Aliases: aliases, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
 		Hooks: certificateHooks(), Audit: log,
 	})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/cmd/internal/preauth"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 )
@@ -19,6 +21,7 @@ import (
 // (--token-issuer) or of our own (embedded default), both of the trust domain of this mesh or an alias of it.
 type callers struct {
 	all      attest.Authenticator
+	certs    *attest.Certificates // of all
 	tokens   attest.Authenticator // of all, those alone that count for tokens; nil: none do
 	keys     []*attest.Keys       // of token issuers, kept fresh by tasks
 	required bool                 // XDS_AUTH: a stream over TLS needs a credential
@@ -37,7 +40,8 @@ func newCallers(c *config, aliases func() []spiffeid.TrustDomain, log *slog.Logg
 	if k.tokens, k.keys, err = c.tokens(domain, log); err != nil {
 		return nil, err
 	}
-	chain := []attest.Authenticator{&attest.Certificates{TrustDomain: domain, Aliases: aliases}}
+	k.certs = &attest.Certificates{TrustDomain: domain, Aliases: aliases}
+	chain := []attest.Authenticator{k.certs}
 	if k.tokens != nil {
 		chain = append(chain, k.tokens)
 	}
@@ -63,12 +67,18 @@ func (k *callers) gauges(now time.Time) {
 }
 
 // authenticate says who an xDS stream belongs to: nobody on plain text, and on the secure address whoever a certificate
-// or a token names; no credential there is refused (XDS_AUTH).
-func (k *callers) authenticate(ctx context.Context) (attest.Caller, error) {
+// or a token names; no credential there is refused (XDS_AUTH). The connection of a stream that is not refused counts as
+// authenticated.
+func (k *callers) authenticate(ctx context.Context) (who attest.Caller, err error) {
+	defer func() {
+		if err == nil {
+			preauth.Authenticated(ctx)
+		}
+	}()
 	if !secure(ctx) {
 		return attest.Caller{}, nil
 	}
-	who, err := k.all.Authenticate(ctx)
+	who, err = k.all.Authenticate(ctx)
 	if errors.Is(err, attest.ErrNone) && !k.required {
 		return attest.Caller{}, nil
 	}
@@ -94,4 +104,22 @@ func (k *callers) refused(who attest.Caller) error {
 func (k *callers) mayHaveKeys(who attest.Caller) (may, again bool) {
 	ended, issuing := k.expiry.ended(who, time.Now())
 	return !ended, issuing
+}
+
+// admits says whether the certificate that a client has shown in its handshake, and that was verified there, is a credential.
+func (k *callers) admits(state tls.ConnectionState) bool {
+	who, err := k.certs.Verify(state.VerifiedChains[0][0])
+	return err == nil && k.refused(who) == nil
+}
+
+// ofCalls is callers.all for the CA's calls: the connection of who is not refused counts as authenticated.
+type ofCalls struct{ *callers }
+
+// Authenticate implements attest.Authenticator.
+func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
+	who, err := k.all.Authenticate(ctx)
+	if err == nil && k.refused(who) == nil {
+		preauth.Authenticated(ctx)
+	}
+	return who, err
 }

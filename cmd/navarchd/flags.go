@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,6 +71,8 @@ type config struct {
 	tlsCert        string
 	tlsKey         string
 	clientCA       string
+	sharedSources  []string
+	shared         []netip.Prefix // the same, read by validate
 
 	trustDomain string
 	kek         string
@@ -159,6 +162,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.tlsCert, "tls-cert", "", "File of the certificate chain of the secure address.")
 	f.StringVar(&c.tlsKey, "tls-key", "", "File of the key of the secure address.")
 	f.StringVar(&c.clientCA, "tls-client-ca", "", "File of certificates that clients' certificates are verified against.")
+	f.StringSliceVar(&c.sharedSources, "shared-sources", []string{"127.0.0.0/8", "::1"}, "Addresses and ranges (CIDR) behind each of whose addresses many clients are, as behind gateways and NAT: one such address may have as many connections without a credential as all others together.")
 	f.StringVar(&c.trustDomain, "trust-domain", "cluster.local", "Trust domain of the identities that role ca gives out.")
 	f.StringVar(&c.kek, "kek", "", "Key encryption key of role ca, and of Secrets (roles ingest and xds): file:PATH, passphrase-file:PATH, or kms:SOCKET of a Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
 	f.StringVar(&c.caCerts, "cacerts", "", "Folder of your own CA (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem); without it roots are made here.")

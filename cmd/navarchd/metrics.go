@@ -90,6 +90,10 @@ func (p *process) gauges(ctx context.Context) error {
 			p.fleet.gauges(time.Now())
 		}
 		p.callers.gauges(time.Now())
+		for _, l := range p.limiters {
+			obs.Unauthenticated.WithLabelValues(l.label).Set(float64(l.Open()))
+			obs.UnauthenticatedWaiting.WithLabelValues(l.label).Set(float64(l.Waiting()))
+		}
 		if p.ca != nil {
 			p.ca.gauges(time.Now())
 		}

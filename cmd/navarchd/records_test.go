@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"navarch.io/navarch/push/serve"
-	"navarch.io/navarch/store/obs"
 )
 
 // counted is a connection to which comes what a reader has. It counts reads; as a listener it gives itself.
@@ -91,7 +90,7 @@ func TestSecureConnectionKeepsOneRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	inner := boundHandshakes(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*pair}, SessionTicketsDisabled: true, NextProtos: []string{"h2"}}), n, obs.NewSampled(quiet))
+	inner := byRecords{credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*pair}, SessionTicketsDisabled: true, NextProtos: []string{"h2"}})}
 	var open []net.Conn
 	connect := func() {
 		one, err := net.Dial("tcp", l.Addr().String())

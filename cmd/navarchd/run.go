@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,10 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-
-	caserve "navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/push/access"
@@ -58,6 +53,7 @@ type process struct {
 	changes  *changeLog
 	crashes  *crash.Log
 	costly   *web.Slots // pages of /debug that cost
+	limiters []listenerLimits
 }
 
 // run is navarchd: it returns when the context ends, or when a loop cannot go on.
@@ -242,87 +238,6 @@ func (p *process) replica() ([]loop.Task, error) {
 		{Name: "memory", Run: p.giveBack},
 		{Name: "quarantine", Run: func(ctx context.Context) error { return shared.Run(ctx, p.store, withheld) }},
 	}, p.fleet.tasks(p.mirror, p.planner)...), nil
-}
-
-// addresses are the gRPC addresses: plain text for xDS alone, and the secure one for all roles that speak gRPC.
-func (p *process) addresses() ([]loop.Task, error) {
-	var tasks []loop.Task
-	if p.config.grpcAddr != "" && p.server != nil {
-		task, err := p.listen("xds, plain text", p.config.grpcAddr, func(r grpc.ServiceRegistrar) {
-			p.server.Register(r)
-			if p.config.has(roleCA) {
-				caserve.RegisterPlain(r, current{p.ca.ring})
-			}
-		})
-		if err != nil {
-			return nil, fmt.Errorf("--grpc-addr: %w", err)
-		}
-		tasks = append(tasks, task)
-	}
-	var services []func(grpc.ServiceRegistrar)
-	if p.server != nil {
-		services = append(services, p.server.Register)
-	}
-	if p.config.has(roleCA) {
-		services = append(services, p.ca.server.Register)
-	}
-	if len(services) == 0 || p.config.secureGRPCAddr == "" {
-		return tasks, nil
-	}
-	conf, err := p.secureTLS()
-	if conf == nil || err != nil {
-		return tasks, err
-	}
-	if p.server != nil && !p.callers.required {
-		p.log.Warn("the secure address serves configuration to callers without a credential (XDS_AUTH=false)")
-	}
-	task, err := p.listen("xds and ca, TLS", p.config.secureGRPCAddr, func(r grpc.ServiceRegistrar) {
-		for _, register := range services {
-			register(r)
-		}
-	}, grpc.Creds(boundHandshakes(credentials.NewTLS(conf), maxHandshakes, obs.NewSampled(p.log))))
-	if err != nil {
-		return nil, fmt.Errorf("--secure-grpc-addr: %w", err)
-	}
-	return append(tasks, task), nil
-}
-
-// secureTLS is the secure address's: by our own CA, or by the operator's files; nil where there is neither.
-func (p *process) secureTLS() (*tls.Config, error) {
-	switch {
-	case p.ca != nil:
-		return p.ca.serving.tls(p.ca.ring.State), nil
-	case p.config.tlsCert == "":
-		p.log.Info("secure xDS is off: it needs role ca, or --tls-cert and --tls-key")
-		return nil, nil
-	}
-	return p.config.serverTLS()
-}
-
-// goAway is the time between telling clients to go and hanging up.
-const goAway = 200 * time.Millisecond
-
-// listen binds a gRPC address now, and serves it once its task runs.
-func (p *process) listen(name, address string, register func(grpc.ServiceRegistrar), more ...grpc.ServerOption) (loop.Task, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return loop.Task{}, err
-	}
-	options := append(serve.Options(), grpc.MaxRecvMsgSize(p.config.env.maxRecvSize), grpc.UnaryInterceptor(p.crashes.Unary), grpc.StreamInterceptor(p.crashes.Stream))
-	server := grpc.NewServer(append(options, more...)...)
-	register(server)
-	p.registerCommon(server)
-	p.log.Info("listening", obs.KeyListener, name, obs.KeyAddress, l.Addr().String())
-	return loop.Task{Name: name, Run: func(ctx context.Context) error {
-		// Streams do not end by themselves: a graceful stop would wait for ever. Proxies reconnect, and are sent nothing. The
-		// moment is for GOAWAY to be written, and for what is being answered.
-		defer context.AfterFunc(ctx, func() {
-			hard := time.AfterFunc(goAway, server.Stop)
-			server.GracefulStop()
-			hard.Stop()
-		})()
-		return server.Serve(serve.Listen(l))
-	}}, nil
 }
 
 // pages are the HTTP addresses.

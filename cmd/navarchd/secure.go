@@ -5,12 +5,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -19,7 +17,6 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	caserve "navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/cmd/internal/etcdflags"
-	"navarch.io/navarch/store/obs"
 )
 
 // pairFiles are an operator's certificate and key, read again when a file changed. What does not fit together (one of two
@@ -200,58 +197,17 @@ func (c *config) servingNames() []string {
 	return append(names, "localhost", "127.0.0.1", "::1")
 }
 
-// Handshakes at once, and how long one may take: when a whole mesh reconnects, those that were begun are ended before
-// others begin, instead of all of them too late. A client that says nothing gives its place back.
-const (
-	maxHandshakes    = 512
-	handshakeTimeout = 10 * time.Second
-)
-
-// bounded limits how many server handshakes are under way, and has what follows read a record at a time. Clients whose
-// handshake fails are logged.
-type bounded struct {
+// byRecords has what it reads come a record at a time.
+type byRecords struct {
 	credentials.TransportCredentials
-	places  chan struct{}
-	clients *obs.Sampled
 }
 
-func boundHandshakes(c credentials.TransportCredentials, atOnce int, clients *obs.Sampled) credentials.TransportCredentials {
-	return bounded{c, make(chan struct{}, atOnce), clients}
-}
-
-// ServerHandshake implements credentials.TransportCredentials. grpc.Server takes the deadline away once the client has
-// begun to speak HTTP/2.
-func (b bounded) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	b.places <- struct{}{}
-	defer func() { <-b.places }()
-	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return nil, nil, err
-	}
-	over, info, err := b.TransportCredentials.ServerHandshake(&records{Conn: conn})
-	if cause := handshakeFault(err); cause != "" {
-		b.clients.Warn("TLS handshake failed", cause, obs.KeyPeer, conn.RemoteAddr().String(), obs.KeyError, err)
-	}
-	return over, info, err
-}
-
-// handshakeFault is the cause under which a failed handshake is logged; empty: it did not fail, or the client went or said
-// nothing, as load balancers do that try a port.
-func handshakeFault(err error) string {
-	var remote *net.OpError
-	switch {
-	case err == nil, errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
-		return ""
-	case errors.As(err, new(tls.RecordHeaderError)):
-		return "the client does not speak TLS"
-	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return "certificate of the client"
-	case errors.As(err, &remote) && remote.Op == "remote error":
-		return "alert of the client"
-	}
-	return "other"
+// ServerHandshake implements credentials.TransportCredentials.
+func (b byRecords) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return b.TransportCredentials.ServerHandshake(&records{Conn: conn})
 }
 
 // Clone implements credentials.TransportCredentials.
-func (b bounded) Clone() credentials.TransportCredentials {
-	return bounded{b.TransportCredentials.Clone(), b.places, b.clients}
+func (b byRecords) Clone() credentials.TransportCredentials {
+	return byRecords{b.TransportCredentials.Clone()}
 }

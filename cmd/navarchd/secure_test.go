@@ -5,28 +5,18 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"io"
-	"log/slog"
 	"math/big"
-	"net"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
-	"google.golang.org/grpc/credentials"
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/store/obs"
 )
 
 // writePair writes a self-signed pair with a common name, and gives the certificate's DER.
@@ -106,111 +96,5 @@ func TestOneConfigurationPerState(t *testing.T) {
 	}
 	if b.Certificates[0].Leaf != a.Certificates[0].Leaf {
 		t.Error("a new serving certificate without need")
-	}
-}
-
-// blocking counts the handshakes that are under way, and ends them when it is told.
-type blocking struct {
-	credentials.TransportCredentials
-	mu           sync.Mutex
-	now, highest int
-	end          chan struct{}
-}
-
-func (b *blocking) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	b.mu.Lock()
-	b.now++
-	b.highest = max(b.highest, b.now)
-	b.mu.Unlock()
-	<-b.end
-	b.mu.Lock()
-	b.now--
-	b.mu.Unlock()
-	return c, nil, nil
-}
-
-func (b *blocking) Clone() credentials.TransportCredentials { return b }
-
-// No more handshakes are under way than there are places, and all get their turn.
-func TestHandshakesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const places, clients = 3, 20
-		inner := &blocking{TransportCredentials: credentials.NewTLS(&tls.Config{}), end: make(chan struct{})}
-		c := boundHandshakes(inner, places, obs.NewSampled(quiet))
-		var all sync.WaitGroup
-		for range clients {
-			_, server := net.Pipe()
-			all.Go(func() {
-				if _, _, err := c.Clone().ServerHandshake(server); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		synctest.Wait()
-		if inner.now != places {
-			t.Errorf("%d handshakes at once, want %d", inner.now, places)
-		}
-		for range clients {
-			inner.end <- struct{}{}
-		}
-		all.Wait()
-		if inner.highest != places {
-			t.Errorf("%d handshakes at once, want at most %d", inner.highest, places)
-		}
-	})
-}
-
-// A handshake that fails for the client's fault is logged by its cause, and one of which the client says nothing is not.
-func TestFailedHandshakesAreLogged(t *testing.T) {
-	dir := t.TempDir()
-	files := &pairFiles{cert: filepath.Join(dir, "c"), key: filepath.Join(dir, "k")}
-	writePair(t, files.cert, files.key)
-	conf := secureBase()
-	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return files.pair() }
-	conf.ClientAuth, conf.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
-	for cause, client := range map[string]func(net.Conn){
-		"": func(c net.Conn) { c.Close() },
-		"the client does not speak TLS": func(c net.Conn) {
-			_, _ = c.Write([]byte("PRI * HTTP/2.0\r\n\r\n"))
-			_, _ = io.Copy(io.Discard, c)
-		},
-		"alert of the client": func(c net.Conn) { _ = tls.Client(c, &tls.Config{ServerName: "other"}).Handshake() },
-		"certificate of the client": func(c net.Conn) {
-			pair, err := files.pair()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			over := tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*pair}})
-			_ = over.Handshake()
-			_, _ = io.Copy(io.Discard, over)
-		},
-	} {
-		log := &envoytest.Output{}
-		creds := boundHandshakes(credentials.NewTLS(conf), 1, obs.NewSampled(slog.New(slog.NewTextHandler(log, nil))))
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var dialled sync.WaitGroup
-		dialled.Go(func() {
-			if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
-				client(c)
-				c.Close()
-			}
-		})
-		conn, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err = creds.ServerHandshake(conn); err == nil {
-			t.Errorf("%s: no error", cause)
-		}
-		conn.Close()
-		l.Close()
-		dialled.Wait()
-		if got := log.String(); (got == "") != (cause == "") || !strings.Contains(got, cause) || cause != "" && !strings.Contains(got, "peer=127.0.0.1:") {
-			t.Errorf("%s (%v): %s", cause, err, got)
-		}
 	}
 }

@@ -58,12 +58,17 @@ func dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	return conn
 }
 
+// clustersRequest is a first request, for clusters.
+func clustersRequest() *discoveryv3.DeltaDiscoveryRequest {
+	return &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL()}
+}
+
 // subscribe opens a stream that asks for clusters.
 func subscribe(t *testing.T, conn *grpc.ClientConn) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
 	t.Helper()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 	if err == nil {
-		err = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL()})
+		err = stream.Send(clustersRequest())
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -71,6 +72,10 @@ func (c *config) checkNames(refuse func(format string, args ...any)) {
 	if (c.tlsCert == "") != (c.tlsKey == "") {
 		refuse("--tls-cert and --tls-key go together")
 	}
+	var err error
+	if c.shared, err = prefixes(c.sharedSources); err != nil {
+		refuse("--shared-sources: %w", err)
+	}
 	if err := c.etcd.Check(); err != nil {
 		refuse("%w", err)
 	}
@@ -105,4 +110,20 @@ func (c *config) checkNumbers(refuse func(format string, args ...any)) {
 	if c.shutdown <= 0 {
 		refuse("--shutdown-duration: %v; want a duration above 0", c.shutdown)
 	}
+}
+
+// prefixes reads addresses and ranges of addresses.
+func prefixes(texts []string) (all []netip.Prefix, err error) {
+	for _, text := range texts {
+		one, err := netip.ParsePrefix(text)
+		if err != nil {
+			ip, notOne := netip.ParseAddr(text)
+			if notOne != nil {
+				return nil, fmt.Errorf("%q is no address and no range of addresses (such as 10.1.0.0/16)", text)
+			}
+			one = netip.PrefixFrom(ip, ip.BitLen())
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }

@@ -51,3 +51,6 @@ type address struct {
 	net.Addr
 	close func() error
 }
+
+// Unwrap is the address of the connection that Listen was given.
+func (a *address) Unwrap() net.Addr { return a.Addr }

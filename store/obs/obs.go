@@ -161,6 +161,10 @@ var (
 	SetAside       = gauge("navarch_records_set_aside", "Records whose newest version is not served because the plan panics with it; their last good version is, where there is one.")
 	Quarantined    = gaugeVec("navarch_quarantined", "Resources that proxies refused and that are held back, by type.", "type")
 
+	Unauthenticated        = gaugeVec("navarch_unauthenticated_connections", "Connections that are served and have shown no credential yet, by address: plain, secure.", "listener")
+	UnauthenticatedWaiting = gaugeVec("navarch_unauthenticated_waiting", "Connections of shared sources (--shared-sources) that wait to be served because as many as may be have shown no credential yet, by address: plain, secure.", "listener")
+	UnauthenticatedRefused = counterVec("navarch_unauthenticated_refused_total", "Connections closed, or calls refused, before a credential was shown, by reason: displaced (by others, where there was no room), no_room, no_credential (in time), too_many_bytes, too_many_calls, too_many_headers.", "reason")
+
 	WithheldVersions    = gaugeVec("navarch_withheld_versions", "Versions of resources that are withheld from all proxies of a view because distinct identities refused them, by type.", "type")
 	QuarantineDecisions = counterVec("navarch_quarantine_decisions_total", "Versions that this replica began to withhold (withheld), and released because a proxy acknowledged them (acknowledged) or nobody refused them again in time (not_refused_again).", "decision")
 	QuarantineRetries   = counterVec("navarch_quarantine_retries_total", "Withheld versions that were sent to one proxy of this replica, by what it answered: acknowledged, refused, unanswered.", "result")

@@ -163,8 +163,8 @@ func TestBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all = append(all, c); b.open > 4 {
-			t.Fatalf("%d connections, want 4 at most", b.open)
+		if all = append(all, c); b.ledger.Taken() > 4 {
+			t.Fatalf("%d connections, want 4 at most", b.ledger.Taken())
 		}
 	}
 	for i, closed := range []bool{true, true, false, false, false, false} { // the oldest of 127.0.0.2, twice
@@ -179,30 +179,7 @@ func TestBounded(t *testing.T) {
 		c.Close()
 		c.Close()
 	}
-	if b.open != 0 || len(b.sources) != 0 {
-		t.Errorf("kept: %d, %v", b.open, b.sources)
-	}
-}
-
-func TestSources(t *testing.T) {
-	of := func(address string) string {
-		a, err := net.ResolveTCPAddr("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sourceOf(a).String()
-	}
-	for a, b := range map[string]string{"10.1.2.3:4": "[::ffff:10.1.2.3]:5", "[2001:db8:0:1::1]:4": "[2001:db8:0:1:ffff::2]:5", "[fe80::1%lo]:1": "[fe80::2]:1"} {
-		if of(a) != of(b) {
-			t.Errorf("%s and %s are two: %s, %s", a, b, of(a), of(b))
-		}
-	}
-	for a, b := range map[string]string{"10.1.2.3:4": "10.1.2.4:4", "[2001:db8:0:1::1]:4": "[2001:db8:0:2::1]:4"} {
-		if of(a) == of(b) {
-			t.Errorf("%s and %s are one: %s", a, b, of(a))
-		}
-	}
-	if a := sourceOf(&net.UnixAddr{Name: "@", Net: "unix"}); a.IsValid() {
-		t.Errorf("a socket has the source %v", a)
+	if n := b.ledger.Taken(); n != 0 {
+		t.Errorf("%d are kept", n)
 	}
 }

@@ -1,0 +1,40 @@
+package preauth
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+// tap refuses calls of unauthenticated connections before anything is made for them. It is called for one call of a connection
+// after the other (gRPC).
+func (l *Limiter) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
+	c := of(ctx)
+	if c == nil || c.shown.Load() {
+		return ctx, nil
+	}
+	if calls := c.calls.Add(1); int(calls) > l.limits.Calls {
+		l.refuse(tooMany, c)
+		return ctx, status.Errorf(codes.ResourceExhausted, "more than %d calls, and no credential was accepted on this connection", l.limits.Calls)
+	}
+	if size := c.headers.Add(int64(headerBytes(call.Header))); size > int64(l.limits.Headers) {
+		l.refuse(headers, c)
+		return ctx, status.Errorf(codes.ResourceExhausted, "headers of %d bytes, %d at most before a credential was accepted on this connection",
+			size, l.limits.Headers)
+	}
+	return ctx, nil
+}
+
+// headerBytes is some of the memory that headers take: their texts, and 64 bytes for each.
+func headerBytes(all metadata.MD) (n int) {
+	for name, values := range all {
+		n += len(name)
+		for _, v := range values {
+			n += len(v) + 64
+		}
+	}
+	return n
+}

@@ -1,0 +1,200 @@
+package preauth
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/peer"
+
+	"navarch.io/navarch/cmd/internal/sources"
+)
+
+// conn is one connection. It is unauthenticated until Authenticated is called for it.
+type conn struct {
+	net.Conn
+	of      *Limiter
+	address *address
+	entry   *sources.Entry
+	shared  bool          // its source is
+	began   int64         // when it was given its place; unix nanoseconds
+	gone    chan struct{} // closed with it
+
+	shown   atomic.Bool   // a credential was
+	known   chan struct{} // closed when it was
+	read    atomic.Int64  // bytes, until then
+	working atomic.Bool   // a step of its handshake is computed, or waits for its turn
+	step    atomic.Int64  // when its client came to the end of the last step of its handshake; unix nanoseconds, 0: of none
+	calls   atomic.Int32  // until then
+	headers atomic.Int64  // bytes of these
+
+	mu       sync.Mutex // guards what follows
+	deadline *time.Timer
+	ended    bool
+}
+
+// begin starts the time in which a credential has to be shown.
+func (c *conn) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended { // others may have displaced it
+		c.deadline = time.AfterFunc(c.of.limits.Credential, func() { c.end(tooLate) })
+	}
+}
+
+// Read implements net.Conn. What may not be read without a credential stays in the kernel until one was shown: a call whose headers
+// are here may have it.
+func (c *conn) Read(b []byte) (int, error) {
+	if c.shown.Load() {
+		return c.Conn.Read(b)
+	}
+	room := int64(c.of.limits.Bytes) - c.read.Load()
+	if room <= 0 {
+		if err := c.await(); err != nil {
+			return 0, err
+		}
+		return c.Conn.Read(b)
+	}
+	n, err := c.Conn.Read(b[:min(int64(len(b)), room)])
+	c.read.Add(int64(n))
+	return n, err
+}
+
+// await waits for a credential that may have come with what was read, for a while: that is verified in milliseconds, unless its
+// issuer's keys have to be fetched.
+func (c *conn) await() error {
+	timer := time.NewTimer(c.of.await())
+	defer timer.Stop()
+	select {
+	case <-c.known:
+		return nil
+	case <-c.gone:
+	case <-timer.C:
+		c.end(tooMuch)
+	}
+	return net.ErrClosed
+}
+
+// RemoteAddr implements net.Conn: an address from which gRPC's calls find the connection.
+func (c *conn) RemoteAddr() net.Addr { return c.address }
+
+// Busy implements sources.Holder: its handshake is being worked on, or its client came to the end of a step of it of late. One of a
+// shared source has longer, for its first step too: others wait meanwhile. Bytes alone are no progress: they may come one by one.
+func (c *conn) Busy() bool {
+	if c.working.Load() {
+		return true
+	}
+	since, patience := c.step.Load(), c.of.limits.Progress
+	if c.shared {
+		since, patience = max(since, c.began), c.of.await()
+	}
+	return since != 0 && time.Since(time.Unix(0, since)) < patience
+}
+
+// enter finds a place for it; false: there is none.
+func (c *conn) enter() bool {
+	c.began = time.Now().UnixNano()
+	lost, ok := c.of.ledger.Enter(c.entry)
+	if other, is := lost.(*conn); is {
+		other.end(displaced)
+	}
+	return ok
+}
+
+// authenticated takes it out of the unauthenticated ones.
+func (c *conn) authenticated() {
+	if c.shown.Load() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended || c.shown.Swap(true) {
+		return
+	}
+	close(c.known)
+	if c.deadline != nil {
+		c.deadline.Stop()
+	}
+	c.of.ledger.Know(c.entry)
+	c.leave()
+}
+
+// end closes it for a reason, unless it has shown a credential.
+func (c *conn) end(why reason) {
+	c.mu.Lock()
+	first := !c.ended && !c.shown.Load()
+	c.mu.Unlock()
+	if !first {
+		return
+	}
+	c.of.refuse(why, c)
+	_ = c.Close() // its client sees that it ended
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.ended = true
+		close(c.gone)
+		if c.deadline != nil {
+			c.deadline.Stop()
+		}
+		if c.shown.Load() {
+			c.of.ledger.Forget(c.entry)
+		} else {
+			c.leave()
+		}
+	}
+	return c.Conn.Close()
+}
+
+// leave gives back what it holds, and lets somebody in who waits for room.
+func (c *conn) leave() {
+	c.of.ledger.Leave(c.entry)
+	select {
+	case c.of.left <- struct{}{}:
+	default: // that somebody has left is said already
+	}
+}
+
+// address is a peer's address from which its connection is found: gRPC hands it through to calls.
+type address struct {
+	net.Addr
+	conn *conn
+}
+
+// of is the connection of a call; nil: it came through no Limiter's listener.
+func of(ctx context.Context) *conn {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	return behind(p.Addr)
+}
+
+// behind is the connection of an address, which may be wrapped (push/serve does).
+func behind(a net.Addr) *conn {
+	for a != nil {
+		if own, is := a.(*address); is {
+			return own.conn
+		}
+		wrapped, is := a.(interface{ Unwrap() net.Addr })
+		if !is {
+			return nil
+		}
+		a = wrapped.Unwrap()
+	}
+	return nil
+}
+
+// Authenticated says that a call's caller has shown a credential that is accepted, or needs none there. Its connection counts no
+// more from then on. What came through no Limiter is left alone.
+func Authenticated(ctx context.Context) {
+	if c := of(ctx); c != nil {
+		c.authenticated()
+	}
+}

@@ -1,0 +1,123 @@
+package preauth
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"navarch.io/navarch/store/obs"
+)
+
+// Credentials bounds the handshakes of inner, which are TLS. A connection whose client certificate was verified and is admitted
+// counts as authenticated from then on; admits nil: by calls alone. Clients whose handshake fails are logged, a sample.
+func (l *Limiter) Credentials(inner credentials.TransportCredentials, admits func(tls.ConnectionState) bool) credentials.TransportCredentials {
+	return handshakes{inner, l, admits}
+}
+
+type handshakes struct {
+	credentials.TransportCredentials
+	limiter *Limiter
+	admits  func(tls.ConnectionState) bool
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c := behind(raw.RemoteAddr())
+	if c == nil {
+		return nil, nil, errors.New("the connection did not come through the limiter's listener")
+	}
+	s := &steps{Conn: raw, of: c, line: h.limiter.line}
+	defer s.done()
+	over, info, err := h.TransportCredentials.ServerHandshake(s)
+	if cause := handshakeFault(err); cause != "" {
+		h.limiter.clients.Warn("TLS handshake failed", cause, obs.KeyPeer, raw.RemoteAddr().String(), obs.KeyError, err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	c.step.Store(time.Now().UnixNano())
+	if t, is := info.(credentials.TLSInfo); is && h.admits != nil && len(t.State.VerifiedChains) > 0 && h.admits(t.State) {
+		c.authenticated()
+	}
+	return over, info, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (h handshakes) Clone() credentials.TransportCredentials {
+	return handshakes{h.TransportCredentials.Clone(), h.limiter, h.admits}
+}
+
+// steps is a connection during its handshake: there is a turn in the line for all that is computed, and none while it waits for
+// its client.
+type steps struct {
+	net.Conn
+	of    *conn
+	line  *line
+	begun bool
+	turn  bool
+	over  bool
+}
+
+// Read implements net.Conn.
+func (s *steps) Read(b []byte) (int, error) {
+	if s.over {
+		return s.Conn.Read(b)
+	}
+	s.pause()
+	n, err := s.Conn.Read(b)
+	if err == nil || n > 0 {
+		s.of.working.Store(true)
+		if s.turn = s.line.enter(s.of.entry.Source(), s.begun, s.of.gone); !s.turn {
+			return 0, net.ErrClosed
+		}
+		s.begun = true
+	}
+	return n, err
+}
+
+// Write implements net.Conn. The first is the answer to all of the client's first message.
+func (s *steps) Write(b []byte) (int, error) {
+	if !s.over && s.of.step.Load() == 0 {
+		s.of.step.Store(time.Now().UnixNano())
+	}
+	return s.Conn.Write(b)
+}
+
+// pause ends the turn, if there is one.
+func (s *steps) pause() {
+	if s.turn {
+		s.turn = false
+		s.of.working.Store(false)
+		s.line.leave()
+	}
+}
+
+// done ends the handshake.
+func (s *steps) done() {
+	s.over = true
+	s.pause()
+}
+
+// handshakeFault is the cause under which a failed handshake is logged; empty: it did not fail, or the client went or said
+// nothing, as load balancers do that try a port.
+func handshakeFault(err error) string {
+	var remote *net.OpError
+	switch {
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.Is(err, net.ErrClosed):
+		return ""
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return "the client does not speak TLS"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return "certificate of the client"
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		return "alert of the client"
+	}
+	return "other"
+}

@@ -1,0 +1,113 @@
+// Package preauth says what a connection of a gRPC address may cost before it has shown a credential: how many there may be, in
+// all and of one source, for how long, what each may send and call, and whose handshake is computed next (issue 12, item 8). What
+// a connection may cost afterwards is not decided here.
+//
+// A connection counts as unauthenticated from Accept until a client certificate was admitted in its handshake, or until a call on
+// it was authenticated (Authenticated), whichever comes first.
+//
+// Owns: the connections of its listener until then.  Reads: addresses of peers, numbers of bytes.  Never: a credential; decides
+// who is admitted.
+package preauth
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"navarch.io/navarch/cmd/internal/sources"
+	"navarch.io/navarch/store/obs"
+)
+
+// Limits of the unauthenticated connections of one address. A field that is zero stands for its default.
+type Limits struct {
+	Total     int // connections: 512
+	PerSource int // of one IPv4 address or one IPv6 /64: 128
+	Known     int // that a source keeps which has authenticated connections, whatever others do: 32
+	// Shared are ranges of gateways and NAT: each address in them may have Total. Where that is used up, new connections wait for
+	// the others (4096 at most), instead of being refused.
+	Shared     []netip.Prefix
+	Credential time.Duration // from when a connection is served until a credential was shown: 10 s
+	// Progress is for how long one is not closed for another one of its source after each of the two steps of its handshake: 250 ms;
+	// of a shared source a quarter of Credential.
+	Progress time.Duration
+	Bytes    int // that one may send, handshake and all: 32 KiB. A certificate and a token have some 20 KiB at most
+	Calls    int // that one may make: 16
+	Headers  int // bytes of headers of all these, 64 more for each header: 32 KiB
+	Steps    int // steps of TLS handshakes that are computed at once: one for each processor
+}
+
+// Limits of all connections of an address, authenticated or not.
+const (
+	maxHeaderList = 32 << 10 // bytes, as HTTP/2 counts them (SETTINGS_MAX_HEADER_LIST_SIZE)
+	maxStreams    = 100      // at once on one connection: proxies and tools have a few
+)
+
+func (l *Limits) fill() {
+	orDefault(&l.Total, 512)
+	orDefault(&l.PerSource, 128)
+	orDefault(&l.Known, 32)
+	orDefault(&l.Credential, 10*time.Second)
+	orDefault(&l.Progress, 250*time.Millisecond)
+	orDefault(&l.Bytes, 32<<10)
+	orDefault(&l.Calls, 16)
+	orDefault(&l.Headers, 32<<10)
+}
+
+func orDefault[T int | time.Duration](v *T, otherwise T) {
+	if *v == 0 {
+		*v = otherwise
+	}
+}
+
+// reason is why a connection was closed, or not taken; a label of navarch_unauthenticated_refused_total.
+type reason string
+
+const (
+	displaced reason = "displaced"     // there was no room for another one
+	noRoom    reason = "no_room"       // there was none for it
+	tooLate   reason = "no_credential" // in time
+	tooMuch   reason = "too_many_bytes"
+	tooMany   reason = "too_many_calls"   // the call was refused
+	headers   reason = "too_many_headers" // the call was refused
+)
+
+// Limiter keeps the limits of one address.
+type Limiter struct {
+	limits  Limits
+	ledger  *sources.Ledger
+	line    *line
+	clients *obs.Sampled
+	left    chan struct{} // of one: somebody has
+	waiting atomic.Int64  // connections of shared sources that have no place yet
+}
+
+// New makes a Limiter. clients gets lines about what is refused.
+func New(l Limits, clients *obs.Sampled) *Limiter {
+	l.fill()
+	return &Limiter{
+		limits: l, line: newLine(l.Steps), clients: clients, left: make(chan struct{}, 1),
+		ledger: sources.NewLedger(sources.Limits{Total: l.Total, PerSource: l.PerSource, Shared: l.Shared, Known: l.Known}),
+	}
+}
+
+// Options are those of the grpc.Server that serves the address, beside its credentials.
+func (l *Limiter) Options() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.MaxHeaderListSize(maxHeaderList), grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(l.tap)}
+}
+
+// await is for how long it is worth waiting for a client whose connection stands.
+func (l *Limiter) await() time.Duration { return l.limits.Credential / 4 }
+
+// Open is how many unauthenticated connections are served.
+func (l *Limiter) Open() int { return l.ledger.Taken() }
+
+// Waiting is how many connections of shared sources wait to be served.
+func (l *Limiter) Waiting() int { return int(l.waiting.Load()) }
+
+// refuse counts and logs, a sample.
+func (l *Limiter) refuse(why reason, c *conn) {
+	obs.UnauthenticatedRefused.WithLabelValues(string(why)).Inc()
+	l.clients.Warn("refused before a credential was shown", string(why), obs.KeyPeer, c.Conn.RemoteAddr().String())
+}

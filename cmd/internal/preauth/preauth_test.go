@@ -1,0 +1,371 @@
+package preauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+const long = time.Hour // longer than a test
+
+// Connections of which nothing comes keep nobody out: neither who comes from elsewhere nor who comes from the same address, and
+// not one of them is kept for long.
+func TestSilentConnectionsLockNobodyOut(t *testing.T) {
+	w := start(t, Limits{Total: 24, PerSource: 8, Credential: long})
+	before := w.served("before", "127.0.0.2")
+	silent := map[string][]net.Conn{}
+	for i := range 120 {
+		from := fmt.Sprintf("127.0.0.%d", 2+i%5)
+		silent[from] = append(silent[from], w.raw(from))
+	}
+	w.served("elsewhere", "127.0.0.9")
+	w.served("same address", "127.0.0.2")
+	for from, all := range silent {
+		w.ended("the oldest of "+from, all[0])
+	}
+	if n := w.limiter.Open(); n > 24 {
+		t.Errorf("%d are served, 24 at most", n)
+	}
+	if err := ask(t.Context(), before, "good", 10); err != nil {
+		t.Errorf("who was there before: %v", err)
+	}
+	log := w.log.String()
+	if strings.Count(log, "refused before a credential was shown") != 1 || !strings.Contains(log, "cause=displaced") || !strings.Contains(log, "peer=127.0.0.") {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+// Nor do those whose handshake comes byte by byte and does not end.
+func TestTricklesLockNobodyOut(t *testing.T) {
+	w := start(t, Limits{PerSource: 8, Progress: long, Credential: long})
+	hello := w.hello()
+	var all sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for range 8 {
+		c := w.raw("127.0.0.2")
+		_, _ = c.Write(hello[:len(hello)/2])
+		all.Go(func() {
+			for _, b := range hello[len(hello)/2 : len(hello)-1] {
+				if _, err := c.Write([]byte{b}); err != nil {
+					return
+				}
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+			<-ctx.Done()
+		})
+	}
+	for range 3 {
+		w.served("same address", "127.0.0.2")
+	}
+	stop()
+	all.Wait()
+}
+
+// Who begins a handshake and says no more has no turn: one turn is enough for all others.
+func TestTurnsAreNotHeld(t *testing.T) {
+	w := start(t, Limits{Steps: 1, Credential: long})
+	hello := w.hello()
+	for i, part := range [][]byte{hello[:1], hello[:5], hello[:len(hello)-1], hello, hello} {
+		c := w.raw(fmt.Sprintf("127.0.0.%d", 2+i))
+		if _, err := c.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if len(part) == len(hello) { // it was answered
+			if _, err := io.ReadFull(c, make([]byte, 100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.served("same address", "127.0.0.2")
+	w.served("elsewhere", "127.0.0.9")
+}
+
+// A connection is closed at the end of its time, whatever it does beside showing a credential.
+func TestCredentialInTime(t *testing.T) {
+	w := start(t, Limits{Credential: 2 * time.Second, Calls: 1 << 20, Bytes: 1 << 30, Headers: 1 << 30})
+	byToken, byCertificate := w.served("token", "127.0.0.2"), w.client("127.0.0.2", true)
+	if err := byCertificate.Invoke(t.Context(), anybody, &wrapperspb.BytesValue{}, &wrapperspb.BytesValue{}); err != nil {
+		t.Fatal(err)
+	}
+	hello := w.hello()
+	open := map[string]net.Conn{"says nothing": w.raw("127.0.0.3"), "says hello": w.raw("127.0.0.3"), "trickles": w.raw("127.0.0.3"),
+		"HTTP/2, and no call": w.http2("127.0.0.3").conn}
+	_, _ = open["says hello"].Write(hello)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for _, b := range hello {
+			if _, err := open["trickles"].Write([]byte{b}); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	calls := w.http2("127.0.0.3")
+	for calls.answer(calls.call(checked)) != "the connection ended" { // Unauthenticated, again and again
+	}
+	for name, c := range open {
+		w.ended(name, c)
+	}
+	all.Wait()
+	for name, conn := range map[string]*grpc.ClientConn{"token": byToken, "certificate": byCertificate} {
+		if !same(t, conn) {
+			t.Errorf("by %s: the connection was closed", name)
+		}
+	}
+	if !strings.Contains(w.log.String(), "cause=no_credential") {
+		t.Errorf("log:\n%s", w.log)
+	}
+}
+
+// same says whether a client has its connection still, which is used.
+func same(t *testing.T, conn *grpc.ClientConn) bool {
+	t.Helper()
+	before := conn.GetState()
+	err := conn.Invoke(t.Context(), anybody, &wrapperspb.BytesValue{}, &wrapperspb.BytesValue{})
+	return err == nil && before.String() == "READY"
+}
+
+// Header lists are bounded for everybody, and those of all calls of who has shown no credential together.
+func TestHeaders(t *testing.T) {
+	w := start(t, Limits{Credential: long, Bytes: 1 << 20})
+	fields := func(n, size int) (all []hpack.HeaderField) {
+		for range n {
+			all = append(all, hpack.HeaderField{Name: "x", Value: strings.Repeat("x", size)})
+		}
+		return all
+	}
+	const unauthenticated, exhausted, over, hungUp = "16", "8", "FRAME_SIZE_ERROR", "the connection ended"
+	for name, c := range map[string]struct {
+		n, size int
+		want    string // of the first call with them
+		next    string // of the second
+	}{
+		"a token":        {1, 8 << 10, unauthenticated, unauthenticated},
+		"much":           {1, 20 << 10, unauthenticated, exhausted},
+		"many":           {600, 1, exhausted, exhausted},
+		"over the limit": {33, 1 << 10, over, over},
+		"one over it":    {1, 33 << 10, hungUp, hungUp},
+		"a bomb":         {5000, 2000, over, over}, // 10 MB: one entry of the table, a byte each
+		"great ones":     {20, 16 << 10, hungUp, hungUp},
+	} {
+		conn := w.http2("127.0.0.2")
+		for _, want := range []string{c.want, c.next} {
+			if got := conn.answer(conn.call(checked, fields(c.n, c.size)...)); got != want {
+				t.Errorf("%s: %s, want %s", name, got, want)
+			}
+		}
+		conn.conn.Close()
+	}
+	for w.limiter.Open() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	c := w.http2("127.0.0.2")
+	_ = c.call(checked, hpack.HeaderField{Name: "authorization", Value: "good"})
+	for w.limiter.ledger.Known() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 3 {
+		if got := c.answer(c.call(checked, fields(1, 20<<10)...)); got != unauthenticated {
+			t.Errorf("after the credential: %s", got)
+		}
+	}
+	if got := c.answer(c.call(checked, fields(33, 1<<10)...)); got != over {
+		t.Errorf("after the credential, over the limit: %s", got)
+	}
+}
+
+// What is sent without a credential is bounded, also where gRPC reads a message before anybody says who calls.
+func TestBytes(t *testing.T) {
+	w := start(t, Limits{Credential: 4 * time.Second})
+	c := w.http2("127.0.0.2")
+	stream := c.call(anybody)
+	if err := c.WriteData(stream, false, []byte{0, 0, 0x30, 0, 0}); err != nil { // 3 MiB will come: less than gRPC takes
+		t.Fatal(err)
+	}
+	for range 4 { // 64 KiB are in the window
+		_ = c.WriteData(stream, false, make([]byte, 16<<10-2))
+	}
+	w.ended("a great message", c.conn)
+	if !strings.Contains(w.log.String(), "cause=too_many_bytes") {
+		t.Errorf("log:\n%s", w.log)
+	}
+	if err := ask(t.Context(), w.client("127.0.0.2", false), "bad", 3<<20); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a great message on a stream, without a credential: %v", err)
+	}
+	if err := ask(t.Context(), w.client("127.0.0.2", false), "good", 3<<20); err != nil { // its first 64 KiB come before anybody knows
+		t.Errorf("a great message with a credential: %v", err)
+	}
+	if err := w.client("127.0.0.2", true).Invoke(t.Context(), anybody, &wrapperspb.BytesValue{Value: make([]byte, 3<<20)}, &wrapperspb.BytesValue{}); err != nil {
+		t.Errorf("a great message with a certificate: %v", err)
+	}
+}
+
+// Who has sent all that may be sent without a credential loses its place to others of its source.
+func TestFullConnectionsLockNobodyOut(t *testing.T) {
+	w := start(t, Limits{PerSource: 4, Progress: time.Nanosecond, Credential: long})
+	for range 8 {
+		c := w.http2("127.0.0.2")
+		stream := c.call(anybody)
+		_ = c.WriteData(stream, false, []byte{0, 0, 0x30, 0, 0})
+		for range 4 {
+			_ = c.WriteData(stream, false, make([]byte, 16<<10-2))
+		}
+	}
+	w.served("same address", "127.0.0.2")
+}
+
+// Calls without a credential are bounded, for each connection.
+func TestCalls(t *testing.T) {
+	w := start(t, Limits{Credential: long, Calls: 3})
+	conn := w.client("127.0.0.2", false)
+	for i := range 5 {
+		want := codes.Unauthenticated
+		if i >= 3 {
+			want = codes.ResourceExhausted
+		}
+		if err := ask(t.Context(), conn, "bad", 1); status.Code(err) != want {
+			t.Errorf("call %d: %v, want %v", i+1, err, want)
+		}
+	}
+	other := w.served("another connection", "127.0.0.2")
+	for range 10 {
+		if err := ask(t.Context(), other, "good", 1); err != nil {
+			t.Error(err)
+		}
+	}
+	conn.Close()
+	other.Close()
+	for w.limiter.Open() != 0 || w.limiter.ledger.Known() != 0 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// More pings than one in a second end a connection, an authenticated one too.
+func TestPingsAreBounded(t *testing.T) {
+	w := start(t, Limits{Credential: long})
+	c := w.http2("127.0.0.2")
+	_ = c.call(checked, hpack.HeaderField{Name: "authorization", Value: "good"})
+	for range 10 {
+		_ = c.WritePing(false, [8]byte{})
+	}
+	w.ended("pings", c.conn)
+}
+
+// A source that has authenticated connections has room for more of them, whoever else comes.
+func TestKnownSourcesHaveRoom(t *testing.T) {
+	w := start(t, Limits{Total: 16, PerSource: 16, Known: 4, Credential: long})
+	w.served("first", "127.0.0.2")
+	kept := w.raw("127.0.0.2")
+	for i := range 100 {
+		w.raw(fmt.Sprintf("127.0.1.%d", i))
+	}
+	w.served("later", "127.0.0.2")
+	if !w.open(kept) {
+		t.Error("the source lost its room to others")
+	}
+}
+
+// Clients of a shared address wait for room, and do not lose it while they are worked for; those of others are told at once.
+func TestSharedSourcesWait(t *testing.T) {
+	w := start(t, Limits{Total: 8, PerSource: 2, Progress: long, Credential: long, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
+	hello := w.hello()
+	begin := func(from string) net.Conn {
+		c := w.raw(from)
+		if _, err := c.Write(hello); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	answered := func(c net.Conn) {
+		if _, err := io.ReadFull(c, make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		answered(begin("127.0.0.3"))
+	}
+	w.ended("one more of an address that is not shared", begin("127.0.0.3"))
+	var shared []net.Conn
+	for range 6 {
+		shared = append(shared, begin("127.0.0.2"))
+		answered(shared[len(shared)-1])
+	}
+	waits := begin("127.0.0.2")
+	if !w.open(waits) || !w.open(shared[0]) {
+		t.Error("there is no room, and somebody was closed")
+	}
+	shared[0].Close()
+	answered(waits)
+}
+
+// A storm of good clients behind one address is served without one that fails.
+func TestStormOfGoodClients(t *testing.T) {
+	w := start(t, Limits{Total: 32, PerSource: 8, Credential: long, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	var all sync.WaitGroup
+	for range 200 {
+		conn := w.client("127.0.0.1", false)
+		all.Go(func() {
+			if err := ask(t.Context(), conn, "good", 100); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if log := w.log.String(); log != "" {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+// Closing the listener ends an Accept that waits for room.
+func TestCloseWhileWaiting(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter := New(Limits{Total: 1, Progress: long, Credential: long, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}, nil)
+	bounded := limiter.Listen(l)
+	for range 2 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, err := bounded.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if _, err := first.Read(make([]byte, 1)); err != nil { // it is worked for
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := bounded.Accept()
+		done <- err
+	}()
+	bounded.Close()
+	if err := <-done; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}

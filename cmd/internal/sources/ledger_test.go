@@ -1,0 +1,184 @@
+package sources
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// holder is one of a test.
+type holder struct {
+	name string
+	busy bool
+}
+
+func (h *holder) Busy() bool { return h.busy }
+
+// world is a ledger and its entries by name.
+type world struct {
+	t *testing.T
+	*Ledger
+	entries map[string]*Entry
+}
+
+func newWorld(t *testing.T, l Limits) *world {
+	return &world{t, NewLedger(l), map[string]*Entry{}}
+}
+
+// enter has one enter, and compares who lost: a name, "" for nobody, or "none" where there was no place.
+func (w *world) enter(from, name, want string) {
+	w.t.Helper()
+	if w.entries[name] == nil {
+		w.entries[name] = w.Entry(&holder{name: name}, &net.TCPAddr{IP: net.ParseIP(from), Port: 1})
+	}
+	got := ""
+	lost, ok := w.Enter(w.entries[name])
+	if lost != nil {
+		got = lost.(*holder).name
+	}
+	if !ok {
+		got += "none"
+	}
+	if got != want {
+		w.t.Errorf("%s of %s enters: %q, want %q", name, from, got, want)
+	}
+}
+
+func (w *world) busy(is bool, names ...string) {
+	for _, name := range names {
+		w.entries[name].holder.(*holder).busy = is
+	}
+}
+
+// all checks how many have places, and of how many sources.
+func (w *world) all(places, sources int) {
+	w.t.Helper()
+	if w.Taken() != places || len(w.sources) != sources {
+		w.t.Errorf("%d places of %d sources, want %d of %d", w.Taken(), len(w.sources), places, sources)
+	}
+}
+
+// Whoever takes much takes it from themselves.
+func TestOldestOfTheSourceThatHasMost(t *testing.T) {
+	w := newWorld(t, Limits{Total: 5, PerSource: 3})
+	w.enter("10.0.0.1", "a1", "")
+	w.enter("10.0.0.1", "a2", "")
+	w.enter("10.0.0.1", "a3", "")
+	w.enter("10.0.0.1", "a4", "a1")
+	w.enter("10.0.0.1", "a4", "") // it has a place
+	w.enter("10.0.0.2", "b1", "")
+	w.enter("10.0.0.2", "b2", "")
+	w.enter("10.0.0.3", "c1", "a2")
+	w.enter("10.0.0.2", "b3", "b1") // no other source has more
+	w.all(5, 3)
+	w.enter("10.0.0.1", "a1", "none") // it has lost
+	for _, e := range w.entries {
+		w.Leave(e)
+		w.Leave(e)
+	}
+	w.all(0, 0)
+	w.enter("10.0.0.1", "a4", "none") // it has left
+}
+
+// Who is worked for loses nothing to its own source, and goes last where another source has less.
+func TestBusy(t *testing.T) {
+	w := newWorld(t, Limits{Total: 4, PerSource: 3})
+	for _, name := range []string{"a1", "a2", "a3"} {
+		w.enter("10.0.0.1", name, "")
+	}
+	w.busy(true, "a1", "a2", "a3")
+	w.enter("10.0.0.1", "a4", "none")
+	w.enter("10.0.0.2", "b1", "")
+	w.busy(false, "a2")
+	w.enter("10.0.0.3", "c1", "a2")
+	w.enter("10.0.0.4", "d1", "a1")
+	w.all(4, 4)
+}
+
+// A source that is known keeps a little, whatever others do.
+func TestKnown(t *testing.T) {
+	w := newWorld(t, Limits{Total: 4, PerSource: 4, Known: 2})
+	w.enter("10.0.0.1", "a0", "")
+	w.Know(w.entries["a0"])
+	w.Leave(w.entries["a0"])
+	w.enter("10.0.0.1", "a1", "")
+	w.enter("10.0.0.1", "a2", "")
+	w.enter("10.0.0.2", "b1", "")
+	w.enter("10.0.0.3", "c1", "")
+	for i := range 10 { // of many sources, which have less than it
+		from := net.IPv4(10, 0, 1, byte(i))
+		lost, ok := w.Enter(w.Entry(&holder{name: from.String()}, &net.TCPAddr{IP: from}))
+		if !ok || lost == nil || strings.HasPrefix(lost.(*holder).name, "a") {
+			t.Errorf("%v lost to %v, %v", lost, from, ok)
+		}
+	}
+	if lost, ok := w.Enter(w.Entry(&holder{}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)})); !ok || lost.(*holder).name != "a1" {
+		t.Errorf("it has as many as it is given: %v, %v", lost, ok)
+	}
+	w.Forget(w.entries["a0"])
+	w.enter("10.0.0.5", "e1", "a2")
+	if w.Known() != 0 {
+		t.Errorf("kept: %v", w.known)
+	}
+}
+
+// Up to that it takes from others that have as few.
+func TestKnownComes(t *testing.T) {
+	w := newWorld(t, Limits{Total: 2, PerSource: 2, Known: 2})
+	w.enter("10.0.0.1", "a0", "")
+	w.Know(w.entries["a0"])
+	w.Leave(w.entries["a0"])
+	w.enter("10.0.0.1", "a1", "")
+	w.enter("10.0.0.2", "b1", "")
+	w.enter("10.0.0.1", "a2", "b1")
+}
+
+// Beyond that it loses as others do.
+func TestKnownHasMuch(t *testing.T) {
+	w := newWorld(t, Limits{Total: 4, PerSource: 4, Known: 2})
+	for _, name := range []string{"a1", "a2", "a3"} {
+		w.enter("10.0.0.1", name, "")
+	}
+	w.Know(w.entries["a1"])
+	w.enter("10.0.0.2", "b1", "")
+	w.enter("10.0.0.3", "c1", "a1")
+}
+
+// A shared source may have what there is.
+func TestShared(t *testing.T) {
+	w := newWorld(t, Limits{Total: 4, PerSource: 1, Shared: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("2001:db8::5/128")}})
+	for _, name := range []string{"a1", "a2", "a3"} {
+		w.enter("10.0.0.1", name, "")
+	}
+	w.enter("10.0.1.1", "b1", "")
+	w.enter("10.0.1.1", "b2", "b1")
+	w.enter("10.0.0.2", "c1", "a1")
+	w.enter("2001:db8::6", "d1", "a2") // the same /64
+	if !w.Shared(w.entries["d1"]) || w.Shared(w.entries["b2"]) {
+		t.Error("who is in a shared range")
+	}
+}
+
+func TestOf(t *testing.T) {
+	of := func(address string) string {
+		a, err := net.ResolveTCPAddr("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Of(a).String()
+	}
+	for a, b := range map[string]string{"10.1.2.3:4": "[::ffff:10.1.2.3]:5", "[2001:db8:0:1::1]:4": "[2001:db8:0:1:ffff::2]:5", "[fe80::1%lo]:1": "[fe80::2]:1"} {
+		if of(a) != of(b) {
+			t.Errorf("%s and %s are two: %s, %s", a, b, of(a), of(b))
+		}
+	}
+	for a, b := range map[string]string{"10.1.2.3:4": "10.1.2.4:4", "[2001:db8:0:1::1]:4": "[2001:db8:0:2::1]:4"} {
+		if of(a) == of(b) {
+			t.Errorf("%s and %s are one: %s", a, b, of(a))
+		}
+	}
+	if a := Of(&net.UnixAddr{Name: "@", Net: "unix"}); a.IsValid() {
+		t.Errorf("a socket has the source %v", a)
+	}
+}

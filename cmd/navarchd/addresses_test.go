@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/crash"
+)
+
+// clientPair is a client's certificate of an authority.
+func clientPair(t *testing.T, by *issue.Authority, id string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	issued, err := issue.Issue(by, issue.Request{CSR: csr, Identity: spiffeid.RequireFromString(id)}, issue.Policy{}, time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{issued.Leaf.Raw}, PrivateKey: key}
+}
+
+// listening is a process with both gRPC addresses and one client that subscribes, and the TLS configuration of clients.
+func listening(t *testing.T) (p *process, authority *issue.Authority, plain, secure string, conf *tls.Config) {
+	t.Helper()
+	c := &config{dataDir: t.TempDir(), trustDomain: "cluster.local"}
+	c.env = environment{audiences: []string{"istio-ca"}, xdsAuth: true, maxRecvSize: 1 << 20}
+	p = &process{config: c, log: quiet, crashes: crash.New(quiet)}
+	var err error
+	if p.callers, err = newCallers(c, nil, quiet); err != nil {
+		t.Fatal(err)
+	}
+	p.server = serve.New(serve.Config{Planner: oneCluster(), Log: quiet, Authenticate: p.callers.authenticate})
+	p.health = newHealth(func() error { return nil })
+	if authority, err = issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	serving, err := issue.Serving(authority, issue.ServingRequest{Names: []string{"localhost"}}, issue.Policy{}, time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	for _, root := range authority.Roots {
+		roots.AddCert(root)
+	}
+	server := secureBase()
+	server.Certificates, server.ClientCAs, server.ClientAuth = []tls.Certificate{serving}, roots, tls.VerifyClientCertIfGiven
+	plain, secure = loopback.For(t), loopback.For(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	for address, conf := range map[string]*tls.Config{plain: nil, secure: server} {
+		task, err := p.listen("test", address, conf, func(r grpc.ServiceRegistrar) {
+			p.server.Register(r)
+			called := func(_ any, stream grpc.ServerStream) error {
+				_, err := ofCalls{p.callers}.Authenticate(stream.Context())
+				return status.Errorf(codes.Aborted, "it was called: %v", err)
+			}
+			r.RegisterService(&grpc.ServiceDesc{ServiceName: "ca", HandlerType: (*any)(nil),
+				Streams: []grpc.StreamDesc{{StreamName: "Call", Handler: called}}}, nil)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { done <- task.Run(ctx) }()
+	}
+	go func() { _ = p.server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return p, authority, plain, secure, &tls.Config{RootCAs: roots, ServerName: "localhost"}
+}
+
+// unauthenticated is how many connections count as such, of both addresses.
+func (p *process) unauthenticated() (n int) {
+	for _, l := range p.limiters {
+		n += l.Open()
+	}
+	return n
+}
+
+// A connection counts as authenticated by a client certificate from its handshake on, by a token from the first call that is
+// accepted, and on plain text, where nobody shows one, from the first stream; not by a credential that is refused, nor by calls
+// that need none.
+func TestWhatAuthenticatesAConnection(t *testing.T) {
+	p, authority, plain, secure, conf := listening(t)
+	issuer, err := attest.Local(p.config.dataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := issuer.Mint("shop", "client", "istio-ca", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const client, evil = "spiffe://cluster.local/ns/shop/sa/client", "spiffe://cluster.local/ns/shop/sa/evil"
+	p.callers.revoked = func(who attest.Caller) bool { return who.ServiceAccount == "evil" }
+	with := func(id string) credentials.TransportCredentials {
+		own := conf.Clone()
+		own.Certificates = []tls.Certificate{clientPair(t, authority, id)}
+		return credentials.NewTLS(own)
+	}
+	for name, one := range map[string]struct {
+		to    string
+		creds credentials.TransportCredentials
+		token string
+		does  func(ctx context.Context, conn *grpc.ClientConn) error
+		code  codes.Code // that it ends with
+		want  int        // connections that are unauthenticated
+	}{
+		"certificate":            {secure, with(client), "", askHealth, codes.OK, 0},
+		"revoked certificate":    {secure, with(evil), "", askHealth, codes.OK, 1},
+		"token, not shown yet":   {secure, credentials.NewTLS(conf), "", askHealth, codes.OK, 1},
+		"token":                  {secure, credentials.NewTLS(conf), token, oneStream, codes.OK, 0},
+		"token, at the CA":       {secure, credentials.NewTLS(conf), token, askCA, codes.Aborted, 0},
+		"bad token, at the CA":   {secure, credentials.NewTLS(conf), "x.y.z", askCA, codes.Aborted, 1},
+		"revoked, at the CA":     {secure, with(evil), "", askCA, codes.Aborted, 1},
+		"bad token":              {secure, credentials.NewTLS(conf), "x.y.z", oneStream, codes.Unauthenticated, 1},
+		"nothing":                {secure, credentials.NewTLS(conf), "", oneStream, codes.Unauthenticated, 1},
+		"revoked, and a stream":  {secure, with(evil), "", oneStream, codes.Unauthenticated, 1},
+		"plain text":             {plain, insecure.NewCredentials(), "", oneStream, codes.OK, 0},
+		"plain text, no streams": {plain, insecure.NewCredentials(), "", askHealth, codes.OK, 1},
+	} {
+		conn, err := grpc.NewClient(one.to, grpc.WithTransportCredentials(one.creds), grpc.WithDisableServiceConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := t.Context()
+		if one.token != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+one.token)
+		}
+		if err := one.does(ctx, conn); status.Code(err) != one.code {
+			t.Errorf("%s: %v, want %v", name, err, one.code)
+		}
+		if got := p.unauthenticated(); got != one.want {
+			t.Errorf("%s: %d connections are unauthenticated, want %d", name, got, one.want)
+		}
+		conn.Close()
+		soon(t, "the connection has ended", func() bool { return p.unauthenticated() == 0 })
+	}
+}
+
+// oneStream opens one that asks for clusters, and waits for them.
+func oneStream(ctx context.Context, conn *grpc.ClientConn) error {
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	_ = stream.Send(clustersRequest()) // where it fails, Recv says why
+	_, err = stream.Recv()
+	return err
+}
+
+// askHealth asks whether the process is ready.
+func askHealth(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
+	return err
+}
+
+// askCA asks what tells who calls the CA.
+func askCA(ctx context.Context, conn *grpc.ClientConn) error {
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, "/ca/Call")
+	if err != nil {
+		return err
+	}
+	return stream.RecvMsg(&healthv1.HealthCheckResponse{})
+}
