@@ -44,7 +44,13 @@ const (
 	KeyProblem = "problem"
 	KeyApplies = "applies" // the object applies in spite of its problem
 	KeyLines   = "lines"
-	KeyDigest  = "digest" // of a set of objects
+	KeyDigest  = "digest"  // of a set of objects
+	KeyRecords = "records" // how many
+	KeyKind    = "kind"    // of records
+	KeyKinds   = "kinds"
+	KeySaid    = "said"  // how many records the head says there are
+	KeyKnown   = "known" // whether this build knows the kind
+	KeyNames   = "names" // the first ones
 
 	KeyApproval = "approval" // its id
 	KeyReason   = "reason"
