@@ -67,7 +67,7 @@ var Families = []Family{
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "refusals/", Holds: "what proxies refused, and acknowledged when it was withheld, leased", Writer: "push/quarantine/share (each replica its own)", Reader: "push/quarantine/share",
 		Write: []Role{RoleXDS}},
-	{Path: "removals/", Holds: "which mass removal is held, and the decisions on approvals", Writer: "store/removal (leader)", Reader: "store/removal (every ingester), navarchctl store",
+	{Path: "removals/", Holds: "which mass removal is held, and the decisions on approvals", Writer: "store/removal (leader; navarchctl store adopt, where nobody leads)", Reader: "store/removal (every ingester), navarchctl store",
 		Write: []Role{RoleIngest}, Read: []Role{RoleOperator}},
 	{Path: "ring/", Holds: "which replica owns which shard", Writer: "shard/place (leader)", Reader: "shard/place, shard/relay through a replica",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},

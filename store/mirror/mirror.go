@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,8 +118,8 @@ func (m *Mirror) Ready() error {
 	switch {
 	case m.Current() != nil:
 		return nil
-	case len(s.Held) > 0:
-		return fmt.Errorf("no good records of a kind are known: %v", s.Held[0])
+	case slices.ContainsFunc(s.Held, Held.known):
+		return fmt.Errorf("no good records of a kind are known: %v", s.Held[slices.IndexFunc(s.Held, Held.known)])
 	case s.Alarm != nil:
 		return s.Alarm
 	case s.Away != nil:
