@@ -143,7 +143,7 @@ func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, res
 			return
 		}
 		if errors.Is(err, errAstray) || errors.Is(err, kv.ErrCompacted) || errors.Is(err, kv.ErrRegressed) || errors.Is(err, kv.ErrClusterChanged) {
-			l.Log.Warn("what others change of the stored records is not known any more: comparing everything again", obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
+			l.changes.Warn("what others change of the stored records is not known any more: comparing everything again", "", obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
 			send(ctx, results, Astray{epoch})
 			return
 		}

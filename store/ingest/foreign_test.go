@@ -55,16 +55,22 @@ type leading struct {
 func lead(t *testing.T, s *kvtest.Server, records int, events ...object.Event) *leading {
 	t.Helper()
 	l := &leading{T: t, Server: s, log: &lines{}}
-	l.loop = New(Config{Store: s.Store, Retry: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(l.log, nil))})
-	ctx, cancel := context.WithCancel(t.Context())
+	l.run(events...)
+	l.settles("the first batch", func(state *kv.State) bool { return len(state.Values) == records })
+	return l
+}
+
+// run begins a term.
+func (l *leading) run(events ...object.Event) {
+	l.Helper()
+	l.loop = New(Config{Store: l.Store, Retry: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(l.log, nil))})
+	ctx, cancel := context.WithCancel(l.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.loop.Run(ctx) }()
 	l.stop = sync.OnceFunc(func() { cancel(); <-done })
-	t.Cleanup(l.stop)
+	l.Cleanup(l.stop)
 	l.loop.Emit(append(events, synced))
-	l.loop.Gained(s.Elect("leader"))
-	l.settles("the first batch", func(state *kv.State) bool { return len(state.Values) == records })
-	return l
+	l.loop.Gained(l.Elect("leader"))
 }
 
 // settles waits until what is stored is what the head says, and more.
@@ -184,6 +190,37 @@ func TestTermOverDamagedStore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of a kind that this build does not know the head says what the last leader said, whatever is stored: replicas that know it hold it.
+func TestHeadOfUnknownKinds(t *testing.T) {
+	s := kvtest.Start(t)
+	s.Put("records/Novel/shop/x", "of a newer build")
+	s.MustCommit(kv.Batch{Epoch: s.Elect("newer")})
+	was := load(t, s).Said.Kind("Novel")
+	s.Delete(s.Prefix()+"records/Novel/shop/x", "")
+	if err := s.Compact(t.Context(), load(t, s).Store); err != nil {
+		t.Fatal(err)
+	}
+	l := &leading{T: t, Server: s, log: &lines{}}
+	l.run(put(t, svc))
+	for deadline := time.Now().Add(time.Minute); len(load(t, s).Values) != 1; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no batch")
+		}
+	}
+	if state := load(t, s); state.Said.Kind("Novel") != was || was.Count != 1 || !slices.Equal(state.Contents.Differ(state.Said), []string{"Novel"}) {
+		t.Errorf("the head says %+v of Novel, want %+v; %v differ", state.Said.Kind("Novel"), was, state.Contents.Differ(state.Said))
+	}
+}
+
+func load(t *testing.T, s *kvtest.Server) *kv.State {
+	t.Helper()
+	state, err := s.Load(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
 }
 
 // After a leader of an older build, which says nothing of the records, and one of a newer build, which says it in another way, the head

@@ -11,9 +11,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// contentsAlgorithm is how this build digests records. A record counts as the first 128 bits of the SHA-256 of: the length of its path
-// below records/ (8 bytes, the highest first), the path, model.HashOf its value as stored. The digest of a kind is the sum of its
-// records modulo 2^128, so that it follows each change without a look at the other records (issue 12, item 12).
+// contentsAlgorithm is how this build digests records. A record counts as the first 128 bits of the SHA-256 of its path below records/
+// and model.HashOf its value as stored, which has 16 bytes. The digest of a kind is the sum of its records modulo 2^128, so that it
+// follows each change without a look at the other records (issue 12, item 12).
 const contentsAlgorithm = 1
 
 // Contents says what a set of records is, kind by kind: how many, and a digest. It is of bytes as they are stored, never of what a
@@ -88,9 +88,7 @@ func (c Contents) Replace(path string, old, now model.Hash) {
 // digest is what one record counts as.
 func digest(path string, value model.Hash) (high, low uint64) {
 	room := [256]byte{}
-	b := binary.BigEndian.AppendUint64(room[:0], uint64(len(path)))
-	b = append(append(b, path...), value[:]...)
-	sum := sha256.Sum256(b)
+	sum := sha256.Sum256(append(append(room[:0], path...), value[:]...))
 	return binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])
 }
 

@@ -172,7 +172,7 @@ func TestUnknownAlgorithm(t *testing.T) {
 	s := kvtest.Start(t)
 	commit(t, s.Store, kv.Batch{Epoch: epoch(t, s.Store, "a"), Puts: services(t, 1, 80)})
 	for name, contents := range map[string]*model.ContentsValue{
-		"a newer algorithm": {Algorithm: 2, Kinds: []*model.KindContents{{Kind: []byte("Service"), Count: 7}}},
+		"a newer algorithm": {Algorithm: 2, Kinds: []*model.KindContents{{Kind: []byte("Service"), Count: 7, Sum: make([]byte, 16)}}},
 		"no sum":            {Algorithm: 1, Kinds: []*model.KindContents{{Kind: []byte("Service"), Count: 7}}},
 	} {
 		s.WriteHead(contents)

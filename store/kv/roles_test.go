@@ -51,6 +51,13 @@ func TestRoles(t *testing.T) {
 	if u := next(t, updates); u.Revision != revision || u.Err != nil {
 		t.Fatalf("a replica's watch: %+v", u)
 	}
+	mine := stores[kv.RoleIngest].Watch(ctx, kv.Position{Revision: e.Revision})
+	if u := next(t, mine); u.Revision != revision || u.Err != nil {
+		t.Fatalf("a leader's watch: %+v", u)
+	}
+	if _, err := stores[kv.RoleIngest].Before(ctx, []string{"Service/shop/s0000"}, revision); err != nil {
+		t.Fatalf("a leader reads what was before: %v", err)
+	}
 	if state := load(t, stores[kv.RoleXDS], 0); state.Complete != revision {
 		t.Fatalf("a replica's list: %+v", state)
 	}

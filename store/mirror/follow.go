@@ -144,7 +144,7 @@ func (f *follower) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(state.Contents.Differ(state.Said)) > 0 {
+	if slices.ContainsFunc(state.Contents.Differ(state.Said), known) {
 		f.restore(time.Now(), "the stored records are not what the head says: the snapshot on disk has the last good ones")
 	}
 	if err := f.seen.Check(kv.Stat{Cluster: state.At.Cluster, Revision: state.Store}); err != nil {

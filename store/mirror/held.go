@@ -25,9 +25,11 @@ func (h Held) String() string {
 		"The last good ones stand until the leader has put that right", h.Kind, h.Stored, h.Said)
 }
 
-// known says whether this build knows the kind.
-func (h Held) known() bool {
-	_, known := model.ParseKind(h.Kind)
+func (h Held) known() bool { return known(h.Kind) }
+
+// known says whether this build knows a kind.
+func known(kind string) bool {
+	_, known := model.ParseKind(kind)
 	return known
 }
 

@@ -219,4 +219,7 @@ func TestUnknownKindThatDiffers(t *testing.T) {
 	if err := starts.Ready(); err != nil || starts.reach(third.Revision).New.Len(model.KindService) != 2 {
 		t.Errorf("ready: %v", err)
 	}
+	if got := joined(covered(starts.Current())); got != "shop" {
+		t.Errorf("closed for %q: what cannot be understood may be what closes it", got)
+	}
 }
