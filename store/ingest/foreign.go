@@ -135,6 +135,16 @@ func (s *State) restores(batch map[model.Key]model.Hash) (values []kv.Value) {
 	return values
 }
 
+// following has what others change followed from a load on, until stop.
+func (l *Loop) following(ctx context.Context, e Loaded, results chan<- Event) (stop func()) {
+	if !l.state.leading || e.Epoch != l.state.epoch {
+		return func() {}
+	}
+	ctx, stop = context.WithCancel(ctx)
+	go l.follow(ctx, e.At, e.Epoch, results)
+	return stop
+}
+
 // follow tells, until ctx ends, what others change of the records from a load on.
 func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, results chan<- Event) {
 	for ctx.Err() == nil {

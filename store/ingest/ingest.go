@@ -1,7 +1,8 @@
 // Package ingest is the leader's loop: it keeps what the sources told, normalises what a change touches, and writes to
 // the store only what differs.
 //
-// Owns: the raw objects, the hashes last written.  Reads: store/normal, store/object, store/kv.  Never: writes while it
+// Owns: the raw objects, the hashes last written.  Reads: store/normal, store/object, store/kv: what is stored when a term begins, and
+// what others change of it, which is put back.  Never: writes while it
 // does not lead; deletes the last good record of an object that is there and cannot be understood; writes a private key
 // that is not sealed.
 package ingest
@@ -150,11 +151,8 @@ func (l *Loop) Run(ctx context.Context) error {
 			switch e := event.(type) {
 			case Loaded: // a term begins
 				look.Reset(anewPause)
-				if unfollow(); l.state.leading && e.Epoch == l.state.epoch {
-					following, cancel := context.WithCancel(ctx)
-					unfollow = cancel
-					go l.follow(following, e.At, e.Epoch, results)
-				}
+				unfollow()
+				unfollow = l.following(ctx, e, results)
 			case Anewed:
 				look.Reset(e.next())
 			}

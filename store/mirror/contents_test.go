@@ -101,7 +101,7 @@ func (w *world) check(f *fold) {
 // from nothing, and of each kind it has exactly what was stored when a head last said so.
 func TestHeldKindsOverRandomChanges(t *testing.T) {
 	publications := 0
-	for seed := range uint64(40) {
+	for seed := range uint64(15) {
 		w := &world{t: t, r: rand.New(rand.NewPCG(seed, 5)), values: map[string]kv.Value{}, good: map[string]map[string]kv.Value{}}
 		f := newFold()
 		state := &kv.State{At: kv.Position{Revision: 1}, Head: kv.Head{Revision: 1, Complete: true}, Complete: 1, Said: kv.NewContents(), Contents: kv.NewContents()}
@@ -130,7 +130,7 @@ func TestHeldKindsOverRandomChanges(t *testing.T) {
 			w.check(f)
 		}
 	}
-	if publications < 500 {
+	if publications < 300 {
 		t.Errorf("%d publications", publications)
 	}
 }

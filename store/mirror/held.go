@@ -22,7 +22,7 @@ type Held struct {
 // String says what is wrong and what follows from it.
 func (h Held) String() string {
 	return fmt.Sprintf("records/%s: %d records are stored, and not the %d that the leader wrote: somebody else changed them. "+
-		"The last good ones stand until the leader has put that right", h.Kind, h.Stored, h.Said)
+		"The last good ones of the kind are served, where there are any, until the leader has put that right", h.Kind, h.Stored, h.Said)
 }
 
 func (h Held) known() bool { return known(h.Kind) }
@@ -86,7 +86,7 @@ func (f *follower) tellHeld(was, now []Held) {
 	}
 	for _, h := range now {
 		if !has(was, h.Kind) {
-			f.lines.Warn("stored records are not those that the leader wrote: the last good ones stand, of this kind", cause(h),
+			f.lines.Warn("the stored records of a kind are not those that the leader wrote: the last good ones are served, where there are any", cause(h),
 				obs.KeyKind, h.Kind, obs.KeySaid, h.Said, obs.KeyRecords, h.Stored)
 		}
 	}

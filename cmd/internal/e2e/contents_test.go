@@ -96,6 +96,24 @@ func TestDeletedRecordsComeBack(t *testing.T) {
 	}
 }
 
+// editBy has a leader that knows of nothing but this make a batch, and gives its election key.
+func editBy(t *testing.T, s *kv.Store, stored kv.Contents) string {
+	t.Helper()
+	key := s.LeaderPath() + "/another"
+	resp, err := s.Client().Put(t.Context(), key, "another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit, err := model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: "new"}, 1, &model.ServiceSpec{Hosts: []string{"new.shop.svc.cluster.local"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit(t.Context(), kv.Batch{Epoch: kv.Epoch{Key: key, Revision: resp.Header.Revision}, Stored: stored, Puts: []model.Record{edit}}); err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
 // Records are gone, and nobody leads who would put them back: replicas serve the last good ones of the kind, and say so; a replica that
 // starts is not ready. An operator who means it adopts what is stored. The next leader writes what its sources say.
 func TestHeldKindIsAdopted(t *testing.T) {
@@ -112,19 +130,7 @@ func TestHeldKindIsAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	deleteRecords(t, s, "Service/")
-	// A leader that did not notice makes a batch, and is lost.
-	key := s.LeaderPath() + "/lost"
-	resp, err := s.Client().Put(t.Context(), key, "lost")
-	if err != nil {
-		t.Fatal(err)
-	}
-	edit, err := model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: "new"}, 1, &model.ServiceSpec{Hosts: []string{"new.shop.svc.cluster.local"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Commit(t.Context(), kv.Batch{Epoch: kv.Epoch{Key: key, Revision: resp.Header.Revision}, Stored: was, Puts: []model.Record{edit}}); err != nil {
-		t.Fatal(err)
-	}
+	key := editBy(t, s, was)
 	eventually(t, patience, func() error { return replica.metric(`navarch_store_held{kind="Service"} 1`) })
 	replica.hasProblem(t, "records/Service", "1 records are stored, and not the 3 that the leader wrote")
 	if err := replica.ready(); err != nil {

@@ -118,13 +118,8 @@ func TestUnknownKindInStore(t *testing.T) {
 		})
 	}
 	starts.hasProblem(t, "records/Novel/shop/skippable", "it is skipped")
-	remove := func() {
-		t.Helper()
-		if _, err := etcd.Client().Delete(t.Context(), path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	remove()
+	novel := opened(t, etcd.Endpoint())
+	deleteRecords(t, novel, "Novel/shop/closing")
 	eventually(t, 10*time.Second, func() error {
 		resp, err := etcd.Client().Get(t.Context(), path)
 		if err == nil && resp.Count != 1 {
@@ -133,7 +128,7 @@ func TestUnknownKindInStore(t *testing.T) {
 		return err
 	})
 	leader.stop(t)
-	remove()
+	deleteRecords(t, novel, "Novel/shop/closing")
 	mustAdopt(t, etcd)
 	write(t, dir, "routes.yaml", routes(4))
 	start(t, "--roles=ingest", "--config-dir", dir, store)
