@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -98,6 +99,7 @@ func TestHeadSaysWhatIsStored(t *testing.T) {
 			t.Fatalf("the stored head is not the one that was returned: %+v, %v", stat.Head, err)
 		}
 	}
+	sameBefore(t, s.Store)
 	e := epoch(t, s.Store, "b")
 	was := stored(t, s.Store)
 	hashes := map[model.Key]model.Hash{}
@@ -120,9 +122,30 @@ func TestHeadSaysWhatIsStored(t *testing.T) {
 	if err != nil || len(before) != 1 || before[0].Raw == nil {
 		t.Fatalf("as it was before: %+v, %v", before, err)
 	}
+	if err := s.Compact(within(t), load(t, s.Store, 0).Store); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Before(within(t), []string{"Service/shop/s0000"}, head.Revision); !errors.Is(err, kv.ErrCompacted) {
+		t.Fatalf("what etcd has forgotten: %v", err)
+	}
 	last, err := s.Commit(within(t), kv.Batch{Epoch: e, After: head.Revision, Stored: head.Contents, Restore: append(before, kv.Value{Path: "Novel/shop/y"})})
 	if err != nil || len(last.Contents.Differ(head.Contents)) > 0 || len(last.Contents.Differ(stored(t, s.Store))) > 0 {
 		t.Fatalf("what is put back: %v, %v", last.Contents.Differ(stored(t, s.Store)), err)
+	}
+}
+
+// sameBefore reads all records as they were before the next revision, which is as they are.
+func sameBefore(t *testing.T, s *kv.Store) {
+	t.Helper()
+	commit(t, s, kv.Batch{Epoch: epoch(t, s, "before"), Puts: services(t, 230, 77)})
+	state := load(t, s, 0)
+	var paths []string
+	for _, v := range state.Values {
+		paths = append(paths, v.Path)
+	}
+	values, err := s.Before(within(t), append(paths, "Service/shop/none"), state.Store+1)
+	if n := len(state.Values); err != nil || len(values) != n+1 || values[n].Raw != nil || len(kv.ContentsOf(values[:n]).Differ(state.Contents)) > 0 {
+		t.Fatalf("%d of %d records, %v", len(values), n, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -151,16 +152,22 @@ func (s *Store) list(ctx context.Context, state *State) error {
 // longer has that.
 func (s *Store) Before(ctx context.Context, paths []string, revision int64) ([]Value, error) {
 	values := make([]Value, 0, len(paths))
-	for _, path := range paths {
-		resp, err := s.client.Get(ctx, s.prefix+recordsPath+path, clientv3.WithRev(revision-1))
+	for some := range slices.Chunk(paths, MaxTxnOps) {
+		var reads []clientv3.Op
+		for _, path := range some {
+			reads = append(reads, clientv3.OpGet(s.prefix+recordsPath+path, clientv3.WithRev(revision-1)))
+		}
+		resp, err := s.client.Txn(ctx).Then(reads...).Commit()
 		if err != nil {
-			return nil, fmt.Errorf("read %s as it was before revision %d: %w", path, revision, translate(err))
+			return nil, fmt.Errorf("read %d records as they were before revision %d: %w", len(some), revision, translate(err))
 		}
-		v := Value{Path: path}
-		if len(resp.Kvs) > 0 {
-			v.Raw, v.Revision = orEmpty(resp.Kvs[0].Value), resp.Kvs[0].ModRevision
+		for i, path := range some {
+			v := Value{Path: path}
+			if kvs := resp.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
+				v.Raw, v.Revision = orEmpty(kvs[0].Value), kvs[0].ModRevision
+			}
+			values = append(values, v)
 		}
-		values = append(values, v)
 	}
 	return values, nil
 }
