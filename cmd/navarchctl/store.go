@@ -21,10 +21,10 @@ import (
 
 func storeCommand() *cobra.Command {
 	e := &etcd{}
-	cmd := &cobra.Command{Use: "store", Short: "Mass removals that are held: list and accept them (needs etcd)",
+	cmd := &cobra.Command{Use: "store", Short: "What is stored: mass removals that are held, records that others changed (needs etcd)",
 		Example: "  navarchctl store held --data-dir DIR"}
 	e.bind(cmd.PersistentFlags())
-	cmd.AddCommand(e.held(), e.acceptRemoval())
+	cmd.AddCommand(e.held(), e.acceptRemoval(), e.adopt())
 	return cmd
 }
 
@@ -114,6 +114,16 @@ func kindsOf(kinds map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
+// claims is what this command states of who runs it.
+func (e *etcd) claims(reason string) removal.Approval {
+	a := removal.Approval{Reason: reason, EtcdUser: e.User}
+	if u, err := user.Current(); err == nil {
+		a.OSUser = u.Username
+	}
+	a.Host, _ = os.Hostname() // it may be empty
+	return a
+}
+
 func (e *etcd) acceptRemoval() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{Use: "accept-removal DIGEST", Short: "Let exactly the held objects go that a digest names, once", Args: cobra.ExactArgs(1),
@@ -123,11 +133,8 @@ func (e *etcd) acceptRemoval() *cobra.Command {
 			"that this command states: these are claims, who may write approvals is etcd's to say (role " + string(kv.RoleOperator) + ").",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.with(cmd.Context(), 30*time.Second, func(ctx context.Context, store *kv.Store) error {
-				approval := removal.Approval{Digest: args[0], Reason: reason, EtcdUser: e.User}
-				if u, err := user.Current(); err == nil {
-					approval.OSUser = u.Username
-				}
-				approval.Host, _ = os.Hostname() // a claim: it may be empty
+				approval := e.claims(reason)
+				approval.Digest = args[0]
 				decision, err := removal.Accept(ctx, store, approval)
 				if err != nil {
 					return err

@@ -195,6 +195,9 @@ func (p *process) reported(sees sight) []inspect.Problem {
 			all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: one.Kept})
 		}
 	}
+	if p.mirror != nil && sees.of("") {
+		all = append(all, contentsProblems(p.mirror.Status())...)
+	}
 	if p.mirror != nil {
 		for _, one := range p.mirror.Status().Unknown {
 			if sees.of(one.Namespace) {
@@ -212,6 +215,17 @@ func (p *process) reported(sees sight) []inspect.Problem {
 	if p.server != nil {
 		all = append(all, refused(p.refusals(sees))...)
 		all = append(all, withheld(p.server.Withheld(), sees)...)
+	}
+	return all
+}
+
+// contentsProblems is what is wrong with the stored records as a whole.
+func contentsProblems(s mirror.Status) (all []inspect.Problem) {
+	for _, one := range s.Held {
+		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Origin: "etcd", Message: one.String()})
+	}
+	if s.Unchecked != "" {
+		all = append(all, inspect.Problem{Object: "head", Origin: "etcd", Message: "what others than the leader change in the store is not noticed: " + s.Unchecked, Warning: true})
 	}
 	return all
 }

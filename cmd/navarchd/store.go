@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/store/lead"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/removal"
@@ -137,10 +138,24 @@ func newMirror(c *config, store *kv.Store, log *slog.Logger, commits *commits, c
 		Alarm: func(err error) {
 			obs.StoreAlarm.WithLabelValues("identity").Set(flag(err != nil))
 		},
+		Held: countHeld,
 		Contact: func(err error) {
 			obs.StoreAlarm.WithLabelValues("away").Set(flag(err != nil))
 		},
 	}})
+}
+
+// countHeld shows which kinds a replica holds.
+func countHeld(held []mirror.Held) {
+	obs.HeldKinds.Reset()
+	for _, h := range held {
+		kind := h.Kind
+		if _, known := model.ParseKind(kind); !known {
+			kind = "unknown" // names are whoever's
+		}
+		obs.HeldKinds.WithLabelValues(kind).Set(1)
+	}
+	obs.StoreAlarm.WithLabelValues("contents").Set(flag(len(held) > 0))
 }
 
 // snapshot is where the last snapshot is kept; nil where there is no folder for it, or where etcd is in this process.

@@ -44,6 +44,9 @@ func (s *State) enqueue(changed map[model.Key]bool, since time.Time) {
 
 // differs says whether a record that is wanted is another than the stored one, as that will be after the batch under way.
 func (s *State) differs(key model.Key) bool {
+	if s.dirty[key] {
+		return true
+	}
 	if s.drafts[key] != nil {
 		return false
 	}
@@ -61,21 +64,21 @@ const fill = kv.MaxTxnOps - 1
 
 // flush makes the next batch of what waits.
 func (s *State) flush() []Effect {
-	if s.phase != ready || s.queue.empty() && len(s.anew) == 0 && !s.complete {
+	if s.phase != ready || s.queue.empty() && len(s.anew) == 0 && len(s.restore) == 0 && !s.complete {
 		return nil
 	}
 	anew := s.renewed()
-	if s.paced && s.queue.config == 0 && len(anew) == 0 && !s.complete {
+	if s.paced && s.queue.config == 0 && len(anew) == 0 && len(s.restore) == 0 && !s.complete {
 		return nil
 	}
 	keys, since := s.next(fill - len(anew))
-	if len(keys)+len(anew) == 0 && !s.complete {
+	if len(keys)+len(anew)+len(s.restore) == 0 && !s.complete {
 		return nil
 	}
 	s.seq++
-	s.batch = kv.Batch{Epoch: s.epoch, Seq: s.seq, After: s.after}
+	s.batch = kv.Batch{Epoch: s.epoch, Seq: s.seq, After: s.after, Stored: s.contents}
 	s.flying = make(map[model.Key]model.Hash, len(keys)+len(anew))
-	endpointsOnly := len(anew) == 0 && !s.complete
+	endpointsOnly := len(anew)+len(s.restore) == 0 && !s.complete
 	keys = slices.AppendSeq(keys, maps.Keys(anew))
 	slices.SortFunc(keys, model.Key.Compare)
 	for _, key := range keys {
@@ -89,9 +92,22 @@ func (s *State) flush() []Effect {
 		} else {
 			s.batch.Puts, s.flying[key] = append(s.batch.Puts, want), want.Meta().Hash
 		}
+		delete(s.dirty, key)
 	}
+	s.batch.Was, s.batch.Restore = s.was(), s.restores(s.flying)
 	s.phase, s.paced = writing, endpointsOnly && s.queue.empty()
 	return []Effect{Write{Batch: s.batch, Since: since}}
+}
+
+// was is what is stored under the keys of the batch.
+func (s *State) was() map[model.Key]model.Hash {
+	was := make(map[model.Key]model.Hash, len(s.flying))
+	for key := range s.flying {
+		if hash, stored := s.have[key]; stored {
+			was[key] = hash
+		}
+	}
+	return was
 }
 
 // next takes keys for a batch from those that wait, about so many (one at least), and the time of the oldest change among them.
@@ -131,7 +147,7 @@ func (s *State) written(e Written) (effects []Effect, on bool) {
 		return s.start(true), false
 	case Done:
 	}
-	s.phase, s.after, s.complete = ready, e.After, false
+	s.phase, s.after, s.complete, s.contents = ready, e.After, false, e.Contents
 	s.stats.Batches++
 	for _, r := range batch.Puts {
 		key := r.Meta().Key
@@ -149,6 +165,10 @@ func (s *State) written(e Written) (effects []Effect, on bool) {
 		delete(s.have, key)
 		delete(s.secrets, key)
 		s.stats.Deletes++
+	}
+	if s.astray {
+		s.paced = false
+		return s.start(true), false
 	}
 	if s.paced {
 		effects = append(effects, Wait{})

@@ -1,9 +1,9 @@
 // Package ingest is the leader's loop: it keeps what the sources told, normalises what a change touches, and writes to
 // the store only what differs.
 //
-// Owns: the raw objects, the hashes last written.  Reads: store/normal, store/object, store/kv.  Never: writes while it
-// does not lead; deletes the last good record of an object that is there and cannot be understood; writes a private key
-// that is not sealed.
+// Owns: the raw objects, the hashes last written.  Reads: store/normal, store/object, store/kv: what is stored when a term begins, and
+// what others change of it, which is put back.  Never: writes while it does not lead; deletes the last good record of an object that is
+// there and cannot be understood; writes a private key that is not sealed.
 package ingest
 
 import (
@@ -28,7 +28,9 @@ import (
 // Store is what the loop needs of kv.Store.
 type Store interface {
 	Load(ctx context.Context, revision int64) (*kv.State, error)
-	Commit(ctx context.Context, batch kv.Batch) (int64, error)
+	Commit(ctx context.Context, batch kv.Batch) (kv.Head, error)
+	Watch(ctx context.Context, from kv.Position) <-chan kv.Update
+	Before(ctx context.Context, paths []string, revision int64) ([]kv.Value, error)
 }
 
 // Config is what New needs.
@@ -56,6 +58,7 @@ type Loop struct {
 	held     atomic.Pointer[[]object.ID]
 	releases chan release
 	tenants  tenantsOf
+	changes  *obs.Sampled // lines about what others change in the store
 }
 
 // input is what waits for the loop: all that was told, each change for itself, and the newest word on leadership.
@@ -79,7 +82,7 @@ func New(c Config) *Loop {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), releases: make(chan release)}
+	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), releases: make(chan release), changes: obs.NewSampled(c.Log)}
 }
 
 // Emit takes what a source tells. What comes in one call is written in one batch; other changes may be written before it, of
@@ -123,6 +126,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer look.Stop()
 	checking, checked := false, uint64(0)
 	var between []object.Problem
+	unfollow := func() {} // ends the goroutine that follows the stored records
+	defer func() { unfollow() }()
 	for {
 		var effects []Effect
 		select {
@@ -135,6 +140,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			}
 			if in.term != nil { // first: nothing is begun that is not ours to do any more
 				effects = l.state.Step(in.term)
+				unfollow()
 			}
 			if len(in.emits) > 0 {
 				effects = append(effects, l.state.Step(in.emits)...)
@@ -144,6 +150,8 @@ func (l *Loop) Run(ctx context.Context) error {
 			switch e := event.(type) {
 			case Loaded: // a term begins
 				look.Reset(anewPause)
+				unfollow()
+				unfollow = l.following(ctx, e, results)
 			case Anewed:
 				look.Reset(e.next())
 			}
@@ -212,16 +220,15 @@ func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results cha
 		result = sealAll(ctx, l.Sealer, e)
 	case Anew:
 		result = l.sealAnew(ctx, e)
+	case Recall:
+		result = l.recall(ctx, e)
 	case Write:
 		if e.Since.IsZero() {
 			e.Since = now
 		}
 		result = l.write(ctx, e)
 	}
-	select {
-	case results <- result:
-	case <-ctx.Done():
-	}
+	send(ctx, results, result)
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -261,7 +268,8 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	}
 	loaded := Loaded{Epoch: epoch, Have: make(map[model.Key]model.Hash, len(state.Values)),
 		Secrets: map[model.Key]*model.Secret{}, After: state.Head.Revision,
-		Complete: state.Head.Revision == 0 || state.Head.Complete}
+		Complete: state.Head.Revision == 0 || state.Head.Complete && l.asSaid(state),
+		At:       state.At, Contents: state.Contents, Unknown: map[string]model.Hash{}}
 	if l.Budget != (Budget{}) {
 		loaded.Bytes = make(map[model.Key]int, len(state.Values))
 	}
@@ -269,6 +277,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 		key, err := v.Key()
 		if err != nil {
 			l.Log.Warn("a stored record is of a kind that this build does not know; it is left alone", obs.KeyName, v.Path)
+			loaded.Unknown[v.Path] = v.Hash()
 			continue
 		}
 		loaded.Have[key] = v.Hash()
@@ -287,8 +296,9 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 
 func (l *Loop) write(ctx context.Context, e Write) Event {
 	batch, began := e.Batch, time.Now()
-	revision, err := l.Store.Commit(ctx, batch)
-	written := Written{Epoch: batch.Epoch, After: revision}
+	head, err := l.Store.Commit(ctx, batch)
+	revision := head.Revision
+	written := Written{Epoch: batch.Epoch, After: revision, Contents: head.Contents}
 	var large *kv.TooLargeError
 	if l.Committed != nil && revision != 0 {
 		l.Committed(revision, e.Since, began, batch)

@@ -30,7 +30,7 @@ type memory struct {
 func (m *memory) Load(context.Context, int64) (*kv.State, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	state := &kv.State{Store: m.revision, Head: kv.Head{Revision: m.revision, Complete: true}, Complete: m.revision}
+	state := &kv.State{Store: m.revision, Head: kv.Head{Revision: m.revision, Complete: true}, Complete: m.revision, Said: kv.NewContents(), Contents: kv.NewContents()}
 	state.At.Revision = m.revision
 	for _, key := range slices.SortedFunc(maps.Keys(m.records), model.Key.Compare) {
 		state.Values = append(state.Values, kv.Value{Path: key.Path(), Raw: m.records[key]})
@@ -38,23 +38,23 @@ func (m *memory) Load(context.Context, int64) (*kv.State, error) {
 	return state, nil
 }
 
-func (m *memory) Commit(_ context.Context, b kv.Batch) (int64, error) {
+func (m *memory) Commit(_ context.Context, b kv.Batch) (kv.Head, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.fail; err != nil {
 		m.fail = nil
-		return 0, err
+		return kv.Head{}, err
 	}
 	if b.Epoch != m.leader {
-		return 0, kv.ErrDeposed
+		return kv.Head{}, kv.ErrDeposed
 	}
 	if b.After != m.revision {
-		return 0, kv.ErrStale
+		return kv.Head{}, kv.ErrStale
 	}
 	for _, r := range b.Puts {
 		raw, err := model.Encode(r)
 		if err != nil {
-			return 0, err
+			return kv.Head{}, err
 		}
 		m.records[r.Meta().Key] = raw
 	}
@@ -63,7 +63,17 @@ func (m *memory) Commit(_ context.Context, b kv.Batch) (int64, error) {
 	}
 	m.revision++
 	m.batches = append(m.batches, b)
-	return m.revision, nil
+	return kv.Head{Revision: m.revision, Complete: true, Contents: kv.NewContents()}, nil
+}
+
+func (m *memory) Watch(ctx context.Context, _ kv.Position) <-chan kv.Update {
+	updates := make(chan kv.Update)
+	context.AfterFunc(ctx, func() { close(updates) })
+	return updates
+}
+
+func (m *memory) Before(context.Context, []string, int64) ([]kv.Value, error) {
+	return nil, kv.ErrCompacted
 }
 
 // stored is the names of the records, and how many batches made them.

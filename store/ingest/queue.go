@@ -41,6 +41,9 @@ type lane struct {
 // empty says that nothing waits.
 func (q *queue) empty() bool { return q.waits == 0 }
 
+// waitsFor says whether a key is to be written.
+func (q *queue) waitsFor(key model.Key) bool { return q.of[key] != nil && q.of[key].keys[key] }
+
 func newQueue() *queue {
 	return &queue{of: map[model.Key]*group{}, lanes: map[string]*lane{}}
 }

@@ -33,6 +33,65 @@ type teller struct {
 	after  int64
 	whole  bool // no batch was left half done
 	done   map[Outcome]int
+
+	others map[model.Key]model.Hash // what others made of stored records; zero: they are gone
+	untold []Foreign                // that the leader was not told of yet
+	mended int
+}
+
+// change has somebody else change, remove or add a record.
+func (r *teller) change() {
+	key := model.Key{Kind: model.KindVirtualService, Namespace: fmt.Sprint("n", r.IntN(4)), Name: fmt.Sprintf("r%02d", r.IntN(33))}
+	v := kv.Value{Path: key.Path()}
+	if r.IntN(2) == 0 {
+		v.Raw = fmt.Appendf(nil, "foreign %d", r.IntN(9))
+	}
+	if r.others[key] = v.Hash(); r.others[key] == r.stored[key] {
+		delete(r.others, key)
+	}
+	r.untold = append(r.untold, Foreign{Values: []kv.Value{v}})
+}
+
+// tell tells the leader of what others changed, in their order, all of it or some.
+func (r *teller) tell(all bool) {
+	for len(r.untold) > 0 {
+		e := r.untold[0]
+		r.untold, e.Epoch = r.untold[1:], kv.Epoch{Key: "leader", Revision: r.term}
+		if r.do(r.s.Step(e)); !all && r.IntN(2) == 0 {
+			return
+		}
+	}
+}
+
+// contents is from nothing what the leader has stored, whatever others made of it.
+func (r *teller) contents() kv.Contents {
+	c := kv.NewContents()
+	for key, hash := range r.stored {
+		c.Replace(key.Path(), model.Hash{}, hash)
+	}
+	return c
+}
+
+// write does a batch, or a part of it, and says what its head says.
+func (r *teller) write(b kv.Batch) kv.Contents {
+	said := b.Stored.Clone()
+	for _, one := range b.Puts {
+		key := one.Meta().Key
+		said.Replace(key.Path(), b.Was[key], one.Meta().Hash)
+		if _, is := r.others[key]; is {
+			r.mended++
+		}
+		delete(r.others, key)
+	}
+	for _, key := range b.Deletes {
+		said.Replace(key.Path(), b.Was[key], model.Hash{})
+		delete(r.others, key)
+	}
+	for _, v := range b.Restore {
+		r.t.Fatalf("%s is put back, and an object says what it is", v.Path)
+	}
+	r.commit(b)
+	return said
 }
 
 // emit makes a change of some records of some namespaces, a few of them as they were before.
@@ -102,8 +161,25 @@ func (r *teller) do(effects []Effect) {
 // answer ends the write or load that is under way, if there is one, somehow.
 func (r *teller) answer(well bool) {
 	if l := r.load; l != nil {
-		r.load = nil
-		r.do(r.s.Step(Loaded{Epoch: l.Epoch, Have: maps.Clone(r.stored), After: r.after, Complete: r.whole}))
+		r.load, r.untold = nil, nil
+		for key, hash := range r.others { // etcd has the state of the head, and the watch from there brings what others did; or it has not
+			switch {
+			case r.term%2 == 0:
+				v := kv.Value{Path: key.Path()}
+				if hash != (model.Hash{}) {
+					v.Raw = hash[:]
+				}
+				r.others[key] = v.Hash()
+				r.untold = append(r.untold, Foreign{Values: []kv.Value{v}})
+			case hash == model.Hash{}:
+				delete(r.stored, key)
+				delete(r.others, key)
+			default:
+				r.stored[key] = hash
+				delete(r.others, key)
+			}
+		}
+		r.do(r.s.Step(Loaded{Epoch: l.Epoch, Have: maps.Clone(r.stored), After: r.after, Complete: r.whole, Contents: r.contents()}))
 		return
 	}
 	w := r.flying
@@ -119,13 +195,18 @@ func (r *teller) answer(well bool) {
 		if r.after != w.Batch.After {
 			r.t.Fatalf("a batch after %d, the head is at %d", w.Batch.After, r.after)
 		}
-		r.commit(w.Batch)
+		said := r.write(w.Batch)
+		if differ := said.Differ(r.contents()); len(differ) > 0 || !said.Known() {
+			r.t.Fatalf("the head says of %v what is not stored", differ)
+		}
 		r.after, r.whole = r.after+1, true
 		r.see()
+		r.do(r.s.Step(Written{Epoch: w.Batch.Epoch, After: r.after, Contents: said}))
+		return
 	} else { // some of it was written
 		part := w.Batch
 		part.Puts, part.Deletes = part.Puts[:r.IntN(len(part.Puts)+1)], nil
-		r.commit(part)
+		r.write(part)
 		r.after, r.whole = r.after+1, false
 	}
 	r.do(r.s.Step(Written{Epoch: w.Batch.Epoch, Outcome: outcome, After: r.after}))
@@ -167,10 +248,12 @@ func (r *teller) see() {
 // change, and in the end everything is stored.
 func TestRandomChanges(t *testing.T) {
 	var done [3]int
+	mended := 0
 	known := map[string]told{}
 	for seed := range uint64(12) {
 		r := &teller{desk: newDesk(t), Rand: rand.New(rand.NewPCG(seed, 1)), known: known,
-			past: map[model.Key][]model.Hash{}, whole: true, done: map[Outcome]int{}}
+			past: map[model.Key][]model.Hash{}, others: map[model.Key]model.Hash{}, whole: true, done: map[Outcome]int{}}
+		r.s.allowEmpty = true // what others added is no removal that somebody meant
 		r.do(r.s.Step(Objects{synced}))
 		r.gain()
 		for range 150 {
@@ -185,12 +268,15 @@ func TestRandomChanges(t *testing.T) {
 				r.answer(false)
 			case n < 9:
 				r.do(r.s.Step(Due{}))
+				r.change()
+				r.tell(false)
 			case r.IntN(20) == 0:
 				r.do(r.s.Step(Lost{}))
 				r.gain()
 			}
 		}
 		for range 500 {
+			r.tell(true)
 			if r.do(r.s.Step(Due{})); r.flying == nil && r.load == nil {
 				break
 			}
@@ -201,12 +287,19 @@ func TestRandomChanges(t *testing.T) {
 				t.Fatalf("seed %d: %v is not stored as it was told last", seed, key)
 			}
 		}
+		if len(r.others) > 0 {
+			t.Fatalf("seed %d: what others changed is left: %v", seed, r.others)
+		}
+		mended += r.mended
 		if q := r.s.queue; len(q.of) != 0 || q.config != 0 || r.flying != nil {
 			t.Fatalf("seed %d: %d records wait, %d of them configuration", seed, len(q.of), q.config)
 		}
 		for outcome, n := range r.done {
 			done[outcome] += n
 		}
+	}
+	if mended < 50 {
+		t.Errorf("%d changes of others were mended", mended)
 	}
 	if done[Done] < 200 || done[Unknown] < 5 || done[Deposed] < 5 {
 		t.Errorf("too little happened: %v", done)

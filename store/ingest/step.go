@@ -30,7 +30,10 @@ type (
 		Secrets  map[model.Key]*model.Secret // those of Have that are Secrets
 		Bytes    map[model.Key]int           // of the stored records; nil where there are no budgets
 		After    int64                       // the head's revision; 0: there is none
-		Complete bool                        // the head is complete, or there is none
+		Complete bool                        // the head is complete and says what is stored, or there is none
+		At       kv.Position                 // where it was read
+		Contents kv.Contents                 // what is stored, for the next head
+		Unknown  map[string]model.Hash       // by path: records of kinds that this build does not know
 	}
 	// Written answers Write.
 	Written struct {
@@ -38,6 +41,8 @@ type (
 		Outcome Outcome
 		After   int64             // the head's revision, where the batch was written
 		Refused map[model.Key]int // records that are too large, and their bytes: not written
+		// Contents is what is stored, as the head says.
+		Contents kv.Contents
 	}
 	// Due answers Wait.
 	Due struct{}
@@ -139,7 +144,12 @@ type State struct {
 	sealing    bool                     // drafts are being sealed
 	resealing  bool                     // some of them could not be
 	unsealed   map[model.Key]object.Problem
-	anew       map[model.Key]anew // to be written, because the key encryption key was rotated
+	anew       map[model.Key]anew    // to be written, because the key encryption key was rotated
+	contents   kv.Contents           // what is stored by this leader's doing, and what it found
+	unknown    map[string]model.Hash // by path: what is stored of kinds that this build does not know
+	dirty      map[model.Key]bool    // changed by others: to be written, or removed, again
+	restore    map[string]kv.Value   // by path: changed by others, as it was before
+	astray     bool                  // what is stored is not known: compare when the batch under way has ended
 	stats      Stats
 }
 
@@ -151,7 +161,7 @@ func NewState(o Options) *State {
 	}
 	return &State{world: w, allowEmpty: o.AllowEmpty, queue: newQueue(),
 		withheld: map[model.Key]bool{}, held: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
-		anew: map[model.Key]anew{}}
+		anew: map[model.Key]anew{}, dirty: map[model.Key]bool{}, restore: map[string]kv.Value{}}
 }
 
 // Step takes one event.
@@ -206,6 +216,8 @@ func (s *State) Step(event Event) []Effect {
 		s.anewed(e)
 	case Due:
 		s.paced = false
+	case Foreign, Recalled, Astray:
+		return s.mend(e)
 	}
 	return append(s.flush(), s.seal()...)
 }
@@ -226,6 +238,7 @@ func (s *State) lose() {
 	s.queue = newQueue()
 	clear(s.withheld)
 	clear(s.anew)
+	s.forget()
 	s.unguard()
 }
 
@@ -236,6 +249,8 @@ func (s *State) compare(e Loaded) {
 		s.secrets = map[model.Key]*model.Secret{}
 	}
 	s.queue, s.batch, s.flying = newQueue(), kv.Batch{}, nil
+	s.forget()
+	s.contents, s.unknown = e.Contents, e.Unknown
 	clear(s.withheld)
 	clear(s.refused)
 	s.unguard()

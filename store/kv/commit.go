@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -13,10 +14,10 @@ import (
 // The bounds of one transaction. etcd itself refuses 128 operations and 1.5 MiB.
 const (
 	MaxTxnOps   = 100
-	MaxTxnBytes = 1 << 20
+	MaxTxnBytes = MaxRecordBytes + headRoom
 	// MaxRecordBytes is how large one record's key and value may be together.
-	MaxRecordBytes = MaxTxnBytes - headRoom
-	headRoom       = 512 // for the head and the fence in the same transaction
+	MaxRecordBytes = 1<<20 - 512
+	headRoom       = 4 << 10 // for the head and the fence in the same transaction
 )
 
 // Batch is one semantic change: what is put and deleted becomes visible to replicas together.
@@ -29,74 +30,91 @@ type Batch struct {
 	After   int64
 	Puts    []model.Record
 	Deletes []model.Key
+	// Restore is what others changed and is put back as it was, byte for byte; Raw nil: it was not there. Stored has it as it was, so
+	// that it changes nothing there.
+	Restore []Value
+
+	// Stored says what the records are before the batch, as the writer knows them: what others changed since is not in it. It is not
+	// changed. Not Known: the head of the batch says nothing.
+	Stored Contents
+	// Was is the hash of what is stored under each key of Puts and Deletes, in the same sense; a key that is not in it: nothing.
+	Was map[model.Key]model.Hash
 }
 
 // Len is the number of records the batch touches.
-func (b *Batch) Len() int { return len(b.Puts) + len(b.Deletes) }
+func (b *Batch) Len() int { return len(b.Puts) + len(b.Deletes) + len(b.Restore) }
 
-// Commit writes a batch, puts before deletes, and returns the complete revision that holds it. An empty batch writes
-// nothing where the head is complete already, and completes it where it is not.
+// Commit writes a batch, puts before deletes, and returns the complete head that holds it. Every transaction writes the head, so a
+// revision that changed records and not the head is somebody else's. An empty batch writes nothing where the head is complete
+// already and says of the records what the batch does; else it writes the head.
 //
-// Errors: *TooLargeError comes with a valid revision: all but the named records was written. ErrDeposed and ErrStale: the
+// Errors: *TooLargeError comes with a valid head: all but the named records was written. ErrDeposed and ErrStale: the
 // rest of the batch was not written. After any other error it is unknown what was written: load and compare again.
-func (s *Store) Commit(ctx context.Context, b Batch) (int64, error) {
-	txns, refused, err := s.split(b)
+func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
+	txns, contents, refused, err := s.split(b)
 	if err != nil {
-		return 0, err
+		return Head{}, err
 	}
 	head, known := s.headOfMine(b)
 	if !known || len(txns) == 0 { // with nothing to write no comparison would find that the head moved
 		head, err = s.headFor(ctx, b)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("commit batch of %d at epoch %d: %w", b.Len(), b.Epoch.Revision, err)
+		return Head{}, fmt.Errorf("commit batch of %d at epoch %d: %w", b.Len(), b.Epoch.Revision, err)
 	}
 	if len(txns) == 0 {
-		if head.Complete {
-			return head.Revision, tooLarge(refused)
+		if head.Complete && (!contents.Known() || head.Contents.Known() && len(contents.Differ(head.Contents)) == 0) {
+			return head, tooLarge(refused)
 		}
 		txns = [][]clientv3.Op{nil}
 	}
-	last := head.CompleteRevision()
-	revision := head.Revision
+	next := Head{Epoch: b.Epoch.Revision, Seq: b.Seq, LastComplete: head.CompleteRevision(), Revision: head.Revision}
 	for i, ops := range txns {
 		if i > 0 && s.between != nil {
 			s.between()
 		}
-		if i == 0 || i == len(txns)-1 {
-			next := Head{Epoch: b.Epoch.Revision, Seq: b.Seq, Complete: i == len(txns)-1, LastComplete: last, Time: s.now()}
-			value, err := next.encode()
-			if err != nil {
-				return 0, err
-			}
-			ops = append(ops, clientv3.OpPut(s.prefix+headPath, string(value)))
+		if next.Time = s.now(); i == len(txns)-1 {
+			next.Complete, next.Contents = true, contents
 		}
-		written, err := s.fenced(ctx, b.Epoch, revision, ops)
+		value, err := s.encodeHead(&next)
 		if err != nil {
-			return 0, fmt.Errorf("commit batch of %d at epoch %d, transaction %d of %d: %w", b.Len(), b.Epoch.Revision, i+1, len(txns), err)
+			return Head{}, err
 		}
-		if i == 0 || i == len(txns)-1 {
-			revision = written
+		next.Revision, err = s.fenced(ctx, b.Epoch, next.Revision, append(ops, clientv3.OpPut(s.prefix+headPath, string(value))))
+		if err != nil {
+			return Head{}, fmt.Errorf("commit batch of %d at epoch %d, transaction %d of %d: %w", b.Len(), b.Epoch.Revision, i+1, len(txns), err)
 		}
 	}
-	s.last.Store(&wrote{b.Epoch, revision})
-	return revision, tooLarge(refused)
+	s.last.Store(&wrote{b.Epoch, next})
+	return next, tooLarge(refused)
+}
+
+// encodeHead makes the value of a head. One that is too large for its room (which takes more kinds than any build has) says nothing of the
+// records.
+func (s *Store) encodeHead(h *Head) ([]byte, error) {
+	value, err := h.encode()
+	if err != nil || len(value) <= headRoom-fenceRoom {
+		return value, err
+	}
+	s.log.Error("there are too many kinds of records for the head: it does not say what they are", slog.Int("kinds", len(h.Contents.Kinds())))
+	h.Contents = Contents{}
+	return h.encode()
 }
 
 // wrote is a complete head, and who wrote it.
 type wrote struct {
-	epoch    Epoch
-	revision int64
+	epoch Epoch
+	head  Head
 }
 
 // headOfMine is the head that the batch follows, where this process wrote it in the same epoch: then it need not be read, since
 // every transaction compares the epoch and the head's revision again.
 func (s *Store) headOfMine(b Batch) (Head, bool) {
 	last := s.last.Load()
-	if last == nil || last.epoch != b.Epoch || last.revision != b.After {
+	if last == nil || last.epoch != b.Epoch || last.head.Revision != b.After {
 		return Head{}, false
 	}
-	return Head{Revision: last.revision, Complete: true}, true
+	return last.head, true
 }
 
 // headFor reads the head that the batch follows, if the epoch still leads and the batch may follow it.
@@ -144,66 +162,116 @@ func fence(epoch Epoch) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(epoch.Key), "=", epoch.Revision)
 }
 
-// split divides a batch into the operations of its transactions, each with room for the head.
-func (s *Store) split(b Batch) (txns [][]clientv3.Op, refused TooLargeError, err error) {
+// txns gathers operations into transactions, each with room for the head.
+type txns struct {
+	full [][]clientv3.Op
+	ops  []clientv3.Op
+	size int
+}
+
+func (t *txns) put(key string, value []byte) {
+	t.add(clientv3.OpPut(key, string(value)), len(key)+len(value)+opBytes)
+}
+
+func (t *txns) delete(key string) { t.add(clientv3.OpDelete(key), len(key)+opBytes) }
+
+func (t *txns) add(op clientv3.Op, bytes int) {
+	if len(t.ops) == MaxTxnOps-1 || t.size+bytes > MaxRecordBytes {
+		t.full, t.ops, t.size = append(t.full, t.ops), nil, 0
+	}
+	t.ops, t.size = append(t.ops, op), t.size+bytes
+}
+
+func (t *txns) all() [][]clientv3.Op {
+	if len(t.ops) > 0 {
+		return append(t.full, t.ops)
+	}
+	return t.full
+}
+
+// split divides a batch into the operations of its transactions, and says what the records are after them.
+func (s *Store) split(b Batch) (all [][]clientv3.Op, contents Contents, refused TooLargeError, err error) {
 	if b.Epoch.Key == "" || b.Epoch.Revision == 0 {
-		return nil, refused, errors.New("commit without an epoch")
+		return nil, contents, refused, errors.New("commit without an epoch")
 	}
 	if twice, ok := repeated(b); ok {
-		return nil, refused, fmt.Errorf("the batch names %v twice", twice)
+		return nil, contents, refused, fmt.Errorf("the batch names %s twice", twice)
 	}
-	var ops []clientv3.Op
-	size := 0
-	add := func(op clientv3.Op, bytes int) {
-		if len(ops) == MaxTxnOps-1 || size+bytes > MaxRecordBytes {
-			txns, ops, size = append(txns, ops), nil, 0
-		}
-		ops, size = append(ops, op), size+bytes
-	}
+	var t txns
+	contents = b.Stored.Clone()
 	for _, record := range b.Puts {
-		key := s.RecordKey(record.Meta().Key)
+		path := record.Meta().Key.Path()
+		key := s.prefix + recordsPath + path
 		value, err := model.Encode(record)
 		if err != nil {
-			return nil, refused, err
+			return nil, contents, refused, err
 		}
-		bytes := len(key) + len(value) + opBytes
-		if bytes > MaxRecordBytes {
+		if bytes := len(key) + len(value) + opBytes; bytes > MaxRecordBytes {
 			refused.Records = append(refused.Records, record.Meta().Key)
 			refused.Sizes = append(refused.Sizes, bytes)
 			continue
 		}
-		add(clientv3.OpPut(key, string(value)), bytes)
+		t.put(key, value)
+		if !contents.Known() {
+			continue
+		}
+		hash := model.HashOf(value)
+		if contents.Replace(path, b.Was[record.Meta().Key], hash); hash != record.Meta().Hash {
+			// The writer will know the record by another hash than that of its bytes. Nothing is compared then: no fleet may stand still
+			// for a fault in how records are encoded.
+			s.log.Error("a record is not encoded as its hash says: the head does not say what the records are", slog.String("record", record.Meta().Key.String()))
+			contents = Contents{}
+		}
+	}
+	for _, v := range b.Restore {
+		if v.Raw != nil {
+			t.put(s.prefix+recordsPath+v.Path, v.Raw)
+		}
 	}
 	for _, key := range b.Deletes {
-		path := s.RecordKey(key)
-		add(clientv3.OpDelete(path), len(path)+opBytes)
+		if t.delete(s.RecordKey(key)); contents.Known() {
+			contents.Replace(key.Path(), b.Was[key], model.Hash{})
+		}
 	}
-	if len(ops) > 0 {
-		txns = append(txns, ops)
+	for _, v := range b.Restore {
+		if v.Raw == nil {
+			t.delete(s.prefix + recordsPath + v.Path)
+		}
 	}
-	return txns, refused, nil
+	return t.all(), contents, refused, nil
 }
 
-// repeated finds a key that stands twice in a batch: which of the two holds would be left to chance.
-func repeated(b Batch) (model.Key, bool) {
-	seen := make(map[model.Key]bool, b.Len())
-	for i := range b.Len() {
-		var key model.Key
-		if i < len(b.Puts) {
-			key = b.Puts[i].Meta().Key
-		} else {
-			key = b.Deletes[i-len(b.Puts)]
-		}
-		if seen[key] {
-			return key, true
-		}
-		seen[key] = true
+// repeated finds a record that stands twice in a batch: which of the two holds would be left to chance.
+func repeated(b Batch) (string, bool) {
+	seen := make(map[string]bool, b.Len())
+	twice := func(path string) bool {
+		was := seen[path]
+		seen[path] = true
+		return was
 	}
-	return model.Key{}, false
+	for _, record := range b.Puts {
+		if key := record.Meta().Key; twice(key.Path()) {
+			return key.String(), true
+		}
+	}
+	for _, key := range b.Deletes {
+		if twice(key.Path()) {
+			return key.String(), true
+		}
+	}
+	for _, v := range b.Restore {
+		if twice(v.Path) {
+			return v.Path, true
+		}
+	}
+	return "", false
 }
 
-// opBytes is at least what an operation takes beside its key and value.
-const opBytes = 32
+// opBytes is at least what an operation takes beside its key and value, fenceRoom what the fence and the head's key take.
+const (
+	opBytes   = 32
+	fenceRoom = 512
+)
 
 func tooLarge(refused TooLargeError) error {
 	if len(refused.Records) == 0 {

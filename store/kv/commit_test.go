@@ -61,11 +61,11 @@ func depose(t *testing.T, s *kv.Store, e kv.Epoch) {
 
 func commit(t *testing.T, s *kv.Store, b kv.Batch) int64 {
 	t.Helper()
-	revision, err := s.Commit(within(t), b)
+	head, err := s.Commit(within(t), b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return revision
+	return head.Revision
 }
 
 func load(t *testing.T, s *kv.Store, revision int64) *kv.State {
@@ -279,7 +279,7 @@ func TestLoadIncompleteAfterCompaction(t *testing.T) {
 
 func TestEmptyBatchCompletesOnlyWhatIsNot(t *testing.T) {
 	s := kvtest.Start(t)
-	if state := load(t, s.Store, 0); state.Complete != 0 || state.Head != (kv.Head{}) {
+	if state := load(t, s.Store, 0); state.Complete != 0 || state.Head.Revision != 0 {
 		t.Fatalf("an empty store: %+v", state)
 	}
 	e := epoch(t, s.Store, "a")
@@ -303,14 +303,14 @@ func TestTooLargeRecordIsRefusedAlone(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
 	commit(t, s.Store, kv.Batch{Epoch: e, Puts: []model.Record{service(t, "huge", 80, 10)}})
-	revision, err := s.Commit(within(t), kv.Batch{Epoch: e, Puts: []model.Record{service(t, "a", 80, 10), service(t, "huge", 81, 1<<20), service(t, "full", 80, 1<<20-2000)}})
+	head, err := s.Commit(within(t), kv.Batch{Epoch: e, Puts: []model.Record{service(t, "a", 80, 10), service(t, "huge", 81, 1<<20), service(t, "full", 80, 1<<20-2000)}})
 	var refused *kv.TooLargeError
 	if !errors.As(err, &refused) || len(refused.Records) != 1 || refused.Records[0].Name != "huge" || !strings.Contains(err.Error(), "Service shop/huge has 1048") {
 		t.Fatalf("got %v", err)
 	}
 	state := load(t, s.Store, 0)
-	if state.Complete != revision || len(state.Values) != 3 {
-		t.Fatalf("complete %d (committed %d), %d records", state.Complete, revision, len(state.Values))
+	if state.Complete != head.Revision || len(state.Values) != 3 {
+		t.Fatalf("complete %d (committed %d), %d records", state.Complete, head.Revision, len(state.Values))
 	}
 	if r, err := state.Values[2].Record(); err != nil || r.(*model.Service).Spec.Ports[0].Number != 80 {
 		t.Fatalf("the old version of the large record: %v, %v", r, err)

@@ -3,7 +3,7 @@ package kv
 import "context"
 
 // CommitGated is Commit by a leader that stops after the first transaction of its batch until the gate opens.
-func CommitGated(s *Store, ctx context.Context, b Batch, gate <-chan struct{}) (int64, error) {
+func CommitGated(s *Store, ctx context.Context, b Batch, gate <-chan struct{}) (Head, error) {
 	slow := *s
 	slow.between = func() { <-gate }
 	return slow.Commit(ctx, b)

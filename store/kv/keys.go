@@ -10,6 +10,10 @@
 // says whether the records beside it are a whole state. Readers publish, and start, only where it does; an incomplete
 // head also says which revision was complete last, so that a reader can start there. Whoever leads next finds the head
 // as it is, compares everything, and commits a batch that completes it.
+//
+// A complete head also says what the records are: their number and a digest for each kind (Contents). So readers notice what others
+// than the leader changed, by accident or with foreign tools, and the leader mends it. It is no proof against somebody who has the
+// right to write: he can write the head too.
 package kv
 
 import (
@@ -51,7 +55,7 @@ var Families = []Family{
 		Write: []Role{RoleIngest, RoleOperator}},
 	{Path: "certificates/", Holds: "the journal of issued certificates, pruned by their end", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
 		Write: []Role{RoleCA}},
-	{Path: "head", Holds: "whether the records are complete", Writer: "store/ingest (leader)", Reader: "store/mirror, store/ingest",
+	{Path: "head", Holds: "whether the records are complete, and what they are", Writer: "store/ingest (leader); navarchctl store adopt, where nobody leads", Reader: "store/mirror, store/ingest",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "keys/", Holds: "epochs of signing keys, sealed", Writer: "ca/keyring (any, by comparison)", Reader: "ca/keyring; cmd/navarchd, whether a key file may be made",
 		Write: []Role{RoleCA}, Read: []Role{RoleXDS, RoleIngest}},
@@ -63,7 +67,7 @@ var Families = []Family{
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "refusals/", Holds: "what proxies refused, and acknowledged when it was withheld, leased", Writer: "push/quarantine/share (each replica its own)", Reader: "push/quarantine/share",
 		Write: []Role{RoleXDS}},
-	{Path: "removals/", Holds: "which mass removal is held, and the decisions on approvals", Writer: "store/removal (leader)", Reader: "store/removal (every ingester), navarchctl store",
+	{Path: "removals/", Holds: "which mass removal is held, and the decisions on approvals", Writer: "store/removal (leader; navarchctl store adopt, where nobody leads)", Reader: "store/removal (every ingester), navarchctl store",
 		Write: []Role{RoleIngest}, Read: []Role{RoleOperator}},
 	{Path: "ring/", Holds: "which replica owns which shard", Writer: "shard/place (leader)", Reader: "shard/place, shard/relay through a replica",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
@@ -94,7 +98,7 @@ func Grants(mesh string, role Role) []Grant {
 		}
 		grants = append(grants, g)
 	}
-	if role == RoleXDS {
+	if role == RoleXDS || role == RoleIngest {
 		from, end := watched(prefix)
 		grants = append(grants, Grant{Key: from, End: end})
 	}

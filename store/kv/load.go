@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,13 +26,26 @@ type Value struct {
 	Path     string // below records/
 	Raw      []byte // nil: deleted
 	Revision int64  // of the modification; 0 for deletions
+
+	hash model.Hash // of Raw, where that was asked for before
 }
 
 // Key is the record's key; an error where the path names no kind of this build.
 func (v Value) Key() (model.Key, error) { return model.ParsePath(v.Path) }
 
-// Hash is the hash that the decoded record will have.
-func (v Value) Hash() model.Hash { return model.HashOf(v.Raw) }
+// Hash is the hash that the decoded record will have; the zero Hash where there is no record.
+func (v Value) Hash() model.Hash {
+	if v.Raw == nil || v.hash != (model.Hash{}) {
+		return v.hash
+	}
+	return model.HashOf(v.Raw)
+}
+
+// Hashed is the same Value, which knows its hash from now on.
+func (v Value) Hashed() Value {
+	v.hash = v.Hash()
+	return v
+}
 
 // Record decodes the value.
 func (v Value) Record() (model.Record, error) {
@@ -52,69 +66,110 @@ type State struct {
 	// Complete is the complete revision that Values are the whole state of; 0: they are the middle of a batch, or there
 	// is no head.
 	Complete int64
-	Values   []Value // ordered by path
+	// Said is what the head of the revision Complete says of the records, Contents what Values are. Where they differ somebody else
+	// than the leader changed records.
+	Said, Contents Contents
+	Values         []Value // ordered by path
 }
 
 // Load lists the records at one pinned revision. revision 0: the newest complete one; where there is none to be had, the
 // present one, and State.Complete is 0. Another revision is listed as it is: Complete says what its own head says. Values
 // that do not decode are listed like others. ErrCompacted where etcd no longer has the revision.
+//
+// Where the records are not what the newest head says, those of the head's own revision are given instead, if etcd still has
+// them and they are: State.At is then that revision, and a watch from there brings what was changed.
 func (s *Store) Load(ctx context.Context, revision int64) (*State, error) {
 	stat, err := s.Stat(ctx)
 	if err != nil {
 		return nil, err
 	}
-	state := &State{At: Position{stat.Cluster, stat.Revision}, Store: stat.Revision, Head: stat.Head, Complete: stat.Head.CompleteRevision()}
+	state := &State{At: Position{stat.Cluster, stat.Revision}, Store: stat.Revision, Head: stat.Head, Complete: stat.Head.CompleteRevision(),
+		Said: stat.Head.Contents}
 	switch {
 	case revision != 0:
-		if state.Complete, err = s.completeAt(ctx, revision); err != nil {
+		state.At.Revision = revision
+		if err := s.said(ctx, state, revision); err != nil {
 			return nil, err
 		}
-		state.At.Revision = revision
 	case !stat.Head.Complete && state.Complete != 0:
 		state.At.Revision = state.Complete
-		state.Values, err = s.list(ctx, state.At.Revision)
+		if err = s.said(ctx, state, state.Complete); err == nil {
+			err = s.list(ctx, state)
+		}
 		if !errors.Is(err, ErrCompacted) {
 			return state, err
 		}
-		state.At.Revision, state.Complete = stat.Revision, 0
+		state.At.Revision, state.Complete, state.Said = stat.Revision, 0, Contents{}
 	}
-	state.Values, err = s.list(ctx, state.At.Revision)
-	return state, err
+	if err := s.list(ctx, state); err != nil || revision != 0 || !state.Head.Complete || len(state.Contents.Differ(state.Said)) == 0 {
+		return state, err
+	}
+	before := *state
+	before.At.Revision = state.Head.Revision
+	if err := s.list(ctx, &before); err == nil && len(before.Contents.Differ(state.Said)) == 0 {
+		return &before, nil
+	}
+	return state, nil
 }
 
-// completeAt is the complete revision that a past revision shows.
-func (s *Store) completeAt(ctx context.Context, revision int64) (int64, error) {
+// said notes what the head at a revision says.
+func (s *Store) said(ctx context.Context, state *State, revision int64) error {
 	resp, err := s.client.Get(ctx, s.prefix+headPath, clientv3.WithRev(revision))
 	if err != nil {
-		return 0, fmt.Errorf("read the head at revision %d: %w", revision, translate(err))
+		return fmt.Errorf("read the head at revision %d: %w", revision, translate(err))
 	}
-	if len(resp.Kvs) == 0 {
-		return 0, nil
+	state.Complete, state.Said = 0, Contents{}
+	if len(resp.Kvs) > 0 {
+		if head := decodeHead(resp.Kvs[0].Value, resp.Kvs[0].ModRevision); head.Complete {
+			state.Complete, state.Said = head.Revision, head.Contents
+		}
 	}
-	if head := decodeHead(resp.Kvs[0].Value, resp.Kvs[0].ModRevision); head.Complete {
-		return head.Revision, nil
-	}
-	return 0, nil
+	return nil
 }
 
-// list reads all records at a revision, page by page.
-func (s *Store) list(ctx context.Context, revision int64) ([]Value, error) {
-	folder := s.prefix + recordsPath
+// list reads all records at the state's revision, page by page.
+func (s *Store) list(ctx context.Context, state *State) error {
+	folder, revision := s.prefix+recordsPath, state.At.Revision
 	from, end := folder, after(folder)
 	var values []Value
 	for {
 		page, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithLimit(pageSize))
 		if err != nil {
-			return nil, fmt.Errorf("list records at revision %d: %w", revision, translate(err))
+			return fmt.Errorf("list records at revision %d: %w", revision, translate(err))
 		}
 		for _, kv := range page.Kvs {
-			values = append(values, Value{Path: strings.TrimPrefix(string(kv.Key), folder), Raw: orEmpty(kv.Value), Revision: kv.ModRevision})
+			values = append(values, Value{Path: strings.TrimPrefix(string(kv.Key), folder), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}.Hashed())
 		}
 		if !page.More {
-			return values, nil
+			state.Values, state.Contents = values, ContentsOf(values)
+			return nil
 		}
 		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 	}
+}
+
+// Before reads the records at some paths as they were before a revision; one that was not there has no Raw. ErrCompacted where etcd no
+// longer has that.
+func (s *Store) Before(ctx context.Context, paths []string, revision int64) ([]Value, error) {
+	values := make([]Value, 0, len(paths))
+	for some := range slices.Chunk(paths, MaxTxnOps) {
+		var reads []clientv3.Op
+		for _, path := range some {
+			reads = append(reads, clientv3.OpGet(s.prefix+recordsPath+path, clientv3.WithRev(revision-1)))
+		}
+		resp, err := s.client.Txn(ctx).Then(reads...).Commit()
+		if err != nil {
+			return nil, fmt.Errorf("read %d records as they were before revision %d: %w", len(some), revision, translate(err))
+		}
+		for i, path := range some {
+			v := Value{Path: path}
+			if kvs := resp.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
+				v.Raw, v.Revision = orEmpty(kvs[0].Value), kvs[0].ModRevision
+			}
+			values = append(values, v)
+		}
+	}
+	return values, nil
 }
 
 // orEmpty tells an empty value from none.

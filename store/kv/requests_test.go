@@ -34,11 +34,11 @@ func TestRequestsOfACommit(t *testing.T) {
 	costs := func(want int, b kv.Batch, outcome error) int64 {
 		t.Helper()
 		before := requests.txns
-		revision, err := s.Commit(within(t), b)
+		head, err := s.Commit(within(t), b)
 		if n := requests.txns - before; n != want || !errors.Is(err, outcome) {
 			t.Fatalf("a batch of %d after %d: %d transactions and %v, want %d and %v", b.Len(), b.After, n, err, want, outcome)
 		}
-		return revision
+		return head.Revision
 	}
 	first := costs(2, kv.Batch{Epoch: e, Puts: services(t, 1, 80)}, nil)
 	second := costs(1, kv.Batch{Epoch: e, After: first, Puts: services(t, 1, 81)}, nil)

@@ -51,6 +51,7 @@ func TestRoles(t *testing.T) {
 	if u := next(t, updates); u.Revision != revision || u.Err != nil {
 		t.Fatalf("a replica's watch: %+v", u)
 	}
+	followsItself(t, stores[kv.RoleIngest], e, revision)
 	if state := load(t, stores[kv.RoleXDS], 0); state.Complete != revision {
 		t.Fatalf("a replica's list: %+v", state)
 	}
@@ -67,6 +68,17 @@ func TestRoles(t *testing.T) {
 	approvals(t, stores)
 	if _, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Endpoints: s.Endpoints(), Username: "root", Password: "wrong"}); err == nil {
 		t.Fatal("a wrong password was taken")
+	}
+}
+
+// followsItself checks that a leader may see who changed its records, and what they were before.
+func followsItself(t *testing.T, leader *kv.Store, e kv.Epoch, revision int64) {
+	t.Helper()
+	if u := next(t, leader.Watch(within(t), kv.Position{Revision: e.Revision})); u.Revision != revision || u.Err != nil {
+		t.Fatalf("a leader's watch: %+v", u)
+	}
+	if _, err := leader.Before(within(t), []string{"Service/shop/s0000"}, revision); err != nil {
+		t.Fatalf("a leader reads what was before: %v", err)
 	}
 }
 

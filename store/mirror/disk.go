@@ -169,8 +169,9 @@ func (s *summed) part() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// restore publishes the snapshot on disk, where nothing was published yet: the store did not answer. It says whether it did.
-func (f *follower) restore(now time.Time) bool {
+// restore publishes the snapshot on disk, where nothing was published yet, and logs why: the store did not answer, or what it has is not
+// good. It says whether it did.
+func (f *follower) restore(now time.Time, why string) bool {
 	disk := f.cfg.Disk
 	if disk == nil || f.fold.published || f.restored {
 		return false
@@ -188,7 +189,7 @@ func (f *follower) restore(now time.Time) bool {
 		f.fold.unknown[u.Path] = u
 	}
 	f.seen = kv.Position{Cluster: head.Cluster, Revision: head.Revision}
-	f.cfg.Logger.Warn("etcd does not answer: serving the snapshot on disk until it does", "path", disk.Path,
+	f.cfg.Logger.Warn(why, "path", disk.Path,
 		"revision", head.Revision, "records", head.Records, "age", now.Sub(head.Saved).Round(time.Second))
 	f.publish(Diff(Empty(), snapshot))
 	f.tell(func(s *Status) {

@@ -34,20 +34,29 @@ func (p Problem) String() string {
 type fold struct {
 	base      *Snapshot           // all that was complete, with last good versions
 	published bool                // base was given out
-	staged    map[string]kv.Value // by path: read since, and not known to be complete
+	staged    map[string]kv.Value // by path: read since, and not known to be complete, or of a kind that is held
 	bad       map[string]error    // by path: what does not decode in the last complete state
 	// unknown are the records of kinds that this build does not know, by path: they are no problem of this replica's.
 	unknown map[string]model.Unknown
-	head    kv.Head // the newest that was read
+	apart   map[string]model.Hash // by path: of bad and unknown, what is stored
+	head    kv.Head               // the newest that was read
+
+	stored    kv.Contents // what was read, kept change by change
+	held      []Held      // of the last complete state: kinds that are not what its head says
+	unchecked string      // why nobody knows whether there are any
 }
 
 func newFold() *fold {
-	return &fold{base: Empty(), staged: map[string]kv.Value{}, bad: map[string]error{}, unknown: map[string]model.Unknown{}}
+	return &fold{base: Empty(), staged: map[string]kv.Value{}, bad: map[string]error{}, unknown: map[string]model.Unknown{},
+		apart: map[string]model.Hash{}, stored: kv.NewContents()}
 }
 
 // load takes a whole list in place of all that was staged. The result is false where there is nothing to publish.
 func (f *fold) load(state *kv.State) (Change, bool) {
-	f.head = state.Head
+	f.head, f.stored = state.Head, state.Contents.Clone()
+	if !f.stored.Known() {
+		f.stored = kv.ContentsOf(state.Values)
+	}
 	clear(f.staged)
 	listed := make(map[string]bool, len(state.Values))
 	for _, v := range state.Values {
@@ -76,7 +85,7 @@ func (f *fold) load(state *kv.State) (Change, bool) {
 	if state.Complete == 0 {
 		return Change{}, false
 	}
-	return f.complete(state.Complete, time.Time{})
+	return f.complete(state.Complete, time.Time{}, state.Said)
 }
 
 // follows tells whether an update can be the next one. Every head names the complete one before it: where that is not the
@@ -92,6 +101,8 @@ func (f *fold) follows(u kv.Update) error {
 // apply takes what one revision changed.
 func (f *fold) apply(u kv.Update) (Change, bool) {
 	for _, v := range u.Values {
+		v = v.Hashed()
+		f.stored.Replace(v.Path, f.hash(v.Path), v.Hash())
 		f.staged[v.Path] = v
 	}
 	if u.Head == nil {
@@ -101,17 +112,55 @@ func (f *fold) apply(u kv.Update) (Change, bool) {
 	if !f.head.Complete {
 		return Change{}, false
 	}
-	return f.complete(f.head.Revision, f.head.Time)
+	return f.complete(f.head.Revision, f.head.Time, f.head.Contents)
 }
 
-// complete makes a snapshot of what was staged. The first is given out only when no record is missing from it: a proxy
-// would lose what it names.
-func (f *fold) complete(revision int64, committed time.Time) (Change, bool) {
+// hash is of what was read last at a path; the zero Hash: nothing is stored there.
+func (f *fold) hash(path string) model.Hash {
+	if v, is := f.staged[path]; is {
+		return v.Hash()
+	}
+	if hash, is := f.apart[path]; is {
+		return hash
+	}
+	if key, err := model.ParsePath(path); err == nil {
+		if r, is := f.base.Get(key); is {
+			return r.Meta().Hash
+		}
+	}
+	return model.Hash{}
+}
+
+// compare notes which kinds are not what a complete head says.
+func (f *fold) compare(said kv.Contents) {
+	f.held, f.unchecked = nil, unchecked(said)
+	for _, kind := range f.stored.Differ(said) {
+		f.held = append(f.held, Held{kind, said.Kind(kind).Count, f.stored.Kind(kind).Count})
+	}
+}
+
+// withholds tells whether what is stored at a path stays out of the snapshot because of its kind. Before there is a snapshot what cannot be
+// understood anyway is taken as it is: it may be what closes the replica for some proxies.
+func (f *fold) withholds(path string) bool {
+	kind, _, _ := strings.Cut(path, "/")
+	i := slices.IndexFunc(f.held, func(h Held) bool { return h.Kind == kind })
+	return i >= 0 && (f.published || f.held[i].known())
+}
+
+// complete makes a snapshot of what was staged, but for kinds that are not what the head says. The first is given out only when no
+// record is missing from it: a proxy would lose what it names.
+func (f *fold) complete(revision int64, committed time.Time, said kv.Contents) (Change, bool) {
+	f.compare(said)
 	var puts []model.Record
 	var deletes []model.Key
 	for path, v := range f.staged {
+		if f.withholds(path) {
+			continue
+		}
+		delete(f.staged, path)
 		delete(f.bad, path)
 		delete(f.unknown, path)
+		delete(f.apart, path)
 		if v.Raw == nil {
 			if key, err := v.Key(); err == nil {
 				deletes = append(deletes, key)
@@ -123,21 +172,20 @@ func (f *fold) complete(revision int64, committed time.Time) (Change, bool) {
 		}
 		record, err := v.Record()
 		if errors.Is(err, model.ErrUnknownKind) {
-			f.unknown[path] = model.ReadUnknown(path, v.Raw)
+			f.unknown[path], f.apart[path] = model.ReadUnknown(path, v.Raw), v.Hash()
 			continue
 		}
 		if err != nil {
-			f.bad[path] = err
+			f.bad[path], f.apart[path] = err, v.Hash()
 			continue
 		}
 		puts = append(puts, record)
 	}
-	clear(f.staged)
 	change := f.base.Apply(revision, puts, deletes)
 	f.base = change.New
 	f.base.unknown = slices.SortedFunc(maps.Values(f.unknown), func(a, b model.Unknown) int { return strings.Compare(a.Path, b.Path) })
 	if !f.published {
-		if len(f.missing()) > 0 {
+		if len(f.missing()) > 0 || slices.ContainsFunc(f.held, Held.known) {
 			return Change{}, false
 		}
 		f.published = true

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-func value(t *testing.T, name string, port uint32) kv.Value {
+func value(t testing.TB, name string, port uint32) kv.Value {
 	t.Helper()
 	r, err := model.New(model.Key{Kind: model.KindService, Name: name}, 0, &model.ServiceSpec{Ports: []*model.ServicePort{{Number: port}}})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
 )
 
 // follower is the loop's own state; Run makes it and no other goroutine touches it. It outlives connections, so that the
@@ -23,6 +24,9 @@ type follower struct {
 	patience int         // how many of them are too many
 	status   Status      // as last told
 	restored bool        // the snapshot on disk was looked for
+	held     []Held      // as a list said
+	relist   time.Duration
+	lines    *obs.Sampled // about held kinds
 }
 
 // How long the loop waits before it tries again what failed.
@@ -41,7 +45,7 @@ var errStuck = errors.New("the watch does not bring what the store has")
 // one goes on where the last one ended.
 func (m *Mirror) Run(ctx context.Context) error {
 	if m.resume == nil {
-		m.resume = &follower{Mirror: m, fold: newFold(), patience: leastPatience}
+		m.resume = &follower{Mirror: m, fold: newFold(), patience: leastPatience, relist: firstRelist, lines: obs.NewSampled(m.cfg.Logger)}
 	}
 	f := m.resume
 	if m.cfg.Disk != nil {
@@ -61,11 +65,14 @@ func (m *Mirror) Run(ctx context.Context) error {
 		case errors.Is(err, errGap):
 			m.cfg.Logger.Error("listing again", slog.Any("error", err))
 			f.at = kv.Position{}
+		case errors.Is(err, errDiffers):
+			m.cfg.Logger.Info("listing again", slog.Any("error", err))
+			f.at = kv.Position{}
 		case errors.Is(err, kv.ErrRegressed), errors.Is(err, kv.ErrClusterChanged):
 			f.frozen(ctx, err)
 		default:
 			f.tell(func(s *Status) { s.Away = err })
-			f.restore(time.Now())
+			f.restore(time.Now(), "etcd does not answer: serving the snapshot on disk until it does")
 		}
 		if pause = min(2*pause, maxPause); f.at != before {
 			pause = firstPause
@@ -89,10 +96,16 @@ func (f *follower) follow(ctx context.Context) error {
 	defer tick.Stop()
 	answers := make(chan answer, 1)
 	asking := false
+	relist := time.NewTimer(f.relist)
+	defer relist.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-relist.C:
+			if len(f.held) > 0 {
+				return errDiffers
+			}
 		case u, open := <-updates:
 			if !open {
 				return errors.New("the watch was closed")
@@ -103,7 +116,9 @@ func (f *follower) follow(ctx context.Context) error {
 			if err := f.fold.follows(u); err != nil {
 				return err
 			}
-			f.update(u)
+			if err := f.update(u); err != nil {
+				return err
+			}
 		case <-tick.C:
 			if !asking {
 				asking = true
@@ -129,11 +144,15 @@ func (f *follower) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(state.Contents.Differ(state.Said), known) {
+		f.restore(time.Now(), "the stored records are not what the head says: the snapshot on disk has the last good ones")
+	}
 	if err := f.seen.Check(kv.Stat{Cluster: state.At.Cluster, Revision: state.Store}); err != nil {
 		return err
 	}
 	f.at, f.seen = state.At, kv.Position{Cluster: state.At.Cluster, Revision: state.Store}
 	change, ok := f.fold.load(state)
+	f.listed()
 	f.cfg.Logger.Info("listed the store", slog.Int64("revision", state.At.Revision), slog.Int("records", len(state.Values)),
 		slog.Bool("complete", state.Complete != 0), slog.Int("edits", len(change.Edits)))
 	f.took(change, ok)
@@ -143,13 +162,15 @@ func (f *follower) list(ctx context.Context) error {
 	return nil
 }
 
-// update takes one revision of the watch.
-func (f *follower) update(u kv.Update) {
+// update takes one revision of the watch. errDiffers: it is to be listed again.
+func (f *follower) update(u kv.Update) error {
 	change, ok := f.fold.apply(u)
 	f.at.Revision = u.Revision
 	f.behind, f.patience = 0, leastPatience
 	f.seen.Revision = max(f.seen.Revision, u.Revision)
+	err := f.watched()
 	f.took(change, ok)
+	return err
 }
 
 // took publishes a change, if there is one, and tells what the fold knows. Who sees the status sees the snapshot; who sees
@@ -162,6 +183,7 @@ func (f *follower) took(change Change, ok bool) {
 	}
 	f.tell(func(s *Status) {
 		s.Away, s.Head, s.Seen, s.Problems, s.Unknown = nil, f.fold.head, f.seen, problems, f.fold.base.unknown
+		s.Held, s.Unchecked = f.held, f.fold.unchecked
 		if ok {
 			s.Revision, s.Restored = change.New.Revision(), time.Time{}
 		}
@@ -258,6 +280,10 @@ func (f *follower) tell(edit func(*Status)) {
 		if hooks.Contact != nil {
 			hooks.Contact(now.Away)
 		}
+	}
+	f.tellHeld(was.Held, now.Held)
+	if was.Unchecked != now.Unchecked && now.Unchecked != "" {
+		log.Warn("what others than the leader change in the store is not noticed", slog.String("reason", now.Unchecked))
 	}
 	if !slices.Equal(was.Unknown, now.Unknown) {
 		logUnknown(log, was.Unknown, now.Unknown)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ type Source interface {
 type Hooks struct {
 	Published func(Change)
 	Relisted  func()           // the list was read again
+	Held      func([]Held)     // kinds that are held, whenever that changed
 	Problems  func([]Problem)  // values that do not decode, whenever that changed
 	Alarm     func(error)      // the store is not the one that was read; nil: it is again, or was adopted
 	Contact   func(away error) // etcd does not answer, nil: it answers; at every change
@@ -63,8 +65,11 @@ type Status struct {
 	Head     kv.Head
 	Problems []Problem
 	Unknown  []model.Unknown // records of kinds that this build does not know; they make no mirror unready
-	Alarm    error           // the store is not the one that was read; the last snapshot stands until it is again, or Adopt
-	Away     error           // why etcd was not reached lately; the last snapshot stands
+	Held     []Held          // kinds whose stored records are not what the head says, by kind: their last good ones stand
+	// Unchecked is why the stored records cannot be compared with the head; empty: they are.
+	Unchecked string
+	Alarm     error // the store is not the one that was read; the last snapshot stands until it is again, or Adopt
+	Away      error // why etcd was not reached lately; the last snapshot stands
 	// Restored is when the snapshot from disk, which stands because etcd was never reached, was known to be the newest; zero:
 	// the snapshot is etcd's.
 	Restored time.Time
@@ -113,6 +118,8 @@ func (m *Mirror) Ready() error {
 	switch {
 	case m.Current() != nil:
 		return nil
+	case slices.ContainsFunc(s.Held, Held.known):
+		return fmt.Errorf("no good records of a kind are known: %v", s.Held[slices.IndexFunc(s.Held, Held.known)])
 	case s.Alarm != nil:
 		return s.Alarm
 	case s.Away != nil:

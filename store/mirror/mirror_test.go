@@ -266,8 +266,30 @@ func TestUndecodableWithoutLastGood(t *testing.T) {
 	}
 }
 
-// Somebody deletes everything, the head too: that is no complete state, and no proxy loses anything.
+// Somebody deletes everything. The head too: that is no complete state, and no proxy loses anything. All but the head: the leader that
+// makes an edit does not know of it, and its head says what there should be.
 func TestDeletedPrefixBlanksNothing(t *testing.T) {
+	t.Run("all but the head", func(t *testing.T) {
+		s, e := etcd(t)
+		leader := s.Term(e)
+		first := leader.Commit(kv.Batch{Puts: append(services(t, 0, 30, 80), endpoints(t, "s000", "10.0.0.1"))})
+		m := start(t, s.Connect())
+		before := m.reach(first.Revision).New
+		deletePrefix(s, "records/")
+		second := leader.Commit(kv.Batch{Puts: services(t, 0, 1, 81)})
+		if c := m.reach(second.Revision); len(c.Edits) != 0 || c.Old != before {
+			t.Fatalf("edits %v", c.Edits)
+		}
+		m.holds("Endpoints", "Service")
+		mended := leader.Commit(kv.Batch{Puts: append(services(t, 1, 30, 80), endpoints(t, "s000", "10.0.0.1"))})
+		if c := m.reach(mended.Revision); len(c.Edits) != 1 || c.New.Len(model.KindService) != 30 {
+			t.Fatalf("edits %v", c.Edits)
+		}
+	})
+	t.Run("the head too", deletedWithHead)
+}
+
+func deletedWithHead(t *testing.T) {
 	s, e := etcd(t)
 	first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 30, 80)})
 	m := start(t, s.Connect())

@@ -92,6 +92,7 @@ type running struct {
 	alarms   chan error
 	contact  chan error
 	problems chan []mirror.Problem
+	held     chan []mirror.Held
 	pause    func() // ends the loop, until resume
 }
 
@@ -103,12 +104,13 @@ func start(t testing.TB, source mirror.Source) *running {
 func startWith(t testing.TB, source mirror.Source, disk *mirror.Disk) *running {
 	t.Helper()
 	r := &running{t: t, changes: make(chan mirror.Change, 1000), relisted: make(chan struct{}, 100), alarms: make(chan error, 100),
-		contact: make(chan error, 100), problems: make(chan []mirror.Problem, 100)}
+		contact: make(chan error, 100), problems: make(chan []mirror.Problem, 100), held: make(chan []mirror.Held, 100)}
 	m, err := mirror.New(mirror.Config{Source: source, Disk: disk, Logger: slog.New(slog.DiscardHandler), CheckEvery: 50 * time.Millisecond, Timeout: 200 * time.Millisecond, Hooks: mirror.Hooks{
 		Published: func(c mirror.Change) { r.changes <- c },
 		Relisted:  func() { r.relisted <- struct{}{} },
 		Alarm:     func(err error) { r.alarms <- err },
 		Contact:   func(err error) { r.contact <- err },
+		Held:      func(h []mirror.Held) { r.held <- h },
 		Problems:  func(p []mirror.Problem) { r.problems <- p },
 	}})
 	if err != nil {

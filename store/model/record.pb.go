@@ -1042,6 +1042,7 @@ type HeadValue struct {
 	Complete      bool                   `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
 	LastComplete  int64                  `protobuf:"varint,5,opt,name=last_complete,json=lastComplete,proto3" json:"last_complete,omitempty"` // the newest complete revision before this head; 0: none
 	Written       int64                  `protobuf:"varint,6,opt,name=written,proto3" json:"written,omitempty"`                               // Unix milliseconds, by the leader's clock
+	Contents      *ContentsValue         `protobuf:"bytes,7,opt,name=contents,proto3" json:"contents,omitempty"`                              // of a complete head: what the records are; absent: nobody says
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1116,6 +1117,126 @@ func (x *HeadValue) GetWritten() int64 {
 		return x.Written
 	}
 	return 0
+}
+
+func (x *HeadValue) GetContents() *ContentsValue {
+	if x != nil {
+		return x.Contents
+	}
+	return nil
+}
+
+// ContentsValue says what all records are, as they are stored. An algorithm that a build does not know it does not compare.
+type ContentsValue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Algorithm     uint32                 `protobuf:"varint,1,opt,name=algorithm,proto3" json:"algorithm,omitempty"` // 1: sums of SHA-256 modulo 2^128, see kv.Contents
+	Kinds         []*KindContents        `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`          // sorted by kind; a kind without records is left out
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContentsValue) Reset() {
+	*x = ContentsValue{}
+	mi := &file_store_model_record_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContentsValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContentsValue) ProtoMessage() {}
+
+func (x *ContentsValue) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContentsValue.ProtoReflect.Descriptor instead.
+func (*ContentsValue) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ContentsValue) GetAlgorithm() uint32 {
+	if x != nil {
+		return x.Algorithm
+	}
+	return 0
+}
+
+func (x *ContentsValue) GetKinds() []*KindContents {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+type KindContents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          []byte                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // the first part of the records' paths, whatever bytes stand there
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Sum           []byte                 `protobuf:"bytes,3,opt,name=sum,proto3" json:"sum,omitempty"` // 16 bytes, the highest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KindContents) Reset() {
+	*x = KindContents{}
+	mi := &file_store_model_record_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KindContents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KindContents) ProtoMessage() {}
+
+func (x *KindContents) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KindContents.ProtoReflect.Descriptor instead.
+func (*KindContents) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *KindContents) GetKind() []byte {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *KindContents) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *KindContents) GetSum() []byte {
+	if x != nil {
+		return x.Sum
+	}
+	return nil
 }
 
 var File_store_model_record_proto protoreflect.FileDescriptor
@@ -1206,14 +1327,22 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x03key\x18\x05 \x01(\fR\x03key\x12\x10\n" +
 	"\x03mac\x18\x06 \x01(\fR\x03mac\".\n" +
 	"\x10SecretReaderSpec\x12\x1a\n" +
-	"\baccounts\x18\x01 \x03(\tR\baccounts\"\xa6\x01\n" +
+	"\baccounts\x18\x01 \x03(\tR\baccounts\"\xe3\x01\n" +
 	"\tHeadValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x1a\n" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12#\n" +
 	"\rlast_complete\x18\x05 \x01(\x03R\flastComplete\x12\x18\n" +
-	"\awritten\x18\x06 \x01(\x03R\awritten*i\n" +
+	"\awritten\x18\x06 \x01(\x03R\awritten\x12;\n" +
+	"\bcontents\x18\a \x01(\v2\x1f.navarch.store.v1.ContentsValueR\bcontents\"c\n" +
+	"\rContentsValue\x12\x1c\n" +
+	"\talgorithm\x18\x01 \x01(\rR\talgorithm\x124\n" +
+	"\x05kinds\x18\x02 \x03(\v2\x1e.navarch.store.v1.KindContentsR\x05kinds\"J\n" +
+	"\fKindContents\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\fR\x04kind\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x10\n" +
+	"\x03sum\x18\x03 \x01(\fR\x03sum*i\n" +
 	"\n" +
 	"Resolution\x12\x12\n" +
 	"\x0eRESOLUTION_EDS\x10\x00\x12\x12\n" +
@@ -1248,7 +1377,7 @@ func file_store_model_record_proto_rawDescGZIP() []byte {
 }
 
 var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_store_model_record_proto_goTypes = []any{
 	(Resolution)(0),          // 0: navarch.store.v1.Resolution
 	(Protocol)(0),            // 1: navarch.store.v1.Protocol
@@ -1263,10 +1392,12 @@ var file_store_model_record_proto_goTypes = []any{
 	(*SecretSpec)(nil),       // 10: navarch.store.v1.SecretSpec
 	(*SecretReaderSpec)(nil), // 11: navarch.store.v1.SecretReaderSpec
 	(*HeadValue)(nil),        // 12: navarch.store.v1.HeadValue
-	nil,                      // 13: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                      // 14: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                      // 15: navarch.store.v1.Endpoint.PortsEntry
-	nil,                      // 16: navarch.store.v1.PolicySpec.SelectorEntry
+	(*ContentsValue)(nil),    // 13: navarch.store.v1.ContentsValue
+	(*KindContents)(nil),     // 14: navarch.store.v1.KindContents
+	nil,                      // 15: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                      // 16: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                      // 17: navarch.store.v1.Endpoint.PortsEntry
+	nil,                      // 18: navarch.store.v1.PolicySpec.SelectorEntry
 }
 var file_store_model_record_proto_depIdxs = []int32{
 	4,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
@@ -1276,19 +1407,21 @@ var file_store_model_record_proto_depIdxs = []int32{
 	11, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
 	5,  // 5: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
 	0,  // 6: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	13, // 7: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	15, // 7: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
 	1,  // 8: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
 	7,  // 9: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
 	8,  // 10: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	14, // 11: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	16, // 11: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
 	2,  // 12: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	15, // 13: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	16, // 14: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	17, // 13: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	18, // 14: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	13, // 15: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
+	14, // 16: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_store_model_record_proto_init() }
@@ -1310,7 +1443,7 @@ func file_store_model_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

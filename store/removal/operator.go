@@ -87,3 +87,21 @@ func Accept(ctx context.Context, store *kv.Store, a Approval) (Decision, error) 
 		}
 	}
 }
+
+// Record remembers, beside the leader's decisions, one that was made under an epoch of its own: by who adopts what is stored where nobody
+// leads. It replaces an earlier word with the same Approval.ID. Errors: kv.ErrDeposed, kv.ErrConflict, etcd's.
+func Record(ctx context.Context, store *kv.Store, epoch kv.Epoch, d Decision) error {
+	blobs, _, err := store.Blobs(ctx, Folder, 0)
+	if err != nil {
+		return err
+	}
+	stored := find(kv.Folder{Blobs: blobs}, decisionsPath)
+	decisions, _ := parseDecisions(stored.Raw) // what cannot be read is replaced
+	d.Approval.Reason, d.Approval.OSUser, d.Approval.Host, d.Approval.EtcdUser = clip(d.Approval.Reason), clip(d.Approval.OSUser), clip(d.Approval.Host), clip(d.Approval.EtcdUser)
+	raw, err := json.Marshal(remember(decisions, d))
+	if err != nil {
+		return err
+	}
+	_, err = store.ChangeFenced(ctx, epoch, kv.BlobChange{If: map[string]int64{decisionsPath: stored.Revision}, Put: []kv.Blob{{Path: decisionsPath, Raw: raw}}})
+	return err
+}

@@ -116,14 +116,57 @@ func (s *Server) Depose(epoch kv.Epoch) {
 	s.Delete(epoch.Key, "")
 }
 
-// MustCommit writes a batch, or fails the test.
+// MustCommit writes a batch as a leader does that has just compared everything: its head says what is stored, whoever wrote that. It
+// returns the head's revision, or fails the test.
 func (s *Server) MustCommit(b kv.Batch) int64 {
 	s.t.Helper()
-	revision, err := s.Store.Commit(s.t.Context(), b)
+	return s.Term(b.Epoch).Commit(b).Revision
+}
+
+// Term is a leader that knows what is stored when it begins and what it wrote itself, and does not hear of what others change.
+type Term struct {
+	*Server
+	epoch  kv.Epoch
+	stored kv.Contents
+	have   map[model.Key]model.Hash
+}
+
+// Term begins one under an epoch.
+func (s *Server) Term(epoch kv.Epoch) *Term {
+	s.t.Helper()
+	stat, err := s.Stat(s.t.Context())
 	if err != nil {
-		s.t.Fatalf("commit: %v", err)
+		s.t.Fatal(err)
 	}
-	return revision
+	state, err := s.Load(s.t.Context(), stat.Revision)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	t := &Term{Server: s, epoch: epoch, stored: state.Contents, have: map[model.Key]model.Hash{}}
+	for _, v := range state.Values {
+		if key, err := v.Key(); err == nil {
+			t.have[key] = v.Hash()
+		}
+	}
+	return t
+}
+
+// Commit writes a batch, or fails the test.
+func (t *Term) Commit(b kv.Batch) kv.Head {
+	t.t.Helper()
+	b.Epoch, b.Stored, b.Was = t.epoch, t.stored, t.have
+	head, err := t.Store.Commit(t.t.Context(), b)
+	if err != nil {
+		t.t.Fatalf("commit: %v", err)
+	}
+	t.stored = head.Contents
+	for _, r := range b.Puts {
+		t.have[r.Meta().Key] = r.Meta().Hash
+	}
+	for _, key := range b.Deletes {
+		delete(t.have, key)
+	}
+	return head
 }
 
 // Interrupted writes what a leader that is lost in the middle of a batch leaves: some of its records, and an incomplete
@@ -154,6 +197,24 @@ func (s *Server) Interrupted(epoch kv.Epoch, puts []model.Record, deletes []mode
 		s.t.Fatal(err)
 	}
 	return resp.Header.Revision
+}
+
+// WriteHead replaces the head by a complete one that says this of the records, as another build's leader might, and returns its revision.
+func (s *Server) WriteHead(contents *model.ContentsValue) int64 {
+	s.t.Helper()
+	stat, err := s.Stat(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	head, err := proto.Marshal(&model.HeadValue{Schema: model.Schema, Epoch: stat.Head.Epoch, Complete: true, LastComplete: stat.Head.CompleteRevision(), Contents: contents})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Put("head", string(head))
+	if stat, err = s.Stat(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	return stat.Head.Revision
 }
 
 // Put writes a key below the mesh's prefix behind everybody's back.

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/lead"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/removal"
+)
+
+// adopt is for stored records that somebody changed on purpose, or that no leader will mend: there is none.
+func (e *etcd) adopt() *cobra.Command {
+	var yes bool
+	var reason string
+	cmd := &cobra.Command{Use: "adopt", Short: "Declare the stored records to be right, where no ingester leads", Args: cobra.NoArgs,
+		Example: "  navarchctl store adopt --etcd-endpoints https://etcd-0:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key\n  navarchctl store adopt --yes --etcd-endpoints https://etcd-0:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key",
+		Long: "The head in etcd says what the records beside it are. Where somebody else than the leader changed records, replicas hold the\n" +
+			"kinds that differ: they serve the last good ones. A leader puts the records right by itself. Where there is none, this command\n" +
+			"shows what differs, and with --yes writes a head that says what is stored: replicas then serve that.\n" +
+			"It stands for election meanwhile, so it is refused where an ingester leads, and its etcd user needs the role " + string(kv.RoleIngest) + ".",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return e.with(cmd.Context(), 30*time.Second, func(ctx context.Context, store *kv.Store) error {
+				return adoptStored(ctx, store, cmd.OutOrStdout(), yes, e.claims(reason))
+			})
+		}}
+	cmd.Flags().StringVar(&reason, "reason", "", "Why, for the record (navarchctl store held --audit); at most 256 bytes.")
+	cmd.Flags().BoolVar(&yes, "yes", false, "Write the head. Without it this command shows what differs and writes nothing.")
+	return cmd
+}
+
+// errLed: somebody leads.
+var errLed = errors.New("an ingester leads: it puts the stored records right by itself")
+
+func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, yes bool, who removal.Approval) error {
+	state, err := asStored(ctx, store)
+	if err != nil {
+		return err
+	}
+	kinds := state.Contents.Differ(state.Said)
+	if state.Said.Known() && len(kinds) == 0 {
+		_, err := fmt.Fprintln(w, "the stored records are what the head says: there is nothing to adopt")
+		return err
+	}
+	if err := writeDiffering(w, state, kinds); err != nil || !yes {
+		return err
+	}
+	elector, err := lead.New(lead.Config{Store: store, Name: electionName, Logger: discard})
+	if err != nil {
+		return err
+	}
+	if err := nobodyLeads(ctx, elector); err != nil {
+		return err
+	}
+	running, done := context.WithCancel(ctx)
+	defer done()
+	var head kv.Head
+	failed := errNotElected
+	_ = elector.Run(running, func(ctx context.Context, epoch kv.Epoch) error {
+		defer done()
+		head, failed = writeAdopted(ctx, store, epoch, state, who)
+		return failed
+	})
+	if failed != nil {
+		return failed
+	}
+	_, err = fmt.Fprintf(w, "adopted: the head at revision %d says what is stored, replicas serve that\n", head.Revision)
+	return err
+}
+
+// writeAdopted writes the head that says what was shown, if that is still stored, and the record of it: before, and when it is done.
+func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *kv.State, who removal.Approval) (kv.Head, error) {
+	now, err := asStored(ctx, store)
+	if err == nil && len(now.Contents.Differ(shown.Contents)) > 0 {
+		err = errors.New("the stored records have changed in the meantime: look at them again")
+	}
+	if err != nil {
+		return kv.Head{}, err
+	}
+	d := removal.Decision{Approval: who, At: time.Now().UTC(), Leader: electionName, Epoch: epoch.Revision, Count: len(now.Values), Kinds: map[string]int{}}
+	d.Approval.ID, d.Approval.At, d.Approval.Digest = rand.Text(), d.At, electionName
+	for _, kind := range shown.Contents.Differ(shown.Said) {
+		if _, known := model.ParseKind(kind); known { // names of others are whoever's
+			d.Kinds[kind] = int(now.Contents.Kind(kind).Count)
+		}
+	}
+	if err := removal.Record(ctx, store, epoch, d); err != nil {
+		return kv.Head{}, err
+	}
+	head, err := store.Commit(ctx, kv.Batch{Epoch: epoch, After: shown.Head.Revision, Stored: now.Contents})
+	if d.Applied = err == nil; !d.Applied {
+		d.Failed = "the head was not written: " + err.Error()
+	}
+	return head, errors.Join(err, removal.Record(ctx, store, epoch, d))
+}
+
+// electionName is by which this command stands for election, and what its record says instead of a digest of removals.
+const electionName = "navarchctl store adopt"
+
+// errNotElected: the elector says nothing of why.
+var errNotElected = errors.New("this command was not elected in time: an ingester leads by now, or the etcd user lacks the role " + string(kv.RoleIngest))
+
+func nobodyLeads(ctx context.Context, elector *lead.Elector) error {
+	leader, epoch, err := elector.Leader(ctx)
+	if err == nil && epoch.Key != "" {
+		err = fmt.Errorf("%w (%s)", errLed, show.Printable(leader))
+	}
+	return err
+}
+
+// asStored reads what is stored now, whatever the head says.
+func asStored(ctx context.Context, store *kv.Store) (*kv.State, error) {
+	stat, err := store.Stat(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case stat.Head.Err != nil:
+		return nil, fmt.Errorf("%w: start an ingester, which compares everything", stat.Head.Err)
+	case stat.Head.Revision == 0:
+		return nil, errors.New("there is no head, so nobody can tell what should be stored: start an ingester")
+	case !stat.Head.Complete:
+		return nil, errors.New("an ingester was lost in the middle of a batch: start one, which completes it")
+	}
+	return store.Load(ctx, stat.Revision)
+}
+
+// writeDiffering shows what differs, kind by kind; all kinds where the head says nothing that this build understands.
+func writeDiffering(w io.Writer, state *kv.State, kinds []string) error {
+	said := func(kind string) string { return fmt.Sprint(state.Said.Kind(kind).Count) }
+	if !state.Said.Known() {
+		kinds, said = state.Contents.Kinds(), func(string) string { return "not known" }
+	}
+	rows := [][]string{{"KIND", "HEAD SAYS", "STORED", "DIFFERS"}}
+	for _, kind := range kinds {
+		differs := "values"
+		if state.Said.Kind(kind).Count != state.Contents.Kind(kind).Count {
+			differs = "number"
+		}
+		if !state.Said.Known() {
+			differs = "not known"
+		}
+		rows = append(rows, []string{show.Printable(kind), said(kind), fmt.Sprint(state.Contents.Kind(kind).Count), differs})
+	}
+	return show.Table(w, rows)
+}

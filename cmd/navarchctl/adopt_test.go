@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/removal"
+)
+
+// What others made of the store is shown kind by kind, and adopted with --yes alone, where nobody leads; the election is over afterwards.
+func TestAdopt(t *testing.T) {
+	s := kvtest.Start(t)
+	run := func(yes bool) (string, error) {
+		var out bytes.Buffer
+		err := adoptStored(t.Context(), s.Store, &out, yes, removal.Approval{Reason: "meant", OSUser: "me"})
+		return out.String(), err
+	}
+	head := func() kv.Head {
+		stat, err := s.Stat(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stat.Head
+	}
+	if _, err := run(true); err == nil || !strings.Contains(err.Error(), "there is no head") {
+		t.Fatalf("an empty store: %v", err)
+	}
+	e := s.Elect("ingester")
+	s.Put("records/Service/shop/a", "one")
+	s.Put("records/Endpoints/shop/a", "one")
+	s.MustCommit(kv.Batch{Epoch: e})
+	if out, err := run(true); err != nil || !strings.Contains(out, "nothing to adopt") {
+		t.Fatalf("nothing differs: %q, %v", out, err)
+	}
+	s.Put("records/Service/shop/a", "two")
+	s.Put("records/Endpoints/shop/\x1b", "two")
+	before := head()
+	if out, err := run(true); !errors.Is(err, errLed) || !strings.Contains(err.Error(), "(ingester)") || !strings.Contains(out, "HEAD SAYS") {
+		t.Fatalf("while somebody leads: %q, %v", out, err)
+	}
+	s.Depose(e)
+	out, err := run(false)
+	if want := "KIND       HEAD SAYS  STORED  DIFFERS\nEndpoints  1          2       number\nService    1          1       values\n"; err != nil || unpadded(out) != unpadded(want) || head().Revision != before.Revision {
+		t.Fatalf("without --yes: %q, %v", out, err)
+	}
+	if out, err = run(true); err != nil || !strings.Contains(out, "adopted: the head at revision") {
+		t.Fatalf("with --yes: %q, %v", out, err)
+	}
+	state, err := s.Load(t.Context(), 0)
+	if err != nil || state.Head.LastComplete != before.Revision || !state.Said.Known() || len(state.Contents.Differ(state.Said)) != 0 || state.Contents.Kind("Endpoints").Count != 2 {
+		t.Fatalf("after it: %+v, %v", state, err)
+	}
+	if out, err := run(true); err != nil || !strings.Contains(out, "nothing to adopt") {
+		t.Fatalf("again: %q, %v", out, err)
+	}
+	_, decisions, err := removal.Read(t.Context(), s.Store)
+	if err != nil || len(decisions) != 1 || !decisions[0].Applied || decisions[0].Approval.Reason != "meant" || decisions[0].Approval.OSUser != "me" || decisions[0].Kinds["Endpoints"] != 2 {
+		t.Fatalf("the record of it: %+v, %v", decisions, err)
+	}
+	s.WriteHead(&model.ContentsValue{Algorithm: 9})
+	if out, err := run(true); err != nil || !strings.Contains(out, "not known") || !head().Contents.Known() {
+		t.Fatalf("over a head of a newer build: %q, %v", out, err)
+	}
+	s.Interrupted(s.Elect("ingester"), nil, nil)
+	if _, err := run(true); err == nil || !strings.Contains(err.Error(), "in the middle of a batch") {
+		t.Fatalf("an incomplete head: %v", err)
+	}
+}
+
+// unpadded is a table without its padding.
+func unpadded(table string) string {
+	lines := strings.Split(table, "\n")
+	for i := range lines {
+		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
+	}
+	return strings.Join(lines, "\n")
+}
