@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -74,7 +73,7 @@ func TestDeletedRecordsComeBack(t *testing.T) {
 		if n := deleteRecords(t, s, folder); n < 2 {
 			t.Fatalf("%d records were deleted", n)
 		}
-		eventually(t, 10*time.Second, func() error {
+		eventually(t, patience, func() error {
 			now, err := asSaid(t, s)
 			if kinds := now.Differ(was); err == nil && len(kinds) > 0 {
 				err = fmt.Errorf("%v are not as before", kinds)
