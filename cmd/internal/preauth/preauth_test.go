@@ -99,7 +99,7 @@ func TestTurnsAreNotHeld(t *testing.T) {
 
 // A connection is closed at the end of its time, whatever it does beside showing a credential.
 func TestCredentialInTime(t *testing.T) {
-	w := start(t, Limits{Credential: 2 * time.Second, Calls: 1 << 20, Bytes: 1 << 30, Headers: 1 << 30})
+	w := start(t, Limits{Credential: 4 * time.Second, Calls: 1 << 20, Bytes: 1 << 30, Headers: 1 << 30})
 	byToken, byCertificate := w.served("token", "127.0.0.2"), w.client("127.0.0.2", true)
 	if err := byCertificate.Invoke(t.Context(), anybody, &wrapperspb.BytesValue{}, &wrapperspb.BytesValue{}); err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestHeaders(t *testing.T) {
 
 // What is sent without a credential is bounded, also where gRPC reads a message before anybody says who calls.
 func TestBytes(t *testing.T) {
-	w := start(t, Limits{Credential: 4 * time.Second})
+	w := start(t, Limits{Credential: 12 * time.Second}) // a quarter of it to verify a credential
 	c := w.http2("127.0.0.2")
 	stream := c.call(anybody)
 	if err := c.WriteData(stream, false, []byte{0, 0, 0x30, 0, 0}); err != nil { // 3 MiB will come: less than gRPC takes
