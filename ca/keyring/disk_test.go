@@ -97,3 +97,19 @@ func TestKeyringOnDisk(t *testing.T) {
 		t.Errorf("a revoked identity: %v", err)
 	}
 }
+
+// Only a replica that leads makes the first keyring: another one may not have the user's CA.
+func TestOnlyLeadersMakeAKeyring(t *testing.T) {
+	w := newWorld(t)
+	follower := w.replica(func(c *keyring.Config) { c.Leads = func() bool { return false } })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := follower.Status(ctx); err != nil { // it has looked
+		t.Fatal(err)
+	}
+	if s := follower.State(); s.Active != nil || !errors.Is(s.Sealed, keyring.ErrNotLoaded) || len(w.blobs("keys/")) != 0 {
+		t.Fatalf("%v, %d keys", s, len(w.blobs("keys/")))
+	}
+	w.replica().settle()
+	follower.becomes("what another made", func(s *keyring.State) bool { return s.Active != nil })
+}

@@ -75,8 +75,8 @@ type Config struct {
 	// Roots are the only ones that a replica believes (State.Claimed) which has not been able to unseal since its start; it is
 	// asked each time. nil: those that it remembers, or whatever etcd holds.
 	Roots func() ([]*x509.Certificate, error)
-	// Leads says whether this replica is the one that ends rotations and prunes the journal; nil: it is. That several do
-	// is safe, and work for nothing.
+	// Leads says whether this replica is the one that makes the first keyring, ends rotations and prunes the journal; nil: it is.
+	// That several do is safe, and work for nothing.
 	Leads func() bool
 	// Alarm is told when what etcd holds is refused, and, with nil, when that is over. It must not block.
 	Alarm  func(error)

@@ -51,6 +51,11 @@ func (k *Keyring) look(ctx context.Context) error {
 			return nil
 		}
 		if !ok && k.mem.Version == 0 && k.bar.Version == 0 {
+			if !k.cfg.Leads() { // it may not have the user's CA, and a root of its own would have to be rotated away
+				err := fmt.Errorf("%w: there is none, and this replica makes none", ErrNotLoaded)
+				k.publish(nil, &State{Sealed: err}, 0)
+				return err
+			}
 			if err := k.create(ctx); err != nil && !errors.Is(err, kv.ErrConflict) {
 				k.publish(nil, &State{Sealed: err}, 0)
 				return err
