@@ -25,6 +25,7 @@ const (
 	commitBudget  = 10 * time.Second
 	pruneEvery    = 15 * time.Minute
 	reportKept    = 91 * 24 * time.Hour // no leaf lives longer
+	reportsKnown  = 100_000             // that this replica remembers to have journalled: some 15 MB
 )
 
 type entry struct {
@@ -65,7 +66,8 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 }
 
 // Held records that the holder of a certificate has a bundle, given as the SHA-256 of each root's DER in lower-case
-// hexadecimal. A bundle that lacks a root of the present one counts for nothing.
+// hexadecimal. A bundle that lacks a root of the present one counts for nothing; the same word again is not journalled again, so
+// that no holder fills etcd.
 func (k *Keyring) Held(ctx context.Context, serial, identity string, roots []string) error {
 	s := k.State()
 	for _, root := range s.Bundle {
@@ -73,7 +75,21 @@ func (k *Keyring) Held(ctx context.Context, serial, identity string, roots []str
 			return nil
 		}
 	}
-	return k.Append(ctx, Issue{Serial: serial, Identity: identity, Generation: s.Generation, NotAfter: k.cfg.Now().Add(reportKept), Report: true})
+	said := report{serial, s.Generation}
+	if again, _ := k.reports.ContainsOrAdd(said, struct{}{}); again {
+		return nil
+	}
+	err := k.Append(ctx, Issue{Serial: serial, Identity: identity, Generation: s.Generation, NotAfter: k.cfg.Now().Add(reportKept), Report: true})
+	if err != nil {
+		k.reports.Remove(said)
+	}
+	return err
+}
+
+// report is the word of a certificate's holder that it has a bundle.
+type report struct {
+	serial     string
+	generation uint64
 }
 
 func fingerprint(c *x509.Certificate) string {

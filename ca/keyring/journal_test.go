@@ -313,6 +313,44 @@ func TestRevocationFollowsRenewals(t *testing.T) {
 	}
 }
 
+// An agent that says again and again which bundle it has takes room in etcd once, for each bundle.
+func TestReportsAreJournalledOnce(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica()
+	r.settle()
+	leaf := r.mustLeaf("web")
+	journalled := func() (n int) {
+		for _, b := range w.blobs("certificates/") {
+			n += strings.Count(string(b.Raw), `"rep":true`)
+		}
+		return n
+	}
+	says := func() {
+		roots := fingerprints(r.State().Bundle)
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if err := r.Held(t.Context(), leaf.Serial, "spiffe://cluster.local/ns/default/sa/web", roots); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	says()
+	says()
+	if n := journalled(); n != 1 {
+		t.Fatalf("%d entries for one report", n)
+	}
+	if err := r.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	says()
+	if n := journalled(); n != 2 {
+		t.Errorf("%d entries for reports of two bundles", n)
+	}
+}
+
 // What operators watch.
 func TestStats(t *testing.T) {
 	w := newWorld(t)

@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"navarch.io/navarch/ca/seal"
@@ -91,13 +92,14 @@ type Keyring struct {
 	view    atomic.Pointer[view]
 	jobs    chan job
 	entries chan *entry
-	seen    atomic.Pointer[memory] // what mem is, for peers
-	floor   atomic.Pointer[memory] // the newest that a peer remembers
-	heard   chan struct{}          // closed once peers were asked
-	nudge   chan struct{}          // of one: floor is higher
-	oldest  atomic.Int64           // when the oldest entry in the transaction under way came, Unix ns; 0: none is
-	waiting atomic.Int64           // holders that a rotation waits for
-	peers   atomic.Int64           // that answered last
+	reports *lru.Cache[report, struct{}] // that were journalled, or are being
+	seen    atomic.Pointer[memory]       // what mem is, for peers
+	floor   atomic.Pointer[memory]       // the newest that a peer remembers
+	heard   chan struct{}                // closed once peers were asked
+	nudge   chan struct{}                // of one: floor is higher
+	oldest  atomic.Int64                 // when the oldest entry in the transaction under way came, Unix ns; 0: none is
+	waiting atomic.Int64                 // holders that a rotation waits for
+	peers   atomic.Int64                 // that answered last
 
 	// The rest is owned by the loop.
 	mem       memory
@@ -175,7 +177,11 @@ func New(cfg Config) (*Keyring, error) {
 		return nil, fmt.Errorf("keyring: the data directory remembers mesh %q, trust domain %q; this is mesh %q, trust domain %q",
 			mem.Mesh, mem.TrustDomain, cfg.Mesh, cfg.TrustDomain.Name())
 	}
-	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, jobs: make(chan job), entries: make(chan *entry, maxBatch),
+	reports, err := lru.New[report, struct{}](reportsKnown)
+	if err != nil {
+		return nil, err
+	}
+	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, reports: reports, jobs: make(chan job), entries: make(chan *entry, maxBatch),
 		heard: make(chan struct{}), nudge: make(chan struct{}, 1)}
 	k.seen.Store(&mem)
 	k.floor.Store(&memory{})
