@@ -103,7 +103,7 @@ func (k *callers) refused(who attest.Caller) error {
 // come again with a newer credential, because there are some to be had.
 func (k *callers) mayHaveKeys(who attest.Caller) (may, again bool) {
 	ended, issuing := k.expiry.ended(who, time.Now())
-	return !ended, issuing
+	return !ended, !issuing.IsZero()
 }
 
 // admits says whether the certificate that a client has shown in its handshake, and that was verified there, is a credential.

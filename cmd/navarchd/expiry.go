@@ -59,25 +59,24 @@ func (e *expiry) look(now time.Time, can bool) {
 	}
 }
 
-// ended says whether the credential of a caller has ended and they have shown no newer one, and whether one can be had.
-func (e *expiry) ended(who attest.Caller, now time.Time) (ended, issuing bool) {
+// ended says whether the credential of a caller has ended and they have shown no newer one, and since when one can be had; zero: none
+// can.
+func (e *expiry) ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {
 	if who.NotAfter.IsZero() || !now.After(who.NotAfter) {
-		return false, false
+		return false, time.Time{}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.newest[who.ID].After(now), !e.issuing.IsZero()
+	return !e.newest[who.ID].After(now), e.issuing
 }
 
 // refused says why a caller is served no longer; nil: they are.
 func (e *expiry) refused(who attest.Caller, now time.Time) error {
-	if ended, issuing := e.ended(who, now); !ended || !issuing {
+	ended, since := e.ended(who, now)
+	if !ended || since.IsZero() {
 		return nil
 	}
 	wait := expiryGrace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Pod+who.Serial)%uint64(expirySpread))
-	e.mu.Lock()
-	since := e.issuing
-	e.mu.Unlock()
 	if since.Before(who.NotAfter) {
 		since = who.NotAfter
 	}

@@ -117,7 +117,7 @@ func TestRecheckWhileJoining(t *testing.T) {
 func TestSecretsNeedACredential(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		var ended atomic.Bool
-		p := &asking{fakePlanner: newPlanner(cluster("a"))}
+		p := &clerk{fakePlanner: newPlanner(cluster("a")), t: t}
 		_, addr := start(t, Config{Planner: p,
 			Authenticate: func(context.Context) (attest.Caller, error) { return callerOf("spiffe://mesh/ns/shop/sa/web"), nil },
 			MayHaveKeys:  func(attest.Caller) (bool, bool) { return !ended.Load(), again }})
@@ -133,37 +133,6 @@ func TestSecretsNeedACredential(t *testing.T) {
 		} else {
 			c.next() // there is none of the name
 		}
-		if got := p.all(); !slices.Equal(got, []string{"kubernetes://one"}) {
-			t.Errorf("the view was asked for %v", got)
-		}
+		p.expect("+kubernetes://one -")
 	}
-}
-
-// asking is a planner whose views take note of the Secrets that they are asked for.
-type asking struct {
-	*fakePlanner
-	mu    sync.Mutex
-	names []string
-}
-
-type askingView struct {
-	View
-	p *asking
-}
-
-func (p *asking) Join(ctx context.Context, c Client, moved func(fanout.Lane)) (View, error) {
-	v, err := p.fakePlanner.Join(ctx, c, moved)
-	return askingView{v, p}, err
-}
-
-func (v askingView) Ask(_ context.Context, add, _ []string) {
-	v.p.mu.Lock()
-	defer v.p.mu.Unlock()
-	v.p.names = append(v.p.names, add...)
-}
-
-func (p *asking) all() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.names)
 }

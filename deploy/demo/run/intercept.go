@@ -121,7 +121,7 @@ func (m *mesh) strict(ctx context.Context) (string, error) {
 			return "", err
 		}
 		wrote := time.Now()
-		err = m.herd.await(ctx, "refusal of plain text", liveLimit, func(ctx context.Context) error {
+		err = m.children.await(ctx, "refusal of plain text", liveLimit, func(ctx context.Context) error {
 			if r := m.web.call(ctx, "pod/"); r.err == nil && r.status == http.StatusOK {
 				return errors.New("plain text is still answered")
 			}
@@ -191,7 +191,7 @@ func (m *mesh) editTeapot(ctx context.Context) (string, error) {
 			return "", err
 		}
 		wrote := time.Now()
-		err = m.herd.await(ctx, "the edit", liveLimit, func(ctx context.Context) error {
+		err = m.children.await(ctx, "the edit", liveLimit, func(ctx context.Context) error {
 			_, err := m.teapot(451)(ctx)
 			return err
 		})

@@ -124,7 +124,7 @@ func newMesh(root, yaml, programs string) (*mesh, error) {
 	if m.dir, m.config, err = scratch(filepath.Join(root, yaml)); err != nil {
 		return nil, err
 	}
-	m.herd = newHerd(filepath.Join(m.dir, "logs"))
+	m.children = newChildren(filepath.Join(m.dir, "logs"))
 	return m, nil
 }
 
@@ -137,7 +137,7 @@ func (m *mesh) play(ctx context.Context, steps []step) []row {
 		fmt.Printf("[%2d/%d] %s ... ", i+1, len(steps), s.name)
 		began := time.Now()
 		measured, err := s.run(ctx)
-		if dead := m.herd.dead(); err == nil && dead != nil {
+		if dead := m.children.dead(); err == nil && dead != nil {
 			err = dead
 		}
 		r := row{s, measured, err, time.Since(began)}
@@ -147,7 +147,7 @@ func (m *mesh) play(ctx context.Context, steps []step) []row {
 		} else {
 			fmt.Printf("ok, %.1fs\n        %s\n", r.took.Seconds(), measured)
 		}
-		if ctx.Err() != nil || m.herd.dead() != nil {
+		if ctx.Err() != nil || m.children.dead() != nil {
 			break
 		}
 	}
@@ -168,7 +168,7 @@ func (m *mesh) finish(ctx context.Context, rows []row, hints []string) {
 		<-ctx.Done()
 	}
 	fmt.Print("stopping everything ... ")
-	m.herd.stopAll()
+	m.children.stopAll()
 	fmt.Println("done")
 	if failed {
 		fmt.Println("logs and YAML of this run are kept in", m.dir)

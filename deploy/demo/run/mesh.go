@@ -39,7 +39,7 @@ type mesh struct {
 	dir, config     string
 	programs        string // the folder of ours
 	agent, envoy    string // programs
-	herd            *herd
+	children        *children
 	world           *world
 	places          map[string]place // by pod
 	listen          string           // the address that navarchd binds, without port
@@ -78,13 +78,13 @@ func (m *mesh) choosePorts() (err error) {
 func (m *mesh) startControlPlane(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	env := []string{"DEFAULT_WORKLOAD_CERT_TTL=" + leafTTL.String()}
-	p, err := m.herd.spawn("navarchd", env, m.bin("navarchd"), "--config-dir", m.config, "--data-dir", m.data(),
+	p, err := m.children.spawn("navarchd", env, m.bin("navarchd"), "--config-dir", m.config, "--data-dir", m.data(),
 		"--secure-grpc-addr", m.grpc, "--http-addr", m.http, "--monitoring-addr", m.mon)
 	if err != nil {
 		return 0, err
 	}
 	m.navarchd = p
-	err = m.herd.await(ctx, "navarchd ready", startLimit, func(ctx context.Context) error {
+	err = m.children.await(ctx, "navarchd ready", startLimit, func(ctx context.Context) error {
 		if _, err := os.Stat(filepath.Join(m.data(), "root-cert.pem")); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (m *mesh) startControlPlane(ctx context.Context) (time.Duration, error) {
 // startWorkloads starts all apps and agents and waits until every proxy serves.
 func (m *mesh) startWorkloads(ctx context.Context) error {
 	for name, addr := range m.world.outside {
-		if _, err := m.herd.spawn("app-"+name, nil, m.bin("app"), "-addr", addr, "-name", name); err != nil {
+		if _, err := m.children.spawn("app-"+name, nil, m.bin("app"), "-addr", addr, "-name", name); err != nil {
 			return err
 		}
 	}
@@ -111,12 +111,12 @@ func (m *mesh) startWorkloads(ctx context.Context) error {
 	}
 	for _, w := range m.world.workloads {
 		at := m.places[w.pod]
-		err := m.herd.await(ctx, w.pod+" ready", startLimit, func(ctx context.Context) error {
+		err := m.children.await(ctx, w.pod+" ready", startLimit, func(ctx context.Context) error {
 			_, err := ask(ctx, at.client, http.MethodGet, "http://"+at.status+"/healthz/ready")
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("%w; its agent's last words:\n%s", err, tail(filepath.Join(m.herd.logs, "agent-"+w.pod+".log"), 15))
+			return fmt.Errorf("%w; its agent's last words:\n%s", err, tail(filepath.Join(m.children.logs, "agent-"+w.pod+".log"), 15))
 		}
 	}
 	return nil
@@ -131,7 +131,7 @@ func (m *mesh) startApp(w workload) error {
 	for host, ip := range m.world.virtual {
 		argv = append(argv, "-resolve", host+"="+ip)
 	}
-	_, err := m.herd.spawn("app-"+w.pod, nil, argv...)
+	_, err := m.children.spawn("app-"+w.pod, nil, argv...)
 	return err
 }
 
@@ -156,7 +156,7 @@ func (m *mesh) startAgent(w workload) error {
 		"--admin-address", at.admin, "--status-addr", at.status, "--debug-addr", at.debug, "--concurrency", "1",
 		"--stats-addr", sibling(at.status, "15020"), "--envoy-metrics-addr", sibling(at.status, "15090"),
 		"--termination-drain-duration", "1s")
-	_, err = m.herd.spawn("agent-"+w.pod, env, argv...)
+	_, err = m.children.spawn("agent-"+w.pod, env, argv...)
 	return err
 }
 

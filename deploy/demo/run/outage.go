@@ -11,7 +11,7 @@ import (
 func (m *mesh) killControlPlane(ctx context.Context, path string) (string, error) {
 	return m.under(ctx, path, func() (string, error) {
 		pause(ctx, time.Second/2)
-		m.herd.forget(m.navarchd)
+		m.children.forget(m.navarchd)
 		m.navarchd.kill()
 		pause(ctx, 3*time.Second)
 		pages, err := m.pages(ctx)
@@ -41,7 +41,7 @@ func (m *mesh) restartControlPlane(ctx context.Context, path string) (string, er
 			return "", err
 		}
 		back := time.Now()
-		err = m.herd.await(ctx, "all proxies connected again", liveLimit, func(ctx context.Context) error {
+		err = m.children.await(ctx, "all proxies connected again", liveLimit, func(ctx context.Context) error {
 			pages, err := m.pages(ctx)
 			if err != nil {
 				return err

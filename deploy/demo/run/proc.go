@@ -23,18 +23,18 @@ type proc struct {
 	err       error // after done
 }
 
-// herd starts programs and ends exactly those.
-type herd struct {
+// children are the programs that this one starts, and ends: exactly those.
+type children struct {
 	logs  string
 	start chan func()
 	mu    sync.Mutex
 	all   []*proc
 }
 
-// newHerd keeps one thread for all starts: the kernel ends the programs when their parent, which is a thread, dies, so a
+// newChildren keeps one thread for all starts: the kernel ends the programs when their parent, which is a thread, dies, so a
 // demo that is killed leaves nothing.
-func newHerd(logs string) *herd {
-	h := &herd{logs: logs, start: make(chan func())}
+func newChildren(logs string) *children {
+	h := &children{logs: logs, start: make(chan func())}
 	go func() {
 		runtime.LockOSThread()
 		for f := range h.start {
@@ -45,7 +45,7 @@ func newHerd(logs string) *herd {
 }
 
 // spawn starts argv with env added to ours; its output goes to a log file.
-func (h *herd) spawn(name string, env []string, argv ...string) (*proc, error) {
+func (h *children) spawn(name string, env []string, argv ...string) (*proc, error) {
 	p := &proc{name: name, log: filepath.Join(h.logs, name+".log"), done: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *proc) kill() {
 }
 
 // stopAll ends everything, the newest first, programs of one name prefix together.
-func (h *herd) stopAll() {
+func (h *children) stopAll() {
 	h.mu.Lock()
 	all := slices.Clone(h.all)
 	h.mu.Unlock()
@@ -113,7 +113,7 @@ func (h *herd) stopAll() {
 }
 
 // dead names a program that ended by itself, if there is one; expected ends are taken off by forget.
-func (h *herd) dead() error {
+func (h *children) dead() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.all {
@@ -126,14 +126,14 @@ func (h *herd) dead() error {
 	return nil
 }
 
-func (h *herd) forget(p *proc) {
+func (h *children) forget(p *proc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.all = slices.DeleteFunc(h.all, func(q *proc) bool { return q == p })
 }
 
 // named is the newest program of that name; nil: there is none.
-func (h *herd) named(name string) *proc {
+func (h *children) named(name string) *proc {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range slices.Backward(h.all) {
@@ -154,7 +154,7 @@ func tail(path string, lines int) string {
 }
 
 // await polls ok every few milliseconds until it holds; its error says what was missing.
-func (h *herd) await(ctx context.Context, what string, limit time.Duration, ok func(context.Context) error) error {
+func (h *children) await(ctx context.Context, what string, limit time.Duration, ok func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began := time.Now()

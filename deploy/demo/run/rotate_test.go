@@ -52,7 +52,7 @@ func (r *turning) must(err error) {
 
 func (r *turning) await(what string, limit time.Duration, ok func(context.Context) error) {
 	r.t.Helper()
-	r.must(r.herd.await(r.ctx, what, limit, ok))
+	r.must(r.children.await(r.ctx, what, limit, ok))
 }
 
 // start runs a replica, and returns once it is ready; more are flags.
@@ -74,13 +74,13 @@ func (r *turning) launch(one *replica, more ...string) {
 		"--kek", "kms:" + r.kms.Socket(), "--state-dir", filepath.Join(r.dir, one.name), "--leader-lease", "2s",
 		"--token-issuer", attest.LocalIssuer, "--token-keys", filepath.Join(r.dir, "token-keys.json"),
 		"--secure-grpc-addr", one.secure, "--http-addr", one.http, "--monitoring-addr", one.monitoring}, more...)
-	p, err := r.herd.spawn(one.name, env, argv...)
+	p, err := r.children.spawn(one.name, env, argv...)
 	r.must(err)
 	one.proc = p
 }
 
 func (r *turning) kill(one *replica) {
-	r.herd.forget(one.proc)
+	r.children.forget(one.proc)
 	one.proc.kill()
 }
 
@@ -114,7 +114,7 @@ func build(t *testing.T) *turning {
 	r.mesh, err = newMesh(root, "deploy/demo/intercept", filepath.Dir(programs.For(t, "navarchd")))
 	r.must(err)
 	t.Cleanup(func() {
-		r.herd.stopAll()
+		r.children.stopAll()
 		if t.Failed() {
 			t.Logf("logs and YAML of this run are kept in %s", r.dir)
 			return

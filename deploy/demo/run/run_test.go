@@ -95,7 +95,7 @@ func must[T any](v T, err error) T {
 
 // What was started is ended, with its children, and a program that dies by itself is noticed.
 func TestHerd(t *testing.T) {
-	h := newHerd(t.TempDir())
+	h := newChildren(t.TempDir())
 	p, err := h.spawn("parent", nil, "sh", "-c", "sleep 600 & echo $!; wait")
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestHerd(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.stopAll()
-	err = newHerd(t.TempDir()).await(ctx, "child's end", startLimit, func(context.Context) error {
+	err = newChildren(t.TempDir()).await(ctx, "child's end", startLimit, func(context.Context) error {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
 		if err == nil && !strings.Contains(string(b), ") Z ") {
 			return fmt.Errorf("child %d lives", child)

@@ -195,7 +195,7 @@ func (m *mesh) edit(ctx context.Context, v1, v2 float64) (string, error) {
 		}
 		wrote := time.Now()
 		var sent, acked time.Duration
-		err := m.herd.await(ctx, "the edit", liveLimit, func(ctx context.Context) error {
+		err := m.children.await(ctx, "the edit", liveLimit, func(ctx context.Context) error {
 			page, err := m.page(ctx, m.front)
 			if err != nil {
 				return err
@@ -302,7 +302,7 @@ func (m *mesh) endpointGone(ctx context.Context) (string, error) {
 			return "", err
 		}
 		wrote := time.Now()
-		err := m.herd.await(ctx, "the endpoint's removal", liveLimit, func(ctx context.Context) error {
+		err := m.children.await(ctx, "the endpoint's removal", liveLimit, func(ctx context.Context) error {
 			page, err := m.page(ctx, m.front)
 			if err != nil {
 				return err

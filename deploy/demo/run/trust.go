@@ -56,7 +56,7 @@ func (m *mesh) rotate(ctx context.Context, path string) (string, error) {
 // turned waits until no leaf is of the epoch any more. It counts the Envoys that had two roots before that.
 func (m *mesh) turned(ctx context.Context, epoch string) (two int, err error) {
 	both, done := map[string]bool{}, map[string]bool{}
-	err = m.herd.await(ctx, "leaves of the next epoch", rotateLimit, func(ctx context.Context) error {
+	err = m.children.await(ctx, "leaves of the next epoch", rotateLimit, func(ctx context.Context) error {
 		for _, w := range m.world.workloads {
 			if done[w.pod] {
 				continue
@@ -134,7 +134,7 @@ func (m *mesh) revoke(ctx context.Context) (string, error) {
 		if _, err := m.operate(ctx, "revoke", "--identity", id); err != nil {
 			return "", err
 		}
-		if err := m.herd.await(ctx, "refusal of reviews", liveLimit, refused(caller)); err != nil {
+		if err := m.children.await(ctx, "refusal of reviews", liveLimit, refused(caller)); err != nil {
 			return "", err
 		}
 		took := time.Since(began)
@@ -158,7 +158,7 @@ func (m *mesh) revoke(ctx context.Context) (string, error) {
 		}
 		restored = true
 		given := time.Now()
-		err = m.herd.await(ctx, "reviews' calls, restored", renewLimit, func(ctx context.Context) error {
+		err = m.children.await(ctx, "reviews' calls, restored", renewLimit, func(ctx context.Context) error {
 			if r := caller.call(ctx, "ratings/"); r.err != nil || r.status != http.StatusOK {
 				return fmt.Errorf("status %d, %w", r.status, errors.Join(r.err))
 			}

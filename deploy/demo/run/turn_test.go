@@ -75,7 +75,7 @@ func (r *turning) laggard() {
 		return now.epoch
 	}
 	next(server) // it has most of its life before it: time to hang for a while
-	pid := r.herd.named("agent-" + server.pod).cmd.Process.Pid
+	pid := r.children.named("agent-" + server.pod).cmd.Process.Pid
 	r.must(syscall.Kill(pid, syscall.SIGSTOP))
 	r.operate("rotate")
 	epoch := next(client)
