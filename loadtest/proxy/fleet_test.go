@@ -383,3 +383,29 @@ func TestRemovedProxiesAreNotWaitedFor(t *testing.T) {
 		t.Errorf("%+v, %v", o, ctx.Err())
 	}
 }
+
+// A proxy whose stream ended before its first response has nothing: on the next stream it waits for its clusters before it asks for
+// listeners, whatever else the server answers.
+func TestRefusedBeforeTheFirstResponse(t *testing.T) {
+	s := serve(t, nil)
+	s.mute[xds.Cluster] = true // before anybody asks
+	f := fleet(t, 0, Config{}, s)
+	f.Add(identities(1)...)
+	first := func(r *discoveryv3.DeltaDiscoveryRequest) bool { return r.TypeUrl == xds.Cluster.URL() }
+	eventually(t, "it has asked", func() bool { return s.count(first) == 1 })
+	f.Reconnect(All, Reconnect{})
+	eventually(t, "it has asked again", func() bool { return s.count(first) == 2 })
+	f.Add(identities(2)[1]) // when it has connected too, the ping of the first one was answered long ago
+	eventually(t, "another has asked", func() bool { return s.count(first) == 3 })
+	s.say(xds.Cluster, []string{"a", "b"}, nil)
+	join(t, f, 2)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var got []xds.Type
+	for _, r := range s.requests {
+		got = append(got, xds.ParseURL(r.TypeUrl))
+	}
+	if at := slices.Index(got, xds.Listener); at < slices.Index(got, xds.Endpoint) {
+		t.Errorf("it asked for %v: listeners before it had clusters", got)
+	}
+}

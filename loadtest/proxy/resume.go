@@ -142,7 +142,8 @@ func (s *sim) resume(node []byte) {
 			}
 		}
 		s.ask(t, r, s.subs[t])
-		s.answered[t] = true // nothing needs to come
+		// Nothing needs to come of what is held. A wildcard that holds nothing, since its stream ended before the first response, waits for it.
+		s.answered[t] = !t.Wildcard() || s.held[t].count > 0
 	}
 }
 
