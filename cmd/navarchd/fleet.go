@@ -23,6 +23,7 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -80,7 +81,7 @@ func newFleet(c *config, store *kv.Store, m *mirror.Mirror, log *slog.Logger) (*
 		ramp = -1
 	}
 	f.member, err = member.New(member.Config{
-		Store: store, Name: c.processName(), Address: address, Zone: c.zone, Version: obs.Version, Lease: c.replicaLease, Ramp: ramp,
+		Store: store, Name: c.processName(), Address: address, Zone: c.zone, Version: obs.Version, Level: model.Level, Lease: c.replicaLease, Ramp: ramp,
 		Streams: &f.streams, Revision: func() int64 { return m.Status().Revision }, Ring: f.replica.Ring, Log: log,
 	})
 	if err != nil {
@@ -183,7 +184,7 @@ func (f *fleet) ready() error {
 	case !f.warmed.Load():
 		return errors.New("the views of the proxies that will come are being planned")
 	}
-	return nil
+	return f.member.Above()
 }
 
 // drain keeps the balance: streams of proxies that do not follow the ring by themselves are closed, a few a second, while

@@ -26,10 +26,7 @@ func (i *ingester) keep(ctx context.Context, epoch kv.Epoch) {
 			return
 		}
 		i.log.Warn("held removals are not shown, trying again", obs.KeyError, err)
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
+		_ = pause(ctx)
 	}
 }
 

@@ -77,7 +77,7 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if node.Verified, err = verified(c.Identity, p.trustDomain); err != nil {
 		p.clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
 	}
-	if err := p.mirror.Ready(); err != nil {
+	if err := errors.Join(p.mirror.Ready(), p.fleet.member.Above()); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	if err := p.fleet.admit(ctx, c, node); err != nil {

@@ -93,12 +93,17 @@ func (i *ingester) tasks() []loop.Task {
 func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	obs.Leading.Set(1)
 	defer obs.Leading.Set(0)
+	current, err := i.level(ctx)
+	if err != nil {
+		return err
+	}
 	i.loop.Gained(epoch)
 	defer i.loop.Lost()
 	telling, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() { i.tell(telling, epoch) })
 	beside.Go(func() { i.keep(telling, epoch) })
+	beside.Go(func() { i.keepLevel(telling, epoch, current) })
 	defer func() { stop(); beside.Wait() }()
 	for {
 		alone := i.alone
@@ -112,11 +117,17 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 			return err
 		}
 		i.log.Warn("no ring is made, trying again", obs.KeyError, err)
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
+		_ = pause(ctx)
 	}
+}
+
+// pause waits a second before something is tried again; it returns ctx's error where that ended.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 func newMirror(c *config, store *kv.Store, log *slog.Logger, commits *commits, changes *changeLog, tracer *obs.Tracer) (*mirror.Mirror, error) {

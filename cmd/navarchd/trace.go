@@ -44,10 +44,7 @@ func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 				tracer.Begin(stat.Cluster)
 				break
 			}
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
+			_ = pause(ctx)
 		}
 		<-ctx.Done()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

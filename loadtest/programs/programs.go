@@ -54,35 +54,51 @@ var (
 
 const module = "navarch.io/navarch/"
 
-// Changed is the path of navarchd as another version would have it: in a file of the tree, named from its top, a text is
-// replaced. The version that it says it is, is name, which also names the build. The test ends where the file has no such text.
-func Changed(t failer, name, file, text, by string) string {
+// Edit replaces the first occurrence of a text in a file of the tree, named from its top.
+type Edit struct{ File, Text, By string }
+
+// Changed is the path of navarchd as another version would have it, with some files edited. The version that it says it is, is name,
+// which also names the build. The test ends where a file does not have the text that is replaced.
+func Changed(t failer, name string, edits ...Edit) string {
 	t.Helper()
-	dir, err := changed(name, file, text, by)
+	dir, err := changed(name, edits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(dir, "navarchd")
 }
 
-func changed(name, file, text, by string) (dir string, err error) {
+func changed(name string, edits []Edit) (dir string, err error) {
 	dir, unlock, err := folder(name)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	file = filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(dir))), file)
-	old, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("programs for tests: %w", err)
+	root := filepath.Dir(filepath.Dir(filepath.Dir(dir)))
+	texts, replace := map[string]string{}, map[string]string{} // by path: what it says now, and where that is
+	for i, e := range edits {
+		file := filepath.Join(root, e.File)
+		old, edited := texts[file]
+		if !edited {
+			read, err := os.ReadFile(file)
+			if err != nil {
+				return "", fmt.Errorf("programs for tests: %w", err)
+			}
+			old, replace[file] = string(read), filepath.Join(dir, fmt.Sprintf("%d-%s.txt", i, filepath.Base(file))) // .txt: it is no package of ours
+		}
+		if !strings.Contains(old, e.Text) {
+			return "", fmt.Errorf("programs for tests: %s has no %q any more: change another detail", file, e.Text)
+		}
+		texts[file] = strings.Replace(old, e.Text, e.By, 1)
 	}
-	now := strings.Replace(string(old), text, by, 1)
-	if now == string(old) {
-		return "", fmt.Errorf("programs for tests: %s has no %q any more: change another detail", file, text)
+	for file, text := range texts {
+		if err := os.WriteFile(replace[file], []byte(text), 0o600); err != nil {
+			return "", fmt.Errorf("programs for tests: %w", err)
+		}
 	}
-	replaced, overlay := filepath.Join(dir, filepath.Base(file)+".txt"), filepath.Join(dir, "overlay.json") // .txt: it is no package of ours
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{file: replaced}})
-	if err = errors.Join(err, os.WriteFile(replaced, []byte(now), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
+	overlay := filepath.Join(dir, "overlay.json")
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err = errors.Join(err, os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", fmt.Errorf("programs for tests: %w", err)
 	}
 	return dir, compile(dir, asMade, "-tags=grpcnotrace", "-ldflags=-s -w -X navarch.io/navarch/store/obs.Version="+name, "-overlay="+overlay, module+"cmd/navarchd")

@@ -21,6 +21,7 @@ type Config struct {
 	Address string // host:port, as agents dial it
 	Zone    string
 	Version string
+	Level   uint32        // the newest level of stored configuration that this build reads
 	Weight  uint32        // 0: ring.FullWeight
 	Lease   time.Duration // whole seconds; 0: 10 s. After a crash the shards are given to others when it ends.
 	Ramp    time.Duration // from ready to the full weight; 0: 60 s, negative: at once
@@ -40,6 +41,7 @@ type Member struct {
 	mu    sync.Mutex // a leaf: guards what follows
 	state State
 	ready time.Time // since when; zero: not yet
+	above bool      // the fleet's level is one that this build does not read
 	self  Record    // what does not change
 	told  chan struct{}
 }
@@ -71,7 +73,7 @@ func New(cfg Config) (*Member, error) {
 		cfg.Log = slog.Default()
 	}
 	return &Member{cfg: cfg, wake: make(chan struct{}, 1), state: Warming, told: make(chan struct{}), self: Record{
-		Name: cfg.Name, Address: cfg.Address, Zone: cfg.Zone, Version: cfg.Version, Incarnation: rand.Uint64(),
+		Name: cfg.Name, Address: cfg.Address, Zone: cfg.Zone, Version: cfg.Version, Level: max(cfg.Level, 1), Incarnation: rand.Uint64(),
 	}}, nil
 }
 
@@ -161,7 +163,7 @@ func (m *Member) lease(ctx context.Context) error {
 		now := time.Now()
 		if next := m.Record(now); w.due(now, next) {
 			writing, cancel := context.WithTimeout(ctx, m.cfg.Lease)
-			_, err := lease.Put(writing, Folder+next.Name, next.Encode())
+			next, err = m.write(writing, lease, next)
 			cancel()
 			if err != nil {
 				return err
@@ -178,6 +180,35 @@ func (m *Member) lease(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// write puts a record into etcd, and returns what it says there: a replica does not get ready while the fleet's level is above what it
+// reads, which is compared in the same transaction (issue 12, item 13).
+func (m *Member) write(ctx context.Context, lease *kv.Lease, r Record) (Record, error) {
+	var bound kv.Bound
+	if r.State == Ready {
+		bound = kv.Bound{Path: LevelPath, Most: LevelValue(r.Level)}
+	}
+	_, err := lease.PutWhile(ctx, Folder+r.Name, r.Encode(), bound)
+	above := errors.Is(err, kv.ErrConflict)
+	if above {
+		r.State = Warming
+		_, err = lease.Put(ctx, Folder+r.Name, r.Encode())
+	}
+	m.mu.Lock()
+	m.above = above
+	m.mu.Unlock()
+	return r, err
+}
+
+// Above is nil, or why this replica is not among those that serve: what is stored has a level that its build does not read.
+func (m *Member) Above() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.above {
+		return nil
+	}
+	return fmt.Errorf("the stored configuration has a level above %d, the newest that this build reads: it serves when the leader has lowered it", m.self.Level)
 }
 
 func (m *Member) tell(r Record) {

@@ -51,6 +51,7 @@ type Record struct {
 	State       State
 	Weight      uint32    // 1 to ring.FullWeight: grows while a replica that became ready ramps up
 	Revision    int64     // etcd's, of the snapshot that it serves
+	Level       uint32    // the newest that its build reads (model.Level); of builds that do not say, 1
 	Load        ring.Load // its own streams, and those that wait to be let in
 }
 
@@ -62,7 +63,8 @@ func (r Record) Member() ring.Member {
 // The wire format is protobuf, written by hand; fields that this build does not know are passed over:
 //
 //	message Record    { uint32 schema = 1; string name = 2; string address = 3; string zone = 4; string version = 5; uint64 incarnation = 6;
-//	                    uint32 state = 7; uint32 weight = 8; int64 revision = 9; uint64 rest = 10; repeated Namespace namespaces = 11; }
+//	                    uint32 state = 7; uint32 weight = 8; int64 revision = 9; uint64 rest = 10; repeated Namespace namespaces = 11;
+//	                    uint32 level = 12; }
 //	message Namespace { string name = 1; uint64 streams = 2; repeated Workload workloads = 3; }
 //	message Workload  { string name = 1; uint64 streams = 2; }
 const (
@@ -70,6 +72,7 @@ const (
 	maxBytes   = 256 << 10 // of a record that is read; what is written stays below 64 KiB (Streams.Load)
 	maxEntries = 1 << 14   // namespaces and workloads in one record
 	maxStreams = 1 << 24   // of one entry
+	maxLevel   = 1 << 16
 )
 
 // Encode is the record as it is stored: equal records are equal bytes.
@@ -84,6 +87,9 @@ func (r Record) Encode() []byte {
 	b = ring.AppendUint(b, 8, uint64(r.Weight))
 	b = ring.AppendUint(b, 9, uint64(r.Revision))
 	b = ring.AppendUint(b, 10, uint64(r.Load.Rest))
+	if r.Level > 1 {
+		b = ring.AppendUint(b, 12, uint64(r.Level))
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Load.Namespaces)) {
 		n := r.Load.Namespaces[name]
 		one := entry(name, n.Streams)
@@ -104,7 +110,7 @@ func Decode(b []byte) (Record, error) {
 	if len(b) > maxBytes {
 		return Record{}, fmt.Errorf("member record: %d bytes, at most %d", len(b), maxBytes)
 	}
-	d := decoder{record: Record{Load: ring.Load{Namespaces: map[string]ring.NamespaceLoad{}}}}
+	d := decoder{record: Record{Level: 1, Load: ring.Load{Namespaces: map[string]ring.NamespaceLoad{}}}}
 	if err := ring.Fields(b, d.field); err != nil {
 		return Record{}, fmt.Errorf("member record: %w", err)
 	}
@@ -129,7 +135,7 @@ type decoder struct {
 }
 
 func (d *decoder) field(field protowire.Number, number uint64, bytes []byte) error {
-	if field >= 2 && field <= 5 && len(bytes) > ring.MaxName || field == 8 && number > ring.FullWeight || field == 10 && number > maxStreams {
+	if field >= 2 && field <= 5 && len(bytes) > ring.MaxName || field == 8 && number > ring.FullWeight || field == 10 && number > maxStreams || field == 12 && number > maxLevel {
 		return fmt.Errorf("field %d is out of bounds", field)
 	}
 	r := &d.record
@@ -156,6 +162,8 @@ func (d *decoder) field(field protowire.Number, number uint64, bytes []byte) err
 		r.Load.Rest = int(number)
 	case 11:
 		return d.namespace(bytes)
+	case 12:
+		r.Level = max(uint32(number), 1)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (s *State) differs(key model.Key) bool {
 	if hash, flies := s.flying[key]; flies {
 		stored, is = hash, hash != model.Hash{}
 	}
-	want := s.want[key]
+	want := s.wanted(key)
 	return (want != nil) != is || want != nil && want.Meta().Hash != stored
 }
 
@@ -83,7 +83,7 @@ func (s *State) flush() []Effect {
 	slices.SortFunc(keys, model.Key.Compare)
 	for _, key := range keys {
 		endpointsOnly = endpointsOnly && key.Kind == model.KindEndpoints
-		want := s.want[key]
+		want := s.wanted(key)
 		if r := anew[key]; r != nil {
 			want = r
 		}
@@ -121,7 +121,7 @@ func (s *State) next(most int) (keys []model.Key, since time.Time) {
 					continue
 				}
 				keys = append(keys, key)
-				if want := s.want[key]; want != nil && len(keys) <= fill {
+				if want := s.wanted(key); want != nil && len(keys) <= fill {
 					bytes += proto.Size(want.Body())
 				}
 			}

@@ -55,20 +55,25 @@ type Loop struct {
 
 	problems atomic.Pointer[[]object.Problem]
 	stats    atomic.Pointer[Stats]
+	stored   atomic.Uint32 // the level for which everything is written
 	held     atomic.Pointer[[]object.ID]
 	releases chan release
 	tenants  tenantsOf
 	changes  *obs.Sampled // lines about what others change in the store
 }
 
-// input is what waits for the loop: all that was told, each change for itself, and the newest word on leadership.
+// input is what waits for the loop: all that was told, each change for itself, and the newest word on the level and on leadership.
 type input struct {
 	emits Emits
-	term  Event // Gained, Lost or nil
+	level *Levelled // nil: it has not changed
+	term  Event     // Gained, Lost or nil
 }
 
 func merge(waiting, next input) input {
 	waiting.emits = append(waiting.emits, next.emits...)
+	if next.level != nil {
+		waiting.level = next.level
+	}
 	if next.term != nil {
 		waiting.term = next.term
 	}
@@ -138,8 +143,11 @@ func (l *Loop) Run(ctx context.Context) error {
 			if !ok {
 				continue
 			}
+			if in.level != nil {
+				effects = l.state.Step(*in.level)
+			}
 			if in.term != nil { // first: nothing is begun that is not ours to do any more
-				effects = l.state.Step(in.term)
+				effects = append(effects, l.state.Step(in.term)...)
 				unfollow()
 			}
 			if len(in.emits) > 0 {
@@ -192,6 +200,7 @@ func (l *Loop) publish(between []object.Problem) {
 	}
 	l.state.showTenants()
 	l.tenants.publish(l.state)
+	l.stored.Store(l.state.storedLevel())
 	obs.Waiting.Set(float64(l.state.queue.waits))
 	stats := l.state.Stats()
 	if before := l.Stats(); stats != before {
@@ -276,8 +285,10 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	for _, v := range state.Values {
 		key, err := v.Key()
 		if err != nil {
-			l.Log.Warn("a stored record is of a kind that this build does not know; it is left alone", obs.KeyName, v.Path)
-			loaded.Unknown[v.Path] = v.Hash()
+			l.Log.Warn("a stored record is of a kind that this build does not know; it is left alone unless the level says otherwise", obs.KeyName, v.Path)
+			if loaded.Unknown[v.Path] = v.Hash(); !model.ReadUnknown(v.Path, v.Raw).Closing {
+				loaded.Skippable = append(loaded.Skippable, v.Path)
+			}
 			continue
 		}
 		loaded.Have[key] = v.Hash()

@@ -25,15 +25,16 @@ type (
 	Lost struct{}
 	// Loaded answers Load: the hashes that are stored at present.
 	Loaded struct {
-		Epoch    kv.Epoch
-		Have     map[model.Key]model.Hash
-		Secrets  map[model.Key]*model.Secret // those of Have that are Secrets
-		Bytes    map[model.Key]int           // of the stored records; nil where there are no budgets
-		After    int64                       // the head's revision; 0: there is none
-		Complete bool                        // the head is complete and says what is stored, or there is none
-		At       kv.Position                 // where it was read
-		Contents kv.Contents                 // what is stored, for the next head
-		Unknown  map[string]model.Hash       // by path: records of kinds that this build does not know
+		Epoch     kv.Epoch
+		Have      map[model.Key]model.Hash
+		Secrets   map[model.Key]*model.Secret // those of Have that are Secrets
+		Bytes     map[model.Key]int           // of the stored records; nil where there are no budgets
+		After     int64                       // the head's revision; 0: there is none
+		Complete  bool                        // the head is complete and says what is stored, or there is none
+		At        kv.Position                 // where it was read
+		Contents  kv.Contents                 // what is stored, for the next head
+		Unknown   map[string]model.Hash       // by path: records of kinds that this build does not know
+		Skippable []string                    // the paths of those of Unknown that close nothing
 	}
 	// Written answers Write.
 	Written struct {
@@ -148,6 +149,7 @@ type State struct {
 	contents   kv.Contents           // what is stored by this leader's doing, and what it found
 	unknown    map[string]model.Hash // by path: what is stored of kinds that this build does not know
 	dirty      map[model.Key]bool    // changed by others: to be written, or removed, again
+	level      Levelled              // up to which records are stored
 	restore    map[string]kv.Value   // by path: changed by others, as it was before
 	astray     bool                  // what is stored is not known: compare when the batch under way has ended
 	stats      Stats
@@ -159,7 +161,7 @@ func NewState(o Options) *State {
 	if o.Budget != (Budget{}) {
 		w.ledger = newLedger(o.Budget)
 	}
-	return &State{world: w, allowEmpty: o.AllowEmpty, queue: newQueue(),
+	return &State{world: w, allowEmpty: o.AllowEmpty, queue: newQueue(), level: Levelled{Level: model.Level},
 		withheld: map[model.Key]bool{}, held: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
 		anew: map[model.Key]anew{}, dirty: map[model.Key]bool{}, restore: map[string]kv.Value{}}
 }
@@ -192,6 +194,9 @@ func (s *State) Step(event Event) []Effect {
 		if !s.leading || e.Epoch != s.epoch || s.phase != loading {
 			return nil
 		}
+		if s.astray { // the level has changed meanwhile
+			return s.start(false)
+		}
 		s.compare(e)
 	case Written:
 		if !s.leading || e.Epoch != s.epoch || s.phase != writing {
@@ -216,6 +221,8 @@ func (s *State) Step(event Event) []Effect {
 		s.anewed(e)
 	case Due:
 		s.paced = false
+	case Levelled:
+		return s.levelled(e)
 	case Foreign, Recalled, Astray:
 		return s.mend(e)
 	}
@@ -227,7 +234,7 @@ func (s *State) start(again bool) []Effect {
 	if !s.leading || !s.synced {
 		return nil
 	}
-	s.phase, s.queue = loading, newQueue() // it finds what waits
+	s.phase, s.queue, s.astray = loading, newQueue(), false // it finds what waits
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 
@@ -251,6 +258,7 @@ func (s *State) compare(e Loaded) {
 	s.queue, s.batch, s.flying = newQueue(), kv.Batch{}, nil
 	s.forget()
 	s.contents, s.unknown = e.Contents, e.Unknown
+	s.drop(e.Skippable)
 	clear(s.withheld)
 	clear(s.refused)
 	s.unguard()
@@ -310,6 +318,7 @@ func (s *State) Problems() []object.Problem {
 			all = append(all, p)
 		}
 	}
+	all = append(all, s.aboveLevel()...)
 	if s.guarded != "" {
 		all = append(all, object.Problem{Message: s.guarded})
 	}

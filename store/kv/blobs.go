@@ -25,6 +25,8 @@ type BlobChange struct {
 	If     map[string]int64 // path -> the revision that it must be at; 0: it must not be there
 	Put    []Blob           // Revision is not looked at
 	Delete []string
+	// Unchanged: folder -> a revision since which nothing in it was written. ChangeFenced alone looks at it.
+	Unchanged map[string]int64
 }
 
 // blobFamilies are the folders that the functions of this file write; Blobs reads fleetFamilies too.

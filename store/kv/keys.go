@@ -61,6 +61,8 @@ var Families = []Family{
 		Write: []Role{RoleCA}, Read: []Role{RoleXDS, RoleIngest}},
 	{Path: "leader/", Holds: "the election, one leased key per candidate", Writer: "store/lead", Reader: "store/lead, store/kv (fences)",
 		Write: []Role{RoleIngest, RoleCA}, Read: []Role{RoleXDS}},
+	{Path: "level/", Holds: "the level that every replica reads", Writer: "shard/level (leader)", Reader: "shard/level (leader), shard/member (compares)",
+		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "members/", Holds: "replicas and their load, leased", Writer: "shard/member (each its own)", Reader: "shard/member (leader)",
 		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
 	{Path: "records/", Holds: "the normalised configuration", Writer: "store/ingest (leader)", Reader: "store/mirror, store/ingest",

@@ -15,7 +15,7 @@ import (
 var ErrLeaseLost = errors.New("the lease has ended")
 
 // fleetFamilies are the folders that leases, fenced changes and Follow touch.
-var fleetFamilies = []string{"approvals/", "members/", "refusals/", "removals/", "ring/", "tenants/"}
+var fleetFamilies = []string{"approvals/", "level/", "members/", "refusals/", "removals/", "ring/", "tenants/"}
 
 func (s *Store) fleetKey(path string) (string, error) {
 	for _, family := range fleetFamilies {
@@ -65,6 +65,17 @@ func (l *Lease) Lost() <-chan struct{} { return l.lost }
 // Put writes a blob that ends with the lease, whatever was there before; it returns the revision. ErrLeaseLost: nothing
 // was written.
 func (l *Lease) Put(ctx context.Context, path string, raw []byte) (int64, error) {
+	return l.PutWhile(ctx, path, raw, Bound{})
+}
+
+// Bound is a condition on another blob: it is not there, or its bytes are not above Most in bytewise order. The zero Bound always holds.
+type Bound struct {
+	Path string
+	Most []byte
+}
+
+// PutWhile is Put, where a bound holds in the same transaction. ErrConflict: it does not hold, and nothing was written.
+func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bound) (int64, error) {
 	key, err := l.store.fleetKey(path)
 	if err != nil {
 		return 0, err
@@ -72,12 +83,25 @@ func (l *Lease) Put(ctx context.Context, path string, raw []byte) (int64, error)
 	if size := len(key) + len(raw) + opBytes; size > MaxRecordBytes {
 		return 0, fmt.Errorf("blob %s: %d bytes, at most %d fit in etcd", path, size, MaxRecordBytes)
 	}
-	resp, err := l.store.client.Put(ctx, key, string(raw), clientv3.WithLease(l.id))
+	put := clientv3.OpPut(key, string(raw), clientv3.WithLease(l.id))
+	txn := l.store.client.Txn(ctx).Then(put)
+	if bound.Path != "" {
+		at, err := l.store.fleetKey(bound.Path)
+		if err != nil {
+			return 0, err
+		}
+		// A comparison of values fails where there is none, so that case is one of its own.
+		below := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(at), "<", string(bound.Most)+"\x00")}, []clientv3.Op{put}, nil)
+		txn = l.store.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(at), "=", 0)).Then(put).Else(below)
+	}
+	resp, err := txn.Commit()
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return 0, fmt.Errorf("write %s: %w", path, ErrLeaseLost)
 	case err != nil:
 		return 0, fmt.Errorf("write %s: %w", path, err)
+	case !resp.Succeeded && !resp.Responses[0].GetResponseTxn().Succeeded:
+		return 0, fmt.Errorf("write %s: %s is above %q: %w", path, bound.Path, bound.Most, ErrConflict)
 	}
 	return resp.Header.Revision, nil
 }
@@ -105,6 +129,13 @@ func (s *Store) ChangeFenced(ctx context.Context, epoch Epoch, c BlobChange) (in
 			return 0, err
 		}
 		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
+	}
+	for folder, revision := range c.Unchanged {
+		key, err := s.fleetKey(folder)
+		if err != nil {
+			return 0, err
+		}
+		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(key).WithRange(after(key)), "<", revision+1))
 	}
 	var ops []clientv3.Op
 	for _, blob := range c.Put {

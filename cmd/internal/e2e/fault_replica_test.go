@@ -207,7 +207,8 @@ func TestFaultEverythingKilled(t *testing.T) {
 // nextBinary is a build of navarchd whose clusters differ in a detail: what an upgrade may bring.
 func nextBinary(t testing.TB) string {
 	t.Helper()
-	return programs.Changed(t, "next", "push/build/cluster/outbound.go", "HealthyPanicThreshold: percent(0)", "HealthyPanicThreshold: percent(1)")
+	return programs.Changed(t, "next",
+		programs.Edit{File: "push/build/cluster/outbound.go", Text: "HealthyPanicThreshold: percent(0)", By: "HealthyPanicThreshold: percent(1)"})
 }
 
 // Fault 25: three replicas are replaced one after the other by a build that draws every cluster differently, while the

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"navarch.io/navarch/shard/level"
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+// level reads which level what is stored has, when a term begins, and has the loop keep to it. An error: the term has ended.
+func (i *ingester) level(ctx context.Context) (level.Current, error) {
+	for {
+		current, err := level.Read(ctx, i.store)
+		if err == nil {
+			i.use(current.First(model.Level))
+			return current, nil
+		}
+		i.log.Warn("the level of the stored configuration cannot be read, trying again", obs.KeyError, err)
+		if err := pause(ctx); err != nil {
+			return current, err
+		}
+	}
+}
+
+func (i *ingester) use(use level.Use) {
+	i.loop.Level(ingest.Levelled{Level: use.Level, Below: use.Below})
+}
+
+// keepLevel raises and lowers the level while this process leads.
+func (i *ingester) keepLevel(ctx context.Context, epoch kv.Epoch, current level.Current) {
+	for ctx.Err() == nil {
+		err := level.Lead(ctx, epoch, level.Config{Store: i.store, Reads: model.Level, Current: current, Use: i.use, Used: i.loop.Stored, Log: i.log})
+		if ctx.Err() != nil || errors.Is(err, kv.ErrDeposed) {
+			return // the election says so, too
+		}
+		i.log.Warn("the level of the stored configuration is not kept, trying again", obs.KeyError, err)
+		if err = pause(ctx); err == nil {
+			current, err = i.level(ctx)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
