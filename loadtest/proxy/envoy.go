@@ -23,7 +23,7 @@ type envoy struct {
 	prior    [xds.NumTypes]map[uint32]*version
 	revision [xds.NumTypes]uint64 // highest system_version_info
 	owner    string               // where to connect; empty: anywhere
-	streams  uint32
+	dials    int                  // of the addresses that were configured: each goes to the next one
 	accepted [xds.NumTypes]string // state of the world: the version_info acknowledged last
 
 	// Of one stream.

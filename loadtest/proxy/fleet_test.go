@@ -11,6 +11,8 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"navarch.io/navarch/push/xds"
@@ -407,5 +409,15 @@ func TestRefusedBeforeTheFirstResponse(t *testing.T) {
 	}
 	if at := slices.Index(got, xds.Listener); at < slices.Index(got, xds.Endpoint) {
 		t.Errorf("it asked for %v: listeners before it had clusters", got)
+	}
+}
+
+// Proxies whose streams one of two servers ends before it has answered find the other one.
+func TestRefusedFindAnotherServer(t *testing.T) {
+	a, b := serve(t, nil), serve(t, nil)
+	a.refuse = grpcstatus.Error(codes.Unavailable, "not yet")
+	f := fleet(t, 4, Config{}, a, b)
+	if st := f.Stats(); st.Ended["Unavailable"] == 0 {
+		t.Errorf("nobody was refused: %+v", st)
 	}
 }

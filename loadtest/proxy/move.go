@@ -122,7 +122,6 @@ func (s *sim) move() error {
 	s.adopt(s.session.conn)
 	s.fleet.count.streams.Add(1)
 	s.fleet.count.moves.Add(1)
-	s.streams++
 	s.begin()
 	err := s.session.flush()
 	old.close(false)

@@ -97,7 +97,8 @@ func (s *sim) address() string {
 		return s.owner
 	}
 	addrs := s.fleet.cfg.Addrs
-	return addrs[(s.index+s.tries+int(s.streams))%len(addrs)]
+	s.dials++
+	return addrs[(s.index+s.dials-1)%len(addrs)]
 }
 
 // connect makes a connection and its session.
@@ -194,7 +195,6 @@ func (s *sim) speak() error {
 	}
 	s.fleet.count.streams.Add(1)
 	s.fleet.count.connected.Add(1)
-	s.streams++
 	s.begin()
 	for {
 		err := errMoves
