@@ -40,6 +40,9 @@ func readFiles(dir string) (issue.Files, [32]byte, error) {
 
 // first makes or reads the first authority of a mesh.
 func (k *Keyring) first() (*issue.Authority, string, error) {
+	if err := k.cfg.Clock.Off(); err != nil {
+		return nil, "", err
+	}
 	if k.cfg.CACerts == "" {
 		a, err := issue.SelfSigned(k.cfg.TrustDomain, 1, k.cfg.RootTTL, k.cfg.Now(), nil)
 		return a, originSelf, err

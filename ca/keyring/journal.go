@@ -191,11 +191,11 @@ func join(batch []*entry) []byte {
 
 // prune deletes the parts of the journal in which every certificate has ended.
 func (k *Keyring) prune(ctx context.Context) error {
-	now := k.cfg.Now()
-	if now.Sub(k.pruned) < pruneEvery {
-		return nil
+	now, err := k.cfg.Clock.Sure()
+	if err != nil || now.Sub(k.pruned) < pruneEvery {
+		return err
 	}
-	_, err := k.cfg.Store.DropBlobs(ctx, journalFolder, fmt.Sprintf("%s%012x", journalFolder, now.Add(-clockTolerance).Unix()))
+	_, err = k.cfg.Store.DropBlobs(ctx, journalFolder, fmt.Sprintf("%s%012x", journalFolder, now.Add(-clockTolerance).Unix()))
 	if err == nil {
 		k.pruned = now
 	}

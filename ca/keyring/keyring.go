@@ -27,6 +27,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/store/clock"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
@@ -83,6 +84,26 @@ type Config struct {
 	Alarm  func(error)
 	Logger *slog.Logger // nil: slog's default
 	Now    func() time.Time
+	// Clock says whether Now can be believed: the keyring is not changed, and nothing of the journal pruned, while it cannot. nil: it can.
+	Clock Clock
+}
+
+// Clock is what the keyring needs of store/clock.
+type Clock interface {
+	Off() error                // nil: the time of this machine can be believed
+	Sure() (time.Time, error)  // a time that has come for certain
+	Compared() <-chan struct{} // closed once Off knows
+}
+
+// believed is the Clock of a process that compares its own with nobody's.
+type believed func() time.Time
+
+func (believed) Off() error                 { return nil }
+func (b believed) Sure() (time.Time, error) { return b(), nil }
+func (believed) Compared() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
 }
 
 // Keyring is one replica's. Safe for concurrent use.
@@ -164,6 +185,9 @@ func New(cfg Config) (*Keyring, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = believed(cfg.Now)
+	}
 	if cfg.Dir != "" {
 		if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 			return nil, fmt.Errorf("keyring: %w", err)
@@ -192,6 +216,9 @@ func New(cfg Config) (*Keyring, error) {
 // State is what this replica may use now; never nil.
 func (k *Keyring) State() *State { return k.view.Load().state }
 
+// ClockOff is nil while this machine's clock can be believed; a replica where it cannot signs nothing.
+func (k *Keyring) ClockOff() error { return k.cfg.Clock.Off() }
+
 // Changed is closed when State returns another one than at the time of the call: ask for the channel first, then for the
 // State, then wait. What is looked at often in vain may have the same content.
 func (k *Keyring) Changed() <-chan struct{} { return k.view.Load().gone }
@@ -213,6 +240,12 @@ func (k *Keyring) loop(ctx context.Context) error {
 	}
 	select {
 	case <-k.heard:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-k.cfg.Clock.Compared():
+	case <-time.After(time.Second): // etcd is away: what is on disk is shown
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -248,7 +281,7 @@ func (k *Keyring) loop(ctx context.Context) error {
 // say logs a trouble once, and its end.
 func (k *Keyring) say(err error) {
 	text := ""
-	if err != nil {
+	if err != nil && !errors.Is(err, clock.ErrNotCompared) { // in an instant it is, or the other trouble is said
 		text = err.Error()
 	}
 	switch {

@@ -18,6 +18,9 @@ const tries = 8 // of a change that others are ahead of
 // update changes the record, by the loop only. change gets a copy, and returns what it becomes (nil: as it is) and what
 // blobs come with it; it is called again where another wrote first.
 func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []kv.Blob, error)) error {
+	if err := k.cfg.Clock.Off(); err != nil {
+		return fmt.Errorf("the keyring cannot be changed by this replica: %w", err)
+	}
 	for range tries {
 		if err := k.look(ctx); err != nil {
 			return err
@@ -48,19 +51,23 @@ func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []k
 // successor for a root that grows old.
 func (k *Keyring) advance(ctx context.Context) error {
 	return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
+		sure, err := k.cfg.Clock.Sure()
+		if err != nil {
+			return nil, nil, err
+		}
 		if ageing(r, k.cfg.Now()) {
 			return k.successor(ctx, r, false)
 		}
 		if r.in(Prepared) == nil && r.in(Retiring) == nil {
 			k.census = nil
 			k.waiting.Store(0)
-			if !outlived(r, k.cfg.Now()) {
+			if !outlived(r, sure) {
 				return nil, nil, nil
 			}
 		} else if err := k.count(ctx); err != nil {
 			return nil, nil, err
 		}
-		next, happened, waiting := step(r, k.cfg.Now(), k.census)
+		next, happened, waiting := step(r, sure, k.census)
 		k.waiting.Store(int64(waiting))
 		for _, what := range happened {
 			k.log.Info("keyring: " + what)
@@ -82,7 +89,9 @@ func (k *Keyring) count(ctx context.Context) error {
 		k.census = nil
 		return err
 	}
-	k.census.prune(k.cfg.Now())
+	if sure, err := k.cfg.Clock.Sure(); err == nil {
+		k.census.prune(sure)
+	}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/store/clock"
 	"navarch.io/navarch/store/kv"
 )
 
@@ -178,6 +179,11 @@ func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config
 	if len(blobs) == 0 {
 		return fmt.Errorf("mesh %q has no keyring: navarchd with role ca makes it", t.mesh)
 	}
+	own := clock.New(clock.Config{Store: store, Log: cfg.Logger})
+	if err := own.Look(ctx); err != nil {
+		return fmt.Errorf("compare the clocks: %w", err)
+	}
+	cfg.Clock = own
 	k, err := keyring.New(cfg)
 	if err != nil {
 		return err

@@ -118,7 +118,7 @@ func (p *process) guarded() http.Handler {
 // tokens verifies tokens of Kubernetes' issuer (--token-issuer) and of our own (embedded default); nil where there is
 // neither. Whoever asks runs the keys.
 func (c *config) tokens(domain spiffeid.TrustDomain, log *slog.Logger) (attest.Authenticator, []*attest.Keys, error) {
-	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.env.audiences}
+	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.env.audiences, Now: now}
 	var fresh []*attest.Keys
 	if c.tokenIssuer != "" {
 		from := attest.KeysConfig{Log: log}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
@@ -12,6 +13,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	caserve "navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/store/clock"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
@@ -28,7 +30,11 @@ type authority struct {
 	server  *caserve.Server
 	callers *callers
 	serving *serving
+	clock   *clock.Clock
 }
+
+// now is the time by which this process signs, and verifies tokens.
+func now() time.Time { return time.Now() }
 
 // newAuthority makes the role. Every process with it may end rotations and prune the journal, by comparison: the elected
 // ingester may be one without it.
@@ -37,13 +43,14 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	a := &authority{config: c, log: log, store: store}
+	a := &authority{config: c, log: log, store: store,
+		clock: clock.New(clock.Config{Store: store, Name: c.processName(), Period: c.env.maxCertTTL, Wall: now, Log: log})}
 	if a.serving, err = newServing(c); err != nil {
 		return nil, err
 	}
 	aliases := trustDomainAliases(snapshot)
 	a.ring, err = keyring.New(keyring.Config{
-		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.stateDir, CACerts: c.caCerts, Logger: log, Peers: c.askPeers(),
+		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.stateDir, CACerts: c.caCerts, Logger: log, Peers: c.askPeers(), Now: now, Clock: a.compares(),
 		Leads: func() bool { return c.has(roleCA) }, Roots: c.believed(),
 		Alarm: func(err error) { obs.StoreAlarm.WithLabelValues("keyring").Set(flag(err != nil)) },
 	})
@@ -60,11 +67,19 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	}
 	a.server, err = caserve.New(caserve.Config{
 		ControlPlane: self, Names: c.servingNames(),
-		Authorities: current{a.ring}, Authenticator: ofCalls{a.callers}, Journal: journal{a.ring}, Revocations: revocations{a.ring},
+		Now: now, Authorities: current{a.ring}, Authenticator: ofCalls{a.callers}, Journal: journal{a.ring}, Revocations: revocations{a.ring},
 		Holders: holders{a.ring}, Memory: a.ring, Aliases: aliases, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
 		Hooks: certificateHooks(), Audit: log,
 	})
 	return a, err
+}
+
+// compares is the clock of a process that signs; nil where it signs nothing, and reads no others'.
+func (a *authority) compares() keyring.Clock {
+	if !a.config.has(roleCA) {
+		return nil
+	}
+	return a.clock
 }
 
 // askPeers asks the other replicas with role ca what keyring they remember; nil where none are named.
@@ -79,6 +94,9 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 
 func (a *authority) tasks() []loop.Task {
 	tasks := []loop.Task{{Name: "keyring", Run: a.ring.Run}}
+	if a.config.has(roleCA) {
+		tasks = append(tasks, loop.Task{Name: "clock", Run: a.clock.Run})
+	}
 	if a.serving.files == nil && a.config.secureGRPCAddr != "" && a.config.speaksGRPC() {
 		tasks = append(tasks, loop.Task{Name: "serving certificate", Run: newBorrower(a.config, a, a.store).run})
 	}

@@ -1,0 +1,115 @@
+package keyring_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/ca/keyring"
+)
+
+// judged is a clock that a test judges.
+type judged struct {
+	off  atomic.Bool
+	sure func() time.Time
+}
+
+var errOff = errors.New("the clock is off, the test says")
+
+func (j *judged) Off() error {
+	if j.off.Load() {
+		return errOff
+	}
+	return nil
+}
+
+func (j *judged) Sure() (time.Time, error) { return j.sure(), j.Off() }
+
+func (j *judged) Compared() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// fast makes a replica whose clock is 25 hours ahead of the others'.
+func (w *world) fast(clock keyring.Clock) *replica {
+	return w.replica(func(c *keyring.Config) {
+		c.Now, c.Clock = func() time.Time { return w.now().Add(25 * time.Hour) }, clock
+	})
+}
+
+// A replica that knows that its clock is off does not take leaves for ended that are not: the rotation waits for their holders. It changes
+// nothing that is asked of it either, and says why.
+func TestClockThatIsOff(t *testing.T) {
+	w := newWorld(t)
+	one := w.replica(func(c *keyring.Config) { c.Leads = func() bool { return false } }) // so the other alone would end things
+	first := w.replica()
+	first.settle()
+	one.settle()
+	leaf := one.mustLeaf("holder")
+	if err := first.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	first.stop()
+	clock := &judged{sure: w.now}
+	clock.off.Store(true)
+	fast := w.fast(clock)
+	wantStatuses(t, fast.settle(), keyring.Active, keyring.Prepared)
+	for what, err := range map[string]error{
+		"rotate": fast.Rotate(t.Context(), true), "abort": fast.Abort(t.Context()),
+		"revoke": func() error { _, err := fast.Revoke(t.Context(), []string{leaf.Serial}, nil); return err }(),
+		"sign":   fast.ClockOff(),
+	} {
+		if !errors.Is(err, errOff) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if !strings.Contains(w.logs.String(), errOff.Error()) {
+		t.Error("the log does not say it")
+	}
+	wantStatuses(t, one.settle(), keyring.Active, keyring.Prepared)
+	if report := one.settle(); len(report.Waiting) != 1 {
+		t.Errorf("waits for %v", report.Waiting)
+	}
+	clock.off.Store(false) // and by its own clock the leaf has not ended: it was set right
+	wantStatuses(t, fast.settle(), keyring.Active, keyring.Prepared)
+	if _, err := fast.Revoke(t.Context(), []string{leaf.Serial}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// What has ended only by a clock that may be wrong is not ended: the time that is sure decides, for rotations and for the journal.
+func TestSureTimeEndsThings(t *testing.T) {
+	w := newWorld(t)
+	first := w.replica()
+	first.settle()
+	first.mustLeaf("holder")
+	if err := first.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	first.stop()
+	var late atomic.Int64
+	fast := w.fast(&judged{sure: func() time.Time { return w.now().Add(time.Duration(late.Load())) }})
+	wantStatuses(t, fast.settle(), keyring.Active, keyring.Prepared)
+	if n := journal(t, w); n == 0 {
+		t.Error("the journal was pruned")
+	}
+	late.Store(int64(25 * time.Hour))
+	fast.settle()
+	wantStatuses(t, fast.settle(), keyring.Retired, keyring.Active)
+	if n := journal(t, w); n != 0 {
+		t.Errorf("%d parts of the journal are there", n)
+	}
+}
+
+// journal is how many parts the journal has.
+func journal(t *testing.T, w *world) int {
+	t.Helper()
+	blobs, _, err := w.Store.Blobs(t.Context(), "certificates/", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(blobs)
+}

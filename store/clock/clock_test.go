@@ -1,0 +1,156 @@
+package clock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestMiddle(t *testing.T) {
+	const h = time.Hour
+	for name, c := range map[string]struct {
+		ahead     []time.Duration
+		low, high time.Duration
+	}{
+		"alone":                     {nil, 0, 0},
+		"one of three is wrong":     {[]time.Duration{0, 25 * h}, 0, 0},
+		"this one of three is":      {[]time.Duration{-25 * h, -25 * h}, -25 * h, -25 * h},
+		"two differ":                {[]time.Duration{h}, 0, h},
+		"the middle one of three":   {[]time.Duration{-h, h}, 0, 0},
+		"the fastest of three":      {[]time.Duration{-h, -2 * h}, -h, -h},
+		"two and two":               {[]time.Duration{0, h, h}, 0, h},
+		"one of four is wrong":      {[]time.Duration{time.Second, 2 * time.Second, h}, time.Second, 2 * time.Second},
+		"this one of four is wrong": {[]time.Duration{-h, -h, -h}, -h, -h},
+	} {
+		if low, high := middle(c.ahead); low != c.low || high != c.high {
+			t.Errorf("%s: %v to %v, want %v to %v", name, low, high, c.low, c.high)
+		}
+	}
+}
+
+func TestSure(t *testing.T) {
+	now, day := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), 24*time.Hour
+	before := reading{revision: 1, said: now.Add(-day), at: time.Minute}
+	for name, c := range map[string]struct {
+		passed   reading
+		ran      time.Duration
+		believed bool
+		want     time.Time
+	}{
+		"others agree":         {before, time.Minute, true, now},
+		"alone":                {before, time.Minute, false, now.Add(-day)},
+		"alone for an hour":    {before, time.Hour + time.Minute, false, now.Add(-day + time.Hour)},
+		"nothing was recorded": {reading{}, time.Minute, false, now},
+		"recorded too late":    {reading{1, now.Add(day), 0}, time.Minute, false, now},
+	} {
+		if got := sure(now, c.passed, c.ran, c.believed); !got.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// What others said goes on as this process does; a clock that is set while it runs is noticed without another word of theirs.
+func TestClockThatIsSet(t *testing.T) {
+	now := time.Now().Round(0)
+	wall := now
+	c := New(Config{Name: "a", Wall: func() time.Time { return wall }, Log: quiet})
+	if err := c.Off(); !errors.Is(err, ErrNotCompared) {
+		t.Errorf("at first: %v", err)
+	}
+	if _, err := c.Sure(); !errors.Is(err, ErrNotCompared) {
+		t.Errorf("at first: %v", err)
+	}
+	blob := func(path string, at time.Time) kv.Blob {
+		return kv.Blob{Path: folder + path, Raw: encode(at), Revision: 7}
+	}
+	c.read(kv.Folder{Blobs: []kv.Blob{blob("processes/a", now.Add(-time.Hour)), blob("processes/b", now), {Path: own + "c", Raw: []byte("noon"), Revision: 7}, blob("recorded", now)}})
+	if err := c.Off(); err != nil || len(c.others) != 1 {
+		t.Errorf("%v, others %v", err, c.others)
+	}
+	wall = now.Add(3 * time.Minute)
+	if c.Off() == nil {
+		t.Error("set forward by three minutes: believed")
+	}
+	c.start = c.start.Add(-3 * time.Minute) // three minutes later that is the time
+	if err := c.Off(); err != nil {
+		t.Error(err)
+	}
+	wall = now
+	if c.Off() == nil {
+		t.Error("set back by three minutes: believed")
+	}
+	c.read(kv.Folder{Blobs: []kv.Blob{blob("recorded", now)}})
+	if got, err := c.Sure(); err != nil || !got.Equal(now) {
+		t.Errorf("alone: %v, %v, want %v", got, err, now)
+	}
+}
+
+// Of three processes the one whose clock is 25 hours fast knows that it is, and the others know that they are not. When those have ended
+// nobody can tell; what is sure is then no later than what was recorded.
+func TestClocksAreCompared(t *testing.T) {
+	s := kvtest.Start(t)
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	run := func(name string, ahead time.Duration) (c *Clock, stop func()) {
+		c = New(Config{Store: s.Connect(), Name: name, Period: time.Hour, Wall: func() time.Time { return time.Now().Add(ahead) }, Log: quiet})
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		var ran sync.WaitGroup
+		run := func() {
+			if err := c.Run(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		ran.Go(run)
+		running.Go(ran.Wait)
+		return c, func() { cancel(); ran.Wait() }
+	}
+	is := func(what string, c *Clock, want func() bool) {
+		t.Helper()
+		<-c.Compared()
+		for deadline := time.Now().Add(time.Minute); !want(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %v, others %v", what, c.Off(), c.others)
+			}
+		}
+	}
+	others := func(c *Clock, n int) func() bool {
+		return func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return len(c.others) == n && c.passed.revision != 0
+		}
+	}
+	a, stopA := run("a", 0)
+	is("a is alone", a, others(a, 0))
+	b, stopB := run("b", 0)
+	fast, _ := run("c", 25*time.Hour)
+	for _, c := range []*Clock{a, b, fast} {
+		is("all see each other", c, others(c, 2))
+	}
+	for _, c := range []*Clock{a, b} {
+		if err := c.Off(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := fast.Off(); err == nil || errors.Is(err, ErrNotCompared) {
+		t.Errorf("25 hours fast, and %v", err)
+	}
+	if _, err := fast.Sure(); err == nil {
+		t.Error("25 hours fast, and sure of a time")
+	}
+	stopA()
+	stopB()
+	is("the others have ended", fast, others(fast, 0))
+	if at, err := fast.Sure(); err != nil || time.Until(at) > time.Minute {
+		t.Errorf("sure of %v, %v: nobody has recorded that", at, err)
+	}
+}
