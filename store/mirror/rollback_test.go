@@ -52,21 +52,20 @@ func TestRestoredEtcd(t *testing.T) {
 			if err := receive(t, "the end of the alarm", again.alarms); err != nil {
 				t.Fatal(err)
 			}
-			fresh := start(t, s.Connect())
-			wantSame(t, "what a replica that remembers nothing reads", again.at(now), fresh.at(now))
+			read, _ := again.until(now)
+			fresh, _ := start(t, s.Connect()).until(now)
+			wantSame(t, "what a replica that remembers nothing reads", read, fresh)
 		})
 	}
 }
 
-// at waits until a mirror is at exactly a revision: after a restore it may be a lower one.
-func (r *running) at(revision int64) *mirror.Snapshot {
+// until is what was published up to exactly a revision, which after a restore may be a lower one, and how many edits that were.
+func (r *running) until(revision int64) (s *mirror.Snapshot, edits int) {
 	r.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if s := r.Current(); s != nil && s.Revision() == revision {
-			return s
-		}
-		if time.Now().After(deadline) {
-			r.t.Fatalf("it is not at revision %d: %+v", revision, r.Status())
+	for {
+		c := receive(r.t, "a revision", r.changes)
+		if edits += len(c.Edits); c.New.Revision() == revision {
+			return c.New, edits
 		}
 	}
 }
@@ -77,7 +76,7 @@ func TestRestoredWithoutLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, e := etcd(t)
 			s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 30, 80)})
-			for range 5 { // so that another cluster's revisions are lower
+			for range 50 { // so that another cluster's revisions are lower
 				s.Put("elsewhere", "x")
 			}
 			last := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 5, 81)})
@@ -87,12 +86,7 @@ func TestRestoredWithoutLoss(t *testing.T) {
 			receive(t, "the first snapshot", m.changes)
 			s.Restart(restored)
 			now := s.MustCommit(kv.Batch{Epoch: s.Elect("b"), Puts: services(t, 0, 1, 90)})
-			m.at(now)
-			edits := 0
-			for len(m.changes) > 0 {
-				edits += len((<-m.changes).Edits)
-			}
-			if edits != 1 || len(m.alarms) != 0 {
+			if _, edits := m.until(now); edits != 1 || len(m.alarms) != 0 {
 				t.Fatalf("%d edits, %d alarms", edits, len(m.alarms))
 			}
 		})
@@ -123,10 +117,9 @@ func TestAnotherStoreAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 82)})
-	if c := m.reach(now); c.Old != before || len(c.Edits) != 1 {
-		t.Fatalf("edits %v", c.Edits)
+	if _, edits := m.until(now); edits != 1 {
+		t.Fatalf("%d edits", edits)
 	}
-	m.drain()
 	s.Restart(other)
 	receive(t, "the alarm again", m.alarms)
 	b := s.Elect("b")
@@ -143,7 +136,8 @@ func TestAnotherStoreAnswers(t *testing.T) {
 	if err := receive(t, "the end of the alarm", m.alarms); err != nil {
 		t.Fatal(err)
 	}
-	wantSame(t, "adopted and listed", m.at(head.Revision), start(t, s.Connect()).reach(head.Revision).New)
+	read, _ := m.until(head.Revision)
+	wantSame(t, "adopted and listed", read, start(t, s.Connect()).reach(head.Revision).New)
 }
 
 // Leaders of an older build write heads that say no place: these are judged by revision and cluster, as that build does. To go back to it
@@ -163,14 +157,17 @@ func TestHeadsOfAnOlderBuild(t *testing.T) {
 	m := start(t, s.Connect())
 	m.reach(older(81))
 	m.reach(s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 82)}))
-	first := m.Status().Place
+	var first kv.Place
+	eventually(t, "the place", func() bool { first = m.Status().Place; return first.Known() })
 	m.reach(older(83))
+	eventually(t, "the head without a place", func() bool { return !m.Status().Head.Place.Known() })
 	if m.Status().Place != first {
 		t.Errorf("an older leader made it forget %v", first)
 	}
 	before := m.reach(s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 84)})).New
-	if now := m.Status().Place; now.Chain == first.Chain || !now.Known() || len(m.alarms) != 0 {
-		t.Errorf("at %v after %v, %d alarms", now, first, len(m.alarms))
+	eventually(t, "the place of another chain", func() bool { now := m.Status().Place; return now.Known() && now.Chain != first.Chain })
+	if len(m.alarms) != 0 {
+		t.Errorf("%d alarms", len(m.alarms))
 	}
 	s.Restart(old)
 	if err := receive(t, "the alarm", m.alarms); !errors.Is(err, kv.ErrRegressed) || m.Current() != before {
@@ -216,13 +213,6 @@ func place(t *testing.T, alarm error) kv.Place {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// drain forgets what was published.
-func (r *running) drain() {
-	for len(r.changes) > 0 {
-		<-r.changes
-	}
 }
 
 // counted is a store that tells of each question that it has answered.
