@@ -124,11 +124,12 @@ func TestExplanationsComeAndGo(t *testing.T) {
 		t.Errorf("%d go, %d are held after the slice was written", gone, held)
 	}
 	d.lost("s", numbered("Service", "shop", 0, 10)+numbered("Service", "x", 10, 10))
+	d.lost("s", numbered("Service", "shop", 0, 10)+numbered("Service", "x", 10, 9))
 	d.lost("n", pods("Namespace/x"))
-	if gone, held := d.lost("s", numbered("Service", "x", 10, 10)); gone != 10 || held != 1 {
+	if gone, held := d.lost("s", numbered("Service", "x", 10, 9)); gone != 10 || held != 1 {
 		t.Errorf("the namespace went before: %d go, %d are held", gone, held)
 	}
-	if gone, held := d.lost("s", numbered("Service", "x", 10, 5)); gone != 5 || held != 1 {
+	if gone, held := d.lost("s", numbered("Service", "x", 10, 5)); gone != 4 || held != 1 {
 		t.Errorf("what was explained counts: %d go, %d are held", gone, held)
 	}
 	d.lost("n", pods("Namespace/shop", "Namespace/x"), "s", numbered("Service", "shop", 0, 20)+numbered("Service", "x", 10, 5))
