@@ -39,12 +39,16 @@ func (p Place) sameTerm(other Place) bool { return p.Chain == other.Chain && p.T
 // are milliseconds since 1970 where nothing speaks against it, so that a leader that knows nothing of what was written before a restore
 // is above that all the same; in a store that goes on their order needs no clock.
 func (p Place) Next(seen Place, now time.Time) Place {
-	next := Place{Chain: cmp.Or(p.Chain, seen.Chain), Term: max(p.Term+1, uint64(max(0, now.UnixMilli())))}
-	for next.Chain == 0 {
-		next.Chain = rand.Uint64()
-	}
+	clock := uint64(max(0, now.UnixMilli()))
+	next := Place{Chain: cmp.Or(p.Chain, seen.Chain), Term: max(p.Term+1, clock)}
 	if seen.Chain == next.Chain {
 		next.Term = max(next.Term, seen.Term+1)
+	}
+	if next.Term >= maxTerm { // nobody gets there by counting
+		next = Place{Term: clock}
+	}
+	for next.Chain == 0 {
+		next.Chain = rand.Uint64()
 	}
 	return next
 }

@@ -59,6 +59,9 @@ func TestNextTerm(t *testing.T) {
 	if !a.Known() || a.Chain == b.Chain || a.Term != 1000 {
 		t.Errorf("two new chains: %v, %v", a, b)
 	}
+	if end := (kv.Place{Chain: 7, Term: 1<<62 - 1}); end.Next(kv.Place{}, now).Chain == 7 || (kv.Place{}).Next(end, now).Chain == 7 || end.Next(kv.Place{}, now).Term != 1000 {
+		t.Errorf("after the last term: %v", end.Next(kv.Place{}, now))
+	}
 	if p, err := kv.ParsePlace(a.String()); err != nil || p != a {
 		t.Errorf("%v is read as %v, %v", a, p, err)
 	}

@@ -184,9 +184,11 @@ func TestDamagedMemory(t *testing.T) {
 	disk := &mirror.Disk{Path: filepath.Join(t.TempDir(), "snapshot"), Mesh: "m"}
 	m := startWith(t, s.Connect(), disk)
 	m.reach(last)
+	eventually(t, "the place", func() bool { return m.Status().Place.Known() })
 	m.pause()
-	if p := startWith(t, s.Connect(), disk).Status().Place; p != m.Status().Place || !p.Known() {
-		t.Fatalf("remembers %v, it was at %v", p, m.Status().Place)
+	remembers, err := mirror.New(mirror.Config{Source: s, Disk: disk})
+	if err != nil || remembers.Status().Place != m.Status().Place {
+		t.Fatalf("remembers %v, it was at %v, %v", remembers.Status().Place, m.Status().Place, err)
 	}
 	raw, err := os.ReadFile(disk.Path)
 	if err != nil {

@@ -142,7 +142,7 @@ func TestExplanationsComeAndGo(t *testing.T) {
 func TestMemoryOfLossesIsBounded(t *testing.T) {
 	d := newDesk(t)
 	d.lost("a", numbered("Service", "shop", 0, 8))
-	for i := range 5000 {
+	for i := range 1000 {
 		d.r.step(d.now, []look{{path: "b", data: []byte(pods(fmt.Sprint("Service/s", i), fmt.Sprint("Namespace/n", i)))}}, true)
 		d.now = d.now.Add(100 * time.Millisecond)
 		d.r.step(d.now, []look{{path: "b", data: []byte("# none\n")}}, true)
