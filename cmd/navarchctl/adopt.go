@@ -20,37 +20,68 @@ import (
 // adopt is for stored records that somebody changed on purpose, or that no leader will mend: there is none.
 func (e *etcd) adopt() *cobra.Command {
 	var yes bool
-	var reason string
+	var reason, over string
 	cmd := &cobra.Command{Use: "adopt", Short: "Declare the stored records to be right, where no ingester leads", Args: cobra.NoArgs,
 		Example: "  navarchctl store adopt --etcd-endpoints https://etcd-0:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key\n  navarchctl store adopt --yes --etcd-endpoints https://etcd-0:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key",
 		Long: "The head in etcd says what the records beside it are. Where somebody else than the leader changed records, replicas hold the\n" +
 			"kinds that differ: they serve the last good ones. A leader puts the records right by itself. Where there is none, this command\n" +
 			"shows what differs, and with --yes writes a head that says what is stored: replicas then serve that.\n" +
+			"After a restore of etcd from a backup replicas go on with what they have until a leader has written. Where none is to, or the alarm\n" +
+			"does not end, --over with what the alarm names makes them serve what is stored, whether anything differs or not.\n" +
 			"It stands for election meanwhile, so it is refused where an ingester leads, and its etcd user needs the role " + string(kv.RoleIngest) + ".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var place kv.Place
+			if over != "" {
+				var err error
+				if place, err = kv.ParsePlace(over); err != nil {
+					return fmt.Errorf("--over: %w", err)
+				}
+			}
 			return e.with(cmd.Context(), 30*time.Second, func(ctx context.Context, store *kv.Store) error {
-				return adoptStored(ctx, store, cmd.OutOrStdout(), yes, e.claims(reason))
+				return adoptStored(ctx, store, cmd.OutOrStdout(), adoption{yes, place, e.claims(reason)})
 			})
 		}}
+	cmd.Flags().StringVar(&over, "over", "", "The newest place that replicas have read, as their alarm names it (CHAIN.TERM.BATCH): what is stored counts as newer.")
 	cmd.Flags().StringVar(&reason, "reason", "", "Why, for the record (navarchctl store held --audit); at most 256 bytes.")
 	cmd.Flags().BoolVar(&yes, "yes", false, "Write the head. Without it this command shows what differs and writes nothing.")
 	return cmd
 }
 
 // errLed: somebody leads.
-var errLed = errors.New("an ingester leads: it puts the stored records right by itself")
+var errLed = errors.New("an ingester leads: it puts the stored records right by itself, also after a restore. Stop the ingesters first if you mean it")
 
-func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, yes bool, who removal.Approval) error {
+// adoption is what the operator says.
+type adoption struct {
+	yes  bool
+	over kv.Place // that the head has to be after; zero: of what is stored
+	who  removal.Approval
+}
+
+// place is where the head stands that is written.
+func (a adoption) place(stored kv.Place, now time.Time) kv.Place {
+	if a.over.Known() {
+		return a.over.Next(stored, now)
+	}
+	return stored.Next(kv.Place{}, now)
+}
+
+// adoptStored shows what is to be adopted, and adopts it where the operator says so.
+func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) error {
 	state, err := asStored(ctx, store)
 	if err != nil {
 		return err
 	}
 	kinds := state.Contents.Differ(state.Said)
-	if state.Said.Known() && len(kinds) == 0 {
-		_, err := fmt.Fprintln(w, "the stored records are what the head says: there is nothing to adopt")
-		return err
+	switch {
+	case !state.Said.Known() || len(kinds) > 0:
+		err = writeDiffering(w, state, kinds)
+	case a.over.Known():
+		_, err = fmt.Fprintf(w, "the stored records (%d) are what the head says, of %v\n", len(state.Values), state.Head.Time.UTC().Format(time.RFC3339))
+	default:
+		_, err = fmt.Fprintln(w, "the stored records are what the head says: there is nothing to adopt")
+		a.yes = false
 	}
-	if err := writeDiffering(w, state, kinds); err != nil || !yes {
+	if err != nil || !a.yes {
 		return err
 	}
 	elector, err := lead.New(lead.Config{Store: store, Name: electionName, Logger: discard})
@@ -66,7 +97,7 @@ func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, yes bool, wh
 	failed := errNotElected
 	_ = elector.Run(running, func(ctx context.Context, epoch kv.Epoch) error {
 		defer done()
-		head, failed = writeAdopted(ctx, store, epoch, state, who)
+		head, failed = writeAdopted(ctx, store, epoch, state, a)
 		return failed
 	})
 	if failed != nil {
@@ -77,7 +108,7 @@ func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, yes bool, wh
 }
 
 // writeAdopted writes the head that says what was shown, if that is still stored, and the record of it: before, and when it is done.
-func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *kv.State, who removal.Approval) (kv.Head, error) {
+func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *kv.State, a adoption) (kv.Head, error) {
 	now, err := asStored(ctx, store)
 	if err == nil && len(now.Contents.Differ(shown.Contents)) > 0 {
 		err = errors.New("the stored records have changed in the meantime: look at them again")
@@ -85,7 +116,7 @@ func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *k
 	if err != nil {
 		return kv.Head{}, err
 	}
-	d := removal.Decision{Approval: who, At: time.Now().UTC(), Leader: electionName, Epoch: epoch.Revision, Count: len(now.Values), Kinds: map[string]int{}}
+	d := removal.Decision{Approval: a.who, At: time.Now().UTC(), Leader: electionName, Epoch: epoch.Revision, Count: len(now.Values), Kinds: map[string]int{}}
 	d.Approval.ID, d.Approval.At, d.Approval.Digest = rand.Text(), d.At, electionName
 	for _, kind := range shown.Contents.Differ(shown.Said) {
 		if _, known := model.ParseKind(kind); known { // names of others are whoever's
@@ -95,7 +126,7 @@ func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *k
 	if err := removal.Record(ctx, store, epoch, d); err != nil {
 		return kv.Head{}, err
 	}
-	head, err := store.Commit(ctx, kv.Batch{Epoch: epoch, After: shown.Head.Revision, Stored: now.Contents})
+	head, err := store.Commit(ctx, kv.Batch{Epoch: epoch, Place: a.place(shown.Head.Place, time.Now()), After: shown.Head.Revision, Stored: now.Contents})
 	if d.Applied = err == nil; !d.Applied {
 		d.Failed = "the head was not written: " + err.Error()
 	}

@@ -17,7 +17,7 @@ func TestAdopt(t *testing.T) {
 	s := kvtest.Start(t)
 	run := func(yes bool) (string, error) {
 		var out bytes.Buffer
-		err := adoptStored(t.Context(), s.Store, &out, yes, removal.Approval{Reason: "meant", OSUser: "me"})
+		err := adoptStored(t.Context(), s.Store, &out, adoption{yes: yes, who: removal.Approval{Reason: "meant", OSUser: "me"}})
 		return out.String(), err
 	}
 	head := func() kv.Head {
@@ -69,6 +69,36 @@ func TestAdopt(t *testing.T) {
 	s.Interrupted(s.Elect("ingester"), nil, nil)
 	if _, err := run(true); err == nil || !strings.Contains(err.Error(), "in the middle of a batch") {
 		t.Fatalf("an incomplete head: %v", err)
+	}
+}
+
+// After a restore nothing differs: what is stored is adopted over what an alarm of a replica names, in the chain of that.
+func TestAdoptAfterARestore(t *testing.T) {
+	s := kvtest.Start(t)
+	e := s.Elect("ingester")
+	s.MustCommit(kv.Batch{Epoch: e})
+	s.Depose(e)
+	run := func(a adoption) (string, kv.Place, error) {
+		var out bytes.Buffer
+		err := adoptStored(t.Context(), s.Store, &out, a)
+		stat, none := s.Stat(t.Context())
+		if none != nil {
+			t.Fatal(none)
+		}
+		return out.String(), stat.Head.Place, err
+	}
+	_, before, _ := run(adoption{})
+	for name, over := range map[string]kv.Place{
+		"of this chain, by a leader whose clock was ahead": {Chain: before.Chain, Term: before.Term + 1e12, Seq: 7},
+		"of the chain of another etcd":                     {Chain: before.Chain + 1, Term: 5, Seq: 7},
+	} {
+		_, was, _ := run(adoption{})
+		if out, now, err := run(adoption{over: over}); err != nil || now != was || !strings.Contains(out, "the stored records (0) are what the head says") {
+			t.Errorf("%s, without --yes: %q, %v, %v", name, out, now, err)
+		}
+		if out, now, err := run(adoption{yes: true, over: over}); err != nil || !over.Before(now) || !strings.Contains(out, "adopted: ") {
+			t.Errorf("%s: %q, %v is not after %v, %v", name, out, now, over, err)
+		}
 	}
 }
 

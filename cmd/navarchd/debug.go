@@ -219,8 +219,11 @@ func (p *process) reported(sees sight) []inspect.Problem {
 	return all
 }
 
-// contentsProblems is what is wrong with the stored records as a whole.
+// contentsProblems is what is wrong with the store, and with the stored records as a whole.
 func contentsProblems(s mirror.Status) (all []inspect.Problem) {
+	if s.Alarm != nil {
+		all = append(all, inspect.Problem{Object: "head", Origin: "etcd", Message: s.Alarm.Error()})
+	}
 	for _, one := range s.Held {
 		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Origin: "etcd", Message: one.String()})
 	}

@@ -29,7 +29,17 @@ func (p *process) ready() error {
 }
 
 // notes are what an operator should know of a process that is ready all the same.
-func (p *process) notes() []string {
+func (p *process) notes() (notes []string) {
+	if p.mirror != nil {
+		if alarm := p.mirror.Status().Alarm; alarm != nil {
+			notes = append(notes, alarm.Error())
+		}
+	}
+	return append(notes, p.sealed()...)
+}
+
+// sealed is what notes say of a replica that cannot sign.
+func (p *process) sealed() []string {
 	if p.ca == nil || p.config.secureGRPCAddr == "" || !p.config.speaksGRPC() {
 		return nil
 	}

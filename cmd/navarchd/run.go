@@ -144,7 +144,7 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 		return nil, err
 	}
 	if c.has(roleIngest) {
-		if p.ingester, err = newIngester(c, store, sealerOf(p.vault), log, p.written.hook(p.tracer, p.changes)); err != nil {
+		if p.ingester, err = newIngester(c, store, sealerOf(p.vault), p.read, log, p.written.hook(p.tracer, p.changes)); err != nil {
 			return nil, err
 		}
 		p.ingester.tell = func(ctx context.Context, epoch kv.Epoch) { p.tenants.tell(ctx, store, epoch, p.ingester.loop, log) }
@@ -185,6 +185,14 @@ func (p *process) snapshot() *mirror.Snapshot {
 		return nil
 	}
 	return p.mirror.Current()
+}
+
+// read is how far this process has read the chain of heads; the zero Place where it does not follow the configuration.
+func (p *process) read() kv.Place {
+	if p.mirror == nil {
+		return kv.Place{}
+	}
+	return p.mirror.Status().Place
 }
 
 // replica is the role xds: mirror, plan, serve.

@@ -50,7 +50,7 @@ type ingester struct {
 	log    *slog.Logger
 }
 
-func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
+func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() kv.Place, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
 	source, err := files.New(files.Config{Dir: c.configDir, AllowEmpty: c.allowNone, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--config-dir: %w", err)
@@ -70,7 +70,7 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, log *slog.Log
 		store:  store,
 		log:    log,
 		loop: ingest.New(ingest.Config{
-			Store: store, Sealer: sealer, Log: log, Committed: committed,
+			Store: store, Sealer: sealer, Seen: seen, Log: log, Committed: committed,
 			Options: ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: normal.Options{Domain: c.domain, Cluster: c.cluster}},
 		}),
 	}

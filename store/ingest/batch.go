@@ -75,8 +75,8 @@ func (s *State) flush() []Effect {
 	if len(keys)+len(anew)+len(s.restore) == 0 && !s.complete {
 		return nil
 	}
-	s.seq++
-	s.batch = kv.Batch{Epoch: s.epoch, Seq: s.seq, After: s.after, Stored: s.contents}
+	s.place.Seq++
+	s.batch = kv.Batch{Epoch: s.epoch, Place: s.place, After: s.after, Stored: s.contents}
 	s.flying = make(map[model.Key]model.Hash, len(keys)+len(anew))
 	endpointsOnly := len(anew)+len(s.restore) == 0 && !s.complete
 	keys = slices.AppendSeq(keys, maps.Keys(anew))

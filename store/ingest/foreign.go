@@ -162,9 +162,9 @@ func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, res
 	}
 }
 
-// asSaid says whether the stored records are what the head says, and logs where they are not. What the head says of kinds that this build
-// does not know stands, whatever is stored: nobody here could tell which of the two is right.
-func (l *Loop) asSaid(state *kv.State) bool {
+// differing logs which stored records are not what the head says. What the head says of kinds that this build does not know stands,
+// whatever is stored: nobody here could tell which of the two is right.
+func (l *Loop) differing(state *kv.State) {
 	for _, kind := range state.Contents.Differ(state.Said) {
 		said, stored := state.Said.Kind(kind).Count, state.Contents.Kind(kind).Count
 		_, known := model.ParseKind(kind)
@@ -174,7 +174,6 @@ func (l *Loop) asSaid(state *kv.State) bool {
 		l.Log.Warn("the stored records of a kind are not those that the last leader left: somebody else changed them", obs.KeyKind, kind,
 			obs.KeySaid, said, obs.KeyRecords, stored, obs.KeyKnown, known)
 	}
-	return state.Said.Known() && len(state.Contents.Differ(state.Said)) == 0
 }
 
 // errAstray: somebody wrote the head who is not this leader.

@@ -43,8 +43,9 @@ type Config struct {
 	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine, must not block and
 	// changes nothing of the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
-	Pace      time.Duration // endpoint-only batches are at least so far apart; default 25 ms
-	Retry     time.Duration // pause after a load or write that failed; default 500 ms
+	Seen      func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
+	Pace      time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
+	Retry     time.Duration   // pause after a load or write that failed; default 500 ms
 }
 
 // Loop is the ingester. Emit, Gained and Lost may be called from any goroutine, also before Run.
@@ -249,6 +250,15 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// place is where this leader's heads begin to stand: a new term, above the stored head's and above all that this process has read.
+func (l *Loop) place(head kv.Head) kv.Place {
+	var seen kv.Place
+	if l.Seen != nil {
+		seen = l.Seen()
+	}
+	return head.Place.Next(seen, time.Now())
+}
+
 // load reads the hashes that are stored at present, and tries until it can.
 func (l *Loop) load(ctx context.Context, epoch kv.Epoch) Event {
 	for ctx.Err() == nil {
@@ -275,10 +285,11 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	if state.Head.Revision > state.At.Revision {
 		return Loaded{}, fmt.Errorf("load records: a batch was written at revision %d meanwhile", state.Head.Revision)
 	}
+	l.differing(state)
 	loaded := Loaded{Epoch: epoch, Have: make(map[model.Key]model.Hash, len(state.Values)),
 		Secrets: map[model.Key]*model.Secret{}, After: state.Head.Revision,
-		Complete: state.Head.Revision == 0 || state.Head.Complete && l.asSaid(state),
-		At:       state.At, Contents: state.Contents, Unknown: map[string]model.Hash{}}
+		Complete: state.Head.Revision == 0, Place: l.place(state.Head),
+		At: state.At, Contents: state.Contents, Unknown: map[string]model.Hash{}}
 	if l.Budget != (Budget{}) {
 		loaded.Bytes = make(map[model.Key]int, len(state.Values))
 	}

@@ -61,8 +61,9 @@ func (m *memory) Commit(_ context.Context, b kv.Batch) (kv.Head, error) {
 	for _, key := range b.Deletes {
 		delete(m.records, key)
 	}
-	m.revision++
-	m.batches = append(m.batches, b)
+	if m.revision++; b.Len() > 0 { // each comparison writes a head
+		m.batches = append(m.batches, b)
+	}
 	return kv.Head{Revision: m.revision, Complete: true, Contents: kv.NewContents()}, nil
 }
 

@@ -30,7 +30,8 @@ type (
 		Secrets   map[model.Key]*model.Secret // those of Have that are Secrets
 		Bytes     map[model.Key]int           // of the stored records; nil where there are no budgets
 		After     int64                       // the head's revision; 0: there is none
-		Complete  bool                        // the head is complete and says what is stored, or there is none
+		Complete  bool                        // nothing needs to be written where nothing differs
+		Place     kv.Place                    // of a new term: above all that this process knows of
 		At        kv.Position                 // where it was read
 		Contents  kv.Contents                 // what is stored, for the next head
 		Unknown   map[string]model.Hash       // by path: records of kinds that this build does not know
@@ -129,7 +130,7 @@ type State struct {
 	leading    bool
 	phase      phase
 	epoch      kv.Epoch
-	seq        uint64
+	place      kv.Place // of the newest batch
 	after      int64
 	have       map[model.Key]model.Hash
 	secrets    map[model.Key]*model.Secret // those of have that are Secrets
@@ -139,7 +140,7 @@ type State struct {
 	refused    map[model.Key]object.Problem
 	batch      kv.Batch                 // while writing
 	flying     map[model.Key]model.Hash // what batch makes of have; zero: nothing
-	complete   bool                     // the head has to be completed even if nothing differs
+	complete   bool                     // a head has to be written even if nothing differs
 	paced      bool                     // endpoint-only changes wait for Due
 	guarded    string                   // why keys are withheld by the shrink guard
 	sealing    bool                     // drafts are being sealed
@@ -185,7 +186,7 @@ func (s *State) Step(event Event) []Effect {
 			return nil
 		}
 		s.lose()
-		s.leading, s.epoch, s.seq = true, e.Epoch, 0
+		s.leading, s.epoch, s.place = true, e.Epoch, kv.Place{}
 		return s.start(false)
 	case Lost:
 		s.lose()
@@ -259,6 +260,7 @@ func (s *State) compare(e Loaded) {
 	s.forget()
 	s.contents, s.unknown = e.Contents, e.Unknown
 	s.drop(e.Skippable)
+	s.place.Chain, s.place.Term = e.Place.Chain, e.Place.Term
 	clear(s.withheld)
 	clear(s.refused)
 	s.unguard()

@@ -23,7 +23,7 @@ const (
 // Batch is one semantic change: what is put and deleted becomes visible to replicas together.
 type Batch struct {
 	Epoch Epoch
-	Seq   uint64 // counts the batches of an epoch; for people who look at the head
+	Place Place // of the head that the batch makes; its Chain may be 0: the head says no place
 	// After is the head's revision that this batch was compared with, from Load or the last Commit: the batch is refused
 	// as stale where the head has moved. 0: any complete head, or none. Where the head is incomplete, only a batch made
 	// from a full comparison with it may follow, and says so by naming it here.
@@ -46,7 +46,7 @@ func (b *Batch) Len() int { return len(b.Puts) + len(b.Deletes) + len(b.Restore)
 
 // Commit writes a batch, puts before deletes, and returns the complete head that holds it. Every transaction writes the head, so a
 // revision that changed records and not the head is somebody else's. An empty batch writes nothing where the head is complete
-// already and says of the records what the batch does; else it writes the head.
+// already, of the batch's term, and says of the records what the batch does; else it writes the head.
 //
 // Errors: *TooLargeError comes with a valid head: all but the named records was written. ErrDeposed and ErrStale: the
 // rest of the batch was not written. After any other error it is unknown what was written: load and compare again.
@@ -63,18 +63,18 @@ func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
 		return Head{}, fmt.Errorf("commit batch of %d at epoch %d: %w", b.Len(), b.Epoch.Revision, err)
 	}
 	if len(txns) == 0 {
-		if head.Complete && (!contents.Known() || head.Contents.Known() && len(contents.Differ(head.Contents)) == 0) {
+		if head.Complete && head.Place.sameTerm(b.Place) && (!contents.Known() || head.Contents.Known() && len(contents.Differ(head.Contents)) == 0) {
 			return head, tooLarge(refused)
 		}
 		txns = [][]clientv3.Op{nil}
 	}
-	next := Head{Epoch: b.Epoch.Revision, Seq: b.Seq, LastComplete: head.CompleteRevision(), Revision: head.Revision}
+	next := Head{Epoch: b.Epoch.Revision, Seq: b.Place.Seq, LastComplete: head.CompleteRevision(), Place: head.Place, Revision: head.Revision}
 	for i, ops := range txns {
 		if i > 0 && s.between != nil {
 			s.between()
 		}
 		if next.Time = s.now(); i == len(txns)-1 {
-			next.Complete, next.Contents = true, contents
+			next.Complete, next.Contents, next.Place = true, contents, b.Place
 		}
 		value, err := s.encodeHead(&next)
 		if err != nil {

@@ -93,8 +93,8 @@ func TestCommitOneTransaction(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
 	updates := s.Watch(within(t), kv.Position{Revision: e.Revision})
-	first := commit(t, s.Store, kv.Batch{Epoch: e, Seq: 1, Puts: services(t, 3, 80)})
-	second := commit(t, s.Store, kv.Batch{Epoch: e, Seq: 2, After: first, Puts: []model.Record{service(t, "s0000", 81, 10)},
+	first := commit(t, s.Store, kv.Batch{Epoch: e, Place: kv.Place{Seq: 1}, Puts: services(t, 3, 80)})
+	second := commit(t, s.Store, kv.Batch{Epoch: e, Place: kv.Place{Seq: 2}, After: first, Puts: []model.Record{service(t, "s0000", 81, 10)},
 		Deletes: []model.Key{service(t, "s0001", 1, 1).Meta().Key}})
 
 	u := next(t, updates)
@@ -125,7 +125,7 @@ func TestCommitOneTransaction(t *testing.T) {
 func TestCommitSeveralTransactions(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
-	before := commit(t, s.Store, kv.Batch{Epoch: e, Seq: 1, Puts: services(t, 250, 80)})
+	before := commit(t, s.Store, kv.Batch{Epoch: e, Place: kv.Place{Seq: 1}, Puts: services(t, 250, 80)})
 	updates := s.Watch(within(t), kv.Position{Revision: before})
 	var deletes []model.Key
 	for _, r := range services(t, 250, 80)[100:] {
@@ -135,7 +135,7 @@ func TestCommitSeveralTransactions(t *testing.T) {
 	for i := range 5 {
 		big = append(big, service(t, fmt.Sprintf("big%d", i), 80, 600<<10))
 	}
-	after := commit(t, s.Store, kv.Batch{Epoch: e, Seq: 2, Puts: big, Deletes: deletes})
+	after := commit(t, s.Store, kv.Batch{Epoch: e, Place: kv.Place{Seq: 2}, Puts: big, Deletes: deletes})
 	seen, deleted := 0, false
 	for {
 		u := next(t, updates)

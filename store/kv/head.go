@@ -24,6 +24,7 @@ type Head struct {
 	LastComplete int64     // the newest complete revision before this head; 0: none
 	Time         time.Time // when it was written, by the leader's clock, milliseconds
 	Contents     Contents  // of a complete head: what the records are, as who wrote it knows
+	Place        Place     // of the state at CompleteRevision
 	Err          error     // why the stored value does not decode; such a head is incomplete and only Revision is known
 }
 
@@ -38,7 +39,7 @@ func (h Head) CompleteRevision() int64 {
 func (h Head) encode() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(&model.HeadValue{
 		Schema: model.Schema, Epoch: h.Epoch, Seq: h.Seq, Complete: h.Complete, LastComplete: h.LastComplete, Written: h.Time.UnixMilli(),
-		Contents: h.Contents.value(),
+		Contents: h.Contents.value(), Place: h.Place.value(),
 	})
 }
 
@@ -52,5 +53,6 @@ func decodeHead(b []byte, revision int64) Head {
 	if err != nil {
 		return Head{Revision: revision, Err: fmt.Errorf("the head at revision %d does not decode: %w", revision, err)}
 	}
-	return Head{Revision: revision, Epoch: v.Epoch, Seq: v.Seq, Complete: v.Complete, LastComplete: v.LastComplete, Time: time.UnixMilli(v.Written), Contents: contentsOf(v.Contents)}
+	return Head{Revision: revision, Epoch: v.Epoch, Seq: v.Seq, Complete: v.Complete, LastComplete: v.LastComplete, Time: time.UnixMilli(v.Written), Contents: contentsOf(v.Contents),
+		Place: placeOf(v.Place)}
 }

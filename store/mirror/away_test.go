@@ -3,8 +3,6 @@ package mirror_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,75 +51,6 @@ func TestNeverReachedSaysWhy(t *testing.T) {
 	receive(t, "loss of contact", m.contact)
 	if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "nothing was read yet: ") {
 		t.Fatalf("ready: %v", err)
-	}
-}
-
-func copyDir(t *testing.T, from string) string {
-	t.Helper()
-	to := filepath.Join(t.TempDir(), "backup")
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(filepath.Join(to, "etcd.sock")); err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
-
-// Etcd was restored from an old backup, or the address is another cluster's: nothing of it is published, the alarm says so
-// and the last snapshot stands; until the right store is back, or an operator adopts this one.
-func TestAnotherStoreAnswers(t *testing.T) {
-	for name, want := range map[string]error{"backup": kv.ErrRegressed, "other": kv.ErrClusterChanged} {
-		t.Run(name, func(t *testing.T) {
-			s, e := etcd(t)
-			s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 30, 80)})
-			s.Stop()
-			other := t.TempDir()
-			if errors.Is(want, kv.ErrRegressed) {
-				other = copyDir(t, s.Dir())
-			}
-			s.Restart(s.Dir())
-			s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 5, 81)})
-			last := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 30, 31, 80)})
-			m := start(t, s.Connect())
-			before := m.reach(last).New
-
-			s.Restart(other)
-			if errors.Is(want, kv.ErrClusterChanged) { // with more to tell than the first one
-				for port := range uint32(10) {
-					s.MustCommit(kv.Batch{Epoch: s.Elect("a"), Puts: services(t, 0, 2, 80+port)})
-				}
-			}
-			if err := receive(t, "the alarm", m.alarms); !errors.Is(err, want) {
-				t.Fatalf("alarm %v, want %v", err, want)
-			}
-			if m.Current() != before || m.Ready() != nil || !errors.Is(m.Status().Alarm, want) {
-				t.Fatalf("the last snapshot does not stand: %+v", m.Status())
-			}
-			s.Restart(s.Dir())
-			if err := receive(t, "the end of the alarm", m.alarms); err != nil {
-				t.Fatal(err)
-			}
-			now := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 82)})
-			if c := m.reach(now); c.Old != before || len(c.Edits) != 1 {
-				t.Fatalf("edits %v", c.Edits)
-			}
-
-			for c := receive(t, "what was published", m.changes); c.New.Revision() != now; c = receive(t, "what was published", m.changes) {
-			}
-			s.Restart(other)
-			receive(t, "the alarm again", m.alarms)
-			expect := s.MustCommit(kv.Batch{Epoch: s.Elect("b"), Puts: services(t, 0, 1, 90)})
-			fresh := start(t, s.Connect()).reach(expect).New
-			if len(m.changes) != 0 {
-				t.Fatal("published what was not adopted")
-			}
-			m.Adopt()
-			if err := receive(t, "the end of the alarm", m.alarms); err != nil {
-				t.Fatal(err)
-			}
-			wantSame(t, "adopted and listed", receive(t, "the adopted state", m.changes).New, fresh)
-		})
 	}
 }
 

@@ -36,13 +36,24 @@ const (
 
 // diskHead is the first line after the magic.
 type diskHead struct {
-	Mesh     string    `json:"mesh"`
-	Cluster  uint64    `json:"cluster"`
-	Revision int64     `json:"revision"`
-	Saved    time.Time `json:"saved"` // when this replica last knew the snapshot to be etcd's newest
-	Records  int       `json:"records"`
+	Mesh     string `json:"mesh"`
+	Cluster  uint64 `json:"cluster"`
+	Revision int64  `json:"revision"`
+	// Place is how far the chain of heads was read, as kv.Place has it: after a restart nothing older is taken from a restored etcd.
+	Place   string    `json:"place,omitempty"`
+	Saved   time.Time `json:"saved"` // when this replica last knew the snapshot to be etcd's newest
+	Records int       `json:"records"`
 	// Unknown are the records of kinds that the build which wrote this did not know: what they close stays closed.
 	Unknown []model.Unknown `json:"unknown,omitempty"`
+}
+
+// place is the zero Place where none is said.
+func (h diskHead) place() kv.Place {
+	p, err := kv.ParsePlace(h.Place)
+	if err != nil {
+		return kv.Place{}
+	}
+	return p
 }
 
 // writeSnapshot encodes a snapshot: magic, head, then path and value of each record with their lengths, then the SHA-256 of
@@ -53,6 +64,9 @@ func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 	head.Records, head.Unknown = 0, s.unknown
 	for _, n := range s.counts {
 		head.Records += n
+	}
+	if s.place.Known() {
+		head.Place = s.place.String()
 	}
 	line, err := json.Marshal(head)
 	if err != nil {
@@ -84,18 +98,10 @@ func writePart(w *bufio.Writer, part []byte) {
 
 // readSnapshot decodes what writeSnapshot wrote. Nothing of a file that is damaged anywhere is used.
 func readSnapshot(r io.Reader) (diskHead, *Snapshot, error) {
-	var head diskHead
 	in := &summed{r: bufio.NewReaderSize(r, 1<<20), sum: sha256.New()}
-	magic := make([]byte, len(diskMagic))
-	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != diskMagic {
-		return head, nil, errors.New("this is no snapshot that this version reads")
-	}
-	line, err := in.line()
+	head, err := in.head()
 	if err != nil {
-		return head, nil, fmt.Errorf("head: %w", err)
-	}
-	if err := json.Unmarshal(line, &head); err != nil {
-		return head, nil, fmt.Errorf("head: %w", err)
+		return head, nil, err
 	}
 	var puts []model.Record
 	for i := range head.Records {
@@ -111,7 +117,7 @@ func readSnapshot(r io.Reader) (diskHead, *Snapshot, error) {
 		return head, nil, errors.New("its checksum does not fit: the file is damaged")
 	}
 	s := Empty().Apply(head.Revision, puts, nil).New
-	s.unknown = head.Unknown
+	s.unknown, s.place = head.Unknown, head.place()
 	return head, s, nil
 }
 
@@ -139,6 +145,22 @@ func (s *summed) line() ([]byte, error) {
 	line, err := s.r.ReadSlice('\n')
 	s.sum.Write(line)
 	return line, err
+}
+
+// head reads what stands before the records.
+func (s *summed) head() (head diskHead, err error) {
+	magic := make([]byte, len(diskMagic))
+	if _, err := io.ReadFull(s, magic); err != nil || string(magic) != diskMagic {
+		return head, errors.New("this is no snapshot that this version reads")
+	}
+	line, err := s.line()
+	if err == nil {
+		err = json.Unmarshal(line, &head)
+	}
+	if err != nil {
+		return head, fmt.Errorf("head: %w", err)
+	}
+	return head, nil
 }
 
 func (s *summed) record() (model.Record, error) {
@@ -182,6 +204,10 @@ func (f *follower) restore(now time.Time, why string) bool {
 		if !errors.Is(err, os.ErrNotExist) {
 			f.cfg.Logger.Error("the snapshot on disk is not used", "path", disk.Path, "error", err)
 		}
+		if snapshot == nil && f.place() == disk.remembers() { // a damaged file is not believed in that either
+			f.fold.base.place = kv.Place{}
+			f.tell(func(s *Status) { s.Place = kv.Place{} })
+		}
 		return false
 	}
 	f.fold.base, f.fold.published = snapshot, true
@@ -193,9 +219,27 @@ func (f *follower) restore(now time.Time, why string) bool {
 		"revision", head.Revision, "records", head.Records, "age", now.Sub(head.Saved).Round(time.Second))
 	f.publish(Diff(Empty(), snapshot))
 	f.tell(func(s *Status) {
-		s.Revision, s.Seen, s.Restored, s.Unknown = head.Revision, f.seen, head.Saved, head.Unknown
+		s.Revision, s.Seen, s.Place, s.Restored, s.Unknown = head.Revision, f.seen, f.place(), head.Saved, head.Unknown
 	})
 	return true
+}
+
+// remembers is the place of the snapshot, however old that is; the zero Place where there is none. What follows the first line is not read.
+func (d *Disk) remembers() kv.Place {
+	if d == nil {
+		return kv.Place{}
+	}
+	file, err := os.Open(d.Path)
+	if err != nil {
+		return kv.Place{}
+	}
+	defer file.Close()
+	in := &summed{r: bufio.NewReaderSize(file, 1<<20), sum: sha256.New()}
+	head, err := in.head()
+	if err != nil || head.Mesh != d.Mesh {
+		return kv.Place{}
+	}
+	return head.place()
 }
 
 // maxSkew is how far ahead of the clock a snapshot's time may be: clocks of machines are set while they run.
@@ -223,13 +267,14 @@ func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 }
 
 // keep writes the newest snapshot to disk when there is another one, paced, at the end, and now and then when nothing
-// changes: the file's age says how long ago this replica knew it to be the newest.
+// changes: the file's age says how long ago this replica knew it to be the newest. Where etcd went away or back in the meantime what was
+// read before is written all the same, once.
 func (m *Mirror) keep(ctx context.Context) {
 	disk := m.cfg.Disk
 	var written *Snapshot
 	save := func(again bool) {
 		s := m.Current()
-		if !m.fresh() || s == written && !again {
+		if s == written && !(again && m.fresh()) || !m.read() {
 			return
 		}
 		if err := disk.save(s, m.Status().Seen.Cluster, time.Now()); err != nil {
@@ -263,10 +308,16 @@ func (m *Mirror) keep(ctx context.Context) {
 	}
 }
 
+// read says whether the current snapshot came from etcd.
+func (m *Mirror) read() bool {
+	s := m.Status()
+	return m.Current() != nil && s.Seen.Cluster != 0 && s.Restored.IsZero()
+}
+
 // fresh says whether the current snapshot came from an etcd that answers.
 func (m *Mirror) fresh() bool {
 	s := m.Status()
-	return m.Current() != nil && s.Away == nil && s.Alarm == nil && s.Seen.Cluster != 0 && s.Restored.IsZero()
+	return m.read() && s.Away == nil && s.Alarm == nil
 }
 
 // save replaces the file as a whole: whoever reads it finds the old one or the new one, also after a crash of the machine.

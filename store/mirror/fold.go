@@ -85,7 +85,7 @@ func (f *fold) load(state *kv.State) (Change, bool) {
 	if state.Complete == 0 {
 		return Change{}, false
 	}
-	return f.complete(state.Complete, time.Time{}, state.Said)
+	return f.complete(state.Complete, time.Time{}, state.Head.Place, state.Said)
 }
 
 // follows tells whether an update can be the next one. Every head names the complete one before it: where that is not the
@@ -112,7 +112,7 @@ func (f *fold) apply(u kv.Update) (Change, bool) {
 	if !f.head.Complete {
 		return Change{}, false
 	}
-	return f.complete(f.head.Revision, f.head.Time, f.head.Contents)
+	return f.complete(f.head.Revision, f.head.Time, f.head.Place, f.head.Contents)
 }
 
 // hash is of what was read last at a path; the zero Hash: nothing is stored there.
@@ -147,9 +147,9 @@ func (f *fold) withholds(path string) bool {
 	return i >= 0 && (f.published || f.held[i].known())
 }
 
-// complete makes a snapshot of what was staged, but for kinds that are not what the head says. The first is given out only when no
+// complete makes a snapshot of what was staged, of the head at a place, but for kinds that are not what the head says. The first is given out only when no
 // record is missing from it: a proxy would lose what it names.
-func (f *fold) complete(revision int64, committed time.Time, said kv.Contents) (Change, bool) {
+func (f *fold) complete(revision int64, committed time.Time, place kv.Place, said kv.Contents) (Change, bool) {
 	f.compare(said)
 	var puts []model.Record
 	var deletes []model.Key
@@ -183,6 +183,9 @@ func (f *fold) complete(revision int64, committed time.Time, said kv.Contents) (
 	}
 	change := f.base.Apply(revision, puts, deletes)
 	f.base = change.New
+	if place.Known() {
+		f.base.place = place
+	}
 	f.base.unknown = slices.SortedFunc(maps.Values(f.unknown), func(a, b model.Unknown) int { return strings.Compare(a.Path, b.Path) })
 	if !f.published {
 		if len(f.missing()) > 0 || slices.ContainsFunc(f.held, Held.known) {

@@ -45,7 +45,8 @@ var errStuck = errors.New("the watch does not bring what the store has")
 // one goes on where the last one ended.
 func (m *Mirror) Run(ctx context.Context) error {
 	if m.resume == nil {
-		m.resume = &follower{Mirror: m, fold: newFold(), patience: leastPatience, relist: firstRelist, lines: obs.NewSampled(m.cfg.Logger)}
+		m.resume = &follower{Mirror: m, status: m.Status(), fold: newFold(), patience: leastPatience, relist: firstRelist, lines: obs.NewSampled(m.cfg.Logger)}
+		m.resume.fold.base.place = m.Status().Place
 	}
 	f := m.resume
 	if m.cfg.Disk != nil {
@@ -68,8 +69,8 @@ func (m *Mirror) Run(ctx context.Context) error {
 		case errors.Is(err, errDiffers):
 			m.cfg.Logger.Info("listing again", slog.Any("error", err))
 			f.at = kv.Position{}
-		case errors.Is(err, kv.ErrRegressed), errors.Is(err, kv.ErrClusterChanged):
-			f.frozen(ctx, err)
+		case errors.Is(err, kv.ErrRegressed), errors.Is(err, kv.ErrClusterChanged), errors.Is(err, kv.ErrRolledBack):
+			f.another(ctx)
 		default:
 			f.tell(func(s *Status) { s.Away = err })
 			f.restore(time.Now(), "etcd does not answer: serving the snapshot on disk until it does")
@@ -116,14 +117,17 @@ func (f *follower) follow(ctx context.Context) error {
 			if err := f.fold.follows(u); err != nil {
 				return err
 			}
+			if u.Head != nil && u.Head.Place.Before(f.place()) {
+				return kv.ErrRolledBack
+			}
 			if err := f.update(u); err != nil {
 				return err
 			}
 		case <-tick.C:
 			if !asking {
 				asking = true
-				seen := f.seen
-				go func() { answers <- f.ask(ctx, seen) }()
+				seen, place := f.seen, f.place()
+				go func() { answers <- f.ask(ctx, seen, place) }()
 			}
 		case a := <-answers:
 			asking = false
@@ -137,7 +141,7 @@ func (f *follower) follow(ctx context.Context) error {
 // list reads everything, and takes what differs. It asks first whether anybody is there: a list may take long, and a client
 // without a connection waits.
 func (f *follower) list(ctx context.Context) error {
-	if a := f.ask(ctx, f.seen); a.err != nil {
+	if a := f.ask(ctx, f.seen, f.place()); a.err != nil {
 		return a.err
 	}
 	state, err := f.cfg.Source.Load(ctx, 0)
@@ -147,7 +151,7 @@ func (f *follower) list(ctx context.Context) error {
 	if slices.ContainsFunc(state.Contents.Differ(state.Said), known) {
 		f.restore(time.Now(), "the stored records are not what the head says: the snapshot on disk has the last good ones")
 	}
-	if err := f.seen.Check(kv.Stat{Cluster: state.At.Cluster, Revision: state.Store}); err != nil {
+	if err := kv.Judge(f.seen, f.place(), kv.Stat{Cluster: state.At.Cluster, Revision: state.Store, Head: state.Head}); err != nil {
 		return err
 	}
 	f.at, f.seen = state.At, kv.Position{Cluster: state.At.Cluster, Revision: state.Store}
@@ -183,7 +187,7 @@ func (f *follower) took(change Change, ok bool) {
 	}
 	f.tell(func(s *Status) {
 		s.Away, s.Head, s.Seen, s.Problems, s.Unknown = nil, f.fold.head, f.seen, problems, f.fold.base.unknown
-		s.Held, s.Unchecked = f.held, f.fold.unchecked
+		s.Held, s.Unchecked, s.Place = f.held, f.fold.unchecked, f.place()
 		if ok {
 			s.Revision, s.Restored = change.New.Revision(), time.Time{}
 		}
@@ -194,15 +198,19 @@ func (f *follower) took(change Change, ok bool) {
 // watch may have brought more.
 type answer struct {
 	asked kv.Position
+	place kv.Place
 	stat  kv.Stat
 	err   error
 }
 
-func (m *Mirror) ask(ctx context.Context, seen kv.Position) answer {
+// judge is kv.Judge of the answer.
+func (a answer) judge() error { return kv.Judge(a.asked, a.place, a.stat) }
+
+func (m *Mirror) ask(ctx context.Context, seen kv.Position, place kv.Place) answer {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
 	stat, err := m.cfg.Source.Stat(ctx)
-	return answer{seen, stat, err}
+	return answer{seen, place, stat, err}
 }
 
 // check compares what the store says of itself with what was read. A watch alone would not notice a store that went back
@@ -212,8 +220,11 @@ func (f *follower) check(a answer) error {
 		f.tell(func(s *Status) { s.Away = a.err })
 		return nil // the watch goes on by itself when etcd is back
 	}
-	if err := a.asked.Check(a.stat); err != nil {
+	if err := a.judge(); err != nil {
 		return err
+	}
+	if err := a.asked.Check(a.stat); err != nil {
+		return err // it goes on in another place
 	}
 	f.seen.Revision = max(f.seen.Revision, a.stat.Revision)
 	f.tell(func(s *Status) { s.Away, s.Seen = nil, f.seen })
@@ -228,32 +239,6 @@ func (f *follower) check(a answer) error {
 	return errStuck
 }
 
-// frozen keeps what there is until the store is the one that was read again, or an operator says that it is right.
-func (f *follower) frozen(ctx context.Context, alarm error) {
-	f.tell(func(s *Status) { s.Alarm = alarm })
-	tick := time.NewTicker(f.cfg.CheckEvery)
-	defer tick.Stop()
-	select {
-	case <-f.adopt: // a word that was given before the alarm says nothing about it
-	default:
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-f.adopt:
-			f.at, f.seen, f.behind = kv.Position{}, kv.Position{}, 0
-			f.tell(func(s *Status) { s.Alarm = nil })
-			return
-		case <-tick.C:
-			if a := f.ask(ctx, f.seen); a.err == nil && a.asked.Check(a.stat) == nil {
-				f.tell(func(s *Status) { s.Alarm = nil })
-				return
-			}
-		}
-	}
-}
-
 // tell publishes the status, and says once what changed for the worse or the better.
 func (f *follower) tell(edit func(*Status)) {
 	was := f.status
@@ -263,7 +248,7 @@ func (f *follower) tell(edit func(*Status)) {
 	log, hooks := f.cfg.Logger, f.cfg.Hooks
 	if (was.Alarm == nil) != (now.Alarm == nil) {
 		if now.Alarm != nil {
-			log.Error("the store is not the one that was read: the last snapshot stands until it is again or is adopted", slog.Any("error", now.Alarm))
+			log.Error("the store is another one, or has older state than was read: the last snapshot stands", slog.Any("error", now.Alarm))
 		} else {
 			log.Warn("the alarm about the store is over")
 		}

@@ -29,7 +29,7 @@ type Hooks struct {
 	Relisted  func()           // the list was read again
 	Held      func([]Held)     // kinds that are held, whenever that changed
 	Problems  func([]Problem)  // values that do not decode, whenever that changed
-	Alarm     func(error)      // the store is not the one that was read; nil: it is again, or was adopted
+	Alarm     func(error)      // the store is another one, or has older state than was read; nil: no more
 	Contact   func(away error) // etcd does not answer, nil: it answers; at every change
 }
 
@@ -48,7 +48,6 @@ type Mirror struct {
 	cfg     Config
 	current atomic.Pointer[Snapshot]
 	status  atomic.Pointer[Status]
-	adopt   chan struct{}
 	resume  *follower // owned by Run: what it knows, kept from one Run to the next
 
 	mu    sync.Mutex // a leaf; publishing and subscribing exclude each other
@@ -63,12 +62,13 @@ type Status struct {
 	Revision int64       // of the published snapshot, 0: none
 	Seen     kv.Position // the newest that the store was seen at
 	Head     kv.Head
+	Place    kv.Place // the newest that was read, by this process or the one that wrote the snapshot on disk
 	Problems []Problem
 	Unknown  []model.Unknown // records of kinds that this build does not know; they make no mirror unready
 	Held     []Held          // kinds whose stored records are not what the head says, by kind: their last good ones stand
 	// Unchecked is why the stored records cannot be compared with the head; empty: they are.
 	Unchecked string
-	Alarm     error // the store is not the one that was read; the last snapshot stands until it is again, or Adopt
+	Alarm     error // the store is another one, or has older state than was read: the last snapshot stands. It names the way out
 	Away      error // why etcd was not reached lately; the last snapshot stands
 	// Restored is when the snapshot from disk, which stands because etcd was never reached, was known to be the newest; zero:
 	// the snapshot is etcd's.
@@ -94,8 +94,8 @@ func New(cfg Config) (*Mirror, error) {
 		disk.MaxAge, disk.Every = cmp.Or(disk.MaxAge, 24*time.Hour), cmp.Or(disk.Every, 30*time.Second)
 		cfg.Disk = &disk
 	}
-	m := &Mirror{cfg: cfg, adopt: make(chan struct{}, 1), boxes: map[*loop.Box[Change]]bool{}, moved: make(chan struct{})}
-	m.status.Store(&Status{})
+	m := &Mirror{cfg: cfg, boxes: map[*loop.Box[Change]]bool{}, moved: make(chan struct{})}
+	m.status.Store(&Status{Place: m.cfg.Disk.remembers()})
 	return m, nil
 }
 
@@ -148,15 +148,6 @@ func (m *Mirror) Subscribe() (box *loop.Box[Change], stop func()) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.boxes, box)
-	}
-}
-
-// Adopt makes a mirror that is in alarm take the store as it is now: an operator's word that the restored or exchanged
-// etcd is the right one. Without an alarm it does nothing.
-func (m *Mirror) Adopt() {
-	select {
-	case m.adopt <- struct{}{}:
-	default:
 	}
 }
 

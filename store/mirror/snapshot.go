@@ -12,6 +12,7 @@ import (
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 	"google.golang.org/protobuf/proto"
 
+	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
 )
 
@@ -20,6 +21,7 @@ import (
 // single Endpoints inside an Endpoints record.
 type Snapshot struct {
 	revision int64
+	place    kv.Place                   // of the head that it is of, zero where that says none: else of the newest before it that did
 	records  *iradix.Tree[model.Record] // by model.Key.Path
 	byHost   *iradix.Tree[model.Record] // by hostKey
 	counts   [model.NumKinds]int

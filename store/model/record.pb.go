@@ -1043,6 +1043,7 @@ type HeadValue struct {
 	LastComplete  int64                  `protobuf:"varint,5,opt,name=last_complete,json=lastComplete,proto3" json:"last_complete,omitempty"` // the newest complete revision before this head; 0: none
 	Written       int64                  `protobuf:"varint,6,opt,name=written,proto3" json:"written,omitempty"`                               // Unix milliseconds, by the leader's clock
 	Contents      *ContentsValue         `protobuf:"bytes,7,opt,name=contents,proto3" json:"contents,omitempty"`                              // of a complete head: what the records are; absent: nobody says
+	Place         *PlaceValue            `protobuf:"bytes,8,opt,name=place,proto3" json:"place,omitempty"`                                    // of the newest complete state: of this head, or of the one that last_complete names; absent: nobody says
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1126,6 +1127,74 @@ func (x *HeadValue) GetContents() *ContentsValue {
 	return nil
 }
 
+func (x *HeadValue) GetPlace() *PlaceValue {
+	if x != nil {
+		return x.Place
+	}
+	return nil
+}
+
+// PlaceValue is a place in the chain of heads that the leaders of a mesh write, see kv.Place.
+type PlaceValue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chain         uint64                 `protobuf:"fixed64,1,opt,name=chain,proto3" json:"chain,omitempty"`
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlaceValue) Reset() {
+	*x = PlaceValue{}
+	mi := &file_store_model_record_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlaceValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlaceValue) ProtoMessage() {}
+
+func (x *PlaceValue) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlaceValue.ProtoReflect.Descriptor instead.
+func (*PlaceValue) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PlaceValue) GetChain() uint64 {
+	if x != nil {
+		return x.Chain
+	}
+	return 0
+}
+
+func (x *PlaceValue) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *PlaceValue) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // ContentsValue says what all records are, as they are stored. An algorithm that a build does not know it does not compare.
 type ContentsValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1137,7 +1206,7 @@ type ContentsValue struct {
 
 func (x *ContentsValue) Reset() {
 	*x = ContentsValue{}
-	mi := &file_store_model_record_proto_msgTypes[10]
+	mi := &file_store_model_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1218,7 @@ func (x *ContentsValue) String() string {
 func (*ContentsValue) ProtoMessage() {}
 
 func (x *ContentsValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[10]
+	mi := &file_store_model_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1231,7 @@ func (x *ContentsValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentsValue.ProtoReflect.Descriptor instead.
 func (*ContentsValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{10}
+	return file_store_model_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ContentsValue) GetAlgorithm() uint32 {
@@ -1190,7 +1259,7 @@ type KindContents struct {
 
 func (x *KindContents) Reset() {
 	*x = KindContents{}
-	mi := &file_store_model_record_proto_msgTypes[11]
+	mi := &file_store_model_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1271,7 @@ func (x *KindContents) String() string {
 func (*KindContents) ProtoMessage() {}
 
 func (x *KindContents) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[11]
+	mi := &file_store_model_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1284,7 @@ func (x *KindContents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindContents.ProtoReflect.Descriptor instead.
 func (*KindContents) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{11}
+	return file_store_model_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KindContents) GetKind() []byte {
@@ -1327,7 +1396,7 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x03key\x18\x05 \x01(\fR\x03key\x12\x10\n" +
 	"\x03mac\x18\x06 \x01(\fR\x03mac\".\n" +
 	"\x10SecretReaderSpec\x12\x1a\n" +
-	"\baccounts\x18\x01 \x03(\tR\baccounts\"\xe3\x01\n" +
+	"\baccounts\x18\x01 \x03(\tR\baccounts\"\x97\x02\n" +
 	"\tHeadValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x10\n" +
@@ -1335,7 +1404,13 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12#\n" +
 	"\rlast_complete\x18\x05 \x01(\x03R\flastComplete\x12\x18\n" +
 	"\awritten\x18\x06 \x01(\x03R\awritten\x12;\n" +
-	"\bcontents\x18\a \x01(\v2\x1f.navarch.store.v1.ContentsValueR\bcontents\"c\n" +
+	"\bcontents\x18\a \x01(\v2\x1f.navarch.store.v1.ContentsValueR\bcontents\x122\n" +
+	"\x05place\x18\b \x01(\v2\x1c.navarch.store.v1.PlaceValueR\x05place\"H\n" +
+	"\n" +
+	"PlaceValue\x12\x14\n" +
+	"\x05chain\x18\x01 \x01(\x06R\x05chain\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\"c\n" +
 	"\rContentsValue\x12\x1c\n" +
 	"\talgorithm\x18\x01 \x01(\rR\talgorithm\x124\n" +
 	"\x05kinds\x18\x02 \x03(\v2\x1e.navarch.store.v1.KindContentsR\x05kinds\"J\n" +
@@ -1377,7 +1452,7 @@ func file_store_model_record_proto_rawDescGZIP() []byte {
 }
 
 var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_store_model_record_proto_goTypes = []any{
 	(Resolution)(0),          // 0: navarch.store.v1.Resolution
 	(Protocol)(0),            // 1: navarch.store.v1.Protocol
@@ -1392,12 +1467,13 @@ var file_store_model_record_proto_goTypes = []any{
 	(*SecretSpec)(nil),       // 10: navarch.store.v1.SecretSpec
 	(*SecretReaderSpec)(nil), // 11: navarch.store.v1.SecretReaderSpec
 	(*HeadValue)(nil),        // 12: navarch.store.v1.HeadValue
-	(*ContentsValue)(nil),    // 13: navarch.store.v1.ContentsValue
-	(*KindContents)(nil),     // 14: navarch.store.v1.KindContents
-	nil,                      // 15: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                      // 16: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                      // 17: navarch.store.v1.Endpoint.PortsEntry
-	nil,                      // 18: navarch.store.v1.PolicySpec.SelectorEntry
+	(*PlaceValue)(nil),       // 13: navarch.store.v1.PlaceValue
+	(*ContentsValue)(nil),    // 14: navarch.store.v1.ContentsValue
+	(*KindContents)(nil),     // 15: navarch.store.v1.KindContents
+	nil,                      // 16: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                      // 17: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                      // 18: navarch.store.v1.Endpoint.PortsEntry
+	nil,                      // 19: navarch.store.v1.PolicySpec.SelectorEntry
 }
 var file_store_model_record_proto_depIdxs = []int32{
 	4,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
@@ -1407,21 +1483,22 @@ var file_store_model_record_proto_depIdxs = []int32{
 	11, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
 	5,  // 5: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
 	0,  // 6: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	15, // 7: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	16, // 7: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
 	1,  // 8: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
 	7,  // 9: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
 	8,  // 10: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	16, // 11: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	17, // 11: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
 	2,  // 12: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	17, // 13: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	18, // 14: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
-	13, // 15: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
-	14, // 16: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	18, // 13: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	19, // 14: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	14, // 15: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
+	13, // 16: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
+	15, // 17: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_store_model_record_proto_init() }
@@ -1443,7 +1520,7 @@ func file_store_model_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -110,7 +110,7 @@ func fill(b *testing.B, store *kv.Store, w world) {
 	defer cancel()
 	var failed error
 	err = elector.Run(ctx, func(ctx context.Context, epoch kv.Epoch) error {
-		_, failed = store.Commit(ctx, kv.Batch{Epoch: epoch, Seq: 1, Puts: w.records()})
+		_, failed = store.Commit(ctx, kv.Batch{Epoch: epoch, Place: kv.Place{Seq: 1}, Puts: w.records()})
 		cancel()
 		return nil
 	})

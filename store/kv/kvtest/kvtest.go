@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -127,6 +128,7 @@ func (s *Server) MustCommit(b kv.Batch) int64 {
 type Term struct {
 	*Server
 	epoch  kv.Epoch
+	place  kv.Place
 	stored kv.Contents
 	have   map[model.Key]model.Hash
 }
@@ -142,7 +144,7 @@ func (s *Server) Term(epoch kv.Epoch) *Term {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	t := &Term{Server: s, epoch: epoch, stored: state.Contents, have: map[model.Key]model.Hash{}}
+	t := &Term{Server: s, epoch: epoch, place: stat.Head.Place.Next(kv.Place{}, time.Now()), stored: state.Contents, have: map[model.Key]model.Hash{}}
 	for _, v := range state.Values {
 		if key, err := v.Key(); err == nil {
 			t.have[key] = v.Hash()
@@ -154,7 +156,8 @@ func (s *Server) Term(epoch kv.Epoch) *Term {
 // Commit writes a batch, or fails the test.
 func (t *Term) Commit(b kv.Batch) kv.Head {
 	t.t.Helper()
-	b.Epoch, b.Stored, b.Was = t.epoch, t.stored, t.have
+	t.place.Seq++
+	b.Epoch, b.Place, b.Stored, b.Was = t.epoch, t.place, t.stored, t.have
 	head, err := t.Store.Commit(t.t.Context(), b)
 	if err != nil {
 		t.t.Fatalf("commit: %v", err)
@@ -177,7 +180,8 @@ func (s *Server) Interrupted(epoch kv.Epoch, puts []model.Record, deletes []mode
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	head, err := proto.Marshal(&model.HeadValue{Schema: model.Schema, Epoch: epoch.Revision, LastComplete: stat.Head.CompleteRevision()})
+	head, err := proto.Marshal(&model.HeadValue{Schema: model.Schema, Epoch: epoch.Revision, LastComplete: stat.Head.CompleteRevision(),
+		Place: &model.PlaceValue{Chain: stat.Head.Place.Chain, Term: stat.Head.Place.Term, Seq: stat.Head.Place.Seq}})
 	if err != nil {
 		s.t.Fatal(err)
 	}

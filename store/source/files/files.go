@@ -1,7 +1,7 @@
 // Package files is the source that reads API objects from a folder of YAML and JSON files, and follows its changes.
 //
-// Owns: the watch on the folder, what was told of each file.  Reads: store/object.  Never: a schema (normal has those);
-// takes a half-written or vanished folder for an empty one.
+// Owns: the watch on the folder, what was told of each file.  Reads: store/object.  Never: a schema (normal has those),
+// but for what EndpointSlices say of their Pods, which the shrink guard asks; takes a half-written or vanished folder for an empty one.
 package files
 
 import (

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"navarch.io/navarch/store/object"
 )
@@ -50,15 +51,17 @@ type folder struct {
 	told       map[object.ID]*object.Object
 	held       map[object.ID]bool // told, and in no file any more: the shrink guard holds it
 	faults     map[string]string  // path -> why its present content is not used
+	guard      guard
 }
 
 func newFolder(allowEmpty bool) *folder {
 	return &folder{allowEmpty: allowEmpty, files: map[string]*file{}, claims: map[object.ID][]string{},
-		told: map[object.ID]*object.Object{}, held: map[object.ID]bool{}, faults: map[string]string{}}
+		told: map[object.ID]*object.Object{}, held: map[object.ID]bool{}, faults: map[string]string{},
+		guard: guard{vanished: map[string][]vanished{}, parents: map[object.ID]time.Time{}}}
 }
 
 // apply takes new contents of some files (nil: the file is gone), all read at once, and says what that changes.
-func (f *folder) apply(changes map[string]*file) []object.Event {
+func (f *folder) apply(at time.Time, changes map[string]*file) []object.Event {
 	touched := touches{}
 	var events []object.Event
 	paths := make([]string, 0, len(changes))
@@ -88,7 +91,7 @@ func (f *folder) apply(changes map[string]*file) []object.Event {
 			events = append(events, object.Event{Op: object.Delete, ID: d.id, Origin: d.origin})
 		}
 	}
-	return append(events, f.tell(touched)...)
+	return append(events, f.tell(at, touched)...)
 }
 
 // touches are the objects that a change is about; true: told again even if it is the same.
@@ -162,7 +165,7 @@ func (f *folder) stillBroken(d doc) bool {
 }
 
 // tell compares what is told of the touched objects with what holds now.
-func (f *folder) tell(touched touches) []object.Event {
+func (f *folder) tell(at time.Time, touched touches) []object.Event {
 	ids := make([]object.ID, 0, len(touched))
 	for id := range touched {
 		ids = append(ids, id)
@@ -181,13 +184,15 @@ func (f *folder) tell(touched touches) []object.Event {
 			continue
 		}
 		delete(f.held, id)
+		delete(f.guard.parents, id)
 		now := f.files[f.claims[id][0]].objects[id]
 		f.told[id] = now
 		if have == nil || touched[id] || !bytes.Equal(have.JSON, now.JSON) || have.Origin != now.Origin {
 			events = append(events, object.Event{Op: object.Put, ID: id, Object: now, Origin: now.Origin})
 		}
 	}
-	f.hold(gone, before)
+	f.hold(at, gone, before)
+	gone = append(gone, f.excused(touched)...)
 	for _, id := range gone {
 		if !f.held[id] {
 			events = append(events, object.Event{Op: object.Delete, ID: id, Origin: f.told[id].Origin})
@@ -195,48 +200,6 @@ func (f *folder) tell(touched touches) []object.Event {
 		}
 	}
 	return events
-}
-
-func (f *folder) liveByKind() map[string]int {
-	n := map[string]int{}
-	for id := range f.told {
-		if !f.held[id] {
-			n[id.Kind]++
-		}
-	}
-	return n
-}
-
-// guardFrom is how many objects of a kind there must be for the guard to look at the kind alone.
-const guardFrom = 4
-
-// hold is the shrink guard: where everything vanishes in one read, or more than half of a kind, it is far more likely
-// that the folder is not whole (a mount that is gone, a checkout under way) than that somebody meant it.
-func (f *folder) hold(gone []object.ID, before map[string]int) {
-	if f.allowEmpty || len(gone) == 0 {
-		return
-	}
-	total, lost := 0, map[string]int{}
-	for _, n := range before {
-		total += n
-	}
-	for _, id := range gone {
-		lost[id.Kind]++
-	}
-	after, remains := map[string]int{}, 0
-	for id, paths := range f.claims {
-		if len(paths) > 0 {
-			after[id.Kind]++
-			remains++
-		}
-	}
-	everything := len(gone) == total && remains == 0
-	for _, id := range gone {
-		n := before[id.Kind]
-		if everything || n >= guardFrom && 2*lost[id.Kind] > n && 2*after[id.Kind] < n {
-			f.held[id] = true
-		}
-	}
 }
 
 // problems is everything that is wrong with the folder, by file.

@@ -49,7 +49,7 @@ func (r *reader) step(now time.Time, looks []look, trust bool) []object.Event {
 	if len(changes) == 0 {
 		return nil
 	}
-	return r.apply(changes)
+	return r.apply(now, changes)
 }
 
 // judge says what a look makes of its file, and whether that is believed; false: what stands, stands.

@@ -25,6 +25,15 @@ func pods(names ...string) string {
 	return strings.Join(docs, "---\n")
 }
 
+// services is the same with Services.
+func services(names ...string) string {
+	var all []string
+	for _, n := range names {
+		all = append(all, "Service/"+n)
+	}
+	return pods(all...)
+}
+
 // desk drives a reader with a clock of its own.
 type desk struct {
 	t   *testing.T
@@ -177,18 +186,19 @@ func TestShrinkGuard(t *testing.T) {
 	d.wantProblems()
 
 	d = newDesk(t)
-	d.see([]string{"a.yaml", pods("a", "b", "c", "d", "e"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b", "put c", "put d", "put e")
-	d.confirm([]string{"a.yaml", pods("a", "b")})
-	d.wantProblems("Pod: 3 vanished at once")
-	d.see([]string{"a.yaml", pods("a=1", "b", "f")}, "put a=1", "put f") // the rest goes on
-	d.see([]string{"a.yaml", pods("a=1", "b", "f", "c")}, "put c")       // found again, where it is now
-	d.wantProblems("Pod: 2 vanished at once")
+	d.see([]string{"a.yaml", services("a", "b", "c", "d", "e"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b", "put c", "put d", "put e")
+	d.confirm([]string{"a.yaml", services("a", "b")})
+	d.wantProblems("Service: 3 vanished at once")
+	d.see([]string{"a.yaml", services("a=1", "b", "f")}, "put a=1", "put f") // the rest goes on
+	d.see([]string{"a.yaml", services("a=1", "b", "f", "c")}, "put c")       // found again, where it is now
+	d.wantProblems("Service: 2 vanished at once")
 	d.confirm([]string{"b.yaml", "-"}, "delete node")
 
 	d = newDesk(t)
-	d.see([]string{"a.yaml", pods("a", "b", "c", "d"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b", "put c", "put d")
-	d.confirm([]string{"a.yaml", pods("a", "b")}, "delete c", "delete d") // half is not more than half
-	d.confirm([]string{"a.yaml", "# none\n"}, "delete a", "delete b")     // fewer than four
+	d.see([]string{"a.yaml", services("a", "b", "c", "d"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b", "put c", "put d")
+	d.confirm([]string{"a.yaml", services("a", "b")}, "delete c", "delete d") // half is not more than half
+	d.now = d.now.Add(guardFor)
+	d.confirm([]string{"a.yaml", "# none\n"}, "delete a", "delete b") // fewer than four
 
 	d = newDesk(t)
 	d.see([]string{"a.yaml", pods("a", "b", "c", "d")}, "put a", "put b", "put c", "put d")

@@ -1,0 +1,53 @@
+package kvtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Backup is a data directory with what is stored now, for Restart.
+func (s *Server) Backup() string {
+	s.t.Helper()
+	s.Stop()
+	to := filepath.Join(s.t.TempDir(), "backup")
+	if err := os.CopyFS(to, os.DirFS(s.dir)); err != nil {
+		s.t.Fatal(err)
+	}
+	s.Restart(s.dir)
+	return to
+}
+
+// Restored is data directories for Restart as the ways to restore a backup of what is stored now leave them, by name: the same cluster at
+// the revision that it had; another cluster id and revisions of its own, with all keys; the same cluster with revisions above those that
+// the original may reach, and without history, as `etcdutl snapshot restore --bump-revision --mark-compacted` makes it.
+func (s *Server) Restored() map[string]string {
+	s.t.Helper()
+	all, err := s.Client().Get(s.t.Context(), "", clientv3.WithPrefix())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	same, bumped, other := s.Backup(), s.Backup(), filepath.Join(s.t.TempDir(), "other")
+	s.Restart(bumped)
+	var last int64
+	for i := range 500 {
+		resp, err := s.Client().Put(s.t.Context(), "elsewhere", fmt.Sprint(i))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		last = resp.Header.Revision
+	}
+	if err := s.Compact(s.t.Context(), last); err != nil {
+		s.t.Fatal(err)
+	}
+	s.Restart(other)
+	for _, kv := range all.Kvs {
+		if _, err := s.Client().Put(s.t.Context(), string(kv.Key), string(kv.Value)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.Restart(s.dir)
+	return map[string]string{"same id": same, "bumped": bumped, "new cluster id": other}
+}

@@ -1,0 +1,60 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+)
+
+// place is the newest that was read, or that the snapshot on disk was of.
+func (f *follower) place() kv.Place { return f.fold.base.place }
+
+// another is called where the store is not the one that was read, or has gone back: it was restored, or another one answers. Where it has
+// nothing older than what was read it is listed anew. Else what there is stands, and an alarm, until it has: the original is back, a
+// leader has compared it with its sources, or an operator adopted it.
+func (f *follower) another(ctx context.Context) {
+	f.restore(time.Now(), "the store has older state than the snapshot on disk: serving that")
+	tick := time.NewTicker(f.cfg.CheckEvery)
+	defer tick.Stop()
+	for {
+		a := f.ask(ctx, f.seen, f.place())
+		why := a.judge()
+		switch {
+		case a.err != nil && f.status.Alarm == nil:
+			f.tell(func(s *Status) { s.Away = a.err })
+			return
+		case a.err != nil:
+		case why == nil:
+			f.anew(a)
+			return
+		default:
+			f.tell(func(s *Status) { s.Alarm, s.Away = fmt.Errorf("%w. %s", why, f.wayOut()), nil })
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// anew has a store listed that has nothing older than what was read.
+func (f *follower) anew(a answer) {
+	if a.asked.Check(a.stat) != nil {
+		f.cfg.Logger.Warn("etcd was restored, or is another one, and has nothing older than what was read: listing it")
+		f.seen = kv.Position{}
+	}
+	f.at, f.behind = kv.Position{}, 0
+	f.tell(func(s *Status) { s.Alarm, s.Away = nil, nil })
+}
+
+// wayOut is what an operator can do about the alarm.
+func (f *follower) wayOut() string {
+	if !f.place().Known() {
+		return "The last good state is served. If this etcd is the right one, restart this process"
+	}
+	return fmt.Sprintf("The last good state is served until an ingester has compared what is stored with its configuration. "+
+		"Where none leads, or it does not end, and what is stored is right: stop the ingesters, navarchctl store adopt --over %v --yes", f.place())
+}
