@@ -21,6 +21,9 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
+// maxTokenID is how much is kept of a token's id, bytes.
+const maxTokenID = 128
+
 // TokenIssuer is one whose tokens are verified here.
 type TokenIssuer struct {
 	Name string // the claim iss
@@ -224,6 +227,9 @@ func (t *Tokens) verify(ctx context.Context, token string) (verified, error) {
 	}
 	if v.caller, err = t.caller(c.Kubernetes.Namespace, c.Kubernetes.ServiceAccount.Name, pod); err == nil {
 		v.caller.NotAfter = c.Expiry.Time()
+		if pod == "" {
+			v.caller.Token = c.ID[:min(len(c.ID), maxTokenID)]
+		}
 	}
 	return v, err
 }

@@ -36,7 +36,7 @@ func (st *stream) authenticate(ctx context.Context) error {
 	}
 	st.client.Identity, st.client.Ends = st.caller.ID.String(), st.caller.NotAfter
 	st.client.Floor = floorOf(ctx)
-	return nil
+	return st.enter()
 }
 
 // recheck ends the stream where its caller is refused by now.
