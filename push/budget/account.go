@@ -71,7 +71,7 @@ func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 		return nil, full
 	case greedy == nil:
 		return nil, nil // all are light
-	case !light && c.streams.Len()+1 >= greedy.streams.Len(): // it has most itself, or would have, and they would take turns
+	case c.streams.Len()+1 >= greedy.streams.Len(): // it has most itself, or would have, and they would take turns
 		if loser = a.newestUnproven(c); proven && loser != nil {
 			return loser, nil
 		}

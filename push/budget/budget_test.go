@@ -195,7 +195,7 @@ func TestCapOfAnIdentity(t *testing.T) {
 
 // Two credentials that many proxies share do not end each other's streams in turn.
 func TestSharedCredentialsDoNotTakeTurns(t *testing.T) {
-	w := newWorld(t, Limits{Workload: 2, Floor: 20})
+	w := newWorld(t, Limits{Workload: 2, Floor: 21})
 	ended := 0
 	for round := range 100 {
 		for _, name := range []string{"a", "b"} {
@@ -204,7 +204,7 @@ func TestSharedCredentialsDoNotTakeTurns(t *testing.T) {
 			}
 		}
 	}
-	if ended > 1 || w.streams() != 20 {
+	if ended > 1 || w.streams() != 21 {
 		t.Errorf("%d streams were exchanged, there are %d", ended, w.streams())
 	}
 }
