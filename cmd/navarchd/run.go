@@ -156,7 +156,7 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 			return nil, err
 		}
 		p.callers, tasks = p.ca.callers, append(tasks, p.ca.tasks()...)
-	} else if p.callers, err = newCallers(c, trustDomainAliases(p.snapshot), log); err != nil {
+	} else if p.callers, err = newCallers(c, trustDomainAliases(p.snapshot), workloads(p.snapshot), log); err != nil {
 		return nil, err
 	}
 	tasks = append(tasks, p.callers.tasks()...)

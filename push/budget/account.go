@@ -65,7 +65,7 @@ func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 			greedy = other
 		}
 	}
-	full := fmt.Errorf("%w: %d streams", ErrExhausted, a.streams)
+	full := fmt.Errorf("%w: %d are open", ErrExhausted, a.streams)
 	switch {
 	case greedy == nil && !proven && a.streams >= l.cfg.Hard+l.cfg.PerKnown*len(a.known):
 		return nil, full

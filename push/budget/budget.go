@@ -57,10 +57,10 @@ type Holder struct {
 var ErrExhausted = errors.New("as much as this identity may have")
 
 // errNewer is why the oldest stream of a workload ends.
-var errNewer = fmt.Errorf("%w: newer streams of the same proxy took its place", ErrExhausted)
+var errNewer = fmt.Errorf("%w: newer ones of the same proxy took its place", ErrExhausted)
 
 // errDisplaced is why a stream of a credential that has many ends.
-var errDisplaced = fmt.Errorf("%w: its credential has most of the identity's streams, and others need a place", ErrExhausted)
+var errDisplaced = fmt.Errorf("%w: its credential has most of what the identity has open, and others need a place", ErrExhausted)
 
 // Paces.
 const (

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/delta"
 )
@@ -29,8 +30,7 @@ func (st *stream) enter() (err error) {
 	if who.ID.IsZero() {
 		return nil
 	}
-	h := budget.Holder{Identity: who.ID.String(), Credential: cmp.Or(who.Pod, who.Serial, who.Token), Pod: who.Pod != "", From: from(st.client.Addr)}
-	st.place, err = st.srv.cfg.Callers.Enter(h, func(err error) {
+	st.place, err = st.srv.cfg.Callers.Enter(Holder(who, st.client.Addr), func(err error) {
 		st.srv.cfg.Hooks.Bounded(BoundStreams, 1)
 		st.kill(exhausted(err))
 	})
@@ -40,13 +40,13 @@ func (st *stream) enter() (err error) {
 	return nil
 }
 
-// from is the address of a peer; zero where it is none.
-func from(addr string) netip.Addr {
-	at, err := netip.ParseAddrPort(addr)
-	if err != nil {
-		return netip.Addr{}
+// Holder is how budgets know a caller that connects from an address (host:port).
+func Holder(who attest.Caller, from string) budget.Holder {
+	h := budget.Holder{Identity: who.ID.String(), Credential: cmp.Or(who.Pod, who.Serial, who.Token), Pod: who.Pod != ""}
+	if at, err := netip.ParseAddrPort(from); err == nil {
+		h.From = at.Addr().Unmap().WithZone("")
 	}
-	return at.Addr().Unmap().WithZone("")
+	return h
 }
 
 // bounded counts that a caller may not have something, and makes the stream's status of it.
