@@ -65,7 +65,7 @@ var errDisplaced = fmt.Errorf("%w: its credential has most of what the identity 
 // Paces.
 const (
 	joinsBurst, joinsEvery = 16, 2 * time.Second // of one credential
-	joinsPeriod            = time.Minute         // in which an identity may join as often as it may have streams
+	joinsPeriod            = 30 * time.Second    // in which an identity may join as often as it may have streams
 	blamesBurst            = 64                  // refusals of an identity whose objects are looked for
 	blamesEvery            = time.Second / 4
 	knownFor               = 10 * time.Second // that the answer of Config.Workloads stands

@@ -283,12 +283,12 @@ func TestJoins(t *testing.T) {
 	if n := joins(other, 100); n != joinsBurst {
 		t.Errorf("another credential joins %d times", n)
 	}
-	w.now = w.now.Add(joinsPeriod)
+	w.now = w.now.Add(time.Minute)
 	if n := joins(s, 500); n != joinsBurst+100 {
 		t.Errorf("%d joins a minute later", n)
 	}
 	w.now = w.now.Add(6 * time.Second)
-	if n := joins(s, 500); n != 3+10 {
+	if n := joins(s, 500); n != 3+20 {
 		t.Errorf("%d joins six seconds later", n)
 	}
 }
