@@ -266,3 +266,36 @@ func TestLongNames(t *testing.T) {
 		t.Errorf("a nonce is kept: %v", got)
 	}
 }
+
+// Removing many clusters costs what there is to look at of routes once, and not for each of them: otherwise a client that keeps many
+// exceptions costs their product.
+func TestRemovalsLookAtRoutesOnce(t *testing.T) {
+	const n = 500
+	set, _ := great(n)
+	var routes []*xds.Resource
+	var names []string
+	for i := range n {
+		r := thing(xds.Route, fmt.Sprintf("route-%d@1", i))
+		routes, names = append(routes, r), append(names, r.Name)
+	}
+	set.Types[xds.Route][manifest.Scope] = manifest.Of(routes...)
+	looked := 0
+	s := New(Config{Refused: func(r *xds.Resource) bool {
+		looked++
+		return r.Type == xds.Route // each is an exception that waits
+	}}, set)
+	ask(s, xds.Cluster)
+	settle(s)
+	ask(s, xds.Route, names...)
+	settle(s)
+	less := *set
+	less.Types[xds.Cluster], less.Types[xds.Endpoint] = manifest.Stack{}, manifest.Stack{}
+	s.Target(&less)
+	looked = 0
+	if _, removed := settle(s); len(removed) != n {
+		t.Fatalf("%d clusters are removed", len(removed))
+	}
+	if looked > 20*n {
+		t.Errorf("%d looks at %d routes, for %d clusters", looked, n, n)
+	}
+}
