@@ -25,6 +25,10 @@ type Caller struct {
 	Pod string
 	// Serial is the client certificate's, hexadecimal as issue.SerialString writes it; empty where a token proved it.
 	Serial string
+	// Cluster is the one whose keys verified the token; empty where that is not known, or a certificate proved it.
+	Cluster string
+	// Token is the id of the token (jti) that is bound to no pod; empty where it says none, or a certificate proved it.
+	Token string
 	// NotAfter is when the credential ends; zero where who reviewed a token does not say.
 	NotAfter time.Time
 }

@@ -21,10 +21,14 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// TokenIssuer is one whose tokens are verified here.
+// maxTokenID is how much is kept of a token's id, bytes.
+const maxTokenID = 128
+
+// TokenIssuer is one whose tokens are verified here. The issuers of two clusters may have one name: that is Kubernetes' default.
 type TokenIssuer struct {
-	Name string // the claim iss
-	Keys *Keys
+	Name    string // the claim iss
+	Cluster string // that callers are of whose tokens its keys verify; empty: it is not known
+	Keys    *Keys
 }
 
 // Reviewer asks somebody else about a token that cannot be verified here: Kubernetes' TokenReview.
@@ -53,7 +57,7 @@ type TokensConfig struct {
 // keys. Safe for concurrent use.
 type Tokens struct {
 	cfg     TokensConfig
-	issuers map[string]*Keys
+	issuers map[string][]TokenIssuer // by name
 	// known holds verified tokens by hash, until they expire or their key goes: stock agents send one token for hours.
 	known *lru.Cache[[sha256.Size]byte, verified]
 }
@@ -91,15 +95,15 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if len(cfg.Issuers) == 0 && cfg.Reviewer == nil {
 		return nil, errors.New("tokens: no issuer")
 	}
-	t := &Tokens{issuers: make(map[string]*Keys)}
+	t := &Tokens{issuers: make(map[string][]TokenIssuer)}
 	for _, i := range cfg.Issuers {
 		switch {
 		case i.Name == "" || i.Keys == nil:
 			return nil, fmt.Errorf("tokens: issuer %q needs a name and keys", i.Name)
-		case t.issuers[i.Name] != nil:
-			return nil, fmt.Errorf("tokens: issuer %q stands twice", i.Name)
+		case slices.ContainsFunc(t.issuers[i.Name], func(o TokenIssuer) bool { return o.Cluster == i.Cluster }):
+			return nil, fmt.Errorf("tokens: issuer %q of cluster %q stands twice", i.Name, i.Cluster)
 		}
-		t.issuers[i.Name] = i.Keys
+		t.issuers[i.Name] = append(t.issuers[i.Name], i)
 	}
 	if len(cfg.Audiences) == 0 {
 		cfg.Audiences = []string{"istio-ca"}
@@ -201,17 +205,8 @@ func (t *Tokens) verify(ctx context.Context, token string) (verified, error) {
 	if err != nil {
 		return verified{}, err
 	}
-	keys := t.issuers[c.Issuer]
-	if keys == nil {
-		return verified{}, fmt.Errorf("%w: %.200q", ErrIssuer, c.Issuer)
-	}
-	head := parsed.Headers[0]
-	found, err := keys.find(ctx, head.KeyID)
+	v, cluster, err := t.signed(ctx, parsed, c.Issuer)
 	if err != nil {
-		return verified{}, err
-	}
-	v := verified{keys: keys, keyID: head.KeyID}
-	if err := checkSignature(parsed, head.Algorithm, found, &v); err != nil {
 		return verified{}, err
 	}
 	if err := t.checkClaims(c); err != nil {
@@ -223,9 +218,36 @@ func (t *Tokens) verify(ctx context.Context, token string) (verified, error) {
 		pod = c.Kubernetes.Pod.Name
 	}
 	if v.caller, err = t.caller(c.Kubernetes.Namespace, c.Kubernetes.ServiceAccount.Name, pod); err == nil {
-		v.caller.NotAfter = c.Expiry.Time()
+		v.caller.NotAfter, v.caller.Cluster = c.Expiry.Time(), cluster
+		if pod == "" {
+			v.caller.Token = c.ID[:min(len(c.ID), maxTokenID)]
+		}
 	}
 	return v, err
+}
+
+// signed finds the issuer of a name whose keys verify a token, and the cluster that this is the issuer of. Of several errors it is
+// the one of an issuer that cannot tell now, else the first.
+func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name string) (v verified, cluster string, err error) {
+	issuers := t.issuers[name]
+	if issuers == nil {
+		return verified{}, "", fmt.Errorf("%w: %.200q", ErrIssuer, name)
+	}
+	head := parsed.Headers[0]
+	for _, i := range issuers {
+		v := verified{keys: i.Keys, keyID: head.KeyID}
+		found, fault := i.Keys.find(ctx, head.KeyID)
+		if fault == nil {
+			fault = checkSignature(parsed, head.Algorithm, found, &v)
+		}
+		if fault == nil {
+			return v, i.Cluster, nil
+		}
+		if err == nil || errors.Is(fault, ErrUnavailable) {
+			err = fault
+		}
+	}
+	return verified{}, "", err
 }
 
 // parse reads a token without believing it. The library's errors are not shown: they may cite.

@@ -83,7 +83,7 @@ func jwk(id string, key crypto.Signer) jose.JSONWebKey {
 
 func verifier(t testing.TB, keys *Keys, change ...func(*TokensConfig)) *Tokens {
 	t.Helper()
-	cfg := TokensConfig{TrustDomain: td, Issuers: []TokenIssuer{{kube, keys}}, Now: clock}
+	cfg := TokensConfig{TrustDomain: td, Issuers: []TokenIssuer{{kube, "", keys}}, Now: clock}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -117,7 +117,7 @@ func TestTokenAccepted(t *testing.T) {
 	}
 	unbound := bound(map[string]any{"kubernetes.io": map[string]any{"namespace": "shop", "serviceaccount": map[string]any{"name": "web"}}})
 	got, err := v.Verify(t.Context(), sign(ecKey(), "e", unbound))
-	want.Pod, got.NotAfter = "", time.Time{}
+	want.Pod, want.Token, got.NotAfter = "", "0b1f", time.Time{}
 	if err != nil || got != want {
 		t.Errorf("without pod: %+v, %v", got, err)
 	}
@@ -269,13 +269,13 @@ func TestCacheIsBoundedAndEnds(t *testing.T) {
 func TestTokensConfig(t *testing.T) {
 	keys := static(jwk("e", ecKey()))
 	for name, cfg := range map[string]TokensConfig{
-		"no trust domain": {Issuers: []TokenIssuer{{kube, keys}}},
+		"no trust domain": {Issuers: []TokenIssuer{{kube, "", keys}}},
 		"no issuer":       {TrustDomain: td},
-		"nameless":        {TrustDomain: td, Issuers: []TokenIssuer{{"", keys}}},
-		"keyless":         {TrustDomain: td, Issuers: []TokenIssuer{{kube, nil}}},
-		"twice":           {TrustDomain: td, Issuers: []TokenIssuer{{kube, keys}, {kube, keys}}},
-		"empty audience":  {TrustDomain: td, Issuers: []TokenIssuer{{kube, keys}}, Audiences: []string{""}},
-		"negative cache":  {TrustDomain: td, Issuers: []TokenIssuer{{kube, keys}}, CacheSize: -1},
+		"nameless":        {TrustDomain: td, Issuers: []TokenIssuer{{"", "", keys}}},
+		"keyless":         {TrustDomain: td, Issuers: []TokenIssuer{{kube, "", nil}}},
+		"twice":           {TrustDomain: td, Issuers: []TokenIssuer{{kube, "a", keys}, {kube, "a", keys}}},
+		"empty audience":  {TrustDomain: td, Issuers: []TokenIssuer{{kube, "", keys}}, Audiences: []string{""}},
+		"negative cache":  {TrustDomain: td, Issuers: []TokenIssuer{{kube, "", keys}}, CacheSize: -1},
 	} {
 		if _, err := NewTokens(cfg); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -286,7 +286,7 @@ func TestTokensConfig(t *testing.T) {
 // TestIssuersDoNotSpeakForEachOther: the key of one issuer under the name of another.
 func TestIssuersDoNotSpeakForEachOther(t *testing.T) {
 	v := verifier(t, static(jwk("r", rsaKey())), func(c *TokensConfig) {
-		c.Issuers = append(c.Issuers, TokenIssuer{"https://other", static(jwk("e", ecKey()))})
+		c.Issuers = append(c.Issuers, TokenIssuer{"https://other", "", static(jwk("e", ecKey()))})
 	})
 	if _, err := v.Verify(t.Context(), sign(ecKey(), "e", bound(nil))); !errors.Is(err, ErrUnknownKey) {
 		t.Error(err)
@@ -366,5 +366,27 @@ func BenchmarkVerify(b *testing.B) {
 				must(v.verify(b.Context(), token))
 			}
 		})
+	}
+}
+
+// Two clusters' issuers have one name, as Kubernetes' have by default, and even their keys have one id: a caller is of the cluster
+// whose keys verify the token, also where tokens are swapped and remembered.
+func TestTwoClustersOfOneIssuer(t *testing.T) {
+	east, west, foreign := ecKey(), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	v := verifier(t, nil, func(c *TokensConfig) {
+		c.Issuers = []TokenIssuer{{kube, "east", static(jwk("k", east))}, {kube, "west", static(jwk("k", west))}}
+	})
+	for range 2 { // the second time from the cache
+		for want, key := range map[string]crypto.Signer{"east": east, "west": west} {
+			if got, err := v.Verify(t.Context(), sign(key, "k", bound(nil))); err != nil || got.Cluster != want || got.Pod != "web-1" {
+				t.Errorf("a token of %s: %+v, %v", want, got, err)
+			}
+		}
+	}
+	if got, err := v.Verify(t.Context(), sign(foreign, "k", bound(nil))); !errors.Is(err, ErrSignature) {
+		t.Errorf("a token of neither: %+v, %v", got, err)
+	}
+	if got, err := v.Verify(t.Context(), sign(west, "other", bound(nil))); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("a key of neither: %+v, %v", got, err)
 	}
 }

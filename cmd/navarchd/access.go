@@ -135,7 +135,7 @@ func (c *config) tokens(domain spiffeid.TrustDomain, log *slog.Logger) (attest.A
 			return nil, nil, fmt.Errorf("--token-issuer, --token-keys: %w", err)
 		}
 		fresh = append(fresh, keys)
-		conf.Issuers = append(conf.Issuers, attest.TokenIssuer{Name: c.tokenIssuer, Keys: keys})
+		conf.Issuers = append(conf.Issuers, attest.TokenIssuer{Name: c.tokenIssuer, Cluster: c.cluster, Keys: keys})
 	}
 	if c.dataDir != "" {
 		own, err := attest.Local(c.dataDir)

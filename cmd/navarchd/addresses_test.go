@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/crash"
 )
@@ -54,7 +56,7 @@ func listening(t *testing.T) (p *process, authority *issue.Authority, plain, sec
 	c.env = environment{audiences: []string{"istio-ca"}, xdsAuth: true, maxRecvSize: 1 << 20}
 	p = &process{config: c, log: quiet, crashes: crash.New(quiet)}
 	var err error
-	if p.callers, err = newCallers(c, nil, quiet); err != nil {
+	if p.callers, err = newCallers(c, nil, nil, quiet); err != nil {
 		t.Fatal(err)
 	}
 	p.server = serve.New(serve.Config{Planner: oneCluster(), Log: quiet, Authenticate: p.callers.authenticate})
@@ -168,6 +170,55 @@ func TestWhatAuthenticatesAConnection(t *testing.T) {
 		conn.Close()
 		soon(t, "the connection has ended", func() bool { return p.unauthenticated() == 0 })
 	}
+}
+
+// Connections with a credential are bounded for each identity, whether anything is called on them or not: those of a certificate that
+// has many are refused or end, and another one of the identity has room. What is closed is given back.
+func TestConnectionsOfAnIdentity(t *testing.T) {
+	p, authority, _, secure, conf := listening(t)
+	p.callers.connections = budget.New(budget.Config{Limits: budget.Limits{Workload: 2, Floor: 4}})
+	const client = "spiffe://cluster.local/ns/shop/sa/client"
+	with := func(id string) *tls.Config {
+		own := conf.Clone()
+		own.NextProtos = []string{"h2"}
+		own.Certificates = []tls.Certificate{clientPair(t, authority, id)}
+		return own
+	}
+	count := func() int {
+		n, _, _ := p.callers.connections.Count(client)
+		return n
+	}
+	greedy := with(client)
+	var silent []*tls.Conn
+	for range 10 {
+		c, err := tls.Dial("tcp", secure, greedy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		silent = append(silent, c)
+	}
+	soon(t, "four have a place, and six none", func() bool { return count() == 4 && p.unauthenticated() == 6 })
+	stream := func(conf *tls.Config) error {
+		conn, err := grpc.NewClient(secure, grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithDisableServiceConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return oneStream(t.Context(), conn)
+	}
+	if err := stream(greedy); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "4 are open") {
+		t.Errorf("one more of the certificate: %v", err)
+	}
+	for _, id := range []string{client, "spiffe://cluster.local/ns/shop/sa/other"} {
+		if err := stream(with(id)); err != nil {
+			t.Errorf("another certificate, of %s: %v", id, err)
+		}
+	}
+	for _, c := range silent {
+		c.Close()
+	}
+	soon(t, "they are given back", func() bool { return count() == 1 })
 }
 
 // oneStream opens one that asks for clusters, and waits for them.

@@ -57,7 +57,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, err
 	}
-	if a.callers, err = newCallers(c, aliases, log); err != nil {
+	if a.callers, err = newCallers(c, aliases, workloads(snapshot), log); err != nil {
 		return nil, err
 	}
 	a.callers.revoked = a.revoked

@@ -6,15 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc/peer"
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/cmd/internal/preauth"
+	"navarch.io/navarch/push/budget"
+	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 )
+
+// connectionsOfWorkload is how many connections one proxy needs at most: for streams, certificates and questions, and as many again
+// while it reconnects.
+const connectionsOfWorkload = 16
 
 // callers says who the callers of this process are. Every process has the same rules, whether it follows a keyring or serves
 // TLS with an operator's files (issue 12, item 2): the certificate of the connection counts, then a token of Kubernetes' issuer
@@ -28,15 +37,19 @@ type callers struct {
 	// revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
 	revoked func(attest.Caller) bool
 	expiry  *expiry
+	// connections are those of each identity, on all addresses.
+	connections *budget.Ledger
 }
 
-// newCallers makes it; aliases are of the trust domain. Errors name flags.
-func newCallers(c *config, aliases func() []spiffeid.TrustDomain, log *slog.Logger) (*callers, error) {
+// newCallers makes it; aliases are of the trust domain, known says which workloads an identity has (budget.Config.Workloads). Errors
+// name flags.
+func newCallers(c *config, aliases func() []spiffeid.TrustDomain, known func(string) map[netip.Addr]struct{}, log *slog.Logger) (*callers, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	k := &callers{required: c.env.xdsAuth, expiry: newExpiry()}
+	k := &callers{required: c.env.xdsAuth, expiry: newExpiry(),
+		connections: budget.New(budget.Config{Workloads: known, Limits: budget.Limits{Workload: connectionsOfWorkload}})}
 	if k.tokens, k.keys, err = c.tokens(domain, log); err != nil {
 		return nil, err
 	}
@@ -57,6 +70,7 @@ func (k *callers) tasks() (tasks []loop.Task) {
 }
 
 func (k *callers) gauges(now time.Time) {
+	k.connections.Tick()
 	age := 0.0
 	for _, keys := range k.keys {
 		if at := keys.Fetched(); !at.IsZero() {
@@ -72,7 +86,7 @@ func (k *callers) gauges(now time.Time) {
 func (k *callers) authenticate(ctx context.Context) (who attest.Caller, err error) {
 	defer func() {
 		if err == nil {
-			preauth.Authenticated(ctx)
+			err = k.accept(ctx, who)
 		}
 	}()
 	if !secure(ctx) {
@@ -107,9 +121,37 @@ func (k *callers) mayHaveKeys(who attest.Caller) (may, again bool) {
 }
 
 // admits says whether the certificate that a client has shown in its handshake, and that was verified there, is a credential.
-func (k *callers) admits(state tls.ConnectionState) bool {
+func (k *callers) admits(state tls.ConnectionState, from net.Addr) (preauth.Claim, bool) {
 	who, err := k.certs.Verify(state.VerifiedChains[0][0])
-	return err == nil && k.refused(who) == nil
+	return k.claim(who, from), err == nil && k.refused(who) == nil
+}
+
+// accept has the connection of a call whose caller is not refused count as authenticated, and as one of the caller's identity. The
+// error is attest.ErrUnavailable: it has too many.
+func (k *callers) accept(ctx context.Context, who attest.Caller) error {
+	p, _ := peer.FromContext(ctx)
+	if p == nil {
+		return nil
+	}
+	if err := preauth.Authenticated(ctx, k.claim(who, p.Addr)); err != nil {
+		obs.Bounded.WithLabelValues("connections").Inc()
+		return fmt.Errorf("%w: connections of %s: %w", attest.ErrUnavailable, who.ID, err)
+	}
+	return nil
+}
+
+// claim counts a connection for an identity; nil: for nobody.
+func (k *callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
+	if who.ID.IsZero() {
+		return nil
+	}
+	return func(end func()) (leave func(), err error) {
+		entry, err := k.connections.Enter(serve.Holder(who, from.String()), func(error) {
+			obs.Bounded.WithLabelValues("connections").Inc()
+			end()
+		})
+		return entry.Leave, err
+	}
 }
 
 // ofCalls is callers.all for the CA's calls: the connection of who is not refused counts as authenticated.
@@ -119,7 +161,7 @@ type ofCalls struct{ *callers }
 func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 	who, err := k.all.Authenticate(ctx)
 	if err == nil && k.refused(who) == nil {
-		preauth.Authenticated(ctx)
+		err = k.accept(ctx, who)
 	}
 	return who, err
 }

@@ -49,7 +49,7 @@ func TestCallersWithoutKeyring(t *testing.T) {
 	aliases := func() []spiffeid.TrustDomain {
 		return []spiffeid.TrustDomain{spiffeid.RequireTrustDomainFromString("old.example")}
 	}
-	k, err := newCallers(c, aliases, quiet)
+	k, err := newCallers(c, aliases, nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,7 @@ type planner struct {
 	checked     bool
 	trustDomain string // of identities that may have Secrets of their namespace
 	fleet       *fleet
+	scopes      *scopes
 }
 
 // served is a proxy of this replica: its plan, counted as one of its streams.
@@ -79,6 +80,9 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	}
 	if err := errors.Join(p.mirror.Ready(), p.fleet.member.Above()); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	if err := p.scopes.settle(c, &node); err != nil {
+		return nil, err
 	}
 	if err := p.fleet.admit(ctx, c, node); err != nil {
 		return nil, err

@@ -59,6 +59,7 @@ func hooks(log *slog.Logger, commits *commits, changes *changeLog, tracer *obs.T
 				obs.TooSlow.WithLabelValues("acknowledged").Inc()
 			}
 		},
+		Bounded:  func(what string, n int) { obs.Bounded.WithLabelValues(what).Add(float64(n)) },
 		Rejected: func(err error) { log.Debug("a stream was refused", obs.KeyError, err) },
 	}
 }

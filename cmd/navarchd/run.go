@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
@@ -155,7 +156,7 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 			return nil, err
 		}
 		p.callers, tasks = p.ca.callers, append(tasks, p.ca.tasks()...)
-	} else if p.callers, err = newCallers(c, trustDomainAliases(p.snapshot), log); err != nil {
+	} else if p.callers, err = newCallers(c, trustDomainAliases(p.snapshot), workloads(p.snapshot), log); err != nil {
 		return nil, err
 	}
 	tasks = append(tasks, p.callers.tasks()...)
@@ -221,6 +222,7 @@ func (p *process) replica() ([]loop.Task, error) {
 	}
 	shared := share.New(p.config.processName(), p.log)
 	withheld := quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: p.config.retryAfter}, Log: p.log, Share: shared.Add})
+	clients := obs.NewSampled(p.log)
 	p.server = serve.New(serve.Config{
 		Quarantine:   withheld,
 		Authenticate: p.callers.authenticate,
@@ -231,12 +233,14 @@ func (p *process) replica() ([]loop.Task, error) {
 		Identifier:   p.config.identifier(),
 		Store:        func() string { return storeName(p.mirror) },
 		AckDeadline:  p.config.ackDeadline,
-		Planner:      planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, clients: obs.NewSampled(p.log), checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain},
-		Budget:       fanout.Budget{Streams: p.config.env.pushThrottle},
-		Hooks:        hooks(p.log, &p.commits, p.changes, p.tracer),
-		Blame:        p.blame,
-		Log:          p.log,
-		Crashes:      p.crashes,
+		Callers:      budget.New(budget.Config{Workloads: workloads(p.mirror.Current)}),
+		Planner: planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, clients: clients, checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain,
+			scopes: &scopes{cluster: p.config.cluster, domain: "svc." + p.config.domain, snapshot: p.mirror.Current, now: time.Now, clients: clients}},
+		Budget:  fanout.Budget{Streams: p.config.env.pushThrottle},
+		Hooks:   hooks(p.log, &p.commits, p.changes, p.tracer),
+		Blame:   p.blame,
+		Log:     p.log,
+		Crashes: p.crashes,
 	})
 	p.fleet.server = p.server
 	return append([]loop.Task{

@@ -65,6 +65,8 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 	if !free && !owed {
 		return Reply{}, false
 	}
+	s.deciding = true
+	defer s.decided()
 	var c change
 	var odds []string
 	at := ty.sent
@@ -313,6 +315,8 @@ func (s *State) caughtUp() bool {
 	if !s.types[xds.Cluster].subscribed && !s.types[xds.Listener].subscribed && !s.types[xds.Route].subscribed {
 		return false // clusters may still be asked for
 	}
+	s.deciding = true
+	defer s.decided()
 	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint} {
 		ty := &s.types[t]
 		if !ty.subscribed {

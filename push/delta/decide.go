@@ -2,6 +2,7 @@ package delta
 
 import (
 	"fmt"
+	"slices"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -87,24 +88,50 @@ func (s *State) mayRemove(cluster string) bool {
 // drained says whether the client has acknowledged all that there is of listeners or routes, and holds no other version
 // that names the given cluster or route.
 func (s *State) drained(t xds.Type, named string) bool {
-	ty := &s.types[t]
-	if !ty.subscribed {
+	if !s.types[t].subscribed {
 		return s.settled || !s.types[xds.Cluster].resumed
 	}
-	if s.base == nil || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.base.Types[t] {
-		return false
+	r := s.rests[t]
+	if !r.known {
+		if r = s.restOf(t); s.deciding {
+			s.rests[t] = r
+		}
 	}
+	return !r.unsettled && !slices.ContainsFunc(r.others, func(o *xds.Resource) bool { return o.Mentions(named) })
+}
+
+// rest is what a client has of a type beside what there is.
+type rest struct {
+	known     bool
+	unsettled bool            // or it is not known
+	others    []*xds.Resource // versions that are not the newest
+}
+
+// restOf costs as much as there are exceptions.
+func (s *State) restOf(t xds.Type) rest {
+	ty := &s.types[t]
+	if s.base == nil || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.base.Types[t] {
+		return rest{known: true, unsettled: true}
+	}
+	r := rest{known: true}
 	resumed := s.types[xds.Cluster].resumed
 	for name, o := range ty.odd {
-		if v, _ := s.decide(t, name, o); v != hold || o.claimed || o.have != nil && o.have.Mentions(named) {
-			return false
+		if v, _ := s.decide(t, name, o); v != hold || o.claimed {
+			return rest{known: true, unsettled: true}
 		}
 		if o.refused != "" && o.have == nil && resumed {
-			return false // what it has instead may be from an earlier stream, where it refused what came with it
+			return rest{known: true, unsettled: true} // what it has instead may be from an earlier stream, where it refused what came with it
+		}
+		if o.have != nil && !o.bare {
+			r.others = append(r.others, o.have)
 		}
 	}
-	return true
+	return r
 }
+
+// decided ends a time in which many names are decided about and nothing changes that drained hangs on: that is found out once,
+// and not for each of them.
+func (s *State) decided() { s.deciding, s.rests = false, [xds.NumTypes]rest{} }
 
 // empty is the stand-in for a resource that does not exist: no hosts (503), no virtual hosts (404).
 func empty(t xds.Type, name string) *xds.Resource {

@@ -94,9 +94,10 @@ func (s *State) Request(r Request, out []Report) []Report {
 	case s.cfg.World:
 		s.replaceNames(r.Type, Collect(r.Subscribe))
 	default:
-		s.unsubscribe(ty, Collect(r.Unsubscribe))
-		s.subscribe(ty, Collect(r.Subscribe))
+		s.unsubscribe(r.Type, Collect(r.Unsubscribe))
+		s.subscribe(r.Type, Collect(r.Subscribe))
 	}
+	s.spendLess(r.Type)
 	return out
 }
 
@@ -104,10 +105,10 @@ func (s *State) Request(r Request, out []Report) []Report {
 func (s *State) open(r Request) {
 	ty := &s.types[r.Type]
 	r.digest()
-	names, sum := s.cfg.Names.of(r.Subscribe, r.asked)
-	ty.summed, ty.sum = names, sum
 	ty.subscribed, ty.all = true, r.all || r.Type.Wildcard()
 	stack := s.stack(r.Type)
+	names, sum := s.firstNames(&r, stack)
+	ty.summed, ty.sum = names, sum
 	ty.resumed = r.claims.Names.Len > 0
 	if s.cfg.World && ty.all && r.Version != "" && r.Version == setVersion(stack.Sorted()) {
 		ty.resumed, ty.acked, ty.sent = true, stack, stack
@@ -117,7 +118,7 @@ func (s *State) open(r Request) {
 	case ty.all && !ty.resumed:
 		ty.answer = r.Type.Wildcard()
 		if !s.cfg.World {
-			s.subscribe(ty, slices.Clone(names.All()))
+			s.subscribe(r.Type, slices.Clone(names.All()))
 		}
 		return
 	case !ty.resumed && !s.cfg.World:
@@ -125,7 +126,7 @@ func (s *State) open(r Request) {
 	case ty.all:
 		ty.acked, ty.sent = stack, stack
 		s.resumeAll(ty, stack, r)
-		s.subscribe(ty, slices.DeleteFunc(slices.Clone(names.All()), func(n string) bool { return stack.Get(n) != nil }))
+		s.subscribe(r.Type, slices.DeleteFunc(slices.Clone(names.All()), func(n string) bool { return stack.Get(n) != nil }))
 	default:
 		ty.acked, ty.sent, ty.names = stack, stack, names
 		s.resumeNamed(ty, stack, r)
@@ -134,6 +135,21 @@ func (s *State) open(r Request) {
 		s.exposeGhosts()
 		s.followClusters()
 	}
+}
+
+// firstNames are the names of a first request for which there is room, and their sum. Of a type of which everything is sent they
+// are judged when they are subscribed to.
+func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string], manifest.NameSum) {
+	names, sum := s.cfg.Names.of(r.Subscribe, r.asked)
+	if s.types[r.Type].all || sum.Len == 0 || sum == stack.Sum().Names {
+		return names, sum
+	}
+	all := names.All()
+	kept := s.admit(r.Type, all)
+	if len(kept) == len(all) {
+		return names, sum
+	}
+	return s.cfg.Names.sorted(kept...), sumOf(kept)
 }
 
 // exposeGhosts finds clusters that a client has without knowing that it has: Envoy applies the good part of a response
@@ -174,7 +190,7 @@ func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
 	if r.claims == stack.Sum() {
 		return
 	}
-	ty.except(stack, r.Initial)
+	s.except(r.Type, stack, r.Initial)
 	held := matching(stack, r.Initial)
 	for r := range stack.All() {
 		if _, is := ty.odd[r.Name]; !is && !found(held, r.Name) {
@@ -188,7 +204,7 @@ func (s *State) resumeNamed(ty *typed, stack manifest.Stack, r Request) {
 	if r.claims.Names == ty.nameSum() && r.claims == stack.Sum() {
 		return
 	}
-	ty.except(stack, r.Initial)
+	s.except(r.Type, stack, r.Initial)
 	held := matching(stack, r.Initial)
 	for _, name := range ty.names.All() {
 		if _, is := ty.odd[name]; !is && !found(held, name) {
@@ -205,14 +221,18 @@ func sumOf(names []string) (sum manifest.NameSum) {
 }
 
 // except keeps the claims that are not true of the stack.
-func (ty *typed) except(stack manifest.Stack, claimed iter.Seq2[string, string]) {
+func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[string, string]) {
+	ty := &s.types[t]
+	most := max(manyClaims, stack.Len())
 	for name, version := range pairs(claimed) {
 		if !ty.wants(name) {
 			continue
 		}
-		if r := stack.Get(name); r == nil || r.Version != version {
-			ty.put(strings.Clone(name), odd{held: true, claimed: true})
+		r := stack.Get(name)
+		if r != nil && r.Version == version || r == nil && ty.all && !s.admitClaim(t, name, most) {
+			continue
 		}
+		ty.put(strings.Clone(name), odd{held: true, claimed: true})
 	}
 }
 
@@ -228,16 +248,18 @@ func matching(stack manifest.Stack, claimed iter.Seq2[string, string]) []string 
 	return names
 }
 
-// subscribe adds names; each is answered, also where it was sent before.
-func (s *State) subscribe(ty *typed, names []string) {
+// subscribe adds names for which there is room; each is answered, also where it was sent before.
+func (s *State) subscribe(t xds.Type, names []string) {
 	if len(names) == 0 {
 		return
 	}
+	ty := &s.types[t]
 	if i := slices.Index(names, wildcard); i >= 0 {
 		if names = slices.Delete(names, i, i+1); !ty.all {
 			ty.all, ty.acked, ty.sent = true, manifest.Stack{}, manifest.Stack{}
 		}
 	}
+	names = s.admit(t, names)
 	for _, name := range names {
 		o, is := ty.odd[name]
 		if !is && ty.wants(name) {
@@ -254,11 +276,16 @@ func (s *State) subscribe(ty *typed, names []string) {
 }
 
 // unsubscribe drops names, and with them all that is known of them. A wildcard type stays one.
-func (s *State) unsubscribe(ty *typed, names []string) {
+func (s *State) unsubscribe(t xds.Type, names []string) {
+	ty := &s.types[t]
 	if len(names) == 0 || ty.all {
 		return
 	}
+	stack := s.stack(t)
 	for _, name := range names {
+		if ty.unknown.names > 0 && listed(ty.names, name) && !known(stack, name) {
+			s.repay(t, len(name))
+		}
 		delete(ty.odd, name)
 	}
 	left := slices.DeleteFunc(slices.Clone(ty.names.All()), func(n string) bool { return found(names, n) })
@@ -282,8 +309,8 @@ func (s *State) replaceNames(t xds.Type, names []string) {
 			gone = append(gone, name)
 		}
 	}
-	s.unsubscribe(ty, gone)
-	s.subscribe(ty, added)
+	s.unsubscribe(t, gone)
+	s.subscribe(t, added)
 }
 
 // acknowledge settles the response that a request answers.
@@ -292,7 +319,7 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 	nonce, err := strconv.ParseUint(r.Nonce, 10, 64)
 	i := slices.IndexFunc(ty.flights, func(f flight) bool { return f.nonce == nonce })
 	if err != nil || i < 0 {
-		return append(out, Report{Kind: Expired, Type: r.Type, Nonce: strings.Clone(r.Nonce)})
+		return append(out, Report{Kind: Expired, Type: r.Type, Nonce: strings.Clone(r.Nonce[:min(len(r.Nonce), maxNonce)])})
 	}
 	f := ty.flights[i]
 	if ty.flights = slices.Delete(ty.flights, i, i+1); len(ty.flights) == 0 {

@@ -32,18 +32,26 @@ type Config struct {
 	Refused func(*xds.Resource) bool
 	// Diff replaces manifest.Diff, for sharing the work between streams; nil: manifest.Diff. The result is not changed.
 	Diff func(old, new manifest.Stack) []manifest.Delta
+	// Spend is asked for so many bytes more that the stream is to keep of names of which there is nothing, and says how many it
+	// may; negative: it gives bytes back. nil: it may.
+	Spend func(bytes int) (granted int)
 }
 
 // State is one stream. It is not safe for concurrent use.
 type State struct {
-	cfg     Config
-	target  *manifest.Set // the newest
-	base    *manifest.Set // the newest whose clusters and endpoints were sent: listeners and routes come from it
-	types   [xds.NumTypes]typed
-	unacked int // bytes
-	serial  uint64
-	settled bool
-	urgent  bool // the response that is being made does not wait for configuration
+	cfg      Config
+	target   *manifest.Set // the newest
+	base     *manifest.Set // the newest whose clusters and endpoints were sent: listeners and routes come from it
+	types    [xds.NumTypes]typed
+	unacked  int // bytes
+	serial   uint64
+	settled  bool
+	urgent   bool // the response that is being made does not wait for configuration
+	deciding bool // until decided
+	rests    [xds.NumTypes]rest
+	leftOut  int // names
+	granted  int // bytes, by Config.Spend
+	used     int // of these: the sum of typed.unknown
 }
 
 // typed is the state of one type: two pointers to what everybody shares, and the exceptions.
@@ -61,6 +69,9 @@ type typed struct {
 	odd         map[string]odd // names of which acked and sent do not tell the truth
 	flights     []flight       // oldest first
 	retry       [][]string     // names of refused responses, to be sent in responses of their own
+	unknown     unknown
+	short       bool             // names were left out that may matter later
+	shortAt     manifest.NameSum // what there was when the first of them was
 
 	sentNonce, ackedNonce       uint64
 	sentRevision, ackedRevision int64

@@ -15,7 +15,8 @@ type Sum struct {
 
 // NameSum is a Sum of the names alone.
 type NameSum struct {
-	Len   int
+	Len   int // names
+	Bytes int // of all of them
 	names uint64
 }
 
@@ -24,15 +25,19 @@ var nameSeed, versionSeed = maphash.MakeSeed(), maphash.MakeSeed()
 // Add puts a name into the set, with its version.
 func (s *Sum) Add(name, version string) {
 	h := maphash.String(nameSeed, name)
-	s.Names.add(h, 1)
+	s.Names.add(h, 1, len(name))
 	s.versions += paired(h, version)
 }
 
 // Add puts a name into the set.
-func (s *NameSum) Add(name string) { s.add(maphash.String(nameSeed, name), 1) }
+func (s *NameSum) Add(name string) { s.add(maphash.String(nameSeed, name), 1, len(name)) }
 
-func (s *NameSum) add(hash uint64, times int) {
+// Remove takes a name out of the set that is in it.
+func (s *NameSum) Remove(name string) { s.add(maphash.String(nameSeed, name), -1, len(name)) }
+
+func (s *NameSum) add(hash uint64, times, length int) {
 	s.Len += times
+	s.Bytes += times * length
 	s.names += uint64(times) * spread(hash)
 }
 
@@ -50,12 +55,13 @@ func spread(h uint64) uint64 {
 
 func (s *Sum) remove(name, version string) {
 	h := maphash.String(nameSeed, name)
-	s.Names.add(h, -1)
+	s.Names.add(h, -1, len(name))
 	s.versions -= paired(h, version)
 }
 
 func (s *Sum) merge(o Sum) {
 	s.Names.Len += o.Names.Len
+	s.Names.Bytes += o.Names.Bytes
 	s.Names.names += o.Names.names
 	s.versions += o.versions
 }

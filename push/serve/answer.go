@@ -116,6 +116,11 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) ([]
 		}
 		asked = append(asked, strings.Clone(name)) // it lives only until the request is freed
 	}
+	done, err := st.place.Ask()
+	if err != nil {
+		return nil, st.bounded(BoundQuestions, err)
+	}
+	defer done()
 	select {
 	case st.srv.answering <- struct{}{}:
 		defer func() { <-st.srv.answering }()

@@ -95,6 +95,9 @@ type side struct {
 // maxAsideNames bounds what a client can make a stream remember: an aside has one resource.
 const maxAsideNames = 64
 
+// maxVersion is the length in bytes of the longest version that is kept; ours are shorter.
+const maxVersion = 64
+
 // tailSize bounds what a response has beside resources, names and type, with gRPC's prefix; bytes.
 const tailSize = 64
 
@@ -181,7 +184,7 @@ func (s *side) open(m delta.Message, res *AsideResource) {
 			s.owed = slices.DeleteFunc(s.owed, func(n string) bool { return n == name })
 			fallthrough
 		default:
-			s.holds = holding{true, res.Name, strings.Clone(version)}
+			s.holds = holding{true, res.Name, strings.Clone(version[:min(len(version), maxVersion)])}
 		}
 	}
 }

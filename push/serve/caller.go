@@ -34,9 +34,9 @@ func (st *stream) authenticate(ctx context.Context) error {
 	case err != nil:
 		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
 	}
-	st.client.Identity, st.client.Ends = st.caller.ID.String(), st.caller.NotAfter
+	st.client.Identity, st.client.Ends, st.client.Cluster = st.caller.ID.String(), st.caller.NotAfter, st.caller.Cluster
 	st.client.Floor = floorOf(ctx)
-	return nil
+	return st.enter()
 }
 
 // recheck ends the stream where its caller is refused by now.

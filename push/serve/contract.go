@@ -38,6 +38,7 @@ type Client struct {
 	ID       string    // of the first request's node
 	Node     []byte    // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
 	Identity string    // the authenticated peer (a SPIFFE ID); empty on plain text
+	Cluster  string    // whose keys verified its token; empty: none did, or it is not known whose
 	Ends     time.Time // when its credential does; zero: not known
 	Addr     string    // the peer's address
 	Envoy    string    // version of its Envoy; empty: it does not say

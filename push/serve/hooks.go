@@ -20,6 +20,7 @@ type Hooks struct {
 	Expired   func(t xds.Type)         // a stale nonce: pilot_xds_expired_nonce
 	Timeout   func(write bool)         // a stream closed: not written in time (pilot_xds_write_timeout), or not acknowledged
 	Rejected  func(err error)          // a stream refused: malformed, not ready, not authenticated
+	Bounded   func(what string, n int) // an identity may have no more of something (BoundStreams ...), so often
 }
 
 // Refusal is one NACK.
@@ -72,5 +73,8 @@ func (h *Hooks) fill() {
 	}
 	if h.Rejected == nil {
 		h.Rejected = func(error) {}
+	}
+	if h.Bounded == nil {
+		h.Bounded = func(string, int) {}
 	}
 }

@@ -19,6 +19,12 @@ type Asker interface {
 	Ask(ctx context.Context, add, drop []string)
 }
 
+// Bounds of the Secrets that one stream may ask for. Names of Secrets and namespaces have 253 bytes at most.
+const (
+	maxAsked      = 4096
+	maxSecretName = 640
+)
+
 // ask tells the view which Secrets a request is about, before it is answered. What it returns, tells which it is not about
 // any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
 func (st *stream) ask(ctx context.Context, m delta.Message) (after func()) {
@@ -29,8 +35,12 @@ func (st *stream) ask(ctx context.Context, m delta.Message) (after func()) {
 	var add, drop []string
 	listed := map[string]bool{}
 	for name := range names(m.Subscribe) {
+		asked := st.asked[name]
+		if !asked && (len(st.asked)+len(add) >= maxAsked || len(name) > maxSecretName) {
+			continue
+		}
 		name = strings.Clone(name)
-		if listed[name] = true; !st.asked[name] {
+		if listed[name] = true; !asked {
 			add = append(add, name)
 		}
 	}

@@ -212,7 +212,10 @@ func (st *stream) timed(what string) *time.Timer {
 // check looks at a stream's deadlines.
 func (st *stream) check(now time.Time) {
 	defer st.rescue()
-	late, settle, idle := st.overdue(now)
+	late, settle, idle, again := st.overdue(now)
+	if again {
+		st.kill(errAgain)
+	}
 	if late != "" {
 		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %s for %v", late, st.srv.cfg.AckDeadline)) {
 			st.srv.cfg.Hooks.Timeout(false)
@@ -222,13 +225,13 @@ func (st *stream) check(now time.Time) {
 	}
 }
 
-// overdue says what the client has not acknowledged in time (empty: nothing), whether it was settled just now, and whether there is
-// nothing to be sent. Of a stream that was closed: none of this.
-func (st *stream) overdue(now time.Time) (late string, settle, idle bool) {
+// overdue says what the client has not acknowledged in time (empty: nothing), whether it was settled just now, whether there is
+// nothing to be sent, and whether it is to come again. Of a stream that was closed: none of this.
+func (st *stream) overdue(now time.Time) (late string, settle, idle, again bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.closed {
-		return "", false, true
+		return "", false, true, false
 	}
 	settle = !st.settled && !st.spoke.IsZero() && now.Sub(st.spoke) > st.srv.cfg.Settle
 	if settle {
@@ -249,5 +252,5 @@ func (st *stream) overdue(now time.Time) (late string, settle, idle bool) {
 	if settle {
 		st.grown(st.view.Set())
 	}
-	return late, settle, st.state.Idle()
+	return late, settle, st.state.Idle(), st.state.Again()
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/quarantine"
@@ -44,6 +45,8 @@ type Config struct {
 	// MayHaveKeys says whether somebody may have Secrets that they have not asked for before; they are left out otherwise. again:
 	// the stream ends, and its client comes back with a newer credential. nil: they may.
 	MayHaveKeys func(attest.Caller) (may, again bool)
+	// Callers counts what each identity has; nil: one of its own, with the defaults.
+	Callers *budget.Ledger
 	// Asides are served beside Envoy's types.
 	Asides []Aside
 	// Answers are given to who asks, beside all that.
@@ -85,6 +88,9 @@ func New(cfg Config) *Server {
 	cfg.Hooks.fill()
 	if cfg.Quarantine == nil {
 		cfg.Quarantine = quarantine.New(quarantine.Config{Log: cfg.Log})
+	}
+	if cfg.Callers == nil {
+		cfg.Callers = budget.New(budget.Config{})
 	}
 	if cfg.Authenticate == nil {
 		cfg.Authenticate = plainTextOnly
@@ -181,6 +187,7 @@ func (s *Server) watch(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			s.diff.tick()
+			s.cfg.Callers.Tick()
 			s.retry()
 			for _, st := range s.all() {
 				st.check(now)

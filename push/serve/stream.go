@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/quarantine"
@@ -32,6 +33,7 @@ type stream struct {
 	hangUp   func() error // nil: the listener was not made by Listen
 	client   Client
 	caller   attest.Caller // the zero one: nobody
+	place    *budget.Entry // nil: nobody's
 	view     View
 	opened   time.Time
 	turn     atomic.Pointer[fanout.Stream]
@@ -73,6 +75,7 @@ func (s *Server) serve(g grpc.ServerStream, world bool) error {
 	st.may.Store(anyPlan)
 	err := s.cfg.Crashes.Guard(func() error { return st.run(g.Context()) })
 	cause := st.close()
+	st.place.Leave()
 	if errors.Is(cause, errSentAway) {
 		return status.Error(codes.Unavailable, cause.Error())
 	}
@@ -163,6 +166,10 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 		return status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	st.client.ID, st.client.Node, st.client.Envoy = id, raw, view.Envoy(raw)
+	st.place.Node(id)
+	if err := st.place.Join(); err != nil {
+		return st.bounded(BoundJoins, err)
+	}
 	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
 	st.client.Node = nil // the bytes are the request's
 	if behind := (*BehindError)(nil); errors.As(err, &behind) {
@@ -174,7 +181,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	}
 	st.accept()
 	st.view = joined
-	cfg := delta.Config{World: st.world, Names: &st.srv.sets, Diff: st.srv.diff.between}
+	cfg := delta.Config{World: st.world, Names: &st.srv.sets, Diff: st.srv.diff.between, Spend: st.place.Spend}
 	cfg.Refused = st.withheld
 	st.locked(func() { st.state = delta.New(cfg, joined.Set()) })
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
@@ -248,6 +255,9 @@ func (st *stream) advance(m delta.Message) error {
 	if !a.moved.IsZero() {
 		st.srv.cfg.Hooks.Converged(now.Sub(a.moved))
 	}
+	if a.leftOut > 0 {
+		st.leftOut(m, a.leftOut)
+	}
 	for i := range a.reports {
 		st.report(&a.reports[i], now, a.since)
 	}
@@ -269,6 +279,7 @@ type advanced struct {
 	accepted []quarantine.Key // retries that it has acknowledged
 	idle     bool             // there is nothing to be sent
 	moved    time.Time        // see converged
+	leftOut  int              // names
 }
 
 // requested gives a request to the state machine; false: the stream was closed. Its lock is given back also where the state
@@ -285,8 +296,9 @@ func (st *stream) requested(m delta.Message, turn *fanout.Stream, now time.Time)
 	if m.Initial != nil { // what the client says it has may be newer than what the last turn saw
 		st.state.Target(st.view.Set())
 	}
-	before := st.state.Unacked()
+	before, leftOut := st.state.Unacked(), st.state.LeftOut()
 	st.reports = st.state.Request(m.Request, st.reports[:0])
+	a.leftOut = st.state.LeftOut() - leftOut
 	a.reports, a.acked, a.since = st.reports, before-st.state.Unacked(), st.waiting[m.Type]
 	if a.acked > 0 {
 		st.waiting[m.Type] = now.UnixNano() // of the next one in flight
@@ -313,7 +325,7 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	case delta.Nacked:
 		refusal := Refusal{Node: st.client.ID, Identity: st.client.Identity, View: st.view.ID(), Type: r.Type,
 			Name: r.Name, Version: r.Version, Envoy: st.client.Envoy, Good: r.Good, Text: r.Text, Revision: r.Revision, At: now}
-		if blame := st.srv.cfg.Blame; blame != nil && r.Name != "" {
+		if blame := st.srv.cfg.Blame; blame != nil && r.Name != "" && st.place.Blame() {
 			refusal.Objects = blame(st.view, r.Type, r.Name, r.Text)
 		}
 		st.logRefusal(refusal)

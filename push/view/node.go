@@ -66,6 +66,27 @@ const DefaultDomain = "svc.cluster.local"
 // longest is the length in bytes of the longest metadata value that is kept.
 const longest = 256
 
+// Bounds of what is kept of a node's texts: of its metadata, and of its labels. Pods have a few dozen of each.
+const (
+	mostTexts = 512
+	mostBytes = 32 << 10 // keys and values
+)
+
+// texts counts them.
+type texts struct{ number, bytes int }
+
+func (t *texts) add(key, value []byte) (room bool) {
+	t.number, t.bytes = t.number+1, t.bytes+len(key)+len(value)
+	return t.number <= mostTexts && t.bytes <= mostBytes
+}
+
+func (t *texts) check(field string) error {
+	if t.number > mostTexts || t.bytes > mostBytes {
+		return fmt.Errorf("%s: %d texts of %d bytes; %d and %d at most", field, t.number, t.bytes, mostTexts, mostBytes)
+	}
+	return nil
+}
+
 // text lists the metadata keys that must be strings where they are there.
 var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "INSTANCE_IPS", "CLUSTER_ID", "NETWORK",
 	"ISTIO_VERSION", "NAVARCH_IDENTITY", "INTERCEPTION_MODE", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
@@ -105,7 +126,10 @@ func Parse(raw []byte) (Node, error) {
 		return Node{}, fmt.Errorf("node.metadata.NAMESPACE: %q is not the name of a namespace", n.Namespace)
 	}
 	n.Domain = first(strings.TrimPrefix(domain, n.Namespace+"."), DefaultDomain)
-	n.Workload = first(n.Metadata["WORKLOAD_NAME"], words.of(w.cluster))
+	n.Workload = n.Metadata["WORKLOAD_NAME"]
+	if n.Workload == "" && len(w.cluster) <= longest {
+		n.Workload = words.of(w.cluster)
+	}
 	n.Account, n.Cluster, n.Network = n.Metadata["SERVICE_ACCOUNT"], n.Metadata["CLUSTER_ID"], n.Metadata["NETWORK"]
 	n.Version = n.Metadata["ISTIO_VERSION"]
 	if n.Mode, err = parseMode(n.Metadata["INTERCEPTION_MODE"]); err != nil {
@@ -148,6 +172,7 @@ func (n *Node) metadata(parts [][]byte) error {
 	n.Metadata = map[string]string{}
 	odd := make([]value, len(text)) // what stands in place of a string
 	var labels value
+	var kept texts
 	for _, part := range parts {
 		err := entries(part, "node.metadata", 0, func(key []byte, v value) {
 			i := slices.Index(text, borrow(key))
@@ -157,8 +182,9 @@ func (n *Node) metadata(parts [][]byte) error {
 			switch {
 			case borrow(key) == "LABELS":
 				labels = v
-			case v.kind != valueString || len(v.text) > longest:
+			case v.kind != valueString || len(v.text) > longest || len(key) > longest:
 				delete(n.Metadata, borrow(key)) // what came before
+			case !kept.add(key, v.text): // checked below
 			case i < 0 || slices.Contains(own, text[i]):
 				n.Metadata[words.of(key)] = string(v.text)
 			default:
@@ -168,6 +194,9 @@ func (n *Node) metadata(parts [][]byte) error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := kept.check("node.metadata"); err != nil {
+		return err
 	}
 	for i, v := range odd {
 		if v.kind != valueString && !v.null() {
@@ -187,8 +216,12 @@ func (n *Node) metadata(parts [][]byte) error {
 func (n *Node) labels(parts [][]byte) error {
 	n.Labels = map[string]string{}
 	var odd map[string]value
+	var kept texts
 	for _, part := range parts {
 		err := entries(part, "node.metadata.LABELS", 0, func(key []byte, v value) {
+			if !kept.add(key, v.text) { // checked below
+				return
+			}
 			n.Labels[words.of(key)] = words.of(v.text)
 			delete(odd, borrow(key))
 			if v.kind != valueString && !v.null() {
@@ -201,6 +234,9 @@ func (n *Node) labels(parts [][]byte) error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := kept.check("node.metadata.LABELS"); err != nil {
+		return err
 	}
 	if len(odd) == 0 {
 		return nil

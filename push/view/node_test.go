@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,44 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		if _, err := parse(t, json); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", json, err, want)
+		}
+	}
+}
+
+// What is kept of a node is bounded, and a node with more is refused by name; what nobody reads may be as much as it likes.
+func TestTextsAreBounded(t *testing.T) {
+	many := func(n, length int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`"key-%d": %q`, i, strings.Repeat("v", length)))
+		}
+		return "{" + strings.Join(all, ", ") + "}"
+	}
+	node := func(metadata string) string { return `{"id": "sidecar~~a.b~c", "metadata": ` + metadata + `}` }
+	for what, c := range map[string]struct{ json, want string }{
+		"many keys":             {node(many(600, 1)), "node.metadata: 600 texts"},
+		"long values":           {node(many(200, 250)), "node.metadata: 200 texts of 5"},
+		"many labels":           {node(`{"LABELS": ` + many(600, 1) + `}`), "node.metadata.LABELS: 600 texts"},
+		"one long label":        {node(`{"LABELS": ` + many(1, 40_000) + `}`), "node.metadata.LABELS: 1 texts"},
+		"as many as fit":        {node(many(500, 20)), ""},
+		"very long values":      {node(many(1000, 300)), ""},
+		"long keys":             {node(`{"` + strings.Repeat("k", 60_000) + `": "v"}`), ""},
+		"a long node.cluster":   {`{"id": "sidecar~~a.b~c", "cluster": "` + strings.Repeat("c", 60_000) + `"}`, ""},
+		"objects nobody reads":  {node(`{"x": ` + many(5000, 10) + `}`), ""},
+		"labels as many as fit": {node(`{"LABELS": ` + many(500, 20) + `}`), ""},
+	} {
+		n, err := parse(t, c.json)
+		if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) || c.want == "" && err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		size := len(n.ID) + len(n.Workload)
+		for _, texts := range []map[string]string{n.Metadata, n.Labels} {
+			for k, v := range texts {
+				size += len(k) + len(v)
+			}
+		}
+		if err == nil && size > 2*mostBytes {
+			t.Errorf("%s: %d bytes are kept", what, size)
 		}
 	}
 }

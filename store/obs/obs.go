@@ -173,6 +173,9 @@ var (
 	UnauthenticatedWaiting = gaugeVec("navarch_unauthenticated_waiting", "Connections of shared sources (--shared-sources) that wait to be served because as many as may be have shown no credential yet, by address: plain, secure.", "listener")
 	UnauthenticatedRefused = counterVec("navarch_unauthenticated_refused_total", "Connections closed, or calls refused, before a credential was shown, by reason: displaced (by others, where there was no room), no_room, no_credential (in time), too_many_bytes, too_many_calls, too_many_headers.", "reason")
 
+	Bounded       = counterVec("navarch_identity_bounded_total", "What identities may have no more of: streams that were refused or ended for others of the identity (streams), joins that were refused (joins), connections, in the same way (connections), names that there is nothing of and that are left out (names), questions that were refused (questions).", "what")
+	UnknownScopes = counterVec("navarch_unknown_scopes_total", "Proxies that joined and named a network or a DNS domain that is not known: they are served as if they had not, by what: network, domain.", "what")
+
 	WithheldVersions    = gaugeVec("navarch_withheld_versions", "Versions of resources that are withheld from all proxies of a view because distinct identities refused them, by type.", "type")
 	QuarantineDecisions = counterVec("navarch_quarantine_decisions_total", "Versions that this replica began to withhold (withheld), and released because a proxy acknowledged them (acknowledged) or nobody refused them again in time (not_refused_again).", "decision")
 	QuarantineRetries   = counterVec("navarch_quarantine_retries_total", "Withheld versions that were sent to one proxy of this replica, by what it answered: acknowledged, refused, unanswered.", "result")

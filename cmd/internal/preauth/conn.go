@@ -33,6 +33,8 @@ type conn struct {
 	mu       sync.Mutex // guards what follows
 	deadline *time.Timer
 	ended    bool
+	claimed  bool   // it has an owner
+	disown   func() // nil: it has none yet, or is to be told nothing
 }
 
 // begin starts the time in which a credential has to be shown.
@@ -148,8 +150,38 @@ func (c *conn) Close() error {
 		} else {
 			c.leave()
 		}
+		if c.disown != nil {
+			c.disown()
+		}
 	}
 	return c.Conn.Close()
+}
+
+// Claim counts a connection for its owner, who has shown a credential on it. It is called once for each connection; end, from any
+// goroutine, closes that. leave is called when it is closed, and must not block. An error says that the owner has too many.
+type Claim func(end func()) (leave func(), err error)
+
+// claim has an owner count it, unless one does. nil: it is nobody's.
+func (c *conn) claim(claim Claim) error {
+	c.mu.Lock()
+	if claim == nil || c.claimed || c.ended {
+		c.mu.Unlock()
+		return nil
+	}
+	c.claimed = true
+	c.mu.Unlock()
+	leave, err := claim(func() { _ = c.Close() })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err != nil:
+		c.claimed = false
+	case c.ended:
+		leave()
+	default:
+		c.disown = leave
+	}
+	return err
 }
 
 // leave gives back what it holds, and lets somebody in who waits for room.
@@ -192,9 +224,16 @@ func behind(a net.Addr) *conn {
 }
 
 // Authenticated says that a call's caller has shown a credential that is accepted, or needs none there. Its connection counts no
-// more from then on. What came through no Limiter is left alone.
-func Authenticated(ctx context.Context) {
-	if c := of(ctx); c != nil {
-		c.authenticated()
+// more from then on; claim has its owner count it (nil: it is nobody's). The error is claim's. What came through no Limiter is left
+// alone.
+func Authenticated(ctx context.Context, claim Claim) error {
+	c := of(ctx)
+	if c == nil {
+		return nil
 	}
+	if err := c.claim(claim); err != nil {
+		return err
+	}
+	c.authenticated()
+	return nil
 }

@@ -15,15 +15,16 @@ import (
 )
 
 // Credentials bounds the handshakes of inner, which are TLS. A connection whose client certificate was verified and is admitted
-// counts as authenticated from then on; admits nil: by calls alone. Clients whose handshake fails are logged, a sample.
-func (l *Limiter) Credentials(inner credentials.TransportCredentials, admits func(tls.ConnectionState) bool) credentials.TransportCredentials {
+// counts as authenticated from then on, where its owner has room for it, which the claim says; admits nil: by calls alone. Clients
+// whose handshake fails are logged, a sample.
+func (l *Limiter) Credentials(inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Claim, bool)) credentials.TransportCredentials {
 	return handshakes{inner, l, admits}
 }
 
 type handshakes struct {
 	credentials.TransportCredentials
 	limiter *Limiter
-	admits  func(tls.ConnectionState) bool
+	admits  func(tls.ConnectionState, net.Addr) (Claim, bool)
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -42,8 +43,10 @@ func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 		return nil, nil, err
 	}
 	c.step.Store(time.Now().UnixNano())
-	if t, is := info.(credentials.TLSInfo); is && h.admits != nil && len(t.State.VerifiedChains) > 0 && h.admits(t.State) {
-		c.authenticated()
+	if t, is := info.(credentials.TLSInfo); is && h.admits != nil && len(t.State.VerifiedChains) > 0 {
+		if claim, ok := h.admits(t.State, raw.RemoteAddr()); ok && c.claim(claim) == nil {
+			c.authenticated()
+		}
 	}
 	return over, info, nil
 }

@@ -88,7 +88,9 @@ func checkedHandler(_ any, stream grpc.ServerStream) error {
 	if got := md.Get("authorization"); len(got) != 1 || got[0] != "good" {
 		return status.Error(codes.Unauthenticated, "no credential")
 	}
-	Authenticated(stream.Context())
+	if err := Authenticated(stream.Context(), nil); err != nil {
+		return err
+	}
 	for in := (&wrapperspb.BytesValue{}); ; {
 		if err := stream.RecvMsg(in); errors.Is(err, io.EOF) {
 			return nil
@@ -108,7 +110,9 @@ func start(t *testing.T, limits Limits) *world {
 	w.limiter = New(limits, obs.NewSampled(slog.New(slog.NewTextHandler(w.log, nil))))
 	conf := &tls.Config{Certificates: []tls.Certificate{w.cert}, ClientCAs: w.roots, ClientAuth: tls.VerifyClientCertIfGiven,
 		NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
-	admits := func(state tls.ConnectionState) bool { return len(state.VerifiedChains) > 0 }
+	admits := func(state tls.ConnectionState, _ net.Addr) (Claim, bool) {
+		return nil, len(state.VerifiedChains) > 0
+	}
 	options := append(serve.Options(), w.limiter.Options()...)
 	server := grpc.NewServer(append(options, grpc.Creds(w.limiter.Credentials(credentials.NewTLS(conf), admits)))...)
 	server.RegisterService(&tested, nil)

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"log/slog"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+// endpointsOf is a snapshot of endpoints by namespace: "address account network".
+func endpointsOf(t *testing.T, all map[string][]string) *mirror.Snapshot {
+	t.Helper()
+	var records []model.Record
+	for namespace, lines := range all {
+		spec := &model.EndpointsSpec{}
+		for _, line := range lines {
+			f := append(strings.Fields(line), "")
+			spec.Endpoints = append(spec.Endpoints, &model.Endpoint{Address: f[0], ServiceAccount: f[1], Network: f[2]})
+		}
+		r, err := model.New(model.Key{Kind: model.KindEndpoints, Namespace: namespace, Name: "e"}, 1, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+	return mirror.Empty().Apply(1, records, nil).New
+}
+
+func newScopes(t *testing.T, snapshot *mirror.Snapshot, now *time.Time) *scopes {
+	t.Helper()
+	return &scopes{cluster: "Kubernetes", domain: "svc.cluster.local", snapshot: func() *mirror.Snapshot { return snapshot },
+		now: func() time.Time { return *now }, clients: obs.NewSampled(slog.New(slog.DiscardHandler))}
+}
+
+// However many networks and DNS domains proxies invent, they have the scopes of those that name what is known.
+func TestInventedNamesMakeNoScopes(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	snapshot := endpointsOf(t, map[string][]string{"shop": {"10.0.0.1 web east"}})
+	s := newScopes(t, snapshot, &now)
+	found := map[view.Scope]bool{}
+	add := func(n view.Node) {
+		n.Namespace = "shop"
+		if err := s.settle(serve.Client{}, &n); err != nil {
+			t.Fatal(err)
+		}
+		found[view.Of(snapshot, n).Scope] = true
+	}
+	add(view.Node{Network: "east", Domain: "svc.cluster.local", Cluster: "Kubernetes"})
+	add(view.Node{Domain: "svc.cluster.local"})
+	if len(found) != 2 {
+		t.Errorf("the known network has no scope of its own: %d", len(found))
+	}
+	for i := range 1000 {
+		add(view.Node{Network: "invented-" + strconv.Itoa(i), Domain: "svc.invented-" + strconv.Itoa(i)})
+	}
+	if len(found) != 2 {
+		t.Errorf("%d scopes", len(found))
+	}
+	snapshot = endpointsOf(t, map[string][]string{"shop": {"10.0.0.1 web east"}, "other": {"10.0.0.2 web invented-7"}})
+	s.snapshot = func() *mirror.Snapshot { return snapshot }
+	now = now.Add(networksFor)
+	if add(view.Node{Network: "invented-7", Domain: "svc.cluster.local"}); len(found) != 3 {
+		t.Error("a network that came has no scope")
+	}
+}
+
+// A proxy of a cluster that is not known here waits, and is told which; CLUSTER_ID must be the cluster whose keys verified the
+// token, known or not.
+func TestClusters(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	s := newScopes(t, mirror.Empty(), &now)
+	for _, c := range []struct {
+		says, token string
+		code        codes.Code
+		names       string
+	}{
+		{says: "Kubernetes", token: "Kubernetes"}, {says: "", token: "Kubernetes"}, {says: "Kubernetes"}, {says: ""},
+		{says: "west", token: "west"},
+		{says: "west", code: codes.Unavailable, names: `"west"`},
+		{says: "west", token: "Kubernetes", code: codes.PermissionDenied, names: `"west"`},
+		{says: "Kubernetes", token: "west", code: codes.PermissionDenied, names: `"west"`},
+		{says: "", token: "west", code: codes.PermissionDenied, names: `"west"`},
+	} {
+		n := view.Node{Cluster: c.says, Domain: "svc.cluster.local"}
+		err := s.settle(serve.Client{Cluster: c.token}, &n)
+		if status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.names) {
+			t.Errorf("it says %q, its token is of %q: %v", c.says, c.token, err)
+		}
+	}
+}
+
+// The workloads of an identity are those that the configuration has of its service account in its namespace.
+func TestWorkloadsOfAnIdentity(t *testing.T) {
+	snapshot := endpointsOf(t, map[string][]string{
+		"shop":  {"10.0.0.1 web", "10.0.0.2 web", "10.0.0.2 web", "10.0.0.3 db", "db.example.com web", "fd00::1 web"},
+		"other": {"10.0.0.9 web"},
+	})
+	got := workloads(func() *mirror.Snapshot { return snapshot })("spiffe://cluster.local/ns/shop/sa/web")
+	if len(got) != 3 {
+		t.Errorf("%v", got)
+	}
+	for _, want := range []string{"10.0.0.1", "10.0.0.2", "fd00::1"} {
+		if _, is := got[netip.MustParseAddr(want)]; !is {
+			t.Errorf("%s is not among %v", want, got)
+		}
+	}
+	if got := workloads(func() *mirror.Snapshot { return nil })("spiffe://cluster.local/ns/shop/sa/web"); got != nil {
+		t.Errorf("without a snapshot: %v", got)
+	}
+}

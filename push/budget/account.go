@@ -1,0 +1,202 @@
+package budget
+
+import (
+	"cmp"
+	"container/list"
+	"fmt"
+	"time"
+)
+
+// learn asks for the workloads of an identity where that is due.
+func (l *Ledger) learn(identity string, matters func(*account) bool) {
+	now := l.cfg.Now()
+	l.mu.Lock()
+	a := l.accounts[identity]
+	due := a != nil && matters(a) && (a.knownAt.IsZero() || now.Sub(a.knownAt) >= knownFor)
+	if due {
+		a.knownAt = now
+	}
+	l.mu.Unlock()
+	if !due {
+		return
+	}
+	known := l.cfg.Workloads(identity)
+	l.mu.Lock()
+	a.known = known
+	l.mu.Unlock()
+}
+
+// What follows is called with the lock held.
+
+// credential finds or makes a holder's.
+func (l *Ledger) credential(h Holder) *credential {
+	a := l.accounts[h.Identity]
+	if a == nil {
+		a = &account{identity: h.Identity, credentials: map[string]*credential{}, heavy: map[*credential]struct{}{}}
+		l.accounts[h.Identity] = a
+	}
+	c := a.credentials[h.Credential]
+	if c == nil {
+		c = &credential{name: h.Credential, account: a, workloads: map[string]*list.List{}}
+		a.credentials[h.Credential] = c
+	}
+	return c
+}
+
+// most is how many streams an identity may have whose credentials are not light.
+func (l *Ledger) most(a *account) int { return l.cfg.Floor + l.cfg.PerKnown*len(a.known) }
+
+// proven says whether a stream is one of a known workload.
+func (a *account) proven(h Holder) bool {
+	_, known := a.known[h.From]
+	return h.Pod || known
+}
+
+// loser is who has to end so that a stream may enter; nil: nobody.
+func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
+	a := c.account
+	if a.streams < l.most(a) {
+		return nil, nil
+	}
+	proven, light := a.proven(e.holder), c.streams.Len() < l.cfg.Workload
+	var greedy *credential
+	for other := range a.heavy {
+		if greedy == nil || cmp.Or(other.streams.Len()-greedy.streams.Len(), cmp.Compare(greedy.name, other.name)) > 0 {
+			greedy = other
+		}
+	}
+	full := fmt.Errorf("%w: %d are open", ErrExhausted, a.streams)
+	switch {
+	case greedy == nil && !proven && a.streams >= l.cfg.Hard+l.cfg.PerKnown*len(a.known):
+		return nil, full
+	case greedy == nil:
+		return nil, nil // all are light
+	case c.streams.Len()+1 >= greedy.streams.Len(): // it has most itself, or would have, and they would take turns
+		if loser = a.newestUnproven(c); proven && loser != nil {
+			return loser, nil
+		}
+		return nil, full
+	}
+	if loser = a.newestUnproven(greedy); loser == nil && (light || proven) {
+		loser = greedy.streams.Back().Value.(*Entry)
+	}
+	if loser == nil {
+		return nil, full
+	}
+	return loser, nil
+}
+
+func (a *account) newestUnproven(c *credential) *Entry {
+	for at := c.streams.Back(); at != nil; at = at.Prev() {
+		if e := at.Value.(*Entry); !a.proven(e.holder) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) add(c *credential, e *Entry) {
+	e.credential = c
+	e.place = c.streams.PushBack(e)
+	if c.account.streams++; c.streams.Len() > l.cfg.Workload {
+		c.account.heavy[c] = struct{}{}
+	}
+	if c.place != nil {
+		l.idle.Remove(c.place)
+		c.place = nil
+	}
+}
+
+// rests notes that a credential has no streams.
+func (l *Ledger) rests(c *credential) {
+	c.idleAt = l.cfg.Now()
+	c.place = l.idle.PushBack(c)
+}
+
+// join makes a stream one of a workload; the oldest of that loses its place where there are too many.
+func (e *Entry) join(node string) (oldest *Entry) {
+	c := e.credential
+	if e.place == nil || e.among != nil {
+		return nil
+	}
+	all := c.workloads[node]
+	if all == nil {
+		all = &list.List{}
+		c.workloads[node] = all
+	}
+	e.workload, e.among = node, all.PushBack(e)
+	if all.Len() <= e.ledger.cfg.Workload {
+		return nil
+	}
+	oldest = all.Front().Value.(*Entry)
+	oldest.remove()
+	return oldest
+}
+
+// remove takes a stream's place. What it keeps of names it has until it leaves.
+func (e *Entry) remove() {
+	if e.place == nil {
+		return
+	}
+	l, c := e.ledger, e.credential
+	c.streams.Remove(e.place)
+	e.place = nil
+	if e.among != nil {
+		all := c.workloads[e.workload]
+		if all.Remove(e.among); all.Len() == 0 {
+			delete(c.workloads, e.workload)
+		}
+	}
+	if c.account.streams--; c.streams.Len() <= l.cfg.Workload {
+		delete(c.account.heavy, c)
+	}
+	if c.streams.Len() == 0 {
+		l.rests(c)
+	}
+}
+
+// spend is Spend. One credential may have a quarter of what its identity may; streams that are not proven three quarters
+// together.
+func (e *Entry) spend(bytes int) (granted int) {
+	l, c := e.ledger, e.credential
+	a, free := c.account, l.cfg.NamesFree
+	paid := func(spent int) int { return max(0, spent-free) }
+	if bytes > 0 {
+		most := l.cfg.Names + l.cfg.NamesPerKnown*len(a.known)
+		left := min(most-a.spent, most/4-c.spent)
+		if !a.proven(e.holder) {
+			left = min(left, most-most/4-a.unproven)
+		}
+		bytes = min(bytes, max(0, left)+max(0, free-e.spent))
+	}
+	bytes = max(bytes, -e.spent)
+	change := paid(e.spent+bytes) - paid(e.spent)
+	e.spent += bytes
+	a.spent += change
+	c.spent += change
+	if !e.holder.Pod {
+		a.unproven += change
+	}
+	return bytes
+}
+
+// pace is a number of events that may come at once, and one more in each period.
+type pace struct {
+	used  int
+	since time.Time // up to when used was counted down
+}
+
+// take counts one; false: there is no room for it.
+func (p *pace) take(now time.Time, burst int, every time.Duration) bool {
+	if gone := int(now.Sub(p.since) / every); p.used == 0 || gone >= p.used {
+		p.used, p.since = 0, now
+	} else if gone > 0 {
+		p.used -= gone
+		p.since = p.since.Add(time.Duration(gone) * every)
+	}
+	if p.used >= burst {
+		return false
+	}
+	p.used++
+	return true
+}

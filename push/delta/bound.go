@@ -1,0 +1,231 @@
+package delta
+
+import (
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+)
+
+// What a client can make a stream keep by asking for names is bounded (issue 12, item 9). Names of resources that the client is
+// to have are bounded by what there is; a name of which there is nothing is *unknown*. Unknown names are ordinary: Envoy asks
+// for assignments and routes before they come into being, and after a removal for those that were. So they are kept and
+// answered like others, within bounds that are counted for each type of a stream, and paid for through Config.Spend. What is
+// beyond the bounds is left out: it is neither kept nor answered.
+const (
+	// maxName is the length in bytes of the longest name; a request that has a longer one is refused. Names that Envoy makes of
+	// those of Kubernetes have less than 1,000 bytes.
+	maxName = 4096
+	// fewNames and fewBytes are how many unknown names of one type a stream may ask for in any case, and how long all of them may
+	// be together; where there are more resources, as many as these. All names together may be three times as many: those of
+	// which there was something when they were asked for go on being kept.
+	fewNames = 4096
+	fewBytes = 1 << 20
+	// manyClaims is how many unknown names a client that resumes may claim in any case, of a type of which it is sent everything:
+	// whatever it has and there is no more must be removed.
+	manyClaims = 1 << 16
+	// costUnknown is about what an unknown name costs beside its own bytes: the exception, its stand-in, its place in lists.
+	costUnknown = 512
+	// spendAtOnce is how much Config.Spend is asked for at least, bytes.
+	spendAtOnce = 8 << 10
+)
+
+// maxNonce is the length in bytes of the longest nonce that is reported: ours are shorter.
+const maxNonce = 64
+
+// unknown counts the names of one type of which there was nothing when they were asked for.
+type unknown struct {
+	names int
+	bytes int // paid for, costUnknown included
+}
+
+// LeftOut is how many names were left out so far.
+func (s *State) LeftOut() int { return s.leftOut }
+
+// Again says that the client has to come again on another stream, because what was left out may matter by now: of a type of
+// which it is sent everything, when it was told of the rest; else when there are other resources of the type than there were.
+// Envoy asks for all that it wants then, and says what it has. Cheap.
+func (s *State) Again() bool {
+	if s.leftOut == 0 {
+		return false
+	}
+	for t := range s.types {
+		ty := &s.types[t]
+		switch {
+		case !ty.short:
+		case ty.all && len(ty.flights) == 0 && !ty.claimed():
+			return true
+		case !ty.all && s.stack(xds.Type(t)).Sum().Names != ty.shortAt:
+			return true
+		}
+	}
+	return false
+}
+
+// claimed says whether something that the client claimed is still to be settled.
+func (ty *typed) claimed() bool {
+	for _, o := range ty.odd {
+		if o.claimed {
+			return true
+		}
+	}
+	return false
+}
+
+// admit is those of names for which there is room: the list itself where there is for all. Names that are kept already have
+// theirs.
+func (s *State) admit(t xds.Type, names []string) []string {
+	ty, stack := &s.types[t], s.stack(t)
+	room := s.room(t, names)
+	var kept []string
+	left := false
+	for i, name := range names {
+		ok := ty.keeps(name)
+		switch {
+		case ok:
+		case known(stack, name):
+			ok = ty.all || room.total > 0
+		default:
+			ok = room.total > 0 && room.names > 0 && room.bytes >= len(name) && s.pay(t, len(name))
+			if ok {
+				room.names, room.bytes = room.names-1, room.bytes-len(name)
+			}
+		}
+		if ok {
+			room.total--
+		} else if s.leftOut++; !ty.all { // of a type of which it is sent everything it is sent this, too, if that ever is
+			s.cut(t)
+		}
+		switch {
+		case !ok && !left:
+			left, kept = true, append(make([]string, 0, len(names)-1), names[:i]...)
+		case ok && left:
+			kept = append(kept, name)
+		}
+	}
+	if left {
+		return kept
+	}
+	return names
+}
+
+// keeps says whether something is kept of a name that the client asks for.
+func (ty *typed) keeps(name string) bool {
+	if !ty.all {
+		return listed(ty.names, name)
+	}
+	_, is := ty.odd[name]
+	return is
+}
+
+// known says whether there is something of a name, or will be in a moment.
+func known(stack manifest.Stack, name string) bool {
+	return stack.Get(name) != nil || stack.Pending(name)
+}
+
+// room is how many more names there may be, how many of which there is nothing, and how many bytes these may have.
+type room struct{ total, names, bytes int }
+
+// room is what is left for names that are asked for.
+func (s *State) room(t xds.Type, names []string) room {
+	ty := &s.types[t]
+	few, bytes := fewNames, fewBytes
+	if ty.names.Len()+len(ty.odd)+len(names) > fewNames || lengths(names) > fewBytes/4 {
+		there := s.stack(t).Sum().Names
+		few, bytes = max(few, there.Len), max(bytes, there.Bytes)
+	}
+	if ty.unknown.names+len(names) > few || ty.unknown.bytes > 0 && s.used+len(names)*costUnknown > s.granted {
+		s.recount(t)
+	}
+	have := ty.names.Len()
+	if ty.all {
+		have = len(ty.odd)
+	}
+	u := ty.unknown
+	return room{total: 3*few - have, names: few - u.names, bytes: bytes - (u.bytes - u.names*costUnknown)}
+}
+
+func lengths(names []string) (n int) {
+	for _, name := range names {
+		n += len(name)
+	}
+	return n
+}
+
+// admitClaim says whether there is room for a claim of which there is nothing, on a type of which everything is sent.
+func (s *State) admitClaim(t xds.Type, name string, most int) bool {
+	ty := &s.types[t]
+	if _, is := ty.odd[name]; is || ty.unknown.names < most && s.pay(t, len(name)) {
+		return true
+	}
+	s.leftOut++
+	s.cut(t)
+	return false
+}
+
+// cut notes that names of a type were left out that matter, and what else there is.
+func (s *State) cut(t xds.Type) {
+	if ty := &s.types[t]; !ty.short {
+		ty.short, ty.shortAt = true, s.stack(t).Sum().Names
+	}
+}
+
+// pay counts one more unknown name of a type; false: it cannot be paid for.
+func (s *State) pay(t xds.Type, length int) bool {
+	cost := length + costUnknown
+	if s.cfg.Spend != nil && s.used+cost > s.granted {
+		s.granted += s.cfg.Spend(max(s.used+cost-s.granted, spendAtOnce))
+		if s.used+cost > s.granted {
+			return false
+		}
+	}
+	u := &s.types[t].unknown
+	u.names, u.bytes, s.used = u.names+1, u.bytes+cost, s.used+cost
+	return true
+}
+
+// repay counts one unknown name less: it is asked for no more.
+func (s *State) repay(t xds.Type, length int) {
+	if u := &s.types[t].unknown; u.names > 0 {
+		s.recounted(t, unknown{u.names - 1, max(0, u.bytes-length-costUnknown)})
+	}
+}
+
+// recount finds out what is kept of a type of which there is nothing: what came into being, or was answered and is kept no more,
+// counts no longer.
+func (s *State) recount(t xds.Type) {
+	ty, stack := &s.types[t], s.stack(t)
+	if ty.unknown.names == 0 {
+		return
+	}
+	var now unknown
+	count := func(name string) {
+		if !known(stack, name) {
+			now.names, now.bytes = now.names+1, now.bytes+len(name)+costUnknown
+		}
+	}
+	for _, name := range ty.names.All() {
+		count(name)
+	}
+	for name := range ty.odd {
+		if ty.all {
+			count(name)
+		}
+	}
+	s.recounted(t, now)
+}
+
+func (s *State) recounted(t xds.Type, now unknown) {
+	u := &s.types[t].unknown
+	s.used += now.bytes - u.bytes
+	*u = now
+}
+
+// spendLess gives back what is not used any more.
+func (s *State) spendLess(t xds.Type) {
+	if ty := &s.types[t]; ty.all && 2*len(ty.odd) <= ty.unknown.names {
+		s.recount(t)
+	}
+	if unused := s.granted - s.used; s.cfg.Spend != nil && unused > 2*spendAtOnce {
+		s.cfg.Spend(-unused)
+		s.granted -= unused
+	}
+}

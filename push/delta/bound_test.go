@@ -1,0 +1,301 @@
+package delta
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+)
+
+// invented are names of which there is nothing.
+func invented(from, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("outbound|80||invented-%07d.nowhere.svc.cluster.local", from+i))
+	}
+	return names
+}
+
+// kept is what a stream keeps by name, over all types.
+func kept(s *State) (n int) {
+	for t := range s.types {
+		n += s.types[t].names.Len() + len(s.types[t].odd)
+		for _, f := range s.types[t].flights {
+			n += len(f.removed)
+		}
+	}
+	return n
+}
+
+func ask(s *State, t xds.Type, names ...string) {
+	s.Request(Request{Type: t, Subscribe: slices.Values(names)}, nil)
+}
+
+// settle has a client take and acknowledge everything; it returns the names that it was sent, and those that were removed.
+func settle(s *State) (set, removed []string) {
+	for r, ok := s.Next(); ok; r, ok = s.Next() {
+		for _, one := range r.Set {
+			set = append(set, one.Name)
+		}
+		removed = append(removed, r.Removed...)
+		s.Request(Request{Type: r.Type, Nonce: r.Nonce}, nil)
+	}
+	return set, removed
+}
+
+// However many names a client asks for of which there is nothing, in whatever way, a stream keeps a bounded number, and serves
+// what there is as if they were not there.
+func TestUnknownNamesAreBounded(t *testing.T) {
+	const most = 4 * 2 * fewNames // of each type: in the list, and as an exception
+	for _, world := range []bool{false, true} {
+		for _, all := range []bool{false, true} {
+			for _, acks := range []bool{false, true} {
+				t.Run(fmt.Sprintf("world %t, wildcard %t, acknowledges %t", world, all, acks), func(t *testing.T) {
+					set, names := great(10)
+					s := New(Config{World: world}, set)
+					if all {
+						ask(s, xds.Endpoint, wildcard)
+					}
+					var list []string
+					for i := range 3 {
+						more := invented(i*5_000, 5_000)
+						if list = more; world && i%2 == 1 {
+							list = slices.Concat(invented((i-1)*5_000, 5_000), more)
+						}
+						for _, t := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Route, xds.Secret} {
+							ask(s, t, list...)
+						}
+						if acks {
+							settle(s)
+						} else {
+							s.Next()
+						}
+						if n := kept(s); n > most {
+							t.Fatalf("%d names are kept", n)
+						}
+					}
+					if s.LeftOut() == 0 {
+						t.Error("it is not said that names were left out")
+					}
+					ask(s, xds.Endpoint, append(list, names...)...)
+					if got, _ := settle(s); !all && acks && !subset(names, got) {
+						t.Errorf("of what there is %d are sent", len(got))
+					}
+				})
+			}
+		}
+	}
+}
+
+func subset(some, of []string) bool {
+	return !slices.ContainsFunc(some, func(n string) bool { return !slices.Contains(of, n) })
+}
+
+// A list is remembered for others only as long as all that are remembered are not long together.
+func TestRememberedListsAreBounded(t *testing.T) {
+	var shared Names
+	for i := range 16 {
+		names := invented(i*40_000, 40_000)
+		shared.of(slices.Values(names), sumOf(names))
+		if n := shared.bytes.Load(); n > maxRecentBytes {
+			t.Fatalf("%d bytes are remembered", n)
+		}
+	}
+	held := int64(0)
+	for _, sum := range shared.recent.Keys() {
+		held += sizeOf(sum)
+	}
+	if held != shared.bytes.Load() || held == 0 {
+		t.Errorf("%d bytes are counted, %d are held", shared.bytes.Load(), held)
+	}
+}
+
+// Names before they come into being are ordinary: within the bound they are served when they do.
+func TestUnknownNamesAreServedLater(t *testing.T) {
+	set, names := great(3000)
+	s := New(Config{}, &manifest.Set{})
+	ask(s, xds.Endpoint, names...)
+	if got, _ := settle(s); len(got) != 3000 {
+		t.Fatalf("%d answers", len(got))
+	}
+	s.Target(set)
+	ask(s, xds.Cluster)
+	settle(s)
+	for _, name := range names {
+		if s.Good(xds.Endpoint, name) != set.Types[xds.Endpoint].Get(name).Version {
+			t.Fatalf("%s is not served", name)
+		}
+	}
+	if s.LeftOut() != 0 || s.Again() {
+		t.Error("names were left out")
+	}
+}
+
+// purse is what many streams spend together.
+type purse struct{ size, spent int }
+
+func (p *purse) spend(bytes int) int {
+	granted := min(bytes, p.size-p.spent)
+	p.spent += granted
+	return granted
+}
+
+// A proxy that comes after a mass removal, to a replica that never saw what was removed, loses all of it: at once, or where that
+// cannot be paid for by coming again.
+func TestResumeAfterMassRemoval(t *testing.T) {
+	set, names := great(100)
+	stack := set.Types[xds.Cluster]
+	for _, c := range []struct{ size, streams int }{{1 << 30, 1}, {4 << 20, 4}} {
+		have := map[string]string{}
+		for _, name := range names {
+			have[name] = stack.Get(name).Version
+		}
+		for _, name := range invented(0, 20_000) {
+			have[name] = "old"
+		}
+		p := &purse{size: c.size}
+		streams := 0
+		for again := true; again; {
+			if streams++; streams > 10 {
+				t.Fatal("it comes again and again")
+			}
+			s := New(Config{Spend: p.spend}, set)
+			s.Request(Request{Type: xds.Cluster, Initial: func(yield func(string, string) bool) {
+				for name, version := range have {
+					if !yield(name, version) {
+						return
+					}
+				}
+			}}, nil)
+			if s.Again() {
+				t.Fatal("it is to come again before it is told what there is room for")
+			}
+			s.Settle()
+			_, removed := settle(s)
+			for _, name := range removed {
+				delete(have, name)
+			}
+			if p.spent > 2*spendAtOnce {
+				t.Errorf("%d bytes are not given back", p.spent)
+			}
+			again, p.spent = s.Again(), 0
+		}
+		if streams > c.streams || len(have) != len(names) {
+			t.Errorf("with %d bytes: %d streams, and the proxy has %d clusters", c.size, streams, len(have))
+		}
+	}
+}
+
+// A stream of which names were left out comes again when other resources of the type are there, and not before.
+func TestLeftOutNamesAreAskedForAgain(t *testing.T) {
+	set, _ := great(10)
+	s := New(Config{Spend: func(int) int { return 0 }}, set)
+	ask(s, xds.Route, "80", "later")
+	if got, _ := settle(s); !slices.Equal(got, []string{"80"}) || s.LeftOut() != 1 {
+		t.Fatalf("sent %v, %d left out", got, s.LeftOut())
+	}
+	same := *set
+	same.Types[xds.Endpoint] = manifest.Stack{}
+	s.Target(&same)
+	settle(s)
+	if s.Again() {
+		t.Error("it comes again although there is no other route")
+	}
+	other := same
+	other.Types[xds.Route][manifest.Workload] = manifest.Of(thing(xds.Route, "later@1"))
+	s.Target(&other)
+	ask(s, xds.Cluster)
+	settle(s)
+	if !s.Again() {
+		t.Error("it does not come again, and would wait for ever")
+	}
+}
+
+// What is paid for is given back: by names that are asked for no more, or that have come into being.
+func TestSpendingIsGivenBack(t *testing.T) {
+	set, names := great(2000)
+	p := &purse{size: 1 << 30}
+	s := New(Config{Spend: p.spend}, &manifest.Set{})
+	ask(s, xds.Endpoint, names...)
+	settle(s)
+	if want := 2000 * (len(names[0]) + costUnknown); p.spent < want || p.spent > want+2*spendAtOnce {
+		t.Fatalf("%d bytes are paid for, want %d", p.spent, want)
+	}
+	for some := range slices.Chunk(names[:1000], 10) {
+		s.Request(Request{Type: xds.Endpoint, Unsubscribe: slices.Values(some)}, nil)
+		s.Request(Request{Type: xds.Endpoint, Unsubscribe: slices.Values(some)}, nil) // twice
+	}
+	if half := 1000 * (len(names[0]) + costUnknown); p.spent > half+2*spendAtOnce || p.spent < half {
+		t.Errorf("%d bytes are paid for, want %d", p.spent, half)
+	}
+	s.Target(set)
+	settle(s)
+	ask(s, xds.Endpoint, invented(0, 100)...) // the rest is there: it pays for these
+	if p.spent > 100*(100+costUnknown)+3*spendAtOnce {
+		t.Errorf("%d bytes are paid for, for 100 names", p.spent)
+	}
+}
+
+// A very long name is refused, and the request with it.
+func TestLongNames(t *testing.T) {
+	name := strings.Repeat("n", maxName+1)
+	field := func(number protowire.Number, value string) []byte {
+		return protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), value)
+	}
+	for what, raw := range map[string][]byte{
+		"resource_names_subscribe":   field(deltaSubscribe, name),
+		"resource_names_unsubscribe": field(deltaUnsubscribe, name),
+		"initial_resource_versions":  claims(xds.Cluster, [][2]string{{name, "1"}}),
+	} {
+		if _, err := ParseDelta(raw); err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "4097 bytes") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := ParseWorld(field(worldNames, name)); err == nil {
+		t.Error("resource_names: it is taken")
+	}
+	if _, err := ParseDelta(field(deltaSubscribe, name[1:])); err != nil {
+		t.Error(err)
+	}
+	s := New(Config{}, &manifest.Set{})
+	if got := s.Request(Request{Type: xds.Cluster, Nonce: name}, nil); len(got) != 1 || len(got[0].Nonce) > maxNonce {
+		t.Errorf("a nonce is kept: %v", got)
+	}
+}
+
+// Removing many clusters costs what there is to look at of routes once, and not for each of them: otherwise a client that keeps many
+// exceptions costs their product.
+func TestRemovalsLookAtRoutesOnce(t *testing.T) {
+	const n = 500
+	set, _ := great(n)
+	var routes []*xds.Resource
+	var names []string
+	for i := range n {
+		r := thing(xds.Route, fmt.Sprintf("route-%d@1", i))
+		routes, names = append(routes, r), append(names, r.Name)
+	}
+	set.Types[xds.Route][manifest.Scope] = manifest.Of(routes...)
+	looked := 0
+	s := New(Config{Refused: func(r *xds.Resource) bool {
+		looked++
+		return r.Type == xds.Route // each is an exception that waits
+	}}, set)
+	ask(s, xds.Cluster)
+	settle(s)
+	ask(s, xds.Route, names...)
+	settle(s)
+	less := *set
+	less.Types[xds.Cluster], less.Types[xds.Endpoint] = manifest.Stack{}, manifest.Stack{}
+	s.Target(&less)
+	looked = 0
+	if _, removed := settle(s); len(removed) != n {
+		t.Fatalf("%d clusters are removed", len(removed))
+	}
+	if looked > 20*n {
+		t.Errorf("%d looks at %d routes, for %d clusters", looked, n, n)
+	}
+}

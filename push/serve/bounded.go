@@ -1,0 +1,75 @@
+package serve
+
+import (
+	"cmp"
+	"errors"
+	"net/netip"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/budget"
+	"navarch.io/navarch/push/delta"
+)
+
+// What callers are bounded in (Hooks.Bounded).
+const (
+	BoundStreams   = "streams"   // one was refused, or ended for another one of its identity
+	BoundJoins     = "joins"     // a join was refused
+	BoundNames     = "names"     // names were left out
+	BoundQuestions = "questions" // a question was refused
+)
+
+// enter takes a place among the streams of the caller's identity. Nobody has no identity, and is not counted.
+func (st *stream) enter() (err error) {
+	who := st.caller
+	if who.ID.IsZero() {
+		return nil
+	}
+	st.place, err = st.srv.cfg.Callers.Enter(Holder(who, st.client.Addr), func(err error) {
+		st.srv.cfg.Hooks.Bounded(BoundStreams, 1)
+		st.kill(exhausted(err))
+	})
+	if err != nil {
+		return st.bounded(BoundStreams, err)
+	}
+	return nil
+}
+
+// Holder is how budgets know a caller that connects from an address (host:port).
+func Holder(who attest.Caller, from string) budget.Holder {
+	h := budget.Holder{Identity: who.ID.String(), Credential: cmp.Or(who.Pod, who.Serial, who.Token), Pod: who.Pod != ""}
+	if at, err := netip.ParseAddrPort(from); err == nil {
+		h.From = at.Addr().Unmap().WithZone("")
+	}
+	return h
+}
+
+// bounded counts that a caller may not have something, and makes the stream's status of it.
+func (st *stream) bounded(what string, err error) error {
+	st.srv.cfg.Hooks.Bounded(what, 1)
+	return exhausted(err)
+}
+
+// exhausted is a status that says when to try again.
+func exhausted(err error) error {
+	s := status.New(codes.ResourceExhausted, err.Error())
+	if with, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(5 * time.Second)}); err == nil {
+		s = with
+	}
+	return s.Err()
+}
+
+// leftOut tells that names of a request were left out.
+func (st *stream) leftOut(m delta.Message, names int) {
+	st.srv.cfg.Hooks.Bounded(BoundNames, names)
+	st.srv.clients.Warn("names that there is nothing of are left out: a proxy asks for too many", m.Type.String(),
+		append(st.about(errors.New("they are neither answered nor kept")), "names", names)...)
+}
+
+// errAgain is why a stream ends of which names were left out.
+var errAgain = status.Error(codes.Unavailable, "names were left out, of which there may be something now: ask again on another stream")

@@ -1,0 +1,229 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/budget"
+	"navarch.io/navarch/push/xds"
+)
+
+const (
+	shop  = "spiffe://mesh/ns/shop/sa/web"
+	other = "spiffe://mesh/ns/other/sa/web"
+)
+
+// countedServer is a server whose callers are who the test says, and what they were bounded in.
+type countedServer struct {
+	*Server
+	addr   string
+	caller chan attest.Caller
+
+	mu      sync.Mutex
+	bounded map[string]int
+}
+
+func startCounted(t *testing.T, cfg Config) *countedServer {
+	c := &countedServer{caller: make(chan attest.Caller, 1), bounded: map[string]int{}}
+	cfg.Authenticate = func(context.Context) (attest.Caller, error) { return <-c.caller, nil }
+	cfg.Hooks.Bounded = func(what string, n int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.bounded[what] += n
+	}
+	c.Server, c.addr = start(t, cfg)
+	return c
+}
+
+func (c *countedServer) times(what string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bounded[what]
+}
+
+// open opens a stream of an identity, by the certificate with a serial number.
+func (c *countedServer) open(t *testing.T, identity, serial string) *client {
+	who := callerOf(identity)
+	who.Serial = serial
+	c.caller <- who
+	return dial(t, c.addr)
+}
+
+func unknownNames(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("outbound|80||unknown-%05d", i))
+	}
+	return names
+}
+
+// A proxy that opens more streams than it needs loses its oldest, and nobody else does.
+func TestNewerStreamsOfAProxy(t *testing.T) {
+	c := startCounted(t, Config{Planner: newPlanner(cluster("a")), Callers: budget.New(budget.Config{Limits: budget.Limits{Workload: 2}})})
+	var all []*client
+	for range 4 {
+		cl := c.open(t, shop, "1")
+		cl.ask(xds.Cluster)
+		cl.ack(cl.next())
+		all = append(all, cl)
+	}
+	same, foreign := c.open(t, shop, "2"), c.open(t, other, "1")
+	for _, cl := range []*client{same, foreign} {
+		cl.ask(xds.Cluster)
+		cl.ack(cl.next())
+	}
+	for _, cl := range all[:2] {
+		if got := cl.end(); got.Code() != codes.Unavailable { // its connection is closed
+			t.Errorf("ended with %v", got)
+		}
+	}
+	for _, cl := range append(all[2:], same, foreign) {
+		cl.ask(xds.Listener)
+		cl.next()
+	}
+	if n := c.times(BoundStreams); n != 2 {
+		t.Errorf("%d streams are counted", n)
+	}
+	eventually(t, "what has ended is given back", func() bool {
+		streams, _, _ := c.cfg.Callers.Count(shop)
+		return streams == 3
+	})
+}
+
+// Who joins too often is told so, with the time to wait.
+func TestJoinsOfAnIdentity(t *testing.T) {
+	c := startCounted(t, Config{Planner: newPlanner(cluster("a")), Callers: budget.New(budget.Config{Limits: budget.Limits{Floor: 1, Workload: 100}})})
+	var refused *status.Status
+	for i := range 40 {
+		cl := c.open(t, shop, "1")
+		cl.ask(xds.Cluster)
+		if _, err := cl.Recv(); err != nil {
+			if refused = status.Convert(err); i < 16 {
+				t.Fatalf("join %d: %v", i, err)
+			}
+			break
+		}
+	}
+	if refused.Code() != codes.ResourceExhausted || len(refused.Details()) != 1 || c.times(BoundJoins) != 1 {
+		t.Fatalf("ended with %v", refused)
+	}
+	if after := refused.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration(); after < time.Second {
+		t.Errorf("it may try again after %v", after)
+	}
+	cl := c.open(t, other, "1")
+	cl.ask(xds.Cluster)
+	cl.next()
+}
+
+// Names of which there is nothing are left out where an identity asks for too many: its streams go on and are served what there is,
+// other identities' names are kept, and a stream ends when there is something that it was left out of.
+func TestNamesOfAnIdentity(t *testing.T) {
+	ledger := budget.New(budget.Config{Limits: budget.Limits{Names: 100 << 10, NamesFree: 1 << 10}})
+	p := newPlanner(cluster("a"), endpoints("a"))
+	c := startCounted(t, Config{Planner: p, Callers: ledger, Settle: 40 * time.Millisecond})
+	greedy, good := c.open(t, shop, "1"), c.open(t, other, "1")
+	greedy.ask(xds.Endpoint, append(unknownNames(2000), "a")...)
+	if r := greedy.next(); len(r.Resources) > 100 || !slices.ContainsFunc(r.Resources, func(r *discoveryv3.Resource) bool { return r.Name == "a" }) {
+		t.Fatalf("%d resources", len(r.Resources))
+	}
+	if _, _, bytes := ledger.Count(shop); bytes > 100<<10 || c.times(BoundNames) < 1900 {
+		t.Errorf("%d bytes, %d names are left out", bytes, c.times(BoundNames))
+	}
+	good.ask(xds.Endpoint, unknownNames(20)...)
+	if r := good.next(); len(r.Resources) != 20 {
+		t.Errorf("another identity is answered about %d names", len(r.Resources))
+	}
+	p.edit([]*xds.Resource{endpoints("unknown-01999")})
+	if got := greedy.end(); got.Code() != codes.Unavailable {
+		t.Errorf("ended with %v", got)
+	}
+	eventually(t, "what has ended is given back", func() bool {
+		streams, _, bytes := ledger.Count(shop)
+		return streams == 0 && bytes == 0
+	})
+}
+
+// A stream remembers a bounded number of Secrets that it asks for, none with a very long name, and the view is told of these alone.
+func TestSecretsOfAStream(t *testing.T) {
+	p := &clerk{fakePlanner: newPlanner(cluster("a")), t: t}
+	_, addr := start(t, Config{Planner: p})
+	cl := dial(t, addr)
+	cl.ask(xds.Secret, append(unknownNames(maxAsked+500), "kubernetes://"+strings.Repeat("n", maxSecretName))...)
+	cl.next()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := strings.Count(p.calls[0], ",") + 1; n != maxAsked || strings.Contains(p.calls[0], "kubernetes://") {
+		t.Errorf("the view is told of %d Secrets", n)
+	}
+}
+
+// Of what an identity refuses the objects are looked for so often and no more.
+func TestBlameIsBounded(t *testing.T) {
+	var resources []*xds.Resource
+	text := "Error adding/updating cluster(s) "
+	for i := range 300 {
+		name := fmt.Sprintf("c%03d", i)
+		resources, text = append(resources, cluster(name)), text+name+": bad\n"
+	}
+	var mu sync.Mutex
+	looked := 0
+	c := startCounted(t, Config{Planner: newPlanner(resources...), Blame: func(View, xds.Type, string, string) []string {
+		mu.Lock()
+		defer mu.Unlock()
+		looked++
+		return nil
+	}})
+	cl := c.open(t, shop, "1")
+	cl.ask(xds.Cluster)
+	cl.nack(cl.next(), text)
+	eventually(t, "it is taken in", func() bool { return len(c.Refusals()) > 0 })
+	cl.ask(xds.Listener)
+	cl.next()
+	mu.Lock()
+	defer mu.Unlock()
+	if looked < 10 || looked > 100 {
+		t.Errorf("objects are looked for %d times", looked)
+	}
+}
+
+// An identity has a bounded number of questions that are answered or wait; those of others go on.
+func TestQuestionsOfAnIdentity(t *testing.T) {
+	release := make(chan struct{})
+	answer := Answer{TypeURL: questionURL, Resources: func(ctx context.Context, c Client, _ []string) ([]*discoveryv3.Resource, error) {
+		if c.Identity == shop {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+		}
+		return nil, nil
+	}}
+	c := startCounted(t, Config{Planner: newPlanner(), Answers: []Answer{answer}, Callers: budget.New(budget.Config{Limits: budget.Limits{Asks: 1}})})
+	question := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"x"}}
+	first := c.open(t, shop, "1")
+	first.send(question)
+	eventually(t, "the first is being answered", func() bool { return len(c.answering) == 1 })
+	second := c.open(t, shop, "2")
+	second.send(question)
+	if got := second.end(); got.Code() != codes.ResourceExhausted {
+		t.Errorf("the second ends with %v", got)
+	}
+	foreign := c.open(t, other, "1")
+	foreign.send(question)
+	foreign.next()
+	close(release)
+	first.next()
+	if n := c.times(BoundQuestions); n != 1 {
+		t.Errorf("%d questions are counted", n)
+	}
+}
