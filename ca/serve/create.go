@@ -58,7 +58,9 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 	if err := s.plausible(r); err != nil {
 		return caller, nil, err
 	}
-	pass, err := s.admit(ctx, caller)
+	// What else is in the message is not kept while it waits.
+	r = &securityv1.IstioCertificateRequest{Csr: r.GetCsr(), ValidityDuration: r.GetValidityDuration()}
+	pass, err := s.admit(ctx, caller, len(r.GetCsr()))
 	if err != nil {
 		s.cfg.Hooks.Turned(status.Code(err).String())
 		return caller, nil, err
@@ -171,10 +173,10 @@ func (s *Server) plausible(r *securityv1.IstioCertificateRequest) error {
 
 const maxDuration = time.Duration(1<<63 - 1)
 
-func (s *Server) admit(ctx context.Context, c attest.Caller) (*pass, error) {
+func (s *Server) admit(ctx context.Context, c attest.Caller, bytes int) (*pass, error) {
 	first := c.By != attest.ByCertificate
 	began := s.cfg.Now()
-	pass, err := s.door.enter(ctx, c.ID.String(), first, s.cfg.Limits.MaxWait)
+	pass, err := s.door.enter(ctx, c.ID.String(), first, bytes, s.cfg.Limits.MaxWait)
 	if err != nil {
 		return nil, err
 	}

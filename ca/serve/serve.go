@@ -176,14 +176,16 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 
 // Limits bound the work. Zero values get the defaults.
 type Limits struct {
-	Signing   int           // certificates being signed at once: GOMAXPROCS
-	Checks    int           // credentials being checked at once: of each sort: 4 x GOMAXPROCS
-	Journal   int           // signed and not durable yet: 4096
-	Waiting   int           // in the queue: 32768; what comes then displaces renewals, or is refused
-	MaxWait   time.Duration // of a request, even if its own deadline is later: 20 s
-	Rate      float64       // certificates a second for one identity, in the long run: 500
-	Burst     int           // and at once: 5000
-	FirstRuns int           // first certificates in a row while renewals wait, before one renewal: 15
+	Signing int // certificates being signed at once: GOMAXPROCS
+	Checks  int // credentials being checked at once: of each sort: 4 x GOMAXPROCS
+	Journal int // signed and not durable yet: 4096
+	Waiting int // in the queue: 32768; what comes then displaces renewals, or is refused
+	// WaitingBytes bounds the requests in the queue together: 32 MiB. One identity may hold as much as it leaves free, so at most half.
+	WaitingBytes int
+	MaxWait      time.Duration // of a request, even if its own deadline is later: 20 s
+	Rate         float64       // certificates a second for one identity, in the long run: 500
+	Burst        int           // and at once: 5000
+	FirstRuns    int           // first certificates in a row while renewals wait, before one renewal: 15
 }
 
 func (l *Limits) fill() error {
@@ -194,7 +196,7 @@ func (l *Limits) fill() error {
 		def   int
 	}{
 		{"Signing", &l.Signing, cores}, {"Checks", &l.Checks, 4 * cores}, {"Journal", &l.Journal, 4096},
-		{"Waiting", &l.Waiting, 32768}, {"Burst", &l.Burst, 5000}, {"FirstRuns", &l.FirstRuns, 15},
+		{"Waiting", &l.Waiting, 32768}, {"WaitingBytes", &l.WaitingBytes, 32 << 20}, {"Burst", &l.Burst, 5000}, {"FirstRuns", &l.FirstRuns, 15},
 	} {
 		if *f.value < 0 {
 			return fmt.Errorf("config.Limits.%s is %d, must not be negative", f.name, *f.value)
