@@ -65,9 +65,12 @@ type Config struct {
 	// each proxy, and, measured, 54 bytes in Envoy's memory for each entry and each TLS context (cluster or listener), so
 	// that 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at most 5,000.
 	MaxRevoked int
-	Every      time.Duration // between two looks at clock, cacerts and gate; 0: 5 s
-	Retry      time.Duration // longest pause after a failure; 0: 15 s
-	Answer     time.Duration // etcd is away when it takes longer to answer; 0: 5 s
+	// IdentityBytes is how much of the journal this replica lets one identity have before what it issues to it is no longer journalled one
+	// by one. 0: 32 MiB.
+	IdentityBytes int
+	Every         time.Duration // between two looks at clock, cacerts and gate; 0: 5 s
+	Retry         time.Duration // longest pause after a failure; 0: 15 s
+	Answer        time.Duration // etcd is away when it takes longer to answer; 0: 5 s
 	// Peers gives a nonce to the other replicas and returns their answers (Seen), with the errors of those that gave none. A
 	// replica that has just started waits for it once, before it believes etcd, and asks again all the time: nobody who
 	// lives forgets. Nobody answering is no obstacle, or the first of all could not start. nil: nobody is asked.
@@ -93,13 +96,15 @@ type Keyring struct {
 	jobs    chan job
 	entries chan *entry
 	reports *lru.Cache[report, struct{}] // that were journalled, or are being
-	seen    atomic.Pointer[memory]       // what mem is, for peers
-	floor   atomic.Pointer[memory]       // the newest that a peer remembers
-	heard   chan struct{}                // closed once peers were asked
-	nudge   chan struct{}                // of one: floor is higher
-	oldest  atomic.Int64                 // when the oldest entry in the transaction under way came, Unix ns; 0: none is
-	waiting atomic.Int64                 // holders that a rotation waits for
-	peers   atomic.Int64                 // that answered last
+	tally   *tally
+	seeded  chan struct{} // closed once the tally has what the journal had
+	seen    atomic.Pointer[memory] // what mem is, for peers
+	floor   atomic.Pointer[memory] // the newest that a peer remembers
+	heard   chan struct{}          // closed once peers were asked
+	nudge   chan struct{}          // of one: floor is higher
+	oldest  atomic.Int64           // when the oldest entry in the transaction under way came, Unix ns; 0: none is
+	waiting atomic.Int64           // holders that a rotation waits for
+	peers   atomic.Int64           // that answered last
 
 	// The rest is owned by the loop.
 	mem       memory
@@ -152,6 +157,9 @@ func New(cfg Config) (*Keyring, error) {
 	if cfg.MaxRevoked < 0 || cfg.MaxRevoked > maxRevoked {
 		return nil, fmt.Errorf("keyring: MaxRevoked is %d, must be 1 to %d", cfg.MaxRevoked, maxRevoked)
 	}
+	if cfg.IdentityBytes == 0 {
+		cfg.IdentityBytes = identityBytes
+	}
 	if cfg.Leads == nil {
 		cfg.Leads = func() bool { return true }
 	}
@@ -181,7 +189,7 @@ func New(cfg Config) (*Keyring, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, reports: reports, jobs: make(chan job), entries: make(chan *entry, maxBatch),
+	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, reports: reports, tally: newTally(cfg.IdentityBytes), seeded: make(chan struct{}), jobs: make(chan job), entries: make(chan *entry, maxBatch),
 		heard: make(chan struct{}), nudge: make(chan struct{}, 1)}
 	k.seen.Store(&mem)
 	k.floor.Store(&memory{})

@@ -15,6 +15,9 @@ func TestStep(t *testing.T) {
 	leaf := func(epoch, generation uint64, left time.Duration) Issue {
 		return Issue{Serial: "a", Identity: "x", Epoch: epoch, Generation: generation, NotAfter: now.Add(left)}
 	}
+	some := func(epoch, generation uint64, left time.Duration) Issue {
+		return Issue{Identity: "x", Epoch: epoch, Generation: generation, NotAfter: now.Add(left), Many: true}
+	}
 	report := Issue{Serial: "a", Generation: 2, Report: true, NotAfter: now.Add(time.Hour)}
 	for name, c := range map[string]struct {
 		rec           *record
@@ -33,6 +36,10 @@ func TestStep(t *testing.T) {
 		"it has ended just now":       {rec: rec(Retiring, Active, false), journal: []Issue{leaf(1, 2, -time.Minute)}},
 		"it has ended for all clocks": {rec(Retiring, Active, false), []Issue{leaf(1, 2, -clockTolerance-time.Second)}, Retired, Active, 3},
 		"only the new one's is used":  {rec(Retiring, Active, false), []Issue{leaf(2, 2, time.Hour)}, Retired, Active, 3},
+		"some without the root":       {rec: rec(Active, Prepared, false), journal: []Issue{leaf(1, 2, time.Hour), some(1, 1, time.Hour)}},
+		"some with the root":          {rec(Active, Prepared, false), []Issue{some(1, 2, time.Hour)}, Retiring, Active, 2},
+		"some of the old one's used":  {rec: rec(Retiring, Active, false), journal: []Issue{some(1, 2, time.Hour), leaf(1, 2, -24*time.Hour)}},
+		"some that have ended":        {rec(Retiring, Active, false), []Issue{some(1, 2, -time.Hour)}, Retired, Active, 3},
 	} {
 		census := newCensus()
 		for _, i := range c.journal {

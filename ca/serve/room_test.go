@@ -18,7 +18,7 @@ func heavy(identity string, first bool, bytes int) *ticket {
 // with each of them there is less of it, but never none.
 func TestQueueIsBoundedByBytes(t *testing.T) {
 	for _, first := range []bool{true, false} {
-		q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Waiting = 1e6, 1e6, 1 << 20 })
+		q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Waiting = 1e6, 1e6, 1<<20 })
 		q.Step(epoch, arrive{ask("busy", true, time.Hour)})
 		for n := 1; n <= 20; n++ {
 			for i := range 2100 { // 33 MiB

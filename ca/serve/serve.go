@@ -82,6 +82,7 @@ type Holder struct {
 	Serial   string   // of the certificate that the report came with
 	Roots    []string // Fingerprint of each, sorted
 	Peer     string
+	NotAfter time.Time // of the certificate
 }
 
 // Holders takes reports. It is called by many goroutines.

@@ -63,7 +63,7 @@ func (r revocations) RevokedSerial(serial string) bool    { return r.ring.State(
 type holders struct{ ring *keyring.Keyring }
 
 func (h holders) Held(ctx context.Context, held caserve.Holder) error {
-	return h.ring.Held(ctx, held.Serial, held.Identity.String(), held.Roots)
+	return h.ring.Held(ctx, held.Serial, held.Identity.String(), held.Roots, held.NotAfter)
 }
 
 // certificateHooks count under istiod's names.

@@ -73,6 +73,36 @@ func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, 
 	}
 }
 
+// eachPage is how many blobs EachBlob asks for at once: they may be large.
+const eachPage = 16
+
+// EachBlob gives every blob of a folder, in order of paths and as of one revision, some at a time: for folders that do not belong into
+// memory as a whole. An error of f ends it, and is returned.
+func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error) error {
+	from, err := s.blobKey(folder)
+	if err != nil {
+		return err
+	}
+	for end, at := after(from), int64(0); ; {
+		page, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(eachPage), clientv3.WithRev(at))
+		if err != nil {
+			return fmt.Errorf("list %s: %w", folder, translate(err))
+		}
+		if at == 0 {
+			at = page.Header.Revision
+		}
+		for _, kv := range page.Kvs {
+			if err := f(Blob{Path: strings.TrimPrefix(string(kv.Key), s.prefix), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}); err != nil {
+				return err
+			}
+		}
+		if !page.More || len(page.Kvs) == 0 {
+			return nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
 // ChangeBlobs does a change, and returns its revision. ErrConflict: a condition does not hold. After any other error it is
 // unknown whether it was done.
 func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
