@@ -97,7 +97,7 @@ type Keyring struct {
 	entries chan *entry
 	reports *lru.Cache[report, struct{}] // that were journalled, or are being
 	tally   *tally
-	seeded  chan struct{} // closed once the tally has what the journal had
+	seeded  chan struct{}          // closed once the tally has what the journal had
 	seen    atomic.Pointer[memory] // what mem is, for peers
 	floor   atomic.Pointer[memory] // the newest that a peer remembers
 	heard   chan struct{}          // closed once peers were asked
