@@ -49,6 +49,7 @@ type config struct {
 	stateDir    string // what survives a restart beside etcd; with the embedded etcd, the data directory
 	snapshotAge time.Duration
 	etcd        etcdflags.Flags
+	etcdQuota   int64
 	mesh        string
 	lease       time.Duration
 
@@ -143,6 +144,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.stateDir, "state-dir", "", "Folder of this replica's own memory beside etcd: its last snapshot, to start from while etcd is away, and the newest keyring that it saw (default: the data directory; without either nothing is remembered).")
 	f.DurationVar(&c.snapshotAge, "snapshot-max-age", 24*time.Hour, "Age after which the snapshot in --state-dir is not started from any more.")
 	c.etcd.Bind(f)
+	f.Int64Var(&c.etcdQuota, "etcd-quota-bytes", 2<<30, "Quota of an etcd that does not say it itself (before 3.6): at 80 % of it the store counts as filling.")
 	f.StringVar(&c.mesh, "mesh", "default", "Name of the mesh; part of every key in etcd.")
 	f.DurationVar(&c.lease, "leader-lease", 10*time.Second, "Time after which a leader that is silent is replaced.")
 	f.StringVar(&c.advertise, "advertise-address", "", "Address at which agents find this replica: host, or host:port of the secure address, else of the plain one (default: POD_IP, or the host that this listens on).")

@@ -29,7 +29,14 @@ func (p *process) ready() error {
 }
 
 // notes are what an operator should know of a process that is ready all the same.
-func (p *process) notes() []string {
+func (p *process) notes() (all []string) {
+	if text := p.space.warning(); text != "" {
+		all = append(all, text)
+	}
+	return append(all, p.sealedNotes()...)
+}
+
+func (p *process) sealedNotes() []string {
 	if p.ca == nil || p.config.secureGRPCAddr == "" || !p.config.speaksGRPC() {
 		return nil
 	}

@@ -89,6 +89,9 @@ func (c *config) checkNumbers(refuse func(format string, args ...any)) {
 	if c.budget.Objects < 0 || c.budget.Bytes < 0 {
 		refuse("--tenant-max-objects, --tenant-max-bytes: %d, %d; want 0 (no limit) or more", c.budget.Objects, c.budget.Bytes)
 	}
+	if c.etcdQuota <= 0 {
+		refuse("--etcd-quota-bytes: %d; must be positive", c.etcdQuota)
+	}
 	if c.lease < time.Second {
 		refuse("--leader-lease: %v is too short (etcd's leases have seconds)", c.lease)
 	}

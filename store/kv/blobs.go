@@ -134,7 +134,7 @@ func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 	}
 	resp, err := s.client.Txn(ctx).If(conditions...).Then(ops...).Commit()
 	if err != nil {
-		return 0, fmt.Errorf("change %d blobs: %w", len(ops), err)
+		return 0, fmt.Errorf("change %d blobs: %w", len(ops), translate(err))
 	}
 	if !resp.Succeeded {
 		return 0, ErrConflict

@@ -157,6 +157,7 @@ var (
 	Writes         = counterVec("navarch_store_writes_total", "Records written to the store, by operation.", "op")
 	Waiting        = gauge("navarch_ingest_waiting", "Records that wait in the leader's ingester for their batch; 0 elsewhere.")
 	StoreAlarm     = gaugeVec("navarch_store_alarm", "1 while the store is not to be trusted, by cause.", "cause")
+	StoreBytes     = gaugeVec("navarch_store_bytes", "Bytes of etcd's database, of the member whose file is the largest: file, in_use (of it), quota (of the file; then nothing is written any more).", "what")
 	HeldKinds      = gaugeVec("navarch_store_held", "1 while the stored records of a kind are not those that the leader wrote, so that this replica serves the last good ones of it, by kind; unknown: of a kind that this build does not know.", "kind")
 	Problems       = gauge("navarch_problems", "Problems with files, objects, stored values and refused resources; /debug/problems lists these, and what planning finds.")
 	TenantObjects  = gaugeVec("navarch_tenant_objects", "Objects of tenants that use half of their budget or more.", "tenant")
