@@ -43,11 +43,12 @@ type Holder struct {
 
 // census is what the journal says of leaves in use.
 type census struct {
-	leaves   map[string]Issue     // by serial
-	reported map[string]uint64    // serial -> greatest generation that its holder has
-	greatest map[uint64]time.Time // epoch -> the last end of its leaves
-	many     map[many]time.Time   // the last end of what is not journalled one by one
-	at       int64                // revision up to which the journal was read
+	leaves     map[string]Issue     // by serial
+	reported   map[string]uint64    // serial -> greatest generation that its holder has
+	greatest   map[uint64]time.Time // epoch -> the last end of its leaves
+	many       map[many]time.Time   // the last end of what is not journalled one by one
+	allowances []Allowance          // that etcd has, whoever has them
+	at         int64                // revision up to which the journal was read
 }
 
 func newCensus() *census {
@@ -95,6 +96,28 @@ func (c *census) prune(now time.Time) {
 		}
 	}
 	maps.DeleteFunc(c.many, func(_ many, end time.Time) bool { return now.After(end.Add(clockTolerance)) })
+}
+
+// last is when the last certificate of an epoch ends that there may be.
+func (c *census) last(epoch uint64) time.Time {
+	end := c.greatest[epoch]
+	for _, a := range c.allowances {
+		if a.Epoch == epoch && a.Last.After(end) {
+			end = a.Last
+		}
+	}
+	return end
+}
+
+// unaware is when the last certificate ends that a replica may have issued without etcd and without knowing a version of the record; zero:
+// every replica knows it, or has nothing left.
+func (c *census) unaware(version uint64, now time.Time) (end time.Time) {
+	for _, a := range c.allowances {
+		if a.Version < version && !a.ended(now) && a.Last.After(end) {
+			end = a.Last
+		}
+	}
+	return end
 }
 
 // crowds are the identities that have certificates which are not journalled one by one, with the last end of these, sorted.
@@ -148,6 +171,11 @@ func (c *census) missing(generation uint64, now time.Time) []Holder {
 	for m, end := range c.many {
 		if m.generation < generation && !now.After(end) {
 			out = append(out, Holder{Identity: m.identity, NotAfter: end, Many: true})
+		}
+	}
+	for _, a := range c.allowances {
+		if a.Generation < generation && !now.After(a.Last) {
+			out = append(out, Holder{Identity: "renewed by replica " + a.Replica + " without etcd", NotAfter: a.Last, Many: true})
 		}
 	}
 	slices.SortFunc(out, func(a, b Holder) int {

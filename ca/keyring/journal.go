@@ -212,6 +212,9 @@ func (k *Keyring) prune(ctx context.Context) error {
 	}
 	_, err := k.cfg.Store.DropBlobs(ctx, journalFolder, fmt.Sprintf("%s%012x", journalFolder, now.Add(-clockTolerance).Unix()))
 	if err == nil {
+		err = k.pruneAllowances(ctx, now)
+	}
+	if err == nil {
 		k.pruned = now
 	}
 	return err

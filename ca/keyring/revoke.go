@@ -40,7 +40,7 @@ func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, er
 		if r.Identities == nil {
 			r.Identities = map[string]revoked{}
 		}
-		r.Identities[id.String()], changed = revoked{At: now}, true
+		r.Identities[id.String()], changed = revoked{At: now, Version: r.Version + 1}, true
 	}
 	if len(r.Identities) > maxDenied {
 		return nil, nil, fmt.Errorf("%d revoked identities, at most %d fit", len(r.Identities), maxDenied)
@@ -65,6 +65,9 @@ func bound(r *record, c *census, identities []string, now time.Time) (out []Deni
 			d.Until = end
 		}
 		v := r.Identities[d.Identity]
+		if end := c.unaware(v.Version, now); end.After(d.Until) {
+			d.Until = end
+		}
 		v.Until = d.Until
 		r.Identities[d.Identity] = v
 		out = append(out, d)
@@ -146,6 +149,10 @@ func restore(r *record, c *census, identities []string, most int, now time.Time)
 		}
 		if end := c.crowd(id, now); !end.IsZero() {
 			return fmt.Errorf("identity %s has more certificates from before it was revoked than are journalled one by one: restore it after %s, when they have ended",
+				id, end.UTC().Format(time.RFC3339))
+		}
+		if end := c.unaware(r.Identities[id].Version, now); !end.IsZero() {
+			return fmt.Errorf("identity %s may have certificates from before it was revoked of a replica that has not been heard of since: restore it when that is back, or after %s",
 				id, end.UTC().Format(time.RFC3339))
 		}
 		had := of(c, id, now)

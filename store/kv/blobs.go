@@ -28,7 +28,7 @@ type BlobChange struct {
 }
 
 // blobFamilies are the folders that the functions of this file write; Blobs reads fleetFamilies too.
-var blobFamilies = []string{"keys/", "certificates/", "sealing/"}
+var blobFamilies = []string{"allowances/", "certificates/", "keys/", "sealing/"}
 
 func (s *Store) blobKey(path string) (string, error) {
 	for _, family := range blobFamilies {
