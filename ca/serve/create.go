@@ -227,6 +227,10 @@ func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertifi
 	defer p.settle()
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)
 	defer cancel()
+	shownEnds, renews := s.renews(ctx, c)
+	if renews && s.cfg.Spare.Away() {
+		return s.spared(ctx, r, c, shownEnds, nil)
+	}
 	for n := 1; ; n++ {
 		e := entry(current, issued, c, peerAddress(ctx))
 		err := s.cfg.Journal.Append(bounded, e)
@@ -237,6 +241,8 @@ func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertifi
 		case errors.Is(err, ErrRevoked):
 			s.cfg.Hooks.BadIdentity()
 			return nil, nil, status.Errorf(codes.PermissionDenied, "%s is revoked", c.ID)
+		case !errors.Is(err, ErrStale) && renews && ctx.Err() == nil:
+			return s.spared(ctx, r, c, shownEnds, err)
 		case !errors.Is(err, ErrStale) || n == signings:
 			s.cfg.Hooks.SignFailed()
 			if ctx.Err() != nil {

@@ -95,6 +95,7 @@ type Config struct {
 	Authorities   Authorities
 	Authenticator attest.Authenticator
 	Journal       Journal
+	Spare         Spare       // nil: nothing is issued while the Journal is away
 	Revocations   Revocations // nil: nothing is revoked
 	Holders       Holders     // nil: reports are answered Unimplemented
 	Memory        Memory      // nil: peers are answered Unimplemented
