@@ -25,6 +25,8 @@ type Caller struct {
 	Pod string
 	// Serial is the client certificate's, hexadecimal as issue.SerialString writes it; empty where a token proved it.
 	Serial string
+	// Proven is when a token proved it last, as the CA found out; zero: not known here.
+	Proven time.Time
 	// NotAfter is when the credential ends; zero where who reviewed a token does not say.
 	NotAfter time.Time
 }

@@ -51,6 +51,10 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 	if caller, err = s.caller(ctx); err != nil {
 		return caller, nil, err
 	}
+	if caller.Proven, err = s.proven(ctx, caller); err != nil {
+		s.cfg.Hooks.Unauthenticated()
+		return caller, nil, err
+	}
 	r, err := read()
 	if err != nil {
 		return caller, nil, err
@@ -197,7 +201,7 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 		return nil, nil, status.Errorf(codes.Unavailable, "this replica cannot sign: %v", err)
 	}
 	ttl := time.Duration(r.GetValidityDuration()) * time.Second
-	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl}
+	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl, Proven: c.Proven}
 	if c.ID == s.cfg.ControlPlane && c.By == attest.ByToken {
 		want.Names = s.cfg.Names
 	}

@@ -106,11 +106,12 @@ type Config struct {
 	Names        []string // see issue.Request
 	// Aliases are other trust domains under which a CSR may name its caller, as agents do that were started before the mesh
 	// changed its own (MeshConfig trustDomainAliases); asked for each request. nil: none.
-	Aliases func() []spiffeid.TrustDomain
-	Policy  issue.Policy
-	Limits  Limits
-	Hooks   Hooks
-	Audit   *slog.Logger // one line for each certificate, and of refusals a sample; nil: slog.Default()
+	Aliases  func() []spiffeid.TrustDomain
+	Policy   issue.Policy
+	Renewals Renewals
+	Limits   Limits
+	Hooks    Hooks
+	Audit    *slog.Logger // one line for each certificate, and of refusals a sample; nil: slog.Default()
 
 	Now    func() time.Time
 	Random io.Reader

@@ -74,7 +74,8 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 		ControlPlane: self, Names: c.servingNames(),
 		Authorities: current{a.ring}, Authenticator: ofCalls{a.callers}, Journal: journal{a.ring}, Spare: renewals{a.ring}, Revocations: revocations{a.ring},
 		Holders: holders{a.ring}, Memory: a.ring, Aliases: aliases, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
-		Hooks: certificateHooks(), Audit: log,
+		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: machines(snapshot), Tokens: a.callers.tokens, Ending: obs.MachinesEnding.Inc},
+		Hooks:    certificateHooks(), Audit: log,
 	})
 	return a, err
 }

@@ -139,6 +139,7 @@ var (
 	WaitingHolders     = gauge("navarch_keyring_waiting_holders", "Holders of leaves that a root rotation waits for.")
 	Revocations        = gaugeVec("navarch_keyring_revoked", "What is revoked: certificates, identities.", "what")
 	KeyringPeers       = gauge("navarch_keyring_peers", "Replicas that said last what they remember of the keyring.")
+	MachinesEnding     = counter("navarch_machine_renewals_ending_total", "Renewals of machines that may renew by certificate alone for less than 14 days yet (--machine-renewals).")
 	Allowance          = gauge("navarch_keyring_allowance", "Renewals of certificates that this replica may issue while etcd is away.")
 	TokenKeysAge       = gauge("navarch_token_keys_age_seconds", "Seconds since the keys of token issuers were fetched, the oldest of them; 0: none are fetched.")
 )
