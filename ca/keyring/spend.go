@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"navarch.io/navarch/store/durable"
@@ -33,6 +34,8 @@ type spender struct {
 	purse
 	file   *os.File // open at its end; nil: nothing can be issued
 	issued []Issue  // that etcd does not have
+
+	shownLeft atomic.Int64 // what left said last
 }
 
 // recallAllowance reads the file; a last line that was not written as a whole was not handed out.
@@ -96,12 +99,15 @@ func (s *spender) replace(dir string, a Allowance) error {
 
 // left is how many renewals may be issued yet.
 func (s *spender) left(now time.Time) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.file == nil || now.After(s.allowance.Until) {
-		return 0
+	if s.mu.TryLock() { // else it is being written, and stands again in a moment
+		defer s.mu.Unlock()
+		n := s.allowance.Count - s.spent
+		if s.file == nil || now.After(s.allowance.Until) {
+			n = 0
+		}
+		s.shownLeft.Store(int64(n))
 	}
-	return s.allowance.Count - s.spent
+	return int(s.shownLeft.Load())
 }
 
 // Away says whether etcd did not answer when it was asked last.
@@ -235,6 +241,9 @@ func (k *Keyring) promised(ctx context.Context) (all []Allowance, err error) {
 	asked, cancel := context.WithTimeout(ctx, k.cfg.Answer)
 	defer cancel()
 	blobs, _, err := k.cfg.Store.Blobs(asked, allowancesFolder, 0)
+	if errors.Is(err, kv.ErrForbidden) { // etcd's roles are those of an older version: nobody could record any
+		return nil, nil
+	}
 	for _, blob := range blobs {
 		var a Allowance
 		if err := json.Unmarshal(blob.Raw, &a); err != nil {
