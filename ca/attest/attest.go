@@ -29,6 +29,8 @@ type Caller struct {
 	Cluster string
 	// Token is the id of the token (jti) that is bound to no pod; empty where it says none, or a certificate proved it.
 	Token string
+	// Proven is when a token proved it last, as the CA found out; zero: not known here.
+	Proven time.Time
 	// NotAfter is when the credential ends; zero where who reviewed a token does not say.
 	NotAfter time.Time
 }

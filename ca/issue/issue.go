@@ -45,6 +45,8 @@ type Request struct {
 	// mesh changed its trust domain. The certificate names Identity all the same.
 	Aliases []spiffeid.TrustDomain
 	TTL     time.Duration // 0: the default; more than the maximum: the maximum
+	// Proven is when the identity was proven by a token last, for the certificate to say (Proven); zero: it does not.
+	Proven time.Time
 	// Names are put beside the identity: DNS names, and those that are IP addresses as such. They are the issuer's decision,
 	// never the CSR's.
 	Names []string
@@ -116,6 +118,9 @@ func Issue(a *Authority, r Request, p Policy, now time.Time, random io.Reader) (
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	t := x509.Certificate{URIs: uris(r.Identity), ExtKeyUsage: usages}
 	name(&t, r.Names)
+	if t.ExtraExtensions, err = proven(r.Proven); err != nil {
+		return nil, err
+	}
 	return a.sign(public, t, r.TTL, p, now, random)
 }
 

@@ -3,6 +3,7 @@ package keyring
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,8 @@ type Issue struct {
 	Previous string `json:"prev,omitempty"`
 	// Report: no certificate, but the word of the holder of Serial that it has a bundle of Generation.
 	Report bool `json:"rep,omitempty"`
+	// Many: no certificate, but that Identity has some that are not journalled one by one (tally.go), the last until NotAfter.
+	Many bool `json:"many,omitempty"`
 }
 
 // Holder is one who holds a leaf that is not expired.
@@ -34,18 +37,22 @@ type Holder struct {
 	Peer     string    `json:"peer,omitempty"`
 	Serial   string    `json:"serial"`
 	NotAfter time.Time `json:"notAfter"`
+	// Many: it is not one certificate, but those of an identity that has too many to journal one by one; Serial is empty.
+	Many bool `json:"many,omitempty"`
 }
 
 // census is what the journal says of leaves in use.
 type census struct {
-	leaves   map[string]Issue     // by serial
-	reported map[string]uint64    // serial -> greatest generation that its holder has
-	greatest map[uint64]time.Time // epoch -> the last end of its leaves
-	at       int64                // revision up to which the journal was read
+	leaves     map[string]Issue     // by serial
+	reported   map[string]uint64    // serial -> greatest generation that its holder has
+	greatest   map[uint64]time.Time // epoch -> the last end of its leaves
+	many       map[many]time.Time   // the last end of what is not journalled one by one
+	allowances []Allowance          // that etcd has, whoever has them
+	at         int64                // revision up to which the journal was read
 }
 
 func newCensus() *census {
-	return &census{leaves: map[string]Issue{}, reported: map[string]uint64{}, greatest: map[uint64]time.Time{}}
+	return &census{leaves: map[string]Issue{}, reported: map[string]uint64{}, greatest: map[uint64]time.Time{}, many: map[many]time.Time{}}
 }
 
 func (c *census) add(i Issue) {
@@ -53,7 +60,13 @@ func (c *census) add(i Issue) {
 		c.reported[i.Serial] = max(c.reported[i.Serial], i.Generation)
 		return
 	}
-	c.leaves[i.Serial] = i
+	if i.Many {
+		if i.NotAfter.After(c.many[i.many()]) {
+			c.many[i.many()] = i.NotAfter
+		}
+	} else {
+		c.leaves[i.Serial] = i
+	}
 	if i.NotAfter.After(c.greatest[i.Epoch]) {
 		c.greatest[i.Epoch] = i.NotAfter
 	}
@@ -82,6 +95,53 @@ func (c *census) prune(now time.Time) {
 			delete(c.reported, serial)
 		}
 	}
+	maps.DeleteFunc(c.many, func(_ many, end time.Time) bool { return now.After(end.Add(clockTolerance)) })
+}
+
+// last is when the last certificate of an epoch ends that there may be.
+func (c *census) last(epoch uint64) time.Time {
+	end := c.greatest[epoch]
+	for _, a := range c.allowances {
+		if a.Epoch == epoch && a.Last.After(end) {
+			end = a.Last
+		}
+	}
+	return end
+}
+
+// unaware is when the last certificate ends that a replica may have issued without etcd and without knowing a version of the record; zero:
+// every replica knows it, or has nothing left.
+func (c *census) unaware(version uint64, now time.Time) (end time.Time) {
+	for _, a := range c.allowances {
+		if a.Version < version && !a.ended(now) && a.Last.After(end) {
+			end = a.Last
+		}
+	}
+	return end
+}
+
+// crowds are the identities that have certificates which are not journalled one by one, with the last end of these, sorted.
+func (c *census) crowds(now time.Time) (out []Denial) {
+	last := map[string]time.Time{}
+	for m, end := range c.many {
+		if !now.After(end.Add(clockTolerance)) && end.After(last[m.identity]) {
+			last[m.identity] = end
+		}
+	}
+	for _, identity := range slices.Sorted(maps.Keys(last)) {
+		out = append(out, Denial{Identity: identity, Until: last[identity]})
+	}
+	return out
+}
+
+// crowd is when the last ends of what an identity has that is not journalled one by one; zero: it has nothing of that.
+func (c *census) crowd(identity string, now time.Time) (until time.Time) {
+	for _, one := range c.crowds(now) {
+		if one.Identity == identity {
+			until = one.Until
+		}
+	}
+	return until
 }
 
 // missing lists, by identity, who holds an unexpired leaf and does not count as a holder of a bundle of the generation. A
@@ -107,6 +167,16 @@ func (c *census) missing(generation uint64, now time.Time) []Holder {
 			continue
 		}
 		out = append(out, Holder{Identity: leaf.Identity, Pod: leaf.Pod, Peer: leaf.Peer, Serial: serial, NotAfter: leaf.NotAfter})
+	}
+	for m, end := range c.many {
+		if m.generation < generation && !now.After(end) {
+			out = append(out, Holder{Identity: m.identity, NotAfter: end, Many: true})
+		}
+	}
+	for _, a := range c.allowances {
+		if a.Generation < generation && !now.After(a.Last) {
+			out = append(out, Holder{Identity: "renewed by replica " + a.Replica + " without etcd", NotAfter: a.Last, Many: true})
+		}
 	}
 	slices.SortFunc(out, func(a, b Holder) int {
 		if by := strings.Compare(a.Identity, b.Identity); by != 0 {

@@ -19,3 +19,6 @@ func (k *Keyring) PrivateKeys(ctx context.Context) (map[uint64]crypto.Signer, er
 	})
 	return out, err
 }
+
+// Seeded is closed once a replica has counted what the journal had when it started.
+func (k *Keyring) Seeded() <-chan struct{} { return k.seeded }

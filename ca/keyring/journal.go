@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"navarch.io/navarch/store/kv"
@@ -32,7 +33,9 @@ type entry struct {
 	issue Issue
 	raw   []byte
 	came  int64 // Unix ns
-	done  chan error
+	// folded: it is journalled as one of many of its identity.
+	folded bool
+	done   chan error
 }
 
 // Append makes an entry durable before it returns. It is called by many goroutines, and commits their entries in groups.
@@ -67,19 +70,22 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 
 // Held records that the holder of a certificate has a bundle, given as the SHA-256 of each root's DER in lower-case
 // hexadecimal. A bundle that lacks a root of the present one counts for nothing; the same word again is not journalled again, so
-// that no holder fills etcd.
-func (k *Keyring) Held(ctx context.Context, serial, identity string, roots []string) error {
+// that no holder fills etcd. end is when the certificate ends, and with it what is known of its holder.
+func (k *Keyring) Held(ctx context.Context, serial, identity string, roots []string, end time.Time) error {
 	s := k.State()
 	for _, root := range s.Bundle {
 		if !slices.Contains(roots, fingerprint(root)) {
 			return nil
 		}
 	}
+	if most := k.cfg.Now().Add(reportKept); end.After(most) {
+		end = most
+	}
 	said := report{serial, s.Generation}
 	if again, _ := k.reports.ContainsOrAdd(said, struct{}{}); again {
 		return nil
 	}
-	err := k.Append(ctx, Issue{Serial: serial, Identity: identity, Generation: s.Generation, NotAfter: k.cfg.Now().Add(reportKept), Report: true})
+	err := k.Append(ctx, Issue{Serial: serial, Identity: identity, Generation: s.Generation, NotAfter: end, Report: true})
 	if err != nil {
 		k.reports.Remove(said)
 	}
@@ -100,6 +106,11 @@ func fingerprint(c *x509.Certificate) string {
 // journal commits what is appended, one transaction at a time.
 func (k *Keyring) journal(ctx context.Context) error {
 	run, count := rand.Text(), 0
+	if k.cfg.Leads() {
+		var seeding sync.WaitGroup
+		seeding.Go(func() { k.seed(ctx) })
+		defer seeding.Wait()
+	}
 	for {
 		var batch []*entry
 		select {
@@ -129,12 +140,16 @@ func (k *Keyring) commit(ctx context.Context, batch []*entry, name string) {
 	ctx, cancel := context.WithTimeout(ctx, commitBudget)
 	defer cancel()
 	var err error
+	batch = k.fold(batch)
 	for range tries {
 		v := k.view.Load()
 		if batch = admit(batch, v.state); len(batch) == 0 {
 			return
 		}
-		change := kv.BlobChange{If: map[string]int64{statePath: v.fence}, Put: []kv.Blob{{Path: journalPath(batch, name), Raw: join(batch)}}}
+		change := kv.BlobChange{If: map[string]int64{statePath: v.fence}}
+		if change.Put, err = blobs(batch, name); err != nil {
+			break
+		}
 		if _, err = k.cfg.Store.ChangeBlobs(ctx, change); !errors.Is(err, kv.ErrConflict) {
 			break
 		}
@@ -196,6 +211,9 @@ func (k *Keyring) prune(ctx context.Context) error {
 		return err
 	}
 	_, err = k.cfg.Store.DropBlobs(ctx, journalFolder, fmt.Sprintf("%s%012x", journalFolder, now.Add(-clockTolerance).Unix()))
+	if err == nil {
+		err = k.pruneAllowances(ctx, now)
+	}
 	if err == nil {
 		k.pruned = now
 	}

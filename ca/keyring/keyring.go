@@ -66,9 +66,14 @@ type Config struct {
 	// each proxy, and, measured, 54 bytes in Envoy's memory for each entry and each TLS context (cluster or listener), so
 	// that 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at most 5,000.
 	MaxRevoked int
-	Every      time.Duration // between two looks at clock, cacerts and gate; 0: 5 s
-	Retry      time.Duration // longest pause after a failure; 0: 15 s
-	Answer     time.Duration // etcd is away when it takes longer to answer; 0: 5 s
+	// IdentityBytes is how much of the journal this replica lets one identity have before what it issues to it is no longer journalled one
+	// by one. 0: 32 MiB.
+	IdentityBytes int
+	// Allowance is how many renewals this replica may issue while etcd is away; it needs Dir. 0: none.
+	Allowance int
+	Every     time.Duration // between two looks at clock, cacerts and gate; 0: 5 s
+	Retry     time.Duration // longest pause after a failure; 0: 15 s
+	Answer    time.Duration // etcd is away when it takes longer to answer; 0: 5 s
 	// Peers gives a nonce to the other replicas and returns their answers (Seen), with the errors of those that gave none. A
 	// replica that has just started waits for it once, before it believes etcd, and asks again all the time: nobody who
 	// lives forgets. Nobody answering is no obstacle, or the first of all could not start. nil: nobody is asked.
@@ -108,19 +113,23 @@ func (believed) Compared() <-chan struct{} {
 
 // Keyring is one replica's. Safe for concurrent use.
 type Keyring struct {
-	cfg     Config
-	log     *slog.Logger
-	view    atomic.Pointer[view]
-	jobs    chan job
-	entries chan *entry
-	reports *lru.Cache[report, struct{}] // that were journalled, or are being
-	seen    atomic.Pointer[memory]       // what mem is, for peers
-	floor   atomic.Pointer[memory]       // the newest that a peer remembers
-	heard   chan struct{}                // closed once peers were asked
-	nudge   chan struct{}                // of one: floor is higher
-	oldest  atomic.Int64                 // when the oldest entry in the transaction under way came, Unix ns; 0: none is
-	waiting atomic.Int64                 // holders that a rotation waits for
-	peers   atomic.Int64                 // that answered last
+	cfg        Config
+	log        *slog.Logger
+	view       atomic.Pointer[view]
+	jobs       chan job
+	entries    chan *entry
+	reports    *lru.Cache[report, struct{}] // that were journalled, or are being
+	tally      *tally
+	seeded     chan struct{}          // closed once the tally has what the journal had
+	seen       atomic.Pointer[memory] // what mem is, for peers
+	floor      atomic.Pointer[memory] // the newest that a peer remembers
+	heard      chan struct{}          // closed once peers were asked
+	nudge      chan struct{}          // of one: floor is higher
+	allowances *spender
+	away       atomic.Bool  // etcd did not answer the last look
+	oldest     atomic.Int64 // when the oldest entry in the transaction under way came, Unix ns; 0: none is
+	waiting    atomic.Int64 // holders that a rotation waits for
+	peers      atomic.Int64 // that answered last
 
 	// The rest is owned by the loop.
 	mem       memory
@@ -173,6 +182,9 @@ func New(cfg Config) (*Keyring, error) {
 	if cfg.MaxRevoked < 0 || cfg.MaxRevoked > maxRevoked {
 		return nil, fmt.Errorf("keyring: MaxRevoked is %d, must be 1 to %d", cfg.MaxRevoked, maxRevoked)
 	}
+	if cfg.IdentityBytes == 0 {
+		cfg.IdentityBytes = identityBytes
+	}
 	if cfg.Leads == nil {
 		cfg.Leads = func() bool { return true }
 	}
@@ -197,6 +209,10 @@ func New(cfg Config) (*Keyring, error) {
 	if err != nil {
 		return nil, err
 	}
+	allowances, err := recallAllowance(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("keyring: %w", err)
+	}
 	if mem.Version > 0 && (mem.Mesh != cfg.Mesh || mem.TrustDomain != cfg.TrustDomain.Name()) {
 		return nil, fmt.Errorf("keyring: the data directory remembers mesh %q, trust domain %q; this is mesh %q, trust domain %q",
 			mem.Mesh, mem.TrustDomain, cfg.Mesh, cfg.TrustDomain.Name())
@@ -205,7 +221,7 @@ func New(cfg Config) (*Keyring, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, reports: reports, jobs: make(chan job), entries: make(chan *entry, maxBatch),
+	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, reports: reports, tally: newTally(cfg.IdentityBytes), seeded: make(chan struct{}), allowances: allowances, jobs: make(chan job), entries: make(chan *entry, maxBatch),
 		heard: make(chan struct{}), nudge: make(chan struct{}, 1)}
 	k.seen.Store(&mem)
 	k.floor.Store(&memory{})
@@ -301,7 +317,7 @@ func (k *Keyring) turn(ctx context.Context) error {
 	}
 	err := k.readCACerts(ctx)
 	if k.cfg.Leads() {
-		err = errors.Join(err, k.advance(ctx), k.prune(ctx))
+		err = errors.Join(err, k.allow(ctx), k.advance(ctx), k.prune(ctx))
 		k.reseal(ctx)
 	}
 	return err

@@ -81,6 +81,11 @@ func (k *Keyring) count(ctx context.Context) error {
 	if k.census == nil {
 		k.census = newCensus()
 	}
+	// Allowances first: what was issued from one is in the journal before the next takes its place.
+	allowances, err := k.promised(ctx)
+	if err != nil {
+		return err
+	}
 	blobs, at, err := k.cfg.Store.Blobs(ctx, journalFolder, k.census.at)
 	if err != nil {
 		return err
@@ -92,6 +97,7 @@ func (k *Keyring) count(ctx context.Context) error {
 	if sure, err := k.cfg.Clock.Sure(); err == nil {
 		k.census.prune(sure)
 	}
+	k.census.allowances = allowances
 	return nil
 }
 
@@ -202,7 +208,7 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 		out.Until = map[uint64]time.Time{}
 		for _, e := range k.ring.rec.Epochs {
 			if e.Status == Retiring {
-				out.Until[e.Number] = k.census.greatest[e.Number]
+				out.Until[e.Number] = k.census.last(e.Number)
 			}
 		}
 		return nil
@@ -223,26 +229,33 @@ type Revoked struct {
 // the identities.
 func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Revoked, error) {
 	var out *Revoked
-	err := k.ask(ctx, func(ctx context.Context) error {
-		// First nothing new is issued for the identities; then the journal has all that they hold.
-		if err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) { return deny(r, identities, k.cfg.Now()) }); err != nil {
-			return err
+	err := k.ask(ctx, func(ctx context.Context) (err error) {
+		out, err = k.revokeAll(ctx, serials, identities)
+		return err
+	})
+	return out, err
+}
+
+// revokeAll is Revoke, by the loop.
+func (k *Keyring) revokeAll(ctx context.Context, serials, identities []string) (out *Revoked, err error) {
+	// First nothing new is issued for the identities; then the journal has all that they hold.
+	if err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) { return deny(r, identities, k.cfg.Now()) }); err != nil {
+		return nil, err
+	}
+	err = k.update(ctx, func(r *record) (_ *record, put []kv.Blob, err error) {
+		if err := k.count(ctx); err != nil {
+			return nil, nil, err
 		}
-		return k.update(ctx, func(r *record) (_ *record, put []kv.Blob, err error) {
-			if err := k.count(ctx); err != nil {
-				return nil, nil, err
-			}
-			if out, err = revoke(r, k.census, serials, k.cfg.MaxRevoked, k.cfg.Now()); err != nil {
-				return nil, nil, err
-			}
-			if out.Denied = bound(r, k.census, identities, k.cfg.Now()); len(out.Serials)+len(out.Denied) == 0 {
-				return nil, nil, nil
-			}
-			if len(out.Serials) > 0 {
-				put, err = k.lists(r)
-			}
-			return r, put, err
-		})
+		if out, err = revoke(r, k.census, serials, k.cfg.MaxRevoked, k.cfg.Now()); err != nil {
+			return nil, nil, err
+		}
+		if out.Denied = bound(r, k.census, identities, k.cfg.Now()); len(out.Serials)+len(out.Denied) == 0 {
+			return nil, nil, nil
+		}
+		if len(out.Serials) > 0 {
+			put, err = k.lists(r)
+		}
+		return r, put, err
 	})
 	return out, err
 }

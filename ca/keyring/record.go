@@ -69,9 +69,10 @@ type epoch struct {
 }
 
 type revoked struct {
-	At    time.Time `json:"at"`
-	Epoch uint64    `json:"epoch,omitempty"` // the issuer; 0: not known, it is in every list
-	Until time.Time `json:"until,omitzero"`  // the end of the certificate, of an identity of the last that it had; zero: not known
+	At      time.Time `json:"at"`
+	Epoch   uint64    `json:"epoch,omitempty"`   // the issuer; 0: not known, it is in every list
+	Version uint64    `json:"version,omitempty"` // of an identity: of the record that has it first; 0: an older build wrote it
+	Until   time.Time `json:"until,omitzero"`    // the end of the certificate, of an identity of the last that it had; zero: not known
 }
 
 func (r *record) clone() *record {

@@ -23,7 +23,7 @@ type Denial struct {
 	// Until is when the last certificate ends that it had when it was revoked; zero: not known. Nobody needs to be kept out
 	// afterwards, but the identity still gets no certificate.
 	Until  time.Time `json:"until,omitzero"`
-	Leaves int       `json:"leaves,omitempty"` // certificates that it had; in the answer of Revoke only
+	Leaves int       `json:"leaves,omitempty"` // certificates that it had, of those journalled one by one; in the answer of Revoke only
 }
 
 // deny keeps identities from getting certificates; nil where none of them is new.
@@ -40,7 +40,7 @@ func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, er
 		if r.Identities == nil {
 			r.Identities = map[string]revoked{}
 		}
-		r.Identities[id.String()], changed = revoked{At: now}, true
+		r.Identities[id.String()], changed = revoked{At: now, Version: r.Version + 1}, true
 	}
 	if len(r.Identities) > maxDenied {
 		return nil, nil, fmt.Errorf("%d revoked identities, at most %d fit", len(r.Identities), maxDenied)
@@ -61,7 +61,13 @@ func bound(r *record, c *census, identities []string, now time.Time) (out []Deni
 				d.Until = leaf.NotAfter
 			}
 		}
+		if end := c.crowd(d.Identity, now); end.After(d.Until) {
+			d.Until = end
+		}
 		v := r.Identities[d.Identity]
+		if end := c.unaware(v.Version, now); end.After(d.Until) {
+			d.Until = end
+		}
 		v.Until = d.Until
 		r.Identities[d.Identity] = v
 		out = append(out, d)
@@ -87,6 +93,9 @@ func revoke(r *record, c *census, serials []string, most int, now time.Time) (*R
 		if !known {
 			out.Unknown = append(out.Unknown, serial)
 		}
+		if err := followed(c, serial, leaf, now); err != nil {
+			return nil, err
+		}
 		renewals := c.renewalsOf(serial, now)
 		for _, one := range append(renewals, Issue{Serial: serial, Epoch: leaf.Epoch, NotAfter: leaf.NotAfter}) {
 			if r.list(one, now) {
@@ -104,6 +113,18 @@ func revoke(r *record, c *census, serials []string, most int, now time.Time) (*R
 	slices.Sort(out.Serials)
 	slices.Sort(out.Unknown)
 	return out, nil
+}
+
+// followed says why a certificate cannot be revoked by its serial number: what renewed it may be among what is not journalled one by one.
+// leaf is the zero one where the journal does not have it.
+func followed(c *census, serial string, leaf Issue, now time.Time) error {
+	for _, one := range c.crowds(now) {
+		if leaf.Identity == "" || leaf.Identity == one.Identity {
+			return fmt.Errorf("serial %s: %s has more certificates than are journalled one by one, the last until %s, and what renewed this one may be among them: revoke the identity instead",
+				serial, one.Identity, one.Until.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
 }
 
 // list adds a certificate to the record; false: it is there already.
@@ -125,6 +146,14 @@ func restore(r *record, c *census, identities []string, most int, now time.Time)
 	for _, id := range identities {
 		if _, ok := r.Identities[id]; !ok {
 			return fmt.Errorf("identity %s is not revoked", id)
+		}
+		if end := c.crowd(id, now); !end.IsZero() {
+			return fmt.Errorf("identity %s has more certificates from before it was revoked than are journalled one by one: restore it after %s, when they have ended",
+				id, end.UTC().Format(time.RFC3339))
+		}
+		if end := c.unaware(r.Identities[id].Version, now); !end.IsZero() {
+			return fmt.Errorf("identity %s may have certificates from before it was revoked of a replica that has not been heard of since: restore it when that is back, or after %s",
+				id, end.UTC().Format(time.RFC3339))
 		}
 		had := of(c, id, now)
 		for _, leaf := range had {

@@ -31,6 +31,7 @@ func (k *Keyring) look(ctx context.Context) error {
 	for {
 		k.bar = *k.floor.Load() // first: a peer remembers only what was in etcd, so a read that comes later must show it
 		blobs, err := k.blobs(ctx)
+		k.away.Store(err != nil)
 		if err != nil {
 			if k.ring == nil && k.trouble == nil {
 				if failed := k.restore(ctx, err); failed != nil {

@@ -17,6 +17,7 @@ type Stats struct {
 	Queued                            int           // entries that wait for the transaction under way to end
 	Lag                               time.Duration // since the oldest entry of that transaction came; 0: none is under way
 	Peers                             int           // that answered last
+	Allowance                         int           // renewals that may be issued while etcd is away
 }
 
 // Stats is what stands now. It may be called from any goroutine.
@@ -41,6 +42,7 @@ func (k *Keyring) Stats() Stats {
 			}
 		}
 	}
+	out.Allowance = k.allowances.left(k.cfg.Now())
 	if came := k.oldest.Load(); came != 0 {
 		out.Lag = time.Since(time.Unix(0, came))
 	}

@@ -37,7 +37,7 @@ func step(r *record, now time.Time, c *census) (next *record, happened []string,
 		if e.Status != Retiring {
 			continue
 		}
-		if end := c.greatest[e.Number]; now.After(end.Add(clockTolerance)) || end.IsZero() {
+		if end := c.last(e.Number); now.After(end.Add(clockTolerance)) || end.IsZero() {
 			next.retire(next.epoch(e.Number), now)
 			happened = append(happened, fmt.Sprintf("epoch %d is retired: no leaf of it is in use", e.Number))
 		}
@@ -55,14 +55,18 @@ func ended(v revoked, now time.Time) bool {
 	return !v.Until.IsZero() && now.After(v.Until.Add(clockTolerance))
 }
 
-// forget leaves out of the record what is known to have expired.
+// forgotten says whether a revoked certificate needs no memory any more: it has expired, and so has what a replica may have issued for it
+// last, without etcd, which is revoked when that replica is back (handOver).
+func forgotten(v revoked, now time.Time) bool { return ended(v, now.Add(-allowanceTTL)) }
+
+// forget leaves out of the record what needs no memory any more.
 func (r *record) forget(now time.Time) {
-	maps.DeleteFunc(r.Serials, func(_ string, v revoked) bool { return ended(v, now) })
+	maps.DeleteFunc(r.Serials, func(_ string, v revoked) bool { return forgotten(v, now) })
 }
 
 func outlived(r *record, now time.Time) bool {
 	for _, v := range r.Serials {
-		if ended(v, now) {
+		if forgotten(v, now) {
 			return true
 		}
 	}

@@ -38,8 +38,8 @@ type world struct {
 	serving sync.Map  // serial -> private key of a server's own certificate
 }
 
-func newWorld(t testing.TB) *world {
-	return &world{Server: kvtest.Start(t), t: t, kek: filepath.Join(t.TempDir(), "kek")}
+func newWorld(t testing.TB, tune ...kvtest.Option) *world {
+	return &world{Server: kvtest.Start(t, tune...), t: t, kek: filepath.Join(t.TempDir(), "kek")}
 }
 
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }

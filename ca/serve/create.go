@@ -51,6 +51,10 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 	if caller, err = s.caller(ctx); err != nil {
 		return caller, nil, err
 	}
+	if caller.Proven, err = s.proven(ctx, caller); err != nil {
+		s.cfg.Hooks.Unauthenticated()
+		return caller, nil, err
+	}
 	r, err := read()
 	if err != nil {
 		return caller, nil, err
@@ -58,7 +62,9 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 	if err := s.plausible(r); err != nil {
 		return caller, nil, err
 	}
-	pass, err := s.admit(ctx, caller)
+	// What else is in the message is not kept while it waits.
+	r = &securityv1.IstioCertificateRequest{Csr: r.GetCsr(), ValidityDuration: r.GetValidityDuration()}
+	pass, err := s.admit(ctx, caller, len(r.GetCsr()))
 	if err != nil {
 		s.cfg.Hooks.Turned(status.Code(err).String())
 		return caller, nil, err
@@ -171,10 +177,10 @@ func (s *Server) plausible(r *securityv1.IstioCertificateRequest) error {
 
 const maxDuration = time.Duration(1<<63 - 1)
 
-func (s *Server) admit(ctx context.Context, c attest.Caller) (*pass, error) {
+func (s *Server) admit(ctx context.Context, c attest.Caller, bytes int) (*pass, error) {
 	first := c.By != attest.ByCertificate
 	began := s.cfg.Now()
-	pass, err := s.door.enter(ctx, c.ID.String(), first, s.cfg.Limits.MaxWait)
+	pass, err := s.door.enter(ctx, c.ID.String(), first, bytes, s.cfg.Limits.MaxWait)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +201,7 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 		return nil, nil, status.Errorf(codes.Unavailable, "this replica cannot sign: %v", err)
 	}
 	ttl := time.Duration(r.GetValidityDuration()) * time.Second
-	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl}
+	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl, Proven: c.Proven}
 	if c.ID == s.cfg.ControlPlane && c.By == attest.ByToken {
 		want.Names = s.cfg.Names
 	}
@@ -225,6 +231,10 @@ func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertifi
 	defer p.settle()
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)
 	defer cancel()
+	shownEnds, renews := s.renews(ctx, c)
+	if renews && s.cfg.Spare.Away() {
+		return s.spared(ctx, r, c, shownEnds, nil)
+	}
 	for n := 1; ; n++ {
 		e := entry(current, issued, c, peerAddress(ctx))
 		err := s.cfg.Journal.Append(bounded, e)
@@ -235,6 +245,8 @@ func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertifi
 		case errors.Is(err, ErrRevoked):
 			s.cfg.Hooks.BadIdentity()
 			return nil, nil, status.Errorf(codes.PermissionDenied, "%s is revoked", c.ID)
+		case !errors.Is(err, ErrStale) && renews && ctx.Err() == nil:
+			return s.spared(ctx, r, c, shownEnds, err)
 		case !errors.Is(err, ErrStale) || n == signings:
 			s.cfg.Hooks.SignFailed()
 			if ctx.Err() != nil {

@@ -45,6 +45,7 @@ type Stats struct {
 	Delayed         int // held back by their identity's rate
 	Signing         int // in a slot
 	Writing         int // signed, and not durable yet
+	Bytes           int // of the requests that wait
 }
 
 // Stats is what stands now.
@@ -52,13 +53,13 @@ func (s *Server) Stats() Stats {
 	s.door.mu.Lock()
 	defer s.door.mu.Unlock()
 	q := s.door.queue
-	return Stats{First: q.first.n, Renewals: q.renew.n, Delayed: len(q.late), Signing: q.running, Writing: q.writing}
+	return Stats{First: q.first.n, Renewals: q.renew.n, Delayed: len(q.late), Signing: q.running, Writing: q.writing, Bytes: q.held.used}
 }
 
 // hopeless refuses what enter would refuse, judged by the lane alone: so that a storm is not even authenticated where it
 // cannot be served. It takes no place.
 func (d *door) hopeless(ctx context.Context, first bool, maxWait time.Duration) error {
-	t := newTicket(ctx, d.now(), "", first, maxWait)
+	t := newTicket(ctx, d.now(), "", first, 0, maxWait)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if r := d.queue.judge(d.now(), t); r != nil {
@@ -67,8 +68,8 @@ func (d *door) hopeless(ctx context.Context, first bool, maxWait time.Duration) 
 	return nil
 }
 
-func newTicket(ctx context.Context, now time.Time, identity string, first bool, maxWait time.Duration) *ticket {
-	t := &ticket{identity: identity, first: first, arrived: now, ready: now, deadline: now.Add(maxWait), expiry: codes.ResourceExhausted, verdict: make(chan error, 1)}
+func newTicket(ctx context.Context, now time.Time, identity string, first bool, bytes int, maxWait time.Duration) *ticket {
+	t := &ticket{identity: identity, first: first, bytes: bytes, arrived: now, ready: now, deadline: now.Add(maxWait), expiry: codes.ResourceExhausted, verdict: make(chan error, 1)}
 	if own, ok := ctx.Deadline(); ok && own.Before(t.deadline) {
 		t.deadline, t.expiry = own, codes.DeadlineExceeded
 	}
@@ -76,8 +77,8 @@ func newTicket(ctx context.Context, now time.Time, identity string, first bool, 
 }
 
 // enter blocks until the caller may sign (nil; it must then call leave once), or is refused with a gRPC status.
-func (d *door) enter(ctx context.Context, identity string, first bool, maxWait time.Duration) (*pass, error) {
-	t := newTicket(ctx, d.now(), identity, first, maxWait)
+func (d *door) enter(ctx context.Context, identity string, first bool, bytes int, maxWait time.Duration) (*pass, error) {
+	t := newTicket(ctx, d.now(), identity, first, bytes, maxWait)
 	d.step(arrive{t})
 	timer := time.NewTimer(t.deadline.Sub(d.now()))
 	defer timer.Stop()

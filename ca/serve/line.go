@@ -9,6 +9,7 @@ import (
 // line is the tickets of one class: identities in turn, each in the order of arrival.
 type line struct {
 	n     int
+	bytes int        // of the tickets' requests
 	turns *list.List // of *lane, the next first
 	lanes map[string]*lane
 }
@@ -17,6 +18,7 @@ type lane struct {
 	identity string
 	turn     *list.Element
 	tickets  *list.List
+	bytes    int
 }
 
 func newLine() line { return line{turns: list.New(), lanes: map[string]*lane{}} }
@@ -30,6 +32,8 @@ func (l *line) push(t *ticket) {
 	}
 	t.element, t.state = in.tickets.PushBack(t), waiting
 	l.n++
+	l.bytes += t.bytes
+	in.bytes += t.bytes
 }
 
 func (l *line) pop() *ticket {
@@ -49,6 +53,8 @@ func (l *line) remove(t *ticket) {
 	in.tickets.Remove(t.element)
 	t.element, t.state = nil, outside
 	l.n--
+	l.bytes -= t.bytes
+	in.bytes -= t.bytes
 	if in.tickets.Len() == 0 {
 		l.turns.Remove(in.turn)
 		delete(l.lanes, in.identity)

@@ -12,6 +12,7 @@ import (
 type ticket struct {
 	identity string
 	first    bool
+	bytes    int // of its request, which is held while it waits
 	deadline time.Time
 	expiry   codes.Code // what it is told when the deadline passes: whose deadline it is
 	arrived  time.Time
@@ -80,13 +81,14 @@ type queue struct {
 	service time.Duration // of one ticket in its slot: moving average
 
 	first, renew line
+	held         room
 	streak       int // first certificates started in a row while renewals waited
 	late         delays
 	rates        rates
 }
 
 func newQueue(l Limits) *queue {
-	return &queue{limits: l, service: 500 * time.Microsecond, first: newLine(), renew: newLine(), rates: newRates(l.Rate, l.Burst)}
+	return &queue{limits: l, service: 500 * time.Microsecond, first: newLine(), renew: newLine(), held: newRoom(l.WaitingBytes), rates: newRates(l.Rate, l.Burst)}
 }
 
 // Step takes one event and says what to do.
@@ -119,12 +121,13 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 		return []effect{*r}
 	}
 	var out []effect
-	if q.waiting() >= q.limits.Waiting {
+	for q.waiting() >= q.limits.Waiting || !q.held.fits(t) { // judge has seen that this is enough
 		last := q.renew.last()
 		q.remove(last)
 		out = append(out, refuse{last, codes.ResourceExhausted, "displaced by a first certificate: try again with back-off"})
 	}
 	q.rates.take(t.identity, now)
+	q.held.take(t)
 	if t.ready.After(now) {
 		q.late.add(t)
 		return append(out, wakeAt{q.late.next()})
@@ -149,6 +152,10 @@ func (q *queue) judge(now time.Time, t *ticket) *refuse {
 	}
 	if q.waiting() >= q.limits.Waiting && (!t.first || q.renew.n == 0) {
 		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("%d requests wait already: try again with back-off", q.waiting())}
+	}
+	if !q.held.fits(t) && !(t.first && q.held.without(&q.renew, t)) {
+		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("%d bytes of requests wait already, %d of them of %s: try again with back-off",
+			q.held.used, q.held.of[t.identity], t.identity)}
 	}
 	return nil
 }
@@ -195,20 +202,30 @@ func (q *queue) run(now time.Time) []effect {
 func (q *queue) pick() *ticket {
 	if q.renew.n > 0 && (q.first.n == 0 || q.streak >= q.limits.FirstRuns) {
 		q.streak = 0
-		return q.renew.pop()
+		return q.leave(q.renew.pop())
 	}
 	if q.renew.n > 0 {
 		q.streak++
 	}
-	return q.first.pop()
+	return q.leave(q.first.pop())
+}
+
+// leave gives the room of t back; nil: there is no ticket.
+func (q *queue) leave(t *ticket) *ticket {
+	if t != nil {
+		q.held.give(t)
+	}
+	return t
 }
 
 func (q *queue) remove(t *ticket) {
 	switch t.state {
 	case waiting:
 		q.line(t).remove(t)
+		q.held.give(t)
 	case delayed:
 		q.late.remove(t)
+		q.held.give(t)
 	case outside: // it is in no list
 	}
 }

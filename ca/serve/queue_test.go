@@ -191,7 +191,7 @@ type crowd struct {
 func newCrowd(t *testing.T, seed uint64) *crowd {
 	r := rand.New(rand.NewPCG(seed, 4))
 	q := testQueue(t, func(l *Limits) {
-		*l = Limits{Signing: 1 + r.IntN(3), Journal: 1 + r.IntN(8), Waiting: 1 + r.IntN(30), Rate: 20, Burst: 1 + r.IntN(10), FirstRuns: 1 + r.IntN(4)}
+		*l = Limits{Signing: 1 + r.IntN(3), Journal: 1 + r.IntN(8), Waiting: 1 + r.IntN(30), Rate: 20, Burst: 1 + r.IntN(10), FirstRuns: 1 + r.IntN(4), WaitingBytes: 1 + r.IntN(200)}
 	})
 	return &crowd{T: t, Rand: r, seed: seed, q: q, now: epoch, verdicts: map[*ticket]int{}, left: map[*ticket]bool{}}
 }
@@ -213,6 +213,8 @@ func (c *crowd) step(e event) {
 	switch {
 	case q.running > q.limits.Signing || q.running+q.writing > max(q.limits.Journal, q.limits.Signing):
 		c.Fatalf("seed %d: %d running, %d writing", c.seed, q.running, q.writing)
+	case q.held.used != c.held() || q.held.used > q.limits.WaitingBytes:
+		c.Fatalf("seed %d: %d bytes counted, %d wait, at most %d may", c.seed, q.held.used, c.held(), q.limits.WaitingBytes)
 	case q.waiting() > q.limits.Waiting:
 		c.Fatalf("seed %d: %d waiting", c.seed, q.waiting())
 	case free && q.first.n+q.renew.n > 0:
@@ -224,6 +226,16 @@ func (c *crowd) step(e event) {
 	}
 }
 
+// held is the bytes of all tickets in the queue.
+func (c *crowd) held() (sum int) {
+	for _, tk := range c.all {
+		if tk.state != outside {
+			sum += tk.bytes
+		}
+	}
+	return sum
+}
+
 // act has something happen a little later; arrivals: somebody may come, or give up.
 func (c *crowd) act(arrivals bool) {
 	c.now = c.now.Add(time.Duration(c.IntN(20)) * time.Millisecond)
@@ -233,7 +245,7 @@ func (c *crowd) act(arrivals bool) {
 	}
 	switch k := c.IntN(10); {
 	case k < 5 && arrivals:
-		tk := &ticket{identity: fmt.Sprint(c.IntN(6)), first: c.IntN(2) == 0, deadline: c.now.Add(time.Duration(c.IntN(900)) * time.Millisecond)}
+		tk := &ticket{identity: fmt.Sprint(c.IntN(6)), first: c.IntN(2) == 0, bytes: c.IntN(20), deadline: c.now.Add(time.Duration(c.IntN(900)) * time.Millisecond)}
 		c.all = append(c.all, tk)
 		c.step(arrive{tk})
 	case k == 5 && len(c.all) > 0 && arrivals:
@@ -272,7 +284,7 @@ func TestQueueRandom(t *testing.T) {
 				t.Fatalf("seed %d: %d verdicts (left: %v)", seed, n, c.left[tk])
 			}
 		}
-		if q := c.q; q.waiting() != 0 || len(q.first.lanes)+len(q.renew.lanes) != 0 || q.running != 0 {
+		if q := c.q; q.waiting() != 0 || len(q.first.lanes)+len(q.renew.lanes)+len(q.held.of) != 0 || q.running != 0 {
 			t.Fatalf("seed %d: %d waiting, %d running at the end", seed, q.waiting(), q.running)
 		}
 	}

@@ -82,6 +82,7 @@ type Holder struct {
 	Serial   string   // of the certificate that the report came with
 	Roots    []string // Fingerprint of each, sorted
 	Peer     string
+	NotAfter time.Time // of the certificate
 }
 
 // Holders takes reports. It is called by many goroutines.
@@ -94,6 +95,7 @@ type Config struct {
 	Authorities   Authorities
 	Authenticator attest.Authenticator
 	Journal       Journal
+	Spare         Spare       // nil: nothing is issued while the Journal is away
 	Revocations   Revocations // nil: nothing is revoked
 	Holders       Holders     // nil: reports are answered Unimplemented
 	Memory        Memory      // nil: peers are answered Unimplemented
@@ -104,11 +106,12 @@ type Config struct {
 	Names        []string // see issue.Request
 	// Aliases are other trust domains under which a CSR may name its caller, as agents do that were started before the mesh
 	// changed its own (MeshConfig trustDomainAliases); asked for each request. nil: none.
-	Aliases func() []spiffeid.TrustDomain
-	Policy  issue.Policy
-	Limits  Limits
-	Hooks   Hooks
-	Audit   *slog.Logger // one line for each certificate, and of refusals a sample; nil: slog.Default()
+	Aliases  func() []spiffeid.TrustDomain
+	Policy   issue.Policy
+	Renewals Renewals
+	Limits   Limits
+	Hooks    Hooks
+	Audit    *slog.Logger // one line for each certificate, and of refusals a sample; nil: slog.Default()
 
 	Now    func() time.Time
 	Random io.Reader
@@ -176,14 +179,16 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 
 // Limits bound the work. Zero values get the defaults.
 type Limits struct {
-	Signing   int           // certificates being signed at once: GOMAXPROCS
-	Checks    int           // credentials being checked at once: of each sort: 4 x GOMAXPROCS
-	Journal   int           // signed and not durable yet: 4096
-	Waiting   int           // in the queue: 32768; what comes then displaces renewals, or is refused
-	MaxWait   time.Duration // of a request, even if its own deadline is later: 20 s
-	Rate      float64       // certificates a second for one identity, in the long run: 500
-	Burst     int           // and at once: 5000
-	FirstRuns int           // first certificates in a row while renewals wait, before one renewal: 15
+	Signing int // certificates being signed at once: GOMAXPROCS
+	Checks  int // credentials being checked at once: of each sort: 4 x GOMAXPROCS
+	Journal int // signed and not durable yet: 4096
+	Waiting int // in the queue: 32768; what comes then displaces renewals, or is refused
+	// WaitingBytes bounds the requests in the queue together: 32 MiB. One identity may hold as much as it leaves free, so at most half.
+	WaitingBytes int
+	MaxWait      time.Duration // of a request, even if its own deadline is later: 20 s
+	Rate         float64       // certificates a second for one identity, in the long run: 500
+	Burst        int           // and at once: 5000
+	FirstRuns    int           // first certificates in a row while renewals wait, before one renewal: 15
 }
 
 func (l *Limits) fill() error {
@@ -194,7 +199,7 @@ func (l *Limits) fill() error {
 		def   int
 	}{
 		{"Signing", &l.Signing, cores}, {"Checks", &l.Checks, 4 * cores}, {"Journal", &l.Journal, 4096},
-		{"Waiting", &l.Waiting, 32768}, {"Burst", &l.Burst, 5000}, {"FirstRuns", &l.FirstRuns, 15},
+		{"Waiting", &l.Waiting, 32768}, {"WaitingBytes", &l.WaitingBytes, 32 << 20}, {"Burst", &l.Burst, 5000}, {"FirstRuns", &l.FirstRuns, 15},
 	} {
 		if *f.value < 0 {
 			return fmt.Errorf("config.Limits.%s is %d, must not be negative", f.name, *f.value)

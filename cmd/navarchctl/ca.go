@@ -209,7 +209,11 @@ func reportTable(w io.Writer, r *keyring.Report) error {
 	if r.Rotating != 0 {
 		fmt.Fprintf(w, "epoch %d waits for %d holders:\n", r.Rotating, len(r.Waiting))
 		for _, h := range r.Waiting {
-			fmt.Fprintf(w, "  %s %s (until %s)\n", h.Identity, h.Pod, h.NotAfter.UTC().Format(time.RFC3339))
+			what := h.Pod
+			if h.Many {
+				what = "more certificates than are journalled one by one"
+			}
+			fmt.Fprintf(w, "  %s %s (until %s)\n", h.Identity, what, h.NotAfter.UTC().Format(time.RFC3339))
 		}
 	}
 	for _, line := range []struct{ what, text string }{{"sealed", r.Sealed}, {"alarm", r.Alarm}} {

@@ -45,10 +45,18 @@ func (c current) Current() (*caserve.Current, error) {
 type journal struct{ ring *keyring.Keyring }
 
 func (j journal) Append(ctx context.Context, e caserve.Entry) error {
-	err := j.ring.Append(ctx, keyring.Issue{
+	return inServe(j.ring.Append(ctx, issueOf(e)))
+}
+
+func issueOf(e caserve.Entry) keyring.Issue {
+	return keyring.Issue{
 		Serial: e.Serial, Identity: e.Identity.String(), Epoch: e.Epoch, Generation: e.Publication, Previous: e.Previous,
 		NotBefore: e.NotBefore, NotAfter: e.NotAfter, By: e.By, Pod: e.Pod, Peer: e.Peer,
-	})
+	}
+}
+
+// inServe gives the keyring's errors the names that the CA service decides by.
+func inServe(err error) error {
 	switch {
 	case errors.Is(err, keyring.ErrStale):
 		return fmt.Errorf("%w: %w", caserve.ErrStale, err)
@@ -56,6 +64,13 @@ func (j journal) Append(ctx context.Context, e caserve.Entry) error {
 		return fmt.Errorf("%w: %w", caserve.ErrRevoked, err)
 	}
 	return err
+}
+
+// renewals records some on this replica's disk while etcd is away.
+type renewals struct{ *keyring.Keyring }
+
+func (s renewals) Spend(e caserve.Entry, shownEnds time.Time) error {
+	return inServe(s.Keyring.Spend(issueOf(e), shownEnds))
 }
 
 type revocations struct{ ring *keyring.Keyring }
@@ -66,7 +81,7 @@ func (r revocations) RevokedSerial(serial string) bool    { return r.ring.State(
 type holders struct{ ring *keyring.Keyring }
 
 func (h holders) Held(ctx context.Context, held caserve.Holder) error {
-	return h.ring.Held(ctx, held.Serial, held.Identity.String(), held.Roots)
+	return h.ring.Held(ctx, held.Serial, held.Identity.String(), held.Roots, held.NotAfter)
 }
 
 // certificateHooks count under istiod's names.
@@ -109,6 +124,7 @@ func (a *authority) gauges(now time.Time) {
 	obs.Revocations.WithLabelValues("certificates").Set(float64(k.RevokedSerials))
 	obs.Revocations.WithLabelValues("identities").Set(float64(k.RevokedIdentities))
 	obs.KeyringPeers.Set(float64(k.Peers))
+	obs.Allowance.Set(float64(k.Allowance))
 	obs.JournalLag.Set(k.Lag.Seconds())
 	for where, n := range map[string]int{"first": q.First, "renewal": q.Renewals, "delayed": q.Delayed, "signing": q.Signing, "writing": q.Writing} {
 		obs.SigningQueue.WithLabelValues(where).Set(float64(n))

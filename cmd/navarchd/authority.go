@@ -36,6 +36,18 @@ type authority struct {
 // now is the time by which this process signs, and verifies tokens.
 func now() time.Time { return time.Now() }
 
+// allowedRenewals is how many certificates one replica renews while etcd is away: what 10,000 proxies need in an hour that renew every
+// two, twice.
+const allowedRenewals = 10_000
+
+// renewals is how many this process may issue while etcd is away; an embedded etcd is not away while the process lives.
+func (c *config) renewals() int {
+	if c.dataDir != "" || !c.has(roleCA) {
+		return 0
+	}
+	return allowedRenewals
+}
+
 // newAuthority makes the role. Every process with it may end rotations and prune the journal, by comparison: the elected
 // ingester may be one without it.
 func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot, log *slog.Logger) (*authority, error) {
@@ -51,7 +63,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	aliases := trustDomainAliases(snapshot)
 	a.ring, err = keyring.New(keyring.Config{
 		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.stateDir, CACerts: c.caCerts, Logger: log, Peers: c.askPeers(), Now: now, Clock: a.compares(),
-		Leads: func() bool { return c.has(roleCA) }, Roots: c.believed(),
+		Leads: func() bool { return c.has(roleCA) }, Roots: c.believed(), Allowance: c.renewals(),
 		Alarm: func(err error) { obs.StoreAlarm.WithLabelValues("keyring").Set(flag(err != nil)) },
 	})
 	if err != nil {
@@ -67,9 +79,10 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	}
 	a.server, err = caserve.New(caserve.Config{
 		ControlPlane: self, Names: c.servingNames(),
-		Now: now, Authorities: current{a.ring}, Authenticator: ofCalls{a.callers}, Journal: journal{a.ring}, Revocations: revocations{a.ring},
+		Now: now, Authorities: current{a.ring}, Authenticator: ofCalls{a.callers}, Journal: journal{a.ring}, Spare: renewals{a.ring}, Revocations: revocations{a.ring},
 		Holders: holders{a.ring}, Memory: a.ring, Aliases: aliases, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
-		Hooks: certificateHooks(), Audit: log,
+		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: machines(snapshot), Tokens: a.callers.tokens, Ending: obs.MachinesEnding.Inc},
+		Hooks:    certificateHooks(), Audit: log,
 	})
 	return a, err
 }

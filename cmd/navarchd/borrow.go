@@ -37,7 +37,7 @@ type borrower struct {
 	ring    *keyring.Keyring
 	store   *kv.Store
 	ask     func(ctx context.Context, state *keyring.State) (*caserve.Loan, error)
-	held    func(ctx context.Context, serial, identity string, roots []string) error
+	held    func(ctx context.Context, serial, identity string, roots []string, end time.Time) error
 
 	// Of the loop.
 	fleet []member.Record
@@ -126,7 +126,7 @@ func (b *borrower) report(ctx context.Context, state *keyring.State, now time.Ti
 	ctx, cancel := context.WithTimeout(ctx, borrowBudget)
 	defer cancel()
 	for _, leaf := range b.loans {
-		err := b.held(ctx, issue.SerialString(leaf.SerialNumber), leaf.URIs[0].String(), strings.Fields(rootsOf(state)))
+		err := b.held(ctx, issue.SerialString(leaf.SerialNumber), leaf.URIs[0].String(), strings.Fields(rootsOf(state)), leaf.NotAfter)
 		if err != nil {
 			b.log.Info("the roots that this replica holds could not be journalled; trying again", slog.Any(obs.KeyError, err))
 			return maxBorrowPause

@@ -53,7 +53,7 @@ func (l *lenders) ask(context.Context, *keyring.State) (*caserve.Loan, error) {
 	return &caserve.Loan{Certificate: pair, Peer: "peer:15012"}, nil
 }
 
-func (l *lenders) hold(_ context.Context, serial, _ string, roots []string) error {
+func (l *lenders) hold(_ context.Context, serial, _ string, roots []string, _ time.Time) error {
 	if len(roots) == 0 {
 		l.t.Error("no roots are reported")
 	}

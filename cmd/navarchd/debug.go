@@ -195,6 +195,9 @@ func (p *process) reported(sees sight) []inspect.Problem {
 			all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: one.Kept})
 		}
 	}
+	if sees.of("") {
+		all = append(all, p.space.problems()...)
+	}
 	if p.mirror != nil && sees.of("") {
 		all = append(all, contentsProblems(p.mirror.Status())...)
 	}

@@ -49,6 +49,7 @@ type config struct {
 	stateDir    string // what survives a restart beside etcd; with the embedded etcd, the data directory
 	snapshotAge time.Duration
 	etcd        etcdflags.Flags
+	etcdQuota   int64
 	mesh        string
 	lease       time.Duration
 
@@ -74,14 +75,15 @@ type config struct {
 	sharedSources  []string
 	shared         []netip.Prefix // the same, read by validate
 
-	trustDomain string
-	kek         string
-	caCerts     string
-	caPeers     []string
-	tokenFile   string
-	peerRoots   string
-	tokenIssuer string
-	tokenKeys   string
+	trustDomain               string
+	renewAlone, renewMachines time.Duration // by certificate, since the last token; 0: without end
+	kek                       string
+	caCerts                   string
+	caPeers                   []string
+	tokenFile                 string
+	peerRoots                 string
+	tokenIssuer               string
+	tokenKeys                 string
 
 	logLevel string
 	otlp     string
@@ -143,6 +145,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.stateDir, "state-dir", "", "Folder of this replica's own memory beside etcd: its last snapshot, to start from while etcd is away, and the newest keyring that it saw (default: the data directory; without either nothing is remembered).")
 	f.DurationVar(&c.snapshotAge, "snapshot-max-age", 24*time.Hour, "Age after which the snapshot in --state-dir is not started from any more.")
 	c.etcd.Bind(f)
+	f.Int64Var(&c.etcdQuota, "etcd-quota-bytes", 2<<30, "Quota of an etcd that does not say it itself (before 3.6): at 80 % of it the store counts as filling.")
 	f.StringVar(&c.mesh, "mesh", "default", "Name of the mesh; part of every key in etcd.")
 	f.DurationVar(&c.lease, "leader-lease", 10*time.Second, "Time after which a leader that is silent is replaced.")
 	f.StringVar(&c.advertise, "advertise-address", "", "Address at which agents find this replica: host, or host:port of the secure address, else of the plain one (default: POD_IP, or the host that this listens on).")
@@ -164,6 +167,8 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.clientCA, "tls-client-ca", "", "File of certificates that clients' certificates are verified against.")
 	f.StringSliceVar(&c.sharedSources, "shared-sources", []string{"127.0.0.0/8", "::1"}, "Addresses and ranges (CIDR) behind each of whose addresses many clients are, as behind gateways and NAT: one such address may have as many connections without a credential as all others together.")
 	f.StringVar(&c.trustDomain, "trust-domain", "cluster.local", "Trust domain of the identities that role ca gives out.")
+	f.DurationVar(&c.renewAlone, "renewals-without-token", 48*time.Hour, "Time since its last token for which a workload renews by its certificate alone; 0: without end.")
+	f.DurationVar(&c.renewMachines, "machine-renewals", 0, "The same for machines: service accounts that an endpoint of a ServiceEntry in their namespace names, for as long as it does; 0: without end.")
 	f.StringVar(&c.kek, "kek", "", "Key encryption key of role ca, and of Secrets (roles ingest and xds): file:PATH, passphrase-file:PATH, or kms:SOCKET of a Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
 	f.StringVar(&c.caCerts, "cacerts", "", "Folder of your own CA (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem); without it roots are made here.")
 	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a headless Service is enough. A keyring that is older than one of them remembers is refused.")

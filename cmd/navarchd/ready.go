@@ -35,6 +35,9 @@ func (p *process) notes() (notes []string) {
 			notes = append(notes, alarm.Error())
 		}
 	}
+	if text := p.space.warning(); text != "" {
+		notes = append(notes, text)
+	}
 	return append(notes, p.sealed()...)
 }
 

@@ -54,6 +54,7 @@ type process struct {
 	changes  *changeLog
 	crashes  *crash.Log
 	costly   *web.Slots // pages of /debug that cost
+	space    space
 	limiters []listenerLimits
 }
 
@@ -99,6 +100,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	p := &process{config: c, log: log, store: store, tenants: newTenants(), changes: newChangeLog(log), crashes: crash.New(log),
 		costly: web.NewSlots(maxCostly, maxCostlyOfCaller)}
 	p.health = newHealth(p.ready)
+	p.space.size, p.space.quota, p.space.log = store.Size, c.etcdQuota, log
 	if p.tracer, err = newTracer(ctx, c, log); err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 		return err
 	}
 	tasks = slices.Concat(tasks, roles, addresses, pages)
-	tasks = append(tasks, loop.Task{Name: "gauges", Run: p.gauges}, loop.Task{Name: "health", Run: p.health.run}, loop.Task{Name: "changes", Run: p.changes.run},
+	tasks = append(tasks, loop.Task{Name: "gauges", Run: p.gauges}, loop.Task{Name: "health", Run: p.health.run}, loop.Task{Name: "space", Run: p.space.run}, loop.Task{Name: "changes", Run: p.changes.run},
 		p.announceReady(began), loop.Task{Name: "stop", Run: func(running context.Context) error {
 			select {
 			case <-asked.Done():

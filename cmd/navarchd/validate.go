@@ -89,6 +89,12 @@ func (c *config) checkNumbers(refuse func(format string, args ...any)) {
 	if c.budget.Objects < 0 || c.budget.Bytes < 0 {
 		refuse("--tenant-max-objects, --tenant-max-bytes: %d, %d; want 0 (no limit) or more", c.budget.Objects, c.budget.Bytes)
 	}
+	if c.renewAlone < 0 || c.renewMachines < 0 {
+		refuse("--renewals-without-token, --machine-renewals: %v, %v; must not be negative", c.renewAlone, c.renewMachines)
+	}
+	if c.etcdQuota <= 0 {
+		refuse("--etcd-quota-bytes: %d; must be positive", c.etcdQuota)
+	}
 	if c.lease < time.Second {
 		refuse("--leader-lease: %v is too short (etcd's leases have seconds)", c.lease)
 	}

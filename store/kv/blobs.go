@@ -30,7 +30,7 @@ type BlobChange struct {
 }
 
 // blobFamilies are the folders that the functions of this file write; Blobs reads fleetFamilies too.
-var blobFamilies = []string{"keys/", "certificates/", "clocks/", "sealing/"}
+var blobFamilies = []string{"allowances/", "certificates/", "clocks/", "keys/", "sealing/"}
 
 func (s *Store) blobKey(path string) (string, error) {
 	for _, family := range blobFamilies {
@@ -75,6 +75,36 @@ func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, 
 	}
 }
 
+// eachPage is how many blobs EachBlob asks for at once: they may be large.
+const eachPage = 16
+
+// EachBlob gives every blob of a folder, in order of paths and as of one revision, some at a time: for folders that do not belong into
+// memory as a whole. An error of f ends it, and is returned.
+func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error) error {
+	from, err := s.blobKey(folder)
+	if err != nil {
+		return err
+	}
+	for end, at := after(from), int64(0); ; {
+		page, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(eachPage), clientv3.WithRev(at))
+		if err != nil {
+			return fmt.Errorf("list %s: %w", folder, translate(err))
+		}
+		if at == 0 {
+			at = page.Header.Revision
+		}
+		for _, kv := range page.Kvs {
+			if err := f(Blob{Path: strings.TrimPrefix(string(kv.Key), s.prefix), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}); err != nil {
+				return err
+			}
+		}
+		if !page.More || len(page.Kvs) == 0 {
+			return nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
 // ChangeBlobs does a change, and returns its revision. ErrConflict: a condition does not hold. After any other error it is
 // unknown whether it was done.
 func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
@@ -106,7 +136,7 @@ func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 	}
 	resp, err := s.client.Txn(ctx).If(conditions...).Then(ops...).Commit()
 	if err != nil {
-		return 0, fmt.Errorf("change %d blobs: %w", len(ops), err)
+		return 0, fmt.Errorf("change %d blobs: %w", len(ops), translate(err))
 	}
 	if !resp.Succeeded {
 		return 0, ErrConflict

@@ -25,6 +25,11 @@ var (
 	ErrClusterChanged = errors.New("the etcd cluster is another one")
 	// ErrLocked: another process serves the data directory.
 	ErrLocked = errors.New("data directory is in use")
+	// ErrForbidden: the user of this process has no right to it in etcd (Grants).
+	ErrForbidden = errors.New("etcd does not permit it")
+	// ErrFull: etcd has used up its quota and writes nothing (it goes on to read and to delete) until history is compacted, its files are
+	// defragmented, and the alarm NOSPACE is disarmed; an embedded one does that itself (Maintain).
+	ErrFull = errors.New("etcd has no space left")
 )
 
 // TooLargeError names the records that do not fit a transaction. Everything else in their batch was written; what was
@@ -46,6 +51,12 @@ func (e *TooLargeError) Error() string {
 func translate(err error) error {
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return fmt.Errorf("%w: %w", ErrCompacted, err)
+	}
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		return fmt.Errorf("%w: %w", ErrForbidden, err)
+	}
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	return err
 }

@@ -51,6 +51,8 @@ type Family struct {
 var Families = []Family{
 	{Path: "allocations/", Holds: "addresses and names given out once", Writer: "store/ingest (leader)", Reader: "store/ingest",
 		Write: []Role{RoleIngest}},
+	{Path: "allowances/", Holds: "what replicas may issue while etcd is away", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
+		Write: []Role{RoleCA}},
 	{Path: "approvals/", Holds: "operators' approvals of held removals, leased", Writer: "navarchctl store accept-removal; store/removal (leader) deletes", Reader: "store/removal (leader)",
 		Write: []Role{RoleIngest, RoleOperator}},
 	{Path: "certificates/", Holds: "the journal of issued certificates, pruned by their end", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,30 +18,43 @@ import (
 const (
 	maintainEvery = time.Minute
 	defragSlack   = 32 << 20
+	fillingPart   = 0.8 // of the quota: from there on each tenth of it that defragmentation frees counts
 )
 
 // Size is what a database takes, in bytes.
 type Size struct {
-	File  int64 // on disk
+	File  int64 // on disk: what etcd compares with its quota
 	InUse int64 // of it, by history that was not compacted and by what is current
-	Full  bool  // etcd stopped writing: its quota is used up
+	Quota int64 // at which etcd stops writing; 0: it does not say (before 3.6)
+	Full  bool  // it has stopped
 }
 
-// Size asks the first endpoint.
-func (s *Store) Size(ctx context.Context) (Size, error) {
-	status, err := s.client.Status(ctx, s.client.Endpoints()[0])
-	if err != nil {
-		return Size{}, fmt.Errorf("size of the database: %w", err)
+// Filling says whether the database has used 80 % of its quota.
+func (s Size) Filling() bool {
+	return s.Full || s.Quota > 0 && float64(s.File) >= fillingPart*float64(s.Quota)
+}
+
+// Size asks every endpoint, and answers for the one whose file is the largest: the first that stops writing stops all.
+func (s *Store) Size(ctx context.Context) (size Size, err error) {
+	answered := false
+	for _, endpoint := range s.client.Endpoints() {
+		status, failed := s.client.Status(ctx, endpoint)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("size of the database at %s: %w", endpoint, failed))
+			continue
+		}
+		answered = true
+		if full := size.Full; status.DbSize > size.File {
+			size = Size{File: status.DbSize, InUse: status.DbSizeInUse, Quota: status.DbSizeQuota, Full: full}
+		}
+		for _, text := range status.Errors {
+			size.Full = size.Full || strings.Contains(text, pb.AlarmType_NOSPACE.String())
+		}
 	}
-	alarms, err := s.client.AlarmList(ctx)
-	if err != nil {
-		return Size{}, fmt.Errorf("alarms of the database: %w", err)
+	if answered {
+		return size, nil
 	}
-	size := Size{File: status.DbSize, InUse: status.DbSizeInUse}
-	for _, alarm := range alarms.Alarms {
-		size.Full = size.Full || alarm.Alarm == pb.AlarmType_NOSPACE
-	}
-	return size, nil
+	return size, err
 }
 
 // Compact drops all history before a revision, and returns when that is done. That it was done before is no error.
@@ -82,9 +96,21 @@ func (s *Store) maintain(ctx context.Context) error {
 	}
 }
 
+// pays says whether a defragmentation frees enough.
+func (s Size) pays() bool {
+	free := s.File - s.InUse
+	return free >= max(s.InUse, defragSlack) || s.Filling() && free >= s.Quota/10
+}
+
 // Maintain does one round: where etcd stopped writing, all history is compacted, the file is shrunk and the alarm taken
-// back; else the file is shrunk where more than half of it (and 32 MiB) is free. Run does it every minute.
+// back; else the file is shrunk where more than half of it (and 32 MiB) is free, or, where it fills, a tenth of the quota. Run does it every
+// minute.
 func (s *Store) Maintain(ctx context.Context) error {
+	// The list of alarms goes through etcd's log, and with it the backend commits: it counts what a compaction freed with the commit after
+	// it, which an idle etcd would never make.
+	if _, err := s.client.AlarmList(ctx); err != nil {
+		return fmt.Errorf("alarms of the database: %w", err)
+	}
 	size, err := s.Size(ctx)
 	if err != nil {
 		return err
@@ -97,7 +123,7 @@ func (s *Store) Maintain(ctx context.Context) error {
 		if err := s.Compact(ctx, stat.Revision); err != nil {
 			return err
 		}
-	} else if size.File-size.InUse < max(size.InUse, defragSlack) {
+	} else if !size.pays() {
 		return nil
 	}
 	if err := s.Defragment(ctx); err != nil {

@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,17 @@ func TestRoles(t *testing.T) {
 			if _, _, err := stores[role].Blobs(ctx, folder, 0); err != nil {
 				t.Errorf("%s asks for %s: %v", role, folder, err)
 			}
+		}
+	}
+	for role, may := range map[kv.Role]bool{kv.RoleCA: true, kv.RoleXDS: false} { // a process whose rights are older goes on without
+		if _, _, err := stores[role].Blobs(ctx, "allowances/", 0); (err == nil) != may || !may && !errors.Is(err, kv.ErrForbidden) {
+			t.Errorf("%s reads allowances: %v", role, err)
+		}
+		if _, err := stores[role].ChangeBlobs(ctx, kv.BlobChange{Put: []kv.Blob{{Path: "allowances/x"}}}); (err == nil) != may {
+			t.Errorf("%s writes an allowance: %v", role, err)
+		}
+		if size, err := stores[role].Size(ctx); err != nil || size.File == 0 || size.Quota == 0 {
+			t.Errorf("%s asks how full etcd is: %+v, %v", role, size, err)
 		}
 	}
 	approvals(t, stores)

@@ -139,6 +139,8 @@ var (
 	WaitingHolders     = gauge("navarch_keyring_waiting_holders", "Holders of leaves that a root rotation waits for.")
 	Revocations        = gaugeVec("navarch_keyring_revoked", "What is revoked: certificates, identities.", "what")
 	KeyringPeers       = gauge("navarch_keyring_peers", "Replicas that said last what they remember of the keyring.")
+	MachinesEnding     = counter("navarch_machine_renewals_ending_total", "Renewals of machines that may renew by certificate alone for less than 14 days yet (--machine-renewals).")
+	Allowance          = gauge("navarch_keyring_allowance", "Renewals of certificates that this replica may issue while etcd is away.")
 	TokenKeysAge       = gauge("navarch_token_keys_age_seconds", "Seconds since the keys of token issuers were fetched, the oldest of them; 0: none are fetched.")
 )
 
@@ -158,6 +160,7 @@ var (
 	Waiting        = gauge("navarch_ingest_waiting", "Records that wait in the leader's ingester for their batch; 0 elsewhere.")
 	StoreAlarm     = gaugeVec("navarch_store_alarm", "1 while the store is not to be trusted, by cause.", "cause")
 	ClockOff       = gauge("navarch_clock_off_seconds", "How far this machine's clock is from the middle of those of the processes that sign; above 120 nothing is signed here.")
+	StoreBytes     = gaugeVec("navarch_store_bytes", "Bytes of etcd's database, of the member whose file is the largest: file, in_use (of it), quota (of the file; then nothing is written any more).", "what")
 	HeldKinds      = gaugeVec("navarch_store_held", "1 while the stored records of a kind are not those that the leader wrote, so that this replica serves the last good ones of it, by kind; unknown: of a kind that this build does not know.", "kind")
 	Problems       = gauge("navarch_problems", "Problems with files, objects, stored values and refused resources; /debug/problems lists these, and what planning finds.")
 	TenantObjects  = gaugeVec("navarch_tenant_objects", "Objects of tenants that use half of their budget or more.", "tenant")

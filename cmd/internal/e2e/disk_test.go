@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -54,7 +55,7 @@ func TestStartWhileEtcdIsAway(t *testing.T) {
 }
 
 // A replica that is started while etcd is away serves mTLS too: it has the keyring on its disk, sealed, and so a certificate of its own,
-// and knows its callers and who is revoked. It issues nothing until etcd is back.
+// and knows its callers and who is revoked. It renews certificates from its allowance, and issues no others until etcd is back.
 func TestTLSWhileEtcdIsAway(t *testing.T) {
 	parallel(t)
 	etcd, dir, state, data := kvtest.Start(t), folder(t), t.TempDir(), t.TempDir()
@@ -80,7 +81,7 @@ func TestTLSWhileEtcdIsAway(t *testing.T) {
 	conf := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "istiod.istio-system.svc"}
 	conf.RootCAs.AppendCertsFromPEM(roots)
 	certified := func(d *daemon, account string) *tls.Config {
-		pair, _, err := signed(bearer(t.Context(), token(t, data, "shop", account)), t, d.secure, conf)
+		pair, _, err := signed(bearer(context.WithValue(t.Context(), lasting{}, time.Hour), token(t, data, "shop", account)), t, d.secure, conf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,6 +107,13 @@ func TestTLSWhileEtcdIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, patience, func() error { _, err := os.Stat(filepath.Join(state, "snapshot")); return err })
+	eventually(t, patience, func() error {
+		page, err := get(first.monitoring, "/metrics")
+		if err == nil && !strings.Contains(page, "navarch_keyring_allowance 10000") {
+			err = errors.New("no allowance")
+		}
+		return err
+	})
 	first.stop(t)
 
 	etcd.Stop()
@@ -124,6 +132,16 @@ func TestTLSWhileEtcdIsAway(t *testing.T) {
 		t.Error("a certificate is issued while etcd is away")
 	}
 	cancel()
+	renewed, _, err := signed(t.Context(), t, second.secure, good)
+	if err != nil {
+		t.Fatalf("a renewal while etcd is away: %v", err)
+	}
+	if leaf, err := x509.ParseCertificate(renewed.Certificate[0]); err != nil || time.Until(leaf.NotAfter) > 4*time.Hour {
+		t.Errorf("%v, until %v", err, leaf.NotAfter)
+	}
+	if _, _, err := signed(t.Context(), t, second.secure, bad); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the revoked identity: %v", err)
+	}
 	etcd.Restart(etcd.Dir())
 	eventually(t, patience, func() error {
 		_, _, err := signed(bearer(t.Context(), token(t, data, "shop", "client")), t, second.secure, conf)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -44,6 +45,9 @@ func signed(ctx context.Context, t *testing.T, address string, conf *tls.Config)
 	return signedOver(ctx, t, address, credentials.NewTLS(conf))
 }
 
+// lasting is the key of a context's value: for how long a certificate is asked for.
+type lasting struct{}
+
 func signedOver(ctx context.Context, t *testing.T, address string, creds credentials.TransportCredentials) (tls.Certificate, []string, error) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -61,8 +65,10 @@ func signedOver(ctx context.Context, t *testing.T, address string, creds credent
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	life, _ := ctx.Value(lasting{}).(time.Duration)
 	res, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{
-		Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
+		ValidityDuration: int64(life / time.Second),
+		Csr:              string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
 	})
 	if err != nil {
 		return tls.Certificate{}, nil, err

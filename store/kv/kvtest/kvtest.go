@@ -29,17 +29,25 @@ type Server struct {
 	t      testing.TB
 	dir    string
 	socket string
+	tune   []Option
 }
 
-// Start runs an etcd until the test ends. It does not wait for disks, and its leases may be as short as a second.
-func Start(t testing.TB) *Server {
+// Option changes the configuration of an etcd.
+type Option func(*embed.Config)
+
+// Quota is how many bytes its database may have.
+func Quota(bytes int64) Option { return func(c *embed.Config) { c.QuotaBackendBytes = bytes } }
+
+// Start runs an etcd until the test ends. It does not wait for disks, and its leases may be as short as a second. tune has the last word
+// on its configuration.
+func Start(t testing.TB, tune ...Option) *Server {
 	t.Helper()
 	socket, err := os.MkdirTemp("", "kv") // a test's own directory may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(socket) })
-	s := &Server{t: t, dir: t.TempDir(), socket: filepath.Join(socket, "s")}
+	s := &Server{t: t, dir: t.TempDir(), socket: filepath.Join(socket, "s"), tune: tune}
 	t.Cleanup(s.Stop)
 	s.Restart(s.dir)
 	return s
@@ -77,6 +85,9 @@ func (s *Server) Restart(dir string) {
 		c.BcryptCost = 4 // its least: passwords of tests need no work
 		c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: s.socket}}
 		c.AdvertiseClientUrls = c.ListenClientUrls
+		for _, tune := range s.tune {
+			tune(c)
+		}
 	}})
 	if err != nil {
 		s.t.Fatalf("start etcd: %v", err)

@@ -1,0 +1,52 @@
+package issue
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"testing"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+)
+
+// A leaf says when a token was shown as the CA knows it, whatever the CSR says; one that does not say counts from its beginning.
+func TestProven(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	td := spiffeid.RequireTrustDomainFromString("cluster.local")
+	a, err := SelfSigned(td, 1, 24*time.Hour, now, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lie, err := proven(now.Add(1000 * time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{ExtraExtensions: lie}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	for _, at := range []time.Time{{}, now.Add(-40 * time.Hour)} {
+		out, err := Issue(a, Request{CSR: csr, Identity: spiffeid.RequireFromPath(td, "/ns/a/sa/b"), Proven: at}, Policy{}, now, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := at
+		if at.IsZero() {
+			want = out.Leaf.NotBefore
+		}
+		if got := Proven(out.Leaf); !got.Equal(want) {
+			t.Errorf("proven %v, want %v", got, want)
+		}
+		if len(out.Leaf.UnhandledCriticalExtensions) > 0 {
+			t.Error("a critical extension: peers would refuse the certificate")
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package keyring
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What may be issued from an allowance, without etcd, disk or clock.
+func TestAllowance(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	rec := &record{Version: 7, Generation: 3, Epochs: []epoch{{Number: 2, Status: Active}}}
+	a := allowance("one", rec, 10, now)
+	if a.Until.Sub(now) < time.Hour || a.Last.Sub(a.Until) > 4*time.Hour || a.Epoch != 2 || a.Generation != 3 || a.Version != 7 {
+		t.Fatalf("%+v", a)
+	}
+	state := &State{identities: map[string]revoked{"denied": {}}, serials: map[string]revoked{"bad": {}}}
+	type ask struct {
+		i     Issue
+		shown time.Duration // until its end
+		after time.Duration // since the allowance was recorded
+		state *State
+		spent int
+		a     *Allowance
+	}
+	for name, c := range map[string]struct {
+		edit func(*ask)
+		want string // part of the refusal; "": it is issued
+	}{
+		"a renewal":                         {func(*ask) {}, ""},
+		"an hour later":                     {func(q *ask) { q.after = time.Hour }, ""},
+		"after its end":                     {func(q *ask) { q.after = 76 * time.Minute }, "ended at"},
+		"without a certificate":             {func(q *ask) { q.i.Previous = "" }, "first certificates wait"},
+		"with one that has ended":           {func(q *ask) { q.shown = 0 }, "first certificates wait"},
+		"with one that lasts longer":        {func(q *ask) { q.shown = 5 * time.Hour }, "longer than its renewal would"},
+		"a denied identity":                 {func(q *ask) { q.i.Identity = "denied" }, ErrRevoked.Error()},
+		"a revoked certificate":             {func(q *ask) { q.i.Previous = "bad" }, ErrRevoked.Error()},
+		"another epoch":                     {func(q *ask) { q.i.Epoch = 3 }, "epoch 2"},
+		"another bundle":                    {func(q *ask) { q.i.Generation = 4 }, "bundle 3"},
+		"for longer than 4 h":               {func(q *ask) { q.i.NotAfter = now.Add(4*time.Hour + time.Second) }, "outlives"},
+		"the last":                          {func(q *ask) { q.spent = 9 }, ""},
+		"when it is used up":                {func(q *ask) { q.spent = 10 }, "used up"},
+		"none was recorded":                 {func(q *ask) { q.a = &Allowance{} }, "no allowance was recorded"},
+		"while what etcd holds is refused":  {func(q *ask) { s := *state; s.Alarm = ErrRolledBack; q.state = &s }, "turned back"},
+		"which another replica's may cover": {func(q *ask) { b := a; b.Replica = "two"; q.a = &b }, ""},
+	} {
+		q := ask{i: Issue{Serial: "new", Identity: "x", Epoch: 2, Generation: 3, Previous: "old", NotAfter: now.Add(3 * time.Hour)}, shown: 90 * time.Minute, state: state, a: &a}
+		c.edit(&q)
+		p := newPurse(*q.a)
+		for i := range q.spent {
+			p.spend(Issue{Identity: fmt.Sprint("other", i), Previous: fmt.Sprint(i)})
+		}
+		err := p.refuses(q.i, now.Add(q.shown), q.state, now.Add(q.after))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrAllowance) && !errors.Is(err, ErrRevoked)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// However many ask, and for however many certificates each shows, there are no more than the allowance says; one identity leaves some to
+// others.
+func TestAllowanceIsShared(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	p := newPurse(allowance("one", &record{Epochs: []epoch{{Number: 1, Status: Active}}}, 100, now))
+	issue := func(identity, shown string) bool {
+		i := Issue{Identity: identity, Epoch: 1, Previous: shown, NotAfter: now.Add(2 * time.Hour)}
+		if p.refuses(i, now.Add(time.Hour), &State{}, now) != nil {
+			return false
+		}
+		p.spend(i)
+		return true
+	}
+	got := 0
+	for range 10 {
+		if issue("greedy", "one") {
+			got++
+		}
+	}
+	if got != renewalsOfOne {
+		t.Errorf("%d renewals of one certificate", got)
+	}
+	for i := range 500 {
+		if issue("greedy", fmt.Sprint(i)) {
+			got++
+		}
+	}
+	if got != 50 {
+		t.Errorf("one identity got %d of 100", got)
+	}
+	if !issue("good", "g") {
+		t.Error("another identity found nothing left")
+	}
+	for i := range 500 {
+		issue(fmt.Sprint("crowd", i), fmt.Sprint("c", i))
+	}
+	if p.spent != 100 {
+		t.Errorf("%d of 100 were issued", p.spent)
+	}
+}

@@ -1,0 +1,126 @@
+package keyring_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// fill has certificates journalled, with as much in each entry as fits, until enough is there or etcd refuses; it returns why.
+func (r *replica) fill(until func() bool) error {
+	r.t.Helper()
+	s, end := r.State(), r.w.now().Add(time.Hour)
+	for round := 0; !until(); round++ {
+		var mu sync.Mutex
+		var failed error
+		var appending sync.WaitGroup
+		for i := range 100 {
+			appending.Go(func() {
+				err := r.Append(r.t.Context(), keyring.Issue{Serial: fmt.Sprintf("%x", 1+round*100+i), Identity: fmt.Sprintf("spiffe://cluster.local/ns/fill/sa/%d", i),
+					Epoch: s.Active.Epoch, Generation: s.Generation, NotAfter: end, Peer: strings.Repeat("x", 1500)})
+				if err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+				}
+			})
+		}
+		appending.Wait()
+		if failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+func (w *world) size() kv.Size {
+	w.t.Helper()
+	size, err := w.Size(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return size
+}
+
+// maintained is one round of maintenance after another until etcd's files are small: what is in use is counted anew every 100 ms.
+func (w *world) maintained(small int64) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	for size := w.size(); size.Full || size.File > small; size = w.size() {
+		if err := w.Maintain(ctx); err != nil {
+			w.t.Fatalf("%+v: %v", size, err)
+		}
+	}
+}
+
+// An etcd that is really full: what cannot be journalled is refused at once, and by that name; the keyring stays in force; what has
+// ended is pruned all the same, and that gives the room back, so that it goes on.
+func TestFullStore(t *testing.T) {
+	const quota = 16 << 20
+	w := newWorld(t, kvtest.Quota(quota))
+	r := w.replica()
+	r.settle()
+	err := r.fill(func() bool { return false })
+	if !errors.Is(err, kv.ErrFull) {
+		t.Fatalf("a full etcd: %.500v", err)
+	}
+	if size := w.size(); !size.Full || !size.Filling() || size.Quota != quota {
+		t.Errorf("%+v", size)
+	}
+	if _, err := r.leaf("web"); !errors.Is(err, kv.ErrFull) {
+		t.Errorf("a certificate: %v", err)
+	}
+	if _, err := r.Revoke(t.Context(), nil, []string{crowdID}); !errors.Is(err, kv.ErrFull) {
+		t.Errorf("a revocation: %v", err)
+	}
+	if s := r.State(); s.Active == nil || s.Sealed != nil {
+		t.Errorf("%v", s)
+	}
+	w.later(2 * time.Hour)
+	r.settle()
+	if left := w.blobs("certificates/"); len(left) != 0 {
+		t.Fatalf("%d blobs are not pruned while etcd is full", len(left))
+	}
+	w.maintained(quota / 2)
+	r.mustLeaf("web")
+	if _, err := r.Revoke(t.Context(), nil, []string{crowdID}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is pruned gives its room back before etcd is full: from 80 % of the quota on the files are shrunk where that frees a tenth of it.
+func TestPruningGivesRoomBack(t *testing.T) {
+	const quota = 32 << 20
+	w := newWorld(t, kvtest.Quota(quota))
+	r := w.replica()
+	r.settle()
+	if err := r.fill(func() bool { return w.size().Filling() }); err != nil {
+		t.Fatal(err)
+	}
+	filled := w.size()
+	if filled.Full || filled.File < quota*8/10 {
+		t.Fatalf("%+v: the test measures nothing", filled)
+	}
+	w.later(2 * time.Hour)
+	r.settle()
+	stat, err := w.Stat(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Compact(t.Context(), stat.Revision); err != nil { // an embedded etcd does that by itself after 5 minutes
+		t.Fatal(err)
+	}
+	w.maintained(quota / 4)
+	if size := w.size(); size.Filling() {
+		t.Errorf("%+v after %+v", size, filled)
+	}
+}

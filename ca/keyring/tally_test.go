@@ -1,0 +1,131 @@
+package keyring_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/ca/keyring"
+)
+
+const crowdID = "spiffe://cluster.local/ns/default/sa/crowd"
+
+// stored is how many bytes the journal has of an identity.
+func (w *world) stored(identity string) (bytes int) {
+	w.t.Helper()
+	for _, b := range w.blobs("certificates/") {
+		for _, one := range strings.SplitAfter(string(b.Raw), "}") {
+			if strings.Contains(one, `"`+identity+`"`) {
+				bytes += len(one)
+			}
+		}
+	}
+	return bytes
+}
+
+// floods has certificates journalled for the crowd, all that it asks for, and returns when the last ends.
+func (r *replica) floods(first, count int) (end time.Time) {
+	r.t.Helper()
+	end = r.w.now().Add(24 * time.Hour)
+	s := r.State()
+	var appending sync.WaitGroup
+	for i := range count {
+		appending.Go(func() {
+			err := r.Append(r.t.Context(), keyring.Issue{Serial: fmt.Sprintf("%x", first+i), Identity: crowdID, Epoch: s.Active.Epoch, Generation: s.Generation, NotAfter: end.Add(-time.Duration(i) * time.Second)})
+			if err != nil {
+				r.t.Error(err)
+			}
+		})
+	}
+	appending.Wait()
+	return end
+}
+
+// An identity that has certificates issued without end is refused none, and has its part of etcd and no more, whichever replicas it asks
+// and whoever restarts; beside it others are journalled one by one.
+func TestJournalOfAnIdentityIsBounded(t *testing.T) {
+	const part = 10_000
+	bounded := func(c *keyring.Config) { c.IdentityBytes = part }
+	w := newWorld(t)
+	r := w.replica(bounded)
+	r.settle()
+	r.floods(1, 30) // less than its part
+	if got := strings.Count(string(w.blobs("certificates/")[0].Raw), crowdID); got == 0 || w.stored(crowdID) < 30*len(crowdID) {
+		t.Fatalf("%d bytes of 30 certificates", w.stored(crowdID))
+	}
+	for i := range 3 {
+		r.floods(1000*(i+1), 1000)
+		if got := w.stored(crowdID); got > part+1000 {
+			t.Fatalf("%d bytes of one identity, whose part is %d", got, part)
+		}
+	}
+	r.stop()
+	r = w.replica(bounded)
+	r.settle()
+	<-r.Seeded()
+	r.floods(100_000, 200)
+	if got := w.stored(crowdID); got > part+1000 {
+		t.Fatalf("%d bytes of one identity after a restart", got)
+	}
+	before := w.stored("spiffe://cluster.local/ns/default/sa/web")
+	r.mustLeaf("web")
+	if got := w.stored("spiffe://cluster.local/ns/default/sa/web"); got <= before {
+		t.Error("another identity's certificate is not journalled by its serial number")
+	}
+	w.later(26 * time.Hour)
+	r.settle()
+	if got := w.blobs("certificates/"); len(got) != 0 {
+		t.Fatalf("%d blobs after their end", len(got))
+	}
+	r.floods(1_000_000, 10)
+	if got := w.stored(crowdID); got < 10*len(crowdID) {
+		t.Errorf("%d bytes of 10 certificates: what has ended still counts", got)
+	}
+}
+
+// What is not journalled one by one is revoked with its identity, and not by serial numbers; a rotation waits for it until it ends, and
+// no identity comes back before.
+func TestRevocationOfWhatIsNotJournalledOneByOne(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(func(c *keyring.Config) { c.IdentityBytes = 2000 })
+	r.settle()
+	web := r.mustLeaf("web")
+	r.floods(1, 100)
+	w.later(time.Hour)
+	end := r.floods(101, 400)
+	for _, serial := range []string{"1", "1f4", "abcdef"} { // journalled, not journalled, nobody's
+		if _, err := r.Revoke(t.Context(), []string{serial}, nil); err == nil || !strings.Contains(err.Error(), crowdID) {
+			t.Errorf("serial %s: %v", serial, err)
+		}
+	}
+	if out, err := r.Revoke(t.Context(), []string{web.Serial}, nil); err != nil || len(out.Serials) != 1 {
+		t.Errorf("another identity's: %+v, %v", out, err)
+	}
+	if err := r.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	waiting := false
+	for _, h := range r.settle().Waiting {
+		waiting = waiting || h.Many && h.Identity == crowdID && !h.NotAfter.Before(end.Truncate(time.Second))
+	}
+	if !waiting {
+		t.Error("the rotation does not wait for it")
+	}
+	out, err := r.Revoke(t.Context(), nil, []string{crowdID})
+	if err != nil || len(out.Denied) != 1 || out.Denied[0].Until.Before(end.Truncate(time.Second)) {
+		t.Fatalf("%+v, %v; the last ends at %v", out, err, end)
+	}
+	if err := r.Restore(t.Context(), []string{crowdID}); err == nil || !strings.Contains(err.Error(), "one by one") {
+		t.Errorf("restored: %v", err)
+	}
+	w.later(26 * time.Hour)
+	if got := statuses(r.settle()); got[2] != keyring.Active {
+		t.Errorf("epochs are %v when it has ended", got)
+	}
+	if err := r.Restore(t.Context(), []string{crowdID}); err != nil {
+		t.Error(err)
+	}
+	wantStatuses(t, r.settle(), keyring.Retired, keyring.Active)
+}

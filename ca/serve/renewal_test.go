@@ -1,0 +1,127 @@
+package serve_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	securityv1 "istio.io/api/security/v1alpha1"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/ca/serve/servetest"
+)
+
+// later is a CA whose clock began some time ago, and goes on when it is told to.
+type later struct {
+	*servetest.CA
+	t      *testing.T
+	now    time.Time
+	ending int
+}
+
+// Authenticate implements attest.Authenticator, for tokens.
+func (l *later) Authenticate(ctx context.Context) (attest.Caller, error) {
+	return l.CA.Authenticate(ctx)
+}
+
+func startLater(t *testing.T, ago time.Duration, machines time.Duration) *later {
+	l := &later{t: t, now: time.Now().Add(-ago)}
+	cfg := quiet()
+	cfg.Now = func() time.Time { return l.now }
+	cfg.Authenticator = attest.Chain(&attest.Certificates{TrustDomain: servetest.TrustDomain}, l) // as navarchd: the certificate comes first
+	cfg.Renewals = serve.Renewals{Alone: 48 * time.Hour, Machines: machines, Tokens: l, Ending: func() { l.ending++ },
+		Machine: func(id spiffeid.ID) bool { return strings.HasSuffix(id.Path(), "/machine") }}
+	l.CA = servetest.Start(t, cfg)
+	a, err := issue.SelfSigned(servetest.TrustDomain, 1, 10*365*24*time.Hour, l.now, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Sign(a)
+	return l
+}
+
+// ask has a certificate issued, some time after the clock began, by a token, a certificate, or both.
+func (l *later) ask(token string, own *tls.Certificate, after time.Duration) (*tls.Certificate, error) {
+	l.t.Helper()
+	before := l.now
+	l.now = l.now.Add(after)
+	defer func() { l.now = before }()
+	conn := dial(l.t, l.CA, own)
+	defer conn.Close()
+	csr, key := request(l.t)
+	chain, err := create(l.t.Context(), conn, token, &securityv1.IstioCertificateRequest{Csr: csr, ValidityDuration: int64(80 * 24 * time.Hour / time.Second)})
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode([]byte(chain[0]))
+	out := &tls.Certificate{PrivateKey: key, Certificate: [][]byte{block.Bytes}}
+	if out.Leaf, err = x509.ParseCertificate(block.Bytes); err != nil {
+		l.t.Fatal(err)
+	}
+	return out, nil
+}
+
+func (l *later) must(out *tls.Certificate, err error) *tls.Certificate {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return out
+}
+
+// A certificate is renewed for 48 hours after the last token of its identity, however often; a token begins that anew, also beside the
+// certificate, but not another's.
+func TestRenewalNeedsATokenNowAndThen(t *testing.T) {
+	l := startLater(t, 100*time.Hour, 0)
+	token := l.Token("shop", "cart")
+	own := l.must(l.ask(token, nil, 0))
+	for _, after := range []time.Duration{10 * time.Hour, 30 * time.Hour, 47 * time.Hour} {
+		own = l.must(l.ask("", own, after))
+	}
+	refused := func(what, token string) {
+		t.Helper()
+		if _, err := l.ask(token, own, 49*time.Hour); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "show a token") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("49 hours after the token", "")
+	refused("with another's token", l.Token("shop", "other"))
+	refused("with no token's text", "x.y")
+	both := l.must(l.ask(token, own, 49*time.Hour))
+	l.must(l.ask("", both, 96*time.Hour))
+	if _, err := l.ask("", both, 98*time.Hour); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("49 hours after the second token: %v", err)
+	}
+	l.must(l.ask(token, nil, 98*time.Hour))
+}
+
+// Machines renew for as long as they are configured, or as an operator says, who hears of it 14 days before.
+func TestRenewalOfMachines(t *testing.T) {
+	const day = 24 * time.Hour
+	l := startLater(t, 60*day, 0)
+	own := l.must(l.ask(l.Token("shop", "machine"), nil, 0))
+	l.must(l.ask("", own, 59*day))
+	l = startLater(t, 60*day, 30*day)
+	own = l.must(l.ask(l.Token("shop", "machine"), nil, 0))
+	l.must(l.ask("", own, 15*day))
+	if l.ending != 0 {
+		t.Error("15 days before the end operators are told")
+	}
+	own = l.must(l.ask("", own, 17*day))
+	if l.ending != 1 {
+		t.Error("13 days before the end operators are not told")
+	}
+	if _, err := l.ask("", own, 31*day); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("after 31 of 30 days: %v", err)
+	}
+}

@@ -1,0 +1,57 @@
+package serve
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/ca/issue"
+)
+
+func heavy(identity string, first bool, bytes int) *ticket {
+	t := ask(identity, first, time.Hour)
+	t.bytes = bytes
+	return t
+}
+
+// Identities that send the largest requests as fast as they can fill no more than the queue's bytes, and whoever comes then has room:
+// with each of them there is less of it, but never none.
+func TestQueueIsBoundedByBytes(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Waiting = 1e6, 1e6, 1<<20 })
+		q.Step(epoch, arrive{ask("busy", true, time.Hour)})
+		for n := 1; n <= 20; n++ {
+			for i := range 2100 { // 33 MiB
+				q.Step(epoch, arrive{heavy(fmt.Sprint("hog", i%n), first, issue.MaxCSR)})
+			}
+			if q.held.used > 32<<20 {
+				t.Fatalf("%d bytes wait", q.held.used)
+			}
+			good := heavy(fmt.Sprint("good", n), first, 1200)
+			if es := q.Step(epoch, arrive{good}); len(es) != 0 || good.state != waiting {
+				t.Fatalf("first %v: beside %d identities, with %d bytes waiting: %v", first, n, q.held.used, es)
+			}
+		}
+		if q.held.used < 24<<20 {
+			t.Errorf("first %v: only %d bytes wait: the test measures nothing", first, q.held.used)
+		}
+	}
+}
+
+// First certificates displace renewals where bytes are short, as many as it takes, and no more.
+func TestBytesOfRenewalsMakeRoomForFirstCertificates(t *testing.T) {
+	q := testQueue(t, func(l *Limits) { l.WaitingBytes = 4000 })
+	q.Step(epoch, arrive{ask("busy", true, time.Hour)})
+	for i := range 12 {
+		q.Step(epoch, arrive{heavy(fmt.Sprint("r", i), false, 300)})
+	}
+	if got, want := names(q.Step(epoch, arrive{heavy("f", true, 1000)})), "refuse r11 ResourceExhausted, refuse r10 ResourceExhausted, refuse r9 ResourceExhausted, refuse r8 ResourceExhausted, refuse r7 ResourceExhausted, refuse r6 ResourceExhausted"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := names(q.Step(epoch, arrive{heavy("f", true, 3500)})); got != "refuse f ResourceExhausted" {
+		t.Errorf("more than there is: %s", got)
+	}
+	if got := names(q.Step(epoch, arrive{heavy("r", false, 1500)})); got != "refuse r ResourceExhausted" || q.held.used != 2800 {
+		t.Errorf("a renewal that would take the rest: %s, %d bytes wait", got, q.held.used)
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// machineEndpoints begins the names of records of endpoints that are written into ServiceEntries (store/normal).
+const machineEndpoints = "serviceentry:"
+
+// machines says which identities are machines': those that an endpoint of a ServiceEntry in their own namespace names as its service
+// account. A process that does not follow the configuration (role ca alone) knows of none.
+func machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
+	return func(id spiffeid.ID) bool {
+		s := snapshot()
+		namespace, account, err := attest.ParsePath(id)
+		if s == nil || err != nil {
+			return false
+		}
+		for r := range s.In(model.KindEndpoints, namespace) {
+			endpoints, ok := r.(*model.Endpoints)
+			if !ok || !strings.HasPrefix(r.Meta().Key.Name, machineEndpoints) {
+				continue
+			}
+			for _, e := range endpoints.Spec.GetEndpoints() {
+				if e.GetServiceAccount() == account && cmp.Or(e.GetNamespace(), namespace) == namespace {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
