@@ -97,7 +97,7 @@ func (s *Source) Look() ([]object.Event, error) {
 	if err := tree.unknown[""]; err != nil {
 		return nil, fmt.Errorf("read configuration folder %s: %w", s.Dir, err)
 	}
-	events := s.reader.step(time.Time{}, looks, true)
+	events := s.reader.step(time.Now(), looks, true)
 	s.faults(tree)
 	problems := s.reader.problems()
 	s.problems.Store(&problems)
