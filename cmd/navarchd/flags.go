@@ -41,6 +41,7 @@ type config struct {
 	roles     []string
 	configDir string
 	allowNone bool
+	heldFor   time.Duration // removals that are held; 0: until they are accepted
 	domain    string
 	cluster   string
 	budget    ingest.Budget // of each tenant
@@ -137,6 +138,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.roles, "roles", nil, "What this process does: ingest, xds, ca (default: all of them; ca only where there is a key encryption key, --kek or --data-dir).")
 	f.StringVar(&c.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML to serve; read again when it changes.")
 	f.BoolVar(&c.allowNone, "allow-empty", false, "Let objects go even when most or all of them vanish at once, instead of holding them until navarchctl store accept-removal.")
+	f.DurationVar(&c.heldFor, "held-removals-end-after", 0, "How long removals of many objects are held before they apply by themselves, unless everything vanished; 0: until navarchctl store accept-removal. On every process with role ingest, alike.")
 	f.IntVar(&c.budget.Objects, "tenant-max-objects", 0, "Objects that one tenant may have, EndpointSlices aside; 0: no limit. A tenant is a namespace, or those with one value of the label "+ingest.TenantLabel+".")
 	f.IntVar(&c.budget.Bytes, "tenant-max-bytes", 0, "Bytes of normalised configuration that one tenant may have; 0: no limit.")
 	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")

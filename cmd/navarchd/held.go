@@ -14,8 +14,8 @@ import (
 )
 
 // newKeeper is who shows what the ingester holds of removals, and lets them go when an operator accepts that.
-func (i *ingester) newKeeper(name string) *removal.Keeper {
-	return &removal.Keeper{Store: i.store, Holders: []removal.Holder{i.source, i.loop}, Name: name, Log: i.log}
+func (i *ingester) newKeeper(name string, after time.Duration) *removal.Keeper {
+	return &removal.Keeper{Store: i.store, Holders: []removal.Holder{i.source, i.loop}, Name: name, After: after, Log: i.log}
 }
 
 // keep is the keeper's part of one term; it returns when ctx ends.
@@ -43,7 +43,10 @@ func (i *ingester) heldProblem() (inspect.Problem, bool) {
 	if held == nil {
 		return inspect.Problem{}, false
 	}
-	return inspect.Problem{Object: "removals/held", Origin: "etcd", Warning: true, Message: fmt.Sprintf(
-		"%d objects vanished at once and are held since %s: navarchctl store held lists them, navarchctl store accept-removal %s lets them go",
-		held.Count, held.Since.Format(time.RFC3339), held.Digest)}, true
+	message := fmt.Sprintf("%d objects vanished at once and are held since %s: navarchctl store held lists them, navarchctl store accept-removal %s lets them go",
+		held.Count, held.Since.Format(time.RFC3339), held.Digest)
+	if i.keeper.After > 0 {
+		message += fmt.Sprintf("; unless everything vanished they go at %s", held.Since.Add(i.keeper.After).Format(time.RFC3339))
+	}
+	return inspect.Problem{Object: "removals/held", Origin: "etcd", Warning: true, Message: message}, true
 }

@@ -74,7 +74,7 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 			Options: ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: normal.Options{Domain: c.domain, Cluster: c.cluster}},
 		}),
 	}
-	i.keeper = i.newKeeper(c.processName())
+	i.keeper = i.newKeeper(c.processName(), c.heldFor)
 	return i, nil
 }
 

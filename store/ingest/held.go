@@ -22,6 +22,9 @@ func (l *Loop) Held() []object.ID {
 	return nil
 }
 
+// Everything says whether no record would be left.
+func (l *Loop) Everything() bool { return l.allHeld.Load() }
+
 // Release lets the records of exactly these objects go that the guard keeps; false: it keeps others, or ctx has ended, and nothing
 // was let go.
 func (l *Loop) Release(ctx context.Context, ids []object.ID) bool {

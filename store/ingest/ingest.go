@@ -58,6 +58,7 @@ type Loop struct {
 	stats    atomic.Pointer[Stats]
 	stored   atomic.Uint32 // the level for which everything is written
 	held     atomic.Pointer[[]object.ID]
+	allHeld  atomic.Bool
 	releases chan release
 	tenants  tenantsOf
 	changes  *obs.Sampled // lines about what others change in the store
@@ -198,6 +199,7 @@ func (l *Loop) publish(between []object.Problem) {
 	if held := l.Held(); len(held) > 0 || len(l.state.held) > 0 { // nearly never
 		held = slices.Collect(maps.Keys(l.state.owners()))
 		l.held.Store(&held)
+		l.allHeld.Store(len(held) > 0 && len(l.state.held) == len(l.state.have))
 	}
 	l.state.showTenants()
 	l.tenants.publish(l.state)

@@ -2,6 +2,7 @@ package removal
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 // Holder is a guard that holds removals. Its methods may be called from any goroutine.
 type Holder interface {
 	Held() []object.ID
+	// Everything says whether nothing would be left: that never goes by itself.
+	Everything() bool
 	// Release lets exactly these objects go; false: it holds others by now, and nothing was let go.
 	Release(ctx context.Context, ids []object.ID) bool
 }
@@ -28,6 +31,8 @@ type Keeper struct {
 	Holders []Holder
 	Name    string // of this process
 	Log     *slog.Logger
+	// After is how long removals are held before they go by themselves; 0: until somebody accepts them.
+	After time.Duration
 
 	shown atomic.Pointer[Held]
 }
@@ -200,6 +205,9 @@ func (t *term) act(ctx context.Context) error {
 	if err := t.publish(ctx, heldOf(all)); err != nil {
 		return err
 	}
+	if t.over(time.Now()) {
+		return t.accept(ctx, parts)
+	}
 	for len(t.approvals) > 0 {
 		blob := t.approvals[0]
 		if err := t.decide(ctx, blob, parts); err != nil {
@@ -273,6 +281,29 @@ func (t *term) decide(ctx context.Context, blob kv.Blob, parts [][]object.ID) er
 		t.Log.Warn("an approval of a removal was refused", append(line, obs.KeyError, d.Refused)...)
 		return nil
 	}
+	return t.apply(ctx, d, parts, line)
+}
+
+// over says whether what is held has been held for its time.
+func (t *term) over(now time.Time) bool {
+	everything := slices.ContainsFunc(t.Holders, Holder.Everything)
+	return t.After > 0 && t.held != nil && !everything && now.Sub(t.held.Since) >= t.After
+}
+
+// accept lets go what has been held for its time, as if somebody had accepted it.
+func (t *term) accept(ctx context.Context, parts [][]object.ID) error {
+	d := Decision{At: time.Now().UTC(), Leader: t.Name, Epoch: t.epoch.Revision, Count: t.held.Count, Kinds: t.held.Kinds,
+		Approval: Approval{ID: rand.Text(), Digest: t.held.Digest, Reason: fmt.Sprintf("held for %v (--held-removals-end-after)", t.After)}}
+	d.Approval.At = d.At
+	if err := t.record(ctx, d, nil); err != nil {
+		return err
+	}
+	t.again = time.Now().Add(time.Second) // the holders say a moment later that they hold nothing
+	return t.apply(ctx, d, parts, []any{obs.KeyDigest, d.Approval.Digest, obs.KeyReason, d.Approval.Reason})
+}
+
+// apply lets go what a recorded decision accepts, and records what became of it.
+func (t *term) apply(ctx context.Context, d Decision, parts [][]object.ID, line []any) error {
 	if t.release(ctx, parts) {
 		d.Applied = true
 		t.Log.Warn("a held removal was accepted, the objects are let go", append(line, obs.KeyObjects, d.Count)...)

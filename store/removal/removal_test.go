@@ -2,6 +2,7 @@ package removal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,7 @@ type guard struct {
 	mu       sync.Mutex
 	held     []object.ID
 	released [][]object.ID
+	all      bool   // Everything
 	before   func() // called first in Release; nil: nothing
 }
 
@@ -32,6 +34,8 @@ func (g *guard) set(names ...string) {
 		g.held = append(g.held, object.ID{Kind: "Service", Namespace: "shop", Name: name})
 	}
 }
+
+func (g *guard) Everything() bool { return g.all }
 
 func (g *guard) Held() []object.ID {
 	g.mu.Lock()
@@ -261,6 +265,45 @@ func TestFollowersTakeOver(t *testing.T) {
 	}
 	if same.times() != 1 || differs.times() != 0 {
 		t.Errorf("released %d and %d times", same.times(), differs.times())
+	}
+}
+
+// A hold ends by itself after the time that was stated for it, whoever led meanwhile, and that is remembered as an approval is; where no
+// time was stated, or nothing would be left, it does not.
+func TestHoldEndsAfterItsTime(t *testing.T) {
+	now := time.Unix(1e6, 0)
+	for name, c := range map[string]struct {
+		after time.Duration
+		all   bool
+		goes  bool
+	}{"no time": {0, false, false}, "not yet": {3 * time.Hour, false, false}, "everything": {time.Hour, true, false}, "its time is over": {time.Hour, false, true}} {
+		k := &term{Keeper: &Keeper{Holders: []Holder{&guard{}, &guard{all: c.all}}, After: c.after}, held: &Held{Since: now.Add(-2 * time.Hour)}}
+		if k.over(now) != c.goes {
+			t.Errorf("%s: %v", name, !c.goes)
+		}
+		if k.held = nil; k.over(now) {
+			t.Errorf("%s, and nothing is held", name)
+		}
+	}
+	g := &guard{}
+	g.set("a", "b")
+	raw, err := json.Marshal(&Held{Digest: DigestOf(g.Held()), Since: time.Now().Add(-2 * time.Hour), Leader: "before"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := kvtest.Start(t)
+	s.Put("removals/held", string(raw))
+	k := &Keeper{Store: s.Store, Holders: []Holder{g}, Name: "a", Log: slog.New(slog.DiscardHandler), After: time.Hour}
+	ctx, cancel := context.WithCancel(within(t))
+	done := make(chan error, 1)
+	epoch := s.Elect("a")
+	go func() { done <- k.Lead(ctx, epoch) }()
+	held(t, s.Store, "")
+	cancel()
+	<-done
+	_, decisions, err := Read(t.Context(), s.Store)
+	if err != nil || g.times() != 1 || len(decisions) != 1 || !decisions[0].Applied || decisions[0].Count != 2 || !strings.Contains(decisions[0].Approval.Reason, "held for 1h") {
+		t.Errorf("let go %d times, remembered: %+v, %v", g.times(), decisions, err)
 	}
 }
 

@@ -43,6 +43,7 @@ type Source struct {
 	known  map[string]signature // owned by Run
 
 	held                  atomic.Pointer[[]object.ID]
+	allHeld               atomic.Bool
 	releases              chan release
 	problems              atomic.Pointer[[]object.Problem]
 	parsed, scans, events atomic.Uint64
@@ -97,7 +98,7 @@ func (s *Source) Look() ([]object.Event, error) {
 	if err := tree.unknown[""]; err != nil {
 		return nil, fmt.Errorf("read configuration folder %s: %w", s.Dir, err)
 	}
-	events := s.reader.step(time.Time{}, looks, true)
+	events := s.reader.step(time.Now(), looks, true)
 	s.faults(tree)
 	problems := s.reader.problems()
 	s.problems.Store(&problems)
@@ -261,6 +262,7 @@ func (s *Source) tell(events []object.Event, emit func([]object.Event)) {
 	s.problems.Store(&problems)
 	held := slices.Collect(maps.Keys(s.reader.held))
 	s.held.Store(&held)
+	s.allHeld.Store(len(held) > 0 && len(held) == len(s.reader.told))
 	s.parsed.Store(uint64(s.reader.parsed))
 	s.events.Add(uint64(len(events)))
 	if len(events) > 0 {

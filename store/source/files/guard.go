@@ -13,6 +13,10 @@ import (
 // guardFrom is how many objects of a kind there must be for the guard to look at the kind alone.
 const guardFrom = 4
 
+// sumFrom is how many objects of a kind there must have been for what vanished in several looks to be added up. Of fewer people remove
+// most by hand, one after the other, and mean it.
+const sumFrom = 20
+
 // guardFor is for how long what vanished is added up (issue 12, item 17).
 const guardFor = 10 * time.Minute
 
@@ -49,7 +53,7 @@ func (g *guard) forget(at time.Time) {
 
 // before is how many objects of a kind there were before the first of them vanished, where there are so many now.
 func (g *guard) before(kind string, now int) int {
-	if all := g.vanished[kind]; len(all) > 0 {
+	if all := g.vanished[kind]; len(all) > 0 && all[0].before >= sumFrom {
 		return max(all[0].before, now)
 	}
 	return now
@@ -97,7 +101,7 @@ func turn(id object.ID) int {
 
 const turns = 4
 
-// hold is the shrink guard: where everything vanishes in one look, or more than half of a kind within ten minutes, it is far more likely
+// hold is the shrink guard: where everything vanishes in one look, or more than half of a kind (of a larger one: within ten minutes), it is far more likely
 // that the folder is not whole (a mount that is gone, a checkout under way, a tool that stopped in the middle) than that somebody meant
 // it. What something explains is let go: the object's Namespace, or an EndpointSlice's Service, vanished too and is not held; no
 // EndpointSlice says of a Pod that it is ready.

@@ -73,6 +73,13 @@ func TestLossesAreAddedUp(t *testing.T) {
 			t.Errorf("%s: %d go and %d are held, want %d and %d", name, gone, held, c.gone, c.held)
 		}
 	}
+	few := newDesk(t)
+	few.lost("a", numbered("Service", "shop", 0, 19), "b.yaml", pods("Node/node"))
+	for n := 18; n >= 0; n-- { // by hand
+		if gone, held := few.lost("a", numbered("Service", "shop", 0, n)); gone != 1 || held != 0 {
+			t.Errorf("%d are left of a few: %d go, %d are held", n, gone, held)
+		}
+	}
 }
 
 // What the end of something else explains goes at once, and does not count: a deleted namespace, a deleted Service, a scaled workload.

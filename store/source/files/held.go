@@ -21,6 +21,9 @@ func (s *Source) Held() []object.ID {
 	return nil
 }
 
+// Everything says whether all that was told is held. Safe for concurrent use.
+func (s *Source) Everything() bool { return s.allHeld.Load() }
+
 // Release lets exactly these objects go that the guard holds; false: it holds others, or ctx has ended, and nothing was let go.
 func (s *Source) Release(ctx context.Context, ids []object.ID) bool {
 	r := release{ids, make(chan bool, 1)}

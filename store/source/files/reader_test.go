@@ -197,8 +197,7 @@ func TestShrinkGuard(t *testing.T) {
 	d = newDesk(t)
 	d.see([]string{"a.yaml", services("a", "b", "c", "d"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b", "put c", "put d")
 	d.confirm([]string{"a.yaml", services("a", "b")}, "delete c", "delete d") // half is not more than half
-	d.now = d.now.Add(guardFor)
-	d.confirm([]string{"a.yaml", "# none\n"}, "delete a", "delete b") // fewer than four
+	d.confirm([]string{"a.yaml", "# none\n"}, "delete a", "delete b")         // fewer than four
 
 	d = newDesk(t)
 	d.see([]string{"a.yaml", pods("a", "b", "c", "d")}, "put a", "put b", "put c", "put d")
