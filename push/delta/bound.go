@@ -11,8 +11,8 @@ import (
 // answered like others, within bounds that are counted for each type of a stream, and paid for through Config.Spend. What is
 // beyond the bounds is left out: it is neither kept nor answered.
 const (
-	// maxName is the length in bytes of the longest name; a request that has a longer one is refused. Names that Envoy makes of
-	// those of Kubernetes have less than 1,000 bytes.
+	// maxName is the length in bytes of the longest unknown name; longer ones are left out. Names that Envoy makes of those of
+	// Kubernetes have less than 1,000 bytes.
 	maxName = 4096
 	// fewNames and fewBytes are how many unknown names of one type a stream may ask for in any case, and how long all of them may
 	// be together; where there are more resources, as many as these. All names together may be three times as many: those of
@@ -84,14 +84,14 @@ func (s *State) admit(t xds.Type, names []string) []string {
 		case known(stack, name):
 			ok = ty.all || room.total > 0
 		default:
-			ok = room.total > 0 && room.names > 0 && room.bytes >= len(name) && s.pay(t, len(name))
+			ok = len(name) <= maxName && room.total > 0 && room.names > 0 && room.bytes >= len(name) && s.pay(t, len(name))
 			if ok {
 				room.names, room.bytes = room.names-1, room.bytes-len(name)
 			}
 		}
 		if ok {
 			room.total--
-		} else if s.leftOut++; !ty.all { // of a type of which it is sent everything it is sent this, too, if that ever is
+		} else if s.leftOut++; !ty.all && len(name) <= maxName { // of a type of which it is sent everything it is sent this, too, if that ever is
 			s.cut(t)
 		}
 		switch {
@@ -153,11 +153,12 @@ func lengths(names []string) (n int) {
 // admitClaim says whether there is room for a claim of which there is nothing, on a type of which everything is sent.
 func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	ty := &s.types[t]
-	if _, is := ty.odd[name]; is || ty.unknown.names < most && s.pay(t, len(name)) {
+	if _, is := ty.odd[name]; is || len(name) <= maxName && ty.unknown.names < most && s.pay(t, len(name)) {
 		return true
 	}
-	s.leftOut++
-	s.cut(t)
+	if s.leftOut++; len(name) <= maxName { // nobody else's name is as long: to come again would not help
+		s.cut(t)
+	}
 	return false
 }
 

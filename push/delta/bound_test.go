@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 )
@@ -240,29 +238,36 @@ func TestSpendingIsGivenBack(t *testing.T) {
 	}
 }
 
-// A very long name is refused, and the request with it.
+// A very long name is left out, wherever it stands; the stream goes on, and does not come again for it.
 func TestLongNames(t *testing.T) {
-	name := strings.Repeat("n", maxName+1)
-	field := func(number protowire.Number, value string) []byte {
-		return protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), value)
-	}
-	for what, raw := range map[string][]byte{
-		"resource_names_subscribe":   field(deltaSubscribe, name),
-		"resource_names_unsubscribe": field(deltaUnsubscribe, name),
-		"initial_resource_versions":  claims(xds.Cluster, [][2]string{{name, "1"}}),
-	} {
-		if _, err := ParseDelta(raw); err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "4097 bytes") {
-			t.Errorf("%s: %v", what, err)
+	long := strings.Repeat("n", maxName+1)
+	set, names := great(3)
+	claim := func(yield func(string, string) bool) { yield(long, "1") }
+	s := New(Config{}, set)
+	s.Request(Request{Type: xds.Cluster, Initial: claim}, nil)
+	s.Request(Request{Type: xds.Cluster, Subscribe: slices.Values([]string{long, "short"})}, nil)
+	s.Request(Request{Type: xds.Endpoint, Subscribe: slices.Values(append(names, long)), Initial: claim}, nil)
+	s.Request(Request{Type: xds.Endpoint, Subscribe: slices.Values([]string{long + "2", "short"})}, nil)
+	for ty := range s.types {
+		for name := range s.types[ty].odd {
+			if len(name) > maxName {
+				t.Errorf("%v: a name of %d bytes is kept", xds.Type(ty), len(name))
+			}
+		}
+		for _, name := range s.types[ty].names.All() {
+			if len(name) > maxName {
+				t.Errorf("%v: a name of %d bytes is asked for", xds.Type(ty), len(name))
+			}
 		}
 	}
-	if _, err := ParseWorld(field(worldNames, name)); err == nil {
-		t.Error("resource_names: it is taken")
+	if got, removed := settle(s); !subset(append(names, "short"), got) || !slices.Equal(removed, []string{"short"}) || s.LeftOut() != 4 {
+		t.Errorf("sent %d, removed %v, %d left out", len(got), removed, s.LeftOut())
 	}
-	if _, err := ParseDelta(field(deltaSubscribe, name[1:])); err != nil {
-		t.Error(err)
+	s.Target(&manifest.Set{})
+	if settle(s); s.Again() {
+		t.Error("the stream comes again")
 	}
-	s := New(Config{}, &manifest.Set{})
-	if got := s.Request(Request{Type: xds.Cluster, Nonce: name}, nil); len(got) != 1 || len(got[0].Nonce) > maxNonce {
+	if got := s.Request(Request{Type: xds.Cluster, Nonce: long}, nil); len(got) != 1 || len(got[0].Nonce) > maxNonce {
 		t.Errorf("a nonce is kept: %v", got)
 	}
 }

@@ -51,9 +51,6 @@ func ParseDelta(raw ...[]byte) (Message, error) {
 			return name(value, "resource_names_unsubscribe")
 		case deltaInitial:
 			key, version, err := entry(value)
-			if err == nil && len(key) > maxName {
-				err = tooLong("initial_resource_versions", len(key))
-			}
 			if err == nil {
 				m.claims.Add(key, version)
 			}
@@ -132,9 +129,6 @@ func (m *Message) failure(status []byte) error {
 
 // name checks one listed name.
 func name(value []byte, field string) error {
-	if len(value) > maxName {
-		return tooLong(field, len(value))
-	}
 	var s string
 	return text(&s, value, field)
 }
@@ -202,10 +196,6 @@ func text(to *string, value []byte, field string) error {
 	}
 	*to = borrow(value)
 	return nil
-}
-
-func tooLong(field string, bytes int) error {
-	return fmt.Errorf("%s: a name of %d bytes, %d at most", field, bytes, maxName)
 }
 
 func notText(field string, value []byte) error {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,6 +99,14 @@ const maxAsideNames = 64
 // maxVersion is the length in bytes of the longest version that is kept; ours are shorter.
 const maxVersion = 64
 
+// maxAsideName is the length in bytes of the longest name that is asked for; others are left out.
+const maxAsideName = 256
+
+// asideNames are the names of a request, sorted.
+func asideNames(all iter.Seq[string]) []string {
+	return slices.DeleteFunc(delta.Collect(all), func(n string) bool { return len(n) > maxAsideName })
+}
+
 // tailSize bounds what a response has beside resources, names and type, with gRPC's prefix; bytes.
 const tailSize = 64
 
@@ -131,12 +140,12 @@ func (s *side) request(m delta.Message, res *AsideResource) (refusal string, ack
 	case !s.subscribed:
 		s.open(m, res)
 	case s.world:
-		if names := delta.Collect(m.Subscribe); m.Nonce == "" || !slices.Equal(names, s.names) {
+		if names := asideNames(m.Subscribe); m.Nonce == "" || !slices.Equal(names, s.names) {
 			s.holds, s.all, s.names = holding{}, len(names) == 0, names
 		}
 	default:
 		s.unsubscribe(delta.Collect(m.Unsubscribe))
-		s.subscribe(delta.Collect(m.Subscribe))
+		s.subscribe(asideNames(m.Subscribe))
 	}
 	return refusal, acked
 }
@@ -162,7 +171,7 @@ func (s *side) answered(m delta.Message) (refusal string) {
 // open is the first request: what the client says that it holds is believed.
 func (s *side) open(m delta.Message, res *AsideResource) {
 	s.subscribed = true
-	names := delta.Collect(m.Subscribe)
+	names := asideNames(m.Subscribe)
 	s.all = len(names) == 0 || slices.Contains(names, wildcard)
 	names = slices.DeleteFunc(names, func(n string) bool { return n == wildcard })
 	s.names = slices.Clone(names[:min(len(names), maxAsideNames)])
@@ -178,6 +187,7 @@ func (s *side) open(m delta.Message, res *AsideResource) {
 	}
 	for name, version := range m.Initial {
 		switch {
+		case len(name) > maxAsideName:
 		case res == nil || name != res.Name:
 			s.owe(strings.Clone(name))
 		case version == res.Version:

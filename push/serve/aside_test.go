@@ -2,6 +2,8 @@ package serve
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -157,5 +159,23 @@ func TestAsideNamesAreBounded(t *testing.T) {
 	s.request(asideRequest(t, &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: many, ResourceNamesSubscribe: names}), nil)
 	if len(s.names) > maxAsideNames || len(s.owed) > maxAsideNames {
 		t.Errorf("first request: %d names, %d owed", len(s.names), len(s.owed))
+	}
+}
+
+// Names of any length are asked for; a few short ones are remembered.
+func TestLongAsideNames(t *testing.T) {
+	long := strings.Repeat("n", maxAsideName+1)
+	for _, world := range []bool{false, true} {
+		s := &side{world: world}
+		m := delta.Message{}
+		m.Subscribe = slices.Values([]string{long, "short"})
+		m.Initial = maps.All(map[string]string{long: long})
+		s.request(m, nil)
+		m = delta.Message{}
+		m.Subscribe = slices.Values([]string{long + "2", "short"})
+		s.request(m, nil)
+		if !slices.Equal(s.names, []string{"short"}) || slices.ContainsFunc(s.owed, func(n string) bool { return n != "short" }) {
+			t.Errorf("world %t: %d names, %d to be answered", world, len(s.names), len(s.owed))
+		}
 	}
 }
