@@ -81,6 +81,15 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
+// Shortest is for how long a certificate lives at least that is asked for with a TTL, where the signer lives that long.
+func (p Policy) Shortest(ttl time.Duration) time.Duration {
+	if p = p.withDefaults(); ttl == 0 {
+		ttl = p.DefaultTTL
+	}
+	ttl = min(ttl, p.MaxTTL)
+	return ttl - time.Duration(p.Jitter*float64(ttl))
+}
+
 // Check says what in the policy makes no sense, for the start of a process.
 func (p Policy) Check() error {
 	switch p = p.withDefaults(); {

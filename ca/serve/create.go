@@ -200,12 +200,15 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 		s.cfg.Hooks.SignFailed()
 		return nil, nil, status.Errorf(codes.Unavailable, "this replica cannot sign: %v", err)
 	}
-	ttl := time.Duration(r.GetValidityDuration()) * time.Second
+	ttl, policy := time.Duration(r.GetValidityDuration())*time.Second, s.cfg.Policy
+	if c.By == attest.ByCertificate {
+		ttl, policy = outliving(c.NotAfter.Sub(s.cfg.Now()), ttl, policy)
+	}
 	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl, Proven: c.Proven}
 	if c.ID == s.cfg.ControlPlane && c.By == attest.ByToken {
 		want.Names = s.cfg.Names
 	}
-	issued, err := issue.Issue(current.Authority, want, s.cfg.Policy, s.cfg.Now(), s.cfg.Random)
+	issued, err := issue.Issue(current.Authority, want, policy, s.cfg.Now(), s.cfg.Random)
 	if err == nil {
 		return current, issued, nil
 	}

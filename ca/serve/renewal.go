@@ -66,3 +66,12 @@ func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error)
 	}
 	return at, status.Errorf(codes.Unauthenticated, "show a token: %s showed its last at %s, and renews by certificate alone for %s", c.ID, at.UTC().Format(time.RFC3339), most)
 }
+
+// outliving is for how long a renewal is asked for, so that it does not end before the certificate that was shown, which has left to live:
+// while that can be revoked by its serial number, what renewed it is in the journal, and what renewed this, so that all of it goes along.
+func outliving(left, ttl time.Duration, p issue.Policy) (time.Duration, issue.Policy) {
+	if left > 0 && p.Shortest(ttl) < left {
+		ttl, p.Jitter = left+time.Second, -1
+	}
+	return ttl, p
+}

@@ -125,3 +125,27 @@ func TestRenewalOfMachines(t *testing.T) {
 		t.Errorf("after 31 of 30 days: %v", err)
 	}
 }
+
+// A renewal does not end before the certificate that was shown, whatever was asked for: one that ended would be pruned from the journal, and
+// with it the way from a certificate that is revoked to what was issued by showing it.
+func TestRenewalOutlivesWhatWasShown(t *testing.T) {
+	l := startLater(t, time.Hour, 0)
+	own := l.must(l.ask(l.Token("shop", "cart"), nil, 0))
+	for _, life := range []time.Duration{0, time.Second, time.Hour, 79 * 24 * time.Hour} {
+		conn := dial(t, l.CA, own)
+		csr, _ := request(t)
+		chain, err := create(t.Context(), conn, "", &securityv1.IstioCertificateRequest{Csr: csr, ValidityDuration: int64(life / time.Second)})
+		conn.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode([]byte(chain[0]))
+		leaf, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if leaf.NotAfter.Before(own.Leaf.NotAfter) {
+			t.Errorf("asked for %v: until %v, what was shown until %v", life, leaf.NotAfter, own.Leaf.NotAfter)
+		}
+	}
+}

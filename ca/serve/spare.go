@@ -43,6 +43,7 @@ func (s *Server) spared(ctx context.Context, r *securityv1.IstioCertificateReque
 	if longest := s.cfg.Spare.Longest(); ttl == 0 || ttl > longest {
 		ttl = longest
 	}
+	c.NotAfter = time.Time{} // what would end before the certificate that was shown is not spent on
 	current, issued, err := s.sign(&securityv1.IstioCertificateRequest{Csr: r.GetCsr(), ValidityDuration: int64(ttl / time.Second)}, c)
 	if err != nil {
 		return nil, nil, err
