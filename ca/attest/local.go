@@ -9,9 +9,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"navarch.io/navarch/store/durable"
 )
 
 // LocalIssuer is the name (claim iss) of the issuer of the embedded default.
@@ -79,17 +83,9 @@ func makeKey(path string) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".token-issuer-*") // 0600
-	if err != nil {
-		return err
+	err = durable.Create(path, 0o600, func(w io.Writer) error { return pem.Encode(w, &pem.Block{Type: "PRIVATE KEY", Bytes: der}) })
+	if errors.Is(err, fs.ErrExist) {
+		return nil // another was first
 	}
-	defer os.Remove(file.Name())
-	err = errors.Join(pem.Encode(file, &pem.Block{Type: "PRIVATE KEY", Bytes: der}), file.Sync(), file.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Link(file.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return nil
+	return err
 }

@@ -7,12 +7,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/tink-crypto/tink-go/v2/aead/subtle"
+
+	"navarch.io/navarch/store/durable"
 )
 
 // File is the provider whose key encryption key is a file of 32 bytes: for development, and where the file itself comes
@@ -95,26 +98,22 @@ func readKeyFile(path string) (Secret, error) {
 	return os.ReadFile(path)
 }
 
-// makeKeyFile writes a new key beside its place and links it there, which fails where another was first.
+// makeKeyFile writes a new key, where nobody was first. It is on disk when it returns, name and all: what is sealed under it outlives a
+// crash of the machine.
 func makeKeyFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".kek-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(temp.Name()) }()
 	key := make(Secret, keyBytes)
 	_, _ = rand.Read(key) // never fails
-	_, err = temp.Write(key)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+	err := durable.Create(path, 0o600, func(w io.Writer) error {
+		_, err := w.Write(key)
 		return err
+	})
+	if errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return err
 }
 
 // Name implements Provider.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,9 @@ import (
 func TestSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log envoytest.Output
-		var now kv.Size
-		s := &space{quota: 1000, log: slog.New(slog.NewTextHandler(&log, nil)), size: func(context.Context) (kv.Size, error) { return now, nil }}
+		var now atomic.Pointer[kv.Size]
+		now.Store(&kv.Size{})
+		s := &space{quota: 1000, log: slog.New(slog.NewTextHandler(&log, nil)), size: func(context.Context) (kv.Size, error) { return *now.Load(), nil }}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.run(ctx) }()
@@ -34,7 +36,7 @@ func TestSpace(t *testing.T) {
 			{kv.Size{File: 1001, InUse: 900, Quota: 1000, Full: true}, "etcd writes nothing any more: ", 3},
 			{kv.Size{File: 100, InUse: 90, Quota: 1000}, "", 4},
 		} {
-			now = c.size
+			now.Store(&c.size)
 			time.Sleep(spaceEvery)
 			synctest.Wait()
 			if got := s.warning(); (c.says == "") != (got == "") || !strings.Contains(got, c.says) {

@@ -14,18 +14,35 @@ import (
 // Replace makes what write writes the content of a file, with a mode, in a folder that is there. It returns when the disk has it: the
 // file, and the name in the folder, which is synced by itself (fsync(2): the entry of a file is not part of it). Where there is an
 // error, write's among them, the file is what it was, unless only the folder could not be synced.
-func Replace(path string, mode os.FileMode, write func(io.Writer) error) (err error) {
+func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
+	if err := put(path, mode, write, os.Rename); err != nil {
+		return fmt.Errorf("replace %s: %w", path, err)
+	}
+	return nil
+}
+
+// Create is Replace of a file that is not there. Where one is, also one that somebody else creates at the same time, the error wraps
+// fs.ErrExist, and that is what it was.
+func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
+	if err := put(path, mode, write, os.Link); err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	return nil
+}
+
+// put writes a file beside its place and has name give it its own.
+func put(path string, mode os.FileMode, write func(io.Writer) error, name func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // 0600
 	if err != nil {
-		return fmt.Errorf("replace %s: %w", path, err)
+		return err
 	}
 	defer func() { _ = os.Remove(temp.Name()) }() // nothing, where it was renamed
 	if err := errors.Join(write(temp), temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
-		return fmt.Errorf("replace %s: %w", path, err)
+		return err
 	}
-	if err := os.Rename(temp.Name(), path); err != nil {
-		return fmt.Errorf("replace %s: %w", path, err)
+	if err := name(temp.Name(), path); err != nil {
+		return err
 	}
 	return syncFolder(dir)
 }

@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,5 +43,34 @@ func TestReplace(t *testing.T) {
 	}
 	if err := Replace(filepath.Join(dir, "none", "file"), 0o600, words("", nil)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a folder: %v", err)
+	}
+}
+
+// Of several that create a file one wins, and nothing of the others is left.
+func TestCreate(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	errs := make(chan error, 8)
+	for i := range cap(errs) {
+		go func() {
+			errs <- Create(path, 0o600, func(w io.Writer) error {
+				_, err := io.WriteString(w, string(rune('a'+i)))
+				return err
+			})
+		}()
+	}
+	won := 0
+	for range cap(errs) {
+		switch err := <-errs; {
+		case err == nil:
+			won++
+		case !errors.Is(err, fs.ErrExist):
+			t.Error(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	left, err2 := os.ReadDir(dir)
+	if won != 1 || len(got) != 1 || len(left) != 1 || errors.Join(err, err2) != nil {
+		t.Errorf("%d have won, the file is %q, left %v; %v, %v", won, got, left, err, err2)
 	}
 }
