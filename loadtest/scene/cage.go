@@ -52,11 +52,11 @@ const cageNeeds = "the attackers need a cgroup of their own with the controller 
 	"(without one, and so with figures that count for nothing: --attack-cpu 0)"
 
 func makeCage(parent string, set map[string]string) (*cage, error) {
-	c := &cage{dir: filepath.Join(parent, fmt.Sprintf("navarch-load-%d", os.Getpid()))}
-	if err := os.Mkdir(c.dir, 0o755); err != nil {
+	dir, err := os.MkdirTemp(parent, "navarch-load-")
+	if err != nil {
 		return nil, err
 	}
-	var err error
+	c := &cage{dir: dir}
 	for name, value := range set {
 		err = errors.Join(err, write(filepath.Join(c.dir, name), value))
 	}

@@ -112,6 +112,8 @@ func (s *stage) assault(c *cage, args []string, services []int) (*assault, error
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-attacking.gone:
+		return nil, attacking.early()
 	case <-s.ctx.Done():
 		return nil, s.ctx.Err()
 	}
@@ -132,7 +134,7 @@ func (s *stage) assault(c *cage, args []string, services []int) (*assault, error
 	}
 	a.example = after.Errors
 	a.counts, a.attackers, err = attacking.end()
-	return a, err
+	return a, errors.Join(err, s.servers[0].alive())
 }
 
 // peak is the most resident memory that the servers have until ctx ends.
@@ -161,14 +163,7 @@ func (s *stage) compareAssaults(sink, under *assault) {
 	s.row(rowAtSink, "ms", ms(p99(sink)))
 	s.row(rowAttacked, "ms", ms(p99(under)))
 	s.row(rowAttackRatio, "", float64(p99(under))/float64(max(1, p99(sink))))
-	lost := uint64(0)
-	for phase, a := range map[string]*assault{"aimed at a sink": sink, "aimed at the server": under} {
-		for how, n := range a.lost {
-			lost += n
-			s.note("Attackers %s: %d streams of good proxies ended: %s, for example %q.", phase, n, how, a.example[how])
-		}
-	}
-	s.row(rowLost, "", float64(lost))
+	s.row(rowLost, "", float64(s.lostTo("a sink", sink)+s.lostTo("the server", under)))
 	s.row(rowMissing, "", float64(sink.missing+under.missing))
 	s.row(rowForeign, "", float64(under.counts[attack.Claims].Answers))
 	s.cost(rowAttackRSS, "MB", mb(under.peak)-mb(sink.peak))
@@ -182,6 +177,15 @@ func (s *stage) compareAssaults(sink, under *assault) {
 	for _, name := range slices.Sorted(maps.Keys(under.counts)) {
 		s.note("Attack %s: %s.", name, under.counts[name])
 	}
+}
+
+// lostTo is how many streams of good proxies ended, and notes why.
+func (s *stage) lostTo(what string, a *assault) (lost uint64) {
+	for _, how := range slices.Sorted(maps.Keys(a.lost)) {
+		lost += a.lost[how]
+		s.note("Attackers aimed at %s: %d streams of good proxies ended: %s, for example %q.", what, a.lost[how], how, a.example[how])
+	}
+	return lost
 }
 
 // stolen gets the credential of the first workload, of which proxies are connected, and gives the attackers' flags for it.
@@ -238,37 +242,44 @@ func (s *stage) stolen() ([]string, error) {
 type attacking struct {
 	cmd         *exec.Cmd
 	out, failed bytes.Buffer
-	exited      chan error
+	gone        chan struct{} // closed when it has ended
+	ended       error
 }
 
 // startAttack starts argv, which must print its counts when it is asked to end.
 func startAttack(c *cage, argv []string) (*attacking, error) {
-	a := &attacking{cmd: c.command(argv...), exited: make(chan error, 1)}
+	a := &attacking{cmd: c.command(argv...), gone: make(chan struct{})}
 	a.cmd.Stdout, a.cmd.Stderr = &a.out, &a.failed
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := launch(a.cmd.Start); err != nil {
 		return nil, fmt.Errorf("start the attackers: %w", err)
 	}
-	go func() { a.exited <- a.cmd.Wait() }()
+	go func() {
+		defer close(a.gone)
+		a.ended = a.cmd.Wait()
+	}()
 	return a, nil
+}
+
+// early is the error of attackers that ended without being asked to.
+func (a *attacking) early() error {
+	return fmt.Errorf("the attackers ended by themselves (%v): %s", a.ended, a.failed.Bytes())
 }
 
 // end asks it to end, and gives its counts and its processor time. One that has ended before is an error.
 func (a *attacking) end() (counts map[string]attack.Count, cpu time.Duration, err error) {
 	select {
-	case err := <-a.exited:
-		a.exited <- nil
-		return nil, 0, fmt.Errorf("the attackers ended by themselves: %w: %s", err, a.failed.Bytes())
+	case <-a.gone:
+		return nil, 0, a.early()
 	default:
 	}
 	_ = a.cmd.Process.Signal(syscall.SIGTERM) // it may have ended just now
 	select {
-	case err = <-a.exited:
-		a.exited <- nil
+	case <-a.gone:
 	case <-time.After(patience):
 		return nil, 0, errors.New("the attackers do not end")
 	}
-	if err == nil {
+	if err = a.ended; err == nil {
 		err = json.Unmarshal(a.out.Bytes(), &counts)
 	}
 	if err != nil {
@@ -280,5 +291,5 @@ func (a *attacking) end() (counts map[string]attack.Count, cpu time.Duration, er
 // kill ends it where it has not ended yet.
 func (a *attacking) kill() {
 	_ = a.cmd.Process.Kill() // it may have ended
-	<-a.exited
+	<-a.gone
 }
