@@ -83,7 +83,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s) each
 		done; \
 	done
 
-load: $(if $(filter faults,$(S)),load-faults,load-suite) ## the standard load suite (five minutes; S=suite or scenarios), report in out/load; S=faults: faults at full size
+load: $(if $(filter faults,$(S)),load-faults,load-suite) ## the standard load suite (five minutes; S=suite or scenarios), report in out/load; S=faults: faults at full size; S=hostile: all attacks at once
 
 load-suite: build
 	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load

@@ -42,6 +42,9 @@ func TestFlagsAreChecked(t *testing.T) {
 		"preset":            "mesh write nonesuch " + out,
 		"no such file":      "report nonesuch.json",
 		"with":              "compare a.json",
+		"loopback":          "attack --addr 192.0.2.1:15012",
+		"sink":              "attack",
+		"--attack-cpu":      "run hostile --navarchd x --attack-cpu -1",
 	} {
 		cmd := root()
 		var text bytes.Buffer

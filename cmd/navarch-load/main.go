@@ -33,7 +33,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(runCommand(), listCommand(), meshCommand(), reportCommand(), compareCommand(), workerCommand())
+	cmd.AddCommand(runCommand(), listCommand(), meshCommand(), reportCommand(), compareCommand(), workerCommand(), attackCommand())
 	return cmd
 }
 

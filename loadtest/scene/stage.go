@@ -26,6 +26,10 @@ type Options struct {
 	Workers  int      // processes of simulated proxies besides this one; 0: in this process; below: as Files demands
 	WorkArgs []string // how a worker is started
 	Files    int      // files that a process may open; for Workers below 0
+	// AttackArgs is how attackers are started; AttackCPU how many cores they may use, in a cgroup. 0: there is none.
+	AttackArgs []string
+	AttackCPU  float64
+	Attacks    []string // names of those that are carried out; empty: all
 	// WarmTimeout is how long a cluster or listener may wait for what it needs; 0: a minute, and 50 ms for each proxy of the
 	// scenario, since all of them may join at once on two cores.
 	WarmTimeout time.Duration

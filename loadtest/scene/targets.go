@@ -38,6 +38,13 @@ const (
 	rowBroken    = "connections that broke or failed"
 	rowOldLeaf   = "identities left with a certificate of the old root"
 	rowUntold    = "proxies without the new root"
+
+	rowAtSink      = "commit to ACK, p99, attackers aimed at a sink"
+	rowAttacked    = "commit to ACK, p99, attackers aimed at the server"
+	rowAttackRatio = "p99 under attack, of that with a sink"
+	rowLost        = "good proxies disconnected"
+	rowForeign     = "attackers answered as another identity's proxy"
+	rowAttackRSS   = "RSS grown under attack"
 )
 
 // worldA and worldB are the tables of issue 5.
@@ -106,4 +113,12 @@ var worldB = []Scenario{
 	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, flags: []string{"--replica-ramp", ramp.String(), "--shutdown-duration", grace.String()}, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowScale: {Value: 2}, rowMissing: {Value: 0},
 	}},
+}
+
+// hardening is the table of issue 12.
+var hardening = []Scenario{
+	{Name: "hostile", Title: "endpoints flip, 2,000 proxies are connected over mTLS, all attacks of a hostile neighbour at once", World: "world-b", Proxies: 2000, run: hostile,
+		change: tenants(4), authority: true, flags: []string{"--shared-sources", goodSources}, Limit: 10 * time.Minute, Targets: map[string]Target{
+			rowAttackRatio: {Value: 1.5}, rowLost: {Value: 0}, rowAttackRSS: {Value: 128}, rowMissing: {Value: 0}, rowForeign: {Value: 0},
+		}},
 }

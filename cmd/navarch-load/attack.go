@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/loadtest/attack"
+)
+
+// attackFlags are the flags of attack.
+type attackFlags struct {
+	attack.Config
+	sink             bool
+	cert, key, token string
+	span             time.Duration
+}
+
+// attackCommand is what this program starts itself as in the scenario hostile.
+func attackCommand() *cobra.Command {
+	f := &attackFlags{}
+	cmd := &cobra.Command{
+		Use: "attack", Args: cobra.NoArgs, Short: "Attack a server of this machine as a hostile neighbour would, and count what came of it",
+		Long: "Attack a server of this machine as a hostile neighbour would, and count what came of it, as JSON. Only addresses of loopback are possible.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.Addr, "addr", "", "IP address of loopback and port: gRPC over TLS.")
+	flags.BoolVar(&f.sink, "sink", false, "Attack a server in this process that throws everything away.")
+	flags.StringVar(&f.From, "from", "", "IP address of loopback that connections come from.")
+	flags.StringVar(&f.cert, "cert", "", "File of a workload's certificate (default: only attacks that need none).")
+	flags.StringVar(&f.key, "key", "", "File of its key.")
+	flags.StringVar(&f.token, "token-file", "", "File of its token.")
+	flags.StringVar(&f.Identity, "identity", "", "Whose they are: NAMESPACE/SERVICEACCOUNT.")
+	flags.StringVar(&f.Victim, "victim", "", "Proxy of another identity that is claimed to be attacker's own: NAMESPACE/SERVICEACCOUNT/POD.")
+	flags.StringSliceVar(&f.Only, "only", nil, "Names of attacks (default: all).")
+	flags.IntVar(&f.Connections, "connections", 1500, "Connections at once, 1,500 at most.")
+	flags.IntVar(&f.Names, "names", 200_000, "Names that one stream subscribes to.")
+	flags.DurationVar(&f.Hold, "hold", 20*time.Second, "Time after which a connection is closed that the server has not closed.")
+	flags.DurationVar(&f.Pause, "pause", 20*time.Millisecond, "Time between two steps of one connection.")
+	flags.DurationVar(&f.span, "for", 0, "Time until it ends by itself (default: when it is interrupted).")
+	cmd.MarkFlagsMutuallyExclusive("addr", "sink")
+	cmd.MarkFlagsOneRequired("addr", "sink")
+	cmd.MarkFlagsRequiredTogether("cert", "key", "token-file", "identity", "victim")
+	return cmd
+}
+
+func (f *attackFlags) run(cmd *cobra.Command) error {
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return fmt.Errorf("--cert: %w", err)
+		}
+		token, err := os.ReadFile(f.token)
+		if err != nil {
+			return fmt.Errorf("--token-file: %w", err)
+		}
+		f.Certificate, f.Token = &pair, strings.TrimSpace(string(token))
+	}
+	if f.sink {
+		addr, stop, err := attack.Sink()
+		if err != nil {
+			return err
+		}
+		defer stop()
+		f.Addr = addr
+	}
+	ctx := cmd.Context()
+	if f.span > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.span)
+		defer cancel()
+	}
+	tally := &attack.Tally{}
+	if err := attack.Run(ctx, f.Config, tally); err != nil {
+		return err
+	}
+	return json.NewEncoder(cmd.OutOrStdout()).Encode(tally)
+}

@@ -1,0 +1,252 @@
+// Package attack is a hostile neighbour: it does to a gRPC address of a control plane on this machine what somebody would do who
+// wants to take it down, without a credential and with the stolen one of one workload, and counts what came of it. Addresses that
+// are not loopback are refused: it is for measuring one's own server (issue 12, `make load S=hostile`).
+//
+// Owns: its connections.  Reads: answers, for what they say of how a try ended.  Never: an address that is not loopback; more
+// connections at once than it was given.
+package attack
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Config is what is attacked, and with what. The zero value of a field stands for its default.
+type Config struct {
+	Addr string // host:port of gRPC over TLS; the host is an IP address of loopback
+	From string // IP address of loopback that connections come from; empty: the kernel's choice
+	// Certificate and Token are the credential of one workload. Nil: only attacks that need none are carried out.
+	Certificate *tls.Certificate
+	Token       string
+	// Identity is the workload's, as "namespace/service account"; Victim is a proxy of another one, as "namespace/service
+	// account/pod".
+	Identity, Victim string
+
+	Only        []string      // names of attacks; empty: all
+	Connections int           // at once, of all attacks together; 1,500, which is also the most
+	Names       int           // that a stream subscribes to, or claims versions of: 200,000
+	Hold        time.Duration // for how long a connection is kept that nobody closes: 20 s
+	Pause       time.Duration // between two steps of one connection, and two connections: 20 ms
+}
+
+// Attack is one kind of attack.
+type Attack struct {
+	Name       string
+	Share      int  // of MaxConnections
+	Credential bool // it needs one
+	// once is one try, with one connection at a time. It ends with its context, and says what came of it in a word or two of a
+	// few.
+	once func(context.Context, *attacker) string
+}
+
+// MaxConnections is how many connections there may be at once, and MinConnections how few: each attack has one.
+const (
+	MaxConnections = 1500
+	MinConnections = 40
+)
+
+// Words for what came of a try, beside gRPC's codes.
+const (
+	kept         = "kept"          // it was left open until the attacker closed it
+	closed       = "closed"        // by the server
+	noConnection = "no connection" // TCP or TLS came to nothing
+	answered     = "answered"
+)
+
+// All are the attacks.
+func All() []Attack {
+	return []Attack{
+		{Name: "silent", Share: 500, once: silent},
+		{Name: "trickle", Share: 250, once: trickle},
+		{Name: "hello", Share: 250, once: hello},
+		{Name: "headers", Share: 50, once: headers},
+		{Name: "names", Share: 20, Credential: true, once: names},
+		{Name: "nodes", Share: 20, Credential: true, once: nodes},
+		{Name: "metadata", Share: 40, Credential: true, once: largeNode},
+		{Name: "nacks", Share: 50, Credential: true, once: nacks},
+		{Name: "versions", Share: 40, Credential: true, once: versions},
+		{Name: "csrs", Share: 50, Credential: true, once: csrs},
+		{Name: "reconnects", Share: 100, Credential: true, once: reconnects},
+		{Name: Claims, Share: 50, Credential: true, once: claims},
+		{Name: "questions", Share: 30, Credential: true, once: questions},
+	}
+}
+
+// Claims is the name of the attack that claims to be a proxy of another identity: none of its tries may be answered.
+const Claims = "claims"
+
+// Count is what one attack has done.
+type Count struct {
+	Tried    uint64            `json:"tried"`
+	Came     map[string]uint64 `json:"came"`     // of tries that are over, by how they ended
+	Requests uint64            `json:"requests"` // sent on streams
+	Answers  uint64            `json:"answers"`  // to these
+}
+
+func (c Count) String() string {
+	var parts []string
+	for _, how := range slices.Sorted(maps.Keys(c.Came)) {
+		parts = append(parts, fmt.Sprintf("%s %d", how, c.Came[how]))
+	}
+	text := fmt.Sprintf("%d tries (%s)", c.Tried, strings.Join(parts, ", "))
+	if c.Requests > 0 {
+		text += fmt.Sprintf(", %d requests, %d answers", c.Requests, c.Answers)
+	}
+	return text
+}
+
+// Tally counts, by attack. The zero Tally is ready for use, by any goroutine.
+type Tally struct {
+	mu  sync.Mutex
+	all map[string]*Count
+}
+
+// MarshalJSON gives the counts by the attacks' names.
+func (t *Tally) MarshalJSON() ([]byte, error) { return json.Marshal(t.Counts()) }
+
+// Counts are the counts of now, by the attacks' names.
+func (t *Tally) Counts() map[string]Count {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := map[string]Count{}
+	for name, c := range t.all {
+		one := *c
+		one.Came = maps.Clone(c.Came)
+		all[name] = one
+	}
+	return all
+}
+
+func (t *Tally) change(name string, f func(*Count)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[string]*Count{}
+	}
+	if t.all[name] == nil {
+		t.all[name] = &Count{Came: map[string]uint64{}}
+	}
+	f(t.all[name])
+}
+
+// Run attacks until ctx ends, and counts into t. It returns when all connections are closed. An error says what of the Config is
+// not possible, before anything is done.
+func Run(ctx context.Context, c Config, t *Tally) error {
+	if err := c.complete(); err != nil {
+		return err
+	}
+	first, err := clientHello()
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for _, a := range All() {
+		if a.Credential && c.Certificate == nil || len(c.Only) > 0 && !slices.Contains(c.Only, a.Name) {
+			continue
+		}
+		for i := range c.share(a) {
+			w := &attacker{Config: c, attack: a, index: i, tally: t, hello: first}
+			all.Go(func() { w.run(ctx) })
+		}
+	}
+	all.Wait()
+	return nil
+}
+
+// share is how many connections an attack may have.
+func (c *Config) share(a Attack) int { return max(1, a.Share*c.Connections/MaxConnections) }
+
+// complete checks what was given and fills in what was not.
+func (c *Config) complete() error {
+	orDefault(&c.Connections, MaxConnections)
+	orDefault(&c.Names, 200_000)
+	orDefault(&c.Hold, 20*time.Second)
+	orDefault(&c.Pause, 20*time.Millisecond)
+	err := errors.Join(loopback(c.Addr), from(c.From))
+	for _, name := range c.Only {
+		if !slices.ContainsFunc(All(), func(a Attack) bool { return a.Name == name }) {
+			err = errors.Join(err, fmt.Errorf("there is no attack %q", name))
+		}
+	}
+	if c.Connections < MinConnections || c.Connections > MaxConnections {
+		err = errors.Join(err, fmt.Errorf("%d connections: %d to %d are possible", c.Connections, MinConnections, MaxConnections))
+	}
+	if c.Certificate != nil && (strings.Count(c.Identity, "/") != 1 || strings.Count(c.Victim, "/") != 2 || c.Token == "") {
+		err = errors.Join(err, errors.New("with a certificate there must be a token, the identity as namespace/account, and a victim as namespace/account/pod"))
+	}
+	return err
+}
+
+func orDefault[T int | time.Duration](v *T, otherwise T) {
+	if *v == 0 {
+		*v = otherwise
+	}
+}
+
+// loopback is an error for an address that is not an IP address of loopback with its port: a name could become any address.
+func loopback(addr string) error {
+	to, err := netip.ParseAddrPort(addr)
+	if err != nil || !to.Addr().Unmap().IsLoopback() {
+		return fmt.Errorf("%q is no IP address of loopback with a port: nothing else is attacked", addr)
+	}
+	return nil
+}
+
+func from(ip string) error {
+	if ip == "" {
+		return nil
+	}
+	return loopback(net.JoinHostPort(ip, "1"))
+}
+
+// attacker is one worker of an attack: it has one connection at a time.
+type attacker struct {
+	Config
+	attack Attack
+	index  int // among those of its attack
+	tries  int
+	tally  *Tally
+	hello  []byte // what a client says first in a TLS handshake
+}
+
+func (w *attacker) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		w.tries++
+		w.count(func(c *Count) { c.Tried++ })
+		once, cancel := context.WithTimeout(ctx, w.Hold)
+		came := w.attack.once(once, w)
+		cancel()
+		w.count(func(c *Count) { c.Came[came]++ })
+		w.pause(ctx)
+	}
+}
+
+func (w *attacker) count(f func(*Count)) { w.tally.change(w.attack.Name, f) }
+
+// pause is false when the context has ended.
+func (w *attacker) pause(ctx context.Context) bool {
+	timer := time.NewTimer(w.Pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// identity is the workload's whose credential this is.
+func (w *attacker) identity() (namespace, account string) {
+	namespace, account, _ = strings.Cut(w.Identity, "/")
+	return namespace, account
+}

@@ -1,0 +1,35 @@
+package attack
+
+import (
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// node is what a proxy says of itself.
+type node struct {
+	namespace, account, name string
+	labels                   map[string]string
+	metadata                 map[string]string // more of it
+}
+
+// message is the node as the first request has it.
+func (n *node) message() *corev3.Node {
+	labels := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for key, value := range n.labels {
+		labels.Fields[key] = structpb.NewStringValue(value)
+	}
+	fields := map[string]*structpb.Value{"LABELS": structpb.NewStructValue(labels)}
+	for key, value := range n.metadata {
+		fields[key] = structpb.NewStringValue(value)
+	}
+	for key, value := range map[string]string{"NAME": n.name, "NAMESPACE": n.namespace, "SERVICE_ACCOUNT": n.account, "WORKLOAD_NAME": n.name,
+		"CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": "10.99.99.99", "NAVARCH_IDENTITY": "sds"} {
+		fields[key] = structpb.NewStringValue(value)
+	}
+	return &corev3.Node{
+		Id:      strings.Join([]string{"sidecar", "10.99.99.99", n.name + "." + n.namespace, n.namespace + ".svc.cluster.local"}, "~"),
+		Cluster: n.name + "." + n.namespace, Metadata: &structpb.Struct{Fields: fields},
+	}
+}

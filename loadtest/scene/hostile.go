@@ -1,0 +1,295 @@
+package scene
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"navarch.io/navarch/loadtest/attack"
+	"navarch.io/navarch/loadtest/gauge"
+)
+
+const (
+	attackers   = "127.0.0.66"   // where they come from
+	goodSources = "127.0.0.1/32" // where the proxies come from: thousands behind one address, as behind a gateway
+	attackSpan  = 30 * time.Second
+	attackRise  = 5 * time.Second // from the attackers' start until flips begin
+)
+
+// hostile flips endpoints of 2,000 proxies while all attacks go on at once: first aimed at a sink, then at the server.
+func hostile(s *stage) (err error) {
+	if s.starter == nil || len(s.servers) > 1 {
+		return errors.New("one server is attacked that was started here")
+	}
+	var c *cage
+	if s.AttackCPU > 0 {
+		if c, err = newCage(s.AttackCPU); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, c.remove()) }()
+	} else {
+		s.note("The attackers had no cgroup: what processor time they took, nobody else had.")
+	}
+	if err := s.joined(nil); err != nil {
+		return err
+	}
+	credential, err := s.stolen()
+	if err != nil {
+		return err
+	}
+	_, peak := usage(s.watched())
+	if _, err := s.settledMemory(peak); err != nil { // or what joining took would count as the sink's
+		return err
+	}
+	var services [2][]int // each flips once at full size, see sides
+	for k := range s.world.Settings.Services {
+		services[k%2] = append(services[k%2], k)
+	}
+	s.enter("flips, attackers aimed at a sink")
+	sink, err := s.assault(c, append([]string{"--sink"}, credential...), services[0])
+	if err != nil {
+		return err
+	}
+	if err := s.still(); err != nil {
+		return err
+	}
+	s.enter("flips, attackers aimed at the server")
+	under, err := s.assault(c, append([]string{"--addr", s.servers[0].Addr}, credential...), services[1])
+	if err != nil {
+		return err
+	}
+	if err := s.still(); err != nil {
+		return err
+	}
+	s.compareAssaults(sink, under)
+	return s.equal()
+}
+
+// assault is what came of flips during one attack.
+type assault struct {
+	*flips
+	lost      map[string]uint64 // good proxies' streams that ended, by how
+	example   map[string]string
+	peak      uint64 // of the servers' resident memory, bytes
+	cpu       time.Duration
+	attackers time.Duration // their processor time
+	took      time.Duration
+	counts    map[string]attack.Count
+}
+
+// assault runs the attackers, and flips endpoints meanwhile.
+func (s *stage) assault(c *cage, args []string, services []int) (*assault, error) {
+	before, err := s.fleet.Stats()
+	if err != nil {
+		return nil, err
+	}
+	a, cpu0, began := &assault{lost: map[string]uint64{}}, spent(s.watched()), time.Now()
+	argv := append(slices.Clone(s.AttackArgs), args...)
+	attacking, err := startAttack(c, argv)
+	if err != nil {
+		return nil, err
+	}
+	defer attacking.kill()
+	watching, stop := context.WithCancel(s.ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	wg.Go(func() { a.peak = s.peak(watching) })
+	timer := time.NewTimer(s.span(attackRise))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-attacking.gone:
+		return nil, attacking.early()
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+	if a.flips, err = s.flipAll(services, s.span(attackSpan)); err != nil {
+		return nil, err
+	}
+	stop()
+	wg.Wait()
+	a.took, a.cpu = time.Since(began), spent(s.watched())-cpu0
+	after, err := s.fleet.Stats()
+	if err != nil {
+		return nil, err
+	}
+	for how, n := range after.Ended {
+		if n > before.Ended[how] {
+			a.lost[how] = n - before.Ended[how]
+		}
+	}
+	a.example = after.Errors
+	a.counts, a.attackers, err = attacking.end()
+	return a, errors.Join(err, s.servers[0].alive())
+}
+
+// peak is the most resident memory that the servers have until ctx ends.
+func (s *stage) peak(ctx context.Context) (most uint64) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		sum := uint64(0)
+		for _, one := range s.watched() {
+			if p, err := gauge.Glance(one.PID); err == nil {
+				sum += p.RSS
+			}
+		}
+		most = max(most, sum)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return most
+		}
+	}
+}
+
+// compareAssaults tells what an attack did, against the same one aimed at a sink.
+func (s *stage) compareAssaults(sink, under *assault) {
+	p99 := func(a *assault) time.Duration { return a.acks.Quantile(.99) }
+	s.row(rowAtSink, "ms", ms(p99(sink)))
+	s.row(rowAttacked, "ms", ms(p99(under)))
+	s.row(rowAttackRatio, "", float64(p99(under))/float64(max(1, p99(sink))))
+	s.row(rowLost, "", float64(s.lostTo("a sink", sink)+s.lostTo("the server", under)))
+	s.row(rowMissing, "", float64(sink.missing+under.missing))
+	s.row(rowForeign, "", float64(under.counts[attack.Claims].Answers))
+	s.cost(rowAttackRSS, "MB", mb(under.peak)-mb(sink.peak))
+	s.cost("RSS, attackers aimed at a sink", "MB", mb(sink.peak))
+	s.cost("servers' CPU, attackers aimed at a sink", "cores", sink.cpu.Seconds()/sink.took.Seconds())
+	s.cost("servers' CPU, attackers aimed at the server", "cores", under.cpu.Seconds()/under.took.Seconds())
+	s.row("attackers' CPU, aimed at a sink", "cores", sink.attackers.Seconds()/sink.took.Seconds())
+	s.row("attackers' CPU, aimed at the server", "cores", under.attackers.Seconds()/under.took.Seconds())
+	s.latency("commit to ACK: attackers aimed at a sink", &sink.acks)
+	s.latency("commit to ACK: attackers aimed at the server", &under.acks)
+	for _, name := range slices.Sorted(maps.Keys(under.counts)) {
+		s.note("Attack %s: %s.", name, under.counts[name])
+	}
+}
+
+// lostTo is how many streams of good proxies ended, and notes why.
+func (s *stage) lostTo(what string, a *assault) (lost uint64) {
+	for _, how := range slices.Sorted(maps.Keys(a.lost)) {
+		lost += a.lost[how]
+		s.note("Attackers aimed at %s: %d streams of good proxies ended: %s, for example %q.", what, a.lost[how], how, a.example[how])
+	}
+	return lost
+}
+
+// stolen gets the credential of the first workload, of which proxies are connected, and gives the attackers' flags for it.
+func (s *stage) stolen() ([]string, error) {
+	certs, err := newCertifier(*s.TLS.Authority)
+	if err != nil {
+		return nil, err
+	}
+	all := s.identities(0, s.proxies())
+	thief, victim := all[0], -1
+	for i, one := range all {
+		if one.Namespace != thief.Namespace {
+			victim = i
+			break
+		}
+	}
+	if victim < 0 {
+		return nil, errors.New("the mesh has no proxy of a second namespace")
+	}
+	leaf, err := certs.certificate(thief)
+	if err != nil {
+		return nil, err
+	}
+	token, err := certs.minter.token(thief)
+	if err != nil {
+		return nil, err
+	}
+	var chain []byte
+	for _, der := range leaf.Certificate {
+		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(certs.key)
+	if err != nil {
+		return nil, err
+	}
+	file := func(name string, text []byte) string {
+		path := filepath.Join(s.starter.dir, name)
+		err = errors.Join(err, os.WriteFile(path, text, 0o600))
+		return path
+	}
+	scale := min(1, s.Scale)
+	args := []string{"--cert", file("stolen.pem", chain), "--key", file("stolen.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})),
+		"--token-file", file("stolen.token", []byte(token)), "--from", attackers,
+		"--identity", thief.Namespace + "/" + thief.ServiceAccount,
+		"--victim", all[victim].Namespace + "/" + all[victim].ServiceAccount + "/" + all[victim].Name,
+		"--connections", strconv.Itoa(max(attack.MinConnections, int(attack.MaxConnections*scale))), "--names", strconv.Itoa(max(1000, int(200_000*scale)))}
+	if len(s.Attacks) > 0 {
+		args = append(args, "--only", strings.Join(s.Attacks, ","))
+	}
+	return args, err
+}
+
+// attacking is the process of the attackers.
+type attacking struct {
+	cmd         *exec.Cmd
+	out, failed bytes.Buffer
+	gone        chan struct{} // closed when it has ended
+	ended       error
+}
+
+// startAttack starts argv, which must print its counts when it is asked to end.
+func startAttack(c *cage, argv []string) (*attacking, error) {
+	a := &attacking{cmd: c.command(argv...), gone: make(chan struct{})}
+	a.cmd.Stdout, a.cmd.Stderr = &a.out, &a.failed
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := launch(a.cmd.Start); err != nil {
+		return nil, fmt.Errorf("start the attackers: %w", err)
+	}
+	go func() {
+		defer close(a.gone)
+		a.ended = a.cmd.Wait()
+	}()
+	return a, nil
+}
+
+// early is the error of attackers that ended without being asked to.
+func (a *attacking) early() error {
+	return fmt.Errorf("the attackers ended by themselves (%v): %s", a.ended, a.failed.Bytes())
+}
+
+// end asks it to end, and gives its counts and its processor time. One that has ended before is an error.
+func (a *attacking) end() (counts map[string]attack.Count, cpu time.Duration, err error) {
+	select {
+	case <-a.gone:
+		return nil, 0, a.early()
+	default:
+	}
+	_ = a.cmd.Process.Signal(syscall.SIGTERM) // it may have ended just now
+	select {
+	case <-a.gone:
+	case <-time.After(patience):
+		return nil, 0, errors.New("the attackers do not end")
+	}
+	if err = a.ended; err == nil {
+		err = json.Unmarshal(a.out.Bytes(), &counts)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("the attackers: %w: %s", err, a.failed.Bytes())
+	}
+	return counts, a.cmd.ProcessState.UserTime() + a.cmd.ProcessState.SystemTime(), nil
+}
+
+// kill ends it where it has not ended yet.
+func (a *attacking) kill() {
+	_ = a.cmd.Process.Kill() // it may have ended
+	<-a.gone
+}
