@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -49,9 +50,10 @@ type enrolment struct {
 	mu      sync.Mutex
 	address string // secure one of a replica that signs
 	roots   *x509.CertPool
-	skew    func(sim.Identity) time.Duration // of a proxy's clock; nil: none
-	places  map[string]int                   // of proxies, by name
-	leaves  map[int]tls.Certificate          // by place / shareOne
+	skew    func(sim.Identity) time.Duration  // of a proxy's clock; nil: none
+	trust   func(sim.Identity) *x509.CertPool // what a proxy takes a server's certificate by; nil: roots
+	places  map[string]int                    // of proxies, by name
+	leaves  map[int]tls.Certificate           // by place / shareOne
 }
 
 // newEnrolment is of a mesh in a store, given as its flag, which its replicas may reach in another way.
@@ -154,6 +156,9 @@ func (e *enrolment) config(id sim.Identity) (*tls.Config, error) {
 		e.leaves[place/shareOne] = leaf
 	}
 	conf := e.client(leaf)
+	if e.trust != nil {
+		conf.RootCAs = cmp.Or(e.trust(id), e.roots)
+	}
 	if e.skew != nil {
 		off := e.skew(id)
 		conf.Time = func() time.Time { return time.Now().Add(off) }
