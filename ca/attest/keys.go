@@ -21,6 +21,11 @@ import (
 // maxKeySet bounds an answer of a key endpoint, in bytes.
 const maxKeySet = 1 << 20
 
+// maxWaiting bounds the tokens that wait, where others of the issuer can be verified, until keys are fetched: whoever has made up the name of a
+// key may wait as long as an endpoint takes to answer (issue 12, fault 21). A server checks more than so many credentials at once
+// (ca/serve, Limits.Checks).
+const maxWaiting = 2
+
 // KeysConfig says where an issuer's public keys come from: exactly one of Discovery, URL and File.
 type KeysConfig struct {
 	Discovery string // an OpenID issuer: the keys are where <issuer>/.well-known/openid-configuration says
@@ -43,6 +48,7 @@ type Keys struct {
 	load    func(context.Context) ([]byte, error)
 	set     atomic.Pointer[keySet]
 	fetched atomic.Pointer[time.Time]
+	waiting atomic.Int32 // tokens, for keys that are not among those that are loaded
 
 	mu       sync.Mutex // a leaf: never held over a fetch
 	flight   *flight
@@ -191,6 +197,13 @@ func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 		return nil, fmt.Errorf("%w: the token names no key, and its issuer has several", ErrUnknownKey)
 	}
 	if f := k.start(false); f != nil {
+		if k.Loaded() { // others come with keys that are known, and have to find room to be checked
+			if k.waiting.Add(1) > maxWaiting {
+				k.waiting.Add(-1)
+				return nil, fmt.Errorf("%w: key %.80q is not known, and the issuer's keys are being fetched: try again", ErrUnavailable, id)
+			}
+			defer k.waiting.Add(-1)
+		}
 		if err := wait(ctx, f); err != nil && ctx.Err() != nil {
 			return nil, fmt.Errorf("%w: waiting for the keys of the token's issuer: %w", ErrUnavailable, err)
 		}

@@ -87,6 +87,8 @@ func (p *purse) refuses(i Issue, shownEnds time.Time, s *State, now time.Time) e
 		return no("the allowance is for epoch %d with bundle %d, epoch %d and bundle %d are in force", a.Epoch, a.Generation, i.Epoch, i.Generation)
 	case now.After(a.Until):
 		return no("the allowance ended at %s", a.Until.Format(time.RFC3339))
+	case a.Until.Sub(now) > allowanceLife+clockTolerance: // a replica that starts without etcd can compare its clock with nothing else
+		return no("the clock of this machine says %s, before the allowance was recorded: set it right", now.UTC().Format(time.RFC3339))
 	case i.NotAfter.After(a.Last) || i.NotAfter.Sub(now) > allowanceTTL:
 		return no("a certificate until %s outlives the allowance", i.NotAfter.UTC().Format(time.RFC3339))
 	case !i.NotAfter.After(shownEnds):

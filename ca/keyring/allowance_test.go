@@ -32,6 +32,7 @@ func TestAllowance(t *testing.T) {
 		"a renewal":                         {func(*ask) {}, ""},
 		"an hour later":                     {func(q *ask) { q.after = time.Hour }, ""},
 		"after its end":                     {func(q *ask) { q.after = 76 * time.Minute }, "ended at"},
+		"by a clock that is an hour slow":   {func(q *ask) { q.after = -time.Hour }, "before the allowance was recorded"},
 		"without a certificate":             {func(q *ask) { q.i.Previous = "" }, "first certificates wait"},
 		"with one that has ended":           {func(q *ask) { q.shown = 0 }, "first certificates wait"},
 		"with one that lasts longer":        {func(q *ask) { q.shown = 5 * time.Hour }, "longer than its renewal would"},

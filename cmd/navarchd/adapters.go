@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	caserve "navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/push/build/identity"
+	"navarch.io/navarch/store/clock"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/obs"
 )
@@ -30,8 +31,10 @@ func secure(ctx context.Context) bool {
 // current gives the CA service what the keyring has in force.
 type current struct{ ring *keyring.Keyring }
 
+// Current also signs for a replica that started while etcd is away, and so has compared its clock with nobody's: what is issued then is
+// renewals (Spend), no more of them and none longer than etcd was told of while the clock was compared.
 func (c current) Current() (*caserve.Current, error) {
-	if err := c.ring.ClockOff(); err != nil {
+	if err := c.ring.ClockOff(); err != nil && !(errors.Is(err, clock.ErrNotCompared) && c.ring.Away()) {
 		return nil, err
 	}
 	s := c.ring.State()
@@ -45,6 +48,9 @@ func (c current) Current() (*caserve.Current, error) {
 type journal struct{ ring *keyring.Keyring }
 
 func (j journal) Append(ctx context.Context, e caserve.Entry) error {
+	if err := j.ring.ClockOff(); err != nil {
+		return err
+	}
 	return inServe(j.ring.Append(ctx, issueOf(e)))
 }
 
