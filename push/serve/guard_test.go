@@ -46,8 +46,8 @@ func (v *faultyView) Set() *manifest.Set {
 	return v.View.Set()
 }
 
-// A panic ends the stream that it is about, wherever it happens: in the goroutine that reads, in one that sends to all, in the
-// one that watches all. Other streams go on, and nothing of the ended one is left.
+// A panic ends the stream that it is about, wherever it happens: in the goroutine that reads, in one that sends to all, in one that
+// sends to this stream alone, in the one that watches all. Other streams go on, and nothing of the ended one is left.
 func TestPanicEndsOneStream(t *testing.T) {
 	first := &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "bad"}, TypeUrl: xds.Cluster.URL()}
 	for name, c := range map[string]struct {
@@ -63,6 +63,19 @@ func TestPanicEndsOneStream(t *testing.T) {
 		}}}, make: func(_ *faulty, bad *client) { bad.send(first); bad.ack(bad.next()) }, code: codes.Internal},
 		"told of a change": {make: func(p *faulty, bad *client) { bad.send(first); bad.ack(bad.next()); p.inSet.Store(1) }, code: codes.Unavailable},
 		"sending":          {make: func(p *faulty, bad *client) { bad.send(first); bad.ack(bad.next()); p.inSet.Store(3) }, code: codes.Unavailable},
+		"sending in a goroutine of the stream's own": {cfg: Config{Answers: []Answer{{TypeURL: "istio.io/debug",
+			Resources: func(context.Context, Client, []string) ([]*discoveryv3.Resource, error) { return nil, nil }}}},
+			make: func(p *faulty, bad *client) { // what follows an answer is sent by the goroutine that sent the answer
+				bad.send(first)
+				bad.ack(bad.next())
+				p.inSet.Store(1)
+				bad.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug", ResourceNamesSubscribe: []string{"x"}})
+				eventually(bad.t, "the stream ends", func() bool {
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					return len(p.views) == 1
+				})
+			}, code: codes.Unavailable},
 		"watching": {cfg: Config{AckDeadline: time.Second, Hooks: Hooks{Timeout: func(bool) { panic("in a deadline") }}},
 			make: func(_ *faulty, bad *client) { bad.send(first); bad.next() }, code: codes.Unavailable},
 	} {

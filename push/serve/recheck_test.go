@@ -136,3 +136,42 @@ func TestSecretsNeedACredential(t *testing.T) {
 		p.expect("+kubernetes://one -")
 	}
 }
+
+// A Secret that changes is a new private key: who has shown no credential that is in force keeps the version that they have, until
+// they show one; where one can be had the stream ends, so that it is shown.
+func TestRenewedSecretsNeedACredential(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		var ended atomic.Bool
+		p := &clerk{fakePlanner: newPlanner(route("a", "x")), t: t, made: map[string]*xds.Resource{"one": keyPair(t, "one")}}
+		s, addr := start(t, Config{Planner: p,
+			Authenticate: func(context.Context) (attest.Caller, error) { return callerOf("spiffe://mesh/ns/shop/sa/web"), nil },
+			MayHaveKeys:  func(attest.Caller) (bool, bool) { return !ended.Load(), again }})
+		c := dial(t, addr)
+		c.ask(xds.Secret, "one")
+		c.ack(c.next())
+		c.ask(xds.Route, "a")
+		c.ack(c.next())
+
+		ended.Store(true)
+		renewed := keyPair(t, "one")
+		p.put(renewed, route("a", "y"))
+		got := c.next() // Secrets come before routes
+		if got.GetTypeUrl() != xds.Route.URL() {
+			t.Fatalf("sent %v", got)
+		}
+		c.ack(got)
+		if again {
+			s.Recheck()
+			if got := c.end(); got.Code() != codes.Unavailable {
+				t.Errorf("the stream ended with %v", got)
+			}
+			continue
+		}
+		s.Recheck()
+		ended.Store(false)
+		s.Recheck()
+		if got := c.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != renewed.Version {
+			t.Errorf("with a newer credential: %v", got)
+		}
+	}
+}

@@ -11,6 +11,9 @@ import (
 
 // withheld says whether the stream must not be sent a resource although it did not refuse it itself.
 func (st *stream) withheld(r *xds.Resource) bool {
+	if st.holdKey(r) {
+		return true
+	}
 	q := st.srv.cfg.Quarantine
 	return q.Active() && q.Withholds(keyOf(st.view.ID(), r), st.client.Envoy, st.id)
 }

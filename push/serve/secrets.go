@@ -5,11 +5,13 @@ import (
 	"errors"
 	"iter"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/push/delta"
+	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -82,19 +84,60 @@ func (st *stream) ask(ctx context.Context, m delta.Message) (after func()) {
 
 // mayHaveKeys says whether the stream may ask for more Secrets; where a newer credential would help, it ends.
 func (st *stream) mayHaveKeys() bool {
-	if st.caller.ID.IsZero() || st.srv.cfg.MayHaveKeys == nil {
-		return true
-	}
-	may, again := st.srv.cfg.MayHaveKeys(st.caller)
+	may, again := st.credentialAllows()
 	if may {
 		return true
 	}
-	err := errors.New("the credential has ended: no Secrets beyond those that the stream had")
+	st.noKeys(again, "no Secrets beyond those that the stream had")
+	return false
+}
+
+// credentialAllows says whether the caller's credential is in force as far as Secrets need one, and where it is not, whether a newer
+// one can be had.
+func (st *stream) credentialAllows() (may, again bool) {
+	if st.caller.ID.IsZero() || st.srv.cfg.MayHaveKeys == nil {
+		return true, false
+	}
+	return st.srv.cfg.MayHaveKeys(st.caller)
+}
+
+// noKeys reports that Secrets are withheld because the credential has ended, and ends the stream where a newer one can be had.
+func (st *stream) noKeys(again bool, what string) {
+	err := errors.New("the credential has ended: " + what)
 	st.srv.clients.Warn("Secrets are withheld", "ended", st.about(err)...)
 	if again {
 		st.kill(status.Error(codes.Unauthenticated, err.Error()))
 	}
-	return false
+}
+
+// holdKey says whether a new version of a Secret must not be sent because the caller's credential has ended: that is a private key
+// which they did not have (issue 12, item 3). It is called with the stream's lock held.
+func (st *stream) holdKey(r *xds.Resource) bool {
+	if r.Type != xds.Secret {
+		return false
+	}
+	if may, _ := st.credentialAllows(); may {
+		return false
+	}
+	st.keysHeld = true
+	return true
+}
+
+// heldKeys looks again at new versions of Secrets that were held back: they are sent where the identity has shown a newer
+// credential by now.
+func (st *stream) heldKeys() {
+	held := false
+	st.locked(func() { held, st.keysHeld = st.keysHeld, false })
+	if !held {
+		return
+	}
+	may, again := st.credentialAllows()
+	if !may {
+		st.locked(func() { st.keysHeld = true })
+		st.noKeys(again, "new versions of Secrets wait for a newer one")
+		return
+	}
+	st.mark(st.turn.Load(), fanout.Answers, time.Now())
 }
 
 // names is a list that may be nil.

@@ -42,8 +42,9 @@ type Config struct {
 	// Refused says why somebody who was authenticated is served no longer, which ends the stream with PermissionDenied; nil: they
 	// may stay. It is asked for each stream when it joins, and by Recheck. nil: nobody is refused.
 	Refused func(attest.Caller) error
-	// MayHaveKeys says whether somebody may have Secrets that they have not asked for before; they are left out otherwise. again:
-	// the stream ends, and its client comes back with a newer credential. nil: they may.
+	// MayHaveKeys says whether somebody may have Secrets that they have not asked for before, and new versions of those that they
+	// have; the first are left out otherwise, the second wait (Recheck). again: the stream ends, and its client comes back with a
+	// newer credential. It is called under a stream's lock, and must not block. nil: they may.
 	MayHaveKeys func(attest.Caller) (may, again bool)
 	// Callers counts what each identity has; nil: one of its own, with the defaults.
 	Callers *budget.Ledger
@@ -220,11 +221,14 @@ func (s *Server) drop(st *stream) {
 	s.cfg.Hooks.Streams(-1)
 }
 
-// Recheck ends the streams whose callers are refused by now, and returns how many these are.
+// Recheck ends the streams whose callers are refused by now, and returns how many these are. Others are sent the Secrets that were
+// held back while their callers had no credential in force, where they have one again.
 func (s *Server) Recheck() (ended int) {
 	for _, st := range s.all() {
 		if st.recheck() {
 			ended++
+		} else {
+			st.heldKeys()
 		}
 	}
 	return ended

@@ -51,6 +51,7 @@ type stream struct {
 	sending  bool // somebody is between Next and the end of SendMsg
 	whole    bool // a turn for all came while somebody sent what is urgent
 	pushed   bool // something was sent since the client was up to date
+	keysHeld bool // new versions of Secrets were held back, because the credential has ended
 	trial    trialOf
 	owing    bool      // what is being sent may block
 	closed   bool      // nobody sends afterwards
