@@ -82,8 +82,13 @@ func (s *stage) secure(base string, on bool) error {
 	return MakeCA(base)
 }
 
-// ready is nil once all replicas have the whole world.
+// ready is nil once all replicas have the whole world, and the CA has written its roots, which proxies need to dial.
 func (s *stage) ready() error {
+	if ca := s.TLS.Authority; ca != nil {
+		if _, err := os.Stat(ca.Roots); err != nil {
+			return err
+		}
+	}
 	for _, one := range s.servers {
 		if err := errors.Join(one.alive(), one.loaded(s.ctx, s.world.Settings.Services)); err != nil {
 			return fmt.Errorf("%s: %w", one.Name, err)

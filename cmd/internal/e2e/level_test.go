@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// noveltyBinary is a build of navarchd that knows one kind more, from level 2 on: each Gateway is a record of it besides.
+// noveltyBinary is a build of navarchd that knows one kind more, from level 2 on: each Gateway is a record of it besides. It panics
+// over a subset named poison.
 func noveltyBinary(t testing.TB) string {
 	t.Helper()
 	return programs.Changed(t, "novelty",
@@ -22,6 +23,8 @@ func noveltyBinary(t testing.TB) string {
 		programs.Edit{File: "store/model/level.go", Text: "levels = [NumKinds]uint32{", By: "levels = [NumKinds]uint32{KindNovelty: 2"},
 		programs.Edit{File: "store/model/body.go", Text: "= [NumKinds]func() proto.Message{",
 			By: "= [NumKinds]func() proto.Message{KindNovelty: func() proto.Message { return &networkingv1.Gateway{} },"},
+		programs.Edit{File: "push/build/cluster/outbound.go", Text: "	name := xds.OutboundCluster(s.Port, s.Subset, s.Host)",
+			By: "	name := xds.OutboundCluster(s.Port, s.Subset, s.Host)\n	if s.Subset == \"poison\" {\n		panic(name)\n	}"},
 		programs.Edit{File: "store/normal/gateway.go", Text: "return r.record(model.KindGateway, obj, obj.ID.Name, gateway)",
 			By: "return append(r.record(model.KindGateway, obj, obj.ID.Name, gateway), r.record(model.KindNovelty, obj, obj.ID.Name, gateway)...)"})
 }

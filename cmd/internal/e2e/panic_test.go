@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/xds"
+)
+
+// poisoned is a DestinationRule with which the plan of the build "novelty" panics.
+func poisoned(subset string) string {
+	return fmt.Sprintf(`---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: bad, namespace: town}
+spec: {host: s003, subsets: [{name: %s, labels: {version: v1}}]}
+`, subset)
+}
+
+// An object with which the plan panics is named and left out, and does nothing else: what is written beside it, and after it, reaches
+// everybody, no stream ends, proxies that come later are served, and so is one that has restarted. When it is mended it applies.
+func TestObjectThatPanics(t *testing.T) {
+	parallel(t)
+	const n = 10
+	dir := townFolder(t, n)
+	program := noveltyBinary(t)
+	d := startProgram(t, program, nil, "--config-dir", dir, "--data-dir", t.TempDir())
+	eventually(t, patience, whole(t, d, n, 1))
+	f := fleet(t, 12, sim.Config{}, d)
+	words := []string{"DestinationRule town/bad", "panics"}
+	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)+poisoned("poison")) })
+	d.hasProblem(t, words...)
+	reaches(t, f, 3, func() { write(t, dir, "town.yaml", town(0, n, 3)+poisoned("poison")) })
+	d.hasProblem(t, words...)
+	undisturbed(t, f)
+
+	again := startProgram(t, program, nil, "--config-dir", dir, "--data-dir", t.TempDir())
+	eventually(t, patience, whole(t, again, n, 3))
+	late := fleet(t, 4, sim.Config{}, again)
+
+	p := f.Watch(sim.Change{Type: xds.Cluster, Name: "outbound|80|fine|s003.town.svc.cluster.local", New: true})
+	write(t, dir, "town.yaml", town(0, n, 3)+poisoned("fine"))
+	acknowledged(t, p)
+	if all, err := d.problems(); err != nil || len(all) > 0 {
+		t.Errorf("the object is mended: %+v, %v", all, err)
+	}
+	unharmed(t, f)
+	unharmed(t, late)
+}
