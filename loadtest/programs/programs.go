@@ -116,6 +116,9 @@ func build(kind string, env []string, args ...string) (dir string, err error) {
 
 // compile puts programs into a folder.
 func compile(dir string, env []string, args ...string) error {
+	if err := depend(); err != nil {
+		return err
+	}
 	cmd := exec.Command("go", append([]string{"build", "-o", dir + "/"}, args...)...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -123,6 +126,25 @@ func compile(dir string, env []string, args ...string) error {
 	}
 	return nil
 }
+
+// depend makes the result of the test hang on every file of the tree: the go command takes a test's result from its cache where the
+// test's own packages and the files and folders that it opened are as they were, and knows nothing of what the test compiles.
+var depend = sync.OnceValue(func() error {
+	top, err := root()
+	if err != nil {
+		return err
+	}
+	err = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "out" || d.Name() == "bin") {
+			return filepath.SkipDir // nothing there is compiled
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("programs for tests: %w", err)
+	}
+	return nil
+})
 
 // folder is out/programs/<kind>, made where it is not, and this process's alone until unlock: test binaries that run at once
 // wait for each other.
