@@ -1,3 +1,5 @@
+//go:build !race
+
 package keyring_test
 
 import (

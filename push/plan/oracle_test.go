@@ -213,7 +213,7 @@ func (d *drill) differs(i int) string {
 }
 
 func TestPlanMatchesFresh(t *testing.T) {
-	seeds := 40
+	seeds := 24
 	if testing.Short() || underRace {
 		seeds = 4
 	}

@@ -203,7 +203,7 @@ func (s *certificateStorm) failed(why string) {
 // mTLS notices nothing: changes reach it.
 func TestFaultCertificateStorm(t *testing.T) {
 	parallel(t)
-	n, proxies, requests := 20, sized(t, 40, 400, "proxies over mTLS"), sized(t, 2000, 50000, "requests for first certificates, 10 % bad")
+	n, proxies, requests := 20, sized(t, 40, 400, "proxies over mTLS"), sized(t, 800, 50000, "requests for first certificates, 10 % bad")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	mesh := newEnrolment(t, store)

@@ -35,7 +35,7 @@ func records(t testing.TB, s *kv.Store) []string {
 func TestFaultLeaderKilledMidBatch(t *testing.T) {
 	parallel(t)
 	const lease = 2 * time.Second
-	n, proxies := sized(t, 400, 800, "services"), sized(t, 60, 2000, "proxies") // 400 edits: at least 4 transactions
+	n, proxies := sized(t, 400, 800, "services"), sized(t, 20, 2000, "proxies") // 400 edits: at least 4 transactions
 	etcd := kvtest.Start(t)
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
@@ -128,7 +128,7 @@ func TestFaultLeaderCutOff(t *testing.T) {
 func TestFaultEtcdAway(t *testing.T) {
 	parallel(t)
 	const lease = time.Second
-	n, proxies := sized(t, 50, 300, "services"), sized(t, 100, 2000, "proxies")
+	n, proxies := sized(t, 50, 300, "services"), sized(t, 50, 2000, "proxies")
 	etcd := kvtest.Start(t)
 	wire := connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)

@@ -21,7 +21,7 @@ import (
 // have; the others' proxies do not notice; changes go on.
 func TestFaultReplicaKilled(t *testing.T) {
 	parallel(t)
-	n, proxies := sized(t, 100, 300, "services"), sized(t, 150, 9999, "proxies")
+	n, proxies := sized(t, 50, 300, "services"), sized(t, 60, 9999, "proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease}
@@ -52,7 +52,7 @@ func TestFaultReplicaKilled(t *testing.T) {
 // sent what it has. From when the first of them listens until all are in, a client gets certificates, one after the other.
 func TestFaultAllReplicasKilled(t *testing.T) {
 	parallel(t)
-	n, proxies := sized(t, 100, 300, "services"), sized(t, 200, 9999, "proxies")
+	n, proxies := sized(t, 50, 300, "services"), sized(t, 80, 9999, "proxies")
 	s := newSealable(t)
 	if faultScale < fullScale { // few come back in an instant: the certificates shall have a meanwhile
 		s.env = []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", max(proxies/15, 1))}
@@ -171,7 +171,7 @@ func (s *sealable) certificates(token string, replicas []*daemon, allIn <-chan s
 // back, a workload gets its first certificate.
 func TestFaultEverythingKilled(t *testing.T) {
 	parallel(t)
-	n, proxies := sized(t, 100, 300, "services"), sized(t, 200, 2000, "proxies")
+	n, proxies := sized(t, 50, 300, "services"), sized(t, 80, 2000, "proxies")
 	dir, data := townFolder(t, n), t.TempDir()
 	args := []string{"--config-dir", dir, "--data-dir", data}
 	d := start(t, args...)
@@ -216,7 +216,7 @@ func nextBinary(t testing.TB) string {
 // once, and never back.
 func TestFaultRollingUpgrade(t *testing.T) {
 	parallel(t)
-	n, proxies := sized(t, 60, 300, "services"), sized(t, 90, 2001, "proxies")
+	n, proxies := sized(t, 30, 300, "services"), sized(t, 45, 2001, "proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease}

@@ -109,7 +109,7 @@ func editing(t *testing.T, dir string, services int, fleets ...*sim.Fleet) (stop
 func TestFaultRollingUpgradeInGoodOrder(t *testing.T) {
 	parallel(t)
 	const n, namespaces = 20, 16
-	following, stock := sized(t, 48, 1200, "proxies with agents"), sized(t, 20, 600, "stock proxies")
+	following, stock := sized(t, 24, 1200, "proxies with agents"), sized(t, 12, 600, "stock proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	// Nobody is killed: a lease that ends because the machine is busy would be no good order.

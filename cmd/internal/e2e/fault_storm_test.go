@@ -65,7 +65,7 @@ func rest(t *testing.T, processes ...*daemon) (spent time.Duration) {
 // soon, and then the mesh is as it was before, without a restart: one change costs what it did, and nothing goes on by itself.
 func TestFaultEventStorm(t *testing.T) {
 	parallel(t)
-	n, proxies, rounds := sized(t, 100, 500, "services"), sized(t, 40, 2000, "proxies"), sized(t, 20, 600, "times all endpoints change")
+	n, proxies, rounds := sized(t, 100, 500, "services"), sized(t, 20, 2000, "proxies"), sized(t, 20, 600, "times all endpoints change")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	write(t, dir, "storm.yaml", slices24(n, "storm", "10.100.0"))
