@@ -24,13 +24,17 @@ const (
 	BoundQuestions = "questions" // a question was refused
 )
 
-// enter takes a place among the streams of the caller's identity. Nobody has no identity, and is not counted.
+// sourceLimits are those of one address that streams come from on plain text, where all that is known of a caller is that address:
+// enough for all proxies of a large node, or of a gateway that hides many nodes.
+var sourceLimits = budget.Limits{Floor: 16384, Hard: 32768, Names: 256 << 20, Asks: 16}
+
+// enter takes a place among the streams of the caller's identity, or, where it has shown none, of the address that it comes from.
 func (st *stream) enter() (err error) {
-	who := st.caller
-	if who.ID.IsZero() {
-		return nil
+	ledger, holder := st.srv.cfg.Callers, Holder(st.caller, st.client.Addr)
+	if st.caller.ID.IsZero() {
+		ledger, holder.Identity = st.srv.cfg.Sources, "plain text from "+holder.From.String()
 	}
-	st.place, err = st.srv.cfg.Callers.Enter(Holder(who, st.client.Addr), func(err error) {
+	st.place, err = ledger.Enter(holder, func(err error) {
 		st.srv.cfg.Hooks.Bounded(BoundStreams, 1)
 		st.kill(exhausted(err))
 	})

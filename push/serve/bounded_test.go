@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -98,6 +99,23 @@ func TestNewerStreamsOfAProxy(t *testing.T) {
 		streams, _, _ := c.cfg.Callers.Count(shop)
 		return streams == 3
 	})
+}
+
+// Streams on plain text are bounded by the address that they come from: callers there have no identity.
+func TestStreamsOfASource(t *testing.T) {
+	sources := budget.New(budget.Config{Limits: budget.Limits{Floor: 1, Workload: 3}})
+	s, addr := start(t, Config{Planner: newPlanner(cluster("a")), Sources: sources})
+	for i := range 5 {
+		c := dial(t, addr)
+		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: fmt.Sprintf("proxy-%d", i)}, TypeUrl: xds.Cluster.URL()})
+		_, err := c.Recv()
+		if refused := status.Code(err) == codes.ResourceExhausted; refused != (i >= 4) || !refused && err != nil {
+			t.Errorf("stream %d: %v", i, err)
+		}
+	}
+	if n := len(s.Inspect()); n != 4 {
+		t.Errorf("%d streams, want 4", n)
+	}
 }
 
 // Who joins too often is told so, with the time to wait.

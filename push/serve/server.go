@@ -48,6 +48,8 @@ type Config struct {
 	MayHaveKeys func(attest.Caller) (may, again bool)
 	// Callers counts what each identity has; nil: one of its own, with the defaults.
 	Callers *budget.Ledger
+	// Sources counts what callers without a credential have, by the address that they come from; nil: one of its own.
+	Sources *budget.Ledger
 	// Asides are served beside Envoy's types.
 	Asides []Aside
 	// Answers are given to who asks, beside all that.
@@ -92,6 +94,9 @@ func New(cfg Config) *Server {
 	}
 	if cfg.Callers == nil {
 		cfg.Callers = budget.New(budget.Config{})
+	}
+	if cfg.Sources == nil {
+		cfg.Sources = budget.New(budget.Config{Limits: sourceLimits})
 	}
 	if cfg.Authenticate == nil {
 		cfg.Authenticate = plainTextOnly
@@ -189,6 +194,7 @@ func (s *Server) watch(ctx context.Context) {
 		case now := <-tick.C:
 			s.diff.tick()
 			s.cfg.Callers.Tick()
+			s.cfg.Sources.Tick()
 			s.retry()
 			for _, st := range s.all() {
 				st.check(now)
