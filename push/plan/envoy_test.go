@@ -11,7 +11,7 @@ import (
 // TestEnvoyTakesRandomMeshes folds what was planned for random meshes into bootstraps, and asks a real Envoy.
 func TestEnvoyTakesRandomMeshes(t *testing.T) {
 	envoy := envoytest.Binary(t)
-	seeds := 6
+	seeds := 4
 	if testing.Short() {
 		seeds = 2
 	}
@@ -21,7 +21,13 @@ func TestEnvoyTakesRandomMeshes(t *testing.T) {
 			d.step(i)
 			d.drain()
 		}
+		seen := map[*planned]bool{} // proxies of one view have the same
 		for _, h := range d.handles {
+			view := h.planned.Load()
+			if seen[view] {
+				continue
+			}
+			seen[view] = true
 			complaint := envoytest.Validate(envoy, envoytest.File(t, envoytest.JSON(t, fold(t, h.Set()))))
 			if complaint != "" {
 				t.Errorf("seed %d, %s/%s: %s", seed, h.Node.Namespace, h.Node.Name, complaint)

@@ -106,9 +106,9 @@ func digest(s *scope) string {
 // A scope that is born of a sibling has decided, in the middle of any history, what one that is planned from nothing has;
 // and bearing leaves the sibling as it was.
 func TestBornAsFromNothing(t *testing.T) {
-	seeds := 16
+	seeds := 8
 	if testing.Short() {
-		seeds = 8
+		seeds = 4
 	}
 	const runs = 4
 	for run := range runs {

@@ -38,6 +38,13 @@ func (c *Clock) leased(ctx context.Context) error {
 		defer cancel()
 		_ = l.Release(giving) // or it ends by itself
 	}()
+	select {
+	case <-c.compared: // or the first record would wait for recordEvery: nothing is sure before
+	case <-l.Lost():
+		return kv.ErrLeaseLost
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	for wrote := time.Duration(-recordEvery); ; {
 		writing, cancel := context.WithTimeout(ctx, lease)
 		_, err := l.Put(writing, own+c.cfg.Name, encode(c.wall()))
