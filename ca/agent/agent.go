@@ -119,7 +119,7 @@ func New(cfg Config) (*Agent, error) {
 		a.cfg.sign = a.create
 	}
 	if a.cfg.report == nil {
-		a.cfg.report = a.tell
+		a.cfg.report = a.report
 	}
 	if len(cfg.Roots) > 0 {
 		roots, err := parseCertificates(cfg.Roots)

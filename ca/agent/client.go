@@ -154,7 +154,7 @@ func (a *Agent) reports(ctx context.Context) error {
 	}
 }
 
-func (a *Agent) tell(ctx context.Context, roots []string) error {
+func (a *Agent) report(ctx context.Context, roots []string) error {
 	conn, err := a.dial(byCertificate)
 	if err != nil {
 		return err

@@ -172,7 +172,7 @@ func admit(batch []*entry, s *State) []*entry {
 		case s.Active == nil:
 			err = s.Sealed
 		case e.issue.Report:
-		case e.issue.Epoch != s.Active.Epoch || e.issue.Generation < s.floor || e.issue.Generation > s.Generation:
+		case e.issue.Epoch != s.Active.Epoch || e.issue.Generation < s.minBundle || e.issue.Generation > s.Generation:
 			// While a root is prepared, the gate counts on it that what it has not read yet comes with that root.
 			err = fmt.Errorf("%w: made by epoch %d with bundle %d, epoch %d and bundle %d are in force",
 				ErrStale, e.issue.Epoch, e.issue.Generation, s.Active.Epoch, s.Generation)

@@ -113,23 +113,23 @@ func (believed) Compared() <-chan struct{} {
 
 // Keyring is one replica's. Safe for concurrent use.
 type Keyring struct {
-	cfg        Config
-	log        *slog.Logger
-	view       atomic.Pointer[view]
-	jobs       chan job
-	entries    chan *entry
-	reports    *lru.Cache[report, struct{}] // that were journalled, or are being
-	tally      *tally
-	seeded     chan struct{}          // closed once the tally has what the journal had
-	seen       atomic.Pointer[memory] // what mem is, for peers
-	floor      atomic.Pointer[memory] // the newest that a peer remembers
-	heard      chan struct{}          // closed once peers were asked
-	nudge      chan struct{}          // of one: floor is higher
-	allowances *spender
-	away       atomic.Bool  // etcd did not answer the last look
-	oldest     atomic.Int64 // when the oldest entry in the transaction under way came, Unix ns; 0: none is
-	waiting    atomic.Int64 // holders that a rotation waits for
-	peers      atomic.Int64 // that answered last
+	cfg         Config
+	log         *slog.Logger
+	view        atomic.Pointer[view]
+	jobs        chan job
+	entries     chan *entry
+	reports     *lru.Cache[report, struct{}] // that were journalled, or are being
+	tally       *tally
+	seeded      chan struct{}          // closed once the tally has what the journal had
+	seen        atomic.Pointer[memory] // what mem is, for peers
+	peersMemory atomic.Pointer[memory] // the newest that a peer remembers
+	heard       chan struct{}          // closed once peers were asked
+	nudge       chan struct{}          // of one: floor is higher
+	allowances  *spender
+	away        atomic.Bool  // etcd did not answer the last look
+	oldest      atomic.Int64 // when the oldest entry in the transaction under way came, Unix ns; 0: none is
+	waiting     atomic.Int64 // holders that a rotation waits for
+	peers       atomic.Int64 // that answered last
 
 	// The rest is owned by the loop.
 	mem       memory
@@ -224,7 +224,7 @@ func New(cfg Config) (*Keyring, error) {
 	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, reports: reports, tally: newTally(cfg.IdentityBytes), seeded: make(chan struct{}), allowances: allowances, jobs: make(chan job), entries: make(chan *entry, maxBatch),
 		heard: make(chan struct{}), nudge: make(chan struct{}, 1)}
 	k.seen.Store(&mem)
-	k.floor.Store(&memory{})
+	k.peersMemory.Store(&memory{})
 	k.view.Store(&view{state: &State{Sealed: ErrNotLoaded}, gone: make(chan struct{})})
 	return k, nil
 }

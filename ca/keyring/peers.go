@@ -64,8 +64,8 @@ func (k *Keyring) listen(ctx context.Context) error {
 			return ctx.Err()
 		}
 		k.peers.Store(int64(answered))
-		if highest.newer(*k.floor.Load()) {
-			k.floor.Store(&highest)
+		if highest.newer(*k.peersMemory.Load()) {
+			k.peersMemory.Store(&highest)
 			select {
 			case k.nudge <- struct{}{}:
 			default:

@@ -32,7 +32,7 @@ func (k *Keyring) reseal(ctx context.Context) {
 	k.resealed = now
 	ctx, cancel := context.WithTimeout(ctx, resealBudget)
 	defer cancel()
-	err := k.sealAnew(ctx)
+	err := k.reencrypt(ctx)
 	switch {
 	case err != nil && k.resealing == nil:
 		k.log.Warn("keyring: cannot tell whether the key encryption key was rotated, trying again", slog.Any(obs.KeyError, err))
@@ -42,7 +42,7 @@ func (k *Keyring) reseal(ctx context.Context) {
 	k.resealing = err
 }
 
-func (k *Keyring) sealAnew(ctx context.Context) error {
+func (k *Keyring) reencrypt(ctx context.Context) error {
 	stale, err := k.cfg.Sealer.Stale(ctx)
 	if err != nil {
 		return err

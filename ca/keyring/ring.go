@@ -29,7 +29,7 @@ type ring struct {
 // look reads etcd and publishes what follows. An error: try again.
 func (k *Keyring) look(ctx context.Context) error {
 	for {
-		k.bar = *k.floor.Load() // first: a peer remembers only what was in etcd, so a read that comes later must show it
+		k.bar = *k.peersMemory.Load() // first: a peer remembers only what was in etcd, so a read that comes later must show it
 		blobs, err := k.blobs(ctx)
 		k.away.Store(err != nil)
 		if err != nil {

@@ -38,7 +38,7 @@ type State struct {
 	Alarm error
 
 	serials, identities map[string]revoked
-	floor               uint64 // generation of the bundle that goes with new certificates at least
+	minBundle           uint64 // generation of the bundle that goes with new certificates at least
 }
 
 // Epoch is what is known of one signing key.
@@ -158,7 +158,7 @@ func (r *record) public() (*State, error) {
 	}
 	s := &State{Bundle: bundle, Generation: r.Generation, serials: r.Serials, identities: r.Identities}
 	if p := r.in(Prepared); p != nil {
-		s.floor = p.Published
+		s.minBundle = p.Published
 	}
 	for i := range r.Epochs {
 		e := &r.Epochs[i]

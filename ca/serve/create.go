@@ -44,7 +44,7 @@ type requested func() (*securityv1.IstioCertificateRequest, error)
 
 // create also gives the caller where it fails, if the caller is known by then.
 func (s *Server) create(ctx context.Context, read requested) (caller attest.Caller, chain []string, err error) {
-	if err := s.door.hopeless(ctx, hasToken(ctx), s.cfg.Limits.MaxWait); err != nil {
+	if err := s.admission.hopeless(ctx, hasToken(ctx), s.cfg.Limits.MaxWait); err != nil {
 		s.cfg.Hooks.Turned(status.Code(err).String())
 		return caller, nil, err
 	}
@@ -180,7 +180,7 @@ const maxDuration = time.Duration(1<<63 - 1)
 func (s *Server) admit(ctx context.Context, c attest.Caller, bytes int) (*pass, error) {
 	first := c.By != attest.ByCertificate
 	began := s.cfg.Now()
-	pass, err := s.door.enter(ctx, c.ID.String(), first, bytes, s.cfg.Limits.MaxWait)
+	pass, err := s.admission.enter(ctx, c.ID.String(), first, bytes, s.cfg.Limits.MaxWait)
 	if err != nil {
 		return nil, err
 	}

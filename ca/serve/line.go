@@ -8,27 +8,27 @@ import (
 
 // line is the tickets of one class: identities in turn, each in the order of arrival.
 type line struct {
-	n     int
-	bytes int        // of the tickets' requests
-	turns *list.List // of *lane, the next first
-	lanes map[string]*lane
+	n       int
+	bytes   int        // of the tickets' requests
+	turns   *list.List // of *lane, the next first
+	classes map[string]*class
 }
 
-type lane struct {
+type class struct {
 	identity string
 	turn     *list.Element
 	tickets  *list.List
 	bytes    int
 }
 
-func newLine() line { return line{turns: list.New(), lanes: map[string]*lane{}} }
+func newLine() line { return line{turns: list.New(), classes: map[string]*class{}} }
 
 func (l *line) push(t *ticket) {
-	in := l.lanes[t.identity]
+	in := l.classes[t.identity]
 	if in == nil {
-		in = &lane{identity: t.identity, tickets: list.New()}
+		in = &class{identity: t.identity, tickets: list.New()}
 		in.turn = l.turns.PushBack(in)
-		l.lanes[t.identity] = in
+		l.classes[t.identity] = in
 	}
 	t.element, t.state = in.tickets.PushBack(t), waiting
 	l.n++
@@ -41,7 +41,7 @@ func (l *line) pop() *ticket {
 	if turn == nil {
 		return nil
 	}
-	in := turn.Value.(*lane)
+	in := turn.Value.(*class)
 	t := in.tickets.Front().Value.(*ticket)
 	l.turns.MoveToBack(turn)
 	l.remove(t)
@@ -49,7 +49,7 @@ func (l *line) pop() *ticket {
 }
 
 func (l *line) remove(t *ticket) {
-	in := l.lanes[t.identity]
+	in := l.classes[t.identity]
 	in.tickets.Remove(t.element)
 	t.element, t.state = nil, outside
 	l.n--
@@ -57,7 +57,7 @@ func (l *line) remove(t *ticket) {
 	in.bytes -= t.bytes
 	if in.tickets.Len() == 0 {
 		l.turns.Remove(in.turn)
-		delete(l.lanes, in.identity)
+		delete(l.classes, in.identity)
 	}
 }
 
@@ -67,16 +67,16 @@ func (l *line) last() *ticket {
 	if turn == nil {
 		return nil
 	}
-	return turn.Value.(*lane).tickets.Back().Value.(*ticket)
+	return turn.Value.(*class).tickets.Back().Value.(*ticket)
 }
 
 // ahead is how many tickets would start before one that identity pushed now.
 func (l *line) ahead(identity string) int {
 	own := 0
-	if in := l.lanes[identity]; in != nil {
+	if in := l.classes[identity]; in != nil {
 		own = in.tickets.Len()
 	}
-	return min(l.n, (own+1)*len(l.lanes))
+	return min(l.n, (own+1)*len(l.classes))
 }
 
 // delays is a heap of tickets by the time they become ready.

@@ -22,7 +22,7 @@ type ticket struct {
 	ready   time.Time     // delayed by its identity's rate until then
 	index   int           // in the heap of delayed ones
 
-	verdict chan error // of one: nil to start
+	admitted chan error // of one: nil to start
 }
 
 type ticketState uint8

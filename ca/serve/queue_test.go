@@ -178,14 +178,14 @@ func TestASlowJournalHoldsSigningBack(t *testing.T) {
 type crowd struct {
 	*testing.T
 	*rand.Rand
-	seed     uint64
-	q        *queue
-	now      time.Time
-	alarm    time.Time // zero: none
-	all      []*ticket
-	verdicts map[*ticket]int
-	left     map[*ticket]bool
-	writing  int
+	seed    uint64
+	q       *queue
+	now     time.Time
+	alarm   time.Time // zero: none
+	all     []*ticket
+	answers map[*ticket]int
+	left    map[*ticket]bool
+	writing int
 }
 
 func newCrowd(t *testing.T, seed uint64) *crowd {
@@ -193,7 +193,7 @@ func newCrowd(t *testing.T, seed uint64) *crowd {
 	q := testQueue(t, func(l *Limits) {
 		*l = Limits{Signing: 1 + r.IntN(3), Journal: 1 + r.IntN(8), Waiting: 1 + r.IntN(30), Rate: 20, Burst: 1 + r.IntN(10), FirstRuns: 1 + r.IntN(4), WaitingBytes: 1 + r.IntN(200)}
 	})
-	return &crowd{T: t, Rand: r, seed: seed, q: q, now: epoch, verdicts: map[*ticket]int{}, left: map[*ticket]bool{}}
+	return &crowd{T: t, Rand: r, seed: seed, q: q, now: epoch, answers: map[*ticket]int{}, left: map[*ticket]bool{}}
 }
 
 // step takes an event, and checks what must be true after every one.
@@ -202,9 +202,9 @@ func (c *crowd) step(e event) {
 	for _, e := range q.Step(c.now, e) {
 		switch e := e.(type) {
 		case start:
-			c.verdicts[e.t]++
+			c.answers[e.t]++
 		case refuse:
-			c.verdicts[e.t]++
+			c.answers[e.t]++
 		case wakeAt:
 			c.alarm = e.at
 		}
@@ -250,10 +250,10 @@ func (c *crowd) act(arrivals bool) {
 		c.step(arrive{tk})
 	case k == 5 && len(c.all) > 0 && arrivals:
 		tk := c.all[len(c.all)-1-c.IntN(min(8, len(c.all)))]
-		before := c.verdicts[tk]
+		before := c.answers[tk]
 		c.left[tk] = true
 		c.step(abandon{tk})
-		if tk.state != outside || c.verdicts[tk] != before {
+		if tk.state != outside || c.answers[tk] != before {
 			c.Fatalf("seed %d: abandoned, and still in the queue or decided", c.seed)
 		}
 	case k < 8 && c.q.running > 0:
@@ -280,11 +280,11 @@ func TestQueueRandom(t *testing.T) {
 			c.act(false)
 		}
 		for _, tk := range c.all {
-			if n := c.verdicts[tk]; n > 1 || n == 0 && !c.left[tk] {
+			if n := c.answers[tk]; n > 1 || n == 0 && !c.left[tk] {
 				t.Fatalf("seed %d: %d verdicts (left: %v)", seed, n, c.left[tk])
 			}
 		}
-		if q := c.q; q.waiting() != 0 || len(q.first.lanes)+len(q.renew.lanes)+len(q.held.of) != 0 || q.running != 0 {
+		if q := c.q; q.waiting() != 0 || len(q.first.classes)+len(q.renew.classes)+len(q.held.of) != 0 || q.running != 0 {
 			t.Fatalf("seed %d: %d waiting, %d running at the end", seed, q.waiting(), q.running)
 		}
 	}

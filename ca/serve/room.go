@@ -16,7 +16,7 @@ func (r *room) fits(t *ticket) bool { return r.of[t.identity]+t.bytes <= r.size-
 // without says whether t could come in if none of a line were there.
 func (r *room) without(l *line, t *ticket) bool {
 	own := r.of[t.identity]
-	if in := l.lanes[t.identity]; in != nil {
+	if in := l.classes[t.identity]; in != nil {
 		own -= in.bytes
 	}
 	return own+t.bytes <= r.size-(r.used-l.bytes)-t.bytes

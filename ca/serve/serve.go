@@ -119,11 +119,11 @@ type Config struct {
 
 // Server signs. Safe for concurrent use.
 type Server struct {
-	cfg    Config
-	door   *door
-	checks [2]*semaphore.Weighted // of certificates, of tokens: neither waits behind the other
-	again  *semaphore.Weighted    // signing anew what has become stale
-	peers  *semaphore.Weighted    // answering peers
+	cfg       Config
+	admission *admission
+	checks    [2]*semaphore.Weighted // of certificates, of tokens: neither waits behind the other
+	again     *semaphore.Weighted    // signing anew what has become stale
+	peers     *semaphore.Weighted    // answering peers
 
 	clients *obs.Sampled // log lines of refusals
 }
@@ -162,7 +162,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Aliases = func() []spiffeid.TrustDomain { return nil }
 	}
 	cfg.Hooks.fill()
-	s := &Server{cfg: cfg, door: newDoor(cfg.Limits, cfg.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
+	s := &Server{cfg: cfg, admission: newAdmission(cfg.Limits, cfg.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
 		clients: obs.NewSampled(cfg.Audit)}
 	for i := range s.checks {
 		s.checks[i] = semaphore.NewWeighted(int64(cfg.Limits.Checks))

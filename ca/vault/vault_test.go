@@ -281,7 +281,7 @@ func TestNoPrivateKeyInEtcd(t *testing.T) {
 
 // Once the KMS has rotated its key, what is stored and the key of the MACs are sealed anew, at most so many at once: then
 // the old key may go. What does not open holds up nobody, a provider that is away holds up all, and nothing is lost.
-func TestSealedAnew(t *testing.T) {
+func TestReencrypt(t *testing.T) {
 	server, kms, ctx := kvtest.Start(t), kmstest.Start(t), t.Context()
 	vaultOf := func() *vault.Vault {
 		provider, err := seal.NewProvider("kms:"+kms.Socket(), nil)
@@ -311,20 +311,20 @@ func TestSealedAnew(t *testing.T) {
 		}
 		stored = append(stored, r.(*model.Secret))
 	}
-	if got, err := v.Anew(ctx, stored, 9); err != nil || len(got) != 0 {
+	if got, err := v.Reencrypt(ctx, stored, 9); err != nil || len(got) != 0 {
 		t.Fatalf("nothing was rotated: %d, %v", len(got), err)
 	}
 	kms.RotateKey()
 	kms.Stop()
-	if got, err := v.Anew(ctx, stored, 9); !errors.Is(err, seal.ErrUnavailable) || len(got) != 0 {
+	if got, err := v.Reencrypt(ctx, stored, 9); !errors.Is(err, seal.ErrUnavailable) || len(got) != 0 {
 		t.Errorf("with the provider away: %d, %v", len(got), err)
 	}
 	kms.Resume()
 	v = vaultOf() // or gRPC's pause between attempts would be waited for
-	if got, err := v.Anew(ctx, stored, 2); len(got) != 2 || !errors.Is(err, seal.ErrTampered) {
+	if got, err := v.Reencrypt(ctx, stored, 2); len(got) != 2 || !errors.Is(err, seal.ErrTampered) {
 		t.Errorf("%d of 2, %v", len(got), err)
 	}
-	fresh, err := v.Anew(ctx, stored, 9)
+	fresh, err := v.Reencrypt(ctx, stored, 9)
 	if len(fresh) != 4 || !errors.Is(err, seal.ErrTampered) || !strings.Contains(err.Error(), "shop/0") {
 		t.Errorf("%d of 4, %v", len(fresh), err)
 	}

@@ -43,7 +43,7 @@ type options struct {
 	envFiles                 []string
 	concurrency              int
 	drain                    time.Duration
-	bye                      farewell
+	bye                      shutdown
 	logLevel, logFormat      string
 	envoyLogLevel            string
 	envoyComponentLog        string

@@ -114,26 +114,26 @@ func renamed(t *testing.T, packed *anypb.Any, name string) *anypb.Any {
 	return out
 }
 
-func TestFarewell(t *testing.T) {
+func TestShutdown(t *testing.T) {
 	for name, c := range map[string]struct {
 		config string
 		vars   map[string]string
-		want   farewell
+		want   shutdown
 		bad    string
 	}{
-		"default":  {"", nil, farewell{wait: defaultWait, least: defaultWait}, ""},
-		"config":   {"terminationDrainDuration: 9s", nil, farewell{wait: 9 * time.Second, least: defaultWait}, ""},
-		"variable": {"terminationDrainDuration: 9s", map[string]string{"TERMINATION_DRAIN_DURATION_SECONDS": "0"}, farewell{least: defaultWait}, ""},
-		"idle":     {"{proxyMetadata: {EXIT_ON_ZERO_ACTIVE_CONNECTIONS: 'true', MINIMUM_DRAIN_DURATION: 2s}}", nil, farewell{wait: defaultWait, whenIdle: true, least: 2 * time.Second}, ""},
-		"seconds":  {"", map[string]string{"TERMINATION_DRAIN_DURATION_SECONDS": "5s"}, farewell{}, "want a number"},
-		"minimum":  {"", map[string]string{"MINIMUM_DRAIN_DURATION": "5"}, farewell{}, "want a duration"},
-		"boolean":  {"", map[string]string{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS": "on"}, farewell{}, "want true"},
+		"default":  {"", nil, shutdown{wait: defaultWait, least: defaultWait}, ""},
+		"config":   {"terminationDrainDuration: 9s", nil, shutdown{wait: 9 * time.Second, least: defaultWait}, ""},
+		"variable": {"terminationDrainDuration: 9s", map[string]string{"TERMINATION_DRAIN_DURATION_SECONDS": "0"}, shutdown{least: defaultWait}, ""},
+		"idle":     {"{proxyMetadata: {EXIT_ON_ZERO_ACTIVE_CONNECTIONS: 'true', MINIMUM_DRAIN_DURATION: 2s}}", nil, shutdown{wait: defaultWait, whenIdle: true, least: 2 * time.Second}, ""},
+		"seconds":  {"", map[string]string{"TERMINATION_DRAIN_DURATION_SECONDS": "5s"}, shutdown{}, "want a number"},
+		"minimum":  {"", map[string]string{"MINIMUM_DRAIN_DURATION": "5"}, shutdown{}, "want a duration"},
+		"boolean":  {"", map[string]string{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS": "on"}, shutdown{}, "want true"},
 	} {
 		proxy, err := proxyConfig("", c.config, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got farewell
+		var got shutdown
 		err = got.complete(&identity{proxy: proxy, vars: c.vars})
 		if (err == nil) != (c.bad == "") || err == nil && got != c.want || err != nil && !strings.Contains(err.Error(), c.bad) {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -157,13 +157,13 @@ func TestDrainWaits(t *testing.T) {
 	defer envoy.Close()
 	a, log := newAdmin(strings.TrimPrefix(envoy.URL, "http://")), slog.New(slog.DiscardHandler)
 	began := time.Now()
-	a.drain(t.Context(), farewell{wait: 300 * time.Millisecond}, log)
+	a.drain(t.Context(), shutdown{wait: 300 * time.Millisecond}, log)
 	if took := time.Since(began); took < 300*time.Millisecond || <-drained != "/drain_listeners?inboundonly&graceful" {
 		t.Errorf("it drained for %v", took)
 	}
 	active.Store(1) // seen once, then gone
 	began = time.Now()
-	a.drain(t.Context(), farewell{wait: time.Hour, whenIdle: true, least: 100 * time.Millisecond}, log)
+	a.drain(t.Context(), shutdown{wait: time.Hour, whenIdle: true, least: 100 * time.Millisecond}, log)
 	if took := time.Since(began); took < 100*time.Millisecond+drainPoll {
 		t.Errorf("with a connection it drained for %v", took)
 	}

@@ -17,14 +17,14 @@ import (
 )
 
 // sight is which namespaces a caller of /debug sees; nil: all, and what concerns the whole process.
-type sight func(namespace string) bool
+type visibleTenants func(namespace string) bool
 
-func (s sight) of(namespace string) bool { return s == nil || s(namespace) }
+func (s visibleTenants) of(namespace string) bool { return s == nil || s(namespace) }
 
 // caller is who asks for a page of /debug.
 type caller struct {
 	name string // what answers that cost are counted for: a SPIFFE ID, this machine, or the address that it asks from
-	sees sight
+	sees visibleTenants
 }
 
 // sameMachine is the name of all callers on this machine.
@@ -32,7 +32,7 @@ const sameMachine = "this machine"
 
 // door says who may see what of /debug: callers from this machine and of the system namespace see everything, others with
 // a token what belongs to their tenant, and nobody else anything (as istiod does, for namespaces).
-type door struct {
+type authorizer struct {
 	open    bool      // ENABLE_DEBUG_ENDPOINT_AUTH=false: everybody sees everything
 	hosts   web.Hosts // names by which pages may be asked for
 	system  string
@@ -42,7 +42,7 @@ type door struct {
 }
 
 // look says who asks, and what it may see. Errors are those of ca/attest: all but ErrUnavailable are the caller's.
-func (d *door) look(r *http.Request) (caller, error) {
+func (d *authorizer) look(r *http.Request) (caller, error) {
 	switch {
 	case web.SameMachine(r):
 		return caller{name: sameMachine}, nil
@@ -66,7 +66,7 @@ func (d *door) look(r *http.Request) (caller, error) {
 }
 
 // within is the sight of a caller of a namespace.
-func (d *door) within(namespace string) sight {
+func (d *authorizer) within(namespace string) visibleTenants {
 	own := d.tenant(namespace)
 	return func(other string) bool { return d.tenant(other) == own }
 }
@@ -79,7 +79,7 @@ const forSystem = "this page is for callers of the system namespace"
 // guard serves the pages as far as their caller may see them, and profiles of this process to those who see everything. What a
 // page of another site may have made a browser ask for is refused before (issue 12, item 5): such a request comes from this
 // machine as well.
-func (d *door) guard(pages func(caller) http.Handler) http.Handler {
+func (d *authorizer) guard(pages func(caller) http.Handler) http.Handler {
 	profiles := profiles(web.NewSlots(maxProfiles, maxProfiles))
 	return web.Guard(d.hosts, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := d.look(r)
@@ -100,8 +100,8 @@ func (d *door) guard(pages func(caller) http.Handler) http.Handler {
 }
 
 // door is as far as streams need it; they are authenticated by who serves them.
-func (p *process) door() *door {
-	d := &door{open: !p.config.env.debugAuth, hosts: p.config.debugNames(), system: p.config.env.podNamespace, tenant: p.tenants.of}
+func (p *process) authorizer() *authorizer {
+	d := &authorizer{open: !p.config.env.debugAuth, hosts: p.config.debugNames(), system: p.config.env.podNamespace, tenant: p.tenants.of}
 	if p.ca != nil {
 		d.revoked = func(id spiffeid.ID) bool { return p.ca.ring.State().RevokedIdentity(id) }
 	}
@@ -110,7 +110,7 @@ func (p *process) door() *door {
 
 // guarded is /debug.
 func (p *process) guarded() http.Handler {
-	d := p.door()
+	d := p.authorizer()
 	d.callers = p.callers.tokens
 	return d.guard(p.debug)
 }

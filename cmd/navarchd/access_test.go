@@ -19,14 +19,14 @@ import (
 )
 
 // guardedPages is a door over pages that say what their caller sees of shop, pay (a tenant with shop) and other.
-func guardedPages(t *testing.T) (http.Handler, *door, func(namespace, audience string) string) {
+func guardedPages(t *testing.T) (http.Handler, *authorizer, func(namespace, audience string) string) {
 	t.Helper()
 	c := &config{dataDir: t.TempDir(), env: environment{audiences: []string{"istio-ca"}}}
 	callers, _, err := c.tokens(spiffeid.RequireTrustDomainFromString("cluster.local"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{system: "istio-system", hosts: web.NewHosts("navarchd.example"), callers: callers, tenant: func(namespace string) string {
+	d := &authorizer{system: "istio-system", hosts: web.NewHosts("navarchd.example"), callers: callers, tenant: func(namespace string) string {
 		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)
 	}}
 	pages := func(who caller) http.Handler {
@@ -55,7 +55,7 @@ func guardedPages(t *testing.T) (http.Handler, *door, func(namespace, audience s
 	return d.guard(pages), d, mint
 }
 
-func TestDoor(t *testing.T) {
+func TestAuthorizer(t *testing.T) {
 	h, d, mint := guardedPages(t)
 	ask := func(from, path, token string, more ...string) string {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -128,7 +128,7 @@ func TestDoor(t *testing.T) {
 
 // What a stream's caller sees of istio.io/debug goes by its identity; where there is none of this mesh it sees nothing.
 func TestSeen(t *testing.T) {
-	d := &door{system: "istio-system", tenant: func(namespace string) string {
+	d := &authorizer{system: "istio-system", tenant: func(namespace string) string {
 		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)
 	}, revoked: func(id spiffeid.ID) bool { return strings.HasSuffix(id.Path(), "/gone") }}
 	for identity, want := range map[string]string{
@@ -155,7 +155,7 @@ func TestSeen(t *testing.T) {
 			t.Errorf("%q: %v, want %s", identity, got, want)
 		}
 	}
-	if sees, err := (&door{open: true}).seen("", ""); err != nil || !sees.of("shop") {
+	if sees, err := (&authorizer{open: true}).seen("", ""); err != nil || !sees.of("shop") {
 		t.Error("an open door is closed", err)
 	}
 }

@@ -176,7 +176,7 @@ func TestWhatAuthenticatesAConnection(t *testing.T) {
 // has many are refused or end, and another one of the identity has room. What is closed is given back.
 func TestConnectionsOfAnIdentity(t *testing.T) {
 	p, authority, _, secure, conf := listening(t)
-	p.callers.connections = budget.New(budget.Config{Limits: budget.Limits{Workload: 2, Floor: 4}})
+	p.callers.connections = budget.New(budget.Config{Limits: budget.Limits{Workload: 2, Least: 4}})
 	const client = "spiffe://cluster.local/ns/shop/sa/client"
 	with := func(id string) *tls.Config {
 		own := conf.Clone()

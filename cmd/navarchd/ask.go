@@ -31,7 +31,7 @@ const (
 
 // seen is which namespaces a stream's caller sees, by the same rules as /debug; an identity is needed, as istiod wants it: a
 // sidecar in front of this replica would make every plain-text caller one of this machine. Errors are gRPC statuses.
-func (d *door) seen(identity, trustDomain string) (sight, error) {
+func (d *authorizer) seen(identity, trustDomain string) (visibleTenants, error) {
 	if d.open {
 		return nil, nil
 	}
@@ -53,7 +53,7 @@ func (d *door) seen(identity, trustDomain string) (sight, error) {
 
 // answers are the types that istioctl asks for.
 func (p *process) answers() []serve.Answer {
-	d := p.door()
+	d := p.authorizer()
 	of := func(url string, make func(context.Context, caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		answer := func(ctx context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
 			sees, err := d.seen(c.Identity, p.config.trustDomain)

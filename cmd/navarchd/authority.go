@@ -111,7 +111,7 @@ func (a *authority) tasks() []loop.Task {
 		tasks = append(tasks, loop.Task{Name: "clock", Run: a.clock.Run})
 	}
 	if a.serving.files == nil && a.config.secureGRPCAddr != "" && a.config.speaksGRPC() {
-		tasks = append(tasks, loop.Task{Name: "serving certificate", Run: newBorrower(a.config, a, a.store).run})
+		tasks = append(tasks, loop.Task{Name: "serving certificate", Run: newPeerIssued(a.config, a, a.store).run})
 	}
 	return tasks
 }

@@ -158,7 +158,7 @@ func (p *process) standing(info serve.StreamInfo, name string) (inspect.Standing
 }
 
 // problems is everything that is wrong, from the folder to the proxies' refusals, as far as somebody may see it.
-func (p *process) problems(sees sight) []inspect.Problem {
+func (p *process) problems(sees visibleTenants) []inspect.Problem {
 	all := p.reported(sees)
 	if p.planner != nil {
 		for _, one := range p.planner.Problems() {
@@ -172,7 +172,7 @@ func (p *process) problems(sees sight) []inspect.Problem {
 }
 
 // reported is what is wrong before and after the plan: cheap to ask for.
-func (p *process) reported(sees sight) []inspect.Problem {
+func (p *process) reported(sees visibleTenants) []inspect.Problem {
 	all := []inspect.Problem{}
 	if p.ingester != nil {
 		if held, is := p.ingester.heldProblem(); is && sees.of("") {

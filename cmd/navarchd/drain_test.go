@@ -38,7 +38,7 @@ func TestDrainSeesAStorm(t *testing.T) {
 	}
 
 	// One is sent to, and as it does not acknowledge, nobody else is.
-	a.server = serve.New(serve.Config{Planner: oneCluster(), Asides: []serve.Aside{a.aside()}, Log: quiet,
+	a.server = serve.New(serve.Config{Planner: oneCluster(), AgentTypes: []serve.AgentType{a.agentType()}, Log: quiet,
 		Budget: fanout.Budget{Streams: 1, Bytes: 1, Slow: time.Hour}, AckDeadline: time.Hour})
 	conn, read := dialed(t, a.server), make(chan struct{})
 	for range streams {

@@ -47,10 +47,10 @@ type fleet struct {
 	warmed    atomic.Bool
 	leaving   atomic.Bool
 	changed   chan struct{}             // holds one: there is another placement
-	tellBy    atomic.Pointer[time.Time] // of a replica that leaves: all agents are to know their owners by then
+	notifyBy  atomic.Pointer[time.Time] // of a replica that leaves: all agents are to know their owners by then
 
 	mu     sync.Mutex // a leaf: guards owners
-	owners map[owner]*serve.AsideResource
+	owners map[owner]*serve.AgentResource
 }
 
 // owner is what the aside says.
@@ -64,7 +64,7 @@ var errLeaving = errors.New("this replica is being stopped")
 
 // newFleet makes the parts; changed is told when agents may have another owner.
 func newFleet(c *config, store *kv.Store, m *mirror.Mirror, log *slog.Logger) (*fleet, error) {
-	f := &fleet{config: c, log: log, owners: map[owner]*serve.AsideResource{}, changed: make(chan struct{}, 1)}
+	f := &fleet{config: c, log: log, owners: map[owner]*serve.AgentResource{}, changed: make(chan struct{}, 1)}
 	var err error
 	f.replica, err = place.NewReplica(place.ReplicaConfig{Store: store, Self: c.processName(), Log: log,
 		Changed: func(*place.Placement) { f.placed() }})
@@ -114,24 +114,24 @@ func (f *fleet) tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 		{Name: "admission", Run: f.admission.Run},
 		{Name: "warm", Run: func(ctx context.Context) error { return f.warm(ctx, m, planner) }},
 		{Name: "drain", Run: f.drain},
-		{Name: "tell", Run: f.tell},
+		{Name: "tell", Run: f.notify},
 	}
 }
 
 // aside is what agents are told: the owner of the proxy that they are of.
-func (f *fleet) aside() serve.Aside {
-	return serve.Aside{TypeURL: ownerURL, Resource: func(c serve.Client, v serve.View) *serve.AsideResource {
+func (f *fleet) agentType() serve.AgentType {
+	return serve.AgentType{TypeURL: ownerURL, Resource: func(c serve.Client, v serve.View) *serve.AgentResource {
 		p, ok := v.(*served)
 		if !ok {
 			return nil
 		}
-		return f.answer(p.toldBy(f.replica.Placement()), c.Secure, p.Node.Namespace, p.Node.Workload)
+		return f.answer(p.notifiedOf(f.replica.Placement()), c.Secure, p.Node.Namespace, p.Node.Workload)
 	}}
 }
 
 // answer is the owner of a proxy. Replicas have one address each: an agent that came by the other kind of connection could
 // not use it, and is told to stay.
-func (f *fleet) answer(p *place.Placement, secure bool, namespace, workload string) *serve.AsideResource {
+func (f *fleet) answer(p *place.Placement, secure bool, namespace, workload string) *serve.AgentResource {
 	address, self := p.Owner(namespace, workload)
 	if secure != f.secure {
 		address = ""
@@ -143,13 +143,13 @@ func (f *fleet) answer(p *place.Placement, secure bool, namespace, workload stri
 const maxOwners = 4096
 
 // resource is one answer, encoded once for all that get it.
-func (f *fleet) resource(o owner) *serve.AsideResource {
+func (f *fleet) resource(o owner) *serve.AgentResource {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r := f.owners[o]; r != nil {
 		return r
 	}
-	r, err := serve.EncodeAside(ownerName, &structpb.Struct{Fields: map[string]*structpb.Value{
+	r, err := serve.EncodeAgentResource(ownerName, &structpb.Struct{Fields: map[string]*structpb.Value{
 		"address": structpb.NewStringValue(o.address), "self": structpb.NewBoolValue(o.self),
 	}})
 	if err != nil {
@@ -242,7 +242,7 @@ func (f *fleet) depart(ctx context.Context) {
 		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Follow: follow, Peers: placement.Peers(), Told: told,
 			Led: f.replica.LeaderAge(time.Now()) > 0})
 		if !step.TellBy.IsZero() {
-			f.tellBy.Store(&step.TellBy)
+			f.notifyBy.Store(&step.TellBy)
 		}
 		obs.SentAway.WithLabelValues("leaving").Add(float64(f.server.SendAway(step.Close, ownerURL, step.All)))
 		if step.GoAway {

@@ -65,7 +65,7 @@ func replica(t *testing.T, etcd *kvtest.Server, name string, shutdown time.Durat
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.server = serve.New(serve.Config{Asides: []serve.Aside{f.aside()}, Log: quiet})
+	f.server = serve.New(serve.Config{AgentTypes: []serve.AgentType{f.agentType()}, Log: quiet})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context) error{f.member.Run, f.replica.Run, f.admission.Run} {
@@ -93,7 +93,7 @@ func (f *fleet) eventually(t *testing.T, what string, want func(*place.Placement
 	}
 }
 
-func told(t *testing.T, r *serve.AsideResource) (address string, self bool) {
+func told(t *testing.T, r *serve.AgentResource) (address string, self bool) {
 	t.Helper()
 	body := &structpb.Struct{}
 	if r == nil || r.Name != "owner" || r.Body().UnmarshalTo(body) != nil {
@@ -119,7 +119,7 @@ func TestFleetOfTwo(t *testing.T) {
 	both := func(p *place.Placement) bool { return len(p.Ring().Members()) == 2 && p.Peers() == 1 }
 	a.eventually(t, "two replicas", both)
 	b.eventually(t, "two replicas", both)
-	count, resources := map[string]int{}, map[*serve.AsideResource]bool{}
+	count, resources := map[string]int{}, map[*serve.AgentResource]bool{}
 	for _, namespace := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"} {
 		of, by := a.answer(a.replica.Placement(), false, namespace, "w"), b.answer(b.replica.Placement(), false, namespace, "w")
 		x, self := told(t, of)

@@ -42,10 +42,12 @@ type planner struct {
 // served is a proxy of this replica: its plan, counted as one of its streams.
 type served struct {
 	*plan.Proxy
-	leave func()
-	fresh func(context.Context) error     // waits until this replica's snapshot is the newest
-	told  atomic.Pointer[place.Placement] // by which its agent is told of its owner; nil: it has not asked
+	leave    func()
+	fresh    func(context.Context) error     // waits until this replica's snapshot is the newest
+	notified atomic.Pointer[place.Placement] // by which its agent is told of its owner; nil: it has not asked
 }
+
+var _ serve.SecretSubscriber = (*served)(nil)
 
 // Confirm implements serve.View.
 func (s *served) Confirm(ctx context.Context) error {
@@ -89,7 +91,7 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	}
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
-	if err := p.mirror.ConfirmAt(confirm, position(c.Floor)); errors.Is(err, mirror.ErrBehind) {
+	if err := p.mirror.ConfirmAt(confirm, position(c.MinRevision)); errors.Is(err, mirror.ErrBehind) {
 		return nil, &serve.BehindError{Revision: p.mirror.Current().Revision(), Err: err}
 	} else if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
@@ -125,7 +127,7 @@ func storeName(m *mirror.Mirror) string {
 }
 
 // position is a client's floor in the store's terms. A store whose name is none of ours is another one.
-func position(f serve.Floor) kv.Position {
+func position(f serve.MinRevision) kv.Position {
 	if f.Store == "" {
 		return kv.Position{Revision: f.Revision}
 	}

@@ -13,10 +13,10 @@ const nameTableURL = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 
 // nameTable is an empty name table: this control plane resolves no names. An agent without any table is never ready and answers
 // no question of its pod (istio pkg/istio-agent Agent.Check, pkg/dns/client); with an empty one it asks the resolvers of the pod.
-func nameTable() (serve.Aside, error) {
-	empty, err := serve.EncodeAsideBody("", &anypb.Any{TypeUrl: nameTableURL}) // a message without fields has no bytes
+func nameTable() (serve.AgentType, error) {
+	empty, err := serve.EncodeAgentResourceBody("", &anypb.Any{TypeUrl: nameTableURL}) // a message without fields has no bytes
 	if err != nil {
-		return serve.Aside{}, fmt.Errorf("name table: %w", err)
+		return serve.AgentType{}, fmt.Errorf("name table: %w", err)
 	}
-	return serve.Aside{TypeURL: nameTableURL, Resource: func(serve.Client, serve.View) *serve.AsideResource { return empty }}, nil
+	return serve.AgentType{TypeURL: nameTableURL, Resource: func(serve.Client, serve.View) *serve.AgentResource { return empty }}, nil
 }

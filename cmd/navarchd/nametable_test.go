@@ -16,7 +16,7 @@ func TestAgentsHaveANameTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := dialed(t, serve.New(serve.Config{Planner: oneCluster(), Asides: []serve.Aside{names}, Log: quiet}))
+	conn := dialed(t, serve.New(serve.Config{Planner: oneCluster(), AgentTypes: []serve.AgentType{names}, Log: quiet}))
 	service, node := discoveryv3.NewAggregatedDiscoveryServiceClient(conn), &corev3.Node{Id: "n"}
 	incremental, err := service.DeltaAggregatedResources(t.Context())
 	if err != nil {

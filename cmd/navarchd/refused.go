@@ -14,7 +14,7 @@ import (
 )
 
 // refusals are those of the proxies that somebody may see.
-func (p *process) refusals(sees sight) (all []serve.Refusal) {
+func (p *process) refusals(sees visibleTenants) (all []serve.Refusal) {
 	if sees == nil {
 		return p.server.Refusals()
 	}
@@ -66,7 +66,7 @@ func splitField(s string) (object, field string) {
 
 // withheld is one problem for each version that is withheld from a view, as far as somebody may see the view's proxies, at the
 // object that made it.
-func withheld(views []quarantine.Withheld, sees sight) (all []inspect.Problem) {
+func withheld(views []quarantine.Withheld, sees visibleTenants) (all []inspect.Problem) {
 	for _, w := range views {
 		if !sees.of(w.Namespace) {
 			continue

@@ -150,7 +150,7 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 		if p.ingester, err = newIngester(c, store, sealerOf(p.vault), p.read, log, p.written.hook(p.tracer, p.changes)); err != nil {
 			return nil, err
 		}
-		p.ingester.tell = func(ctx context.Context, epoch kv.Epoch) { p.tenants.tell(ctx, store, epoch, p.ingester.loop, log) }
+		p.ingester.notify = func(ctx context.Context, epoch kv.Epoch) { p.tenants.notify(ctx, store, epoch, p.ingester.loop, log) }
 		tasks = append(append(tasks, p.ingester.tasks()...), loop.Task{Name: "problems", Run: p.logProblems})
 	}
 	if c.hasKeyring() {
@@ -230,7 +230,7 @@ func (p *process) replica() ([]loop.Task, error) {
 		Authenticate: p.callers.authenticate,
 		Refused:      p.callers.refused,
 		MayHaveKeys:  p.callers.mayHaveKeys,
-		Asides:       append(p.trust.asides(), p.fleet.aside(), names),
+		AgentTypes:   append(p.trust.agentTypes(), p.fleet.agentType(), names),
 		Answers:      p.answers(),
 		Identifier:   p.config.identifier(),
 		Store:        func() string { return storeName(p.mirror) },

@@ -177,11 +177,11 @@ func halfLife(leaf *x509.Certificate) time.Time {
 }
 
 // borrowed puts a certificate that a peer signed in force, or notes why there is none.
-func (s *serving) borrowed(loan *caserve.Loan, err error) {
+func (s *serving) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.why = err; err == nil {
-		s.own, s.epoch, s.from = &loan.Certificate, 0, loan.Peer
+		s.own, s.epoch, s.from = &issued.Certificate, 0, issued.Peer
 	}
 }
 

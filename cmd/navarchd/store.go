@@ -43,7 +43,7 @@ type ingester struct {
 	loop   *ingest.Loop
 	lead   *lead.Elector
 	// tell says, while this process leads, which namespaces are one tenant's.
-	tell   func(context.Context, kv.Epoch)
+	notify func(context.Context, kv.Epoch)
 	keeper *removal.Keeper
 	alone  string // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
 	store  *kv.Store
@@ -99,11 +99,11 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	}
 	i.loop.Gained(epoch)
 	defer i.loop.Lost()
-	telling, stop := context.WithCancel(ctx)
+	notifying, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
-	beside.Go(func() { i.tell(telling, epoch) })
-	beside.Go(func() { i.keep(telling, epoch) })
-	beside.Go(func() { i.keepLevel(telling, epoch, current) })
+	beside.Go(func() { i.notify(notifying, epoch) })
+	beside.Go(func() { i.keep(notifying, epoch) })
+	beside.Go(func() { i.keepLevel(notifying, epoch, current) })
 	defer func() { stop(); beside.Wait() }()
 	for {
 		alone := i.alone

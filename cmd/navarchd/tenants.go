@@ -86,7 +86,7 @@ func (t *tenants) follow(ctx context.Context, store *kv.Store, log *slog.Logger)
 }
 
 // tell writes, while this process leads, what differs from what etcd says.
-func (t *tenants) tell(ctx context.Context, store *kv.Store, epoch kv.Epoch, loop *ingest.Loop, log *slog.Logger) {
+func (t *tenants) notify(ctx context.Context, store *kv.Store, epoch kv.Epoch, loop *ingest.Loop, log *slog.Logger) {
 	for ctx.Err() == nil {
 		stored, listed, restored := t.stored()
 		labels, changed := loop.Tenants()

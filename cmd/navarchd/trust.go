@@ -26,14 +26,14 @@ const (
 // trust is what agents are pushed of the keyring: roots and revocation lists. Without role ca it stays empty, and agents
 // keep what they have.
 type trust struct {
-	validation, roots atomic.Pointer[serve.AsideResource]
+	validation, roots atomic.Pointer[serve.AgentResource]
 }
 
-func (t *trust) asides() []serve.Aside {
-	give := func(p *atomic.Pointer[serve.AsideResource]) func(serve.Client, serve.View) *serve.AsideResource {
-		return func(serve.Client, serve.View) *serve.AsideResource { return p.Load() }
+func (t *trust) agentTypes() []serve.AgentType {
+	give := func(p *atomic.Pointer[serve.AgentResource]) func(serve.Client, serve.View) *serve.AgentResource {
+		return func(serve.Client, serve.View) *serve.AgentResource { return p.Load() }
 	}
-	return []serve.Aside{{TypeURL: trustURL, Resource: give(&t.validation)}, {TypeURL: pcdsURL, Resource: give(&t.roots)}}
+	return []serve.AgentType{{TypeURL: trustURL, Resource: give(&t.validation)}, {TypeURL: pcdsURL, Resource: give(&t.roots)}}
 }
 
 // take encodes a state, once for all clients, and says which types have another resource now. A sealed state changes
@@ -58,9 +58,9 @@ func (t *trust) take(s *keyring.State) (changed []string, err error) {
 	for _, one := range []struct {
 		url, name string
 		message   proto.Message
-		at        *atomic.Pointer[serve.AsideResource]
+		at        *atomic.Pointer[serve.AgentResource]
 	}{{trustURL, trustName, validation, &t.validation}, {pcdsURL, "", pcds, &t.roots}} {
-		next, err := serve.EncodeAside(one.name, one.message)
+		next, err := serve.EncodeAgentResource(one.name, one.message)
 		if err != nil {
 			return changed, err
 		}
@@ -89,7 +89,7 @@ func (p *process) followKeyring(ctx context.Context) error {
 		}
 		if p.server != nil {
 			for _, url := range urls {
-				p.server.AsideChanged(url)
+				p.server.AgentResourceChanged(url)
 			}
 			p.server.Recheck() // identities and certificates may be revoked that were not
 		}

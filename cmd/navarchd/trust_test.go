@@ -27,8 +27,8 @@ func TestTrustFollowsKeyring(t *testing.T) {
 
 	tr := &trust{}
 	all := []string{trustURL, pcdsURL}
-	answers := func() (both []*serve.AsideResource) {
-		for i, a := range tr.asides() {
+	answers := func() (both []*serve.AgentResource) {
+		for i, a := range tr.agentTypes() {
 			if a.TypeURL != all[i] {
 				t.Fatalf("aside %d is %s", i, a.TypeURL)
 			}

@@ -59,7 +59,7 @@ func (e Edit) Apply() (time.Time, error) {
 // Churn makes edits of a folder that World.Write has written. It remembers what they come to: they are to be applied in
 // the order in which they were made. It is for one goroutine.
 type Churn struct {
-	world    *World
+	mesh     *Mesh
 	dir      string
 	states   map[*service]*state
 	narrowed map[*namespace]bool
@@ -67,12 +67,12 @@ type Churn struct {
 }
 
 // NewChurn starts with the folder as written.
-func NewChurn(w *World, dir string) *Churn {
-	return &Churn{world: w, dir: dir, states: map[*service]*state{}, narrowed: map[*namespace]bool{}}
+func NewChurn(w *Mesh, dir string) *Churn {
+	return &Churn{mesh: w, dir: dir, states: map[*service]*state{}, narrowed: map[*namespace]bool{}}
 }
 
 func (c *Churn) of(k int) (*service, *state) {
-	s := c.world.services[k%len(c.world.services)]
+	s := c.mesh.services[k%len(c.mesh.services)]
 	if c.states[s] == nil {
 		st := s.pristine()
 		st.pods, st.unready = slices.Clone(st.pods), map[int]bool{}
@@ -81,11 +81,11 @@ func (c *Churn) of(k int) (*service, *state) {
 	return s, c.states[s]
 }
 
-func (c *Churn) seers(s *service) []string { return c.world.seers(s.space.name, c.narrowed) }
+func (c *Churn) seers(s *service) []string { return c.mesh.seers(s.space.name, c.narrowed) }
 
 // endpoints is the file that lists a service's endpoints.
 func (c *Churn) endpoints(s *service, st *state) file {
-	if c.world.Settings.Form == Istio {
+	if c.mesh.Settings.Form == Istio {
 		return s.entry(*st)
 	}
 	return s.slice(*st)
@@ -103,7 +103,7 @@ func (c *Churn) Flip(k int) Edit {
 	st.unready[last] = !st.unready[last]
 	e := Edit{What: "endpoint flip of " + s.host(), dir: c.dir, files: []file{c.endpoints(s, st)},
 		Expect: assignments(s.clusters(st.pods[last].version), c.seers(s))}
-	if c.world.Settings.Form != Istio {
+	if c.mesh.Settings.Form != Istio {
 		e.Record = "Endpoints/" + s.space.name + "/" + s.name + "-slice"
 	}
 	return e
@@ -167,7 +167,7 @@ func (c *Churn) Roll(k int) []Edit {
 		e := Edit{What: fmt.Sprintf("deploy of %s, pod %d of %d", s.host(), i+1, len(st.pods)), dir: c.dir,
 			Gone: []Workload{s.workload(old, labels)}, Come: []Workload{s.workload(fresh, labels)},
 			Expect: assignments(s.clusters(old.version), c.seers(s))}
-		if c.world.Settings.Form != Istio {
+		if c.mesh.Settings.Form != Istio {
 			e.files = append(e.files, s.podsFile(*st)) // the Pod is there before its endpoint
 		}
 		e.files = append(e.files, c.endpoints(s, st))
@@ -178,11 +178,11 @@ func (c *Churn) Roll(k int) []Edit {
 
 // Sidecar narrows the Sidecar of a namespace to its own services, or widens it again.
 func (c *Churn) Sidecar(name string) (Edit, error) {
-	i := slices.IndexFunc(c.world.spaces, func(n *namespace) bool { return n.name == name && n.sidecar })
+	i := slices.IndexFunc(c.mesh.spaces, func(n *namespace) bool { return n.name == name && n.sidecar })
 	if i < 0 {
 		return Edit{}, fmt.Errorf("namespace %s has no Sidecar", name)
 	}
-	space := c.world.spaces[i]
+	space := c.mesh.spaces[i]
 	c.narrowed[space] = !c.narrowed[space]
 	var names []string
 	for _, other := range space.sees {

@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-func world(t *testing.T, name string, change ...func(*Settings)) *World {
+func world(t *testing.T, name string, change ...func(*Settings)) *Mesh {
 	t.Helper()
 	s, err := Preset(name)
 	if err != nil {
@@ -35,7 +35,7 @@ func world(t *testing.T, name string, change ...func(*Settings)) *World {
 	return w
 }
 
-func all(w *World) map[string]string {
+func all(w *Mesh) map[string]string {
 	m := map[string]string{}
 	for path, data := range w.Files() {
 		m[path] = string(data)
@@ -43,7 +43,7 @@ func all(w *World) map[string]string {
 	return m
 }
 
-func sum(w *World) string {
+func sum(w *Mesh) string {
 	h := sha256.New()
 	for path, data := range w.Files() {
 		h.Write([]byte(path))
@@ -153,7 +153,7 @@ func TestServersUnderstandTheFolder(t *testing.T) {
 	}
 }
 
-func understood(t *testing.T, w *World, dir string) {
+func understood(t *testing.T, w *Mesh, dir string) {
 	t.Helper()
 	events, problems, err := files.Read(dir)
 	if err != nil || len(problems) > 0 {
@@ -308,7 +308,7 @@ func TestWriteSparesForeignFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	big := world(t, "world-a", func(s *Settings) { *s = s.Scaled(.1) })
-	for _, one := range []*World{big, w} {
+	for _, one := range []*Mesh{big, w} {
 		if err := one.Write(dir); err != nil {
 			t.Fatal(err)
 		}

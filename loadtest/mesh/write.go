@@ -13,7 +13,7 @@ import (
 const marker = ".navarch-mesh"
 
 // Write writes the world below dir, which must be empty, missing, or written by Write before (then it is replaced).
-func (w *World) Write(dir string) error {
+func (w *Mesh) Write(dir string) error {
 	if err := empty(dir); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type file struct {
 
 // Files gives all files of the world: path, relative with slashes, and content. One service is in one or two files, and
 // every other object in one of its own, so that an edit of an object has one file read again.
-func (w *World) Files() iter.Seq2[string, []byte] {
+func (w *Mesh) Files() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		give := func(f file) bool { return yield(f.path, f.data) }
 		for _, f := range w.mesh() {
@@ -46,7 +46,7 @@ func (w *World) Files() iter.Seq2[string, []byte] {
 }
 
 // files are those of one service as generated.
-func (w *World) files(s *service) []file {
+func (w *Mesh) files(s *service) []file {
 	st := s.pristine()
 	var all []file
 	if w.Settings.Form == Istio {
@@ -67,7 +67,7 @@ func (w *World) files(s *service) []file {
 }
 
 // mesh are the files that belong to no service.
-func (w *World) mesh() []file {
+func (w *Mesh) mesh() []file {
 	all := []file{w.cluster()}
 	for _, space := range w.spaces {
 		if space.sidecar {
@@ -80,7 +80,7 @@ func (w *World) mesh() []file {
 	return all
 }
 
-func (w *World) cluster() file {
+func (w *Mesh) cluster() file {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s, seed %d.\n", w.Settings.Name, w.Settings.Seed)
 	for _, space := range w.spaces {
@@ -224,7 +224,7 @@ func (n *namespace) sidecarFile(narrowed bool) file {
 }
 
 // gateway is a Gateway and what is bound to it.
-func (w *World) gateway(i int) file {
+func (w *Mesh) gateway(i int) file {
 	s := w.services[i%len(w.services)]
 	name := fmt.Sprintf("gw-%03d", i)
 	var b bytes.Buffer

@@ -50,7 +50,7 @@ func (s *sim) refuse(t xds.Type, m *response, p pending) {
 		if _, is := s.prior[t][index]; !is {
 			s.prior[t][index] = old
 		}
-		s.owed[t].expect(index)
+		s.dependencies[t].expect(index)
 	}
 	if t == xds.Cluster {
 		s.follow(m)

@@ -25,7 +25,7 @@ type response struct {
 	refused          []string
 	applied          map[uint32]*version // where something may be refused: what was held before; nil: nothing
 	seen             map[Ref]bool        // names of this response, of sampled proxies
-	asides           []aResource
+	agentTypes       []aResource
 }
 
 // aResource is a resource of a type that only agents ask for.
@@ -39,7 +39,7 @@ func (c *session) onResource(r resource) error {
 	s, m := c.sim, &c.msg
 	t := xds.ParseURL(r.url)
 	if t == xds.Unknown {
-		m.asides = append(m.asides, aResource{strings.Clone(r.name), append([]byte(nil), r.body...)})
+		m.agentTypes = append(m.agentTypes, aResource{strings.Clone(r.name), append([]byte(nil), r.body...)})
 		return nil
 	}
 	m.resources, m.of = m.resources+1, t
@@ -50,7 +50,7 @@ func (c *session) onResource(r resource) error {
 		text = unnamed + strconv.FormatUint(sum(r.body), 16)
 	}
 	v, first := n.acquire(rec, text, func() *facts { return s.fleet.read(t, rec.name, r.body) })
-	if s.world {
+	if s.sotw {
 		m.listed.add(rec.index)
 	}
 	if s.sampled {
@@ -58,7 +58,7 @@ func (c *session) onResource(r resource) error {
 	}
 	if s.refuses(t, rec.name) {
 		m.refused = append(m.refused, rec.name)
-		s.owed[t].expect(rec.index)
+		s.dependencies[t].expect(rec.index)
 		v.release()
 		return nil
 	}
@@ -100,7 +100,7 @@ func (s *sim) accepts(m *response, t xds.Type, rec *record) bool {
 	}
 	switch {
 	case s.gone[t].has(rec.index): // it was dropped a moment ago
-		s.owed[t].answer(rec.index)
+		s.dependencies[t].answer(rec.index)
 	case t == xds.Endpoint:
 		s.violation(EndpointBeforeCluster, rec, "no cluster that the proxy has wants these endpoints")
 	default:
@@ -118,7 +118,7 @@ func (s *sim) apply(m *response, rec *record, v *version, first bool, body []byt
 	if id != 0 {
 		old = s.fleet.names.version(id)
 	}
-	owed := s.owed[t].answer(index)
+	due := s.dependencies[t].answer(index)
 	s.waiting[t].drop(index)
 	for _, p := range rec.watching() {
 		if p.see(s.index, v.id, body) {
@@ -128,7 +128,7 @@ func (s *sim) apply(m *response, rec *record, v *version, first bool, body []byt
 	s.references(rec, v)
 	if old == v {
 		v.release() // it was acquired twice
-		if !owed && !s.world {
+		if !due && !s.sotw {
 			s.violation(Duplicate, rec, fmt.Sprintf("version %.40q, which the proxy has", v.text))
 		}
 		delete(s.prior[t], index)
@@ -201,7 +201,7 @@ func (s *sim) remove(t xds.Type, name string, m *response) {
 	rec := s.fleet.names.name(t, name)
 	index := rec.index
 	id := s.held[t].get(index)
-	owed := s.owed[t].answer(index)
+	due := s.dependencies[t].answer(index)
 	waited := s.waiting[t].drop(index)
 	for _, p := range rec.watching() {
 		if p.see(s.index, 0, nil) {
@@ -212,7 +212,7 @@ func (s *sim) remove(t xds.Type, name string, m *response) {
 		switch {
 		case waited && t == xds.Route: // 1.8: a listener that waits for it stays so for good
 			s.violation(Unanswered, rec, "the answer was a removal: Envoy waits for ever")
-		case !owed && !s.gone[t].has(index):
+		case !due && !s.gone[t].has(index):
 			s.violation(UnknownRemoval, rec, "the proxy does not have it")
 		}
 		return

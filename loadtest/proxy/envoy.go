@@ -14,7 +14,7 @@ import (
 // 1.40.0 does over delta ADS); the numbers in comments are those of that page.
 type envoy struct {
 	sampled bool
-	world   bool // it speaks state of the world
+	sotw    bool // it speaks state of the world
 
 	// Kept over streams.
 	held     [xds.NumTypes]set
@@ -27,19 +27,19 @@ type envoy struct {
 	accepted [xds.NumTypes]string // state of the world: the version_info acknowledged last
 
 	// Of one stream.
-	streaming bool
-	resumed   bool
-	unacked   int                  // responses without an answer
-	nonce     [xds.NumTypes]string // state of the world: of the newest response
-	asked     [xds.NumTypes]bool
-	answered  [xds.NumTypes]bool
-	owed      [xds.NumTypes]owed   // answers that may come, to names that the proxy may have
-	gone      [xds.NumTypes]bitset // names that the proxy dropped by itself: news of them may be on its way
-	waiting   [xds.NumTypes]bitset // names without which it is not warm: EDS, RDS, SDS
-	withheld  []pending            // CDS responses, acknowledged once all is warm (1.7)
-	timer     *time.Timer
-	moveTo    string   // the owner that it was told of and is not at
-	coming    *session // was let in there
+	streaming    bool
+	resumed      bool
+	unacked      int                  // responses without an answer
+	nonce        [xds.NumTypes]string // state of the world: of the newest response
+	asked        [xds.NumTypes]bool
+	answered     [xds.NumTypes]bool
+	dependencies [xds.NumTypes]dependency // answers that may come, to names that the proxy may have
+	gone         [xds.NumTypes]bitset     // names that the proxy dropped by itself: news of them may be on its way
+	waiting      [xds.NumTypes]bitset     // names without which it is not warm: EDS, RDS, SDS
+	withheld     []pending                // CDS responses, acknowledged once all is warm (1.7)
+	timer        *time.Timer
+	moveTo       string   // the owner that it was told of and is not at
+	coming       *session // was let in there
 }
 
 // pending is a response that is not acknowledged.
@@ -55,7 +55,7 @@ func (s *sim) init() {
 	if s.sampled = of(s.fleet.cfg.Sample); s.sampled {
 		s.fleet.count.sampledNow.Add(1)
 	}
-	if s.world = of(s.fleet.cfg.World); s.world && s.id.View != "" {
+	if s.sotw = of(s.fleet.cfg.StateOfTheWorld); s.sotw && s.id.View != "" {
 		s.id.View += ", state of the world" // its versions are its own: the protocol gives none of single resources
 	}
 }
@@ -64,7 +64,7 @@ func (s *sim) init() {
 func (s *sim) begin() {
 	s.owe(-s.unacked)
 	s.asked, s.answered = [xds.NumTypes]bool{}, [xds.NumTypes]bool{}
-	s.owed, s.gone, s.waiting = [xds.NumTypes]owed{}, [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}
+	s.dependencies, s.gone, s.waiting = [xds.NumTypes]dependency{}, [xds.NumTypes]bitset{}, [xds.NumTypes]bitset{}
 	s.withheld, s.nonce = nil, [xds.NumTypes]string{}
 	s.streaming, s.resumed = true, len(s.used) > 0
 	node, err := encodeNode(s.id, &s.fleet.cfg)
@@ -79,7 +79,7 @@ func (s *sim) begin() {
 	} else {
 		s.ask(xds.Cluster, request{node: node}, nil) // 1.1: legacy wildcard, no names
 	}
-	s.askAsides()
+	s.askAgentTypes()
 	s.await()
 	if s.resumed {
 		s.session.ping = true
@@ -108,7 +108,7 @@ func (s *sim) ask(t xds.Type, r request, names bitset) {
 	s.write(int(t), r)
 	if s.shape.DuplicateSubscriptions && !names.empty() {
 		for index := range names.all() { // where an answer is on its way already, there will be two
-			s.owed[t].ask(index)
+			s.dependencies[t].ask(index)
 		}
 		s.write(int(t), request{url: r.url, more: s.fleet.subscriptions(t, names)})
 	}
@@ -116,9 +116,9 @@ func (s *sim) ask(t xds.Type, r request, names bitset) {
 
 func (s *sim) write(t int, r request) {
 	b := r.encode()
-	if s.world {
+	if s.sotw {
 		r.more = s.fleet.subscriptions(xds.Type(t), s.subs[t])
-		b = r.encodeWorld(s.accepted[t], s.nonce[t])
+		b = r.encodeStateOfTheWorld(s.accepted[t], s.nonce[t])
 	}
 	c := &s.fleet.count.types[t]
 	c.requests.Add(1)
@@ -132,7 +132,7 @@ func (s *sim) subscribe(t xds.Type, add, drop []uint32) {
 	var names bitset
 	for _, index := range add {
 		names.add(index)
-		s.owed[t].ask(index)
+		s.dependencies[t].ask(index)
 		s.waiting[t].add(index)
 		s.gone[t].drop(index)
 	}
@@ -194,7 +194,7 @@ func (c *session) onEnd(url, nonce, system string, size int) error {
 	now := time.Now()
 	t := xds.ParseURL(url)
 	if t == xds.Unknown {
-		return s.endAside(url, nonce, m, size)
+		return s.endAgentType(url, nonce, m, size)
 	}
 	s.owe(1)
 	count := &s.fleet.count.types[t]
@@ -202,7 +202,7 @@ func (c *session) onEnd(url, nonce, system string, size int) error {
 	count.resources.Add(uint64(m.resources))
 	count.removed.Add(uint64(len(m.removed)))
 	count.bytesIn.Add(uint64(size))
-	if s.world {
+	if s.sotw {
 		s.nonce[t] = strings.Clone(nonce)
 		s.omitted(t, &m)
 	} else {
@@ -255,7 +255,7 @@ func (s *sim) follow(m *response) {
 			add = append(add, e)
 			continue
 		}
-		s.owed[xds.Endpoint].expect(e) // Envoy does not ask again, and waits all the same
+		s.dependencies[xds.Endpoint].expect(e) // Envoy does not ask again, and waits all the same
 		s.waiting[xds.Endpoint].add(e)
 	}
 	for _, e := range m.dropped {

@@ -42,7 +42,7 @@ type Config struct {
 	Sample float64
 	// World is the share of proxies (0 to 1) that speak the protocol's older form, state of the world, as bare Envoys may: they
 	// are sent everything again when they reconnect, and neither follow an owner nor ask for trust.
-	World float64
+	StateOfTheWorld float64
 	// Behaviour says how a proxy behaves; nil: all are healthy. It can be changed later with SetBehaviour.
 	Behaviour func(i int, id Identity) Behaviour
 

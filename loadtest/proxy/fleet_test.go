@@ -94,8 +94,8 @@ func TestResumeClaimsWhatIsHeld(t *testing.T) {
 // TestEmptyVersions is a server that gives no versions (as istiod): content stands in, and "" is claimed.
 func TestEmptyVersions(t *testing.T) {
 	s := serve(t, nil)
-	for ty := range s.world {
-		for _, r := range s.world[ty] {
+	for ty := range s.sotw {
+		for _, r := range s.sotw[ty] {
 			r.Version = ""
 		}
 	}
@@ -286,7 +286,7 @@ func TestFollow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.asides[ownerURL], b.asides[ownerURL] = owner, self
+	a.agentTypes[ownerURL], b.agentTypes[ownerURL] = owner, self
 	var taken atomic.Int32
 	f := fleet(t, 0, Config{Follow: true, MoveWithin: time.Millisecond, OnVersion: func(_ Identity, of Ref, version string) {
 		if of == (Ref{xds.Endpoint, "a"}) {

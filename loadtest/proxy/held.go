@@ -163,13 +163,13 @@ func (b bitset) all() iter.Seq[uint32] {
 
 // owed counts the answers that a server may send to a proxy that may have what is in them: one for each time that a name
 // was asked for. A server that takes two requests before it answers sends one, so fewer may come, and never more.
-type owed struct {
+type dependency struct {
 	one  bitset
 	more map[uint32]int // beyond the one; nil: none
 }
 
 // ask is one more answer.
-func (o *owed) ask(i uint32) {
+func (o *dependency) ask(i uint32) {
 	if o.one.add(i) {
 		return
 	}
@@ -180,10 +180,10 @@ func (o *owed) ask(i uint32) {
 }
 
 // expect is one answer, if none is owed: the proxy has not asked, and the server may send all the same.
-func (o *owed) expect(i uint32) { o.one.add(i) }
+func (o *dependency) expect(i uint32) { o.one.add(i) }
 
 // answer takes one away, and says whether there was one.
-func (o *owed) answer(i uint32) bool {
+func (o *dependency) answer(i uint32) bool {
 	n, ok := o.more[i]
 	if !ok {
 		return o.one.drop(i)
@@ -197,7 +197,7 @@ func (o *owed) answer(i uint32) bool {
 	return true
 }
 
-func (o *owed) empty() bool { return o.one == nil && o.more == nil }
+func (o *dependency) empty() bool { return o.one == nil && o.more == nil }
 
 // differs says what one proxy holds other than another of its View; empty: nothing.
 func (f *Fleet) differs(model, s *sim, t xds.Type) string {

@@ -16,7 +16,7 @@ import (
 
 // TestLargeWorld sends messages that are larger than every window and buffer, both ways: a route of 600 KB over windows of
 // 64 KiB, subscriptions and claims beyond what the server lets a client send at once, and a stock node.
-func TestLargeWorld(t *testing.T) {
+func TestLargeMesh(t *testing.T) {
 	s := serve(t, nil)
 	const n = 10
 	names := s.many(2000, "1")
@@ -51,7 +51,7 @@ func idle(t *testing.T, f *Fleet) {
 			defer s.mu.Unlock()
 			c := s.session
 			return c == nil || c.large != nil || c.parser.part != nil || c.out != nil || c.queue != nil ||
-				c.header != nil || s.waiting[xds.Endpoint] != nil || !s.owed[xds.Endpoint].empty()
+				c.header != nil || s.waiting[xds.Endpoint] != nil || !s.dependencies[xds.Endpoint].empty()
 		})
 	})
 	if len(f.rooms) != numRooms {

@@ -17,7 +17,7 @@ import (
 // owner has let it in, and nothing is in flight, the new stream claims what is held and the old connection is closed.
 
 // doorTime is how long a proxy waits to be let in; it answers no pings there.
-const doorTime = 45 * time.Second
+const admissionTime = 45 * time.Second
 
 var (
 	errMoves   = errors.New("the proxy goes on with another connection")
@@ -146,7 +146,7 @@ func (c *session) stand(header [][2]string, first request) error {
 	}
 	c.let = true
 	b := first.encode()
-	count := &c.sim.fleet.count.types[aside]
+	count := &c.sim.fleet.count.types[agentType]
 	count.requests.Add(1)
 	count.bytesOut.Add(uint64(len(b)))
 	c.send(b)
@@ -155,7 +155,7 @@ func (c *session) stand(header [][2]string, first request) error {
 	}
 	stop := context.AfterFunc(c.sim.fleet.ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	_ = c.conn.SetReadDeadline(time.Now().Add(doorTime)) // one that is closed fails at the read
+	_ = c.conn.SetReadDeadline(time.Now().Add(admissionTime)) // one that is closed fails at the read
 	into := make([]byte, oneRecord)
 	for {
 		if err := c.openAll(); err != nil {

@@ -27,7 +27,7 @@ func owned(t *testing.T, s *server, fields map[string]any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asides[ownerURL] = who
+	s.agentTypes[ownerURL] = who
 }
 
 func (s *server) opened() int {
@@ -37,7 +37,7 @@ func (s *server) opened() int {
 }
 
 // TestMoveWaitsAtTheDoor: a proxy that is not let in yet is served where it is, and told of nothing twice when it has moved.
-func TestMoveWaitsAtTheDoor(t *testing.T) {
+func TestMoveWaitsForAdmission(t *testing.T) {
 	for name, mtls := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			a, b, cfg := two(t, mtls)
@@ -125,7 +125,7 @@ func tell(t *testing.T, s *server, fields map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.streams {
-		if err := s.answerAside(st, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: ownerURL, ResourceNamesSubscribe: []string{ownerID}}, s.asides[ownerURL]); err != nil {
+		if err := s.answerAgentType(st, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: ownerURL, ResourceNamesSubscribe: []string{ownerID}}, s.agentTypes[ownerURL]); err != nil {
 			t.Errorf("tell: %v", err)
 		}
 	}
@@ -242,8 +242,8 @@ func takeOver(from, to *server) {
 	defer from.mu.Unlock()
 	to.mu.Lock()
 	defer to.mu.Unlock()
-	for t := range from.world {
-		to.world[t] = maps.Clone(from.world[t])
+	for t := range from.sotw {
+		to.sotw[t] = maps.Clone(from.sotw[t])
 	}
 }
 

@@ -21,23 +21,23 @@ const (
 )
 
 // askAsides subscribes to what an agent wants to know, after Envoy's first request.
-func (s *sim) askAsides() {
-	if s.world {
+func (s *sim) askAgentTypes() {
+	if s.sotw {
 		return
 	}
 	if s.fleet.cfg.Follow && !s.session.let { // it was asked for already
-		s.write(aside, request{url: ownerURL, subscribe: []string{ownerID}})
+		s.write(agentType, request{url: ownerURL, subscribe: []string{ownerID}})
 	}
 	if s.fleet.cfg.Trust {
-		s.write(aside, request{url: trustURL, subscribe: []string{trustID}})
+		s.write(agentType, request{url: trustURL, subscribe: []string{trustID}})
 	}
 }
 
 // endAside takes the end of a response of a type that is not Envoy's.
-func (s *sim) endAside(url, nonce string, m response, size int) error {
-	count := &s.fleet.count.types[aside]
+func (s *sim) endAgentType(url, nonce string, m response, size int) error {
+	count := &s.fleet.count.types[agentType]
 	count.responses.Add(1)
-	count.resources.Add(uint64(len(m.asides)))
+	count.resources.Add(uint64(len(m.agentTypes)))
 	count.removed.Add(uint64(len(m.removed)))
 	count.bytesIn.Add(uint64(size))
 	asked := url == ownerURL && s.fleet.cfg.Follow || url == trustURL && s.fleet.cfg.Trust
@@ -47,13 +47,13 @@ func (s *sim) endAside(url, nonce string, m response, size int) error {
 		return nil
 	}
 	r := request{url: strings.Clone(url), nonce: strings.Clone(nonce)}
-	if len(m.asides) > 0 {
-		if err := s.takeAside(url, m.asides[0].body); err != nil {
+	if len(m.agentTypes) > 0 {
+		if err := s.takeAgentResource(url, m.agentTypes[0].body); err != nil {
 			r.refusal = err.Error()
-			s.fleet.count.violation(InvalidContent, Example{Proxy: s.id.String(), Type: r.url, Name: m.asides[0].name, Detail: err.Error()})
+			s.fleet.count.violation(InvalidContent, Example{Proxy: s.id.String(), Type: r.url, Name: m.agentTypes[0].name, Detail: err.Error()})
 		}
 	}
-	s.write(aside, r)
+	s.write(agentType, r)
 	if r.refusal == "" {
 		count.acks.Add(1)
 	} else {
@@ -62,7 +62,7 @@ func (s *sim) endAside(url, nonce string, m response, size int) error {
 	return s.session.flush()
 }
 
-func (s *sim) takeAside(url string, body []byte) error {
+func (s *sim) takeAgentResource(url string, body []byte) error {
 	if url == ownerURL {
 		return s.learn(body)
 	}
@@ -125,8 +125,8 @@ func (s *sim) sendMalformed(kind Malformed) {
 }
 
 // floor is the highest revision that the proxy has seen, as navarch-agent sends it.
-func (s *sim) floor() [][2]string {
-	if !s.fleet.cfg.Follow || s.world {
+func (s *sim) minRevision() [][2]string {
+	if !s.fleet.cfg.Follow || s.sotw {
 		return nil
 	}
 	highest := slices.Max(s.revision[:])

@@ -118,8 +118,8 @@ func (s *sim) claimed(t xds.Type, forge bool) [][]byte {
 
 // resume claims what the proxy has: every type that it uses, in the order of first use (1.4).
 func (s *sim) resume(node []byte) {
-	if s.world {
-		s.resumeWorld(node)
+	if s.sotw {
+		s.resumeStateOfTheWorld(node)
 		return
 	}
 	forge := s.again.Forge || s.shape.ForgeVersions
@@ -133,12 +133,12 @@ func (s *sim) resume(node []byte) {
 			lacking = s.held[t].lacks(lacking)
 		}
 		for index := range lacking.all() {
-			s.owed[t].ask(index)
+			s.dependencies[t].ask(index)
 			s.waiting[t].add(index)
 		}
 		if forge && t.Wildcard() { // it lied about these: they have to be sent
 			for index := range s.held[t].all() {
-				s.owed[t].ask(index)
+				s.dependencies[t].ask(index)
 			}
 		}
 		s.ask(t, r, s.subs[t])

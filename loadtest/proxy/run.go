@@ -187,7 +187,7 @@ func (s *sim) speak() error {
 	if s.shape.HalfOpen == AfterHandshake {
 		return s.silence()
 	}
-	if err := s.greet(c); err != nil {
+	if err := s.handshake(c); err != nil {
 		return err
 	}
 	if s.shape.HalfOpen == AfterHeaders {
@@ -211,14 +211,14 @@ func (s *sim) speak() error {
 }
 
 // greet opens the stream with the metadata of this proxy.
-func (s *sim) greet(c *session) error { return c.open(s.header()) }
+func (s *sim) handshake(c *session) error { return c.open(s.header()) }
 
 func (s *sim) header() [][2]string {
 	var extra [][2]string
 	if s.fleet.cfg.Header != nil {
 		extra = s.fleet.cfg.Header(s.id)
 	}
-	return append(extra, s.floor()...)
+	return append(extra, s.minRevision()...)
 }
 
 // silence holds the connection and never speaks.

@@ -34,24 +34,24 @@ const patience = time.Minute
 // server is a small, correct server of the delta protocol; tests make it wrong by saying what it must not.
 type server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	t      *testing.T
-	worlds *worlds // nil: the older form is not spoken
-	addr   string
-	grpc   *grpc.Server
+	t           *testing.T
+	sotwStreams *sotwServer // nil: the older form is not spoken
+	addr        string
+	grpc        *grpc.Server
 
 	door   chan struct{} // nobody is let in before it is closed; nil: all are
 	refuse error         // what they are told then; nil: they are let in
 
-	mu       sync.Mutex
-	world    [xds.NumTypes]map[string]*discoveryv3.Resource
-	revision string
-	mute     [xds.NumTypes]bool // types whose requests are not answered
-	asides   map[string]proto.Message
-	streams  []*stream
-	nonce    int
-	requests []*discoveryv3.DeltaDiscoveryRequest // all, in order
-	peers    []string
-	headers  []metadata.MD
+	mu         sync.Mutex
+	sotw       [xds.NumTypes]map[string]*discoveryv3.Resource
+	revision   string
+	mute       [xds.NumTypes]bool // types whose requests are not answered
+	agentTypes map[string]proto.Message
+	streams    []*stream
+	nonce      int
+	requests   []*discoveryv3.DeltaDiscoveryRequest // all, in order
+	peers      []string
+	headers    []metadata.MD
 }
 
 type both = grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
@@ -74,9 +74,9 @@ func serve(t *testing.T, tlsConfig *tls.Config) *server {
 	if tlsConfig != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
 	}
-	s := &server{t: t, addr: lis.Addr().String(), grpc: grpc.NewServer(opts...), asides: map[string]proto.Message{}}
-	for ty := range s.world {
-		s.world[ty] = map[string]*discoveryv3.Resource{}
+	s := &server{t: t, addr: lis.Addr().String(), grpc: grpc.NewServer(opts...), agentTypes: map[string]proto.Message{}}
+	for ty := range s.sotw {
+		s.sotw[ty] = map[string]*discoveryv3.Resource{}
 	}
 	s.small()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s.grpc, s)
@@ -149,13 +149,13 @@ func (s *server) set(t xds.Type, name, version string, m proto.Message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.world[t][name] = &discoveryv3.Resource{Name: name, Version: version, Resource: body}
+	s.sotw[t][name] = &discoveryv3.Resource{Name: name, Version: version, Resource: body}
 }
 
 func (s *server) unset(t xds.Type, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.world[t], name)
+	delete(s.sotw[t], name)
 }
 
 func (s *server) DeltaAggregatedResources(g both) error {
@@ -204,8 +204,8 @@ func (s *server) handle(st *stream, r *discoveryv3.DeltaDiscoveryRequest) error 
 	delete(st.pending, r.ResponseNonce)
 	t := xds.ParseURL(r.TypeUrl)
 	if t == xds.Unknown {
-		if m := s.asides[r.TypeUrl]; m != nil && r.ResponseNonce == "" {
-			return s.answerAside(st, r, m)
+		if m := s.agentTypes[r.TypeUrl]; m != nil && r.ResponseNonce == "" {
+			return s.answerAgentType(st, r, m)
 		}
 		return nil
 	}
@@ -218,20 +218,20 @@ func (s *server) handle(st *stream, r *discoveryv3.DeltaDiscoveryRequest) error 
 	}
 	var set, removed []string
 	if t.Wildcard() && first {
-		for n, res := range s.world[t] {
+		for n, res := range s.sotw[t] {
 			if !claims(r, res) {
 				set = append(set, n)
 			}
 		}
 		for n := range r.InitialResourceVersions {
-			if s.world[t][n] == nil {
+			if s.sotw[t][n] == nil {
 				removed = append(removed, n)
 			}
 		}
 	}
 	for _, n := range r.ResourceNamesSubscribe {
 		st.names[t][n] = true
-		switch res := s.world[t][n]; {
+		switch res := s.sotw[t][n]; {
 		case res == nil:
 			removed = append(removed, n)
 		case !claims(r, res):
@@ -251,7 +251,7 @@ func claims(r *discoveryv3.DeltaDiscoveryRequest, res *discoveryv3.Resource) boo
 	return ok && v == res.Version
 }
 
-func (s *server) answerAside(st *stream, r *discoveryv3.DeltaDiscoveryRequest, m proto.Message) error {
+func (s *server) answerAgentType(st *stream, r *discoveryv3.DeltaDiscoveryRequest, m proto.Message) error {
 	body, err := anypb.New(m)
 	if err != nil {
 		return err
@@ -268,7 +268,7 @@ func (s *server) send(st *stream, t xds.Type, set, removed []string) error {
 		SystemVersionInfo: s.revision}
 	slices.Sort(set)
 	for _, n := range set {
-		r.Resources = append(r.Resources, s.world[t][n])
+		r.Resources = append(r.Resources, s.sotw[t][n])
 	}
 	st.pending[r.Nonce] = true
 	return st.Send(r)

@@ -63,7 +63,7 @@ const streamID = 1 // the id of the only one
 
 func newSession(s *sim, conn net.Conn, addr string) *session {
 	c := &session{sim: s, conn: conn, addr: addr, window: s.fleet.cfg.Window, sendConn: 65535, sendStream: 65535,
-		initialSend: 65535, maxFrame: 16384, parser: parser{rooms: &s.rooms, world: s.world}}
+		initialSend: 65535, maxFrame: 16384, parser: parser{rooms: &s.rooms, sotw: s.sotw}}
 	if socket, ok := conn.(syscall.Conn); ok {
 		c.socket, _ = socket.SyscallConn() // fails where it is closed, and then reading says so
 	}
@@ -110,7 +110,7 @@ func (c *session) preface() {
 // The two forms of the protocol (envoy/service/discovery/v3/ads.proto).
 const (
 	deltaPath = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
-	worldPath = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+	sotwPath  = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 )
 
 // open opens the stream with its metadata.
@@ -120,8 +120,8 @@ func (c *session) open(extra [][2]string) error {
 		scheme = "https"
 	}
 	path := deltaPath
-	if c.sim.world {
-		path = worldPath
+	if c.sim.sotw {
+		path = sotwPath
 	}
 	fields := append([][2]string{
 		{":method", "POST"}, {":scheme", scheme}, {":path", path}, {":authority", first(c.sim.fleet.cfg.Authority, c.addr)},

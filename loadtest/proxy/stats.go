@@ -182,7 +182,7 @@ func (s Stats) Violated() uint64 {
 }
 
 // aside stands beside xds' types for the types that only an agent asks for.
-const aside = int(xds.NumTypes)
+const agentType = int(xds.NumTypes)
 
 // typeCounters are the counters of one type.
 type typeCounters struct {
@@ -198,7 +198,7 @@ func (c *typeCounters) read() TypeStats {
 
 // counters are what the proxies of a fleet count into.
 type counters struct {
-	types                                  [aside + 1]typeCounters
+	types                                  [agentType + 1]typeCounters
 	dials, streams, goAways, moves         atomic.Uint64
 	socketIn, socketOut                    atomic.Uint64
 	proxies, connected, joined, sampledNow atomic.Int64
@@ -237,7 +237,7 @@ func (c *counters) end(key, text string) {
 }
 
 func typeName(t int) string {
-	if t == aside {
+	if t == agentType {
 		return "aside"
 	}
 	return xds.Type(t).String()

@@ -102,7 +102,7 @@ type parser struct {
 	part  []byte // the beginning of a field; nil: none
 	large bool   // part is of rooms
 	rooms *rooms // nil: without limit
-	world bool   // messages are DiscoveryResponses, not DeltaDiscoveryResponses
+	sotw  bool   // messages are DiscoveryResponses, not DeltaDiscoveryResponses
 
 	url, nonce, system []byte
 }
@@ -233,13 +233,13 @@ func (p *parser) field(number protowire.Number, kind protowire.Type, value []byt
 	case responseNonce:
 		p.nonce = append(p.nonce[:0], value...)
 	case responseRemoved:
-		if p.world {
+		if p.sotw {
 			return nil // it is control_plane there
 		}
 		return to.onRemoved(borrow(value))
 	case responseResource:
 		parse := parseResource
-		if p.world {
+		if p.sotw {
 			parse = parseAny
 		}
 		r, err := parse(value)

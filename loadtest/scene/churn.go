@@ -176,7 +176,7 @@ func (s *stage) steadily(what string, span time.Duration, into *[]time.Duration,
 func (s *stage) flips(span time.Duration, m *moves) (*played, error) {
 	p, err := s.play(100*time.Millisecond, span, func(int) (string, mesh.Edit, error) {
 		m.flips++
-		return "flip", s.churn.Flip(m.flips % s.world.Settings.Services), nil
+		return "flip", s.churn.Flip(m.flips % s.mesh.Settings.Services), nil
 	})
 	m.missing += p.missing
 	return p, err
@@ -250,7 +250,7 @@ func (s *stage) another() (*Server, error) {
 		return nil, err
 	}
 	s.remember(more)
-	return more, s.await("a replica starts", func() error { return more.loaded(s.ctx, s.world.Settings.Services) })
+	return more, s.await("a replica starts", func() error { return more.loaded(s.ctx, s.mesh.Settings.Services) })
 }
 
 // replace ends the proxies of pods that an edit takes away, and starts those of the pods that come instead.
@@ -282,7 +282,7 @@ func (s *stage) replace(e mesh.Edit) error {
 
 // next is the i-th edit of the churn: mostly flips, of ever other services. A deploy is under way all the time.
 func (s *stage) next(i int) (string, mesh.Edit, error) {
-	n, scoped := s.world.Settings.Services, s.world.Scoped()
+	n, scoped := s.mesh.Settings.Services, s.mesh.Scoped()
 	switch {
 	case i%25 == 24 && len(scoped) > 0:
 		e, err := s.churn.Sidecar(scoped[i/25%len(scoped)])

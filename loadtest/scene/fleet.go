@@ -111,7 +111,7 @@ type local struct {
 
 // newLocal makes a fleet in this process.
 func newLocal(s Spec) (*local, error) {
-	conf := proxy.Config{Addrs: s.Addrs, IstioVersion: s.IstioVersion, Sample: s.Sample, World: s.World, JoinRate: s.JoinRate, Dialing: s.Dialing,
+	conf := proxy.Config{Addrs: s.Addrs, IstioVersion: s.IstioVersion, Sample: s.Sample, StateOfTheWorld: s.World, JoinRate: s.JoinRate, Dialing: s.Dialing,
 		BackOff: s.BackOff, MaxBackOff: s.MaxBackOff, Follow: s.Follow, WarmTimeout: s.WarmTimeout}
 	if s.Stock {
 		conf.Node = proxy.Stock

@@ -53,7 +53,7 @@ func TestPopularServicesHaveOneAudience(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{world: w}
+	s := &stage{mesh: w}
 	all := s.popular()
 	if len(all) < 5 {
 		t.Fatalf("%d services", len(all))

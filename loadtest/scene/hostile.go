@@ -56,7 +56,7 @@ func hostile(s *stage) (err error) {
 		return err
 	}
 	var services [2][]int // each flips once at full size, see sides
-	for k := range s.world.Settings.Services {
+	for k := range s.mesh.Settings.Services {
 		services[k%2] = append(services[k%2], k)
 	}
 	s.enter("flips, attackers aimed at a sink")

@@ -13,7 +13,7 @@ import (
 
 // The pace of the scenario's edits.
 const (
-	loudRate  = 1000                   // edits of the loud namespace a second
+	noisyRate = 1000                   // edits of the loud namespace a second
 	quietFlip = 200 * time.Millisecond // between two flips elsewhere
 )
 
@@ -38,8 +38,8 @@ func neighbour(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
-	loud, quiet := s.sides()
-	if len(loud) == 0 || len(quiet) < 2 {
+	noisy, quiet := s.sides()
+	if len(noisy) == 0 || len(quiet) < 2 {
 		return errors.New("the mesh has no second namespace")
 	}
 	span := s.span(20 * time.Second)
@@ -53,7 +53,7 @@ func neighbour(s *stage) error {
 	cpu0, _ := usage(s.watched())
 	began := time.Now()
 	ctx, stop := context.WithCancel(s.ctx)
-	noise := &noise{stage: s, churn: mesh.NewChurn(s.world, s.dir), services: loud, written: before}
+	noise := &noise{stage: s, churn: mesh.NewChurn(s.mesh, s.dir), services: noisy, written: before}
 	var wg sync.WaitGroup
 	wg.Go(func() { noise.run(ctx) })
 	beside, err := s.flipAll(quiet[len(quiet)/2:], span)
@@ -67,10 +67,10 @@ func neighbour(s *stage) error {
 	if err := s.still(); err != nil {
 		return err
 	}
-	s.row(rowLoud, "1/s", float64(noise.edits)/took)
+	s.row(rowNoisy, "1/s", float64(noise.edits)/took)
 	s.row("loud namespace: objects committed a second", "1/s", float64(noise.objects)/took)
 	s.row(rowQuiet, "ms", ms(alone.acks.Quantile(.99)))
-	s.row(rowBeside, "ms", ms(beside.acks.Quantile(.99)))
+	s.row(rowWithNoisy, "ms", ms(beside.acks.Quantile(.99)))
 	s.row(rowDelayed, "ms", ms(max(0, beside.acks.Quantile(.99)-alone.acks.Quantile(.99))))
 	s.row("flip's batch in the ingester, p99, alone", "ms", ms(alone.waited.Quantile(.99)))
 	s.row("flip's batch in the ingester, p99, beside", "ms", ms(beside.waited.Quantile(.99)))
@@ -85,16 +85,16 @@ func neighbour(s *stage) error {
 
 // sides are the services of the largest namespace, and all others. At full size each of those flips once at most: proxies that
 // lag would take an endpoint that comes back for a version that goes back.
-func (s *stage) sides() (loud, quiet []int) {
-	busy := s.world.Namespaces()[0]
-	for k := range s.world.Settings.Services {
-		if _, namespace := s.world.Host(k); namespace == busy {
-			loud = append(loud, k)
+func (s *stage) sides() (noisy, quiet []int) {
+	busy := s.mesh.Namespaces()[0]
+	for k := range s.mesh.Settings.Services {
+		if _, namespace := s.mesh.Host(k); namespace == busy {
+			noisy = append(noisy, k)
 		} else {
 			quiet = append(quiet, k)
 		}
 	}
-	return loud, quiet
+	return noisy, quiet
 }
 
 // flipAll flips one service after the other on a schedule, and waits for all ACKs.
@@ -162,7 +162,7 @@ func (n *noise) run(ctx context.Context) {
 	defer tick.Stop()
 	began := time.Now()
 	for i := 1; n.failed == nil; i++ {
-		for due := int(time.Since(began).Seconds() * loudRate); n.edits < due && n.failed == nil; n.edits++ {
+		for due := int(time.Since(began).Seconds() * noisyRate); n.edits < due && n.failed == nil; n.edits++ {
 			_, n.failed = n.next(n.edits).Apply()
 		}
 		if i%50 == 0 {

@@ -31,33 +31,33 @@ func small(t *testing.T, f Fleet) *stage {
 	if err := world.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	return &stage{ctx: t.Context(), Options: Options{Scale: .01, Proxies: 8, Repeats: 1}, result: &reportScenario{}, world: world, dir: dir,
+	return &stage{ctx: t.Context(), Options: Options{Scale: .01, Proxies: 8, Repeats: 1}, result: &reportScenario{}, mesh: world, dir: dir,
 		churn: mesh.NewChurn(world, dir), began: time.Now(), fleet: f, make: func(Spec) (Fleet, error) { return f, nil }}
 }
 
 // The loud side is the services of the largest namespace, the quiet one all others; each is on one side.
 func TestSides(t *testing.T) {
 	s := small(t, nil)
-	loud, quiet := s.sides()
+	noisy, quiet := s.sides()
 	of := map[string]int{}
-	for k := range s.world.Settings.Services {
-		_, namespace := s.world.Host(k)
+	for k := range s.mesh.Settings.Services {
+		_, namespace := s.mesh.Host(k)
 		of[namespace]++
 	}
-	if len(loud)+len(quiet) != s.world.Settings.Services || len(loud) == 0 || len(quiet) == 0 {
-		t.Fatalf("%d and %d of %d services", len(loud), len(quiet), s.world.Settings.Services)
+	if len(noisy)+len(quiet) != s.mesh.Settings.Services || len(noisy) == 0 || len(quiet) == 0 {
+		t.Fatalf("%d and %d of %d services", len(noisy), len(quiet), s.mesh.Settings.Services)
 	}
-	_, busy := s.world.Host(loud[0])
-	if of[busy] != len(loud) {
-		t.Errorf("%d services are loud, %s has %d", len(loud), busy, of[busy])
+	_, busy := s.mesh.Host(noisy[0])
+	if of[busy] != len(noisy) {
+		t.Errorf("%d services are loud, %s has %d", len(noisy), busy, of[busy])
 	}
 	for namespace, n := range of {
-		if n > len(loud) {
-			t.Errorf("%s has %d services, the loud one %d", namespace, n, len(loud))
+		if n > len(noisy) {
+			t.Errorf("%s has %d services, the loud one %d", namespace, n, len(noisy))
 		}
 	}
 	for _, k := range quiet {
-		if _, namespace := s.world.Host(k); namespace == busy {
+		if _, namespace := s.mesh.Host(k); namespace == busy {
 			t.Errorf("service %d of %s is quiet", k, busy)
 		}
 	}
@@ -66,11 +66,11 @@ func TestSides(t *testing.T) {
 // The noise is 1,000 edits a second, of routes, rules and endpoints in turns, and of no other namespace.
 func TestNoise(t *testing.T) {
 	s := small(t, nil)
-	loud, _ := s.sides()
-	_, busy := s.world.Host(loud[0])
-	n := &noise{stage: s, churn: s.churn, services: loud}
+	noisy, _ := s.sides()
+	_, busy := s.mesh.Host(noisy[0])
+	n := &noise{stage: s, churn: s.churn, services: noisy}
 	kinds := map[string]int{}
-	for i := range 3 * len(loud) {
+	for i := range 3 * len(noisy) {
 		e := n.next(i)
 		for _, x := range e.Expect {
 			kinds[x.Type.String()]++
@@ -84,11 +84,11 @@ func TestNoise(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if kinds["RDS"] < len(loud) || kinds["EDS"] < len(loud) {
+	if kinds["RDS"] < len(noisy) || kinds["EDS"] < len(noisy) {
 		t.Errorf("edits of %v", kinds)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		n := &noise{stage: s, churn: mesh.NewChurn(s.world, s.dir), services: loud}
+		n := &noise{stage: s, churn: mesh.NewChurn(s.mesh, s.dir), services: noisy}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		n.run(ctx)
@@ -183,7 +183,7 @@ func TestNeighbourTells(t *testing.T) {
 		for _, row := range s.result.Rows {
 			got[row.Name] = row.Value
 		}
-		for name, want := range map[string]float64{rowQuiet: 10, rowBeside: 30, rowDelayed: 20, rowMissing: 2, rowLoud: 1000} {
+		for name, want := range map[string]float64{rowQuiet: 10, rowWithNoisy: 30, rowDelayed: 20, rowMissing: 2, rowNoisy: 1000} {
 			if v, ok := got[name]; !ok || v < .95*want || v > 1.02*want {
 				t.Errorf("%s is %g, want %g", name, v, want)
 			}

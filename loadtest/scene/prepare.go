@@ -25,7 +25,7 @@ func (s *stage) prepare() error {
 	if s.scenario.change != nil {
 		s.scenario.change(&settings)
 	}
-	if s.world, err = mesh.New(settings); err != nil {
+	if s.mesh, err = mesh.New(settings); err != nil {
 		return err
 	}
 	base, err := os.MkdirTemp(s.WorkDir, s.scenario.Name+"-")
@@ -36,10 +36,10 @@ func (s *stage) prepare() error {
 		s.dir = filepath.Join(base, "mesh")
 	}
 	s.enter("writing the world")
-	if err := s.world.Write(s.dir); err != nil {
+	if err := s.mesh.Write(s.dir); err != nil {
 		return err
 	}
-	s.churn = mesh.NewChurn(s.world, s.dir)
+	s.churn = mesh.NewChurn(s.mesh, s.dir)
 	if s.Navarchd == "" {
 		s.servers, s.measured = s.Servers, s.Servers
 		s.writer = s.Servers[0]
@@ -90,7 +90,7 @@ func (s *stage) ready() error {
 		}
 	}
 	for _, one := range s.servers {
-		if err := errors.Join(one.alive(), one.loaded(s.ctx, s.world.Settings.Services)); err != nil {
+		if err := errors.Join(one.alive(), one.loaded(s.ctx, s.mesh.Settings.Services)); err != nil {
 			return fmt.Errorf("%s: %w", one.Name, err)
 		}
 	}
@@ -104,7 +104,7 @@ func (s *stage) settled() error {
 		settle = 10 * time.Second
 	}
 	for _, one := range s.servers {
-		if err := one.loaded(s.ctx, s.world.Settings.Services); err != nil && time.Since(s.began) < settle {
+		if err := one.loaded(s.ctx, s.mesh.Settings.Services); err != nil && time.Since(s.began) < settle {
 			return err
 		}
 	}

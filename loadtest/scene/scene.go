@@ -43,7 +43,7 @@ func (s Scenario) limit() time.Duration { return cmp.Or(s.Limit, 5*time.Minute) 
 
 // All are the scenarios, in the order in which a suite plays them.
 func All() []Scenario {
-	return slices.Concat(worldA, worldB, hardening)
+	return slices.Concat(meshA, meshB, hardening)
 }
 
 // Suites are the named sets. The standard one takes about five minutes on two quiet cores; full is everything.

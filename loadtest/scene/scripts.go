@@ -15,7 +15,7 @@ func join(s *stage) error {
 		return err
 	}
 	cpu0, empty := usage(s.watched())
-	first, n := min(len(s.world.Namespaces()), s.proxies()/2), s.proxies()
+	first, n := min(len(s.mesh.Namespaces()), s.proxies()/2), s.proxies()
 	if err := s.join(0, first); err != nil {
 		return err
 	}
@@ -124,9 +124,9 @@ func oneVirtualService(s *stage) error {
 // seen is a service that as many proxies as possible see: of a namespace that most others see.
 func (s *stage) seen() int {
 	best, most := 0, -1
-	for k := range min(200, s.world.Settings.Services) {
-		_, namespace := s.world.Host(k)
-		seers := s.world.Seers(namespace)
+	for k := range min(200, s.mesh.Settings.Services) {
+		_, namespace := s.mesh.Host(k)
+		seers := s.mesh.Seers(namespace)
 		if seers == nil {
 			return k
 		}
@@ -143,8 +143,8 @@ func fiftyVirtualServices(s *stage) error {
 		return err
 	}
 	var ks []int
-	for i := range min(50, s.world.Settings.Services) {
-		ks = append(ks, i*s.world.Settings.Services/min(50, s.world.Settings.Services))
+	for i := range min(50, s.mesh.Settings.Services) {
+		ks = append(ks, i*s.mesh.Settings.Services/min(50, s.mesh.Settings.Services))
 	}
 	f := &effects{}
 	if err := s.repeat("editing 50 VirtualServices", f, func(int) error { return s.apply(s.churn.VirtualServices(ks...), f) }); err != nil {
@@ -287,10 +287,10 @@ func rate(s *stage) error {
 // popular are up to 20 services that most proxies see.
 func (s *stage) popular() []int {
 	best := s.seen()
-	_, namespace := s.world.Host(best)
+	_, namespace := s.mesh.Host(best)
 	all := []int{best}
-	for k := range s.world.Settings.Services {
-		if _, other := s.world.Host(k); other == namespace && k != best && len(all) < 20 {
+	for k := range s.mesh.Settings.Services {
+		if _, other := s.mesh.Host(k); other == namespace && k != best && len(all) < 20 {
 			all = append(all, k)
 		}
 	}

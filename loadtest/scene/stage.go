@@ -70,7 +70,7 @@ type stage struct {
 	ctx      context.Context
 
 	dir      string // config folder
-	world    *mesh.World
+	mesh     *mesh.Mesh
 	churn    *mesh.Churn
 	starter  *starter
 	writer   *Server // who writes, and tells of commits; nil: not known
@@ -149,7 +149,7 @@ func (s *stage) fleetOf(change func(*Spec)) (err error) {
 	case s.make != nil:
 		fleet, err = s.make(spec)
 	case n > 0:
-		fleet, err = newHerd(n, s.WorkArgs, spec)
+		fleet, err = newProcesses(n, s.WorkArgs, spec)
 	default:
 		fleet, err = newLocal(spec)
 	}
@@ -165,7 +165,7 @@ func (s *stage) fleetOf(change func(*Spec)) (err error) {
 // identities are those of the world's workloads from the from-th to the to-th.
 func (s *stage) identities(from, to int) []proxy.Identity {
 	all := make([]proxy.Identity, 0, to-from)
-	for _, w := range s.world.Workloads(to)[from:] {
+	for _, w := range s.mesh.Workloads(to)[from:] {
 		all = append(all, s.identity(w))
 	}
 	return all

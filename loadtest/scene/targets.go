@@ -27,9 +27,9 @@ const (
 	rowGrown     = "RSS grown while some do not read"
 	rowChurn     = "scheduled edit to ACK, p99"
 	rowMissing   = "ACKs that did not come"
-	rowLoud      = "loud namespace: edits a second"
+	rowNoisy     = "loud namespace: edits a second"
 	rowQuiet     = "commit to ACK, p99, alone"
-	rowBeside    = "commit to ACK, p99, beside a loud namespace"
+	rowWithNoisy = "commit to ACK, p99, beside a loud namespace"
 	rowDelayed   = "delayed by a loud namespace, p99"
 	rowScale     = "p99 while scaling, of the steady state's"
 	rowOwnPlain  = "harness, RSS per proxy, plain text"
@@ -48,7 +48,7 @@ const (
 )
 
 // worldA and worldB are the tables of issue 5.
-var worldA = []Scenario{
+var meshA = []Scenario{
 	{Name: "join", Title: "1,000 proxies join", World: "world-a", Proxies: 1000, run: join, Targets: map[string]Target{
 		rowCPU:  {Value: 1.5, Others: "istiod 60 ms cold, 11 ms warm; floor 0.9 ms"},
 		rowRSS:  {Value: 70, Others: "istiod 1,300 to 3,200 KB; floor 40 KB"},
@@ -74,7 +74,7 @@ var worldA = []Scenario{
 	}},
 }
 
-var worldB = []Scenario{
+var meshB = []Scenario{
 	{Name: "memory", Title: "2,000 proxies join over mTLS", World: "world-b", Proxies: 2000, run: join, Targets: map[string]Target{
 		rowRSS:  {Value: 100, Others: "istiod 2,000 to 2,100 KB (AKS); floor 60 KB"},
 		rowSent: {Value: 300, Most: true}, rowOwnTLS: {Value: 90},
@@ -108,7 +108,7 @@ var worldB = []Scenario{
 	}},
 	{Name: "churn", Title: "flips, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
 	{Name: "neighbour", Title: "endpoints flip while another namespace changes 1,000 objects a second", World: "world-b", Proxies: 400, run: neighbour, change: tenants(4), Targets: map[string]Target{
-		rowDelayed: {Value: 100}, rowLoud: {Value: 950, Most: true}, rowMissing: {Value: 0},
+		rowDelayed: {Value: 100}, rowNoisy: {Value: 950, Most: true}, rowMissing: {Value: 0},
 	}},
 	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, flags: []string{"--replica-ramp", ramp.String(), "--shutdown-duration", grace.String()}, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowScale: {Value: 2}, rowMissing: {Value: 0},

@@ -44,7 +44,7 @@ func (l *Ledger) credential(h Holder) *credential {
 }
 
 // most is how many streams an identity may have whose credentials are not light.
-func (l *Ledger) most(a *account) int { return l.cfg.Floor + l.cfg.PerKnown*len(a.known) }
+func (l *Ledger) most(a *account) int { return l.cfg.Least + l.cfg.PerKnown*len(a.known) }
 
 // proven says whether a stream is one of a known workload.
 func (a *account) proven(h Holder) bool {

@@ -24,7 +24,7 @@ import (
 // Limits are the numbers of the rules; 0 is the default.
 type Limits struct {
 	Workload int // streams of one workload, and of a light credential; 8: Envoy and agents overlap where they reconnect
-	Floor    int // streams of an identity whose credentials are not light; 1,024
+	Least    int // streams of an identity whose credentials are not light; 1,024
 	PerKnown int // and so many for each workload that is known; 4
 	Hard     int // all streams of an identity, in the same way; 32,768
 
@@ -125,7 +125,7 @@ func New(c Config) *Ledger {
 	for _, n := range []struct {
 		value *int
 		or    int
-	}{{&c.Workload, 8}, {&c.Floor, 1024}, {&c.PerKnown, 4}, {&c.Hard, 32768}, {&c.Names, 32 << 20}, {&c.NamesPerKnown, 4 << 10},
+	}{{&c.Workload, 8}, {&c.Least, 1024}, {&c.PerKnown, 4}, {&c.Hard, 32768}, {&c.Names, 32 << 20}, {&c.NamesPerKnown, 4 << 10},
 		{&c.NamesFree, 16 << 10}, {&c.Asks, 4}} {
 		if *n.value <= 0 {
 			*n.value = n.or
@@ -143,7 +143,7 @@ func New(c Config) *Ledger {
 // Enter gives a stream a place; end is called, from any goroutine, when another one takes it. The error matches ErrExhausted, and
 // says what the identity has.
 func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
-	l.learn(h.Identity, func(a *account) bool { return a.streams >= l.cfg.Floor/2 })
+	l.learn(h.Identity, func(a *account) bool { return a.streams >= l.cfg.Least/2 })
 	e := &Entry{ledger: l, holder: h, end: end}
 	l.mu.Lock()
 	c := l.credential(h)

@@ -157,7 +157,7 @@ func TestOldestOfAWorkload(t *testing.T) {
 // Over the cap of an identity the credential that has most loses its newest stream, and streams that are proven to be of known
 // workloads are spared; the cap grows with these.
 func TestCapOfAnIdentity(t *testing.T) {
-	w := newWorld(t, Limits{Workload: 2, Floor: 20, PerKnown: 1})
+	w := newWorld(t, Limits{Workload: 2, Least: 20, PerKnown: 1})
 	var greedy []*stream
 	for i := range 20 {
 		greedy = append(greedy, w.open(Holder{Credential: "greedy"}, strconv.Itoa(i)))
@@ -195,7 +195,7 @@ func TestCapOfAnIdentity(t *testing.T) {
 
 // Two credentials that many proxies share do not end each other's streams in turn.
 func TestSharedCredentialsDoNotTakeTurns(t *testing.T) {
-	w := newWorld(t, Limits{Workload: 2, Floor: 21})
+	w := newWorld(t, Limits{Workload: 2, Least: 21})
 	ended := 0
 	for round := range 100 {
 		for _, name := range []string{"a", "b"} {
@@ -211,7 +211,7 @@ func TestSharedCredentialsDoNotTakeTurns(t *testing.T) {
 
 // Light credentials are bounded, too, but for those of Pods and of known workloads.
 func TestHardCap(t *testing.T) {
-	w := newWorld(t, Limits{Floor: 10, Hard: 50, PerKnown: 1})
+	w := newWorld(t, Limits{Least: 10, Hard: 50, PerKnown: 1})
 	w.known[address(1)] = struct{}{}
 	for i := range 100 {
 		w.open(Holder{Credential: strconv.Itoa(i)}, "n")
@@ -267,7 +267,7 @@ func TestSpend(t *testing.T) {
 
 // Joins of a credential have a pace, and beyond it the identity's; other credentials and identities keep theirs.
 func TestJoins(t *testing.T) {
-	w := newWorld(t, Limits{Floor: 100})
+	w := newWorld(t, Limits{Least: 100})
 	s, other := w.open(Holder{Credential: "a"}, "n"), w.open(Holder{Credential: "b"}, "n")
 	joins := func(s *stream, most int) (n int) {
 		for range most {
@@ -325,7 +325,7 @@ func TestAskAndBlame(t *testing.T) {
 
 // Nothing is kept of credentials that are gone.
 func TestForgotten(t *testing.T) {
-	w := newWorld(t, Limits{Floor: 10, Hard: 10})
+	w := newWorld(t, Limits{Least: 10, Hard: 10})
 	for i := range 1000 {
 		if s := w.open(Holder{Credential: strconv.Itoa(i)}, "n"); s != nil && i%2 == 0 {
 			s.Leave()

@@ -112,7 +112,7 @@ func TestJoinBuildsNoMaps(t *testing.T) {
 		for range 5 {
 			s.Next()
 			for i := range s.types {
-				if n := len(s.types[i].odd); n > 0 {
+				if n := len(s.types[i].overrides); n > 0 {
 					t.Fatalf("%d exceptions of type %v", n, xds.Type(i))
 				}
 			}

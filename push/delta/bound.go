@@ -62,7 +62,7 @@ func (s *State) Again() bool {
 
 // claimed says whether something that the client claimed is still to be settled.
 func (ty *typed) claimed() bool {
-	for _, o := range ty.odd {
+	for _, o := range ty.overrides {
 		if o.claimed {
 			return true
 		}
@@ -112,7 +112,7 @@ func (ty *typed) keeps(name string) bool {
 	if !ty.all {
 		return listed(ty.names, name)
 	}
-	_, is := ty.odd[name]
+	_, is := ty.overrides[name]
 	return is
 }
 
@@ -128,7 +128,7 @@ type room struct{ total, names, bytes int }
 func (s *State) room(t xds.Type, names []string) room {
 	ty := &s.types[t]
 	few, bytes := fewNames, fewBytes
-	if ty.names.Len()+len(ty.odd)+len(names) > fewNames || lengths(names) > fewBytes/4 {
+	if ty.names.Len()+len(ty.overrides)+len(names) > fewNames || lengths(names) > fewBytes/4 {
 		there := s.stack(t).Sum().Names
 		few, bytes = max(few, there.Len), max(bytes, there.Bytes)
 	}
@@ -137,7 +137,7 @@ func (s *State) room(t xds.Type, names []string) room {
 	}
 	have := ty.names.Len()
 	if ty.all {
-		have = len(ty.odd)
+		have = len(ty.overrides)
 	}
 	u := ty.unknown
 	return room{total: 3*few - have, names: few - u.names, bytes: bytes - (u.bytes - u.names*costUnknown)}
@@ -153,7 +153,7 @@ func lengths(names []string) (n int) {
 // admitClaim says whether there is room for a claim of which there is nothing, on a type of which everything is sent.
 func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	ty := &s.types[t]
-	if _, is := ty.odd[name]; is || len(name) <= maxName && ty.unknown.names < most && s.pay(t, len(name)) {
+	if _, is := ty.overrides[name]; is || len(name) <= maxName && ty.unknown.names < most && s.pay(t, len(name)) {
 		return true
 	}
 	if s.leftOut++; len(name) <= maxName { // nobody else's name is as long: to come again would not help
@@ -206,7 +206,7 @@ func (s *State) recount(t xds.Type) {
 	for _, name := range ty.names.All() {
 		count(name)
 	}
-	for name := range ty.odd {
+	for name := range ty.overrides {
 		if ty.all {
 			count(name)
 		}
@@ -222,7 +222,7 @@ func (s *State) recounted(t xds.Type, now unknown) {
 
 // spendLess gives back what is not used any more.
 func (s *State) spendLess(t xds.Type) {
-	if ty := &s.types[t]; ty.all && 2*len(ty.odd) <= ty.unknown.names {
+	if ty := &s.types[t]; ty.all && 2*len(ty.overrides) <= ty.unknown.names {
 		s.recount(t)
 	}
 	if unused := s.granted - s.used; s.cfg.Spend != nil && unused > 2*spendAtOnce {

@@ -21,7 +21,7 @@ func invented(from, n int) (names []string) {
 // kept is what a stream keeps by name, over all types.
 func kept(s *State) (n int) {
 	for t := range s.types {
-		n += s.types[t].names.Len() + len(s.types[t].odd)
+		n += s.types[t].names.Len() + len(s.types[t].overrides)
 		for _, f := range s.types[t].flights {
 			n += len(f.removed)
 		}
@@ -49,19 +49,19 @@ func settle(s *State) (set, removed []string) {
 // what there is as if they were not there.
 func TestUnknownNamesAreBounded(t *testing.T) {
 	const most = 4 * 2 * fewNames // of each type: in the list, and as an exception
-	for _, world := range []bool{false, true} {
+	for _, sotw := range []bool{false, true} {
 		for _, all := range []bool{false, true} {
 			for _, acks := range []bool{false, true} {
-				t.Run(fmt.Sprintf("world %t, wildcard %t, acknowledges %t", world, all, acks), func(t *testing.T) {
+				t.Run(fmt.Sprintf("world %t, wildcard %t, acknowledges %t", sotw, all, acks), func(t *testing.T) {
 					set, names := great(10)
-					s := New(Config{World: world}, set)
+					s := New(Config{StateOfTheWorld: sotw}, set)
 					if all {
 						ask(s, xds.Endpoint, wildcard)
 					}
 					var list []string
 					for i := range 3 {
 						more := invented(i*5_000, 5_000)
-						if list = more; world && i%2 == 1 {
+						if list = more; sotw && i%2 == 1 {
 							list = slices.Concat(invented((i-1)*5_000, 5_000), more)
 						}
 						for _, t := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Route, xds.Secret} {
@@ -172,7 +172,7 @@ func TestResumeAfterMassRemoval(t *testing.T) {
 			if s.Again() {
 				t.Fatal("it is to come again before it is told what there is room for")
 			}
-			s.Settle()
+			s.EndResume()
 			_, removed := settle(s)
 			for _, name := range removed {
 				delete(have, name)
@@ -249,7 +249,7 @@ func TestLongNames(t *testing.T) {
 	s.Request(Request{Type: xds.Endpoint, Subscribe: slices.Values(append(names, long)), Initial: claim}, nil)
 	s.Request(Request{Type: xds.Endpoint, Subscribe: slices.Values([]string{long + "2", "short"})}, nil)
 	for ty := range s.types {
-		for name := range s.types[ty].odd {
+		for name := range s.types[ty].overrides {
 			if len(name) > maxName {
 				t.Errorf("%v: a name of %d bytes is kept", xds.Type(ty), len(name))
 			}

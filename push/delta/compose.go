@@ -29,7 +29,7 @@ func (s *State) next(urgent bool) (Reply, bool) {
 			if !made {
 				break
 			}
-			if s.cfg.World && !s.worldly(&reply) {
+			if s.cfg.StateOfTheWorld && !s.asStateOfTheWorld(&reply) {
 				continue
 			}
 			return reply, true
@@ -40,7 +40,7 @@ func (s *State) next(urgent bool) (Reply, bool) {
 	}
 	// What was waiting for listeners and routes to be drained may go now.
 	if reply, made := s.compose(xds.Cluster); made {
-		if !s.cfg.World || s.worldly(&reply) {
+		if !s.cfg.StateOfTheWorld || s.asStateOfTheWorld(&reply) {
 			return reply, true
 		}
 	}
@@ -61,49 +61,49 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 		return Reply{}, false
 	}
 	free := len(ty.flights) == 0 && s.unacked < s.cfg.Credit
-	owed := !free && s.owes(t) && len(ty.flights) < maxFlights
-	if !free && !owed {
+	due := !free && s.dependenciesDue(t) && len(ty.flights) < maxFlights
+	if !free && !due {
 		return Reply{}, false
 	}
 	s.deciding = true
 	defer s.decided()
 	var c change
-	var odds []string
+	var resent []string
 	at := ty.sent
 	switch {
 	case ty.fresh:
-		s.greet(t, &c)
-		odds = s.gather(t, &c, func(string, odd) bool { return true })
+		s.answerFirst(t, &c)
+		resent = s.gather(t, &c, func(string, override) bool { return true })
 		at = s.goal(t).Types[t]
-	case owed || s.waits(t):
-		odds = s.gather(t, &c, func(_ string, o odd) bool { return o.force })
+	case due || s.waits(t):
+		resent = s.gather(t, &c, func(_ string, o override) bool { return o.force })
 	case len(ty.retry) > 0:
 		for len(ty.retry) > 0 && c.empty() {
 			group := ty.retry[0]
 			ty.retry = ty.retry[1:]
-			odds = s.gather(t, &c, func(name string, _ odd) bool { return found(group, name) })
+			resent = s.gather(t, &c, func(name string, _ override) bool { return found(group, name) })
 		}
 		if len(ty.retry) == 0 {
 			ty.retry = nil
 		}
 	default:
-		odds = s.gather(t, &c, func(string, odd) bool { return true })
+		resent = s.gather(t, &c, func(string, override) bool { return true })
 		at = s.goal(t).Types[t]
-		odds = append(odds, s.differences(t, &c)...)
+		resent = append(resent, s.differences(t, &c)...)
 	}
-	if c.empty() && !(ty.answer && !owed) {
-		if !owed && !s.waits(t) && len(ty.retry) == 0 {
+	if c.empty() && !(ty.answer && !due) {
+		if !due && !s.waits(t) && len(ty.retry) == 0 {
 			ty.catchUp(at, s.goal(t).Revision)
 		}
 		return Reply{}, false
 	}
 	ty.answer = false
-	return s.launch(t, c, odds, at, owed), true
+	return s.launch(t, c, resent, at, due), true
 }
 
 // greet answers the first names of a type: what there is goes out as it stands, and only what there is not becomes an
 // exception. A proxy that joins names a thousand clusters here.
-func (s *State) greet(t xds.Type, c *change) {
+func (s *State) answerFirst(t xds.Type, c *change) {
 	ty := &s.types[t]
 	ty.fresh = false
 	goal := s.goal(t).Types[t]
@@ -111,17 +111,17 @@ func (s *State) greet(t xds.Type, c *change) {
 		if r != nil && (s.cfg.Refused == nil || !s.cfg.Refused(r)) {
 			c.set = append(c.set, r)
 		} else {
-			ty.put(name, odd{force: true})
+			ty.put(name, override{force: true})
 		}
 	}
-	if len(ty.odd) == 0 && goal.Sum().Names == ty.nameSum() { // all that there is, as sidecars do
+	if len(ty.overrides) == 0 && goal.Sum().Names == ty.nameSum() { // all that there is, as sidecars do
 		if all := goal.Sorted(); s.cfg.Refused == nil || !slices.ContainsFunc(all, s.cfg.Refused) {
 			c.set, c.ordered = all, true
 			return
 		}
 	}
 	for _, name := range ty.names.All() {
-		if _, is := ty.odd[name]; !is {
+		if _, is := ty.overrides[name]; !is {
 			add(name, goal.Get(name))
 		}
 	}
@@ -152,7 +152,7 @@ func (c *change) add(name string, v verb, r *xds.Resource) bool {
 
 // owes says whether a cluster response waits for answers of this type: Envoy acknowledges it only when its new clusters
 // have their endpoints and certificates.
-func (s *State) owes(t xds.Type) bool {
+func (s *State) dependenciesDue(t xds.Type) bool {
 	return (t == xds.Endpoint || t == xds.Secret) && len(s.types[xds.Cluster].flights) > 0
 }
 
@@ -163,16 +163,16 @@ func (s *State) waits(t xds.Type) bool {
 
 // sends is decide, but that of endpoints only those are urgent that the client asks for or that flipped, and none of a cluster
 // that is to change: that comes first.
-func (s *State) sends(t xds.Type, name string, o odd) (verb, *xds.Resource) {
-	if s.urgent && t == xds.Endpoint && (!o.force && !s.flipped(name) || s.changes(name)) {
+func (s *State) sends(t xds.Type, name string, o override) (verb, *xds.Resource) {
+	if s.urgent && t == xds.Endpoint && (!o.force && !s.fastPath(name) || s.changes(name)) {
 		return hold, nil
 	}
 	return s.decide(t, name, o)
 }
 
 // flipped says whether an assignment is of a host whose endpoints do not wait.
-func (s *State) flipped(name string) bool {
-	return found(s.target.Flipped, name[strings.LastIndexByte(name, '|')+1:])
+func (s *State) fastPath(name string) bool {
+	return found(s.target.FastHosts, name[strings.LastIndexByte(name, '|')+1:])
 }
 
 // changes says whether something of a cluster is still to be sent.
@@ -182,36 +182,36 @@ func (s *State) changes(cluster string) bool {
 		return false
 	}
 	has := ty.sent.Get(cluster)
-	if o, is := ty.odd[cluster]; is {
+	if o, is := ty.overrides[cluster]; is {
 		has = o.has()
 	}
 	return !same(has, s.target.Types[xds.Cluster].Get(cluster))
 }
 
 // gather decides about the exceptions that pick chooses; the names of those that are sent are returned.
-func (s *State) gather(t xds.Type, c *change, pick func(string, odd) bool) (odds []string) {
+func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) (resent []string) {
 	ty := &s.types[t]
-	for name, o := range ty.odd {
+	for name, o := range ty.overrides {
 		if !pick(name, o) {
 			continue
 		}
 		v, r := s.sends(t, name, o)
 		if c.add(name, v, r) {
-			odds = append(odds, name)
+			resent = append(resent, name)
 		}
 	}
-	return odds
+	return resent
 }
 
 // differences decides about what differs between what was sent and what there is now; the names of those that become
 // exceptions by being sent are returned.
-func (s *State) differences(t xds.Type, c *change) (odds []string) {
+func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	ty := &s.types[t]
 	goal := s.goal(t).Types[t]
 	if ty.sent == goal {
 		return nil
 	}
-	if (ty.sent == manifest.Stack{}) && ty.all && len(ty.odd) == 0 {
+	if (ty.sent == manifest.Stack{}) && ty.all && len(ty.overrides) == 0 {
 		all := goal.Sorted()
 		if s.cfg.Refused == nil || !slices.ContainsFunc(all, s.cfg.Refused) {
 			c.set, c.ordered = all, true
@@ -219,7 +219,7 @@ func (s *State) differences(t xds.Type, c *change) (odds []string) {
 		}
 		for _, r := range all {
 			if s.cfg.Refused(r) {
-				ty.put(r.Name, odd{})
+				ty.put(r.Name, override{})
 			} else {
 				c.set = append(c.set, r)
 			}
@@ -227,35 +227,35 @@ func (s *State) differences(t xds.Type, c *change) (odds []string) {
 		return nil
 	}
 	for _, d := range s.cfg.Diff(ty.sent, goal) {
-		if _, is := ty.odd[d.Name]; is || !ty.wants(d.Name) || same(d.Old, d.New) {
+		if _, is := ty.overrides[d.Name]; is || !ty.wants(d.Name) || same(d.Old, d.New) {
 			continue
 		}
-		o := odd{have: d.Old}
+		o := override{have: d.Old}
 		v, r := s.sends(t, d.Name, o)
 		if !c.add(d.Name, v, r) {
 			ty.put(d.Name, o)
 		} else if r != d.New {
 			ty.put(d.Name, o)
-			odds = append(odds, d.Name)
+			resent = append(resent, d.Name)
 		}
 	}
-	return odds
+	return resent
 }
 
 // launch puts a response in flight.
-func (s *State) launch(t xds.Type, c change, odds []string, at manifest.Stack, owed bool) Reply {
+func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack, due bool) Reply {
 	ty := &s.types[t]
 	if !c.ordered {
 		slices.SortFunc(c.set, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	slices.Sort(c.removed)
 	s.serial++
-	for _, name := range odds {
-		o := ty.odd[name]
-		o.flying, o.now, o.force, o.bare = s.serial, nil, false, false
+	for _, name := range resent {
+		o := ty.overrides[name]
+		o.flying, o.now, o.force, o.placeholder = s.serial, nil, false, false
 		if i, ok := slices.BinarySearchFunc(c.set, name, byName); ok {
 			o.now = c.set[i]
-			o.bare = s.goal(t).Types[t].Get(name) == nil
+			o.placeholder = s.goal(t).Types[t].Get(name) == nil
 		}
 		ty.put(name, o)
 	}
@@ -264,8 +264,8 @@ func (s *State) launch(t xds.Type, c change, odds []string, at manifest.Stack, o
 	if moved {
 		ty.tidyAll()
 	}
-	reply := Reply{Type: t, Set: c.set, Removed: c.removed, Nonce: nonceText(s.serial), Revision: ty.sentRevision, Owed: owed}
-	if !s.cfg.World {
+	reply := Reply{Type: t, Set: c.set, Removed: c.removed, Nonce: nonceText(s.serial), Revision: ty.sentRevision, Due: due}
+	if !s.cfg.StateOfTheWorld {
 		reply.Encoded, reply.Size = xds.Pack(c.set)
 		reply.Size += overhead(&reply)
 	}
@@ -325,8 +325,8 @@ func (s *State) caughtUp() bool {
 		if ty.fresh || ty.sent != s.target.Types[t] || len(ty.retry) > 0 {
 			return false
 		}
-		for name := range maps.Keys(ty.odd) {
-			if v, _ := s.decide(t, name, ty.odd[name]); v == set {
+		for name := range maps.Keys(ty.overrides) {
+			if v, _ := s.decide(t, name, ty.overrides[name]); v == set {
 				return false
 			}
 		}

@@ -20,7 +20,7 @@ const (
 )
 
 // decide says what has to be sent about a name, given what the client has of it.
-func (s *State) decide(t xds.Type, name string, o odd) (verb, *xds.Resource) {
+func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource) {
 	has, known := o.has(), !o.held || o.flying != 0
 	want := s.goal(t).Types[t].Get(name)
 	switch {
@@ -40,7 +40,7 @@ func (s *State) decide(t xds.Type, name string, o odd) (verb, *xds.Resource) {
 }
 
 // absent is decide for a name that there is no resource of. What Envoy makes of each answer is in the case.
-func (s *State) absent(t xds.Type, name string, o odd, has *xds.Resource, known bool) (verb, *xds.Resource) {
+func (s *State) absent(t xds.Type, name string, o override, has *xds.Resource, known bool) (verb, *xds.Resource) {
 	holds := has != nil || !known
 	switch t {
 	case xds.Cluster: // a removal is obeyed at once; of an unknown name it is the answer "there is none"
@@ -53,9 +53,9 @@ func (s *State) absent(t xds.Type, name string, o odd, has *xds.Resource, known 
 		}
 	case xds.Route: // a removal is ignored where the route is in use, and holds up a listener that waits for it for ever
 		switch {
-		case !holds && o.force || o.bare && o.force:
+		case !holds && o.force || o.placeholder && o.force:
 			return set, empty(t, name)
-		case holds && !o.bare && s.drained(xds.Listener, name):
+		case holds && !o.placeholder && s.drained(xds.Listener, name):
 			return remove, nil
 		}
 	case xds.Endpoint: // a removal is ignored, an empty assignment is obeyed
@@ -64,7 +64,7 @@ func (s *State) absent(t xds.Type, name string, o odd, has *xds.Resource, known 
 			if o.force && has != nil { // it changed before it left: it warms until it has its hosts
 				return set, has
 			}
-		case !o.bare || o.force:
+		case !o.placeholder || o.force:
 			return set, empty(t, name)
 		}
 	case xds.Secret: // a removal is ignored; as a first answer it ends the wait of what needs the secret
@@ -89,7 +89,7 @@ func (s *State) mayRemove(cluster string) bool {
 // that names the given cluster or route.
 func (s *State) drained(t xds.Type, named string) bool {
 	if !s.types[t].subscribed {
-		return s.settled || !s.types[xds.Cluster].resumed
+		return s.resumeOver || !s.types[xds.Cluster].resumed
 	}
 	r := s.rests[t]
 	if !r.known {
@@ -115,14 +115,14 @@ func (s *State) restOf(t xds.Type) rest {
 	}
 	r := rest{known: true}
 	resumed := s.types[xds.Cluster].resumed
-	for name, o := range ty.odd {
+	for name, o := range ty.overrides {
 		if v, _ := s.decide(t, name, o); v != hold || o.claimed {
 			return rest{known: true, unsettled: true}
 		}
 		if o.refused != "" && o.have == nil && resumed {
 			return rest{known: true, unsettled: true} // what it has instead may be from an earlier stream, where it refused what came with it
 		}
-		if o.have != nil && !o.bare {
+		if o.have != nil && !o.placeholder {
 			r.others = append(r.others, o.have)
 		}
 	}

@@ -101,10 +101,10 @@ func (e *editor) publish() {
 }
 
 // run is one random history.
-func run(t *testing.T, rnd func(int) int, steps int, world, poison, reconnects bool) {
+func run(t *testing.T, rnd func(int) int, steps int, sotw, poison, reconnects bool) {
 	e := newEditor(rnd, poison)
 	set := e.edit()
-	p := newProxy(t, world, set, rnd)
+	p := newProxy(t, sotw, set, rnd)
 	p.timeouts = poison || reconnects
 	for range steps {
 		switch n := rnd(40); {
@@ -148,7 +148,7 @@ func TestRandomHistories(t *testing.T) {
 
 // checkUrgent: endpoints that overtake configuration are of clusters that the proxy has, or is being sent, as they are to be.
 func (p *proxy) checkUrgent(r Reply, urgent bool) {
-	if !urgent || r.Type != xds.Endpoint || r.Owed || p.first[xds.Endpoint] || p.dirty() { // the first answer is whole
+	if !urgent || r.Type != xds.Endpoint || r.Due || p.first[xds.Endpoint] || p.dirty() { // the first answer is whole
 		return
 	}
 	for _, n := range r.Set {

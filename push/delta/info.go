@@ -21,7 +21,7 @@ type Info struct {
 func (s *State) Info(t xds.Type) Info {
 	ty := &s.types[t]
 	i := Info{Subscribed: ty.subscribed, All: ty.all, Names: ty.names.Len(), SentRevision: ty.sentRevision,
-		AckedRevision: ty.ackedRevision, InFlight: len(ty.flights), Exceptions: len(ty.odd)}
+		AckedRevision: ty.ackedRevision, InFlight: len(ty.flights), Exceptions: len(ty.overrides)}
 	if ty.sentNonce > 0 {
 		i.Sent = nonceText(ty.sentNonce)
 	}
@@ -30,7 +30,7 @@ func (s *State) Info(t xds.Type) Info {
 	}
 	held := ty.holding()
 	i.Held, i.Version = len(held), setVersion(held)
-	for name, o := range ty.odd {
+	for name, o := range ty.overrides {
 		if o.refused != "" {
 			if i.Refused == nil {
 				i.Refused = map[string]string{}
@@ -82,4 +82,6 @@ func (s *State) Acknowledged(t xds.Type, name string) string {
 }
 
 // Quarantined is the version of a resource that the client refused and is not sent again; empty: none.
-func (s *State) Quarantined(t xds.Type, name string) string { return s.types[t].odd[name].refused }
+func (s *State) Quarantined(t xds.Type, name string) string {
+	return s.types[t].overrides[name].refused
+}

@@ -39,7 +39,7 @@ func (p *proxy) dirty() bool {
 				return true
 			}
 		}
-		for _, o := range p.state.types[t].odd {
+		for _, o := range p.state.types[t].overrides {
 			if o.refused != "" || o.held && !o.claimed {
 				return true
 			}

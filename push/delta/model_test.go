@@ -14,7 +14,7 @@ import (
 // proxy is a model of Envoy: it does what envoy.md measured, in the order of the wire.
 type proxy struct {
 	t     *testing.T
-	world bool
+	sotw  bool
 	rnd   func(n int) int
 	trace []string
 
@@ -39,8 +39,8 @@ type proxy struct {
 	seen [xds.NumTypes]map[string]*xds.Resource // all that a response has carried
 }
 
-func newProxy(t *testing.T, world bool, set *manifest.Set, rnd func(int) int) *proxy {
-	p := &proxy{t: t, world: world, rnd: rnd, warm: map[string]bool{}, serves: map[string]bool{}}
+func newProxy(t *testing.T, sotw bool, set *manifest.Set, rnd func(int) int) *proxy {
+	p := &proxy{t: t, sotw: sotw, rnd: rnd, warm: map[string]bool{}, serves: map[string]bool{}}
 	for i := range p.has {
 		p.has[i], p.told[i], p.seen[i] = map[string]*xds.Resource{}, map[string]string{}, map[string]*xds.Resource{}
 	}
@@ -59,16 +59,16 @@ func (p *proxy) fail(format string, args ...any) {
 		for _, f := range p.state.types[t].flights {
 			flights = append(flights, fmt.Sprintf("%v %d set %d removed %v", t, f.nonce, len(f.set), f.removed))
 		}
-		for name, o := range p.state.types[t].odd {
+		for name, o := range p.state.types[t].overrides {
 			odd = append(odd, fmt.Sprintf("%v %s have %v held %v force %v refused %s flying %d", t, name, o.have != nil, o.held, o.force, o.refused, o.flying))
 		}
 	}
-	p.t.Fatalf("%s\nworld %v, in flight %v, on the way %d down %d up %d held, warm %v, exceptions %q, events:\n%s", fmt.Sprintf(format, args...), p.world, flights, len(p.down), len(p.up), len(p.held), p.warm, odd, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
+	p.t.Fatalf("%s\nworld %v, in flight %v, on the way %d down %d up %d held, warm %v, exceptions %q, events:\n%s", fmt.Sprintf(format, args...), p.sotw, flights, len(p.down), len(p.up), len(p.held), p.warm, odd, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
 }
 
 // connect opens a stream, the first or a later one: all types in the order of first use, with what was recorded.
 func (p *proxy) connect(set *manifest.Set) {
-	p.state = New(Config{World: p.world, Credit: 600}, set)
+	p.state = New(Config{StateOfTheWorld: p.sotw, Credit: 600}, set)
 	p.down, p.up, p.held = nil, nil, nil
 	was := p.opened
 	p.first = [xds.NumTypes]bool{true, true, true, true, true}
@@ -95,7 +95,7 @@ func (p *proxy) ask(t xds.Type, subscribe, unsubscribe []string) {
 			}
 		}
 	}
-	if p.world {
+	if p.sotw {
 		r.Subscribe, r.Initial, r.Version = slices.Values(slices.Clone(p.names[t])), nil, p.sets[t]
 	}
 	p.opened[t] = true
@@ -128,9 +128,9 @@ func poisoned(r *xds.Resource) bool { return strings.Contains(string(r.Body()), 
 func (p *proxy) apply(r Reply) {
 	t := r.Type
 	p.check(r)
-	resync := p.world && p.first[t] // the server cannot know what a state-of-the-world client held
+	resync := p.sotw && p.first[t] // the server cannot know what a state-of-the-world client held
 	p.first[t] = false
-	whole := t.Wildcard() && p.world
+	whole := t.Wildcard() && p.sotw
 	if whole {
 		for name := range p.has[t] {
 			if !slices.ContainsFunc(r.Set, func(n *xds.Resource) bool { return n.Name == name }) {
@@ -165,13 +165,13 @@ func (p *proxy) apply(r Reply) {
 	if len(bad) == 0 && whole {
 		p.sets[t] = r.Version
 	}
-	if p.world {
+	if p.sotw {
 		ack.Version = p.sets[t]
 	}
 	p.note("proxy: %v %s set %d removed %v bad %v", t, r.Nonce, len(r.Set), r.Removed, bad)
 	p.follow()
 	ack.Subscribe = slices.Values(slices.Clone(p.names[t]))
-	if !p.world {
+	if !p.sotw {
 		ack.Subscribe = nil
 	}
 	if t == xds.Cluster {
@@ -211,7 +211,7 @@ func (p *proxy) remove(t xds.Type, name string, resync bool) {
 	if t == xds.Endpoint || t == xds.Route {
 		return // ignored
 	}
-	if t == xds.Cluster && !resync && !(p.world && p.dirty()) {
+	if t == xds.Cluster && !resync && !(p.sotw && p.dirty()) {
 		for _, of := range []xds.Type{xds.Listener, xds.Route} {
 			for _, r := range p.has[of] {
 				if p.has[t][name] != nil && mentions(r, name) && p.uses(r) {
@@ -279,10 +279,10 @@ func (p *proxy) step(set *manifest.Set) bool {
 		reply, ok := next()
 		if ok {
 			p.checkUrgent(reply, urgent)
-			if !reply.Owed && p.state.Unacked()-reply.Size >= p.state.cfg.Credit {
+			if !reply.Due && p.state.Unacked()-reply.Size >= p.state.cfg.Credit {
 				p.fail("%v was sent with %d bytes unacknowledged", reply.Type, p.state.Unacked()-reply.Size)
 			}
-			if n := p.state.InFlight(reply.Type); n > 1 && !reply.Owed {
+			if n := p.state.InFlight(reply.Type); n > 1 && !reply.Due {
 				p.fail("%d of %v in flight", n, reply.Type)
 			}
 			p.down = append(p.down, reply)
@@ -316,7 +316,7 @@ func (p *proxy) settle(set *manifest.Set) {
 			}
 		}
 		if round == 0 {
-			p.state.Settle()
+			p.state.EndResume()
 			continue
 		}
 		for name, warm := range p.warm {

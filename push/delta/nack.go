@@ -18,9 +18,9 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	before := ty.acked
 	ty.acked, ty.ackedRevision = f.at, f.revision
 	text := strings.ToValidUTF8(r.Error[:min(len(r.Error), maxScan)], "")
-	guilty := culprits(r.Type, text, f.set)
-	if len(guilty) == 0 && len(f.set) == 1 {
-		guilty = []string{f.set[0].Name}
+	refused := culprits(r.Type, text, f.set)
+	if len(refused) == 0 && len(f.set) == 1 {
+		refused = []string{f.set[0].Name}
 	}
 	report := Report{Kind: Nacked, Type: r.Type, Nonce: nonceText(f.nonce), Revision: f.revision, Text: excerpt(r.Type, r.Error)}
 	if len(f.set) == 0 {
@@ -37,7 +37,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 			o.flying, o.now = 0, nil
 		}
 		o.held = true
-		if slices.Contains(guilty, res.Name) {
+		if slices.Contains(refused, res.Name) {
 			o.refused, o.force = res.Version, false
 			culprit := report
 			culprit.Name, culprit.Version = res.Name, res.Version
@@ -50,10 +50,10 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 		}
 		ty.put(res.Name, o)
 	}
-	if len(guilty) == 0 {
+	if len(refused) == 0 {
 		out = append(out, report)
 	}
-	ty.retry = append(ty.groups(f, rest, before, len(guilty) == 0), ty.retry...)
+	ty.retry = append(ty.groups(f, rest, before, len(refused) == 0), ty.retry...)
 	return out
 }
 

@@ -148,8 +148,8 @@ func TestResumeAllocates(t *testing.T) {
 			}
 			s := New(Config{Names: shared}, set)
 			s.Request(m.Request, nil)
-			if ty := &s.types[xds.Endpoint]; !ty.resumed || len(ty.odd) > 0 {
-				t.Fatalf("resumed %v, %d exceptions", ty.resumed, len(ty.odd))
+			if ty := &s.types[xds.Endpoint]; !ty.resumed || len(ty.overrides) > 0 {
+				t.Fatalf("resumed %v, %d exceptions", ty.resumed, len(ty.overrides))
 			}
 		}
 		resume() // the names are interned, the manifest summed up

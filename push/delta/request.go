@@ -91,7 +91,7 @@ func (s *State) Request(r Request, out []Report) []Report {
 	switch {
 	case !ty.subscribed:
 		s.open(r)
-	case s.cfg.World:
+	case s.cfg.StateOfTheWorld:
 		s.replaceNames(r.Type, Collect(r.Subscribe))
 	default:
 		s.unsubscribe(r.Type, Collect(r.Unsubscribe))
@@ -110,18 +110,18 @@ func (s *State) open(r Request) {
 	names, sum := s.firstNames(&r, stack)
 	ty.summed, ty.sum = names, sum
 	ty.resumed = r.claims.Names.Len > 0
-	if s.cfg.World && ty.all && r.Version != "" && r.Version == setVersion(stack.Sorted()) {
+	if s.cfg.StateOfTheWorld && ty.all && r.Version != "" && r.Version == setVersion(stack.Sorted()) {
 		ty.resumed, ty.acked, ty.sent = true, stack, stack
 		return
 	}
 	switch {
 	case ty.all && !ty.resumed:
 		ty.answer = r.Type.Wildcard()
-		if !s.cfg.World {
+		if !s.cfg.StateOfTheWorld {
 			s.subscribe(r.Type, slices.Clone(names.All()))
 		}
 		return
-	case !ty.resumed && !s.cfg.World:
+	case !ty.resumed && !s.cfg.StateOfTheWorld:
 		ty.names, ty.fresh = names, names.Len() > 0
 	case ty.all:
 		ty.acked, ty.sent = stack, stack
@@ -132,7 +132,7 @@ func (s *State) open(r Request) {
 		s.resumeNamed(ty, stack, r)
 	}
 	if r.Type == xds.Endpoint {
-		s.exposeGhosts()
+		s.exposeUnrecorded()
 		s.followClusters()
 	}
 }
@@ -154,14 +154,14 @@ func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string
 
 // exposeGhosts finds clusters that a client has without knowing that it has: Envoy applies the good part of a response
 // that it refuses, and does not record it, but the endpoints that it then asked for. They are removed like any other.
-func (s *State) exposeGhosts() {
+func (s *State) exposeUnrecorded() {
 	cds := &s.types[xds.Cluster]
 	if !cds.subscribed {
 		return
 	}
 	eds := &s.types[xds.Endpoint]
 	expose := func(name string) {
-		if o := cds.odd[name]; o.have == nil && o.flying == 0 && cds.sent.Get(name) == nil {
+		if o := cds.overrides[name]; o.have == nil && o.flying == 0 && cds.sent.Get(name) == nil {
 			o.held = true
 			cds.put(name, o)
 		}
@@ -171,12 +171,12 @@ func (s *State) exposeGhosts() {
 			expose(name)
 		}
 	}
-	for name, o := range eds.odd {
+	for name, o := range eds.overrides {
 		if o.claimed {
 			expose(name)
 		}
 	}
-	for name, o := range cds.odd {
+	for name, o := range cds.overrides {
 		if o.have == nil && o.flying == 0 && eds.wants(name) {
 			o.held = true
 			cds.put(name, o)
@@ -193,8 +193,8 @@ func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
 	s.except(r.Type, stack, r.Initial)
 	held := matching(stack, r.Initial)
 	for r := range stack.All() {
-		if _, is := ty.odd[r.Name]; !is && !found(held, r.Name) {
-			ty.put(r.Name, odd{})
+		if _, is := ty.overrides[r.Name]; !is && !found(held, r.Name) {
+			ty.put(r.Name, override{})
 		}
 	}
 }
@@ -207,8 +207,8 @@ func (s *State) resumeNamed(ty *typed, stack manifest.Stack, r Request) {
 	s.except(r.Type, stack, r.Initial)
 	held := matching(stack, r.Initial)
 	for _, name := range ty.names.All() {
-		if _, is := ty.odd[name]; !is && !found(held, name) {
-			ty.put(name, odd{force: true})
+		if _, is := ty.overrides[name]; !is && !found(held, name) {
+			ty.put(name, override{force: true})
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[strin
 		if r != nil && r.Version == version || r == nil && ty.all && !s.admitClaim(t, name, most) {
 			continue
 		}
-		ty.put(strings.Clone(name), odd{held: true, claimed: true})
+		ty.put(strings.Clone(name), override{held: true, claimed: true})
 	}
 }
 
@@ -261,7 +261,7 @@ func (s *State) subscribe(t xds.Type, names []string) {
 	}
 	names = s.admit(t, names)
 	for _, name := range names {
-		o, is := ty.odd[name]
+		o, is := ty.overrides[name]
 		if !is && ty.wants(name) {
 			o.have, o.held = ty.acked.Get(name), ty.sent.Get(name) != nil
 		}
@@ -286,7 +286,7 @@ func (s *State) unsubscribe(t xds.Type, names []string) {
 		if ty.unknown.names > 0 && listed(ty.names, name) && !known(stack, name) {
 			s.repay(t, len(name))
 		}
-		delete(ty.odd, name)
+		delete(ty.overrides, name)
 	}
 	left := slices.DeleteFunc(slices.Clone(ty.names.All()), func(n string) bool { return found(names, n) })
 	ty.names = s.cfg.Names.sorted(left...)
@@ -336,12 +336,12 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 // accept makes what was sent what is held.
 func (ty *typed) accept(f flight) {
 	ty.acked, ty.ackedNonce, ty.ackedRevision = f.at, f.nonce, f.revision
-	if len(ty.odd) == 0 {
-		ty.odd = nil
+	if len(ty.overrides) == 0 {
+		ty.overrides = nil
 		return
 	}
-	settle := func(name string, carried *xds.Resource) {
-		o, is := ty.odd[name]
+	answered := func(name string, carried *xds.Resource) {
+		o, is := ty.overrides[name]
 		if !is {
 			return
 		}
@@ -355,10 +355,10 @@ func (ty *typed) accept(f flight) {
 		ty.tidy(name, o)
 	}
 	for _, r := range f.set {
-		settle(r.Name, r)
+		answered(r.Name, r)
 	}
 	for _, name := range f.removed {
-		settle(name, nil)
+		answered(name, nil)
 	}
 }
 

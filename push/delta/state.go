@@ -25,7 +25,7 @@ type Config struct {
 	// Credit is how many unacknowledged bytes stop further responses; 0: the default.
 	Credit int
 	// World makes a state-of-the-world stream.
-	World bool
+	StateOfTheWorld bool
 	// Names interns subscriptions, so that proxies with equal ones share them; nil: its own.
 	Names *Names
 	// Refused says whether a version must not be sent to this client although it has not refused it itself; nil: none.
@@ -39,19 +39,19 @@ type Config struct {
 
 // State is one stream. It is not safe for concurrent use.
 type State struct {
-	cfg      Config
-	target   *manifest.Set // the newest
-	base     *manifest.Set // the newest whose clusters and endpoints were sent: listeners and routes come from it
-	types    [xds.NumTypes]typed
-	unacked  int // bytes
-	serial   uint64
-	settled  bool
-	urgent   bool // the response that is being made does not wait for configuration
-	deciding bool // until decided
-	rests    [xds.NumTypes]rest
-	leftOut  int // names
-	granted  int // bytes, by Config.Spend
-	used     int // of these: the sum of typed.unknown
+	cfg        Config
+	target     *manifest.Set // the newest
+	base       *manifest.Set // the newest whose clusters and endpoints were sent: listeners and routes come from it
+	types      [xds.NumTypes]typed
+	unacked    int // bytes
+	serial     uint64
+	resumeOver bool
+	urgent     bool // the response that is being made does not wait for configuration
+	deciding   bool // until decided
+	rests      [xds.NumTypes]rest
+	leftOut    int // names
+	granted    int // bytes, by Config.Spend
+	used       int // of these: the sum of typed.unknown
 }
 
 // typed is the state of one type: two pointers to what everybody shares, and the exceptions.
@@ -66,9 +66,9 @@ type typed struct {
 	summed      intern.List[string] // what sum is of
 	sum         manifest.NameSum
 	acked, sent manifest.Stack
-	odd         map[string]odd // names of which acked and sent do not tell the truth
-	flights     []flight       // oldest first
-	retry       [][]string     // names of refused responses, to be sent in responses of their own
+	overrides   map[string]override // names of which acked and sent do not tell the truth
+	flights     []flight            // oldest first
+	retry       [][]string          // names of refused responses, to be sent in responses of their own
 	unknown     unknown
 	short       bool             // names were left out that may matter later
 	shortAt     manifest.NameSum // what there was when the first of them was
@@ -78,19 +78,19 @@ type typed struct {
 }
 
 // odd is a name whose state differs from what the stacks say.
-type odd struct {
-	have    *xds.Resource // acknowledged, or the last good version; nil: none, or not known
-	held    bool          // the client may hold something that have does not tell
-	claimed bool          // it said that it holds another version
-	force   bool          // subscribed to: must be answered even if nothing differs
-	bare    bool          // what it has is the empty stand-in for a resource that does not exist
-	refused string        // the version that it refused
-	flying  uint64        // the newest response in flight that carries the name
-	now     *xds.Resource // carried by it
+type override struct {
+	have        *xds.Resource // acknowledged, or the last good version; nil: none, or not known
+	held        bool          // the client may hold something that have does not tell
+	claimed     bool          // it said that it holds another version
+	force       bool          // subscribed to: must be answered even if nothing differs
+	placeholder bool          // what it has is the empty stand-in for a resource that does not exist
+	refused     string        // the version that it refused
+	flying      uint64        // the newest response in flight that carries the name
+	now         *xds.Resource // carried by it
 }
 
 // has is what the client has of the name once all that is in flight has arrived; nil: nothing, or it is not known.
-func (o odd) has() *xds.Resource {
+func (o override) has() *xds.Resource {
 	if o.flying != 0 {
 		return o.now
 	}
@@ -119,7 +119,7 @@ type Reply struct {
 	Size     int             // bytes on the wire, framing included
 	Revision int64
 	// Owed says that it is outside the credit: sending it may block.
-	Owed bool
+	Due bool
 }
 
 // New makes the state of a stream that nothing was asked on; set is the view's newest.
@@ -159,13 +159,13 @@ func (s *State) Took() bool {
 
 // Settle is the event that the client had time to ask for everything it held before: removals of clusters no longer
 // wait for types that it has not asked for.
-func (s *State) Settle() { s.settled = true }
+func (s *State) EndResume() { s.resumeOver = true }
 
 // Idle says that Next has certainly nothing to give; cheap.
 func (s *State) Idle() bool {
 	for t := range s.types {
 		ty := &s.types[t]
-		if ty.subscribed && (ty.answer || ty.fresh || len(ty.odd) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(xds.Type(t))) {
+		if ty.subscribed && (ty.answer || ty.fresh || len(ty.overrides) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(xds.Type(t))) {
 			return false
 		}
 	}
@@ -206,32 +206,32 @@ func (ty *typed) nameSum() manifest.NameSum {
 	return ty.sum
 }
 
-func (ty *typed) put(name string, o odd) {
-	if ty.odd == nil {
-		ty.odd = map[string]odd{}
+func (ty *typed) put(name string, o override) {
+	if ty.overrides == nil {
+		ty.overrides = map[string]override{}
 	}
-	ty.odd[name] = o
+	ty.overrides[name] = o
 }
 
 // exception is the entry of a name, made from the stack where there is none.
-func (ty *typed) exception(name string, stack manifest.Stack) odd {
-	if o, ok := ty.odd[name]; ok {
+func (ty *typed) exception(name string, stack manifest.Stack) override {
+	if o, ok := ty.overrides[name]; ok {
 		return o
 	}
-	return odd{have: stack.Get(name)}
+	return override{have: stack.Get(name)}
 }
 
 // tidy drops an exception that has become the rule.
-func (ty *typed) tidy(name string, o odd) {
+func (ty *typed) tidy(name string, o override) {
 	if o.flying == 0 && !o.force && !o.held && o.refused == "" && same(o.have, ty.sent.Get(name)) {
-		delete(ty.odd, name)
+		delete(ty.overrides, name)
 		return
 	}
 	ty.put(name, o)
 }
 
 func (ty *typed) tidyAll() {
-	for name, o := range ty.odd {
+	for name, o := range ty.overrides {
 		ty.tidy(name, o)
 	}
 }

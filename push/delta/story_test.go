@@ -78,9 +78,9 @@ func (s *story) step(verb string, args []string) {
 	case "credit":
 		fmt.Sscan(args[0], &s.cfg.Credit)
 	case "world":
-		s.cfg.World = true
+		s.cfg.StateOfTheWorld = true
 	case "flips":
-		s.set.Flipped = args
+		s.set.FastHosts = args
 	case "urgent", "all":
 		s.urgent = verb == "urgent"
 	case "refuse":
@@ -92,7 +92,7 @@ func (s *story) step(verb string, args []string) {
 	case "target":
 		s.target(args)
 	case "settle":
-		s.state.Settle()
+		s.state.EndResume()
 	case ">":
 		s.request(args)
 	case "<":
@@ -211,7 +211,7 @@ func (s *story) next() string {
 	for _, name := range reply.Removed {
 		words = append(words, "-"+name)
 	}
-	if reply.Owed {
+	if reply.Due {
 		words = append(words, "owed")
 	}
 	return strings.Join(words, " ")

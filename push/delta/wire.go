@@ -24,7 +24,7 @@ type Message struct {
 const (
 	deltaNode, deltaType, deltaSubscribe, deltaUnsubscribe, deltaInitial, deltaNonce, deltaError = 1, 2, 3, 4, 5, 6, 7
 
-	worldVersion, worldNode, worldNames, worldType, worldNonce, worldError = 1, 2, 3, 4, 5, 6
+	sotwVersion, sotwNode, sotwNames, sotwType, sotwNonce, sotwError = 1, 2, 3, 4, 5, 6
 )
 
 // ParseDelta reads a DeltaDiscoveryRequest that came in pieces, without making objects of what it lists, and sums up names
@@ -83,27 +83,27 @@ func initial(whole [][]byte) iter.Seq2[string, string] {
 }
 
 // ParseWorld reads a state-of-the-world DiscoveryRequest that came in pieces.
-func ParseWorld(raw ...[]byte) (Message, error) {
+func ParseStateOfTheWorld(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {
 		switch field {
-		case worldVersion:
+		case sotwVersion:
 			return text(&m.Version, value, "version_info")
-		case worldNode:
+		case sotwNode:
 			m.Node = value
-		case worldType:
+		case sotwType:
 			return text(&m.TypeURL, value, "type_url")
-		case worldNonce:
+		case sotwNonce:
 			return text(&m.Nonce, value, "response_nonce")
-		case worldError:
+		case sotwError:
 			return m.failure(value)
-		case worldNames:
+		case sotwNames:
 			return m.asks(value, "resource_names")
 		}
 		return nil
 	})
 	m.Type = xds.ParseURL(m.TypeURL)
-	m.Subscribe = list(whole, worldNames)
+	m.Subscribe = list(whole, sotwNames)
 	return m, err
 }
 

@@ -82,8 +82,8 @@ func TestParseDelta(t *testing.T) {
 	}
 }
 
-func TestParseWorld(t *testing.T) {
-	m, err := ParseWorld(marshal(t, &discoveryv3.DiscoveryRequest{VersionInfo: "v", Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Route.URL(),
+func TestParseStateOfTheWorld(t *testing.T) {
+	m, err := ParseStateOfTheWorld(marshal(t, &discoveryv3.DiscoveryRequest{VersionInfo: "v", Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Route.URL(),
 		ResourceNames: []string{"r"}, ResponseNonce: "3", ErrorDetail: &status.Status{Message: "why"}}))
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func FuzzParseDelta(f *testing.F) {
 			t.Fatal(err)
 		}
 		New(Config{}, &manifest.Set{}).Request(m.Request, nil)
-		_, _ = ParseWorld(raw)
+		_, _ = ParseStateOfTheWorld(raw)
 	})
 }
 
@@ -138,7 +138,7 @@ func FuzzState(f *testing.F) {
 // hostile sends what no Envoy sends.
 func hostile(t *testing.T, rnd func(int) int, steps int) {
 	e := newEditor(rnd, false)
-	s := New(Config{World: rnd(2) == 0, Credit: 600}, e.edit())
+	s := New(Config{StateOfTheWorld: rnd(2) == 0, Credit: 600}, e.edit())
 	names := []string{"Ka", "Kb", "*", "", "nobody", "r-a"}
 	some := func() []string { return names[rnd(len(names)):] }
 	var nonces []string

@@ -3,7 +3,7 @@ package fanout
 import "time"
 
 // owe charges what was sent to a stream, but for what it has acknowledged already.
-func (q *Queue[S]) owe(s *entry[S], bytes int, now time.Time) {
+func (q *Queue[S]) charge(s *entry[S], bytes int, now time.Time) {
 	early := min(bytes, s.early)
 	s.early -= early
 	if bytes -= early; bytes <= 0 {
@@ -13,7 +13,7 @@ func (q *Queue[S]) owe(s *entry[S], bytes int, now time.Time) {
 		s.since = now
 		s.charge = q.charged.PushBack(s)
 	}
-	s.owing += bytes
+	s.unacked += bytes
 	q.bytes += bytes
 }
 
@@ -21,16 +21,16 @@ func (q *Queue[S]) owe(s *entry[S], bytes int, now time.Time) {
 func (q *Queue[S]) ack(s *entry[S], bytes int) {
 	forgiven := min(bytes, s.forgiven)
 	s.forgiven -= forgiven
-	owed := min(bytes-forgiven, s.owing)
-	q.release(s, owed)
-	s.early += bytes - forgiven - owed
+	settled := min(bytes-forgiven, s.unacked)
+	q.release(s, settled)
+	s.early += bytes - forgiven - settled
 }
 
 func (q *Queue[S]) release(s *entry[S], bytes int) {
-	bytes = min(bytes, s.owing)
-	s.owing -= bytes
+	bytes = min(bytes, s.unacked)
+	s.unacked -= bytes
 	q.bytes -= bytes
-	if s.owing == 0 && s.charge != nil {
+	if s.unacked == 0 && s.charge != nil {
 		q.charged.Remove(s.charge)
 		s.charge = nil
 	}
@@ -44,8 +44,8 @@ func (q *Queue[S]) expire(now time.Time) {
 		if now.Sub(s.since) < q.budget.Slow {
 			return
 		}
-		s.forgiven += s.owing
-		q.release(s, s.owing)
-		q.beside.slots.leave(s)
+		s.forgiven += s.unacked
+		q.release(s, s.unacked)
+		q.window.slots.leave(s)
 	}
 }

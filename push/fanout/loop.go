@@ -41,11 +41,11 @@ type Stream struct {
 	acked atomic.Int64
 	left  atomic.Bool
 	plan  atomic.Int64 // of the marks in the lane Config
-	tried [Refuse - Accept + 1]atomic.Pointer[verdict]
+	tried [Refuse - Accept + 1]atomic.Pointer[outcome]
 }
 
 // verdict is what a stream says of a plan.
-type verdict struct {
+type outcome struct {
 	plan int64
 	by   string
 }
@@ -93,15 +93,15 @@ func (s *Stream) Try(plan int64) {
 }
 
 // Accepted says that all that was sent of a plan is acknowledged.
-func (s *Stream) Accepted(plan int64) { s.says(Accept, verdict{plan: plan}) }
+func (s *Stream) Accepted(plan int64) { s.says(Accept, outcome{plan: plan}) }
 
 // Skipped says that there was nothing of a plan to be sent.
-func (s *Stream) Skipped(plan int64) { s.says(Skip, verdict{plan: plan}) }
+func (s *Stream) Skipped(plan int64) { s.says(Skip, outcome{plan: plan}) }
 
 // Refused says that the client refused something of a plan; by is its identity.
-func (s *Stream) Refused(plan int64, by string) { s.says(Refuse, verdict{plan, by}) }
+func (s *Stream) Refused(plan int64, by string) { s.says(Refuse, outcome{plan, by}) }
 
-func (s *Stream) says(op Op, v verdict) {
+func (s *Stream) says(op Op, v outcome) {
 	s.tried[op-Accept].Store(&v)
 	s.notify()
 }
@@ -177,7 +177,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			}
 		case <-l.wake:
 			for _, s := range l.take() {
-				s.news(step)
+				s.events(step)
 			}
 		}
 		for lane := range l.waiting {
@@ -203,7 +203,7 @@ func (l *Loop) take() []*Stream {
 }
 
 // news turns what happened to a stream since it was last seen into events.
-func (s *Stream) news(step func(Event[*Stream])) {
+func (s *Stream) events(step func(Event[*Stream])) {
 	s.inbox.Store(false) // before reading: what comes later notifies again
 	if s.joins.Swap(false) {
 		step(Event[*Stream]{Op: Join, Stream: s, Namespace: s.namespace, First: s.first})

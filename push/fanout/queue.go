@@ -10,7 +10,7 @@ type Budget struct {
 	Streams int           // sent to at once; 100
 	Bytes   int           // sent and not acknowledged by streams that are not slow; 256 MiB
 	Slow    time.Duration // a stream that has owed an ACK for longer no longer counts against Bytes; 1 s
-	Trial   int           // streams that a plan of configuration goes to first, see trial; 8
+	Rollout int           // streams that a plan of configuration goes to first, see trial; 8
 }
 
 // patience is how many grants others may have while a lane waits.
@@ -71,8 +71,8 @@ type Queue[S comparable] struct {
 	bytes   int // charged against the budget
 	charged *list.List
 	passed  [allLanes]int // grants to others since one to this lane, while that waits
-	trial   trial[S]
-	beside  beside[S]
+	rollout rollout[S]
+	window  concurrencyWindow[S]
 }
 
 // lane is a ring of namespaces that have streams waiting; one ring for gateways, which come first, one for the others.
@@ -109,7 +109,7 @@ type entry[S comparable] struct {
 	granted   bool
 	again     [allLanes]bool // marked while granted
 	first     bool           // it was the first in its lane of configuration when it was busy with what is urgent
-	owing     int            // bytes charged
+	unacked   int            // bytes charged
 	forgiven  int            // written off as slow, and not yet acknowledged
 	early     int            // acknowledged before Done told of them
 	since     time.Time
@@ -127,11 +127,11 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	if b.Slow <= 0 {
 		b.Slow = time.Second
 	}
-	if b.Trial <= 0 {
-		b.Trial = 8
+	if b.Rollout <= 0 {
+		b.Rollout = 8
 	}
-	q := &Queue[S]{budget: b, streams: map[S]*entry[S]{}, charged: list.New(), beside: beside[S]{window: firstWindow, slots: slots[S]{kind: besideSlot}},
-		trial: trial[S]{most: b.Trial, least: b.Trial, window: b.Trial, slots: slots[S]{kind: trialSlot}}}
+	q := &Queue[S]{budget: b, streams: map[S]*entry[S]{}, charged: list.New(), window: concurrencyWindow[S]{size: firstWindow, slots: slots[S]{kind: windowSlot}},
+		rollout: rollout[S]{most: b.Rollout, least: b.Rollout, window: b.Rollout, slots: slots[S]{kind: rolloutSlot}}}
 	for i := range q.lanes {
 		for class := range q.lanes[i].named {
 			q.lanes[i].named[class] = map[string]*group[S]{}
@@ -143,8 +143,8 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 // Step takes one event in and says who is to be sent to now.
 func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	q.expire(now)
-	q.beside.expire(now)
-	q.trial.expire(now, q.budget.Slow)
+	q.window.expire(now)
+	q.rollout.expire(now, q.budget.Slow)
 	s := q.streams[e.Stream]
 	switch {
 	case e.Op == Join && s == nil:
@@ -154,7 +154,7 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 		}
 		q.streams[e.Stream] = s
 	case e.Op == Press:
-		q.beside.press(e.Wait)
+		q.window.press(e.Wait)
 	case s == nil:
 	case e.Op == Leave:
 		q.leave(s)
@@ -166,11 +166,11 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 		q.ack(s, e.Bytes)
 		q.settle(s)
 	case e.Op == Accept:
-		q.trial.accept(s, e.Plan)
+		q.rollout.accept(s, e.Plan)
 	case e.Op == Skip:
-		q.trial.skip(s, e.Plan)
+		q.rollout.skip(s, e.Plan)
 	case e.Op == Refuse:
-		q.trial.refuse(s, e.Plan, e.By, now)
+		q.rollout.refuse(s, e.Plan, e.By, now)
 	}
 	return q.grants(now)
 }
@@ -187,10 +187,10 @@ func (q *Queue[S]) Next() (at time.Time, ok bool) {
 		sooner(front.Value.(*entry[S]).since.Add(q.budget.Slow), true)
 	}
 	if q.configWaits() {
-		sooner(q.beside.next())
+		sooner(q.window.next())
 	}
 	if !q.lanes[tried].empty() {
-		sooner(q.trial.next(q.budget.Slow))
+		sooner(q.rollout.next(q.budget.Slow))
 	}
 	return at, ok
 }
@@ -199,7 +199,7 @@ func (q *Queue[S]) configWaits() bool { return !q.lanes[Config].empty() || !q.la
 
 // Pressing says whether Press matters: configuration is sent beside endpoints.
 func (q *Queue[S]) Pressing(now time.Time) bool {
-	return q.beside.on(now) && (q.beside.slots.count() > 0 || q.configWaits())
+	return q.window.on(now) && (q.window.slots.count() > 0 || q.configWaits())
 }
 
 // Waiting is the number of streams in a lane.
@@ -218,10 +218,10 @@ func (q *Queue[S]) Waiting(l Lane) int {
 
 func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 	if l == Endpoints {
-		q.beside.last = now
+		q.window.last = now
 	}
 	if l == Config && plan > 0 {
-		q.trial.begin(plan, len(q.streams))
+		q.rollout.begin(plan, len(q.streams))
 		q.remove(s, Config)
 		l = tried
 	}
@@ -238,9 +238,9 @@ func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.granted = false
 	q.granted--
-	q.beside.done(s, bytes, now)
-	q.trial.slots.done(s, now)
-	q.owe(s, bytes, now)
+	q.window.done(s, bytes, now)
+	q.rollout.slots.done(s, now)
+	q.charge(s, bytes, now)
 	q.settle(s)
 	s.again[Config] = s.again[Config] && !s.again[tried] && s.at[tried] == nil
 	for l, again := range s.again {
@@ -253,8 +253,8 @@ func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 
 // settle is called when a stream may have acknowledged all bytes that it was sent.
 func (q *Queue[S]) settle(s *entry[S]) {
-	if !s.granted && s.owing == 0 {
-		q.beside.slots.leave(s)
+	if !s.granted && s.unacked == 0 {
+		q.window.slots.leave(s)
 	}
 }
 
@@ -295,9 +295,9 @@ func (q *Queue[S]) leave(s *entry[S]) {
 	if s.granted {
 		q.granted--
 	}
-	q.release(s, s.owing)
-	q.beside.slots.leave(s)
-	q.trial.slots.leave(s)
+	q.release(s, s.unacked)
+	q.window.slots.leave(s)
+	q.rollout.slots.leave(s)
 	delete(q.streams, s.stream)
 }
 
@@ -323,11 +323,11 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 			}
 		}
 		if l >= Config {
-			q.beside.slots.enter(s)
+			q.window.slots.enter(s)
 		}
 		if l == tried {
-			q.trial.slots.enter(s)
-			grant.Plan = q.trial.plan
+			q.rollout.slots.enter(s)
+			grant.Plan = q.rollout.plan
 		}
 		s.granted = true
 		q.granted++
@@ -341,7 +341,7 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 func (q *Queue[S]) pick(now time.Time) (Lane, bool) {
 	turn, waits := allLanes, [allLanes]bool{}
 	for l := range allLanes {
-		waits[l] = !q.lanes[l].empty() && (l < Config || q.beside.open(now)) && (l != tried || q.trial.open())
+		waits[l] = !q.lanes[l].empty() && (l < Config || q.window.open(now)) && (l != tried || q.rollout.open())
 		if waits[l] && (turn == allLanes || q.passed[l] >= patience) {
 			turn = l
 		}

@@ -100,8 +100,8 @@ func TestQueue(t *testing.T) {
 		"a slow stream holds up nobody":       {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b t", "a b"},
 		"what was forgiven is not counted":    {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 t k:a:10 c:a d:a:10 c:b", "a a"},
 		"gateways first":                      {one, "j:n/x j:n/a g:gw/b c:x c:a c:b d:x d:b", "x b a"},
-		"what becomes new waits as such":      {Budget{Streams: 1, Trial: 1}, "j:n/x j:n/a n:x:1 c:a n:a:1 c:a d:x:1", "x"},
-		"also in the middle of a turn":        {Budget{Streams: 1, Trial: 1}, "j:n/x j:n/a n:x:1 e:a d:x:1 c:a n:a:1 c:a d:a:1", "x a"},
+		"what becomes new waits as such":      {Budget{Streams: 1, Rollout: 1}, "j:n/x j:n/a n:x:1 c:a n:a:1 c:a d:x:1", "x"},
+		"also in the middle of a turn":        {Budget{Streams: 1, Rollout: 1}, "j:n/x j:n/a n:x:1 e:a d:x:1 c:a n:a:1 c:a d:a:1", "x a"},
 		"leaving returns bytes":               {Budget{Bytes: 10}, "j:n/a j:n/b c:a d:a:10 c:b l:a", "a b"},
 	} {
 		if got := script(c.budget, c.events); got != c.want {
@@ -138,9 +138,9 @@ func TestConfigDoesNotStarve(t *testing.T) {
 func TestQueueRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		b := Budget{Streams: 1 + r.IntN(3), Bytes: 20, Trial: 1 + r.IntN(4)}
+		b := Budget{Streams: 1 + r.IntN(3), Bytes: 20, Rollout: 1 + r.IntN(4)}
 		c := &chaos{t: t, seed: seed, q: NewQueue[int](b), streams: b.Streams, now: time.Unix(0, 0),
-			granted: map[int]bool{}, owing: map[int]int{}, due: map[int]bool{}}
+			granted: map[int]bool{}, unacked: map[int]int{}, due: map[int]bool{}}
 		for s := range 8 {
 			c.step(Event[int]{Op: Join, Stream: s, Namespace: fmt.Sprint(s % 3)})
 		}
@@ -153,10 +153,10 @@ func TestQueueRandom(t *testing.T) {
 				c.ack(s)
 				c.step(Event[int]{Op: Skip, Stream: s, Plan: c.plan})
 			}
-			c.now = c.now.Add(sulk)
+			c.now = c.now.Add(refusalBackoff)
 		}
 		q := c.q
-		if len(c.due) > 0 || q.Waiting(Endpoints)+q.Waiting(Answers)+q.Waiting(Config) > 0 || q.bytes != 0 || q.trial.slots.count() != 0 || q.charged.Len() != 0 || q.beside.slots.count() != 0 {
+		if len(c.due) > 0 || q.Waiting(Endpoints)+q.Waiting(Answers)+q.Waiting(Config) > 0 || q.bytes != 0 || q.rollout.slots.count() != 0 || q.charged.Len() != 0 || q.window.slots.count() != 0 {
 			t.Fatalf("seed %d: still due %v, bytes %d, charged %d", seed, c.due, q.bytes, q.charged.Len())
 		}
 	}
@@ -170,7 +170,7 @@ type chaos struct {
 	streams int // the budget
 	now     time.Time
 	granted map[int]bool
-	owing   map[int]int  // bytes without acknowledgement
+	unacked map[int]int  // bytes without acknowledgement
 	due     map[int]bool // marked and not granted since
 	plan    int64
 }
@@ -192,14 +192,14 @@ func (c *chaos) step(e Event[int]) {
 func (c *chaos) done(s, bytes int) {
 	if c.granted[s] {
 		delete(c.granted, s)
-		c.owing[s] += bytes
+		c.unacked[s] += bytes
 		c.step(Event[int]{Op: Done, Stream: s, Bytes: bytes})
 	}
 }
 
 func (c *chaos) ack(s int) {
-	n := c.owing[s]
-	c.owing[s] = 0
+	n := c.unacked[s]
+	c.unacked[s] = 0
 	c.step(Event[int]{Op: Ack, Stream: s, Bytes: n})
 }
 

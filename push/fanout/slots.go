@@ -7,8 +7,8 @@ import (
 
 // Which slots a stream has one of.
 const (
-	besideSlot = iota
-	trialSlot
+	windowSlot = iota
+	rolloutSlot
 	numSlots
 )
 

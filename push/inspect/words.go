@@ -64,7 +64,7 @@ var words = map[string]string{
 	"Mesh":           "mesh configuration",
 	"Name":           "name",
 	"Namespace":      ofProxy + "namespace that a rule asks for",
-	"Off":            "digest of the endpoints without mutual TLS",
+	"MTLSDisabled":   "digest of the endpoints without mutual TLS",
 	"Passthrough":    "unknown destinations pass",
 	"Patch":          "patch",
 	"Patches":        "patch",

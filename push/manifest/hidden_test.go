@@ -15,8 +15,8 @@ func TestHidden(t *testing.T) {
 	two := &xds.Resource{Type: xds.Listener, Name: "one", Version: "2"}
 	other := &xds.Resource{Type: xds.Listener, Name: "other", Version: "1"}
 	hides := Of(Hidden(xds.Listener, "one"))
-	before := Stack{Scope: Of(one, other), Residue: hides}
-	after := Stack{Scope: before[Scope].With([]*xds.Resource{two}, nil), Residue: hides}
+	before := Stack{Scope: Of(one, other), Overlay: hides}
+	after := Stack{Scope: before[Scope].With([]*xds.Resource{two}, nil), Overlay: hides}
 	if before.Get("one") != nil || before.Get("other") != other {
 		t.Error("Get: the hidden one is there, or the other is not")
 	}
@@ -34,8 +34,8 @@ func TestHidden(t *testing.T) {
 // What is pending is not there for whoever looks for a resource; who asks can tell it from what does not exist.
 func TestPending(t *testing.T) {
 	one := &xds.Resource{Type: xds.Secret, Name: "one", Version: "1"}
-	before := Stack{Residue: Of(Pending(xds.Secret, "one"))}
-	after := Stack{Residue: before[Residue].With([]*xds.Resource{one}, nil)}
+	before := Stack{Overlay: Of(Pending(xds.Secret, "one"))}
+	after := Stack{Overlay: before[Overlay].With([]*xds.Resource{one}, nil)}
 	if before.Get("one") != nil || !before.Pending("one") || before.Pending("other") || after.Pending("one") || after.Get("one") != one {
 		t.Error("pending is there, or not pending")
 	}

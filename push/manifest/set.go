@@ -11,9 +11,9 @@ import (
 // Layers of a view, from the widest to the narrowest; an upper layer hides names of the ones below it.
 const (
 	Scope     = iota // shared by all that see the same outbound side
-	Family           // entries of the scope that read more of the proxy (sourceLabels)
+	Variant          // entries of the scope that read more of the proxy (sourceLabels)
 	Workload         // the inbound side
-	Residue          // facts of one proxy
+	Overlay          // facts of one proxy
 	NumLayers        // how many there are; not a layer
 )
 
@@ -159,5 +159,5 @@ type Set struct {
 	Plan int64
 	// Flipped is the hosts whose endpoints changed lately, and do not wait for configuration; sorted. An assignment is of the
 	// host that its name ends with, after a "|".
-	Flipped []string
+	FastHosts []string
 }

@@ -42,7 +42,7 @@ type effect struct {
 // change is a step while its dirt is collected: what was, what is, and the dirt.
 type change struct {
 	*dirt
-	world *world // of the new snapshot
+	input *input // of the new snapshot
 	was   string // the root namespace before
 	// relabelled are the VirtualServices whose edit changes which labels of proxies matter.
 	relabelled map[model.Key]bool
@@ -165,7 +165,7 @@ func namedHosts(c *change, t types, e mirror.Edit) {
 func routedHosts(c *change, t types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for _, h := range hostsOf(r) {
-			c.world.routesTo(h, func(vs *model.VirtualService) {
+			c.input.routesTo(h, func(vs *model.VirtualService) {
 				for _, to := range vs.Spec.GetHosts() {
 					c.hosts[to] |= t
 					if isWildcard(to) {
@@ -178,7 +178,7 @@ func routedHosts(c *change, t types, e mirror.Edit) {
 }
 
 // routesTo calls f with the VirtualServices that send to a host, or to one that a wildcard covers.
-func (w *world) routesTo(host string, f func(*model.VirtualService)) {
+func (w *input) routesTo(host string, f func(*model.VirtualService)) {
 	visit := func(keys map[model.Key]struct{}) {
 		for key := range keys {
 			if r, ok := w.Get(key); ok {
@@ -205,7 +205,7 @@ func namespaceViews(c *change, _ types, e mirror.Edit) {
 		return
 	}
 	namespace := e.Key().Namespace
-	if namespace == c.was || namespace == c.world.root() {
+	if namespace == c.was || namespace == c.input.root() {
 		namespace = "*"
 	}
 	c.views[namespace] = true

@@ -35,7 +35,7 @@ func (l *Loop) authorise(now time.Time) {
 		}
 	}
 	for _, who := range unknown {
-		l.tell(l.planner.Authorised(who, l.access.Standing(who, now)))
+		l.notify(l.planner.Authorised(who, l.access.Standing(who, now)))
 	}
 	questions, wait := l.access.Ask(l.planner.Rights(), now)
 	l.askAgain = now.Add(wait)
@@ -80,7 +80,7 @@ func (l *Loop) authorised(who view.Identity, answer access.Answer, err error) {
 		l.clients.Warn("proxies of a service account are sent no private keys", "", obs.KeyIdentity, who.String(), obs.KeyReason, standing.Why)
 	}
 	l.authorise(now)
-	l.tell(moved)
+	l.notify(moved)
 	if done := l.deciding[who]; done != nil && standing.Known {
 		close(done) // after the set says so
 		delete(l.deciding, who)

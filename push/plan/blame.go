@@ -28,7 +28,7 @@ type blame struct {
 // bisection finds culprits.
 type bisection struct {
 	pool  *pool.Pool
-	fault func(*world, view.Scope) // tests only, see world.fault
+	fault func(*input, view.Scope) // tests only, see world.fault
 }
 
 // maxOfOneKind is how many records of one kind and namespace one search finds one by one; then all edits of these are left out, so
@@ -38,9 +38,9 @@ const maxOfOneKind = 8
 // fails says whether the view of a node cannot be planned from nothing.
 func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 	defer func() { failed = recover() != nil }()
-	w := newWorld(s, f.pool)
+	w := newInput(s, f.pool)
 	w.fault = f.fault
-	fresh(w, view.Of(s, n), wishes{})
+	fresh(w, view.Of(s, n), secretSubscriptions{})
 	return false
 }
 

@@ -102,7 +102,7 @@ func (j joined) Fragment() (*xds.Fragment, error) {
 }
 
 // join is the fragment of a run; nil where nothing is in it.
-func (w *world) join(parts []*xds.Fragment) *xds.Fragment {
+func (w *input) join(parts []*xds.Fragment) *xds.Fragment {
 	switch len(parts) {
 	case 0:
 		return nil

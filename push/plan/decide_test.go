@@ -213,7 +213,7 @@ func TestHeadless(t *testing.T) {
 	if got := names(self.Set(), xds.Listener); got != "10.1.0.1_5432 virtualInbound virtualOutbound" {
 		t.Errorf("listeners of the pod itself: %s", got)
 	}
-	if other.View().Scope != self.View().Scope || p.Stats().Residues != 1 {
+	if other.View().Scope != self.View().Scope || p.Stats().Overlays != 1 {
 		t.Errorf("the scope split: %+v", p.Stats())
 	}
 }
@@ -304,7 +304,7 @@ func TestInboundPorts(t *testing.T) {
 }
 
 // A rule that reads labels splits its route configuration, and not the scope.
-func TestFamily(t *testing.T) {
+func TestVariant(t *testing.T) {
 	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), svc(t, "shop/api", "10.96.0.2", "http:8080:HTTP"), entryOf(t, "shop/canary", "canary.org", ""),
 		rec(t, model.KindVirtualService, "shop/v", "hosts: ["+web+"]\nhttp: [{match: [{sourceLabels: {tier: test}}], route: [{destination: {host: canary.org}}]}, {route: [{destination: {host: "+web+"}}]}]"))
 	p := New(Settings{Snapshot: s})
@@ -315,7 +315,7 @@ func TestFamily(t *testing.T) {
 	if a, b, c := first(test), first(prod), first(plain); a != "outbound|80||canary.org" || b != "outbound|80||"+web || c != b {
 		t.Errorf("first routes: %s, %s, %s", a, b, c)
 	}
-	if st := p.Stats(); st.Scopes != 1 || st.Families != 2 || st.Views != 3 {
+	if st := p.Stats(); st.Scopes != 1 || st.Variants != 2 || st.Views != 3 {
 		t.Errorf("%+v, want one scope and two families", st)
 	}
 	if a, b := test.Set().Types[xds.Route].Get("8080"), plain.Set().Types[xds.Route].Get("8080"); a != b {

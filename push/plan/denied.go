@@ -53,7 +53,7 @@ func accountOf(id string) string {
 
 // deniedOf are the denied identities that a cluster would believe: those of its accounts, and those that its rules or its service
 // name.
-func (w *world) deniedOf(spec *cluster.Outbound) intern.List[string] {
+func (w *input) deniedOf(spec *cluster.Outbound) intern.List[string] {
 	if !w.deniedKnown {
 		w.denied, w.deniedKnown = deniedIn(w.Snapshot), true
 	}
@@ -104,7 +104,7 @@ func deniedHosts(c *change, t types, e mirror.Edit) {
 			}
 		}
 	}
-	for r := range c.world.All(model.KindEndpoints) {
+	for r := range c.input.All(model.KindEndpoints) {
 		for _, one := range r.(*model.Endpoints).Spec.GetEndpoints() {
 			if other(cmp.Or(one.GetNamespace(), r.Meta().Key.Namespace) + "/" + one.GetServiceAccount()) {
 				mark(r)
@@ -112,12 +112,12 @@ func deniedHosts(c *change, t types, e mirror.Edit) {
 			}
 		}
 	}
-	for r := range c.world.All(model.KindServiceEntry) {
+	for r := range c.input.All(model.KindServiceEntry) {
 		if slices.ContainsFunc(r.(*model.Service).Spec.GetSubjectAltNames(), func(name string) bool { return other(accountOf(name)) }) {
 			mark(r)
 		}
 	}
-	for r := range c.world.All(model.KindDestinationRule) {
+	for r := range c.input.All(model.KindDestinationRule) {
 		if slices.ContainsFunc(namesOf(r.(*model.DestinationRule)), func(name string) bool { return other(accountOf(name)) }) {
 			mark(r)
 		}

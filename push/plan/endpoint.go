@@ -24,7 +24,7 @@ type selection struct {
 // membersOf lists the endpoints that a cluster selects: of the service's own namespace, ready (or of a service that
 // publishes those that are not), at the port of the service port's name, with the subset's labels. Sorted by address and
 // port, each once.
-func (w *world) membersOf(q selection, labels map[string]string) intern.List[model.Member] {
+func (w *input) membersOf(q selection, labels map[string]string) intern.List[model.Member] {
 	if found, ok := w.selected[q]; ok {
 		return found
 	}

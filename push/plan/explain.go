@@ -99,16 +99,16 @@ func (s *scope) explainRoute(pl *planned, name string) []any {
 		return nil
 	}
 	out := []any{rc.spec}
-	var facets []string
-	if pl.family != nil {
-		if own, ok := pl.family.specs[xds.Ref{Type: xds.Route, Name: name}]; ok {
-			out[0], facets = own, pl.family.facets.All()
+	var proxyInputs []string
+	if pl.variant != nil {
+		if own, ok := pl.variant.specs[xds.Ref{Type: xds.Route, Name: name}]; ok {
+			out[0], proxyInputs = own, pl.variant.proxyInputs.All()
 		}
 	}
 	for _, c := range rc.runs {
 		for _, host := range c.hosts {
 			var found []Problem
-			if spec, ok := s.specOf(rc, rc.entries.get(host), facets, &found); ok {
+			if spec, ok := s.specOf(rc, rc.entries.get(host), proxyInputs, &found); ok {
 				out = append(out, spec)
 			}
 		}

@@ -10,15 +10,15 @@ import (
 
 // Fresh plans a view from nothing, without the Secrets that its proxies ask for.
 func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
-	return fresh(newWorld(s, &pool.Pool{}), v, wishes{})
+	return fresh(newInput(s, &pool.Pool{}), v, secretSubscriptions{})
 }
 
 // fresh plans a view from nothing, with the Secrets that are asked for.
-func fresh(w *world, v view.View, ws wishes) *manifest.Set {
-	p := &Planner{world: w, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, seen: seen{}, revision: w.Revision()}
+func fresh(w *input, v view.View, ws secretSubscriptions) *manifest.Set {
+	p := &Planner{input: w, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, seen: seen{}, revision: w.Revision()}
 	set := *p.plan(v).set.Load()
 	if v.Secrets != (view.Identity{}) {
-		set.Types[xds.Secret][manifest.Residue] = ws.fresh(w)
+		set.Types[xds.Secret][manifest.Overlay] = ws.fresh(w)
 	}
 	return &set
 }
@@ -26,8 +26,8 @@ func fresh(w *world, v view.View, ws wishes) *manifest.Set {
 // Check plans a joined proxy's view from nothing and compares. It returns what differs, by type and name; nothing is
 // right.
 func (p *Planner) Check(h *Handle) []string {
-	w := newWorld(p.world.Snapshot, p.world.pool)
-	return compare(h.Set(), fresh(w, view.Of(w.Snapshot, h.Node), p.wishes(h.View().Secrets)))
+	w := newInput(p.input.Snapshot, p.input.pool)
+	return compare(h.Set(), fresh(w, view.Of(w.Snapshot, h.Node), p.secretSubscriptionsOf(h.View().Secrets)))
 }
 
 func compare(have, want *manifest.Set) (out []string) {

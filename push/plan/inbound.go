@@ -25,7 +25,7 @@ const inboundSide = networkingv1.EnvoyFilter_SIDECAR_INBOUND
 
 // workload is the inbound side of all proxies that selectors pick alike. It is small, and planned as a whole.
 type workload struct {
-	*world
+	*input
 	layer
 	key      view.Workload
 	sidecar  *model.Sidecar
@@ -46,10 +46,10 @@ type port struct {
 }
 
 // newWorkload plans a workload from nothing.
-func newWorkload(w *world, key view.Workload) *workload {
-	wl := &workload{world: w, key: key, reads: map[string]bool{}}
+func newWorkload(w *input, key view.Workload) *workload {
+	wl := &workload{input: w, key: key, reads: map[string]bool{}}
 	if key.Router {
-		wl.world = nil
+		wl.input = nil
 		return wl
 	}
 	if r, ok := w.Get(key.Sidecar); ok {
@@ -80,7 +80,7 @@ func newWorkload(w *world, key view.Workload) *workload {
 	}
 	wl.planListeners(ports)
 	wl.commit(w.shared)
-	wl.world = nil // planned as a whole: nothing is read later, and no snapshot is held
+	wl.input = nil // planned as a whole: nothing is read later, and no snapshot is held
 	return wl
 }
 
@@ -270,7 +270,7 @@ func (wl *workload) planListeners(ports []port) {
 }
 
 func (wl *workload) common(name string, port uint32) listener.Common {
-	return commonOf(wl.world, wl.key.Caps, wl.patches, name, port, inboundSide)
+	return commonOf(wl.input, wl.key.Caps, wl.patches, name, port, inboundSide)
 }
 
 func (wl *workload) removes(name string, port uint32) bool {

@@ -175,10 +175,10 @@ func (s *scope) passthrough() bool {
 }
 
 func (s *scope) common(name string, port uint32, side networkingv1.EnvoyFilter_PatchContext) listener.Common {
-	return commonOf(s.world, s.anonymous(), s.patches, name, port, side)
+	return commonOf(s.input, s.anonymous(), s.patches, name, port, side)
 }
 
-func commonOf(w *world, caps xds.Caps, patches patchSet, name string, port uint32, side networkingv1.EnvoyFilter_PatchContext) listener.Common {
+func commonOf(w *input, caps xds.Caps, patches patchSet, name string, port uint32, side networkingv1.EnvoyFilter_PatchContext) listener.Common {
 	return listener.Common{Mesh: w.mesh, Caps: caps, Patches: patches.matching(func(p model.Patch) bool {
 		return patch.ListenerMatches(p, side, name, port)
 	})}

@@ -71,13 +71,13 @@ type Loop struct {
 	newest  *mirror.Snapshot // without what is set aside
 	good    *mirror.Snapshot // the newest of which everything was planned; nil: none
 
-	config    debounce
-	pending   Pending // for the configuration lane
-	endpoints edge
-	flips     Pending // for the endpoint lane
-	loud      loud
-	going     *going        // the plan of configuration that goes on; nil: none does
-	turn      time.Duration // see maxTurn
+	config        debounce
+	pending       Pending // for the configuration lane
+	endpoints     edge
+	endpointEdits Pending // for the endpoint lane
+	noisy         noisy
+	going         *going        // the plan of configuration that goes on; nil: none does
+	turn          time.Duration // see maxTurn
 
 	opening map[model.Key]chan struct{} // closed when a Secret was opened, or could not be
 	failed  map[model.Key]failure       // those that could not
@@ -89,13 +89,13 @@ type Loop struct {
 
 	left []departed // oldest first
 
-	aside    map[model.Key]blame
-	apart    bool                            // something is set aside, or was: newest is no longer the source's
+	excluded map[model.Key]blame
+	excludes bool                            // something is set aside, or was: newest is no longer the source's
 	searched time.Time                       // when a proxy that joined last brought a search about
 	faulty   map[view.Identity]time.Time     // when what an identity asked for made the planner panic; see callFor
 	said     atomic.Pointer[[]Problem]       // of aside
 	latest   atomic.Pointer[mirror.Snapshot] // newest, for others
-	fault    func(*world, view.Scope)        // tests have it panic, see world
+	fault    func(*input, view.Scope)        // tests have it panic, see world
 
 	checking   atomic.Bool
 	complaints complaints
@@ -141,7 +141,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 		cfg.Pool = &pool.Pool{}
 	}
 	l := &Loop{cfg: cfg, log: cfg.Logger, calls: make(chan func()), ended: make(chan struct{}), proxies: map[*Handle]*Proxy{},
-		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, aside: map[model.Key]blame{}, faulty: map[view.Identity]time.Time{},
+		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, excluded: map[model.Key]blame{}, faulty: map[view.Identity]time.Time{},
 		access: access.NewMemory(cfg.Access), questions: make(chan struct{}, maxQuestions), deciding: map[view.Identity]chan struct{}{},
 		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}, turn: maxTurn}
 	if l.log == nil {
@@ -224,11 +224,11 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 			rest = append(rest, e)
 		}
 	}
-	if len(c.Edits) == 0 && l.pending.Len()+l.flips.Len() == 0 {
+	if len(c.Edits) == 0 && l.pending.Len()+l.endpointEdits.Len() == 0 {
 		l.endpoints.waits = true // nothing to plan, but the revision is another
 	}
 	if len(flips) > 0 {
-		l.flips.Add(flips)
+		l.endpointEdits.Add(flips)
 		l.endpoints.waits = true
 	}
 	if len(rest) > 0 {
@@ -251,7 +251,7 @@ func (l *Loop) forget(now time.Time) time.Duration {
 	return l.left[0].until.Sub(now)
 }
 
-func (l *Loop) tell(moved []Moved) {
+func (l *Loop) notify(moved []Moved) {
 	l.revision.Store(l.planner.Revision())
 	for _, m := range moved {
 		if p := l.proxies[m.Handle]; p != nil && p.moved != nil {
@@ -263,7 +263,7 @@ func (l *Loop) tell(moved []Moved) {
 // show keeps the gauges.
 func (l *Loop) show() {
 	st, s := l.planner.Stats(), l.planner.Snapshot()
-	for layer, n := range map[string]int{"scope": st.Scopes, "family": st.Families, "workload": st.Workloads, "residue": st.Residues} {
+	for layer, n := range map[string]int{"scope": st.Scopes, "family": st.Variants, "workload": st.Workloads, "residue": st.Overlays} {
 		obs.Views.WithLabelValues(layer).Set(float64(n))
 	}
 	obs.Services.Set(float64(s.Len(model.KindService) + s.Len(model.KindServiceEntry)))
@@ -273,17 +273,17 @@ func (l *Loop) show() {
 
 // check plans one view from nothing, beside the loop, and compares.
 func (l *Loop) check() {
-	if l.planner == nil || l.going != nil || l.pending.Len() > 0 || l.flips.Len() > 0 || l.checking.Load() {
+	if l.planner == nil || l.going != nil || l.pending.Len() > 0 || l.endpointEdits.Len() > 0 || l.checking.Load() {
 		return
 	}
 	for h := range l.proxies { // any: the order of a map is random
-		snapshot, have, ws := l.newest, h.Set(), l.planner.wishes(h.View().Secrets)
+		snapshot, have, ws := l.newest, h.Set(), l.planner.secretSubscriptionsOf(h.View().Secrets)
 		l.checking.Store(true)
 		go func() {
 			defer l.checking.Store(false)
 			obs.OracleChecks.Inc()
 			_ = l.guarded(func() {
-				if bad := compare(have, fresh(newWorld(snapshot, l.cfg.Pool), view.Of(snapshot, h.Node), ws)); len(bad) > 0 {
+				if bad := compare(have, fresh(newInput(snapshot, l.cfg.Pool), view.Of(snapshot, h.Node), ws)); len(bad) > 0 {
 					obs.OracleFailures.Inc()
 					l.log.Error("the incremental plan differs from the plan from nothing", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
 				}

@@ -18,18 +18,18 @@ import (
 )
 
 // feed is a source in memory.
-type feed struct {
+type testSource struct {
 	now *mirror.Snapshot
 	box *loop.Box[mirror.Change]
 }
 
-func newFeed() *feed { return &feed{box: loop.NewBox(mirror.Merge)} }
+func newTestSource() *testSource { return &testSource{box: loop.NewBox(mirror.Merge)} }
 
-func (f *feed) Current() *mirror.Snapshot { return f.now }
+func (f *testSource) Current() *mirror.Snapshot { return f.now }
 
-func (f *feed) Subscribe() (*loop.Box[mirror.Change], func()) { return f.box, func() {} }
+func (f *testSource) Subscribe() (*loop.Box[mirror.Change], func()) { return f.box, func() {} }
 
-func (f *feed) put(records ...model.Record) {
+func (f *testSource) put(records ...model.Record) {
 	if f.now == nil {
 		f.now = mirror.Empty()
 	}
@@ -39,9 +39,9 @@ func (f *feed) put(records ...model.Record) {
 }
 
 // inBubble runs a loop in fake time.
-func inBubble(t *testing.T, cfg Config, f func(t *testing.T, l *Loop, src *feed)) {
+func inBubble(t *testing.T, cfg Config, f func(t *testing.T, l *Loop, src *testSource)) {
 	synctest.Test(t, func(t *testing.T) {
-		src := newFeed()
+		src := newTestSource()
 		cfg.Source = src
 		if cfg.Logger == nil {
 			cfg.Logger = slog.New(slog.DiscardHandler)
@@ -105,7 +105,7 @@ func (m *moves) get() told {
 }
 
 func TestJoinWaitsForASnapshot(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *testSource) {
 		if _, err := l.Join(t.Context(), node("shop", "a"), nil); !errors.Is(err, ErrNotReady) {
 			t.Errorf("Join without a snapshot: %v, want ErrNotReady", err)
 		}
@@ -127,7 +127,7 @@ func TestJoinWaitsForASnapshot(t *testing.T) {
 
 // A proxy that reconnects soon finds its views as they were, and kept up to date meanwhile: nothing is planned again.
 func TestViewsLinger(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
 		join := func() *Proxy {
 			p, err := l.Join(t.Context(), node("shop", "a"), nil)
@@ -160,7 +160,7 @@ func TestViewsLinger(t *testing.T) {
 
 // Who joins, or refreshes, gets what the source published before, however long the lanes would wait.
 func TestJoinDrains(t *testing.T) {
-	inBubble(t, Config{DebounceAfter: time.Hour, DebounceMax: 2 * time.Hour}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{DebounceAfter: time.Hour, DebounceMax: 2 * time.Hour}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
 		var m moves
 		m.reset()
@@ -187,7 +187,7 @@ func TestJoinDrains(t *testing.T) {
 
 // Fifty VirtualServices that arrive one by one are one plan, and one push per proxy.
 func TestConfigurationIsDebounced(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
 		var m moves
 		if _, err := l.Join(t.Context(), node("shop", "a"), m.moved); err != nil {
@@ -222,7 +222,7 @@ func TestConfigurationIsDebounced(t *testing.T) {
 
 // Endpoints go at once, then coalesced; and do not wait for configuration.
 func TestEndpointsGoAtOnce(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
 		var m moves
 		p, _ := l.Join(t.Context(), node("shop", "a"), m.moved)
@@ -252,7 +252,7 @@ func TestEndpointsGoAtOnce(t *testing.T) {
 }
 
 func TestEndpointsDebounced(t *testing.T) {
-	inBubble(t, Config{DebounceEndpoints: true}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{DebounceEndpoints: true}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
 		var m moves
 		_, _ = l.Join(t.Context(), node("shop", "a"), m.moved)
@@ -270,10 +270,10 @@ func TestLoopEnds(t *testing.T) {
 	if _, err := NewLoop(Config{}); err == nil {
 		t.Error("a loop without a source was made")
 	}
-	if _, err := NewLoop(Config{Source: newFeed(), DebounceMax: -1}); err == nil {
+	if _, err := NewLoop(Config{Source: newTestSource(), DebounceMax: -1}); err == nil {
 		t.Error("a negative PILOT_DEBOUNCE_MAX was taken")
 	}
-	l, err := NewLoop(Config{Source: newFeed()})
+	l, err := NewLoop(Config{Source: newTestSource()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestLoopEnds(t *testing.T) {
 // The oracle that runs in production finds a view that missed an edit, and names what differs.
 func TestLoopChecksItself(t *testing.T) {
 	var log lockedBuffer
-	inBubble(t, Config{CheckEvery: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{CheckEvery: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
 		if _, err := l.Join(t.Context(), node("shop", "a"), nil); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ func TestPlansAreNumbered(t *testing.T) {
 		{"a route", func() { edit(vsOf(t, "ns0/s3", "s3.ns0.svc.cluster.local", "s4.ns0.svc.cluster.local", "")) }, true},
 		{"the same again", func() { edit(vsOf(t, "ns0/s3", "s3.ns0.svc.cluster.local", "s4.ns0.svc.cluster.local", "")) }, false},
 		{"an endpoint", func() {
-			p.Flip(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{flip(t, "ns0", "s3", 3)}, nil), false)
+			p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{flip(t, "ns0", "s3", 3)}, nil), false)
 		}, false},
 		{"an endpoint, as configuration", func() { edit(flip(t, "ns0", "s3", 2)) }, false},
 		{"a rule of another namespace", func() { edit(rec(t, model.KindDestinationRule, "ns0/own", dest+"x}]\nexportTo: ['.']")) }, false},
@@ -41,7 +41,7 @@ func TestPlansAreNumbered(t *testing.T) {
 		t.Errorf("who joins has plan %d, another %d", got, h.Set().Plan)
 	}
 	set := *h.Set()
-	set.Types[xds.Secret][manifest.Residue] = manifest.Of(&xds.Resource{Type: xds.Secret, Name: "s", Version: "1"})
+	set.Types[xds.Secret][manifest.Overlay] = manifest.Of(&xds.Resource{Type: xds.Secret, Name: "s", Version: "1"})
 	if !sameButEndpoints(h.Set(), &set) {
 		t.Error("a Secret counts")
 	}

@@ -35,31 +35,31 @@ type failure struct {
 // Ask says that the proxy wants some Secrets by resource name, and others no more. It returns when the proxy's set says
 // what there is of them, or a moment later, when it takes long to find out whether the proxy may have them, or to open them: then
 // they are pending, and moved is called.
-func (p *Proxy) Ask(ctx context.Context, add, drop []string) {
+func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	l := p.loop
 	patience, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	var decision <-chan struct{}
 	var opening []<-chan struct{}
 	err := l.callFor(ctx, p.Node.Verified, func() {
-		moved := l.planner.Ask(p.Handle, add, drop)
+		moved := l.planner.SubscribeSecrets(p.Handle, add, drop)
 		l.authorise(time.Now())
 		decision, opening = l.decision(p), l.openingFor(p)
 		if decision == nil {
-			l.tellMissing(p, add)
+			l.reportMissing(p, add)
 		}
-		l.tell(moved)
+		l.notify(moved)
 	})
 	if err == nil && decision != nil && waitFor(patience, decision) {
 		err = l.call(ctx, func() {
 			opening = l.openingFor(p)
-			l.tellMissing(p, add)
+			l.reportMissing(p, add)
 		})
 	}
 	if errors.Is(err, errFaulty) { // its client asks again on its next stream
 		_ = l.call(ctx, func() {
 			p.fault.Store(true)
-			l.tell([]Moved{{p.Handle, Slow}})
+			l.notify([]Moved{{p.Handle, Slow}})
 		})
 	}
 	if err != nil {
@@ -97,17 +97,17 @@ func (l *Loop) openingFor(p *Proxy) (opening []<-chan struct{}) {
 }
 
 // maxTold bounds the lines that one request of a proxy can fill the log with.
-const maxTold = 5
+const maxReported = 5
 
 // tellMissing says what of a request there is not for the proxy, and why.
-func (l *Loop) tellMissing(p *Proxy, names []string) {
+func (l *Loop) reportMissing(p *Proxy, names []string) {
 	told := 0
 	for _, name := range names {
 		cause, why := l.planner.missing(p.Handle, name)
 		if cause == "" {
 			continue
 		}
-		if told++; told > maxTold {
+		if told++; told > maxReported {
 			return
 		}
 		l.clients.Warn("a proxy asks for a Secret that it is not sent", cause, obs.KeyProxy, p.Node.ID, obs.KeyName, fmt.Sprintf("%.300q", name), obs.KeyReason, why)
@@ -139,7 +139,7 @@ func (l *Loop) opened(record *model.Secret, key model.PrivateKey, err error) {
 	}
 	if err == nil {
 		delete(l.failed, record.Key)
-		l.tell(l.planner.Opened(record, key))
+		l.notify(l.planner.Opened(record, key))
 		return
 	}
 	before := l.failed[record.Key].times

@@ -51,7 +51,7 @@ func (d *drill) step(i int) {
 	d.last = ""
 	d.edit()
 	if h := d.handles[d.mesh.r.IntN(len(d.handles))]; d.mesh.one(2) {
-		d.planner.Ask(h, []string{d.mesh.pick(wanted...), d.mesh.pick(wanted...)}, []string{d.mesh.pick(wanted...)})
+		d.planner.SubscribeSecrets(h, []string{d.mesh.pick(wanted...), d.mesh.pick(wanted...)}, []string{d.mesh.pick(wanted...)})
 	}
 	if i == 3 {
 		for _, n := range nodes()[4:] {
@@ -81,24 +81,24 @@ func (d *drill) edit() {
 	}
 	c := d.snap.Apply(d.snap.Revision()+1, puts, dels)
 	d.snap = c.New
-	_, rest := d.planner.Flip(c, d.pending.Len() > 0)
+	_, rest := d.planner.PlanEndpoints(c, d.pending.Len() > 0)
 	d.pending.Add(rest)
 }
 
 // drain plans what waits, half of the times apart, with more edits between two scopes.
 func (d *drill) drain() {
 	for more := d.mesh.one(2); d.pending.Len() > 0; more = false {
-		d.planner.apartFrom = 1000 // where they stand
+		d.planner.backgroundFrom = 1000 // where they stand
 		if more {
-			d.planner.apartFrom = 0
+			d.planner.backgroundFrom = 0
 		}
 		d.planner.Begin(mirror.Change{New: d.snap, Edits: d.pending.Take()})
-		if d.planner.Apart() {
-			d.meanwhile()
+		if d.planner.InBackground() {
+			d.during()
 		}
 		d.planner.End()
 		if d.pending.Len() == 0 {
-			d.planner.Flip(mirror.Change{New: d.snap}, false)
+			d.planner.PlanEndpoints(mirror.Change{New: d.snap}, false)
 		}
 	}
 	d.visit()
@@ -125,7 +125,7 @@ func (d *drill) right(who view.Identity) access.Standing {
 }
 
 // meanwhile plans the scopes piece by piece, some at a time, and edits in between. What proxies should have stays as it is, endpoints aside.
-func (d *drill) meanwhile() {
+func (d *drill) during() {
 	revision, before := d.planner.Revision(), map[*Handle]*manifest.Set{}
 	for _, h := range d.handles {
 		before[h] = h.Set()
@@ -186,15 +186,15 @@ func (d *drill) differs(i int) string {
 	if diff := cmp.Diff(hosts, d.planner.seen, cmp.Comparer(func(a, b *scope) bool { return a == b })); diff != "" {
 		return "the scopes that have a host, (- indeed, + by the index)" + diff
 	}
-	from := d.planner.world.pool
+	from := d.planner.input.pool
 	if i%2 == 0 {
 		from = d.other
 	}
-	w := newWorld(d.snap, from)
+	w := newInput(d.snap, from)
 	for _, h := range d.handles {
-		wishes := d.planner.wishes(h.View().Secrets)
-		wishes.right = d.right(wishes.who)
-		have, want := h.Set(), fresh(w, view.Of(d.snap, h.Node), wishes)
+		subscriptions := d.planner.secretSubscriptionsOf(h.View().Secrets)
+		subscriptions.right = d.right(subscriptions.who)
+		have, want := h.Set(), fresh(w, view.Of(d.snap, h.Node), subscriptions)
 		for _, name := range wanted {
 			if want.Types[xds.Secret].Pending(name) {
 				return fmt.Sprintf("%s/%s: secret %s is not opened, and nobody is told to open it", h.Node.Namespace, h.Node.Name, name)

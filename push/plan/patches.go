@@ -18,7 +18,7 @@ import (
 type patchSet []model.Patch
 
 // patchesOf resolves the patches of a view. What cannot be applied at all is left out, with a problem.
-func patchesOf(w *world, refs intern.List[view.Patch]) (set patchSet, found []Problem) {
+func patchesOf(w *input, refs intern.List[view.Patch]) (set patchSet, found []Problem) {
 	for _, ref := range refs.All() {
 		r, ok := w.Get(ref.Filter)
 		if !ok || ref.Index >= len(r.(*model.EnvoyFilter).Spec.GetConfigPatches()) {
@@ -57,7 +57,7 @@ func (s patchSet) any(pick func(model.Patch) bool) bool {
 
 // added builds the clusters and listeners that patches add on one side; a patch for any side adds on the outbound one, which
 // is all that a gateway has.
-func added(w *world, set patchSet, side networkingv1.EnvoyFilter_PatchContext, found *[]Problem) iter.Seq[unit] {
+func added(w *input, set patchSet, side networkingv1.EnvoyFilter_PatchContext, found *[]Problem) iter.Seq[unit] {
 	return func(yield func(unit) bool) {
 		for _, p := range set {
 			on := p.Config().GetMatch().GetContext()

@@ -18,7 +18,7 @@ var policies intern.Table[*model.Policy]
 
 // peersOf are the PeerAuthentications that decide for endpoints of a namespace, the oldest first: its own and the root
 // namespace's; none where not one of them turns mTLS off, for then the endpoints' labels say it all.
-func (w *world) peersOf(namespace string) intern.List[*model.Policy] {
+func (w *input) peersOf(namespace string) intern.List[*model.Policy] {
 	if found, ok := w.peers[namespace]; ok {
 		return found
 	}
@@ -77,7 +77,7 @@ func modeOf(peers []*model.Policy, namespace string, labels map[string]string, p
 	return firstMode(levels[:], port)
 }
 
-func policiesAt(w *world, keys intern.List[model.Key]) (out []*model.Policy) {
+func policiesAt(w *input, keys intern.List[model.Key]) (out []*model.Policy) {
 	for _, k := range keys.All() {
 		if r, ok := w.Get(k); ok {
 			out = append(out, r.(*model.Policy))
@@ -160,7 +160,7 @@ func accountsOf(s *mirror.Snapshot, host, namespace string) []string {
 	return slices.Compact(out)
 }
 
-func (w *world) accountsOf(host, namespace string) intern.List[string] {
+func (w *input) accountsOf(host, namespace string) intern.List[string] {
 	key := [2]string{host, namespace}
 	list, ok := w.accounts[key]
 	if !ok {
@@ -190,7 +190,7 @@ func (s *scope) secure(spec *cluster.Outbound, q selection, labels map[string]st
 		}
 	default:
 		spec.Auto = cluster.AutoEndpoints
-		spec.Off = s.offOf(q)
+		spec.MTLSDisabled = s.mtlsDisabledOf(q)
 		spec.Plain = plainOf(q, spec.Members.All())
 	}
 }
@@ -209,9 +209,9 @@ func peered(c *change, t types, e mirror.Edit) {
 	}
 	namespace := e.Key().Namespace
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
-		all := c.world.In(kind, namespace)
-		if namespace == c.was || namespace == c.world.root() {
-			all = c.world.All(kind)
+		all := c.input.In(kind, namespace)
+		if namespace == c.was || namespace == c.input.root() {
+			all = c.input.All(kind)
 		}
 		for r := range all {
 			mark(r)

@@ -105,7 +105,7 @@ func TestNewAccountWaitsForCluster(t *testing.T) {
 	n.Caps |= xds.CapIdentity
 	h := p.Join(n)
 	c := p.Snapshot().Apply(2, []model.Record{slice(t, "fresh")}, nil)
-	moved, rest := p.Flip(c, false)
+	moved, rest := p.PlanEndpoints(c, false)
 	if len(moved) != 0 || len(rest) != 1 {
 		t.Errorf("the fast lane moved %v and left %v", moved, rest)
 	}

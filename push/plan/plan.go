@@ -55,7 +55,7 @@ var (
 )
 
 // world is what all layers read: one snapshot and what was derived from it. Replaced as a whole at each step.
-type world struct {
+type input struct {
 	*mirror.Snapshot
 	mesh  *model.Mesh
 	index *index
@@ -64,24 +64,24 @@ type world struct {
 	runs   *pool.Pool
 	pieces []*xds.Fragment // scratch of planRoutes
 	// selected remembers what clusters select, for the scopes of one step.
-	selected    map[selection]intern.List[model.Member]
-	shared      *shared                               // while a step goes on
-	accounts    map[[2]string]intern.List[string]     // by host and namespace, see accountsOf
-	peers       map[string]intern.List[*model.Policy] // by namespace, see peersOf
-	off         map[served]string                     // see offOf
-	denied      denied                                // see deniedOf; unless deniedKnown, not read yet
-	deniedKnown bool
-	fault       func(w *world, of view.Scope) // tests have it panic; nil: nothing is tested
+	selected     map[selection]intern.List[model.Member]
+	shared       *shared                               // while a step goes on
+	accounts     map[[2]string]intern.List[string]     // by host and namespace, see accountsOf
+	peers        map[string]intern.List[*model.Policy] // by namespace, see peersOf
+	mtlsDisabled map[served]string                     // see offOf
+	denied       denied                                // see deniedOf; unless deniedKnown, not read yet
+	deniedKnown  bool
+	fault        func(w *input, of view.Scope) // tests have it panic; nil: nothing is tested
 }
 
 // tested is called wherever a scope is planned, when all layers of a view are, and where a proxy asks for Secrets.
-func (w *world) tested(of view.Scope) {
+func (w *input) tested(of view.Scope) {
 	if w.fault != nil {
 		w.fault(w, of)
 	}
 }
 
-func (w *world) root() string { return w.mesh.Spec.GetRootNamespace() }
+func (w *input) root() string { return w.mesh.Spec.GetRootNamespace() }
 
 // problems are kept by the unit that has them, so that planning a unit again replaces its problems.
 type problems map[string][]Problem

@@ -28,13 +28,13 @@ type Settings struct {
 	Pool     *pool.Pool       // nil: one of its own
 	Snapshot *mirror.Snapshot // to start from; nil: the empty one
 
-	fault func(*world, view.Scope) // see world
+	fault func(*input, view.Scope) // see world
 }
 
 // Planner plans the views of all proxies that joined, and keeps them planned as snapshots change. It has no clock and no
 // socket, and belongs to one goroutine.
 type Planner struct {
-	world         *world
+	input         *input
 	table         *[model.NumKinds][]effect
 	keys          *view.Index
 	scopes        map[view.Scope]*scope
@@ -46,22 +46,22 @@ type Planner struct {
 	asking        map[string]map[*subscriptions]struct{} // by namespace: those of which something is asked for
 	private       map[model.Key]*opened                  // private keys that are asked for
 	// revision of the store that everything planned is complete at.
-	revision   int64
-	plans      int64 // of configuration, so far
-	flipped    flipped
-	replan     *replan    // a change that is being planned; nil: none is
-	apartFrom  int        // see the constant
-	meanwhile  []flips    // what was flipped while the world was planned
-	complaints complaints // what the builders said when they were last asked
+	revision       int64
+	plans          int64 // of configuration, so far
+	fastHosts      fastHosts
+	replan         *replan    // a change that is being planned; nil: none is
+	backgroundFrom int        // see the constant
+	replayed       []fastStep // what was flipped while the world was planned
+	complaints     complaints // what the builders said when they were last asked
 }
 
 // planned is one view and what was planned for it.
 type planned struct {
 	view          view.View
 	scope         *scope
-	family        *family
+	variant       *variant
 	workload      *workload
-	residue       *manifest.Manifest
+	overlay       *manifest.Manifest
 	subscriptions *subscriptions // nil: it may have no Secrets
 	set           atomic.Pointer[manifest.Set]
 	handles       map[*Handle]struct{}
@@ -106,35 +106,35 @@ func New(c Settings) *Planner {
 	if c.Snapshot == nil {
 		c.Snapshot = mirror.Empty()
 	}
-	w := newWorld(c.Snapshot, c.Pool)
+	w := newInput(c.Snapshot, c.Pool)
 	w.fault = c.fault
 	return &Planner{
-		world: w, table: &affects, keys: view.NewIndex(c.Snapshot), revision: c.Snapshot.Revision(),
+		input: w, table: &affects, keys: view.NewIndex(c.Snapshot), revision: c.Snapshot.Revision(),
 		scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, views: map[view.View]*planned{}, handles: map[*Handle]struct{}{},
-		seen: seen{}, apartFrom: apartFrom,
+		seen: seen{}, backgroundFrom: backgroundFrom,
 	}
 }
 
-func newWorld(s *mirror.Snapshot, p *pool.Pool) *world {
-	return &world{Snapshot: s, mesh: s.Mesh(), index: newIndex(s), pool: p, runs: &pool.Pool{},
-		selected: map[selection]intern.List[model.Member]{}, peers: map[string]intern.List[*model.Policy]{}, accounts: map[[2]string]intern.List[string]{}, off: map[served]string{}}
+func newInput(s *mirror.Snapshot, p *pool.Pool) *input {
+	return &input{Snapshot: s, mesh: s.Mesh(), index: newIndex(s), pool: p, runs: &pool.Pool{},
+		selected: map[selection]intern.List[model.Member]{}, peers: map[string]intern.List[*model.Policy]{}, accounts: map[[2]string]intern.List[string]{}, mtlsDisabled: map[served]string{}}
 }
 
 // at is the world at another snapshot.
-func (w *world) at(s *mirror.Snapshot) *world {
+func (w *input) at(s *mirror.Snapshot) *input {
 	next := *w
 	next.Snapshot, next.mesh = s, s.Mesh()
 	next.selected = map[selection]intern.List[model.Member]{}
 	next.shared = newShared()
 	next.peers = map[string]intern.List[*model.Policy]{}
 	next.accounts = map[[2]string]intern.List[string]{}
-	next.off = map[served]string{}
+	next.mtlsDisabled = map[served]string{}
 	next.denied, next.deniedKnown = nil, false
 	return &next
 }
 
 // later is the world at a newer snapshot, for what clusters select: all else stays as it was planned.
-func (w *world) later(s *mirror.Snapshot) *world {
+func (w *input) later(s *mirror.Snapshot) *input {
 	next := w.at(s)
 	next.mesh = w.mesh
 	return next
@@ -148,7 +148,7 @@ func (p *Planner) Join(n view.Node) *Handle {
 }
 
 func (p *Planner) join(h *Handle) {
-	p.bind(h, p.keys.View(p.world.Snapshot, h.Node))
+	p.bind(h, p.keys.View(p.input.Snapshot, h.Node))
 	p.handles[h] = struct{}{}
 }
 
@@ -157,7 +157,7 @@ func (p *Planner) Leave(h *Handle) {
 	if _, ok := p.handles[h]; !ok {
 		return
 	}
-	p.Ask(h, nil, slices.Collect(maps.Keys(h.asks)))
+	p.SubscribeSecrets(h, nil, slices.Collect(maps.Keys(h.asks)))
 	delete(p.handles, h)
 	p.unbind(h, h.planned.Load())
 }
@@ -188,9 +188,9 @@ func (p *Planner) release(pl *planned) {
 			delete(p.workloads, pl.view.Workload)
 		}
 	}
-	if pl.family != nil {
-		if pl.family.refs--; pl.family.refs == 0 {
-			delete(pl.scope.families, pl.view.Facets)
+	if pl.variant != nil {
+		if pl.variant.refs--; pl.variant.refs == 0 {
+			delete(pl.scope.variants, pl.view.Facets)
 		}
 	}
 	p.leaveSubscriptions(pl)
@@ -218,17 +218,17 @@ func (p *Planner) plan(v view.View) *planned {
 	}
 	pl.scope.refs++
 	if v.Facets.Len() > 0 {
-		pl.family = pl.scope.familyOf(v.Facets)
-		pl.family.refs++
+		pl.variant = pl.scope.variantOf(v.Facets)
+		pl.variant.refs++
 	}
 	if pl.workload = p.workloads[v.Workload]; pl.workload == nil {
-		pl.workload = newWorkload(p.world, v.Workload)
+		pl.workload = newWorkload(p.input, v.Workload)
 		p.workloads[v.Workload] = pl.workload
 	}
 	pl.workload.refs++
-	pl.residue = residueOf(pl.workload, v.Residue)
+	pl.overlay = overlayOf(pl.workload, v.Residue)
 	pl.subscriptions = p.subscribe(pl)
-	p.world.tested(v.Scope)
+	p.input.tested(v.Scope)
 	pl.compose(p)
 	done = true
 	return pl
@@ -236,17 +236,17 @@ func (p *Planner) plan(v view.View) *planned {
 
 // compose publishes what the layers hold now, and says whether that differs from before.
 func (pl *planned) compose(p *Planner) (moved bool) {
-	set := manifest.Set{Revision: p.revision, Plan: p.plans, Flipped: p.flipped.sorted}
+	set := manifest.Set{Revision: p.revision, Plan: p.plans, FastHosts: p.fastHosts.sorted}
 	for t := range xds.NumTypes {
 		set.Types[t][manifest.Scope] = pl.scope.types[t]
-		if pl.family != nil {
-			set.Types[t][manifest.Family] = pl.family.types[t]
+		if pl.variant != nil {
+			set.Types[t][manifest.Variant] = pl.variant.types[t]
 		}
 		set.Types[t][manifest.Workload] = pl.workload.types[t]
 	}
-	set.Types[xds.Listener][manifest.Residue] = pl.residue
+	set.Types[xds.Listener][manifest.Overlay] = pl.overlay
 	if pl.subscriptions != nil {
-		set.Types[xds.Secret][manifest.Residue] = pl.subscriptions.manifest
+		set.Types[xds.Secret][manifest.Overlay] = pl.subscriptions.manifest
 	}
 	old := pl.set.Load()
 	if old != nil && old.Types == set.Types {
@@ -277,12 +277,12 @@ func (p *Planner) Apply(c mirror.Change) []Moved {
 
 // relink follows layers that were planned from nothing.
 func (pl *planned) relink(s *scope, wl *workload) {
-	if pl.scope = s; pl.family != nil {
-		pl.family = s.families[pl.view.Facets]
+	if pl.scope = s; pl.variant != nil {
+		pl.variant = s.variants[pl.view.Facets]
 	}
 	if wl != pl.workload {
 		pl.workload = wl
-		pl.residue = succeed(pl.residue, residueOf(wl, pl.view.Residue))
+		pl.overlay = succeed(pl.overlay, overlayOf(wl, pl.view.Residue))
 	}
 }
 
@@ -297,7 +297,7 @@ func (p *Planner) rebind(namespaces map[string]bool) map[*Handle]bool {
 			continue
 		}
 		old := h.planned.Load()
-		if v := p.keys.View(p.world.Snapshot, h.Node); v != old.view {
+		if v := p.keys.View(p.input.Snapshot, h.Node); v != old.view {
 			p.bind(h, v)
 			p.unbind(h, old)
 			rebound[h] = true
@@ -310,20 +310,20 @@ func (p *Planner) rebind(namespaces map[string]bool) map[*Handle]bool {
 func (p *Planner) Revision() int64 { return p.revision }
 
 // Snapshot is what was planned from.
-func (p *Planner) Snapshot() *mirror.Snapshot { return p.world.Snapshot }
+func (p *Planner) Snapshot() *mirror.Snapshot { return p.input.Snapshot }
 
 // Stats counts what is shared: scopes, families, workloads, residues, views, and the proxies that share them.
-type Stats struct{ Scopes, Families, Workloads, Residues, Views, Proxies int }
+type Stats struct{ Scopes, Variants, Workloads, Overlays, Views, Proxies int }
 
 // Stats counts.
 func (p *Planner) Stats() Stats {
 	st := Stats{Scopes: len(p.scopes), Workloads: len(p.workloads), Views: len(p.views), Proxies: len(p.handles)}
 	for _, s := range p.scopes {
-		st.Families += len(s.families)
+		st.Variants += len(s.variants)
 	}
 	for _, pl := range p.views {
-		if pl.residue.Len() > 0 {
-			st.Residues++
+		if pl.overlay.Len() > 0 {
+			st.Overlays++
 		}
 	}
 	return st

@@ -75,20 +75,20 @@ func (p *Planner) inquire() inquiry {
 			}
 		}
 		for _, spec := range s.specs {
-			add(spec, p.world.mesh.Key)
+			add(spec, p.input.mesh.Key)
 		}
 		q.found = append(q.found, maps.Clone(s.problems))
 	}
 	for _, wl := range p.workloads {
 		for _, spec := range wl.specs {
-			add(spec, p.world.mesh.Key)
+			add(spec, p.input.mesh.Key)
 		}
 		q.found = append(q.found, problems{"": wl.found})
 	}
-	for r := range p.world.All(model.KindVirtualService) {
+	for r := range p.input.All(model.KindVirtualService) {
 		q.asks[r] = ask{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
 	}
-	for r := range p.world.All(model.KindEnvoyFilter) {
+	for r := range p.input.All(model.KindEnvoyFilter) {
 		q.asks[r] = ask{r.Meta().Key, func() []error { return patchProblems(r.(*model.EnvoyFilter)) }}
 	}
 	return q

@@ -16,14 +16,14 @@ import (
 
 // apartFrom is how large a change is planned apart: hosts that are touched, times the scopes that may see them. One takes some
 // 20 to 50 us.
-const apartFrom = 500
+const backgroundFrom = 500
 
 // replan is a change that is being planned.
 type replan struct {
 	*change
-	scopes []*scope // to be planned, but for those that are planned from nothing
-	drafts map[*scope]*draft
-	flips  []flips
+	scopes    []*scope // to be planned, but for those that are planned from nothing
+	shadows   map[*scope]*shadow
+	fastSteps []fastStep
 
 	// next goes on with the drafts until a turn is over, and says whether that is all of them; stop ends it. A coroutine: a scope
 	// may stop between any two hosts. Both nil: nothing is planned apart.
@@ -33,15 +33,15 @@ type replan struct {
 }
 
 // draft is a scope as it will be.
-type draft struct {
+type shadow struct {
 	*scope
 	planned bool
 	renewed map[string]*host // the keys: hosts that may have come or gone
 }
 
 // flips is one step of the fast lane: hosts, and the world in which they are planned on drafts.
-type flips struct {
-	world *world
+type fastStep struct {
+	input *input
 	hosts map[string]types
 }
 
@@ -49,18 +49,18 @@ type flips struct {
 func (p *Planner) Begin(c mirror.Change) {
 	relabelled := map[model.Key]bool{}
 	for _, e := range c.Edits {
-		p.world.index.apply(e)
+		p.input.index.apply(e)
 		relabelled[e.Key()] = p.keys.Apply(e)
 	}
-	ch := &change{dirt: newDirt(), world: p.world.at(c.New), was: p.world.root(), relabelled: relabelled}
+	ch := &change{dirt: newDirt(), input: p.input.at(c.New), was: p.input.root(), relabelled: relabelled}
 	ch.collect(p.table, c.Edits)
-	rp := &replan{change: ch, drafts: map[*scope]*draft{}}
+	rp := &replan{change: ch, shadows: map[*scope]*shadow{}}
 	for _, s := range p.scopes {
-		if !rp.anew(s) {
+		if !rp.fromNothing(s) {
 			rp.scopes = append(rp.scopes, s)
 		}
 	}
-	if ch.weight()*len(rp.scopes) >= p.apartFrom {
+	if ch.weight()*len(rp.scopes) >= p.backgroundFrom {
 		rp.next, rp.stop = iter.Pull(rp.turns)
 	}
 	p.replan = rp
@@ -73,10 +73,10 @@ func (d *dirt) weight() int {
 }
 
 // anew says whether a scope is planned from nothing, at the end.
-func (rp *replan) anew(s *scope) bool { return rp.everything || s.reads(rp.readers) }
+func (rp *replan) fromNothing(s *scope) bool { return rp.everything || s.reads(rp.readers) }
 
 // Apart says whether a change is being planned apart: Flip may come between two steps.
-func (p *Planner) Apart() bool { return p.replan != nil && p.replan.next != nil }
+func (p *Planner) InBackground() bool { return p.replan != nil && p.replan.next != nil }
 
 // Step goes on with a change that is planned apart, until over says that the turn is, which is asked after every host. False:
 // all drafts are planned, and End has a little left to do.
@@ -95,7 +95,7 @@ func (rp *replan) turns(yield func(struct{}) bool) {
 		}
 	}
 	for _, s := range rp.scopes {
-		if rp.draft(s).plan(rp, pause); stopped {
+		if rp.shadowOf(s).plan(rp, pause); stopped {
 			return
 		}
 		pause()
@@ -110,57 +110,57 @@ func (p *Planner) Drop() {
 }
 
 // draft is the draft of a scope, made of it as it stands before the first flip.
-func (rp *replan) draft(s *scope) *draft {
-	d := rp.drafts[s]
+func (rp *replan) shadowOf(s *scope) *shadow {
+	d := rp.shadows[s]
 	if d == nil {
-		d = &draft{scope: s.fork()}
-		for facets, f := range s.families {
+		d = &shadow{scope: s.fork()}
+		for proxyInputs, f := range s.variants {
 			copied := *f
 			copied.specs = maps.Clone(f.specs)
-			d.families[facets] = &copied
+			d.variants[proxyInputs] = &copied
 		}
-		rp.drafts[s] = d
+		rp.shadows[s] = d
 	}
 	return d
 }
 
-func (d *draft) plan(rp *replan, pause func()) {
+func (d *shadow) plan(rp *replan, pause func()) {
 	d.renewed, d.pause = d.step.renewed, pause
-	d.apply(rp.world, rp.dirt)
+	d.apply(rp.input, rp.dirt)
 	d.pause, d.planned = nil, true
-	for _, f := range rp.flips {
-		d.flip(f)
+	for _, f := range rp.fastSteps {
+		d.planFastStep(f)
 	}
 }
 
 // flip plans endpoints of hosts, in the world of the flips.
-func (s *scope) flip(f flips) {
-	s.world = f.world
+func (s *scope) planFastStep(f fastStep) {
+	s.input = f.input
 	for h, t := range f.hosts {
 		if t.has(eds) && s.hosts.get(h) != nil {
 			s.step.members[h] |= eds
 		}
 	}
 	if len(s.step.members) > 0 {
-		s.run(f.world)
+		s.run(f.input)
 	}
 }
 
 // flip has a step of the fast lane planned on the drafts, too. It comes before the scopes that the step touches change.
-func (rp *replan) flip(now *mirror.Snapshot, hosts map[string]types, touched map[*scope]bool) {
+func (rp *replan) replay(now *mirror.Snapshot, hosts map[string]types, touched map[*scope]bool) {
 	if rp == nil || len(touched) == 0 {
 		return
 	}
-	f := flips{rp.world.later(now), hosts}
-	rp.flips = append(rp.flips, f)
+	f := fastStep{rp.input.later(now), hosts}
+	rp.fastSteps = append(rp.fastSteps, f)
 	for s := range touched {
-		if !rp.anew(s) {
-			rp.draft(s)
+		if !rp.fromNothing(s) {
+			rp.shadowOf(s)
 		}
 	}
-	for _, d := range rp.drafts {
+	for _, d := range rp.shadows {
 		if d.planned {
-			d.flip(f)
+			d.planFastStep(f)
 		}
 	}
 }
@@ -168,28 +168,28 @@ func (rp *replan) flip(now *mirror.Snapshot, hosts map[string]types, touched map
 // End plans the rest and says who should have something else, in no order that means anything.
 func (p *Planner) End() []Moved {
 	rp := p.replan
-	if p.Apart() {
+	if p.InBackground() {
 		p.Step(func() bool { return false })
 	} else {
 		for _, s := range rp.scopes {
-			s.apply(rp.world, rp.dirt)
+			s.apply(rp.input, rp.dirt)
 		}
 	}
 	p.plans++
-	p.replan, p.world, p.revision, p.meanwhile = nil, rp.world, rp.world.Revision(), rp.flips
-	for s, d := range rp.drafts {
-		s.become(d, p.world)
+	p.replan, p.input, p.revision, p.replayed = nil, rp.input, rp.input.Revision(), rp.fastSteps
+	for s, d := range rp.shadows {
+		s.swap(d, p.input)
 	}
 	for _, s := range p.scopes {
-		if rp.anew(s) {
+		if rp.fromNothing(s) {
 			p.scopes[s.key] = p.again(s)
 		}
 	}
 	p.applySecrets(rp.dirt)
 	for key, wl := range p.workloads {
 		if rp.everything || wl.touched(rp.dirt) {
-			next := newWorkload(p.world, key)
-			next.succeed(&wl.layer, p.world.shared)
+			next := newWorkload(p.input, key)
+			next.succeed(&wl.layer, p.input.shared)
 			next.refs = wl.refs
 			p.workloads[key] = next
 		}
@@ -198,12 +198,12 @@ func (p *Planner) End() []Moved {
 		pl.relink(p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
 	}
 	rebound := p.rebind(rp.views)
-	p.world.shared = nil
+	p.input.shared = nil
 	return p.publish(rebound)
 }
 
 // become puts a draft in the place of the scope.
-func (s *scope) become(d *draft, w *world) {
+func (s *scope) swap(d *shadow, w *input) {
 	for name := range d.renewed {
 		switch was, is := s.hosts.get(name) != nil, d.hosts.get(name) != nil; {
 		case is && !was:
@@ -214,17 +214,17 @@ func (s *scope) become(d *draft, w *world) {
 	}
 	seen, refs := s.seen, s.refs
 	*s = *d.scope
-	s.world, s.seen, s.refs = w, seen, refs
+	s.input, s.seen, s.refs = w, seen, refs
 }
 
 // again plans a scope from nothing.
 func (p *Planner) again(s *scope) *scope {
 	next := p.scopeFor(s.key)
-	next.succeed(&s.layer, p.world.shared)
+	next.succeed(&s.layer, p.input.shared)
 	next.refs = s.refs
-	for facets, old := range s.families {
-		f := next.familyOf(facets)
-		f.succeed(&old.layer, p.world.shared)
+	for proxyInputs, old := range s.variants {
+		f := next.variantOf(proxyInputs)
+		f.succeed(&old.layer, p.input.shared)
 		f.refs = old.refs
 	}
 	p.seen.retire(s)

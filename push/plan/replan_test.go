@@ -24,16 +24,16 @@ func wave(t testing.TB, n int, to string) (all []model.Record) {
 
 // A large change is planned apart, host by host in each scope: endpoints that flip in between go to everybody at once, the
 // change comes at the end, and the scopes go on sharing what they have in common.
-func TestFlipsPassAPlan(t *testing.T) {
+func TestFastPathPassesAPlan(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)
-	p.apartFrom = 300
+	p.backgroundFrom = 300
 	before := map[*Handle]*manifest.Set{}
 	for _, h := range handles {
 		before[h] = h.Set()
 	}
 	c := p.Snapshot().Apply(2, wave(t, 50, "s5"), nil)
 	p.Begin(c)
-	if !p.Apart() {
+	if !p.InBackground() {
 		t.Fatal("fifty VirtualServices for six scopes are not planned apart")
 	}
 	now, flips := c.New, 0
@@ -42,7 +42,7 @@ func TestFlipsPassAPlan(t *testing.T) {
 		ready := 1 + flips%3
 		next := now.Apply(now.Revision()+1, []model.Record{flip(t, "ns0", "s3", ready)}, nil)
 		now = next.New
-		moved, rest := p.Flip(next, false)
+		moved, rest := p.PlanEndpoints(next, false)
 		if len(moved) != 6 || len(rest) != 0 || moved[0].Lane != Fast {
 			t.Fatalf("flip %d moved %v, and %v waits", flips, moved, rest)
 		}
@@ -58,7 +58,7 @@ func TestFlipsPassAPlan(t *testing.T) {
 	if moved := p.End(); len(moved) != 6 || moved[0].Lane != Slow || flips < 6*50 {
 		t.Errorf("the end moved %v after %d flips", moved, flips)
 	}
-	if p.Flip(mirror.Change{New: now}, false); p.Revision() != now.Revision() {
+	if p.PlanEndpoints(mirror.Change{New: now}, false); p.Revision() != now.Revision() {
 		t.Errorf("revision %d, want %d", p.Revision(), now.Revision())
 	}
 	for _, h := range handles {
@@ -74,11 +74,11 @@ func TestFlipsPassAPlan(t *testing.T) {
 }
 
 // A small change is planned where it stands: a draft of each scope would cost more than it does.
-func TestSmallChangeNeedsNoDraft(t *testing.T) {
+func TestSmallChangeNeedsNoShadow(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)
 	was := handles[0].planned.Load().scope.own
 	p.Begin(p.Snapshot().Apply(2, wave(t, 2, "s5"), nil))
-	if p.Apart() {
+	if p.InBackground() {
 		t.Error("two VirtualServices are planned apart")
 	}
 	p.End()
@@ -89,7 +89,7 @@ func TestSmallChangeNeedsNoDraft(t *testing.T) {
 
 // The loop has endpoints pass a plan that takes more than one turn, and says that all is planned once it is.
 func TestLoopTakesTurns(t *testing.T) {
-	src := newFeed()
+	src := newTestSource()
 	var lanes []Lane
 	l, err := NewLoop(Config{Source: src, DebounceAfter: 1, Coalesce: 1, Planned: func(_ int64, lane Lane, _ time.Time, _, _ int) { lanes = append(lanes, lane) }})
 	if err != nil {
@@ -98,7 +98,7 @@ func TestLoopTakesTurns(t *testing.T) {
 	src.now = bigMesh(t, 60)
 	src.box.Put(mirror.Change{Old: mirror.Empty(), New: src.now})
 	l.take(src.box)
-	l.planner.apartFrom, l.turn = 0, 0
+	l.planner.backgroundFrom, l.turn = 0, 0
 	var handles []*Handle
 	for i := range 6 {
 		handles = append(handles, l.planner.Join(node(fmt.Sprintf("ns%d", i), "a")))
@@ -140,10 +140,10 @@ func TestLoopTakesTurns(t *testing.T) {
 
 // Proxies that come and go, and whoever asks, see no half of a plan.
 func TestNobodySeesHalfAPlan(t *testing.T) {
-	inBubble(t, Config{Linger: -1, DebounceAfter: 40 * time.Millisecond}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Linger: -1, DebounceAfter: 40 * time.Millisecond}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(wave(t, 60, "s1")...)
 		pass(time.Second)
-		if err := l.call(t.Context(), func() { l.planner.apartFrom, l.turn = 0, 0 }); err != nil {
+		if err := l.call(t.Context(), func() { l.planner.backgroundFrom, l.turn = 0, 0 }); err != nil {
 			t.Fatal(err)
 		}
 		var stay *Proxy

@@ -41,23 +41,23 @@ func (l *Loop) safely(f func()) {
 
 // accept leaves out of a change what is set aside. A record of which another version comes is tried again.
 func (l *Loop) accept(c mirror.Change) mirror.Change {
-	if l.newest == nil || !l.apart {
+	if l.newest == nil || !l.excludes {
 		return c
 	}
-	before := len(l.aside)
+	before := len(l.excluded)
 	edits := slices.DeleteFunc(slices.Clone(c.Edits), func(e mirror.Edit) bool {
-		b, is := l.aside[e.Key()]
+		b, is := l.excluded[e.Key()]
 		if !is {
 			return false
 		}
 		if hashOf(e.New) == b.bad {
 			return true
 		}
-		delete(l.aside, e.Key())
+		delete(l.excluded, e.Key())
 		return false
 	})
-	if len(l.aside) != before {
-		l.showAside()
+	if len(l.excluded) != before {
+		l.publishExcluded()
 	}
 	accepted := with(l.newest, c.New.Revision(), edits)
 	accepted.Committed = c.Committed
@@ -73,18 +73,18 @@ func hashOf(r model.Record) model.Hash {
 }
 
 // setAside leaves records out of the newest snapshot from now on, and says so.
-func (l *Loop) setAside(found []blame) {
+func (l *Loop) exclude(found []blame) {
 	if len(found) == 0 {
 		return
 	}
-	l.apart = true // from now on the snapshots are this loop's own
+	l.excludes = true // from now on the snapshots are this loop's own
 	for _, b := range found {
-		l.aside[b.key] = b
+		l.excluded[b.key] = b
 		l.log.Error("a record is set aside: the plan panics with this version of it", obs.KeyObject, b.key.String(), obs.KeyVersion, b.bad.String(),
 			obs.KeyProblem, b.problem().Message)
 	}
 	l.newest = without(l.newest, found)
-	l.showAside()
+	l.publishExcluded()
 }
 
 // problem is what is shown of it.
@@ -105,9 +105,9 @@ func (b blame) problem() Problem {
 	return Problem{Key: b.key, Message: message}
 }
 
-func (l *Loop) showAside() {
-	all := make([]Problem, 0, len(l.aside))
-	for _, b := range l.aside {
+func (l *Loop) publishExcluded() {
+	all := make([]Problem, 0, len(l.excluded))
+	for _, b := range l.excluded {
 		all = append(all, b.problem())
 	}
 	slices.SortFunc(all, func(a, b Problem) int { return a.Key.Compare(b.Key) })
@@ -115,7 +115,7 @@ func (l *Loop) showAside() {
 	obs.SetAside.Set(float64(len(all)))
 }
 
-func (l *Loop) asideSaid() []Problem {
+func (l *Loop) excludedProblems() []Problem {
 	if all := l.said.Load(); all != nil {
 		return *all
 	}
@@ -123,7 +123,7 @@ func (l *Loop) asideSaid() []Problem {
 }
 
 // SetAside lists the records whose newest version is not planned because the plan panics with it. Safe for any goroutine.
-func (l *Loop) SetAside() []Problem { return l.asideSaid() }
+func (l *Loop) SetAside() []Problem { return l.excludedProblems() }
 
 // Newest is the newest snapshot that is planned from, or will be: the source's, without what is set aside; nil: there is none yet.
 // Safe for any goroutine.
@@ -146,7 +146,7 @@ func (l *Loop) restore() {
 		}
 	}
 	now := time.Now()
-	l.pending, l.flips, l.going, l.left = Pending{}, Pending{}, nil, nil // all of the newest is planned
+	l.pending, l.endpointEdits, l.going, l.left = Pending{}, Pending{}, nil, nil // all of the newest is planned
 	l.config.took(now)
 	l.endpoints.took(now)
 	l.good = l.newest
@@ -160,7 +160,7 @@ func (l *Loop) restore() {
 	for h := range l.proxies {
 		moved = append(moved, Moved{h, Slow})
 	}
-	l.tell(moved)
+	l.notify(moved)
 }
 
 // giveUp sets aside what is to blame for the first proxy that failed, and says whether nothing more can be done: no record is, and the
@@ -172,7 +172,7 @@ func (l *Loop) giveUp(failed []*Handle) bool {
 	lost := failed[:0:0]
 	for _, h := range failed {
 		found := l.culprits(h.Node)
-		if l.setAside(found); len(found) > 0 {
+		if l.exclude(found); len(found) > 0 {
 			return false
 		}
 		lost = append(lost, h)
@@ -241,7 +241,7 @@ func (p *Planner) rejoin(h *Handle) {
 	p.join(h)
 	names := slices.Sorted(maps.Keys(h.asks))
 	h.asks = nil
-	p.Ask(h, names, nil)
+	p.SubscribeSecrets(h, names, nil)
 }
 
 // join plans for a proxy that joins. A view that cannot be planned leaves the planner as it was, so that this proxy alone is
@@ -254,7 +254,7 @@ func (l *Loop) join(n view.Node) (h *Handle, err error) {
 	if now := time.Now(); now.Sub(l.searched) >= searchEvery {
 		l.searched = now
 		found := l.culprits(n)
-		if l.setAside(found); len(found) > 0 {
+		if l.exclude(found); len(found) > 0 {
 			l.restore()
 			if plan() == nil {
 				return h, nil

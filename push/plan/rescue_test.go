@@ -16,8 +16,8 @@ import (
 )
 
 // panicsWith makes a plan panic where the snapshot has a record of a kind whose body says a text, for the scopes that sees names.
-func panicsWith(kind model.Kind, text string, sees func(view.Scope) bool) func(*world, view.Scope) {
-	return func(w *world, of view.Scope) {
+func panicsWith(kind model.Kind, text string, sees func(view.Scope) bool) func(*input, view.Scope) {
+	return func(w *input, of view.Scope) {
 		for r := range w.All(kind) {
 			if strings.Contains(fmt.Sprint(r.Body()), text) && sees(of) {
 				panic("the plan cannot take " + r.Meta().Key.String())
@@ -29,9 +29,9 @@ func panicsWith(kind model.Kind, text string, sees func(view.Scope) bool) func(*
 func everybody(view.Scope) bool { return true }
 
 // withFault runs a loop whose plans panic.
-func withFault(t *testing.T, fault func(*world, view.Scope), f func(t *testing.T, l *Loop, src *feed, log *bytes.Buffer)) {
+func withFault(t *testing.T, fault func(*input, view.Scope), f func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer)) {
 	log := &bytes.Buffer{}
-	inBubble(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil)), Linger: -1}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil)), Linger: -1}, func(t *testing.T, l *Loop, src *testSource) {
 		l.fault = fault
 		f(t, l, src, log)
 	})
@@ -50,7 +50,7 @@ func joins(t *testing.T, l *Loop, namespace, name string, m *moves) *Proxy {
 	return p
 }
 
-func aside(l *Loop) string {
+func excludedText(l *Loop) string {
 	var all []string
 	for _, p := range l.SetAside() {
 		all = append(all, p.String())
@@ -61,7 +61,7 @@ func aside(l *Loop) string {
 // A version with which the plan panics is found among many others and set aside by name; its last good version stands, the other
 // edits apply, and so do those that come later. It is taken when it is another one.
 func TestRecordThatPanicsIsSetAside(t *testing.T) {
-	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *feed, log *bytes.Buffer) {
+	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer) {
 		src.put(append(shop(t), vsOf(t, "shop/v", web, "db.shop.svc.cluster.local", ""))...)
 		m := &moves{}
 		p := joins(t, l, "shop", "a", m)
@@ -73,7 +73,7 @@ func TestRecordThatPanicsIsSetAside(t *testing.T) {
 		m.reset()
 		src.put(append(batch, vsOf(t, "shop/v", web, "poison.org", ""))...)
 		pass(time.Second)
-		if got := aside(l); !strings.HasPrefix(got, "VirtualService shop/v: ") || !strings.Contains(got, "the last good version stands") || strings.Count(got, "\n") != 0 {
+		if got := excludedText(l); !strings.HasPrefix(got, "VirtualService shop/v: ") || !strings.Contains(got, "the last good version stands") || strings.Count(got, "\n") != 0 {
 			t.Fatalf("set aside: %s", got)
 		}
 		if got := routesOfSet(t, p.Set(), "80").String(); got != before {
@@ -87,7 +87,7 @@ func TestRecordThatPanicsIsSetAside(t *testing.T) {
 		}
 		src.put(svc(t, "shop/later", "10.97.1.1", "http:81:HTTP"))
 		pass(time.Second)
-		if p.Set().Types[xds.Cluster].Get("outbound|81||later.shop.svc.cluster.local") == nil || aside(l) == "" {
+		if p.Set().Types[xds.Cluster].Get("outbound|81||later.shop.svc.cluster.local") == nil || excludedText(l) == "" {
 			t.Error("a later edit is not planned, or the record is back")
 		}
 		other := joins(t, l, "other", "b", nil)
@@ -96,15 +96,15 @@ func TestRecordThatPanicsIsSetAside(t *testing.T) {
 		}
 		src.put(vsOf(t, "shop/v", web, "new00.shop.svc.cluster.local", ""))
 		pass(time.Second)
-		if got := routesOfSet(t, p.Set(), "80").String(); aside(l) != "" || got == before {
-			t.Errorf("the mended version is not taken: %s", aside(l))
+		if got := routesOfSet(t, p.Set(), "80").String(); excludedText(l) != "" || got == before {
+			t.Errorf("the mended version is not taken: %s", excludedText(l))
 		}
 	})
 }
 
 // What was planned around a panic is what a plan from nothing has, for each proxy.
 func TestRescuedPlanIsFresh(t *testing.T) {
-	withFault(t, panicsWith(model.KindDestinationRule, "poison", everybody), func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+	withFault(t, panicsWith(model.KindDestinationRule, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(shop(t)...)
 		proxies := []*Proxy{joins(t, l, "shop", "a", nil), joins(t, l, "shop", "b", nil), joins(t, l, "other", "c", nil)}
 		src.put(rec(t, model.KindDestinationRule, "shop/web", "{host: "+web+", subsets: [{name: poison}]}"), vsOf(t, "shop/v", web, "db.shop.svc.cluster.local", ""))
@@ -124,11 +124,11 @@ func TestRescuedPlanIsFresh(t *testing.T) {
 
 // A replica that starts with such a record, and so has no good version of it, serves all the rest.
 func TestRecordThatPanicsAtTheStart(t *testing.T) {
-	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(append(shop(t), vsOf(t, "shop/v", web, "poison.org", ""))...)
 		p := joins(t, l, "shop", "a", nil)
-		if p.Set().Types[xds.Cluster].Get("outbound|80||"+web) == nil || !strings.Contains(aside(l), "VirtualService shop/v: ") || !strings.Contains(aside(l), "no version") {
-			t.Errorf("set aside: %q", aside(l))
+		if p.Set().Types[xds.Cluster].Get("outbound|80||"+web) == nil || !strings.Contains(excludedText(l), "VirtualService shop/v: ") || !strings.Contains(excludedText(l), "no version") {
+			t.Errorf("set aside: %q", excludedText(l))
 		}
 	})
 }
@@ -137,7 +137,7 @@ func TestRecordThatPanicsAtTheStart(t *testing.T) {
 // panics for: never is a policy left out.
 func TestPolicyThatPanics(t *testing.T) {
 	for text, closed := range map[string]bool{"istio": true, "selector": false} {
-		withFault(t, panicsWith(model.KindAuthorizationPolicy, text, everybody), func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+		withFault(t, panicsWith(model.KindAuthorizationPolicy, text, everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 			policy := rec(t, model.KindAuthorizationPolicy, "shop/p", "{selector: {app: x}, istio: 'aaaa'}")
 			src.put(append(shop(t), policy)...)
 			_, err := l.Join(t.Context(), node("shop", "a"), nil)
@@ -145,8 +145,8 @@ func TestPolicyThatPanics(t *testing.T) {
 			if !there || errors.Is(err, ErrUnplannable) == closed {
 				t.Fatalf("%s: what stands is %v; join: %v", text, r, err)
 			}
-			if spec := r.(*model.Policy).Spec; closed && (!spec.GetClosed() || spec.GetSelector()["app"] != "x" || !strings.Contains(aside(l), "is closed")) {
-				t.Errorf("what stands is %v: %s", spec, aside(l))
+			if spec := r.(*model.Policy).Spec; closed && (!spec.GetClosed() || spec.GetSelector()["app"] != "x" || !strings.Contains(excludedText(l), "is closed")) {
+				t.Errorf("what stands is %v: %s", spec, excludedText(l))
 			}
 		})
 	}
@@ -159,7 +159,7 @@ func TestProxyThatPanicsIsAlone(t *testing.T) {
 	odd := panicsWith(model.KindVirtualService, "db.shop", func(of view.Scope) bool { return of.Network == "odd" && on })
 	strange := node("elsewhere", "b")
 	strange.Network = "odd" // what a client says of itself
-	withFault(t, odd, func(t *testing.T, l *Loop, src *feed, log *bytes.Buffer) {
+	withFault(t, odd, func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer) {
 		src.put(shop(t)...)
 		m := &moves{}
 		good := joins(t, l, "shop", "a", nil)
@@ -173,8 +173,8 @@ func TestProxyThatPanicsIsAlone(t *testing.T) {
 		if bad.Err() == nil || len(m.get().at) == 0 || good.Err() != nil {
 			t.Errorf("odd: %v, told %v; good: %v", bad.Err(), m.get(), good.Err())
 		}
-		if aside(l) != "" || !strings.Contains(routesOfSet(t, good.Set(), "80").String(), "db.shop") {
-			t.Errorf("the record was taken away: %s", aside(l))
+		if excludedText(l) != "" || !strings.Contains(routesOfSet(t, good.Set(), "80").String(), "db.shop") {
+			t.Errorf("the record was taken away: %s", excludedText(l))
 		}
 		bad.Leave()
 		for range 3 {
@@ -197,7 +197,7 @@ func TestProxyThatPanicsIsAlone(t *testing.T) {
 func TestManyRecordsThatPanic(t *testing.T) {
 	plans := 0
 	poison := panicsWith(model.KindVirtualService, "poison", everybody)
-	withFault(t, func(w *world, of view.Scope) { plans++; poison(w, of) }, func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+	withFault(t, func(w *input, of view.Scope) { plans++; poison(w, of) }, func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(shop(t)...)
 		joins(t, l, "shop", "a", nil)
 		var batch []model.Record
@@ -225,21 +225,21 @@ func TestPanicInEachLane(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fault := func(w *world, of view.Scope) {
+			fault := func(w *input, of view.Scope) {
 				panicsWith(model.KindVirtualService, "poison", everybody)(w, of)
 				panicsWith(model.KindEndpoints, "10.66.6.6", everybody)(w, of)
 			}
-			withFault(t, fault, func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+			withFault(t, fault, func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 				src.put(shop(t)...)
 				p := joins(t, l, "shop", "a", nil)
-				if err := l.call(t.Context(), func() { l.planner.apartFrom, l.turn = 0, 0 }); err != nil {
+				if err := l.call(t.Context(), func() { l.planner.backgroundFrom, l.turn = 0, 0 }); err != nil {
 					t.Fatal(err)
 				}
 				before := p.Set()
 				src.put(edit(t)...)
 				pass(time.Second)
 				if len(l.SetAside()) != 1 || len(compare(p.Set(), before)) != 0 {
-					t.Errorf("set aside: %q, differs in %v", aside(l), compare(p.Set(), before))
+					t.Errorf("set aside: %q, differs in %v", excludedText(l), compare(p.Set(), before))
 				}
 				src.put(svc(t, "shop/later", "10.97.1.1", "http:81:HTTP"))
 				pass(time.Second)
@@ -252,8 +252,8 @@ func TestPanicInEachLane(t *testing.T) {
 }
 
 // The loop's own snapshots, after something was set aside, follow the source's in everything else.
-func TestAsideFollowsTheSource(t *testing.T) {
-	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+func TestExcludedFollowsTheSource(t *testing.T) {
+	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(shop(t)...)
 		joins(t, l, "shop", "a", nil)
 		src.put(vsOf(t, "shop/v", web, "poison.org", ""))
@@ -264,8 +264,8 @@ func TestAsideFollowsTheSource(t *testing.T) {
 		src.now = c.New
 		src.box.Put(c)
 		pass(time.Second)
-		if d := mirror.Diff(l.Newest(), src.now); len(d.Edits) != 0 || aside(l) != "" || l.Newest().Revision() != src.now.Revision() {
-			t.Errorf("differs from the source in %v, set aside: %s", d.Edits, aside(l))
+		if d := mirror.Diff(l.Newest(), src.now); len(d.Edits) != 0 || excludedText(l) != "" || l.Newest().Revision() != src.now.Revision() {
+			t.Errorf("differs from the source in %v, set aside: %s", d.Edits, excludedText(l))
 		}
 	})
 }
@@ -277,7 +277,7 @@ func TestJoinThatPanics(t *testing.T) {
 	before := p.Stats()
 	for at := 1; at <= 2; at++ { // in the scope, and when all layers are there
 		calls := 0
-		p.world.fault = func(*world, view.Scope) {
+		p.input.fault = func(*input, view.Scope) {
 			if calls++; calls == at {
 				panic("in a join")
 			}
@@ -291,7 +291,7 @@ func TestJoinThatPanics(t *testing.T) {
 			t.Errorf("call %d: %+v, was %+v", at, now, before)
 		}
 	}
-	p.world.fault = nil
+	p.input.fault = nil
 	if h := p.Join(node("other", "b")); len(p.Check(h)) != 0 {
 		t.Errorf("it joins later and differs in %v", p.Check(h))
 	}
@@ -301,7 +301,7 @@ func TestJoinThatPanics(t *testing.T) {
 // for again and the keys of others in its namespace are tidied.
 func TestRescuedPlanKeepsKeys(t *testing.T) {
 	j, o := &judge{}, &opener{}
-	inBubble(t, Config{Opener: o, Authoriser: j, Linger: -1, Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: o, Authoriser: j, Linger: -1, Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, l *Loop, src *testSource) {
 		l.fault = panicsWith(model.KindVirtualService, "poison", everybody)
 		src.put(append(shop(t), used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))...)
 		m := &moves{}
@@ -315,7 +315,7 @@ func TestRescuedPlanKeepsKeys(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Ask(t.Context(), []string{site}, nil)
+			p.SubscribeSecrets(t.Context(), []string{site}, nil)
 			all = append(all, p)
 		}
 		pass(time.Second)
@@ -324,8 +324,8 @@ func TestRescuedPlanKeepsKeys(t *testing.T) {
 		pass(6 * time.Minute) // the last yes is old, and nobody can say
 		src.put(vsOf(t, "shop/v", web, "poison.org", ""))
 		pass(time.Second)
-		if !strings.HasPrefix(aside(l), "VirtualService shop/v: ") {
-			t.Fatalf("set aside: %q", aside(l))
+		if !strings.HasPrefix(excludedText(l), "VirtualService shop/v: ") {
+			t.Fatalf("set aside: %q", excludedText(l))
 		}
 		for _, p := range all {
 			if got := held(t, p.Set(), site); got != "chain, key of 1" {
@@ -342,13 +342,13 @@ func TestRescuedPlanKeepsKeys(t *testing.T) {
 // of others are answered.
 func TestRequestThatPanics(t *testing.T) {
 	armed := false
-	fault := func(*world, view.Scope) {
+	fault := func(*input, view.Scope) {
 		if armed {
 			armed = false
 			panic("the plan cannot take what is asked for")
 		}
 	}
-	withFault(t, fault, func(t *testing.T, l *Loop, src *feed, _ *bytes.Buffer) {
+	withFault(t, fault, func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(append(shop(t), rec(t, model.KindSecret, "shop/cert", "{chain: 'eA==', trust: 'eA=='}"))...)
 		identified := func(account string) *Proxy {
 			n := node("shop", account)
@@ -363,7 +363,7 @@ func TestRequestThatPanics(t *testing.T) {
 		panics := func(p *Proxy) bool { // says whether another planner was made
 			var before, after *Planner
 			l.look(func() { before, armed = l.planner, true })
-			p.Ask(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
+			p.SubscribeSecrets(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
 			l.look(func() { after, armed = l.planner, false })
 			return before != after
 		}
@@ -376,13 +376,13 @@ func TestRequestThatPanics(t *testing.T) {
 		if bad.Err() == nil {
 			t.Error("the stream of who was not answered stays, and nobody asks again")
 		}
-		good.Ask(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
+		good.SubscribeSecrets(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
 		if good.Set().Types[xds.Secret].Get("kubernetes://cert-cacert") == nil {
 			t.Error("another identity is not answered")
 		}
 		pass(searchEvery)
 		bad = identified("bad")
-		bad.Ask(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
+		bad.SubscribeSecrets(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
 		if bad.Set().Types[xds.Secret].Get("kubernetes://cert-cacert") == nil {
 			t.Error("the identity is not answered later")
 		}

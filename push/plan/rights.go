@@ -17,7 +17,7 @@ import (
 // only where some object makes their workloads use it, which is planned here (issue 12, item 1).
 
 // unused says why no object makes workloads of an identity use a Secret; empty: one does.
-func (w *world) unused(who view.Identity, key model.Key, labels func() []map[string]string) (cause, why string) {
+func (w *input) unused(who view.Identity, key model.Key, labels func() []map[string]string) (cause, why string) {
 	candidates := func(yield func(model.Record) bool) {
 		for by := range w.index.secrets[key.Name] {
 			if r, ok := w.Get(by); ok && !yield(r) {
@@ -39,7 +39,7 @@ func (w *world) unused(who view.Identity, key model.Key, labels func() []map[str
 
 // labelsOf finds the sets of labels that the source has for workloads of an identity, once, when it is first asked for: those of
 // endpoints of its namespace (Pods behind Services, endpoints of ServiceEntries) that are of its service account, each set once.
-func (w *world) labelsOf(who view.Identity) func() []map[string]string {
+func (w *input) labelsOf(who view.Identity) func() []map[string]string {
 	var found []map[string]string
 	looked := false
 	return func() []map[string]string {
@@ -127,7 +127,7 @@ func (p *Planner) Authorised(who view.Identity, right access.Standing) []Moved {
 		return nil
 	}
 	subs.right = right
-	subs.plan(p.world, slices.Collect(maps.Keys(subs.asked)), p.private)
+	subs.plan(p.input, slices.Collect(maps.Keys(subs.asked)), p.private)
 	p.tidyKeys(who.Namespace)
 	return p.composeSubscriptions(subs)
 }

@@ -65,7 +65,7 @@ func TestForgedLabels(t *testing.T) {
 			}
 			p := New(Settings{Snapshot: snapshot(append(c.has, selecting(t, c.selector), tlsSecret(t, "shop/web", "chain", "", "1"))...)})
 			h := p.Join(n)
-			p.Ask(h, []string{site}, nil)
+			p.SubscribeSecrets(h, []string{site}, nil)
 			open(p, "key of 1")
 			_, why := p.missing(h, site)
 			if got := held(t, h.Set(), site); got != want || !strings.Contains(why, c.want) || (why == "") != (c.want == "") {
@@ -77,13 +77,13 @@ func TestForgedLabels(t *testing.T) {
 
 // Labels that change give the private key and take it, by the lane of endpoints alone, too; it is not held for nobody.
 func TestLabelsThatChange(t *testing.T) {
-	inBubble(t, Config{Opener: &opener{}, Authoriser: &judge{}}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: &opener{}, Authoriser: &judge{}}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(selecting(t, "app: gw"), tlsSecret(t, "shop/web", "chain", "", "1"))
 		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Ask(t.Context(), []string{site}, nil)
+		p.SubscribeSecrets(t.Context(), []string{site}, nil)
 		for i, step := range []struct {
 			put  model.Record
 			want string
@@ -110,7 +110,7 @@ func TestAuthoriserIsAsked(t *testing.T) {
 	var log bytes.Buffer
 	j := &judge{}
 	who := gateway("shop", "shop").Verified
-	inBubble(t, Config{Opener: &opener{}, Authoriser: j, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: &opener{}, Authoriser: j, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "ca", "1"))
 		join := func(n view.Node) *Proxy {
 			t.Helper()
@@ -118,7 +118,7 @@ func TestAuthoriserIsAsked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Ask(t.Context(), []string{site, site + "-cacert"}, nil)
+			p.SubscribeSecrets(t.Context(), []string{site, site + "-cacert"}, nil)
 			return p
 		}
 		expect := func(what string, p *Proxy, want string, questions int) { // -1: some
@@ -185,14 +185,14 @@ func TestAuthoriserIsAsked(t *testing.T) {
 // A proxy that comes back while the authoriser is away has what it had.
 func TestComesBackWhileAway(t *testing.T) {
 	j := &judge{}
-	inBubble(t, Config{Opener: &opener{}, Authoriser: j}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: &opener{}, Authoriser: j}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
 		for i := range 3 {
 			p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Ask(t.Context(), []string{site}, nil)
+			p.SubscribeSecrets(t.Context(), []string{site}, nil)
 			if got := held(t, p.Set(), site); got != "chain, key of 1" {
 				t.Errorf("join %d: %q", i, got)
 			}
@@ -209,18 +209,18 @@ func TestComesBackWhileAway(t *testing.T) {
 // A right that nobody has needed for a while is not what it was: it is asked for again before a private key is sent.
 func TestRightIsNotRemembered(t *testing.T) {
 	j, o := &judge{}, &opener{}
-	inBubble(t, Config{Opener: o, Authoriser: j}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: o, Authoriser: j}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
 		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Ask(t.Context(), []string{site}, nil)
-		p.Ask(t.Context(), nil, []string{site})
+		p.SubscribeSecrets(t.Context(), []string{site}, nil)
+		p.SubscribeSecrets(t.Context(), nil, []string{site})
 		j.set(nil, p.Node.Verified)
 		pass(access.DefaultYes)
 		j.questions()
-		p.Ask(t.Context(), []string{site}, nil)
+		p.SubscribeSecrets(t.Context(), []string{site}, nil)
 		if got := held(t, p.Set(), site); got != "" || j.questions() != 1 || len(o.opened) != 1 {
 			t.Errorf("sent %q, opened %q", got, o.opened)
 		}
@@ -233,13 +233,13 @@ func TestBindingsAreEdited(t *testing.T) {
 	binding := func(name, account string) model.Record {
 		return rec(t, model.KindSecretReader, name, "accounts: ["+account+"]")
 	}
-	inBubble(t, Config{Opener: &opener{}, Authoriser: j}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: &opener{}, Authoriser: j}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
 		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Ask(t.Context(), []string{site}, nil)
+		p.SubscribeSecrets(t.Context(), []string{site}, nil)
 		for i, c := range []struct {
 			name      string
 			questions int
@@ -260,13 +260,13 @@ func TestBindingsAreEdited(t *testing.T) {
 			t.Errorf("taken back: %q", got)
 		}
 	})
-	inBubble(t, Config{Opener: &opener{}}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: &opener{}}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
 		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Ask(t.Context(), []string{site}, nil)
+		p.SubscribeSecrets(t.Context(), []string{site}, nil)
 		if got, why := held(t, p.Set(), site), l.Standing(p, site).Why; got != "" || !strings.Contains(why, "no authoriser") {
 			t.Errorf("without an authoriser: %q, %q", got, why)
 		}
@@ -281,7 +281,7 @@ func TestRightsArePlannedByIdentity(t *testing.T) {
 		n := gateway("shop", "shop")
 		n.Name, n.ID = fmt.Sprint(i), fmt.Sprint(i)
 		h := p.Join(n)
-		p.Ask(h, []string{site}, nil)
+		p.SubscribeSecrets(h, []string{site}, nil)
 		handles = append(handles, h)
 	}
 	if rights := slices.Collect(p.Rights()); len(p.subscriptions) != 1 || len(rights) != 1 {
@@ -300,7 +300,7 @@ func TestRightsArePlannedByIdentity(t *testing.T) {
 		for n := range maxAsked - 1 {
 			names = append(names, fmt.Sprintf("kubernetes://n%d-%d", i, n))
 		}
-		p.Ask(h, names, nil)
+		p.SubscribeSecrets(h, names, nil)
 	}
 	subs := p.subscriptions[handles[0].Node.Verified]
 	if len(subs.asked) != maxAskedOfIdentity {

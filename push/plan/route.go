@@ -307,16 +307,16 @@ func (rc *routes) aloneHost() bool {
 }
 
 // family is a scope's route configurations for proxies with certain labels: those in which a rule reads them.
-type family struct {
+type variant struct {
 	layer
-	facets intern.List[string]
-	refs   int
+	proxyInputs intern.List[string]
+	refs        int
 }
 
 // planFamily plans one route configuration for a family.
-func (s *scope) planFamily(f *family, name string) {
+func (s *scope) planVariant(f *variant, name string) {
 	rc := s.routes[name]
-	if rc == nil || rc.users <= 0 || !rc.differs(f.facets.All()) {
+	if rc == nil || rc.users <= 0 || !rc.differs(f.proxyInputs.All()) {
 		f.remove(xds.Route, name)
 		return
 	}
@@ -324,7 +324,7 @@ func (s *scope) planFamily(f *family, name string) {
 	instead := map[string]*xds.Fragment{}
 	for host, en := range rc.reading {
 		instead[host] = nil
-		if spec, ok := s.specOf(rc, en, f.facets.All(), &found); ok {
+		if spec, ok := s.specOf(rc, en, f.proxyInputs.All(), &found); ok {
 			instead[host] = s.fragment(spec, s.blame(en), &found)
 		}
 	}
@@ -349,9 +349,9 @@ func (s *scope) planFamily(f *family, name string) {
 }
 
 // differs says whether a rule of the route configuration reads a label that is among the facets.
-func (rc *routes) differs(facets []string) bool {
+func (rc *routes) differs(proxyInputs []string) bool {
 	for _, en := range rc.reading {
-		if labelsRead(facets, en.reads.All()).Len() > 0 {
+		if labelsRead(proxyInputs, en.reads.All()).Len() > 0 {
 			return true
 		}
 	}

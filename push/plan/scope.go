@@ -16,7 +16,7 @@ import (
 
 // scope is the outbound side of all proxies that see the same.
 type scope struct {
-	*world
+	*input
 	layer
 	key       view.Scope
 	sidecar   *model.Sidecar // nil: none applies
@@ -25,7 +25,7 @@ type scope struct {
 	hosts     table[host]
 	listeners table[outbound]
 	routes    map[string]*routes
-	families  map[intern.List[string]]*family
+	variants  map[intern.List[string]]*variant
 	// claimed are names that an EnvoyFilter's ADD has: what would be planned under them gives way.
 	claimed  map[xds.Ref]bool
 	problems problems
@@ -77,9 +77,9 @@ func (st *step) entry(rc, host string) {
 }
 
 // newScope plans a scope from nothing.
-func newScope(w *world, key view.Scope) *scope {
-	s := &scope{world: w, key: key, routes: map[string]*routes{},
-		families: map[intern.List[string]]*family{}, claimed: map[xds.Ref]bool{}, problems: problems{}, step: newStep(), own: &owner{}}
+func newScope(w *input, key view.Scope) *scope {
+	s := &scope{input: w, key: key, routes: map[string]*routes{},
+		variants: map[intern.List[string]]*variant{}, claimed: map[xds.Ref]bool{}, problems: problems{}, step: newStep(), own: &owner{}}
 	if r, ok := w.Get(key.Sidecar); ok {
 		s.sidecar = r.(*model.Sidecar)
 	}
@@ -118,7 +118,7 @@ func (s *scope) side() networkingv1.EnvoyFilter_PatchContext {
 
 // planAdded plans the clusters and listeners that EnvoyFilters add.
 func (s *scope) planAdded(found *[]Problem) {
-	for u := range added(s.world, s.patches, s.side(), found) {
+	for u := range added(s.input, s.patches, s.side(), found) {
 		s.layer.add(u)
 		s.claimed[xds.Ref{Type: u.res.Type, Name: u.res.Name}] = true
 		s.use(u.res, 1)
@@ -145,8 +145,8 @@ func (s *scope) fixed(spec pool.ResourceSpec, found *[]Problem) {
 }
 
 // run plans what the step names, with everything that follows from it, and commits.
-func (s *scope) run(w *world) {
-	s.world = w
+func (s *scope) run(w *input) {
+	s.input = w
 	w.tested(s.key)
 	names := slices.Sorted(maps.Keys(s.step.hosts))
 	for _, name := range names {
@@ -190,9 +190,9 @@ func (s *scope) runRoutes() {
 		s.planRoutes(rc)
 		s.rest()
 	}
-	for _, f := range s.families {
+	for _, f := range s.variants {
 		for _, name := range changed {
-			s.planFamily(f, name)
+			s.planVariant(f, name)
 			s.rest()
 		}
 		f.commit(s.shared)
@@ -295,7 +295,7 @@ func (s *scope) follow(name string, what types) {
 }
 
 // make builds what a Spec says, or answers from the pool. False: it cannot be built, and is left out with a problem.
-func (w *world) make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (unit, bool) {
+func (w *input) make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (unit, bool) {
 	r, err := w.pool.Resource(spec)
 	if err != nil {
 		*found = append(*found, problemOf(err, blame))
@@ -336,8 +336,8 @@ func (s *scope) reads(keys map[model.Key]bool) bool {
 }
 
 // apply plans again what a change touches here.
-func (s *scope) apply(w *world, d *dirt) {
-	s.world = w
+func (s *scope) apply(w *input, d *dirt) {
+	s.input = w
 	seen := func(host string) {
 		s.step.hosts[host] |= all
 		w.routesTo(host, func(vs *model.VirtualService) {
@@ -387,15 +387,15 @@ func (s *scope) cover(pattern string, t types) {
 }
 
 // familyOf finds or plans the route configurations for proxies with these facets.
-func (s *scope) familyOf(facets intern.List[string]) *family {
-	f := s.families[facets]
+func (s *scope) variantOf(proxyInputs intern.List[string]) *variant {
+	f := s.variants[proxyInputs]
 	if f == nil {
-		f = &family{facets: facets}
+		f = &variant{proxyInputs: proxyInputs}
 		for name := range s.routes {
-			s.planFamily(f, name)
+			s.planVariant(f, name)
 		}
 		f.commit(s.shared)
-		s.families[facets] = f
+		s.variants[proxyInputs] = f
 	}
 	return f
 }

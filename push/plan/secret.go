@@ -55,7 +55,7 @@ func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 }
 
 // secretFor decides which record a resource is made of; nil: there is none.
-func (w *world) secretFor(namespace, resource string) (record *model.Secret, trust bool) {
+func (w *input) secretFor(namespace, resource string) (record *model.Secret, trust bool) {
 	keys, trust := candidates(namespace, resource)
 	for i, key := range keys {
 		r, ok := w.Get(key)
@@ -76,7 +76,7 @@ func (w *world) secretFor(namespace, resource string) (record *model.Secret, tru
 // planSecret plans one resource; what has to be opened for it is noted in keys. It returns what stands in the manifest;
 // nil: nothing, and the resource's cause and why say why. Certificates of authorities are for all of the namespace; a private key is
 // for who has the right to it, and uses it.
-func (w *world) planSecret(subs *subscriptions, name string, a *asked, keys map[model.Key]*opened, labels func() []map[string]string) *xds.Resource {
+func (w *input) planSecret(subs *subscriptions, name string, a *asked, keys map[model.Key]*opened, labels func() []map[string]string) *xds.Resource {
 	old := a.unit
 	a.unit, a.needs, a.cause, a.why = unit{}, model.Key{}, "", ""
 	record, trust := w.secretFor(subs.who.Namespace, name)
@@ -131,7 +131,7 @@ func absent(namespace, resource string) (cause, why string) {
 }
 
 // plan plans some of what is asked for.
-func (subs *subscriptions) plan(w *world, names []string, keys map[model.Key]*opened) {
+func (subs *subscriptions) plan(w *input, names []string, keys map[model.Key]*opened) {
 	var puts []*xds.Resource
 	var gone []string
 	labels := w.labelsOf(subs.who)
@@ -151,7 +151,7 @@ func (subs *subscriptions) plan(w *world, names []string, keys map[model.Key]*op
 
 // Ask says that a proxy wants some resources of type Secret by name, and others no more. What it may not have does not
 // exist for it. Rights and Sealed say afterwards what it waits for.
-func (p *Planner) Ask(h *Handle, add, drop []string) (moved []Moved) {
+func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved) {
 	pl := h.planned.Load()
 	if _, joined := p.handles[h]; !joined || pl.subscriptions == nil {
 		return nil
@@ -184,8 +184,8 @@ func (p *Planner) Ask(h *Handle, add, drop []string) (moved []Moved) {
 		a.refs++
 	}
 	p.enlistSubscriptions(subs)
-	p.world.tested(pl.view.Scope)
-	subs.plan(p.world, fresh, p.private)
+	p.input.tested(pl.view.Scope)
+	subs.plan(p.input, fresh, p.private)
 	p.tidyKeys(subs.who.Namespace)
 	return p.composeSubscriptions(subs)
 }
@@ -254,7 +254,7 @@ func (p *Planner) applySecrets(d *dirt) {
 				}
 			}
 			if len(names) > 0 {
-				subs.plan(p.world, names, p.private)
+				subs.plan(p.input, names, p.private)
 			}
 		}
 		p.tidyKeys(namespace)
@@ -288,7 +288,7 @@ func (p *Planner) Opened(record *model.Secret, key model.PrivateKey) (moved []Mo
 			}
 		}
 		if len(names) > 0 {
-			subs.plan(p.world, names, p.private)
+			subs.plan(p.input, names, p.private)
 			moved = append(moved, p.composeSubscriptions(subs)...)
 		}
 	}
@@ -307,7 +307,7 @@ func (p *Planner) Unopened(record *model.Secret) bool {
 
 // wishes are what an identity asks for, the right to it, and what is opened for it: what a plan from nothing needs beside the
 // snapshot.
-type wishes struct {
+type secretSubscriptions struct {
 	who   view.Identity
 	right access.Standing
 	names []string
@@ -315,8 +315,8 @@ type wishes struct {
 }
 
 // wishes copies them: they may be used in any goroutine.
-func (p *Planner) wishes(who view.Identity) wishes {
-	out := wishes{who: who, keys: map[model.Key]opened{}}
+func (p *Planner) secretSubscriptionsOf(who view.Identity) secretSubscriptions {
+	out := secretSubscriptions{who: who, keys: map[model.Key]opened{}}
 	if subs := p.subscriptions[who]; subs != nil {
 		out.right, out.names = subs.right, slices.Sorted(maps.Keys(subs.asked))
 		for _, a := range subs.asked {
@@ -329,7 +329,7 @@ func (p *Planner) wishes(who view.Identity) wishes {
 }
 
 // fresh plans the wishes from nothing.
-func (ws wishes) fresh(w *world) *manifest.Manifest {
+func (ws secretSubscriptions) fresh(w *input) *manifest.Manifest {
 	subs := &subscriptions{who: ws.who, right: ws.right, asked: map[string]*asked{}}
 	keys := map[model.Key]*opened{}
 	for key, o := range ws.keys {

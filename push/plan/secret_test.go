@@ -153,7 +153,7 @@ func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why 
 	t.Helper()
 	var log bytes.Buffer
 	o := &opener{}
-	inBubble(t, Config{Opener: o, Authoriser: &judge{no: map[view.Identity]bool{other: true}}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: o, Authoriser: &judge{no: map[view.Identity]bool{other: true}}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(records...)
 		p, err := l.Join(t.Context(), n, nil)
 		if err != nil {
@@ -162,7 +162,7 @@ func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why 
 		if n := p.Set().Types[xds.Secret].Len(); n != 0 {
 			t.Errorf("%d Secrets that nobody has asked for", n)
 		}
-		p.Ask(t.Context(), []string{ask}, nil)
+		p.SubscribeSecrets(t.Context(), []string{ask}, nil)
 		if got := held(t, p.Set(), ask); got != want {
 			t.Errorf("sent %q, want %q", got, want)
 		}
@@ -249,10 +249,10 @@ func TestSecretsAreForgotten(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/other", "chain", "", "2"), used(t, "web", "other"))})
 	shop := gateway("shop", "shop").Verified
 	a, b := p.Join(gateway("shop", "shop")), p.Join(gateway("shop", "shop"))
-	p.Ask(a, []string{"kubernetes://web", "kubernetes://web", "kubernetes://other", "kubernetes://web-cacert"}, nil)
-	p.Ask(b, []string{"kubernetes://web"}, nil)
+	p.SubscribeSecrets(a, []string{"kubernetes://web", "kubernetes://web", "kubernetes://other", "kubernetes://web-cacert"}, nil)
+	p.SubscribeSecrets(b, []string{"kubernetes://web"}, nil)
 	open(p, "key")
-	p.Ask(a, nil, []string{"kubernetes://web", "kubernetes://other", "kubernetes://never"})
+	p.SubscribeSecrets(a, nil, []string{"kubernetes://web", "kubernetes://other", "kubernetes://never"})
 	if len(p.private) != 1 || held(t, b.Set(), "kubernetes://web") != "chain, key" || held(t, b.Set(), "kubernetes://other") != "" {
 		t.Errorf("%d private keys are held", len(p.private))
 	}
@@ -264,7 +264,7 @@ func TestSecretsAreForgotten(t *testing.T) {
 	if len(p.subscriptions) != 0 {
 		t.Error("the subscriptions are held")
 	}
-	p.Ask(a, []string{"kubernetes://web"}, nil) // its stream has ended
+	p.SubscribeSecrets(a, []string{"kubernetes://web"}, nil) // its stream has ended
 	if len(p.subscriptions) != 0 || len(p.Sealed()) != 0 {
 		t.Error("who has left asks")
 	}
@@ -273,7 +273,7 @@ func TestSecretsAreForgotten(t *testing.T) {
 		many = append(many, fmt.Sprintf("kubernetes://%d", i))
 	}
 	c := p.Join(gateway("shop", "shop"))
-	if p.Ask(c, many, nil); len(p.subscriptions[shop].asked) != maxAsked {
+	if p.SubscribeSecrets(c, many, nil); len(p.subscriptions[shop].asked) != maxAsked {
 		t.Errorf("%d names are kept", len(p.subscriptions[shop].asked))
 	}
 	if _, why := p.missing(c, many[maxAsked]); why != fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d", maxAsked, maxAskedOfIdentity) {
@@ -287,7 +287,7 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 	const name = "kubernetes://web"
 	var log bytes.Buffer
 	o := &opener{err: errors.New("the provider is away")}
-	inBubble(t, Config{Opener: o, Authoriser: &judge{}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: o, Authoriser: &judge{}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(tlsSecret(t, "shop/web", "one", "", "1"), used(t, "web"))
 		moved := 0
 		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(lane Lane) {
@@ -305,7 +305,7 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 				t.Fatalf("%q after %d moves, want %q after %d", got, moved, want, moves)
 			}
 		}
-		p.Ask(t.Context(), []string{name}, nil)
+		p.SubscribeSecrets(t.Context(), []string{name}, nil)
 		expect("pending", 1)
 		if !strings.Contains(log.String(), "Secret shop/web") || !strings.Contains(log.String(), "the provider is away") {
 			t.Errorf("log: %s", log.String())
@@ -340,12 +340,12 @@ func TestOpenedTooLate(t *testing.T) {
 	one, two := tlsSecret(t, "shop/web", "one", "", "1").(*model.Secret), tlsSecret(t, "shop/web", "two", "", "2").(*model.Secret)
 	p := New(Settings{Snapshot: snapshot(one, used(t, "web"))})
 	h := p.Join(gateway("shop", "shop"))
-	p.Ask(h, []string{"kubernetes://web"}, nil)
+	p.SubscribeSecrets(h, []string{"kubernetes://web"}, nil)
 	p.Authorised(h.Node.Verified, access.Standing{Known: true, Allowed: true})
 	if got := p.Sealed(); len(got) != 1 || got[0] != one || len(p.Sealed()) != 0 {
 		t.Fatalf("to be opened: %v", got)
 	}
-	p.Apply(p.world.Snapshot.Apply(2, []model.Record{two}, nil))
+	p.Apply(p.input.Snapshot.Apply(2, []model.Record{two}, nil))
 	if moved := p.Opened(one, model.PrivateKey("key 1")); moved != nil || held(t, h.Set(), "kubernetes://web") != "pending" {
 		t.Errorf("%v, %s", moved, held(t, h.Set(), "kubernetes://web"))
 	}
@@ -357,7 +357,7 @@ func TestOpenedTooLate(t *testing.T) {
 		t.Errorf("%v, %s", moved, held(t, h.Set(), "kubernetes://web"))
 	}
 	// Gone, the Secret is no longer there for anybody, and its key is not held.
-	p.Apply(p.world.Snapshot.Apply(3, nil, []model.Key{two.Key}))
+	p.Apply(p.input.Snapshot.Apply(3, nil, []model.Key{two.Key}))
 	if held(t, h.Set(), "kubernetes://web") != "" || len(p.private) != 0 {
 		t.Errorf("deleted: %s, %d private keys", held(t, h.Set(), "kubernetes://web"), len(p.private))
 	}
@@ -372,7 +372,7 @@ func TestSecretsAreNotExplained(t *testing.T) {
 	record := tlsSecret(t, "shop/web", "one", "", "1").(*model.Secret)
 	p := New(Settings{Snapshot: snapshot(record, used(t, "web"))})
 	h := p.Join(gateway("shop", "shop"))
-	p.Ask(h, []string{"kubernetes://web"}, nil)
+	p.SubscribeSecrets(h, []string{"kubernetes://web"}, nil)
 	open(p, "the private key")
 	specs := p.Explain(h, xds.Secret, "kubernetes://web")
 	if len(specs) != 1 || specs[0].(secret.Pair).Secret != record {
@@ -389,7 +389,7 @@ func TestSecretsAreNotExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Apply(p.world.Snapshot.Apply(2, []model.Record{resealed}, nil))
+	p.Apply(p.input.Snapshot.Apply(2, []model.Record{resealed}, nil))
 	for _, r := range p.Sealed() {
 		p.Opened(r, model.PrivateKey("the private key"))
 	}

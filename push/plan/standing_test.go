@@ -18,7 +18,7 @@ import (
 func TestStanding(t *testing.T) {
 	const name = "kubernetes://web"
 	o := &opener{err: errors.New("the provider is away")}
-	inBubble(t, Config{Opener: o, Authoriser: &judge{no: map[view.Identity]bool{other: true}}}, func(t *testing.T, l *Loop, src *feed) {
+	inBubble(t, Config{Opener: o, Authoriser: &judge{no: map[view.Identity]bool{other: true}}}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(tlsSecret(t, "shop/web", "one", "", "1"), used(t, "web"))
 		join := func(n view.Node, ask ...string) *Proxy {
 			t.Helper()
@@ -26,7 +26,7 @@ func TestStanding(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Ask(t.Context(), ask, nil)
+			p.SubscribeSecrets(t.Context(), ask, nil)
 			synctest.Wait()
 			return p
 		}
@@ -51,7 +51,7 @@ func TestStanding(t *testing.T) {
 		o.set(nil)
 		pass(openPause)
 		check("opened", one, name, Standing{Object: at, Asked: true, Wanted: wanted}, true)
-		two.Ask(t.Context(), []string{name}, nil)
+		two.SubscribeSecrets(t.Context(), []string{name}, nil)
 		check("of both", two, name, Standing{Object: at, Asked: true, Wanted: []string{first.ID, second.ID}}, true)
 
 		o.set(errors.New("away again"))
@@ -59,7 +59,7 @@ func TestStanding(t *testing.T) {
 		pass(time.Second)
 		check("the next one", one, name, Standing{Object: at, Asked: true, Opening: true, Failed: 1, Why: "away again", Wanted: []string{first.ID, second.ID}}, true)
 
-		one.Ask(t.Context(), []string{"kubernetes://none"}, nil)
+		one.SubscribeSecrets(t.Context(), []string{"kubernetes://none"}, nil)
 		check("none", one, "kubernetes://none", Standing{Asked: true, Why: "there is no Secret shop/none", Wanted: wanted}, false)
 		check("another's", one, "kubernetes://bank/web", Standing{Why: "does not lead to a Secret of its namespace shop"}, false)
 		sidecar := gateway("shop", "shop")

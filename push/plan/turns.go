@@ -33,7 +33,7 @@ func (l *Loop) plan(now time.Time) time.Duration {
 	}
 	if in, waits := l.endpoints.due(now); waits {
 		if in <= 0 {
-			l.flip(now)
+			l.planEndpoints(now)
 		} else {
 			wait = min(wait, in)
 		}
@@ -53,9 +53,9 @@ func (l *Loop) plan(now time.Time) time.Duration {
 	return wait
 }
 
-func (l *Loop) flip(now time.Time) {
-	edits := l.flips.Take()
-	moved, rest := l.planner.Flip(mirror.Change{New: l.newest, Edits: edits}, l.pending.Len() > 0)
+func (l *Loop) planEndpoints(now time.Time) {
+	edits := l.endpointEdits.Take()
+	moved, rest := l.planner.PlanEndpoints(mirror.Change{New: l.newest, Edits: edits}, l.pending.Len() > 0)
 	l.good = l.planner.Snapshot()
 	l.endpoints.took(now)
 	obs.PushTriggers.WithLabelValues("endpoint").Inc()
@@ -63,7 +63,7 @@ func (l *Loop) flip(now time.Time) {
 		l.pending.Add(rest)
 		l.config.note(now, l.pending.Len())
 	}
-	l.tell(moved)
+	l.notify(moved)
 	l.planned(Fast, l.newest.Revision(), now, len(edits)-len(rest), len(moved))
 }
 
@@ -77,7 +77,7 @@ func (l *Loop) planned(lane Lane, revision int64, began time.Time, edits, moved 
 // apply begins to plan the configuration that waits.
 func (l *Loop) apply(now time.Time) {
 	if l.endpoints.waits { // both lanes read one snapshot
-		l.flip(now)
+		l.planEndpoints(now)
 	}
 	edits := l.pending.Take()
 	obs.Debounce.Observe(l.config.took(now).Seconds())
@@ -89,7 +89,7 @@ func (l *Loop) apply(now time.Time) {
 // resume plans configuration: for a turn where endpoints may come between, else all.
 func (l *Loop) resume(began time.Time) {
 	over := func() bool { return time.Since(began) >= l.turn }
-	if l.planner.Apart() && l.planner.Step(over) {
+	if l.planner.InBackground() && l.planner.Step(over) {
 		l.going.spent += time.Since(began)
 		return
 	}
@@ -108,7 +108,7 @@ func (l *Loop) finish(began time.Time) {
 	}
 	l.show()
 	l.authorise(now)
-	l.tell(moved)
+	l.notify(moved)
 	l.planned(Slow, g.revision, g.began, g.edits, len(moved))
 }
 
@@ -116,7 +116,7 @@ func (l *Loop) finish(began time.Time) {
 func (l *Loop) drain() {
 	now := time.Now()
 	if l.endpoints.waits {
-		l.flip(now)
+		l.planEndpoints(now)
 	}
 	if l.pending.Len() > 0 {
 		l.apply(now)

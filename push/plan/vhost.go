@@ -165,7 +165,7 @@ func (s *scope) loses(rc *routes, en *entry, claim string) bool {
 
 // specOf decides a virtual host for proxies with these facets: its domains, and what the destinations of its rules mean
 // here. Where no rule is for them, the host is left to its service. False: no name is left for it, or nothing answers.
-func (s *scope) specOf(rc *routes, en *entry, facets []string, found *[]Problem) (vhost.Spec, bool) {
+func (s *scope) specOf(rc *routes, en *entry, proxyInputs []string, found *[]Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, c := range en.claims.All() {
 		if !en.alone && s.loses(rc, en, c) {
@@ -180,7 +180,7 @@ func (s *scope) specOf(rc *routes, en *entry, facets []string, found *[]Problem)
 	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: s.mesh, Caps: s.anonymous()}
 	name := xds.VirtualHost(en.host, en.port)
 	spec.Patches = s.patches.matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rc.name, rc.port, name) })
-	labels := labelsRead(facets, en.reads.All())
+	labels := labelsRead(proxyInputs, en.reads.All())
 	if en.vs == nil || !vhost.Applies(en.vs, en.port, labels.All(), s.key.Namespace) {
 		spec.Destinations = destinations.List(s.destination(vhost.Ref{Host: en.host, Port: en.port}, en.port))
 		return spec, s.hosts.get(en.host).svc != nil
@@ -252,9 +252,9 @@ func (s *scope) clusterFor(name, subset string, port, listenPort uint32) string 
 }
 
 // labelsRead are the facets whose keys are read.
-func labelsRead(facets, keys []string) intern.List[string] {
+func labelsRead(proxyInputs, keys []string) intern.List[string] {
 	var out []string
-	for _, f := range facets {
+	for _, f := range proxyInputs {
 		if key, _, _ := strings.Cut(f, "="); slices.Contains(keys, key) {
 			out = append(out, f)
 		}

@@ -66,7 +66,7 @@ func TestAmountsOfWork(t *testing.T) {
 			return len(p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, r, nil)))
 		}
 		fast := func(r model.Record) (moved int) {
-			m, rest := p.Flip(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{r}, nil), false)
+			m, rest := p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{r}, nil), false)
 			if len(rest) > 0 {
 				t.Error("a flip of endpoints waits for the configuration lane")
 			}
@@ -112,10 +112,10 @@ func TestAmountsOfWork(t *testing.T) {
 }
 
 // What a flip leaves alone is the very same, and nothing else is planned: all but the endpoints' manifest.
-func TestFlipSharesTheRest(t *testing.T) {
+func TestFastPathSharesTheRest(t *testing.T) {
 	p, _, handles := bigPlanner(t, 40, 2)
 	before := handles[0].Set()
-	p.Flip(p.Snapshot().Apply(2, []model.Record{flip(t, "ns0", "s3", 3)}, nil), false)
+	p.PlanEndpoints(p.Snapshot().Apply(2, []model.Record{flip(t, "ns0", "s3", 3)}, nil), false)
 	after := handles[0].Set()
 	for kind := range xds.NumTypes {
 		if same := before.Types[kind] == after.Types[kind]; same != (kind != xds.Endpoint) {
@@ -131,10 +131,10 @@ func TestFlipSharesTheRest(t *testing.T) {
 }
 
 // While configuration waits the fast lane plans hosts as they were planned, and claims no revision.
-func TestFlipBesidePendingConfiguration(t *testing.T) {
+func TestFastPathWithPendingConfiguration(t *testing.T) {
 	p, _, handles := bigPlanner(t, 40, 1)
 	c := p.Snapshot().Apply(2, []model.Record{svc(t, "ns0/new", "10.250.0.1", "http:80:HTTP"), flip(t, "ns0", "new", 4), flip(t, "ns0", "s3", 1)}, nil)
-	moved, rest := p.Flip(c, false)
+	moved, rest := p.PlanEndpoints(c, false)
 	if len(moved) != 1 || len(rest) != 1 || rest[0].Key().Kind != model.KindService {
 		t.Fatalf("moved %v, left %v", moved, rest)
 	}

@@ -13,7 +13,7 @@ type entry struct {
 	text      string
 	objects   []string
 	groups    []*group // one for each version of Envoy
-	told      bool     // it was said that it is withheld
+	reported  bool     // it was said that it is withheld
 	ended     Decision // why it is withheld no more from the version of Envoy that it was withheld from last
 	last      Withheld // as it was before
 }

@@ -155,7 +155,7 @@ func (s *State) enter(r Report) *entry {
 			if seen++; seen > maxSeen {
 				break
 			}
-			if !e.told && !e.withheld() && (oldest == nil || e.newest().Before(oldest.newest())) {
+			if !e.reported && !e.withheld() && (oldest == nil || e.newest().Before(oldest.newest())) {
 				oldest = e
 			}
 		}
@@ -295,10 +295,10 @@ func (s *State) Settle(now time.Time) (events []Event, unanswered int) {
 		if len(e.groups) == 0 {
 			delete(s.entries, e.key)
 		}
-		if e.told == e.withheld() {
+		if e.reported == e.withheld() {
 			continue
 		}
-		if e.told = e.withheld(); e.told {
+		if e.reported = e.withheld(); e.reported {
 			s.active++
 			events = append(events, Event{Withhold, e.listing()})
 		} else {
@@ -346,7 +346,7 @@ func (s *State) lapse(e *entry, now time.Time) {
 		if g.stream != 0 || g.free() && e.withheld() || now.Before(g.newest().Add(s.set.Keep)) {
 			continue
 		}
-		if g.withheld && e.told {
+		if g.withheld && e.reported {
 			e.ends(Expire)
 			s.resume(e.key)
 		}

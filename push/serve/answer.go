@@ -134,7 +134,7 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) ([]
 func (st *stream) response(url string, resources []*discoveryv3.Resource) any {
 	control := &corev3.ControlPlane{Identifier: st.srv.cfg.Identifier}
 	nonce := st.answered.next()
-	if !st.world {
+	if !st.sotw {
 		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: url, Nonce: nonce, Resources: resources, ControlPlane: control}
 	}
 	version := []byte(url)

@@ -12,7 +12,7 @@ var errSentAway = errors.New("this replica sends the stream to another one")
 // Subscribed is how many streams there are, and how many of them subscribed to an aside.
 func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 	all := s.all()
-	if i, is := s.asides[typeURL]; is {
+	if i, is := s.agentTypes[typeURL]; is {
 		for _, st := range all {
 			if st.listens(i) {
 				subscribed++
@@ -25,13 +25,13 @@ func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 // SendAway closes n streams, chosen at random, and says how many those were: they come back elsewhere, if somebody has seen to
 // that. Those that did not subscribe to the aside go first; the others only where all says so. Clients see a connection that
 // ends.
-func (s *Server) SendAway(n int, aside string, all bool) int {
+func (s *Server) SendAway(n int, agentType string, all bool) int {
 	if n <= 0 {
 		return 0
 	}
 	streams := s.all()
 	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
-	i, is := s.asides[aside]
+	i, is := s.agentTypes[agentType]
 	closed := 0
 	for _, others := range []bool{false, true} {
 		for _, st := range streams {

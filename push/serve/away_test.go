@@ -40,21 +40,21 @@ func TestSendAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log warnings
-	s, addr := startOn(t, Config{Planner: newPlanner(cluster("a")), Asides: []Aside{b.aside()}, Log: slog.New(&log)}, l), l.Addr().String()
+	s, addr := startOn(t, Config{Planner: newPlanner(cluster("a")), AgentTypes: []AgentType{b.agentType()}, Log: slog.New(&log)}, l), l.Addr().String()
 	var clients []*client
 	for i := range 6 {
 		c := dial(t, addr)
 		c.ask(xds.Cluster)
 		c.ack(c.next())
 		if i%2 == 0 {
-			c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: sideURL, ResourceNamesSubscribe: []string{"A"}})
+			c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL, ResourceNamesSubscribe: []string{"A"}})
 			c.next()
 		}
 		clients = append(clients, c)
 	}
 	count := func(streams, subscribed int) {
 		t.Helper()
-		eventually(t, "streams are left", func() bool { n, m := s.Subscribed(sideURL); return n == streams && m == subscribed })
+		eventually(t, "streams are left", func() bool { n, m := s.Subscribed(agentURL); return n == streams && m == subscribed })
 	}
 	count(6, 3)
 	for i, step := range []struct {
@@ -62,13 +62,13 @@ func TestSendAway(t *testing.T) {
 		all                       bool
 		closed, left, subscribers int
 	}{{0, true, 0, 6, 3}, {2, false, 2, 4, 3}, {5, false, 1, 3, 3}, {5, false, 0, 3, 3}} {
-		if got := s.SendAway(step.n, sideURL, step.all); got != step.closed {
+		if got := s.SendAway(step.n, agentURL, step.all); got != step.closed {
 			t.Errorf("step %d: closed %d, want %d", i, got, step.closed)
 		}
 		count(step.left, step.subscribers)
 	}
 	one := s.all()[0]
-	if first, second := s.SendAway(1, sideURL, true), s.SendAway(9, sideURL, true); first != 1 || second != 2 {
+	if first, second := s.SendAway(1, agentURL, true), s.SendAway(9, agentURL, true); first != 1 || second != 2 {
 		t.Errorf("%d and %d of three were closed", first, second)
 	}
 	count(0, 0)
@@ -95,14 +95,14 @@ func TestJoinTellsWhatIsHeld(t *testing.T) {
 	}{
 		"nothing":        {delta: &discoveryv3.DeltaDiscoveryRequest{}},
 		"something":      {delta: &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: map[string]string{"a": "1"}}, want: true},
-		"an agent moves": {delta: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: sideURL}, want: true},
+		"an agent moves": {delta: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL}, want: true},
 		"world, nothing": {world: &discoveryv3.DiscoveryRequest{}},
 		"world":          {world: &discoveryv3.DiscoveryRequest{VersionInfo: "1"}, want: true},
 	} {
 		p := newPlanner(cluster("a"))
 		b := &board{}
 		b.res.Store(aside(t, "A", "1"))
-		_, addr := start(t, Config{Planner: p, Asides: []Aside{b.aside()}})
+		_, addr := start(t, Config{Planner: p, AgentTypes: []AgentType{b.agentType()}})
 		if n := (&corev3.Node{Id: "n"}); c.delta != nil {
 			c.delta.Node, c.delta.TypeUrl = n, cmp.Or(c.delta.TypeUrl, xds.Cluster.URL())
 			cl := dial(t, addr)
@@ -132,10 +132,10 @@ func TestEarlyStreamsAreConfirmed(t *testing.T) {
 	b := &board{}
 	b.res.Store(aside(t, "A", "1"))
 	p := newPlanner(cluster("a"))
-	_, addr := start(t, Config{Planner: p, Asides: []Aside{b.aside()}})
+	_, addr := start(t, Config{Planner: p, AgentTypes: []AgentType{b.agentType()}})
 	agent := func() *client {
 		c := dial(t, addr)
-		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: sideURL, ResourceNamesSubscribe: []string{"A"}})
+		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: agentURL, ResourceNamesSubscribe: []string{"A"}})
 		c.ack(c.next())
 		return c
 	}
@@ -171,9 +171,9 @@ func TestNewClaimsAreComparedWithWhatThereIs(t *testing.T) {
 	b := &board{}
 	b.res.Store(aside(t, "A", "1"))
 	p := newPlanner(cluster("a"))
-	_, addr := start(t, Config{Planner: p, Asides: []Aside{b.aside()}})
+	_, addr := start(t, Config{Planner: p, AgentTypes: []AgentType{b.agentType()}})
 	c := dial(t, addr)
-	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: sideURL, ResourceNamesSubscribe: []string{"A"}})
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: agentURL, ResourceNamesSubscribe: []string{"A"}})
 	c.ack(c.next())
 	newer := cluster("a", func(c *clusterv3.Cluster) { c.AltStatName = "edited" })
 	p.confirm = func() error { p.quietly(newer); return nil }

@@ -26,7 +26,7 @@ const (
 
 // sourceLimits are those of one address that streams come from on plain text, where all that is known of a caller is that address:
 // enough for all proxies of a large node, or of a gateway that hides many nodes. Node ids are claims, and end nobody's streams.
-var sourceLimits = budget.Limits{Workload: 16384, Floor: 16384, Hard: 32768, Names: 256 << 20, Asks: 16}
+var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Hard: 32768, Names: 256 << 20, Asks: 16}
 
 // enter takes a place among the streams of the caller's identity, or, where it has shown none, of the address that it comes from.
 func (st *stream) enter() (err error) {

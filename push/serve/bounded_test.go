@@ -103,7 +103,7 @@ func TestNewerStreamsOfAProxy(t *testing.T) {
 
 // Streams on plain text are bounded by the address that they come from: callers there have no identity.
 func TestStreamsOfASource(t *testing.T) {
-	sources := budget.New(budget.Config{Limits: budget.Limits{Floor: 1, Workload: 3}})
+	sources := budget.New(budget.Config{Limits: budget.Limits{Least: 1, Workload: 3}})
 	s, addr := start(t, Config{Planner: newPlanner(cluster("a")), Sources: sources})
 	for i := range 5 {
 		c := dial(t, addr)
@@ -120,7 +120,7 @@ func TestStreamsOfASource(t *testing.T) {
 
 // Who joins too often is told so, with the time to wait.
 func TestJoinsOfAnIdentity(t *testing.T) {
-	c := startCounted(t, Config{Planner: newPlanner(cluster("a")), Callers: budget.New(budget.Config{Limits: budget.Limits{Floor: 1, Workload: 100}})})
+	c := startCounted(t, Config{Planner: newPlanner(cluster("a")), Callers: budget.New(budget.Config{Limits: budget.Limits{Least: 1, Workload: 100}})})
 	var refused *status.Status
 	for i := range 40 {
 		cl := c.open(t, shop, "1")
@@ -148,7 +148,7 @@ func TestJoinsOfAnIdentity(t *testing.T) {
 func TestNamesOfAnIdentity(t *testing.T) {
 	ledger := budget.New(budget.Config{Limits: budget.Limits{Names: 100 << 10, NamesFree: 1 << 10}})
 	p := newPlanner(cluster("a"), endpoints("a"))
-	c := startCounted(t, Config{Planner: p, Callers: ledger, Settle: 40 * time.Millisecond})
+	c := startCounted(t, Config{Planner: p, Callers: ledger, ResumeTime: 40 * time.Millisecond})
 	greedy, good := c.open(t, shop, "1"), c.open(t, other, "1")
 	greedy.ask(xds.Endpoint, append(unknownNames(2000), "a")...)
 	if r := greedy.next(); len(r.Resources) > 100 || !slices.ContainsFunc(r.Resources, func(r *discoveryv3.Resource) bool { return r.Name == "a" }) {
@@ -176,11 +176,11 @@ func TestSecretsOfAStream(t *testing.T) {
 	p := &clerk{fakePlanner: newPlanner(cluster("a")), t: t}
 	_, addr := start(t, Config{Planner: p})
 	cl := dial(t, addr)
-	cl.ask(xds.Secret, append(unknownNames(maxAsked+500), "kubernetes://"+strings.Repeat("n", maxSecretName))...)
+	cl.ask(xds.Secret, append(unknownNames(maxSecretNames+500), "kubernetes://"+strings.Repeat("n", maxSecretName))...)
 	cl.next()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := strings.Count(p.calls[0], ",") + 1; n != maxAsked || strings.Contains(p.calls[0], "kubernetes://") {
+	if n := strings.Count(p.calls[0], ",") + 1; n != maxSecretNames || strings.Contains(p.calls[0], "kubernetes://") {
 		t.Errorf("the view is told of %d Secrets", n)
 	}
 }

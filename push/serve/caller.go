@@ -35,7 +35,7 @@ func (st *stream) authenticate(ctx context.Context) error {
 		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
 	}
 	st.client.Identity, st.client.Ends, st.client.Cluster = st.caller.ID.String(), st.caller.NotAfter, st.caller.Cluster
-	st.client.Floor = floorOf(ctx)
+	st.client.MinRevision = minRevisionOf(ctx)
 	return st.enter()
 }
 

@@ -98,7 +98,7 @@ func frame(revision int64, url, nonce string, removed []string) (head, tail mem.
 }
 
 // encodeWorld makes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5}.
-func encodeWorld(r *delta.Reply) *response {
+func encodeStateOfTheWorld(r *delta.Reply) *response {
 	bufs := mem.BufferSlice{mem.SliceBuffer(appendText(nil, 1, r.Version))}
 	for _, res := range r.Set {
 		for _, b := range res.State() {
@@ -110,7 +110,7 @@ func encodeWorld(r *delta.Reply) *response {
 }
 
 // encodeNote makes a response of an aside, of either protocol.
-func encodeNote(n *note, world bool) *response {
+func encodeNotice(n *notice, world bool) *response {
 	if !world {
 		head, tail := frame(n.revision, n.url, n.nonce, n.removed)
 		if n.resource == nil {
@@ -120,7 +120,7 @@ func encodeNote(n *note, world bool) *response {
 	}
 	bufs := mem.BufferSlice{}
 	if n.resource != nil {
-		bufs = append(bufs, mem.SliceBuffer(appendText(nil, 1, n.resource.Version)), n.resource.world)
+		bufs = append(bufs, mem.SliceBuffer(appendText(nil, 1, n.resource.Version)), n.resource.sotw)
 	}
 	tail := appendText(nil, 4, n.url)
 	return &response{bufs: append(bufs, mem.SliceBuffer(appendText(tail, 5, n.nonce)))}

@@ -24,25 +24,25 @@ func TestResponsesAreCanonical(t *testing.T) {
 		d.Resources = append(d.Resources, &discoveryv3.Resource{Name: r.Name, Version: r.Version, Resource: body})
 		w.Resources = append(w.Resources, body)
 	}
-	aside, err := EncodeAside("x", clusterMessage("x"))
+	agentType, err := EncodeAgentResource("x", clusterMessage("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &note{resource: aside, removed: []string{"y"}, url: "navarch.io/x", nonce: "a1", revision: 7}
-	gone := &note{removed: []string{"y"}, url: "navarch.io/x", nonce: "a1", revision: 7}
+	n := &notice{resource: agentType, removed: []string{"y"}, url: "navarch.io/x", nonce: "a1", revision: 7}
+	gone := &notice{removed: []string{"y"}, url: "navarch.io/x", nonce: "a1", revision: 7}
 	body := pack(clusterMessage("x"))
-	asideDelta := &discoveryv3.DeltaDiscoveryResponse{SystemVersionInfo: "7", TypeUrl: n.url, Nonce: n.nonce, RemovedResources: n.removed}
-	asideGone := proto.Clone(asideDelta)
-	asideDelta.Resources = []*discoveryv3.Resource{{Name: "x", Version: aside.Version, Resource: body}}
-	asideWorld := &discoveryv3.DiscoveryResponse{VersionInfo: aside.Version, TypeUrl: n.url, Nonce: n.nonce, Resources: []*anypb.Any{body}}
+	agentDelta := &discoveryv3.DeltaDiscoveryResponse{SystemVersionInfo: "7", TypeUrl: n.url, Nonce: n.nonce, RemovedResources: n.removed}
+	agentGone := proto.Clone(agentDelta)
+	agentDelta.Resources = []*discoveryv3.Resource{{Name: "x", Version: agentType.Version, Resource: body}}
+	agentSotw := &discoveryv3.DiscoveryResponse{VersionInfo: agentType.Version, TypeUrl: n.url, Nonce: n.nonce, Resources: []*anypb.Any{body}}
 	for name, c := range map[string]struct {
 		got  *response
 		want proto.Message
 	}{
-		"delta": {encodeDelta(reply), d}, "state of the world": {encodeWorld(reply), w},
-		"aside": {encodeNote(n, false), asideDelta}, "aside, removed": {encodeNote(gone, false), asideGone},
-		"aside, state of the world":          {encodeNote(n, true), asideWorld},
-		"aside, removed, state of the world": {encodeNote(gone, true), &discoveryv3.DiscoveryResponse{TypeUrl: n.url, Nonce: n.nonce}},
+		"delta": {encodeDelta(reply), d}, "state of the world": {encodeStateOfTheWorld(reply), w},
+		"aside": {encodeNotice(n, false), agentDelta}, "aside, removed": {encodeNotice(gone, false), agentGone},
+		"aside, state of the world":          {encodeNotice(n, true), agentSotw},
+		"aside, removed, state of the world": {encodeNotice(gone, true), &discoveryv3.DiscoveryResponse{TypeUrl: n.url, Nonce: n.nonce}},
 	} {
 		want, err := deterministic.Marshal(c.want)
 		if err != nil {

@@ -35,22 +35,22 @@ func (e *BehindError) Unwrap() error { return e.Err }
 
 // Client is who has opened a stream.
 type Client struct {
-	ID       string    // of the first request's node
-	Node     []byte    // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
-	Identity string    // the authenticated peer (a SPIFFE ID); empty on plain text
-	Cluster  string    // whose keys verified its token; empty: none did, or it is not known whose
-	Ends     time.Time // when its credential does; zero: not known
-	Addr     string    // the peer's address
-	Envoy    string    // version of its Envoy; empty: it does not say
-	Floor    Floor     // what it has seen before
-	Secure   bool      // the connection is TLS
+	ID          string      // of the first request's node
+	Node        []byte      // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
+	Identity    string      // the authenticated peer (a SPIFFE ID); empty on plain text
+	Cluster     string      // whose keys verified its token; empty: none did, or it is not known whose
+	Ends        time.Time   // when its credential does; zero: not known
+	Addr        string      // the peer's address
+	Envoy       string      // version of its Envoy; empty: it does not say
+	MinRevision MinRevision // what it has seen before
+	Secure      bool        // the connection is TLS
 	// Holds says that its first request said what it has, or was an agent's for an aside: which asks to be let in before it
 	// moves its Envoy, and says then what that has. A join that is cheap.
 	Holds bool
 }
 
 // Floor is the newest revision of the store that a client has seen, on any replica: it must not be taken back behind it.
-type Floor struct {
+type MinRevision struct {
 	Store    string // which store (Config.Store); empty: the client does not know
 	Revision int64  // 0: it has seen none
 }
@@ -66,7 +66,7 @@ const (
 
 // floorOf reads a client's word. What is not a revision is none: the word comes from outside, and who forges one is the only
 // one that waits for it.
-func floorOf(ctx context.Context) (f Floor) {
+func minRevisionOf(ctx context.Context) (f MinRevision) {
 	one := func(header string) string {
 		if values := metadata.ValueFromIncomingContext(ctx, header); len(values) == 1 {
 			return values[0]
@@ -75,9 +75,9 @@ func floorOf(ctx context.Context) (f Floor) {
 	}
 	revision, err := strconv.ParseInt(one(RevisionHeader), 10, 64)
 	if err != nil || revision <= 0 {
-		return Floor{}
+		return MinRevision{}
 	}
-	return Floor{Store: one(StoreHeader), Revision: revision}
+	return MinRevision{Store: one(StoreHeader), Revision: revision}
 }
 
 // Planner is what serve needs of the plan loop.

@@ -22,6 +22,6 @@ func (st *stream) rescue() {
 		return
 	}
 	_ = st.srv.cfg.Crashes.Caught(crash.RPC, fault, obs.KeyNode, st.client.ID) // counted and logged; the client is not told
-	st.locked(func() { st.sending, st.owing = false, false })                  // nobody sends to it any more
+	st.locked(func() { st.sending, st.sendingDue = false, false })             // nobody sends to it any more
 	st.kill(crash.Ended)
 }

@@ -12,20 +12,20 @@ import (
 
 // StreamInfo is one stream, for debugging.
 type StreamInfo struct {
-	ID        uint64
-	Node      string // its id
-	Identity  string
-	Addr      string
-	View      string
-	Namespace string
-	World     bool // state of the world
-	Opened    time.Time
-	Target    int64 // revision of the newest set of its view
-	Unacked   int   // bytes
-	Types     [xds.NumTypes]delta.Info
-	Asides    []AsideInfo
-	Refusals  []Refusal // those of versions still in quarantine
-	Withheld  []Withheld
+	ID                 uint64
+	Node               string // its id
+	Identity           string
+	Addr               string
+	View               string
+	Namespace          string
+	World              bool // state of the world
+	Opened             time.Time
+	Target             int64 // revision of the newest set of its view
+	Unacked            int   // bytes
+	Types              [xds.NumTypes]delta.Info
+	AgentSubscriptions []AgentSubscriptionInfo
+	Refusals           []Refusal // those of versions still in quarantine
+	Withheld           []Withheld
 }
 
 // Inspect lists the streams, by node and then by age.
@@ -82,12 +82,12 @@ func (st *stream) info(withheld map[string][]quarantine.Withheld) StreamInfo {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
-		View: st.view.ID(), Namespace: st.view.Namespace(), World: st.world, Opened: st.opened, Target: st.view.Set().Revision,
+		View: st.view.ID(), Namespace: st.view.Namespace(), World: st.sotw, Opened: st.opened, Target: st.view.Set().Revision,
 		Unacked: st.state.Unacked()}
 	for t := range xds.NumTypes {
 		i.Types[t] = st.state.Info(t)
 	}
-	i.Asides, i.Refusals, i.Withheld = st.sideInfo(), st.standing(), st.withheldInfo(withheld[i.View])
+	i.AgentSubscriptions, i.Refusals, i.Withheld = st.agentSubscriptionInfo(), st.standing(), st.withheldInfo(withheld[i.View])
 	return i
 }
 

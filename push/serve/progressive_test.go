@@ -119,7 +119,7 @@ func TestBadVersionReachesAFew(t *testing.T) {
 
 // planned is the set of a plan: two clusters, of which the endpoints of one have flipped.
 func planned(plan int64, stat string, address string) *manifest.Set {
-	s := &manifest.Set{Revision: plan, Plan: plan, Flipped: []string{"a"}}
+	s := &manifest.Set{Revision: plan, Plan: plan, FastHosts: []string{"a"}}
 	s.Types[xds.Cluster][manifest.Scope] = manifest.Of(cluster("a"), cluster("b", func(c *clusterv3.Cluster) { c.AltStatName = stat }))
 	s.Types[xds.Endpoint][manifest.Scope] = manifest.Of(endpoints("a", address), endpoints("b", "10.0.0.9:80"))
 	return s
@@ -146,8 +146,8 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 	st.send(false, 0)
 	sent("CDS", "EDS")
 	ack(xds.Cluster, xds.Endpoint)
-	if st.may.Load() != 6 || st.trial.on {
-		t.Fatalf("up to date with plan %d, %+v", st.may.Load(), st.trial)
+	if st.may.Load() != 6 || st.rollout.on {
+		t.Fatalf("up to date with plan %d, %+v", st.may.Load(), st.rollout)
 	}
 
 	view.set = planned(7, "three", "10.0.0.2:80")
@@ -159,23 +159,23 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 	st.send(false, 7)
 	sent("CDS", "EDS")
 	ack(xds.Endpoint)
-	if !st.trial.on {
+	if !st.rollout.on {
 		t.Error("the ACK of endpoints has ended the trial")
 	}
 	ack(xds.Cluster)
-	if st.trial.on || !st.trial.sent {
-		t.Errorf("taken, and %+v", st.trial)
+	if st.rollout.on || !st.rollout.sent {
+		t.Errorf("taken, and %+v", st.rollout)
 	}
 
 	view.set = planned(9, "three", "10.0.0.2:80")
 	st.send(false, 8)
-	if st.trial.on {
+	if st.rollout.on {
 		t.Error("a trial has begun of a plan that the stream was not let in for")
 	}
 	st.send(false, 9)
 	sent()
-	if st.trial != (trialOf{plan: 9}) {
-		t.Errorf("there was nothing to be sent of the plan, and %+v", st.trial)
+	if st.rollout != (rolloutState{plan: 9}) {
+		t.Errorf("there was nothing to be sent of the plan, and %+v", st.rollout)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 // to date.
 func TestJoinsAreNotTried(t *testing.T) {
 	p := newPlanner(cluster("a"))
-	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Trial: 1, Slow: patience}})
+	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Rollout: 1, Slow: patience}})
 	old, late := dial(t, addr), dial(t, addr)
 	old.ask(xds.Cluster)
 	old.ack(old.next())

@@ -113,7 +113,7 @@ func (h *halves) expect(t *testing.T, culprit xds.Ref, bad, fix int, edit, mend 
 
 // A 1 MB response of changed and new clusters that wait for endpoints and certificates, over a slow wire: what is owed
 // passes the credit, or Envoy and the server would wait for each other until initial_fetch_timeout (15 s).
-func TestEnvoyOwedOnASlowWire(t *testing.T) {
+func TestDependenciesOnASlowWire(t *testing.T) {
 	t.Parallel()
 	p := newPlanner()
 	mesh := func(clusters int, version, secret string) {

@@ -34,7 +34,7 @@ func newWithholding(t *testing.T, quorum int) *withholding {
 	w.now.Store(int64(time.Hour))
 	w.q = quarantine.New(quarantine.Config{Settings: quarantine.Settings{Quorum: quorum, Jitter: func() float64 { return 0 }},
 		Now: func() time.Time { return time.Unix(0, w.now.Load()) }, Log: slog.New(slog.DiscardHandler)})
-	w.s, w.addr = start(t, Config{Planner: w.p, Quarantine: w.q, Settle: 20 * time.Millisecond, // and looks for retries as often
+	w.s, w.addr = start(t, Config{Planner: w.p, Quarantine: w.q, ResumeTime: 20 * time.Millisecond, // and looks for retries as often
 		Authenticate: func(context.Context) (attest.Caller, error) { return callerOf(<-w.id), nil }})
 	return w
 }
@@ -136,7 +136,7 @@ func TestWithheldIsRetried(t *testing.T) {
 		return !slices.ContainsFunc(w.s.all(), func(st *stream) bool {
 			st.mu.Lock()
 			defer st.mu.Unlock()
-			return !st.settled
+			return !st.resumeOver
 		})
 	})
 	w.now.Add(int64(quarantine.DefaultPause))

@@ -17,28 +17,28 @@ import (
 
 // Asker is a View that has Secrets made for it by name, because they are dear to make and few are wanted. Ask returns when
 // Set says what there is of them; it may block for a moment.
-type Asker interface {
-	Ask(ctx context.Context, add, drop []string)
+type SecretSubscriber interface {
+	SubscribeSecrets(ctx context.Context, add, drop []string)
 }
 
 // Bounds of the Secrets that one stream may ask for. Names of Secrets and namespaces have 253 bytes at most.
 const (
-	maxAsked      = 4096
-	maxSecretName = 640
+	maxSecretNames = 4096
+	maxSecretName  = 640
 )
 
 // ask tells the view which Secrets a request is about, before it is answered. What it returns, tells which it is not about
 // any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
-func (st *stream) ask(ctx context.Context, m delta.Message) (after func()) {
-	asker, ok := st.view.(Asker)
+func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
+	asker, ok := st.view.(SecretSubscriber)
 	if !ok || m.Type != xds.Secret {
 		return func() {}
 	}
 	var add, drop []string
 	listed := map[string]bool{}
 	for name := range names(m.Subscribe) {
-		asked := st.asked[name]
-		if !asked && (len(st.asked)+len(add) >= maxAsked || len(name) > maxSecretName) {
+		asked := st.secretNames[name]
+		if !asked && (len(st.secretNames)+len(add) >= maxSecretNames || len(name) > maxSecretName) {
 			continue
 		}
 		name = strings.Clone(name)
@@ -46,15 +46,15 @@ func (st *stream) ask(ctx context.Context, m delta.Message) (after func()) {
 			add = append(add, name)
 		}
 	}
-	if st.world { // lists all that it wants
-		for name := range st.asked {
+	if st.sotw { // lists all that it wants
+		for name := range st.secretNames {
 			if !listed[name] {
 				drop = append(drop, name)
 			}
 		}
 	} else {
 		for name := range names(m.Unsubscribe) {
-			if st.asked[name] && !listed[name] {
+			if st.secretNames[name] && !listed[name] {
 				drop = append(drop, strings.Clone(name))
 			}
 		}
@@ -62,22 +62,22 @@ func (st *stream) ask(ctx context.Context, m delta.Message) (after func()) {
 	if len(add) > 0 && !st.mayHaveKeys() {
 		add = nil
 	}
-	if st.asked == nil {
-		st.asked = map[string]bool{}
+	if st.secretNames == nil {
+		st.secretNames = map[string]bool{}
 	}
 	for _, name := range add {
-		st.asked[name] = true
+		st.secretNames[name] = true
 	}
 	for _, name := range drop {
-		delete(st.asked, name)
+		delete(st.secretNames, name)
 	}
 	if len(add) > 0 {
-		asker.Ask(ctx, add, nil)
+		asker.SubscribeSecrets(ctx, add, nil)
 		st.locked(func() { st.state.Target(st.view.Set()) }) // what the client says that it holds is compared with what there is
 	}
 	return func() {
 		if len(drop) > 0 {
-			asker.Ask(ctx, nil, drop)
+			asker.SubscribeSecrets(ctx, nil, drop)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (st *stream) pump(lent, urgent bool) (total int) {
 		if !ok {
 			return total
 		}
-		if (out.reply.Owed || out.answer != nil || st.heavy) && !lent {
+		if (out.reply.Due || out.answer != nil || st.heavy) && !lent {
 			st.lend(out, start, urgent)
 			return total
 		}
@@ -84,7 +84,7 @@ func (st *stream) lend(out outgoing, start time.Time, urgent bool) {
 // outgoing is one response: to a question, or of an aside where that has a nonce, else of a type of Envoy's.
 type outgoing struct {
 	reply  delta.Reply
-	note   note
+	notice notice
 	answer *answer
 }
 
@@ -92,8 +92,8 @@ func (o *outgoing) what() string {
 	switch {
 	case o.answer != nil:
 		return o.answer.url
-	case o.note.nonce != "":
-		return o.note.url
+	case o.notice.nonce != "":
+		return o.notice.url
 	}
 	return o.reply.Type.String()
 }
@@ -104,7 +104,7 @@ func (o *outgoing) what() string {
 func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.owing = false
+	st.sendingDue = false
 	if st.closed {
 		st.sending = false
 		return out, false, since
@@ -113,7 +113,7 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 		return out, true, since
 	}
 	set := st.view.Set()
-	if out.note, ok = st.nextNote(set.Revision, now); ok {
+	if out.notice, ok = st.nextNotice(set.Revision, now); ok {
 		return out, true, since
 	}
 	st.state.Target(set)
@@ -135,8 +135,8 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 	}
 	reply := &out.reply
 	st.pushed = true
-	st.trial.sent = st.trial.sent || !urgent && reply.Type != xds.Endpoint
-	st.owing = reply.Owed
+	st.rollout.sent = st.rollout.sent || !urgent && reply.Type != xds.Endpoint
+	st.sendingDue = reply.Due
 	if st.state.InFlight(reply.Type) == 1 {
 		st.waiting[reply.Type] = now.UnixNano()
 	}
@@ -166,10 +166,10 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 	switch {
 	case o.answer != nil:
 		msg = o.answer.message
-	case o.note.nonce != "":
-		msg = encodeNote(&o.note, st.world)
-	case st.world:
-		msg = encodeWorld(r)
+	case o.notice.nonce != "":
+		msg = encodeNotice(&o.notice, st.sotw)
+	case st.sotw:
+		msg = encodeStateOfTheWorld(r)
 	default:
 		msg = encodeDelta(r)
 	}
@@ -179,7 +179,7 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 	began := time.Now()
 	if err := st.grpc.SendMsg(msg); err != nil {
 		st.mu.Lock()
-		st.sending, st.owing = false, false
+		st.sending, st.sendingDue = false, false
 		st.mu.Unlock()
 		st.kill(err)
 		return 0, false
@@ -189,9 +189,9 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 	switch {
 	case o.answer != nil:
 		return 0, true // tools do not acknowledge
-	case o.note.nonce != "":
+	case o.notice.nonce != "":
 		hooks.Wrote(time.Since(began))
-		return o.note.size, true
+		return o.notice.size, true
 	}
 	hooks.Sent(r.Type, len(r.Set), len(r.Removed), r.Size)
 	now := time.Now()
@@ -233,13 +233,13 @@ func (st *stream) overdue(now time.Time) (late string, settle, idle, again bool)
 	if st.closed {
 		return "", false, true, false
 	}
-	settle = !st.settled && !st.spoke.IsZero() && now.Sub(st.spoke) > st.srv.cfg.Settle
+	settle = !st.resumeOver && !st.spoke.IsZero() && now.Sub(st.spoke) > st.srv.cfg.ResumeTime
 	if settle {
-		st.settled = true
-		st.state.Settle()
+		st.resumeOver = true
+		st.state.EndResume()
 	}
 	for t := range xds.NumTypes {
-		if st.owing { // the client cannot acknowledge before it has what it is owed
+		if st.sendingDue { // the client cannot acknowledge before it has what it is owed
 			st.waiting[t] = max(st.waiting[t], now.UnixNano())
 		}
 		if st.state.InFlight(t) > 0 && now.Sub(time.Unix(0, st.waiting[t])) > st.srv.cfg.AckDeadline {
@@ -247,7 +247,7 @@ func (st *stream) overdue(now time.Time) (late string, settle, idle, again bool)
 		}
 	}
 	if late == "" {
-		late = st.lateSide(now)
+		late = st.lateAgentSubscription(now)
 	}
 	if settle {
 		st.grown(st.view.Set())

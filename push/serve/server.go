@@ -51,7 +51,7 @@ type Config struct {
 	// Sources counts what callers without a credential have, by the address that they come from; nil: one of its own.
 	Sources *budget.Ledger
 	// Asides are served beside Envoy's types.
-	Asides []Aside
+	AgentTypes []AgentType
 	// Answers are given to who asks, beside all that.
 	Answers []Answer
 	// Identifier is what answers say of who gives them (ControlPlane.identifier).
@@ -60,18 +60,18 @@ type Config struct {
 	Store        func() string
 	AckDeadline  time.Duration // a response that is not acknowledged for so long closes the stream; 60 s
 	WriteTimeout time.Duration // so does one that was owed and could not be written; 30 s
-	Settle       time.Duration // how long a resumed stream has to ask for all the types it held; 5 s
+	ResumeTime   time.Duration // how long a resumed stream has to ask for all the types it held; 5 s
 	Log          *slog.Logger  // nil: slog.Default()
 	Crashes      *crash.Log    // where panics go that end one stream; nil: one of its own, to Log
 }
 
 // Server is the xDS server. Register it, listen with Listen, and Run it.
 type Server struct {
-	cfg    Config
-	loop   *fanout.Loop
-	sets   delta.Names // subscriptions
-	diff   differ
-	asides map[string]int // by type URL: which of Config.Asides; never changed
+	cfg        Config
+	loop       *fanout.Loop
+	sets       delta.Names // subscriptions
+	diff       differ
+	agentTypes map[string]int // by type URL: which of Config.Asides; never changed
 
 	clients *obs.Sampled // log lines that clients bring about
 	refused *obs.Sampled // those about resources that they refuse: many of these hide no others
@@ -103,20 +103,20 @@ func New(cfg Config) *Server {
 	}
 	orDefault(&cfg.AckDeadline, time.Minute)
 	orDefault(&cfg.WriteTimeout, 30*time.Second)
-	orDefault(&cfg.Settle, 5*time.Second)
+	orDefault(&cfg.ResumeTime, 5*time.Second)
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
 	if cfg.Crashes == nil {
 		cfg.Crashes = crash.New(cfg.Log)
 	}
-	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}, asides: map[string]int{},
+	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}, agentTypes: map[string]int{},
 		clients: obs.NewSampled(cfg.Log), refused: obs.NewSampled(cfg.Log), answers: map[string]int{}, answering: make(chan struct{}, maxAnswering), resuming: map[quarantine.Key]int{}}
 	for i, a := range cfg.Answers {
 		s.answers[a.TypeURL] = i
 	}
-	for i, a := range cfg.Asides {
-		s.asides[a.TypeURL] = i
+	for i, a := range cfg.AgentTypes {
+		s.agentTypes[a.TypeURL] = i
 	}
 	return s
 }
@@ -184,7 +184,7 @@ func (s *Server) Waiting(l fanout.Lane) int { return s.loop.Waiting(l) }
 
 // watch closes streams whose deadline has passed.
 func (s *Server) watch(ctx context.Context) {
-	period := min(time.Second, s.cfg.AckDeadline/4, s.cfg.Settle/2)
+	period := min(time.Second, s.cfg.AckDeadline/4, s.cfg.ResumeTime/2)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {

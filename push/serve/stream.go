@@ -26,45 +26,45 @@ import (
 
 // stream is one ADS stream. Its handler's goroutine reads; a worker of the fan-out, or a goroutine lent to it, sends.
 type stream struct {
-	srv      *Server
-	id       uint64
-	grpc     grpc.ServerStream
-	world    bool
-	hangUp   func() error // nil: the listener was not made by Listen
-	client   Client
-	caller   attest.Caller // the zero one: nobody
-	place    *budget.Entry // nil: nobody's
-	view     View
-	opened   time.Time
-	turn     atomic.Pointer[fanout.Stream]
-	markedAt [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not
-	asked    map[string]bool               // Secrets that the view was told of; the reading goroutine's
-	answered nonces                        // of answers to questions; the same
-	unserved []string                      // types that were asked for and are not served; a few; the same
-	step     string                        // what a refusal would be in; the same
-	early    bool                          // it is an agent's that was let in before its Envoy moves; the same
-	movedAt  atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
-	may      atomic.Int64                  // the newest plan (manifest.Set.Plan) that it may be sent; anyPlan until it is up to date once
+	srv         *Server
+	id          uint64
+	grpc        grpc.ServerStream
+	sotw        bool
+	hangUp      func() error // nil: the listener was not made by Listen
+	client      Client
+	caller      attest.Caller // the zero one: nobody
+	place       *budget.Entry // nil: nobody's
+	view        View
+	opened      time.Time
+	turn        atomic.Pointer[fanout.Stream]
+	markedAt    [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not
+	secretNames map[string]bool               // Secrets that the view was told of; the reading goroutine's
+	answered    nonces                        // of answers to questions; the same
+	unserved    []string                      // types that were asked for and are not served; a few; the same
+	step        string                        // what a refusal would be in; the same
+	early       bool                          // it is an agent's that was let in before its Envoy moves; the same
+	movedAt     atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
+	may         atomic.Int64                  // the newest plan (manifest.Set.Plan) that it may be sent; anyPlan until it is up to date once
 
-	mu       sync.Mutex // guards what follows; never held while sending
-	state    *delta.State
-	sending  bool // somebody is between Next and the end of SendMsg
-	whole    bool // a turn for all came while somebody sent what is urgent
-	pushed   bool // something was sent since the client was up to date
-	keysHeld bool // new versions of Secrets were held back, because the credential has ended
-	trial    trialOf
-	owing    bool      // what is being sent may block
-	closed   bool      // nobody sends afterwards
-	spoke    time.Time // when Envoy did first: an agent may ask for asides before; zero: not yet
-	settled  bool
-	cause    error               // why it was closed from here
-	waiting  [xds.NumTypes]int64 // since when the oldest response waits for its ACK; unix nanoseconds
-	refusals []Refusal           // newest last, a few
-	retries  []quarantine.Key    // withheld versions that it is sent as the only one, until it has answered
-	reports  []delta.Report      // reused
-	heavy    bool                // an answer went out that may not be written yet, so that the next send may block; the sender's
-	answers  []*answer           // that wait to be sent, oldest first; a few
-	sides    []*side             // as Config.Asides; nil: it asked for none
+	mu                 sync.Mutex // guards what follows; never held while sending
+	state              *delta.State
+	sending            bool // somebody is between Next and the end of SendMsg
+	whole              bool // a turn for all came while somebody sent what is urgent
+	pushed             bool // something was sent since the client was up to date
+	keysHeld           bool // new versions of Secrets were held back, because the credential has ended
+	rollout            rolloutState
+	sendingDue         bool      // what is being sent may block
+	closed             bool      // nobody sends afterwards
+	spoke              time.Time // when Envoy did first: an agent may ask for asides before; zero: not yet
+	resumeOver         bool
+	cause              error                // why it was closed from here
+	waiting            [xds.NumTypes]int64  // since when the oldest response waits for its ACK; unix nanoseconds
+	refusals           []Refusal            // newest last, a few
+	retries            []quarantine.Key     // withheld versions that it is sent as the only one, until it has answered
+	reports            []delta.Report       // reused
+	heavy              bool                 // an answer went out that may not be written yet, so that the next send may block; the sender's
+	answers            []*answer            // that wait to be sent, oldest first; a few
+	agentSubscriptions []*agentSubscription // as Config.Asides; nil: it asked for none
 }
 
 // maxRefusals is how many refusals are kept for debugging, a stream.
@@ -72,7 +72,7 @@ const maxRefusals = 16
 
 // serve is the gRPC handler.
 func (s *Server) serve(g grpc.ServerStream, world bool) error {
-	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, world: world, opened: time.Now()}
+	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, sotw: world, opened: time.Now()}
 	st.may.Store(anyPlan)
 	err := s.cfg.Crashes.Guard(func() error { return st.run(g.Context()) })
 	cause := st.close()
@@ -114,8 +114,8 @@ func (st *stream) run(ctx context.Context) error {
 // take handles one encoded request, in pieces.
 func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	parse := delta.ParseDelta
-	if st.world {
-		parse = delta.ParseWorld
+	if st.sotw {
+		parse = delta.ParseStateOfTheWorld
 	}
 	m, err := parse(raw...)
 	if err != nil {
@@ -125,15 +125,15 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 		return st.reply(ctx, i, m)
 	}
 	if st.view == nil {
-		_, aside := st.srv.asides[m.TypeURL]
-		st.early = aside && !st.world
+		_, agentType := st.srv.agentTypes[m.TypeURL]
+		st.early = agentType && !st.sotw
 		st.client.Holds = holds(m) || st.early
 		if err := st.join(ctx, m.Node); err != nil {
 			return err
 		}
 	}
-	if i, is := st.srv.asides[m.TypeURL]; is {
-		return st.advanceSide(i, m)
+	if i, is := st.srv.agentTypes[m.TypeURL]; is {
+		return st.advanceAgentSubscription(i, m)
 	}
 	if m.Type == xds.Unknown {
 		st.notServed(m.TypeURL)
@@ -145,7 +145,7 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 			return joinError(err)
 		}
 	}
-	defer st.ask(ctx, m)()
+	defer st.subscribeSecrets(ctx, m)()
 	return st.advance(m)
 }
 
@@ -182,7 +182,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	}
 	st.accept()
 	st.view = joined
-	cfg := delta.Config{World: st.world, Names: &st.srv.sets, Diff: st.srv.diff.between, Spend: st.place.Spend}
+	cfg := delta.Config{StateOfTheWorld: st.sotw, Names: &st.srv.sets, Diff: st.srv.diff.between, Spend: st.place.Spend}
 	cfg.Refused = st.withheld
 	st.locked(func() { st.state = delta.New(cfg, joined.Set()) })
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
@@ -231,7 +231,7 @@ func (st *stream) moved(l fanout.Lane) {
 	now := time.Now()
 	st.movedAt.CompareAndSwap(0, now.UnixNano())
 	if plan := st.view.Set().Plan; l == fanout.Config && plan > st.may.Load() {
-		st.try(turn, plan, now)
+		st.tryPlan(turn, plan, now)
 	} else {
 		st.mark(turn, l, now)
 	}

@@ -65,7 +65,7 @@ func taped(srv *Server, set *manifest.Set) (st *stream, view *stillView, out *ta
 func TestUrgentFirst(t *testing.T) {
 	srv := New(Config{Planner: newPlanner()})
 	set := func(revision int64, stat, address string, port uint32) *manifest.Set {
-		s := &manifest.Set{Revision: revision, Flipped: []string{"a", "b"}}
+		s := &manifest.Set{Revision: revision, FastHosts: []string{"a", "b"}}
 		s.Types[xds.Cluster][manifest.Scope] = manifest.Of(cluster("a"), cluster("b", func(c *clusterv3.Cluster) { c.AltStatName = stat }))
 		s.Types[xds.Endpoint][manifest.Scope] = manifest.Of(endpoints("a", address), endpoints("b", "10.0.0.9:80"))
 		s.Types[xds.Listener][manifest.Scope] = manifest.Of(listen("l", port, "r"))

@@ -85,7 +85,7 @@ func Lead(ctx context.Context, epoch kv.Epoch, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	l := leader{Config: cfg, epoch: epoch, told: cfg.Current.First(cfg.Reads)}
+	l := leader{Config: cfg, epoch: epoch, notified: cfg.Current.First(cfg.Reads)}
 	var lowering <-chan time.Time
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -112,10 +112,10 @@ func Lead(ctx context.Context, epoch kv.Epoch, cfg Config) error {
 
 type leader struct {
 	Config
-	epoch kv.Epoch
-	fleet member.Fleet
-	told  Use
-	stale bool // Current may not be what is stored
+	epoch    kv.Epoch
+	fleet    member.Fleet
+	notified Use
+	stale    bool // Current may not be what is stored
 }
 
 // step brings the level nearer to what it should be; pending: it is not there yet.
@@ -162,8 +162,8 @@ func (l *leader) step(ctx context.Context) (pending bool, err error) {
 
 // tell says to which level what is stored is to be brought, once.
 func (l *leader) tell(level uint32) {
-	if use := (Use{level, l.Current.Level > l.Reads}); use != l.told {
-		l.told = use
+	if use := (Use{level, l.Current.Level > l.Reads}); use != l.notified {
+		l.notified = use
 		l.Use(use)
 	}
 }

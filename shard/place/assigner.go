@@ -19,20 +19,20 @@ const (
 	forgetAfter  = time.Hour        // of those that are away
 	massHold     = 15 * time.Second // where more than half seem gone at once, etcd is the likelier culprit: wait so long
 	unevenFor    = time.Minute      // a load is uneven for so long before shards move because of it
-	ghostFor     = time.Minute      // the load of a replica that went is remembered until its proxies are back
+	departedFor  = time.Minute      // the load of a replica that went is remembered until its proxies are back
 )
 
 // assigner decides what the ring should be. It has no clock and no etcd; its methods are called by one goroutine.
 type assigner struct {
-	replicas map[string]*replica
-	wrote    time.Time // when the last ring was
-	uneven   time.Time // since when; zero: it is even
-	massive  time.Time // since when more than half are away; zero: they are not
-	total    ring.Load // as of the last step
-	ghost    ring.Load // what it was when a replica went ...
-	haunts   time.Time // ... and until when that counts
-	damper   damper
-	alone    bool // whom the first ring names and who is not there has ended (LeaderConfig.Alone)
+	replicas      map[string]*replica
+	wrote         time.Time // when the last ring was
+	uneven        time.Time // since when; zero: it is even
+	massive       time.Time // since when more than half are away; zero: they are not
+	total         ring.Load // as of the last step
+	departed      ring.Load // what it was when a replica went ...
+	departedUntil time.Time // ... and until when that counts
+	damper        damper
+	alone         bool // whom the first ring names and who is not there has ended (LeaderConfig.Alone)
 }
 
 // replica is what the assigner remembers of one.
@@ -138,10 +138,10 @@ func (a *assigner) see(now time.Time, fleet []member.Record, current *ring.Ring)
 		}
 	}
 	if went {
-		if now.After(a.haunts) {
-			a.ghost = ring.Load{}
+		if now.After(a.departedUntil) {
+			a.departed = ring.Load{}
 		}
-		a.ghost, a.haunts = greater(before, a.ghost), now.Add(ghostFor)
+		a.departed, a.departedUntil = greater(before, a.departed), now.Add(departedFor)
 	}
 }
 
@@ -240,10 +240,10 @@ func find(members []ring.Member, name string) (ring.Member, bool) {
 
 // load is what the fleet serves, and what it did serve where a replica went just now: its proxies are not back yet.
 func (a *assigner) load(now time.Time) ring.Load {
-	if now.After(a.haunts) {
+	if now.After(a.departedUntil) {
 		return a.total
 	}
-	return greater(a.total, a.ghost)
+	return greater(a.total, a.departed)
 }
 
 // greater has the greater number of each part of two loads.

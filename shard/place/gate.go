@@ -14,11 +14,11 @@ type gate struct {
 	size    int
 	full    bool // memory is: few may wait, for each holds its first request
 
-	tokens  float64 // of cost; may be below 0 after a dear join
-	numbers float64 // of joins
-	filled  time.Time
-	waiting list.List // of *ticket
-	owed    float64   // cost of those that wait
+	tokens      float64 // of cost; may be below 0 after a dear join
+	numbers     float64 // of joins
+	filled      time.Time
+	waiting     list.List // of *ticket
+	waitingCost float64   // cost of those that wait
 }
 
 // ticket is one join.
@@ -61,7 +61,7 @@ func (g *gate) take(cost float64) bool {
 func (g *gate) expected() time.Duration {
 	seconds := 0.
 	if g.rate > 0 {
-		seconds = max(g.owed-g.tokens, 0) / g.rate
+		seconds = max(g.waitingCost-g.tokens, 0) / g.rate
 	}
 	if g.most > 0 {
 		seconds = max(seconds, (float64(g.waiting.Len())-g.numbers)/g.most)
@@ -81,7 +81,7 @@ func (g *gate) arrive(now time.Time, t *ticket) {
 		close(t.open)
 	default:
 		t.element = g.waiting.PushBack(t)
-		g.owed += t.cost
+		g.waitingCost += t.cost
 	}
 }
 
@@ -92,8 +92,8 @@ func (g *gate) leave(t *ticket) {
 	}
 	g.waiting.Remove(t.element)
 	t.element = nil
-	if g.owed -= t.cost; g.waiting.Len() == 0 {
-		g.owed = 0
+	if g.waitingCost -= t.cost; g.waiting.Len() == 0 {
+		g.waitingCost = 0
 	}
 }
 

@@ -36,7 +36,7 @@ type kept struct {
 type sent struct {
 	nonce    string // as Envoy knows it
 	upstream string // as the upstream knows it
-	leg      uint32
+	conn     uint32
 	set      []named
 	removed  []string
 }
@@ -118,13 +118,13 @@ func (k *kept) said(name string) {
 }
 
 // response is one that goes to Envoy. It is not recorded before Envoy accepts it.
-func (m *mirror) response(h response, nonce string, leg uint32) {
+func (m *mirror) response(h response, nonce string, conn uint32) {
 	k := m.find(h.typeURL)
 	if k == nil {
 		return // Envoy never asked for it, and drops it
 	}
 	k.answered = true
-	k.flying = append(k.flying, sent{nonce: nonce, upstream: h.nonce, leg: leg, set: h.set, removed: h.removed})
+	k.flying = append(k.flying, sent{nonce: nonce, upstream: h.nonce, conn: conn, set: h.set, removed: h.removed})
 	for _, r := range h.set {
 		k.said(r.name)
 	}

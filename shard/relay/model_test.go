@@ -29,13 +29,13 @@ type drill struct {
 	servers map[uint32]*simServer
 	owner   string
 	version int
-	notes   map[what]int
+	notices map[what]int
 }
 
 func newDrill(t *testing.T, seed uint64) *drill {
 	d := &drill{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), envoy: newSimEnvoy(),
-		world: map[string]map[string]string{typeAll: {}, typeNamed: {}}, servers: map[uint32]*simServer{}, notes: map[what]int{}, owner: "a:1",
+		world: map[string]map[string]string{typeAll: {}, typeNamed: {}}, servers: map[uint32]*simServer{}, notices: map[what]int{}, owner: "a:1",
 	}
 	d.s = &session{
 		target: "any:1", follow: true, own: map[string]bool{OwnerType: true}, t: defaultTiming,
@@ -49,14 +49,14 @@ func (d *drill) event(e event) {
 	for _, e := range d.s.step(d.now, e) {
 		switch e := e.(type) {
 		case dial:
-			d.servers[e.leg] = &simServer{
+			d.servers[e.conn] = &simServer{
 				t: d.t, addr: e.addr, world: d.world, owner: &d.owner, asked: map[string]map[string]bool{}, holds: map[string]map[string]string{},
 				refused: map[string]string{}, must: map[string]bool{}, flying: map[string]*discoveryv3.DeltaDiscoveryResponse{},
 			}
 		case drop:
-			delete(d.servers, e.leg)
+			delete(d.servers, e.conn)
 		case sendUp:
-			v := d.servers[e.leg]
+			v := d.servers[e.conn]
 			v.inbox = append(v.inbox, e.data)
 		case sendDown:
 			var m discoveryv3.DeltaDiscoveryResponse
@@ -69,8 +69,8 @@ func (d *drill) event(e event) {
 				}
 			}
 			d.envoy.inbox = append(d.envoy.inbox, &m)
-		case note:
-			if d.notes[e.what]++; e.what == moved {
+		case notice:
+			if d.notices[e.what]++; e.what == moved {
 				d.still()
 			}
 		case finish:
@@ -122,11 +122,11 @@ func (d *drill) some(faults bool) {
 	if !v.ready {
 		if faults && d.rand.IntN(4) == 0 && d.s.once {
 			delete(d.servers, id)
-			d.event(legEnded{id, errors.New("refused")})
+			d.event(connEnded{id, errors.New("refused")})
 			return
 		}
 		v.ready = true
-		d.event(legReady{id})
+		d.event(connReady{id})
 		return
 	}
 	readable := d.s.is(d.s.next, id) || d.s.is(d.s.live, id)
@@ -142,7 +142,7 @@ func (d *drill) some(faults bool) {
 	}
 	if faults && d.rand.IntN(150) == 0 && (readable || d.s.is(d.s.next, id)) && d.s.begun {
 		delete(d.servers, id)
-		d.event(legEnded{id, errors.New("gone")})
+		d.event(connEnded{id, errors.New("gone")})
 	}
 }
 
@@ -256,7 +256,7 @@ func (d *drill) flush() {
 		}
 		if !v.ready {
 			v.ready = true
-			d.event(legReady{id})
+			d.event(connReady{id})
 		}
 		for len(v.inbox) > 0 {
 			v.receive()
@@ -280,7 +280,7 @@ func (d *drill) deliver(id uint32) {
 	data := v.outbox[0]
 	v.outbox = v.outbox[1:]
 	head, err := scanResponse(data)
-	d.event(fromLeg{id, data, head, err})
+	d.event(fromConn{id, data, head, err})
 }
 
 func (d *drill) hear() {
@@ -299,7 +299,7 @@ func TestMirrorIsWhatEnvoyRecorded(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			d := newDrill(t, seed)
 			d.run(1500)
-			for k, n := range d.notes {
+			for k, n := range d.notices {
 				total[k] += n
 			}
 			refusals += d.envoy.refusals

@@ -35,7 +35,7 @@ func (s *session) advance(now time.Time) {
 	switch {
 	case s.next == nil:
 		if s.wants() && s.pace.open(now) && s.mirror.quiet(now, s.t.patience) {
-			s.next = s.leg(s.live.owner.addr)
+			s.next = s.conn(s.live.owner.addr)
 			s.until = now.Add(connectTimeout + s.t.patience)
 			s.do(dial{s.next.id, s.next.addr, 0})
 		}
@@ -78,35 +78,35 @@ func (s *session) move(now time.Time) {
 	s.live, s.next = s.next, nil
 	s.restate(s.live)
 	s.pace.space(now)
-	s.do(note{what: moved, addr: s.live.addr})
-	if s.live.told {
+	s.do(notice{what: moved, addr: s.live.addr})
+	if s.live.answered {
 		s.owned()
 	}
 }
 
 func (s *session) giveUp(now time.Time, err error) {
 	s.do(drop{s.next.id})
-	s.do(note{what: moveFailed, addr: s.next.addr, err: err})
+	s.do(notice{what: moveFailed, addr: s.next.addr, err: err})
 	s.next = nil
 	s.pace.space(now)
 }
 
 // told takes an answer to the question for the owner.
-func (s *session) told(now time.Time, e fromLeg) {
+func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	o, is, err := parseOwner(e.data.Materialize())
 	e.data.Free()
-	s.do(sendUp{e.leg, encodeAnswer(OwnerType, e.head.nonce, err)})
+	s.do(sendUp{e.conn, encodeAnswer(OwnerType, e.head.nonce, err)})
 	if err != nil || !is {
 		return // removed: the replica does not know, and Envoy stays
 	}
-	if s.is(s.next, e.leg) { // it is asked once it is the live one
-		s.next.owner, s.next.told = o, true
+	if s.is(s.next, e.conn) { // it is asked once it is the live one
+		s.next.owner, s.next.answered = o, true
 		return
 	}
 	if o.addr != s.live.owner.addr {
 		s.pace.spread(now, s.t.spread)
 	}
-	s.live.owner, s.live.told = o, true
+	s.live.owner, s.live.answered = o, true
 	s.owned()
 }
 
@@ -114,7 +114,7 @@ func (s *session) told(now time.Time, e fromLeg) {
 func (s *session) owned() {
 	o := s.live.owner
 	s.known = o.addr
-	s.do(note{what: owned, addr: o.addr, self: o.self})
+	s.do(notice{what: owned, addr: o.addr, self: o.self})
 }
 
 // parseOwner reads the resource of OwnerType out of a response; is: there is one.

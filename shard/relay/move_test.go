@@ -25,7 +25,7 @@ import (
 )
 
 // The floor goes up with each new stream: the highest revision of the store, and the store.
-func TestFloorGoesUp(t *testing.T) {
+func TestMinRevisionGoesUp(t *testing.T) {
 	m := newMesh()
 	m.set(t, typeCDS, "c", "c1", text("cluster"))
 	a, b := m.replica(t), m.replica(t)
@@ -46,8 +46,8 @@ func TestFloorGoesUp(t *testing.T) {
 	}
 }
 
-func TestFloor(t *testing.T) {
-	var f floor
+func TestMinRevision(t *testing.T) {
+	var f minRevision
 	for i, step := range []struct {
 		store, revision string
 		want            uint64
@@ -63,7 +63,7 @@ func TestFloor(t *testing.T) {
 
 // Replicas that are behind what a proxy has seen do not bring the floor down at once: for a time, and many tries, another one
 // is looked for, and who lets the proxy in meanwhile ends that. Then the newest of them may serve it.
-func TestFloorComesDown(t *testing.T) {
+func TestMinRevisionComesDown(t *testing.T) {
 	began := time.Unix(1e9, 0)
 	for name, c := range map[string]struct {
 		behind []uint64      // what replicas have, in turn
@@ -78,7 +78,7 @@ func TestFloorComesDown(t *testing.T) {
 		"the newest":    {[]uint64{5, 7, 3, 5, 5, 5, 5, 5}, time.Minute, 0, 7},
 		"never goes up": {[]uint64{5, 70, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 9},
 	} {
-		var f floor
+		var f minRevision
 		f.see("a", "9")
 		lowered := false
 		for i, has := range c.behind {
@@ -94,7 +94,7 @@ func TestFloorComesDown(t *testing.T) {
 }
 
 // A proxy whose replica is gone is not taken back by one that is behind, until no other was found in many tries.
-func TestNobodyIsAtTheFloor(t *testing.T) {
+func TestNobodyHasTheMinRevision(t *testing.T) {
 	fresh, old := newMesh(), newMesh()
 	old.set(t, typeCDS, "c", "c1", text("cluster"))
 	fresh.set(t, typeCDS, "c", "c2", text("changed"))

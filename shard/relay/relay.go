@@ -72,13 +72,13 @@ type Subscription struct {
 
 // Relay carries ADS streams. Make it with New.
 type Relay struct {
-	cfg       Config
-	authority string // host:port of the target: the name that an owner has to prove, where the credentials carry none
-	pace      *pacer
-	floor     floor
-	takers    []*taker
-	stats     counters
-	timing    timing
+	cfg         Config
+	authority   string // host:port of the target: the name that an owner has to prove, where the credentials carry none
+	pace        *pacer
+	minRevision minRevision
+	takers      []*taker
+	stats       counters
+	timing      timing
 }
 
 // New checks cfg; it opens nothing.

@@ -9,18 +9,18 @@ import (
 
 // timing is how long things may take. Tests shorten it.
 type timing struct {
-	door     time.Duration // how long a move waits to be let in: longer than a replica lets wait (shard/place)
-	patience time.Duration // how long a move waits for what is in flight, and how long a question of Envoy's may be unanswered before it is not waited for
-	spread   time.Duration // moves start within it, at random: a changed ring tells thousands of agents at once
-	resume   time.Duration // the same for the replacement of an upstream that ended
-	look     time.Duration // how often a move that waits for quiet looks again
-	between  time.Duration // the first wait between two moves or tries; it doubles
-	longest  time.Duration // up to this
-	lower    time.Duration // how long replicas must all be behind what Envoy was sent before one of them serves it
+	admission time.Duration // how long a move waits to be let in: longer than a replica lets wait (shard/place)
+	patience  time.Duration // how long a move waits for what is in flight, and how long a question of Envoy's may be unanswered before it is not waited for
+	spread    time.Duration // moves start within it, at random: a changed ring tells thousands of agents at once
+	resume    time.Duration // the same for the replacement of an upstream that ended
+	look      time.Duration // how often a move that waits for quiet looks again
+	between   time.Duration // the first wait between two moves or tries; it doubles
+	longest   time.Duration // up to this
+	lower     time.Duration // how long replicas must all be behind what Envoy was sent before one of them serves it
 }
 
 var defaultTiming = timing{
-	door: 150 * time.Second, patience: 5 * time.Second, spread: 2 * time.Second, resume: 500 * time.Millisecond,
+	admission: 150 * time.Second, patience: 5 * time.Second, spread: 2 * time.Second, resume: 500 * time.Millisecond,
 	look: 250 * time.Millisecond, between: time.Second, longest: time.Minute, lower: time.Minute,
 }
 
@@ -43,37 +43,37 @@ type session struct {
 	closing bool   // Envoy sends no more
 	once    bool   // a leg was ready once
 
-	legs  uint32
-	live  *leg
-	next  *leg // of a move that is under way
+	conns uint32
+	live  *connState
+	next  *connState // of a move that is under way
 	until time.Time
 	known string // address of the last owner told, by whichever leg
 	out   []effect
 }
 
 // leg is one upstream.
-type leg struct {
-	id     uint32
-	addr   string
-	prefix string // of nonces, as Envoy sees them; the first leg has none
-	ready  bool
-	in     bool            // of a move: the server has let the stream in
-	said   bool            // it had a request, with the node in it
-	open   map[string]bool // types that were asked for on it
-	asked  bool            // for the owner
-	told   bool            // who it is
-	owner  owner           // as it told
+type connState struct {
+	id       uint32
+	addr     string
+	prefix   string // of nonces, as Envoy sees them; the first leg has none
+	ready    bool
+	in       bool            // of a move: the server has let the stream in
+	said     bool            // it had a request, with the node in it
+	open     map[string]bool // types that were asked for on it
+	asked    bool            // for the owner
+	answered bool            // who it is
+	owner    owner           // as it told
 }
 
 // Events.
 type (
-	started  struct{} // the first one
-	tick     struct{}
-	legReady struct{ leg uint32 }
-	legProof struct{ leg uint32 } // it answered with its headers
-	legEnded struct {
-		leg uint32
-		err error
+	started   struct{} // the first one
+	tick      struct{}
+	connReady struct{ conn uint32 }
+	connProof struct{ conn uint32 } // it answered with its headers
+	connEnded struct {
+		conn uint32
+		err  error
 	}
 	fromEnvoy struct {
 		data mem.BufferSlice
@@ -81,14 +81,14 @@ type (
 		err  error // of the scan
 	}
 	envoyEnds struct{}
-	fromLeg   struct {
-		leg  uint32
+	fromConn  struct {
+		conn uint32
 		data mem.BufferSlice
 		head response
 		err  error // of the scan
 	}
 	taken struct { // what a subscription made of a response
-		leg        uint32
+		conn       uint32
 		url, nonce string
 		err        error
 	}
@@ -97,28 +97,28 @@ type (
 // Effects.
 type (
 	dial struct {
-		leg   uint32
+		conn  uint32
 		addr  string
 		after time.Duration
 	}
-	drop   struct{ leg uint32 }
+	drop   struct{ conn uint32 }
 	sendUp struct {
-		leg  uint32
+		conn uint32
 		data mem.BufferSlice
 	}
-	endUp    struct{ leg uint32 } // no more requests come
-	ask      struct{ leg uint32 } // Config.Own
+	endUp    struct{ conn uint32 } // no more requests come
+	ask      struct{ conn uint32 } // Config.Own
 	sendDown struct {
-		leg  uint32
+		conn uint32
 		data mem.BufferSlice
 	}
 	take struct {
-		leg        uint32
+		conn       uint32
 		url, nonce string
 		data       mem.BufferSlice
 	}
 	finish struct{ err error }
-	note   struct { // for statistics and log
+	notice struct { // for statistics and log
 		what what
 		addr string
 		self bool // of owned
@@ -147,12 +147,12 @@ func (s *session) step(now time.Time, e event) []effect {
 	case started:
 		s.trusted = true
 		s.dial(s.candidate(now), 0)
-	case legReady:
-		s.legReady(now, e.leg)
-	case legProof:
-		s.letIn(now, e.leg)
-	case legEnded:
-		s.legEnded(now, e.leg, e.err)
+	case connReady:
+		s.legReady(now, e.conn)
+	case connProof:
+		s.letIn(now, e.conn)
+	case connEnded:
+		s.legEnded(now, e.conn, e.err)
 	case fromEnvoy:
 		s.request(now, e)
 	case envoyEnds:
@@ -161,12 +161,12 @@ func (s *session) step(now time.Time, e event) []effect {
 		} else {
 			s.do(finish{errUntrusted})
 		}
-	case fromLeg:
-		s.letIn(now, e.leg)
+	case fromConn:
+		s.letIn(now, e.conn)
 		s.response(now, e)
 	case taken:
-		if s.is(s.live, e.leg) || s.is(s.next, e.leg) {
-			s.do(sendUp{e.leg, encodeAnswer(e.url, e.nonce, e.err)})
+		if s.is(s.live, e.conn) || s.is(s.next, e.conn) {
+			s.do(sendUp{e.conn, encodeAnswer(e.url, e.nonce, e.err)})
 		}
 	}
 	s.advance(now)
@@ -179,16 +179,16 @@ func (s *session) reads() bool { return s.once }
 
 func (s *session) do(e effect) { s.out = append(s.out, e) }
 
-func (s *session) is(l *leg, id uint32) bool { return l != nil && l.id == id }
+func (s *session) is(l *connState, id uint32) bool { return l != nil && l.id == id }
 
 func (s *session) dial(addr string, after time.Duration) {
-	s.live = s.leg(addr)
+	s.live = s.conn(addr)
 	s.do(dial{s.live.id, addr, after})
 }
 
-func (s *session) leg(addr string) *leg {
-	s.legs++
-	return &leg{id: s.legs, addr: addr, open: map[string]bool{}}
+func (s *session) conn(addr string) *connState {
+	s.conns++
+	return &connState{id: s.conns, addr: addr, open: map[string]bool{}}
 }
 
 // candidate is where to look for an upstream: at the owner, unless it failed lately or the stream has just moved.
@@ -205,7 +205,7 @@ func (s *session) legReady(now time.Time, id uint32) {
 		s.next.ready = true
 		s.next.prefix = fmt.Sprintf("navarch-%d-", id)
 		s.next.said = true
-		s.until = now.Add(s.t.door)
+		s.until = now.Add(s.t.admission)
 		s.askOwner(s.next, s.node) // with it the stream stands at the door
 	case s.is(s.live, id):
 		s.live.ready = true
@@ -215,12 +215,12 @@ func (s *session) legReady(now time.Time, id uint32) {
 		}
 		s.live.prefix = fmt.Sprintf("navarch-%d-", id)
 		s.restate(s.live)
-		s.do(note{what: resumed, addr: s.live.addr})
+		s.do(notice{what: resumed, addr: s.live.addr})
 	}
 }
 
 // restate says on a new leg what Envoy would say on a new stream.
-func (s *session) restate(l *leg) {
+func (s *session) restate(l *connState) {
 	if !s.begun {
 		return
 	}
@@ -239,17 +239,17 @@ func (s *session) restate(l *leg) {
 		l.said = true
 	}
 	if l.said {
-		s.asides(l)
+		s.agentTypes(l)
 	}
 }
 
 // asides asks for what the agent wants to know.
-func (s *session) asides(l *leg) {
+func (s *session) agentTypes(l *connState) {
 	s.askOwner(l, nil)
 	s.do(ask{l.id})
 }
 
-func (s *session) askOwner(l *leg, node []byte) {
+func (s *session) askOwner(l *connState, node []byte) {
 	if s.follow && !l.asked {
 		l.asked = true
 		s.do(sendUp{l.id, encodeFirst(node, OwnerType, []string{ownerName}, nil)})
@@ -285,7 +285,7 @@ func (s *session) legEnded(now time.Time, id uint32, err error) {
 		s.live, s.next = s.next, nil
 		if s.live.ready {
 			s.restate(s.live)
-			s.do(note{what: resumed, addr: s.live.addr})
+			s.do(notice{what: resumed, addr: s.live.addr})
 		}
 		return
 	}
@@ -323,7 +323,7 @@ func (s *session) request(now time.Time, e fromEnvoy) {
 	s.do(sendUp{s.live.id, data})
 	if !s.live.said {
 		s.begun, s.live.said = true, true
-		s.asides(s.live)
+		s.agentTypes(s.live)
 	}
 }
 
@@ -356,7 +356,7 @@ func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferS
 	switch {
 	case h.nonce == "":
 		return e.data
-	case answered != nil && answered.leg == s.live.id:
+	case answered != nil && answered.conn == s.live.id:
 		return amend(e.data, requestNonce, answered.upstream)
 	case len(h.subscribe)+len(h.unsubscribe)+len(h.initial) == 0:
 		e.data.Free() // the answer to a leg that is gone
@@ -365,9 +365,9 @@ func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferS
 	return withoutNonce(e.data)
 }
 
-func (s *session) response(now time.Time, e fromLeg) {
+func (s *session) response(now time.Time, e fromConn) {
 	h := e.head
-	if ask := s.follow && h.typeURL == OwnerType && s.is(s.next, e.leg); !s.is(s.live, e.leg) && !ask {
+	if ask := s.follow && h.typeURL == OwnerType && s.is(s.next, e.conn); !s.is(s.live, e.conn) && !ask {
 		e.data.Free()
 		return
 	}
@@ -375,21 +375,21 @@ func (s *session) response(now time.Time, e fromLeg) {
 	case e.err != nil || h.strange || h.nonce == "":
 		if !s.own[h.typeURL] {
 			s.trusted = false
-			s.do(sendDown{e.leg, e.data})
+			s.do(sendDown{e.conn, e.data})
 			return
 		}
 		e.data.Free()
 	case s.follow && h.typeURL == OwnerType:
-		s.told(now, e)
+		s.ownerAnswered(now, e)
 	case s.own[h.typeURL]:
-		s.do(take{e.leg, h.typeURL, h.nonce, e.data})
+		s.do(take{e.conn, h.typeURL, h.nonce, e.data})
 	default:
 		nonce := h.nonce
 		if s.live.prefix != "" {
 			nonce = s.live.prefix + nonce
 			e.data = amend(e.data, responseNonce, nonce)
 		}
-		s.mirror.response(h, nonce, e.leg)
-		s.do(sendDown{e.leg, e.data})
+		s.mirror.response(h, nonce, e.conn)
+		s.do(sendDown{e.conn, e.data})
 	}
 }

@@ -24,7 +24,7 @@ func newScript(t *testing.T) *script {
 		pace: movePace{random: func() float64 { return 0.5 }, base: time.Second, max: time.Minute},
 	}}
 	c.do(started{})
-	c.do(legReady{1})
+	c.do(connReady{1})
 	return c
 }
 
@@ -41,10 +41,10 @@ func (c *script) ask(m *discoveryv3.DeltaDiscoveryRequest) []effect {
 	return c.do(fromEnvoy{data, head, err})
 }
 
-func (c *script) answer(leg uint32, m *discoveryv3.DeltaDiscoveryResponse) []effect {
+func (c *script) answer(conn uint32, m *discoveryv3.DeltaDiscoveryResponse) []effect {
 	data := encoded(m)
 	head, err := scanResponse(data)
-	return c.do(fromLeg{leg, data, head, err})
+	return c.do(fromConn{conn, data, head, err})
 }
 
 // ups are the requests that go up, but for those for the owner.
@@ -86,7 +86,7 @@ func TestMoveWaitsForQuiet(t *testing.T) {
 	c := newScript(t)
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS})
 	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
-	c.do(fromLeg{1, ownerResponse("o:1", false), response{typeURL: OwnerType, nonce: "o"}, nil})
+	c.do(fromConn{1, ownerResponse("o:1", false), response{typeURL: OwnerType, nonce: "o"}, nil})
 	if _, is := has[dial](c.after(time.Hour)); is {
 		t.Fatal("moves with a response that is not acknowledged")
 	}
@@ -101,16 +101,16 @@ func TestMoveWaitsForQuiet(t *testing.T) {
 	if !is || d.addr != "o:1" {
 		t.Fatal("a question without an answer keeps it for ever")
 	}
-	c.do(legReady{d.leg})
+	c.do(connReady{d.conn})
 	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "2"})
-	if got := c.do(legProof{d.leg}); len(got) != 0 {
+	if got := c.do(connProof{d.conn}); len(got) != 0 {
 		t.Fatalf("moves with a response that came while it was let in: %v", got)
 	}
 	got := c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "2"})
 	if up := ups(got); len(up) != 3 || up[0].nonce != "2" || up[1].typeURL != typeCDS || len(up[2].subscribe) != 1 {
 		t.Fatalf("restated %+v", up)
 	}
-	if gone, is := has[drop](got); !is || gone.leg != 1 {
+	if gone, is := has[drop](got); !is || gone.conn != 1 {
 		t.Errorf("with nothing in flight: %v", got)
 	}
 	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeRDS, ResourceNamesSubscribe: []string{"r"}})); len(got) != 1 {
@@ -124,24 +124,24 @@ func TestMoveIsGivenUp(t *testing.T) {
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS})
 	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "1"})
-	c.do(fromLeg{1, ownerResponse("o:1", false), response{typeURL: OwnerType, nonce: "o"}, nil})
+	c.do(fromConn{1, ownerResponse("o:1", false), response{typeURL: OwnerType, nonce: "o"}, nil})
 	d, is := has[dial](c.after(time.Hour))
 	if !is {
 		t.Fatal("does not move")
 	}
 	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "2"})
-	if got := ups(append(c.do(legReady{d.leg}), c.do(legProof{d.leg})...)); len(got) != 0 {
+	if got := ups(append(c.do(connReady{d.conn}), c.do(connProof{d.conn})...)); len(got) != 0 {
 		t.Fatalf("moves with a response in flight: %v", got)
 	}
 	if at := c.s.wake(c.now); !at.Equal(c.now.Add(c.s.t.look)) {
 		t.Errorf("looks again at %v", at)
 	}
 	got := c.after(c.s.t.patience)
-	if n, is := has[note](got); !is || n.what != moveFailed || !errors.Is(n.err, errBusy) {
+	if n, is := has[notice](got); !is || n.what != moveFailed || !errors.Is(n.err, errBusy) {
 		t.Errorf("got %v", got)
 	}
-	if gone, _ := has[drop](got); gone.leg != d.leg {
-		t.Errorf("dropped leg %d", gone.leg)
+	if gone, _ := has[drop](got); gone.conn != d.conn {
+		t.Errorf("dropped leg %d", gone.conn)
 	}
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "2"})
 	if _, is := has[dial](c.do(tick{})); is {
@@ -150,7 +150,7 @@ func TestMoveIsGivenUp(t *testing.T) {
 	if _, is := has[dial](c.after(time.Second)); !is {
 		t.Error("does not try again")
 	}
-	if got := c.do(fromLeg{1, ownerResponse("o:1", true), response{typeURL: OwnerType, nonce: "o"}, nil}); len(got) != 3 {
+	if got := c.do(fromConn{1, ownerResponse("o:1", true), response{typeURL: OwnerType, nonce: "o"}, nil}); len(got) != 3 {
 		t.Errorf("told otherwise, it does %v", got)
 	} else if _, is := has[drop](got); !is {
 		t.Errorf("told otherwise, it goes on: %v", got)
@@ -165,9 +165,9 @@ func TestRequestsOnALaterUpstream(t *testing.T) {
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResourceNamesSubscribe: []string{"e"}})
 	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
 	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeEDS, Nonce: "2"})
-	d, _ := has[dial](c.do(legEnded{1, errors.New("gone")}))
+	d, _ := has[dial](c.do(connEnded{1, errors.New("gone")}))
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResourceNamesUnsubscribe: []string{"e"}})
-	if got := ups(c.do(legReady{d.leg})); len(got) != 1 || got[0].typeURL != typeCDS {
+	if got := ups(c.do(connReady{d.conn})); len(got) != 1 || got[0].typeURL != typeCDS {
 		t.Fatalf("restated %v", got)
 	}
 	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS})); len(got) != 0 {
@@ -186,8 +186,8 @@ func TestRequestsOnALaterUpstream(t *testing.T) {
 	}
 }
 
-func (c *script) told(leg uint32, addr string, self bool) []effect {
-	return c.do(fromLeg{leg, ownerResponse(addr, self), response{typeURL: OwnerType, nonce: "o"}, nil})
+func (c *script) told(conn uint32, addr string, self bool) []effect {
+	return c.do(fromConn{conn, ownerResponse(addr, self), response{typeURL: OwnerType, nonce: "o"}, nil})
 }
 
 // quiet is a stream with one type, and nothing in flight.
@@ -202,8 +202,8 @@ func TestNodeIsTheFirstWordOfEveryUpstream(t *testing.T) {
 	c := newScript(t)
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: typeEDS, ResourceNamesSubscribe: []string{"e"}})
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResourceNamesUnsubscribe: []string{"e"}})
-	d, _ := has[dial](c.do(legEnded{1, errors.New("gone")}))
-	got := c.do(legReady{d.leg})
+	d, _ := has[dial](c.do(connEnded{1, errors.New("gone")}))
+	got := c.do(connReady{d.conn})
 	if _, asks := has[ask](got); asks || len(ups(got)) != 0 {
 		t.Errorf("said %v", got)
 	}
@@ -223,8 +223,8 @@ func TestNodeIsTheFirstWordOfEveryUpstream(t *testing.T) {
 // that it was let in, and completes the move: what Envoy has is told then, once, and what the owner tells of itself counts.
 func TestMoveIsLetInFirst(t *testing.T) {
 	for name, sign := range map[string]func(*script, uint32) []effect{
-		"headers":  func(c *script, leg uint32) []effect { return c.do(legProof{leg}) },
-		"response": func(c *script, leg uint32) []effect { return c.told(leg, "o:1", true) },
+		"headers":  func(c *script, conn uint32) []effect { return c.do(connProof{conn}) },
+		"response": func(c *script, conn uint32) []effect { return c.told(conn, "o:1", true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newScript(t)
@@ -232,7 +232,7 @@ func TestMoveIsLetInFirst(t *testing.T) {
 			c.quiet()
 			c.told(1, "o:1", false)
 			d, _ := has[dial](c.after(time.Hour))
-			got := c.do(legReady{d.leg})
+			got := c.do(connReady{d.conn})
 			if h, asked := question(got); !asked || h.node == nil || len(got) != 1 {
 				t.Fatalf("at the door: %v", got)
 			}
@@ -243,11 +243,11 @@ func TestMoveIsLetInFirst(t *testing.T) {
 			if up := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "2"})); len(up) != 1 || up[0].nonce != "2" {
 				t.Errorf("at the door Envoy is not heard: %v", up)
 			}
-			if at := c.s.wake(c.now); !at.Equal(c.now.Add(c.s.t.door)) {
+			if at := c.s.wake(c.now); !at.Equal(c.now.Add(c.s.t.admission)) {
 				t.Errorf("stands at the door until %v", at)
 			}
-			got = sign(c, d.leg)
-			if gone, is := has[drop](got); !is || gone.leg != 1 {
+			got = sign(c, d.conn)
+			if gone, is := has[drop](got); !is || gone.conn != 1 {
 				t.Errorf("does %v", got)
 			}
 			up := ups(got)
@@ -265,7 +265,7 @@ func TestMoveIsLetInFirst(t *testing.T) {
 			if _, again := question(got); again {
 				t.Error("asks for the owner again")
 			}
-			if down, is := has[sendDown](c.answer(d.leg, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "2"})); !is {
+			if down, is := has[sendDown](c.answer(d.conn, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "2"})); !is {
 				t.Error("Envoy is sent nothing")
 			} else if h, _ := scanResponse(down.data); h.nonce == "2" {
 				t.Errorf("Envoy is sent %+v", h)
@@ -280,21 +280,21 @@ func TestMoveThatIsNotLetIn(t *testing.T) {
 	c.quiet()
 	c.told(1, "o:1", false)
 	d, _ := has[dial](c.after(time.Hour))
-	c.do(legReady{d.leg})
-	if got := c.after(c.s.t.door - 1); len(got) != 0 {
+	c.do(connReady{d.conn})
+	if got := c.after(c.s.t.admission - 1); len(got) != 0 {
 		t.Errorf("at the door: %v", got)
 	}
 	got := c.after(1)
-	if n, is := has[note](got); !is || n.what != moveFailed || len(ups(got)) != 0 {
+	if n, is := has[notice](got); !is || n.what != moveFailed || len(ups(got)) != 0 {
 		t.Errorf("in the end: %v", got)
 	}
 	d, is := has[dial](c.after(time.Second))
 	if !is || d.addr != "o:1" {
 		t.Fatal("does not try again")
 	}
-	c.do(legReady{d.leg})
-	d.leg++
-	if again, is := has[dial](c.do(legEnded{1, errors.New("gone")})); is {
+	c.do(connReady{d.conn})
+	d.conn++
+	if again, is := has[dial](c.do(connEnded{1, errors.New("gone")})); is {
 		t.Errorf("beside the one at the door it dials %+v", again)
 	}
 	if c.s.live.addr != "o:1" || len(c.s.mirror.types) != 1 || !c.s.live.open[typeCDS] {
@@ -316,13 +316,13 @@ func TestStampedesAreSpread(t *testing.T) {
 	if !is {
 		t.Fatal("does not move")
 	}
-	c.do(legReady{d.leg})
-	c.do(legProof{d.leg})
-	d, is = has[dial](c.do(legEnded{d.leg, errors.New("gone")}))
+	c.do(connReady{d.conn})
+	c.do(connProof{d.conn})
+	d, is = has[dial](c.do(connEnded{d.conn, errors.New("gone")}))
 	if !is || d.addr != "t:1" || d.after != c.s.t.resume/2 {
 		t.Errorf("after the end of the owner: %+v", d)
 	}
-	d, _ = has[dial](c.do(legEnded{d.leg, errors.New("refused")}))
+	d, _ = has[dial](c.do(connEnded{d.conn, errors.New("refused")}))
 	if d.addr != "t:1" || d.after != 0 {
 		t.Errorf("after a refused dial: %+v; the pace of dials spaces them", d)
 	}
@@ -336,11 +336,11 @@ func TestNewStreamBeginsAtTheOwner(t *testing.T) {
 	if d.addr != "o:1" || s.reads() {
 		t.Errorf("begins with %+v", d)
 	}
-	d, _ = has[dial](s.step(now, legEnded{d.leg, errors.New("refused")}))
+	d, _ = has[dial](s.step(now, connEnded{d.conn, errors.New("refused")}))
 	if d.addr != "t:1" {
 		t.Errorf("then %+v", d)
 	}
-	if end, is := has[finish](s.step(now, legEnded{d.leg, errors.New("refused")})); !is || end.err == nil {
+	if end, is := has[finish](s.step(now, connEnded{d.conn, errors.New("refused")})); !is || end.err == nil {
 		t.Error("goes on although nothing was read that it could say")
 	}
 }

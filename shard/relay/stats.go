@@ -72,7 +72,7 @@ type Stream struct {
 func (r *Relay) Stats() Stats {
 	s := r.stats.snapshot()
 	s.RetryInMS = r.pace.wait(time.Now()).Milliseconds()
-	s.Store, s.Revision = r.floor.get()
+	s.Store, s.Revision = r.minRevision.get()
 	return s
 }
 

@@ -38,12 +38,12 @@ func (r *Relay) carry(_ any, down grpc.ServerStream) error {
 // loop is the shell of a session: it owns the session and hands messages between goroutines that read and write. In each
 // direction one message is under way, so what is slow holds back its sender and nobody else.
 type loop struct {
-	r    *Relay
-	id   uint64
-	ctx  context.Context
-	down grpc.ServerStream
-	s    *session
-	legs map[uint32]*upstream
+	r     *Relay
+	id    uint64
+	ctx   context.Context
+	down  grpc.ServerStream
+	s     *session
+	conns map[uint32]*upstream
 
 	fromEnvoy chan event
 	toEnvoy   chan outgoing
@@ -62,7 +62,7 @@ func (r *Relay) delta(down grpc.ServerStream, id uint64) error {
 	ctx, cancel := context.WithCancel(down.Context())
 	defer cancel()
 	l := &loop{
-		r: r, id: id, ctx: ctx, down: down, legs: map[uint32]*upstream{},
+		r: r, id: id, ctx: ctx, down: down, conns: map[uint32]*upstream{},
 		s:         r.session(),
 		fromEnvoy: make(chan event), toEnvoy: make(chan outgoing), answers: make(chan event),
 	}
@@ -75,7 +75,7 @@ func (r *Relay) delta(down grpc.ServerStream, id uint64) error {
 		timer.Reset(l.sleep())
 		l.wait(timer.C)
 	}
-	for _, u := range l.legs {
+	for _, u := range l.conns {
 		u.cancel()
 	}
 	if l.outgoing != nil {
@@ -108,7 +108,7 @@ func (l *loop) sleep() time.Duration {
 
 // wait takes the next thing that happens. What must not be read now is a nil channel.
 func (l *loop) wait(timer <-chan time.Time) {
-	live, next := l.leg(l.s.live), l.leg(l.s.next)
+	live, next := l.conn(l.s.live), l.conn(l.s.next)
 	var envoy, liveIn, nextIn chan event
 	var toEnvoy chan outgoing
 	var message outgoing
@@ -149,9 +149,9 @@ func (l *loop) wait(timer <-chan time.Time) {
 // none is a leg that is not there: its channels are nil.
 var none = &upstream{}
 
-func (l *loop) leg(of *leg) *upstream {
+func (l *loop) conn(of *connState) *upstream {
 	if of != nil {
-		if u := l.legs[of.id]; u != nil {
+		if u := l.conns[of.id]; u != nil {
 			return u
 		}
 	}
@@ -175,14 +175,14 @@ func (u *upstream) endIfDrained() {
 
 func (l *loop) heard(u *upstream, e event) {
 	switch e := e.(type) {
-	case fromLeg:
+	case fromConn:
 		if e.err == nil {
-			l.r.floor.see(u.store, e.head.revision)
+			l.r.minRevision.see(u.store, e.head.revision)
 		}
 		if l.s.own[e.head.typeURL] {
 			u.row.heard(e.data.Len())
 		}
-	case legEnded:
+	case connEnded:
 		if l.s.is(l.s.live, u.id) { // a move that failed is counted as that
 			l.r.lost(u.row.address, e.err)
 			l.r.turnedAway(u.behind)
@@ -201,23 +201,23 @@ func (l *loop) step(e event) {
 func (l *loop) do(e effect) {
 	switch e := e.(type) {
 	case dial:
-		l.legs[e.leg] = l.r.open(l.ctx, e, l.id)
+		l.conns[e.conn] = l.r.open(l.ctx, e, l.id)
 	case drop:
-		l.drop(e.leg)
+		l.drop(e.conn)
 	case sendUp:
-		l.queue(e.leg, e.data)
+		l.queue(e.conn, e.data)
 	case endUp:
-		l.legs[e.leg].ended = true
+		l.conns[e.conn].ended = true
 	case ask:
 		for _, t := range l.r.takers {
-			l.queue(e.leg, t.ask())
+			l.queue(e.conn, t.ask())
 		}
 	case sendDown:
-		l.outgoing = &outgoing{e.data, l.legs[e.leg].row}
+		l.outgoing = &outgoing{e.data, l.conns[e.conn].row}
 	case take:
 		l.take(e)
-	case note:
-		l.r.noted(e)
+	case notice:
+		l.r.notice(e)
 	case refusal:
 		l.refused(e)
 	case finish:
@@ -235,20 +235,20 @@ func (l *loop) take(e take) {
 	l.r.takers[i].submit(e.data, func(err error) {
 		go func() {
 			select {
-			case l.answers <- taken{e.leg, e.url, e.nonce, err}:
+			case l.answers <- taken{e.conn, e.url, e.nonce, err}:
 			case <-l.ctx.Done():
 			}
 		}()
 	})
 }
 
-func (l *loop) queue(leg uint32, data mem.BufferSlice) {
-	u := l.legs[leg]
+func (l *loop) queue(conn uint32, data mem.BufferSlice) {
+	u := l.conns[conn]
 	u.queue = append(u.queue, data)
 }
 
-func (l *loop) drop(leg uint32) {
-	u := l.legs[leg]
+func (l *loop) drop(conn uint32) {
+	u := l.conns[conn]
 	if u == nil {
 		return
 	}
@@ -256,7 +256,7 @@ func (l *loop) drop(leg uint32) {
 	for _, data := range u.queue {
 		data.Free()
 	}
-	delete(l.legs, leg)
+	delete(l.conns, conn)
 }
 
 func (l *loop) end(err error) { l.finished, l.err = true, err }
@@ -329,14 +329,14 @@ func (r *Relay) lost(addr string, err error) {
 // turnedAway notes the revision of a replica that was behind the floor; empty: it was not.
 func (r *Relay) turnedAway(revision string) {
 	at, err := strconv.ParseUint(revision, 10, 64)
-	if err == nil && r.floor.behind(time.Now(), at, r.timing.lower) {
-		_, floor := r.floor.get()
-		r.cfg.Log.Warn("no replica has what Envoy was sent last: it is served by one that is behind", "revision", floor)
+	if err == nil && r.minRevision.behind(time.Now(), at, r.timing.lower) {
+		_, minRevision := r.minRevision.get()
+		r.cfg.Log.Warn("no replica has what Envoy was sent last: it is served by one that is behind", "revision", minRevision)
 	}
 }
 
 // noted counts and logs what a session did.
-func (r *Relay) noted(n note) {
+func (r *Relay) notice(n notice) {
 	switch n.what {
 	case moved:
 		r.stats.moves.Add(1)

@@ -14,10 +14,10 @@ import (
 const (
 	Bound = 1.25
 
-	room    = 1.05 // a shard is placed where this is kept
-	full    = 1.20 // a member above this gives shards away ...
-	relaxed = 1.10 // ... until it is here: so a load near the limit does not move shards each time
-	hungry  = 0.60 // a member below this takes shards up to its share, as one that is new does
+	room           = 1.05 // a shard is placed where this is kept
+	full           = 1.20 // a member above this gives shards away ...
+	relaxed        = 1.10 // ... until it is here: so a load near the limit does not move shards each time
+	belowThreshold = 0.60 // a member below this takes shards up to its share, as one that is new does
 )
 
 // Assign makes the next ring from the previous one (nil: there was none). A shard moves only where its owner is gone, its
@@ -33,7 +33,7 @@ func Assign(previous *Ring, members []Member, load Load) *Ring {
 	next := &Ring{version: previous.Version() + 1, members: members}
 	next.split = splits(previous, members, load)
 	t := newTable(members, shardLoads(next, load))
-	t.astray = astray(previous, next, load)
+	t.misplaced = misplaced(previous, next, load)
 	var orphans []int
 	for s := range Shards {
 		holder, _ := previous.Holder(s)
@@ -44,8 +44,8 @@ func Assign(previous *Ring, members []Member, load Load) *Ring {
 		}
 	}
 	t.place(orphans)
-	t.feed(previous)
-	t.relieve()
+	t.fillShares(previous)
+	t.shedOverload()
 	for s, m := range t.owner {
 		next.owners[s] = uint16(m + 1)
 	}
@@ -84,13 +84,13 @@ func (r *Ring) index(name string) int {
 
 // table is an assignment in the making.
 type table struct {
-	members []Member
-	scores  [][Shards]float64 // by member: the rendezvous
-	weight  [Shards]float64   // of the shards
-	astray  [Shards]float64   // of that, what comes from elsewhere even where the shard stays: its namespace was split or joined
-	share   []float64         // of the members, of the sum of all shards
-	load    []float64         // of the members
-	owner   [Shards]int       // -1: nobody
+	members   []Member
+	scores    [][Shards]float64 // by member: the rendezvous
+	weight    [Shards]float64   // of the shards
+	misplaced [Shards]float64   // of that, what comes from elsewhere even where the shard stays: its namespace was split or joined
+	share     []float64         // of the members, of the sum of all shards
+	load      []float64         // of the members
+	owner     [Shards]int       // -1: nobody
 }
 
 func newTable(members []Member, weight [Shards]float64) *table {
@@ -187,15 +187,15 @@ func (t *table) place(orphans []int) {
 }
 
 // feed lets members that are new, have grown, or have far too little take shards up to their share, emptiest first.
-func (t *table) feed(previous *Ring) {
-	var eaters []int
+func (t *table) fillShares(previous *Ring) {
+	var receivers []int
 	for m, member := range t.members {
 		before, was := previous.Member(member.Name)
-		if previous != nil && (!was || member.Weight > before.Weight) || t.fill(m) < hungry {
-			eaters = append(eaters, m)
+		if previous != nil && (!was || member.Weight > before.Weight) || t.fill(m) < belowThreshold {
+			receivers = append(receivers, m)
 		}
 	}
-	slices.SortStableFunc(eaters, func(a, b int) int {
+	slices.SortStableFunc(receivers, func(a, b int) int {
 		switch {
 		case t.fill(a) < t.fill(b):
 			return -1
@@ -204,8 +204,8 @@ func (t *table) feed(previous *Ring) {
 		}
 		return a - b
 	})
-	for _, m := range eaters {
-		for s := t.morsel(m); s >= 0; s = t.morsel(m) {
+	for _, m := range receivers {
+		for s := t.nextShard(m); s >= 0; s = t.nextShard(m) {
 			t.give(s, m)
 		}
 	}
@@ -214,32 +214,32 @@ func (t *table) feed(previous *Ring) {
 // morsel is the next shard for a member to take: from those with too much first, then the one of which the greatest part is
 // on its way already, and then the one that it ranks highest for, compared with its owner. Nobody falls below its share by
 // more than the last shard. -1: it has its share.
-func (t *table) morsel(m int) int {
-	best, bestFull, bestAstray, bestMargin := -1, false, 0., 0.
+func (t *table) nextShard(m int) int {
+	best, bestFull, bestMisplaced, bestMargin := -1, false, 0., 0.
 	for s, from := range t.owner {
 		if from == m || t.with(m, s) > 1 || t.fill(from) <= 1 {
 			continue
 		}
-		over, astray, margin := t.fill(from) > full, t.astray[s]/t.weight[s], t.scores[m][s]/t.scores[from][s]
+		over, misplaced, margin := t.fill(from) > full, t.misplaced[s]/t.weight[s], t.scores[m][s]/t.scores[from][s]
 		switch {
 		case best >= 0 && over != bestFull:
 			if !over {
 				continue
 			}
-		case best >= 0 && astray != bestAstray:
-			if astray < bestAstray {
+		case best >= 0 && misplaced != bestMisplaced:
+			if misplaced < bestMisplaced {
 				continue
 			}
 		case best >= 0 && margin <= bestMargin:
 			continue
 		}
-		best, bestFull, bestAstray, bestMargin = s, over, astray, margin
+		best, bestFull, bestMisplaced, bestMargin = s, over, misplaced, margin
 	}
 	return best
 }
 
 // relieve takes shards from members that have too much, fullest first.
-func (t *table) relieve() {
+func (t *table) shedOverload() {
 	stuck := make([]bool, len(t.members)) // nothing that it could give away helps
 	for range 4 * Shards {                // each round makes a full member less full; the bound is for peace of mind
 		fullest := -1

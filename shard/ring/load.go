@@ -106,7 +106,7 @@ func shardLoads(r *Ring, load Load) (each [Shards]float64) {
 
 // astray is how many streams of each shard come from another member although the shard stays where it was: those of
 // namespaces that next splits or joins.
-func astray(previous, next *Ring, load Load) (each [Shards]float64) {
+func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 	var whole [Shards]int
 	for name, n := range load.Namespaces {
 		if previous.Split(name) == next.Split(name) {

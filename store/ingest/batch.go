@@ -166,7 +166,7 @@ func (s *State) written(e Written) (effects []Effect, on bool) {
 		delete(s.secrets, key)
 		s.stats.Deletes++
 	}
-	if s.astray {
+	if s.altered {
 		s.paced = false
 		return s.start(true), false
 	}

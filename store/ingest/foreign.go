@@ -23,7 +23,7 @@ type (
 		Values   []kv.Value
 	}
 	// Astray: the head was changed by somebody else, or etcd has forgotten what this leader has not read.
-	Astray struct{ Epoch kv.Epoch }
+	Altered struct{ Epoch kv.Epoch }
 	// Recall: read records as they were before a revision, since no object says what they are to be.
 	Recall struct {
 		Epoch    kv.Epoch
@@ -38,7 +38,7 @@ type (
 )
 
 func (Foreign) event()  {}
-func (Astray) event()   {}
+func (Altered) event()  {}
 func (Recall) effect()  {}
 func (Recalled) event() {}
 
@@ -61,7 +61,7 @@ func (s *State) foreign(e Foreign) []Effect {
 		switch {
 		case v.Hash() == was && !flying || flying && v.Hash() == flies: // it is what it is to be
 		case flying && flies != model.Hash{} && s.want[key] == nil && !s.queue.waitsFor(key): // a Secret that is being sealed anew, and that no object says
-			s.astray = true
+			s.altered = true
 		case was == model.Hash{} && (err != nil || s.refused[key].Message != ""):
 			s.restore[v.Path] = kv.Value{Path: v.Path}
 		case err != nil || s.stands(key):
@@ -95,10 +95,10 @@ func (s *State) mend(event Event) (effects []Effect) {
 				}
 			}
 		}
-	case Astray:
-		s.astray = s.astray || e.Epoch == s.epoch
+	case Altered:
+		s.altered = s.altered || e.Epoch == s.epoch
 	}
-	if s.astray && s.phase == ready {
+	if s.altered && s.phase == ready {
 		return s.start(true)
 	}
 	return append(effects, s.flush()...)
@@ -108,7 +108,7 @@ func (s *State) mend(event Event) (effects []Effect) {
 func (s *State) forget() {
 	clear(s.dirty)
 	clear(s.restore)
-	s.contents, s.unknown, s.astray = kv.Contents{}, nil, false
+	s.contents, s.unknown, s.altered = kv.Contents{}, nil, false
 }
 
 // stands says of a record that it stays stored though no object says it: the object cannot be understood, it vanished with too many
@@ -152,9 +152,9 @@ func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, res
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errAstray) || errors.Is(err, kv.ErrCompacted) || errors.Is(err, kv.ErrRegressed) || errors.Is(err, kv.ErrClusterChanged) {
+		if errors.Is(err, errAltered) || errors.Is(err, kv.ErrCompacted) || errors.Is(err, kv.ErrRegressed) || errors.Is(err, kv.ErrClusterChanged) {
 			l.changes.Warn("what others change of the stored records is not known any more: comparing everything again", "", obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
-			send(ctx, results, Astray{epoch})
+			send(ctx, results, Altered{epoch})
 			return
 		}
 		l.changes.Warn("the stored records are not followed; trying again. What others change in them is not mended meanwhile", "", obs.KeyError, err)
@@ -177,7 +177,7 @@ func (l *Loop) differing(state *kv.State) {
 }
 
 // errAstray: somebody wrote the head who is not this leader.
-var errAstray = errors.New("the head is not this leader's")
+var errAltered = errors.New("the head is not this leader's")
 
 func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch, results chan<- Event) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -187,7 +187,7 @@ func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch
 		case u.Err != nil:
 			return u.Err
 		case u.Head != nil && (u.Head.Err != nil || u.Head.Epoch != epoch.Revision):
-			return errAstray
+			return errAltered
 		case u.Head == nil && len(u.Values) > 0:
 			paths := make([]string, len(u.Values))
 			for i, v := range u.Values {

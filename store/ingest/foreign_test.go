@@ -290,7 +290,7 @@ func TestForeignChangeInFlight(t *testing.T) {
 	// Of another term, or of what is as it is to be, nothing comes.
 	d.s.Step(Written{Epoch: d.epoch, After: 4, Contents: kv.NewContents()})
 	for _, e := range []Event{Foreign{Epoch: kv.Epoch{Key: "other"}, Values: []kv.Value{{Path: key.Path(), Raw: []byte("z")}}},
-		Foreign{Epoch: d.epoch, Values: []kv.Value{{Path: key.Path()}}}, Astray{kv.Epoch{Key: "other"}},
+		Foreign{Epoch: d.epoch, Values: []kv.Value{{Path: key.Path()}}}, Altered{kv.Epoch{Key: "other"}},
 		Recalled{d.epoch, []kv.Value{{Path: key.Path(), Raw: []byte("z")}}}} {
 		if effects := d.s.Step(e); len(effects) != 0 {
 			t.Errorf("%+v: %v", e, effects)

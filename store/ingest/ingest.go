@@ -231,7 +231,7 @@ func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results cha
 		}
 		result = sealAll(ctx, l.Sealer, e)
 	case Anew:
-		result = l.sealAnew(ctx, e)
+		result = l.reencrypt(ctx, e)
 	case Recall:
 		result = l.recall(ctx, e)
 	case Write:

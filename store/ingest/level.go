@@ -36,7 +36,7 @@ func (s *State) levelled(e Levelled) []Effect {
 	case ready:
 		return s.start(false)
 	case loading, writing:
-		s.astray = true
+		s.altered = true
 	case idle:
 	}
 	return nil
@@ -52,7 +52,7 @@ func (s *State) wanted(key model.Key) model.Record {
 
 // storedLevel is the level for which nothing waits to be written.
 func (s *State) storedLevel() uint32 {
-	if s.phase != ready || !s.queue.empty() || len(s.restore) > 0 || s.complete || s.astray {
+	if s.phase != ready || !s.queue.empty() || len(s.restore) > 0 || s.complete || s.altered {
 		return 0
 	}
 	return s.level.Level

@@ -21,7 +21,7 @@ type Sealer interface {
 	Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error)
 	// Anew seals again the private keys of stored records that are sealed under a key encryption key of before, at most so
 	// many of them. What was sealed counts whatever the error.
-	Anew(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error)
+	Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error)
 }
 
 // errNoSealer is why Secrets do not apply where there is no Sealer.

@@ -56,7 +56,7 @@ func (s *sealer) Seal(_ context.Context, key model.Key, private model.PrivateKey
 	return []byte("sealed " + s.kek + rand.Text()), sum[:], nil
 }
 
-func (s *sealer) Anew(_ context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error) {
+func (s *sealer) Reencrypt(_ context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.looks++; s.err != nil {

@@ -152,7 +152,7 @@ type State struct {
 	dirty      map[model.Key]bool    // changed by others: to be written, or removed, again
 	level      Levelled              // up to which records are stored
 	restore    map[string]kv.Value   // by path: changed by others, as it was before
-	astray     bool                  // what is stored is not known: compare when the batch under way has ended
+	altered    bool                  // what is stored is not known: compare when the batch under way has ended
 	stats      Stats
 }
 
@@ -195,7 +195,7 @@ func (s *State) Step(event Event) []Effect {
 		if !s.leading || e.Epoch != s.epoch || s.phase != loading {
 			return nil
 		}
-		if s.astray { // the level has changed meanwhile
+		if s.altered { // the level has changed meanwhile
 			return s.start(false)
 		}
 		s.compare(e)
@@ -224,7 +224,7 @@ func (s *State) Step(event Event) []Effect {
 		s.paced = false
 	case Levelled:
 		return s.levelled(e)
-	case Foreign, Recalled, Astray:
+	case Foreign, Recalled, Altered:
 		return s.mend(e)
 	}
 	return append(s.flush(), s.seal()...)
@@ -235,7 +235,7 @@ func (s *State) start(again bool) []Effect {
 	if !s.leading || !s.synced {
 		return nil
 	}
-	s.phase, s.queue, s.astray = loading, newQueue(), false // it finds what waits
+	s.phase, s.queue, s.altered = loading, newQueue(), false // it finds what waits
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 

@@ -28,13 +28,13 @@ func node(namespace int) view.Node {
 		Cluster: "Kubernetes", Caps: xds.StockCaps}
 }
 
-func snapshotOf(w world) *mirror.Snapshot { return mirror.Empty().Apply(1, w.records(), nil).New }
+func snapshotOf(w mesh) *mirror.Snapshot { return mirror.Empty().Apply(1, w.records(), nil).New }
 
 // BenchmarkEdit is plan and build of one edit that touches one service, sending left out, seen by ten namespaces: it
 // should be flat in the number of services.
 func BenchmarkEdit(b *testing.B) {
 	for _, services := range []int{500, 1000, 2000, 4000} {
-		w := world{services}
+		w := mesh{services}
 		edits := map[string]func(edition int) model.Record{
 			"endpoint":       func(edition int) model.Record { return w.endpoints(7, 3+edition%2) },
 			"virtualservice": func(edition int) model.Record { return w.virtualService(7, edition) },
@@ -62,7 +62,7 @@ func BenchmarkEdit(b *testing.B) {
 func BenchmarkJoin(b *testing.B) {
 	for _, services := range []int{500, 1000} {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
-			planner := plan.New(plan.Settings{Snapshot: snapshotOf(world{services})})
+			planner := plan.New(plan.Settings{Snapshot: snapshotOf(mesh{services})})
 			planner.Join(node(0))
 			for i := range b.N {
 				planner.Leave(planner.Join(node(1 + i%(services/10-1))))
@@ -75,7 +75,7 @@ func BenchmarkJoin(b *testing.B) {
 // complete and the first proxy is planned. Target: 2 s.
 func BenchmarkStart(b *testing.B) {
 	etcd := kvtest.Start(b)
-	fill(b, etcd.Store, world{1000})
+	fill(b, etcd.Store, mesh{1000})
 	for range b.N {
 		ctx, cancel := context.WithCancel(b.Context())
 		m, err := mirror.New(mirror.Config{Source: etcd.Connect(), Logger: quiet})
@@ -100,7 +100,7 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // fill writes a world as a leader does.
-func fill(b *testing.B, store *kv.Store, w world) {
+func fill(b *testing.B, store *kv.Store, w mesh) {
 	b.Helper()
 	elector, err := lead.New(lead.Config{Store: store, Name: "bench", Logger: quiet})
 	if err != nil {
@@ -124,7 +124,7 @@ func fill(b *testing.B, store *kv.Store, w world) {
 func BenchmarkSnapshotMemory(b *testing.B) {
 	var encoded [][]byte
 	var keys []model.Key
-	for _, r := range (world{1000}).records() {
+	for _, r := range (mesh{1000}).records() {
 		raw, err := model.Encode(r)
 		if err != nil {
 			b.Fatal(err)

@@ -14,7 +14,7 @@ func TestEditAllocatesAlike(t *testing.T) {
 	const scopes, edits = 3, 60
 	allocated := map[int]float64{}
 	for _, services := range []int{500, 4000} {
-		w := world{services}
+		w := mesh{services}
 		snapshot := snapshotOf(w)
 		planner := plan.New(plan.Settings{Snapshot: snapshot})
 		for ns := range scopes {

@@ -61,7 +61,7 @@ func (p *proxy) fault(format string, args ...any) {
 
 // open starts a stream. What was asked for before is asked for again at once, with the versions that are held.
 func (p *proxy) open() {
-	p.state = delta.New(delta.Config{World: p.world}, p.target())
+	p.state = delta.New(delta.Config{StateOfTheWorld: p.world}, p.target())
 	p.outbox = nil
 	resumed, secrets := p.asked, p.wanted[xds.Secret]
 	for t := range xds.NumTypes {

@@ -203,11 +203,11 @@ func (s *stage) ask(args []string) (string, error) {
 		a.wanted[xds.Secret][name], a.fresh[xds.Secret][name] = true, true
 	}
 	a.asked[xds.Secret] = true
-	a.joined.Ask(context.Background(), add, nil)
+	a.joined.SubscribeSecrets(context.Background(), add, nil)
 	a.state.Target(a.target())
 	a.send(delta.Request{Type: xds.Secret, Subscribe: slices.Values(add), Unsubscribe: slices.Values(drop)})
 	a.deliver()
-	a.joined.Ask(context.Background(), nil, drop)
+	a.joined.SubscribeSecrets(context.Background(), nil, drop)
 	return "", s.settle()
 }
 

@@ -294,7 +294,7 @@ func (s *stage) reconnect(args []string) (string, error) {
 	if err := s.join(a); err != nil {
 		return "", err
 	}
-	a.joined.Ask(context.Background(), slices.Collect(maps.Keys(a.wanted[xds.Secret])), nil)
+	a.joined.SubscribeSecrets(context.Background(), slices.Collect(maps.Keys(a.wanted[xds.Secret])), nil)
 	a.open()
 	return "", s.settle()
 }

@@ -102,7 +102,7 @@ func (m *mesh) leaf(ctx context.Context, w workload) (certificate, error) {
 // identities shows a certificate of each workload: the identity in it is the Pod's service account.
 func (m *mesh) identities(ctx context.Context) (string, error) {
 	var shown []string
-	for _, w := range m.world.workloads {
+	for _, w := range m.services.workloads {
 		c, err := m.leaf(ctx, w)
 		if err != nil {
 			return strings.Join(shown, "; "), err
@@ -121,7 +121,7 @@ func (m *mesh) identities(ctx context.Context) (string, error) {
 // plainText calls the proxy of a backend without a certificate, past the caller's own proxy: STRICT refuses it.
 func (m *mesh) plainText(to, path string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		w := m.world.of(to, "")[0]
+		w := m.services.of(to, "")[0]
 		at := m.places[w.pod]
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:8080%s", w.ip, path), nil)
 		if err != nil {
@@ -142,7 +142,7 @@ func (m *mesh) plainText(to, path string) func(context.Context) (string, error) 
 
 // forbidden calls a backend from a workload that its AuthorizationPolicy does not name.
 func (m *mesh) forbidden(ctx context.Context) (string, error) {
-	w := m.world.of("reviews", "")[0]
+	w := m.services.of("reviews", "")[0]
 	caller := newCaller("http://"+m.places[w.pod].app, "reviews."+w.namespace, nil)
 	r := caller.call(ctx, "catalog/")
 	measured := "status " + strconv.Itoa(r.status) + " for reviews"

@@ -25,13 +25,13 @@ func interceptDemo(ctx context.Context, root, built string) (rows []row, err err
 		return nil, err
 	}
 	defer m.discard(&err)
-	if m.world, err = readWorld(m.config); err != nil {
+	if m.services, err = readServices(m.config); err != nil {
 		return nil, err
 	}
-	if len(m.world.workloads) != 2 {
-		return nil, fmt.Errorf("%d Pods, want 2", len(m.world.workloads))
+	if len(m.services.workloads) != 2 {
+		return nil, fmt.Errorf("%d Pods, want 2", len(m.services.workloads))
 	}
-	spaces, down, err := wireUp(ctx, []string{m.world.workloads[0].ip, m.world.workloads[1].ip})
+	spaces, down, err := wireUp(ctx, []string{m.services.workloads[0].ip, m.services.workloads[1].ip})
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (m *mesh) settleIn(spaces []netns) error {
 	if err != nil {
 		return err
 	}
-	for i, w := range m.world.workloads {
+	for i, w := range m.services.workloads {
 		n := spaces[i]
 		config := filepath.Join(m.dir, w.pod)
 		if err := errors.Join(os.Mkdir(config, 0o755), os.Chown(config, uid, uid)); err != nil {
@@ -87,10 +87,10 @@ func (m *mesh) settleIn(spaces []netns) error {
 			client:  &http.Client{Timeout: askLimit, Transport: &http.Transport{DialContext: n.dial}},
 		}
 	}
-	m.front = m.world.workloads[0]
+	m.front = m.services.workloads[0]
 	m.web = newCaller("http://127.0.0.1:"+strconv.Itoa(appPort), "client", spaces[0].dial)
 	// The pod's own address, past every Service.
-	m.world.upstreams["pod"] = fmt.Sprintf("http://%s:%d", m.world.workloads[1].ip, appPort)
+	m.services.upstreams["pod"] = fmt.Sprintf("http://%s:%d", m.services.workloads[1].ip, appPort)
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (m *mesh) strict(ctx context.Context) (string, error) {
 // passes calls through the mesh and proves by Envoy's own counters, out at the client and in at the server, which way the
 // call took.
 func (m *mesh) passes(path, out, in string) func(context.Context) (string, error) {
-	server := m.world.workloads[1]
+	server := m.services.workloads[1]
 	return func(ctx context.Context) (string, error) {
 		count := func() (a, b int, err error) {
 			if a, err = m.stat(ctx, m.front, out); err == nil {

@@ -40,7 +40,7 @@ type mesh struct {
 	programs        string // the folder of ours
 	agent, envoy    string // programs
 	children        *children
-	world           *world
+	services        *services
 	places          map[string]place // by pod
 	listen          string           // the address that navarchd binds, without port
 	grpc, http, mon string           // addresses of navarchd
@@ -96,12 +96,12 @@ func (m *mesh) startControlPlane(ctx context.Context) (time.Duration, error) {
 
 // startWorkloads starts all apps and agents and waits until every proxy serves.
 func (m *mesh) startWorkloads(ctx context.Context) error {
-	for name, addr := range m.world.outside {
+	for name, addr := range m.services.outside {
 		if _, err := m.children.spawn("app-"+name, nil, m.bin("app"), "-addr", addr, "-name", name); err != nil {
 			return err
 		}
 	}
-	for _, w := range m.world.workloads {
+	for _, w := range m.services.workloads {
 		if err := m.startApp(w); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (m *mesh) startWorkloads(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, w := range m.world.workloads {
+	for _, w := range m.services.workloads {
 		at := m.places[w.pod]
 		err := m.children.await(ctx, w.pod+" ready", startLimit, func(ctx context.Context) error {
 			_, err := ask(ctx, at.client, http.MethodGet, "http://"+at.status+"/healthz/ready")
@@ -125,10 +125,10 @@ func (m *mesh) startWorkloads(ctx context.Context) error {
 func (m *mesh) startApp(w workload) error {
 	at := m.places[w.pod]
 	argv := append(slices.Clone(at.enter), m.bin("app"), "-addr", at.app, "-name", w.name(), "-version", w.version(), "-egress", at.egress)
-	for name, to := range m.world.upstreams {
+	for name, to := range m.services.upstreams {
 		argv = append(argv, "-upstream", name+"="+to)
 	}
-	for host, ip := range m.world.virtual {
+	for host, ip := range m.services.virtual {
 		argv = append(argv, "-resolve", host+"="+ip)
 	}
 	_, err := m.children.spawn("app-"+w.pod, nil, argv...)
@@ -154,14 +154,14 @@ func (m *mesh) startAgent(w workload) error {
 		"--xds-root-cert", filepath.Join(at.config, "root-cert.pem"), "--token-file", filepath.Join(at.config, "token"),
 		"--config-path", at.config, "--pod-info", filepath.Join(at.config, "none"), "--envoy-path", m.envoy,
 		"--admin-address", at.admin, "--status-addr", at.status, "--debug-addr", at.debug, "--concurrency", "1",
-		"--stats-addr", sibling(at.status, "15020"), "--envoy-metrics-addr", sibling(at.status, "15090"),
+		"--stats-addr", partner(at.status, "15020"), "--envoy-metrics-addr", partner(at.status, "15090"),
 		"--termination-drain-duration", "1s")
 	_, err = m.children.spawn("agent-"+w.pod, env, argv...)
 	return err
 }
 
 // sibling is another port of the same host.
-func sibling(address, port string) string {
+func partner(address, port string) string {
 	host, _, _ := net.SplitHostPort(address)
 	return net.JoinHostPort(host, port)
 }
@@ -209,7 +209,7 @@ func (m *mesh) page(ctx context.Context, w workload) (agentPage, error) {
 // pages asks all agents.
 func (m *mesh) pages(ctx context.Context) (map[string]agentPage, error) {
 	out := map[string]agentPage{}
-	for _, w := range m.world.workloads {
+	for _, w := range m.services.workloads {
 		page, err := m.page(ctx, w)
 		if err != nil {
 			return nil, fmt.Errorf("agent of %s: %w", w.pod, err)

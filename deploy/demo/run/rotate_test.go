@@ -128,15 +128,15 @@ func build(t *testing.T) *turning {
 		o["spec"] = map[string]any{"mtls": map[string]any{"mode": "STRICT"}}
 		return nil
 	}))
-	r.world, err = readWorld(r.config)
+	r.services, err = readServices(r.config)
 	r.must(err)
-	spaces, down, err := wireUp(ctx, []string{r.world.workloads[0].ip, r.world.workloads[1].ip})
+	spaces, down, err := wireUp(ctx, []string{r.services.workloads[0].ip, r.services.workloads[1].ip})
 	r.must(err)
 	t.Cleanup(down)
 	r.must(r.settleIn(spaces))
-	server := r.places[r.world.workloads[1].pod]
+	server := r.places[r.services.workloads[1].pod]
 	server.app = "0.0.0.0:9080,0.0.0.0:9090,0.0.0.0:9091,0.0.0.0:9092"
-	r.places[r.world.workloads[1].pod] = server
+	r.places[r.services.workloads[1].pod] = server
 
 	r.must(os.MkdirAll(r.data(), 0o755))
 	issuer, err := attest.Local(r.data())
@@ -185,7 +185,7 @@ func (r *turning) load(client netns) {
 // seen is what both Envoys use now, by pod.
 func (r *turning) seen(ctx context.Context) (leaves map[string]certificate, roots, revoked map[string][]string, err error) {
 	leaves, roots, revoked = map[string]certificate{}, map[string][]string{}, map[string][]string{}
-	for _, w := range r.world.workloads {
+	for _, w := range r.services.workloads {
 		all, err := r.inUse(ctx, w)
 		if err != nil {
 			return nil, nil, nil, err
@@ -264,7 +264,7 @@ func TestRotationUnderLoad(t *testing.T) {
 // badly; the Envoys are those of the beginning.
 func (r *turning) unhidden() {
 	r.t.Helper()
-	for _, w := range r.world.workloads {
+	for _, w := range r.services.workloads {
 		for what, filter := range map[string]string{
 			"retries": `^cluster\..*\.upstream_rq_retry$`, "failed connections": `^cluster\.(out|in)bound.*\.upstream_cx_connect_fail$`,
 			"refused certificates": refusedCertificates,

@@ -26,8 +26,8 @@ func copied(t *testing.T) string {
 }
 
 // The steps speak of these workloads and hosts; a change of the YAML that takes one away must be seen here.
-func TestWorldOfTheDemo(t *testing.T) {
-	w, err := readWorld(copied(t))
+func TestServicesOfTheDemo(t *testing.T) {
+	w, err := readServices(copied(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestEdits(t *testing.T) {
 	if err := editObject(dir, "VirtualService", "reviews", func(o map[string]any) error { return setWeights(o, 30, 70) }); err != nil {
 		t.Fatal(err)
 	}
-	w, err := readWorld(dir)
+	w, err := readServices(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestEdits(t *testing.T) {
 			t.Errorf("%q is in the edited YAML", not)
 		}
 	}
-	if after, err := readWorld(dir); err != nil || len(after.workloads) != len(w.workloads) || after.upstreams["reviews"] != "http://reviews.backend.svc.cluster.local:8000" {
+	if after, err := readServices(dir); err != nil || len(after.workloads) != len(w.workloads) || after.upstreams["reviews"] != "http://reviews.backend.svc.cluster.local:8000" {
 		t.Errorf("after the edits: %+v, %v", after, err)
 	}
 	if err := editObject(dir, "VirtualService", "nobody", func(map[string]any) error { return nil }); err == nil {
@@ -94,7 +94,7 @@ func must[T any](v T, err error) T {
 }
 
 // What was started is ended, with its children, and a program that dies by itself is noticed.
-func TestHerd(t *testing.T) {
+func TestChildren(t *testing.T) {
 	h := newChildren(t.TempDir())
 	p, err := h.spawn("parent", nil, "sh", "-c", "sleep 600 & echo $!; wait")
 	if err != nil {

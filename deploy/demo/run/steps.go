@@ -26,18 +26,18 @@ func demo(ctx context.Context, root, built string) (rows []row, err error) {
 	}
 	defer m.discard(&err)
 	m.listen = "127.0.0.1"
-	if m.world, err = readWorld(m.config); err != nil {
+	if m.services, err = readServices(m.config); err != nil {
 		return nil, err
 	}
-	egress, err := net.Listen("tcp", m.loopback(m.world.workloads[0]).egress)
+	egress, err := net.Listen("tcp", m.loopback(m.services.workloads[0]).egress)
 	if err != nil {
 		return nil, fmt.Errorf("is another demo running? %w", err)
 	}
 	egress.Close()
-	for _, w := range m.world.workloads {
+	for _, w := range m.services.workloads {
 		m.places[w.pod] = m.loopback(w)
 	}
-	front := m.world.of("web", "")
+	front := m.services.of("web", "")
 	if len(front) != 1 {
 		return nil, fmt.Errorf("%d Pods with app=web in deploy/demo/shop, want 1", len(front))
 	}
@@ -46,7 +46,7 @@ func demo(ctx context.Context, root, built string) (rows []row, err error) {
 	if err := m.choosePorts(); err != nil {
 		return nil, err
 	}
-	fmt.Printf("%d workloads, each with its own Envoy; control plane on %s; logs in %s/logs\n\n", len(m.world.workloads), m.grpc, m.dir)
+	fmt.Printf("%d workloads, each with its own Envoy; control plane on %s; logs in %s/logs\n\n", len(m.services.workloads), m.grpc, m.dir)
 	rows = m.play(ctx, m.steps())
 	m.finish(ctx, rows, m.hints())
 	return rows, nil
@@ -91,7 +91,7 @@ func (m *mesh) start(ctx context.Context) (string, error) {
 	if err := m.startWorkloads(ctx); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("control plane %d ms, all %d Envoys LIVE after %d ms", took.Milliseconds(), len(m.world.workloads), time.Since(began).Milliseconds()), nil
+	return fmt.Sprintf("control plane %d ms, all %d Envoys LIVE after %d ms", took.Milliseconds(), len(m.services.workloads), time.Since(began).Milliseconds()), nil
 }
 
 func (m *mesh) oneCall(path, name string) func(context.Context) (string, error) {
@@ -120,7 +120,7 @@ func (m *mesh) measureSplit(ctx context.Context, want float64) (string, error) {
 // under runs f while steady traffic flows to path, and judges the traffic: nothing may fail. Envoy's own retries are
 // counted, so that they cannot hide a failure.
 func (m *mesh) under(ctx context.Context, path string, f func() (string, error)) (string, error) {
-	return m.underOf(ctx, path, m.world.workloads, f)
+	return m.underOf(ctx, path, m.services.workloads, f)
 }
 
 // underOf counts the retries of some Envoys alone: those of others may have reasons of their own.
@@ -249,7 +249,7 @@ func (m *mesh) headerRoute(ctx context.Context) (string, error) {
 
 // retry makes one of the two ratings fail always; half of the requests meet it first.
 func (m *mesh) retry(ctx context.Context) (string, error) {
-	bad := m.world.of("ratings", "")
+	bad := m.services.of("ratings", "")
 	if len(bad) < 2 {
 		return "", fmt.Errorf("%d ratings, want 2", len(bad))
 	}
@@ -278,7 +278,7 @@ func (m *mesh) retry(ctx context.Context) (string, error) {
 // timeout makes the backend slower than its route allows.
 func (m *mesh) timeout(ctx context.Context) (string, error) {
 	const slow = 5 * time.Second
-	all := m.world.of("catalog", "")
+	all := m.services.of("catalog", "")
 	for _, w := range all {
 		if err := m.tell(ctx, w, fmt.Sprintf("_delay?ms=%d", slow.Milliseconds())); err != nil {
 			return "", err
@@ -295,7 +295,7 @@ func (m *mesh) timeout(ctx context.Context) (string, error) {
 
 // endpointGone takes one ratings address out of the EndpointSlice while traffic flows, as its Pod's end would.
 func (m *mesh) endpointGone(ctx context.Context) (string, error) {
-	gone := m.world.of("ratings", "")[0]
+	gone := m.services.of("ratings", "")[0]
 	measured, err := m.under(ctx, "ratings/", func() (string, error) {
 		pause(ctx, time.Second/2)
 		if err := m.editSlices(gone.ip); err != nil {

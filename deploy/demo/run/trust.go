@@ -41,7 +41,7 @@ func (m *mesh) rotate(ctx context.Context, path string) (string, error) {
 			err = errors.New("no Envoy was seen to trust both roots while its leaf was by the old one")
 		}
 		return fmt.Sprintf("from epoch %s to the next at all %d Envoys within %.1f s; %d were seen to trust both roots before", was.epoch,
-			len(m.world.workloads), time.Since(began).Seconds(), two), err
+			len(m.services.workloads), time.Since(began).Seconds(), two), err
 	})
 	if err != nil {
 		return measured, err
@@ -57,7 +57,7 @@ func (m *mesh) rotate(ctx context.Context, path string) (string, error) {
 func (m *mesh) turned(ctx context.Context, epoch string) (two int, err error) {
 	both, done := map[string]bool{}, map[string]bool{}
 	err = m.children.await(ctx, "leaves of the next epoch", rotateLimit, func(ctx context.Context) error {
-		for _, w := range m.world.workloads {
+		for _, w := range m.services.workloads {
 			if done[w.pod] {
 				continue
 			}
@@ -75,8 +75,8 @@ func (m *mesh) turned(ctx context.Context, epoch string) (two int, err error) {
 			both[w.pod] = both[w.pod] || old && roots == 2
 			done[w.pod] = !old
 		}
-		if left := len(m.world.workloads) - count(done); left > 0 {
-			return fmt.Errorf("%d of %d are by epoch %s yet", left, len(m.world.workloads), epoch)
+		if left := len(m.services.workloads) - count(done); left > 0 {
+			return fmt.Errorf("%d of %d are by epoch %s yet", left, len(m.services.workloads), epoch)
 		}
 		return nil
 	})
@@ -100,7 +100,7 @@ const (
 
 // count is the sum of a counter over all Envoys.
 func (m *mesh) count(ctx context.Context, counter string) (sum int, err error) {
-	for _, w := range m.world.workloads {
+	for _, w := range m.services.workloads {
 		n, err := m.stat(ctx, w, counter)
 		if err != nil {
 			return 0, err
@@ -112,7 +112,7 @@ func (m *mesh) count(ctx context.Context, counter string) (sum int, err error) {
 
 // revoke takes the identity of reviews away while web's calls to the same backend go on, and gives it back.
 func (m *mesh) revoke(ctx context.Context) (string, error) {
-	w := m.world.of("reviews", "v1")[0]
+	w := m.services.of("reviews", "v1")[0]
 	id := fmt.Sprintf("spiffe://cluster.local/ns/%s/sa/%s", w.namespace, w.account)
 	caller := newCaller("http://"+m.places[w.pod].app, "reviews."+w.namespace, nil)
 	defer caller.client.CloseIdleConnections()

@@ -19,7 +19,7 @@ func (r *turning) pushList() {
 	r.operate("revoke", "--serial", "c0ffee")
 	r.await("the revocation list at both Envoys", startLimit, func(ctx context.Context) error {
 		_, _, revoked, err := r.seen(ctx)
-		for _, w := range r.world.workloads {
+		for _, w := range r.services.workloads {
 			if err == nil && !slices.Contains(revoked[w.pod], "1 revoked") {
 				err = fmt.Errorf("%s has %v", w.pod, revoked[w.pod])
 			}
@@ -60,7 +60,7 @@ func (r *turning) withoutKMS(restarted *replica) {
 // leaf of the new one before it has caught up, and an operator can see for whom that waits.
 func (r *turning) laggard() {
 	r.t.Helper()
-	client, server := r.world.workloads[0], r.world.workloads[1]
+	client, server := r.services.workloads[0], r.services.workloads[1]
 	next := func(w workload) string { // the serial number of the next leaf
 		r.t.Helper()
 		was, err := r.leaf(r.ctx, w)
@@ -102,7 +102,7 @@ func (r *turning) rotation() {
 			return err
 		}
 		trusted, switched := 0, 0
-		for _, w := range r.world.workloads {
+		for _, w := range r.services.workloads {
 			if slices.Contains(roots[w.pod], "1") && slices.Contains(roots[w.pod], "2") {
 				trusted++
 			}
@@ -142,7 +142,7 @@ func (r *turning) rotation() {
 func (r *turning) treasurer() {
 	r.t.Helper()
 	vault := r.flows[len(r.flows)-1]
-	denied, err := r.stat(r.ctx, r.world.workloads[1], `rbac\.denied$`)
+	denied, err := r.stat(r.ctx, r.services.workloads[1], `rbac\.denied$`)
 	if err != nil || denied < vault.sent {
 		r.t.Errorf("the server's Envoy counts %d connections that its policies denied, %d were tried: %v", denied, vault.sent, err)
 	}

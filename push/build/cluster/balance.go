@@ -12,7 +12,7 @@ import (
 )
 
 // outlier sets passive health checking. Success rates are never enforced; an error count of 0 switches its check off.
-func (d *draft) outlier(p policy) {
+func (d *builder) outlier(p policy) {
 	o := p.outlier
 	if o == nil {
 		return
@@ -55,7 +55,7 @@ func (d *draft) outlier(p policy) {
 }
 
 // balance sets the load balancer. ORIGINAL_DST has none, whatever the rule says.
-func (d *draft) balance(p policy) {
+func (d *builder) balance(p policy) {
 	lb := p.balancer
 	if d.GetType() == clusterv3.Cluster_ORIGINAL_DST {
 		return
@@ -118,7 +118,7 @@ func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowSta
 }
 
 // hash sets a consistent hash; what is hashed stands on the routes.
-func (d *draft) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at string) {
+func (d *builder) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at string) {
 	if m := h.GetMaglev(); m != nil {
 		d.LbPolicy = clusterv3.Cluster_MAGLEV
 		switch size := m.TableSize; {

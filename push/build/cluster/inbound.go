@@ -41,7 +41,7 @@ func (s Inbound) draw() (*xds.Resource, []error, error) {
 	if s.Target != "" {
 		kind = clusterv3.Cluster_STATIC
 	}
-	d := newDraft(name, kind, s.Mesh)
+	d := newBuilder(name, kind, s.Mesh)
 	d.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{}
 	if err := s.locate(d); err != nil {
 		return nil, nil, fmt.Errorf("cluster %s: %w", name, err)
@@ -65,7 +65,7 @@ func (s Inbound) draw() (*xds.Resource, []error, error) {
 
 // locate sends to the target, or to where the connection was going. The source address keeps the connection from being
 // captured again; connections to 127.0.0.1 and to Unix sockets never are.
-func (s Inbound) locate(d *draft) error {
+func (s Inbound) locate(d *builder) error {
 	if s.Target == "" {
 		d.CleanupInterval = durationpb.New(never)
 		d.bind(magicSource)
@@ -94,7 +94,7 @@ func (s Inbound) locate(d *draft) error {
 	return nil
 }
 
-func (d *draft) bind(source string) {
+func (d *builder) bind(source string) {
 	d.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: &corev3.SocketAddress{
 		Address: source, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0},
 	}}

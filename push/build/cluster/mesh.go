@@ -22,7 +22,7 @@ var (
 )
 
 // secureAuto sets mTLS that no rule asked for.
-func (s Outbound) secureAuto(d *draft) {
+func (s Outbound) secureAuto(d *builder) {
 	if !s.Caps.Has(xds.CapIdentity) {
 		return
 	}
@@ -45,7 +45,7 @@ func (s Outbound) secureAuto(d *draft) {
 
 // meshTLS is the mesh's own mTLS to the identities of the service: those that a rule names, else its service accounts in
 // the trust domain and its aliases, else any of the mesh; none that is denied, where they are known.
-func (s Outbound) meshTLS(d *draft, rule *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
+func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
 	alpn := meshALPN
 	if d.http2() != nil {
 		alpn = meshALPNH2

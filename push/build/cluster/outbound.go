@@ -49,7 +49,7 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 		return nil, nil, fmt.Errorf("cluster %s: %v has no port %d", name, s.Service.Key, s.Port)
 	}
 	p := effective(s.Rule, s.SubsetRule, s.Subset, s.Port)
-	d := newDraft(name, s.discovery(), s.Mesh)
+	d := newBuilder(name, s.discovery(), s.Mesh)
 	d.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: percent(0)}
 	s.metadata(d, p)
 	if pattern := s.Mesh.Spec.GetOutboundClusterStatName(); pattern != "" {
@@ -103,7 +103,7 @@ func (s Outbound) discovery() clusterv3.Cluster_DiscoveryType {
 }
 
 // locate says where the endpoints come from.
-func (s Outbound) locate(d *draft) {
+func (s Outbound) locate(d *builder) {
 	switch d.GetType() {
 	case clusterv3.Cluster_EDS:
 		d.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{
@@ -121,7 +121,7 @@ func (s Outbound) locate(d *draft) {
 
 // resolve puts the endpoints into a DNS cluster. LOGICAL_DNS takes exactly one: with more, the first by name; with none
 // the cluster is there and answers 503.
-func (s Outbound) resolve(d *draft) {
+func (s Outbound) resolve(d *builder) {
 	d.DnsLookupFamily = clusterv3.Cluster_V4_ONLY
 	d.RespectDnsTtl = true
 	d.DnsRefreshRate, d.DnsJitter = durationpb.New(dnsRefresh), durationpb.New(dnsJitter)
@@ -152,7 +152,7 @@ func resolvable(address string) bool {
 	return address != "" && !strings.ContainsAny(address, "/:*")
 }
 
-func (s Outbound) metadata(d *draft, p policy) {
+func (s Outbound) metadata(d *builder, p policy) {
 	d.describe(s.Host, s.Service)
 	istio := d.istioMetadata()
 	istio["default_original_port"] = structpb.NewNumberValue(float64(s.Port))
@@ -168,8 +168,8 @@ func (s Outbound) metadata(d *draft, p policy) {
 		istio["config"] = structpb.NewStringValue(fmt.Sprintf(
 			"/apis/networking.istio.io/v1/namespaces/%s/destination-rule/%s", rule.Key.Namespace, rule.Key.Name))
 	}
-	if s.Off != "" && p.tls == nil { // a rule that says how to connect decides alone
-		d.Metadata.FilterMetadata["navarch"] = &structpb.Struct{Fields: map[string]*structpb.Value{"peers": structpb.NewStringValue(s.Off)}}
+	if s.MTLSDisabled != "" && p.tls == nil { // a rule that says how to connect decides alone
+		d.Metadata.FilterMetadata["navarch"] = &structpb.Struct{Fields: map[string]*structpb.Value{"peers": structpb.NewStringValue(s.MTLSDisabled)}}
 	}
 	if originates(p.tls) {
 		istio["alpn_override"] = structpb.NewStringValue("false")

@@ -29,7 +29,7 @@ func upgrades(p policy, port *model.ServicePort, mesh *model.Mesh) bool {
 }
 
 // pool sets the limits and the lifetimes of connections. Istio opens Envoy's limits wide: what is not set is unlimited.
-func (d *draft) pool(settings *networkingv1.ConnectionPoolSettings, budget *networkingv1.TrafficPolicy_RetryBudget) {
+func (d *builder) pool(settings *networkingv1.ConnectionPoolSettings, budget *networkingv1.TrafficPolicy_RetryBudget) {
 	tcp, http := settings.GetTcp(), settings.GetHttp()
 	limit := func(n int32) *wrapperspb.UInt32Value {
 		if n <= 0 {
@@ -82,7 +82,7 @@ func retryBudget(b *networkingv1.TrafficPolicy_RetryBudget) *clusterv3.CircuitBr
 }
 
 // lifetimes sets how long connections live. The idle timeout of tcp holds for HTTP where http has none.
-func (d *draft) lifetimes(tcp *networkingv1.ConnectionPoolSettings_TCPSettings, http *networkingv1.ConnectionPoolSettings_HTTPSettings) {
+func (d *builder) lifetimes(tcp *networkingv1.ConnectionPoolSettings_TCPSettings, http *networkingv1.ConnectionPoolSettings_HTTPSettings) {
 	common := &corev3.HttpProtocolOptions{}
 	if idle := http.GetIdleTimeout(); notNegative(idle) {
 		common.IdleTimeout = idle
@@ -101,7 +101,7 @@ func (d *draft) lifetimes(tcp *networkingv1.ConnectionPoolSettings_TCPSettings, 
 }
 
 // keepalive sets TCP keep-alive: the rule's values over the mesh's; neither: off.
-func (d *draft) keepalive(rule *networkingv1.ConnectionPoolSettings_TCPSettings_TcpKeepalive) {
+func (d *builder) keepalive(rule *networkingv1.ConnectionPoolSettings_TCPSettings_TcpKeepalive) {
 	mesh := d.mesh.Spec.GetTcpKeepalive()
 	if rule == nil && mesh == nil {
 		return

@@ -30,11 +30,11 @@ type Outbound struct {
 	// sorted. Off is a digest of where PeerAuthentications turn mTLS off for endpoints, empty: nowhere; it is in here so that
 	// another mode makes another cluster: Envoy keeps connections in the clear to endpoints that want mTLS now (measured).
 	// Denied are SPIFFE IDs that are believed in no case, of those that would be, sorted.
-	Auto     AutoTLS
-	Accounts intern.List[string]
-	Denied   intern.List[string]
-	Off      string
-	Plain    intern.List[model.Member] // Members without mTLS by PeerAuthentication
+	Auto         AutoTLS
+	Accounts     intern.List[string]
+	Denied       intern.List[string]
+	MTLSDisabled string
+	Plain        intern.List[model.Member] // Members without mTLS by PeerAuthentication
 }
 
 // AutoTLS says how a cluster speaks mTLS that no rule asked for.

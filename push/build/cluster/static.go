@@ -31,12 +31,12 @@ func (s Static) Problems() []error {
 }
 
 func (s Static) draw() (*xds.Resource, []error, error) {
-	var d *draft
+	var d *builder
 	switch s.Name {
 	case xds.BlackHole:
-		d = newDraft(s.Name, clusterv3.Cluster_STATIC, s.Mesh)
+		d = newBuilder(s.Name, clusterv3.Cluster_STATIC, s.Mesh)
 	case xds.Passthrough, xds.InboundPassthrough:
-		d = newDraft(s.Name, clusterv3.Cluster_ORIGINAL_DST, s.Mesh)
+		d = newBuilder(s.Name, clusterv3.Cluster_ORIGINAL_DST, s.Mesh)
 		d.useClientProtocol()
 		d.pool(nil, nil)
 		d.httpOptions().CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(passthroughIdle)}

@@ -30,7 +30,7 @@ func originates(tls *networkingv1.ClientTLSSettings) bool {
 // A rule that asks for what cannot be given closes the cluster (see refuse), and is a problem: ISTIO_MUTUAL for a proxy
 // without a certificate of the mesh; credentialName, which takes a secret that sidecars are not given; MUTUAL
 // without certificates. To send in the clear where a rule demands TLS is no choice.
-func (s Outbound) secure(d *draft, p policy) {
+func (s Outbound) secure(d *builder, p policy) {
 	tls := p.tls
 	identity := s.Caps.Has(xds.CapIdentity)
 	switch {
@@ -68,7 +68,7 @@ func socket(name string, config proto.Message) *corev3.TransportSocket {
 }
 
 // announce wraps the transport socket into the PROXY protocol.
-func (d *draft) announce(p *networkingv1.TrafficPolicy_ProxyProtocol) {
+func (d *builder) announce(p *networkingv1.TrafficPolicy_ProxyProtocol) {
 	inner := d.TransportSocket
 	if inner == nil {
 		inner = socket("envoy.transport_sockets.raw_buffer", &rawbufferv3.RawBuffer{})
@@ -90,7 +90,7 @@ func (d *draft) announce(p *networkingv1.TrafficPolicy_ProxyProtocol) {
 	}
 }
 
-func (d *draft) upstreamTLS(tls *networkingv1.ClientTLSSettings, service *model.Service) *tlsv3.UpstreamTlsContext {
+func (d *builder) upstreamTLS(tls *networkingv1.ClientTLSSettings, service *model.Service) *tlsv3.UpstreamTlsContext {
 	params := &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 		EcdhCurves: d.mesh.Spec.GetTlsDefaults().GetEcdhCurves(), CipherSuites: d.mesh.Spec.GetTlsDefaults().GetCipherSuites(),
@@ -155,7 +155,7 @@ func file(path string) *corev3.DataSource {
 }
 
 // unsupported names what this version leaves out.
-func (d *draft) unsupported(p policy) {
+func (d *builder) unsupported(p policy) {
 	if p.tunnel != nil {
 		d.problem(p.tunnelAt, "is not supported by this version")
 	}

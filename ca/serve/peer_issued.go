@@ -1,0 +1,116 @@
+package serve
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	securityv1 "istio.io/api/security/v1alpha1"
+
+	"navarch.io/navarch/ca/issue"
+)
+
+// borrowTimeout bounds one peer, so that one that hangs does not hide the others.
+const requestTimeout = 5 * time.Second
+
+// Borrower is a replica that cannot sign: it has a peer sign its serving certificate.
+type PeerIssued struct {
+	// Peers are secure addresses of replicas with role ca, host:port; of a name all its addresses. Its own may be among them.
+	Peers []string
+	// Roots are what a peer is verified against before it is shown the token, and what its answer must chain to.
+	Roots      *x509.CertPool
+	ServerName string // of every peer, and a name that the certificate must have
+	Token      string // of the control plane's own identity
+}
+
+// Loan is a serving certificate that a peer signed, and the address of that peer.
+type PeerCertificate struct {
+	Certificate tls.Certificate // Leaf is set
+	Peer        string
+}
+
+// Borrow makes a key (P-256), and has the first peer that can sign certify it. It is the call that agents make: the names
+// come from the peer's Config. The error says what each peer answered.
+func (b PeerIssued) Request(ctx context.Context) (*PeerCertificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make the serving key: %w", err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a CSR: %w", err)
+	}
+	csr := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	targets, errs := resolve(ctx, b.Peers)
+	if len(targets)+len(errs) == 0 {
+		return nil, errors.New("no peer is known")
+	}
+	for _, i := range mathrand.Perm(len(targets)) {
+		pair, err := b.ask(ctx, targets[i], csr, key)
+		if err == nil {
+			return &PeerCertificate{Certificate: *pair, Peer: targets[i]}, nil
+		}
+		errs = append(errs, fmt.Errorf("peer %s: %w", targets[i], err))
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (b PeerIssued) ask(ctx context.Context, target string, csr []byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
+	conf := &tls.Config{RootCAs: b.Roots, ServerName: b.ServerName, MinVersion: tls.VersionTLS12}
+	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(credentials.NewTLS(conf)),
+		grpc.WithDisableServiceConfig())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+b.Token), requestTimeout)
+	defer cancel()
+	request := &securityv1.IstioCertificateRequest{Csr: string(csr)}
+	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return b.read(answer.GetCertChain(), key)
+}
+
+// read takes an answer apart, and checks that agents will take the certificate.
+func (b PeerIssued) read(answer []string, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
+	if len(answer) < 2 {
+		return nil, fmt.Errorf("an answer of %d elements, want a certificate and the roots", len(answer))
+	}
+	out := &tls.Certificate{PrivateKey: key}
+	between := x509.NewCertPool()
+	for i, text := range answer[:len(answer)-1] {
+		block, _ := pem.Decode([]byte(text))
+		if block == nil {
+			return nil, fmt.Errorf("element %d of the answer is not PEM", i)
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("element %d of the answer: %w", i, err)
+		}
+		out.Certificate = append(out.Certificate, block.Bytes)
+		if between.AddCert(c); i == 0 {
+			out.Leaf = c
+		}
+	}
+	if public, ok := out.Leaf.PublicKey.(*ecdsa.PublicKey); !ok || !public.Equal(&key.PublicKey) {
+		return nil, errors.New("the certificate is for another key")
+	}
+	if _, err := out.Leaf.Verify(x509.VerifyOptions{Roots: b.Roots, Intermediates: between, DNSName: b.ServerName}); err != nil {
+		return nil, fmt.Errorf("the certificate of %v, serial %s, is of no use to serve with (is the token the control plane's?): %w",
+			out.Leaf.URIs, issue.SerialString(out.Leaf.SerialNumber), err)
+	}
+	return out, nil
+}

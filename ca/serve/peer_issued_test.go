@@ -1,0 +1,147 @@
+package serve_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	securityv1 "istio.io/api/security/v1alpha1"
+
+	"navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/ca/serve/servetest"
+)
+
+// lender is a CA that gives the control plane's identity, istio-system/istiod, two names.
+func lender(t *testing.T) *servetest.CA {
+	t.Helper()
+	cfg := quiet()
+	cfg.ControlPlane = spiffeid.RequireFromPath(servetest.TrustDomain, "/ns/istio-system/sa/istiod")
+	cfg.Names = []string{servetest.ServerName, "127.0.0.1"}
+	return servetest.Start(t, cfg)
+}
+
+func rootsOf(ca *servetest.CA) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca.Roots())
+	return pool
+}
+
+// The control plane's own token gets the serving names, and nobody else's does: not of its namespace, not of its service
+// account, and not a certificate of the control plane's, or a stolen serving key would renew itself.
+func TestServingNamesAreTheControlPlanes(t *testing.T) {
+	ca := lender(t)
+	for _, who := range []struct{ ns, sa string }{{"istio-system", "istiod"}, {"istio-system", "other"}, {"shop", "istiod"}, {"shop", "web"}} {
+		own, _ := first(t, ca, who.ns, who.sa)
+		want := []string(nil)
+		if who.ns == "istio-system" && who.sa == "istiod" {
+			want = []string{servetest.ServerName}
+		}
+		if !slices.Equal(own.Leaf.DNSNames, want) || len(own.Leaf.IPAddresses) != len(want) {
+			t.Errorf("%s/%s has the names %q %v", who.ns, who.sa, own.Leaf.DNSNames, own.Leaf.IPAddresses)
+		}
+		if id := fmt.Sprintf("spiffe://cluster.local/ns/%s/sa/%s", who.ns, who.sa); len(own.Leaf.URIs) != 1 || own.Leaf.URIs[0].String() != id {
+			t.Errorf("%s/%s has the identities %v", who.ns, who.sa, own.Leaf.URIs)
+		}
+		conn := dial(t, ca, own)
+		csr, _ := request(t)
+		chain, err := create(t.Context(), conn, "", &securityv1.IstioCertificateRequest{Csr: csr})
+		conn.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if leaf := parse(t, chain[0]); len(leaf.DNSNames)+len(leaf.IPAddresses) != 0 {
+			t.Errorf("%s/%s renewed by certificate has the names %q", who.ns, who.sa, leaf.DNSNames)
+		}
+	}
+}
+
+// A replica gets its serving certificate of the first peer that can sign; what does not help is said, peer by peer; the
+// token is shown to nobody whom the roots do not vouch for.
+func TestPeerIssued(t *testing.T) {
+	ca, sealed, foreign := lender(t), lender(t), lender(t)
+	a, err := ca.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed.Sign(a.Authority)
+	sealed.Seal(errors.New("the KEK is away"))
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	b := serve.PeerIssued{Roots: rootsOf(ca), ServerName: servetest.ServerName, Token: ca.Token("istio-system", "istiod"),
+		Peers: []string{foreign.Address, nobody.Addr().String(), ca.Address}}
+	issued, err := b.Request(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := issued.Certificate.Leaf
+	if issued.Peer != ca.Address || leaf.VerifyHostname(servetest.ServerName) != nil || leaf.VerifyHostname("127.0.0.1") != nil {
+		t.Errorf("from %s: %q %v", issued.Peer, leaf.DNSNames, leaf.IPAddresses)
+	}
+	if e := ca.Entries(); len(e) != 1 || e[0].Identity.Path() != "/ns/istio-system/sa/istiod" || !slices.Equal(e[0].Names, []string{servetest.ServerName}) {
+		t.Errorf("journal: %+v", e)
+	}
+	for _, c := range []struct {
+		peers []string
+		token string
+		want  string
+	}{
+		{nil, b.Token, "no peer is known"},
+		{[]string{sealed.Address}, sealed.Token("istio-system", "istiod"), "the KEK is away"},
+		{[]string{foreign.Address}, foreign.Token("istio-system", "istiod"), "certificate"},
+		{[]string{ca.Address}, ca.Token("shop", "web"), "is the token the control plane's?"},
+		{[]string{ca.Address}, "forged", "Unauthenticated"},
+		{[]string{"nonsense"}, b.Token, "want host:port"},
+	} {
+		bad := b
+		bad.Peers, bad.Token = c.peers, c.token
+		if issued, err := bad.Request(t.Context()); err == nil || issued != nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), c.token) && c.token != "forged" {
+			t.Errorf("want %q: %v", c.want, err)
+		}
+	}
+	if n := len(foreign.Entries()); n != 0 {
+		t.Errorf("a peer that the roots do not vouch for was shown the token %d times", n)
+	}
+}
+
+// In the clear nothing is signed, and the answer says why.
+func TestPlain(t *testing.T) {
+	ca := lender(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	serve.RegisterPlain(server, ca)
+	go server.Serve(l) //nolint:errcheck // ends with Stop
+	defer server.Stop()
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	csr, _ := request(t)
+	ask := func() error {
+		_, err := create(context.Background(), conn, ca.Token("shop", "web"), &securityv1.IstioCertificateRequest{Csr: csr})
+		return err
+	}
+	if err := ask(); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "over TLS") {
+		t.Error(err)
+	}
+	ca.Seal(errors.New("the KEK is away"))
+	if err := ask(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the KEK is away") {
+		t.Error(err)
+	}
+}

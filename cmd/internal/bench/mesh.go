@@ -1,0 +1,94 @@
+// Package bench measures what Navarch promises about speed and memory, over the real stages; `make bench` prints the
+// figures as a table. Amounts of work are held by tests in the packages themselves; nothing here is timed in a test.
+package bench
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+)
+
+// world is a mesh of `services` services over `services/10` namespaces, each with an HTTP and a TCP port and four
+// pods: world A of the load figures, at any size.
+type mesh struct{ services int }
+
+func (w mesh) namespaces() int { return max(1, w.services/10) }
+
+func namespaceOf(i, namespaces int) string { return fmt.Sprintf("ns-%03d", i%namespaces) }
+
+func (w mesh) host(i int) string {
+	return fmt.Sprintf("svc-%04d.%s.svc.cluster.local", i, namespaceOf(i, w.namespaces()))
+}
+
+// records is the whole world.
+func (w mesh) records() []model.Record {
+	all := make([]model.Record, 0, 2*w.services)
+	for i := range w.services {
+		all = append(all, w.service(i), w.endpoints(i, 4))
+	}
+	return all
+}
+
+func (w mesh) service(i int) model.Record {
+	name := fmt.Sprintf("svc-%04d", i)
+	return record(model.KindService, namespaceOf(i, w.namespaces()), name, &model.ServiceSpec{
+		Hosts:     []string{w.host(i)},
+		Addresses: []string{fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250)},
+		Selector:  map[string]string{"app": name},
+		ExportTo:  []string{"*"},
+		Ports: []*model.ServicePort{
+			{Number: 80, Name: "http", Protocol: model.Protocol_PROTOCOL_HTTP, TargetNumber: 8080},
+			{Number: 9000, Name: "tcp", Protocol: model.Protocol_PROTOCOL_TCP, TargetNumber: 9000},
+		},
+	})
+}
+
+// endpoints is the slice of service i with its first `ready` of four pods ready.
+func (w mesh) endpoints(i, ready int) model.Record {
+	name, namespace := fmt.Sprintf("svc-%04d", i), namespaceOf(i, w.namespaces())
+	spec := &model.EndpointsSpec{
+		Hosts: []string{w.host(i)},
+		Ports: []*model.EndpointPort{{Name: "http", Number: 8080}, {Name: "tcp", Number: 9000}},
+	}
+	for pod := range 4 {
+		health := model.Health_HEALTH_READY
+		if pod >= ready {
+			health = model.Health_HEALTH_NOT_READY
+		}
+		spec.Endpoints = append(spec.Endpoints, &model.Endpoint{
+			Address:        fmt.Sprintf("10.%d.%d.%d", 1+i/250, i%250, 1+pod),
+			Labels:         map[string]string{"app": name, "version": fmt.Sprintf("v%d", 1+pod%2)},
+			Health:         health,
+			Namespace:      namespace,
+			ServiceAccount: name,
+			Workload:       name,
+			Cluster:        "Kubernetes",
+			Locality:       fmt.Sprintf("region/zone-%d", pod%3),
+		})
+	}
+	return record(model.KindEndpoints, namespace, name+"-x", spec)
+}
+
+// virtualService routes service i, with a timeout that makes each edition differ.
+func (w mesh) virtualService(i, edition int) model.Record {
+	return record(model.KindVirtualService, namespaceOf(i, w.namespaces()), fmt.Sprintf("svc-%04d", i), &networkingv1.VirtualService{
+		Hosts:    []string{w.host(i)},
+		Gateways: []string{"mesh"},
+		ExportTo: []string{"*"},
+		Http: []*networkingv1.HTTPRoute{{
+			Name:  fmt.Sprintf("edition-%d", edition),
+			Route: []*networkingv1.HTTPRouteDestination{{Destination: &networkingv1.Destination{Host: w.host(i)}}},
+		}},
+	})
+}
+
+func record(kind model.Kind, namespace, name string, body proto.Message) model.Record {
+	r, err := model.New(model.Key{Kind: kind, Namespace: namespace, Name: name}, 0, body)
+	if err != nil {
+		panic(err) // a fault of the generator
+	}
+	return r
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/shard/place"
+	"navarch.io/navarch/store/obs"
+)
+
+// placed notes that there is another placement.
+func (f *fleet) placed() {
+	select {
+	case f.changed <- struct{}{}:
+	default: // it is known
+	}
+}
+
+// tell passes a new placement on to agents: at once where a proxy is to stay, and where it is to go elsewhere at the pace of
+// place.Moves, because that is a new connection there.
+func (f *fleet) notify(ctx context.Context) error {
+	pace := place.NewMoves(place.MovesConfig{})
+	var waits obs.RunQueue
+	tick := time.NewTicker(pace.StepEvery())
+	defer tick.Stop()
+	left := 0
+	for {
+		var ticks <-chan time.Time
+		if left > 0 {
+			ticks = tick.C
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-f.changed:
+			if left == 0 {
+				waits.Since(.9) // what was before says nothing
+			}
+			left = f.pass(f.replica.Placement(), 0)
+		case now := <-ticks:
+			placement := f.replica.Placement()
+			in := place.MovesInput{Now: now, Left: left, Streams: f.streams.Total(), Peers: placement.Peers(), Wait: waits.Since(.9)}
+			if by := f.notifyBy.Load(); by != nil {
+				in.By = *by
+			}
+			left = f.pass(placement, pace.Step(in))
+		}
+	}
+}
+
+// pass tells agents of a placement: of those whose proxies belong elsewhere by it, at most n; left is how many of these are
+// still to be told.
+func (f *fleet) pass(p *place.Placement, n int) (left int) {
+	r := round{placement: p, n: n}
+	f.server.AgentResourceChangedFor(ownerURL, func(v serve.View, listens bool) bool {
+		s, ok := v.(*served)
+		return ok && r.turn(s, listens)
+	})
+	return r.left
+}
+
+// round is one pass.
+type round struct {
+	placement *place.Placement
+	n, left   int // that may be sent elsewhere still; that are not, because of that
+}
+
+// turn says whether an agent is to be told something now. One that does not listen has nothing to be told, now or later.
+func (r *round) turn(s *served, listens bool) bool {
+	is, goes := s.update(r.placement)
+	if goes = goes && listens; goes && r.n == 0 {
+		r.left++
+		return false
+	}
+	if goes {
+		r.n--
+	}
+	s.notified.Store(r.placement)
+	return is && listens
+}
+
+// toldBy is the placement that the agent is told of: the present one, where it asks for the first time.
+func (s *served) notifiedOf(present *place.Placement) *place.Placement {
+	s.notified.CompareAndSwap(nil, present)
+	return s.notified.Load()
+}
+
+// news says whether a placement has another owner than the one that the agent was told of, and whether the proxy has to go
+// there. To who was told of none yet nothing is news: it is told the newest when it asks.
+func (s *served) update(p *place.Placement) (is, goes bool) {
+	before := s.notifiedOf(p)
+	if before == p {
+		return false, false
+	}
+	was, stayed := before.Owner(s.Node.Namespace, s.Node.Workload)
+	address, self := p.Owner(s.Node.Namespace, s.Node.Workload)
+	is = was != address || stayed != self
+	return is, is && address != "" && !self
+}

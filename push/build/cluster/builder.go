@@ -1,0 +1,175 @@
+package cluster
+
+//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// httpOptions is the key of HttpProtocolOptions in typed_extension_protocol_options.
+const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+// magicSource is the source address that the redirection rules of Istio let pass: connections of the proxy to its own
+// workload that come from here are not captured again.
+const magicSource, magicSourceV6 = "127.0.0.6", "::6"
+
+// statDelimiter ends stat names, so that Istio's stats regex can cut them (Istio 1.24 and later).
+const statDelimiter = ";"
+
+// defaultConnectTimeout holds where the mesh has none that Envoy would take.
+const defaultConnectTimeout = 10 * time.Second
+
+// draft is a cluster in the making.
+type builder struct {
+	*clusterv3.Cluster
+	http     *upstreamv3.HttpProtocolOptions // nil: nothing of it is set
+	mesh     *model.Mesh
+	problems []error
+}
+
+// newDraft is a cluster with what all have.
+func newBuilder(name string, kind clusterv3.Cluster_DiscoveryType, mesh *model.Mesh) *builder {
+	d := &builder{mesh: mesh, Cluster: &clusterv3.Cluster{
+		Name:                 name,
+		AltStatName:          name + statDelimiter,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: kind},
+		ConnectTimeout:       durationpb.New(defaultConnectTimeout),
+	}}
+	if t := mesh.Spec.GetConnectTimeout(); positive(t) {
+		d.ConnectTimeout = t
+	}
+	if kind == clusterv3.Cluster_ORIGINAL_DST {
+		d.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+	}
+	return d
+}
+
+func (d *builder) problem(at, format string, args ...any) {
+	d.problems = append(d.problems, fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...)))
+}
+
+// positive says whether a duration is one that Envoy takes where it wants more than zero.
+func positive(t *durationpb.Duration) bool {
+	return t != nil && t.IsValid() && (t.Seconds > 0 || t.Seconds == 0 && t.Nanos > 0)
+}
+
+// notNegative says whether a duration is one that Envoy takes where zero has a meaning.
+func notNegative(t *durationpb.Duration) bool {
+	return t != nil && t.IsValid() && t.Seconds >= 0 && t.Nanos >= 0
+}
+
+// istioMetadata is the metadata that Istio's telemetry, istioctl and EnvoyFilters read.
+func (d *builder) istioMetadata() map[string]*structpb.Value {
+	if d.Metadata == nil {
+		d.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"istio": {Fields: map[string]*structpb.Value{}}}}
+	}
+	return d.Metadata.FilterMetadata["istio"].Fields
+}
+
+// describe names the service behind the cluster.
+func (d *builder) describe(host string, service *model.Service) {
+	d.istioMetadata()["services"] = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{
+		structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+			"host":      structpb.NewStringValue(host),
+			"name":      structpb.NewStringValue(service.Key.Name),
+			"namespace": structpb.NewStringValue(service.Key.Namespace),
+		}}),
+	}})
+}
+
+func (d *builder) httpOptions() *upstreamv3.HttpProtocolOptions {
+	if d.http == nil {
+		d.http = &upstreamv3.HttpProtocolOptions{}
+	}
+	return d.http
+}
+
+func (d *builder) useHTTP2() {
+	d.httpOptions().UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{
+		ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+				Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
+			},
+		},
+	}
+}
+
+func (d *builder) useClientProtocol() {
+	d.httpOptions().UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_UseDownstreamProtocolConfig{
+		UseDownstreamProtocolConfig: &upstreamv3.HttpProtocolOptions_UseDownstreamHttpConfig{
+			HttpProtocolOptions:  &corev3.Http1ProtocolOptions{},
+			Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
+		},
+	}
+}
+
+// http2 is the options of a cluster that speaks HTTP/2 alone; nil for others.
+func (d *builder) http2() *corev3.Http2ProtocolOptions {
+	return d.http.GetExplicitHttpConfig().GetHttp2ProtocolOptions()
+}
+
+// refuse makes the cluster one without endpoints: requests get 503 (UH), connections are closed. It stands for settings
+// that demand security which this version cannot give; to leave them out would send in the clear what must not be.
+func (d *builder) refuse() {
+	d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+	d.LbPolicy, d.LbConfig = clusterv3.Cluster_LEAST_REQUEST, nil
+	d.EdsClusterConfig, d.LoadAssignment, d.TransportSocket, d.TransportSocketMatches = nil, nil, nil, nil
+	d.DnsRefreshRate, d.RespectDnsTtl, d.DnsLookupFamily, d.DnsJitter = nil, false, 0, nil
+}
+
+// seal packs the HTTP options, applies the patches and encodes. A patch that does not apply, or whose result Envoy would
+// refuse, is skipped and is a problem. The error: what was drawn before any patch violates Envoy's API.
+func (d *builder) seal(patches []model.Patch) (*xds.Resource, error) {
+	if d.http != nil {
+		if d.http.UpstreamProtocolOptions == nil {
+			d.http.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{
+				ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
+					ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
+						HttpProtocolOptions: &corev3.Http1ProtocolOptions{},
+					},
+				},
+			}
+		}
+		d.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptions: xds.Any(d.http)}
+	}
+	if err := patch.Check(d.Cluster); err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", d.Name, err)
+	}
+	c, faults := patch.Cluster(d.Cluster, patches)
+	d.problems = append(d.problems, faults...)
+	d.Cluster = c
+	return xds.Encode(xds.Cluster, c.Name, c, needs(c)...)
+}
+
+// needs are the endpoints that Envoy asks for over ADS once it has the cluster.
+func needs(c *clusterv3.Cluster) []xds.Ref {
+	if c.GetType() != clusterv3.Cluster_EDS || c.GetEdsClusterConfig().GetEdsConfig().GetAds() == nil {
+		return nil
+	}
+	name := c.GetEdsClusterConfig().GetServiceName()
+	if name == "" {
+		name = c.Name
+	}
+	return []xds.Ref{{Type: xds.Endpoint, Name: name}}
+}
+
+func uint32Value(n int64) *wrapperspb.UInt32Value {
+	return wrapperspb.UInt32(uint32(min(max(n, 0), math.MaxUint32)))
+}
+
+func percent(p float64) *typev3.Percent { return &typev3.Percent{Value: min(max(p, 0), 100)} }

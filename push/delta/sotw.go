@@ -1,0 +1,69 @@
+package delta
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// worldly turns a response into its state-of-the-world form: clusters and listeners are sent as the full set, where what
+// is missing is removed; of endpoints and routes only what changed is sent, and nothing can be removed. It says whether
+// there is anything to send; what is not sent counts as accepted.
+func (s *State) asStateOfTheWorld(r *Reply) bool {
+	ty := &s.types[r.Type]
+	f := &ty.flights[len(ty.flights)-1]
+	r.Removed = nil
+	if r.Type.Wildcard() {
+		r.Set = ty.holding()
+	} else if len(r.Set) == 0 {
+		done := *f
+		ty.flights = ty.flights[:len(ty.flights)-1]
+		ty.accept(done)
+		return false
+	}
+	r.Version = setVersion(r.Set)
+	r.Size = overhead(r)
+	for _, res := range r.Set {
+		r.Size += res.WireSize()
+	}
+	f.size = r.Size
+	s.unacked += f.size
+	return true
+}
+
+// holding is what the client has once all that is in flight has arrived, by name.
+func (ty *typed) holding() []*xds.Resource {
+	var all []*xds.Resource
+	for r := range ty.sent.All() {
+		if _, is := ty.overrides[r.Name]; !is && ty.wants(r.Name) {
+			all = append(all, r)
+		}
+	}
+	if !ty.subscribed {
+		return nil
+	}
+	for _, o := range ty.overrides {
+		if has := o.has(); has != nil {
+			all = append(all, has)
+		}
+	}
+	slices.SortFunc(all, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// setVersion is the hash of a set of resources: equal on every replica.
+func setVersion(sorted []*xds.Resource) string {
+	h := sha256.New()
+	for _, r := range sorted {
+		h.Write([]byte(r.Name))
+		h.Write([]byte{0})
+		h.Write([]byte(r.Version))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Holding is what the client has of a type once all that is in flight has arrived, by name.
+func (s *State) Holding(t xds.Type) []*xds.Resource { return s.types[t].holding() }

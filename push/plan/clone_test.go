@@ -1,0 +1,239 @@
+//go:build !race
+
+package plan
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// heap is what is alive, in bytes.
+func heap() int64 {
+	var m runtime.MemStats
+	for range 3 { // cleanups of weak tables let go of more
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// BenchmarkScope is planning the outbound side of a namespace when everything is in the pool: the first one, and one
+// more that differs from it in the namespace only. retained-B is what one more keeps alive.
+func BenchmarkScope(b *testing.B) {
+	for _, services := range []int{500, 1000, 4000} {
+		b.Run(fmt.Sprintf("first/services=%d", services), func(b *testing.B) {
+			p, _, _ := bigPlanner(b, services, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				newScope(p.input, p.Join(node("ns0", "a")).View().Scope)
+			}
+		})
+		b.Run(fmt.Sprintf("further/services=%d", services), func(b *testing.B) {
+			p, _, _ := bigPlanner(b, services, 40)
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Leave(p.Join(node("ns45", "a")))
+			}
+			b.StopTimer()
+			before := heap()
+			var more []*Handle
+			for i := range 5 {
+				more = append(more, p.Join(node(fmt.Sprintf("ns%d", 41+i), "a")))
+			}
+			b.ReportMetric(float64(heap()-before)/5, "retained-B")
+			runtime.KeepAlive(more)
+			runtime.KeepAlive(p)
+		})
+	}
+}
+
+// digest is everything that a scope has decided, published or not, as text.
+func digest(s *scope) string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	for name, h := range s.hosts.all() {
+		routes := slices.Sorted(slices.Values(h.routes))
+		say("host %s: %p %v %v %v", name, h.svc, h.rules, h.traffic, routes)
+		for _, u := range append(units(h.clusters), h.endpoints...) {
+			say("unit %s: %v %p", name, u.spec, u.res)
+		}
+	}
+	for name, l := range s.listeners.all() {
+		say("listener %s: %v %p", name, l.spec, l.res)
+		for _, c := range l.http {
+			say("http %s: %v %d", name, c.route, c.hosts)
+		}
+		for _, b := range l.rest {
+			say("rest %s: %v", name, b)
+		}
+	}
+	for name, rc := range s.routes {
+		say("routes %s: %v %p %d %v %v", name, rc.spec, rc.res, rc.users, rc.taken, rc.added)
+		for host, en := range rc.entries.all() {
+			frag := en.frag
+			if rc.users <= 0 {
+				frag = nil // built, or not yet: nobody asks
+			}
+			say("entry %s %s: %v %p %v", name, host, en.spec, frag, rc.reading[host] == en)
+			if en.reads.Len() > 0 != (rc.reading[host] != nil) {
+				say("entry %s %s is read wrongly", name, host)
+			}
+		}
+		for _, c := range rc.runs {
+			say("run %s: %v", name, c.hosts)
+		}
+	}
+	for t := range xds.NumTypes {
+		for r := range s.types[t].All() {
+			say("resource %v %s %s", t, r.Name, r.Version)
+		}
+	}
+	for _, p := range sortedProblems(s.problems) {
+		say("problem %v", p)
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+// A scope that is born of a sibling has decided, in the middle of any history, what one that is planned from nothing has;
+// and bearing leaves the sibling as it was.
+func TestClonedScopeEqualsPlanned(t *testing.T) {
+	seeds := 8
+	if testing.Short() {
+		seeds = 4
+	}
+	const runs = 4
+	for run := range runs {
+		t.Run(fmt.Sprint(run), func(t *testing.T) {
+			t.Parallel()
+			births := 0
+			for seed := run; seed < seeds; seed += runs {
+				d := newDrill(t, 5000+uint64(seed), &affects)
+				for i := range 60 {
+					d.step(i)
+					d.drain()
+					for _, s := range d.planner.scopes {
+						births += templateOf(t, d.planner, s, fmt.Sprintf("seed %d step %d", seed, i))
+					}
+				}
+			}
+			if births < seeds/runs*20 {
+				t.Errorf("%d births only", births)
+			}
+		})
+	}
+}
+
+// bears has a scope bear all siblings that it may, and returns how many.
+func templateOf(t *testing.T, p *Planner, s *scope, at string) (births int) {
+	t.Helper()
+	before := digest(s)
+	for _, namespace := range []string{"a", "b", "c", "istio-system"} {
+		key := s.key
+		if key.Namespace = namespace; namespace == s.key.Namespace || !s.isTemplateFor(key) {
+			continue
+		}
+		between := p.between(s.key, key)
+		if between.everything {
+			continue
+		}
+		births++
+		cloned := s.clone(p.input, key, between)
+		if diff := cmp.Diff(digest(newScope(p.input, key)), digest(cloned)); diff != "" {
+			t.Fatalf("%s: %v born of %s: (- from nothing, + born)\n%s", at, key, s.key.Namespace, diff)
+		}
+	}
+	if births > 0 {
+		if diff := cmp.Diff(before, digest(s)); diff != "" {
+			t.Fatalf("%s: bearing changed %v:\n%s", at, s.key, diff)
+		}
+	}
+	return births
+}
+
+// Every way in which a namespace decides: one scope is born of the other, either way round.
+func TestNamespaceDecides(t *testing.T) {
+	web := svc(t, "a/web", "10.96.0.1", "http:80:HTTP", "raw:9000:TCP", "tls:443:TLS")
+	host := "web.a.svc.cluster.local"
+	vs := func(name, body string) model.Record {
+		return rec(t, model.KindVirtualService, name, "hosts: ["+host+"]\n"+body)
+	}
+	to := "route: [{destination: {host: other.b.svc.cluster.local}}]"
+	for name, records := range map[string][]model.Record{
+		"short names":                      {web},
+		"short names without a service":    {rec(t, model.KindVirtualService, "c/x", "hosts: [gone.a.svc.cluster.local]\nhttp: [{"+to+"}]")},
+		"a service for its namespace":      {rec(t, model.KindServiceEntry, "b/e", "{hosts: [e.example.com], exportTo: ['.'], ports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]}")},
+		"a service for others":             {rec(t, model.KindServiceEntry, "c/e", "{hosts: [e.example.com], exportTo: [b], ports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]}")},
+		"the own service goes first":       {web, rec(t, model.KindServiceEntry, "b/e", "{hosts: ["+host+"], exportTo: ['*'], ports: [{name: http, number: 81, protocol: PROTOCOL_HTTP}]}")},
+		"the own rule goes first":          {web, rec(t, model.KindDestinationRule, "b/r", "{host: "+host+", exportTo: ['*'], trafficPolicy: {connectionPool: {tcp: {maxConnections: 7}}}}")},
+		"a rule for others":                {web, rec(t, model.KindDestinationRule, "a/r", "{host: "+host+", exportTo: [b], trafficPolicy: {connectionPool: {tcp: {maxConnections: 7}}}}")},
+		"a rule for whom the mesh says":    {web, meshOf(t, "defaultDestinationRuleExportTo: [b]"), rec(t, model.KindDestinationRule, "a/r", "{host: "+host+", subsets: [{name: v1}]}")},
+		"a wildcard rule of the namespace": {web, rec(t, model.KindDestinationRule, "b/r", "{host: '*.local', exportTo: ['*'], subsets: [{name: v1}]}")},
+		"routes for others":                {web, vs("c/v", "exportTo: [b]\nhttp: [{"+to+"}]")},
+		"routes for whom the mesh says":    {web, meshOf(t, "defaultVirtualServiceExportTo: [b]"), vs("c/v", "http: [{"+to+"}]")},
+		"sourceNamespace of http":          {web, vs("c/v", "exportTo: ['*']\nhttp: [{match: [{sourceNamespace: b}], "+to+"}]")},
+		"sourceNamespace of tcp":           {web, vs("c/v", "exportTo: ['*']\ntcp: [{match: [{sourceNamespace: b}], "+to+"}]")},
+		"sourceNamespace of tls":           {web, vs("c/v", "exportTo: ['*']\ntls: [{match: [{sniHosts: ["+host+"], sourceNamespace: b}], "+to+"}]")},
+	} {
+		p := New(Settings{Snapshot: snapshot(records...)})
+		for _, pair := range [][2]string{{"a", "b"}, {"b", "a"}, {"a", "z"}, {"z", "b"}} {
+			of := p.Join(node(pair[0], "x"))
+			cloned := p.Join(node(pair[1], "x"))
+			if diff := cmp.Diff(digest(newScope(p.input, cloned.View().Scope)), digest(cloned.planned.Load().scope)); diff != "" {
+				t.Errorf("%s: %s born of %s: (- from nothing, + born)\n%s", name, pair[1], pair[0], diff)
+			}
+			p.Leave(of)
+			p.Leave(cloned)
+		}
+	}
+}
+
+func meshOf(t *testing.T, text string) model.Record {
+	return rec(t, model.KindMesh, "/"+model.MeshKey.Name, "rootNamespace: istio-system\n"+text)
+}
+
+// One more scope is a small amount of work and of memory, whatever the number of services; and it stays small when every
+// service was edited since.
+func TestFurtherScopeIsSmall(t *testing.T) {
+	for _, services := range []int{200, 800} {
+		p, _, _ := bigPlanner(t, services, 8)
+		if allocs := testing.AllocsPerRun(3, func() { p.Leave(p.Join(node("ns9", "a"))) }); allocs > 2500 {
+			t.Errorf("%d services: one more scope allocates %.0f times", services, allocs)
+		}
+		var more []*Handle
+		each := func(when string, most int64) {
+			before := heap()
+			for _, h := range more {
+				p.Leave(h)
+			}
+			more = nil
+			if bytes := (before - heap()) / 10; bytes > most {
+				t.Errorf("%d services: %s one of ten scopes keeps %d bytes alive", services, when, bytes)
+			}
+		}
+		join := func() {
+			for i := range 10 {
+				more = append(more, p.Join(node(fmt.Sprintf("ns%d", 10+i), "a")))
+			}
+		}
+		join()
+		each("new,", 80<<10)
+		join()
+		for i := range services { // to somewhere else, in a step each, and endpoints with it
+			ns, name := fmt.Sprintf("ns%d", i/10), fmt.Sprintf("s%d", i)
+			host := fmt.Sprintf("%s.%s.svc.cluster.local", name, ns)
+			p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{vsOf(t, ns+"/"+name, host, "s1.ns0.svc.cluster.local", "")}, nil))
+			p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{flip(t, ns, name, 3)}, nil), false)
+		}
+		each("after many edits,", 180<<10)
+		runtime.KeepAlive(p)
+	}
+}

@@ -1,0 +1,136 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// changedClusters are the services of namespace b whose clusters are others than before.
+func changedClusters(before, after *manifest.Set) string {
+	var names []string
+	for _, name := range []string{"db", "web"} {
+		cluster := "outbound|80||" + name + ".b.svc.cluster.local"
+		if before.Types[xds.Cluster].Get(cluster).Version != after.Types[xds.Cluster].Get(cluster).Version {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// A PeerAuthentication changes the clusters of those services alone whose endpoints it makes others speak to in another way,
+// and nothing is built for the rest; what decides for no endpoint moves nobody.
+func TestOnlyChangedModesChangeClusters(t *testing.T) {
+	const off, strict, permissive = "mtls: {mode: DISABLE}", "mtls: {mode: STRICT}", "mtls: {mode: PERMISSIVE}"
+	shared := &pool.Pool{}
+	p := New(Settings{Pool: shared, Snapshot: snapshot(svc(t, "b/web", "10.96.0.1", "http:80:HTTP"), svc(t, "b/db", "10.96.0.2", "http:80:HTTP"),
+		svc(t, "c/web", "10.96.0.3", "http:80:HTTP"), mutual(t, "web", "web"), mutual(t, "db", "db"))})
+	n := node("a", "x")
+	n.Caps |= xds.CapIdentity
+	h := p.Join(n)
+	edit := func(r ...model.Record) func() int {
+		return func() int { return len(p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, r, nil))) }
+	}
+	gone := func(name string) func() int {
+		return func() int {
+			key := model.Key{Kind: model.KindPeerAuthentication, Namespace: "b", Name: name}
+			return len(p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, nil, []model.Key{key})))
+		}
+	}
+	peer := func(name, selector, text string) func() int { return edit(peerAuthentication(t, name, selector, text)) }
+	none := work{}
+	for _, c := range []struct {
+		name    string
+		step    func() int
+		changed string
+		most    work // built
+		moved   int
+	}{
+		{"strict", peer("b/n@1", "", strict), "", none, 0},
+		{"another workload's is off", peer("b/o@2", "app: other", off), "", none, 0},
+		{"strict to permissive beside it", peer("b/n@1", "", permissive), "", none, 0},
+		{"a workload's is off", peer("b/d@3", "app: db", off), "db", work{clusters: 1, endpoints: 1}, 1},
+		{"a younger one for the same", peer("b/e@4", "app: db", strict), "", none, 0},
+		{"the namespace's is off, too", peer("b/n@1", "", off), "web", work{clusters: 1, endpoints: 1}, 1},
+		{"the mesh's is off: another namespace's, and the proxy's own ports", peer("istio-system/m", "", off), "", work{clusters: 1, listeners: 1}, 1},
+		{"some are off, as all are", peer("b/w@9", "version: v3", off), "", none, 0},
+		{"what is off stays off by another", gone("e"), "", none, 0},
+		{"the workload's is gone, the namespace's holds", gone("d"), "", none, 0},
+		{"a port that is on", peer("b/v@5", "app: web", "{mtls: {mode: DISABLE}, portLevelMtls: {8080: {mode: STRICT}}}"), "web", work{clusters: 1, endpoints: 1}, 1},
+		{"a port that is off, as the rest", peer("b/v@5", "app: web", "{mtls: {mode: DISABLE}, portLevelMtls: {8080: {mode: DISABLE}}}"), "web", work{clusters: 1, endpoints: 1}, 1},
+		{"some may be on, but where an older one picks all", peer("b/u@6", "version: v2", strict), "db", work{clusters: 1}, 1},
+	} {
+		before, moved := h.Set(), 0
+		built := measure(shared, func() { moved = c.step() })
+		if got := changedClusters(before, h.Set()); got != c.changed || moved != c.moved {
+			t.Errorf("%s: clusters of %q changed and %d moved, want %q and %d", c.name, got, moved, c.changed, c.moved)
+		}
+		// What was built once may still be there.
+		if over := (work{clusters: max(built.clusters, c.most.clusters), endpoints: max(built.endpoints, c.most.endpoints), listeners: max(built.listeners, c.most.listeners)}); over != c.most || built.routes+built.hosts != 0 {
+			t.Errorf("%s: built %+v, want %+v at most", c.name, built, c.most)
+		}
+		if bad := p.Check(h); len(bad) > 0 {
+			t.Errorf("%s: %v", c.name, bad)
+		}
+	}
+}
+
+// mutual is a slice of a service of namespace b, with one endpoint with mTLS for each of the apps.
+func mutual(t testing.TB, service string, apps ...string) model.Record {
+	var b strings.Builder
+	fmt.Fprintf(&b, "hosts: [%s.b.svc.cluster.local]\nports: [{name: http, number: 8080}]\nendpoints:\n", service)
+	for i, app := range apps {
+		fmt.Fprintf(&b, "- {address: 10.1.0.%d, labels: {app: %s}, namespace: b, serviceAccount: x, mtls: true}\n", i+1, app)
+	}
+	return rec(t, model.KindEndpoints, "b/"+service+"-1", b.String())
+}
+
+// An endpoint with other labels than its service selects brings the policies for these with it: clusters know of them before
+// it is there, and forget them after it.
+func TestOutOfSelectorEndpointsBringTheirPolicies(t *testing.T) {
+	p := New(Settings{Snapshot: snapshot(svc(t, "b/web", "10.96.0.1", "http:80:HTTP"), svc(t, "b/db", "10.96.0.2", "http:80:HTTP"), mutual(t, "web", "web"), mutual(t, "db", "db"),
+		peerAuthentication(t, "b/o", "app: other", "mtls: {mode: DISABLE}"))})
+	n := node("a", "x")
+	n.Caps |= xds.CapIdentity
+	h := p.Join(n)
+	first := h.Set()
+	for _, c := range []struct {
+		name    string
+		slice   model.Record
+		waits   bool
+		changed string // since the start
+	}{
+		{"a pod of the service", mutual(t, "web", "web", "web"), false, ""},
+		{"one of another", mutual(t, "web", "web", "web", "other"), true, "web"},
+		{"one more of the other", mutual(t, "web", "web", "web", "other", "other"), false, "web"},
+		{"none of the other", mutual(t, "web", "web"), true, ""},
+		{"one of a third", mutual(t, "web", "web", "third"), false, ""},
+	} {
+		change := p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{c.slice}, nil)
+		_, rest := p.PlanEndpoints(change, false)
+		if waits := len(rest) > 0; waits != c.waits {
+			t.Errorf("%s: it waits for the configuration lane: %v, want %v", c.name, waits, c.waits)
+		}
+		p.Apply(mirror.Change{New: change.New, Edits: rest})
+		if got := changedClusters(first, h.Set()); got != c.changed {
+			t.Errorf("%s: clusters of %q changed, want %q", c.name, got, c.changed)
+		}
+		if bad := p.Check(h); len(bad) > 0 {
+			t.Errorf("%s: %v", c.name, bad)
+		}
+	}
+	// A policy that picks all that the service selects does not pick the third one.
+	for i, off := range []model.Record{peerAuthentication(t, "b/w", "app: web", "mtls: {mode: DISABLE}"), peerAuthentication(t, "b/n", "", "mtls: {mode: DISABLE}")} {
+		before := h.Set()
+		p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{off}, nil))
+		if got := changedClusters(before, h.Set()); !strings.Contains(got, "web") {
+			t.Errorf("policy %d: clusters of %q changed", i, got)
+		}
+	}
+}

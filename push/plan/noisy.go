@@ -1,0 +1,104 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// The endpoints of a namespace that change more often than loudRate a second, loudBurst aside, wait like configuration: what
+// changes without end for everybody is most of what is sent, and endpoints of other namespaces would wait behind it.
+const (
+	noisyRate  = 50
+	noisyBurst = 50
+)
+
+// laneOf says in which lane an edit is planned.
+func (l *Loop) laneOf(e mirror.Edit, now time.Time) Lane {
+	key := e.Key()
+	switch {
+	case key.Kind != model.KindEndpoints || l.cfg.DebounceEndpoints:
+		return Slow
+	case l.noisy.edit(key.Namespace, now):
+		l.planner.fastHosts.drop(e)
+		return Slow
+	}
+	return Fast
+}
+
+// loud counts edits of endpoints by namespace. It has no clock: the caller says what time it is.
+type noisy struct{ spaces map[string]*bucket }
+
+// bucket is how many edits a namespace may still make; below 0 it is loud, until it has been quiet for a while.
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+// edit takes one edit in; true: the namespace is loud.
+func (l *noisy) edit(namespace string, now time.Time) bool {
+	if len(l.spaces) > 1000 {
+		l.forget(now)
+	}
+	b := l.spaces[namespace]
+	if b == nil {
+		if l.spaces == nil {
+			l.spaces = map[string]*bucket{}
+		}
+		b = &bucket{left: noisyBurst, at: now}
+		l.spaces[namespace] = b
+	}
+	b.fill(now)
+	b.left = max(b.left-1, -noisyBurst)
+	return b.left < 0
+}
+
+func (b *bucket) fill(now time.Time) {
+	b.left = min(noisyBurst, b.left+now.Sub(b.at).Seconds()*noisyRate)
+	b.at = now
+}
+
+// forget drops the namespaces that may do all that a new one may.
+func (l *noisy) forget(now time.Time) {
+	for namespace, b := range l.spaces {
+		if b.fill(now); b.left == noisyBurst {
+			delete(l.spaces, namespace)
+		}
+	}
+}
+
+// maxFlipped is how many hosts are remembered as flipped; of one that is forgotten, endpoints wait for configuration where some
+// waits.
+const maxFastHosts = 256
+
+// flipped is the hosts whose endpoints the fast lane planned last.
+type fastHosts struct {
+	hosts  []string // oldest first
+	sorted []string // the same; replaced, never changed
+}
+
+// add takes hosts as the newest.
+func (f *fastHosts) add(hosts map[string]types) {
+	if len(hosts) == 0 {
+		return
+	}
+	f.hosts = slices.DeleteFunc(f.hosts, func(h string) bool { _, is := hosts[h]; return is })
+	for h := range hosts {
+		f.hosts = append(f.hosts, h)
+	}
+	f.hosts = slices.Delete(f.hosts, 0, max(0, len(f.hosts)-maxFastHosts))
+	f.sorted = slices.Sorted(slices.Values(f.hosts))
+}
+
+// drop forgets the hosts of an edit that waits for configuration.
+func (f *fastHosts) drop(e mirror.Edit) {
+	of := func(h string) bool {
+		return slices.ContainsFunc(records(e), func(r model.Record) bool { return slices.Contains(hostsOf(r), h) })
+	}
+	if slices.ContainsFunc(f.hosts, of) {
+		f.hosts = slices.DeleteFunc(f.hosts, of)
+		f.sorted = slices.Sorted(slices.Values(f.hosts))
+	}
+}

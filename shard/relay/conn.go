@@ -1,0 +1,235 @@
+package relay
+
+import (
+	"context"
+	"math"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+)
+
+const (
+	connectTimeout = 5 * time.Second
+	// window lets a large push arrive without a stop; 64 KiB costs the sender half as much CPU again.
+	window = 1 << 20
+)
+
+// upstream is the sockets' half of a leg: a goroutine that dials and reads, one that writes.
+type upstream struct {
+	id     uint32
+	row    *stream
+	cancel context.CancelFunc
+	in     chan event           // what it tells; not buffered: who does not listen holds the server back
+	out    chan mem.BufferSlice // what to send; closed: no more comes
+	queue  []mem.BufferSlice    // what out has not taken; the loop's
+	ended  bool                 // out is to be closed when queue is empty
+	closed bool                 // and was
+	done   <-chan struct{}
+
+	// Written before the event that tells of them.
+	connected time.Time
+	store     string
+	behind    string // the revision of a server that is behind the floor, and so ended it
+}
+
+// open starts a leg: it holds back until the pace allows it, dials, and tells what happens until it is cancelled.
+func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
+	ctx, cancel := context.WithCancel(ctx)
+	u := &upstream{
+		id: d.conn, row: r.stats.open(of, methodDelta, d.addr), cancel: cancel,
+		in: make(chan event), out: make(chan mem.BufferSlice), done: ctx.Done(),
+	}
+	go r.run(ctx, u, d)
+	return u
+}
+
+func (u *upstream) tell(ctx context.Context, e event) bool {
+	select {
+	case u.in <- e:
+		return true
+	case <-ctx.Done():
+		if f, is := e.(fromConn); is {
+			f.data.Free()
+		}
+		return false
+	}
+}
+
+func (r *Relay) run(ctx context.Context, u *upstream, d dial) {
+	err := r.serveConn(ctx, u, d)
+	if ctx.Err() != nil {
+		u.row.end(nil)
+		return
+	}
+	u.row.end(err)
+	u.tell(ctx, connEnded{u.id, err})
+}
+
+func (r *Relay) serveConn(ctx context.Context, u *upstream, d dial) error {
+	wait := d.after
+	if d.addr == r.cfg.Target {
+		wait = max(wait, r.pace.wait(time.Now()))
+	}
+	if err := hold(ctx, wait); err != nil {
+		return err
+	}
+	up, closeConn, err := r.connect(ctx, u.row, d.addr, methodDelta)
+	if err != nil {
+		if ctx.Err() == nil && d.addr == r.cfg.Target {
+			r.pace.failed(time.Now())
+		}
+		return err
+	}
+	defer closeConn()
+	u.connected = time.Now()
+	r.stats.connected(u.row, u.connected)
+	r.cfg.Log.Info("connected to the control plane", "address", d.addr, "peer", u.row.peerText())
+	if !u.tell(ctx, connReady{u.id}) {
+		return nil
+	}
+	go u.write(ctx, up)
+	err = r.read(ctx, u, up)
+	if d.addr == r.cfg.Target && (ctx.Err() == nil || u.row.responses.Load() > 0) {
+		r.judge(u.row, u.connected)
+	}
+	return err
+}
+
+// judge says to the pace whether an upstream that ended was a good one.
+func (r *Relay) judge(row *stream, connected time.Time) {
+	if now := time.Now(); row.responses.Load() > 0 || now.Sub(connected) >= healthyAfter {
+		r.pace.worked()
+	} else {
+		r.pace.failed(now)
+	}
+}
+
+func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) error {
+	if md, err := up.Header(); err == nil && md != nil {
+		if v := md.Get(headerStore); len(v) > 0 {
+			u.store = v[0]
+		}
+		r.minRevision.see(u.store, "")
+		u.tell(ctx, connProof{u.id})
+	}
+	for {
+		var f frame
+		if err := up.RecvMsg(&f); err != nil {
+			u.behind = behind(up)
+			return err
+		}
+		head, err := scanResponse(f.data)
+		if !u.tell(ctx, fromConn{u.id, f.data, head, err}) {
+			return ctx.Err()
+		}
+	}
+}
+
+// behind is the revision of a server that ended a stream because it is behind the floor; empty: it did not.
+func behind(up grpc.ClientStream) string {
+	if v := up.Trailer().Get(trailerBehind); len(v) == 1 {
+		return v[0]
+	}
+	return ""
+}
+
+// write sends what the loop hands over. An error is left for read to find, which learns the status with it.
+func (u *upstream) write(ctx context.Context, up grpc.ClientStream) {
+	for {
+		select {
+		case data, more := <-u.out:
+			if !more {
+				up.CloseSend()
+				return
+			}
+			n := data.Len()
+			if up.SendMsg(&frame{data}) == nil {
+				u.row.sent(n)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// connect opens a connection of its own for the stream, as stock agents do: a control plane of several replicas behind
+// one name is chosen anew each time.
+func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (grpc.ClientStream, func() error, error) {
+	creds, err := r.cfg.Credentials()
+	if err != nil {
+		return nil, nil, err
+	}
+	md := metadata.MD{}
+	if r.cfg.Metadata != nil {
+		m, err := r.cfg.Metadata()
+		if err != nil {
+			return nil, nil, err
+		}
+		md = m.Copy()
+	}
+	r.minRevision.add(md)
+	target, dial := addr, st.dial
+	if addr != r.cfg.Target {
+		// An owner is dialled by its address and has to prove the name of the target, so gRPC is told the target's.
+		target = "passthrough:///" + r.authority
+		dial = func(ctx context.Context, _ string) (net.Conn, error) { return st.dial(ctx, addr) }
+	}
+	conn, err := grpc.NewClient(target,
+		grpc.WithTransportCredentials(creds),
+		grpc.WithContextDialer(dial),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
+		grpc.WithInitialWindowSize(window),
+		grpc.WithInitialConnWindowSize(window),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithDisableRetry(), // a retry would need the messages kept
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx = metadata.NewOutgoingContext(ctx, md)
+	up, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	return up, conn.Close, nil
+}
+
+// dial opens the socket of the stream and counts what passes through it.
+func (s *stream) dial(ctx context.Context, addr string) (net.Conn, error) {
+	network := "tcp"
+	if len(addr) > 0 && addr[0] == '/' {
+		network = "unix"
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	peer := c.RemoteAddr().String()
+	s.peer.Store(&peer)
+	return &countedConn{Conn: c, s: s}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	s *stream
+}
+
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.s.socketIn.Add(uint64(n))
+	return n, err
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.s.socketOut.Add(uint64(n))
+	return n, err
+}

@@ -1,0 +1,107 @@
+package ingest
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+// The pace at which stored private keys are sealed anew once the key encryption key was rotated.
+const (
+	anewMost  = 32          // in one batch
+	anewPause = time.Second // between two batches
+	anewEvery = time.Minute // between two looks that found less
+)
+
+// The events and effects of sealing anew.
+type (
+	// Look: it is time to see whether the key encryption key was rotated.
+	Look struct{}
+	// Anew: seal anew what needs it of these stored Secrets.
+	Anew struct {
+		Epoch  kv.Epoch
+		Stored []*model.Secret
+	}
+	// Anewed answers Anew: the sealed private keys by the stored record that they are of, as far as it went.
+	Anewed struct {
+		Epoch  kv.Epoch
+		Sealed map[*model.Secret][]byte
+	}
+)
+
+func (Look) event()   {}
+func (Anew) effect()  {}
+func (Anewed) event() {}
+
+// anew is a stored Secret, and the same with its private key sealed anew.
+type anew struct{ from, to *model.Secret }
+
+// look asks for all stored Secrets, those too whose object cannot be understood any more: they stand, so they must open.
+func (s *State) look() []Effect {
+	if s.phase != ready || len(s.secrets) == 0 {
+		return nil
+	}
+	stored := make([]*model.Secret, 0, len(s.secrets))
+	for _, key := range slices.SortedFunc(maps.Keys(s.secrets), model.Key.Compare) {
+		stored = append(stored, s.secrets[key])
+	}
+	return []Effect{Anew{Epoch: s.epoch, Stored: stored}}
+}
+
+// anewed notes what is to be written, of the records that are still stored.
+func (s *State) anewed(e Anewed) {
+	for from, sealed := range e.Sealed {
+		old := from.Spec
+		r, err := model.New(from.Key, from.Created, &model.SecretSpec{Chain: old.Chain, Ocsp: old.Ocsp, Trust: old.Trust, Crl: old.Crl,
+			Key: sealed, Mac: old.Mac})
+		if err == nil { // it was a record before
+			s.anew[from.Key] = anew{from, r.(*model.Secret)}
+		}
+	}
+}
+
+// renewed takes what was sealed anew, for the next batch. What waits to be written for another reason is left to the next look.
+func (s *State) renewed() map[model.Key]*model.Secret {
+	puts := map[model.Key]*model.Secret{}
+	for key, a := range s.anew {
+		if s.queue.of[key] != nil || s.drafts[key] != nil || s.secrets[key] != a.from {
+			continue
+		}
+		if want := s.want[key]; want != nil && want.Meta().Hash == s.have[key] {
+			s.want[key] = a.to
+		}
+		puts[key] = a.to
+	}
+	clear(s.anew)
+	return puts
+}
+
+// sealAnew is what the loop does for Anew.
+func (l *Loop) reencrypt(ctx context.Context, e Anew) Anewed {
+	out := Anewed{Epoch: e.Epoch}
+	if l.Sealer == nil {
+		return out
+	}
+	var err error
+	if out.Sealed, err = l.Sealer.Reencrypt(ctx, e.Stored, anewMost); err != nil && ctx.Err() == nil {
+		l.Log.Warn("not every Secret could be sealed under the newest key encryption key; trying again", slog.Any(obs.KeyError, err))
+	}
+	if n := len(out.Sealed); n > 0 {
+		l.Log.Info("Secrets sealed anew, the key encryption key was rotated", slog.Int("secrets", n))
+	}
+	return out
+}
+
+// next is when to look again.
+func (e Anewed) next() time.Duration {
+	if len(e.Sealed) == anewMost {
+		return anewPause
+	}
+	return anewEvery
+}
