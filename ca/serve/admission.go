@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// door is the thin half of the queue: it feeds events to Step, and does what Step says.
+// admission is the thin half of the queue: it feeds events to Step, and does what Step says.
 type admission struct {
 	now   func() time.Time
 	mu    sync.Mutex // a leaf: Step neither blocks nor calls out

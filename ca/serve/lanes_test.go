@@ -199,7 +199,7 @@ func (m *moving) Append(_ context.Context, e serve.Entry) error {
 	return nil
 }
 
-// TestStaleIsSignedAnew: what became stale between signing and journal costs its caller nothing; the answer is what the
+// TestStaleIsSignedAgain: what became stale between signing and journal costs its caller nothing; the answer is what the
 // journal holds. One that stays stale is given up after some attempts, and a revoked identity is told so.
 func TestStaleIsSignedAgain(t *testing.T) {
 	csr, _ := request(t)

@@ -24,7 +24,7 @@ import (
 // borrowTimeout bounds one peer, so that one that hangs does not hide the others.
 const requestTimeout = 5 * time.Second
 
-// Borrower is a replica that cannot sign: it has a peer sign its serving certificate.
+// PeerIssued is a replica that cannot sign: it has a peer sign its serving certificate.
 type PeerIssued struct {
 	// Peers are secure addresses of replicas with role ca, host:port; of a name all its addresses. Its own may be among them.
 	Peers []string
@@ -34,13 +34,13 @@ type PeerIssued struct {
 	Token      string // of the control plane's own identity
 }
 
-// Loan is a serving certificate that a peer signed, and the address of that peer.
+// PeerCertificate is a serving certificate that a peer signed, and the address of that peer.
 type PeerCertificate struct {
 	Certificate tls.Certificate // Leaf is set
 	Peer        string
 }
 
-// Borrow makes a key (P-256), and has the first peer that can sign certify it. It is the call that agents make: the names
+// Request makes a key (P-256), and has the first peer that can sign certify it. It is the call that agents make: the names
 // come from the peer's Config. The error says what each peer answered.
 func (b PeerIssued) Request(ctx context.Context) (*PeerCertificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

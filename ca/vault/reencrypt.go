@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Anew implements store/ingest's Sealer: it opens what is sealed under a key encryption key of before, and seals it under
+// Reencrypt implements store/ingest's Sealer: it opens what is sealed under a key encryption key of before, and seals it under
 // the one of now; the key of the MACs too. A blob that does not open holds up none of the others; a provider that is away
 // does (seal.ErrUnavailable).
 func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error) {
@@ -57,7 +57,7 @@ func (v *Vault) again(ctx context.Context, sealed []byte, about seal.Context, st
 	return fresh, err
 }
 
-// macAnew replaces the sealed key of the MACs, by comparison; the key stays.
+// macReencrypted replaces the sealed key of the MACs, by comparison; the key stays.
 func (v *Vault) macReencrypted(ctx context.Context, stale func([]byte) bool) error {
 	if v.Store == nil {
 		return errWithoutStore

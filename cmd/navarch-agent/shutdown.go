@@ -15,7 +15,7 @@ const (
 	drainPoll   = 250 * time.Millisecond
 )
 
-// farewell is how Envoy is stopped, by the settings of stock agents.
+// shutdown is how Envoy is stopped, by the settings of stock agents.
 type shutdown struct {
 	// wait is how long it drains: callers learn only after a while that this endpoint goes, and still come.
 	wait time.Duration

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/cmd/internal/web"
 )
 
-// sight is which namespaces a caller of /debug sees; nil: all, and what concerns the whole process.
+// visibleTenants is which namespaces a caller of /debug sees; nil: all, and what concerns the whole process.
 type visibleTenants func(namespace string) bool
 
 func (s visibleTenants) of(namespace string) bool { return s == nil || s(namespace) }
@@ -30,7 +30,7 @@ type caller struct {
 // sameMachine is the name of all callers on this machine.
 const sameMachine = "this machine"
 
-// door says who may see what of /debug: callers from this machine and of the system namespace see everything, others with
+// authorizer says who may see what of /debug: callers from this machine and of the system namespace see everything, others with
 // a token what belongs to their tenant, and nobody else anything (as istiod does, for namespaces).
 type authorizer struct {
 	open    bool      // ENABLE_DEBUG_ENDPOINT_AUTH=false: everybody sees everything
@@ -99,7 +99,7 @@ func (d *authorizer) guard(pages func(caller) http.Handler) http.Handler {
 	}))
 }
 
-// door is as far as streams need it; they are authenticated by who serves them.
+// authorizer is as far as streams need it; they are authenticated by who serves them.
 func (p *process) authorizer() *authorizer {
 	d := &authorizer{open: !p.config.env.debugAuth, hosts: p.config.debugNames(), system: p.config.env.podNamespace, tenant: p.tenants.of}
 	if p.ca != nil {

@@ -118,7 +118,7 @@ func (f *fleet) tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 	}
 }
 
-// aside is what agents are told: the owner of the proxy that they are of.
+// agentType is what agents are told: the owner of the proxy that they are of.
 func (f *fleet) agentType() serve.AgentType {
 	return serve.AgentType{TypeURL: ownerURL, Resource: func(c serve.Client, v serve.View) *serve.AgentResource {
 		p, ok := v.(*served)

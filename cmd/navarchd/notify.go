@@ -17,7 +17,7 @@ func (f *fleet) placed() {
 	}
 }
 
-// tell passes a new placement on to agents: at once where a proxy is to stay, and where it is to go elsewhere at the pace of
+// notify passes a new placement on to agents: at once where a proxy is to stay, and where it is to go elsewhere at the pace of
 // place.Moves, because that is a new connection there.
 func (f *fleet) notify(ctx context.Context) error {
 	pace := place.NewMoves(place.MovesConfig{})
@@ -80,13 +80,13 @@ func (r *round) turn(s *served, listens bool) bool {
 	return is && listens
 }
 
-// toldBy is the placement that the agent is told of: the present one, where it asks for the first time.
+// notifiedOf is the placement that the agent is told of: the present one, where it asks for the first time.
 func (s *served) notifiedOf(present *place.Placement) *place.Placement {
 	s.notified.CompareAndSwap(nil, present)
 	return s.notified.Load()
 }
 
-// news says whether a placement has another owner than the one that the agent was told of, and whether the proxy has to go
+// update says whether a placement has another owner than the one that the agent was told of, and whether the proxy has to go
 // there. To who was told of none yet nothing is news: it is told the newest when it asks.
 func (s *served) update(p *place.Placement) (is, goes bool) {
 	before := s.notifiedOf(p)

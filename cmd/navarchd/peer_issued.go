@@ -28,7 +28,7 @@ const (
 	idle         = time.Hour        // nothing is due before the keyring changes
 )
 
-// borrower keeps the serving certificate of a process that cannot sign: while it is sealed, a peer signs one. As soon as
+// peerIssued keeps the serving certificate of a process that cannot sign: while it is sealed, a peer signs one. As soon as
 // this process can sign, serving makes its own.
 type peerIssued struct {
 	config  *config

@@ -64,7 +64,7 @@ func (f *fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loo
 	return prewarmed
 }
 
-// standInNodes are the nodes of stand-ins: of each namespace one without labels, in the order given, and then one with the
+// prewarmNodes are the nodes of stand-ins: of each namespace one without labels, in the order given, and then one with the
 // labels that a Sidecar selects, for each that selects some; no more than there may be.
 func prewarmNodes(s *mirror.Snapshot, cluster string, namespaces []string) (nodes []view.Node) {
 	add := func(namespace string, labels map[string]string) {

@@ -176,7 +176,7 @@ func halfLife(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
 }
 
-// borrowed puts a certificate that a peer signed in force, or notes why there is none.
+// usePeerIssued puts a certificate that a peer signed in force, or notes why there is none.
 func (s *serving) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

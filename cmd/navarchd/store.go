@@ -42,7 +42,7 @@ type ingester struct {
 	source *files.Source
 	loop   *ingest.Loop
 	lead   *lead.Elector
-	// tell says, while this process leads, which namespaces are one tenant's.
+	// notify says, while this process leads, which namespaces are one tenant's.
 	notify func(context.Context, kv.Epoch)
 	keeper *removal.Keeper
 	alone  string // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others

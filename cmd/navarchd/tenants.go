@@ -85,7 +85,7 @@ func (t *tenants) follow(ctx context.Context, store *kv.Store, log *slog.Logger)
 	return nil
 }
 
-// tell writes, while this process leads, what differs from what etcd says.
+// notify writes, while this process leads, what differs from what etcd says.
 func (t *tenants) notify(ctx context.Context, store *kv.Store, epoch kv.Epoch, loop *ingest.Loop, log *slog.Logger) {
 	for ctx.Err() == nil {
 		stored, listed, restored := t.stored()

@@ -24,7 +24,7 @@ const (
 	tcpPort  = 9000
 )
 
-// World is one mesh. It is immutable: edits of its folder are a Churn's.
+// Mesh is one mesh. It is immutable: edits of its folder are a Churn's.
 type Mesh struct {
 	Settings Settings
 

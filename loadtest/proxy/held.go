@@ -161,7 +161,7 @@ func (b bitset) all() iter.Seq[uint32] {
 	}
 }
 
-// owed counts the answers that a server may send to a proxy that may have what is in them: one for each time that a name
+// dependency counts the answers that a server may send to a proxy that may have what is in them: one for each time that a name
 // was asked for. A server that takes two requests before it answers sends one, so fewer may come, and never more.
 type dependency struct {
 	one  bitset

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// TestLargeWorld sends messages that are larger than every window and buffer, both ways: a route of 600 KB over windows of
+// TestLargeMesh sends messages that are larger than every window and buffer, both ways: a route of 600 KB over windows of
 // 64 KiB, subscriptions and claims beyond what the server lets a client send at once, and a stock node.
 func TestLargeMesh(t *testing.T) {
 	s := serve(t, nil)

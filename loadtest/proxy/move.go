@@ -16,7 +16,7 @@ import (
 // stream goes on while a connection is made and the owner is asked who the owner is, which is waiting at its door; when the
 // owner has let it in, and nothing is in flight, the new stream claims what is held and the old connection is closed.
 
-// doorTime is how long a proxy waits to be let in; it answers no pings there.
+// admissionTime is how long a proxy waits to be let in; it answers no pings there.
 const admissionTime = 45 * time.Second
 
 var (

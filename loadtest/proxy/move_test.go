@@ -36,7 +36,7 @@ func (s *server) opened() int {
 	return len(s.streams)
 }
 
-// TestMoveWaitsAtTheDoor: a proxy that is not let in yet is served where it is, and told of nothing twice when it has moved.
+// TestMoveWaitsForAdmission: a proxy that is not let in yet is served where it is, and told of nothing twice when it has moved.
 func TestMoveWaitsForAdmission(t *testing.T) {
 	for name, mtls := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {

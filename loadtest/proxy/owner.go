@@ -20,7 +20,7 @@ const (
 	trustID  = "ROOTCA"
 )
 
-// askAsides subscribes to what an agent wants to know, after Envoy's first request.
+// askAgentTypes subscribes to what an agent wants to know, after Envoy's first request.
 func (s *sim) askAgentTypes() {
 	if s.sotw {
 		return
@@ -33,7 +33,7 @@ func (s *sim) askAgentTypes() {
 	}
 }
 
-// endAside takes the end of a response of a type that is not Envoy's.
+// endAgentType takes the end of a response of a type that is not Envoy's.
 func (s *sim) endAgentType(url, nonce string, m response, size int) error {
 	count := &s.fleet.count.types[agentType]
 	count.responses.Add(1)
@@ -124,7 +124,7 @@ func (s *sim) sendMalformed(kind Malformed) {
 	}
 }
 
-// floor is the highest revision that the proxy has seen, as navarch-agent sends it.
+// minRevision is the highest revision that the proxy has seen, as navarch-agent sends it.
 func (s *sim) minRevision() [][2]string {
 	if !s.fleet.cfg.Follow || s.sotw {
 		return nil

@@ -210,7 +210,7 @@ func (s *sim) speak() error {
 	}
 }
 
-// greet opens the stream with the metadata of this proxy.
+// handshake opens the stream with the metadata of this proxy.
 func (s *sim) handshake(c *session) error { return c.open(s.header()) }
 
 func (s *sim) header() [][2]string {

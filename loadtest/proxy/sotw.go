@@ -17,7 +17,7 @@ import (
 // google.protobuf.Any in place of Resource (discovery.proto).
 const sotwVersion, sotwNode, sotwType, sotwNonce, sotwError = 1, 2, 4, 5, 6
 
-// encodeWorld gives the request as a gRPC message of that form: `more` are the names. nonce is that of the newest response,
+// encodeStateOfTheWorld gives the request as a gRPC message of that form: `more` are the names. nonce is that of the newest response,
 // where the request does not answer another.
 func (r request) encodeStateOfTheWorld(version, nonce string) []byte {
 	b := make([]byte, 5, 5+len(r.node)+len(r.url)+len(version)+len(nonce)+32)
@@ -64,7 +64,7 @@ func parseAny(b []byte) (resource, error) {
 	return r, nil
 }
 
-// resumeWorld asks for everything again: no claim keeps a server from sending it.
+// resumeStateOfTheWorld asks for everything again: no claim keeps a server from sending it.
 func (s *sim) resumeStateOfTheWorld(node []byte) {
 	for _, t := range s.used {
 		s.waiting[t] = append(bitset(nil), s.subs[t]...)

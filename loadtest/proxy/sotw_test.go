@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// worldStream is one stream of the older form.
+// sotwStream is one stream of the older form.
 type sotwStream = grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
 
-// worlds is a small, correct server of state of the world over the same small world.
+// sotwServer is a small, correct server of state of the world over the same small world.
 type sotwServer struct {
 	*server
 	open  []sotwStream

@@ -181,7 +181,7 @@ func (s Stats) Violated() uint64 {
 	return n
 }
 
-// aside stands beside xds' types for the types that only an agent asks for.
+// agentType stands beside xds' types for the types that only an agent asks for.
 const agentType = int(xds.NumTypes)
 
 // typeCounters are the counters of one type.

@@ -9,13 +9,13 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// herd is a fleet in several processes: proxies are dealt out in turn.
+// processes is a fleet in several processes: proxies are dealt out in turn.
 type processes struct {
 	workers []*remote
 	next    int
 }
 
-// newHerd starts n workers.
+// newProcesses starts n workers.
 func newProcesses(n int, argv []string, spec Spec) (*processes, error) {
 	h := &processes{}
 	spec.JoinRate /= float64(n)

@@ -47,7 +47,7 @@ const (
 	rowAttackRSS   = "RSS grown under attack"
 )
 
-// worldA and worldB are the tables of issue 5.
+// meshA and worldB are the tables of issue 5.
 var meshA = []Scenario{
 	{Name: "join", Title: "1,000 proxies join", World: "world-a", Proxies: 1000, run: join, Targets: map[string]Target{
 		rowCPU:  {Value: 1.5, Others: "istiod 60 ms cold, 11 ms warm; floor 0.9 ms"},

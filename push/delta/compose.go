@@ -101,7 +101,7 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 	return s.launch(t, c, resent, at, due), true
 }
 
-// greet answers the first names of a type: what there is goes out as it stands, and only what there is not becomes an
+// answerFirst answers the first names of a type: what there is goes out as it stands, and only what there is not becomes an
 // exception. A proxy that joins names a thousand clusters here.
 func (s *State) answerFirst(t xds.Type, c *change) {
 	ty := &s.types[t]
@@ -150,7 +150,7 @@ func (c *change) add(name string, v verb, r *xds.Resource) bool {
 	return v != hold
 }
 
-// owes says whether a cluster response waits for answers of this type: Envoy acknowledges it only when its new clusters
+// dependenciesDue says whether a cluster response waits for answers of this type: Envoy acknowledges it only when its new clusters
 // have their endpoints and certificates.
 func (s *State) dependenciesDue(t xds.Type) bool {
 	return (t == xds.Endpoint || t == xds.Secret) && len(s.types[xds.Cluster].flights) > 0
@@ -170,7 +170,7 @@ func (s *State) sends(t xds.Type, name string, o override) (verb, *xds.Resource)
 	return s.decide(t, name, o)
 }
 
-// flipped says whether an assignment is of a host whose endpoints do not wait.
+// fastPath says whether an assignment is of a host whose endpoints do not wait.
 func (s *State) fastPath(name string) bool {
 	return found(s.target.FastHosts, name[strings.LastIndexByte(name, '|')+1:])
 }

@@ -152,7 +152,7 @@ func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string
 	return s.cfg.Names.sorted(kept...), sumOf(kept)
 }
 
-// exposeGhosts finds clusters that a client has without knowing that it has: Envoy applies the good part of a response
+// exposeUnrecorded finds clusters that a client has without knowing that it has: Envoy applies the good part of a response
 // that it refuses, and does not record it, but the endpoints that it then asked for. They are removed like any other.
 func (s *State) exposeUnrecorded() {
 	cds := &s.types[xds.Cluster]

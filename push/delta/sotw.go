@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// worldly turns a response into its state-of-the-world form: clusters and listeners are sent as the full set, where what
+// asStateOfTheWorld turns a response into its state-of-the-world form: clusters and listeners are sent as the full set, where what
 // is missing is removed; of endpoints and routes only what changed is sent, and nothing can be removed. It says whether
 // there is anything to send; what is not sent counts as accepted.
 func (s *State) asStateOfTheWorld(r *Reply) bool {

@@ -24,7 +24,7 @@ const maxFlights = 128
 type Config struct {
 	// Credit is how many unacknowledged bytes stop further responses; 0: the default.
 	Credit int
-	// World makes a state-of-the-world stream.
+	// StateOfTheWorld makes a state-of-the-world stream.
 	StateOfTheWorld bool
 	// Names interns subscriptions, so that proxies with equal ones share them; nil: its own.
 	Names *Names
@@ -77,7 +77,7 @@ type typed struct {
 	sentRevision, ackedRevision int64
 }
 
-// odd is a name whose state differs from what the stacks say.
+// override is a name whose state differs from what the stacks say.
 type override struct {
 	have        *xds.Resource // acknowledged, or the last good version; nil: none, or not known
 	held        bool          // the client may hold something that have does not tell
@@ -118,7 +118,7 @@ type Reply struct {
 	Encoded  mem.BufferSlice // Set, as xds.Pack makes it; not of a state-of-the-world stream
 	Size     int             // bytes on the wire, framing included
 	Revision int64
-	// Owed says that it is outside the credit: sending it may block.
+	// Due says that it is outside the credit: sending it may block.
 	Due bool
 }
 
@@ -157,7 +157,7 @@ func (s *State) Took() bool {
 	return true
 }
 
-// Settle is the event that the client had time to ask for everything it held before: removals of clusters no longer
+// EndResume is the event that the client had time to ask for everything it held before: removals of clusters no longer
 // wait for types that it has not asked for.
 func (s *State) EndResume() { s.resumeOver = true }
 

@@ -82,7 +82,7 @@ func initial(whole [][]byte) iter.Seq2[string, string] {
 	}
 }
 
-// ParseWorld reads a state-of-the-world DiscoveryRequest that came in pieces.
+// ParseStateOfTheWorld reads a state-of-the-world DiscoveryRequest that came in pieces.
 func ParseStateOfTheWorld(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {

@@ -2,7 +2,7 @@ package fanout
 
 import "time"
 
-// owe charges what was sent to a stream, but for what it has acknowledged already.
+// charge charges what was sent to a stream, but for what it has acknowledged already.
 func (q *Queue[S]) charge(s *entry[S], bytes int, now time.Time) {
 	early := min(bytes, s.early)
 	s.early -= early

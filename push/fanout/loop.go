@@ -44,7 +44,7 @@ type Stream struct {
 	tried [Refuse - Accept + 1]atomic.Pointer[outcome]
 }
 
-// verdict is what a stream says of a plan.
+// outcome is what a stream says of a plan.
 type outcome struct {
 	plan int64
 	by   string
@@ -202,7 +202,7 @@ func (l *Loop) take() []*Stream {
 	return taken
 }
 
-// news turns what happened to a stream since it was last seen into events.
+// events turns what happened to a stream since it was last seen into events.
 func (s *Stream) events(step func(Event[*Stream])) {
 	s.inbox.Store(false) // before reading: what comes later notifies again
 	if s.joins.Swap(false) {

@@ -2,7 +2,7 @@ package fanout
 
 import "time"
 
-// trial delivers each plan of configuration progressively: it goes to `least` streams, or to one in `share` of them, and every
+// rollout delivers each plan of configuration progressively: it goes to `least` streams, or to one in `share` of them, and every
 // stream that takes it lets two more have their turn, so that a change for 10,000 proxies has doubled seven times before
 // the last gets it. What came before says nothing about it: however fast plans follow each other, each begins with a few, and
 // streams that wait keep their places, so that every one of them has its turn within some `share` plans even where nobody
@@ -24,7 +24,7 @@ type rollout[S comparable] struct {
 const (
 	// share is the part of all streams that a plan goes to at once.
 	share = 128
-	// sulk is for how long a refusal keeps its place.
+	// refusalBackoff is for how long a refusal keeps its place.
 	refusalBackoff = time.Second
 	// maxBy bounds the identities that are remembered; the window has long been small where there are more.
 	maxBy = 1000

@@ -157,7 +157,7 @@ type Set struct {
 	// Plan is which plan of configuration made it differ from the one before, endpoints aside: a number that rises in one
 	// process and means nothing in another.
 	Plan int64
-	// Flipped is the hosts whose endpoints changed lately, and do not wait for configuration; sorted. An assignment is of the
+	// FastHosts is the hosts whose endpoints changed lately, and do not wait for configuration; sorted. An assignment is of the
 	// host that its name ends with, after a "|".
 	FastHosts []string
 }

@@ -30,7 +30,7 @@ func (p *Planner) scopeFor(key view.Scope) *scope {
 	return s
 }
 
-// bornOrNew plans a scope: as a sibling has it where there is one, else from nothing.
+// cloneOrPlan plans a scope: as a sibling has it where there is one, else from nothing.
 func (p *Planner) cloneOrPlan(key view.Scope) *scope {
 	for _, s := range p.scopes {
 		if s.input == p.input && s.isTemplateFor(key) {
@@ -42,7 +42,7 @@ func (p *Planner) cloneOrPlan(key view.Scope) *scope {
 	return newScope(p.input, key)
 }
 
-// mayBear says whether the scope is a sibling of one with this key. One that imports hosts by name sees few of them, and
+// isTemplateFor says whether the scope is a sibling of one with this key. One that imports hosts by name sees few of them, and
 // others than its siblings: it is planned from nothing.
 func (s *scope) isTemplateFor(key view.Scope) bool {
 	other := key
@@ -114,7 +114,7 @@ func readsNamespace(vs *model.VirtualService) bool {
 	return false
 }
 
-// bear plans a sibling: a copy, in which the dirt is planned again.
+// clone plans a sibling: a copy, in which the dirt is planned again.
 func (s *scope) clone(w *input, key view.Scope, d *dirt) *scope {
 	next := s.fork()
 	next.key, next.refs = key, 0

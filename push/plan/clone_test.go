@@ -132,7 +132,7 @@ func TestClonedScopeEqualsPlanned(t *testing.T) {
 	}
 }
 
-// bears has a scope bear all siblings that it may, and returns how many.
+// templateOf has a scope bear all siblings that it may, and returns how many.
 func templateOf(t *testing.T, p *Planner, s *scope, at string) (births int) {
 	t.Helper()
 	before := digest(s)

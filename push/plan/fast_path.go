@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Flip is the fast lane: it plans endpoint assignments of hosts as they were last planned, and nothing else. It returns
+// PlanEndpoints is the fast lane: it plans endpoint assignments of hosts as they were last planned, and nothing else. It returns
 // the edits that touch more than that, and so have to come again with Apply; edits of other kinds come back untouched.
 // Where nothing else is pending or being planned, all that is planned is complete at the snapshot's revision afterwards.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {

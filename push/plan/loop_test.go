@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// feed is a source in memory.
+// testSource is a source in memory.
 type testSource struct {
 	now *mirror.Snapshot
 	box *loop.Box[mirror.Change]

@@ -18,7 +18,7 @@ type served struct {
 	host    string
 }
 
-// offOf is offAt of what a cluster selects, computed once in a step.
+// mtlsDisabledOf is offAt of what a cluster selects, computed once in a step.
 func (w *input) mtlsDisabledOf(q selection) string {
 	if q.peers.Len() == 0 {
 		return ""
@@ -32,7 +32,7 @@ func (w *input) mtlsDisabledOf(q selection) string {
 	return digest
 }
 
-// offAt is a digest of where PeerAuthentications turn mTLS off for a service's endpoints; empty: nowhere. It is another one
+// mtlsDisabledAt is a digest of where PeerAuthentications turn mTLS off for a service's endpoints; empty: nowhere. It is another one
 // wherever the mode of an endpoint becomes another one by an edit of a policy, which is what the service's clusters have to
 // show; and it is about endpoints that may come as well as those that are there, or each that comes would change clusters.
 // What decides for no endpoint is not in it: policies that select other workloads, that say what holds without them, or
@@ -113,7 +113,7 @@ func mayPick(selector map[string]string, svc *model.Service, outside []*model.En
 	return true
 }
 
-// straysOf are the endpoints of a service that are not of its namespace, or have other labels than it selects: somebody
+// outOfSelector are the endpoints of a service that are not of its namespace, or have other labels than it selects: somebody
 // wrote them by hand, or a pod's labels have just changed.
 func outOfSelector(s *mirror.Snapshot, of served) (out []*model.Endpoint) {
 	for r := range s.ByHost(model.KindEndpoints, of.host) {
@@ -135,7 +135,7 @@ func at(e *model.Endpoint, svc *model.Service) bool {
 	return cmp.Or(e.GetNamespace(), svc.Key.Namespace) == svc.Key.Namespace
 }
 
-// strayed says whether endpoints came or went that the clusters of their host have to know of (see offAt).
+// selectorChanged says whether endpoints came or went that the clusters of their host have to know of (see offAt).
 func (p *Planner) selectorChanged(s *mirror.Snapshot, e mirror.Edit) bool {
 	peers := p.input.peersOf(e.Key().Namespace)
 	if peers.Len() == 0 {

@@ -28,7 +28,7 @@ func (l *Loop) laneOf(e mirror.Edit, now time.Time) Lane {
 	return Fast
 }
 
-// loud counts edits of endpoints by namespace. It has no clock: the caller says what time it is.
+// noisy counts edits of endpoints by namespace. It has no clock: the caller says what time it is.
 type noisy struct{ spaces map[string]*bucket }
 
 // bucket is how many edits a namespace may still make; below 0 it is loud, until it has been quiet for a while.
@@ -69,11 +69,11 @@ func (l *noisy) forget(now time.Time) {
 	}
 }
 
-// maxFlipped is how many hosts are remembered as flipped; of one that is forgotten, endpoints wait for configuration where some
+// maxFastHosts is how many hosts are remembered as flipped; of one that is forgotten, endpoints wait for configuration where some
 // waits.
 const maxFastHosts = 256
 
-// flipped is the hosts whose endpoints the fast lane planned last.
+// fastHosts is the hosts whose endpoints the fast lane planned last.
 type fastHosts struct {
 	hosts  []string // oldest first
 	sorted []string // the same; replaced, never changed

@@ -32,7 +32,7 @@ type failure struct {
 	err   error
 }
 
-// Ask says that the proxy wants some Secrets by resource name, and others no more. It returns when the proxy's set says
+// SubscribeSecrets says that the proxy wants some Secrets by resource name, and others no more. It returns when the proxy's set says
 // what there is of them, or a moment later, when it takes long to find out whether the proxy may have them, or to open them: then
 // they are pending, and moved is called.
 func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
@@ -96,10 +96,10 @@ func (l *Loop) openingFor(p *Proxy) (opening []<-chan struct{}) {
 	return opening
 }
 
-// maxTold bounds the lines that one request of a proxy can fill the log with.
+// maxReported bounds the lines that one request of a proxy can fill the log with.
 const maxReported = 5
 
-// tellMissing says what of a request there is not for the proxy, and why.
+// reportMissing says what of a request there is not for the proxy, and why.
 func (l *Loop) reportMissing(p *Proxy, names []string) {
 	told := 0
 	for _, name := range names {

@@ -6,7 +6,7 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// residueOf hides what a proxy's scope has and the proxy itself should not: listeners for its own addresses, where a
+// overlayOf hides what a proxy's scope has and the proxy itself should not: listeners for its own addresses, where a
 // headless service selects it. An app reaches its own pod without the proxy, and the inbound listener has the address.
 func overlayOf(wl *workload, addresses intern.List[string]) *manifest.Manifest {
 	var hidden []*xds.Resource

@@ -54,7 +54,7 @@ var (
 	resources    intern.Table[*xds.Resource]
 )
 
-// world is what all layers read: one snapshot and what was derived from it. Replaced as a whole at each step.
+// input is what all layers read: one snapshot and what was derived from it. Replaced as a whole at each step.
 type input struct {
 	*mirror.Snapshot
 	mesh  *model.Mesh

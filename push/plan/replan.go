@@ -14,7 +14,7 @@ import (
 // the same keep sharing it; on the one that is under way once it is done. End puts the drafts in the place of what stood, all
 // at once.
 
-// apartFrom is how large a change is planned apart: hosts that are touched, times the scopes that may see them. One takes some
+// backgroundFrom is how large a change is planned apart: hosts that are touched, times the scopes that may see them. One takes some
 // 20 to 50 us.
 const backgroundFrom = 500
 
@@ -32,7 +32,7 @@ type replan struct {
 	over func() bool // says whether the turn is over
 }
 
-// draft is a scope as it will be.
+// shadow is a scope as it will be.
 type shadow struct {
 	*scope
 	planned bool
@@ -72,10 +72,10 @@ func (d *dirt) weight() int {
 	return len(d.hosts) + len(d.members) + len(d.pulls) + wildcard*len(d.patterns)
 }
 
-// anew says whether a scope is planned from nothing, at the end.
+// fromNothing says whether a scope is planned from nothing, at the end.
 func (rp *replan) fromNothing(s *scope) bool { return rp.everything || s.reads(rp.readers) }
 
-// Apart says whether a change is being planned apart: Flip may come between two steps.
+// InBackground says whether a change is being planned apart: Flip may come between two steps.
 func (p *Planner) InBackground() bool { return p.replan != nil && p.replan.next != nil }
 
 // Step goes on with a change that is planned apart, until over says that the turn is, which is asked after every host. False:
@@ -109,7 +109,7 @@ func (p *Planner) Drop() {
 	}
 }
 
-// draft is the draft of a scope, made of it as it stands before the first flip.
+// shadow is the draft of a scope, made of it as it stands before the first flip.
 func (rp *replan) shadowOf(s *scope) *shadow {
 	d := rp.shadows[s]
 	if d == nil {
@@ -202,7 +202,7 @@ func (p *Planner) End() []Moved {
 	return p.publish(rebound)
 }
 
-// become puts a draft in the place of the scope.
+// swap puts a draft in the place of the scope.
 func (s *scope) swap(d *shadow, w *input) {
 	for name := range d.renewed {
 		switch was, is := s.hosts.get(name) != nil, d.hosts.get(name) != nil; {

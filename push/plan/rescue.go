@@ -72,7 +72,7 @@ func hashOf(r model.Record) model.Hash {
 	return r.Meta().Hash
 }
 
-// setAside leaves records out of the newest snapshot from now on, and says so.
+// exclude leaves records out of the newest snapshot from now on, and says so.
 func (l *Loop) exclude(found []blame) {
 	if len(found) == 0 {
 		return

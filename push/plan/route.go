@@ -306,14 +306,14 @@ func (rc *routes) aloneHost() bool {
 	return strings.ContainsRune(rc.name, ':') && !strings.HasPrefix(rc.name, "unix:")
 }
 
-// family is a scope's route configurations for proxies with certain labels: those in which a rule reads them.
+// variant is a scope's route configurations for proxies with certain labels: those in which a rule reads them.
 type variant struct {
 	layer
 	proxyInputs intern.List[string]
 	refs        int
 }
 
-// planFamily plans one route configuration for a family.
+// planVariant plans one route configuration for a family.
 func (s *scope) planVariant(f *variant, name string) {
 	rc := s.routes[name]
 	if rc == nil || rc.users <= 0 || !rc.differs(f.proxyInputs.All()) {

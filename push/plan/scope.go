@@ -386,7 +386,7 @@ func (s *scope) cover(pattern string, t types) {
 	}
 }
 
-// familyOf finds or plans the route configurations for proxies with these facets.
+// variantOf finds or plans the route configurations for proxies with these facets.
 func (s *scope) variantOf(proxyInputs intern.List[string]) *variant {
 	f := s.variants[proxyInputs]
 	if f == nil {

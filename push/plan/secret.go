@@ -149,7 +149,7 @@ func (subs *subscriptions) plan(w *input, names []string, keys map[model.Key]*op
 	}
 }
 
-// Ask says that a proxy wants some resources of type Secret by name, and others no more. What it may not have does not
+// SubscribeSecrets says that a proxy wants some resources of type Secret by name, and others no more. What it may not have does not
 // exist for it. Rights and Sealed say afterwards what it waits for.
 func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved) {
 	pl := h.planned.Load()
@@ -305,7 +305,7 @@ func (p *Planner) Unopened(record *model.Secret) bool {
 	return true
 }
 
-// wishes are what an identity asks for, the right to it, and what is opened for it: what a plan from nothing needs beside the
+// secretSubscriptions are what an identity asks for, the right to it, and what is opened for it: what a plan from nothing needs beside the
 // snapshot.
 type secretSubscriptions struct {
 	who   view.Identity
@@ -314,7 +314,7 @@ type secretSubscriptions struct {
 	keys  map[model.Key]opened
 }
 
-// wishes copies them: they may be used in any goroutine.
+// secretSubscriptions copies them: they may be used in any goroutine.
 func (p *Planner) secretSubscriptionsOf(who view.Identity) secretSubscriptions {
 	out := secretSubscriptions{who: who, keys: map[model.Key]opened{}}
 	if subs := p.subscriptions[who]; subs != nil {

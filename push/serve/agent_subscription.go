@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/delta"
 )
 
-// Aside is a type beside Envoy's own: agents ask for it on the stream that they carry for Envoy, and keep the answer for
+// AgentType is a type beside Envoy's own: agents ask for it on the stream that they carry for Envoy, and keep the answer for
 // themselves. A client has one resource of it, or none. It is pushed when it changes (Server.AsideChanged).
 type AgentType struct {
 	// TypeURL is what is asked for; not one of xds.Type.
@@ -29,7 +29,7 @@ type AgentType struct {
 	Resource func(Client, View) *AgentResource
 }
 
-// AsideResource is an encoded resource of an aside, shared by all streams that send it. Immutable.
+// AgentResource is an encoded resource of an aside, shared by all streams that send it. Immutable.
 type AgentResource struct {
 	Name    string
 	Version string // hash of the body, in hexadecimal
@@ -40,7 +40,7 @@ type AgentResource struct {
 
 var agentMarshal = proto.MarshalOptions{Deterministic: true}
 
-// EncodeAside makes a resource of a message, in an Any of its own type. An error is a message that does not marshal.
+// EncodeAgentResource makes a resource of a message, in an Any of its own type. An error is a message that does not marshal.
 func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	body := &anypb.Any{}
 	if err := anypb.MarshalFrom(body, m, agentMarshal); err != nil {
@@ -49,7 +49,7 @@ func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	return EncodeAgentResourceBody(name, body)
 }
 
-// EncodeAsideBody makes a resource of an encoded message. An error is a name or type URL that is not UTF-8.
+// EncodeAgentResourceBody makes a resource of an encoded message. An error is a name or type URL that is not UTF-8.
 func EncodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, error) {
 	sum := sha256.Sum256(body.Value)
 	r := &AgentResource{Name: name, Version: hex.EncodeToString(sum[:16])}
@@ -75,7 +75,7 @@ func (r *AgentResource) Body() *anypb.Any {
 	return whole.Resources[0]
 }
 
-// side is what one stream knows of one aside. It has no clock and no socket.
+// agentSubscription is what one stream knows of one aside. It has no clock and no socket.
 type agentSubscription struct {
 	sotw, subscribed bool
 
@@ -93,16 +93,16 @@ type agentSubscription struct {
 	since   int64  // when it was sent, unix nanoseconds
 }
 
-// maxAsideNames bounds what a client can make a stream remember: an aside has one resource.
+// maxAgentNames bounds what a client can make a stream remember: an aside has one resource.
 const maxAgentNames = 64
 
 // maxVersion is the length in bytes of the longest version that is kept; ours are shorter.
 const maxVersion = 64
 
-// maxAsideName is the length in bytes of the longest name that is asked for; others are left out.
+// maxAgentName is the length in bytes of the longest name that is asked for; others are left out.
 const maxAgentName = 256
 
-// asideNames are the names of a request, sorted.
+// agentNames are the names of a request, sorted.
 func agentNames(all iter.Seq[string]) []string {
 	return slices.DeleteFunc(delta.Collect(all), func(n string) bool { return len(n) > maxAgentName })
 }
@@ -120,7 +120,7 @@ type holding struct {
 	name, version string
 }
 
-// note is one response of an aside.
+// notice is one response of an aside.
 type notice struct {
 	resource *AgentResource // nil: only removals
 	removed  []string

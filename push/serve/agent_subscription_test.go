@@ -51,7 +51,7 @@ func agentRequest(t *testing.T, r *discoveryv3.DeltaDiscoveryRequest) delta.Mess
 	return m
 }
 
-// asideStep is what happens to an aside, and what is sent then; the client takes it.
+// subscriptionStep is what happens to an aside, and what is sent then; the client takes it.
 type subscriptionStep struct {
 	ask  *discoveryv3.DeltaDiscoveryRequest // or
 	put  *AgentResource                     // what there is from now on

@@ -97,7 +97,7 @@ func frame(revision int64, url, nonce string, removed []string) (head, tail mem.
 	return b[:n:n], b[n:]
 }
 
-// encodeWorld makes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5}.
+// encodeStateOfTheWorld makes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5}.
 func encodeStateOfTheWorld(r *delta.Reply) *response {
 	bufs := mem.BufferSlice{mem.SliceBuffer(appendText(nil, 1, r.Version))}
 	for _, res := range r.Set {
@@ -109,7 +109,7 @@ func encodeStateOfTheWorld(r *delta.Reply) *response {
 	return &response{bufs: append(bufs, mem.SliceBuffer(appendText(tail, 5, r.Nonce)))}
 }
 
-// encodeNote makes a response of an aside, of either protocol.
+// encodeNotice makes a response of an aside, of either protocol.
 func encodeNotice(n *notice, world bool) *response {
 	if !world {
 		head, tail := frame(n.revision, n.url, n.nonce, n.removed)

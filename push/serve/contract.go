@@ -49,7 +49,7 @@ type Client struct {
 	Holds bool
 }
 
-// Floor is the newest revision of the store that a client has seen, on any replica: it must not be taken back behind it.
+// MinRevision is the newest revision of the store that a client has seen, on any replica: it must not be taken back behind it.
 type MinRevision struct {
 	Store    string // which store (Config.Store); empty: the client does not know
 	Revision int64  // 0: it has seen none
@@ -64,7 +64,7 @@ const (
 	BehindTrailer  = "navarch-behind"
 )
 
-// floorOf reads a client's word. What is not a revision is none: the word comes from outside, and who forges one is the only
+// minRevisionOf reads a client's word. What is not a revision is none: the word comes from outside, and who forges one is the only
 // one that waits for it.
 func minRevisionOf(ctx context.Context) (f MinRevision) {
 	one := func(header string) string {

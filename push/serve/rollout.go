@@ -13,7 +13,7 @@ import (
 // progressively.
 const anyPlan = math.MaxInt64
 
-// trialOf is a stream's part in the delivery of a plan: it has begun when the stream was sent to for the first time after it
+// rolloutState is a stream's part in the delivery of a plan: it has begun when the stream was sent to for the first time after it
 // was let in, and ends when the client has all of it.
 type rolloutState struct {
 	plan int64
@@ -21,7 +21,7 @@ type rolloutState struct {
 	sent bool // something of it was sent
 }
 
-// try asks for a turn for a plan that is new to the stream.
+// tryPlan asks for a turn for a plan that is new to the stream.
 func (st *stream) tryPlan(turn *fanout.Stream, plan int64, now time.Time) {
 	st.markedAt[fanout.Config].CompareAndSwap(0, now.UnixNano())
 	turn.Try(plan)

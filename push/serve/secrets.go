@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Asker is a View that has Secrets made for it by name, because they are dear to make and few are wanted. Ask returns when
+// SecretSubscriber is a View that has Secrets made for it by name, because they are dear to make and few are wanted. Ask returns when
 // Set says what there is of them; it may block for a moment.
 type SecretSubscriber interface {
 	SubscribeSecrets(ctx context.Context, add, drop []string)
@@ -27,7 +27,7 @@ const (
 	maxSecretName  = 640
 )
 
-// ask tells the view which Secrets a request is about, before it is answered. What it returns, tells which it is not about
+// subscribeSecrets tells the view which Secrets a request is about, before it is answered. What it returns, tells which it is not about
 // any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
 func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
 	asker, ok := st.view.(SecretSubscriber)

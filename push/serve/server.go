@@ -50,7 +50,7 @@ type Config struct {
 	Callers *budget.Ledger
 	// Sources counts what callers without a credential have, by the address that they come from; nil: one of its own.
 	Sources *budget.Ledger
-	// Asides are served beside Envoy's types.
+	// AgentTypes are served beside Envoy's types.
 	AgentTypes []AgentType
 	// Answers are given to who asks, beside all that.
 	Answers []Answer

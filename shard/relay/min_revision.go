@@ -20,7 +20,7 @@ const (
 // is dialled each time, one is met more than once.
 const lowerTries = 8
 
-// floor is the highest revision of the store that a response was made of. Content hashes have no order: the floor is what
+// minRevision is the highest revision of the store that a response was made of. Content hashes have no order: the floor is what
 // keeps a proxy from being taken back by a replica that lags. Where no replica is found that has it (all are cut off from the
 // store, and the newest of them is gone), the proxy is served by the newest that was found: static configuration is better
 // than none.

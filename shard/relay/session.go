@@ -51,7 +51,7 @@ type session struct {
 	out   []effect
 }
 
-// leg is one upstream.
+// connState is one upstream.
 type connState struct {
 	id       uint32
 	addr     string
@@ -243,7 +243,7 @@ func (s *session) restate(l *connState) {
 	}
 }
 
-// asides asks for what the agent wants to know.
+// agentTypes asks for what the agent wants to know.
 func (s *session) agentTypes(l *connState) {
 	s.askOwner(l, nil)
 	s.do(ask{l.id})

@@ -335,7 +335,7 @@ func (r *Relay) turnedAway(revision string) {
 	}
 }
 
-// noted counts and logs what a session did.
+// notice counts and logs what a session did.
 func (r *Relay) notice(n notice) {
 	switch n.what {
 	case moved:

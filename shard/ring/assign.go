@@ -186,7 +186,7 @@ func (t *table) place(orphans []int) {
 	}
 }
 
-// feed lets members that are new, have grown, or have far too little take shards up to their share, emptiest first.
+// fillShares lets members that are new, have grown, or have far too little take shards up to their share, emptiest first.
 func (t *table) fillShares(previous *Ring) {
 	var receivers []int
 	for m, member := range t.members {
@@ -211,7 +211,7 @@ func (t *table) fillShares(previous *Ring) {
 	}
 }
 
-// morsel is the next shard for a member to take: from those with too much first, then the one of which the greatest part is
+// nextShard is the next shard for a member to take: from those with too much first, then the one of which the greatest part is
 // on its way already, and then the one that it ranks highest for, compared with its owner. Nobody falls below its share by
 // more than the last shard. -1: it has its share.
 func (t *table) nextShard(m int) int {
@@ -238,7 +238,7 @@ func (t *table) nextShard(m int) int {
 	return best
 }
 
-// relieve takes shards from members that have too much, fullest first.
+// shedOverload takes shards from members that have too much, fullest first.
 func (t *table) shedOverload() {
 	stuck := make([]bool, len(t.members)) // nothing that it could give away helps
 	for range 4 * Shards {                // each round makes a full member less full; the bound is for peace of mind

@@ -104,7 +104,7 @@ func shardLoads(r *Ring, load Load) (each [Shards]float64) {
 	return each
 }
 
-// astray is how many streams of each shard come from another member although the shard stays where it was: those of
+// misplaced is how many streams of each shard come from another member although the shard stays where it was: those of
 // namespaces that next splits or joins.
 func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 	var whole [Shards]int

@@ -22,7 +22,7 @@ type (
 		Revision int64
 		Values   []kv.Value
 	}
-	// Astray: the head was changed by somebody else, or etcd has forgotten what this leader has not read.
+	// Altered: the head was changed by somebody else, or etcd has forgotten what this leader has not read.
 	Altered struct{ Epoch kv.Epoch }
 	// Recall: read records as they were before a revision, since no object says what they are to be.
 	Recall struct {
@@ -176,7 +176,7 @@ func (l *Loop) differing(state *kv.State) {
 	}
 }
 
-// errAstray: somebody wrote the head who is not this leader.
+// errAltered: somebody wrote the head who is not this leader.
 var errAltered = errors.New("the head is not this leader's")
 
 func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch, results chan<- Event) error {

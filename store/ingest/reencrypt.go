@@ -82,7 +82,7 @@ func (s *State) renewed() map[model.Key]*model.Secret {
 	return puts
 }
 
-// sealAnew is what the loop does for Anew.
+// reencrypt is what the loop does for Anew.
 func (l *Loop) reencrypt(ctx context.Context, e Anew) Anewed {
 	out := Anewed{Epoch: e.Epoch}
 	if l.Sealer == nil {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// world is a mesh of `services` services over `services/10` namespaces, each with an HTTP and a TCP port and four
+// mesh is a mesh of `services` services over `services/10` namespaces, each with an HTTP and a TCP port and four
 // pods: world A of the load figures, at any size.
 type mesh struct{ services int }
 

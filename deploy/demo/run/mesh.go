@@ -160,7 +160,7 @@ func (m *mesh) startAgent(w workload) error {
 	return err
 }
 
-// sibling is another port of the same host.
+// partner is another port of the same host.
 func partner(address, port string) string {
 	host, _, _ := net.SplitHostPort(address)
 	return net.JoinHostPort(host, port)

@@ -30,7 +30,7 @@ func (w workload) version() string {
 	return "v1"
 }
 
-// world is what the YAML says: the demo starts what stands there, whatever that is.
+// services is what the YAML says: the demo starts what stands there, whatever that is.
 type services struct {
 	workloads []workload
 	upstreams map[string]string // short name to URL, for every Service and ServiceEntry
@@ -69,7 +69,7 @@ type document struct {
 
 var separator = regexp.MustCompile(`(?m)^---[ \t]*$`)
 
-// readWorld reads all YAML below dir.
+// readServices reads all YAML below dir.
 func readServices(dir string) (*services, error) {
 	w := &services{upstreams: map[string]string{}, virtual: map[string]string{}, outside: map[string]string{}}
 	err := eachDocument(dir, w.add)

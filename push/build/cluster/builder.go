@@ -34,7 +34,7 @@ const statDelimiter = ";"
 // defaultConnectTimeout holds where the mesh has none that Envoy would take.
 const defaultConnectTimeout = 10 * time.Second
 
-// draft is a cluster in the making.
+// builder is a cluster in the making.
 type builder struct {
 	*clusterv3.Cluster
 	http     *upstreamv3.HttpProtocolOptions // nil: nothing of it is set
@@ -42,7 +42,7 @@ type builder struct {
 	problems []error
 }
 
-// newDraft is a cluster with what all have.
+// newBuilder is a cluster with what all have.
 func newBuilder(name string, kind clusterv3.Cluster_DiscoveryType, mesh *model.Mesh) *builder {
 	d := &builder{mesh: mesh, Cluster: &clusterv3.Cluster{
 		Name:                 name,
