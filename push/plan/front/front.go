@@ -10,7 +10,6 @@ import (
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/model"
 )
 
 // Front plans the listeners and route configurations of one scope from its hosts. It belongs to the goroutine of the planner. A step
@@ -41,13 +40,4 @@ type Front interface {
 	Problems() input.Problems
 	// Describe writes down all that the front has decided, a line each, published or not, in no order. Tests compare fronts by it.
 	Describe(line func(format string, args ...any))
-}
-
-// Bringer is what brings traffic to a listener. The listener's Spec has the addresses, ports and clusters that came of it, so
-// that services which bring the same share it, and not the objects.
-type Bringer struct {
-	Host    string
-	Service *model.Service
-	Route   *model.VirtualService // whose tcp or tls routes the host has; nil: none
-	Sidecar *model.Sidecar        // whose ingress or egress listeners these are; nil: none
 }
