@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -123,6 +125,8 @@ func value(v reflect.Value) string {
 		return abilities(t)
 	case model.Protocol:
 		return strings.TrimPrefix(t.String(), "PROTOCOL_")
+	case *networkingv1.LocalityLoadBalancerSetting:
+		return preference(t)
 	case bool:
 		return map[bool]string{true: "yes", false: "no"}[t]
 	}

@@ -80,6 +80,7 @@ var affects = [model.NumKinds][]effect{
 	model.KindDestinationRule: {
 		{"hosts", input.All, namedHosts},                     // policies, subsets; hashing stands on the route
 		{"routes to it", input.LDS | input.RDS, routedHosts}, // subsets that come or go
+		{"views", input.All, labelKeys},                      // which inputs its selector and its localities read
 		{"Secrets", input.SDS, referredSecrets},              // who uses them
 	},
 	model.KindSidecar: {

@@ -2,7 +2,7 @@ package plan
 
 import (
 	"navarch.io/navarch/push/plan/front"
-	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -22,12 +22,16 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 		return specs
 	}
 	s := pl.scope
-	if spec := s.layer.Spec(of); spec != nil {
-		return []any{spec}
+	var v *host.Variation
+	if pl.variant != nil {
+		v = pl.variant.Variation
 	}
 	switch t {
 	case xds.Cluster, xds.Endpoint:
-		if spec := s.hosts.Explain(of); spec != nil {
+		if v != nil && v.Layer.Spec(of) != nil {
+			return []any{v.Layer.Spec(of)}
+		}
+		if spec := s.hosts.Explain(of); spec != nil && s.layer.Spec(of) == nil {
 			return []any{spec}
 		}
 	case xds.Secret:
@@ -38,12 +42,13 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 			return []any{spec}
 		}
 	case xds.Listener, xds.Route:
-		var own *layer.Layer
-		if pl.variant != nil {
-			own = &pl.variant.Layer
+		if specs := s.front.Explain(of, v); specs != nil && s.layer.Spec(of) == nil {
+			return specs
 		}
-		return s.front.Explain(of, pl.view.Inputs, own)
 	case xds.NumTypes:
+	}
+	if spec := s.layer.Spec(of); spec != nil {
+		return []any{spec}
 	}
 	return nil
 }

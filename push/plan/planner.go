@@ -210,7 +210,7 @@ func (p *Planner) plan(v view.View) *planned {
 	}
 	pl.scope.refs++
 	if v.Inputs != (view.Inputs{}) {
-		pl.variant = pl.scope.variantOf(v.Inputs)
+		pl.variant = pl.scope.variantOf(v.Inputs, p.input, p.replayed)
 		pl.variant.refs++
 	}
 	if pl.workload = p.workloads[v.Workload]; pl.workload == nil {
@@ -232,7 +232,7 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 	for t := range xds.NumTypes {
 		set.Types[t][manifest.Scope] = pl.scope.layer.Manifest(t)
 		if pl.variant != nil {
-			set.Types[t][manifest.Variant] = pl.variant.Manifest(t)
+			set.Types[t][manifest.Variant] = pl.variant.Layer.Manifest(t)
 		}
 		set.Types[t][manifest.Workload] = pl.workload.Manifest(t)
 	}

@@ -120,7 +120,7 @@ func (rp *replan) shadowOf(s *scope) *shadow {
 	if d == nil {
 		d = &shadow{scope: s.fork(s.key)}
 		for inputs, v := range s.variants {
-			d.variants[inputs] = &variant{Layer: *v.Fork(), inputs: inputs, refs: v.refs}
+			d.variants[inputs] = &variant{v.Fork(d.hosts, v.Layer.Fork()), v.refs}
 		}
 		rp.shadows[s] = d
 	}
@@ -222,8 +222,8 @@ func (p *Planner) again(s *scope) *scope {
 	next.layer.Succeed(s.layer, p.input.Sharing)
 	next.refs = s.refs
 	for inputs, old := range s.variants {
-		v := next.variantOf(inputs)
-		v.Succeed(&old.Layer, p.input.Sharing)
+		v := next.variantOf(inputs, p.input, p.replayed)
+		v.Layer.Succeed(old.Layer, p.input.Sharing)
 		v.refs = old.refs
 	}
 	p.index.retire(s)

@@ -44,9 +44,8 @@ func newStep() step {
 
 // variant is what proxies with certain inputs have in place of what their scope has.
 type variant struct {
-	layer.Layer
-	inputs view.Inputs
-	refs   int
+	*host.Variation
+	refs int
 }
 
 // newScope plans a scope from nothing.
@@ -106,8 +105,7 @@ func (s *scope) run(in *input.Input) {
 	s.track(s.hosts.Settle())
 	s.front.Finish(s.rest)
 	for _, v := range s.variants {
-		s.front.Variant(v.inputs, false, &v.Layer, s.rest)
-		v.Commit(in.Sharing)
+		s.runVariant(v)
 	}
 	s.front.Done()
 	s.layer.Commit(in.Sharing)
@@ -117,6 +115,19 @@ func (s *scope) run(in *input.Input) {
 	if len(s.step.members) > 0 {
 		s.step.members = map[string]input.Types{}
 	}
+}
+
+// runVariant plans what the step names for a variant.
+func (s *scope) runVariant(v *variant) {
+	rules := false
+	for name := range s.step.hosts {
+		rules = v.Resolve(name) || rules
+	}
+	for name, what := range s.step.members {
+		v.Follow(name, what)
+	}
+	s.front.Variant(v.Variation, rules, s.rest)
+	v.Layer.Commit(s.in.Sharing)
 }
 
 // track follows the hosts that a step may have brought or taken.
@@ -194,14 +205,25 @@ func (s *scope) cover(pattern string, t input.Types) {
 	s.hosts.Covered(pattern, func(name string) { s.step.hosts[name] |= t })
 }
 
-// variantOf finds or plans the variant for proxies with these inputs.
-func (s *scope) variantOf(inputs view.Inputs) *variant {
+// variantOf finds or plans the variant for proxies with these inputs: with the input of the last plan of configuration, and then with
+// what the fast path has planned since.
+func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []fastStep) *variant {
 	v := s.variants[inputs]
-	if v == nil {
-		v = &variant{inputs: inputs}
-		s.front.Variant(inputs, true, &v.Layer, func() {})
-		v.Commit(s.in.Sharing)
-		s.variants[inputs] = v
+	if v != nil {
+		return v
 	}
+	now := s.in
+	s.read(in)
+	v = &variant{Variation: s.hosts.Vary(inputs, &layer.Layer{})}
+	s.front.Variant(v.Variation, true, func() {})
+	for _, f := range since {
+		s.read(f.in)
+		for name, what := range f.hosts {
+			v.Follow(name, what&input.EDS)
+		}
+	}
+	s.read(now)
+	v.Layer.Commit(in.Sharing)
+	s.variants[inputs] = v
 	return v
 }

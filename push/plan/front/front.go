@@ -24,18 +24,18 @@ type Front interface {
 	// Finish plans what the hosts of the step have touched. rest is called between two pieces of that, where others may have their
 	// turn.
 	Finish(rest func())
-	// Variant plans again, into a layer of its own, what differs for proxies with some inputs: the resources that Finish has planned
-	// last, or all of them.
-	Variant(inputs view.Inputs, all bool, to *layer.Layer, rest func())
+	// Variant plans again, into the layer of a variation, what differs for its proxies: of the resources that Finish has planned last, or
+	// of all, which the first time is needed, and where hosts of the variation have other rules than before.
+	Variant(v *host.Variation, all bool, rest func())
 	// Done ends the step: what Finish has planned last is forgotten.
 	Done()
 	// Fork is a copy, with its host table, for another scope, or for the same one as it will be; its resources go to another layer.
 	// Neither changes what both have. Between steps only.
 	Fork(key view.Scope, to *layer.Layer) (Front, *host.Table)
 
-	// Explain gives the Specs that made a listener or a route configuration of proxies with some inputs, its own first, and what is
-	// needed beside them to name the objects that decided it. Nil: there is none of this name.
-	Explain(of xds.Ref, inputs view.Inputs, variant *layer.Layer) []any
+	// Explain gives the Specs that made a listener or a route configuration, its own first, and what is needed beside them to name the
+	// objects that decided it. Nil: there is none of this name. A variation of nil: of proxies without inputs.
+	Explain(of xds.Ref, v *host.Variation) []any
 	// Problems are what was found while planning, as it is now.
 	Problems() input.Problems
 	// Describe writes down all that the front has decided, a line each, published or not, in no order. Tests compare fronts by it.

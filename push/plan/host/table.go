@@ -39,6 +39,8 @@ type Host struct {
 
 	clusters  []clusterUnit
 	endpoints []layer.Unit
+	selectors []string   // label keys that workloadSelectors of its rules compare
+	reads     view.Reads // inputs of the proxy that its rules read; the host itself is as proxies without any see it
 }
 
 // New makes a table without hosts. The scope sees what any of the imports has; what is planned goes to the layer.
@@ -96,9 +98,9 @@ func (t *Table) Problems() input.Problems { return t.problems }
 // Resolve decides what a host is in this scope, and plans those of its clusters and assignments that `what` names.
 func (t *Table) Resolve(name string, what input.Types) {
 	h := t.renew(name)
-	h.Service, h.Rules = t.serviceFor(name), Rules{}
+	h.Service, h.Rules, h.selectors = t.serviceFor(name), Rules{}, nil
 	if h.Service != nil {
-		h.Rules = t.rulesFor(name, h.Service)
+		h.Rules, h.selectors = t.rulesFor(name, h.Service, view.Inputs{})
 	}
 	if what.Has(input.CDS) {
 		t.planClusters(h)
@@ -170,6 +172,6 @@ type sharedHost string
 
 func (h *Host) equal(o *Host) bool {
 	sameCluster := func(a, b clusterUnit) bool { return a.Unit == b.Unit && a.selection == b.selection } // the labels follow
-	return h.Name == o.Name && h.Service == o.Service && h.Rules.Main == o.Rules.Main && slices.Equal(h.Rules.subsets, o.Rules.subsets) &&
+	return h.Name == o.Name && h.Service == o.Service && h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
 		slices.EqualFunc(h.clusters, o.clusters, sameCluster) && slices.Equal(h.endpoints, o.endpoints)
 }

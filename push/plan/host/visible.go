@@ -89,7 +89,10 @@ func (t *Table) VirtualServiceNaming(host string, im *Imports) *model.VirtualSer
 // ClusterFor is the name of the cluster that a destination means: at its port, or the service's only one (port 0), or else the one
 // that the request came to. Empty: there is no such service, port or subset in this scope.
 func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) string {
-	h := t.Get(name)
+	return t.clusterOf(t.Get(name), subset, port, listenPort)
+}
+
+func (t *Table) clusterOf(h *Host, subset string, port, listenPort uint32) string {
 	if h == nil || h.Service == nil {
 		return ""
 	}
@@ -107,5 +110,5 @@ func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) string 
 			return ""
 		}
 	}
-	return xds.OutboundCluster(port, subset, name)
+	return xds.OutboundCluster(port, subset, h.Name)
 }

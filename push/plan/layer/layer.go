@@ -75,6 +75,24 @@ func (l *Layer) Remove(t xds.Type, name string) {
 	l.set(t, name, nil)
 }
 
+// Retain takes out what was put with Add of a type, but for these names.
+func (l *Layer) Retain(t xds.Type, names map[string]bool) {
+	for r := range l.specs {
+		if r.Type == t && !names[r.Name] {
+			l.Remove(t, r.Name)
+		}
+	}
+}
+
+// Hide hides what a lower layer has under a name.
+func (l *Layer) Hide(t xds.Type, name string) {
+	marker := l.types[t].Get(name)
+	if !manifest.IsHidden(marker) {
+		marker = manifest.Hidden(t, name)
+	}
+	l.set(t, name, marker)
+}
+
 // Put puts a resource, unless its name is claimed; nil is nothing.
 func (l *Layer) Put(r *xds.Resource) {
 	if r != nil && !l.Claimed(r) {

@@ -2,24 +2,27 @@ package sidecar
 
 import (
 	"navarch.io/navarch/push/plan/front"
+	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
-	"navarch.io/navarch/push/plan/layer"
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 )
 
 // Explain implements front.Front: after a listener's Spec come the front.Bringers of what is no plain HTTP, after a route
 // configuration's the Specs of its virtual hosts, in order.
-func (f *Front) Explain(of xds.Ref, inputs view.Inputs, variant *layer.Layer) []any {
+func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	switch of.Type {
 	case xds.Listener:
 		if l := f.listeners.Get(of.Name); l != nil && l.Res != nil {
-			return append([]any{l.Spec}, f.bringers(l)...)
+			spec := l.Spec
+			if v != nil && v.Layer.Spec(of) != nil {
+				spec = v.Layer.Spec(of)
+			}
+			return append([]any{spec}, f.bringers(l)...)
 		}
 	case xds.Route:
 		for _, rc := range f.routes {
 			if rc.name == of.Name && rc.Res != nil {
-				return f.explainRoute(rc, inputs, variant)
+				return f.explainRoute(rc, v)
 			}
 		}
 	case xds.Cluster, xds.Endpoint, xds.Secret, xds.NumTypes:
@@ -45,18 +48,17 @@ func (f *Front) bringers(l *outbound) (out []any) {
 	return out
 }
 
-func (f *Front) explainRoute(rc *routes, inputs view.Inputs, variant *layer.Layer) []any {
-	out := []any{rc.Spec}
-	var read view.Inputs
-	if variant != nil {
-		if own := variant.Spec(xds.Ref{Type: xds.Route, Name: rc.name}); own != nil {
-			out[0], read = own, inputs
+func (f *Front) explainRoute(rc *routes, v *host.Variation) []any {
+	out, as := []any{rc.Spec}, f.plain()
+	if v != nil {
+		if own := v.Layer.Spec(xds.Ref{Type: xds.Route, Name: rc.name}); own != nil {
+			out[0], as = own, seen{v, v.Inputs}
 		}
 	}
 	for _, c := range rc.runs {
-		for _, host := range c.hosts {
+		for _, name := range c.hosts {
 			var found []input.Problem
-			if spec, ok := f.specOf(rc, rc.entries.Get(host), read, &found); ok {
+			if spec, ok := f.specOf(rc, rc.entries.Get(name), as, &found); ok {
 				out = append(out, spec)
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -168,7 +167,7 @@ func (rc *routes) hold(en *entry) {
 func (f *Front) planEntry(rc *routes, en *entry) {
 	var found []input.Problem
 	next := *en
-	spec, ok := f.specOf(rc, en, view.Inputs{}, &found)
+	spec, ok := f.specOf(rc, en, f.plain(), &found)
 	if !ok {
 		next.spec, next.frag = vhost.Spec{}, nil
 	} else if en.frag == nil || en.spec != spec {

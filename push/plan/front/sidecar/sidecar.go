@@ -213,7 +213,7 @@ func (f *Front) contribute(name string, now contribution) {
 
 // planTraffic brings a host's traffic to listeners in place of what it brought before, and returns it.
 func (f *Front) planTraffic(h *host.Host, old []traffic) []traffic {
-	now, found := f.trafficOf(h)
+	now, found := f.trafficOf(h, f.hosts)
 	f.problems.Set("host "+h.Name, found)
 	if slices.Equal(old, now) {
 		return old

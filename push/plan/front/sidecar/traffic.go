@@ -38,9 +38,9 @@ type traffic struct {
 	from     *model.Service // the oldest wins
 }
 
-// trafficOf lists what a host brings to listeners: HTTP meets at 0.0.0.0_port; the rest has a listener for each address,
+// trafficOf lists what a host brings to listeners, where the destinations of its routes are among the hosts given: HTTP meets at 0.0.0.0_port; the rest has a listener for each address,
 // where there is one.
-func (f *Front) trafficOf(h *host.Host) (out []traffic, found []input.Problem) {
+func (f *Front) trafficOf(h *host.Host, hosts host.Hosts) (out []traffic, found []input.Problem) {
 	if h.Service == nil {
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func (f *Front) trafficOf(h *host.Host) (out []traffic, found []input.Problem) {
 				out = append(out, t.at(e.open()))
 				continue
 			}
-			out = append(out, f.opaque(h, e, p, protocol, t, &found)...)
+			out = append(out, f.opaque(h, hosts, e, p, protocol, t, &found)...)
 		}
 	}
 	reserved := func(t traffic) bool {
@@ -97,14 +97,14 @@ func (t traffic) at(bind string) traffic {
 }
 
 // opaque is TCP, TLS, and what may be anything.
-func (f *Front) opaque(h *host.Host, e *egress, p *model.ServicePort, protocol model.Protocol, t traffic, found *[]input.Problem) (out []traffic) {
+func (f *Front) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, t traffic, found *[]input.Problem) (out []traffic) {
 	sniff := protocol == model.Protocol_PROTOCOL_AUTO
 	one := func(bind string) {
 		at := t.at(bind)
 		if sniff {
 			at.route = routeKey{kind: ofHost, port: p.GetNumber(), text: h.Name}
 		}
-		at.chains = chains.List(f.chains(h, e, p, protocol, nil, false, found)...)
+		at.chains = chains.List(f.chains(h, hosts, e, p, protocol, nil, false, found)...)
 		out = append(out, at)
 	}
 	rest := func(cidrs []string) {
@@ -113,7 +113,7 @@ func (f *Front) opaque(h *host.Host, e *egress, p *model.ServicePort, protocol m
 		if sniff {
 			at.route = keyOf(e, p.GetNumber())
 		}
-		at.chains = chains.List(f.chains(h, e, p, protocol, cidrs, true, found)...)
+		at.chains = chains.List(f.chains(h, hosts, e, p, protocol, cidrs, true, found)...)
 		out = append(out, at)
 	}
 	if e.bind != "" || e.direct {
@@ -168,10 +168,10 @@ func (f *Front) addressesOf(h *host.Host, p *model.ServicePort) (out []string) {
 
 // chains is the TCP chains of a port: those of the tcp or tls routes of its VirtualService, then one to the service's
 // cluster. At a listener that is shared, TLS is told apart by the host.
-func (f *Front) chains(h *host.Host, e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool, found *[]input.Problem) []listener.Chain {
+func (f *Front) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool, found *[]input.Problem) []listener.Chain {
 	var out []listener.Chain
 	if vs := f.hosts.VirtualServiceFor(h.Name, e.Imports); vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
-		r := routing{Front: f, vs: vs, host: h, port: p.GetNumber(), found: found}
+		r := routing{Front: f, vs: vs, host: h, hosts: hosts, port: p.GetNumber(), found: found}
 		if input.IsTLS(protocol) {
 			out = r.tls(cidrs)
 		} else {
@@ -194,6 +194,7 @@ type routing struct {
 	*Front
 	vs       *model.VirtualService
 	host     *host.Host
+	hosts    host.Hosts
 	port     uint32
 	found    *[]input.Problem
 	complete bool // a route matches everything: what would come after it is out of reach

@@ -171,9 +171,9 @@ func (f *Front) loses(rc *routes, en *entry, claim string) bool {
 	return lost
 }
 
-// specOf decides a virtual host for proxies with certain inputs: its domains, and what the destinations of its rules mean
+// specOf decides a virtual host for proxies with certain inputs, and the hosts that they see: its domains, and what the destinations of its rules mean
 // here. Where no rule is for them, the host is left to its service. False: no name is left for it, or nothing answers.
-func (f *Front) specOf(rc *routes, en *entry, inputs view.Inputs, found *[]input.Problem) (vhost.Spec, bool) {
+func (f *Front) specOf(rc *routes, en *entry, as seen, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, c := range en.claims.All() {
 		if !en.alone && f.loses(rc, en, c) {
@@ -188,10 +188,10 @@ func (f *Front) specOf(rc *routes, en *entry, inputs view.Inputs, found *[]input
 	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: f.in.Mesh, Caps: f.anonymous()}
 	name := xds.VirtualHost(en.host, en.port)
 	spec.Patches = f.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rc.name, rc.port, name) })
-	labels := labelsRead(inputs, en.reads)
+	labels := labelsRead(as.inputs, en.reads)
 	if en.vs == nil || !vhost.Applies(en.vs, en.port, labels.All(), f.key.Namespace) {
-		spec.Destinations = destinations.List(f.destination(vhost.Ref{Host: en.host, Port: en.port}, en.port))
-		return spec, f.hosts.Get(en.host).Service != nil
+		spec.Destinations = destinations.List(destination(as.hosts, vhost.Ref{Host: en.host, Port: en.port}, en.port))
+		return spec, as.hosts.Get(en.host).Service != nil
 	}
 	spec.VirtualService, spec.Labels = en.vs, labels
 	if vhost.ReadsNamespace(en.vs) {
@@ -199,7 +199,7 @@ func (f *Front) specOf(rc *routes, en *entry, inputs view.Inputs, found *[]input
 	}
 	var list []vhost.Destination
 	for _, ref := range vhost.Named(en.vs) {
-		d := f.destination(ref, en.port)
+		d := destination(as.hosts, ref, en.port)
 		if d.Cluster == "" {
 			*found = append(*found, input.Problem{Key: en.vs.Key, Field: "spec.http", Message: "destination " + ref.Host + describe(ref) + " is not there; requests to it are answered 503"})
 		}
@@ -227,10 +227,19 @@ func (f *Front) blame(en *entry) model.Key {
 	return model.Key{}
 }
 
-func (f *Front) destination(ref vhost.Ref, listenPort uint32) vhost.Destination {
+// seen is the hosts as certain proxies see them, and the inputs of these.
+type seen struct {
+	hosts  host.Hosts
+	inputs view.Inputs
+}
+
+// plain is how proxies without inputs see the hosts.
+func (f *Front) plain() seen { return seen{hosts: f.hosts} }
+
+func destination(hosts host.Hosts, ref vhost.Ref, listenPort uint32) vhost.Destination {
 	d := vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
-	if d.Cluster = f.hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort); d.Cluster != "" {
-		d.Rule = f.hosts.Get(ref.Host).Rules.Hashing(ref.Subset)
+	if d.Cluster = hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort); d.Cluster != "" {
+		d.Rule = hosts.Get(ref.Host).Rules.Hashing(ref.Subset)
 	}
 	return d
 }
