@@ -86,7 +86,7 @@ func TestInputs(t *testing.T) {
 // specFiles are those that declare what builders are given, by package.
 func specFiles(t *testing.T) map[string][]string {
 	t.Helper()
-	files := map[string][]string{"plan": {"../plan/explain.go"}, "secret": {"../build/secret/secret.go"}}
+	files := map[string][]string{"front": {"../plan/front/bringer.go"}, "secret": {"../build/secret/secret.go"}}
 	found, err := filepath.Glob("../build/*/spec.go")
 	if err != nil || len(found) < 5 {
 		t.Fatalf("%v: %q", err, found)

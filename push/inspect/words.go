@@ -26,7 +26,7 @@ var parts = map[string]string{
 	"listener.VirtualInbound":  "listener of all inbound connections",
 	"listener.Ingress":         "listener of a Sidecar's ingress",
 	"listener.Added":           "listener that an EnvoyFilter adds",
-	"plan.Bringer":             "service whose traffic the listener takes",
+	"front.Bringer":             "service whose traffic the listener takes",
 	"route.Spec":               "route configuration",
 	"secret.Pair":              "certificate with its private key",
 	"secret.Trust":             "certificates that peers are verified against",

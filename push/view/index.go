@@ -29,7 +29,7 @@ type choice struct {
 	headless        bool // see servicesOf
 	closed          bool
 	peers, policies intern.List[model.Key]
-	facets          intern.List[string]
+	inputs          Inputs
 	out, in         intern.List[Patch]
 	picky           bool // out and in are not the same for all of them
 }
@@ -49,7 +49,7 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	}
 	services, headless := servicesOf(s, n)
 	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
-		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), facets: x.facets(n)}
+		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), inputs: x.inputs(n)}
 	c.ownAddress = ownAddress(s, c.sidecar)
 	c.out, c.in, c.picky = filtersOf(s, root, n)
 	if len(x.chosen) >= maxChosen {
@@ -120,7 +120,8 @@ func SourceLabels(r model.Record) []string {
 	return slices.Compact(all)
 }
 
-func (x *Index) facets(n Node) intern.List[string] {
+// inputs are the facts of a node that some record reads.
+func (x *Index) inputs(n Node) Inputs {
 	var all []string
 	for key := range x.labels {
 		if v, ok := n.Labels[key]; ok {
@@ -128,5 +129,5 @@ func (x *Index) facets(n Node) intern.List[string] {
 		}
 	}
 	slices.Sort(all)
-	return strs.List(all...)
+	return Inputs{Labels: strs.List(all...)}
 }

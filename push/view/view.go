@@ -18,15 +18,21 @@ import (
 // View is everything that may decide a proxy's configuration, in layers. Comparable: proxies of equal views get equal
 // configuration, and equal parts are planned once.
 type View struct {
-	Scope Scope
-	// Facets are the proxy's labels that sourceLabels of some VirtualService name, as "key=value", sorted.
-	Facets   intern.List[string]
+	Scope    Scope
+	Inputs   Inputs
 	Workload Workload
-	// Residue are the proxy's own addresses, where a headless service with TCP ports includes them; else empty.
-	Residue intern.List[string]
+	// Addresses are the proxy's own, where a headless service with TCP ports includes them; else empty.
+	Addresses intern.List[string]
 	// Secrets is the identity as which the proxy asks for Secrets: that which it has proved, where it is of the proxy's
 	// namespace. Zero: it may have none, ever.
 	Secrets Identity
+}
+
+// Inputs are the facts of a proxy that single entries of its outbound side read. What no record reads is left out, so that it makes no
+// difference. Comparable.
+type Inputs struct {
+	// Labels are the proxy's labels that sourceLabels of some VirtualService name, as "key=value", sorted.
+	Labels intern.List[string]
 }
 
 // Scope is the outbound side. Nothing in it names a proxy.
@@ -107,7 +113,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Network: n.Network, Cluster: n.Cluster,
 			Caps: n.Caps, Mode: n.Mode, Filters: c.out},
-		Facets: c.facets,
+		Inputs: c.inputs,
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
 			Policies: c.policies, Caps: n.Caps, Mode: n.Mode, Filters: c.in},
 	}
@@ -115,7 +121,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 		v.Workload.Addresses = strs.List(n.Addresses...)
 	}
 	if c.headless && n.Mode != None {
-		v.Residue = strs.List(n.Addresses...)
+		v.Addresses = strs.List(n.Addresses...)
 	}
 	return v
 }

@@ -134,10 +134,10 @@ func TestViewHasNoIdentity(t *testing.T) {
 	if Of(s, other) != base {
 		t.Error("two pods of one workload have two views")
 	}
-	if v := Of(s, web("tier=x")); v == base || v.Scope != base.Scope || v.Facets.All()[0] != "tier=x" || v.Workload != base.Workload {
+	if v := Of(s, web("tier=x")); v == base || v.Scope != base.Scope || v.Inputs.Labels.All()[0] != "tier=x" || v.Workload != base.Workload {
 		t.Errorf("a label that a rule reads: %+v", v)
 	}
-	if v := Of(s, web("app=db")); v.Scope != base.Scope || v.Workload == base.Workload || v.Residue.Len() != 1 {
+	if v := Of(s, web("app=db")); v.Scope != base.Scope || v.Workload == base.Workload || v.Addresses.Len() != 1 {
 		t.Errorf("a headless TCP service: %+v", v)
 	}
 	if v := Of(s, web("app=closed")); !v.Workload.Closed || v.Workload.Services.Len() != 0 {
