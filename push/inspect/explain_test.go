@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -203,27 +204,24 @@ func TestMeshFieldsOfThePlan(t *testing.T) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 	absent := []string{"rootNamespace", "defaultVirtualServiceExportTo", "defaultDestinationRuleExportTo"}
-	files, err := filepath.Glob("../plan/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	fields, found := model.MeshDefaults().ProtoReflect().Descriptor().Fields(), 0
-	reads := regexp.MustCompile(`\b(?:mesh|m|Mesh\(\))\.Spec\.Get(\w+)\(`)
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	reads := regexp.MustCompile(`(?i)\bmesh(?:\(\))?\.Spec\.Get(\w+)\(`)
+	err := filepath.WalkDir("../plan", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, ".go") {
+			return err
 		}
+		raw, err := os.ReadFile(file)
 		for _, m := range reads.FindAllStringSubmatch(string(raw), -1) {
 			found++
 			name := strings.ToLower(m[1][:1]) + m[1][1:]
 			said := slices.ContainsFunc(slices.Collect(maps.Values(wordsOf)), func(word string) bool { return strings.Contains(word, name) })
 			if fields.ByJSONName(name) == nil || !said && !slices.Contains(absent, name) {
-				t.Errorf("%s decides by MeshConfig %s, of which explain says nothing: wordsOf in words.go", filepath.Base(file), name)
+				t.Errorf("%s decides by MeshConfig %s, of which explain says nothing: wordsOf in words.go", file, name)
 			}
 		}
-	}
-	if found < 8 {
-		t.Errorf("%d settings are read: they are looked for in another way than they are read in", found)
+		return err
+	})
+	if err != nil || found < 8 {
+		t.Errorf("%d settings are read, %v: they are looked for in another way than they are read in", found, err)
 	}
 }
