@@ -44,7 +44,7 @@ func Inputs(spec any) []Input {
 	}
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
-		if !field.IsExported() || v.Field(i).IsZero() {
+		if !field.IsExported() || v.Field(i).IsZero() && !says(field.Name) {
 			continue
 		}
 		if field.Anonymous { // what all listeners have in common

@@ -42,7 +42,7 @@ const ofProxy = "proxy: "
 var words = map[string]string{
 	"Accounts":       "service accounts that the endpoints may have",
 	"Denied":         "identities of them that the CA has revoked",
-	"Auto":           "mutual TLS without a rule", // of an inbound cluster: see wordOf
+	"Auto":           "mutual TLS without a rule",
 	"Bind":           "address",
 	"BindToPort":     "bound to its port",
 	"CIDRs":          "destination addresses",
@@ -96,10 +96,29 @@ var words = map[string]string{
 	"Weight":         "weight",
 }
 
+// outbound says where it is said what becomes of unknown destinations.
+const outbound = " (outboundTrafficPolicy of the Sidecar, else of MeshConfig)"
+
+// wordsOf are those of fields of one Spec that mean something else there, or that a setting of MeshConfig decides which no
+// builder reads. A test compares them with the settings that the plan reads.
+var wordsOf = map[string]string{
+	"cluster.Inbound.Auto":                 "spoken to in the protocol of the client",
+	"cluster.Outbound.Auto":                "mutual TLS without a rule (MeshConfig enableAutoMtls)",
+	"listener.Outbound.Fallback":           "cluster of what matches nothing else" + outbound,
+	"listener.VirtualInbound.Passthrough":  "ports that no service names pass (MeshConfig inboundTrafficPolicy)",
+	"listener.VirtualInbound.Port":         "port (MeshConfig proxyInboundListenPort)",
+	"listener.VirtualOutbound.Passthrough": "unknown destinations pass" + outbound,
+	"listener.VirtualOutbound.Port":        "port (MeshConfig proxyListenPort)",
+	"vhost.CatchAll.Passthrough":           "unknown destinations pass" + outbound,
+}
+
+// says tells whether the zero value of a field is a decision, which is shown.
+func says(field string) bool { return field == "Passthrough" }
+
 // wordOf is the word of a field of a Spec, and whether it is read of the proxy.
 func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
-	if spec.String() == "cluster.Inbound" && field == "Auto" {
-		return "spoken to in the protocol of the client", false
+	if word := wordsOf[spec.String()+"."+field]; word != "" {
+		return word, false
 	}
 	word, known := words[field]
 	if !known {
