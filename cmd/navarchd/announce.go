@@ -126,7 +126,7 @@ func (l *problemLog) say(level slog.Level, message string, p object.Problem, mor
 		return
 	}
 	l.tokens--
-	l.log.Log(context.Background(), level, message, append([]any{obs.KeyObject, named(p.ID), obs.KeyField, p.Field, obs.KeyOrigin, p.Origin}, more...)...)
+	l.log.Log(context.Background(), level, message, append([]any{obs.KeyObject, named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
 }
 
 // logProblems follows the problems of the folder and of its objects, until the context ends.

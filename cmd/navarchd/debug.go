@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 		Secret:  func(name string) (inspect.Standing, bool) { return p.standing(info, name) },
 	}
 	if proxy, ok := p.server.ViewOf(info.ID).(*served); ok {
-		s.Proxy, s.Cluster, s.Version = proxy.Node.Name+"."+proxy.Node.Namespace, proxy.Node.Cluster, proxy.Node.Version
+		s.Proxy, s.Cluster, s.Version = proxy.Node.Name+"."+proxy.Node.Namespace, cmp.Or(proxy.Node.Cluster, p.config.cluster), proxy.Node.Version
 	}
 	for t := range xds.NumTypes {
 		i := info.Types[t]
@@ -183,7 +184,7 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 				if !sees.of(ingest.NamespaceOf(one)) {
 					continue
 				}
-				all = append(all, inspect.Problem{Object: named(one.ID), Origin: one.Origin, Field: one.Field, Message: one.Message, Warning: one.Warning})
+				all = append(all, inspect.Problem{Object: named(one.ID), Location: one.Location, Field: one.Field, Message: one.Message, Warning: one.Warning})
 			}
 		}
 	}
@@ -192,7 +193,7 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 			if key, _ := model.ParsePath(one.Path); !sees.of(key.Namespace) {
 				continue
 			}
-			all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: one.Kept})
+			all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Message: one.String(), Warning: one.Kept})
 		}
 	}
 	if sees.of("") {
@@ -204,7 +205,7 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 	if p.mirror != nil {
 		for _, one := range p.mirror.Status().Unknown {
 			if sees.of(one.Namespace) {
-				all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: !one.Closing})
+				all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Message: one.String(), Warning: !one.Closing})
 			}
 		}
 	}
@@ -225,13 +226,13 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 // contentsProblems is what is wrong with the store, and with the stored records as a whole.
 func contentsProblems(s mirror.Status) (all []inspect.Problem) {
 	if s.Alarm != nil {
-		all = append(all, inspect.Problem{Object: "head", Origin: "etcd", Message: s.Alarm.Error()})
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Message: s.Alarm.Error()})
 	}
 	for _, one := range s.Held {
-		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Origin: "etcd", Message: one.String()})
+		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Location: "etcd", Message: one.String()})
 	}
 	if s.Unchecked != "" {
-		all = append(all, inspect.Problem{Object: "head", Origin: "etcd", Message: "what others than the leader change in the store is not noticed: " + s.Unchecked, Warning: true})
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Message: "what others than the leader change in the store is not noticed: " + s.Unchecked, Warning: true})
 	}
 	return all
 }

@@ -25,11 +25,11 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	if len(got) != 2 {
 		t.Fatalf("%d problems: %+v", len(got), got)
 	}
-	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Origin != "proxy p0 and 999 more" ||
+	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Location != "proxy p0 and 999 more" ||
 		!slices.Equal(p.Related, []string{"Service shop/c"}) || !strings.Contains(p.Message, "cluster c was refused") {
 		t.Errorf("%+v", p)
 	}
-	if p := got[1]; p.Object != "cluster c" || p.Origin != "proxy q" {
+	if p := got[1]; p.Object != "cluster c" || p.Location != "proxy q" {
 		t.Errorf("whose maker is not known: %+v", p)
 	}
 }
@@ -49,14 +49,14 @@ func TestWithheldProblems(t *testing.T) {
 	}
 	want := "version v1 of listener l is withheld from all proxies of Envoy 1.40.0 of the view, because 3 distinct identities refused it, " +
 		"first at 2023-11-14T22:13:20Z, last at 2023-11-14T22:14:20Z: no such luck"
-	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Origin != "view shop.view" ||
+	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Location != "view shop.view" ||
 		!slices.Equal(p.Related, []string{"Service shop/c"}) || p.Message != want || p.Warning {
 		t.Errorf("%+v", p)
 	}
 	if p := got[1]; p.Object != "cluster c" || !strings.Contains(p.Message, "the error is not known here") {
 		t.Errorf("whose maker is not known: %+v", p)
 	}
-	if got := withheld(all, func(namespace string) bool { return namespace == "town" }); len(got) != 1 || got[0].Origin != "view town.view" {
+	if got := withheld(all, func(namespace string) bool { return namespace == "town" }); len(got) != 1 || got[0].Location != "view town.view" {
 		t.Errorf("a tenant sees %+v", got)
 	}
 }

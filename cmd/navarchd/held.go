@@ -48,5 +48,5 @@ func (i *ingester) heldProblem() (inspect.Problem, bool) {
 	if i.keeper.After > 0 {
 		message += fmt.Sprintf("; unless everything vanished they go at %s", held.Since.Add(i.keeper.After).Format(time.RFC3339))
 	}
-	return inspect.Problem{Object: "removals/held", Origin: "etcd", Warning: true, Message: message}, true
+	return inspect.Problem{Object: "removals/held", Location: "etcd", Warning: true, Message: message}, true
 }

@@ -41,11 +41,11 @@ func refused(refusals []serve.Refusal) []inspect.Problem {
 	for _, r := range refusals {
 		key := version{r.Type, r.Name, r.Version}
 		if proxies[key]++; proxies[key] > 1 {
-			all[at[key]].Origin = fmt.Sprintf("proxy %s and %d more", first[key], proxies[key]-1)
+			all[at[key]].Location = fmt.Sprintf("proxy %s and %d more", first[key], proxies[key]-1)
 			continue
 		}
 		at[key], first[key] = len(all), r.Node
-		one := inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Origin: "proxy " + r.Node,
+		one := inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Location: "proxy " + r.Node,
 			Message: fmt.Sprintf("%s %s was refused and its last good version stands: %s", r.Type.Noun(), r.Name, r.Text)}
 		if len(r.Objects) > 0 {
 			one.Object, one.Field = splitField(r.Objects[0])
@@ -75,7 +75,7 @@ func withheld(views []quarantine.Withheld, sees visibleTenants) (all []inspect.P
 		if named := slices.DeleteFunc(slices.Clone(w.Envoys), func(v string) bool { return v == "" }); len(named) > 0 {
 			from += " of Envoy " + strings.Join(named, ", ")
 		}
-		one := inspect.Problem{Object: w.Type.Noun() + " " + w.Name, Origin: "view " + w.View,
+		one := inspect.Problem{Object: w.Type.Noun() + " " + w.Name, Location: "view " + w.View,
 			Message: fmt.Sprintf("version %s of %s %s is withheld from all %s of the view, because %d distinct identities refused it, first at %s, last at %s: %s",
 				w.Version, w.Type.Noun(), w.Name, from, w.RefusedBy, w.First.UTC().Format(time.RFC3339), w.Last.UTC().Format(time.RFC3339),
 				cmp.Or(w.Text, "the error is not known here"))}

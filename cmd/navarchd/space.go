@@ -81,5 +81,5 @@ func (s *space) problems() []inspect.Problem {
 	if text == "" {
 		return nil
 	}
-	return []inspect.Problem{{Object: "etcd", Origin: "etcd", Message: text, Warning: !s.last.Load().Full}}
+	return []inspect.Problem{{Object: "etcd", Location: "etcd", Message: text, Warning: !s.last.Load().Full}}
 }

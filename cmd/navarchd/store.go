@@ -51,7 +51,7 @@ type ingester struct {
 }
 
 func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() kv.Place, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
-	source, err := files.New(files.Config{Dir: c.configDir, AllowEmpty: c.allowNone, Log: log})
+	source, err := files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--config-dir: %w", err)
 	}

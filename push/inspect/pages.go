@@ -76,11 +76,11 @@ type Withheld struct {
 
 // Problem is one line of /debug/problems.
 type Problem struct {
-	Object  string `json:"object"`
-	Origin  string `json:"origin,omitempty"`
-	Field   string `json:"field,omitempty"`
-	Message string `json:"message"`
-	Warning bool   `json:"warning,omitempty"`
+	Object   string `json:"object"`
+	Location string `json:"location,omitempty"`
+	Field    string `json:"field,omitempty"`
+	Message  string `json:"message"`
+	Warning  bool   `json:"warning,omitempty"`
 	// Related are other objects that may be the cause.
 	Related []string `json:"related,omitempty"`
 }

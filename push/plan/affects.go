@@ -7,6 +7,7 @@ import (
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/origin"
 )
 
 // dirt is the units that a change makes to be planned again.
@@ -260,7 +261,13 @@ func labelKeys(c *change, _ types, e mirror.Edit) {
 }
 
 // namedSecret: what is made of the Secret for those who ask for it.
-func namedSecret(c *change, _ types, e mirror.Edit) { c.secrets[e.Key()] = true }
+func namedSecret(c *change, _ types, e mirror.Edit) { c.secrets[anywhere(e.Key())] = true }
+
+// anywhere is a key as candidates has it: of no origin.
+func anywhere(key model.Key) model.Key {
+	key.Origin = origin.Origin{}
+	return key
+}
 
 // referredSecrets: what is made of the Secrets that the record refers to, or did.
 func referredSecrets(c *change, _ types, e mirror.Edit) {

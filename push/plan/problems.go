@@ -35,14 +35,16 @@ func problemOf(err error, blame model.Key) Problem {
 	return p
 }
 
-// parseKey is the inverse of Key.String.
+// parseKey is the inverse of Key.String, of objects that are the config cluster's.
 func parseKey(s string) (model.Key, bool) {
 	kind, path, ok := strings.Cut(s, " ")
 	if !ok {
 		return model.Key{}, false
 	}
-	key, err := model.ParsePath(kind + "/" + path)
-	return key, err == nil && !strings.Contains(path, " ")
+	key := model.Key{}
+	key.Namespace, key.Name, _ = strings.Cut(path, "/")
+	key.Kind, _ = model.ParseKind(kind)
+	return key, key.Check() == nil && !strings.Contains(path, " ")
 }
 
 // complainer is a Spec that knows what it is drawn without.

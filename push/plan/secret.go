@@ -40,8 +40,8 @@ func secretName(namespace, resource string) (name string, ok bool) {
 	return ref.Name, ok && (ref.Namespace == "" || ref.Namespace == namespace)
 }
 
-// candidates are the Secrets that a resource may be made of, the first that serves counts, and whether it is trust. The
-// trust NAME-cacert stands in the Secret of that name, or in NAME beside its certificate.
+// candidates are the Secrets that a resource may be made of, of whatever origin, the first that serves counts, and whether it is trust.
+// The trust NAME-cacert stands in the Secret of that name, or in NAME beside its certificate.
 func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	name, ok := secretName(namespace, resource)
 	if !ok {
@@ -54,20 +54,22 @@ func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	return keys, false
 }
 
-// secretFor decides which record a resource is made of; nil: there is none.
-func (w *input) secretFor(namespace, resource string) (record *model.Secret, trust bool) {
-	keys, trust := candidates(namespace, resource)
-	for i, key := range keys {
-		r, ok := w.Get(key)
-		if !ok {
-			continue
-		}
-		s := r.(*model.Secret)
-		if trust && (len(s.Spec.GetTrust()) > 0 || i == 0) {
-			return s, true // of that name: what it has not, no other Secret stands in for
-		}
-		if !trust && len(s.Spec.GetKey()) > 0 {
-			return s, false
+// secretFor decides which record a resource is made of; nil: there is none. Those of the proxy's own cluster go before the config
+// cluster's, and nobody has those of a third (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
+func (w *input) secretFor(who view.Identity, resource string) (record *model.Secret, trust bool) {
+	keys, trust := candidates(who.Namespace, resource)
+	for _, cluster := range slices.Compact([]string{who.Cluster, ""}) {
+		for i, key := range keys {
+			for r := range w.Named(key.Kind, key.Namespace, key.Name) {
+				s := r.(*model.Secret)
+				switch {
+				case s.Key.Origin.Cluster() != cluster:
+				case trust && (len(s.Spec.GetTrust()) > 0 || i == 0):
+					return s, true // of that name: what it has not, no other Secret stands in for
+				case !trust && len(s.Spec.GetKey()) > 0:
+					return s, false
+				}
+			}
 		}
 	}
 	return nil, false
@@ -79,7 +81,7 @@ func (w *input) secretFor(namespace, resource string) (record *model.Secret, tru
 func (w *input) planSecret(subs *subscriptions, name string, a *asked, keys map[model.Key]*opened, labels func() []map[string]string) *xds.Resource {
 	old := a.unit
 	a.unit, a.needs, a.cause, a.why = unit{}, model.Key{}, "", ""
-	record, trust := w.secretFor(subs.who.Namespace, name)
+	record, trust := w.secretFor(subs.who, name)
 	var spec pool.ResourceSpec
 	switch {
 	case record == nil || trust && len(record.Spec.GetTrust()) == 0:

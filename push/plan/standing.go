@@ -26,7 +26,7 @@ func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	if _, s.Why = p.refused(h, name); s.Why != "" {
 		return s
 	}
-	if record, _ := p.input.secretFor(pl.subscriptions.who.Namespace, name); record != nil {
+	if record, _ := p.input.secretFor(pl.subscriptions.who, name); record != nil {
 		s.Object = record.Key
 	}
 	for other := range p.handles {

@@ -131,7 +131,7 @@ func (s *scope) opaque(h *host, e *egress, p *model.ServicePort, protocol model.
 		return out
 	}
 	var ranges []string
-	for _, a := range h.svc.Spec.GetAddresses() {
+	for _, a := range s.addresses(h.svc) {
 		if ip, ok := single(a); ok {
 			one(ip)
 		} else {

@@ -99,7 +99,7 @@ func (s *scope) claims(name string, svc *model.Service) []string {
 			out = append(out, "*."+d)
 		}
 	}
-	for _, a := range svc.Spec.GetAddresses() {
+	for _, a := range s.addresses(svc) {
 		if ip, ok := single(a); ok {
 			if strings.Contains(ip, ":") {
 				ip = "[" + ip + "]"

@@ -167,7 +167,7 @@ func (w *world) tellBudgets() (all []object.Problem) {
 	for _, r := range w.ledger.refusals() {
 		p := object.Problem{ID: r.id, Message: r.why}
 		if e := w.objects[r.id]; e != nil && e.object != nil {
-			p.Origin = e.object.Origin
+			p.Location = e.object.Location
 		}
 		all = append(all, p)
 	}

@@ -304,7 +304,7 @@ func (s *State) compare(e Loaded) {
 
 func (w *world) ownerOf(key model.Key) object.ID {
 	if key == model.MeshKey {
-		return w.normal.MeshID()
+		return w.meshID
 	}
 	return normal.Owner(key)
 }

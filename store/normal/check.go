@@ -15,7 +15,7 @@ import (
 )
 
 // Check looks at records side by side: destinations without a service, subsets without a rule, several objects for one
-// host. All of it are warnings, in the order of the records' owners; Origin is for the caller to fill in.
+// host. All of it are warnings, in the order of the records' owners; Location is for the caller to fill in.
 func Check(records iter.Seq[model.Record]) []object.Problem {
 	w := newWorld(records)
 	var out []object.Problem
@@ -35,7 +35,7 @@ func Check(records iter.Seq[model.Record]) []object.Problem {
 // CompareProblems orders problems by object, then field, then message.
 func CompareProblems(a, b object.Problem) int {
 	return cmp.Or(cmp.Compare(a.ID.Namespace, b.ID.Namespace), cmp.Compare(a.ID.Kind, b.ID.Kind), cmp.Compare(a.ID.Name, b.ID.Name),
-		cmp.Compare(a.ID.Group, b.ID.Group), cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+		cmp.Compare(a.ID.Group, b.ID.Group), a.ID.Origin.Compare(b.ID.Origin), cmp.Compare(a.Location, b.Location), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
 }
 
 // world is the records that Check looks at, each list by age.
@@ -174,7 +174,7 @@ func (w *world) conflicts() []object.Problem {
 		for _, s := range w.services[host] {
 			if older := first[s.Key.Namespace]; older == nil {
 				first[s.Key.Namespace] = s
-			} else {
+			} else if older.Key.Kind != s.Key.Kind || older.Key.Name != s.Key.Name { // that of another cluster is the same service
 				out = append(out, problem(s, hostField(s), "host %q is claimed by the older %v of the same namespace too", host, older.Key))
 			}
 		}

@@ -18,9 +18,9 @@ func isPolicy(id object.ID) bool {
 
 // Closed is the record of a policy of which no good version was ever seen: what it selects is closed. obj is what was
 // read of it; with a nil JSON or an unreadable selector it selects all of its namespace (of the mesh, in the root
-// namespace). Nil for objects that are no policies or have no name.
+// namespace). Nil for objects that are no policies, have no name or are not of the config cluster.
 func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
-	if !isPolicy(obj.ID) || obj.ID.Name == "" {
+	if !isPolicy(obj.ID) || obj.ID.Name == "" || obj.ID.Origin.Cluster() != "" {
 		return nil
 	}
 	kind, _ := model.ParseKind(obj.ID.Kind)

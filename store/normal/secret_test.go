@@ -60,7 +60,7 @@ func secret(t testing.TB, name, kind string, data map[string]string) *object.Obj
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &object.Object{ID: object.ID{Kind: "Secret", Namespace: "shop", Name: name}, Version: "v1", JSON: raw, Origin: "test.yaml#1"}
+	return &object.Object{ID: object.ID{Kind: "Secret", Namespace: "shop", Name: name}, Version: "v1", JSON: raw, Location: "test.yaml#1"}
 }
 
 func TestSecrets(t *testing.T) {

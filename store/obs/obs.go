@@ -21,7 +21,7 @@ const (
 	KeyType     = "type"
 	KeyObject   = "object"
 	KeyField    = "field"
-	KeyOrigin   = "origin"
+	KeyLocation = "location"
 	KeyError    = "error"
 	KeyAddress  = "address"
 	KeyName     = "name"

@@ -61,9 +61,9 @@ func TestLogIsAnOperators(t *testing.T) {
 		t.Errorf("the change: %s", change)
 	}
 	write(t, dir, "bad.yaml", strings.ReplaceAll(routes(3), "web", "db")+"    retries: {attempts: -1}\n")
-	d.said(t, 1, "level=WARN", `object="VirtualService shop/db"`, "field=", "origin=bad.yaml")
+	d.said(t, 1, "level=WARN", `object="VirtualService shop/db"`, "field=", "location=bad.yaml")
 	write(t, dir, "bad.yaml", strings.ReplaceAll(routes(3), "web", "db"))
-	d.said(t, 1, "level=INFO", "is over", `object="VirtualService shop/db"`, "origin=bad.yaml")
+	d.said(t, 1, "level=INFO", "is over", `object="VirtualService shop/db"`, "location=bad.yaml")
 	d.stop(t)
 	if got := d.lines("from=etcd"); len(got) > 0 {
 		t.Errorf("etcd speaks: %s", got)
