@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // storeNamed says where the store is, for the log.
@@ -105,7 +106,7 @@ func (l *problemLog) step(now time.Time, problems []object.Problem) {
 			continue
 		}
 		if next[one] = true; !l.known[one] {
-			l.say(slog.LevelWarn, "problem with the configuration", one, obs.KeyProblem, one.Message, obs.KeyApplies, one.Warning)
+			l.say(slog.LevelWarn, "problem with the configuration", one, obs.KeyProblem, one.Message, obs.KeyCode, one.Code, obs.KeyApplies, one.Severity == problem.Warning)
 		}
 	}
 	for one := range l.known {

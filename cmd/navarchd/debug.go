@@ -20,6 +20,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // maxCostly is how many pages that cost are made at once, by this process and over all ways to ask for them; maxCostlyOfCaller
@@ -88,11 +89,11 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 	}
 	for _, r := range info.Refusals {
 		s.Types[r.Type].Refused = append(s.Types[r.Type].Refused,
-			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Last: r.At, Objects: r.Objects})
+			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Last: r.At, Objects: places(r.Objects)})
 	}
 	for _, w := range info.Withheld {
 		s.Types[w.Type].Withheld = append(s.Types[w.Type].Withheld, inspect.Withheld{Name: w.Name, Version: w.Version, Good: w.Good,
-			RefusedBy: w.RefusedBy, First: w.First, Last: w.Last, Text: w.Text, Objects: w.Objects})
+			RefusedBy: w.RefusedBy, First: w.First, Last: w.Last, Text: w.Text, Objects: places(w.Objects)})
 	}
 	return s
 }
@@ -166,7 +167,7 @@ func (p *process) problems(sees visibleTenants) []inspect.Problem {
 			if !sees.of(one.Key.Namespace) {
 				continue
 			}
-			all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Message: one.Message, Warning: true})
+			all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
 		}
 	}
 	return all
@@ -184,7 +185,7 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 				if !sees.of(ingest.NamespaceOf(one)) {
 					continue
 				}
-				all = append(all, inspect.Problem{Object: named(one.ID), Location: one.Location, Field: one.Field, Message: one.Message, Warning: one.Warning})
+				all = append(all, inspect.Problem{Object: named(one.ID), Location: one.Location, Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
 			}
 		}
 	}
@@ -193,7 +194,7 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 			if key, _ := model.ParsePath(one.Path); !sees.of(key.Namespace) {
 				continue
 			}
-			all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Message: one.String(), Warning: one.Kept})
+			all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Code: problem.Unreadable, Severity: severity(one.Kept), Message: one.String()})
 		}
 	}
 	if sees.of("") {
@@ -205,14 +206,14 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 	if p.mirror != nil {
 		for _, one := range p.mirror.Status().Unknown {
 			if sees.of(one.Namespace) {
-				all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Message: one.String(), Warning: !one.Closing})
+				all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Code: problem.NotSupported, Severity: severity(!one.Closing), Message: one.String()})
 			}
 		}
 	}
 	if p.planner != nil {
 		for _, one := range p.planner.SetAside() {
 			if sees.of(one.Key.Namespace) {
-				all = append(all, inspect.Problem{Object: one.Key.String(), Message: one.Message})
+				all = append(all, inspect.Problem{Object: one.Key.String(), Code: one.Code, Severity: one.Severity, Message: one.Message})
 			}
 		}
 	}
@@ -226,25 +227,41 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 // contentsProblems is what is wrong with the store, and with the stored records as a whole.
 func contentsProblems(s mirror.Status) (all []inspect.Problem) {
 	if s.Alarm != nil {
-		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Message: s.Alarm.Error()})
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: s.Alarm.Error()})
 	}
 	for _, one := range s.Held {
-		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Location: "etcd", Message: one.String()})
+		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: one.String()})
 	}
 	if s.Unchecked != "" {
-		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Message: "what others than the leader change in the store is not noticed: " + s.Unchecked, Warning: true})
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Unreadable, Severity: problem.Warning, Message: "what others than the leader change in the store is not noticed: " + s.Unchecked})
 	}
 	return all
 }
 
 // blame names what made a refused resource, from the plan as it is.
-func (p *process) blame(v serve.View, t xds.Type, name, text string) []string {
+func (p *process) blame(v serve.View, t xds.Type, name, text string) []model.Place {
 	proxy, ok := v.(*served)
 	if !ok {
 		return nil
 	}
 	_, specs := p.planner.Explain(proxy.Proxy, t, name)
 	return inspect.Blame(specs, text)
+}
+
+// places are as users read them.
+func places(of []model.Place) (out []string) {
+	for _, at := range of {
+		out = append(out, at.String())
+	}
+	return out
+}
+
+// severity is that of a problem that spoils something, or does not.
+func severity(harmless bool) problem.Severity {
+	if harmless {
+		return problem.Warning
+	}
+	return problem.Error
 }
 
 // named is an object as users name it, as far as it has names: a file that does not parse has none.

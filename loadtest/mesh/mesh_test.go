@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/source/files"
 )
 
@@ -177,7 +178,7 @@ func understood(t *testing.T, w *Mesh, dir string) {
 		}
 		r := n.Object(e.Object, look)
 		for _, p := range r.Problems {
-			if e.Object.ID.Kind != "Gateway" || !p.Warning { // a kind that this version does not act on
+			if e.Object.ID.Kind != "Gateway" || p.Severity != problem.Warning { // a kind that this version does not act on
 				t.Errorf("%s: %s %s", e.Location, p.Field, p.Message)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // egress is one egress listener of a Sidecar, or the one that stands for all where there is none.
@@ -49,7 +50,8 @@ func compileEgress(sidecar *model.Sidecar, key view.Scope) (out []*egress, found
 	for i, l := range sidecar.Spec.GetEgress() {
 		e := &egress{order: len(out), bind: l.GetBind(), direct: direct, pulls: map[string]int{}}
 		bad := func(field, format string, args ...any) {
-			found = append(found, Problem{sidecar.Key, fmt.Sprintf("spec.egress[%d].%s", i, field), fmt.Sprintf(format, args...)})
+			found = append(found, Problem{Key: sidecar.Key, Field: fmt.Sprintf("spec.egress[%d].%s", i, field), Code: problem.Invalid,
+				Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
 		}
 		switch l.GetCaptureMode() {
 		case networkingv1.CaptureMode_NONE:

@@ -19,6 +19,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 const inboundSide = networkingv1.EnvoyFilter_SIDECAR_INBOUND
@@ -169,7 +170,8 @@ func (wl *workload) port(p listener.InboundPort, svc *model.Service, ingress int
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener).
 func (wl *workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, bool) {
 	bad := func(field, format string, args ...any) {
-		wl.found = append(wl.found, Problem{wl.sidecar.Key, fmt.Sprintf("spec.ingress[%d].%s", i, field), fmt.Sprintf(format, args...)})
+		wl.found = append(wl.found, Problem{Key: wl.sidecar.Key, Field: fmt.Sprintf("spec.ingress[%d].%s", i, field), Code: problem.Invalid,
+			Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
 	}
 	protocol, ok := protocolOf(l.GetPort().GetProtocol())
 	if !ok {

@@ -12,6 +12,7 @@ import (
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // outbound is one outbound listener and what is brought to it. What is for the first egress listener has it.
@@ -147,8 +148,8 @@ func (s *scope) outboundSpec(l *outbound, found *[]Problem) (listener.Outbound, 
 		for _, c := range r.chains.All() {
 			open := c.CIDRs.Len() == 0 && c.SNI.Len() == 0
 			if open && (ends || http != nil && r.route == "") {
-				*found = append(*found, Problem{r.from.Key, "spec.ports", "TCP at port " + xds.ListenerName(t.bind, t.port) +
-					" is out of reach: another service has the port"})
+				*found = append(*found, warning(r.from.Key, problem.Duplicate, "spec.ports", "TCP at port "+xds.ListenerName(t.bind, t.port)+
+					" is out of reach: another service has the port"))
 				continue
 			}
 			ends = ends || open

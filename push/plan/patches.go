@@ -26,7 +26,7 @@ func patchesOf(w *input, refs intern.List[view.Patch]) (set patchSet, found []Pr
 		}
 		p := model.Patch{Filter: r.(*model.EnvoyFilter), Index: ref.Index}
 		if err := patch.Problem(p); err != nil {
-			found = append(found, problemOf(err, ref.Filter))
+			found = append(found, model.ProblemOf(err, ref.Filter))
 			continue
 		}
 		set = append(set, p)

@@ -7,7 +7,6 @@
 package plan
 
 import (
-	"cmp"
 	"slices"
 
 	"navarch.io/navarch/push/build/listener"
@@ -18,6 +17,7 @@ import (
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // types is a set of resource types.
@@ -35,10 +35,11 @@ const (
 func (t types) has(other types) bool { return t&other != 0 }
 
 // Problem is something that does not work as it was written, found while planning.
-type Problem struct {
-	Key     model.Key // the object that is at fault
-	Field   string
-	Message string
+type Problem = model.Problem
+
+// warning is a problem of an object that applies all the same.
+func warning(key model.Key, code problem.Code, field, message string) Problem {
+	return Problem{Key: key, Field: field, Code: code, Severity: problem.Warning, Message: message}
 }
 
 // Interned lists of Specs; weak, so nothing is held that no Spec holds.
@@ -107,9 +108,7 @@ func sortedProblems(sets ...problems) []Problem {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Problem) int {
-		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
-	})
+	slices.SortFunc(out, Problem.Compare)
 	return out
 }
 

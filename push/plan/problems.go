@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"fmt"
 	"maps"
-	"strings"
 	"sync"
 
 	"navarch.io/navarch/push/build/patch"
@@ -11,41 +9,6 @@ import (
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/store/model"
 )
-
-// String is "Kind namespace/name: field: message".
-func (p Problem) String() string {
-	if p.Field == "" {
-		return fmt.Sprintf("%v: %s", p.Key, p.Message)
-	}
-	return fmt.Sprintf("%v: %s: %s", p.Key, p.Field, p.Message)
-}
-
-// problemOf reads what a builder says: "Kind namespace/name: field: message". Where it names no object or no field, blame
-// and its spec are at fault.
-func problemOf(err error, blame model.Key) Problem {
-	p := Problem{blame, "spec", err.Error()}
-	if object, rest, ok := strings.Cut(p.Message, ": "); ok {
-		if key, ok := parseKey(object); ok {
-			p.Key, p.Message = key, rest
-		}
-	}
-	if field, rest, ok := strings.Cut(p.Message, ": "); ok && strings.HasPrefix(field, "spec.") && !strings.Contains(field, " ") {
-		p.Field, p.Message = field, rest
-	}
-	return p
-}
-
-// parseKey is the inverse of Key.String, of objects that are the config cluster's.
-func parseKey(s string) (model.Key, bool) {
-	kind, path, ok := strings.Cut(s, " ")
-	if !ok {
-		return model.Key{}, false
-	}
-	key := model.Key{}
-	key.Namespace, key.Name, _ = strings.Cut(path, "/")
-	key.Kind, _ = model.ParseKind(kind)
-	return key, key.Check() == nil && !strings.Contains(path, " ")
-}
 
 // complainer is a Spec that knows what it is drawn without.
 type complainer interface{ Problems() []error }
@@ -114,7 +77,7 @@ func (c *complaints) answer(q inquiry) []Problem {
 		found, ok := c.said[key]
 		if !ok {
 			for _, err := range ask.find() {
-				found = append(found, problemOf(err, ask.blame))
+				found = append(found, model.ProblemOf(err, ask.blame))
 			}
 		}
 		now[key] = found

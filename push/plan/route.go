@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // routes is one route configuration. It is kept for all ports that have virtual hosts, and published while a listener
@@ -78,8 +79,8 @@ func (s *scope) addTo(rc *routes) {
 		spec := vhost.Added{Patch: p}
 		names := spec.Domains()
 		if slices.ContainsFunc(names, func(d string) bool { return rc.taken[d] || d == "*" && rc.aloneHost() }) {
-			found = append(found, Problem{p.Filter.Key, fmt.Sprintf("spec.configPatches[%d].patch.value.domains", p.Index),
-				"route configuration " + rc.name + " has one of them already; the virtual host is left out"})
+			found = append(found, Problem{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d].patch.value.domains", p.Index), Code: problem.Duplicate,
+				Severity: problem.Error, Message: "route configuration " + rc.name + " has one of them already; the virtual host is left out"})
 			continue
 		}
 		for _, d := range names {
@@ -193,7 +194,7 @@ func (s *scope) planEntry(rc *routes, en *entry) {
 func (s *scope) fragment(spec pool.FragmentSpec, blame model.Key, found *[]Problem) *xds.Fragment {
 	f, err := s.pool.Fragment(spec)
 	if err != nil {
-		*found = append(*found, problemOf(err, blame))
+		*found = append(*found, model.ProblemOf(err, blame))
 		return nil
 	}
 	return f

@@ -298,7 +298,7 @@ func (s *scope) follow(name string, what types) {
 func (w *input) make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (unit, bool) {
 	r, err := w.pool.Resource(spec)
 	if err != nil {
-		*found = append(*found, problemOf(err, blame))
+		*found = append(*found, model.ProblemOf(err, blame))
 		return unit{}, false
 	}
 	return unit{spec, r}, true

@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 const (
@@ -67,7 +68,7 @@ func (s *scope) trafficOf(h *host) (out []traffic, found []Problem) {
 	reserved := func(t traffic) bool {
 		mine := t.bind == anyAddress && !direct(s.sidecar, s.key.Mode) && (t.port == outboundPort(s.mesh) || t.port == inboundPort(s.mesh))
 		if mine {
-			found = append(found, Problem{h.svc.Key, "spec.ports", fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)})
+			found = append(found, warning(h.svc.Key, problem.Duplicate, "spec.ports", fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)))
 		}
 		return mine
 	}
@@ -234,7 +235,7 @@ func (r *routing) tcp(cidrs []string) (out []listener.Chain) {
 
 func (r *routing) applies(port uint32, gateways []string, namespace string, labels map[string]string, field string) bool {
 	if len(labels) > 0 {
-		*r.found = append(*r.found, Problem{r.vs.Key, field + ".sourceLabels", "is not supported for tcp and tls; the match is left out"})
+		*r.found = append(*r.found, warning(r.vs.Key, problem.NotSupported, field+".sourceLabels", "is not supported for tcp and tls; the match is left out"))
 		return false
 	}
 	return (port == 0 || port == r.port) && (len(gateways) == 0 || slices.Contains(gateways, "mesh")) &&

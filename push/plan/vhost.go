@@ -10,6 +10,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // entry is one host's virtual host in one route configuration. Siblings share it: it is replaced, never changed, once it
@@ -169,7 +170,7 @@ func (s *scope) specOf(rc *routes, en *entry, proxyInputs []string, found *[]Pro
 	var domains []string
 	for _, c := range en.claims.All() {
 		if !en.alone && s.loses(rc, en, c) {
-			*found = append(*found, Problem{s.blame(en), "spec.hosts", "name " + c + " at port " + rc.name + " belongs to another host"})
+			*found = append(*found, warning(s.blame(en), problem.Duplicate, "spec.hosts", "name "+c+" at port "+rc.name+" belongs to another host"))
 			continue
 		}
 		domains = append(domains, c)
@@ -193,7 +194,7 @@ func (s *scope) specOf(rc *routes, en *entry, proxyInputs []string, found *[]Pro
 	for _, ref := range vhost.Named(en.vs) {
 		d := s.destination(ref, en.port)
 		if d.Cluster == "" {
-			*found = append(*found, Problem{en.vs.Key, "spec.http", "destination " + ref.Host + describe(ref) + " is not there; requests to it are answered 503"})
+			*found = append(*found, warning(en.vs.Key, problem.NotFound, "spec.http", "destination "+ref.Host+describe(ref)+" is not there; requests to it are answered 503"))
 		}
 		list = append(list, d)
 	}

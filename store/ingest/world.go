@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // entry is one object as it was told last.
@@ -151,7 +152,7 @@ func (w *world) putMesh(e *entry, touched map[object.ID]bool) {
 	record, err := normal.MeshRecord(parsed.Config)
 	if err != nil {
 		e.spoiled = true
-		w.setProblems(e.object.ID, e, append(parsed.Problems, object.Problem{ID: e.object.ID, Location: e.object.Location, Field: "data.mesh", Message: err.Error()}))
+		w.setProblems(e.object.ID, e, append(parsed.Problems, object.Problem{ID: e.object.ID, Location: e.object.Location, Field: "data.mesh", Code: problem.Invalid, Severity: problem.Error, Message: err.Error()}))
 		return
 	}
 	w.setRecords(e, []model.Record{record}, nil)
@@ -237,7 +238,7 @@ func (w *world) broken(e object.Event) {
 	if closed := w.normal.Closed(unread, w.mesh.GetRootNamespace()); closed != nil {
 		have.closed = true
 		w.setRecords(have, []model.Record{closed}, nil)
-		w.setProblems(e.ID, have, []object.Problem{{ID: e.ID, Location: e.Location,
+		w.setProblems(e.ID, have, []object.Problem{{ID: e.ID, Location: e.Location, Code: problem.Unreadable, Severity: problem.Error,
 			Message: "cannot be read, and no good version is known: all workloads of its namespace are closed"}})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // configuration says whether objects of a kind configure the mesh, and so come from one cluster, the config cluster
@@ -24,7 +25,7 @@ func (n *Normalizer) misplaced(r *report, id object.ID) bool {
 	if id.Origin.Cluster() == "" || !n.configuration(id) {
 		return false
 	}
-	r.add("", false, "is of cluster %s and ignored: configuration comes from the config cluster (%s) alone", id.Origin.Cluster(), n.Cluster)
+	r.add(problem.NotAllowed, problem.Error, "", "is of cluster %s and ignored: configuration comes from the config cluster (%s) alone", id.Origin.Cluster(), n.Cluster)
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
 )
 
 // in is an object of a cluster.
@@ -59,7 +60,7 @@ func TestConfigurationComesFromOneCluster(t *testing.T) {
 			continue
 		}
 		want := kind + " shop/x in cluster west: is of cluster west and ignored: configuration comes from the config cluster (Kubernetes) alone"
-		if got := result.Problems[0]; got.String() != want || got.Warning {
+		if got := result.Problems[0]; got.String() != want || got.Severity == problem.Warning {
 			t.Errorf("%q, want %q", got, want)
 		}
 		if testNormal.Closed(obj, "istio-system") != nil {

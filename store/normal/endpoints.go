@@ -13,6 +13,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
@@ -22,11 +23,11 @@ func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	}
 	service := obj.Labels[discoveryv1.LabelServiceName]
 	if service == "" {
-		r.warnf("metadata.labels["+discoveryv1.LabelServiceName+"]", "missing: the slice belongs to no Service and is ignored")
+		r.warnf(problem.NoEffect, "metadata.labels["+discoveryv1.LabelServiceName+"]", "missing: the slice belongs to no Service and is ignored")
 		return nil
 	}
 	if slice.AddressType == discoveryv1.AddressTypeFQDN {
-		r.warnf("addressType", "FQDN slices are ignored, as in Istio")
+		r.warnf(problem.NotSupported, "addressType", "FQDN slices are ignored, as in Istio")
 		return nil
 	}
 	spec := &model.EndpointsSpec{Hosts: []string{n.fqdn(service, obj.ID.Namespace)}}
@@ -85,7 +86,7 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 		id := of.Beside(object.ID{Kind: "Pod", Namespace: cmp.Or(ref.Namespace, of.Namespace), Name: ref.Name})
 		r.ref(id)
 		if pod = ctx.Pod(id); pod == nil {
-			r.warnf(at+".targetRef", "%v is not there: no labels and no identity, so subsets do not select it", id)
+			r.warnf(problem.NotFound, at+".targetRef", "%v is not there: no labels and no identity, so subsets do not select it", id)
 		}
 	}
 	base.Health = health(e.Conditions, pod)

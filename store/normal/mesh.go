@@ -11,6 +11,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // MeshID is the ConfigMap that holds the mesh configuration, whichever source tells of it.
@@ -29,7 +30,7 @@ func (n *Normalizer) IsMesh(id object.ID) bool { return n.named(id) && id.Origin
 func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	want := n.MeshID()
 	if !n.named(obj.ID) && obj.ID.Name == want.Name && bytes.Contains(obj.JSON, []byte(`"mesh":`)) {
-		r.warnf("metadata.namespace", "not acted on: the mesh configuration is read from namespace %s", want.Namespace)
+		r.warnf(problem.NoEffect, "metadata.namespace", "not acted on: the mesh configuration is read from namespace %s", want.Namespace)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // Options is what every object's normal form depends on beside the mesh configuration.
@@ -121,7 +122,7 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 		r.unknown(obj.ID)
 		return r.result(nil)
 	case !slices.Contains(kind.versions, obj.Version):
-		r.errorf("apiVersion", "version %q is not served: want one of %s", obj.Version, strings.Join(kind.versions, ", "))
+		r.unsupportedf("apiVersion", "version %q is not served: want one of %s", obj.Version, strings.Join(kind.versions, ", "))
 	}
 	if n.misplaced(r, obj.ID) {
 		return r.result(nil)
@@ -196,17 +197,37 @@ type report struct {
 // maxProblems bounds what one object can fill the list of problems with.
 const maxProblems = 50
 
+// errorf reports what spoils the object, and is Invalid; the other methods say what else it is.
 func (r *report) errorf(field, format string, args ...any) {
-	r.spoiled = true
-	r.add(field, false, format, args...)
+	r.spoil(problem.Invalid, field, format, args...)
 }
 
-func (r *report) warnf(field, format string, args ...any) { r.add(field, true, format, args...) }
+func (r *report) requiredf(field, format string, args ...any) {
+	r.spoil(problem.Required, field, format, args...)
+}
 
-func (r *report) add(field string, warning bool, format string, args ...any) {
+func (r *report) duplicatef(field, format string, args ...any) {
+	r.spoil(problem.Duplicate, field, format, args...)
+}
+
+func (r *report) unsupportedf(field, format string, args ...any) {
+	r.spoil(problem.NotSupported, field, format, args...)
+}
+
+func (r *report) spoil(code problem.Code, field, format string, args ...any) {
+	r.spoiled = true
+	r.add(code, problem.Error, field, format, args...)
+}
+
+// warnf reports what is wrong with an object that applies all the same.
+func (r *report) warnf(code problem.Code, field, format string, args ...any) {
+	r.add(code, problem.Warning, field, format, args...)
+}
+
+func (r *report) add(code problem.Code, severity problem.Severity, field, format string, args ...any) {
 	if len(r.problems) < maxProblems {
-		r.problems = append(r.problems, object.Problem{ID: r.id, Location: r.location, Field: field,
-			Message: fmt.Sprintf(format, args...), Warning: warning})
+		r.problems = append(r.problems, object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity,
+			Message: fmt.Sprintf(format, args...)})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // read makes an object of YAML, as a source would.
@@ -106,8 +107,11 @@ func wantProblems(t *testing.T, problems []object.Problem, want ...string) {
 	t.Helper()
 	left := want
 	for _, p := range problems {
+		if p.Code == "" || p.Severity == "" {
+			t.Errorf("%v has no code or no severity", p)
+		}
 		text := p.Field + ": " + p.Message
-		if p.Warning {
+		if p.Severity == problem.Warning {
 			text = "warning " + text
 		}
 		if len(left) == 0 || !strings.HasPrefix(text, strings.SplitN(left[0], "|", 2)[0]) || !containsAll(text, left[0]) {

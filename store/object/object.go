@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
 )
 
 // Op is what happened to an object.
@@ -90,9 +91,9 @@ type Problem struct {
 	ID       ID
 	Location string
 	Field    string // path as users write it: spec.http[0].route[1].destination.host; empty: the whole object
+	Code     problem.Code
+	Severity problem.Severity
 	Message  string
-	// Warning: the object applies all the same.
-	Warning bool
 }
 
 // String is "Kind namespace/name: field: message", with the location in place of an object that has no name.

@@ -22,6 +22,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/source/files"
 )
 
@@ -222,7 +223,10 @@ func (w *world) problemLines() []string {
 	var out []string
 	for _, p := range append(w.source.Problems(), w.ingest.Problems()...) {
 		line := strings.TrimSpace(p.Location + " " + p.String())
-		if p.Warning {
+		if p.Code == "" || p.Severity == "" {
+			line += " (without a code or a severity)"
+		}
+		if p.Severity == problem.Warning {
 			line += " (applies)"
 		}
 		out = append(out, line)

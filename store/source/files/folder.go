@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // file is what stands of one file: its good objects, and those that stood before and cannot be read now.
@@ -206,20 +207,20 @@ func (f *folder) tell(at time.Time, touched touches) []object.Event {
 func (f *folder) problems() []object.Problem {
 	var all []object.Problem
 	for path, why := range f.faults {
-		all = append(all, object.Problem{Location: path, Message: why})
+		all = append(all, object.Problem{Location: path, Code: problem.Unreadable, Severity: problem.Error, Message: why})
 	}
 	for _, file := range f.files {
 		for _, d := range file.broken {
-			all = append(all, object.Problem{ID: d.id, Location: d.location, Message: d.wrong})
+			all = append(all, object.Problem{ID: d.id, Location: d.location, Code: problem.Unreadable, Severity: problem.Error, Message: d.wrong})
 		}
 		for _, d := range file.twice {
-			all = append(all, object.Problem{ID: d.id, Location: d.location,
+			all = append(all, object.Problem{ID: d.id, Location: d.location, Code: problem.Duplicate, Severity: problem.Error,
 				Message: fmt.Sprintf("is in %s already, which wins", file.objects[d.id].Location)})
 		}
 	}
 	for id, paths := range f.claims {
 		for _, path := range paths[min(1, len(paths)):] {
-			all = append(all, object.Problem{ID: id, Location: f.files[path].objects[id].Location,
+			all = append(all, object.Problem{ID: id, Location: f.files[path].objects[id].Location, Code: problem.Duplicate, Severity: problem.Error,
 				Message: fmt.Sprintf("is in %s too, which wins; this one applies when that one goes", f.told[id].Location)})
 		}
 	}
@@ -228,7 +229,7 @@ func (f *folder) problems() []object.Problem {
 		held[kindOf(id)]++
 	}
 	for kind, n := range held {
-		all = append(all, object.Problem{ID: kind, Message: fmt.Sprintf(
+		all = append(all, object.Problem{ID: kind, Code: problem.Held, Severity: problem.Error, Message: fmt.Sprintf(
 			"%d vanished at once: the last good ones are held; put them back, or accept the removal (navarchctl store held; --allow-empty)", n)})
 	}
 	slices.SortFunc(all, func(a, b object.Problem) int {
