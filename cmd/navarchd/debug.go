@@ -161,14 +161,38 @@ func (p *process) standing(info serve.StreamInfo, name string) (inspect.Standing
 
 // problems is everything that is wrong, from the folder to the proxies' refusals, as far as somebody may see it.
 func (p *process) problems(sees visibleTenants) []inspect.Problem {
-	all := p.reported(sees)
+	all, own := p.reported(sees), map[model.Problem]bool{}
 	if p.planner != nil {
 		for _, one := range p.planner.Problems() {
+			own[one] = true
 			if !sees.of(one.Key.Namespace) {
 				continue
 			}
 			all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
 		}
+	}
+	return append(all, p.found(sees, own)...)
+}
+
+// found is what other replicas found, where this process leads; own is what this one did.
+func (p *process) found(sees visibleTenants, own map[model.Problem]bool) (all []inspect.Problem) {
+	if p.ingester == nil {
+		return nil
+	}
+	found, more := p.ingester.found.All()
+	for _, one := range found {
+		if own[one.Problem] || !sees.of(one.Key.Namespace) {
+			continue
+		}
+		at := "replica " + one.First
+		if one.Replicas > 1 {
+			at += fmt.Sprintf(" and %d more", one.Replicas-1)
+		}
+		all = append(all, inspect.Problem{Object: one.Key.String(), Location: at, Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
+	}
+	if more > 0 && sees.of("") {
+		all = append(all, inspect.Problem{Object: "replicas", Location: "etcd", Code: problem.NotAllowed, Severity: problem.Warning,
+			Message: fmt.Sprintf("%d problems that replicas found are not listed here: /debug/problems of each replica lists its own", more)})
 	}
 	return all
 }

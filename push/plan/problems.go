@@ -2,22 +2,28 @@ package plan
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
 // complainer is a Spec that knows what it is drawn without.
 type complainer interface{ Problems() []error }
 
-// inquiry is what to ask the builders: each Spec or record once, and whom to blame. It holds nothing that changes, so it
-// may be answered in any goroutine: drawing everything anew takes as long as planning it, and must not hold up the plan.
+// inquiry is what to ask the builders about. It holds nothing that changes, and what it holds is told apart and asked in any goroutine:
+// that takes as long as planning everything, and must not hold up the plan.
 type inquiry struct {
-	asks  map[any]ask
-	found []problems // what the plan itself has found
+	snapshot  *mirror.Snapshot // nil: there is nothing to ask
+	mesh      model.Key
+	hosts     []table[host]
+	specs     []pool.ResourceSpec // of scopes, beside hosts
+	workloads []*workload         // each is planned once, as a whole
+	found     []problems          // what the plan itself has found
 }
 
 type ask struct {
@@ -25,38 +31,60 @@ type ask struct {
 	find  func() []error
 }
 
-// inquire gathers what to ask about everything that is planned, and about all rules and patches, planned or not.
+// inquire takes what is planned as it is: that is work for each scope, not for each host.
 func (p *Planner) inquire() inquiry {
-	q := inquiry{asks: map[any]ask{}}
+	q := inquiry{snapshot: p.input.Snapshot, mesh: p.input.mesh.Key}
+	for _, s := range p.scopes {
+		q.hosts = append(q.hosts, s.hosts.fork())
+		q.specs = slices.AppendSeq(q.specs, maps.Values(s.specs))
+		q.found = append(q.found, maps.Clone(s.problems))
+	}
+	for _, wl := range p.workloads {
+		q.workloads = append(q.workloads, wl)
+	}
+	return q
+}
+
+// asks are the Specs and records to ask about, each once, and whom to blame: of everything that is planned, and of all rules and patches,
+// planned or not. What scopes share is looked at once.
+func (q *inquiry) asks() map[any]ask {
+	asks := map[any]ask{}
+	if q.snapshot == nil {
+		return asks
+	}
 	add := func(spec pool.ResourceSpec, blame model.Key) {
 		if s, ok := spec.(complainer); ok {
-			q.asks[spec] = ask{blame, s.Problems}
+			asks[spec] = ask{blame, s.Problems}
 		}
 	}
-	for _, s := range p.scopes {
-		for _, h := range s.hosts.all() {
+	seen := map[*host]bool{}
+	for _, hosts := range q.hosts {
+		for _, h := range hosts.all() {
+			if seen[h] {
+				continue
+			}
+			seen[h] = true
 			for _, c := range h.clusters {
 				add(c.spec, h.svc.Key)
 			}
 		}
-		for _, spec := range s.specs {
-			add(spec, p.input.mesh.Key)
-		}
-		q.found = append(q.found, maps.Clone(s.problems))
 	}
-	for _, wl := range p.workloads {
+	for _, spec := range q.specs {
+		add(spec, q.mesh)
+	}
+	for _, wl := range q.workloads {
 		for _, spec := range wl.specs {
-			add(spec, p.input.mesh.Key)
+			add(spec, q.mesh)
 		}
 		q.found = append(q.found, problems{"": wl.found})
 	}
-	for r := range p.input.All(model.KindVirtualService) {
-		q.asks[r] = ask{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
+	for r := range q.snapshot.All(model.KindVirtualService) {
+		asks[r] = ask{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
 	}
-	for r := range p.input.All(model.KindEnvoyFilter) {
-		q.asks[r] = ask{r.Meta().Key, func() []error { return patchProblems(r.(*model.EnvoyFilter)) }}
+	for r := range q.snapshot.All(model.KindEnvoyFilter) {
+		asks[r] = ask{r.Meta().Key, func() []error { return patchProblems(r.(*model.EnvoyFilter)) }}
 	}
-	return q
+	return asks
 }
 
 // complaints remembers what the builders said when they were last asked, so that only what is new is asked again. Safe
@@ -71,9 +99,10 @@ type complaints struct {
 func (c *complaints) answer(q inquiry) []Problem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := make(map[any][]Problem, len(q.asks))
+	asks := q.asks()
+	now := make(map[any][]Problem, len(asks))
 	sets := q.found
-	for key, ask := range q.asks {
+	for key, ask := range asks {
 		found, ok := c.said[key]
 		if !ok {
 			for _, err := range ask.find() {
