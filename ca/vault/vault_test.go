@@ -267,7 +267,7 @@ func TestNoPrivateKeyInEtcd(t *testing.T) {
 	}
 
 	text := l.text() + fmt.Sprint(first.Problems(), second.Problems(), spec)
-	if !strings.Contains(text, "sealing/mac") || !strings.Contains(text, "records/Secret/shop/web") {
+	if !strings.Contains(text, "sealing/mac") || !strings.Contains(text, "records/Secret///shop/web") {
 		t.Fatal("the test looks at the wrong place")
 	}
 	for _, one := range []material{m, next} {

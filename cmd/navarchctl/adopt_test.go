@@ -31,14 +31,14 @@ func TestAdopt(t *testing.T) {
 		t.Fatalf("an empty store: %v", err)
 	}
 	e := s.Elect("ingester")
-	s.Put("records/Service/shop/a", "one")
-	s.Put("records/Endpoints/shop/a", "one")
+	s.Put("records/Service///shop/a", "one")
+	s.Put("records/Endpoints///shop/a", "one")
 	s.MustCommit(kv.Batch{Epoch: e})
 	if out, err := run(true); err != nil || !strings.Contains(out, "nothing to adopt") {
 		t.Fatalf("nothing differs: %q, %v", out, err)
 	}
-	s.Put("records/Service/shop/a", "two")
-	s.Put("records/Endpoints/shop/\x1b", "two")
+	s.Put("records/Service///shop/a", "two")
+	s.Put("records/Endpoints///shop/\x1b", "two")
 	before := head()
 	if out, err := run(true); !errors.Is(err, errLed) || !strings.Contains(err.Error(), "(ingester)") || !strings.Contains(out, "HEAD SAYS") {
 		t.Fatalf("while somebody leads: %q, %v", out, err)

@@ -29,7 +29,7 @@ type offline struct {
 
 // load runs the pipeline in memory up to the snapshot: the same code as the server's.
 func (o *offline) load() (*mirror.Snapshot, []object.Problem, error) {
-	events, problems, err := files.Read(o.configDir)
+	events, problems, err := files.Read(o.configDir, o.cluster)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +68,7 @@ func (o *offline) node() (view.Node, error) {
 	if err != nil {
 		return view.Node{}, fmt.Errorf("%s: %w", o.proxy, err)
 	}
-	parsed, err := view.Parse(encoded)
+	parsed, err := view.Parse(encoded, o.cluster)
 	if err != nil {
 		return view.Node{}, fmt.Errorf("%s: %w", o.proxy, err)
 	}

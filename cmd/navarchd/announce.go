@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // storeNamed says where the store is, for the log.
@@ -105,7 +106,7 @@ func (l *problemLog) step(now time.Time, problems []object.Problem) {
 			continue
 		}
 		if next[one] = true; !l.known[one] {
-			l.say(slog.LevelWarn, "problem with the configuration", one, obs.KeyProblem, one.Message, obs.KeyApplies, one.Warning)
+			l.say(slog.LevelWarn, "problem with the configuration", one, obs.KeyProblem, one.Message, obs.KeyCode, one.Code, obs.KeyApplies, one.Severity == problem.Warning)
 		}
 	}
 	for one := range l.known {
@@ -126,7 +127,7 @@ func (l *problemLog) say(level slog.Level, message string, p object.Problem, mor
 		return
 	}
 	l.tokens--
-	l.log.Log(context.Background(), level, message, append([]any{obs.KeyObject, named(p.ID), obs.KeyField, p.Field, obs.KeyOrigin, p.Origin}, more...)...)
+	l.log.Log(context.Background(), level, message, append([]any{obs.KeyObject, named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
 }
 
 // logProblems follows the problems of the folder and of its objects, until the context ends.

@@ -149,8 +149,8 @@ func TestProblemsAreLoggedOnce(t *testing.T) {
 		l.step(now, problems)
 		return out.String()
 	}
-	bad := object.Problem{ID: object.ID{Kind: "VirtualService", Namespace: "shop", Name: "web"}, Origin: "web.yaml", Field: "spec.hosts", Message: "is empty"}
-	if got := step(bad); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=WARN msg="problem with the configuration" object="VirtualService shop/web" field=spec.hosts origin=web.yaml problem="is empty"`) {
+	bad := object.Problem{ID: object.ID{Kind: "VirtualService", Namespace: "shop", Name: "web"}, Location: "web.yaml", Field: "spec.hosts", Message: "is empty"}
+	if got := step(bad); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=WARN msg="problem with the configuration" object="VirtualService shop/web" field=spec.hosts location=web.yaml problem="is empty"`) {
 		t.Errorf("it appears: %s", got)
 	}
 	if got := step(bad); got != "" {

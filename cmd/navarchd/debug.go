@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // maxCostly is how many pages that cost are made at once, by this process and over all ways to ask for them; maxCostlyOfCaller
@@ -79,7 +81,7 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 		Secret:  func(name string) (inspect.Standing, bool) { return p.standing(info, name) },
 	}
 	if proxy, ok := p.server.ViewOf(info.ID).(*served); ok {
-		s.Proxy, s.Cluster, s.Version = proxy.Node.Name+"."+proxy.Node.Namespace, proxy.Node.Cluster, proxy.Node.Version
+		s.Proxy, s.Cluster, s.Version = proxy.Node.Name+"."+proxy.Node.Namespace, cmp.Or(proxy.Node.Cluster, p.config.cluster), proxy.Node.Version
 	}
 	for t := range xds.NumTypes {
 		i := info.Types[t]
@@ -87,11 +89,11 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 	}
 	for _, r := range info.Refusals {
 		s.Types[r.Type].Refused = append(s.Types[r.Type].Refused,
-			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Last: r.At, Objects: r.Objects})
+			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Last: r.At, Objects: places(r.Objects)})
 	}
 	for _, w := range info.Withheld {
 		s.Types[w.Type].Withheld = append(s.Types[w.Type].Withheld, inspect.Withheld{Name: w.Name, Version: w.Version, Good: w.Good,
-			RefusedBy: w.RefusedBy, First: w.First, Last: w.Last, Text: w.Text, Objects: w.Objects})
+			RefusedBy: w.RefusedBy, First: w.First, Last: w.Last, Text: w.Text, Objects: places(w.Objects)})
 	}
 	return s
 }
@@ -159,14 +161,38 @@ func (p *process) standing(info serve.StreamInfo, name string) (inspect.Standing
 
 // problems is everything that is wrong, from the folder to the proxies' refusals, as far as somebody may see it.
 func (p *process) problems(sees visibleTenants) []inspect.Problem {
-	all := p.reported(sees)
+	all, own := p.reported(sees), map[model.Problem]bool{}
 	if p.planner != nil {
 		for _, one := range p.planner.Problems() {
+			own[one] = true
 			if !sees.of(one.Key.Namespace) {
 				continue
 			}
-			all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Message: one.Message, Warning: true})
+			all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
 		}
+	}
+	return append(all, p.found(sees, own)...)
+}
+
+// found is what other replicas found, where this process leads; own is what this one did.
+func (p *process) found(sees visibleTenants, own map[model.Problem]bool) (all []inspect.Problem) {
+	if p.ingester == nil {
+		return nil
+	}
+	found, more := p.ingester.found.All()
+	for _, one := range found {
+		if own[one.Problem] || !sees.of(one.Key.Namespace) {
+			continue
+		}
+		at := "replica " + one.First
+		if one.Replicas > 1 {
+			at += fmt.Sprintf(" and %d more", one.Replicas-1)
+		}
+		all = append(all, inspect.Problem{Object: one.Key.String(), Location: at, Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
+	}
+	if more > 0 && sees.of("") {
+		all = append(all, inspect.Problem{Object: "replicas", Location: "etcd", Code: problem.NotAllowed, Severity: problem.Warning,
+			Message: fmt.Sprintf("%d problems that replicas found are not listed here: /debug/problems of each replica lists its own", more)})
 	}
 	return all
 }
@@ -183,7 +209,7 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 				if !sees.of(ingest.NamespaceOf(one)) {
 					continue
 				}
-				all = append(all, inspect.Problem{Object: named(one.ID), Origin: one.Origin, Field: one.Field, Message: one.Message, Warning: one.Warning})
+				all = append(all, inspect.Problem{Object: named(one.ID), Location: one.Location, Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
 			}
 		}
 	}
@@ -192,7 +218,7 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 			if key, _ := model.ParsePath(one.Path); !sees.of(key.Namespace) {
 				continue
 			}
-			all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: one.Kept})
+			all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Code: problem.Unreadable, Severity: severity(one.Kept), Message: one.String()})
 		}
 	}
 	if sees.of("") {
@@ -204,14 +230,14 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 	if p.mirror != nil {
 		for _, one := range p.mirror.Status().Unknown {
 			if sees.of(one.Namespace) {
-				all = append(all, inspect.Problem{Object: "records/" + one.Path, Origin: "etcd", Message: one.String(), Warning: !one.Closing})
+				all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Code: problem.NotSupported, Severity: severity(!one.Closing), Message: one.String()})
 			}
 		}
 	}
 	if p.planner != nil {
 		for _, one := range p.planner.SetAside() {
 			if sees.of(one.Key.Namespace) {
-				all = append(all, inspect.Problem{Object: one.Key.String(), Message: one.Message})
+				all = append(all, inspect.Problem{Object: one.Key.String(), Code: one.Code, Severity: one.Severity, Message: one.Message})
 			}
 		}
 	}
@@ -225,25 +251,41 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 // contentsProblems is what is wrong with the store, and with the stored records as a whole.
 func contentsProblems(s mirror.Status) (all []inspect.Problem) {
 	if s.Alarm != nil {
-		all = append(all, inspect.Problem{Object: "head", Origin: "etcd", Message: s.Alarm.Error()})
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: s.Alarm.Error()})
 	}
 	for _, one := range s.Held {
-		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Origin: "etcd", Message: one.String()})
+		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: one.String()})
 	}
 	if s.Unchecked != "" {
-		all = append(all, inspect.Problem{Object: "head", Origin: "etcd", Message: "what others than the leader change in the store is not noticed: " + s.Unchecked, Warning: true})
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Unreadable, Severity: problem.Warning, Message: "what others than the leader change in the store is not noticed: " + s.Unchecked})
 	}
 	return all
 }
 
 // blame names what made a refused resource, from the plan as it is.
-func (p *process) blame(v serve.View, t xds.Type, name, text string) []string {
+func (p *process) blame(v serve.View, t xds.Type, name, text string) []model.Place {
 	proxy, ok := v.(*served)
 	if !ok {
 		return nil
 	}
 	_, specs := p.planner.Explain(proxy.Proxy, t, name)
 	return inspect.Blame(specs, text)
+}
+
+// places are as users read them.
+func places(of []model.Place) (out []string) {
+	for _, at := range of {
+		out = append(out, at.String())
+	}
+	return out
+}
+
+// severity is that of a problem that spoils something, or does not.
+func severity(harmless bool) problem.Severity {
+	if harmless {
+		return problem.Warning
+	}
+	return problem.Error
 }
 
 // named is an object as users name it, as far as it has names: a file that does not parse has none.

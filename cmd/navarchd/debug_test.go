@@ -10,26 +10,32 @@ import (
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
+
+// madeOf is what a refused resource was made of.
+var madeOf = []model.Place{{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "f"}, Field: "spec.configPatches[2]"},
+	{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "c"}}}
 
 // A version that a thousand proxies refuse is one problem, at the object that made it; another version is another.
 func TestRefusalsAreToldOnce(t *testing.T) {
 	var all []serve.Refusal
 	for i := range 1000 {
 		all = append(all, serve.Refusal{Node: fmt.Sprintf("p%d", i), Type: xds.Cluster, Name: "c", Version: "1", Text: "no",
-			Objects: []string{"EnvoyFilter shop/f spec.configPatches[2]", "Service shop/c"}})
+			Objects: madeOf})
 	}
 	all = append(all, serve.Refusal{Node: "q", Type: xds.Cluster, Name: "c", Version: "2", Text: "no"})
 	got := refused(all)
 	if len(got) != 2 {
 		t.Fatalf("%d problems: %+v", len(got), got)
 	}
-	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Origin != "proxy p0 and 999 more" ||
+	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Location != "proxy p0 and 999 more" ||
 		!slices.Equal(p.Related, []string{"Service shop/c"}) || !strings.Contains(p.Message, "cluster c was refused") {
 		t.Errorf("%+v", p)
 	}
-	if p := got[1]; p.Object != "cluster c" || p.Origin != "proxy q" {
+	if p := got[1]; p.Object != "cluster c" || p.Location != "proxy q" {
 		t.Errorf("whose maker is not known: %+v", p)
 	}
 }
@@ -40,7 +46,7 @@ func TestWithheldProblems(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	all := []quarantine.Withheld{
 		{Key: quarantine.Key{View: "shop.view", Type: xds.Listener, Name: "l", Version: "v1"}, Namespace: "shop", Envoys: []string{"", "1.40.0"},
-			RefusedBy: 3, First: at, Last: at.Add(time.Minute), Text: "no such luck", Objects: []string{"EnvoyFilter shop/f spec.configPatches[2]", "Service shop/c"}},
+			RefusedBy: 3, First: at, Last: at.Add(time.Minute), Text: "no such luck", Objects: madeOf},
 		{Key: quarantine.Key{View: "town.view", Type: xds.Cluster, Name: "c", Version: "v2"}, Namespace: "town", Envoys: []string{""}, RefusedBy: 4, First: at, Last: at},
 	}
 	got := withheld(all, nil)
@@ -49,14 +55,14 @@ func TestWithheldProblems(t *testing.T) {
 	}
 	want := "version v1 of listener l is withheld from all proxies of Envoy 1.40.0 of the view, because 3 distinct identities refused it, " +
 		"first at 2023-11-14T22:13:20Z, last at 2023-11-14T22:14:20Z: no such luck"
-	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Origin != "view shop.view" ||
-		!slices.Equal(p.Related, []string{"Service shop/c"}) || p.Message != want || p.Warning {
+	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Location != "view shop.view" ||
+		!slices.Equal(p.Related, []string{"Service shop/c"}) || p.Message != want || p.Severity != problem.Error || p.Code != problem.Refused {
 		t.Errorf("%+v", p)
 	}
 	if p := got[1]; p.Object != "cluster c" || !strings.Contains(p.Message, "the error is not known here") {
 		t.Errorf("whose maker is not known: %+v", p)
 	}
-	if got := withheld(all, func(namespace string) bool { return namespace == "town" }); len(got) != 1 || got[0].Origin != "view town.view" {
+	if got := withheld(all, func(namespace string) bool { return namespace == "town" }); len(got) != 1 || got[0].Location != "view town.view" {
 		t.Errorf("a tenant sees %+v", got)
 	}
 }

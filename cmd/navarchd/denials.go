@@ -48,7 +48,7 @@ func (d denials) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			d.emit([]object.Event{{Op: object.Put, ID: all.ID, Object: all, Origin: all.Origin}})
+			d.emit([]object.Event{{Op: object.Put, ID: all.ID, Object: all, Location: all.Location}})
 			if !first || len(ids) > 0 {
 				d.log.Info("the revoked identities that proxies are to refuse", obs.KeyIdentities, len(ids))
 			}
@@ -81,5 +81,5 @@ func deniedNow(state *keyring.State, now time.Time) (ids []string, stays time.Du
 
 // stands is told before any source has told everything: there may be denied identities, so what is stored of them stands.
 func stands() []object.Event {
-	return []object.Event{{Op: object.Broken, ID: normal.DeniedID, Origin: "keyring", Problem: "the keyring has not been read"}}
+	return []object.Event{{Op: object.Broken, ID: normal.DeniedID, Location: "keyring", Problem: "the keyring has not been read"}}
 }

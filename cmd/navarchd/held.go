@@ -10,6 +10,7 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/removal"
 )
 
@@ -48,5 +49,5 @@ func (i *ingester) heldProblem() (inspect.Problem, bool) {
 	if i.keeper.After > 0 {
 		message += fmt.Sprintf("; unless everything vanished they go at %s", held.Since.Add(i.keeper.After).Format(time.RFC3339))
 	}
-	return inspect.Problem{Object: "removals/held", Origin: "etcd", Warning: true, Message: message}, true
+	return inspect.Problem{Object: "removals/held", Location: "etcd", Code: problem.Held, Severity: problem.Warning, Message: message}, true
 }

@@ -70,7 +70,7 @@ func (s *served) Leave() {
 
 // Join implements serve.Planner.
 func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.View, error) {
-	node, err := view.Parse(c.Node)
+	node, err := view.Parse(c.Node, p.scopes.cluster)
 	if err != nil {
 		return nil, err
 	}

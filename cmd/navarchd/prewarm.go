@@ -54,7 +54,7 @@ func (f *fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 func (f *fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) (prewarmed []*plan.Proxy) {
 	planning, cancel := context.WithTimeout(ctx, warmWithin)
 	defer cancel()
-	for _, node := range prewarmNodes(m.Current(), f.config.cluster, f.replica.Expected()) {
+	for _, node := range prewarmNodes(m.Current(), f.replica.Expected()) {
 		p, err := planner.Join(planning, node, nil)
 		if err != nil {
 			return prewarmed // out of time, or the loop has ended
@@ -64,12 +64,12 @@ func (f *fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loo
 	return prewarmed
 }
 
-// prewarmNodes are the nodes of stand-ins: of each namespace one without labels, in the order given, and then one with the
+// prewarmNodes are the nodes of stand-ins, all of the config cluster: of each namespace one without labels, in the order given, and then one with the
 // labels that a Sidecar selects, for each that selects some; no more than there may be.
-func prewarmNodes(s *mirror.Snapshot, cluster string, namespaces []string) (nodes []view.Node) {
+func prewarmNodes(s *mirror.Snapshot, namespaces []string) (nodes []view.Node) {
 	add := func(namespace string, labels map[string]string) {
 		nodes = append(nodes, view.Node{ID: "warm~~" + namespace, Name: "warm", Namespace: namespace, Labels: labels,
-			Domain: view.DefaultDomain, Cluster: cluster, Caps: xds.StockCaps | xds.CapIdentity})
+			Domain: view.DefaultDomain, Caps: xds.StockCaps | xds.CapIdentity})
 	}
 	for _, namespace := range namespaces {
 		add(namespace, nil)

@@ -11,6 +11,8 @@ import (
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // refusals are those of the proxies that somebody may see.
@@ -41,27 +43,24 @@ func refused(refusals []serve.Refusal) []inspect.Problem {
 	for _, r := range refusals {
 		key := version{r.Type, r.Name, r.Version}
 		if proxies[key]++; proxies[key] > 1 {
-			all[at[key]].Origin = fmt.Sprintf("proxy %s and %d more", first[key], proxies[key]-1)
+			all[at[key]].Location = fmt.Sprintf("proxy %s and %d more", first[key], proxies[key]-1)
 			continue
 		}
 		at[key], first[key] = len(all), r.Node
-		one := inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Origin: "proxy " + r.Node,
+		one := inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Location: "proxy " + r.Node, Code: problem.Refused, Severity: problem.Error,
 			Message: fmt.Sprintf("%s %s was refused and its last good version stands: %s", r.Type.Noun(), r.Name, r.Text)}
-		if len(r.Objects) > 0 {
-			one.Object, one.Field = splitField(r.Objects[0])
-			one.Related = r.Objects[1:]
-		}
-		all = append(all, one)
+		all = append(all, madeBy(one, r.Objects))
 	}
 	return all
 }
 
-// splitField takes "Kind namespace/name field" apart.
-func splitField(s string) (object, field string) {
-	if i := strings.Index(s, " spec."); i > 0 {
-		return s[:i], s[i+1:]
+// madeBy puts a problem down to the likeliest of the objects that made the resource, where these are known.
+func madeBy(p inspect.Problem, objects []model.Place) inspect.Problem {
+	if len(objects) > 0 {
+		p.Object, p.Field = model.Place{Key: objects[0].Key}.String(), objects[0].Field
+		p.Related = places(objects[1:])
 	}
-	return s, ""
+	return p
 }
 
 // withheld is one problem for each version that is withheld from a view, as far as somebody may see the view's proxies, at the
@@ -75,15 +74,11 @@ func withheld(views []quarantine.Withheld, sees visibleTenants) (all []inspect.P
 		if named := slices.DeleteFunc(slices.Clone(w.Envoys), func(v string) bool { return v == "" }); len(named) > 0 {
 			from += " of Envoy " + strings.Join(named, ", ")
 		}
-		one := inspect.Problem{Object: w.Type.Noun() + " " + w.Name, Origin: "view " + w.View,
+		one := inspect.Problem{Object: w.Type.Noun() + " " + w.Name, Location: "view " + w.View, Code: problem.Refused, Severity: problem.Error,
 			Message: fmt.Sprintf("version %s of %s %s is withheld from all %s of the view, because %d distinct identities refused it, first at %s, last at %s: %s",
 				w.Version, w.Type.Noun(), w.Name, from, w.RefusedBy, w.First.UTC().Format(time.RFC3339), w.Last.UTC().Format(time.RFC3339),
 				cmp.Or(w.Text, "the error is not known here"))}
-		if len(w.Objects) > 0 {
-			one.Object, one.Field = splitField(w.Objects[0])
-			one.Related = w.Objects[1:]
-		}
-		all = append(all, one)
+		all = append(all, madeBy(one, w.Objects))
 	}
 	return all
 }

@@ -20,6 +20,7 @@ import (
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/quarantine/share"
 	"navarch.io/navarch/push/serve"
@@ -224,6 +225,7 @@ func (p *process) replica() ([]loop.Task, error) {
 	}
 	shared := share.New(p.config.processName(), p.log)
 	withheld := quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: p.config.retryAfter}, Log: p.log, Share: shared.Add})
+	found := problems.New(problems.Config{Name: p.config.processName(), Find: p.planner.Problems, Revision: p.planner.Revision, Log: p.log})
 	clients := obs.NewSampled(p.log)
 	p.server = serve.New(serve.Config{
 		Quarantine:   withheld,
@@ -251,6 +253,7 @@ func (p *process) replica() ([]loop.Task, error) {
 		{Name: "push", Run: p.server.Run},
 		{Name: "memory", Run: p.giveBack},
 		{Name: "quarantine", Run: func(ctx context.Context) error { return shared.Run(ctx, p.store, withheld) }},
+		{Name: "problems", Run: func(ctx context.Context) error { return found.Run(ctx, p.store) }},
 	}, p.fleet.tasks(p.mirror, p.planner)...), nil
 }
 

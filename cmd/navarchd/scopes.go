@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"net/netip"
 	"sync"
 	"time"
@@ -17,7 +18,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// networksFor is for how long the networks that were found in a snapshot are gone by.
+// networksFor is for how long the networks and clusters that were found in a snapshot are gone by.
 const networksFor = 10 * time.Second
 
 // scopes is what a proxy may name to be planned for apart from others: cluster, network and DNS domain of its node. Views are
@@ -31,27 +32,28 @@ type scopes struct {
 
 	mu       sync.Mutex // a leaf: guards what follows
 	networks map[string]bool
-	at       time.Time // when they were found
+	clusters map[string]bool // other than the config cluster
+	at       time.Time       // when they were found
 }
 
 // settle has a node name what is known. A network that the configuration has no endpoint of, and another DNS domain than that of
 // the services, are as if they had not been named. A cluster that is not known waits: the error is a gRPC status that names it,
-// and the client tries again. So does one that is not the cluster whose keys verified the proxy's token.
+// and the client tries again. One is known if it is the config cluster, if the configuration has a service or an endpoint of it, or if
+// its keys verified the proxy's token. Where there is a token its cluster must be the node's; a certificate names none: the clusters of
+// one mesh trust each other's identities, as in Istio.
 func (s *scopes) settle(c serve.Client, node *view.Node) error {
-	if node.Cluster == "" {
-		node.Cluster = s.cluster
-	}
+	cluster := cmp.Or(node.Cluster, s.cluster)
 	switch {
-	case c.Cluster != "" && node.Cluster != c.Cluster:
-		return status.Errorf(codes.PermissionDenied, "node.metadata.CLUSTER_ID: the proxy says that it is of cluster %q, and its token is of cluster %q", node.Cluster, c.Cluster)
-	case node.Cluster != s.cluster && node.Cluster != c.Cluster:
+	case c.Cluster != "" && cluster != c.Cluster:
+		return status.Errorf(codes.PermissionDenied, "node.metadata.CLUSTER_ID: the proxy says that it is of cluster %q, and its token is of cluster %q", cluster, c.Cluster)
+	case node.Cluster != "" && node.Cluster != c.Cluster && !s.knows(node.Cluster, false):
 		return status.Errorf(codes.Unavailable, "node.metadata.CLUSTER_ID: cluster %q is not known here; this is the configuration of cluster %q", node.Cluster, s.cluster)
 	}
 	if node.Domain != s.domain {
 		s.unknown("domain", node.Domain, c)
 		node.Domain = s.domain
 	}
-	if node.Network != "" && !s.knows(node.Network) {
+	if node.Network != "" && !s.knows(node.Network, true) {
 		s.unknown("network", node.Network, c)
 		node.Network = ""
 	}
@@ -65,25 +67,35 @@ func (s *scopes) unknown(what, name string, c serve.Client) {
 		obs.KeyIdentity, c.Identity, obs.KeyName, name)
 }
 
-// knows says whether an endpoint of the configuration is of a network. One that is there for less than networksFor may be missed.
-func (s *scopes) knows(network string) bool {
+// knows says whether the configuration knows a network or, if it is none, a cluster. One that is there for less than networksFor may be
+// missed.
+func (s *scopes) knows(name string, network bool) bool {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.networks == nil || now.Sub(s.at) >= networksFor {
-		s.networks, s.at = networksOf(s.snapshot()), now
+		s.networks, s.clusters = namesIn(s.snapshot())
+		s.at = now
 	}
-	return s.networks[network]
+	if network {
+		return s.networks[name]
+	}
+	return s.clusters[name]
 }
 
-func networksOf(snapshot *mirror.Snapshot) map[string]bool {
-	found := map[string]bool{}
+// namesIn finds the networks and the clusters that a snapshot has endpoints of; services make a cluster known, too.
+func namesIn(snapshot *mirror.Snapshot) (networks, clusters map[string]bool) {
+	networks, clusters = map[string]bool{}, map[string]bool{}
 	for r := range snapshot.All(model.KindEndpoints) {
+		clusters[r.Meta().Key.Origin.Cluster()] = true
 		for _, e := range r.(*model.Endpoints).Spec.GetEndpoints() {
-			found[e.GetNetwork()] = true
+			networks[e.GetNetwork()] = true
 		}
 	}
-	return found
+	for r := range snapshot.All(model.KindService) {
+		clusters[r.Meta().Key.Origin.Cluster()] = true
+	}
+	return networks, clusters
 }
 
 // workloads finds the addresses of the workloads that the configuration knows of an identity: endpoints of its namespace (Pods

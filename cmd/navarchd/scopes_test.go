@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/origin"
 )
 
 // endpointsOf is a snapshot of endpoints by namespace: "address account network".
@@ -56,7 +57,7 @@ func TestInventedNamesMakeNoScopes(t *testing.T) {
 		}
 		found[view.Of(snapshot, n).Scope] = true
 	}
-	add(view.Node{Network: "east", Domain: "svc.cluster.local", Cluster: "Kubernetes"})
+	add(view.Node{Network: "east", Domain: "svc.cluster.local"})
 	add(view.Node{Domain: "svc.cluster.local"})
 	if len(found) != 2 {
 		t.Errorf("the known network has no scope of its own: %d", len(found))
@@ -76,20 +77,26 @@ func TestInventedNamesMakeNoScopes(t *testing.T) {
 }
 
 // A proxy of a cluster that is not known here waits, and is told which; CLUSTER_ID must be the cluster whose keys verified the
-// token, known or not.
+// token, known or not. The config cluster is "" (view.Parse).
 func TestClusters(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	s := newScopes(t, mirror.Empty(), &now)
+	web, err := model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: "web", Origin: origin.New("east", "files")}, 0, &model.ServiceSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScopes(t, mirror.Empty().Apply(1, []model.Record{web}, nil).New, &now)
 	for _, c := range []struct {
 		says, token string
 		code        codes.Code
 		names       string
 	}{
-		{says: "Kubernetes", token: "Kubernetes"}, {says: "", token: "Kubernetes"}, {says: "Kubernetes"}, {says: ""},
+		{says: "", token: "Kubernetes"}, {says: ""},
 		{says: "west", token: "west"},
 		{says: "west", code: codes.Unavailable, names: `"west"`},
+		{says: "east"}, // the configuration has a service of it
+		{says: "east", token: "east"},
+		{says: "east", token: "Kubernetes", code: codes.PermissionDenied, names: `"east"`},
 		{says: "west", token: "Kubernetes", code: codes.PermissionDenied, names: `"west"`},
-		{says: "Kubernetes", token: "west", code: codes.PermissionDenied, names: `"west"`},
 		{says: "", token: "west", code: codes.PermissionDenied, names: `"west"`},
 	} {
 		n := view.Node{Cluster: c.says, Domain: "svc.cluster.local"}

@@ -10,6 +10,7 @@ import (
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // spaceEvery is how often etcd is asked how full it is: at the rate at which one process can fill it, 20 % take a quarter of an hour.
@@ -81,5 +82,5 @@ func (s *space) problems() []inspect.Problem {
 	if text == "" {
 		return nil
 	}
-	return []inspect.Problem{{Object: "etcd", Origin: "etcd", Message: text, Warning: !s.last.Load().Full}}
+	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.NotAllowed, Severity: severity(!s.last.Load().Full), Message: text}}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/shard/ring"
 	"navarch.io/navarch/store/ingest"
@@ -45,13 +46,14 @@ type ingester struct {
 	// notify says, while this process leads, which namespaces are one tenant's.
 	notify func(context.Context, kv.Epoch)
 	keeper *removal.Keeper
-	alone  string // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
+	found  *problems.Collector // what the replicas found, while this process leads
+	alone  string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
 	store  *kv.Store
 	log    *slog.Logger
 }
 
 func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() kv.Place, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
-	source, err := files.New(files.Config{Dir: c.configDir, AllowEmpty: c.allowNone, Log: log})
+	source, err := files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--config-dir: %w", err)
 	}
@@ -67,6 +69,7 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		alone:  alone,
 		source: source,
 		lead:   elector,
+		found:  problems.NewCollector(log),
 		store:  store,
 		log:    log,
 		loop: ingest.New(ingest.Config{
@@ -104,6 +107,11 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	beside.Go(func() { i.notify(notifying, epoch) })
 	beside.Go(func() { i.keep(notifying, epoch) })
 	beside.Go(func() { i.keepLevel(notifying, epoch, current) })
+	beside.Go(func() {
+		if err := i.found.Run(notifying, i.store); err != nil {
+			i.log.Error("what the replicas find wrong with objects is not collected", obs.KeyError, err)
+		}
+	})
 	defer func() { stop(); beside.Wait() }()
 	for {
 		alone := i.alone

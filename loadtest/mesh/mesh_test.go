@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/source/files"
 )
 
@@ -155,7 +156,7 @@ func TestServersUnderstandTheFolder(t *testing.T) {
 
 func understood(t *testing.T, w *Mesh, dir string) {
 	t.Helper()
-	events, problems, err := files.Read(dir)
+	events, problems, err := files.Read(dir, "")
 	if err != nil || len(problems) > 0 {
 		t.Fatal(err, problems)
 	}
@@ -177,8 +178,8 @@ func understood(t *testing.T, w *Mesh, dir string) {
 		}
 		r := n.Object(e.Object, look)
 		for _, p := range r.Problems {
-			if e.Object.ID.Kind != "Gateway" || !p.Warning { // a kind that this version does not act on
-				t.Errorf("%s: %s %s", e.Origin, p.Field, p.Message)
+			if e.Object.ID.Kind != "Gateway" || p.Severity != problem.Warning { // a kind that this version does not act on
+				t.Errorf("%s: %s %s", e.Location, p.Field, p.Message)
 			}
 		}
 		records[e.Object.ID.Kind] += len(r.Records)
@@ -388,9 +389,9 @@ func TestSeers(t *testing.T) {
 	}
 }
 
-func (l lookup) Pod(namespace, name string) *normal.Pod { return l.pods[namespace+"/"+name] }
-func (l lookup) Node(string) *normal.Node               { return nil }
-func (l lookup) Namespace(string) *normal.Namespace     { return nil }
-func (l lookup) Mesh() *meshv1.MeshConfig               { return &meshv1.MeshConfig{} }
-func (l lookup) Role(object.ID) *normal.Role            { return nil }
-func (l lookup) Networks() *meshv1.MeshNetworks         { return nil }
+func (l lookup) Pod(id object.ID) *normal.Pod          { return l.pods[id.Namespace+"/"+id.Name] }
+func (l lookup) Node(object.ID) *normal.Node           { return nil }
+func (l lookup) Namespace(object.ID) *normal.Namespace { return nil }
+func (l lookup) Mesh() *meshv1.MeshConfig              { return &meshv1.MeshConfig{} }
+func (l lookup) Role(object.ID) *normal.Role           { return nil }
+func (l lookup) Networks() *meshv1.MeshNetworks        { return nil }

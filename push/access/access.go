@@ -41,13 +41,14 @@ func (s Snapshots) MayListSecrets(_ context.Context, who view.Identity) (Answer,
 	return Granted(s.Current(), who), nil
 }
 
-// Granted says what the bindings of a snapshot grant.
+// Granted says what the bindings of a snapshot grant: those of the identity's own cluster, as in Istio, also where the Secret is the
+// config cluster's (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
 func Granted(s *mirror.Snapshot, who view.Identity) Answer {
 	subjects := []string{who.Namespace + "/" + who.Account, who.Namespace + "/*", "*/*"}
 	for _, namespace := range []string{who.Namespace, ""} { // RoleBindings of its namespace, then ClusterRoleBindings
 		for r := range s.In(model.KindSecretReader, namespace) {
 			accounts := r.(*model.SecretReader).Spec.GetAccounts()
-			if slices.ContainsFunc(subjects, func(of string) bool { return slices.Contains(accounts, of) }) {
+			if r.Meta().Key.Origin.Cluster() == who.Cluster && slices.ContainsFunc(subjects, func(of string) bool { return slices.Contains(accounts, of) }) {
 				return Answer{Allowed: true}
 			}
 		}

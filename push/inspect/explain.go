@@ -112,11 +112,11 @@ func values(v reflect.Value) []string {
 func value(v reflect.Value) string {
 	switch t := v.Interface().(type) {
 	case model.Record:
-		return objectName(t)
+		return model.Place{Key: t.Meta().Key}.String()
 	case model.Key:
 		return t.String()
 	case model.Patch:
-		return fmt.Sprintf("%s spec.configPatches[%d]", t.Filter.Key, t.Index)
+		return placeOf(t).String()
 	case model.Member:
 		return fmt.Sprintf("%s:%d (%s)", t.Endpoint.Address, t.Port, strings.TrimSuffix(t.Endpoint.Namespace+"/"+t.Endpoint.Workload, "/"))
 	case *xds.Fragment:
@@ -143,12 +143,9 @@ func value(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// objectName is an object as users name it.
-func objectName(r model.Record) string {
-	if r.Meta().Key.Kind == model.KindMesh {
-		return "MeshConfig"
-	}
-	return r.Meta().Key.String()
+// placeOf is where a patch stands.
+func placeOf(p model.Patch) model.Place {
+	return model.Place{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d]", p.Index)}
 }
 
 // maxBlamed bounds how many objects are named as the makers of one resource.
@@ -156,25 +153,22 @@ const maxBlamed = 8
 
 // Blame names the objects that Specs depend on, the likeliest culprit of a refusal first: patches of EnvoyFilters, then
 // what users write by hand, then services. Of a route configuration with many virtual hosts only those count that the
-// refusal's text names, if it names any. The mesh's own configuration is named where there is nothing else.
-func Blame(specs []any, text string) []string {
+// refusal's text names, if it names any. The mesh's own configuration is named where there is nothing else. They are maxBlamed at most.
+func Blame(specs []any, text string) []model.Place {
 	if named := slices.DeleteFunc(slices.Clone(specs), func(spec any) bool { return !mentions(text, spec) }); len(named) > 0 {
 		specs = append(named, specs[0])
 	}
-	ranked := map[string]int{}
+	ranked := map[model.Place]int{}
 	for _, spec := range specs {
 		blame(reflect.ValueOf(spec), ranked)
 	}
-	names := slices.SortedFunc(maps.Keys(ranked), func(a, b string) int {
-		return cmp.Or(ranked[a]-ranked[b], strings.Compare(a, b))
+	places := slices.SortedFunc(maps.Keys(ranked), func(a, b model.Place) int {
+		return cmp.Or(ranked[a]-ranked[b], strings.Compare(a.String(), b.String()))
 	})
-	if i := slices.IndexFunc(names, func(n string) bool { return ranked[n] == lastRank }); i > 0 {
-		names = names[:i]
+	if i := slices.IndexFunc(places, func(at model.Place) bool { return ranked[at] == lastRank }); i > 0 {
+		places = places[:i]
 	}
-	if more := len(names) - maxBlamed; more > 0 {
-		names = append(names[:maxBlamed], fmt.Sprintf("and %d more", more))
-	}
-	return names
+	return places[:min(len(places), maxBlamed)]
 }
 
 // rank is how likely an object of a kind is the culprit, 0 the most.
@@ -204,16 +198,16 @@ func mentions(text string, spec any) bool {
 }
 
 // blame collects the objects below a value.
-func blame(v reflect.Value, into map[string]int) {
+func blame(v reflect.Value, into map[model.Place]int) {
 	if !v.IsValid() || v.IsZero() {
 		return
 	}
 	switch t := v.Interface().(type) {
 	case model.Record:
-		into[objectName(t)] = rank(t.Meta().Key.Kind)
+		into[model.Place{Key: t.Meta().Key}] = rank(t.Meta().Key.Kind)
 		return
 	case model.Patch:
-		into[value(v)] = rank(model.KindEnvoyFilter)
+		into[placeOf(t)] = rank(model.KindEnvoyFilter)
 		return
 	case model.Member:
 		return // where an endpoint is decides no refusal

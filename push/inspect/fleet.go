@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"navarch.io/navarch/store/model"
@@ -21,22 +22,25 @@ type Commit struct {
 	Records []model.Key `json:"-"`
 }
 
-// commits lists them, or, with ?record=Kind/namespace/name, those that wrote or deleted one record.
+// commits lists them, or, with ?record=Kind/namespace/name, those that wrote or deleted records of one name, of
+// whatever cluster.
 func commits(c Config, r *http.Request) (any, error) {
 	all := []Commit{}
 	if c.Commits == nil {
 		return all, nil
 	}
-	path := r.URL.Query().Get("record")
-	if path == "" {
+	name := r.URL.Query().Get("record")
+	if name == "" {
 		return append(all, c.Commits()...), nil
 	}
-	key, err := model.ParsePath(path)
-	if err != nil {
-		return nil, httpError{http.StatusBadRequest, err.Error()}
+	parts := strings.Split(name, "/")
+	kind, known := model.ParseKind(parts[0])
+	if len(parts) != 3 || !known {
+		return nil, httpError{http.StatusBadRequest, fmt.Sprintf("record=%q: want Kind/namespace/name", name)}
 	}
+	is := func(k model.Key) bool { return k.Kind == kind && k.Namespace == parts[1] && k.Name == parts[2] }
 	for _, one := range c.Commits() {
-		if slices.Contains(one.Records, key) {
+		if slices.ContainsFunc(one.Records, is) {
 			all = append(all, one)
 		}
 	}

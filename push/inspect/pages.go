@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // Stream is one connected proxy, as /debug shows it.
@@ -76,11 +77,12 @@ type Withheld struct {
 
 // Problem is one line of /debug/problems.
 type Problem struct {
-	Object  string `json:"object"`
-	Origin  string `json:"origin,omitempty"`
-	Field   string `json:"field,omitempty"`
-	Message string `json:"message"`
-	Warning bool   `json:"warning,omitempty"`
+	Object   string           `json:"object"`
+	Location string           `json:"location,omitempty"`
+	Field    string           `json:"field,omitempty"`
+	Code     problem.Code     `json:"code"`
+	Severity problem.Severity `json:"severity"`
+	Message  string           `json:"message"`
 	// Related are other objects that may be the cause.
 	Related []string `json:"related,omitempty"`
 }

@@ -27,6 +27,7 @@ import (
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 func resource(t *testing.T, kind xds.Type, name string, m proto.Message) *xds.Resource {
@@ -80,7 +81,7 @@ func stand(t *testing.T) *httptest.Server {
 		Streams:  func() []Stream { return []Stream{web, db} },
 		Snapshot: func() *mirror.Snapshot { return snapshot },
 		Problems: func() []Problem {
-			return []Problem{{Object: "VirtualService shop/web", Field: "spec.hosts", Message: "empty"}}
+			return []Problem{{Object: "VirtualService shop/web", Field: "spec.hosts", Code: problem.Required, Severity: problem.Error, Message: "empty"}}
 		},
 	}))
 	t.Cleanup(s.Close)
@@ -113,7 +114,7 @@ func TestPages(t *testing.T) {
 		"/debug/connections": `{"totalClients": 2, "clients": [
 			{"proxy": "db.shop", "node": "sidecar~1.1.1.2~db.shop~x", "address": "", "connectedAt": "1970-01-01T00:00:01Z"},
 			{"proxy": "web.shop", "node": "sidecar~1.1.1.1~web.shop~x", "identity": "spiffe://x", "address": "1.1.1.1:5", "connectedAt": "1970-01-01T00:00:02Z"}]}`,
-		"/debug/problems": `[{"object": "VirtualService shop/web", "field": "spec.hosts", "message": "empty"}]`,
+		"/debug/problems": `[{"object": "VirtualService shop/web", "field": "spec.hosts", "code": "Required", "severity": "error", "message": "empty"}]`,
 	} {
 		status, body := visit(t, s, path)
 		var got, expected any
@@ -200,17 +201,23 @@ func TestBlame(t *testing.T) {
 	rule := made(model.KindDestinationRule, "r", &networkingv1.DestinationRule{Host: "a"}).(*model.DestinationRule)
 	mesh := mirror.Empty().Mesh()
 	var patches intern.Table[model.Patch]
-	got := Blame([]any{cluster.Outbound{Host: "a", Rule: rule, Mesh: mesh, Patches: patches.List(model.Patch{Filter: filter, Index: 3})}}, "no")
+	blamed := func(specs []any, text string) (out []string) {
+		for _, at := range Blame(specs, text) {
+			out = append(out, at.String())
+		}
+		return out
+	}
+	got := blamed([]any{cluster.Outbound{Host: "a", Rule: rule, Mesh: mesh, Patches: patches.List(model.Patch{Filter: filter, Index: 3})}}, "no")
 	if want := []string{"EnvoyFilter shop/f spec.configPatches[3]", "DestinationRule shop/r"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("a cluster: got %q, want %q", got, want)
 	}
-	if got := Blame([]any{cluster.Static{Name: xds.BlackHole, Mesh: mesh}}, "no"); len(got) != 1 || got[0] != "MeshConfig" {
+	if got := blamed([]any{cluster.Static{Name: xds.BlackHole, Mesh: mesh}}, "no"); len(got) != 1 || got[0] != "MeshConfig" {
 		t.Errorf("nothing but the mesh: %q", got)
 	}
 	service := made(model.KindService, "db", &model.ServiceSpec{}).(*model.Service)
 	route := made(model.KindVirtualService, "db", &networkingv1.VirtualService{}).(*model.VirtualService)
 	tcp := []any{listener.Outbound{Common: listener.Common{Mesh: mesh}}, plan.Bringer{Host: "db", Service: service, Route: route}}
-	if got := Blame(tcp, "no"); !reflect.DeepEqual(got, []string{"VirtualService shop/db", "Service shop/db"}) {
+	if got := blamed(tcp, "no"); !reflect.DeepEqual(got, []string{"VirtualService shop/db", "Service shop/db"}) {
 		t.Errorf("a listener for TCP: %q", got)
 	}
 	specs := []any{struct{ Name string }{"80"}}
@@ -218,13 +225,13 @@ func TestBlame(t *testing.T) {
 		vs := made(model.KindVirtualService, name, &networkingv1.VirtualService{Hosts: []string{name}}).(*model.VirtualService)
 		specs = append(specs, vhost.Spec{Host: name + ".shop.svc.cluster.local", VirtualService: vs})
 	}
-	if got := Blame(specs, "duplicate domain c.shop.svc.cluster.local"); !reflect.DeepEqual(got, []string{"VirtualService shop/c"}) {
+	if got := blamed(specs, "duplicate domain c.shop.svc.cluster.local"); !reflect.DeepEqual(got, []string{"VirtualService shop/c"}) {
 		t.Errorf("a route with words: %q", got)
 	}
-	if got := Blame(specs, "no"); len(got) != maxBlamed+1 || got[maxBlamed] != "and 2 more" {
+	if got := blamed(specs, "no"); len(got) != maxBlamed {
 		t.Errorf("a route without: %q", got)
 	}
-	if got := Blame(nil, "no"); len(got) != 0 {
+	if got := blamed(nil, "no"); len(got) != 0 {
 		t.Errorf("nothing: %q", got)
 	}
 }

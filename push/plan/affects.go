@@ -6,6 +6,7 @@ import (
 
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -228,7 +229,7 @@ func labelKeys(c *change, _ input.Types, e mirror.Edit) {
 }
 
 // namedSecret: what is made of the Secret for those who ask for it.
-func namedSecret(c *change, _ input.Types, e mirror.Edit) { c.secrets[e.Key()] = true }
+func namedSecret(c *change, _ input.Types, e mirror.Edit) { c.secrets[secret.Anywhere(e.Key())] = true }
 
 // referredSecrets: what is made of the Secrets that the record refers to, or did.
 func referredSecrets(c *change, _ input.Types, e mirror.Edit) {

@@ -20,6 +20,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/origin"
 )
 
 // body makes an empty body of a kind.
@@ -75,6 +76,21 @@ func rec(t testing.TB, kind model.Kind, name string, text string) model.Record {
 		t.Fatalf("%v %s: %v", kind, name, err)
 	}
 	return r
+}
+
+// west is the origin of another cluster's records.
+var west = origin.New("west", "files")
+
+// of makes a record that another cluster has of the same content.
+func of(t testing.TB, from origin.Origin, r model.Record) model.Record {
+	t.Helper()
+	key := r.Meta().Key
+	key.Origin = from
+	moved, err := model.New(key, r.Meta().Created, r.Body())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return moved
 }
 
 func snapshot(records ...model.Record) *mirror.Snapshot {

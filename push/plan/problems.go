@@ -1,23 +1,30 @@
 package plan
 
 import (
+	"slices"
 	"sync"
 
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
 // incomplete is a Spec that knows what it is drawn without.
 type incomplete interface{ Problems() []error }
 
-// inquiry is what to ask the builders: each Spec or record once, and whom to blame. It holds nothing that changes, so it
-// may be answered in any goroutine: drawing everything anew takes as long as planning it, and must not hold up the plan.
+// inquiry is what to ask the builders about. It holds nothing that changes, and what it holds is told apart and asked in any goroutine:
+// that takes as long as planning everything, and must not hold up the plan.
 type inquiry struct {
-	asks  map[any]ask
-	found []input.Problems // what the plan itself has found
+	snapshot  *mirror.Snapshot // nil: there is nothing to ask
+	mesh      model.Key
+	hosts     []host.Frozen
+	specs     []pool.ResourceSpec // of scopes, beside hosts
+	workloads []*workload         // each is planned once, as a whole
+	found     []input.Problems    // what the plan itself has found
 }
 
 type ask struct {
@@ -25,31 +32,48 @@ type ask struct {
 	find  func() []error
 }
 
-// inquire gathers what to ask about everything that is planned, and about all rules and patches, planned or not.
+// inquire takes what is planned as it is: that is work for each scope, not for each host.
 func (p *Planner) inquire() inquiry {
-	q := inquiry{asks: map[any]ask{}}
-	add := func(spec pool.ResourceSpec, blame model.Key) {
-		if s, ok := spec.(incomplete); ok {
-			q.asks[spec] = ask{blame, s.Problems}
-		}
-	}
-	byMesh := func(spec pool.ResourceSpec) { add(spec, p.input.Mesh.Key) }
+	q := inquiry{snapshot: p.input.Snapshot, mesh: p.input.Mesh.Key}
 	for _, s := range p.scopes {
-		s.hosts.Specs(add)
-		s.layer.Specs(byMesh)
+		q.hosts = append(q.hosts, s.hosts.Freeze())
+		s.layer.Specs(func(spec pool.ResourceSpec) { q.specs = append(q.specs, spec) })
 		q.found = append(q.found, input.Problems{"": s.problems}, s.hosts.Problems().Clone(), s.front.Problems().Clone())
 	}
 	for _, wl := range p.workloads {
-		wl.Specs(byMesh)
-		q.found = append(q.found, input.Problems{"": wl.Problems()})
-	}
-	for r := range p.input.All(model.KindVirtualService) {
-		q.asks[r] = ask{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
-	}
-	for r := range p.input.All(model.KindEnvoyFilter) {
-		q.asks[r] = ask{r.Meta().Key, func() []error { return patchProblems(r.(*model.EnvoyFilter)) }}
+		q.workloads = append(q.workloads, wl)
 	}
 	return q
+}
+
+// asks are the Specs and records to ask about, each once, and whom to blame: of everything that is planned, and of all rules and patches,
+// planned or not. What scopes share is looked at once.
+func (q *inquiry) asks() map[any]ask {
+	asks := map[any]ask{}
+	if q.snapshot == nil {
+		return asks
+	}
+	add := func(spec pool.ResourceSpec, blame model.Key) {
+		if s, ok := spec.(incomplete); ok {
+			asks[spec] = ask{blame, s.Problems}
+		}
+	}
+	byMesh := func(spec pool.ResourceSpec) { add(spec, q.mesh) }
+	host.Specs(q.hosts, add)
+	for _, spec := range q.specs {
+		byMesh(spec)
+	}
+	for _, wl := range q.workloads {
+		wl.Specs(byMesh)
+		q.found = append(q.found, input.Problems{"": slices.Clone(wl.Problems())})
+	}
+	for r := range q.snapshot.All(model.KindVirtualService) {
+		asks[r] = ask{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
+	}
+	for r := range q.snapshot.All(model.KindEnvoyFilter) {
+		asks[r] = ask{r.Meta().Key, func() []error { return patchProblems(r.(*model.EnvoyFilter)) }}
+	}
+	return asks
 }
 
 // reports remembers what the builders said when they were last asked, so that only what is new is asked again. Safe
@@ -64,13 +88,14 @@ type reports struct {
 func (r *reports) answer(q inquiry) []Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := make(map[any][]Problem, len(q.asks))
+	asks := q.asks()
+	now := make(map[any][]Problem, len(asks))
 	sets := q.found
-	for key, ask := range q.asks {
+	for key, ask := range asks {
 		found, ok := r.said[key]
 		if !ok {
 			for _, err := range ask.find() {
-				found = append(found, input.ProblemOf(err, ask.blame))
+				found = append(found, model.ProblemOf(err, ask.blame))
 			}
 		}
 		now[key] = found

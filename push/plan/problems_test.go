@@ -1,11 +1,9 @@
 package plan
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/store/model"
 )
 
@@ -22,12 +20,12 @@ func TestProblemsOfSpecs(t *testing.T) {
 	told := func() string {
 		var lines []string
 		for _, one := range p.Problems() {
-			line := one.String()
+			line := one.Error()
 			lines = append(lines, line[:strings.LastIndex(line, ": ")])
 		}
 		return strings.Join(lines, "\n")
 	}
-	ofAll := "VirtualService shop/v: spec.http[0].match[0]"
+	ofAll := "VirtualService shop/v: spec.http[0].match[0].uri"
 	if got := told(); !strings.HasPrefix(got, ofAll) || !strings.Contains(got, "EnvoyFilter other/f: spec.configPatches[0].patch.value") || strings.Contains(got, "DestinationRule") {
 		t.Errorf("before anybody joined:\n%s", got)
 	}
@@ -43,20 +41,5 @@ func TestProblemsOfSpecs(t *testing.T) {
 	}
 	if len(p.reports.said) != drawn {
 		t.Errorf("%d Specs are remembered, %d before: those of the old rule are to be forgotten", len(p.reports.said), drawn)
-	}
-}
-
-// Builders' errors name object and field; what does not is put down to the object that was planned.
-func TestProblemOf(t *testing.T) {
-	blame := model.Key{Kind: model.KindService, Namespace: "shop", Name: "web"}
-	for said, want := range map[string]string{
-		"DestinationRule shop/web: spec.trafficPolicy.tls: is odd: very": "DestinationRule shop/web: spec.trafficPolicy.tls: is odd: very",
-		"EnvoyFilter a/b: no field":                                      "EnvoyFilter a/b: spec: no field",
-		"cluster outbound|80||web: Service a/b has":                      "Service shop/web: spec: cluster outbound|80||web: Service a/b has",
-		"spec.hosts: empty":                                              "Service shop/web: spec.hosts: empty",
-	} {
-		if got := input.ProblemOf(fmt.Errorf("%s", said), blame).String(); got != want {
-			t.Errorf("%q: got %q, want %q", said, got, want)
-		}
 	}
 }

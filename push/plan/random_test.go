@@ -19,7 +19,7 @@ import (
 type mesh struct {
 	t       testing.TB
 	r       *rand.Rand
-	more    *rand.Rand // of edit's companion; apart, so that the histories that r makes stay as they were recorded
+	more    *rand.Rand // of edit's companions; apart, so that what r makes does not depend on them
 	clock   int64
 	records map[model.Key]model.Record
 }
@@ -123,6 +123,36 @@ func (m *mesh) rights() (put model.Record, del model.Key) {
 		return nil, old.Meta().Key
 	}
 	put = rec(m.t, kind, namespace+"/"+name, text)
+	m.records[key] = put
+	return put, model.Key{}
+}
+
+// elsewhere makes, changes or deletes a record of another cluster, whose names, hosts and addresses are those of the config cluster.
+func (m *mesh) elsewhere() (put model.Record, del model.Key) {
+	m.r, m.more = m.more, m.r
+	defer func() { m.r, m.more = m.more, m.r }()
+	kinds := []model.Kind{model.KindService, model.KindService, model.KindEndpoints, model.KindEndpoints, model.KindSecret, model.KindSecretReader}
+	kind := kinds[m.r.IntN(len(kinds))]
+	namespace, name := m.pick(namespaces[:2]...), m.pick(services...)
+	text := ""
+	switch kind {
+	case model.KindEndpoints:
+		name += "-" + m.pick("1", "2")
+	case model.KindSecret:
+		name = m.pick("cert", "cert-cacert")
+	case model.KindSecretReader:
+		name, text = "rights", "accounts: ['"+m.pick("a/sa", "a/*", "*/*", "a/other")+"']"
+	default:
+	}
+	key := model.Key{Kind: kind, Namespace: namespace, Name: name, Origin: west}
+	if old, ok := m.records[key]; ok && m.one(3) {
+		delete(m.records, key)
+		return nil, old.Meta().Key
+	}
+	if m.clock++; text == "" {
+		text = m.text(kind, name)
+	}
+	put = of(m.t, west, rec(m.t, kind, fmt.Sprintf("%s/%s@%d", namespace, name, m.clock%7), strings.ReplaceAll(text, ".NS.", "."+namespace+".")))
 	m.records[key] = put
 	return put, model.Key{}
 }
@@ -340,6 +370,10 @@ func nodes() []view.Node {
 			gateway.Verified = view.Identity{Namespace: of, Account: "sa"}
 		}
 		all = append(all, gateway)
+	}
+	for _, one := range []view.Node{all[0], all[6]} { // the like of them in another cluster
+		one.Name, one.Cluster = "west-"+one.Name, west.Cluster()
+		all = append(all, one)
 	}
 	all[0].Addresses = []string{"10.1.0.1"}
 	all[0].Locality, all[1].Locality, all[2].Locality = "r1/z1", "r2/z1", "r1/z1"

@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // A panic while configuration is planned leaves the planner half-changed, and nothing else: what proxies have is immutable. So
@@ -103,7 +104,7 @@ func (b blame) problem() Problem {
 			message += "the last good version stands"
 		}
 	}
-	return Problem{Key: b.key, Message: message}
+	return Problem{Key: b.key, Code: problem.Internal, Severity: problem.Error, Message: message}
 }
 
 func (l *Loop) publishExcluded() {

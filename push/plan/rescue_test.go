@@ -54,7 +54,7 @@ func joins(t *testing.T, l *Loop, namespace, name string, m *moves) *Proxy {
 func excludedText(l *Loop) string {
 	var all []string
 	for _, p := range l.SetAside() {
-		all = append(all, p.String())
+		all = append(all, p.Error())
 	}
 	return strings.Join(all, "\n")
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"time"
+
+	"navarch.io/navarch/store/model"
 )
 
 // entry is what is known of a version.
@@ -11,7 +13,7 @@ type entry struct {
 	key       Key
 	namespace string
 	text      string
-	objects   []string
+	objects   []model.Place
 	groups    []*group // one for each version of Envoy
 	reported  bool     // it was said that it is withheld
 	ended     Decision // why it is withheld no more from the version of Envoy that it was withheld from last

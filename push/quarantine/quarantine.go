@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -54,13 +55,13 @@ func ReporterOf(identity, node string) Reporter {
 type Report struct {
 	Key
 	Reporter  Reporter
-	Envoy     string    // version of the proxy's Envoy; empty: it does not say
-	At        time.Time // when the answer came; zero: now
-	Accepted  bool      // it acknowledged the version; else it refused it
-	Retry     bool      // the version was sent to it as a retry
-	Namespace string    // of the proxy
-	Text      string    // why it refused, in its words, cut
-	Objects   []string  // what the resource was made of, the likeliest culprit first
+	Envoy     string        // version of the proxy's Envoy; empty: it does not say
+	At        time.Time     // when the answer came; zero: now
+	Accepted  bool          // it acknowledged the version; else it refused it
+	Retry     bool          // the version was sent to it as a retry
+	Namespace string        // of the proxy
+	Text      string        // why it refused, in its words, cut
+	Objects   []model.Place // what the resource was made of, the likeliest culprit first
 }
 
 // Withheld is a version that is withheld from a view.
@@ -72,7 +73,7 @@ type Withheld struct {
 	First, Last time.Time // refusals
 	Next        time.Time // the next retry on this replica, at the earliest
 	Text        string    // why, in the words of the proxy that was the first to say so
-	Objects     []string
+	Objects     []model.Place
 }
 
 // Config is what a Quarantine is made of. The zero Config is ready for use.

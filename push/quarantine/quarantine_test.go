@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 )
 
 // play is a quarantine with a clock that the test holds, and the lines that it logs.
@@ -24,6 +25,9 @@ type play struct {
 
 var bad = Key{View: "shop", Type: xds.Listener, Name: "bad", Version: "v1"}
 
+// madeOf is what a refused resource was made of.
+var madeOf = []model.Place{{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "f"}, Field: "spec"}}
+
 func newPlay(t *testing.T) *play {
 	p := &play{t: t, now: time.Unix(1_700_000_000, 0)}
 	p.Quarantine = New(Config{Settings: Settings{Jitter: func() float64 { return 0 }}, Now: func() time.Time { return p.now },
@@ -32,7 +36,7 @@ func newPlay(t *testing.T) *play {
 }
 
 func report(who, envoy string) Report {
-	return Report{Key: bad, Reporter: ReporterOf(who, ""), Envoy: envoy, Namespace: "shop", Text: "why " + who, Objects: []string{"EnvoyFilter shop/f"}}
+	return Report{Key: bad, Reporter: ReporterOf(who, ""), Envoy: envoy, Namespace: "shop", Text: "why " + who, Objects: madeOf}
 }
 
 // refuse is a refusal of each identity, unasked.
@@ -102,7 +106,7 @@ func TestQuorum(t *testing.T) {
 	p.refuse("", "four", "five", "five")
 	all := p.Withheld()
 	if len(all) != 1 || all[0].Key != bad || all[0].RefusedBy != 5 || all[0].Namespace != "shop" || all[0].Text != "why one" ||
-		!slices.Equal(all[0].Objects, []string{"EnvoyFilter shop/f"}) || all[0].Last.Sub(all[0].First) != time.Minute || all[0].Next.Sub(p.now) != DefaultPause {
+		!slices.Equal(all[0].Objects, madeOf) || all[0].Last.Sub(all[0].First) != time.Minute || all[0].Next.Sub(p.now) != DefaultPause {
 		t.Errorf("%+v", all)
 	}
 	p.pass(DefaultKeep)

@@ -18,6 +18,7 @@ import (
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 )
 
 const (
@@ -195,7 +196,7 @@ func TestBlameIsBounded(t *testing.T) {
 	}
 	var mu sync.Mutex
 	looked := 0
-	c := startCounted(t, Config{Planner: newPlanner(resources...), Blame: func(View, xds.Type, string, string) []string {
+	c := startCounted(t, Config{Planner: newPlanner(resources...), Blame: func(View, xds.Type, string, string) []model.Place {
 		mu.Lock()
 		defer mu.Unlock()
 		looked++

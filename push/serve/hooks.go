@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 )
 
 // Hooks are told what happens, for metrics. Any may be nil; they are called from many goroutines and must not block.
@@ -34,7 +35,7 @@ type Refusal struct {
 	Good     string // the version that stands; empty: none
 	Text     string // Envoy's words, cut
 	// Objects are what the resource was made of, the likeliest culprit first, as Config.Blame says.
-	Objects  []string
+	Objects  []model.Place
 	Revision int64 // of the store
 	At       time.Time
 }

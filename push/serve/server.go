@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/crash"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -34,7 +35,7 @@ type Config struct {
 	Quarantine *quarantine.Quarantine
 	// Blame names the objects that a refused resource of a view was made of, the likeliest culprit first; text is the
 	// client's. The goroutine that reads the stream calls it. nil: they are not named.
-	Blame func(v View, t xds.Type, name, text string) []string
+	Blame func(v View, t xds.Type, name, text string) []model.Place
 	// Authenticate says who the peer is; its error ends the stream with Unauthenticated (with
 	// Unavailable where it is attest.ErrUnavailable). The zero Caller is nobody, who is served what needs no identity. nil:
 	// callers on plain text are nobody, and others are refused.

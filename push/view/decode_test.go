@@ -48,7 +48,7 @@ func expected(n *corev3.Node) (got Node, err error) {
 		w.caps |= xds.CapOf(e.GetName())
 	}
 	plain := &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), Locality: n.GetLocality()}
-	if _, err = Parse(message(plain)); err != nil && !strings.Contains(err.Error(), "no namespace") {
+	if _, err = Parse(message(plain), ""); err != nil && !strings.Contains(err.Error(), "no namespace") {
 		return Node{}, err
 	}
 	fields := n.GetMetadata().GetFields()
@@ -85,7 +85,7 @@ func expected(n *corev3.Node) (got Node, err error) {
 	for key, v := range strs {
 		again.Metadata.Fields[key] = structpb.NewStringValue(v)
 	}
-	if got, err = Parse(message(again)); err != nil {
+	if got, err = Parse(message(again), ""); err != nil {
 		return Node{}, err
 	}
 	identity := got.Caps & xds.CapIdentity
@@ -111,7 +111,7 @@ func same(t *testing.T, raw []byte) {
 	if proto.Unmarshal(raw, &n) != nil {
 		return
 	}
-	got, err := Parse(raw)
+	got, err := Parse(raw, "")
 	want, wantErr := expected(&n)
 	if (err == nil) != (wantErr == nil) {
 		t.Fatalf("%x: error %v, want %v", raw, err, wantErr)
@@ -211,7 +211,7 @@ func TestParseRefusesBytes(t *testing.T) {
 		"text in a list, in an object": {in(append(metadata, valueStruct, structFields, entryValue, valueList, listValues, valueString), wrong), "node.metadata: not UTF-8"},
 		"lists without end":            {in(metadata, deep), "node.metadata: too deep"},
 	} {
-		if _, err := Parse(append(slices.Clone(head), c.tail...)); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+		if _, err := Parse(append(slices.Clone(head), c.tail...), ""); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -225,7 +225,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		same(t, raw)
-		got, err := Parse(raw)
+		got, err := Parse(raw, "")
 		if err == nil && (got.Namespace == "" || got.Name == "" || got.Domain == "") {
 			t.Errorf("%q is taken as %+v", raw, got)
 		}
@@ -249,7 +249,7 @@ func TestNodesAreSmall(t *testing.T) {
 	}
 	parse := func() (all []Node) {
 		for _, raw := range raws {
-			node, err := Parse(raw)
+			node, err := Parse(raw, "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,11 +22,11 @@ type Index struct {
 
 	// What selectors of the snapshot that was asked about last chose: proxies of one workload have the same labels.
 	snapshot weak.Pointer[mirror.Snapshot] // weak: endpoints may change for days while nobody joins
-	chosen   map[string]choice             // by namespace and labels
+	chosen   map[string]choice             // by namespace, cluster and labels
 	key      []byte                        // reused
 }
 
-// choice is what a snapshot has for all proxies of a namespace that have the same labels.
+// choice is what a snapshot has for all proxies of a namespace and cluster that have the same labels.
 type choice struct {
 	sidecar         model.Key
 	ownAddress      bool // see ownAddress
@@ -47,7 +47,8 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	if at := weak.Make(s); x.snapshot != at {
 		x.snapshot, x.chosen = at, map[string]choice{}
 	}
-	x.key = appendLabels(append(append(x.key[:0], n.Namespace...), 0), n.Labels)
+	x.key = append(append(x.key[:0], n.Namespace...), 0)
+	x.key = appendLabels(append(append(x.key, n.Cluster...), 0), n.Labels)
 	c, is := x.chosen[string(x.key)]
 	if is {
 		return c

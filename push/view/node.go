@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/origin"
 )
 
 // Mode is how a proxy gets its traffic.
@@ -39,7 +40,7 @@ type Node struct {
 	// Verified is the authenticated identity, for whoever has authenticated it to fill in; what the node says of itself is no
 	// proof. Zero: nobody.
 	Verified Identity
-	Cluster  string
+	Cluster  string // as origins of records have it: empty: the config cluster
 	Network  string
 	Locality string // region/zone/sub-zone, as far as stated; empty: not known
 	Version  string // ISTIO_VERSION
@@ -51,14 +52,21 @@ type Node struct {
 }
 
 // Identity is a service account that was proved to be the proxy's, by a token or a certificate of the mesh's trust domain.
-type Identity struct{ Namespace, Account string }
+type Identity struct {
+	Namespace, Account string
+	// Cluster is the proxy's own, whose Secrets and bindings are asked first; empty: the config cluster. Identities of the mesh name no
+	// cluster: a View fills it in from the node.
+	Cluster string
+}
 
-// String is "service account NAMESPACE/ACCOUNT".
-func (i Identity) String() string { return "service account " + i.Namespace + "/" + i.Account }
+// String is "service account NAMESPACE/ACCOUNT", with the cluster where it is not the config cluster.
+func (i Identity) String() string {
+	return "service account " + i.Namespace + "/" + i.Account + origin.New(i.Cluster, "").Suffix()
+}
 
-// Compare orders identities by namespace, then by account.
+// Compare orders identities by namespace, then by account, then by cluster.
 func (i Identity) Compare(o Identity) int {
-	return cmp.Or(cmp.Compare(i.Namespace, o.Namespace), cmp.Compare(i.Account, o.Account))
+	return cmp.Or(cmp.Compare(i.Namespace, o.Namespace), cmp.Compare(i.Account, o.Account), cmp.Compare(i.Cluster, o.Cluster))
 }
 
 // DefaultDomain is assumed where the node's id names no DNS domain.
@@ -95,9 +103,9 @@ var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "IN
 // own lists those of text that each proxy has of its own: there is nothing to share.
 var own = []string{"NAME", "INSTANCE_IPS"}
 
-// Parse reads an encoded core.v3.Node. The error names the field that is malformed and says what is expected there. The
-// bytes are the caller's again afterwards.
-func Parse(raw []byte) (Node, error) {
+// Parse reads an encoded core.v3.Node. config is what the config cluster is called: a node that names it, or no cluster, is of it. The
+// error names the field that is malformed and says what is expected there. The bytes are the caller's again afterwards.
+func Parse(raw []byte, config string) (Node, error) {
 	w, err := read(raw)
 	if err != nil {
 		return Node{}, err
@@ -132,6 +140,9 @@ func Parse(raw []byte) (Node, error) {
 		n.Workload = words.of(w.cluster)
 	}
 	n.Account, n.Cluster, n.Network = n.Metadata["SERVICE_ACCOUNT"], n.Metadata["CLUSTER_ID"], n.Metadata["NETWORK"]
+	if n.Cluster == config {
+		n.Cluster = ""
+	}
 	n.Version = n.Metadata["ISTIO_VERSION"]
 	if n.Locality, err = locality(w.locality); err != nil {
 		return Node{}, err

@@ -23,7 +23,7 @@ func parse(t testing.TB, json string) (Node, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Parse(raw)
+	return Parse(raw, "")
 }
 
 const good = `{"id": "sidecar~10.1.0.7~web-1.shop~shop.svc.cluster.local", "cluster": "web.shop", "metadata": {

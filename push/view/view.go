@@ -96,7 +96,7 @@ type Scope struct {
 	Domain    string    // DNS suffix of services
 	Sidecar   model.Key // the Sidecar that applies; zero: none
 	Network   string
-	Cluster   string
+	Cluster   string // the proxy's, see Node
 	Caps      xds.Caps
 	Mode      Mode
 	Router    bool
@@ -152,6 +152,7 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 	v := x.view(s, n)
 	if n.Verified.Namespace == n.Namespace {
 		v.Secrets = n.Verified
+		v.Secrets.Cluster = n.Cluster
 	}
 	return v
 }
@@ -236,14 +237,16 @@ func ownAddress(s *mirror.Snapshot, sidecar model.Key) bool {
 	})
 }
 
-// servicesOf lists the services of the namespace whose selectors match, and says whether one of them is headless with a
+// servicesOf lists the services of the namespace whose selectors match: Kubernetes' of the proxy's own cluster, since they select among
+// its pods, and ServiceEntries. It says whether one of them is headless with a
 // port that is not HTTP.
 func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool) {
 	var found []*model.Service
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range s.In(kind, n.Namespace) {
 			svc := r.(*model.Service)
-			if len(svc.Spec.GetSelector()) > 0 && Matches(svc.Spec.GetSelector(), n.Labels) {
+			local := kind == model.KindServiceEntry || svc.Key.Origin.Cluster() == n.Cluster
+			if local && len(svc.Spec.GetSelector()) > 0 && Matches(svc.Spec.GetSelector(), n.Labels) {
 				found = append(found, svc)
 				headless = headless || svc.Spec.GetHeadless() && slices.ContainsFunc(svc.Spec.GetPorts(), notHTTP)
 			}

@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // collect takes over what the world changed. Without a comparison to follow up there is nothing to note: the next full
@@ -152,7 +153,7 @@ func (s *State) written(e Written) (effects []Effect, on bool) {
 	for _, r := range batch.Puts {
 		key := r.Meta().Key
 		if size, refused := e.Refused[key]; refused {
-			s.refused[key] = object.Problem{ID: s.ownerOf(key), Message: fmt.Sprintf("its record has %d bytes, more than %d: what was stored before stands", size, kv.MaxRecordBytes)}
+			s.refused[key] = object.Problem{ID: s.ownerOf(key), Code: problem.NotAllowed, Severity: problem.Error, Message: fmt.Sprintf("its record has %d bytes, more than %d: what was stored before stands", size, kv.MaxRecordBytes)}
 			continue
 		}
 		s.have[key] = r.Meta().Hash

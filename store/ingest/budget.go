@@ -10,6 +10,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // counted says whether an object is some tenant's configuration. Slices of endpoints are the controllers'; the system
@@ -165,9 +166,9 @@ func (w *world) budgetProblems() []object.Problem {
 
 func (w *world) tellBudgets() (all []object.Problem) {
 	for _, r := range w.ledger.refusals() {
-		p := object.Problem{ID: r.id, Message: r.why}
+		p := object.Problem{ID: r.id, Code: problem.NotAllowed, Severity: problem.Error, Message: r.why}
 		if e := w.objects[r.id]; e != nil && e.object != nil {
-			p.Origin = e.object.Origin
+			p.Location = e.object.Location
 		}
 		all = append(all, p)
 	}
@@ -176,7 +177,7 @@ func (w *world) tellBudgets() (all []object.Problem) {
 		if label, is := strings.CutPrefix(u.tenant, TenantLabel+"="); is {
 			id = object.ID{Kind: "Tenant", Name: label}
 		}
-		all = append(all, object.Problem{ID: id, Message: w.ledger.warning(u), Warning: true})
+		all = append(all, object.Problem{ID: id, Code: problem.NotAllowed, Severity: problem.Warning, Message: w.ledger.warning(u)})
 	}
 	return all
 }

@@ -10,13 +10,13 @@ import (
 
 // The demo's own files must be without fault: they are what new users copy.
 func TestDemoFilesAreClean(t *testing.T) {
-	events, problems, err := files.Read("../../deploy/demo/shop")
+	events, problems, err := files.Read("../../deploy/demo/shop", "")
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("read: %v, problems %v", err, problems)
 	}
 	records, problems := Records(events, normal.Options{})
 	for _, p := range problems {
-		t.Errorf("problem: %v (%s)", p, p.Origin)
+		t.Errorf("problem: %v (%s)", p, p.Location)
 	}
 	count := map[model.Kind]int{}
 	for _, r := range records {

@@ -36,20 +36,20 @@ func parse(t testing.TB, text string) *object.Object {
 		group, version = "", group
 	}
 	return &object.Object{ID: object.ID{Group: group, Kind: head.Kind, Namespace: head.Metadata.Namespace, Name: head.Metadata.Name},
-		Version: version, Labels: head.Metadata.Labels, JSON: raw, Origin: head.Metadata.Name + ".yaml#1"}
+		Version: version, Labels: head.Metadata.Labels, JSON: raw, Location: head.Metadata.Name + ".yaml#1"}
 }
 
 func put(t testing.TB, text string) object.Event {
 	o := parse(t, text)
-	return object.Event{Op: object.Put, ID: o.ID, Object: o, Origin: o.Origin}
+	return object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location}
 }
 
 func gone(e object.Event) object.Event {
-	return object.Event{Op: object.Delete, ID: e.ID, Origin: e.Origin}
+	return object.Event{Op: object.Delete, ID: e.ID, Location: e.Location}
 }
 
 func broken(e object.Event) object.Event {
-	return object.Event{Op: object.Broken, ID: e.ID, Origin: e.Origin, Problem: "is no YAML"}
+	return object.Event{Op: object.Broken, ID: e.ID, Location: e.Location, Problem: "is no YAML"}
 }
 
 var synced = object.Event{Op: object.Synced}

@@ -110,15 +110,15 @@ func TestChangesOfOthersAreMended(t *testing.T) {
 	records := s.Prefix() + "records/"
 	s.Delete(records+"VirtualService/", records+"VirtualService0")
 	l.settles("a prefix that was deleted", same)
-	if got := l.log.with("changed stored records"); len(got) != 1 || !strings.Contains(got[0], "records=200 kinds=VirtualService names=\"VirtualService/shop/v000 VirtualService/shop/v001 ") {
+	if got := l.log.with("changed stored records"); len(got) != 1 || !strings.Contains(got[0], "records=200 kinds=VirtualService names=\"VirtualService///shop/v000 VirtualService///shop/v001 ") {
 		t.Errorf("log: %q", got)
 	}
-	s.Put("records/Service/shop/web", "not what the leader wrote")
+	s.Put("records/Service///shop/web", "not what the leader wrote")
 	l.settles("a value that was changed", same)
 	for i := range 300 {
-		s.Put(fmt.Sprintf("records/Service/other/x%d", i), "nobody's")
+		s.Put(fmt.Sprintf("records/Service///other/x%d", i), "nobody's")
 	}
-	s.Put("records/Novel/shop/x", "of a kind that nobody knows")
+	s.Put("records/Novel///shop/x", "of a kind that nobody knows")
 	s.Put("records/nonsense", "at a path that is none")
 	l.settles("records that were added", same)
 	l.loop.Emit([]object.Event{put(t, vs("late", "1s"))})
@@ -148,7 +148,7 @@ func TestStandingRecordsAreMended(t *testing.T) {
 	s := kvtest.Start(t)
 	first := lead(t, s, 2, put(t, svc), put(t, vs("a", "1s")))
 	first.stop()
-	s.Put("records/Novel/shop/x", "of a newer build")
+	s.Put("records/Novel///shop/x", "of a newer build")
 	s.MustCommit(kv.Batch{Epoch: s.Elect("newer")})
 	// This leader has never seen the good version of a.
 	l := lead(t, s, 3, put(t, svc), put(t, vs("a", "nonsense")))
@@ -156,9 +156,9 @@ func TestStandingRecordsAreMended(t *testing.T) {
 	same := func(state *kv.State) bool { return len(was.Differ(state.Contents)) == 0 }
 	s.Delete(s.Prefix()+"records/", s.Prefix()+"records0")
 	l.settles("everything was deleted", same)
-	s.Put("records/Novel/shop/x", "changed")
-	s.Put("records/VirtualService/shop/a", "changed")
-	s.Put("records/VirtualService/shop/a", "and again")
+	s.Put("records/Novel///shop/x", "changed")
+	s.Put("records/VirtualService///shop/a", "changed")
+	s.Put("records/VirtualService///shop/a", "and again")
 	l.settles("two that stand were changed", same)
 	if p := l.loop.Problems(); !slices.ContainsFunc(p, func(p object.Problem) bool { return p.ID.Name == "a" }) {
 		t.Errorf("problems %v", p)
@@ -179,7 +179,7 @@ func TestTermOverDamagedStore(t *testing.T) {
 			s.Delete(records+"VirtualService/", records+"VirtualService0")
 			if !forgotten {
 				for i := range 5 {
-					s.Put(fmt.Sprintf("records/Service/other/x%d", i), "nobody's")
+					s.Put(fmt.Sprintf("records/Service///other/x%d", i), "nobody's")
 				}
 			} else if stat, err := s.Stat(t.Context()); err != nil || s.Compact(t.Context(), stat.Revision) != nil {
 				t.Fatal(err)
@@ -196,10 +196,10 @@ func TestTermOverDamagedStore(t *testing.T) {
 // Of a kind that this build does not know the head says what the last leader said, whatever is stored: replicas that know it hold it.
 func TestHeadOfUnknownKinds(t *testing.T) {
 	s := kvtest.Start(t)
-	s.Put("records/Novel/shop/x", "of a newer build")
+	s.Put("records/Novel///shop/x", "of a newer build")
 	s.MustCommit(kv.Batch{Epoch: s.Elect("newer")})
 	was := load(t, s).Said.Kind("Novel")
-	s.Delete(s.Prefix()+"records/Novel/shop/x", "")
+	s.Delete(s.Prefix()+"records/Novel///shop/x", "")
 	if err := s.Compact(t.Context(), load(t, s).Store); err != nil {
 		t.Fatal(err)
 	}

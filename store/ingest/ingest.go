@@ -23,6 +23,7 @@ import (
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // Store is what the loop needs of kv.Store.
@@ -351,7 +352,7 @@ func countRejected(problems []object.Problem) {
 	obs.RejectedConfigs.Reset()
 	var last object.ID
 	for _, p := range problems { // in the order of objects
-		if !p.Warning && p.ID != last {
+		if p.Severity == problem.Error && p.ID != last {
 			last = p.ID
 			obs.RejectedConfigs.WithLabelValues(p.ID.Kind).Inc()
 		}

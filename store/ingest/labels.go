@@ -33,6 +33,8 @@ func (l *labels) set(namespace, value string) bool {
 func (w *world) noteNamespace(e object.Event) {
 	name, value := e.ID.Name, ""
 	switch {
+	case e.ID.Origin.Cluster() != "": // whose a namespace is, the config cluster says
+		return
 	case e.Op == object.Put && e.Object.ID.Group == "" && e.Object.ID.Kind == "Namespace":
 		name, value = e.Object.ID.Name, e.Object.Labels[TenantLabel]
 	case e.Op == object.Delete && e.ID.Group == "" && e.ID.Kind == "Namespace":

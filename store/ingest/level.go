@@ -8,6 +8,7 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // Levelled: records of kinds above a level (model.LevelOf) are not to be stored from now on, those up to it are (issue 12, item 13).
@@ -80,7 +81,7 @@ func (s *State) aboveLevel() (all []object.Problem) {
 	}
 	for key := range s.want {
 		if level := model.LevelOf(key.Kind); level > s.level.Level {
-			all = append(all, object.Problem{ID: s.ownerOf(key), Warning: true,
+			all = append(all, object.Problem{ID: s.ownerOf(key), Code: problem.Pending, Severity: problem.Warning,
 				Message: fmt.Sprintf("it takes effect once every replica reads level %d: there are replicas of an older version, which read level %d", level, s.level.Level)})
 		}
 	}

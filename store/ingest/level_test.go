@@ -16,7 +16,7 @@ import (
 // without them proxies would let in what they refuse. At its own level it leaves all of them.
 func TestLoweringBelowABuild(t *testing.T) {
 	s := kvtest.Start(t)
-	for name, closing := range map[string]bool{"Novelty/shop/skippable": false, "Novelty/shop/closing": true} {
+	for name, closing := range map[string]bool{"Novelty///shop/skippable": false, "Novelty///shop/closing": true} {
 		raw, err := proto.Marshal(&model.RecordValue{Schema: model.Schema, Closing: closing})
 		if err != nil {
 			t.Fatal(err)
@@ -27,7 +27,7 @@ func TestLoweringBelowABuild(t *testing.T) {
 		return func(state *kv.State) bool {
 			var found []string
 			for _, v := range state.Values {
-				if name, is := strings.CutPrefix(v.Path, "Novelty/shop/"); is {
+				if name, is := strings.CutPrefix(v.Path, "Novelty///shop/"); is {
 					found = append(found, name)
 				}
 			}

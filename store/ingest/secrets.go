@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // Sealer makes private keys unreadable before they are written. Safe for concurrent use.
@@ -106,7 +107,7 @@ func (s *State) sealed(e Sealed) {
 		}
 		if err := e.Errors[i]; err != nil {
 			s.resealing = true
-			s.unsealed[key] = object.Problem{ID: s.ownerOf(key), Message: fmt.Sprintf("cannot be sealed: %v: what was stored before stands", err)}
+			s.unsealed[key] = object.Problem{ID: s.ownerOf(key), Code: problem.Pending, Severity: problem.Error, Message: fmt.Sprintf("cannot be sealed: %v: what was stored before stands", err)}
 			continue
 		}
 		delete(s.drafts, key)

@@ -8,6 +8,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // Event is one thing that the loop tells Step.
@@ -304,7 +305,7 @@ func (s *State) compare(e Loaded) {
 
 func (w *world) ownerOf(key model.Key) object.ID {
 	if key == model.MeshKey {
-		return w.normal.MeshID()
+		return w.meshID
 	}
 	return normal.Owner(key)
 }
@@ -322,7 +323,7 @@ func (s *State) Problems() []object.Problem {
 	}
 	all = append(all, s.aboveLevel()...)
 	if s.guarded != "" {
-		all = append(all, object.Problem{Message: s.guarded})
+		all = append(all, object.Problem{Code: problem.Held, Severity: problem.Error, Message: s.guarded})
 	}
 	slices.SortFunc(all, normal.CompareProblems)
 	return all

@@ -170,7 +170,7 @@ func TestBadEditKeepsTheLastGood(t *testing.T) {
 	d.want(Objects{put(t, svc), good, synced})
 	d.want(Gained{d.epoch}, "load", "write +Service web +VirtualService a")
 	d.want(Objects{put(t, vs("a", "soon"))})
-	if p := d.s.Problems(); len(p) != 1 || p[0].Field != "spec.http[0].timeout" || p[0].Origin != "a.yaml#1" {
+	if p := d.s.Problems(); len(p) != 1 || p[0].Field != "spec.http[0].timeout" || p[0].Location != "a.yaml#1" {
 		t.Errorf("problems %v", p)
 	}
 	d.want(Objects{broken(good)})
@@ -205,7 +205,7 @@ func TestUnreadableDocumentAfterRestart(t *testing.T) {
 	d.want(Gained{d.epoch}, "load", "write +Service web +VirtualService a +VirtualService b")
 	d.s = NewState(Options{})
 	d.lead()
-	unknown := object.Event{Op: object.Broken, Origin: "x.yaml#1", Problem: "is no YAML"}
+	unknown := object.Event{Op: object.Broken, Location: "x.yaml#1", Problem: "is no YAML"}
 	d.want(Objects{put(t, svc), unknown, synced}, "load")
 	d.want(Objects{put(t, vs("a", "1s")), gone(unknown)}, "write -VirtualService b")
 }
@@ -305,7 +305,7 @@ func TestDeniedStandUntilTheKeyringIsRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return object.Event{Op: object.Put, ID: o.ID, Object: o, Origin: o.Origin}
+		return object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location}
 	}
 	d := newDesk(t)
 	d.want(Objects{broken(denied())})

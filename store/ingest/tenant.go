@@ -44,7 +44,7 @@ func (c *claim) grows() bool {
 
 // older is the order in which claims are served: creation time, then namespace and name.
 func older(a, b *claim) int {
-	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id.Namespace, b.id.Namespace), cmp.Compare(a.id.Name, b.id.Name), compareIDs(a.id, b.id))
+	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id.Namespace, b.id.Namespace), cmp.Compare(a.id.Name, b.id.Name), a.id.Compare(b.id))
 }
 
 // account is one tenant.

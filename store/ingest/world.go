@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // entry is one object as it was told last.
@@ -40,8 +40,9 @@ type world struct {
 	namespaces map[object.ID]*normal.Namespace
 	roles      map[object.ID]*normal.Role
 	mesh       *meshv1.MeshConfig
+	meshID     object.ID // of the object that says it
 	networks   *meshv1.MeshNetworks
-	unreadable map[string]bool // origins of documents of which not even the name can be read
+	unreadable map[string]bool // locations of documents of which not even the name can be read
 	want       map[model.Key]model.Record
 	drafts     map[model.Key]*Draft // wanted as soon as they are sealed
 	changed    map[model.Key]bool   // keys whose wanted record may differ since changed was last cleared
@@ -61,21 +62,17 @@ type world struct {
 func newWorld(options normal.Options) *world {
 	return &world{normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
 		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
-		mesh: model.DefaultMesh().Spec, networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, drafts: map[model.Key]*Draft{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
+		mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, drafts: map[model.Key]*Draft{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
 }
 
 // The lookups of normal.Lookup.
 
-func (w *world) Pod(namespace, name string) *normal.Pod {
-	return w.pods[object.ID{Kind: "Pod", Namespace: namespace, Name: name}]
-}
-func (w *world) Node(name string) *normal.Node { return w.nodes[object.ID{Kind: "Node", Name: name}] }
-func (w *world) Namespace(name string) *normal.Namespace {
-	return w.namespaces[object.ID{Kind: "Namespace", Name: name}]
-}
-func (w *world) Role(id object.ID) *normal.Role { return w.roles[id] }
-func (w *world) Mesh() *meshv1.MeshConfig       { return w.mesh }
-func (w *world) Networks() *meshv1.MeshNetworks { return w.networks }
+func (w *world) Pod(id object.ID) *normal.Pod             { return w.pods[id] }
+func (w *world) Node(id object.ID) *normal.Node           { return w.nodes[id] }
+func (w *world) Namespace(id object.ID) *normal.Namespace { return w.namespaces[id] }
+func (w *world) Role(id object.ID) *normal.Role           { return w.roles[id] }
+func (w *world) Mesh() *meshv1.MeshConfig                 { return w.mesh }
+func (w *world) Networks() *meshv1.MeshNetworks           { return w.networks }
 
 // take applies events that belong together: first what is joined with, then everything that is touched, each once.
 // synced: Synced was among them.
@@ -94,7 +91,7 @@ func (w *world) take(events []object.Event) (synced bool) {
 			w.broken(e)
 		}
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(touched), compareIDs) {
+	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
 		w.normalise(id)
 	}
 	w.settle()
@@ -134,6 +131,7 @@ func (w *world) put(o *object.Object, touched map[object.ID]bool) {
 			w.touch(o.ID, touched)
 		}
 	case w.normal.IsMesh(o.ID):
+		w.meshID = o.ID
 		w.putMesh(e, touched)
 	default:
 		touched[o.ID] = true
@@ -154,7 +152,7 @@ func (w *world) putMesh(e *entry, touched map[object.ID]bool) {
 	record, err := normal.MeshRecord(parsed.Config)
 	if err != nil {
 		e.spoiled = true
-		w.setProblems(e.object.ID, e, append(parsed.Problems, object.Problem{ID: e.object.ID, Origin: e.object.Origin, Field: "data.mesh", Message: err.Error()}))
+		w.setProblems(e.object.ID, e, append(parsed.Problems, object.Problem{ID: e.object.ID, Location: e.object.Location, Field: "data.mesh", Code: problem.Invalid, Severity: problem.Error, Message: err.Error()}))
 		return
 	}
 	w.setRecords(e, []model.Record{record}, nil)
@@ -194,7 +192,7 @@ func (w *world) touch(of object.ID, touched map[object.ID]bool) {
 // remove takes an object away, for good; what is left of it is nothing.
 func (w *world) remove(e object.Event, touched map[object.ID]bool) {
 	if e.ID.Name == "" {
-		delete(w.unreadable, e.Origin)
+		delete(w.unreadable, e.Location)
 		return
 	}
 	have := w.objects[e.ID]
@@ -221,7 +219,7 @@ func (w *world) remove(e object.Event, touched map[object.ID]bool) {
 // known closes its namespace.
 func (w *world) broken(e object.Event) {
 	if e.ID.Name == "" {
-		w.unreadable[e.Origin] = true
+		w.unreadable[e.Location] = true
 		return
 	}
 	have := w.objects[e.ID]
@@ -230,14 +228,17 @@ func (w *world) broken(e object.Event) {
 		w.objects[e.ID] = have
 	}
 	have.spoiled = true
+	if w.normal.IsMesh(e.ID) {
+		w.meshID = e.ID
+	}
 	if len(have.records) > 0 {
 		return
 	}
-	unread := &object.Object{ID: e.ID, Origin: e.Origin}
+	unread := &object.Object{ID: e.ID, Location: e.Location}
 	if closed := w.normal.Closed(unread, w.mesh.GetRootNamespace()); closed != nil {
 		have.closed = true
 		w.setRecords(have, []model.Record{closed}, nil)
-		w.setProblems(e.ID, have, []object.Problem{{ID: e.ID, Origin: e.Origin,
+		w.setProblems(e.ID, have, []object.Problem{{ID: e.ID, Location: e.Location, Code: problem.Unreadable, Severity: problem.Error,
 			Message: "cannot be read, and no good version is known: all workloads of its namespace are closed"}})
 	}
 }
@@ -328,13 +329,9 @@ func (w *world) check() []object.Problem {
 	found := normal.Check(maps.Values(w.want))
 	for i, p := range found {
 		if e := w.objects[p.ID]; e != nil && e.object != nil {
-			found[i].Origin = e.object.Origin
+			found[i].Location = e.object.Location
 		}
 	}
 	slices.SortFunc(found, normal.CompareProblems)
 	return found
-}
-
-func compareIDs(a, b object.ID) int {
-	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

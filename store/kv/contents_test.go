@@ -48,7 +48,7 @@ func TestContentsFollowChanges(t *testing.T) {
 		"a value":                       func() { values[one].Raw = []byte("other") },
 		"a value that is empty":         func() { values[one].Raw = []byte{} },
 		"a record at another path":      func() { values[one].Path += "x" },
-		"one more":                      func() { values = append(values, kv.Value{Path: "Service/shop/more", Raw: []byte("1")}) },
+		"one more":                      func() { values = append(values, kv.Value{Path: "Service///shop/more", Raw: []byte("1")}) },
 		"a byte that moved to the path": func() { values[one] = kv.Value{Path: another.Path + string(another.Raw[:1]), Raw: another.Raw[1:]} },
 	} {
 		values = list()
@@ -58,7 +58,7 @@ func TestContentsFollowChanges(t *testing.T) {
 			t.Errorf("%s: differ %v", what, was.Differ(kv.ContentsOf(values)))
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { followed.Replace("Service/shop/r1", model.Hash{1}, model.Hash{2}) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { followed.Replace("Service///shop/r1", model.Hash{1}, model.Hash{2}) }); n != 0 {
 		t.Errorf("a change allocates %v times", n)
 	}
 }
@@ -77,7 +77,7 @@ func stored(t *testing.T, s *kv.Store) kv.Contents {
 // gone, and of kinds that the leader does not know.
 func TestHeadSaysWhatIsStored(t *testing.T) {
 	s := kvtest.Start(t)
-	s.Put("records/Novel/shop/x", "of a newer build")
+	s.Put("records/Novel///shop/x", "of a newer build")
 	term := s.Term(epoch(t, s.Store, "a"))
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range 30 {
@@ -117,18 +117,18 @@ func TestHeadSaysWhatIsStored(t *testing.T) {
 		t.Fatalf("an empty batch that says what the head does: %d, %v", again.Revision, err)
 	}
 	s.Delete(s.RecordKey(service(t, "s0000", 1, 1).Meta().Key), "")
-	s.Put("records/Novel/shop/y", "foreign")
-	before, err := s.Before(within(t), []string{"Service/shop/s0000"}, load(t, s.Store, 0).Store-1)
+	s.Put("records/Novel///shop/y", "foreign")
+	before, err := s.Before(within(t), []string{"Service///shop/s0000"}, load(t, s.Store, 0).Store-1)
 	if err != nil || len(before) != 1 || before[0].Raw == nil {
 		t.Fatalf("as it was before: %+v, %v", before, err)
 	}
 	if err := s.Compact(within(t), load(t, s.Store, 0).Store); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Before(within(t), []string{"Service/shop/s0000"}, head.Revision); !errors.Is(err, kv.ErrCompacted) {
+	if _, err := s.Before(within(t), []string{"Service///shop/s0000"}, head.Revision); !errors.Is(err, kv.ErrCompacted) {
 		t.Fatalf("what etcd has forgotten: %v", err)
 	}
-	last, err := s.Commit(within(t), kv.Batch{Epoch: e, After: head.Revision, Stored: head.Contents, Restore: append(before, kv.Value{Path: "Novel/shop/y"})})
+	last, err := s.Commit(within(t), kv.Batch{Epoch: e, After: head.Revision, Stored: head.Contents, Restore: append(before, kv.Value{Path: "Novel///shop/y"})})
 	if err != nil || len(last.Contents.Differ(head.Contents)) > 0 || len(last.Contents.Differ(stored(t, s.Store))) > 0 {
 		t.Fatalf("what is put back: %v, %v", last.Contents.Differ(stored(t, s.Store)), err)
 	}
@@ -143,7 +143,7 @@ func sameBefore(t *testing.T, s *kv.Store) {
 	for _, v := range state.Values {
 		paths = append(paths, v.Path)
 	}
-	values, err := s.Before(within(t), append(paths, "Service/shop/none"), state.Store+1)
+	values, err := s.Before(within(t), append(paths, "Service///shop/none"), state.Store+1)
 	if n := len(state.Values); err != nil || len(values) != n+1 || values[n].Raw != nil || len(kv.ContentsOf(values[:n]).Differ(state.Contents)) > 0 {
 		t.Fatalf("%d of %d records, %v", len(values), n, err)
 	}

@@ -75,6 +75,8 @@ var Families = []Family{
 		Write: []Role{RoleXDS}},
 	{Path: "removals/", Holds: "which mass removal is held, and the decisions on approvals", Writer: "store/removal (leader; navarchctl store adopt, where nobody leads)", Reader: "store/removal (every ingester), navarchctl store",
 		Write: []Role{RoleIngest}, Read: []Role{RoleOperator}},
+	{Path: "replica-problems/", Holds: "what replicas find wrong with objects as they plan and build, leased", Writer: "push/problems (each replica its own)", Reader: "push/problems (leader)",
+		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
 	{Path: "ring/", Holds: "which replica owns which shard", Writer: "shard/place (leader)", Reader: "shard/place, shard/relay through a replica",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "sealing/", Holds: "the key of the MACs of sealed configuration, sealed itself", Writer: "ca/vault (leader, once)", Reader: "ca/vault (leader); cmd/navarchd, whether a key file may be made",

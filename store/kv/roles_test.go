@@ -89,7 +89,7 @@ func followsItself(t *testing.T, leader *kv.Store, e kv.Epoch, revision int64) {
 	if u := next(t, leader.Watch(within(t), kv.Position{Revision: e.Revision})); u.Revision != revision || u.Err != nil {
 		t.Fatalf("a leader's watch: %+v", u)
 	}
-	if _, err := leader.Before(within(t), []string{"Service/shop/s0000"}, revision); err != nil {
+	if _, err := leader.Before(within(t), []string{"Service///shop/s0000"}, revision); err != nil {
 		t.Fatalf("a leader reads what was before: %v", err)
 	}
 }

@@ -141,7 +141,7 @@ func TestLoadUndecodable(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
 	commit(t, s.Store, kv.Batch{Epoch: e, Puts: services(t, 1, 80)})
-	for path, value := range map[string]string{"Service/shop/bad": "\xff\xff", "Service/shop/empty": "", "Novel/shop/a": "x", "nothing": "x"} {
+	for path, value := range map[string]string{"Service///shop/bad": "\xff\xff", "Service///shop/empty": "", "Novel///shop/a": "x", "nothing": "x"} {
 		put(t, s.Store, s.Prefix()+"records/"+path, value)
 	}
 	wrong := map[string]string{}
@@ -150,7 +150,7 @@ func TestLoadUndecodable(t *testing.T) {
 			wrong[v.Path] = err.Error()
 		}
 	}
-	if len(wrong) != 4 || wrong["Novel/shop/a"] == "" || wrong["Service/shop/bad"] == "" {
+	if len(wrong) != 4 || wrong["Novel///shop/a"] == "" || wrong["Service///shop/bad"] == "" {
 		t.Fatalf("got %v", wrong)
 	}
 }

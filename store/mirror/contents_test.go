@@ -36,7 +36,7 @@ func (w *world) edit() (all []kv.Value) {
 		name := fmt.Sprintf("s%d", w.r.IntN(8))
 		v := value(w.t, name, uint32(1+w.r.IntN(3)))
 		if w.r.IntN(2) == 0 {
-			v.Path = "Novel/shop/" + name
+			v.Path = "Novel///shop/" + name
 		}
 		if w.r.IntN(3) == 0 {
 			v.Raw = nil

@@ -46,7 +46,7 @@ func TestListForgetsWhatWasStaged(t *testing.T) {
 // A value that did not decode and is gone from the list is no problem any more.
 func TestListForgetsWhatDidNotDecode(t *testing.T) {
 	f := newFold()
-	f.load(listed(5, 5, value(t, "a", 1), kv.Value{Path: "Service/shop/x", Raw: []byte{}}))
+	f.load(listed(5, 5, value(t, "a", 1), kv.Value{Path: "Service///shop/x", Raw: []byte{}}))
 	if p := f.missing(); len(p) != 1 || f.published {
 		t.Fatalf("missing %v, published %t", p, f.published)
 	}
@@ -59,8 +59,8 @@ func TestListForgetsWhatDidNotDecode(t *testing.T) {
 func TestThereAndBackWithinABatch(t *testing.T) {
 	f := newFold()
 	first, _ := f.load(listed(5, 5, value(t, "a", 1), value(t, "b", 1)))
-	f.apply(kv.Update{Revision: 6, Head: &kv.Head{Revision: 6, LastComplete: 5}, Values: []kv.Value{value(t, "a", 2), {Path: "Service//b"}, value(t, "c", 1)}})
-	c, ok := f.apply(kv.Update{Revision: 7, Head: &kv.Head{Revision: 7, Complete: true, LastComplete: 5}, Values: []kv.Value{value(t, "a", 1), value(t, "b", 1), {Path: "Service//c"}}})
+	f.apply(kv.Update{Revision: 6, Head: &kv.Head{Revision: 6, LastComplete: 5}, Values: []kv.Value{value(t, "a", 2), {Path: "Service////b"}, value(t, "c", 1)}})
+	c, ok := f.apply(kv.Update{Revision: 7, Head: &kv.Head{Revision: 7, Complete: true, LastComplete: 5}, Values: []kv.Value{value(t, "a", 1), value(t, "b", 1), {Path: "Service////c"}}})
 	if !ok || len(c.Edits) != 0 || c.Old != first.New || names(c.New) != "a=1 b=1 " {
 		t.Fatalf("%v, %t: %s", c.Edits, ok, names(c.New))
 	}

@@ -75,14 +75,14 @@ func TestChangedKindIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(s *kvtest.Server){
-		"a value that is another's": func(s *kvtest.Server) { s.Put("records/Service/shop/s001", string(good)) },
-		"a value that is garbage":   func(s *kvtest.Server) { s.Put("records/Service/shop/s001", "\xff") },
-		"one more":                  func(s *kvtest.Server) { s.Put("records/Service/shop/x", string(good)) },
+		"a value that is another's": func(s *kvtest.Server) { s.Put("records/Service///shop/s001", string(good)) },
+		"a value that is garbage":   func(s *kvtest.Server) { s.Put("records/Service///shop/s001", "\xff") },
+		"one more":                  func(s *kvtest.Server) { s.Put("records/Service///shop/x", string(good)) },
 		"two that were exchanged": func(s *kvtest.Server) {
 			one, _ := model.Encode(service(t, "s001", 81))
 			two, _ := model.Encode(service(t, "s002", 82))
-			s.Put("records/Service/shop/s001", string(two))
-			s.Put("records/Service/shop/s002", string(one))
+			s.Put("records/Service///shop/s001", string(two))
+			s.Put("records/Service///shop/s002", string(one))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,18 +196,18 @@ func TestOtherBuildsFreezeNothing(t *testing.T) {
 // Kinds that a build does not know are compared too, and make no replica unready.
 func TestUnknownKindThatDiffers(t *testing.T) {
 	s, e := etcd(t)
-	s.Put("records/Novel/shop/x", envelope(t, model.Schema, true))
+	s.Put("records/Novel///shop/x", envelope(t, model.Schema, true))
 	leader := s.Term(e)
 	first := leader.Commit(kv.Batch{Puts: services(t, 0, 2, 80)})
 	runs := start(t, s.Connect())
 	runs.reach(first.Revision)
-	s.Delete(s.Prefix()+"records/Novel/shop/x", "")
+	s.Delete(s.Prefix()+"records/Novel///shop/x", "")
 	second := leader.Commit(kv.Batch{Puts: services(t, 0, 1, 81)})
 	runs.holds("Novel")
 	if got := joined(covered(runs.reach(second.Revision).New)); got != "shop" {
 		t.Errorf("closed for %q: somebody took away what closes it", got)
 	}
-	s.Put("records/Newer/shop/x", envelope(t, model.Schema, true))
+	s.Put("records/Newer///shop/x", envelope(t, model.Schema, true))
 	third := leader.Commit(kv.Batch{Puts: services(t, 0, 1, 82)})
 	starts := start(t, s.Connect())
 	starts.holds("Newer", "Novel")

@@ -18,14 +18,14 @@ func TestColdStartOnEmptyStore(t *testing.T) {
 	m := start(t, s.Connect())
 	receive(t, "the list", m.relisted)
 	s.Put("members/x", "the watch brings this, and nothing is published")
-	s.Put("records/Service/shop/a", "nor by this")
+	s.Put("records/Service///shop/a", "nor by this")
 	if m.Current() != nil {
 		t.Fatalf("published %v", dump(t, m.Current()))
 	}
 	if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "no leader has written yet") && !strings.Contains(err.Error(), "nothing was read yet") {
 		t.Fatalf("ready: %v", err)
 	}
-	s.Delete(s.Prefix()+"records/Service/shop/a", "")
+	s.Delete(s.Prefix()+"records/Service///shop/a", "")
 	revision := s.MustCommit(kv.Batch{Epoch: e})
 	if c := m.reach(revision); len(c.Edits) != 0 || c.New.Revision() != revision {
 		t.Fatalf("published %+v", c)
@@ -204,14 +204,14 @@ func TestUndecodableKeepsLastGood(t *testing.T) {
 	first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 3, 80)})
 	m := start(t, s.Connect())
 	good := pointer(t, m.reach(first).New, service(t, "s001", 0).Meta().Key)
-	s.Put("records/Service/shop/s001", "") // not the same as deleted
+	s.Put("records/Service///shop/s001", "") // not the same as deleted
 	second := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 1, 81)})
 	change := m.reach(second)
 	problems := receive(t, "the problem", m.problems)
 	if len(change.Edits) != 1 || pointer(t, change.New, good.Meta().Key) != good {
 		t.Fatalf("edits %v", change.Edits)
 	}
-	if len(problems) != 1 || !problems[0].Kept || !strings.Contains(problems[0].String(), "Service/shop/s001") || m.Ready() != nil {
+	if len(problems) != 1 || !problems[0].Kept || !strings.Contains(problems[0].String(), "Service///shop/s001") || m.Ready() != nil {
 		t.Fatalf("problems %v, ready: %v", problems, m.Ready())
 	}
 	m.pause() // the same when it is read from a list
@@ -232,7 +232,7 @@ func TestUndecodableKeepsLastGood(t *testing.T) {
 // Where there is no version that decodes, a mirror that starts publishes nothing, and says why; one that runs publishes the
 // rest, and says why it is not ready.
 func TestUndecodableWithoutLastGood(t *testing.T) {
-	for _, path := range []string{"Service/shop/bad", "Secret/shop/bad"} {
+	for _, path := range []string{"Service///shop/bad", "Secret///shop/bad"} {
 		t.Run(path, func(t *testing.T) {
 			s, e := etcd(t)
 			first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 3, 80)})

@@ -22,7 +22,7 @@ import (
 type Snapshot struct {
 	revision int64
 	place    kv.Place                   // of the head that it is of, zero where that says none: else of the newest before it that did
-	records  *iradix.Tree[model.Record] // by model.Key.Path
+	records  *iradix.Tree[model.Record] // by treeKey
 	byHost   *iradix.Tree[model.Record] // by hostKey
 	counts   [model.NumKinds]int
 	unknown  []model.Unknown // ordered by path; never changed
@@ -77,21 +77,28 @@ func (s *Snapshot) Covered(namespace string) (model.Unknown, bool) {
 }
 
 // Get finds one record.
-func (s *Snapshot) Get(key model.Key) (model.Record, bool) { return s.records.Get([]byte(key.Path())) }
+func (s *Snapshot) Get(key model.Key) (model.Record, bool) {
+	return s.records.Get([]byte(treeKey(key)))
+}
 
-// All iterates over the records of one kind, by namespace and name.
+// All iterates over the records of one kind, by namespace, name and origin, as In and ByHost do: of records of one name those of the
+// config cluster come first.
 func (s *Snapshot) All(kind model.Kind) iter.Seq[model.Record] {
 	return prefixed(s.records, kind.String()+"/")
 }
 
-// In iterates over the records of one kind in one namespace, by name.
+// In iterates over the records of one kind in one namespace of all clusters.
 func (s *Snapshot) In(kind model.Kind, namespace string) iter.Seq[model.Record] {
 	return prefixed(s.records, kind.String()+"/"+namespace+"/")
 }
 
+// Named iterates over the records of one kind and name: one of each origin that has it.
+func (s *Snapshot) Named(kind model.Kind, namespace, name string) iter.Seq[model.Record] {
+	return prefixed(s.records, kind.String()+"/"+namespace+"/"+name+"\x00")
+}
+
 // ByHost iterates over the records of one kind that name exactly this host (a Service's or ServiceEntry's hosts, the
-// hosts of Endpoints and VirtualServices, the host of a DestinationRule; wildcards are literal here), by namespace and
-// name.
+// hosts of Endpoints and VirtualServices, the host of a DestinationRule; wildcards are literal here).
 func (s *Snapshot) ByHost(kind model.Kind, host string) iter.Seq[model.Record] {
 	return prefixed(s.byHost, hostKey(kind, host, ""))
 }
@@ -112,17 +119,18 @@ func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Ke
 	records, hosts := s.records.Txn(), s.byHost.Txn()
 	edits := map[model.Key]Edit{}
 	set := func(key model.Key, record model.Record) {
-		path := []byte(key.Path())
+		tree := treeKey(key)
+		path := []byte(tree)
 		old, had := records.Get(path)
 		if had && record != nil && old.Meta().Hash == record.Meta().Hash || !had && record == nil {
 			return
 		}
 		record = shareEndpoints(old, record)
 		for _, host := range hostsOf(old) {
-			hosts.Delete([]byte(hostKey(key.Kind, host, key.Path())))
+			hosts.Delete([]byte(hostKey(key.Kind, host, tree)))
 		}
 		for _, host := range hostsOf(record) {
-			hosts.Insert([]byte(hostKey(key.Kind, host, key.Path())), record)
+			hosts.Insert([]byte(hostKey(key.Kind, host, tree)), record)
 		}
 		if record == nil {
 			records.Delete(path)
@@ -188,6 +196,12 @@ func prefixed(tree *iradix.Tree[model.Record], prefix string) iter.Seq[model.Rec
 	return func(yield func(model.Record) bool) {
 		tree.Root().WalkPrefix([]byte(prefix), func(_ []byte, r model.Record) bool { return !yield(r) })
 	}
+}
+
+// treeKey is a key in the order of model.Key.Compare, but for kinds: what is of one namespace, and of one name, stands together. No part
+// of a key has a slash or a NUL (model.Key.Check).
+func treeKey(key model.Key) string {
+	return key.Kind.String() + "/" + key.Namespace + "/" + key.Name + "\x00" + key.Origin.Cluster() + "\x00" + key.Origin.Source()
 }
 
 func hostKey(kind model.Kind, host, path string) string {

@@ -37,12 +37,12 @@ func TestUnknownKinds(t *testing.T) {
 		path, value string
 		closes      string // namespaces
 	}{
-		"skippable":               {"Novel/shop/x", envelope(t, model.Schema, false), ""},
-		"closing":                 {"Novel/shop/x", envelope(t, model.Schema, true), "shop"},
-		"closing, of the root":    {"Novel/istio-system/x", envelope(t, model.Schema+1, true), "istio-system other shop"},
-		"closing, of the mesh":    {"Novel//x", envelope(t, model.Schema, true), "istio-system other shop"},
-		"not readable":            {"Novel/shop/bad", "\xff\xff", "shop"},
-		"of a schema yet to come": {"Novel/shop/x", envelope(t, model.Schema+2, false), "shop"},
+		"skippable":               {"Novel///shop/x", envelope(t, model.Schema, false), ""},
+		"closing":                 {"Novel///shop/x", envelope(t, model.Schema, true), "shop"},
+		"closing, of the root":    {"Novel///istio-system/x", envelope(t, model.Schema+1, true), "istio-system other shop"},
+		"closing, of the mesh":    {"Novel////x", envelope(t, model.Schema, true), "istio-system other shop"},
+		"not readable":            {"Novel///shop/bad", "\xff\xff", "shop"},
+		"of a schema yet to come": {"Novel///shop/x", envelope(t, model.Schema+2, false), "shop"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, e := etcd(t)
@@ -89,7 +89,7 @@ func joined(all []string) (out string) {
 // What a replica was closed for it is closed for when it starts from its disk.
 func TestUnknownKindsOnDisk(t *testing.T) {
 	s, e := etcd(t)
-	s.Put("records/Novel/shop/x", envelope(t, model.Schema, true))
+	s.Put("records/Novel///shop/x", envelope(t, model.Schema, true))
 	first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 3, 80)})
 	m := start(t, s.Connect())
 	m.reach(first)

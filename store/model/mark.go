@@ -56,8 +56,8 @@ type Unknown struct {
 // is closing.
 func ReadUnknown(path string, raw []byte) Unknown {
 	u := Unknown{Path: path, Closing: true}
-	if parts := strings.SplitN(path, "/", 3); len(parts) == 3 {
-		u.Namespace = parts[1]
+	if parts := strings.Split(path, "/"); len(parts) == pathParts {
+		u.Namespace = parts[3]
 	}
 	wire := &RecordValue{}
 	if proto.Unmarshal(raw, wire) == nil && wire.Schema > 0 && wire.Schema <= Schema+1 {

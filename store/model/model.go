@@ -1,12 +1,14 @@
 // Package model is the vocabulary of the store: keys, hashes and the normalised records that replicas plan from.
 //
-// Owns: the wire format of records (record.proto).  Reads: nothing of ours.  Never: sockets, clocks, Envoy types.
+// Owns: the wire format of records (record.proto).  Reads: store/origin.  Never: sockets, clocks, Envoy types.
 package model
 
 import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"navarch.io/navarch/store/origin"
 )
 
 // Kind says what a record is. The order is the order of keys in etcd listings and nothing else; the names are stored,
@@ -81,28 +83,49 @@ type Key struct {
 	Kind      Kind
 	Namespace string
 	Name      string
+	Origin    origin.Origin
 }
 
-// String is the key as users read it: Kind namespace/name.
-func (k Key) String() string { return fmt.Sprintf("%s %s/%s", k.Kind, k.Namespace, k.Name) }
+// String is the key as users read it: Kind namespace/name, with the cluster where it is not the config cluster.
+func (k Key) String() string {
+	return fmt.Sprintf("%s %s/%s%s", k.Kind, k.Namespace, k.Name, k.Origin.Suffix())
+}
 
-// Path is the key below records/ in etcd: kind/namespace/name.
-func (k Key) Path() string { return k.Kind.String() + "/" + k.Namespace + "/" + k.Name }
+// Path is the key below records/ in etcd: kind/cluster/source/namespace/name. Only what Check takes is a path of its own.
+func (k Key) Path() string {
+	return k.Kind.String() + "/" + k.Origin.Cluster() + "/" + k.Origin.Source() + "/" + k.Namespace + "/" + k.Name
+}
+
+// pathParts is how many parts a path has.
+const pathParts = 5
+
+// Check refuses keys whose path would be another key's, or none: a part of it has a slash or a NUL, or there is no name.
+func (k Key) Check() error {
+	switch {
+	case k.Kind == KindInvalid || k.Kind >= NumKinds:
+		return fmt.Errorf("key %v: it is of no kind", k)
+	case k.Name == "":
+		return fmt.Errorf("key %v: it has no name", k)
+	case strings.ContainsAny(k.Origin.Cluster()+k.Origin.Source()+k.Namespace+k.Name, "/\x00"):
+		return fmt.Errorf("key %v: no part of it may have a slash or a NUL", k)
+	}
+	return nil
+}
 
 // ParsePath is the inverse of Path. The error wraps ErrUnknownKind where nothing but the kind is wrong.
 func ParsePath(path string) (Key, error) {
-	parts := strings.SplitN(path, "/", 3)
-	if len(parts) != 3 || parts[2] == "" {
-		return Key{}, fmt.Errorf("record path %q: want kind/namespace/name", path)
+	parts := strings.Split(path, "/")
+	if len(parts) != pathParts || parts[pathParts-1] == "" || strings.Contains(path, "\x00") {
+		return Key{}, fmt.Errorf("record path %q: want kind/cluster/source/namespace/name", path)
 	}
 	kind, ok := ParseKind(parts[0])
 	if !ok {
 		return Key{}, fmt.Errorf("record path %q: %w %q", path, ErrUnknownKind, parts[0])
 	}
-	return Key{Kind: kind, Namespace: parts[1], Name: parts[2]}, nil
+	return Key{Kind: kind, Origin: origin.New(parts[1], parts[2]), Namespace: parts[3], Name: parts[4]}, nil
 }
 
-// Compare orders keys by kind, namespace, name.
+// Compare orders keys by kind, namespace and name, then by origin, the config cluster first.
 func (k Key) Compare(o Key) int {
-	return cmp.Or(cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
+	return cmp.Or(cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name), k.Origin.Compare(o.Origin))
 }

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/origin"
 )
 
 // bodies is one body for every kind; a kind without one fails the tests.
@@ -56,17 +58,59 @@ func TestKinds(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	for _, k := range []Key{{KindService, "shop", "web"}, {KindMesh, "", "mesh"}, {KindServiceEntry, "shop", "a/b"}} {
+	for _, k := range []Key{
+		{Kind: KindService, Namespace: "shop", Name: "web"}, MeshKey,
+		{Kind: KindService, Namespace: "shop", Name: "web", Origin: origin.New("", "files")},
+		{Kind: KindServiceEntry, Namespace: "shop", Name: "a:b", Origin: origin.New("west", "kube")}} {
 		got, err := ParsePath(k.Path())
 		if err != nil || got != k {
 			t.Errorf("%s: %v, %v", k.Path(), got, err)
 		}
 	}
-	for _, path := range []string{"", "Service", "Service/shop", "Service/shop/", "Pod/shop/web", "//", "Invalid/a/b"} {
+	for _, path := range []string{"", "Service", "Service/shop/web", "Service///shop/", "Pod///shop/web", "////", "Invalid///a/b", "Service///shop/web/x", "Service///shop/a/"} {
 		if k, err := ParsePath(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v, %v", path, k, err)
 		}
 	}
+}
+
+// No part of a key makes its path another key's: such a key has no record.
+func TestForgedPaths(t *testing.T) {
+	whole := Key{Kind: KindService, Namespace: "shop", Name: "web", Origin: origin.New("west", "files")}
+	if err := whole.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, forge := range []func(k *Key){
+		func(k *Key) { k.Name = "a/b" }, func(k *Key) { k.Namespace = "shop/web" }, func(k *Key) { k.Origin = origin.New("west/files", "") },
+		func(k *Key) { k.Origin = origin.New("west", "files/shop") }, func(k *Key) { k.Name = "" }, func(k *Key) { k.Name = "web\x00west" },
+		func(k *Key) { k.Kind = NumKinds },
+	} {
+		k := whole
+		forge(&k)
+		if _, err := New(k, 0, &ServiceSpec{}); err == nil || k.Check() == nil {
+			t.Errorf("%q has a record", k.Path())
+		}
+	}
+}
+
+// Each key that may be stored has a path of its own, and each path that is read is that of the key which it gives.
+func FuzzPath(f *testing.F) {
+	f.Add("Service", "west", "files", "shop", "web")
+	f.Add("Mesh", "", "", "", "mesh")
+	f.Add("Service", "a/b", "c", "d\x00", "e/f")
+	f.Fuzz(func(t *testing.T, kind, cluster, source, namespace, name string) {
+		k := Key{Origin: origin.New(cluster, source), Namespace: namespace, Name: name}
+		k.Kind, _ = ParseKind(kind)
+		if k.Check() == nil {
+			if back, err := ParsePath(k.Path()); err != nil || back != k {
+				t.Errorf("%q is read as %q: %v", k.Path(), back.Path(), err)
+			}
+		}
+		path := strings.Join([]string{kind, cluster, source, namespace, name}, "/")
+		if back, err := ParsePath(path); err == nil && (back.Path() != path || back.Check() != nil) {
+			t.Errorf("%q is read as %q: %v", path, back.Path(), back.Check())
+		}
+	})
 }
 
 // What etcd holds comes back the same, with the same hash, for every kind; the same content has the same bytes.
@@ -78,7 +122,7 @@ func TestRoundTrip(t *testing.T) {
 			if body == nil {
 				t.Fatal("no body in this test")
 			}
-			key := Key{kind, "shop", "a"}
+			key := Key{Kind: kind, Namespace: "shop", Name: "a"}
 			r, err := New(key, 7, body)
 			if err != nil {
 				t.Fatal(err)
@@ -113,7 +157,7 @@ func TestRoundTrip(t *testing.T) {
 func TestBodyBelongsToKind(t *testing.T) {
 	for kind := range bodies() {
 		for other, body := range bodies() {
-			_, err := New(Key{kind, "shop", "a"}, 0, body)
+			_, err := New(Key{Kind: kind, Namespace: "shop", Name: "a"}, 0, body)
 			fits := kind == other || proto.MessageName(bodies()[kind]) == proto.MessageName(body)
 			if fits != (err == nil) {
 				t.Errorf("a %v with the body of a %v: %v", kind, other, err)
@@ -123,17 +167,17 @@ func TestBodyBelongsToKind(t *testing.T) {
 			}
 		}
 	}
-	if _, err := New(Key{KindInvalid, "", "a"}, 0, &ServiceSpec{}); err == nil {
+	if _, err := New(Key{Kind: KindInvalid, Namespace: "", Name: "a"}, 0, &ServiceSpec{}); err == nil {
 		t.Error("a record of no kind")
 	}
-	if _, err := New(Key{KindVirtualService, "", "a"}, 0, &networkingv1.VirtualService{Hosts: []string{"\xff"}}); err == nil {
+	if _, err := New(Key{Kind: KindVirtualService, Namespace: "", Name: "a"}, 0, &networkingv1.VirtualService{Hosts: []string{"\xff"}}); err == nil {
 		t.Error("a body that does not encode")
 	}
 }
 
 // A value of the neighbouring schema versions decodes, others are refused with the versions, and so is what is broken.
 func TestDecodeRefuses(t *testing.T) {
-	key := Key{KindService, "shop", "web"}
+	key := Key{Kind: KindService, Namespace: "shop", Name: "web"}
 	wire := func(change func(*RecordValue)) []byte {
 		v := &RecordValue{Schema: Schema, Body: &RecordValue_Service{Service: &ServiceSpec{}}}
 		change(v)
@@ -156,7 +200,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"no body", "body is missing", key, wire(func(v *RecordValue) { v.Body = nil })},
 		{"another kind's body", "does not belong to kind Service", key, wire(func(v *RecordValue) { v.Body = &RecordValue_Policy{Policy: &PolicySpec{}} })},
 		{"an Istio body", "does not belong to kind Service", key, wire(func(v *RecordValue) { v.Body = &RecordValue_Istio{Istio: nil} })},
-		{"a broken Istio body", "Sidecar shop/web", Key{KindSidecar, "shop", "web"}, wire(func(v *RecordValue) { v.Body = &RecordValue_Istio{Istio: []byte{0xff}} })},
+		{"a broken Istio body", "Sidecar shop/web", Key{Kind: KindSidecar, Namespace: "shop", Name: "web"}, wire(func(v *RecordValue) { v.Body = &RecordValue_Istio{Istio: []byte{0xff}} })},
 		{"no protobuf", "Service shop/web", key, []byte("hello")},
 		{"cut off", "Service shop/web", key, wire(func(v *RecordValue) { v.Body.(*RecordValue_Service).Service.Hosts = []string{"abc"} })[:5]},
 	} {
@@ -171,7 +215,7 @@ func TestDecodeRefuses(t *testing.T) {
 // Precedence: time of creation, then namespace, then name.
 func TestOlder(t *testing.T) {
 	head := func(created int64, namespace, name string) *Head {
-		return &Head{Key: Key{KindVirtualService, namespace, name}, Created: created}
+		return &Head{Key: Key{Kind: KindVirtualService, Namespace: namespace, Name: name}, Created: created}
 	}
 	order := []*Head{head(0, "z", "z"), head(1, "a", "z"), head(1, "b", "a"), head(1, "b", "b"), head(2, "a", "a")}
 	for i := range order {
@@ -184,7 +228,7 @@ func TestOlder(t *testing.T) {
 }
 
 func TestPatch(t *testing.T) {
-	r, err := New(Key{KindEnvoyFilter, "shop", "f"}, 0, &networkingv1.EnvoyFilter{ConfigPatches: []*networkingv1.EnvoyFilter_EnvoyConfigObjectPatch{
+	r, err := New(Key{Kind: KindEnvoyFilter, Namespace: "shop", Name: "f"}, 0, &networkingv1.EnvoyFilter{ConfigPatches: []*networkingv1.EnvoyFilter_EnvoyConfigObjectPatch{
 		{ApplyTo: networkingv1.EnvoyFilter_LISTENER}, {ApplyTo: networkingv1.EnvoyFilter_CLUSTER}}})
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +264,7 @@ func TestMeshDefaults(t *testing.T) {
 // Whatever etcd holds: a record or an error that names the key; a record encodes to something that decodes to the same.
 func FuzzDecode(f *testing.F) {
 	for kind, body := range bodies() {
-		r, err := New(Key{kind, "shop", "a"}, 1, body)
+		r, err := New(Key{Kind: kind, Namespace: "shop", Name: "a"}, 1, body)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -231,7 +275,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(uint8(kind), raw)
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
-		key := Key{Kind(kind), "shop", "a"}
+		key := Key{Kind: Kind(kind), Namespace: "shop", Name: "a"}
 		r, err := Decode(key, raw)
 		if err != nil {
 			if !strings.Contains(err.Error(), key.String()) {
@@ -258,14 +302,14 @@ func TestMarks(t *testing.T) {
 		}
 	}
 	for closing, want := range map[bool]string{
-		true:  "records/Novel/shop/x: this build does not know the kind; no proxy that it covers is let in: of its namespace, or of all where that is the mesh's root namespace",
-		false: "records/Novel/shop/x: this build does not know the kind; it is skipped",
+		true:  "records/Novel//files/shop/x: this build does not know the kind; no proxy that it covers is let in: of its namespace, or of all where that is the mesh's root namespace",
+		false: "records/Novel//files/shop/x: this build does not know the kind; it is skipped",
 	} {
 		raw, err := proto.Marshal(&RecordValue{Schema: Schema, Closing: closing})
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := ReadUnknown("Novel/shop/x", raw)
+		u := ReadUnknown("Novel//files/shop/x", raw)
 		if u.String() != want || u.Covers("shop", "root") != closing || u.Covers("other", "root") {
 			t.Errorf("%+v: %v", u, u)
 		}

@@ -36,7 +36,7 @@ type Head struct {
 // Meta gives access to the head behind the Record interface.
 func (h *Head) Meta() *Head { return h }
 
-// Older orders records by precedence: creation time, then namespace, then name (Istio's rule for conflicts:
+// Older orders records by precedence: creation time, then namespace, then name, then origin (Istio's rule for conflicts:
 // https://istio.io/latest/docs/reference/config/networking/, "oldest first").
 func (h *Head) Older(o *Head) int {
 	return cmp.Or(cmp.Compare(h.Created, o.Created), h.Key.Compare(o.Key))
@@ -106,6 +106,9 @@ func Encode(r Record) ([]byte, error) {
 }
 
 func encode(key Key, created int64, body proto.Message) ([]byte, Record, error) {
+	if err := key.Check(); err != nil {
+		return nil, nil, fmt.Errorf("encode %v: %w", key, err)
+	}
 	wire := &RecordValue{Schema: Schema, Created: created, Closing: writesMark(key.Kind)}
 	if err := setBody(wire, key.Kind, body); err != nil {
 		return nil, nil, fmt.Errorf("encode %v: %w", key, err)

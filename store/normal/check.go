@@ -12,10 +12,11 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // Check looks at records side by side: destinations without a service, subsets without a rule, several objects for one
-// host. All of it are warnings, in the order of the records' owners; Origin is for the caller to fill in.
+// host. All of it are warnings, in the order of the records' owners; Location is for the caller to fill in.
 func Check(records iter.Seq[model.Record]) []object.Problem {
 	w := newWorld(records)
 	var out []object.Problem
@@ -24,7 +25,7 @@ func Check(records iter.Seq[model.Record]) []object.Problem {
 	}
 	for _, rule := range w.rules {
 		if !strings.HasPrefix(rule.Spec.Host, "*") && !w.known(rule.Spec.Host) {
-			out = append(out, problem(rule, "spec.host", "no service has host %q", rule.Spec.Host))
+			out = append(out, between(rule, problem.NotFound, "spec.host", "no service has host %q", rule.Spec.Host))
 		}
 	}
 	out = append(out, w.conflicts()...)
@@ -35,7 +36,7 @@ func Check(records iter.Seq[model.Record]) []object.Problem {
 // CompareProblems orders problems by object, then field, then message.
 func CompareProblems(a, b object.Problem) int {
 	return cmp.Or(cmp.Compare(a.ID.Namespace, b.ID.Namespace), cmp.Compare(a.ID.Kind, b.ID.Kind), cmp.Compare(a.ID.Name, b.ID.Name),
-		cmp.Compare(a.ID.Group, b.ID.Group), cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+		cmp.Compare(a.ID.Group, b.ID.Group), a.ID.Origin.Compare(b.ID.Origin), cmp.Compare(a.Location, b.Location), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
 }
 
 // world is the records that Check looks at, each list by age.
@@ -91,13 +92,13 @@ func (w *world) destinations(vs *model.VirtualService) []object.Problem {
 	var out []object.Problem
 	destinations(vs.Spec, func(path string, d *networkingv1.Destination) {
 		if !w.known(d.Host) {
-			out = append(out, problem(vs, path+".host", "no service has host %q: requests to it fail", d.Host))
+			out = append(out, between(vs, problem.NotFound, path+".host", "no service has host %q: requests to it fail", d.Host))
 			return
 		}
 		if d.Port == nil && len(w.services[d.Host]) > 0 && len(w.services[d.Host][0].Spec.Ports) == 0 {
-			out = append(out, problem(vs, path+".port", "service %q has no ports", d.Host))
+			out = append(out, between(vs, problem.NotFound, path+".port", "service %q has no ports", d.Host))
 		} else if d.Port != nil && len(w.services[d.Host]) > 0 && !hasPort(w.services[d.Host], d.Port.Number) {
-			out = append(out, problem(vs, path+".port.number", "service %q has no port %d", d.Host, d.Port.Number))
+			out = append(out, between(vs, problem.NotFound, path+".port.number", "service %q has no port %d", d.Host, d.Port.Number))
 		}
 		if d.Subset == "" {
 			return
@@ -105,9 +106,9 @@ func (w *world) destinations(vs *model.VirtualService) []object.Problem {
 		subsets, found := w.subsetsOf(d.Host)
 		switch {
 		case !found:
-			out = append(out, problem(vs, path+".subset", "subset %q: no DestinationRule for host %q", d.Subset, d.Host))
+			out = append(out, between(vs, problem.NotFound, path+".subset", "subset %q: no DestinationRule for host %q", d.Subset, d.Host))
 		case !subsets[d.Subset]:
-			out = append(out, problem(vs, path+".subset", "no DestinationRule for host %q has a subset %q", d.Host, d.Subset))
+			out = append(out, between(vs, problem.NotFound, path+".subset", "no DestinationRule for host %q has a subset %q", d.Host, d.Subset))
 		}
 	})
 	return out
@@ -152,7 +153,7 @@ func (w *world) conflicts() []object.Problem {
 				if first == nil {
 					claimed[host] = vs
 				} else if overlap(first.Spec.ExportTo, vs.Spec.ExportTo) {
-					out = append(out, problem(vs, "spec.hosts", "host %q is claimed by the older %v too, which wins for sidecars that see both", host, first.Key))
+					out = append(out, between(vs, problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v too, which wins for sidecars that see both", host, first.Key))
 				}
 			}
 		}
@@ -166,7 +167,7 @@ func (w *world) conflicts() []object.Problem {
 		if first := ruled[key]; first == nil {
 			ruled[key] = rule
 		} else {
-			out = append(out, problem(rule, "spec.host", "host %q has the older %v too: its trafficPolicy and its subsets of the same name win", rule.Spec.Host, first.Key))
+			out = append(out, between(rule, problem.Duplicate, "spec.host", "host %q has the older %v too: its trafficPolicy and its subsets of the same name win", rule.Spec.Host, first.Key))
 		}
 	}
 	for _, host := range sortedKeys(w.services) {
@@ -174,8 +175,8 @@ func (w *world) conflicts() []object.Problem {
 		for _, s := range w.services[host] {
 			if older := first[s.Key.Namespace]; older == nil {
 				first[s.Key.Namespace] = s
-			} else {
-				out = append(out, problem(s, hostField(s), "host %q is claimed by the older %v of the same namespace too", host, older.Key))
+			} else if older.Key.Kind != s.Key.Kind || older.Key.Name != s.Key.Name { // that of another cluster is the same service
+				out = append(out, between(s, problem.Duplicate, hostField(s), "host %q is claimed by the older %v of the same namespace too", host, older.Key))
 			}
 		}
 	}
@@ -201,6 +202,6 @@ func overlap(a, b []string) bool {
 	return false
 }
 
-func problem(of model.Record, field, format string, args ...any) object.Problem {
-	return object.Problem{ID: Owner(of.Meta().Key), Field: field, Message: fmt.Sprintf(format, args...), Warning: true}
+func between(of model.Record, code problem.Code, field, format string, args ...any) object.Problem {
+	return object.Problem{ID: Owner(of.Meta().Key), Field: field, Code: code, Severity: problem.Warning, Message: fmt.Sprintf(format, args...)}
 }

@@ -17,6 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // spec decodes obj's spec into an Istio message. Unknown fields are warnings and ignored, as istiod does for what it
@@ -100,7 +101,7 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 			fd = md.Fields().ByName(protoreflect.Name(name))
 		}
 		if fd == nil {
-			r.warnf(at, "unknown field")
+			r.warnf(problem.Invalid, at, "unknown field")
 			delete(fields, name)
 			continue
 		}
@@ -239,9 +240,9 @@ func (r *report) kubernetes(obj *object.Object, into any) bool {
 	for _, s := range strict {
 		var at kjson.FieldError
 		if errors.As(s, &at) {
-			r.warnf(at.FieldPath(), "unknown field")
+			r.warnf(problem.Invalid, at.FieldPath(), "unknown field")
 		} else {
-			r.warnf("", "%v", s)
+			r.warnf(problem.Invalid, "", "%v", s)
 		}
 	}
 	var wrong *json.UnmarshalTypeError

@@ -29,7 +29,7 @@ func NewDenied(identities []string) (*object.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &object.Object{ID: DeniedID, Version: deniedVersion, JSON: raw, Origin: "keyring"}, nil
+	return &object.Object{ID: DeniedID, Version: deniedVersion, JSON: raw, Location: "keyring"}, nil
 }
 
 // deniedRecords is a policy of the whole mesh that denies the identities; none where there are none.

@@ -28,11 +28,11 @@ func destinationRuleRecords(n *Normalizer, r *report, obj *object.Object, ctx Lo
 		at := fmt.Sprintf("spec.subsets[%d]", i)
 		switch {
 		case s.Name == "":
-			r.errorf(at+".name", "must not be empty")
+			r.requiredf(at+".name", "must not be empty")
 		case len(validation.IsValidLabelValue(s.Name)) > 0:
 			r.errorf(at+".name", "%q is no valid name", s.Name)
 		case seen[s.Name]:
-			r.errorf(at+".name", "%q is used twice", s.Name)
+			r.duplicatef(at+".name", "%q is used twice", s.Name)
 		}
 		seen[s.Name] = true
 		r.labels(at+".labels", s.Labels)
@@ -59,7 +59,7 @@ func checkTrafficPolicy(r *report, at string, p *networkingv1.TrafficPolicy) {
 		number := port.GetPort().GetNumber()
 		r.port(path+".port.number", number)
 		if ports[number] {
-			r.errorf(path+".port.number", "port %d is used twice", number)
+			r.duplicatef(path+".port.number", "port %d is used twice", number)
 		}
 		ports[number] = true
 		checkSettings(r, path, port.LoadBalancer, port.ConnectionPool, port.OutlierDetection, port.Tls)
@@ -87,11 +87,11 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 	if h := lb.GetConsistentHash(); h != nil {
 		at := at + ".consistentHash"
 		if h.HashKey == nil {
-			r.errorf(at, "one of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName is needed")
+			r.requiredf(at, "one of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName is needed")
 		}
 		if c := h.GetHttpCookie(); c != nil {
 			if c.Name == "" {
-				r.errorf(at+".httpCookie.name", "must not be empty")
+				r.requiredf(at+".httpCookie.name", "must not be empty")
 			}
 			r.duration1ms(at+".httpCookie.ttl", c.Ttl, true)
 		}
@@ -109,7 +109,7 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 	if w := lb.Warmup; w != nil {
 		r.duration1ms(at+".warmup.duration", w.Duration, false)
 		if w.Duration == nil {
-			r.errorf(at+".warmup.duration", "must not be empty")
+			r.requiredf(at+".warmup.duration", "must not be empty")
 		}
 		if p := w.MinimumPercent; p != nil && !(p.Value >= 0 && p.Value <= 100) {
 			r.errorf(at+".warmup.minimumPercent", "%v is not in 0-100", p.Value)
@@ -131,7 +131,7 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 	for i, d := range s.Distribute {
 		path := fmt.Sprintf("%s.distribute[%d]", at, i)
 		if d.From == "" {
-			r.errorf(path+".from", "must not be empty")
+			r.requiredf(path+".from", "must not be empty")
 		}
 		total := uint64(0)
 		for _, to := range sortedKeys(d.To) {
@@ -210,9 +210,9 @@ func checkTLS(r *report, at string, t *networkingv1.ClientTLSSettings) {
 		return
 	}
 	if t.ClientCertificate == "" {
-		r.errorf(at+".clientCertificate", "mode MUTUAL needs it, or credentialName")
+		r.requiredf(at+".clientCertificate", "mode MUTUAL needs it, or credentialName")
 	}
 	if t.PrivateKey == "" {
-		r.errorf(at+".privateKey", "mode MUTUAL needs it, or credentialName")
+		r.requiredf(at+".privateKey", "mode MUTUAL needs it, or credentialName")
 	}
 }

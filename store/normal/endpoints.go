@@ -13,6 +13,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
@@ -22,11 +23,11 @@ func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	}
 	service := obj.Labels[discoveryv1.LabelServiceName]
 	if service == "" {
-		r.warnf("metadata.labels["+discoveryv1.LabelServiceName+"]", "missing: the slice belongs to no Service and is ignored")
+		r.warnf(problem.NoEffect, "metadata.labels["+discoveryv1.LabelServiceName+"]", "missing: the slice belongs to no Service and is ignored")
 		return nil
 	}
 	if slice.AddressType == discoveryv1.AddressTypeFQDN {
-		r.warnf("addressType", "FQDN slices are ignored, as in Istio")
+		r.warnf(problem.NotSupported, "addressType", "FQDN slices are ignored, as in Istio")
 		return nil
 	}
 	spec := &model.EndpointsSpec{Hosts: []string{n.fqdn(service, obj.ID.Namespace)}}
@@ -41,7 +42,7 @@ func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Number, b.Number))
 	})
 	for i, e := range slice.Endpoints {
-		spec.Endpoints = append(spec.Endpoints, n.endpoints(r, fmt.Sprintf("endpoints[%d]", i), obj.ID.Namespace, &e, ctx)...)
+		spec.Endpoints = append(spec.Endpoints, n.endpoints(r, fmt.Sprintf("endpoints[%d]", i), obj.ID, &e, ctx)...)
 	}
 	spec.Endpoints = sortEndpoints(spec.Endpoints)
 	return r.split(obj, obj.ID.Name, spec)
@@ -78,14 +79,14 @@ func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpe
 }
 
 // endpoints joins one entry of a slice with its Pod and Node.
-func (n *Normalizer) endpoints(r *report, at, namespace string, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
-	base := &model.Endpoint{Namespace: namespace, Cluster: n.Cluster, Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
+func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
+	base := &model.Endpoint{Namespace: of.Namespace, Cluster: n.clusterOf(of), Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
 	var pod *Pod
 	if ref := e.TargetRef; ref != nil && ref.Kind == "Pod" {
-		podNamespace := cmp.Or(ref.Namespace, namespace)
-		r.ref(object.ID{Kind: "Pod", Namespace: podNamespace, Name: ref.Name})
-		if pod = ctx.Pod(podNamespace, ref.Name); pod == nil {
-			r.warnf(at+".targetRef", "Pod %s/%s is not there: no labels and no identity, so subsets do not select it", podNamespace, ref.Name)
+		id := of.Beside(object.ID{Kind: "Pod", Namespace: cmp.Or(ref.Namespace, of.Namespace), Name: ref.Name})
+		r.ref(id)
+		if pod = ctx.Pod(id); pod == nil {
+			r.warnf(problem.NotFound, at+".targetRef", "%v is not there: no labels and no identity, so subsets do not select it", id)
 		}
 	}
 	base.Health = health(e.Conditions, pod)
@@ -96,8 +97,9 @@ func (n *Normalizer) endpoints(r *report, at, namespace string, e *discoveryv1.E
 		base.Locality = localityLabel(pod.Labels["istio-locality"])
 	}
 	if base.Locality == "" && base.Node != "" {
-		r.ref(object.ID{Kind: "Node", Name: base.Node})
-		if node := ctx.Node(base.Node); node != nil {
+		id := of.Beside(object.ID{Kind: "Node", Name: base.Node})
+		r.ref(id)
+		if node := ctx.Node(id); node != nil {
 			base.Locality = node.Locality
 		}
 	}
@@ -109,7 +111,7 @@ func (n *Normalizer) endpoints(r *report, at, namespace string, e *discoveryv1.E
 		}
 		one := cloneEndpoint(base)
 		one.Address = address
-		one.Network = n.network(r, pod, address, ctx)
+		one.Network = n.network(r, of, pod, address, ctx)
 		out = append(out, one)
 	}
 	return out

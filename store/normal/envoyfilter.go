@@ -8,6 +8,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // envoyFilterRecords checks the shape of an EnvoyFilter. Whether a patch's value is what Envoy expects there is judged
@@ -22,7 +23,7 @@ func envoyFilterRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) 
 		r.errorf("spec.targetRefs", "stands with workloadSelector: one of the two")
 	}
 	if len(filter.ConfigPatches) == 0 {
-		r.warnf("spec.configPatches", "none: the EnvoyFilter does nothing")
+		r.warnf(problem.NoEffect, "spec.configPatches", "none: the EnvoyFilter does nothing")
 	}
 	for i, p := range filter.ConfigPatches {
 		checkPatch(r, fmt.Sprintf("spec.configPatches[%d]", i), p)
@@ -32,18 +33,18 @@ func envoyFilterRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) 
 
 func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) {
 	if _, known := networkingv1.EnvoyFilter_ApplyTo_name[int32(p.ApplyTo)]; !known || p.ApplyTo == networkingv1.EnvoyFilter_INVALID {
-		r.errorf(at+".applyTo", "must be stated")
+		r.requiredf(at+".applyTo", "must be stated")
 	}
 	op := p.GetPatch().GetOperation()
 	if p.Patch == nil {
-		r.errorf(at+".patch", "must not be empty")
+		r.requiredf(at+".patch", "must not be empty")
 		return
 	}
 	if _, known := networkingv1.EnvoyFilter_Patch_Operation_name[int32(op)]; !known || op == networkingv1.EnvoyFilter_Patch_INVALID {
-		r.errorf(at+".patch.operation", "must be stated")
+		r.requiredf(at+".patch.operation", "must be stated")
 	}
 	if op != networkingv1.EnvoyFilter_Patch_REMOVE && p.Patch.Value == nil {
-		r.errorf(at+".patch.value", "must not be empty for operation %v", op)
+		r.requiredf(at+".patch.value", "must not be empty for operation %v", op)
 	}
 	if op == networkingv1.EnvoyFilter_Patch_REMOVE && p.Patch.Value != nil {
 		r.errorf(at+".patch.value", "operation REMOVE takes none")
@@ -56,11 +57,11 @@ func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObj
 	switch op {
 	case networkingv1.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1.EnvoyFilter_Patch_INSERT_AFTER, networkingv1.EnvoyFilter_Patch_INSERT_FIRST:
 		if !ordered[p.ApplyTo] {
-			r.warnf(at+".patch.operation", "%v has no place in %v: the patch is ignored", op, p.ApplyTo)
+			r.warnf(problem.NoEffect, at+".patch.operation", "%v has no place in %v: the patch is ignored", op, p.ApplyTo)
 		}
 	case networkingv1.EnvoyFilter_Patch_REPLACE:
 		if p.ApplyTo != networkingv1.EnvoyFilter_HTTP_FILTER && p.ApplyTo != networkingv1.EnvoyFilter_NETWORK_FILTER && p.ApplyTo != networkingv1.EnvoyFilter_LISTENER_FILTER {
-			r.warnf(at+".patch.operation", "REPLACE is for filters only: the patch is ignored")
+			r.warnf(problem.NoEffect, at+".patch.operation", "REPLACE is for filters only: the patch is ignored")
 		}
 	}
 }
@@ -93,6 +94,6 @@ func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConf
 		}
 	}
 	if want != "" {
-		r.errorf(at+".match", "applyTo %v needs a match on %s", p.ApplyTo, want)
+		r.requiredf(at+".match", "applyTo %v needs a match on %s", p.ApplyTo, want)
 	}
 }

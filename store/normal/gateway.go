@@ -8,6 +8,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // gatewayRecords checks what is read of an Istio Gateway in this version: whom it selects, and the Secrets of its servers
@@ -21,7 +22,7 @@ func gatewayRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 	for i, s := range gateway.Servers {
 		checkServerTLS(r, fmt.Sprintf("spec.servers[%d].tls", i), s.GetTls())
 	}
-	r.warnf("", "no listeners are made of a Gateway yet: it only says which Secrets the proxies that it selects use")
+	r.warnf(problem.NotSupported, "", "no listeners are made of a Gateway yet: it only says which Secrets the proxies that it selects use")
 	if r.spoiled {
 		return nil
 	}

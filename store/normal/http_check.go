@@ -22,7 +22,7 @@ func checkString(r *report, at string, m *networkingv1.StringMatch, required boo
 		checkRegex(r, at+".regex", t.Regex)
 	case nil:
 		if required {
-			r.errorf(at, "one of exact, prefix and regex is needed")
+			r.requiredf(at, "one of exact, prefix and regex is needed")
 		}
 	}
 }
@@ -34,7 +34,7 @@ func checkRegex(r *report, at, expr string) {
 		return
 	}
 	if expr == "" {
-		r.errorf(at, "must not be empty")
+		r.requiredf(at, "must not be empty")
 	} else if _, err := regexp.Compile(expr); err != nil {
 		r.errorf(at, "is no regular expression (RE2): %v", err)
 	}
@@ -107,7 +107,7 @@ func checkRedirect(r *report, at string, h *networkingv1.HTTPRoute) {
 	}
 	derived, derives := x.RedirectPort.(*networkingv1.HTTPRedirect_DerivePort)
 	if x.Uri == "" && x.Authority == "" && x.PrefixRewrite == "" && x.RedirectPort == nil && x.Scheme == "" {
-		r.errorf(at+".redirect", "at least one of uri, prefixRewrite, authority, port and scheme is needed")
+		r.requiredf(at+".redirect", "at least one of uri, prefixRewrite, authority, port and scheme is needed")
 	}
 	if x.Uri != "" && x.PrefixRewrite != "" {
 		r.errorf(at+".redirect", "uri and prefixRewrite: one of the two")
@@ -162,7 +162,7 @@ func checkFault(r *report, at string, f *networkingv1.HTTPFaultInjection) {
 		return
 	}
 	if f.Delay == nil && f.Abort == nil {
-		r.errorf(at, "at least one of delay and abort is needed")
+		r.requiredf(at, "at least one of delay and abort is needed")
 	}
 	if d := f.Delay; d != nil {
 		r.percent(at+".delay.percentage", d.Percentage)
@@ -170,9 +170,9 @@ func checkFault(r *report, at string, f *networkingv1.HTTPFaultInjection) {
 		case *networkingv1.HTTPFaultInjection_Delay_FixedDelay:
 			r.duration1ms(at+".delay.fixedDelay", t.FixedDelay, false)
 		case *networkingv1.HTTPFaultInjection_Delay_ExponentialDelay:
-			r.errorf(at+".delay.exponentialDelay", "is not supported, as in Istio: want fixedDelay")
+			r.unsupportedf(at+".delay.exponentialDelay", "is not supported, as in Istio: want fixedDelay")
 		default:
-			r.errorf(at+".delay.fixedDelay", "must not be empty")
+			r.requiredf(at+".delay.fixedDelay", "must not be empty")
 		}
 		if d.Percent < 0 || d.Percent > 100 { //nolint:staticcheck // users still have it
 			r.errorf(at+".delay.percent", "%d is not in 0-100", d.Percent) //nolint:staticcheck // as above
@@ -190,9 +190,9 @@ func checkFault(r *report, at string, f *networkingv1.HTTPFaultInjection) {
 				r.errorf(at+".abort.grpcStatus", "%q is no gRPC status such as UNAVAILABLE", t.GrpcStatus)
 			}
 		case *networkingv1.HTTPFaultInjection_Abort_Http2Error:
-			r.errorf(at+".abort.http2Error", "is not supported, as in Istio: want httpStatus or grpcStatus")
+			r.unsupportedf(at+".abort.http2Error", "is not supported, as in Istio: want httpStatus or grpcStatus")
 		default:
-			r.errorf(at+".abort", "one of httpStatus and grpcStatus is needed")
+			r.requiredf(at+".abort", "one of httpStatus and grpcStatus is needed")
 		}
 	}
 }
@@ -215,7 +215,7 @@ func checkMirrors(r *report, at string, h *networkingv1.HTTPRoute) {
 	for i, m := range h.Mirrors {
 		path := fmt.Sprintf("%s.mirrors[%d]", at, i)
 		if m.Destination == nil {
-			r.errorf(path+".destination", "must not be empty")
+			r.requiredf(path+".destination", "must not be empty")
 		}
 		r.percent(path+".percentage", m.Percentage)
 	}
@@ -227,7 +227,7 @@ func checkRewrite(r *report, at string, x *networkingv1.HTTPRewrite) {
 	}
 	switch {
 	case x.Uri == "" && x.Authority == "" && x.UriRegexRewrite == nil:
-		r.errorf(at, "at least one of uri, authority and uriRegexRewrite is needed")
+		r.requiredf(at, "at least one of uri, authority and uriRegexRewrite is needed")
 	case x.Uri != "" && x.UriRegexRewrite != nil:
 		r.errorf(at, "uri and uriRegexRewrite: one of the two")
 	}

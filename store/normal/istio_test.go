@@ -6,6 +6,7 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 func key(kind model.Kind, name string) model.Key {
@@ -333,7 +334,7 @@ func TestPolicyThatCannotBeUnderstood(t *testing.T) {
 		"[]":                                                                                "{closed: true}",
 	} {
 		r := testNormal.Object(read(t, istio("AuthorizationPolicy", spec)), &fake{})
-		if !r.Spoiled || len(r.Problems) == 0 || r.Problems[0].Warning {
+		if !r.Spoiled || len(r.Problems) == 0 || r.Problems[0].Severity == problem.Warning {
 			t.Errorf("%s: %+v", spec, r)
 			continue
 		}

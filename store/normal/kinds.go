@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // irrelevant lists the kinds of Kubernetes' own groups that say nothing about a mesh: they stand in one file with the
@@ -37,10 +38,10 @@ func (r *report) unknown(id object.ID) {
 	switch {
 	case slices.Contains(strings.Fields(irrelevant[id.Group]), id.Kind):
 	case strings.HasSuffix(id.Group, "istio.io"):
-		r.warnf("", "kind %s of %s is not acted on yet", id.Kind, id.Group)
+		r.warnf(problem.NotSupported, "", "kind %s of %s is not acted on yet", id.Kind, id.Group)
 	case id.Group == "":
-		r.warnf("", "kind %s of the core group is not acted on: the object is left out", id.Kind)
+		r.warnf(problem.NotSupported, "", "kind %s of the core group is not acted on: the object is left out", id.Kind)
 	default:
-		r.warnf("", "kind %s of %s is not acted on: the object is left out", id.Kind, id.Group)
+		r.warnf(problem.NotSupported, "", "kind %s of %s is not acted on: the object is left out", id.Kind, id.Group)
 	}
 }

@@ -11,9 +11,10 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
-// MeshID is the ConfigMap that holds the mesh configuration.
+// MeshID is the ConfigMap that holds the mesh configuration, whichever source tells of it.
 func (n *Normalizer) MeshID() object.ID {
 	name := "istio"
 	if n.Revision != "" && n.Revision != "default" {
@@ -23,13 +24,13 @@ func (n *Normalizer) MeshID() object.ID {
 }
 
 // IsMesh says whether an object is that ConfigMap.
-func (n *Normalizer) IsMesh(id object.ID) bool { return id == n.MeshID() }
+func (n *Normalizer) IsMesh(id object.ID) bool { return n.named(id) && id.Origin.Cluster() == "" }
 
 // configMapRecords says where a mesh configuration is not looked for; the right one is read by ParseMesh.
 func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	want := n.MeshID()
-	if obj.ID != want && obj.ID.Name == want.Name && bytes.Contains(obj.JSON, []byte(`"mesh":`)) {
-		r.warnf("metadata.namespace", "not acted on: the mesh configuration is read from namespace %s", want.Namespace)
+	if !n.named(obj.ID) && obj.ID.Name == want.Name && bytes.Contains(obj.JSON, []byte(`"mesh":`)) {
+		r.warnf(problem.NoEffect, "metadata.namespace", "not acted on: the mesh configuration is read from namespace %s", want.Namespace)
 	}
 	return nil
 }
@@ -43,7 +44,7 @@ type Mesh struct {
 
 // ParseMesh reads keys mesh and meshNetworks of the ConfigMap over the defaults.
 func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
-	r := &report{id: obj.ID, origin: obj.Origin}
+	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
 		Data map[string]string `json:"data"`
 	}

@@ -9,6 +9,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 func meshMap(mesh, networks string) string {
@@ -108,7 +109,7 @@ http:
 	}
 	found := Check(slices.Values(records))
 	for i, p := range found {
-		if !p.Warning {
+		if p.Severity != problem.Warning {
 			t.Errorf("%v is no warning", p)
 		}
 		if i >= len(want) || !strings.HasPrefix(p.String(), want[i]) {

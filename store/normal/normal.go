@@ -15,12 +15,13 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // Options is what every object's normal form depends on beside the mesh configuration.
 type Options struct {
 	Domain          string // DNS suffix of the cluster; default cluster.local
-	Cluster         string // default Kubernetes
+	Cluster         string // what the config cluster is called (CLUSTER_ID of its proxies); default Kubernetes
 	Network         string // of endpoints that nothing else gives a network; usually empty
 	Revision        string // mesh configuration is read from ConfigMap istio-<Revision>; empty: istio
 	SystemNamespace string // where that ConfigMap lives; default istio-system
@@ -37,11 +38,11 @@ func New(o Options) *Normalizer {
 	return &Normalizer{o}
 }
 
-// Lookup is what objects are joined with. Answers are immutable; nil where there is no such thing.
+// Lookup is what objects are joined with, each with those of its own origin. Answers are immutable; nil where there is no such thing.
 type Lookup interface {
-	Pod(namespace, name string) *Pod
-	Node(name string) *Node
-	Namespace(name string) *Namespace
+	Pod(id object.ID) *Pod
+	Node(id object.ID) *Node
+	Namespace(id object.ID) *Namespace
 	Role(id object.ID) *Role        // a Role or a ClusterRole
 	Mesh() *meshv1.MeshConfig       // never nil
 	Networks() *meshv1.MeshNetworks // nil: none
@@ -82,7 +83,8 @@ var istioNetworkingVersions = []string{"v1", "v1beta1", "v1alpha3"}
 var istioSecurityVersions = []string{"v1", "v1beta1"}
 
 // kinds is everything that is acted on. fn is nil for kinds that are only joined with (their Parse functions read them)
-// or accepted for later.
+// or accepted for later. Those of Kubernetes come from every cluster, Istio's are configuration, which comes from the config cluster
+// alone (see configuration).
 var kinds = map[kindKey]struct {
 	versions []string
 	fn       normalise
@@ -113,14 +115,17 @@ var kinds = map[kindKey]struct {
 // Object normalises one object. Kinds that are joined with (Pod, Node, Namespace, Role, ConfigMap) give no records here: see
 // ParsePod and its like.
 func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
-	r := &report{id: obj.ID, origin: obj.Origin}
+	r := &report{id: obj.ID, location: obj.Location}
 	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
 	switch {
 	case !known:
 		r.unknown(obj.ID)
 		return r.result(nil)
 	case !slices.Contains(kind.versions, obj.Version):
-		r.errorf("apiVersion", "version %q is not served: want one of %s", obj.Version, strings.Join(kind.versions, ", "))
+		r.unsupportedf("apiVersion", "version %q is not served: want one of %s", obj.Version, strings.Join(kind.versions, ", "))
+	}
+	if n.misplaced(r, obj.ID) {
+		return r.result(nil)
 	}
 	policy := isPolicy(obj.ID)
 	if kind.fn == nil && !r.spoiled {
@@ -141,7 +146,7 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 // Owner is the object that a record is made from: the inverse of the keys that Object gives to records. The zero ID for
 // the Mesh record.
 func Owner(key model.Key) object.ID {
-	id := object.ID{Kind: key.Kind.String(), Namespace: key.Namespace, Name: key.Name}
+	id := object.ID{Origin: key.Origin, Kind: key.Kind.String(), Namespace: key.Namespace, Name: key.Name}
 	switch key.Kind {
 	case model.KindMesh:
 		return object.ID{}
@@ -181,7 +186,7 @@ const (
 // report collects what is wrong with one object.
 type report struct {
 	id       object.ID
-	origin   string
+	location string
 	problems []object.Problem
 	spoiled  bool
 	refs     []object.ID
@@ -192,17 +197,37 @@ type report struct {
 // maxProblems bounds what one object can fill the list of problems with.
 const maxProblems = 50
 
+// errorf reports what spoils the object, and is Invalid; the other methods say what else it is.
 func (r *report) errorf(field, format string, args ...any) {
-	r.spoiled = true
-	r.add(field, false, format, args...)
+	r.spoil(problem.Invalid, field, format, args...)
 }
 
-func (r *report) warnf(field, format string, args ...any) { r.add(field, true, format, args...) }
+func (r *report) requiredf(field, format string, args ...any) {
+	r.spoil(problem.Required, field, format, args...)
+}
 
-func (r *report) add(field string, warning bool, format string, args ...any) {
+func (r *report) duplicatef(field, format string, args ...any) {
+	r.spoil(problem.Duplicate, field, format, args...)
+}
+
+func (r *report) unsupportedf(field, format string, args ...any) {
+	r.spoil(problem.NotSupported, field, format, args...)
+}
+
+func (r *report) spoil(code problem.Code, field, format string, args ...any) {
+	r.spoiled = true
+	r.add(code, problem.Error, field, format, args...)
+}
+
+// warnf reports what is wrong with an object that applies all the same.
+func (r *report) warnf(code problem.Code, field, format string, args ...any) {
+	r.add(code, problem.Warning, field, format, args...)
+}
+
+func (r *report) add(code problem.Code, severity problem.Severity, field, format string, args ...any) {
 	if len(r.problems) < maxProblems {
-		r.problems = append(r.problems, object.Problem{ID: r.id, Origin: r.origin, Field: field,
-			Message: fmt.Sprintf(format, args...), Warning: warning})
+		r.problems = append(r.problems, object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity,
+			Message: fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -225,7 +250,7 @@ func (r *report) record(kind model.Kind, obj *object.Object, name string, body p
 	if !obj.Created.IsZero() {
 		created = obj.Created.Unix()
 	}
-	record, err := model.New(model.Key{Kind: kind, Namespace: obj.ID.Namespace, Name: name}, created, body)
+	record, err := model.New(model.Key{Kind: kind, Origin: obj.ID.Origin, Namespace: obj.ID.Namespace, Name: name}, created, body)
 	if err != nil {
 		r.errorf("", "%v", err)
 		return nil

@@ -14,6 +14,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // read makes an object of YAML, as a source would.
@@ -41,7 +42,7 @@ func read(t testing.TB, text string) *object.Object {
 	}
 	m := head.Metadata
 	return &object.Object{ID: object.ID{Group: group, Kind: head.Kind, Namespace: m.Namespace, Name: m.Name}, Version: version,
-		Created: m.CreationTimestamp, Labels: m.Labels, Annotations: m.Annotations, JSON: raw, Origin: "test.yaml#1"}
+		Created: m.CreationTimestamp, Labels: m.Labels, Annotations: m.Annotations, JSON: raw, Location: "test.yaml#1"}
 }
 
 // fake is a Lookup over maps.
@@ -54,9 +55,9 @@ type fake struct {
 	roles    map[object.ID]*Role
 }
 
-func (f *fake) Pod(ns, name string) *Pod         { return f.pods[ns+"/"+name] }
-func (f *fake) Node(name string) *Node           { return f.nodes[name] }
-func (f *fake) Namespace(name string) *Namespace { return f.spaces[name] }
+func (f *fake) Pod(id object.ID) *Pod             { return f.pods[id.Namespace+"/"+id.Name+id.Origin.Suffix()] }
+func (f *fake) Node(id object.ID) *Node           { return f.nodes[id.Name+id.Origin.Suffix()] }
+func (f *fake) Namespace(id object.ID) *Namespace { return f.spaces[id.Name+id.Origin.Suffix()] }
 func (f *fake) Mesh() *meshv1.MeshConfig {
 	if f.mesh == nil {
 		return model.MeshDefaults()
@@ -106,8 +107,11 @@ func wantProblems(t *testing.T, problems []object.Problem, want ...string) {
 	t.Helper()
 	left := want
 	for _, p := range problems {
+		if p.Code == "" || p.Severity == "" {
+			t.Errorf("%v has no code or no severity", p)
+		}
 		text := p.Field + ": " + p.Message
-		if p.Warning {
+		if p.Severity == problem.Warning {
 			text = "warning " + text
 		}
 		if len(left) == 0 || !strings.HasPrefix(text, strings.SplitN(left[0], "|", 2)[0]) || !containsAll(text, left[0]) {

@@ -10,6 +10,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 func isPolicy(id object.ID) bool {
@@ -18,9 +19,9 @@ func isPolicy(id object.ID) bool {
 
 // Closed is the record of a policy of which no good version was ever seen: what it selects is closed. obj is what was
 // read of it; with a nil JSON or an unreadable selector it selects all of its namespace (of the mesh, in the root
-// namespace). Nil for objects that are no policies or have no name.
+// namespace). Nil for objects that are no policies, have no name or are not of the config cluster.
 func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
-	if !isPolicy(obj.ID) || obj.ID.Name == "" {
+	if !isPolicy(obj.ID) || obj.ID.Name == "" || obj.ID.Origin.Cluster() != "" {
 		return nil
 	}
 	kind, _ := model.ParseKind(obj.ID.Kind)
@@ -73,8 +74,8 @@ func (r *report) policy(obj *object.Object, into proto.Message, selector func() 
 		return false
 	}
 	for i, p := range r.problems {
-		if p.Warning {
-			r.problems[i].Warning, r.spoiled = false, true
+		if p.Severity == problem.Warning {
+			r.problems[i].Severity, r.spoiled = problem.Error, true
 		}
 	}
 	r.labels("spec.selector.matchLabels", selector().GetMatchLabels())
@@ -104,7 +105,7 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 	}
 	if field, why := unenforced(p, len(targets) > 0); why != "" && !harmless(p) {
 		spec.Closed = true
-		r.warnf(field, "%s: what the policy selects is closed to all requests", why)
+		r.warnf(problem.NotSupported, field, "%s: what the policy selects is closed to all requests", why)
 	}
 	if len(targets) == 1 && targets[0].GetKind() == "Gateway" { // its pods carry this label
 		spec.Selector = map[string]string{"gateway.networking.k8s.io/gateway-name": targets[0].GetName()}
@@ -139,7 +140,7 @@ func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx
 	}
 	r.mesh = true
 	if len(p.PortLevelMtls) > 0 && len(p.Selector.GetMatchLabels()) == 0 {
-		r.errorf("spec.portLevelMtls", "needs a selector")
+		r.requiredf("spec.portLevelMtls", "needs a selector")
 		return nil
 	}
 	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
@@ -151,7 +152,7 @@ func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx
 		spec.Closed = spec.Closed || !known(m)
 	}
 	if spec.Closed {
-		r.warnf("spec.mtls.mode", "is not known: what it selects is closed to all requests")
+		r.warnf(problem.NotSupported, "spec.mtls.mode", "is not known: what it selects is closed to all requests")
 	}
 	return r.policyRecord(model.KindPeerAuthentication, obj, spec, p)
 }

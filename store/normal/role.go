@@ -29,7 +29,7 @@ func (o *Role) Equal(other *Role) bool {
 // (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources). Roles that are aggregated of others
 // have the rules that are written in them. A problem that is no warning means: not usable, what was known stands.
 func ParseRole(obj *object.Object) (*Role, []object.Problem) {
-	r := &report{id: obj.ID, origin: obj.Origin}
+	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
 		Rules []struct {
 			APIGroups, Resources, ResourceNames, Verbs []string
@@ -59,7 +59,7 @@ func bindingRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 		r.errorf("subjects", "%v", err)
 		return nil
 	}
-	role := object.ID{Group: groupRBAC, Kind: whole.RoleRef.Kind, Name: whole.RoleRef.Name}
+	role := obj.ID.Beside(object.ID{Group: groupRBAC, Kind: whole.RoleRef.Kind, Name: whole.RoleRef.Name})
 	switch {
 	case role.Kind == "Role" && obj.ID.Kind == "RoleBinding":
 		role.Namespace = obj.ID.Namespace

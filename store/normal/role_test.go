@@ -6,6 +6,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // role is a Role of the rules, and what is read of it.
@@ -38,7 +39,7 @@ func TestRoles(t *testing.T) {
 		}
 	}
 	obj := read(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r, namespace: shop}\nrules: x")
-	if r, problems := ParseRole(obj); r != nil || len(problems) != 1 || problems[0].Warning {
+	if r, problems := ParseRole(obj); r != nil || len(problems) != 1 || problems[0].Severity == problem.Warning {
 		t.Errorf("rules that are none: %v %v", r, problems)
 	}
 	if !(*Role)(nil).Equal(nil) || (&Role{}).Equal(nil) || (*Role)(nil).Equal(&Role{}) || !(&Role{true}).Equal(&Role{true}) || (&Role{true}).Equal(&Role{}) {

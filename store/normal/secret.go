@@ -14,6 +14,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // secretKeys are the two sets of keys that Istio reads, the first first
@@ -75,7 +76,7 @@ func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mod
 			if len(names) > 5 {
 				names = append(names[:5], "...")
 			}
-			r.errorf("data", "want keys tls.crt and tls.key, or cert and key, with content; there are: %s", strings.Join(names, ", "))
+			r.requiredf("data", "want keys tls.crt and tls.key, or cert and key, with content; there are: %s", strings.Join(names, ", "))
 		}
 		return nil
 	}
@@ -96,7 +97,7 @@ func (r *report) pair(data map[string][]byte, chainAt, keyAt string) (chain []by
 	for rest := data[keyAt]; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
-			r.errorf("data."+keyAt, "has no private key in PEM")
+			r.requiredf("data."+keyAt, "has no private key in PEM")
 			return nil, nil
 		}
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
@@ -140,7 +141,7 @@ func (r *report) blocks(data map[string][]byte, at, kind string, parse func([]by
 		_ = pem.Encode(&out, &pem.Block{Type: kind, Bytes: block.Bytes}) // a buffer takes everything
 	}
 	if out.Len() == 0 {
-		r.errorf("data."+at, "has no %s in PEM", kind)
+		r.requiredf("data."+at, "has no %s in PEM", kind)
 	}
 	return out.Bytes()
 }
@@ -155,7 +156,7 @@ func (r *report) staple(data map[string][]byte, at string) []byte {
 		return nil
 	}
 	if _, err := ocsp.ParseResponse(data[at], nil); err != nil {
-		r.warnf("data."+at, "is no OCSP response; it is left out")
+		r.warnf(problem.Invalid, "data."+at, "is no OCSP response; it is left out")
 		return nil
 	}
 	return data[at]

@@ -18,6 +18,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // pair is a certificate and its key, in PEM.
@@ -60,7 +61,7 @@ func secret(t testing.TB, name, kind string, data map[string]string) *object.Obj
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &object.Object{ID: object.ID{Kind: "Secret", Namespace: "shop", Name: name}, Version: "v1", JSON: raw, Origin: "test.yaml#1"}
+	return &object.Object{ID: object.ID{Kind: "Secret", Namespace: "shop", Name: name}, Version: "v1", JSON: raw, Location: "test.yaml#1"}
 }
 
 func TestSecrets(t *testing.T) {
@@ -188,7 +189,7 @@ func FuzzSecret(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cert, key, trust, crl string) {
 		o := secret(t, "web", tlsSecret, map[string]string{"tls.crt": cert, "tls.key": key, "ca.crt": trust, "ca.crl": crl})
 		r := testNormal.Object(o, &fake{})
-		if r.Spoiled != (len(r.Records) == 0) || r.Spoiled == (len(r.Problems) == 0) && len(r.Problems) > 0 && !r.Problems[0].Warning {
+		if r.Spoiled != (len(r.Records) == 0) || r.Spoiled == (len(r.Problems) == 0) && len(r.Problems) > 0 && r.Problems[0].Severity != problem.Warning {
 			t.Errorf("%v", r)
 		}
 		for _, one := range r.Records {

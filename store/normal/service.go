@@ -11,6 +11,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 const exportToAnnotation = "networking.istio.io/exportTo"
@@ -95,7 +96,7 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 		}
 	}
 	if len(clusterIPs) == 0 {
-		r.warnf("spec.clusterIP", "no address: not reachable by address, as a Service that was never given one")
+		r.warnf(problem.NoEffect, "spec.clusterIP", "no address: not reachable by address, as a Service that was never given one")
 	}
 	return r.record(model.KindService, obj, obj.ID.Name, spec)
 }
@@ -123,16 +124,16 @@ func servicePorts(r *report, svc *corev1.Service) []*model.ServicePort {
 	for i, p := range svc.Spec.Ports {
 		at := fmt.Sprintf("spec.ports[%d]", i)
 		if p.Protocol == corev1.ProtocolSCTP {
-			r.warnf(at+".protocol", "SCTP is not proxied: the port is left out")
+			r.warnf(problem.NotSupported, at+".protocol", "SCTP is not proxied: the port is left out")
 			continue
 		}
 		r.port(at+".port", uint32(p.Port))
 		if names[p.Name] {
-			r.errorf(at+".name", "%q is used twice", p.Name)
+			r.duplicatef(at+".name", "%q is used twice", p.Name)
 		}
 		number := fmt.Sprint(p.Port, cmp.Or(p.Protocol, corev1.ProtocolTCP))
 		if numbers[number] {
-			r.errorf(at+".port", "port %d is used twice", p.Port)
+			r.duplicatef(at+".port", "port %d is used twice", p.Port)
 		}
 		names[p.Name], numbers[number] = true, true
 		port := &model.ServicePort{Number: uint32(p.Port), Name: p.Name, Protocol: protocolOf(p), TargetNumber: uint32(p.Port)}

@@ -9,6 +9,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
@@ -40,7 +41,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	case networkingv1.ServiceEntry_NONE:
 		spec.Resolution = model.Resolution_RESOLUTION_NONE
 	default:
-		r.errorf("spec.resolution", "%v is not acted on yet", entry.Resolution)
+		r.unsupportedf("spec.resolution", "%v is not acted on yet", entry.Resolution)
 	}
 	if r.spoiled {
 		return nil
@@ -95,20 +96,20 @@ func (n *Normalizer) inlineEndpoint(r *report, namespace string, e *networkingv1
 
 func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.ServicePort {
 	if len(entry.Ports) == 0 {
-		r.warnf("spec.ports", "none: nothing can be reached through this entry")
+		r.warnf(problem.NoEffect, "spec.ports", "none: nothing can be reached through this entry")
 	}
 	var ports []*model.ServicePort
 	names, numbers := map[string]bool{}, map[uint32]bool{}
 	for i, p := range entry.Ports {
 		at := fmt.Sprintf("spec.ports[%d]", i)
 		if p.Name == "" {
-			r.errorf(at+".name", "must not be empty")
+			r.requiredf(at+".name", "must not be empty")
 		} else if names[p.Name] {
-			r.errorf(at+".name", "%q is used twice", p.Name)
+			r.duplicatef(at+".name", "%q is used twice", p.Name)
 		}
 		r.port(at+".number", p.Number)
 		if numbers[p.Number] {
-			r.errorf(at+".number", "port %d is used twice", p.Number)
+			r.duplicatef(at+".number", "port %d is used twice", p.Number)
 		}
 		if p.TargetPort != 0 {
 			r.port(at+".targetPort", p.TargetPort)
@@ -127,7 +128,7 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 
 func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 	if len(entry.Hosts) == 0 {
-		r.errorf("spec.hosts", "at least one host is needed")
+		r.requiredf("spec.hosts", "at least one host is needed")
 	}
 	dns := entry.Resolution == networkingv1.ServiceEntry_DNS || entry.Resolution == networkingv1.ServiceEntry_DNS_ROUND_ROBIN
 	for i, h := range entry.Hosts {
@@ -157,14 +158,14 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 			r.errorf("spec.workloadSelector", "stands with endpoints: one of the two")
 		}
 		if entry.Resolution == networkingv1.ServiceEntry_DNS_ROUND_ROBIN {
-			r.errorf("spec.workloadSelector", "selected workloads are not resolved: want resolution STATIC, not %v", entry.Resolution)
+			r.unsupportedf("spec.workloadSelector", "selected workloads are not resolved: want resolution STATIC, not %v", entry.Resolution)
 		}
 	}
 	if entry.Resolution == networkingv1.ServiceEntry_NONE && len(entry.Endpoints) > 0 {
 		r.errorf("spec.endpoints", "with resolution NONE no endpoints are used: want STATIC or DNS")
 	}
 	if entry.Resolution == networkingv1.ServiceEntry_STATIC && len(entry.Endpoints) == 0 && entry.WorkloadSelector == nil {
-		r.warnf("spec.endpoints", "none: with resolution STATIC nothing can be reached")
+		r.warnf(problem.NoEffect, "spec.endpoints", "none: with resolution STATIC nothing can be reached")
 	}
 	if entry.Resolution == networkingv1.ServiceEntry_DNS_ROUND_ROBIN && len(entry.Endpoints) > 1 {
 		r.errorf("spec.endpoints", "resolution DNS_ROUND_ROBIN has one endpoint at most, not %d", len(entry.Endpoints))
@@ -190,9 +191,9 @@ func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEn
 	path, isUnix := strings.CutPrefix(e.Address, "unix://")
 	switch {
 	case e.Address == "" && e.Network == "":
-		r.errorf(at+".address", "must not be empty")
+		r.requiredf(at+".address", "must not be empty")
 	case e.Address == "":
-		r.errorf(at+".address", "endpoints that only a network's gateway reaches are not acted on yet")
+		r.unsupportedf(at+".address", "endpoints that only a network's gateway reaches are not acted on yet")
 	case isUnix && (resolution != networkingv1.ServiceEntry_STATIC || len(e.Ports) > 0):
 		r.errorf(at+".address", "a Unix socket needs resolution STATIC and has no ports")
 	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):

@@ -12,6 +12,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
@@ -38,13 +39,13 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 		}
 		checkBind(r, at, e.Bind, e.CaptureMode)
 		if len(e.Hosts) == 0 {
-			r.errorf(at+".hosts", "must not be empty")
+			r.requiredf(at+".hosts", "must not be empty")
 		}
 		for j, h := range e.Hosts {
 			e.Hosts[j] = n.egressHost(r, fmt.Sprintf("%s.hosts[%d]", at, j), h, obj.ID.Namespace)
 		}
 		if e.Hosts = sortedSet(e.Hosts); len(e.Hosts) > 1 && slices.Contains(e.Hosts, "~/*") {
-			r.warnf(at+".hosts", `"~/*" imports nothing, and the hosts beside it are without effect`)
+			r.warnf(problem.NoEffect, at+".hosts", `"~/*" imports nothing, and the hosts beside it are without effect`)
 		}
 	}
 	if p := sidecar.OutboundTrafficPolicy.GetEgressProxy(); p != nil {
@@ -78,7 +79,7 @@ func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	}
 	if ns == "*" || ns == "~" {
 		if host != "*" && !strings.Contains(host, ".") {
-			r.warnf(at, "%q is no fully qualified host and matches nothing", host)
+			r.warnf(problem.NoEffect, at, "%q is no fully qualified host and matches nothing", host)
 		}
 		return ns + "/" + strings.ToLower(host)
 	}
@@ -93,7 +94,7 @@ func checkIngress(r *report, ingress []*networkingv1.IstioIngressListener) {
 	for i, in := range ingress {
 		at := fmt.Sprintf("spec.ingress[%d]", i)
 		if in.Port == nil {
-			r.errorf(at+".port", "must not be empty")
+			r.requiredf(at+".port", "must not be empty")
 			continue
 		}
 		checkSidecarPort(r, at, in.Port, in.Bind, in.CaptureMode, listeners)
@@ -141,7 +142,7 @@ func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind st
 	}
 	key := fmt.Sprintf("%s|%d", bind, p.Number)
 	if seen[key] {
-		r.errorf(at+".port.number", "another listener has bind %q and port %d too", bind, p.Number)
+		r.duplicatef(at+".port.number", "another listener has bind %q and port %d too", bind, p.Number)
 	}
 	seen[key] = true
 	if unix && mode == networkingv1.CaptureMode_IPTABLES {

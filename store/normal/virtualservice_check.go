@@ -6,6 +6,8 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"navarch.io/navarch/store/problem"
 )
 
 // The rules are those of Istio's webhook as far as the reference states them:
@@ -23,12 +25,12 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	}
 	checkGateways(r, "spec.gateways", vs.Gateways)
 	if len(vs.Http)+len(vs.Tls)+len(vs.Tcp) == 0 {
-		r.errorf("spec", "at least one of http, tls and tcp is needed")
+		r.requiredf("spec", "at least one of http, tls and tcp is needed")
 	}
 	for i, h := range vs.Http {
 		checkHTTPRoute(r, fmt.Sprintf("spec.http[%d]", i), h, delegate)
 		if i < len(vs.Http)-1 && len(h.GetMatch()) == 0 {
-			r.warnf(fmt.Sprintf("spec.http[%d]", i+1), "never used: rule %d before it matches everything", i)
+			r.warnf(problem.NoEffect, fmt.Sprintf("spec.http[%d]", i+1), "never used: rule %d before it matches everything", i)
 		}
 	}
 	for i, t := range vs.Tls {
@@ -82,12 +84,12 @@ func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bo
 	case h.Delegate != nil && len(actions) > 0:
 		r.errorf(at+".delegate", "stands with %s: one of the two", strings.Join(actions, ", "))
 	case h.Delegate == nil && len(actions) == 0:
-		r.errorf(at, "exactly one of route, redirect and directResponse is needed, none is there")
+		r.requiredf(at, "exactly one of route, redirect and directResponse is needed, none is there")
 	case len(actions) > 1:
 		r.errorf(at, "exactly one of route, redirect and directResponse is needed, not %s", strings.Join(actions, " and "))
 	}
 	if h.Delegate != nil && h.Delegate.Name == "" {
-		r.errorf(at+".delegate.name", "must not be empty")
+		r.requiredf(at+".delegate.name", "must not be empty")
 	}
 	for i, m := range h.Match {
 		checkHTTPMatch(r, fmt.Sprintf("%s.match[%d]", at, i), m)
@@ -111,7 +113,7 @@ func checkHTTPDestinations(r *report, at string, h *networkingv1.HTTPRoute) {
 	for i, d := range h.Route {
 		path := fmt.Sprintf("%s.route[%d]", at, i)
 		if d.Destination == nil {
-			r.errorf(path+".destination", "must not be empty")
+			r.requiredf(path+".destination", "must not be empty")
 		}
 		total += checkWeight(r, path, d.Weight)
 		checkHeaders(r, path+".headers", d.Headers)
@@ -131,13 +133,13 @@ func checkWeight(r *report, path string, weight int32) int {
 // checkRoutes checks the destinations of a tls or tcp rule.
 func checkRoutes(r *report, at string, routes []*networkingv1.RouteDestination) {
 	if len(routes) == 0 {
-		r.errorf(at+".route", "must not be empty")
+		r.requiredf(at+".route", "must not be empty")
 	}
 	total := 0
 	for i, d := range routes {
 		path := fmt.Sprintf("%s.route[%d]", at, i)
 		if d.Destination == nil {
-			r.errorf(path+".destination", "must not be empty")
+			r.requiredf(path+".destination", "must not be empty")
 		}
 		total += checkWeight(r, path, d.Weight)
 	}
@@ -152,7 +154,7 @@ func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
 	checkString(r, at+".method", m.Method, false)
 	checkString(r, at+".authority", m.Authority, false)
 	if p, ok := m.Uri.GetMatchType().(*networkingv1.StringMatch_Prefix); ok && p.Prefix == "" {
-		r.errorf(at+".uri.prefix", "must not be empty")
+		r.requiredf(at+".uri.prefix", "must not be empty")
 	}
 	for _, of := range []struct {
 		field string
@@ -175,12 +177,12 @@ func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
 
 func checkTLSRoute(r *report, at string, hosts []string, t *networkingv1.TLSRoute) {
 	if len(t.Match) == 0 {
-		r.errorf(at+".match", "must not be empty")
+		r.requiredf(at+".match", "must not be empty")
 	}
 	for j, m := range t.Match {
 		path := fmt.Sprintf("%s.match[%d]", at, j)
 		if len(m.SniHosts) == 0 {
-			r.errorf(path+".sniHosts", "must not be empty")
+			r.requiredf(path+".sniHosts", "must not be empty")
 		}
 		for k, sni := range m.SniHosts {
 			field := fmt.Sprintf("%s.sniHosts[%d]", path, k)

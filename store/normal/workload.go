@@ -49,7 +49,7 @@ type owned struct {
 
 // ParsePod reads what endpoints need of a Pod. A problem that is no warning means: not usable, what was known stands.
 func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
-	r := &report{id: obj.ID, origin: obj.Origin}
+	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
 		Metadata owned `json:"metadata"`
 		Spec     struct {
@@ -140,17 +140,18 @@ func localityLabel(value string) string {
 	return strings.ReplaceAll(value, ".", "/")
 }
 
-// network is the network of one endpoint: its pod's label, the system namespace's label, the mesh's networks (by address,
+// network is the network of one endpoint of an object: its pod's label, the system namespace's label, the mesh's networks (by address,
 // then by cluster), the option.
-func (n *Normalizer) network(r *report, pod *Pod, address string, ctx Lookup) string {
+func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, ctx Lookup) string {
 	if pod != nil && pod.Labels[networkLabel] != "" {
 		return pod.Labels[networkLabel]
 	}
-	r.ref(object.ID{Kind: "Namespace", Name: n.SystemNamespace})
-	if ns := ctx.Namespace(n.SystemNamespace); ns != nil && ns.Network != "" {
+	system := of.Beside(object.ID{Kind: "Namespace", Name: n.SystemNamespace})
+	r.ref(system)
+	if ns := ctx.Namespace(system); ns != nil && ns.Network != "" {
 		return ns.Network
 	}
-	if name := networkOf(ctx.Networks(), address, n.Cluster); name != "" {
+	if name := networkOf(ctx.Networks(), address, n.clusterOf(of)); name != "" {
 		return name
 	}
 	return n.Network

@@ -1,14 +1,18 @@
 // Package object is what a source hands on: one raw API object and what happened to it.
 //
-// Owns: nothing; values are immutable.  Reads: nothing of ours.  Never: a schema, defaults, validation (normal does
+// Owns: nothing; values are immutable.  Reads: store/origin.  Never: a schema, defaults, validation (normal does
 // that), sockets.
 package object
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
 )
 
 // Op is what happened to an object.
@@ -21,25 +25,38 @@ const (
 	Synced               // no object: everything that existed when the source started (or was re-read) has been told
 )
 
-// ID names an object as its API does. Group is empty for the core API; the version is left out, since one object is
-// served in several.
+// ID names an object as its API does, and says where it is. Group is empty for the core API; the version is left out, since one
+// object is served in several.
 type ID struct {
+	Origin    origin.Origin
 	Group     string
 	Kind      string
 	Namespace string
 	Name      string
 }
 
-// String is the ID as users read it: Kind namespace/name. Of an object that has no name, or of all of a kind, it is as much as
-// there is; empty: nothing is known.
+// String is the ID as users read it: Kind namespace/name, with the cluster where it is not the config cluster. Of an object that has
+// no name, or of all of a kind, it is as much as there is; empty: nothing is known.
 func (id ID) String() string {
 	switch {
 	case id.Name != "":
-		return fmt.Sprintf("%s %s/%s", id.Kind, id.Namespace, id.Name)
+		return fmt.Sprintf("%s %s/%s%s", id.Kind, id.Namespace, id.Name, id.Origin.Suffix())
 	case id.Namespace != "":
-		return strings.TrimSpace(id.Kind + " in namespace " + id.Namespace)
+		return strings.TrimSpace(id.Kind + " in namespace " + id.Namespace + id.Origin.Suffix())
 	}
-	return id.Kind
+	return strings.TrimSpace(id.Kind + id.Origin.Suffix())
+}
+
+// Beside is the ID of another object of the same origin.
+func (id ID) Beside(other ID) ID {
+	other.Origin = id.Origin
+	return other
+}
+
+// Compare orders IDs by group, kind, namespace and name, then by origin.
+func (id ID) Compare(o ID) int {
+	return cmp.Or(cmp.Compare(id.Group, o.Group), cmp.Compare(id.Kind, o.Kind), cmp.Compare(id.Namespace, o.Namespace),
+		cmp.Compare(id.Name, o.Name), id.Origin.Compare(o.Origin))
 }
 
 // Object is one API object as it was read. It is shared between goroutines and never changed.
@@ -51,34 +68,39 @@ type Object struct {
 	Annotations map[string]string
 	// JSON is the whole object, as JSON.
 	JSON []byte
-	// Origin is where it was read, for messages: a path relative to the folder and a document number, or a cluster.
-	Origin string
+	// UID, Generation and ResourceVersion are the source's, where it has them: of a file they are what somebody wrote there. No record
+	// has them.
+	UID             string
+	Generation      int64
+	ResourceVersion string
+	// Location is where it was read, for messages: a path relative to the folder and a document number.
+	Location string
 }
 
 // Event is one change. For Broken, ID may be partly empty: whatever could be read of it.
 type Event struct {
-	Op      Op
-	ID      ID
-	Object  *Object // nil but for Put
-	Origin  string
-	Problem string // for Broken
+	Op       Op
+	ID       ID
+	Object   *Object // nil but for Put
+	Location string
+	Problem  string // for Broken
 }
 
 // Problem is one thing that is wrong with one object: it spoils that object (or one part of it) and nothing else.
 type Problem struct {
-	ID      ID
-	Origin  string
-	Field   string // path as users write it: spec.http[0].route[1].destination.host; empty: the whole object
-	Message string
-	// Warning: the object applies all the same.
-	Warning bool
+	ID       ID
+	Location string
+	Field    string // path as users write it: spec.http[0].route[1].destination.host; empty: the whole object
+	Code     problem.Code
+	Severity problem.Severity
+	Message  string
 }
 
-// String is "Kind namespace/name: field: message", with the origin in place of an object that has no name.
+// String is "Kind namespace/name: field: message", with the location in place of an object that has no name.
 func (p Problem) String() string {
 	parts := []string{p.ID.String(), p.Field, p.Message}
 	if p.ID.Name == "" {
-		parts[0] = strings.TrimSpace(parts[0] + " " + p.Origin)
+		parts[0] = strings.TrimSpace(parts[0] + " " + p.Location)
 	}
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }

@@ -21,7 +21,7 @@ const (
 	KeyType     = "type"
 	KeyObject   = "object"
 	KeyField    = "field"
-	KeyOrigin   = "origin"
+	KeyLocation = "location"
 	KeyError    = "error"
 	KeyAddress  = "address"
 	KeyName     = "name"
@@ -42,6 +42,7 @@ const (
 	KeyResponses    = "responses"    // acknowledged, by type
 
 	KeyProblem = "problem"
+	KeyCode    = "code"
 	KeyApplies = "applies" // the object applies in spite of its problem
 	KeyLines   = "lines"
 	KeyDigest  = "digest"  // of a set of objects

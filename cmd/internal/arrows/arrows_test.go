@@ -17,12 +17,12 @@ import (
 const module = "navarch.io/navarch/"
 
 // everywhere may be imported by every package that is not a leaf itself.
-var everywhere = []string{"store/obs", "store/loop", "store/intern", "store/model", "push/xds"}
+var everywhere = []string{"store/obs", "store/loop", "store/intern", "store/model", "store/origin", "store/problem", "push/xds"}
 
 // may lists what each package may import beside `everywhere`. "*" at the end stands for all below.
 var may = map[string][]string{
 	// Leaves.
-	"store/model": {}, "store/object": {}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "shard/ring": {},
+	"store/origin": {}, "store/problem": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "shard/ring": {},
 	"push/xds": {},
 
 	"store/kv":           {"store/model"},
@@ -86,6 +86,7 @@ var may = map[string][]string{
 	"ca/agent":                    {"store/socket"},
 	"push/quarantine":             {},
 	"push/quarantine/share":       {"push/quarantine", "store/kv"},
+	"push/problems":               {"store/kv"},
 	"store/crash":                 {},
 	"store/removal":               {"store/object", "store/kv"},
 	"cmd/*":                       {"*"},
@@ -95,7 +96,7 @@ var may = map[string][]string{
 }
 
 // leaves import nothing of ours but what their row says.
-var leaves = []string{"store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "push/xds", "shard/ring",
+var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "push/xds", "shard/ring",
 	"loadtest/loopback"}
 
 // testsMay lists what the tests of each package import beside what the package itself may. Test kits are for tests alone.
@@ -114,6 +115,7 @@ var testsMay = map[string][]string{
 	"push/inspect":          {"push/build/cluster", "push/build/listener", "push/build/vhost", "push/plan"},
 	"push/plan":             {"loadtest/envoytest", "loadtest/loopback", "push/build/secret"},
 	"push/quarantine/share": {"store/kv/kvtest"},
+	"push/problems":         {"store/kv/kvtest"},
 	"push/serve":            {"loadtest/envoytest", "loadtest/loopback"},
 	"shard/member":          {"store/kv/kvtest"},
 	"shard/level":           {"store/kv/kvtest", "shard/ring"},

@@ -25,7 +25,7 @@ func node(namespace int) view.Node {
 	ns := fmt.Sprintf("ns-%03d", namespace)
 	return view.Node{ID: "sidecar~10.9.0.1~client." + ns + "~" + ns + ".svc.cluster.local", Name: "client", Namespace: ns,
 		Domain: view.DefaultDomain, Addresses: []string{"10.9.0.1"}, Labels: map[string]string{"app": "client"},
-		Cluster: "Kubernetes", Caps: xds.StockCaps}
+		Caps: xds.StockCaps}
 }
 
 func snapshotOf(w mesh) *mirror.Snapshot { return mirror.Empty().Apply(1, w.records(), nil).New }

@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/origin"
 )
 
 // deleteRecords is `etcdctl del --prefix` of a folder below records/, and gives how many there were.
@@ -103,7 +104,7 @@ func editBy(t *testing.T, s *kv.Store, stored kv.Contents) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit, err := model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: "new"}, 1, &model.ServiceSpec{Hosts: []string{"new.shop.svc.cluster.local"}})
+	edit, err := model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: "new", Origin: origin.New("", "files")}, 1, &model.ServiceSpec{Hosts: []string{"new.shop.svc.cluster.local"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,9 +62,9 @@ func TestLogIsAnOperators(t *testing.T) {
 		t.Errorf("the change: %s", change)
 	}
 	write(t, dir, "bad.yaml", strings.ReplaceAll(routes(3), "web", "db")+"    retries: {attempts: -1}\n")
-	d.said(t, 1, "level=WARN", `object="VirtualService shop/db"`, "field=", "origin=bad.yaml")
+	d.said(t, 1, "level=WARN", `object="VirtualService shop/db"`, "field=", "location=bad.yaml")
 	write(t, dir, "bad.yaml", strings.ReplaceAll(routes(3), "web", "db"))
-	d.said(t, 1, "level=INFO", "is over", `object="VirtualService shop/db"`, "origin=bad.yaml")
+	d.said(t, 1, "level=INFO", "is over", `object="VirtualService shop/db"`, "location=bad.yaml")
 	d.stop(t)
 	slow := regexp.MustCompile("fdatasync|slow disk") // of a machine that does other things, and an operator has to know
 	alarming := slices.DeleteFunc(append(d.lines("level=WARN"), d.lines("level=ERROR")...), slow.MatchString)

@@ -132,7 +132,7 @@ func TestGatewaySecretWhileEtcdIsAway(t *testing.T) {
 func sealedOnDisk(t *testing.T, path string, shown site) {
 	t.Helper()
 	disk, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(disk), "Secret/shop/site") {
+	if err != nil || !strings.Contains(string(disk), "Secret//files/shop/site") {
 		t.Fatalf("the snapshot has no Secret: %v", err)
 	}
 	for form, part := range shown.forms {

@@ -384,7 +384,7 @@ func nowhere(t *testing.T, d *daemon, data string, agent func() (agentPage, erro
 			return nil
 		}
 		text[path] = string(raw)
-		seen = seen || strings.Contains(string(raw), "records/Secret/shop/site")
+		seen = seen || strings.Contains(string(raw), "records/Secret//files/shop/site")
 		return err
 	})
 	if err != nil || !seen {

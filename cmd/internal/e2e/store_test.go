@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/origin"
 )
 
 // refuses says whether a replica is not ready and turns proxies away, in both cases with a reason.
@@ -52,13 +53,13 @@ func TestUndecodableValue(t *testing.T) {
 	eventually(t, patience, serves(t, older, 1))
 	leader.stop(t) // it would put the value back
 
-	key := model.Key{Kind: model.KindService, Namespace: "shop", Name: "db"}
+	key := model.Key{Kind: model.KindService, Namespace: "shop", Name: "db", Origin: origin.New("", "files")}
 	path := "/navarch/default/v1/" + strings.TrimPrefix(etcd.RecordKey(key), etcd.Prefix())
 	if _, err := etcd.Client().Put(t.Context(), path, "\xff no record"); err != nil {
 		t.Fatal(err)
 	}
 	mustAdopt(t, etcd)
-	older.hasProblem(t, "records/Service/shop/db", "the last good version stands")
+	older.hasProblem(t, "records/Service//files/shop/db", "the last good version stands")
 	if err := older.ready(); err != nil {
 		t.Errorf("a replica that has a good version: %v", err)
 	}
@@ -68,7 +69,7 @@ func TestUndecodableValue(t *testing.T) {
 	}
 
 	younger := start(t, "--roles=xds", store)
-	eventually(t, patience, refuses(t, younger, "records/Service/shop/db"))
+	eventually(t, patience, refuses(t, younger, "records/Service//files/shop/db"))
 	write(t, dir, "routes.yaml", routes(3))
 	start(t, "--roles=ingest", "--config-dir", dir, store)
 	eventually(t, patience, serves(t, younger, 3))
@@ -90,7 +91,7 @@ func TestUnknownKindInStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := "/navarch/default/v1/records/Novel/shop/" + name
+		path := "/navarch/default/v1/records/Novel//files/shop/" + name
 		if _, err := etcd.Client().Put(t.Context(), path, string(raw)); err != nil {
 			t.Fatal(err)
 		}
@@ -110,16 +111,16 @@ func TestUnknownKindInStore(t *testing.T) {
 				return err
 			}
 			_, err := everything(t.Context(), d.grpc, node("shop", "client", "10.1.9.9"))
-			if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "records/Novel/shop/closing") {
+			if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "records/Novel//files/shop/closing") {
 				return fmt.Errorf("a proxy of the namespace: %w", err)
 			}
 			_, err = everything(t.Context(), d.grpc, node("backend", "client", "10.1.9.8"))
 			return err
 		})
 	}
-	starts.hasProblem(t, "records/Novel/shop/skippable", "it is skipped")
+	starts.hasProblem(t, "records/Novel//files/shop/skippable", "it is skipped")
 	novel := opened(t, etcd.Endpoint())
-	deleteRecords(t, novel, "Novel/shop/closing")
+	deleteRecords(t, novel, "Novel//files/shop/closing")
 	eventually(t, 10*time.Second, func() error {
 		resp, err := etcd.Client().Get(t.Context(), path)
 		if err == nil && resp.Count != 1 {
@@ -128,7 +129,7 @@ func TestUnknownKindInStore(t *testing.T) {
 		return err
 	})
 	leader.stop(t)
-	deleteRecords(t, novel, "Novel/shop/closing")
+	deleteRecords(t, novel, "Novel//files/shop/closing")
 	mustAdopt(t, etcd)
 	write(t, dir, "routes.yaml", routes(4))
 	start(t, "--roles=ingest", "--config-dir", dir, store)

@@ -25,7 +25,7 @@ func TestTenantBudget(t *testing.T) {
 	}
 	write(t, dir, "b.yaml", entry("shop", "bb"))
 	write(t, dir, "x.yaml", entry("other", "xx"))
-	d.hasProblem(t, `tenant "shop"`, "4 of 4 objects", "Warning:true")
+	d.hasProblem(t, `tenant "shop"`, "4 of 4 objects", "Severity:warning")
 	write(t, dir, "a.yaml", entry("shop", "aa"))
 	refused := []string{"ServiceEntry shop/aa", "a.yaml", `tenant "shop" would have 5 objects, and 4 are allowed`, "it is not there"}
 	d.hasProblem(t, refused...)

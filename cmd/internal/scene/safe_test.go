@@ -24,6 +24,7 @@ import (
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/origin"
 )
 
 // safe is the key encryption key of a world, which may be away, and the folder sealing/ of its store. Owned by the scene's
@@ -168,11 +169,14 @@ func (s *stage) pause(args []string) (string, error) {
 
 // stored prints what the store has of a Secret.
 func (s *stage) stored(args []string) (string, error) {
-	if len(args) != 1 {
-		return "", errors.New("want NAMESPACE/NAME")
+	if len(args) == 1 {
+		args = append(args, "")
+	}
+	if len(args) != 2 {
+		return "", errors.New("want NAMESPACE/NAME [CLUSTER]")
 	}
 	namespace, name, _ := strings.Cut(args[0], "/")
-	key := model.Key{Kind: model.KindSecret, Namespace: namespace, Name: name}
+	key := model.Key{Kind: model.KindSecret, Namespace: namespace, Name: name, Origin: origin.New(args[1], "files")}
 	raw, ok := s.world.stored[key]
 	if !ok {
 		return "", fmt.Errorf("there is no %v", key)

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "rewrite what `cmp stdout FILE` compares
 // The commands of scenes. Hosts may be written without .svc.cluster.local everywhere. What is accounted for counts from
 // the last time it was asked for, or from clear.
 var commands = map[string]step{
-	"apply":      (*stage).apply,      // FILE... [-FILE]...: into (or out of) the configuration folder, as one change; a folder: all of its files; shop/ is there
+	"apply":      (*stage).apply,      // FILE... [-FILE]...: into (or out of) the configuration folder, as one change; a folder: all of its files; shop/ is there. cluster=NAME/FILE keeps its folder
 	"edit":       (*stage).edit,       // FILE OLD NEW [OLD NEW]...: replaces text of a file of the folder
 	"remove":     (*stage).remove,     // FILE...
 	"many":       (*stage).many,       // N FILE [DURATION]: N copies, {{i}} replaced; one change each where they come apart
@@ -48,7 +48,7 @@ var commands = map[string]step{
 	"talk":       (*stage).talk,       // PROXY FILE: FILE with what `call` or `receive` says under each of its lines "> call URL ..."
 	"issue":      (*stage).issue,      // FILE NAMESPACE NAME [trust]: a Secret of fresh key material into the configuration folder
 	"kek":        (*stage).kek,        // away|back: the key encryption key
-	"stored":     (*stage).stored,     // NAMESPACE/NAME: prints what the store has of a Secret
+	"stored":     (*stage).stored,     // NAMESPACE/NAME [CLUSTER]: prints what the store has of a Secret
 	"ask":        (*stage).ask,        // PROXY [-]NAME...: subscribes to Secrets, or no longer
 	"lead":       (*stage).lead,       // another process becomes the leader, and compares everything
 }

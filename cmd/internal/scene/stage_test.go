@@ -133,7 +133,11 @@ func (s *stage) apply(args []string) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			contents[filepath.Base(file)] = data
+			name := filepath.Base(file)
+			if strings.HasPrefix(arg, "cluster=") {
+				name = arg
+			}
+			contents[name] = data
 		}
 	}
 	return "", s.world.put(contents)
@@ -262,7 +266,7 @@ func (s *stage) node(file string) (view.Node, error) {
 	if err != nil {
 		return view.Node{}, err
 	}
-	return view.Parse(encoded)
+	return view.Parse(encoded, configCluster)
 }
 
 func (s *stage) join(a *actor) (err error) {

@@ -22,6 +22,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/source/files"
 )
 
@@ -46,6 +47,9 @@ type world struct {
 	resealing []ingest.Effect
 }
 
+// configCluster is what the config cluster is called.
+const configCluster = "Kubernetes"
+
 // replica publishes snapshots as mirror.Mirror does.
 type replica struct {
 	now atomic.Pointer[mirror.Snapshot]
@@ -66,7 +70,7 @@ func newWorld(folder string, allowEmpty bool) (*world, error) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err
 	}
-	source, err := files.New(files.Config{Dir: folder, AllowEmpty: allowEmpty})
+	source, err := files.New(files.Config{Dir: folder, Cluster: configCluster, AllowEmpty: allowEmpty})
 	if err != nil {
 		return nil, err
 	}
@@ -101,13 +105,13 @@ func (w *world) stop() error {
 
 // lead makes a new process the leader: it knows nothing but what is stored.
 func (w *world) lead() {
-	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: "Kubernetes"}})
+	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster}})
 	w.do(w.ingest.Step(ingest.Gained{}))
 }
 
 // relook tells the ingester everything anew, as a process that has just started does.
 func (w *world) relook() error {
-	source, err := files.New(files.Config{Dir: w.folder})
+	source, err := files.New(files.Config{Dir: w.folder, Cluster: configCluster})
 	if err != nil {
 		return err
 	}
@@ -218,8 +222,11 @@ const patience = 30 * time.Second
 func (w *world) problemLines() []string {
 	var out []string
 	for _, p := range append(w.source.Problems(), w.ingest.Problems()...) {
-		line := strings.TrimSpace(p.Origin + " " + p.String())
-		if p.Warning {
+		line := strings.TrimSpace(p.Location + " " + p.String())
+		if p.Code == "" || p.Severity == "" {
+			line += " (without a code or a severity)"
+		}
+		if p.Severity == problem.Warning {
 			line += " (applies)"
 		}
 		out = append(out, line)

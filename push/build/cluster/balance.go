@@ -9,6 +9,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/problem"
 )
 
 // outlier sets passive health checking. Success rates are never enforced; an error count of 0 switches its check off.
@@ -118,13 +120,13 @@ func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowSta
 }
 
 // hash sets a consistent hash; what is hashed stands on the routes.
-func (d *builder) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at string) {
+func (d *builder) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at place) {
 	if m := h.GetMaglev(); m != nil {
 		d.LbPolicy = clusterv3.Cluster_MAGLEV
 		switch size := m.TableSize; {
 		case size == 0:
 		case size > maxTable || !new(big.Int).SetUint64(size).ProbablyPrime(0):
-			d.problem(at+".consistentHash.maglev.tableSize", "%d: want a prime of at most %d; Envoy's default is used", size, maxTable)
+			d.problem(problem.Invalid, at.dot("consistentHash.maglev.tableSize"), "%d: want a prime of at most %d; Envoy's default is used", size, maxTable)
 		default:
 			d.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(size)}}
 		}
@@ -138,7 +140,7 @@ func (d *builder) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at
 		size = 1024
 	}
 	if size > maxRing {
-		d.problem(at+".consistentHash", "minimumRingSize %d: at most %d, which is used", size, maxRing)
+		d.problem(problem.Invalid, at.dot("consistentHash"), "minimumRingSize %d: at most %d, which is used", size, maxRing)
 		size = maxRing
 	}
 	d.LbPolicy = clusterv3.Cluster_RING_HASH

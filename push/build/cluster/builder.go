@@ -19,6 +19,7 @@ import (
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // httpOptions is the key of HttpProtocolOptions in typed_extension_protocol_options.
@@ -59,8 +60,9 @@ func newBuilder(name string, kind clusterv3.Cluster_DiscoveryType, mesh *model.M
 	return d
 }
 
-func (d *builder) problem(at, format string, args ...any) {
-	d.problems = append(d.problems, fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...)))
+// problem notes what the cluster is drawn without, or closed for.
+func (d *builder) problem(code problem.Code, at place, format string, args ...any) {
+	d.problems = append(d.problems, model.Problem{Key: at.key, Field: at.field, Code: code, Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
 }
 
 // positive says whether a duration is one that Envoy takes where it wants more than zero.

@@ -26,7 +26,7 @@ func (s Inbound) Build() (*xds.Resource, error) {
 	return r, err
 }
 
-// Problems are the settings that the cluster is drawn without: "object: field: what is wrong".
+// Problems are the settings that the cluster is drawn without: each is a model.Problem, or the fault of the service or the Sidecar.
 func (s Inbound) Problems() []error {
 	_, problems, err := s.draw()
 	if err != nil {

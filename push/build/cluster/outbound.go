@@ -18,6 +18,7 @@ import (
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // How DNS names are resolved where the mesh says nothing; Istio's defaults.
@@ -33,7 +34,7 @@ func (s Outbound) Build() (*xds.Resource, error) {
 	return r, err
 }
 
-// Problems are the settings that the cluster is drawn without, or refused for: "object: field: what is wrong".
+// Problems are the settings that the cluster is drawn without, or refused for: each is a model.Problem, or the fault of the service.
 func (s Outbound) Problems() []error {
 	_, problems, err := s.draw()
 	if err != nil {
@@ -142,7 +143,7 @@ func (s Outbound) resolve(d *builder) {
 		return
 	}
 	if len(all) > 1 || len(all[0].LbEndpoints) > 1 {
-		d.problem(s.Service.Key.String()+": spec.endpoints", "resolution DNS_ROUND_ROBIN takes one endpoint; the first is used for port %d", s.Port)
+		d.problem(problem.Invalid, place{s.Service.Key, "spec.endpoints"}, "resolution DNS_ROUND_ROBIN takes one endpoint; the first is used for port %d", s.Port)
 		all[0].LbEndpoints, d.LoadAssignment.Endpoints = all[0].LbEndpoints[:1], all[:1]
 		all[0].LoadBalancingWeight = all[0].LbEndpoints[0].LoadBalancingWeight
 	}

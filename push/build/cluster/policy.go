@@ -18,8 +18,16 @@ type policy struct {
 	retryBudget *networkingv1.TrafficPolicy_RetryBudget
 	tunnel      *networkingv1.TrafficPolicy_TunnelSettings
 
-	outlierAt, balancerAt, tlsAt, tunnelAt string
+	outlierAt, balancerAt, tlsAt, tunnelAt place
 }
+
+// place is where a setting stands: a field of a record.
+type place struct {
+	key   model.Key
+	field string
+}
+
+func (at place) dot(field string) place { return place{at.key, at.field + "." + field} }
 
 // effective finds the policy of (rule, subset, port): the subset's settings stand over the host's, setting by setting;
 // settings of the port stand in the place of all others of their level, unset ones included
@@ -27,7 +35,7 @@ type policy struct {
 func effective(rule, subsetRule *model.DestinationRule, subset string, port uint32) policy {
 	var p policy
 	if rule != nil {
-		p, _ = ofPort(rule.Spec.TrafficPolicy, port, rule.Key.String()+": spec.trafficPolicy")
+		p, _ = ofPort(rule.Spec.TrafficPolicy, port, place{rule.Key, "spec.trafficPolicy"})
 	}
 	if subset == "" || subsetRule == nil {
 		return p
@@ -36,7 +44,7 @@ func effective(rule, subsetRule *model.DestinationRule, subset string, port uint
 		if s.Name != subset || s.TrafficPolicy == nil {
 			continue
 		}
-		over, whole := ofPort(s.TrafficPolicy, port, fmt.Sprintf("%v: spec.subsets[%d].trafficPolicy", subsetRule.Key, i))
+		over, whole := ofPort(s.TrafficPolicy, port, place{subsetRule.Key, fmt.Sprintf("spec.subsets[%d].trafficPolicy", i)})
 		if whole {
 			return over
 		}
@@ -46,10 +54,10 @@ func effective(rule, subsetRule *model.DestinationRule, subset string, port uint
 }
 
 // ofPort is the policy of one port; whole: it is that port's own.
-func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at string) (p policy, whole bool) {
+func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at place) (p policy, whole bool) {
 	for i, s := range tp.GetPortLevelSettings() {
 		if s.GetPort().GetNumber() == port {
-			at = fmt.Sprintf("%s.portLevelSettings[%d]", at, i)
+			at = at.dot(fmt.Sprintf("portLevelSettings[%d]", i))
 			p = policy{pool: s.ConnectionPool, outlier: s.OutlierDetection, balancer: s.LoadBalancer, tls: s.Tls}
 			return p.located(at), true
 		}
@@ -61,8 +69,8 @@ func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at string) (p policy, w
 	return p.located(at), false
 }
 
-func (p policy) located(at string) policy {
-	p.outlierAt, p.balancerAt, p.tlsAt, p.tunnelAt = at+".outlierDetection", at+".loadBalancer", at+".tls", at+".tunnel"
+func (p policy) located(at place) policy {
+	p.outlierAt, p.balancerAt, p.tlsAt, p.tunnelAt = at.dot("outlierDetection"), at.dot("loadBalancer"), at.dot("tls"), at.dot("tunnel")
 	return p
 }
 

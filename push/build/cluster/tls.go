@@ -14,6 +14,7 @@ import (
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // systemCAs is where the images of proxies (Debian, Ubuntu, distroless) keep the system's certificate authorities.
@@ -40,19 +41,19 @@ func (s Outbound) secure(d *builder, p policy) {
 	case tls.Mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL && identity:
 		d.TransportSocket = socket("envoy.transport_sockets.tls", s.meshTLS(d, tls))
 	case tls.Mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL:
-		d.problem(p.tlsAt+".mode", "ISTIO_MUTUAL wants a certificate of the mesh, which the proxy does not have; the cluster is closed")
+		d.problem(problem.Required, p.tlsAt.dot("mode"), "ISTIO_MUTUAL wants a certificate of the mesh, which the proxy does not have; the cluster is closed")
 		d.refuse()
 		return
 	case !originates(tls):
-		d.problem(p.tlsAt+".mode", "%v is not known; the cluster is closed", tls.Mode)
+		d.problem(problem.NotSupported, p.tlsAt.dot("mode"), "%v is not known; the cluster is closed", tls.Mode)
 		d.refuse()
 		return
 	case tls.CredentialName != "":
-		d.problem(p.tlsAt+".credentialName", "is not supported for sidecars; the cluster is closed")
+		d.problem(problem.NotSupported, p.tlsAt.dot("credentialName"), "is not supported for sidecars; the cluster is closed")
 		d.refuse()
 		return
 	case tls.Mode == networkingv1.ClientTLSSettings_MUTUAL && (tls.ClientCertificate == "" || tls.PrivateKey == ""):
-		d.problem(p.tlsAt, "MUTUAL wants clientCertificate and privateKey; the cluster is closed")
+		d.problem(problem.Required, p.tlsAt, "MUTUAL wants clientCertificate and privateKey; the cluster is closed")
 		d.refuse()
 		return
 	default:
@@ -157,12 +158,12 @@ func file(path string) *corev3.DataSource {
 // unsupported names what this version leaves out.
 func (d *builder) unsupported(p policy) {
 	if p.tunnel != nil {
-		d.problem(p.tunnelAt, "is not supported by this version")
+		d.problem(problem.NotSupported, p.tunnelAt, "is not supported by this version")
 	}
 	if len(p.outlier.GetOutlierDetectionHttpErrorCodes()) > 0 {
-		d.problem(p.outlierAt+".outlierDetectionHttpErrorCodes", "is not supported by this version")
+		d.problem(problem.NotSupported, p.outlierAt.dot("outlierDetectionHttpErrorCodes"), "is not supported by this version")
 	}
 	if p.balancer.GetZoneAwareLbSetting() != nil {
-		d.problem(p.balancerAt+".zoneAwareLbSetting", "is not supported by this version")
+		d.problem(problem.NotSupported, p.balancerAt.dot("zoneAwareLbSetting"), "is not supported by this version")
 	}
 }

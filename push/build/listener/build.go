@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -107,10 +108,10 @@ func (a Added) Build() (*xds.Resource, error) {
 	}
 	err := patch.Check(l)
 	if err == nil && l.Name == "" {
-		err = fmt.Errorf("name is missing")
+		err = errors.New("name is missing")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%v: spec.configPatches[%d].patch.value: %w", a.Patch.Filter.Key, a.Patch.Index, err)
+		return nil, patch.Refused(a.Patch, err)
 	}
 	return xds.Encode(xds.Listener, l.Name, l, routesOf(l)...)
 }

@@ -78,7 +78,7 @@ func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, [
 			continue
 		}
 		if next.Name != c.Name {
-			faults = append(faults, fault(p, "patch.value", errors.New("name: the name of a cluster cannot be patched")))
+			faults = append(faults, fault(p, "patch.value.name", errors.New("the name of a cluster cannot be patched")))
 			next.Name = c.Name
 		}
 		if next.GetType() != clusterv3.Cluster_EDS && next.GetClusterType() == nil {

@@ -17,6 +17,7 @@ import (
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // Decode reads the patch's value as an Envoy message. Unknown fields and unknown types inside an Any are errors; the
@@ -24,7 +25,7 @@ import (
 func Decode(p model.Patch, into proto.Message) error {
 	value := p.Config().GetPatch().GetValue()
 	if value == nil {
-		return fault(p, "patch.value", errors.New("is missing"))
+		return faultOf(p, problem.Required, "patch.value", errors.New("is missing"))
 	}
 	raw, err := protojson.Marshal(value)
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // messages makes what the value of a patch is, by what it applies to. What is not here is not applied by this version.
@@ -35,14 +36,14 @@ func Problem(p model.Patch) error {
 	applyTo := p.Config().GetApplyTo()
 	message := messages[applyTo]
 	if message == nil {
-		return fault(p, "applyTo", fmt.Errorf("%v is not supported by this version", applyTo))
+		return faultOf(p, problem.NotSupported, "applyTo", fmt.Errorf("%v is not supported by this version", applyTo))
 	}
 	value := message()
 	switch op := operation(p); op {
 	case networkingv1.EnvoyFilter_Patch_REMOVE:
 		return nil
 	case networkingv1.EnvoyFilter_Patch_INVALID:
-		return fault(p, "patch.operation", errors.New("is missing"))
+		return faultOf(p, problem.Required, "patch.operation", errors.New("is missing"))
 	case networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST:
 		return Decode(p, value)
 	default:
@@ -58,5 +59,14 @@ func Problem(p model.Patch) error {
 
 // fault says which field of which patch is wrong.
 func fault(p model.Patch, field string, err error) error {
-	return fmt.Errorf("%v: spec.configPatches[%d].%s: %w", p.Filter.Key, p.Index, field, err)
+	return faultOf(p, problem.Invalid, field, err)
+}
+
+func faultOf(p model.Patch, code problem.Code, field string, err error) error {
+	return model.Fault(p.Filter.Key, code, fmt.Sprintf("spec.configPatches[%d].%s", p.Index, field), err)
+}
+
+// Refused is the problem of a patch whose value was read, and makes what Envoy refuses.
+func Refused(p model.Patch, err error) error {
+	return fault(p, "patch.value", err)
 }

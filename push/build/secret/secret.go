@@ -6,6 +6,7 @@ package secret
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -13,6 +14,7 @@ import (
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // Pair is a certificate chain and its private key, under the name that the proxy asked for.
@@ -28,7 +30,7 @@ type Pair struct {
 func (s Pair) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetChain()) == 0 || s.Key == nil {
-		return nil, fmt.Errorf("%v: has no certificate with a private key", s.Secret.Meta().Key)
+		return nil, model.Fault(s.Secret.Key, problem.Required, "data", errors.New("has no certificate with a private key"))
 	}
 	pair := &tlsv3.TlsCertificate{CertificateChain: inline(body.GetChain()), PrivateKey: inline(*s.Key)}
 	if len(body.GetOcsp()) > 0 {
@@ -53,7 +55,7 @@ type Trust struct {
 func (s Trust) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetTrust()) == 0 {
-		return nil, fmt.Errorf("%v: has no certificates of authorities", s.Secret.Meta().Key)
+		return nil, model.Fault(s.Secret.Key, problem.Required, "data", errors.New("has no certificates of authorities"))
 	}
 	v := &tlsv3.CertificateValidationContext{TrustedCa: inline(body.GetTrust())}
 	if len(body.GetCrl()) > 0 {

@@ -4,7 +4,6 @@ package vhost
 
 import (
 	"errors"
-	"fmt"
 	"math"
 
 	"google.golang.org/protobuf/types/known/anypb"
@@ -19,6 +18,7 @@ import (
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // route draws one rule under one of its matches. An error says why Envoy would refuse it.
@@ -134,7 +134,7 @@ func (d *drawing) weighted(action *routev3.RouteAction, routes []*networkingv1.H
 		clusters = append(clusters, c)
 	}
 	if total == 0 || total > math.MaxUint32 {
-		return nil, fmt.Errorf("the sum of weights is %d, want 1 to %d", total, uint32(math.MaxUint32))
+		return nil, problem.Atf("route", "the sum of weights is %d, want 1 to %d", total, uint32(math.MaxUint32))
 	}
 	return clusters, nil
 }
@@ -203,7 +203,7 @@ func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) 
 	if r := rewrite.GetUriRegexRewrite(); r != nil {
 		pattern, err := regex(r.GetMatch())
 		if err != nil {
-			return fmt.Errorf("rewrite.uriRegexRewrite.match: %w", err)
+			return problem.Within("rewrite.uriRegexRewrite.match", err)
 		}
 		action.RegexRewrite = &matcherv3.RegexMatchAndSubstitute{Pattern: pattern, Substitution: r.GetRewrite()}
 		return nil
@@ -242,7 +242,7 @@ func (d *drawing) setFilters(out *routev3.Route, rule *networkingv1.HTTPRoute) e
 	filters := map[string]*anypb.Any{}
 	if f := drawFault(rule.GetFault()); f != nil && d.Caps.Has(xds.CapFault) {
 		if err := f.ValidateAll(); err != nil {
-			return fmt.Errorf("fault: %w", err)
+			return problem.Within("fault", err)
 		}
 		filters["envoy.filters.http.fault"] = xds.Any(f)
 	}
@@ -252,7 +252,7 @@ func (d *drawing) setFilters(out *routev3.Route, rule *networkingv1.HTTPRoute) e
 			err = c.ValidateAll()
 		}
 		if err != nil {
-			return fmt.Errorf("corsPolicy: %w", err)
+			return problem.Within("corsPolicy", err)
 		}
 		filters["envoy.filters.http.cors"] = xds.Any(c)
 	}

@@ -3,7 +3,6 @@ package vhost
 //lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -23,6 +22,8 @@ import (
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"navarch.io/navarch/store/problem"
 )
 
 // maxDirectResponse is the largest body of a direct response, in bytes; route configurations raise Envoy's limit of 4096
@@ -91,7 +92,7 @@ func checkFormats(r *routev3.Route) error {
 	}
 	for _, v := range values {
 		if strings.Contains(command.ReplaceAllLiteralString(v.GetHeader().GetValue(), ""), "%") {
-			return fmt.Errorf("headers: %s: %q is no format string: a percent sign is written %%%%", v.Header.Key, v.Header.Value)
+			return problem.Atf("headers", "%s: %q is no format string: a percent sign is written %%%%", v.Header.Key, v.Header.Value)
 		}
 	}
 	return nil
@@ -111,7 +112,7 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 func (d *drawing) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMatch) (*routev3.RedirectAction, error) {
 	code, ok := redirectCodes[in.GetRedirectCode()]
 	if !ok {
-		return nil, fmt.Errorf("redirect.redirectCode: %d is none of 301, 302, 303, 307, 308", in.GetRedirectCode())
+		return nil, problem.Atf("redirect.redirectCode", "%d is none of 301, 302, 303, 307, 308", in.GetRedirectCode())
 	}
 	out := &routev3.RedirectAction{HostRedirect: in.GetAuthority(), ResponseCode: code}
 	switch {
@@ -119,7 +120,7 @@ func (d *drawing) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMa
 		out.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: in.GetUri()}
 	case in.GetPrefixRewrite() != "":
 		if _, ok := match.GetPathSpecifier().(*routev3.RouteMatch_Prefix); !ok {
-			return nil, errors.New("redirect.prefixRewrite: the match is no prefix")
+			return nil, problem.Atf("redirect.prefixRewrite", "the match is no prefix")
 		}
 		out.PathRewriteSpecifier = &routev3.RedirectAction_PrefixRewrite{PrefixRewrite: in.GetPrefixRewrite()}
 	}
@@ -150,7 +151,7 @@ func directResponse(in *networkingv1.HTTPDirectResponse) (*routev3.DirectRespons
 		out.Body = &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: body.Bytes}}
 	}
 	if n := max(len(out.Body.GetInlineString()), len(out.Body.GetInlineBytes())); n > maxDirectResponse {
-		return nil, fmt.Errorf("directResponse.body: %d bytes, at most %d", n, maxDirectResponse)
+		return nil, problem.Atf("directResponse.body", "%d bytes, at most %d", n, maxDirectResponse)
 	}
 	return out, nil
 }
@@ -216,7 +217,7 @@ func drawCORS(in *networkingv1.CorsPolicy) (*corsv3.CorsPolicy, error) {
 	for i, origin := range in.GetAllowOrigins() {
 		s, err := stringMatch(origin)
 		if err != nil {
-			return nil, fmt.Errorf("allowOrigins[%d]: %w", i, err)
+			return nil, problem.Within(fmt.Sprintf("allowOrigins[%d]", i), err)
 		}
 		out.AllowOriginStringMatch = append(out.AllowOriginStringMatch, s)
 	}

@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // fieldVirtualHosts is RouteConfiguration.virtual_hosts.
@@ -73,7 +74,7 @@ func (s Added) draw() (*routev3.VirtualHost, error) {
 		return nil, err
 	}
 	if err := vh.ValidateAll(); err != nil {
-		return nil, fmt.Errorf("%v: spec.configPatches[%d].patch.value: %w", s.Patch.Filter.Key, s.Patch.Index, err)
+		return nil, patch.Refused(s.Patch, err)
 	}
 	return vh, nil
 }
@@ -140,9 +141,9 @@ func Problems(vs *model.VirtualService) []error {
 		for j, m := range matchesOf(rule) {
 			match, err := drawMatch(m)
 			if err != nil {
-				out = append(out, fmt.Errorf("%v: spec.http[%d].match[%d]: %w", vs.Key, i, j, err))
+				out = append(out, model.Fault(vs.Key, problem.Invalid, fmt.Sprintf("spec.http[%d].match[%d]", i, j), err))
 			} else if _, err := d.route(rule, m, match); err != nil {
-				out = append(out, fmt.Errorf("%v: spec.http[%d]: %w", vs.Key, i, err))
+				out = append(out, model.Fault(vs.Key, problem.Invalid, fmt.Sprintf("spec.http[%d]", i), err))
 			}
 		}
 	}

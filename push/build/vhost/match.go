@@ -2,7 +2,6 @@ package vhost
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 var errEmptyMatch = errors.New("no exact, prefix or regex")
@@ -82,7 +82,7 @@ func drawMatch(m *networkingv1.HTTPMatchRequest) (*routev3.RouteMatch, error) {
 		return out, nil
 	}
 	if err := setPath(out, m.GetUri()); err != nil {
-		return nil, fmt.Errorf("uri: %w", err)
+		return nil, problem.Within("uri", err)
 	}
 	out.CaseSensitive = wrapperspb.Bool(!m.GetIgnoreUriCase())
 	if err := setHeaders(out, m); err != nil {
@@ -95,7 +95,7 @@ func drawMatch(m *networkingv1.HTTPMatchRequest) (*routev3.RouteMatch, error) {
 		} else {
 			s, err := stringMatch(in)
 			if err != nil {
-				return nil, fmt.Errorf("queryParams[%s]: %w", name, err)
+				return nil, problem.Within("queryParams["+name+"]", err)
 			}
 			q.QueryParameterMatchSpecifier = &routev3.QueryParameterMatcher_StringMatch{StringMatch: s}
 		}
@@ -126,7 +126,7 @@ func setHeaders(out *routev3.RouteMatch, m *networkingv1.HTTPMatchRequest) error
 	add := func(name string, in *networkingv1.StringMatch, without bool) error {
 		h, err := headerMatch(name, in, without)
 		if err != nil {
-			return fmt.Errorf("headers[%s]: %w", name, err)
+			return problem.Within("headers["+name+"]", err)
 		}
 		out.Headers = append(out.Headers, h)
 		return nil

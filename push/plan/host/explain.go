@@ -1,6 +1,7 @@
 package host
 
 import (
+	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -21,11 +22,24 @@ func (t *Table) Explain(of xds.Ref) pool.ResourceSpec {
 	return nil
 }
 
-// Specs calls f with the Spec of each cluster, and the object that made it.
-func (t *Table) Specs(f func(spec pool.ResourceSpec, by model.Key)) {
-	for _, h := range t.hosts.All() {
-		for _, c := range h.clusters {
-			f(c.Spec, h.Service.Key)
+// Frozen is the hosts of a table at one moment. It never changes: any goroutine may read it.
+type Frozen struct{ hosts layer.Table[Host] }
+
+// Freeze takes the hosts as they are. Between steps only.
+func (t *Table) Freeze() Frozen { return Frozen{t.hosts.Fork()} }
+
+// Specs calls f with the Spec of each cluster of the tables, and the object that made it; hosts that tables share are looked at once.
+func Specs(tables []Frozen, f func(spec pool.ResourceSpec, by model.Key)) {
+	seen := map[*Host]bool{}
+	for _, t := range tables {
+		for _, h := range t.hosts.All() {
+			if seen[h] {
+				continue
+			}
+			seen[h] = true
+			for _, c := range h.clusters {
+				f(c.Spec, h.Service.Key)
+			}
 		}
 	}
 }

@@ -21,13 +21,18 @@ func exported(exportTo, otherwise []string, own, to string) bool {
 	return false
 }
 
-// precedes orders services of one host for a namespace: its own first, then Kubernetes Services, then the oldest.
+// precedes orders services of one host for a namespace: its own first, then Kubernetes Services, then the config cluster's, then the
+// oldest. One of another cluster is the same service: the first defines it, its endpoints are those of all clusters, and its addresses
+// those of the proxy's own (istio: pilot/pkg/serviceregistry/aggregate/controller.go, mergeService).
 func precedes(a, b *model.Service, namespace string) bool {
 	if own, other := a.Key.Namespace == namespace, b.Key.Namespace == namespace; own != other {
 		return own
 	}
 	if a.Key.Kind != b.Key.Kind {
 		return a.Key.Kind == model.KindService
+	}
+	if config, other := a.Key.Origin.Cluster() == "", b.Key.Origin.Cluster() == ""; config != other {
+		return config
 	}
 	return a.Older(&b.Head) < 0
 }
@@ -45,6 +50,18 @@ func (t *Table) serviceFor(host string) *model.Service {
 		}
 	}
 	return best
+}
+
+// Addresses are the virtual addresses of a service: those that the proxy's own cluster gives it, where it has any.
+func (t *Table) Addresses(svc *model.Service) []string {
+	if svc.Key.Kind == model.KindService && svc.Key.Origin.Cluster() != t.key.Cluster {
+		for r := range t.in.Named(model.KindService, svc.Key.Namespace, svc.Key.Name) {
+			if local := r.(*model.Service).Spec.GetAddresses(); r.Meta().Key.Origin.Cluster() == t.key.Cluster && len(local) > 0 {
+				return local
+			}
+		}
+	}
+	return svc.Spec.GetAddresses()
 }
 
 // has says whether a host of a service is imported.

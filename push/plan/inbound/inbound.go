@@ -25,6 +25,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // side is what EnvoyFilters call the inbound side.
@@ -173,7 +174,8 @@ func (wl *Workload) port(p listener.InboundPort, svc *model.Service, ingress int
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener).
 func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, bool) {
 	bad := func(field, format string, args ...any) {
-		wl.found = append(wl.found, input.Problem{Key: wl.sidecar.Key, Field: fmt.Sprintf("spec.ingress[%d].%s", i, field), Message: fmt.Sprintf(format, args...)})
+		wl.found = append(wl.found, input.Problem{Key: wl.sidecar.Key, Field: fmt.Sprintf("spec.ingress[%d].%s", i, field), Code: problem.Invalid,
+			Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
 	}
 	protocol, ok := input.ParseProtocol(l.GetPort().GetProtocol())
 	if !ok {

@@ -83,7 +83,7 @@ func (in *Input) Tested(of view.Scope) {
 func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (layer.Unit, bool) {
 	r, err := in.Pool.Resource(spec)
 	if err != nil {
-		*found = append(*found, ProblemOf(err, blame))
+		*found = append(*found, model.ProblemOf(err, blame))
 		return layer.Unit{}, false
 	}
 	return layer.Unit{Spec: spec, Res: r}, true

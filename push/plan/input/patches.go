@@ -27,7 +27,7 @@ func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Pr
 		}
 		p := model.Patch{Filter: r.(*model.EnvoyFilter), Index: ref.Index}
 		if err := patch.Problem(p); err != nil {
-			found = append(found, ProblemOf(err, ref.Filter))
+			found = append(found, model.ProblemOf(err, ref.Filter))
 			continue
 		}
 		set = append(set, p)

@@ -1,28 +1,19 @@
 package input
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // Problem is something that does not work as it was written, found while planning.
-type Problem struct {
-	Key     model.Key // the object that is at fault
-	Field   string
-	Message string
-}
+type Problem = model.Problem
 
-// String is "Kind namespace/name: field: message".
-func (p Problem) String() string {
-	if p.Field == "" {
-		return fmt.Sprintf("%v: %s", p.Key, p.Message)
-	}
-	return fmt.Sprintf("%v: %s: %s", p.Key, p.Field, p.Message)
+// Warning is a problem of an object that applies all the same.
+func Warning(key model.Key, code problem.Code, field, message string) Problem {
+	return Problem{Key: key, Field: field, Code: code, Severity: problem.Warning, Message: message}
 }
 
 // Problems are kept by the unit that has them, so that planning a unit again replaces its problems. Lists are replaced, never changed.
@@ -54,33 +45,6 @@ func Sorted(sets ...Problems) []Problem {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Problem) int {
-		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
-	})
+	slices.SortFunc(out, Problem.Compare)
 	return out
-}
-
-// ProblemOf reads what a builder says: "Kind namespace/name: field: message". Where it names no object or no field, blame
-// and its spec are at fault.
-func ProblemOf(err error, blame model.Key) Problem {
-	p := Problem{blame, "spec", err.Error()}
-	if object, rest, ok := strings.Cut(p.Message, ": "); ok {
-		if key, ok := parseKey(object); ok {
-			p.Key, p.Message = key, rest
-		}
-	}
-	if field, rest, ok := strings.Cut(p.Message, ": "); ok && strings.HasPrefix(field, "spec.") && !strings.Contains(field, " ") {
-		p.Field, p.Message = field, rest
-	}
-	return p
-}
-
-// parseKey is the inverse of Key.String.
-func parseKey(s string) (model.Key, bool) {
-	kind, path, ok := strings.Cut(s, " ")
-	if !ok {
-		return model.Key{}, false
-	}
-	key, err := model.ParsePath(kind + "/" + path)
-	return key, err == nil && !strings.Contains(path, " ")
 }

@@ -11,8 +11,10 @@ import (
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/origin"
 )
 
 const trustSuffix = "-cacert"
@@ -26,8 +28,8 @@ func secretName(namespace, resource string) (name string, ok bool) {
 	return ref.Name, ok && (ref.Namespace == "" || ref.Namespace == namespace)
 }
 
-// candidates are the Secrets that a resource may be made of, the first that serves counts, and whether it is trust. The
-// trust NAME-cacert stands in the Secret of that name, or in NAME beside its certificate.
+// candidates are the Secrets that a resource may be made of, of whatever origin, the first that serves counts, and whether it is trust.
+// The trust NAME-cacert stands in the Secret of that name, or in NAME beside its certificate.
 func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	name, ok := secretName(namespace, resource)
 	if !ok {
@@ -40,20 +42,28 @@ func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	return keys, false
 }
 
-// secretFor decides which record a resource is made of; nil: there is none.
-func secretFor(in *input.Input, namespace, resource string) (record *model.Secret, trust bool) {
-	keys, trust := candidates(namespace, resource)
-	for i, key := range keys {
-		r, ok := in.Get(key)
-		if !ok {
-			continue
-		}
-		s := r.(*model.Secret)
-		if trust && (len(s.Spec.GetTrust()) > 0 || i == 0) {
-			return s, true // of that name: what it has not, no other Secret stands in for
-		}
-		if !trust && len(s.Spec.GetKey()) > 0 {
-			return s, false
+// Anywhere is a key as candidates has it: of no origin.
+func Anywhere(key model.Key) model.Key {
+	key.Origin = origin.Origin{}
+	return key
+}
+
+// secretFor decides which record a resource is made of; nil: there is none. Those of the proxy's own cluster go before the config
+// cluster's, and nobody has those of a third (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
+func secretFor(in *input.Input, who view.Identity, resource string) (record *model.Secret, trust bool) {
+	keys, trust := candidates(who.Namespace, resource)
+	for _, cluster := range slices.Compact([]string{who.Cluster, ""}) {
+		for i, key := range keys {
+			for r := range in.Named(key.Kind, key.Namespace, key.Name) {
+				s := r.(*model.Secret)
+				switch {
+				case s.Key.Origin.Cluster() != cluster:
+				case trust && (len(s.Spec.GetTrust()) > 0 || i == 0):
+					return s, true // of that name: what it has not, no other Secret stands in for
+				case !trust && len(s.Spec.GetKey()) > 0:
+					return s, false
+				}
+			}
 		}
 	}
 	return nil, false
@@ -66,7 +76,7 @@ func (subs *Subscriptions) planOne(in *input.Input, name string, keys map[model.
 	s := subs.names[name]
 	old := s.Unit
 	s.Unit, s.needs, s.cause, s.why = layer.Unit{}, model.Key{}, "", ""
-	record, trust := secretFor(in, subs.who.Namespace, name)
+	record, trust := secretFor(in, subs.who, name)
 	var spec pool.ResourceSpec
 	switch {
 	case record == nil || trust && len(record.Spec.GetTrust()) == 0:

@@ -39,7 +39,8 @@ func unused(in *input.Input, who view.Identity, key model.Key, labels func() []m
 }
 
 // labelsOf finds the sets of labels that the source has for workloads of an identity, once, when it is first asked for: those of
-// endpoints of its namespace (Pods behind Services, endpoints of ServiceEntries) that are of its service account, each set once.
+// endpoints of its namespace (Pods behind Services, endpoints of ServiceEntries) that are of its service account, each set once: those
+// that its own cluster or the config cluster knows.
 func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 	var found []map[string]string
 	looked := false
@@ -48,7 +49,9 @@ func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 			looked = true
 			sets := map[string]map[string]string{}
 			for r := range in.In(model.KindEndpoints, who.Namespace) {
-				addLabels(sets, r, who)
+				if cluster := r.Meta().Key.Origin.Cluster(); cluster == who.Cluster || cluster == "" {
+					addLabels(sets, r, who)
+				}
 			}
 			found = slices.Collect(maps.Values(sets))
 		}

@@ -33,7 +33,7 @@ func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why strin
 
 // Object is the record that a resource is made of for an identity's namespace; zero: there is none.
 func (t *Table) Object(subs *Subscriptions, resource string) model.Key {
-	if record, _ := secretFor(t.in, subs.who.Namespace, resource); record != nil {
+	if record, _ := secretFor(t.in, subs.who, resource); record != nil {
 		return record.Key
 	}
 	return model.Key{}

@@ -11,23 +11,30 @@ import (
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
 )
 
 // record is a quarantine.Report as replicas write it. What was added to it later may be absent.
 type record struct {
-	View      string   `json:"view"` // serve.View.ID, equal on all replicas
-	Type      string   `json:"type"` // xds.Type.Noun
-	Name      string   `json:"name"`
-	Version   string   `json:"version"`
-	Who       string   `json:"who"`          // the reporter
-	At        int64    `json:"at"`           // Unix seconds
-	Millis    int64    `json:"ms,omitempty"` // and milliseconds
-	Envoy     string   `json:"envoy,omitempty"`
-	Accepted  bool     `json:"accepted,omitempty"`
-	Retry     bool     `json:"retry,omitempty"`
-	Namespace string   `json:"namespace,omitempty"`
-	Text      string   `json:"error,omitempty"`
-	Objects   []string `json:"objects,omitempty"`
+	View      string  `json:"view"` // serve.View.ID, equal on all replicas
+	Type      string  `json:"type"` // xds.Type.Noun
+	Name      string  `json:"name"`
+	Version   string  `json:"version"`
+	Who       string  `json:"who"`          // the reporter
+	At        int64   `json:"at"`           // Unix seconds
+	Millis    int64   `json:"ms,omitempty"` // and milliseconds
+	Envoy     string  `json:"envoy,omitempty"`
+	Accepted  bool    `json:"accepted,omitempty"`
+	Retry     bool    `json:"retry,omitempty"`
+	Namespace string  `json:"namespace,omitempty"`
+	Text      string  `json:"error,omitempty"`
+	Objects   []place `json:"places,omitempty"`
+}
+
+// place is a model.Place as replicas write it.
+type place struct {
+	Record string `json:"record"` // its path below records/
+	Field  string `json:"field,omitempty"`
 }
 
 // Bounds of what is shared: answers of proxies come from outside.
@@ -36,15 +43,19 @@ const (
 	maxOfReporter  = 16        // of them of one reporter: one bad pod fills no list
 	maxName        = 2048      // bytes of a view's or a resource's name; longer ones are not shared
 	maxShort       = 256       // bytes of a version, a version of Envoy or a namespace; longer ones are not shared
-	maxText        = 512       // bytes of an error, and of an object's name; the rest is cut off
-	maxObjects     = 9         // that are named
+	maxText        = 512       // bytes of an error; the rest is cut off
+	maxObjects     = 9         // that are named, each in maxText bytes
 	maxListEncoded = 512 << 10 // bytes of one replica's list
 )
 
 func recordOf(r quarantine.Report) record {
-	return record{View: r.View, Type: r.Type.Noun(), Name: r.Name, Version: r.Version, Who: hex.EncodeToString(r.Reporter[:]),
+	rec := record{View: r.View, Type: r.Type.Noun(), Name: r.Name, Version: r.Version, Who: hex.EncodeToString(r.Reporter[:]),
 		At: r.At.Unix(), Millis: int64(r.At.Nanosecond() / 1e6), Envoy: r.Envoy, Accepted: r.Accepted, Retry: r.Retry, Namespace: r.Namespace,
-		Text: r.Text, Objects: r.Objects}
+		Text: r.Text}
+	for _, at := range r.Objects {
+		rec.Objects = append(rec.Objects, place{at.Key.Path(), at.Field})
+	}
+	return rec
 }
 
 // report is the inverse; false: the record is not valid.
@@ -55,7 +66,12 @@ func (rec record) report() (r quarantine.Report, ok bool) {
 	}
 	r = quarantine.Report{Key: quarantine.Key{View: rec.View, Type: xds.ParseNoun(rec.Type), Name: rec.Name, Version: rec.Version},
 		Reporter: quarantine.Reporter(who), Envoy: rec.Envoy, At: time.Unix(rec.At, rec.Millis*1e6), Accepted: rec.Accepted, Retry: rec.Retry,
-		Namespace: rec.Namespace, Text: rec.Text, Objects: rec.Objects}
+		Namespace: rec.Namespace, Text: rec.Text}
+	for _, at := range rec.Objects[:min(len(rec.Objects), maxObjects)] {
+		if key, err := model.ParsePath(at.Record); err == nil { // else it is of a kind that this build does not know
+			r.Objects = append(r.Objects, model.Place{Key: key, Field: at.Field})
+		}
+	}
 	return cut(r), valid(r)
 }
 
@@ -68,11 +84,9 @@ func valid(r quarantine.Report) bool {
 func cut(r quarantine.Report) quarantine.Report {
 	short := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
 	r.Text = short(r.Text)
-	objects := r.Objects[:min(len(r.Objects), maxObjects)]
-	r.Objects = nil
-	for _, name := range objects {
-		r.Objects = append(r.Objects, short(name))
-	}
+	r.Objects = slices.DeleteFunc(slices.Clone(r.Objects[:min(len(r.Objects), maxObjects)]), func(at model.Place) bool {
+		return len(at.Key.Path())+len(at.Field) > maxText
+	})
 	return r
 }
 

@@ -1,6 +1,7 @@
-// Package files is the source that reads API objects from a folder of YAML and JSON files, and follows its changes.
+// Package files is the source that reads API objects from a folder of YAML and JSON files, and follows its changes. They are those of the
+// config cluster; what is below a top-level folder cluster=NAME is of the cluster of that name.
 //
-// Owns: the watch on the folder, what was told of each file.  Reads: store/object.  Never: a schema (normal has those),
+// Owns: the watch on the folder, what was told of each file.  Reads: store/object, store/origin.  Never: a schema (normal has those),
 // but for what EndpointSlices say of their Pods, which the shrink guard asks; takes a half-written or vanished folder for an empty one.
 package files
 
@@ -22,6 +23,7 @@ import (
 // Config is what New needs. Zero durations mean the defaults.
 type Config struct {
 	Dir        string
+	Cluster    string        // what the config cluster is called: a folder cluster=NAME of that name holds its objects too
 	AllowEmpty bool          // take away what vanished, however much it is
 	Quiet      time.Duration // a burst of changes is over when there was none for so long, or is cut; default 30 ms
 	Grace      time.Duration // what takes objects away must look the same for so long; default 250 ms
@@ -64,7 +66,7 @@ func New(c Config) (*Source, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{Config: c, reader: newReader(c.AllowEmpty, c.Grace), known: map[string]signature{}, releases: make(chan release)}, nil
+	return &Source{Config: c, reader: newReader(c.Cluster, c.AllowEmpty, c.Grace), known: map[string]signature{}, releases: make(chan release)}, nil
 }
 
 // Problems is everything that is wrong with the folder now: documents that cannot be read (they are told as Broken events
@@ -82,8 +84,9 @@ func (s *Source) Stats() Stats {
 }
 
 // Read reads a folder once, for tools that work offline: all events, Synced last, and what is wrong with the folder.
-func Read(dir string) ([]object.Event, []object.Problem, error) {
-	s, err := New(Config{Dir: dir, AllowEmpty: true})
+// cluster is what the config cluster is called.
+func Read(dir, cluster string) ([]object.Event, []object.Problem, error) {
+	s, err := New(Config{Dir: dir, Cluster: cluster, AllowEmpty: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -187,14 +190,15 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 	})
 }
 
-// apart divides events by namespace: what is edited without end in one is not told together with what happens in another.
+// apart divides events by cluster and namespace: what is edited without end in one is not told together with what happens in another.
 func apart(events []object.Event) (parts [][]object.Event) {
-	at := map[string]int{}
+	at := map[object.ID]int{}
 	for _, e := range events {
-		i, known := at[e.ID.Namespace]
+		namespace := object.ID{Origin: e.ID.Origin, Namespace: e.ID.Namespace}
+		i, known := at[namespace]
 		if !known {
 			i = len(parts)
-			at[e.ID.Namespace] = i
+			at[namespace] = i
 			parts = append(parts, nil)
 		}
 		parts[i] = append(parts[i], e)

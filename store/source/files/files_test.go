@@ -118,7 +118,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 	l.want("put a=3")
 
 	do(t, os.Rename(l.dir+"/new", l.dir+"/moved"))
-	l.want("put d=2") // it has another origin
+	l.want("put d=2") // it has another location
 	l.write("c.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c","labels":{"x":"2"}}}`+"\n")
 	l.want("put c=2")
 	l.write("moved/folder/d.yaml", pods("d=3"))
@@ -193,14 +193,14 @@ func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir+"/b.yaml", pods("a=b")+"---\nx: [\n")
 	put(t, dir+"/a.yaml", strings.TrimSuffix(pods("a=a"), "\n"))
-	got, problems, err := Read(dir)
+	got, problems, err := Read(dir, "")
 	if err != nil || !slices.Equal(events(got), []string{"broken ?", "put a=a", "synced"}) || len(problems) != 2 {
 		t.Errorf("events %q, problems %v, error %v", events(got), problems, err)
 	}
-	if _, _, err := Read(dir + "/none"); err == nil {
+	if _, _, err := Read(dir+"/none", ""); err == nil {
 		t.Error("a folder that is not there was read")
 	}
-	if _, _, err := Read(dir + "/a.yaml"); err == nil {
+	if _, _, err := Read(dir+"/a.yaml", ""); err == nil {
 		t.Error("a file was read as a folder")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // file is what stands of one file: its good objects, and those that stood before and cannot be read now.
@@ -57,7 +58,7 @@ type folder struct {
 func newFolder(allowEmpty bool) *folder {
 	return &folder{allowEmpty: allowEmpty, files: map[string]*file{}, claims: map[object.ID][]string{},
 		told: map[object.ID]*object.Object{}, held: map[object.ID]bool{}, faults: map[string]string{},
-		guard: guard{vanished: map[string][]vanished{}, parents: map[object.ID]time.Time{}}}
+		guard: guard{vanished: map[object.ID][]vanished{}, parents: map[object.ID]time.Time{}}}
 }
 
 // apply takes new contents of some files (nil: the file is gone), all read at once, and says what that changes.
@@ -75,7 +76,7 @@ func (f *folder) apply(at time.Time, changes map[string]*file) []object.Event {
 		f.claim(path, old, now, touched)
 		began, ended := diffBroken(old, now)
 		for _, d := range began {
-			events = append(events, object.Event{Op: object.Broken, ID: d.id, Origin: d.origin, Problem: d.wrong})
+			events = append(events, object.Event{Op: object.Broken, ID: d.id, Location: d.location, Problem: d.wrong})
 		}
 		over = append(over, ended...)
 		if now == nil {
@@ -88,7 +89,7 @@ func (f *folder) apply(at time.Time, changes map[string]*file) []object.Event {
 		if d.id.Name != "" && len(f.claims[d.id]) > 0 {
 			touched[d.id] = true // it was broken in between
 		} else if !f.stillBroken(d) && !f.held[d.id] {
-			events = append(events, object.Event{Op: object.Delete, ID: d.id, Origin: d.origin})
+			events = append(events, object.Event{Op: object.Delete, ID: d.id, Location: d.location})
 		}
 	}
 	return append(events, f.tell(at, touched)...)
@@ -128,20 +129,20 @@ func diffBroken(old, now *file) (began, ended []doc) {
 	before, after := map[string]doc{}, map[string]doc{}
 	if old != nil {
 		for _, d := range old.broken {
-			before[d.origin] = d
+			before[d.location] = d
 		}
 	}
 	if now != nil {
 		for _, d := range now.broken {
-			after[d.origin] = d
-			if before[d.origin] != d {
+			after[d.location] = d
+			if before[d.location] != d {
 				began = append(began, d)
 			}
 		}
 	}
 	if old != nil {
 		for _, d := range old.broken {
-			if after[d.origin].wrong == "" || after[d.origin].id != d.id {
+			if after[d.location].wrong == "" || after[d.location].id != d.id {
 				ended = append(ended, d)
 			}
 		}
@@ -170,7 +171,7 @@ func (f *folder) tell(at time.Time, touched touches) []object.Event {
 	for id := range touched {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, compareIDs)
+	slices.SortFunc(ids, object.ID.Compare)
 	var gone []object.ID
 	var events []object.Event
 	before := f.liveByKind()
@@ -187,15 +188,15 @@ func (f *folder) tell(at time.Time, touched touches) []object.Event {
 		delete(f.guard.parents, id)
 		now := f.files[f.claims[id][0]].objects[id]
 		f.told[id] = now
-		if have == nil || touched[id] || !bytes.Equal(have.JSON, now.JSON) || have.Origin != now.Origin {
-			events = append(events, object.Event{Op: object.Put, ID: id, Object: now, Origin: now.Origin})
+		if have == nil || touched[id] || !bytes.Equal(have.JSON, now.JSON) || have.Location != now.Location {
+			events = append(events, object.Event{Op: object.Put, ID: id, Object: now, Location: now.Location})
 		}
 	}
 	f.hold(at, gone, before)
 	gone = append(gone, f.excused(touched)...)
 	for _, id := range gone {
 		if !f.held[id] {
-			events = append(events, object.Event{Op: object.Delete, ID: id, Origin: f.told[id].Origin})
+			events = append(events, object.Event{Op: object.Delete, ID: id, Location: f.told[id].Location})
 			delete(f.told, id)
 		}
 	}
@@ -206,40 +207,35 @@ func (f *folder) tell(at time.Time, touched touches) []object.Event {
 func (f *folder) problems() []object.Problem {
 	var all []object.Problem
 	for path, why := range f.faults {
-		all = append(all, object.Problem{Origin: path, Message: why})
+		all = append(all, object.Problem{Location: path, Code: problem.Unreadable, Severity: problem.Error, Message: why})
 	}
 	for _, file := range f.files {
 		for _, d := range file.broken {
-			all = append(all, object.Problem{ID: d.id, Origin: d.origin, Message: d.wrong})
+			all = append(all, object.Problem{ID: d.id, Location: d.location, Code: problem.Unreadable, Severity: problem.Error, Message: d.wrong})
 		}
 		for _, d := range file.twice {
-			all = append(all, object.Problem{ID: d.id, Origin: d.origin,
-				Message: fmt.Sprintf("is in %s already, which wins", file.objects[d.id].Origin)})
+			all = append(all, object.Problem{ID: d.id, Location: d.location, Code: problem.Duplicate, Severity: problem.Error,
+				Message: fmt.Sprintf("is in %s already, which wins", file.objects[d.id].Location)})
 		}
 	}
 	for id, paths := range f.claims {
 		for _, path := range paths[min(1, len(paths)):] {
-			all = append(all, object.Problem{ID: id, Origin: f.files[path].objects[id].Origin,
-				Message: fmt.Sprintf("is in %s too, which wins; this one applies when that one goes", f.told[id].Origin)})
+			all = append(all, object.Problem{ID: id, Location: f.files[path].objects[id].Location, Code: problem.Duplicate, Severity: problem.Error,
+				Message: fmt.Sprintf("is in %s too, which wins; this one applies when that one goes", f.told[id].Location)})
 		}
 	}
-	held := map[string]int{}
+	held := map[object.ID]int{}
 	for id := range f.held {
-		held[id.Kind]++
+		held[kindOf(id)]++
 	}
 	for kind, n := range held {
-		all = append(all, object.Problem{ID: object.ID{Kind: kind}, Message: fmt.Sprintf(
+		all = append(all, object.Problem{ID: kind, Code: problem.Held, Severity: problem.Error, Message: fmt.Sprintf(
 			"%d vanished at once: the last good ones are held; put them back, or accept the removal (navarchctl store held; --allow-empty)", n)})
 	}
 	slices.SortFunc(all, func(a, b object.Problem) int {
-		return cmp.Or(strings.Compare(a.Origin, b.Origin), compareIDs(a.ID, b.ID), strings.Compare(a.Message, b.Message))
+		return cmp.Or(strings.Compare(a.Location, b.Location), a.ID.Compare(b.ID), strings.Compare(a.Message, b.Message))
 	})
 	return all
-}
-
-func compareIDs(a, b object.ID) int {
-	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind),
-		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 func sumOf(data []byte) [32]byte { return sha256.Sum256(data) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 )
 
 // guardFrom is how many objects of a kind there must be for the guard to look at the kind alone.
@@ -22,7 +23,7 @@ const guardFor = 10 * time.Minute
 
 // guard is what the shrink guard remembers of what vanished lately and was let go.
 type guard struct {
-	vanished map[string][]vanished // by kind, oldest first; at most one for each second
+	vanished map[object.ID][]vanished // by kind and cluster (kindOf), oldest first; at most one for each second
 	// parents are the Namespaces and Services that vanished, and when: that explains what vanishes with them. There are never more than
 	// were let go within guardFor.
 	parents map[object.ID]time.Time
@@ -52,7 +53,7 @@ func (g *guard) forget(at time.Time) {
 }
 
 // before is how many objects of a kind there were before the first of them vanished, where there are so many now.
-func (g *guard) before(kind string, now int) int {
+func (g *guard) before(kind object.ID, now int) int {
 	if all := g.vanished[kind]; len(all) > 0 && all[0].before >= sumFrom {
 		return max(all[0].before, now)
 	}
@@ -60,7 +61,7 @@ func (g *guard) before(kind string, now int) int {
 }
 
 // note remembers that objects of a kind vanished and were let go, of so many.
-func (g *guard) note(at time.Time, kind string, before int) {
+func (g *guard) note(at time.Time, kind object.ID, before int) {
 	all := g.vanished[kind]
 	if n := len(all); n == 0 || at.Sub(all[n-1].at) >= time.Second {
 		g.vanished[kind] = append(all, vanished{at, before})
@@ -68,7 +69,7 @@ func (g *guard) note(at time.Time, kind string, before int) {
 }
 
 // explained takes objects out of what counts: nobody misses them.
-func (g *guard) explained(kind string, n int) {
+func (g *guard) explained(kind object.ID, n int) {
 	for i := range g.vanished[kind] {
 		g.vanished[kind][i].before -= n
 	}
@@ -79,9 +80,9 @@ func (g *guard) explains(o *object.Object) bool {
 	if o.ID.Namespace == "" {
 		return false
 	}
-	_, gone := g.parents[object.ID{Kind: "Namespace", Name: o.ID.Namespace}]
+	_, gone := g.parents[o.ID.Beside(object.ID{Kind: "Namespace", Name: o.ID.Namespace})]
 	if !gone && o.ID.Kind == "EndpointSlice" {
-		_, gone = g.parents[object.ID{Kind: "Service", Namespace: o.ID.Namespace, Name: o.Labels["kubernetes.io/service-name"]}]
+		_, gone = g.parents[o.ID.Beside(object.ID{Kind: "Service", Namespace: o.ID.Namespace, Name: o.Labels["kubernetes.io/service-name"]})]
 	}
 	return gone
 }
@@ -101,37 +102,42 @@ func turn(id object.ID) int {
 
 const turns = 4
 
-// hold is the shrink guard: where everything vanishes in one look, or more than half of a kind (of a larger one: within ten minutes), it is far more likely
-// that the folder is not whole (a mount that is gone, a checkout under way, a tool that stopped in the middle) than that somebody meant
-// it. What something explains is let go: the object's Namespace, or an EndpointSlice's Service, vanished too and is not held; no
-// EndpointSlice says of a Pod that it is ready.
-func (f *folder) hold(at time.Time, gone []object.ID, before map[string]int) {
+// kindOf is all objects of a kind in one cluster: the guard looks at each cluster for itself.
+func kindOf(id object.ID) object.ID { return object.ID{Origin: id.Origin, Kind: id.Kind} }
+
+// hold is the shrink guard: where everything of a cluster vanishes in one look, or more than half of a kind (of a larger one: within ten
+// minutes), it is far more likely that the folder is not whole (a mount that is gone, a checkout under way, a tool that stopped in the
+// middle) than that somebody meant it. What something explains is let go: the object's Namespace, or an EndpointSlice's Service, vanished
+// too and is not held; no EndpointSlice says of a Pod that it is ready.
+func (f *folder) hold(at time.Time, gone []object.ID, before map[object.ID]int) {
 	if f.allowEmpty || len(gone) == 0 {
 		return
 	}
 	f.guard.forget(at)
-	total := 0
-	for _, n := range before {
-		total += n
+	total, lost, after, remains := map[origin.Origin]int{}, map[origin.Origin]int{}, map[object.ID]int{}, map[origin.Origin]int{}
+	for kind, n := range before {
+		total[kind.Origin] += n
 	}
-	after, remains := map[string]int{}, 0
 	for id, paths := range f.claims {
 		if len(paths) > 0 {
-			after[id.Kind]++
-			remains++
+			after[kindOf(id)]++
+			remains[id.Origin]++
 		}
 	}
-	if len(gone) == total && remains == 0 {
-		for _, id := range gone {
+	for _, id := range gone {
+		lost[id.Origin]++
+	}
+	all := func(id object.ID) bool { return lost[id.Origin] == total[id.Origin] && remains[id.Origin] == 0 }
+	for _, id := range gone {
+		if all(id) {
 			f.held[id] = true
 		}
-		return
 	}
 	for n := range turns {
-		byKind := map[string][]object.ID{}
+		byKind := map[object.ID][]object.ID{}
 		for _, id := range gone {
-			if turn(id) == n {
-				byKind[id.Kind] = append(byKind[id.Kind], id)
+			if turn(id) == n && !all(id) {
+				byKind[kindOf(id)] = append(byKind[kindOf(id)], id)
 			}
 		}
 		for kind, ids := range byKind {
@@ -140,8 +146,8 @@ func (f *folder) hold(at time.Time, gone []object.ID, before map[string]int) {
 	}
 }
 
-// judge holds those of the objects of one kind that vanished in one look which nothing explains, if they are too many.
-func (f *folder) judge(at time.Time, kind string, gone []object.ID, before, after int) {
+// judge holds those of the objects of one kind and cluster that vanished in one look which nothing explains, if they are too many.
+func (f *folder) judge(at time.Time, kind object.ID, gone []object.ID, before, after int) {
 	var lost []object.ID
 	for _, id := range gone {
 		if !f.guard.explains(f.told[id]) {
@@ -153,7 +159,7 @@ func (f *folder) judge(at time.Time, kind string, gone []object.ID, before, afte
 	before -= explained
 	was := f.guard.before(kind, before)
 	tooMany := was >= guardFrom && 2*after < was
-	if tooMany && kind == "Pod" {
+	if tooMany && kind.Kind == "Pod" {
 		ready := f.ready()
 		lost = slices.DeleteFunc(lost, func(id object.ID) bool { return !ready[id] })
 		delete(f.guard.vanished, kind) // from here on anew: which of them were ready is not known any more
@@ -167,7 +173,7 @@ func (f *folder) judge(at time.Time, kind string, gone []object.ID, before, afte
 		f.guard.note(at, kind, before)
 	}
 	for _, id := range gone {
-		if !f.held[id] && id.Group == "" && (kind == "Namespace" || kind == "Service") {
+		if !f.held[id] && id.Group == "" && (kind.Kind == "Namespace" || kind.Kind == "Service") {
 			f.guard.parents[id] = at
 		}
 	}
@@ -194,7 +200,7 @@ func (f *folder) ready() map[object.ID]bool {
 			if pod == nil || pod.Kind != "Pod" || c.Ready != nil && !*c.Ready || c.Terminating != nil && *c.Terminating {
 				continue
 			}
-			all[object.ID{Kind: "Pod", Namespace: cmp.Or(pod.Namespace, id.Namespace), Name: pod.Name}] = true
+			all[id.Beside(object.ID{Kind: "Pod", Namespace: cmp.Or(pod.Namespace, id.Namespace), Name: pod.Name})] = true
 		}
 	}
 	return all
@@ -218,16 +224,16 @@ func (f *folder) excused(touched touches) (gone []object.ID) {
 			gone = append(gone, id)
 		}
 	}
-	slices.SortFunc(gone, compareIDs)
+	slices.SortFunc(gone, object.ID.Compare)
 	return gone
 }
 
-// liveByKind is how many objects of each kind are told and not held.
-func (f *folder) liveByKind() map[string]int {
-	n := map[string]int{}
+// liveByKind is how many objects of each kind and cluster are told and not held.
+func (f *folder) liveByKind() map[object.ID]int {
+	n := map[object.ID]int{}
 	for id := range f.told {
 		if !f.held[id] {
-			n[id.Kind]++
+			n[kindOf(id)]++
 		}
 	}
 	return n

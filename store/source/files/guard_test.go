@@ -154,12 +154,12 @@ func TestMemoryOfLossesIsBounded(t *testing.T) {
 		d.now = d.now.Add(100 * time.Millisecond)
 		d.r.step(d.now, []look{{path: "b", data: []byte("# none\n")}}, true)
 	}
-	if n := len(d.r.guard.vanished["Service"]); n > int(guardFor/time.Second) {
+	if n := len(d.r.guard.vanished[allServices]); n > int(guardFor/time.Second) {
 		t.Errorf("remembers %d losses of a kind", n)
 	}
 	d.now = d.now.Add(guardFor)
 	d.lost("a", numbered("Service", "shop", 0, 7))
-	if len(d.r.held) != 0 || len(d.r.guard.parents) > 2 || len(d.r.guard.vanished["Service"]) > 1 {
-		t.Errorf("%d held, remembers %d parents and %d losses", len(d.r.held), len(d.r.guard.parents), len(d.r.guard.vanished["Service"]))
+	if len(d.r.held) != 0 || len(d.r.guard.parents) > 2 || len(d.r.guard.vanished[allServices]) > 1 {
+		t.Errorf("%d held, remembers %d parents and %d losses", len(d.r.held), len(d.r.guard.parents), len(d.r.guard.vanished[allServices]))
 	}
 }

@@ -40,14 +40,14 @@ func (f *folder) release(ids []object.ID) (events []object.Event, ok bool) {
 	if len(ids) != len(f.held) {
 		return nil, false
 	}
-	ids = slices.SortedFunc(slices.Values(ids), compareIDs)
+	ids = slices.SortedFunc(slices.Values(ids), object.ID.Compare)
 	for i, id := range ids {
 		if !f.held[id] || i > 0 && ids[i-1] == id {
 			return nil, false
 		}
 	}
 	for _, id := range ids {
-		events = append(events, object.Event{Op: object.Delete, ID: id, Origin: f.told[id].Origin})
+		events = append(events, object.Event{Op: object.Delete, ID: id, Location: f.told[id].Location})
 		delete(f.told, id)
 	}
 	clear(f.held)

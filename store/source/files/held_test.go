@@ -11,7 +11,7 @@ import (
 
 // What the shrink guard holds is let go for exactly its objects, once; what comes back is not held any more.
 func TestReleaseOfWhatIsHeld(t *testing.T) {
-	f := newReader(false, 0)
+	f := newReader("", false, 0)
 	at := time.Unix(1e6, 0)
 	service := func(name string) []byte {
 		return fmt.Appendf(nil, "apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: shop}\n", name)
@@ -35,7 +35,7 @@ func TestReleaseOfWhatIsHeld(t *testing.T) {
 		ids = append(ids, id)
 	}
 	for what, wrong := range map[string][]object.ID{"nothing": nil, "all but one": ids[1:], "one twice": append(slices.Clone(ids[1:]), ids[1]),
-		"another": append(slices.Clone(ids[1:]), object.ID{Kind: "Service", Namespace: "shop", Name: "s0"})} {
+		"another": append(slices.Clone(ids[1:]), object.ID{Origin: ids[1].Origin, Kind: "Service", Namespace: "shop", Name: "s0"})} {
 		if events, ok := f.release(wrong); ok || len(events) > 0 || len(f.held) != 5 {
 			t.Errorf("%s: %v, %d held", what, events, len(f.held))
 		}

@@ -32,12 +32,12 @@ func TestWhatIsNoFileIsReported(t *testing.T) {
 	dir := t.TempDir()
 	want := whatIsOdd(t, dir)
 	put(t, dir+"/a.yaml", pods("a"))
-	got, problems, err := Read(dir)
+	got, problems, err := Read(dir, "")
 	if err != nil || !slices.Equal(events(got), []string{"put a", "synced"}) || len(problems) != len(want) {
 		t.Errorf("events %q, problems %v, error %v", events(got), problems, err)
 	}
 	for _, p := range problems {
-		if text := want[p.Origin]; text == "" || !strings.Contains(p.String(), text) || !strings.HasPrefix(p.String(), p.Origin+": ") {
+		if text := want[p.Location]; text == "" || !strings.Contains(p.String(), text) || !strings.HasPrefix(p.String(), p.Location+": ") {
 			t.Errorf("%q, want %q", p, text)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 )
 
 // Limits of what is read. A YAML document grows by its aliases, so its JSON has a limit of its own.
@@ -28,25 +29,62 @@ const (
 
 // doc is one document of a file: an object, or what can be said of one that cannot be read.
 type doc struct {
-	object *object.Object
-	id     object.ID // of the object; for a broken one as much as could be read
-	origin string
-	wrong  string // not empty: broken
+	object   *object.Object
+	id       object.ID // of the object; for a broken one as much as could be read
+	location string
+	wrong    string // not empty: broken
 }
 
-// parse reads all documents of one file. path is as users know it, relative to the folder.
-func parse(path string, data []byte) []doc {
+// parse reads all documents of one file. path is as users know it, relative to the folder; config is what the config cluster is called.
+func parse(config, path string, data []byte) []doc {
+	from, err := originOf(config, path)
+	if err != nil {
+		return []doc{{location: path, wrong: err.Error()}}
+	}
+	docs := documents(path, data)
+	for i := range docs {
+		docs[i].id.Origin = from
+		if docs[i].object != nil {
+			docs[i].object.ID.Origin = from
+		}
+	}
+	return docs
+}
+
+// sourceName is that of this source in origins.
+const sourceName = "files"
+
+// clusterFolder is how the name of a top-level folder begins that holds the objects of another cluster than the config cluster.
+const clusterFolder = "cluster="
+
+// originOf is the origin of what a file holds: of cluster NAME below the top-level folder cluster=NAME, else of the config cluster.
+func originOf(config, path string) (origin.Origin, error) {
+	folder, _, below := strings.Cut(path, "/")
+	name, is := strings.CutPrefix(folder, clusterFolder)
+	if !is || !below {
+		return origin.New("", sourceName), nil
+	}
+	if err := origin.CheckCluster(name); err != nil {
+		return origin.Origin{}, fmt.Errorf("folder %.300q: %w", folder, err)
+	}
+	if name == config {
+		name = ""
+	}
+	return origin.New(name, sourceName), nil
+}
+
+func documents(path string, data []byte) []doc {
 	if len(data) > maxFile {
-		return []doc{{origin: path, wrong: fmt.Sprintf("the file has %d bytes, more than %d", len(data), maxFile)}}
+		return []doc{{location: path, wrong: fmt.Sprintf("the file has %d bytes, more than %d", len(data), maxFile)}}
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var docs []doc
 	number := 0
 	for _, raw := range split(path, data) {
 		number++
-		origin := fmt.Sprintf("%s#%d", path, number)
+		location := fmt.Sprintf("%s#%d", path, number)
 		if raw.wrong != "" {
-			docs = append(docs, broken(origin, raw.data, raw.wrong))
+			docs = append(docs, broken(location, raw.data, raw.wrong))
 			continue
 		}
 		if blank(raw.data) {
@@ -54,13 +92,13 @@ func parse(path string, data []byte) []doc {
 		}
 		tree, err := toJSON(raw.data)
 		if err != nil {
-			docs = append(docs, broken(origin, raw.data, err.Error()))
+			docs = append(docs, broken(location, raw.data, err.Error()))
 			continue
 		}
 		if string(tree) == "null" {
 			continue // only comments
 		}
-		docs = append(docs, objects(origin, tree)...)
+		docs = append(docs, objects(location, tree)...)
 	}
 	return docs
 }
@@ -168,11 +206,14 @@ type head struct {
 		Labels            map[string]string `json:"labels"`
 		Annotations       map[string]string `json:"annotations"`
 		CreationTimestamp *time.Time        `json:"creationTimestamp"`
+		UID               string            `json:"uid"`
+		Generation        int64             `json:"generation"`
+		ResourceVersion   string            `json:"resourceVersion"`
 	} `json:"metadata"`
 }
 
 // objects makes the objects of one document: one, or those of a List.
-func objects(origin string, tree []byte) []doc {
+func objects(location string, tree []byte) []doc {
 	var h head
 	err := json.Unmarshal(tree, &h)
 	if err == nil && strings.HasSuffix(h.Kind, "List") && h.APIVersion != "" {
@@ -180,15 +221,15 @@ func objects(origin string, tree []byte) []doc {
 			Items []json.RawMessage `json:"items"`
 		}
 		if err := json.Unmarshal(tree, &list); err != nil {
-			return []doc{broken(origin, tree, misfit(err))}
+			return []doc{broken(location, tree, misfit(err))}
 		}
 		var docs []doc
 		for i, item := range list.Items {
-			docs = append(docs, single(fmt.Sprintf("%s.items[%d]", origin, i), item))
+			docs = append(docs, single(fmt.Sprintf("%s.items[%d]", location, i), item))
 		}
 		return docs
 	}
-	return []doc{single(origin, tree)}
+	return []doc{single(location, tree)}
 }
 
 // misfit names the field that is not what every object has there.
@@ -211,28 +252,29 @@ var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "Persistent
 	"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true, "GatewayClass": true, "IngressClass": true,
 	"MutatingWebhookConfiguration": true, "ValidatingWebhookConfiguration": true, "StorageClass": true, "PriorityClass": true}
 
-func single(origin string, tree []byte) doc {
+func single(location string, tree []byte) doc {
 	var h head
 	err := json.Unmarshal(tree, &h)
 	id := h.id() // what does fit is read even if something does not
 	switch {
 	case err != nil:
-		return doc{id: id, origin: origin, wrong: misfit(err)}
+		return doc{id: id, location: location, wrong: misfit(err)}
 	case h.APIVersion == "":
-		return doc{id: id, origin: origin, wrong: "apiVersion is missing"}
+		return doc{id: id, location: location, wrong: "apiVersion is missing"}
 	case h.Kind == "":
-		return doc{id: id, origin: origin, wrong: "kind is missing"}
+		return doc{id: id, location: location, wrong: "kind is missing"}
 	}
 	if wrong := h.misnamed(); wrong != "" {
 		id.Namespace, id.Name = printable(id.Namespace), printable(id.Name)
-		return doc{id: id, origin: origin, wrong: wrong}
+		return doc{id: id, location: location, wrong: wrong}
 	}
-	o := &object.Object{ID: id, Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations, JSON: tree, Origin: origin}
+	o := &object.Object{ID: id, Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations, JSON: tree, Location: location,
+		UID: h.Metadata.UID, Generation: h.Metadata.Generation, ResourceVersion: h.Metadata.ResourceVersion}
 	_, o.Version = cutLast(h.APIVersion)
 	if t := h.Metadata.CreationTimestamp; t != nil {
 		o.Created = *t
 	}
-	return doc{object: o, id: id, origin: origin}
+	return doc{object: o, id: id, location: location}
 }
 
 // id is the object's ID; a namespaced object without a namespace is in default, as with kubectl.
@@ -269,8 +311,8 @@ var (
 
 // broken is a document that cannot be read; what its lines say of its identity is taken down for messages, and so that a
 // policy that was never readable can be closed.
-func broken(origin string, data []byte, wrong string) doc {
-	d := doc{origin: origin, wrong: wrong}
+func broken(location string, data []byte, wrong string) doc {
+	d := doc{location: location, wrong: wrong}
 	if len(data) > maxDocument {
 		data = data[:maxDocument]
 	}

@@ -16,9 +16,9 @@ func said(docs []doc) []string {
 	var out []string
 	for _, d := range docs {
 		if d.wrong != "" {
-			out = append(out, fmt.Sprintf("%s broken %v: %s", d.origin, d.id, d.wrong))
+			out = append(out, fmt.Sprintf("%s broken %v: %s", d.location, d.id, d.wrong))
 		} else {
-			out = append(out, fmt.Sprintf("%s %s %v", d.origin, strings.TrimPrefix(d.object.ID.Group+"/"+d.object.Version, "/"), d.id))
+			out = append(out, fmt.Sprintf("%s %s %v", d.location, strings.TrimPrefix(d.object.ID.Group+"/"+d.object.Version, "/"), d.id))
 		}
 	}
 	return out
@@ -61,7 +61,7 @@ func TestParse(t *testing.T) {
 		"few aliases":            {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: &l {x: z}, annotations: *l}\n", []string{"a.yaml#1 v1 Pod default/a"}},
 		"too large":              {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\ndata: " + strings.Repeat("x", maxDocument), []string{"a.yaml#1 broken Pod default/a: the document has 4194"}},
 	} {
-		got := said(parse(c.path, []byte(c.text)))
+		got := said(parse("", c.path, []byte(c.text)))
 		ok := len(got) == len(c.want)
 		for i := range got {
 			ok = ok && strings.HasPrefix(got[i], c.want[i])
@@ -88,8 +88,8 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, asJSON bool) {
 		path := map[bool]string{true: "a.json", false: "a.yaml"}[asJSON]
-		docs := parse(path, []byte(text))
-		if !slices.Equal(said(docs), said(parse(path, []byte(text)))) {
+		docs := parse("", path, []byte(text))
+		if !slices.Equal(said(docs), said(parse("", path, []byte(text)))) {
 			t.Fatal("not a function")
 		}
 		for _, d := range docs {

@@ -20,6 +20,7 @@ type look struct {
 // period later: editors and copying tools remove, truncate and write in turn. It is pure: time comes as an argument.
 type reader struct {
 	*folder
+	cluster string // what the config cluster is called
 	grace   time.Duration
 	pending map[string]*pending
 	parsed  int // files parsed so far
@@ -33,8 +34,8 @@ type pending struct {
 	since time.Time
 }
 
-func newReader(allowEmpty bool, grace time.Duration) *reader {
-	return &reader{folder: newFolder(allowEmpty), grace: grace, pending: map[string]*pending{}}
+func newReader(cluster string, allowEmpty bool, grace time.Duration) *reader {
+	return &reader{folder: newFolder(allowEmpty), cluster: cluster, grace: grace, pending: map[string]*pending{}}
 }
 
 // step takes looks that were taken together. trust: there is nothing to lose yet, believe them all.
@@ -82,7 +83,7 @@ func (r *reader) judge(now time.Time, l look, trust bool) (*file, bool) {
 		return p.file, r.confirmed(now, l.path, p)
 	}
 	r.parsed++
-	next := newFile(sum, parse(l.path, l.data), have)
+	next := newFile(sum, parse(r.cluster, l.path, l.data), have)
 	if trust || !suspect(have, next, l.data) {
 		return next, true
 	}

@@ -42,7 +42,7 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) *desk {
-	return &desk{t: t, r: newReader(false, time.Second), now: time.Unix(1000, 0)}
+	return &desk{t: t, r: newReader("", false, time.Second), now: time.Unix(1000, 0)}
 }
 
 // see takes looks ("path", "content" pairs; content "-": gone, "!": unreadable) and wants these events.
@@ -79,7 +79,7 @@ func (d *desk) wantProblems(want ...string) {
 	d.t.Helper()
 	var got []string
 	for _, p := range d.r.problems() {
-		got = append(got, p.Origin+" "+p.String())
+		got = append(got, p.Location+" "+p.String())
 	}
 	ok := len(got) == len(want)
 	for i := range got {

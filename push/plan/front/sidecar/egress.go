@@ -10,6 +10,7 @@ import (
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // egress is one egress listener of a Sidecar, or the one that stands for all where there is none.
@@ -34,7 +35,8 @@ func egressOf(sidecar *model.Sidecar, key view.Scope) (out []*egress, found []in
 	for i, l := range sidecar.Spec.GetEgress() {
 		e := &egress{order: len(out), bind: l.GetBind(), direct: direct}
 		bad := func(field, format string, args ...any) {
-			found = append(found, input.Problem{Key: sidecar.Key, Field: fmt.Sprintf("spec.egress[%d].%s", i, field), Message: fmt.Sprintf(format, args...)})
+			found = append(found, input.Problem{Key: sidecar.Key, Field: fmt.Sprintf("spec.egress[%d].%s", i, field), Code: problem.Invalid,
+				Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
 		}
 		if l.GetCaptureMode() == networkingv1.CaptureMode_NONE || e.unixSocket() {
 			e.direct = true

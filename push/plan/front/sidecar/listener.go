@@ -12,6 +12,7 @@ import (
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/problem"
 )
 
 // outbound is one outbound listener and what is brought to it. What is for the first egress listener has it.
@@ -149,8 +150,8 @@ func (f *Front) outboundSpec(l *outbound, found *[]input.Problem) (spec listener
 		for _, c := range r.chains.All() {
 			open := c.CIDRs.Len() == 0 && c.SNI.Len() == 0
 			if open && (ends || http != nil && r.route == (routeKey{})) {
-				*found = append(*found, input.Problem{Key: r.from.Key, Field: "spec.ports", Message: "TCP at port " + xds.ListenerName(t.bind, t.port) +
-					" is out of reach: another service has the port"})
+				*found = append(*found, input.Warning(r.from.Key, problem.Duplicate, "spec.ports", "TCP at port "+xds.ListenerName(t.bind, t.port)+
+					" is out of reach: another service has the port"))
 				continue
 			}
 			ends = ends || open

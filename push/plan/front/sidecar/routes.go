@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // routes is one route configuration. It is kept for all ports that have virtual hosts, and published while a listener
@@ -66,8 +67,8 @@ func (f *Front) addTo(rc *routes) {
 		spec := vhost.Added{Patch: p}
 		names := spec.Domains()
 		if slices.ContainsFunc(names, func(d string) bool { return rc.taken[d] || d == "*" && rc.kind == ofHost }) {
-			found = append(found, input.Problem{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d].patch.value.domains", p.Index),
-				Message: "route configuration " + rc.name + " has one of them already; the virtual host is left out"})
+			found = append(found, input.Problem{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d].patch.value.domains", p.Index), Code: problem.Duplicate,
+				Severity: problem.Error, Message: "route configuration " + rc.name + " has one of them already; the virtual host is left out"})
 			continue
 		}
 		for _, d := range names {
@@ -190,7 +191,7 @@ func (f *Front) planEntry(rc *routes, en *entry) {
 func (f *Front) fragment(spec pool.FragmentSpec, blame model.Key, found *[]input.Problem) *xds.Fragment {
 	frag, err := f.in.Pool.Fragment(spec)
 	if err != nil {
-		*found = append(*found, input.ProblemOf(err, blame))
+		*found = append(*found, model.ProblemOf(err, blame))
 		return nil
 	}
 	return frag

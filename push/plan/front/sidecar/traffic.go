@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 const (
@@ -68,7 +69,7 @@ func (f *Front) trafficOf(h *host.Host, hosts host.Hosts) (out []traffic, found 
 	reserved := func(t traffic) bool {
 		mine := t.bind == anyAddress && !input.Direct(f.sidecar, f.key.Mode) && (t.port == f.in.OutboundPort() || t.port == f.in.InboundPort())
 		if mine {
-			found = append(found, input.Problem{Key: h.Service.Key, Field: "spec.ports", Message: fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)})
+			found = append(found, input.Warning(h.Service.Key, problem.Duplicate, "spec.ports", fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)))
 		}
 		return mine
 	}
@@ -132,7 +133,7 @@ func (f *Front) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 		return out
 	}
 	var ranges []string
-	for _, a := range h.Service.Spec.GetAddresses() {
+	for _, a := range f.hosts.Addresses(h.Service) {
 		if ip, ok := single(a); ok {
 			one(ip)
 		} else {
@@ -236,7 +237,7 @@ func (r *routing) tcp(cidrs []string) (out []listener.Chain) {
 
 func (r *routing) applies(port uint32, gateways []string, namespace string, labels map[string]string, field string) bool {
 	if len(labels) > 0 {
-		*r.found = append(*r.found, input.Problem{Key: r.vs.Key, Field: field + ".sourceLabels", Message: "is not supported for tcp and tls; the match is left out"})
+		*r.found = append(*r.found, input.Warning(r.vs.Key, problem.NotSupported, field+".sourceLabels", "is not supported for tcp and tls; the match is left out"))
 		return false
 	}
 	return (port == 0 || port == r.port) && (len(gateways) == 0 || slices.Contains(gateways, "mesh")) &&

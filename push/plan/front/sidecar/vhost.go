@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // entry is one host's virtual host in one route configuration. Siblings share it: it is replaced, never changed, once it
@@ -107,7 +108,7 @@ func (f *Front) claims(name string, svc *model.Service) []string {
 			out = append(out, "*."+d)
 		}
 	}
-	for _, a := range svc.Spec.GetAddresses() {
+	for _, a := range f.hosts.Addresses(svc) {
 		if ip, ok := single(a); ok {
 			if strings.Contains(ip, ":") {
 				ip = "[" + ip + "]"
@@ -177,7 +178,7 @@ func (f *Front) specOf(rc *routes, en *entry, as seen, found *[]input.Problem) (
 	var domains []string
 	for _, c := range en.claims.All() {
 		if !en.alone && f.loses(rc, en, c) {
-			*found = append(*found, input.Problem{Key: f.blame(en), Field: "spec.hosts", Message: "name " + c + " at port " + rc.name + " belongs to another host"})
+			*found = append(*found, input.Warning(f.blame(en), problem.Duplicate, "spec.hosts", "name "+c+" at port "+rc.name+" belongs to another host"))
 			continue
 		}
 		domains = append(domains, c)
@@ -201,7 +202,7 @@ func (f *Front) specOf(rc *routes, en *entry, as seen, found *[]input.Problem) (
 	for _, ref := range vhost.Named(en.vs) {
 		d := destination(as.hosts, ref, en.port)
 		if d.Cluster == "" {
-			*found = append(*found, input.Problem{Key: en.vs.Key, Field: "spec.http", Message: "destination " + ref.Host + describe(ref) + " is not there; requests to it are answered 503"})
+			*found = append(*found, input.Warning(en.vs.Key, problem.NotFound, "spec.http", "destination "+ref.Host+describe(ref)+" is not there; requests to it are answered 503"))
 		}
 		list = append(list, d)
 	}

@@ -1,0 +1,173 @@
+package problems
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+func wrong(name, field, message string) model.Problem {
+	return model.Problem{Key: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: name}, Field: field, Code: problem.NotFound,
+		Severity: problem.Warning, Message: message}
+}
+
+// replica is a Loop whose problems a test says.
+type replica struct {
+	found    atomic.Pointer[[]model.Problem]
+	revision atomic.Int64
+	asked    atomic.Int64 // calls of Find
+}
+
+func (r *replica) says(found ...model.Problem) {
+	r.found.Store(&found)
+	r.revision.Add(1)
+}
+
+func start(t *testing.T, store *kv.Store, name string) (*replica, func()) {
+	t.Helper()
+	r := &replica{}
+	r.says()
+	l := New(Config{Name: name, Revision: r.revision.Load, Every: 2 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Find: func() []model.Problem { r.asked.Add(1); return *r.found.Load() }})
+	return r, run(t, func(ctx context.Context) error { return l.Run(ctx, store) })
+}
+
+// run runs something until the test or the returned function ends it.
+func run(t *testing.T, f func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx); close(done) }()
+	stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// lists waits until the leader lists this: "field xN" for each problem, found by N replicas.
+func lists(t *testing.T, c *Collector, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) { // a poll, not a guess of when
+		var got []string
+		all, _ := c.All()
+		for _, one := range all {
+			got = append(got, fmt.Sprintf("%s x%d", one.Field, one.Replicas))
+		}
+		if strings.Join(got, ", ") == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the leader lists %q, want %q", got, want)
+		}
+	}
+}
+
+// The leader lists what all replicas find, each problem once; what is put right, and what a replica that ends has found, it does not list.
+// A replica whose plan stays as it is looks for nothing, and one that finds nothing writes nothing.
+func TestReplicasTellTheLeader(t *testing.T) {
+	etcd := kvtest.Start(t)
+	c := NewCollector(slog.New(slog.DiscardHandler))
+	stopLeading := run(t, func(ctx context.Context) error { return c.Run(ctx, etcd.Connect()) })
+	a, stopA := start(t, etcd.Connect(), "a")
+	b, _ := start(t, etcd.Connect(), "b")
+	a.says(wrong("v", "spec.a", "x"), wrong("v", "spec.b", "x"), wrong("v", "spec.a", "x"))
+	b.says(wrong("v", "spec.b", "x"))
+	lists(t, c, "spec.a x1, spec.b x2")
+	if all, more := c.All(); all[0].First != "a" || all[0].Problem != wrong("v", "spec.a", "x") || more != 0 {
+		t.Errorf("%+v, %d", all, more)
+	}
+	asked := a.asked.Load()
+	b.says(wrong("v", "spec.c", "x"))
+	lists(t, c, "spec.a x1, spec.b x1, spec.c x1")
+	if now := a.asked.Load(); now != asked {
+		t.Errorf("the plan of a replica stayed as it was, and it looked %d times", now-asked)
+	}
+	stopA()
+	lists(t, c, "spec.c x1")
+	b.says()
+	lists(t, c, "")
+	blobs, _, err := etcd.Store.Blobs(t.Context(), folder, 0)
+	if err != nil || len(blobs) != 0 {
+		t.Errorf("%d lists are there, %v", len(blobs), err)
+	}
+	b.says(wrong("v", "spec.d", "x"))
+	lists(t, c, "spec.d x1")
+	stopLeading()
+	if all, _ := c.All(); all != nil {
+		t.Error("who does not lead lists something")
+	}
+}
+
+// However much is wrong, a list is bounded: for each object, for the replica, and for each text; errors go before warnings.
+func TestListIsBounded(t *testing.T) {
+	var found []model.Problem
+	for i := range 5000 {
+		p := wrong(fmt.Sprint("v", i/100), fmt.Sprintf("spec.http[%04d]", i%100), strings.Repeat("é", maxText))
+		if i%100 == 99 {
+			p.Severity = problem.Error
+		}
+		found = append(found, p, p)
+	}
+	forged := wrong("a/b", "spec", "x")
+	l := listOf(append(found, forged))
+	raw, err := l.encode()
+	if err != nil || len(raw) > maxEncoded {
+		t.Fatalf("%d bytes, %v", len(raw), err)
+	}
+	back, more, err := decode(raw)
+	if err != nil || len(back)+more != 5001 || len(back) == 0 || len(back) > maxProblems {
+		t.Fatalf("%d problems and %d more, %v", len(back), more, err)
+	}
+	of := map[model.Key]int{}
+	for i, p := range back {
+		if of[p.Key]++; of[p.Key] > maxOfObject || len(p.Message) > maxText || (i < 50) != (p.Severity == problem.Error) {
+			t.Fatalf("the %dth is %+v", i, p)
+		}
+	}
+	again, err := listOf(append([]model.Problem{forged}, found...)).encode()
+	if err != nil || !bytes.Equal(again, raw) {
+		t.Error("the same problems in another order are another list")
+	}
+	for _, bad := range [][]byte{nil, []byte("{"), append([]byte(`{"problems":[]}`), bytes.Repeat([]byte(" "), maxEncoded)...)} {
+		if _, _, err := decode(bad); err == nil {
+			t.Errorf("%d bytes are a list", len(bad))
+		}
+	}
+}
+
+// Whatever stands in the store, what is read of it is bounded and valid.
+func FuzzDecode(f *testing.F) {
+	raw, err := listOf([]model.Problem{wrong("v", "spec.a", "x")}).encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte(`{"problems":[{"record":"Novel///a/b","severity":"error"},{"record":"Service///a/b","severity":"odd"}],"more":-5}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		found, more, err := decode(raw)
+		if err != nil {
+			return
+		}
+		if len(found) > maxProblems || more < 0 {
+			t.Errorf("%d problems, %d more", len(found), more)
+		}
+		for _, p := range found {
+			if p.Key.Check() != nil || len(p.Field) > maxText || len(p.Message) > maxText || p.Severity != problem.Error && p.Severity != problem.Warning {
+				t.Errorf("%+v", p)
+			}
+		}
+	})
+}

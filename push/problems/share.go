@@ -1,0 +1,126 @@
+// Package problems brings what replicas find wrong with objects, while they plan and build, to the leader: each replica writes a leased,
+// bounded list into etcd, and the leader reads them all, each problem once.
+//
+// Owns: this replica's list in replica-problems/; at the leader what the lists say.  Reads: the lists there, etcd through store/kv.  Never:
+// looks for problems itself; says anything about proxies.
+package problems
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+// folder is where the lists are. It is not named after the package: mirrors would watch it (kv.Families).
+const folder = "replica-problems/"
+
+const (
+	lease     = time.Minute // a list ends so long after the replica that wrote it
+	writeTime = 5 * time.Second
+)
+
+// Config is what a replica's Loop is made of.
+type Config struct {
+	Name string // of the replica, in the fleet
+	// Find lists what is wrong now. It may take as long as building everything, and is called by one goroutine.
+	Find func() []model.Problem
+	// Revision is what the plan is complete at; while it stays, Find is not called again.
+	Revision func() int64
+	// Every is the least time between two calls of Find; 0: a minute. Finding is work beside the serving of proxies.
+	Every time.Duration
+	Log   *slog.Logger // nil: slog's default
+}
+
+// Loop shares the problems of one replica. While etcd is away what was written stands for as long as its lease.
+type Loop struct {
+	cfg   Config
+	path  string // of this process's list
+	lease *kv.Lease
+	wrote []byte // under the lease; nil: nothing
+	at    int64  // the revision that was looked at
+}
+
+// New makes the loop of a replica.
+func New(cfg Config) *Loop {
+	if cfg.Every == 0 {
+		cfg.Every = time.Minute
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	// What a process of the same name wrote before it was killed stands until its lease ends.
+	return &Loop{cfg: cfg, path: folder + cfg.Name + "-" + rand.Text()[:8], at: -1}
+}
+
+// Run shares until the context ends; then the list is taken away.
+func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
+	tick := time.NewTicker(l.cfg.Every)
+	defer tick.Stop()
+	for {
+		var lost <-chan struct{}
+		if l.lease != nil {
+			lost = l.lease.Lost()
+		}
+		select {
+		case <-ctx.Done():
+			l.end()
+			return nil
+		case <-lost:
+			l.lease, l.wrote, l.at = nil, nil, -1
+		case <-tick.C:
+			if err := l.look(ctx, store); err != nil && ctx.Err() == nil {
+				l.at = -1
+				l.cfg.Log.Warn("what this replica finds wrong with objects cannot be told to the leader; trying again", obs.KeyError, err)
+			}
+		}
+	}
+}
+
+// look finds what is wrong, where the plan is another one, and writes the list where it is. An empty one is taken away with its lease.
+func (l *Loop) look(ctx context.Context, store *kv.Store) error {
+	revision := l.cfg.Revision()
+	if revision == l.at {
+		return nil
+	}
+	found := listOf(l.cfg.Find())
+	raw, err := found.encode()
+	if err != nil {
+		return fmt.Errorf("encode %d problems: %w", len(found.Problems), err)
+	}
+	l.at = revision
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	switch {
+	case len(found.Problems)+found.More == 0 && l.lease == nil, bytes.Equal(raw, l.wrote):
+		return nil
+	case len(found.Problems)+found.More == 0:
+		err := l.lease.Release(ctx)
+		l.lease, l.wrote = nil, nil
+		return err
+	}
+	if l.lease == nil {
+		if l.lease, err = store.Lease(ctx, lease); err != nil {
+			return err
+		}
+	}
+	if _, err = l.lease.Put(ctx, l.path, raw); err == nil {
+		l.wrote = raw
+	}
+	return err
+}
+
+// end takes the list away: what this process found is nobody's business any more.
+func (l *Loop) end() {
+	if l.lease != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = l.lease.Release(ctx) // else it ends by itself
+	}
+}

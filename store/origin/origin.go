@@ -1,0 +1,71 @@
+// Package origin says which cluster an object is of, and which source has told of it.
+//
+// Owns: nothing; values are immutable.  Reads: nothing of ours.  Never: which cluster is the config cluster (a flag, --cluster-id).
+package origin
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"unique"
+)
+
+// Origin is a part of the identity of every object and every record: two clusters' Service shop/web are two. Comparable, and one
+// word, since it is in every key. The zero Origin is that of what no object says: it belongs to the mesh.
+type Origin struct{ pair unique.Handle[pair] }
+
+type pair struct{ cluster, source string }
+
+// New is the origin of what a source tells of a cluster. The config cluster, which alone gives configuration kinds, is "", whatever
+// --cluster-id calls it: so it comes first in every order, and keeps its records where it gets another name. Others have the name that
+// CLUSTER_ID has in the metadata of their proxies (see CheckCluster). Source is the kind of source: "files".
+func New(cluster, source string) Origin {
+	if cluster == "" && source == "" {
+		return Origin{}
+	}
+	return Origin{unique.Make(pair{cluster, source})}
+}
+
+func (o Origin) value() pair {
+	if o == (Origin{}) {
+		return pair{}
+	}
+	return o.pair.Value()
+}
+
+// Cluster is empty for the config cluster, and for what belongs to the mesh.
+func (o Origin) Cluster() string { return o.value().cluster }
+
+// Source is the kind of source; empty: no object says it.
+func (o Origin) Source() string { return o.value().source }
+
+// Suffix is what tells an object of this origin apart for people: " in cluster NAME"; empty for the config cluster.
+func (o Origin) Suffix() string {
+	if cluster := o.Cluster(); cluster != "" {
+		return " in cluster " + cluster
+	}
+	return ""
+}
+
+// Compare orders by cluster, the config cluster first, then by source.
+func (o Origin) Compare(other Origin) int {
+	if o == other {
+		return 0
+	}
+	a, b := o.value(), other.value()
+	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.source, b.source))
+}
+
+// longestCluster bounds names of clusters, as Kubernetes bounds keys of Secrets: Istio takes a remote cluster's name from one
+// (istioctl create-remote-secret).
+const longestCluster = 253
+
+// CheckCluster says what is wrong with a name of a cluster: it has to be letters, digits, "-", "_" and ".", as a key of a Secret has.
+func CheckCluster(name string) error {
+	if name == "" || len(name) > longestCluster || name == "." || name == ".." || strings.ContainsFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))
+	}) {
+		return fmt.Errorf(`%.80q is no name of a cluster: want letters, digits, "-", "_" and ".", at most %d`, name, longestCluster)
+	}
+	return nil
+}
