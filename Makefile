@@ -88,7 +88,7 @@ load: $(if $(filter faults,$(S)),load-faults,load-suite) ## the standard load su
 load-suite: build
 	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load
 
-# The tests that ARCHITECTURE.md lists under "Faults", those of cmd/internal/e2e; NAVARCH_FAULT_SCALE=10 for a smaller size.
+# The tests that PROMISES.md lists under "Faults", those of cmd/internal/e2e; NAVARCH_FAULT_SCALE=10 for a smaller size.
 FAULTS := ^TestFault|^TestStoppedLeaderWritesNothing$$|^TestEmptyStoreIsNotServed$$|^TestStartWhileEtcdIsAway$$|^TestGarbage$$
 load-faults: envoy
 	@mkdir -p out/load

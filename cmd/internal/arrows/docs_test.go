@@ -14,12 +14,12 @@ import (
 // named finds packages and tests in the words of a page, as they stand there: `push/serve` `TestOne`, `TestOther`.
 var named = regexp.MustCompile("`([a-z0-9]+(?:/[a-z0-9-]+)+)`|`(Test[A-Za-z0-9]+)`")
 
-// Every test that the security page and ARCHITECTURE.md's promises name is there, in the package that stands before it; and every
+// Every test that the pages of promises and of security name is there, in the package that stands before it; and every
 // "cannot" of the security page names one.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	tests := map[string]map[string]bool{}
-	for _, page := range []string{"ARCHITECTURE.md", filepath.Join("deploy", "docs", "security.md")} {
+	for _, page := range []string{"ARCHITECTURE.md", "cmd/internal/e2e/PROMISES.md", "deploy/docs/security.md", "deploy/docs/operations.md"} {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
