@@ -109,6 +109,9 @@ var affects = [model.NumKinds][]effect{
 	model.KindSecretReader: {
 		{"rights", sds, grantedRights}, // the authoriser is asked again
 	},
+	model.KindWorkload: {
+		{"labels", sds, labelledWorkloads}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
+	},
 }
 
 // collect gathers the dirt of a change from a table.

@@ -16,7 +16,11 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 	w := p.input.later(c.New)
 	ch := &change{dirt: newDirt(), input: w, was: w.root()}
 	for _, e := range c.Edits {
-		if e.Key().Kind != model.KindEndpoints {
+		kind := e.Key().Kind
+		if kind == model.KindWorkload && !p.relabelled(e) {
+			continue // nothing of it but its labels is planned; what selects it has other edits
+		}
+		if kind != model.KindEndpoints {
 			rest = append(rest, e)
 			continue
 		}

@@ -79,6 +79,9 @@ func (d *drill) edit() {
 	if d.mesh.more.IntN(3) == 0 {
 		take(d.mesh.rights())
 	}
+	if d.mesh.lives.IntN(4) == 0 {
+		take(d.mesh.workload())
+	}
 	c := d.snap.Apply(d.snap.Revision()+1, puts, dels)
 	d.snap = c.New
 	_, rest := d.planner.PlanEndpoints(c, d.pending.Len() > 0)

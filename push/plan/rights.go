@@ -29,7 +29,7 @@ func (w *input) unused(who view.Identity, key model.Key, labels func() []map[str
 	case access.Referred:
 		return "", ""
 	case access.Unlabelled:
-		return "labels not known", fmt.Sprintf("what refers to %v selects by labels, and the configuration has none for %v: no endpoint of its namespace is of it", key, who)
+		return "labels not known", fmt.Sprintf("what refers to %v selects by labels, and the configuration has none for %v: no Pod, WorkloadEntry or endpoint of its namespace is of it", key, who)
 	case access.Unselected:
 		return "Secret of other workloads", fmt.Sprintf("no Gateway, DestinationRule with a workloadSelector or EnvoyFilter that refers to %v selects %v, by the labels that the configuration has for it", key, who)
 	case access.Unreferred:
@@ -38,7 +38,8 @@ func (w *input) unused(who view.Identity, key model.Key, labels func() []map[str
 }
 
 // labelsOf finds the sets of labels that the source has for workloads of an identity, once, when it is first asked for: those of
-// endpoints of its namespace (Pods behind Services, endpoints of ServiceEntries) that are of its service account, each set once.
+// Workloads and endpoints of its namespace (Pods, WorkloadEntries, endpoints of ServiceEntries) that are of its service account, each
+// set once.
 func (w *input) labelsOf(who view.Identity) func() []map[string]string {
 	var found []map[string]string
 	looked := false
@@ -46,8 +47,10 @@ func (w *input) labelsOf(who view.Identity) func() []map[string]string {
 		if !looked {
 			looked = true
 			sets := map[string]map[string]string{}
-			for r := range w.In(model.KindEndpoints, who.Namespace) {
-				addLabels(sets, r, who)
+			for _, kind := range []model.Kind{model.KindEndpoints, model.KindWorkload} {
+				for r := range w.In(kind, who.Namespace) {
+					addLabels(sets, r, who)
+				}
 			}
 			found = slices.Collect(maps.Values(sets))
 		}
@@ -57,11 +60,14 @@ func (w *input) labelsOf(who view.Identity) func() []map[string]string {
 
 // addLabels adds the sets of labels that a record has for workloads of an identity.
 func addLabels(sets map[string]map[string]string, r model.Record, who view.Identity) {
-	endpoints, ok := r.(*model.Endpoints)
-	if !ok {
-		return
+	var endpoints []*model.Endpoint
+	switch t := r.(type) {
+	case *model.Endpoints:
+		endpoints = t.Spec.GetEndpoints()
+	case *model.Workload:
+		endpoints = []*model.Endpoint{t.Spec.GetEndpoint()}
 	}
-	for _, e := range endpoints.Spec.GetEndpoints() {
+	for _, e := range endpoints {
 		if e.GetServiceAccount() != who.Account {
 			continue
 		}
@@ -73,7 +79,7 @@ func addLabels(sets map[string]map[string]string, r model.Record, who view.Ident
 	}
 }
 
-// relabelled says whether an edit of endpoints changes the labels of workloads of an identity for which Secrets are asked.
+// relabelled says whether an edit of endpoints or of a Workload changes the labels of workloads of an identity for which Secrets are asked.
 func (p *Planner) relabelled(e mirror.Edit) bool {
 	for subs := range p.asking[e.Key().Namespace] {
 		old, now := map[string]map[string]string{}, map[string]map[string]string{}

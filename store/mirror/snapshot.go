@@ -89,6 +89,11 @@ func (s *Snapshot) In(kind model.Kind, namespace string) iter.Seq[model.Record] 
 	return prefixed(s.records, kind.String()+"/"+namespace+"/")
 }
 
+// Named iterates over the records of one kind in one namespace whose names begin with a prefix, by name.
+func (s *Snapshot) Named(kind model.Kind, namespace, prefix string) iter.Seq[model.Record] {
+	return prefixed(s.records, kind.String()+"/"+namespace+"/"+prefix)
+}
+
 // ByHost iterates over the records of one kind that name exactly this host (a Service's or ServiceEntry's hosts, the
 // hosts of Endpoints and VirtualServices, the host of a DestinationRule; wildcards are literal here), by namespace and
 // name.

@@ -71,6 +71,7 @@ type (
 	Secret          = Of[*SecretSpec]
 	Gateway         = Of[*networkingv1.Gateway]
 	SecretReader    = Of[*SecretReaderSpec]
+	Workload        = Of[*WorkloadSpec]
 )
 
 // Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.
@@ -90,10 +91,14 @@ type Member struct {
 	Port     uint32
 }
 
+// WorkloadEntryPrefix begins the names of Workloads that are WorkloadEntries, so that they clash with no Pod: no Kubernetes name has a
+// colon in it.
+const WorkloadEntryPrefix = "workloadentry:"
+
 var canonical = proto.MarshalOptions{Deterministic: true}
 
-// New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, *SecretReaderSpec, or the Istio message of
-// the kind. A body that does not belong to the key's kind is a fault of the caller and is refused.
+// New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, *SecretReaderSpec,
+// *WorkloadSpec, or the Istio message of the kind. A body that does not belong to the key's kind is a fault of the caller and is refused.
 func New(key Key, created int64, body proto.Message) (Record, error) {
 	_, record, err := encode(key, created, body)
 	return record, err

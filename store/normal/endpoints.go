@@ -89,18 +89,7 @@ func (n *Normalizer) endpoints(r *report, at, namespace string, e *discoveryv1.E
 		}
 	}
 	base.Health = health(e.Conditions, pod)
-	if pod != nil {
-		base.Labels, base.ServiceAccount, base.Workload = pod.Labels, pod.ServiceAccount, pod.Workload
-		base.Node = cmp.Or(pod.Node, base.Node)
-		base.Mtls = pod.Labels["security.istio.io/tlsMode"] == "istio"
-		base.Locality = localityLabel(pod.Labels["istio-locality"])
-	}
-	if base.Locality == "" && base.Node != "" {
-		r.ref(object.ID{Kind: "Node", Name: base.Node})
-		if node := ctx.Node(base.Node); node != nil {
-			base.Locality = node.Locality
-		}
-	}
+	join(r, base, pod, ctx)
 	var out []*model.Endpoint
 	for i, address := range e.Addresses {
 		if !isIP(address) {
@@ -113,6 +102,22 @@ func (n *Normalizer) endpoints(r *report, at, namespace string, e *discoveryv1.E
 		out = append(out, one)
 	}
 	return out
+}
+
+// join takes into an endpoint what its Pod and Node say; no Pod is known where it is nil.
+func join(r *report, e *model.Endpoint, pod *Pod, ctx Lookup) {
+	if pod != nil {
+		e.Labels, e.ServiceAccount, e.Workload = pod.Labels, pod.ServiceAccount, pod.Workload
+		e.Node = cmp.Or(pod.Node, e.Node)
+		e.Mtls = pod.Labels["security.istio.io/tlsMode"] == "istio"
+		e.Locality = localityLabel(pod.Labels["istio-locality"])
+	}
+	if e.Locality == "" && e.Node != "" {
+		r.ref(object.ID{Kind: "Node", Name: e.Node})
+		if node := ctx.Node(e.Node); node != nil {
+			e.Locality = node.Locality
+		}
+	}
 }
 
 // health folds a slice's conditions; a condition that is not stated is true, and the Pod's own where that is known

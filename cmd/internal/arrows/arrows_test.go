@@ -35,6 +35,7 @@ var may = map[string][]string{
 	"store/mirror":       {"store/durable", "store/kv"},
 	"push/view":          {"store/mirror"},
 	"push/access":        {"push/view", "store/mirror"},
+	"push/resolve":       {"store/crash", "store/mirror"},
 	"push/build/patch":   {},
 
 	"push/build/patch/envoytypes": {},
