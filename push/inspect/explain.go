@@ -68,7 +68,7 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 		in.From, in.Values = FromObject, meshValues(spec.Type(), t)
 		return in, true
 	case model.Record:
-		in.From, in.Values = FromObject, []string{t.Meta().Key.String() + fieldPath(spec, field.Name, t)}
+		in.From, in.Values = FromObject, append([]string{t.Meta().Key.String() + fieldPath(spec, field.Name, t)}, delegatesOf(t)...)
 		return in, true
 	case model.Patch:
 		in.From = FromObject
@@ -147,6 +147,23 @@ func objectName(r model.Record) string {
 	return r.Meta().Key.String()
 }
 
+// delegatesOf names the VirtualServices of which routes were merged into a record (push/resolve).
+func delegatesOf(r model.Record) (names []string) {
+	vs, ok := r.(*model.VirtualService)
+	if !ok {
+		return nil
+	}
+	for _, route := range vs.Spec.GetHttp() {
+		if d := route.GetDelegate(); d != nil {
+			key := model.Key{Kind: model.KindVirtualService, Namespace: d.GetNamespace(), Name: d.GetName()}
+			if name := key.String(); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 // maxBlamed bounds how many objects are named as the makers of one resource.
 const maxBlamed = 8
 
@@ -206,7 +223,9 @@ func blame(v reflect.Value, into map[string]int) {
 	}
 	switch t := v.Interface().(type) {
 	case model.Record:
-		into[objectName(t)] = rank(t.Meta().Key.Kind)
+		for _, name := range append(delegatesOf(t), objectName(t)) {
+			into[name] = rank(t.Meta().Key.Kind)
+		}
 		return
 	case model.Patch:
 		into[value(v)] = rank(model.KindEnvoyFilter)

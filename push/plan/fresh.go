@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Fresh plans a view from nothing, without the Secrets that its proxies ask for.
+// Fresh plans a view from nothing, at a resolved snapshot, without the Secrets that its proxies ask for.
 func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
 	return fresh(newInput(s, &pool.Pool{}), v, secretSubscriptions{})
 }

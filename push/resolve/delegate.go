@@ -69,21 +69,19 @@ func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Deleg
 	if !slices.ContainsFunc(m.reads, func(s set) bool { return s.key() == read.key() }) {
 		m.reads = append(m.reads, read)
 	}
-	r, ok := s.Get(key)
-	if !ok {
+	own := m.root.Key.Namespace
+	r, _ := s.Get(key)
+	switch delegate, ok := r.(*model.VirtualService); {
+	case !ok && key.Namespace == own:
 		m.problemf(at, "%v is not there: the route is left out", key)
-		return nil
-	}
-	delegate := r.(*model.VirtualService)
-	switch {
+	case !ok || !exported(delegate.Spec.GetExportTo(), own): // which of the two is nobody's business in another namespace
+		m.problemf(at, "%v is not there, or not exported to namespace %s: the route is left out", key, own)
 	case len(delegate.Spec.GetHosts()) > 0:
 		m.problemf(at, "%v has hosts, so nothing can be delegated to it: the route is left out", key)
-		return nil
-	case !exported(delegate.Spec.GetExportTo(), m.root.Key.Namespace):
-		m.problemf(at, "%v is not exported to namespace %s: the route is left out", key, m.root.Key.Namespace)
-		return nil
+	default:
+		return delegate
 	}
-	return delegate
+	return nil
 }
 
 // exported says whether a list of namespaces reaches one. The normaliser resolved it; where it says nothing, it reaches all.

@@ -58,6 +58,9 @@ func Snapshot(s *mirror.Snapshot) (*mirror.Snapshot, []Problem) {
 // Step takes a change of the source and gives back the change of what is resolved, from the New of the step before. A change that does
 // not begin where the one before it ended is taken as the difference to it.
 func (r *Resolver) Step(c mirror.Change) mirror.Change {
+	if r.source.Revision() == 0 && c.Old.Revision() == 0 {
+		r.source, r.resolved = c.Old, c.Old // empty ones alike
+	}
 	if c.Old != r.source {
 		whole := mirror.Diff(r.source, c.New)
 		whole.Committed = c.Committed

@@ -49,7 +49,7 @@ var may = map[string][]string{
 	"push/build/route":            {"push/build/patch"},
 	"push/pool":                   {},
 	"push/manifest":               {},
-	"push/plan":                   {"store/crash", "store/mirror", "push/access", "push/view", "push/build/*", "push/pool", "push/manifest"},
+	"push/plan":                   {"store/crash", "store/mirror", "push/access", "push/resolve", "push/view", "push/build/*", "push/pool", "push/manifest"},
 	"push/delta":                  {"push/manifest"},
 	"push/fanout":                 {},
 	"push/budget":                 {},
