@@ -65,7 +65,7 @@ func (s *scopes) unknown(what, name string, c serve.Client) {
 		obs.KeyIdentity, c.Identity, obs.KeyName, name)
 }
 
-// knows says whether an endpoint of the configuration is of a network. One that is there for less than networksFor may be missed.
+// knows says whether an endpoint or a workload of the configuration is of a network. One that is there for less than networksFor may be missed.
 func (s *scopes) knows(network string) bool {
 	now := s.now()
 	s.mu.Lock()
@@ -83,11 +83,14 @@ func networksOf(snapshot *mirror.Snapshot) map[string]bool {
 			found[e.GetNetwork()] = true
 		}
 	}
+	for r := range snapshot.All(model.KindWorkload) {
+		found[r.(*model.Workload).Spec.GetEndpoint().GetNetwork()] = true
+	}
 	return found
 }
 
-// workloads finds the addresses of the workloads that the configuration knows of an identity: endpoints of its namespace (Pods
-// behind Services, endpoints of ServiceEntries) that are of its service account.
+// workloads finds the addresses of the workloads that the configuration knows of an identity: Pods, WorkloadEntries and endpoints of
+// ServiceEntries of its namespace that are of its service account.
 func workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
 	return func(identity string) map[netip.Addr]struct{} {
 		id, err := spiffeid.FromString(identity)
@@ -100,12 +103,18 @@ func workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip
 			return nil
 		}
 		found := map[netip.Addr]struct{}{}
+		add := func(e *model.Endpoint) {
+			if at, err := netip.ParseAddr(e.GetAddress()); err == nil && e.GetServiceAccount() == account {
+				found[at.Unmap()] = struct{}{}
+			}
+		}
 		for r := range s.In(model.KindEndpoints, namespace) {
 			for _, e := range r.(*model.Endpoints).Spec.GetEndpoints() {
-				if at, err := netip.ParseAddr(e.GetAddress()); err == nil && e.GetServiceAccount() == account {
-					found[at.Unmap()] = struct{}{}
-				}
+				add(e)
 			}
+		}
+		for r := range s.In(model.KindWorkload, namespace) {
+			add(r.(*model.Workload).Spec.GetEndpoint())
 		}
 		return found
 	}

@@ -97,7 +97,7 @@ func (m *merging) merge(at string, route *networkingv1.HTTPRoute, delegate *mode
 			continue
 		}
 		m.compared += len(route.GetMatch()) * len(leaf.GetMatch())
-		if m.compared > maxCompared || m.bytes > maxMerged {
+		if m.compared > maxCompared || m.bytes+mostMerged(route, leaf) > maxMerged {
 			m.problemf(at, "%v: spec.http[%d] and what is after it are left out: with its delegates a VirtualService may have %d bytes of merged routes, and %d pairs of matches to compare",
 				delegate.Key, j, maxMerged, maxCompared)
 			return
@@ -110,9 +110,20 @@ func (m *merging) merge(at string, route *networkingv1.HTTPRoute, delegate *mode
 		merged := inherit(route, leaf)
 		merged.Match = matches
 		merged.Delegate = &networkingv1.Delegate{Name: delegate.Key.Name, Namespace: delegate.Key.Namespace}
-		m.bytes += proto.Size(merged)
+		m.bytes += proto.Size(merged) + 4
 		m.routes = append(m.routes, merged)
 	}
+}
+
+// mostMerged is how large, at most, a route and one of a delegate become together: each match of one with each of the other.
+func mostMerged(root, leaf *networkingv1.HTTPRoute) int {
+	matches := func(h *networkingv1.HTTPRoute) (bytes int) {
+		for _, m := range h.GetMatch() {
+			bytes += proto.Size(m) + 4
+		}
+		return bytes
+	}
+	return proto.Size(root) + proto.Size(leaf) + 100 + len(leaf.GetMatch())*matches(root) + len(root.GetMatch())*matches(leaf)
 }
 
 // inherit is a delegate's route with what it does not say itself of the route that delegates to it. What they hold is shared: nothing of

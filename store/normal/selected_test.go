@@ -81,7 +81,7 @@ func TestWorkloadEntry(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		"":                                    "spec.address: must not be empty",
-		"network: net1":                          "spec.address: workloads that only a network's gateway reaches",
+		"network: net1":                       "spec.address: workloads that only a network's gateway reaches",
 		"address: 'a b'":                      `spec.address: "a b" is no valid host name`,
 		"address: 'unix://x'":                 `spec.address: "unix://x" is no absolute path`,
 		"address: 'unix:///x', ports: {a: 1}": "spec.ports: a Unix socket has no ports",
