@@ -139,6 +139,7 @@ func Decode(key Key, b []byte) (Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode %v: %w", key, err)
 	}
+	decodedLabels.share(body)
 	record, err := typed(Head{Key: key, Hash: HashOf(b), Created: wire.Created}, body)
 	if err != nil {
 		return nil, fmt.Errorf("decode %v: %w", key, err)
