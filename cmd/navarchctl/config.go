@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,6 +50,9 @@ statistics and whether an endpoint was ejected are known to Envoy alone: ask it 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
+			}
+			if args[0] == "bootstrap" {
+				return errors.New("only Envoy has its bootstrap: curl 127.0.0.1:15000/config_dump?mask=bootstrap")
 			}
 			return fmt.Errorf("unknown type %q: all, cluster, listener, route, endpoint or secret", args[0])
 		},
@@ -128,8 +133,7 @@ func (c *proxyConfig) filters(cmd *cobra.Command, names []string) {
 		case "subset":
 			f.StringVar(&c.filter.Subset, name, "", "Clusters whose subset has this text.")
 		case "direction":
-			f.StringVar(&c.filter.Direction, name, "", "Clusters of this direction: inbound or outbound.")
-			completes(cmd, name, "inbound", "outbound")
+			chosen(cmd, &c.filter.Direction, name, "Clusters of this direction: ", "inbound", "outbound")
 		case "port":
 			f.Uint32Var(&c.filter.Port, name, 0, "Clusters, listeners, endpoints with this port.")
 		case "name":
@@ -137,15 +141,19 @@ func (c *proxyConfig) filters(cmd *cobra.Command, names []string) {
 		case "address":
 			f.StringVar(&c.filter.Address, name, "", "Listeners, endpoints with this address.")
 		case "type":
-			f.StringVar(&c.filter.Type, name, "", "Listeners of this type: HTTP, TCP or HTTP+TCP.")
-			completes(cmd, name, "HTTP", "TCP", "HTTP+TCP")
+			chosen(cmd, &c.filter.Type, name, "Listeners of this type: ", "HTTP", "TCP", "HTTP+TCP")
 		case "cluster":
 			f.StringVar(&c.filter.Cluster, name, "", "Endpoints of this cluster.")
 		case "status":
-			f.StringVar(&c.filter.Status, name, "", "Endpoints of this health: healthy, unhealthy, draining, degraded, timeout.")
-			completes(cmd, name, "healthy", "unhealthy", "draining", "degraded", "timeout")
+			chosen(cmd, &c.filter.Status, name, "Endpoints of this health: ", "healthy", "unhealthy", "draining", "degraded", "timeout")
 		}
 	}
+}
+
+// chosen binds a filter that is one of a few words.
+func chosen(cmd *cobra.Command, into *string, flag, what string, words ...string) {
+	cmd.Flags().Var(&choice{into, "word", words}, flag, what+strings.Join(words, ", ")+".")
+	completes(cmd, flag, words...)
 }
 
 func (c *proxyConfig) tables(w io.Writer, d *dump.Dump, types []xds.Type) error {
@@ -160,7 +168,8 @@ func (c *proxyConfig) tables(w io.Writer, d *dump.Dump, types []xds.Type) error 
 	return nil
 }
 
-// selected is what -o json prints: the resources as the dump has them, by type; and what was refused or is withheld.
+// selected is what -o json prints: the resources as the dump has them, by type, assignments with the endpoints that were asked
+// for; and what was refused or is withheld.
 func (c *proxyConfig) selected(d *dump.Dump, types []xds.Type) map[string]any {
 	type failure struct {
 		Type string `json:"type"`
@@ -173,7 +182,7 @@ func (c *proxyConfig) selected(d *dump.Dump, types []xds.Type) map[string]any {
 		resources := []any{}
 		for _, r := range show.Select(d, t, c.filter) {
 			if r.Raw != nil {
-				resources = append(resources, withoutType(r.Raw))
+				resources = append(resources, withoutType(show.Narrowed(r, c.filter)))
 			}
 			if r.Failure != nil {
 				failures = append(failures, failure{t.Noun(), r.Name, r.Failure})

@@ -37,7 +37,7 @@ With -o json, an answer is a list of {type, message, name, version, specs, secre
   navarchctl explain --server 127.0.0.1:8080 --proxy web-0 -n shop 80
 
   # Without a server.
-  navarchctl explain --config-dir deploy/demo --proxy node.json virtualInbound`,
+  navarchctl explain --config-dir deploy/demo/shop --proxy deploy/demo/node.json 'outbound|8000||catalog.shop.svc.cluster.local'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, err := explained(cmd, &from, &at, args[0])

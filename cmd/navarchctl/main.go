@@ -49,26 +49,26 @@ type output string
 func (o *output) bind(cmd *cobra.Command, first string, others ...string) {
 	*o = output(first)
 	choices := append([]string{first}, others...)
-	cmd.PersistentFlags().VarP(&choice{o, choices}, "output", "o", "Format: "+strings.Join(choices, ", ")+".")
+	cmd.PersistentFlags().VarP(&choice{(*string)(o), "format", choices}, "output", "o", "Format: "+strings.Join(choices, ", ")+".")
 	completes(cmd, "output", choices...)
 }
 
 // short is the format that people read.
 const short = "short"
 
-// choice is a flag value from a closed set.
+// choice is a flag value from a closed set, in whatever case.
 type choice struct {
-	into *output
+	into *string
+	kind string // in the help
 	of   []string
 }
 
-func (c *choice) String() string { return string(*c.into) }
-func (c *choice) Type() string   { return "format" }
+func (c *choice) String() string { return *c.into }
+func (c *choice) Type() string   { return c.kind }
 func (c *choice) Set(v string) error {
 	for _, allowed := range c.of {
-		if v == allowed || v == "table" && allowed == short {
-			v = allowed
-			*c.into = output(v)
+		if strings.EqualFold(v, allowed) || v == "table" && allowed == short {
+			*c.into = allowed
 			return nil
 		}
 	}

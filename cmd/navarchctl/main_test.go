@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -82,6 +83,36 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 		}
 	}
 	walk(root())
+}
+
+// Examples that need no server can be run as they stand, in the top folder of a clone.
+func TestExamplesRun(t *testing.T) {
+	t.Chdir("../..")
+	ran := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for line := range strings.Lines(cmd.Example) {
+			line, isCommand := strings.CutPrefix(strings.TrimSpace(line), "navarchctl ")
+			if !isCommand || !strings.Contains(line, "--config-dir") {
+				continue
+			}
+			ran++
+			line, _, _ = strings.Cut(line, " >")
+			again := root()
+			again.SetArgs(strings.Fields(strings.ReplaceAll(line, "'", "")))
+			again.SetOut(io.Discard)
+			if err := again.Execute(); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root())
+	if ran < 3 {
+		t.Errorf("%d examples were run", ran)
+	}
 }
 
 // issuer makes the token issuer's key in a folder, as navarchd does: `issuer DIR`.

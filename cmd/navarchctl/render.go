@@ -22,10 +22,10 @@ func renderCommand() *cobra.Command {
 		Long: `Reads a folder of Istio and Kubernetes YAML as navarchd would, and prints the resources that a proxy would get as
 {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...]}, in Envoy's proto JSON. What is wrong with
 the configuration goes to standard error. NODE.json is an Envoy core.v3 Node, as in the node of a bootstrap.`,
-		Example: `  navarchctl render --config-dir deploy/demo --proxy node.json --type route -o yaml
+		Example: `  navarchctl render --config-dir deploy/demo/shop --proxy deploy/demo/node.json --type route -o yaml
 
   # In a pipeline: exit code 1 where the configuration has problems.
-  navarchctl render --config-dir conf --proxy node.json --strict >/dev/null`,
+  navarchctl render --config-dir deploy/demo/shop --proxy deploy/demo/node.json --strict >/dev/null`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var wanted []xds.Type

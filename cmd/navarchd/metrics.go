@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// hooks count what the xDS server does under the names that dashboards know, and log what an operator must see.
-func hooks(log *slog.Logger, commits *commits, changes *changeLog, tracer *obs.Tracer) serve.Hooks {
+// hooks count what the xDS server does under the names that dashboards know.
+func hooks(commits *commits, changes *changeLog, tracer *obs.Tracer) serve.Hooks {
 	rejected := map[xds.Type]*prometheus.CounterVec{
 		xds.Cluster: obs.Rejects.CDS, xds.Endpoint: obs.Rejects.EDS, xds.Listener: obs.Rejects.LDS, xds.Route: obs.Rejects.RDS,
 	}
@@ -59,8 +58,7 @@ func hooks(log *slog.Logger, commits *commits, changes *changeLog, tracer *obs.T
 				obs.TooSlow.WithLabelValues("acknowledged").Inc()
 			}
 		},
-		Bounded:  func(what string, n int) { obs.Bounded.WithLabelValues(what).Add(float64(n)) },
-		Rejected: func(err error) { log.Debug("a stream was refused", obs.KeyError, err) },
+		Bounded: func(what string, n int) { obs.Bounded.WithLabelValues(what).Add(float64(n)) },
 	}
 }
 

@@ -1,13 +1,20 @@
 package main
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -23,7 +30,7 @@ func tally(t *testing.T, c prometheus.Counter) int {
 // A stream that was closed because its client is too slow is counted, by what was not done in time; istiod's metric is of the
 // one that it has.
 func TestSlowClientsAreCounted(t *testing.T) {
-	h := hooks(quiet, &commits{}, newChangeLog(quiet), nil)
+	h := hooks(&commits{}, newChangeLog(quiet), nil)
 	written, acknowledged := obs.TooSlow.WithLabelValues("written"), obs.TooSlow.WithLabelValues("acknowledged")
 	for _, c := range []struct {
 		write                          bool
@@ -39,7 +46,7 @@ func TestSlowClientsAreCounted(t *testing.T) {
 
 // So is one that takes what it is sent and never acknowledges it.
 func TestSilentClientIsCounted(t *testing.T) {
-	s := serve.New(serve.Config{Planner: oneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(quiet, &commits{}, newChangeLog(quiet), nil)})
+	s := serve.New(serve.Config{Planner: oneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(&commits{}, newChangeLog(quiet), nil)})
 	acknowledged := obs.TooSlow.WithLabelValues("acknowledged")
 	was := tally(t, acknowledged)
 	stream := subscribe(t, dialed(t, s))
@@ -48,4 +55,24 @@ func TestSilentClientIsCounted(t *testing.T) {
 		_, err = stream.Recv()
 	}
 	soon(t, "it is counted", func() bool { return tally(t, acknowledged) == was+1 })
+}
+
+// A stream that is refused is one line of the log, at any level: there may be thousands, of which the others are counted.
+func TestRefusedStreamIsOneLine(t *testing.T) {
+	out := &envoytest.Output{}
+	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	conn := dialed(t, serve.New(serve.Config{Planner: oneCluster(), Log: log, Hooks: hooks(&commits{}, newChangeLog(log), nil)}))
+	for range 3 {
+		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL()}) // no node
+		if _, err := stream.Recv(); status.Code(err) != codes.InvalidArgument {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "stream refused") {
+		t.Errorf("%d lines:\n%s", n, out)
+	}
 }

@@ -239,7 +239,7 @@ func (p *process) replica() ([]loop.Task, error) {
 		Planner: planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, clients: clients, checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain,
 			scopes: &scopes{cluster: p.config.cluster, domain: "svc." + p.config.domain, snapshot: p.mirror.Current, now: time.Now, clients: clients}},
 		Budget:  fanout.Budget{Streams: p.config.env.pushThrottle},
-		Hooks:   hooks(p.log, &p.commits, p.changes, p.tracer),
+		Hooks:   hooks(&p.commits, p.changes, p.tracer),
 		Blame:   p.blame,
 		Log:     p.log,
 		Crashes: p.crashes,

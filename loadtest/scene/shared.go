@@ -22,7 +22,7 @@ func (s *stage) shared() {
 	if len(layers) == 0 {
 		return
 	}
-	for _, layer := range []string{"scope", "family", "workload", "residue"} {
+	for _, layer := range []string{"scope", "variant", "workload", "overlay"} {
 		s.row("planned: "+layer, "", layers[layer])
 	}
 	s.row(rowScopes, "%", 100*layers["scope"]/float64(s.proxies()))

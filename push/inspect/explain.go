@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -42,7 +44,7 @@ func Inputs(spec any) []Input {
 	}
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
-		if !field.IsExported() || v.Field(i).IsZero() {
+		if !field.IsExported() || v.Field(i).IsZero() && !says(field.Name) {
 			continue
 		}
 		if field.Anonymous { // what all listeners have in common
@@ -123,6 +125,8 @@ func value(v reflect.Value) string {
 		return abilities(t)
 	case model.Protocol:
 		return strings.TrimPrefix(t.String(), "PROTOCOL_")
+	case *networkingv1.LocalityLoadBalancerSetting:
+		return preference(t)
 	case bool:
 		return map[bool]string{true: "yes", false: "no"}[t]
 	}

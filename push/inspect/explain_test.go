@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -65,7 +66,7 @@ func TestInputs(t *testing.T) {
 		{"mesh configuration", FromObject, []string{"MeshConfig connectTimeout"}},
 		{"extensions and certificate", FromProxy, []string{"a certificate of the mesh, istio.alpn"}},
 		{"patch", FromObject, []string{"EnvoyFilter shop/f spec.configPatches[3]"}},
-		{"mutual TLS without a rule", FromPlan, []string{"to endpoints that say tlsMode istio"}},
+		{"mutual TLS without a rule (MeshConfig enableAutoMtls)", FromPlan, []string{"to endpoints that say tlsMode istio"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -86,7 +87,7 @@ func TestInputs(t *testing.T) {
 // specFiles are those that declare what builders are given, by package.
 func specFiles(t *testing.T) map[string][]string {
 	t.Helper()
-	files := map[string][]string{"plan": {"../plan/explain.go"}, "secret": {"../build/secret/secret.go"}}
+	files := map[string][]string{"front": {"../plan/front/bringer.go"}, "secret": {"../build/secret/secret.go"}}
 	found, err := filepath.Glob("../build/*/spec.go")
 	if err != nil || len(found) < 5 {
 		t.Fatalf("%v: %q", err, found)
@@ -132,7 +133,7 @@ func TestEveryFieldHasAWord(t *testing.T) {
 			t.Errorf("there is no Spec %s", part)
 		}
 	}
-	inner := []string{"listener.Common", "listener.Chain", "listener.Target", "listener.InboundPort", "vhost.Destination"} // of a Spec
+	inner := []string{"endpoint.Balance", "listener.Common", "listener.Chain", "listener.Target", "listener.InboundPort", "vhost.Destination"} // of a Spec
 	for _, spec := range slices.Sorted(maps.Keys(made)) {
 		if parts[spec] == "" && !slices.Contains(inner, spec) {
 			t.Errorf("it is not said what %s makes: parts in words.go", spec)
@@ -192,5 +193,35 @@ func TestMeshFields(t *testing.T) {
 		for name := range found {
 			t.Errorf("the builder %s reads %s of MeshConfig: meshFields in words.go", builder, name)
 		}
+	}
+}
+
+// A setting of MeshConfig that the plan has decided by is named where its decision is shown, also where it says no. What only
+// decides which objects a proxy sees is in those objects' absence.
+func TestMeshFieldsOfThePlan(t *testing.T) {
+	got := Inputs(vhost.CatchAll{})
+	if want := []Input{{"unknown destinations pass (outboundTrafficPolicy of the Sidecar, else of MeshConfig)", FromPlan, []string{"no"}}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	absent := []string{"rootNamespace", "defaultVirtualServiceExportTo", "defaultDestinationRuleExportTo"}
+	fields, found := model.MeshDefaults().ProtoReflect().Descriptor().Fields(), 0
+	reads := regexp.MustCompile(`(?i)\bmesh(?:\(\))?\.Spec\.Get(\w+)\(`)
+	err := filepath.WalkDir("../plan", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, ".go") {
+			return err
+		}
+		raw, err := os.ReadFile(file)
+		for _, m := range reads.FindAllStringSubmatch(string(raw), -1) {
+			found++
+			name := strings.ToLower(m[1][:1]) + m[1][1:]
+			said := slices.ContainsFunc(slices.Collect(maps.Values(wordsOf)), func(word string) bool { return strings.Contains(word, name) })
+			if fields.ByJSONName(name) == nil || !said && !slices.Contains(absent, name) {
+				t.Errorf("%s decides by MeshConfig %s, of which explain says nothing: wordsOf in words.go", file, name)
+			}
+		}
+		return err
+	})
+	if err != nil || found < 8 {
+		t.Errorf("%d settings are read, %v: they are looked for in another way than they are read in", found, err)
 	}
 }

@@ -26,7 +26,7 @@ var parts = map[string]string{
 	"listener.VirtualInbound":  "listener of all inbound connections",
 	"listener.Ingress":         "listener of a Sidecar's ingress",
 	"listener.Added":           "listener that an EnvoyFilter adds",
-	"plan.Bringer":             "service whose traffic the listener takes",
+	"front.Bringer":            "service whose traffic the listener takes",
 	"route.Spec":               "route configuration",
 	"secret.Pair":              "certificate with its private key",
 	"secret.Trust":             "certificates that peers are verified against",
@@ -42,7 +42,7 @@ const ofProxy = "proxy: "
 var words = map[string]string{
 	"Accounts":       "service accounts that the endpoints may have",
 	"Denied":         "identities of them that the CA has revoked",
-	"Auto":           "mutual TLS without a rule", // of an inbound cluster: see wordOf
+	"Auto":           "mutual TLS without a rule",
 	"Bind":           "address",
 	"BindToPort":     "bound to its port",
 	"CIDRs":          "destination addresses",
@@ -59,6 +59,7 @@ var words = map[string]string{
 	"Inner":          "port of the workload",
 	"Key":            "private key",
 	"Labels":         ofProxy + "labels that rules ask for",
+	"Locality":       ofProxy + "locality",
 	"MTLS":           "mutual TLS",
 	"Members":        "endpoints",
 	"Mesh":           "mesh configuration",
@@ -81,6 +82,7 @@ var words = map[string]string{
 	"Secret":         "secret",
 	"Service":        "service",
 	"ServicePort":    "port of the service",
+	"Setting":        "preference of localities",
 	"Sidecar":        "sidecar configuration",
 	"Sniff":          "protocol is detected",
 	"StatPrefix":     "prefix of statistics",
@@ -94,10 +96,29 @@ var words = map[string]string{
 	"Weight":         "weight",
 }
 
+// outbound says where it is said what becomes of unknown destinations.
+const outbound = " (outboundTrafficPolicy of the Sidecar, else of MeshConfig)"
+
+// wordsOf are those of fields of one Spec that mean something else there, or that a setting of MeshConfig decides which no
+// builder reads. A test compares them with the settings that the plan reads.
+var wordsOf = map[string]string{
+	"cluster.Inbound.Auto":                 "spoken to in the protocol of the client",
+	"cluster.Outbound.Auto":                "mutual TLS without a rule (MeshConfig enableAutoMtls)",
+	"listener.Outbound.Fallback":           "cluster of what matches nothing else" + outbound,
+	"listener.VirtualInbound.Passthrough":  "ports that no service names pass (MeshConfig inboundTrafficPolicy)",
+	"listener.VirtualInbound.Port":         "port (MeshConfig proxyInboundListenPort)",
+	"listener.VirtualOutbound.Passthrough": "unknown destinations pass" + outbound,
+	"listener.VirtualOutbound.Port":        "port (MeshConfig proxyListenPort)",
+	"vhost.CatchAll.Passthrough":           "unknown destinations pass" + outbound,
+}
+
+// says tells whether the zero value of a field is a decision, which is shown.
+func says(field string) bool { return field == "Passthrough" }
+
 // wordOf is the word of a field of a Spec, and whether it is read of the proxy.
 func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
-	if spec.String() == "cluster.Inbound" && field == "Auto" {
-		return "spoken to in the protocol of the client", false
+	if word := wordsOf[spec.String()+"."+field]; word != "" {
+		return word, false
 	}
 	word, known := words[field]
 	if !known {
@@ -132,7 +153,7 @@ func abilities(c xds.Caps) string {
 
 // meshFields are the fields of MeshConfig that the builders of a package read. A test compares them with the code.
 var meshFields = map[string][]protoreflect.Name{
-	"cluster": {"connect_timeout", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name", "inbound_cluster_stat_name",
+	"cluster": {"connect_timeout", "locality_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name", "inbound_cluster_stat_name",
 		"dns_refresh_rate", "tls_defaults", "trust_domain", "trust_domain_aliases"},
 	"listener": {"access_log_file", "access_log_format", "access_log_encoding", "disable_envoy_listener_log", "protocol_detection_timeout",
 		"default_providers", "extension_providers", "path_normalization", "trust_domain", "trust_domain_aliases"},
@@ -203,4 +224,22 @@ func indexed(path string, at int) string {
 
 func subsetNamed(name string) func(*networkingv1.Subset) bool {
 	return func(s *networkingv1.Subset) bool { return s.GetName() == name }
+}
+
+// preference is a preference of localities in words.
+func preference(s *networkingv1.LocalityLoadBalancerSetting) string {
+	var parts []string
+	for _, d := range s.GetDistribute() {
+		parts = append(parts, "distributed from "+d.GetFrom())
+	}
+	if labels := s.GetFailoverPriority(); len(labels) > 0 {
+		parts = append(parts, "by equal labels "+strings.Join(labels, ", "))
+	}
+	for _, f := range s.GetFailover() {
+		parts = append(parts, "from "+f.GetFrom()+" to "+f.GetTo())
+	}
+	if len(parts) == 0 {
+		return "the nearest first"
+	}
+	return strings.Join(parts, "; ")
 }

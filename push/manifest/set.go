@@ -23,6 +23,9 @@ type Stack [NumLayers]*Manifest
 // Hidden stands in an upper layer for "no resource of this name", whatever the layers below it hold.
 func Hidden(t xds.Type, name string) *xds.Resource { return &xds.Resource{Type: t, Name: name} }
 
+// IsHidden says whether a resource is such a marker.
+func IsHidden(r *xds.Resource) bool { return r != nil && hides(r) }
+
 // pending is the version of what Pending makes; no hash is like it.
 const pending = "pending"
 

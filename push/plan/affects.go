@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -16,9 +17,9 @@ type dirt struct {
 	readers    map[model.Key]bool // Sidecars and EnvoyFilters: scopes and workloads that name them
 	services   map[model.Key]bool // workloads that they select
 	ports      map[string]bool    // hosts: workloads whose ports their endpoints name
-	hosts      map[string]types
-	patterns   map[string]types // hosts that a wildcard covers
-	members    map[string]types // hosts: what depends on their endpoints
+	hosts      map[string]input.Types
+	patterns   map[string]input.Types // hosts that a wildcard covers
+	members    map[string]input.Types // hosts: what depends on their endpoints
 	secrets    map[model.Key]bool
 	referred   map[string]bool // names of Secrets that are used or not, in whatever namespace
 	labelled   map[string]bool // namespaces: labels that the source has for workloads of theirs
@@ -28,22 +29,22 @@ type dirt struct {
 
 func newDirt() *dirt {
 	return &dirt{views: map[string]bool{}, readers: map[model.Key]bool{}, services: map[model.Key]bool{}, ports: map[string]bool{},
-		hosts: map[string]types{}, patterns: map[string]types{}, members: map[string]types{}, secrets: map[model.Key]bool{},
+		hosts: map[string]input.Types{}, patterns: map[string]input.Types{}, members: map[string]input.Types{}, secrets: map[model.Key]bool{},
 		referred: map[string]bool{}, labelled: map[string]bool{}, granted: map[string]bool{}}
 }
 
 // effect is one cell of the table: units that an edit of a record touches, and the types of resources in them.
 type effect struct {
 	name  string
-	types types
-	units func(*change, types, mirror.Edit)
+	types input.Types
+	units func(*change, input.Types, mirror.Edit)
 }
 
 // change is a step while its dirt is collected: what was, what is, and the dirt.
 type change struct {
 	*dirt
-	input *input // of the new snapshot
-	was   string // the root namespace before
+	in  *input.Input // of the new snapshot
+	was string       // the root namespace before
 	// relabelled are the VirtualServices whose edit changes which labels of proxies matter.
 	relabelled map[model.Key]bool
 }
@@ -52,65 +53,66 @@ type change struct {
 // shrink as well as grow. A kind without a row touches everything.
 var affects = [model.NumKinds][]effect{
 	model.KindMesh: {
-		{"everything", all, everything}, // defaults of every rule, policies, ports
+		{"everything", input.All, everything}, // defaults of every rule, policies, ports
 	},
 	model.KindService: {
-		{"hosts", all, namedHosts},                // which service a host means, its ports, names and addresses
-		{"routes to it", lds | rds, routedHosts},  // destinations of VirtualServices that come or go
-		{"workloads", cds | lds, serviceSelected}, // inbound ports
-		{"views", all, namespaceViews},            // whom the selector picks
+		{"hosts", input.All, namedHosts},                      // which service a host means, its ports, names and addresses
+		{"routes to it", input.LDS | input.RDS, routedHosts},  // destinations of VirtualServices that come or go
+		{"workloads", input.CDS | input.LDS, serviceSelected}, // inbound ports
+		{"views", input.All, namespaceViews},                  // whom the selector picks
 	},
 	model.KindServiceEntry: {
-		{"hosts", all, namedHosts},
-		{"routes to it", lds | rds, routedHosts},
-		{"workloads", cds | lds, serviceSelected},
-		{"views", all, namespaceViews},
+		{"hosts", input.All, namedHosts},
+		{"routes to it", input.LDS | input.RDS, routedHosts},
+		{"workloads", input.CDS | input.LDS, serviceSelected},
+		{"views", input.All, namespaceViews},
 	},
 	model.KindEndpoints: {
-		{"members", cds | eds | lds, namedMembers}, // clusters of DNS services and listeners of headless ones, too
-		{"ports", cds | lds, namedPorts},           // target ports that have names
-		{"labels", sds, labelledWorkloads},         // selectors decide by them who uses a Secret
+		{"members", input.CDS | input.EDS | input.LDS, namedMembers}, // clusters of DNS services and listeners of headless ones, too
+		{"ports", input.CDS | input.LDS, namedPorts},                 // target ports that have names
+		{"labels", input.SDS, labelledWorkloads},                     // selectors decide by them who uses a Secret
 	},
 	model.KindVirtualService: {
-		{"hosts", lds | rds, namedHosts}, // virtual hosts; TCP chains
-		{"destinations", all, pulled},    // they are seen with the VirtualService
-		{"views", all, labelKeys},        // sourceLabels decide the families
+		{"hosts", input.LDS | input.RDS, namedHosts}, // virtual hosts; TCP chains
+		{"destinations", input.All, pulled},          // they are seen with the VirtualService
+		{"views", input.All, labelKeys},              // sourceLabels decide the variants
 	},
 	model.KindDestinationRule: {
-		{"hosts", all, namedHosts},               // policies, subsets; hashing stands on the route
-		{"routes to it", lds | rds, routedHosts}, // subsets that come or go
-		{"Secrets", sds, referredSecrets},        // who uses them
+		{"hosts", input.All, namedHosts},                     // policies, subsets; hashing stands on the route
+		{"routes to it", input.LDS | input.RDS, routedHosts}, // subsets that come or go
+		{"views", input.All, labelKeys},                      // which inputs its selector and its localities read
+		{"Secrets", input.SDS, referredSecrets},              // who uses them
 	},
 	model.KindSidecar: {
-		{"views", all, namespaceViews}, // which Sidecar applies
-		{"readers", all, namesIt},
+		{"views", input.All, namespaceViews}, // which Sidecar applies
+		{"readers", input.All, namesIt},
 	},
 	model.KindEnvoyFilter: {
-		{"views", all, namespaceViews},
-		{"readers", all, namesIt},
-		{"Secrets", sds, referredSecrets},
+		{"views", input.All, namespaceViews},
+		{"readers", input.All, namesIt},
+		{"Secrets", input.SDS, referredSecrets},
 	},
 	model.KindPeerAuthentication: {
-		{"hosts", cds | eds, peered},   // endpoints that take no mTLS, and that clusters know of it
-		{"views", all, namespaceViews}, // which modes apply
-		{"readers", lds, namesIt},
+		{"hosts", input.CDS | input.EDS, peered}, // endpoints that take no mTLS, and that clusters know of it
+		{"views", input.All, namespaceViews},     // which modes apply
+		{"readers", input.LDS, namesIt},
 	},
 	model.KindAuthorizationPolicy: {
-		{"views", all, namespaceViews}, // whom it selects
-		{"readers", lds, namesIt},
-		{"hosts", cds, deniedHosts}, // whom clusters believe no more
+		{"views", input.All, namespaceViews}, // whom it selects
+		{"readers", input.LDS, namesIt},
+		{"hosts", input.CDS, deniedHosts}, // whom clusters believe no more
 	},
 	model.KindSecret: {
-		{"asked for", sds, namedSecret}, // by proxies of its namespace
+		{"asked for", input.SDS, namedSecret}, // by proxies of its namespace
 	},
 	model.KindGateway: {
-		{"Secrets", sds, referredSecrets},
+		{"Secrets", input.SDS, referredSecrets},
 	},
 	model.KindSecretReader: {
-		{"rights", sds, grantedRights}, // the authoriser is asked again
+		{"rights", input.SDS, grantedRights}, // the authoriser is asked again
 	},
 	model.KindWorkload: {
-		{"labels", sds, labelledWorkloads}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
+		{"labels", input.SDS, labelledWorkloads}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
 	},
 }
 
@@ -119,7 +121,7 @@ func (c *change) collect(table *[model.NumKinds][]effect, edits []mirror.Edit) {
 	for _, e := range edits {
 		row := table[e.Key().Kind]
 		if row == nil {
-			everything(c, all, e)
+			everything(c, input.All, e)
 		}
 		for _, cell := range row {
 			cell.units(c, cell.types, e)
@@ -131,33 +133,18 @@ func records(e mirror.Edit) []model.Record {
 	return slices.DeleteFunc([]model.Record{e.Old, e.New}, func(r model.Record) bool { return r == nil })
 }
 
-func everything(c *change, _ types, _ mirror.Edit) {
+func everything(c *change, _ input.Types, _ mirror.Edit) {
 	c.everything = true
 	c.views["*"] = true
 }
 
-// hostsOf are the hosts that a record is about.
-func hostsOf(r model.Record) []string {
-	switch t := r.(type) {
-	case *model.Service:
-		return t.Spec.GetHosts()
-	case *model.Endpoints:
-		return t.Spec.GetHosts()
-	case *model.VirtualService:
-		return t.Spec.GetHosts()
-	case *model.DestinationRule:
-		return []string{t.Spec.GetHost()}
-	}
-	return nil
-}
-
 // namedHosts: the record's hosts, and those that its wildcards cover. A service's wildcard is a host like others.
-func namedHosts(c *change, t types, e mirror.Edit) {
+func namedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		_, isService := r.(*model.Service)
-		for _, h := range hostsOf(r) {
+		for _, h := range input.HostsOf(r) {
 			c.hosts[h] |= t
-			if isWildcard(h) && !isService {
+			if input.IsWildcard(h) && !isService {
 				c.patterns[h] |= t
 			}
 		}
@@ -165,13 +152,13 @@ func namedHosts(c *change, t types, e mirror.Edit) {
 }
 
 // routedHosts: the hosts of VirtualServices that send to the record's hosts.
-func routedHosts(c *change, t types, e mirror.Edit) {
+func routedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
-		for _, h := range hostsOf(r) {
-			c.input.routesTo(h, func(vs *model.VirtualService) {
+		for _, h := range input.HostsOf(r) {
+			c.in.RoutesTo(h, func(vs *model.VirtualService) {
 				for _, to := range vs.Spec.GetHosts() {
 					c.hosts[to] |= t
-					if isWildcard(to) {
+					if input.IsWildcard(to) {
 						c.patterns[to] |= t
 					}
 				}
@@ -180,35 +167,16 @@ func routedHosts(c *change, t types, e mirror.Edit) {
 	}
 }
 
-// routesTo calls f with the VirtualServices that send to a host, or to one that a wildcard covers.
-func (w *input) routesTo(host string, f func(*model.VirtualService)) {
-	visit := func(keys map[model.Key]struct{}) {
-		for key := range keys {
-			if r, ok := w.Get(key); ok {
-				f(r.(*model.VirtualService))
-			}
-		}
-	}
-	visit(w.index.routesTo[host])
-	if isWildcard(host) {
-		for to, keys := range w.index.routesTo {
-			if to != host && covers(host, to) {
-				visit(keys)
-			}
-		}
-	}
-}
-
 // serviceSelected: workloads that the service selects before and after; where it selects others, their views change.
-func serviceSelected(c *change, _ types, e mirror.Edit) { c.services[e.Key()] = true }
+func serviceSelected(c *change, _ input.Types, e mirror.Edit) { c.services[e.Key()] = true }
 
 // namespaceViews: proxies of the record's namespace; of all, where it is the root namespace.
-func namespaceViews(c *change, _ types, e mirror.Edit) {
+func namespaceViews(c *change, _ input.Types, e mirror.Edit) {
 	if !selects(e) {
 		return
 	}
 	namespace := e.Key().Namespace
-	if namespace == c.was || namespace == c.input.root() {
+	if namespace == c.was || namespace == c.in.Root() {
 		namespace = "*"
 	}
 	c.views[namespace] = true
@@ -223,27 +191,27 @@ func selects(e mirror.Edit) bool {
 		return true
 	}
 	headless := func(s *model.Service) bool {
-		return s.Spec.GetHeadless() && slices.ContainsFunc(s.Spec.GetPorts(), func(p *model.ServicePort) bool { return !isHTTP(p.GetProtocol()) })
+		return s.Spec.GetHeadless() && slices.ContainsFunc(s.Spec.GetPorts(), func(p *model.ServicePort) bool { return !input.IsHTTP(p.GetProtocol()) })
 	}
 	return old.Created != now.Created || headless(old) != headless(now) || !maps.Equal(old.Spec.GetSelector(), now.Spec.GetSelector())
 }
 
-func namedMembers(c *change, t types, e mirror.Edit) {
+func namedMembers(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
-		for _, h := range hostsOf(r) {
+		for _, h := range input.HostsOf(r) {
 			c.members[h] |= t
 		}
 	}
 }
 
-func namedPorts(c *change, _ types, e mirror.Edit) {
+func namedPorts(c *change, _ input.Types, e mirror.Edit) {
 	old, had := e.Old.(*model.Endpoints)
 	now, has := e.New.(*model.Endpoints)
 	if had && has && slices.EqualFunc(old.Spec.GetPorts(), now.Spec.GetPorts(), samePort) && slices.Equal(old.Spec.GetHosts(), now.Spec.GetHosts()) {
 		return
 	}
 	for _, r := range records(e) {
-		for _, h := range hostsOf(r) {
+		for _, h := range input.HostsOf(r) {
 			c.ports[h] = true
 		}
 	}
@@ -253,20 +221,20 @@ func samePort(a, b *model.EndpointPort) bool {
 	return a.GetName() == b.GetName() && a.GetNumber() == b.GetNumber()
 }
 
-func pulled(c *change, _ types, e mirror.Edit) { c.pulls = append(c.pulls, e) }
+func pulled(c *change, _ input.Types, e mirror.Edit) { c.pulls = append(c.pulls, e) }
 
 // labelKeys: all views, where the set of labels that some rule reads is another.
-func labelKeys(c *change, _ types, e mirror.Edit) {
+func labelKeys(c *change, _ input.Types, e mirror.Edit) {
 	if c.relabelled[e.Key()] {
 		c.views["*"] = true
 	}
 }
 
 // namedSecret: what is made of the Secret for those who ask for it.
-func namedSecret(c *change, _ types, e mirror.Edit) { c.secrets[e.Key()] = true }
+func namedSecret(c *change, _ input.Types, e mirror.Edit) { c.secrets[e.Key()] = true }
 
 // referredSecrets: what is made of the Secrets that the record refers to, or did.
-func referredSecrets(c *change, _ types, e mirror.Edit) {
+func referredSecrets(c *change, _ input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for ref := range access.References(r) {
 			c.referred[ref.Name] = true
@@ -275,10 +243,10 @@ func referredSecrets(c *change, _ types, e mirror.Edit) {
 }
 
 // labelledWorkloads: what is made of Secrets for workloads of the namespace.
-func labelledWorkloads(c *change, _ types, e mirror.Edit) { c.labelled[e.Key().Namespace] = true }
+func labelledWorkloads(c *change, _ input.Types, e mirror.Edit) { c.labelled[e.Key().Namespace] = true }
 
 // grantedRights: the rights of identities of the namespace; of all, where it is a ClusterRoleBinding.
-func grantedRights(c *change, _ types, e mirror.Edit) { c.granted[e.Key().Namespace] = true }
+func grantedRights(c *change, _ input.Types, e mirror.Edit) { c.granted[e.Key().Namespace] = true }
 
 // namesIt: scopes and workloads whose view names the record.
-func namesIt(c *change, _ types, e mirror.Edit) { c.readers[e.Key()] = true }
+func namesIt(c *change, _ input.Types, e mirror.Edit) { c.readers[e.Key()] = true }

@@ -25,19 +25,19 @@ func (l *Loop) authorise(now time.Time) {
 	if l.planner == nil { // see restore
 		return
 	}
-	for _, who := range l.planner.Doubted() {
+	for _, who := range l.planner.secrets.Doubted() {
 		l.access.Doubt(who)
 	}
 	var unknown []view.Identity
-	for who := range l.planner.Rights() {
-		if !l.planner.Right(who).Known {
+	for who := range l.planner.secrets.Rights() {
+		if !l.planner.secrets.Right(who).Known {
 			unknown = append(unknown, who)
 		}
 	}
 	for _, who := range unknown {
 		l.notify(l.planner.Authorised(who, l.access.Standing(who, now)))
 	}
-	questions, wait := l.access.Ask(l.planner.Rights(), now)
+	questions, wait := l.access.Ask(l.planner.secrets.Rights(), now)
 	l.askAgain = now.Add(wait)
 	for _, who := range questions {
 		go func() {
@@ -74,7 +74,7 @@ func (l *Loop) authorised(who view.Identity, answer access.Answer, err error) {
 	if l.planner == nil { // see restore
 		return
 	}
-	before, standing := l.planner.Right(who), l.access.Standing(who, now)
+	before, standing := l.planner.secrets.Right(who), l.access.Standing(who, now)
 	moved := l.planner.Authorised(who, standing)
 	if standing.Known && !standing.Allowed && standing != before {
 		l.clients.Warn("proxies of a service account are sent no private keys", "", obs.KeyIdentity, who.String(), obs.KeyReason, standing.Why)
@@ -89,12 +89,13 @@ func (l *Loop) authorised(who view.Identity, answer access.Answer, err error) {
 
 // decision is closed once the right is known that a proxy waits for; nil: it waits for none.
 func (l *Loop) decision(p *Proxy) <-chan struct{} {
-	subs := p.planned.Load().subscriptions
-	if subs == nil || !subs.needed || subs.right.Known {
+	id := p.planned.Load().identity
+	if id == nil || !id.Undecided() {
 		return nil
 	}
-	if l.deciding[subs.who] == nil {
-		l.deciding[subs.who] = make(chan struct{})
+	who := id.Identity()
+	if l.deciding[who] == nil {
+		l.deciding[who] = make(chan struct{})
 	}
-	return l.deciding[subs.who]
+	return l.deciding[who]
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/mirror"
@@ -28,7 +30,7 @@ type blame struct {
 // bisection finds culprits.
 type bisection struct {
 	pool  *pool.Pool
-	fault func(*input, view.Scope) // tests only, see world.fault
+	fault func(*input.Input, view.Scope) // tests only, see input.Input.Fault
 }
 
 // maxOfOneKind is how many records of one kind and namespace one search finds one by one; then all edits of these are left out, so
@@ -38,9 +40,9 @@ const maxOfOneKind = 8
 // fails says whether the view of a node cannot be planned from nothing.
 func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 	defer func() { failed = recover() != nil }()
-	w := newInput(s, f.pool)
-	w.fault = f.fault
-	fresh(w, view.Of(s, n), secretSubscriptions{})
+	in := input.New(s, f.pool)
+	in.Fault = f.fault
+	fresh(in, view.Of(s, n), secret.Copy{})
 	return false
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -58,46 +59,16 @@ func BenchmarkScope(b *testing.B) {
 // digest is everything that a scope has decided, published or not, as text.
 func digest(s *scope) string {
 	var out []string
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	for name, h := range s.hosts.all() {
-		routes := slices.Sorted(slices.Values(h.routes))
-		say("host %s: %p %v %v %v", name, h.svc, h.rules, h.traffic, routes)
-		for _, u := range append(units(h.clusters), h.endpoints...) {
-			say("unit %s: %v %p", name, u.spec, u.res)
-		}
-	}
-	for name, l := range s.listeners.all() {
-		say("listener %s: %v %p", name, l.spec, l.res)
-		for _, c := range l.http {
-			say("http %s: %v %d", name, c.route, c.hosts)
-		}
-		for _, b := range l.rest {
-			say("rest %s: %v", name, b)
-		}
-	}
-	for name, rc := range s.routes {
-		say("routes %s: %v %p %d %v %v", name, rc.spec, rc.res, rc.users, rc.taken, rc.added)
-		for host, en := range rc.entries.all() {
-			frag := en.frag
-			if rc.users <= 0 {
-				frag = nil // built, or not yet: nobody asks
-			}
-			say("entry %s %s: %v %p %v", name, host, en.spec, frag, rc.reading[host] == en)
-			if en.reads.Len() > 0 != (rc.reading[host] != nil) {
-				say("entry %s %s is read wrongly", name, host)
-			}
-		}
-		for _, c := range rc.runs {
-			say("run %s: %v", name, c.hosts)
-		}
-	}
+	line := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	s.hosts.Describe(line)
+	s.front.Describe(line)
 	for t := range xds.NumTypes {
-		for r := range s.types[t].All() {
-			say("resource %v %s %s", t, r.Name, r.Version)
+		for r := range s.layer.Manifest(t).All() {
+			line("resource %v %s %s", t, r.Name, r.Version)
 		}
 	}
-	for _, p := range sortedProblems(s.problems) {
-		say("problem %v", p)
+	for _, p := range input.Sorted(input.Problems{"": s.problems}, s.hosts.Problems(), s.front.Problems()) {
+		line("problem %v", p)
 	}
 	slices.Sort(out)
 	return strings.Join(out, "\n")

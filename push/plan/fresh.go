@@ -2,23 +2,26 @@ package plan
 
 import (
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
 )
 
-// Fresh plans a view from nothing, at a resolved snapshot, without the Secrets that its proxies ask for.
+// Fresh plans a view from nothing, at a resolved snapshot, without the Secrets that its proxies subscribe to.
 func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
-	return fresh(newInput(s, &pool.Pool{}), v, secretSubscriptions{})
+	return fresh(input.New(s, &pool.Pool{}), v, secret.Copy{})
 }
 
-// fresh plans a view from nothing, with the Secrets that are asked for.
-func fresh(w *input, v view.View, ws secretSubscriptions) *manifest.Set {
-	p := &Planner{input: w, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, seen: seen{}, revision: w.Revision()}
+// fresh plans a view from nothing, with the Secrets that are subscribed to.
+func fresh(in *input.Input, v view.View, subscribed secret.Copy) *manifest.Set {
+	p := &Planner{input: in, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, index: hostIndex{},
+		secrets: secret.New(in), identities: map[view.Identity]*identity{}, revision: in.Revision()}
 	set := *p.plan(v).set.Load()
 	if v.Secrets != (view.Identity{}) {
-		set.Types[xds.Secret][manifest.Overlay] = ws.fresh(w)
+		set.Types[xds.Secret][manifest.Overlay] = subscribed.Fresh(in)
 	}
 	return &set
 }
@@ -26,8 +29,8 @@ func fresh(w *input, v view.View, ws secretSubscriptions) *manifest.Set {
 // Check plans a joined proxy's view from nothing and compares. It returns what differs, by type and name; nothing is
 // right.
 func (p *Planner) Check(h *Handle) []string {
-	w := newInput(p.input.Snapshot, p.input.pool)
-	return compare(h.Set(), fresh(w, view.Of(w.Snapshot, h.Node), p.secretSubscriptionsOf(h.View().Secrets)))
+	in := input.New(p.input.Snapshot, p.input.Pool)
+	return compare(h.Set(), fresh(in, view.Of(in.Snapshot, h.Node), p.secrets.Copy(h.View().Secrets)))
 }
 
 func compare(have, want *manifest.Set) (out []string) {

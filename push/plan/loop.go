@@ -11,6 +11,7 @@ import (
 
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/resolve"
 	"navarch.io/navarch/push/view"
@@ -95,13 +96,13 @@ type Loop struct {
 	excludes bool                            // something is set aside, or was: newest is no longer the source's
 	searched time.Time                       // when a proxy that joined last brought a search about
 	faulty   map[view.Identity]time.Time     // when what an identity asked for made the planner panic; see callFor
-	said     atomic.Pointer[[]Problem]       // of aside
+	said     atomic.Pointer[[]Problem]       // of excluded
 	latest   atomic.Pointer[mirror.Snapshot] // newest, for others
-	fault    func(*input, view.Scope)        // tests have it panic, see world
+	fault    func(*input.Input, view.Scope)  // tests have it panic, see input.Input.Fault
 
-	checking   atomic.Bool
-	complaints complaints
-	revision   atomic.Int64
+	checking atomic.Bool
+	reports  reports
+	revision atomic.Int64
 }
 
 // departed is a view whose proxy has left.
@@ -266,7 +267,7 @@ func (l *Loop) notify(moved []Moved) {
 // show keeps the gauges.
 func (l *Loop) show() {
 	st, s := l.planner.Stats(), l.planner.Snapshot()
-	for layer, n := range map[string]int{"scope": st.Scopes, "family": st.Variants, "workload": st.Workloads, "residue": st.Overlays} {
+	for layer, n := range map[string]int{"scope": st.Scopes, "variant": st.Variants, "workload": st.Workloads, "overlay": st.Overlays} {
 		obs.Views.WithLabelValues(layer).Set(float64(n))
 	}
 	obs.Services.Set(float64(s.Len(model.KindService) + s.Len(model.KindServiceEntry)))
@@ -280,13 +281,13 @@ func (l *Loop) check() {
 		return
 	}
 	for h := range l.proxies { // any: the order of a map is random
-		snapshot, have, ws := l.newest, h.Set(), l.planner.secretSubscriptionsOf(h.View().Secrets)
+		snapshot, have, subscribed := l.newest, h.Set(), l.planner.secrets.Copy(h.View().Secrets)
 		l.checking.Store(true)
 		go func() {
 			defer l.checking.Store(false)
 			obs.OracleChecks.Inc()
 			_ = l.guarded(func() {
-				if bad := compare(have, fresh(newInput(snapshot, l.cfg.Pool), view.Of(snapshot, h.Node), ws)); len(bad) > 0 {
+				if bad := compare(have, fresh(input.New(snapshot, l.cfg.Pool), view.Of(snapshot, h.Node), subscribed)); len(bad) > 0 {
 					obs.OracleFailures.Inc()
 					l.log.Error("the incremental plan differs from the plan from nothing", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
 				}
@@ -364,11 +365,11 @@ func (l *Loop) Problems() []Problem {
 		if l.planner != nil {
 			q = l.planner.inquire()
 			for _, p := range l.resolve.Problems() {
-				q.found = append(q.found, problems{"": {Problem(p)}})
+				q.found = append(q.found, input.Problems{"": {Problem(p)}})
 			}
 		}
 	})
-	return l.complaints.answer(q)
+	return l.reports.answer(q)
 }
 
 // Stats counts what is shared.

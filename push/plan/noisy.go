@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -82,7 +83,7 @@ type fastHosts struct {
 }
 
 // add takes hosts as the newest.
-func (f *fastHosts) add(hosts map[string]types) {
+func (f *fastHosts) add(hosts map[string]input.Types) {
 	if len(hosts) == 0 {
 		return
 	}
@@ -97,7 +98,7 @@ func (f *fastHosts) add(hosts map[string]types) {
 // drop forgets the hosts of an edit that waits for configuration.
 func (f *fastHosts) drop(e mirror.Edit) {
 	of := func(h string) bool {
-		return slices.ContainsFunc(records(e), func(r model.Record) bool { return slices.Contains(hostsOf(r), h) })
+		return slices.ContainsFunc(records(e), func(r model.Record) bool { return slices.Contains(input.HostsOf(r), h) })
 	}
 	if slices.ContainsFunc(f.hosts, of) {
 		f.hosts = slices.DeleteFunc(f.hosts, of)

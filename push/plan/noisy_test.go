@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"navarch.io/navarch/push/plan/input"
 )
 
 // A namespace whose endpoints change without end has them wait like configuration, where others' do not wait behind them.
@@ -79,15 +81,15 @@ func TestNoisyForgets(t *testing.T) {
 func TestFastHosts(t *testing.T) {
 	var f fastHosts
 	for i := range maxFastHosts + 2 {
-		f.add(map[string]types{fmt.Sprintf("%03d", i): eds})
+		f.add(map[string]input.Types{fmt.Sprintf("%03d", i): input.EDS})
 	}
 	before := f.sorted
-	f.add(map[string]types{"002": eds})
+	f.add(map[string]input.Types{"002": input.EDS})
 	f.add(nil)
 	if len(before) != maxFastHosts || before[0] != "002" || !slices.IsSorted(before) {
 		t.Errorf("%d hosts from %s", len(before), before[0])
 	}
-	f.add(map[string]types{"new": eds})
+	f.add(map[string]input.Types{"new": input.EDS})
 	if len(f.sorted) != maxFastHosts || f.sorted[0] != "002" || f.sorted[1] != "004" || len(before) != maxFastHosts || before[1] != "003" {
 		t.Errorf("%d hosts from %s, %s; before %s", len(f.sorted), f.sorted[0], f.sorted[1], before[1])
 	}

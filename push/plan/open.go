@@ -116,7 +116,7 @@ func (l *Loop) reportMissing(p *Proxy, names []string) {
 
 // open has what is sealed and asked for opened, beside the loop.
 func (l *Loop) open() {
-	for _, record := range l.planner.Sealed() {
+	for _, record := range l.planner.secrets.Sealed() {
 		go func() {
 			key, err := model.PrivateKey(nil), errNoOpener
 			if l.cfg.Opener != nil {
@@ -150,7 +150,7 @@ func (l *Loop) opened(record *model.Secret, key model.PrivateKey, err error) {
 		obs.KeyObject, record.Key.String(), obs.KeyError, err, "again_in", pause)
 	time.AfterFunc(pause, func() {
 		_ = l.call(context.Background(), func() {
-			if !l.planner.Unopened(record) {
+			if !l.planner.secrets.Unopened(record) {
 				delete(l.failed, record.Key)
 			}
 			l.open()

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 
@@ -18,6 +17,7 @@ import (
 
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
@@ -111,13 +111,13 @@ func (d *drill) drain() {
 
 // authorise answers for identities about which the planner wants to know, as the bindings of the snapshot say, and for no others.
 func (d *drill) authorise() {
-	for who := range maps.Keys(d.planner.subscriptions) {
-		subs := d.planner.subscriptions[who]
-		if subs.needed && !subs.right.Known {
-			subs.doubted = true
+	asked := d.planner.secrets.Doubted()
+	for who, id := range d.planner.identities {
+		if id.Undecided() {
+			asked = append(asked, who)
 		}
 	}
-	for _, who := range d.planner.Doubted() {
+	for _, who := range asked {
 		d.planner.Authorised(who, d.right(who))
 	}
 }
@@ -151,9 +151,9 @@ func (d *drill) during() {
 
 // open opens what is sealed, and nothing else: who asks for nothing has nothing opened.
 func (d *drill) open() {
-	for _, r := range d.planner.Sealed() {
-		if len(d.planner.asking[r.Key.Namespace]) == 0 {
-			panic("nobody asks for " + r.Key.String())
+	for _, r := range d.planner.secrets.Sealed() {
+		if !d.planner.secrets.Subscribed(r.Key.Namespace) {
+			panic("nobody subscribes to " + r.Key.String())
 		}
 		d.planner.Opened(r, model.PrivateKey("the key of "+string(r.Spec.Mac)))
 	}
@@ -180,24 +180,22 @@ func (d *drill) visit() {
 
 // differs is what differs from plans from nothing; empty: nothing.
 func (d *drill) differs(i int) string {
-	hosts := seen{}
+	hosts := hostIndex{}
 	for _, s := range d.planner.scopes {
-		for h := range s.hosts.all() {
-			hosts.add(h, s)
-		}
+		s.hosts.Names(func(h string) { hosts.set(h, s, true) })
 	}
-	if diff := cmp.Diff(hosts, d.planner.seen, cmp.Comparer(func(a, b *scope) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(hosts, d.planner.index, cmp.Comparer(func(a, b *scope) bool { return a == b })); diff != "" {
 		return "the scopes that have a host, (- indeed, + by the index)" + diff
 	}
-	from := d.planner.input.pool
+	from := d.planner.input.Pool
 	if i%2 == 0 {
 		from = d.other
 	}
-	w := newInput(d.snap, from)
+	w := input.New(d.snap, from)
 	for _, h := range d.handles {
-		subscriptions := d.planner.secretSubscriptionsOf(h.View().Secrets)
-		subscriptions.right = d.right(subscriptions.who)
-		have, want := h.Set(), fresh(w, view.Of(d.snap, h.Node), subscriptions)
+		subscribed := d.planner.secrets.Copy(h.View().Secrets)
+		subscribed.Right = d.right(subscribed.Who)
+		have, want := h.Set(), fresh(w, view.Of(d.snap, h.Node), subscribed)
 		for _, name := range wanted {
 			if want.Types[xds.Secret].Pending(name) {
 				return fmt.Sprintf("%s/%s: secret %s is not opened, and nobody is told to open it", h.Node.Namespace, h.Node.Name, name)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -56,7 +57,7 @@ func (p *Pending) pass(key model.Key, r model.Record) {
 	if r == nil {
 		return
 	}
-	known := func(e mirror.Edit) bool { return slices.Equal(hostsOf(e.Old), hostsOf(r)) }
+	known := func(e mirror.Edit) bool { return slices.Equal(input.HostsOf(e.Old), input.HostsOf(r)) }
 	if !slices.ContainsFunc(p.passed[key], known) {
 		p.passed[key] = append(p.passed[key], mirror.Edit{Old: r})
 	}

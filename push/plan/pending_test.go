@@ -3,6 +3,7 @@ package plan
 import (
 	"testing"
 
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -42,7 +43,7 @@ func hosted(t *testing.T, host string) model.Record {
 func touches(edits []mirror.Edit, host string) (n int) {
 	for _, e := range edits {
 		for _, r := range records(e) {
-			if hostsOf(r)[0] == host {
+			if input.HostsOf(r)[0] == host {
 				n++
 			}
 		}

@@ -1,120 +1,23 @@
-// Package plan decides what every view should have: which service, rule and route wins, which names exist, and which
-// records each resource depends on. It hands Specs to the pool and keeps manifests of what comes back, again only where
-// an input changed.
+// Package plan decides what every view should have, and keeps it decided as snapshots change: Planner, the table of effects, the loop,
+// and the oracle that compares what is kept with plans from nothing.
 //
-// Owns: scopes, families, workloads, residues and their manifests (Planner: one goroutine; Loop is that goroutine).
+// A view has layers that proxies share. Each is a package below this one: the outbound side is a scope, whose hosts are plan/host's and
+// whose listeners and route configurations are a front's (plan/front); the inbound side is plan/inbound's; Secrets are plan/secret's.
+// All read one plan/input.Input, and fill a plan/layer.Layer.
+//
+// One change goes through like this: Loop gets it from the mirror, and passes edits of endpoints alone to PlanEndpoints (the fast path);
+// the rest waits a moment for more (debounce) and goes through Begin, Step and End. The table of effects (affects.go) turns edits into
+// dirt: hosts, views, workloads. Scopes plan their dirt again (scope.run), in the background where it is much (replan.go). A Spec that is
+// equal is answered by the pool, resources that are equal leave their manifest as it is, and only views with another manifest move.
+//
+// Invariants: what is kept is what Fresh plans of the same snapshot, byte for byte; a row that is missing in the table of effects costs
+// work and never correctness; nothing that is published changes; a panic leaves what proxies have as it was (rescue.go).
+//
+// Owns: scopes, variants, workloads, overlays and their manifests (Planner: one goroutine; Loop is that goroutine).
 // Reads: snapshots, views.  Never: protobuf of Envoy; a clock or a socket outside Loop.
 package plan
 
-import (
-	"cmp"
-	"slices"
-
-	"navarch.io/navarch/push/build/listener"
-	"navarch.io/navarch/push/build/vhost"
-	"navarch.io/navarch/push/pool"
-	"navarch.io/navarch/push/view"
-	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/intern"
-	"navarch.io/navarch/store/mirror"
-	"navarch.io/navarch/store/model"
-)
-
-// types is a set of resource types.
-type types uint8
-
-const (
-	cds = types(1) << xds.Cluster
-	eds = types(1) << xds.Endpoint
-	lds = types(1) << xds.Listener
-	rds = types(1) << xds.Route
-	sds = types(1) << xds.Secret
-	all = cds | eds | lds | rds
-)
-
-func (t types) has(other types) bool { return t&other != 0 }
+import "navarch.io/navarch/push/plan/input"
 
 // Problem is something that does not work as it was written, found while planning.
-type Problem struct {
-	Key     model.Key // the object that is at fault
-	Field   string
-	Message string
-}
-
-// Interned lists of Specs; weak, so nothing is held that no Spec holds.
-var (
-	strs         intern.Table[string]
-	members      intern.Table[model.Member]
-	patchLists   intern.Table[model.Patch]
-	chains       intern.Table[listener.Chain]
-	targets      intern.Table[listener.Target]
-	inboundPorts intern.Table[listener.InboundPort]
-	destinations intern.Table[vhost.Destination]
-	fragments    intern.Table[*xds.Fragment]
-	resources    intern.Table[*xds.Resource]
-)
-
-// input is what all layers read: one snapshot and what was derived from it. Replaced as a whole at each step.
-type input struct {
-	*mirror.Snapshot
-	mesh  *model.Mesh
-	index *index
-	pool  *pool.Pool
-	// runs holds the joined virtual hosts of route configurations (see chunk); apart, because they are no virtual hosts.
-	runs   *pool.Pool
-	pieces []*xds.Fragment // scratch of planRoutes
-	// selected remembers what clusters select, for the scopes of one step.
-	selected     map[selection]intern.List[model.Member]
-	shared       *shared                               // while a step goes on
-	accounts     map[[2]string]intern.List[string]     // by host and namespace, see accountsOf
-	peers        map[string]intern.List[*model.Policy] // by namespace, see peersOf
-	mtlsDisabled map[served]string                     // see offOf
-	denied       denied                                // see deniedOf; unless deniedKnown, not read yet
-	deniedKnown  bool
-	fault        func(w *input, of view.Scope) // tests have it panic; nil: nothing is tested
-}
-
-// tested is called wherever a scope is planned, when all layers of a view are, and where a proxy asks for Secrets.
-func (w *input) tested(of view.Scope) {
-	if w.fault != nil {
-		w.fault(w, of)
-	}
-}
-
-func (w *input) root() string { return w.mesh.Spec.GetRootNamespace() }
-
-// problems are kept by the unit that has them, so that planning a unit again replaces its problems.
-type problems map[string][]Problem
-
-func (p problems) set(unit string, found []Problem) {
-	if len(found) == 0 {
-		delete(p, unit)
-		return
-	}
-	p[unit] = found
-}
-
-func sortedProblems(sets ...problems) []Problem {
-	seen := map[Problem]bool{}
-	var out []Problem
-	for _, set := range sets {
-		for _, list := range set {
-			for _, one := range list {
-				if !seen[one] {
-					seen[one] = true
-					out = append(out, one)
-				}
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b Problem) int {
-		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
-	})
-	return out
-}
-
-// unit is one resource: what it depends on, and what came of it.
-type unit struct {
-	spec pool.ResourceSpec
-	res  *xds.Resource
-}
+type Problem = input.Problem

@@ -1,15 +1,15 @@
 package plan
 
 import (
-	"maps"
-	"slices"
 	"sync/atomic"
 
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan/inbound"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -28,51 +28,62 @@ type Settings struct {
 	Pool     *pool.Pool       // nil: one of its own
 	Snapshot *mirror.Snapshot // to start from, resolved; nil: the empty one
 
-	fault func(*input, view.Scope) // see world
+	fault func(*input.Input, view.Scope) // see input.Input.Fault
 }
 
 // Planner plans the views of all proxies that joined, and keeps them planned as snapshots change. It has no clock and no
 // socket, and belongs to one goroutine.
 type Planner struct {
-	input         *input
-	table         *[model.NumKinds][]effect
-	keys          *view.Index
-	scopes        map[view.Scope]*scope
-	workloads     map[view.Workload]*workload
-	views         map[view.View]*planned
-	handles       map[*Handle]struct{}
-	seen          seen
-	subscriptions map[view.Identity]*subscriptions
-	asking        map[string]map[*subscriptions]struct{} // by namespace: those of which something is asked for
-	private       map[model.Key]*opened                  // private keys that are asked for
+	input      *input.Input
+	table      *[model.NumKinds][]effect
+	keys       *view.Index
+	scopes     map[view.Scope]*scope
+	workloads  map[view.Workload]*workload
+	views      map[view.View]*planned
+	handles    map[*Handle]struct{}
+	index      hostIndex
+	secrets    *secret.Table
+	identities map[view.Identity]*identity
 	// revision of the store that everything planned is complete at.
 	revision       int64
 	plans          int64 // of configuration, so far
 	fastHosts      fastHosts
 	replan         *replan    // a change that is being planned; nil: none is
 	backgroundFrom int        // see the constant
-	replayed       []fastStep // what was flipped while the world was planned
-	complaints     complaints // what the builders said when they were last asked
+	replayed       []fastStep // what the fast path has planned since the last plan of configuration
+	reports        reports    // what the builders said when they were last asked
 }
 
 // planned is one view and what was planned for it.
 type planned struct {
-	view          view.View
-	scope         *scope
-	variant       *variant
-	workload      *workload
-	overlay       *manifest.Manifest
-	subscriptions *subscriptions // nil: it may have no Secrets
-	set           atomic.Pointer[manifest.Set]
-	handles       map[*Handle]struct{}
-	id            atomic.Pointer[string] // nil: nobody has asked for it
+	view     view.View
+	scope    *scope
+	variant  *variant
+	workload *workload
+	overlay  *manifest.Manifest
+	identity *identity // nil: it may have no Secrets
+	set      atomic.Pointer[manifest.Set]
+	handles  map[*Handle]struct{}
+	id       atomic.Pointer[string] // nil: nobody has asked for it
+}
+
+// workload is the inbound side that views share.
+type workload struct {
+	*inbound.Workload
+	refs int
+}
+
+// identity is the Secrets of an identity, and the views that have them.
+type identity struct {
+	*secret.Subscriptions
+	views map[*planned]struct{}
 }
 
 // Handle is one proxy that joined.
 type Handle struct {
 	Node    view.Node
 	planned atomic.Pointer[planned]
-	asks    map[string]bool // Secrets by resource name; the planner's
+	secrets secret.Names // that it subscribes to; the planner's
 }
 
 // Set is everything the proxy should have; safe for any goroutine.
@@ -106,38 +117,19 @@ func New(c Settings) *Planner {
 	if c.Snapshot == nil {
 		c.Snapshot = mirror.Empty()
 	}
-	w := newInput(c.Snapshot, c.Pool)
-	w.fault = c.fault
+	in := input.New(c.Snapshot, c.Pool)
+	in.Fault = c.fault
 	return &Planner{
-		input: w, table: &affects, keys: view.NewIndex(c.Snapshot), revision: c.Snapshot.Revision(),
+		input: in, table: &affects, keys: view.NewIndex(c.Snapshot), revision: c.Snapshot.Revision(),
 		scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, views: map[view.View]*planned{}, handles: map[*Handle]struct{}{},
-		seen: seen{}, backgroundFrom: backgroundFrom,
+		index: hostIndex{}, secrets: secret.New(in), identities: map[view.Identity]*identity{}, backgroundFrom: backgroundFrom,
 	}
 }
 
-func newInput(s *mirror.Snapshot, p *pool.Pool) *input {
-	return &input{Snapshot: s, mesh: s.Mesh(), index: newIndex(s), pool: p, runs: &pool.Pool{},
-		selected: map[selection]intern.List[model.Member]{}, peers: map[string]intern.List[*model.Policy]{}, accounts: map[[2]string]intern.List[string]{}, mtlsDisabled: map[served]string{}}
-}
-
-// at is the world at another snapshot.
-func (w *input) at(s *mirror.Snapshot) *input {
-	next := *w
-	next.Snapshot, next.mesh = s, s.Mesh()
-	next.selected = map[selection]intern.List[model.Member]{}
-	next.shared = newShared()
-	next.peers = map[string]intern.List[*model.Policy]{}
-	next.accounts = map[[2]string]intern.List[string]{}
-	next.mtlsDisabled = map[served]string{}
-	next.denied, next.deniedKnown = nil, false
-	return &next
-}
-
-// later is the world at a newer snapshot, for what clusters select: all else stays as it was planned.
-func (w *input) later(s *mirror.Snapshot) *input {
-	next := w.at(s)
-	next.mesh = w.mesh
-	return next
+// read has everything that plans one thing for all scopes plan with another input from now on.
+func (p *Planner) read(in *input.Input) {
+	p.input = in
+	p.secrets.Read(in)
 }
 
 // Join plans a proxy's view, or finds it planned. Where that panics, the planner is as it was before.
@@ -157,13 +149,13 @@ func (p *Planner) Leave(h *Handle) {
 	if _, ok := p.handles[h]; !ok {
 		return
 	}
-	p.SubscribeSecrets(h, nil, slices.Collect(maps.Keys(h.asks)))
+	p.SubscribeSecrets(h, nil, h.secrets.All())
 	delete(p.handles, h)
 	p.unbind(h, h.planned.Load())
 }
 
 func (p *Planner) bind(h *Handle, v view.View) {
-	v, pl := v, p.views[v]
+	pl := p.views[v]
 	if pl == nil {
 		pl = p.plan(v)
 		p.views[v] = pl
@@ -190,14 +182,14 @@ func (p *Planner) release(pl *planned) {
 	}
 	if pl.variant != nil {
 		if pl.variant.refs--; pl.variant.refs == 0 {
-			delete(pl.scope.variants, pl.view.Facets)
+			delete(pl.scope.variants, pl.view.Inputs)
 		}
 	}
-	p.leaveSubscriptions(pl)
+	p.leaveIdentity(pl)
 	if pl.scope != nil {
 		if pl.scope.refs--; pl.scope.refs == 0 {
 			delete(p.scopes, pl.view.Scope)
-			p.seen.retire(pl.scope)
+			p.index.retire(pl.scope)
 		}
 	}
 }
@@ -214,21 +206,21 @@ func (p *Planner) plan(v view.View) *planned {
 	if pl.scope = p.scopes[v.Scope]; pl.scope == nil {
 		pl.scope = p.scopeFor(v.Scope)
 		p.scopes[v.Scope] = pl.scope
-		p.seen.adopt(pl.scope)
+		p.index.adopt(pl.scope)
 	}
 	pl.scope.refs++
-	if v.Facets.Len() > 0 {
-		pl.variant = pl.scope.variantOf(v.Facets)
+	if v.Inputs != (view.Inputs{}) {
+		pl.variant = pl.scope.variantOf(v.Inputs, p.input, p.replayed)
 		pl.variant.refs++
 	}
 	if pl.workload = p.workloads[v.Workload]; pl.workload == nil {
-		pl.workload = newWorkload(p.input, v.Workload)
+		pl.workload = &workload{Workload: inbound.New(p.input, v.Workload)}
 		p.workloads[v.Workload] = pl.workload
 	}
 	pl.workload.refs++
-	pl.overlay = overlayOf(pl.workload, v.Residue)
-	pl.subscriptions = p.subscribe(pl)
-	p.input.tested(v.Scope)
+	pl.overlay = pl.workload.Overlay(v.Addresses)
+	pl.identity = p.identityOf(pl)
+	p.input.Tested(v.Scope)
 	pl.compose(p)
 	done = true
 	return pl
@@ -238,15 +230,15 @@ func (p *Planner) plan(v view.View) *planned {
 func (pl *planned) compose(p *Planner) (moved bool) {
 	set := manifest.Set{Revision: p.revision, Plan: p.plans, FastHosts: p.fastHosts.sorted}
 	for t := range xds.NumTypes {
-		set.Types[t][manifest.Scope] = pl.scope.types[t]
+		set.Types[t][manifest.Scope] = pl.scope.layer.Manifest(t)
 		if pl.variant != nil {
-			set.Types[t][manifest.Variant] = pl.variant.types[t]
+			set.Types[t][manifest.Variant] = pl.variant.Layer.Manifest(t)
 		}
-		set.Types[t][manifest.Workload] = pl.workload.types[t]
+		set.Types[t][manifest.Workload] = pl.workload.Manifest(t)
 	}
 	set.Types[xds.Listener][manifest.Overlay] = pl.overlay
-	if pl.subscriptions != nil {
-		set.Types[xds.Secret][manifest.Overlay] = pl.subscriptions.manifest
+	if pl.identity != nil {
+		set.Types[xds.Secret][manifest.Overlay] = pl.identity.Manifest()
 	}
 	old := pl.set.Load()
 	if old != nil && old.Types == set.Types {
@@ -278,12 +270,25 @@ func (p *Planner) Apply(c mirror.Change) []Moved {
 // relink follows layers that were planned from nothing.
 func (pl *planned) relink(s *scope, wl *workload) {
 	if pl.scope = s; pl.variant != nil {
-		pl.variant = s.variants[pl.view.Facets]
+		pl.variant = s.variants[pl.view.Inputs]
 	}
 	if wl != pl.workload {
 		pl.workload = wl
-		pl.overlay = succeed(pl.overlay, overlayOf(wl, pl.view.Residue))
+		pl.overlay = succeed(pl.overlay, wl.Overlay(pl.view.Addresses))
 	}
+}
+
+// succeed keeps the old overlay where the new one hides the same.
+func succeed(old, now *manifest.Manifest) *manifest.Manifest {
+	if old.Len() != now.Len() {
+		return now
+	}
+	for r := range now.All() {
+		if old.Get(r.Name) == nil {
+			return now
+		}
+	}
+	return old
 }
 
 // rebind gives proxies of the namespaces the views they have now, and says whose is another.
@@ -312,7 +317,7 @@ func (p *Planner) Revision() int64 { return p.revision }
 // Snapshot is what was planned from.
 func (p *Planner) Snapshot() *mirror.Snapshot { return p.input.Snapshot }
 
-// Stats counts what is shared: scopes, families, workloads, residues, views, and the proxies that share them.
+// Stats counts what is shared: scopes, variants, workloads, overlays, views, and the proxies that share them.
 type Stats struct{ Scopes, Variants, Workloads, Overlays, Views, Proxies int }
 
 // Stats counts.
@@ -331,4 +336,4 @@ func (p *Planner) Stats() Stats {
 
 // Problems lists what was found while planning, and what the builders left out, each once, by object. The first time it
 // costs as much as building everything anew; later, what has changed since.
-func (p *Planner) Problems() []Problem { return p.complaints.answer(p.inquire()) }
+func (p *Planner) Problems() []Problem { return p.reports.answer(p.inquire()) }

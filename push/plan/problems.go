@@ -1,58 +1,23 @@
 package plan
 
 import (
-	"fmt"
-	"maps"
-	"strings"
 	"sync"
 
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/store/model"
 )
 
-// String is "Kind namespace/name: field: message".
-func (p Problem) String() string {
-	if p.Field == "" {
-		return fmt.Sprintf("%v: %s", p.Key, p.Message)
-	}
-	return fmt.Sprintf("%v: %s: %s", p.Key, p.Field, p.Message)
-}
-
-// problemOf reads what a builder says: "Kind namespace/name: field: message". Where it names no object or no field, blame
-// and its spec are at fault.
-func problemOf(err error, blame model.Key) Problem {
-	p := Problem{blame, "spec", err.Error()}
-	if object, rest, ok := strings.Cut(p.Message, ": "); ok {
-		if key, ok := parseKey(object); ok {
-			p.Key, p.Message = key, rest
-		}
-	}
-	if field, rest, ok := strings.Cut(p.Message, ": "); ok && strings.HasPrefix(field, "spec.") && !strings.Contains(field, " ") {
-		p.Field, p.Message = field, rest
-	}
-	return p
-}
-
-// parseKey is the inverse of Key.String.
-func parseKey(s string) (model.Key, bool) {
-	kind, path, ok := strings.Cut(s, " ")
-	if !ok {
-		return model.Key{}, false
-	}
-	key, err := model.ParsePath(kind + "/" + path)
-	return key, err == nil && !strings.Contains(path, " ")
-}
-
-// complainer is a Spec that knows what it is drawn without.
-type complainer interface{ Problems() []error }
+// incomplete is a Spec that knows what it is drawn without.
+type incomplete interface{ Problems() []error }
 
 // inquiry is what to ask the builders: each Spec or record once, and whom to blame. It holds nothing that changes, so it
 // may be answered in any goroutine: drawing everything anew takes as long as planning it, and must not hold up the plan.
 type inquiry struct {
 	asks  map[any]ask
-	found []problems // what the plan itself has found
+	found []input.Problems // what the plan itself has found
 }
 
 type ask struct {
@@ -64,26 +29,19 @@ type ask struct {
 func (p *Planner) inquire() inquiry {
 	q := inquiry{asks: map[any]ask{}}
 	add := func(spec pool.ResourceSpec, blame model.Key) {
-		if s, ok := spec.(complainer); ok {
+		if s, ok := spec.(incomplete); ok {
 			q.asks[spec] = ask{blame, s.Problems}
 		}
 	}
+	byMesh := func(spec pool.ResourceSpec) { add(spec, p.input.Mesh.Key) }
 	for _, s := range p.scopes {
-		for _, h := range s.hosts.all() {
-			for _, c := range h.clusters {
-				add(c.spec, h.svc.Key)
-			}
-		}
-		for _, spec := range s.specs {
-			add(spec, p.input.mesh.Key)
-		}
-		q.found = append(q.found, maps.Clone(s.problems))
+		s.hosts.Specs(add)
+		s.layer.Specs(byMesh)
+		q.found = append(q.found, input.Problems{"": s.problems}, s.hosts.Problems().Clone(), s.front.Problems().Clone())
 	}
 	for _, wl := range p.workloads {
-		for _, spec := range wl.specs {
-			add(spec, p.input.mesh.Key)
-		}
-		q.found = append(q.found, problems{"": wl.found})
+		wl.Specs(byMesh)
+		q.found = append(q.found, input.Problems{"": wl.Problems()})
 	}
 	for r := range p.input.All(model.KindVirtualService) {
 		q.asks[r] = ask{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
@@ -94,32 +52,32 @@ func (p *Planner) inquire() inquiry {
 	return q
 }
 
-// complaints remembers what the builders said when they were last asked, so that only what is new is asked again. Safe
+// reports remembers what the builders said when they were last asked, so that only what is new is asked again. Safe
 // for concurrent use.
-type complaints struct {
+type reports struct {
 	mu   sync.Mutex
 	said map[any][]Problem
 }
 
 // answer asks the builders what is not remembered, forgets what is not asked about any more, and returns everything, each
 // once, by object.
-func (c *complaints) answer(q inquiry) []Problem {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (r *reports) answer(q inquiry) []Problem {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := make(map[any][]Problem, len(q.asks))
 	sets := q.found
 	for key, ask := range q.asks {
-		found, ok := c.said[key]
+		found, ok := r.said[key]
 		if !ok {
 			for _, err := range ask.find() {
-				found = append(found, problemOf(err, ask.blame))
+				found = append(found, input.ProblemOf(err, ask.blame))
 			}
 		}
 		now[key] = found
-		sets = append(sets, problems{"": found})
+		sets = append(sets, input.Problems{"": found})
 	}
-	c.said = now
-	return sortedProblems(sets...)
+	r.said = now
+	return input.Sorted(sets...)
 }
 
 func patchProblems(f *model.EnvoyFilter) (all []error) {

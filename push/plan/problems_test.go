@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/store/model"
 )
 
@@ -35,13 +36,13 @@ func TestProblemsOfSpecs(t *testing.T) {
 	if got := told(); strings.Count(got, "DestinationRule shop/web: spec.trafficPolicy.tls.mode") != 1 || !strings.Contains(got, ofAll) {
 		t.Errorf("with two scopes:\n%s", got)
 	}
-	drawn := len(p.complaints.said)
+	drawn := len(p.reports.said)
 	p.Apply(s.Apply(2, []model.Record{rule("DISABLE")}, nil))
 	if got := told(); strings.Contains(got, "DestinationRule") || !strings.Contains(got, ofAll) {
 		t.Errorf("after the rule was put right:\n%s", got)
 	}
-	if len(p.complaints.said) != drawn {
-		t.Errorf("%d Specs are remembered, %d before: those of the old rule are to be forgotten", len(p.complaints.said), drawn)
+	if len(p.reports.said) != drawn {
+		t.Errorf("%d Specs are remembered, %d before: those of the old rule are to be forgotten", len(p.reports.said), drawn)
 	}
 }
 
@@ -54,7 +55,7 @@ func TestProblemOf(t *testing.T) {
 		"cluster outbound|80||web: Service a/b has":                      "Service shop/web: spec: cluster outbound|80||web: Service a/b has",
 		"spec.hosts: empty":                                              "Service shop/web: spec.hosts: empty",
 	} {
-		if got := problemOf(fmt.Errorf("%s", said), blame).String(); got != want {
+		if got := input.ProblemOf(fmt.Errorf("%s", said), blame).String(); got != want {
 			t.Errorf("%q: got %q, want %q", said, got, want)
 		}
 	}

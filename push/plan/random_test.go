@@ -158,8 +158,9 @@ func deniedText(t testing.TB, namespaces ...string) string {
 func (m *mesh) text(kind model.Kind, name string) string {
 	switch kind {
 	case model.KindMesh:
-		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, defaultDestinationRuleExportTo: %s, rootNamespace: %s, accessLogFile: %s}",
-			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['*']", "['.']", "[b]"), m.pick("['*']", "['*']", "['*']", "[a]"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"))
+		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, defaultDestinationRuleExportTo: %s, rootNamespace: %s, accessLogFile: %s%s}",
+			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['*']", "['.']", "[b]"), m.pick("['*']", "['*']", "['*']", "[a]"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"),
+			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}"))
 	case model.KindService:
 		return m.service("hosts: [" + name + ".NS.svc.cluster.local]")
 	case model.KindServiceEntry:
@@ -247,7 +248,7 @@ func (m *mesh) endpoints(name string) string {
 	fmt.Fprintf(&b, "hosts: %s\nports: [{name: http, number: %s}, {name: tcp, number: 9000}, {name: any, number: 9000}, {name: web, number: 8080}]\nendpoints:\n",
 		quoted(hosts), m.pick("8080", "8080", "8081"))
 	for i := range m.r.IntN(4) {
-		fmt.Fprintf(&b, "- {address: 10.1.0.%d, health: %s, labels: {version: %s, app: %s}, serviceAccount: %s, mtls: %v}\n", i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", "HEALTH_NOT_READY"),
+		fmt.Fprintf(&b, "- {locality: %s, address: 10.1.0.%d, health: %s, labels: {version: %s, app: %s}, serviceAccount: %s, mtls: %v}\n", m.pick("''", "r1/z1", "r1/z2", "r2/z1"), i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", "HEALTH_NOT_READY"),
 			m.pick("v1", "v2"), m.pick("s0", "s1"), m.pick("sa", "sa", "sa", "other", "''"), !m.one(4))
 	}
 	return b.String()
@@ -279,10 +280,13 @@ func (m *mesh) virtualService() string {
 
 func (m *mesh) rule() string {
 	policy := m.pick("", "trafficPolicy: {loadBalancer: {simple: RANDOM}}", "trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}",
-		"trafficPolicy: {connectionPool: {tcp: {idleTimeout: 7s}}}")
+		"trafficPolicy: {connectionPool: {tcp: {idleTimeout: 7s}}}", "trafficPolicy: {outlierDetection: {consecutive5xxErrors: 3}}",
+		"trafficPolicy: {loadBalancer: {localityLbSetting: {distribute: [{from: r1/*, to: {r1/z1: 80, r2: 20}}]}}}",
+		"trafficPolicy: {outlierDetection: {consecutive5xxErrors: 3}, loadBalancer: {localityLbSetting: {failoverPriority: [version]}}}")
 	subsets := m.pick("[]", "[{name: v1, labels: {version: v1}}]", "[{name: v2, labels: {version: v2}}]",
 		"[{name: v1, labels: {version: v2}}, {name: v2, labels: {version: v2}, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}]")
-	return fmt.Sprintf("host: '%s'\nexportTo: %s\nsubsets: %s\n%s\n", m.host(), m.pick(exports...), subsets, policy)
+	selector := m.pick("", "", "", "workloadSelector: {matchLabels: {version: v1}}", "workloadSelector: {matchLabels: {app: s0, tier: x}}")
+	return fmt.Sprintf("host: '%s'\nexportTo: %s\nsubsets: %s\n%s\n%s\n", m.host(), m.pick(exports...), subsets, policy, selector)
 }
 
 func (m *mesh) sidecar() string {
@@ -353,6 +357,7 @@ func nodes() []view.Node {
 		all = append(all, gateway)
 	}
 	all[0].Addresses = []string{"10.1.0.1"}
+	all[0].Locality, all[1].Locality, all[2].Locality = "r1/z1", "r2/z1", "r1/z1"
 	all[5].Mode = view.None
 	return all
 }

@@ -2,20 +2,22 @@ package plan
 
 import (
 	"iter"
-	"maps"
 
+	"navarch.io/navarch/push/plan/inbound"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
 // A change of much configuration takes long to plan, and endpoints of others must not wait for it. So it is planned in pieces
-// (Begin, Step, End), and, where it is large, apart: on drafts of the scopes. What proxies should have, and what Flip
-// plans meanwhile, is what stands; each flip is planned on the drafts again, in the same order, so that scopes that come to
-// the same keep sharing it; on the one that is under way once it is done. End puts the drafts in the place of what stood, all
-// at once.
+// (Begin, Step, End), and, where it is large, in the background: on shadow copies of the scopes. Until End, proxies should have what the
+// scopes themselves say, and the fast path (PlanEndpoints) plans on these; each of its steps is replayed on the shadow copies, in the
+// same order, so that scopes that come to the same keep sharing it; on the copy that is being planned, once that is done. End swaps the
+// shadow copies in, all at once.
 
-// backgroundFrom is how large a change is planned apart: hosts that are touched, times the scopes that may see them. One takes some
-// 20 to 50 us.
+// backgroundFrom is how large a change is planned in the background: hosts that are touched, times the scopes that may see them. One takes
+// some 20 to 50 us.
 const backgroundFrom = 500
 
 // replan is a change that is being planned.
@@ -25,8 +27,8 @@ type replan struct {
 	shadows   map[*scope]*shadow
 	fastSteps []fastStep
 
-	// next goes on with the drafts until a turn is over, and says whether that is all of them; stop ends it. A coroutine: a scope
-	// may stop between any two hosts. Both nil: nothing is planned apart.
+	// next goes on with the shadow copies until a turn is over, and says whether there are more; stop ends it. A coroutine: a scope
+	// may stop between any two hosts. Both nil: nothing is planned in the background.
 	next func() (struct{}, bool)
 	stop func()
 	over func() bool // says whether the turn is over
@@ -36,23 +38,26 @@ type replan struct {
 type shadow struct {
 	*scope
 	planned bool
-	renewed map[string]*host // the keys: hosts that may have come or gone
 }
 
-// flips is one step of the fast lane: hosts, and the world in which they are planned on drafts.
+// fastStep is one step of the fast path: hosts, and the input with which they are planned on shadow copies.
 type fastStep struct {
-	input *input
-	hosts map[string]types
+	in    *input.Input
+	hosts map[string]input.Types
 }
 
-// Begin starts to plan what a change touches. Until End only Step, Apart and, where it is planned apart, Flip may be called.
+// Begin starts to plan what a change touches. Until End only Step, InBackground, Drop and, where it is planned in the background,
+// PlanEndpoints may be called; Begin before that panics.
 func (p *Planner) Begin(c mirror.Change) {
+	if p.replan != nil {
+		panic("plan: Begin before the End of another change")
+	}
 	relabelled := map[model.Key]bool{}
 	for _, e := range c.Edits {
-		p.input.index.apply(e)
+		p.input.Index.Apply(e)
 		relabelled[e.Key()] = p.keys.Apply(e)
 	}
-	ch := &change{dirt: newDirt(), input: p.input.at(c.New), was: p.input.root(), relabelled: relabelled}
+	ch := &change{dirt: newDirt(), in: p.input.At(c.New), was: p.input.Root(), relabelled: relabelled}
 	ch.collect(p.table, c.Edits)
 	rp := &replan{change: ch, shadows: map[*scope]*shadow{}}
 	for _, s := range p.scopes {
@@ -75,18 +80,18 @@ func (d *dirt) weight() int {
 // fromNothing says whether a scope is planned from nothing, at the end.
 func (rp *replan) fromNothing(s *scope) bool { return rp.everything || s.reads(rp.readers) }
 
-// InBackground says whether a change is being planned apart: Flip may come between two steps.
+// InBackground says whether a change is being planned in the background: PlanEndpoints may come between two steps.
 func (p *Planner) InBackground() bool { return p.replan != nil && p.replan.next != nil }
 
-// Step goes on with a change that is planned apart, until over says that the turn is, which is asked after every host. False:
-// all drafts are planned, and End has a little left to do.
+// Step goes on with a change that is planned in the background, until over says that the turn is, which is asked after every host.
+// False: all shadow copies are planned, and End has a little left to do.
 func (p *Planner) Step(over func() bool) (more bool) {
 	p.replan.over = over
 	_, more = p.replan.next()
 	return more
 }
 
-// turns plans the drafts, and yields whenever a turn is over.
+// turns plans the shadow copies, and yields whenever a turn is over.
 func (rp *replan) turns(yield func(struct{}) bool) {
 	stopped := false
 	pause := func() {
@@ -109,15 +114,13 @@ func (p *Planner) Drop() {
 	}
 }
 
-// shadow is the draft of a scope, made of it as it stands before the first flip.
+// shadowOf is the shadow copy of a scope, made of it before the first step of the fast path.
 func (rp *replan) shadowOf(s *scope) *shadow {
 	d := rp.shadows[s]
 	if d == nil {
-		d = &shadow{scope: s.fork()}
-		for proxyInputs, f := range s.variants {
-			copied := *f
-			copied.specs = maps.Clone(f.specs)
-			d.variants[proxyInputs] = &copied
+		d = &shadow{scope: s.fork(s.key)}
+		for inputs, v := range s.variants {
+			d.variants[inputs] = &variant{v.Fork(d.hosts, v.Layer.Fork()), v.refs}
 		}
 		rp.shadows[s] = d
 	}
@@ -125,33 +128,33 @@ func (rp *replan) shadowOf(s *scope) *shadow {
 }
 
 func (d *shadow) plan(rp *replan, pause func()) {
-	d.renewed, d.pause = d.step.renewed, pause
-	d.apply(rp.input, rp.dirt)
+	d.pause = pause
+	d.apply(rp.in, rp.dirt)
 	d.pause, d.planned = nil, true
 	for _, f := range rp.fastSteps {
 		d.planFastStep(f)
 	}
 }
 
-// flip plans endpoints of hosts, in the world of the flips.
+// planFastStep plans endpoints of hosts, with the input of the fast path.
 func (s *scope) planFastStep(f fastStep) {
-	s.input = f.input
+	s.read(f.in)
 	for h, t := range f.hosts {
-		if t.has(eds) && s.hosts.get(h) != nil {
-			s.step.members[h] |= eds
+		if t.Has(input.EDS) && s.hosts.Get(h) != nil {
+			s.step.members[h] |= input.EDS
 		}
 	}
 	if len(s.step.members) > 0 {
-		s.run(f.input)
+		s.run(f.in)
 	}
 }
 
-// flip has a step of the fast lane planned on the drafts, too. It comes before the scopes that the step touches change.
-func (rp *replan) replay(now *mirror.Snapshot, hosts map[string]types, touched map[*scope]bool) {
+// replay has a step of the fast path planned on the shadow copies, too. It comes before the scopes that the step touches change.
+func (rp *replan) replay(now *mirror.Snapshot, hosts map[string]input.Types, touched map[*scope]bool) {
 	if rp == nil || len(touched) == 0 {
 		return
 	}
-	f := fastStep{rp.input.later(now), hosts}
+	f := fastStep{rp.in.Later(now), hosts}
 	rp.fastSteps = append(rp.fastSteps, f)
 	for s := range touched {
 		if !rp.fromNothing(s) {
@@ -172,11 +175,12 @@ func (p *Planner) End() []Moved {
 		p.Step(func() bool { return false })
 	} else {
 		for _, s := range rp.scopes {
-			s.apply(rp.input, rp.dirt)
+			s.apply(rp.in, rp.dirt)
 		}
 	}
 	p.plans++
-	p.replan, p.input, p.revision, p.replayed = nil, rp.input, rp.input.Revision(), rp.fastSteps
+	p.replan, p.revision, p.replayed = nil, rp.in.Revision(), rp.fastSteps
+	p.read(rp.in)
 	for s, d := range rp.shadows {
 		s.swap(d, p.input)
 	}
@@ -185,12 +189,11 @@ func (p *Planner) End() []Moved {
 			p.scopes[s.key] = p.again(s)
 		}
 	}
-	p.applySecrets(rp.dirt)
+	p.secrets.Plan(secret.Change{All: rp.everything, Secrets: rp.secrets, Referred: rp.referred, Labelled: rp.labelled, Granted: rp.granted})
 	for key, wl := range p.workloads {
-		if rp.everything || wl.touched(rp.dirt) {
-			next := newWorkload(p.input, key)
-			next.succeed(&wl.layer, p.input.shared)
-			next.refs = wl.refs
+		if rp.everything || wl.Touched(rp.readers, rp.services, rp.ports) {
+			next := &workload{inbound.New(p.input, key), wl.refs}
+			next.Succeed(&wl.Layer, p.input.Sharing)
 			p.workloads[key] = next
 		}
 	}
@@ -198,37 +201,33 @@ func (p *Planner) End() []Moved {
 		pl.relink(p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
 	}
 	rebound := p.rebind(rp.views)
-	p.input.shared = nil
+	p.input.Sharing = nil
 	return p.publish(rebound)
 }
 
-// swap puts a draft in the place of the scope.
-func (s *scope) swap(d *shadow, w *input) {
-	for name := range d.renewed {
-		switch was, is := s.hosts.get(name) != nil, d.hosts.get(name) != nil; {
-		case is && !was:
-			s.seen.add(name, s)
-		case was && !is:
-			s.seen.remove(name, s)
-		}
-	}
-	seen, refs := s.seen, s.refs
+// swap puts a shadow copy in the place of the scope.
+func (s *scope) swap(d *shadow, in *input.Input) {
+	index, refs, renewed := s.index, s.refs, d.step.renewed
 	*s = *d.scope
-	s.input, s.seen, s.refs = w, seen, refs
+	s.index, s.refs, s.step = index, refs, newStep()
+	for name := range renewed {
+		index.set(name, s, s.hosts.Get(name) != nil)
+	}
+	s.read(in)
 }
 
 // again plans a scope from nothing.
 func (p *Planner) again(s *scope) *scope {
 	next := p.scopeFor(s.key)
-	next.succeed(&s.layer, p.input.shared)
+	next.layer.Succeed(s.layer, p.input.Sharing)
 	next.refs = s.refs
-	for proxyInputs, old := range s.variants {
-		f := next.variantOf(proxyInputs)
-		f.succeed(&old.layer, p.input.shared)
-		f.refs = old.refs
+	for inputs, old := range s.variants {
+		v := next.variantOf(inputs, p.input, p.replayed)
+		v.Layer.Succeed(old.Layer, p.input.Sharing)
+		v.refs = old.refs
 	}
-	p.seen.retire(s)
-	p.seen.adopt(next)
+	p.index.retire(s)
+	p.index.adopt(next)
 	return next
 }
 

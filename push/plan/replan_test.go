@@ -73,16 +73,16 @@ func TestFastPathPassesAPlan(t *testing.T) {
 	}
 }
 
-// A small change is planned where it stands: a draft of each scope would cost more than it does.
+// A small change is planned where it stands: a shadow copy of each scope would cost more than it does.
 func TestSmallChangeNeedsNoShadow(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)
-	was := handles[0].planned.Load().scope.own
+	was := handles[0].planned.Load().scope.hosts
 	p.Begin(p.Snapshot().Apply(2, wave(t, 2, "s5"), nil))
 	if p.InBackground() {
-		t.Error("two VirtualServices are planned apart")
+		t.Error("two VirtualServices are planned in the background")
 	}
 	p.End()
-	if handles[0].planned.Load().scope.own != was {
+	if handles[0].planned.Load().scope.hosts != was {
 		t.Error("the scope was copied")
 	}
 }

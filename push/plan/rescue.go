@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/mirror"
@@ -224,23 +225,11 @@ func (l *Loop) replacement(old *Planner) (p *Planner, failed []*Handle) {
 	return p, failed
 }
 
-// inherit takes over what another planner knows of the rights to private keys, and the keys that were opened: what stands, stands.
-func (p *Planner) inherit(old *Planner) {
-	for who := range p.subscriptions {
-		for key, o := range old.private {
-			if key.Namespace == who.Namespace && p.private[key] == nil {
-				p.private[key] = o
-			}
-		}
-		p.Authorised(who, old.Right(who))
-	}
-}
-
 // rejoin is Join for a proxy that another planner has planned for, with the Secrets that it asks for.
 func (p *Planner) rejoin(h *Handle) {
 	p.join(h)
-	names := slices.Sorted(maps.Keys(h.asks))
-	h.asks = nil
+	names := slices.Sorted(slices.Values(h.secrets.All()))
+	h.secrets = secret.Names{}
 	p.SubscribeSecrets(h, names, nil)
 }
 

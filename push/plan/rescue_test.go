@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
@@ -16,9 +17,9 @@ import (
 )
 
 // panicsWith makes a plan panic where the snapshot has a record of a kind whose body says a text, for the scopes that sees names.
-func panicsWith(kind model.Kind, text string, sees func(view.Scope) bool) func(*input, view.Scope) {
-	return func(w *input, of view.Scope) {
-		for r := range w.All(kind) {
+func panicsWith(kind model.Kind, text string, sees func(view.Scope) bool) func(*input.Input, view.Scope) {
+	return func(in *input.Input, of view.Scope) {
+		for r := range in.All(kind) {
 			if strings.Contains(fmt.Sprint(r.Body()), text) && sees(of) {
 				panic("the plan cannot take " + r.Meta().Key.String())
 			}
@@ -29,7 +30,7 @@ func panicsWith(kind model.Kind, text string, sees func(view.Scope) bool) func(*
 func everybody(view.Scope) bool { return true }
 
 // withFault runs a loop whose plans panic.
-func withFault(t *testing.T, fault func(*input, view.Scope), f func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer)) {
+func withFault(t *testing.T, fault func(*input.Input, view.Scope), f func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer)) {
 	log := &bytes.Buffer{}
 	inBubble(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil)), Linger: -1}, func(t *testing.T, l *Loop, src *testSource) {
 		l.fault = fault
@@ -197,7 +198,7 @@ func TestProxyThatPanicsIsAlone(t *testing.T) {
 func TestManyRecordsThatPanic(t *testing.T) {
 	plans := 0
 	poison := panicsWith(model.KindVirtualService, "poison", everybody)
-	withFault(t, func(w *input, of view.Scope) { plans++; poison(w, of) }, func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
+	withFault(t, func(in *input.Input, of view.Scope) { plans++; poison(in, of) }, func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(shop(t)...)
 		joins(t, l, "shop", "a", nil)
 		var batch []model.Record
@@ -225,9 +226,9 @@ func TestPanicInEachLane(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fault := func(w *input, of view.Scope) {
-				panicsWith(model.KindVirtualService, "poison", everybody)(w, of)
-				panicsWith(model.KindEndpoints, "10.66.6.6", everybody)(w, of)
+			fault := func(in *input.Input, of view.Scope) {
+				panicsWith(model.KindVirtualService, "poison", everybody)(in, of)
+				panicsWith(model.KindEndpoints, "10.66.6.6", everybody)(in, of)
 			}
 			withFault(t, fault, func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 				src.put(shop(t)...)
@@ -277,7 +278,7 @@ func TestJoinThatPanics(t *testing.T) {
 	before := p.Stats()
 	for at := 1; at <= 2; at++ { // in the scope, and when all layers are there
 		calls := 0
-		p.input.fault = func(*input, view.Scope) {
+		p.input.Fault = func(*input.Input, view.Scope) {
 			if calls++; calls == at {
 				panic("in a join")
 			}
@@ -291,7 +292,7 @@ func TestJoinThatPanics(t *testing.T) {
 			t.Errorf("call %d: %+v, was %+v", at, now, before)
 		}
 	}
-	p.input.fault = nil
+	p.input.Fault = nil
 	if h := p.Join(node("other", "b")); len(p.Check(h)) != 0 {
 		t.Errorf("it joins later and differs in %v", p.Check(h))
 	}
@@ -342,7 +343,7 @@ func TestRescuedPlanKeepsKeys(t *testing.T) {
 // of others are answered.
 func TestRequestThatPanics(t *testing.T) {
 	armed := false
-	fault := func(*input, view.Scope) {
+	fault := func(*input.Input, view.Scope) {
 		if armed {
 			armed = false
 			panic("the plan cannot take what is asked for")

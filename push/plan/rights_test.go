@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
 )
@@ -97,8 +98,8 @@ func TestLabelsThatChange(t *testing.T) {
 		} {
 			src.put(step.put)
 			pass(time.Second)
-			if got := held(t, p.Set(), site); got != step.want || (len(l.planner.private) > 0) != (step.want != "") {
-				t.Errorf("step %d: %q, %d private keys are held", i, got, len(l.planner.private))
+			if got := held(t, p.Set(), site); got != step.want || (l.planner.secrets.Keys() > 0) != (step.want != "") {
+				t.Errorf("step %d: %q, %d private keys are held", i, got, l.planner.secrets.Keys())
 			}
 		}
 	})
@@ -153,7 +154,7 @@ func TestAuthoriserIsAsked(t *testing.T) {
 		pass(access.DefaultYes)
 		expect("taken back", first, "", 1)
 		says(`sent no private keys" identity="service account shop/gw" reason="it is told so"`)
-		if len(l.planner.private) > 0 {
+		if l.planner.secrets.Keys() > 0 {
 			t.Error("the private key is held")
 		}
 		pass(access.DefaultNo - time.Second)
@@ -199,8 +200,8 @@ func TestComesBackWhileAway(t *testing.T) {
 			j.set(errors.New("no route"))
 			p.Leave()
 			pass(time.Hour)
-			if len(l.planner.subscriptions)+len(l.planner.asking)+len(l.planner.private) > 0 {
-				t.Errorf("%d identities, %d private keys are held", len(l.planner.subscriptions), len(l.planner.private))
+			if !l.planner.secrets.Empty() || len(l.planner.identities) > 0 {
+				t.Errorf("%d identities, %d private keys are held", len(l.planner.identities), l.planner.secrets.Keys())
 			}
 		}
 	})
@@ -284,32 +285,32 @@ func TestRightsArePlannedByIdentity(t *testing.T) {
 		p.SubscribeSecrets(h, []string{site}, nil)
 		handles = append(handles, h)
 	}
-	if rights := slices.Collect(p.Rights()); len(p.subscriptions) != 1 || len(rights) != 1 {
-		t.Errorf("%d identities, %d rights", len(p.subscriptions), len(rights))
+	if rights := slices.Collect(p.secrets.Rights()); len(p.identities) != 1 || len(rights) != 1 {
+		t.Errorf("%d identities, %d rights", len(p.identities), len(rights))
 	}
 	open(p, "key")
-	res := handles[0].planned.Load().subscriptions.manifest
+	res := handles[0].planned.Load().identity.Manifest()
 	for _, h := range handles {
-		if h.planned.Load().subscriptions.manifest != res || held(t, h.Set(), site) != "chain, key" {
+		if h.planned.Load().identity.Manifest() != res || held(t, h.Set(), site) != "chain, key" {
 			t.Errorf("%s has another", h.Node.Name)
 		}
 	}
 	var names []string
 	for i, h := range handles[:6] {
 		names = names[:0]
-		for n := range maxAsked - 1 {
+		for n := range secret.MaxNames - 1 {
 			names = append(names, fmt.Sprintf("kubernetes://n%d-%d", i, n))
 		}
 		p.SubscribeSecrets(h, names, nil)
 	}
-	subs := p.subscriptions[handles[0].Node.Verified]
-	if len(subs.asked) != maxAskedOfIdentity {
-		t.Errorf("%d names are kept for a service account, want %d", len(subs.asked), maxAskedOfIdentity)
+	subs := p.identities[handles[0].Node.Verified]
+	if subs.Len() != secret.MaxNamesOfIdentity {
+		t.Errorf("%d names are kept for a service account, want %d", subs.Len(), secret.MaxNamesOfIdentity)
 	}
 	for _, h := range handles {
 		p.Leave(h)
 	}
-	if len(p.subscriptions)+len(p.asking)+len(p.private) != 0 {
-		t.Errorf("left: %v", maps.Keys(p.subscriptions))
+	if !p.secrets.Empty() || len(p.identities) > 0 {
+		t.Errorf("left: %v", maps.Keys(p.identities))
 	}
 }

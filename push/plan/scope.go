@@ -4,198 +4,140 @@ import (
 	"maps"
 	"slices"
 
-	networkingv1 "istio.io/api/networking/v1alpha3"
-
-	"navarch.io/navarch/push/build/cluster"
-	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/plan/front"
+	"navarch.io/navarch/push/plan/front/sidecar"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/view"
-	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
-// scope is the outbound side of all proxies that see the same.
+// scope is the outbound side of all proxies that see the same: a host table, the front that turns it into listeners and route
+// configurations, and the variants of both for proxies whose labels some rule reads.
 type scope struct {
-	*input
-	layer
-	key       view.Scope
-	sidecar   *model.Sidecar // nil: none applies
-	egress    []*egress
-	patches   patchSet
-	hosts     table[host]
-	listeners table[outbound]
-	routes    map[string]*routes
-	variants  map[intern.List[string]]*variant
-	// claimed are names that an EnvoyFilter's ADD has: what would be planned under them gives way.
-	claimed  map[xds.Ref]bool
-	problems problems
-	step     *step
-	seen     seen // nil while the scope is planned from nothing
+	in       *input.Input
+	layer    *layer.Layer // what the host table and the front have planned
+	key      view.Scope
+	sidecar  *model.Sidecar // nil: none applies
+	hosts    *host.Table
+	front    front.Front
+	variants map[view.Inputs]*variant
+	problems []input.Problem // of the scope itself
+	step     step
+	index    hostIndex // nil while the scope is planned from nothing, and of a shadow copy
 	refs     int
 	pause    func() // called between two pieces of a step, where others may have their turn; nil: they have none
-	// own marks the listeners and route configurations that are this scope's alone; others it shares, and copies before it
-	// changes them.
-	own *owner
 }
 
-// host is one host as this scope sees it. Siblings share it: it is replaced, never changed, once its step is over.
-type host struct {
-	name      string
-	svc       *model.Service // nil: only VirtualServices name it
-	rules     rules
-	clusters  []clusterUnit
-	endpoints []unit
-	traffic   []traffic
-	routes    []string // route configurations in which it has an entry
-}
-
-// step is what is to be planned again in one step: by hosts first, then what these bring to listeners and route
-// configurations.
+// step is the hosts that are to be planned again in one step, and the types of resources in each.
 type step struct {
-	hosts     map[string]types
-	members   map[string]types
-	renewed   map[string]*host // hosts as they were before the step; nil: not there
-	listeners map[string]bool
-	routes    map[string]map[string]bool // route configuration -> hosts whose virtual hosts are to be decided again
+	hosts   map[string]input.Types
+	members map[string]input.Types // for their endpoints alone
+	renewed map[string]bool        // may have come or gone since the scope was forked
 }
 
-func newStep() *step {
-	return &step{hosts: map[string]types{}, members: map[string]types{}, renewed: map[string]*host{}, listeners: map[string]bool{}, routes: map[string]map[string]bool{}}
+func newStep() step {
+	return step{hosts: map[string]input.Types{}, members: map[string]input.Types{}, renewed: map[string]bool{}}
 }
 
-// mark: a route configuration.
-func (st *step) mark(rc string) {
-	if st.routes[rc] == nil {
-		st.routes[rc] = map[string]bool{}
-	}
-}
-
-// entry: one host's virtual host in a route configuration.
-func (st *step) entry(rc, host string) {
-	st.mark(rc)
-	st.routes[rc][host] = true
+// variant is what proxies with certain inputs have in place of what their scope has.
+type variant struct {
+	*host.Variation
+	refs int
 }
 
 // newScope plans a scope from nothing.
-func newScope(w *input, key view.Scope) *scope {
-	s := &scope{input: w, key: key, routes: map[string]*routes{},
-		variants: map[intern.List[string]]*variant{}, claimed: map[xds.Ref]bool{}, problems: problems{}, step: newStep(), own: &owner{}}
-	if r, ok := w.Get(key.Sidecar); ok {
+func newScope(in *input.Input, key view.Scope) *scope {
+	s := &scope{in: in, layer: &layer.Layer{}, key: key, variants: map[view.Inputs]*variant{}, step: newStep()}
+	if r, ok := in.Get(key.Sidecar); ok {
 		s.sidecar = r.(*model.Sidecar)
 	}
-	var found, bad []Problem
-	s.egress, found = compileEgress(s.sidecar, key)
-	s.patches, bad = patchesOf(w, key.Filters)
-	found = append(found, bad...)
-	s.planAdded(&found)
-	s.planStatic(&found)
-	s.planVirtual(&found)
-	s.problems.set("scope", found)
-	for r := range w.All(model.KindVirtualService) {
-		s.pull(r.(*model.VirtualService), 1, func(string) {})
+	var patches input.PatchSet
+	patches, s.problems = in.Patches(key.Filters)
+	s.front, s.hosts = sidecar.New(in, key, s.sidecar, patches, s.layer)
+	for r := range in.All(model.KindVirtualService) {
+		s.hosts.Pull(r.(*model.VirtualService), 1, func(string) {})
 		for _, h := range r.(*model.VirtualService).Spec.GetHosts() {
-			s.step.hosts[h] = all
+			s.step.hosts[h] = input.All
 		}
 	}
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
-		for r := range w.All(kind) {
+		for r := range in.All(kind) {
 			for _, h := range r.(*model.Service).Spec.GetHosts() {
-				s.step.hosts[h] = all
+				s.step.hosts[h] = input.All
 			}
 		}
 	}
-	s.run(w)
+	s.run(in)
 	return s
 }
 
-// side is what patches call the outbound side.
-func (s *scope) side() networkingv1.EnvoyFilter_PatchContext {
-	if s.key.Router {
-		return networkingv1.EnvoyFilter_GATEWAY
-	}
-	return networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
-}
-
-// planAdded plans the clusters and listeners that EnvoyFilters add.
-func (s *scope) planAdded(found *[]Problem) {
-	for u := range added(s.input, s.patches, s.side(), found) {
-		s.layer.add(u)
-		s.claimed[xds.Ref{Type: u.res.Type, Name: u.res.Name}] = true
-		s.use(u.res, 1)
-	}
-}
-
-// planStatic plans the clusters that every proxy has.
-func (s *scope) planStatic(found *[]Problem) {
-	side := s.side()
-	for _, name := range []string{xds.BlackHole, xds.Passthrough} {
-		if !s.patches.any(func(p model.Patch) bool { return removesCluster(p, side, name) }) {
-			s.fixed(cluster.Static{Name: name, Mesh: s.mesh, Patches: s.patches.matching(func(p model.Patch) bool {
-				return mergesCluster(p, side, name)
-			})}, found)
-		}
-	}
-}
-
-// fixed plans what stays for as long as the scope stands.
-func (s *scope) fixed(spec pool.ResourceSpec, found *[]Problem) {
-	if u, ok := s.make(spec, model.MeshKey, found); ok && !s.claimed[xds.Ref{Type: u.res.Type, Name: u.res.Name}] {
-		s.layer.add(u)
-	}
+// read has the scope plan with another input from now on.
+func (s *scope) read(in *input.Input) {
+	s.in = in
+	s.hosts.Read(in)
+	s.front.Read(in)
 }
 
 // run plans what the step names, with everything that follows from it, and commits.
-func (s *scope) run(w *input) {
-	s.input = w
-	w.tested(s.key)
+func (s *scope) run(in *input.Input) {
+	s.read(in)
+	in.Tested(s.key)
 	names := slices.Sorted(maps.Keys(s.step.hosts))
 	for _, name := range names {
-		s.resolve(name, s.step.hosts[name])
+		s.hosts.Resolve(name, s.step.hosts[name])
 		s.rest()
 	}
-	for _, name := range names {
-		s.contribute(name, s.step.hosts[name])
+	for _, name := range names { // all hosts of the step are resolved
+		if !s.front.Host(name, s.step.hosts[name]) {
+			s.hosts.Forget(name)
+		}
 		s.rest()
 	}
 	for name, what := range s.step.members {
-		s.follow(name, what)
+		if s.hosts.Follow(name, what) && what.Has(input.LDS) {
+			s.front.Endpoints(s.hosts.Get(name))
+		}
 		s.rest()
 	}
-	s.settle()
-	for name := range s.step.listeners {
-		if l := s.listeners.get(name); l != nil {
-			s.planListener(l)
-			s.rest()
-		}
+	s.track(s.hosts.Settle())
+	s.front.Finish(s.rest)
+	for _, v := range s.variants {
+		s.runVariant(v)
 	}
-	s.runRoutes()
-	s.commit(s.shared)
-	s.step = newStep()
+	s.front.Done()
+	s.layer.Commit(in.Sharing)
+	if len(s.step.hosts) > 0 {
+		s.step.hosts = map[string]input.Types{}
+	}
+	if len(s.step.members) > 0 {
+		s.step.members = map[string]input.Types{}
+	}
 }
 
-// runRoutes plans the route configurations of the step.
-func (s *scope) runRoutes() {
-	changed := slices.Sorted(maps.Keys(s.step.routes))
-	for _, name := range changed {
-		rc := s.routes[name]
-		if rc == nil {
-			continue
-		}
-		for h := range s.step.routes[name] {
-			if en := rc.entries.get(h); en != nil {
-				s.planEntry(rc, en)
-				s.rest()
-			}
-		}
-		s.planRoutes(rc)
-		s.rest()
+// runVariant plans what the step names for a variant.
+func (s *scope) runVariant(v *variant) {
+	rules := false
+	for name := range s.step.hosts {
+		rules = v.Resolve(name) || rules
 	}
-	for _, f := range s.variants {
-		for _, name := range changed {
-			s.planVariant(f, name)
-			s.rest()
+	for name, what := range s.step.members {
+		v.Follow(name, what)
+	}
+	s.front.Variant(v.Variation, rules, s.rest)
+	v.Layer.Commit(s.in.Sharing)
+}
+
+// track follows the hosts that a step may have brought or taken.
+func (s *scope) track(renewed []string) {
+	for _, name := range renewed {
+		if s.index != nil {
+			s.index.set(name, s, s.hosts.Get(name) != nil)
+		} else {
+			s.step.renewed[name] = true
 		}
-		f.commit(s.shared)
 	}
 }
 
@@ -206,154 +148,15 @@ func (s *scope) rest() {
 	}
 }
 
-// resolve decides what a host is in this scope, and plans its clusters and their assignments.
-func (s *scope) resolve(name string, what types) {
-	h := s.renew(name)
-	h.svc, h.rules = s.serviceFor(name), rules{}
-	if h.svc != nil {
-		h.rules = s.rulesFor(name, h.svc)
-	}
-	if what.has(cds) {
-		s.planClusters(h)
-	}
-	if what.has(eds) {
-		s.planEndpoints(h)
-	}
-}
-
-// renew is a host, or a new one of this name, in a copy that the step may change.
-func (s *scope) renew(name string) *host {
-	h := &host{name: name}
-	was := s.hosts.get(name)
-	if was != nil {
-		*h = *was
-	} else {
-		s.seen.add(name, s)
-	}
-	if _, again := s.step.renewed[name]; !again {
-		s.step.renewed[name] = was
-	}
-	s.hosts.put(name, h)
-	return h
-}
-
-// contribute decides what a host brings to listeners and route configurations. All hosts of the step are resolved.
-func (s *scope) contribute(name string, what types) {
-	h := s.hosts.get(name)
-	if what.has(lds) && !s.key.Router {
-		s.planTraffic(h)
-	}
-	if what.has(rds) && !s.key.Router {
-		entries := s.entriesOf(h)
-		for _, rc := range h.routes {
-			if entries[rc] == nil {
-				s.enter(rc, name, nil)
-			}
-		}
-		for rc, en := range entries {
-			s.enter(rc, name, en)
-		}
-		h.routes = slices.Sorted(maps.Keys(entries))
-	}
-	if h.svc == nil && len(h.clusters)+len(h.endpoints)+len(h.traffic)+len(h.routes) == 0 {
-		s.hosts.put(name, nil)
-		s.seen.remove(name, s)
-	}
-}
-
-func (s *scope) planTraffic(h *host) {
-	now, found := s.trafficOf(h)
-	s.problems.set("host "+h.name, found)
-	if slices.Equal(h.traffic, now) {
-		return
-	}
-	for _, t := range h.traffic {
-		s.bring(h.name, t, -1)
-	}
-	for _, t := range now {
-		s.bring(h.name, t, 1)
-	}
-	h.traffic = now
-}
-
-// follow plans what depends on a host's endpoints alone: assignments, clusters of DNS services, listeners of headless
-// ones.
-func (s *scope) follow(name string, what types) {
-	if h := s.hosts.get(name); h == nil || h.svc == nil {
-		return
-	}
-	h := s.renew(name)
-	if what.has(cds) { // DNS services have their endpoints in them, others the identities
-		s.planClusters(h)
-	}
-	if what.has(eds) {
-		s.planEndpoints(h)
-	}
-	if what.has(lds) && h.svc.Spec.GetHeadless() && !s.key.Router {
-		s.planTraffic(h)
-	}
-}
-
-// make builds what a Spec says, or answers from the pool. False: it cannot be built, and is left out with a problem.
-func (w *input) make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (unit, bool) {
-	r, err := w.pool.Resource(spec)
-	if err != nil {
-		*found = append(*found, problemOf(err, blame))
-		return unit{}, false
-	}
-	return unit{spec, r}, true
-}
-
-func (s *scope) put(r *xds.Resource) {
-	if r != nil && !s.claimed[xds.Ref{Type: r.Type, Name: r.Name}] {
-		s.set(r.Type, r.Name, r)
-	}
-}
-
-func (s *scope) drop(r *xds.Resource) {
-	if r != nil && !s.claimed[xds.Ref{Type: r.Type, Name: r.Name}] {
-		s.set(r.Type, r.Name, nil)
-	}
-}
-
-// replace puts one list of units in the place of another; both are short.
-func (s *scope) replace(old, now []unit) {
-	for _, was := range old {
-		if !slices.ContainsFunc(now, func(u unit) bool { return u.res.Name == was.res.Name }) {
-			s.drop(was.res)
-		}
-	}
-	for _, u := range now {
-		if !slices.ContainsFunc(old, func(was unit) bool { return u.res == was.res }) {
-			s.put(u.res)
-		}
-	}
-}
-
 // reads says whether the scope's view names one of the records.
 func (s *scope) reads(keys map[model.Key]bool) bool {
 	return keys[s.key.Sidecar] || slices.ContainsFunc(s.key.Filters.All(), func(p view.Patch) bool { return keys[p.Filter] })
 }
 
 // apply plans again what a change touches here.
-func (s *scope) apply(w *input, d *dirt) {
-	s.input = w
-	seen := func(host string) {
-		s.step.hosts[host] |= all
-		w.routesTo(host, func(vs *model.VirtualService) {
-			for _, h := range vs.Spec.GetHosts() {
-				s.touch(h, lds|rds)
-			}
-		})
-	}
-	for _, e := range d.pulls {
-		if old, ok := e.Old.(*model.VirtualService); ok {
-			s.pull(old, -1, seen)
-		}
-		if now, ok := e.New.(*model.VirtualService); ok {
-			s.pull(now, 1, seen)
-		}
-	}
+func (s *scope) apply(in *input.Input, d *dirt) {
+	s.read(in)
+	s.pull(d.pulls)
 	for h, t := range d.hosts {
 		s.step.hosts[h] |= t
 	}
@@ -361,41 +164,66 @@ func (s *scope) apply(w *input, d *dirt) {
 		s.cover(pattern, t)
 	}
 	for h, t := range d.members {
-		if s.hosts.get(h) != nil {
+		if s.hosts.Get(h) != nil {
 			s.step.members[h] |= t
 		}
 	}
 	if len(s.step.hosts)+len(s.step.members) > 0 {
-		s.run(w)
+		s.run(in)
+	}
+}
+
+// pull follows the destinations of VirtualServices, which are seen where a Sidecar imports the VirtualServices' hosts.
+func (s *scope) pull(edits []mirror.Edit) {
+	changed := func(host string) {
+		s.step.hosts[host] |= input.All
+		s.in.RoutesTo(host, func(vs *model.VirtualService) {
+			for _, h := range vs.Spec.GetHosts() {
+				s.touch(h, input.LDS|input.RDS)
+			}
+		})
+	}
+	for _, e := range edits {
+		if old, ok := e.Old.(*model.VirtualService); ok {
+			s.hosts.Pull(old, -1, changed)
+		}
+		if now, ok := e.New.(*model.VirtualService); ok {
+			s.hosts.Pull(now, 1, changed)
+		}
 	}
 }
 
 // touch marks a host, or the hosts that a wildcard covers.
-func (s *scope) touch(host string, t types) {
+func (s *scope) touch(host string, t input.Types) {
 	s.step.hosts[host] |= t
-	if isWildcard(host) {
+	if input.IsWildcard(host) {
 		s.cover(host, t)
 	}
 }
 
-func (s *scope) cover(pattern string, t types) {
-	for name := range s.hosts.all() {
-		if covers(pattern, name) {
-			s.step.hosts[name] |= t
-		}
-	}
+func (s *scope) cover(pattern string, t input.Types) {
+	s.hosts.Covered(pattern, func(name string) { s.step.hosts[name] |= t })
 }
 
-// variantOf finds or plans the route configurations for proxies with these facets.
-func (s *scope) variantOf(proxyInputs intern.List[string]) *variant {
-	f := s.variants[proxyInputs]
-	if f == nil {
-		f = &variant{proxyInputs: proxyInputs}
-		for name := range s.routes {
-			s.planVariant(f, name)
-		}
-		f.commit(s.shared)
-		s.variants[proxyInputs] = f
+// variantOf finds or plans the variant for proxies with these inputs: with the input of the last plan of configuration, and then with
+// what the fast path has planned since.
+func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []fastStep) *variant {
+	v := s.variants[inputs]
+	if v != nil {
+		return v
 	}
-	return f
+	now := s.in
+	s.read(in)
+	v = &variant{Variation: s.hosts.Vary(inputs, &layer.Layer{})}
+	s.front.Variant(v.Variation, true, func() {})
+	for _, f := range since {
+		s.read(f.in)
+		for name, what := range f.hosts {
+			v.Follow(name, what&input.EDS)
+		}
+	}
+	s.read(now)
+	v.Layer.Commit(in.Sharing)
+	s.variants[inputs] = v
+	return v
 }

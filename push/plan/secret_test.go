@@ -17,8 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/push/access"
-	"navarch.io/navarch/push/build/secret"
+	buildsecret "navarch.io/navarch/push/build/secret"
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -116,10 +117,10 @@ func used(t testing.TB, names ...string) model.Record {
 
 // open plans with the right to list Secrets, and opens what is sealed.
 func open(p *Planner, key string) {
-	for who := range p.subscriptions {
+	for who := range p.identities {
 		p.Authorised(who, access.Standing{Known: true, Allowed: true})
 	}
-	for _, r := range p.Sealed() {
+	for _, r := range p.secrets.Sealed() {
 		p.Opened(r, model.PrivateKey(key))
 	}
 }
@@ -253,30 +254,30 @@ func TestSecretsAreForgotten(t *testing.T) {
 	p.SubscribeSecrets(b, []string{"kubernetes://web"}, nil)
 	open(p, "key")
 	p.SubscribeSecrets(a, nil, []string{"kubernetes://web", "kubernetes://other", "kubernetes://never"})
-	if len(p.private) != 1 || held(t, b.Set(), "kubernetes://web") != "chain, key" || held(t, b.Set(), "kubernetes://other") != "" {
-		t.Errorf("%d private keys are held", len(p.private))
+	if p.secrets.Keys() != 1 || held(t, b.Set(), "kubernetes://web") != "chain, key" || held(t, b.Set(), "kubernetes://other") != "" {
+		t.Errorf("%d private keys are held", p.secrets.Keys())
 	}
 	p.Leave(b)
-	if len(p.private) != 0 || len(p.subscriptions[shop].asked) != 1 {
-		t.Errorf("%d private keys, %d names are held", len(p.private), len(p.subscriptions[shop].asked))
+	if p.secrets.Keys() != 0 || p.identities[shop].Len() != 1 {
+		t.Errorf("%d private keys, %d names are held", p.secrets.Keys(), p.identities[shop].Len())
 	}
 	p.Leave(a)
-	if len(p.subscriptions) != 0 {
+	if len(p.identities) != 0 {
 		t.Error("the subscriptions are held")
 	}
 	p.SubscribeSecrets(a, []string{"kubernetes://web"}, nil) // its stream has ended
-	if len(p.subscriptions) != 0 || len(p.Sealed()) != 0 {
+	if len(p.identities) != 0 || len(p.secrets.Sealed()) != 0 {
 		t.Error("who has left asks")
 	}
 	var many []string
-	for i := range maxAsked + 9 {
+	for i := range secret.MaxNames + 9 {
 		many = append(many, fmt.Sprintf("kubernetes://%d", i))
 	}
 	c := p.Join(gateway("shop", "shop"))
-	if p.SubscribeSecrets(c, many, nil); len(p.subscriptions[shop].asked) != maxAsked {
-		t.Errorf("%d names are kept", len(p.subscriptions[shop].asked))
+	if p.SubscribeSecrets(c, many, nil); p.identities[shop].Len() != secret.MaxNames {
+		t.Errorf("%d names are kept", p.identities[shop].Len())
 	}
-	if _, why := p.missing(c, many[maxAsked]); why != fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d", maxAsked, maxAskedOfIdentity) {
+	if _, why := p.missing(c, many[secret.MaxNames]); why != fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d", secret.MaxNames, secret.MaxNamesOfIdentity) {
 		t.Errorf("what is not kept is withheld because %q", why)
 	}
 }
@@ -342,15 +343,15 @@ func TestOpenedTooLate(t *testing.T) {
 	h := p.Join(gateway("shop", "shop"))
 	p.SubscribeSecrets(h, []string{"kubernetes://web"}, nil)
 	p.Authorised(h.Node.Verified, access.Standing{Known: true, Allowed: true})
-	if got := p.Sealed(); len(got) != 1 || got[0] != one || len(p.Sealed()) != 0 {
+	if got := p.secrets.Sealed(); len(got) != 1 || got[0] != one || len(p.secrets.Sealed()) != 0 {
 		t.Fatalf("to be opened: %v", got)
 	}
 	p.Apply(p.input.Snapshot.Apply(2, []model.Record{two}, nil))
 	if moved := p.Opened(one, model.PrivateKey("key 1")); moved != nil || held(t, h.Set(), "kubernetes://web") != "pending" {
 		t.Errorf("%v, %s", moved, held(t, h.Set(), "kubernetes://web"))
 	}
-	got := p.Sealed()
-	if len(got) != 1 || got[0] != two || p.Unopened(one) || !p.Unopened(two) || len(p.Sealed()) != 1 {
+	got := p.secrets.Sealed()
+	if len(got) != 1 || got[0] != two || p.secrets.Unopened(one) || !p.secrets.Unopened(two) || len(p.secrets.Sealed()) != 1 {
 		t.Fatalf("to be opened: %v", got)
 	}
 	if moved := p.Opened(two, model.PrivateKey("key 2")); len(moved) != 1 || held(t, h.Set(), "kubernetes://web") != "two, key 2" {
@@ -358,8 +359,8 @@ func TestOpenedTooLate(t *testing.T) {
 	}
 	// Gone, the Secret is no longer there for anybody, and its key is not held.
 	p.Apply(p.input.Snapshot.Apply(3, nil, []model.Key{two.Key}))
-	if held(t, h.Set(), "kubernetes://web") != "" || len(p.private) != 0 {
-		t.Errorf("deleted: %s, %d private keys", held(t, h.Set(), "kubernetes://web"), len(p.private))
+	if held(t, h.Set(), "kubernetes://web") != "" || p.secrets.Keys() != 0 {
+		t.Errorf("deleted: %s, %d private keys", held(t, h.Set(), "kubernetes://web"), p.secrets.Keys())
 	}
 	if specs := p.Explain(h, xds.Secret, "kubernetes://web"); specs != nil {
 		t.Errorf("explained as %v", specs)
@@ -375,11 +376,11 @@ func TestSecretsAreNotExplained(t *testing.T) {
 	p.SubscribeSecrets(h, []string{"kubernetes://web"}, nil)
 	open(p, "the private key")
 	specs := p.Explain(h, xds.Secret, "kubernetes://web")
-	if len(specs) != 1 || specs[0].(secret.Pair).Secret != record {
+	if len(specs) != 1 || specs[0].(buildsecret.Pair).Secret != record {
 		t.Fatalf("%v", specs)
 	}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
-		if text := fmt.Sprintf(format, specs[0]) + fmt.Sprintf(format, *specs[0].(secret.Pair).Key); strings.Contains(text, "the private key") || strings.Contains(text, "7468652070") {
+		if text := fmt.Sprintf(format, specs[0]) + fmt.Sprintf(format, *specs[0].(buildsecret.Pair).Key); strings.Contains(text, "the private key") || strings.Contains(text, "7468652070") {
 			t.Errorf("%s shows it: %s", format, text)
 		}
 	}
@@ -390,7 +391,7 @@ func TestSecretsAreNotExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Apply(p.input.Snapshot.Apply(2, []model.Record{resealed}, nil))
-	for _, r := range p.Sealed() {
+	for _, r := range p.secrets.Sealed() {
 		p.Opened(r, model.PrivateKey("the private key"))
 	}
 	if now := h.Set().Types[xds.Secret].Get("kubernetes://web").Version; now != version {

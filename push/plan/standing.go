@@ -22,15 +22,13 @@ type Standing struct {
 // Standing says where a Secret stands, by the name that proxies ask for it with.
 func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	pl := h.planned.Load()
-	s.Asked = h.asks[name]
+	s.Asked = h.secrets.Has(name)
 	if _, s.Why = p.refused(h, name); s.Why != "" {
 		return s
 	}
-	if record, _ := p.input.secretFor(pl.subscriptions.who.Namespace, name); record != nil {
-		s.Object = record.Key
-	}
+	s.Object = p.secrets.Object(pl.identity.Subscriptions, name)
 	for other := range p.handles {
-		if other.asks[name] && other.View().Secrets.Namespace == pl.subscriptions.who.Namespace {
+		if other.secrets.Has(name) && other.View().Secrets.Namespace == pl.view.Secrets.Namespace {
 			s.Wanted = append(s.Wanted, other.Node.ID)
 		}
 	}
@@ -40,10 +38,8 @@ func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	}
 	s.Planned = h.Set().Types[xds.Secret].Get(name)
 	_, s.Why = p.missing(h, name)
-	s.Asking = !pl.subscriptions.right.Known && h.Set().Types[xds.Secret].Pending(name)
-	if o := p.private[pl.subscriptions.asked[name].needs]; o != nil {
-		s.Opening = o.of != o.record
-	}
+	s.Asking = !p.secrets.Right(pl.view.Secrets).Known && h.Set().Types[xds.Secret].Pending(name)
+	s.Opening = p.secrets.Opening(pl.identity.Subscriptions, name)
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -78,9 +79,9 @@ func struckTables() map[string][model.NumKinds][]effect {
 	for _, kind := range model.Kinds() {
 		for cell, e := range affects[kind] {
 			name := kind.String() + "/" + e.name
-			strike(name, kind, cell, func(e *effect) { e.units = func(*change, types, mirror.Edit) {} })
-			for bit := types(1); bit <= rds; bit <<= 1 {
-				if byType[e.name] && e.types.has(bit) {
+			strike(name, kind, cell, func(e *effect) { e.units = func(*change, input.Types, mirror.Edit) {} })
+			for bit := input.Types(1); bit <= input.RDS; bit <<= 1 {
+				if byType[e.name] && e.types.Has(bit) {
 					strike(fmt.Sprintf("%s/type-%d", name, bit), kind, cell, func(e *effect) { e.types &^= bit })
 				}
 			}

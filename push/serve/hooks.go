@@ -19,7 +19,6 @@ type Hooks struct {
 	Refused   func(r Refusal)          // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
 	Expired   func(t xds.Type)         // a stale nonce: pilot_xds_expired_nonce
 	Timeout   func(write bool)         // a stream closed: not written in time (pilot_xds_write_timeout), or not acknowledged
-	Rejected  func(err error)          // a stream refused: malformed, not ready, not authenticated
 	Bounded   func(what string, n int) // an identity may have no more of something (BoundStreams ...), so often
 }
 
@@ -70,9 +69,6 @@ func (h *Hooks) fill() {
 	}
 	if h.Timeout == nil {
 		h.Timeout = func(bool) {}
-	}
-	if h.Rejected == nil {
-		h.Rejected = func(error) {}
 	}
 	if h.Bounded == nil {
 		h.Bounded = func(string, int) {}

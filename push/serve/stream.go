@@ -88,7 +88,6 @@ func (s *Server) serve(g grpc.ServerStream, world bool) error {
 		return nil // the client went
 	}
 	s.clients.Warn("stream refused", st.step+", "+status.Code(err).String(), st.about(err)...)
-	s.cfg.Hooks.Rejected(err)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -18,7 +19,9 @@ import (
 // Field numbers of core.v3.Node and core.v3.Extension, and of google.protobuf's Struct (a map, so of its entries too), Value
 // and ListValue.
 const (
-	nodeID, nodeCluster, nodeMetadata, nodeExtensions = 1, 2, 3, 9
+	nodeID, nodeCluster, nodeMetadata, nodeLocality, nodeExtensions = 1, 2, 3, 4, 9
+
+	localityRegion, localityZone, localitySubZone = 1, 2, 3 // of core.v3.Locality
 
 	extensionName = 1
 
@@ -32,6 +35,7 @@ const (
 // wire is what is used of an encoded node. Its slices are of the node's bytes.
 type wire struct {
 	id, cluster []byte
+	locality    [][]byte // encoded Localities, to be merged
 	metadata    [][]byte // encoded Structs: one, or several to be merged
 	listed      bool     // it lists extensions
 	caps        xds.Caps // of these
@@ -81,6 +85,8 @@ func read(raw []byte) (w wire, err error) {
 			if w.cluster = body; !utf8.Valid(body) {
 				return w, notText("node.cluster", body)
 			}
+		case nodeLocality:
+			w.locality = append(w.locality, body)
 		case nodeMetadata:
 			w.metadata = append(w.metadata, body)
 		case nodeExtensions:
@@ -90,6 +96,30 @@ func read(raw []byte) (w wire, err error) {
 	}
 	return w, nil
 }
+
+// locality reads encoded core.v3.Localities: region/zone/sub-zone, as far as stated.
+func locality(encoded [][]byte) (string, error) {
+	var parts [3][]byte
+	for _, b := range encoded {
+		for len(b) > 0 {
+			number, _, body, rest, err := field(b, "node.locality")
+			if err != nil {
+				return "", err
+			}
+			if body != nil && number >= localityRegion && number <= localitySubZone {
+				if !utf8.Valid(body) || bytes.ContainsRune(body, '/') || len(body) > longest {
+					return "", fmt.Errorf("node.locality: %.40q: want a name without a slash, of %d bytes at most", body, longest)
+				}
+				parts[number-1] = body
+			}
+			b = rest
+		}
+	}
+	return words.of([]byte(joinLocality(string(parts[0]), string(parts[1]), string(parts[2])))), nil
+}
+
+// joinLocality is region/zone/sub-zone without empty parts at its end.
+func joinLocality(parts ...string) string { return strings.TrimRight(strings.Join(parts, "/"), "/") }
 
 // ID is the id of an encoded core.v3.Node; empty where it has none. The error says what is malformed.
 func ID(raw []byte) (string, error) {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -46,7 +47,7 @@ func expected(n *corev3.Node) (got Node, err error) {
 	for _, e := range n.GetExtensions() {
 		w.caps |= xds.CapOf(e.GetName())
 	}
-	plain := &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster()}
+	plain := &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), Locality: n.GetLocality()}
 	if _, err = Parse(message(plain)); err != nil && !strings.Contains(err.Error(), "no namespace") {
 		return Node{}, err
 	}
@@ -80,7 +81,7 @@ func expected(n *corev3.Node) (got Node, err error) {
 		}
 	}
 	// What follows from these is node.go's: by a node that says the same in the simplest form.
-	again := &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
+	again := &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), Locality: n.GetLocality(), Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
 	for key, v := range strs {
 		again.Metadata.Fields[key] = structpb.NewStringValue(v)
 	}
@@ -91,7 +92,7 @@ func expected(n *corev3.Node) (got Node, err error) {
 	if got.Caps = xds.StockCaps | identity; w.listed {
 		got.Caps = w.caps | identity
 	}
-	got.Metadata, got.Labels = strs, labels
+	got.Metadata, got.Labels, got.Locality = strs, labels, cmp.Or(got.Locality, labelledLocality(labels))
 	return got, nil
 }
 

@@ -2,18 +2,23 @@ package view
 
 import (
 	"encoding/binary"
-	"maps"
+	"iter"
 	"slices"
+	"strings"
 	"weak"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
-// Index is what views need to know of a whole snapshot: the label keys that sourceLabels name. Owned by one goroutine.
+// Index is what views need to know of a whole snapshot: which inputs its records read. Owned by one goroutine.
 type Index struct {
-	labels map[string]int // key -> how often it is named
+	named      map[string]map[string]int // key of a label -> value -> how many records name it
+	compared   map[string]int            // key of a label -> how many records compare it, whatever its value
+	localities int                       // records that read the locality
 
 	// What selectors of the snapshot that was asked about last chose: proxies of one workload have the same labels.
 	snapshot weak.Pointer[mirror.Snapshot] // weak: endpoints may change for days while nobody joins
@@ -29,7 +34,7 @@ type choice struct {
 	headless        bool // see servicesOf
 	closed          bool
 	peers, policies intern.List[model.Key]
-	facets          intern.List[string]
+	labels          intern.List[string] // see Inputs.Labels
 	out, in         intern.List[Patch]
 	picky           bool // out and in are not the same for all of them
 }
@@ -49,7 +54,7 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	}
 	services, headless := servicesOf(s, n)
 	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
-		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), facets: x.facets(n)}
+		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), labels: x.labelsOf(n)}
 	c.ownAddress = ownAddress(s, c.sidecar)
 	c.out, c.in, c.picky = filtersOf(s, root, n)
 	if len(x.chosen) >= maxChosen {
@@ -78,55 +83,168 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 
 // NewIndex reads a snapshot.
 func NewIndex(s *mirror.Snapshot) *Index {
-	x := &Index{labels: map[string]int{}}
-	for r := range s.All(model.KindVirtualService) {
-		x.count(r, 1)
+	x := &Index{named: map[string]map[string]int{}, compared: map[string]int{}}
+	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule} {
+		for r := range s.All(kind) {
+			x.count(readBy(r), 1)
+		}
 	}
 	return x
 }
 
-// Apply follows one edit. True: the set of label keys is another one, so the views of all nodes may be.
+// Apply follows one edit. True: other inputs are read, so the views of all nodes may be others.
 func (x *Index) Apply(e mirror.Edit) bool {
 	x.snapshot, x.chosen = weak.Pointer[mirror.Snapshot]{}, nil
-	had := slices.Sorted(maps.Keys(x.labels))
-	x.count(e.Old, -1)
-	x.count(e.New, 1)
-	return !slices.Equal(had, slices.Sorted(maps.Keys(x.labels)))
+	was, is := readBy(e.Old), readBy(e.New)
+	differs := x.count(is, 1)
+	return x.count(was, -1) || differs
 }
 
-func (x *Index) count(r model.Record, by int) {
-	for _, key := range SourceLabels(r) {
-		if x.labels[key] += by; x.labels[key] == 0 {
-			delete(x.labels, key)
+// count counts what a record reads in or out. True: something is read that was not, or no longer.
+func (x *Index) count(r reading, by int) (differs bool) {
+	for label := range r.named {
+		if x.named[label.key] == nil {
+			x.named[label.key] = map[string]int{}
+		}
+		differs = counted(x.named[label.key], label.value, by) || differs
+		if len(x.named[label.key]) == 0 {
+			delete(x.named, label.key)
 		}
 	}
+	for key := range r.compared {
+		differs = counted(x.compared, key, by) || differs
+	}
+	if r.locality {
+		before := x.localities > 0
+		x.localities += by
+		differs = differs || before != (x.localities > 0)
+	}
+	return differs
 }
 
-// SourceLabels are the label keys that sourceLabels of a VirtualService's http routes name; nil for other records.
-func SourceLabels(r model.Record) []string {
-	vs, ok := r.(*model.VirtualService)
-	if !ok {
-		return nil
+// counted counts a key, and says whether it has come or gone.
+func counted(m map[string]int, key string, by int) bool {
+	before := m[key]
+	if m[key] += by; m[key] == 0 {
+		delete(m, key)
 	}
-	var all []string
-	for _, route := range vs.Spec.GetHttp() {
-		for _, match := range route.GetMatch() {
-			for key := range match.GetSourceLabels() {
-				all = append(all, key)
+	return (before == 0) != (m[key] == 0)
+}
+
+// label is one label of a proxy.
+type label struct{ key, value string }
+
+// reading is which inputs a record may read.
+type reading struct {
+	named    map[label]bool  // labels whose values it names: other values make no difference
+	compared map[string]bool // keys of labels that it compares with those of endpoints
+	locality bool
+}
+
+func (r *reading) names(labels map[string]string) {
+	for key, value := range labels {
+		if r.named == nil {
+			r.named = map[label]bool{}
+		}
+		r.named[label{key, value}] = true
+	}
+}
+
+func (r *reading) compares(s *networkingv1.LocalityLoadBalancerSetting) {
+	for _, key := range FailoverLabels(s) {
+		if r.compared == nil {
+			r.compared = map[string]bool{}
+		}
+		r.compared[key] = true
+	}
+}
+
+// readBy is what a record may read; nothing of nil.
+func readBy(r model.Record) (out reading) {
+	switch t := r.(type) {
+	case *model.VirtualService:
+		for _, route := range t.Spec.GetHttp() {
+			for _, match := range route.GetMatch() {
+				out.names(match.GetSourceLabels())
+			}
+		}
+	case *model.DestinationRule:
+		out.names(t.Spec.GetWorkloadSelector().GetMatchLabels())
+		for p := range policies(t) {
+			setting := p.GetLoadBalancer().GetLocalityLbSetting()
+			out.locality = out.locality || setting != nil || p.GetOutlierDetection() != nil // the mesh has a setting, too
+			out.compares(setting)
+		}
+	case *model.Mesh:
+		setting := t.Spec.GetLocalityLbSetting()
+		out.locality = len(setting.GetDistribute()) > 0
+		out.compares(setting)
+	}
+	return out
+}
+
+// policy is what the traffic policies of all levels have in common.
+type policy interface {
+	GetLoadBalancer() *networkingv1.LoadBalancerSettings
+	GetOutlierDetection() *networkingv1.OutlierDetection
+}
+
+// policies are the traffic policies of a rule: of the host, its subsets, and the ports of both.
+func policies(rule *model.DestinationRule) iter.Seq[policy] {
+	return func(yield func(policy) bool) {
+		all := []*networkingv1.TrafficPolicy{rule.Spec.GetTrafficPolicy()}
+		for _, sub := range rule.Spec.GetSubsets() {
+			all = append(all, sub.GetTrafficPolicy())
+		}
+		for _, p := range all {
+			if p == nil {
+				continue
+			}
+			if !yield(p) {
+				return
+			}
+			for _, port := range p.GetPortLevelSettings() {
+				if !yield(port) {
+					return
+				}
 			}
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
-func (x *Index) facets(n Node) intern.List[string] {
+// FailoverLabels are the keys of the proxy's labels that a setting's failoverPriority compares with those of endpoints: of
+// "key=value", which says what the endpoint's has to be, none.
+func FailoverLabels(s *networkingv1.LocalityLoadBalancerSetting) (keys []string) {
+	for _, label := range s.GetFailoverPriority() {
+		if !strings.Contains(label, "=") {
+			keys = append(keys, label)
+		}
+	}
+	return keys
+}
+
+// labelsOf are the labels of a node that some record reads.
+func (x *Index) labelsOf(n Node) intern.List[string] {
 	var all []string
-	for key := range x.labels {
-		if v, ok := n.Labels[key]; ok {
+	for key, values := range x.named {
+		if v, ok := n.Labels[key]; ok && (values[v] > 0 || x.compared[key] > 0) {
+			all = append(all, key+"="+v)
+		}
+	}
+	for key := range x.compared {
+		if v, ok := n.Labels[key]; ok && x.named[key] == nil {
 			all = append(all, key+"="+v)
 		}
 	}
 	slices.Sort(all)
 	return strs.List(all...)
+}
+
+// inputs are what records read of a node that has these of its labels read.
+func (x *Index) inputs(labels intern.List[string], n Node) Inputs {
+	in := Inputs{Labels: labels}
+	if x.localities > 0 {
+		in.Locality = n.Locality
+	}
+	return in
 }

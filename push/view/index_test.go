@@ -62,13 +62,13 @@ func TestWorkloadIsChosenForOnce(t *testing.T) {
 func TestChoicesFollowSourceLabels(t *testing.T) {
 	s := snapshot()
 	x := NewIndex(s)
-	if v := x.View(s, web()); len(v.Facets.All()) != 0 {
-		t.Fatalf("%v", v.Facets.All())
+	if v := x.View(s, web()); len(v.Inputs.Labels.All()) != 0 {
+		t.Fatalf("%v", v.Inputs.Labels.All())
 	}
 	vs := rec(t, model.KindVirtualService, "shop/v", `{hosts: [x], http: [{match: [{sourceLabels: {app: web}}]}]}`)
 	x.Apply(mirror.Edit{New: vs})
-	if v := x.View(s, web()); !slices.Equal(v.Facets.All(), []string{"app=web"}) {
-		t.Errorf("%v", v.Facets.All())
+	if v := x.View(s, web()); !slices.Equal(v.Inputs.Labels.All(), []string{"app=web"}) {
+		t.Errorf("%v", v.Inputs.Labels.All())
 	}
 }
 

@@ -41,6 +41,7 @@ type Node struct {
 	Verified Identity
 	Cluster  string
 	Network  string
+	Locality string // region/zone/sub-zone, as far as stated; empty: not known
 	Version  string // ISTIO_VERSION
 	Mode     Mode
 	Caps     xds.Caps
@@ -132,6 +133,10 @@ func Parse(raw []byte) (Node, error) {
 	}
 	n.Account, n.Cluster, n.Network = n.Metadata["SERVICE_ACCOUNT"], n.Metadata["CLUSTER_ID"], n.Metadata["NETWORK"]
 	n.Version = n.Metadata["ISTIO_VERSION"]
+	if n.Locality, err = locality(w.locality); err != nil {
+		return Node{}, err
+	}
+	n.Locality = cmp.Or(n.Locality, labelledLocality(n.Labels))
 	if n.Mode, err = parseMode(n.Metadata["INTERCEPTION_MODE"]); err != nil {
 		return Node{}, err
 	}
@@ -243,6 +248,15 @@ func (n *Node) labels(parts [][]byte) error {
 	}
 	key := slices.Min(slices.Collect(maps.Keys(odd))) // the same of equal nodes
 	return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, odd[key].describe())
+}
+
+// labelledLocality is where a proxy is by its labels, where its bootstrap does not say: Istio's own label, with dots for slashes, goes
+// before those that Kubernetes gives to Pods (https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/).
+func labelledLocality(labels map[string]string) string {
+	if own := labels["istio-locality"]; own != "" {
+		return strings.ReplaceAll(own, ".", "/")
+	}
+	return joinLocality(labels["topology.kubernetes.io/region"], labels["topology.kubernetes.io/zone"], labels["topology.istio.io/subzone"])
 }
 
 func parseMode(s string) (Mode, error) {

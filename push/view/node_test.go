@@ -120,3 +120,29 @@ func TestTextsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Where a proxy is: what its bootstrap says, else its labels; a name that cannot stand between slashes is refused.
+func TestLocality(t *testing.T) {
+	node := func(rest string) string {
+		return `{"id": "sidecar~10.1.0.7~web-1.shop~shop.svc.cluster.local"` + rest + `}`
+	}
+	labels := `, "metadata": {"LABELS": {"topology.kubernetes.io/region": "r2", "topology.kubernetes.io/zone": "z2"`
+	for text, want := range map[string]string{
+		node(``): "",
+		node(`, "locality": {"region": "r1", "zone": "z1", "sub_zone": "s1"}`):     "r1/z1/s1",
+		node(`, "locality": {"region": "r1"}` + labels + `}}`):                     "r1",
+		node(`, "locality": {"zone": "z1"}`):                                       "/z1",
+		node(labels + `}}`):                                                        "r2/z2",
+		node(labels + `, "istio-locality": "r3.z3.s3"}}`):                          "r3/z3/s3",
+		node(`, "locality": {}` + labels + `, "topology.istio.io/subzone": "s"}}`): "r2/z2/s",
+	} {
+		if n, err := parse(t, text); err != nil || n.Locality != want {
+			t.Errorf("%s: locality %q (%v), want %q", text, n.Locality, err, want)
+		}
+	}
+	for _, bad := range []string{"a/b", strings.Repeat("x", longest+1)} {
+		if _, err := parse(t, node(`, "locality": {"zone": "`+bad+`"}`)); err == nil || !strings.Contains(err.Error(), "node.locality") {
+			t.Errorf("%.10q: %v", bad, err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -18,15 +19,75 @@ import (
 // View is everything that may decide a proxy's configuration, in layers. Comparable: proxies of equal views get equal
 // configuration, and equal parts are planned once.
 type View struct {
-	Scope Scope
-	// Facets are the proxy's labels that sourceLabels of some VirtualService name, as "key=value", sorted.
-	Facets   intern.List[string]
+	Scope    Scope
+	Inputs   Inputs
 	Workload Workload
-	// Residue are the proxy's own addresses, where a headless service with TCP ports includes them; else empty.
-	Residue intern.List[string]
+	// Addresses are the proxy's own, where a headless service with TCP ports includes them; else empty.
+	Addresses intern.List[string]
 	// Secrets is the identity as which the proxy asks for Secrets: that which it has proved, where it is of the proxy's
 	// namespace. Zero: it may have none, ever.
 	Secrets Identity
+}
+
+// Inputs are the facts of a proxy that single entries of its outbound side read. What no record reads is left out, so that it makes no
+// difference. Comparable.
+type Inputs struct {
+	// Labels are the proxy's labels that some rule names, by key and value, or compares by key with those of endpoints, as "key=value",
+	// sorted.
+	Labels intern.List[string]
+	// Locality is the proxy's region/zone/sub-zone, where some rule reads it; empty: not known, or nobody reads it.
+	Locality string
+}
+
+// Reads is which of the Inputs an entry reads. Comparable; the zero Reads are none.
+type Reads struct {
+	Labels   intern.List[string] // keys, sorted
+	Locality bool
+}
+
+// ReadsOf makes Reads of label keys, in any order, and of whether the locality is read.
+func ReadsOf(labels []string, locality bool) Reads {
+	sorted := slices.Clone(labels)
+	slices.Sort(sorted)
+	return Reads{Labels: strs.List(slices.Compact(sorted)...), Locality: locality}
+}
+
+// Of are those of the inputs that an entry reads: entries that read the same of two proxies are the same for both.
+func (r Reads) Of(in Inputs) (out Inputs) {
+	if r.Locality {
+		out.Locality = in.Locality
+	}
+	if r.Labels.Len() == 0 || in.Labels.Len() == 0 {
+		return out
+	}
+	var labels []string
+	for _, label := range in.Labels.All() {
+		if key, _, _ := strings.Cut(label, "="); slices.Contains(r.Labels.All(), key) {
+			labels = append(labels, label)
+		}
+	}
+	out.Labels = strs.List(labels...)
+	return out
+}
+
+// Label is the value of a label; false: the proxy has none, or no rule reads it.
+func (in Inputs) Label(key string) (value string, ok bool) {
+	for _, label := range in.Labels.All() {
+		if k, v, _ := strings.Cut(label, "="); k == key {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// Match says whether a selector picks the proxy by its labels.
+func (in Inputs) Match(selector map[string]string) bool {
+	for k, v := range selector {
+		if have, ok := in.Label(k); !ok || have != v {
+			return false
+		}
+	}
+	return true
 }
 
 // Scope is the outbound side. Nothing in it names a proxy.
@@ -107,7 +168,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Network: n.Network, Cluster: n.Cluster,
 			Caps: n.Caps, Mode: n.Mode, Filters: c.out},
-		Facets: c.facets,
+		Inputs: x.inputs(c.labels, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
 			Policies: c.policies, Caps: n.Caps, Mode: n.Mode, Filters: c.in},
 	}
@@ -115,7 +176,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 		v.Workload.Addresses = strs.List(n.Addresses...)
 	}
 	if c.headless && n.Mode != None {
-		v.Residue = strs.List(n.Addresses...)
+		v.Addresses = strs.List(n.Addresses...)
 	}
 	return v
 }
@@ -127,6 +188,7 @@ func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	return View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Network: n.Network, Cluster: n.Cluster, Caps: n.Caps, Mode: None,
 			Router: true, Filters: filters},
+		Inputs:   x.inputs(x.labelsOf(n), n),
 		Workload: Workload{Namespace: n.Namespace, Mode: None, Router: true},
 	}
 }

@@ -19,7 +19,7 @@ import (
 func rec(t testing.TB, kind model.Kind, name, text string) model.Record {
 	t.Helper()
 	body := map[model.Kind]proto.Message{model.KindSidecar: &networkingv1.Sidecar{}, model.KindEnvoyFilter: &networkingv1.EnvoyFilter{},
-		model.KindVirtualService: &networkingv1.VirtualService{}, model.KindService: &model.ServiceSpec{}}[kind]
+		model.KindVirtualService: &networkingv1.VirtualService{}, model.KindDestinationRule: &networkingv1.DestinationRule{}, model.KindService: &model.ServiceSpec{}}[kind]
 	if body == nil {
 		body = &model.PolicySpec{}
 	}
@@ -134,10 +134,10 @@ func TestViewHasNoIdentity(t *testing.T) {
 	if Of(s, other) != base {
 		t.Error("two pods of one workload have two views")
 	}
-	if v := Of(s, web("tier=x")); v == base || v.Scope != base.Scope || v.Facets.All()[0] != "tier=x" || v.Workload != base.Workload {
+	if v := Of(s, web("tier=x")); v == base || v.Scope != base.Scope || v.Inputs.Labels.All()[0] != "tier=x" || v.Workload != base.Workload {
 		t.Errorf("a label that a rule reads: %+v", v)
 	}
-	if v := Of(s, web("app=db")); v.Scope != base.Scope || v.Workload == base.Workload || v.Residue.Len() != 1 {
+	if v := Of(s, web("app=db")); v.Scope != base.Scope || v.Workload == base.Workload || v.Addresses.Len() != 1 {
 		t.Errorf("a headless TCP service: %+v", v)
 	}
 	if v := Of(s, web("app=closed")); !v.Workload.Closed || v.Workload.Services.Len() != 0 {
@@ -172,15 +172,53 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// The index follows edits: which labels matter is the same as read anew.
+// The index follows edits: what it says of a node after each is what it says read anew; and it says when that may be another.
 func TestIndexFollows(t *testing.T) {
-	one := rec(t, model.KindVirtualService, "shop/a", "http: [{match: [{sourceLabels: {tier: x, app: web}}]}]")
-	two := rec(t, model.KindVirtualService, "shop/b", "http: [{match: [{sourceLabels: {tier: prod}}]}]")
-	x := NewIndex(mirror.Empty())
-	if !x.Apply(mirror.Edit{New: one}) || x.Apply(mirror.Edit{New: two}) || !x.Apply(mirror.Edit{Old: one}) || !x.Apply(mirror.Edit{Old: two}) {
-		t.Error("the index misses when the set of label keys changes")
+	source := func(name, labels string) model.Record {
+		return rec(t, model.KindVirtualService, "shop/"+name, "http: [{match: [{sourceLabels: {"+labels+"}}]}]")
 	}
-	if len(x.labels) != 0 {
-		t.Errorf("left: %v", x.labels)
+	rule := func(text string) model.Record { return rec(t, model.KindDestinationRule, "shop/r", "host: x\n"+text) }
+	one, two := source("a", "tier: x, app: web"), source("b", "tier: x")
+	selector, other := rule("workloadSelector: {matchLabels: {tier: w}}"), rule("workloadSelector: {matchLabels: {tier: z}}")
+	place := rule("subsets: [{name: s, trafficPolicy: {portLevelSettings: [{port: {number: 80}, outlierDetection: {interval: 3s}}]}}]")
+	compared := rule("trafficPolicy: {loadBalancer: {localityLbSetting: {failoverPriority: [tier, 'zone=a']}}}")
+	x, s := NewIndex(mirror.Empty()), mirror.Empty()
+	for i, step := range []struct {
+		edit    mirror.Edit
+		differs bool
+	}{
+		{mirror.Edit{New: one}, true}, {mirror.Edit{New: two}, false}, {mirror.Edit{Old: one}, true}, {mirror.Edit{New: selector}, true},
+		{mirror.Edit{Old: selector, New: other}, true}, {mirror.Edit{Old: other, New: place}, true}, {mirror.Edit{Old: place, New: compared}, true},
+		{mirror.Edit{Old: two}, true}, {mirror.Edit{Old: compared}, true},
+	} {
+		if x.Apply(step.edit) != step.differs {
+			t.Errorf("step %d: says %v that other inputs are read", i, !step.differs)
+		}
+		if step.edit.New != nil {
+			s = s.Apply(int64(i+1), []model.Record{step.edit.New}, nil).New
+		} else {
+			s = s.Apply(int64(i+1), nil, []model.Key{step.edit.Old.Meta().Key}).New
+		}
+		for _, tier := range []string{"x", "w", "z", "q"} {
+			n := web("tier=" + tier)
+			n.Locality = "r/z"
+			if got, want := x.View(s, n).Inputs, Of(s, n).Inputs; got != want {
+				t.Errorf("step %d: %v, read anew %v", i, got, want)
+			}
+		}
+	}
+	if len(x.named)+len(x.compared)+x.localities != 0 {
+		t.Errorf("left: %+v", x)
+	}
+}
+
+// Of labels whose values are named, other values make no other view: there may be as many as workloads.
+func TestOnlyNamedValuesAreInputs(t *testing.T) {
+	s := snapshot(rec(t, model.KindDestinationRule, "shop/r", "{host: x, workloadSelector: {matchLabels: {tier: x}}}"))
+	if a, b := Of(s, web("tier=w")), Of(s, web("tier=z")); a != b || a.Inputs != (Inputs{}) {
+		t.Errorf("%v and %v", a.Inputs, b.Inputs)
+	}
+	if v := Of(s, web("tier=x")); !v.Inputs.Match(map[string]string{"tier": "x"}) || v.Inputs.Match(map[string]string{"tier": "x", "app": "web"}) {
+		t.Errorf("%v", v.Inputs)
 	}
 }

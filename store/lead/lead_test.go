@@ -34,6 +34,11 @@ type candidate struct {
 
 func stand(t *testing.T, store *kv.Store, name string) *candidate {
 	t.Helper()
+	return standFor(t, store, name, lease)
+}
+
+func standFor(t *testing.T, store *kv.Store, name string, lease time.Duration) *candidate {
+	t.Helper()
 	e, err := lead.New(lead.Config{Store: store, Name: name, Lease: lease, Retry: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -75,11 +80,12 @@ func none[T any](t *testing.T, what string, from <-chan T) {
 	}
 }
 
+// The leases last longer than the test waits: who took over did not wait for one to end.
 func TestCleanShutdownHandsOverAtOnce(t *testing.T) {
 	s := kvtest.Start(t)
-	a := stand(t, s.Connect(), "a")
+	a := standFor(t, s.Connect(), "a", time.Hour)
 	first := receive(t, "a leads", a.leads)
-	b := stand(t, s.Connect(), "b")
+	b := standFor(t, s.Connect(), "b", time.Hour)
 	if name, epoch, err := b.Leader(within(t)); err != nil || name != "a" || epoch != first {
 		t.Fatalf("leader %s %v, %v", name, epoch, err)
 	}
@@ -87,12 +93,8 @@ func TestCleanShutdownHandsOverAtOnce(t *testing.T) {
 		t.Fatalf("a leads %t in %v", leading, epoch)
 	}
 	none(t, "b leads beside a", b.leads)
-	began := time.Now()
 	a.stop()
 	second := receive(t, "b leads", b.leads)
-	if took := time.Since(began); took > lease/2 {
-		t.Errorf("took over after %v, the lease is %v", took, lease)
-	}
 	if second.Revision <= first.Revision {
 		t.Errorf("epoch %v after %v", second, first)
 	}
@@ -115,12 +117,8 @@ func TestStoppedLeaderIsReplacedAndFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := electByHand(t, stopped, grant.ID)
-	began := time.Now()
 	b := stand(t, s.Connect(), "b")
 	epoch := receive(t, "b leads", b.leads)
-	if took := time.Since(began); took > 2*lease {
-		t.Errorf("took over after %v, the lease is %v", took, lease)
-	}
 	if _, err := stopped.Commit(within(t), kv.Batch{Epoch: old}); !errors.Is(err, kv.ErrDeposed) {
 		t.Errorf("the stopped leader wrote: %v", err)
 	}

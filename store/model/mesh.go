@@ -25,6 +25,7 @@ func MeshDefaults() *meshv1.MeshConfig {
 		EnablePrometheusMerge: wrapperspb.Bool(true),
 		OutboundTrafficPolicy: &meshv1.MeshConfig_OutboundTrafficPolicy{Mode: meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY},
 		InboundTrafficPolicy:  &meshv1.MeshConfig_InboundTrafficPolicy{Mode: meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH},
+		LocalityLbSetting:     &networkingv1.LocalityLoadBalancerSetting{Enabled: wrapperspb.Bool(true)},
 		DefaultHttpRetryPolicy: &networkingv1.HTTPRetry{
 			Attempts: 2,
 			RetryOn:  "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes",

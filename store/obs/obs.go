@@ -147,7 +147,7 @@ var (
 // The metrics that are Navarch's own.
 var (
 	Proxies        = gauge("navarch_proxies", "Streams that are served.")
-	Views          = gaugeVec("navarch_views", "Planned layers that are shared by proxies, by layer: scope, family, workload, residue.", "layer")
+	Views          = gaugeVec("navarch_views", "Planned layers that are shared by proxies, by layer: scope, variant, workload, overlay.", "layer")
 	Builds         = counterVec("navarch_builds_total", "Resources built (encoded), by type.", "type")
 	FragmentBuilds = counter("navarch_virtual_host_builds_total", "Virtual hosts built (encoded).")
 	Pooled         = gaugeVec("navarch_pooled", "Encoded resources and virtual hosts that are held.", "what")

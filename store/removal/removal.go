@@ -151,7 +151,7 @@ func parseApproval(path string, raw []byte) (a Approval, err error) {
 		return a, errors.New("its id is not that of its key")
 	}
 	if sum, err := hex.DecodeString(a.Digest); err != nil || len(sum) != sha256.Size {
-		return a, errors.New("its digest is none")
+		return a, fmt.Errorf("%q is not a digest: %d hexadecimal digits, as navarchctl store held prints them", a.Digest, hex.EncodedLen(sha256.Size))
 	}
 	return a, nil
 }

@@ -165,8 +165,8 @@ func TestGarbageIsRefused(t *testing.T) {
 	digest := DigestOf(g.Held())
 	lead(t, s.Store, "one", s.Elect("one"), g)
 	held(t, s.Store, digest)
-	if _, err := Accept(within(t), s.Store, Approval{Digest: "not one"}); err == nil || errors.Is(err, ErrRefused) {
-		t.Errorf("a digest that is none is written: %v", err)
+	if _, err := Accept(within(t), s.Store, Approval{Digest: "not one"}); err == nil || errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), `"not one" is not a digest: 64 hexadecimal digits`) {
+		t.Errorf("what is not a digest is written, or not named: %v", err)
 	}
 	good := fmt.Sprintf(`{"id":"other","digest":%q}`, digest)
 	all := map[string]string{"empty": "", "text": "yes", "list": "[]", "huge": `{"id":"huge","digest":"` + digest + `","reason":"` + strings.Repeat("x", 1<<20) + `"}`,

@@ -49,7 +49,14 @@ var may = map[string][]string{
 	"push/build/route":            {"push/build/patch"},
 	"push/pool":                   {},
 	"push/manifest":               {},
-	"push/plan":                   {"store/crash", "store/mirror", "push/access", "push/resolve", "push/view", "push/build/*", "push/pool", "push/manifest"},
+	"push/plan":                   {"store/crash", "store/mirror", "push/access", "push/resolve", "push/view", "push/build/patch", "push/build/vhost", "push/pool", "push/manifest", "push/plan/*"},
+	"push/plan/layer":             {"push/pool", "push/manifest"},
+	"push/plan/input":             {"store/mirror", "push/access", "push/view", "push/build/*", "push/pool", "push/plan/layer"},
+	"push/plan/host":              {"push/view", "push/build/*", "push/pool", "push/plan/input", "push/plan/layer"},
+	"push/plan/front":             {"push/view", "push/plan/host", "push/plan/input", "push/plan/layer"},
+	"push/plan/front/*":           {"push/view", "push/build/*", "push/pool", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer"},
+	"push/plan/inbound":           {"push/view", "push/build/*", "push/pool", "push/manifest", "push/plan/front", "push/plan/input", "push/plan/layer"},
+	"push/plan/secret":            {"store/mirror", "push/access", "push/view", "push/build/secret", "push/pool", "push/manifest", "push/plan/input", "push/plan/layer"},
 	"push/delta":                  {"push/manifest"},
 	"push/fanout":                 {},
 	"push/budget":                 {},
@@ -106,7 +113,7 @@ var testsMay = map[string][]string{
 	"push/build/patch":      {"push/build/patch/envoytypes"},
 	"push/build/vhost":      {"loadtest/envoytest", "push/build/route"},
 	"push/inspect":          {"push/build/cluster", "push/build/listener", "push/build/vhost", "push/plan"},
-	"push/plan":             {"loadtest/envoytest", "loadtest/loopback"},
+	"push/plan":             {"loadtest/envoytest", "loadtest/loopback", "push/build/secret"},
 	"push/quarantine/share": {"store/kv/kvtest"},
 	"push/serve":            {"loadtest/envoytest", "loadtest/loopback"},
 	"shard/member":          {"store/kv/kvtest"},
@@ -295,7 +302,7 @@ func TestArrowsRefuse(t *testing.T) {
 			t.Errorf("%s importing %v: refused %d times, want once", p.ImportPath, p.Imports, len(refusals(p)))
 		}
 	}
-	if got := refusals(listed{ImportPath: module + "push/plan", Imports: []string{module + "push/build/cluster", "fmt"}}); got != nil {
+	if got := refusals(listed{ImportPath: module + "push/plan/host", Imports: []string{module + "push/build/cluster", "fmt"}}); got != nil {
 		t.Errorf("an allowed arrow was refused: %v", got)
 	}
 }

@@ -80,8 +80,10 @@ func TestFaultEventStorm(t *testing.T) {
 	}
 	flips(t, f, dir, "172.17.1") // the first brings a slice, which the next ones change
 	calm := flips(t, f, dir, "172.17.2").Total()
-	live := replica.live(t)
-
+	live := 0
+	if faultScale > 1 { // memory is measured at full size, on a machine that does nothing else
+		live = replica.live(t)
+	}
 	storm(t, f, leader, dir, n, rounds)
 	quiet(t, f)
 	recovered(t, f, dir, calm)
@@ -93,10 +95,12 @@ func TestFaultEventStorm(t *testing.T) {
 			t.Errorf("at rest the processes took %v of processor time in 5 s before, and take %v now", atRest, now)
 		}
 	}
-	now := replica.live(t)
-	t.Logf("live heap: %d bytes before, %d after", live, now)
-	if now > live+16<<20+proxies<<13 { // 8 KB for each: buffers that were used
-		t.Errorf("the live heap grew from %d to %d bytes", live, now)
+	if faultScale > 1 {
+		now := replica.live(t)
+		t.Logf("live heap: %d bytes before, %d after", live, now)
+		if now > live+16<<20+proxies<<13 { // 8 KB for each: buffers that were used
+			t.Errorf("the live heap grew from %d to %d bytes", live, now)
+		}
 	}
 	lastEndpoints(t, replica, n)
 	// Who comes now is told the truth: all hold the same as it does.

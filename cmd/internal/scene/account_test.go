@@ -176,8 +176,8 @@ func (s *stage) writes(args []string) (string, error) {
 
 func (s *stage) shared(args []string) (string, error) {
 	st := s.world.plan.Stats()
-	return "", amounts(map[string]int64{"scopes": int64(st.Scopes), "families": int64(st.Variants), "workloads": int64(st.Workloads),
-		"residues": int64(st.Overlays), "views": int64(st.Views), "proxies": int64(st.Proxies)}, args)
+	return "", amounts(map[string]int64{"scopes": int64(st.Scopes), "variants": int64(st.Variants), "workloads": int64(st.Workloads),
+		"overlays": int64(st.Overlays), "views": int64(st.Views), "proxies": int64(st.Proxies)}, args)
 }
 
 func (s *stage) problems([]string) (string, error) {

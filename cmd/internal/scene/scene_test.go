@@ -40,7 +40,7 @@ var commands = map[string]step{
 	"builds":     (*stage).builds,     // [cluster=N] [endpoint=N] [listener=N] [route=N] [vhost=N]: exactly so many were drawn
 	"plans":      (*stage).plans,      // [config=N] [endpoint=N]: lanes of plans made
 	"writes":     (*stage).writes,     // N: records put and deleted in the store
-	"shared":     (*stage).shared,     // [scopes=N] [families=N] [workloads=N] [views=N] [proxies=N]
+	"shared":     (*stage).shared,     // [scopes=N] [variants=N] [workloads=N] [views=N] [proxies=N]
 	"problems":   (*stage).problems,   // prints what is wrong with files, objects, and what they say together
 	"show":       (*stage).show,       // PROXY cluster|endpoint|listener|route|secret [NAME]: prints what it holds, or the names
 	"call":       (*stage).call,       // PROXY URL [METHOD] [to=IP] [HEADER=VALUE]...: prints what its Envoy would do with a request

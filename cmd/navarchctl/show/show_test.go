@@ -1,6 +1,7 @@
 package show
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -37,6 +38,11 @@ func FuzzConfig(f *testing.F) {
 		}
 		for kind := range xds.NumTypes {
 			for _, filter := range []Filter{{}, {FQDN: "a", Subset: "b", Direction: "c", Port: 1, Name: "d", Address: "e", Type: "f", Cluster: "g", Status: "h"}} {
+				for _, r := range d.Resources[kind] {
+					if narrow := Narrowed(r, filter); (narrow == nil) != (r.Raw == nil) || narrow != nil && !json.Valid(narrow) {
+						t.Fatalf("%s: %s", r.Name, narrow)
+					}
+				}
 				var b strings.Builder
 				if err := Config(&b, d, kind, filter); err != nil {
 					t.Fatal(err)

@@ -165,7 +165,7 @@ func balancers(t testing.TB) map[string]testCase {
 		"maglev by default": {spec: lb("consistentHash: {useSourceIp: true, maglev: {}}"), want: `{lb_policy: MAGLEV}`, absent: []string{"maglev_lb_config"}},
 		"maglev of no prime": {spec: lb("consistentHash: {useSourceIp: true, maglev: {tableSize: 65536}}"), want: `{lb_policy: MAGLEV}`, absent: []string{"maglev_lb_config"},
 			problem: "spec.trafficPolicy.loadBalancer.consistentHash.maglev.tableSize: 65536: want a prime"},
-		"locality":    {spec: lb("localityLbSetting: {failover: [{from: a, to: b}]}"), want: `{lb_policy: LEAST_REQUEST}`, problem: "loadBalancer.localityLbSetting: is not supported"},
+		"locality":    {spec: lb("localityLbSetting: {failover: [{from: a, to: b}]}"), want: `{lb_policy: LEAST_REQUEST}`},
 		"no locality": {spec: lb("localityLbSetting: {enabled: false}"), want: `{lb_policy: LEAST_REQUEST}`},
 	}
 }

@@ -69,6 +69,10 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 	d.outlier(p)
 	d.balance(p)
 	s.locate(d)
+	if s.Balance.Weighted() && d.GetType() != clusterv3.Cluster_ORIGINAL_DST {
+		d.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
+			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{}}
+	}
 	s.secure(d, p)
 	d.unsupported(p)
 	r, err := d.seal(s.Patches.All())
@@ -128,7 +132,7 @@ func (s Outbound) resolve(d *builder) {
 	if rate := s.Mesh.Spec.GetDnsRefreshRate(); positive(rate) && rate.AsDuration() > time.Millisecond {
 		d.DnsRefreshRate = rate
 	}
-	d.LoadAssignment = endpoint.Assignment(d.Name, s.Members.All(), s.Plain.All(), resolvable)
+	d.LoadAssignment = endpoint.Assignment(d.Name, s.Members.All(), s.Plain.All(), s.Balance, resolvable)
 	if d.GetType() == clusterv3.Cluster_STRICT_DNS {
 		return
 	}

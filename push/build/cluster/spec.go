@@ -5,6 +5,7 @@
 package cluster
 
 import (
+	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -23,6 +24,9 @@ type Outbound struct {
 	// Members are the endpoints of DNS services, which stand inside the cluster; empty for all others (EDS,
 	// ORIGINAL_DST).
 	Members intern.List[model.Member]
+	// Balance is how the proxy's place decides among the endpoints, here or in the assignment. Of the proxy itself it says something for
+	// DNS services alone.
+	endpoint.Balance
 	Mesh    *model.Mesh
 	Caps    xds.Caps
 	Patches intern.List[model.Patch] // CLUSTER MERGE that match, in order of application

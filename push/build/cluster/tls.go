@@ -162,9 +162,6 @@ func (d *builder) unsupported(p policy) {
 	if len(p.outlier.GetOutlierDetectionHttpErrorCodes()) > 0 {
 		d.problem(p.outlierAt+".outlierDetectionHttpErrorCodes", "is not supported by this version")
 	}
-	if l := p.balancer.GetLocalityLbSetting(); l != nil && (l.Enabled == nil || l.Enabled.Value) {
-		d.problem(p.balancerAt+".localityLbSetting", "is not supported by this version")
-	}
 	if p.balancer.GetZoneAwareLbSetting() != nil {
 		d.problem(p.balancerAt+".zoneAwareLbSetting", "is not supported by this version")
 	}

@@ -18,7 +18,7 @@ import (
 
 // Build draws the assignment. One without endpoints is a valid answer: the cluster has nobody.
 func (s Spec) Build() (*xds.Resource, error) {
-	return xds.Encode(xds.Endpoint, s.Cluster, Assignment(s.Cluster, s.Members.All(), s.Plain.All(), IsAddress))
+	return xds.Encode(xds.Endpoint, s.Cluster, Assignment(s.Cluster, s.Members.All(), s.Plain.All(), s.Balance, IsAddress))
 }
 
 // maxPath is the longest path of a Unix socket on Linux, in bytes (unix(7)).
@@ -34,10 +34,10 @@ func IsAddress(address string) bool {
 	return err == nil && ip.Zone() == ""
 }
 
-// Assignment is the members whose address is kept, each address and port once, grouped by locality (priority 0), in an
+// Assignment is the members whose address is kept, each address and port once, grouped by locality and priority, in an
 // order of its own: the order of the members matters only between equal addresses. Weights are those stated, else 1,
 // scaled down together where their sum passes what Envoy takes (4294967295). What has no valid port is left out.
-func Assignment(name string, members, plain []model.Member, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
+func Assignment(name string, members, plain []model.Member, balance Balance, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
 	members = slices.Clone(members)
 	slices.SortStableFunc(members, func(a, b model.Member) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.Locality, b.Endpoint.Locality),
@@ -67,15 +67,20 @@ func Assignment(name string, members, plain []model.Member, keep func(address st
 	}
 
 	cla := &endpointv3.ClusterLoadAssignment{ClusterName: name}
-	var group *endpointv3.LocalityLbEndpoints
-	for i, m := range members {
-		if i == 0 || m.Endpoint.Locality != members[i-1].Endpoint.Locality {
-			group = &endpointv3.LocalityLbEndpoints{Locality: locality(m.Endpoint.Locality), LoadBalancingWeight: wrapperspb.UInt32(0)}
-			cla.Endpoints = append(cla.Endpoints, group)
+	for _, g := range balance.group(members) {
+		if g.left {
+			continue
 		}
-		w := max(1, weight(m.Endpoint)>>shift)
-		group.LoadBalancingWeight.Value += w
-		group.LbEndpoints = append(group.LbEndpoints, lbEndpoint(m, w, m.Endpoint.Mtls && !slices.Contains(plain, m)))
+		out := &endpointv3.LocalityLbEndpoints{Locality: locality(g.locality), Priority: g.priority, LoadBalancingWeight: wrapperspb.UInt32(0)}
+		for _, m := range g.members {
+			w := max(1, weight(m.Endpoint)>>shift)
+			out.LoadBalancingWeight.Value += w
+			out.LbEndpoints = append(out.LbEndpoints, lbEndpoint(m, w, m.Endpoint.Mtls && !slices.Contains(plain, m)))
+		}
+		if g.weight > 0 {
+			out.LoadBalancingWeight.Value = g.weight
+		}
+		cla.Endpoints = append(cla.Endpoints, out)
 	}
 	return cla
 }

@@ -4,6 +4,8 @@
 package endpoint
 
 import (
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
@@ -15,4 +17,17 @@ type Spec struct {
 	Members intern.List[model.Member]
 	// Plain are those of them that take no mTLS by PeerAuthentication, whatever their labels say.
 	Plain intern.List[model.Member]
+	// Balance is how the proxy's place decides among them.
+	Balance
+}
+
+// Balance says how the proxy's place decides which endpoints are called first. The zero Balance: it does not. Comparable.
+// Rules: https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting.
+type Balance struct {
+	// Setting is the one that holds for the cluster, enabled; nil: none.
+	Setting *networkingv1.LocalityLoadBalancerSetting
+	// Locality is the proxy's region/zone/sub-zone; empty: not known.
+	Locality string
+	// Labels are the proxy's, of the keys that failoverPriority names, as "key=value".
+	Labels intern.List[string]
 }

@@ -1,0 +1,198 @@
+package endpoint
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/model"
+)
+
+// Weighted says whether Envoy has to weigh localities of one priority against each other.
+func (b Balance) Weighted() bool {
+	return len(b.Setting.GetDistribute()) > 0 || len(b.Setting.GetFailover()) > 0
+}
+
+// group is endpoints of one locality and priority.
+type group struct {
+	locality string
+	priority uint32
+	members  []model.Member
+	weight   uint32 // of the locality among its priority, where the setting distributes; 0: the sum of its members'
+	left     bool   // distribute sends nothing there
+}
+
+// group puts members of localities into priorities, the first of which is 0. Members are ordered by locality; so are the groups of a
+// priority.
+func (b Balance) group(members []model.Member) []*group {
+	var groups []*group
+	labels := b.Setting.GetFailoverPriority()
+	for _, m := range members {
+		g := &group{locality: m.Endpoint.Locality}
+		if len(labels) > 0 {
+			g.priority = b.labelPriority(m.Endpoint, labels)
+		}
+		i := slices.IndexFunc(groups, func(o *group) bool { return o.locality == g.locality && o.priority == g.priority })
+		if i < 0 {
+			groups = append(groups, g)
+			i = len(groups) - 1
+		}
+		groups[i].members = append(groups[i].members, m)
+	}
+	switch {
+	case b.Setting == nil:
+	case len(b.Setting.GetDistribute()) > 0:
+		b.distribute(groups)
+	case len(labels) == 0 || len(b.Setting.GetFailover()) > 0:
+		for _, g := range groups {
+			g.priority = 5*g.priority + b.localityPriority(g.locality)
+		}
+	}
+	compact(groups)
+	return groups
+}
+
+// compact gives priorities without gaps, as Envoy wants them, and orders the groups by priority.
+func compact(groups []*group) {
+	var used []uint32
+	for _, g := range groups {
+		used = append(used, g.priority)
+	}
+	slices.Sort(used)
+	used = slices.Compact(used)
+	for _, g := range groups {
+		i, _ := slices.BinarySearch(used, g.priority)
+		g.priority = uint32(i)
+	}
+	slices.SortStableFunc(groups, func(x, y *group) int {
+		return cmp.Or(cmp.Compare(x.priority, y.priority), cmp.Compare(x.locality, y.locality))
+	})
+}
+
+// localityPriority is 0 for the proxy's own sub-zone, 1 for its zone, 2 for its region, 3 for others; where a failover is set for the
+// proxy's region, others than its target come after that.
+func (b Balance) localityPriority(locality string) uint32 {
+	own, other := split(b.Locality), split(locality)
+	same := 0
+	for same < len(own) && own[same] == other[same] {
+		same++
+	}
+	if same > 0 {
+		return uint32(len(own) - same)
+	}
+	for _, f := range b.Setting.GetFailover() {
+		if f.GetFrom() == own[0] && f.GetTo() != other[0] {
+			return 4
+		}
+		if f.GetFrom() == own[0] {
+			break
+		}
+	}
+	return 3
+}
+
+// labelPriority is how many of the labels are left where the first of them differs: 0 where all are equal.
+func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
+	for i, label := range labels {
+		key, want, stated := strings.Cut(label, "=")
+		if !stated {
+			want = b.label(key)
+		}
+		if want != labelOf(e, key) {
+			return uint32(len(labels) - i)
+		}
+	}
+	return 0
+}
+
+func (b Balance) label(key string) string {
+	for _, l := range b.Labels.All() {
+		if k, v, _ := strings.Cut(l, "="); k == key {
+			return v
+		}
+	}
+	return ""
+}
+
+// labelOf is a label of an endpoint; those of its place follow from what is known of it.
+func labelOf(e *model.Endpoint, key string) string {
+	switch key {
+	case "topology.istio.io/network":
+		return e.Network
+	case "topology.istio.io/cluster":
+		return e.Cluster
+	}
+	if part, ok := LocalityLabel(e.Locality, key); ok {
+		return part
+	}
+	return e.Labels[key]
+}
+
+// LocalityLabel is the part of a locality that a well-known label names; false: the label names none.
+func LocalityLabel(locality, key string) (part string, ok bool) {
+	for i, known := range [...]string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"} {
+		if key == known {
+			return split(locality)[i], true
+		}
+	}
+	return "", false
+}
+
+// distribute weighs localities as the setting for the proxy's place does; those that it does not name get nothing.
+func (b Balance) distribute(groups []*group) {
+	for _, d := range b.Setting.GetDistribute() {
+		if !covers(d.GetFrom(), b.Locality) {
+			continue
+		}
+		for _, g := range groups {
+			g.left = true
+		}
+		taken := map[*group]bool{}
+		for _, to := range slices.Sorted(maps.Keys(d.GetTo())) {
+			var named []*group
+			total := 0.0
+			for _, g := range groups {
+				if !taken[g] && covers(to, g.locality) {
+					taken[g] = true
+					named = append(named, g)
+					total += g.sum()
+				}
+			}
+			for _, g := range named {
+				share := float64(d.GetTo()[to]) * g.sum() / total
+				g.weight, g.left = uint32(math.Max(1, math.Ceil(share))), d.GetTo()[to] == 0
+			}
+		}
+		return
+	}
+}
+
+// sum is the weight of a group's members.
+func (g *group) sum() (total float64) {
+	for _, m := range g.members {
+		total += float64(weight(m.Endpoint))
+	}
+	return total
+}
+
+// covers says whether a locality of a setting, in which "*" stands for all that follows, names another.
+func covers(pattern, locality string) bool {
+	parts := split(locality)
+	for i, p := range strings.SplitN(pattern, "/", 3) {
+		if p == "*" {
+			return true
+		}
+		if p != parts[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// split is region, zone and sub-zone.
+func split(locality string) (parts [3]string) {
+	copy(parts[:], strings.SplitN(locality, "/", 3))
+	return parts
+}

@@ -1,0 +1,64 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// peered: hosts of services whose endpoints the PeerAuthentication may reach.
+func peered(c *change, t input.Types, e mirror.Edit) {
+	mark := func(r model.Record) {
+		for _, h := range input.HostsOf(r) {
+			c.hosts[h] |= t
+		}
+	}
+	namespace := e.Key().Namespace
+	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+		all := c.in.In(kind, namespace)
+		if namespace == c.was || namespace == c.in.Root() {
+			all = c.in.All(kind)
+		}
+		for r := range all {
+			mark(r)
+		}
+	}
+}
+
+// deniedHosts: hosts whose clusters believe an identity that is denied now and was not, or was and is not.
+func deniedHosts(c *change, t input.Types, e mirror.Edit) {
+	was, is := input.DeniedBy(e.Old), input.DeniedBy(e.New)
+	other := func(account string) bool { return !slices.Equal(was[account], is[account]) }
+	if len(was)+len(is) == 0 {
+		return
+	}
+	mark := func(r model.Record) {
+		for _, h := range input.HostsOf(r) {
+			c.hosts[h] |= t
+			if input.IsWildcard(h) {
+				c.patterns[h] |= t
+			}
+		}
+	}
+	for r := range c.in.All(model.KindEndpoints) {
+		for _, one := range r.(*model.Endpoints).Spec.GetEndpoints() {
+			if other(cmp.Or(one.GetNamespace(), r.Meta().Key.Namespace) + "/" + one.GetServiceAccount()) {
+				mark(r)
+				break
+			}
+		}
+	}
+	for r := range c.in.All(model.KindServiceEntry) {
+		if slices.ContainsFunc(r.(*model.Service).Spec.GetSubjectAltNames(), func(name string) bool { return other(input.AccountOf(name)) }) {
+			mark(r)
+		}
+	}
+	for r := range c.in.All(model.KindDestinationRule) {
+		if slices.ContainsFunc(input.NamesOf(r.(*model.DestinationRule)), func(name string) bool { return other(input.AccountOf(name)) }) {
+			mark(r)
+		}
+	}
+}

@@ -1,0 +1,12 @@
+package front
+
+import "navarch.io/navarch/store/model"
+
+// Bringer is what brings traffic to a listener. The listener's Spec has the addresses, ports and clusters that came of it, so
+// that services which bring the same share it, and not the objects.
+type Bringer struct {
+	Host    string
+	Service *model.Service
+	Route   *model.VirtualService // whose tcp or tls routes the host has; nil: none
+	Sidecar *model.Sidecar        // whose ingress or egress listeners these are; nil: none
+}

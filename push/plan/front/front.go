@@ -1,0 +1,43 @@
+// Package front is the seam between the host table and what turns it into listeners and route configurations. There is a front for
+// each kind of proxy, in a package of its own below this one; none knows another.
+//
+// Owns: nothing.  Reads: plan/host.  Never: what a single kind of proxy needs.
+package front
+
+import (
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+)
+
+// Front plans the listeners and route configurations of one scope from its hosts. It belongs to the goroutine of the planner. A step
+// calls Read, then Host or Endpoints for each host that was planned again, all of which are resolved by then, and then Finish.
+type Front interface {
+	// Read has the front plan with another input from now on.
+	Read(in *input.Input)
+	// Host is called when a host may be another one than before, in what the types name. It says whether the front has anything of it.
+	Host(name string, what input.Types) (uses bool)
+	// Endpoints is called when nothing but the endpoints of a host differs.
+	Endpoints(h *host.Host)
+	// Finish plans what the hosts of the step have touched. rest is called between two pieces of that, where others may have their
+	// turn.
+	Finish(rest func())
+	// Variant plans again, into the layer of a variation, what differs for its proxies: of the resources that Finish has planned last, or
+	// of all, which the first time is needed, and where hosts of the variation have other rules than before.
+	Variant(v *host.Variation, all bool, rest func())
+	// Done ends the step: what Finish has planned last is forgotten.
+	Done()
+	// Fork is a copy, with its host table, for another scope, or for the same one as it will be; its resources go to another layer.
+	// Neither changes what both have. Between steps only.
+	Fork(key view.Scope, to *layer.Layer) (Front, *host.Table)
+
+	// Explain gives the Specs that made a listener or a route configuration, its own first, and what is needed beside them to name the
+	// objects that decided it. Nil: there is none of this name. A variation of nil: of proxies without inputs.
+	Explain(of xds.Ref, v *host.Variation) []any
+	// Problems are what was found while planning, as it is now.
+	Problems() input.Problems
+	// Describe writes down all that the front has decided, a line each, published or not, in no order. Tests compare fronts by it.
+	Describe(line func(format string, args ...any))
+}

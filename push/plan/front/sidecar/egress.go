@@ -1,0 +1,70 @@
+package sidecar
+
+import (
+	"fmt"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/model"
+)
+
+// egress is one egress listener of a Sidecar, or the one that stands for all where there is none.
+type egress struct {
+	*host.Imports
+	order    int    // among the scope's; a listener belongs to the first that makes it
+	port     uint32 // 0: the ports of the services
+	protocol model.Protocol
+	bind     string // empty: chosen by the kind of traffic
+	direct   bool   // captureMode NONE: nothing is redirected, so the listener is bound
+}
+
+// unixSocket says whether the listener is a Unix socket.
+func (e *egress) unixSocket() bool { return strings.HasPrefix(e.bind, "unix://") }
+
+// egressOf reads the Sidecar's egress listeners; what makes no sense is left out, with a problem.
+func egressOf(sidecar *model.Sidecar, key view.Scope) (out []*egress, found []input.Problem) {
+	direct := key.Mode == view.None
+	if sidecar == nil || len(sidecar.Spec.GetEgress()) == 0 {
+		return []*egress{{Imports: host.ImportAll(), direct: direct}}, nil
+	}
+	for i, l := range sidecar.Spec.GetEgress() {
+		e := &egress{order: len(out), bind: l.GetBind(), direct: direct}
+		bad := func(field, format string, args ...any) {
+			found = append(found, input.Problem{Key: sidecar.Key, Field: fmt.Sprintf("spec.egress[%d].%s", i, field), Message: fmt.Sprintf(format, args...)})
+		}
+		if l.GetCaptureMode() == networkingv1.CaptureMode_NONE || e.unixSocket() {
+			e.direct = true
+		}
+		if p := l.GetPort(); p != nil {
+			e.port = p.GetNumber()
+			known := false
+			if e.protocol, known = input.ParseProtocol(p.GetProtocol()); !known {
+				bad("port.protocol", "%q is not supported; the listener is left out", p.GetProtocol())
+				continue
+			}
+		}
+		e.Imports = host.ImportHosts(l.GetHosts(), key.Namespace, e.port)
+		out = append(out, e)
+	}
+	return out, found
+}
+
+// routed is the egress listener whose hosts stand in the route configuration of a port: the first with that port, else
+// the first without one. Nil: there is none.
+func (f *Front) routed(port uint32) *egress {
+	var general *egress
+	for _, e := range f.egress {
+		switch {
+		case e.unixSocket():
+		case e.port == port:
+			return e
+		case e.port == 0 && general == nil:
+			general = e
+		}
+	}
+	return general
+}

@@ -1,0 +1,104 @@
+package sidecar
+
+import (
+	"navarch.io/navarch/push/plan/front"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/xds"
+)
+
+// Explain implements front.Front: after a listener's Spec come the front.Bringers of what is no plain HTTP, after a route
+// configuration's the Specs of its virtual hosts, in order.
+func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
+	switch of.Type {
+	case xds.Listener:
+		if l := f.listeners.Get(of.Name); l != nil && l.Res != nil {
+			spec := l.Spec
+			if v != nil && v.Layer.Spec(of) != nil {
+				spec = v.Layer.Spec(of)
+			}
+			return append([]any{spec}, f.bringers(l)...)
+		}
+	case xds.Route:
+		for _, rc := range f.routes {
+			if rc.name == of.Name && rc.Res != nil {
+				return f.explainRoute(rc, v)
+			}
+		}
+	case xds.Cluster, xds.Endpoint, xds.Secret, xds.NumTypes:
+	}
+	return nil
+}
+
+// bringers are those of an outbound listener.
+func (f *Front) bringers(l *outbound) (out []any) {
+	_, rest, _ := l.first()
+	for _, b := range rest {
+		from := front.Bringer{Host: b.host, Service: b.from}
+		for _, e := range f.egress {
+			if vs := f.hosts.VirtualServiceFor(b.host, e.Imports); e.order == b.egress && vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
+				from.Route = vs
+			}
+		}
+		if f.sidecar != nil && len(f.sidecar.Spec.GetEgress()) > 0 {
+			from.Sidecar = f.sidecar
+		}
+		out = append(out, from)
+	}
+	return out
+}
+
+func (f *Front) explainRoute(rc *routes, v *host.Variation) []any {
+	out, as := []any{rc.Spec}, f.plain()
+	if v != nil {
+		if own := v.Layer.Spec(xds.Ref{Type: xds.Route, Name: rc.name}); own != nil {
+			out[0], as = own, seen{v, v.Inputs}
+		}
+	}
+	for _, c := range rc.runs {
+		for _, name := range c.hosts {
+			var found []input.Problem
+			if spec, ok := f.specOf(rc, rc.entries.Get(name), as, &found); ok {
+				out = append(out, spec)
+			}
+		}
+	}
+	for _, t := range rc.tail {
+		if t.frag != nil {
+			out = append(out, t.spec)
+		}
+	}
+	return out
+}
+
+// Describe implements front.Front.
+func (f *Front) Describe(line func(format string, args ...any)) {
+	for name, c := range f.contributions.All() {
+		line("contribution %s: %v %v", name, c.traffic, c.routes)
+	}
+	for name, l := range f.listeners.All() {
+		line("listener %s: %v %p %v", name, l.Spec, l.Res, l.route)
+		for _, c := range l.http {
+			line("http %s: %v %d", name, c.route, c.hosts)
+		}
+		for _, b := range l.rest {
+			line("rest %s: %v", name, b)
+		}
+	}
+	for key, rc := range f.routes {
+		line("routes %v: %v %p %d %v %v", key, rc.Spec, rc.Res, rc.users, rc.taken, rc.added)
+		for host, en := range rc.entries.All() {
+			frag := en.frag
+			if rc.users <= 0 {
+				frag = nil // built, or not yet: no listener asks for it
+			}
+			line("entry %v %s: %v %p %v", key, host, en.spec, frag, rc.reading[host] == en)
+			if en.reads.Len() > 0 != (rc.reading[host] != nil) {
+				line("entry %v %s is read wrongly", key, host)
+			}
+		}
+		for _, c := range rc.runs {
+			line("run %v: %v", key, c.hosts)
+		}
+	}
+}

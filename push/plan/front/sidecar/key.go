@@ -1,0 +1,71 @@
+package sidecar
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// routeKind says what a route configuration is for.
+type routeKind uint8
+
+const (
+	noRoute  routeKind = iota
+	ofPort             // all hosts with HTTP at a port
+	ofHost             // one host at a port where the protocol is found out: every name that arrives there means it
+	ofSocket           // all hosts of an egress listener that is a Unix socket
+	ofFilter           // a name that only a listener of an EnvoyFilter uses
+)
+
+// routeKey says which route configuration; the zero routeKey is none. Comparable.
+type routeKey struct {
+	kind routeKind
+	port uint32 // of the first two kinds
+	text string // the host, the socket with unix://, or the name that the EnvoyFilter uses
+}
+
+// name is what Envoy calls it: the port, host:port, or unix:// and the path.
+func (k routeKey) name() string {
+	switch k.kind {
+	case ofPort:
+		return strconv.FormatUint(uint64(k.port), 10)
+	case ofHost:
+		return xds.VirtualHost(k.text, k.port)
+	case noRoute, ofSocket, ofFilter:
+	}
+	return k.text
+}
+
+func (k routeKey) compare(o routeKey) int {
+	return cmp.Or(cmp.Compare(k.kind, o.kind), cmp.Compare(k.port, o.port), cmp.Compare(k.text, o.text))
+}
+
+// routeNamed is the route configuration that a listener of an EnvoyFilter names.
+func routeNamed(name string) routeKey {
+	if strings.HasPrefix(name, "unix://") {
+		return routeKey{kind: ofSocket, text: name}
+	}
+	host, text := "", name
+	if i := strings.LastIndexByte(name, ':'); i >= 0 {
+		host, text = name[:i], name[i+1:]
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	key := routeKey{kind: ofPort, port: uint32(port)}
+	if host != "" {
+		key.kind, key.text = ofHost, host
+	}
+	if err != nil || key.name() != name {
+		return routeKey{kind: ofFilter, text: name}
+	}
+	return key
+}
+
+// keyOf is the route configuration of a port at an egress listener.
+func keyOf(e *egress, port uint32) routeKey {
+	if e.unixSocket() {
+		return routeKey{kind: ofSocket, text: e.bind}
+	}
+	return routeKey{kind: ofPort, port: port}
+}

@@ -1,0 +1,271 @@
+package sidecar
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+const (
+	anyAddress = "0.0.0.0"
+	loopback   = "127.0.0.1"
+	// headlessBound is how many endpoints of a headless service get listeners of their own; beyond it one listener
+	// matches all their addresses.
+	headlessBound = 64
+)
+
+// traffic is what one host brings to one outbound listener. Comparable.
+type traffic struct {
+	listener string
+	bind     string
+	port     uint32
+	egress   int // order of the egress listener it is for
+	direct   bool
+	wildcard bool     // the listener is not for one address
+	http     bool     // the port is HTTP
+	route    routeKey // the route configuration for HTTP, or for what is found to be HTTP
+	chains   intern.List[listener.Chain]
+	from     *model.Service // the oldest wins
+}
+
+// trafficOf lists what a host brings to listeners, where the destinations of its routes are among the hosts given: HTTP meets at 0.0.0.0_port; the rest has a listener for each address,
+// where there is one.
+func (f *Front) trafficOf(h *host.Host, hosts host.Hosts) (out []traffic, found []input.Problem) {
+	if h.Service == nil {
+		return nil, nil
+	}
+	for _, e := range f.egress {
+		if !e.Has(h.Service, h.Name) {
+			continue
+		}
+		for _, p := range h.Service.Spec.GetPorts() {
+			if input.PortOf(h.Service, p.GetNumber()) != p || e.port != 0 && e.port != p.GetNumber() {
+				continue
+			}
+			t := traffic{port: p.GetNumber(), egress: e.order, direct: e.direct, from: h.Service}
+			protocol := p.GetProtocol()
+			if e.port != 0 && e.protocol != model.Protocol_PROTOCOL_AUTO {
+				protocol = e.protocol
+			}
+			if input.IsHTTP(protocol) {
+				t.http, t.route, t.wildcard = true, keyOf(e, p.GetNumber()), true
+				out = append(out, t.at(e.open()))
+				continue
+			}
+			out = append(out, f.opaque(h, hosts, e, p, protocol, t, &found)...)
+		}
+	}
+	reserved := func(t traffic) bool {
+		mine := t.bind == anyAddress && !input.Direct(f.sidecar, f.key.Mode) && (t.port == f.in.OutboundPort() || t.port == f.in.InboundPort())
+		if mine {
+			found = append(found, input.Problem{Key: h.Service.Key, Field: "spec.ports", Message: fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)})
+		}
+		return mine
+	}
+	return slices.DeleteFunc(out, reserved), found
+}
+
+// open is the address of an egress listener that is not for one service.
+func (e *egress) open() string {
+	switch {
+	case e.bind != "":
+		return e.bind
+	case e.direct:
+		return loopback
+	}
+	return anyAddress
+}
+
+func (t traffic) at(bind string) traffic {
+	t.bind = bind
+	if strings.HasPrefix(bind, "unix://") {
+		t.port, t.listener = 0, bind
+		return t
+	}
+	t.listener = xds.ListenerName(bind, t.port)
+	return t
+}
+
+// opaque is TCP, TLS, and what may be anything.
+func (f *Front) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, t traffic, found *[]input.Problem) (out []traffic) {
+	sniff := protocol == model.Protocol_PROTOCOL_AUTO
+	one := func(bind string) {
+		at := t.at(bind)
+		if sniff {
+			at.route = routeKey{kind: ofHost, port: p.GetNumber(), text: h.Name}
+		}
+		at.chains = chains.List(f.chains(h, hosts, e, p, protocol, nil, false, found)...)
+		out = append(out, at)
+	}
+	rest := func(cidrs []string) {
+		at := t.at(e.open())
+		at.wildcard = true
+		if sniff {
+			at.route = keyOf(e, p.GetNumber())
+		}
+		at.chains = chains.List(f.chains(h, hosts, e, p, protocol, cidrs, true, found)...)
+		out = append(out, at)
+	}
+	if e.bind != "" || e.direct {
+		rest(nil)
+		return out
+	}
+	if h.Service.Spec.GetHeadless() {
+		addresses := f.addressesOf(h, p)
+		if len(addresses) <= headlessBound {
+			for _, a := range addresses {
+				one(a)
+			}
+		} else {
+			rest(addresses)
+		}
+		return out
+	}
+	var ranges []string
+	for _, a := range h.Service.Spec.GetAddresses() {
+		if ip, ok := single(a); ok {
+			one(ip)
+		} else {
+			ranges = append(ranges, a)
+		}
+	}
+	if len(ranges) > 0 || len(out) == 0 {
+		rest(ranges)
+	}
+	return out
+}
+
+// single is the IP of an address that stands for one; false for ranges.
+func single(address string) (string, bool) {
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return ip.String(), true
+	}
+	if p, err := netip.ParsePrefix(address); err == nil && p.IsSingleIP() {
+		return p.Addr().String(), true
+	}
+	return "", false
+}
+
+// addressesOf are the IPs of a headless service's endpoints.
+func (f *Front) addressesOf(h *host.Host, p *model.ServicePort) (out []string) {
+	for _, m := range f.in.Members(input.Selection{Service: h.Service, Host: h.Name, Port: p.GetNumber()}, nil).All() {
+		if ip, err := netip.ParseAddr(m.Endpoint.GetAddress()); err == nil && !slices.Contains(out, ip.String()) {
+			out = append(out, ip.String())
+		}
+	}
+	return out
+}
+
+// chains is the TCP chains of a port: those of the tcp or tls routes of its VirtualService, then one to the service's
+// cluster. At a listener that is shared, TLS is told apart by the host.
+func (f *Front) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool, found *[]input.Problem) []listener.Chain {
+	var out []listener.Chain
+	if vs := f.hosts.VirtualServiceFor(h.Name, e.Imports); vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
+		r := routing{Front: f, vs: vs, host: h, hosts: hosts, port: p.GetNumber(), found: found}
+		if input.IsTLS(protocol) {
+			out = r.tls(cidrs)
+		} else {
+			out = r.tcp(cidrs)
+		}
+		if r.complete {
+			return out
+		}
+	}
+	name := xds.OutboundCluster(p.GetNumber(), "", h.Name)
+	c := listener.Chain{CIDRs: strs.List(cidrs...), Targets: targets.List(listener.Target{Cluster: name}), StatPrefix: name, Policy: h.Rules.Main}
+	if input.IsTLS(protocol) && shared && h.Name != "*" {
+		c.SNI = strs.List(h.Name)
+	}
+	return append(out, c)
+}
+
+// routing reads the tcp or tls routes of one VirtualService for one port.
+type routing struct {
+	*Front
+	vs       *model.VirtualService
+	host     *host.Host
+	hosts    host.Hosts
+	port     uint32
+	found    *[]input.Problem
+	complete bool // a route matches everything: what would come after it is out of reach
+}
+
+func (r *routing) tls(cidrs []string) (out []listener.Chain) {
+	for i, route := range r.vs.Spec.GetTls() {
+		for j, m := range route.GetMatch() {
+			if !r.applies(m.GetPort(), m.GetGateways(), m.GetSourceNamespace(), m.GetSourceLabels(), fmt.Sprintf("spec.tls[%d].match[%d]", i, j)) {
+				continue
+			}
+			c := r.chain(route.GetRoute(), first(m.GetDestinationSubnets(), cidrs))
+			c.SNI = strs.List(m.GetSniHosts()...)
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (r *routing) tcp(cidrs []string) (out []listener.Chain) {
+	for i, route := range r.vs.Spec.GetTcp() {
+		if len(route.GetMatch()) == 0 {
+			r.complete = true
+			return append(out, r.chain(route.GetRoute(), cidrs))
+		}
+		for j, m := range route.GetMatch() {
+			if !r.applies(m.GetPort(), m.GetGateways(), m.GetSourceNamespace(), m.GetSourceLabels(), fmt.Sprintf("spec.tcp[%d].match[%d]", i, j)) {
+				continue
+			}
+			out = append(out, r.chain(route.GetRoute(), first(m.GetDestinationSubnets(), cidrs)))
+			if len(m.GetDestinationSubnets()) == 0 {
+				r.complete = true
+				return out
+			}
+		}
+	}
+	return out
+}
+
+func (r *routing) applies(port uint32, gateways []string, namespace string, labels map[string]string, field string) bool {
+	if len(labels) > 0 {
+		*r.found = append(*r.found, input.Problem{Key: r.vs.Key, Field: field + ".sourceLabels", Message: "is not supported for tcp and tls; the match is left out"})
+		return false
+	}
+	return (port == 0 || port == r.port) && (len(gateways) == 0 || slices.Contains(gateways, "mesh")) &&
+		(namespace == "" || namespace == r.key.Namespace)
+}
+
+func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {
+	c := listener.Chain{CIDRs: strs.List(cidrs...), Policy: r.host.Rules.Main, StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name)}
+	var list []listener.Target
+	for _, route := range routes {
+		d := route.GetDestination()
+		name := r.hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), r.port)
+		if name == "" {
+			name = xds.BlackHole
+		}
+		list = append(list, listener.Target{Cluster: name, Weight: uint32(max(route.GetWeight(), 0))})
+	}
+	if len(list) == 1 {
+		list[0].Weight = 0
+		c.StatPrefix = list[0].Cluster
+	}
+	list = slices.DeleteFunc(list, func(t listener.Target) bool { return len(list) > 1 && t.Weight == 0 })
+	c.Targets = targets.List(list...)
+	return c
+}
+
+func first(a, b []string) []string {
+	if len(a) > 0 {
+		return a
+	}
+	return b
+}

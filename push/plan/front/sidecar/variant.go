@@ -1,0 +1,167 @@
+package sidecar
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Variant implements front.Front. For proxies with certain inputs there are other route configurations where a rule reads them, and
+// other route configurations and listeners where a host has other rules, or is a destination of what they route.
+func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
+	ruled := f.ruledBy(v)
+	if len(ruled) > 0 {
+		all = all || len(f.step.listeners)+len(f.step.routes) > 0
+	}
+	if !all {
+		for _, key := range f.changed() {
+			f.planVariant(key, v, nil)
+			rest()
+		}
+		return
+	}
+	names := map[string]bool{}
+	for _, rc := range f.routes {
+		names[rc.name] = true
+		f.planVariant(rc.routeKey, v, ruled)
+		rest()
+	}
+	v.Layer.Retain(xds.Route, names)
+	f.planVariantListeners(v, ruled)
+}
+
+// ruledBy are the hosts that a variation's rules decide otherwise: those with other rules, and those that are routed to them.
+func (f *Front) ruledBy(v *host.Variation) map[string]bool {
+	hosts := map[string]bool{}
+	v.Ruled(func(name string) {
+		hosts[name] = true
+		f.in.RoutesTo(name, func(vs *model.VirtualService) {
+			for _, h := range vs.Spec.GetHosts() {
+				hosts[h] = true
+				if input.IsWildcard(h) {
+					f.hosts.Covered(h, func(covered string) { hosts[covered] = true })
+				}
+			}
+		})
+	})
+	return hosts
+}
+
+// planVariant plans one route configuration for a variation.
+func (f *Front) planVariant(key routeKey, v *host.Variation, ruled map[string]bool) {
+	rc := f.routes[key]
+	if rc == nil || rc.users <= 0 {
+		v.Layer.Remove(xds.Route, key.name())
+		return
+	}
+	var found []input.Problem
+	instead := map[string]*xds.Fragment{}
+	decide := func(name string, en *entry) {
+		instead[name] = nil
+		if spec, ok := f.specOf(rc, en, seen{v, v.Inputs}, &found); ok {
+			instead[name] = f.fragment(spec, f.blame(en), &found)
+		}
+	}
+	if rc.differs(v.Inputs) {
+		for name, en := range rc.reading {
+			decide(name, en)
+		}
+	}
+	for name := range ruled {
+		if en := rc.entries.Get(name); en != nil {
+			decide(name, en)
+		}
+	}
+	if u, ok := f.joined(rc, instead, &found); ok && u.Res != rc.Res {
+		v.Layer.Add(u)
+	} else {
+		v.Layer.Remove(xds.Route, rc.name)
+	}
+}
+
+// joined is a route configuration with other virtual hosts for some of its hosts; false: with none.
+func (f *Front) joined(rc *routes, instead map[string]*xds.Fragment, found *[]input.Problem) (layer.Unit, bool) {
+	if len(instead) == 0 {
+		return layer.Unit{}, false
+	}
+	var hosts []*xds.Fragment
+	for i := range rc.runs {
+		c := &rc.runs[i]
+		frag := c.frag
+		if slices.ContainsFunc(c.hosts, func(host string) bool { _, other := instead[host]; return other }) {
+			frag = join(rc.parts(c, instead))
+		}
+		if frag != nil {
+			hosts = append(hosts, frag)
+		}
+	}
+	return f.in.Make(f.routeSpec(rc, append(hosts, rc.tailFragments()...)), model.MeshKey, found)
+}
+
+// planVariantListeners plans the listeners to which hosts bring something else for a variation.
+func (f *Front) planVariantListeners(v *host.Variation, ruled map[string]bool) {
+	brings := map[string][]brought{} // by listener
+	for name := range ruled {
+		c := f.contributions.Get(name)
+		if c == nil || len(c.traffic) == 0 {
+			continue
+		}
+		now, _ := f.trafficOf(v.Get(name), v)
+		if slices.Equal(now, c.traffic) {
+			continue
+		}
+		for _, t := range now {
+			brings[t.listener] = append(brings[t.listener], brought{name, t})
+		}
+	}
+	names := map[string]bool{}
+	var found []input.Problem
+	for name, traffic := range brings {
+		l := f.listeners.Get(name)
+		if l == nil {
+			continue
+		}
+		if spec, _, ok := f.outboundSpec(l.with(traffic), &found); ok {
+			if u, ok := f.in.Make(spec, f.in.Mesh.Key, &found); ok && u.Res != l.Res && !f.layer.Claimed(u.Res) {
+				names[name] = true
+				v.Layer.Add(u)
+			}
+		}
+	}
+	v.Layer.Retain(xds.Listener, names)
+}
+
+// with is a copy of a listener to which some hosts bring something else. Rules decide about clusters and policies alone, so that no
+// host brings plain HTTP, or comes or goes, by them.
+func (l *outbound) with(traffic []brought) *outbound {
+	out := &outbound{Unit: l.Unit, name: l.name, http: l.http, rest: slices.Clone(l.rest)}
+	for i, b := range out.rest {
+		for _, t := range traffic {
+			if t.host == b.host && t.egress == b.egress && t.from == b.from {
+				out.rest[i] = t
+			}
+		}
+	}
+	return out
+}
+
+// differs says whether a rule of the route configuration reads one of the inputs.
+func (rc *routes) differs(inputs view.Inputs) bool {
+	for _, en := range rc.reading {
+		if labelsRead(inputs, en.reads).Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// labelsRead are the labels whose keys are read.
+func labelsRead(inputs view.Inputs, keys intern.List[string]) intern.List[string] {
+	return view.Reads{Labels: keys}.Of(inputs).Labels
+}

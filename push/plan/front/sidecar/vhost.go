@@ -1,0 +1,245 @@
+package sidecar
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// entry is one host's virtual host in one route configuration. Siblings share it: it is replaced, never changed, once it
+// is planned.
+type entry struct {
+	host   string
+	port   uint32
+	alone  bool // in a route configuration of its own (host:port), where every name means it
+	claims intern.List[string]
+	vs     *model.VirtualService
+	reads  intern.List[string] // keys of proxy labels that its rules read
+	spec   vhost.Spec
+	frag   *xds.Fragment // nil: not built, or left out
+}
+
+// sharedEntry is the key of layer.Share.
+type sharedEntry entry
+
+func (en *entry) equal(o *entry) bool { return *en == *o }
+
+// withoutService is the port at which a host that only VirtualServices name is known.
+const withoutService = 80
+
+// entriesOf lists the route configurations that a host has a virtual host in: one for each port that is, or may be, HTTP.
+func (f *Front) entriesOf(h *host.Host) map[routeKey]*entry {
+	out := map[routeKey]*entry{}
+	if h.Name == "*" {
+		return out // matches everything: no virtual host of its own
+	}
+	add := func(rc routeKey, port uint32, e *egress) {
+		if _, dup := out[rc]; dup {
+			return
+		}
+		en := &entry{host: h.Name, port: port, alone: rc.kind == ofHost, claims: strs.List("*")}
+		if !en.alone {
+			en.claims = strs.List(f.claims(h.Name, h.Service)...)
+		}
+		if en.vs = f.hosts.VirtualServiceNaming(h.Name, e.Imports); h.Service != nil {
+			en.vs = f.hosts.VirtualServiceFor(h.Name, e.Imports)
+		}
+		if en.vs != nil && len(en.vs.Spec.GetHttp()) == 0 {
+			en.vs = nil
+		}
+		if en.vs != nil {
+			en.reads = strs.List(vhost.SourceLabelKeys(en.vs)...)
+		}
+		if h.Service != nil || en.vs != nil {
+			out[rc] = en
+		}
+	}
+	if h.Service == nil {
+		if e := f.routed(withoutService); e != nil {
+			add(keyOf(e, withoutService), withoutService, e)
+		}
+		return out
+	}
+	for _, p := range h.Service.Spec.GetPorts() {
+		sniff := p.GetProtocol() == model.Protocol_PROTOCOL_AUTO
+		if input.PortOf(h.Service, p.GetNumber()) != p || !sniff && !input.IsHTTP(p.GetProtocol()) {
+			continue
+		}
+		if e := f.routed(p.GetNumber()); e != nil && e.Has(h.Service, h.Name) {
+			add(keyOf(e, p.GetNumber()), p.GetNumber(), e)
+		}
+		for _, e := range f.egress {
+			if !e.Has(h.Service, h.Name) {
+				continue
+			}
+			if e.unixSocket() {
+				add(keyOf(e, p.GetNumber()), p.GetNumber(), e)
+			} else if sniff && e.bind == "" && !e.direct && (e.port == 0 || e.port == p.GetNumber()) {
+				add(routeKey{kind: ofHost, port: p.GetNumber(), text: h.Name}, p.GetNumber(), e)
+			}
+		}
+	}
+	return out
+}
+
+// claims are the names that a host would have: itself, its short names as a Kubernetes service, itself with the dot by
+// which DNS marks a name as absolute (RFC 1034 section 3.1; clients send it as it is), its virtual addresses; of a headless
+// service also the names of its pods.
+func (f *Front) claims(name string, svc *model.Service) []string {
+	out := append([]string{name}, shortNames(name, f.key.Namespace, f.key.Domain)...)
+	if _, err := netip.ParseAddr(name); err != nil {
+		out = append(out, name+".")
+	}
+	if svc == nil {
+		return out
+	}
+	if svc.Spec.GetHeadless() && svc.Key.Kind == model.KindService {
+		for _, d := range slices.Clone(out) {
+			out = append(out, "*."+d)
+		}
+	}
+	for _, a := range svc.Spec.GetAddresses() {
+		if ip, ok := single(a); ok {
+			if strings.Contains(ip, ":") {
+				ip = "[" + ip + "]"
+			}
+			out = append(out, ip)
+		}
+	}
+	return out
+}
+
+// shortNames are the names under which a resolver finds name.namespace.svc.domain: from its own namespace also `name`.
+func shortNames(host, namespace, domain string) []string {
+	rest, ok := strings.CutSuffix(host, "."+domain)
+	name, ns, two := strings.Cut(rest, ".")
+	if !ok || !two || name == "" || name == "*" || ns == "" || strings.Contains(ns, ".") {
+		return nil
+	}
+	out := []string{rest}
+	if svc, _, _ := strings.Cut(domain, "."); svc == "svc" {
+		out = append(out, rest+".svc")
+	}
+	if ns == namespace {
+		out = append([]string{name}, out...)
+	}
+	return out
+}
+
+// rivals calls visit with every host that might claim a name too.
+func (f *Front) rivals(claim string, visit func(host string)) {
+	address := strings.Trim(claim, "[]")
+	for h := range f.in.Index.AtAddress(address) {
+		visit(h)
+	}
+	claim = strings.TrimSuffix(claim, ".") // see claims
+	for i, name := range [...]string{claim, strings.TrimPrefix(claim, "*.")} {
+		if i == 1 && name == claim {
+			break
+		}
+		visit(name)
+		switch strings.Count(name, ".") { // see shortNames
+		case 0:
+			visit(name + "." + f.key.Namespace + "." + f.key.Domain)
+		case 1:
+			visit(name + "." + f.key.Domain)
+		case 2:
+			if bare, ok := strings.CutSuffix(name, ".svc"); ok {
+				visit(bare + "." + f.key.Domain)
+			}
+		}
+	}
+}
+
+// loses says whether another host of the route configuration, earlier by name, has the claim.
+func (f *Front) loses(rc *routes, en *entry, claim string) bool {
+	lost := rc.taken[claim]
+	f.rivals(claim, func(host string) {
+		if other := rc.entries.Get(host); !lost && other != nil && host < en.host && slices.Contains(other.claims.All(), claim) {
+			lost = true
+		}
+	})
+	return lost
+}
+
+// specOf decides a virtual host for proxies with certain inputs, and the hosts that they see: its domains, and what the destinations of its rules mean
+// here. Where no rule is for them, the host is left to its service. False: no name is left for it, or nothing answers.
+func (f *Front) specOf(rc *routes, en *entry, as seen, found *[]input.Problem) (vhost.Spec, bool) {
+	var domains []string
+	for _, c := range en.claims.All() {
+		if !en.alone && f.loses(rc, en, c) {
+			*found = append(*found, input.Problem{Key: f.blame(en), Field: "spec.hosts", Message: "name " + c + " at port " + rc.name + " belongs to another host"})
+			continue
+		}
+		domains = append(domains, c)
+	}
+	if len(domains) == 0 {
+		return vhost.Spec{}, false
+	}
+	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: f.in.Mesh, Caps: f.anonymous()}
+	name := xds.VirtualHost(en.host, en.port)
+	spec.Patches = f.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rc.name, rc.port, name) })
+	labels := labelsRead(as.inputs, en.reads)
+	if en.vs == nil || !vhost.Applies(en.vs, en.port, labels.All(), f.key.Namespace) {
+		spec.Destinations = destinations.List(destination(as.hosts, vhost.Ref{Host: en.host, Port: en.port}, en.port))
+		return spec, as.hosts.Get(en.host).Service != nil
+	}
+	spec.VirtualService, spec.Labels = en.vs, labels
+	if vhost.ReadsNamespace(en.vs) {
+		spec.Namespace = f.key.Namespace
+	}
+	var list []vhost.Destination
+	for _, ref := range vhost.Named(en.vs) {
+		d := destination(as.hosts, ref, en.port)
+		if d.Cluster == "" {
+			*found = append(*found, input.Problem{Key: en.vs.Key, Field: "spec.http", Message: "destination " + ref.Host + describe(ref) + " is not there; requests to it are answered 503"})
+		}
+		list = append(list, d)
+	}
+	spec.Destinations = destinations.List(list...)
+	return spec, true
+}
+
+func describe(ref vhost.Ref) string {
+	if ref.Subset != "" {
+		return " subset " + ref.Subset
+	}
+	return ""
+}
+
+// blame is the object that makes an entry.
+func (f *Front) blame(en *entry) model.Key {
+	if h := f.hosts.Get(en.host); h != nil && h.Service != nil {
+		return h.Service.Key
+	}
+	if en.vs != nil {
+		return en.vs.Key
+	}
+	return model.Key{}
+}
+
+// seen is the hosts as certain proxies see them, and the inputs of these.
+type seen struct {
+	hosts  host.Hosts
+	inputs view.Inputs
+}
+
+// plain is how proxies without inputs see the hosts.
+func (f *Front) plain() seen { return seen{hosts: f.hosts} }
+
+func destination(hosts host.Hosts, ref vhost.Ref, listenPort uint32) vhost.Destination {
+	d := vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
+	if d.Cluster = hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort); d.Cluster != "" {
+		d.Rule = hosts.Get(ref.Host).Rules.Hashing(ref.Subset)
+	}
+	return d
+}

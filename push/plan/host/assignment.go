@@ -1,0 +1,36 @@
+package host
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+)
+
+// planEndpoints plans the assignments of a host's clusters. The service and its rules stay as they were last planned.
+func (t *Table) planEndpoints(h *Host) {
+	old := h.endpoints
+	var found []input.Problem
+	h.endpoints = t.assignmentsOf(h, old, &found)
+	t.problems.Set("endpoints "+h.Name, found)
+	t.layer.Replace(old, h.endpoints)
+}
+
+// assignmentsOf are the assignments of a host's clusters; those that are among the old ones are not looked for in the pool.
+func (t *Table) assignmentsOf(h *Host, old []layer.Unit, found *[]input.Problem) []layer.Unit {
+	out := make([]layer.Unit, 0, len(old))
+	for _, c := range h.clusters {
+		if !c.assigned() {
+			continue
+		}
+		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.in.Members(c.selection, c.labels), Balance: c.balance}
+		spec.Plain = input.Plain(c.selection, spec.Members.All())
+		if i := slices.IndexFunc(old, func(u layer.Unit) bool { return u.Spec == spec }); i >= 0 {
+			out = append(out, old[i])
+		} else if u, ok := t.in.Make(spec, h.Service.Key, found); ok {
+			out = append(out, u)
+		}
+	}
+	return out
+}

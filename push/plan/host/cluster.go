@@ -1,0 +1,142 @@
+package host
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// clusterUnit is one cluster, and what its assignment selects.
+type clusterUnit struct {
+	layer.Unit
+	selection input.Selection
+	labels    map[string]string // of the subset
+	balance   endpoint.Balance
+}
+
+// assigned says whether Envoy asks for the cluster's endpoints.
+func (c clusterUnit) assigned() bool {
+	return slices.ContainsFunc(c.Res.Needs, func(r xds.Ref) bool { return r.Type == xds.Endpoint })
+}
+
+// InDNS says whether the endpoints of a service stand inside its clusters.
+func InDNS(svc *model.Service) bool {
+	r := svc.Spec.GetResolution()
+	return r == model.Resolution_RESOLUTION_DNS || r == model.Resolution_RESOLUTION_DNS_ROUND_ROBIN
+}
+
+// planClusters plans outbound|port||host and one cluster more for each subset, for all ports that the scope sees.
+func (t *Table) planClusters(h *Host) {
+	old := h.clusters
+	var found []input.Problem
+	h.clusters, h.reads = t.clustersOf(h, view.Inputs{}, &found)
+	t.problems.Set("clusters "+h.Name, found)
+	t.layer.Replace(units(old), units(h.clusters))
+}
+
+// clustersOf are the clusters of a host for proxies with certain inputs, and which inputs they read.
+func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) ([]clusterUnit, view.Reads) {
+	if h.Service == nil {
+		return nil, view.Reads{}
+	}
+	p := clusterPlan{Table: t, host: h, inputs: inputs, found: found}
+	for _, port := range h.Service.Spec.GetPorts() {
+		n := port.GetNumber()
+		if port.GetProtocol() == model.Protocol_PROTOCOL_UDP || input.PortOf(h.Service, n) != port || !t.hasPort(h, n) {
+			continue
+		}
+		p.cluster(n, subset{})
+		for _, sub := range h.Rules.subsets {
+			p.cluster(n, sub)
+		}
+	}
+	return p.out, view.ReadsOf(append(p.labels, h.selectors...), p.locality)
+}
+
+func units(clusters []clusterUnit) []layer.Unit {
+	out := make([]layer.Unit, len(clusters))
+	for i, c := range clusters {
+		out[i] = c.Unit
+	}
+	return out
+}
+
+// clusterPlan plans the clusters of one host.
+type clusterPlan struct {
+	*Table
+	host   *Host
+	inputs view.Inputs
+	found  *[]input.Problem
+
+	out      []clusterUnit
+	labels   []string // label keys that the clusters read
+	locality bool     // they read the locality
+}
+
+func (p *clusterPlan) cluster(port uint32, sub subset) {
+	h, name := p.host, xds.OutboundCluster(port, sub.GetName(), p.host.Name)
+	if p.patches.Any(func(f model.Patch) bool { return input.RemovesCluster(f, Side(p.key), name) }) {
+		return
+	}
+	c := clusterUnit{selection: p.selection(h, port, sub), labels: sub.GetLabels(), balance: p.balance(port, sub)}
+	spec := cluster.Outbound{
+		Service: h.Service, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
+		Mesh: p.in.Mesh, Caps: p.key.Caps & xds.CapIdentity, Balance: endpoint.Balance{Setting: c.balance.Setting},
+		Patches: p.patches.Matching(func(f model.Patch) bool {
+			return input.MergesCluster(f, Side(p.key), name)
+		}),
+	}
+	if InDNS(h.Service) {
+		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), c.balance
+	}
+	p.secure(&spec, c.selection, c.labels)
+	if u, ok := p.in.Make(spec, h.Service.Key, p.found); ok {
+		c.Unit = u
+		p.out = append(p.out, c)
+	}
+}
+
+// balance is how the proxy's place decides among the endpoints of a cluster.
+func (p *clusterPlan) balance(port uint32, sub subset) endpoint.Balance {
+	setting := cluster.LocalitySetting(p.in.Mesh, p.host.Rules.Main, sub.rule, sub.GetName(), port)
+	if setting == nil {
+		return endpoint.Balance{}
+	}
+	p.locality = true
+	b := endpoint.Balance{Setting: setting, Locality: p.inputs.Locality}
+	var labels []string
+	for _, key := range view.FailoverLabels(setting) {
+		value, known := endpoint.LocalityLabel(p.inputs.Locality, key)
+		switch {
+		case known:
+		case key == "topology.istio.io/network":
+			value = p.key.Network
+		case key == "topology.istio.io/cluster":
+			value = p.key.Cluster
+		default:
+			p.labels = append(p.labels, key)
+			value, _ = p.inputs.Label(key)
+		}
+		labels = append(labels, key+"="+value)
+	}
+	b.Labels = strs.List(labels...)
+	return b
+}
+
+var strs intern.Table[string]
+
+// selection is what decides the members of a cluster.
+func (t *Table) selection(h *Host, port uint32, sub subset) input.Selection {
+	q := input.Selection{Service: h.Service, Host: h.Name, Port: port, Rule: sub.rule, Subset: sub.GetName()}
+	if t.key.Caps.Has(xds.CapIdentity) { // others never speak mTLS
+		q.Peers = t.in.Peers(h.Service.Key.Namespace)
+	}
+	return q
+}

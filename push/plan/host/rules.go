@@ -1,0 +1,131 @@
+package host
+
+import (
+	"maps"
+	"slices"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/model"
+)
+
+// Rules are the DestinationRules of one host that hold for proxies with certain inputs, merged.
+type Rules struct {
+	Main    *model.DestinationRule // gives the traffic policy; nil: none applies
+	subsets []subset
+}
+
+// subset is one subset, and the rule that defines it.
+type subset struct {
+	*networkingv1.Subset
+	rule *model.DestinationRule
+}
+
+func (r Rules) equal(o Rules) bool { return r.Main == o.Main && slices.Equal(r.subsets, o.subsets) }
+
+func (r Rules) subset(name string) (subset, bool) {
+	i := slices.IndexFunc(r.subsets, func(s subset) bool { return s.GetName() == name })
+	if i < 0 {
+		return subset{}, false
+	}
+	return r.subsets[i], true
+}
+
+// rulesFor looks for rules in the client's namespace, the service's, the root namespace: the first that has one for the
+// host, or for the longest wildcard, decides
+// (https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules with a workloadSelector
+// are for proxies of their own namespace: one that selects the proxy goes before those without, and one that does not select it hides
+// rules of other namespaces and of wider wildcards all the same, as with Istio's control plane (measured). It returns the label keys
+// that selectors compare.
+func (t *Table) rulesFor(host string, svc *model.Service, inputs view.Inputs) (rules Rules, reads []string) {
+	tried := make([]string, 0, 3)
+	for _, namespace := range [...]string{t.key.Namespace, svc.Key.Namespace, t.in.Root()} {
+		if slices.Contains(tried, namespace) {
+			continue
+		}
+		tried = append(tried, namespace)
+		if found := t.rulesIn(namespace, host); len(found) > 0 {
+			return selected(found, inputs)
+		}
+	}
+	return Rules{}, nil
+}
+
+// selected merges those of the rules of one host and namespace that hold for a proxy.
+func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, reads []string) {
+	var general, selecting []*model.DestinationRule
+	for _, rule := range found {
+		if rule.Spec.GetWorkloadSelector() == nil {
+			general = append(general, rule)
+			continue
+		}
+		selecting = append(selecting, rule)
+		for key := range rule.Spec.GetWorkloadSelector().GetMatchLabels() {
+			reads = append(reads, key)
+		}
+	}
+	slices.SortFunc(selecting, func(a, b *model.DestinationRule) int { return a.Older(&b.Head) })
+	i := slices.IndexFunc(selecting, func(r *model.DestinationRule) bool {
+		return inputs.Match(r.Spec.GetWorkloadSelector().GetMatchLabels())
+	})
+	if i >= 0 {
+		labels := selecting[i].Spec.GetWorkloadSelector().GetMatchLabels()
+		general = slices.DeleteFunc(selecting, func(r *model.DestinationRule) bool {
+			return !maps.Equal(r.Spec.GetWorkloadSelector().GetMatchLabels(), labels)
+		})
+	}
+	if len(general) == 0 {
+		return Rules{}, reads
+	}
+	return merge(general), reads
+}
+
+// rulesIn are the rules of a namespace for a host, or for the longest wildcard that covers it.
+func (t *Table) rulesIn(namespace, host string) (found []*model.DestinationRule) {
+	t.in.Index.Covering(model.KindDestinationRule, host, func(pattern string) bool {
+		for r := range t.in.ByHost(model.KindDestinationRule, pattern) {
+			rule := r.(*model.DestinationRule)
+			if rule.Key.Namespace == namespace && (namespace == t.key.Namespace || rule.Spec.GetWorkloadSelector() == nil &&
+				exported(rule.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultDestinationRuleExportTo(), namespace, t.key.Namespace)) {
+				found = append(found, rule)
+			}
+		}
+		return len(found) == 0
+	})
+	return found
+}
+
+// merge: the oldest traffic policy counts, and of subsets of one name the oldest.
+func merge(found []*model.DestinationRule) Rules {
+	slices.SortFunc(found, func(a, b *model.DestinationRule) int { return a.Older(&b.Head) })
+	r := Rules{Main: found[0]}
+	for _, rule := range found {
+		if r.Main.Spec.GetTrafficPolicy() == nil && rule.Spec.GetTrafficPolicy() != nil {
+			r.Main = rule
+		}
+		for _, sub := range rule.Spec.GetSubsets() {
+			if _, dup := r.subset(sub.GetName()); !dup && sub.GetName() != "" {
+				r.subsets = append(r.subsets, subset{sub, rule})
+			}
+		}
+	}
+	return r
+}
+
+// Hashing is the rule that spreads a destination's requests by consistent hash; nil: none does.
+func (r Rules) Hashing(subsetName string) *model.DestinationRule {
+	hashes := func(p *networkingv1.TrafficPolicy) bool {
+		return p.GetLoadBalancer().GetConsistentHash() != nil || slices.ContainsFunc(p.GetPortLevelSettings(),
+			func(port *networkingv1.TrafficPolicy_PortTrafficPolicy) bool {
+				return port.GetLoadBalancer().GetConsistentHash() != nil
+			})
+	}
+	if sub, ok := r.subset(subsetName); ok && hashes(sub.GetTrafficPolicy()) {
+		return sub.rule
+	}
+	if r.Main != nil && hashes(r.Main.Spec.GetTrafficPolicy()) {
+		return r.Main
+	}
+	return nil
+}

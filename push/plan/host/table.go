@@ -1,0 +1,177 @@
+// Package host is the host table: which hosts a scope sees, and which service, rules, clusters and assignments each has. Fronts turn
+// it into listeners and route configurations.
+//
+// Owns: the hosts of each scope, and their clusters and assignments in its layer.  Reads: plan/input.  Never: a listener, a route.
+//
+// A step resolves the hosts that a change touches (Resolve, Follow), and ends with Settle: until then hosts of the step may change in
+// place, from then on they are values that scopes share.
+package host
+
+import (
+	"slices"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/model"
+)
+
+// Table is the hosts of one scope.
+type Table struct {
+	in      *input.Input
+	layer   *layer.Layer // where clusters and assignments go
+	key     view.Scope
+	imports []*Imports
+	patches input.PatchSet
+
+	hosts    layer.Table[Host]
+	renewed  map[string]*Host // hosts as they were before the step; nil: not there
+	problems input.Problems
+}
+
+// Host is one host as a scope sees it. Scopes share it: it is replaced, never changed, once its step is over.
+type Host struct {
+	Name    string
+	Service *model.Service // nil: only VirtualServices name it
+	Rules   Rules
+
+	clusters  []clusterUnit
+	endpoints []layer.Unit
+	selectors []string   // label keys that workloadSelectors of its rules compare
+	reads     view.Reads // inputs of the proxy that its rules read; the host itself is as proxies without any see it
+}
+
+// New makes a table without hosts. The scope sees what any of the imports has; what is planned goes to the layer.
+func New(in *input.Input, key view.Scope, imports []*Imports, patches input.PatchSet, to *layer.Layer) *Table {
+	return &Table{in: in, layer: to, key: key, imports: imports, patches: patches, renewed: map[string]*Host{}, problems: input.Problems{}}
+}
+
+// Side is what EnvoyFilters call the outbound side of a scope's proxies.
+func Side(key view.Scope) networkingv1.EnvoyFilter_PatchContext {
+	if key.Router {
+		return networkingv1.EnvoyFilter_GATEWAY
+	}
+	return networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
+}
+
+// Fork is a copy for another scope, or for the same one as it will be, whose resources go to another layer. Neither changes what
+// both have. Between steps only.
+func (t *Table) Fork(key view.Scope, imports []*Imports, to *layer.Layer) *Table {
+	next := *t
+	next.key, next.imports, next.layer = key, imports, to
+	next.hosts, next.renewed, next.problems = t.hosts.Fork(), map[string]*Host{}, t.problems.Clone()
+	return &next
+}
+
+// ImportsEverything says whether the scope sees all that is exported to it.
+func (t *Table) ImportsEverything() bool {
+	return !slices.ContainsFunc(t.imports, func(im *Imports) bool { return !im.Everything() })
+}
+
+// Read has the table plan with another input from now on.
+func (t *Table) Read(in *input.Input) { t.in = in }
+
+// Get is a host by its name; nil: the scope knows none.
+func (t *Table) Get(name string) *Host { return t.hosts.Get(name) }
+
+// Covered calls f with the names of hosts that a wildcard covers.
+func (t *Table) Covered(pattern string, f func(name string)) {
+	for name := range t.hosts.All() {
+		if input.Covers(pattern, name) {
+			f(name)
+		}
+	}
+}
+
+// Names calls f with the name of each host.
+func (t *Table) Names(f func(name string)) {
+	for name := range t.hosts.All() {
+		f(name)
+	}
+}
+
+// Problems are what was found while planning, as it is now.
+func (t *Table) Problems() input.Problems { return t.problems }
+
+// Resolve decides what a host is in this scope, and plans those of its clusters and assignments that `what` names.
+func (t *Table) Resolve(name string, what input.Types) {
+	h := t.renew(name)
+	h.Service, h.Rules, h.selectors = t.serviceFor(name), Rules{}, nil
+	if h.Service != nil {
+		h.Rules, h.selectors = t.rulesFor(name, h.Service, view.Inputs{})
+	}
+	if what.Has(input.CDS) {
+		t.planClusters(h)
+	}
+	if what.Has(input.EDS) {
+		t.planEndpoints(h)
+	}
+}
+
+// Follow plans what depends on a host's endpoints alone: assignments, and clusters (those of DNS services have their endpoints in
+// them, others the identities). False: there is no service of this host.
+func (t *Table) Follow(name string, what input.Types) bool {
+	if h := t.hosts.Get(name); h == nil || h.Service == nil {
+		return false
+	}
+	h := t.renew(name)
+	if what.Has(input.CDS) {
+		t.planClusters(h)
+	}
+	if what.Has(input.EDS) {
+		t.planEndpoints(h)
+	}
+	return true
+}
+
+// Forget takes out a host of which there is nothing left. False: it has a service, or clusters.
+func (t *Table) Forget(name string) bool {
+	h := t.hosts.Get(name)
+	if h != nil && (h.Service != nil || len(h.clusters)+len(h.endpoints) > 0) {
+		return false
+	}
+	t.hosts.Put(name, nil)
+	return true
+}
+
+// renew is a host, or a new one of this name, in a copy that the step may change.
+func (t *Table) renew(name string) *Host {
+	h := &Host{Name: name}
+	was := t.hosts.Get(name)
+	if was != nil {
+		*h = *was
+	}
+	if _, again := t.renewed[name]; !again {
+		t.renewed[name] = was
+	}
+	t.hosts.Put(name, h)
+	return h
+}
+
+// Settle ends a step: from now on its hosts are values. What is as it was stays the value that it was. It returns the hosts that the
+// step may have brought or taken.
+func (t *Table) Settle() (renewed []string) {
+	for name, was := range t.renewed {
+		renewed = append(renewed, name)
+		switch h := t.hosts.Get(name); {
+		case h == nil:
+		case was != nil && was.equal(h):
+			t.hosts.Put(name, was)
+		default:
+			t.hosts.Put(name, layer.Share(t.in.Sharing, sharedHost(name), h, (*Host).equal))
+		}
+	}
+	t.renewed = map[string]*Host{}
+	return renewed
+}
+
+// sharedHost is the key of layer.Share.
+type sharedHost string
+
+func (h *Host) equal(o *Host) bool {
+	sameCluster := func(a, b clusterUnit) bool { return a.Unit == b.Unit && a.selection == b.selection } // the labels follow
+	return h.Name == o.Name && h.Service == o.Service && h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
+		slices.EqualFunc(h.clusters, o.clusters, sameCluster) && slices.Equal(h.endpoints, o.endpoints)
+}

@@ -1,0 +1,166 @@
+package host
+
+import (
+	"maps"
+	"slices"
+
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+)
+
+// Hosts is what a front reads: a Table, or a Variation of it.
+type Hosts interface {
+	Get(name string) *Host
+	ClusterFor(name, subset string, port, listenPort uint32) string
+}
+
+// Variation is a table as proxies with certain inputs see it: hosts whose rules read the inputs are others, all else is the table's.
+type Variation struct {
+	Inputs view.Inputs
+	Layer  *layer.Layer // has what is different for these proxies
+
+	table *Table
+	hosts map[string]*Host     // whose rules read the inputs
+	shown map[string][]xds.Ref // what the layer has, or hides, because of each
+}
+
+// Vary makes a variation, and plans the hosts that are different in it into a layer.
+func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
+	v := &Variation{Inputs: inputs, Layer: to, table: t, hosts: map[string]*Host{}, shown: map[string][]xds.Ref{}}
+	for name, h := range t.hosts.All() {
+		if h.reads != (view.Reads{}) {
+			v.Resolve(name)
+		}
+	}
+	return v
+}
+
+// Fork is a copy for the copy of a table (Table.Fork), into another layer.
+func (v *Variation) Fork(of *Table, to *layer.Layer) *Variation {
+	return &Variation{Inputs: v.Inputs, Layer: to, table: of, hosts: maps.Clone(v.hosts), shown: maps.Clone(v.shown)}
+}
+
+// Get is a host by its name; nil: the scope knows none.
+func (v *Variation) Get(name string) *Host {
+	if h := v.hosts[name]; h != nil {
+		return h
+	}
+	return v.table.Get(name)
+}
+
+// ClusterFor is Table.ClusterFor.
+func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) string {
+	return v.table.clusterOf(v.Get(name), subset, port, listenPort)
+}
+
+// Resolve plans a host again that the table has resolved. It says whether routes may be others by it: the host has other rules than
+// before, or than the table's.
+func (v *Variation) Resolve(name string) (rules bool) {
+	base, old := v.table.Get(name), v.hosts[name]
+	inputs, reads := v.read(base)
+	if !reads {
+		v.keep(name, base, nil)
+		return old != nil
+	}
+	h := &Host{Name: name, Service: base.Service}
+	h.Rules, h.selectors = v.table.rulesFor(name, base.Service, inputs)
+	v.planClusters(h, inputs)
+	v.planEndpoints(h, base.endpoints)
+	v.keep(name, base, h)
+	return old == nil || !old.Rules.equal(h.Rules) || !h.Rules.equal(base.Rules)
+}
+
+// Follow plans what depends on a host's endpoints alone, as the table has done (Table.Follow).
+func (v *Variation) Follow(name string, what input.Types) {
+	old := v.hosts[name]
+	if old == nil {
+		return
+	}
+	base, h := v.table.Get(name), *old
+	if inputs, _ := v.read(base); what.Has(input.CDS) {
+		v.planClusters(&h, inputs)
+	}
+	if what.Has(input.EDS) {
+		v.planEndpoints(&h, base.endpoints)
+	}
+	v.keep(name, base, &h)
+}
+
+// read is what the rules of a host read of the inputs; false: nothing, the host is the table's.
+func (v *Variation) read(base *Host) (view.Inputs, bool) {
+	if base == nil || base.Service == nil {
+		return view.Inputs{}, false
+	}
+	inputs := base.reads.Of(v.Inputs)
+	return inputs, inputs != view.Inputs{}
+}
+
+func (v *Variation) planClusters(h *Host, inputs view.Inputs) {
+	var found []input.Problem // the same as the table's
+	h.clusters, h.reads = v.table.clustersOf(h, inputs, &found)
+}
+
+func (v *Variation) planEndpoints(h *Host, known []layer.Unit) {
+	var found []input.Problem
+	h.endpoints = v.table.assignmentsOf(h, known, &found)
+}
+
+// keep keeps a host in place of the one before, and shows in the layer what differs; nil: it is the table's.
+func (v *Variation) keep(name string, base, now *Host) {
+	v.show(name, base, now)
+	if now == nil {
+		delete(v.hosts, name)
+	} else {
+		v.hosts[name] = now
+	}
+}
+
+// Ruled calls f with the hosts that have other rules than the table's.
+func (v *Variation) Ruled(f func(name string)) {
+	for name, h := range v.hosts {
+		if !h.Rules.equal(v.table.Get(name).Rules) {
+			f(name)
+		}
+	}
+}
+
+// show puts into the layer in what a host differs from the table's, in place of what it had because of it before.
+func (v *Variation) show(name string, base, now *Host) {
+	for _, ref := range v.shown[name] {
+		v.Layer.Remove(ref.Type, ref.Name)
+	}
+	delete(v.shown, name)
+	if now == nil {
+		return
+	}
+	named := func(all []layer.Unit, r *xds.Resource) bool {
+		return slices.ContainsFunc(all, func(u layer.Unit) bool { return u.Res.Type == r.Type && u.Res.Name == r.Name })
+	}
+	var refs []xds.Ref
+	have, want := base.units(), now.units()
+	for _, u := range have {
+		if !v.table.layer.Claimed(u.Res) && !named(want, u.Res) {
+			v.Layer.Hide(u.Res.Type, u.Res.Name)
+			refs = append(refs, xds.Ref{Type: u.Res.Type, Name: u.Res.Name})
+		}
+	}
+	for _, u := range want {
+		if !v.table.layer.Claimed(u.Res) && !slices.Contains(have, u) {
+			v.Layer.Add(u)
+			refs = append(refs, xds.Ref{Type: u.Res.Type, Name: u.Res.Name})
+		}
+	}
+	if len(refs) > 0 {
+		v.shown[name] = refs
+	}
+}
+
+// units are all resources of a host; none of nil.
+func (h *Host) units() []layer.Unit {
+	if h == nil {
+		return nil
+	}
+	return append(units(h.clusters), h.endpoints...)
+}

@@ -1,0 +1,114 @@
+package host
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// exported says whether a list of namespaces, as exportTo has it, reaches namespace `to` from `own`.
+func exported(exportTo, otherwise []string, own, to string) bool {
+	if len(exportTo) == 0 {
+		exportTo = otherwise
+	}
+	for _, e := range exportTo {
+		if e == "*" || e == to || e == "." && own == to {
+			return true
+		}
+	}
+	return false
+}
+
+// precedes orders services of one host for a namespace: its own first, then Kubernetes Services, then the oldest.
+func precedes(a, b *model.Service, namespace string) bool {
+	if own, other := a.Key.Namespace == namespace, b.Key.Namespace == namespace; own != other {
+		return own
+	}
+	if a.Key.Kind != b.Key.Kind {
+		return a.Key.Kind == model.KindService
+	}
+	return a.Older(&b.Head) < 0
+}
+
+// serviceFor is the one service that a host means in this scope; nil: it sees none.
+func (t *Table) serviceFor(host string) *model.Service {
+	var best *model.Service
+	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+		for r := range t.in.ByHost(kind, host) {
+			svc := r.(*model.Service)
+			if exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, t.key.Namespace) && t.has(svc, host) &&
+				(best == nil || precedes(svc, best, t.key.Namespace)) {
+				best = svc
+			}
+		}
+	}
+	return best
+}
+
+// has says whether a host of a service is imported.
+func (t *Table) has(svc *model.Service, host string) bool {
+	return slices.ContainsFunc(t.imports, func(im *Imports) bool { return im.Has(svc, host) })
+}
+
+// hasPort says whether a port of a host is imported.
+func (t *Table) hasPort(h *Host, port uint32) bool {
+	return slices.ContainsFunc(t.imports, func(im *Imports) bool { return im.Has(h.Service, h.Name) && im.hasPort(h.Name, port) })
+}
+
+// sees says whether a VirtualService is exported to this scope, and for the proxies of a mesh rather than for gateways alone.
+func (t *Table) sees(vs *model.VirtualService) bool {
+	return (len(vs.Spec.GetGateways()) == 0 || slices.Contains(vs.Spec.GetGateways(), "mesh")) &&
+		exported(vs.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo(), vs.Key.Namespace, t.key.Namespace)
+}
+
+// VirtualServiceFor is the VirtualService that routes a host among what is imported: the one with the most specific
+// host, and of those the oldest. Nil: there is none.
+func (t *Table) VirtualServiceFor(host string, im *Imports) *model.VirtualService {
+	var best *model.VirtualService
+	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
+		best = t.VirtualServiceNaming(pattern, im)
+		return best == nil
+	})
+	return best
+}
+
+// VirtualServiceNaming is the oldest VirtualService among what is imported that names this very host or wildcard; nil: there is none.
+func (t *Table) VirtualServiceNaming(host string, im *Imports) *model.VirtualService {
+	var best *model.VirtualService
+	for r := range t.in.ByHost(model.KindVirtualService, host) {
+		vs := r.(*model.VirtualService)
+		if t.sees(vs) && im.overlaps(vs) && (best == nil || vs.Older(&best.Head) < 0) {
+			best = vs
+		}
+	}
+	return best
+}
+
+// ClusterFor is the name of the cluster that a destination means: at its port, or the service's only one (port 0), or else the one
+// that the request came to. Empty: there is no such service, port or subset in this scope.
+func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) string {
+	return t.clusterOf(t.Get(name), subset, port, listenPort)
+}
+
+func (t *Table) clusterOf(h *Host, subset string, port, listenPort uint32) string {
+	if h == nil || h.Service == nil {
+		return ""
+	}
+	if port == 0 {
+		port = listenPort
+		if ports := h.Service.Spec.GetPorts(); len(ports) == 1 {
+			port = ports[0].GetNumber()
+		}
+	}
+	if input.PortOf(h.Service, port) == nil || !t.hasPort(h, port) {
+		return ""
+	}
+	if subset != "" {
+		if _, ok := h.Rules.subset(subset); !ok {
+			return ""
+		}
+	}
+	return xds.OutboundCluster(port, subset, h.Name)
+}

@@ -1,0 +1,32 @@
+package inbound
+
+import (
+	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/plan/front"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// Explain gives the Spec that made a resource, and the front.Bringers of a listener; nil: the workload has none of this name.
+func (wl *Workload) Explain(of xds.Ref) []any {
+	spec := wl.Spec(of)
+	switch spec.(type) {
+	case nil:
+		return nil
+	case listener.VirtualInbound, listener.Ingress:
+	default:
+		return []any{spec}
+	}
+	out := []any{spec}
+	var ingress *model.Sidecar
+	if wl.sidecar != nil && len(wl.sidecar.Spec.GetIngress()) > 0 {
+		ingress = wl.sidecar
+	}
+	for _, svc := range wl.services {
+		out = append(out, front.Bringer{Host: svc.Spec.GetHosts()[0], Service: svc, Sidecar: ingress})
+	}
+	if len(wl.services) == 0 && ingress != nil {
+		out = append(out, front.Bringer{Sidecar: ingress})
+	}
+	return out
+}

@@ -1,0 +1,310 @@
+// Package inbound plans the inbound side of proxies: the clusters of the workload's own ports, the listener that redirected connections
+// arrive at, and those of a Sidecar's ingress.
+//
+// Owns: nothing after New: a Workload is planned as a whole, and planned anew where a change touches it.  Reads: plan/input.
+// Never: the outbound side.
+package inbound
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// side is what EnvoyFilters call the inbound side.
+const side = networkingv1.EnvoyFilter_SIDECAR_INBOUND
+
+// Workload is the inbound side of all proxies that selectors pick alike. It is small, and planned as a whole.
+type Workload struct {
+	layer.Layer
+	in       *input.Input // nil once it is planned
+	key      view.Workload
+	sidecar  *model.Sidecar
+	patches  input.PatchSet
+	services []*model.Service
+	peers    []*model.Policy
+	policies intern.List[*model.Policy]
+	reads    map[string]bool // hosts whose endpoints name its ports
+	found    []input.Problem
+}
+
+// port is one port of the workload.
+type port struct {
+	listener.InboundPort
+	cluster cluster.Inbound
+	bind    string // of a listener of its own (captureMode NONE); empty: it is redirected to
+}
+
+// New plans a workload from nothing.
+func New(in *input.Input, key view.Workload) *Workload {
+	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
+	if key.Router {
+		wl.in = nil
+		return wl
+	}
+	if r, ok := in.Get(key.Sidecar); ok {
+		wl.sidecar = r.(*model.Sidecar)
+	}
+	for _, k := range key.Services.All() {
+		if r, ok := in.Get(k); ok && len(input.HostsOf(r)) > 0 {
+			wl.services = append(wl.services, r.(*model.Service))
+		}
+	}
+	wl.peers, wl.policies = in.PoliciesAt(key.Peers), policies.List(in.PoliciesAt(key.Policies)...)
+	wl.patches, wl.found = in.Patches(key.Filters)
+	for u := range in.Added(wl.patches, side, &wl.found) {
+		wl.Claim(u)
+	}
+	wl.planPassthrough()
+	ports := wl.ports()
+	for _, p := range ports {
+		hosts := []string{p.Host}
+		if p.Host == "" {
+			hosts = nil
+		}
+		if wl.patches.Any(func(f model.Patch) bool { return input.RemovesCluster(f, side, p.Cluster, hosts...) }) {
+			continue
+		}
+		p.cluster.Patches = wl.patches.Matching(func(f model.Patch) bool { return input.MergesCluster(f, side, p.Cluster, hosts...) })
+		wl.plan(p.cluster)
+	}
+	wl.planListeners(ports)
+	wl.Commit(in.Sharing)
+	wl.in = nil // planned as a whole: nothing is read later, and no snapshot is held
+	return wl
+}
+
+// plan adds one resource, unless an EnvoyFilter added one of its name.
+func (wl *Workload) plan(spec pool.ResourceSpec) {
+	if u, ok := wl.in.Make(spec, model.MeshKey, &wl.found); ok && !wl.Claimed(u.Res) {
+		wl.Add(u)
+	}
+}
+
+func (wl *Workload) planPassthrough() {
+	name := xds.InboundPassthrough
+	if !wl.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
+		wl.plan(cluster.Static{Name: name, Mesh: wl.in.Mesh, Patches: wl.patches.Matching(func(p model.Patch) bool {
+			return input.MergesCluster(p, side, name)
+		})})
+	}
+}
+
+// ports lists the workload's ports: those of its Sidecar's ingress listeners where it has any, else those that services
+// name. Of two for one port the first counts.
+func (wl *Workload) ports() []port {
+	var out []port
+	if wl.sidecar != nil && len(wl.sidecar.Spec.GetIngress()) > 0 {
+		for i, l := range wl.sidecar.Spec.GetIngress() {
+			if p, ok := wl.ingress(i, l); ok {
+				out = append(out, p)
+			}
+		}
+	} else if wl.key.Mode != view.None {
+		for _, svc := range wl.services {
+			out = append(out, wl.service(svc)...)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b port) int { return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.bind, b.bind)) })
+	return slices.CompactFunc(out, func(a, b port) bool { return a.Port == b.Port && (a.bind == b.bind || a.bind == "" || b.bind == "") })
+}
+
+// service lists the ports that a service names at the workload.
+func (wl *Workload) service(svc *model.Service) (out []port) {
+	host := svc.Spec.GetHosts()[0]
+	for _, p := range svc.Spec.GetPorts() {
+		if input.PortOf(svc, p.GetNumber()) != p {
+			continue
+		}
+		targets := []uint32{p.GetTargetNumber()}
+		if p.GetTargetNumber() == 0 && p.GetTargetName() == "" {
+			targets = []uint32{p.GetNumber()}
+		} else if p.GetTargetNumber() == 0 {
+			targets = wl.named(svc, host, p)
+		}
+		for _, n := range targets {
+			out = append(out, wl.port(listener.InboundPort{Port: n, Protocol: p.GetProtocol(), Host: host, ServicePort: p.GetNumber()}, svc, -1, ""))
+		}
+	}
+	return out
+}
+
+// named are the numbers that the endpoints of a service give to a port whose target is a name: what pods call it is in
+// their specs, and arrives here with the endpoints.
+func (wl *Workload) named(svc *model.Service, host string, p *model.ServicePort) []uint32 {
+	wl.reads[host] = true
+	numbers := map[uint32]bool{}
+	for r := range wl.in.ByHost(model.KindEndpoints, host) {
+		if slice := r.(*model.Endpoints); slice.Key.Namespace == svc.Key.Namespace {
+			for _, ep := range slice.Spec.GetPorts() {
+				if ep.GetName() == p.GetName() && ep.GetNumber() != 0 {
+					numbers[ep.GetNumber()] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(numbers))
+}
+
+func (wl *Workload) port(p listener.InboundPort, svc *model.Service, ingress int, target string) port {
+	p.Cluster, p.MTLS = xds.InboundCluster(p.Port), wl.mode(p.Port)
+	c := cluster.Inbound{Port: p.Port, Target: target, Service: svc, Host: p.Host, Sidecar: wl.sidecar, Ingress: ingress,
+		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Mesh}
+	return port{InboundPort: p, cluster: c}
+}
+
+// ingress reads one ingress listener of the Sidecar
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener).
+func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, bool) {
+	bad := func(field, format string, args ...any) {
+		wl.found = append(wl.found, input.Problem{Key: wl.sidecar.Key, Field: fmt.Sprintf("spec.ingress[%d].%s", i, field), Message: fmt.Sprintf(format, args...)})
+	}
+	protocol, ok := input.ParseProtocol(l.GetPort().GetProtocol())
+	if !ok {
+		bad("port.protocol", "%q is not supported; the listener is left out", l.GetPort().GetProtocol())
+		return port{}, false
+	}
+	number := l.GetPort().GetNumber()
+	if number == 0 || number > 65535 {
+		bad("port.number", "%d: want 1 to 65535; the listener is left out", number)
+		return port{}, false
+	}
+	target, err := targetOf(l.GetDefaultEndpoint(), wl.key.Addresses.All())
+	if err != nil {
+		bad("defaultEndpoint", "%v; the listener is left out", err)
+		return port{}, false
+	}
+	in := listener.InboundPort{Port: number, Protocol: protocol, ServicePort: number}
+	var svc *model.Service
+	if svc, in.ServicePort = wl.behind(number, target); svc != nil {
+		in.Host = svc.Spec.GetHosts()[0]
+	} else {
+		in.ServicePort = number
+	}
+	p := wl.port(in, svc, i, target)
+	if l.GetCaptureMode() == networkingv1.CaptureMode_NONE || wl.key.Mode == view.None {
+		p.bind = cmp.Or(l.GetBind(), "0.0.0.0")
+	}
+	return p, true
+}
+
+// behind finds the service and its port whose target is the ingress port or what the ingress listener passes on to.
+func (wl *Workload) behind(number uint32, target string) (*model.Service, uint32) {
+	inner := number
+	if a, err := netip.ParseAddrPort(target); err == nil {
+		inner = uint32(a.Port())
+	}
+	for _, n := range []uint32{number, inner} {
+		for _, svc := range wl.services {
+			for _, p := range wl.service(svc) {
+				if p.Port == n {
+					return svc, p.ServicePort
+				}
+			}
+		}
+	}
+	return nil, 0
+}
+
+// targetOf reads a default endpoint: a loopback address and port, 0.0.0.0:port or [::]:port (the workload itself: its first
+// address of that family, loopback where it has none), unix:///path, or nothing (where the connection was going to).
+func targetOf(endpoint string, addresses []string) (string, error) {
+	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
+		return endpoint, nil
+	}
+	at, err := netip.ParseAddrPort(endpoint)
+	if err != nil || at.Port() == 0 {
+		return "", fmt.Errorf("%q: want an IP address and a port, or unix:// and a path", endpoint)
+	}
+	if !at.Addr().IsUnspecified() {
+		return endpoint, nil
+	}
+	own := netip.IPv6Loopback()
+	if at.Addr().Is4() {
+		own = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	for _, text := range addresses {
+		if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && a.Unmap().Is4() == at.Addr().Is4() {
+			own = a.Unmap()
+			break
+		}
+	}
+	return netip.AddrPortFrom(own, at.Port()).String(), nil
+}
+
+// planListeners plans the listener that redirected connections arrive at, and those that the Sidecar binds.
+func (wl *Workload) planListeners(ports []port) {
+	n := wl.in.InboundPort()
+	v := listener.VirtualInbound{Common: wl.common(xds.VirtualInbound, n), Port: n, Transparent: wl.key.Mode == view.TProxy,
+		Passthrough: wl.in.Mesh.Spec.GetInboundTrafficPolicy().GetMode() == meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH, Closed: wl.key.Closed, Rest: wl.mode(0), Policies: wl.policies}
+	var redirected []listener.InboundPort
+	for _, p := range ports {
+		if p.bind == "" {
+			redirected = append(redirected, p.InboundPort)
+			continue
+		}
+		name := xds.ListenerName(p.bind, p.Port)
+		if !wl.removes(name, p.Port) {
+			wl.plan(listener.Ingress{Common: wl.common(name, p.Port), Name: name, Bind: p.bind, Inner: p.InboundPort, Closed: wl.key.Closed, Policies: wl.policies})
+		}
+	}
+	if v.Passthrough {
+		redirected = append(redirected, wl.unnamed()...) // behind those of services: of two for one port the first counts
+	}
+	v.Ports = inboundPorts.List(redirected...)
+	if !input.Direct(wl.sidecar, wl.key.Mode) && !wl.removes(xds.VirtualInbound, v.Port) {
+		wl.plan(v)
+	}
+}
+
+func (wl *Workload) common(name string, port uint32) listener.Common {
+	return wl.in.Common(wl.key.Caps, wl.patches, name, port, side)
+}
+
+func (wl *Workload) removes(name string, port uint32) bool {
+	return wl.patches.RemovesListener(name, port, side)
+}
+
+// Touched says whether a change reaches the workload: records that its view names, services that select it, and hosts whose endpoints
+// name its ports.
+func (wl *Workload) Touched(readers, services map[model.Key]bool, ports map[string]bool) bool {
+	reads := func(k model.Key) bool { return readers[k] }
+	return reads(wl.key.Sidecar) || slices.ContainsFunc(wl.key.Peers.All(), reads) || slices.ContainsFunc(wl.key.Policies.All(), reads) ||
+		slices.ContainsFunc(wl.key.Filters.All(), func(p view.Patch) bool { return reads(p.Filter) }) ||
+		slices.ContainsFunc(wl.key.Services.All(), func(k model.Key) bool { return services[k] }) ||
+		wl.readsAny(ports)
+}
+
+func (wl *Workload) readsAny(hosts map[string]bool) bool {
+	for h := range hosts {
+		if wl.reads[h] {
+			return true
+		}
+	}
+	return false
+}
+
+// Problems are what was found while planning.
+func (wl *Workload) Problems() []input.Problem { return wl.found }
+
+// Interned lists of Specs; weak, so nothing is held that no Spec holds.
+var (
+	policies     intern.Table[*model.Policy]
+	inboundPorts intern.Table[listener.InboundPort]
+)

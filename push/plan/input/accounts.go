@@ -1,0 +1,42 @@
+package input
+
+import (
+	"cmp"
+	"slices"
+
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// service is a service by one of its hosts and its namespace.
+type service struct{ host, namespace string }
+
+// AccountsOf are the service accounts behind a service, ready or not, as "namespace/name".
+func AccountsOf(s *mirror.Snapshot, host, namespace string) []string {
+	var out []string
+	for r := range s.ByHost(model.KindEndpoints, host) {
+		slice := r.(*model.Endpoints)
+		if slice.Key.Namespace != namespace {
+			continue
+		}
+		for _, e := range slice.Spec.GetEndpoints() {
+			if e.GetServiceAccount() != "" {
+				out = append(out, cmp.Or(e.GetNamespace(), namespace)+"/"+e.GetServiceAccount())
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Accounts is AccountsOf at this snapshot, as a list for Specs.
+func (in *Input) Accounts(host, namespace string) intern.List[string] {
+	key := service{host, namespace}
+	list, ok := in.accounts[key]
+	if !ok {
+		list = strs.List(AccountsOf(in.Snapshot, host, namespace)...)
+		in.accounts[key] = list
+	}
+	return list
+}

@@ -1,0 +1,117 @@
+// Package input is what every part of the plan reads: one snapshot, and what is derived from it alone and remembered while it is
+// the newest, for all scopes together: the members of clusters, the service accounts behind a service, what PeerAuthentications
+// decide, who refers to what.
+//
+// Owns: the backwards index (the planner's goroutine alone changes it).  Reads: snapshots.  Never: what a single scope sees; Envoy's
+// protobuf.
+package input
+
+import (
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Input is one snapshot and what was derived from it. The planner replaces it as a whole at each step (At, Later). Only the goroutine
+// of the planner may use it, but for the Snapshot.
+type Input struct {
+	*mirror.Snapshot
+	Mesh  *model.Mesh
+	Index *Index
+	Pool  *pool.Pool
+	// Sharing is what the scopes of a step have come to; nil between steps.
+	Sharing *layer.Sharing
+
+	members      map[Selection]intern.List[model.Member]
+	accounts     map[service]intern.List[string]
+	peers        map[string]intern.List[*model.Policy] // by namespace
+	mtlsDisabled map[served]string
+	denied       denied
+	deniedKnown  bool // denied was read
+
+	// Fault has tests panic (see Tested); nil: nothing is tested.
+	Fault func(in *Input, of view.Scope)
+}
+
+// New derives what there is to derive from a snapshot; resources are built in the pool.
+func New(s *mirror.Snapshot, p *pool.Pool) *Input {
+	in := &Input{Index: newIndex(s), Pool: p}
+	in.read(s)
+	return in
+}
+
+// read takes another snapshot, and forgets what was derived from the one before.
+func (in *Input) read(s *mirror.Snapshot) {
+	in.Snapshot, in.Mesh = s, s.Mesh()
+	in.members = map[Selection]intern.List[model.Member]{}
+	in.accounts = map[service]intern.List[string]{}
+	in.peers = map[string]intern.List[*model.Policy]{}
+	in.mtlsDisabled = map[served]string{}
+	in.denied, in.deniedKnown = nil, false
+}
+
+// At is the input of a step at another snapshot. The index is the same one: whoever calls has applied the edits to it.
+func (in *Input) At(s *mirror.Snapshot) *Input {
+	next := *in
+	next.read(s)
+	next.Sharing = layer.NewSharing()
+	return &next
+}
+
+// Later is At for a step that plans nothing but endpoints: the mesh's configuration stays the one that all else was planned with.
+func (in *Input) Later(s *mirror.Snapshot) *Input {
+	next := in.At(s)
+	next.Mesh = in.Mesh
+	return next
+}
+
+// Root is the root namespace of the configuration.
+func (in *Input) Root() string { return in.Mesh.Spec.GetRootNamespace() }
+
+// Tested is called wherever a scope is planned, when all layers of a view are, and where a proxy subscribes to Secrets.
+func (in *Input) Tested(of view.Scope) {
+	if in.Fault != nil {
+		in.Fault(in, of)
+	}
+}
+
+// Make builds what a Spec says, or answers from the pool. False: it cannot be built, and is left out with a problem, at `blame` unless
+// the builder names another object.
+func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (layer.Unit, bool) {
+	r, err := in.Pool.Resource(spec)
+	if err != nil {
+		*found = append(*found, ProblemOf(err, blame))
+		return layer.Unit{}, false
+	}
+	return layer.Unit{Spec: spec, Res: r}, true
+}
+
+// RoutesTo calls f with the VirtualServices that send to a host, or to one that a wildcard covers.
+func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
+	visit := func(keys map[model.Key]struct{}) {
+		for key := range keys {
+			if r, ok := in.Get(key); ok {
+				f(r.(*model.VirtualService))
+			}
+		}
+	}
+	visit(in.Index.routesTo[host])
+	if IsWildcard(host) {
+		for to, keys := range in.Index.routesTo {
+			if to != host && Covers(host, to) {
+				visit(keys)
+			}
+		}
+	}
+}
+
+// Interned lists of Specs; weak, so nothing is held that no Spec holds.
+var (
+	strs       intern.Table[string]
+	members    intern.Table[model.Member]
+	patchLists intern.Table[model.Patch]
+	policies   intern.Table[*model.Policy]
+)

@@ -1,0 +1,77 @@
+package input
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Selection is what decides the members of a cluster, and which of them are spoken to without mTLS. Comparable.
+type Selection struct {
+	Service *model.Service
+	Host    string
+	Port    uint32
+	Rule    *model.DestinationRule // that defines the subset; nil: all endpoints
+	Subset  string
+	Peers   intern.List[*model.Policy] // see Input.Peers
+}
+
+// Members lists the endpoints that a cluster selects: of the service's own namespace, ready (or of a service that
+// publishes those that are not), at the port of the service port's name, with the subset's labels. Sorted by address and
+// port, each once. The labels are those of the selection's subset.
+func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
+	if found, ok := in.members[q]; ok {
+		return found
+	}
+	port := PortOf(q.Service, q.Port)
+	var out []model.Member
+	for r := range in.ByHost(model.KindEndpoints, q.Host) {
+		slice := r.(*model.Endpoints)
+		if slice.Key.Namespace != q.Service.Key.Namespace {
+			continue
+		}
+		for _, e := range slice.Spec.GetEndpoints() {
+			if e.GetHealth() != model.Health_HEALTH_READY && !q.Service.Spec.GetPublishNotReady() || !view.Matches(labels, e.GetLabels()) {
+				continue
+			}
+			if number, ok := portAt(slice.Spec, e, port); ok {
+				out = append(out, model.Member{Endpoint: e, Port: number})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b model.Member) int {
+		return cmp.Or(cmp.Compare(a.Endpoint.GetAddress(), b.Endpoint.GetAddress()), cmp.Compare(a.Port, b.Port))
+	})
+	out = slices.CompactFunc(out, func(a, b model.Member) bool {
+		return a.Endpoint.GetAddress() == b.Endpoint.GetAddress() && a.Port == b.Port
+	})
+	list := members.List(out...)
+	in.members[q] = list
+	return list
+}
+
+// portAt is the number of a service's port at one endpoint; false where the endpoint does not have it.
+func portAt(slice *model.EndpointsSpec, e *model.Endpoint, port *model.ServicePort) (uint32, bool) {
+	if strings.HasPrefix(e.GetAddress(), "unix://") {
+		return 0, true
+	}
+	if n, ok := e.GetPorts()[port.GetName()]; ok {
+		return n, true
+	}
+	for _, p := range slice.GetPorts() {
+		if p.GetName() == port.GetName() {
+			return p.GetNumber(), p.GetNumber() != 0
+		}
+	}
+	if len(slice.GetPorts()) > 0 {
+		return 0, false
+	}
+	if port.GetTargetNumber() != 0 {
+		return port.GetTargetNumber(), true
+	}
+	return port.GetNumber(), port.GetNumber() != 0
+}

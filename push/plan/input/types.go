@@ -1,0 +1,19 @@
+package input
+
+import "navarch.io/navarch/push/xds"
+
+// Types is a set of resource types.
+type Types uint8
+
+// The types that are planned, each as a set of one. All is what a scope and a workload have; Secrets are planned by themselves.
+const (
+	CDS = Types(1) << xds.Cluster
+	EDS = Types(1) << xds.Endpoint
+	LDS = Types(1) << xds.Listener
+	RDS = Types(1) << xds.Route
+	SDS = Types(1) << xds.Secret
+	All = CDS | EDS | LDS | RDS
+)
+
+// Has says whether the sets have a type in common.
+func (t Types) Has(other Types) bool { return t&other != 0 }

@@ -1,0 +1,79 @@
+package secret
+
+import (
+	"slices"
+
+	"navarch.io/navarch/store/model"
+)
+
+// Sealed takes the records whose private keys are to be opened, each once: Opened or Unopened answers.
+func (t *Table) Sealed() (records []*model.Secret) {
+	for _, o := range t.keys {
+		if o.of != o.record && !o.taken {
+			o.taken = true
+			records = append(records, o.record)
+		}
+	}
+	slices.SortFunc(records, func(a, b *model.Secret) int { return a.Key.Compare(b.Key) })
+	return records
+}
+
+// Opened answers with the private key of a record, and returns whose Secrets are planned again with it. One that is not needed any more
+// is forgotten.
+func (t *Table) Opened(record *model.Secret, key model.PrivateKey) (planned []*Subscriptions) {
+	o := t.keys[record.Key]
+	if o == nil || o.record != record {
+		return nil
+	}
+	o.of, o.key = record, &key
+	for subs := range t.subscribed[record.Key.Namespace] {
+		var names []string
+		for name, s := range subs.names {
+			if s.needs == record.Key {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			subs.plan(t.in, names, t.keys)
+			planned = append(planned, subs)
+		}
+	}
+	return planned
+}
+
+// Unopened has a record that could not be opened given out by Sealed again, and says whether it is still needed.
+func (t *Table) Unopened(record *model.Secret) bool {
+	o := t.keys[record.Key]
+	if o == nil || o.record != record {
+		return false
+	}
+	o.taken = false
+	return true
+}
+
+// Pending are the Secrets of what a proxy subscribes to that are not opened yet.
+func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
+	for name := range of.names {
+		if t.opening(subs, name) {
+			pending = append(pending, subs.names[name].needs)
+		}
+	}
+	return pending
+}
+
+// opening says whether the private key of a subscription, or that of its newest version, is not opened yet.
+func (t *Table) opening(subs *Subscriptions, name string) bool {
+	o := t.keys[subs.names[name].needs]
+	return o != nil && o.of != o.record
+}
+
+// Inherit takes over the private keys that another table has opened for identities that this one has.
+func (t *Table) Inherit(old *Table) {
+	for who := range t.identities {
+		for key, o := range old.keys {
+			if key.Namespace == who.Namespace && t.keys[key] == nil {
+				t.keys[key] = o
+			}
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package secret
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// A private key goes to proxies of an identity that may list the Secrets of its namespace, which the loop asks an authoriser, and
+// only where some object makes their workloads use it, which is planned here (issue 12, item 1).
+
+// unused says why no object makes workloads of an identity use a Secret; empty: one does.
+func unused(in *input.Input, who view.Identity, key model.Key, labels func() []map[string]string) (cause, why string) {
+	candidates := func(yield func(model.Record) bool) {
+		for by := range in.Index.SecretUsers(key.Name) {
+			if r, ok := in.Get(by); ok && !yield(r) {
+				return
+			}
+		}
+	}
+	switch access.UseOf(candidates, in.Root(), who, key.Name, labels) {
+	case access.Referred:
+		return "", ""
+	case access.Unlabelled:
+		return "labels not known", fmt.Sprintf("what refers to %v selects by labels, and the configuration has none for %v: no Pod, WorkloadEntry or endpoint of its namespace is of it", key, who)
+	case access.Unselected:
+		return "Secret of other workloads", fmt.Sprintf("no Gateway, DestinationRule with a workloadSelector or EnvoyFilter that refers to %v selects %v, by the labels that the configuration has for it", key, who)
+	case access.Unreferred:
+	}
+	return "Secret of no workload", fmt.Sprintf("no Gateway, DestinationRule with a workloadSelector or EnvoyFilter refers to %v", key)
+}
+
+// labelsOf finds the sets of labels that the source has for workloads of an identity, once, when it is first asked for: those of
+// Workloads and endpoints of its namespace (Pods, WorkloadEntries, endpoints of ServiceEntries) that are of its service account, each
+// set once.
+func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
+	var found []map[string]string
+	looked := false
+	return func() []map[string]string {
+		if !looked {
+			looked = true
+			sets := map[string]map[string]string{}
+			for _, kind := range []model.Kind{model.KindEndpoints, model.KindWorkload} {
+				for r := range in.In(kind, who.Namespace) {
+					addLabels(sets, r, who)
+				}
+			}
+			found = slices.Collect(maps.Values(sets))
+		}
+		return found
+	}
+}
+
+// addLabels adds the sets of labels that a record has for workloads of an identity.
+func addLabels(sets map[string]map[string]string, r model.Record, who view.Identity) {
+	var endpoints []*model.Endpoint
+	switch t := r.(type) {
+	case *model.Endpoints:
+		endpoints = t.Spec.GetEndpoints()
+	case *model.Workload:
+		endpoints = []*model.Endpoint{t.Spec.GetEndpoint()}
+	}
+	for _, e := range endpoints {
+		if e.GetServiceAccount() != who.Account {
+			continue
+		}
+		var id strings.Builder
+		for _, key := range slices.Sorted(maps.Keys(e.GetLabels())) {
+			fmt.Fprintf(&id, "%q=%q,", key, e.GetLabels()[key])
+		}
+		sets[id.String()] = e.GetLabels()
+	}
+}
+
+// Relabelled says whether an edit of endpoints or of a Workload changes the labels of workloads of an identity that subscribes to Secrets.
+func (t *Table) Relabelled(e mirror.Edit) bool {
+	for subs := range t.subscribed[e.Key().Namespace] {
+		old, now := map[string]map[string]string{}, map[string]map[string]string{}
+		addLabels(old, e.Old, subs.who)
+		addLabels(now, e.New, subs.who)
+		if !maps.EqualFunc(old, now, func(_, _ map[string]string) bool { return true }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Rights are the identities whose right to private keys matters, in no order.
+func (t *Table) Rights() iter.Seq[view.Identity] {
+	return func(yield func(view.Identity) bool) {
+		for _, all := range t.subscribed {
+			for subs := range all {
+				if subs.needed && !yield(subs.who) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Right is the right of an identity, as it was planned last.
+func (t *Table) Right(who view.Identity) access.Standing {
+	if subs := t.identities[who]; subs != nil {
+		return subs.right
+	}
+	return access.Standing{}
+}
+
+// Doubted are the identities about which the authoriser is to be asked again, each once.
+func (t *Table) Doubted() (who []view.Identity) {
+	for _, all := range t.subscribed {
+		for subs := range all {
+			if subs.doubted {
+				subs.doubted = false
+				who = append(who, subs.who)
+			}
+		}
+	}
+	return who
+}
+
+// Authorised plans with the right of an identity, and returns whose Secrets are planned again; nil: nobody's. A right that is not known
+// changes nothing.
+func (t *Table) Authorised(who view.Identity, right access.Standing) *Subscriptions {
+	subs := t.identities[who]
+	if subs == nil || !right.Known || right == subs.right {
+		return nil
+	}
+	subs.right = right
+	subs.plan(t.in, slices.Collect(maps.Keys(subs.names)), t.keys)
+	t.tidyKeys(who.Namespace)
+	return subs
+}
+
+// Undecided says whether the identity waits for its right to be known.
+func (subs *Subscriptions) Undecided() bool { return subs.needed && !subs.right.Known }

@@ -1,0 +1,159 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// own are the names of resources that one proxy has as others of its scope do not.
+func own(h *Handle) (out []string) {
+	for t := range xds.NumTypes {
+		for r := range h.Set().Types[t][manifest.Variant].All() {
+			out = append(out, t.Noun()+" "+r.Name)
+		}
+	}
+	return out
+}
+
+// Rules that read the locality for 3 of 500 services, and a rule for selected workloads for 3 others: the other 494 are the very same
+// for proxies of other places and labels, and planned once. An edit of one of the six touches that one.
+func TestOnlyEntriesThatReadInputsSplit(t *testing.T) {
+	const services = 500
+	p, shared, handles := bigPlanner(t, services, 1)
+	host := func(i int) string { return fmt.Sprintf("s%d.ns%d.svc.cluster.local", i, i/10) }
+	rule := func(i int, text string) model.Record {
+		return rec(t, model.KindDestinationRule, fmt.Sprintf("ns0/rule%d", i), "host: "+host(i)+"\n"+text)
+	}
+	locality := "trafficPolicy: {outlierDetection: {consecutive5xxErrors: %d}}"
+	selector := "workloadSelector: {matchLabels: {tier: x}}\ntrafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}}"
+	rules := []model.Record{}
+	for i := range 3 {
+		rules = append(rules, rule(10+i, fmt.Sprintf(locality, 5)), rule(20+i, fmt.Sprintf(selector, 5)),
+			rec(t, model.KindEndpoints, fmt.Sprintf("ns1/s%d-1", 10+i), "hosts: ["+host(10+i)+"]\nports: [{name: http, number: 8080}, {name: raw, number: 9000}]\n"+
+				"endpoints: [{address: 10.9.0.1, locality: r1/z1, namespace: ns1, health: HEALTH_READY}, {address: 10.9.0.2, locality: r2/z1, namespace: ns1, health: HEALTH_READY}]"))
+	}
+	p.Apply(p.Snapshot().Apply(2, rules, nil))
+	join := func(name, locality string, labels ...string) *Handle {
+		n := node("ns0", name, labels...)
+		n.Locality = locality
+		return p.Join(n)
+	}
+	plain, near := handles[0], (*Handle)(nil)
+	built := measure(shared, func() { near = join("near", "r1/z1") })
+	// An assignment for each of two ports of three services; no cluster, listener or route reads the locality.
+	if want := (work{endpoints: 6}); built != want || len(own(near)) != 6 {
+		t.Errorf("a proxy of another place: built %+v, want %+v; its own are %q", built, want, own(near))
+	}
+	var both *Handle
+	built = measure(shared, func() { both = join("both", "r2/z1", "tier=x") })
+	// The assignments of another place, and clusters for two ports of three selected services. The listeners of their TCP ports are
+	// built for the rule's policy and come out the same; virtual hosts read of a rule what it says of hashing, which is nothing.
+	if want := (work{clusters: 6, endpoints: 6, listeners: 3}); built != want || len(own(both)) != 6+6 {
+		t.Errorf("a selected proxy of another place: built %+v, want %+v; its own are %q", built, want, own(both))
+	}
+	for _, h := range []*Handle{near, both} {
+		for _, kind := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
+			if h.Set().Types[kind][manifest.Scope] != plain.Set().Types[kind][manifest.Scope] {
+				t.Errorf("%s: %ss are not those of the scope", h.Node.Name, kind.Noun())
+			}
+		}
+		same := 0
+		for i := range services {
+			name := "outbound|80||" + host(i)
+			if h.Set().Types[xds.Cluster].Get(name) == plain.Set().Types[xds.Cluster].Get(name) && h.Set().Types[xds.Endpoint].Get(name) == plain.Set().Types[xds.Endpoint].Get(name) {
+				same++
+			}
+		}
+		if want := map[*Handle]int{near: 497, both: 494}[h]; same != want {
+			t.Errorf("%s: %d services are the very same, want %d", h.Node.Name, same, want)
+		}
+		if bad := p.Check(h); len(bad) > 0 {
+			t.Errorf("%s: %v", h.Node.Name, bad)
+		}
+	}
+	for name, c := range map[string]struct {
+		edit  model.Record
+		moved int
+		want  work
+	}{
+		"a rule for selected workloads": {rule(20, fmt.Sprintf(selector, 6)), 1, work{clusters: 2, listeners: 1}},
+		"a rule that reads the place":   {rule(10, fmt.Sprintf(locality, 6)), 3, work{clusters: 2, listeners: 1}},
+	} {
+		var moved []Moved
+		built := measure(shared, func() { moved = p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{c.edit}, nil)) })
+		if built != c.want || len(moved) != c.moved {
+			t.Errorf("%s: built %+v and moved %d, want %+v and %d", name, built, len(moved), c.want, c.moved)
+		}
+	}
+}
+
+// An endpoint that flips reaches proxies of each place by the fast path, at the priority that it has for them.
+func TestFastPathOfVariants(t *testing.T) {
+	service := svc(t, "ns0/s", "10.0.0.1", "http:80:HTTP")
+	slice := func(health string) model.Record {
+		return rec(t, model.KindEndpoints, "ns0/s-1", "hosts: [s.ns0.svc.cluster.local]\nports: [{name: http, number: 8080}]\n"+
+			"endpoints: [{address: 10.9.0.1, locality: r1, namespace: ns0, health: HEALTH_READY}, {address: 10.9.0.2, locality: r2, namespace: ns0, health: "+health+"}]")
+	}
+	p := New(Settings{Snapshot: snapshot(service, slice("HEALTH_NOT_READY"),
+		rec(t, model.KindDestinationRule, "ns0/r", "host: s.ns0.svc.cluster.local\ntrafficPolicy: {outlierDetection: {consecutive5xxErrors: 5}}"))})
+	var handles []*Handle
+	for _, locality := range []string{"", "r1", "r2"} {
+		n := node("ns0", "at-"+locality)
+		n.Locality = locality
+		handles = append(handles, p.Join(n))
+	}
+	moved, rest := p.PlanEndpoints(p.Snapshot().Apply(2, []model.Record{slice("HEALTH_READY")}, nil), false)
+	if len(moved) != 3 || len(rest) != 0 {
+		t.Fatalf("%d moved, %d edits wait for configuration", len(moved), len(rest))
+	}
+	for i, want := range []string{"10.9.0.1:8080 10.9.0.2:8080", "10.9.0.1:8080 10.9.0.2:8080", "10.9.0.2:8080 10.9.0.1:8080"} {
+		if got := addresses(t, handles[i].Set(), "outbound|80||s.ns0.svc.cluster.local"); got != want {
+			t.Errorf("%s: %s, want %s", handles[i].Node.Name, got, want)
+		}
+		if bad := p.Check(handles[i]); len(bad) > 0 {
+			t.Errorf("%s: %v", handles[i].Node.Name, bad)
+		}
+	}
+}
+
+// A rule for selected workloads goes before the others of its namespace; where it does not select, it hides rules of wider wildcards
+// and of other namespaces. In other namespaces it does not count.
+func TestRulesForSelectedWorkloads(t *testing.T) {
+	web := svc(t, "shop/web", "10.0.0.1", "http:80:HTTP")
+	host := "web.shop.svc.cluster.local"
+	rule := func(name, of, text string) model.Record {
+		return rec(t, model.KindDestinationRule, name, "host: '"+of+"'\nsubsets: [{name: "+strings.ReplaceAll(strings.Split(name, "@")[0], "/", "-")+"}]\n"+text)
+	}
+	selects := "workloadSelector: {matchLabels: {tier: x}}"
+	for name, c := range map[string]struct {
+		rules            []model.Record
+		selected, others string // subsets that are there
+	}{
+		"alone":                       {[]model.Record{rule("shop/s", host, selects)}, "shop-s", ""},
+		"beside one for all":          {[]model.Record{rule("shop/a@1", host, ""), rule("shop/s@2", host, selects)}, "shop-s", "shop-a"},
+		"over a wildcard":             {[]model.Record{rule("shop/a@1", "*.local", ""), rule("shop/s@2", host, selects)}, "shop-s", ""},
+		"over another namespace's":    {[]model.Record{rule("istio-system/a@1", host, ""), rule("shop/s@2", host, selects)}, "shop-s", ""},
+		"of another namespace":        {[]model.Record{rule("istio-system/s@1", host, selects)}, "", ""},
+		"two that select, the oldest": {[]model.Record{rule("shop/s@2", host, selects), rule("shop/t@1", host, "workloadSelector: {matchLabels: {app: a}}")}, "shop-t", ""},
+		"two of one selector, merged": {[]model.Record{rule("shop/s@2", host, selects), rule("shop/t@1", host, selects)}, "shop-s shop-t", ""},
+	} {
+		s := snapshot(append(c.rules, web)...)
+		subsets := func(labels ...string) string {
+			var out []string
+			for _, r := range planFor(s, node("shop", "a", labels...)).Types[xds.Cluster].Sorted() {
+				if _, _, subset, _, _ := xds.ParseCluster(r.Name); subset != "" {
+					out = append(out, subset)
+				}
+			}
+			return strings.Join(out, " ")
+		}
+		if got, others := subsets("tier=x", "app=a"), subsets("tier=y"); got != c.selected || others != c.others {
+			t.Errorf("%s: selected proxies have subsets %q, want %q; others %q, want %q", name, got, c.selected, others, c.others)
+		}
+	}
+}
