@@ -138,9 +138,9 @@ func TestWhatCannotBeDelegatedTo(t *testing.T) {
 func TestMergedRoutesAreBounded(t *testing.T) {
 	many := func(n int, text string) string { return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ") }
 	for name, c := range map[string][2]string{
-		"bytes":           {many(2000, "{"+toLeaf+"}"), many(50, "{name: "+strings.Repeat("x", 200)+", route: [{destination: {host: d}}]}")},
-		"one large match": {"{match: [" + many(5000, "{port: 80}") + "], " + toLeaf + "}", "{match: [{name: " + strings.Repeat("x", 100_000) + "}], route: [{destination: {host: d}}]}"},
-		"matches":         {many(4, "{match: ["+many(300, "{port: 80}")+"], "+toLeaf+"}"), "{match: [" + many(300, "{port: 80}") + "], route: [{destination: {host: d}}]}"},
+		"bytes":                   {many(2000, "{"+toLeaf+"}"), many(50, "{name: "+strings.Repeat("x", 200)+", route: [{destination: {host: d}}]}")},
+		"one large match":         {"{match: [" + many(5000, "{port: 80}") + "], " + toLeaf + "}", "{match: [{name: " + strings.Repeat("x", 100_000) + "}], route: [{destination: {host: d}}]}"},
+		"matches that contradict": {"{match: [" + many(150, "{port: 80}") + "], " + toLeaf + "}", many(20, "{match: ["+many(149, "{port: 80}")+", {port: 81}], route: [{destination: {host: d}}]}")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, problems := resolved(virtualService(t, "a/root", "{hosts: [h], http: ["+c[0]+"]}"), virtualService(t, "b/leaf", "{http: ["+c[1]+"]}"))
@@ -148,7 +148,10 @@ func TestMergedRoutesAreBounded(t *testing.T) {
 			if size := proto.Size(r.Body()); size > maxMerged {
 				t.Errorf("%d bytes", size)
 			}
-			if len(problems) == 0 || len(problems) > maxProblems || !strings.Contains(problems[0], "are left out: with its delegates a VirtualService may have") {
+			bound := func(p string) bool {
+				return strings.Contains(p, "are left out: with its delegates a VirtualService may have")
+			}
+			if !slices.ContainsFunc(problems, bound) || len(problems) > maxProblems {
 				t.Errorf("%d problems, %.1q", len(problems), problems)
 			}
 		})

@@ -72,14 +72,13 @@ func (r *Resolver) Step(c mirror.Change) mirror.Change {
 			d.units(r, e, touched)
 		}
 	}
-	unresolved := r.resolved == r.source
 	r.source = c.New
 	altered := map[model.Key]bool{} // records under which the overlay is another
 	for _, key := range slices.SortedFunc(maps.Keys(touched), model.Key.Compare) {
 		r.renew(key, altered)
 	}
 	out := mirror.Change{Old: r.resolved, Edits: r.edits(c.Edits, altered), Committed: c.Committed}
-	out.New = r.snapshot(out.Edits, unresolved)
+	out.New = r.snapshot(out.Edits)
 	r.resolved = out.New
 	return out
 }
@@ -164,13 +163,13 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 // snapshot is the newest resolved snapshot. Without an overlay it is the source's. With one it follows by edits, and is made of the
 // source's once as many edits have come as the overlay has records: so it never differs in structure from the source's by more
 // than that, and a step costs, averaged, two insertions for each edit.
-func (r *Resolver) snapshot(edits []mirror.Edit, unresolved bool) *mirror.Snapshot {
+func (r *Resolver) snapshot(edits []mirror.Edit) *mirror.Snapshot {
 	r.drift += len(edits)
 	switch {
 	case len(r.overlay) == 0:
 		r.drift = 0
 		return r.source
-	case unresolved || r.drift >= len(r.overlay):
+	case r.drift >= len(r.overlay):
 		r.drift = 0
 		all := make([]mirror.Edit, 0, len(r.overlay))
 		for _, record := range r.overlay {

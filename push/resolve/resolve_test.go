@@ -63,6 +63,9 @@ func (d *drill) fault() string {
 // wrong is what is wrong with the last change in itself.
 func (d *drill) wrong() string {
 	c := d.last
+	if d.resolver.drift > 0 && d.resolver.drift >= len(d.resolver.overlay) {
+		return "structure is no longer shared with the source"
+	}
 	if c.New.Revision() != d.source.Revision() {
 		return "another revision"
 	}
@@ -89,6 +92,13 @@ func (d *drill) wrong() string {
 		return "edits are not ordered"
 	}
 	for _, kind := range model.Kinds() {
+		for _, host := range []string{"o0.test", "o1.test", "x.test", "y.test"} {
+			for r := range c.New.ByHost(kind, host) {
+				if now, _ := c.New.Get(r.Meta().Key); now != r {
+					return fmt.Sprintf("host %s finds %v as it was", host, r.Meta().Key)
+				}
+			}
+		}
 		found := 0
 		for r := range c.New.All(kind) {
 			found++

@@ -46,6 +46,12 @@ func TestDecodedLabelsAreShared(t *testing.T) {
 			t.Fatalf("%v is not shared", own)
 		}
 	}
+	for id := range s.young {
+		s.young[id] = map[string]string{"another": "of the same hash"}
+	}
+	if own := map[string]string{"n": fmt.Sprint(3*labelsKept - 1)}; !same(s.same(own), own) {
+		t.Errorf("%v became another", own)
+	}
 	if n := len(s.young) + len(s.elder); n > 2*labelsKept {
 		t.Errorf("%d are remembered", n)
 	}
