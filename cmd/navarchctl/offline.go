@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/resolve"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/mirror"
@@ -46,6 +47,10 @@ func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) 
 	node, err := o.node()
 	if err != nil {
 		return nil, nil, nil, err
+	}
+	snapshot, unresolved := resolve.Snapshot(snapshot)
+	for _, p := range unresolved {
+		problems = append(problems, object.Problem{ID: normal.Owner(p.Key), Field: p.Field, Code: p.Code, Severity: p.Severity, Message: p.Message})
 	}
 	planner := plan.New(plan.Settings{Snapshot: snapshot})
 	return planner, planner.Join(node), problems, nil

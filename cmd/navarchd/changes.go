@@ -191,7 +191,7 @@ func (c *changeLog) published(m mirror.Change) {
 	ch := c.begin(now, began, m.New.Revision())
 	for _, e := range m.Edits {
 		key := e.Key()
-		if ch.touches(key); key.Kind != model.KindEndpoints {
+		if ch.touches(key); !key.Kind.FollowsWorkloads() {
 			ch.config = ch.newest
 		}
 	}

@@ -104,6 +104,25 @@ func TestOneChangeIsOneLine(t *testing.T) {
 	})
 }
 
+// A Pod that comes waits for no plan of configuration.
+func TestWorkloadsAreNoConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startChanging(t)
+		pod, err := model.New(model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: "web-1"}, 1, &model.WorkloadSpec{Endpoint: &model.Endpoint{Address: "10.1.0.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change := c.now.Apply(7, []model.Record{pod}, nil)
+		change.Committed = time.Now()
+		c.published(change)
+		c.planned(7, plan.Fast, 0)
+		time.Sleep(time.Second)
+		if got := c.said(); !strings.Contains(got, "configuration applied") || !strings.Contains(got, "Workload shop/web-1") {
+			t.Errorf("after the plan of endpoints: %q", got)
+		}
+	})
+}
+
 // Changes without end are a bounded number of lines, which sum up to all of them: where they come so fast that none is done before
 // the next, and where each is.
 func TestChangesWithoutEnd(t *testing.T) {

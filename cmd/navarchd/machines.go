@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"strings"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
@@ -14,8 +13,8 @@ import (
 // machineEndpoints begins the names of records of endpoints that are written into ServiceEntries (store/normal).
 const machineEndpoints = "serviceentry:"
 
-// machines says which identities are machines': those that an endpoint of a ServiceEntry in their own namespace names as its service
-// account. A process that does not follow the configuration (role ca alone) knows of none.
+// machines says which identities are machines': those that a WorkloadEntry, or an endpoint of a ServiceEntry, in their own namespace
+// names as its service account. A process that does not follow the configuration (role ca alone) knows of none.
 func machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
 	return func(id spiffeid.ID) bool {
 		s := snapshot()
@@ -23,9 +22,14 @@ func machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
 		if s == nil || err != nil {
 			return false
 		}
-		for r := range s.In(model.KindEndpoints, namespace) {
+		for r := range s.WithPrefix(model.KindWorkload, namespace, model.WorkloadEntryPrefix) {
+			if w, ok := r.(*model.Workload); ok && w.Spec.GetEndpoint().GetServiceAccount() == account {
+				return true
+			}
+		}
+		for r := range s.WithPrefix(model.KindEndpoints, namespace, machineEndpoints) {
 			endpoints, ok := r.(*model.Endpoints)
-			if !ok || !strings.HasPrefix(r.Meta().Key.Name, machineEndpoints) {
+			if !ok {
 				continue
 			}
 			for _, e := range endpoints.Spec.GetEndpoints() {

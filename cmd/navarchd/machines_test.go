@@ -9,11 +9,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A machine is what an endpoint of a ServiceEntry of its own namespace says, and nothing else: not a Pod, not what another namespace says.
+// A machine is what a WorkloadEntry or an endpoint of a ServiceEntry of its own namespace says, and nothing else: not a Pod, not what another namespace says.
 func TestMachines(t *testing.T) {
 	endpoints := func(namespace, name string, e *model.Endpoint) model.Record {
 		r := &model.Endpoints{Spec: &model.EndpointsSpec{Hosts: []string{"h"}, Endpoints: []*model.Endpoint{e}}}
 		r.Meta().Key = model.Key{Kind: model.KindEndpoints, Namespace: namespace, Name: name}
+		return r
+	}
+	workload := func(namespace, name, account string) model.Record {
+		r := &model.Workload{Spec: &model.WorkloadSpec{Endpoint: &model.Endpoint{ServiceAccount: account}}}
+		r.Meta().Key = model.Key{Kind: model.KindWorkload, Namespace: namespace, Name: name}
 		return r
 	}
 	var now *mirror.Snapshot
@@ -26,8 +31,11 @@ func TestMachines(t *testing.T) {
 		endpoints("shop", "serviceentry:vms", &model.Endpoint{Address: "10.0.0.1", Namespace: "shop", ServiceAccount: "vm"}),
 		endpoints("shop", "web-1", &model.Endpoint{Address: "10.0.0.2", Namespace: "shop", ServiceAccount: "pod"}),
 		endpoints("other", "serviceentry:vms", &model.Endpoint{Address: "10.0.0.3", Namespace: "shop", ServiceAccount: "claimed"}),
+		workload("shop", "workloadentry:vm", "entry"),
+		workload("shop", "web-1", "pod"),
+		workload("other", "workloadentry:vm", "elsewhere"),
 	}, nil).New
-	for account, want := range map[string]bool{"vm": true, "pod": false, "claimed": false, "none": false} {
+	for account, want := range map[string]bool{"vm": true, "entry": true, "elsewhere": false, "pod": false, "claimed": false, "none": false} {
 		if got := is(spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/" + account)); got != want {
 			t.Errorf("%s: %t", account, got)
 		}

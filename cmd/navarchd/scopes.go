@@ -67,8 +67,8 @@ func (s *scopes) unknown(what, name string, c serve.Client) {
 		obs.KeyIdentity, c.Identity, obs.KeyName, name)
 }
 
-// knows says whether the configuration knows a network or, if it is none, a cluster. One that is there for less than networksFor may be
-// missed.
+// knows says whether the configuration knows a network or, if it is none, a cluster: a Service, an endpoint or a Workload is of it. One
+// that is there for less than networksFor may be missed.
 func (s *scopes) knows(name string, network bool) bool {
 	now := s.now()
 	s.mu.Lock()
@@ -92,14 +92,18 @@ func namesIn(snapshot *mirror.Snapshot) (networks, clusters map[string]bool) {
 			networks[e.GetNetwork()] = true
 		}
 	}
+	for r := range snapshot.All(model.KindWorkload) {
+		clusters[r.Meta().Key.Origin.Cluster()] = true
+		networks[r.(*model.Workload).Spec.GetEndpoint().GetNetwork()] = true
+	}
 	for r := range snapshot.All(model.KindService) {
 		clusters[r.Meta().Key.Origin.Cluster()] = true
 	}
 	return networks, clusters
 }
 
-// workloads finds the addresses of the workloads that the configuration knows of an identity: endpoints of its namespace (Pods
-// behind Services, endpoints of ServiceEntries) that are of its service account.
+// workloads finds the addresses of the workloads that the configuration knows of an identity: Pods, WorkloadEntries and endpoints of
+// ServiceEntries of its namespace that are of its service account.
 func workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
 	return func(identity string) map[netip.Addr]struct{} {
 		id, err := spiffeid.FromString(identity)
@@ -112,12 +116,18 @@ func workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip
 			return nil
 		}
 		found := map[netip.Addr]struct{}{}
+		add := func(e *model.Endpoint) {
+			if at, err := netip.ParseAddr(e.GetAddress()); err == nil && e.GetServiceAccount() == account {
+				found[at.Unmap()] = struct{}{}
+			}
+		}
 		for r := range s.In(model.KindEndpoints, namespace) {
 			for _, e := range r.(*model.Endpoints).Spec.GetEndpoints() {
-				if at, err := netip.ParseAddr(e.GetAddress()); err == nil && e.GetServiceAccount() == account {
-					found[at.Unmap()] = struct{}{}
-				}
+				add(e)
 			}
+		}
+		for r := range s.In(model.KindWorkload, namespace) {
+			add(r.(*model.Workload).Spec.GetEndpoint())
 		}
 		return found
 	}

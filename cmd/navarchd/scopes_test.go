@@ -38,6 +38,26 @@ func endpointsOf(t *testing.T, all map[string][]string) *mirror.Snapshot {
 	return mirror.Empty().Apply(1, records, nil).New
 }
 
+// A Pod behind no Service, or a machine behind no ServiceEntry, is known of, too.
+func TestWorkloadsCount(t *testing.T) {
+	workload, err := model.New(model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: "w"}, 1,
+		&model.WorkloadSpec{Endpoint: &model.Endpoint{Address: "10.0.0.9", ServiceAccount: "web", Network: "west"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := mirror.Empty().Apply(1, []model.Record{workload}, nil).New
+	if networks, _ := namesIn(snapshot); !networks["west"] {
+		t.Error("its network is not known")
+	}
+	found := workloads(func() *mirror.Snapshot { return snapshot })
+	if got := found("spiffe://cluster.local/ns/shop/sa/web"); len(got) != 1 {
+		t.Errorf("its identity has the addresses %v", got)
+	}
+	if got := found("spiffe://cluster.local/ns/shop/sa/other"); len(got) != 0 {
+		t.Errorf("another identity has the addresses %v", got)
+	}
+}
+
 func newScopes(t *testing.T, snapshot *mirror.Snapshot, now *time.Time) *scopes {
 	t.Helper()
 	return &scopes{cluster: "Kubernetes", domain: "svc.cluster.local", snapshot: func() *mirror.Snapshot { return snapshot },

@@ -71,6 +71,9 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 		return in, true
 	case model.Record:
 		in.From, in.Values = FromObject, []string{t.Meta().Key.String() + fieldPath(spec, field.Name, t)}
+		for _, key := range delegatesOf(t) {
+			in.Values = append(in.Values, key.String())
+		}
 		return in, true
 	case model.Patch:
 		in.From = FromObject
@@ -148,6 +151,23 @@ func placeOf(p model.Patch) model.Place {
 	return model.Place{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d]", p.Index)}
 }
 
+// delegatesOf names the VirtualServices of which routes were merged into a record (push/resolve).
+func delegatesOf(r model.Record) (keys []model.Key) {
+	vs, ok := r.(*model.VirtualService)
+	if !ok {
+		return nil
+	}
+	for _, route := range vs.Spec.GetHttp() {
+		if d := route.GetDelegate(); d != nil {
+			key := model.Key{Kind: model.KindVirtualService, Namespace: d.GetNamespace(), Name: d.GetName(), Origin: vs.Key.Origin}
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
 // maxBlamed bounds how many objects are named as the makers of one resource.
 const maxBlamed = 8
 
@@ -204,7 +224,9 @@ func blame(v reflect.Value, into map[model.Place]int) {
 	}
 	switch t := v.Interface().(type) {
 	case model.Record:
-		into[model.Place{Key: t.Meta().Key}] = rank(t.Meta().Key.Kind)
+		for _, key := range append(delegatesOf(t), t.Meta().Key) {
+			into[model.Place{Key: key}] = rank(t.Meta().Key.Kind)
+		}
 		return
 	case model.Patch:
 		into[placeOf(t)] = rank(model.KindEnvoyFilter)

@@ -225,6 +225,13 @@ func TestBlame(t *testing.T) {
 		vs := made(model.KindVirtualService, name, &networkingv1.VirtualService{Hosts: []string{name}}).(*model.VirtualService)
 		specs = append(specs, vhost.Spec{Host: name + ".shop.svc.cluster.local", VirtualService: vs})
 	}
+	merged := made(model.KindVirtualService, "db", &networkingv1.VirtualService{Http: []*networkingv1.HTTPRoute{{}, {Delegate: &networkingv1.Delegate{Namespace: "team", Name: "leaf"}}}}).(*model.VirtualService)
+	if got := blamed([]any{vhost.Spec{Host: "db", VirtualService: merged}}, "no"); !reflect.DeepEqual(got, []string{"VirtualService shop/db", "VirtualService team/leaf"}) {
+		t.Errorf("a route with a delegate: %q", got)
+	}
+	if got := Inputs(vhost.Spec{VirtualService: merged})[0].Values; !reflect.DeepEqual(got, []string{"VirtualService shop/db spec.http", "VirtualService team/leaf"}) {
+		t.Errorf("made of: %q", got)
+	}
 	if got := blamed(specs, "duplicate domain c.shop.svc.cluster.local"); !reflect.DeepEqual(got, []string{"VirtualService shop/c"}) {
 		t.Errorf("a route with words: %q", got)
 	}

@@ -112,6 +112,9 @@ var affects = [model.NumKinds][]effect{
 	model.KindSecretReader: {
 		{"rights", input.SDS, grantedRights}, // the authoriser is asked again
 	},
+	model.KindWorkload: {
+		{"labels", input.SDS, labelledWorkloads}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
+	},
 }
 
 // collect gathers the dirt of a change from a table.

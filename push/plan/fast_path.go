@@ -18,7 +18,11 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 	in := p.input.Later(c.New)
 	ch := &change{dirt: newDirt(), in: in, was: in.Root()}
 	for _, e := range c.Edits {
-		if e.Key().Kind != model.KindEndpoints {
+		kind := e.Key().Kind
+		if kind == model.KindWorkload && !p.secrets.Relabelled(e) {
+			continue // nothing of it but its labels is planned; what selects it has other edits
+		}
+		if kind != model.KindEndpoints {
 			rest = append(rest, e)
 			continue
 		}

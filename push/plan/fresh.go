@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Fresh plans a view from nothing, without the Secrets that its proxies subscribe to.
+// Fresh plans a view from nothing, at a resolved snapshot, without the Secrets that its proxies subscribe to.
 func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
 	return fresh(input.New(s, &pool.Pool{}), v, secret.Copy{})
 }

@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/resolve"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/crash"
@@ -67,9 +68,10 @@ type Loop struct {
 	clients *obs.Sampled // log lines that proxies bring about
 	calls   chan func()
 	ended   chan struct{}
-	planner *Planner // nil until there is a snapshot
+	resolve *resolve.Resolver // makes of the source's snapshots those that are planned from
+	planner *Planner          // nil until there is a snapshot
 	proxies map[*Handle]*Proxy
-	newest  *mirror.Snapshot // without what is set aside
+	newest  *mirror.Snapshot // resolved, without what is set aside
 	good    *mirror.Snapshot // the newest of which everything was planned; nil: none
 
 	config        debounce
@@ -152,6 +154,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 	if l.cfg.Crashes == nil {
 		l.cfg.Crashes = crash.New(l.log)
 	}
+	l.resolve = resolve.New(l.cfg.Crashes)
 	return l, nil
 }
 
@@ -200,7 +203,7 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 	if !ok {
 		return
 	}
-	c = l.accept(c)
+	c = l.accept(l.resolve.Step(c))
 	l.newest = c.New
 	l.latest.Store(c.New)
 	if l.planner == nil && len(l.proxies) > 0 { // see restore
@@ -355,12 +358,13 @@ func (p *Proxy) Namespace() string { return p.Node.Namespace }
 // Revision is the store's revision that all views are complete at; 0: there is no snapshot.
 func (l *Loop) Revision() int64 { return l.revision.Load() }
 
-// Problems is Planner.Problems; the builders are asked in the caller's goroutine, so the loop goes on.
+// Problems is Planner.Problems, and what cannot be resolved; the builders are asked in the caller's goroutine, so the loop goes on.
 func (l *Loop) Problems() []Problem {
 	var q inquiry
 	l.look(func() {
 		if l.planner != nil {
 			q = l.planner.inquire()
+			q.found = append(q.found, input.Problems{"": l.resolve.Problems()})
 		}
 	})
 	return l.reports.answer(q)

@@ -44,6 +44,8 @@ func body(kind model.Kind) proto.Message {
 		return &model.SecretReaderSpec{}
 	case model.KindGateway:
 		return &networkingv1.Gateway{}
+	case model.KindWorkload:
+		return &model.WorkloadSpec{}
 	case model.KindSecret:
 		return &model.SecretSpec{}
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:

@@ -20,8 +20,10 @@ const (
 func (l *Loop) laneOf(e mirror.Edit, now time.Time) Lane {
 	key := e.Key()
 	switch {
-	case key.Kind != model.KindEndpoints || l.cfg.DebounceEndpoints:
+	case !key.Kind.FollowsWorkloads() || l.cfg.DebounceEndpoints:
 		return Slow
+	case key.Kind == model.KindWorkload: // its endpoints are counted
+		return Fast
 	case l.noisy.edit(key.Namespace, now):
 		l.planner.fastHosts.drop(e)
 		return Slow

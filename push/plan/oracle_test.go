@@ -82,6 +82,9 @@ func (d *drill) edit() {
 	if d.mesh.more.IntN(3) == 0 {
 		take(d.mesh.elsewhere())
 	}
+	if d.mesh.lives.IntN(4) == 0 {
+		take(d.mesh.workload())
+	}
 	c := d.snap.Apply(d.snap.Revision()+1, puts, dels)
 	d.snap = c.New
 	_, rest := d.planner.PlanEndpoints(c, d.pending.Len() > 0)

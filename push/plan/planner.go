@@ -26,7 +26,7 @@ const (
 // Settings of a Planner.
 type Settings struct {
 	Pool     *pool.Pool       // nil: one of its own
-	Snapshot *mirror.Snapshot // to start from; nil: the empty one
+	Snapshot *mirror.Snapshot // to start from, resolved; nil: the empty one
 
 	fault func(*input.Input, view.Scope) // see input.Input.Fault
 }

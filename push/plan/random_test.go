@@ -21,6 +21,7 @@ type mesh struct {
 	r       *rand.Rand
 	more    *rand.Rand // of edit's companions; apart, so that what r makes does not depend on them
 	clock   int64
+	lives   *rand.Rand // of workload's companion, for the same reason
 	records map[model.Key]model.Record
 }
 
@@ -33,7 +34,7 @@ var (
 )
 
 func newMesh(t testing.TB, seed uint64) *mesh {
-	return &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), records: map[model.Key]model.Record{}}
+	return &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
 }
 
 func (m *mesh) pick(from ...string) string { return from[m.r.IntN(len(from))] }
@@ -157,6 +158,20 @@ func (m *mesh) elsewhere() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
+// workload makes, changes or deletes a Workload.
+func (m *mesh) workload() (put model.Record, del model.Key) {
+	pick := func(from ...string) string { return from[m.lives.IntN(len(from))] }
+	key := model.Key{Kind: model.KindWorkload, Namespace: pick("a", "b"), Name: pick("w0", model.WorkloadEntryPrefix+"w0")}
+	if old, ok := m.records[key]; ok && m.lives.IntN(3) == 0 {
+		delete(m.records, key)
+		return nil, old.Meta().Key
+	}
+	put = rec(m.t, key.Kind, key.Namespace+"/"+key.Name, fmt.Sprintf("endpoint: {address: 10.1.7.1, labels: {version: %s, app: %s}, serviceAccount: %s, health: %s}",
+		pick("v1", "v2"), pick("s0", "s1"), pick("sa", "sa", "other"), pick("HEALTH_READY", "HEALTH_NOT_READY")))
+	m.records[key] = put
+	return put, model.Key{}
+}
+
 // deniedText is the policy that denies the account sa of namespaces.
 func deniedText(t testing.TB, namespaces ...string) string {
 	source := &securityv1.Source{}
@@ -199,7 +214,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 		return fmt.Sprintf("{chain: '%s', trust: '%s', key: '%s', mac: '%s'}", encode("one", "two"), encode("", "a", "b"), encode("", "x", "y"), encode("x", "y"))
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
 		return m.policy(kind)
-	case model.KindGateway, model.KindSecretReader: // rights makes them
+	case model.KindGateway, model.KindSecretReader, model.KindWorkload: // rights and workload make them
 	}
 	panic("the random editor does not know kind " + kind.String())
 }

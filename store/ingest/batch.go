@@ -83,7 +83,7 @@ func (s *State) flush() []Effect {
 	keys = slices.AppendSeq(keys, maps.Keys(anew))
 	slices.SortFunc(keys, model.Key.Compare)
 	for _, key := range keys {
-		endpointsOnly = endpointsOnly && key.Kind == model.KindEndpoints
+		endpointsOnly = endpointsOnly && key.Kind.FollowsWorkloads()
 		want := s.wanted(key)
 		if r := anew[key]; r != nil {
 			want = r

@@ -17,7 +17,7 @@ type queue struct {
 	turns  []*lane          // all of lanes, whose turn is next in front
 	places uint64
 	waits  int // keys that are to be written
-	config int // those of them that are not of Endpoints
+	config int // those of them that do not follow workloads
 }
 
 // group is keys that are written together. Those that need not be written belong to it, too: were one of them to change again
@@ -92,7 +92,7 @@ func (q *queue) count(g *group, key model.Key, more bool) {
 	}
 	g.waits += n
 	q.waits += n
-	if key.Kind != model.KindEndpoints {
+	if !key.Kind.FollowsWorkloads() {
 		q.config += n
 	}
 }

@@ -23,6 +23,7 @@ type entry struct {
 	spoiled  bool             // its present content is not what records says
 	adopted  []model.Key      // stored records of it from before this process, which stand while it is spoiled
 	problems []object.Problem
+	parsing  []object.Problem // those of its parsing, where it is joined with
 	refs     []object.ID
 	mesh     bool
 
@@ -49,7 +50,7 @@ type world struct {
 	faulty     map[object.ID]*entry // those with problems
 	heard      time.Time            // when what is being taken was told; zero: not known
 	normalised uint64
-	shape      uint64 // counts changes of records other than Endpoints
+	shape      uint64 // counts changes of records that do not follow workloads
 	labels     labels
 	ledger     *ledger // of the tenants' budgets; nil: there are none
 	shown      uint64  // version of the ledger that metrics show
@@ -108,10 +109,14 @@ func (w *world) put(o *object.Object, touched map[object.ID]bool) {
 	switch {
 	case o.ID.Group == "" && o.ID.Kind == "Pod":
 		pod, problems := normal.ParsePod(o)
+		e.parsing = problems
 		w.setProblems(o.ID, e, problems)
 		if pod != nil && !pod.Equal(w.pods[o.ID]) {
 			w.pods[o.ID] = pod
 			w.touch(o.ID, touched)
+			if pod.Address != "" || len(e.records) > 0 { // else it is no Workload, and was none
+				touched[o.ID] = true
+			}
 		}
 	case o.ID.Group == "" && o.ID.Kind == "Node":
 		if node := normal.ParseNode(o); w.nodes[o.ID] == nil || *node != *w.nodes[o.ID] {
@@ -177,7 +182,8 @@ func (w *world) setNetworks(networks *meshv1.MeshNetworks, touched map[object.ID
 	}
 	w.networks = networks
 	for id := range w.objects {
-		if id.Kind == "EndpointSlice" || id.Kind == "ServiceEntry" {
+		switch id.Kind {
+		case "EndpointSlice", "ServiceEntry", "Pod", "WorkloadEntry":
 			touched[id] = true
 		}
 	}
@@ -252,7 +258,7 @@ func (w *world) normalise(id object.ID) {
 	w.normalised++
 	result := w.normal.Object(e.object, w)
 	e.mesh, e.spoiled = result.UsesMesh, result.Spoiled
-	w.setProblems(id, e, result.Problems)
+	w.setProblems(id, e, append(e.parsing[:len(e.parsing):len(e.parsing)], result.Problems...))
 	w.setRefs(id, e, result.Refs)
 	switch {
 	case w.offer(id, e, result.Records, result.Spoiled):
@@ -284,7 +290,8 @@ func (w *world) setRecords(e *entry, records []model.Record, private model.Priva
 	if len(private) > 0 {
 		w.draft(private, records)
 	}
-	if len(e.records)+len(records) > 0 && (len(records) == 0 || records[0].Meta().Key.Kind != model.KindEndpoints) {
+	shapes := func(r model.Record) bool { return !r.Meta().Key.Kind.FollowsWorkloads() }
+	if slices.ContainsFunc(e.records, shapes) || slices.ContainsFunc(records, shapes) {
 		w.shape++
 	}
 	e.records, e.private, e.adopted = records, private, nil

@@ -97,6 +97,11 @@ func (s *Snapshot) Named(kind model.Kind, namespace, name string) iter.Seq[model
 	return prefixed(s.records, kind.String()+"/"+namespace+"/"+name+"\x00")
 }
 
+// WithPrefix iterates over the records of one kind in one namespace whose names begin with a prefix, by name.
+func (s *Snapshot) WithPrefix(kind model.Kind, namespace, prefix string) iter.Seq[model.Record] {
+	return prefixed(s.records, kind.String()+"/"+namespace+"/"+prefix)
+}
+
 // ByHost iterates over the records of one kind that name exactly this host (a Service's or ServiceEntry's hosts, the
 // hosts of Endpoints and VirtualServices, the host of a DestinationRule; wildcards are literal here).
 func (s *Snapshot) ByHost(kind model.Kind, host string) iter.Seq[model.Record] {

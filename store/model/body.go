@@ -45,6 +45,11 @@ func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
 		}
 		wire.Body = &RecordValue_SecretReader{SecretReader: b}
+	case *WorkloadSpec:
+		if kind != KindWorkload {
+			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
+		}
+		wire.Body = &RecordValue_Workload{Workload: b}
 	default:
 		if kind >= NumKinds || istioBody[kind] == nil || !sameMessage(istioBody[kind](), body) {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
@@ -84,6 +89,10 @@ func getBody(wire *RecordValue, kind Kind) (proto.Message, error) {
 		if kind == KindSecretReader {
 			return b.SecretReader, nil
 		}
+	case *RecordValue_Workload:
+		if kind == KindWorkload {
+			return b.Workload, nil
+		}
 	case *RecordValue_Istio:
 		if kind < NumKinds && istioBody[kind] != nil {
 			body := istioBody[kind]()
@@ -107,6 +116,8 @@ func typed(head Head, body proto.Message) (Record, error) {
 		return &Secret{head, b}, nil
 	case *SecretReaderSpec:
 		return &SecretReader{head, b}, nil
+	case *WorkloadSpec:
+		return &Workload{head, b}, nil
 	case *meshv1.MeshConfig:
 		return &Mesh{head, b}, nil
 	case *networkingv1.VirtualService:

@@ -37,6 +37,7 @@ var Marks = [NumKinds]Mark{
 	KindSecret:              Skippable,
 	KindGateway:             Skippable,
 	KindSecretReader:        Skippable,
+	KindWorkload:            Skippable,
 }
 
 // writesMark says whether the records of a kind carry their mark (RecordValue.closing): those of the closing kinds that are younger

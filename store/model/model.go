@@ -15,7 +15,7 @@ import (
 // never the numbers, so kinds may be added anywhere.
 type Kind uint8
 
-// The kinds of record. Pods and Nodes have none: what they say is folded into Endpoints by the normaliser.
+// The kinds of record. Nodes have none: what they say is folded into Endpoints and Workloads by the normaliser.
 const (
 	KindInvalid      Kind = iota
 	KindMesh              // MeshConfig; one per mesh, namespace "" and name "mesh"
@@ -31,6 +31,7 @@ const (
 	KindSecret       // Kubernetes Secret with TLS material, its key sealed
 	KindGateway      // Istio Gateway; no listeners are planned of it yet, it says which Secrets its proxies use
 	KindSecretReader // Kubernetes RoleBinding or ClusterRoleBinding (namespace "") that lets service accounts list Secrets
+	KindWorkload     // Kubernetes Pod, or Istio WorkloadEntry: what selectors pick
 	NumKinds         // how many there are; not a kind
 )
 
@@ -49,6 +50,7 @@ var kindNames = [NumKinds]string{
 	KindSecret:              "Secret",
 	KindGateway:             "Gateway",
 	KindSecretReader:        "SecretReader",
+	KindWorkload:            "Workload",
 }
 
 // String is the kind's name as stored in etcd and shown to users.
@@ -58,6 +60,10 @@ func (k Kind) String() string {
 	}
 	return kindNames[k]
 }
+
+// FollowsWorkloads says whether records of the kind come, change and go as workloads do, without anybody editing configuration: such
+// changes are frequent, are not debounced, and are no tenant's doing.
+func (k Kind) FollowsWorkloads() bool { return k == KindEndpoints || k == KindWorkload }
 
 // Kinds lists every kind of record, in order.
 func Kinds() []Kind {

@@ -35,6 +35,7 @@ func bodies() map[Kind]proto.Message {
 		KindSecret:              &SecretSpec{Chain: []byte("chain"), Key: []byte("sealed"), Mac: []byte("mac")},
 		KindGateway:             &networkingv1.Gateway{Selector: map[string]string{"a": "1", "b": "2", "c": "3"}},
 		KindSecretReader:        &SecretReaderSpec{Accounts: []string{"shop/gateway"}},
+		KindWorkload:            &WorkloadSpec{Endpoint: &Endpoint{Address: "10.1.0.1", Labels: map[string]string{"a": "1", "b": "2", "c": "3"}}},
 	}
 }
 

@@ -71,6 +71,7 @@ type (
 	Secret          = Of[*SecretSpec]
 	Gateway         = Of[*networkingv1.Gateway]
 	SecretReader    = Of[*SecretReaderSpec]
+	Workload        = Of[*WorkloadSpec]
 )
 
 // Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.
@@ -90,10 +91,14 @@ type Member struct {
 	Port     uint32
 }
 
+// WorkloadEntryPrefix begins the names of Workloads that are WorkloadEntries, so that they clash with no Pod: no Kubernetes name has a
+// colon in it.
+const WorkloadEntryPrefix = "workloadentry:"
+
 var canonical = proto.MarshalOptions{Deterministic: true}
 
-// New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, *SecretReaderSpec, or the Istio message of
-// the kind. A body that does not belong to the key's kind is a fault of the caller and is refused.
+// New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, *SecretReaderSpec,
+// *WorkloadSpec, or the Istio message of the kind. A body that does not belong to the key's kind is a fault of the caller and is refused.
 func New(key Key, created int64, body proto.Message) (Record, error) {
 	_, record, err := encode(key, created, body)
 	return record, err
@@ -137,6 +142,7 @@ func Decode(key Key, b []byte) (Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode %v: %w", key, err)
 	}
+	decodedLabels.share(body)
 	record, err := typed(Head{Key: key, Hash: HashOf(b), Created: wire.Created}, body)
 	if err != nil {
 		return nil, fmt.Errorf("decode %v: %w", key, err)

@@ -194,6 +194,52 @@ func (Health) EnumDescriptor() ([]byte, []int) {
 	return file_store_model_record_proto_rawDescGZIP(), []int{2}
 }
 
+type WorkloadSource int32
+
+const (
+	WorkloadSource_WORKLOAD_SOURCE_POD            WorkloadSource = 0
+	WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY WorkloadSource = 1
+)
+
+// Enum value maps for WorkloadSource.
+var (
+	WorkloadSource_name = map[int32]string{
+		0: "WORKLOAD_SOURCE_POD",
+		1: "WORKLOAD_SOURCE_WORKLOAD_ENTRY",
+	}
+	WorkloadSource_value = map[string]int32{
+		"WORKLOAD_SOURCE_POD":            0,
+		"WORKLOAD_SOURCE_WORKLOAD_ENTRY": 1,
+	}
+)
+
+func (x WorkloadSource) Enum() *WorkloadSource {
+	p := new(WorkloadSource)
+	*p = x
+	return p
+}
+
+func (x WorkloadSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WorkloadSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_model_record_proto_enumTypes[3].Descriptor()
+}
+
+func (WorkloadSource) Type() protoreflect.EnumType {
+	return &file_store_model_record_proto_enumTypes[3]
+}
+
+func (x WorkloadSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WorkloadSource.Descriptor instead.
+func (WorkloadSource) EnumDescriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{3}
+}
+
 // RecordValue is one normalised object. Its canonical bytes are its deterministic encoding; the hash of those bytes is its
 // identity, so nothing that is not configuration (resource version, file, time of reading) may be in here.
 type RecordValue struct {
@@ -209,6 +255,7 @@ type RecordValue struct {
 	//	*RecordValue_Istio
 	//	*RecordValue_Secret
 	//	*RecordValue_SecretReader
+	//	*RecordValue_Workload
 	Body isRecordValue_Body `protobuf_oneof:"body"`
 	// The mark of a kind that is younger than this field (store/model, Marks): a build that does not know the kind reads here whether it
 	// may go on without it. Kinds that every build knows which reads this field have none, so that their bytes are what they were.
@@ -322,6 +369,15 @@ func (x *RecordValue) GetSecretReader() *SecretReaderSpec {
 	return nil
 }
 
+func (x *RecordValue) GetWorkload() *WorkloadSpec {
+	if x != nil {
+		if x, ok := x.Body.(*RecordValue_Workload); ok {
+			return x.Workload
+		}
+	}
+	return nil
+}
+
 func (x *RecordValue) GetClosing() bool {
 	if x != nil {
 		return x.Closing
@@ -357,6 +413,10 @@ type RecordValue_SecretReader struct {
 	SecretReader *SecretReaderSpec `protobuf:"bytes,9,opt,name=secret_reader,json=secretReader,proto3,oneof"`
 }
 
+type RecordValue_Workload struct {
+	Workload *WorkloadSpec `protobuf:"bytes,10,opt,name=workload,proto3,oneof"` // kind Workload
+}
+
 func (*RecordValue_Service) isRecordValue_Body() {}
 
 func (*RecordValue_Endpoints) isRecordValue_Body() {}
@@ -368,6 +428,8 @@ func (*RecordValue_Istio) isRecordValue_Body() {}
 func (*RecordValue_Secret) isRecordValue_Body() {}
 
 func (*RecordValue_SecretReader) isRecordValue_Body() {}
+
+func (*RecordValue_Workload) isRecordValue_Body() {}
 
 // ServiceSpec is a destination: a Kubernetes Service, or an Istio ServiceEntry.
 type ServiceSpec struct {
@@ -1033,6 +1095,61 @@ func (x *SecretReaderSpec) GetAccounts() []string {
 	return nil
 }
 
+// WorkloadSpec is one workload that selectors may pick, as an endpoint of whatever picks it: a Pod that has an address and has not
+// ended, or a WorkloadEntry.
+type WorkloadSpec struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source WorkloadSource         `protobuf:"varint,1,opt,name=source,proto3,enum=navarch.store.v1.WorkloadSource" json:"source,omitempty"`
+	// Its first address, labels, service account, owner, node, locality, network, cluster, weight, readiness; its own ports by name.
+	Endpoint      *Endpoint `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkloadSpec) Reset() {
+	*x = WorkloadSpec{}
+	mi := &file_store_model_record_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkloadSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkloadSpec) ProtoMessage() {}
+
+func (x *WorkloadSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkloadSpec.ProtoReflect.Descriptor instead.
+func (*WorkloadSpec) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WorkloadSpec) GetSource() WorkloadSource {
+	if x != nil {
+		return x.Source
+	}
+	return WorkloadSource_WORKLOAD_SOURCE_POD
+}
+
+func (x *WorkloadSpec) GetEndpoint() *Endpoint {
+	if x != nil {
+		return x.Endpoint
+	}
+	return nil
+}
+
 // HeadValue is the value of head in etcd: whether the records beside it are a whole state (store/kv).
 type HeadValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1050,7 +1167,7 @@ type HeadValue struct {
 
 func (x *HeadValue) Reset() {
 	*x = HeadValue{}
-	mi := &file_store_model_record_proto_msgTypes[9]
+	mi := &file_store_model_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1179,7 @@ func (x *HeadValue) String() string {
 func (*HeadValue) ProtoMessage() {}
 
 func (x *HeadValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[9]
+	mi := &file_store_model_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1192,7 @@ func (x *HeadValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeadValue.ProtoReflect.Descriptor instead.
 func (*HeadValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{9}
+	return file_store_model_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HeadValue) GetSchema() uint32 {
@@ -1146,7 +1263,7 @@ type PlaceValue struct {
 
 func (x *PlaceValue) Reset() {
 	*x = PlaceValue{}
-	mi := &file_store_model_record_proto_msgTypes[10]
+	mi := &file_store_model_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1275,7 @@ func (x *PlaceValue) String() string {
 func (*PlaceValue) ProtoMessage() {}
 
 func (x *PlaceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[10]
+	mi := &file_store_model_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1288,7 @@ func (x *PlaceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceValue.ProtoReflect.Descriptor instead.
 func (*PlaceValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{10}
+	return file_store_model_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlaceValue) GetChain() uint64 {
@@ -1206,7 +1323,7 @@ type ContentsValue struct {
 
 func (x *ContentsValue) Reset() {
 	*x = ContentsValue{}
-	mi := &file_store_model_record_proto_msgTypes[11]
+	mi := &file_store_model_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1335,7 @@ func (x *ContentsValue) String() string {
 func (*ContentsValue) ProtoMessage() {}
 
 func (x *ContentsValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[11]
+	mi := &file_store_model_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1348,7 @@ func (x *ContentsValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentsValue.ProtoReflect.Descriptor instead.
 func (*ContentsValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{11}
+	return file_store_model_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ContentsValue) GetAlgorithm() uint32 {
@@ -1259,7 +1376,7 @@ type KindContents struct {
 
 func (x *KindContents) Reset() {
 	*x = KindContents{}
-	mi := &file_store_model_record_proto_msgTypes[12]
+	mi := &file_store_model_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1388,7 @@ func (x *KindContents) String() string {
 func (*KindContents) ProtoMessage() {}
 
 func (x *KindContents) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[12]
+	mi := &file_store_model_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1401,7 @@ func (x *KindContents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindContents.ProtoReflect.Descriptor instead.
 func (*KindContents) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{12}
+	return file_store_model_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KindContents) GetKind() []byte {
@@ -1312,7 +1429,7 @@ var File_store_model_record_proto protoreflect.FileDescriptor
 
 const file_store_model_record_proto_rawDesc = "" +
 	"\n" +
-	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\xb0\x03\n" +
+	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\xee\x03\n" +
 	"\vRecordValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x03R\acreated\x129\n" +
@@ -1321,7 +1438,9 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x06policy\x18\x05 \x01(\v2\x1c.navarch.store.v1.PolicySpecH\x00R\x06policy\x12\x16\n" +
 	"\x05istio\x18\x06 \x01(\fH\x00R\x05istio\x126\n" +
 	"\x06secret\x18\a \x01(\v2\x1c.navarch.store.v1.SecretSpecH\x00R\x06secret\x12I\n" +
-	"\rsecret_reader\x18\t \x01(\v2\".navarch.store.v1.SecretReaderSpecH\x00R\fsecretReader\x12\x18\n" +
+	"\rsecret_reader\x18\t \x01(\v2\".navarch.store.v1.SecretReaderSpecH\x00R\fsecretReader\x12<\n" +
+	"\bworkload\x18\n" +
+	" \x01(\v2\x1e.navarch.store.v1.WorkloadSpecH\x00R\bworkload\x12\x18\n" +
 	"\aclosing\x18\b \x01(\bR\aclosingB\x06\n" +
 	"\x04body\"\xe7\x03\n" +
 	"\vServiceSpec\x12\x14\n" +
@@ -1396,7 +1515,10 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x03key\x18\x05 \x01(\fR\x03key\x12\x10\n" +
 	"\x03mac\x18\x06 \x01(\fR\x03mac\".\n" +
 	"\x10SecretReaderSpec\x12\x1a\n" +
-	"\baccounts\x18\x01 \x03(\tR\baccounts\"\x97\x02\n" +
+	"\baccounts\x18\x01 \x03(\tR\baccounts\"\x80\x01\n" +
+	"\fWorkloadSpec\x128\n" +
+	"\x06source\x18\x01 \x01(\x0e2 .navarch.store.v1.WorkloadSourceR\x06source\x126\n" +
+	"\bendpoint\x18\x02 \x01(\v2\x1a.navarch.store.v1.EndpointR\bendpoint\"\x97\x02\n" +
 	"\tHeadValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x10\n" +
@@ -1437,7 +1559,10 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x06Health\x12\x10\n" +
 	"\fHEALTH_READY\x10\x00\x12\x14\n" +
 	"\x10HEALTH_NOT_READY\x10\x01\x12\x13\n" +
-	"\x0fHEALTH_DRAINING\x10\x02B&Z$navarch.io/navarch/store/model;modelb\x06proto3"
+	"\x0fHEALTH_DRAINING\x10\x02*M\n" +
+	"\x0eWorkloadSource\x12\x17\n" +
+	"\x13WORKLOAD_SOURCE_POD\x10\x00\x12\"\n" +
+	"\x1eWORKLOAD_SOURCE_WORKLOAD_ENTRY\x10\x01B&Z$navarch.io/navarch/store/model;modelb\x06proto3"
 
 var (
 	file_store_model_record_proto_rawDescOnce sync.Once
@@ -1451,54 +1576,59 @@ func file_store_model_record_proto_rawDescGZIP() []byte {
 	return file_store_model_record_proto_rawDescData
 }
 
-var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_store_model_record_proto_goTypes = []any{
 	(Resolution)(0),          // 0: navarch.store.v1.Resolution
 	(Protocol)(0),            // 1: navarch.store.v1.Protocol
 	(Health)(0),              // 2: navarch.store.v1.Health
-	(*RecordValue)(nil),      // 3: navarch.store.v1.RecordValue
-	(*ServiceSpec)(nil),      // 4: navarch.store.v1.ServiceSpec
-	(*ServicePort)(nil),      // 5: navarch.store.v1.ServicePort
-	(*EndpointsSpec)(nil),    // 6: navarch.store.v1.EndpointsSpec
-	(*EndpointPort)(nil),     // 7: navarch.store.v1.EndpointPort
-	(*Endpoint)(nil),         // 8: navarch.store.v1.Endpoint
-	(*PolicySpec)(nil),       // 9: navarch.store.v1.PolicySpec
-	(*SecretSpec)(nil),       // 10: navarch.store.v1.SecretSpec
-	(*SecretReaderSpec)(nil), // 11: navarch.store.v1.SecretReaderSpec
-	(*HeadValue)(nil),        // 12: navarch.store.v1.HeadValue
-	(*PlaceValue)(nil),       // 13: navarch.store.v1.PlaceValue
-	(*ContentsValue)(nil),    // 14: navarch.store.v1.ContentsValue
-	(*KindContents)(nil),     // 15: navarch.store.v1.KindContents
-	nil,                      // 16: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                      // 17: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                      // 18: navarch.store.v1.Endpoint.PortsEntry
-	nil,                      // 19: navarch.store.v1.PolicySpec.SelectorEntry
+	(WorkloadSource)(0),      // 3: navarch.store.v1.WorkloadSource
+	(*RecordValue)(nil),      // 4: navarch.store.v1.RecordValue
+	(*ServiceSpec)(nil),      // 5: navarch.store.v1.ServiceSpec
+	(*ServicePort)(nil),      // 6: navarch.store.v1.ServicePort
+	(*EndpointsSpec)(nil),    // 7: navarch.store.v1.EndpointsSpec
+	(*EndpointPort)(nil),     // 8: navarch.store.v1.EndpointPort
+	(*Endpoint)(nil),         // 9: navarch.store.v1.Endpoint
+	(*PolicySpec)(nil),       // 10: navarch.store.v1.PolicySpec
+	(*SecretSpec)(nil),       // 11: navarch.store.v1.SecretSpec
+	(*SecretReaderSpec)(nil), // 12: navarch.store.v1.SecretReaderSpec
+	(*WorkloadSpec)(nil),     // 13: navarch.store.v1.WorkloadSpec
+	(*HeadValue)(nil),        // 14: navarch.store.v1.HeadValue
+	(*PlaceValue)(nil),       // 15: navarch.store.v1.PlaceValue
+	(*ContentsValue)(nil),    // 16: navarch.store.v1.ContentsValue
+	(*KindContents)(nil),     // 17: navarch.store.v1.KindContents
+	nil,                      // 18: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                      // 19: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                      // 20: navarch.store.v1.Endpoint.PortsEntry
+	nil,                      // 21: navarch.store.v1.PolicySpec.SelectorEntry
 }
 var file_store_model_record_proto_depIdxs = []int32{
-	4,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
-	6,  // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
-	9,  // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
-	10, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
-	11, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
-	5,  // 5: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
-	0,  // 6: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	16, // 7: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
-	1,  // 8: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
-	7,  // 9: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
-	8,  // 10: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	17, // 11: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
-	2,  // 12: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	18, // 13: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	19, // 14: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
-	14, // 15: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
-	13, // 16: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
-	15, // 17: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	5,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
+	7,  // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
+	10, // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
+	11, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
+	12, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
+	13, // 5: navarch.store.v1.RecordValue.workload:type_name -> navarch.store.v1.WorkloadSpec
+	6,  // 6: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
+	0,  // 7: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
+	18, // 8: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	1,  // 9: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
+	8,  // 10: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
+	9,  // 11: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
+	19, // 12: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	2,  // 13: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
+	20, // 14: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	21, // 15: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	3,  // 16: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
+	9,  // 17: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
+	16, // 18: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
+	15, // 19: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
+	17, // 20: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_store_model_record_proto_init() }
@@ -1513,14 +1643,15 @@ func file_store_model_record_proto_init() {
 		(*RecordValue_Istio)(nil),
 		(*RecordValue_Secret)(nil),
 		(*RecordValue_SecretReader)(nil),
+		(*RecordValue_Workload)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   17,
+			NumEnums:      4,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -47,6 +47,7 @@ func TestConfigurationComesFromOneCluster(t *testing.T) {
 		"DestinationRule":     "host: a",
 		"ServiceEntry":        "hosts: [a.example]\nports: [{number: 80, name: http}]\nresolution: DNS",
 		"Sidecar":             "egress: [{hosts: ['*/*']}]",
+		"WorkloadEntry":       "address: 10.1.0.1",
 		"EnvoyFilter":         "priority: 1",
 		"Gateway":             "selector: {a: b}",
 		"PeerAuthentication":  "mtls: {mode: STRICT}",

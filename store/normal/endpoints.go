@@ -90,19 +90,7 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 		}
 	}
 	base.Health = health(e.Conditions, pod)
-	if pod != nil {
-		base.Labels, base.ServiceAccount, base.Workload = pod.Labels, pod.ServiceAccount, pod.Workload
-		base.Node = cmp.Or(pod.Node, base.Node)
-		base.Mtls = pod.Labels["security.istio.io/tlsMode"] == "istio"
-		base.Locality = localityLabel(pod.Labels["istio-locality"])
-	}
-	if base.Locality == "" && base.Node != "" {
-		id := of.Beside(object.ID{Kind: "Node", Name: base.Node})
-		r.ref(id)
-		if node := ctx.Node(id); node != nil {
-			base.Locality = node.Locality
-		}
-	}
+	join(r, base, pod, of, ctx)
 	var out []*model.Endpoint
 	for i, address := range e.Addresses {
 		if !isIP(address) {
@@ -115,6 +103,23 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 		out = append(out, one)
 	}
 	return out
+}
+
+// join takes into an endpoint what its Pod and Node say; no Pod is known where it is nil. of is the object that they are beside.
+func join(r *report, e *model.Endpoint, pod *Pod, of object.ID, ctx Lookup) {
+	if pod != nil {
+		e.Labels, e.ServiceAccount, e.Workload = pod.Labels, pod.ServiceAccount, pod.Workload
+		e.Node = cmp.Or(pod.Node, e.Node)
+		e.Mtls = pod.Labels["security.istio.io/tlsMode"] == "istio"
+		e.Locality = localityLabel(pod.Labels["istio-locality"])
+	}
+	if e.Locality == "" && e.Node != "" {
+		id := of.Beside(object.ID{Kind: "Node", Name: e.Node})
+		r.ref(id)
+		if node := ctx.Node(id); node != nil {
+			e.Locality = node.Locality
+		}
+	}
 }
 
 // health folds a slice's conditions; a condition that is not stated is true, and the Pod's own where that is known

@@ -91,7 +91,7 @@ var kinds = map[kindKey]struct {
 }{
 	{"", "Service"}:                        {[]string{"v1"}, serviceRecords},
 	{groupDiscovery, "EndpointSlice"}:      {[]string{"v1"}, endpointSliceRecords},
-	{"", "Pod"}:                            {[]string{"v1"}, nil},
+	{"", "Pod"}:                            {[]string{"v1"}, podRecords},
 	{"", "Node"}:                           {[]string{"v1"}, nil},
 	{"", "Namespace"}:                      {[]string{"v1"}, nil},
 	{"", "Secret"}:                         {[]string{"v1"}, secretRecords},
@@ -100,6 +100,7 @@ var kinds = map[kindKey]struct {
 	{groupNetworking, "VirtualService"}:    {istioNetworkingVersions, virtualServiceRecords},
 	{groupNetworking, "DestinationRule"}:   {istioNetworkingVersions, destinationRuleRecords},
 	{groupNetworking, "ServiceEntry"}:      {istioNetworkingVersions, serviceEntryRecords},
+	{groupNetworking, "WorkloadEntry"}:     {istioNetworkingVersions, workloadEntryRecords},
 	{groupNetworking, "Sidecar"}:           {istioNetworkingVersions, sidecarRecords},
 	{groupNetworking, "EnvoyFilter"}:       {istioNetworkingVersions, envoyFilterRecords},
 	{groupNetworking, "Gateway"}:           {istioNetworkingVersions, gatewayRecords},
@@ -112,8 +113,8 @@ var kinds = map[kindKey]struct {
 	{DeniedID.Group, DeniedID.Kind}:        {[]string{deniedVersion}, deniedRecords},
 }
 
-// Object normalises one object. Kinds that are joined with (Pod, Node, Namespace, Role, ConfigMap) give no records here: see
-// ParsePod and its like.
+// Object normalises one object. Kinds that are only joined with (Node, Namespace, Role, ConfigMap) give no records here: see
+// ParseNode and its like.
 func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	r := &report{id: obj.ID, location: obj.Location}
 	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
@@ -164,6 +165,11 @@ func Owner(key model.Key) object.ID {
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
 		if id.Group = groupSecurity; key.Name == model.DeniedName {
 			return DeniedID
+		}
+	case model.KindWorkload:
+		id.Kind = "Pod"
+		if rest, ok := strings.CutPrefix(key.Name, model.WorkloadEntryPrefix); ok {
+			id.Group, id.Kind, id.Name = groupNetworking, "WorkloadEntry", rest
 		}
 	case model.KindSecretReader:
 		id.Group, id.Kind = groupRBAC, "RoleBinding"

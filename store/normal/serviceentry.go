@@ -157,6 +157,12 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 		if len(entry.Endpoints) > 0 {
 			r.errorf("spec.workloadSelector", "stands with endpoints: one of the two")
 		}
+		if len(entry.WorkloadSelector.Labels) == 0 {
+			r.warnf(problem.NoEffect, "spec.workloadSelector.labels", "none: it picks no workload, and nothing can be reached")
+		}
+		if entry.Resolution == networkingv1.ServiceEntry_NONE {
+			r.warnf(problem.NoEffect, "spec.workloadSelector", "with resolution NONE no endpoints are used, and requests go where they were sent: want STATIC or DNS")
+		}
 		if entry.Resolution == networkingv1.ServiceEntry_DNS_ROUND_ROBIN {
 			r.unsupportedf("spec.workloadSelector", "selected workloads are not resolved: want resolution STATIC, not %v", entry.Resolution)
 		}

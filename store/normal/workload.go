@@ -14,22 +14,25 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Pod is what endpoints take from a Pod.
+// Pod is what endpoints and Workloads take from a Pod.
 type Pod struct {
 	Labels         map[string]string
 	Node           string
 	ServiceAccount string
 	Workload       string // name of the Deployment, StatefulSet, ...; its own name where nothing owns it
 	NotReady       bool   // its Ready condition is False
+	Address        string // the first; empty: it has none yet
+	Terminating    bool   // it is being deleted
+	Ended          bool   // it has succeeded or failed, and does not come back
 }
 
-// Equal says whether two Pods mean the same to endpoints; nil is a Pod that is not there.
+// Equal says whether two Pods mean the same to endpoints and Workloads; nil is a Pod that is not there.
 func (p *Pod) Equal(o *Pod) bool {
 	if p == nil || o == nil {
 		return p == o
 	}
 	return p.Node == o.Node && p.ServiceAccount == o.ServiceAccount && p.Workload == o.Workload &&
-		p.NotReady == o.NotReady && maps.Equal(p.Labels, o.Labels)
+		p.NotReady == o.NotReady && p.Address == o.Address && p.Terminating == o.Terminating && p.Ended == o.Ended && maps.Equal(p.Labels, o.Labels)
 }
 
 // Node is what endpoints take from a Node.
@@ -40,7 +43,8 @@ type Namespace struct{ Network string }
 
 // metadata is the part of ObjectMeta that object.Object does not hold.
 type owned struct {
-	OwnerReferences []struct {
+	DeletionTimestamp *string `json:"deletionTimestamp"`
+	OwnerReferences   []struct {
 		Kind       string `json:"kind"`
 		Name       string `json:"name"`
 		Controller *bool  `json:"controller"`
@@ -57,6 +61,8 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 			ServiceAccountName string `json:"serviceAccountName"`
 		} `json:"spec"`
 		Status struct {
+			Phase      string `json:"phase"`
+			PodIP      string `json:"podIP"`
 			Conditions []struct {
 				Type   string `json:"type"`
 				Status string `json:"status"`
@@ -67,7 +73,8 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 		r.errorf("", "%v", err)
 		return nil, r.problems
 	}
-	pod := &Pod{Labels: obj.Labels, Node: whole.Spec.NodeName, ServiceAccount: whole.Spec.ServiceAccountName}
+	pod := &Pod{Labels: obj.Labels, Node: whole.Spec.NodeName, ServiceAccount: whole.Spec.ServiceAccountName, Address: whole.Status.PodIP,
+		Terminating: whole.Metadata.DeletionTimestamp != nil, Ended: whole.Status.Phase == "Succeeded" || whole.Status.Phase == "Failed"}
 	if pod.ServiceAccount == "" {
 		pod.ServiceAccount = "default"
 	}

@@ -35,6 +35,7 @@ var may = map[string][]string{
 	"store/mirror":       {"store/durable", "store/kv"},
 	"push/view":          {"store/mirror"},
 	"push/access":        {"push/view", "store/mirror"},
+	"push/resolve":       {"store/crash", "store/mirror"},
 	"push/build/patch":   {},
 
 	"push/build/patch/envoytypes": {},
@@ -48,7 +49,7 @@ var may = map[string][]string{
 	"push/build/route":            {"push/build/patch"},
 	"push/pool":                   {},
 	"push/manifest":               {},
-	"push/plan":                   {"store/crash", "store/mirror", "push/access", "push/view", "push/build/patch", "push/build/vhost", "push/pool", "push/manifest", "push/plan/*"},
+	"push/plan":                   {"store/crash", "store/mirror", "push/access", "push/resolve", "push/view", "push/build/patch", "push/build/vhost", "push/pool", "push/manifest", "push/plan/*"},
 	"push/plan/layer":             {"push/pool", "push/manifest"},
 	"push/plan/input":             {"store/mirror", "push/access", "push/view", "push/build/*", "push/pool", "push/plan/layer"},
 	"push/plan/host":              {"push/view", "push/build/*", "push/pool", "push/plan/input", "push/plan/layer"},

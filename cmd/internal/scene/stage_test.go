@@ -21,6 +21,7 @@ import (
 
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/resolve"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
@@ -374,7 +375,8 @@ func (s *stage) check(judged bool) (out []string) {
 		for _, fault := range a.finish(a.joined.Set()) {
 			say("%s", fault)
 		}
-		fresh := plan.Fresh(s.world.mirror.Current(), view.Of(s.world.mirror.Current(), a.view))
+		snapshot, _ := resolve.Snapshot(s.world.mirror.Current())
+		fresh := plan.Fresh(snapshot, view.Of(snapshot, a.view))
 		for t := range xds.Secret { // Secrets are planned for who asks for them; plan's own tests compare these
 			for _, d := range differences(a.joined.Set(), fresh, t) {
 				say("what was planned step by step is not what is planned from nothing: %s", d)

@@ -132,18 +132,32 @@ func (d *drawing) routes() []*routev3.Route {
 	return out
 }
 
+// delegateOf says which VirtualService a route was merged from; empty: from none.
+func delegateOf(rule *networkingv1.HTTPRoute) string {
+	if d := rule.GetDelegate(); d != nil {
+		return " of its delegate " + d.GetNamespace() + "/" + d.GetName()
+	}
+	return ""
+}
+
 // Problems says which http rules of a virtual service Fragment leaves out because Envoy would refuse them, and why: for
 // whoever shows problems to users. Each error names the virtual service and the rule.
 func Problems(vs *model.VirtualService) []error {
 	d := newDrawing(Spec{VirtualService: vs, Caps: ^xds.Caps(0)})
 	var out []error
+	// With the routes of delegates among them, their places are no longer those that the object has.
+	merged := slices.ContainsFunc(vs.Spec.GetHttp(), func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil })
 	for i, rule := range vs.Spec.GetHttp() {
+		at, of := fmt.Sprintf("spec.http[%d]", i), ".match[%d]"
+		if merged {
+			at, of = fmt.Sprintf("spec.http: route %q%s", rule.GetName(), delegateOf(rule)), ", match[%d]"
+		}
 		for j, m := range matchesOf(rule) {
 			match, err := drawMatch(m)
 			if err != nil {
-				out = append(out, model.Fault(vs.Key, problem.Invalid, fmt.Sprintf("spec.http[%d].match[%d]", i, j), err))
+				out = append(out, model.Fault(vs.Key, problem.Invalid, at+fmt.Sprintf(of, j), err))
 			} else if _, err := d.route(rule, m, match); err != nil {
-				out = append(out, model.Fault(vs.Key, problem.Invalid, fmt.Sprintf("spec.http[%d]", i), err))
+				out = append(out, model.Fault(vs.Key, problem.Invalid, at, err))
 			}
 		}
 	}

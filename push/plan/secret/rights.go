@@ -30,7 +30,7 @@ func unused(in *input.Input, who view.Identity, key model.Key, labels func() []m
 	case access.Referred:
 		return "", ""
 	case access.Unlabelled:
-		return "labels not known", fmt.Sprintf("what refers to %v selects by labels, and the configuration has none for %v: no endpoint of its namespace is of it", key, who)
+		return "labels not known", fmt.Sprintf("what refers to %v selects by labels, and the configuration has none for %v: no Pod, WorkloadEntry or endpoint of its namespace is of it", key, who)
 	case access.Unselected:
 		return "Secret of other workloads", fmt.Sprintf("no Gateway, DestinationRule with a workloadSelector or EnvoyFilter that refers to %v selects %v, by the labels that the configuration has for it", key, who)
 	case access.Unreferred:
@@ -39,8 +39,8 @@ func unused(in *input.Input, who view.Identity, key model.Key, labels func() []m
 }
 
 // labelsOf finds the sets of labels that the source has for workloads of an identity, once, when it is first asked for: those of
-// endpoints of its namespace (Pods behind Services, endpoints of ServiceEntries) that are of its service account, each set once: those
-// that its own cluster or the config cluster knows.
+// Workloads and endpoints of its namespace (Pods, WorkloadEntries, endpoints of ServiceEntries) that are of its service account, each
+// set once: those that its own cluster or the config cluster knows.
 func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 	var found []map[string]string
 	looked := false
@@ -48,8 +48,11 @@ func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 		if !looked {
 			looked = true
 			sets := map[string]map[string]string{}
-			for r := range in.In(model.KindEndpoints, who.Namespace) {
-				if cluster := r.Meta().Key.Origin.Cluster(); cluster == who.Cluster || cluster == "" {
+			for _, kind := range []model.Kind{model.KindEndpoints, model.KindWorkload} {
+				for r := range in.In(kind, who.Namespace) {
+					if cluster := r.Meta().Key.Origin.Cluster(); cluster != who.Cluster && cluster != "" {
+						continue
+					}
 					addLabels(sets, r, who)
 				}
 			}
@@ -61,11 +64,14 @@ func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 
 // addLabels adds the sets of labels that a record has for workloads of an identity.
 func addLabels(sets map[string]map[string]string, r model.Record, who view.Identity) {
-	endpoints, ok := r.(*model.Endpoints)
-	if !ok {
-		return
+	var endpoints []*model.Endpoint
+	switch t := r.(type) {
+	case *model.Endpoints:
+		endpoints = t.Spec.GetEndpoints()
+	case *model.Workload:
+		endpoints = []*model.Endpoint{t.Spec.GetEndpoint()}
 	}
-	for _, e := range endpoints.Spec.GetEndpoints() {
+	for _, e := range endpoints {
 		if e.GetServiceAccount() != who.Account {
 			continue
 		}
@@ -77,7 +83,7 @@ func addLabels(sets map[string]map[string]string, r model.Record, who view.Ident
 	}
 }
 
-// Relabelled says whether an edit of endpoints changes the labels of workloads of an identity that subscribes to Secrets.
+// Relabelled says whether an edit of endpoints or of a Workload changes the labels of workloads of an identity that subscribes to Secrets.
 func (t *Table) Relabelled(e mirror.Edit) bool {
 	for subs := range t.subscribed[e.Key().Namespace] {
 		old, now := map[string]map[string]string{}, map[string]map[string]string{}

@@ -1,0 +1,169 @@
+package resolve
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// The rules are Istio's: https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate. What is inherited, and
+// when two matches contradict each other, is as in its pilot/pkg/model/virtualservice.go.
+
+// Bounds of one VirtualService with its delegates: what is written once may be delegated to from every route.
+const (
+	maxMerged   = 1 << 20 // bytes of merged routes: as much as a record may have that is stored
+	maxCompared = 100_000 // pairs of matches
+	maxProblems = 50      // of one record
+)
+
+// merging is a VirtualService while the routes of its delegates are merged into it.
+type merging struct {
+	*unit
+	root     *model.VirtualService
+	routes   []*networkingv1.HTTPRoute
+	bytes    int // of those that came of delegates
+	compared int
+}
+
+// delegating merges the routes of delegates into a VirtualService that has some.
+func delegating(s *mirror.Snapshot, r model.Record) *unit {
+	root := r.(*model.VirtualService)
+	delegates := func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil }
+	if len(root.Spec.GetHosts()) == 0 || !slices.ContainsFunc(root.Spec.GetHttp(), delegates) {
+		return nil
+	}
+	m := &merging{unit: &unit{}, root: root}
+	for i, h := range root.Spec.GetHttp() {
+		if !delegates(h) {
+			m.routes = append(m.routes, h)
+			continue
+		}
+		at := fmt.Sprintf("spec.http[%d].delegate", i)
+		if delegate := m.delegate(s, at, h.GetDelegate()); delegate != nil {
+			m.merge(at, h, delegate)
+		}
+	}
+	spec := &networkingv1.VirtualService{Hosts: root.Spec.GetHosts(), Gateways: root.Spec.GetGateways(), Http: m.routes,
+		Tls: root.Spec.GetTls(), Tcp: root.Spec.GetTcp(), ExportTo: root.Spec.GetExportTo()}
+	merged, err := model.New(root.Key, root.Created, spec)
+	if err != nil { // both were encoded before
+		panic(err)
+	}
+	m.became = merged
+	return m.unit
+}
+
+// delegate finds the VirtualService that a route delegates to; nil: there is none that it may delegate to, and the route is left out.
+func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Delegate) *model.VirtualService {
+	key := model.Key{Kind: model.KindVirtualService, Namespace: to.GetNamespace(), Name: to.GetName(), Origin: m.root.Key.Origin}
+	if key.Namespace == "" {
+		key.Namespace = m.root.Key.Namespace
+	}
+	read := set{kind: key.Kind, namespace: key.Namespace, name: key.Name}
+	if !slices.ContainsFunc(m.reads, func(s set) bool { return s.key() == read.key() }) {
+		m.reads = append(m.reads, read)
+	}
+	own := m.root.Key.Namespace
+	r, _ := s.Get(key)
+	switch delegate, ok := r.(*model.VirtualService); {
+	case !ok && key.Namespace == own:
+		m.leftOut(problem.NotFound, at, "%v is not there: the route is left out", key)
+	case !ok || !exported(delegate.Spec.GetExportTo(), own): // which of the two is nobody's business in another namespace
+		m.leftOut(problem.NotFound, at, "%v is not there, or not exported to namespace %s: the route is left out", key, own)
+	case len(delegate.Spec.GetHosts()) > 0:
+		m.leftOut(problem.Invalid, at, "%v has hosts, so nothing can be delegated to it: the route is left out", key)
+	default:
+		return delegate
+	}
+	return nil
+}
+
+// exported says whether a list of namespaces reaches one. The normaliser resolved it; where it says nothing, it reaches all.
+func exported(exportTo []string, to string) bool {
+	return len(exportTo) == 0 || slices.Contains(exportTo, "*") || slices.Contains(exportTo, to)
+}
+
+// merge puts the routes of a delegate in the place of the route that delegates to it.
+func (m *merging) merge(at string, route *networkingv1.HTTPRoute, delegate *model.VirtualService) {
+	for j, leaf := range delegate.Spec.GetHttp() {
+		if leaf.GetDelegate() != nil {
+			m.leftOut(problem.Invalid, at, "%v: spec.http[%d] delegates further, which a delegate may not: it is left out", delegate.Key, j)
+			continue
+		}
+		m.compared += len(route.GetMatch()) * len(leaf.GetMatch())
+		if m.compared > maxCompared || m.bytes+mostMerged(route, leaf) > maxMerged {
+			m.leftOut(problem.NotAllowed, at, "%v: spec.http[%d] and what is after it are left out: with its delegates a VirtualService may have %d bytes of merged routes, and %d pairs of matches to compare",
+				delegate.Key, j, maxMerged, maxCompared)
+			return
+		}
+		matches, conflict := mergeMatches(route.GetMatch(), leaf.GetMatch())
+		if conflict >= 0 {
+			m.leftOut(problem.NoEffect, at, "%v: spec.http[%d] is left out: its match[%d] contradicts each match of the route that delegates to it", delegate.Key, j, conflict)
+			continue
+		}
+		merged := inherit(route, leaf)
+		merged.Match = matches
+		merged.Delegate = &networkingv1.Delegate{Name: delegate.Key.Name, Namespace: delegate.Key.Namespace}
+		m.bytes += proto.Size(merged) + 4
+		m.routes = append(m.routes, merged)
+	}
+}
+
+// mostMerged is how large, at most, a route and one of a delegate become together: each match of one with each of the other.
+func mostMerged(root, leaf *networkingv1.HTTPRoute) int {
+	matches := func(h *networkingv1.HTTPRoute) (bytes int) {
+		for _, m := range h.GetMatch() {
+			bytes += proto.Size(m) + 4
+		}
+		return bytes
+	}
+	return proto.Size(root) + proto.Size(leaf) + 100 + len(leaf.GetMatch())*matches(root) + len(root.GetMatch())*matches(leaf)
+}
+
+// inherit is a delegate's route with what it does not say itself of the route that delegates to it. What they hold is shared: nothing of
+// it is ever changed.
+func inherit(root, leaf *networkingv1.HTTPRoute) *networkingv1.HTTPRoute {
+	out := &networkingv1.HTTPRoute{}
+	fill(out, leaf)
+	fill(out, root, "match", "route", "redirect", "delegate")
+	out.Name = joined(root.GetName(), leaf.GetName())
+	return out
+}
+
+// fill sets what a message does not say to what another of its type says, without copying it; but for some fields, by name.
+func fill(out, from proto.Message, but ...protoreflect.Name) {
+	to := out.ProtoReflect()
+	from.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if !to.Has(field) && !slices.Contains(but, field.Name()) {
+			to.Set(field, v)
+		}
+		return true
+	})
+}
+
+// joined is the name of two things that became one.
+func joined(root, leaf string) string {
+	if root != "" && leaf != "" {
+		return root + "-" + leaf
+	}
+	return root + leaf
+}
+
+// note keeps what is wrong with a field of an object, as far as there is room.
+func (u *unit) note(p model.Problem) {
+	if len(u.problems) < maxProblems {
+		u.problems = append(u.problems, p)
+	}
+}
+
+// leftOut notes why a route is left out.
+func (m *merging) leftOut(code problem.Code, field, format string, args ...any) {
+	m.note(model.Problem{Key: m.root.Key, Field: field, Code: code, Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
+}

@@ -1,0 +1,170 @@
+package resolve
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// drill resolves a random history step by step.
+type drill struct {
+	*mesh
+	resolver *Resolver
+	source   *mirror.Snapshot
+	behind   mirror.Change // steps that are given to the resolver as one
+	last     mirror.Change
+}
+
+func newDrill(t testing.TB, seed uint64, table *[model.NumKinds][]dependency) *drill {
+	d := &drill{mesh: &mesh{t: t, r: rand.New(rand.NewPCG(seed, 5)), records: map[model.Key]model.Record{}}, resolver: New(nil), source: mirror.Empty()}
+	d.resolver.table = table
+	d.behind = mirror.Change{Old: d.source, New: d.source}
+	return d
+}
+
+// step makes some edits, and has all that are behind resolved, four times out of five.
+func (d *drill) step() (resolved bool) {
+	var puts []model.Record
+	var dels []model.Key
+	for range 1 + d.r.IntN(3) {
+		if put, del := d.edit(); put != nil {
+			puts = append(puts, put)
+		} else {
+			dels = append(dels, del)
+		}
+	}
+	c := d.source.Apply(d.source.Revision()+1, puts, dels)
+	d.source = c.New
+	d.behind = d.behind.Merge(c)
+	if d.r.IntN(5) == 0 {
+		return false
+	}
+	d.last = d.resolver.Step(d.behind)
+	d.behind = mirror.Change{Old: d.source, New: d.source}
+	return true
+}
+
+// fault is how what was resolved step by step differs from what is resolved from nothing; empty: in nothing.
+func (d *drill) fault() string {
+	whole, problems := Snapshot(d.source)
+	if edits := mirror.Diff(whole, d.last.New).Edits; len(edits) > 0 {
+		return fmt.Sprintf("from nothing, then step by step: %v", edits)
+	}
+	if found := d.resolver.Problems(); !slices.Equal(found, problems) {
+		return fmt.Sprintf("problems from nothing %v, step by step %v", problems, found)
+	}
+	return d.wrong()
+}
+
+// wrong is what is wrong with the last change in itself.
+func (d *drill) wrong() string {
+	c := d.last
+	if d.resolver.drift > 0 && d.resolver.drift >= len(d.resolver.overlay) {
+		return "structure is no longer shared with the source"
+	}
+	if c.New.Revision() != d.source.Revision() {
+		return "another revision"
+	}
+	differ := map[model.Key]bool{}
+	for _, e := range mirror.Diff(c.Old, c.New).Edits {
+		differ[e.Key()] = true
+	}
+	for _, e := range c.Edits {
+		key := e.Key()
+		old, _ := c.Old.Get(key)
+		now, _ := c.New.Get(key)
+		if e.Old != old || e.New != now {
+			return fmt.Sprintf("the edit of %v is not what the snapshots have", key)
+		}
+		if !differ[key] && key.Kind == model.KindVirtualService {
+			return fmt.Sprintf("%v does not differ, and there is an edit of it", key)
+		}
+		delete(differ, key)
+	}
+	if len(differ) > 0 {
+		return fmt.Sprintf("there is no edit of %v", differ)
+	}
+	if !slices.IsSortedFunc(c.Edits, func(a, b mirror.Edit) int { return a.Key().Compare(b.Key()) }) {
+		return "edits are not ordered"
+	}
+	for _, kind := range model.Kinds() {
+		for _, host := range []string{"o0.test", "o1.test", "x.test", "y.test"} {
+			for r := range c.New.ByHost(kind, host) {
+				if now, _ := c.New.Get(r.Meta().Key); now != r {
+					return fmt.Sprintf("host %s finds %v as it was", host, r.Meta().Key)
+				}
+			}
+		}
+		found := 0
+		for r := range c.New.All(kind) {
+			found++
+			for _, host := range []string{"o0.test", "o1.test", "x.test", "y.test"} {
+				if byHost := slices.Contains(slices.Collect(c.New.ByHost(kind, host)), r); byHost != slices.Contains(hosts(r), host) {
+					return fmt.Sprintf("%v is found by host %s: %v", r.Meta().Key, host, byHost)
+				}
+			}
+		}
+		if found != c.New.Len(kind) {
+			return fmt.Sprintf("%d records of %v, counted %d", found, kind, c.New.Len(kind))
+		}
+	}
+	return ""
+}
+
+func hosts(r model.Record) []string {
+	switch t := r.(type) {
+	case *model.Service:
+		return t.Spec.Hosts
+	case *model.Endpoints:
+		return t.Spec.Hosts
+	case *model.VirtualService:
+		return t.Spec.Hosts
+	}
+	return nil
+}
+
+// Over random histories what is resolved step by step is what is resolved from nothing, and each change says exactly what differs.
+func TestStepMatchesSnapshot(t *testing.T) {
+	for seed := range uint64(40) {
+		d := newDrill(t, seed, &dependencies)
+		for i := range 60 {
+			if d.step() {
+				if fault := d.fault(); fault != "" {
+					t.Fatalf("seed %d step %d: %s", seed, i, fault)
+				}
+			}
+		}
+	}
+}
+
+// Without any one row of the table of dependencies the test above fails: the test of the test.
+func TestStruckDependencies(t *testing.T) {
+	for _, kind := range model.Kinds() {
+		for row, struck := range dependencies[kind] {
+			table := dependencies
+			table[kind] = slices.Delete(slices.Clone(table[kind]), row, row+1)
+			if !finds(t, &table) {
+				t.Errorf("%v/%s: nothing fails without it", kind, struck.name)
+			}
+		}
+		if (resolutions[kind] != nil) != slices.ContainsFunc(dependencies[kind], func(d dependency) bool { return d.name == "itself" }) {
+			t.Errorf("%v: records of the kind are resolved, and an edit of one does not touch it, or the other way round", kind)
+		}
+	}
+}
+
+func finds(t *testing.T, table *[model.NumKinds][]dependency) bool {
+	for seed := range uint64(40) {
+		d := newDrill(t, seed, table)
+		for range 60 {
+			if d.step() && d.fault() != "" {
+				return true
+			}
+		}
+	}
+	return false
+}

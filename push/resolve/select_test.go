@@ -1,0 +1,124 @@
+package resolve
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/model"
+)
+
+// workload makes a Pod, or a WorkloadEntry where the name says so, of an endpoint in YAML.
+func workload(t testing.TB, name, endpoint string) model.Record {
+	t.Helper()
+	namespace, short, _ := strings.Cut(name, "/")
+	return record(t, model.Key{Kind: model.KindWorkload, Namespace: namespace, Name: short}, "endpoint: {"+endpoint+"}")
+}
+
+func TestSelectedWorkloads(t *testing.T) {
+	workloads := []model.Record{
+		workload(t, "a/pod", "address: 10.1.0.2, labels: {app: x, v: w1}"),
+		workload(t, "a/sick", "address: 10.1.0.3, labels: {app: x}, health: HEALTH_NOT_READY"),
+		workload(t, "a/going", "address: 10.1.0.4, labels: {app: x}, health: HEALTH_DRAINING"),
+		workload(t, "a/other", "address: 10.1.0.5, labels: {app: z}"),
+		workload(t, "b/pod", "address: 10.1.0.6, labels: {app: x}"),
+		workload(t, "a/workloadentry:vm", "address: 10.1.0.1, labels: {app: x}, ports: {admin: 91}"),
+		workload(t, "a/workloadentry:named", "address: vm.test, labels: {app: x}"),
+	}
+	const ports = "ports: [{name: http, number: 80, targetNumber: 8080}, {name: tcp, number: 90}, {name: adm, number: 91, targetName: admin}]"
+	const (
+		pod   = "{address: 10.1.0.2, labels: {app: x, v: w1}}"
+		vm    = "{address: 10.1.0.1, labels: {app: x}, ports: {admin: 91, adm: 91}}"
+		named = "{address: vm.test, labels: {app: x}}"
+	)
+	leftOut := "WorkloadEntry a/named is left out"
+	for name, c := range map[string]struct {
+		kind     model.Kind
+		spec     string
+		want     string // endpoints; empty: no record
+		problems int
+	}{
+		"a ServiceEntry":       {model.KindServiceEntry, "selector: {app: x}", vm + ", " + pod, 1},
+		"more labels":          {model.KindServiceEntry, "selector: {app: x, v: w1}", pod, 0},
+		"names are resolved":   {model.KindServiceEntry, "selector: {app: x}, resolution: RESOLUTION_DNS", vm + ", " + pod + ", " + named, 0},
+		"a Kubernetes Service": {model.KindService, "selector: {app: x}", vm, 1},
+		"nothing":              {model.KindServiceEntry, "selector: {app: none}", "", 0},
+		"no selector":          {model.KindServiceEntry, "external: true", "", 0},
+		"where it was sent":    {model.KindServiceEntry, "selector: {app: x}, resolution: RESOLUTION_NONE", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := model.Key{Kind: c.kind, Namespace: "a", Name: "s"}
+			s, problems := resolved(append([]model.Record{record(t, key, "{hosts: [h, i], "+ports+", "+c.spec+"}")}, workloads...)...)
+			if len(problems) != c.problems || c.problems > 0 && !strings.Contains(problems[0], leftOut) {
+				t.Errorf("problems %q", problems)
+			}
+			got, ok := s.Get(EndpointsKey(key))
+			if ok != (c.want != "") {
+				t.Fatalf("endpoints %v", got)
+			}
+			if !ok {
+				return
+			}
+			raw, err := yaml.YAMLToJSON([]byte("{hosts: [h, i], ports: [{name: http, number: 8080}, {name: tcp, number: 90}, {name: adm}], endpoints: [" + c.want + "]}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := &model.EndpointsSpec{}
+			if err := protojson.Unmarshal(raw, want); err != nil {
+				t.Fatal(err)
+			}
+			if !proto.Equal(got.Body(), want) {
+				t.Errorf("got  %v\nwant %v", got.Body(), want)
+			}
+			if !slices.Contains(slices.Collect(s.ByHost(model.KindEndpoints, "i")), got) {
+				t.Error("not found by its host")
+			}
+		})
+	}
+}
+
+// A ServiceEntry, which is the config cluster's, selects Pods of all clusters; a Service of another cluster selects no WorkloadEntry.
+func TestSelectedOfClusters(t *testing.T) {
+	entry := model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "s"}
+	service := model.Key{Kind: model.KindService, Namespace: "a", Name: "s", Origin: west}
+	const spec = "{hosts: [h], selector: {app: x}, ports: [{name: http, number: 80}]}"
+	pod := "{endpoint: {address: 10.1.0.%d, labels: {app: x}}}"
+	s, _ := resolved(record(t, entry, spec), record(t, service, spec), workload(t, "a/workloadentry:vm", "address: 10.1.0.1, labels: {app: x}"),
+		record(t, model.Key{Kind: model.KindWorkload, Namespace: "a", Name: "p"}, fmt.Sprintf(pod, 2)),
+		record(t, model.Key{Kind: model.KindWorkload, Namespace: "a", Name: "p", Origin: west}, fmt.Sprintf(pod, 3)))
+	if got := endpointsOf(t, s, "s"); len(got) != 3 || got[2].Address != "10.1.0.3" {
+		t.Errorf("the ServiceEntry selects %v", got)
+	}
+	if got, ok := s.Get(EndpointsKey(service)); ok {
+		t.Errorf("the other cluster's Service selects %v", got)
+	}
+}
+
+// Endpoints of what did not change stay the pointers that they were, in whatever selects them.
+func TestEndpointsAreShared(t *testing.T) {
+	r := New(nil)
+	records := []model.Record{
+		record(t, model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "s"}, "{hosts: [h], selector: {app: x}, ports: [{name: http, number: 80}]}"),
+		record(t, model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "t"}, "{hosts: [i], selector: {app: x}, ports: [{name: tcp, number: 90}]}"),
+	}
+	for i := range 3 {
+		records = append(records, workload(t, fmt.Sprintf("a/w%d", i), fmt.Sprintf("address: 10.1.0.%d, labels: {app: x}", i)))
+	}
+	c := r.Step(r.source.Apply(1, records, nil))
+	before := endpointsOf(t, c.New, "s")
+	if other := endpointsOf(t, c.New, "t"); !slices.Equal(before, other) {
+		t.Error("two ServiceEntries have other endpoints of the same workloads")
+	}
+	c = r.Step(r.source.Apply(2, []model.Record{workload(t, "a/w1", "address: 10.1.0.9, labels: {app: x}")}, nil))
+	if after := endpointsOf(t, c.New, "s"); after[0] != before[0] || after[1] != before[2] || after[2].Address != "10.1.0.9" {
+		t.Errorf("%v, then %v", before, after)
+	}
+	if keys := keysOf(c); len(keys) != 3 {
+		t.Errorf("edits of %v", keys)
+	}
+}
