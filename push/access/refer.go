@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
 )
@@ -63,7 +64,11 @@ func namesIn(r model.Record) iter.Seq[string] {
 			if len(t.Spec.GetWorkloadSelector().GetMatchLabels()) == 0 {
 				return // for gateways alone, and their clusters are not given Secrets yet
 			}
-			policies(t.Spec, func(tls *networkingv1.ClientTLSSettings) bool { return yield(tls.GetCredentialName()) })
+			for p := range traffic.All(t.Spec) {
+				if !yield(p.GetTls().GetCredentialName()) {
+					return
+				}
+			}
 		case *model.EnvoyFilter:
 			for _, p := range t.Spec.GetConfigPatches() {
 				if !texts(structpb.NewStructValue(p.GetPatch().GetValue()), yield) {
@@ -93,24 +98,6 @@ func terminates(m networkingv1.ServerTLSSettings_TLSmode) bool {
 		return false
 	}
 	return false
-}
-
-// policies calls f with the TLS settings of a rule, of its ports and of its subsets, until it says stop.
-func policies(rule *networkingv1.DestinationRule, f func(*networkingv1.ClientTLSSettings) bool) {
-	of := []*networkingv1.TrafficPolicy{rule.GetTrafficPolicy()}
-	for _, s := range rule.GetSubsets() {
-		of = append(of, s.GetTrafficPolicy())
-	}
-	for _, p := range of {
-		if !f(p.GetTls()) {
-			return
-		}
-		for _, port := range p.GetPortLevelSettings() {
-			if !f(port.GetTls()) {
-				return
-			}
-		}
-	}
 }
 
 // texts walks a value for names of Secrets that say of themselves what they are. False: stop.

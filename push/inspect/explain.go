@@ -10,6 +10,7 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -44,7 +45,7 @@ func Inputs(spec any) []Input {
 	}
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
-		if !field.IsExported() || v.Field(i).IsZero() && !says(field.Name) {
+		if !field.IsExported() || v.Field(i).IsZero() && !says(field.Name) || inRule(v.Field(i)) {
 			continue
 		}
 		if field.Anonymous { // what all listeners have in common
@@ -67,7 +68,7 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 	}
 	switch t := v.Interface().(type) {
 	case *model.Mesh:
-		in.From, in.Values = FromObject, meshValues(spec.Type(), t)
+		in.From, in.Values = FromObject, meshValues(t)
 		return in, true
 	case model.Record:
 		in.From, in.Values = FromObject, []string{t.Meta().Key.String() + fieldPath(spec, field.Name, t)}
@@ -87,6 +88,15 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 	}
 	in.Values = values(v)
 	return in, len(in.Values) > 0
+}
+
+// inRule says whether a value is what a rule comes to that is named beside it.
+func inRule(v reflect.Value) bool {
+	switch v.Interface().(type) {
+	case traffic.Ref, *networkingv1.LoadBalancerSettings_ConsistentHashLB:
+		return true
+	}
+	return false
 }
 
 // listed is the slice behind a list of store/intern; not valid for anything else.

@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -52,7 +54,7 @@ func TestInputs(t *testing.T) {
 	var members intern.Table[model.Member]
 	var patches intern.Table[model.Patch]
 	got := Inputs(cluster.Outbound{
-		Host: "web.shop.svc.cluster.local", Port: 80, Subset: "v2", Rule: rule, SubsetRule: rule, Mesh: mesh, Auto: cluster.AutoEndpoints,
+		Host: "web.shop.svc.cluster.local", Port: 80, Subset: "v2", Rule: rule, SubsetRule: rule, Mesh: mesh, TLS: traffic.AutoEndpoints,
 		Caps: xds.CapALPN | xds.CapIdentity, Patches: patches.List(model.Patch{Filter: filter, Index: 3}),
 		Members: members.List(model.Member{Endpoint: &model.Endpoint{Address: "10.0.0.1", Namespace: "shop", Workload: "web"}, Port: 8080}),
 	})
@@ -62,11 +64,11 @@ func TestInputs(t *testing.T) {
 		{"subset", FromPlan, []string{"v2"}},
 		{"traffic policy", FromObject, []string{"DestinationRule shop/web spec.trafficPolicy"}},
 		{"definition of the subset", FromObject, []string{"DestinationRule shop/web spec.subsets[1]"}},
+		{"TLS (as the rule says, else MeshConfig enableAutoMtls)", FromPlan, []string{"mutual, to endpoints that say tlsMode istio"}},
 		{"endpoints", FromPlan, []string{"10.0.0.1:8080 (shop/web)"}},
 		{"mesh configuration", FromObject, []string{"MeshConfig connectTimeout"}},
 		{"extensions and certificate", FromProxy, []string{"a certificate of the mesh, istio.alpn"}},
 		{"patch", FromObject, []string{"EnvoyFilter shop/f spec.configPatches[3]"}},
-		{"mutual TLS without a rule (MeshConfig enableAutoMtls)", FromPlan, []string{"to endpoints that say tlsMode istio"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -157,9 +159,12 @@ func fieldsHaveWords(t *testing.T, spec string, body *ast.StructType, used map[s
 func TestMeshFields(t *testing.T) {
 	reads := regexp.MustCompile(`(?i)\bmesh(?:\.spec|\(\))?\.Get(\w+)\(`)
 	fields := model.MeshDefaults().ProtoReflect().Descriptor().Fields()
-	for builder, listed := range meshFields {
+	for builder, listed := range map[string][]protoreflect.Name{"cluster": cluster.MeshFields, "listener": listener.MeshFields, "vhost": vhost.MeshFields} {
 		found := map[string]bool{}
 		folders := []string{builder}
+		if builder == "cluster" {
+			folders = append(folders, "../traffic") // by its policies
+		}
 		if builder != "vhost" {
 			folders = append(folders, "identity")
 		}
@@ -191,7 +196,7 @@ func TestMeshFields(t *testing.T) {
 			}
 		}
 		for name := range found {
-			t.Errorf("the builder %s reads %s of MeshConfig: meshFields in words.go", builder, name)
+			t.Errorf("the builder %s reads %s of MeshConfig: MeshFields of its spec.go", builder, name)
 		}
 	}
 }

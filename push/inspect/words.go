@@ -42,7 +42,7 @@ const ofProxy = "proxy: "
 var words = map[string]string{
 	"Accounts":       "service accounts that the endpoints may have",
 	"Denied":         "identities of them that the CA has revoked",
-	"Auto":           "mutual TLS without a rule",
+	"Auto":           "spoken to in the protocol of the client",
 	"Bind":           "address",
 	"BindToPort":     "bound to its port",
 	"CIDRs":          "destination addresses",
@@ -50,8 +50,10 @@ var words = map[string]string{
 	"Closed":         "closed, because a policy that selects the workload cannot be enforced",
 	"Cluster":        "cluster",
 	"Destinations":   "destinations",
+	"Discovery":      "how endpoints are found",
 	"Domains":        "domains",
 	"Fallback":       "cluster of what matches nothing else",
+	"Hash":           "consistent hash",
 	"HTTP2":          "spoken to in HTTP/2",
 	"Host":           "host",
 	"Hosts":          "virtual hosts",
@@ -88,6 +90,7 @@ var words = map[string]string{
 	"StatPrefix":     "prefix of statistics",
 	"Subset":         "subset",
 	"SubsetRule":     "definition of the subset",
+	"TLS":            "TLS",
 	"TCP":            "TCP filter chains",
 	"Target":         "address of the application",
 	"Targets":        "clusters",
@@ -102,8 +105,7 @@ const outbound = " (outboundTrafficPolicy of the Sidecar, else of MeshConfig)"
 // wordsOf are those of fields of one Spec that mean something else there, or that a setting of MeshConfig decides which no
 // builder reads. A test compares them with the settings that the plan reads.
 var wordsOf = map[string]string{
-	"cluster.Inbound.Auto":                 "spoken to in the protocol of the client",
-	"cluster.Outbound.Auto":                "mutual TLS without a rule (MeshConfig enableAutoMtls)",
+	"cluster.Outbound.TLS":                 "TLS (as the rule says, else MeshConfig enableAutoMtls)",
 	"listener.Outbound.Fallback":           "cluster of what matches nothing else" + outbound,
 	"listener.VirtualInbound.Passthrough":  "ports that no service names pass (MeshConfig inboundTrafficPolicy)",
 	"listener.VirtualInbound.Port":         "port (MeshConfig proxyInboundListenPort)",
@@ -113,7 +115,7 @@ var wordsOf = map[string]string{
 }
 
 // says tells whether the zero value of a field is a decision, which is shown.
-func says(field string) bool { return field == "Passthrough" }
+func says(field string) bool { return field == "Passthrough" || field == "TLS" }
 
 // wordOf is the word of a field of a Spec, and whether it is read of the proxy.
 func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
@@ -129,8 +131,10 @@ func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
 
 // choices are the words of settings that are numbers in a Spec.
 var choices = map[string][]string{
-	"cluster.AutoTLS": {"none", "to endpoints that say tlsMode istio", "to all endpoints"},
-	"listener.MTLS":   {"as connections come", "permissive", "strict", "none is taken"},
+	"traffic.TLS": {"none", "mutual, to endpoints that say tlsMode istio", "mutual, to all endpoints", "mutual, as the rule says",
+		"as the rule says", "closed: what the rule says cannot be given"},
+	"traffic.Discovery": {"EDS", "STRICT_DNS", "LOGICAL_DNS", "ORIGINAL_DST"},
+	"listener.MTLS":     {"as connections come", "permissive", "strict", "none is taken"},
 }
 
 // choice is a setting in words.
@@ -151,22 +155,12 @@ func abilities(c xds.Caps) string {
 	return strings.Join(all, ", ")
 }
 
-// meshFields are the fields of MeshConfig that the builders of a package read. A test compares them with the code.
-var meshFields = map[string][]protoreflect.Name{
-	"cluster": {"connect_timeout", "locality_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name", "inbound_cluster_stat_name",
-		"dns_refresh_rate", "tls_defaults", "trust_domain", "trust_domain_aliases"},
-	"listener": {"access_log_file", "access_log_format", "access_log_encoding", "disable_envoy_listener_log", "protocol_detection_timeout",
-		"default_providers", "extension_providers", "path_normalization", "trust_domain", "trust_domain_aliases"},
-	"vhost": {"default_http_retry_policy"},
-}
-
-// meshValues names the fields of MeshConfig that a Spec's builder reads and that somebody has set.
-func meshValues(spec reflect.Type, mesh *model.Mesh) (out []string) {
-	builder, _, _ := strings.Cut(spec.String(), ".")
+// meshValues names the fields of MeshConfig that a Spec's builder reads (its mesh configuration has no others) and that somebody has set.
+func meshValues(mesh *model.Mesh) (out []string) {
 	set, usual := mesh.Spec.ProtoReflect(), model.MeshDefaults().ProtoReflect()
 	fields := set.Descriptor().Fields()
-	for _, name := range meshFields[builder] {
-		if field := fields.ByName(name); field != nil && set.Has(field) && !sameField(set, usual, field) {
+	for i := range fields.Len() {
+		if field := fields.Get(i); set.Has(field) && !sameField(set, usual, field) {
 			out = append(out, "MeshConfig "+field.JSONName())
 		}
 	}

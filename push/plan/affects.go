@@ -39,6 +39,7 @@ type effect struct {
 	name  string
 	types input.Types
 	units func(*change, input.Types, mirror.Edit)
+	slow  []slowReason // when the endpoint fast path cannot do what the cell says; nil: never can it (fast_path.go)
 }
 
 // change is a step while its dirt is collected: what was, what is, and the dirt.
@@ -54,66 +55,66 @@ type change struct {
 // shrink as well as grow. A kind without a row touches everything.
 var affects = [model.NumKinds][]effect{
 	model.KindMesh: {
-		{"everything", input.All, everything}, // defaults of every rule, policies, ports
+		{"everything", input.All, everything, nil}, // defaults of every rule, policies, ports
 	},
 	model.KindService: {
-		{"hosts", input.All, namedHosts},                      // which service a host means, its ports, names and addresses
-		{"routes to it", input.LDS | input.RDS, routedHosts},  // destinations of VirtualServices that come or go
-		{"workloads", input.CDS | input.LDS, serviceSelected}, // inbound ports
-		{"views", input.All, namespaceViews},                  // whom the selector picks
+		{"hosts", input.All, namedHosts, nil},                      // which service a host means, its ports, names and addresses
+		{"routes to it", input.LDS | input.RDS, routedHosts, nil},  // destinations of VirtualServices that come or go
+		{"workloads", input.CDS | input.LDS, serviceSelected, nil}, // inbound ports
+		{"views", input.All, namespaceViews, nil},                  // whom the selector picks
 	},
 	model.KindServiceEntry: {
-		{"hosts", input.All, namedHosts},
-		{"routes to it", input.LDS | input.RDS, routedHosts},
-		{"workloads", input.CDS | input.LDS, serviceSelected},
-		{"views", input.All, namespaceViews},
+		{"hosts", input.All, namedHosts, nil},
+		{"routes to it", input.LDS | input.RDS, routedHosts, nil},
+		{"workloads", input.CDS | input.LDS, serviceSelected, nil},
+		{"views", input.All, namespaceViews, nil},
 	},
 	model.KindEndpoints: {
-		{"members", input.CDS | input.EDS | input.LDS, namedMembers}, // clusters of DNS services and listeners of headless ones, too
-		{"ports", input.CDS | input.LDS, namedPorts},                 // target ports that have names
-		{"labels", input.SDS, labelledWorkloads},                     // selectors decide by them who uses a Secret
+		{"members", input.CDS | input.EDS | input.LDS, namedMembers, slowMembers}, // clusters of DNS services and listeners of headless ones, too
+		{"ports", input.CDS | input.LDS, namedPorts, slowPorts},                   // target ports that have names
+		{"labels", input.SDS, labelledWorkloads, slowLabels},                      // selectors decide by them who uses a Secret
 	},
 	model.KindVirtualService: {
-		{"hosts", input.LDS | input.RDS, namedHosts}, // virtual hosts; TCP chains
-		{"destinations", input.All, pulled},          // they are seen with the VirtualService
-		{"views", input.All, labelKeys},              // sourceLabels decide the variants
+		{"hosts", input.LDS | input.RDS, namedHosts, nil}, // virtual hosts; TCP chains
+		{"destinations", input.All, pulled, nil},          // they are seen with the VirtualService
+		{"views", input.All, labelKeys, nil},              // sourceLabels decide the variants
 	},
 	model.KindDestinationRule: {
-		{"hosts", input.All, namedHosts},                     // policies, subsets; hashing stands on the route
-		{"routes to it", input.LDS | input.RDS, routedHosts}, // subsets that come or go
-		{"views", input.All, labelKeys},                      // which inputs its selector and its localities read
-		{"Secrets", input.SDS, referredSecrets},              // who uses them
+		{"hosts", input.All, namedHosts, nil},                     // policies, subsets; hashing stands on the route
+		{"routes to it", input.LDS | input.RDS, routedHosts, nil}, // subsets that come or go
+		{"views", input.All, labelKeys, nil},                      // which inputs its selector and its localities read
+		{"Secrets", input.SDS, referredSecrets, nil},              // who uses them
 	},
 	model.KindSidecar: {
-		{"views", input.All, namespaceViews}, // which Sidecar applies
-		{"readers", input.All, namesIt},
+		{"views", input.All, namespaceViews, nil}, // which Sidecar applies
+		{"readers", input.All, namesIt, nil},
 	},
 	model.KindEnvoyFilter: {
-		{"views", input.All, namespaceViews},
-		{"readers", input.All, namesIt},
-		{"Secrets", input.SDS, referredSecrets},
+		{"views", input.All, namespaceViews, nil},
+		{"readers", input.All, namesIt, nil},
+		{"Secrets", input.SDS, referredSecrets, nil},
 	},
 	model.KindPeerAuthentication: {
-		{"hosts", input.CDS | input.EDS, peered}, // endpoints that take no mTLS, and that clusters know of it
-		{"views", input.All, namespaceViews},     // which modes apply
-		{"readers", input.LDS, namesIt},
+		{"hosts", input.CDS | input.EDS, peered, nil}, // endpoints that take no mTLS, and that clusters know of it
+		{"views", input.All, namespaceViews, nil},     // which modes apply
+		{"readers", input.LDS, namesIt, nil},
 	},
 	model.KindAuthorizationPolicy: {
-		{"views", input.All, namespaceViews}, // whom it selects
-		{"readers", input.LDS, namesIt},
-		{"hosts", input.CDS, deniedHosts}, // whom clusters believe no more
+		{"views", input.All, namespaceViews, nil}, // whom it selects
+		{"readers", input.LDS, namesIt, nil},
+		{"hosts", input.CDS, deniedHosts, nil}, // whom clusters believe no more
 	},
 	model.KindSecret: {
-		{"asked for", input.SDS, namedSecret}, // by proxies of its namespace
+		{"asked for", input.SDS, namedSecret, nil}, // by proxies of its namespace
 	},
 	model.KindGateway: {
-		{"Secrets", input.SDS, referredSecrets},
+		{"Secrets", input.SDS, referredSecrets, nil},
 	},
 	model.KindSecretReader: {
-		{"rights", input.SDS, grantedRights}, // the authoriser is asked again
+		{"rights", input.SDS, grantedRights, nil}, // the authoriser is asked again
 	},
 	model.KindWorkload: {
-		{"labels", input.SDS, labelledWorkloads}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
+		{"labels", input.SDS, labelledWorkloads, slowLabels}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
 	},
 }
 
@@ -206,9 +207,7 @@ func namedMembers(c *change, t input.Types, e mirror.Edit) {
 }
 
 func namedPorts(c *change, _ input.Types, e mirror.Edit) {
-	old, had := e.Old.(*model.Endpoints)
-	now, has := e.New.(*model.Endpoints)
-	if had && has && slices.EqualFunc(old.Spec.GetPorts(), now.Spec.GetPorts(), samePort) && slices.Equal(old.Spec.GetHosts(), now.Spec.GetHosts()) {
+	if samePorts(e) {
 		return
 	}
 	for _, r := range records(e) {
@@ -216,6 +215,13 @@ func namedPorts(c *change, _ input.Types, e mirror.Edit) {
 			c.ports[h] = true
 		}
 	}
+}
+
+// samePorts says whether an edit of endpoints leaves their ports and hosts as they are.
+func samePorts(e mirror.Edit) bool {
+	old, had := e.Old.(*model.Endpoints)
+	now, has := e.New.(*model.Endpoints)
+	return had && has && slices.EqualFunc(old.Spec.GetPorts(), now.Spec.GetPorts(), samePort) && slices.Equal(old.Spec.GetHosts(), now.Spec.GetHosts())
 }
 
 func samePort(a, b *model.EndpointPort) bool {

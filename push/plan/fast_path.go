@@ -11,27 +11,59 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
+// slowReason is one reason for which an edit cannot be planned by the endpoint fast path alone: it touches more than assignments, so it
+// has to come again with Begin.
+type slowReason struct {
+	name  string
+	holds func(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool
+	ahead bool // the assignments may be sent before what else it touches
+}
+
+// The reasons of the cells of the table of effects that the fast path can plan.
+var (
+	slowMembers = []slowReason{
+		{"ports of the service", renumbered, false},
+		{"service accounts", reidentified, false},
+		{"endpoints without mTLS", mtlsDisabledDiffers, false},
+		{"clusters and listeners", beyondAssignments, true},
+	}
+	slowPorts  = []slowReason{{"target ports", retargeted, true}}
+	slowLabels = []slowReason{{"labels", func(p *Planner, _ *mirror.Snapshot, e mirror.Edit) bool { return p.secrets.Relabelled(e) }, false}}
+)
+
+// judge says what the fast path does with an edit: whether it plans assignments because of it, and whether the edit touches more than that
+// and has to come again.
+func (p *Planner) judge(s *mirror.Snapshot, e mirror.Edit) (fast, again bool) {
+	row := p.table[e.Key().Kind]
+	for _, cell := range row {
+		if cell.slow == nil {
+			return false, true
+		}
+		for _, reason := range cell.slow {
+			if !reason.holds(p, s, e) {
+				continue
+			}
+			if !reason.ahead {
+				return false, true
+			}
+			again = true
+		}
+	}
+	return len(row) > 0, again || len(row) == 0
+}
+
 // PlanEndpoints is the fast path: it plans endpoint assignments of hosts as they were last planned, and nothing else. It returns
-// the edits that touch more than that, and so have to come again with Apply; edits of other kinds come back untouched.
+// the edits that touch more than that, by the table of effects, and so have to come again with Begin.
 // Where nothing else is pending or being planned, all that is planned is complete at the snapshot's revision afterwards.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
 	in := p.input.Later(c.New)
 	ch := &change{dirt: newDirt(), in: in, was: in.Root()}
 	for _, e := range c.Edits {
-		kind := e.Key().Kind
-		if kind == model.KindWorkload && !p.secrets.Relabelled(e) {
-			continue // nothing of it but its labels is planned; what selects it has other edits
+		fast, again := p.judge(c.New, e)
+		if fast {
+			ch.collect(p.table, []mirror.Edit{e})
 		}
-		if kind != model.KindEndpoints {
-			rest = append(rest, e)
-			continue
-		}
-		if p.renumbered(c.New, e) || p.reidentified(c.New, e) || p.mtlsDisabledDiffers(c.New, e) || p.secrets.Relabelled(e) {
-			rest = append(rest, e)
-			continue
-		}
-		ch.collect(p.table, []mirror.Edit{e})
-		if p.slow(c.New, e) || ch.everything {
+		if again {
 			rest = append(rest, e)
 		}
 	}
@@ -73,7 +105,7 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 // renumbered says whether a service of the endpoints is gone, or has other ports, since it was planned. Endpoints are
 // found by the names of ports, and routes still lead to them: they go together with the service, or there would be none
 // in between.
-func (p *Planner) renumbered(s *mirror.Snapshot, e mirror.Edit) bool {
+func renumbered(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
 	for _, r := range records(e) {
 		for _, h := range input.HostsOf(r) {
 			for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -91,7 +123,7 @@ func (p *Planner) renumbered(s *mirror.Snapshot, e mirror.Edit) bool {
 
 // reidentified says whether a host of the endpoints has other service accounts than were planned. Clusters believe those
 // they name alone, and would refuse a new endpoint that comes before they do.
-func (p *Planner) reidentified(s *mirror.Snapshot, e mirror.Edit) bool {
+func reidentified(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
 	for _, r := range records(e) {
 		for _, h := range input.HostsOf(r) {
 			if !slices.Equal(input.AccountsOf(p.input.Snapshot, h, e.Key().Namespace), input.AccountsOf(s, h, e.Key().Namespace)) {
@@ -103,7 +135,7 @@ func (p *Planner) reidentified(s *mirror.Snapshot, e mirror.Edit) bool {
 }
 
 // mtlsDisabledDiffers says whether the clusters of a host have to tell of other endpoints that are spoken to without mTLS.
-func (p *Planner) mtlsDisabledDiffers(s *mirror.Snapshot, e mirror.Edit) bool {
+func mtlsDisabledDiffers(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
 	for _, r := range records(e) {
 		for _, h := range input.HostsOf(r) {
 			if p.input.MTLSDisabledDiffers(s, h, e.Key().Namespace) {
@@ -116,16 +148,26 @@ func (p *Planner) mtlsDisabledDiffers(s *mirror.Snapshot, e mirror.Edit) bool {
 
 func equalPorts(a, b *model.ServicePort) bool { return proto.Equal(a, b) }
 
-// slow says whether an edit of endpoints touches more than assignments: clusters of DNS services, listeners of headless
-// ones, target ports by name.
-func (p *Planner) slow(s *mirror.Snapshot, e mirror.Edit) bool {
+// beyondAssignments says whether endpoints stand in more than assignments: in clusters of services that are resolved by DNS, and in
+// listeners of headless ones.
+func beyondAssignments(_ *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
+	return anyService(s, e, func(svc *model.Service) bool { return host.InDNS(svc) || svc.Spec.GetHeadless() })
+}
+
+// retargeted says whether a service of the endpoints has target ports by name, and the edit changes ports: workloads listen on them.
+func retargeted(_ *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
+	return !samePorts(e) && anyService(s, e, func(svc *model.Service) bool {
+		return slices.ContainsFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool { return p.GetTargetName() != "" && p.GetTargetNumber() == 0 })
+	})
+}
+
+// anyService says whether something holds for a service of the hosts of an edit.
+func anyService(s *mirror.Snapshot, e mirror.Edit, holds func(*model.Service) bool) bool {
 	for _, r := range records(e) {
 		for _, h := range input.HostsOf(r) {
 			for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 				for r := range s.ByHost(kind, h) {
-					svc := r.(*model.Service)
-					named := slices.ContainsFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool { return p.GetTargetName() != "" && p.GetTargetNumber() == 0 })
-					if host.InDNS(svc) || svc.Spec.GetHeadless() || named {
+					if holds(r.(*model.Service)) {
 						return true
 					}
 				}

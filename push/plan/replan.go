@@ -54,10 +54,9 @@ func (p *Planner) Begin(c mirror.Change) {
 	}
 	relabelled := map[model.Key]bool{}
 	for _, e := range c.Edits {
-		p.input.Index.Apply(e)
 		relabelled[e.Key()] = p.keys.Apply(e)
 	}
-	ch := &change{dirt: newDirt(), in: p.input.At(c.New), was: p.input.Root(), relabelled: relabelled}
+	ch := &change{dirt: newDirt(), in: p.input.At(c.New, c.Edits...), was: p.input.Root(), relabelled: relabelled}
 	ch.collect(p.table, c.Edits)
 	rp := &replan{change: ch, shadows: map[*scope]*shadow{}}
 	for _, s := range p.scopes {
@@ -149,9 +148,10 @@ func (s *scope) planFastStep(f fastStep) {
 	}
 }
 
-// replay has a step of the fast path planned on the shadow copies, too. It comes before the scopes that the step touches change.
+// replay has a step of the fast path planned on the shadow copies, too. It comes before the scopes that the step touches change. Where it
+// touches none, shadow copies may see its hosts all the same: those that come, or become visible, with this change.
 func (rp *replan) replay(now *mirror.Snapshot, hosts map[string]input.Types, touched map[*scope]bool) {
-	if rp == nil || len(touched) == 0 {
+	if rp == nil || len(hosts) == 0 {
 		return
 	}
 	f := fastStep{rp.in.Later(now), hosts}

@@ -73,6 +73,48 @@ func TestFastPathPassesAPlan(t *testing.T) {
 	}
 }
 
+// Endpoints whose ports are named by a service that is still to be planned wait for it: by the ports of the one that was planned there
+// would be none in between.
+func TestEndpointsWaitForTheirService(t *testing.T) {
+	const name = "outbound|80||web.b.svc.cluster.local"
+	p := New(Settings{Snapshot: snapshot(svc(t, "b/web", "10.96.0.1", "http:80:HTTP"), eps(t, "b/web-1", "{name: http, number: 8080}", "10.1.0.1"))})
+	h := p.Join(node("a", "x"))
+	before := h.Set().Types[xds.Endpoint].Get(name)
+	c := p.Snapshot().Apply(2, []model.Record{svc(t, "b/web", "10.96.0.1", "web:80:HTTP"), eps(t, "b/web-1", "{name: web, number: 8080}", "10.1.0.1")}, nil)
+	moved, rest := p.PlanEndpoints(c, false)
+	if len(moved) > 0 || len(rest) != 2 || h.Set().Types[xds.Endpoint].Get(name) != before {
+		t.Errorf("the fast path moved %v and left %v", moved, rest)
+	}
+	p.Apply(mirror.Change{New: c.New, Edits: rest})
+	if bad := p.Check(h); len(bad) > 0 || h.Set().Types[xds.Endpoint].Get(name) != before {
+		t.Errorf("with the service: %v, or other endpoints", bad)
+	}
+}
+
+// Endpoints of a host that comes with a change which is being planned are not lost: shadow copies see it, and no scope does yet.
+func TestFastPathOfHostsThatCome(t *testing.T) {
+	p, _, handles := bigPlanner(t, 60, 6)
+	p.backgroundFrom = 300
+	coming := svc(t, "ns0/coming", "10.99.0.1", "http:80:HTTP", "raw:9000:TCP")
+	c := p.Snapshot().Apply(2, append(wave(t, 50, "s5"), coming, flip(t, "ns0", "coming", 1)), nil)
+	p.Begin(c)
+	if !p.InBackground() {
+		t.Fatal("fifty VirtualServices for six scopes are not planned in the background")
+	}
+	p.Step(func() bool { return false })
+	next := c.New.Apply(3, []model.Record{flip(t, "ns0", "coming", 3)}, nil)
+	if _, rest := p.PlanEndpoints(next, false); len(rest) > 0 {
+		t.Fatalf("%v waits", rest)
+	}
+	p.End()
+	p.PlanEndpoints(mirror.Change{New: next.New}, false)
+	for _, h := range handles {
+		if bad := p.Check(h); len(bad) > 0 {
+			t.Errorf("%s: %v", h.Node.Namespace, bad)
+		}
+	}
+}
+
 // A small change is planned where it stands: a shadow copy of each scope would cost more than it does.
 func TestSmallChangeNeedsNoShadow(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)

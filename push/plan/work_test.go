@@ -210,3 +210,28 @@ func BenchmarkEdit(b *testing.B) {
 		}
 	}
 }
+
+// An edit of one field of the mesh configuration has resources built again by the builders alone that read it.
+func TestMeshFieldIsBuiltByItsReaders(t *testing.T) {
+	p, shared, _ := bigPlanner(t, 60, 2)
+	edit := func(fields string) work {
+		return measure(shared, func() {
+			p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, model.KindMesh, "/mesh", fields)}, nil))
+		})
+	}
+	edit("{}")
+	for _, c := range []struct {
+		fields                                string
+		clusters, endpoints, listeners, hosts bool
+	}{
+		{"ingressClass: mine", false, false, false, false},
+		{"connectTimeout: 3s", true, false, false, false},
+		{"connectTimeout: 3s\naccessLogFile: /dev/stdout", false, false, true, false},
+		{"connectTimeout: 3s\naccessLogFile: /dev/stdout\ndefaultHttpRetryPolicy: {attempts: 7}", false, false, false, true},
+	} {
+		got := edit(c.fields)
+		if (got.clusters > 0) != c.clusters || (got.endpoints > 0) != c.endpoints || (got.listeners > 0) != c.listeners || (got.hosts > 0) != c.hosts || (got.routes > 0) != c.hosts {
+			t.Errorf("%q: built %+v", c.fields, got)
+		}
+	}
+}

@@ -2,13 +2,13 @@ package view
 
 import (
 	"encoding/binary"
-	"iter"
 	"slices"
 	"strings"
 	"weak"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -171,7 +171,7 @@ func readBy(r model.Record) (out reading) {
 		}
 	case *model.DestinationRule:
 		out.names(t.Spec.GetWorkloadSelector().GetMatchLabels())
-		for p := range policies(t) {
+		for p := range traffic.All(t.Spec) {
 			setting := p.GetLoadBalancer().GetLocalityLbSetting()
 			out.locality = out.locality || setting != nil || p.GetOutlierDetection() != nil // the mesh has a setting, too
 			out.compares(setting)
@@ -182,35 +182,6 @@ func readBy(r model.Record) (out reading) {
 		out.compares(setting)
 	}
 	return out
-}
-
-// policy is what the traffic policies of all levels have in common.
-type policy interface {
-	GetLoadBalancer() *networkingv1.LoadBalancerSettings
-	GetOutlierDetection() *networkingv1.OutlierDetection
-}
-
-// policies are the traffic policies of a rule: of the host, its subsets, and the ports of both.
-func policies(rule *model.DestinationRule) iter.Seq[policy] {
-	return func(yield func(policy) bool) {
-		all := []*networkingv1.TrafficPolicy{rule.Spec.GetTrafficPolicy()}
-		for _, sub := range rule.Spec.GetSubsets() {
-			all = append(all, sub.GetTrafficPolicy())
-		}
-		for _, p := range all {
-			if p == nil {
-				continue
-			}
-			if !yield(p) {
-				return
-			}
-			for _, port := range p.GetPortLevelSettings() {
-				if !yield(port) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // FailoverLabels are the keys of the proxy's labels that a setting's failoverPriority compares with those of endpoints: of

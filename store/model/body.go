@@ -111,7 +111,7 @@ func typed(head Head, body proto.Message) (Record, error) {
 	case *EndpointsSpec:
 		return &Endpoints{head, b}, nil
 	case *PolicySpec:
-		return &Policy{head, b}, nil
+		return newPolicy(head, b), nil
 	case *SecretSpec:
 		return &Secret{head, b}, nil
 	case *SecretReaderSpec:

@@ -5,6 +5,28 @@ import (
 	securityv1 "istio.io/api/security/v1beta1"
 )
 
+// Policy is a PeerAuthentication or an AuthorizationPolicy. Its message is decoded once, when the record is made.
+type Policy struct {
+	Of[*PolicySpec]
+	peer          *securityv1.PeerAuthentication  // of a PeerAuthentication; nil: it does not decode
+	authorization *securityv1.AuthorizationPolicy // of an AuthorizationPolicy; nil: it does not decode
+}
+
+func newPolicy(head Head, spec *PolicySpec) *Policy {
+	p := &Policy{Of: Of[*PolicySpec]{head, spec}}
+	switch head.Key.Kind {
+	case KindPeerAuthentication:
+		if m := (&securityv1.PeerAuthentication{}); proto.Unmarshal(spec.GetIstio(), m) == nil {
+			p.peer = m
+		}
+	case KindAuthorizationPolicy:
+		if m := (&securityv1.AuthorizationPolicy{}); proto.Unmarshal(spec.GetIstio(), m) == nil {
+			p.authorization = m
+		}
+	}
+	return p
+}
+
 // MTLS is a mode of PeerAuthentication: how a workload takes connections
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/#PeerAuthentication-MutualTLS-Mode).
 type MTLS uint8
@@ -20,11 +42,10 @@ const (
 // PeerModes are the modes that a PeerAuthentication states: for all ports, and for ports of the workload. A record whose
 // message does not decode states none; such records are closed.
 func PeerModes(p *Policy) (all MTLS, ports map[uint32]MTLS) {
-	m := &securityv1.PeerAuthentication{}
-	if p == nil || proto.Unmarshal(p.Spec.GetIstio(), m) != nil {
+	if p == nil || p.peer == nil {
 		return MTLSUnset, nil
 	}
-	for number, mode := range m.GetPortLevelMtls() {
+	for number, mode := range p.peer.GetPortLevelMtls() {
 		if stated := mtlsOf(mode); stated != MTLSUnset {
 			if ports == nil {
 				ports = map[uint32]MTLS{}
@@ -32,7 +53,7 @@ func PeerModes(p *Policy) (all MTLS, ports map[uint32]MTLS) {
 			ports[number] = stated
 		}
 	}
-	return mtlsOf(m.GetMtls()), ports
+	return mtlsOf(p.peer.GetMtls()), ports
 }
 
 func mtlsOf(m *securityv1.PeerAuthentication_MutualTLS) MTLS {
@@ -47,13 +68,12 @@ func mtlsOf(m *securityv1.PeerAuthentication_MutualTLS) MTLS {
 	return MTLSUnset
 }
 
-// Authorization is the message of an AuthorizationPolicy's record; nil where it does not decode.
+// Authorization is the message of an AuthorizationPolicy's record, which nobody may change; nil where it does not decode.
 func Authorization(p *Policy) *securityv1.AuthorizationPolicy {
-	m := &securityv1.AuthorizationPolicy{}
-	if p == nil || proto.Unmarshal(p.Spec.GetIstio(), m) != nil {
+	if p == nil {
 		return nil
 	}
-	return m
+	return p.authorization
 }
 
 // DeniedName is the name of the AuthorizationPolicy, in the root namespace, that denies the identities which the CA has revoked.
@@ -62,11 +82,7 @@ const DeniedName = "navarch:denied-identities"
 
 // DeniedIdentities are the principals of a policy as SPIFFE IDs, wherever they stand in it.
 func DeniedIdentities(p *Policy) (out []string) {
-	m := &securityv1.AuthorizationPolicy{}
-	if proto.Unmarshal(p.Spec.GetIstio(), m) != nil {
-		return nil
-	}
-	for _, rule := range m.GetRules() {
+	for _, rule := range p.authorization.GetRules() {
 		for _, from := range rule.GetFrom() {
 			for _, principal := range from.GetSource().GetPrincipals() {
 				out = append(out, "spiffe://"+principal)

@@ -67,7 +67,6 @@ type (
 	DestinationRule = Of[*networkingv1.DestinationRule]
 	Sidecar         = Of[*networkingv1.Sidecar]
 	EnvoyFilter     = Of[*networkingv1.EnvoyFilter]
-	Policy          = Of[*PolicySpec] // kinds PeerAuthentication and AuthorizationPolicy
 	Secret          = Of[*SecretSpec]
 	Gateway         = Of[*networkingv1.Gateway]
 	SecretReader    = Of[*SecretReaderSpec]

@@ -10,12 +10,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/traffic"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
 // outlier sets passive health checking. Success rates are never enforced; an error count of 0 switches its check off.
-func (d *builder) outlier(p policy) {
-	o := p.outlier
+func (d *builder) outlier(p traffic.Policy) {
+	o := p.Outlier
 	if o == nil {
 		return
 	}
@@ -57,13 +59,13 @@ func (d *builder) outlier(p policy) {
 }
 
 // balance sets the load balancer. ORIGINAL_DST has none, whatever the rule says.
-func (d *builder) balance(p policy) {
-	lb := p.balancer
+func (d *builder) balance(p traffic.Policy) {
+	lb := p.Balancer
 	if d.GetType() == clusterv3.Cluster_ORIGINAL_DST {
 		return
 	}
 	if hash := lb.GetConsistentHash(); hash != nil {
-		d.hash(hash, p.balancerAt)
+		d.hash(hash, p.BalancerAt)
 		return
 	}
 	switch lb.GetSimple() {
@@ -74,9 +76,6 @@ func (d *builder) balance(p policy) {
 		if slow := slowStart(lb); slow != nil {
 			d.LbConfig = &clusterv3.Cluster_RoundRobinLbConfig_{RoundRobinLbConfig: &clusterv3.Cluster_RoundRobinLbConfig{SlowStartConfig: slow}}
 		}
-	case networkingv1.LoadBalancerSettings_PASSTHROUGH:
-		d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
-		d.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 	default:
 		d.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
 		if slow := slowStart(lb); slow != nil {
@@ -120,13 +119,13 @@ func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowSta
 }
 
 // hash sets a consistent hash; what is hashed stands on the routes.
-func (d *builder) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at place) {
+func (d *builder) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at model.Place) {
 	if m := h.GetMaglev(); m != nil {
 		d.LbPolicy = clusterv3.Cluster_MAGLEV
 		switch size := m.TableSize; {
 		case size == 0:
 		case size > maxTable || !new(big.Int).SetUint64(size).ProbablyPrime(0):
-			d.problem(problem.Invalid, at.dot("consistentHash.maglev.tableSize"), "%d: want a prime of at most %d; Envoy's default is used", size, maxTable)
+			d.problem(problem.Invalid, traffic.Within(at, "consistentHash.maglev.tableSize"), "%d: want a prime of at most %d; Envoy's default is used", size, maxTable)
 		default:
 			d.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(size)}}
 		}
@@ -140,7 +139,7 @@ func (d *builder) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at
 		size = 1024
 	}
 	if size > maxRing {
-		d.problem(problem.Invalid, at.dot("consistentHash"), "minimumRingSize %d: at most %d, which is used", size, maxRing)
+		d.problem(problem.Invalid, traffic.Within(at, "consistentHash"), "minimumRingSize %d: at most %d, which is used", size, maxRing)
 		size = maxRing
 	}
 	d.LbPolicy = clusterv3.Cluster_RING_HASH

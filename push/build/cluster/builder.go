@@ -61,8 +61,8 @@ func newBuilder(name string, kind clusterv3.Cluster_DiscoveryType, mesh *model.M
 }
 
 // problem notes what the cluster is drawn without, or closed for.
-func (d *builder) problem(code problem.Code, at place, format string, args ...any) {
-	d.problems = append(d.problems, model.Problem{Key: at.key, Field: at.field, Code: code, Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
+func (d *builder) problem(code problem.Code, at model.Place, format string, args ...any) {
+	d.problems = append(d.problems, model.Problem{Key: at.Key, Field: at.Field, Code: code, Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
 }
 
 // positive says whether a duration is one that Envoy takes where it wants more than zero.

@@ -6,6 +6,7 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -205,19 +206,19 @@ func security(t testing.TB) map[string]testCase {
 		"the mesh's own to whom the rule names": {spec: with(outbound(t, "PROTOCOL_GRPC", "", `{tls: {mode: ISTIO_MUTUAL, sni: x, subjectAltNames: ["spiffe://a/b"]}}`), func(s *Outbound) {
 			s.Caps, s.Accounts = xds.CapIdentity, strs.List("shop/a")
 		}), want: `{transport_socket: ` + meshSocket("x", ", h2", "{exact: spiffe://a/b}") + `}`},
-		"mTLS by endpoint": {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Caps, s.Auto = xds.CapIdentity, AutoEndpoints }),
+		"mTLS by endpoint": {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Caps, s.TLS = xds.CapIdentity, traffic.AutoEndpoints }),
 			want: `{transport_socket_matches: [{name: tlsMode-istio, match: {tlsMode: istio}, transport_socket: ` + meshSocket("outbound_.80_._."+host, "", `{prefix: "spiffe://cluster.local/"}`) + `},
 				{name: tlsMode-disabled, match: {}, transport_socket: {name: envoy.transport_sockets.raw_buffer, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer}}}]}`},
 		"the mesh's own without who is denied": {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) {
-			s.Caps, s.Auto, s.Accounts, s.Denied = xds.CapIdentity, AutoAll, strs.List("shop/a", "shop/b", "shop/c"), strs.List("spiffe://old/ns/shop/sa/c", "spiffe://td/ns/shop/sa/b")
+			s.Caps, s.TLS, s.Accounts, s.Denied = xds.CapIdentity, traffic.AutoAll, strs.List("shop/a", "shop/b", "shop/c"), strs.List("spiffe://old/ns/shop/sa/c", "spiffe://td/ns/shop/sa/b")
 			s.Mesh = mesh(t, "{trustDomain: td, trustDomainAliases: [old]}")
 		}), want: `{transport_socket: ` + meshSocket("outbound_.80_._."+host, "", "{exact: spiffe://td/ns/shop/sa/a}", "{exact: spiffe://td/ns/shop/sa/c}", "{exact: spiffe://old/ns/shop/sa/a}") + `}`},
 		"all are denied": {spec: with(outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: ISTIO_MUTUAL, sni: x, subjectAltNames: ["spiffe://a/b"]}}`), func(s *Outbound) {
 			s.Caps, s.Denied = xds.CapIdentity, strs.List("spiffe://a/b")
 		}), want: `{transport_socket: ` + meshSocket("x", "", `{exact: "spiffe://cluster.local/ns//sa/"}`) + `}`},
-		"mTLS to all":              {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Caps, s.Auto = xds.CapIdentity, AutoAll }), want: `{transport_socket: ` + meshSocket("outbound_.80_._."+host, "", `{prefix: "spiffe://cluster.local/"}`) + `}`},
-		"mTLS that a rule forbids": {spec: with(outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: DISABLE}}`), func(s *Outbound) { s.Caps, s.Auto = xds.CapIdentity, AutoEndpoints }), want: `{type: EDS}`, absent: []string{"transport_socket", "transport_socket_matches"}},
-		"mTLS without an identity": {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Auto = AutoAll }), want: `{type: EDS}`, absent: []string{"transport_socket", "transport_socket_matches"}},
+		"mTLS to all":              {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Caps, s.TLS = xds.CapIdentity, traffic.AutoAll }), want: `{transport_socket: ` + meshSocket("outbound_.80_._."+host, "", `{prefix: "spiffe://cluster.local/"}`) + `}`},
+		"mTLS that a rule forbids": {spec: with(outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: DISABLE}}`), func(s *Outbound) { s.Caps, s.TLS = xds.CapIdentity, traffic.AutoEndpoints }), want: `{type: EDS}`, absent: []string{"transport_socket", "transport_socket_matches"}},
+		"mTLS without an identity": {spec: with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.TLS = traffic.AutoAll }), want: `{type: EDS}`, absent: []string{"transport_socket", "transport_socket_matches"}},
 		"the mesh's own, hashed and resolved": {spec: with(external(t, "resolution: RESOLUTION_DNS"), func(s *Outbound) {
 			s.Members = at("a.example.com")
 			s.Rule = rule(t, "r", `{host: a, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, loadBalancer: {consistentHash: {useSourceIp: true}}}}`)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -115,6 +116,27 @@ func at(addresses ...string) intern.List[model.Member] {
 	return members.List(all...)
 }
 
+// decided is a Spec with what the plan decides by its rules. TLS is what it is without a rule.
+func decided(s spec) spec {
+	if o, ok := s.(Outbound); ok {
+		policy := traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port)
+		o.Policy, o.Discovery = traffic.Intern(policy), traffic.DiscoveryOf(o.Service, policy)
+		o.TLS, _ = traffic.TLSOf(policy, o.Caps.Has(xds.CapIdentity), o.TLS)
+		return o
+	}
+	return s
+}
+
+// problemsOf are the problems of the plan's decision and of the builder.
+func problemsOf(s spec) (all []error) {
+	if o, ok := s.(Outbound); ok {
+		if _, wrong := traffic.TLSOf(traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port), o.Caps.Has(xds.CapIdentity), o.TLS); wrong != nil {
+			all = append(all, *wrong)
+		}
+	}
+	return append(all, decided(s).Problems()...)
+}
+
 type spec interface {
 	Build() (*xds.Resource, error)
 	Problems() []error
@@ -122,7 +144,7 @@ type spec interface {
 
 func build(t testing.TB, s spec) (*xds.Resource, *clusterv3.Cluster) {
 	t.Helper()
-	r, err := s.Build()
+	r, err := decided(s).Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +200,7 @@ func TestClusters(t *testing.T) {
 			if d := differs(t, got, c.want, c.absent...); d != "" {
 				t.Error(d)
 			}
-			problems := c.spec.Problems()
+			problems := problemsOf(c.spec)
 			var text []string
 			for _, p := range problems {
 				text = append(text, p.Error())
@@ -239,7 +261,7 @@ func BenchmarkBuild(b *testing.B) {
 	plain := outbound(b, "PROTOCOL_HTTP2", "", `{connectionPool: {tcp: {maxConnections: 1}}}`)
 	patched := plain
 	patched.Patches = filters(b, `[{applyTo: CLUSTER, patch: {operation: MERGE, value: {connect_timeout: 3s}}}]`)
-	for name, s := range map[string]Outbound{"plain": plain, "patched": patched} {
+	for name, s := range map[string]spec{"plain": decided(plain), "patched": decided(patched)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -11,7 +11,6 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/identity"
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
 
@@ -21,26 +20,17 @@ var (
 	meshALPNH2 = []string{"istio-peer-exchange", "istio", "h2"}
 )
 
-// secureAuto sets mTLS that no rule asked for.
-func (s Outbound) secureAuto(d *builder) {
-	if !s.Caps.Has(xds.CapIdentity) {
-		return
-	}
-	switch s.Auto {
-	case AutoAll:
-		d.TransportSocket = socket("envoy.transport_sockets.tls", s.meshTLS(d, nil))
-	case AutoEndpoints:
-		d.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{{
-			Name:            "tlsMode-istio",
-			Match:           &structpb.Struct{Fields: map[string]*structpb.Value{"tlsMode": structpb.NewStringValue("istio")}},
-			TransportSocket: socket("envoy.transport_sockets.tls", s.meshTLS(d, nil)),
-		}, {
-			Name:            "tlsMode-disabled",
-			Match:           &structpb.Struct{},
-			TransportSocket: socket("envoy.transport_sockets.raw_buffer", &rawbufferv3.RawBuffer{}),
-		}}
-	case AutoNone:
-	}
+// byEndpoint is the mesh's mTLS to endpoints that say tlsMode istio; to others connections are in the clear.
+func (s Outbound) byEndpoint(d *builder) []*clusterv3.Cluster_TransportSocketMatch {
+	return []*clusterv3.Cluster_TransportSocketMatch{{
+		Name:            "tlsMode-istio",
+		Match:           &structpb.Struct{Fields: map[string]*structpb.Value{"tlsMode": structpb.NewStringValue("istio")}},
+		TransportSocket: socket("envoy.transport_sockets.tls", s.meshTLS(d, nil)),
+	}, {
+		Name:            "tlsMode-disabled",
+		Match:           &structpb.Struct{},
+		TransportSocket: socket("envoy.transport_sockets.raw_buffer", &rawbufferv3.RawBuffer{}),
+	}}
 }
 
 // meshTLS is the mesh's own mTLS to the identities of the service: those that a rule names, else its service accounts in

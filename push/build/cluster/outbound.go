@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
@@ -49,8 +50,8 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 	if port == nil {
 		return nil, nil, fmt.Errorf("cluster %s: %v has no port %d", name, s.Service.Key, s.Port)
 	}
-	p := effective(s.Rule, s.SubsetRule, s.Subset, s.Port)
-	d := newBuilder(name, s.discovery(), s.Mesh)
+	p := s.Policy.Get()
+	d := newBuilder(name, discoveries[s.Discovery], s.Mesh)
 	d.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: percent(0)}
 	s.metadata(d, p)
 	if pattern := s.Mesh.Spec.GetOutboundClusterStatName(); pattern != "" {
@@ -63,14 +64,14 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 		d.useClientProtocol()
 	default: // HTTP/1.1, and what is no HTTP
 	}
-	if upgrades(p, port, s.Mesh) {
+	if upgrades(p.Pool, port, s.Mesh) {
 		d.useHTTP2()
 	}
-	d.pool(p.pool, p.retryBudget)
+	d.pool(p.Pool, p.RetryBudget)
 	d.outlier(p)
 	d.balance(p)
 	s.locate(d)
-	if s.Balance.Weighted() && d.GetType() != clusterv3.Cluster_ORIGINAL_DST {
+	if s.Balance.Weighted() && s.Discovery != traffic.OriginalDst {
 		d.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
 			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{}}
 	}
@@ -89,28 +90,16 @@ func (s Outbound) port() *model.ServicePort {
 	return nil
 }
 
-// discovery is how Envoy finds the endpoints. A headless Kubernetes service has no address of its own: the client has
-// chosen the pod.
-func (s Outbound) discovery() clusterv3.Cluster_DiscoveryType {
-	switch s.Service.Spec.Resolution {
-	case model.Resolution_RESOLUTION_DNS:
-		return clusterv3.Cluster_STRICT_DNS
-	case model.Resolution_RESOLUTION_DNS_ROUND_ROBIN:
-		return clusterv3.Cluster_LOGICAL_DNS
-	case model.Resolution_RESOLUTION_NONE:
-		return clusterv3.Cluster_ORIGINAL_DST
-	case model.Resolution_RESOLUTION_EDS:
-	}
-	if s.Service.Spec.Headless && s.Service.Key.Kind == model.KindService {
-		return clusterv3.Cluster_ORIGINAL_DST
-	}
-	return clusterv3.Cluster_EDS
+// discoveries are Envoy's words for how endpoints are found.
+var discoveries = map[traffic.Discovery]clusterv3.Cluster_DiscoveryType{
+	traffic.EDS: clusterv3.Cluster_EDS, traffic.StrictDNS: clusterv3.Cluster_STRICT_DNS, traffic.LogicalDNS: clusterv3.Cluster_LOGICAL_DNS,
+	traffic.OriginalDst: clusterv3.Cluster_ORIGINAL_DST,
 }
 
 // locate says where the endpoints come from.
 func (s Outbound) locate(d *builder) {
-	switch d.GetType() {
-	case clusterv3.Cluster_EDS:
+	switch s.Discovery {
+	case traffic.EDS:
 		d.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{
 			ServiceName: d.Name,
 			EdsConfig: &corev3.ConfigSource{
@@ -119,8 +108,9 @@ func (s Outbound) locate(d *builder) {
 				ResourceApiVersion:    corev3.ApiVersion_V3,
 			},
 		}
-	case clusterv3.Cluster_STRICT_DNS, clusterv3.Cluster_LOGICAL_DNS:
+	case traffic.StrictDNS, traffic.LogicalDNS:
 		s.resolve(d)
+	case traffic.OriginalDst:
 	}
 }
 
@@ -134,7 +124,7 @@ func (s Outbound) resolve(d *builder) {
 		d.DnsRefreshRate = rate
 	}
 	d.LoadAssignment = endpoint.Assignment(d.Name, s.Members.All(), s.Plain.All(), s.Balance, resolvable)
-	if d.GetType() == clusterv3.Cluster_STRICT_DNS {
+	if s.Discovery == traffic.StrictDNS {
 		return
 	}
 	all := d.LoadAssignment.Endpoints
@@ -143,7 +133,7 @@ func (s Outbound) resolve(d *builder) {
 		return
 	}
 	if len(all) > 1 || len(all[0].LbEndpoints) > 1 {
-		d.problem(problem.Invalid, place{s.Service.Key, "spec.endpoints"}, "resolution DNS_ROUND_ROBIN takes one endpoint; the first is used for port %d", s.Port)
+		d.problem(problem.Invalid, model.Place{Key: s.Service.Key, Field: "spec.endpoints"}, "resolution DNS_ROUND_ROBIN takes one endpoint; the first is used for port %d", s.Port)
 		all[0].LbEndpoints, d.LoadAssignment.Endpoints = all[0].LbEndpoints[:1], all[:1]
 		all[0].LoadBalancingWeight = all[0].LbEndpoints[0].LoadBalancingWeight
 	}
@@ -157,7 +147,7 @@ func resolvable(address string) bool {
 	return address != "" && !strings.ContainsAny(address, "/:*")
 }
 
-func (s Outbound) metadata(d *builder, p policy) {
+func (s Outbound) metadata(d *builder, p traffic.Policy) {
 	d.describe(s.Host, s.Service)
 	istio := d.istioMetadata()
 	istio["default_original_port"] = structpb.NewNumberValue(float64(s.Port))
@@ -173,10 +163,10 @@ func (s Outbound) metadata(d *builder, p policy) {
 		istio["config"] = structpb.NewStringValue(fmt.Sprintf(
 			"/apis/networking.istio.io/v1/namespaces/%s/destination-rule/%s", rule.Key.Namespace, rule.Key.Name))
 	}
-	if s.MTLSDisabled != "" && p.tls == nil { // a rule that says how to connect decides alone
+	if s.MTLSDisabled != "" && p.TLS == nil { // a rule that says how to connect decides alone
 		d.Metadata.FilterMetadata["navarch"] = &structpb.Struct{Fields: map[string]*structpb.Value{"peers": structpb.NewStringValue(s.MTLSDisabled)}}
 	}
-	if originates(p.tls) {
+	if s.TLS == traffic.Originate {
 		istio["alpn_override"] = structpb.NewStringValue("false")
 	}
 }

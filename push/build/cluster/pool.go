@@ -14,8 +14,8 @@ import (
 )
 
 // upgrades says whether HTTP/1.1 is sent on as HTTP/2: what the rule says, else the mesh, and that for HTTP ports alone.
-func upgrades(p policy, port *model.ServicePort, mesh *model.Mesh) bool {
-	http := p.pool.GetHttp()
+func upgrades(pool *networkingv1.ConnectionPoolSettings, port *model.ServicePort, mesh *model.Mesh) bool {
+	http := pool.GetHttp()
 	if http.GetUseClientProtocol() {
 		return false
 	}

@@ -5,11 +5,21 @@
 package cluster
 
 import (
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
+
+// MeshFields are the fields of MeshConfig that the builders here read: Specs have a mesh configuration with these alone. A test of
+// push/inspect compares them with the code.
+var MeshFields = []protoreflect.Name{
+	"connect_timeout", "locality_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name",
+	"inbound_cluster_stat_name", "dns_refresh_rate", "tls_defaults", "trust_domain", "trust_domain_aliases",
+}
 
 // Outbound is all that one cluster outbound|port|subset|host can depend on.
 type Outbound struct {
@@ -17,10 +27,13 @@ type Outbound struct {
 	Host    string // one of the service's hosts
 	Port    uint32 // the service's port number
 	Subset  string // "": the cluster of all endpoints
-	// Rule gives the traffic policy of the host; nil: none applies. SubsetRule is the rule that defines the subset
-	// (most often the same); nil for the cluster of all endpoints.
+	// Rule is the rule of the host; nil: none applies. SubsetRule is the rule that defines the subset (most often the same); nil for the
+	// cluster of all endpoints. What they come to are Policy, Discovery and TLS.
 	Rule       *model.DestinationRule
 	SubsetRule *model.DestinationRule
+	Policy     traffic.Ref
+	Discovery  traffic.Discovery
+	TLS        traffic.TLS
 	// Members are the endpoints of DNS services, which stand inside the cluster; empty for all others (EDS,
 	// ORIGINAL_DST).
 	Members intern.List[model.Member]
@@ -30,26 +43,15 @@ type Outbound struct {
 	Mesh    *model.Mesh
 	Caps    xds.Caps
 	Patches intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
-	// Mesh TLS where no rule says otherwise. Accounts are the service accounts behind the service, "namespace/name",
-	// sorted. Off is a digest of where PeerAuthentications turn mTLS off for endpoints, empty: nowhere; it is in here so that
+	// What the mesh's mTLS believes. Accounts are the service accounts behind the service, "namespace/name",
+	// sorted. MTLSDisabled is a digest of where PeerAuthentications turn mTLS off for endpoints, empty: nowhere; it is in here so that
 	// another mode makes another cluster: Envoy keeps connections in the clear to endpoints that want mTLS now (measured).
 	// Denied are SPIFFE IDs that are believed in no case, of those that would be, sorted.
-	Auto         AutoTLS
 	Accounts     intern.List[string]
 	Denied       intern.List[string]
 	MTLSDisabled string
 	Plain        intern.List[model.Member] // Members without mTLS by PeerAuthentication
 }
-
-// AutoTLS says how a cluster speaks mTLS that no rule asked for.
-type AutoTLS uint8
-
-// The ways of AutoTLS.
-const (
-	AutoNone      AutoTLS = iota // in the clear
-	AutoEndpoints                // to endpoints that say tlsMode istio
-	AutoAll                      // to all: the endpoints are not known to Envoy, and all are known to have it
-)
 
 // Inbound is all that one cluster inbound|port|| can depend on.
 type Inbound struct {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
@@ -20,47 +21,22 @@ import (
 // systemCAs is where the images of proxies (Debian, Ubuntu, distroless) keep the system's certificate authorities.
 const systemCAs = "/etc/ssl/certs/ca-certificates.crt"
 
-// originates says whether the proxy begins TLS that is not the mesh's own.
-func originates(tls *networkingv1.ClientTLSSettings) bool {
-	m := tls.GetMode()
-	return m == networkingv1.ClientTLSSettings_SIMPLE || m == networkingv1.ClientTLSSettings_MUTUAL
-}
-
 // secure sets the transport socket. Certificates are files of the proxy, which Envoy reads itself.
-//
-// A rule that asks for what cannot be given closes the cluster (see refuse), and is a problem: ISTIO_MUTUAL for a proxy
-// without a certificate of the mesh; credentialName, which takes a secret that sidecars are not given; MUTUAL
-// without certificates. To send in the clear where a rule demands TLS is no choice.
-func (s Outbound) secure(d *builder, p policy) {
-	tls := p.tls
-	identity := s.Caps.Has(xds.CapIdentity)
-	switch {
-	case tls == nil:
-		s.secureAuto(d)
-	case tls.Mode == networkingv1.ClientTLSSettings_DISABLE:
-	case tls.Mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL && identity:
-		d.TransportSocket = socket("envoy.transport_sockets.tls", s.meshTLS(d, tls))
-	case tls.Mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL:
-		d.problem(problem.Required, p.tlsAt.dot("mode"), "ISTIO_MUTUAL wants a certificate of the mesh, which the proxy does not have; the cluster is closed")
+func (s Outbound) secure(d *builder, p traffic.Policy) {
+	switch s.TLS {
+	case traffic.Plaintext:
+	case traffic.AutoEndpoints:
+		d.TransportSocketMatches = s.byEndpoint(d)
+	case traffic.AutoAll, traffic.Mutual:
+		d.TransportSocket = socket("envoy.transport_sockets.tls", s.meshTLS(d, p.TLS))
+	case traffic.Originate:
+		d.TransportSocket = socket("envoy.transport_sockets.tls", d.upstreamTLS(p.TLS, s.Service))
+	case traffic.Closed:
 		d.refuse()
 		return
-	case !originates(tls):
-		d.problem(problem.NotSupported, p.tlsAt.dot("mode"), "%v is not known; the cluster is closed", tls.Mode)
-		d.refuse()
-		return
-	case tls.CredentialName != "":
-		d.problem(problem.NotSupported, p.tlsAt.dot("credentialName"), "is not supported for sidecars; the cluster is closed")
-		d.refuse()
-		return
-	case tls.Mode == networkingv1.ClientTLSSettings_MUTUAL && (tls.ClientCertificate == "" || tls.PrivateKey == ""):
-		d.problem(problem.Required, p.tlsAt, "MUTUAL wants clientCertificate and privateKey; the cluster is closed")
-		d.refuse()
-		return
-	default:
-		d.TransportSocket = socket("envoy.transport_sockets.tls", d.upstreamTLS(tls, s.Service))
 	}
-	if p.proxy != nil {
-		d.announce(p.proxy)
+	if p.ProxyProtocol != nil {
+		d.announce(p.ProxyProtocol)
 	}
 }
 
@@ -156,14 +132,14 @@ func file(path string) *corev3.DataSource {
 }
 
 // unsupported names what this version leaves out.
-func (d *builder) unsupported(p policy) {
-	if p.tunnel != nil {
-		d.problem(problem.NotSupported, p.tunnelAt, "is not supported by this version")
+func (d *builder) unsupported(p traffic.Policy) {
+	if p.Tunnel != nil {
+		d.problem(problem.NotSupported, p.TunnelAt, "is not supported by this version")
 	}
-	if len(p.outlier.GetOutlierDetectionHttpErrorCodes()) > 0 {
-		d.problem(problem.NotSupported, p.outlierAt.dot("outlierDetectionHttpErrorCodes"), "is not supported by this version")
+	if len(p.Outlier.GetOutlierDetectionHttpErrorCodes()) > 0 {
+		d.problem(problem.NotSupported, traffic.Within(p.OutlierAt, "outlierDetectionHttpErrorCodes"), "is not supported by this version")
 	}
-	if p.balancer.GetZoneAwareLbSetting() != nil {
-		d.problem(problem.NotSupported, p.balancerAt.dot("zoneAwareLbSetting"), "is not supported by this version")
+	if p.Balancer.GetZoneAwareLbSetting() != nil {
+		d.problem(problem.NotSupported, traffic.Within(p.BalancerAt, "zoneAwareLbSetting"), "is not supported by this version")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -161,6 +162,7 @@ subsets:
 		p := proxy(t, l.FilterChains[0])
 		return p.IdleTimeout.AsDuration(), p.MaxDownstreamConnectionDuration.AsDuration(), len(p.HashPolicy), p.StatPrefix
 	}
+	policy := func(subset string) traffic.Ref { return traffic.Intern(traffic.Effective(r, r, subset, 9000)) }
 	cluster := func(subset string) Target { return Target{Cluster: xds.OutboundCluster(9000, subset, "db.shop")} }
 	for _, c := range []struct {
 		name   string
@@ -170,9 +172,9 @@ subsets:
 		stat   string
 	}{
 		{"no rule", Chain{Targets: targets.List(cluster(""))}, 0, 0, "outbound|9000||db.shop"},
-		{"the host's rule", Chain{Targets: targets.List(cluster("")), Policy: r, StatPrefix: "s"}, 30 * time.Second, 1, "s"},
-		{"a subset with a load balancer of its own", Chain{Targets: targets.List(cluster("v1")), Policy: r, StatPrefix: "s"}, 30 * time.Second, 0, "s"},
-		{"a subset without", Chain{Targets: targets.List(cluster("v2")), Policy: r, StatPrefix: "s"}, 30 * time.Second, 1, "s"},
+		{"the host's rule", Chain{Targets: targets.List(cluster("")), Policy: policy(""), StatPrefix: "s"}, 30 * time.Second, 1, "s"},
+		{"a subset with a load balancer of its own", Chain{Targets: targets.List(cluster("v1")), Policy: policy("v1"), StatPrefix: "s"}, 30 * time.Second, 0, "s"},
+		{"a subset without", Chain{Targets: targets.List(cluster("v2")), Policy: policy("v2"), StatPrefix: "s"}, 30 * time.Second, 1, "s"},
 	} {
 		idle, longest, hashed, stat := build1(c.chain)
 		if idle != c.idle || longest != 2*c.idle || hashed != c.hashed || stat != c.stat {

@@ -4,10 +4,20 @@
 package listener
 
 import (
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
+
+// MeshFields are the fields of MeshConfig that the builders here read: Specs have a mesh configuration with these alone. A test of
+// push/inspect compares them with the code.
+var MeshFields = []protoreflect.Name{
+	"access_log_file", "access_log_format", "access_log_encoding", "disable_envoy_listener_log", "protocol_detection_timeout",
+	"default_providers", "extension_providers", "path_normalization", "trust_domain", "trust_domain_aliases",
+}
 
 // Common is what every listener may depend on beside its own traffic.
 type Common struct {
@@ -41,7 +51,8 @@ type Chain struct {
 	CIDRs      intern.List[string]    // destination, "ip" or "ip/length"
 	Targets    intern.List[Target]    // one, or several by weight
 	StatPrefix string                 // the cluster's name, as a rule
-	Policy     *model.DestinationRule // idle timeout; nil: none applies
+	Rule       *model.DestinationRule // of the host; nil: none applies
+	Policy     traffic.Ref            // idle timeout, hashing
 }
 
 // Target is one cluster of a TCP chain.

@@ -7,6 +7,7 @@ import (
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -80,11 +81,11 @@ func bare(t testing.TB) Common {
 }
 
 func outboundSpecs(t testing.TB) map[string]builder {
-	db := chainTo(Chain{Policy: rule(t, `
+	db := chainTo(Chain{Policy: traffic.Intern(traffic.Effective(rule(t, `
 host: db
 trafficPolicy:
   loadBalancer: {consistentHash: {useSourceIp: true}}
-  connectionPool: {tcp: {idleTimeout: 30s, maxConnectionDuration: 60s}}`)}, "outbound|9000||db.shop")
+  connectionPool: {tcp: {idleTimeout: 30s, maxConnectionDuration: 60s}}`), nil, "", 9000))}, "outbound|9000||db.shop")
 	sni := chainTo(Chain{SNI: strs.List("b.com", "A.com", "*.c.com")}, "outbound|443|v1|tls.shop", "outbound|443|v2|tls.shop")
 	cidr := chainTo(Chain{CIDRs: strs.List("10.1.2.3/16", "10.9.0.1")}, "outbound|9000||cidr.shop")
 	return map[string]builder{

@@ -11,7 +11,6 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/model"
 )
 
 const tcpProxyName = "envoy.filters.network.tcp_proxy"
@@ -58,7 +57,7 @@ func (c Common) tcpFilters(p *tcpv3.TcpProxy, context networkingv1.EnvoyFilter_P
 // targets ends its connections.
 func (ch Chain) proxy() *tcpv3.TcpProxy {
 	p := &tcpv3.TcpProxy{StatPrefix: ch.StatPrefix, HashPolicy: ch.hashPolicy()}
-	if pool := policyOf(ch.Policy).GetConnectionPool().GetTcp(); pool != nil {
+	if pool := ch.Policy.Get().Pool.GetTcp(); pool != nil {
 		p.IdleTimeout = pool.GetIdleTimeout()
 		if d := pool.GetMaxConnectionDuration(); d.AsDuration() >= time.Millisecond { // Envoy's least
 			p.MaxDownstreamConnectionDuration = d
@@ -88,26 +87,9 @@ func (ch Chain) proxy() *tcpv3.TcpProxy {
 	return p
 }
 
-func policyOf(rule *model.DestinationRule) *networkingv1.TrafficPolicy {
-	if rule == nil {
-		return nil
-	}
-	return rule.Spec.GetTrafficPolicy()
-}
-
-// hashPolicy keeps the connections of one source address on one endpoint where the rule says consistentHash with
-// useSourceIp. The subset's own load balancer decides where the chain has one target; with several the host's does.
+// hashPolicy keeps the connections of one source address on one endpoint where the policy says consistentHash with useSourceIp.
 func (ch Chain) hashPolicy() []*typev3.HashPolicy {
-	lb := policyOf(ch.Policy).GetLoadBalancer()
-	if ch.Policy != nil && ch.Targets.Len() == 1 {
-		_, _, subset, _, _ := xds.ParseCluster(ch.Targets.All()[0].Cluster)
-		for _, s := range ch.Policy.Spec.GetSubsets() {
-			if subset != "" && s.GetName() == subset && s.GetTrafficPolicy().GetLoadBalancer() != nil {
-				lb = s.GetTrafficPolicy().GetLoadBalancer()
-			}
-		}
-	}
-	if !lb.GetConsistentHash().GetUseSourceIp() {
+	if !ch.Policy.Get().Balancer.GetConsistentHash().GetUseSourceIp() {
 		return nil
 	}
 	return []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}

@@ -182,7 +182,7 @@ subsets:
 	for _, c := range []struct{ routes, want string }{
 		{`[{destination: {host: a}}]`, `[{header: {headerName: x-top}}]`},
 		{`[{destination: {host: a, port: {number: 90}}}]`, `[{connectionProperties: {sourceIp: true}}]`},
-		{`[{destination: {host: a, port: {number: 91}}}]`, `[{header: {headerName: x-top}}]`},
+		{`[{destination: {host: a, port: {number: 91}}}]`, `[]`}, // the cluster of the port does not hash
 		{`[{destination: {host: a, subset: plain}}]`, `[{header: {headerName: x-top}}]`},
 		{`[{destination: {host: a, subset: port}}]`, `[{queryParameter: {name: r}}]`}, // the port is the cluster's
 		{`[{destination: {host: a, subset: cookie}}]`, `[` + cookie + `]`},
@@ -194,8 +194,7 @@ subsets:
 		s := specOf(service(t, `http: [{route: `+c.routes+`}]`))
 		var all []Destination
 		for _, d := range s.Destinations.All() {
-			d.Rule = dr
-			all = append(all, d)
+			all = append(all, hashed(d, dr))
 		}
 		s.Destinations = dests.List(all...)
 		want := &routev3.RouteAction{}
@@ -205,14 +204,13 @@ subsets:
 			t.Errorf("%s: %s", c.routes, diff)
 		}
 		// A retry of a hashed request stays with its host; among weighted clusters it may move, as in Istio.
-		if one := got.GetCluster() != ""; one == (len(got.RetryPolicy.RetryHostPredicate) > 0) {
+		if stays := got.GetCluster() != "" && len(got.HashPolicy) > 0; stays == (len(got.RetryPolicy.RetryHostPredicate) > 0) {
 			t.Errorf("%s: retry host predicates %v", c.routes, got.RetryPolicy.RetryHostPredicate)
 		}
 	}
 	s := specOf(nil)
 	d := s.Destinations.All()[0]
-	d.Rule = dr
-	s.Destinations = dests.List(d)
+	s.Destinations = dests.List(hashed(d, dr))
 	if got := only(t, draw(t, s)).GetRoute().GetHashPolicy(); len(got) != 1 || got[0].GetHeader().GetHeaderName() != "x-top" {
 		t.Errorf("without a virtual service: %v", got)
 	}

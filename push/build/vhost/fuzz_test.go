@@ -36,7 +36,7 @@ func FuzzFragment(f *testing.F) {
 		s.Port = port
 		var all []Destination
 		for _, d := range s.Destinations.All() {
-			d.Rule = record[*model.DestinationRule](t, model.KindDestinationRule, "fuzz", dr)
+			d = hashed(d, record[*model.DestinationRule](t, model.KindDestinationRule, "fuzz", dr))
 			all = append(all, d)
 		}
 		s.Destinations = dests.List(all...)

@@ -160,7 +160,7 @@ func (e *live) weights() {
 func TestEnvoyHashes(t *testing.T) {
 	s := specOf(nil)
 	d := s.Destinations.All()[0]
-	d.Rule = rule(t, `{host: a, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x-user}}}}`)
+	d = hashed(d, rule(t, `{host: a, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x-user}}}}`))
 	s.Destinations, s.Domains = dests.List(d), strs.List("*")
 	envoy := "http://" + startEnvoy(t, bootstrap(t, routeConfig(t, s), map[string][]string{
 		d.Cluster: {backend(t, "one", func(seen) {}), backend(t, "two", func(seen) {})},

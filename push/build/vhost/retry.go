@@ -91,7 +91,7 @@ func splitRetryOn(on string) (string, []uint32) {
 
 // addHash adds the hash policy of a destination, each once; false where it does not hash.
 func addHash(action *routev3.RouteAction, dest Destination) bool {
-	policy := drawHash(consistentHash(dest))
+	policy := drawHash(dest.Hash)
 	if policy == nil {
 		return false
 	}
@@ -99,35 +99,6 @@ func addHash(action *routev3.RouteAction, dest Destination) bool {
 		action.HashPolicy = append(action.HashPolicy, policy)
 	}
 	return true
-}
-
-// consistentHash takes the most specific: the port of the subset, the subset, the port, the rule.
-func consistentHash(dest Destination) *networkingv1.LoadBalancerSettings_ConsistentHashLB {
-	if dest.Rule == nil {
-		return nil
-	}
-	port := dest.Port
-	if _, p, _, _, ok := xds.ParseCluster(dest.Cluster); ok {
-		port = p
-	}
-	var policies []*networkingv1.TrafficPolicy
-	for _, s := range dest.Rule.Spec.GetSubsets() {
-		if dest.Subset != "" && s.GetName() == dest.Subset {
-			policies = append(policies, s.GetTrafficPolicy())
-			break
-		}
-	}
-	for _, policy := range append(policies, dest.Rule.Spec.GetTrafficPolicy()) {
-		for _, s := range policy.GetPortLevelSettings() {
-			if h := s.GetLoadBalancer().GetConsistentHash(); h != nil && s.GetPort().GetNumber() == port {
-				return h
-			}
-		}
-		if h := policy.GetLoadBalancer().GetConsistentHash(); h != nil {
-			return h
-		}
-	}
-	return nil
 }
 
 // drawHash is nil where there is no key to hash.

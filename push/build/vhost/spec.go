@@ -5,10 +5,17 @@
 package vhost
 
 import (
+	"google.golang.org/protobuf/reflect/protoreflect"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
+
+// MeshFields are the fields of MeshConfig that the builders here read: Specs have a mesh configuration with these alone. A test of
+// push/inspect compares them with the code.
+var MeshFields = []protoreflect.Name{"default_http_retry_policy"}
 
 // Spec is all that one outbound virtual host can depend on.
 type Spec struct {
@@ -37,7 +44,8 @@ type Destination struct {
 	// Cluster is the cluster's name; empty: there is no such service or port, and the route answers 503 by way of
 	// BlackHoleCluster.
 	Cluster string
-	// Rule is the rule of the destination where it hashes (consistentHash stands on the route); else nil.
+	// Hash is how requests are spread where that is by consistent hash, which stands on the route, and Rule the rule that says so; else nil.
+	Hash *networkingv1.LoadBalancerSettings_ConsistentHashLB
 	Rule *model.DestinationRule
 }
 

@@ -14,6 +14,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -204,4 +205,16 @@ func stringMatches(m *matcherv3.StringMatcher, value string) bool {
 
 func fullMatch(pattern, value string) bool {
 	return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(value)
+}
+
+// hashed is a destination as the plan makes it where a rule is for it.
+func hashed(d Destination, rule *model.DestinationRule) Destination {
+	port := d.Port
+	if _, p, _, _, ok := xds.ParseCluster(d.Cluster); ok {
+		port = p
+	}
+	if d.Hash = traffic.Effective(rule, rule, d.Subset, port).Balancer.GetConsistentHash(); d.Hash != nil {
+		d.Rule = rule
+	}
+	return d
 }

@@ -7,6 +7,7 @@ import (
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
@@ -85,27 +86,33 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 	if p.patches.Any(func(f model.Patch) bool { return input.RemovesCluster(f, Side(p.key), name) }) {
 		return
 	}
-	c := clusterUnit{selection: p.selection(h, port, sub), labels: sub.GetLabels(), balance: p.balance(port, sub)}
+	policy := traffic.Effective(h.Rules.Main, sub.rule, sub.GetName(), port)
+	c := clusterUnit{selection: p.selection(h, port, sub), labels: sub.GetLabels(), balance: p.balance(policy)}
 	spec := cluster.Outbound{
 		Service: h.Service, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
-		Mesh: p.in.Mesh, Caps: p.key.Caps & xds.CapIdentity, Balance: endpoint.Balance{Setting: c.balance.Setting},
+		Policy: traffic.Intern(policy), Discovery: traffic.DiscoveryOf(h.Service, policy),
+		Mesh: p.in.Meshes.Cluster, Caps: p.key.Caps & xds.CapIdentity, Balance: endpoint.Balance{Setting: c.balance.Setting},
 		Patches: p.patches.Matching(func(f model.Patch) bool {
 			return input.MergesCluster(f, Side(p.key), name)
 		}),
 	}
-	if InDNS(h.Service) {
+	if spec.Discovery == traffic.StrictDNS || spec.Discovery == traffic.LogicalDNS {
 		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), c.balance
 	}
 	p.secure(&spec, c.selection, c.labels)
+	var wrong *model.Problem
+	if spec.TLS, wrong = traffic.TLSOf(policy, p.key.Caps.Has(xds.CapIdentity), spec.TLS); wrong != nil {
+		*p.found = append(*p.found, *wrong)
+	}
 	if u, ok := p.in.Make(spec, h.Service.Key, p.found); ok {
 		c.Unit = u
 		p.out = append(p.out, c)
 	}
 }
 
-// balance is how the proxy's place decides among the endpoints of a cluster.
-func (p *clusterPlan) balance(port uint32, sub subset) endpoint.Balance {
-	setting := cluster.LocalitySetting(p.in.Mesh, p.host.Rules.Main, sub.rule, sub.GetName(), port)
+// balance is how the proxy's place decides among the endpoints of a cluster with a policy.
+func (p *clusterPlan) balance(policy traffic.Policy) endpoint.Balance {
+	setting := policy.Locality(p.in.Meshes.Cluster)
 	if setting == nil {
 		return endpoint.Balance{}
 	}

@@ -5,11 +5,12 @@ import (
 
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
 
-// secure fills in how a cluster speaks mTLS. A proxy without a certificate never does.
+// secure fills in how a cluster speaks mTLS where no rule asks for it. A proxy without a certificate never does.
 func (t *Table) secure(spec *cluster.Outbound, q input.Selection, labels map[string]string) {
 	if !t.key.Caps.Has(xds.CapIdentity) || q.Service.Spec.GetExternal() {
 		return
@@ -23,20 +24,15 @@ func (t *Table) secure(spec *cluster.Outbound, q input.Selection, labels map[str
 	}
 	switch {
 	case q.Service.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE:
-	case byPod(q.Service):
+	case traffic.Headless(q.Service):
 		all := t.in.Members(q, labels).All()
 		mtls := func(m model.Member) bool { return m.Endpoint.GetMtls() }
 		if len(all) > 0 && !slices.ContainsFunc(all, func(m model.Member) bool { return !mtls(m) }) && input.Plain(q, all).Len() == 0 {
-			spec.Auto = cluster.AutoAll
+			spec.TLS = traffic.AutoAll
 		}
 	default:
-		spec.Auto = cluster.AutoEndpoints
+		spec.TLS = traffic.AutoEndpoints
 		spec.MTLSDisabled = t.in.MTLSDisabled(q)
 		spec.Plain = input.Plain(q, spec.Members.All())
 	}
-}
-
-// byPod says whether clients choose the pod of a service themselves: Envoy does not know its endpoints.
-func byPod(svc *model.Service) bool {
-	return svc.Spec.GetHeadless() && svc.Key.Kind == model.KindService && svc.Spec.GetResolution() == model.Resolution_RESOLUTION_EDS
 }

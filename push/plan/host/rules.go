@@ -6,6 +6,7 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
 )
@@ -113,19 +114,16 @@ func merge(found []*model.DestinationRule) Rules {
 	return r
 }
 
-// Hashing is the rule that spreads a destination's requests by consistent hash; nil: none does.
-func (r Rules) Hashing(subsetName string) *model.DestinationRule {
-	hashes := func(p *networkingv1.TrafficPolicy) bool {
-		return p.GetLoadBalancer().GetConsistentHash() != nil || slices.ContainsFunc(p.GetPortLevelSettings(),
-			func(port *networkingv1.TrafficPolicy_PortTrafficPolicy) bool {
-				return port.GetLoadBalancer().GetConsistentHash() != nil
-			})
-	}
-	if sub, ok := r.subset(subsetName); ok && hashes(sub.GetTrafficPolicy()) {
+// Policy is the traffic policy of a subset, or of the whole host where that is empty, at a port.
+func (r Rules) Policy(subsetName string, port uint32) traffic.Policy {
+	sub, _ := r.subset(subsetName)
+	return traffic.Effective(r.Main, sub.rule, subsetName, port)
+}
+
+// Of is the rule that the policy of a subset comes from: the one that defines it, where it says something, else the host's.
+func (r Rules) Of(subsetName string) *model.DestinationRule {
+	if sub, ok := r.subset(subsetName); ok && sub.GetTrafficPolicy() != nil {
 		return sub.rule
 	}
-	if r.Main != nil && hashes(r.Main.Spec.GetTrafficPolicy()) {
-		return r.Main
-	}
-	return nil
+	return r.Main
 }

@@ -101,7 +101,7 @@ func (wl *Workload) plan(spec pool.ResourceSpec) {
 func (wl *Workload) planPassthrough() {
 	name := xds.InboundPassthrough
 	if !wl.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
-		wl.plan(cluster.Static{Name: name, Mesh: wl.in.Mesh, Patches: wl.patches.Matching(func(p model.Patch) bool {
+		wl.plan(cluster.Static{Name: name, Mesh: wl.in.Meshes.Cluster, Patches: wl.patches.Matching(func(p model.Patch) bool {
 			return input.MergesCluster(p, side, name)
 		})})
 	}
@@ -166,7 +166,7 @@ func (wl *Workload) named(svc *model.Service, host string, p *model.ServicePort)
 func (wl *Workload) port(p listener.InboundPort, svc *model.Service, ingress int, target string) port {
 	p.Cluster, p.MTLS = xds.InboundCluster(p.Port), wl.mode(p.Port)
 	c := cluster.Inbound{Port: p.Port, Target: target, Service: svc, Host: p.Host, Sidecar: wl.sidecar, Ingress: ingress,
-		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Mesh}
+		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Meshes.Cluster}
 	return port{InboundPort: p, cluster: c}
 }
 

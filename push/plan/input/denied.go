@@ -4,8 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "istio.io/api/networking/v1alpha3"
-
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -74,15 +73,8 @@ func NamesOf(rule *model.DestinationRule) (out []string) {
 	if rule == nil {
 		return nil
 	}
-	add := func(p *networkingv1.TrafficPolicy) {
+	for p := range traffic.All(rule.Spec) {
 		out = append(out, p.GetTls().GetSubjectAltNames()...)
-		for _, port := range p.GetPortLevelSettings() {
-			out = append(out, port.GetTls().GetSubjectAltNames()...)
-		}
-	}
-	add(rule.Spec.GetTrafficPolicy())
-	for _, sub := range rule.Spec.GetSubsets() {
-		add(sub.GetTrafficPolicy())
 	}
 	return out
 }

@@ -2,7 +2,6 @@ package input
 
 import (
 	"iter"
-	"maps"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -13,92 +12,73 @@ import (
 )
 
 // Index answers backwards questions about a snapshot: who has this address, who routes to this host, which wildcards
-// are there at all. It follows the snapshot edit by edit.
+// are there at all. Immutable: With makes the index of the next snapshot, and shares nearly all of it.
 type Index struct {
-	addresses map[string]map[string]int         // virtual address -> host -> services
-	routesTo  map[string]map[model.Key]struct{} // destination host -> VirtualServices
-	wildcards [model.NumKinds]map[string]int    // wildcard hosts of VirtualServices and DestinationRules
-	secrets   map[string]map[model.Key]struct{} // name of a Secret -> records that refer to it, of whatever namespace it is
-	naming    map[string]map[model.Key]struct{} // namespace -> records that name it, see namespacesOf
+	addresses relation[string]    // virtual address -> hosts of services
+	routesTo  relation[model.Key] // destination host -> VirtualServices
+	secrets   relation[model.Key] // name of a Secret -> records that refer to it, of whatever namespace it is
+	naming    relation[model.Key] // namespace -> records that name it, see namespacesOf
+	wildcards relation[model.Key] // kind (VirtualService, DestinationRule) and wildcard host -> records of it
 }
 
 func newIndex(s *mirror.Snapshot) *Index {
-	x := &Index{secrets: map[string]map[model.Key]struct{}{}, addresses: map[string]map[string]int{}, routesTo: map[string]map[model.Key]struct{}{}, naming: map[string]map[model.Key]struct{}{}}
-	for kind := range x.wildcards {
-		x.wildcards[kind] = map[string]int{}
-	}
+	var edits []mirror.Edit
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry, model.KindVirtualService, model.KindDestinationRule,
 		model.KindEnvoyFilter, model.KindGateway} {
 		for r := range s.All(kind) {
-			x.count(r, 1)
+			edits = append(edits, mirror.Edit{New: r})
 		}
 	}
-	return x
+	return (&Index{}).With(edits)
 }
 
-func (x *Index) Apply(e mirror.Edit) {
-	x.count(e.Old, -1)
-	x.count(e.New, 1)
+// With is the index after some edits.
+func (x *Index) With(edits []mirror.Edit) *Index {
+	next := &Index{x.addresses.change(), x.routesTo.change(), x.secrets.change(), x.naming.change(), x.wildcards.change()}
+	for _, e := range edits {
+		next.put(e.Old, false)
+		next.put(e.New, true)
+	}
+	for _, r := range []interface{ seal() }{&next.addresses, &next.routesTo, &next.secrets, &next.naming, &next.wildcards} {
+		r.seal()
+	}
+	return next
 }
 
-func (x *Index) count(r model.Record, by int) {
+// put has what a record says in the index, or no longer.
+func (x *Index) put(r model.Record, there bool) {
+	if r == nil {
+		return
+	}
+	key := r.Meta().Key
 	for _, namespace := range namespacesOf(r) {
-		enlist(x.naming, namespace, r.Meta().Key, by)
+		x.naming.put(namespace, key.Path(), key, there)
 	}
 	for ref := range access.References(r) {
-		enlist(x.secrets, ref.Name, r.Meta().Key, by)
+		x.secrets.put(ref.Name, key.Path(), key, there)
 	}
 	switch t := r.(type) {
 	case *model.Service:
 		for _, a := range t.Spec.GetAddresses() {
 			for _, h := range t.Spec.GetHosts() {
-				countIn(x.addresses, a, h, by)
+				x.addresses.put(a, h+"\x00"+key.Path(), h, there)
 			}
 		}
 	case *model.VirtualService:
 		for _, h := range t.Spec.GetHosts() {
-			x.wildcard(model.KindVirtualService, h, by)
+			x.wildcard(key, h, there)
 		}
 		for h := range DestinationHosts(t) {
-			enlist(x.routesTo, h, t.Key, by)
+			x.routesTo.put(h, key.Path(), key, there)
 		}
 	case *model.DestinationRule:
-		x.wildcard(model.KindDestinationRule, t.Spec.GetHost(), by)
+		x.wildcard(key, t.Spec.GetHost(), there)
 	}
 }
 
-// enlist puts a key into a list of m, or takes it out.
-func enlist(m map[string]map[model.Key]struct{}, list string, key model.Key, by int) {
-	if by < 0 {
-		if delete(m[list], key); len(m[list]) == 0 {
-			delete(m, list)
-		}
-		return
-	}
-	if m[list] == nil {
-		m[list] = map[model.Key]struct{}{}
-	}
-	m[list][key] = struct{}{}
-}
-
-func countIn(m map[string]map[string]int, a, b string, by int) {
-	if m[a] == nil {
-		m[a] = map[string]int{}
-	}
-	if m[a][b] += by; m[a][b] == 0 {
-		delete(m[a], b)
-	}
-	if len(m[a]) == 0 {
-		delete(m, a)
-	}
-}
-
-func (x *Index) wildcard(kind model.Kind, host string, by int) {
-	if !IsWildcard(host) {
-		return
-	}
-	if x.wildcards[kind][host] += by; x.wildcards[kind][host] == 0 {
-		delete(x.wildcards[kind], host)
+func (x *Index) wildcard(key model.Key, host string, there bool) {
+	if IsWildcard(host) {
+		x.wildcards.put(key.Kind.String()+" "+host, key.Path(), key, there)
 	}
 }
 
@@ -108,7 +88,7 @@ func (x *Index) Covering(kind model.Kind, host string, f func(pattern string) (m
 	if !f(host) {
 		return
 	}
-	if len(x.wildcards[kind]) == 0 {
+	if x.wildcards.empty() {
 		return
 	}
 	rest := strings.TrimPrefix(host, "*.")
@@ -118,11 +98,11 @@ func (x *Index) Covering(kind model.Kind, host string, f func(pattern string) (m
 		_, rest, _ = strings.Cut(rest, ".")
 	}
 	for ; rest != ""; _, rest, _ = strings.Cut(rest, ".") {
-		if pattern := "*." + rest; x.wildcards[kind][pattern] > 0 && !f(pattern) {
+		if pattern := "*." + rest; x.wildcards.has(kind.String()+" "+pattern) && !f(pattern) {
 			return
 		}
 	}
-	if x.wildcards[kind]["*"] > 0 && host != "*" {
+	if x.wildcards.has(kind.String()+" *") && host != "*" {
 		f("*")
 	}
 }
@@ -170,10 +150,10 @@ func DestinationHosts(vs *model.VirtualService) map[string]struct{} {
 }
 
 // Naming are the keys of the records that name a namespace (exportTo, sourceNamespace), or AnyNamespace.
-func (x *Index) Naming(namespace string) iter.Seq[model.Key] { return maps.Keys(x.naming[namespace]) }
+func (x *Index) Naming(namespace string) iter.Seq[model.Key] { return x.naming.of(namespace) }
 
 // SecretUsers are the keys of the records that refer to a Secret of this name, in whatever namespace.
-func (x *Index) SecretUsers(name string) iter.Seq[model.Key] { return maps.Keys(x.secrets[name]) }
+func (x *Index) SecretUsers(name string) iter.Seq[model.Key] { return x.secrets.of(name) }
 
-// AtAddress are the hosts of services with this virtual address.
-func (x *Index) AtAddress(address string) iter.Seq[string] { return maps.Keys(x.addresses[address]) }
+// AtAddress are the hosts of services with this virtual address; one that several services name comes several times.
+func (x *Index) AtAddress(address string) iter.Seq[string] { return x.addresses.of(address) }

@@ -2,7 +2,7 @@
 // the newest, for all scopes together: the members of clusters, the service accounts behind a service, what PeerAuthentications
 // decide, who refers to what.
 //
-// Owns: the backwards index (the planner's goroutine alone changes it).  Reads: snapshots.  Never: what a single scope sees; Envoy's
+// Owns: nothing that changes.  Reads: snapshots.  Never: what a single scope sees; Envoy's
 // protobuf.
 package input
 
@@ -19,9 +19,10 @@ import (
 // of the planner may use it, but for the Snapshot.
 type Input struct {
 	*mirror.Snapshot
-	Mesh  *model.Mesh
-	Index *Index
-	Pool  *pool.Pool
+	Mesh   *model.Mesh // what the plan decides by
+	Meshes Meshes      // what the builders read
+	Index  *Index
+	Pool   *pool.Pool
 	// Sharing is what the scopes of a step have come to; nil between steps.
 	Sharing *layer.Sharing
 
@@ -45,7 +46,10 @@ func New(s *mirror.Snapshot, p *pool.Pool) *Input {
 
 // read takes another snapshot, and forgets what was derived from the one before.
 func (in *Input) read(s *mirror.Snapshot) {
-	in.Snapshot, in.Mesh = s, s.Mesh()
+	in.Snapshot = s
+	if mesh := s.Mesh(); in.Mesh == nil || in.Mesh.Hash != mesh.Hash {
+		in.Mesh, in.Meshes = mesh, in.Meshes.later(mesh)
+	}
 	in.members = map[Selection]intern.List[model.Member]{}
 	in.accounts = map[service]intern.List[string]{}
 	in.peers = map[string]intern.List[*model.Policy]{}
@@ -53,10 +57,14 @@ func (in *Input) read(s *mirror.Snapshot) {
 	in.denied, in.deniedKnown = nil, false
 }
 
-// At is the input of a step at another snapshot. The index is the same one: whoever calls has applied the edits to it.
-func (in *Input) At(s *mirror.Snapshot) *Input {
+// At is the input of a step at another snapshot. The edits are those since the last one whose index was read, and that index has to have:
+// none, for a step that plans nothing but endpoints, of which the index knows nothing.
+func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 	next := *in
 	next.read(s)
+	if len(edits) > 0 {
+		next.Index = in.Index.With(edits)
+	}
 	next.Sharing = layer.NewSharing()
 	return &next
 }
@@ -64,7 +72,7 @@ func (in *Input) At(s *mirror.Snapshot) *Input {
 // Later is At for a step that plans nothing but endpoints: the mesh's configuration stays the one that all else was planned with.
 func (in *Input) Later(s *mirror.Snapshot) *Input {
 	next := in.At(s)
-	next.Mesh = in.Mesh
+	next.Mesh, next.Meshes = in.Mesh, in.Meshes
 	return next
 }
 
@@ -91,18 +99,18 @@ func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem)
 
 // RoutesTo calls f with the VirtualServices that send to a host, or to one that a wildcard covers.
 func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
-	visit := func(keys map[model.Key]struct{}) {
-		for key := range keys {
-			if r, ok := in.Get(key); ok {
-				f(r.(*model.VirtualService))
-			}
+	visit := func(key model.Key) {
+		if r, ok := in.Get(key); ok {
+			f(r.(*model.VirtualService))
 		}
 	}
-	visit(in.Index.routesTo[host])
+	for key := range in.Index.routesTo.of(host) {
+		visit(key)
+	}
 	if IsWildcard(host) {
-		for to, keys := range in.Index.routesTo {
+		for to, key := range in.Index.routesTo.all() {
 			if to != host && Covers(host, to) {
-				visit(keys)
+				visit(key)
 			}
 		}
 	}

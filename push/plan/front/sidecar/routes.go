@@ -291,7 +291,7 @@ func (f *Front) planTail(rc *routes) {
 		if f.passthrough() {
 			name = xds.AllowAny
 		}
-		spec := vhost.CatchAll{Passthrough: f.passthrough(), Mesh: f.in.Mesh, Patches: f.patches.Matching(func(p model.Patch) bool {
+		spec := vhost.CatchAll{Passthrough: f.passthrough(), Mesh: f.in.Meshes.VirtualHost, Patches: f.patches.Matching(func(p model.Patch) bool {
 			return patch.VirtualHostMatches(p, rc.name, rc.port, name)
 		})}
 		rc.tail = append(rc.tail, tailSpec{spec, f.fragment(spec, model.MeshKey, &found)})

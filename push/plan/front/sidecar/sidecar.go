@@ -151,7 +151,7 @@ func (f *Front) planStatic(found *[]input.Problem) {
 	side := host.Side(f.key)
 	for _, name := range []string{xds.BlackHole, xds.Passthrough} {
 		if !f.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
-			f.fixed(cluster.Static{Name: name, Mesh: f.in.Mesh, Patches: f.patches.Matching(func(p model.Patch) bool {
+			f.fixed(cluster.Static{Name: name, Mesh: f.in.Meshes.Cluster, Patches: f.patches.Matching(func(p model.Patch) bool {
 				return input.MergesCluster(p, side, name)
 			})}, found)
 		}

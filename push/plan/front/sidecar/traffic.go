@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
+	policies "navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -183,7 +184,8 @@ func (f *Front) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 		}
 	}
 	name := xds.OutboundCluster(p.GetNumber(), "", h.Name)
-	c := listener.Chain{CIDRs: strs.List(cidrs...), Targets: targets.List(listener.Target{Cluster: name}), StatPrefix: name, Policy: h.Rules.Main}
+	c := listener.Chain{CIDRs: strs.List(cidrs...), Targets: targets.List(listener.Target{Cluster: name}), StatPrefix: name,
+		Rule: h.Rules.Main, Policy: policies.Intern(h.Rules.Policy("", p.GetNumber()))}
 	if input.IsTLS(protocol) && shared && h.Name != "*" {
 		c.SNI = strs.List(h.Name)
 	}
@@ -245,7 +247,8 @@ func (r *routing) applies(port uint32, gateways []string, namespace string, labe
 }
 
 func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {
-	c := listener.Chain{CIDRs: strs.List(cidrs...), Policy: r.host.Rules.Main, StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name)}
+	c := listener.Chain{CIDRs: strs.List(cidrs...), StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name)}
+	rules, subset, port := r.host.Rules, "", r.port // of several destinations none decides alone
 	var list []listener.Target
 	for _, route := range routes {
 		d := route.GetDestination()
@@ -258,7 +261,11 @@ func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string)
 	if len(list) == 1 {
 		list[0].Weight = 0
 		c.StatPrefix = list[0].Cluster
+		if _, p, sub, name, ok := xds.ParseCluster(list[0].Cluster); ok {
+			rules, subset, port = r.hosts.Get(name).Rules, sub, p
+		}
 	}
+	c.Rule, c.Policy = rules.Of(subset), policies.Intern(rules.Policy(subset, port))
 	list = slices.DeleteFunc(list, func(t listener.Target) bool { return len(list) > 1 && t.Weight == 0 })
 	c.Targets = targets.List(list...)
 	return c

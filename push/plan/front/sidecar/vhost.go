@@ -186,7 +186,7 @@ func (f *Front) specOf(rc *routes, en *entry, as seen, found *[]input.Problem) (
 	if len(domains) == 0 {
 		return vhost.Spec{}, false
 	}
-	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: f.in.Mesh, Caps: f.anonymous()}
+	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: f.in.Meshes.VirtualHost, Caps: f.anonymous()}
 	name := xds.VirtualHost(en.host, en.port)
 	spec.Patches = f.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rc.name, rc.port, name) })
 	labels := labelsRead(as.inputs, en.reads)
@@ -240,7 +240,14 @@ func (f *Front) plain() seen { return seen{hosts: f.hosts} }
 func destination(hosts host.Hosts, ref vhost.Ref, listenPort uint32) vhost.Destination {
 	d := vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 	if d.Cluster = hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort); d.Cluster != "" {
-		d.Rule = hosts.Get(ref.Host).Rules.Hashing(ref.Subset)
+		port := ref.Port
+		if _, p, _, _, ok := xds.ParseCluster(d.Cluster); ok {
+			port = p
+		}
+		rules := hosts.Get(ref.Host).Rules
+		if d.Hash = rules.Policy(ref.Subset, port).Balancer.GetConsistentHash(); d.Hash != nil {
+			d.Rule = rules.Of(ref.Subset)
+		}
 	}
 	return d
 }

@@ -1,0 +1,85 @@
+package traffic
+
+import (
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// Discovery says how Envoy finds the endpoints of a cluster.
+type Discovery uint8
+
+// The ways of Discovery, in Envoy's words.
+const (
+	EDS         Discovery = iota
+	StrictDNS             // all addresses that the names of its endpoints have
+	LogicalDNS            // one endpoint, at whichever address its name has when a connection is made
+	OriginalDst           // where the connection was going to
+)
+
+// DiscoveryOf decides it for a service. A headless Kubernetes service has no address of its own: the client has chosen the Pod.
+// PASSTHROUGH leaves the choice to the client everywhere
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings-SimpleLB).
+func DiscoveryOf(service *model.Service, p Policy) Discovery {
+	hashes := p.Balancer.GetConsistentHash() != nil // stands over a simple balancer
+	switch resolution := service.Spec.GetResolution(); {
+	case resolution == model.Resolution_RESOLUTION_NONE, Headless(service),
+		!hashes && p.Balancer.GetSimple() == networkingv1.LoadBalancerSettings_PASSTHROUGH:
+		return OriginalDst
+	case resolution == model.Resolution_RESOLUTION_DNS:
+		return StrictDNS
+	case resolution == model.Resolution_RESOLUTION_DNS_ROUND_ROBIN:
+		return LogicalDNS
+	}
+	return EDS
+}
+
+// Headless says whether clients choose the Pod of a Kubernetes service themselves.
+func Headless(service *model.Service) bool {
+	return service.Spec.GetHeadless() && service.Key.Kind == model.KindService && service.Spec.GetResolution() == model.Resolution_RESOLUTION_EDS
+}
+
+// TLS says how connections of a cluster are secured.
+type TLS uint8
+
+// The ways of TLS.
+const (
+	Plaintext     TLS = iota
+	AutoEndpoints     // the mesh's mTLS to endpoints that say tlsMode istio, in the clear to the others; no rule asked for it
+	AutoAll           // the mesh's mTLS to all: Envoy does not know the endpoints, and all are known to have it; no rule asked for it
+	Mutual            // the mesh's mTLS, as a rule asks
+	Originate         // TLS that is not the mesh's own, as a rule asks
+	Closed            // a rule asks for what cannot be given: nothing is sent, since in the clear is no choice
+)
+
+// TLSOf decides how connections are secured: as the policy says, else automatically. identity: the proxy has a certificate of the mesh.
+// Where the policy asks for what cannot be given the answer is Closed, with the problem: ISTIO_MUTUAL for a proxy without a certificate
+// of the mesh; credentialName, which takes a Secret that sidecars are not given; MUTUAL without certificates.
+func TLSOf(p Policy, identity bool, automatic TLS) (TLS, *model.Problem) {
+	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
+		at := p.TLSAt
+		if field != "" {
+			at = Within(at, field)
+		}
+		return Closed, &model.Problem{Key: at.Key, Field: at.Field, Code: code, Severity: problem.Error, Message: message + "; the cluster is closed"}
+	}
+	mode := p.TLS.GetMode()
+	switch {
+	case p.TLS == nil && identity:
+		return automatic, nil
+	case p.TLS == nil, mode == networkingv1.ClientTLSSettings_DISABLE:
+		return Plaintext, nil
+	case mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL && identity:
+		return Mutual, nil
+	case mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL:
+		return closed(problem.Required, "mode", "ISTIO_MUTUAL wants a certificate of the mesh, which the proxy does not have")
+	case mode != networkingv1.ClientTLSSettings_SIMPLE && mode != networkingv1.ClientTLSSettings_MUTUAL:
+		return closed(problem.NotSupported, "mode", mode.String()+" is not known")
+	case p.TLS.GetCredentialName() != "":
+		return closed(problem.NotSupported, "credentialName", "is not supported for sidecars")
+	case mode == networkingv1.ClientTLSSettings_MUTUAL && (p.TLS.GetClientCertificate() == "" || p.TLS.GetPrivateKey() == ""):
+		return closed(problem.Required, "", "MUTUAL wants clientCertificate and privateKey")
+	}
+	return Originate, nil
+}

@@ -1,0 +1,181 @@
+// Package traffic decides what the traffic policies of DestinationRules mean for one cluster: which setting of which level holds, how the
+// cluster is secured, how Envoy finds its endpoints. The planner decides it once; Specs carry the result, and builders draw it.
+//
+// Owns: nothing; values are immutable.  Reads: records.  Never: Envoy's protobuf, snapshots.
+package traffic
+
+import (
+	"fmt"
+	"iter"
+	"unique"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+)
+
+// Policy is the traffic policy that holds for one (host, subset, port). Parts may be nil; they belong to the record. Places are where the
+// parts stand, for problems. Comparable.
+type Policy struct {
+	Pool          *networkingv1.ConnectionPoolSettings
+	Outlier       *networkingv1.OutlierDetection
+	Balancer      *networkingv1.LoadBalancerSettings
+	TLS           *networkingv1.ClientTLSSettings
+	ProxyProtocol *networkingv1.TrafficPolicy_ProxyProtocol
+	RetryBudget   *networkingv1.TrafficPolicy_RetryBudget
+	Tunnel        *networkingv1.TrafficPolicy_TunnelSettings
+
+	OutlierAt, BalancerAt, TLSAt, TunnelAt model.Place
+}
+
+// Ref is a Policy as Specs carry it: one word, equal for equal policies. The zero Ref is the empty Policy.
+type Ref struct{ handle unique.Handle[Policy] }
+
+// Intern makes the Ref of a Policy.
+func Intern(p Policy) Ref {
+	if p == (Policy{}) {
+		return Ref{}
+	}
+	return Ref{unique.Make(p)}
+}
+
+// Get is the Policy.
+func (r Ref) Get() Policy {
+	if r == (Ref{}) {
+		return Policy{}
+	}
+	return r.handle.Value()
+}
+
+// Effective finds the policy of (rule, subset, port): the subset's settings stand over the host's, setting by setting;
+// settings of the port stand in the place of all others of their level, unset ones included
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings). subsetRule is the rule
+// that defines the subset; both rules may be nil.
+func Effective(rule, subsetRule *model.DestinationRule, subset string, port uint32) Policy {
+	var p Policy
+	if rule != nil && rule.Spec.GetTrafficPolicy() != nil {
+		p, _ = ofPort(rule.Spec.TrafficPolicy, port, model.Place{Key: rule.Key, Field: "spec.trafficPolicy"})
+	}
+	if subset == "" || subsetRule == nil {
+		return p
+	}
+	for i, s := range subsetRule.Spec.GetSubsets() {
+		if s.GetName() != subset || s.GetTrafficPolicy() == nil {
+			continue
+		}
+		over, whole := ofPort(s.TrafficPolicy, port, model.Place{Key: subsetRule.Key, Field: fmt.Sprintf("spec.subsets[%d].trafficPolicy", i)})
+		if whole {
+			return over
+		}
+		return p.under(over)
+	}
+	return p
+}
+
+// ofPort is the policy of one port; whole: it is that port's own.
+func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at model.Place) (p Policy, whole bool) {
+	for i, s := range tp.GetPortLevelSettings() {
+		if s.GetPort().GetNumber() == port {
+			p = Policy{Pool: s.ConnectionPool, Outlier: s.OutlierDetection, Balancer: s.LoadBalancer, TLS: s.Tls}
+			return p.located(Within(at, fmt.Sprintf("portLevelSettings[%d]", i))), true
+		}
+	}
+	p = Policy{
+		Pool: tp.GetConnectionPool(), Outlier: tp.GetOutlierDetection(), Balancer: tp.GetLoadBalancer(), TLS: tp.GetTls(),
+		ProxyProtocol: tp.GetProxyProtocol(), RetryBudget: tp.GetRetryBudget(), Tunnel: tp.GetTunnel(),
+	}
+	return p.located(at), false
+}
+
+// located has the places of the parts that there are.
+func (p Policy) located(at model.Place) Policy {
+	if p.Outlier != nil {
+		p.OutlierAt = Within(at, "outlierDetection")
+	}
+	if p.Balancer != nil {
+		p.BalancerAt = Within(at, "loadBalancer")
+	}
+	if p.TLS != nil {
+		p.TLSAt = Within(at, "tls")
+	}
+	if p.Tunnel != nil {
+		p.TunnelAt = Within(at, "tunnel")
+	}
+	return p
+}
+
+// under is p with the parts that `over` has in their place.
+func (p Policy) under(over Policy) Policy {
+	if over.Pool != nil {
+		p.Pool = over.Pool
+	}
+	if over.Outlier != nil {
+		p.Outlier, p.OutlierAt = over.Outlier, over.OutlierAt
+	}
+	if over.Balancer != nil {
+		p.Balancer, p.BalancerAt = over.Balancer, over.BalancerAt
+	}
+	if over.TLS != nil {
+		p.TLS, p.TLSAt = over.TLS, over.TLSAt
+	}
+	if over.ProxyProtocol != nil {
+		p.ProxyProtocol = over.ProxyProtocol
+	}
+	if over.RetryBudget != nil {
+		p.RetryBudget = over.RetryBudget
+	}
+	if over.Tunnel != nil {
+		p.Tunnel, p.TunnelAt = over.Tunnel, over.TunnelAt
+	}
+	return p
+}
+
+// Within is a field of what stands at a place.
+func Within(at model.Place, field string) model.Place {
+	return model.Place{Key: at.Key, Field: at.Field + "." + field}
+}
+
+// Settings is what the traffic policies of all levels have in common.
+type Settings interface {
+	GetLoadBalancer() *networkingv1.LoadBalancerSettings
+	GetOutlierDetection() *networkingv1.OutlierDetection
+	GetTls() *networkingv1.ClientTLSSettings
+}
+
+// All are the traffic policies of a rule: of the host, its subsets, and the ports of both. For those who ask what a rule may read,
+// whatever cluster it is for.
+func All(rule *networkingv1.DestinationRule) iter.Seq[Settings] {
+	return func(yield func(Settings) bool) {
+		levels := []*networkingv1.TrafficPolicy{rule.GetTrafficPolicy()}
+		for _, subset := range rule.GetSubsets() {
+			levels = append(levels, subset.GetTrafficPolicy())
+		}
+		for _, level := range levels {
+			if level == nil {
+				continue
+			}
+			if !yield(level) {
+				return
+			}
+			for _, port := range level.GetPortLevelSettings() {
+				if !yield(port) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Locality is how localities are preferred: as the policy says, else as the mesh does. Nil: not at all. Failover needs outlier
+// detection, or Envoy would never fall back to another priority
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting).
+func (p Policy) Locality(mesh *model.Mesh) *networkingv1.LocalityLoadBalancerSetting {
+	setting := p.Balancer.GetLocalityLbSetting()
+	if setting == nil {
+		setting = mesh.Spec.GetLocalityLbSetting()
+	}
+	if setting == nil || setting.Enabled != nil && !setting.Enabled.Value || len(setting.GetDistribute()) == 0 && p.Outlier == nil {
+		return nil
+	}
+	return setting
+}

@@ -1,0 +1,143 @@
+package traffic
+
+import (
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+func rule(t *testing.T, text string) *model.DestinationRule {
+	t.Helper()
+	body := &networkingv1.DestinationRule{}
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = protojson.Unmarshal(raw, body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := model.New(model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "r"}, 1, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.(*model.DestinationRule)
+}
+
+const levels = `
+host: a
+trafficPolicy:
+  connectionPool: {tcp: {maxConnections: 1}}
+  loadBalancer: {simple: RANDOM}
+  tls: {mode: SIMPLE}
+  portLevelSettings: [{port: {number: 90}, outlierDetection: {maxEjectionPercent: 9}}]
+subsets:
+- {name: bare}
+- name: over
+  trafficPolicy:
+    loadBalancer: {simple: ROUND_ROBIN}
+    portLevelSettings: [{port: {number: 91}, tls: {mode: DISABLE}}]
+`
+
+// Settings of a subset stand over the host's one by one; those of a port in the place of all of their level.
+func TestEffective(t *testing.T) {
+	r := rule(t, levels)
+	for _, c := range []struct {
+		name, subset string
+		port         uint32
+		pool         int32
+		balancer     networkingv1.LoadBalancerSettings_SimpleLB
+		tls          bool
+		tlsAt        string
+		ejection     int32
+	}{
+		{"the host", "", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0},
+		{"a port of the host", "", 90, 0, networkingv1.LoadBalancerSettings_UNSPECIFIED, false, "", 9},
+		{"a subset without a policy", "bare", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0},
+		{"a subset", "over", 80, 1, networkingv1.LoadBalancerSettings_ROUND_ROBIN, true, "spec.trafficPolicy.tls", 0},
+		{"a subset over a port of the host", "over", 90, 0, networkingv1.LoadBalancerSettings_ROUND_ROBIN, false, "", 9},
+		{"a port of a subset", "over", 91, 0, networkingv1.LoadBalancerSettings_UNSPECIFIED, true, "spec.subsets[1].trafficPolicy.portLevelSettings[0].tls", 0},
+		{"a subset that there is not", "none", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0},
+	} {
+		p := Effective(r, r, c.subset, c.port)
+		if p.Pool.GetTcp().GetMaxConnections() != c.pool || p.Balancer.GetSimple() != c.balancer || (p.TLS != nil) != c.tls ||
+			p.TLSAt.Field != c.tlsAt || p.Outlier.GetMaxEjectionPercent() != c.ejection {
+			t.Errorf("%s: %+v", c.name, p)
+		}
+	}
+	if p := Effective(nil, nil, "", 80); p != (Policy{}) || Intern(p) != (Ref{}) || (Ref{}).Get() != p {
+		t.Errorf("without a rule: %+v", p)
+	}
+	if Intern(Effective(r, nil, "", 80)) != Intern(Effective(r, nil, "", 81)) || Intern(Effective(r, nil, "", 80)) == Intern(Effective(r, nil, "", 90)) {
+		t.Error("references are not those of equal policies")
+	}
+	if got := len(slices.Collect(All(r.Spec))); got != 4 {
+		t.Errorf("%d policies, want those of the host, of its port, of the subset, and of its port", got)
+	}
+}
+
+func TestDiscoveryOf(t *testing.T) {
+	const eds, dns, once, none = model.Resolution_RESOLUTION_EDS, model.Resolution_RESOLUTION_DNS, model.Resolution_RESOLUTION_DNS_ROUND_ROBIN, model.Resolution_RESOLUTION_NONE
+	pass := Policy{Balancer: &networkingv1.LoadBalancerSettings{LbPolicy: &networkingv1.LoadBalancerSettings_Simple{Simple: networkingv1.LoadBalancerSettings_PASSTHROUGH}}}
+	for _, c := range []struct {
+		resolution model.Resolution
+		kind       model.Kind
+		headless   bool
+		policy     Policy
+		want       Discovery
+	}{
+		{eds, model.KindService, false, Policy{}, EDS},
+		{eds, model.KindService, true, Policy{}, OriginalDst},
+		{eds, model.KindServiceEntry, true, Policy{}, EDS},
+		{dns, model.KindServiceEntry, false, Policy{}, StrictDNS},
+		{once, model.KindServiceEntry, false, Policy{}, LogicalDNS},
+		{none, model.KindServiceEntry, false, Policy{}, OriginalDst},
+		{dns, model.KindServiceEntry, false, pass, OriginalDst},
+		{eds, model.KindService, false, pass, OriginalDst},
+	} {
+		r, err := model.New(model.Key{Kind: c.kind, Namespace: "shop", Name: "a"}, 1, &model.ServiceSpec{Hosts: []string{"a"}, Resolution: c.resolution, Headless: c.headless})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := DiscoveryOf(r.(*model.Service), c.policy); got != c.want {
+			t.Errorf("%v: %v", c, got)
+		}
+	}
+}
+
+// What cannot be given closes, and is named at its field.
+func TestTLSOf(t *testing.T) {
+	for text, c := range map[string]struct {
+		with, without TLS
+		code          problem.Code
+		field         string
+	}{
+		"":                                  {AutoEndpoints, Plaintext, "", ""},
+		"{mode: DISABLE}":                   {Plaintext, Plaintext, "", ""},
+		"{mode: ISTIO_MUTUAL}":              {Mutual, Closed, problem.Required, "spec.trafficPolicy.tls.mode"},
+		"{mode: SIMPLE}":                    {Originate, Originate, "", ""},
+		"{mode: MUTUAL}":                    {Closed, Closed, problem.Required, "spec.trafficPolicy.tls"},
+		"{mode: 9}":                         {Closed, Closed, problem.NotSupported, "spec.trafficPolicy.tls.mode"},
+		"{mode: SIMPLE, credentialName: c}": {Closed, Closed, problem.NotSupported, "spec.trafficPolicy.tls.credentialName"},
+		"{mode: MUTUAL, clientCertificate: /c.pem, privateKey: /k.pem}": {Originate, Originate, "", ""},
+	} {
+		p := Policy{}
+		if text != "" {
+			p = Effective(rule(t, "host: a\ntrafficPolicy: {tls: "+text+"}"), nil, "", 80)
+		}
+		for identity, want := range map[bool]TLS{true: c.with, false: c.without} {
+			got, wrong := TLSOf(p, identity, AutoEndpoints)
+			if got != want || (got == Closed) != (wrong != nil) {
+				t.Errorf("%q, identity %t: %v, %v", text, identity, got, wrong)
+			}
+			if wrong != nil && (wrong.Code != c.code || wrong.Field != c.field || wrong.Key.Name != "r") {
+				t.Errorf("%q, identity %t: %v %v", text, identity, wrong.Code, wrong)
+			}
+		}
+	}
+}
