@@ -11,7 +11,7 @@ import (
 
 // BenchmarkAppend is the journal with 256 callers at once, against an etcd that does not wait for its disk.
 func BenchmarkAppend(b *testing.B) {
-	w := newWorld(b)
+	w := newHarness(b)
 	r := w.replica()
 	r.settle()
 	end := w.now().Add(24 * time.Hour)
@@ -32,7 +32,7 @@ func BenchmarkAppend(b *testing.B) {
 
 // BenchmarkLoad is the start of a replica until it can sign.
 func BenchmarkLoad(b *testing.B) {
-	w := newWorld(b)
+	w := newHarness(b)
 	w.replica().settle()
 	for b.Loop() {
 		r := w.replica()

@@ -74,7 +74,7 @@ func put(t *testing.T, dir string, issuer *authority, roots ...*authority) {
 // The user's own CA signs; a new intermediate takes over at once, a new root goes the way of a rotation; broken files
 // change nothing, and files that are late on one replica do not turn anything back.
 func TestCACerts(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cacerts = t.TempDir()
 	late := t.TempDir()
 	root, second := newAuthority(t, "root", nil), newAuthority(t, "second root", nil)
@@ -125,7 +125,7 @@ func TestCACerts(t *testing.T) {
 }
 
 // plugIn has two replicas begin with an issuer of a root: one that waited for the files, and one whose files will be late.
-func plugIn(t *testing.T, w *world, late string, one, root *authority) (r, laggard *replica) {
+func plugIn(t *testing.T, w *harness, late string, one, root *authority) (r, laggard *replica) {
 	t.Helper()
 	r = w.replica()
 	if report := r.settle(); !strings.Contains(report.Sealed, "ca-cert.pem") || len(w.blobs("keys/")) != 0 {
@@ -157,7 +157,7 @@ func wantIssuer(t *testing.T, r *replica, want *authority, otherwise string) {
 // A CA that cannot sign revocation lists does not take over while anything is revoked: nobody would have lists any more. Where
 // nothing is, it does, and certificates cannot be revoked by serial number then.
 func TestCACertsWithoutLists(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.cacerts = t.TempDir()
 	root := newAuthority(t, "root", nil)
 	one, bare := newAuthority(t, "one", root), newAuthorityFor(t, "bare", root, x509.KeyUsageCertSign)

@@ -39,7 +39,7 @@ func mustRevoke(t *testing.T, r *replica, name string) {
 }
 
 // wantClaimed starts a replica that stays sealed, and says which roots it must take callers by.
-func wantClaimed(t *testing.T, w *world, want []*x509.Certificate, change ...func(*keyring.Config)) *keyring.State {
+func wantClaimed(t *testing.T, w *harness, want []*x509.Certificate, change ...func(*keyring.Config)) *keyring.State {
 	t.Helper()
 	r := w.replica(change...)
 	defer r.stop()
@@ -60,7 +60,7 @@ func wantClaimed(t *testing.T, w *world, want []*x509.Certificate, change ...fun
 // A replica that is sealed from its start knows the roots and the revocations that etcd claims, and does not take them for
 // the mesh's: only those that it remembers, or that it was given, where there are any.
 func TestClaimedRoots(t *testing.T) {
-	w, kms := newWorld(t), kmstest.Start(t)
+	w, kms := newHarness(t), kmstest.Start(t)
 	sealed := sealedBy(t, kms)
 	dir := filepath.Join(t.TempDir(), "memory")
 	first := w.replica(sealed, func(c *keyring.Config) { c.Dir = dir })

@@ -34,7 +34,7 @@ func (j *judged) Compared() <-chan struct{} {
 }
 
 // fast makes a replica whose clock is 25 hours ahead of the others'.
-func (w *world) fast(clock keyring.Clock) *replica {
+func (w *harness) fast(clock keyring.Clock) *replica {
 	return w.replica(func(c *keyring.Config) {
 		c.Now, c.Clock = func() time.Time { return w.now().Add(25 * time.Hour) }, clock
 	})
@@ -43,7 +43,7 @@ func (w *world) fast(clock keyring.Clock) *replica {
 // A replica that knows that its clock is off does not take leaves for ended that are not: the rotation waits for their holders. It changes
 // nothing that is asked of it either, and says why.
 func TestClockThatIsOff(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	one := w.replica(func(c *keyring.Config) { c.Leads = func() bool { return false } }) // so the other alone would end things
 	first := w.replica()
 	first.settle()
@@ -82,7 +82,7 @@ func TestClockThatIsOff(t *testing.T) {
 
 // What has ended only by a clock that may be wrong is not ended: the time that is sure decides, for rotations and for the journal.
 func TestSureTimeEndsThings(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	first := w.replica()
 	first.settle()
 	first.mustLeaf("holder")
@@ -105,7 +105,7 @@ func TestSureTimeEndsThings(t *testing.T) {
 }
 
 // journal is how many parts the journal has.
-func journal(t *testing.T, w *world) int {
+func journal(t *testing.T, w *harness) int {
 	t.Helper()
 	blobs, _, err := w.Store.Blobs(t.Context(), "certificates/", 0)
 	if err != nil {

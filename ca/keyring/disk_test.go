@@ -31,7 +31,7 @@ func (r *replica) becomes(what string, is func(*keyring.State) bool) *keyring.St
 // A replica that starts while etcd is away has the keyring that was in force, with who is revoked, and issues nothing; when etcd is
 // back it has etcd's. A file that is older than what the replica remembers is not believed, nor one that it cannot unseal.
 func TestKeyringOnDisk(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	dir := t.TempDir()
 	here := func(c *keyring.Config) { c.Dir, c.Answer = dir, 500*time.Millisecond }
 	r := w.replica(here)
@@ -81,7 +81,7 @@ func TestKeyringOnDisk(t *testing.T) {
 	if err := os.WriteFile(file, newest, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	foreign := newWorld(t)
+	foreign := newHarness(t)
 	r = w.replica(here, func(c *keyring.Config) { c.Sealer = foreign.sealer() })
 	if s := r.becomes("another key", func(s *keyring.State) bool { return s.Sealed != nil && !errors.Is(s.Sealed, keyring.ErrRolledBack) }); s.Active != nil {
 		t.Errorf("in force with another key encryption key: %v", s)
@@ -100,7 +100,7 @@ func TestKeyringOnDisk(t *testing.T) {
 
 // Only a replica that leads makes the first keyring: another one may not have the user's CA.
 func TestOnlyLeadersMakeAKeyring(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	follower := w.replica(func(c *keyring.Config) { c.Leads = func() bool { return false } })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -43,7 +43,7 @@ func (r *replica) fill(until func() bool) error {
 	return nil
 }
 
-func (w *world) size() kv.Size {
+func (w *harness) size() kv.Size {
 	w.t.Helper()
 	size, err := w.Size(w.t.Context())
 	if err != nil {
@@ -53,7 +53,7 @@ func (w *world) size() kv.Size {
 }
 
 // maintained is one round of maintenance after another until etcd's files are small: what is in use is counted anew every 100 ms.
-func (w *world) maintained(small int64) {
+func (w *harness) maintained(small int64) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -68,7 +68,7 @@ func (w *world) maintained(small int64) {
 // ended is pruned all the same, and that gives the room back, so that it goes on.
 func TestFullStore(t *testing.T) {
 	const quota = 16 << 20
-	w := newWorld(t, kvtest.Quota(quota))
+	w := newHarness(t, kvtest.Quota(quota))
 	r := w.replica()
 	r.settle()
 	err := r.fill(func() bool { return false })
@@ -102,7 +102,7 @@ func TestFullStore(t *testing.T) {
 // What is pruned gives its room back before etcd is full: from 80 % of the quota on the files are shrunk where that frees a tenth of it.
 func TestPruningGivesRoomBack(t *testing.T) {
 	const quota = 32 << 20
-	w := newWorld(t, kvtest.Quota(quota))
+	w := newHarness(t, kvtest.Quota(quota))
 	r := w.replica()
 	r.settle()
 	if err := r.fill(func() bool { return w.size().Filling() }); err != nil {

@@ -18,7 +18,7 @@ import (
 
 // Many entries are few transactions; all of them are durable when Append returns; they stay until they end.
 func TestJournalCommitsInGroups(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica()
 	r.settle()
 	const n = 2000
@@ -54,7 +54,7 @@ func TestJournalCommitsInGroups(t *testing.T) {
 
 // An entry that cannot be is its caller's trouble alone; with etcd away nothing is promised.
 func TestJournalRefuses(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica()
 	r.settle()
 	long := strings.Repeat("x", 4000)
@@ -99,7 +99,7 @@ func serials(l *x509.RevocationList) map[string]bool {
 }
 
 func TestRevocation(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	one, other := w.replica(), w.replica()
 	one.settle()
 	other.settle()
@@ -182,7 +182,7 @@ func revokedThenRestored(t *testing.T, one *replica, bad, again, badID string) {
 
 // While replicas issue as fast as they can, a denial stands until the last certificate of the identity has ended.
 func TestRevocationRacesIssuing(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	one, other := w.replica(), w.replica()
 	one.settle()
 	other.settle()
@@ -254,7 +254,7 @@ func crowd(t *testing.T, r *replica, identity string, begin time.Time, many int)
 // Nothing that a workload does lets it keep a certificate, or takes the room in the lists from others: an identity with five times
 // as many certificates as a list takes is denied, and none of them is in a list.
 func TestRevocationOfManyLeaves(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica()
 	r.settle()
 	const many, identity = 5000, "spiffe://cluster.local/ns/default/sa/crowd"
@@ -299,7 +299,7 @@ func TestRevocationOfManyLeaves(t *testing.T) {
 
 // A certificate is revoked with those that were issued to who showed it, and those that renewed these; others of the identity stay.
 func TestRevocationFollowsRenewals(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica(func(c *keyring.Config) { c.MaxRevoked = 7 })
 	r.settle()
 	first, _ := crowd(t, r, "spiffe://cluster.local/ns/default/sa/web", w.now(), 6)
@@ -315,7 +315,7 @@ func TestRevocationFollowsRenewals(t *testing.T) {
 
 // An agent that says again and again which bundle it has takes room in etcd once, for each bundle.
 func TestReportsAreJournalledOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica()
 	r.settle()
 	leaf := r.mustLeaf("web")
@@ -353,7 +353,7 @@ func TestReportsAreJournalledOnce(t *testing.T) {
 
 // What operators watch.
 func TestStats(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica()
 	r.settle()
 	r.mustLeaf("web")

@@ -15,7 +15,7 @@ import (
 
 // Replicas that start together end up with one root, and all sign under it.
 func TestFirstStartHasOneWinner(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.sealer() // the key file is there before replicas race for the root
 	var replicas []*replica
 	for range 5 {
@@ -43,7 +43,7 @@ func TestFirstStartHasOneWinner(t *testing.T) {
 
 // A replica that cannot unseal says why, keeps the bundle that it verified before, and signs once the KEK is back.
 func TestSealedUntilTheKEKAnswers(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	plugin := kmstest.Start(t)
 	dir := t.TempDir()
 	kms := func(c *keyring.Config) {
@@ -94,7 +94,7 @@ func TestSealedUntilTheKEKAnswers(t *testing.T) {
 
 // An older keyring is refused by a replica that knows a newer one, running or restarted; what was in force stays.
 func TestRollbackIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	dir := t.TempDir()
 	r := w.replica(func(c *keyring.Config) { c.Dir = dir })
 	r.settle()
@@ -145,7 +145,7 @@ func TestRollbackIsRefused(t *testing.T) {
 
 // Who can write etcd and has no KEK can neither put in a root, nor swap or damage a key or a list.
 func TestTamperingRaisesAlarm(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica()
 	r.settle()
 	if err := r.Rotate(t.Context(), false); err != nil { // no leaf: it switches at once, and retires the old epoch
@@ -205,7 +205,7 @@ func TestTamperingRaisesAlarm(t *testing.T) {
 }
 
 // refusedRecord says that a replica in epoch 2 must raise an alarm, of a kind, and go on, and that a new one must not begin.
-func refusedRecord(t *testing.T, w *world, r *replica, name string, is error) {
+func refusedRecord(t *testing.T, w *harness, r *replica, name string, is error) {
 	t.Helper()
 	r.settle()
 	if s := r.State(); !errors.Is(s.Alarm, is) || s.Active == nil || s.Active.Epoch != 2 {

@@ -29,7 +29,7 @@ import (
 
 // leak is a running CA and agent, and all their private keys so far.
 type leak struct {
-	*world
+	*harness
 	needles needles
 	dir     string
 	places  map[string][]byte
@@ -40,7 +40,7 @@ type leak struct {
 // ever held, in every file on disk (etcd's log and snapshots among them), in the logs at debug level, in what is printed,
 // and in what peers and agents are sent.
 func TestNoKeyAnywhere(t *testing.T) {
-	l := &leak{world: newWorld(t), needles: needles{}, dir: t.TempDir(), places: map[string][]byte{}}
+	l := &leak{harness: newHarness(t), needles: needles{}, dir: t.TempDir(), places: map[string][]byte{}}
 	kek := l.kek
 	r := l.replica(l.wrappedBy(kek))
 	r.settle()

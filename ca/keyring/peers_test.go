@@ -98,7 +98,7 @@ func asks(addresses ...string) func(*keyring.Config) {
 // A replica without a memory of its own refuses a keyring that was turned back, or that is gone, as long as one lives that
 // remembers; it neither signs nor makes another root.
 func TestPeersRemember(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	old := w.replica()
 	old.settle()
 	before := w.blobs("keys/")
@@ -135,7 +135,7 @@ func TestPeersRemember(t *testing.T) {
 
 // A replica that took a keyring of before for the newest, because nobody was there to ask, stops signing when it hears.
 func TestPeersAreHeardLater(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	old := w.replica()
 	old.settle()
 	before := w.blobs("keys/")
@@ -181,7 +181,7 @@ func TestPeersAreHeardLater(t *testing.T) {
 
 // Only who has the key encryption key can say what is remembered, and only for the nonce that was asked with.
 func TestPeersAreBelievedByKEK(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	old := w.replica()
 	old.settle()
 	before := w.blobs("keys/")
@@ -225,7 +225,7 @@ func TestPeersAreBelievedByKEK(t *testing.T) {
 
 // Replicas that start together, each asking all, are not in each other's way.
 func TestPeersStartTogether(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.sealer()
 	var addresses []string
 	for range 3 { // reserved, nobody answers there yet

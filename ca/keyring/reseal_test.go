@@ -30,7 +30,7 @@ func (r *replica) until(what string, holds func(*keyring.Report) bool) *keyring.
 // After the plugin's key was rotated, what is in etcd is sealed anew: nothing is lost, everybody goes on, and the old key is
 // not needed any more.
 func TestKEKRotationOfThePlugin(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	plugin := kmstest.Start(t)
 	kms := wrappedByPlugin(t, plugin)
 	one, other := w.replica(kms), w.replica(kms)
@@ -99,7 +99,7 @@ func wrappedByPlugin(t *testing.T, plugin *kmstest.Plugin) func(*keyring.Config)
 
 // With files, the operator rotates in three steps; at each, replicas of the step before and of this one work together.
 func TestKEKRotationOfFiles(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	with := func(file string, older ...string) func(*keyring.Config) {

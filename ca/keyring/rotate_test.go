@@ -46,7 +46,7 @@ func fingerprints(bundle []*x509.Certificate) []string {
 
 // rotation is two replicas while the root is rotated, and what was issued and published meanwhile.
 type rotation struct {
-	*world
+	*harness
 	*testing.T
 	one, other *replica
 	leaves     []*issue.Issued
@@ -68,8 +68,8 @@ func (r *rotation) pairs(when string) {
 // The whole way: the new root is published, everybody gets it in one of the ways there are, the signer switches, the old
 // root goes when its last leaf has ended. At each point every leaf in use is accepted with every bundle in use.
 func TestRotation(t *testing.T) {
-	w := newWorld(t)
-	r := &rotation{world: w, T: t, one: w.replica(), other: w.replica()}
+	w := newHarness(t)
+	r := &rotation{harness: w, T: t, one: w.replica(), other: w.replica()}
 	r.one.settle()
 	r.other.settle()
 	r.leaves = []*issue.Issued{r.one.mustLeaf("renews", pod("renews-1")), r.one.mustLeaf("reports"), r.one.mustLeaf("renews-mtls"), r.one.mustLeaf("gone")}
@@ -82,7 +82,7 @@ func TestRotation(t *testing.T) {
 
 // publish begins: the new root is published, and nothing is signed by it.
 func (r *rotation) publish() {
-	t, w, one, other := r.T, r.world, r.one, r.other
+	t, w, one, other := r.T, r.harness, r.one, r.other
 	if err := one.Rotate(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func (r *rotation) renew() {
 
 // change is the switch: the last holder never comes, and its leaf ends. It returns until when the old epoch is needed.
 func (r *rotation) change() (until time.Time) {
-	t, w, one, other := r.T, r.world, r.one, r.other
+	t, w, one, other := r.T, r.harness, r.one, r.other
 	stale := other.State()
 	w.later(24*time.Hour + time.Minute)
 	r.leaves = []*issue.Issued{other.mustLeaf("renews", pod("renews-1"))}
@@ -162,7 +162,7 @@ func (r *rotation) change() (until time.Time) {
 
 // retire waits for the end of the old epoch: its root and its key go.
 func (r *rotation) retire(until time.Time) {
-	t, w, one, other := r.T, r.world, r.one, r.other
+	t, w, one, other := r.T, r.harness, r.one, r.other
 	w.later(until.Sub(w.now()) - time.Second)
 	one.settle()
 	wantStatuses(t, one.settle(), keyring.Retiring, keyring.Active)
@@ -179,7 +179,7 @@ func (r *rotation) retire(until time.Time) {
 }
 
 func TestAbortAndForce(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica()
 	r.settle()
 	leaf := r.mustLeaf("web")
@@ -212,7 +212,7 @@ func TestAbortAndForce(t *testing.T) {
 
 // A root that grows old gets a successor by itself.
 func TestAgeingRootIsRotated(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica(func(c *keyring.Config) { c.RootTTL = 100 * time.Hour })
 	r.settle()
 	w.later(79 * time.Hour)
@@ -229,7 +229,7 @@ func TestAgeingRootIsRotated(t *testing.T) {
 
 // Replicas follow etcd by themselves, not only when their clock ticks or somebody asks.
 func TestReplicasFollow(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	slow := func(c *keyring.Config) { c.Every = time.Hour }
 	one, other := w.replica(slow), w.replica(slow)
 	one.settle()
@@ -248,7 +248,7 @@ func TestReplicasFollow(t *testing.T) {
 // A rotation under load: replicas issue all the time, and every answer is accepted by everybody who holds a bundle of its
 // time or later; none was journalled behind the gate's back.
 func TestRotationUnderLoad(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	one, other := w.replica(), w.replica()
 	one.settle()
 	other.settle()

@@ -41,7 +41,7 @@ func (r *replica) renews(name, shown string) (*issue.Issued, error) {
 }
 
 // journalled are the serial numbers in etcd's journal.
-func (w *world) journalled() string {
+func (w *harness) journalled() string {
 	w.t.Helper()
 	var all strings.Builder
 	for _, b := range w.blobs("certificates/") {
@@ -53,7 +53,7 @@ func (w *world) journalled() string {
 // While etcd is away certificates are renewed for an hour, as many as were allowed before, whoever restarts; then none. When it is back
 // it has them all, and the allowance is whole again.
 func TestRenewalsWithoutEtcd(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	dir := t.TempDir()
 	r := w.replica(allowed(dir, 20))
 	if _, err := r.Revoke(t.Context(), nil, []string{"spiffe://cluster.local/ns/default/sa/bad"}); err != nil {
@@ -128,7 +128,7 @@ func TestRenewalsWithoutEtcd(t *testing.T) {
 // What a replica may have issued while it was cut off counts as issued: a rotation waits for it, a denial lasts until it has ended, and the
 // identity does not come back before. When the replica is back, what it issued for a revoked certificate is revoked with it.
 func TestAllowancesCountAsIssued(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	dir := t.TempDir()
 	r, other := w.replica(allowed(t.TempDir(), 20)), w.replica(allowed(dir, 20))
 	r.settle()
@@ -189,7 +189,7 @@ func TestAllowancesCountAsIssued(t *testing.T) {
 
 // Allowances of replicas that are gone for good go when nothing is left of what they may have issued.
 func TestEndedAllowancesArePruned(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r, gone := w.replica(), w.replica(allowed(t.TempDir(), 20))
 	gone.settle()
 	gone.stop()

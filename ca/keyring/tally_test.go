@@ -13,7 +13,7 @@ import (
 const crowdID = "spiffe://cluster.local/ns/default/sa/crowd"
 
 // stored is how many bytes the journal has of an identity.
-func (w *world) stored(identity string) (bytes int) {
+func (w *harness) stored(identity string) (bytes int) {
 	w.t.Helper()
 	for _, b := range w.blobs("certificates/") {
 		for _, one := range strings.SplitAfter(string(b.Raw), "}") {
@@ -48,7 +48,7 @@ func (r *replica) floods(first, count int) (end time.Time) {
 func TestJournalOfAnIdentityIsBounded(t *testing.T) {
 	const part = 10_000
 	bounded := func(c *keyring.Config) { c.IdentityBytes = part }
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica(bounded)
 	r.settle()
 	r.floods(1, 30) // less than its part
@@ -88,7 +88,7 @@ func TestJournalOfAnIdentityIsBounded(t *testing.T) {
 // What is not journalled one by one is revoked with its identity, and not by serial numbers; a rotation waits for it until it ends, and
 // no identity comes back before.
 func TestRevocationOfWhatIsNotJournalledOneByOne(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.replica(func(c *keyring.Config) { c.IdentityBytes = 2000 })
 	r.settle()
 	web := r.mustLeaf("web")

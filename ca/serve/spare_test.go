@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/ca/serve/servetest"
 )
 
-// aside is a Spare that takes everything, or refuses for a reason.
-type aside struct {
+// spareStub is a Spare that takes everything, or refuses for a reason.
+type spareStub struct {
 	mu    sync.Mutex
 	away  bool
 	why   error
@@ -26,10 +26,10 @@ type aside struct {
 	ends  []time.Time
 }
 
-func (a *aside) Away() bool             { a.mu.Lock(); defer a.mu.Unlock(); return a.away }
-func (a *aside) Longest() time.Duration { return 4 * time.Hour }
+func (a *spareStub) Away() bool             { a.mu.Lock(); defer a.mu.Unlock(); return a.away }
+func (a *spareStub) Longest() time.Duration { return 4 * time.Hour }
 
-func (a *aside) Spend(e serve.Entry, shownEnds time.Time) error {
+func (a *spareStub) Spend(e serve.Entry, shownEnds time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.why == nil {
@@ -41,7 +41,7 @@ func (a *aside) Spend(e serve.Entry, shownEnds time.Time) error {
 // While the journal is away, whoever shows a certificate of theirs gets another, a short one; a token alone waits, whoever's certificate
 // comes with it; and nobody gets one that is recorded nowhere.
 func TestRenewalsWhileTheJournalIsAway(t *testing.T) {
-	spare := &aside{}
+	spare := &spareStub{}
 	cfg := quiet()
 	cfg.Spare = spare
 	ca := servetest.Start(t, cfg)

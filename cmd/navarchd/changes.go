@@ -198,7 +198,7 @@ func (c *changeLog) published(m mirror.Change) {
 }
 
 // planned is plan's.
-func (c *changeLog) planned(revision int64, lane plan.Lane, moved int) {
+func (c *changeLog) planned(revision int64, path plan.Path, moved int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ch := c.open
@@ -206,7 +206,7 @@ func (c *changeLog) planned(revision int64, lane plan.Lane, moved int) {
 		return
 	}
 	ch.last, ch.planned = time.Now(), max(ch.planned, revision)
-	if lane == plan.Slow {
+	if path == plan.Slow {
 		ch.whole = max(ch.whole, revision)
 	}
 	ch.proxies = max(ch.proxies, moved)

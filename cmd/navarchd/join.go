@@ -80,6 +80,7 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if node.Verified, err = verified(c.Identity, p.trustDomain); err != nil {
 		p.clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
 	}
+	node.Pod = c.Pod
 	if err := errors.Join(p.mirror.Ready(), p.fleet.member.Above()); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
@@ -99,8 +100,8 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if u, covered := p.mirror.Current().Covered(node.Namespace); covered { // another replica may know it
 		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
 	}
-	proxy, err := p.loop.Join(ctx, node, func(lane plan.Lane) {
-		if lane == plan.Fast {
+	proxy, err := p.loop.Join(ctx, node, func(path plan.Path) {
+		if path == plan.Fast {
 			moved(fanout.Endpoints)
 		} else {
 			moved(fanout.Config)

@@ -65,14 +65,14 @@ func traceCommits(tracer *obs.Tracer) func(revision int64, event, began time.Tim
 }
 
 // tracePlans is plan's hook.
-func tracePlans(tracer *obs.Tracer, changes *changeLog) func(revision int64, lane plan.Lane, began time.Time, edits, moved int) {
-	return func(revision int64, lane plan.Lane, began time.Time, edits, moved int) {
-		changes.planned(revision, lane, moved)
+func tracePlans(tracer *obs.Tracer, changes *changeLog) func(revision int64, path plan.Path, began time.Time, edits, moved int) {
+	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
+		changes.planned(revision, path, moved)
 		if tracer == nil {
 			return
 		}
 		name := "config"
-		if lane == plan.Fast {
+		if path == plan.Fast {
 			name = "endpoint"
 		}
 		tracer.Planned(revision, name, began, time.Now(), edits, moved)

@@ -67,7 +67,7 @@ type Config struct {
 	// MoveWithin is the time within which a move begins, at random, after a proxy was told of its owner; 0: 2 s, as
 	// navarch-agent's.
 	MoveWithin time.Duration
-	// Trust subscribes to the mesh's trust (the aside ROOTCA), as navarch-agent does.
+	// Trust subscribes to the mesh's trust (the agent resource ROOTCA), as navarch-agent does.
 	Trust bool
 	// OnTrust is given the CertificateValidationContext that came for one proxy; an error refuses it. It must not wait.
 	OnTrust func(Identity, []byte) error

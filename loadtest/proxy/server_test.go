@@ -257,7 +257,7 @@ func (s *server) answerAgentType(st *stream, r *discoveryv3.DeltaDiscoveryReques
 		return err
 	}
 	body.TypeUrl = r.TypeUrl
-	return st.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.TypeUrl, Nonce: "aside",
+	return st.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.TypeUrl, Nonce: "agent",
 		Resources: []*discoveryv3.Resource{{Name: r.ResourceNamesSubscribe[0], Version: "1", Resource: body}}})
 }
 

@@ -62,7 +62,7 @@ type Stats struct {
 	Ended map[string]uint64 `json:"ended,omitempty"`
 	// Errors holds one example of each key of Ended.
 	Errors map[string]string    `json:"errors,omitempty"`
-	Types  map[string]TypeStats `json:"types"` // by CDS, EDS, LDS, RDS, SDS and aside
+	Types  map[string]TypeStats `json:"types"` // by CDS, EDS, LDS, RDS, SDS and agent
 	// SocketIn and SocketOut are bytes of HTTP/2 (inside of TLS).
 	SocketIn  uint64 `json:"socket_in"`
 	SocketOut uint64 `json:"socket_out"`
@@ -238,7 +238,7 @@ func (c *counters) end(key, text string) {
 
 func typeName(t int) string {
 	if t == agentType {
-		return "aside"
+		return "agent"
 	}
 	return xds.Type(t).String()
 }

@@ -57,7 +57,7 @@ type Scenario struct {
 	Latencies  []Latency             `json:"latencies,omitempty" doc:"Distributions of durations."`
 	Series     []Series              `json:"series,omitempty" doc:"What was sampled over time."`
 	Processes  []Process             `json:"processes,omitempty" doc:"What the servers' and the harness's processes on this machine used."`
-	Traffic    map[string]Traffic    `json:"traffic,omitempty" doc:"By type (CDS, EDS, LDS, RDS, SDS, aside), over the whole scenario."`
+	Traffic    map[string]Traffic    `json:"traffic,omitempty" doc:"By type (CDS, EDS, LDS, RDS, SDS, agent), over the whole scenario."`
 	Violations map[string]Violations `json:"violations,omitempty" doc:"What the proxies found wrong, by kind; none where it is absent."`
 	Ended      map[string]uint64     `json:"ended,omitempty" doc:"Streams that the proxies did not end themselves, by gRPC status."`
 	Notes      []string              `json:"notes,omitempty" doc:"What a reader should know of the figures."`

@@ -130,12 +130,12 @@ func (c *certifier) trust(id proxy.Identity, body []byte) error {
 	if err != nil {
 		return err
 	}
-	go c.tell(one.leaf, prints)
+	go c.reportHeld(one.leaf, prints)
 	return nil
 }
 
-// tell reports, and keeps the first error: a rotation that never ends must say why.
-func (c *certifier) tell(leaf *tls.Certificate, prints []string) {
+// report reports, and keeps the first error: a rotation that never ends must say why.
+func (c *certifier) reportHeld(leaf *tls.Certificate, prints []string) {
 	c.asking <- struct{}{}
 	defer func() { <-c.asking }()
 	if err := c.report(leaf, prints); err != nil {

@@ -61,7 +61,7 @@ func kill(s *stage) error {
 	}
 	s.enter("one replica is killed")
 	s.forget(victim)
-	letIn, err := s.door()
+	letIn, err := s.watchAdmission()
 	if err != nil {
 		return err
 	}

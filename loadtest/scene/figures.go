@@ -53,8 +53,8 @@ func (s *stage) latency(name string, h *gauge.Histogram) {
 	s.result.Latencies = append(s.result.Latencies, report.Latency{Name: name, Histogram: h})
 }
 
-// tell adds what the proxies were sent and what they found.
-func (s *stage) tell(stats proxy.Stats) {
+// report adds what the proxies were sent and what they found.
+func (s *stage) report(stats proxy.Stats) {
 	for t, c := range stats.Types {
 		if c != (proxy.TypeStats{}) {
 			s.result.Traffic[t] = report.Traffic{Responses: c.Responses, Resources: c.Resources, Removed: c.Removed, BytesIn: c.BytesIn,

@@ -154,8 +154,8 @@ func (s *stage) settledMemory(peak uint64) (uint64, error) {
 	return now, nil
 }
 
-// tell adds the rows of edits.
-func (f *effects) tell(s *stage, what string) {
+// report adds the rows of edits.
+func (f *effects) report(s *stage, what string) {
 	n := float64(f.edits)
 	s.row(rowLast, "ms", ms(median(f.lasts)))
 	s.row(rowP99, "ms", ms(slices.Max(f.lasts)))

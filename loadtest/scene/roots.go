@@ -110,9 +110,9 @@ func (s *stage) unbroken(before proxy.Stats, cpu0 time.Duration) error {
 	}
 	s.row(rowBroken, "", float64(broken))
 	s.row("connections made", "", float64(since.Streams))
-	s.row("pushes of roots and revocation lists", "", float64(since.Types["aside"].Responses))
+	s.row("pushes of roots and revocation lists", "", float64(since.Types["agent"].Responses))
 	s.row("bytes of everything else, of those of a first join", "%",
-		100*float64(since.Total().BytesIn-since.Types["aside"].BytesIn)/float64(max(1, before.Total().BytesIn)))
+		100*float64(since.Total().BytesIn-since.Types["agent"].BytesIn)/float64(max(1, before.Total().BytesIn)))
 	s.cost("server CPU per proxy", "ms", ms(cpu-cpu0)/float64(s.proxies()))
 	return s.equal()
 }

@@ -162,7 +162,7 @@ func TestEffects(t *testing.T) {
 		f.add(proxy.Outcome{Expected: 4, Acked: 4, Ack: ack, Receive: ack}, 5*time.Millisecond, time.Duration(i+1)*10*time.Millisecond, proxy.TypeStats{Responses: 4, Resources: 6, BytesIn: 2000}, 2)
 	}
 	s := &stage{result: &reportScenario{}, Options: Options{Scale: 1}, measured: []*Server{{PID: 1}}, scenario: Scenario{Targets: map[string]Target{rowLast: {Value: 19}, rowEditCPU: {Value: 20}}}}
-	f.tell(s, "x")
+	f.report(s, "x")
 	want := map[string]float64{rowLast: 20, rowP99: 30, rowEdit: 25, rowEditCPU: 20, rowPushes: 2, rowPerProxy + " and edit": 1}
 	for _, row := range s.result.Rows {
 		if row.Value != want[row.Name] {

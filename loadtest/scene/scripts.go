@@ -116,7 +116,7 @@ func oneVirtualService(s *stage) error {
 	if err := s.repeat("editing a VirtualService", f, func(int) error { return s.apply(s.churn.VirtualServices(k), f) }); err != nil {
 		return err
 	}
-	f.tell(s, "one VirtualService")
+	f.report(s, "one VirtualService")
 	s.row(rowOther, "", float64(f.traffic.Resources)-float64(f.proxies))
 	return s.equal()
 }
@@ -150,7 +150,7 @@ func fiftyVirtualServices(s *stage) error {
 	if err := s.repeat("editing 50 VirtualServices", f, func(int) error { return s.apply(s.churn.VirtualServices(ks...), f) }); err != nil {
 		return err
 	}
-	f.tell(s, "50 VirtualServices")
+	f.report(s, "50 VirtualServices")
 	return s.equal()
 }
 
@@ -165,7 +165,7 @@ func flip(s *stage) error {
 	if err := s.repeat("flipping an endpoint", f, func(int) error { return s.apply(s.churn.Flip(k), f) }); err != nil {
 		return err
 	}
-	f.tell(s, "endpoint flip")
+	f.report(s, "endpoint flip")
 	return s.equal()
 }
 
@@ -174,7 +174,7 @@ func reconnect(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
-	letIn, err := s.door()
+	letIn, err := s.watchAdmission()
 	if err != nil {
 		return err
 	}

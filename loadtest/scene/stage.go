@@ -122,7 +122,7 @@ func (s *stage) finish() error {
 	if s.fleet != nil {
 		stats, err := s.fleet.Stats()
 		failed = errors.Join(err)
-		s.tell(stats)
+		s.report(stats)
 		failed = errors.Join(failed, s.fleet.Close())
 	}
 	if s.starter != nil {

@@ -128,13 +128,26 @@ func texts(v *structpb.Value, yield func(string) bool) bool {
 func Reaches(r model.Record, root, namespace string) (selector map[string]string, ok bool) {
 	switch t := r.(type) {
 	case *model.Gateway:
-		return t.Spec.GetSelector(), true
+		ok = true
 	case *model.DestinationRule:
-		return t.Spec.GetWorkloadSelector().GetMatchLabels(), t.Key.Namespace == namespace
+		ok = t.Key.Namespace == namespace
 	case *model.EnvoyFilter:
-		return t.Spec.GetWorkloadSelector().GetLabels(), (t.Key.Namespace == namespace || t.Key.Namespace == root) && len(t.Spec.GetTargetRefs()) == 0
+		ok = (t.Key.Namespace == namespace || t.Key.Namespace == root) && len(t.Spec.GetTargetRefs()) == 0
 	}
-	return nil, false
+	return Selector(r), ok
+}
+
+// Selector are the labels by which a record that may refer to Secrets selects workloads; empty: it selects all.
+func Selector(r model.Record) map[string]string {
+	switch t := r.(type) {
+	case *model.Gateway:
+		return t.Spec.GetSelector()
+	case *model.DestinationRule:
+		return t.Spec.GetWorkloadSelector().GetMatchLabels()
+	case *model.EnvoyFilter:
+		return t.Spec.GetWorkloadSelector().GetLabels()
+	}
+	return nil
 }
 
 // Use is whether some object makes a workload use a Secret.

@@ -11,8 +11,8 @@ import (
 
 const web = "spiffe://mesh/ns/shop/sa/web"
 
-// world is a ledger, with a clock and streams that note how they ended.
-type world struct {
+// budgetTest is a ledger, with a clock and streams that note how they ended.
+type budgetTest struct {
 	*Ledger
 	t     *testing.T
 	now   time.Time
@@ -20,8 +20,8 @@ type world struct {
 	asked int // for workloads
 }
 
-func newWorld(t *testing.T, limits Limits) *world {
-	w := &world{t: t, now: time.Unix(1_700_000_000, 0), known: map[netip.Addr]struct{}{}}
+func newBudgetTest(t *testing.T, limits Limits) *budgetTest {
+	w := &budgetTest{t: t, now: time.Unix(1_700_000_000, 0), known: map[netip.Addr]struct{}{}}
 	w.Ledger = New(Config{Limits: limits, Now: func() time.Time { return w.now }, Workloads: func(string) map[netip.Addr]struct{} {
 		w.asked++
 		return w.known
@@ -35,7 +35,7 @@ type stream struct {
 }
 
 // open opens a stream of a credential; nil: it was refused.
-func (w *world) open(h Holder, node string) *stream {
+func (w *budgetTest) open(h Holder, node string) *stream {
 	w.t.Helper()
 	if h.Identity == "" {
 		h.Identity = web
@@ -55,7 +55,7 @@ func (w *world) open(h Holder, node string) *stream {
 	return s
 }
 
-func (w *world) streams() int {
+func (w *budgetTest) streams() int {
 	n, _, _ := w.Count(web)
 	return n
 }
@@ -72,7 +72,7 @@ func TestTenThousandAgents(t *testing.T) {
 	gateway := netip.MustParseAddr("192.0.2.1")
 	for _, attackers := range []int{0, 1, 50} {
 		t.Run(fmt.Sprintf("%d stolen credentials", attackers), func(t *testing.T) {
-			w := newWorld(t, Limits{})
+			w := newBudgetTest(t, Limits{})
 			hostile := 0
 			attack := func(i int) {
 				for a := range attackers {
@@ -133,7 +133,7 @@ func TestTenThousandAgents(t *testing.T) {
 // A workload that opens more streams loses its oldest, and no other workload does.
 func TestOldestOfAWorkload(t *testing.T) {
 	for _, pod := range []bool{false, true} {
-		w := newWorld(t, Limits{Workload: 3})
+		w := newBudgetTest(t, Limits{Workload: 3})
 		other := w.open(Holder{Credential: "other", Pod: pod}, "node")
 		var all []*stream
 		for i := range 7 {
@@ -157,7 +157,7 @@ func TestOldestOfAWorkload(t *testing.T) {
 // Over the cap of an identity the credential that has most loses its newest stream, and streams that are proven to be of known
 // workloads are spared; the cap grows with these.
 func TestCapOfAnIdentity(t *testing.T) {
-	w := newWorld(t, Limits{Workload: 2, Least: 20, PerKnown: 1})
+	w := newBudgetTest(t, Limits{Workload: 2, Least: 20, PerKnown: 1})
 	var greedy []*stream
 	for i := range 20 {
 		greedy = append(greedy, w.open(Holder{Credential: "greedy"}, strconv.Itoa(i)))
@@ -195,7 +195,7 @@ func TestCapOfAnIdentity(t *testing.T) {
 
 // Two credentials that many proxies share do not end each other's streams in turn.
 func TestSharedCredentialsDoNotTakeTurns(t *testing.T) {
-	w := newWorld(t, Limits{Workload: 2, Least: 21})
+	w := newBudgetTest(t, Limits{Workload: 2, Least: 21})
 	ended := 0
 	for round := range 100 {
 		for _, name := range []string{"a", "b"} {
@@ -211,7 +211,7 @@ func TestSharedCredentialsDoNotTakeTurns(t *testing.T) {
 
 // Light credentials are bounded, too, but for those of Pods and of known workloads.
 func TestHardCap(t *testing.T) {
-	w := newWorld(t, Limits{Least: 10, Hard: 50, PerKnown: 1})
+	w := newBudgetTest(t, Limits{Least: 10, Hard: 50, PerKnown: 1})
 	w.known[address(1)] = struct{}{}
 	for i := range 100 {
 		w.open(Holder{Credential: strconv.Itoa(i)}, "n")
@@ -227,7 +227,7 @@ func TestHardCap(t *testing.T) {
 // What is kept of names is bounded for each credential, for those that are not proven, and for the identity; each stream has a
 // little in any case, and everything comes back.
 func TestSpend(t *testing.T) {
-	w := newWorld(t, Limits{Names: 1000, NamesFree: 10})
+	w := newBudgetTest(t, Limits{Names: 1000, NamesFree: 10})
 	spend := func(h Holder, bytes int) int { return w.open(h, "n").Spend(bytes) }
 	if n := spend(Holder{Credential: "a"}, 5000); n != 260 {
 		t.Errorf("one credential has %d", n)
@@ -267,7 +267,7 @@ func TestSpend(t *testing.T) {
 
 // Joins of a credential have a pace, and beyond it the identity's; other credentials and identities keep theirs.
 func TestJoins(t *testing.T) {
-	w := newWorld(t, Limits{Least: 100})
+	w := newBudgetTest(t, Limits{Least: 100})
 	s, other := w.open(Holder{Credential: "a"}, "n"), w.open(Holder{Credential: "b"}, "n")
 	joins := func(s *stream, most int) (n int) {
 		for range most {
@@ -294,7 +294,7 @@ func TestJoins(t *testing.T) {
 }
 
 func TestAskAndBlame(t *testing.T) {
-	w := newWorld(t, Limits{Asks: 2})
+	w := newBudgetTest(t, Limits{Asks: 2})
 	a, b := w.open(Holder{Credential: "a"}, "n"), w.open(Holder{Credential: "b"}, "n")
 	done, err := a.Ask()
 	_, err2 := b.Ask()
@@ -325,7 +325,7 @@ func TestAskAndBlame(t *testing.T) {
 
 // Nothing is kept of credentials that are gone.
 func TestForgotten(t *testing.T) {
-	w := newWorld(t, Limits{Least: 10, Hard: 10})
+	w := newBudgetTest(t, Limits{Least: 10, Hard: 10})
 	for i := range 1000 {
 		if s := w.open(Holder{Credential: strconv.Itoa(i)}, "n"); s != nil && i%2 == 0 {
 			s.Leave()

@@ -24,6 +24,8 @@ type dirt struct {
 	secrets    map[model.Key]bool
 	referred   map[string]bool // names of Secrets that are used or not, in whatever namespace
 	labelled   map[string]bool // namespaces: labels that the source has for workloads of theirs
+	pods       map[pod]bool    // proxies whose credential is bound to them
+	allPods    bool            // those that are bound to any
 	granted    map[string]bool // namespaces: the right to list Secrets there; "": in all
 	pulls      []mirror.Edit   // VirtualServices whose destinations are seen where a Sidecar names their hosts
 }
@@ -31,7 +33,7 @@ type dirt struct {
 func newDirt() *dirt {
 	return &dirt{views: map[string]bool{}, readers: map[model.Key]bool{}, services: map[model.Key]bool{}, ports: map[string]bool{},
 		hosts: map[string]input.Types{}, patterns: map[string]input.Types{}, members: map[string]input.Types{}, secrets: map[model.Key]bool{},
-		referred: map[string]bool{}, labelled: map[string]bool{}, granted: map[string]bool{}}
+		referred: map[string]bool{}, pods: map[pod]bool{}, labelled: map[string]bool{}, granted: map[string]bool{}}
 }
 
 // effect is one cell of the table: units that an edit of a record touches, and the types of resources in them.
@@ -83,7 +85,9 @@ var affects = [model.NumKinds][]effect{
 		{"hosts", input.All, namedHosts, nil},                     // policies, subsets; hashing stands on the route
 		{"routes to it", input.LDS | input.RDS, routedHosts, nil}, // subsets that come or go
 		{"views", input.All, labelKeys, nil},                      // which inputs its selector and its localities read
-		{"Secrets", input.SDS, referredSecrets, nil},              // who uses them
+		{"Secrets", input.SDS, referredSecrets, nil},
+		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
+		// who uses them
 	},
 	model.KindSidecar: {
 		{"views", input.All, namespaceViews, nil}, // which Sidecar applies
@@ -93,6 +97,8 @@ var affects = [model.NumKinds][]effect{
 		{"views", input.All, namespaceViews, nil},
 		{"readers", input.All, namesIt, nil},
 		{"Secrets", input.SDS, referredSecrets, nil},
+		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
+
 	},
 	model.KindPeerAuthentication: {
 		{"hosts", input.CDS | input.EDS, peered, nil}, // endpoints that take no mTLS, and that clusters know of it
@@ -109,12 +115,15 @@ var affects = [model.NumKinds][]effect{
 	},
 	model.KindGateway: {
 		{"Secrets", input.SDS, referredSecrets, nil},
+		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
+
 	},
 	model.KindSecretReader: {
 		{"rights", input.SDS, grantedRights, nil}, // the authoriser is asked again
 	},
 	model.KindWorkload: {
 		{"labels", input.SDS, labelledWorkloads, slowLabels}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
+		{"its proxy", input.SDS, boundProxies, slowProxy},    // selectors decide by its labels which Secrets it uses
 	},
 }
 

@@ -28,13 +28,7 @@ func (l *Loop) authorise(now time.Time) {
 	for _, who := range l.planner.secrets.Doubted() {
 		l.access.Doubt(who)
 	}
-	var unknown []view.Identity
-	for who := range l.planner.secrets.Rights() {
-		if !l.planner.secrets.Right(who).Known {
-			unknown = append(unknown, who)
-		}
-	}
-	for _, who := range unknown {
+	for _, who := range l.planner.secrets.Unknown() {
 		l.notify(l.planner.Authorised(who, l.access.Standing(who, now)))
 	}
 	questions, wait := l.access.Ask(l.planner.secrets.Rights(), now)
@@ -93,7 +87,7 @@ func (l *Loop) decision(p *Proxy) <-chan struct{} {
 	if id == nil || !id.Undecided() {
 		return nil
 	}
-	who := id.Identity()
+	who := id.Identity().OfAccount()
 	if l.deciding[who] == nil {
 		l.deciding[who] = make(chan struct{})
 	}

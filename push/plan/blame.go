@@ -42,7 +42,7 @@ func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 	defer func() { failed = recover() != nil }()
 	in := input.New(s, f.pool)
 	in.Fault = f.fault
-	fresh(in, view.Of(s, n), secret.Copy{})
+	fresh(in, viewFrom(in, n), secret.Copy{})
 	return false
 }
 

@@ -28,6 +28,7 @@ var (
 		{"clusters and listeners", beyondAssignments, true},
 	}
 	slowPorts  = []slowReason{{"target ports", retargeted, true}}
+	slowProxy  = []slowReason{{"its proxy", bindsAgain, false}}
 	slowLabels = []slowReason{{"labels", func(p *Planner, _ *mirror.Snapshot, e mirror.Edit) bool { return p.secrets.Relabelled(e) }, false}}
 )
 
@@ -56,6 +57,7 @@ func (p *Planner) judge(s *mirror.Snapshot, e mirror.Edit) (fast, again bool) {
 // the edits that touch more than that, by the table of effects, and so have to come again with Begin.
 // Where nothing else is pending or being planned, all that is planned is complete at the snapshot's revision afterwards.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
+	p.latest = c.New
 	in := p.input.Later(c.New)
 	ch := &change{dirt: newDirt(), in: in, was: in.Root()}
 	for _, e := range c.Edits {
@@ -102,48 +104,51 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 	return moved, rest
 }
 
-// renumbered says whether a service of the endpoints is gone, or has other ports, since it was planned. Endpoints are
-// found by the names of ports, and routes still lead to them: they go together with the service, or there would be none
-// in between.
-func renumbered(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
+// anyPlanned says whether something holds for a host of an edit, by what is planned, or by what is being planned in the background: the
+// fast path leaves both as they are.
+func (p *Planner) anyPlanned(e mirror.Edit, holds func(in *input.Input, host string) bool) bool {
+	inputs := []*input.Input{p.input}
+	if p.replan != nil {
+		inputs = append(inputs, p.replan.in)
+	}
 	for _, r := range records(e) {
 		for _, h := range input.HostsOf(r) {
-			for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
-				for r := range p.input.ByHost(kind, h) {
-					now, still := s.Get(r.Meta().Key)
-					if !still || now != r && !slices.EqualFunc(now.(*model.Service).Spec.GetPorts(), r.(*model.Service).Spec.GetPorts(), equalPorts) {
-						return true
-					}
-				}
+			if slices.ContainsFunc(inputs, func(in *input.Input) bool { return holds(in, h) }) {
+				return true
 			}
 		}
 	}
 	return false
+}
+
+// renumbered says whether a service of the endpoints is gone, or has other ports, since it was planned. Endpoints are
+// found by the names of ports, and routes still lead to them: they go together with the service, or there would be none
+// in between.
+func renumbered(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
+	return p.anyPlanned(e, func(in *input.Input, h string) bool {
+		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+			for r := range in.ByHost(kind, h) {
+				now, still := s.Get(r.Meta().Key)
+				if !still || now != r && !slices.EqualFunc(now.(*model.Service).Spec.GetPorts(), r.(*model.Service).Spec.GetPorts(), equalPorts) {
+					return true
+				}
+			}
+		}
+		return false
+	})
 }
 
 // reidentified says whether a host of the endpoints has other service accounts than were planned. Clusters believe those
 // they name alone, and would refuse a new endpoint that comes before they do.
 func reidentified(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			if !slices.Equal(input.AccountsOf(p.input.Snapshot, h, e.Key().Namespace), input.AccountsOf(s, h, e.Key().Namespace)) {
-				return true
-			}
-		}
-	}
-	return false
+	return p.anyPlanned(e, func(in *input.Input, h string) bool {
+		return !slices.Equal(input.AccountsOf(in.Snapshot, h, e.Key().Namespace), input.AccountsOf(s, h, e.Key().Namespace))
+	})
 }
 
 // mtlsDisabledDiffers says whether the clusters of a host have to tell of other endpoints that are spoken to without mTLS.
 func mtlsDisabledDiffers(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			if p.input.MTLSDisabledDiffers(s, h, e.Key().Namespace) {
-				return true
-			}
-		}
-	}
-	return false
+	return p.anyPlanned(e, func(in *input.Input, h string) bool { return in.MTLSDisabledDiffers(s, h, e.Key().Namespace) })
 }
 
 func equalPorts(a, b *model.ServicePort) bool { return proto.Equal(a, b) }

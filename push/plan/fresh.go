@@ -26,11 +26,16 @@ func fresh(in *input.Input, v view.View, subscribed secret.Copy) *manifest.Set {
 	return &set
 }
 
+// freshFor is fresh for a node.
+func freshFor(in *input.Input, n view.Node, subscribed secret.Copy) *manifest.Set {
+	return fresh(in, viewFrom(in, n), subscribed)
+}
+
 // Check plans a joined proxy's view from nothing and compares. It returns what differs, by type and name; nothing is
 // right.
 func (p *Planner) Check(h *Handle) []string {
 	in := input.New(p.input.Snapshot, p.input.Pool)
-	return compare(h.Set(), fresh(in, view.Of(in.Snapshot, h.Node), p.secrets.Copy(h.View().Secrets)))
+	return compare(h.Set(), freshFor(in, h.Node, p.secrets.Copy(h.View().Secrets)))
 }
 
 func compare(have, want *manifest.Set) (out []string) {

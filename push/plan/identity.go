@@ -34,11 +34,8 @@ func (p *Planner) leaveIdentity(pl *planned) {
 	}
 }
 
-// composeSecrets publishes what was planned again for an identity; nil: for none.
+// composeSecrets publishes what was planned again for an identity.
 func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
-	if subs == nil {
-		return nil
-	}
 	for pl := range p.identities[subs.Identity()].views {
 		if pl.compose(p) {
 			for h := range pl.handles {
@@ -61,9 +58,12 @@ func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved
 	return p.composeSecrets(pl.identity.Subscriptions)
 }
 
-// Authorised plans with the right of an identity to private keys. One that is not known changes nothing: what there was, stays.
-func (p *Planner) Authorised(who view.Identity, right access.Standing) []Moved {
-	return p.composeSecrets(p.secrets.Authorised(who, right))
+// Authorised plans with the right of a service account to private keys. One that is not known changes nothing: what there was, stays.
+func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []Moved) {
+	for _, subs := range p.secrets.Authorised(who, right) {
+		moved = append(moved, p.composeSecrets(subs)...)
+	}
+	return moved
 }
 
 // Opened answers Sealed with the private key of a record. One that is not needed any more is forgotten.

@@ -46,13 +46,13 @@ type Config struct {
 	Logger     *slog.Logger
 	// DebounceAfter (100 ms) and DebounceMax (10 s) are PILOT_DEBOUNCE_AFTER and PILOT_DEBOUNCE_MAX.
 	DebounceAfter, DebounceMax time.Duration
-	// Coalesce (10 ms) is the least time between two plans of the endpoint lane.
+	// Coalesce (10 ms) is the least time between two plans of the fast path.
 	Coalesce time.Duration
 	// DebounceEndpoints is PILOT_ENABLE_EDS_DEBOUNCE=true: endpoints wait like configuration.
 	DebounceEndpoints bool
-	// Planned is told of every plan: of which revision, in which lane, when it began, of how many edits, and how many proxies
+	// Planned is told of every plan: of which revision, on which path, when it began, of how many edits, and how many proxies
 	// have something else now. nil: nobody is. It is called by the loop and must not block.
-	Planned func(revision int64, lane Lane, began time.Time, edits, moved int)
+	Planned func(revision int64, path Path, began time.Time, edits, moved int)
 	// Linger (10 s; negative: none) is how long the view of a proxy that left is kept up to date: where all proxies of a scope
 	// reconnect at once, it is not planned again.
 	Linger time.Duration
@@ -75,9 +75,9 @@ type Loop struct {
 	good    *mirror.Snapshot // the newest of which everything was planned; nil: none
 
 	config        debounce
-	pending       Pending // for the configuration lane
+	pending       Pending // for the configuration path
 	endpoints     edge
-	endpointEdits Pending // for the endpoint lane
+	endpointEdits Pending // for the fast path
 	noisy         noisy
 	going         *going        // the plan of configuration that goes on; nil: none does
 	turn          time.Duration // see maxTurn
@@ -115,7 +115,7 @@ type departed struct {
 type Proxy struct {
 	*Handle
 	loop  *Loop
-	moved func(Lane)
+	moved func(Path)
 	fault atomic.Bool // its view cannot be planned any more
 }
 
@@ -197,7 +197,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// take sorts a change into the lanes.
+// take sorts a change into the paths.
 func (l *Loop) take(box *loop.Box[mirror.Change]) {
 	c, ok := box.Take()
 	if !ok {
@@ -222,7 +222,7 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 	var flips, rest []mirror.Edit
 	for _, e := range c.Edits {
 		obs.InboundUpdates.WithLabelValues(e.Key().Kind.String()).Inc()
-		if l.laneOf(e, now) == Fast {
+		if l.pathOf(e, now) == Fast {
 			flips = append(flips, e)
 		} else {
 			rest = append(rest, e)
@@ -259,7 +259,7 @@ func (l *Loop) notify(moved []Moved) {
 	l.revision.Store(l.planner.Revision())
 	for _, m := range moved {
 		if p := l.proxies[m.Handle]; p != nil && p.moved != nil {
-			p.moved(m.Lane)
+			p.moved(m.Path)
 		}
 	}
 }
@@ -287,7 +287,7 @@ func (l *Loop) check() {
 			defer l.checking.Store(false)
 			obs.OracleChecks.Inc()
 			_ = l.guarded(func() {
-				if bad := compare(have, fresh(input.New(snapshot, l.cfg.Pool), view.Of(snapshot, h.Node), subscribed)); len(bad) > 0 {
+				if bad := compare(have, freshFor(input.New(snapshot, l.cfg.Pool), h.Node, subscribed)); len(bad) > 0 {
 					obs.OracleFailures.Inc()
 					l.log.Error("the incremental plan differs from the plan from nothing", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
 				}
@@ -300,7 +300,7 @@ func (l *Loop) check() {
 // Join plans a proxy's view at the newest snapshot that the source has published. moved is called in the loop's goroutine
 // after each change of the proxy's set, until Leave; it must not block, and may be called before Join returns.
 // ErrNotReady: there is no complete snapshot. ErrUnplannable: the view panics, and no record is to blame for it.
-func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Lane)) (*Proxy, error) {
+func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Path)) (*Proxy, error) {
 	var p *Proxy
 	var fault error
 	err := l.call(ctx, func() {

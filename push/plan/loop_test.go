@@ -83,13 +83,13 @@ type moves struct {
 
 type told struct {
 	at    []time.Duration
-	lanes []Lane
+	paths []Path
 }
 
-func (m *moves) moved(l Lane) {
+func (m *moves) moved(l Path) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.at, m.lanes = append(m.at, time.Since(m.start)), append(m.lanes, l)
+	m.at, m.paths = append(m.at, time.Since(m.start)), append(m.paths, l)
 }
 
 func (m *moves) reset() {
@@ -101,7 +101,7 @@ func (m *moves) reset() {
 func (m *moves) get() told {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return told{slices.Clone(m.at), slices.Clone(m.lanes)}
+	return told{slices.Clone(m.at), slices.Clone(m.paths)}
 }
 
 func TestJoinWaitsForASnapshot(t *testing.T) {
@@ -158,7 +158,7 @@ func TestViewsLinger(t *testing.T) {
 	})
 }
 
-// Who joins, or refreshes, gets what the source published before, however long the lanes would wait.
+// Who joins, or refreshes, gets what the source published before, however long the paths would wait.
 func TestJoinDrains(t *testing.T) {
 	inBubble(t, Config{DebounceAfter: time.Hour, DebounceMax: 2 * time.Hour}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
@@ -197,7 +197,7 @@ func TestConfigurationIsDebounced(t *testing.T) {
 		m.reset()
 		src.put(vsOf(t, "shop/lone", web, web, ""))
 		pass(time.Second)
-		if len(m.get().at) != 1 || m.get().at[0] != 25*time.Millisecond || m.get().lanes[0] != Slow {
+		if len(m.get().at) != 1 || m.get().at[0] != 25*time.Millisecond || m.get().paths[0] != Slow {
 			t.Errorf("a lone edit: %+v, want one move after 25 ms", m.get())
 		}
 		m.reset()
@@ -234,8 +234,8 @@ func TestEndpointsGoAtOnce(t *testing.T) {
 			src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0."+string(rune('1'+i%3))))
 			synctest.Wait()
 		}
-		if len(m.get().at) != 1 || m.get().lanes[0] != Fast {
-			t.Errorf("nine flips at once: told %v, want once by now", m.get().lanes)
+		if len(m.get().at) != 1 || m.get().paths[0] != Fast {
+			t.Errorf("nine flips at once: told %v, want once by now", m.get().paths)
 		}
 		pass(12 * time.Millisecond)
 		if len(m.get().at) != 2 || m.get().at[1] != 10*time.Millisecond {
@@ -245,8 +245,8 @@ func TestEndpointsGoAtOnce(t *testing.T) {
 			t.Errorf("endpoints: %s", got)
 		}
 		pass(time.Second)
-		if len(m.get().at) != 3 || m.get().lanes[2] != Slow || p.Set().Revision != src.now.Revision() {
-			t.Errorf("told %v at revision %d, want the configuration after the endpoints", m.get().lanes, p.Set().Revision)
+		if len(m.get().at) != 3 || m.get().paths[2] != Slow || p.Set().Revision != src.now.Revision() {
+			t.Errorf("told %v at revision %d, want the configuration after the endpoints", m.get().paths, p.Set().Revision)
 		}
 	})
 }
@@ -260,7 +260,7 @@ func TestEndpointsDebounced(t *testing.T) {
 		m.reset()
 		src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0.2"))
 		pass(time.Second)
-		if len(m.get().at) != 1 || m.get().at[0] != 25*time.Millisecond || m.get().lanes[0] != Slow {
+		if len(m.get().at) != 1 || m.get().at[0] != 25*time.Millisecond || m.get().paths[0] != Slow {
 			t.Errorf("%+v, want one move, after 25 ms", m.get())
 		}
 	})

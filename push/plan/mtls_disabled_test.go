@@ -115,7 +115,7 @@ func TestOutOfSelectorEndpointsBringTheirPolicies(t *testing.T) {
 		change := p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{c.slice}, nil)
 		_, rest := p.PlanEndpoints(change, false)
 		if waits := len(rest) > 0; waits != c.waits {
-			t.Errorf("%s: it waits for the configuration lane: %v, want %v", c.name, waits, c.waits)
+			t.Errorf("%s: it waits for the configuration path: %v, want %v", c.name, waits, c.waits)
 		}
 		p.Apply(mirror.Change{New: change.New, Edits: rest})
 		if got := changedClusters(first, h.Set()); got != c.changed {

@@ -16,8 +16,8 @@ const (
 	noisyBurst = 50
 )
 
-// laneOf says in which lane an edit is planned.
-func (l *Loop) laneOf(e mirror.Edit, now time.Time) Lane {
+// pathOf says on which path an edit is planned.
+func (l *Loop) pathOf(e mirror.Edit, now time.Time) Path {
 	key := e.Key()
 	switch {
 	case !key.Kind.FollowsWorkloads() || l.cfg.DebounceEndpoints:
@@ -76,7 +76,7 @@ func (l *noisy) forget(now time.Time) {
 // waits.
 const maxFastHosts = 256
 
-// fastHosts is the hosts whose endpoints the fast lane planned last.
+// fastHosts is the hosts whose endpoints the fast path planned last.
 type fastHosts struct {
 	hosts  []string // oldest first
 	sorted []string // the same; replaced, never changed

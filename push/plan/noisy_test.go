@@ -37,14 +37,14 @@ func TestNoisyNamespace(t *testing.T) {
 		}
 		flip("pay/bank-1", "2", 7)
 		bank := "bank.pay.svc.cluster.local"
-		if got := m.get(); !slices.Equal(got.lanes, []Lane{Fast}) || !slices.Equal(p.Set().FastHosts, []string{bank}) {
+		if got := m.get(); !slices.Equal(got.paths, []Path{Fast}) || !slices.Equal(p.Set().FastHosts, []string{bank}) {
 			t.Errorf("another's endpoints: %v, flipped %v", got, p.Set().FastHosts)
 		}
 		if got := addresses(t, p.Set(), "outbound|80||"+bank); got != "10.2.7.1:8080" {
 			t.Errorf("another's endpoints: %s", got)
 		}
 		pass(time.Second)
-		if got := m.get(); !slices.Equal(got.lanes, []Lane{Fast, Slow}) {
+		if got := m.get(); !slices.Equal(got.paths, []Path{Fast, Slow}) {
 			t.Errorf("endpoints of a loud namespace, later: %v", got)
 		}
 		if got, want := addresses(t, p.Set(), "outbound|80||"+web), fmt.Sprintf("10.1.%d.1:8080", (loud+1)%200); got != want {
@@ -53,7 +53,7 @@ func TestNoisyNamespace(t *testing.T) {
 		pass(2 * time.Second)
 		m.reset()
 		flip("shop/web-1", "1", 3)
-		if got := m.get(); !slices.Equal(got.lanes, []Lane{Fast}) || !slices.Equal(p.Set().FastHosts, []string{bank, web}) {
+		if got := m.get(); !slices.Equal(got.paths, []Path{Fast}) || !slices.Equal(p.Set().FastHosts, []string{bank, web}) {
 			t.Errorf("when it is quiet again: %v, flipped %v", got, p.Set().FastHosts)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 )
 
 // A set has the number of the plan that last changed its configuration: what is delivered progressively is told apart by it.
-// Endpoints do not count, in neither lane, nor do plans that changed nothing of it, nor Secrets that were opened.
+// Endpoints do not count, on either path; nor do plans that changed nothing of it, nor Secrets that were opened.
 func TestPlansAreNumbered(t *testing.T) {
 	const dest = "host: s3.ns0.svc.cluster.local\nsubsets: [{name: "
 	p, _, handles := bigPlanner(t, 40, 2)

@@ -25,8 +25,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// drill drives a planner through random edits, both lanes, and compares it with plans from nothing.
-type drill struct {
+// randomRun drives a planner through random edits, both paths, and compares it with plans from nothing.
+type randomRun struct {
 	mesh    *mesh
 	planner *Planner
 	handles []*Handle
@@ -37,8 +37,8 @@ type drill struct {
 	guests  []*Handle
 }
 
-func newDrill(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *drill {
-	d := &drill{mesh: newMesh(t, seed), planner: New(Settings{}), other: &pool.Pool{}, snap: mirror.Empty()}
+func newRandomRun(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *randomRun {
+	d := &randomRun{mesh: newMesh(t, seed), planner: New(Settings{}), other: &pool.Pool{}, snap: mirror.Empty()}
 	d.planner.table = table
 	for _, n := range nodes()[:4] {
 		d.handles = append(d.handles, d.planner.Join(n))
@@ -46,22 +46,22 @@ func newDrill(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *drill
 	return d
 }
 
-// step makes some edits; the lanes are drained every second time.
-func (d *drill) step(i int) {
+// step makes some edits; the paths are drained every second time.
+func (d *randomRun) step(i int) {
 	d.last = ""
-	d.edit()
-	if h := d.handles[d.mesh.r.IntN(len(d.handles))]; d.mesh.one(2) {
-		d.planner.SubscribeSecrets(h, []string{d.mesh.pick(wanted...), d.mesh.pick(wanted...)}, []string{d.mesh.pick(wanted...)})
-	}
-	if i == 3 {
+	if i == 3 { // whoever joins waits until nothing is pending (Loop.Join)
 		for _, n := range nodes()[4:] {
 			d.handles = append(d.handles, d.planner.Join(n))
 		}
 	}
+	d.edit()
+	if h := d.handles[d.mesh.r.IntN(len(d.handles))]; d.mesh.one(2) {
+		d.planner.SubscribeSecrets(h, []string{d.mesh.pick(wanted...), d.mesh.pick(wanted...)}, []string{d.mesh.pick(wanted...)})
+	}
 }
 
-// edit makes one edit or two, and has the fast lane plan what it plans of them.
-func (d *drill) edit() {
+// edit makes one edit or two, and has the fast path plan what it plans of them.
+func (d *randomRun) edit() {
 	var puts []model.Record
 	var dels []model.Key
 	take := func(put model.Record, del model.Key) {
@@ -92,7 +92,7 @@ func (d *drill) edit() {
 }
 
 // drain plans what waits, half of the times apart, with more edits between two scopes.
-func (d *drill) drain() {
+func (d *randomRun) drain() {
 	for more := d.mesh.one(2); d.pending.Len() > 0; more = false {
 		d.planner.backgroundFrom = 1000 // where they stand
 		if more {
@@ -113,7 +113,7 @@ func (d *drill) drain() {
 }
 
 // authorise answers for identities about which the planner wants to know, as the bindings of the snapshot say, and for no others.
-func (d *drill) authorise() {
+func (d *randomRun) authorise() {
 	asked := d.planner.secrets.Doubted()
 	for who, id := range d.planner.identities {
 		if id.Undecided() {
@@ -125,13 +125,13 @@ func (d *drill) authorise() {
 	}
 }
 
-func (d *drill) right(who view.Identity) access.Standing {
+func (d *randomRun) right(who view.Identity) access.Standing {
 	answer := access.Granted(d.snap, who)
 	return access.Standing{Known: true, Allowed: answer.Allowed, Why: answer.Why}
 }
 
 // meanwhile plans the scopes piece by piece, some at a time, and edits in between. What proxies should have stays as it is, endpoints aside.
-func (d *drill) during() {
+func (d *randomRun) during() {
 	revision, before := d.planner.Revision(), map[*Handle]*manifest.Set{}
 	for _, h := range d.handles {
 		before[h] = h.Set()
@@ -153,7 +153,7 @@ func (d *drill) during() {
 }
 
 // open opens what is sealed, and nothing else: who asks for nothing has nothing opened.
-func (d *drill) open() {
+func (d *randomRun) open() {
 	for _, r := range d.planner.secrets.Sealed() {
 		if !d.planner.secrets.Subscribed(r.Key.Namespace) {
 			panic("nobody subscribes to " + r.Key.String())
@@ -163,7 +163,7 @@ func (d *drill) open() {
 }
 
 // visit lets proxies come and go, so that scopes are born of others in the middle of a history, and those end.
-func (d *drill) visit() {
+func (d *randomRun) visit() {
 	if d.mesh.one(2) {
 		n := node(d.mesh.pick("a", "b", "c", "istio-system"), "guest", d.mesh.pick("app=s0", "app=s9"))
 		if !d.mesh.one(3) {
@@ -182,7 +182,7 @@ func (d *drill) visit() {
 }
 
 // differs is what differs from plans from nothing; empty: nothing.
-func (d *drill) differs(i int) string {
+func (d *randomRun) differs(i int) string {
 	hosts := hostIndex{}
 	for _, s := range d.planner.scopes {
 		s.hosts.Names(func(h string) { hosts.set(h, s, true) })
@@ -198,7 +198,11 @@ func (d *drill) differs(i int) string {
 	for _, h := range d.handles {
 		subscribed := d.planner.secrets.Copy(h.View().Secrets)
 		subscribed.Right = d.right(subscribed.Who)
-		have, want := h.Set(), fresh(w, view.Of(d.snap, h.Node), subscribed)
+		v := viewFrom(w, h.Node)
+		if v.Secrets != h.View().Secrets {
+			return fmt.Sprintf("%s/%s: has Secrets of %+v, and is %+v", h.Node.Namespace, h.Node.Name, h.View().Secrets, v.Secrets)
+		}
+		have, want := h.Set(), fresh(w, v, subscribed)
 		for _, name := range wanted {
 			if want.Types[xds.Secret].Pending(name) {
 				return fmt.Sprintf("%s/%s: secret %s is not opened, and nobody is told to open it", h.Node.Namespace, h.Node.Name, name)
@@ -235,11 +239,11 @@ func TestPlanMatchesFresh(t *testing.T) {
 // matchesFresh compares a planner that goes through a random history with one that starts at each of its steps.
 func matchesFresh(t *testing.T, seed uint64, steps int) {
 	t.Helper()
-	d := newDrill(t, seed, &affects)
+	d := newRandomRun(t, seed, &affects)
 	for i := range steps {
 		d.step(i)
 		if i%3 == 2 {
-			continue // the configuration lane waits for more
+			continue // the configuration path waits for more
 		}
 		d.drain()
 		if diff := d.differs(i); diff != "" {

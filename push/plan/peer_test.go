@@ -107,7 +107,7 @@ func TestNewAccountWaitsForCluster(t *testing.T) {
 	c := p.Snapshot().Apply(2, []model.Record{slice(t, "fresh")}, nil)
 	moved, rest := p.PlanEndpoints(c, false)
 	if len(moved) != 0 || len(rest) != 1 {
-		t.Errorf("the fast lane moved %v and left %v", moved, rest)
+		t.Errorf("the fast path moved %v and left %v", moved, rest)
 	}
 	p.Apply(mirror.Change{New: c.New, Edits: rest})
 	raw, err := protojson.Marshal(clusterOf(t, h.Set(), name).TransportSocketMatches[0])

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Pending merges edits that wait for the configuration lane: of several edits of one record the first old and the last
-// new count, and what was undone is forgotten. Not so Endpoints: the fast lane may have planned what stood in between, so
+// Pending merges edits that wait for the configuration path: of several edits of one record the first old and the last
+// new count, and what was undone is forgotten. Not so Endpoints: the fast path may have planned what stood in between, so
 // its hosts are planned again, too. The zero Pending is empty.
 type Pending struct {
 	edits  map[model.Key]mirror.Edit

@@ -9,7 +9,7 @@ import (
 )
 
 // Of what is edited twice the first old and the last new count; but hosts that Endpoints had in between, which the fast
-// lane has planned, are not forgotten, not even where the record is again what it was.
+// path has planned, are not forgotten, not even where the record is again what it was.
 func TestPending(t *testing.T) {
 	a, b, c := hosted(t, "a"), hosted(t, "b"), hosted(t, "c")
 	var p Pending

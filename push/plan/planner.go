@@ -14,12 +14,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Lane says how urgent a move is.
-type Lane uint8
+// Path says how urgent a move is.
+type Path uint8
 
-// The lanes of a push.
+// The paths of a push.
 const (
-	Slow Lane = iota // configuration
+	Slow Path = iota // configuration
 	Fast             // nothing but endpoints differs
 )
 
@@ -41,6 +41,8 @@ type Planner struct {
 	workloads  map[view.Workload]*workload
 	views      map[view.View]*planned
 	handles    map[*Handle]struct{}
+	pods       podIndex
+	latest     *mirror.Snapshot // that the planner was told of; input may be older while something waits
 	index      hostIndex
 	secrets    *secret.Table
 	identities map[view.Identity]*identity
@@ -106,7 +108,7 @@ func (h *Handle) ID() string {
 // Moved says that a proxy should have something else.
 type Moved struct {
 	Handle *Handle
-	Lane   Lane
+	Path   Path
 }
 
 // New makes a planner; nobody has joined it.
@@ -120,9 +122,9 @@ func New(c Settings) *Planner {
 	in := input.New(c.Snapshot, c.Pool)
 	in.Fault = c.fault
 	return &Planner{
-		input: in, table: &affects, keys: view.NewIndex(c.Snapshot), revision: c.Snapshot.Revision(),
+		input: in, table: &affects, keys: view.NewIndex(c.Snapshot), latest: c.Snapshot, revision: c.Snapshot.Revision(),
 		scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, views: map[view.View]*planned{}, handles: map[*Handle]struct{}{},
-		index: hostIndex{}, secrets: secret.New(in), identities: map[view.Identity]*identity{}, backgroundFrom: backgroundFrom,
+		pods: podIndex{}, index: hostIndex{}, secrets: secret.New(in), identities: map[view.Identity]*identity{}, backgroundFrom: backgroundFrom,
 	}
 }
 
@@ -140,7 +142,8 @@ func (p *Planner) Join(n view.Node) *Handle {
 }
 
 func (p *Planner) join(h *Handle) {
-	p.bind(h, p.keys.View(p.input.Snapshot, h.Node))
+	p.bind(h, p.viewOf(h.Node))
+	p.pods.add(h)
 	p.handles[h] = struct{}{}
 }
 
@@ -151,6 +154,7 @@ func (p *Planner) Leave(h *Handle) {
 	}
 	p.SubscribeSecrets(h, nil, h.secrets.All())
 	delete(p.handles, h)
+	p.pods.remove(h)
 	p.unbind(h, h.planned.Load())
 }
 
@@ -291,9 +295,12 @@ func succeed(old, now *manifest.Manifest) *manifest.Manifest {
 	return old
 }
 
-// rebind gives proxies of the namespaces the views they have now, and says whose is another.
-func (p *Planner) rebind(namespaces map[string]bool) map[*Handle]bool {
+// rebind gives proxies of the namespaces that a change touches, and those that are bound to Pods that it touches, the views they have
+// now, and says whose is another.
+func (p *Planner) rebind(c *change) map[*Handle]bool {
 	rebound := map[*Handle]bool{}
+	p.rebindPods(c, rebound)
+	namespaces := c.views
 	if len(namespaces) == 0 {
 		return rebound
 	}
@@ -301,12 +308,7 @@ func (p *Planner) rebind(namespaces map[string]bool) map[*Handle]bool {
 		if !namespaces["*"] && !namespaces[h.Node.Namespace] {
 			continue
 		}
-		old := h.planned.Load()
-		if v := p.keys.View(p.input.Snapshot, h.Node); v != old.view {
-			p.bind(h, v)
-			p.unbind(h, old)
-			rebound[h] = true
-		}
+		p.rebindOne(h, rebound)
 	}
 	return rebound
 }

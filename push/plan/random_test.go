@@ -390,6 +390,9 @@ func nodes() []view.Node {
 		one.Name, one.Cluster = "west-"+one.Name, west.Cluster()
 		all = append(all, one)
 	}
+	bound := all[6]
+	bound.Name, bound.Pod = "gw-bound", "w0"
+	all = append(all, bound)
 	all[0].Addresses = []string{"10.1.0.1"}
 	all[0].Locality, all[1].Locality, all[2].Locality = "r1/z1", "r2/z1", "r1/z1"
 	all[5].Mode = view.None

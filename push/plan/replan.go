@@ -56,6 +56,7 @@ func (p *Planner) Begin(c mirror.Change) {
 	for _, e := range c.Edits {
 		relabelled[e.Key()] = p.keys.Apply(e)
 	}
+	p.latest = c.New
 	ch := &change{dirt: newDirt(), in: p.input.At(c.New, c.Edits...), was: p.input.Root(), relabelled: relabelled}
 	ch.collect(p.table, c.Edits)
 	rp := &replan{change: ch, shadows: map[*scope]*shadow{}}
@@ -200,7 +201,7 @@ func (p *Planner) End() []Moved {
 	for _, pl := range p.views {
 		pl.relink(p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
 	}
-	rebound := p.rebind(rp.views)
+	rebound := p.rebind(rp.change)
 	p.input.Sharing = nil
 	return p.publish(rebound)
 }

@@ -43,7 +43,7 @@ func TestFastPathPassesAPlan(t *testing.T) {
 		next := now.Apply(now.Revision()+1, []model.Record{flip(t, "ns0", "s3", ready)}, nil)
 		now = next.New
 		moved, rest := p.PlanEndpoints(next, false)
-		if len(moved) != 6 || len(rest) != 0 || moved[0].Lane != Fast {
+		if len(moved) != 6 || len(rest) != 0 || moved[0].Path != Fast {
 			t.Fatalf("flip %d moved %v, and %v waits", flips, moved, rest)
 		}
 		for _, h := range handles {
@@ -55,7 +55,7 @@ func TestFastPathPassesAPlan(t *testing.T) {
 			}
 		}
 	}
-	if moved := p.End(); len(moved) != 6 || moved[0].Lane != Slow || flips < 6*50 {
+	if moved := p.End(); len(moved) != 6 || moved[0].Path != Slow || flips < 6*50 {
 		t.Errorf("the end moved %v after %d flips", moved, flips)
 	}
 	if p.PlanEndpoints(mirror.Change{New: now}, false); p.Revision() != now.Revision() {
@@ -132,8 +132,8 @@ func TestSmallChangeNeedsNoShadow(t *testing.T) {
 // The loop has endpoints pass a plan that takes more than one turn, and says that all is planned once it is.
 func TestLoopTakesTurns(t *testing.T) {
 	src := newTestSource()
-	var lanes []Lane
-	l, err := NewLoop(Config{Source: src, DebounceAfter: 1, Coalesce: 1, Planned: func(_ int64, lane Lane, _ time.Time, _, _ int) { lanes = append(lanes, lane) }})
+	var paths []Path
+	l, err := NewLoop(Config{Source: src, DebounceAfter: 1, Coalesce: 1, Planned: func(_ int64, path Path, _ time.Time, _, _ int) { paths = append(paths, path) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,8 +170,8 @@ func TestLoopTakesTurns(t *testing.T) {
 	if l.plan(time.Now()); l.Revision() != 3 {
 		t.Errorf("revision %d of all that is planned, want 3", l.Revision())
 	}
-	if fmt.Sprint(lanes) != fmt.Sprint([]Lane{Fast, Slow, Fast}) {
-		t.Errorf("planned in the lanes %v", lanes)
+	if fmt.Sprint(paths) != fmt.Sprint([]Path{Fast, Slow, Fast}) {
+		t.Errorf("planned on the paths %v", paths)
 	}
 	for _, h := range handles {
 		if bad := l.planner.Check(h); len(bad) > 0 {
@@ -199,7 +199,7 @@ func TestNobodySeesHalfAPlan(t *testing.T) {
 		for g := range 3 {
 			guests.Go(func() {
 				for i := range 40 {
-					p, err := l.Join(context.Background(), node(fmt.Sprintf("ns%d", (g+i)%7), "guest"), func(Lane) {})
+					p, err := l.Join(context.Background(), node(fmt.Sprintf("ns%d", (g+i)%7), "guest"), func(Path) {})
 					if err != nil {
 						t.Error(err)
 						return

@@ -40,7 +40,7 @@ func withFault(t *testing.T, fault func(*input.Input, view.Scope), f func(t *tes
 
 func joins(t *testing.T, l *Loop, namespace, name string, m *moves) *Proxy {
 	t.Helper()
-	var moved func(Lane)
+	var moved func(Path)
 	if m != nil {
 		moved = m.moved
 	}
@@ -217,7 +217,7 @@ func TestManyRecordsThatPanic(t *testing.T) {
 	})
 }
 
-// Every way in which the planner is asked outlives a panic: a great change that is planned apart, endpoints in the fast lane.
+// Every way in which the planner is asked outlives a panic: a great change that is planned apart, endpoints in the fast path.
 func TestPanicInEachLane(t *testing.T) {
 	for name, edit := range map[string]func(t *testing.T) []model.Record{
 		"apart": func(t *testing.T) []model.Record { return []model.Record{vsOf(t, "shop/v", web, "poison.org", "")} },

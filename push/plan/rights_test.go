@@ -76,11 +76,11 @@ func TestForgedLabels(t *testing.T) {
 	}
 }
 
-// Labels that change give the private key and take it, by the lane of endpoints alone, too; it is not held for nobody.
+// Labels that change give the private key and take it, by the fast path alone, too; it is not held for nobody.
 func TestLabelsThatChange(t *testing.T) {
 	inBubble(t, Config{Opener: &opener{}, Authoriser: &judge{}}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(selecting(t, "app: gw"), tlsSecret(t, "shop/web", "chain", "", "1"))
-		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Path) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestAuthoriserIsAsked(t *testing.T) {
 		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "ca", "1"))
 		join := func(n view.Node) *Proxy {
 			t.Helper()
-			p, err := l.Join(t.Context(), n, func(Lane) {})
+			p, err := l.Join(t.Context(), n, func(Path) {})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +189,7 @@ func TestComesBackWhileAway(t *testing.T) {
 	inBubble(t, Config{Opener: &opener{}, Authoriser: j}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
 		for i := range 3 {
-			p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
+			p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Path) {})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +212,7 @@ func TestRightIsNotRemembered(t *testing.T) {
 	j, o := &judge{}, &opener{}
 	inBubble(t, Config{Opener: o, Authoriser: j}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
-		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Path) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestBindingsAreEdited(t *testing.T) {
 	}
 	inBubble(t, Config{Opener: &opener{}, Authoriser: j}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
-		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Path) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,7 @@ func TestBindingsAreEdited(t *testing.T) {
 	})
 	inBubble(t, Config{Opener: &opener{}}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))
-		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Lane) {})
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(Path) {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -291,9 +291,9 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 	inBubble(t, Config{Opener: o, Authoriser: &judge{}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(tlsSecret(t, "shop/web", "one", "", "1"), used(t, "web"))
 		moved := 0
-		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(lane Lane) {
-			if moved++; lane != Slow {
-				t.Error("a Secret went in the lane of endpoints")
+		p, err := l.Join(t.Context(), gateway("shop", "shop"), func(path Path) {
+			if moved++; path != Slow {
+				t.Error("a Secret went in the path of endpoints")
 			}
 		})
 		if err != nil {

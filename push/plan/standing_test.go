@@ -22,7 +22,7 @@ func TestStanding(t *testing.T) {
 		src.put(tlsSecret(t, "shop/web", "one", "", "1"), used(t, "web"))
 		join := func(n view.Node, ask ...string) *Proxy {
 			t.Helper()
-			p, err := l.Join(t.Context(), n, func(Lane) {})
+			p, err := l.Join(t.Context(), n, func(Path) {})
 			if err != nil {
 				t.Fatal(err)
 			}

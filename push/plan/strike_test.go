@@ -98,7 +98,7 @@ func struckTables() map[string][model.NumKinds][]effect {
 
 // findsAt goes through a history up to one step and compares there.
 func findsAt(t *testing.T, at history, table *[model.NumKinds][]effect) bool {
-	d := newDrill(t, at.seed, table)
+	d := newRandomRun(t, at.seed, table)
 	for i := range at.step + 1 {
 		d.step(i)
 		d.drain()
@@ -109,7 +109,7 @@ func findsAt(t *testing.T, at history, table *[model.NumKinds][]effect) bool {
 // search is the first step of the first history at which the oracle finds what is struck.
 func search(t *testing.T, table *[model.NumKinds][]effect) history {
 	for seed := range uint64(600) {
-		d := newDrill(t, 1000+seed, table)
+		d := newRandomRun(t, 1000+seed, table)
 		for i := range 50 {
 			d.step(i)
 			d.drain()
@@ -166,7 +166,7 @@ func TestEmptyRowMeansEverything(t *testing.T) {
 		table[kind] = nil
 	}
 	for seed := range uint64(2) {
-		d := newDrill(t, seed, &table)
+		d := newRandomRun(t, seed, &table)
 		for i := range 40 {
 			d.step(i)
 			d.drain()

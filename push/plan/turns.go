@@ -68,15 +68,15 @@ func (l *Loop) planEndpoints(now time.Time) {
 }
 
 // planned tells who wants to know.
-func (l *Loop) planned(lane Lane, revision int64, began time.Time, edits, moved int) {
+func (l *Loop) planned(path Path, revision int64, began time.Time, edits, moved int) {
 	if l.cfg.Planned != nil {
-		l.cfg.Planned(revision, lane, began, edits, moved)
+		l.cfg.Planned(revision, path, began, edits, moved)
 	}
 }
 
 // apply begins to plan the configuration that waits.
 func (l *Loop) apply(now time.Time) {
-	if l.endpoints.waits { // both lanes read one snapshot
+	if l.endpoints.waits { // both paths read one snapshot
 		l.planEndpoints(now)
 	}
 	edits := l.pending.Take()

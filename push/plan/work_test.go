@@ -68,7 +68,7 @@ func TestAmountsOfWork(t *testing.T) {
 		fast := func(r model.Record) (moved int) {
 			m, rest := p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{r}, nil), false)
 			if len(rest) > 0 {
-				t.Error("a flip of endpoints waits for the configuration lane")
+				t.Error("a flip of endpoints waits for the configuration path")
 			}
 			return len(m)
 		}
@@ -81,7 +81,7 @@ func TestAmountsOfWork(t *testing.T) {
 		}{
 			// Two ports, each without subset and with v2: those of v1 do not select the endpoint.
 			{"an endpoint flips", func() int { return fast(flip(t, "ns0", "s3", 3)) }, work{endpoints: 4}, 4},
-			{"an endpoint flips, by way of the configuration lane", func() int { return edit(flip(t, "ns0", "s3", 2)) }, work{endpoints: 4}, 4},
+			{"an endpoint flips, by way of the configuration path", func() int { return edit(flip(t, "ns0", "s3", 2)) }, work{endpoints: 4}, 4},
 			// Its own namespace sees the short names, all others do not; all route configurations differ.
 			{"a VirtualService is edited", func() int { return edit(vsOf(t, "ns0/s3", host, "s4.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
 			{"it is edited again", func() int { return edit(vsOf(t, "ns0/s3", host, "s6.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
@@ -130,7 +130,7 @@ func TestFastPathSharesTheRest(t *testing.T) {
 	}
 }
 
-// While configuration waits the fast lane plans hosts as they were planned, and claims no revision.
+// While configuration waits the fast path plans hosts as they were planned, and claims no revision.
 func TestFastPathWithPendingConfiguration(t *testing.T) {
 	p, _, handles := bigPlanner(t, 40, 1)
 	c := p.Snapshot().Apply(2, []model.Record{svc(t, "ns0/new", "10.250.0.1", "http:80:HTTP"), flip(t, "ns0", "new", 4), flip(t, "ns0", "s3", 1)}, nil)
@@ -140,14 +140,14 @@ func TestFastPathWithPendingConfiguration(t *testing.T) {
 	}
 	set := handles[0].Set()
 	if set.Revision != 1 || set.Types[xds.Endpoint].Get("outbound|80||new.ns0.svc.cluster.local") != nil {
-		t.Error("the fast lane planned a host that is not planned yet")
+		t.Error("the fast path planned a host that is not planned yet")
 	}
 	if got := addresses(t, set, "outbound|80||s3.ns0.svc.cluster.local"); got != "10.200.0.0:8080" {
 		t.Errorf("endpoints: %s", got)
 	}
 	p.Apply(mirror.Change{New: c.New, Edits: rest})
 	if set = handles[0].Set(); set.Revision != 2 || len(p.Check(handles[0])) > 0 {
-		t.Error("the configuration lane did not complete the plan")
+		t.Error("the configuration path did not complete the plan")
 	}
 }
 

@@ -222,11 +222,11 @@ func (q *Quarantine) change(now time.Time, do func()) {
 		obs.QuarantineRetries.WithLabelValues("unanswered").Add(float64(unanswered))
 	}
 	for _, e := range events {
-		q.tell(e)
+		q.notify(e)
 	}
 }
 
-func (q *Quarantine) tell(e Event) {
+func (q *Quarantine) notify(e Event) {
 	w := e.Withheld
 	about := []any{obs.KeyObjects, w.Objects, obs.KeyType, w.Type.String(), obs.KeyName, w.Name, obs.KeyVersion, w.Version, obs.KeyView, w.View,
 		obs.KeyEnvoys, w.Envoys, obs.KeyIdentities, w.RefusedBy, obs.KeyFirst, w.First, obs.KeyLast, w.Last, obs.KeyError, w.Text}

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// drill resolves a random history step by step.
-type drill struct {
+// randomRun resolves a random history step by step.
+type randomRun struct {
 	*mesh
 	resolver *Resolver
 	source   *mirror.Snapshot
@@ -19,15 +19,15 @@ type drill struct {
 	last     mirror.Change
 }
 
-func newDrill(t testing.TB, seed uint64, table *[model.NumKinds][]dependency) *drill {
-	d := &drill{mesh: &mesh{t: t, r: rand.New(rand.NewPCG(seed, 5)), records: map[model.Key]model.Record{}}, resolver: New(nil), source: mirror.Empty()}
+func newRandomRun(t testing.TB, seed uint64, table *[model.NumKinds][]dependency) *randomRun {
+	d := &randomRun{mesh: &mesh{t: t, r: rand.New(rand.NewPCG(seed, 5)), records: map[model.Key]model.Record{}}, resolver: New(nil), source: mirror.Empty()}
 	d.resolver.table = table
 	d.behind = mirror.Change{Old: d.source, New: d.source}
 	return d
 }
 
 // step makes some edits, and has all that are behind resolved, four times out of five.
-func (d *drill) step() (resolved bool) {
+func (d *randomRun) step() (resolved bool) {
 	var puts []model.Record
 	var dels []model.Key
 	for range 1 + d.r.IntN(3) {
@@ -49,7 +49,7 @@ func (d *drill) step() (resolved bool) {
 }
 
 // fault is how what was resolved step by step differs from what is resolved from nothing; empty: in nothing.
-func (d *drill) fault() string {
+func (d *randomRun) fault() string {
 	whole, problems := Snapshot(d.source)
 	if edits := mirror.Diff(whole, d.last.New).Edits; len(edits) > 0 {
 		return fmt.Sprintf("from nothing, then step by step: %v", edits)
@@ -61,7 +61,7 @@ func (d *drill) fault() string {
 }
 
 // wrong is what is wrong with the last change in itself.
-func (d *drill) wrong() string {
+func (d *randomRun) wrong() string {
 	c := d.last
 	if d.resolver.drift > 0 && d.resolver.drift >= len(d.resolver.overlay) {
 		return "structure is no longer shared with the source"
@@ -130,7 +130,7 @@ func hosts(r model.Record) []string {
 // Over random histories what is resolved step by step is what is resolved from nothing, and each change says exactly what differs.
 func TestStepMatchesSnapshot(t *testing.T) {
 	for seed := range uint64(40) {
-		d := newDrill(t, seed, &dependencies)
+		d := newRandomRun(t, seed, &dependencies)
 		for i := range 60 {
 			if d.step() {
 				if fault := d.fault(); fault != "" {
@@ -159,7 +159,7 @@ func TestStruckDependencies(t *testing.T) {
 
 func finds(t *testing.T, table *[model.NumKinds][]dependency) bool {
 	for seed := range uint64(40) {
-		d := newDrill(t, seed, table)
+		d := newRandomRun(t, seed, table)
 		for range 60 {
 			if d.step() && d.fault() != "" {
 				return true

@@ -20,11 +20,11 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// An aside is pushed to who subscribed, beside what Envoy asked for; who did not is not disturbed; and every response says
+// An agent resource is pushed to who subscribed, beside what Envoy asked for; who did not is not disturbed; and every response says
 // of which revision it is.
 func TestAgentResourceIsPushed(t *testing.T) {
 	b := &board{}
-	b.res.Store(aside(t, "A", "1"))
+	b.res.Store(agentResource(t, "A", "1"))
 	p := newPlanner(cluster("a"))
 	s, addr := start(t, Config{Planner: p, AgentTypes: []AgentType{b.agentType()}, Store: func() string { return "c1" }})
 	agent, envoy := dial(t, addr), dial(t, addr)
@@ -53,7 +53,7 @@ func TestAgentResourceIsPushed(t *testing.T) {
 	}
 	// Not acknowledged yet: the newest waits for that, and what is in between is never sent.
 	for i := range 5 {
-		b.res.Store(aside(t, "A", fmt.Sprint(i+2)))
+		b.res.Store(agentResource(t, "A", fmt.Sprint(i+2)))
 		s.AgentResourceChanged(agentURL)
 	}
 	s.AgentResourceChanged("navarch.io/not-served")
@@ -100,11 +100,11 @@ func refusedThenGone(t *testing.T, s *Server, b *board, agent *client, r *discov
 	})
 }
 
-// A stream that owes acknowledgements is not sent asides before they come, so that a sender never blocks; nor does one
-// that holds back the acknowledgement of an aside get anything beyond the credit. It is closed at the deadline.
+// A stream that owes acknowledgements is not sent agent resources before they come, so that a sender never blocks; nor does one
+// that holds back the acknowledgement of an agent resource get anything beyond the credit. It is closed at the deadline.
 func TestAgentResourceKeepsTheCredit(t *testing.T) {
 	b := &board{}
-	b.res.Store(aside(t, "A", strings.Repeat("x", 1<<20)))
+	b.res.Store(agentResource(t, "A", strings.Repeat("x", 1<<20)))
 	p := newPlanner(cluster("a"))
 	s, addr := start(t, Config{Planner: p, Workers: 1, AckDeadline: 3 * time.Second, AgentTypes: []AgentType{b.agentType()}})
 	slow, fast := dial(t, addr), dial(t, addr)
@@ -118,7 +118,7 @@ func TestAgentResourceKeepsTheCredit(t *testing.T) {
 	})
 	for i := range 20 { // would block the only worker at the first
 		p.put(large("a", 1<<16, fmt.Sprint(i)))
-		b.res.Store(aside(t, "A", fmt.Sprint(i)))
+		b.res.Store(agentResource(t, "A", fmt.Sprint(i)))
 		s.AgentResourceChanged(agentURL)
 		r := fast.next()
 		fast.ack(r)
@@ -156,10 +156,10 @@ func TestAgentResourceRemovalNeedsNoAck(t *testing.T) {
 	}
 }
 
-// Nor is an aside sent over what Envoy has not acknowledged: the sender would block.
+// Nor is an agent resource sent over what Envoy has not acknowledged: the sender would block.
 func TestAgentResourceWaitsForCredit(t *testing.T) {
 	b := &board{}
-	b.res.Store(aside(t, "A", "1"))
+	b.res.Store(agentResource(t, "A", "1"))
 	p := newPlanner(cluster("a"))
 	s, addr := start(t, Config{Planner: p, Workers: 1, AgentTypes: []AgentType{b.agentType()}})
 	slow, fast := dial(t, addr), dial(t, addr)
@@ -176,7 +176,7 @@ func TestAgentResourceWaitsForCredit(t *testing.T) {
 		return slices.ContainsFunc(s.Inspect(), func(i StreamInfo) bool { return i.Unacked > 1<<20 })
 	})
 	for i := range 5 {
-		b.res.Store(aside(t, "A", fmt.Sprint(i+2)))
+		b.res.Store(agentResource(t, "A", fmt.Sprint(i+2)))
 		s.AgentResourceChanged(agentURL)
 		fast.ack(fast.next())
 	}
@@ -186,7 +186,7 @@ func TestAgentResourceWaitsForCredit(t *testing.T) {
 	}
 }
 
-// besides are streams of a server, the first of which are subscribed to the aside; none of them is marked.
+// besides are streams of a server, the first of which are subscribed to the agent resource; none of them is marked.
 func besides(t *testing.T, srv *Server, streams, subscribed uint64) map[uint64]*stream {
 	t.Helper()
 	view := &stillView{set: newPlanner().set}
@@ -210,14 +210,14 @@ func besides(t *testing.T, srv *Server, streams, subscribed uint64) map[uint64]*
 	return all
 }
 
-// What a change of an aside costs: one mark and one look for each stream that subscribed and none for the others, and the
+// What a change of an agent resource costs: one mark and one look for each stream that subscribed and none for the others, and the
 // bytes are the same ones for all.
 func TestAgentResourceWork(t *testing.T) {
 	const streams, subscribed, size = 500, 50, 1 << 20
 	b := &board{}
 	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{b.agentType()}})
 	all := besides(t, srv, streams, subscribed)
-	res := aside(t, "A", strings.Repeat("x", size))
+	res := agentResource(t, "A", strings.Repeat("x", size))
 	b.res.Store(res)
 	b.asked.Store(0)
 	srv.AgentResourceChanged(agentURL)
@@ -226,7 +226,7 @@ func TestAgentResourceWork(t *testing.T) {
 			t.Fatalf("stream %d of %d subscribed ones: marked %v", id, subscribed, marked)
 		}
 		if (st.agentSubscriptions != nil) != (id < subscribed) {
-			t.Fatalf("stream %d keeps state of asides: %v", id, st.agentSubscriptions)
+			t.Fatalf("stream %d keeps state of agent resources: %v", id, st.agentSubscriptions)
 		}
 	}
 	push := func() {
@@ -247,7 +247,7 @@ func TestAgentResourceWork(t *testing.T) {
 	if n := b.asked.Load(); n > 3*subscribed { // at the turn (with the look whether there is more), and at the ACK
 		t.Errorf("%d looks for %d streams", n, subscribed)
 	}
-	other := aside(t, "A", strings.Repeat("y", size))
+	other := agentResource(t, "A", strings.Repeat("y", size))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	const runs = 10
@@ -368,7 +368,7 @@ func TestAgentResourceOnStateOfTheWorldStream(t *testing.T) {
 	}
 	versions := map[string]bool{}
 	for i := range 3 {
-		b.res.Store(aside(t, "", fmt.Sprint(i)))
+		b.res.Store(agentResource(t, "", fmt.Sprint(i)))
 		s.AgentResourceChanged(agentURL)
 		r := receive()
 		var body structpb.Value

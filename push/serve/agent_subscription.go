@@ -29,7 +29,7 @@ type AgentType struct {
 	Resource func(Client, View) *AgentResource
 }
 
-// AgentResource is an encoded resource of an aside, shared by all streams that send it. Immutable.
+// AgentResource is an encoded resource of an agent resource, shared by all streams that send it. Immutable.
 type AgentResource struct {
 	Name    string
 	Version string // hash of the body, in hexadecimal
@@ -44,7 +44,7 @@ var agentMarshal = proto.MarshalOptions{Deterministic: true}
 func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	body := &anypb.Any{}
 	if err := anypb.MarshalFrom(body, m, agentMarshal); err != nil {
-		return nil, fmt.Errorf("encode aside %q: %w", name, err)
+		return nil, fmt.Errorf("encode agent resource %q: %w", name, err)
 	}
 	return EncodeAgentResourceBody(name, body)
 }
@@ -56,11 +56,11 @@ func EncodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, erro
 	resource := &discoveryv3.Resource{Name: name, Version: r.Version, Resource: body}
 	incremental, err := agentMarshal.Marshal(&discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{resource}})
 	if err != nil {
-		return nil, fmt.Errorf("encode aside %q: %w", name, err)
+		return nil, fmt.Errorf("encode agent resource %q: %w", name, err)
 	}
 	whole, err := agentMarshal.Marshal(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{body}})
 	if err != nil {
-		return nil, fmt.Errorf("encode aside %q: %w", name, err)
+		return nil, fmt.Errorf("encode agent resource %q: %w", name, err)
 	}
 	r.delta, r.sotw, r.size = mem.SliceBuffer(incremental), mem.SliceBuffer(whole), len(incremental)
 	return r, nil
@@ -70,12 +70,12 @@ func EncodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, erro
 func (r *AgentResource) Body() *anypb.Any {
 	whole := &discoveryv3.DiscoveryResponse{}
 	if err := proto.Unmarshal(r.sotw.ReadOnlyData(), whole); err != nil {
-		panic("serve: an aside that was encoded does not decode: " + err.Error())
+		panic("serve: an agent resource that was encoded does not decode: " + err.Error())
 	}
 	return whole.Resources[0]
 }
 
-// agentSubscription is what one stream knows of one aside. It has no clock and no socket.
+// agentSubscription is what one stream knows of one agent resource. It has no clock and no socket.
 type agentSubscription struct {
 	sotw, subscribed bool
 
@@ -93,7 +93,7 @@ type agentSubscription struct {
 	since   int64  // when it was sent, unix nanoseconds
 }
 
-// maxAgentNames bounds what a client can make a stream remember: an aside has one resource.
+// maxAgentNames bounds what a client can make a stream remember: an agent resource has one resource.
 const maxAgentNames = 64
 
 // maxVersion is the length in bytes of the longest version that is kept; ours are shorter.
@@ -120,7 +120,7 @@ type holding struct {
 	name, version string
 }
 
-// notice is one response of an aside.
+// notice is one response of an agent resource.
 type notice struct {
 	resource *AgentResource // nil: only removals
 	removed  []string

@@ -11,7 +11,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// holder is a client of an aside, as simple as it can be said.
+// holder is a client of an agent resource, as simple as it can be said.
 type holder struct {
 	all     bool
 	names   map[string]bool
@@ -23,7 +23,7 @@ type holder struct {
 
 func (h *holder) wants(name string) bool { return h.all || h.names[name] }
 
-// match is an aside and its client, with the resource as it is now.
+// match is an agent resource and its client, with the resource as it is now.
 type match struct {
 	*testing.T
 	*rand.Rand
@@ -44,7 +44,7 @@ func (m *match) ask(q *discoveryv3.DeltaDiscoveryRequest) {
 	m.subscription.request(agentRequest(m.T, q), m.res)
 }
 
-// send is the aside's turn.
+// send is the agent resource's turn.
 func (m *match) send() {
 	n, ok := m.subscription.next(agentURL, 1, m.res, time.Now())
 	if !ok {
@@ -156,7 +156,7 @@ func (m *match) end() {
 // what there is of what it asked for (or, where it refused that, what it had), every name that it asked for was answered,
 // and nothing is sent that it has.
 func TestAgentSubscriptionModel(t *testing.T) {
-	pool := []*AgentResource{nil, aside(t, "A", "1"), aside(t, "A", "2"), aside(t, "A", "3"), aside(t, "B", "1"), aside(t, "B", "2")}
+	pool := []*AgentResource{nil, agentResource(t, "A", "1"), agentResource(t, "A", "2"), agentResource(t, "A", "3"), agentResource(t, "B", "1"), agentResource(t, "B", "2")}
 	names := []string{"A", "B", "C", wildcard}
 	for seed := range uint64(3000) {
 		m := &match{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, subscription: &agentSubscription{}, pool: pool,

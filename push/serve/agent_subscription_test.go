@@ -18,7 +18,7 @@ import (
 
 const agentURL = "navarch.io/test"
 
-// board is an aside that a test changes.
+// board is an agent resource that a test changes.
 type board struct {
 	res   atomic.Pointer[AgentResource]
 	asked atomic.Int32
@@ -28,7 +28,7 @@ func (b *board) agentType() AgentType {
 	return AgentType{TypeURL: agentURL, Resource: func(Client, View) *AgentResource { b.asked.Add(1); return b.res.Load() }}
 }
 
-func aside(t testing.TB, name, content string) *AgentResource {
+func agentResource(t testing.TB, name, content string) *AgentResource {
 	t.Helper()
 	r, err := EncodeAgentResource(name, structpb.NewStringValue(content))
 	if err != nil {
@@ -51,7 +51,7 @@ func agentRequest(t *testing.T, r *discoveryv3.DeltaDiscoveryRequest) delta.Mess
 	return m
 }
 
-// subscriptionStep is what happens to an aside, and what is sent then; the client takes it.
+// subscriptionStep is what happens to an agent resource, and what is sent then; the client takes it.
 type subscriptionStep struct {
 	ask  *discoveryv3.DeltaDiscoveryRequest // or
 	put  *AgentResource                     // what there is from now on
@@ -104,10 +104,10 @@ func follow(t *testing.T, steps []subscriptionStep, labels map[string]string, ot
 	}
 }
 
-// The rules of one aside on one stream: steps are requests and changes, each followed by what is sent (names+versions, and
+// The rules of one agent resource on one stream: steps are requests and changes, each followed by what is sent (names+versions, and
 // removals with a minus), acknowledged at once unless the step says otherwise.
 func TestAgentSubscriptionProtocol(t *testing.T) {
-	a1, a2, b1 := aside(t, "A", "1"), aside(t, "A", "2"), aside(t, "B", "1")
+	a1, a2, b1 := agentResource(t, "A", "1"), agentResource(t, "A", "2"), agentResource(t, "B", "1")
 	type request = discoveryv3.DeltaDiscoveryRequest
 	first := func(names ...string) *request { return &request{ResourceNamesSubscribe: names} }
 	claims := func(v map[string]string, names ...string) *request {

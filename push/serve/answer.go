@@ -24,7 +24,7 @@ import (
 // Answer is a type that is answered once for each request and never pushed: what operators' tools ask (istio.io/debug). A
 // stream whose first request is of such a type asks for nothing else: it has no view and does not wait for admission.
 type Answer struct {
-	// TypeURL is what is asked for; neither one of xds.Type nor of an Aside.
+	// TypeURL is what is asked for; neither one of xds.Type nor of an AgentType.
 	TypeURL string
 	// Resources are what a client gets for the names in its request. It is called by the goroutine that reads the stream, for
 	// a few streams at once, and may take its time. An error is a gRPC status: it ends a stream that only asks; a proxy's

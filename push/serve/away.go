@@ -9,7 +9,7 @@ import (
 // errSentAway is why a stream ends that SendAway closed; nothing is wrong with it.
 var errSentAway = errors.New("this replica sends the stream to another one")
 
-// Subscribed is how many streams there are, and how many of them subscribed to an aside.
+// Subscribed is how many streams there are, and how many of them subscribed to an agent resource.
 func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 	all := s.all()
 	if i, is := s.agentTypes[typeURL]; is {
@@ -23,7 +23,7 @@ func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 }
 
 // SendAway closes n streams, chosen at random, and says how many those were: they come back elsewhere, if somebody has seen to
-// that. Those that did not subscribe to the aside go first; the others only where all says so. Clients see a connection that
+// that. Those that did not subscribe to the agent resource go first; the others only where all says so. Clients see a connection that
 // ends.
 func (s *Server) SendAway(n int, agentType string, all bool) int {
 	if n <= 0 {

@@ -30,11 +30,11 @@ func (w *warnings) Handle(context.Context, slog.Record) error        { w.Add(1);
 func (w *warnings) WithAttrs([]slog.Attr) slog.Handler               { return w }
 func (w *warnings) WithGroup(string) slog.Handler                    { return w }
 
-// Streams that did not subscribe to the aside are sent away first, others only where that is asked for; as many as said, and
+// Streams that did not subscribe to the agent resource are sent away first, others only where that is asked for; as many as said, and
 // quietly.
 func TestSendAway(t *testing.T) {
 	b := &board{}
-	b.res.Store(aside(t, "A", "1"))
+	b.res.Store(agentResource(t, "A", "1"))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestJoinTellsWhatIsHeld(t *testing.T) {
 	} {
 		p := newPlanner(cluster("a"))
 		b := &board{}
-		b.res.Store(aside(t, "A", "1"))
+		b.res.Store(agentResource(t, "A", "1"))
 		_, addr := start(t, Config{Planner: p, AgentTypes: []AgentType{b.agentType()}})
 		if n := (&corev3.Node{Id: "n"}); c.delta != nil {
 			c.delta.Node, c.delta.TypeUrl = n, cmp.Or(c.delta.TypeUrl, xds.Cluster.URL())
@@ -130,7 +130,7 @@ func TestJoinTellsWhatIsHeld(t *testing.T) {
 // then; no other is. Where that cannot be, it ends, and the agent comes again with a new word.
 func TestEarlyStreamsAreConfirmed(t *testing.T) {
 	b := &board{}
-	b.res.Store(aside(t, "A", "1"))
+	b.res.Store(agentResource(t, "A", "1"))
 	p := newPlanner(cluster("a"))
 	_, addr := start(t, Config{Planner: p, AgentTypes: []AgentType{b.agentType()}})
 	agent := func() *client {
@@ -169,7 +169,7 @@ func TestEarlyStreamsAreConfirmed(t *testing.T) {
 // what there is, and nothing that Envoy has is sent again.
 func TestNewClaimsAreComparedWithWhatThereIs(t *testing.T) {
 	b := &board{}
-	b.res.Store(aside(t, "A", "1"))
+	b.res.Store(agentResource(t, "A", "1"))
 	p := newPlanner(cluster("a"))
 	_, addr := start(t, Config{Planner: p, AgentTypes: []AgentType{b.agentType()}})
 	c := dial(t, addr)

@@ -34,7 +34,7 @@ func (st *stream) authenticate(ctx context.Context) error {
 	case err != nil:
 		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
 	}
-	st.client.Identity, st.client.Ends, st.client.Cluster = st.caller.ID.String(), st.caller.NotAfter, st.caller.Cluster
+	st.client.Identity, st.client.Ends, st.client.Pod, st.client.Cluster = st.caller.ID.String(), st.caller.NotAfter, st.caller.Pod, st.caller.Cluster
 	st.client.MinRevision = minRevisionOf(ctx)
 	return st.enter()
 }

@@ -109,7 +109,7 @@ func encodeStateOfTheWorld(r *delta.Reply) *response {
 	return &response{bufs: append(bufs, mem.SliceBuffer(appendText(tail, 5, r.Nonce)))}
 }
 
-// encodeNotice makes a response of an aside, of either protocol.
+// encodeNotice makes a response of an agent resource, of either protocol.
 func encodeNotice(n *notice, world bool) *response {
 	if !world {
 		head, tail := frame(n.revision, n.url, n.nonce, n.removed)

@@ -38,13 +38,14 @@ type Client struct {
 	ID          string      // of the first request's node
 	Node        []byte      // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
 	Identity    string      // the authenticated peer (a SPIFFE ID); empty on plain text
+	Pod         string      // that its token is bound to; empty: to none
 	Cluster     string      // whose keys verified its token; empty: none did, or it is not known whose
 	Ends        time.Time   // when its credential does; zero: not known
 	Addr        string      // the peer's address
 	Envoy       string      // version of its Envoy; empty: it does not say
 	MinRevision MinRevision // what it has seen before
 	Secure      bool        // the connection is TLS
-	// Holds says that its first request said what it has, or was an agent's for an aside: which asks to be let in before it
+	// Holds says that its first request said what it has, or was an agent's for an agent resource: which asks to be let in before it
 	// moves its Envoy, and says then what that has. A join that is cheap.
 	Holds bool
 }

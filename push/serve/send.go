@@ -81,7 +81,7 @@ func (st *stream) lend(out outgoing, start time.Time, urgent bool) {
 	}()
 }
 
-// outgoing is one response: to a question, or of an aside where that has a nonce, else of a type of Envoy's.
+// outgoing is one response: to a question, or of an agent resource where that has a nonce, else of a type of Envoy's.
 type outgoing struct {
 	reply  delta.Reply
 	notice notice
@@ -99,7 +99,7 @@ func (o *outgoing) what() string {
 }
 
 // next takes the next response from the state machines; where there is none, the stream is no longer being sent to. since
-// is when the view moved, where the client turns out to have all of that acknowledged. Asides come first: they are small,
+// is when the view moved, where the client turns out to have all of that acknowledged. Agent resources come first: they are small,
 // and rarely there.
 func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since time.Time) {
 	st.mu.Lock()

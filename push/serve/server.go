@@ -72,7 +72,7 @@ type Server struct {
 	loop       *fanout.Loop
 	sets       delta.Names // subscriptions
 	diff       differ
-	agentTypes map[string]int // by type URL: which of Config.Asides; never changed
+	agentTypes map[string]int // by type URL: which of Config.Agent resources; never changed
 
 	clients *obs.Sampled // log lines that clients bring about
 	refused *obs.Sampled // those about resources that they refuse: many of these hide no others

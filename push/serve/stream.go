@@ -55,7 +55,7 @@ type stream struct {
 	rollout            rolloutState
 	sendingDue         bool      // what is being sent may block
 	closed             bool      // nobody sends afterwards
-	spoke              time.Time // when Envoy did first: an agent may ask for asides before; zero: not yet
+	spoke              time.Time // when Envoy did first: an agent may ask for agent resources before; zero: not yet
 	resumeOver         bool
 	cause              error                // why it was closed from here
 	waiting            [xds.NumTypes]int64  // since when the oldest response waits for its ACK; unix nanoseconds
@@ -64,7 +64,7 @@ type stream struct {
 	reports            []delta.Report       // reused
 	heavy              bool                 // an answer went out that may not be written yet, so that the next send may block; the sender's
 	answers            []*answer            // that wait to be sent, oldest first; a few
-	agentSubscriptions []*agentSubscription // as Config.Asides; nil: it asked for none
+	agentSubscriptions []*agentSubscription // as Config.Agent resources; nil: it asked for none
 }
 
 // maxRefusals is how many refusals are kept for debugging, a stream.

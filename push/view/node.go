@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/origin"
 )
 
@@ -40,6 +41,8 @@ type Node struct {
 	// Verified is the authenticated identity, for whoever has authenticated it to fill in; what the node says of itself is no
 	// proof. Zero: nobody.
 	Verified Identity
+	// Pod is the Pod that its credential is bound to, for whoever has authenticated it to fill in. Empty: to none.
+	Pod      string
 	Cluster  string // as origins of records have it: empty: the config cluster
 	Network  string
 	Locality string // region/zone/sub-zone, as far as stated; empty: not known
@@ -57,6 +60,15 @@ type Identity struct {
 	// Cluster is the proxy's own, whose Secrets and bindings are asked first; empty: the config cluster. Identities of the mesh name no
 	// cluster: a View fills it in from the node.
 	Cluster string
+	// Bound says that the credential proves which Pod it is, and that the configuration knows that Pod; Labels are then what the
+	// configuration says of its labels ("key=value", sorted), of those that decide who uses a Secret.
+	Bound  bool
+	Labels intern.List[string]
+}
+
+// OfAccount is the identity of all proxies of the service account: what a right is given to.
+func (i Identity) OfAccount() Identity {
+	return Identity{Namespace: i.Namespace, Account: i.Account, Cluster: i.Cluster}
 }
 
 // String is "service account NAMESPACE/ACCOUNT", with the cluster where it is not the config cluster.

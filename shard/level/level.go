@@ -131,7 +131,7 @@ func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	}
 	target := Of(l.Reads, l.fleet.Members)
 	if target <= l.Current.Level {
-		if l.tell(target); target == l.Current.Level {
+		if l.notify(target); target == l.Current.Level {
 			return false, nil
 		}
 		if l.Used() != target {
@@ -156,12 +156,12 @@ func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	}
 	l.Log.Info("level of the stored configuration", slog.Uint64("level", uint64(target)), slog.Uint64("before", uint64(l.Current.Level)))
 	l.Current = Current{target, revision}
-	l.tell(target)
+	l.notify(target)
 	return false, nil
 }
 
-// tell says to which level what is stored is to be brought, once.
-func (l *leader) tell(level uint32) {
+// notify says to which level what is stored is to be brought, once.
+func (l *leader) notify(level uint32) {
 	if use := (Use{level, l.Current.Level > l.Reads}); use != l.notified {
 		l.notified = use
 		l.Use(use)

@@ -169,7 +169,7 @@ func (m *Member) lease(ctx context.Context) error {
 				return err
 			}
 			w.written(now, next)
-			m.tell(next)
+			m.notify(next)
 		}
 		select {
 		case <-tick.C:
@@ -211,7 +211,7 @@ func (m *Member) Above() error {
 	return fmt.Errorf("the stored configuration has a level above %d, the newest that this build reads: it serves when the leader has lowered it", m.self.Level)
 }
 
-func (m *Member) tell(r Record) {
+func (m *Member) notify(r Record) {
 	if r.State != Leaving {
 		return
 	}

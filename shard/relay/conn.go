@@ -48,7 +48,7 @@ func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
 	return u
 }
 
-func (u *upstream) tell(ctx context.Context, e event) bool {
+func (u *upstream) notify(ctx context.Context, e event) bool {
 	select {
 	case u.in <- e:
 		return true
@@ -67,7 +67,7 @@ func (r *Relay) run(ctx context.Context, u *upstream, d dial) {
 		return
 	}
 	u.row.end(err)
-	u.tell(ctx, connEnded{u.id, err})
+	u.notify(ctx, connEnded{u.id, err})
 }
 
 func (r *Relay) serveConn(ctx context.Context, u *upstream, d dial) error {
@@ -89,7 +89,7 @@ func (r *Relay) serveConn(ctx context.Context, u *upstream, d dial) error {
 	u.connected = time.Now()
 	r.stats.connected(u.row, u.connected)
 	r.cfg.Log.Info("connected to the control plane", "address", d.addr, "peer", u.row.peerText())
-	if !u.tell(ctx, connReady{u.id}) {
+	if !u.notify(ctx, connReady{u.id}) {
 		return nil
 	}
 	go u.write(ctx, up)
@@ -115,7 +115,7 @@ func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) err
 			u.store = v[0]
 		}
 		r.minRevision.see(u.store, "")
-		u.tell(ctx, connProof{u.id})
+		u.notify(ctx, connProof{u.id})
 	}
 	for {
 		var f frame
@@ -124,7 +124,7 @@ func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) err
 			return err
 		}
 		head, err := scanResponse(f.data)
-		if !u.tell(ctx, fromConn{u.id, f.data, head, err}) {
+		if !u.notify(ctx, fromConn{u.id, f.data, head, err}) {
 			return ctx.Err()
 		}
 	}

@@ -96,7 +96,7 @@ func (v *worldServer) StreamAggregatedResources(s discoveryv3.AggregatedDiscover
 	return nil
 }
 
-// A state-of-the-world stream passes as it is, without asides, and ends with its upstream.
+// A state-of-the-world stream passes as it is, without agent resources, and ends with its upstream.
 func TestStateOfTheWorldPasses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

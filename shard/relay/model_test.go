@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// drill drives one session with a simulated Envoy and servers, all by one random source.
-type drill struct {
+// randomRun drives one session with a simulated Envoy and servers, all by one random source.
+type randomRun struct {
 	t       *testing.T
 	rand    *rand.Rand
 	now     time.Time
@@ -32,8 +32,8 @@ type drill struct {
 	notices map[what]int
 }
 
-func newDrill(t *testing.T, seed uint64) *drill {
-	d := &drill{
+func newRandomRun(t *testing.T, seed uint64) *randomRun {
+	d := &randomRun{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), envoy: newSimEnvoy(),
 		world: map[string]map[string]string{typeAll: {}, typeNamed: {}}, servers: map[uint32]*simServer{}, notices: map[what]int{}, owner: "a:1",
 	}
@@ -45,7 +45,7 @@ func newDrill(t *testing.T, seed uint64) *drill {
 	return d
 }
 
-func (d *drill) event(e event) {
+func (d *randomRun) event(e event) {
 	for _, e := range d.s.step(d.now, e) {
 		switch e := e.(type) {
 		case dial:
@@ -80,7 +80,7 @@ func (d *drill) event(e event) {
 }
 
 // still fails where a move is made with something in flight.
-func (d *drill) still() {
+func (d *randomRun) still() {
 	for _, k := range d.s.mirror.types {
 		if recent := d.now.Sub(k.lastAsk) < d.s.t.patience; len(k.flying) > 0 || recent && k.unsaid > 0 {
 			d.t.Fatalf("it moves with responses %v and questions %v in flight", k.flying, k.names)
@@ -94,10 +94,10 @@ func ownerResponse(addr string, self bool) mem.BufferSlice {
 	return encoded(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: OwnerType, Nonce: "o", Resources: []*discoveryv3.Resource{{Name: ownerName, Version: "v", Resource: body}}})
 }
 
-func (d *drill) name() string { return fmt.Sprintf("r%d", d.rand.IntN(8)) }
+func (d *randomRun) name() string { return fmt.Sprintf("r%d", d.rand.IntN(8)) }
 
 // change edits the world; versions come back, as hashes do when an edit is taken back.
-func (d *drill) change(bad bool) {
+func (d *randomRun) change(bad bool) {
 	url := []string{typeAll, typeNamed}[d.rand.IntN(2)]
 	switch d.rand.IntN(6) {
 	case 0, 1:
@@ -112,10 +112,10 @@ func (d *drill) change(bad bool) {
 	}
 }
 
-func (d *drill) ids() []uint32 { return slices.Sorted(maps.Keys(d.servers)) }
+func (d *randomRun) ids() []uint32 { return slices.Sorted(maps.Keys(d.servers)) }
 
 // some does one thing that may happen to a leg, in either direction.
-func (d *drill) some(faults bool) {
+func (d *randomRun) some(faults bool) {
 	ids := d.ids()
 	id := ids[d.rand.IntN(len(ids))]
 	v := d.servers[id]
@@ -147,7 +147,7 @@ func (d *drill) some(faults bool) {
 }
 
 // client lets Envoy do one thing.
-func (d *drill) client(changes bool) {
+func (d *randomRun) client(changes bool) {
 	e := d.envoy
 	switch n := d.rand.IntN(10); {
 	case n < 4 && len(e.inbox) > 0:
@@ -171,7 +171,7 @@ func (d *drill) client(changes bool) {
 }
 
 // compare: when all that Envoy said was heard, the mirror is what Envoy has recorded.
-func (d *drill) compare() {
+func (d *randomRun) compare() {
 	for _, k := range d.s.mirror.types {
 		if claims := d.envoy.claims(k.url); !maps.Equal(claims, k.held) {
 			d.t.Fatalf("%s: Envoy recorded %v, the mirror %v", k.url, claims, k.held)
@@ -182,7 +182,7 @@ func (d *drill) compare() {
 	}
 }
 
-func (d *drill) run(rounds int) {
+func (d *randomRun) run(rounds int) {
 	d.envoy.outbox = append(d.envoy.outbox, &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: typeAll})
 	d.envoy.subscribe(typeNamed, "r1")
 	for round := range rounds {
@@ -212,7 +212,7 @@ func (d *drill) run(rounds int) {
 }
 
 // drain lets everything come to rest without faults; then Envoy must run what the world is.
-func (d *drill) drain() {
+func (d *randomRun) drain() {
 	for url := range d.world {
 		for name, version := range d.world[url] {
 			if strings.HasPrefix(version, "bad") {
@@ -248,7 +248,7 @@ func (d *drill) drain() {
 }
 
 // flush lets all that is on the way arrive and be answered.
-func (d *drill) flush() {
+func (d *randomRun) flush() {
 	for _, id := range d.ids() {
 		v := d.servers[id]
 		if v == nil {
@@ -275,7 +275,7 @@ func (d *drill) flush() {
 	}
 }
 
-func (d *drill) deliver(id uint32) {
+func (d *randomRun) deliver(id uint32) {
 	v := d.servers[id]
 	data := v.outbox[0]
 	v.outbox = v.outbox[1:]
@@ -283,7 +283,7 @@ func (d *drill) deliver(id uint32) {
 	d.event(fromConn{id, data, head, err})
 }
 
-func (d *drill) hear() {
+func (d *randomRun) hear() {
 	data := encoded(d.envoy.outbox[0])
 	d.envoy.outbox = d.envoy.outbox[1:]
 	head, err := scanRequest(data)
@@ -297,7 +297,7 @@ func TestMirrorIsWhatEnvoyRecorded(t *testing.T) {
 	refusals := 0
 	for seed := range uint64(250) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			d := newDrill(t, seed)
+			d := newRandomRun(t, seed)
 			d.run(1500)
 			for k, n := range d.notices {
 				total[k] += n

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// OwnerType is the type URL of the aside by which a replica tells who owns this proxy: one resource, named "owner",
+// OwnerType is the type URL of the agent resource by which a replica tells who owns this proxy: one resource, named "owner",
 // a google.protobuf.Struct with "address" ("host:port"; empty: stay) and "self" (the answering replica is the owner).
 // It is asked for without the version of the last answer, since "self" is true of the one who tells it only.
 const OwnerType = "navarch.io/owner"

@@ -43,7 +43,7 @@ func (c *deltaClient) receive() *discoveryv3.DeltaDiscoveryResponse {
 		c.t.Fatal(err)
 	}
 	if m.TypeUrl != typeCDS {
-		c.t.Fatalf("Envoy saw an aside: %v", &m)
+		c.t.Fatalf("Envoy saw an agent resource: %v", &m)
 	}
 	for _, r := range m.Resources {
 		c.held[r.Name] = r.Version

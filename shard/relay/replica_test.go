@@ -68,7 +68,7 @@ type replica struct {
 	mu       sync.Mutex
 	headers  []metadata.MD                          // of each stream
 	requests [][]*discoveryv3.DeltaDiscoveryRequest // of each stream
-	sent     int                                    // resources and removals that are no asides
+	sent     int                                    // resources and removals that are no agent resources
 	refuse   error                                  // new streams
 	behind   int                                    // this revision is all that it has: it refuses who has seen another
 }

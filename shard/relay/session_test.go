@@ -182,7 +182,7 @@ func TestRequestsOnALaterUpstream(t *testing.T) {
 		t.Errorf("an old answer: %v", got)
 	}
 	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: OwnerType})); len(got) != 0 {
-		t.Errorf("Envoy asks for an aside: %v", got)
+		t.Errorf("Envoy asks for an agent resource: %v", got)
 	}
 }
 

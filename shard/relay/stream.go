@@ -30,7 +30,7 @@ func (r *Relay) carry(_ any, down grpc.ServerStream) error {
 	id := r.stats.begin()
 	defer r.stats.finish()
 	if method == methodSotW {
-		return r.world(down, id)
+		return r.sotw(down, id)
 	}
 	return r.delta(down, id)
 }

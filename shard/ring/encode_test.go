@@ -9,7 +9,7 @@ import (
 )
 
 func FuzzDecode(f *testing.F) {
-	w := newWorld(9)
+	w := newRandomFleet(9)
 	f.Add(ring.Assign(nil, w.members(3), w.zipf()).Encode())
 	f.Add((*ring.Ring)(nil).Encode())
 	f.Add([]byte{8, 1})
@@ -35,7 +35,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	whole := ring.Assign(nil, newWorld(2).members(3), ring.Load{}).Encode()
+	whole := ring.Assign(nil, newRandomFleet(2).members(3), ring.Load{}).Encode()
 	for name, b := range map[string][]byte{
 		"nothing":    nil,
 		"cut":        whole[:len(whole)-1],

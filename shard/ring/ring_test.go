@@ -10,12 +10,12 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// world makes members and a load by seed.
-type world struct{ *rand.Rand }
+// randomFleet makes members and a load by seed.
+type randomFleet struct{ *rand.Rand }
 
-func newWorld(seed int) world { return world{rand.New(rand.NewPCG(uint64(seed), 5))} }
+func newRandomFleet(seed int) randomFleet { return randomFleet{rand.New(rand.NewPCG(uint64(seed), 5))} }
 
-func (w world) members(n int) []ring.Member {
+func (w randomFleet) members(n int) []ring.Member {
 	var members []ring.Member
 	for i := range n {
 		members = append(members, ring.Member{Name: fmt.Sprintf("navarchd-%x-%d", w.Uint32(), i), Address: fmt.Sprintf("10.0.0.%d:15010", i), Weight: ring.FullWeight})
@@ -24,7 +24,7 @@ func (w world) members(n int) []ring.Member {
 }
 
 // even is many small namespaces; none is ever split.
-func (w world) even() ring.Load {
+func (w randomFleet) even() ring.Load {
 	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{}}
 	for i := range 4000 {
 		load.Namespaces[fmt.Sprintf("ns-%d", i)] = ring.NamespaceLoad{Streams: 5}
@@ -33,7 +33,7 @@ func (w world) even() ring.Load {
 }
 
 // zipf is tenants whose sizes follow a Zipf distribution, in workloads of up to 40 pods, some 20,000 streams.
-func (w world) zipf() ring.Load {
+func (w randomFleet) zipf() ring.Load {
 	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{}}
 	for i := range 200 {
 		n := ring.NamespaceLoad{Streams: 3500 / (i + 1), Workloads: map[string]int{}}
@@ -75,7 +75,7 @@ func moves(a, b *ring.Ring, load ring.Load) (shards, streams float64) {
 
 // One replica more or less of n moves 1.05/n on average at most, and never more than 1/n and three standard deviations.
 func TestMovesOfOneReplica(t *testing.T) {
-	loads := map[string]func(world) ring.Load{"none": func(world) ring.Load { return ring.Load{} }, "even": world.even}
+	loads := map[string]func(randomFleet) ring.Load{"none": func(randomFleet) ring.Load { return ring.Load{} }, "even": randomFleet.even}
 	for name, loadOf := range loads {
 		for _, n := range []int{2, 3, 4, 5, 8, 10, 20} {
 			p := 1 / float64(n)
@@ -90,7 +90,7 @@ func TestMovesOfOneReplica(t *testing.T) {
 				count[what], count[what+", streams"] = count[what]+1, count[what+", streams"]+1
 			}
 			for seed := range max(60/n, 6) {
-				w := newWorld(seed)
+				w := newRandomFleet(seed)
 				load, members := loadOf(w), w.members(n+1)
 				base := ring.Assign(nil, members[:n], load)
 				more := ring.Assign(base, members, load)
@@ -117,7 +117,7 @@ func TestMovesOfOneReplica(t *testing.T) {
 // No member has more than 1.25 of its share, unless one shard alone is too large; by weights.
 func TestBoundedLoad(t *testing.T) {
 	for seed := range 60 {
-		w := newWorld(seed)
+		w := newRandomFleet(seed)
 		members := w.members(2 + w.IntN(12))
 		for i := range members {
 			members[i].Weight = uint32(25 * (1 + w.IntN(4)))
@@ -171,7 +171,7 @@ func checkBound(t *testing.T, when string, r *ring.Ring, load ring.Load) {
 // Only what must move does: the owner is gone, had too much, or the receiver is new, grew, or had far too little.
 func TestLeastMovement(t *testing.T) {
 	for seed := range 40 {
-		w := newWorld(seed)
+		w := newRandomFleet(seed)
 		load, members := w.zipf(), w.members(6)
 		r := ring.Assign(nil, members, load)
 		if again := ring.Assign(r, members, load); again != r {
@@ -203,7 +203,7 @@ func sameSplits(a, b *ring.Ring) bool { return slices.Equal(a.SplitNamespaces(),
 // A replica that comes and goes moves its own share and gets most of it back; what the others have of each other stays.
 func TestFlappingMember(t *testing.T) {
 	for seed := range 20 {
-		w := newWorld(seed)
+		w := newRandomFleet(seed)
 		load, members := w.even(), w.members(5)
 		start := ring.Assign(nil, members, load)
 		r := start
@@ -228,7 +228,7 @@ func TestFlappingMember(t *testing.T) {
 // The result does not depend on the order of members or of maps, and what every reader computes from it is equal.
 func TestDeterministic(t *testing.T) {
 	for seed := range 10 {
-		w := newWorld(seed)
+		w := newRandomFleet(seed)
 		load, members := w.zipf(), w.members(7)
 		start := ring.Assign(nil, members[:6], load)
 		want := ring.Assign(start, members, load)
@@ -273,9 +273,9 @@ func TestDeterministic(t *testing.T) {
 
 // A namespace of more than an eighth of a fair share is split, its neighbours are not, and near the limit it stays.
 func TestSplit(t *testing.T) {
-	members := newWorld(1).members(4)
+	members := newRandomFleet(1).members(4)
 	load := func(large int) ring.Load {
-		l := newWorld(1).even() // 20,000 streams: 5,000 a replica, 625 an eighth
+		l := newRandomFleet(1).even() // 20,000 streams: 5,000 a replica, 625 an eighth
 		n := ring.NamespaceLoad{Streams: large, Workloads: map[string]int{}}
 		for i := range 50 {
 			n.Workloads[fmt.Sprintf("app-%d", i)] = large / 50
@@ -308,7 +308,7 @@ func TestSplit(t *testing.T) {
 
 // A replica that grows takes more with each step, and ends with its share.
 func TestRampUp(t *testing.T) {
-	w := newWorld(3)
+	w := newRandomFleet(3)
 	load, members := w.even(), w.members(4)
 	r := ring.Assign(nil, members[:3], load)
 	for _, weight := range []uint32{25, 50, 75, 100} {
@@ -350,7 +350,7 @@ func TestOddRings(t *testing.T) {
 // fro around the limit moves nothing the second time.
 func TestShiftingLoad(t *testing.T) {
 	for seed := range 30 {
-		w := newWorld(seed)
+		w := newRandomFleet(seed)
 		members, load := w.members(4), w.even()
 		r := ring.Assign(nil, members, load)
 		hot := ring.Load{Namespaces: map[string]ring.NamespaceLoad{}} // one replica's namespaces grow by four fifths

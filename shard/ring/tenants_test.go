@@ -43,7 +43,7 @@ func TestMovesOfTenants(t *testing.T) {
 			}
 		}
 		for seed := range 12 {
-			w := newWorld(seed)
+			w := newRandomFleet(seed)
 			load, members := w.zipf(), w.members(3*n)
 			base := ring.Assign(nil, members[:n], load)
 			if again := ring.Assign(base, members[:n], load); again != base {

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// collect takes over what the world changed. Without a comparison to follow up there is nothing to note: the next full
+// collect takes over what the inventory changed. Without a comparison to follow up there is nothing to note: the next full
 // comparison finds it.
 func (s *State) collect() {
 	if s.phase == ready || s.phase == writing {
@@ -48,7 +48,7 @@ func (s *State) differs(key model.Key) bool {
 	if s.dirty[key] {
 		return true
 	}
-	if s.drafts[key] != nil {
+	if s.awaitingSeal[key] != nil {
 		return false
 	}
 	stored, is := s.have[key]
@@ -65,27 +65,27 @@ const fill = kv.MaxTxnOps - 1
 
 // flush makes the next batch of what waits.
 func (s *State) flush() []Effect {
-	if s.phase != ready || s.queue.empty() && len(s.anew) == 0 && len(s.restore) == 0 && !s.complete {
+	if s.phase != ready || s.queue.empty() && len(s.reencryptions) == 0 && len(s.restore) == 0 && !s.complete {
 		return nil
 	}
-	anew := s.renewed()
-	if s.paced && s.queue.config == 0 && len(anew) == 0 && len(s.restore) == 0 && !s.complete {
+	again := s.renewed()
+	if s.paced && s.queue.config == 0 && len(again) == 0 && len(s.restore) == 0 && !s.complete {
 		return nil
 	}
-	keys, since := s.next(fill - len(anew))
-	if len(keys)+len(anew)+len(s.restore) == 0 && !s.complete {
+	keys, since := s.next(fill - len(again))
+	if len(keys)+len(again)+len(s.restore) == 0 && !s.complete {
 		return nil
 	}
 	s.place.Seq++
 	s.batch = kv.Batch{Epoch: s.epoch, Place: s.place, After: s.after, Stored: s.contents}
-	s.flying = make(map[model.Key]model.Hash, len(keys)+len(anew))
-	endpointsOnly := len(anew)+len(s.restore) == 0 && !s.complete
-	keys = slices.AppendSeq(keys, maps.Keys(anew))
+	s.flying = make(map[model.Key]model.Hash, len(keys)+len(again))
+	endpointsOnly := len(again)+len(s.restore) == 0 && !s.complete
+	keys = slices.AppendSeq(keys, maps.Keys(again))
 	slices.SortFunc(keys, model.Key.Compare)
 	for _, key := range keys {
 		endpointsOnly = endpointsOnly && key.Kind.FollowsWorkloads()
 		want := s.wanted(key)
-		if r := anew[key]; r != nil {
+		if r := again[key]; r != nil {
 			want = r
 		}
 		if want == nil {

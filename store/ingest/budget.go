@@ -15,7 +15,7 @@ import (
 
 // counted says whether an object is some tenant's configuration. Slices of endpoints and Pods are the controllers'; the system
 // namespace, which configures the mesh, is the operators'; a Secret that is refused would be a certificate that ends.
-func (w *world) counted(id object.ID) bool {
+func (w *inventory) counted(id object.ID) bool {
 	return id.Kind != "EndpointSlice" && id.Kind != "Pod" && id.Kind != "Secret" && id.Namespace != "" && id.Namespace != w.normal.SystemNamespace
 }
 
@@ -41,7 +41,7 @@ func chargeOf(records []model.Record) charge {
 }
 
 // noteTenant takes from an event what tenants are made of, before objects are normalised.
-func (w *world) noteTenant(e object.Event) {
+func (w *inventory) noteTenant(e object.Event) {
 	w.noteNamespace(e)
 	if w.ledger == nil {
 		return
@@ -55,7 +55,7 @@ func (w *world) noteTenant(e object.Event) {
 }
 
 // offer gives what an object should be to the ledger, which decides in settle; false: there is none, or it has no say.
-func (w *world) offer(id object.ID, e *entry, records []model.Record, spoiled bool) bool {
+func (w *inventory) offer(id object.ID, e *entry, records []model.Record, spoiled bool) bool {
 	if w.ledger == nil || !w.counted(id) {
 		return false
 	}
@@ -68,7 +68,7 @@ func (w *world) offer(id object.ID, e *entry, records []model.Record, spoiled bo
 	return true
 }
 
-func (w *world) withdraw(id object.ID, e *entry) {
+func (w *inventory) withdraw(id object.ID, e *entry) {
 	w.ledger.withdraw(id)
 	if e != nil {
 		e.offered, e.waiting = nil, false
@@ -83,7 +83,7 @@ func created(o *object.Object) int64 {
 }
 
 // settle applies what the budgets have room for.
-func (w *world) settle() {
+func (w *inventory) settle() {
 	if w.ledger == nil {
 		return
 	}
@@ -95,9 +95,9 @@ func (w *world) settle() {
 	}
 }
 
-// rebase makes the ledger anew when a leader has read what is stored: that stands, and what is new or differs is offered
+// rebase makes another ledger when a leader has read what is stored: that stands, and what is new or differs is offered
 // in order. So what is refused does not depend on who leads, nor on what this process took before.
-func (w *world) rebase(e Loaded) {
+func (w *inventory) rebase(e Loaded) {
 	if w.ledger == nil {
 		return
 	}
@@ -125,7 +125,7 @@ func (w *world) rebase(e Loaded) {
 	w.settle()
 }
 
-func (w *world) rebaseObject(id object.ID, o *entry, stored charge, same func([]model.Record) bool) {
+func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same func([]model.Record) bool) {
 	at, free := created(o.object), exempt(id)
 	newest := o.records
 	if o.waiting {
@@ -157,14 +157,14 @@ func (w *world) rebaseObject(id object.ID, o *entry, stored charge, same func([]
 
 // budgetProblems is what the tenants' budgets refuse, and who is near them. It is asked for after every event, and looks at
 // the tenants only where something of theirs changed.
-func (w *world) budgetProblems() []object.Problem {
+func (w *inventory) budgetProblems() []object.Problem {
 	if w.ledger != nil && w.told.version != w.ledger.version {
 		w.told.version, w.told.problems = w.ledger.version, w.tellBudgets()
 	}
 	return w.told.problems
 }
 
-func (w *world) tellBudgets() (all []object.Problem) {
+func (w *inventory) tellBudgets() (all []object.Problem) {
 	for _, r := range w.ledger.refusals() {
 		p := object.Problem{ID: r.id, Code: problem.NotAllowed, Severity: problem.Error, Message: r.why}
 		if e := w.objects[r.id]; e != nil && e.object != nil {
@@ -198,7 +198,7 @@ func NamespaceOf(p object.Problem) string {
 const shownTenants = 100
 
 // showTenants sets the metrics of tenants that use half of a budget or more, those that use most first, if something changed.
-func (w *world) showTenants() {
+func (w *inventory) showTenants() {
 	if w.ledger == nil || w.ledger.version == w.shown {
 		return
 	}

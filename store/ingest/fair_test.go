@@ -191,11 +191,11 @@ func TestWaitingIsBounded(t *testing.T) {
 		}
 	}
 	slots := 0
-	for _, l := range c.s.queue.lanes {
+	for _, l := range c.s.queue.namespaces {
 		slots += len(l.groups)
 	}
 	if n := len(c.s.queue.of); n != 40 || slots > 20 || len(c.s.queue.turns) != 1 {
-		t.Errorf("%d records wait, in %d places of %d lanes", n, slots, len(c.s.queue.turns))
+		t.Errorf("%d records wait, in %d places of %d queues", n, slots, len(c.s.queue.turns))
 	}
 	if w := c.done(); w.Batch.Len() != 40 || c.done() != nil {
 		t.Errorf("a batch of %d", w.Batch.Len())
@@ -205,9 +205,9 @@ func TestWaitingIsBounded(t *testing.T) {
 // What makes a batch looks at what goes into it, and at one group of each namespace, not at all that waits.
 func TestBatchesLookAtWhatTheyTake(t *testing.T) {
 	q := newQueue()
-	const groups, lanes = 5000, 10
+	const groups, queues = 5000, 10
 	for i := range groups {
-		q.add(map[model.Key]bool{{Kind: model.KindService, Namespace: fmt.Sprint(i % lanes), Name: fmt.Sprint(i)}: true}, time.Time{})
+		q.add(map[model.Key]bool{{Kind: model.KindService, Namespace: fmt.Sprint(i % queues), Name: fmt.Sprint(i)}: true}, time.Time{})
 	}
 	looked, batches := 0, 0
 	for !q.empty() {
@@ -217,7 +217,7 @@ func TestBatchesLookAtWhatTheyTake(t *testing.T) {
 			room -= len(g.keys)
 			return room
 		})
-		if batches++; before-len(q.of) > fill || len(q.turns) > lanes {
+		if batches++; before-len(q.of) > fill || len(q.turns) > queues {
 			t.Fatalf("took %d, %d turns", before-len(q.of), len(q.turns))
 		}
 	}

@@ -60,7 +60,7 @@ func (s *State) foreign(e Foreign) []Effect {
 		flies, flying := s.flying[key]
 		switch {
 		case v.Hash() == was && !flying || flying && v.Hash() == flies: // it is what it is to be
-		case flying && flies != model.Hash{} && s.want[key] == nil && !s.queue.waitsFor(key): // a Secret that is being sealed anew, and that no object says
+		case flying && flies != model.Hash{} && s.want[key] == nil && !s.queue.waitsFor(key): // a Secret that is being sealed again, and that no object says
 			s.altered = true
 		case was == model.Hash{} && (err != nil || s.refused[key].Message != ""):
 			s.restore[v.Path] = kv.Value{Path: v.Path}
@@ -118,7 +118,7 @@ func (s *State) stands(key model.Key) bool {
 	if _, flying := s.flying[key]; !stored || flying {
 		return false
 	}
-	return s.drafts[key] != nil || s.refused[key].Message != "" || s.want[key] == nil && !s.queue.waitsFor(key)
+	return s.awaitingSeal[key] != nil || s.refused[key].Message != "" || s.want[key] == nil && !s.queue.waitsFor(key)
 }
 
 // restores takes what is to be put back, for the next batch: only what is as this leader has it stored, and not in the batch for another

@@ -35,7 +35,7 @@ func (s *State) guard(gone []model.Key) {
 	for key := range s.want {
 		count(wanted, key)
 	}
-	for key := range s.drafts {
+	for key := range s.awaitingSeal {
 		count(wanted, key)
 	}
 	for _, key := range gone {

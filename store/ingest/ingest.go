@@ -163,7 +163,7 @@ func (l *Loop) Run(ctx context.Context) error {
 				look.Reset(anewPause)
 				unfollow()
 				unfollow = l.following(ctx, e, results)
-			case Anewed:
+			case Reencrypted:
 				look.Reset(e.next())
 			}
 		case r := <-l.releases:
@@ -231,7 +231,7 @@ func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results cha
 			pause(ctx, l.Retry)
 		}
 		result = sealAll(ctx, l.Sealer, e)
-	case Anew:
+	case Reencrypt:
 		result = l.reencrypt(ctx, e)
 	case Recall:
 		result = l.recall(ctx, e)
@@ -309,7 +309,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 		if loaded.Bytes != nil {
 			loaded.Bytes[key] = len(v.Raw)
 		}
-		if key.Kind == model.KindSecret { // one that does not decode is written anew
+		if key.Kind == model.KindSecret { // one that does not decode is written again
 			if r, err := v.Record(); err == nil {
 				loaded.Secrets[key] = r.(*model.Secret)
 			}

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// labels are the namespaces that have TenantLabel, with its value. Owned by world.
+// labels are the namespaces that have TenantLabel, with its value. Owned by inventory.
 type labels struct {
 	values  map[string]string
 	version uint64 // counts changes
@@ -30,7 +30,7 @@ func (l *labels) set(namespace, value string) bool {
 }
 
 // noteNamespace takes TenantLabel from the event of a Namespace.
-func (w *world) noteNamespace(e object.Event) {
+func (w *inventory) noteNamespace(e object.Event) {
 	name, value := e.ID.Name, ""
 	switch {
 	case e.ID.Origin.Cluster() != "": // whose a namespace is, the config cluster says

@@ -10,30 +10,30 @@ import (
 )
 
 // queue is what waits to be written: keys in groups. A group is what one change made differ, and is written as a whole.
-// Groups wait in lanes, one for each namespace, that are served in turn: what waits in one does not hold up another.
+// Groups wait in queues, one for each namespace, that are served in turn: what waits in one does not hold up another.
 type queue struct {
-	of     map[model.Key]*group
-	lanes  map[string]*lane // by namespace
-	turns  []*lane          // all of lanes, whose turn is next in front
-	places uint64
-	waits  int // keys that are to be written
-	config int // those of them that do not follow workloads
+	of         map[model.Key]*group
+	namespaces map[string]*namespaceQueue // by namespace
+	turns      []*namespaceQueue          // all of namespaces, whose turn is next in front
+	places     uint64
+	waits      int // keys that are to be written
+	config     int // those of them that do not follow workloads
 }
 
 // group is keys that are written together. Those that need not be written belong to it, too: were one of them to change again
 // and be written first, a part of this change would be seen without the rest.
 type group struct {
-	place uint64             // in line; counts up
-	since time.Time          // of the oldest change in it; zero: it came of no event
-	keys  map[model.Key]bool // false: need not be written
-	waits int                // how many are true
-	lane  *lane              // nil: it does not wait any more
+	place   uint64             // in line; counts up
+	since   time.Time          // of the oldest change in it; zero: it came of no event
+	keys    map[model.Key]bool // false: need not be written
+	waits   int                // how many are true
+	waitsIn *namespaceQueue    // nil: it does not wait any more
 }
 
-// lane is the groups of one namespace.
-type lane struct {
+// namespaceQueue is the groups of one namespace.
+type namespaceQueue struct {
 	namespace string
-	groups    []*group // by place; those with another lane have left
+	groups    []*group // by place; those with another queue have left
 	live      int      // those that have not
 	passed    bool     // there was no room for its first group in the last batch
 }
@@ -45,7 +45,7 @@ func (q *queue) empty() bool { return q.waits == 0 }
 func (q *queue) waitsFor(key model.Key) bool { return q.of[key] != nil && q.of[key].keys[key] }
 
 func newQueue() *queue {
-	return &queue{of: map[model.Key]*group{}, lanes: map[string]*lane{}}
+	return &queue{of: map[model.Key]*group{}, namespaces: map[string]*namespaceQueue{}}
 }
 
 // add takes one change: keys that are to be written (true), and keys that need not be, or not any more (false). What waits
@@ -55,7 +55,7 @@ func (q *queue) add(changed map[model.Key]bool, since time.Time) {
 	homes := map[string]bool{}
 	for key, differs := range changed {
 		if other := q.of[key]; other != nil && other != g {
-			homes[other.lane.namespace] = true
+			homes[other.waitsIn.namespace] = true
 			g = q.join(g, other)
 		}
 		if differs {
@@ -131,48 +131,48 @@ func (q *queue) join(a, b *group) *group {
 	return a
 }
 
-// settle has a group wait in the lane of these where the fewest do; one that has nothing to write waits nowhere.
+// settle has a group wait in the queue of these where the fewest do; one that has nothing to write waits nowhere.
 func (q *queue) settle(g *group, homes map[string]bool) {
 	if g.waits == 0 {
 		q.remove(g)
 		return
 	}
-	was := g.lane
+	was := g.waitsIn
 	g.leave()
 	home := slices.MinFunc(slices.Collect(maps.Keys(homes)), func(a, b string) int {
 		return cmp.Or(cmp.Compare(q.length(a), q.length(b)), cmp.Compare(a, b))
 	})
-	l := q.lanes[home]
+	l := q.namespaces[home]
 	if l == nil {
-		l = &lane{namespace: home}
-		q.lanes[home] = l
+		l = &namespaceQueue{namespace: home}
+		q.namespaces[home] = l
 		q.turns = append(q.turns, l)
 	}
-	if g.lane = l; l != was {
+	if g.waitsIn = l; l != was {
 		l.insert(g)
 	}
 	l.live++
 }
 
-// length is how many groups wait in a lane.
+// length is how many groups wait in a queue.
 func (q *queue) length(namespace string) int {
-	if l := q.lanes[namespace]; l != nil {
+	if l := q.namespaces[namespace]; l != nil {
 		return l.live
 	}
 	return 0
 }
 
 func (g *group) leave() {
-	if g.lane != nil {
-		g.lane.live--
-		g.lane = nil
+	if g.waitsIn != nil {
+		g.waitsIn.live--
+		g.waitsIn = nil
 	}
 }
 
-// insert gives a group its place. The lane stays in proportion to what waits in it, however much joins and leaves.
-func (l *lane) insert(g *group) {
+// insert gives a group its place. The queue stays in proportion to what waits in it, however much joins and leaves.
+func (l *namespaceQueue) insert(g *group) {
 	if len(l.groups) > 2*l.live+8 {
-		l.groups = slices.DeleteFunc(l.groups, func(other *group) bool { return other.lane != l || other == g })
+		l.groups = slices.DeleteFunc(l.groups, func(other *group) bool { return other.waitsIn != l || other == g })
 	}
 	at, there := slices.BinarySearchFunc(l.groups, g.place, func(other *group, place uint64) int { return cmp.Compare(other.place, place) })
 	if !there { // it may come back to where it was
@@ -181,8 +181,8 @@ func (l *lane) insert(g *group) {
 }
 
 // first is the group that waits longest; nil: none waits.
-func (l *lane) first() *group {
-	for len(l.groups) > 0 && l.groups[0].lane != l {
+func (l *namespaceQueue) first() *group {
+	for len(l.groups) > 0 && l.groups[0].waitsIn != l {
 		l.groups = l.groups[1:]
 	}
 	if len(l.groups) == 0 {
@@ -191,15 +191,15 @@ func (l *lane) first() *group {
 	return l.groups[0]
 }
 
-// take hands over groups for one batch, lane by lane in turn, each lane's in line. It ends when there is no room: most is that
-// of an empty batch, in keys, and add says how much is left. A group that does not fit lets those of other lanes pass, once:
+// take hands over groups for one batch, queue by queue in turn, each queue's in line. It ends when there is no room: most is that
+// of an empty batch, in keys, and add says how much is left. A group that does not fit lets those of other queues pass, once:
 // then it is the first of its batch, and that may be larger than most. While any waits one is handed over, whatever most is:
 // who takes until nothing waits comes to an end.
 func (q *queue) take(most int, add func(*group) (room int)) {
 	most = max(most, 1)
 	room := most
-	var passed []*lane
-	serve := func(l *lane, g *group) int {
+	var passed []*namespaceQueue
+	serve := func(l *namespaceQueue, g *group) int {
 		q.remove(g)
 		l.passed = false
 		q.turns = append(q.turns, l)
@@ -211,7 +211,7 @@ func (q *queue) take(most int, add func(*group) (room int)) {
 		g := l.first()
 		switch {
 		case g == nil:
-			delete(q.lanes, l.namespace)
+			delete(q.namespaces, l.namespace)
 		case g.waits > room && (room < most || !l.passed):
 			l.passed = true
 			passed = append(passed, l)

@@ -12,9 +12,9 @@ import (
 // Records turns events into records without a store, through the same code that the leader runs: ordered by key, with
 // all problems, those between objects included. Secrets come without their private keys.
 func Records(events []object.Event, options normal.Options) ([]model.Record, []object.Problem) {
-	w := newWorld(options)
+	w := newInventory(options)
 	w.take(events)
-	for key, d := range w.drafts {
+	for key, d := range w.awaitingSeal {
 		w.want[key] = d.Record
 	}
 	records := slices.SortedFunc(maps.Values(w.want), func(a, b model.Record) int { return a.Meta().Key.Compare(b.Meta().Key) })

@@ -12,35 +12,35 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The pace at which stored private keys are sealed anew once the key encryption key was rotated.
+// The pace at which stored private keys are sealed again once the key encryption key was rotated.
 const (
 	anewMost  = 32          // in one batch
 	anewPause = time.Second // between two batches
 	anewEvery = time.Minute // between two looks that found less
 )
 
-// The events and effects of sealing anew.
+// The events and effects of sealing again.
 type (
 	// Look: it is time to see whether the key encryption key was rotated.
 	Look struct{}
-	// Anew: seal anew what needs it of these stored Secrets.
-	Anew struct {
+	// Reencrypt: seal again what needs it of these stored Secrets.
+	Reencrypt struct {
 		Epoch  kv.Epoch
 		Stored []*model.Secret
 	}
-	// Anewed answers Anew: the sealed private keys by the stored record that they are of, as far as it went.
-	Anewed struct {
+	// Reencrypted answers Reencrypt: the sealed private keys by the stored record that they are of, as far as it went.
+	Reencrypted struct {
 		Epoch  kv.Epoch
 		Sealed map[*model.Secret][]byte
 	}
 )
 
-func (Look) event()   {}
-func (Anew) effect()  {}
-func (Anewed) event() {}
+func (Look) event()        {}
+func (Reencrypt) effect()  {}
+func (Reencrypted) event() {}
 
-// anew is a stored Secret, and the same with its private key sealed anew.
-type anew struct{ from, to *model.Secret }
+// reencryption is a stored Secret, and the same with its private key sealed again.
+type reencryption struct{ from, to *model.Secret }
 
 // look asks for all stored Secrets, those too whose object cannot be understood any more: they stand, so they must open.
 func (s *State) look() []Effect {
@@ -51,26 +51,26 @@ func (s *State) look() []Effect {
 	for _, key := range slices.SortedFunc(maps.Keys(s.secrets), model.Key.Compare) {
 		stored = append(stored, s.secrets[key])
 	}
-	return []Effect{Anew{Epoch: s.epoch, Stored: stored}}
+	return []Effect{Reencrypt{Epoch: s.epoch, Stored: stored}}
 }
 
-// anewed notes what is to be written, of the records that are still stored.
-func (s *State) anewed(e Anewed) {
+// reencrypted notes what is to be written, of the records that are still stored.
+func (s *State) reencrypted(e Reencrypted) {
 	for from, sealed := range e.Sealed {
 		old := from.Spec
 		r, err := model.New(from.Key, from.Created, &model.SecretSpec{Chain: old.Chain, Ocsp: old.Ocsp, Trust: old.Trust, Crl: old.Crl,
 			Key: sealed, Mac: old.Mac})
 		if err == nil { // it was a record before
-			s.anew[from.Key] = anew{from, r.(*model.Secret)}
+			s.reencryptions[from.Key] = reencryption{from, r.(*model.Secret)}
 		}
 	}
 }
 
-// renewed takes what was sealed anew, for the next batch. What waits to be written for another reason is left to the next look.
+// renewed takes what was sealed again, for the next batch. What waits to be written for another reason is left to the next look.
 func (s *State) renewed() map[model.Key]*model.Secret {
 	puts := map[model.Key]*model.Secret{}
-	for key, a := range s.anew {
-		if s.queue.of[key] != nil || s.drafts[key] != nil || s.secrets[key] != a.from {
+	for key, a := range s.reencryptions {
+		if s.queue.of[key] != nil || s.awaitingSeal[key] != nil || s.secrets[key] != a.from {
 			continue
 		}
 		if want := s.want[key]; want != nil && want.Meta().Hash == s.have[key] {
@@ -78,13 +78,13 @@ func (s *State) renewed() map[model.Key]*model.Secret {
 		}
 		puts[key] = a.to
 	}
-	clear(s.anew)
+	clear(s.reencryptions)
 	return puts
 }
 
-// reencrypt is what the loop does for Anew.
-func (l *Loop) reencrypt(ctx context.Context, e Anew) Anewed {
-	out := Anewed{Epoch: e.Epoch}
+// reencrypt is what the loop does for Reencrypt.
+func (l *Loop) reencrypt(ctx context.Context, e Reencrypt) Reencrypted {
+	out := Reencrypted{Epoch: e.Epoch}
 	if l.Sealer == nil {
 		return out
 	}
@@ -93,13 +93,13 @@ func (l *Loop) reencrypt(ctx context.Context, e Anew) Anewed {
 		l.Log.Warn("not every Secret could be sealed under the newest key encryption key; trying again", slog.Any(obs.KeyError, err))
 	}
 	if n := len(out.Sealed); n > 0 {
-		l.Log.Info("Secrets sealed anew, the key encryption key was rotated", slog.Int("secrets", n))
+		l.Log.Info("Secrets sealed again, the key encryption key was rotated", slog.Int("secrets", n))
 	}
 	return out
 }
 
 // next is when to look again.
-func (e Anewed) next() time.Duration {
+func (e Reencrypted) next() time.Duration {
 	if len(e.Sealed) == anewMost {
 		return anewPause
 	}

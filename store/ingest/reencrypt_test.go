@@ -85,7 +85,7 @@ func (w *sealing) begin() int {
 	return before
 }
 
-// After the key encryption key was rotated every stored private key is sealed anew, a batch at a time: also that of a
+// After the key encryption key was rotated every stored private key is sealed again, a batch at a time: also that of a
 // Secret whose object cannot be understood any more. Nothing else changes, nothing is written twice, by nobody.
 func TestSecretsAreSealedAnew(t *testing.T) {
 	cert, key := pair(t)
@@ -112,7 +112,7 @@ func TestSecretsAreSealedAnew(t *testing.T) {
 		time.Sleep(anewPause)
 		w.batches(before + 2)
 		if n := w.sealedBy("new "); n != w.secrets {
-			t.Errorf("%d of %d are sealed anew", n, w.secrets)
+			t.Errorf("%d of %d are sealed again", n, w.secrets)
 		}
 		looks := w.looked()
 		time.Sleep(10 * anewEvery)
@@ -157,7 +157,7 @@ func storedSecrets(t *testing.T, by *sealer, cert, key []byte) *State {
 	return s
 }
 
-// What was sealed anew too late is not written: an edit was first, the object is gone, another term began.
+// What was sealed again too late is not written: an edit was first, the object is gone, another term began.
 func TestSealedAnewTooLate(t *testing.T) {
 	cert, key := pair(t)
 	other, otherKey := pair(t)
@@ -165,10 +165,10 @@ func TestSealedAnewTooLate(t *testing.T) {
 	l := New(Config{Sealer: rotated})
 	s := storedSecrets(t, old, cert, key)
 	look := s.Step(Look{})
-	if len(look) != 1 || len(look[0].(Anew).Stored) != 3 {
+	if len(look) != 1 || len(look[0].(Reencrypt).Stored) != 3 {
 		t.Fatalf("%v", look)
 	}
-	anewed := l.reencrypt(t.Context(), look[0].(Anew))
+	reencrypted := l.reencrypt(t.Context(), look[0].(Reencrypt))
 	// a is edited and sealed by now, b is gone, c stays.
 	for _, e := range s.Step(Objects{put(t, secretOf("a", other, otherKey)), gone(put(t, secretOf("b", cert, key)))}) {
 		switch e := e.(type) {
@@ -180,7 +180,7 @@ func TestSealedAnewTooLate(t *testing.T) {
 			}
 		}
 	}
-	if effects := s.Step(anewed); len(effects) != 0 { // a write is under way
+	if effects := s.Step(reencrypted); len(effects) != 0 { // a write is under way
 		t.Fatalf("%v", effects)
 	}
 	next := s.Step(Written{After: 2})[0].(Write).Batch
@@ -194,17 +194,17 @@ func TestSealedAnewTooLate(t *testing.T) {
 			t.Errorf("%v is wanted otherwise than it is stored", key)
 		}
 	}
-	again := s.Step(Look{})[0].(Anew)
+	again := s.Step(Look{})[0].(Reencrypt)
 	if effects := s.Step(l.reencrypt(t.Context(), again)); len(again.Stored) != 2 || len(effects) != 0 {
 		t.Fatalf("%v, then %v", again.Stored, effects)
 	}
 	s.Step(Objects{gone(put(t, secretOf("a", other, otherKey)))}) // a write is under way
-	late := Anewed{Sealed: map[*model.Secret][]byte{again.Stored[1]: []byte("sealed")}}
-	if effects := s.Step(late); len(effects) != 0 || len(s.anew) != 1 {
+	late := Reencrypted{Sealed: map[*model.Secret][]byte{again.Stored[1]: []byte("sealed")}}
+	if effects := s.Step(late); len(effects) != 0 || len(s.reencryptions) != 1 {
 		t.Errorf("%v while a write is under way", effects)
 	}
 	s.Step(Gained{kv.Epoch{Revision: 2}})
-	if effects := s.Step(anewed); len(effects) != 0 || len(s.anew) != 0 {
+	if effects := s.Step(reencrypted); len(effects) != 0 || len(s.reencryptions) != 0 {
 		t.Errorf("%v after another term began", effects)
 	}
 }

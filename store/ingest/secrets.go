@@ -20,7 +20,7 @@ type Sealer interface {
 	// record, or nil: where its MAC says that it is the same private key, its sealed form is given back, so that nothing
 	// differs. No error shows the private key.
 	Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error)
-	// Anew seals again the private keys of stored records that are sealed under a key encryption key of before, at most so
+	// Reencrypt seals again the private keys of stored records that are sealed under a key encryption key of before, at most so
 	// many of them. What was sealed counts whatever the error.
 	Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error)
 }
@@ -28,8 +28,8 @@ type Sealer interface {
 // errNoSealer is why Secrets do not apply where there is no Sealer.
 var errNoSealer = errors.New("this process has no key encryption key (--kek)")
 
-// Draft is a Secret whose private key is not sealed yet. It is no record, and goes nowhere but to a Sealer.
-type Draft struct {
+// UnsealedRecord is a Secret whose private key is not sealed yet. It is no record, and goes nowhere but to a Sealer.
+type UnsealedRecord struct {
 	Record  *model.Secret // without its key
 	Private model.PrivateKey
 	Stored  *model.SecretSpec // nil: there is none, or it does not decode
@@ -38,16 +38,16 @@ type Draft struct {
 
 // The events and effects of sealing.
 type (
-	// Seal: seal the drafts. Again: some could not be sealed the last time, pause first.
+	// Seal: seal the awaitingSeal. Again: some could not be sealed the last time, pause first.
 	Seal struct {
-		Epoch  kv.Epoch
-		Drafts []*Draft
-		Again  bool
+		Epoch   kv.Epoch
+		Secrets []*UnsealedRecord
+		Again   bool
 	}
-	// Sealed answers Seal, draft by draft: a record, or why there is none.
+	// Sealed answers Seal, record by record: a record, or why there is none.
 	Sealed struct {
 		Epoch   kv.Epoch
-		Drafts  []*Draft
+		Secrets []*UnsealedRecord
 		Records []model.Record
 		Errors  []error
 	}
@@ -56,15 +56,15 @@ type (
 func (Seal) effect()  {}
 func (Sealed) event() {}
 
-// draft takes the records of an object that has a private key: they are wanted once they are sealed.
-func (w *world) draft(private model.PrivateKey, records []model.Record) {
+// awaitSeal takes the records of an object that has a private key: they are wanted once they are sealed.
+func (w *inventory) awaitSeal(private model.PrivateKey, records []model.Record) {
 	for _, r := range records {
-		w.drafts[r.Meta().Key] = &Draft{Record: r.(*model.Secret), Private: private, heard: w.heard}
+		w.awaitingSeal[r.Meta().Key] = &UnsealedRecord{Record: r.(*model.Secret), Private: private, heard: w.heard}
 	}
 }
 
-// redraft makes drafts of all Secrets again: what they are compared with is another.
-func (s *State) redraft() {
+// sealAgain makes awaitingSeal of all Secrets again: what they are compared with is another.
+func (s *State) sealAgain() {
 	s.heard = time.Time{}
 	s.sealing, s.resealing = false, false
 	clear(s.unsealed)
@@ -73,36 +73,36 @@ func (s *State) redraft() {
 			for _, r := range e.records {
 				delete(s.want, r.Meta().Key)
 			}
-			s.draft(e.private, e.records)
+			s.awaitSeal(e.private, e.records)
 		}
 	}
 }
 
 // seal asks for what is to be sealed, unless that is under way.
 func (s *State) seal() []Effect {
-	if s.phase != ready && s.phase != writing || len(s.drafts) == 0 || s.sealing {
+	if s.phase != ready && s.phase != writing || len(s.awaitingSeal) == 0 || s.sealing {
 		return nil
 	}
 	s.sealing = true
-	drafts := make([]*Draft, 0, len(s.drafts))
-	for _, key := range slices.SortedFunc(maps.Keys(s.drafts), model.Key.Compare) {
-		d := *s.drafts[key] // a copy: the stored one may change while it is sealed
+	awaitingSeal := make([]*UnsealedRecord, 0, len(s.awaitingSeal))
+	for _, key := range slices.SortedFunc(maps.Keys(s.awaitingSeal), model.Key.Compare) {
+		d := *s.awaitingSeal[key] // a copy: the stored one may change while it is sealed
 		if d.Stored = nil; s.secrets[key] != nil {
 			d.Stored = s.secrets[key].Spec
 		}
-		s.drafts[key] = &d
-		drafts = append(drafts, &d)
+		s.awaitingSeal[key] = &d
+		awaitingSeal = append(awaitingSeal, &d)
 	}
-	return []Effect{Seal{Epoch: s.epoch, Drafts: drafts, Again: s.resealing}}
+	return []Effect{Seal{Epoch: s.epoch, Secrets: awaitingSeal, Again: s.resealing}}
 }
 
 // sealed takes over what was sealed, where it is still what is wanted.
 func (s *State) sealed(e Sealed) {
 	s.sealing, s.resealing = false, false
 	changed, since := map[model.Key]bool{}, time.Time{}
-	for i, d := range e.Drafts {
+	for i, d := range e.Secrets {
 		key := d.Record.Key
-		if s.drafts[key] != d {
+		if s.awaitingSeal[key] != d {
 			continue
 		}
 		if err := e.Errors[i]; err != nil {
@@ -110,7 +110,7 @@ func (s *State) sealed(e Sealed) {
 			s.unsealed[key] = object.Problem{ID: s.ownerOf(key), Code: problem.Pending, Severity: problem.Error, Message: fmt.Sprintf("cannot be sealed: %v: what was stored before stands", err)}
 			continue
 		}
-		delete(s.drafts, key)
+		delete(s.awaitingSeal, key)
 		delete(s.unsealed, key)
 		s.want[key] = e.Records[i]
 		changed[key], since = true, earlier(since, d.heard)
@@ -120,12 +120,12 @@ func (s *State) sealed(e Sealed) {
 
 // sealAll is what the loop does for Seal.
 func sealAll(ctx context.Context, sealer Sealer, e Seal) Sealed {
-	out := Sealed{Epoch: e.Epoch, Drafts: e.Drafts, Records: make([]model.Record, len(e.Drafts)), Errors: make([]error, len(e.Drafts))}
+	out := Sealed{Epoch: e.Epoch, Secrets: e.Secrets, Records: make([]model.Record, len(e.Secrets)), Errors: make([]error, len(e.Secrets))}
 	var away error // the sealer's: what comes after it is not tried, or each would wait for a provider that does not answer
 	if sealer == nil {
 		away = errNoSealer
 	}
-	for i, d := range e.Drafts {
+	for i, d := range e.Secrets {
 		if out.Errors[i] = away; away != nil {
 			continue
 		}

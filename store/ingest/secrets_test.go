@@ -193,28 +193,28 @@ func TestSealedTooLate(t *testing.T) {
 	s.Step(Gained{})
 	s.Step(Objects{put(t, secretOf("a", cert, key)), put(t, secretOf("b", cert, key)), synced})
 	first, ok := sealed(s.Step(Loaded{Complete: true}))
-	if !ok || len(first.Drafts) != 2 || len(s.want) != 0 {
+	if !ok || len(first.Secrets) != 2 || len(s.want) != 0 {
 		t.Fatalf("%v, wanted %v", first, s.want)
 	}
 	if _, again := sealed(s.Step(Objects{put(t, secretOf("a", other, otherKey)), gone(put(t, secretOf("b", cert, key)))})); again {
 		t.Error("sealed twice at once")
 	}
 	second, ok := sealed(s.Step(sealAll(t.Context(), &sealer{}, first)))
-	if !ok || len(second.Drafts) != 1 || !bytes.Equal(second.Drafts[0].Private, otherKey) || len(s.want) != 0 {
+	if !ok || len(second.Secrets) != 1 || !bytes.Equal(second.Secrets[0].Private, otherKey) || len(s.want) != 0 {
 		t.Fatalf("%v, wanted %v", second, s.want)
 	}
 	effects := s.Step(sealAll(t.Context(), &sealer{}, second))
 	if len(effects) != 1 || len(effects[0].(Write).Batch.Puts) != 1 {
 		t.Fatalf("%v", effects)
 	}
-	text := fmt.Sprintf("%v %+v %#v %v %+v", first, second, effects, second.Drafts[0], *second.Drafts[0])
+	text := fmt.Sprintf("%v %+v %#v %v %+v", first, second, effects, second.Secrets[0], *second.Secrets[0])
 	if strings.Contains(text, string(bytes.Split(otherKey, []byte("\n"))[1])) || strings.Contains(text, string(bytes.Split(key, []byte("\n"))[1])) {
-		t.Error("a draft prints its private key")
+		t.Error("an unsealed record prints its private key")
 	}
 	// Of another term nothing counts.
 	s.Step(Gained{kv.Epoch{Revision: 2}})
 	third, _ := sealed(s.Step(Loaded{Epoch: kv.Epoch{Revision: 2}, Complete: true}))
-	if effects := s.Step(sealAll(t.Context(), &sealer{}, second)); len(effects) != 0 || len(third.Drafts) != 1 {
+	if effects := s.Step(sealAll(t.Context(), &sealer{}, second)); len(effects) != 0 || len(third.Secrets) != 1 {
 		t.Errorf("%v after another term began", effects)
 	}
 }
@@ -229,7 +229,7 @@ func TestSealerAwayIsAskedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Drafts = append(e.Drafts, &Draft{Record: r.(*model.Secret), Private: key})
+		e.Secrets = append(e.Secrets, &UnsealedRecord{Record: r.(*model.Secret), Private: key})
 	}
 	if got := sealAll(t.Context(), away, e); got.Errors[4] == nil || away.calls != 1 {
 		t.Errorf("%v after %d calls", got.Errors, away.calls)

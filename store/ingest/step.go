@@ -125,47 +125,47 @@ type Stats struct {
 
 // State is the ingester without clock and store.
 type State struct {
-	*world
-	allowEmpty bool
-	synced     bool
-	leading    bool
-	phase      phase
-	epoch      kv.Epoch
-	place      kv.Place // of the newest batch
-	after      int64
-	have       map[model.Key]model.Hash
-	secrets    map[model.Key]*model.Secret // those of have that are Secrets
-	queue      *queue                      // keys to be written
-	withheld   map[model.Key]bool          // stored keys that a full comparison did not dare to delete
-	held       map[model.Key]bool          // those of withheld that the shrink guard keeps
-	refused    map[model.Key]object.Problem
-	batch      kv.Batch                 // while writing
-	flying     map[model.Key]model.Hash // what batch makes of have; zero: nothing
-	complete   bool                     // a head has to be written even if nothing differs
-	paced      bool                     // endpoint-only changes wait for Due
-	guarded    string                   // why keys are withheld by the shrink guard
-	sealing    bool                     // drafts are being sealed
-	resealing  bool                     // some of them could not be
-	unsealed   map[model.Key]object.Problem
-	anew       map[model.Key]anew    // to be written, because the key encryption key was rotated
-	contents   kv.Contents           // what is stored by this leader's doing, and what it found
-	unknown    map[string]model.Hash // by path: what is stored of kinds that this build does not know
-	dirty      map[model.Key]bool    // changed by others: to be written, or removed, again
-	level      Levelled              // up to which records are stored
-	restore    map[string]kv.Value   // by path: changed by others, as it was before
-	altered    bool                  // what is stored is not known: compare when the batch under way has ended
-	stats      Stats
+	*inventory
+	allowEmpty    bool
+	synced        bool
+	leading       bool
+	phase         phase
+	epoch         kv.Epoch
+	place         kv.Place // of the newest batch
+	after         int64
+	have          map[model.Key]model.Hash
+	secrets       map[model.Key]*model.Secret // those of have that are Secrets
+	queue         *queue                      // keys to be written
+	withheld      map[model.Key]bool          // stored keys that a full comparison did not dare to delete
+	held          map[model.Key]bool          // those of withheld that the shrink guard keeps
+	refused       map[model.Key]object.Problem
+	batch         kv.Batch                 // while writing
+	flying        map[model.Key]model.Hash // what batch makes of have; zero: nothing
+	complete      bool                     // a head has to be written even if nothing differs
+	paced         bool                     // endpoint-only changes wait for Due
+	guarded       string                   // why keys are withheld by the shrink guard
+	sealing       bool                     // awaitingSeal are being sealed
+	resealing     bool                     // some of them could not be
+	unsealed      map[model.Key]object.Problem
+	reencryptions map[model.Key]reencryption // to be written, because the key encryption key was rotated
+	contents      kv.Contents                // what is stored by this leader's doing, and what it found
+	unknown       map[string]model.Hash      // by path: what is stored of kinds that this build does not know
+	dirty         map[model.Key]bool         // changed by others: to be written, or removed, again
+	level         Levelled                   // up to which records are stored
+	restore       map[string]kv.Value        // by path: changed by others, as it was before
+	altered       bool                       // what is stored is not known: compare when the batch under way has ended
+	stats         Stats
 }
 
 // NewState is the state before any event.
 func NewState(o Options) *State {
-	w := newWorld(o.Normal)
+	w := newInventory(o.Normal)
 	if o.Budget != (Budget{}) {
 		w.ledger = newLedger(o.Budget)
 	}
-	return &State{world: w, allowEmpty: o.AllowEmpty, queue: newQueue(), level: Levelled{Level: model.Level},
+	return &State{inventory: w, allowEmpty: o.AllowEmpty, queue: newQueue(), level: Levelled{Level: model.Level},
 		withheld: map[model.Key]bool{}, held: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
-		anew: map[model.Key]anew{}, dirty: map[model.Key]bool{}, restore: map[string]kv.Value{}}
+		reencryptions: map[model.Key]reencryption{}, dirty: map[model.Key]bool{}, restore: map[string]kv.Value{}}
 }
 
 // Step takes one event.
@@ -216,11 +216,11 @@ func (s *State) Step(event Event) []Effect {
 		s.sealed(e)
 	case Look:
 		return s.look()
-	case Anewed:
+	case Reencrypted:
 		if !s.leading || e.Epoch != s.epoch {
 			return nil
 		}
-		s.anewed(e)
+		s.reencrypted(e)
 	case Due:
 		s.paced = false
 	case Levelled:
@@ -246,7 +246,7 @@ func (s *State) lose() {
 	s.batch, s.flying, s.paced, s.complete = kv.Batch{}, nil, false, false
 	s.queue = newQueue()
 	clear(s.withheld)
-	clear(s.anew)
+	clear(s.reencryptions)
 	s.forget()
 	s.unguard()
 }
@@ -269,7 +269,7 @@ func (s *State) compare(e Loaded) {
 		o.adopted = nil
 	}
 	s.rebase(e)
-	s.redraft()
+	s.sealAgain()
 	var gone []model.Key
 	for key := range e.Have {
 		owner := s.objects[s.ownerOf(key)]
@@ -280,7 +280,7 @@ func (s *State) compare(e Loaded) {
 				owner.closed = false
 			}
 			owner.adopted = append(owner.adopted, key)
-		case s.want[key] != nil || s.drafts[key] != nil:
+		case s.want[key] != nil || s.awaitingSeal[key] != nil:
 		case owner == nil && len(s.unreadable) > 0:
 			s.withheld[key] = true // it may be in the document that cannot be read
 		default:
@@ -303,7 +303,7 @@ func (s *State) compare(e Loaded) {
 	clear(s.changed)
 }
 
-func (w *world) ownerOf(key model.Key) object.ID {
+func (w *inventory) ownerOf(key model.Key) object.ID {
 	if key == model.MeshKey {
 		return w.meshID
 	}
@@ -317,7 +317,7 @@ func (s *State) Problems() []object.Problem {
 		all = append(all, p)
 	}
 	for key, p := range s.unsealed {
-		if s.drafts[key] != nil {
+		if s.awaitingSeal[key] != nil {
 			all = append(all, p)
 		}
 	}

@@ -12,15 +12,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// world is what is stored, and what a replica must have of it.
-type world struct {
+// storedState is what is stored, and what a replica must have of it.
+type storedState struct {
 	t      *testing.T
 	r      *rand.Rand
 	values map[string]kv.Value            // by path
 	good   map[string]map[string]kv.Value // by kind: when the head last said what is stored
 }
 
-func (w *world) list() []kv.Value {
+func (w *storedState) list() []kv.Value {
 	return slices.Collect(func(yield func(kv.Value) bool) {
 		for _, path := range slices.Sorted(maps.Keys(w.values)) {
 			if !yield(w.values[path]) {
@@ -31,7 +31,7 @@ func (w *world) list() []kv.Value {
 }
 
 // edit changes some records, and gives what the watch says of that.
-func (w *world) edit() (all []kv.Value) {
+func (w *storedState) edit() (all []kv.Value) {
 	for range w.r.IntN(6) {
 		name := fmt.Sprintf("s%d", w.r.IntN(8))
 		v := value(w.t, name, uint32(1+w.r.IntN(3)))
@@ -50,7 +50,7 @@ func (w *world) edit() (all []kv.Value) {
 }
 
 // said is what a head says, which is wrong of some kinds; and what is good then.
-func (w *world) said() kv.Contents {
+func (w *storedState) said() kv.Contents {
 	said := kv.ContentsOf(w.list())
 	for _, kind := range []string{"Service", "Novel"} {
 		if w.r.IntN(3) == 0 {
@@ -68,7 +68,7 @@ func (w *world) said() kv.Contents {
 }
 
 // check compares a replica with what it must have.
-func (w *world) check(f *fold) {
+func (w *storedState) check(f *fold) {
 	w.t.Helper()
 	if differ := f.stored.Differ(kv.ContentsOf(w.list())); len(differ) > 0 {
 		w.t.Fatalf("what was read is not what is stored: %v", differ)
@@ -102,7 +102,7 @@ func (w *world) check(f *fold) {
 func TestHeldKindsOverRandomChanges(t *testing.T) {
 	publications := 0
 	for seed := range uint64(15) {
-		w := &world{t: t, r: rand.New(rand.NewPCG(seed, 5)), values: map[string]kv.Value{}, good: map[string]map[string]kv.Value{}}
+		w := &storedState{t: t, r: rand.New(rand.NewPCG(seed, 5)), values: map[string]kv.Value{}, good: map[string]map[string]kv.Value{}}
 		f := newFold()
 		state := &kv.State{At: kv.Position{Revision: 1}, Head: kv.Head{Revision: 1, Complete: true}, Complete: 1, Said: kv.NewContents(), Contents: kv.NewContents()}
 		f.load(state)

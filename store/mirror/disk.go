@@ -206,7 +206,7 @@ func (f *follower) restore(now time.Time, why string) bool {
 		}
 		if snapshot == nil && f.place() == disk.remembers() { // a damaged file is not believed in that either
 			f.fold.base.place = kv.Place{}
-			f.tell(func(s *Status) { s.Place = kv.Place{} })
+			f.setStatus(func(s *Status) { s.Place = kv.Place{} })
 		}
 		return false
 	}
@@ -218,7 +218,7 @@ func (f *follower) restore(now time.Time, why string) bool {
 	f.cfg.Logger.Warn(why, "path", disk.Path,
 		"revision", head.Revision, "records", head.Records, "age", now.Sub(head.Saved).Round(time.Second))
 	f.publish(Diff(Empty(), snapshot))
-	f.tell(func(s *Status) {
+	f.setStatus(func(s *Status) {
 		s.Revision, s.Seen, s.Place, s.Restored, s.Unknown = head.Revision, f.seen, f.place(), head.Saved, head.Unknown
 	})
 	return true

@@ -72,7 +72,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 		case errors.Is(err, kv.ErrRegressed), errors.Is(err, kv.ErrClusterChanged), errors.Is(err, kv.ErrRolledBack):
 			f.another(ctx)
 		default:
-			f.tell(func(s *Status) { s.Away = err })
+			f.setStatus(func(s *Status) { s.Away = err })
 			f.restore(time.Now(), "etcd does not answer: serving the snapshot on disk until it does")
 		}
 		if pause = min(2*pause, maxPause); f.at != before {
@@ -182,10 +182,10 @@ func (f *follower) update(u kv.Update) error {
 func (f *follower) took(change Change, ok bool) {
 	problems := f.fold.problems()
 	if ok {
-		f.tell(func(s *Status) { s.Problems = problems })
+		f.setStatus(func(s *Status) { s.Problems = problems })
 		f.publish(change)
 	}
-	f.tell(func(s *Status) {
+	f.setStatus(func(s *Status) {
 		s.Away, s.Head, s.Seen, s.Problems, s.Unknown = nil, f.fold.head, f.seen, problems, f.fold.base.unknown
 		s.Held, s.Unchecked, s.Place = f.held, f.fold.unchecked, f.place()
 		if ok {
@@ -217,7 +217,7 @@ func (m *Mirror) ask(ctx context.Context, seen kv.Position, place kv.Place) answ
 // (it would wait for a revision that is long in coming) or a watch that died in silence.
 func (f *follower) check(a answer) error {
 	if a.err != nil {
-		f.tell(func(s *Status) { s.Away = a.err })
+		f.setStatus(func(s *Status) { s.Away = a.err })
 		return nil // the watch goes on by itself when etcd is back
 	}
 	if err := a.judge(); err != nil {
@@ -227,7 +227,7 @@ func (f *follower) check(a answer) error {
 		return err // it goes on in another place
 	}
 	f.seen.Revision = max(f.seen.Revision, a.stat.Revision)
-	f.tell(func(s *Status) { s.Away, s.Seen = nil, f.seen })
+	f.setStatus(func(s *Status) { s.Away, s.Seen = nil, f.seen })
 	if a.stat.Head.Revision <= f.fold.head.Revision {
 		f.behind = 0
 		return nil
@@ -239,8 +239,8 @@ func (f *follower) check(a answer) error {
 	return errStuck
 }
 
-// tell publishes the status, and says once what changed for the worse or the better.
-func (f *follower) tell(edit func(*Status)) {
+// setStatus publishes the status, and says once what changed for the worse or the better.
+func (f *follower) setStatus(edit func(*Status)) {
 	was := f.status
 	edit(&f.status)
 	now := f.status

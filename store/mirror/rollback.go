@@ -23,14 +23,14 @@ func (f *follower) another(ctx context.Context) {
 		why := a.judge()
 		switch {
 		case a.err != nil && f.status.Alarm == nil:
-			f.tell(func(s *Status) { s.Away = a.err })
+			f.setStatus(func(s *Status) { s.Away = a.err })
 			return
 		case a.err != nil:
 		case why == nil:
 			f.anew(a)
 			return
 		default:
-			f.tell(func(s *Status) { s.Alarm, s.Away = fmt.Errorf("%w. %s", why, f.wayOut()), nil })
+			f.setStatus(func(s *Status) { s.Alarm, s.Away = fmt.Errorf("%w. %s", why, f.wayOut()), nil })
 		}
 		select {
 		case <-ctx.Done():
@@ -47,7 +47,7 @@ func (f *follower) anew(a answer) {
 		f.seen = kv.Position{}
 	}
 	f.at, f.behind = kv.Position{}, 0
-	f.tell(func(s *Status) { s.Alarm, s.Away = nil, nil })
+	f.setStatus(func(s *Status) { s.Alarm, s.Away = nil, nil })
 }
 
 // wayOut is what an operator can do about the alarm.

@@ -18,7 +18,7 @@ import (
 // Check looks at records side by side: destinations without a service, subsets without a rule, several objects for one
 // host. All of it are warnings, in the order of the records' owners; Location is for the caller to fill in.
 func Check(records iter.Seq[model.Record]) []object.Problem {
-	w := newWorld(records)
+	w := newRecordIndex(records)
 	var out []object.Problem
 	for _, vs := range w.virtualServices {
 		out = append(out, w.destinations(vs)...)
@@ -39,8 +39,8 @@ func CompareProblems(a, b object.Problem) int {
 		cmp.Compare(a.ID.Group, b.ID.Group), a.ID.Origin.Compare(b.ID.Origin), cmp.Compare(a.Location, b.Location), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
 }
 
-// world is the records that Check looks at, each list by age.
-type world struct {
+// recordIndex is the records that Check looks at, each list by age.
+type recordIndex struct {
 	services        map[string][]*model.Service // by host
 	wildcards       []string                    // hosts of services that start with *
 	virtualServices []*model.VirtualService
@@ -49,8 +49,8 @@ type world struct {
 	wildRules       []string                   // hosts of rules that start with *
 }
 
-func newWorld(records iter.Seq[model.Record]) *world {
-	w := &world{services: map[string][]*model.Service{}, subsets: map[string]map[string]bool{}}
+func newRecordIndex(records iter.Seq[model.Record]) *recordIndex {
+	w := &recordIndex{services: map[string][]*model.Service{}, subsets: map[string]map[string]bool{}}
 	for r := range records {
 		switch t := r.(type) {
 		case *model.Service:
@@ -84,11 +84,11 @@ func newWorld(records iter.Seq[model.Record]) *world {
 }
 
 // known says whether a service has the host, itself or by a wildcard.
-func (w *world) known(host string) bool {
+func (w *recordIndex) known(host string) bool {
 	return len(w.services[host]) > 0 || coveredBy(host, w.wildcards)
 }
 
-func (w *world) destinations(vs *model.VirtualService) []object.Problem {
+func (w *recordIndex) destinations(vs *model.VirtualService) []object.Problem {
 	var out []object.Problem
 	destinations(vs.Spec, func(path string, d *networkingv1.Destination) {
 		if !w.known(d.Host) {
@@ -126,7 +126,7 @@ func hasPort(services []*model.Service, number uint32) bool {
 }
 
 // subsetsOf is the subsets of all rules for a host, wildcard rules among them.
-func (w *world) subsetsOf(host string) (map[string]bool, bool) {
+func (w *recordIndex) subsetsOf(host string) (map[string]bool, bool) {
 	all, found := w.subsets[host]
 	for _, of := range w.wildRules {
 		if of == host || !coveredBy(host, []string{of}) {
@@ -140,7 +140,7 @@ func (w *world) subsetsOf(host string) (map[string]bool, bool) {
 }
 
 // conflicts finds hosts that several objects claim, where one of them wins for the same clients.
-func (w *world) conflicts() []object.Problem {
+func (w *recordIndex) conflicts() []object.Problem {
 	var out []object.Problem
 	claimed := map[string]*model.VirtualService{}
 	for _, vs := range w.virtualServices {

@@ -83,7 +83,7 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 	base := &model.Endpoint{Namespace: of.Namespace, Cluster: n.clusterOf(of), Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
 	var pod *Pod
 	if ref := e.TargetRef; ref != nil && ref.Kind == "Pod" {
-		id := of.Beside(object.ID{Kind: "Pod", Namespace: cmp.Or(ref.Namespace, of.Namespace), Name: ref.Name})
+		id := of.SameOrigin(object.ID{Kind: "Pod", Namespace: cmp.Or(ref.Namespace, of.Namespace), Name: ref.Name})
 		r.ref(id)
 		if pod = ctx.Pod(id); pod == nil {
 			r.warnf(problem.NotFound, at+".targetRef", "%v is not there: no labels and no identity, so subsets do not select it", id)
@@ -114,7 +114,7 @@ func join(r *report, e *model.Endpoint, pod *Pod, of object.ID, ctx Lookup) {
 		e.Locality = localityLabel(pod.Labels["istio-locality"])
 	}
 	if e.Locality == "" && e.Node != "" {
-		id := of.Beside(object.ID{Kind: "Node", Name: e.Node})
+		id := of.SameOrigin(object.ID{Kind: "Node", Name: e.Node})
 		r.ref(id)
 		if node := ctx.Node(id); node != nil {
 			e.Locality = node.Locality

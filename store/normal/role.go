@@ -59,7 +59,7 @@ func bindingRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 		r.errorf("subjects", "%v", err)
 		return nil
 	}
-	role := obj.ID.Beside(object.ID{Group: groupRBAC, Kind: whole.RoleRef.Kind, Name: whole.RoleRef.Name})
+	role := obj.ID.SameOrigin(object.ID{Group: groupRBAC, Kind: whole.RoleRef.Kind, Name: whole.RoleRef.Name})
 	switch {
 	case role.Kind == "Role" && obj.ID.Kind == "RoleBinding":
 		role.Namespace = obj.ID.Namespace

@@ -153,7 +153,7 @@ func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, 
 	if pod != nil && pod.Labels[networkLabel] != "" {
 		return pod.Labels[networkLabel]
 	}
-	system := of.Beside(object.ID{Kind: "Namespace", Name: n.SystemNamespace})
+	system := of.SameOrigin(object.ID{Kind: "Namespace", Name: n.SystemNamespace})
 	r.ref(system)
 	if ns := ctx.Namespace(system); ns != nil && ns.Network != "" {
 		return ns.Network

@@ -47,8 +47,8 @@ func (id ID) String() string {
 	return strings.TrimSpace(id.Kind + id.Origin.Suffix())
 }
 
-// Beside is the ID of another object of the same origin.
-func (id ID) Beside(other ID) ID {
+// SameOrigin is the ID of another object of the same origin.
+func (id ID) SameOrigin(other ID) ID {
 	other.Origin = id.Origin
 	return other
 }

@@ -87,19 +87,19 @@ func TestTurnsAreBounded(t *testing.T) {
 // A handshake that fails for the client's fault is logged by its cause, and one of which the client says nothing is not.
 func TestFailedHandshakesAreLogged(t *testing.T) {
 	foreign, _ := pair(t)
-	for cause, client := range map[string]func(*world, net.Conn){
-		"": func(_ *world, c net.Conn) { c.Close() },
-		"the client does not speak TLS": func(_ *world, c net.Conn) {
+	for cause, client := range map[string]func(*harness, net.Conn){
+		"": func(_ *harness, c net.Conn) { c.Close() },
+		"the client does not speak TLS": func(_ *harness, c net.Conn) {
 			_, _ = c.Write([]byte("PRI * HTTP/2.0\r\n\r\n"))
 			_, _ = io.Copy(io.Discard, c)
 		},
-		"alert of the client": func(w *world, c net.Conn) {
+		"alert of the client": func(w *harness, c net.Conn) {
 			conf := w.tls()
 			conf.ServerName = "other"
 			_ = tls.Client(c, conf).Handshake()
 			_, _ = io.Copy(io.Discard, c)
 		},
-		"certificate of the client": func(w *world, c net.Conn) {
+		"certificate of the client": func(w *harness, c net.Conn) {
 			conf := w.tls()
 			conf.Certificates = []tls.Certificate{foreign}
 			conf.InsecureSkipVerify = true

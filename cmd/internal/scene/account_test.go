@@ -146,7 +146,7 @@ func amounts(have map[string]int64, args []string) error {
 }
 
 func (s *stage) builds(args []string) (string, error) {
-	now := s.world.counts()
+	now := s.pipeline.counts()
 	have := map[string]int64{"vhost": now.fragments - s.built.fragments}
 	for t := range xds.NumTypes {
 		have[t.Noun()] = now.built[t] - s.built.built[t]
@@ -166,8 +166,8 @@ func (s *stage) plans(args []string) (string, error) {
 }
 
 func (s *stage) writes(args []string) (string, error) {
-	n := s.world.wrote
-	s.world.wrote = 0
+	n := s.pipeline.wrote
+	s.pipeline.wrote = 0
 	if len(args) != 1 || args[0] != strconv.Itoa(n) {
 		return "", fmt.Errorf("%d records were written, not %v", n, args)
 	}
@@ -175,7 +175,7 @@ func (s *stage) writes(args []string) (string, error) {
 }
 
 func (s *stage) shared(args []string) (string, error) {
-	st := s.world.plan.Stats()
+	st := s.pipeline.plan.Stats()
 	return "", amounts(map[string]int64{"scopes": int64(st.Scopes), "variants": int64(st.Variants), "workloads": int64(st.Workloads),
 		"overlays": int64(st.Overlays), "views": int64(st.Views), "proxies": int64(st.Proxies)}, args)
 }
@@ -185,7 +185,7 @@ func (s *stage) problems([]string) (string, error) {
 		return "", err
 	}
 	var out strings.Builder
-	for _, line := range s.world.problemLines() {
+	for _, line := range s.pipeline.problemLines() {
 		fmt.Fprintln(&out, line)
 	}
 	return out.String(), nil

@@ -144,7 +144,7 @@ func (s *stage) resolve(host, namespace string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.String()
 	}
-	snapshot := s.world.mirror.Current()
+	snapshot := s.pipeline.mirror.Current()
 	for _, name := range []string{host + "." + namespace + suffix, host + suffix, host + ".cluster.local", host} {
 		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 			for r := range snapshot.ByHost(kind, name) {

@@ -17,7 +17,7 @@ type names map[string]bool
 // and listeners need, withholds the ACK of clusters until they are warm, asks for listeners only then, and notes what it
 // was sent, and what it should never have been sent.
 type proxy struct {
-	world     bool // state of the world
+	sotw      bool // state of the sotw
 	state     *delta.State
 	target    func() *manifest.Set
 	held      [xds.NumTypes]map[string]*xds.Resource
@@ -38,8 +38,8 @@ type proxy struct {
 	faults       []string
 }
 
-func newProxy(world, prompt bool, target func() *manifest.Set) *proxy {
-	p := &proxy{world: world, prompt: prompt, target: target, warming: names{}, ready: names{}}
+func newProxy(sotw, prompt bool, target func() *manifest.Set) *proxy {
+	p := &proxy{sotw: sotw, prompt: prompt, target: target, warming: names{}, ready: names{}}
 	for t := range xds.NumTypes {
 		p.held[t] = map[string]*xds.Resource{}
 	}
@@ -61,7 +61,7 @@ func (p *proxy) fault(format string, args ...any) {
 
 // open starts a stream. What was asked for before is asked for again at once, with the versions that are held.
 func (p *proxy) open() {
-	p.state = delta.New(delta.Config{StateOfTheWorld: p.world}, p.target())
+	p.state = delta.New(delta.Config{StateOfTheWorld: p.sotw}, p.target())
 	p.outbox = nil
 	resumed, secrets := p.asked, p.wanted[xds.Secret]
 	for t := range xds.NumTypes {
@@ -82,7 +82,7 @@ func (p *proxy) open() {
 			p.fresh[t] = names{}
 			r.Subscribe = maps.Keys(maps.Clone(p.wanted[t]))
 		}
-		if !p.world {
+		if !p.sotw {
 			versions := map[string]string{}
 			for name, res := range p.held[t] {
 				versions[name] = res.Version
@@ -97,7 +97,7 @@ func (p *proxy) open() {
 }
 
 func (p *proxy) send(r delta.Request) {
-	if p.world {
+	if p.sotw {
 		r.Unsubscribe = nil
 		if !r.Type.Wildcard() {
 			r.Subscribe = maps.Keys(maps.Clone(p.wanted[r.Type]))
@@ -169,7 +169,7 @@ func (p *proxy) receive(reply delta.Reply) {
 		}
 		before := p.held[t][r.Name]
 		p.held[t][r.Name] = r
-		if !p.world || before == nil || before.Version != r.Version { // state of the world repeats
+		if !p.sotw || before == nil || before.Version != r.Version { // state of the sotw repeats
 			p.set[t][r.Name] = true
 		}
 		delete(p.fresh[t], r.Name)
@@ -188,7 +188,7 @@ func (p *proxy) receive(reply delta.Reply) {
 		}
 	}
 	removed := reply.Removed
-	if p.world && t.Wildcard() {
+	if p.sotw && t.Wildcard() {
 		removed = p.missing(reply)
 	}
 	for _, name := range removed {
@@ -213,7 +213,7 @@ func (p *proxy) receive(reply delta.Reply) {
 	p.acknowledge()
 }
 
-// missing is what a state-of-the-world response takes away: all that it does not hold.
+// missing is what a state-of-the-sotw response takes away: all that it does not hold.
 func (p *proxy) missing(reply delta.Reply) (gone []string) {
 	for name := range p.held[reply.Type] {
 		if !slices.ContainsFunc(reply.Set, func(r *xds.Resource) bool { return r.Name == name }) {
@@ -278,7 +278,7 @@ func (p *proxy) inspect(reply delta.Reply) {
 			p.fault("%v %s is twice in one response", t, r.Name)
 		}
 		seen[r.Name] = true
-		if before := p.held[t][r.Name]; before != nil && before.Version == r.Version && !p.fresh[t][r.Name] && !p.doubted[t][r.Name] && !p.warming[r.Name] && !p.world {
+		if before := p.held[t][r.Name]; before != nil && before.Version == r.Version && !p.fresh[t][r.Name] && !p.doubted[t][r.Name] && !p.warming[r.Name] && !p.sotw {
 			p.fault("%v %s is sent again, at the version that is held", t, r.Name)
 		}
 		if !t.Wildcard() && !p.wanted[t][r.Name] && len(p.outbox) == 0 { // or it is not known yet

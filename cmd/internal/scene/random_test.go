@@ -34,10 +34,10 @@ func TestAnyOrder(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer s.world.stop()
+				defer s.pipeline.stop()
 				r := &rambler{stage: s, Rand: rand.New(rand.NewPCG(seed, 1)), files: files}
 				r.must(s.apply([]string{"shop"}))
-				for _, args := range [][]string{{"web"}, {"catalog", "prompt"}, {"reviews", "world"}, {"ratings"}, {"reviews-2", "prompt", "world"}} {
+				for _, args := range [][]string{{"web"}, {"catalog", "prompt"}, {"reviews", "sotw"}, {"ratings"}, {"reviews-2", "prompt", "sotw"}} {
 					r.must(s.connect(args))
 				}
 				for step := range 60 {
@@ -102,7 +102,7 @@ var edits = []string{"ready: true", "ready: false", "weight: 90", "weight: 50", 
 func (r *rambler) ramble() {
 	proxies := r.each()
 	a := proxies[r.IntN(len(proxies))]
-	there, err := os.ReadDir(r.world.folder)
+	there, err := os.ReadDir(r.pipeline.folder)
 	r.must("", err)
 	name := ""
 	if len(there) > 0 {
@@ -113,7 +113,7 @@ func (r *rambler) ramble() {
 	case n < 7:
 		f := r.files[r.IntN(len(r.files))]
 		did = "apply " + f.Name
-		r.must("", r.world.put(map[string][]byte{f.Name: f.Data}))
+		r.must("", r.pipeline.put(map[string][]byte{f.Name: f.Data}))
 	case n < 10 && name != "":
 		did = "remove " + name
 		r.must(r.remove([]string{name}))
@@ -147,7 +147,7 @@ func (r *rambler) ramble() {
 
 // change exchanges one thing in a file of the folder for its like.
 func (r *rambler) change(name string) string {
-	data, err := os.ReadFile(filepath.Join(r.world.folder, name))
+	data, err := os.ReadFile(filepath.Join(r.pipeline.folder, name))
 	if err != nil {
 		r.must("", err)
 		return ""
@@ -155,7 +155,7 @@ func (r *rambler) change(name string) string {
 	for _, i := range r.Perm(len(edits)) {
 		if from, to := edits[i], edits[i^1]; strings.Contains(string(data), from) {
 			n := 1 + r.IntN(2)
-			r.must("", r.world.put(map[string][]byte{name: []byte(strings.Replace(string(data), from, to, n))}))
+			r.must("", r.pipeline.put(map[string][]byte{name: []byte(strings.Replace(string(data), from, to, n))}))
 			return fmt.Sprintf(" %q %q %d", from, to, n)
 		}
 	}

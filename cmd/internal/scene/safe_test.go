@@ -27,7 +27,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// safe is the key encryption key of a world, which may be away, and the folder sealing/ of its store. Owned by the scene's
+// safe is the key encryption key of a pipeline, which may be away, and the folder sealing/ of its store. Owned by the scene's
 // goroutine, but for the provider.
 type safe struct {
 	seal.Provider
@@ -93,9 +93,9 @@ func (s *safe) ChangeBlobs(_ context.Context, c kv.BlobChange) (int64, error) {
 }
 
 // seal does what the ingester's loop does for Seal.
-func (w *world) seal(e ingest.Seal) ingest.Sealed {
-	out := ingest.Sealed{Epoch: e.Epoch, Drafts: e.Drafts, Records: make([]model.Record, len(e.Drafts)), Errors: make([]error, len(e.Drafts))}
-	for i, d := range e.Drafts {
+func (w *pipeline) seal(e ingest.Seal) ingest.Sealed {
+	out := ingest.Sealed{Epoch: e.Epoch, Secrets: e.Secrets, Records: make([]model.Record, len(e.Secrets)), Errors: make([]error, len(e.Secrets))}
+	for i, d := range e.Secrets {
 		key, mac, err := w.vault.Load().Seal(context.Background(), d.Record.Key, d.Private, d.Stored)
 		if err == nil {
 			p := d.Record.Spec
@@ -125,14 +125,14 @@ func (s *stage) issue(args []string) (string, error) {
 		return "", err
 	}
 	cert, key := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-	s.world.safe.keys = append(s.world.safe.keys, key)
+	s.pipeline.safe.keys = append(s.pipeline.safe.keys, key)
 	encode := base64.StdEncoding.EncodeToString
 	data := fmt.Sprintf("{tls.crt: %s, tls.key: %s}", encode(cert), encode(key))
 	if slices.Contains(args[3:], "trust") {
 		data = fmt.Sprintf("{tls.crt: %s, tls.key: %s, ca.crt: %s}", encode(cert), encode(key), encode(cert))
 	}
 	text := fmt.Sprintf("apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {name: %s, namespace: %s}\ndata: %s\n", args[2], args[1], data)
-	return "", s.world.put(map[string][]byte{args[0]: []byte(text)})
+	return "", s.pipeline.put(map[string][]byte{args[0]: []byte(text)})
 }
 
 // kek takes the key encryption key away, or brings it back; what was unwrapped is forgotten.
@@ -140,15 +140,15 @@ func (s *stage) kek(args []string) (string, error) {
 	if len(args) != 1 || args[0] != "away" && args[0] != "back" {
 		return "", errors.New("want away or back")
 	}
-	s.world.safe.away.Store(args[0] == "away")
-	fresh, err := s.world.safe.open()
+	s.pipeline.safe.away.Store(args[0] == "away")
+	fresh, err := s.pipeline.safe.open()
 	if err != nil {
 		return "", err
 	}
-	s.world.vault.Store(fresh)
+	s.pipeline.vault.Store(fresh)
 	if args[0] == "back" {
-		s.world.do(s.world.resealing)
-		s.world.resealing = nil
+		s.pipeline.do(s.pipeline.resealing)
+		s.pipeline.resealing = nil
 	}
 	return "", nil
 }
@@ -177,7 +177,7 @@ func (s *stage) stored(args []string) (string, error) {
 	}
 	namespace, name, _ := strings.Cut(args[0], "/")
 	key := model.Key{Kind: model.KindSecret, Namespace: namespace, Name: name, Origin: origin.New(args[1], "files")}
-	raw, ok := s.world.stored[key]
+	raw, ok := s.pipeline.stored[key]
 	if !ok {
 		return "", fmt.Errorf("there is no %v", key)
 	}
@@ -217,15 +217,15 @@ func (s *stage) ask(args []string) (string, error) {
 
 // leaks says where a private key of the folder is to be read: in the store, or on what a problem says.
 func (s *stage) leaks() (out []string) {
-	everything := map[string]string{"the problems": strings.Join(s.world.problemLines(), "\n")}
-	for key, raw := range s.world.stored {
+	everything := map[string]string{"the problems": strings.Join(s.pipeline.problemLines(), "\n")}
+	for key, raw := range s.pipeline.stored {
 		everything[key.String()] = string(raw)
 	}
-	for path, raw := range s.world.safe.blobs {
+	for path, raw := range s.pipeline.safe.blobs {
 		everything[path] = string(raw)
 	}
 	for where, text := range everything {
-		for _, key := range s.world.safe.keys {
+		for _, key := range s.pipeline.safe.keys {
 			block, _ := pem.Decode(key)
 			for _, part := range []string{strings.Split(string(key), "\n")[1], string(block.Bytes), string(block.Bytes[36:68])} { // the last: the scalar
 				if strings.Contains(text, part) {

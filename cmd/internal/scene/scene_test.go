@@ -27,7 +27,7 @@ var commands = map[string]step{
 	"edit":       (*stage).edit,       // FILE OLD NEW [OLD NEW]...: replaces text of a file of the folder
 	"remove":     (*stage).remove,     // FILE...
 	"many":       (*stage).many,       // N FILE [DURATION]: N copies, {{i}} replaced; one change each where they come apart
-	"connect":    (*stage).connect,    // PROXY [NODE] [world] [prompt] [as=NAMESPACE/ACCOUNT]: a proxy joins and gets what there is; the latter: it answers before more is sent
+	"connect":    (*stage).connect,    // PROXY [NODE] [sotw] [prompt] [as=NAMESPACE/ACCOUNT]: a proxy joins and gets what there is; the latter: it answers before more is sent
 	"disconnect": (*stage).disconnect, // PROXY: its stream ends; it keeps what it holds
 	"reconnect":  (*stage).reconnect,  // PROXY: it comes back, and says what it holds
 	"stall":      (*stage).stall,      // PROXY: acknowledges nothing

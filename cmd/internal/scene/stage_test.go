@@ -27,14 +27,14 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// stage is one scene while it is played: a world and the proxies that look at it.
+// stage is one scene while it is played: a pipeline and the proxies that look at it.
 type stage struct {
-	dir     string
-	envoy   string // binary; empty: nobody judges
-	world   *world
-	actors  map[string]*actor
-	built   counts
-	planned map[string]float64
+	dir      string
+	envoy    string // binary; empty: nobody judges
+	pipeline *pipeline
+	actors   map[string]*actor
+	built    counts
+	planned  map[string]float64
 }
 
 // actor is one proxy, joined or not.
@@ -46,11 +46,11 @@ type actor struct {
 }
 
 func newStage(dir, envoy string, allowEmpty bool) (*stage, error) {
-	w, err := newWorld(filepath.Join(dir, "config"), allowEmpty)
+	w, err := newPipeline(filepath.Join(dir, "config"), allowEmpty)
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{dir: dir, envoy: envoy, world: w, actors: map[string]*actor{}}
+	s := &stage{dir: dir, envoy: envoy, pipeline: w, actors: map[string]*actor{}}
 	_, err = s.clear(nil)
 	return s, err
 }
@@ -90,13 +90,13 @@ func (s *stage) take() {
 
 func (s *stage) settle() error {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
-		done := s.world.planned()
+		done := s.pipeline.planned()
 		s.take()
 		if done {
 			return nil
 		}
 		if time.Since(start) > patience {
-			return fmt.Errorf("nothing settles: the store is at revision %d, the plan at %d", s.world.head, s.world.plan.Revision())
+			return fmt.Errorf("nothing settles: the store is at revision %d, the plan at %d", s.pipeline.head, s.pipeline.plan.Revision())
 		}
 	}
 }
@@ -141,14 +141,14 @@ func (s *stage) apply(args []string) (string, error) {
 			contents[name] = data
 		}
 	}
-	return "", s.world.put(contents)
+	return "", s.pipeline.put(contents)
 }
 
 func (s *stage) edit(args []string) (string, error) {
 	if len(args) < 3 || len(args)%2 == 0 {
 		return "", errors.New("want FILE OLD NEW [OLD NEW]...")
 	}
-	data, err := os.ReadFile(filepath.Join(s.world.folder, args[0]))
+	data, err := os.ReadFile(filepath.Join(s.pipeline.folder, args[0]))
 	if err != nil {
 		return "", err
 	}
@@ -162,7 +162,7 @@ func (s *stage) edit(args []string) (string, error) {
 		}
 		text = strings.ReplaceAll(text, args[i], args[i+1])
 	}
-	return "", s.world.put(map[string][]byte{args[0]: []byte(text)})
+	return "", s.pipeline.put(map[string][]byte{args[0]: []byte(text)})
 }
 
 func (s *stage) remove(args []string) (string, error) {
@@ -170,7 +170,7 @@ func (s *stage) remove(args []string) (string, error) {
 	for _, arg := range args {
 		contents[arg] = nil
 	}
-	return "", s.world.put(contents)
+	return "", s.pipeline.put(contents)
 }
 
 func (s *stage) many(args []string) (string, error) {
@@ -196,7 +196,7 @@ func (s *stage) many(args []string) (string, error) {
 		if len(args) < 3 {
 			continue
 		}
-		if err := s.world.put(contents); err != nil {
+		if err := s.pipeline.put(contents); err != nil {
 			return "", err
 		}
 		clear(contents)
@@ -207,22 +207,22 @@ func (s *stage) many(args []string) (string, error) {
 		time.Sleep(pause)
 		s.take()
 	}
-	return "", s.world.put(contents)
+	return "", s.pipeline.put(contents)
 }
 
 func (s *stage) connect(args []string) (string, error) {
 	if len(args) == 0 {
-		return "", errors.New("want PROXY [NODE] [world] [prompt]")
+		return "", errors.New("want PROXY [NODE] [sotw] [prompt]")
 	}
 	if err := s.settle(); err != nil {
 		return "", err
 	}
 	file := filepath.Join("nodes", args[0]+".json")
-	world, prompt, verified := false, false, view.Identity{}
+	sotw, prompt, verified := false, false, view.Identity{}
 	for _, arg := range args[1:] {
 		switch arg {
-		case "world":
-			world = true
+		case "sotw":
+			sotw = true
 		case "prompt":
 			prompt = true
 		default:
@@ -242,7 +242,7 @@ func (s *stage) connect(args []string) (string, error) {
 	if err := s.join(a); err != nil {
 		return "", err
 	}
-	a.proxy = newProxy(world, prompt, func() *manifest.Set { return a.joined.Set() })
+	a.proxy = newProxy(sotw, prompt, func() *manifest.Set { return a.joined.Set() })
 	s.actors[args[0]] = a
 	return "", s.settle()
 }
@@ -271,7 +271,7 @@ func (s *stage) node(file string) (view.Node, error) {
 }
 
 func (s *stage) join(a *actor) (err error) {
-	a.joined, err = s.world.plan.Join(context.Background(), a.view, nil)
+	a.joined, err = s.pipeline.plan.Join(context.Background(), a.view, nil)
 	return err
 }
 
@@ -324,8 +324,8 @@ func (s *stage) resume(args []string) (string, error) {
 func (s *stage) settleNow([]string) (string, error) { return "", s.settle() }
 
 func (s *stage) lead([]string) (string, error) {
-	s.world.lead()
-	return "", s.world.relook()
+	s.pipeline.lead()
+	return "", s.pipeline.relook()
 }
 
 func (s *stage) clear([]string) (string, error) {
@@ -335,7 +335,7 @@ func (s *stage) clear([]string) (string, error) {
 	for _, a := range s.actors {
 		a.forget()
 	}
-	s.built, s.planned, s.world.wrote = s.world.counts(), plansMade(), 0
+	s.built, s.planned, s.pipeline.wrote = s.pipeline.counts(), plansMade(), 0
 	return "", nil
 }
 
@@ -358,7 +358,7 @@ func (s *stage) finish() []string {
 		return []string{err.Error()}
 	}
 	out := append(s.check(true), s.leaks()...)
-	if err := s.world.stop(); err != nil {
+	if err := s.pipeline.stop(); err != nil {
 		out = append(out, err.Error())
 	}
 	return out
@@ -375,7 +375,7 @@ func (s *stage) check(judged bool) (out []string) {
 		for _, fault := range a.finish(a.joined.Set()) {
 			say("%s", fault)
 		}
-		snapshot, _ := resolve.Snapshot(s.world.mirror.Current())
+		snapshot, _ := resolve.Snapshot(s.pipeline.mirror.Current())
 		fresh := plan.Fresh(snapshot, view.Of(snapshot, a.view))
 		for t := range xds.Secret { // Secrets are planned for who asks for them; plan's own tests compare these
 			for _, d := range differences(a.joined.Set(), fresh, t) {

@@ -15,19 +15,19 @@ type holder struct {
 
 func (h *holder) Busy() bool { return h.busy }
 
-// world is a ledger and its entries by name.
-type world struct {
+// ledgerTest is a ledger and its entries by name.
+type ledgerTest struct {
 	t *testing.T
 	*Ledger
 	entries map[string]*Entry
 }
 
-func newWorld(t *testing.T, l Limits) *world {
-	return &world{t, NewLedger(l), map[string]*Entry{}}
+func newLedgerTest(t *testing.T, l Limits) *ledgerTest {
+	return &ledgerTest{t, NewLedger(l), map[string]*Entry{}}
 }
 
 // enter has one enter, and compares who lost: a name, "" for nobody, or "none" where there was no place.
-func (w *world) enter(from, name, want string) {
+func (w *ledgerTest) enter(from, name, want string) {
 	w.t.Helper()
 	if w.entries[name] == nil {
 		w.entries[name] = w.Entry(&holder{name: name}, &net.TCPAddr{IP: net.ParseIP(from), Port: 1})
@@ -45,14 +45,14 @@ func (w *world) enter(from, name, want string) {
 	}
 }
 
-func (w *world) busy(is bool, names ...string) {
+func (w *ledgerTest) busy(is bool, names ...string) {
 	for _, name := range names {
 		w.entries[name].holder.(*holder).busy = is
 	}
 }
 
 // all checks how many have places, and of how many sources.
-func (w *world) all(places, sources int) {
+func (w *ledgerTest) all(places, sources int) {
 	w.t.Helper()
 	if w.Taken() != places || len(w.sources) != sources {
 		w.t.Errorf("%d places of %d sources, want %d of %d", w.Taken(), len(w.sources), places, sources)
@@ -61,7 +61,7 @@ func (w *world) all(places, sources int) {
 
 // Whoever takes much takes it from themselves.
 func TestOldestOfTheSourceThatHasMost(t *testing.T) {
-	w := newWorld(t, Limits{Total: 5, PerSource: 3})
+	w := newLedgerTest(t, Limits{Total: 5, PerSource: 3})
 	w.enter("10.0.0.1", "a1", "")
 	w.enter("10.0.0.1", "a2", "")
 	w.enter("10.0.0.1", "a3", "")
@@ -83,7 +83,7 @@ func TestOldestOfTheSourceThatHasMost(t *testing.T) {
 
 // Who is worked for loses nothing to its own source, and goes last where another source has less.
 func TestBusy(t *testing.T) {
-	w := newWorld(t, Limits{Total: 4, PerSource: 3})
+	w := newLedgerTest(t, Limits{Total: 4, PerSource: 3})
 	for _, name := range []string{"a1", "a2", "a3"} {
 		w.enter("10.0.0.1", name, "")
 	}
@@ -98,7 +98,7 @@ func TestBusy(t *testing.T) {
 
 // A source that is known keeps a little, whatever others do.
 func TestKnown(t *testing.T) {
-	w := newWorld(t, Limits{Total: 4, PerSource: 4, Known: 2})
+	w := newLedgerTest(t, Limits{Total: 4, PerSource: 4, Known: 2})
 	w.enter("10.0.0.1", "a0", "")
 	w.Know(w.entries["a0"])
 	w.Leave(w.entries["a0"])
@@ -125,7 +125,7 @@ func TestKnown(t *testing.T) {
 
 // Up to that it takes from others that have as few.
 func TestKnownComes(t *testing.T) {
-	w := newWorld(t, Limits{Total: 2, PerSource: 2, Known: 2})
+	w := newLedgerTest(t, Limits{Total: 2, PerSource: 2, Known: 2})
 	w.enter("10.0.0.1", "a0", "")
 	w.Know(w.entries["a0"])
 	w.Leave(w.entries["a0"])
@@ -136,7 +136,7 @@ func TestKnownComes(t *testing.T) {
 
 // Beyond that it loses as others do.
 func TestKnownHasMuch(t *testing.T) {
-	w := newWorld(t, Limits{Total: 4, PerSource: 4, Known: 2})
+	w := newLedgerTest(t, Limits{Total: 4, PerSource: 4, Known: 2})
 	for _, name := range []string{"a1", "a2", "a3"} {
 		w.enter("10.0.0.1", name, "")
 	}
@@ -147,7 +147,7 @@ func TestKnownHasMuch(t *testing.T) {
 
 // A shared source may have what there is.
 func TestShared(t *testing.T) {
-	w := newWorld(t, Limits{Total: 4, PerSource: 1, Shared: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("2001:db8::5/128")}})
+	w := newLedgerTest(t, Limits{Total: 4, PerSource: 1, Shared: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("2001:db8::5/128")}})
 	for _, name := range []string{"a1", "a2", "a3"} {
 		w.enter("10.0.0.1", name, "")
 	}

@@ -250,8 +250,8 @@ func (m *mesh) stat(ctx context.Context, w workload, filter string) (int, error)
 	return sum, nil
 }
 
-// tell sets a fault of w's app: "_fail?ratio=1".
-func (m *mesh) tell(ctx context.Context, w workload, what string) error {
+// configure sets a fault of w's app: "_fail?ratio=1".
+func (m *mesh) configure(ctx context.Context, w workload, what string) error {
 	at := m.places[w.pod]
 	_, err := ask(ctx, at.client, http.MethodGet, "http://"+at.app+"/"+what)
 	return err

@@ -253,10 +253,10 @@ func (m *mesh) retry(ctx context.Context) (string, error) {
 	if len(bad) < 2 {
 		return "", fmt.Errorf("%d ratings, want 2", len(bad))
 	}
-	if err := m.tell(ctx, bad[0], "_fail?ratio=1&status=503"); err != nil {
+	if err := m.configure(ctx, bad[0], "_fail?ratio=1&status=503"); err != nil {
 		return "", err
 	}
-	defer m.tell(context.WithoutCancel(ctx), bad[0], "_fail?ratio=0")
+	defer m.configure(context.WithoutCancel(ctx), bad[0], "_fail?ratio=0")
 	before, err := m.retries(ctx, m.front)
 	if err != nil {
 		return "", err
@@ -280,10 +280,10 @@ func (m *mesh) timeout(ctx context.Context) (string, error) {
 	const slow = 5 * time.Second
 	all := m.services.of("catalog", "")
 	for _, w := range all {
-		if err := m.tell(ctx, w, fmt.Sprintf("_delay?ms=%d", slow.Milliseconds())); err != nil {
+		if err := m.configure(ctx, w, fmt.Sprintf("_delay?ms=%d", slow.Milliseconds())); err != nil {
 			return "", err
 		}
-		defer m.tell(context.WithoutCancel(ctx), w, "_delay?ms=0")
+		defer m.configure(context.WithoutCancel(ctx), w, "_delay?ms=0")
 	}
 	r := m.web.call(ctx, "catalog/")
 	measured := fmt.Sprintf("status %d after %d ms (the backend takes %d ms)", r.status, r.took.Milliseconds(), slow.Milliseconds())

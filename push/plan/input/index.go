@@ -155,5 +155,16 @@ func (x *Index) Naming(namespace string) iter.Seq[model.Key] { return x.naming.o
 // SecretUsers are the keys of the records that refer to a Secret of this name, in whatever namespace.
 func (x *Index) SecretUsers(name string) iter.Seq[model.Key] { return x.secrets.of(name) }
 
+// AllSecretUsers are the keys of the records that refer to any Secret; some may come several times.
+func (x *Index) AllSecretUsers() iter.Seq[model.Key] {
+	return func(yield func(model.Key) bool) {
+		for _, key := range x.secrets.all() {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
 // AtAddress are the hosts of services with this virtual address; one that several services name comes several times.
 func (x *Index) AtAddress(address string) iter.Seq[string] { return x.addresses.of(address) }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/plan/input"
@@ -38,28 +39,30 @@ func unused(in *input.Input, who view.Identity, key model.Key, labels func() []m
 	return "Secret of no workload", fmt.Sprintf("no Gateway, DestinationRule with a workloadSelector or EnvoyFilter refers to %v", key)
 }
 
-// labelsOf finds the sets of labels that the source has for workloads of an identity, once, when it is first asked for: those of
-// Workloads and endpoints of its namespace (Pods, WorkloadEntries, endpoints of ServiceEntries) that are of its service account, each
-// set once: those that its own cluster or the config cluster knows.
+// labelsOf finds the sets of labels that the source has for workloads of an identity, once, when it is first asked for: those of the Pod
+// that it is bound to; else of Workloads and endpoints of its namespace (Pods, WorkloadEntries, endpoints of ServiceEntries) that are of
+// its service account, each set once: those that its own cluster or the config cluster knows.
 func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
-	var found []map[string]string
-	looked := false
-	return func() []map[string]string {
-		if !looked {
-			looked = true
-			sets := map[string]map[string]string{}
-			for _, kind := range []model.Kind{model.KindEndpoints, model.KindWorkload} {
-				for r := range in.In(kind, who.Namespace) {
-					if cluster := r.Meta().Key.Origin.Cluster(); cluster != who.Cluster && cluster != "" {
-						continue
-					}
+	return sync.OnceValue(func() []map[string]string {
+		if who.Bound {
+			return []map[string]string{labelsOfPod(who)}
+		}
+		sets := map[string]map[string]string{}
+		for _, kind := range []model.Kind{model.KindEndpoints, model.KindWorkload} {
+			for r := range in.In(kind, who.Namespace) {
+				if knows(r, who) {
 					addLabels(sets, r, who)
 				}
 			}
-			found = slices.Collect(maps.Values(sets))
 		}
-		return found
-	}
+		return slices.Collect(maps.Values(sets))
+	})
+}
+
+// knows says whether a record is of a cluster that is asked about an identity: its own, or the config cluster.
+func knows(r model.Record, who view.Identity) bool {
+	cluster := r.Meta().Key.Origin.Cluster()
+	return cluster == who.Cluster || cluster == ""
 }
 
 // addLabels adds the sets of labels that a record has for workloads of an identity.
@@ -96,12 +99,31 @@ func (t *Table) Relabelled(e mirror.Edit) bool {
 	return false
 }
 
-// Rights are the identities whose right to private keys matters, in no order.
+// Rights are the service accounts whose right to private keys matters, in no order; some may come twice.
 func (t *Table) Rights() iter.Seq[view.Identity] {
+	return t.accounts(func(subs *Subscriptions) bool { return subs.needed })
+}
+
+// Unknown are those of Rights whose right is not known.
+func (t *Table) Unknown() []view.Identity {
+	return slices.Collect(t.accounts(func(subs *Subscriptions) bool { return subs.needed && !subs.right.Known }))
+}
+
+// Doubted are the service accounts about which the authoriser is to be asked again.
+func (t *Table) Doubted() []view.Identity {
+	return slices.Collect(t.accounts(func(subs *Subscriptions) bool {
+		was := subs.doubted
+		subs.doubted = false
+		return was
+	}))
+}
+
+// accounts are the service accounts of some subscriptions; some may come twice.
+func (t *Table) accounts(of func(*Subscriptions) bool) iter.Seq[view.Identity] {
 	return func(yield func(view.Identity) bool) {
 		for _, all := range t.subscribed {
 			for subs := range all {
-				if subs.needed && !yield(subs.who) {
+				if of(subs) && !yield(subs.who.OfAccount()) {
 					return
 				}
 			}
@@ -109,38 +131,29 @@ func (t *Table) Rights() iter.Seq[view.Identity] {
 	}
 }
 
-// Right is the right of an identity, as it was planned last.
-func (t *Table) Right(who view.Identity) access.Standing {
-	if subs := t.identities[who]; subs != nil {
-		return subs.right
+// Right is the right of a service account, as it was planned last.
+func (t *Table) Right(account view.Identity) access.Standing {
+	for subs := range t.subscribed[account.Namespace] {
+		if subs.who.OfAccount() == account.OfAccount() && subs.right.Known {
+			return subs.right
+		}
 	}
 	return access.Standing{}
 }
 
-// Doubted are the identities about which the authoriser is to be asked again, each once.
-func (t *Table) Doubted() (who []view.Identity) {
-	for _, all := range t.subscribed {
-		for subs := range all {
-			if subs.doubted {
-				subs.doubted = false
-				who = append(who, subs.who)
-			}
+// Authorised plans with the right of a service account, and returns what is planned again. A right that is not known changes nothing;
+// where it has not mattered it is not kept, since nobody would say when it is another.
+func (t *Table) Authorised(account view.Identity, right access.Standing) (planned []*Subscriptions) {
+	for subs := range t.subscribed[account.Namespace] {
+		if subs.who.OfAccount() != account.OfAccount() || !subs.needed || !right.Known || right == subs.right {
+			continue
 		}
+		subs.right = right
+		subs.plan(t.in, slices.Collect(maps.Keys(subs.names)), t.keys)
+		planned = append(planned, subs)
 	}
-	return who
-}
-
-// Authorised plans with the right of an identity, and returns whose Secrets are planned again; nil: nobody's. A right that is not known
-// changes nothing.
-func (t *Table) Authorised(who view.Identity, right access.Standing) *Subscriptions {
-	subs := t.identities[who]
-	if subs == nil || !right.Known || right == subs.right {
-		return nil
-	}
-	subs.right = right
-	subs.plan(t.in, slices.Collect(maps.Keys(subs.names)), t.keys)
-	t.tidyKeys(who.Namespace)
-	return subs
+	t.tidyKeys(account.Namespace)
+	return planned
 }
 
 // Undecided says whether the identity waits for its right to be known.

@@ -24,6 +24,7 @@ type Table struct {
 	identities map[view.Identity]*Subscriptions
 	subscribed map[string]map[*Subscriptions]struct{} // by namespace: those of which something is subscribed to
 	keys       map[model.Key]*opened                  // private keys that are needed
+	selected   selectorKeys
 }
 
 // Subscriptions are the Secrets of one namespace that proxies of one identity of it subscribe to. All proxies of the identity

@@ -151,7 +151,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 			dirty.all(time.Now())
 		case r := <-s.releases:
 			events, ok := s.reader.release(r.ids)
-			s.tell(events, emit)
+			s.forward(events, emit)
 			r.done <- ok
 		case <-ticker.C:
 			s.rescan(watch, time.Now(), emit, false)
@@ -180,10 +180,10 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 	}
 	events := s.reader.step(now, looks, false)
 	if !endless {
-		s.tell(events, emit)
+		s.forward(events, emit)
 		return
 	}
-	s.tell(events, func(events []object.Event) {
+	s.forward(events, func(events []object.Event) {
 		for _, part := range apart(events) {
 			emit(part)
 		}
@@ -215,7 +215,7 @@ func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), 
 	if first {
 		events = append(events, object.Event{Op: object.Synced})
 	}
-	s.tell(events, emit)
+	s.forward(events, emit)
 	return tree
 }
 
@@ -261,7 +261,7 @@ func (s *Source) faults(t *tree) {
 	}
 }
 
-func (s *Source) tell(events []object.Event, emit func([]object.Event)) {
+func (s *Source) forward(events []object.Event, emit func([]object.Event)) {
 	problems := s.reader.problems()
 	s.problems.Store(&problems)
 	held := slices.Collect(maps.Keys(s.reader.held))

@@ -92,7 +92,7 @@ func (f *folder) apply(at time.Time, changes map[string]*file) []object.Event {
 			events = append(events, object.Event{Op: object.Delete, ID: d.id, Location: d.location})
 		}
 	}
-	return append(events, f.tell(at, touched)...)
+	return append(events, f.events(at, touched)...)
 }
 
 // touches are the objects that a change is about; true: told again even if it is the same.
@@ -166,7 +166,7 @@ func (f *folder) stillBroken(d doc) bool {
 }
 
 // tell compares what is told of the touched objects with what holds now.
-func (f *folder) tell(at time.Time, touched touches) []object.Event {
+func (f *folder) events(at time.Time, touched touches) []object.Event {
 	ids := make([]object.ID, 0, len(touched))
 	for id := range touched {
 		ids = append(ids, id)

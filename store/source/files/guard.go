@@ -80,9 +80,9 @@ func (g *guard) explains(o *object.Object) bool {
 	if o.ID.Namespace == "" {
 		return false
 	}
-	_, gone := g.parents[o.ID.Beside(object.ID{Kind: "Namespace", Name: o.ID.Namespace})]
+	_, gone := g.parents[o.ID.SameOrigin(object.ID{Kind: "Namespace", Name: o.ID.Namespace})]
 	if !gone && o.ID.Kind == "EndpointSlice" {
-		_, gone = g.parents[o.ID.Beside(object.ID{Kind: "Service", Namespace: o.ID.Namespace, Name: o.Labels["kubernetes.io/service-name"]})]
+		_, gone = g.parents[o.ID.SameOrigin(object.ID{Kind: "Service", Namespace: o.ID.Namespace, Name: o.Labels["kubernetes.io/service-name"]})]
 	}
 	return gone
 }
@@ -200,7 +200,7 @@ func (f *folder) ready() map[object.ID]bool {
 			if pod == nil || pod.Kind != "Pod" || c.Ready != nil && !*c.Ready || c.Terminating != nil && *c.Terminating {
 				continue
 			}
-			all[id.Beside(object.ID{Kind: "Pod", Namespace: cmp.Or(pod.Namespace, id.Namespace), Name: pod.Name})] = true
+			all[id.SameOrigin(object.ID{Kind: "Pod", Namespace: cmp.Or(pod.Namespace, id.Namespace), Name: pod.Name})] = true
 		}
 	}
 	return all

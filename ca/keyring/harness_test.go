@@ -26,8 +26,8 @@ import (
 
 var td = spiffeid.RequireTrustDomainFromString("cluster.local")
 
-// world is an etcd, a key encryption key and a clock, for any number of replicas.
-type world struct {
+// harness is an etcd, a key encryption key and a clock, for any number of replicas.
+type harness struct {
 	*kvtest.Server
 	t       testing.TB
 	kek     string
@@ -38,24 +38,24 @@ type world struct {
 	serving sync.Map  // serial -> private key of a server's own certificate
 }
 
-func newWorld(t testing.TB, tune ...kvtest.Option) *world {
-	return &world{Server: kvtest.Start(t, tune...), t: t, kek: filepath.Join(t.TempDir(), "kek")}
+func newHarness(t testing.TB, tune ...kvtest.Option) *harness {
+	return &harness{Server: kvtest.Start(t, tune...), t: t, kek: filepath.Join(t.TempDir(), "kek")}
 }
 
-func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+func (w *harness) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 
-func (w *world) later(d time.Duration) { w.ahead.Add(int64(d)) }
+func (w *harness) later(d time.Duration) { w.ahead.Add(int64(d)) }
 
 // replica is a running keyring.
 type replica struct {
 	*keyring.Keyring
 	t      testing.TB
-	w      *world
+	w      *harness
 	alarms chan error
 	stop   func()
 }
 
-func (w *world) sealer() seal.Sealer {
+func (w *harness) sealer() seal.Sealer {
 	w.t.Helper()
 	f, err := seal.NewFile(w.kek)
 	if err != nil {
@@ -68,7 +68,7 @@ func (w *world) sealer() seal.Sealer {
 	return s
 }
 
-func (w *world) replica(change ...func(*keyring.Config)) *replica {
+func (w *harness) replica(change ...func(*keyring.Config)) *replica {
 	w.t.Helper()
 	r := &replica{t: w.t, w: w, alarms: make(chan error, 100)}
 	client := w.client
@@ -164,7 +164,7 @@ func certPool(bundle []*x509.Certificate) *x509.CertPool {
 	return pool
 }
 
-func (w *world) blobs(folder string) []kv.Blob {
+func (w *harness) blobs(folder string) []kv.Blob {
 	w.t.Helper()
 	blobs, _, err := w.Blobs(w.t.Context(), folder, 0)
 	if err != nil {
@@ -174,7 +174,7 @@ func (w *world) blobs(folder string) []kv.Blob {
 }
 
 // overwrite replaces all keys, as a backup of etcd that is restored does.
-func (w *world) overwrite(blobs []kv.Blob) {
+func (w *harness) overwrite(blobs []kv.Blob) {
 	w.t.Helper()
 	w.Delete(w.Prefix()+"keys/", w.Prefix()+"keys0")
 	for _, b := range blobs {

@@ -55,8 +55,8 @@ func pair(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
 }
 
-// world is a gRPC server over TLS behind a limiter.
-type world struct {
+// harness is a gRPC server over TLS behind a limiter.
+type harness struct {
 	t       *testing.T
 	limiter *Limiter
 	address string
@@ -103,9 +103,9 @@ func checkedHandler(_ any, stream grpc.ServerStream) error {
 	}
 }
 
-func start(t *testing.T, limits Limits) *world {
+func start(t *testing.T, limits Limits) *harness {
 	t.Helper()
-	w := &world{t: t, log: &envoytest.Output{}}
+	w := &harness{t: t, log: &envoytest.Output{}}
 	w.cert, w.roots = pair(t)
 	w.limiter = New(limits, obs.NewSampled(slog.New(slog.NewTextHandler(w.log, nil))))
 	conf := &tls.Config{Certificates: []tls.Certificate{w.cert}, ClientCAs: w.roots, ClientAuth: tls.VerifyClientCertIfGiven,
@@ -133,7 +133,7 @@ func start(t *testing.T, limits Limits) *world {
 }
 
 // raw is a TCP connection from one of this machine's addresses.
-func (w *world) raw(from string) net.Conn {
+func (w *harness) raw(from string) net.Conn {
 	w.t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
 	c, err := d.Dial("tcp", w.address)
@@ -147,12 +147,12 @@ func (w *world) raw(from string) net.Conn {
 	return c
 }
 
-func (w *world) tls() *tls.Config {
+func (w *harness) tls() *tls.Config {
 	return &tls.Config{RootCAs: w.roots, ServerName: "localhost", NextProtos: []string{"h2"}}
 }
 
 // hello is what a client says first in a TLS handshake.
-func (w *world) hello() []byte {
+func (w *harness) hello() []byte {
 	one, other := net.Pipe()
 	defer one.Close()
 	go func() { _ = tls.Client(one, w.tls()).Handshake() }()
@@ -166,7 +166,7 @@ func (w *world) hello() []byte {
 }
 
 // ended waits until the server has closed a connection.
-func (w *world) ended(what string, c net.Conn) {
+func (w *harness) ended(what string, c net.Conn) {
 	w.t.Helper()
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		w.t.Errorf("%s: the connection is still open", what)
@@ -174,7 +174,7 @@ func (w *world) ended(what string, c net.Conn) {
 }
 
 // open says whether a connection is still open; the server says nothing on it.
-func (w *world) open(c net.Conn) bool {
+func (w *harness) open(c net.Conn) bool {
 	w.t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 		return false
@@ -185,7 +185,7 @@ func (w *world) open(c net.Conn) bool {
 }
 
 // client is a gRPC client from one of this machine's addresses; with the certificate where certified is true.
-func (w *world) client(from string, certified bool) *grpc.ClientConn {
+func (w *harness) client(from string, certified bool) *grpc.ClientConn {
 	w.t.Helper()
 	conf := w.tls()
 	if certified {
@@ -223,7 +223,7 @@ func ask(ctx context.Context, conn *grpc.ClientConn, token string, size int) err
 }
 
 // served wants a good client from an address to be served.
-func (w *world) served(what, from string) *grpc.ClientConn {
+func (w *harness) served(what, from string) *grpc.ClientConn {
 	w.t.Helper()
 	conn := w.client(from, false)
 	if err := ask(w.t.Context(), conn, "good", 10); err != nil {
@@ -242,7 +242,7 @@ type http2Client struct {
 	block  bytes.Buffer
 }
 
-func (w *world) http2(from string) *http2Client {
+func (w *harness) http2(from string) *http2Client {
 	w.t.Helper()
 	over := tls.Client(w.raw(from), w.tls())
 	_, _ = io.WriteString(over, http2.ClientPreface) // the server may have hung up: so for all that is written

@@ -26,9 +26,9 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// world is the pipeline from the folder to what is planned. What is between the ingester and the mirror, etcd in a
+// pipeline is the way from the folder to what is planned. What is between the ingester and the mirror, etcd in a
 // server, is a map of encoded records here. Owned by the scene's goroutine, but for the plan loop.
-type world struct {
+type pipeline struct {
 	folder string
 	source *files.Source
 	ingest *ingest.State
@@ -66,7 +66,7 @@ func (r *replica) Current() *mirror.Snapshot { return r.now.Load() }
 
 func (r *replica) Subscribe() (*loop.Box[mirror.Change], func()) { return r.box, func() {} }
 
-func newWorld(folder string, allowEmpty bool) (*world, error) {
+func newPipeline(folder string, allowEmpty bool) (*pipeline, error) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func newWorld(folder string, allowEmpty bool) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{folder: folder, source: source, stored: map[model.Key][]byte{}, hashes: map[model.Key]model.Hash{}, pool: &pool.Pool{},
+	w := &pipeline{folder: folder, source: source, stored: map[model.Key][]byte{}, hashes: map[model.Key]model.Hash{}, pool: &pool.Pool{},
 		mirror: newReplica(), ended: make(chan error, 1)}
 	if w.safe, w.vault, err = newSafe(folder + ".kek"); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func newWorld(folder string, allowEmpty bool) (*world, error) {
 	return w, nil
 }
 
-func (w *world) stop() error {
+func (w *pipeline) stop() error {
 	w.cancel()
 	if err := <-w.ended; !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("plan loop: %w", err)
@@ -104,13 +104,13 @@ func (w *world) stop() error {
 }
 
 // lead makes a new process the leader: it knows nothing but what is stored.
-func (w *world) lead() {
+func (w *pipeline) lead() {
 	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster}})
 	w.do(w.ingest.Step(ingest.Gained{}))
 }
 
 // relook tells the ingester everything anew, as a process that has just started does.
-func (w *world) relook() error {
+func (w *pipeline) relook() error {
 	source, err := files.New(files.Config{Dir: w.folder, Cluster: configCluster})
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (w *world) relook() error {
 }
 
 // look takes what the folder has now.
-func (w *world) look() error {
+func (w *pipeline) look() error {
 	events, err := w.source.Look()
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (w *world) look() error {
 }
 
 // do carries out what the ingester wants done.
-func (w *world) do(effects []ingest.Effect) {
+func (w *pipeline) do(effects []ingest.Effect) {
 	for len(effects) > 0 {
 		effect := effects[0]
 		effects = effects[1:]
@@ -148,7 +148,7 @@ func (w *world) do(effects []ingest.Effect) {
 			effects = append(effects, w.ingest.Step(ingest.Written{Epoch: e.Batch.Epoch, Outcome: ingest.Done, After: w.commit(e.Batch)})...)
 		case ingest.Seal:
 			if e.Again {
-				w.resealing = []ingest.Effect{ingest.Seal{Epoch: e.Epoch, Drafts: e.Drafts}}
+				w.resealing = []ingest.Effect{ingest.Seal{Epoch: e.Epoch, Secrets: e.Secrets}}
 				continue
 			}
 			effects = append(effects, w.ingest.Step(w.seal(e))...)
@@ -159,7 +159,7 @@ func (w *world) do(effects []ingest.Effect) {
 }
 
 // commit stores a batch and publishes what a replica reads of it.
-func (w *world) commit(b kv.Batch) int64 {
+func (w *pipeline) commit(b kv.Batch) int64 {
 	w.head++
 	w.wrote += b.Len()
 	var puts []model.Record
@@ -187,7 +187,7 @@ func (w *world) commit(b kv.Batch) int64 {
 }
 
 // put writes files into the folder, by name, and takes them as one change; no content: the file goes.
-func (w *world) put(contents map[string][]byte) error {
+func (w *pipeline) put(contents map[string][]byte) error {
 	for name, data := range contents {
 		path := filepath.Join(w.folder, name)
 		if data == nil {
@@ -210,7 +210,7 @@ func (w *world) put(contents map[string][]byte) error {
 }
 
 // planned says whether the plan loop has taken everything in.
-func (w *world) planned() bool {
+func (w *pipeline) planned() bool {
 	synctest.Wait()
 	return w.plan.Revision() == w.head
 }
@@ -219,7 +219,7 @@ func (w *world) planned() bool {
 const patience = 30 * time.Second
 
 // problemLines is what is wrong, as users are told.
-func (w *world) problemLines() []string {
+func (w *pipeline) problemLines() []string {
 	var out []string
 	for _, p := range append(w.source.Problems(), w.ingest.Problems()...) {
 		line := strings.TrimSpace(p.Location + " " + p.String())
@@ -255,7 +255,7 @@ type counts struct {
 	fragments int64
 }
 
-func (w *world) counts() counts {
+func (w *pipeline) counts() counts {
 	c := counts{fragments: w.pool.Fragments()}
 	for t := range xds.NumTypes {
 		c.built[t] = w.pool.Builds(t)

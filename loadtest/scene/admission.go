@@ -29,10 +29,10 @@ func (s *stage) admitted() (float64, bool, error) {
 	return total, told, nil
 }
 
-// door watches streams come, and gives a function that waits until so many were let in since. A proxy that holds everything is
+// watchAdmission watches streams come, and gives a function that waits until so many were let in since. A proxy that holds everything is
 // answered nothing: it takes itself for served as soon as the server has read what it asked, also while it waits in line there.
 // Of a server that does not tell nothing is waited for.
-func (s *stage) door() (letIn func(streams int) error, err error) {
+func (s *stage) watchAdmission() (letIn func(streams int) error, err error) {
 	before, told, err := s.admitted()
 	if err != nil {
 		return nil, err

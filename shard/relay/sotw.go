@@ -10,16 +10,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// world carries a state-of-the-world stream as it is. It lives exactly as long as its upstream: its requests do not say
+// sotw carries a state-of-the-world stream as it is. It lives exactly as long as its upstream: its requests do not say
 // what Envoy holds of each resource, so nothing can be said in its name.
-func (r *Relay) world(down grpc.ServerStream, of uint64) error {
+func (r *Relay) sotw(down grpc.ServerStream, of uint64) error {
 	st := r.stats.open(of, methodSotW, r.cfg.Target)
-	err := r.carryWorld(down, st)
+	err := r.carrySotW(down, st)
 	st.end(err)
 	return err
 }
 
-func (r *Relay) carryWorld(down grpc.ServerStream, st *stream) error {
+func (r *Relay) carrySotW(down grpc.ServerStream, st *stream) error {
 	ctx, cancel := context.WithCancel(down.Context())
 	defer cancel()
 	if err := hold(ctx, r.pace.wait(time.Now())); err != nil {

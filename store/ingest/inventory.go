@@ -31,53 +31,53 @@ type entry struct {
 	offered []model.Record
 }
 
-// world is every object and what the records should be. It knows nothing of the store. Owned by State.
-type world struct {
-	normal     *normal.Normalizer
-	objects    map[object.ID]*entry
-	dependents map[object.ID]map[object.ID]bool // Pod, Node, Namespace, Role -> objects that looked it up
-	pods       map[object.ID]*normal.Pod
-	nodes      map[object.ID]*normal.Node
-	namespaces map[object.ID]*normal.Namespace
-	roles      map[object.ID]*normal.Role
-	mesh       *meshv1.MeshConfig
-	meshID     object.ID // of the object that says it
-	networks   *meshv1.MeshNetworks
-	unreadable map[string]bool // locations of documents of which not even the name can be read
-	want       map[model.Key]model.Record
-	drafts     map[model.Key]*Draft // wanted as soon as they are sealed
-	changed    map[model.Key]bool   // keys whose wanted record may differ since changed was last cleared
-	faulty     map[object.ID]*entry // those with problems
-	heard      time.Time            // when what is being taken was told; zero: not known
-	normalised uint64
-	shape      uint64 // counts changes of records that do not follow workloads
-	labels     labels
-	ledger     *ledger // of the tenants' budgets; nil: there are none
-	shown      uint64  // version of the ledger that metrics show
-	told       struct {
+// inventory is every object and what the records should be. It knows nothing of the store. Owned by State.
+type inventory struct {
+	normal       *normal.Normalizer
+	objects      map[object.ID]*entry
+	dependents   map[object.ID]map[object.ID]bool // Pod, Node, Namespace, Role -> objects that looked it up
+	pods         map[object.ID]*normal.Pod
+	nodes        map[object.ID]*normal.Node
+	namespaces   map[object.ID]*normal.Namespace
+	roles        map[object.ID]*normal.Role
+	mesh         *meshv1.MeshConfig
+	meshID       object.ID // of the object that says it
+	networks     *meshv1.MeshNetworks
+	unreadable   map[string]bool // locations of documents of which not even the name can be read
+	want         map[model.Key]model.Record
+	awaitingSeal map[model.Key]*UnsealedRecord // wanted as soon as they are sealed
+	changed      map[model.Key]bool            // keys whose wanted record may differ since changed was last cleared
+	faulty       map[object.ID]*entry          // those with problems
+	heard        time.Time                     // when what is being taken was told; zero: not known
+	normalised   uint64
+	shape        uint64 // counts changes of records that do not follow workloads
+	labels       labels
+	ledger       *ledger // of the tenants' budgets; nil: there are none
+	shown        uint64  // version of the ledger that metrics show
+	told         struct {
 		version  uint64 // of the ledger
 		problems []object.Problem
 	}
 }
 
-func newWorld(options normal.Options) *world {
-	return &world{normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
+func newInventory(options normal.Options) *inventory {
+	return &inventory{normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
 		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
-		mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, drafts: map[model.Key]*Draft{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
+		mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
 }
 
 // The lookups of normal.Lookup.
 
-func (w *world) Pod(id object.ID) *normal.Pod             { return w.pods[id] }
-func (w *world) Node(id object.ID) *normal.Node           { return w.nodes[id] }
-func (w *world) Namespace(id object.ID) *normal.Namespace { return w.namespaces[id] }
-func (w *world) Role(id object.ID) *normal.Role           { return w.roles[id] }
-func (w *world) Mesh() *meshv1.MeshConfig                 { return w.mesh }
-func (w *world) Networks() *meshv1.MeshNetworks           { return w.networks }
+func (w *inventory) Pod(id object.ID) *normal.Pod             { return w.pods[id] }
+func (w *inventory) Node(id object.ID) *normal.Node           { return w.nodes[id] }
+func (w *inventory) Namespace(id object.ID) *normal.Namespace { return w.namespaces[id] }
+func (w *inventory) Role(id object.ID) *normal.Role           { return w.roles[id] }
+func (w *inventory) Mesh() *meshv1.MeshConfig                 { return w.mesh }
+func (w *inventory) Networks() *meshv1.MeshNetworks           { return w.networks }
 
 // take applies events that belong together: first what is joined with, then everything that is touched, each once.
 // synced: Synced was among them.
-func (w *world) take(events []object.Event) (synced bool) {
+func (w *inventory) take(events []object.Event) (synced bool) {
 	touched := map[object.ID]bool{}
 	for _, e := range events {
 		w.noteTenant(e)
@@ -99,7 +99,7 @@ func (w *world) take(events []object.Event) (synced bool) {
 	return synced
 }
 
-func (w *world) put(o *object.Object, touched map[object.ID]bool) {
+func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 	e := w.objects[o.ID]
 	if e == nil {
 		e = &entry{}
@@ -144,7 +144,7 @@ func (w *world) put(o *object.Object, touched map[object.ID]bool) {
 }
 
 // putMesh takes a mesh configuration; a part that cannot be read leaves what was good of it.
-func (w *world) putMesh(e *entry, touched map[object.ID]bool) {
+func (w *inventory) putMesh(e *entry, touched map[object.ID]bool) {
 	parsed := w.normal.ParseMesh(e.object)
 	e.spoiled = parsed.Config == nil
 	w.setProblems(e.object.ID, e, parsed.Problems)
@@ -164,7 +164,7 @@ func (w *world) putMesh(e *entry, touched map[object.ID]bool) {
 	w.setMesh(parsed.Config, touched)
 }
 
-func (w *world) setMesh(config *meshv1.MeshConfig, touched map[object.ID]bool) {
+func (w *inventory) setMesh(config *meshv1.MeshConfig, touched map[object.ID]bool) {
 	if proto.Equal(w.mesh, config) {
 		return
 	}
@@ -176,7 +176,7 @@ func (w *world) setMesh(config *meshv1.MeshConfig, touched map[object.ID]bool) {
 	}
 }
 
-func (w *world) setNetworks(networks *meshv1.MeshNetworks, touched map[object.ID]bool) {
+func (w *inventory) setNetworks(networks *meshv1.MeshNetworks, touched map[object.ID]bool) {
 	if proto.Equal(w.networks, networks) {
 		return
 	}
@@ -189,14 +189,14 @@ func (w *world) setNetworks(networks *meshv1.MeshNetworks, touched map[object.ID
 	}
 }
 
-func (w *world) touch(of object.ID, touched map[object.ID]bool) {
+func (w *inventory) touch(of object.ID, touched map[object.ID]bool) {
 	for id := range w.dependents[of] {
 		touched[id] = true
 	}
 }
 
 // remove takes an object away, for good; what is left of it is nothing.
-func (w *world) remove(e object.Event, touched map[object.ID]bool) {
+func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	if e.ID.Name == "" {
 		delete(w.unreadable, e.Location)
 		return
@@ -223,7 +223,7 @@ func (w *world) remove(e object.Event, touched map[object.ID]bool) {
 
 // broken takes note of an object that cannot be read: what was good before stands. A policy of which nothing good is
 // known closes its namespace.
-func (w *world) broken(e object.Event) {
+func (w *inventory) broken(e object.Event) {
 	if e.ID.Name == "" {
 		w.unreadable[e.Location] = true
 		return
@@ -249,8 +249,8 @@ func (w *world) broken(e object.Event) {
 	}
 }
 
-// normalise makes the records of one object anew. A Delete in the same events may have taken it away.
-func (w *world) normalise(id object.ID) {
+// normalise makes the records of one object again. A Delete in the same events may have taken it away.
+func (w *inventory) normalise(id object.ID) {
 	e := w.objects[id]
 	if e == nil || e.object == nil {
 		return
@@ -272,10 +272,10 @@ func (w *world) normalise(id object.ID) {
 }
 
 // setRecords replaces what an object's records are. Those with a private key are wanted once it is sealed.
-func (w *world) setRecords(e *entry, records []model.Record, private model.PrivateKey) {
+func (w *inventory) setRecords(e *entry, records []model.Record, private model.PrivateKey) {
 	for _, r := range e.records {
 		delete(w.want, r.Meta().Key)
-		delete(w.drafts, r.Meta().Key)
+		delete(w.awaitingSeal, r.Meta().Key)
 		w.changed[r.Meta().Key] = true
 	}
 	for _, key := range e.adopted {
@@ -288,7 +288,7 @@ func (w *world) setRecords(e *entry, records []model.Record, private model.Priva
 		w.changed[r.Meta().Key] = true
 	}
 	if len(private) > 0 {
-		w.draft(private, records)
+		w.awaitSeal(private, records)
 	}
 	shapes := func(r model.Record) bool { return !r.Meta().Key.Kind.FollowsWorkloads() }
 	if slices.ContainsFunc(e.records, shapes) || slices.ContainsFunc(records, shapes) {
@@ -297,7 +297,7 @@ func (w *world) setRecords(e *entry, records []model.Record, private model.Priva
 	e.records, e.private, e.adopted = records, private, nil
 }
 
-func (w *world) setProblems(id object.ID, e *entry, problems []object.Problem) {
+func (w *inventory) setProblems(id object.ID, e *entry, problems []object.Problem) {
 	e.problems = problems
 	if len(problems) > 0 {
 		w.faulty[id] = e
@@ -306,7 +306,7 @@ func (w *world) setProblems(id object.ID, e *entry, problems []object.Problem) {
 	}
 }
 
-func (w *world) setRefs(id object.ID, e *entry, refs []object.ID) {
+func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
 	for _, ref := range e.refs {
 		if delete(w.dependents[ref], id); len(w.dependents[ref]) == 0 {
 			delete(w.dependents, ref)
@@ -322,7 +322,7 @@ func (w *world) setRefs(id object.ID, e *entry, refs []object.ID) {
 }
 
 // problems is what is wrong with single objects, sorted.
-func (w *world) problems() []object.Problem {
+func (w *inventory) problems() []object.Problem {
 	var all []object.Problem
 	for _, e := range w.faulty {
 		all = append(all, e.problems...)
@@ -332,7 +332,7 @@ func (w *world) problems() []object.Problem {
 }
 
 // check is what is wrong between objects, sorted.
-func (w *world) check() []object.Problem {
+func (w *inventory) check() []object.Problem {
 	found := normal.Check(maps.Values(w.want))
 	for i, p := range found {
 		if e := w.objects[p.ID]; e != nil && e.object != nil {

@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/model"
+)
+
+// workloadOf is a Pod of a service account, as the configuration has it.
+func workloadOf(t *testing.T, name, account, labels string) model.Record {
+	t.Helper()
+	return rec(t, model.KindWorkload, name, fmt.Sprintf("endpoint: {address: 10.1.0.1, serviceAccount: %s, labels: {%s}}", account, labels))
+}
+
+func boundTo(pod string) view.Node {
+	n := gateway("shop", "shop")
+	n.Pod = pod
+	return n
+}
+
+// Where a credential proves which Pod a proxy is, selectors that decide about private keys are compared with the labels that the
+// configuration has for that Pod; else with those of all Pods of the service account.
+func TestPodOfTheToken(t *testing.T) {
+	const others = "selects service account shop/gw, by the labels that the configuration has"
+	base := []model.Record{tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: edge"),
+		workloadOf(t, "shop/edge", "gw", "app: edge, unread: x"), workloadOf(t, "shop/web", "gw", "app: web"), workloadOf(t, "shop/of-another", "web", "app: web")}
+	for name, c := range map[string]struct {
+		node view.Node
+		want string
+	}{
+		"the Pod that is selected":               {boundTo("edge"), ""},
+		"another Pod of the service account":     {boundTo("web"), others},
+		"no Pod is proved":                       {boundTo(""), ""},
+		"a Pod that is not known":                {boundTo("gone"), ""},
+		"a Pod that is of another account now":   {boundTo("of-another"), ""},
+		"a machine whose entry is named like it": {boundTo("workloadentry:web"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := New(Settings{Snapshot: snapshot(base...)})
+			h := p.Join(c.node)
+			p.SubscribeSecrets(h, []string{site}, nil)
+			open(p, "key of 1")
+			_, why := p.missing(h, site)
+			if got := held(t, h.Set(), site); (got == "chain, key of 1") != (c.want == "") || !strings.Contains(why, c.want) {
+				t.Errorf("%q, because %q", got, why)
+			}
+			if bad := p.Check(h); len(bad) > 0 {
+				t.Error(bad)
+			}
+		})
+	}
+}
+
+// Pods that no selector tells apart share their subscriptions, and the authoriser is asked about their service account.
+func TestBoundPodsShare(t *testing.T) {
+	records := []model.Record{tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: edge")}
+	for i := range 20 {
+		records = append(records, workloadOf(t, fmt.Sprintf("shop/p%d", i), "gw", fmt.Sprintf("app: edge, pod: p%d", i)))
+	}
+	p := New(Settings{Snapshot: snapshot(records...)})
+	for i := range 20 {
+		p.SubscribeSecrets(p.Join(boundTo(fmt.Sprintf("p%d", i))), []string{site}, nil)
+	}
+	if st := p.Stats(); st.Views != 1 || len(p.identities) != 1 {
+		t.Errorf("%d views, %d identities of twenty Pods with equal labels", st.Views, len(p.identities))
+	}
+	for who := range p.secrets.Rights() {
+		if who != boundTo("").Verified {
+			t.Errorf("the authoriser is asked about %+v", who)
+		}
+	}
+	for h := range p.handles {
+		p.Leave(h)
+	}
+	if len(p.identities)+len(p.pods) != 0 || !p.secrets.Empty() {
+		t.Errorf("%d identities, %d Pods are kept for nobody", len(p.identities), len(p.pods))
+	}
+}
+
+// What decides about a Pod changes: its labels, whether it is known, by which labels is selected.
+func TestBoundPodThatChanges(t *testing.T) {
+	inBubble(t, Config{Opener: &opener{}, Authoriser: &judge{}}, func(t *testing.T, l *Loop, src *testSource) {
+		src.put(selecting(t, "app: edge"), tlsSecret(t, "shop/web", "chain", "", "1"), workloadOf(t, "shop/other", "gw", "app: edge"))
+		p, err := l.Join(t.Context(), boundTo("mine"), func(Path) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.SubscribeSecrets(t.Context(), []string{site}, nil)
+		synced := func() string {
+			pass(time.Second)
+			return held(t, p.Set(), site)
+		}
+		if got := synced(); got != "chain, key of 1" {
+			t.Errorf("while its Pod is not known: %q", got)
+		}
+		for i, step := range []struct {
+			put  model.Record
+			want string
+		}{
+			{workloadOf(t, "shop/mine", "gw", "app: web"), ""},
+			{workloadOf(t, "shop/mine", "gw", "app: edge"), "chain, key of 1"},
+			{workloadOf(t, "shop/mine", "gw", "app: edge, tier: x"), "chain, key of 1"},
+			{selecting(t, "tier: x"), "chain, key of 1"},
+			{selecting(t, "tier: z"), ""},
+			{workloadOf(t, "shop/mine", "gw", "tier: z"), "chain, key of 1"},
+			{workloadOf(t, "shop/other", "gw", "tier: z"), "chain, key of 1"},
+			{workloadOf(t, "shop/mine", "gw", "tier: x"), ""},
+		} {
+			src.put(step.put)
+			if got := synced(); got != step.want || (l.planner.secrets.Keys() > 0) != (step.want != "") {
+				t.Errorf("step %d: %q, want %q; %d private keys are held", i, got, step.want, l.planner.secrets.Keys())
+			}
+		}
+	})
+}
