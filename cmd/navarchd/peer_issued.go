@@ -116,8 +116,8 @@ func (b *peerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 	return max(halfLife(leaf).Sub(now), peerPause)
 }
 
-// report says for the holder of each loan, this process, that it has the newest roots. It signs for itself by now and asks
-// nobody any more, so that a rotation would wait for the loans' end.
+// report says for the holder of each peer-issued certificate, this process, that it has the newest roots. It signs for itself by now and asks
+// nobody any more, so that a rotation would wait for their end.
 func (b *peerIssued) report(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	b.issued = slices.DeleteFunc(b.issued, func(leaf *x509.Certificate) bool { return now.After(leaf.NotAfter) })
 	if len(b.issued) == 0 || b.notified == state.Generation {

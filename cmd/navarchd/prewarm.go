@@ -20,7 +20,7 @@ const (
 	warmKept   = time.Minute // beyond the ramp, until the proxies are here that hold the plans
 )
 
-// warm plans the scopes that this replica will own and then says that it is ready. Stand-ins join for each namespace, one for
+// warm plans the scopes that this replica will own and then says that it is ready. Prewarmed proxies join for each namespace, one for
 // proxies without labels and one for each Sidecar that selects workloads: what their proxies have in common is planned for them,
 // and kept until these hold that themselves. Not so for what EnvoyFilters select, nor for other clusters and networks.
 func (f *fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) error {
@@ -64,7 +64,7 @@ func (f *fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loo
 	return prewarmed
 }
 
-// prewarmNodes are the nodes of stand-ins, all of the config cluster: of each namespace one without labels, in the order given, and then one with the
+// prewarmNodes are the nodes of prewarmed proxies, all of the config cluster: of each namespace one without labels, in the order given, and then one with the
 // labels that a Sidecar selects, for each that selects some; no more than there may be.
 func prewarmNodes(s *mirror.Snapshot, namespaces []string) (nodes []view.Node) {
 	add := func(namespace string, labels map[string]string) {

@@ -146,7 +146,7 @@ func (s *serving) under(state *keyring.State) (*tls.Config, error) {
 }
 
 // certificate is the operator's, or the process's own from our CA: made anew when the signer changes, and at half of its
-// life. While this process cannot sign it is the one made before, or one that a peer signed (borrower).
+// life. While this process cannot sign it is the one made before, or one that a peer signed (peerIssued).
 func (s *serving) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	if s.files != nil {
 		return s.files.pair()

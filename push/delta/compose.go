@@ -161,7 +161,7 @@ func (s *State) waits(t xds.Type) bool {
 	return s.urgent && t != xds.Endpoint && !s.types[t].answer
 }
 
-// sends is decide, but that of endpoints only those are urgent that the client asks for or that flipped, and none of a cluster
+// sends is decide, but that of endpoints only those are urgent that the client asks for or that the fast path planned, and none of a cluster
 // that is to change: that comes first.
 func (s *State) sends(t xds.Type, name string, o override) (verb, *xds.Resource) {
 	if s.urgent && t == xds.Endpoint && (!o.force && !s.fastPath(name) || s.changes(name)) {

@@ -133,7 +133,7 @@ func (s *State) restOf(t xds.Type) rest {
 // and not for each of them.
 func (s *State) decided() { s.deciding, s.rests = false, [xds.NumTypes]rest{} }
 
-// empty is the stand-in for a resource that does not exist: no hosts (503), no virtual hosts (404).
+// empty is the placeholder for a resource that does not exist: no hosts (503), no virtual hosts (404).
 func empty(t xds.Type, name string) *xds.Resource {
 	var r *xds.Resource
 	var err error

@@ -83,7 +83,7 @@ type override struct {
 	held        bool          // the client may hold something that have does not tell
 	claimed     bool          // it said that it holds another version
 	force       bool          // subscribed to: must be answered even if nothing differs
-	placeholder bool          // what it has is the empty stand-in for a resource that does not exist
+	placeholder bool          // what it has is the empty placeholder for a resource that does not exist
 	refused     string        // the version that it refused
 	flying      uint64        // the newest response in flight that carries the name
 	now         *xds.Resource // carried by it

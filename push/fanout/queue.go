@@ -10,7 +10,7 @@ type Budget struct {
 	Streams int           // sent to at once; 100
 	Bytes   int           // sent and not acknowledged by streams that are not slow; 256 MiB
 	Slow    time.Duration // a stream that has owed an ACK for longer no longer counts against Bytes; 1 s
-	Rollout int           // streams that a plan of configuration goes to first, see trial; 8
+	Rollout int           // streams that a plan of configuration goes to first, see rollout; 8
 }
 
 // patience is how many grants others may have while a lane waits.
@@ -176,7 +176,7 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 }
 
 // Next is when time alone will change something: the next charge that becomes slow, a way that becomes long, or a place in the
-// trial that becomes free.
+// rollout that becomes free.
 func (q *Queue[S]) Next() (at time.Time, ok bool) {
 	sooner := func(t time.Time, is bool) {
 		if is && (!ok || t.Before(at)) {

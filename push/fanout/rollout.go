@@ -8,11 +8,11 @@ import "time"
 // streams that wait keep their places, so that every one of them has its turn within some `share` plans even where nobody
 // acknowledges anything in time.
 //
-// The first refusal of an identity takes the window back and keeps its place for `sulk`: where many refuse, the plan stops
+// The first refusal of an identity takes the window back and keeps its place for refusalBackoff: where many refuse, the plan stops
 // until the refused version is withheld (push/quarantine) or replaced, and then goes on with a few. Further refusals of the same
 // identity do nothing, so one that refuses everything holds up nobody.
 type rollout[S comparable] struct {
-	most    int // Budget.Trial
+	most    int // Budget.Rollout
 	plan    int64
 	least   int
 	window  int         // streams that may be trying at once
@@ -30,7 +30,7 @@ const (
 	maxBy = 1000
 )
 
-// begin is called with the plan of a stream that has something to be sent: where that is a newer one, its trial begins.
+// begin is called with the plan of a stream that has something to be sent: where that is a newer one, its rollout begins.
 func (t *rollout[S]) begin(plan int64, streams int) {
 	if plan <= t.plan {
 		return

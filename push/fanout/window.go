@@ -2,7 +2,7 @@ package fanout
 
 import "time"
 
-// beside bounds to how many streams configuration is on its way while endpoints change. A stream that is being sent a
+// concurrencyWindow bounds to how many streams configuration is on its way while endpoints change. A stream that is being sent a
 // great route takes its endpoints behind it, and sending to many at once fills this process's run queue: every step of
 // an endpoint's way, from the store to the socket, waits there behind as many writers. A namespace whose routes are
 // edited without end would so hold up the endpoints of the others. So the window follows the run queue: it closes while

@@ -219,11 +219,11 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 		return
 	}
 	now := time.Now()
-	var flips, rest []mirror.Edit
+	var endpoints, rest []mirror.Edit
 	for _, e := range c.Edits {
 		obs.InboundUpdates.WithLabelValues(e.Key().Kind.String()).Inc()
 		if l.pathOf(e, now) == Fast {
-			flips = append(flips, e)
+			endpoints = append(endpoints, e)
 		} else {
 			rest = append(rest, e)
 		}
@@ -231,8 +231,8 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 	if len(c.Edits) == 0 && l.pending.Len()+l.endpointEdits.Len() == 0 {
 		l.endpoints.waits = true // nothing to plan, but the revision is another
 	}
-	if len(flips) > 0 {
-		l.endpointEdits.Add(flips)
+	if len(endpoints) > 0 {
+		l.endpointEdits.Add(endpoints)
 		l.endpoints.waits = true
 	}
 	if len(rest) > 0 {

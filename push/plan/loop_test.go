@@ -235,7 +235,7 @@ func TestEndpointsGoAtOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		if len(m.get().at) != 1 || m.get().paths[0] != Fast {
-			t.Errorf("nine flips at once: told %v, want once by now", m.get().paths)
+			t.Errorf("nine endpoints at once: told %v, want once by now", m.get().paths)
 		}
 		pass(12 * time.Millisecond)
 		if len(m.get().at) != 2 || m.get().at[1] != 10*time.Millisecond {

@@ -34,13 +34,13 @@ func (l *Loop) pathOf(e mirror.Edit, now time.Time) Path {
 // noisy counts edits of endpoints by namespace. It has no clock: the caller says what time it is.
 type noisy struct{ spaces map[string]*bucket }
 
-// bucket is how many edits a namespace may still make; below 0 it is loud, until it has been quiet for a while.
+// bucket is how many edits a namespace may still make; below 0 it is a noisy neighbour, until it has been quiet for a while.
 type bucket struct {
 	left float64
 	at   time.Time
 }
 
-// edit takes one edit in; true: the namespace is loud.
+// edit takes one edit in; true: the namespace is a noisy neighbour.
 func (l *noisy) edit(namespace string, now time.Time) bool {
 	if len(l.spaces) > 1000 {
 		l.forget(now)
@@ -72,7 +72,7 @@ func (l *noisy) forget(now time.Time) {
 	}
 }
 
-// maxFastHosts is how many hosts are remembered as flipped; of one that is forgotten, endpoints wait for configuration where some
+// maxFastHosts is how many hosts are remembered as planned by the fast path; of one that is forgotten, endpoints wait for configuration where some
 // waits.
 const maxFastHosts = 256
 

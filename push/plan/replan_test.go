@@ -36,27 +36,27 @@ func TestFastPathPassesAPlan(t *testing.T) {
 	if !p.InBackground() {
 		t.Fatal("fifty VirtualServices for six scopes are not planned apart")
 	}
-	now, flips := c.New, 0
+	now, edits := c.New, 0
 	for more := true; more; more = p.Step(func() bool { return true }) {
-		flips++
-		ready := 1 + flips%3
+		edits++
+		ready := 1 + edits%3
 		next := now.Apply(now.Revision()+1, []model.Record{flip(t, "ns0", "s3", ready)}, nil)
 		now = next.New
 		moved, rest := p.PlanEndpoints(next, false)
 		if len(moved) != 6 || len(rest) != 0 || moved[0].Path != Fast {
-			t.Fatalf("flip %d moved %v, and %v waits", flips, moved, rest)
+			t.Fatalf("flip %d moved %v, and %v waits", edits, moved, rest)
 		}
 		for _, h := range handles {
 			if got := h.Set().Types[xds.Endpoint].Get("outbound|80||s3.ns0.svc.cluster.local"); got == before[h].Types[xds.Endpoint].Get(got.Name) {
-				t.Fatalf("flip %d: the endpoints of %s are as before", flips, h.Node.Namespace)
+				t.Fatalf("flip %d: the edits of %s are as before", edits, h.Node.Namespace)
 			}
 			if h.Set().Types[xds.Route] != before[h].Types[xds.Route] || h.Set().Revision != 1 {
-				t.Fatalf("flip %d: %s has routes of a change that is being planned", flips, h.Node.Namespace)
+				t.Fatalf("flip %d: %s has routes of a change that is being planned", edits, h.Node.Namespace)
 			}
 		}
 	}
-	if moved := p.End(); len(moved) != 6 || moved[0].Path != Slow || flips < 6*50 {
-		t.Errorf("the end moved %v after %d flips", moved, flips)
+	if moved := p.End(); len(moved) != 6 || moved[0].Path != Slow || edits < 6*50 {
+		t.Errorf("the end moved %v after %d endpoints", moved, edits)
 	}
 	if p.PlanEndpoints(mirror.Change{New: now}, false); p.Revision() != now.Revision() {
 		t.Errorf("revision %d, want %d", p.Revision(), now.Revision())

@@ -92,7 +92,7 @@ func TestOnlyEntriesThatReadInputsSplit(t *testing.T) {
 	}
 }
 
-// An endpoint that flips reaches proxies of each place by the fast path, at the priority that it has for them.
+// An endpoint that endpoints reaches proxies of each place by the fast path, at the priority that it has for them.
 func TestFastPathOfVariants(t *testing.T) {
 	service := svc(t, "ns0/s", "10.0.0.1", "http:80:HTTP")
 	slice := func(health string) model.Record {

@@ -80,8 +80,8 @@ func TestAmountsOfWork(t *testing.T) {
 			move int
 		}{
 			// Two ports, each without subset and with v2: those of v1 do not select the endpoint.
-			{"an endpoint flips", func() int { return fast(flip(t, "ns0", "s3", 3)) }, work{endpoints: 4}, 4},
-			{"an endpoint flips, by way of the configuration path", func() int { return edit(flip(t, "ns0", "s3", 2)) }, work{endpoints: 4}, 4},
+			{"an endpoint endpoints", func() int { return fast(flip(t, "ns0", "s3", 3)) }, work{endpoints: 4}, 4},
+			{"an endpoint endpoints, by way of the configuration path", func() int { return edit(flip(t, "ns0", "s3", 2)) }, work{endpoints: 4}, 4},
 			// Its own namespace sees the short names, all others do not; all route configurations differ.
 			{"a VirtualService is edited", func() int { return edit(vsOf(t, "ns0/s3", host, "s4.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
 			{"it is edited again", func() int { return edit(vsOf(t, "ns0/s3", host, "s6.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},

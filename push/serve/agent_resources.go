@@ -11,14 +11,14 @@ import (
 	"navarch.io/navarch/push/fanout"
 )
 
-// AgentResourceChanged says that clients may have another resource of an agent resource: every stream that subscribed to it takes a turn,
+// AgentResourceChanged says that clients may have another resource of an agent type: every stream that subscribed to it takes a turn,
 // in the lane of configuration. It never blocks; the work is one mark for each of them. A type that is not served is
 // nobody's.
 func (s *Server) AgentResourceChanged(typeURL string) {
 	s.AgentResourceChangedFor(typeURL, func(_ View, listens bool) bool { return listens })
 }
 
-// AgentResourceChangedFor is AsideChanged of those streams of which `of` says so. It is asked once of each stream, listens: it has
+// AgentResourceChangedFor is AgentResourceChanged of those streams of which `of` says so. It is asked once of each stream, listens: it has
 // subscribed; where a stream subscribes meanwhile it takes a turn whatever `of` has said.
 func (s *Server) AgentResourceChangedFor(typeURL string, of func(v View, listens bool) bool) {
 	i, is := s.agentTypes[typeURL]
@@ -40,7 +40,7 @@ func (st *stream) listens(i int) bool {
 	return st.agentSubscriptions != nil && st.agentSubscriptions[i] != nil && !st.closed
 }
 
-// advanceAgentSubscription gives a request to the state of an agent resource, and asks for a turn where there is something to answer.
+// advanceAgentSubscription gives a request to the state of an agent type, and asks for a turn where there is something to answer.
 func (st *stream) advanceAgentSubscription(i int, m delta.Message) error {
 	now := time.Now()
 	agentType := &st.srv.cfg.AgentTypes[i]
@@ -106,7 +106,7 @@ func (st *stream) nextNotice(revision int64, now time.Time) (n notice, ok bool) 
 	return notice{}, false
 }
 
-// lateAgentSubscription is the type of an agent resource whose response is not acknowledged in time; empty: none is. Called with the lock held.
+// lateAgentSubscription is the agent type whose response is not acknowledged in time; empty: none is. Called with the lock held.
 func (st *stream) lateAgentSubscription(now time.Time) string {
 	for i, s := range st.agentSubscriptions {
 		if s == nil || s.nonce == 0 || !s.set {
@@ -122,7 +122,7 @@ func (st *stream) lateAgentSubscription(now time.Time) string {
 	return ""
 }
 
-// AgentSubscriptionInfo is one agent resource of one stream, for debugging.
+// AgentSubscriptionInfo is one agent type of one stream, for debugging.
 type AgentSubscriptionInfo struct {
 	TypeURL  string
 	Version  string // held once what is in flight has arrived; empty: none

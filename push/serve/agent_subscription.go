@@ -29,7 +29,7 @@ type AgentType struct {
 	Resource func(Client, View) *AgentResource
 }
 
-// AgentResource is an encoded resource of an agent resource, shared by all streams that send it. Immutable.
+// AgentResource is an encoded resource of an agent type, shared by all streams that send it. Immutable.
 type AgentResource struct {
 	Name    string
 	Version string // hash of the body, in hexadecimal
@@ -75,7 +75,7 @@ func (r *AgentResource) Body() *anypb.Any {
 	return whole.Resources[0]
 }
 
-// agentSubscription is what one stream knows of one agent resource. It has no clock and no socket.
+// agentSubscription is what one stream knows of one agent type. It has no clock and no socket.
 type agentSubscription struct {
 	sotw, subscribed bool
 
@@ -93,7 +93,7 @@ type agentSubscription struct {
 	since   int64  // when it was sent, unix nanoseconds
 }
 
-// maxAgentNames bounds what a client can make a stream remember: an agent resource has one resource.
+// maxAgentNames bounds what a client can make a stream remember: an agent type has one resource.
 const maxAgentNames = 64
 
 // maxVersion is the length in bytes of the longest version that is kept; ours are shorter.
@@ -120,7 +120,7 @@ type holding struct {
 	name, version string
 }
 
-// notice is one response of an agent resource.
+// notice is one response of an agent type.
 type notice struct {
 	resource *AgentResource // nil: only removals
 	removed  []string

@@ -19,7 +19,7 @@ const (
 	window = 1 << 20
 )
 
-// upstream is the sockets' half of a leg: a goroutine that dials and reads, one that writes.
+// upstream is the sockets' half of an upstream connection: a goroutine that dials and reads, one that writes.
 type upstream struct {
 	id     uint32
 	row    *stream
@@ -34,10 +34,10 @@ type upstream struct {
 	// Written before the event that tells of them.
 	connected time.Time
 	store     string
-	behind    string // the revision of a server that is behind the floor, and so ended it
+	behind    string // the revision of a server that is behind the minimum revision, and so ended it
 }
 
-// open starts a leg: it holds back until the pace allows it, dials, and tells what happens until it is cancelled.
+// open starts an upstream connection: it holds back until the pace allows it, dials, and tells what happens until it is cancelled.
 func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upstream{

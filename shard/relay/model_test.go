@@ -114,7 +114,7 @@ func (d *randomRun) change(bad bool) {
 
 func (d *randomRun) ids() []uint32 { return slices.Sorted(maps.Keys(d.servers)) }
 
-// some does one thing that may happen to a leg, in either direction.
+// some does one thing that may happen to an upstream connection, in either direction.
 func (d *randomRun) some(faults bool) {
 	ids := d.ids()
 	id := ids[d.rand.IntN(len(ids))]

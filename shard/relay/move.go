@@ -16,21 +16,21 @@ var (
 	errBusy      = errors.New("too much in flight to move")
 )
 
-// owner is what a leg told of the owner of this proxy.
+// owner is what an upstream connection told of the owner of this proxy.
 type owner struct {
 	addr string // "": stay
 	self bool
 }
 
-// wants says whether the stream should be elsewhere. Only the live leg is asked: what an earlier one told may be old.
+// wants says whether the stream should be elsewhere. Only the live connection is asked: what an earlier one told may be old.
 func (s *session) wants() bool {
 	l := s.live
 	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.addr != "" && !l.owner.self && l.owner.addr != l.addr
 }
 
 // advance takes a move as far as it goes now: dial the owner with nothing in flight, and ask it who the owner is, which is
-// waiting at its door; the live leg goes on all the while. When the owner has let the stream in, and nothing is in flight, it
-// is told what Envoy would say and is the live leg from there on; the old one is dropped, with what it may have sent unread.
+// waiting to be let in; the live connection goes on all the while. When the owner has let the stream in, and nothing is in flight, it
+// is told what Envoy would say and is the live connection from there on; the old one is dropped, with what it may have sent unread.
 func (s *session) advance(now time.Time) {
 	switch {
 	case s.next == nil:
@@ -110,7 +110,7 @@ func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	s.owned()
 }
 
-// owned passes on who the owner is, as the live leg told.
+// owned passes on who the owner is, as the live connection told.
 func (s *session) owned() {
 	o := s.live.owner
 	s.known = o.addr

@@ -1,7 +1,7 @@
 // Package relay is the agent's half of the way to the control plane: Envoy speaks ADS to a Unix socket, and each of its
 // streams is carried over one upstream connection at a time, byte for byte but for nonces.
 //
-// Owns: the socket, the mirror of what Envoy has recorded, the agent resources, the floor, the pace of dials and moves, the counters.
+// Owns: the socket, the mirror of what Envoy has recorded, the agent resources, the minimum revision, the pace of dials and moves, the counters.
 // Reads: Config, and of messages the heads.  Never: the body of a resource that is Envoy's.
 //
 // A delta stream of Envoy outlives its upstreams. The relay mirrors the names and versions that Envoy has recorded and what

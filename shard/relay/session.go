@@ -27,8 +27,8 @@ var defaultTiming = timing{
 // session is one delta stream of Envoy: which upstream it has, what is on the way, and when it moves. It is pure: step
 // takes an event and returns what to do, in order; clocks, sockets and goroutines are the loop's (stream.go).
 //
-// There is one live leg, which is what Envoy talks to; before it is ready, requests only go into the mirror, from which the
-// first words on the leg are made. A move has a second one, next (move.go).
+// There is one live upstream connection, which is what Envoy talks to; before it is ready, requests only go into the mirror, from which the
+// first words on it are made. A move has a second one, next (move.go).
 type session struct {
 	target string
 	follow bool
@@ -41,13 +41,13 @@ type session struct {
 	trusted bool   // the mirror is all that Envoy has
 	begun   bool   // Envoy's first request went up
 	closing bool   // Envoy sends no more
-	once    bool   // a leg was ready once
+	once    bool   // an upstream connection was ready once
 
 	conns uint32
 	live  *connState
 	next  *connState // of a move that is under way
 	until time.Time
-	known string // address of the last owner told, by whichever leg
+	known string // address of the last owner told, by whichever connection
 	out   []effect
 }
 
@@ -55,7 +55,7 @@ type session struct {
 type connState struct {
 	id       uint32
 	addr     string
-	prefix   string // of nonces, as Envoy sees them; the first leg has none
+	prefix   string // of nonces, as Envoy sees them; the first connection has none
 	ready    bool
 	in       bool            // of a move: the server has let the stream in
 	said     bool            // it had a request, with the node in it
@@ -219,7 +219,7 @@ func (s *session) legReady(now time.Time, id uint32) {
 	}
 }
 
-// restate says on a new leg what Envoy would say on a new stream.
+// restate says on a new connection what Envoy would say on a new stream.
 func (s *session) restate(l *connState) {
 	if !s.begun {
 		return
@@ -317,7 +317,7 @@ func (s *session) request(now time.Time, e fromEnvoy) {
 		return
 	}
 	if !s.live.said && s.begun {
-		data = append(message(s.node), data...) // nothing could be restated on this leg
+		data = append(message(s.node), data...) // nothing could be restated on this connection
 	}
 	s.live.open[e.head.typeURL] = true
 	s.do(sendUp{s.live.id, data})
@@ -343,7 +343,7 @@ func (s *session) record(now time.Time, e fromEnvoy) *sent {
 	return answered
 }
 
-// translate is the request as the live leg understands it; nil: it has nothing to tell it.
+// translate is the request as the live connection understands it; nil: it has nothing to tell it.
 func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferSlice {
 	h := e.head
 	if s.live.prefix == "" || e.err != nil {
@@ -359,7 +359,7 @@ func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferS
 	case answered != nil && answered.conn == s.live.id:
 		return amend(e.data, requestNonce, answered.upstream)
 	case len(h.subscribe)+len(h.unsubscribe)+len(h.initial) == 0:
-		e.data.Free() // the answer to a leg that is gone
+		e.data.Free() // the answer to an upstream connection that is gone
 		return nil
 	}
 	return withoutNonce(e.data)

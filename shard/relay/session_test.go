@@ -219,7 +219,7 @@ func TestNodeIsTheFirstWordOfEveryUpstream(t *testing.T) {
 	}
 }
 
-// A move stands at the owner's door with one question, while the live leg goes on; the first sign of life of the owner says
+// A move stands at the owner's door with one question, while the live connection goes on; the first sign of life of the owner says
 // that it was let in, and completes the move: what Envoy has is told then, once, and what the owner tells of itself counts.
 func TestMoveIsLetInFirst(t *testing.T) {
 	for name, sign := range map[string]func(*script, uint32) []effect{
@@ -274,7 +274,7 @@ func TestMoveIsLetInFirst(t *testing.T) {
 	}
 }
 
-// Who is not let in stays where it is: the live leg has served it all the while, and it comes again later.
+// Who is not let in stays where it is: the live connection has served it all the while, and it comes again later.
 func TestMoveThatIsNotLetIn(t *testing.T) {
 	c := newScript(t)
 	c.quiet()

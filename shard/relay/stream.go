@@ -146,7 +146,7 @@ func (l *loop) wait(timer <-chan time.Time) {
 	live.endIfDrained()
 }
 
-// none is a leg that is not there: its channels are nil.
+// none is an upstream connection that is not there: its channels are nil.
 var none = &upstream{}
 
 func (l *loop) conn(of *connState) *upstream {

@@ -103,7 +103,7 @@ func disabledRow(selecting []*model.Policy, levels [3]*model.Policy, port uint32
 	return row
 }
 
-// mayPick says whether a policy's selector may pick an endpoint of a service. Endpoints that are not strays have the labels
+// mayPick says whether a policy's selector may pick an endpoint of a service. Endpoints that are not out-of-selector endpoints have the labels
 // that the service selects.
 func mayPick(selector map[string]string, svc *model.Service, outside []*model.Endpoint) bool {
 	for k, v := range svc.Spec.GetSelector() {

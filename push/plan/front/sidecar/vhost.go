@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// entry is one host's virtual host in one route configuration. Siblings share it: it is replaced, never changed, once it
+// entry is one host's virtual host in one route configuration. Cloned scopes share it: it is replaced, never changed, once it
 // is planned.
 type entry struct {
 	host   string
