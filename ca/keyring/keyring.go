@@ -1,15 +1,3 @@
-// Package keyring keeps the keys that sign: epochs in etcd, sealed, the same for every replica; their rotation; the
-// journal of what was issued; what is revoked.
-//
-// Owns: etcd's keys/ and certificates/, keyring.json in the data directory.  Reads: ca/seal, ca/issue, store/kv.  Never:
-// writes a key that is not sealed; lets a key be printed; goes back to an older record than it has seen.
-//
-// # How it stays one
-//
-// Everything but keys, lists and the journal is one record, and every change of it is a transaction that compares the
-// revision it was made against: replicas may all try, one wins. The journal's transactions compare it too, so nothing is
-// issued under a record that is no longer in force: not by a signer that was replaced, nor for an identity that was
-// revoked.
 package keyring
 
 import (

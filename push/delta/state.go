@@ -1,7 +1,3 @@
-// Package delta is the xDS protocol as a state machine: requests and new sets go in, replies and reports come out. It
-// has no clock, no socket and no gRPC. State of the world is a fold of the same machine.
-//
-// Owns: what one stream subscribed to, holds and has in flight.  Reads: push/manifest.  Never: the snapshot, time.
 package delta
 
 import (

@@ -1,7 +1,3 @@
-// Package fanout decides which stream is sent to next: latest wins, three lanes, fair between namespaces, under a budget
-// of streams and bytes in flight.
-//
-// Owns: the queue of streams, the budgets, what is in flight.  Reads: the run queue.  Never: a socket, a manifest.
 package fanout
 
 // Lane says how urgent a change is.

@@ -48,7 +48,7 @@ func TestFastPathPassesAPlan(t *testing.T) {
 		}
 		for _, h := range handles {
 			if got := h.Set().Types[xds.Endpoint].Get("outbound|80||s3.ns0.svc.cluster.local"); got == before[h].Types[xds.Endpoint].Get(got.Name) {
-				t.Fatalf("flip %d: the edits of %s are as before", edits, h.Node.Namespace)
+				t.Fatalf("flip %d: the endpoints of %s are as before", edits, h.Node.Namespace)
 			}
 			if h.Set().Types[xds.Route] != before[h].Types[xds.Route] || h.Set().Revision != 1 {
 				t.Fatalf("flip %d: %s has routes of a change that is being planned", edits, h.Node.Namespace)
@@ -56,7 +56,7 @@ func TestFastPathPassesAPlan(t *testing.T) {
 		}
 	}
 	if moved := p.End(); len(moved) != 6 || moved[0].Path != Slow || edits < 6*50 {
-		t.Errorf("the end moved %v after %d endpoints", moved, edits)
+		t.Errorf("the end moved %v after %d edits", moved, edits)
 	}
 	if p.PlanEndpoints(mirror.Change{New: now}, false); p.Revision() != now.Revision() {
 		t.Errorf("revision %d, want %d", p.Revision(), now.Revision())

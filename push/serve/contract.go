@@ -1,7 +1,3 @@
-// Package serve is the xDS server: gRPC streams over the delta state machine, sent to by the fan-out.
-//
-// Owns: the streams and the goroutines that read and write them.  Reads: views, through Planner.  Never: the snapshot,
-// a builder; it copies no bytes of a resource.
 package serve
 
 import (

@@ -64,15 +64,15 @@ type stream struct {
 	reports            []delta.Report       // reused
 	heavy              bool                 // an answer went out that may not be written yet, so that the next send may block; the sender's
 	answers            []*answer            // that wait to be sent, oldest first; a few
-	agentSubscriptions []*agentSubscription // as Config.Agent resources; nil: it asked for none
+	agentSubscriptions []*agentSubscription // as Config.AgentTypes; nil: it asked for none
 }
 
 // maxRefusals is how many refusals are kept for debugging, a stream.
 const maxRefusals = 16
 
 // serve is the gRPC handler.
-func (s *Server) serve(g grpc.ServerStream, world bool) error {
-	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, sotw: world, opened: time.Now()}
+func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
+	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, sotw: sotw, opened: time.Now()}
 	st.may.Store(anyPlan)
 	err := s.cfg.Crashes.Guard(func() error { return st.run(g.Context()) })
 	cause := st.close()

@@ -1,18 +1,3 @@
-// Package relay is the agent's half of the way to the control plane: Envoy speaks ADS to a Unix socket, and each of its
-// streams is carried over one upstream connection at a time, byte for byte but for nonces.
-//
-// Owns: the socket, the mirror of what Envoy has recorded, the agent resources, the minimum revision, the pace of dials and moves, the counters.
-// Reads: Config, and of messages the heads.  Never: the body of a resource that is Envoy's.
-//
-// A delta stream of Envoy outlives its upstreams. The relay mirrors the names and versions that Envoy has recorded and what
-// it subscribes to, so it can say on a new upstream what Envoy would say on a new stream: when the owner of this proxy is
-// another replica (a move: once the owner has let the stream in, and with nothing in flight; until then the old upstream
-// serves Envoy as ever), and when an upstream ended (a resume; what was on the way is claimed to be in doubt, so that it is
-// sent again). Where the mirror does not know all that Envoy holds (state of the world, resources with a TTL, a message that
-// does not parse, a stream that said nothing), Envoy's stream ends with its upstream and Envoy says it itself.
-//
-// Nothing is queued but the relay's own few requests: one message at a time is under way in each direction, and HTTP/2 flow
-// control holds back the rest at its sender. While a stream has no upstream, requests only change the mirror.
 package relay
 
 import (

@@ -1,9 +1,3 @@
-// Package ingest is the leader's loop: it keeps what the sources told, normalises what a change touches, and writes to
-// the store only what differs.
-//
-// Owns: the raw objects, the hashes last written.  Reads: store/normal, store/object, store/kv: what is stored when a term begins, and
-// what others change of it, which is put back.  Never: writes while it does not lead; deletes the last good record of an object that is
-// there and cannot be understood; writes a private key that is not sealed.
 package ingest
 
 import (

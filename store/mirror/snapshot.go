@@ -1,7 +1,3 @@
-// Package mirror keeps this replica's copy of the records: an immutable Snapshot at one complete revision, and the
-// Change that led to it.
-//
-// Owns: the current Snapshot (its loop alone).  Reads: store/kv.  Never: publishes a half-read state; writes to etcd.
 package mirror
 
 import (

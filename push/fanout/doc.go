@@ -1,0 +1,24 @@
+// Package fanout decides which stream is sent to next: the newest state wins, urgent changes go first, namespaces take turns, and streams and
+// bytes that are under way are bounded.
+//
+// # Data structures
+//
+// Queue (pure) has each stream at most once in each lane, however often it is marked: what it is sent is computed when its turn comes, so
+// nothing queues up. Lanes are, in order of urgency: endpoints, answers to subscriptions, configuration (lane.go). In a lane namespaces form a
+// ring, and take turns; gateways go before sidecars. A grant is the right to send; Done returns it, with the bytes that were sent, and
+// Acknowledged takes these bytes from the budget (charge.go). rollout (rollout.go) lets a plan of configuration go to a few streams first.
+// concurrencyWindow (window.go) bounds how many streams configuration is written to at once while endpoints change. Loop is a Queue with a
+// clock and a goroutine, and Stream is one stream's handle on it.
+//
+// # One change
+//
+// The planner marks the streams whose views differ (Stream.Mark). The loop takes all marks at once, and grants turns while the budget lasts.
+// The stream's worker sends what differs, and calls Done; ACKs call Acknowledged; both make room for others.
+//
+// # Invariants, held by tests
+//
+// A stream that is marked gets a turn, whatever others do: a lane that is passed over four times is next, a stream that has not acknowledged
+// for a second no longer counts against the budget, and a plan that many refuse stops after a few streams. Marking never blocks.
+//
+// Owns: the queue of streams, the budgets, what is in flight.  Reads: the run queue of the Go scheduler.  Never: a socket, a manifest.
+package fanout

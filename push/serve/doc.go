@@ -1,0 +1,25 @@
+// Package serve is the xDS server: gRPC streams (delta and state of the world) around push/delta, with turns from push/fanout.
+//
+// # Data structures
+//
+// Server has the streams, and hands each to its Planner (implemented by cmd/navarchd around push/plan): Join gives a View, whose Set is what
+// the proxy should have. A stream has one reading goroutine, which is gRPC's handler, and no goroutine of its own for sending: a worker of the
+// fan-out sends while it has the stream's turn. stream.mu guards the delta.State; sending marks the time between Next and the end of
+// SendMsg, in which nobody else sends; the lock itself is never held while something is sent. Agents ask for types of their own on the same
+// stream (AgentType, agent_resources.go), and tools ask questions (Answer, answer.go).
+//
+// # One change
+//
+// The view's moved callback marks the stream in a lane (stream.moved). When its turn comes, send asks the state for responses until nothing
+// differs, or the credit is used up (send.go): encoded resources are shared, and only the envelope is made for the stream (codec.go). A
+// request that arrives is authenticated once for the stream, parsed from gRPC's buffers, and given to the state: an ACK frees credit, a NACK
+// is a report for push/quarantine, a new subscription asks for a turn.
+//
+// # Invariants, held by tests
+//
+// No byte of a resource is copied for a stream. A client that does not read, or does not acknowledge in time, is closed, and harms nobody
+// else. What a stream keeps because of what its client wrote is bounded for the stream and for the identity (push/budget). A panic ends
+// one stream. A stream ends when its right does (recheck, cmd/navarchd/expiry.go).
+//
+// Owns: the streams and the goroutines that read and write them.  Reads: views, through Planner.  Never: the snapshot, a builder.
+package serve
