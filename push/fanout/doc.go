@@ -5,15 +5,15 @@
 //
 // Queue (pure) has each stream at most once in each lane, however often it is marked: what it is sent is computed when its turn comes, so
 // nothing queues up. Lanes are, in order of urgency: endpoints, answers to subscriptions, configuration (lane.go). In a lane namespaces form a
-// ring, and take turns; gateways go before sidecars. A grant is the right to send; Done returns it, with the bytes that were sent, and
-// Acknowledged takes these bytes from the budget (charge.go). rollout (rollout.go) lets a plan of configuration go to a few streams first.
+// ring, and take turns; gateways go before sidecars. A grant is a turn to send; the bytes that were sent count against the budget until
+// they are acknowledged (charge.go). rollout (rollout.go) lets a plan of configuration go to a few streams first.
 // concurrencyWindow (window.go) bounds how many streams configuration is written to at once while endpoints change. Loop is a Queue with a
 // clock and a goroutine, and Stream is one stream's handle on it.
 //
 // # One change
 //
 // The planner marks the streams whose views differ (Stream.Mark). The loop takes all marks at once, and grants turns while the budget lasts.
-// The stream's worker sends what differs, and calls Done; ACKs call Acknowledged; both make room for others.
+// A worker sends what differs (Sent counts its bytes); ACKs call Acked; both make room for others.
 //
 // # Invariants, held by tests
 //
