@@ -14,15 +14,11 @@ type Policy struct {
 
 func newPolicy(head Head, spec *PolicySpec) *Policy {
 	p := &Policy{Of: Of[*PolicySpec]{head, spec}}
-	switch head.Key.Kind {
-	case KindPeerAuthentication:
-		if m := (&securityv1.PeerAuthentication{}); proto.Unmarshal(spec.GetIstio(), m) == nil {
-			p.peer = m
-		}
-	case KindAuthorizationPolicy:
-		if m := (&securityv1.AuthorizationPolicy{}); proto.Unmarshal(spec.GetIstio(), m) == nil {
-			p.authorization = m
-		}
+	if m := (&securityv1.PeerAuthentication{}); head.Key.Kind == KindPeerAuthentication && proto.Unmarshal(spec.GetIstio(), m) == nil {
+		p.peer = m
+	}
+	if m := (&securityv1.AuthorizationPolicy{}); head.Key.Kind == KindAuthorizationPolicy && proto.Unmarshal(spec.GetIstio(), m) == nil {
+		p.authorization = m
 	}
 	return p
 }
