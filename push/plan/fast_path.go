@@ -26,7 +26,7 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 			rest = append(rest, e)
 			continue
 		}
-		if p.renumbered(c.New, e) || p.reidentified(c.New, e) || p.mtlsDisabledDiffers(c.New, e) || p.secrets.Relabelled(e) {
+		if p.renumbered(c.New, e) || p.reidentified(c.New, e) || p.mtlsDisabledDiffers(c.New, e) || p.securesOtherwise(in, e) || p.secrets.Relabelled(e) {
 			rest = append(rest, e)
 			continue
 		}
@@ -108,6 +108,20 @@ func (p *Planner) mtlsDisabledDiffers(s *mirror.Snapshot, e mirror.Edit) bool {
 		for _, h := range input.HostsOf(r) {
 			if p.input.MTLSDisabledDiffers(s, h, e.Key().Namespace) {
 				return true
+			}
+		}
+	}
+	return false
+}
+
+// securesOtherwise says whether a cluster of the endpoints speaks mTLS to all of them or to none, and would change that.
+func (p *Planner) securesOtherwise(in *input.Input, e mirror.Edit) bool {
+	for _, r := range records(e) {
+		for _, h := range input.HostsOf(r) {
+			for s := range p.index[h] {
+				if s.securesOtherwise(in, h) {
+					return true
+				}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -18,7 +19,7 @@ type policy struct {
 	retryBudget *networkingv1.TrafficPolicy_RetryBudget
 	tunnel      *networkingv1.TrafficPolicy_TunnelSettings
 
-	outlierAt, balancerAt, tlsAt, tunnelAt place
+	poolAt, outlierAt, balancerAt, tlsAt, tunnelAt place
 }
 
 // place is where a setting stands: a field of a record.
@@ -28,6 +29,11 @@ type place struct {
 }
 
 func (at place) dot(field string) place { return place{at.key, at.field + "." + field} }
+
+// sibling is another field of the message that the place is in.
+func (at place) sibling(field string) place {
+	return place{at.key, at.field[:strings.LastIndexByte(at.field, '.')+1] + field}
+}
 
 // effective finds the policy of (rule, subset, port): the subset's settings stand over the host's, setting by setting;
 // settings of the port stand in the place of all others of their level, unset ones included
@@ -70,6 +76,7 @@ func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at place) (p policy, wh
 }
 
 func (p policy) located(at place) policy {
+	p.poolAt = at.dot("connectionPool")
 	p.outlierAt, p.balancerAt, p.tlsAt, p.tunnelAt = at.dot("outlierDetection"), at.dot("loadBalancer"), at.dot("tls"), at.dot("tunnel")
 	return p
 }
@@ -77,7 +84,7 @@ func (p policy) located(at place) policy {
 // under is p with the parts that `over` has in their place.
 func (p policy) under(over policy) policy {
 	if over.pool != nil {
-		p.pool = over.pool
+		p.pool, p.poolAt = over.pool, over.poolAt
 	}
 	if over.outlier != nil {
 		p.outlier, p.outlierAt = over.outlier, over.outlierAt

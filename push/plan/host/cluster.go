@@ -19,6 +19,7 @@ type clusterUnit struct {
 	selection input.Selection
 	labels    map[string]string // of the subset
 	balance   endpoint.Balance
+	takes     mtls // of those that speak mTLS to a cluster as a whole
 }
 
 // assigned says whether Envoy asks for the cluster's endpoints.
@@ -96,8 +97,11 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 	if InDNS(h.Service) {
 		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), c.balance
 	}
-	p.secure(&spec, c.selection, c.labels)
-	if u, ok := p.in.Make(spec, h.Service.Key, p.found); ok {
+	if p.form.Whole {
+		c.takes = taking(p.in, c.selection, c.labels)
+	}
+	p.secure(&spec, c.selection, c.labels, p.found)
+	if u, ok := p.in.Make(p.form.Cluster(spec), h.Service.Key, p.found); ok {
 		c.Unit = u
 		p.out = append(p.out, c)
 	}
