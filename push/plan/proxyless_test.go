@@ -38,7 +38,7 @@ func TestProxylessNames(t *testing.T) {
 	for kind, want := range map[xds.Type]string{
 		xds.Cluster: "BlackHoleCluster outbound|5432||db.data outbound|5432||db.data.svc.cluster.local outbound|7070|v2|echo.shop.svc.cluster.local outbound|7070||echo.shop.svc.cluster.local",
 		xds.Listener: "db.data.svc.cluster.local:5432 db.data.svc:5432 db.data:5432 echo.shop.svc.cluster.local:7070 echo.shop.svc:7070 echo.shop:7070 echo:7070 " +
-			"xds.istio.io/grpc/lds/inbound/0.0.0.0:17070 xds.istio.io/grpc/lds/inbound/127.0.0.1:17070 xds.istio.io/grpc/lds/inbound/[::1]:17070 xds.istio.io/grpc/lds/inbound/[::]:17070",
+			"xds.istio.io/grpc/lds/inbound/0.0.0.0:17070 xds.istio.io/grpc/lds/inbound/10.1.9.9:17070 xds.istio.io/grpc/lds/inbound/127.0.0.1:17070 xds.istio.io/grpc/lds/inbound/[::1]:17070 xds.istio.io/grpc/lds/inbound/[::]:17070",
 		xds.Route: "outbound|5432||db.data outbound|5432||db.data.svc.cluster.local outbound|7070||echo.shop.svc.cluster.local",
 	} {
 		if got := names(set, kind); got != want {

@@ -135,7 +135,8 @@ type Workload struct {
 	// cannot take both that and connections in the clear.
 	Labelled bool
 	Filters  intern.List[Patch] // that reach the inbound side, in order of application
-	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port); else empty.
+	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port), or it is an application
+	// without a proxy, whose server may listen there; else empty.
 	Addresses intern.List[string]
 }
 
@@ -182,6 +183,9 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 		Inputs: x.inputs(c.labels, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
 			Policies: c.policies, Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},
+	}
+	if n.Kind == Proxyless && c.services.Len() > 0 {
+		v.Workload.Addresses = strs.List(n.Addresses...)
 	}
 	v.Workload.Labelled = n.Kind == Proxyless && n.Labels[tlsModeLabel] == "istio"
 	if c.ownAddress && n.Kind == Sidecar {

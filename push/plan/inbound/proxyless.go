@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"fmt"
+	"slices"
 
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/build/proxyless"
@@ -11,9 +12,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// binds are the addresses of listeners that a gRPC server may ask for: of all addresses, as servers usually do, and of the machine alone.
-// What a server listens at is only in the name that it asks for, and the same for all replicas of a workload.
-var binds = [...]string{"0.0.0.0", "::", "127.0.0.1", "::1"}
+// binds are the addresses of listeners that a gRPC server may ask for, beside the workload's own: where a server listens is only in the
+// name that it asks for.
+var binds = []string{"0.0.0.0", "::", "127.0.0.1", "::1"}
 
 // planServers plans the listeners of a workload without a proxy, for each port that a service names.
 func (wl *Workload) planServers() {
@@ -30,7 +31,7 @@ func (wl *Workload) planServers() {
 			if !ok {
 				continue
 			}
-			for _, bind := range binds {
+			for _, bind := range slices.Concat(binds, wl.key.Addresses.All()) {
 				wl.plan(proxyless.Server{Bind: bind, Port: p.Port, MTLS: mtls, Closed: wl.key.Closed, Policies: wl.policies, Mesh: wl.in.Mesh})
 			}
 		}
