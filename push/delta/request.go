@@ -105,7 +105,7 @@ func (s *State) Request(r Request, out []Report) []Report {
 func (s *State) open(r Request) {
 	ty := &s.types[r.Type]
 	r.digest()
-	ty.subscribed, ty.all = true, r.all || r.Type.Wildcard()
+	ty.subscribed, ty.all = true, r.all || r.Type.Wildcard() && !(s.cfg.StateOfTheWorld && r.asked.Len > 0)
 	stack := s.stack(r.Type)
 	names, sum := s.firstNames(&r, stack)
 	ty.summed, ty.sum = names, sum

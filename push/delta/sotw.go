@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// asStateOfTheWorld turns a response into its state-of-the-world form: clusters and listeners are sent as the full set, where what
-// is missing is removed; of endpoints and routes only what changed is sent, and nothing can be removed. It says whether
+// asStateOfTheWorld turns a response into its state-of-the-world form: clusters and listeners are sent as the full set of what is asked
+// for (by gRPC's clients that is by name), where what is missing is removed; of endpoints and routes only what changed is sent, and nothing can be removed. It says whether
 // there is anything to send; what is not sent counts as accepted.
 func (s *State) asStateOfTheWorld(r *Reply) bool {
 	ty := &s.types[r.Type]
@@ -36,14 +36,26 @@ func (s *State) asStateOfTheWorld(r *Reply) bool {
 
 // holding is what the client has once all that is in flight has arrived, by name.
 func (ty *typed) holding() []*xds.Resource {
+	if !ty.subscribed {
+		return nil
+	}
 	var all []*xds.Resource
-	for r := range ty.sent.All() {
-		if _, is := ty.overrides[r.Name]; !is && ty.wants(r.Name) {
+	add := func(r *xds.Resource) {
+		if r == nil {
+			return
+		}
+		if _, is := ty.overrides[r.Name]; !is {
 			all = append(all, r)
 		}
 	}
-	if !ty.subscribed {
-		return nil
+	if ty.all {
+		for r := range ty.sent.All() {
+			add(r)
+		}
+	} else {
+		for _, name := range ty.names.All() {
+			add(ty.sent.Get(name))
+		}
 	}
 	for _, o := range ty.overrides {
 		if has := o.has(); has != nil {

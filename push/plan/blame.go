@@ -97,7 +97,7 @@ func (f bisection) first(n view.Node, good, bad *mirror.Snapshot) (mirror.Edit, 
 	if edit.Key().Namespace == n.Namespace {
 		return edit, true
 	}
-	plain := view.Node{Namespace: n.Namespace, Domain: view.DefaultDomain, Router: n.Router, Labels: selected(edit)}
+	plain := view.Node{Namespace: n.Namespace, Domain: view.DefaultDomain, Kind: n.Kind, Labels: selected(edit)}
 	return edit, f.fails(plain, at(fails)) && !f.fails(plain, at(fails-1))
 }
 

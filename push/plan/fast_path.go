@@ -15,7 +15,7 @@ import (
 // has to come again with Begin.
 type slowReason struct {
 	name  string
-	holds func(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool
+	holds func(p *Planner, in *input.Input, e mirror.Edit) bool
 	ahead bool // the assignments may be sent before what else it touches
 }
 
@@ -25,23 +25,24 @@ var (
 		{"ports of the service", renumbered, false},
 		{"service accounts", reidentified, false},
 		{"endpoints without mTLS", mtlsDisabledDiffers, false},
+		{"mTLS of whole clusters", securesOtherwise, false},
 		{"clusters and listeners", beyondAssignments, true},
 	}
 	slowPorts  = []slowReason{{"target ports", retargeted, true}}
 	slowProxy  = []slowReason{{"its proxy", bindsAgain, false}}
-	slowLabels = []slowReason{{"labels", func(p *Planner, _ *mirror.Snapshot, e mirror.Edit) bool { return p.secrets.Relabelled(e) }, false}}
+	slowLabels = []slowReason{{"labels", func(p *Planner, _ *input.Input, e mirror.Edit) bool { return p.secrets.Relabelled(e) }, false}}
 )
 
 // judge says what the fast path does with an edit: whether it plans assignments because of it, and whether the edit touches more than that
 // and has to come again.
-func (p *Planner) judge(s *mirror.Snapshot, e mirror.Edit) (fast, again bool) {
+func (p *Planner) judge(in *input.Input, e mirror.Edit) (fast, again bool) {
 	row := p.table[e.Key().Kind]
 	for _, cell := range row {
 		if cell.slow == nil {
 			return false, true
 		}
 		for _, reason := range cell.slow {
-			if !reason.holds(p, s, e) {
+			if !reason.holds(p, in, e) {
 				continue
 			}
 			if !reason.ahead {
@@ -61,7 +62,7 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 	in := p.input.Later(c.New)
 	ch := &change{dirt: newDirt(), in: in, was: in.Root()}
 	for _, e := range c.Edits {
-		fast, again := p.judge(c.New, e)
+		fast, again := p.judge(in, e)
 		if fast {
 			ch.collect(p.table, []mirror.Edit{e})
 		}
@@ -124,12 +125,12 @@ func (p *Planner) anyPlanned(e mirror.Edit, holds func(in *input.Input, host str
 // renumbered says whether a service of the endpoints is gone, or has other ports, since it was planned. Endpoints are
 // found by the names of ports, and routes still lead to them: they go together with the service, or there would be none
 // in between.
-func renumbered(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
+func renumbered(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return p.anyPlanned(e, func(in *input.Input, h string) bool {
 		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 			for r := range in.ByHost(kind, h) {
-				now, still := s.Get(r.Meta().Key)
-				if !still || now != r && !slices.EqualFunc(now.(*model.Service).Spec.GetPorts(), r.(*model.Service).Spec.GetPorts(), equalPorts) {
+				is, still := now.Get(r.Meta().Key)
+				if !still || is != r && !slices.EqualFunc(is.(*model.Service).Spec.GetPorts(), r.(*model.Service).Spec.GetPorts(), equalPorts) {
 					return true
 				}
 			}
@@ -140,28 +141,44 @@ func renumbered(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
 
 // reidentified says whether a host of the endpoints has other service accounts than were planned. Clusters believe those
 // they name alone, and would refuse a new endpoint that comes before they do.
-func reidentified(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
+func reidentified(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return p.anyPlanned(e, func(in *input.Input, h string) bool {
-		return !slices.Equal(input.AccountsOf(in.Snapshot, h, e.Key().Namespace), input.AccountsOf(s, h, e.Key().Namespace))
+		return !slices.Equal(input.AccountsOf(in.Snapshot, h, e.Key().Namespace), input.AccountsOf(now.Snapshot, h, e.Key().Namespace))
 	})
 }
 
 // mtlsDisabledDiffers says whether the clusters of a host have to tell of other endpoints that are spoken to without mTLS.
-func mtlsDisabledDiffers(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
-	return p.anyPlanned(e, func(in *input.Input, h string) bool { return in.MTLSDisabledDiffers(s, h, e.Key().Namespace) })
+func mtlsDisabledDiffers(p *Planner, now *input.Input, e mirror.Edit) bool {
+	return p.anyPlanned(e, func(in *input.Input, h string) bool {
+		return in.MTLSDisabledDiffers(now.Snapshot, h, e.Key().Namespace)
+	})
+}
+
+// securesOtherwise says whether a cluster of the endpoints speaks mTLS to all of them or to none, and would change that.
+func securesOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
+	for _, r := range records(e) {
+		for _, h := range input.HostsOf(r) {
+			for s := range p.index[h] {
+				if s.securesOtherwise(in, h) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 func equalPorts(a, b *model.ServicePort) bool { return proto.Equal(a, b) }
 
 // beyondAssignments says whether endpoints stand in more than assignments: in clusters of services that are resolved by DNS, and in
 // listeners of headless ones.
-func beyondAssignments(_ *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
-	return anyService(s, e, func(svc *model.Service) bool { return host.InDNS(svc) || svc.Spec.GetHeadless() })
+func beyondAssignments(_ *Planner, now *input.Input, e mirror.Edit) bool {
+	return anyService(now.Snapshot, e, func(svc *model.Service) bool { return host.InDNS(svc) || svc.Spec.GetHeadless() })
 }
 
 // retargeted says whether a service of the endpoints has target ports by name, and the edit changes ports: workloads listen on them.
-func retargeted(_ *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
-	return !samePorts(e) && anyService(s, e, func(svc *model.Service) bool {
+func retargeted(_ *Planner, now *input.Input, e mirror.Edit) bool {
+	return !samePorts(e) && anyService(now.Snapshot, e, func(svc *model.Service) bool {
 		return slices.ContainsFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool { return p.GetTargetName() != "" && p.GetTargetNumber() == 0 })
 	})
 }

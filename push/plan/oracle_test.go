@@ -35,6 +35,7 @@ type randomRun struct {
 	pending Pending
 	last    string
 	guests  []*Handle
+	apps    []*Handle // applications with gRPC's own xDS client: apart, so that what is random does not depend on them
 }
 
 func newRandomRun(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *randomRun {
@@ -43,6 +44,7 @@ func newRandomRun(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *r
 	for _, n := range nodes()[:4] {
 		d.handles = append(d.handles, d.planner.Join(n))
 	}
+	d.apps = append(d.apps, d.planner.Join(apps()[0]))
 	return d
 }
 
@@ -52,6 +54,9 @@ func (d *randomRun) step(i int) {
 	if i == 3 { // whoever joins waits until nothing is pending (Loop.Join)
 		for _, n := range nodes()[4:] {
 			d.handles = append(d.handles, d.planner.Join(n))
+		}
+		for _, n := range apps()[1:] {
+			d.apps = append(d.apps, d.planner.Join(n))
 		}
 	}
 	d.edit()
@@ -133,7 +138,7 @@ func (d *randomRun) right(who view.Identity) access.Standing {
 // meanwhile plans the scopes piece by piece, some at a time, and edits in between. What proxies should have stays as it is, endpoints aside.
 func (d *randomRun) during() {
 	revision, before := d.planner.Revision(), map[*Handle]*manifest.Set{}
-	for _, h := range d.handles {
+	for _, h := range slices.Concat(d.handles, d.apps) {
 		before[h] = h.Set()
 	}
 	d.last += "apart\n"
@@ -195,7 +200,7 @@ func (d *randomRun) differs(i int) string {
 		from = d.other
 	}
 	w := input.New(d.snap, from)
-	for _, h := range d.handles {
+	for _, h := range slices.Concat(d.handles, d.apps) {
 		subscribed := d.planner.secrets.Copy(h.View().Secrets)
 		subscribed.Right = d.right(subscribed.Who)
 		v := viewFrom(w, h.Node)
@@ -249,7 +254,7 @@ func matchesFresh(t *testing.T, seed uint64, steps int) {
 		if diff := d.differs(i); diff != "" {
 			t.Fatalf("seed %d step %d: %s\nafter\n%s", seed, i, diff, d.last)
 		}
-		for _, h := range d.handles {
+		for _, h := range slices.Concat(d.handles, d.apps) {
 			wellFormed(t, h.Set())
 		}
 		if t.Failed() {

@@ -52,9 +52,9 @@ func viewFrom(in *input.Input, n view.Node) view.View {
 }
 
 // bindsAgain says whether an edit of a Workload changes which labels count for a proxy that is bound to it.
-func bindsAgain(p *Planner, s *mirror.Snapshot, e mirror.Edit) bool {
+func bindsAgain(p *Planner, now *input.Input, e mirror.Edit) bool {
 	for h := range p.pods[pod{e.Key().Namespace, e.Key().Name}] {
-		if have := h.View().Secrets; p.secrets.Bind(s, have.OfAccount(), h.Node.Pod) != have {
+		if have := h.View().Secrets; p.secrets.Bind(now.Snapshot, have.OfAccount(), h.Node.Pod) != have {
 			return true
 		}
 	}

@@ -142,6 +142,9 @@ func (s *scope) planFastStep(f fastStep) {
 	for h, t := range f.hosts {
 		if t.Has(input.EDS) && s.hosts.Get(h) != nil {
 			s.step.members[h] |= input.EDS
+			if s.securesOtherwise(f.in, h) { // by other rules than those with which the fast path looked
+				s.step.members[h] |= input.CDS
+			}
 		}
 	}
 	if len(s.step.members) > 0 {

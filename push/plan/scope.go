@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"navarch.io/navarch/push/plan/front"
+	"navarch.io/navarch/push/plan/front/grpc"
 	"navarch.io/navarch/push/plan/front/sidecar"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
@@ -56,7 +57,11 @@ func newScope(in *input.Input, key view.Scope) *scope {
 	}
 	var patches input.PatchSet
 	patches, s.problems = in.Patches(key.Filters)
-	s.front, s.hosts = sidecar.New(in, key, s.sidecar, patches, s.layer)
+	if key.Kind == view.Proxyless {
+		s.front, s.hosts = grpc.New(in, key, s.sidecar, s.layer)
+	} else {
+		s.front, s.hosts = sidecar.New(in, key, s.sidecar, patches, s.layer)
+	}
 	for r := range in.All(model.KindVirtualService) {
 		s.hosts.Pull(r.(*model.VirtualService), 1, func(string) {})
 		for _, h := range r.(*model.VirtualService).Spec.GetHosts() {
@@ -141,6 +146,17 @@ func (s *scope) track(renewed []string) {
 	}
 }
 
+// securesOtherwise says whether the endpoints of a host, as another input has them, change how clusters that speak mTLS to all of them or
+// to none are spoken to.
+func (s *scope) securesOtherwise(in *input.Input, name string) bool {
+	for _, v := range s.variants {
+		if v.SecuresOtherwise(in, name) {
+			return true
+		}
+	}
+	return s.hosts.SecuresOtherwise(in, name)
+}
+
 // rest lets others have their turn.
 func (s *scope) rest() {
 	if s.pause != nil {
@@ -219,7 +235,10 @@ func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []fastStep)
 	for _, f := range since {
 		s.read(f.in)
 		for name, what := range f.hosts {
-			v.Follow(name, what&input.EDS)
+			if what &= input.EDS; v.SecuresOtherwise(f.in, name) {
+				what |= input.CDS
+			}
+			v.Follow(name, what)
 		}
 	}
 	s.read(now)

@@ -66,7 +66,7 @@ func (o *opener) set(err error) {
 // gateway is a proxy of type router that is authenticated as the service account gw of a namespace; of none: nobody.
 func gateway(namespace, verified string) view.Node {
 	n := node(namespace, "gw")
-	n.Router = true
+	n.Kind = view.Router
 	if verified != "" {
 		n.Verified = view.Identity{Namespace: verified, Account: "gw"}
 	}
@@ -239,7 +239,7 @@ func TestWhoMayHaveSecrets(t *testing.T) {
 		{liar, "kubernetes://web-cacert", "trust ca", ""},
 		{account, "kubernetes://web", "chain, key of 1", ""},
 	} {
-		t.Run(fmt.Sprintf("%v %s as %v asks %s", c.node.Router, c.node.Namespace, c.node.Verified, c.ask), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v %s as %v asks %s", c.node.Kind, c.node.Namespace, c.node.Verified, c.ask), func(t *testing.T) {
 			wantSent(t, records, c.node, c.ask, c.want, c.why)
 		})
 	}

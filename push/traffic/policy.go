@@ -25,7 +25,7 @@ type Policy struct {
 	RetryBudget   *networkingv1.TrafficPolicy_RetryBudget
 	Tunnel        *networkingv1.TrafficPolicy_TunnelSettings
 
-	OutlierAt, BalancerAt, TLSAt, TunnelAt model.Place
+	PoolAt, OutlierAt, BalancerAt, TLSAt, ProxyProtocolAt, RetryBudgetAt, TunnelAt model.Place
 }
 
 // Ref is a Policy as Specs carry it: one word, equal for equal policies. The zero Ref is the empty Policy.
@@ -89,6 +89,15 @@ func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at model.Place) (p Poli
 
 // located has the places of the parts that there are.
 func (p Policy) located(at model.Place) Policy {
+	if p.Pool != nil {
+		p.PoolAt = Within(at, "connectionPool")
+	}
+	if p.ProxyProtocol != nil {
+		p.ProxyProtocolAt = Within(at, "proxyProtocol")
+	}
+	if p.RetryBudget != nil {
+		p.RetryBudgetAt = Within(at, "retryBudget")
+	}
 	if p.Outlier != nil {
 		p.OutlierAt = Within(at, "outlierDetection")
 	}
@@ -107,7 +116,7 @@ func (p Policy) located(at model.Place) Policy {
 // under is p with the parts that `over` has in their place.
 func (p Policy) under(over Policy) Policy {
 	if over.Pool != nil {
-		p.Pool = over.Pool
+		p.Pool, p.PoolAt = over.Pool, over.PoolAt
 	}
 	if over.Outlier != nil {
 		p.Outlier, p.OutlierAt = over.Outlier, over.OutlierAt
@@ -119,10 +128,10 @@ func (p Policy) under(over Policy) Policy {
 		p.TLS, p.TLSAt = over.TLS, over.TLSAt
 	}
 	if over.ProxyProtocol != nil {
-		p.ProxyProtocol = over.ProxyProtocol
+		p.ProxyProtocol, p.ProxyProtocolAt = over.ProxyProtocol, over.ProxyProtocolAt
 	}
 	if over.RetryBudget != nil {
-		p.RetryBudget = over.RetryBudget
+		p.RetryBudget, p.RetryBudgetAt = over.RetryBudget, over.RetryBudgetAt
 	}
 	if over.Tunnel != nil {
 		p.Tunnel, p.TunnelAt = over.Tunnel, over.TunnelAt

@@ -27,10 +27,20 @@ const (
 	None
 )
 
+// Kind is what a proxy is: what front turns hosts into its configuration.
+type Kind uint8
+
+// The kinds of proxies.
+const (
+	Sidecar   Kind = iota // an Envoy beside a workload
+	Router                // a gateway: nothing is redirected to it, and Sidecars are not for it
+	Proxyless             // an application with gRPC's own xDS client (GENERATOR in the node's metadata is grpc): no proxy at all
+)
+
 // Node is what Navarch keeps of the node that a proxy sends: what is used, and nothing else (a stock Envoy sends 61 KB).
 type Node struct {
 	ID        string // as sent: names the proxy in logs and debug pages, decides nothing
-	Router    bool   // a gateway: nothing is redirected to it, and Sidecars are not for it
+	Kind      Kind
 	Name      string // of the pod
 	Namespace string
 	Domain    string // DNS suffix of services: svc.cluster.local
@@ -110,7 +120,7 @@ func (t *texts) check(field string) error {
 
 // text lists the metadata keys that must be strings where they are there.
 var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "INSTANCE_IPS", "CLUSTER_ID", "NETWORK",
-	"ISTIO_VERSION", "NAVARCH_IDENTITY", "INTERCEPTION_MODE", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
+	"ISTIO_VERSION", "NAVARCH_IDENTITY", "INTERCEPTION_MODE", "GENERATOR", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
 
 // own lists those of text that each proxy has of its own: there is nothing to share.
 var own = []string{"NAME", "INSTANCE_IPS"}
@@ -130,8 +140,10 @@ func Parse(raw []byte, config string) (Node, error) {
 	if kind != "sidecar" && kind != "router" {
 		return Node{}, fmt.Errorf("node.id %q: proxy type %q is not served; want sidecar or router", n.ID, kind)
 	}
-	n.Router = IsRouter(n.ID)
 	if err := n.metadata(w.metadata); err != nil {
+		return Node{}, err
+	}
+	if n.Kind, err = kindOf(n.ID, n.Metadata["GENERATOR"]); err != nil {
 		return Node{}, err
 	}
 	short, namespace, _ := strings.Cut(name, ".")
@@ -169,10 +181,29 @@ func Parse(raw []byte, config string) (Node, error) {
 	if !w.listed {
 		n.Caps = xds.StockCaps
 	}
+	if n.Kind == Proxyless { // nothing is redirected to it, and it has none of Envoy's extensions
+		n.Mode, n.Caps = None, 0
+	}
 	if hasIdentity(n.Metadata) {
 		n.Caps |= xds.CapIdentity
 	}
 	return n, nil
+}
+
+// kindOf tells a proxy's kind by its id and by GENERATOR, as Istio's control plane does (pilot/pkg/bootstrap/discovery: the generator
+// of a client that names none is Envoy's).
+func kindOf(id, generator string) (Kind, error) {
+	switch {
+	case generator != "" && generator != "grpc":
+		return 0, fmt.Errorf("node.metadata.GENERATOR: %q is not served; want grpc, or nothing for an Envoy", generator)
+	case IsRouter(id) && generator != "":
+		return 0, fmt.Errorf("node.metadata.GENERATOR: %q is for applications; node.id %q is a gateway's", generator, id)
+	case generator != "":
+		return Proxyless, nil
+	case IsRouter(id):
+		return Router, nil
+	}
+	return Sidecar, nil
 }
 
 // IsRouter says whether a node's id is a gateway's: a proxy that carries traffic of others.
@@ -311,9 +342,13 @@ func parseAddresses(ip, instanceIPs string) ([]string, error) {
 	return all, nil
 }
 
-// hasIdentity says whether a proxy gets certificates by SDS: its agent says so (NAVARCH_IDENTITY), or it is Istio's.
+// hasIdentity says whether a proxy gets certificates: its agent says so (NAVARCH_IDENTITY), by SDS or, for an application with gRPC's
+// xDS client, by the certificate provider of its bootstrap; or it is Istio's.
 func hasIdentity(metadata map[string]string) bool {
 	if stated, ok := metadata["NAVARCH_IDENTITY"]; ok {
+		if metadata["GENERATOR"] == "grpc" {
+			return stated == "provider"
+		}
 		return stated == "sds"
 	}
 	return metadata["ISTIO_VERSION"] != ""

@@ -52,6 +52,12 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: identity %v, %v", metadata, !want, err)
 		}
 	}
+	for metadata, want := range map[string]xds.Caps{`"ISTIO_VERSION": "1.31.0"`: xds.CapIdentity, `"NAVARCH_IDENTITY": "provider"`: xds.CapIdentity, `"NAVARCH_IDENTITY": "sds"`: 0} {
+		if n, err := parse(t, `{"id": "sidecar~~a.shop~", "metadata": {"GENERATOR": "grpc", "INTERCEPTION_MODE": "REDIRECT", `+metadata+`}}`); err != nil ||
+			n.Kind != Proxyless || n.Mode != None || n.Caps != want {
+			t.Errorf("an application with gRPC's own client, %s: %+v, %v", metadata, n, err)
+		}
+	}
 	if _, kept := n.Metadata["PROXY_CONFIG"]; kept {
 		t.Error("an object was kept as a string")
 	}
@@ -75,6 +81,8 @@ func TestParseRefuses(t *testing.T) {
 		`{"id": "sidecar~~a.b~c", "metadata": {"LABELS": {"b": 1, "a": ["web"]}}}`: "node.metadata.LABELS.a: want a string, got a list",
 		`{"id": "sidecar~~a.b~c", "metadata": {"INSTANCE_IPS": "10.0.0.1,x"}}`:     "node.metadata.INSTANCE_IPS: \"x\"; want IP addresses separated by commas",
 		`{"id": "sidecar~~a.b~c", "metadata": {"INTERCEPTION_MODE": "SOMEHOW"}}`:   "node.metadata.INTERCEPTION_MODE: \"SOMEHOW\"; want REDIRECT, TPROXY or NONE",
+		`{"id": "sidecar~~a.b~c", "metadata": {"GENERATOR": "api"}}`:               "node.metadata.GENERATOR: \"api\" is not served; want grpc",
+		`{"id": "router~~a.b~c", "metadata": {"GENERATOR": "grpc"}}`:               "is a gateway's",
 		`{"id": "sidecar~~a.b~c", "metadata": {"CLUSTER_ID": {"a": 1}}}`:           "node.metadata.CLUSTER_ID: want a string, got an object",
 	} {
 		if _, err := parse(t, json); err == nil || !strings.Contains(err.Error(), want) {

@@ -99,15 +99,19 @@ type Scope struct {
 	Cluster   string // the proxy's, see Node
 	Caps      xds.Caps
 	Mode      Mode
-	Router    bool
+	Kind      Kind
 	Filters   intern.List[Patch] // that reach the outbound side, in order of application
 }
 
 // String names the scope; equal scopes have equal names, on every replica.
 func (s Scope) String() string {
 	mode := [...]string{Redirect: "redirect", TProxy: "tproxy", None: "none"}[s.Mode]
-	if s.Router {
+	switch s.Kind {
+	case Router:
 		mode = "router"
+	case Proxyless:
+		mode = "grpc"
+	case Sidecar:
 	}
 	out := fmt.Sprintf("%s.%s/%s/%s/%s/%x/%s", s.Namespace, s.Domain, s.Sidecar.Path(), s.Network, s.Cluster, uint64(s.Caps), mode)
 	for _, p := range s.Filters.All() {
@@ -126,11 +130,18 @@ type Workload struct {
 	Policies  intern.List[model.Key] // AuthorizationPolicies that select it, by key
 	Caps      xds.Caps
 	Mode      Mode
-	Router    bool               // it has no inbound side
-	Filters   intern.List[Patch] // that reach the inbound side, in order of application
-	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port); else empty.
+	Kind      Kind // a Router has no inbound side
+	// Labelled: clients are told by the label security.istio.io/tlsMode that it takes mTLS. Of an application without a proxy alone, which
+	// cannot take both that and connections in the clear.
+	Labelled bool
+	Filters  intern.List[Patch] // that reach the inbound side, in order of application
+	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port), or it is an application
+	// without a proxy, whose server may listen there; else empty.
 	Addresses intern.List[string]
 }
+
+// tlsModeLabel is the label by which endpoints say that they take mTLS.
+const tlsModeLabel = "security.istio.io/tlsMode"
 
 // Patch names one patch of an EnvoyFilter.
 type Patch struct {
@@ -159,7 +170,7 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 
 func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	root := s.Mesh().Spec.GetRootNamespace()
-	if n.Router {
+	if n.Kind == Router {
 		return x.router(s, root, n)
 	}
 	c := x.choice(s, root, n)
@@ -168,12 +179,16 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	}
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Network: n.Network, Cluster: n.Cluster,
-			Caps: n.Caps, Mode: n.Mode, Filters: c.out},
+			Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.out},
 		Inputs: x.inputs(c.labels, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
-			Policies: c.policies, Caps: n.Caps, Mode: n.Mode, Filters: c.in},
+			Policies: c.policies, Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},
 	}
-	if c.ownAddress {
+	if n.Kind == Proxyless && c.services.Len() > 0 {
+		v.Workload.Addresses = strs.List(n.Addresses...)
+	}
+	v.Workload.Labelled = n.Kind == Proxyless && n.Labels[tlsModeLabel] == "istio"
+	if c.ownAddress && n.Kind == Sidecar {
 		v.Workload.Addresses = strs.List(n.Addresses...)
 	}
 	if c.headless && n.Mode != None {
@@ -188,9 +203,9 @@ func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	filters, _, _ := filtersOf(s, root, n)
 	return View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Network: n.Network, Cluster: n.Cluster, Caps: n.Caps, Mode: None,
-			Router: true, Filters: filters},
+			Kind: Router, Filters: filters},
 		Inputs:   x.inputs(x.labelsOf(n), n),
-		Workload: Workload{Namespace: n.Namespace, Mode: None, Router: true},
+		Workload: Workload{Namespace: n.Namespace, Mode: None, Kind: Router},
 	}
 }
 
@@ -362,8 +377,8 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound inter
 					continue
 				}
 				context := p.GetMatch().GetContext()
-				if context == networkingv1.EnvoyFilter_ANY || context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND && !n.Router ||
-					context == networkingv1.EnvoyFilter_GATEWAY && n.Router {
+				if context == networkingv1.EnvoyFilter_ANY || context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND && n.Kind != Router ||
+					context == networkingv1.EnvoyFilter_GATEWAY && n.Kind == Router {
 					out = append(out, Patch{f.Key, i})
 				}
 				if context == networkingv1.EnvoyFilter_ANY || context == networkingv1.EnvoyFilter_SIDECAR_INBOUND {

@@ -143,6 +143,11 @@ func TestViewHasNoIdentity(t *testing.T) {
 	if v := Of(s, web("app=closed")); !v.Workload.Closed || v.Workload.Services.Len() != 0 {
 		t.Errorf("a closed policy: %+v", v)
 	}
+	app := web("security.istio.io/tlsMode=istio")
+	app.Kind, app.Mode = Proxyless, None
+	if v := Of(s, app); v.Scope == base.Scope || v.Scope.String() == base.Scope.String() || !v.Workload.Labelled || v.Workload.Kind != Proxyless {
+		t.Errorf("an application with gRPC's own client: %+v", v)
+	}
 	elsewhere := web()
 	elsewhere.Namespace = "else"
 	if v := Of(s, elsewhere); v.Scope == base.Scope || v.Scope.String() == base.Scope.String() || v.Workload.Services.Len() != 0 {

@@ -21,6 +21,18 @@ const (
 	PassthroughChain       = "PassthroughFilterChain"
 )
 
+// FaultFilter is the name of the HTTP filter that injects faults; what a route says to it stands under this name.
+const FaultFilter = "envoy.filters.http.fault"
+
+// What a proxyless gRPC application and its bootstrap agree on with Istio's control plane (pilot/pkg/networking/grpcgen,
+// pkg/istio-agent/grpcxds).
+const (
+	// ServerListener is the beginning of the names of listeners that a gRPC server asks for; where it listens ends them.
+	ServerListener = "xds.istio.io/grpc/lds/inbound/"
+	// CertificateProvider is the instance, in the bootstrap, of the plugin that has the application's certificate and what to trust.
+	CertificateProvider = "default"
+)
+
 // OutboundCluster is outbound|port|subset|host.
 func OutboundCluster(port uint32, subset, host string) string {
 	return "outbound|" + strconv.FormatUint(uint64(port), 10) + "|" + subset + "|" + host

@@ -44,7 +44,8 @@ func (t Type) String() string {
 func (t Type) Noun() string { return types[t].noun }
 
 // Wildcard says whether a subscription of this type is "all that there is": Envoy lists no names for CDS and LDS, and
-// where names are listed on a reconnect they still mean all (reference: consul#12174).
+// where names are listed on a reconnect they still mean all (reference: consul#12174). On a state-of-the-world stream, where Envoy never
+// lists any, names mean themselves: gRPC's clients subscribe so.
 func (t Type) Wildcard() bool { return t == Cluster || t == Listener }
 
 // ParseURL is the inverse of URL; Unknown for any other.

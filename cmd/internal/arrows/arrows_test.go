@@ -48,6 +48,7 @@ var may = map[string][]string{
 	"push/build/listener":         {"push/build/patch", "push/build/identity", "push/build/authz", "push/traffic"},
 	"push/build/vhost":            {"push/build/patch"},
 	"push/build/route":            {"push/build/patch"},
+	"push/build/proxyless":        {"push/build/authz", "push/build/identity"},
 	"push/pool":                   {},
 	"push/manifest":               {},
 	"push/plan":                   {"store/crash", "store/mirror", "push/access", "push/resolve", "push/view", "push/build/patch", "push/build/vhost", "push/pool", "push/manifest", "push/plan/*"},

@@ -34,14 +34,28 @@ func (s Outbound) byEndpoint(d *builder) []*clusterv3.Cluster_TransportSocketMat
 }
 
 // meshTLS is the mesh's own mTLS to the identities of the service: those that a rule names, else its service accounts in
-// the trust domain and its aliases, else any of the mesh; none that is denied, where they are known.
+// the trust domain and its aliases, else any of the mesh; none that is denied, where they are known (peers).
 func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
 	alpn := meshALPN
 	if d.http2() != nil {
 		alpn = meshALPNH2
 	}
+	uris, known := s.peers(rule.GetSubjectAltNames())
+	peers := exactly(uris)
+	if !known {
+		peers = identity.Members(identity.TrustDomains(s.Mesh.Spec))
+	}
+	sni := rule.GetSni()
+	if sni == "" {
+		sni = strings.ReplaceAll(d.Name, "|", "_.")
+	}
+	return &tlsv3.UpstreamTlsContext{CommonTlsContext: identity.Context(alpn, peers), Sni: sni}
+}
+
+// peers are the identities that are believed of a service, at least one; false: they are not known, so that any of the mesh is.
+func (s Outbound) peers(stated []string) (uris []string, known bool) {
 	domains := identity.TrustDomains(s.Mesh.Spec)
-	uris := slices.Clone(rule.GetSubjectAltNames())
+	uris = slices.Clone(stated)
 	if len(uris) == 0 {
 		for _, domain := range domains {
 			for _, account := range s.Accounts.All() {
@@ -52,20 +66,14 @@ func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tls
 			uris = append(uris, s.Service.Spec.SubjectAltNames...)
 		}
 	}
-	known := len(uris) > 0
+	if len(uris) == 0 {
+		return nil, false
+	}
 	uris = slices.DeleteFunc(uris, func(uri string) bool { return s.denies(domains, uri) })
-	peers := exactly(uris)
-	switch {
-	case !known:
-		peers = identity.Members(domains)
-	case len(uris) == 0: // all are denied: an identity that nobody has
-		peers = exactly([]string{"spiffe://" + domains[0] + "/ns//sa/"})
+	if len(uris) == 0 { // all are denied: an identity that nobody has
+		uris = []string{"spiffe://" + domains[0] + "/ns//sa/"}
 	}
-	sni := rule.GetSni()
-	if sni == "" {
-		sni = strings.ReplaceAll(d.Name, "|", "_.")
-	}
-	return &tlsv3.UpstreamTlsContext{CommonTlsContext: identity.Context(alpn, peers), Sni: sni}
+	return uris, true
 }
 
 // denies says whether an identity is denied, which is the same in an alias of the trust domain.

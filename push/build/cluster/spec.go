@@ -82,3 +82,10 @@ type Static struct {
 type Added struct {
 	Patch model.Patch
 }
+
+// Proxyless is a cluster of a service as gRPC's own xDS client takes it (gRFC A27, A29, A32, A42): what that would refuse the cluster
+// for, or ignores, is left out and is a problem.
+type Proxyless struct{ Outbound }
+
+// ProxylessBlackHole is the cluster of routes to what is not there: it has no endpoints. gRPC knows no static clusters.
+type ProxylessBlackHole struct{}

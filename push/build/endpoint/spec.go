@@ -31,3 +31,7 @@ type Balance struct {
 	// Labels are the proxy's, of the keys that failoverPriority names, as "key=value".
 	Labels intern.List[string]
 }
+
+// Proxyless is an assignment as gRPC's own xDS client takes it: each locality has a name, if an empty one, and addresses are IPs
+// (gRFC A27). Of an endpoint's metadata it reads nothing.
+type Proxyless struct{ Spec }

@@ -65,6 +65,19 @@ func Context(alpn []string, peers []*tlsv3.SubjectAltNameMatcher) *tlsv3.CommonT
 	}
 }
 
+// Providers is the TLS context of an application with gRPC's own xDS client: its certificate and what to trust come from the certificate
+// provider that its bootstrap calls "default", as Istio's agent writes it. Names are those that a peer may have; none: whatever is trusted,
+// and of a server's clients gRPC's client takes no others (gRFC A29).
+func Providers(names []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
+	provider := &tlsv3.CertificateProviderPluginInstance{InstanceName: xds.CertificateProvider}
+	return &tlsv3.CommonTlsContext{
+		TlsCertificateProviderInstance: provider,
+		ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			CaCertificateProviderInstance: provider, MatchSubjectAltNames: names,
+		}},
+	}
+}
+
 // secret is SDS from the proxy's own agent, as Istio configures it: the first fetch is waited for without end.
 func secret(name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{

@@ -244,7 +244,7 @@ func (d *drawing) setFilters(out *routev3.Route, rule *networkingv1.HTTPRoute) e
 		if err := f.ValidateAll(); err != nil {
 			return problem.Within("fault", err)
 		}
-		filters["envoy.filters.http.fault"] = xds.Any(f)
+		filters[xds.FaultFilter] = xds.Any(f)
 	}
 	if rule.GetCorsPolicy() != nil && d.Caps.Has(xds.CapCORS) {
 		c, err := drawCORS(rule.CorsPolicy)

@@ -60,3 +60,10 @@ type CatchAll struct {
 type Added struct {
 	Patch model.Patch
 }
+
+// Proxyless is the route configuration of one host and port as gRPC's own xDS client takes it (gRFC A28, A31, A33, A44): one virtual
+// host for all names, of routes that the client knows. Of what it does not, ProxylessProblems tell.
+type Proxyless struct {
+	Name string // outbound|port||host
+	Spec
+}

@@ -26,9 +26,10 @@ func (t *Table) assignmentsOf(h *Host, old []layer.Unit, found *[]input.Problem)
 		}
 		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.in.Members(c.selection, c.labels), Balance: c.balance}
 		spec.Plain = input.Plain(c.selection, spec.Members.All())
-		if i := slices.IndexFunc(old, func(u layer.Unit) bool { return u.Spec == spec }); i >= 0 {
+		form := t.form.Assignment(spec)
+		if i := slices.IndexFunc(old, func(u layer.Unit) bool { return u.Spec == form }); i >= 0 {
 			out = append(out, old[i])
-		} else if u, ok := t.in.Make(spec, h.Service.Key, found); ok {
+		} else if u, ok := t.in.Make(form, h.Service.Key, found); ok {
 			out = append(out, u)
 		}
 	}

@@ -20,6 +20,7 @@ type clusterUnit struct {
 	selection input.Selection
 	labels    map[string]string // of the subset
 	balance   endpoint.Balance
+	takes     mtls // of those that speak mTLS to a cluster as a whole
 }
 
 // assigned says whether Envoy asks for the cluster's endpoints.
@@ -99,12 +100,15 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 	if spec.Discovery == traffic.StrictDNS || spec.Discovery == traffic.LogicalDNS {
 		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), c.balance
 	}
-	p.secure(&spec, c.selection, c.labels)
-	var wrong *model.Problem
-	if spec.TLS, wrong = traffic.TLSOf(policy, p.key.Caps.Has(xds.CapIdentity), spec.TLS); wrong != nil {
-		*p.found = append(*p.found, *wrong)
+	if p.form.Whole {
+		c.takes = taking(p.in, c.selection, c.labels)
 	}
-	if u, ok := p.in.Make(spec, h.Service.Key, p.found); ok {
+	p.secure(&spec, c.selection, c.labels, p.found)
+	var wrong *model.Problem
+	if spec.TLS, wrong = traffic.TLSOf(policy, p.key.Caps.Has(xds.CapIdentity), spec.TLS); wrong != nil && !p.form.Whole {
+		*p.found = append(*p.found, *wrong) // of others the builder says what gRPC's client makes of it
+	}
+	if u, ok := p.in.Make(p.form.Cluster(spec), h.Service.Key, p.found); ok {
 		c.Unit = u
 		p.out = append(p.out, c)
 	}

@@ -46,6 +46,28 @@ func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 	return im
 }
 
+// ImportsOf are those of a Sidecar's egress listeners for proxies of a namespace; everything where there is none, or no Sidecar (nil).
+func ImportsOf(sidecar *model.Sidecar, namespace string) (out []*Imports) {
+	if sidecar != nil {
+		for _, l := range sidecar.Spec.GetEgress() {
+			out = append(out, ImportHosts(l.GetHosts(), namespace, l.GetPort().GetNumber()))
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, ImportAll())
+	}
+	return out
+}
+
+// ImportOf is the first of the scope's imports that has a port of a host; nil: none has.
+func (t *Table) ImportOf(h *Host, port uint32) *Imports {
+	i := slices.IndexFunc(t.imports, func(im *Imports) bool { return im.Has(h.Service, h.Name) && im.hasPort(h.Name, port) })
+	if i < 0 {
+		return nil
+	}
+	return t.imports[i]
+}
+
 // Everything says whether all that is exported is imported.
 func (im *Imports) Everything() bool { return len(im.patterns) == 1 && im.patterns[0] == everything }
 

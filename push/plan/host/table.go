@@ -23,6 +23,7 @@ type Table struct {
 	in      *input.Input
 	layer   *layer.Layer // where clusters and assignments go
 	key     view.Scope
+	form    Form
 	imports []*Imports
 	patches input.PatchSet
 
@@ -44,13 +45,13 @@ type Host struct {
 }
 
 // New makes a table without hosts. The scope sees what any of the imports has; what is planned goes to the layer.
-func New(in *input.Input, key view.Scope, imports []*Imports, patches input.PatchSet, to *layer.Layer) *Table {
-	return &Table{in: in, layer: to, key: key, imports: imports, patches: patches, renewed: map[string]*Host{}, problems: input.Problems{}}
+func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches input.PatchSet, to *layer.Layer) *Table {
+	return &Table{in: in, layer: to, key: key, form: form, imports: imports, patches: patches, renewed: map[string]*Host{}, problems: input.Problems{}}
 }
 
 // Side is what EnvoyFilters call the outbound side of a scope's proxies.
 func Side(key view.Scope) networkingv1.EnvoyFilter_PatchContext {
-	if key.Router {
+	if key.Kind == view.Router {
 		return networkingv1.EnvoyFilter_GATEWAY
 	}
 	return networkingv1.EnvoyFilter_SIDECAR_OUTBOUND

@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/build/proxyless"
 	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -13,7 +14,7 @@ func (wl *Workload) Explain(of xds.Ref) []any {
 	switch spec.(type) {
 	case nil:
 		return nil
-	case listener.VirtualInbound, listener.Ingress:
+	case listener.VirtualInbound, listener.Ingress, proxyless.Server:
 	default:
 		return []any{spec}
 	}

@@ -55,7 +55,7 @@ type port struct {
 // New plans a workload from nothing.
 func New(in *input.Input, key view.Workload) *Workload {
 	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
-	if key.Router {
+	if key.Kind == view.Router {
 		wl.in = nil
 		return wl
 	}
@@ -68,6 +68,12 @@ func New(in *input.Input, key view.Workload) *Workload {
 		}
 	}
 	wl.peers, wl.policies = in.PoliciesAt(key.Peers), policies.List(in.PoliciesAt(key.Policies)...)
+	if key.Kind == view.Proxyless {
+		wl.planServers()
+		wl.Commit(in.Sharing)
+		wl.in = nil
+		return wl
+	}
 	wl.patches, wl.found = in.Patches(key.Filters)
 	for u := range in.Added(wl.patches, side, &wl.found) {
 		wl.Claim(u)

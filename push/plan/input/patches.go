@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // PatchSet is the patches that reach one side of a proxy, in order of application.
@@ -33,6 +34,17 @@ func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Pr
 		set = append(set, p)
 	}
 	return set, found
+}
+
+// NotPatched are problems of EnvoyFilters that select, by labels, an application that is no Envoy. Of those for all proxies nobody expects it.
+func (in *Input) NotPatched(refs intern.List[view.Patch]) (found []Problem) {
+	for _, ref := range refs.All() {
+		if r, ok := in.Get(ref.Filter); ok && len(r.(*model.EnvoyFilter).Spec.GetWorkloadSelector().GetLabels()) > 0 {
+			found = append(found, Warning(ref.Filter, problem.NotSupported, "spec.workloadSelector",
+				"selects an application with gRPC's own xDS client, which takes no patches (proxyless gRPC)"))
+		}
+	}
+	return found
 }
 
 // Matching is the patches that a predicate picks.

@@ -49,10 +49,10 @@ func (f *Front) bringers(l *outbound) (out []any) {
 }
 
 func (f *Front) explainRoute(rc *routes, v *host.Variation) []any {
-	out, as := []any{rc.Spec}, f.plain()
+	out, as := []any{rc.Spec}, f.hosts.Plain()
 	if v != nil {
 		if own := v.Layer.Spec(xds.Ref{Type: xds.Route, Name: rc.name}); own != nil {
-			out[0], as = own, seen{v, v.Inputs}
+			out[0], as = own, f.hosts.Of(v)
 		}
 	}
 	for _, c := range rc.runs {

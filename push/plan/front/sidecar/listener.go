@@ -190,7 +190,7 @@ func (f *Front) anonymous() xds.Caps { return f.key.Caps &^ xds.CapIdentity }
 // planVirtual plans the listener that redirected connections arrive at, unless nothing is redirected.
 func (f *Front) planVirtual(found *[]input.Problem) {
 	port := f.in.OutboundPort()
-	if f.key.Router || input.Direct(f.sidecar, f.key.Mode) ||
+	if f.key.Kind == view.Router || input.Direct(f.sidecar, f.key.Mode) ||
 		f.patches.RemovesListener(xds.VirtualOutbound, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND) {
 		return
 	}

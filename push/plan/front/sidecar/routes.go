@@ -168,7 +168,7 @@ func (rc *routes) hold(en *entry) {
 func (f *Front) planEntry(rc *routes, en *entry) {
 	var found []input.Problem
 	next := *en
-	spec, ok := f.specOf(rc, en, f.plain(), &found)
+	spec, ok := f.specOf(rc, en, f.hosts.Plain(), &found)
 	if !ok {
 		next.spec, next.frag = vhost.Spec{}, nil
 	} else if en.frag == nil || en.spec != spec {

@@ -13,7 +13,6 @@ import (
 
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/listener"
-	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
@@ -85,11 +84,10 @@ func (st *step) entry(rc routeKey, host string) {
 
 // Interned lists of Specs; weak, so nothing is held that no Spec holds.
 var (
-	strs         intern.Table[string]
-	chains       intern.Table[listener.Chain]
-	targets      intern.Table[listener.Target]
-	destinations intern.Table[vhost.Destination]
-	fragments    intern.Table[*xds.Fragment]
+	strs      intern.Table[string]
+	chains    intern.Table[listener.Chain]
+	targets   intern.Table[listener.Target]
+	fragments intern.Table[*xds.Fragment]
 )
 
 func importsOf(listeners []*egress) (out []*host.Imports) {
@@ -106,7 +104,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 		step: newStep(), problems: input.Problems{}, own: &owner{}}
 	var found []input.Problem
 	f.egress, found = egressOf(sidecar, key)
-	f.hosts = host.New(in, key, importsOf(f.egress), patches, to)
+	f.hosts = host.New(in, key, host.Envoy, importsOf(f.egress), patches, to)
 	f.planAdded(&found)
 	f.planStatic(&found)
 	f.planVirtual(&found)
@@ -167,7 +165,7 @@ func (f *Front) fixed(spec pool.ResourceSpec, found *[]input.Problem) {
 
 // Host implements front.Front.
 func (f *Front) Host(name string, what input.Types) (uses bool) {
-	if f.key.Router {
+	if f.key.Kind == view.Router {
 		return false // what gateways listen on is for Gateways to say
 	}
 	h, now := f.hosts.Get(name), f.contributionOf(name)
@@ -183,7 +181,7 @@ func (f *Front) Host(name string, what input.Types) (uses bool) {
 
 // Endpoints implements front.Front: listeners of headless services are for the addresses of their endpoints.
 func (f *Front) Endpoints(h *host.Host) {
-	if h.Service.Spec.GetHeadless() && !f.key.Router {
+	if h.Service.Spec.GetHeadless() && f.key.Kind != view.Router {
 		now := f.contributionOf(h.Name)
 		now.traffic = f.planTraffic(h, now.traffic)
 		f.contribute(h.Name, now)

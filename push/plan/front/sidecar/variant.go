@@ -15,7 +15,7 @@ import (
 // Variant implements front.Front. For proxies with certain inputs there are other route configurations where a rule reads them, and
 // other route configurations and listeners where a host has other rules, or is a destination of what they route.
 func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
-	ruled := f.ruledBy(v)
+	ruled := v.Reached()
 	if len(ruled) > 0 {
 		all = all || len(f.step.listeners)+len(f.step.routes) > 0
 	}
@@ -36,23 +36,6 @@ func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 	f.planVariantListeners(v, ruled)
 }
 
-// ruledBy are the hosts that a variation's rules decide otherwise: those with other rules, and those that are routed to them.
-func (f *Front) ruledBy(v *host.Variation) map[string]bool {
-	hosts := map[string]bool{}
-	v.Ruled(func(name string) {
-		hosts[name] = true
-		f.in.RoutesTo(name, func(vs *model.VirtualService) {
-			for _, h := range vs.Spec.GetHosts() {
-				hosts[h] = true
-				if input.IsWildcard(h) {
-					f.hosts.Covered(h, func(covered string) { hosts[covered] = true })
-				}
-			}
-		})
-	})
-	return hosts
-}
-
 // planVariant plans one route configuration for a variation.
 func (f *Front) planVariant(key routeKey, v *host.Variation, ruled map[string]bool) {
 	rc := f.routes[key]
@@ -64,7 +47,7 @@ func (f *Front) planVariant(key routeKey, v *host.Variation, ruled map[string]bo
 	instead := map[string]*xds.Fragment{}
 	decide := func(name string, en *entry) {
 		instead[name] = nil
-		if spec, ok := f.specOf(rc, en, seen{v, v.Inputs}, &found); ok {
+		if spec, ok := f.specOf(rc, en, f.hosts.Of(v), &found); ok {
 			instead[name] = f.fragment(spec, f.blame(en), &found)
 		}
 	}

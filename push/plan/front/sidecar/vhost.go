@@ -9,7 +9,6 @@ import (
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -96,7 +95,7 @@ func (f *Front) entriesOf(h *host.Host) map[routeKey]*entry {
 // which DNS marks a name as absolute (RFC 1034 section 3.1; clients send it as it is), its virtual addresses; of a headless
 // service also the names of its pods.
 func (f *Front) claims(name string, svc *model.Service) []string {
-	out := append([]string{name}, shortNames(name, f.key.Namespace, f.key.Domain)...)
+	out := append([]string{name}, host.ShortNames(name, f.key.Namespace, f.key.Domain)...)
 	if _, err := netip.ParseAddr(name); err != nil {
 		out = append(out, name+".")
 	}
@@ -119,23 +118,6 @@ func (f *Front) claims(name string, svc *model.Service) []string {
 	return out
 }
 
-// shortNames are the names under which a resolver finds name.namespace.svc.domain: from its own namespace also `name`.
-func shortNames(host, namespace, domain string) []string {
-	rest, ok := strings.CutSuffix(host, "."+domain)
-	name, ns, two := strings.Cut(rest, ".")
-	if !ok || !two || name == "" || name == "*" || ns == "" || strings.Contains(ns, ".") {
-		return nil
-	}
-	out := []string{rest}
-	if svc, _, _ := strings.Cut(domain, "."); svc == "svc" {
-		out = append(out, rest+".svc")
-	}
-	if ns == namespace {
-		out = append([]string{name}, out...)
-	}
-	return out
-}
-
 // rivals calls visit with every host that might claim a name too.
 func (f *Front) rivals(claim string, visit func(host string)) {
 	address := strings.Trim(claim, "[]")
@@ -148,16 +130,7 @@ func (f *Front) rivals(claim string, visit func(host string)) {
 			break
 		}
 		visit(name)
-		switch strings.Count(name, ".") { // see shortNames
-		case 0:
-			visit(name + "." + f.key.Namespace + "." + f.key.Domain)
-		case 1:
-			visit(name + "." + f.key.Domain)
-		case 2:
-			if bare, ok := strings.CutSuffix(name, ".svc"); ok {
-				visit(bare + "." + f.key.Domain)
-			}
-		}
+		host.LongNames(name, f.key.Namespace, f.key.Domain, visit)
 	}
 }
 
@@ -174,7 +147,7 @@ func (f *Front) loses(rc *routes, en *entry, claim string) bool {
 
 // specOf decides a virtual host for proxies with certain inputs, and the hosts that they see: its domains, and what the destinations of its rules mean
 // here. Where no rule is for them, the host is left to its service. False: no name is left for it, or nothing answers.
-func (f *Front) specOf(rc *routes, en *entry, as seen, found *[]input.Problem) (vhost.Spec, bool) {
+func (f *Front) specOf(rc *routes, en *entry, as host.Seen, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, c := range en.claims.All() {
 		if !en.alone && f.loses(rc, en, c) {
@@ -189,32 +162,7 @@ func (f *Front) specOf(rc *routes, en *entry, as seen, found *[]input.Problem) (
 	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: f.in.Meshes.VirtualHost, Caps: f.anonymous()}
 	name := xds.VirtualHost(en.host, en.port)
 	spec.Patches = f.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rc.name, rc.port, name) })
-	labels := labelsRead(as.inputs, en.reads)
-	if en.vs == nil || !vhost.Applies(en.vs, en.port, labels.All(), f.key.Namespace) {
-		spec.Destinations = destinations.List(destination(as.hosts, vhost.Ref{Host: en.host, Port: en.port}, en.port))
-		return spec, as.hosts.Get(en.host).Service != nil
-	}
-	spec.VirtualService, spec.Labels = en.vs, labels
-	if vhost.ReadsNamespace(en.vs) {
-		spec.Namespace = f.key.Namespace
-	}
-	var list []vhost.Destination
-	for _, ref := range vhost.Named(en.vs) {
-		d := destination(as.hosts, ref, en.port)
-		if d.Cluster == "" {
-			*found = append(*found, input.Warning(en.vs.Key, problem.NotFound, "spec.http", "destination "+ref.Host+describe(ref)+" is not there; requests to it are answered 503"))
-		}
-		list = append(list, d)
-	}
-	spec.Destinations = destinations.List(list...)
-	return spec, true
-}
-
-func describe(ref vhost.Ref) string {
-	if ref.Subset != "" {
-		return " subset " + ref.Subset
-	}
-	return ""
+	return spec, f.hosts.Routes(&spec, en.vs, en.reads, as, found)
 }
 
 // blame is the object that makes an entry.
@@ -226,28 +174,4 @@ func (f *Front) blame(en *entry) model.Key {
 		return en.vs.Key
 	}
 	return model.Key{}
-}
-
-// seen is the hosts as certain proxies see them, and the inputs of these.
-type seen struct {
-	hosts  host.Hosts
-	inputs view.Inputs
-}
-
-// plain is how proxies without inputs see the hosts.
-func (f *Front) plain() seen { return seen{hosts: f.hosts} }
-
-func destination(hosts host.Hosts, ref vhost.Ref, listenPort uint32) vhost.Destination {
-	d := vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
-	if d.Cluster = hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort); d.Cluster != "" {
-		port := ref.Port
-		if _, p, _, _, ok := xds.ParseCluster(d.Cluster); ok {
-			port = p
-		}
-		rules := hosts.Get(ref.Host).Rules
-		if d.Hash = rules.Policy(ref.Subset, port).Balancer.GetConsistentHash(); d.Hash != nil {
-			d.Rule = rules.Of(ref.Subset)
-		}
-	}
-	return d
 }

@@ -1,0 +1,122 @@
+package vhost
+
+import (
+	"fmt"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// Build draws the route configuration. The error: what was drawn violates the API.
+func (s Proxyless) Build() (*xds.Resource, error) {
+	vh := &routev3.VirtualHost{Name: xds.VirtualHost(s.Host, s.Port), Domains: []string{"*"}}
+	for _, r := range newDrawing(s.Spec).routes() {
+		if len(r.GetMatch().GetQueryParameters()) > 0 {
+			continue // of gRPC there are none: it matches nothing
+		}
+		vh.Routes = append(vh.Routes, known(r))
+	}
+	rc := &routev3.RouteConfiguration{Name: s.Name, VirtualHosts: []*routev3.VirtualHost{vh}}
+	if err := rc.ValidateAll(); err != nil {
+		return nil, fmt.Errorf("route configuration %s: %w", s.Name, err)
+	}
+	return xds.Encode(xds.Route, s.Name, rc)
+}
+
+// known is what gRPC's client reads of a route. A route with another action than to forward stays, for it takes its requests: the client
+// fails them (gRFC A28).
+func known(r *routev3.Route) *routev3.Route {
+	out := &routev3.Route{Name: r.Name, Match: r.Match, Action: r.Action}
+	if fault := r.TypedPerFilterConfig[xds.FaultFilter]; fault != nil {
+		out.TypedPerFilterConfig = map[string]*anypb.Any{xds.FaultFilter: fault}
+	}
+	action := r.GetRoute()
+	if action == nil {
+		return out
+	}
+	forward := &routev3.RouteAction{ClusterSpecifier: action.ClusterSpecifier, HashPolicy: action.HashPolicy, RetryPolicy: retriesOf(action.RetryPolicy)}
+	if w := action.GetWeightedClusters(); w != nil {
+		plain := &routev3.WeightedCluster{}
+		for _, c := range w.Clusters {
+			plain.Clusters = append(plain.Clusters, &routev3.WeightedCluster_ClusterWeight{Name: c.Name, Weight: c.Weight})
+		}
+		forward.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: plain}
+	}
+	if t := action.GetTimeout(); t.AsDuration() > 0 {
+		forward.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: t}
+	}
+	out.Action = &routev3.Route_Route{Route: forward}
+	return out
+}
+
+// retriesOf is what gRPC reads of a retry policy: how often, and the wait between. Of conditions it reads those of its own status codes.
+func retriesOf(in *routev3.RetryPolicy) *routev3.RetryPolicy {
+	if in == nil {
+		return nil
+	}
+	return &routev3.RetryPolicy{RetryOn: in.RetryOn, NumRetries: in.NumRetries, RetryBackOff: in.RetryBackOff}
+}
+
+// ProxylessProblems says which settings of a virtual service's http rules gRPC's client does not know, by field.
+func ProxylessProblems(vs *model.VirtualService) (out []model.Problem) {
+	for i, rule := range vs.Spec.GetHttp() {
+		at := fmt.Sprintf("spec.http[%d]", i)
+		if rule.GetDelegate() != nil { // the places of merged routes are not those that the object has
+			at = fmt.Sprintf("spec.http: route %q%s", rule.GetName(), delegateOf(rule))
+		}
+		left := func(field, message string) {
+			out = append(out, model.Problem{Key: vs.Key, Field: at + "." + field, Code: problem.NotSupported, Severity: problem.Warning,
+				Message: message + " (proxyless gRPC)"})
+		}
+		for _, one := range unknownFields(rule) {
+			left(one.field, one.message)
+		}
+	}
+	return out
+}
+
+// unknown is a field of a rule that gRPC's client does not read.
+type unknown struct{ field, message string }
+
+func unknownFields(rule *networkingv1.HTTPRoute) (out []unknown) {
+	add := func(is bool, field, message string) {
+		if is {
+			out = append(out, unknown{field, message})
+		}
+	}
+	const ignored, fails = "is not supported; clients go without it", "is not supported; clients fail the requests that it takes"
+	add(rule.GetRedirect() != nil, "redirect", fails)
+	add(rule.GetDirectResponse() != nil, "directResponse", fails)
+	add(rule.GetRewrite() != nil, "rewrite", ignored)
+	add(rule.GetMirror() != nil, "mirror", ignored)
+	add(len(rule.GetMirrors()) > 0, "mirrors", ignored)
+	add(rule.GetCorsPolicy() != nil, "corsPolicy", ignored)
+	headers := rule.GetHeaders() != nil
+	for _, to := range rule.GetRoute() {
+		headers = headers || to.GetHeaders() != nil
+	}
+	add(headers, "headers", ignored)
+	for j, m := range rule.GetMatch() {
+		add(len(m.GetQueryParams()) > 0, fmt.Sprintf("match[%d].queryParams", j), "is not supported; it matches nothing")
+		for _, pseudo := range []struct {
+			field string
+			in    *networkingv1.StringMatch
+		}{{"method", m.GetMethod()}, {"authority", m.GetAuthority()}, {"scheme", m.GetScheme()}} {
+			add(pseudo.in != nil, fmt.Sprintf("match[%d].%s", j, pseudo.field), "is not supported: clients look at the headers that the application sets; it matches nothing")
+		}
+		for _, without := range m.GetWithoutHeaders() {
+			add(!present(without), fmt.Sprintf("match[%d].withoutHeaders", j), "a value is not supported: where the header is missing, it matches nothing")
+		}
+	}
+	if r := rule.GetRetries(); r != nil {
+		read := &networkingv1.HTTPRetry{Attempts: r.GetAttempts(), RetryOn: r.GetRetryOn(), Backoff: r.GetBackoff()}
+		add(!proto.Equal(r, read), "retries", "of these attempts, retryOn and backoff alone are supported")
+	}
+	return out
+}

@@ -1,0 +1,159 @@
+package grpc
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"navarch.io/navarch/push/build/proxyless"
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+var (
+	strs      intern.Table[string]
+	noMembers intern.List[model.Member]
+)
+
+// called is what there is of a host that clients may call. Scopes share it: it is replaced, never changed.
+type called struct {
+	host      string
+	routes    []routed // one for each port
+	listeners []layer.Unit
+}
+
+// routed is the route configuration of one port.
+type routed struct {
+	layer.Unit
+	port uint32
+	vs   *model.VirtualService // nil: none routes it
+}
+
+func (c *called) units() []layer.Unit {
+	if c == nil {
+		return nil
+	}
+	out := slices.Clone(c.listeners)
+	for _, r := range c.routes {
+		out = append(out, r.Unit)
+	}
+	return out
+}
+
+func (c *called) equal(o *called) bool {
+	return c.host == o.host && slices.Equal(c.routes, o.routes) && slices.Equal(c.listeners, o.listeners)
+}
+
+// sharedCalled is the key of layer.Share.
+type sharedCalled string
+
+// plan plans what there is of a host in place of what there was.
+func (f *Front) plan(name string) {
+	old := f.called.Get(name)
+	now, found, reads := f.callable(name)
+	f.problems.Set("host "+name, found)
+	if reads {
+		f.reading[name] = true
+	} else {
+		delete(f.reading, name)
+	}
+	switch {
+	case now == nil:
+		f.called.Put(name, nil)
+	case old == nil || !old.equal(now):
+		f.called.Put(name, layer.Share(f.in.Sharing, sharedCalled(name), now, (*called).equal))
+	}
+}
+
+// callable decides what there is of a host, and whether its routes read labels of the client; nil: it cannot be called.
+func (f *Front) callable(name string) (c *called, found []input.Problem, reads bool) {
+	h := f.hosts.Get(name)
+	if h == nil || h.Service == nil {
+		return nil, nil, false
+	}
+	if input.IsWildcard(name) {
+		return nil, []input.Problem{input.Warning(h.Service.Key, problem.NotSupported, "spec.hosts", name+": clients ask for whole names; they cannot call it (proxyless gRPC)")}, false
+	}
+	names := append([]string{name}, slices.DeleteFunc(host.ShortNames(name, f.key.Namespace, f.key.Domain), f.isHost)...)
+	c = &called{host: name}
+	for _, p := range h.Service.Spec.GetPorts() {
+		im := f.hosts.ImportOf(h, p.GetNumber())
+		if input.PortOf(h.Service, p.GetNumber()) != p || im == nil {
+			continue
+		}
+		vs := f.hosts.VirtualServiceFor(name, im)
+		if vs != nil && len(vs.Spec.GetHttp()) == 0 {
+			vs = nil
+		}
+		if vs != nil {
+			reads = reads || len(vhost.SourceLabelKeys(vs)) > 0
+			found = append(found, vhost.ProxylessProblems(vs)...)
+		}
+		u, ok := f.route(name, p.GetNumber(), vs, f.hosts.Plain(), &found)
+		if !ok {
+			continue
+		}
+		c.routes = append(c.routes, routed{u, p.GetNumber(), vs})
+		for _, n := range names {
+			if u, ok := f.in.Make(proxyless.Client{Name: xds.VirtualHost(n, p.GetNumber()), Route: u.Res.Name}, h.Service.Key, &found); ok {
+				c.listeners = append(c.listeners, u)
+			}
+		}
+	}
+	return c, found, reads
+}
+
+// isHost says whether a name is a host's in full.
+func (f *Front) isHost(name string) bool {
+	h := f.hosts.Get(name)
+	return h != nil && h.Service != nil
+}
+
+// route is the route configuration of a host's port as certain clients see it.
+func (f *Front) route(name string, port uint32, vs *model.VirtualService, as host.Seen, found *[]input.Problem) (layer.Unit, bool) {
+	spec := vhost.Proxyless{Name: xds.OutboundCluster(port, "", name),
+		Spec: vhost.Spec{Host: name, Port: port, Mesh: f.in.Meshes.VirtualHost, Caps: xds.CapFault}}
+	var reads intern.List[string]
+	if vs != nil {
+		reads = strs.List(vhost.SourceLabelKeys(vs)...)
+	}
+	if !f.hosts.Routes(&spec.Spec, vs, reads, as, found) {
+		return layer.Unit{}, false
+	}
+	return f.in.Make(spec, as.Hosts.Get(name).Service.Key, found)
+}
+
+// hostOf is the host whose listener or route configuration has a name; empty: none has.
+func (f *Front) hostOf(of xds.Ref) (name string) {
+	if of.Type == xds.Route {
+		_, _, _, name, _ = xds.ParseCluster(of.Name)
+		return name
+	}
+	asked, port, _ := cutLast(of.Name, ':')
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return ""
+	}
+	if f.isHost(asked) {
+		return asked
+	}
+	host.LongNames(asked, f.key.Namespace, f.key.Domain, func(long string) {
+		if f.isHost(long) {
+			name = long
+		}
+	})
+	return name
+}
+
+func cutLast(s string, sep byte) (before, after string, found bool) {
+	i := strings.LastIndexByte(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}

@@ -1,0 +1,127 @@
+package host
+
+import (
+	"strings"
+
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// Seen is the hosts as certain proxies see them, and the inputs of these.
+type Seen struct {
+	Hosts  Hosts
+	Inputs view.Inputs
+}
+
+// Plain is how proxies without inputs see the hosts.
+func (t *Table) Plain() Seen { return Seen{Hosts: t} }
+
+// Of is how the proxies of a variation see the hosts; nil: as Plain.
+func (t *Table) Of(v *Variation) Seen {
+	if v == nil {
+		return t.Plain()
+	}
+	return Seen{Hosts: v, Inputs: v.Inputs}
+}
+
+var destinations intern.Table[vhost.Destination]
+
+// Routes fills in how requests to a host are routed: by the http rules of a VirtualService that are for the proxies, with what their
+// destinations mean here, or, where there are none (nil included), by its service alone. Reads are the keys of labels that the rules
+// read. False: nothing answers for the host.
+func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, reads intern.List[string], as Seen, found *[]input.Problem) bool {
+	labels := view.Reads{Labels: reads}.Of(as.Inputs).Labels
+	if vs == nil || !vhost.Applies(vs, spec.Port, labels.All(), t.key.Namespace) {
+		spec.Destinations = destinations.List(destination(as.Hosts, vhost.Ref{Host: spec.Host, Port: spec.Port}, spec.Port))
+		return as.Hosts.Get(spec.Host).Service != nil
+	}
+	spec.VirtualService, spec.Labels = vs, labels
+	if vhost.ReadsNamespace(vs) {
+		spec.Namespace = t.key.Namespace
+	}
+	var list []vhost.Destination
+	for _, ref := range vhost.Named(vs) {
+		d := destination(as.Hosts, ref, spec.Port)
+		if d.Cluster == "" {
+			*found = append(*found, input.Warning(vs.Key, problem.NotFound, "spec.http", "destination "+ref.Host+describe(ref)+" is not there; requests to it are answered 503"))
+		}
+		list = append(list, d)
+	}
+	spec.Destinations = destinations.List(list...)
+	return true
+}
+
+func describe(ref vhost.Ref) string {
+	if ref.Subset != "" {
+		return " subset " + ref.Subset
+	}
+	return ""
+}
+
+func destination(hosts Hosts, ref vhost.Ref, listenPort uint32) vhost.Destination {
+	d := vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
+	if d.Cluster = hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort); d.Cluster != "" {
+		port := ref.Port
+		if _, p, _, _, ok := xds.ParseCluster(d.Cluster); ok {
+			port = p
+		}
+		rules := hosts.Get(ref.Host).Rules
+		if d.Hash = rules.Policy(ref.Subset, port).Balancer.GetConsistentHash(); d.Hash != nil {
+			d.Rule = rules.Of(ref.Subset)
+		}
+	}
+	return d
+}
+
+// Reached are the hosts that the rules of the variation decide otherwise: those with other rules, and those that are routed to them.
+func (v *Variation) Reached() map[string]bool {
+	hosts := map[string]bool{}
+	v.Ruled(func(name string) {
+		hosts[name] = true
+		v.table.in.RoutesTo(name, func(vs *model.VirtualService) {
+			for _, h := range vs.Spec.GetHosts() {
+				hosts[h] = true
+				if input.IsWildcard(h) {
+					v.table.Covered(h, func(covered string) { hosts[covered] = true })
+				}
+			}
+		})
+	})
+	return hosts
+}
+
+// ShortNames are the names under which a resolver finds name.namespace.svc.domain: from its own namespace also `name`.
+func ShortNames(host, namespace, domain string) []string {
+	rest, ok := strings.CutSuffix(host, "."+domain)
+	name, ns, two := strings.Cut(rest, ".")
+	if !ok || !two || name == "" || name == "*" || ns == "" || strings.Contains(ns, ".") {
+		return nil
+	}
+	out := []string{rest}
+	if svc, _, _ := strings.Cut(domain, "."); svc == "svc" {
+		out = append(out, rest+".svc")
+	}
+	if ns == namespace {
+		out = append([]string{name}, out...)
+	}
+	return out
+}
+
+// LongNames calls visit with each host that may have a name among its ShortNames.
+func LongNames(name, namespace, domain string, visit func(host string)) {
+	switch strings.Count(name, ".") {
+	case 0:
+		visit(name + "." + namespace + "." + domain)
+	case 1:
+		visit(name + "." + domain)
+	case 2:
+		if bare, ok := strings.CutSuffix(name, ".svc"); ok {
+			visit(bare + "." + domain)
+		}
+	}
+}
