@@ -254,8 +254,12 @@ func matchesFresh(t *testing.T, seed uint64, steps int) {
 		if diff := d.differs(i); diff != "" {
 			t.Fatalf("seed %d step %d: %s\nafter\n%s", seed, i, diff, d.last)
 		}
-		for _, h := range slices.Concat(d.handles, d.apps) {
+		for _, h := range d.handles {
 			wellFormed(t, h.Set())
+		}
+		for _, h := range d.apps {
+			wellFormed(t, h.Set())
+			takenByGRPC(t, h.Set())
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d step %d after\n%s", seed, i, d.last)

@@ -35,6 +35,15 @@ func TestProxylessNames(t *testing.T) {
 		rec(t, model.KindDestinationRule, "shop/echo", "{host: echo.shop.svc.cluster.local, subsets: [{name: v2, labels: {version: v2}}]}"),
 	)
 	set := planFor(s, app("shop", "echo-1", "app=echo"))
+	p := New(Settings{Snapshot: s})
+	h := p.Join(app("shop", "echo-1", "app=echo"))
+	for kind := range xds.NumTypes {
+		for r := range h.Set().Types[kind].All() {
+			if len(p.Explain(h, kind, r.Name)) == 0 {
+				t.Errorf("%s %s is not explained", kind.Noun(), r.Name)
+			}
+		}
+	}
 	for kind, want := range map[xds.Type]string{
 		xds.Cluster: "BlackHoleCluster outbound|5432||db.data outbound|5432||db.data.svc.cluster.local outbound|7070|v2|echo.shop.svc.cluster.local outbound|7070||echo.shop.svc.cluster.local",
 		xds.Listener: "db.data.svc.cluster.local:5432 db.data.svc:5432 db.data:5432 echo.shop.svc.cluster.local:7070 echo.shop.svc:7070 echo.shop:7070 echo:7070 " +

@@ -149,6 +149,9 @@ func (s *scope) track(renewed []string) {
 // securesOtherwise says whether the endpoints of a host, as another input has them, change how clusters that speak mTLS to all of them or
 // to none are spoken to.
 func (s *scope) securesOtherwise(in *input.Input, name string) bool {
+	if !s.hosts.Form().Whole {
+		return false
+	}
 	for _, v := range s.variants {
 		if v.SecuresOtherwise(in, name) {
 			return true

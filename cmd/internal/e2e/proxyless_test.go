@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -104,11 +105,11 @@ func certified(t *testing.T, d *daemon, data, account string) (dir string) {
 	return dir
 }
 
-// grpcBootstrap is what Istio's agent writes for an application (pkg/istio-agent/grpcxds), with the control plane's own address.
-func grpcBootstrap(t *testing.T, d *daemon, certs, workload, ip string, labels map[string]string) []byte {
+// grpcBootstrap is what Istio's agent writes for an application (pkg/istio-agent/grpcxds).
+func grpcBootstrap(t *testing.T, server, certs, workload, ip string, labels map[string]string) []byte {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{
-		"xds_servers": []any{map[string]any{"server_uri": d.grpc, "channel_creds": []any{map[string]any{"type": "insecure"}}, "server_features": []any{"xds_v3"}}},
+		"xds_servers": []any{map[string]any{"server_uri": server, "channel_creds": []any{map[string]any{"type": "insecure"}}, "server_features": []any{"xds_v3"}}},
 		"node": map[string]any{"id": fmt.Sprintf("sidecar~%s~%s.shop~shop.svc.cluster.local", ip, workload), "metadata": map[string]any{
 			"GENERATOR": "grpc", "NAMESPACE": "shop", "SERVICE_ACCOUNT": workload, "INSTANCE_IPS": ip, "LABELS": labels, "NAVARCH_IDENTITY": "provider"}},
 		"certificate_providers": map[string]any{"default": map[string]any{"plugin_name": "file_watcher", "config": map[string]any{
@@ -166,7 +167,7 @@ func serveEcho(t *testing.T, d *daemon, certs, version, ip string) {
 		t.Fatal(err)
 	}
 	labels := map[string]string{"app": "echo", "version": version, "security.istio.io/tlsMode": "istio"}
-	s, err := grpcxds.NewGRPCServer(grpc.Creds(creds), grpcxds.BootstrapContentsForTesting(grpcBootstrap(t, d, certs, "echo", ip, labels)))
+	s, err := grpcxds.NewGRPCServer(grpc.Creds(creds), grpcxds.BootstrapContentsForTesting(grpcBootstrap(t, d.grpc, certs, "echo", ip, labels)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,8 @@ func callEcho(t *testing.T, conn *grpc.ClientConn, method string) (answer, serve
 }
 
 // Applications with grpc-go's xDS client and server and no proxy: routes by weight, mTLS of both sides with certificates of Navarch's CA,
-// policies, and endpoints that change, all live, and nothing that the clients refuse.
+// policies, and endpoints that change, all live, and nothing that the clients refuse. The client asks through its agent, which gives it its
+// certificate; the servers ask the control plane.
 func TestProxyless(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)
@@ -220,10 +222,20 @@ func TestProxyless(t *testing.T) {
 	write(t, dir, "peers.yaml", peers("STRICT"))
 	d := start(t, "--config-dir", dir, "--data-dir", data)
 	eventually(t, patience, d.ready)
-	servers, client := certified(t, d, data, "echo"), certified(t, d, data, "client")
+	servers := certified(t, d, data, "echo")
 	serveEcho(t, d, servers, "v1", at+".2")
 	serveEcho(t, d, servers, "v2", at+".3")
-	conn := dialEcho(t, grpcBootstrap(t, d, client, "client", at+".1", map[string]string{"app": "client"}))
+	agent, _ := startAgent(t, d, data, "client", at+".1")
+	socket, certs := filepath.Join(agent, "proxy", "sockets", "XDS"), filepath.Join(agent, "certs")
+	eventually(t, patience, func() error {
+		_, err := os.Stat(socket)
+		for _, name := range []string{"cert-chain.pem", "key.pem", "root-cert.pem"} {
+			_, missing := os.Stat(filepath.Join(certs, name))
+			err = errors.Join(err, missing)
+		}
+		return err
+	})
+	conn := dialEcho(t, grpcBootstrap(t, "unix://"+socket, certs, "client", at+".1", map[string]string{"app": "client"}))
 
 	const saw = " saw spiffe://cluster.local/ns/shop/sa/client"
 	count := func(n int) (answers map[string]int, err error) {

@@ -118,6 +118,9 @@ func at(addresses ...string) intern.List[model.Member] {
 
 // decided is a Spec with what the plan decides by its rules. TLS is what it is without a rule.
 func decided(s spec) spec {
+	if o, ok := s.(Proxyless); ok {
+		return Proxyless{decided(o.Outbound).(Outbound)}
+	}
 	if o, ok := s.(Outbound); ok {
 		policy := traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port)
 		o.Policy, o.Discovery = traffic.Intern(policy), traffic.DiscoveryOf(o.Service, policy)

@@ -66,11 +66,12 @@ func (s Proxyless) draw() (*xds.Resource, []error, error) {
 	d := &builder{mesh: s.Mesh, Cluster: proxyless(name, name)}
 	switch s.Service.Spec.Resolution {
 	case model.Resolution_RESOLUTION_NONE:
-		return nil, nil, notForGRPC(service, "NONE is not supported: a client does not know the address; clients cannot call the host")
+		d.close(notForGRPC(service, "NONE is not supported: a client does not know the address; the cluster is closed"))
 	case model.Resolution_RESOLUTION_DNS, model.Resolution_RESOLUTION_DNS_ROUND_ROBIN:
 		all := endpoint.Assignment(name, s.Members.All(), nil, endpoint.Balance{}, resolvable)
 		if len(all.Endpoints) != 1 || len(all.Endpoints[0].LbEndpoints) != 1 {
-			return nil, nil, notForGRPC(service, "DNS is supported for exactly one endpoint; clients cannot call the host")
+			d.close(notForGRPC(service, "DNS is supported for exactly one endpoint; the cluster is closed"))
+			break
 		}
 		d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_LOGICAL_DNS}
 		d.EdsClusterConfig, d.LoadAssignment = nil, all
@@ -83,8 +84,19 @@ func (s Proxyless) draw() (*xds.Resource, []error, error) {
 	s.spread(d, p)
 	s.authenticate(d, p)
 	s.leaveOut(d, p)
-	r, err := xds.Encode(xds.Cluster, name, d.Cluster, needs(d.Cluster)...)
+	var needed []xds.Ref
+	if d.GetEdsClusterConfig().GetServiceName() == name {
+		needed = needs(d.Cluster)
+	}
+	r, err := xds.Encode(xds.Cluster, name, d.Cluster, needed...)
 	return r, d.problems, err
+}
+
+// close makes the cluster one without endpoints, so that calls fail at once: a client waits for a cluster that is not there, with all that
+// its routes lead to.
+func (d *builder) close(why error) {
+	d.problems = append(d.problems, why)
+	d.Cluster = proxyless(d.Name, xds.BlackHole)
 }
 
 // spread sets the load balancer: of those that Istio's rules name, all gRPC clients know ROUND_ROBIN and RING_HASH.
@@ -115,8 +127,7 @@ func (s Proxyless) spread(d *builder, p traffic.Policy) {
 func (s Proxyless) authenticate(d *builder, p traffic.Policy) {
 	tls, identity := p.TLS, s.Caps.Has(xds.CapIdentity)
 	closed := func(field, message string) {
-		d.problems = append(d.problems, notForGRPC(traffic.Within(p.TLSAt, field), message+"; the cluster is closed"))
-		d.Cluster = proxyless(d.Name, xds.BlackHole)
+		d.close(notForGRPC(traffic.Within(p.TLSAt, field), message+"; the cluster is closed"))
 	}
 	switch {
 	case tls == nil && identity && s.TLS == traffic.AutoAll, tls.GetMode() == networkingv1.ClientTLSSettings_ISTIO_MUTUAL && identity:

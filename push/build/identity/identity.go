@@ -70,11 +70,12 @@ func Context(alpn []string, peers []*tlsv3.SubjectAltNameMatcher) *tlsv3.CommonT
 // and of a server's clients gRPC's client takes no others (gRFC A29).
 func Providers(names []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
 	provider := &tlsv3.CertificateProviderPluginInstance{InstanceName: xds.CertificateProvider}
+	trust := &tlsv3.CertificateValidationContext{CaCertificateProviderInstance: provider}
+	//lint:ignore SA1019 gRPC's client reads no other names
+	trust.MatchSubjectAltNames = names
 	return &tlsv3.CommonTlsContext{
 		TlsCertificateProviderInstance: provider,
-		ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
-			CaCertificateProviderInstance: provider, MatchSubjectAltNames: names,
-		}},
+		ValidationContextType:          &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: trust},
 	}
 }
 

@@ -14,6 +14,9 @@ type Form struct {
 	Whole bool
 }
 
+// Form is that of the table's clusters and assignments.
+func (t *Table) Form() Form { return t.form }
+
 // Envoy is the form of Envoys.
 var Envoy = Form{
 	Cluster:    func(s cluster.Outbound) pool.ResourceSpec { return s },

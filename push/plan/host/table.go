@@ -172,7 +172,9 @@ func (t *Table) Settle() (renewed []string) {
 type sharedHost string
 
 func (h *Host) equal(o *Host) bool {
-	sameCluster := func(a, b clusterUnit) bool { return a.Unit == b.Unit && a.selection == b.selection } // the labels follow
+	sameCluster := func(a, b clusterUnit) bool {
+		return a.Unit == b.Unit && a.selection == b.selection && a.takes == b.takes
+	} // the labels follow
 	return h.Name == o.Name && h.Service == o.Service && h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
 		slices.EqualFunc(h.clusters, o.clusters, sameCluster) && slices.Equal(h.endpoints, o.endpoints)
 }
