@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
@@ -116,4 +117,19 @@ func TestBoundPodThatChanges(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The labels of its Pod count for a proxy that subscribed to nothing when they changed.
+func TestBoundPodThatChangesBeforeItSubscribes(t *testing.T) {
+	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: edge"), workloadOf(t, "shop/mine", "gw", "app: edge"))})
+	h := p.Join(boundTo("mine"))
+	c := p.Snapshot().Apply(2, []model.Record{workloadOf(t, "shop/mine", "gw", "app: web")}, nil)
+	if _, rest := p.PlanEndpoints(c, false); len(rest) > 0 {
+		p.Apply(mirror.Change{New: c.New, Edits: rest})
+	}
+	p.SubscribeSecrets(h, []string{site}, nil)
+	open(p, "key of 1")
+	if got := held(t, h.Set(), site); got != "" {
+		t.Errorf("a Pod that is not selected any more has %q", got)
+	}
 }
