@@ -203,3 +203,35 @@ func filtersOf(t *testing.T, chain *listenerv3.FilterChain) string {
 	}
 	return strings.Join(slices.Compact(out), " ")
 }
+
+// Rules that read labels of the client, and other rules for some clients, make other routes and clusters for these alone.
+func TestProxylessVariants(t *testing.T) {
+	s := snapshot(
+		svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC"),
+		svc(t, "shop/front", "10.96.0.2", "grpc:7070:GRPC"),
+		rec(t, model.KindVirtualService, "shop/front", "{hosts: [front.shop.svc.cluster.local], http: [{match: [{sourceLabels: {tier: x}}], timeout: 3s, route: [{destination: {host: echo.shop.svc.cluster.local}}]}, "+
+			"{route: [{destination: {host: echo.shop.svc.cluster.local, subset: v2}}]}]}"),
+		rec(t, model.KindDestinationRule, "shop/echo", "{host: echo.shop.svc.cluster.local, workloadSelector: {matchLabels: {role: tester}}, subsets: [{name: v2, labels: {version: v2}}]}"),
+	)
+	const route, subset = "outbound|7070||front.shop.svc.cluster.local", "outbound|7070|v2|echo.shop.svc.cluster.local"
+	for _, c := range []struct {
+		name, labels string
+		to           string
+		subset       bool
+	}{
+		{"no labels", "app=c", xds.BlackHole, false},
+		{"a rule reads the label", "tier=x", "outbound|7070||echo.shop.svc.cluster.local", false},
+		{"a rule for some clients", "role=tester", subset, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			set := planFor(s, app("shop", "c-1", c.labels))
+			routes := routesOfSet(t, set, route).VirtualHosts[0].Routes
+			if got := routes[0].GetRoute().GetCluster(); got != c.to {
+				t.Errorf("the first route goes to %s, want %s", got, c.to)
+			}
+			if is := set.Types[xds.Cluster].Get(subset) != nil; is != c.subset {
+				t.Errorf("cluster of the subset: %v", is)
+			}
+		})
+	}
+}
