@@ -61,7 +61,7 @@ func TestProxylessNames(t *testing.T) {
 	}
 }
 
-// A cluster speaks mTLS where all of its endpoints take it; endpoints that change that come with the cluster, and not on the fast path.
+// A cluster speaks mTLS where all of its endpoints demand it; endpoints that change that come with the cluster, and not on the fast path.
 func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 	endpoints := func(mtls ...string) model.Record {
 		var list []string
@@ -70,7 +70,10 @@ func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 		}
 		return rec(t, model.KindEndpoints, "shop/echo-1", "{hosts: [echo.shop.svc.cluster.local], ports: [{name: grpc, number: 8080}], endpoints: ["+strings.Join(list, ", ")+"]}")
 	}
-	p := New(Settings{Snapshot: snapshot(svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC"), endpoints("true"))})
+	peers := func(mode string) model.Record {
+		return security(t, model.KindPeerAuthentication, "shop/default", "{mtls: {mode: "+mode+"}}", &securityv1.PeerAuthentication{})
+	}
+	p := New(Settings{Snapshot: snapshot(svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC"), endpoints("true"), peers("STRICT"))})
 	h := p.Join(app("shop", "client"))
 	const name = "outbound|7070||echo.shop.svc.cluster.local"
 	secured := func() bool {
@@ -101,12 +104,16 @@ func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 	if secured() {
 		t.Error("one endpoint takes no mTLS, and the cluster speaks it")
 	}
-	if found := problemsOf(p, "some take mTLS and others do not"); found != 1 {
+	if found := problemsOf(p, "some demand mTLS and others do not"); found != 1 {
 		t.Errorf("%d problems, want one", found)
 	}
 	apply(endpoints("true", "true"), 1)
 	if !secured() {
 		t.Error("all take mTLS again")
+	}
+	apply(peers("PERMISSIVE"), 1)
+	if secured() {
+		t.Error("the servers may be Envoys that take both, and tell mTLS of the mesh by what gRPC does not offer")
 	}
 }
 
