@@ -87,7 +87,7 @@ func TestClonedScopeEqualsPlanned(t *testing.T) {
 			t.Parallel()
 			births := 0
 			for seed := run; seed < seeds; seed += runs {
-				d := newRandomRun(t, 5000+uint64(seed), &affects)
+				d := newRandomRun(t, 5000+uint64(seed), &affects).withApps()
 				for i := range 60 {
 					d.step(i)
 					d.drain()

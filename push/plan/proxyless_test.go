@@ -61,7 +61,7 @@ func TestProxylessNames(t *testing.T) {
 	}
 }
 
-// A cluster speaks mTLS where all of its endpoints take it; endpoints that change that come with the cluster, and not on the fast path.
+// A cluster speaks mTLS where all of its endpoints demand it; endpoints that change that come with the cluster, and not on the fast path.
 func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 	endpoints := func(mtls ...string) model.Record {
 		var list []string
@@ -70,7 +70,10 @@ func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 		}
 		return rec(t, model.KindEndpoints, "shop/echo-1", "{hosts: [echo.shop.svc.cluster.local], ports: [{name: grpc, number: 8080}], endpoints: ["+strings.Join(list, ", ")+"]}")
 	}
-	p := New(Settings{Snapshot: snapshot(svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC"), endpoints("true"))})
+	peers := func(mode string) model.Record {
+		return security(t, model.KindPeerAuthentication, "shop/default", "{mtls: {mode: "+mode+"}}", &securityv1.PeerAuthentication{})
+	}
+	p := New(Settings{Snapshot: snapshot(svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC"), endpoints("true"), peers("STRICT"))})
 	h := p.Join(app("shop", "client"))
 	const name = "outbound|7070||echo.shop.svc.cluster.local"
 	secured := func() bool {
@@ -101,12 +104,16 @@ func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 	if secured() {
 		t.Error("one endpoint takes no mTLS, and the cluster speaks it")
 	}
-	if found := problemsOf(p, "some take mTLS and others do not"); found != 1 {
+	if found := problemsOf(p, "some demand mTLS and others do not"); found != 1 {
 		t.Errorf("%d problems, want one", found)
 	}
 	apply(endpoints("true", "true"), 1)
 	if !secured() {
 		t.Error("all take mTLS again")
+	}
+	apply(peers("PERMISSIVE"), 1)
+	if secured() {
+		t.Error("the servers may be Envoys that take both, and tell mTLS of the mesh by what gRPC does not offer")
 	}
 }
 
@@ -202,4 +209,36 @@ func filtersOf(t *testing.T, chain *listenerv3.FilterChain) string {
 		t.Errorf("the last filter is %s", last)
 	}
 	return strings.Join(slices.Compact(out), " ")
+}
+
+// Rules that read labels of the client, and other rules for some clients, make other routes and clusters for these alone.
+func TestProxylessVariants(t *testing.T) {
+	s := snapshot(
+		svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC"),
+		svc(t, "shop/front", "10.96.0.2", "grpc:7070:GRPC"),
+		rec(t, model.KindVirtualService, "shop/front", "{hosts: [front.shop.svc.cluster.local], http: [{match: [{sourceLabels: {tier: x}}], timeout: 3s, route: [{destination: {host: echo.shop.svc.cluster.local}}]}, "+
+			"{route: [{destination: {host: echo.shop.svc.cluster.local, subset: v2}}]}]}"),
+		rec(t, model.KindDestinationRule, "shop/echo", "{host: echo.shop.svc.cluster.local, workloadSelector: {matchLabels: {role: tester}}, subsets: [{name: v2, labels: {version: v2}}]}"),
+	)
+	const route, subset = "outbound|7070||front.shop.svc.cluster.local", "outbound|7070|v2|echo.shop.svc.cluster.local"
+	for _, c := range []struct {
+		name, labels string
+		to           string
+		subset       bool
+	}{
+		{"no labels", "app=c", xds.BlackHole, false},
+		{"a rule reads the label", "tier=x", "outbound|7070||echo.shop.svc.cluster.local", false},
+		{"a rule for some clients", "role=tester", subset, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			set := planFor(s, app("shop", "c-1", c.labels))
+			routes := routesOfSet(t, set, route).VirtualHosts[0].Routes
+			if got := routes[0].GetRoute().GetCluster(); got != c.to {
+				t.Errorf("the first route goes to %s, want %s", got, c.to)
+			}
+			if is := set.Types[xds.Cluster].Get(subset) != nil; is != c.subset {
+				t.Errorf("cluster of the subset: %v", is)
+			}
+		})
+	}
 }

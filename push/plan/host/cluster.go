@@ -20,7 +20,7 @@ type clusterUnit struct {
 	selection input.Selection
 	labels    map[string]string // of the subset
 	balance   endpoint.Balance
-	takes     mtls // of those that speak mTLS to a cluster as a whole
+	demand    demand // of clients that speak to all endpoints alike
 }
 
 // assigned says whether Envoy asks for the cluster's endpoints.
@@ -101,7 +101,7 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), c.balance
 	}
 	if p.form.Whole {
-		c.takes = taking(p.in, c.selection, c.labels)
+		c.demand = demanding(p.in, c.selection, c.labels)
 	}
 	p.secure(&spec, c.selection, c.labels, p.found)
 	var wrong *model.Problem

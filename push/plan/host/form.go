@@ -10,7 +10,7 @@ import (
 type Form struct {
 	Cluster    func(cluster.Outbound) pool.ResourceSpec
 	Assignment func(endpoint.Spec) pool.ResourceSpec
-	// Whole: a client speaks mTLS to all endpoints of a cluster or to none. Else each endpoint says what it takes.
+	// Whole: a client speaks mTLS to all endpoints of a cluster or to none (see demand). Else each endpoint says what it takes.
 	Whole bool
 }
 

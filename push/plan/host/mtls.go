@@ -25,13 +25,19 @@ func (t *Table) secure(spec *cluster.Outbound, q input.Selection, labels map[str
 	}
 	switch {
 	case q.Service.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE:
-	case traffic.Headless(q.Service), t.form.Whole:
-		takes := taking(t.in, q, labels)
-		if takes.all {
+	case t.form.Whole:
+		demand := demanding(t.in, q, labels)
+		if demand.all {
 			spec.TLS = traffic.AutoAll
-		} else if takes.some && t.form.Whole {
+		} else if demand.some {
 			*found = append(*found, input.Warning(q.Service.Key, problem.NotSupported, "spec.ports",
-				"of the endpoints of "+xds.OutboundCluster(q.Port, q.Subset, q.Host)+" some take mTLS and others do not: clients speak to all in the clear (proxyless gRPC)"))
+				"of the endpoints of "+xds.OutboundCluster(q.Port, q.Subset, q.Host)+" some demand mTLS and others do not: clients speak to all in the clear (proxyless gRPC)"))
+		}
+	case traffic.Headless(q.Service):
+		all := t.in.Members(q, labels).All()
+		mtls := func(m model.Member) bool { return m.Endpoint.GetMtls() }
+		if len(all) > 0 && !slices.ContainsFunc(all, func(m model.Member) bool { return !mtls(m) }) && input.Plain(q, all).Len() == 0 {
+			spec.TLS = traffic.AutoAll
 		}
 	default:
 		spec.TLS = traffic.AutoEndpoints
@@ -40,19 +46,19 @@ func (t *Table) secure(spec *cluster.Outbound, q input.Selection, labels map[str
 	}
 }
 
-// mtls says whether some, and all, of what a cluster selects take mTLS; neither where there is nothing.
-type mtls struct{ some, all bool }
+// demand says whether some, and all, of what a cluster selects take mTLS alone; neither where there is nothing. A client that speaks to
+// all of them alike, as gRPC's does, speaks mTLS by itself where all demand it: an Envoy that takes both tells the mesh's mTLS from TLS of
+// others by its ALPN, which such a client does not offer.
+type demand struct{ some, all bool }
 
-func taking(in *input.Input, q input.Selection, labels map[string]string) mtls {
-	members := in.Members(q, labels).All()
-	plain := input.Plain(q, members)
-	n := 0
+func demanding(in *input.Input, q input.Selection, labels map[string]string) demand {
+	members, n := in.Members(q, labels).All(), 0
 	for _, m := range members {
-		if m.Endpoint.GetMtls() && !slices.Contains(plain.All(), m) {
+		if in.Demands(q, m) {
 			n++
 		}
 	}
-	return mtls{n > 0, n > 0 && n == len(members)}
+	return demand{n > 0, n > 0 && n == len(members)}
 }
 
 // SecuresOtherwise says whether endpoints as another input has them change the mTLS of a cluster that is decided for all of them at once:
@@ -68,6 +74,6 @@ func (v *Variation) SecuresOtherwise(in *input.Input, name string) bool {
 
 func (h *Host) securesOtherwise(in *input.Input) bool {
 	return h != nil && slices.ContainsFunc(h.clusters, func(c clusterUnit) bool {
-		return c.takes != taking(in, c.selection, c.labels)
+		return c.demand != demanding(in, c.selection, c.labels)
 	})
 }

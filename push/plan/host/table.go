@@ -1,7 +1,9 @@
-// Package host is the host table: which hosts a scope sees, and which service, rules, clusters and assignments each has. Fronts turn
-// it into listeners and route configurations.
+// Package host is the host table: which hosts a scope sees, under which names, which service, rules, clusters and assignments each has,
+// and what the routes to it mean. Fronts turn it into listeners and route configurations, and say in which form clusters and assignments
+// go out.
 //
-// Owns: the hosts of each scope, and their clusters and assignments in its layer.  Reads: plan/input.  Never: a listener, a route.
+// Owns: the hosts of each scope, and their clusters and assignments in its layer.  Reads: plan/input.  Never: a listener, a route
+// configuration; what a single kind of proxy needs.
 //
 // A step resolves the hosts that a change touches (Resolve, Follow), and ends with Settle: until then hosts of the step may change in
 // place, from then on they are values that scopes share.
@@ -173,7 +175,7 @@ type sharedHost string
 
 func (h *Host) equal(o *Host) bool {
 	sameCluster := func(a, b clusterUnit) bool {
-		return a.Unit == b.Unit && a.selection == b.selection && a.takes == b.takes
+		return a.Unit == b.Unit && a.selection == b.selection && a.demand == b.demand
 	} // the labels follow
 	return h.Name == o.Name && h.Service == o.Service && h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
 		slices.EqualFunc(h.clusters, o.clusters, sameCluster) && slices.Equal(h.endpoints, o.endpoints)

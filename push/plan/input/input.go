@@ -29,6 +29,7 @@ type Input struct {
 	members      map[Selection]intern.List[model.Member]
 	accounts     map[service]intern.List[string]
 	peers        map[string]intern.List[*model.Policy] // by namespace
+	decide       map[string][]*model.Policy            // the same
 	mtlsDisabled map[served]string
 	denied       denied
 	deniedKnown  bool // denied was read
@@ -52,7 +53,7 @@ func (in *Input) read(s *mirror.Snapshot) {
 	}
 	in.members = map[Selection]intern.List[model.Member]{}
 	in.accounts = map[service]intern.List[string]{}
-	in.peers = map[string]intern.List[*model.Policy]{}
+	in.peers, in.decide = map[string]intern.List[*model.Policy]{}, map[string][]*model.Policy{}
 	in.mtlsDisabled = map[served]string{}
 	in.denied, in.deniedKnown = nil, false
 }

@@ -2,6 +2,7 @@ package input
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"navarch.io/navarch/push/view"
@@ -15,29 +16,41 @@ func (in *Input) Peers(namespace string) intern.List[*model.Policy] {
 	if found, ok := in.peers[namespace]; ok {
 		return found
 	}
-	var out []*model.Policy
-	off := false
+	all := in.deciding(namespace)
+	off := slices.ContainsFunc(all, func(p *model.Policy) bool {
+		mode, ports := model.PeerModes(p)
+		return mode == model.MTLSDisable || slices.Contains(slices.Collect(maps.Values(ports)), model.MTLSDisable)
+	})
+	if !off {
+		all = nil
+	}
+	list := policies.List(all...)
+	in.peers[namespace] = list
+	return list
+}
+
+// deciding are Peers, whatever they say.
+func (in *Input) deciding(namespace string) []*model.Policy {
+	out, known := in.decide[namespace]
+	if known {
+		return out
+	}
 	for _, ns := range slices.Compact([]string{namespace, in.Root()}) {
 		for r := range in.In(model.KindPeerAuthentication, ns) {
-			p := r.(*model.Policy)
-			if ns != namespace && !p.Spec.GetMeshWide() {
-				continue
-			}
-			out = append(out, p)
-			all, ports := model.PeerModes(p)
-			off = off || all == model.MTLSDisable
-			for _, mode := range ports {
-				off = off || mode == model.MTLSDisable
+			if p := r.(*model.Policy); ns == namespace || p.Spec.GetMeshWide() {
+				out = append(out, p)
 			}
 		}
 	}
-	if !off {
-		out = nil
-	}
 	slices.SortFunc(out, func(a, b *model.Policy) int { return a.Older(&b.Head) })
-	list := policies.List(out...)
-	in.peers[namespace] = list
-	return list
+	in.decide[namespace] = out
+	return out
+}
+
+// Demands says whether a member of a cluster takes mTLS and, by PeerAuthentication, nothing else.
+func (in *Input) Demands(q Selection, m model.Member) bool {
+	namespace := cmp.Or(m.Endpoint.GetNamespace(), q.Service.Key.Namespace)
+	return m.Endpoint.GetMtls() && modeOf(in.deciding(q.Service.Key.Namespace), namespace, m.Endpoint.GetLabels(), m.Port) == model.MTLSStrict
 }
 
 // modeOf is the mode of one port of a workload: the policy that selects it (its port before its rest) decides, then its
