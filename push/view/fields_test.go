@@ -1,0 +1,89 @@
+package view
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// another is a value of a type that is not the one given.
+func another(t *testing.T, v reflect.Value) reflect.Value {
+	t.Helper()
+	next := reflect.New(v.Type()).Elem()
+	next.Set(v)
+	switch v.Interface().(type) {
+	case model.Key:
+		return reflect.ValueOf(model.Key{Kind: model.KindSidecar, Namespace: "other", Name: "other"})
+	case Identity:
+		return reflect.ValueOf(Identity{Namespace: "other", Account: "other"})
+	case intern.List[Patch]:
+		return reflect.ValueOf(patches.List(Patch{Filter: model.Key{Kind: model.KindEnvoyFilter, Name: "other"}}))
+	case map[string]string:
+		return reflect.ValueOf(map[string]string{"app": "other", "ISTIO_VERSION": "9.9"})
+	case []string:
+		return reflect.ValueOf([]string{"10.9.9.9"})
+	}
+	switch v.Kind() {
+	case reflect.String:
+		next.SetString(v.String() + "other")
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		next.SetUint(v.Uint() ^ 1)
+	case reflect.Bool:
+		next.SetBool(!v.Bool())
+	default:
+		t.Fatalf("%v: the test makes no other value of it", v.Type())
+	}
+	return next
+}
+
+// The name of a scope has every field of it: replicas and debug pages tell scopes apart by it.
+func TestScopeNamesEveryField(t *testing.T) {
+	base := Scope{Namespace: "shop", Domain: "svc.cluster.local", Caps: xds.StockCaps}
+	for i := range reflect.TypeFor[Scope]().NumField() {
+		changed := base
+		field := reflect.ValueOf(&changed).Elem().Field(i)
+		field.Set(another(t, field))
+		if changed == base || changed.String() == base.String() {
+			t.Errorf("the name does not say %s", reflect.TypeFor[Scope]().Field(i).Name)
+		}
+	}
+}
+
+// What selectors of a snapshot chose is remembered for nodes alike: whatever field of a node differs, the view is the one that an index which
+// remembers nothing gives. A field that a choice reads and its key has not fails here.
+func TestChoiceReadsNothingThatItsKeyHasNot(t *testing.T) {
+	s := snapshot(
+		rec(t, model.KindService, "shop/web", "{hosts: [web], selector: {app: web}, headless: true, ports: [{number: 9, name: tcp, protocol: PROTOCOL_TCP}]}"),
+		rec(t, model.KindSidecar, "shop/own", "{workloadSelector: {labels: {app: web}}, ingress: [{port: {number: 80, protocol: HTTP, name: http}, defaultEndpoint: '0.0.0.0:80'}]}"),
+		rec(t, model.KindEnvoyFilter, "shop/f", "configPatches: [{applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, proxy: {proxyVersion: '1\\.30.*', metadata: {A: b}}}, patch: {operation: REMOVE}}]"),
+		rec(t, model.KindEnvoyFilter, "shop/g", "configPatches: [{applyTo: CLUSTER, match: {context: GATEWAY}, patch: {operation: REMOVE}}]"),
+		rec(t, model.KindVirtualService, "shop/v", "{hosts: [web], http: [{match: [{sourceLabels: {app: web}}], route: [{destination: {host: web}}]}]}"),
+		rec(t, model.KindPeerAuthentication, "shop/p", "selector: {app: web}"), rec(t, model.KindAuthorizationPolicy, "shop/a", "selector: {app: web}"))
+	base := Node{ID: "sidecar~10.0.0.1~web.shop~shop.svc.cluster.local", Name: "web", Namespace: "shop", Domain: "svc.cluster.local", Addresses: []string{"10.0.0.1"},
+		Labels: map[string]string{"app": "web"}, Version: "1.30.1", Caps: xds.StockCaps, Metadata: map[string]string{"A": "b"}}
+	nodes := map[string]Node{"nothing": base}
+	for i := range reflect.TypeFor[Node]().NumField() {
+		changed := base
+		field := reflect.ValueOf(&changed).Elem().Field(i)
+		field.Set(another(t, field))
+		nodes[reflect.TypeFor[Node]().Field(i).Name] = changed
+	}
+	for kind := range Proxyless + 1 {
+		changed := base
+		changed.Kind = kind
+		nodes[fmt.Sprint("Kind ", kind)] = changed
+	}
+	for first, one := range nodes {
+		for second, other := range nodes {
+			x := NewIndex(s)
+			x.View(s, one)
+			if got, want := x.View(s, other), Of(s, other); got != want {
+				t.Errorf("after a node that differs in %s, one that differs in %s has the view\n%+v, want\n%+v", first, second, got, want)
+			}
+		}
+	}
+}
