@@ -190,7 +190,7 @@ func Parse(raw []byte, config string) (Node, error) {
 	return n, nil
 }
 
-// kindOf tells a proxy's kind by its id and by GENERATOR, as Istio's control plane does (pilot/pkg/bootstrap/discovery: the generator
+// kindOf tells a proxy's kind by its id and by GENERATOR, as Istio's control plane does (pilot/pkg/xds, findGenerator: the generator
 // of a client that names none is Envoy's).
 func kindOf(id, generator string) (Kind, error) {
 	switch {

@@ -21,6 +21,9 @@ type Spec struct {
 	Balance
 }
 
+// Decided is what decides the assignment, in whatever form it goes out.
+func (s Spec) Decided() Spec { return s }
+
 // Balance says how the proxy's place decides which endpoints are called first. The zero Balance: it does not. Comparable.
 // Rules: https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting.
 type Balance struct {

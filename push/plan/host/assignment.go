@@ -8,6 +8,9 @@ import (
 	"navarch.io/navarch/push/plan/layer"
 )
 
+// assignment is the Spec of an assignment, in any Form.
+type assignment interface{ Decided() endpoint.Spec }
+
 // planEndpoints plans the assignments of a host's clusters. The service and its rules stay as they were last planned.
 func (t *Table) planEndpoints(h *Host) {
 	old := h.endpoints
@@ -25,11 +28,12 @@ func (t *Table) assignmentsOf(h *Host, old []layer.Unit, found *[]input.Problem)
 			continue
 		}
 		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.in.Members(c.selection, c.labels), Balance: c.balance}
-		spec.Plain = input.Plain(c.selection, spec.Members.All())
-		form := t.form.Assignment(spec)
-		if i := slices.IndexFunc(old, func(u layer.Unit) bool { return u.Spec == form }); i >= 0 {
+		if !t.form.Whole {
+			spec.Plain = input.Plain(c.selection, spec.Members.All())
+		}
+		if i := slices.IndexFunc(old, func(u layer.Unit) bool { return u.Spec.(assignment).Decided() == spec }); i >= 0 {
 			out = append(out, old[i])
-		} else if u, ok := t.in.Make(form, h.Service.Key, found); ok {
+		} else if u, ok := t.in.Make(t.form.Assignment(spec), h.Service.Key, found); ok {
 			out = append(out, u)
 		}
 	}

@@ -16,10 +16,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-var (
-	strs      intern.Table[string]
-	noMembers intern.List[model.Member]
-)
+var strs intern.Table[string]
 
 // called is what there is of a host that clients may call. Scopes share it: it is replaced, never changed.
 type called struct {

@@ -28,7 +28,7 @@ import (
 // form is what gRPC's client takes of clusters and assignments.
 var form = host.Form{
 	Cluster:    func(s cluster.Outbound) pool.ResourceSpec { return cluster.Proxyless{Outbound: s} },
-	Assignment: func(s endpoint.Spec) pool.ResourceSpec { s.Plain = noMembers; return endpoint.Proxyless{Spec: s} },
+	Assignment: func(s endpoint.Spec) pool.ResourceSpec { return endpoint.Proxyless{Spec: s} },
 	Whole:      true,
 }
 
