@@ -3,6 +3,7 @@ package normal
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -144,6 +145,9 @@ func checkMesh(r *report, config *meshv1.MeshConfig) {
 	r.port("data.mesh.proxyListenPort", uint32(config.ProxyListenPort))
 	r.port("data.mesh.proxyInboundListenPort", uint32(config.ProxyInboundListenPort))
 	checkRetries(r, "data.mesh.defaultHttpRetryPolicy", config.DefaultHttpRetryPolicy)
+	for i := range config.GetServiceSettings() {
+		r.warnf(problem.NotSupported, fmt.Sprintf("data.mesh.serviceSettings[%d]", i), "is not acted on by this version: hosts have the endpoints of all clusters")
+	}
 	for path, list := range map[string][]string{
 		"data.mesh.defaultServiceExportTo":         config.DefaultServiceExportTo,
 		"data.mesh.defaultVirtualServiceExportTo":  config.DefaultVirtualServiceExportTo,

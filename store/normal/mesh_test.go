@@ -55,6 +55,7 @@ func TestMeshProblems(t *testing.T) {
 		{"trustDomain: a\ntrustDomain: b", "data.mesh: |already set", false},
 		{"proxyListenPort: 99999", "data.mesh.proxyListenPort: port 99999", false},
 		{"- a", "data.mesh: must be an object", false},
+		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a.b.svc.cluster.local]}]", "warning data.mesh.serviceSettings[0]: is not acted on", true},
 	} {
 		got := testNormal.ParseMesh(read(t, meshMap(c.mesh, "networks: {a: {endpoints: [{fromRegistry: k}]}}")))
 		wantProblems(t, got.Problems, c.want)
