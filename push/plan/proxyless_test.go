@@ -117,6 +117,31 @@ func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 	}
 }
 
+// Endpoints that change while a rule is planned in the background which makes them decide about mTLS: the cluster comes with them.
+func TestProxylessClusterOfAReplan(t *testing.T) {
+	endpoints := func(mtls string) model.Record {
+		return rec(t, model.KindEndpoints, "shop/echo-1", "{hosts: [echo.shop.svc.cluster.local], ports: [{name: grpc, number: 8080}], endpoints: [{address: 10.1.0.1, serviceAccount: sa, mtls: "+mtls+"}]}")
+	}
+	p := New(Settings{Snapshot: snapshot(svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC"), endpoints("true"))})
+	p.backgroundFrom = 0
+	h := p.Join(app("shop", "client"))
+	strict := security(t, model.KindPeerAuthentication, "shop/default", "{mtls: {mode: STRICT}}", &securityv1.PeerAuthentication{})
+	c := p.Snapshot().Apply(2, []model.Record{strict}, nil)
+	p.Begin(c)
+	p.Step(func() bool { return false })
+	next := c.New.Apply(3, []model.Record{endpoints("false")}, nil)
+	_, rest := p.PlanEndpoints(next, false)
+	p.End()
+	if len(rest) > 0 {
+		p.Apply(mirror.Change{New: next.New, Edits: rest})
+	} else {
+		p.PlanEndpoints(mirror.Change{New: next.New}, false)
+	}
+	if diff := p.Check(h); len(diff) > 0 {
+		t.Errorf("not as planned from nothing: %v", diff)
+	}
+}
+
 func problemsOf(p *Planner, words string) (n int) {
 	for _, one := range p.Problems() {
 		if strings.Contains(one.Message, words) {
