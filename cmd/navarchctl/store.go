@@ -24,7 +24,7 @@ func storeCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "store", Short: "What is stored: mass removals that are held, records that others changed (needs etcd)",
 		Example: "  navarchctl store held --data-dir DIR"}
 	e.bind(cmd.PersistentFlags())
-	cmd.AddCommand(e.held(), e.acceptRemoval(), e.adopt())
+	cmd.AddCommand(e.held(), e.acceptRemoval(), e.adopt(), e.roles())
 	return cmd
 }
 

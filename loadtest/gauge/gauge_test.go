@@ -97,26 +97,6 @@ func TestBadHistograms(t *testing.T) {
 	}
 }
 
-// TestCoordinatedOmission: a closed loop that measures every 10 ms and is held up once for a second would see one slow
-// request of a hundred; there would have been a hundred.
-func TestCoordinatedOmission(t *testing.T) {
-	var plain, corrected Histogram
-	for i := range 101 {
-		d := time.Millisecond
-		if i == 50 {
-			d = time.Second
-		}
-		plain.Record(d)
-		corrected.RecordCorrected(d, 10*time.Millisecond)
-	}
-	if got := plain.Quantile(.9); got > 2*time.Millisecond {
-		t.Errorf("not corrected: p90 %v", got)
-	}
-	if got := corrected.Quantile(.9); got < 700*time.Millisecond || got > 850*time.Millisecond {
-		t.Errorf("corrected: p90 %v, want about 0.8 s", got)
-	}
-}
-
 func TestParseStat(t *testing.T) {
 	line := "12 (a) (b) c) S 1 12 12 0 -1 4194560 9 0 0 0 150 50 0 0 20 0 7 0 99 1 2 3"
 	var p Process

@@ -42,19 +42,6 @@ type Summary struct {
 // Record counts one duration; a negative one counts as 0.
 func (h *Histogram) Record(d time.Duration) { h.record(d, 1) }
 
-// RecordCorrected counts one duration of a closed loop that meant to measure every `interval`: where one measurement took
-// longer, those that could not be made meanwhile are counted too, as they would have been seen (coordinated omission,
-// https://www.youtube.com/watch?v=lJ8ydIuPFeU). An open loop needs no correction: it measures from the scheduled time.
-func (h *Histogram) RecordCorrected(d, interval time.Duration) {
-	h.Record(d)
-	if interval <= 0 {
-		return
-	}
-	for missed := d - interval; missed >= interval; missed -= interval {
-		h.Record(missed)
-	}
-}
-
 func (h *Histogram) record(d time.Duration, n uint64) {
 	d = max(d, 0)
 	i := bucket(uint64(d))

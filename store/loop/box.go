@@ -24,9 +24,6 @@ func NewBox[T any](merge func(waiting, next T) T) *Box[T] {
 	return &Box[T]{merge: merge, ready: make(chan struct{}, 1)}
 }
 
-// Latest is the merge function of a box whose newest value says all.
-func Latest[T any](_, next T) T { return next }
-
 // Put adds a value, joining it with what is waiting. It does not block.
 func (b *Box[T]) Put(value T) {
 	b.mu.Lock()

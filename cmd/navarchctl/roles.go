@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/store/kv"
+)
+
+// storeRoles are the roles that etcd has for Navarch where its authentication is on, in the order in which they are printed.
+var storeRoles = []struct {
+	role kv.Role
+	is   string
+}{
+	{kv.RoleIngest, "processes with role ingest"},
+	{kv.RoleXDS, "processes with role xds"},
+	{kv.RoleCA, "processes with role ca"},
+	{kv.RoleOperator, "people who accept removals that are held"},
+}
+
+func (e *etcd) roles() *cobra.Command {
+	return &cobra.Command{Use: "roles", Short: "The roles that etcd's authentication wants, as commands of etcdctl (asks no etcd)", Args: cobra.NoArgs,
+		Long: "Prints the roles that etcd has to have for one mesh where its authentication is on, as commands of etcdctl. A process with several\n" +
+			"roles of Navarch has a user with several of these. Nothing is asked or changed.",
+		Example: "  navarchctl store roles --mesh default | sh",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return writeRoles(cmd.OutOrStdout(), e.mesh)
+		}}
+}
+
+// writeRoles prints the commands that make the roles of a mesh.
+func writeRoles(w io.Writer, mesh string) error {
+	for _, r := range storeRoles {
+		if _, err := fmt.Fprintf(w, "# %s: %s\netcdctl role add %s\n", r.role, r.is, r.role); err != nil {
+			return err
+		}
+		for _, g := range kv.Grants(mesh, r.role) {
+			right := "read"
+			if g.Write {
+				right = "readwrite"
+			}
+			if _, err := fmt.Fprintf(w, "etcdctl role grant-permission %s %s %s %s\n", r.role, right, quoted(g.Key), quoted(g.End)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// quoted is a key as a word of a POSIX shell. The empty end of a range, which is one key alone, is no word.
+func quoted(key string) string {
+	if key == "" {
+		return ""
+	}
+	return "'" + strings.ReplaceAll(key, "'", `'\''`) + "'"
+}
