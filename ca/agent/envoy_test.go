@@ -21,8 +21,8 @@ import (
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/ca/serve/servetest"
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/store/loopback"
 )
 
 // sds is the config source of a secret; tlsContext what both Envoys present, and whom they take.

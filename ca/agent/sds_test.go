@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/issue"
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 )
 
 type sdsWorld struct {

@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 )

@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/ca/serve"
-	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loopback"
 )
 
 // authorities is what the CA's server has of a keyring, as navarchd wires it.

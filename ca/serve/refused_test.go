@@ -12,7 +12,7 @@ import (
 
 	"navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/ca/serve/servetest"
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 )
 
 // Refused requests are logged by cause, with who asked and from where, one line for many; neither a token nor a CSR is shown.

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/store/loopback"
 )
 
 const deadline = envoytest.Patience

@@ -11,7 +11,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3" // so that protojson knows it
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 )
 
 func rendered(t *testing.T, proxyYAML string) []byte {

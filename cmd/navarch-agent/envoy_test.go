@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 )
 
 // program writes a shell script that takes Envoy's place.

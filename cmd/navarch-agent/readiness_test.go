@@ -16,8 +16,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/shard/relay"
+	"navarch.io/navarch/store/loopback"
 )
 
 // What keeps traffic away is said, all of it at once.

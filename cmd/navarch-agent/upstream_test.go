@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/store/loopback"
 )
 
 // serverCert makes a self-signed certificate for name and writes its PEM to file.

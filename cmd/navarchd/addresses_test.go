@@ -24,10 +24,10 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
-	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/crash"
+	"navarch.io/navarch/store/loopback"
 )
 
 // clientPair is a client's certificate of an authority.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/store/kv"
 )
 

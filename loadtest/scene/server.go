@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/loadtest/gauge"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/store/loopback"
 )
 
 // Server is one process that is measured: ours, or one that the user has started.

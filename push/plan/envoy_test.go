@@ -5,7 +5,7 @@ package plan
 import (
 	"testing"
 
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 )
 
 // TestEnvoyTakesRandomMeshes folds what was planned for random meshes into bootstraps, and asks a real Envoy.

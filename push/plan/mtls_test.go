@@ -31,11 +31,11 @@ import (
 	securityv1 "istio.io/api/security/v1beta1"
 	"sigs.k8s.io/yaml"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	local "navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
+	local "navarch.io/navarch/store/loopback"
 	"navarch.io/navarch/store/model"
 )
 

@@ -13,9 +13,9 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/loopback"
 )
 
 // wire is a TCP relay that counts what a server sends and can be cut.

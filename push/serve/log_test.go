@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"navarch.io/navarch/ca/attest"
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
 )

@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/store/loopback"
 )
 
 func socketAddress(t *testing.T, hostPort string) *corev3.Address {

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 )
 
 // line is what a test reads of a log line.

@@ -30,7 +30,7 @@ import (
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/serve"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/store/loopback"
 )
 
 // TrustDomain of every test CA.

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/store/loopback"
 )
 
 // agentPage is what the tests read of the agent's debug page.

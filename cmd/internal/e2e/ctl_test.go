@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/store/loopback"
 )
 
 // says checks that the output of navarchctl has lines that contain all the words of one of `lines` each.

@@ -6,9 +6,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"navarch.io/navarch/loadtest/loopback"
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/loopback"
 )
 
 // Fault 4, where etcd has three members: a replica asks the one that is cut off from the others, and answers without a quorum.

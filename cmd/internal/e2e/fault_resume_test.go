@@ -21,10 +21,10 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
 	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/loopback"
 )
 
 // Fault 19: proxies come back with true claims, with claims that are out of date, with forged ones, and with nothing. They

@@ -26,7 +26,7 @@ endpoints:`)
 	for i := range endpoints {
 		fmt.Fprintf(&b, "\n- {addresses: [10.8.0.%d], conditions: {ready: true}}", i+1)
 	}
-	return b.String()
+	return b.String() + "\n" // a last line without an end could be half of one, and would be waited for (store/source/files)
 }
 
 // A workload that is scaled from 100 Pods to 5, and to none, is no loss that anything holds up (issue 12, item 17): every proxy has

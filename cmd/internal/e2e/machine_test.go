@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/store/loopback"
 )
 
 // machine is an agent as it runs on a virtual machine: nothing of Kubernetes is there, only the files that

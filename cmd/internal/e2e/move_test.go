@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/shard/ring"
 )
 

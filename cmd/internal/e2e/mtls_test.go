@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/store/loopback"
 )
 
 // someNet stands in texts for the addresses of a test (loopback.NetFor).

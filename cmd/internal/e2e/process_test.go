@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/store/loopback"
 )
 
 // binary is the path of one of our programs, built from this tree.

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/store/loopback"
 )
 
 // oneEach makes every request a connection, and so a handshake, which resumes a session where it may.

@@ -20,8 +20,8 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/seal/kmstest"
-	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/loopback"
 )
 
 // sealable is a mesh whose keys are wrapped by a plugin that can go away.

@@ -34,8 +34,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/loopback"
 )
 
 // site is a certificate for site.test, its own authority.

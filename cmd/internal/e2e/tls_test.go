@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
-	"navarch.io/navarch/loadtest/loopback"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loopback"
 )
 
 // The secure address of a process without keyring serves what the plain one does to callers with a credential, as that of the

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/store/loopback"
 )
 
 // oneServer is a service that the proxy of workload web calls over plain text, on a listener of its own.

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/xds"
 )

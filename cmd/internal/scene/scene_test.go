@@ -14,8 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"navarch.io/navarch/loadtest/envoytest"
 	_ "navarch.io/navarch/push/build/patch/envoytypes" // what EnvoyFilters may name
+	"navarch.io/navarch/push/envoytest"
 )
 
 var update = flag.Bool("update", false, "rewrite what `cmp stdout FILE` compares with in the scenes")

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/loadtest/envoytest"
+	"navarch.io/navarch/push/envoytest"
 )
 
 // forever begins a block whose command runs until it is stopped.

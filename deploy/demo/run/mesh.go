@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/store/loopback"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )

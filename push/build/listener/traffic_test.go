@@ -14,9 +14,9 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
-	"navarch.io/navarch/loadtest/envoytest"
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/loopback"
 	"navarch.io/navarch/store/model"
 )
 

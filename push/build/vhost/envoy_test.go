@@ -15,8 +15,8 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
-	"navarch.io/navarch/loadtest/envoytest"
 	"navarch.io/navarch/push/build/route"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/store/loopback"
 )
 
 // answers is a bootstrap with one listener, which answers every request itself.

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/loadtest/loopback"
+	"navarch.io/navarch/store/loopback"
 )
 
 // Patience is how long tests wait for what takes an instant on a machine that does nothing else.
