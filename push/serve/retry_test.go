@@ -187,9 +187,10 @@ func TestRetryThatFails(t *testing.T) {
 		})
 	}
 	due(3, 2*quarantine.DefaultPause)
-	if i := w.s.Inspect(); len(i) != 1 || len(i[0].Refusals) != 1 || i[0].Types[xds.Cluster].Held != 1 {
-		t.Errorf("of the proxy: %+v", i)
-	}
+	eventually(t, "the stream says what its proxy refused, and holds", func() bool { // after the quarantine was told
+		i := w.s.Inspect()
+		return len(i) == 1 && len(i[0].Refusals) == 1 && i[0].Types[xds.Cluster].Held == 1
+	})
 	gone := w.joinsWithout("spiffe://four", "")
 	w.now.Add(int64(2 * quarantine.DefaultPause))
 	gone.next()
