@@ -75,3 +75,27 @@ func TestSortedIsAllInOrder(t *testing.T) {
 		}
 	}
 }
+
+// What a variant comes to over its scope is worked out once for all its proxies, however many join; over another scope it is worked out
+// again.
+func TestSharedLayersAreBlendedOnce(t *testing.T) {
+	all := func(n, from int, version string) *Manifest {
+		var out []*xds.Resource
+		for i := range n {
+			out = append(out, &xds.Resource{Type: xds.Cluster, Name: strconv.Itoa(from + i), Version: version})
+		}
+		return Of(out...)
+	}
+	proxy := Stack{Scope: all(1000, 1000, "scope"), Variant: all(300, 1900, "variant")}
+	if n := len(proxy.Sorted()); n != 1200 || proxy.Sum().Names.Len != n {
+		t.Fatalf("%d resources, of which the sum says %d", n, proxy.Sum().Names.Len)
+	}
+	if n := testing.AllocsPerRun(10, func() { proxy.Sorted(); proxy.Sum() }); n > 1 {
+		t.Errorf("%v allocations for each proxy", n)
+	}
+	other := Stack{Scope: all(500, 2000, "scope"), Variant: proxy[Variant]}
+	want := slices.SortedFunc(other.All(), byName)
+	if got := other.Sorted(); !slices.Equal(got, want) || other.Sum() != sumOf(want) {
+		t.Errorf("over another scope: %d resources, want %d", len(got), len(want))
+	}
+}

@@ -22,6 +22,7 @@ type Manifest struct {
 	size   int
 	digest atomic.Pointer[Sum]
 	order  atomic.Pointer[[]*xds.Resource] // by name; made when it is first asked for: proxies that join ask, others do not
+	over   atomic.Pointer[blend]           // of a Variant's manifest: it over its scope's; made when it is first asked for, too
 }
 
 type (

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"sync"
 
 	"navarch.io/navarch/push/xds"
 )
@@ -91,18 +92,45 @@ func (s Stack) hidden(layer int, name string) bool {
 	return false
 }
 
+// blend is what the manifests of a scope and of a variant come to together, for all proxies that have both.
+type blend struct {
+	scope *Manifest
+	sum   Sum
+	order func() []*xds.Resource // visible ones, by name; made once, when it is first asked for
+}
+
+// shared is the blend of the two layers that proxies share.
+func (s Stack) shared() blend {
+	if s[Variant].Len() == 0 {
+		return blend{s[Scope], s[Scope].sum(), func() []*xds.Resource { return visible(s[Scope].sorted(), s[Scope]) }}
+	}
+	if known := s[Variant].over.Load(); known != nil && known.scope == s[Scope] {
+		return *known
+	}
+	scope, variant := s[Scope], s[Variant]
+	now := blend{scope, scope.sum(), sync.OnceValue(func() []*xds.Resource {
+		return visible(overlay(scope.sorted(), variant.sorted()), scope, variant)
+	})}
+	now.sum.cover(Stack{scope}, variant)
+	variant.over.Store(&now)
+	return now
+}
+
+// visible is a list without what hides, if a manifest has any.
+func visible(all []*xds.Resource, of ...*Manifest) []*xds.Resource {
+	if slices.ContainsFunc(of, func(m *Manifest) bool { return m.Len() > 0 && m.sum().Names.Len != m.Len() }) {
+		return slices.DeleteFunc(slices.Clone(all), hides)
+	}
+	return all
+}
+
 // Sorted is All in the order of names. It may be shared between callers: not to be changed.
 func (s Stack) Sorted() []*xds.Resource {
-	all := s[0].sorted()
-	hidden := s[0].sum().Names.Len != s[0].Len()
-	for _, m := range s[1:] {
+	all := s.shared().order()
+	for _, m := range s[Workload:] {
 		if m.Len() > 0 {
-			all = overlay(all, m.sorted())
-			hidden = hidden || m.sum().Names.Len != m.Len()
+			all = visible(overlay(all, m.sorted()), m)
 		}
-	}
-	if hidden {
-		return slices.DeleteFunc(slices.Clone(all), hides)
 	}
 	return all
 }

@@ -84,20 +84,25 @@ func (m *Manifest) sum() Sum {
 	return s
 }
 
-// Sum is the Sum of what is visible. The work is that of the upper layers, which are small, once the layers' own are known.
-func (s Stack) Sum() Sum {
-	total := s[0].sum()
-	for i := 1; i < NumLayers; i++ {
-		if s[i].Len() == 0 {
-			continue
+// cover puts a layer over what lies below it, of which s is the Sum.
+func (s *Sum) cover(below Stack, upper *Manifest) {
+	s.merge(upper.sum())
+	for r := range upper.All() {
+		if under := below.Get(r.Name); under != nil {
+			s.remove(under.Name, under.Version)
 		}
-		below := Stack{}
-		copy(below[:i], s[:i])
-		total.merge(s[i].sum())
-		for r := range s[i].All() {
-			if under := below.Get(r.Name); under != nil {
-				total.remove(under.Name, under.Version)
-			}
+	}
+}
+
+// Sum is the Sum of what is visible. The work is that of the layers above a variant's, which are small, once the layers' own and that of
+// the variant over its scope are known.
+func (s Stack) Sum() Sum {
+	total := s.shared().sum
+	for i := Workload; i < NumLayers; i++ {
+		if s[i].Len() > 0 {
+			below := Stack{}
+			copy(below[:i], s[:i])
+			total.cover(below, s[i])
 		}
 	}
 	return total

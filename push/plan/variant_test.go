@@ -157,3 +157,36 @@ func TestRulesForSelectedWorkloads(t *testing.T) {
 		}
 	}
 }
+
+// Scopes that have a host in common have it in common for proxies of each place, too: those that join, and after an edit that touches all
+// of them.
+func TestScopesShareVariations(t *testing.T) {
+	const host = "s.ns0.svc.cluster.local"
+	rule := func(limit int) model.Record {
+		return rec(t, model.KindDestinationRule, "ns0/r", fmt.Sprintf("host: %s\ntrafficPolicy: {outlierDetection: {consecutive5xxErrors: %d}}\nsubsets: [{name: v1}, {name: v2}]", host, limit))
+	}
+	p := New(Settings{Snapshot: snapshot(svc(t, "ns0/s", "10.0.0.1", "http:80:HTTP"), svc(t, "ns1/x", "10.0.0.2", "http:80:HTTP"), rule(5))})
+	var handles []*Handle
+	for _, namespace := range []string{"ns0", "ns1"} {
+		for _, locality := range []string{"r1", "r2"} {
+			n := node(namespace, "at-"+locality)
+			n.Locality = locality
+			handles = append(handles, p.Join(n))
+		}
+	}
+	check := func(when string) {
+		t.Helper()
+		at := func(i int) any { return handles[i].planned.Load().variant.Get(host) }
+		if at(0) != at(2) || at(1) != at(3) || at(0) == at(1) {
+			t.Errorf("%s: of two scopes %p and %p at one place, %p and %p at another", when, at(0), at(2), at(1), at(3))
+		}
+		for _, h := range handles {
+			if bad := p.Check(h); len(bad) > 0 {
+				t.Errorf("%s: %s: %v", when, h.Node.Name, bad)
+			}
+		}
+	}
+	check("joined")
+	p.Apply(p.Snapshot().Apply(2, []model.Record{rule(6)}, nil))
+	check("after an edit")
+}

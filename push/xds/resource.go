@@ -48,7 +48,7 @@ type Resource struct {
 	wire    [][]byte
 	box     sync.Once
 	boxed   mem.BufferSlice
-	run     atomic.Pointer[run] // what it was the first of, when it was last sent with others
+	runs    atomic.Pointer[[]*run] // what it was the first of, when it was last sent with others
 }
 
 // flattenAbove is the number of segments beyond which a resource is joined into one slice when it is first sent: a

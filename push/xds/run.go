@@ -9,7 +9,7 @@ import (
 
 // run is resources that follow one another in a response, encoded as one piece: a response of a thousand resources is a
 // thousand pieces otherwise, each of which gRPC touches ten times for every stream. It hangs on its first resource, so
-// that streams, scopes and views that send the same resources share it. Immutable.
+// that streams, scopes and views that send the same resources share it. Immutable, as is a list of them.
 type run struct {
 	set  []*Resource
 	wire mem.Buffer // nil: the resources were met together once; they are joined when they are met again
@@ -22,6 +22,8 @@ const (
 	// runCut is how many resources lie between two whose names begin a run, in the mean. Where a run begins depends on
 	// one name only, so that an edit, or a resource that one proxy alone has, breaks up one run and leaves the others.
 	runCut = 64
+	// runsOfLead is how many runs a resource leads at most: proxies of each zone may have others after it. The last ones stay.
+	runsOfLead = 4
 )
 
 // Pack is resources as `resources` fields (number 2) of a DeltaDiscoveryResponse, in the order of the set, and the length
@@ -32,10 +34,11 @@ func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 	}
 	for len(set) > 0 {
 		lead := set[0]
-		if u := lead.run.Load(); u != nil && u.begins(set) {
+		if u := lead.runOf(set); u != nil {
 			if u.wire == nil {
-				u = u.join()
-				lead.run.Store(u)
+				joined := u.join()
+				lead.leads(joined, u)
+				u = joined
 			}
 			bufs, size, set = append(bufs, u.wire), size+u.size, set[len(u.set):]
 			continue
@@ -48,6 +51,32 @@ func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 		size, set = size+bytes, set[n:]
 	}
 	return bufs, size
+}
+
+// runOf is the run that a set begins with, the resource first; nil: it leads none of these.
+func (r *Resource) runOf(set []*Resource) *run {
+	if all := r.runs.Load(); all != nil {
+		for _, u := range *all {
+			if u.begins(set) {
+				return u
+			}
+		}
+	}
+	return nil
+}
+
+// leads puts a run first among those of the resource; of another one's in the place, if there is one. Where two streams do so at once,
+// one run is forgotten, and met again.
+func (r *Resource) leads(u, inPlaceOf *run) {
+	all := []*run{u}
+	if known := r.runs.Load(); known != nil {
+		for _, one := range *known {
+			if one != inPlaceOf && len(all) < runsOfLead {
+				all = append(all, one)
+			}
+		}
+	}
+	r.runs.Store(&all)
 }
 
 // begins says whether a set starts with the run.
@@ -66,7 +95,7 @@ func meet(set []*Resource) (n, size int) {
 		n, size = n+1, size+more
 	}
 	if n > 1 {
-		set[0].run.Store(&run{set: slices.Clone(set[:n]), size: size})
+		set[0].leads(&run{set: slices.Clone(set[:n]), size: size}, nil)
 	}
 	return n, size
 }

@@ -86,8 +86,8 @@ func TestRunsAreFewAndShared(t *testing.T) {
 	}
 	longest := 0
 	for _, r := range set {
-		if u := r.run.Load(); u != nil {
-			longest = max(longest, len(u.set))
+		if all := r.runs.Load(); all != nil {
+			longest = max(longest, len((*all)[0].set))
 		}
 	}
 	more := slices.Insert(slices.Clone(set), 500, many(t, Cluster, 1, 500, 9)[0])
@@ -98,6 +98,31 @@ func TestRunsAreFewAndShared(t *testing.T) {
 		packed(t, "again", set)
 		if n := packed(t, what, other); n > least+longest+1 {
 			t.Errorf("%s: %d pieces, without it %d, and no run is longer than %d", what, n, least, longest)
+		}
+	}
+}
+
+// Proxies of several zones have other resources among those that all have: each zone's runs stay, however they take turns.
+func TestRunsOfZones(t *testing.T) {
+	zones := make([][]*Resource, 3)
+	shared := many(t, Cluster, 1000, 500, 0)
+	for z := range zones {
+		own := many(t, Cluster, 1000, 500, z+1)
+		for i, r := range shared {
+			if i%5 == 0 {
+				r = own[i]
+			}
+			zones[z] = append(zones[z], r)
+		}
+	}
+	for range 2 {
+		for _, set := range zones {
+			packed(t, "first and second", set)
+		}
+	}
+	for z, set := range zones {
+		if n := packed(t, "third", set); n > 1000/10 {
+			t.Errorf("zone %d: %d pieces", z, n)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/view"
 )
 
 // assignment is the Spec of an assignment, in any Form.
@@ -15,19 +16,20 @@ type assignment interface{ Decided() endpoint.Spec }
 func (t *Table) planEndpoints(h *Host) {
 	old := h.endpoints
 	var found []input.Problem
-	h.endpoints = t.assignmentsOf(h, old, &found)
+	h.endpoints = t.assignmentsOf(h, view.Inputs{}, old, &found)
 	t.problems.Set("endpoints "+h.Name, found)
 	t.layer.Replace(old, h.endpoints)
 }
 
-// assignmentsOf are the assignments of a host's clusters; those that are among the old ones are not looked for in the pool.
-func (t *Table) assignmentsOf(h *Host, old []layer.Unit, found *[]input.Problem) []layer.Unit {
-	out := make([]layer.Unit, 0, len(old))
+// assignmentsOf are the assignments of a host's clusters for proxies with certain inputs; those that are among the old ones are not
+// looked for in the pool.
+func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, found *[]input.Problem) []layer.Unit {
+	out := make([]layer.Unit, 0, len(h.clusters))
 	for _, c := range h.clusters {
 		if !c.assigned() {
 			continue
 		}
-		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.in.Members(c.selection, c.labels), Balance: c.balance}
+		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.in.Members(c.selection, c.labels), Balance: t.balance(c.setting, inputs)}
 		if !t.form.Whole {
 			spec.Plain = input.Plain(c.selection, spec.Members.All())
 		}

@@ -3,6 +3,8 @@ package host
 import (
 	"slices"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/input"
@@ -19,8 +21,9 @@ type clusterUnit struct {
 	layer.Unit
 	selection input.Selection
 	labels    map[string]string // of the subset
-	balance   endpoint.Balance
-	demand    demand // of clients that speak to all endpoints alike
+	// setting is how the proxy's place decides among the endpoints; nil: it does not.
+	setting *networkingv1.LocalityLoadBalancerSetting
+	demand  demand // of clients that speak to all endpoints alike
 }
 
 // assigned says whether Envoy asks for the cluster's endpoints.
@@ -38,17 +41,19 @@ func InDNS(svc *model.Service) bool {
 func (t *Table) planClusters(h *Host) {
 	old := h.clusters
 	var found []input.Problem
-	h.clusters, h.reads = t.clustersOf(h, view.Inputs{}, &found)
+	t.clustersOf(h, view.Inputs{}, &found)
 	t.problems.Set("clusters "+h.Name, found)
 	t.layer.Replace(units(old), units(h.clusters))
 }
 
-// clustersOf are the clusters of a host for proxies with certain inputs, and which inputs they read.
-func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) ([]clusterUnit, view.Reads) {
+// clustersOf plans the clusters of a host for proxies with certain inputs, and notes which inputs are read.
+func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) {
+	h.clusters, h.reads, h.placed = nil, view.Reads{}, false
 	if h.Service == nil {
-		return nil, view.Reads{}
+		return
 	}
 	p := clusterPlan{Table: t, host: h, inputs: inputs, found: found}
+	h.clusters = make([]clusterUnit, 0, len(h.Service.Spec.GetPorts())*(1+len(h.Rules.subsets)))
 	for _, port := range h.Service.Spec.GetPorts() {
 		n := port.GetNumber()
 		if port.GetProtocol() == model.Protocol_PROTOCOL_UDP || input.PortOf(h.Service, n) != port || !t.hasPort(h, n) {
@@ -59,7 +64,7 @@ func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) 
 			p.cluster(n, sub)
 		}
 	}
-	return p.out, view.ReadsOf(append(p.labels, h.selectors...), p.locality)
+	h.reads = view.ReadsOf(append(p.labels, h.selectors...), p.locality)
 }
 
 func units(clusters []clusterUnit) []layer.Unit {
@@ -77,8 +82,7 @@ type clusterPlan struct {
 	inputs view.Inputs
 	found  *[]input.Problem
 
-	out      []clusterUnit
-	labels   []string // label keys that the clusters read
+	labels   []string // label keys that the clusters or their assignments read
 	locality bool     // they read the locality
 }
 
@@ -88,17 +92,19 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 		return
 	}
 	policy := traffic.Effective(h.Rules.Main, sub.rule, sub.GetName(), port)
-	c := clusterUnit{selection: p.selection(h, port, sub), labels: sub.GetLabels(), balance: p.balance(policy)}
+	c := clusterUnit{selection: p.selection(h, port, sub), labels: sub.GetLabels(), setting: policy.Locality(p.in.Meshes.Cluster)}
+	p.read(c.setting)
 	spec := cluster.Outbound{
 		Service: h.Service, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
 		Policy: traffic.Intern(policy), Discovery: traffic.DiscoveryOf(h.Service, policy),
-		Mesh: p.in.Meshes.Cluster, Caps: p.key.Caps & xds.CapIdentity, Balance: endpoint.Balance{Setting: c.balance.Setting},
+		Mesh: p.in.Meshes.Cluster, Caps: p.key.Caps & xds.CapIdentity, Balance: endpoint.Balance{Setting: c.setting},
 		Patches: p.patches.Matching(func(f model.Patch) bool {
 			return input.MergesCluster(f, Side(p.key), name)
 		}),
 	}
 	if spec.Discovery == traffic.StrictDNS || spec.Discovery == traffic.LogicalDNS {
-		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), c.balance
+		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), p.balance(c.setting, p.inputs)
+		h.placed = h.placed || c.setting != nil
 	}
 	if p.form.Whole {
 		c.demand = demanding(p.in, c.selection, c.labels)
@@ -110,30 +116,45 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 	}
 	if u, ok := p.in.Make(p.form.Cluster(spec), h.Service.Key, p.found); ok {
 		c.Unit = u
-		p.out = append(p.out, c)
+		h.clusters = append(h.clusters, c)
 	}
 }
 
-// balance is how the proxy's place decides among the endpoints of a cluster with a policy.
-func (p *clusterPlan) balance(policy traffic.Policy) endpoint.Balance {
-	setting := policy.Locality(p.in.Meshes.Cluster)
+// read notes what a setting reads of the proxy; nil: nothing.
+func (p *clusterPlan) read(setting *networkingv1.LocalityLoadBalancerSetting) {
+	if setting == nil {
+		return
+	}
+	p.locality = true
+	for _, key := range view.FailoverLabels(setting) {
+		if _, known := p.placeLabel(key, ""); !known {
+			p.labels = append(p.labels, key)
+		}
+	}
+}
+
+// placeLabel is the value of a label that follows from where a proxy is, and not from its labels.
+func (t *Table) placeLabel(key, locality string) (value string, known bool) {
+	switch key {
+	case "topology.istio.io/network":
+		return t.key.Network, true
+	case "topology.istio.io/cluster":
+		return t.key.Cluster, true
+	}
+	return endpoint.LocalityLabel(locality, key)
+}
+
+// balance is how the place of proxies with certain inputs decides among the endpoints of a cluster with a setting.
+func (t *Table) balance(setting *networkingv1.LocalityLoadBalancerSetting, inputs view.Inputs) endpoint.Balance {
 	if setting == nil {
 		return endpoint.Balance{}
 	}
-	p.locality = true
-	b := endpoint.Balance{Setting: setting, Locality: p.inputs.Locality}
+	b := endpoint.Balance{Setting: setting, Locality: inputs.Locality}
 	var labels []string
 	for _, key := range view.FailoverLabels(setting) {
-		value, known := endpoint.LocalityLabel(p.inputs.Locality, key)
-		switch {
-		case known:
-		case key == "topology.istio.io/network":
-			value = p.key.Network
-		case key == "topology.istio.io/cluster":
-			value = p.key.Cluster
-		default:
-			p.labels = append(p.labels, key)
-			value, _ = p.inputs.Label(key)
+		value, known := t.placeLabel(key, inputs.Locality)
+		if !known {
+			value, _ = inputs.Label(key)
 		}
 		labels = append(labels, key+"="+value)
 	}

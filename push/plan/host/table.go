@@ -11,6 +11,7 @@ package host
 
 import (
 	"slices"
+	"weak"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -44,6 +45,11 @@ type Host struct {
 	endpoints []layer.Unit
 	selectors []string   // label keys that workloadSelectors of its rules compare
 	reads     view.Reads // inputs of the proxy that its rules read; the host itself is as proxies without any see it
+	placed    bool       // there are endpoints inside its clusters, ordered by the proxy's place
+
+	// varied are the hosts that it became in variations, by what these read of the proxy, as long as some variation has them: the
+	// variations of all scopes that share the host share them.
+	varied map[view.Inputs]weak.Pointer[Host]
 }
 
 // New makes a table without hosts. The scope sees what any of the imports has; what is planned goes to the layer.
@@ -145,6 +151,7 @@ func (t *Table) renew(name string) *Host {
 	was := t.hosts.Get(name)
 	if was != nil {
 		*h = *was
+		h.varied = nil
 	}
 	if _, again := t.renewed[name]; !again {
 		t.renewed[name] = was
@@ -175,7 +182,7 @@ type sharedHost string
 
 func (h *Host) equal(o *Host) bool {
 	sameCluster := func(a, b clusterUnit) bool {
-		return a.Unit == b.Unit && a.selection == b.selection && a.demand == b.demand
+		return a.Unit == b.Unit && a.selection == b.selection && a.setting == b.setting && a.demand == b.demand
 	} // the labels follow
 	return h.Name == o.Name && h.Service == o.Service && h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
 		slices.EqualFunc(h.clusters, o.clusters, sameCluster) && slices.Equal(h.endpoints, o.endpoints)

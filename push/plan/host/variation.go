@@ -3,6 +3,7 @@ package host
 import (
 	"maps"
 	"slices"
+	"weak"
 
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
@@ -64,10 +65,13 @@ func (v *Variation) Resolve(name string) (rules bool) {
 		v.keep(name, base, nil)
 		return old != nil
 	}
-	h := &Host{Name: name, Service: base.Service}
-	h.Rules, h.selectors = v.table.rulesFor(name, base.Service, inputs)
-	v.planClusters(h, inputs)
-	v.planEndpoints(h, base.endpoints)
+	h := &Host{Name: name, Service: base.Service, Rules: base.Rules}
+	if len(base.selectors) > 0 {
+		h.Rules, h.selectors = v.table.rulesFor(name, base.Service, inputs)
+	}
+	v.planClusters(h, base, inputs)
+	v.planEndpoints(h, base, inputs)
+	h = base.share(h, inputs)
 	v.keep(name, base, h)
 	return old == nil || !old.Rules.equal(h.Rules) || !h.Rules.equal(base.Rules)
 }
@@ -79,13 +83,15 @@ func (v *Variation) Follow(name string, what input.Types) {
 		return
 	}
 	base, h := v.table.Get(name), *old
-	if inputs, _ := v.read(base); what.Has(input.CDS) {
-		v.planClusters(&h, inputs)
+	h.varied = nil
+	inputs, _ := v.read(base)
+	if what.Has(input.CDS) {
+		v.planClusters(&h, base, inputs)
 	}
 	if what.Has(input.EDS) {
-		v.planEndpoints(&h, base.endpoints)
+		v.planEndpoints(&h, base, inputs)
 	}
-	v.keep(name, base, &h)
+	v.keep(name, base, base.share(&h, inputs))
 }
 
 // read is what the rules of a host read of the inputs; false: nothing, the host is the table's.
@@ -97,14 +103,41 @@ func (v *Variation) read(base *Host) (view.Inputs, bool) {
 	return inputs, inputs != view.Inputs{}
 }
 
-func (v *Variation) planClusters(h *Host, inputs view.Inputs) {
+// planClusters plans the clusters of a host: the table's, unless selectors or the proxy's place decide about them.
+func (v *Variation) planClusters(h, base *Host, inputs view.Inputs) {
+	if len(base.selectors) == 0 && !base.placed {
+		h.clusters, h.reads = base.clusters, base.reads
+		return
+	}
 	var found []input.Problem // the same as the table's
-	h.clusters, h.reads = v.table.clustersOf(h, inputs, &found)
+	v.table.clustersOf(h, inputs, &found)
 }
 
-func (v *Variation) planEndpoints(h *Host, known []layer.Unit) {
-	var found []input.Problem
-	h.endpoints = v.table.assignmentsOf(h, known, &found)
+// planEndpoints plans the assignments. Those that the table has, or another variation that reads the same of its proxies, most likely
+// are the same.
+func (v *Variation) planEndpoints(h, base *Host, inputs view.Inputs) {
+	known := base.endpoints
+	if other := base.varied[inputs].Value(); other != nil {
+		known = other.endpoints
+	}
+	var found []input.Problem // the same as the table's
+	h.endpoints = v.table.assignmentsOf(h, inputs, known, &found)
+}
+
+// share is the host to keep in place of one that this host became for proxies with certain inputs: an equal one that another variation
+// has, or h.
+func (base *Host) share(h *Host, inputs view.Inputs) *Host {
+	if other := base.varied[inputs].Value(); other != nil && other.equal(h) {
+		return other
+	}
+	if base.varied == nil {
+		base.varied = map[view.Inputs]weak.Pointer[Host]{}
+	}
+	if n := len(base.varied); n&(n-1) == 0 { // at each doubling: what no variation has any more goes
+		maps.DeleteFunc(base.varied, func(_ view.Inputs, p weak.Pointer[Host]) bool { return p.Value() == nil })
+	}
+	base.varied[inputs] = weak.Make(h)
+	return h
 }
 
 // keep keeps a host in place of the one before, and shows in the layer what differs; nil: it is the table's.
