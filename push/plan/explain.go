@@ -28,10 +28,11 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 	}
 	switch t {
 	case xds.Cluster, xds.Endpoint:
-		if v != nil && v.Layer.Spec(of) != nil {
-			return []any{v.Layer.Spec(of)}
+		explain := s.hosts.Explain
+		if v != nil {
+			explain = v.Explain
 		}
-		if spec := s.hosts.Explain(of); spec != nil && s.layer.Spec(of) == nil {
+		if spec := explain(of); spec != nil && s.layer.Spec(of) == nil {
 			return []any{spec}
 		}
 	case xds.Secret:

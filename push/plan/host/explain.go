@@ -8,13 +8,14 @@ import (
 )
 
 // Explain is the Spec of a cluster or an assignment by its name; nil: the table has none.
-func (t *Table) Explain(of xds.Ref) pool.ResourceSpec {
+func (t *Table) Explain(of xds.Ref) pool.ResourceSpec { return explain(t, of) }
+
+// Explain is Table.Explain.
+func (v *Variation) Explain(of xds.Ref) pool.ResourceSpec { return explain(v, of) }
+
+func explain(hosts Hosts, of xds.Ref) pool.ResourceSpec {
 	_, _, _, name, _ := xds.ParseCluster(of.Name)
-	h := t.Get(name)
-	if h == nil {
-		return nil
-	}
-	for _, u := range append(units(h.clusters), h.endpoints...) {
+	for _, u := range hosts.Get(name).units() {
 		if u.Res.Type == of.Type && u.Res.Name == of.Name {
 			return u.Spec
 		}
@@ -48,7 +49,7 @@ func Specs(tables []Frozen, f func(spec pool.ResourceSpec, by model.Key)) {
 func (t *Table) Describe(line func(format string, args ...any)) {
 	for name, h := range t.hosts.All() {
 		line("host %s: %p %v", name, h.Service, h.Rules)
-		for _, u := range append(units(h.clusters), h.endpoints...) {
+		for _, u := range h.units() {
 			line("unit %s: %v %p", name, u.Spec, u.Res)
 		}
 	}

@@ -24,12 +24,12 @@ type Variation struct {
 
 	table *Table
 	hosts map[string]*Host     // whose rules read the inputs
-	shown map[string][]xds.Ref // what the layer has, or hides, because of each
+	hides map[string][]xds.Ref // what the layer hides of the table's because of each
 }
 
 // Vary makes a variation, and plans the hosts that are different in it into a layer.
 func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
-	v := &Variation{Inputs: inputs, Layer: to, table: t, hosts: map[string]*Host{}, shown: map[string][]xds.Ref{}}
+	v := &Variation{Inputs: inputs, Layer: to, table: t, hosts: map[string]*Host{}, hides: map[string][]xds.Ref{}}
 	for name, h := range t.hosts.All() {
 		if h.reads != (view.Reads{}) {
 			v.Resolve(name)
@@ -40,7 +40,7 @@ func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
 
 // Fork is a copy for the copy of a table (Table.Fork), into another layer.
 func (v *Variation) Fork(of *Table, to *layer.Layer) *Variation {
-	return &Variation{Inputs: v.Inputs, Layer: to, table: of, hosts: maps.Clone(v.hosts), shown: maps.Clone(v.shown)}
+	return &Variation{Inputs: v.Inputs, Layer: to, table: of, hosts: maps.Clone(v.hosts), hides: maps.Clone(v.hides)}
 }
 
 // Get is a host by its name; nil: the scope knows none.
@@ -161,32 +161,28 @@ func (v *Variation) Ruled(f func(name string)) {
 
 // show puts into the layer in what a host differs from the table's, in place of what it had because of it before.
 func (v *Variation) show(name string, base, now *Host) {
-	for _, ref := range v.shown[name] {
+	for _, u := range v.hosts[name].units() {
+		v.Layer.Remove(u.Res.Type, u.Res.Name)
+	}
+	for _, ref := range v.hides[name] {
 		v.Layer.Remove(ref.Type, ref.Name)
 	}
-	delete(v.shown, name)
+	delete(v.hides, name)
 	if now == nil {
 		return
 	}
-	named := func(all []layer.Unit, r *xds.Resource) bool {
-		return slices.ContainsFunc(all, func(u layer.Unit) bool { return u.Res.Type == r.Type && u.Res.Name == r.Name })
-	}
-	var refs []xds.Ref
 	have, want := base.units(), now.units()
 	for _, u := range have {
-		if !v.table.layer.Claimed(u.Res) && !named(want, u.Res) {
+		named := func(w layer.Unit) bool { return w.Res.Type == u.Res.Type && w.Res.Name == u.Res.Name }
+		if !v.table.layer.Claimed(u.Res) && !slices.ContainsFunc(want, named) {
 			v.Layer.Hide(u.Res.Type, u.Res.Name)
-			refs = append(refs, xds.Ref{Type: u.Res.Type, Name: u.Res.Name})
+			v.hides[name] = append(v.hides[name], xds.Ref{Type: u.Res.Type, Name: u.Res.Name})
 		}
 	}
 	for _, u := range want {
 		if !v.table.layer.Claimed(u.Res) && !slices.Contains(have, u) {
-			v.Layer.Add(u)
-			refs = append(refs, xds.Ref{Type: u.Res.Type, Name: u.Res.Name})
+			v.Layer.Put(u.Res)
 		}
-	}
-	if len(refs) > 0 {
-		v.shown[name] = refs
 	}
 }
 
