@@ -155,7 +155,8 @@ func TestForeignServers(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(mesh, "destinationrules")); err == nil { // the tiny world has some, world A none
 		t.Error("the folder holds the old world")
 	}
-	if s := r.Scenarios[0]; !slices.ContainsFunc(s.Rows, func(row report.Row) bool { return row.Name == "server CPU per edit" && row.Value > 0 }) {
+	// The row is there where the server's process is known. For twelve proxies it may well be 0: the kernel counts in steps of 10 ms.
+	if s := r.Scenarios[0]; !slices.ContainsFunc(s.Rows, func(row report.Row) bool { return row.Name == "server CPU per edit" }) {
 		t.Errorf("the server's CPU was not measured: %+v", s.Rows)
 	}
 	if err := server.Process.Signal(nil0); err != nil {
