@@ -107,6 +107,7 @@ type entry[S comparable] struct {
 	slots     [numSlots]*list.Element // nil: none
 	sentAt    [numSlots]time.Time     // when its turn for that was over; zero: it is not
 	granted   bool
+	plan      int64          // the newest that it was given a turn for; 0 after Skip or Refuse: it needs another turn
 	again     [allLanes]bool // marked while granted
 	first     bool           // it was the first in its lane of configuration when it was busy with what is urgent
 	unacked   int            // bytes charged
@@ -168,8 +169,10 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	case e.Op == Accept:
 		q.rollout.accept(s, e.Plan)
 	case e.Op == Skip:
+		s.plan = 0
 		q.rollout.skip(s, e.Plan)
 	case e.Op == Refuse:
+		s.plan = 0
 		q.rollout.refuse(s, e.Plan, e.By, now)
 	}
 	return q.grants(now)
@@ -220,7 +223,7 @@ func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 	if l == Endpoints {
 		q.window.last = now
 	}
-	if l == Config && plan > 0 {
+	if l == Config && plan > s.plan { // else it has had its turn for this plan, and the mark came late
 		q.rollout.begin(plan, len(q.streams))
 		q.remove(s, Config)
 		l = tried
@@ -327,7 +330,7 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 		}
 		if l == tried {
 			q.rollout.slots.enter(s)
-			grant.Plan = q.rollout.plan
+			grant.Plan, s.plan = q.rollout.plan, q.rollout.plan
 		}
 		s.granted = true
 		q.granted++

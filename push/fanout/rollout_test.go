@@ -41,6 +41,8 @@ func TestRollout(t *testing.T) {
 		"those who refuse do not take it too": {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1 r:a:1 y:b:1", "a b c"},
 		"a refusal takes the window back":     {widened + "n:c:1 n:d:1 n:e:1 n:f:1 n:g:1 r:c:1", "a b c d e f"},
 		"but one identity does so once":       {widened + "r:a:1:x y:b:1 y:b:1 y:b:1 r:b:1:x n:c:1 n:d:1 n:e:1 n:f:1 n:g:1", "a b c d e f"},
+		"a late mark needs no other turn":     {four + "n:a:1 n:b:1 d:a:1 d:b:1 n:a:1 n:b:1", "a b a b"},
+		"but one after nothing was sent does": {four + "n:a:1 d:a:1 s:a:1 n:b:1 n:c:1 n:a:1 n:d:1 d:b:1 s:b:1 d:c:1 s:c:1", "a b c a d"},
 		"refusals of the plan before":         {seven + "n:a:1 n:b:1 n:c:2 r:a:1 r:b:1 n:d:2", "a b c d"},
 	} {
 		if got := script(Budget{Rollout: 2}, c.events); got != c.want {
@@ -115,6 +117,9 @@ func (f *fleet) pass(d time.Duration) {
 		a := f.due[0]
 		f.due = f.due[1:]
 		f.step(Event[int]{Op: Ack, Stream: a.stream, Bytes: 9})
+		if a.plan == 0 {
+			continue // a turn for nothing new
+		}
 		if a.bad {
 			f.refused[f.by(a.stream)] = true
 			f.step(Event[int]{Op: Refuse, Stream: a.stream, Plan: a.plan, By: f.by(a.stream)})
@@ -139,11 +144,13 @@ func TestBadPlanAmongGoodOnes(t *testing.T) {
 				f.pass(gap)
 			}
 			f.pass(5 * time.Second)
+			f.edit(15) // without the version, which is withheld
+			f.pass(5 * time.Second)
 			// A few are sent each plan, and those of a second plan only where it came before the refusals did.
 			if most := 8 * (1 + int(after/gap)); len(f.tried) > most {
 				t.Errorf("edits each %v, answers after %v: %d of %d were sent the bad one, want %d at most", gap, after, len(f.tried), streams, most)
 			}
-			if least := slices.Min(f.has); least != 14 {
+			if least := slices.Min(f.has); least != 15 {
 				t.Errorf("edits each %v, answers after %v: one has plan %d", gap, after, least)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
@@ -174,8 +175,53 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 	}
 	st.send(false, 9)
 	sent()
-	if st.rollout != (rolloutState{plan: 9}) {
+	if st.rollout != (rolloutState{plan: 9, has: 9}) {
 		t.Errorf("there was nothing to be sent of the plan, and %+v", st.rollout)
+	}
+
+	view.set = planned(10, "four", "10.0.0.2:80")
+	st.send(false, 11) // the views of others have moved on, this one has not
+	sent("CDS", "EDS")
+	ack(xds.Cluster, xds.Endpoint)
+	view.set = planned(11, "five", "10.0.0.2:80")
+	st.send(false, 0)
+	sent()
+	st.send(false, 11)
+	sent("CDS", "EDS")
+	ack(xds.Cluster, xds.Endpoint)
+	if st.rollout.on || st.may.Load() != 11 {
+		t.Errorf("let in for plan %d, %+v", st.may.Load(), st.rollout)
+	}
+}
+
+// The view of a stream that is let in for a plan moves to that plan, and asks for a turn, a moment later: the second turn, which has
+// nothing to send, gives its slot back at once.
+func TestSecondTurnOfAPlanEnds(t *testing.T) {
+	p := newPlanner(cluster("a"))
+	var turns, refused atomic.Int32
+	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Rollout: 1, Slow: time.Hour},
+		Hooks: Hooks{Queued: func(time.Duration) { turns.Add(1) }, Refused: func(Refusal) { refused.Add(1) }}})
+	clients := []*client{dial(t, addr), dial(t, addr)}
+	for _, c := range clients {
+		c.ask(xds.Cluster)
+		c.ack(c.next())
+	}
+	eventually(t, "both are up to date", func() bool {
+		all := srv.all()
+		return len(all) == 2 && all[0].may.Load() != anyPlan && all[1].may.Load() != anyPlan
+	})
+	p.put(cluster("b"))
+	for _, c := range clients {
+		go func() { c.nack(c.next(), "Error adding/updating cluster(s) b: why") }() // the rollout stays at one stream at a time
+	}
+	eventually(t, "both have had it", func() bool { return refused.Load() == 2 })
+	for _, st := range srv.all() {
+		before := turns.Load()
+		st.tryPlan(st.turn.Load(), p.set.Plan, time.Now())
+		eventually(t, "it had its second turn", func() bool { return turns.Load() > before && srv.loop.Waiting(fanout.Config) == 0 })
+		if len(srv.all()) < len(clients) {
+			t.Fatal("the test took so long that a client has left")
+		}
 	}
 }
 

@@ -14,9 +14,12 @@ import (
 const anyPlan = math.MaxInt64
 
 // rolloutState is a stream's part in the delivery of a plan: it has begun when the stream was sent to for the first time after it
-// was let in, and ends when the client has all of it.
+// was let in, and ends when the client has all of it. Every turn that was given for a plan ends in exactly one of Accepted, Skipped
+// and Refused: until then it keeps a slot of the rollout (push/fanout) from others.
 type rolloutState struct {
-	plan int64
+	turn bool  // a turn was given for a plan, and nothing was sent since
+	plan int64 // that the last such turn was given for
+	has  int64 // the plan of the set that is sent: where a view has not moved yet, it is an older one
 	on   bool
 	sent bool // something of it was sent
 }
@@ -30,14 +33,17 @@ func (st *stream) tryPlan(turn *fanout.Stream, plan int64, now time.Time) {
 // begins says, with the lock held, whether the stream may be sent all of a set. Where it may not, because the set is of a plan
 // that this stream was not let in for, it waits for its turn. A view may move after a turn was given and before it is taken.
 func (st *stream) begins(set *manifest.Set, now time.Time) bool {
-	may := st.may.Load()
+	may, r := st.may.Load(), &st.rollout
 	if set.Plan > may {
 		st.tryPlan(st.turn.Load(), set.Plan, now)
 		return false
 	}
-	if may != anyPlan && may > st.rollout.plan {
-		st.rollout = rolloutState{plan: may, on: true}
+	r.has = set.Plan
+	if r.turn && may != anyPlan {
+		r.sent = r.sent && r.on && r.plan == may
+		r.plan, r.on = may, true
 	}
+	r.turn = false
 	return true
 }
 
@@ -46,8 +52,8 @@ func (st *stream) took(turn *fanout.Stream) {
 	if !st.rollout.on || !st.state.Took() {
 		return
 	}
-	st.rollout.on = false
-	if st.rollout.sent {
+	current := st.ended()
+	if current && st.rollout.sent {
 		turn.Accepted(st.rollout.plan)
 	} else {
 		turn.Skipped(st.rollout.plan)
@@ -57,9 +63,20 @@ func (st *stream) took(turn *fanout.Stream) {
 // refused is called, with the lock held, when the client has refused something.
 func (st *stream) refused(turn *fanout.Stream) {
 	if st.rollout.plan > 0 {
-		st.rollout.on = false
+		st.ended()
 		turn.Refused(st.rollout.plan, cmp.Or(st.client.Identity, "node:"+st.client.ID))
 	}
+}
+
+// ended notes that the turn for a plan is over. It says whether what was sent was of that plan: where it was of an older one, the
+// newer one needs a turn of its own.
+func (st *stream) ended() (current bool) {
+	r := &st.rollout
+	r.on = false
+	if current = r.has >= r.plan; !current {
+		st.may.CompareAndSwap(r.plan, r.has)
+	}
+	return current
 }
 
 // grown is called, with the lock held, when a stream counts as up to date: from now on plans are tried on it.

@@ -16,7 +16,10 @@ import (
 // the newest plan that the stream may be sent from now on; 0: as before.
 func (st *stream) send(urgent bool, plan int64) int {
 	st.mu.Lock()
-	st.may.Store(max(st.may.Load(), plan))
+	if plan > 0 {
+		st.may.Store(max(st.may.Load(), plan))
+		st.rollout.turn = true
+	}
 	if st.sending || st.closed {
 		st.whole = st.whole || !urgent
 		st.mu.Unlock()
