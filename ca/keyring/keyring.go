@@ -304,10 +304,15 @@ func (k *Keyring) turn(ctx context.Context) error {
 		return err
 	}
 	err := k.readCACerts(ctx)
-	if k.cfg.Leads() {
-		err = errors.Join(err, k.allow(ctx), k.advance(ctx), k.prune(ctx))
-		k.reseal(ctx)
+	if !k.cfg.Leads() {
+		return err
 	}
+	if off := k.clockOff(); off != nil {
+		err = errors.Join(err, off)
+	} else {
+		err = errors.Join(err, k.allow(ctx), k.advance(ctx), k.prune(ctx))
+	}
+	k.reseal(ctx)
 	return err
 }
 

@@ -15,11 +15,19 @@ import (
 
 const tries = 8 // of a change that others are ahead of
 
+// clockOff is why this replica's clock keeps it from changing the keyring; nil: nothing does.
+func (k *Keyring) clockOff() error {
+	if err := k.cfg.Clock.Off(); err != nil {
+		return fmt.Errorf("the keyring cannot be changed by this replica: %w", err)
+	}
+	return nil
+}
+
 // update changes the record, by the loop only. change gets a copy, and returns what it becomes (nil: as it is) and what
 // blobs come with it; it is called again where another wrote first.
 func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []kv.Blob, error)) error {
-	if err := k.cfg.Clock.Off(); err != nil {
-		return fmt.Errorf("the keyring cannot be changed by this replica: %w", err)
+	if err := k.clockOff(); err != nil {
+		return err
 	}
 	for range tries {
 		if err := k.look(ctx); err != nil {

@@ -53,9 +53,10 @@ type Clock struct {
 	mu       sync.Mutex    // a leaf: guards what follows
 	compared chan struct{} // closed once others is read
 	others   map[string]reading
-	passed   reading // what clocks/recorded said, and when it was read
-	done     bool    // compared is closed
-	said     string
+	passed   reading       // what clocks/recorded said, and when it was read
+	done     bool          // compared is closed
+	said     bool          // the log has it that the clock is off
+	offset   time.Duration // as the last error of off has it
 }
 
 // reading is what another clock said when this process had run for so long.
@@ -106,8 +107,15 @@ func (c *Clock) off(ran time.Duration) error {
 	if max(-low, high) <= Tolerance {
 		return nil
 	}
-	return fmt.Errorf("the clock of this machine says %s, and those of the others in the middle %s to %s: set it right", now.UTC().Format(time.RFC3339),
-		now.Add(low).UTC().Format(time.RFC3339), now.Add(high).UTC().Format(time.RFC3339))
+	offset, to := -low, "ahead of"
+	if high > offset {
+		offset, to = high, "behind"
+	}
+	// Whoever logs the error as it changes has one line for as long as the clock stays where it is.
+	if (offset - c.offset).Abs() > Tolerance/4 {
+		c.offset = offset
+	}
+	return fmt.Errorf("the clock of this machine is %s %s the median of the mesh's processes: set it right", c.offset.Round(time.Second), to)
 }
 
 // Compared is closed once the others' clocks have been read.
@@ -202,11 +210,11 @@ func (c *Clock) read(f kv.Folder) {
 func (c *Clock) say(ran time.Duration) {
 	err := c.off(ran)
 	switch {
-	case err == nil && c.said != "":
+	case err == nil && c.said:
 		c.cfg.Log.Info("the clock is that of the others again")
-		c.said = ""
-	case err != nil && c.said == "":
-		c.said = err.Error()
+		c.said = false
+	case err != nil && !c.said:
+		c.said = true
 		c.cfg.Log.Error("nothing is signed here, and nothing ended or pruned", obs.KeyError, err)
 	}
 }

@@ -79,6 +79,16 @@ func TestClockThatIsSet(t *testing.T) {
 	if c.Off() == nil {
 		t.Error("set forward by three minutes: believed")
 	}
+	said := c.Off().Error()
+	wall = wall.Add(time.Second)
+	if got := c.Off().Error(); got != said { // whoever logs what changes says it once
+		t.Errorf("a second later: %s, not %s", got, said)
+	}
+	wall = now.Add(time.Hour)
+	if got := c.Off().Error(); got == said {
+		t.Errorf("an hour off: %s", got)
+	}
+	wall = now.Add(3 * time.Minute)
 	c.start = c.start.Add(-3 * time.Minute) // three minutes later that is the time
 	if err := c.Off(); err != nil {
 		t.Error(err)
