@@ -10,9 +10,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"navarch.io/navarch/ca/denials"
+	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/push/access"
@@ -24,6 +25,7 @@ import (
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/quarantine/share"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -44,8 +46,7 @@ type process struct {
 	ca       *authority // nil: it does not follow the keyring
 	callers  *callers
 	vault    *vault.Vault
-	trust    trust
-	rooted   atomic.Bool // root-cert.pem was written
+	trust    *trust.Trust
 	tenants  *tenants
 	fleet    *fleet
 	tracer   *obs.Tracer // nil: nothing is traced
@@ -99,7 +100,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	p := &process{config: c, log: log, store: store, tenants: newTenants(), changes: newChangeLog(log), crashes: crash.New(log),
-		costly: web.NewSlots(maxCostly, maxCostlyOfCaller)}
+		costly: web.NewSlots(maxCostly, maxCostlyOfCaller), trust: trust.New(c.dataDir)}
 	p.health = newHealth(p.ready)
 	p.space.size, p.space.quota, p.space.log = store.Size, c.etcdQuota, log
 	if p.tracer, err = newTracer(ctx, c, log); err != nil {
@@ -176,6 +177,28 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 	return append(append(tasks, p.denials()...), loop.Task{Name: "credentials", Run: p.expire}), nil
 }
 
+// followKeyring has agents, streams and root-cert.pem follow the keyring.
+func (p *process) followKeyring(ctx context.Context) error {
+	if p.server == nil {
+		return p.trust.Run(ctx, p.ca.ring, nil)
+	}
+	return p.trust.Run(ctx, p.ca.ring, p.server)
+}
+
+// denials have the ingester know which identities are revoked; nil where there is no ingester, or nobody to ask.
+func (p *process) denials() []loop.Task {
+	if p.ingester == nil {
+		return nil
+	}
+	p.ingester.loop.Emit(denials.Unknown())
+	if p.ca == nil {
+		p.log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
+		return nil
+	}
+	d := denials.Source{Denied: func(now time.Time) ([]keyring.Denial, bool) { return p.ca.ring.State().Denied(now) }, Changed: p.ca.ring.Changed, Emit: p.ingester.loop.Emit, Log: p.log}
+	return []loop.Task{{Name: "denials", Run: d.Run}}
+}
+
 // leave hands over to the other replicas while everything still runs.
 func (p *process) leave(ctx context.Context) {
 	if p.fleet != nil {
@@ -232,7 +255,7 @@ func (p *process) replica() ([]loop.Task, error) {
 		Authenticate: p.callers.authenticate,
 		Refused:      p.callers.refused,
 		MayHaveKeys:  p.callers.mayHaveKeys,
-		AgentTypes:   append(p.trust.agentTypes(), p.fleet.agentType(), names),
+		AgentTypes:   append(p.trust.AgentTypes(), p.fleet.agentType(), names),
 		Answers:      p.answers(),
 		Identifier:   p.config.identifier(),
 		Store:        func() string { return storeName(p.mirror) },

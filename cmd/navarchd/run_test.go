@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -19,7 +20,7 @@ func TestPushThrottle(t *testing.T) {
 		if err := c.env.read(func(name string) (string, bool) { return value, name == "PILOT_PUSH_THROTTLE" }); err != nil {
 			t.Fatal(err)
 		}
-		p := &process{config: c, log: quiet, store: etcd.Connect(), tenants: newTenants(), changes: newChangeLog(quiet)}
+		p := &process{config: c, log: quiet, store: etcd.Connect(), tenants: newTenants(), changes: newChangeLog(quiet), trust: trust.New("")}
 		if _, err := p.replica(); err != nil {
 			t.Fatal(err)
 		}
