@@ -101,7 +101,7 @@ func (d *authorizer) guard(pages func(caller) http.Handler) http.Handler {
 
 // authorizer is as far as streams need it; they are authenticated by who serves them.
 func (p *process) authorizer() *authorizer {
-	d := &authorizer{open: !p.config.env.debugAuth, hosts: p.config.debugNames(), system: p.config.env.podNamespace, tenant: p.tenants.of}
+	d := &authorizer{open: !p.config.env.debugAuth, hosts: p.config.debugNames(), system: p.config.env.podNamespace, tenant: p.tenants.Of}
 	if p.ca != nil {
 		d.revoked = func(id spiffeid.ID) bool { return p.ca.ring.State().RevokedIdentity(id) }
 	}

@@ -31,6 +31,7 @@ import (
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/tenants"
 )
 
 // process is everything that one navarchd runs; what its roles do not need is nil.
@@ -47,7 +48,7 @@ type process struct {
 	callers  *callers
 	vault    *vault.Vault
 	trust    *trust.Trust
-	tenants  *tenants
+	tenants  *tenants.Tenants
 	fleet    *fleet
 	tracer   *obs.Tracer // nil: nothing is traced
 	health   *health
@@ -99,7 +100,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	p := &process{config: c, log: log, store: store, tenants: newTenants(), changes: newChangeLog(log), crashes: crash.New(log),
+	p := &process{config: c, log: log, store: store, tenants: tenants.New(), changes: newChangeLog(log), crashes: crash.New(log),
 		costly: web.NewSlots(maxCostly, maxCostlyOfCaller), trust: trust.New(c.dataDir)}
 	p.health = newHealth(p.ready)
 	p.space.size, p.space.quota, p.space.log = store.Size, c.etcdQuota, log
@@ -107,7 +108,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 		return err
 	}
 	tasks := []loop.Task{{Name: "etcd", Run: store.Run},
-		{Name: "tenants", Run: func(ctx context.Context) error { return p.tenants.follow(ctx, store, log) }}}
+		{Name: "tenants", Run: func(ctx context.Context) error { return p.tenants.Follow(ctx, store, log) }}}
 	if p.tracer != nil {
 		tasks = append(tasks, tracing(p.tracer, store))
 	}
@@ -152,7 +153,7 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 		if p.ingester, err = newIngester(c, store, sealerOf(p.vault), p.read, log, p.written.hook(p.tracer, p.changes)); err != nil {
 			return nil, err
 		}
-		p.ingester.notify = func(ctx context.Context, epoch kv.Epoch) { p.tenants.notify(ctx, store, epoch, p.ingester.loop, log) }
+		p.ingester.notify = func(ctx context.Context, epoch kv.Epoch) { p.tenants.Lead(ctx, store, epoch, p.ingester.loop, log) }
 		tasks = append(append(tasks, p.ingester.tasks()...), loop.Task{Name: "problems", Run: p.logProblems})
 	}
 	if c.hasKeyring() {

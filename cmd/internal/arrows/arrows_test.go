@@ -32,6 +32,7 @@ var may = map[string][]string{
 	"store/normal":       {"store/object"},
 	"store/source/files": {"store/object"},
 	"store/ingest":       {"store/normal", "store/object", "store/kv"},
+	"store/tenants":      {"store/ingest", "store/kv"},
 	"store/mirror":       {"store/durable", "store/kv"},
 	"push/view":          {"store/mirror", "push/traffic"},
 	"push/access":        {"push/view", "store/mirror", "push/traffic"},
@@ -133,6 +134,7 @@ var testsMay = map[string][]string{
 	"store/mirror":          {"store/kv/kvtest"},
 	"store/obs":             {"push/envoytest"},
 	"store/removal":         {"store/kv/kvtest"},
+	"store/tenants":         {"store/kv/kvtest"},
 
 	"cmd/*":    {"*"},
 	"deploy/*": {"*"},
