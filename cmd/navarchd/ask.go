@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/join"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/obs"
 )
@@ -38,7 +39,7 @@ func (d *authorizer) seen(identity, trustDomain string) (visibleTenants, error) 
 	if identity == "" {
 		return nil, status.Error(codes.Unauthenticated, "authentication required: ask over TLS, with a certificate or a token")
 	}
-	who, err := verified(identity, trustDomain)
+	who, err := join.Verified(identity, trustDomain)
 	if err != nil {
 		return nil, status.Errorf(codes.PermissionDenied, "%s: %v", identity, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/join"
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
@@ -80,7 +81,7 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 		Explain: func() (*manifest.Set, inspect.Specs, error) { return p.explain(info) },
 		Secret:  func(name string) (inspect.Standing, bool) { return p.standing(info, name) },
 	}
-	if proxy, ok := p.server.ViewOf(info.ID).(*served); ok {
+	if proxy, ok := p.server.ViewOf(info.ID).(*join.View); ok {
 		s.Proxy, s.Cluster, s.Version = proxy.Node.Name+"."+proxy.Node.Namespace, cmp.Or(proxy.Node.Cluster, p.config.cluster), proxy.Node.Version
 	}
 	for t := range xds.NumTypes {
@@ -100,7 +101,7 @@ func (p *process) stream(info serve.StreamInfo) inspect.Stream {
 
 // planned is a resource of the newest set of the stream's view; nil: there is none.
 func (p *process) planned(info serve.StreamInfo, t xds.Type, name string) *xds.Resource {
-	proxy, ok := p.server.ViewOf(info.ID).(*served)
+	proxy, ok := p.server.ViewOf(info.ID).(*join.View)
 	if !ok {
 		return nil
 	}
@@ -109,7 +110,7 @@ func (p *process) planned(info serve.StreamInfo, t xds.Type, name string) *xds.R
 
 // explain plans the proxy's view from nothing at the current snapshot: nothing is shared with the serving path.
 func (p *process) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, error) {
-	now, ok := p.server.ViewOf(info.ID).(*served)
+	now, ok := p.server.ViewOf(info.ID).(*join.View)
 	if !ok {
 		return nil, nil, errors.New("the stream has ended")
 	}
@@ -122,7 +123,7 @@ func (p *process) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 
 // standing is where a Secret stands for one stream's proxy, from the plan as it is.
 func (p *process) standing(info serve.StreamInfo, name string) (inspect.Standing, bool) {
-	proxy, ok := p.server.ViewOf(info.ID).(*served)
+	proxy, ok := p.server.ViewOf(info.ID).(*join.View)
 	if !ok {
 		return inspect.Standing{}, false
 	}
@@ -264,7 +265,7 @@ func contentsProblems(s mirror.Status) (all []inspect.Problem) {
 
 // blame names what made a refused resource, from the plan as it is.
 func (p *process) blame(v serve.View, t xds.Type, name, text string) []model.Place {
-	proxy, ok := v.(*served)
+	proxy, ok := v.(*join.View)
 	if !ok {
 		return nil
 	}

@@ -19,6 +19,7 @@ import (
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/join"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/problems"
@@ -161,7 +162,7 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 			return nil, err
 		}
 		p.callers, tasks = p.ca.callers, append(tasks, p.ca.tasks()...)
-	} else if p.callers, err = newCallers(c, trustDomainAliases(p.snapshot), workloads(p.snapshot), log); err != nil {
+	} else if p.callers, err = newCallers(c, trustDomainAliases(p.snapshot), join.Workloads(p.snapshot), log); err != nil {
 		return nil, err
 	}
 	tasks = append(tasks, p.callers.tasks()...)
@@ -259,11 +260,11 @@ func (p *process) replica() ([]loop.Task, error) {
 		AgentTypes:   append(p.trust.AgentTypes(), p.fleet.agentType(), names),
 		Answers:      p.answers(),
 		Identifier:   p.config.identifier(),
-		Store:        func() string { return storeName(p.mirror) },
+		Store:        func() string { return join.StoreName(p.mirror.Status().Seen.Cluster) },
 		AckDeadline:  p.config.ackDeadline,
-		Callers:      budget.New(budget.Config{Workloads: workloads(p.mirror.Current)}),
-		Planner: planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, clients: clients, checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain,
-			scopes: &scopes{cluster: p.config.cluster, domain: "svc." + p.config.domain, snapshot: p.mirror.Current, now: time.Now, clients: clients}},
+		Callers:      budget.New(budget.Config{Workloads: join.Workloads(p.mirror.Current)}),
+		Planner: join.Planner{Plans: p.planner, Mirror: p.mirror, Fleet: p.fleet, Clients: clients, Checked: p.config.env.identityCheck, TrustDomain: p.config.trustDomain,
+			Scopes: &join.Scopes{Cluster: p.config.cluster, Domain: "svc." + p.config.domain, Snapshot: p.mirror.Current, Now: time.Now, Clients: clients}},
 		Budget:  fanout.Budget{Streams: p.config.env.pushThrottle},
 		Hooks:   hooks(&p.commits, p.changes, p.tracer),
 		Blame:   p.blame,

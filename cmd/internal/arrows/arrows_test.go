@@ -65,6 +65,7 @@ var may = map[string][]string{
 	"push/budget":                 {},
 	"push/serve":                  {"push/budget", "store/crash", "push/delta", "push/fanout", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
 	"push/inspect":                {"push/manifest", "store/mirror", "push/traffic"},
+	"push/join":                   {"push/fanout", "push/plan", "push/serve", "push/view", "ca/attest", "store/crash", "store/kv", "store/mirror"},
 	"push/trust":                  {"push/serve", "ca/issue", "ca/keyring"},
 	"loadtest/gauge":              {},
 	"store/loopback":              {},
