@@ -12,10 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
 	"navarch.io/navarch/ca/denials"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/fanout"
@@ -57,7 +61,7 @@ type process struct {
 	written  written
 	changes  *changeLog
 	crashes  *crash.Log
-	costly   *web.Slots // pages of /debug that cost
+	pages    *debug.Pages
 	space    space
 	limiters []listenerLimits
 }
@@ -101,9 +105,10 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	p := &process{config: c, log: log, store: store, tenants: tenants.New(), changes: newChangeLog(log), crashes: crash.New(log),
-		costly: web.NewSlots(maxCostly, maxCostlyOfCaller), trust: trust.New(c.dataDir)}
+	p := &process{config: c, log: log, store: store, tenants: tenants.New(), changes: newChangeLog(log), crashes: crash.New(log), trust: trust.New(c.dataDir)}
 	p.health = newHealth(p.ready)
+	p.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace,
+		Domain: c.trustDomain, Tenant: p.tenants.Of}, Store: p.space.problems})
 	p.space.size, p.space.quota, p.space.log = store.Size, c.etcdQuota, log
 	if p.tracer, err = newTracer(ctx, c, log); err != nil {
 		return err
@@ -121,7 +126,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	pages, err := p.pages()
+	pages, err := p.listenHTTP()
 	if err != nil {
 		return err
 	}
@@ -155,16 +160,20 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 			return nil, err
 		}
 		p.ingester.notify = func(ctx context.Context, epoch kv.Epoch) { p.tenants.Lead(ctx, store, epoch, p.ingester.loop, log) }
+		p.pages.Objects = &debug.Objects{Files: p.ingester.source.Problems, Loop: p.ingester.loop.Problems, Found: p.ingester.found,
+			Held: p.ingester.heldProblem, Commits: p.written.list}
 		tasks = append(append(tasks, p.ingester.tasks()...), loop.Task{Name: "problems", Run: p.logProblems})
 	}
 	if c.hasKeyring() {
 		if p.ca, err = newAuthority(c, store, sealer, p.snapshot, log); err != nil {
 			return nil, err
 		}
+		p.pages.Rules.Revoked = func(id spiffeid.ID) bool { return p.ca.ring.State().RevokedIdentity(id) }
 		p.callers, tasks = p.ca.callers, append(tasks, p.ca.tasks()...)
 	} else if p.callers, err = newCallers(c, trustDomainAliases(p.snapshot), join.Workloads(p.snapshot), log); err != nil {
 		return nil, err
 	}
+	p.pages.Rules.Tokens = p.callers.tokens
 	tasks = append(tasks, p.callers.tasks()...)
 	if c.has(roleXDS) {
 		replica, err := p.replica()
@@ -251,6 +260,8 @@ func (p *process) replica() ([]loop.Task, error) {
 	shared := share.New(p.config.processName(), p.log)
 	withheld := quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: p.config.retryAfter}, Log: p.log, Share: shared.Add})
 	found := problems.New(problems.Config{Name: p.config.processName(), Find: p.planner.Problems, Revision: p.planner.Revision, Log: p.log})
+	shown := &debug.Proxies{Planner: p.planner, Mirror: p.mirror, Cluster: p.config.cluster, Fleet: p.fleet.members}
+	p.pages.Proxies = shown
 	clients := obs.NewSampled(p.log)
 	p.server = serve.New(serve.Config{
 		Quarantine:   withheld,
@@ -258,8 +269,8 @@ func (p *process) replica() ([]loop.Task, error) {
 		Refused:      p.callers.refused,
 		MayHaveKeys:  p.callers.mayHaveKeys,
 		AgentTypes:   append(p.trust.AgentTypes(), p.fleet.agentType(), names),
-		Answers:      p.answers(),
-		Identifier:   p.config.identifier(),
+		Answers:      p.pages.Answers(),
+		Identifier:   debug.Identifier(p.config.processName()),
 		Store:        func() string { return join.StoreName(p.mirror.Status().Seen.Cluster) },
 		AckDeadline:  p.config.ackDeadline,
 		Callers:      budget.New(budget.Config{Workloads: join.Workloads(p.mirror.Current)}),
@@ -267,11 +278,11 @@ func (p *process) replica() ([]loop.Task, error) {
 			Scopes: &join.Scopes{Cluster: p.config.cluster, Domain: "svc." + p.config.domain, Snapshot: p.mirror.Current, Now: time.Now, Clients: clients}},
 		Budget:  fanout.Budget{Streams: p.config.env.pushThrottle},
 		Hooks:   hooks(&p.commits, p.changes, p.tracer),
-		Blame:   p.blame,
+		Blame:   shown.Blame,
 		Log:     p.log,
 		Crashes: p.crashes,
 	})
-	p.fleet.server = p.server
+	p.fleet.server, shown.Server = p.server, p.server
 	return append([]loop.Task{
 		{Name: "mirror", Run: p.mirror.Run},
 		{Name: "plan", Run: p.planner.Run},
@@ -282,8 +293,8 @@ func (p *process) replica() ([]loop.Task, error) {
 	}, p.fleet.tasks(p.mirror, p.planner)...), nil
 }
 
-// pages are the HTTP addresses.
-func (p *process) pages() ([]loop.Task, error) {
+// listenHTTP opens the HTTP addresses.
+func (p *process) listenHTTP() ([]loop.Task, error) {
 	pages, err := net.Listen("tcp", p.config.httpAddr)
 	if err != nil {
 		return nil, fmt.Errorf("--http-addr: %w", err)
@@ -295,13 +306,13 @@ func (p *process) pages() ([]loop.Task, error) {
 	p.log.Info("listening", obs.KeyListener, "http", obs.KeyAddress, pages.Addr().String())
 	p.log.Info("listening", obs.KeyListener, "monitoring", obs.KeyAddress, metrics.Addr().String())
 	clients := obs.NewSampled(p.log)
-	var debug http.Handler
+	var debugPages http.Handler
 	if p.config.env.debugOnHTTP {
-		debug = p.guarded()
+		debugPages = p.pages.Handler()
 	}
 	return []loop.Task{
 		{Name: "http", Run: func(ctx context.Context) error {
-			return web.Serve(ctx, pages, public(p.ready, p.notes, debug), web.Limits{}, clients)
+			return web.Serve(ctx, pages, public(p.ready, p.notes, debugPages), web.Limits{}, clients)
 		}},
 		{Name: "monitoring", Run: func(ctx context.Context) error { return web.Serve(ctx, metrics, monitoring(), web.Limits{}, clients) }},
 	}, nil
