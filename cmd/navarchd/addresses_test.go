@@ -24,6 +24,8 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve"
@@ -69,7 +71,8 @@ func listening(t *testing.T, connections *budget.Ledger) (p *process, authority 
 	if authority, err = issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
-	serving, err := issue.Serving(authority, issue.ServingRequest{Names: []string{"localhost"}}, issue.Policy{}, time.Now(), nil)
+	state := &keyring.State{Active: authority, Bundle: authority.Roots}
+	presented, err := serving.New([]string{"localhost"}, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,12 +80,10 @@ func listening(t *testing.T, connections *budget.Ledger) (p *process, authority 
 	for _, root := range authority.Roots {
 		roots.AddCert(root)
 	}
-	server := secureBase()
-	server.Certificates, server.ClientCAs, server.ClientAuth = []tls.Certificate{serving}, roots, tls.VerifyClientCertIfGiven
 	plain, secure = loopback.For(t), loopback.For(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
-	for address, conf := range map[string]*tls.Config{plain: nil, secure: server} {
+	for address, conf := range map[string]*tls.Config{plain: nil, secure: presented.Config(func() *keyring.State { return state })} {
 		task, err := p.listen("test", address, conf, func(r grpc.ServiceRegistrar) {
 			p.server.Register(r)
 			called := func(_ any, stream grpc.ServerStream) error {

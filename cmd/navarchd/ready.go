@@ -12,7 +12,7 @@ import (
 // from its start has no certificate for its secure address: where there is no other, nobody should be sent to it.
 func (p *process) ready() error {
 	if p.ca != nil && p.config.speaksGRPC() && p.config.grpcAddr == "" && p.config.secureGRPCAddr != "" {
-		if _, err := p.ca.serving.under(p.ca.ring.State()); err != nil {
+		if _, err := p.ca.serving.Under(p.ca.ring.State()); err != nil {
 			return err
 		}
 	}
@@ -50,11 +50,11 @@ func (p *process) sealed() []string {
 	if state.Active != nil {
 		return nil
 	}
-	if _, err := p.ca.serving.under(state); err != nil {
+	if _, err := p.ca.serving.Under(state); err != nil {
 		return []string{"the secure address does not answer: " + err.Error()}
 	}
 	note := fmt.Sprintf("certificates are not signed here: %v", state.Sealed)
-	if own, from := p.ca.serving.have(); from != "" {
+	if own, from := p.ca.serving.Have(); from != "" {
 		until := own.Leaf.NotAfter.UTC().Format(time.RFC3339)
 		note += fmt.Sprintf("; the serving certificate is from the peer %s, until %s", from, until)
 	}

@@ -5,12 +5,14 @@ import (
 	"crypto/x509"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/kv/kvtest"
 )
@@ -39,7 +41,10 @@ func TestReadyOfCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := newAuthorityOf(t, 1)
+	root, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		config config
 		wrote  bool
@@ -52,7 +57,7 @@ func TestReadyOfCA(t *testing.T) {
 		"roots written":     {config{dataDir: "data"}, true, ""},
 	} {
 		c.config.roles = []string{string(roleCA)}
-		s, err := newServing(&c.config)
+		s, err := serving.New(c.config.servingNames(), c.config.tlsCert, c.config.tlsKey)
 		if err != nil {
 			t.Fatal(err)
 		}

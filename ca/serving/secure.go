@@ -1,4 +1,9 @@
-package main
+// Package serving is the TLS of the secure gRPC address: the certificate that a process presents, an operator's, one of our own CA, or one
+// that a peer issued while this process cannot sign; and the roots that callers are verified against, by the newest state of the keyring.
+//
+// Owns: the serving certificate, and the loop that asks peers for one.  Reads: states of ca/keyring, an operator's files, the fleet.
+// Never: says who a caller is, nor issues a certificate to anybody else.
+package serving
 
 import (
 	"crypto/tls"
@@ -16,7 +21,6 @@ import (
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 	caserve "navarch.io/navarch/ca/serve"
-	"navarch.io/navarch/cmd/internal/etcdflags"
 )
 
 // pairFiles are an operator's certificate and key, read again when a file changed. What does not fit together (one of two
@@ -65,21 +69,17 @@ func (p *pairFiles) pair() (*tls.Certificate, error) {
 	return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 }
 
-// serverTLS is the secure xDS address's without role ca: a client certificate is verified where it is presented and
-// --tls-client-ca is given.
-func (c *config) serverTLS() (*tls.Config, error) {
-	files := &pairFiles{cert: c.tlsCert, key: c.tlsKey}
+// ByFiles is the TLS of a process that follows no keyring: an operator's certificate and key, and a client certificate is verified where
+// it is presented and there are clients' roots; nil: none is asked for. Errors name flags.
+func ByFiles(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
+	files := &pairFiles{cert: cert, key: key}
 	if _, err := files.pair(); err != nil {
 		return nil, err
 	}
 	conf := secureBase()
 	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return files.pair() }
-	if c.clientCA != "" {
-		pool, err := etcdflags.Certificates("--tls-client-ca", c.clientCA)
-		if err != nil {
-			return nil, err
-		}
-		conf.ClientCAs, conf.ClientAuth = pool, tls.VerifyClientCertIfGiven
+	if clients != nil {
+		conf.ClientCAs, conf.ClientAuth = clients, tls.VerifyClientCertIfGiven
 	}
 	return conf, nil
 }
@@ -91,11 +91,11 @@ func secureBase() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
 }
 
-// serving is what the secure address of a process with role ca presents and trusts: one tls.Config for each state of the
-// keyring and each serving certificate.
-type serving struct {
-	config *config
-	files  *pairFiles // nil: our own CA's certificate is served
+// TLS is what the secure address of a process that follows the keyring presents and trusts: one tls.Config for each state of the
+// keyring and each serving certificate. Its methods may be called from any goroutine.
+type TLS struct {
+	names []string   // of the certificate
+	files *pairFiles // nil: our own CA's certificate is served
 
 	mu    sync.Mutex // guards what follows
 	own   *tls.Certificate
@@ -107,25 +107,26 @@ type serving struct {
 	pair  *tls.Certificate // in made
 }
 
-func newServing(c *config) (*serving, error) {
-	s := &serving{config: c}
-	if c.tlsCert == "" {
+// New makes one whose certificate has these names, or is an operator's, in files; empty: there are none. Errors name flags.
+func New(names []string, cert, key string) (*TLS, error) {
+	s := &TLS{names: names}
+	if cert == "" {
 		return s, nil
 	}
-	s.files = &pairFiles{cert: c.tlsCert, key: c.tlsKey}
+	s.files = &pairFiles{cert: cert, key: key}
 	_, err := s.files.pair()
 	return s, err
 }
 
-// tls asks state for the keyring at each handshake.
-func (s *serving) tls(state func() *keyring.State) *tls.Config {
+// Config asks state for the keyring at each handshake.
+func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	conf := secureBase()
-	conf.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.under(state()) }
+	conf.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.Under(state()) }
 	return conf
 }
 
-// under is the configuration under one state.
-func (s *serving) under(state *keyring.State) (*tls.Config, error) {
+// Under is the configuration under one state. An error: there is no certificate to present.
+func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pair, err := s.certificate(state, time.Now())
@@ -145,9 +146,9 @@ func (s *serving) under(state *keyring.State) (*tls.Config, error) {
 	return conf, nil
 }
 
-// certificate is the operator's, or the process's own from our CA: made anew when the signer changes, and at half of its
+// certificate is the operator's, or the process's own from our CA: made again when the signer changes, and at half of its
 // life. While this process cannot sign it is the one made before, or one that a peer signed (peerIssued).
-func (s *serving) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
+func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	if s.files != nil {
 		return s.files.pair()
 	}
@@ -163,7 +164,7 @@ func (s *serving) certificate(state *keyring.State, now time.Time) (*tls.Certifi
 	if s.own != nil && s.epoch == state.Active.Epoch && now.Before(halfLife(s.own.Leaf)) {
 		return s.own, nil
 	}
-	fresh, err := issue.Serving(state.Active, issue.ServingRequest{Names: s.config.servingNames()}, issue.Policy{}, now, nil)
+	fresh, err := issue.Serving(state.Active, issue.ServingRequest{Names: s.names}, issue.Policy{}, now, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make the serving certificate: %w", err)
 	}
@@ -176,8 +177,11 @@ func halfLife(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
 }
 
+// OwnFiles says whether the certificate is an operator's: then peers are asked for none.
+func (s *TLS) OwnFiles() bool { return s.files != nil }
+
 // usePeerIssued puts a certificate that a peer signed in force, or notes why there is none.
-func (s *serving) usePeerIssued(issued *caserve.PeerCertificate, err error) {
+func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.why = err; err == nil {
@@ -185,19 +189,18 @@ func (s *serving) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	}
 }
 
-// have is the certificate in force, and the peer that signed it; nil and empty where there is none, or this process did.
-func (s *serving) have() (own *tls.Certificate, from string) {
+// Have is the certificate in force, and the peer that signed it; nil and empty where there is none, or this process did.
+func (s *TLS) Have() (own *tls.Certificate, from string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.own, s.from
 }
 
-func (c *config) servingNames() []string {
-	names := issue.ServingNames(c.env.podNamespace, c.env.revision, c.env.customHost)
-	return append(names, "localhost", "127.0.0.1", "::1")
+// ByRecords has what a connection reads come a record at a time (records).
+func ByRecords(by credentials.TransportCredentials) credentials.TransportCredentials {
+	return byRecords{by}
 }
 
-// byRecords has what it reads come a record at a time.
 type byRecords struct {
 	credentials.TransportCredentials
 }

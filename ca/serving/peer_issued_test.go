@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 
 var testDomain = spiffeid.RequireTrustDomainFromString("cluster.local")
 
-// lenders is what a borrower sees of its peers.
-type lenders struct {
+// signers is what a sealed replica sees of its peers.
+type signers struct {
 	t    *testing.T
 	a    *issue.Authority
 	now  time.Time
@@ -41,7 +41,7 @@ func newAuthorityOf(t *testing.T, epoch uint64) *issue.Authority {
 	return a
 }
 
-func (l *lenders) ask(context.Context, *keyring.State) (*caserve.PeerCertificate, error) {
+func (l *signers) ask(context.Context, *keyring.State) (*caserve.PeerCertificate, error) {
 	if l.asks++; l.err != nil {
 		return nil, l.err
 	}
@@ -53,7 +53,7 @@ func (l *lenders) ask(context.Context, *keyring.State) (*caserve.PeerCertificate
 	return &caserve.PeerCertificate{Certificate: pair, Peer: "peer:15012"}, nil
 }
 
-func (l *lenders) hold(_ context.Context, serial, _ string, roots []string, _ time.Time) error {
+func (l *signers) hold(_ context.Context, serial, _ string, roots []string, _ time.Time) error {
 	if len(roots) == 0 {
 		l.t.Error("no roots are reported")
 	}
@@ -62,15 +62,15 @@ func (l *lenders) hold(_ context.Context, serial, _ string, roots []string, _ ti
 }
 
 // A sealed replica asks when it needs a certificate and at no other time: at first, at half of the life, when the roots
-// change; after a failure with a pause that grows. Once it can sign it makes its own, asks nobody, and says for what it was
-// lent that it has the newest roots.
+// change; after a failure with a pause that grows. Once it can sign it makes its own, asks nobody, and reports for each
+// certificate that a peer issued that it has the newest roots.
 func TestPeerIssued(t *testing.T) {
-	l := &lenders{t: t, a: newAuthorityOf(t, 1), now: time.Now(), err: errors.New("all peers are sealed")}
-	s, err := newServing(&config{})
+	l := &signers{t: t, a: newAuthorityOf(t, 1), now: time.Now(), err: errors.New("all peers are sealed")}
+	s, err := New([]string{"localhost"}, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &peerIssued{config: &config{}, log: slog.New(slog.DiscardHandler), serving: s, ask: l.ask, held: l.hold}
+	b := &PeerIssued{PeerConfig: PeerConfig{TLS: s, Log: slog.New(slog.DiscardHandler)}, ask: l.ask, held: l.hold}
 	away := errors.New("the KEK is away")
 	sealed := &keyring.State{Sealed: away, Claimed: []*x509.Certificate{l.a.Certificate}}
 	step := func(state *keyring.State, asks int, what string) time.Duration {
@@ -85,7 +85,7 @@ func TestPeerIssued(t *testing.T) {
 		t.Error("it does not wait for the keyring")
 	}
 	first := step(sealed, 1, "without a certificate")
-	if _, err := s.under(sealed); err == nil || !errors.Is(err, away) || !errors.Is(err, l.err) {
+	if _, err := s.Under(sealed); err == nil || !errors.Is(err, away) || !errors.Is(err, l.err) {
 		t.Errorf("why there is none: %v", err)
 	}
 	step(sealed, 1, "in the pause")
@@ -98,11 +98,11 @@ func TestPeerIssued(t *testing.T) {
 	l.err, l.now = nil, l.now.Add(maxPeerPause)
 	asked := l.asks
 	step(sealed, asked+1, "a peer signs")
-	conf, err := s.under(sealed)
+	conf, err := s.Under(sealed)
 	if err != nil || conf.ClientCAs.Equal(x509.NewCertPool()) {
 		t.Fatalf("%v", err)
 	}
-	own, from := s.have()
+	own, from := s.Have()
 	if from != "peer:15012" || !conf.Certificates[0].Leaf.Equal(own.Leaf) {
 		t.Errorf("from %q", from)
 	}
@@ -116,7 +116,7 @@ func TestPeerIssued(t *testing.T) {
 	unsealed := &keyring.State{Active: l.a, Bundle: []*x509.Certificate{l.a.Certificate}, Generation: 2}
 	step(unsealed, asked+3, "when it can sign")
 	if len(l.held) != 3 {
-		t.Errorf("%d of 3 loans were reported", len(l.held))
+		t.Errorf("%d of 3 certificates were reported", len(l.held))
 	}
 	step(unsealed, asked+3, "and again")
 	if len(l.held) != 3 {
@@ -126,21 +126,20 @@ func TestPeerIssued(t *testing.T) {
 }
 
 // servesItsOwn checks that nothing is left of what a peer signed.
-func servesItsOwn(t *testing.T, s *serving, unsealed *keyring.State) {
+func servesItsOwn(t *testing.T, s *TLS, unsealed *keyring.State) {
 	t.Helper()
 	mine, err := s.certificate(unsealed, time.Now())
 	if err != nil || len(mine.Leaf.URIs) != 0 {
 		t.Errorf("it still serves with what a peer signed: %v", err)
 	}
-	if _, from := s.have(); from != "" {
+	if _, from := s.Have(); from != "" {
 		t.Errorf("its own certificate is said to be from %s", from)
 	}
 }
 
-// Peers are those of --ca-peers and of the records, itself left out; the token is read anew, and no error shows it.
+// Peers are those of --ca-peers and of the records, itself left out; the token is read again each time, and no error shows it.
 func TestPeerIssuedPeersAndToken(t *testing.T) {
-	c := &config{caPeers: []string{"a:1"}, secureGRPCAddr: "127.0.0.1:15012", roles: []string{string(roleCA)}}
-	b := &peerIssued{config: c, fleet: []member.Record{{Address: "b:2"}, {}, {Address: "127.0.0.1:15012"}}}
+	b := &PeerIssued{PeerConfig: PeerConfig{Peers: []string{"a:1"}, Self: "127.0.0.1:15012"}, fleet: []member.Record{{Address: "b:2"}, {}, {Address: "127.0.0.1:15012"}}}
 	if got := b.peers(); !slices.Equal(got, []string{"a:1", "b:2"}) {
 		t.Errorf("peers %v", got)
 	}

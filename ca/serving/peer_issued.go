@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"context"
@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
@@ -28,16 +26,24 @@ const (
 	idle         = time.Hour        // nothing is due before the keyring changes
 )
 
-// peerIssued keeps the serving certificate of a process that cannot sign: while it is sealed, a peer signs one. As soon as
+// PeerConfig is how a process that cannot sign asks its peers.
+type PeerConfig struct {
+	TLS        *TLS
+	Ring       *keyring.Keyring
+	Store      *kv.Store
+	Peers      []string // host:port (--ca-peers), beside those that have a record in etcd
+	Self       string   // what this process's own record says
+	ServerName string   // in the peers' certificates
+	TokenFile  string   // of the token of the control plane itself
+	Log        *slog.Logger
+}
+
+// PeerIssued keeps the serving certificate of a process that cannot sign: while it is sealed, a peer signs one. As soon as
 // this process can sign, serving makes its own.
-type peerIssued struct {
-	config  *config
-	log     *slog.Logger
-	serving *serving
-	ring    *keyring.Keyring
-	store   *kv.Store
-	ask     func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
-	held    func(ctx context.Context, serial, identity string, roots []string, end time.Time) error
+type PeerIssued struct {
+	PeerConfig
+	ask  func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
+	held func(ctx context.Context, serial, identity string, roots []string, end time.Time) error
 
 	// Of the loop.
 	fleet    []member.Record
@@ -49,23 +55,24 @@ type peerIssued struct {
 	said     string
 }
 
-func newPeerIssued(c *config, a *authority, store *kv.Store) *peerIssued {
-	b := &peerIssued{config: c, log: a.log, serving: a.serving, ring: a.ring, store: store}
-	b.ask, b.held = b.askPeers, a.ring.Held
+// NewPeerIssued makes one; Run it.
+func NewPeerIssued(c PeerConfig) *PeerIssued {
+	b := &PeerIssued{PeerConfig: c}
+	b.ask, b.held = b.askPeers, c.Ring.Held
 	return b
 }
 
-// run asks whenever a certificate is needed, until ctx ends.
-func (b *peerIssued) run(ctx context.Context) error {
-	fleets, err := member.Follow(ctx, b.store, b.log)
+// Run asks whenever a certificate is needed, until ctx ends.
+func (b *PeerIssued) Run(ctx context.Context) error {
+	fleets, err := member.Follow(ctx, b.Store, b.Log)
 	if err != nil {
 		return err
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		changed, now := b.ring.Changed(), time.Now()
-		timer.Reset(b.step(ctx, b.ring.State(), now))
+		changed, now := b.Ring.Changed(), time.Now()
+		timer.Reset(b.step(ctx, b.Ring.State(), now))
 		select {
 		case <-changed:
 		case fleet := <-fleets:
@@ -78,8 +85,8 @@ func (b *peerIssued) run(ctx context.Context) error {
 }
 
 // step does what is due, and says how long nothing will be, if the keyring does not change.
-func (b *peerIssued) step(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
-	own, from := b.serving.have()
+func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
+	own, from := b.TLS.Have()
 	if state.Active != nil {
 		return b.report(ctx, state, now)
 	}
@@ -97,20 +104,20 @@ func (b *peerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 	if ctx.Err() != nil {
 		return idle
 	}
-	b.serving.usePeerIssued(issued, err)
+	b.TLS.usePeerIssued(issued, err)
 	if err != nil {
 		b.pause = min(max(2*b.pause, peerPause), maxPeerPause)
 		b.next = now.Add(b.pause/2 + rand.N(b.pause/2))
 		if b.said != err.Error() {
 			b.said = err.Error()
-			b.log.Warn("this replica cannot sign, and no peer signed a serving certificate for it; trying again",
+			b.Log.Warn("this replica cannot sign, and no peer signed a serving certificate for it; trying again",
 				slog.Any("sealed", state.Sealed), slog.Any(obs.KeyError, err))
 		}
 		return b.next.Sub(now)
 	}
 	leaf := issued.Certificate.Leaf
 	b.issued, b.under, b.pause, b.said = append(b.issued, leaf), roots, 0, ""
-	b.log.Info("this replica cannot sign: a peer signed its serving certificate", slog.String("peer", issued.Peer),
+	b.Log.Info("this replica cannot sign: a peer signed its serving certificate", slog.String("peer", issued.Peer),
 		slog.String("serial", issue.SerialString(leaf.SerialNumber)), slog.Time("notAfter", leaf.NotAfter),
 		slog.Any("sealed", state.Sealed))
 	return max(halfLife(leaf).Sub(now), peerPause)
@@ -118,7 +125,7 @@ func (b *peerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 
 // report says for the holder of each peer-issued certificate, this process, that it has the newest roots. It signs for itself by now and asks
 // nobody any more, so that a rotation would wait for their end.
-func (b *peerIssued) report(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
+func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	b.issued = slices.DeleteFunc(b.issued, func(leaf *x509.Certificate) bool { return now.After(leaf.NotAfter) })
 	if len(b.issued) == 0 || b.notified == state.Generation {
 		return idle
@@ -128,7 +135,7 @@ func (b *peerIssued) report(ctx context.Context, state *keyring.State, now time.
 	for _, leaf := range b.issued {
 		err := b.held(ctx, issue.SerialString(leaf.SerialNumber), leaf.URIs[0].String(), strings.Fields(rootsOf(state)), leaf.NotAfter)
 		if err != nil {
-			b.log.Info("the roots that this replica holds could not be journalled; trying again", slog.Any(obs.KeyError, err))
+			b.Log.Info("the roots that this replica holds could not be journalled; trying again", slog.Any(obs.KeyError, err))
 			return maxPeerPause
 		}
 	}
@@ -137,10 +144,10 @@ func (b *peerIssued) report(ctx context.Context, state *keyring.State, now time.
 }
 
 // askPeers asks the replicas that --ca-peers names and those that have a record in etcd.
-func (b *peerIssued) askPeers(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error) {
+func (b *PeerIssued) askPeers(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerBudget)
 	defer cancel()
-	token, err := readToken(b.config.tokenFile)
+	token, err := readToken(b.TokenFile)
 	if err != nil {
 		return nil, err
 	}
@@ -148,15 +155,13 @@ func (b *peerIssued) askPeers(ctx context.Context, state *keyring.State) (*caser
 	for _, root := range state.Callers() {
 		roots.AddCert(root)
 	}
-	name := "istiod." + b.config.env.podNamespace + ".svc"
-	return caserve.PeerIssued{Peers: b.peers(), Roots: roots, ServerName: name, Token: token}.Request(ctx)
+	return caserve.PeerIssued{Peers: b.peers(), Roots: roots, ServerName: b.ServerName, Token: token}.Request(ctx)
 }
 
-func (b *peerIssued) peers() []string {
-	peers := slices.Clone(b.config.caPeers)
-	own, _ := b.config.advertised()
+func (b *PeerIssued) peers() []string {
+	peers := slices.Clone(b.PeerConfig.Peers)
 	for _, r := range b.fleet {
-		if r.Address != "" && r.Address != own {
+		if r.Address != "" && r.Address != b.Self {
 			peers = append(peers, r.Address)
 		}
 	}
@@ -178,15 +183,6 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// controlPlane is the identity of the replicas.
-func (c *config) controlPlane(domain spiffeid.TrustDomain) (spiffeid.ID, error) {
-	id, err := spiffeid.FromSegments(domain, "ns", c.env.podNamespace, "sa", c.env.account)
-	if err != nil {
-		return id, fmt.Errorf("environment POD_NAMESPACE, SERVICE_ACCOUNT: %w", err)
-	}
-	return id, nil
-}
-
 func rootsOf(state *keyring.State) string {
 	var out []string
 	for _, root := range state.Callers() {
@@ -194,22 +190,4 @@ func rootsOf(state *keyring.State) string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, " ")
-}
-
-// believed reads --peer-roots each time: a root that is new may be in it by now. nil where it is not given.
-func (c *config) believed() func() ([]*x509.Certificate, error) {
-	if c.peerRoots == "" {
-		return nil
-	}
-	return func() ([]*x509.Certificate, error) {
-		text, err := os.ReadFile(c.peerRoots)
-		if err != nil {
-			return nil, fmt.Errorf("--peer-roots: %w", err)
-		}
-		roots, err := issue.Certificates(text)
-		if err != nil {
-			return nil, fmt.Errorf("--peer-roots: %s: %w", c.peerRoots, err)
-		}
-		return roots, nil
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"bytes"
@@ -78,19 +78,19 @@ func TestOneConfigurationPerState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newServing(&config{})
+	s, err := New([]string{"localhost"}, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	one, two := &keyring.State{Active: root, Bundle: root.Roots}, &keyring.State{Active: root, Bundle: root.Roots}
-	a, err := s.under(one)
+	a, err := s.Under(one)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, _ := s.under(one); a != b {
+	if b, _ := s.Under(one); a != b {
 		t.Error("two configurations under one state: work for each handshake")
 	}
-	b, err := s.under(two)
+	b, err := s.Under(two)
 	if err != nil || a == b {
 		t.Errorf("one configuration under two states: the roots of before (%v)", err)
 	}
