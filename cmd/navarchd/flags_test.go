@@ -61,3 +61,31 @@ func TestCredentialsCanBeVerified(t *testing.T) {
 		}
 	}
 }
+
+// What agents are told of where this replica is comes from the operator, the pod, or the address that it listens on; what
+// nobody could dial is not told.
+func TestAdvertised(t *testing.T) {
+	for name, c := range map[string]struct {
+		c      config
+		want   string
+		secure bool
+	}{
+		"the address it listens on":        {config{grpcAddr: "127.0.0.1:15010"}, "127.0.0.1:15010", false},
+		"every address":                    {config{grpcAddr: ":15010"}, "", false},
+		"every address, IPv6":              {config{grpcAddr: "[::]:15010"}, "", false},
+		"the pod's":                        {config{grpcAddr: ":15010", env: environment{podIP: "10.0.0.7"}}, "10.0.0.7:15010", false},
+		"the pod's, IPv6":                  {config{grpcAddr: ":15010", env: environment{podIP: "fd00::7"}}, "[fd00::7]:15010", false},
+		"secure first":                     {config{grpcAddr: "127.0.0.1:1", secureGRPCAddr: ":15012", tlsCert: "c", env: environment{podIP: "10.0.0.7"}}, "10.0.0.7:15012", true},
+		"secure by our own CA":             {config{roles: []string{"ca"}, secureGRPCAddr: "10.0.0.8:15012"}, "10.0.0.8:15012", true},
+		"secure is off":                    {config{grpcAddr: "127.0.0.1:1", secureGRPCAddr: ":15012"}, "127.0.0.1:1", false},
+		"the operator's host":              {config{advertise: "a.example", grpcAddr: ":15010", env: environment{podIP: "10.0.0.7"}}, "a.example:15010", false},
+		"the operator's port":              {config{advertise: "a.example:99", secureGRPCAddr: ":15012", tlsCert: "c"}, "a.example:99", true},
+		"the operator means the plain one": {config{advertise: "a.example:15010", grpcAddr: ":15010", secureGRPCAddr: ":15012", tlsCert: "c"}, "a.example:15010", false},
+		"any port":                         {config{grpcAddr: "127.0.0.1:0"}, "", false},
+		"nothing":                          {config{}, "", false},
+	} {
+		if got, secure := c.c.advertised(); got != c.want || secure != c.secure {
+			t.Errorf("%s: %q, TLS %v; want %q, %v", name, got, secure, c.want, c.secure)
+		}
+	}
+}

@@ -86,7 +86,7 @@ func (p *process) gauges(ctx context.Context) error {
 		}
 		if p.server != nil {
 			p.quarantined()
-			p.fleet.gauges(time.Now())
+			p.fleet.Gauges(time.Now())
 		}
 		p.callers.Gauges(time.Now())
 		for _, l := range p.limiters {

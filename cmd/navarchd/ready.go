@@ -25,7 +25,7 @@ func (p *process) ready() error {
 	if err := p.mirror.Ready(); err != nil {
 		return err
 	}
-	return p.fleet.ready()
+	return p.fleet.Ready()
 }
 
 // notes are what an operator should know of a process that is ready all the same.

@@ -33,6 +33,7 @@ import (
 	"navarch.io/navarch/push/quarantine/share"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/trust"
+	"navarch.io/navarch/shard/fleet"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -56,7 +57,7 @@ type process struct {
 	vault    *vault.Vault
 	trust    *trust.Trust
 	tenants  *tenants.Tenants
-	fleet    *fleet
+	fleet    *fleet.Fleet
 	tracer   *obs.Tracer // nil: nothing is traced
 	health   *health
 	commits  commits
@@ -230,7 +231,7 @@ func (p *process) issues() bool {
 // leave hands over to the other replicas while everything still runs.
 func (p *process) leave(ctx context.Context) {
 	if p.fleet != nil {
-		p.fleet.depart(ctx)
+		p.fleet.Depart(ctx)
 	}
 }
 
@@ -267,7 +268,7 @@ func (p *process) replica() ([]loop.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.fleet, err = newFleet(p.config, p.store, p.mirror, p.log); err != nil {
+	if p.fleet, err = fleet.New(p.config.fleetConfig(p.store, p.mirror, p.log)); err != nil {
 		return nil, err
 	}
 	names, err := nameTable()
@@ -277,7 +278,7 @@ func (p *process) replica() ([]loop.Task, error) {
 	shared := share.New(p.config.processName(), p.log)
 	withheld := quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: p.config.retryAfter}, Log: p.log, Share: shared.Add})
 	found := problems.New(problems.Config{Name: p.config.processName(), Find: p.planner.Problems, Revision: p.planner.Revision, Log: p.log})
-	shown := &debug.Proxies{Planner: p.planner, Mirror: p.mirror, Cluster: p.config.cluster, Fleet: p.fleet.members}
+	shown := &debug.Proxies{Planner: p.planner, Mirror: p.mirror, Cluster: p.config.cluster, Fleet: p.fleet.Page}
 	p.pages.Proxies = shown
 	clients := obs.NewSampled(p.log)
 	p.server = serve.New(serve.Config{
@@ -285,7 +286,7 @@ func (p *process) replica() ([]loop.Task, error) {
 		Authenticate: p.callers.Authenticate,
 		Refused:      p.callers.Refused,
 		MayHaveKeys:  p.callers.MayHaveKeys,
-		AgentTypes:   append(p.trust.AgentTypes(), p.fleet.agentType(), names),
+		AgentTypes:   append(p.trust.AgentTypes(), p.fleet.AgentType(), names),
 		Answers:      p.pages.Answers(),
 		Identifier:   debug.Identifier(p.config.processName()),
 		Store:        func() string { return join.StoreName(p.mirror.Status().Seen.Cluster) },
@@ -299,7 +300,8 @@ func (p *process) replica() ([]loop.Task, error) {
 		Log:     p.log,
 		Crashes: p.crashes,
 	})
-	p.fleet.server, shown.Server = p.server, p.server
+	p.fleet.Serves(p.server)
+	shown.Server = p.server
 	return append([]loop.Task{
 		{Name: "mirror", Run: p.mirror.Run},
 		{Name: "plan", Run: p.planner.Run},
@@ -307,7 +309,15 @@ func (p *process) replica() ([]loop.Task, error) {
 		{Name: "memory", Run: p.giveBack},
 		{Name: "quarantine", Run: func(ctx context.Context) error { return shared.Run(ctx, p.store, withheld) }},
 		{Name: "problems", Run: func(ctx context.Context) error { return found.Run(ctx, p.store) }},
-	}, p.fleet.tasks(p.mirror, p.planner)...), nil
+	}, p.fleet.Tasks(p.mirror, p.planner)...), nil
+}
+
+// fleetConfig is this replica among the others.
+func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger) fleet.Config {
+	address, secure := c.advertised()
+	return fleet.Config{Store: store, Name: c.processName(), Address: address, Secure: secure, Embedded: c.dataDir != "", Zone: c.zone,
+		Revision: func() int64 { return m.Status().Revision }, Lease: c.replicaLease, Ramp: c.ramp, DrainAfter: c.drainAfter, Grace: c.shutdown,
+		MostJoins: c.env.maxRequests, Contained: c.contained, Log: log}
 }
 
 // listenHTTP opens the HTTP addresses.

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func TestRecordOfAnIdleReplica(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFleet(&config{replicaLease: 3 * time.Second, env: environment{podName: "a"}}, etcd.Store, m, quiet)
+	f, err := New(Config{Store: etcd.Store, Name: "a", Revision: func() int64 { return m.Status().Revision }, Lease: 3 * time.Second, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"encoding/json"
@@ -29,7 +29,7 @@ func TestFleetPageIsForPeople(t *testing.T) {
 	}
 	r := ring.Assign(nil, []ring.Member{{Name: "a", Weight: 100}, {Name: "b", Weight: 100}, {Name: "c", Weight: 100}}, ring.Load{})
 	for _, owners := range []bool{false, true} {
-		page := membersPage{}
+		page := page{}
 		page.assign(r, owners)
 		raw, err := json.MarshalIndent(page, "", "  ")
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func placements(t *testing.T) (none, two, one *place.Placement) {
 	var leader sync.WaitGroup
 	leader.Go(func() { _ = place.Lead(leading, epoch, place.LeaderConfig{Store: etcd.Store, Log: quiet}) })
 	t.Cleanup(func() { resign(); leader.Wait() })
-	for _, f := range []*fleet{a, b} {
+	for _, f := range []*Fleet{a, b} {
 		f.eventually(t, "two replicas", func(p *place.Placement) bool { return len(p.Ring().Members()) == 2 && p.Peers() == 1 })
 	}
 	two = b.replica.Placement()
@@ -49,35 +49,35 @@ func TestAgentsAreNotifiedInTurn(t *testing.T) {
 	if others < 10 || others > 50 {
 		t.Fatalf("a owns %d of 60", others)
 	}
-	pass := func(p *place.Placement, n int, listens bool) (news int, r round) {
+	pass := func(p *place.Placement, n int, listens bool) (notified int, r round) {
 		r = round{placement: p, n: n}
 		for _, s := range all {
 			if r.turn(s, listens) {
-				news++
+				notified++
 			}
 		}
-		return news, r
+		return notified, r
 	}
 	// Of 60 that knew no owner: who stays is told at once, who goes in turn.
-	if news, r := pass(two, 0, true); news != 60-others || r.left != others {
-		t.Errorf("with none to go: %d told, %d left", news, r.left)
+	if told, r := pass(two, 0, true); told != 60-others || r.left != others {
+		t.Errorf("with none to go: %d told, %d left", told, r.left)
 	}
-	if news, r := pass(two, 7, true); news != 7 || r.left != others-7 {
-		t.Errorf("with seven to go: %d told, %d left", news, r.left)
+	if told, r := pass(two, 7, true); told != 7 || r.left != others-7 {
+		t.Errorf("with seven to go: %d told, %d left", told, r.left)
 	}
-	if news, r := pass(two, 1000, true); news != others-7 || r.left != 0 {
-		t.Errorf("with all to go: %d told, %d left", news, r.left)
+	if told, r := pass(two, 1000, true); told != others-7 || r.left != 0 {
+		t.Errorf("with all to go: %d told, %d left", told, r.left)
 	}
-	if news, r := pass(two, 1000, true); news != 0 || r.left != 0 {
-		t.Errorf("when all were told: %d told, %d left", news, r.left)
+	if told, r := pass(two, 1000, true); told != 0 || r.left != 0 {
+		t.Errorf("when all were told: %d told, %d left", told, r.left)
 	}
-	// All are to stay at b: that is news to those who were to go.
-	if news, r := pass(one, 0, true); news != others || r.left != 0 {
-		t.Errorf("all stay: %d told, %d left", news, r.left)
+	// All are to stay at b: those who were to go are told.
+	if told, r := pass(one, 0, true); told != others || r.left != 0 {
+		t.Errorf("all stay: %d told, %d left", told, r.left)
 	}
 	// Who has not asked costs no turn, and is told by the newest when it does.
-	if news, r := pass(two, 0, false); news != 0 || r.left != 0 {
-		t.Errorf("nobody listens: %d told, %d left", news, r.left)
+	if told, r := pass(two, 0, false); told != 0 || r.left != 0 {
+		t.Errorf("nobody listens: %d told, %d left", told, r.left)
 	}
 	first := &seat{namespace: all[0].namespace}
 	if r := (&round{placement: two}); r.turn(first, true) || r.left != 0 || first.notifiedOf(one) != two || all[0].notifiedOf(one) != two {

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func sidecars(t *testing.T, all map[string]map[string]string) *mirror.Snapshot {
 	return mirror.Empty().Apply(1, records, nil).New
 }
 
-// Whatever labels its proxies have, the scope of a proxy is one that a stand-in has planned before a replica says that it is
+// Whatever labels its proxies have, the scope of a proxy is one that a prewarmed proxy has planned before a replica says that it is
 // ready; most namespaces come before the Sidecars of any, and there is an end to it.
 func TestPrewarmedHaveTheScopes(t *testing.T) {
 	s := sidecars(t, map[string]map[string]string{
@@ -45,11 +45,11 @@ func TestPrewarmedHaveTheScopes(t *testing.T) {
 	for i, node := range nodes {
 		scopes[view.Of(s, node).Scope] = true
 		if i < 3 && len(node.Labels) > 0 {
-			t.Errorf("stand-in %d of %s has labels", i, node.Namespace)
+			t.Errorf("prewarmed proxy %d of %s has labels", i, node.Namespace)
 		}
 	}
 	if len(nodes) != 6 || len(scopes) != 6 {
-		t.Errorf("%d stand-ins have %d scopes, want 6", len(nodes), len(scopes))
+		t.Errorf("%d prewarmed proxies have %d scopes, want 6", len(nodes), len(scopes))
 	}
 	for _, namespace := range []string{"shop", "bank", "empty"} {
 		for _, labels := range []map[string]string{nil, {"app": "web", "version": "v1"}, {"app": "db", "tier": "1", "x": "y"}, {"app": "db"}} {
@@ -65,6 +65,6 @@ func TestPrewarmedHaveTheScopes(t *testing.T) {
 		many[fmt.Sprintf("shop s%d", i)] = map[string]string{"app": fmt.Sprint(i)}
 	}
 	if n := len(prewarmNodes(sidecars(t, many), []string{"shop"})); n != warmScopes {
-		t.Errorf("%d stand-ins, at most %d", n, warmScopes)
+		t.Errorf("%d prewarmed proxies, at most %d", n, warmScopes)
 	}
 }

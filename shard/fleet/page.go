@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// membersPage is /debug/fleet.
-type membersPage struct {
+// page is /debug/fleet.
+type page struct {
 	Self    string       `json:"self"`
 	Ring    uint64       `json:"ring"` // its version; 0: there is none yet
 	Split   []string     `json:"split_namespaces,omitempty"`
@@ -52,23 +52,23 @@ func ranges(shards []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// members is the page of the fleet.
-func (f *fleet) members(owners bool) any {
+// Page is the page of the fleet; with owners it has the owner of each shard.
+func (f *Fleet) Page(owners bool) any {
 	r, n := f.replica.Ring(), f.replica.Numbers()
-	page := membersPage{Self: f.config.processName(), Ring: r.Version(), Split: r.SplitNamespaces(), Members: []memberLine{},
+	p := page{Self: f.cfg.Name, Ring: r.Version(), Split: r.SplitNamespaces(), Members: []memberLine{},
 		Streams: f.streams.Total(), Share: n.Share, Ready: n.Ready}
-	page.assign(r, owners)
-	return page
+	p.assign(r, owners)
+	return p
 }
 
 // assign fills in what each member of a ring owns.
-func (page *membersPage) assign(r *ring.Ring, owners bool) {
+func (p *page) assign(r *ring.Ring, owners bool) {
 	at := map[string]int{}
 	for i, m := range r.Members() {
 		at[m.Name] = i
-		page.Members = append(page.Members, memberLine{Name: m.Name, Address: m.Address, Weight: m.Weight})
+		p.Members = append(p.Members, memberLine{Name: m.Name, Address: m.Address, Weight: m.Weight})
 	}
-	shards := make([][]int, len(page.Members))
+	shards := make([][]int, len(p.Members))
 	for shard := range ring.Shards {
 		owner := -1
 		if m, ok := r.Holder(shard); ok {
@@ -76,10 +76,10 @@ func (page *membersPage) assign(r *ring.Ring, owners bool) {
 			shards[owner] = append(shards[owner], shard)
 		}
 		if owners {
-			page.Owners = append(page.Owners, int16(owner))
+			p.Owners = append(p.Owners, int16(owner))
 		}
 	}
-	for i := range page.Members {
-		page.Members[i].Shards, page.Members[i].Owns = len(shards[i]), ranges(shards[i])
+	for i := range p.Members {
+		p.Members[i].Shards, p.Members[i].Owns = len(shards[i]), ranges(shards[i])
 	}
 }

@@ -1,4 +1,10 @@
-package main
+// Package fleet is this replica among the others: it lets streams in at a pace, tells agents which replica is theirs, keeps the balance of
+// streams, and hands over when it is stopped.
+//
+// Owns: this replica's record and placement, by shard/member and shard/place; which placement each agent was notified of.  Reads: the
+// ring, the streams of push/serve.  Never: decides who owns a shard (place.Lead), nor when to move or close (place.Moves, place.Drain,
+// place.Leaving).
+package fleet
 
 import (
 	"context"
@@ -28,23 +34,51 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The aside that tells agents which replica they belong to.
+// The agent resource that says which replica an agent belongs to.
 const (
 	ownerURL  = "navarch.io/owner"
 	ownerName = "owner"
 )
 
-// fleet is this replica among the others: its record, its view of the ring, and the door that new streams come through.
-// Alone, it owns everything, and nobody is sent anywhere.
-type fleet struct {
-	config    *config
+// Config is what a replica is made of.
+type Config struct {
+	Store    *kv.Store
+	Name     string       // of this replica
+	Address  string       // that agents are told of; empty: none is known
+	Secure   bool         // the address speaks TLS
+	Embedded bool         // etcd is in this process: there are no others
+	Zone     string       // that it runs in
+	Revision func() int64 // that it serves
+	// Lease is after which silence its proxies are given to others; Ramp the time over which a new replica takes its share of them, 0: at
+	// once.
+	Lease, Ramp time.Duration
+	DrainAfter  time.Duration // more than its share for so long, and it closes streams
+	Grace       time.Duration // that an orderly stop takes at most
+	MostJoins   float64       // in a second (PILOT_MAX_REQUESTS_PER_SECOND); 0: as many as the pace allows
+	Contained   bool          // its memory is limited
+	Log         *slog.Logger
+}
+
+// Server is what a fleet needs of the xDS server (serve.Server).
+type Server interface {
+	AgentResourceChangedFor(typeURL string, of func(v serve.View, listens bool) bool)
+	// SendAway closes up to n streams that do not subscribe to a type; all: those that do, too. It returns how many.
+	SendAway(n int, typeURL string, all bool) int
+	Subscribed(typeURL string) (streams, subscribed int)
+	Waiting(lane fanout.Lane) int
+	Lag(now time.Time) time.Duration
+}
+
+// Fleet is this replica among the others: its record, its view of the ring, and the admission of new streams. Alone, it owns everything,
+// and nobody is sent anywhere.
+type Fleet struct {
+	cfg       Config
 	log       *slog.Logger
 	streams   member.Streams
 	member    *member.Member
 	replica   *place.Replica
 	admission *place.Admission
-	server    *serve.Server // set before anything runs
-	secure    bool          // the address that agents are told speaks TLS
+	server    Server // set before anything runs
 	warmed    atomic.Bool
 	leaving   atomic.Bool
 	changed   chan struct{}             // holds one: there is another placement
@@ -54,46 +88,50 @@ type fleet struct {
 	owners map[owner]*serve.AgentResource
 }
 
-// owner is what the aside says.
+var _ join.Fleet = (*Fleet)(nil)
+
+// owner is what the agent resource says.
 type owner struct {
 	address string
 	self    bool
 }
 
-// errLeaving is what a proxy is told that comes to a replica which goes.
+// errLeaving is what a proxy is told that comes to a replica which is leaving.
 var errLeaving = errors.New("this replica is being stopped")
 
-// newFleet makes the parts; changed is told when agents may have another owner.
-func newFleet(c *config, store *kv.Store, m *mirror.Mirror, log *slog.Logger) (*fleet, error) {
-	f := &fleet{config: c, log: log, owners: map[owner]*serve.AgentResource{}, changed: make(chan struct{}, 1)}
+// New makes a replica that is not ready yet; Serves, and then Tasks, before anything is asked of it. An error is a name or a duration that
+// is not valid.
+func New(c Config) (*Fleet, error) {
+	f := &Fleet{cfg: c, log: c.Log, owners: map[owner]*serve.AgentResource{}, changed: make(chan struct{}, 1)}
 	var err error
-	f.replica, err = place.NewReplica(place.ReplicaConfig{Store: store, Self: c.processName(), Log: log,
+	f.replica, err = place.NewReplica(place.ReplicaConfig{Store: c.Store, Self: c.Name, Log: c.Log,
 		Changed: func(*place.Placement) { f.placed() }})
 	if err != nil {
 		return nil, err
 	}
-	address, secure := c.advertised()
-	f.secure = secure
-	if address == "" && c.dataDir == "" {
-		log.Info("agents are not told of this replica: --advertise-address is needed, or POD_IP")
+	if c.Address == "" && !c.Embedded {
+		c.Log.Info("agents are not told of this replica: --advertise-address is needed, or POD_IP")
 	}
-	ramp := c.ramp
+	ramp := c.Ramp
 	if ramp == 0 {
 		ramp = -1
 	}
 	f.member, err = member.New(member.Config{
-		Store: store, Name: c.processName(), Address: address, Zone: c.zone, Version: obs.Version, Level: model.Level, Lease: c.replicaLease, Ramp: ramp,
-		Streams: &f.streams, Revision: func() int64 { return m.Status().Revision }, Ring: f.replica.Ring, Log: log,
+		Store: c.Store, Name: c.Name, Address: c.Address, Zone: c.Zone, Version: obs.Version, Level: model.Level, Lease: c.Lease, Ramp: ramp,
+		Streams: &f.streams, Revision: c.Revision, Ring: f.replica.Ring, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	f.admission = place.NewAdmission(place.AdmissionConfig{
-		Pace:   place.PaceConfig{Cores: float64(runtime.GOMAXPROCS(0)), Most: c.env.maxRequests, Contained: c.contained},
+		Pace:   place.PaceConfig{Cores: float64(runtime.GOMAXPROCS(0)), Most: c.MostJoins, Contained: c.Contained},
 		Waited: joined,
 	})
 	return f, nil
 }
+
+// Serves says which server has the streams; it may ask for AgentType from then on.
+func (f *Fleet) Serves(server Server) { f.server = server }
 
 // joined counts a stream that came.
 func joined(_ time.Duration, err error) {
@@ -108,19 +146,20 @@ func joined(_ time.Duration, err error) {
 	obs.Joins.WithLabelValues(result).Inc()
 }
 
-func (f *fleet) tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
+// Tasks are the loops of a replica, which serves what m says by planner.
+func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 	return []loop.Task{
 		{Name: "member", Run: f.member.Run},
 		{Name: "placement", Run: f.replica.Run},
 		{Name: "admission", Run: f.admission.Run},
 		{Name: "warm", Run: func(ctx context.Context) error { return f.warm(ctx, m, planner) }},
 		{Name: "drain", Run: f.drain},
-		{Name: "tell", Run: f.notify},
+		{Name: "notify", Run: f.notify},
 	}
 }
 
-// agentType is what agents are told: the owner of the proxy that they are of.
-func (f *fleet) agentType() serve.AgentType {
+// AgentType is what agents are told: the owner of the proxy that they are of.
+func (f *Fleet) AgentType() serve.AgentType {
 	return serve.AgentType{TypeURL: ownerURL, Resource: func(c serve.Client, v serve.View) *serve.AgentResource {
 		s, ok := seatOf(v)
 		if !ok {
@@ -132,9 +171,9 @@ func (f *fleet) agentType() serve.AgentType {
 
 // answer is the owner of a proxy. Replicas have one address each: an agent that came by the other kind of connection could
 // not use it, and is told to stay.
-func (f *fleet) answer(p *place.Placement, secure bool, namespace, workload string) *serve.AgentResource {
+func (f *Fleet) answer(p *place.Placement, secure bool, namespace, workload string) *serve.AgentResource {
 	address, self := p.Owner(namespace, workload)
-	if secure != f.secure {
+	if secure != f.cfg.Secure {
 		address = ""
 	}
 	return f.resource(owner{address, self})
@@ -144,7 +183,7 @@ func (f *fleet) answer(p *place.Placement, secure bool, namespace, workload stri
 const maxOwners = 4096
 
 // resource is one answer, encoded once for all that get it.
-func (f *fleet) resource(o owner) *serve.AgentResource {
+func (f *Fleet) resource(o owner) *serve.AgentResource {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r := f.owners[o]; r != nil {
@@ -154,7 +193,7 @@ func (f *fleet) resource(o owner) *serve.AgentResource {
 		"address": structpb.NewStringValue(o.address), "self": structpb.NewBoolValue(o.self),
 	}})
 	if err != nil {
-		f.log.Error("an owner that cannot be told", obs.KeyAddress, o.address, obs.KeyError, err)
+		f.log.Error("an owner that cannot be encoded: agents are not told of it", obs.KeyAddress, o.address, obs.KeyError, err)
 		return nil
 	}
 	if len(f.owners) >= maxOwners {
@@ -172,7 +211,7 @@ type seat struct {
 }
 
 // Join implements join.Fleet.
-func (f *fleet) Join(namespace, workload string) join.Seat {
+func (f *Fleet) Join(namespace, workload string) join.Seat {
 	return &seat{namespace: namespace, workload: workload, leave: f.streams.Join(namespace, workload)}
 }
 
@@ -190,10 +229,10 @@ func seatOf(v serve.View) (*seat, bool) {
 }
 
 // Above implements join.Fleet.
-func (f *fleet) Above() error { return f.member.Above() }
+func (f *Fleet) Above() error { return f.member.Above() }
 
 // Admit implements join.Fleet: it makes a stream wait for its turn. Its errors are gRPC statuses.
-func (f *fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error {
+func (f *Fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error {
 	if f.leaving.Load() {
 		return status.Error(codes.Unavailable, errLeaving.Error())
 	}
@@ -205,8 +244,8 @@ func (f *fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error
 	return f.admission.Wait(ctx, cost)
 }
 
-// ready is nil where stock proxies may be sent here.
-func (f *fleet) ready() error {
+// Ready is nil where stock proxies may be sent here.
+func (f *Fleet) Ready() error {
 	switch {
 	case f.leaving.Load():
 		return errLeaving
@@ -218,8 +257,8 @@ func (f *fleet) ready() error {
 
 // drain keeps the balance: streams of proxies that do not follow the ring by themselves are closed, a few a second, while
 // this replica has much more than its share. Each is decided about when it is closed.
-func (f *fleet) drain(ctx context.Context) error {
-	decide := place.NewDrain(place.DrainConfig{After: f.config.drainAfter, Calm: f.config.drainAfter / 2})
+func (f *Fleet) drain(ctx context.Context) error {
+	decide := place.NewDrain(place.DrainConfig{After: f.cfg.DrainAfter, Calm: f.cfg.DrainAfter / 2})
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
 	for {
@@ -237,7 +276,7 @@ func (f *fleet) drain(ctx context.Context) error {
 }
 
 // drainInput looks at the streams one by one only where there are too many.
-func (f *fleet) drainInput(now time.Time) place.DrainInput {
+func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	numbers := f.replica.Numbers()
 	in := place.DrainInput{Now: now, Streams: f.streams.Total(), Share: numbers.Share, Peers: f.replica.Placement().Peers(), Mixed: numbers.Mixed,
 		LeaderAge: f.replica.LeaderAge(now), Random: rand.Float64()}
@@ -251,13 +290,13 @@ func (f *fleet) drainInput(now time.Time) place.DrainInput {
 	return in
 }
 
-// depart is the orderly way out: the others take over, the streams are sent to them over the grace period, and what is left
-// is ended by who called. With nobody to take over, or nothing to be taken over, it returns when the ring is without this
+// Depart is the orderly way out: the others take over, the streams are sent to them over the grace period, and what is left
+// is ended by the caller. With nobody to take over, or nothing to be taken over, it returns when the ring is without this
 // replica: within milliseconds, and at once where nobody leads.
-func (f *fleet) depart(ctx context.Context) {
+func (f *Fleet) Depart(ctx context.Context) {
 	f.leaving.Store(true)
 	f.member.Leave()
-	leaving := place.Leaving{Began: time.Now(), Grace: f.config.shutdown}
+	leaving := place.Leaving{Began: time.Now(), Grace: f.cfg.Grace}
 	tick := time.NewTicker(leaving.StepEvery())
 	defer tick.Stop()
 	for {
@@ -290,11 +329,11 @@ func (f *fleet) depart(ctx context.Context) {
 	}
 }
 
-// gauges sets the metrics that are read off the fleet, as of now.
-func (f *fleet) gauges(now time.Time) {
+// Gauges sets the metrics that are read off the fleet, as of now.
+func (f *Fleet) Gauges(now time.Time) {
 	placement, numbers, admission := f.replica.Placement(), f.replica.Numbers(), f.admission.State()
 	s := place.SignalsOf(place.Measures{
-		Streams: f.streams.Total(), Misplaced: f.streams.Misplaced(placement.Ring(), f.config.processName()), Numbers: numbers,
+		Streams: f.streams.Total(), Misplaced: f.streams.Misplaced(placement.Ring(), f.cfg.Name), Numbers: numbers,
 		PushLag: f.server.Lag(now), Admission: admission,
 	})
 	obs.FleetProxies.Set(s.Fleet)

@@ -1,10 +1,9 @@
-package main
+package fleet
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,56 +15,25 @@ import (
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/shard/place"
-	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/mirror"
-	"navarch.io/navarch/store/model"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// What agents are told of where this replica is comes from the operator, the pod, or the address that it listens on; what
-// nobody could dial is not told.
-func TestAdvertised(t *testing.T) {
-	for name, c := range map[string]struct {
-		c      config
-		want   string
-		secure bool
-	}{
-		"the address it listens on":        {config{grpcAddr: "127.0.0.1:15010"}, "127.0.0.1:15010", false},
-		"every address":                    {config{grpcAddr: ":15010"}, "", false},
-		"every address, IPv6":              {config{grpcAddr: "[::]:15010"}, "", false},
-		"the pod's":                        {config{grpcAddr: ":15010", env: environment{podIP: "10.0.0.7"}}, "10.0.0.7:15010", false},
-		"the pod's, IPv6":                  {config{grpcAddr: ":15010", env: environment{podIP: "fd00::7"}}, "[fd00::7]:15010", false},
-		"secure first":                     {config{grpcAddr: "127.0.0.1:1", secureGRPCAddr: ":15012", tlsCert: "c", env: environment{podIP: "10.0.0.7"}}, "10.0.0.7:15012", true},
-		"secure by our own CA":             {config{roles: []string{"ca"}, secureGRPCAddr: "10.0.0.8:15012"}, "10.0.0.8:15012", true},
-		"secure is off":                    {config{grpcAddr: "127.0.0.1:1", secureGRPCAddr: ":15012"}, "127.0.0.1:1", false},
-		"the operator's host":              {config{advertise: "a.example", grpcAddr: ":15010", env: environment{podIP: "10.0.0.7"}}, "a.example:15010", false},
-		"the operator's port":              {config{advertise: "a.example:99", secureGRPCAddr: ":15012", tlsCert: "c"}, "a.example:99", true},
-		"the operator means the plain one": {config{advertise: "a.example:15010", grpcAddr: ":15010", secureGRPCAddr: ":15012", tlsCert: "c"}, "a.example:15010", false},
-		"any port":                         {config{grpcAddr: "127.0.0.1:0"}, "", false},
-		"nothing":                          {config{}, "", false},
-	} {
-		if got, secure := c.c.advertised(); got != c.want || secure != c.secure {
-			t.Errorf("%s: %q, TLS %v; want %q, %v", name, got, secure, c.want, c.secure)
-		}
-	}
-}
-
 // replica is a fleet's member with a server that has no streams.
-func replica(t *testing.T, etcd *kvtest.Server, name string, shutdown time.Duration) *fleet {
+func replica(t *testing.T, etcd *kvtest.Server, name string, grace time.Duration) *Fleet {
 	t.Helper()
 	store := etcd.Connect()
 	m, err := mirror.New(mirror.Config{Source: store, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &config{grpcAddr: name + ":15010", replicaLease: 3 * time.Second, shutdown: shutdown, env: environment{podName: name}}
-	f, err := newFleet(c, store, m, quiet)
+	f, err := New(Config{Store: store, Name: name, Address: name + ":15010", Revision: func() int64 { return m.Status().Revision }, Lease: 3 * time.Second, Grace: grace, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.server = serve.New(serve.Config{AgentTypes: []serve.AgentType{f.agentType()}, Log: quiet})
+	f.Serves(serve.New(serve.Config{AgentTypes: []serve.AgentType{f.AgentType()}, Log: quiet}))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context) error{f.member.Run, f.replica.Run, f.admission.Run} {
@@ -77,7 +45,7 @@ func replica(t *testing.T, etcd *kvtest.Server, name string, shutdown time.Durat
 }
 
 // eventually follows the placements until one is right.
-func (f *fleet) eventually(t *testing.T, what string, want func(*place.Placement) bool) {
+func (f *Fleet) eventually(t *testing.T, what string, want func(*place.Placement) bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	for {
@@ -144,23 +112,23 @@ func TestFleetOfTwo(t *testing.T) {
 	patient, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	began := time.Now()
-	b.depart(patient)
+	b.Depart(patient)
 	if took := time.Since(began); took < time.Second || patient.Err() != nil {
 		t.Errorf("a stream that does not go was waited for %v", took)
 	}
-	if err := b.Admit(t.Context(), serve.Client{}, view.Node{}); status.Code(err) != codes.Unavailable || !errors.Is(b.ready(), errLeaving) {
-		t.Errorf("a replica that leaves: %v, %v", err, b.ready())
+	if err := b.Admit(t.Context(), serve.Client{}, view.Node{}); status.Code(err) != codes.Unavailable || !errors.Is(b.Ready(), errLeaving) {
+		t.Errorf("a replica that leaves: %v, %v", err, b.Ready())
 	}
 	a.eventually(t, "the other one has left the ring", func(p *place.Placement) bool { return len(p.Ring().Members()) == 1 && p.Peers() == 0 })
 	defer a.streams.Join("x", "y")()
-	if a.depart(patient); patient.Err() != nil {
+	if a.Depart(patient); patient.Err() != nil {
 		t.Error("with nobody to take over it waits")
 	}
 }
 
 // Who waits to be let in is a part of the load that the leader makes rings by: it is to be served by somebody.
 func TestWhoWaitsIsLoad(t *testing.T) {
-	f := &fleet{admission: place.NewAdmission(place.AdmissionConfig{Pace: place.PaceConfig{Cores: 1, Most: .01}})}
+	f := &Fleet{admission: place.NewAdmission(place.AdmissionConfig{Pace: place.PaceConfig{Cores: 1, Most: .01}})}
 	waiting, over := context.WithCancel(t.Context())
 	defer over()
 	var joins sync.WaitGroup
@@ -175,23 +143,5 @@ func TestWhoWaitsIsLoad(t *testing.T) {
 	joins.Wait()
 	if n := f.streams.Load(nil).Streams(); n != 0 {
 		t.Errorf("%d in the load when nobody waits", n)
-	}
-}
-
-// The page of commits holds the newest, oldest first, and no more than a few.
-func TestWrittenIsBounded(t *testing.T) {
-	var w written
-	hook := w.hook(nil, newChangeLog(quiet))
-	began := time.Now()
-	for i := range int64(maxCommits + 10) {
-		hook(i, began, began, kv.Batch{Deletes: []model.Key{{Name: "x"}}})
-	}
-	all := w.list()
-	if len(all) != maxCommits || all[0].Revision != 10 || all[maxCommits-1].Revision != maxCommits+9 {
-		t.Errorf("%d commits from %+v", len(all), all[0])
-	}
-	if at := all[0].Committed; at.Before(began) || at.After(time.Now()) || !all[0].Event.Equal(began) || all[0].Puts != 0 || all[0].Deletes != 1 ||
-		!slices.Equal(all[0].Records, []model.Key{{Name: "x"}}) {
-		t.Errorf("%+v", all[0])
 	}
 }

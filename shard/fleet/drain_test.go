@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -38,9 +38,10 @@ func TestDrainSeesAStorm(t *testing.T) {
 	}
 
 	// One is sent to, and as it does not acknowledge, nobody else is.
-	a.server = serve.New(serve.Config{Planner: oneCluster(), AgentTypes: []serve.AgentType{a.agentType()}, Log: quiet,
+	server := serve.New(serve.Config{Planner: oneCluster(), AgentTypes: []serve.AgentType{a.AgentType()}, Log: quiet,
 		Budget: fanout.Budget{Streams: 1, Bytes: 1, Slow: time.Hour}, AckDeadline: time.Hour})
-	conn, read := dialed(t, a.server), make(chan struct{})
+	a.Serves(server)
+	conn, read := dialed(t, server), make(chan struct{})
 	for range streams {
 		s := subscribe(t, conn)
 		go func() {

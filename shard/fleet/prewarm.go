@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 // warm plans the scopes that this replica will own and then says that it is ready. Prewarmed proxies join for each namespace, one for
 // proxies without labels and one for each Sidecar that selects workloads: what their proxies have in common is planned for them,
 // and kept until these hold that themselves. Not so for what EnvoyFilters select, nor for other clusters and networks.
-func (f *fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) error {
+func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) error {
 	if err := until(ctx, func() bool { return m.Ready() == nil }); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (f *fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 	f.warmed.Store(true)
 	f.member.Ready()
 	select {
-	case <-time.After(f.config.ramp + warmKept):
+	case <-time.After(f.cfg.Ramp + warmKept):
 	case <-ctx.Done():
 	}
 	for _, p := range prewarmed {
@@ -51,7 +51,7 @@ func (f *fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 	return ctx.Err()
 }
 
-func (f *fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) (prewarmed []*plan.Proxy) {
+func (f *Fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) (prewarmed []*plan.Proxy) {
 	planning, cancel := context.WithTimeout(ctx, warmWithin)
 	defer cancel()
 	for _, node := range prewarmNodes(m.Current(), f.replica.Expected()) {
@@ -64,8 +64,8 @@ func (f *fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loo
 	return prewarmed
 }
 
-// prewarmNodes are the nodes of prewarmed proxies, all of the config cluster: of each namespace one without labels, in the order given, and then one with the
-// labels that a Sidecar selects, for each that selects some; no more than there may be.
+// prewarmNodes are the nodes of prewarmed proxies, all of the config cluster: of each namespace one without labels, in the order given, and
+// then one with the labels that a Sidecar selects, for each that selects some; warmScopes of them at most.
 func prewarmNodes(s *mirror.Snapshot, namespaces []string) (nodes []view.Node) {
 	add := func(namespace string, labels map[string]string) {
 		nodes = append(nodes, view.Node{ID: "warm~~" + namespace, Name: "warm", Namespace: namespace, Labels: labels,

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // placed notes that there is another placement.
-func (f *fleet) placed() {
+func (f *Fleet) placed() {
 	select {
 	case f.changed <- struct{}{}:
 	default: // it is known
@@ -19,7 +19,7 @@ func (f *fleet) placed() {
 
 // notify passes a new placement on to agents: at once where a proxy is to stay, and where it is to go elsewhere at the pace of
 // place.Moves, because that is a new connection there.
-func (f *fleet) notify(ctx context.Context) error {
+func (f *Fleet) notify(ctx context.Context) error {
 	pace := place.NewMoves(place.MovesConfig{})
 	var waits obs.RunQueue
 	tick := time.NewTicker(pace.StepEvery())
@@ -51,7 +51,7 @@ func (f *fleet) notify(ctx context.Context) error {
 
 // pass tells agents of a placement: of those whose proxies belong elsewhere by it, at most n; left is how many of these are
 // still to be told.
-func (f *fleet) pass(p *place.Placement, n int) (left int) {
+func (f *Fleet) pass(p *place.Placement, n int) (left int) {
 	r := round{placement: p, n: n}
 	f.server.AgentResourceChangedFor(ownerURL, func(v serve.View, listens bool) bool {
 		s, ok := seatOf(v)
@@ -66,7 +66,7 @@ type round struct {
 	n, left   int // that may be sent elsewhere still; that are not, because of that
 }
 
-// turn says whether an agent is to be told something now. One that does not listen has nothing to be told, now or later.
+// turn says whether an agent is to be notified now. One that has not subscribed is not notified, now or later.
 func (r *round) turn(s *seat, listens bool) bool {
 	is, goes := s.update(r.placement)
 	if goes = goes && listens; goes && r.n == 0 {
@@ -87,7 +87,7 @@ func (s *seat) notifiedOf(present *place.Placement) *place.Placement {
 }
 
 // update says whether a placement has another owner than the one that the agent was told of, and whether the proxy has to go
-// there. To who was told of none yet nothing is news: it is told the newest when it asks.
+// there. An agent that was told of none yet is not notified: it is told the newest when it asks.
 func (s *seat) update(p *place.Placement) (is, goes bool) {
 	before := s.notifiedOf(p)
 	if before == p {
