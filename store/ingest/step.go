@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -113,6 +114,8 @@ type Options struct {
 	AllowEmpty bool
 	// Budget bounds what each tenant may have; the zero value: nothing does.
 	Budget Budget
+	// Crashes is where panics over single objects go; nil: one of its own.
+	Crashes *crash.Log
 }
 
 // Stats counts the work that was done.
@@ -159,7 +162,7 @@ type State struct {
 
 // NewState is the state before any event.
 func NewState(o Options) *State {
-	w := newInventory(o.Normal)
+	w := newInventory(o.Normal, o.Crashes)
 	if o.Budget != (Budget{}) {
 		w.ledger = newLedger(o.Budget)
 	}

@@ -283,7 +283,7 @@ func TestRecordsDoNotDependOnOrder(t *testing.T) {
 	}
 	for range 20 {
 		events = append(events[1:], events[0])
-		w := newInventory(Options{}.Normal)
+		w := newInventory(Options{}.Normal, nil)
 		for _, e := range events { // one by one
 			w.take([]object.Event{e})
 		}
