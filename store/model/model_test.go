@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -209,6 +210,8 @@ func TestDecodeRefuses(t *testing.T) {
 		switch {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || r != nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, %v; want %q", c.name, r, err, c.want)
+		case errors.Is(err, ErrNewer) != (c.name == "a later schema"):
+			t.Errorf("%s: of a newer build? %v", c.name, err)
 		}
 	}
 }

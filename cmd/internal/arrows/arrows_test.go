@@ -86,7 +86,7 @@ var may = map[string][]string{
 	"ca/vault":                    {"ca/seal", "store/kv"},
 	"ca/serve":                    {"ca/issue", "ca/attest"},
 	"ca/serve/*":                  {"ca/*", "store/loopback"},
-	"ca/agent":                    {"store/socket"},
+	"ca/agent":                    {"store/durable", "store/socket"},
 	"push/quarantine":             {},
 	"push/quarantine/share":       {"push/quarantine", "store/kv"},
 	"push/problems":               {"store/kv"},
