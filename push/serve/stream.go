@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
@@ -173,7 +173,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
 	st.client.Node = nil // the bytes are the request's
 	if behind := (*BehindError)(nil); errors.As(err, &behind) {
-		st.grpc.SetTrailer(metadata.Pairs(BehindTrailer, strconv.FormatInt(behind.Revision, 10)))
+		st.grpc.SetTrailer(agentapi.EncodeBehind(behind.Revision))
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	if err != nil {
@@ -195,9 +195,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 func (st *stream) accept() {
 	header := metadata.MD{}
 	if st.srv.cfg.Store != nil {
-		if store := st.srv.cfg.Store(); store != "" {
-			header.Set(StoreHeader, store)
-		}
+		agentapi.EncodeStore(header, st.srv.cfg.Store())
 	}
 	_ = st.grpc.SendHeader(header) // a stream that is broken ends at the next read
 }

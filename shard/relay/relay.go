@@ -37,7 +37,7 @@ type Config struct {
 	Metadata func() (metadata.MD, error)
 	// Own are the agent's own subscriptions on the delta streams of Envoy.
 	Own []Subscription
-	// Follow lets the relay ask for the owner of this proxy (OwnerType) and move its delta streams there, make before break.
+	// Follow lets the relay ask for the owner of this proxy (agentapi.OwnerURL) and move its delta streams there, make before break.
 	Follow bool
 	Log    *slog.Logger
 }
