@@ -254,6 +254,28 @@ func TestFirstSeenPolicyFailsClosed(t *testing.T) {
 	d.want(Objects{gone(p)}, "write -AuthorizationPolicy p")
 }
 
+// A mesh without an object is not published, and that is said; where it is meant, it is.
+func TestEmptyMesh(t *testing.T) {
+	d := newDesk(t)
+	d.after = 0
+	d.want(Objects{synced})
+	d.want(Gained{d.epoch}, "load")
+	if p := d.s.Problems(); len(p) != 1 || !strings.Contains(p[0].Message, "--allow-empty") {
+		t.Errorf("problems %v", p)
+	}
+	d.want(Objects{put(t, svc)}, "write +Service web")
+	if p := d.s.Problems(); len(p) != 0 {
+		t.Errorf("problems %v", p)
+	}
+	d = newDesk(t)
+	d.s, d.after = NewState(Options{AllowEmpty: true}), 0
+	d.want(Objects{synced})
+	d.want(Gained{d.epoch}, "load", "write ")
+	if p := d.s.Problems(); len(p) != 0 {
+		t.Errorf("problems of an empty mesh that is meant: %v", p)
+	}
+}
+
 func TestNewLeaderDoesNotEmptyTheStore(t *testing.T) {
 	d := newDesk(t)
 	all := Objects{put(t, svc), synced}
