@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/structpb"
 
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
@@ -25,12 +25,6 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
-)
-
-// The aside that tells agents which replica they belong to.
-const (
-	ownerURL  = "navarch.io/owner"
-	ownerName = "owner"
 )
 
 // fleet is this replica among the others: its record, its view of the ring, and the door that new streams come through.
@@ -120,7 +114,7 @@ func (f *fleet) tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 
 // agentType is what agents are told: the owner of the proxy that they are of.
 func (f *fleet) agentType() serve.AgentType {
-	return serve.AgentType{TypeURL: ownerURL, Resource: func(c serve.Client, v serve.View) *serve.AgentResource {
+	return serve.AgentType{TypeURL: agentapi.OwnerURL, Resource: func(c serve.Client, v serve.View) *serve.AgentResource {
 		p, ok := v.(*served)
 		if !ok {
 			return nil
@@ -149,9 +143,7 @@ func (f *fleet) resource(o owner) *serve.AgentResource {
 	if r := f.owners[o]; r != nil {
 		return r
 	}
-	r, err := serve.EncodeAgentResource(ownerName, &structpb.Struct{Fields: map[string]*structpb.Value{
-		"address": structpb.NewStringValue(o.address), "self": structpb.NewBoolValue(o.self),
-	}})
+	r, err := serve.EncodeAgentResource(agentapi.OwnerName, agentapi.Owner{Address: o.address, Self: o.self}.Encode())
 	if err != nil {
 		f.log.Error("an owner that cannot be told", obs.KeyAddress, o.address, obs.KeyError, err)
 		return nil
@@ -200,7 +192,7 @@ func (f *fleet) drain(ctx context.Context) error {
 		case <-timer.C:
 			closing, again := decide.Step(f.drainInput(time.Now()))
 			if closing && !f.leaving.Load() {
-				obs.SentAway.WithLabelValues("imbalance").Add(float64(f.server.SendAway(1, ownerURL, false)))
+				obs.SentAway.WithLabelValues("imbalance").Add(float64(f.server.SendAway(1, agentapi.OwnerURL, false)))
 			}
 			timer.Reset(again)
 		}
@@ -215,7 +207,7 @@ func (f *fleet) drainInput(now time.Time) place.DrainInput {
 	if in.Peers == 0 || float64(in.Streams) <= in.Share {
 		return in
 	}
-	streams, follow := f.server.Subscribed(ownerURL)
+	streams, follow := f.server.Subscribed(agentapi.OwnerURL)
 	in.Movable = streams - follow
 	waiting := f.server.Waiting(fanout.Endpoints) + f.server.Waiting(fanout.Answers) + f.server.Waiting(fanout.Config)
 	in.Storm = waiting > max(64, in.Streams/20) || f.admission.State().Waiting > 0
@@ -238,13 +230,13 @@ func (f *fleet) depart(ctx context.Context) {
 			told = !placement.InRing()
 		default:
 		}
-		_, follow := f.server.Subscribed(ownerURL)
+		_, follow := f.server.Subscribed(agentapi.OwnerURL)
 		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Follow: follow, Peers: placement.Peers(), Told: told,
 			Led: f.replica.LeaderAge(time.Now()) > 0})
 		if !step.TellBy.IsZero() {
 			f.notifyBy.Store(&step.TellBy)
 		}
-		obs.SentAway.WithLabelValues("leaving").Add(float64(f.server.SendAway(step.Close, ownerURL, step.All)))
+		obs.SentAway.WithLabelValues("leaving").Add(float64(f.server.SendAway(step.Close, agentapi.OwnerURL, step.All)))
 		if step.GoAway {
 			return
 		}

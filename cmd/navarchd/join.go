@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
@@ -128,7 +129,7 @@ func storeName(m *mirror.Mirror) string {
 }
 
 // position is a client's floor in the store's terms. A store whose name is none of ours is another one.
-func position(f serve.MinRevision) kv.Position {
+func position(f agentapi.MinRevision) kv.Position {
 	if f.Store == "" {
 		return kv.Position{Revision: f.Revision}
 	}

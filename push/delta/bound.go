@@ -1,6 +1,8 @@
 package delta
 
 import (
+	"iter"
+
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 )
@@ -8,8 +10,9 @@ import (
 // What a client can make a stream keep by asking for names is bounded (issue 12, item 9). Names of resources that the client is
 // to have are bounded by what there is; a name of which there is nothing is *unknown*. Unknown names are ordinary: Envoy asks
 // for assignments and routes before they come into being, and after a removal for those that were. So they are kept and
-// answered like others, within bounds that are counted for each type of a stream, and paid for through Config.Spend. What is
-// beyond the bounds is left out: it is neither kept nor answered.
+// answered like others, within bounds that are counted for each type of a stream, and paid for: what a request may cost is said by Cost,
+// and what is granted of that by Grant, before Request takes it; Surplus is what is given back after it. What is beyond the bounds is left
+// out: it is neither kept nor answered.
 const (
 	// maxName is the length in bytes of the longest unknown name; longer ones are left out. Names that Envoy makes of those of
 	// Kubernetes have less than 1,000 bytes.
@@ -24,7 +27,7 @@ const (
 	manyClaims = 1 << 16
 	// costUnknown is about what an unknown name costs beside its own bytes: the exception, its placeholder, its place in lists.
 	costUnknown = 512
-	// spendAtOnce is how much Config.Spend is asked for at least, bytes.
+	// spendAtOnce is how much is asked for at least, bytes.
 	spendAtOnce = 8 << 10
 )
 
@@ -34,7 +37,7 @@ const maxNonce = 64
 // unknown counts the names of one type of which there was nothing when they were asked for.
 type unknown struct {
 	names int
-	bytes int // paid for, costUnknown included
+	bytes int // that they cost, costUnknown included
 }
 
 // LeftOut is how many names were left out so far.
@@ -172,11 +175,8 @@ func (s *State) cut(t xds.Type) {
 // pay counts one more unknown name of a type; false: it cannot be paid for.
 func (s *State) pay(t xds.Type, length int) bool {
 	cost := length + costUnknown
-	if s.cfg.Spend != nil && s.used+cost > s.granted {
-		s.granted += s.cfg.Spend(max(s.used+cost-s.granted, spendAtOnce))
-		if s.used+cost > s.granted {
-			return false
-		}
+	if s.cfg.Paid && s.used+cost > s.granted {
+		return false
 	}
 	u := &s.types[t].unknown
 	u.names, u.bytes, s.used = u.names+1, u.bytes+cost, s.used+cost
@@ -220,13 +220,73 @@ func (s *State) recounted(t xds.Type, now unknown) {
 	*u = now
 }
 
-// spendLess gives back what is not used any more.
-func (s *State) spendLess(t xds.Type) {
+// Cost is how many bytes more have to be granted, so that all names of a request can be kept of which there is nothing: an upper bound.
+// 0, as of almost all requests: none.
+func (s *State) Cost(r Request) (bytes int) {
+	if !s.cfg.Paid || r.Type >= xds.NumTypes {
+		return 0
+	}
+	r.digest()
+	for name := range s.unknownIn(&r) {
+		bytes += len(name) + costUnknown
+	}
+	if bytes > 0 && s.used+bytes > s.granted {
+		s.recount(r.Type) // what has come into being pays for it
+	}
+	if bytes == 0 || s.used+bytes <= s.granted {
+		return 0
+	}
+	return max(s.used+bytes-s.granted, spendAtOnce)
+}
+
+// unknownIn are the names of a request that may have to be paid for.
+func (s *State) unknownIn(r *Request) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		ty, stack := &s.types[r.Type], s.stack(r.Type)
+		there := stack.Sum().Names
+		most := max(fewNames, there.Len)
+		pays := func(name string) bool {
+			if len(name) > maxName || name == wildcard || ty.keeps(name) || known(stack, name) {
+				return true
+			}
+			most--
+			return yield(name) && most > 0
+		}
+		if r.asked.Len > 0 && r.asked != there && !(ty.subscribed && r.asked == ty.nameSum()) {
+			for name := range r.Subscribe {
+				if !pays(name) {
+					return
+				}
+			}
+		}
+		if ty.subscribed || r.claims == stack.Sum() {
+			return
+		}
+		most = max(manyClaims, there.Len)
+		for name := range pairs(r.Initial) {
+			if !pays(name) {
+				return
+			}
+		}
+	}
+}
+
+// Grant is the event that the stream may keep so many bytes more.
+func (s *State) Grant(bytes int) { s.granted += bytes }
+
+// Surplus is how many bytes were granted and are used no more; the stream does without them from here on.
+func (s *State) Surplus() (bytes int) {
+	unused := s.granted - s.used
+	if !s.cfg.Paid || unused <= 2*spendAtOnce {
+		return 0
+	}
+	s.granted -= unused
+	return unused
+}
+
+// useLess finds out what of a type is not used any more, where that may be much.
+func (s *State) useLess(t xds.Type) {
 	if ty := &s.types[t]; ty.all && 2*len(ty.overrides) <= ty.unknown.names {
 		s.recount(t)
-	}
-	if unused := s.granted - s.used; s.cfg.Spend != nil && unused > 2*spendAtOnce {
-		s.cfg.Spend(-unused)
-		s.granted -= unused
 	}
 }

@@ -108,14 +108,14 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 	ty.fresh = false
 	goal := s.goal(t).Types[t]
 	add := func(name string, r *xds.Resource) {
-		if r != nil && (s.cfg.Refused == nil || !s.cfg.Refused(r)) {
+		if r != nil && !s.withholds(r) {
 			c.set = append(c.set, r)
 		} else {
 			ty.put(name, override{force: true})
 		}
 	}
 	if len(ty.overrides) == 0 && goal.Sum().Names == ty.nameSum() { // all that there is, as sidecars do
-		if all := goal.Sorted(); s.cfg.Refused == nil || !slices.ContainsFunc(all, s.cfg.Refused) {
+		if all := goal.Sorted(); s.withheld == nil || !slices.ContainsFunc(all, s.withheld) {
 			c.set, c.ordered = all, true
 			return
 		}
@@ -213,12 +213,12 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	}
 	if (ty.sent == manifest.Stack{}) && ty.all && len(ty.overrides) == 0 {
 		all := goal.Sorted()
-		if s.cfg.Refused == nil || !slices.ContainsFunc(all, s.cfg.Refused) {
+		if s.withheld == nil || !slices.ContainsFunc(all, s.withheld) {
 			c.set, c.ordered = all, true
 			return nil
 		}
 		for _, r := range all {
-			if s.cfg.Refused(r) {
+			if s.withheld(r) {
 				ty.put(r.Name, override{})
 			} else {
 				c.set = append(c.set, r)
@@ -226,7 +226,7 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 		}
 		return nil
 	}
-	for _, d := range s.cfg.Diff(ty.sent, goal) {
+	for _, d := range s.cfg.Diffs.between(ty.sent, goal) {
 		if _, is := ty.overrides[d.Name]; is || !ty.wants(d.Name) || same(d.Old, d.New) {
 			continue
 		}

@@ -28,7 +28,7 @@ func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource
 		return hold, nil // what the client has of it stands, and it waits where it has nothing
 	case want == nil:
 		return s.absent(t, name, o, has, known)
-	case want.Version == o.refused || s.cfg.Refused != nil && !same(want, has) && s.cfg.Refused(want):
+	case want.Version == o.refused || !same(want, has) && s.withholds(want):
 		if o.force && has != nil {
 			return set, has // the last good version stands
 		}

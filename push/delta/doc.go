@@ -20,6 +20,8 @@
 //
 // What a client has after its last ACK is its target, but for refused and withheld versions (model tests). A response is made only of what
 // differs. What is not acknowledged is bounded in bytes, and names of which there is nothing are bounded in number and bytes (bound.go).
+// It calls nobody: what is withheld (Withhold) and what may be kept (Cost, Grant, Surplus) are events; Names and Diffs are memories that
+// streams share.
 // State belongs to whoever calls it, one goroutine at a time.
 //
 // Owns: what one stream subscribed to, holds and has in flight.  Reads: push/manifest.  Never: a clock, a socket, gRPC, the snapshot.

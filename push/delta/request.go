@@ -97,7 +97,7 @@ func (s *State) Request(r Request, out []Report) []Report {
 		s.unsubscribe(r.Type, Collect(r.Unsubscribe))
 		s.subscribe(r.Type, Collect(r.Subscribe))
 	}
-	s.spendLess(r.Type)
+	s.useLess(r.Type)
 	return out
 }
 

@@ -24,13 +24,10 @@ type Config struct {
 	StateOfTheWorld bool
 	// Names interns subscriptions, so that proxies with equal ones share them; nil: its own.
 	Names *Names
-	// Refused says whether a version must not be sent to this client although it has not refused it itself; nil: none.
-	Refused func(*xds.Resource) bool
-	// Diff replaces manifest.Diff, for sharing the work between streams; nil: manifest.Diff. The result is not changed.
-	Diff func(old, new manifest.Stack) []manifest.Delta
-	// Spend is asked for so many bytes more that the stream is to keep of names of which there is nothing, and says how many it
-	// may; negative: it gives bytes back. nil: it may.
-	Spend func(bytes int) (granted int)
+	// Diffs remembers differences, so that streams share the work; nil: they are not remembered.
+	Diffs *Diffs
+	// Paid says that what the stream keeps of names of which there is nothing has to be granted (Cost, Grant, Surplus).
+	Paid bool
 }
 
 // State is one stream. It is not safe for concurrent use.
@@ -46,7 +43,8 @@ type State struct {
 	deciding   bool // until decided
 	rests      [xds.NumTypes]rest
 	leftOut    int // names
-	granted    int // bytes, by Config.Spend
+	granted    int // bytes, by Grant
+	withheld   func(*xds.Resource) bool
 	used       int // of these: the sum of typed.unknown
 }
 
@@ -126,14 +124,18 @@ func New(cfg Config, set *manifest.Set) *State {
 	if cfg.Names == nil {
 		cfg.Names = &Names{}
 	}
-	if cfg.Diff == nil {
-		cfg.Diff = manifest.Diff
-	}
 	return &State{cfg: cfg, target: set}
 }
 
 // Target is the event that the view has a newer set.
 func (s *State) Target(set *manifest.Set) { s.target = set }
+
+// Withhold is the event that other versions must not be sent to this client although it has not refused them itself; nil: there are none.
+// The function is asked by Next and Urgent, about versions that the client does not have.
+func (s *State) Withhold(versions func(*xds.Resource) bool) { s.withheld = versions }
+
+// withholds says whether a version must not be sent.
+func (s *State) withholds(r *xds.Resource) bool { return s.withheld != nil && s.withheld(r) }
 
 // Aims says whether the client is being brought to what a set has: whether Target was told of it, or of one with the same.
 func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }

@@ -86,7 +86,6 @@ func (s *story) step(verb string, args []string) {
 	case "refuse":
 		if s.withheld == nil {
 			s.withheld = map[string]bool{}
-			s.cfg.Refused = func(r *xds.Resource) bool { return s.withheld[r.Type.String()+r.Version] }
 		}
 		s.withheld[args[0]+thing(typeOf(args[0]), args[1]).Version] = true
 	case "target":
@@ -152,6 +151,7 @@ func (s *story) target(args []string) {
 	set := s.set
 	if s.state == nil {
 		s.state = New(s.cfg, &set)
+		s.state.Withhold(func(r *xds.Resource) bool { return s.withheld[r.Type.String()+r.Version] })
 	} else {
 		s.state.Target(&set)
 	}

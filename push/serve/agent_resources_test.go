@@ -36,7 +36,7 @@ func TestAgentResourceIsPushed(t *testing.T) {
 		}
 		c.ack(r)
 	}
-	if md, err := agent.Header(); err != nil || !slices.Equal(md.Get(StoreHeader), []string{"c1"}) {
+	if md, err := agent.Header(); err != nil || !slices.Equal(md.Get("navarch-store"), []string{"c1"}) {
 		t.Errorf("header %v %v", md, err)
 	}
 	if n := b.asked.Load(); n != 0 {

@@ -105,6 +105,7 @@ func (o *outgoing) what() string {
 // is when the view moved, where the client turns out to have all of that acknowledged. Agent resources come first: they are small,
 // and rarely there.
 func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since time.Time) {
+	w := st.withheldNow()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.sendingDue = false
@@ -112,6 +113,7 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 		st.sending = false
 		return out, false, since
 	}
+	st.state.Withhold(w.covers())
 	if out.answer = st.nextAnswer(); out.answer != nil {
 		return out, true, since
 	}
@@ -125,6 +127,7 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 	} else {
 		out.reply, ok = st.state.Next()
 	}
+	st.keysHeld = st.keysHeld || w != nil && w.secret
 	if !ok {
 		st.sending, st.whole = false, false
 		if urgent {

@@ -45,7 +45,7 @@ type Config struct {
 	Refused func(attest.Caller) error
 	// MayHaveKeys says whether somebody may have Secrets that they have not asked for before, and new versions of those that they
 	// have; the first are left out otherwise, the second wait (Recheck). again: the stream ends, and its client comes back with a
-	// newer credential. It is called under a stream's lock, and must not block. nil: they may.
+	// newer credential. It is asked before each response of a stream that asks for Secrets, and must not block. nil: they may.
 	MayHaveKeys func(attest.Caller) (may, again bool)
 	// Callers counts what each identity has; nil: one of its own, with the defaults.
 	Callers *budget.Ledger
@@ -71,7 +71,7 @@ type Server struct {
 	cfg        Config
 	loop       *fanout.Loop
 	sets       delta.Names // subscriptions
-	diff       differ
+	diffs      delta.Diffs
 	agentTypes map[string]int // by type URL: which of Config.Agent resources; never changed
 
 	clients *obs.Sampled // log lines that clients bring about
@@ -193,7 +193,7 @@ func (s *Server) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			s.diff.tick()
+			s.diffs.Tick()
 			s.cfg.Callers.Tick()
 			s.cfg.Sources.Tick()
 			s.retry()

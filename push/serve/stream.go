@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
@@ -38,6 +38,7 @@ type stream struct {
 	opened      time.Time
 	turn        atomic.Pointer[fanout.Stream]
 	markedAt    [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not
+	secrets     atomic.Bool                   // it has asked for Secrets
 	secretNames map[string]bool               // Secrets that the view was told of; the reading goroutine's
 	answered    nonces                        // of answers to questions; the same
 	unserved    []string                      // types that were asked for and are not served; a few; the same
@@ -173,7 +174,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
 	st.client.Node = nil // the bytes are the request's
 	if behind := (*BehindError)(nil); errors.As(err, &behind) {
-		st.grpc.SetTrailer(metadata.Pairs(BehindTrailer, strconv.FormatInt(behind.Revision, 10)))
+		st.grpc.SetTrailer(agentapi.EncodeBehind(behind.Revision))
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	if err != nil {
@@ -181,8 +182,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	}
 	st.accept()
 	st.view = joined
-	cfg := delta.Config{StateOfTheWorld: st.sotw, Names: &st.srv.sets, Diff: st.srv.diff.between, Spend: st.place.Spend}
-	cfg.Refused = st.withheld
+	cfg := delta.Config{StateOfTheWorld: st.sotw, Names: &st.srv.sets, Diffs: &st.srv.diffs, Paid: true}
 	st.locked(func() { st.state = delta.New(cfg, joined.Set()) })
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
 	st.srv.add(st)
@@ -195,9 +195,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 func (st *stream) accept() {
 	header := metadata.MD{}
 	if st.srv.cfg.Store != nil {
-		if store := st.srv.cfg.Store(); store != "" {
-			header.Set(StoreHeader, store)
-		}
+		agentapi.EncodeStore(header, st.srv.cfg.Store())
 	}
 	_ = st.grpc.SendHeader(header) // a stream that is broken ends at the next read
 }
@@ -245,9 +243,13 @@ func (st *stream) mark(turn *fanout.Stream, l fanout.Lane, now time.Time) {
 // advance gives a request to the state machine, and asks for a turn where there is something to answer.
 func (st *stream) advance(m delta.Message) error {
 	now, turn := time.Now(), st.turn.Load()
+	st.payFor(m)
 	a, open := st.requested(m, turn, now)
 	if !open {
 		return status.Error(codes.Aborted, "the stream was closed")
+	}
+	if a.surplus > 0 {
+		st.place.Spend(-a.surplus)
 	}
 	if a.acked > 0 {
 		turn.Acked(a.acked)
@@ -271,6 +273,20 @@ func (st *stream) advance(m delta.Message) error {
 	return nil
 }
 
+// payFor has the budget of the caller's identity pay for what the stream is to keep because of a request.
+func (st *stream) payFor(m delta.Message) {
+	if m.Subscribe == nil && m.Initial == nil {
+		return
+	}
+	cost := 0
+	st.locked(func() { cost = st.state.Cost(m.Request) })
+	if cost == 0 {
+		return
+	}
+	granted := st.place.Spend(cost)
+	st.locked(func() { st.state.Grant(granted) })
+}
+
 // advanced is what a request has brought about.
 type advanced struct {
 	reports  []delta.Report
@@ -280,6 +296,7 @@ type advanced struct {
 	idle     bool             // there is nothing to be sent
 	moved    time.Time        // see converged
 	leftOut  int              // names
+	surplus  int              // bytes that were paid for and are not needed
 }
 
 // requested gives a request to the state machine; false: the stream was closed. Its lock is given back also where the state
@@ -298,7 +315,7 @@ func (st *stream) requested(m delta.Message, turn *fanout.Stream, now time.Time)
 	}
 	before, leftOut := st.state.Unacked(), st.state.LeftOut()
 	st.reports = st.state.Request(m.Request, st.reports[:0])
-	a.leftOut = st.state.LeftOut() - leftOut
+	a.leftOut, a.surplus = st.state.LeftOut()-leftOut, st.state.Surplus()
 	a.reports, a.acked, a.since = st.reports, before-st.state.Unacked(), st.waiting[m.Type]
 	if a.acked > 0 {
 		st.waiting[m.Type] = now.UnixNano() // of the next one in flight

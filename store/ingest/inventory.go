@@ -113,6 +113,8 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 	}
 	e.object = o
 	switch {
+	case !normal.Served(o): // its problem says so, and what was good of it stands
+		touched[o.ID] = true
 	case o.ID.Group == "" && o.ID.Kind == "Pod":
 		pod, problems := normal.ParsePod(o)
 		e.parsing = problems
@@ -125,17 +127,22 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 			}
 		}
 	case o.ID.Group == "" && o.ID.Kind == "Node":
+		e.spoiled = false
+		w.setProblems(o.ID, e, nil)
 		if node := normal.ParseNode(o); w.nodes[o.ID] == nil || *node != *w.nodes[o.ID] {
 			w.nodes[o.ID] = node
 			w.touch(o.ID, touched)
 		}
 	case o.ID.Group == "" && o.ID.Kind == "Namespace":
+		e.spoiled = false
+		w.setProblems(o.ID, e, nil)
 		if ns := normal.ParseNamespace(o); w.namespaces[o.ID] == nil || *ns != *w.namespaces[o.ID] {
 			w.namespaces[o.ID] = ns
 			w.touch(o.ID, touched)
 		}
 	case normal.IsRole(o.ID):
 		role, problems := normal.ParseRole(o)
+		e.spoiled = false
 		w.setProblems(o.ID, e, problems)
 		if role != nil && !role.Equal(w.roles[o.ID]) {
 			w.roles[o.ID] = role

@@ -164,7 +164,7 @@ func TestBodyBelongsToKind(t *testing.T) {
 			if fits != (err == nil) {
 				t.Errorf("a %v with the body of a %v: %v", kind, other, err)
 			}
-			if err != nil && !strings.Contains(err.Error(), kind.String()+" shop/a") {
+			if err != nil && !strings.Contains(err.Error(), Key{Kind: kind, Namespace: "shop", Name: "a"}.String()) {
 				t.Errorf("%v does not name the object", err)
 			}
 		}

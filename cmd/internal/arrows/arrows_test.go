@@ -23,7 +23,7 @@ var everywhere = []string{"store/obs", "store/loop", "store/intern", "store/mode
 var may = map[string][]string{
 	// Leaves.
 	"store/origin": {}, "store/problem": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "shard/ring": {},
-	"push/xds": {},
+	"push/xds": {}, "push/agentapi": {},
 
 	"store/kv":           {"store/model"},
 	"store/kv/kvtest":    {"store/kv"},
@@ -62,7 +62,7 @@ var may = map[string][]string{
 	"push/delta":                  {"push/manifest"},
 	"push/fanout":                 {},
 	"push/budget":                 {},
-	"push/serve":                  {"push/budget", "store/crash", "push/delta", "push/fanout", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
+	"push/serve":                  {"push/agentapi", "push/budget", "store/crash", "push/delta", "push/fanout", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
 	"push/inspect":                {"push/manifest", "store/mirror", "push/traffic"},
 	"loadtest/gauge":              {},
 	"store/loopback":              {},
@@ -76,7 +76,7 @@ var may = map[string][]string{
 	"shard/member":                {"store/kv", "shard/ring"},
 	"shard/level":                 {"store/kv", "shard/member"},
 	"shard/place":                 {"store/kv", "shard/ring", "shard/member"},
-	"shard/relay":                 {"store/socket"},
+	"shard/relay":                 {"push/agentapi", "store/socket"},
 	"ca/seal":                     {"store/durable"},
 	"ca/seal/kmstest":             {},
 	"ca/vault/vaulttest":          {},
@@ -99,7 +99,7 @@ var may = map[string][]string{
 }
 
 // leaves import nothing of ours but what their row says.
-var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "push/xds", "shard/ring",
+var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "push/xds", "push/agentapi", "shard/ring",
 	"store/loopback"}
 
 // testsMay lists what the tests of each package import beside what the package itself may. Test kits are for tests alone.
