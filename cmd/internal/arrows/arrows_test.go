@@ -140,7 +140,7 @@ var testsMay = map[string][]string{
 var only = map[string][]string{
 	"go.etcd.io/etcd":              {"store/kv*", "store/lead"},
 	"github.com/fsnotify/fsnotify": {"store/source/files"},
-	"k8s.io/client-go":             {"store/source/kube", "ca/attest/kube"},
+	"k8s.io/client-go":             {"store/source/kube", "ca/attest/kube", "deploy/testcluster*"},
 	"github.com/spf13/cobra":       {"cmd/*"},
 }
 
