@@ -26,7 +26,7 @@ func alone(t testing.TB, n int) (d *daemon, dir string) {
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir = townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, store)
-	d = start(t, "--roles=xds", store)
+	d = xdsReplica(t, store)
 	eventually(t, patience, whole(t, d, n, 1))
 	return d, dir
 }
@@ -119,7 +119,7 @@ func TestFaultStuckProxiesAreClosed(t *testing.T) {
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, store)
 	deadline := time.Duration(sized(t, 10, 20, "s for an ACK: keepalive, 30 s, finds out later who reads nothing")) * time.Second
-	d := start(t, "--roles=xds", store, "--ack-deadline", deadline.String())
+	d := xdsReplica(t, store, "--ack-deadline", deadline.String())
 	eventually(t, patience, whole(t, d, n, 1))
 	fleet(t, stuck, sim.Config{Window: 128 << 10, Behaviour: func(i int, _ sim.Identity) sim.Behaviour {
 		return sim.Behaviour{StopReading: i%2 == 0, HoldWindow: i%2 == 1}
@@ -192,14 +192,18 @@ spec:
   ports: [{name: tcp, port: %d}]
 `
 
-// Fault 17: every proxy refuses one listener. A few are asked before it is withheld; everything else of the same edit
-// reaches all, and the next version of the listener does too.
+// Fault 17: every proxy, of twenty identities, refuses one listener. A few are asked before it is withheld, which takes refusals by three
+// identities; everything else of the same edit reaches all, and the next version of the listener does too.
 func TestFaultBadListener(t *testing.T) {
 	parallel(t)
 	const name = "10.98.0.1_9000"
 	n, proxies := sized(t, 30, 300, "services"), sized(t, 100, 2000, "proxies")
 	d, dir := alone(t, n)
-	f := fleet(t, proxies, sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
+	all := citizens(proxies)
+	for i := range all {
+		all[i].ServiceAccount = fmt.Sprint("client-", i%20)
+	}
+	f := fleetFor(t, all, sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
 		return sim.Behaviour{Refuse: []sim.Ref{{Type: xds.Listener, Name: name}}}
 	}}, d)
 	cluster := f.Watch(sim.Change{Type: xds.Cluster, Name: "outbound|9000||bad.town.svc.cluster.local", New: true})

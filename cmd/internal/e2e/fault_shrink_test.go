@@ -38,7 +38,7 @@ func TestFaultScaledWorkload(t *testing.T) {
 	dir := townFolder(t, n)
 	write(t, dir, "big.yaml", bigSlice(100))
 	leader := start(t, "--roles=ingest", "--config-dir", dir, store)
-	replica := start(t, "--roles=xds", store)
+	replica := xdsReplica(t, store)
 	eventually(t, patience, whole(t, replica, n, 1))
 	f := fleet(t, proxies, sim.Config{}, replica)
 	quiet(t, f)

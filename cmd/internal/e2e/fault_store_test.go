@@ -28,7 +28,7 @@ func TestFaultCompactedPastPausedReplica(t *testing.T) {
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
-	paused, healthy := start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", direct)
+	paused, healthy := xdsReplica(t, wire.etcd()), xdsReplica(t, direct)
 	eventually(t, patience, whole(t, paused, n, 1))
 	eventually(t, patience, whole(t, healthy, n, 1))
 	f := fleet(t, proxies, sim.Config{}, paused, healthy)
@@ -84,7 +84,7 @@ func TestFaultWatchCutAtRandom(t *testing.T) {
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
-	cut, healthy := start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", direct)
+	cut, healthy := xdsReplica(t, wire.etcd()), xdsReplica(t, direct)
 	eventually(t, patience, whole(t, healthy, n, 1))
 	eventually(t, patience, whole(t, cut, n, 1))
 	f := fleet(t, proxies, sim.Config{}, cut, healthy)
@@ -178,7 +178,7 @@ func TestFaultStoreFull(t *testing.T) {
 	store := "--etcd-endpoints=" + etcd.Endpoint()
 	dir := townFolder(t, n)
 	leader := start(t, "--roles=ingest", "--config-dir", dir, store)
-	replica := start(t, "--roles=xds", store)
+	replica := xdsReplica(t, store)
 	eventually(t, patience, whole(t, replica, n, 1))
 	f := fleet(t, proxies, sim.Config{}, replica)
 	stat, err := etcd.Client().Status(t.Context(), etcd.Endpoint())
@@ -210,7 +210,7 @@ func TestFaultStoreFull(t *testing.T) {
 		if got.Resources < uint64(proxies*2*n) {
 			t.Errorf("who starts anew was sent %d resources", got.Resources)
 		}
-		fresh := start(t, "--roles=xds", store)
+		fresh := xdsReplica(t, store)
 		eventually(t, patience, whole(t, fresh, n, 1))
 		now, err := etcd.Stat(t.Context())
 		if err == nil {
@@ -239,13 +239,13 @@ func TestFaultColdStartOnSlowStore(t *testing.T) {
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
-	fast := start(t, "--roles=xds", direct)
+	fast := xdsReplica(t, direct)
 	eventually(t, patience, whole(t, fast, n, 1))
 	settled := fleet(t, proxies, sim.Config{}, fast)
 
 	wire.set(rule{rate: 125_000})
 	held := wire.holdAfter(16<<10, false)
-	slow := start(t, "--roles=xds", wire.etcd())
+	slow := xdsReplica(t, wire.etcd())
 	select {
 	case <-held:
 	case <-time.After(patience):

@@ -17,7 +17,7 @@ func fastBinary(t testing.TB) string {
 
 // A third replica whose clock is 25 hours fast starts during a rotation: it says so, signs nothing, and does not end the rotation, which
 // waits for the holder of a certificate that has ended by that clock alone. The others go on.
-func TestReplicaWithAFastClock(t *testing.T) {
+func TestFaultReplicaWithAFastClock(t *testing.T) {
 	parallel(t)
 	s := newSealable(t)
 	good := []*daemon{s.start(), s.start()}
