@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	caserve "navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/push/join"
 	"navarch.io/navarch/store/clock"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -69,7 +70,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, err
 	}
-	if a.callers, err = newCallers(c, aliases, workloads(snapshot), log); err != nil {
+	if a.callers, err = newCallers(c, aliases, join.Workloads(snapshot), log); err != nil {
 		return nil, err
 	}
 	a.callers.revoked = a.revoked

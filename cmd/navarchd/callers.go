@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -164,4 +165,47 @@ func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 		err = k.accept(ctx, who)
 	}
 	return who, err
+}
+
+// tokens verifies tokens of Kubernetes' issuer (--token-issuer) and of our own (embedded default); nil where there is
+// neither. Whoever asks runs the keys.
+func (c *config) tokens(domain spiffeid.TrustDomain, log *slog.Logger) (attest.Authenticator, []*attest.Keys, error) {
+	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.env.audiences, Now: now}
+	var fresh []*attest.Keys
+	if c.tokenIssuer != "" {
+		from := attest.KeysConfig{Log: log}
+		switch {
+		case c.tokenKeys == "":
+			from.Discovery = c.tokenIssuer
+		case strings.Contains(c.tokenKeys, "://"):
+			from.URL = c.tokenKeys
+		default:
+			from.File = c.tokenKeys
+		}
+		keys, err := attest.NewKeys(from)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--token-issuer, --token-keys: %w", err)
+		}
+		fresh = append(fresh, keys)
+		conf.Issuers = append(conf.Issuers, attest.TokenIssuer{Name: c.tokenIssuer, Cluster: c.cluster, Keys: keys})
+	}
+	if c.dataDir != "" {
+		own, err := attest.Local(c.dataDir)
+		if err != nil {
+			return nil, nil, err
+		}
+		verifier, err := own.Verifier()
+		if err != nil {
+			return nil, nil, err
+		}
+		conf.Issuers = append(conf.Issuers, verifier)
+	}
+	if len(conf.Issuers) == 0 {
+		return nil, nil, nil
+	}
+	tokens, err := attest.NewTokens(conf)
+	if err != nil {
+		return nil, nil, err
+	}
+	return tokens, fresh, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/join"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/view"
@@ -115,11 +116,11 @@ func (f *fleet) tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 // agentType is what agents are told: the owner of the proxy that they are of.
 func (f *fleet) agentType() serve.AgentType {
 	return serve.AgentType{TypeURL: agentapi.OwnerURL, Resource: func(c serve.Client, v serve.View) *serve.AgentResource {
-		p, ok := v.(*served)
+		s, ok := seatOf(v)
 		if !ok {
 			return nil
 		}
-		return f.answer(p.notifiedOf(f.replica.Placement()), c.Secure, p.Node.Namespace, p.Node.Workload)
+		return f.answer(s.notifiedOf(f.replica.Placement()), c.Secure, s.namespace, s.workload)
 	}}
 }
 
@@ -155,8 +156,36 @@ func (f *fleet) resource(o owner) *serve.AgentResource {
 	return r
 }
 
-// admit makes a stream wait for its turn. Its errors are gRPC statuses.
-func (f *fleet) admit(ctx context.Context, c serve.Client, node view.Node) error {
+// seat is one stream of this replica.
+type seat struct {
+	namespace, workload string
+	leave               func()
+	notified            atomic.Pointer[place.Placement] // by which its agent is told of its owner; nil: it has not asked
+}
+
+// Join implements join.Fleet.
+func (f *fleet) Join(namespace, workload string) join.Seat {
+	return &seat{namespace: namespace, workload: workload, leave: f.streams.Join(namespace, workload)}
+}
+
+// Leave implements join.Seat.
+func (s *seat) Leave() { s.leave() }
+
+// seatOf is the seat of a view; false: it was not let in by a fleet.
+func seatOf(v serve.View) (*seat, bool) {
+	joined, ok := v.(*join.View)
+	if !ok {
+		return nil, false
+	}
+	s, ok := joined.Seat.(*seat)
+	return s, ok
+}
+
+// Above implements join.Fleet.
+func (f *fleet) Above() error { return f.member.Above() }
+
+// Admit implements join.Fleet: it makes a stream wait for its turn. Its errors are gRPC statuses.
+func (f *fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error {
 	if f.leaving.Load() {
 		return status.Error(codes.Unavailable, errLeaving.Error())
 	}

@@ -136,7 +136,7 @@ func TestFleetOfTwo(t *testing.T) {
 	if len(count) != 2 || len(resources) != 2 {
 		t.Errorf("%d owners, %d resources", len(count), len(resources))
 	}
-	if err := a.admit(t.Context(), serve.Client{}, view.Node{}); err != nil {
+	if err := a.Admit(t.Context(), serve.Client{}, view.Node{}); err != nil {
 		t.Errorf("a join: %v", err)
 	}
 	leave := b.streams.Join("x", "y") // of a client that does not go
@@ -148,7 +148,7 @@ func TestFleetOfTwo(t *testing.T) {
 	if took := time.Since(began); took < time.Second || patient.Err() != nil {
 		t.Errorf("a stream that does not go was waited for %v", took)
 	}
-	if err := b.admit(t.Context(), serve.Client{}, view.Node{}); status.Code(err) != codes.Unavailable || !errors.Is(b.ready(), errLeaving) {
+	if err := b.Admit(t.Context(), serve.Client{}, view.Node{}); status.Code(err) != codes.Unavailable || !errors.Is(b.ready(), errLeaving) {
 		t.Errorf("a replica that leaves: %v, %v", err, b.ready())
 	}
 	a.eventually(t, "the other one has left the ring", func(p *place.Placement) bool { return len(p.Ring().Members()) == 1 && p.Peers() == 0 })
@@ -165,7 +165,7 @@ func TestWhoWaitsIsLoad(t *testing.T) {
 	defer over()
 	var joins sync.WaitGroup
 	for range 2 { // at one in 100 s nobody is let in by now, and a third would not wait
-		joins.Go(func() { _ = f.admit(waiting, serve.Client{Holds: true}, view.Node{Namespace: "shop", Workload: "web"}) })
+		joins.Go(func() { _ = f.Admit(waiting, serve.Client{Holds: true}, view.Node{Namespace: "shop", Workload: "web"}) })
 	}
 	soon(t, "who waits is load", func() bool { return f.streams.Load(nil).Namespaces["shop"].Streams == 2 })
 	if f.streams.Total() != 0 {

@@ -5,17 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/shard/ring"
 )
-
-// newest is the page of commits; nil where this process does not write.
-func (p *process) newest() func() []inspect.Commit {
-	if p.ingester == nil {
-		return nil
-	}
-	return p.written.list
-}
 
 // membersPage is /debug/fleet.
 type membersPage struct {
@@ -61,18 +52,13 @@ func ranges(shards []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// members is the page of the fleet; nil where this process serves no proxies.
-func (p *process) members() func(owners bool) any {
-	if p.fleet == nil {
-		return nil
-	}
-	return func(owners bool) any {
-		r, n := p.fleet.replica.Ring(), p.fleet.replica.Numbers()
-		page := membersPage{Self: p.config.processName(), Ring: r.Version(), Split: r.SplitNamespaces(), Members: []memberLine{},
-			Streams: p.fleet.streams.Total(), Share: n.Share, Ready: n.Ready}
-		page.assign(r, owners)
-		return page
-	}
+// members is the page of the fleet.
+func (f *fleet) members(owners bool) any {
+	r, n := f.replica.Ring(), f.replica.Numbers()
+	page := membersPage{Self: f.config.processName(), Ring: r.Version(), Split: r.SplitNamespaces(), Members: []memberLine{},
+		Streams: f.streams.Total(), Share: n.Share, Ready: n.Ready}
+	page.assign(r, owners)
+	return page
 }
 
 // assign fills in what each member of a ring owns.

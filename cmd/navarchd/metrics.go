@@ -70,7 +70,7 @@ func (p *process) gauges(ctx context.Context) error {
 	built, fragments := [xds.NumTypes]int64{}, int64(0)
 	for {
 		obs.Uptime.Set(time.Since(started).Seconds())
-		obs.Problems.Set(float64(len(p.reported(nil))))
+		obs.Problems.Set(float64(len(p.pages.Reported(nil))))
 		if p.pool != nil {
 			resources, hosts := p.pool.Size()
 			obs.Pooled.WithLabelValues("resources").Set(float64(resources))

@@ -55,7 +55,7 @@ func (f *fleet) notify(ctx context.Context) error {
 func (f *fleet) pass(p *place.Placement, n int) (left int) {
 	r := round{placement: p, n: n}
 	f.server.AgentResourceChangedFor(agentapi.OwnerURL, func(v serve.View, listens bool) bool {
-		s, ok := v.(*served)
+		s, ok := seatOf(v)
 		return ok && r.turn(s, listens)
 	})
 	return r.left
@@ -68,7 +68,7 @@ type round struct {
 }
 
 // turn says whether an agent is to be told something now. One that does not listen has nothing to be told, now or later.
-func (r *round) turn(s *served, listens bool) bool {
+func (r *round) turn(s *seat, listens bool) bool {
 	is, goes := s.update(r.placement)
 	if goes = goes && listens; goes && r.n == 0 {
 		r.left++
@@ -82,20 +82,20 @@ func (r *round) turn(s *served, listens bool) bool {
 }
 
 // notifiedOf is the placement that the agent is told of: the present one, where it asks for the first time.
-func (s *served) notifiedOf(present *place.Placement) *place.Placement {
+func (s *seat) notifiedOf(present *place.Placement) *place.Placement {
 	s.notified.CompareAndSwap(nil, present)
 	return s.notified.Load()
 }
 
 // update says whether a placement has another owner than the one that the agent was told of, and whether the proxy has to go
 // there. To who was told of none yet nothing is news: it is told the newest when it asks.
-func (s *served) update(p *place.Placement) (is, goes bool) {
+func (s *seat) update(p *place.Placement) (is, goes bool) {
 	before := s.notifiedOf(p)
 	if before == p {
 		return false, false
 	}
-	was, stayed := before.Owner(s.Node.Namespace, s.Node.Workload)
-	address, self := p.Owner(s.Node.Namespace, s.Node.Workload)
+	was, stayed := before.Owner(s.namespace, s.workload)
+	address, self := p.Owner(s.namespace, s.workload)
 	is = was != address || stayed != self
 	return is, is && address != "" && !self
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/push/plan"
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/store/kv/kvtest"
 )
@@ -37,14 +35,14 @@ func placements(t *testing.T) (none, two, one *place.Placement) {
 // for nothing; and who asks for the first time is told by the newest placement.
 func TestAgentsAreNotifiedInTurn(t *testing.T) {
 	none, two, one := placements(t)
-	var all []*served
+	var all []*seat
 	others := 0 // proxies that a owns while there are two
 	for i := range 60 {
-		s := &served{Proxy: &plan.Proxy{Handle: &plan.Handle{Node: view.Node{Namespace: fmt.Sprint("ns-", i)}}}}
+		s := &seat{namespace: fmt.Sprint("ns-", i)}
 		if all = append(all, s); s.notifiedOf(none) != none {
 			t.Fatal("not told by the placement that there was")
 		}
-		if _, self := two.Owner(s.Node.Namespace, ""); !self {
+		if _, self := two.Owner(s.namespace, ""); !self {
 			others++
 		}
 	}
@@ -81,7 +79,7 @@ func TestAgentsAreNotifiedInTurn(t *testing.T) {
 	if news, r := pass(two, 0, false); news != 0 || r.left != 0 {
 		t.Errorf("nobody listens: %d told, %d left", news, r.left)
 	}
-	first := &served{Proxy: all[0].Proxy}
+	first := &seat{namespace: all[0].namespace}
 	if r := (&round{placement: two}); r.turn(first, true) || r.left != 0 || first.notifiedOf(one) != two || all[0].notifiedOf(one) != two {
 		t.Errorf("who asks for the first time is told by %v", first.notifiedOf(one))
 	}

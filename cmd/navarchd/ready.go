@@ -64,7 +64,7 @@ func (p *process) sealed() []string {
 // rootsReady is nil unless root-cert.pem is still to come in the data directory: who starts agents once this process is ready
 // finds the file there. One that is sealed may have no roots to write, and does not wait for them.
 func (p *process) rootsReady() error {
-	if !p.config.has(roleCA) || p.config.dataDir == "" || p.rooted.Load() {
+	if !p.config.has(roleCA) || p.config.dataDir == "" || p.trust.RootsWritten() {
 		return nil
 	}
 	if sealed := p.ca.ring.State().Sealed; sealed != nil && !errors.Is(sealed, keyring.ErrNotLoaded) {

@@ -1,15 +1,27 @@
 package main
 
 import (
+	"context"
+	"crypto/x509"
 	"strings"
 	"testing"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
+	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/kv/kvtest"
 )
+
+// rooted is a keyring with one root.
+type rooted struct{ root *issue.Authority }
+
+func (r rooted) State() *keyring.State {
+	return &keyring.State{Bundle: []*x509.Certificate{r.root.Certificate}}
+}
+func (rooted) Changed() <-chan struct{} { return nil }
 
 // A replica that has no certificate for its secure address is ready where proxies reach it in the clear; one that writes
 // root-cert.pem for the agents of its machine is ready when the file is there.
@@ -27,6 +39,7 @@ func TestReadyOfCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	root := newAuthorityOf(t, 1)
 	for name, c := range map[string]struct {
 		config config
 		wrote  bool
@@ -43,8 +56,14 @@ func TestReadyOfCA(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &process{config: &c.config, ca: &authority{config: &c.config, ring: ring, serving: s}}
-		p.rooted.Store(c.wrote)
+		p := &process{config: &c.config, ca: &authority{config: &c.config, ring: ring, serving: s}, trust: trust.New(t.TempDir())}
+		if c.wrote {
+			now, cancel := context.WithCancel(t.Context())
+			cancel() // Run ends when it has done what there is to do
+			if err := p.trust.Run(now, rooted{root}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := p.ready(); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

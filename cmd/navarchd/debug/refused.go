@@ -1,4 +1,4 @@
-package main
+package debug
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/serve"
@@ -16,11 +17,11 @@ import (
 )
 
 // refusals are those of the proxies that somebody may see.
-func (p *process) refusals(sees visibleTenants) (all []serve.Refusal) {
+func (p *Proxies) refusals(sees authz.Visible) (all []serve.Refusal) {
 	if sees == nil {
-		return p.server.Refusals()
+		return p.Server.Refusals()
 	}
-	for _, info := range p.server.Inspect() {
+	for _, info := range p.Server.Inspect() {
 		if sees(info.Namespace) {
 			all = append(all, info.Refusals...)
 		}
@@ -65,9 +66,9 @@ func madeBy(p inspect.Problem, objects []model.Place) inspect.Problem {
 
 // withheld is one problem for each version that is withheld from a view, as far as somebody may see the view's proxies, at the
 // object that made it.
-func withheld(views []quarantine.Withheld, sees visibleTenants) (all []inspect.Problem) {
+func withheld(views []quarantine.Withheld, sees authz.Visible) (all []inspect.Problem) {
 	for _, w := range views {
-		if !sees.of(w.Namespace) {
+		if !sees.Of(w.Namespace) {
 			continue
 		}
 		from := "proxies"

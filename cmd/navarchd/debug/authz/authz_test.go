@@ -1,8 +1,7 @@
-package main
+package authz
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,36 +13,38 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/cmd/internal/web"
-	"navarch.io/navarch/push/serve"
-	"navarch.io/navarch/push/xds"
 )
 
-// guardedPages is a door over pages that say what their caller sees of shop, pay (a tenant with shop) and other.
-func guardedPages(t *testing.T) (http.Handler, *authorizer, func(namespace, audience string) string) {
+// guardedPages is the guard of pages that say what their caller sees of shop, pay (a tenant with shop) and other.
+func guardedPages(t *testing.T) (http.Handler, *Authorizer, func(namespace, audience string) string) {
 	t.Helper()
-	c := &config{dataDir: t.TempDir(), env: environment{audiences: []string{"istio-ca"}}}
-	callers, _, err := c.tokens(spiffeid.RequireTrustDomainFromString("cluster.local"), slog.New(slog.DiscardHandler))
+	issuer, err := attest.Local(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &authorizer{system: "istio-system", hosts: web.NewHosts("navarchd.example"), callers: callers, tenant: func(namespace string) string {
+	verifier, err := issuer.Verifier()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := attest.NewTokens(attest.TokensConfig{TrustDomain: spiffeid.RequireTrustDomainFromString("cluster.local"),
+		Audiences: []string{"istio-ca"}, Issuers: []attest.TokenIssuer{verifier}, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Authorizer{System: "istio-system", Hosts: web.NewHosts("navarchd.example"), Tokens: tokens, Tenant: func(namespace string) string {
 		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)
 	}}
-	pages := func(who caller) http.Handler {
+	pages := func(who Caller) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if who.sees == nil {
+			if who.Sees == nil {
 				fmt.Fprint(w, "all")
 			}
 			for _, namespace := range []string{"shop", "pay", "other", ""} {
-				if who.sees.of(namespace) {
+				if who.Sees.Of(namespace) {
 					fmt.Fprintf(w, " %s", namespace)
 				}
 			}
 		})
-	}
-	issuer, err := attest.Local(c.dataDir)
-	if err != nil {
-		t.Fatal(err)
 	}
 	mint := func(namespace, audience string) string {
 		token, _, err := issuer.Mint(namespace, "default", audience, time.Hour)
@@ -52,7 +53,7 @@ func guardedPages(t *testing.T) (http.Handler, *authorizer, func(namespace, audi
 		}
 		return token
 	}
-	return d.guard(pages), d, mint
+	return d.Guard(pages), d, mint
 }
 
 func TestAuthorizer(t *testing.T) {
@@ -110,15 +111,15 @@ func TestAuthorizer(t *testing.T) {
 	if got := ask(away, "/debug/pprof/cmdline", system); !strings.Contains(got, "test") {
 		t.Errorf("a profile for a system caller: %q", got)
 	}
-	d.revoked = func(id spiffeid.ID) bool { return strings.Contains(id.String(), "/ns/shop/") }
+	d.Revoked = func(id spiffeid.ID) bool { return strings.Contains(id.String(), "/ns/shop/") }
 	if got := ask(away, syncz, shop); got != "401" {
 		t.Errorf("revoked: %q", got)
 	}
-	d.callers = nil
+	d.Tokens = nil
 	if got := ask(away, syncz, system); got != "401" {
 		t.Errorf("without a verifier: %q", got)
 	}
-	if d.open = true; ask(away, syncz, "") != everything {
+	if d.Open = true; ask(away, syncz, "") != everything {
 		t.Error("open, and closed")
 	}
 	if got := ask(away, syncz, "", "Host", "evil.example"); got != "403" {
@@ -128,9 +129,9 @@ func TestAuthorizer(t *testing.T) {
 
 // What a stream's caller sees of istio.io/debug goes by its identity; where there is none of this mesh it sees nothing.
 func TestSeen(t *testing.T) {
-	d := &authorizer{system: "istio-system", tenant: func(namespace string) string {
+	d := &Authorizer{System: "istio-system", Domain: "cluster.local", Tenant: func(namespace string) string {
 		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)
-	}, revoked: func(id spiffeid.ID) bool { return strings.HasSuffix(id.Path(), "/gone") }}
+	}, Revoked: func(id spiffeid.ID) bool { return strings.HasSuffix(id.Path(), "/gone") }}
 	for identity, want := range map[string]string{
 		"spiffe://cluster.local/ns/istio-system/sa/x":    "shop pay other",
 		"spiffe://cluster.local/ns/pay/sa/x":             "shop pay",
@@ -141,10 +142,10 @@ func TestSeen(t *testing.T) {
 		"nobody":                                         "PermissionDenied",
 		"":                                               "Unauthenticated",
 	} {
-		sees, err := d.seen(identity, "cluster.local")
+		sees, err := d.Stream(identity)
 		var got []string
 		for _, namespace := range []string{"shop", "pay", "other"} {
-			if err == nil && sees.of(namespace) {
+			if err == nil && sees.Of(namespace) {
 				got = append(got, namespace)
 			}
 		}
@@ -155,16 +156,7 @@ func TestSeen(t *testing.T) {
 			t.Errorf("%q: %v, want %s", identity, got, want)
 		}
 	}
-	if sees, err := (&authorizer{open: true}).seen("", ""); err != nil || !sees.of("shop") {
-		t.Error("an open door is closed", err)
-	}
-}
-
-// A resource that many proxies refused is one that is held back.
-func TestQuarantineCountsResources(t *testing.T) {
-	got := resourcesOf([]serve.Refusal{{Node: "a", Type: xds.Cluster, Name: "x"}, {Node: "b", Type: xds.Cluster, Name: "x"},
-		{Node: "b", Type: xds.Cluster, Name: "y"}, {Node: "b", Type: xds.Listener, Name: "x"}})
-	if want := [xds.NumTypes]int{xds.Cluster: 2, xds.Listener: 1}; got != want {
-		t.Errorf("%v, want %v", got, want)
+	if sees, err := (&Authorizer{Open: true}).Stream(""); err != nil || !sees.Of("shop") {
+		t.Error("open, and closed", err)
 	}
 }

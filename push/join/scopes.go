@@ -1,4 +1,4 @@
-package main
+package join
 
 import (
 	"cmp"
@@ -18,17 +18,17 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// networksFor is for how long the networks and clusters that were found in a snapshot are gone by.
+// networksFor is for how long the networks and clusters that were found in a snapshot are used before they are looked for again.
 const networksFor = 10 * time.Second
 
-// scopes is what a proxy may name to be planned for apart from others: cluster, network and DNS domain of its node. Views are
+// Scopes is what a proxy may name to be planned for separately: cluster, network and DNS domain of its node. Views are
 // made by these, so that names which proxies invent must make none (issue 12, item 9).
-type scopes struct {
-	cluster  string // of the configuration (--cluster-id)
-	domain   string // DNS suffix of services
-	snapshot func() *mirror.Snapshot
-	now      func() time.Time
-	clients  *obs.Sampled
+type Scopes struct {
+	Cluster  string // of the configuration (--cluster-id)
+	Domain   string // DNS suffix of services
+	Snapshot func() *mirror.Snapshot
+	Now      func() time.Time
+	Clients  *obs.Sampled // log lines that clients bring about
 
 	mu       sync.Mutex // a leaf: guards what follows
 	networks map[string]bool
@@ -41,17 +41,17 @@ type scopes struct {
 // and the client tries again. One is known if it is the config cluster, if the configuration has a service or an endpoint of it, or if
 // its keys verified the proxy's token. Where there is a token its cluster must be the node's; a certificate names none: the clusters of
 // one mesh trust each other's identities, as in Istio.
-func (s *scopes) settle(c serve.Client, node *view.Node) error {
-	cluster := cmp.Or(node.Cluster, s.cluster)
+func (s *Scopes) settle(c serve.Client, node *view.Node) error {
+	cluster := cmp.Or(node.Cluster, s.Cluster)
 	switch {
 	case c.Cluster != "" && cluster != c.Cluster:
 		return status.Errorf(codes.PermissionDenied, "node.metadata.CLUSTER_ID: the proxy says that it is of cluster %q, and its token is of cluster %q", cluster, c.Cluster)
 	case node.Cluster != "" && node.Cluster != c.Cluster && !s.knows(node.Cluster, false):
-		return status.Errorf(codes.Unavailable, "node.metadata.CLUSTER_ID: cluster %q is not known here; this is the configuration of cluster %q", node.Cluster, s.cluster)
+		return status.Errorf(codes.Unavailable, "node.metadata.CLUSTER_ID: cluster %q is not known here; this is the configuration of cluster %q", node.Cluster, s.Cluster)
 	}
-	if node.Domain != s.domain {
+	if node.Domain != s.Domain {
 		s.unknown("domain", node.Domain, c)
-		node.Domain = s.domain
+		node.Domain = s.Domain
 	}
 	if node.Network != "" && !s.knows(node.Network, true) {
 		s.unknown("network", node.Network, c)
@@ -61,20 +61,20 @@ func (s *scopes) settle(c serve.Client, node *view.Node) error {
 }
 
 // unknown reports what a node names.
-func (s *scopes) unknown(what, name string, c serve.Client) {
+func (s *Scopes) unknown(what, name string, c serve.Client) {
 	obs.UnknownScopes.WithLabelValues(what).Inc()
-	s.clients.Warn("a proxy names something that is not known; it is served as if it had not", what, obs.KeyNode, c.ID, obs.KeyPeer, c.Addr,
+	s.Clients.Warn("a proxy names something that is not known; it is served as if it had not", what, obs.KeyNode, c.ID, obs.KeyPeer, c.Addr,
 		obs.KeyIdentity, c.Identity, obs.KeyName, name)
 }
 
 // knows says whether the configuration knows a network or, if it is none, a cluster: a Service, an endpoint or a Workload is of it. One
 // that is there for less than networksFor may be missed.
-func (s *scopes) knows(name string, network bool) bool {
-	now := s.now()
+func (s *Scopes) knows(name string, network bool) bool {
+	now := s.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.networks == nil || now.Sub(s.at) >= networksFor {
-		s.networks, s.clusters = namesIn(s.snapshot())
+		s.networks, s.clusters = namesIn(s.Snapshot())
 		s.at = now
 	}
 	if network {
@@ -102,9 +102,9 @@ func namesIn(snapshot *mirror.Snapshot) (networks, clusters map[string]bool) {
 	return networks, clusters
 }
 
-// workloads finds the addresses of the workloads that the configuration knows of an identity: Pods, WorkloadEntries and endpoints of
+// Workloads finds the addresses of the workloads that the configuration knows of an identity: Pods, WorkloadEntries and endpoints of
 // ServiceEntries of its namespace that are of its service account.
-func workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
+func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
 	return func(identity string) map[netip.Addr]struct{} {
 		id, err := spiffeid.FromString(identity)
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package join
 
 import (
 	"log/slog"
@@ -49,7 +49,7 @@ func TestWorkloadsCount(t *testing.T) {
 	if networks, _ := namesIn(snapshot); !networks["west"] {
 		t.Error("its network is not known")
 	}
-	found := workloads(func() *mirror.Snapshot { return snapshot })
+	found := Workloads(func() *mirror.Snapshot { return snapshot })
 	if got := found("spiffe://cluster.local/ns/shop/sa/web"); len(got) != 1 {
 		t.Errorf("its identity has the addresses %v", got)
 	}
@@ -58,10 +58,10 @@ func TestWorkloadsCount(t *testing.T) {
 	}
 }
 
-func newScopes(t *testing.T, snapshot *mirror.Snapshot, now *time.Time) *scopes {
+func newScopes(t *testing.T, snapshot *mirror.Snapshot, now *time.Time) *Scopes {
 	t.Helper()
-	return &scopes{cluster: "Kubernetes", domain: "svc.cluster.local", snapshot: func() *mirror.Snapshot { return snapshot },
-		now: func() time.Time { return *now }, clients: obs.NewSampled(slog.New(slog.DiscardHandler))}
+	return &Scopes{Cluster: "Kubernetes", Domain: "svc.cluster.local", Snapshot: func() *mirror.Snapshot { return snapshot },
+		Now: func() time.Time { return *now }, Clients: obs.NewSampled(slog.New(slog.DiscardHandler))}
 }
 
 // However many networks and DNS domains proxies invent, they have the scopes of those that name what is known.
@@ -89,7 +89,7 @@ func TestInventedNamesMakeNoScopes(t *testing.T) {
 		t.Errorf("%d scopes", len(found))
 	}
 	snapshot = endpointsOf(t, map[string][]string{"shop": {"10.0.0.1 web east"}, "other": {"10.0.0.2 web invented-7"}})
-	s.snapshot = func() *mirror.Snapshot { return snapshot }
+	s.Snapshot = func() *mirror.Snapshot { return snapshot }
 	now = now.Add(networksFor)
 	if add(view.Node{Network: "invented-7", Domain: "svc.cluster.local"}); len(found) != 3 {
 		t.Error("a network that came has no scope")
@@ -133,7 +133,7 @@ func TestWorkloadsOfAnIdentity(t *testing.T) {
 		"shop":  {"10.0.0.1 web", "10.0.0.2 web", "10.0.0.2 web", "10.0.0.3 db", "db.example.com web", "fd00::1 web"},
 		"other": {"10.0.0.9 web"},
 	})
-	got := workloads(func() *mirror.Snapshot { return snapshot })("spiffe://cluster.local/ns/shop/sa/web")
+	got := Workloads(func() *mirror.Snapshot { return snapshot })("spiffe://cluster.local/ns/shop/sa/web")
 	if len(got) != 3 {
 		t.Errorf("%v", got)
 	}
@@ -142,7 +142,7 @@ func TestWorkloadsOfAnIdentity(t *testing.T) {
 			t.Errorf("%s is not among %v", want, got)
 		}
 	}
-	if got := workloads(func() *mirror.Snapshot { return nil })("spiffe://cluster.local/ns/shop/sa/web"); got != nil {
+	if got := Workloads(func() *mirror.Snapshot { return nil })("spiffe://cluster.local/ns/shop/sa/web"); got != nil {
 		t.Errorf("without a snapshot: %v", got)
 	}
 }

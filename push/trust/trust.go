@@ -1,4 +1,9 @@
-package main
+// Package trust gives the proxies of the mesh what the keyring says is trusted: roots and revocation lists, as resources of their agents,
+// and as a file for agents on the same machine.
+//
+// Owns: the encoded resources, and root-cert.pem in the data directory.  Reads: states of ca/keyring.  Never: roots without the
+// revocation lists that belong to them.
+package trust
 
 import (
 	"context"
@@ -18,13 +23,31 @@ import (
 // pcdsURL is the type by which stock agents ask for the mesh's trust; navarch-agent asks for agentapi.TrustURL.
 const pcdsURL = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 
-// trust is what agents are pushed of the keyring: roots and revocation lists. Without role ca it stays empty, and agents
-// keep what they have.
-type trust struct {
-	validation, roots atomic.Pointer[serve.AgentResource]
+// Keyring is what is followed; Changed is closed when State gives another.
+type Keyring interface {
+	State() *keyring.State
+	Changed() <-chan struct{}
 }
 
-func (t *trust) agentTypes() []serve.AgentType {
+// Server is what pushes; nil: this process serves no streams.
+type Server interface {
+	AgentResourceChanged(typeURL string)
+	Recheck() (ended int)
+}
+
+// Trust is what agents are pushed of the keyring: roots and revocation lists. Where no keyring is followed it stays empty, and agents
+// keep what they have.
+type Trust struct {
+	dir               string
+	validation, roots atomic.Pointer[serve.AgentResource]
+	rooted            atomic.Bool // root-cert.pem was written
+}
+
+// New makes one that keeps root-cert.pem in a directory; empty: there is no such file.
+func New(dir string) *Trust { return &Trust{dir: dir} }
+
+// AgentTypes are what agents may subscribe to.
+func (t *Trust) AgentTypes() []serve.AgentType {
 	give := func(p *atomic.Pointer[serve.AgentResource]) func(serve.Client, serve.View) *serve.AgentResource {
 		return func(serve.Client, serve.View) *serve.AgentResource { return p.Load() }
 	}
@@ -33,7 +56,7 @@ func (t *trust) agentTypes() []serve.AgentType {
 
 // take encodes a state, once for all clients, and says which types have another resource now. A sealed state changes
 // nothing: what it knows of the roots has no lists with it, and without lists what was revoked would be trusted again.
-func (t *trust) take(s *keyring.State) (changed []string, err error) {
+func (t *Trust) take(s *keyring.State) (changed []string, err error) {
 	if s.Sealed != nil || len(s.Bundle) == 0 {
 		return nil, nil
 	}
@@ -62,24 +85,24 @@ func (t *trust) take(s *keyring.State) (changed []string, err error) {
 	return changed, nil
 }
 
-// followKeyring hands every new state of the keyring to who depends on it: agents (by push), and root-cert.pem in the data
-// directory.
-func (p *process) followKeyring(ctx context.Context) error {
+// Run hands every new state of the keyring to those who depend on it, until ctx ends: agents (by push), streams, which may belong to
+// somebody who is revoked now, and root-cert.pem in the data directory. An error is a file that cannot be written.
+func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 	written := ""
 	for {
-		changed := p.ca.ring.Changed()
-		state := p.ca.ring.State()
-		urls, err := p.trust.take(state)
+		changed := ring.Changed()
+		state := ring.State()
+		urls, err := t.take(state)
 		if err != nil {
 			return err
 		}
-		if p.server != nil {
+		if server != nil {
 			for _, url := range urls {
-				p.server.AgentResourceChanged(url)
+				server.AgentResourceChanged(url)
 			}
-			p.server.Recheck() // identities and certificates may be revoked that were not
+			server.Recheck() // identities and certificates may be revoked that were not
 		}
-		if written, err = p.writeRoots(state, written); err != nil {
+		if written, err = t.writeRoots(state, written); err != nil {
 			return err
 		}
 		select {
@@ -90,20 +113,23 @@ func (p *process) followKeyring(ctx context.Context) error {
 	}
 }
 
+// RootsWritten says whether root-cert.pem has been written since this process started.
+func (t *Trust) RootsWritten() bool { return t.rooted.Load() }
+
 // writeRoots keeps root-cert.pem in the data directory: what agents on this machine verify the control plane against. It
-// returns what is in the file now. It is not synced: each start writes it again, and who waits for it should not wait for the disk.
-func (p *process) writeRoots(state *keyring.State, written string) (string, error) {
+// returns what is in the file now. It is not synced: each start writes it again, and whoever waits for it should not wait for the disk.
+func (t *Trust) writeRoots(state *keyring.State, written string) (string, error) {
 	roots := string(issue.EncodeCertificates(state.Bundle...))
-	if p.config.dataDir == "" || roots == "" || roots == written {
+	if t.dir == "" || roots == "" || roots == written {
 		return written, nil
 	}
-	path := filepath.Join(p.config.dataDir, "root-cert.pem")
+	path := filepath.Join(t.dir, "root-cert.pem")
 	if err := os.WriteFile(path+".new", []byte(roots), 0o644); err != nil {
 		return written, err
 	}
 	if err := os.Rename(path+".new", path); err != nil {
 		return written, err
 	}
-	p.rooted.Store(true)
+	t.rooted.Store(true)
 	return roots, nil
 }

@@ -1,14 +1,19 @@
-package main
+package trust
 
 import (
+	"context"
 	"errors"
 	"math/big"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
@@ -18,7 +23,7 @@ import (
 
 // What agents are told follows the keyring: encoded once for each content, and never without the lists that go with it.
 func TestTrustFollowsKeyring(t *testing.T) {
-	epochs := []*issue.Authority{newAuthorityOf(t, 1), newAuthorityOf(t, 2)}
+	epochs := []*issue.Authority{newAuthority(t, 1), newAuthority(t, 2)}
 	one, revoked, two := listed(t, 1, epochs[0]), listed(t, 2, epochs[0]), listed(t, 3, epochs...)
 	again := *one
 	sealed := *listed(t, 4, epochs...)
@@ -26,12 +31,12 @@ func TestTrustFollowsKeyring(t *testing.T) {
 	unlisted := *two
 	unlisted.CRLs = nil
 
-	tr := &trust{}
+	tr := New("")
 	all := []string{agentapi.TrustURL, pcdsURL}
 	answers := func() (both []*serve.AgentResource) {
-		for i, a := range tr.agentTypes() {
+		for i, a := range tr.AgentTypes() {
 			if a.TypeURL != all[i] {
-				t.Fatalf("aside %d is %s", i, a.TypeURL)
+				t.Fatalf("type %d is %s", i, a.TypeURL)
 			}
 			both = append(both, a.Resource(serve.Client{}, nil))
 		}
@@ -71,6 +76,15 @@ func TestTrustFollowsKeyring(t *testing.T) {
 	listsMatter(t, tr, two)
 }
 
+func newAuthority(t *testing.T, epoch uint64) *issue.Authority {
+	t.Helper()
+	a, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), epoch, 365*24*time.Hour, time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // listed is a keyring of these issuers, whose revocation lists have the number.
 func listed(t *testing.T, number int64, epochs ...*issue.Authority) *keyring.State {
 	t.Helper()
@@ -87,7 +101,7 @@ func listed(t *testing.T, number int64, epochs ...*issue.Authority) *keyring.Sta
 }
 
 // listsMatter checks what is told of two issuers: first without their lists, then with them.
-func listsMatter(t *testing.T, tr *trust, two *keyring.State) {
+func listsMatter(t *testing.T, tr *Trust, two *keyring.State) {
 	t.Helper()
 	trusted := func() *tlsv3.CertificateValidationContext {
 		v := &tlsv3.CertificateValidationContext{}
@@ -106,4 +120,62 @@ func listsMatter(t *testing.T, tr *trust, two *keyring.State) {
 	if v = trusted(); strings.Count(string(v.GetCrl().GetInlineBytes()), "BEGIN X509 CRL") != 2 || !v.OnlyVerifyLeafCertCrl {
 		t.Errorf("with lists: %v", v)
 	}
+}
+
+// ring is a keyring with one state after the other.
+type ring struct {
+	state   *keyring.State
+	changed chan struct{}
+}
+
+func (r *ring) State() *keyring.State    { return r.state }
+func (r *ring) Changed() <-chan struct{} { return r.changed }
+
+// server counts what it is told.
+type server struct {
+	changed  []string
+	rechecks int
+}
+
+func (s *server) AgentResourceChanged(typeURL string) { s.changed = append(s.changed, typeURL) }
+func (s *server) Recheck() int                        { s.rechecks++; return 0 }
+
+// Each state of the keyring reaches the agents where it says something else, all streams, because it may revoke, and root-cert.pem; no
+// file is there before there is a root, nor where there is no directory for it.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		tr, s := New(dir), &server{}
+		one := newAuthority(t, 1)
+		r := &ring{state: &keyring.State{Sealed: keyring.ErrNotLoaded}, changed: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- tr.Run(ctx, r, s) }()
+		step := func(what string, state *keyring.State, changed, rechecks int, roots string) {
+			t.Helper()
+			if state != nil {
+				was := r.changed
+				r.state, r.changed = state, make(chan struct{})
+				close(was)
+			}
+			synctest.Wait()
+			file, err := os.ReadFile(filepath.Join(dir, "root-cert.pem"))
+			if len(s.changed) != changed || s.rechecks != rechecks || string(file) != roots || tr.RootsWritten() != (err == nil) {
+				t.Errorf("%s: %v changed, %d rechecks, %d bytes of roots (%v), written %t", what, s.changed, s.rechecks, len(file), err, tr.RootsWritten())
+			}
+		}
+		roots := string(issue.EncodeCertificates(one.Certificate))
+		step("not loaded", nil, 0, 1, "")
+		step("loaded", listed(t, 1, one), 2, 2, roots)
+		step("a revocation", listed(t, 2, one), 3, 3, roots)
+		step("without roots", &keyring.State{Sealed: errors.New("sealed")}, 3, 4, roots)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		none := New("")
+		if err := none.Run(ctx, r, nil); err != nil || none.RootsWritten() {
+			t.Errorf("without a directory: %v, written %t", err, none.RootsWritten())
+		}
+	})
 }

@@ -1,12 +1,15 @@
-package main
+package debug
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
@@ -72,8 +75,34 @@ func TestNamed(t *testing.T) {
 	for want, id := range map[string]object.ID{
 		"Service shop/web": {Kind: "Service", Namespace: "shop", Name: "web"}, "Service": {Kind: "Service"}, "": {},
 	} {
-		if got := named(id); got != want {
+		if got := Named(id); got != want {
 			t.Errorf("%+v: got %q, want %q", id, got, want)
 		}
 	}
+}
+
+// A caller has its turn for what costs, and no more than its part of the line; the callers of this machine are one.
+func TestCostlyPagesAreCountedByCaller(t *testing.T) {
+	p := &Pages{costly: web.NewSlots(1, 1)}
+	of := func(ctx context.Context, name string) (func(), error) {
+		_, read, err := p.shown(authz.Caller{Name: name}).Costly(ctx)
+		return read, err
+	}
+	done, err := of(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := of(t.Context(), "a"); err == nil {
+		t.Error("a second of one caller")
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := of(gone, "b"); err == nil {
+		t.Error("two at once")
+	}
+	done()
+	if done, err = of(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	done()
 }

@@ -1,4 +1,4 @@
-package main
+package debug
 
 import (
 	"context"
@@ -20,10 +20,10 @@ func TestLeaderListsWhatReplicasFound(t *testing.T) {
 			Code: problem.Required, Severity: problem.Error, Message: "is missing"}
 	}
 	log := slog.New(slog.DiscardHandler)
-	p := &process{ingester: &ingester{found: problems.NewCollector(log)}}
+	p := &Objects{Found: problems.NewCollector(log)}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { _ = p.ingester.found.Run(ctx, etcd.Connect()) }()
+	go func() { _ = p.Found.Run(ctx, etcd.Connect()) }()
 	for _, name := range []string{"a", "b"} {
 		replica := problems.New(problems.Config{Name: name, Every: 2 * time.Millisecond, Log: log, Revision: func() int64 { return 1 },
 			Find: func() []model.Problem { return []model.Problem{at("shop"), at("bank")} }})
@@ -42,8 +42,5 @@ func TestLeaderListsWhatReplicasFound(t *testing.T) {
 	}
 	if got := p.found(func(namespace string) bool { return namespace == "bank" }, nil); len(got) != 1 || got[0].Object != "DestinationRule bank/r" {
 		t.Errorf("a tenant sees %+v", got)
-	}
-	if got := (&process{}).found(nil, nil); got != nil {
-		t.Errorf("without an ingester: %+v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package debug
 
 import (
 	"bytes"
@@ -7,15 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/obs"
@@ -29,47 +28,24 @@ const (
 	configDumpURL = debugURL + "/config_dump"
 )
 
-// seen is which namespaces a stream's caller sees, by the same rules as /debug; an identity is needed, as istiod wants it: a
-// sidecar in front of this replica would make every plain-text caller one of this machine. Errors are gRPC statuses.
-func (d *authorizer) seen(identity, trustDomain string) (visibleTenants, error) {
-	if d.open {
-		return nil, nil
-	}
-	if identity == "" {
-		return nil, status.Error(codes.Unauthenticated, "authentication required: ask over TLS, with a certificate or a token")
-	}
-	who, err := verified(identity, trustDomain)
-	if err != nil {
-		return nil, status.Errorf(codes.PermissionDenied, "%s: %v", identity, err)
-	}
-	if id, err := spiffeid.FromString(identity); err != nil || d.revoked != nil && d.revoked(id) {
-		return nil, status.Errorf(codes.PermissionDenied, "%s is revoked", identity)
-	}
-	if who.Namespace == d.system {
-		return nil, nil
-	}
-	return d.within(who.Namespace), nil
-}
-
-// answers are the types that istioctl asks for.
-func (p *process) answers() []serve.Answer {
-	d := p.authorizer()
-	of := func(url string, make func(context.Context, caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
+// Answers are the types that istioctl asks for.
+func (p *Pages) Answers() []serve.Answer {
+	of := func(url string, make func(context.Context, authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		answer := func(ctx context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
-			sees, err := d.seen(c.Identity, p.config.trustDomain)
+			sees, err := p.Rules.Stream(c.Identity)
 			if err != nil {
 				return nil, err
 			}
-			return make(ctx, caller{name: c.Identity, sees: sees}, names)
+			return make(ctx, authz.Caller{Name: c.Identity, Sees: sees}, names)
 		}
 		return serve.Answer{TypeURL: url, Resources: answer}
 	}
 	return []serve.Answer{
 		of(debugURL, p.page),
-		of(syncURL, func(_ context.Context, who caller, _ []string) ([]*discoveryv3.Resource, error) {
+		of(syncURL, func(_ context.Context, who authz.Caller, _ []string) ([]*discoveryv3.Resource, error) {
 			return inspect.Status(p.shown(who))
 		}),
-		of(configDumpURL, func(_ context.Context, who caller, names []string) ([]*discoveryv3.Resource, error) {
+		of(configDumpURL, func(_ context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 			if len(names) != 1 {
 				return nil, status.Error(codes.InvalidArgument, "exactly one proxy is to be named: name.namespace")
 			}
@@ -87,7 +63,7 @@ func (p *process) answers() []serve.Answer {
 
 // page is the page of /debug that a name stands for, "config_dump?proxyID=a.b", as it is; one that says that the request is
 // wrong is a page too, as with istiod.
-func (p *process) page(ctx context.Context, who caller, names []string) ([]*discoveryv3.Resource, error) {
+func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 	if len(names) != 1 {
 		return nil, status.Error(codes.InvalidArgument, "exactly one page of /debug is to be named")
 	}
@@ -95,8 +71,8 @@ func (p *process) page(ctx context.Context, who caller, names []string) ([]*disc
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "%q: %v", names[0], err)
 	}
-	if who.sees != nil && !slices.Contains(tenantPages, at.Path) {
-		return nil, status.Error(codes.PermissionDenied, forSystem)
+	if who.Sees != nil && !authz.TenantMaySee(at.Path) {
+		return nil, status.Error(codes.PermissionDenied, authz.ForSystem)
 	}
 	answer := &recorder{header: http.Header{}, code: http.StatusOK}
 	p.debug(who).ServeHTTP(answer, (&http.Request{Method: http.MethodGet, URL: at, Header: http.Header{}}).WithContext(ctx))
@@ -139,10 +115,10 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(code int)        { r.code = code }
 func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
 
-// identifier is what istioctl reads of who answered (IstioControlPlaneInstance).
-func (c *config) identifier() string {
+// Identifier is what istioctl reads of who answered (IstioControlPlaneInstance); id is the process's.
+func Identifier(id string) string {
 	info := map[string]string{"version": obs.Version}
-	raw, err := json.Marshal(map[string]any{"Component": "istiod", "ID": c.processName(), "Info": info})
+	raw, err := json.Marshal(map[string]any{"Component": "istiod", "ID": id, "Info": info})
 	if err != nil {
 		panic(err) // texts marshal
 	}

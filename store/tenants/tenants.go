@@ -1,4 +1,9 @@
-package main
+// Package tenants lets every replica know which namespaces belong to one tenant: the leader writes what the ingester read of their labels
+// to etcd, because records do not hold it, and all follow it there.
+//
+// Owns: tenants/labels in etcd (the leader), and what this process knows of it.  Reads: labels, from store/ingest.  Never: joins two
+// namespaces of which it does not know that they have one label.
+package tenants
 
 import (
 	"bytes"
@@ -15,15 +20,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The leader tells all replicas which namespaces have a tenant's label: records do not hold it.
+// Where the labels are in etcd.
 const (
 	tenantsFolder = "tenants/"
 	tenantsPath   = tenantsFolder + "labels"
 )
 
-// tenants are the namespaces that have ingest.TenantLabel, as etcd says. A namespace of which nothing is known is a tenant
+// Tenants are the namespaces that have ingest.TenantLabel, as etcd says. A namespace of which nothing is known is a tenant
 // of its own, so that nobody sees too much.
-type tenants struct {
+type Tenants struct {
 	mu      sync.Mutex // a leaf: guards what follows
 	raw     []byte
 	values  map[string]string // never changed
@@ -31,10 +36,11 @@ type tenants struct {
 	changed chan struct{} // closed and replaced when one of them changes
 }
 
-func newTenants() *tenants { return &tenants{changed: make(chan struct{})} }
+// New knows nothing yet.
+func New() *Tenants { return &Tenants{changed: make(chan struct{})} }
 
-// of names whose a namespace is; equal for all namespaces of one tenant.
-func (t *tenants) of(namespace string) string {
+// Of names the tenant of a namespace; equal for all namespaces of one tenant.
+func (t *Tenants) Of(namespace string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if value := t.values[namespace]; value != "" {
@@ -43,14 +49,14 @@ func (t *tenants) of(namespace string) string {
 	return namespace
 }
 
-func (t *tenants) stored() (raw []byte, listed bool, changed <-chan struct{}) {
+func (t *Tenants) stored() (raw []byte, listed bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.raw, t.listed, t.changed
 }
 
-// take reads what the leader wrote. What cannot be read leaves what was known; a leader writes it anew.
-func (t *tenants) take(f kv.Folder) (err error) {
+// take reads what the leader wrote. What cannot be read leaves what was known; a leader writes it again.
+func (t *Tenants) take(f kv.Folder) (err error) {
 	var raw []byte
 	for _, blob := range f.Blobs {
 		if blob.Path == tenantsPath {
@@ -71,8 +77,8 @@ func (t *tenants) take(f kv.Folder) (err error) {
 	return err
 }
 
-// follow keeps them as etcd says, until the context ends; while etcd is away what was known stands.
-func (t *tenants) follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
+// Follow keeps them as etcd says, until the context ends; while etcd is away what was known stays. An error is a store that is closed.
+func (t *Tenants) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	folders, err := store.Follow(ctx, tenantsFolder)
 	if err != nil {
 		return err
@@ -85,11 +91,16 @@ func (t *tenants) follow(ctx context.Context, store *kv.Store, log *slog.Logger)
 	return nil
 }
 
-// notify writes, while this process leads, what differs from what etcd says.
-func (t *tenants) notify(ctx context.Context, store *kv.Store, epoch kv.Epoch, loop *ingest.Loop, log *slog.Logger) {
+// Labels is what is known of the namespaces' labels, by namespace, and a channel that is closed when that changes; nil: not known yet.
+type Labels interface {
+	Tenants() (labels map[string]string, changed <-chan struct{})
+}
+
+// Lead writes, while this process leads, what differs from what etcd says. It returns when ctx ends or another process leads.
+func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, source Labels, log *slog.Logger) {
 	for ctx.Err() == nil {
 		stored, listed, restored := t.stored()
-		labels, changed := loop.Tenants()
+		labels, changed := source.Tenants()
 		raw, err := json.Marshal(labels) // sorted by namespace
 		var again <-chan time.Time
 		if listed && labels != nil && !bytes.Equal(raw, stored) && !(len(labels) == 0 && stored == nil) {
@@ -103,7 +114,7 @@ func (t *tenants) notify(ctx context.Context, store *kv.Store, epoch kv.Epoch, l
 				return
 			}
 			if again = time.After(5 * time.Second); err != nil && ctx.Err() == nil {
-				log.Warn("cannot tell which namespaces are one tenant's", obs.KeyError, err)
+				log.Warn("which namespaces are one tenant's cannot be written to etcd; trying again", obs.KeyError, err)
 			}
 		}
 		select {
