@@ -108,7 +108,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if node.Verified, err = Verified(c.Identity, p.TrustDomain); err != nil {
 		p.Clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
 	}
-	node.Pod = c.Pod
+	node.Pod, node.Peer = c.Pod, c.Addr
 	if err := errors.Join(p.Mirror.Ready(), p.Fleet.Above()); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
