@@ -7,7 +7,7 @@
 // fan-out sends while it has the stream's turn. stream.mu guards the delta.State; sending marks the time between Next and the end of
 // SendMsg, in which nobody else sends; the lock itself is never held while something is sent, nor while anything that a Config is made of is
 // called: what the state has to know of the quarantine, of budgets and of credentials is found out before. Agents ask for types of their own on the same
-// stream (AgentType, agent_resources.go), and tools ask questions (Answer, answer.go).
+// stream (AgentType, agent_resources.go), which are dynamic types of its delta.State, and tools ask questions (Answer, answer.go).
 //
 // # One change
 //
