@@ -1,19 +1,10 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
-
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	grpcstatus "google.golang.org/grpc/status"
 
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
@@ -237,98 +228,4 @@ func TestFaultBadListener(t *testing.T) {
 	acknowledged(t, gone)
 	unharmed(t, f)
 	undisturbed(t, f)
-}
-
-// Fault 18: requests that no Envoy sends, of each kind, on streams of their own. At most that stream ends; nobody else's
-// does, nothing panics, and the process does not keep what it was sent.
-func TestFaultMalformedRequests(t *testing.T) {
-	parallel(t)
-	n, proxies, liars := sized(t, 30, 300, "services"), sized(t, 30, 2000, "proxies"), sized(t, 3, 100, "that send each malformed request")
-	d, dir := alone(t, n)
-	f := fleet(t, proxies, sim.Config{}, d)
-	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) })
-	live := 0
-	if faultScale > 1 { // memory is measured at full size, on a machine that does nothing else
-		live = d.live(t)
-	}
-	for kind := sim.NotProtobuf; kind <= sim.SecondCDS; kind++ {
-		bad := dialling(t, citizens(liars), sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
-			return sim.Behaviour{Malformed: kind, DuplicateSubscriptions: true}
-		}}, d)
-		eventually(t, patience, func() error {
-			if came := bad.Stats().Join.Count(); came < uint64(liars) {
-				return fmt.Errorf("malformed request %d: %d of %d proxies were served once, and have sent it", kind, came, liars)
-			}
-			return nil
-		})
-		for found, v := range bad.Stats().Found {
-			t.Errorf("malformed request %d: %d times %s: %v", kind, v.Count, found, v.Examples)
-		}
-		bad.Close()
-	}
-	huge := request(t, withMeta("JUNK", strings.Repeat("x", 5<<20)), xds.Cluster.URL())
-	large := request(t, withMeta("JUNK", strings.Repeat("x", 3<<20)), xds.Cluster.URL()) // below the limit
-	for range 10 {
-		if _, err := say(t, d.grpc, deltaMethod, huge); grpcstatus.Code(err) != codes.ResourceExhausted {
-			t.Errorf("a node of 5 MB: %v", err)
-		}
-		if _, err := say(t, d.grpc, deltaMethod, large); err != nil {
-			t.Errorf("a node of 3 MB: %v", err)
-		}
-	}
-	oddNonces(t, d)
-	reaches(t, f, 3, func() { write(t, dir, "town.yaml", town(0, n, 3)) })
-	if faultScale > 1 {
-		if now := d.live(t); now > live+16<<20 {
-			t.Errorf("the live heap grew from %d to %d bytes", live, now)
-		}
-	}
-	if log := d.log.String(); strings.Contains(log, "panic") || strings.Contains(log, "goroutine ") {
-		t.Error("something panicked")
-	}
-	unharmed(t, f)
-	undisturbed(t, f)
-}
-
-// oddNonces acknowledges one response twice, refuses it after that, acknowledges one that never was, and is then served as
-// anybody is.
-func oddNonces(t *testing.T, d *daemon) {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func(r *discoveryv3.DeltaDiscoveryRequest) {
-		t.Helper()
-		if err := stream.Send(r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	answer := func(want xds.Type) *discoveryv3.DeltaDiscoveryResponse {
-		t.Helper()
-		r, err := stream.Recv()
-		if err != nil || r.TypeUrl != want.URL() {
-			t.Fatalf("got %.200v, %v; want %v", r, err, want)
-		}
-		return r
-	}
-	ask(&discoveryv3.DeltaDiscoveryRequest{Node: node("town", "odd", "10.1.9.7"), TypeUrl: xds.Cluster.URL()})
-	first := answer(xds.Cluster)
-	refusal := &status.Status{Code: 13, Message: "Error adding/updating cluster(s) " + first.Resources[0].Name + ": too late"}
-	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{
-		{ResponseNonce: first.Nonce}, {ResponseNonce: first.Nonce}, {ResponseNonce: first.Nonce, ErrorDetail: refusal}, {ResponseNonce: "never"},
-		{ResponseNonce: strings.Repeat("n", 1<<20)}, {ResponseNonce: "", ErrorDetail: refusal},
-	} {
-		r.TypeUrl = xds.Cluster.URL()
-		ask(r)
-	}
-	ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Listener.URL()})
-	answer(xds.Listener)
 }
