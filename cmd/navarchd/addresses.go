@@ -46,7 +46,7 @@ func (p *process) addresses() ([]loop.Task, error) {
 	if conf == nil || err != nil {
 		return tasks, err
 	}
-	if p.server != nil && !p.callers.required {
+	if p.server != nil && !p.callers.Required() {
 		p.log.Warn("the secure address serves configuration to callers without a credential (XDS_AUTH=false)")
 	}
 	task, err := p.listen("xds and ca, TLS", p.config.secureGRPCAddr, conf, func(r grpc.ServiceRegistrar) {
@@ -88,7 +88,7 @@ func (p *process) listen(name, address string, conf *tls.Config, register func(g
 	label := "plain"
 	if conf != nil {
 		label = "secure"
-		options = append(options, grpc.Creds(limiter.Credentials(byRecords{credentials.NewTLS(conf)}, p.callers.admits)))
+		options = append(options, grpc.Creds(limiter.Credentials(byRecords{credentials.NewTLS(conf)}, p.callers.Admits)))
 	}
 	p.limiters = append(p.limiters, listenerLimits{label, limiter})
 	server := grpc.NewServer(options...)

@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	caserve "navarch.io/navarch/ca/serve"
-	"navarch.io/navarch/push/join"
+	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/store/clock"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -29,7 +30,7 @@ type authority struct {
 	store   *kv.Store
 	ring    *keyring.Keyring
 	server  *caserve.Server
-	callers *callers
+	callers *callers.Callers
 	serving *serving
 	clock   *clock.Clock
 }
@@ -61,7 +62,6 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if a.serving, err = newServing(c); err != nil {
 		return nil, err
 	}
-	aliases := trustDomainAliases(snapshot)
 	a.ring, err = keyring.New(keyring.Config{
 		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.stateDir, CACerts: c.caCerts, Logger: log, Peers: c.askPeers(), Now: now, Clock: a.compares(),
 		Leads: func() bool { return c.has(roleCA) }, Roots: c.believed(), Allowance: c.renewals(),
@@ -70,22 +70,27 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, err
 	}
-	if a.callers, err = newCallers(c, aliases, join.Workloads(snapshot), log); err != nil {
+	if a.callers, err = callers.New(c.callersConfig(snapshot, a.revoked, log)); err != nil {
 		return nil, err
 	}
-	a.callers.revoked = a.revoked
 	self, err := c.controlPlane(domain)
 	if err != nil {
 		return nil, err
 	}
 	a.server, err = caserve.New(caserve.Config{
 		ControlPlane: self, Names: c.servingNames(),
-		Now: now, Authorities: current{a.ring}, Authenticator: ofCalls{a.callers}, Journal: journal{a.ring}, Spare: renewals{a.ring}, Revocations: revocations{a.ring},
-		Holders: holders{a.ring}, Memory: a.ring, Aliases: aliases, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
-		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: machines(snapshot), Tokens: a.callers.tokens, Ending: obs.MachinesEnding.Inc},
+		Now: now, Authorities: current{a.ring}, Authenticator: a.callers.OfCalls(), Journal: journal{a.ring}, Spare: renewals{a.ring}, Revocations: revocations{a.ring},
+		Holders: holders{a.ring}, Memory: a.ring, Aliases: identities.Aliases(snapshot), Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
+		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: identities.Machines(snapshot), Tokens: a.callers.Tokens(), Ending: obs.MachinesEnding.Inc},
 		Hooks:    certificateHooks(), Audit: log,
 	})
 	return a, err
+}
+
+// callersConfig is how callers are told apart; revoked: what this process knows of revocations, nil: nothing.
+func (c *config) callersConfig(snapshot func() *mirror.Snapshot, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
+	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, DataDir: c.dataDir,
+		Required: c.env.xdsAuth, Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
 }
 
 // compares is the clock of a process that signs; nil where it signs nothing, and reads no others'.

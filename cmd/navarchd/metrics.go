@@ -88,7 +88,7 @@ func (p *process) gauges(ctx context.Context) error {
 			p.quarantined()
 			p.fleet.gauges(time.Now())
 		}
-		p.callers.gauges(time.Now())
+		p.callers.Gauges(time.Now())
 		for _, l := range p.limiters {
 			obs.Unauthenticated.WithLabelValues(l.label).Set(float64(l.Open()))
 			obs.UnauthenticatedWaiting.WithLabelValues(l.label).Set(float64(l.Waiting()))

@@ -18,11 +18,13 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/join"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
@@ -50,7 +52,7 @@ type process struct {
 	planner  *plan.Loop
 	server   *serve.Server
 	ca       *authority // nil: it does not follow the keyring
-	callers  *callers
+	callers  *callers.Callers
 	vault    *vault.Vault
 	trust    *trust.Trust
 	tenants  *tenants.Tenants
@@ -170,11 +172,11 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 		}
 		p.pages.Rules.Revoked = func(id spiffeid.ID) bool { return p.ca.ring.State().RevokedIdentity(id) }
 		p.callers, tasks = p.ca.callers, append(tasks, p.ca.tasks()...)
-	} else if p.callers, err = newCallers(c, trustDomainAliases(p.snapshot), join.Workloads(p.snapshot), log); err != nil {
+	} else if p.callers, err = callers.New(c.callersConfig(p.snapshot, nil, log)); err != nil {
 		return nil, err
 	}
-	p.pages.Rules.Tokens = p.callers.tokens
-	tasks = append(tasks, p.callers.tasks()...)
+	p.pages.Rules.Tokens = p.callers.Tokens()
+	tasks = append(tasks, p.callers.Tasks()...)
 	if c.has(roleXDS) {
 		replica, err := p.replica()
 		if err != nil {
@@ -208,6 +210,21 @@ func (p *process) denials() []loop.Task {
 	}
 	d := denials.Source{Denied: func(now time.Time) ([]keyring.Denial, bool) { return p.ca.ring.State().Denied(now) }, Changed: p.ca.ring.Changed, Emit: p.ingester.loop.Emit, Log: p.log}
 	return []loop.Task{{Name: "denials", Run: d.Run}}
+}
+
+// expire ends the streams whose credentials have ended.
+func (p *process) expire(ctx context.Context) error {
+	return p.callers.Expiry().Run(ctx, p.issues, func() {
+		if p.server != nil {
+			p.server.Recheck()
+		}
+	})
+}
+
+// issues says whether certificates can be had, as far as this process knows: the keyring signs, and etcd answers, which has
+// the journal.
+func (p *process) issues() bool {
+	return p.ca != nil && p.ca.ring.State().Active != nil && p.mirror != nil && p.mirror.Status().Away == nil
 }
 
 // leave hands over to the other replicas while everything still runs.
@@ -265,15 +282,15 @@ func (p *process) replica() ([]loop.Task, error) {
 	clients := obs.NewSampled(p.log)
 	p.server = serve.New(serve.Config{
 		Quarantine:   withheld,
-		Authenticate: p.callers.authenticate,
-		Refused:      p.callers.refused,
-		MayHaveKeys:  p.callers.mayHaveKeys,
+		Authenticate: p.callers.Authenticate,
+		Refused:      p.callers.Refused,
+		MayHaveKeys:  p.callers.MayHaveKeys,
 		AgentTypes:   append(p.trust.AgentTypes(), p.fleet.agentType(), names),
 		Answers:      p.pages.Answers(),
 		Identifier:   debug.Identifier(p.config.processName()),
 		Store:        func() string { return join.StoreName(p.mirror.Status().Seen.Cluster) },
 		AckDeadline:  p.config.ackDeadline,
-		Callers:      budget.New(budget.Config{Workloads: join.Workloads(p.mirror.Current)}),
+		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(p.mirror.Current)}),
 		Planner: join.Planner{Plans: p.planner, Mirror: p.mirror, Fleet: p.fleet, Clients: clients, Checked: p.config.env.identityCheck, TrustDomain: p.config.trustDomain,
 			Scopes: &join.Scopes{Cluster: p.config.cluster, Domain: "svc." + p.config.domain, Snapshot: p.mirror.Current, Now: time.Now, Clients: clients}},
 		Budget:  fanout.Budget{Streams: p.config.env.pushThrottle},

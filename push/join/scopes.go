@@ -2,15 +2,12 @@ package join
 
 import (
 	"cmp"
-	"net/netip"
 	"sync"
 	"time"
 
-	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/mirror"
@@ -100,35 +97,4 @@ func namesIn(snapshot *mirror.Snapshot) (networks, clusters map[string]bool) {
 		clusters[r.Meta().Key.Origin.Cluster()] = true
 	}
 	return networks, clusters
-}
-
-// Workloads finds the addresses of the workloads that the configuration knows of an identity: Pods, WorkloadEntries and endpoints of
-// ServiceEntries of its namespace that are of its service account.
-func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
-	return func(identity string) map[netip.Addr]struct{} {
-		id, err := spiffeid.FromString(identity)
-		if err != nil {
-			return nil
-		}
-		namespace, account, err := attest.ParsePath(id)
-		s := snapshot()
-		if err != nil || s == nil {
-			return nil
-		}
-		found := map[netip.Addr]struct{}{}
-		add := func(e *model.Endpoint) {
-			if at, err := netip.ParseAddr(e.GetAddress()); err == nil && e.GetServiceAccount() == account {
-				found[at.Unmap()] = struct{}{}
-			}
-		}
-		for r := range s.In(model.KindEndpoints, namespace) {
-			for _, e := range r.(*model.Endpoints).Spec.GetEndpoints() {
-				add(e)
-			}
-		}
-		for r := range s.In(model.KindWorkload, namespace) {
-			add(r.(*model.Workload).Spec.GetEndpoint())
-		}
-		return found
-	}
 }

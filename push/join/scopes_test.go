@@ -2,7 +2,6 @@ package join
 
 import (
 	"log/slog"
-	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,8 +37,8 @@ func endpointsOf(t *testing.T, all map[string][]string) *mirror.Snapshot {
 	return mirror.Empty().Apply(1, records, nil).New
 }
 
-// A Pod behind no Service, or a machine behind no ServiceEntry, is known of, too.
-func TestWorkloadsCount(t *testing.T) {
+// The network of a Pod behind no Service, or of a machine behind no ServiceEntry, is known, too.
+func TestNetworksOfWorkloads(t *testing.T) {
 	workload, err := model.New(model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: "w"}, 1,
 		&model.WorkloadSpec{Endpoint: &model.Endpoint{Address: "10.0.0.9", ServiceAccount: "web", Network: "west"}})
 	if err != nil {
@@ -48,13 +47,6 @@ func TestWorkloadsCount(t *testing.T) {
 	snapshot := mirror.Empty().Apply(1, []model.Record{workload}, nil).New
 	if networks, _ := namesIn(snapshot); !networks["west"] {
 		t.Error("its network is not known")
-	}
-	found := Workloads(func() *mirror.Snapshot { return snapshot })
-	if got := found("spiffe://cluster.local/ns/shop/sa/web"); len(got) != 1 {
-		t.Errorf("its identity has the addresses %v", got)
-	}
-	if got := found("spiffe://cluster.local/ns/shop/sa/other"); len(got) != 0 {
-		t.Errorf("another identity has the addresses %v", got)
 	}
 }
 
@@ -124,25 +116,5 @@ func TestClusters(t *testing.T) {
 		if status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.names) {
 			t.Errorf("it says %q, its token is of %q: %v", c.says, c.token, err)
 		}
-	}
-}
-
-// The workloads of an identity are those that the configuration has of its service account in its namespace.
-func TestWorkloadsOfAnIdentity(t *testing.T) {
-	snapshot := endpointsOf(t, map[string][]string{
-		"shop":  {"10.0.0.1 web", "10.0.0.2 web", "10.0.0.2 web", "10.0.0.3 db", "db.example.com web", "fd00::1 web"},
-		"other": {"10.0.0.9 web"},
-	})
-	got := Workloads(func() *mirror.Snapshot { return snapshot })("spiffe://cluster.local/ns/shop/sa/web")
-	if len(got) != 3 {
-		t.Errorf("%v", got)
-	}
-	for _, want := range []string{"10.0.0.1", "10.0.0.2", "fd00::1"} {
-		if _, is := got[netip.MustParseAddr(want)]; !is {
-			t.Errorf("%s is not among %v", want, got)
-		}
-	}
-	if got := Workloads(func() *mirror.Snapshot { return nil })("spiffe://cluster.local/ns/shop/sa/web"); got != nil {
-		t.Errorf("without a snapshot: %v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package identities
 
 import (
 	"cmp"
@@ -13,9 +13,9 @@ import (
 // machineEndpoints begins the names of records of endpoints that are written into ServiceEntries (store/normal).
 const machineEndpoints = "serviceentry:"
 
-// machines says which identities are machines': those that a WorkloadEntry, or an endpoint of a ServiceEntry, in their own namespace
+// Machines says which identities are machines': those that a WorkloadEntry, or an endpoint of a ServiceEntry, in their own namespace
 // names as its service account. A process that does not follow the configuration (role ca alone) knows of none.
-func machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
+func Machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
 	return func(id spiffeid.ID) bool {
 		s := snapshot()
 		namespace, account, err := attest.ParsePath(id)

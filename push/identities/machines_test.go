@@ -1,4 +1,4 @@
-package main
+package identities
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestMachines(t *testing.T) {
 		return r
 	}
 	var now *mirror.Snapshot
-	is := machines(func() *mirror.Snapshot { return now })
+	is := Machines(func() *mirror.Snapshot { return now })
 	vm := spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/vm")
 	if is(vm) {
 		t.Error("a machine, before anything is known")

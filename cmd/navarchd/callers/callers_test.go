@@ -1,11 +1,11 @@
-package main
+package callers
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
+	"log/slog"
 	"math/big"
 	"net/url"
 	"strings"
@@ -45,15 +45,15 @@ func over(t *testing.T, token string, names ...string) context.Context {
 
 // A process without a keyring tells callers by the same rules as one with it.
 func TestCallersWithoutKeyring(t *testing.T) {
-	c := &config{dataDir: t.TempDir(), trustDomain: "cluster.local", env: environment{audiences: []string{"istio-ca"}, xdsAuth: true}}
-	aliases := func() []spiffeid.TrustDomain {
+	c := Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Audiences: []string{"istio-ca"}, Required: true, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+	c.Aliases = func() []spiffeid.TrustDomain {
 		return []spiffeid.TrustDomain{spiffeid.RequireTrustDomainFromString("old.example")}
 	}
-	k, err := newCallers(c, aliases, nil, quiet)
+	k, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	issuer, err := attest.Local(c.dataDir)
+	issuer, err := attest.Local(c.DataDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,57 +83,22 @@ func TestCallersWithoutKeyring(t *testing.T) {
 		"token of other audience": {over(t, wrong), "", attest.ErrAudience},
 		"no token":                {over(t, "x.y.z"), "", attest.ErrMalformed},
 	} {
-		if who, err := k.authenticate(one.ctx); who.ID.String() != one.want || !errors.Is(err, one.err) {
+		if who, err := k.Authenticate(one.ctx); who.ID.String() != one.want || !errors.Is(err, one.err) {
 			t.Errorf("%s: %q, %v", name, who.ID, err)
 		}
 	}
 	k.revoked = func(who attest.Caller) bool { return who.Serial == "7" }
-	if _, err := k.authenticate(over(t, "", own)); err == nil || !strings.Contains(err.Error(), "revoked") {
+	if _, err := k.Authenticate(over(t, "", own)); err == nil || !strings.Contains(err.Error(), "revoked") {
 		t.Errorf("a revoked certificate: %v", err)
 	}
-	if who, err := k.authenticate(over(t, token)); who.ID.String() != own || err != nil {
+	if who, err := k.Authenticate(over(t, token)); who.ID.String() != own || err != nil {
 		t.Errorf("a token of the same identity: %q, %v", who.ID, err)
 	}
 	k.required = false
-	if who, err := k.authenticate(over(t, "")); !who.ID.IsZero() || err != nil {
+	if who, err := k.Authenticate(over(t, "")); !who.ID.IsZero() || err != nil {
 		t.Errorf("XDS_AUTH=false: %q, %v", who.ID, err)
 	}
-	if _, err := k.authenticate(over(t, "", evil)); !errors.Is(err, attest.ErrIdentity) {
+	if _, err := k.Authenticate(over(t, "", evil)); !errors.Is(err, attest.ErrIdentity) {
 		t.Errorf("XDS_AUTH=false, and a credential that is not accepted: %v", err)
-	}
-}
-
-// A process that could verify no credential, and wants one, does not start; nor does one whose file for verifying has no
-// address to be used at.
-func TestCredentialsCanBeVerified(t *testing.T) {
-	files := config{roles: []string{"xds"}, secureGRPCAddr: ":15012", tlsCert: "c", tlsKey: "k", env: environment{xdsAuth: true}}
-	for name, one := range map[string]struct {
-		change func(*config)
-		wants  []string // flags that are named; none: it starts
-	}{
-		"none":             {func(*config) {}, []string{"--secure-grpc-addr", "--tls-cert", "--tls-client-ca", "--token-issuer", "--kek", "XDS_AUTH=false"}},
-		"certificates":     {func(c *config) { c.clientCA = "ca" }, nil},
-		"tokens":           {func(c *config) { c.tokenIssuer = "i" }, nil},
-		"own tokens":       {func(c *config) { c.dataDir = "d" }, nil},
-		"keyring":          {func(c *config) { c.kek = "file:k" }, nil},
-		"open":             {func(c *config) { c.env.xdsAuth = false }, nil},
-		"no address":       {func(c *config) { c.secureGRPCAddr = "" }, nil},
-		"no certificate":   {func(c *config) { c.tlsCert, c.tlsKey = "", "" }, nil},
-		"no xDS":           {func(c *config) { c.roles = []string{"ingest"} }, nil},
-		"no pair":          {func(c *config) { c.clientCA, c.tlsCert, c.kek = "ca", "", "file:k" }, []string{"--tls-client-ca", "--tls-cert", "--tls-key"}},
-		"CA to no address": {func(c *config) { c.clientCA, c.secureGRPCAddr = "ca", "" }, []string{"--tls-client-ca", "--secure-grpc-addr"}},
-	} {
-		c, said := files, []string{}
-		one.change(&c)
-		c.checkCredentials(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
-		if text := strings.Join(said, "; "); (text == "") != (one.wants == nil) {
-			t.Errorf("%s: %s", name, text)
-		} else {
-			for _, flag := range one.wants {
-				if !strings.Contains(text, flag) {
-					t.Errorf("%s: %q does not name %s", name, text, flag)
-				}
-			}
-		}
 	}
 }
