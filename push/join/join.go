@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
@@ -107,7 +108,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if node.Verified, err = Verified(c.Identity, p.TrustDomain); err != nil {
 		p.Clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
 	}
-	node.Pod = c.Pod
+	node.Pod, node.Peer = c.Pod, c.Addr
 	if err := errors.Join(p.Mirror.Ready(), p.Fleet.Above()); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
@@ -155,7 +156,7 @@ func StoreName(cluster uint64) string {
 }
 
 // position is the newest revision that a client has seen in the store's terms. A store whose name is none of ours is another one.
-func position(f serve.MinRevision) kv.Position {
+func position(f agentapi.MinRevision) kv.Position {
 	if f.Store == "" {
 		return kv.Position{Revision: f.Revision}
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
@@ -143,7 +144,7 @@ func TestJoinInOrder(t *testing.T) {
 // not ready is that.
 func TestJoinErrorsOfTheServer(t *testing.T) {
 	p := &parts{behind: fmt.Errorf("at 3: %w", mirror.ErrBehind)}
-	seen := serve.MinRevision{Store: "1f", Revision: 9}
+	seen := agentapi.MinRevision{Store: "1f", Revision: 9}
 	_, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, nil), MinRevision: seen}, nil)
 	if behind := (*serve.BehindError)(nil); !errors.As(err, &behind) || behind.Revision != mirror.Empty().Revision() {
 		t.Errorf("behind: %v", err)
@@ -194,14 +195,14 @@ func TestJoinPlansWhatIsProved(t *testing.T) {
 // A position is the client's in terms of the store; a store whose name is none of ours is another one, of which nothing was seen.
 func TestPosition(t *testing.T) {
 	for _, c := range []struct {
-		seen serve.MinRevision
+		seen agentapi.MinRevision
 		want kv.Position
 	}{
-		{serve.MinRevision{}, kv.Position{}},
-		{serve.MinRevision{Revision: 7}, kv.Position{Revision: 7}},
-		{serve.MinRevision{Store: StoreName(0xabc), Revision: 7}, kv.Position{Cluster: 0xabc, Revision: 7}},
-		{serve.MinRevision{Store: "0", Revision: 7}, kv.Position{}},
-		{serve.MinRevision{Store: "not hex", Revision: 7}, kv.Position{}},
+		{agentapi.MinRevision{}, kv.Position{}},
+		{agentapi.MinRevision{Revision: 7}, kv.Position{Revision: 7}},
+		{agentapi.MinRevision{Store: StoreName(0xabc), Revision: 7}, kv.Position{Cluster: 0xabc, Revision: 7}},
+		{agentapi.MinRevision{Store: "0", Revision: 7}, kv.Position{}},
+		{agentapi.MinRevision{Store: "not hex", Revision: 7}, kv.Position{}},
 	} {
 		if got := position(c.seen); got != c.want {
 			t.Errorf("%+v: %+v", c.seen, got)

@@ -5,8 +5,9 @@
 // Server has the streams, and hands each to its Planner (implemented by push/join around push/plan): Join gives a View, whose Set is what
 // the proxy should have. A stream has one reading goroutine, which is gRPC's handler, and no goroutine of its own for sending: a worker of the
 // fan-out sends while it has the stream's turn. stream.mu guards the delta.State; sending marks the time between Next and the end of
-// SendMsg, in which nobody else sends; the lock itself is never held while something is sent. Agents ask for types of their own on the same
-// stream (AgentType, agent_resources.go), and tools ask questions (Answer, answer.go).
+// SendMsg, in which nobody else sends; the lock itself is never held while something is sent, nor while anything that a Config is made of is
+// called: what the state has to know of the quarantine, of budgets and of credentials is found out before. Agents ask for types of their own on the same
+// stream (AgentType, agent_resources.go), which are dynamic types of its delta.State, and tools ask questions (Answer, answer.go).
 //
 // # One change
 //

@@ -11,22 +11,17 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/serve"
 )
 
-// The types of agent resources that carry the mesh's trust: navarch-agent asks for the first, by name, stock agents for the second.
-const (
-	trustURL  = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.CertificateValidationContext"
-	trustName = "ROOTCA"
-	pcdsURL   = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
-)
+// pcdsURL is the type by which stock agents ask for the mesh's trust; navarch-agent asks for agentapi.TrustURL.
+const pcdsURL = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 
 // Keyring is what is followed; Changed is closed when State gives another.
 type Keyring interface {
@@ -56,7 +51,7 @@ func (t *Trust) AgentTypes() []serve.AgentType {
 	give := func(p *atomic.Pointer[serve.AgentResource]) func(serve.Client, serve.View) *serve.AgentResource {
 		return func(serve.Client, serve.View) *serve.AgentResource { return p.Load() }
 	}
-	return []serve.AgentType{{TypeURL: trustURL, Resource: give(&t.validation)}, {TypeURL: pcdsURL, Resource: give(&t.roots)}}
+	return []serve.AgentType{{TypeURL: agentapi.TrustURL, Resource: give(&t.validation)}, {TypeURL: pcdsURL, Resource: give(&t.roots)}}
 }
 
 // take encodes a state, once for all clients, and says which types have another resource now. A sealed state changes
@@ -65,14 +60,9 @@ func (t *Trust) take(s *keyring.State) (changed []string, err error) {
 	if s.Sealed != nil || len(s.Bundle) == 0 {
 		return nil, nil
 	}
-	validation := &tlsv3.CertificateValidationContext{TrustedCa: inline(issue.EncodeCertificates(s.Bundle...))}
-	if len(s.CRLs) > 0 {
-		var lists []byte
-		for _, list := range s.CRLs {
-			lists = append(lists, issue.EncodeCRL(list.DER)...)
-		}
-		// Lists are for leaves alone: nobody makes one for the issuers of intermediates.
-		validation.Crl, validation.OnlyVerifyLeafCertCrl = inline(lists), true
+	bundle := agentapi.Trust{Roots: issue.EncodeCertificates(s.Bundle...)}
+	for _, list := range s.CRLs {
+		bundle.Lists = append(bundle.Lists, issue.EncodeCRL(list.DER)...)
 	}
 	pcds := &meshv1alpha1.ProxyConfig{}
 	for _, root := range s.Bundle {
@@ -82,7 +72,7 @@ func (t *Trust) take(s *keyring.State) (changed []string, err error) {
 		url, name string
 		message   proto.Message
 		at        *atomic.Pointer[serve.AgentResource]
-	}{{trustURL, trustName, validation, &t.validation}, {pcdsURL, "", pcds, &t.roots}} {
+	}{{agentapi.TrustURL, agentapi.TrustName, bundle.Encode(), &t.validation}, {pcdsURL, "", pcds, &t.roots}} {
 		next, err := serve.EncodeAgentResource(one.name, one.message)
 		if err != nil {
 			return changed, err
@@ -93,10 +83,6 @@ func (t *Trust) take(s *keyring.State) (changed []string, err error) {
 		}
 	}
 	return changed, nil
-}
-
-func inline(b []byte) *corev3.DataSource {
-	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
 }
 
 // Run hands every new state of the keyring to those who depend on it, until ctx ends: agents (by push), streams, which may belong to

@@ -17,6 +17,7 @@ import (
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/serve"
 )
 
@@ -31,7 +32,7 @@ func TestTrustFollowsKeyring(t *testing.T) {
 	unlisted.CRLs = nil
 
 	tr := New("")
-	all := []string{trustURL, pcdsURL}
+	all := []string{agentapi.TrustURL, pcdsURL}
 	answers := func() (both []*serve.AgentResource) {
 		for i, a := range tr.AgentTypes() {
 			if a.TypeURL != all[i] {
@@ -53,10 +54,10 @@ func TestTrustFollowsKeyring(t *testing.T) {
 		{"sealed from the start", &sealed, nil},
 		{"loaded", one, all},
 		{"another state of the same content", &again, nil},
-		{"a revocation", revoked, []string{trustURL}},
+		{"a revocation", revoked, []string{agentapi.TrustURL}},
 		{"sealed, with roots and no lists", &sealed, nil},
 		{"a second root", two, all},
-		{"an issuer without lists", &unlisted, []string{trustURL}},
+		{"an issuer without lists", &unlisted, []string{agentapi.TrustURL}},
 	} {
 		before := answers()
 		got, err := tr.take(step.state)

@@ -18,8 +18,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/structpb"
 
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/join"
 	"navarch.io/navarch/push/plan"
@@ -32,12 +32,6 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
-)
-
-// The agent resource that says which replica an agent belongs to.
-const (
-	ownerURL  = "navarch.io/owner"
-	ownerName = "owner"
 )
 
 // Config is what a replica is made of.
@@ -160,7 +154,7 @@ func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 
 // AgentType is what agents are told: the owner of the proxy that they are of.
 func (f *Fleet) AgentType() serve.AgentType {
-	return serve.AgentType{TypeURL: ownerURL, Resource: func(c serve.Client, v serve.View) *serve.AgentResource {
+	return serve.AgentType{TypeURL: agentapi.OwnerURL, Resource: func(c serve.Client, v serve.View) *serve.AgentResource {
 		s, ok := seatOf(v)
 		if !ok {
 			return nil
@@ -189,9 +183,7 @@ func (f *Fleet) resource(o owner) *serve.AgentResource {
 	if r := f.owners[o]; r != nil {
 		return r
 	}
-	r, err := serve.EncodeAgentResource(ownerName, &structpb.Struct{Fields: map[string]*structpb.Value{
-		"address": structpb.NewStringValue(o.address), "self": structpb.NewBoolValue(o.self),
-	}})
+	r, err := serve.EncodeAgentResource(agentapi.OwnerName, agentapi.Owner{Address: o.address, Self: o.self}.Encode())
 	if err != nil {
 		f.log.Error("an owner that cannot be encoded: agents are not told of it", obs.KeyAddress, o.address, obs.KeyError, err)
 		return nil
@@ -268,7 +260,7 @@ func (f *Fleet) drain(ctx context.Context) error {
 		case <-timer.C:
 			closing, again := decide.Step(f.drainInput(time.Now()))
 			if closing && !f.leaving.Load() {
-				obs.SentAway.WithLabelValues("imbalance").Add(float64(f.server.SendAway(1, ownerURL, false)))
+				obs.SentAway.WithLabelValues("imbalance").Add(float64(f.server.SendAway(1, agentapi.OwnerURL, false)))
 			}
 			timer.Reset(again)
 		}
@@ -283,7 +275,7 @@ func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	if in.Peers == 0 || float64(in.Streams) <= in.Share {
 		return in
 	}
-	streams, follow := f.server.Subscribed(ownerURL)
+	streams, follow := f.server.Subscribed(agentapi.OwnerURL)
 	in.Movable = streams - follow
 	waiting := f.server.Waiting(fanout.Endpoints) + f.server.Waiting(fanout.Answers) + f.server.Waiting(fanout.Config)
 	in.Storm = waiting > max(64, in.Streams/20) || f.admission.State().Waiting > 0
@@ -306,13 +298,13 @@ func (f *Fleet) Depart(ctx context.Context) {
 			told = !placement.InRing()
 		default:
 		}
-		_, follow := f.server.Subscribed(ownerURL)
+		_, follow := f.server.Subscribed(agentapi.OwnerURL)
 		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Follow: follow, Peers: placement.Peers(), Told: told,
 			Led: f.replica.LeaderAge(time.Now()) > 0})
 		if !step.TellBy.IsZero() {
 			f.notifyBy.Store(&step.TellBy)
 		}
-		obs.SentAway.WithLabelValues("leaving").Add(float64(f.server.SendAway(step.Close, ownerURL, step.All)))
+		obs.SentAway.WithLabelValues("leaving").Add(float64(f.server.SendAway(step.Close, agentapi.OwnerURL, step.All)))
 		if step.GoAway {
 			return
 		}

@@ -54,7 +54,7 @@ func client(i int) *corev3.Node {
 // A stolen certificate of an account is used for more streams than a proxy needs, for hundreds of thousands of names, for clusters,
 // networks and metadata that are made up (issue 12, item 9). Proxies of the same account keep their streams, get what changes, and
 // can come again.
-func TestHostileIdentity(t *testing.T) {
+func TestFaultHostileIdentity(t *testing.T) {
 	parallel(t)
 	data, dir := t.TempDir(), folder(t)
 	d := start(t, "--config-dir", dir, "--data-dir", data)

@@ -1,4 +1,4 @@
-package serve
+package delta
 
 import (
 	"fmt"
@@ -6,32 +6,31 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"navarch.io/navarch/push/manifest"
 )
 
-// holder is a client of an agent resource, as simple as it can be said.
+// holder is a client of a dynamic type, as simple as it can be said.
 type holder struct {
 	all     bool
 	names   map[string]bool
 	holds   map[string]string // name -> version
 	refused string            // the newest version that it refused, unless it took another one or asked again
 	due     map[string]bool   // asked for by name, and not answered
-	flight  *notice
+	flight  *Reply
 }
 
 func (h *holder) wants(name string) bool { return h.all || h.names[name] }
 
-// match is an agent resource and its client, with the resource as it is now.
+// match is a stream and its client, with the resource as it is now.
 type match struct {
 	*testing.T
 	*rand.Rand
-	seed         uint64
-	subscription *agentSubscription
-	h            *holder
-	pool         []*AgentResource
-	res          *AgentResource
+	seed  uint64
+	state *State
+	h     *holder
+	pool  []manifest.Stack
+	there manifest.Stack
 }
 
 func (m *match) check(ok bool, format string, args ...any) {
@@ -40,27 +39,26 @@ func (m *match) check(ok bool, format string, args ...any) {
 	}
 }
 
-func (m *match) ask(q *discoveryv3.DeltaDiscoveryRequest) {
-	m.subscription.request(agentRequest(m.T, q), m.res)
-}
+func (m *match) ask(q dynamicRequest) { m.state.Request(q.request(), nil) }
 
-// send is the agent resource's turn.
+// send is the stream's turn.
 func (m *match) send() {
-	n, ok := m.subscription.next(agentURL, 1, m.res, time.Now())
+	m.state.Offer(Dynamic(0), m.there)
+	n, ok := m.state.Next()
 	if !ok {
 		return
 	}
 	h := m.h
 	m.check(h.flight == nil, "two in flight")
-	m.check(n.resource != nil || len(n.removed) > 0, "an empty response")
-	if n.resource != nil {
-		m.check(h.wants(n.resource.Name), "not asked for: %s", n.resource.Name)
-		m.check(h.holds[n.resource.Name] != n.resource.Version || h.due[n.resource.Name], "sent again: %s", n.resource.Name)
-		m.check(n.resource.Version != h.refused, "sent again although refused")
-		m.check(!slices.Contains(n.removed, n.resource.Name), "set and removed")
-		delete(h.due, n.resource.Name)
+	m.check(len(n.Set) == 1 || len(n.Set) == 0 && len(n.Removed) > 0, "%d resources", len(n.Set))
+	for _, r := range n.Set {
+		m.check(h.wants(r.Name), "not asked for: %s", r.Name)
+		m.check(h.holds[r.Name] != r.Version || h.due[r.Name], "sent again: %s", r.Name)
+		m.check(r.Version != h.refused, "sent again although refused")
+		m.check(!slices.Contains(n.Removed, r.Name), "set and removed")
+		delete(h.due, r.Name)
 	}
-	for _, name := range n.removed {
+	for _, name := range n.Removed {
 		m.check(h.due[name] || h.holds[name] != "", "removed, neither held nor asked for: %s", name)
 		delete(h.due, name)
 	}
@@ -73,37 +71,34 @@ func (m *match) answer(refuse bool) {
 	if n == nil {
 		return
 	}
-	q := &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: n.nonce}
-	if refuse {
-		q.ErrorDetail = failure("no")
-		if n.resource != nil {
-			h.refused = n.resource.Version
-		}
-	}
-	if !refuse || n.resource == nil { // there is nothing in a removal to refuse
-		for _, name := range n.removed {
+	if !refuse || len(n.Set) == 0 { // there is nothing in a removal to refuse
+		for _, name := range n.Removed {
 			delete(h.holds, name)
 		}
 	}
-	if !refuse && n.resource != nil {
+	for _, r := range n.Set {
+		if refuse {
+			h.refused = r.Version
+			continue
+		}
 		h.refused = ""
-		if h.wants(n.resource.Name) {
-			h.holds[n.resource.Name] = n.resource.Version
+		if h.wants(r.Name) {
+			h.holds[r.Name] = r.Version
 		}
 	}
 	h.flight = nil
-	m.ask(q)
+	m.ask(dynamicRequest{nonce: n.Nonce, failed: refuse})
 }
 
 // begin asks for everything, or for one name.
 func (m *match) begin() {
 	if m.IntN(2) == 0 {
 		m.h.all = true
-		m.ask(&discoveryv3.DeltaDiscoveryRequest{})
+		m.ask(dynamicRequest{})
 		return
 	}
 	m.h.names["A"], m.h.due["A"] = true, true
-	m.ask(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"A"}})
+	m.ask(dynamicRequest{subscribe: []string{"A"}})
 }
 
 // step has something happen.
@@ -111,7 +106,7 @@ func (m *match) step(name string) {
 	h := m.h
 	switch m.IntN(6) {
 	case 0:
-		m.res = m.pool[m.IntN(len(m.pool))]
+		m.there = m.pool[m.IntN(len(m.pool))]
 	case 1, 2:
 		m.answer(m.IntN(3) == 0)
 	case 3:
@@ -123,7 +118,7 @@ func (m *match) step(name string) {
 		} else {
 			h.names[name], h.due[name] = true, true
 		}
-		m.ask(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{name}})
+		m.ask(dynamicRequest{subscribe: []string{name}})
 	case 4:
 		if h.flight != nil || m.IntN(2) == 0 {
 			break
@@ -133,13 +128,13 @@ func (m *match) step(name string) {
 		}
 		delete(h.due, name)
 		maps.DeleteFunc(h.holds, func(n string, _ string) bool { return !h.wants(n) })
-		m.ask(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesUnsubscribe: []string{name}})
+		m.ask(dynamicRequest{unsubscribe: []string{name}})
 	}
 }
 
 // end checks what the client holds once all is answered.
 func (m *match) end() {
-	h, res := m.h, m.res
+	h, res := m.h, only(m.there)
 	m.check(h.flight == nil, "it never ends")
 	want := map[string]string{}
 	if res != nil && h.wants(res.Name) && res.Version != h.refused {
@@ -155,13 +150,14 @@ func (m *match) end() {
 // Whatever a client asks for, takes and refuses, and however the resource changes: once all is answered, it holds exactly
 // what there is of what it asked for (or, where it refused that, what it had), every name that it asked for was answered,
 // and nothing is sent that it has.
-func TestAgentSubscriptionModel(t *testing.T) {
-	pool := []*AgentResource{nil, agentResource(t, "A", "1"), agentResource(t, "A", "2"), agentResource(t, "A", "3"), agentResource(t, "B", "1"), agentResource(t, "B", "2")}
+func TestDynamicTypeModel(t *testing.T) {
+	pool := []manifest.Stack{{}, one(t, "A", "1"), one(t, "A", "2"), one(t, "A", "3"), one(t, "B", "1"), one(t, "B", "2")}
 	names := []string{"A", "B", "C", wildcard}
 	for seed := range uint64(3000) {
-		m := &match{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, subscription: &agentSubscription{}, pool: pool,
+		m := &match{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, state: dynamicState(false), pool: pool,
 			h: &holder{names: map[string]bool{}, holds: map[string]string{}, due: map[string]bool{}}}
-		m.res = pool[m.IntN(len(pool))]
+		m.there = pool[m.IntN(len(pool))]
+		m.state.Offer(Dynamic(0), m.there)
 		m.begin()
 		for range 40 {
 			m.step(names[m.IntN(len(names))])

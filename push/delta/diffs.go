@@ -1,4 +1,4 @@
-package serve
+package delta
 
 import (
 	"sync"
@@ -6,8 +6,10 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// differ remembers the last differences for a moment: streams of one scope move from the same stack to the same stack.
-type differ struct {
+// Diffs remembers the last differences for a moment, so that streams share the work: those of one scope move from the same stack to the
+// same stack. Safe for concurrent use; the zero Diffs is ready, and the nil one
+// remembers nothing.
+type Diffs struct {
 	mu   sync.Mutex // a leaf
 	ring [16]struct {
 		old, new manifest.Stack
@@ -17,7 +19,11 @@ type differ struct {
 	next int
 }
 
-func (d *differ) between(old, new manifest.Stack) []manifest.Delta {
+// between is manifest.Diff; the result is shared, and not to be changed.
+func (d *Diffs) between(old, new manifest.Stack) []manifest.Delta {
+	if d == nil {
+		return manifest.Diff(old, new)
+	}
 	d.mu.Lock()
 	for i := range d.ring {
 		if e := &d.ring[i]; e.old == old && e.new == new {
@@ -37,8 +43,8 @@ func (d *differ) between(old, new manifest.Stack) []manifest.Delta {
 	return made
 }
 
-// tick forgets what nobody asked for since the last one: it keeps old resources alive.
-func (d *differ) tick() {
+// Tick forgets what nobody asked for since the last Tick: it keeps old resources alive. Call it every second or so.
+func (d *Diffs) Tick() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range d.ring {
