@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,6 +26,9 @@ import (
 // while it reconnects.
 const connectionsOfWorkload = 16
 
+// limitsOfSource are the limits of an address whose clients show no credential: of all proxies of a large node, or of a gateway.
+var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384, Messages: 256 << 20, MessagesPerCredential: 256 << 20}
+
 // callers says who the callers of this process are. Every process has the same rules, whether it follows a keyring or serves
 // TLS with an operator's files (issue 12, item 2): the certificate of the connection counts, then a token of Kubernetes' issuer
 // (--token-issuer) or of our own (embedded default), both of the trust domain of this mesh or an alias of it.
@@ -37,8 +41,9 @@ type callers struct {
 	// revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
 	revoked func(attest.Caller) bool
 	expiry  *expiry
-	// connections are those of each identity, on all addresses.
-	connections *budget.Ledger
+	// connections are those of each identity, on all addresses; sources those of each address, of callers that have none (plain text).
+	connections, sources *budget.Ledger
+	clients              *obs.Sampled
 }
 
 // newCallers makes it; aliases are of the trust domain, known says which workloads an identity has (budget.Config.Workloads). Errors
@@ -49,7 +54,9 @@ func newCallers(c *config, aliases func() []spiffeid.TrustDomain, known func(str
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
 	k := &callers{required: c.env.xdsAuth, expiry: newExpiry(),
-		connections: budget.New(budget.Config{Workloads: known, Limits: budget.Limits{Workload: connectionsOfWorkload}})}
+		connections: budget.New(budget.Config{Workloads: known,
+			Limits: budget.Limits{Workload: connectionsOfWorkload, MessagesPerCredential: max(4*c.env.maxRecvSize, 16<<20)}}), // four of the largest
+		sources: budget.New(budget.Config{Limits: limitsOfSource}), clients: obs.NewSampled(log)}
 	if k.tokens, k.keys, err = c.tokens(domain, log); err != nil {
 		return nil, err
 	}
@@ -71,6 +78,7 @@ func (k *callers) tasks() (tasks []loop.Task) {
 
 func (k *callers) gauges(now time.Time) {
 	k.connections.Tick()
+	k.sources.Tick()
 	age := 0.0
 	for _, keys := range k.keys {
 		if at := keys.Fetched(); !at.IsZero() {
@@ -135,22 +143,27 @@ func (k *callers) accept(ctx context.Context, who attest.Caller) error {
 	}
 	if err := preauth.Authenticated(ctx, k.claim(who, p.Addr)); err != nil {
 		obs.Bounded.WithLabelValues("connections").Inc()
-		return fmt.Errorf("%w: connections of %s: %w", attest.ErrUnavailable, who.ID, err)
+		return fmt.Errorf("%w: connections of %s: %w", attest.ErrUnavailable, cmp.Or(who.ID.String(), p.Addr.String()), err)
 	}
 	return nil
 }
 
-// claim counts a connection for an identity; nil: for nobody.
+// claim counts a connection for an identity, or for the address that it comes from where the caller has shown none.
 func (k *callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
-	if who.ID.IsZero() {
-		return nil
-	}
-	return func(end func()) (leave func(), err error) {
-		entry, err := k.connections.Enter(serve.Holder(who, from.String()), func(error) {
-			obs.Bounded.WithLabelValues("connections").Inc()
+	return func(end func()) (preauth.Owner, error) {
+		ledger, holder := k.connections, serve.Holder(who, from.String())
+		if who.ID.IsZero() {
+			ledger, holder.Identity = k.sources, "no credential, from "+holder.From.String()
+		}
+		return ledger.Enter(holder, func(why error) {
+			what := "connections"
+			if errors.Is(why, budget.ErrMessages) {
+				what = "messages"
+			}
+			obs.Bounded.WithLabelValues(what).Inc()
+			k.clients.Warn("a connection is closed: its identity has too much", what, obs.KeyIdentity, holder.Identity, obs.KeyPeer, from.String(), obs.KeyError, why)
 			end()
 		})
-		return entry.Leave, err
 	}
 }
 
