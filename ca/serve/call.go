@@ -7,6 +7,9 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
+// CertificateMethod is the call for a certificate, as agents name it.
+const CertificateMethod = "/istio.v1.auth.IstioCertificateService/CreateCertificate"
+
 // certificatesDesc is istio.v1.auth.IstioCertificateService.
 var certificatesDesc = grpc.ServiceDesc{
 	ServiceName: securityv1.IstioCertificateService_ServiceDesc.ServiceName,

@@ -6,11 +6,14 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
+	"navarch.io/navarch/ca/issue"
 	caserve "navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/cmd/internal/etcdflags"
@@ -91,15 +94,15 @@ func (p *process) listen(name, address string, conf *tls.Config, register func(g
 	if err != nil {
 		return loop.Task{}, err
 	}
-	limiter := preauth.New(preauth.Limits{Shared: p.config.shared}, obs.NewSampled(p.log))
+	limiter := preauth.New(preauth.Limits{Shared: p.config.shared, Message: messageLimit}, obs.NewSampled(p.log))
 	options := append(serve.Options(), limiter.Options()...)
 	options = append(options, grpc.MaxRecvMsgSize(p.config.env.maxRecvSize), grpc.UnaryInterceptor(p.crashes.Unary),
 		grpc.StreamInterceptor(p.crashes.Stream))
-	label := "plain"
+	label, creds := "plain", insecure.NewCredentials()
 	if conf != nil {
-		label = "secure"
-		options = append(options, grpc.Creds(limiter.Credentials(serving.ByRecords(credentials.NewTLS(conf)), p.callers.Admits)))
+		label, creds = "secure", serving.ByRecords(credentials.NewTLS(conf))
 	}
+	options = append(options, grpc.Creds(limiter.Credentials(creds, p.callers.Admits)))
 	p.limiters = append(p.limiters, listenerLimits{label, limiter})
 	server := grpc.NewServer(options...)
 	register(server)
@@ -115,6 +118,18 @@ func (p *process) listen(name, address string, conf *tls.Config, register func(g
 		})()
 		return server.Serve(serve.Listen(limiter.Listen(l)))
 	}}, nil
+}
+
+// messageLimit is how many bytes a message of a method may have (preauth.Limits.Message): streams of configuration are limited by
+// ISTIO_GPRC_MAXRECVMSGSIZE, certificate requests by their CSR, and others have fingerprints of roots (caserve.HoldersMethod) at most.
+func messageLimit(method string) int {
+	switch {
+	case strings.HasPrefix(method, "/envoy.service."):
+		return 0
+	case method == caserve.CertificateMethod:
+		return issue.MaxCSR + 1<<10
+	}
+	return 32 << 10
 }
 
 // listenerLimits are the limits of one gRPC address, and its label in metrics.

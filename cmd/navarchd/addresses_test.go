@@ -21,6 +21,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
@@ -58,7 +59,7 @@ func clientPair(t *testing.T, by *issue.Authority, id string) tls.Certificate {
 func listening(t *testing.T, connections *budget.Ledger) (p *process, authority *issue.Authority, plain, secure string, conf *tls.Config) {
 	t.Helper()
 	c := &config{dataDir: t.TempDir(), trustDomain: "cluster.local"}
-	c.env = environment{audiences: []string{"istio-ca"}, xdsAuth: true, maxRecvSize: 1 << 20}
+	c.env = environment{audiences: []string{"istio-ca"}, xdsAuth: true, maxRecvSize: 4 << 20}
 	p = &process{config: c, log: quiet, crashes: crash.New(quiet)}
 	var err error
 	told := c.callersConfig(func() *mirror.Snapshot { return nil }, func(who attest.Caller) bool { return who.ServiceAccount == "evil" }, quiet)
@@ -92,6 +93,14 @@ func listening(t *testing.T, connections *budget.Ledger) (p *process, authority 
 			}
 			r.RegisterService(&grpc.ServiceDesc{ServiceName: "ca", HandlerType: (*any)(nil),
 				Streams: []grpc.StreamDesc{{StreamName: "Call", Handler: called}}}, nil)
+			read := func(_ any, stream grpc.ServerStream) error {
+				if _, err := p.callers.OfCalls().Authenticate(stream.Context()); err != nil {
+					return err
+				}
+				return stream.RecvMsg(&emptypb.Empty{})
+			}
+			r.RegisterService(&grpc.ServiceDesc{ServiceName: "istio.v1.auth.IstioCertificateService", HandlerType: (*any)(nil),
+				Streams: []grpc.StreamDesc{{StreamName: "CreateCertificate", Handler: read, ServerStreams: true}}}, nil)
 		})
 		if err != nil {
 			t.Fatal(err)

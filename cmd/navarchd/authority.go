@@ -93,7 +93,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 // callersConfig is how callers are told apart; revoked: what this process knows of revocations, nil: nothing.
 func (c *config) callersConfig(snapshot func() *mirror.Snapshot, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
 	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, DataDir: c.dataDir,
-		Required: c.env.xdsAuth, Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
+		Required: c.env.xdsAuth, MaxMessage: c.env.maxRecvSize, Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
 }
 
 // peerIssued keeps the serving certificate while this process cannot sign.

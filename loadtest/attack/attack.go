@@ -79,6 +79,8 @@ func All() []Attack {
 		{Name: "reconnects", Share: 100, Credential: true, once: reconnects},
 		{Name: Claims, Share: 50, Credential: true, once: claims},
 		{Name: "questions", Share: 30, Credential: true, once: questions},
+		{Name: "unended-streams", Share: 20, Credential: true, once: unendedStreams},
+		{Name: "unended-requests", Share: 20, Credential: true, once: unendedRequests},
 	}
 }
 

@@ -32,6 +32,11 @@ type Limits struct {
 	NamesPerKnown int // and so many for each workload that is known; 4 KiB
 	NamesFree     int // of each stream, which are not counted; 16 KiB
 
+	Messages              int // bytes that an identity's connections may keep of messages that are not complete; 128 MiB
+	MessagesPerKnown      int // and so many for each workload that is known; 512 KiB
+	MessagesPerCredential int // of one credential; 16 MiB
+	MessagesInAll         int // of all identities; 512 MiB
+
 	Asks int // questions of an identity that are answered or wait at once (istioctl); 4
 }
 
@@ -79,6 +84,7 @@ type Ledger struct {
 	mu       sync.Mutex // a leaf
 	accounts map[string]*account
 	idle     list.List // of *credential: without streams, those that are so for longest first
+	held     int       // bytes of messages that are not complete
 }
 
 // account is what an identity has.
@@ -89,6 +95,7 @@ type account struct {
 	heavy       map[*credential]struct{} // those that are not light
 	spent       int                      // bytes of names, beside what is free
 	unproven    int                      // of these
+	held        int                      // bytes of messages that are not complete
 	asks        int
 	joins       pace
 	blames      pace
@@ -103,6 +110,7 @@ type credential struct {
 	streams   list.List             // of *Entry, the oldest first
 	workloads map[string]*list.List // by node id; of *Entry, in the same way
 	spent     int
+	held      int // bytes of messages that are not complete
 	joins     pace
 	place     *list.Element // in Ledger.idle
 	idleAt    time.Time
@@ -118,6 +126,8 @@ type Entry struct {
 	workload   string        // node id
 	among      *list.Element // in credential.workloads
 	spent      int           // bytes of names
+	held       int           // bytes of messages that are not complete
+	dropped    bool          // these count no more
 }
 
 // New makes an empty ledger.
@@ -126,7 +136,8 @@ func New(c Config) *Ledger {
 		value *int
 		or    int
 	}{{&c.Workload, 8}, {&c.Least, 1024}, {&c.PerKnown, 4}, {&c.Hard, 32768}, {&c.Names, 32 << 20}, {&c.NamesPerKnown, 4 << 10},
-		{&c.NamesFree, 16 << 10}, {&c.Asks, 4}} {
+		{&c.NamesFree, 16 << 10}, {&c.Messages, 128 << 20}, {&c.MessagesPerKnown, 512 << 10}, {&c.MessagesPerCredential, 16 << 20},
+		{&c.MessagesInAll, 512 << 20}, {&c.Asks, 4}} {
 		if *n.value <= 0 {
 			*n.value = n.or
 		}
@@ -196,6 +207,7 @@ func (e *Entry) Leave() {
 	defer e.ledger.mu.Unlock()
 	e.remove()
 	e.spend(-e.spent)
+	e.drop()
 }
 
 // Spend asks for bytes of names of which there is nothing, and says how many are granted; negative: it gives bytes back.
@@ -280,6 +292,13 @@ func (l *Ledger) Tick() {
 			delete(l.accounts, c.account.identity)
 		}
 	}
+}
+
+// Held is how many bytes are kept of messages that are not complete, of all identities.
+func (l *Ledger) Held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
 }
 
 // Count is what an identity has: streams, credentials (also those that had streams a moment ago), and bytes of names.

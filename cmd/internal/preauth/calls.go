@@ -9,23 +9,34 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// tap refuses calls of unauthenticated connections before anything is made for them. It is called for one call of a connection
-// after the other (gRPC).
+// tap refuses calls of unauthenticated connections before anything is made for them, and has messages of the others counted. It is
+// called for one call of a connection after the other (gRPC).
 func (l *Limiter) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	c := of(ctx)
-	if c == nil || c.shown.Load() {
+	if c == nil {
 		return ctx, nil
+	}
+	if err := l.unproven(c, call); err != nil {
+		return ctx, err
+	}
+	return l.count(ctx, c, call.FullMethodName), nil
+}
+
+// unproven is why a call is refused of a connection on which no credential was accepted; nil: it is not, or one was.
+func (l *Limiter) unproven(c *conn, call *tap.Info) error {
+	if c.shown.Load() {
+		return nil
 	}
 	if calls := c.calls.Add(1); int(calls) > l.limits.Calls {
 		l.refuse(tooMany, c)
-		return ctx, status.Errorf(codes.ResourceExhausted, "more than %d calls, and no credential was accepted on this connection", l.limits.Calls)
+		return status.Errorf(codes.ResourceExhausted, "more than %d calls, and no credential was accepted on this connection", l.limits.Calls)
 	}
 	if size := c.headers.Add(int64(headerBytes(call.Header))); size > int64(l.limits.Headers) {
 		l.refuse(headers, c)
-		return ctx, status.Errorf(codes.ResourceExhausted, "headers of %d bytes, %d at most before a credential was accepted on this connection",
+		return status.Errorf(codes.ResourceExhausted, "headers of %d bytes, %d at most before a credential was accepted on this connection",
 			size, l.limits.Headers)
 	}
-	return ctx, nil
+	return nil
 }
 
 // headerBytes is some of the memory that headers take: their texts, and 64 bytes for each.

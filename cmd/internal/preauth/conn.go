@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/peer"
 
+	"navarch.io/navarch/cmd/internal/partial"
 	"navarch.io/navarch/cmd/internal/sources"
 )
 
@@ -33,8 +34,10 @@ type conn struct {
 	mu       sync.Mutex // guards what follows
 	deadline *time.Timer
 	ended    bool
-	claimed  bool   // it has an owner
-	disown   func() // nil: it has none yet, or is to be told nothing
+	claimed  bool  // it has an owner
+	owner    Owner // nil: it has none yet, or is to be told nothing
+
+	messages partial.Messages // that its client has begun
 }
 
 // begin starts the time in which a credential has to be shown.
@@ -150,16 +153,24 @@ func (c *conn) Close() error {
 		} else {
 			c.leave()
 		}
-		if c.disown != nil {
-			c.disown()
+		if c.owner != nil {
+			c.owner.Leave()
 		}
 	}
 	return c.Conn.Close()
 }
 
 // Claim counts a connection for its owner, who has shown a credential on it. It is called once for each connection; end, from any
-// goroutine, closes that. leave is called when it is closed, and must not block. An error says that the owner has too many.
-type Claim func(end func()) (leave func(), err error)
+// goroutine, closes that. An error says that the owner has too many.
+type Claim func(end func()) (Owner, error)
+
+// Owner is told what one connection of it keeps; budget.Entry is one. No method may block.
+type Owner interface {
+	// Hold counts bytes of messages that are not complete; negative: there are fewer. It may end connections, this one among them.
+	Hold(bytes int)
+	// Leave is called when the connection is closed.
+	Leave()
+}
 
 // claim has an owner count it, unless one does. nil: it is nobody's.
 func (c *conn) claim(claim Claim) error {
@@ -170,16 +181,16 @@ func (c *conn) claim(claim Claim) error {
 	}
 	c.claimed = true
 	c.mu.Unlock()
-	leave, err := claim(func() { _ = c.Close() })
+	owner, err := claim(func() { _ = c.Close() })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case err != nil:
 		c.claimed = false
 	case c.ended:
-		leave()
+		owner.Leave()
 	default:
-		c.disown = leave
+		c.owner = owner
 	}
 	return err
 }

@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Credentials bounds the handshakes of inner, which are TLS. A connection whose client certificate was verified and is admitted
-// counts as authenticated from then on, where its owner has room for it, which the claim says; admits nil: by calls alone. Clients
-// whose handshake fails are logged, a sample.
+// Credentials bounds the handshakes of inner: TLS, or none, on plain text. A connection whose client certificate was verified and is
+// admitted counts as authenticated from then on, where its owner has room for it, which the claim says; admits nil: by calls alone.
+// Clients whose handshake fails are logged, a sample. Messages of clients are counted from then on.
 func (l *Limiter) Credentials(inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Claim, bool)) credentials.TransportCredentials {
 	return handshakes{inner, l, admits}
 }
@@ -42,13 +42,16 @@ func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	if err != nil {
 		return nil, nil, err
 	}
-	c.step.Store(time.Now().UnixNano())
-	if t, is := info.(credentials.TLSInfo); is && h.admits != nil && len(t.State.VerifiedChains) > 0 {
+	t, is := info.(credentials.TLSInfo)
+	if is {
+		c.step.Store(time.Now().UnixNano())
+	}
+	if is && h.admits != nil && len(t.State.VerifiedChains) > 0 {
 		if claim, ok := h.admits(t.State, raw.RemoteAddr()); ok && c.claim(claim) == nil {
 			c.authenticated()
 		}
 	}
-	return over, info, nil
+	return following{over, c}, info, nil
 }
 
 // Clone implements credentials.TransportCredentials.

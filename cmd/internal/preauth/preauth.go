@@ -1,6 +1,7 @@
 // Package preauth says what a connection of a gRPC address may cost before it has shown a credential: how many there may be, in
-// all and of one source, for how long, what each may send and call, and whose handshake is computed next (issue 12, item 8). What
-// a connection may cost afterwards is not decided here.
+// all and of one source, for how long, what each may send and call, and whose handshake is computed next; and what a message of a call
+// may have, be there a credential or not (issue 12, item 8). What else a connection may cost afterwards its owner decides, who is told
+// what it keeps of messages that are not complete.
 //
 // A connection counts as unauthenticated from Accept until a client certificate was admitted in its handshake, or until a call on
 // it was authenticated (Authenticated), whichever comes first.
@@ -36,6 +37,10 @@ type Limits struct {
 	Calls    int // that one may make: 16
 	Headers  int // bytes of headers of all these, 64 more for each header: 32 KiB
 	Steps    int // steps of TLS handshakes that are computed at once: one for each processor
+	// Message is how many bytes a message of a call of this method may have, with a credential too; the first must come in First then.
+	// 0, and nil: what the server takes, at any time.
+	Message func(method string) int
+	First   time.Duration // 10 s
 }
 
 // Limits of all connections of an address, authenticated or not.
@@ -53,6 +58,7 @@ func (l *Limits) fill() {
 	orDefault(&l.Bytes, 32<<10)
 	orDefault(&l.Calls, 16)
 	orDefault(&l.Headers, 32<<10)
+	orDefault(&l.First, 10*time.Second)
 }
 
 func orDefault[T int | time.Duration](v *T, otherwise T) {
@@ -94,7 +100,8 @@ func New(l Limits, clients *obs.Sampled) *Limiter {
 
 // Options are those of the grpc.Server that serves the address, beside its credentials.
 func (l *Limiter) Options() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.MaxHeaderListSize(maxHeaderList), grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(l.tap)}
+	return []grpc.ServerOption{grpc.MaxHeaderListSize(maxHeaderList), grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(l.tap),
+		grpc.ReadBufferSize(0)} // partial.Messages
 }
 
 // await is for how long it is worth waiting for a client whose connection stands.

@@ -8,6 +8,7 @@
 package callers
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -35,6 +36,9 @@ import (
 // while it reconnects.
 const connectionsOfWorkload = 16
 
+// limitsOfSource are the limits of an address whose clients show no credential: of all proxies of a large node, or of a gateway.
+var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384, Messages: 256 << 20, MessagesPerCredential: 256 << 20}
+
 // Config is what callers are told apart by; fields are named after the flags of navarchd.
 type Config struct {
 	TrustDomain string
@@ -44,6 +48,7 @@ type Config struct {
 	Cluster     string // whose the tokens of TokenIssuer are
 	DataDir     string // whose own issuer's tokens are verified; empty: there is none
 	Required    bool   // XDS_AUTH: a stream over TLS needs a credential
+	MaxMessage  int    // the longest message that is taken, bytes
 	Log         *slog.Logger
 	Now         func() time.Time // by which tokens are verified
 	// Aliases are of the trust domain; Workloads says which workloads an identity has (budget.Config.Workloads).
@@ -65,8 +70,9 @@ type Callers struct {
 	// revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
 	revoked func(attest.Caller) bool
 	expiry  *expiry.Expiry
-	// connections are those of each identity, on all addresses.
-	connections *budget.Ledger
+	// connections are those of each identity, on all addresses; sources those of each address, of callers that have none (plain text).
+	connections, sources *budget.Ledger
+	clients              *obs.Sampled
 }
 
 // New makes them. Errors name flags.
@@ -75,9 +81,11 @@ func New(c Config) (*Callers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	k := &Callers{required: c.Required, revoked: c.Revoked, expiry: expiry.New(), connections: c.Connections}
+	k := &Callers{required: c.Required, revoked: c.Revoked, expiry: expiry.New(), connections: c.Connections,
+		sources: budget.New(budget.Config{Limits: limitsOfSource}), clients: obs.NewSampled(c.Log)}
 	if k.connections == nil {
-		k.connections = budget.New(budget.Config{Workloads: c.Workloads, Limits: budget.Limits{Workload: connectionsOfWorkload}})
+		k.connections = budget.New(budget.Config{Workloads: c.Workloads,
+			Limits: budget.Limits{Workload: connectionsOfWorkload, MessagesPerCredential: max(4*c.MaxMessage, 16<<20)}}) // four of the largest
 	}
 	if k.tokens, k.keys, err = c.tokens(domain); err != nil {
 		return nil, err
@@ -102,6 +110,7 @@ func (k *Callers) Tasks() (tasks []loop.Task) {
 // Gauges sets the metrics that are read off callers, as of now.
 func (k *Callers) Gauges(now time.Time) {
 	k.connections.Tick()
+	k.sources.Tick()
 	age := 0.0
 	for _, keys := range k.keys {
 		if at := keys.Fetched(); !at.IsZero() {
@@ -166,22 +175,27 @@ func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	}
 	if err := preauth.Authenticated(ctx, k.claim(who, p.Addr)); err != nil {
 		obs.Bounded.WithLabelValues("connections").Inc()
-		return fmt.Errorf("%w: connections of %s: %w", attest.ErrUnavailable, who.ID, err)
+		return fmt.Errorf("%w: connections of %s: %w", attest.ErrUnavailable, cmp.Or(who.ID.String(), p.Addr.String()), err)
 	}
 	return nil
 }
 
-// claim counts a connection for an identity; nil: for nobody.
+// claim counts a connection for an identity, or for the address that it comes from where the caller has shown none.
 func (k *Callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
-	if who.ID.IsZero() {
-		return nil
-	}
-	return func(end func()) (leave func(), err error) {
-		entry, err := k.connections.Enter(serve.Holder(who, from.String()), func(error) {
-			obs.Bounded.WithLabelValues("connections").Inc()
+	return func(end func()) (preauth.Owner, error) {
+		ledger, holder := k.connections, serve.Holder(who, from.String())
+		if who.ID.IsZero() {
+			ledger, holder.Identity = k.sources, "no credential, from "+holder.From.String()
+		}
+		return ledger.Enter(holder, func(why error) {
+			what := "connections"
+			if errors.Is(why, budget.ErrMessages) {
+				what = "messages"
+			}
+			obs.Bounded.WithLabelValues(what).Inc()
+			k.clients.Warn("a connection is closed: its identity has too much", what, obs.KeyIdentity, holder.Identity, obs.KeyPeer, from.String(), obs.KeyError, why)
 			end()
 		})
-		return entry.Leave, err
 	}
 }
 

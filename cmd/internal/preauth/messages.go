@@ -1,0 +1,74 @@
+package preauth
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"navarch.io/navarch/cmd/internal/partial"
+	"navarch.io/navarch/store/obs"
+)
+
+// following is a connection whose client's bytes are followed, as gRPC reads them.
+type following struct {
+	net.Conn
+	of *conn
+}
+
+// holdStep is how many bytes a connection may keep of messages before its owner is told, and by how much these change until it is again:
+// acknowledgements and certificate requests cost nobody's lock.
+const holdStep = 64 << 10
+
+// Read implements net.Conn.
+func (f following) Read(b []byte) (int, error) {
+	n, err := f.Conn.Read(b)
+	f.of.messages.Read(b[:n])
+	f.of.hold()
+	return n, err
+}
+
+// hold tells the owner what the connection keeps of messages. There is none before a credential, and nothing to tell: Limits.Bytes.
+func (c *conn) hold() {
+	if change := c.messages.Change(holdStep); change != 0 {
+		c.mu.Lock()
+		owner := c.owner
+		c.mu.Unlock()
+		if owner != nil {
+			owner.Hold(change)
+		}
+	}
+}
+
+// count follows the messages of a call, and ends it where one is larger than those of its method may be, or where the first does not
+// come in time: gRPC answers Canceled, the log says why.
+func (l *Limiter) count(ctx context.Context, c *conn, method string) context.Context {
+	call := &partial.Call{}
+	if l.limits.Message != nil {
+		call.Limit = l.limits.Message(method)
+	}
+	if call.Limit > 0 {
+		limited, cancel := context.WithCancel(ctx)
+		end := func(why string, err error) {
+			obs.Bounded.WithLabelValues("messages").Inc()
+			l.clients.Warn("a call ended by its message", why, obs.KeyPeer, c.Conn.RemoteAddr().String(), "method", method, obs.KeyError, err)
+			cancel()
+		}
+		late := time.AfterFunc(l.limits.First, func() {
+			end("late", fmt.Errorf("no message came in %v", l.limits.First))
+		})
+		call.Complete = func() { late.Stop() }
+		call.TooLarge = func(size uint32) {
+			late.Stop()
+			end("too large", fmt.Errorf("a message of %d bytes, %d at most", size, call.Limit))
+		}
+		context.AfterFunc(limited, func() { late.Stop() })
+		ctx = limited
+	}
+	c.messages.Begin(call)
+	context.AfterFunc(ctx, func() { // gRPC ends it with the call
+		c.messages.End(call)
+		c.hold()
+	})
+	return ctx
+}

@@ -1,0 +1,47 @@
+package preauth
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// A call ends whose message says that it is larger than those of its method may be, before it has come, and one whose first message does
+// not come in time, be its request read before its handler is called or by that. Later messages may take their time.
+func TestMessagesOfCalls(t *testing.T) {
+	const canceled = "1"
+	good := hpack.HeaderField{Name: "authorization", Value: "good"}
+	limit := func(method string) int { return map[string]int{checked: 100, anybody: 100}[method] }
+	w := start(t, Limits{Message: limit, First: patience})
+	c := w.http2("127.0.0.1")
+	for _, method := range []string{checked, anybody} {
+		stream := c.call(method, good)
+		_ = c.WriteData(stream, false, []byte{0, 0, 0, 0, 101})
+		if got := c.answer(stream); got != canceled {
+			t.Errorf("%s: a message that says that it has 101 bytes: %s", method, got)
+		}
+	}
+	if err := ask(t.Context(), w.client("127.0.0.1", false), "good", 90); err != nil {
+		t.Errorf("a message of less: %v", err)
+	}
+	w = start(t, Limits{Message: limit, First: 100 * time.Millisecond})
+	c = w.http2("127.0.0.1")
+	for _, method := range []string{checked, anybody} {
+		stream := c.call(method, good)
+		_ = c.WriteData(stream, false, []byte{0, 0, 0, 0, 90, 1, 2, 3})
+		if got := c.answer(stream); got != canceled {
+			t.Errorf("%s: a message that does not end: %s", method, got)
+		}
+	}
+	stream, late := c.call(checked, good), uint32(0)
+	_ = c.WriteData(stream, false, make([]byte, 5))
+	late = c.call(checked, good)
+	if got := c.answer(late); got != canceled { // that is later than First
+		t.Errorf("no message: %s", got)
+	}
+	_ = c.WriteData(stream, true, make([]byte, 5))
+	if got := c.answer(stream); got != "0" {
+		t.Errorf("a second message after that time: %s", got)
+	}
+}

