@@ -18,19 +18,19 @@ const maxFlights = 128
 
 // Config is what a State is made of. The zero Config is ready for use.
 type Config struct {
-	// Dynamic are the type URLs of the types that are served beside Envoy's: agents ask for them. A client has one resource of such a
-	// type, or none (dynamic.go).
+	// Dynamic are the type URLs of the types that are served beside Envoy's, MaxDynamic at most: agents ask for them. A client has one
+	// resource of such a type, or none (dynamic.go).
 	Dynamic []string
 	// Credit is how many unacknowledged bytes stop further responses; 0: the default.
 	Credit int
 	// StateOfTheWorld makes a state-of-the-world stream.
 	StateOfTheWorld bool
+	// Paid says that what the stream keeps of names of which there is nothing has to be granted (Cost, Grant, Surplus).
+	Paid bool
 	// Names interns subscriptions, so that proxies with equal ones share them; nil: its own.
 	Names *Names
 	// Diffs remembers differences, so that streams share the work; nil: they are not remembered.
 	Diffs *Diffs
-	// Paid says that what the stream keeps of names of which there is nothing has to be granted (Cost, Grant, Surplus).
-	Paid bool
 }
 
 // State is one stream. It is not safe for concurrent use.
@@ -39,14 +39,14 @@ type State struct {
 	target     *manifest.Set // the newest
 	base       *manifest.Set // the newest whose clusters and endpoints were sent: listeners and routes come from it
 	types      [xds.NumTypes]typed
-	dynamic    []*dynamic // as Config.Dynamic; nil, and an entry of it: never asked for
-	unacked    int        // bytes
+	dynamic    *[MaxDynamic]*dynamic // as Config.Dynamic; nil, and an entry of it: never asked for
+	unacked    int                   // bytes
 	serial     uint64
 	resumeOver bool
-	urgent     bool // the response that is being made does not wait for configuration
-	deciding   bool // until decided
+	urgent     bool   // the response that is being made does not wait for configuration
+	deciding   bool   // until decided
+	leftOut    uint32 // names
 	rests      [xds.NumTypes]rest
-	leftOut    int // names
 	granted    int // bytes, by Grant
 	withheld   func(*xds.Resource) bool
 	used       int // of these: the sum of typed.unknown
@@ -171,8 +171,8 @@ func (s *State) Idle() bool {
 			return false
 		}
 	}
-	for _, d := range s.dynamic {
-		if d != nil && !d.idle(d.target) {
+	for t := range s.asked() {
+		if d := s.dynamicOf(t); !d.idle(d.target) {
 			return false
 		}
 	}

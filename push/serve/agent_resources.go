@@ -25,9 +25,6 @@ type AgentType struct {
 	Resource func(Client, View) *AgentResource
 }
 
-// maxAgentTypes is how many AgentTypes a server may have.
-const maxAgentTypes = 8
-
 // AgentResource is an encoded resource of an agent type, shared by all streams that send it. Immutable.
 type AgentResource struct {
 	Name    string
@@ -106,7 +103,7 @@ func (st *stream) listens(i int) bool {
 // because that calls others.
 type offers struct {
 	asked     uint32 // types that the client had subscribed to, a bit each: of others nothing is known
-	resources [maxAgentTypes]*AgentResource
+	resources [delta.MaxDynamic]*AgentResource
 }
 
 // offersNow are the resources of the types that the client subscribed to.

@@ -51,7 +51,7 @@ type Config struct {
 	Callers *budget.Ledger
 	// Sources counts what callers without a credential have, by the address that they come from; nil: one of its own.
 	Sources *budget.Ledger
-	// AgentTypes are served beside Envoy's types; maxAgentTypes at most.
+	// AgentTypes are served beside Envoy's types; delta.MaxDynamic at most.
 	AgentTypes []AgentType
 	// Answers are given to who asks, beside all that.
 	Answers []Answer
@@ -117,7 +117,7 @@ func New(cfg Config) *Server {
 	for i, a := range cfg.Answers {
 		s.answers[a.TypeURL] = i
 	}
-	if len(cfg.AgentTypes) > maxAgentTypes {
+	if len(cfg.AgentTypes) > delta.MaxDynamic {
 		panic("serve: too many agent types")
 	}
 	for i, a := range cfg.AgentTypes {
