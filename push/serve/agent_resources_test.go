@@ -214,7 +214,7 @@ func besides(t *testing.T, srv *Server, streams, subscribed uint64) map[uint64]*
 	view := &stillView{set: newPlanner().set}
 	all := map[uint64]*stream{}
 	for i := range streams {
-		st := &stream{srv: srv, id: i, grpc: &sink{}, view: view}
+		st := &stream{srv: srv, id: i, grpc: &sink{}, exchange: exchange{view: view}}
 		st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, view.set)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		srv.add(st)
@@ -300,7 +300,7 @@ func TestAgentResourceChangedForSome(t *testing.T) {
 	var all [4]*stream
 	for i := range all {
 		view := &stillView{set: set}
-		st := &stream{srv: srv, id: uint64(i), grpc: &sink{}, view: view}
+		st := &stream{srv: srv, id: uint64(i), grpc: &sink{}, exchange: exchange{view: view}}
 		st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, set)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		srv.add(st)
@@ -331,7 +331,7 @@ func TestAgentResourceChangedForSome(t *testing.T) {
 func TestSettlesAfterEnvoySpoke(t *testing.T) {
 	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{(&board{}).agentType()}})
 	view := &stillView{set: newPlanner().set}
-	st := &stream{srv: srv, grpc: &sink{}, view: view, opened: time.Now()}
+	st := &stream{srv: srv, grpc: &sink{}, exchange: exchange{view: view}, opened: time.Now()}
 	st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, view.set)
 	st.turn.Store(srv.loop.Join("ns", false, st.send))
 	for i, step := range []struct {

@@ -198,15 +198,15 @@ func TestLag(t *testing.T) {
 		t.Errorf("lag %v", lag)
 	}
 	st.mu.Lock()
-	st.sending = true // somebody is at it: what takes time is the client
+	st.sender.task = all // somebody is at it: what takes time is the client
 	st.mu.Unlock()
 	if lag := s.Lag(time.Now()); lag != 0 {
 		t.Errorf("lag %v of a client that does not read", lag)
 	}
 	// A turn that comes meanwhile finds nothing to do; who sends looks again before it stops, and then nothing waits.
-	st.mark(st.turn.Load(), fanout.Config, time.Now())
+	st.mark(fanout.Config, time.Now())
 	eventually(t, "the turn is over", func() bool { return s.Waiting(fanout.Config) == 0 })
-	st.pump(false, false)
+	st.sendSome()
 	if lag := s.Lag(time.Now().Add(time.Hour)); lag != 0 {
 		t.Errorf("lag %v after all was sent", lag)
 	}

@@ -217,7 +217,7 @@ func TestSecondTurnOfAPlanEnds(t *testing.T) {
 	eventually(t, "both have had it", func() bool { return refused.Load() == 2 })
 	for _, st := range srv.all() {
 		before := turns.Load()
-		st.tryPlan(st.turn.Load(), p.set.Plan, time.Now())
+		st.tryPlan(p.set.Plan, time.Now())
 		eventually(t, "it had its second turn", func() bool { return turns.Load() > before && srv.loop.Waiting(fanout.Config) == 0 })
 		if len(srv.all()) < len(clients) {
 			t.Fatal("the test took so long that a client has left")
