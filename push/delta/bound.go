@@ -71,7 +71,7 @@ func (s *State) Again() bool {
 	return false
 }
 
-// claimed says whether something that the client claimed is still to be settled.
+// claimed says whether something that the client claimed is still to be answered.
 func (ty *typed) claimed() bool {
 	for _, o := range ty.overrides {
 		if o.claimed {

@@ -13,7 +13,7 @@ import (
 // Credit is the default of Config.Credit: below gRPC's write quota of 64 KiB a stream, so that SendMsg does not block.
 const Credit = 60 << 10
 
-// maxFlights is how many responses of one type may be unacknowledged: more than one only of what is owed.
+// maxFlights is how many responses of one type may be unacknowledged: more than one only of dependencies that are due.
 const maxFlights = 128
 
 // Config is what a State is made of. The zero Config is ready for use.
@@ -64,7 +64,7 @@ type typed struct {
 	summed      intern.List[string] // what sum is of
 	sum         manifest.NameSum
 	acked, sent manifest.Stack
-	overrides   map[string]override // names of which acked and sent do not tell the truth
+	overrides   map[string]override // names of which acked and sent are not true
 	flights     []flight            // oldest first
 	retry       [][]string          // names of refused responses, to be sent in responses of their own
 	unknown     unknown
@@ -78,7 +78,7 @@ type typed struct {
 // override is a name whose state differs from what the stacks say.
 type override struct {
 	have        *xds.Resource // acknowledged, or the last good version; nil: none, or not known
-	held        bool          // the client may hold something that have does not tell
+	held        bool          // the client may hold something that have does not say
 	claimed     bool          // it said that it holds another version
 	force       bool          // subscribed to: must be answered even if nothing differs
 	placeholder bool          // what it has is the empty placeholder for a resource that does not exist
@@ -271,7 +271,7 @@ func (ty *typed) tidyAll() {
 	}
 }
 
-// same says whether two resources are one as far as a client can tell.
+// same says whether two resources are one as far as a client can see.
 func same(a, b *xds.Resource) bool {
 	return a == b || a != nil && b != nil && a.Version == b.Version
 }

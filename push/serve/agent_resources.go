@@ -115,7 +115,7 @@ func (st *stream) offersNow() (all offers) {
 	return all
 }
 
-// offer tells the state of the newest resources. Called with the lock held.
+// offer gives the newest resources to the state. Called with the lock held.
 func (x *exchange) offer(all *offers) {
 	for i := range all.resources {
 		if all.asked&(1<<i) == 0 {

@@ -122,7 +122,7 @@ func refusedThenGone(t *testing.T, s *Server, b *board, agent *client, r *discov
 	})
 }
 
-// A stream that owes acknowledgements is not sent agent resources before they come, so that a sender never blocks; nor does one
+// A stream whose acknowledgements have not come is not sent agent resources before they come, so that a sender never blocks; nor does one
 // that holds back the acknowledgement of an agent resource get anything beyond the credit. It is closed at the deadline.
 func TestAgentResourceKeepsTheCredit(t *testing.T) {
 	b := &board{}
@@ -328,24 +328,24 @@ func TestAgentResourceChangedForSome(t *testing.T) {
 
 // The time that a resumed stream has to ask for all that it held begins with what it asks for, and not while its agent waits
 // for the moment to move it.
-func TestSettlesAfterEnvoySpoke(t *testing.T) {
+func TestResumeEndsAfterEnvoySpoke(t *testing.T) {
 	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{(&board{}).agentType()}})
 	view := &stillView{set: newPlanner().set}
 	st := &stream{srv: srv, grpc: &sink{}, exchange: exchange{view: view}, opened: time.Now()}
 	st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, view.set)
 	st.turn.Store(srv.loop.Join("ns", false, st.send))
 	for i, step := range []struct {
-		url     string
-		settled bool
+		url  string
+		over bool
 	}{{agentURL, false}, {xds.Cluster.URL(), true}} {
 		if err := st.take(t.Context(), encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: step.url})); err != nil {
 			t.Fatal(err)
 		}
 		if st.check(time.Now()); st.resumeOver {
-			t.Fatalf("step %d: settled at once", i)
+			t.Fatalf("step %d: the resume is over at once", i)
 		}
-		if st.check(time.Now().Add(srv.cfg.ResumeTime + time.Second)); st.resumeOver != step.settled {
-			t.Errorf("step %d: settled: %v", i, st.resumeOver)
+		if st.check(time.Now().Add(srv.cfg.ResumeTime + time.Second)); st.resumeOver != step.over {
+			t.Errorf("step %d: the resume is over: %v", i, st.resumeOver)
 		}
 	}
 }
@@ -365,7 +365,7 @@ func TestAgentResourceOnStateOfTheWorldStream(t *testing.T) {
 	b := &board{}
 	p := newPlanner(cluster("a"))
 	s, addr := start(t, Config{Planner: p, AgentTypes: []AgentType{b.agentType()}})
-	c := dialWorld(t, addr)
+	c := dialSotW(t, addr)
 	ask := func(r *discoveryv3.DiscoveryRequest) {
 		t.Helper()
 		r.Node = &corev3.Node{Id: "test"}

@@ -180,16 +180,16 @@ type limits struct {
 	agents []AgentType
 }
 
-// overdue says what the client has not acknowledged in time (empty: nothing), whether it was settled just now, whether there is
+// overdue says what the client has not acknowledged in time (empty: nothing), whether its resume is over just now, whether there is
 // nothing to be sent, and whether it is to come again. Of a stream that was closed: none of this.
-func (x *exchange) overdue(now time.Time, limits limits) (late string, settle, idle, again bool) {
+func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, idle, again bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
 		return "", false, true, false
 	}
-	settle = !x.resumeOver && !x.spoke.IsZero() && now.Sub(x.spoke) > limits.resume
-	if settle {
+	resumed = !x.resumeOver && !x.spoke.IsZero() && now.Sub(x.spoke) > limits.resume
+	if resumed {
 		x.resumeOver = true
 		x.state.EndResume()
 	}
@@ -204,8 +204,8 @@ func (x *exchange) overdue(now time.Time, limits limits) (late string, settle, i
 	if late == "" {
 		late = x.lateAgentType(now, limits)
 	}
-	if settle {
+	if resumed {
 		x.grown(x.view.Set())
 	}
-	return late, settle, x.state.Idle(), x.state.Again()
+	return late, resumed, x.state.Idle(), x.state.Again()
 }

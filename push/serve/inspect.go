@@ -18,7 +18,7 @@ type StreamInfo struct {
 	Addr               string
 	View               string
 	Namespace          string
-	World              bool // state of the world
+	SotW               bool // state of the world
 	Opened             time.Time
 	Target             int64 // revision of the newest set of its view
 	Unacked            int   // bytes
@@ -88,7 +88,7 @@ func (s *Server) Withheld() (all []quarantine.Withheld) {
 
 func (st *stream) info(withheld map[string][]quarantine.Withheld) StreamInfo {
 	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
-		View: st.view.ID(), Namespace: st.view.Namespace(), World: st.sotw, Opened: st.opened, Target: st.view.Set().Revision}
+		View: st.view.ID(), Namespace: st.view.Namespace(), SotW: st.sotw, Opened: st.opened, Target: st.view.Set().Revision}
 	st.describe(&i, st.srv.cfg.AgentTypes)
 	i.Withheld = st.withheldFrom(withheld[i.View])
 	return i

@@ -27,8 +27,8 @@ const (
 	maxSecretName  = 640
 )
 
-// subscribeSecrets tells the view which Secrets a request is about, before it is answered. What it returns, tells which it is not about
-// any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
+// subscribeSecrets subscribes the view to the Secrets that a request is about, before it is answered. What it returns drops those that it is
+// not about any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
 func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
 	asker, ok := st.view.(SecretSubscriber)
 	if m.Type != xds.Secret {

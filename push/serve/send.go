@@ -73,7 +73,7 @@ func (st *stream) look(now time.Time) (out outgoing, ok bool) {
 	}
 }
 
-// queued tells how long the oldest of what has its turn now has waited.
+// queued reports how long the oldest of what has its turn now has waited.
 func (st *stream) queued(urgent bool) {
 	oldest := int64(0)
 	for l := range st.markedAt {
@@ -137,7 +137,7 @@ func (st *stream) timed(what string) *time.Timer {
 // check looks at a stream's deadlines.
 func (st *stream) check(now time.Time) {
 	defer st.rescue()
-	late, settle, idle, again := st.overdue(now, limits{st.srv.cfg.AckDeadline, st.srv.cfg.ResumeTime, st.srv.cfg.AgentTypes})
+	late, resumed, idle, again := st.overdue(now, limits{st.srv.cfg.AckDeadline, st.srv.cfg.ResumeTime, st.srv.cfg.AgentTypes})
 	if again {
 		st.kill(errAgain)
 	}
@@ -145,7 +145,7 @@ func (st *stream) check(now time.Time) {
 		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not acknowledge: %s for %v", late, st.srv.cfg.AckDeadline)) {
 			st.srv.cfg.Hooks.Timeout(false)
 		}
-	} else if settle && !idle {
+	} else if resumed && !idle {
 		st.mark(fanout.Answers, now)
 	}
 }

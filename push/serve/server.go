@@ -60,7 +60,7 @@ type Config struct {
 	// Store names the store that revisions are of, once it is known; nil, or empty: clients are not told.
 	Store        func() string
 	AckDeadline  time.Duration // a response that is not acknowledged for so long closes the stream; 60 s
-	WriteTimeout time.Duration // so does one that was owed and could not be written; 30 s
+	WriteTimeout time.Duration // so does one that was due and could not be written; 30 s
 	ResumeTime   time.Duration // how long a resumed stream has to ask for all the types it held; 5 s
 	Log          *slog.Logger  // nil: slog.Default()
 	Crashes      *crash.Log    // where panics go that end one stream; nil: one of its own, to Log
@@ -152,8 +152,8 @@ func Options() []grpc.ServerOption {
 
 // Register adds the AggregatedDiscoveryService, delta and state of the world, to a server made with Options.
 func (s *Server) Register(g grpc.ServiceRegistrar) {
-	handler := func(world bool) grpc.StreamHandler {
-		return func(_ any, g grpc.ServerStream) error { return s.serve(g, world) }
+	handler := func(sotw bool) grpc.StreamHandler {
+		return func(_ any, g grpc.ServerStream) error { return s.serve(g, sotw) }
 	}
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService",

@@ -124,7 +124,7 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	return st.advance(m)
 }
 
-// holds says whether a first request tells of anything that its sender has.
+// holds says whether a first request names anything that its sender has.
 func holds(m delta.Message) bool {
 	if m.Initial != nil {
 		for range m.Initial {
