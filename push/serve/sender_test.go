@@ -16,7 +16,7 @@ import (
 func TestTurnWhileSomebodySends(t *testing.T) {
 	b := &board{}
 	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{b.agentType()}})
-	st := besides(t, srv, 1, 0)[0]
+	st := streamsOf(t, srv, 1, 0)[0]
 	if err := st.take(t.Context(), encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL})); err != nil {
 		t.Fatal(err)
 	}
