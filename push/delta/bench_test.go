@@ -67,7 +67,7 @@ func join(t testing.TB, s *State, requests ...[]byte) (resources int) {
 	return resources
 }
 
-// BenchmarkJoin is the protocol's work for one proxy that joins with nothing, in a world of 1,000 clusters.
+// BenchmarkJoin is the protocol's work for one proxy that joins with nothing, in a mesh of 1,000 clusters.
 func BenchmarkJoin(b *testing.B) {
 	set, names := great(1000)
 	shared := &Names{}
@@ -128,12 +128,12 @@ func TestResumeAsksForMore(t *testing.T) {
 		held = append(held, [2]string{r.Name, r.Version})
 	}
 	s := New(Config{}, set)
-	m, err := ParseDelta(append(claims(xds.Endpoint, held), subscription(xds.Endpoint, append(names, "ghost")...)...))
+	m, err := ParseDelta(append(claims(xds.Endpoint, held), subscription(xds.Endpoint, append(names, "absent")...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Request(m.Request, nil)
-	if r, ok := s.Next(); !ok || len(r.Set) != 1 || r.Set[0].Name != "ghost" {
+	if r, ok := s.Next(); !ok || len(r.Set) != 1 || r.Set[0].Name != "absent" {
 		t.Errorf("answered %v %v, want an empty assignment for the one that there is not", ok, r)
 	}
 }

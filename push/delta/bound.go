@@ -49,7 +49,7 @@ func cost(t xds.Type, length int) int {
 }
 
 // LeftOut is how many names were left out so far.
-func (s *State) LeftOut() int { return s.leftOut }
+func (s *State) LeftOut() int { return int(s.leftOut) }
 
 // Again says that the client has to come again on another stream, because what was left out may matter by now: of a type of
 // which it is sent everything, when it was told of the rest; else when there are other resources of the type than there were.
@@ -71,7 +71,7 @@ func (s *State) Again() bool {
 	return false
 }
 
-// claimed says whether something that the client claimed is still to be settled.
+// claimed says whether something that the client claimed is still to be answered.
 func (ty *typed) claimed() bool {
 	for _, o := range ty.overrides {
 		if o.claimed {

@@ -33,8 +33,8 @@ func ask(s *State, t xds.Type, names ...string) {
 	s.Request(Request{Type: t, Subscribe: slices.Values(names)}, nil)
 }
 
-// settle has a client take and acknowledge everything; it returns the names that it was sent, and those that were removed.
-func settle(s *State) (set, removed []string) {
+// takeAll has a client take and acknowledge everything; it returns the names that it was sent, and those that were removed.
+func takeAll(s *State) (set, removed []string) {
 	for r, ok := s.Next(); ok; r, ok = s.Next() {
 		for _, one := range r.Set {
 			set = append(set, one.Name)
@@ -52,7 +52,7 @@ func TestUnknownNamesAreBounded(t *testing.T) {
 	for _, sotw := range []bool{false, true} {
 		for _, all := range []bool{false, true} {
 			for _, acks := range []bool{false, true} {
-				t.Run(fmt.Sprintf("world %t, wildcard %t, acknowledges %t", sotw, all, acks), func(t *testing.T) {
+				t.Run(fmt.Sprintf("state of the world %t, wildcard %t, acknowledges %t", sotw, all, acks), func(t *testing.T) {
 					set, names := great(10)
 					s := New(Config{StateOfTheWorld: sotw}, set)
 					if all {
@@ -68,7 +68,7 @@ func TestUnknownNamesAreBounded(t *testing.T) {
 							ask(s, t, list...)
 						}
 						if acks {
-							settle(s)
+							takeAll(s)
 						} else {
 							s.Next()
 						}
@@ -80,7 +80,7 @@ func TestUnknownNamesAreBounded(t *testing.T) {
 						t.Error("it is not said that names were left out")
 					}
 					ask(s, xds.Endpoint, append(list, names...)...)
-					if got, _ := settle(s); !all && acks && !subset(names, got) {
+					if got, _ := takeAll(s); !all && acks && !subset(names, got) {
 						t.Errorf("of what there is %d are sent", len(got))
 					}
 				})
@@ -117,12 +117,12 @@ func TestUnknownNamesAreServedLater(t *testing.T) {
 	set, names := great(3000)
 	s := New(Config{}, &manifest.Set{})
 	ask(s, xds.Endpoint, names...)
-	if got, _ := settle(s); len(got) != 3000 {
+	if got, _ := takeAll(s); len(got) != 3000 {
 		t.Fatalf("%d answers", len(got))
 	}
 	s.Target(set)
 	ask(s, xds.Cluster)
-	settle(s)
+	takeAll(s)
 	for _, name := range names {
 		if s.Good(xds.Endpoint, name) != set.Types[xds.Endpoint].Get(name).Version {
 			t.Fatalf("%s is not served", name)
@@ -180,7 +180,7 @@ func TestResumeAfterMassRemoval(t *testing.T) {
 				t.Fatal("it is to come again before it is told what there is room for")
 			}
 			s.EndResume()
-			_, removed := settle(s)
+			_, removed := takeAll(s)
 			for _, name := range removed {
 				delete(have, name)
 			}
@@ -204,13 +204,13 @@ func TestLeftOutNamesAreAskedForAgain(t *testing.T) {
 		t.Error("what there is costs something")
 	}
 	ask(s, xds.Route, "80", "later")
-	if got, _ := settle(s); !slices.Equal(got, []string{"80"}) || s.LeftOut() != 1 {
+	if got, _ := takeAll(s); !slices.Equal(got, []string{"80"}) || s.LeftOut() != 1 {
 		t.Fatalf("sent %v, %d left out", got, s.LeftOut())
 	}
 	same := *set
 	same.Types[xds.Endpoint] = manifest.Stack{}
 	s.Target(&same)
-	settle(s)
+	takeAll(s)
 	if s.Again() {
 		t.Error("it comes again although there is no other route")
 	}
@@ -218,7 +218,7 @@ func TestLeftOutNamesAreAskedForAgain(t *testing.T) {
 	other.Types[xds.Route][manifest.Workload] = manifest.Of(thing(xds.Route, "later@1"))
 	s.Target(&other)
 	ask(s, xds.Cluster)
-	settle(s)
+	takeAll(s)
 	if !s.Again() {
 		t.Error("it does not come again, and would wait for ever")
 	}
@@ -230,7 +230,7 @@ func TestSpendingIsGivenBack(t *testing.T) {
 	p := &purse{size: 1 << 30}
 	s := New(Config{Paid: true}, &manifest.Set{})
 	p.ask(s, xds.Endpoint, names...)
-	settle(s)
+	takeAll(s)
 	if want := 2000 * (len(names[0]) + costUnknown); p.spent < want || p.spent > want+2*spendAtOnce {
 		t.Fatalf("%d bytes are paid for, want %d", p.spent, want)
 	}
@@ -242,7 +242,7 @@ func TestSpendingIsGivenBack(t *testing.T) {
 		t.Errorf("%d bytes are paid for, want %d", p.spent, half)
 	}
 	s.Target(set)
-	settle(s)
+	takeAll(s)
 	p.ask(s, xds.Endpoint, invented(0, 100)...) // the rest is there: it pays for these
 	if p.spent > 100*(100+costUnknown)+3*spendAtOnce {
 		t.Errorf("%d bytes are paid for, for 100 names", p.spent)
@@ -271,11 +271,11 @@ func TestLongNames(t *testing.T) {
 			}
 		}
 	}
-	if got, removed := settle(s); !subset(append(names, "short"), got) || !slices.Equal(removed, []string{"short"}) || s.LeftOut() != 4 {
+	if got, removed := takeAll(s); !subset(append(names, "short"), got) || !slices.Equal(removed, []string{"short"}) || s.LeftOut() != 4 {
 		t.Errorf("sent %d, removed %v, %d left out", len(got), removed, s.LeftOut())
 	}
 	s.Target(&manifest.Set{})
-	if settle(s); s.Again() {
+	if takeAll(s); s.Again() {
 		t.Error("the stream comes again")
 	}
 	if got := s.Request(Request{Type: xds.Cluster, Nonce: long}, nil); len(got) != 1 || len(got[0].Nonce) > maxNonce {
@@ -302,14 +302,14 @@ func TestRemovalsLookAtRoutesOnce(t *testing.T) {
 		return r.Type == xds.Route // each is an exception that waits
 	})
 	ask(s, xds.Cluster)
-	settle(s)
+	takeAll(s)
 	ask(s, xds.Route, names...)
-	settle(s)
+	takeAll(s)
 	less := *set
 	less.Types[xds.Cluster], less.Types[xds.Endpoint] = manifest.Stack{}, manifest.Stack{}
 	s.Target(&less)
 	looked = 0
-	if _, removed := settle(s); len(removed) != n {
+	if _, removed := takeAll(s); len(removed) != n {
 		t.Fatalf("%d clusters are removed", len(removed))
 	}
 	if looked > 20*n {

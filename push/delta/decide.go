@@ -103,30 +103,30 @@ func (s *State) drained(t xds.Type, named string) bool {
 			s.rests[t] = r
 		}
 	}
-	return !r.unsettled && !slices.ContainsFunc(r.others, func(o *xds.Resource) bool { return o.Mentions(named) })
+	return !r.moving && !slices.ContainsFunc(r.others, func(o *xds.Resource) bool { return o.Mentions(named) })
 }
 
 // rest is what a client has of a type beside what there is.
 type rest struct {
-	known     bool
-	unsettled bool            // or it is not known
-	others    []*xds.Resource // versions that are not the newest
+	known  bool
+	moving bool            // some of it is to be sent, or not acknowledged, or not known
+	others []*xds.Resource // versions that are not the newest
 }
 
 // restOf costs as much as there are exceptions.
 func (s *State) restOf(t xds.Type) rest {
 	ty := &s.types[t]
 	if s.base == nil || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.base.Types[t] {
-		return rest{known: true, unsettled: true}
+		return rest{known: true, moving: true}
 	}
 	r := rest{known: true}
 	resumed := s.types[xds.Cluster].resumed
 	for name, o := range ty.overrides {
 		if v, _ := s.decide(t, name, o); v != hold || o.claimed {
-			return rest{known: true, unsettled: true}
+			return rest{known: true, moving: true}
 		}
 		if o.refused != "" && o.have == nil && resumed {
-			return rest{known: true, unsettled: true} // what it has instead may be from an earlier stream, where it refused what came with it
+			return rest{known: true, moving: true} // what it has instead may be from an earlier stream, where it refused what came with it
 		}
 		if o.have != nil && !o.placeholder {
 			r.others = append(r.others, o.have)

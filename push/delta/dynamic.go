@@ -17,6 +17,9 @@ import (
 //     until it takes another one, or asks again;
 //   - where there is nothing, a stream of state of the world gets no answer, as stock agents expect.
 
+// MaxDynamic is how many dynamic types there may be.
+const MaxDynamic = 8
+
 // Bounds of what a client can make a stream keep of a dynamic type.
 const (
 	maxDynamicNames = 64  // names that are asked for
@@ -50,7 +53,7 @@ func (s *State) Open(t xds.Type) bool {
 		return false
 	}
 	if s.dynamic == nil {
-		s.dynamic = make([]*dynamic, len(s.cfg.Dynamic))
+		s.dynamic = new([MaxDynamic]*dynamic)
 	}
 	if s.dynamic[i] == nil {
 		s.dynamic[i] = &dynamic{}
@@ -60,7 +63,7 @@ func (s *State) Open(t xds.Type) bool {
 
 // dynamicOf is the state of a dynamic type; nil: it is none, or was never asked for.
 func (s *State) dynamicOf(t xds.Type) *dynamic {
-	if i := int(t) - int(Dynamic(0)); i >= 0 && i < len(s.dynamic) {
+	if i := int(t) - int(Dynamic(0)); s.dynamic != nil && i >= 0 && i < MaxDynamic {
 		return s.dynamic[i]
 	}
 	return nil
@@ -76,6 +79,9 @@ func (s *State) url(t xds.Type) string {
 // asked are the dynamic types that were asked for.
 func (s *State) asked() iter.Seq[xds.Type] {
 	return func(yield func(xds.Type) bool) {
+		if s.dynamic == nil {
+			return
+		}
 		for i, d := range s.dynamic {
 			if d != nil && !yield(Dynamic(i)) {
 				return

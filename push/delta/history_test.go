@@ -116,13 +116,13 @@ func run(t *testing.T, rnd func(int) int, steps int, sotw, poison, reconnects bo
 		case n == 5 && poison:
 			p.pgv = !p.pgv
 		case n == 6:
-			p.settle(set)
+			p.rest(set)
 			p.agrees(set)
 		default:
 			p.step(set)
 		}
 	}
-	p.settle(set)
+	p.rest(set)
 	p.agrees(set)
 }
 
@@ -130,14 +130,14 @@ var histories = flag.Int("histories", 60, "random histories of each kind")
 
 func TestRandomHistories(t *testing.T) {
 	for _, c := range []struct {
-		name                      string
-		world, poison, reconnects bool
+		name                     string
+		sotw, poison, reconnects bool
 	}{{"plain", false, false, false}, {"reconnects", false, false, true}, {"refusals", false, true, false}, {"all", false, true, true},
-		{"world", true, false, false}, {"world with reconnects", true, false, true}, {"world with refusals", true, true, false}} {
+		{"state of the world", true, false, false}, {"state of the world with reconnects", true, false, true}, {"state of the world with refusals", true, true, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(*histories) {
 				r := rand.New(rand.NewPCG(seed, 1))
-				run(t, r.IntN, 300, c.world, c.poison, c.reconnects)
+				run(t, r.IntN, 300, c.sotw, c.poison, c.reconnects)
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)
 				}

@@ -48,7 +48,7 @@ func (p *proxy) dirty() bool {
 	return false
 }
 
-// refs are the clusters of a listener or route of world: version "7(a,b)".
+// refs are the clusters that a listener or route of a history names: version "7(a,b)".
 func refs(r *xds.Resource) []string {
 	_, list, ok := strings.Cut(versions[r.Version], "(")
 	if !ok || list == ")" {

@@ -63,7 +63,7 @@ func (p *proxy) fail(format string, args ...any) {
 			odd = append(odd, fmt.Sprintf("%v %s have %v held %v force %v refused %s flying %d", t, name, o.have != nil, o.held, o.force, o.refused, o.flying))
 		}
 	}
-	p.t.Fatalf("%s\nworld %v, in flight %v, on the way %d down %d up %d held, warm %v, exceptions %q, events:\n%s", fmt.Sprintf(format, args...), p.sotw, flights, len(p.down), len(p.up), len(p.held), p.warm, odd, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
+	p.t.Fatalf("%s\nstate of the world %v, in flight %v, on the way %d down %d up %d held, warm %v, exceptions %q, events:\n%s", fmt.Sprintf(format, args...), p.sotw, flights, len(p.down), len(p.up), len(p.held), p.warm, odd, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
 }
 
 // connect opens a stream, the first or a later one: all types in the order of first use, with what was recorded.
@@ -307,8 +307,8 @@ func (p *proxy) step(set *manifest.Set) bool {
 	return false
 }
 
-// settle runs until nothing moves, and then lets time pass: what waits for endpoints gives up (initial_fetch_timeout).
-func (p *proxy) settle(set *manifest.Set) {
+// rest runs until nothing moves, and then lets time pass: what waits for endpoints gives up (initial_fetch_timeout).
+func (p *proxy) rest(set *manifest.Set) {
 	for round := range 12 {
 		for idle := 0; idle < 60; idle++ {
 			if p.step(set) {

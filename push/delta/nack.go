@@ -57,7 +57,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	return out
 }
 
-// groups is what to send again: the rest and the removals, in two halves where nobody is known to be guilty.
+// groups is what to send again: the rest and the removals, in two halves where it is not known which resource was refused.
 func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bool) (groups [][]string) {
 	half := len(rest)
 	if halve {

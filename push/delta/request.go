@@ -53,7 +53,7 @@ func (r *Request) ask(name string) {
 	r.asked.Add(name)
 }
 
-// Kind is what a Report tells.
+// Kind is what a Report says.
 type Kind uint8
 
 const (
@@ -329,7 +329,7 @@ func (s *State) replaceNames(t xds.Type, names []string) {
 	s.subscribe(t, added)
 }
 
-// acknowledge settles the response that a request answers.
+// acknowledge takes a request as the answer to a response.
 func (s *State) acknowledge(r Request, out []Report) []Report {
 	ty := s.typed(r.Type)
 	nonce, err := strconv.ParseUint(r.Nonce, 10, 64)

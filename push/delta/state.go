@@ -13,24 +13,24 @@ import (
 // Credit is the default of Config.Credit: below gRPC's write quota of 64 KiB a stream, so that SendMsg does not block.
 const Credit = 60 << 10
 
-// maxFlights is how many responses of one type may be unacknowledged: more than one only of what is owed.
+// maxFlights is how many responses of one type may be unacknowledged: more than one only of dependencies that are due.
 const maxFlights = 128
 
 // Config is what a State is made of. The zero Config is ready for use.
 type Config struct {
-	// Dynamic are the type URLs of the types that are served beside Envoy's: agents ask for them. A client has one resource of such a
-	// type, or none (dynamic.go).
+	// Dynamic are the type URLs of the types that are served beside Envoy's, MaxDynamic at most: agents ask for them. A client has one
+	// resource of such a type, or none (dynamic.go).
 	Dynamic []string
 	// Credit is how many unacknowledged bytes stop further responses; 0: the default.
 	Credit int
 	// StateOfTheWorld makes a state-of-the-world stream.
 	StateOfTheWorld bool
+	// Paid says that what the stream keeps of names of which there is nothing has to be granted (Cost, Grant, Surplus).
+	Paid bool
 	// Names interns subscriptions, so that proxies with equal ones share them; nil: its own.
 	Names *Names
 	// Diffs remembers differences, so that streams share the work; nil: they are not remembered.
 	Diffs *Diffs
-	// Paid says that what the stream keeps of names of which there is nothing has to be granted (Cost, Grant, Surplus).
-	Paid bool
 }
 
 // State is one stream. It is not safe for concurrent use.
@@ -39,14 +39,14 @@ type State struct {
 	target     *manifest.Set // the newest
 	base       *manifest.Set // the newest whose clusters and endpoints were sent: listeners and routes come from it
 	types      [xds.NumTypes]typed
-	dynamic    []*dynamic // as Config.Dynamic; nil, and an entry of it: never asked for
-	unacked    int        // bytes
+	dynamic    *[MaxDynamic]*dynamic // as Config.Dynamic; nil, and an entry of it: never asked for
+	unacked    int                   // bytes
 	serial     uint64
 	resumeOver bool
-	urgent     bool // the response that is being made does not wait for configuration
-	deciding   bool // until decided
+	urgent     bool   // the response that is being made does not wait for configuration
+	deciding   bool   // until decided
+	leftOut    uint32 // names
 	rests      [xds.NumTypes]rest
-	leftOut    int // names
 	granted    int // bytes, by Grant
 	withheld   func(*xds.Resource) bool
 	used       int // of these: the sum of typed.unknown
@@ -64,7 +64,7 @@ type typed struct {
 	summed      intern.List[string] // what sum is of
 	sum         manifest.NameSum
 	acked, sent manifest.Stack
-	overrides   map[string]override // names of which acked and sent do not tell the truth
+	overrides   map[string]override // names of which acked and sent are not true
 	flights     []flight            // oldest first
 	retry       [][]string          // names of refused responses, to be sent in responses of their own
 	unknown     unknown
@@ -78,7 +78,7 @@ type typed struct {
 // override is a name whose state differs from what the stacks say.
 type override struct {
 	have        *xds.Resource // acknowledged, or the last good version; nil: none, or not known
-	held        bool          // the client may hold something that have does not tell
+	held        bool          // the client may hold something that have does not say
 	claimed     bool          // it said that it holds another version
 	force       bool          // subscribed to: must be answered even if nothing differs
 	placeholder bool          // what it has is the empty placeholder for a resource that does not exist
@@ -171,8 +171,8 @@ func (s *State) Idle() bool {
 			return false
 		}
 	}
-	for _, d := range s.dynamic {
-		if d != nil && !d.idle(d.target) {
+	for t := range s.asked() {
+		if d := s.dynamicOf(t); !d.idle(d.target) {
 			return false
 		}
 	}
@@ -271,7 +271,7 @@ func (ty *typed) tidyAll() {
 	}
 }
 
-// same says whether two resources are one as far as a client can tell.
+// same says whether two resources are one as far as a client can see.
 func same(a, b *xds.Resource) bool {
 	return a == b || a != nil && b != nil && a.Version == b.Version
 }

@@ -21,11 +21,11 @@ import (
 //	r@1(a)                          a resource that mentions cluster a
 //	> CDS +a -b a=1 ack 3           a request: subscribe, unsubscribe, initial version, ACK
 //	> CDS nack 3 words              a NACK
-//	< CDS 1 a@1 -b                  the next response, with its nonce; "owed" where it is outside the credit
+//	< CDS 1 a@1 -b                  the next response, with its nonce; "due" where it is outside the credit
 //	= nack CDS a@2 good 1           the reports of the last request
 //	= took yes                      whether all configuration is acknowledged
-//	settle | credit 100 | refuse CDS a@1 | world
-//	flips a b                       the hosts whose endpoints do not wait, in the next targets
+//	endresume | credit 100 | refuse CDS a@1 | sotw
+//	fast a b                        the hosts whose endpoints do not wait, in the next targets
 //	urgent                          from here on only what is urgent is sent, until "all"
 //
 // Before each event and at the end there must be no further response.
@@ -77,9 +77,9 @@ func (s *story) step(verb string, args []string) {
 	switch verb {
 	case "credit":
 		fmt.Sscan(args[0], &s.cfg.Credit)
-	case "world":
+	case "sotw":
 		s.cfg.StateOfTheWorld = true
-	case "flips":
+	case "fast":
 		s.set.FastHosts = args
 	case "urgent", "all":
 		s.urgent = verb == "urgent"
@@ -90,7 +90,7 @@ func (s *story) step(verb string, args []string) {
 		s.withheld[args[0]+thing(typeOf(args[0]), args[1]).Version] = true
 	case "target":
 		s.target(args)
-	case "settle":
+	case "endresume":
 		s.state.EndResume()
 	case ">":
 		s.request(args)
@@ -109,7 +109,7 @@ func (s *story) step(verb string, args []string) {
 		if len(s.reports) == 0 {
 			s.t.Fatalf("%s: no report", s.line)
 		}
-		if got := tell(s.reports[0]); got != want {
+		if got := written(s.reports[0]); got != want {
 			s.t.Fatalf("%s\n got: %s", s.line, got)
 		}
 		s.reports = s.reports[1:]
@@ -212,12 +212,12 @@ func (s *story) next() string {
 		words = append(words, "-"+name)
 	}
 	if reply.Due {
-		words = append(words, "owed")
+		words = append(words, "due")
 	}
 	return strings.Join(words, " ")
 }
 
-func tell(r Report) string {
+func written(r Report) string {
 	switch r.Kind {
 	case Acked:
 		return fmt.Sprintf("ack %v %s revision %d", r.Type, r.Nonce, r.Revision)

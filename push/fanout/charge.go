@@ -17,13 +17,13 @@ func (q *Queue[S]) charge(s *entry[S], bytes int, now time.Time) {
 	q.bytes += bytes
 }
 
-// ack settles the oldest first.
+// ack is the event that bytes are acknowledged.
 func (q *Queue[S]) ack(s *entry[S], bytes int) {
 	forgiven := min(bytes, s.forgiven)
 	s.forgiven -= forgiven
-	settled := min(bytes-forgiven, s.unacked)
-	q.release(s, settled)
-	s.early += bytes - forgiven - settled
+	charged := min(bytes-forgiven, s.unacked)
+	q.release(s, charged)
+	s.early += bytes - forgiven - charged
 }
 
 func (q *Queue[S]) release(s *entry[S], bytes int) {
@@ -36,7 +36,7 @@ func (q *Queue[S]) release(s *entry[S], bytes int) {
 	}
 }
 
-// expire writes off what slow streams owe: they hold one message each, by reference, and are closed by their own
+// expire no longer charges what slow streams have not acknowledged: they hold one message each, by reference, and are closed by their own
 // deadline; they must not hold up the others.
 func (q *Queue[S]) expire(now time.Time) {
 	for front := q.charged.Front(); front != nil; front = q.charged.Front() {

@@ -34,7 +34,7 @@ type Stream struct {
 	send      func(urgent bool, plan int64) int
 
 	inbox atomic.Bool // it is in the inbox
-	joins atomic.Bool // news that the loop has not seen yet ...
+	joins atomic.Bool // what the loop has not seen yet ...
 	marks atomic.Uint32
 	done  atomic.Bool
 	sent  atomic.Int64

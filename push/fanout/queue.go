@@ -9,7 +9,7 @@ import (
 type Budget struct {
 	Streams int           // sent to at once; 100
 	Bytes   int           // sent and not acknowledged by streams that are not slow; 256 MiB
-	Slow    time.Duration // a stream that has owed an ACK for longer no longer counts against Bytes; 1 s
+	Slow    time.Duration // a stream whose ACK has not come for longer no longer counts against Bytes; 1 s
 	Rollout int           // streams that a plan of configuration goes to first, see rollout; 8
 }
 
@@ -66,7 +66,7 @@ const (
 type Queue[S comparable] struct {
 	budget  Budget
 	streams map[S]*entry[S]
-	lanes   [allLanes]lane[S]
+	lanes   [allLanes]rings[S]
 	granted int
 	bytes   int // charged against the budget
 	charged *list.List
@@ -75,19 +75,19 @@ type Queue[S comparable] struct {
 	window  concurrencyWindow[S]
 }
 
-// lane is a ring of namespaces that have streams waiting; one ring for gateways, which come first, one for the others.
-type lane[S comparable] struct {
-	rings [2]list.List // of *group[S]
+// rings are the namespaces that have streams waiting in a lane; one ring for gateways, which come first, one for the others.
+type rings[S comparable] struct {
+	of    [2]list.List // of *group[S]
 	named [2]map[string]*group[S]
 }
 
-func (l *lane[S]) empty() bool { return l.rings[0].Len()+l.rings[1].Len() == 0 }
+func (l *rings[S]) empty() bool { return l.of[0].Len()+l.of[1].Len() == 0 }
 
 // front is the group whose turn it is.
-func (l *lane[S]) front() (*list.List, *group[S]) {
-	ring := &l.rings[0]
+func (l *rings[S]) front() (*list.List, *group[S]) {
+	ring := &l.of[0]
 	if ring.Len() == 0 {
-		ring = &l.rings[1]
+		ring = &l.of[1]
 	}
 	return ring, ring.Front().Value.(*group[S])
 }
@@ -112,7 +112,7 @@ type entry[S comparable] struct {
 	first     bool           // it was the first in its lane of configuration when it was busy with what is urgent
 	unacked   int            // bytes charged
 	forgiven  int            // written off as slow, and not yet acknowledged
-	early     int            // acknowledged before Done told of them
+	early     int            // acknowledged before Done
 	since     time.Time
 	charge    *list.Element
 }
@@ -165,7 +165,7 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 		q.done(s, e.Bytes, now)
 	case e.Op == Ack:
 		q.ack(s, e.Bytes)
-		q.settle(s)
+		q.mayRest(s)
 	case e.Op == Accept:
 		q.rollout.accept(s, e.Plan)
 	case e.Op == Skip:
@@ -244,7 +244,7 @@ func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	q.window.done(s, bytes, now)
 	q.rollout.slots.done(s, now)
 	q.charge(s, bytes, now)
-	q.settle(s)
+	q.mayRest(s)
 	s.again[Config] = s.again[Config] && !s.again[tried] && s.at[tried] == nil
 	for l, again := range s.again {
 		if again && s.at[l] == nil {
@@ -254,8 +254,8 @@ func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.again, s.first = [allLanes]bool{}, false
 }
 
-// settle is called when a stream may have acknowledged all bytes that it was sent.
-func (q *Queue[S]) settle(s *entry[S]) {
+// mayRest is called when a stream may have acknowledged all bytes that it was sent.
+func (q *Queue[S]) mayRest(s *entry[S]) {
 	if !s.granted && s.unacked == 0 {
 		q.window.slots.leave(s)
 	}
@@ -268,7 +268,7 @@ func (q *Queue[S]) push(s *entry[S], to Lane, first bool) {
 	if g == nil {
 		g = &group[S]{name: s.namespace}
 		l.named[s.class][s.namespace] = g
-		g.in = l.rings[s.class].PushBack(g)
+		g.in = l.of[s.class].PushBack(g)
 	}
 	if first {
 		s.at[to] = g.waiting.PushFront(s)
@@ -286,7 +286,7 @@ func (q *Queue[S]) remove(s *entry[S], from Lane) {
 	g.waiting.Remove(s.at[from])
 	s.at[from] = nil
 	if g.waiting.Len() == 0 {
-		l.rings[s.class].Remove(g.in)
+		l.of[s.class].Remove(g.in)
 		delete(l.named[s.class], g.name)
 	}
 }

@@ -13,37 +13,37 @@ func TestRollout(t *testing.T) {
 	// Two have taken plan 1, so that four may try it; nobody else has it.
 	const widened = seven + "n:a:1 n:b:1 d:a:1 d:b:1 y:a:1 y:b:1 "
 	for name, c := range map[string]struct{ events, want string }{
-		"a plan is tried on a few":            {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1", "a b"},
-		"what is not new goes to all":         {four + "c:a c:b c:c c:d d:a:1 d:b:1", "a b c d"},
-		"also beside it":                      {four + "n:a:1 n:b:1 n:c:1 c:d", "a b d"},
-		"one that takes it lets two more":     {four + "n:a:1 n:b:1 n:c:1 n:d:1 d:a:1 d:b:1 y:a:1", "a b c d"},
-		"bytes that are acknowledged do not":  {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1 k:a:1 k:b:1", "a b"},
-		"one that takes it before it is sent": {four + "n:a:1 n:b:1 n:c:1 n:d:1 y:a:1 d:a:1", "a b c d"},
-		"nothing to send lets one more":       {four + "n:a:1 n:b:1 n:c:1 n:d:1 d:a:0 s:a:1", "a b c"},
-		"leaving gives the place back":        {four + "n:a:1 n:b:1 n:c:1 n:d:1 l:a", "a b c"},
-		"a slow one does not stop it":         {four + "n:a:1 n:b:1 n:c:1 d:a:1 t", "a b c"},
-		"one that has its turn is not slow":   {four + "n:a:1 n:b:1 n:c:1 t t", "a b"},
-		"turns for endpoints are none":        {four + "n:a:1 n:b:1 n:c:1 d:a:1 w e:a d:a:1 t", "a b a c"},
-		"and counts when it takes it":         {four + "n:a:1 n:b:1 n:c:1 n:d:1 d:a:1 t y:a:1", "a b c d"},
-		"endpoints are not held":              {four + "n:a:1 n:b:1 n:c:1 e:c e:d", "a b c! d"},
-		"nor are answers":                     {four + "n:a:1 n:b:1 n:c:1 a:c a:d", "a b c! d"},
-		"gateways first":                      {four + "g:gw/x n:a:1 n:b:1 n:c:1 n:x:1 d:a:1 s:a:1", "a b x"},
-		"a wider window":                      {widened + "n:c:1 n:d:1 n:e:1 n:f:1 n:g:1", "a b c d e f"},
-		"the next plan is tried anew":         {widened + "n:c:2 n:d:2 n:e:2", "a b c d"},
-		"an older plan is no trial":           {widened + "n:c:1 n:d:2 n:e:1 n:f:2 n:g:2", "a b c d e"},
-		"those who took the one before":       {seven + "n:a:1 n:b:1 n:c:2 n:d:2 n:e:2 d:a:1 y:a:1 y:b:1 s:b:1", "a b c d"},
-		"places of the one before are free":   {seven + "n:a:1 n:b:1 n:c:1 n:d:2", "a b c d"},
-		"one is tried on again":               {seven + "n:a:1 n:b:1 d:a:1 n:a:2 n:c:2 d:b:1 y:b:1", "a b a c"},
-		"a refusal keeps its place":           {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1 r:a:1", "a b"},
-		"for a second":                        {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1 r:a:1 t", "a b c"},
-		"not after another plan":              {four + "n:a:1 n:b:1 d:a:1 d:b:1 r:a:1 r:b:1 n:c:2 n:d:2", "a b c d"},
-		"one identity keeps one place":        {four + "n:a:1 n:b:1 n:c:1 n:d:1 r:a:1:x r:b:1:x", "a b c"},
-		"those who refuse do not take it too": {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1 r:a:1 y:b:1", "a b c"},
-		"a refusal takes the window back":     {widened + "n:c:1 n:d:1 n:e:1 n:f:1 n:g:1 r:c:1", "a b c d e f"},
-		"but one identity does so once":       {widened + "r:a:1:x y:b:1 y:b:1 y:b:1 r:b:1:x n:c:1 n:d:1 n:e:1 n:f:1 n:g:1", "a b c d e f"},
-		"a late mark needs no other turn":     {four + "n:a:1 n:b:1 d:a:1 d:b:1 n:a:1 n:b:1", "a b a b"},
-		"but one after nothing was sent does": {four + "n:a:1 d:a:1 s:a:1 n:b:1 n:c:1 n:a:1 n:d:1 d:b:1 s:b:1 d:c:1 s:c:1", "a b c a d"},
-		"refusals of the plan before":         {seven + "n:a:1 n:b:1 n:c:2 r:a:1 r:b:1 n:d:2", "a b c d"},
+		"a plan is tried on a few":              {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1", "a b"},
+		"what is not new goes to all":           {four + "c:a c:b c:c c:d d:a:1 d:b:1", "a b c d"},
+		"also beside it":                        {four + "n:a:1 n:b:1 n:c:1 c:d", "a b d"},
+		"one that takes it lets two more":       {four + "n:a:1 n:b:1 n:c:1 n:d:1 d:a:1 d:b:1 y:a:1", "a b c d"},
+		"bytes that are acknowledged do not":    {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1 k:a:1 k:b:1", "a b"},
+		"one that takes it before it is sent":   {four + "n:a:1 n:b:1 n:c:1 n:d:1 y:a:1 d:a:1", "a b c d"},
+		"nothing to send lets one more":         {four + "n:a:1 n:b:1 n:c:1 n:d:1 d:a:0 s:a:1", "a b c"},
+		"leaving gives the place back":          {four + "n:a:1 n:b:1 n:c:1 n:d:1 l:a", "a b c"},
+		"a slow one does not stop it":           {four + "n:a:1 n:b:1 n:c:1 d:a:1 t", "a b c"},
+		"one that has its turn is not slow":     {four + "n:a:1 n:b:1 n:c:1 t t", "a b"},
+		"turns for endpoints are none":          {four + "n:a:1 n:b:1 n:c:1 d:a:1 w e:a d:a:1 t", "a b a c"},
+		"and counts when it takes it":           {four + "n:a:1 n:b:1 n:c:1 n:d:1 d:a:1 t y:a:1", "a b c d"},
+		"endpoints are not held":                {four + "n:a:1 n:b:1 n:c:1 e:c e:d", "a b c! d"},
+		"nor are answers":                       {four + "n:a:1 n:b:1 n:c:1 a:c a:d", "a b c! d"},
+		"gateways first":                        {four + "g:gw/x n:a:1 n:b:1 n:c:1 n:x:1 d:a:1 s:a:1", "a b x"},
+		"a wider window":                        {widened + "n:c:1 n:d:1 n:e:1 n:f:1 n:g:1", "a b c d e f"},
+		"the next plan is tried from the start": {widened + "n:c:2 n:d:2 n:e:2", "a b c d"},
+		"an older plan is no rollout":           {widened + "n:c:1 n:d:2 n:e:1 n:f:2 n:g:2", "a b c d e"},
+		"those who took the one before":         {seven + "n:a:1 n:b:1 n:c:2 n:d:2 n:e:2 d:a:1 y:a:1 y:b:1 s:b:1", "a b c d"},
+		"places of the one before are free":     {seven + "n:a:1 n:b:1 n:c:1 n:d:2", "a b c d"},
+		"one is tried on again":                 {seven + "n:a:1 n:b:1 d:a:1 n:a:2 n:c:2 d:b:1 y:b:1", "a b a c"},
+		"a refusal keeps its place":             {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1 r:a:1", "a b"},
+		"for a second":                          {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1 r:a:1 t", "a b c"},
+		"not after another plan":                {four + "n:a:1 n:b:1 d:a:1 d:b:1 r:a:1 r:b:1 n:c:2 n:d:2", "a b c d"},
+		"one identity keeps one place":          {four + "n:a:1 n:b:1 n:c:1 n:d:1 r:a:1:x r:b:1:x", "a b c"},
+		"those who refuse do not take it too":   {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1 r:a:1 y:b:1", "a b c"},
+		"a refusal takes the window back":       {widened + "n:c:1 n:d:1 n:e:1 n:f:1 n:g:1 r:c:1", "a b c d e f"},
+		"but one identity does so once":         {widened + "r:a:1:x y:b:1 y:b:1 y:b:1 r:b:1:x n:c:1 n:d:1 n:e:1 n:f:1 n:g:1", "a b c d e f"},
+		"a late mark needs no other turn":       {four + "n:a:1 n:b:1 d:a:1 d:b:1 n:a:1 n:b:1", "a b a b"},
+		"but one after nothing was sent does":   {four + "n:a:1 d:a:1 s:a:1 n:b:1 n:c:1 n:a:1 n:d:1 d:b:1 s:b:1 d:c:1 s:c:1", "a b c a d"},
+		"refusals of the plan before":           {seven + "n:a:1 n:b:1 n:c:2 r:a:1 r:b:1 n:d:2", "a b c d"},
 	} {
 		if got := script(Budget{Rollout: 2}, c.events); got != c.want {
 			t.Errorf("%s: granted %q, want %q", name, got, c.want)
@@ -61,7 +61,7 @@ type fleet struct {
 	has     []int64       // which plan each has
 	tried   map[int]bool  // those that were sent the bad version
 	by      func(int) string
-	refused map[string]bool // identities; three of them are a verdict, and nobody is sent it any more
+	refused map[string]bool // identities; where three have refused a version nobody is sent it any more
 	due     []answer        // oldest first
 }
 
@@ -157,7 +157,7 @@ func TestBadPlanAmongGoodOnes(t *testing.T) {
 	}
 }
 
-// Where all are of one identity there is no verdict, and where many identities refuse the plan stops: it goes out by eights.
+// Where all are of one identity nothing is withheld, and where many identities refuse the plan stops: it goes out by eights.
 func TestRefusedPlanStops(t *testing.T) {
 	f := newFleet(300, time.Millisecond, func(s int) string { return fmt.Sprint(s % 2) })
 	f.bad = 2
@@ -179,7 +179,7 @@ func TestRefusedPlanStops(t *testing.T) {
 	}
 	f.pass(refusalBackoff)
 	if n := slices.Min(f.has[8:]); len(f.tried) != 8 || n != 2 {
-		t.Errorf("after the verdict %d were sent it, and one has plan %d", len(f.tried), n)
+		t.Errorf("after it was withheld %d were sent it, and one has plan %d", len(f.tried), n)
 	}
 }
 

@@ -58,6 +58,7 @@ func (p *Planner) judge(in *input.Input, e mirror.Edit) (fast, again bool) {
 // the edits that touch more than that, by the table of effects, and so have to come again with Begin.
 // Where nothing else is pending or being planned, all that is planned is complete at the snapshot's revision afterwards.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
+	p.must("PlanEndpoints", p.replan == nil || p.InBackground(), "before the End of a change that is not planned in the background")
 	p.latest = c.New
 	in := p.input.Later(c.New)
 	ch := &change{dirt: newDirt(), in: in, was: in.Root()}

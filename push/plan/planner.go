@@ -51,6 +51,7 @@ type Planner struct {
 	plans          int64 // of configuration, so far
 	fastHosts      fastHosts
 	replan         *replan    // a change that is being planned; nil: none is
+	dropped        bool       // Drop was called
 	backgroundFrom int        // see the constant
 	replayed       []fastStep // what the fast path has planned since the last plan of configuration
 	reports        reports    // what the builders said when they were last asked

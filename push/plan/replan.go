@@ -47,11 +47,9 @@ type fastStep struct {
 }
 
 // Begin starts to plan what a change touches. Until End only Step, InBackground, Drop and, where it is planned in the background,
-// PlanEndpoints may be called; Begin before that panics.
+// PlanEndpoints may be called. A call out of this order, or after Drop, panics.
 func (p *Planner) Begin(c mirror.Change) {
-	if p.replan != nil {
-		panic("plan: Begin before the End of another change")
-	}
+	p.must("Begin", p.replan == nil, "before the End of another change")
 	relabelled := map[model.Key]bool{}
 	for _, e := range c.Edits {
 		relabelled[e.Key()] = p.keys.Apply(e)
@@ -71,6 +69,16 @@ func (p *Planner) Begin(c mirror.Change) {
 	p.replan = rp
 }
 
+// must panics where a method is called out of order: what it would do to the views of proxies is not known then.
+func (p *Planner) must(method string, inOrder bool, otherwise string) {
+	if p.dropped {
+		inOrder, otherwise = false, "after Drop"
+	}
+	if !inOrder {
+		panic("plan: Planner." + method + " " + otherwise)
+	}
+}
+
 // weight is about how many hosts are touched in a scope.
 func (d *dirt) weight() int {
 	const wildcard = 100 // hosts that one covers
@@ -84,8 +92,9 @@ func (rp *replan) fromNothing(s *scope) bool { return rp.everything || s.reads(r
 func (p *Planner) InBackground() bool { return p.replan != nil && p.replan.next != nil }
 
 // Step goes on with a change that is planned in the background, until over says that the turn is, which is asked after every host.
-// False: all shadow copies are planned, and End has a little left to do.
+// False: all shadow copies are planned, and End has a little left to do. It panics where no change is planned in the background.
 func (p *Planner) Step(over func() bool) (more bool) {
+	p.must("Step", p.InBackground(), "of no change that is planned in the background")
 	p.replan.over = over
 	_, more = p.replan.next()
 	return more
@@ -107,8 +116,10 @@ func (rp *replan) turns(yield func(struct{}) bool) {
 	}
 }
 
-// Drop ends what Begin began, where nobody will End it: the planner is of no use afterwards.
+// Drop ends what Begin began, where nobody will End it: the planner is of no use afterwards, and what would plan panics. Drop may be called
+// more than once.
 func (p *Planner) Drop() {
+	p.dropped = true
 	if p.replan != nil && p.replan.stop != nil {
 		p.replan.stop()
 	}
@@ -172,8 +183,9 @@ func (rp *replan) replay(now *mirror.Snapshot, hosts map[string]input.Types, tou
 	}
 }
 
-// End plans the rest and says who should have something else, in no order that means anything.
+// End plans the rest and says who should have something else, in no order that means anything. It panics where Begin has not begun a change.
 func (p *Planner) End() []Moved {
+	p.must("End", p.replan != nil, "without a Begin")
 	rp := p.replan
 	if p.InBackground() {
 		p.Step(func() bool { return false })

@@ -240,3 +240,38 @@ func TestNobodySeesHalfAPlan(t *testing.T) {
 		}
 	})
 }
+
+// What is called out of order panics, and says what is wrong: a second change before the end of the first, steps and ends of nothing, and
+// anything after Drop.
+func TestPlannerRefusesCallsOutOfOrder(t *testing.T) {
+	small := func(p *Planner) mirror.Change { return p.Snapshot().Apply(2, wave(t, 2, "s5"), nil) }
+	never := func() bool { return false }
+	for want, call := range map[string]func(p *Planner){
+		"plan: Planner.Begin before the End of another change":              func(p *Planner) { p.Begin(small(p)); p.Begin(small(p)) },
+		"plan: Planner.End without a Begin":                                 func(p *Planner) { p.Apply(small(p)); p.End() },
+		"plan: Planner.Step of no change that is planned in the background": func(p *Planner) { p.Step(never) },
+		"plan: Planner.Begin after Drop":                                    func(p *Planner) { p.Drop(); p.Begin(small(p)) },
+		"plan: Planner.End after Drop":                                      func(p *Planner) { p.Begin(small(p)); p.Drop(); p.End() },
+		"plan: Planner.PlanEndpoints after Drop":                            func(p *Planner) { p.Drop(); p.Drop(); p.PlanEndpoints(mirror.Change{New: p.Snapshot()}, false) },
+		"plan: Planner.PlanEndpoints before the End of a change that is not planned in the background": func(p *Planner) {
+			p.Begin(small(p))
+			p.PlanEndpoints(mirror.Change{New: p.Snapshot()}, false)
+		},
+		"plan: Planner.Step after Drop": func(p *Planner) {
+			p.backgroundFrom = 0
+			p.Begin(small(p))
+			p.Drop()
+			p.Step(never)
+		},
+	} {
+		p, _, _ := bigPlanner(t, 10, 2)
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("it panics with %v, want %q", got, want)
+				}
+			}()
+			call(p)
+		}()
+	}
+}

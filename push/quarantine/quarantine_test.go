@@ -73,6 +73,9 @@ func (p *play) want(withheld bool, envoys ...string) {
 		if got := p.Withholds(bad, envoy, 99); got != withheld {
 			p.t.Errorf("withheld from Envoy %q: %v", envoy, got)
 		}
+		if got := slices.Contains(p.WithheldFrom(bad.View, envoy, 99), bad); got != withheld {
+			p.t.Errorf("listed among what is withheld from Envoy %q: %v", envoy, got)
+		}
 	}
 }
 

@@ -25,9 +25,6 @@ type AgentType struct {
 	Resource func(Client, View) *AgentResource
 }
 
-// maxAgentTypes is how many AgentTypes a server may have.
-const maxAgentTypes = 8
-
 // AgentResource is an encoded resource of an agent type, shared by all streams that send it. Immutable.
 type AgentResource struct {
 	Name    string
@@ -79,7 +76,7 @@ func (s *Server) AgentResourceChangedFor(typeURL string, of func(v View, listens
 	for _, st := range s.all() {
 		listens := st.listens(i)
 		if of(st.view, listens) || !listens && st.listens(i) {
-			st.mark(st.turn.Load(), fanout.Config, now)
+			st.mark(fanout.Config, now)
 		}
 	}
 }
@@ -97,16 +94,14 @@ func (st *stream) listens(i int) bool {
 	if !st.subscribed(i) {
 		return false
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return !st.closed
+	return !st.ended()
 }
 
 // offers are the resources of agent types that a client has, as of one moment. They are asked for before the stream's lock is taken,
 // because that calls others.
 type offers struct {
 	asked     uint32 // types that the client had subscribed to, a bit each: of others nothing is known
-	resources [maxAgentTypes]*AgentResource
+	resources [delta.MaxDynamic]*AgentResource
 }
 
 // offersNow are the resources of the types that the client subscribed to.
@@ -120,9 +115,9 @@ func (st *stream) offersNow() (all offers) {
 	return all
 }
 
-// offer tells the state of the newest resources. Called with the lock held.
-func (st *stream) offer(all *offers) {
-	for i := range st.srv.cfg.AgentTypes {
+// offer gives the newest resources to the state. Called with the lock held.
+func (x *exchange) offer(all *offers) {
+	for i := range all.resources {
 		if all.asked&(1<<i) == 0 {
 			continue
 		}
@@ -130,7 +125,7 @@ func (st *stream) offer(all *offers) {
 		if r := all.resources[i]; r != nil {
 			newest = r.stack
 		}
-		st.state.Offer(delta.Dynamic(i), newest)
+		x.state.Offer(delta.Dynamic(i), newest)
 	}
 }
 
@@ -148,31 +143,31 @@ func (st *stream) reportAgent(i int, r *delta.Report) {
 }
 
 // lateAgentType is the agent type whose resource is not acknowledged in time; empty: none is. Called with the lock held.
-func (st *stream) lateAgentType(now time.Time) string {
-	for i := range st.agentWaiting {
-		if !st.state.InFlightResource(delta.Dynamic(i)) {
+func (x *exchange) lateAgentType(now time.Time, limits limits) string {
+	for i := range x.agentWaiting {
+		if !x.state.InFlightResource(delta.Dynamic(i)) {
 			continue // stock agents do not acknowledge a response without resources of their own types
 		}
-		if st.sendingDue { // the client may not get to read it before it has what is due
-			st.agentWaiting[i] = max(st.agentWaiting[i], now.UnixNano())
+		if x.sender.due { // the client may not get to read it before it has what is due
+			x.agentWaiting[i] = max(x.agentWaiting[i], now.UnixNano())
 		}
-		if now.Sub(time.Unix(0, st.agentWaiting[i])) > st.srv.cfg.AckDeadline {
-			return st.srv.cfg.AgentTypes[i].TypeURL
+		if now.Sub(time.Unix(0, x.agentWaiting[i])) > limits.ack {
+			return limits.agents[i].TypeURL
 		}
 	}
 	return ""
 }
 
 // waitingSince is where it is noted since when the oldest response of a type waits for its ACK. Called with the lock held.
-func (st *stream) waitingSince(t xds.Type) *int64 {
+func (x *exchange) waitingSince(t xds.Type) *int64 {
 	i, is := agentType(t)
 	if !is {
-		return &st.waiting[t]
+		return &x.waiting[t]
 	}
-	if st.agentWaiting == nil {
-		st.agentWaiting = make([]int64, len(st.srv.cfg.AgentTypes))
+	if x.agentWaiting == nil {
+		x.agentWaiting = make([]int64, delta.MaxDynamic)
 	}
-	return &st.agentWaiting[i]
+	return &x.agentWaiting[i]
 }
 
 // AgentSubscriptionInfo is one agent type of one stream, for debugging.
@@ -184,14 +179,14 @@ type AgentSubscriptionInfo struct {
 }
 
 // agentSubscriptionInfo is called with the lock held.
-func (st *stream) agentSubscriptionInfo() (all []AgentSubscriptionInfo) {
-	for i := range st.srv.cfg.AgentTypes {
+func (x *exchange) agentSubscriptionInfo(agents []AgentType) (all []AgentSubscriptionInfo) {
+	for i := range agents {
 		t := delta.Dynamic(i)
-		if !st.state.Subscribed(t) {
+		if !x.state.Subscribed(t) {
 			continue
 		}
-		info := AgentSubscriptionInfo{TypeURL: st.srv.cfg.AgentTypes[i].TypeURL, Refused: st.state.Refused(t), InFlight: st.state.InFlight(t) > 0}
-		for _, r := range st.state.Holding(t) {
+		info := AgentSubscriptionInfo{TypeURL: agents[i].TypeURL, Refused: x.state.Refused(t), InFlight: x.state.InFlight(t) > 0}
+		for _, r := range x.state.Holding(t) {
 			info.Version = r.Version
 		}
 		all = append(all, info)

@@ -41,7 +41,7 @@ func pushed(t *testing.T, streams, size int) (objects, bytes float64) {
 	view := &stillView{set: sets[0]}
 	all := make([]*stream, streams)
 	for i := range all {
-		st := &stream{srv: srv, grpc: &sink{}, view: view}
+		st := &stream{srv: srv, grpc: &sink{}, exchange: exchange{view: view}}
 		st.state = delta.New(delta.Config{Diffs: &srv.diffs, Names: &srv.sets}, sets[0])
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		give(t, st, delta.Request{Type: xds.Cluster})
@@ -134,7 +134,7 @@ func joins(t *testing.T, n int) (resources, segments int, objects, bytes float64
 	join := func(i int) *stream {
 		own := *set
 		own.Types[xds.Cluster][manifest.Workload] = manifest.Of(large(fmt.Sprintf("inbound|%d||", i), 500, "0"))
-		st := &stream{srv: srv, grpc: &sink{}, view: &stillView{set: &own}}
+		st := &stream{srv: srv, grpc: &sink{}, exchange: exchange{view: &stillView{set: &own}}}
 		st.state = delta.New(delta.Config{Diffs: &srv.diffs, Names: &srv.sets}, &own)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		segments = 0

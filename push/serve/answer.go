@@ -92,17 +92,13 @@ func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 	}
 	one := &answer{a.TypeURL, st.response(a.TypeURL, resources)}
 	if st.view == nil {
-		if _, written := st.push(&outgoing{answer: one}, time.Now(), true); !written {
+		if _, written := st.pushTimed(&outgoing{answer: one}, time.Now()); !written {
 			return status.Error(codes.Aborted, "the stream is broken")
 		}
 		return nil
 	}
-	st.mu.Lock()
-	if full := st.closed || len(st.answers) >= maxAnswers; !full {
-		st.answers = append(st.answers, one)
-	}
-	st.mu.Unlock()
-	st.mark(st.turn.Load(), fanout.Config, time.Now())
+	st.answer(one)
+	st.mark(fanout.Config, time.Now())
 	return nil
 }
 
@@ -148,12 +144,21 @@ func (st *stream) response(url string, resources []*discoveryv3.Resource) any {
 		Resources: bodies, ControlPlane: control}
 }
 
+// answer is the event that an answer is to be sent; where too many wait it is not.
+func (x *exchange) answer(one *answer) {
+	x.locked(func() {
+		if !x.closed && len(x.answers) < maxAnswers {
+			x.answers = append(x.answers, one)
+		}
+	})
+}
+
 // nextAnswer takes the oldest. Called with the lock held.
-func (st *stream) nextAnswer() *answer {
-	if len(st.answers) == 0 {
+func (x *exchange) nextAnswer() *answer {
+	if len(x.answers) == 0 {
 		return nil
 	}
-	one := st.answers[0]
-	st.answers = slices.Delete(st.answers, 0, 1)
+	one := x.answers[0]
+	x.answers = slices.Delete(x.answers, 0, 1)
 	return one
 }

@@ -39,12 +39,12 @@ func TestToolsAreAnswered(t *testing.T) {
 	p.refuse = status.Error(codes.ResourceExhausted, "no proxy is let in")
 	s, addr := start(t, Config{Planner: p, Answers: []Answer{echo(0)}, Identifier: `{"Component":"istiod"}`})
 	node := &corev3.Node{Id: "debug~0.0.0.0~istioctl~cluster.local"}
-	world := dialWorld(t, addr)
+	sotw := dialSotW(t, addr)
 	for _, page := range []string{"syncz", "syncz", "config_dump"} {
-		if err := world.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNames: []string{page}}); err != nil {
+		if err := sotw.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNames: []string{page}}); err != nil {
 			t.Fatal(err)
 		}
-		res, err := world.Recv()
+		res, err := sotw.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestToolsAreAnswered(t *testing.T) {
 			t.Errorf("%v", res)
 		}
 		// Who acknowledges asks nothing.
-		if err := world.Send(&discoveryv3.DiscoveryRequest{TypeUrl: questionURL, ResourceNames: []string{page}, ResponseNonce: res.Nonce, VersionInfo: res.VersionInfo}); err != nil {
+		if err := sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: questionURL, ResourceNames: []string{page}, ResponseNonce: res.Nonce, VersionInfo: res.VersionInfo}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestToolsAreAnswered(t *testing.T) {
 func TestNonceOfAQuestion(t *testing.T) {
 	_, addr := start(t, Config{Planner: newPlanner(), Answers: []Answer{echo(0)}})
 	node := &corev3.Node{Id: "debug~0.0.0.0~istioctl~cluster.local"}
-	ctl, other := dialWorld(t, addr), dialWorld(t, addr)
+	ctl, other := dialSotW(t, addr), dialSotW(t, addr)
 	incremental := dial(t, addr)
 	// ask sends a request on all three streams, and what is acknowledged is the newest answer of each.
 	last := map[any]string{ctl: "", other: "", incremental: ""}
@@ -84,7 +84,7 @@ func TestNonceOfAQuestion(t *testing.T) {
 		if failed {
 			detail = failure("not understood")
 		}
-		for _, s := range []worldClient{ctl, other} {
+		for _, s := range []sotwClient{ctl, other} {
 			if err := s.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNames: []string{name}, ResponseNonce: nonce(last[s]), ErrorDetail: detail}); err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func TestNonceOfAQuestion(t *testing.T) {
 	// answered fails where the next answer of a stream is to anything but this question: one before was no question.
 	answered := func(name string) {
 		t.Helper()
-		for _, s := range []worldClient{ctl, other} {
+		for _, s := range []sotwClient{ctl, other} {
 			res, err := s.Recv()
 			if err != nil || len(res.Resources) != 1 || string(res.Resources[0].Value) != name {
 				t.Fatalf("%s: %v %v", name, err, res)
@@ -137,7 +137,7 @@ func TestNonceOfAQuestion(t *testing.T) {
 	}
 }
 
-type worldClient = grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
+type sotwClient = grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
 
 // A proxy's agent asks on the stream that it carries for Envoy: an answer of any size goes between the pushes, a refusal is an
 // empty answer, and the stream lives.

@@ -51,17 +51,10 @@ func (s *Server) SendAway(n int, agentType string, all bool) int {
 func (s *Server) Lag(now time.Time) (longest time.Duration) {
 	for _, st := range s.all() {
 		for l := range st.markedAt {
-			if at := st.markedAt[l].Load(); at != 0 && !st.busy() {
+			if at := st.markedAt[l].Load(); at != 0 && !st.sending() {
 				longest = max(longest, now.Sub(time.Unix(0, at)))
 			}
 		}
 	}
 	return longest
-}
-
-// busy says whether somebody sends to it, or nobody will.
-func (st *stream) busy() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.sending || st.closed
 }

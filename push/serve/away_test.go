@@ -90,14 +90,14 @@ func TestSendAway(t *testing.T) {
 func TestJoinTellsWhatIsHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		delta *discoveryv3.DeltaDiscoveryRequest
-		world *discoveryv3.DiscoveryRequest
+		sotw  *discoveryv3.DiscoveryRequest
 		want  bool
 	}{
-		"nothing":        {delta: &discoveryv3.DeltaDiscoveryRequest{}},
-		"something":      {delta: &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: map[string]string{"a": "1"}}, want: true},
-		"an agent moves": {delta: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL}, want: true},
-		"world, nothing": {world: &discoveryv3.DiscoveryRequest{}},
-		"world":          {world: &discoveryv3.DiscoveryRequest{VersionInfo: "1"}, want: true},
+		"nothing":                     {delta: &discoveryv3.DeltaDiscoveryRequest{}},
+		"something":                   {delta: &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: map[string]string{"a": "1"}}, want: true},
+		"an agent moves":              {delta: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL}, want: true},
+		"state of the world, nothing": {sotw: &discoveryv3.DiscoveryRequest{}},
+		"state of the world":          {sotw: &discoveryv3.DiscoveryRequest{VersionInfo: "1"}, want: true},
 	} {
 		p := newPlanner(cluster("a"))
 		b := &board{}
@@ -109,9 +109,9 @@ func TestJoinTellsWhatIsHeld(t *testing.T) {
 			cl.send(c.delta)
 			cl.next()
 		} else {
-			c.world.Node, c.world.TypeUrl = n, xds.Cluster.URL()
-			cl := dialWorld(t, addr)
-			if err := cl.Send(c.world); err != nil && !errors.Is(err, io.EOF) {
+			c.sotw.Node, c.sotw.TypeUrl = n, xds.Cluster.URL()
+			cl := dialSotW(t, addr)
+			if err := cl.Send(c.sotw); err != nil && !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
 			if _, err := cl.Recv(); err != nil {
@@ -198,15 +198,15 @@ func TestLag(t *testing.T) {
 		t.Errorf("lag %v", lag)
 	}
 	st.mu.Lock()
-	st.sending = true // somebody is at it: what takes time is the client
+	st.sender.task = all // somebody is at it: what takes time is the client
 	st.mu.Unlock()
 	if lag := s.Lag(time.Now()); lag != 0 {
 		t.Errorf("lag %v of a client that does not read", lag)
 	}
 	// A turn that comes meanwhile finds nothing to do; who sends looks again before it stops, and then nothing waits.
-	st.mark(st.turn.Load(), fanout.Config, time.Now())
+	st.mark(fanout.Config, time.Now())
 	eventually(t, "the turn is over", func() bool { return s.Waiting(fanout.Config) == 0 })
-	st.pump(false, false)
+	st.sendSome()
 	if lag := s.Lag(time.Now().Add(time.Hour)); lag != 0 {
 		t.Errorf("lag %v after all was sent", lag)
 	}

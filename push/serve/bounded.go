@@ -68,7 +68,7 @@ func exhausted(err error) error {
 	return s.Err()
 }
 
-// leftOut tells that names of a request were left out.
+// leftOut reports that names of a request were left out.
 func (st *stream) leftOut(m delta.Message, names int) {
 	st.srv.cfg.Hooks.Bounded(BoundNames, names)
 	st.srv.clients.Warn("names that there is nothing of are left out: a proxy asks for too many", typeName(m.Type, m.TypeURL),

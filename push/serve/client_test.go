@@ -45,7 +45,7 @@ func dial(t *testing.T, addr string, opts ...grpc.CallOption) *client {
 	return &client{t, s}
 }
 
-func dialWorld(t *testing.T, addr string) grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse] {
+func dialSotW(t *testing.T, addr string) grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse] {
 	t.Helper()
 	service, ctx := connect(t, addr)
 	s, err := service.StreamAggregatedResources(ctx)
@@ -246,7 +246,7 @@ func TestSlowReader(t *testing.T) {
 			t.Errorf("%d responses in flight", n)
 		}
 	}
-	// What is owed to the slow one is outside the credit: it blocks a goroutine of its own, not the worker, and ends the
+	// What is due to the slow one is outside the credit: it blocks a goroutine of its own, not the worker, and ends the
 	// stream when it takes too long.
 	slow.ask(xds.Endpoint, "a")
 	eventually(t, "the answer waits", func() bool {

@@ -11,7 +11,7 @@ import (
 func (st *stream) rests() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return !st.sending
+	return st.sender.task == nobody
 }
 
 // A client has converged when it has acknowledged what its view moved to, not when that was sent; and once.

@@ -177,14 +177,14 @@ func TestEnvoyStartsAndFollows(t *testing.T) {
 			if n := <-failed; n != 0 {
 				t.Errorf("%d requests failed", n)
 			}
-			if i := s.Inspect(); len(i) != 1 || len(i[0].Refusals) != 0 || i[0].World != (api == "GRPC") {
+			if i := s.Inspect(); len(i) != 1 || len(i[0].Refusals) != 0 || i[0].SotW != (api == "GRPC") {
 				t.Errorf("streams: %+v", i)
 			}
 		})
 	}
 }
 
-// hammer sends requests until stop is closed, and tells how many failed.
+// hammer sends requests until stop is closed, and returns how many failed.
 func hammer(url string) (stop chan struct{}, failed chan int) {
 	stop, failed = make(chan struct{}), make(chan int, 1)
 	go func() {

@@ -8,13 +8,6 @@ import (
 // A stream is read by its handler's goroutine, sent to by workers that all streams share, and looked at by watch. A panic in any
 // of them ends the stream it was about, and no other: nothing that is held for it stays held.
 
-// locked runs f with the stream's lock, which is given back also where f panics.
-func (st *stream) locked(f func()) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	f()
-}
-
 // rescue is deferred where a goroutine that other streams need works for a joined one: where that panics, the stream is closed.
 func (st *stream) rescue() {
 	fault := recover()
@@ -22,6 +15,6 @@ func (st *stream) rescue() {
 		return
 	}
 	_ = st.srv.cfg.Crashes.Caught(crash.RPC, fault, obs.KeyNode, st.client.ID) // counted and logged; the client is not told
-	st.locked(func() { st.sending, st.sendingDue = false, false })             // nobody sends to it any more
+	st.stop()
 	st.kill(crash.Ended)
 }

@@ -18,7 +18,7 @@ type StreamInfo struct {
 	Addr               string
 	View               string
 	Namespace          string
-	World              bool // state of the world
+	SotW               bool // state of the world
 	Opened             time.Time
 	Target             int64 // revision of the newest set of its view
 	Unacked            int   // bytes
@@ -50,15 +50,23 @@ type Withheld struct {
 	Good string // the version that the client has instead; empty: none
 }
 
-// withheldInfo is what is withheld from the stream, of all that is withheld from its view. Called with the lock held.
-func (st *stream) withheldInfo(view []quarantine.Withheld) (all []Withheld) {
+// withheldFrom is what is withheld from the stream, of all that is withheld from its view.
+func (st *stream) withheldFrom(view []quarantine.Withheld) (all []Withheld) {
 	for _, w := range view {
-		good := st.state.Good(w.Type, w.Name)
-		if st.isToHave(w.Key) && st.state.Asks(w.Type, w.Name) && good != w.Version && st.srv.cfg.Quarantine.Withholds(w.Key, st.client.Envoy, st.id) {
+		if !st.isToHave(w.Key) || !st.srv.cfg.Quarantine.Withholds(w.Key, st.client.Envoy, st.id) {
+			continue
+		}
+		if good, asks := st.good(w.Key); asks && good != w.Version {
 			all = append(all, Withheld{w, good})
 		}
 	}
 	return all
+}
+
+// good is the version of a resource that the client has instead of another one, and whether it asks for the resource.
+func (x *exchange) good(k quarantine.Key) (good string, asks bool) {
+	x.locked(func() { good, asks = x.state.Good(k.Type, k.Name), x.state.Asks(k.Type, k.Name) })
+	return good, asks
 }
 
 // Withheld lists what is withheld from views: of a view that proxies of this replica have, what one of them is to have; of
@@ -79,34 +87,44 @@ func (s *Server) Withheld() (all []quarantine.Withheld) {
 }
 
 func (st *stream) info(withheld map[string][]quarantine.Withheld) StreamInfo {
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
-		View: st.view.ID(), Namespace: st.view.Namespace(), World: st.sotw, Opened: st.opened, Target: st.view.Set().Revision,
-		Unacked: st.state.Unacked()}
-	for t := range xds.NumTypes {
-		i.Types[t] = st.state.Info(t)
-	}
-	i.AgentSubscriptions, i.Refusals, i.Withheld = st.agentSubscriptionInfo(), st.standing(), st.withheldInfo(withheld[i.View])
+		View: st.view.ID(), Namespace: st.view.Namespace(), SotW: st.sotw, Opened: st.opened, Target: st.view.Set().Revision}
+	st.describe(&i, st.srv.cfg.AgentTypes)
+	i.Withheld = st.withheldFrom(withheld[i.View])
 	return i
 }
 
-// standing are the refusals of versions that are still in quarantine. Called with the lock held.
-func (st *stream) standing() (all []Refusal) {
-	for _, r := range st.refusals {
-		if r.Name != "" && st.state.Quarantined(r.Type, r.Name) == r.Version {
+// describe says what the state machine knows.
+func (x *exchange) describe(i *StreamInfo, agents []AgentType) {
+	x.locked(func() {
+		i.Unacked = x.state.Unacked()
+		for t := range xds.NumTypes {
+			i.Types[t] = x.state.Info(t)
+		}
+		i.AgentSubscriptions, i.Refusals = x.agentSubscriptionInfo(agents), x.standing()
+	})
+}
+
+// standing is quarantined. Called with the lock held.
+func (x *exchange) standing() (all []Refusal) {
+	for _, r := range x.refusals {
+		if r.Name != "" && x.state.Quarantined(r.Type, r.Name) == r.Version {
 			all = append(all, r)
 		}
 	}
 	return all
 }
 
+// quarantined are the refusals of versions that are still in quarantine.
+func (x *exchange) quarantined() (all []Refusal) {
+	x.locked(func() { all = x.standing() })
+	return all
+}
+
 // Refusals lists what is in quarantine, of all streams.
 func (s *Server) Refusals() (all []Refusal) {
 	for _, st := range s.all() {
-		st.mu.Lock()
-		all = append(all, st.standing()...)
-		st.mu.Unlock()
+		all = append(all, st.quarantined()...)
 	}
 	return all
 }
@@ -119,8 +137,6 @@ func (s *Server) ViewOf(id uint64) View {
 	if st == nil {
 		return nil
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	return st.view
 }
 
@@ -133,10 +149,15 @@ func (s *Server) Dump(id uint64) (held [xds.NumTypes][]*xds.Resource, ok bool) {
 	if st == nil {
 		return held, false
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	for t := range xds.NumTypes {
-		held[t] = st.state.Holding(t)
-	}
-	return held, true
+	return st.holding(), true
+}
+
+// holding is what the client holds, or will hold once what is in flight has arrived.
+func (x *exchange) holding() (held [xds.NumTypes][]*xds.Resource) {
+	x.locked(func() {
+		for t := range xds.NumTypes {
+			held[t] = x.state.Holding(t)
+		}
+	})
+	return held
 }

@@ -37,7 +37,7 @@ const (
 	inQuestion   = "question"
 )
 
-// maxUnserved is how many types that are not served one stream's lines tell of.
+// maxUnserved is how many types that are not served one stream's lines name.
 const maxUnserved = 4
 
 // Types that are not served. Agents report the health of a machine's workload by the first, and wait for no answer. Envoy asks for

@@ -66,7 +66,7 @@ func (p *fakePlanner) Join(_ context.Context, c Client, moved func(fanout.Lane))
 	return v, nil
 }
 
-// edit replaces the set and tells everybody.
+// edit replaces the set and notifies everybody.
 func (p *fakePlanner) edit(puts []*xds.Resource, deletes ...xds.Ref) {
 	p.mu.Lock()
 	next := *p.set

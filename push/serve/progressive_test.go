@@ -118,7 +118,7 @@ func TestBadVersionReachesAFew(t *testing.T) {
 	}
 }
 
-// planned is the set of a plan: two clusters, of which the endpoints of one have flipped.
+// planned is the set of a plan: two clusters, of which the endpoints of one have changed.
 func planned(plan int64, stat string, address string) *manifest.Set {
 	s := &manifest.Set{Revision: plan, Plan: plan, FastHosts: []string{"a"}}
 	s.Types[xds.Cluster][manifest.Scope] = manifest.Of(cluster("a"), cluster("b", func(c *clusterv3.Cluster) { c.AltStatName = stat }))
@@ -153,7 +153,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 
 	view.set = planned(7, "three", "10.0.0.2:80")
 	st.send(false, 0)
-	sent("EDS") // the endpoints that flipped
+	sent("EDS") // the endpoints that changed
 	ack(xds.Endpoint)
 	st.send(false, 6)
 	sent()
@@ -161,7 +161,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 	sent("CDS", "EDS")
 	ack(xds.Endpoint)
 	if !st.rollout.on {
-		t.Error("the ACK of endpoints has ended the trial")
+		t.Error("the ACK of endpoints has ended the rollout")
 	}
 	ack(xds.Cluster)
 	if st.rollout.on || !st.rollout.sent {
@@ -171,7 +171,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 	view.set = planned(9, "three", "10.0.0.2:80")
 	st.send(false, 8)
 	if st.rollout.on {
-		t.Error("a trial has begun of a plan that the stream was not let in for")
+		t.Error("the rollout of a plan has begun that the stream was not let in for")
 	}
 	st.send(false, 9)
 	sent()
@@ -217,7 +217,7 @@ func TestSecondTurnOfAPlanEnds(t *testing.T) {
 	eventually(t, "both have had it", func() bool { return refused.Load() == 2 })
 	for _, st := range srv.all() {
 		before := turns.Load()
-		st.tryPlan(st.turn.Load(), p.set.Plan, time.Now())
+		st.tryPlan(p.set.Plan, time.Now())
 		eventually(t, "it had its second turn", func() bool { return turns.Load() > before && srv.loop.Waiting(fanout.Config) == 0 })
 		if len(srv.all()) < len(clients) {
 			t.Fatal("the test took so long that a client has left")

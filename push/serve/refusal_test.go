@@ -111,7 +111,7 @@ func (h *halves) expect(t *testing.T, culprit xds.Ref, bad, fix int, edit, mend 
 	eventually(t, "the quarantine is lifted", func() bool { return len(h.s.Inspect()[0].Refusals) == 0 })
 }
 
-// A 1 MB response of changed and new clusters that wait for endpoints and certificates, over a slow wire: what is owed
+// A 1 MB response of changed and new clusters that wait for endpoints and certificates, over a slow wire: what is due
 // passes the credit, or Envoy and the server would wait for each other until initial_fetch_timeout (15 s).
 func TestDependenciesOnASlowWire(t *testing.T) {
 	t.Parallel()

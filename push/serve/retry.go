@@ -55,33 +55,37 @@ func (st *stream) reporter() quarantine.Reporter {
 }
 
 // lacks says whether the client is to have a version and neither holds it nor has refused it.
-func (st *stream) lacks(k quarantine.Key) bool {
-	if !st.isToHave(k) {
-		return false
+func (x *exchange) lacks(k quarantine.Key) (is bool) {
+	if x.isToHave(k) {
+		x.locked(func() { is = !x.closed && x.state.Lacks(k.Type, k.Name, k.Version) })
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return !st.closed && st.state.Lacks(k.Type, k.Name, k.Version)
+	return is
+}
+
+// retriesOne is the event that the client is sent a withheld version as the only one; false: the stream has ended.
+func (x *exchange) retriesOne(k quarantine.Key) (open bool) {
+	x.locked(func() { x.retries, open = append(x.retries, k), !x.closed })
+	return open
 }
 
 // isToHave says whether the newest set of the stream's view has a version.
-func (st *stream) isToHave(k quarantine.Key) bool {
-	want := st.view.Set().Types[k.Type].Get(k.Name)
+func (x *exchange) isToHave(k quarantine.Key) bool {
+	want := x.view.Set().Types[k.Type].Get(k.Name)
 	return want != nil && want.Version == k.Version
 }
 
 // acknowledgedRetries takes out, with the lock held, the retries that the client has acknowledged, and forgets those that it
 // refused or is not to have any more.
-func (st *stream) acknowledgedRetries() (accepted []quarantine.Key) {
-	if len(st.retries) == 0 {
+func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
+	if len(x.retries) == 0 {
 		return nil
 	}
-	st.retries = slices.DeleteFunc(st.retries, func(k quarantine.Key) bool {
-		if st.state.Acknowledged(k.Type, k.Name) == k.Version {
+	x.retries = slices.DeleteFunc(x.retries, func(k quarantine.Key) bool {
+		if x.state.Acknowledged(k.Type, k.Name) == k.Version {
 			accepted = append(accepted, k)
 			return true
 		}
-		return st.state.Quarantined(k.Type, k.Name) == k.Version || !st.isToHave(k)
+		return x.state.Quarantined(k.Type, k.Name) == k.Version || !x.isToHave(k)
 	})
 	return accepted
 }
@@ -140,15 +144,11 @@ func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 		if !q.Begin(k, envoy, st.reporter(), st.id) {
 			continue
 		}
-		st.mu.Lock()
-		st.retries = append(st.retries, k)
-		closed := st.closed
-		st.mu.Unlock()
-		if closed {
+		if !st.retriesOne(k) {
 			q.Leave(st.id)
 			continue
 		}
-		st.mark(st.turn.Load(), fanout.Config, time.Now())
+		st.mark(fanout.Config, time.Now())
 	}
 }
 
@@ -168,7 +168,7 @@ func (s *Server) resume(k quarantine.Key, streams []*stream) {
 			break
 		}
 		if !s.cfg.Quarantine.Withholds(k, st.client.Envoy, st.id) && st.lacks(k) {
-			st.mark(st.turn.Load(), fanout.Config, time.Now())
+			st.mark(fanout.Config, time.Now())
 			woken++
 		}
 	}

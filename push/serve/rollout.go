@@ -25,17 +25,17 @@ type rolloutState struct {
 }
 
 // tryPlan asks for a turn for a plan that is new to the stream.
-func (st *stream) tryPlan(turn *fanout.Stream, plan int64, now time.Time) {
-	st.markedAt[fanout.Config].CompareAndSwap(0, now.UnixNano())
-	turn.Try(plan)
+func (x *exchange) tryPlan(plan int64, now time.Time) {
+	x.markedAt[fanout.Config].CompareAndSwap(0, now.UnixNano())
+	x.turn.Load().Try(plan)
 }
 
 // begins says, with the lock held, whether the stream may be sent all of a set. Where it may not, because the set is of a plan
 // that this stream was not let in for, it waits for its turn. A view may move after a turn was given and before it is taken.
-func (st *stream) begins(set *manifest.Set, now time.Time) bool {
-	may, r := st.may.Load(), &st.rollout
+func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
+	may, r := x.may.Load(), &x.rollout
 	if set.Plan > may {
-		st.tryPlan(st.turn.Load(), set.Plan, now)
+		x.tryPlan(set.Plan, now)
 		return false
 	}
 	r.has = set.Plan
@@ -48,40 +48,40 @@ func (st *stream) begins(set *manifest.Set, now time.Time) bool {
 }
 
 // took is called, with the lock held, where the client may have acknowledged all of the plan that is tried on it.
-func (st *stream) took(turn *fanout.Stream) {
-	if !st.rollout.on || !st.state.Took() {
+func (x *exchange) took() {
+	if !x.rollout.on || !x.state.Took() {
 		return
 	}
-	current := st.ended()
-	if current && st.rollout.sent {
-		turn.Accepted(st.rollout.plan)
+	turn, current := x.turn.Load(), x.planOver()
+	if current && x.rollout.sent {
+		turn.Accepted(x.rollout.plan)
 	} else {
-		turn.Skipped(st.rollout.plan)
+		turn.Skipped(x.rollout.plan)
 	}
 }
 
 // refused is called, with the lock held, when the client has refused something.
-func (st *stream) refused(turn *fanout.Stream) {
-	if st.rollout.plan > 0 {
-		st.ended()
-		turn.Refused(st.rollout.plan, cmp.Or(st.client.Identity, "node:"+st.client.ID))
+func (x *exchange) refused(c *Client) {
+	if x.rollout.plan > 0 {
+		x.planOver()
+		x.turn.Load().Refused(x.rollout.plan, cmp.Or(c.Identity, "node:"+c.ID))
 	}
 }
 
-// ended notes that the turn for a plan is over. It says whether what was sent was of that plan: where it was of an older one, the
+// planOver notes that the turn for a plan is over. It says whether what was sent was of that plan: where it was of an older one, the
 // newer one needs a turn of its own.
-func (st *stream) ended() (current bool) {
-	r := &st.rollout
+func (x *exchange) planOver() (current bool) {
+	r := &x.rollout
 	r.on = false
 	if current = r.has >= r.plan; !current {
-		st.may.CompareAndSwap(r.plan, r.has)
+		x.may.CompareAndSwap(r.plan, r.has)
 	}
 	return current
 }
 
 // grown is called, with the lock held, when a stream counts as up to date: from now on plans are tried on it.
-func (st *stream) grown(set *manifest.Set) {
-	if st.may.CompareAndSwap(anyPlan, set.Plan) {
-		st.rollout.plan = set.Plan
+func (x *exchange) grown(set *manifest.Set) {
+	if x.may.CompareAndSwap(anyPlan, set.Plan) {
+		x.rollout.plan = set.Plan
 	}
 }

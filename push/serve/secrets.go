@@ -27,8 +27,8 @@ const (
 	maxSecretName  = 640
 )
 
-// subscribeSecrets tells the view which Secrets a request is about, before it is answered. What it returns, tells which it is not about
-// any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
+// subscribeSecrets subscribes the view to the Secrets that a request is about, before it is answered. What it returns drops those that it is
+// not about any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
 func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
 	asker, ok := st.view.(SecretSubscriber)
 	if m.Type != xds.Secret {
@@ -77,7 +77,7 @@ func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after 
 	}
 	if len(add) > 0 {
 		asker.SubscribeSecrets(ctx, add, nil)
-		st.locked(func() { st.state.Target(st.view.Set()) }) // what the client says that it holds is compared with what there is
+		st.retarget() // what the client says that it holds is compared with what there is
 	}
 	return func() {
 		if len(drop) > 0 {
@@ -117,19 +117,26 @@ func (st *stream) noKeys(again bool, what string) {
 // heldKeys looks again at new versions of Secrets that were held back: they are sent where the identity has shown a newer
 // credential by now.
 func (st *stream) heldKeys() {
-	held := false
-	st.locked(func() { held, st.keysHeld = st.keysHeld, false })
-	if !held {
+	if !st.takeSecretsHeld() {
 		return
 	}
 	may, again := st.credentialAllows()
 	if !may {
-		st.locked(func() { st.keysHeld = true })
+		st.holdSecrets()
 		st.noKeys(again, "new versions of Secrets wait for a newer one")
 		return
 	}
-	st.mark(st.turn.Load(), fanout.Answers, time.Now())
+	st.mark(fanout.Answers, time.Now())
 }
+
+// takeSecretsHeld says whether new versions of Secrets were held back since it was asked last.
+func (x *exchange) takeSecretsHeld() (held bool) {
+	x.locked(func() { held, x.secretsHeld = x.secretsHeld, false })
+	return held
+}
+
+// holdSecrets is the event that they still are.
+func (x *exchange) holdSecrets() { x.locked(func() { x.secretsHeld = true }) }
 
 // names is a list that may be nil.
 func names(all iter.Seq[string]) iter.Seq[string] {

@@ -51,7 +51,7 @@ type Config struct {
 	Callers *budget.Ledger
 	// Sources counts what callers without a credential have, by the address that they come from; nil: one of its own.
 	Sources *budget.Ledger
-	// AgentTypes are served beside Envoy's types; maxAgentTypes at most.
+	// AgentTypes are served beside Envoy's types; delta.MaxDynamic at most.
 	AgentTypes []AgentType
 	// Answers are given to who asks, beside all that.
 	Answers []Answer
@@ -60,7 +60,7 @@ type Config struct {
 	// Store names the store that revisions are of, once it is known; nil, or empty: clients are not told.
 	Store        func() string
 	AckDeadline  time.Duration // a response that is not acknowledged for so long closes the stream; 60 s
-	WriteTimeout time.Duration // so does one that was owed and could not be written; 30 s
+	WriteTimeout time.Duration // so does one that was due and could not be written; 30 s
 	ResumeTime   time.Duration // how long a resumed stream has to ask for all the types it held; 5 s
 	Log          *slog.Logger  // nil: slog.Default()
 	Crashes      *crash.Log    // where panics go that end one stream; nil: one of its own, to Log
@@ -117,7 +117,7 @@ func New(cfg Config) *Server {
 	for i, a := range cfg.Answers {
 		s.answers[a.TypeURL] = i
 	}
-	if len(cfg.AgentTypes) > maxAgentTypes {
+	if len(cfg.AgentTypes) > delta.MaxDynamic {
 		panic("serve: too many agent types")
 	}
 	for i, a := range cfg.AgentTypes {
@@ -152,8 +152,8 @@ func Options() []grpc.ServerOption {
 
 // Register adds the AggregatedDiscoveryService, delta and state of the world, to a server made with Options.
 func (s *Server) Register(g grpc.ServiceRegistrar) {
-	handler := func(world bool) grpc.StreamHandler {
-		return func(_ any, g grpc.ServerStream) error { return s.serve(g, world) }
+	handler := func(sotw bool) grpc.StreamHandler {
+		return func(_ any, g grpc.ServerStream) error { return s.serve(g, sotw) }
 	}
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService",

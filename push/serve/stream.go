@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +22,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// stream is one ADS stream. Its handler's goroutine reads; a worker of the fan-out, or a goroutine lent to it, sends.
+// stream is one ADS stream. Its handler's goroutine reads; a worker of the fan-out, or a goroutine that may block, sends (send.go). What
+// they and others change is in its exchange.
 type stream struct {
 	srv         *Server
 	id          uint64
@@ -34,43 +33,17 @@ type stream struct {
 	client      Client
 	caller      attest.Caller // the zero one: nobody
 	place       *budget.Entry // nil: nobody's
-	view        View
 	opened      time.Time
-	turn        atomic.Pointer[fanout.Stream]
-	markedAt    [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not
-	secrets     atomic.Bool                   // it has asked for Secrets
-	agentTypes  atomic.Uint32                 // those of Config.AgentTypes that were asked for, a bit each
-	secretNames map[string]bool               // Secrets that the view was told of; the reading goroutine's
-	answered    nonces                        // of answers to questions; the same
-	unserved    []string                      // types that were asked for and are not served; a few; the same
-	step        string                        // what a refusal would be in; the same
-	early       bool                          // it is an agent's that was let in before its Envoy moves; the same
-	movedAt     atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
-	may         atomic.Int64                  // the newest plan (manifest.Set.Plan) that it may be sent; anyPlan until it is up to date once
+	secrets     atomic.Bool     // it has asked for Secrets
+	agentTypes  atomic.Uint32   // those of Config.AgentTypes that were asked for, a bit each
+	secretNames map[string]bool // Secrets that the view was told of; the reading goroutine's
+	answered    nonces          // of answers to questions; the same
+	unserved    []string        // types that were asked for and are not served; a few; the same
+	step        string          // what a refusal would be in; the same
+	early       bool            // it is an agent's that was let in before its Envoy moves; the same
 
-	mu           sync.Mutex // guards what follows; never held while sending
-	state        *delta.State
-	sending      bool // somebody is between Next and the end of SendMsg
-	whole        bool // a turn for all came while somebody sent what is urgent
-	pushed       bool // something was sent since the client was up to date
-	keysHeld     bool // new versions of Secrets were held back, because the credential has ended
-	rollout      rolloutState
-	sendingDue   bool      // what is being sent may block
-	closed       bool      // nobody sends afterwards
-	spoke        time.Time // when Envoy did first: an agent may ask for agent resources before; zero: not yet
-	resumeOver   bool
-	cause        error               // why it was closed from here
-	waiting      [xds.NumTypes]int64 // since when the oldest response waits for its ACK; unix nanoseconds
-	refusals     []Refusal           // newest last, a few
-	retries      []quarantine.Key    // withheld versions that it is sent as the only one, until it has answered
-	reports      []delta.Report      // reused
-	heavy        bool                // an answer went out that may not be written yet, so that the next send may block; the sender's
-	answers      []*answer           // that wait to be sent, oldest first; a few
-	agentWaiting []int64             // as waiting, of Config.AgentTypes; nil: nothing of them was sent
+	exchange
 }
-
-// maxRefusals is how many refusals are kept for debugging, a stream.
-const maxRefusals = 16
 
 // serve is the gRPC handler.
 func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
@@ -151,7 +124,7 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	return st.advance(m)
 }
 
-// holds says whether a first request tells of anything that its sender has.
+// holds says whether a first request names anything that its sender has.
 func holds(m delta.Message) bool {
 	if m.Initial != nil {
 		for range m.Initial {
@@ -185,7 +158,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.accept()
 	st.view = joined
 	cfg := delta.Config{StateOfTheWorld: st.sotw, Names: &st.srv.sets, Diffs: &st.srv.diffs, Paid: true, Dynamic: st.srv.dynamic}
-	st.locked(func() { st.state = delta.New(cfg, joined.Set()) })
+	st.start(delta.New(cfg, joined.Set()))
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
 	st.srv.add(st)
 	st.recheck() // what was decided since it was authenticated did not find the stream
@@ -230,16 +203,10 @@ func (st *stream) moved(l fanout.Lane) {
 	now := time.Now()
 	st.movedAt.CompareAndSwap(0, now.UnixNano())
 	if plan := st.view.Set().Plan; l == fanout.Config && plan > st.may.Load() {
-		st.tryPlan(turn, plan, now)
+		st.tryPlan(plan, now)
 	} else {
-		st.mark(turn, l, now)
+		st.mark(l, now)
 	}
-}
-
-// mark asks for a turn.
-func (st *stream) mark(turn *fanout.Stream, l fanout.Lane, now time.Time) {
-	st.markedAt[l].CompareAndSwap(0, now.UnixNano())
-	turn.Mark(l)
 }
 
 // advance gives a request to the state machine, and asks for a turn where there is something to answer.
@@ -249,10 +216,10 @@ func (st *stream) advance(m delta.Message) error {
 	first := isAgent && st.subscribeAgentType(agent)
 	if first { // what the client says that it holds is compared with what there is
 		offers := st.offersNow()
-		st.locked(func() { st.state.Open(m.Type); st.offer(&offers) })
+		st.open(m.Type, &offers)
 	}
 	st.payFor(m)
-	a, open := st.requested(m, turn, now)
+	a, open := st.requested(m, &st.client, now)
 	if !open {
 		return status.Error(codes.Aborted, "the stream was closed")
 	}
@@ -276,7 +243,7 @@ func (st *stream) advance(m delta.Message) error {
 			Accepted: true, Namespace: st.view.Namespace()})
 	}
 	if !a.idle || first { // the resource may have changed before the state knew that it was asked for
-		st.mark(turn, fanout.Answers, now)
+		st.mark(fanout.Answers, now)
 	}
 	return nil
 }
@@ -286,58 +253,9 @@ func (st *stream) payFor(m delta.Message) {
 	if m.Subscribe == nil && m.Initial == nil {
 		return
 	}
-	cost := 0
-	st.locked(func() { cost = st.state.Cost(m.Request) })
-	if cost == 0 {
-		return
+	if cost := st.cost(m); cost > 0 {
+		st.grant(st.place.Spend(cost))
 	}
-	granted := st.place.Spend(cost)
-	st.locked(func() { st.state.Grant(granted) })
-}
-
-// advanced is what a request has brought about.
-type advanced struct {
-	reports  []delta.Report
-	acked    int              // bytes
-	since    int64            // when what it answers was sent; unix nanoseconds
-	accepted []quarantine.Key // retries that it has acknowledged
-	idle     bool             // there is nothing to be sent
-	moved    time.Time        // see converged
-	leftOut  int              // names
-	surplus  int              // bytes that were paid for and are not needed
-}
-
-// requested gives a request to the state machine; false: the stream was closed. Its lock is given back also where the state
-// machine panics: others wait for it.
-func (st *stream) requested(m delta.Message, turn *fanout.Stream, now time.Time) (a advanced, open bool) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.closed {
-		return a, false
-	}
-	if _, is := agentType(m.Type); st.spoke.IsZero() && !is {
-		st.spoke = now
-	}
-	if m.Initial != nil { // what the client says it has may be newer than what the last turn saw
-		st.state.Target(st.view.Set())
-	}
-	before, leftOut := st.state.Unacked(), st.state.LeftOut()
-	st.reports = st.state.Request(m.Request, st.reports[:0])
-	a.leftOut, a.surplus = st.state.LeftOut()-leftOut, st.state.Surplus()
-	since := st.waitingSince(m.Type)
-	a.reports, a.acked, a.since = st.reports, before-st.state.Unacked(), *since
-	if a.acked > 0 {
-		*since = now.UnixNano() // of the next one in flight
-	}
-	if slices.ContainsFunc(a.reports, func(r delta.Report) bool { return r.Kind == delta.Nacked && r.Type < xds.NumTypes }) {
-		st.refused(turn)
-	}
-	a.accepted = st.acknowledgedRetries()
-	st.took(turn)
-	if a.idle = st.state.Idle(); a.idle {
-		a.moved = st.converged()
-	}
-	return a, true
 }
 
 // report passes on what the state machine noticed; only the reading goroutine calls it.
@@ -363,22 +281,15 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 			st.srv.cfg.Quarantine.Report(st.id, quarantine.Report{Key: quarantine.Key{View: refusal.View, Type: r.Type, Name: r.Name, Version: r.Version},
 				Reporter: st.reporter(), Envoy: st.client.Envoy, At: now, Namespace: st.view.Namespace(), Text: r.Text, Objects: refusal.Objects})
 		}
-		st.mu.Lock()
-		if len(st.refusals) == maxRefusals {
-			st.refusals = append(st.refusals[:0], st.refusals[1:]...)
-		}
-		st.refusals = append(st.refusals, refusal)
-		st.mu.Unlock()
+		st.keep(refusal)
 		hooks.Refused(refusal)
 	}
 }
 
-// close marks the stream closed, so that nobody sends afterwards, and says why it was closed if that was done from here.
+// close ends the stream, so that nobody sends afterwards, and says why it was closed if that was done from here.
 func (st *stream) close() error {
-	st.mu.Lock()
-	st.closed = true
-	cause, joined := st.cause, st.state != nil
-	st.mu.Unlock()
+	st.end(nil)
+	cause, joined := st.ending()
 	if joined {
 		st.turn.Load().Leave()
 		st.srv.drop(st)
@@ -391,12 +302,7 @@ func (st *stream) close() error {
 // kill closes a stream from outside: its connection is closed, which ends a read and a blocked write. false: it was closed
 // before.
 func (st *stream) kill(cause error) bool {
-	st.mu.Lock()
-	first := !st.closed
-	if first {
-		st.closed, st.cause = true, cause
-	}
-	st.mu.Unlock()
+	first := st.end(cause)
 	if first && st.hangUp != nil {
 		_ = st.hangUp() // it may be closed already
 	}

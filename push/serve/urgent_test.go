@@ -54,7 +54,7 @@ func (s *tape) sent(t *testing.T, want []string) {
 // taped is a stream whose client has been sent nothing, with the view that it is of.
 func taped(srv *Server, set *manifest.Set) (st *stream, view *stillView, out *tape) {
 	view, out = &stillView{set: set}, &tape{}
-	st = &stream{srv: srv, grpc: out, view: view}
+	st = &stream{srv: srv, grpc: out, exchange: exchange{view: view}}
 	st.state = delta.New(delta.Config{Names: &srv.sets}, set)
 	st.turn.Store(srv.loop.Join("ns", false, st.send))
 	return st, view, out

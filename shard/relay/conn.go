@@ -26,21 +26,21 @@ type upstream struct {
 	id     uint32
 	row    *stream
 	cancel context.CancelFunc
-	in     chan event           // what it tells; not buffered: who does not listen holds the server back
+	in     chan event           // what happens on it; not buffered: who does not listen holds the server back
 	out    chan mem.BufferSlice // what to send; closed: no more comes
 	queue  []mem.BufferSlice    // what out has not taken; the loop's
 	ended  bool                 // out is to be closed when queue is empty
 	closed bool                 // and was
 	done   <-chan struct{}
 
-	// Written before the event that tells of them.
+	// Written before the event that follows from them.
 	connected time.Time
 	store     string
 	behind    bool  // the server ended it because it is behind the minimum revision:
 	revision  int64 // that it has
 }
 
-// open starts an upstream connection: it holds back until the pace allows it, dials, and tells what happens until it is cancelled.
+// open starts an upstream connection: it holds back until the pace allows it, dials, and reports what happens until it is cancelled.
 func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upstream{
@@ -151,7 +151,7 @@ func (u *upstream) write(ctx context.Context, up grpc.ClientStream) {
 }
 
 // connect opens a connection of its own for the stream, as stock agents do: a control plane of several replicas behind
-// one name is chosen anew each time.
+// one name is chosen from each time.
 func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (grpc.ClientStream, func() error, error) {
 	creds, err := r.cfg.Credentials()
 	if err != nil {
@@ -168,7 +168,7 @@ func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (g
 	r.minRevision.get().Encode(md)
 	target, dial := addr, st.dial
 	if addr != r.cfg.Target {
-		// An owner is dialled by its address and has to prove the name of the target, so gRPC is told the target's.
+		// An owner is dialled by its address and has to prove the name of the target, so gRPC is given the target's.
 		target = "passthrough:///" + r.authority
 		dial = func(ctx context.Context, _ string) (net.Conn, error) { return st.dial(ctx, addr) }
 	}

@@ -50,7 +50,7 @@ func TestOldUpstreamServesUntilTheNewOneLetsIn(t *testing.T) {
 	}
 	m.set(t, typeCDS, "c", "c2", text("changed"))
 	if c.accept(); c.held["c"] != "c2" {
-		t.Errorf("at the door Envoy was sent %v", c.held)
+		t.Errorf("while the move waits Envoy was sent %v", c.held)
 	}
 	if s := r.Stats(); s.Moves != 0 || len(heard) != 0 {
 		t.Errorf("moved before it was let in: %+v", s)
@@ -75,13 +75,13 @@ func TestOldUpstreamServesUntilTheNewOneLetsIn(t *testing.T) {
 	}
 }
 
-type worldServer struct {
+type sotwServer struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	requests chan *discoveryv3.DiscoveryRequest
 	end      chan struct{}
 }
 
-func (v *worldServer) StreamAggregatedResources(s discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+func (v *sotwServer) StreamAggregatedResources(s discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 	go func() {
 		for {
 			req, err := s.Recv()
@@ -104,7 +104,7 @@ func TestStateOfTheWorldPasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &worldServer{requests: make(chan *discoveryv3.DiscoveryRequest, 8), end: make(chan struct{})}
+	v := &sotwServer{requests: make(chan *discoveryv3.DiscoveryRequest, 8), end: make(chan struct{})}
 	s := grpc.NewServer()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, v)
 	go s.Serve(l)

@@ -62,7 +62,7 @@ func (m *mirror) request(h request, now time.Time) (answered *sent) {
 		m.types = append(m.types, k)
 	}
 	if h.nonce != "" {
-		answered = k.settle(h.nonce, h.failed)
+		answered = k.answer(h.nonce, h.failed)
 	}
 	for _, r := range h.initial {
 		k.held[r.name] = r.version
@@ -133,7 +133,7 @@ func (m *mirror) response(h response, nonce string, conn uint32) {
 	}
 }
 
-func (k *kept) settle(nonce string, failed bool) *sent {
+func (k *kept) answer(nonce string, failed bool) *sent {
 	i := slices.IndexFunc(k.flying, func(s sent) bool { return s.nonce == nonce })
 	if i < 0 {
 		return nil

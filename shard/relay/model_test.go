@@ -27,7 +27,7 @@ type randomRun struct {
 	now     time.Time
 	s       *session
 	envoy   *simEnvoy
-	world   map[string]map[string]string
+	mesh    map[string]map[string]string
 	servers map[uint32]*simServer
 	owner   string
 	version int
@@ -37,7 +37,7 @@ type randomRun struct {
 func newRandomRun(t *testing.T, seed uint64) *randomRun {
 	d := &randomRun{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), envoy: newSimEnvoy(),
-		world: map[string]map[string]string{typeAll: {}, typeNamed: {}}, servers: map[uint32]*simServer{}, notices: map[what]int{}, owner: "a:1",
+		mesh: map[string]map[string]string{typeAll: {}, typeNamed: {}}, servers: map[uint32]*simServer{}, notices: map[what]int{}, owner: "a:1",
 	}
 	d.s = &session{
 		target: "any:1", follow: true, own: map[string]bool{agentapi.OwnerURL: true}, t: defaultTiming,
@@ -52,7 +52,7 @@ func (d *randomRun) event(e event) {
 		switch e := e.(type) {
 		case dial:
 			d.servers[e.conn] = &simServer{
-				t: d.t, addr: e.addr, world: d.world, owner: &d.owner, asked: map[string]map[string]bool{}, holds: map[string]map[string]string{},
+				t: d.t, addr: e.addr, mesh: d.mesh, owner: &d.owner, asked: map[string]map[string]bool{}, holds: map[string]map[string]string{},
 				refused: map[string]string{}, must: map[string]bool{}, flying: map[string]*discoveryv3.DeltaDiscoveryResponse{},
 			}
 		case drop:
@@ -98,19 +98,19 @@ func ownerResponse(addr string, self bool) mem.BufferSlice {
 
 func (d *randomRun) name() string { return fmt.Sprintf("r%d", d.rand.IntN(8)) }
 
-// change edits the world; versions come back, as hashes do when an edit is taken back.
+// change edits the mesh; versions come back, as hashes do when an edit is taken back.
 func (d *randomRun) change(bad bool) {
 	url := []string{typeAll, typeNamed}[d.rand.IntN(2)]
 	switch d.rand.IntN(6) {
 	case 0, 1:
-		delete(d.world[url], d.name())
+		delete(d.mesh[url], d.name())
 	case 2:
 		if bad {
 			d.version++
-			d.world[url][d.name()] = fmt.Sprintf("bad%d", d.version)
+			d.mesh[url][d.name()] = fmt.Sprintf("bad%d", d.version)
 		}
 	default:
-		d.world[url][d.name()] = fmt.Sprintf("v%d", d.rand.IntN(3))
+		d.mesh[url][d.name()] = fmt.Sprintf("v%d", d.rand.IntN(3))
 	}
 }
 
@@ -213,12 +213,12 @@ func (d *randomRun) run(rounds int) {
 	d.drain()
 }
 
-// drain lets everything come to rest without faults; then Envoy must run what the world is.
+// drain lets everything come to rest without faults; then Envoy must run what the mesh has.
 func (d *randomRun) drain() {
-	for url := range d.world {
-		for name, version := range d.world[url] {
+	for url := range d.mesh {
+		for name, version := range d.mesh[url] {
 			if strings.HasPrefix(version, "bad") {
-				d.world[url][name] = "v0"
+				d.mesh[url][name] = "v0"
 			}
 		}
 	}
@@ -237,15 +237,15 @@ func (d *randomRun) drain() {
 	}
 	want := map[string]string{}
 	for name := range d.envoy.requested[typeNamed] {
-		if version, is := d.world[typeNamed][name]; is {
+		if version, is := d.mesh[typeNamed][name]; is {
 			want[name] = version
 		}
 	}
 	if got := d.envoy.actual[typeNamed]; !maps.Equal(got, want) {
 		d.t.Fatalf("Envoy runs %v, wants %v", got, want)
 	}
-	if got := d.envoy.actual[typeAll]; !maps.Equal(got, d.world[typeAll]) {
-		d.t.Fatalf("Envoy runs %v, the world is %v", got, d.world[typeAll])
+	if got := d.envoy.actual[typeAll]; !maps.Equal(got, d.mesh[typeAll]) {
+		d.t.Fatalf("Envoy runs %v, the mesh has %v", got, d.mesh[typeAll])
 	}
 }
 
@@ -293,7 +293,7 @@ func (d *randomRun) hear() {
 }
 
 // Whatever servers, Envoy and the network do, the mirror is what Envoy recorded, no upstream hears a nonce that is not its
-// own or a node twice, and Envoy ends with what the world is, rollbacks, refusals and cut streams included.
+// own or a node twice, and Envoy ends with what the mesh has, rollbacks, refusals and cut streams included.
 func TestMirrorIsWhatEnvoyRecorded(t *testing.T) {
 	total := map[what]int{}
 	refusals := 0

@@ -15,7 +15,7 @@ var (
 	errBusy      = errors.New("too much in flight to move")
 )
 
-// wants says whether the stream should be elsewhere. Only the live connection is asked: what an earlier one told may be old.
+// wants says whether the stream should be elsewhere. Only the live connection is asked: what an earlier one answered may be old.
 func (s *session) wants() bool {
 	l := s.live
 	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.Address != "" && !l.owner.Self && l.owner.Address != l.addr
@@ -23,7 +23,7 @@ func (s *session) wants() bool {
 
 // advance takes a move as far as it goes now: dial the owner with nothing in flight, and ask it who the owner is, which is
 // waiting to be let in; the live connection goes on all the while. When the owner has let the stream in, and nothing is in flight, it
-// is told what Envoy would say and is the live connection from there on; the old one is dropped, with what it may have sent unread.
+// is sent what Envoy would say and is the live connection from there on; the old one is dropped, with what it may have sent unread.
 func (s *session) advance(now time.Time) {
 	switch {
 	case s.next == nil:
@@ -33,7 +33,7 @@ func (s *session) advance(now time.Time) {
 			s.do(dial{s.next.id, s.next.addr, 0})
 		}
 	case !s.wants() || s.live.owner.Address != s.next.addr:
-		s.do(drop{s.next.id}) // told otherwise meanwhile
+		s.do(drop{s.next.id}) // another owner was answered meanwhile
 		s.next = nil
 	case s.next.in && s.mirror.quiet(now, s.t.patience):
 		s.move(now)
@@ -84,7 +84,7 @@ func (s *session) giveUp(now time.Time, err error) {
 	s.pace.space(now)
 }
 
-// told takes an answer to the question for the owner.
+// ownerAnswered takes an answer to the question for the owner.
 func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	o, is, err := parseOwner(e.data.Materialize())
 	e.data.Free()
@@ -103,7 +103,7 @@ func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	s.owned()
 }
 
-// owned passes on who the owner is, as the live connection told.
+// owned passes on who the owner is, as the live connection answered.
 func (s *session) owned() {
 	o := s.live.owner
 	s.known = o.Address

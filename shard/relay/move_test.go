@@ -25,7 +25,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// The floor goes up with each new stream: the highest revision of the store, and the store.
+// The minimum revision goes up with each new stream: the highest revision of the store, and the store.
 func TestMinRevisionGoesUp(t *testing.T) {
 	m := newMesh()
 	m.set(t, typeCDS, "c", "c1", text("cluster"))
@@ -57,12 +57,12 @@ func TestMinRevision(t *testing.T) {
 	} {
 		f.see(step.store, step.revision)
 		if got := f.get().Revision; got != step.want {
-			t.Errorf("step %d: floor %d, want %d", i, got, step.want)
+			t.Errorf("step %d: minimum revision %d, want %d", i, got, step.want)
 		}
 	}
 }
 
-// Replicas that are behind what a proxy has seen do not bring the floor down at once: for a time, and many tries, another one
+// Replicas that are behind what a proxy has seen do not bring the minimum revision down at once: for a time, and many tries, another one
 // is looked for, and who lets the proxy in meanwhile ends that. Then the newest of them may serve it.
 func TestMinRevisionComesDown(t *testing.T) {
 	began := time.Unix(1e9, 0)
@@ -89,7 +89,7 @@ func TestMinRevisionComesDown(t *testing.T) {
 			}
 		}
 		if got := f.get().Revision; got != c.want || lowered != (c.want < 9 || name == "never goes up") {
-			t.Errorf("%s: floor %d, lowered %v; want %d", name, got, lowered, c.want)
+			t.Errorf("%s: minimum revision %d, lowered %v; want %d", name, got, lowered, c.want)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func text(s string) *wrapperspb.StringValue { return wrapperspb.String(s) }
 
 // The agent's own types are asked for after Envoy's first words, without a node; Envoy sees none of their responses; what
 // was taken is acknowledged, what was not is refused with the reason, and the next upstream is told what was taken.
-func TestAsides(t *testing.T) {
+func TestOwnSubscriptions(t *testing.T) {
 	m := newMesh()
 	m.set(t, typeCDS, "c", "c1", text("cluster"))
 	m.set(t, typeTrust, "ROOTCA", "t1", text("one"))

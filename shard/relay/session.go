@@ -13,7 +13,7 @@ import (
 type timing struct {
 	admission time.Duration // how long a move waits to be let in: longer than a replica lets wait (shard/place)
 	patience  time.Duration // how long a move waits for what is in flight, and how long a question of Envoy's may be unanswered before it is not waited for
-	spread    time.Duration // moves start within it, at random: a changed ring tells thousands of agents at once
+	spread    time.Duration // moves start within it, at random: a changed ring sends thousands of agents elsewhere at once
 	resume    time.Duration // the same for the replacement of an upstream that ended
 	look      time.Duration // how often a move that waits for quiet looks again
 	between   time.Duration // the first wait between two moves or tries; it doubles
@@ -49,7 +49,7 @@ type session struct {
 	live  *connState
 	next  *connState // of a move that is under way
 	until time.Time
-	known string // address of the last owner told, by whichever connection
+	known string // address of the owner that was answered last, on whichever connection
 	out   []effect
 }
 
@@ -64,7 +64,7 @@ type connState struct {
 	open     map[string]bool // types that were asked for on it
 	asked    bool            // for the owner
 	answered bool            // who it is
-	owner    agentapi.Owner  // as it told
+	owner    agentapi.Owner  // as it answered
 }
 
 // Events.
@@ -134,7 +134,7 @@ const (
 	moved what = iota
 	moveFailed
 	resumed
-	owned // the owner was told
+	owned // the owner was answered
 )
 
 type (
@@ -150,11 +150,11 @@ func (s *session) step(now time.Time, e event) []effect {
 		s.trusted = true
 		s.dial(s.candidate(now), 0)
 	case connReady:
-		s.legReady(now, e.conn)
+		s.upstreamReady(now, e.conn)
 	case connProof:
 		s.letIn(now, e.conn)
 	case connEnded:
-		s.legEnded(now, e.conn, e.err)
+		s.upstreamEnded(now, e.conn, e.err)
 	case fromEnvoy:
 		s.request(now, e)
 	case envoyEnds:
@@ -201,14 +201,14 @@ func (s *session) candidate(now time.Time) string {
 	return s.target
 }
 
-func (s *session) legReady(now time.Time, id uint32) {
+func (s *session) upstreamReady(now time.Time, id uint32) {
 	switch {
 	case s.is(s.next, id):
 		s.next.ready = true
 		s.next.prefix = fmt.Sprintf("navarch-%d-", id)
 		s.next.said = true
 		s.until = now.Add(s.t.admission)
-		s.askOwner(s.next, s.node) // with it the stream stands at the door
+		s.askOwner(s.next, s.node) // with it the stream waits to be let in
 	case s.is(s.live, id):
 		s.live.ready = true
 		if !s.once {
@@ -260,7 +260,7 @@ func (s *session) askOwner(l *connState, node []byte) {
 	}
 }
 
-func (s *session) legEnded(now time.Time, id uint32, err error) {
+func (s *session) upstreamEnded(now time.Time, id uint32, err error) {
 	if s.is(s.next, id) {
 		s.giveUp(now, err)
 		return
@@ -347,7 +347,7 @@ func (s *session) record(now time.Time, e fromEnvoy) *sent {
 	return answered
 }
 
-// translate is the request as the live connection understands it; nil: it has nothing to tell it.
+// translate is the request as the live connection understands it; nil: there is nothing in it for that.
 func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferSlice {
 	h := e.head
 	if s.live.prefix == "" || e.err != nil {

@@ -143,7 +143,7 @@ func TestMoveIsGivenUp(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if gone, _ := has[drop](got); gone.conn != d.conn {
-		t.Errorf("dropped leg %d", gone.conn)
+		t.Errorf("dropped connection %d", gone.conn)
 	}
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "2"})
 	if _, is := has[dial](c.do(tick{})); is {
@@ -153,9 +153,9 @@ func TestMoveIsGivenUp(t *testing.T) {
 		t.Error("does not try again")
 	}
 	if got := c.do(fromConn{1, ownerResponse("o:1", true), response{typeURL: agentapi.OwnerURL, nonce: "o"}, nil}); len(got) != 3 {
-		t.Errorf("told otherwise, it does %v", got)
+		t.Errorf("with another answer, it does %v", got)
 	} else if _, is := has[drop](got); !is {
-		t.Errorf("told otherwise, it goes on: %v", got)
+		t.Errorf("with another answer, it goes on: %v", got)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestRequestsOnALaterUpstream(t *testing.T) {
 	}
 }
 
-func (c *script) told(conn uint32, addr string, self bool) []effect {
+func (c *script) ownerIs(conn uint32, addr string, self bool) []effect {
 	return c.do(fromConn{conn, ownerResponse(addr, self), response{typeURL: agentapi.OwnerURL, nonce: "o"}, nil})
 }
 
@@ -221,32 +221,32 @@ func TestNodeIsTheFirstWordOfEveryUpstream(t *testing.T) {
 	}
 }
 
-// A move stands at the owner's door with one question, while the live connection goes on; the first sign of life of the owner says
-// that it was let in, and completes the move: what Envoy has is told then, once, and what the owner tells of itself counts.
+// A move waits at the owner with one question, while the live connection goes on; the first sign of life of the owner says
+// that it was let in, and completes the move: what Envoy has is said then, once, and what the owner answers of itself counts.
 func TestMoveIsLetInFirst(t *testing.T) {
 	for name, sign := range map[string]func(*script, uint32) []effect{
 		"headers":  func(c *script, conn uint32) []effect { return c.do(connProof{conn}) },
-		"response": func(c *script, conn uint32) []effect { return c.told(conn, "o:1", true) },
+		"response": func(c *script, conn uint32) []effect { return c.ownerIs(conn, "o:1", true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newScript(t)
 			c.ask(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: typeCDS})
 			c.quiet()
-			c.told(1, "o:1", false)
+			c.ownerIs(1, "o:1", false)
 			d, _ := has[dial](c.after(time.Hour))
 			got := c.do(connReady{d.conn})
 			if h, asked := question(got); !asked || h.node == nil || len(got) != 1 {
-				t.Fatalf("at the door: %v", got)
+				t.Fatalf("waiting: %v", got)
 			}
 			got = c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "2"})
 			if _, is := has[sendDown](got); !is || !c.s.reads() {
-				t.Errorf("at the door Envoy is not served: %v", got)
+				t.Errorf("while it waits Envoy is not served: %v", got)
 			}
 			if up := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "2"})); len(up) != 1 || up[0].nonce != "2" {
-				t.Errorf("at the door Envoy is not heard: %v", up)
+				t.Errorf("while it waits Envoy is not heard: %v", up)
 			}
 			if at := c.s.wake(c.now); !at.Equal(c.now.Add(c.s.t.admission)) {
-				t.Errorf("stands at the door until %v", at)
+				t.Errorf("waits until %v", at)
 			}
 			got = sign(c, d.conn)
 			if gone, is := has[drop](got); !is || gone.conn != 1 {
@@ -280,11 +280,11 @@ func TestMoveIsLetInFirst(t *testing.T) {
 func TestMoveThatIsNotLetIn(t *testing.T) {
 	c := newScript(t)
 	c.quiet()
-	c.told(1, "o:1", false)
+	c.ownerIs(1, "o:1", false)
 	d, _ := has[dial](c.after(time.Hour))
 	c.do(connReady{d.conn})
 	if got := c.after(c.s.t.admission - 1); len(got) != 0 {
-		t.Errorf("at the door: %v", got)
+		t.Errorf("waiting: %v", got)
 	}
 	got := c.after(1)
 	if n, is := has[notice](got); !is || n.what != moveFailed || len(ups(got)) != 0 {
@@ -297,10 +297,10 @@ func TestMoveThatIsNotLetIn(t *testing.T) {
 	c.do(connReady{d.conn})
 	d.conn++
 	if again, is := has[dial](c.do(connEnded{1, errors.New("gone")})); is {
-		t.Errorf("beside the one at the door it dials %+v", again)
+		t.Errorf("beside the one that waits it dials %+v", again)
 	}
 	if c.s.live.addr != "o:1" || len(c.s.mirror.types) != 1 || !c.s.live.open[typeCDS] {
-		t.Errorf("the one at the door is not what is left: %+v", c.s.live)
+		t.Errorf("the one that waits is not what is left: %+v", c.s.live)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestMoveThatIsNotLetIn(t *testing.T) {
 func TestStampedesAreSpread(t *testing.T) {
 	c := newScript(t)
 	c.quiet()
-	if _, is := has[dial](c.told(1, "o:1", false)); is {
+	if _, is := has[dial](c.ownerIs(1, "o:1", false)); is {
 		t.Error("moves at once")
 	}
 	if at := c.s.wake(c.now); !at.Equal(c.now.Add(c.s.t.spread / 2)) {
@@ -330,7 +330,7 @@ func TestStampedesAreSpread(t *testing.T) {
 	}
 }
 
-// A new stream of Envoy begins at the owner that was last told, and at the target where that is gone.
+// A new stream of Envoy begins at the owner that was answered last, and at the target where that is gone.
 func TestNewStreamBeginsAtTheOwner(t *testing.T) {
 	s := &session{target: "t:1", follow: true, known: "o:1", own: map[string]bool{}, t: defaultTiming, pace: movePace{random: func() float64 { return 0 }, base: 1, max: 1}}
 	now := time.Unix(0, 0)

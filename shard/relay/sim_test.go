@@ -134,7 +134,7 @@ func (e *simEnvoy) process(r *rand.Rand) {
 // simServer is one upstream: a delta server with credit of one response a type.
 type simServer struct {
 	t       *testing.T
-	world   map[string]map[string]string
+	mesh    map[string]map[string]string
 	inbox   []mem.BufferSlice // requests on their way
 	outbox  []mem.BufferSlice
 	ready   bool
@@ -229,20 +229,20 @@ func (v *simServer) push(url string) {
 	}
 	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: url, SystemVersionInfo: "7"}
 	wants := func(name string) bool { _, is := v.asked[url][name]; return is || url == typeAll }
-	for name, version := range v.world[url] {
+	for name, version := range v.mesh[url] {
 		if held, is := v.holds[url][name]; wants(name) && (!is || held != version) && v.refused[name] != version {
 			m.Resources = append(m.Resources, &discoveryv3.Resource{Name: name, Version: version})
 			v.holds[url][name], v.asked[url][name] = version, false
 		}
 	}
 	for name := range v.holds[url] {
-		if _, is := v.world[url][name]; !is && wants(name) {
+		if _, is := v.mesh[url][name]; !is && wants(name) {
 			m.RemovedResources = append(m.RemovedResources, name)
 			delete(v.holds[url], name)
 		}
 	}
 	for name, due := range v.asked[url] {
-		if _, is := v.world[url][name]; due && !is {
+		if _, is := v.mesh[url][name]; due && !is {
 			if delete(v.holds[url], name); !slices.Contains(m.RemovedResources, name) {
 				m.RemovedResources = append(m.RemovedResources, name)
 			}

@@ -16,15 +16,15 @@ type Stats struct {
 	Connected bool   `json:"connected"`          // at least one stream has its upstream now
 	Upstream  string `json:"upstream,omitempty"` // the address that the newest connected stream was dialled at
 	Peer      string `json:"peer,omitempty"`     // and the IP and port that answered
-	Owner     string `json:"owner,omitempty"`    // the replica that owns this proxy, as last told
-	AtOwner   bool   `json:"atOwner"`            // that replica is the one that told it
+	Owner     string `json:"owner,omitempty"`    // the replica that owns this proxy, as last answered
+	AtOwner   bool   `json:"atOwner"`            // that replica is the one that answered
 
 	Moves       uint64 `json:"moves"`       // upstreams changed for the owner's, Envoy saw nothing
 	MovesFailed uint64 `json:"movesFailed"` // tries that ended with the stream where it was
 	Resumes     uint64 `json:"resumes"`     // upstreams that ended and were replaced, Envoy saw nothing
 	Taken       uint64 `json:"taken"`       // resources of the agent's own subscriptions, taken
 	Refused     uint64 `json:"refused"`     // and refused
-	Revision    int64  `json:"revision"`    // highest revision of the store that a response was made of: the floor
+	Revision    int64  `json:"revision"`    // highest revision of the store that a response was made of: the minimum revision
 	Store       string `json:"store,omitempty"`
 
 	// StreamsOpened counts streams that Envoy opened, StreamsActive those that live, Connects those that reached the control plane.
