@@ -185,7 +185,7 @@ func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflecti
 }
 
 // registerCommon adds what every gRPC address answers.
-func (p *process) registerCommon(server *grpc.Server) {
+func (p *addresses) registerCommon(server *grpc.Server) {
 	healthv1.RegisterHealthServer(server, addressHealth{health: p.health, services: server.GetServiceInfo})
 	inner := reflection.NewServerV1(reflection.ServerOptions{Services: server})
 	reflectionv1.RegisterServerReflectionServer(server, reflected{inner, p.callers.Authenticate})

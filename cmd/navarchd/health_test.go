@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/push/serve"
 )
 
@@ -26,7 +27,7 @@ import (
 func watched(t *testing.T) (healthv1.HealthClient, *health, *atomic.Bool) {
 	t.Helper()
 	ready := &atomic.Bool{}
-	p := &process{config: &config{}, server: serve.New(serve.Config{Planner: oneCluster(), Log: quiet})}
+	streams, p := serve.New(serve.Config{Planner: oneCluster(), Log: quiet}), &addresses{config: &config{}, callers: &callers.Callers{}}
 	p.health = newHealth(func() error {
 		if !ready.Load() {
 			return errors.New("not yet")
@@ -34,7 +35,7 @@ func watched(t *testing.T) (healthv1.HealthClient, *health, *atomic.Bool) {
 		return nil
 	})
 	l, server := bufconn.Listen(1<<20), grpc.NewServer(serve.Options()...)
-	p.server.Register(server)
+	streams.Register(server)
 	p.registerCommon(server)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _ = server.Serve(l) }()

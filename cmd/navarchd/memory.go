@@ -86,8 +86,8 @@ func spare(samples []metrics.Sample) uint64 {
 	return free + objects - min(live, objects)
 }
 
-// giveBack is the loop around tidy and collector.
-func (p *process) giveBack(ctx context.Context) error {
+// giveBack is the loop around tidy and collector; joins counts the streams that were opened so far.
+func giveBack(ctx context.Context, joins func() uint64) error {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"},
 		{Name: "/memory/classes/heap/stacks:bytes"}}
 	var state tidy
@@ -98,7 +98,7 @@ func (p *process) giveBack(ctx context.Context) error {
 	for {
 		select {
 		case now := <-tick.C:
-			if state.step(now, p.server.Joins(), spare(samples)) {
+			if state.step(now, joins(), spare(samples)) {
 				debug.FreeOSMemory()
 			}
 			live := samples[2].Value.Uint64() + samples[3].Value.Uint64()
