@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,14 +15,39 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// ring is a keyring that revokes identities.
+// ring is a keyring that revokes identities, and what was told of it.
 type ring struct {
+	mu      sync.Mutex
 	known   bool
 	revoked []keyring.Denial
 	changed chan struct{}
+	events  []object.Event
+}
+
+func (r *ring) next() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+func (r *ring) emit(all []object.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, all...)
+}
+
+// told is what was emitted since the last call.
+func (r *ring) told() []object.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.events
+	r.events = nil
+	return all
 }
 
 func (r *ring) denied(now time.Time) (all []keyring.Denial, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, one := range r.revoked {
 		if one.Until.IsZero() || now.Before(one.Until) {
 			all = append(all, one)
@@ -31,8 +57,10 @@ func (r *ring) denied(now time.Time) (all []keyring.Denial, known bool) {
 }
 
 func (r *ring) becomes(known bool, revoked ...keyring.Denial) {
+	r.mu.Lock()
 	was := r.changed
 	r.known, r.revoked, r.changed = known, revoked, make(chan struct{})
+	r.mu.Unlock()
 	close(was)
 	synctest.Wait()
 }
@@ -42,9 +70,9 @@ func (r *ring) becomes(known bool, revoked ...keyring.Denial) {
 func TestSourceFollowsKeyring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &ring{changed: make(chan struct{})}
-		var events []object.Event
 		told := func(what string, want ...string) {
 			t.Helper()
+			events := r.told()
 			if len(want) == 0 != (len(events) == 0) {
 				t.Fatalf("%s: %d events", what, len(events))
 			}
@@ -57,13 +85,11 @@ func TestSourceFollowsKeyring(t *testing.T) {
 					t.Errorf("%s: event %d is %v %v, want %v (%v)", what, i, e.Op, e.Object, all, err)
 				}
 			}
-			events = nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() {
-			ended <- Source{Denied: r.denied, Changed: func() <-chan struct{} { return r.changed },
-				Emit: func(all []object.Event) { events = append(events, all...) }, Log: slog.New(slog.DiscardHandler)}.Run(ctx)
+			ended <- Source{Denied: r.denied, Changed: r.next, Emit: r.emit, Log: slog.New(slog.DiscardHandler)}.Run(ctx)
 		}()
 		synctest.Wait()
 		told("the keyring is not known")

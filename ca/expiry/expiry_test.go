@@ -3,6 +3,7 @@ package expiry
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,31 +96,50 @@ func (v verified) Authenticate(context.Context) (attest.Caller, error) { return 
 // has every stream judged.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, can, judged := New(), true, 0
+		e := New()
+		var mu sync.Mutex // guards what follows
+		can, judged, refused := true, 0, error(nil)
 		who := attest.Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), NotAfter: time.Now().Add(time.Minute)}
 		ended := make(chan error)
 		ctx, cancel := context.WithCancel(t.Context())
-		var refused error
 		go func() {
-			ended <- e.Run(ctx, func() bool { return can }, func() { judged++; refused = e.Refused(who, time.Now()) })
+			ended <- e.Run(ctx, func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return can
+			}, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				judged++
+				refused = e.Refused(who, time.Now())
+			})
 		}()
-		if _, err := e.Noting(verified{who, errors.New("its signature is wrong")}).Authenticate(ctx); err == nil || len(e.newest) != 0 {
+		noted := func() int {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return len(e.newest)
+		}
+		if _, err := e.Noting(verified{who, errors.New("its signature is wrong")}).Authenticate(ctx); err == nil || noted() != 0 {
 			t.Errorf("what was not verified is noted: %v", err)
 		}
-		if _, err := e.Noting(verified{who: who}).Authenticate(ctx); err != nil || len(e.newest) != 1 {
+		if _, err := e.Noting(verified{who: who}).Authenticate(ctx); err != nil || noted() != 1 {
 			t.Errorf("what was verified is not noted: %v", err)
 		}
 		time.Sleep(time.Minute + grace + spread + 2*every)
 		synctest.Wait()
+		mu.Lock()
 		if want := int((time.Minute + grace + spread + 2*every) / every); judged != want || refused == nil {
 			t.Errorf("judged %d times, want %d: %v", judged, want, refused)
 		}
 		can = false
+		mu.Unlock()
 		time.Sleep(every)
 		synctest.Wait()
+		mu.Lock()
 		if refused != nil {
 			t.Errorf("while none can be had: %v", refused)
 		}
+		mu.Unlock()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
