@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/fanout"
@@ -131,7 +132,7 @@ func (r *replica) part() part {
 			{Name: "mirror", Run: r.mirror.Run},
 			{Name: "plan", Run: r.planner.Run},
 			{Name: "push", Run: r.server.Run},
-			{Name: "memory", Run: func(ctx context.Context) error { return giveBack(ctx, r.server.Joins) }},
+			{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, r.server.Joins) }},
 			{Name: "quarantine", Run: func(ctx context.Context) error { return r.shared.Run(ctx, r.store, r.withheld) }},
 			{Name: "problems", Run: func(ctx context.Context) error { return r.found.Run(ctx, r.store) }},
 		}, r.fleet.Tasks(r.mirror, r.planner)...),
