@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/cmd/internal/etcdflags"
 	"navarch.io/navarch/cmd/internal/preauth"
 	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/loop"
@@ -28,7 +29,7 @@ type addresses struct {
 	log      *slog.Logger
 	crashes  *crash.Log
 	callers  *callers.Callers
-	health   *health
+	health   *health.Health
 	limiters []listenerLimits
 }
 
@@ -107,7 +108,7 @@ func (p *addresses) listen(name, address string, conf *tls.Config, register func
 	p.limiters = append(p.limiters, listenerLimits{label, limiter})
 	server := grpc.NewServer(options...)
 	register(server)
-	p.registerCommon(server)
+	p.health.Register(server, p.callers.Authenticate)
 	p.log.Info("listening", obs.KeyListener, name, obs.KeyAddress, l.Addr().String())
 	return loop.Task{Name: name, Run: func(ctx context.Context) error {
 		// Streams do not end by themselves: a graceful stop would wait for ever. Proxies reconnect, and are sent nothing. The

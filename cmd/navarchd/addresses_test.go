@@ -27,6 +27,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/crash"
@@ -67,7 +68,7 @@ func listening(t *testing.T, connections *budget.Ledger) (p *addresses, authorit
 		t.Fatal(err)
 	}
 	streams := serve.New(serve.Config{Planner: oneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})
-	p.health = newHealth(func() error { return nil })
+	p.health = health.New(func() error { return nil })
 	if authority, err = issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}

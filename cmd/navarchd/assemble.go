@@ -15,6 +15,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
@@ -77,7 +78,7 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 
 // open opens the addresses, and adds what serves them.
 func (a *assembly) open() error {
-	grpc := &addresses{config: a.config, log: a.log, crashes: a.crashes, callers: a.callers, health: newHealth(a.missing)}
+	grpc := &addresses{config: a.config, log: a.log, crashes: a.crashes, callers: a.callers, health: health.New(a.missing)}
 	streams, err := grpc.open(a.part, a.tls)
 	if err != nil {
 		return err
@@ -87,7 +88,7 @@ func (a *assembly) open() error {
 		return err
 	}
 	a.add(part{tasks: append(streams, pages...), gauges: []func(time.Time){grpc.gauges}})
-	a.add(part{tasks: []loop.Task{{Name: "gauges", Run: a.measure}, {Name: "health", Run: grpc.health.run}}})
+	a.add(part{tasks: []loop.Task{{Name: "gauges", Run: a.measure}, {Name: "health", Run: grpc.health.Run}}})
 	return nil
 }
 
