@@ -56,7 +56,7 @@ func handleSeen(srv any, ctx context.Context, decode func(any) error, ic grpc.Un
 	return ic(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: PeersMethod}, handle)
 }
 
-// seen answers one peer at a time: who asks is not known, and must not take the cores from those who are.
+// seen answers one peer at a time: it takes no credential, and an unknown caller must not take the processors from those that showed one.
 func (s *Server) seen(ctx context.Context, nonce *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
 	if s.cfg.Memory == nil {
 		return nil, status.Error(codes.Unimplemented, "this server does not answer peers")

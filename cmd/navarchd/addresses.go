@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"time"
@@ -18,78 +19,83 @@ import (
 	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/cmd/internal/etcdflags"
 	"navarch.io/navarch/cmd/internal/preauth"
+	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 )
 
-// addresses are the gRPC addresses: plain text for xDS alone, and the secure one for all roles that speak gRPC.
-func (p *process) addresses() ([]loop.Task, error) {
+// addresses are the gRPC addresses of a process: plain text for xDS alone, and the secure one for all roles that speak gRPC.
+type addresses struct {
+	config   *config
+	log      *slog.Logger
+	crashes  *crash.Log
+	callers  *callers.Callers
+	health   *health.Health
+	limiters []listenerLimits
+}
+
+// open binds the addresses now; their tasks serve what the roles have registered. secure makes the TLS of the secure address: nil, where
+// there is none. Errors name flags.
+func (p *addresses) open(roles part, secure func() (*tls.Config, error)) ([]loop.Task, error) {
 	var tasks []loop.Task
-	if p.config.grpcAddr != "" && p.server != nil {
-		task, err := p.listen("xds, plain text", p.config.grpcAddr, nil, func(r grpc.ServiceRegistrar) {
-			p.server.Register(r)
-			if p.config.has(roleCA) {
-				caserve.RegisterPlain(r, current{p.ca.ring})
-			}
-		})
+	serves := p.config.has(roleXDS)
+	if p.config.grpcAddr != "" && serves {
+		task, err := p.listen("xds, plain text", p.config.grpcAddr, nil, all(roles.plain))
 		if err != nil {
 			return nil, fmt.Errorf("--grpc-addr: %w", err)
 		}
 		tasks = append(tasks, task)
 	}
-	var services []func(grpc.ServiceRegistrar)
-	if p.server != nil {
-		services = append(services, p.server.Register)
-	}
-	if p.config.has(roleCA) {
-		services = append(services, p.ca.server.Register)
-	}
-	if len(services) == 0 || p.config.secureGRPCAddr == "" {
+	if len(roles.secure) == 0 || p.config.secureGRPCAddr == "" {
 		return tasks, nil
 	}
-	conf, err := p.secureTLS()
+	conf, err := secure()
 	if conf == nil || err != nil {
 		return tasks, err
 	}
-	if p.server != nil && !p.callers.Required() {
+	if serves && !p.callers.Required() {
 		p.log.Warn("the secure address serves configuration to callers without a credential (XDS_AUTH=false)")
 	}
-	task, err := p.listen("xds and ca, TLS", p.config.secureGRPCAddr, conf, func(r grpc.ServiceRegistrar) {
-		for _, register := range services {
-			register(r)
-		}
-	})
+	task, err := p.listen("xds and ca, TLS", p.config.secureGRPCAddr, conf, all(roles.secure))
 	if err != nil {
 		return nil, fmt.Errorf("--secure-grpc-addr: %w", err)
 	}
 	return append(tasks, task), nil
 }
 
-// secureTLS is the secure address's: by our own CA, or by the operator's files; nil where there is neither.
-func (p *process) secureTLS() (*tls.Config, error) {
-	switch {
-	case p.ca != nil:
-		return p.ca.serving.Config(p.ca.ring.State), nil
-	case p.config.tlsCert == "":
-		p.log.Info("secure xDS is off: it needs role ca, or --tls-cert and --tls-key")
+// all registers several services.
+func all(services []func(grpc.ServiceRegistrar)) func(grpc.ServiceRegistrar) {
+	return func(r grpc.ServiceRegistrar) {
+		for _, register := range services {
+			register(r)
+		}
+	}
+}
+
+// tlsOfFiles is the TLS of a secure address by an operator's files; nil where there are none.
+func (c *config) tlsOfFiles(log *slog.Logger) (*tls.Config, error) {
+	if c.tlsCert == "" {
+		log.Info("secure xDS is off: it needs role ca, or --tls-cert and --tls-key")
 		return nil, nil
 	}
 	var clients *x509.CertPool
-	if p.config.clientCA != "" {
+	if c.clientCA != "" {
 		var err error
-		if clients, err = etcdflags.Certificates("--tls-client-ca", p.config.clientCA); err != nil {
+		if clients, err = etcdflags.Certificates("--tls-client-ca", c.clientCA); err != nil {
 			return nil, err
 		}
 	}
-	return serving.ByFiles(p.config.tlsCert, p.config.tlsKey, clients)
+	return serving.ByFiles(c.tlsCert, c.tlsKey, clients)
 }
 
 // goAway is the time between telling clients to go and hanging up.
 const goAway = 200 * time.Millisecond
 
 // listen binds a gRPC address now, and serves it once its task runs; conf nil: in plain text.
-func (p *process) listen(name, address string, conf *tls.Config, register func(grpc.ServiceRegistrar)) (loop.Task, error) {
+func (p *addresses) listen(name, address string, conf *tls.Config, register func(grpc.ServiceRegistrar)) (loop.Task, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return loop.Task{}, err
@@ -106,7 +112,7 @@ func (p *process) listen(name, address string, conf *tls.Config, register func(g
 	p.limiters = append(p.limiters, listenerLimits{label, limiter})
 	server := grpc.NewServer(options...)
 	register(server)
-	p.registerCommon(server)
+	p.health.Register(server, p.callers.Authenticate)
 	p.log.Info("listening", obs.KeyListener, name, obs.KeyAddress, l.Addr().String())
 	return loop.Task{Name: name, Run: func(ctx context.Context) error {
 		// Streams do not end by themselves: a graceful stop would wait for ever. Proxies reconnect, and are sent nothing. The
@@ -136,4 +142,12 @@ func messageLimit(method string) int {
 type listenerLimits struct {
 	label string
 	*preauth.Limiter
+}
+
+// gauges shows how many connections have shown no credential.
+func (p *addresses) gauges(time.Time) {
+	for _, l := range p.limiters {
+		obs.Unauthenticated.WithLabelValues(l.label).Set(float64(l.Open()))
+		obs.UnauthenticatedWaiting.WithLabelValues(l.label).Set(float64(l.Waiting()))
+	}
 }

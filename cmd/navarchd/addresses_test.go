@@ -28,6 +28,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/crash"
@@ -54,21 +55,21 @@ func clientPair(t *testing.T, by *issue.Authority, id string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{issued.Leaf.Raw}, PrivateKey: key}
 }
 
-// listening is a process with both gRPC addresses and one client that subscribes, and the TLS configuration of clients.
+// listening is both gRPC addresses of a process and one client that subscribes, and the TLS configuration of clients.
 // Service accounts "evil" are revoked; connections are counted by a ledger, nil: one of its own.
-func listening(t *testing.T, connections *budget.Ledger) (p *process, authority *issue.Authority, plain, secure string, conf *tls.Config) {
+func listening(t *testing.T, connections *budget.Ledger) (p *addresses, authority *issue.Authority, plain, secure string, conf *tls.Config) {
 	t.Helper()
 	c := &config{dataDir: t.TempDir(), trustDomain: "cluster.local"}
 	c.env = environment{audiences: []string{"istio-ca"}, xdsAuth: true, maxRecvSize: 4 << 20}
-	p = &process{config: c, log: quiet, crashes: crash.New(quiet)}
+	p = &addresses{config: c, log: quiet, crashes: crash.New(quiet)}
 	var err error
 	told := c.callersConfig(func() *mirror.Snapshot { return nil }, func(who attest.Caller) bool { return who.ServiceAccount == "evil" }, quiet)
 	told.Connections = connections
 	if p.callers, err = callers.New(told); err != nil {
 		t.Fatal(err)
 	}
-	p.server = serve.New(serve.Config{Planner: oneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})
-	p.health = newHealth(func() error { return nil })
+	streams := serve.New(serve.Config{Planner: oneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})
+	p.health = health.New(func() error { return nil })
 	if authority, err = issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func listening(t *testing.T, connections *budget.Ledger) (p *process, authority 
 	done := make(chan error, 2)
 	for address, conf := range map[string]*tls.Config{plain: nil, secure: presented.Config(func() *keyring.State { return state })} {
 		task, err := p.listen("test", address, conf, func(r grpc.ServiceRegistrar) {
-			p.server.Register(r)
+			streams.Register(r)
 			called := func(_ any, stream grpc.ServerStream) error {
 				_, err := p.callers.OfCalls().Authenticate(stream.Context())
 				return status.Errorf(codes.Aborted, "it was called: %v", err)
@@ -107,7 +108,7 @@ func listening(t *testing.T, connections *budget.Ledger) (p *process, authority 
 		}
 		go func() { done <- task.Run(ctx) }()
 	}
-	go func() { _ = p.server.Run(ctx) }()
+	go func() { _ = streams.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		for range 2 {
@@ -120,7 +121,7 @@ func listening(t *testing.T, connections *budget.Ledger) (p *process, authority 
 }
 
 // unauthenticated is how many connections count as such, of both addresses.
-func (p *process) unauthenticated() (n int) {
+func (p *addresses) unauthenticated() (n int) {
 	for _, l := range p.limiters {
 		n += l.Open()
 	}

@@ -24,17 +24,17 @@ func (c *config) storeNamed() string {
 }
 
 // announceReady says once when this process is ready, and while it is not what it waits for: after 10 s, and then less and less often.
-func (p *process) announceReady(began time.Time) loop.Task {
+func announceReady(began time.Time, ready func() error, log *slog.Logger) loop.Task {
 	return loop.Task{Name: "ready", Run: func(ctx context.Context) error {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for patience := 10 * time.Second; ; {
-			err := p.ready()
+			err := ready()
 			if err == nil {
 				break
 			}
 			if time.Since(began) >= patience {
-				p.log.Warn("not ready yet", obs.KeyTook, time.Since(began).Round(time.Second), obs.KeyError, err)
+				log.Warn("not ready yet", obs.KeyTook, time.Since(began).Round(time.Second), obs.KeyError, err)
 				patience *= 2
 			}
 			select {
@@ -43,7 +43,7 @@ func (p *process) announceReady(began time.Time) loop.Task {
 				return ctx.Err()
 			}
 		}
-		p.log.Info("ready", obs.KeyTook, time.Since(began).Round(time.Millisecond))
+		log.Info("ready", obs.KeyTook, time.Since(began).Round(time.Millisecond))
 		<-ctx.Done()
 		return ctx.Err()
 	}}
@@ -132,13 +132,13 @@ func (l *problemLog) say(level slog.Level, message string, p object.Problem, mor
 }
 
 // logProblems follows the problems of the folder and of its objects, until the context ends.
-func (p *process) logProblems(ctx context.Context) error {
-	lines := &problemLog{log: p.log}
+func (i *ingester) logProblems(ctx context.Context) error {
+	lines := &problemLog{log: i.log}
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	var last []object.Problem
 	for first := true; ; first = false {
-		all := slices.Concat(p.ingester.source.Problems(), p.ingester.loop.Problems())
+		all := slices.Concat(i.source.Problems(), i.loop.Problems())
 		if first || lines.left > 0 || !slices.Equal(all, last) {
 			lines.step(time.Now(), all)
 			last = all

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc"
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
@@ -36,6 +37,7 @@ type authority struct {
 	callers *callers.Callers
 	serving *serving.TLS
 	clock   *clock.Clock
+	rooted  func() bool // root-cert.pem was written
 }
 
 // now is the time by which this process signs, and verifies tokens.
@@ -53,14 +55,14 @@ func (c *config) renewals() int {
 	return allowedRenewals
 }
 
-// newAuthority makes the role. Every process with it may end rotations and prune the journal, by comparison: the elected
+// newAuthority makes the role; rooted says whether root-cert.pem was written, snapshot what this process knows of the configuration. Every process with it may end rotations and prune the journal, by comparison: the elected
 // ingester may be one without it.
-func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot, log *slog.Logger) (*authority, error) {
+func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot, rooted func() bool, log *slog.Logger) (*authority, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	a := &authority{config: c, log: log, store: store,
+	a := &authority{config: c, log: log, store: store, rooted: rooted,
 		clock: clock.New(clock.Config{Store: store, Name: c.processName(), Period: c.env.maxCertTTL, Wall: now, Log: log})}
 	if a.serving, err = serving.New(c.servingNames(), c.tlsCert, c.tlsKey); err != nil {
 		return nil, err
@@ -153,15 +155,23 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 	}
 }
 
-func (a *authority) tasks() []loop.Task {
-	tasks := []loop.Task{{Name: "keyring", Run: a.ring.Run}}
+// part is what the role adds to its process: the services that sign, in role ca; the keyring, in any process that follows it.
+func (a *authority) part() part {
+	added := part{
+		tasks:  []loop.Task{{Name: "keyring", Run: a.ring.Run}},
+		ready:  []func() error{a.ready},
+		notes:  []func() []string{a.sealed},
+		gauges: []func(time.Time){a.gauges},
+	}
 	if a.config.has(roleCA) {
-		tasks = append(tasks, loop.Task{Name: "clock", Run: a.clock.Run})
+		added.tasks = append(added.tasks, loop.Task{Name: "clock", Run: a.clock.Run})
+		added.plain = append(added.plain, func(r grpc.ServiceRegistrar) { caserve.RegisterPlain(r, current{a.ring}) })
+		added.secure = append(added.secure, a.server.Register)
 	}
 	if !a.serving.OwnFiles() && a.config.secureGRPCAddr != "" && a.config.speaksGRPC() {
-		tasks = append(tasks, loop.Task{Name: "serving certificate", Run: a.peerIssued().Run})
+		added.tasks = append(added.tasks, loop.Task{Name: "serving certificate", Run: a.peerIssued().Run})
 	}
-	return tasks
+	return added
 }
 
 // revoked says whether a caller's identity is revoked, or the certificate that it showed.

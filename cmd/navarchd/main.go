@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"navarch.io/navarch/cmd/internal/wire"
+	"navarch.io/navarch/cmd/navarchd/memory"
 	_ "navarch.io/navarch/push/build/patch/envoytypes" // what EnvoyFilters may name
 	"navarch.io/navarch/store/obs"
 )
@@ -28,7 +29,7 @@ func main() {
 			if err != nil {
 				return err
 			}
-			wire.TuneCollector(calmPercent)
+			wire.TuneCollector(memory.CalmPercent)
 			c.contained = wire.LimitMemory(log) > 0
 			return run(cmd.Context(), c, log)
 		},

@@ -22,9 +22,9 @@ import (
 // them; who begins requests for certificates in that way loses the calls, as soon as these say how large they are. A good client of
 // the same identity is served meanwhile.
 func TestMessagesThatDoNotEnd(t *testing.T) {
-	p, authority, _, secure, conf := listening(t)
 	const most = 4 << 20
-	p.callers.connections = budget.New(budget.Config{Limits: budget.Limits{MessagesPerCredential: most}})
+	connections := budget.New(budget.Config{Limits: budget.Limits{MessagesPerCredential: most}})
+	p, authority, _, secure, conf := listening(t, connections)
 	const id = "spiffe://cluster.local/ns/shop/sa/client"
 	pair := clientPair(t, authority, id)
 	issuer, err := attest.Local(p.config.dataDir)
@@ -44,7 +44,7 @@ func TestMessagesThatDoNotEnd(t *testing.T) {
 				Victim: "shop/other/other-1", Hold: time.Minute}, counts)
 		}()
 		for bounded() < before+20 && ctx.Err() == nil {
-			largest = max(largest, p.callers.connections.Held())
+			largest = max(largest, connections.Held())
 			time.Sleep(time.Millisecond)
 		}
 		if ctx.Err() != nil {
@@ -63,7 +63,7 @@ func TestMessagesThatDoNotEnd(t *testing.T) {
 			t.Errorf("%s: %d bytes were kept", name, largest)
 		}
 	}
-	soon(t, "nothing counts that nobody keeps", func() bool { return p.callers.connections.Held() == 0 })
+	soon(t, "nothing counts that nobody keeps", func() bool { return connections.Held() == 0 })
 }
 
 // called calls with a connection of its own.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"strings"
 	"time"
 
@@ -62,53 +61,11 @@ func hooks(commits *commits, changes *changeLog, tracer *obs.Tracer) serve.Hooks
 	}
 }
 
-// gauges keeps the metrics that are read off the loops, until the context ends.
-func (p *process) gauges(ctx context.Context) error {
-	started := time.Now()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	built, fragments := [xds.NumTypes]int64{}, int64(0)
-	for {
-		obs.Uptime.Set(time.Since(started).Seconds())
-		obs.Problems.Set(float64(len(p.pages.Reported(nil))))
-		if p.pool != nil {
-			resources, hosts := p.pool.Size()
-			obs.Pooled.WithLabelValues("resources").Set(float64(resources))
-			obs.Pooled.WithLabelValues("virtual_hosts").Set(float64(hosts))
-			for t := range xds.NumTypes {
-				now := p.pool.Builds(t)
-				obs.Builds.WithLabelValues(strings.ToLower(t.String())).Add(float64(now - built[t]))
-				built[t] = now
-			}
-			now := p.pool.Fragments()
-			obs.FragmentBuilds.Add(float64(now - fragments))
-			fragments = now
-		}
-		if p.server != nil {
-			p.quarantined()
-			p.fleet.Gauges(time.Now())
-		}
-		p.callers.Gauges(time.Now())
-		for _, l := range p.limiters {
-			obs.Unauthenticated.WithLabelValues(l.label).Set(float64(l.Open()))
-			obs.UnauthenticatedWaiting.WithLabelValues(l.label).Set(float64(l.Waiting()))
-		}
-		if p.ca != nil {
-			p.ca.gauges(time.Now())
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 // quarantined shows what is held back because proxies refused it, from each and from whole views, by type.
-func (p *process) quarantined() {
-	counts := resourcesOf(p.server.Refusals())
+func (r *replica) quarantined(time.Time) {
+	counts := resourcesOf(r.server.Refusals())
 	var withheld [xds.NumTypes]int
-	for _, w := range p.server.Withheld() {
+	for _, w := range r.server.Withheld() {
 		withheld[w.Type]++
 	}
 	for t := range xds.NumTypes {

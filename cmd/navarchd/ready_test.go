@@ -61,15 +61,16 @@ func TestReadyOfCA(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &process{config: &c.config, ca: &authority{config: &c.config, ring: ring, serving: s}, trust: trust.New(t.TempDir())}
+		file := trust.New(t.TempDir())
+		a := &authority{config: &c.config, ring: ring, serving: s, rooted: file.RootsWritten}
 		if c.wrote {
 			now, cancel := context.WithCancel(t.Context())
 			cancel() // Run ends when it has done what there is to do
-			if err := p.trust.Run(now, rooted{root}, nil); err != nil {
+			if err := file.Run(now, rooted{root}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := p.ready(); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := a.ready(); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

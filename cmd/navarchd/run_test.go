@@ -8,26 +8,32 @@ import (
 	"testing/synctest"
 	"time"
 
-	"navarch.io/navarch/cmd/navarchd/debug"
-	"navarch.io/navarch/cmd/navarchd/debug/authz"
-	"navarch.io/navarch/push/trust"
+	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/store/kv/kvtest"
-	"navarch.io/navarch/store/tenants"
 )
 
 // What the environment says of the fan-out is what it does.
 func TestPushThrottle(t *testing.T) {
 	etcd := kvtest.Start(t)
 	for value, want := range map[string]int{"7": 7, "": 100} {
-		c := &config{roles: []string{"xds"}, env: environment{podName: "a"}}
+		c := &config{roles: []string{"xds"}, trustDomain: "cluster.local", env: environment{podName: "a"}}
 		if err := c.env.read(func(name string) (string, bool) { return value, name == "PILOT_PUSH_THROTTLE" }); err != nil {
 			t.Fatal(err)
 		}
-		p := &process{config: c, log: quiet, store: etcd.Connect(), tenants: tenants.New(), changes: newChangeLog(quiet), trust: trust.New(""), pages: debug.New(debug.Pages{Rules: &authz.Authorizer{}})}
-		if _, err := p.replica(); err != nil {
+		telemetry := &telemetry{changes: newChangeLog(quiet)}
+		records, err := newMirror(c, etcd.Connect(), quiet, telemetry)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.server.Budget().Streams; got != want {
+		known, err := callers.New(c.callersConfig(records.Current, nil, quiet))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := newReplica(replicaConfig{config: c, log: quiet, store: etcd.Connect(), mirror: records, callers: known, telemetry: telemetry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.server.Budget().Streams; got != want {
 			t.Errorf("PILOT_PUSH_THROTTLE=%s: %d streams are sent to at once, want %d", value, got, want)
 		}
 	}

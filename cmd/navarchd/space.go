@@ -9,6 +9,7 @@ import (
 
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/problem"
 )
@@ -22,6 +23,19 @@ type space struct {
 	quota int64 // where etcd does not say it (before 3.6)
 	log   *slog.Logger
 	last  atomic.Pointer[kv.Size]
+}
+
+// part is what that adds to a process.
+func (s *space) part() part {
+	return part{tasks: []loop.Task{{Name: "space", Run: s.run}}, notes: []func() []string{s.notes}}
+}
+
+// notes are what an operator should know.
+func (s *space) notes() []string {
+	if text := s.warning(); text != "" {
+		return []string{text}
+	}
+	return nil
 }
 
 // run asks until ctx ends.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/shard/ring"
@@ -23,6 +25,7 @@ import (
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
+	"navarch.io/navarch/store/tenants"
 )
 
 // openStore connects to etcd, or starts the embedded one.
@@ -40,19 +43,19 @@ func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
 
 // ingester is the role ingest: the folder, the leader's loop, the election.
 type ingester struct {
-	source *files.Source
-	loop   *ingest.Loop
-	lead   *lead.Elector
-	// notify says, while this process leads, which namespaces are one tenant's.
-	notify func(context.Context, kv.Epoch)
-	keeper *removal.Keeper
-	found  *problems.Collector // what the replicas found, while this process leads
-	alone  string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
-	store  *kv.Store
-	log    *slog.Logger
+	source  *files.Source
+	loop    *ingest.Loop
+	lead    *lead.Elector
+	tenants *tenants.Tenants
+	keeper  *removal.Keeper
+	found   *problems.Collector // what the replicas found, while this process leads
+	alone   string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
+	store   *kv.Store
+	log     *slog.Logger
 }
 
-func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() kv.Place, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
+// newIngester makes the role: seen is how far this process has read the chain of heads, committed is told of each batch. Errors name flags.
+func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() kv.Place, known *tenants.Tenants, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
 	source, err := files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--config-dir: %w", err)
@@ -66,12 +69,13 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		alone = c.processName()
 	}
 	i := &ingester{
-		alone:  alone,
-		source: source,
-		lead:   elector,
-		found:  problems.NewCollector(log),
-		store:  store,
-		log:    log,
+		alone:   alone,
+		tenants: known,
+		source:  source,
+		lead:    elector,
+		found:   problems.NewCollector(log),
+		store:   store,
+		log:     log,
 		loop: ingest.New(ingest.Config{
 			Store: store, Sealer: sealer, Seen: seen, Log: log, Committed: committed,
 			Options: ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: normal.Options{Domain: c.domain, Cluster: c.cluster}},
@@ -81,15 +85,22 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	return i, nil
 }
 
-func (i *ingester) tasks() []loop.Task {
-	return []loop.Task{
+// part is what the role adds to its process.
+func (i *ingester) part() part {
+	return part{tasks: []loop.Task{
 		{Name: "files", Run: func(ctx context.Context) error {
 			return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.loop.Emit))
 		}},
 		{Name: "ingest", Run: i.loop.Run},
 		i.takeOver(),
 		{Name: "lead", Run: func(ctx context.Context) error { return i.lead.Run(ctx, i.leads) }},
-	}
+		{Name: "problems", Run: i.logProblems},
+	}}
+}
+
+// shown is what /debug shows of the role; commits are the newest of this process.
+func (i *ingester) shown(commits func() []inspect.Commit) *debug.Objects {
+	return &debug.Objects{Files: i.source.Problems, Loop: i.loop.Problems, Found: i.found, Held: i.heldProblem, Commits: commits}
 }
 
 // leads is one term.
@@ -103,16 +114,16 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	i.loop.Gained(epoch)
 	defer i.loop.Lost()
 	notifying, stop := context.WithCancel(ctx)
-	var beside sync.WaitGroup
-	beside.Go(func() { i.notify(notifying, epoch) })
-	beside.Go(func() { i.keep(notifying, epoch) })
-	beside.Go(func() { i.keepLevel(notifying, epoch, current) })
-	beside.Go(func() {
+	var others sync.WaitGroup
+	others.Go(func() { i.tenants.Lead(notifying, i.store, epoch, i.loop, i.log) })
+	others.Go(func() { i.keep(notifying, epoch) })
+	others.Go(func() { i.keepLevel(notifying, epoch, current) })
+	others.Go(func() {
 		if err := i.found.Run(notifying, i.store); err != nil {
 			i.log.Error("what the replicas find wrong with objects is not collected", obs.KeyError, err)
 		}
 	})
-	defer func() { stop(); beside.Wait() }()
+	defer func() { stop(); others.Wait() }()
 	for {
 		alone := i.alone
 		i.alone = ""
@@ -138,7 +149,7 @@ func pause(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func newMirror(c *config, store *kv.Store, log *slog.Logger, commits *commits, changes *changeLog, tracer *obs.Tracer) (*mirror.Mirror, error) {
+func newMirror(c *config, store *kv.Store, log *slog.Logger, t *telemetry) (*mirror.Mirror, error) {
 	disk, err := c.snapshot()
 	if err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
@@ -149,10 +160,10 @@ func newMirror(c *config, store *kv.Store, log *slog.Logger, commits *commits, c
 			if at.IsZero() {
 				at = time.Now()
 			}
-			commits.saw(c.New.Revision(), at)
+			t.commits.saw(c.New.Revision(), at)
 			obs.Revision.Set(float64(c.New.Revision()))
-			traceMirror(tracer, c)
-			changes.published(c)
+			traceMirror(t.tracer, c)
+			t.changes.published(c)
 		},
 		Alarm: func(err error) {
 			obs.StoreAlarm.WithLabelValues("identity").Set(flag(err != nil))

@@ -18,6 +18,30 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
+// telemetry is what this process notes of each change on its way, from its event to the last acknowledgement.
+type telemetry struct {
+	commits commits
+	written written
+	changes *changeLog
+	tracer  *obs.Tracer // nil: nothing is traced
+}
+
+// newTelemetry notes everything, and traces where there is --otlp-endpoint.
+func newTelemetry(ctx context.Context, c *config, log *slog.Logger) (t *telemetry, err error) {
+	t = &telemetry{changes: newChangeLog(log)}
+	t.tracer, err = newTracer(ctx, c, log)
+	return t, err
+}
+
+// part is what that adds to a process.
+func (t *telemetry) part(store *kv.Store) part {
+	added := part{tasks: []loop.Task{{Name: "changes", Run: t.changes.run}}}
+	if t.tracer != nil {
+		added.tasks = append(added.tasks, tracing(t.tracer, store))
+	}
+	return added
+}
+
 // newTracer is nil without --otlp-endpoint. It does not wait for the collector.
 func newTracer(ctx context.Context, c *config, log *slog.Logger) (*obs.Tracer, error) {
 	if c.otlp == "" {

@@ -292,24 +292,24 @@ func (f *Fleet) Depart(ctx context.Context) {
 	tick := time.NewTicker(leaving.StepEvery())
 	defer tick.Stop()
 	for {
-		placement, told := f.replica.Placement(), false
+		placement, handedOver := f.replica.Placement(), false
 		select {
-		case <-f.member.Told():
-			told = !placement.InRing()
+		case <-f.member.LeavingRecorded():
+			handedOver = !placement.InRing()
 		default:
 		}
 		_, follow := f.server.Subscribed(agentapi.OwnerURL)
-		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Follow: follow, Peers: placement.Peers(), Told: told,
+		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Follow: follow, Peers: placement.Peers(), HandedOver: handedOver,
 			Led: f.replica.LeaderAge(time.Now()) > 0})
-		if !step.TellBy.IsZero() {
-			f.notifyBy.Store(&step.TellBy)
+		if !step.NotifyBy.IsZero() {
+			f.notifyBy.Store(&step.NotifyBy)
 		}
 		obs.SentAway.WithLabelValues("leaving").Add(float64(f.server.SendAway(step.Close, agentapi.OwnerURL, step.All)))
 		if step.GoAway {
 			return
 		}
 		var changed <-chan struct{}
-		if !told { // what it waits for
+		if !handedOver { // what it waits for
 			changed = placement.Superseded()
 		}
 		select {

@@ -38,12 +38,12 @@ type Member struct {
 	cfg  Config
 	wake chan struct{}
 
-	mu    sync.Mutex // a leaf: guards what follows
-	state State
-	ready time.Time // since when; zero: not yet
-	above bool      // the fleet's level is one that this build does not read
-	self  Record    // what does not change
-	told  chan struct{}
+	mu              sync.Mutex // a leaf: guards what follows
+	state           State
+	ready           time.Time // since when; zero: not yet
+	above           bool      // the fleet's level is one that this build does not read
+	self            Record    // what does not change
+	leavingRecorded chan struct{}
 }
 
 // New checks the configuration.
@@ -72,7 +72,7 @@ func New(cfg Config) (*Member, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Member{cfg: cfg, wake: make(chan struct{}, 1), state: Warming, told: make(chan struct{}), self: Record{
+	return &Member{cfg: cfg, wake: make(chan struct{}, 1), state: Warming, leavingRecorded: make(chan struct{}), self: Record{
 		Name: cfg.Name, Address: cfg.Address, Zone: cfg.Zone, Version: cfg.Version, Level: max(cfg.Level, 1), Incarnation: rand.Uint64(),
 	}}, nil
 }
@@ -80,11 +80,11 @@ func New(cfg Config) (*Member, error) {
 // Ready says that the replica is warm: it may own shards. A replica that leaves does not become ready again.
 func (m *Member) Ready() { m.set(Ready) }
 
-// Leave says that the replica goes: its shards are to be given to others. Told is closed when the others can see it.
+// Leave says that the replica goes: its shards are to be given to others. LeavingRecorded is closed when the others can see it.
 func (m *Member) Leave() { m.set(Leaving) }
 
-// Told is closed when the record says that the replica leaves.
-func (m *Member) Told() <-chan struct{} { return m.told }
+// LeavingRecorded is closed when the record says that the replica leaves.
+func (m *Member) LeavingRecorded() <-chan struct{} { return m.leavingRecorded }
 
 func (m *Member) set(s State) {
 	m.mu.Lock()
@@ -218,8 +218,8 @@ func (m *Member) notify(r Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
-	case <-m.told:
+	case <-m.leavingRecorded:
 	default:
-		close(m.told)
+		close(m.leavingRecorded)
 	}
 }

@@ -94,13 +94,13 @@ func TestLifeOfAMember(t *testing.T) {
 		t.Errorf("%+v", ready)
 	}
 	select {
-	case <-r.Told():
+	case <-r.LeavingRecorded():
 		t.Error("told before it leaves")
 	default:
 	}
 	r.Leave()
 	r.Ready() // too late
-	<-r.Told()
+	<-r.LeavingRecorded()
 	seen(t, fleets, "leaving", func(f map[string]member.Record) bool { return f["a"].State == member.Leaving })
 	r.stop()
 	seen(t, fleets, "gone", func(f map[string]member.Record) bool { return len(f) == 0 })

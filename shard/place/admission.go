@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// AdmissionConfig of the door that new streams come through. The zero value of a field is its default.
+// AdmissionConfig is how new streams are let in. The zero value of a field is its default.
 type AdmissionConfig struct {
 	Pace    PaceConfig
 	Longest time.Duration // that a join may wait; 2 minutes. It costs less than who is served; who is refused comes back, for more

@@ -146,7 +146,9 @@ func TestLeaving(t *testing.T) {
 		t.Fatal("does not end")
 		return
 	}
-	told := func(after time.Duration) LeavingInput { return LeavingInput{Peers: 2, Told: after >= time.Second} }
+	told := func(after time.Duration) LeavingInput {
+		return LeavingInput{Peers: 2, HandedOver: after >= time.Second}
+	}
 	if left, first, end, greatest := leave(6000, 30*time.Second, told); left > 120 || first < time.Second || first > 2*time.Second || end > 28*time.Second || greatest > 60 {
 		t.Errorf("left %d, first at %v, end at %v, at most %d at once", left, first, end, greatest)
 	}
@@ -161,7 +163,7 @@ func TestLeaving(t *testing.T) {
 		t.Errorf("without streams: end at %v", end)
 	}
 	led := func(told time.Duration) func(after time.Duration) LeavingInput {
-		return func(after time.Duration) LeavingInput { return LeavingInput{Led: true, Told: after >= told} }
+		return func(after time.Duration) LeavingInput { return LeavingInput{Led: true, HandedOver: after >= told} }
 	}
 	if left, _, end, _ := leave(1000, 30*time.Second, led(time.Second)); left != 1000 || end != time.Second {
 		t.Errorf("with a leader and nobody to take over: left %d, end at %v, want as soon as the ring is without it", left, end)

@@ -2,31 +2,31 @@ package place
 
 import "time"
 
-// MovesConfig bounds the pace at which agents are told that their proxies belong to another replica: each then makes a new
+// MovesConfig bounds the pace at which agents are notified that their proxies belong to another replica: each then makes a new
 // connection there. The zero value of a field is its default.
 type MovesConfig struct {
 	Most  float64 // moves a second to one replica, of all others together; 100
-	Least float64 // told a second however full the machine is; 10, as streams are sent away (DrainConfig.Rate)
+	Least float64 // notified a second however full the machine is; 10, as streams are sent away (DrainConfig.Rate)
 	Part  float64 // and at least this part of the streams; 0.01: who is relieved is often full
 }
 
 // MovesInput is what a step sees.
 type MovesInput struct {
 	Now     time.Time
-	Left    int           // streams whose agents are still to be told
+	Left    int           // streams whose agents are still to be notified
 	Streams int           // here
 	Peers   int           // other replicas that are ready: all of them may send to the same one
 	Wait    time.Duration // how long goroutines waited for a processor of late, what nine in ten waited less than (obs.RunQueue)
-	By      time.Time     // all are to be told by then: this replica leaves; zero: no hurry
+	By      time.Time     // all are to be notified by then: this replica leaves; zero: no hurry
 }
 
-// Moves decides how many agents to tell now. A replica that joins or leaves gives a quarter of a fleet another owner in one
+// Moves decides how many agents to notify now. A replica that joins or leaves gives a quarter of a fleet another owner in one
 // moment; what that costs is paid by the streams that push meanwhile. So it starts slowly, is faster while goroutines do not
 // wait for processors, and slower while they do, whoever fills the machine. It has no clock; one goroutine calls it.
 type Moves struct {
 	cfg    MovesConfig
 	last   time.Time
-	rate   float64 // told a second
+	rate   float64 // notified a second
 	tokens float64
 }
 
@@ -36,10 +36,10 @@ const (
 	movesShort = time.Millisecond
 )
 
-// movesEvery is how often Moves.Step is to be called while somebody is to be told.
+// movesEvery is how often Moves.Step is to be called while somebody is to be notified.
 const movesEvery = 100 * time.Millisecond
 
-// NewMoves makes one that has told nobody yet.
+// NewMoves makes one that has notified nobody yet.
 func NewMoves(cfg MovesConfig) *Moves {
 	orElse(&cfg.Most, 100)
 	orElse(&cfg.Least, 10)
@@ -47,10 +47,10 @@ func NewMoves(cfg MovesConfig) *Moves {
 	return &Moves{cfg: cfg}
 }
 
-// StepEvery is how often Step is to be called while somebody is to be told.
+// StepEvery is how often Step is to be called while somebody is to be notified.
 func (m *Moves) StepEvery() time.Duration { return movesEvery }
 
-// Step says how many to tell now. What is not used is not saved up.
+// Step says how many to notify now. What is not used is not saved up.
 func (m *Moves) Step(in MovesInput) int {
 	elapsed := max(in.Now.Sub(m.last), 0)
 	if m.last = in.Now; elapsed > time.Second { // those were other moves

@@ -100,20 +100,20 @@ func TestLeavingLetsAgentsMove(t *testing.T) {
 	for name, grace := range map[string]time.Duration{"short": 5 * time.Second, "default": 10 * time.Second, "long": 2 * time.Minute} {
 		l := &Leaving{Began: began, Grace: grace}
 		stock, follow := 300, 600
-		var tellBy, forced time.Time
+		var notifyBy, forced time.Time
 		for now := began; ; now = now.Add(l.StepEvery()) {
-			s := l.Step(LeavingInput{Now: now, Streams: stock + follow, Follow: follow, Peers: 2, Told: true})
+			s := l.Step(LeavingInput{Now: now, Streams: stock + follow, Follow: follow, Peers: 2, HandedOver: true})
 			if s.GoAway {
 				if now.After(began.Add(grace)) {
 					t.Errorf("%s: ends after %v", name, now.Sub(began))
 				}
 				break
 			}
-			if tellBy.IsZero() {
-				tellBy = s.TellBy
+			if notifyBy.IsZero() {
+				notifyBy = s.NotifyBy
 			}
-			if !s.TellBy.Equal(tellBy) || tellBy.Sub(began) < 25*grace/100 || tellBy.Sub(began) > grace/2 {
-				t.Fatalf("%s: all are told by %v, %v", name, s.TellBy.Sub(began), tellBy.Sub(began))
+			if !s.NotifyBy.Equal(notifyBy) || notifyBy.Sub(began) < 25*grace/100 || notifyBy.Sub(began) > grace/2 {
+				t.Fatalf("%s: all are notified by %v, %v", name, s.NotifyBy.Sub(began), notifyBy.Sub(began))
 			}
 			if s.All && forced.IsZero() {
 				forced = now
@@ -124,8 +124,8 @@ func TestLeavingLetsAgentsMove(t *testing.T) {
 			}
 			follow -= s.Close - gone
 		}
-		if forced.Sub(tellBy) < grace/5 || stock > 20 || follow > 150 {
-			t.Errorf("%s: told by %v, closed from %v on; %d and %d are left", name, tellBy.Sub(began), forced.Sub(began), stock, follow)
+		if forced.Sub(notifyBy) < grace/5 || stock > 20 || follow > 150 {
+			t.Errorf("%s: told by %v, closed from %v on; %d and %d are left", name, notifyBy.Sub(began), forced.Sub(began), stock, follow)
 		}
 	}
 }

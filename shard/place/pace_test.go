@@ -114,7 +114,7 @@ func TestPaceBounds(t *testing.T) {
 // Nobody is let in while memory is overfull, and who waits is, a moment after there is room again.
 func TestOverfullLetsNobodyIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, meter := door(t, AdmissionConfig{Pace: PaceConfig{Contained: true}})
+		a, meter := admission(t, AdmissionConfig{Pace: PaceConfig{Contained: true}})
 		meter.measure.Store(&Measure{Memory: 1.1})
 		time.Sleep(2 * memoryEvery)
 		if rate := a.State().Rate; rate != 0 {
@@ -137,7 +137,7 @@ type fixed struct{ measure atomic.Pointer[Measure] }
 func (f *fixed) Measure() Measure { return *f.measure.Load() }
 func (f *fixed) Memory() float64  { return f.Measure().Memory }
 
-func door(t *testing.T, cfg AdmissionConfig) (*Admission, *fixed) {
+func admission(t *testing.T, cfg AdmissionConfig) (*Admission, *fixed) {
 	t.Helper()
 	meter := &fixed{}
 	meter.measure.Store(&Measure{})
@@ -178,7 +178,7 @@ func storm(t *testing.T, a *Admission, n int, cost float64) (last time.Duration,
 // Nobody is refused while a wait of some seconds will do; the pace is kept; who holds everything goes four times as fast.
 func TestAdmissionPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := door(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085}}) // 100 a second
+		a, _ := admission(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085}}) // 100 a second
 		if last, refused := storm(t, a, 1000, CostFull); refused != 0 || last < 9*time.Second || last > 11*time.Second {
 			t.Errorf("1000 at 100 a second: the last after %v, %d refused", last, refused)
 		}
@@ -200,7 +200,7 @@ func TestAdmissionPace(t *testing.T) {
 // What would wait for too long is refused at once, with a time to come back; the queue is bounded.
 func TestAdmissionRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, meter := door(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085}, Longest: 5 * time.Second})
+		a, meter := admission(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085}, Longest: 5 * time.Second})
 		time.AfterFunc(time.Millisecond, func() {
 			if s := a.State(); s.Refused < 1400 {
 				t.Errorf("of 2000 only %d were refused at once", s.Refused)
@@ -221,7 +221,7 @@ func TestAdmissionRefuses(t *testing.T) {
 		if _, refused := storm(t, a, 10, CostFull); refused != 0 {
 			t.Errorf("memory again: %d of 10 refused", refused)
 		}
-		full, _ := door(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085}, Queue: 7})
+		full, _ := admission(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085}, Queue: 7})
 		if _, refused := storm(t, full, 100, CostFull); refused < 70 || refused > 75 {
 			t.Errorf("a queue of 7: %d of 100 refused", refused)
 		}
@@ -280,7 +280,7 @@ func TestRefusalsDoNotFeedThemselves(t *testing.T) {
 // PILOT_MAX_REQUESTS_PER_SECOND caps the number, whatever they cost; who gives up leaves the queue.
 func TestAdmissionCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := door(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085, Most: 25}})
+		a, _ := admission(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085, Most: 25}})
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 100)
 		var joining sync.WaitGroup

@@ -140,7 +140,7 @@ func TestPlacement(t *testing.T) {
 			t.Fatalf("ns-%d belongs to %q", i, address)
 		}
 	}
-	<-c.Told()
+	<-c.LeavingRecorded()
 	c.eventually(t, "c knows", func(p *Placement) bool { return !p.InRing() && p.Peers() == 1 })
 }
 

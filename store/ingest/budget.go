@@ -159,12 +159,13 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 // the tenants only where something of theirs changed.
 func (w *inventory) budgetProblems() []object.Problem {
 	if w.ledger != nil && w.told.version != w.ledger.version {
-		w.told.version, w.told.problems = w.ledger.version, w.tellBudgets()
+		w.told.version, w.told.problems = w.ledger.version, w.findBudgetProblems()
 	}
 	return w.told.problems
 }
 
-func (w *inventory) tellBudgets() (all []object.Problem) {
+// findBudgetProblems looks at all tenants.
+func (w *inventory) findBudgetProblems() (all []object.Problem) {
 	for _, r := range w.ledger.refusals() {
 		p := object.Problem{ID: r.id, Code: problem.NotAllowed, Severity: problem.Error, Message: r.why}
 		if e := w.objects[r.id]; e != nil && e.object != nil {

@@ -266,7 +266,7 @@ func (f *follower) setStatus(edit func(*Status)) {
 			hooks.Contact(now.Away)
 		}
 	}
-	f.tellHeld(was.Held, now.Held)
+	f.logHeld(was.Held, now.Held)
 	if was.Unchecked != now.Unchecked && now.Unchecked != "" {
 		log.Warn("what others than the leader change in the store is not noticed", slog.String("reason", now.Unchecked))
 	}

@@ -73,8 +73,8 @@ func (f *follower) watched() error {
 	return nil
 }
 
-// tellHeld says which kinds are held from now on, and which no more.
-func (f *follower) tellHeld(was, now []Held) {
+// logHeld says which kinds are held from now on, and which are not any more.
+func (f *follower) logHeld(was, now []Held) {
 	has := func(all []Held, kind string) bool {
 		return slices.ContainsFunc(all, func(h Held) bool { return h.Kind == kind })
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -70,4 +71,71 @@ func testsOf(t *testing.T, folder string) map[string]bool {
 		}
 	}
 	return all
+}
+
+// quoted are the code spans of a page; pathLike those that name a file or a folder of the repository.
+var (
+	quoted   = regexp.MustCompile("`([^`\n]+)`")
+	pathLike = regexp.MustCompile(`^(?:[\w.-]+/)*[\w.-]+\.(?:go|md|txt|proto)$|^(?:store|push|shard|ca|cmd|loadtest|deploy)/[\w./*-]*$`)
+)
+
+// notThere are folders that ARCHITECTURE.md says are not there yet.
+var notThere = []string{"store/admit", "store/source/kube"}
+
+// missingFiles are the files and folders that a paragraph (or a row of a table) names and that are not there. A name without a folder is of
+// one of the folders that the paragraph names.
+func missingFiles(root, paragraph string) (missing []string) {
+	folders := []string{"."}
+	exists := func(path string) bool {
+		found, err := filepath.Glob(filepath.Join(root, path))
+		return err == nil && len(found) > 0
+	}
+	var names []string
+	for _, match := range quoted.FindAllStringSubmatch(paragraph, -1) {
+		name := strings.TrimSuffix(match[1], "/")
+		if !pathLike.MatchString(name) || slices.Contains(notThere, name) {
+			continue
+		}
+		if names = append(names, name); filepath.Ext(name) == "" {
+			folders = append(folders, name)
+		} else {
+			folders = append(folders, filepath.Dir(name))
+		}
+	}
+	for _, name := range names {
+		if !exists(name) && !slices.ContainsFunc(folders, func(folder string) bool { return !strings.Contains(name, "/") && exists(folder+"/"+name) }) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// ARCHITECTURE.md names no file that there is not.
+func TestArchitectureNamesFiles(t *testing.T) {
+	const root = "../../.."
+	raw, err := os.ReadFile(root + "/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for paragraph := range strings.SplitSeq(strings.ReplaceAll(string(raw), "\n|", "\n\n|"), "\n\n") {
+		named += len(quoted.FindAllString(paragraph, -1))
+		for _, name := range missingFiles(root, paragraph) {
+			t.Errorf("ARCHITECTURE.md names %s, which is not there: %.100q", name, paragraph)
+		}
+	}
+	if named < 200 {
+		t.Errorf("%d names were found: the test does not read the page any more", named)
+	}
+	for paragraph, want := range map[string]string{
+		"(`push/plan/no_such.go`)":                           "push/plan/no_such.go",
+		"`push/plan` keeps it (`no_such.go`)":                "no_such.go",
+		"`loop.go` of nowhere":                               "loop.go",
+		"`push/nowhere` owns it":                             "push/nowhere",
+		"`push/plan/planner.go`, `loop.go`, `push/build/*`,": "",
+	} {
+		if got := strings.Join(missingFiles(root, paragraph), " "); got != want {
+			t.Errorf("%s: %q is missing, want %q", paragraph, got, want)
+		}
+	}
 }

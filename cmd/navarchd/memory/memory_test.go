@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"testing"
@@ -61,12 +61,12 @@ func TestCollector(t *testing.T) {
 		want int
 	}
 	for name, seconds := range map[string][]second{
-		"calm":                 {{calm, live, calmPercent}, {calm, live, calmPercent}},
+		"calm":                 {{calm, live, CalmPercent}, {calm, live, CalmPercent}},
 		"busy":                 {{busy, live, busyPercent}, {busy, live, busyPercent}},
-		"calm again":           {{busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, calmPercent}},
+		"calm again":           {{busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, CalmPercent}},
 		"busy again":           {{busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}},
-		"memory is scarce":     {{busy, limit / 2, calmPercent}, {busy, limit/3 + 1, calmPercent}, {busy, limit / 3, busyPercent}},
-		"what was used before": {{0, live, calmPercent}},
+		"memory is scarce":     {{busy, limit / 2, CalmPercent}, {busy, limit/3 + 1, CalmPercent}, {busy, limit / 3, busyPercent}},
+		"what was used before": {{0, live, CalmPercent}},
 	} {
 		var c collector
 		now, used := time.Unix(1000, 0), time.Hour // of a process that has lived for a while
@@ -79,7 +79,7 @@ func TestCollector(t *testing.T) {
 		}
 	}
 	var c collector
-	if got := c.step(time.Unix(1000, 0), time.Hour, cores*time.Second, live, limit); got != calmPercent {
+	if got := c.step(time.Unix(1000, 0), time.Hour, cores*time.Second, live, limit); got != CalmPercent {
 		t.Errorf("at first %d percent", got)
 	}
 }

@@ -1,4 +1,7 @@
-package main
+// Package health answers grpc.health.v1 and grpc.reflection.v1 on the gRPC addresses of a process.
+//
+// Owns: the Watch streams, and their bounds.  Reads: whether the process is ready, and callers.  Never: decides either.
+package health
 
 import (
 	"context"
@@ -27,24 +30,25 @@ const (
 	readyPoll      = 500 * time.Millisecond
 )
 
-// health answers grpc.health.v1 on all gRPC addresses of a process, to every caller: all services are SERVING while ready is nil
+// Health answers grpc.health.v1 on all gRPC addresses of a process, to every caller: all services are SERVING while ready is nil
 // (as GET /ready says), and NOT_SERVING otherwise.
-type health struct {
+type Health struct {
 	ready func() error
 
 	mu      sync.Mutex // a leaf
-	serving bool       // when ready was asked last by run
+	serving bool       // when ready was asked last by Run
 	changed chan struct{}
 	total   int            // Watch streams
 	hosts   map[string]int // that have them
 }
 
-func newHealth(ready func() error) *health {
-	return &health{ready: ready, changed: make(chan struct{}), hosts: map[string]int{}}
+// New asks ready, which is nil while proxies may be sent to this process.
+func New(ready func() error) *Health {
+	return &Health{ready: ready, changed: make(chan struct{}), hosts: map[string]int{}}
 }
 
-// run tells Watch streams of changes until ctx ends.
-func (h *health) run(ctx context.Context) error {
+// Run tells Watch streams of changes until ctx ends.
+func (h *Health) Run(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
@@ -65,7 +69,7 @@ func (h *health) run(ctx context.Context) error {
 }
 
 // enter takes a place of a Watch stream, until leave is called.
-func (h *health) enter(ctx context.Context) (leave func(), err error) {
+func (h *Health) enter(ctx context.Context) (leave func(), err error) {
 	host := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		if host, _, err = net.SplitHostPort(p.Addr.String()); err != nil {
@@ -89,7 +93,7 @@ func (h *health) enter(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-func (h *health) status() (status healthv1.HealthCheckResponse_ServingStatus, changed <-chan struct{}) {
+func (h *Health) status() (status healthv1.HealthCheckResponse_ServingStatus, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return servingStatus(h.serving), h.changed
@@ -102,10 +106,10 @@ func servingStatus(serving bool) healthv1.HealthCheckResponse_ServingStatus {
 	return healthv1.HealthCheckResponse_NOT_SERVING
 }
 
-// addressHealth is health on one address, with the services that are registered there.
+// addressHealth is Health on one address, with the services that are registered there.
 type addressHealth struct {
 	healthv1.UnimplementedHealthServer
-	*health
+	*Health
 	services func() map[string]grpc.ServiceInfo
 }
 
@@ -184,9 +188,9 @@ func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflecti
 	return r.ServerReflectionServer.ServerReflectionInfo(stream)
 }
 
-// registerCommon adds what every gRPC address answers.
-func (p *process) registerCommon(server *grpc.Server) {
-	healthv1.RegisterHealthServer(server, addressHealth{health: p.health, services: server.GetServiceInfo})
+// Register adds what every gRPC address answers, to a server that has its other services; authenticate says who a caller over TLS is.
+func (h *Health) Register(server *grpc.Server, authenticate func(context.Context) (attest.Caller, error)) {
+	healthv1.RegisterHealthServer(server, addressHealth{Health: h, services: server.GetServiceInfo})
 	inner := reflection.NewServerV1(reflection.ServerOptions{Services: server})
-	reflectionv1.RegisterServerReflectionServer(server, reflected{inner, p.callers.Authenticate})
+	reflectionv1.RegisterServerReflectionServer(server, reflected{inner, authenticate})
 }

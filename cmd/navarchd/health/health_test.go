@@ -1,4 +1,4 @@
-package main
+package health
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -19,33 +20,32 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
-	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/ca/attest"
 )
 
 // watched is a client of the health service of a server with xDS, which is ready while it is told so.
-func watched(t *testing.T) (healthv1.HealthClient, *health, *atomic.Bool) {
+func watched(t *testing.T) (healthv1.HealthClient, *Health, *atomic.Bool) {
 	t.Helper()
 	ready := &atomic.Bool{}
-	p := &process{config: &config{}, server: serve.New(serve.Config{Planner: oneCluster(), Log: quiet})}
-	p.health = newHealth(func() error {
+	h := New(func() error {
 		if !ready.Load() {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	l, server := bufconn.Listen(1<<20), grpc.NewServer(serve.Options()...)
-	p.server.Register(server)
-	p.registerCommon(server)
+	l, server := bufconn.Listen(1<<20), grpc.NewServer()
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, discoveryv3.UnimplementedAggregatedDiscoveryServiceServer{})
+	h.Register(server, func(context.Context) (attest.Caller, error) { return attest.Caller{}, nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _ = server.Serve(l) }()
-	go func() { _ = p.health.run(ctx) }()
+	go func() { _ = h.Run(ctx) }()
 	conn, err := grpc.NewClient("passthrough:///health", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig(),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close(); server.Stop(); cancel() })
-	return healthv1.NewHealthClient(conn), p.health, ready
+	return healthv1.NewHealthClient(conn), h, ready
 }
 
 const adsService = "envoy.service.discovery.v3.AggregatedDiscoveryService"

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/denials"
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/vault"
+	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/cmd/navarchd/health"
+	"navarch.io/navarch/push/trust"
+	"navarch.io/navarch/store/crash"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/tenants"
+)
+
+// assembly is a process while it is put together: what its roles need of one another. A role that it does not have leaves what stands
+// here, which answers as a process does that knows nothing.
+type assembly struct {
+	part
+	config    *config
+	log       *slog.Logger
+	store     *kv.Store
+	telemetry *telemetry
+	tenants   *tenants.Tenants
+	trust     *trust.Trust
+	crashes   *crash.Log
+	pages     *debug.Pages
+	callers   *callers.Callers
+
+	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
+	read     func() kv.Place             // how far the chain of heads was read
+	away     func() bool                 // etcd does not answer, as far as is known
+	signs    func() bool                 // the keyring signs
+	tls      func() (*tls.Config, error) // of the secure address; nil: there is none
+	streams  trust.Server                // those of proxies
+}
+
+// noStreams are those of a process that serves no proxies.
+type noStreams struct{}
+
+func (noStreams) AgentResourceChanged(string) {}
+func (noStreams) Recheck() int                { return 0 }
+
+// assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
+func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger) (*part, error) {
+	full := &space{size: store.Size, quota: c.etcdQuota, log: log}
+	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
+		snapshot: func() *mirror.Snapshot { return nil }, read: func() kv.Place { return kv.Place{} }, away: func() bool { return true },
+		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
+	a.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace,
+		Domain: c.trustDomain, Tenant: a.tenants.Of}, Store: full.problems})
+	a.add(part{tasks: []loop.Task{{Name: "etcd", Run: store.Run},
+		{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }}}})
+	a.add(telemetry.part(store))
+	if err := a.roles(); err != nil {
+		return nil, err
+	}
+	a.add(full.part())
+	began := time.Now()
+	a.gauges = append(a.gauges, a.callers.Gauges, func(now time.Time) {
+		obs.Uptime.Set(now.Sub(began).Seconds())
+		obs.Problems.Set(float64(len(a.pages.Reported(nil))))
+	})
+	return &a.part, a.open()
+}
+
+// open opens the addresses, and adds what serves them.
+func (a *assembly) open() error {
+	grpc := &addresses{config: a.config, log: a.log, crashes: a.crashes, callers: a.callers, health: health.New(a.missing)}
+	streams, err := grpc.open(a.part, a.tls)
+	if err != nil {
+		return err
+	}
+	pages, err := listenHTTP(a.config, a.pages, a.missing, a.remarks, a.log)
+	if err != nil {
+		return err
+	}
+	a.add(part{tasks: append(streams, pages...), gauges: []func(time.Time){grpc.gauges}})
+	a.add(part{tasks: []loop.Task{{Name: "gauges", Run: a.measure}, {Name: "health", Run: grpc.health.Run}}})
+	return nil
+}
+
+// roles makes the roles: the mirror before all, because each may ask what is known of the configuration.
+func (a *assembly) roles() error {
+	c := a.config
+	sealer, err := newSealer(c, a.store)
+	if err != nil {
+		return err
+	}
+	secrets, err := newVault(c, sealer, a.store)
+	if err != nil {
+		return err
+	}
+	var records *mirror.Mirror
+	if c.has(roleXDS) {
+		if records, err = newMirror(c, a.store, a.log, a.telemetry); err != nil {
+			return err
+		}
+		a.snapshot, a.read = records.Current, func() kv.Place { return records.Status().Place }
+		a.away = func() bool { return records.Status().Away != nil }
+	}
+	var ring *keyring.Keyring
+	if c.hasKeyring() {
+		ring, err = a.addKeyring(sealer)
+	} else {
+		a.callers, err = callers.New(c.callersConfig(a.snapshot, nil, a.log))
+	}
+	if err != nil {
+		return err
+	}
+	a.pages.Rules.Tokens = a.callers.Tokens()
+	a.add(part{tasks: a.callers.Tasks()})
+	if c.has(roleXDS) {
+		if err := a.addReplica(records, secrets); err != nil {
+			return err
+		}
+	}
+	if c.has(roleIngest) {
+		if err := a.addIngester(secrets, ring); err != nil {
+			return err
+		}
+	}
+	a.add(part{tasks: []loop.Task{{Name: "credentials", Run: func(ctx context.Context) error {
+		return a.callers.Expiry().Run(ctx, func() bool { return a.signs() && !a.away() }, func() { a.streams.Recheck() })
+	}}}})
+	return nil
+}
+
+// addKeyring is role ca, and the keyring of other roles that follow it: callers, the secure address and agents go by it.
+func (a *assembly) addKeyring(sealer seal.Sealer) (*keyring.Keyring, error) {
+	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.trust.RootsWritten, a.log)
+	if err != nil {
+		return nil, err
+	}
+	a.callers, a.signs = ca.callers, func() bool { return ca.ring.State().Active != nil }
+	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
+	a.pages.Rules.Revoked = func(id spiffeid.ID) bool { return ca.ring.State().RevokedIdentity(id) }
+	a.add(ca.part())
+	a.add(part{tasks: []loop.Task{{Name: "trust", Run: func(ctx context.Context) error { return a.trust.Run(ctx, ca.ring, a.streams) }}}})
+	return ca.ring, nil
+}
+
+// addReplica is role xds.
+func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) error {
+	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers,
+		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
+	if err != nil {
+		return err
+	}
+	a.pages.Proxies, a.streams = r.shown, r.server
+	a.add(r.part())
+	return nil
+}
+
+// addIngester is role ingest; ring says which identities are revoked, nil: this process does not follow the keyring.
+func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) error {
+	t := a.telemetry
+	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.read, a.tenants, a.log, t.written.hook(t.tracer, t.changes))
+	if err != nil {
+		return err
+	}
+	a.pages.Objects = i.shown(t.written.list)
+	a.add(i.part())
+	i.loop.Emit(denials.Unknown())
+	if ring == nil {
+		a.log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
+		return nil
+	}
+	denied := func(now time.Time) ([]keyring.Denial, bool) { return ring.State().Denied(now) }
+	source := denials.Source{Denied: denied, Changed: ring.Changed, Emit: i.loop.Emit, Log: a.log}
+	a.add(part{tasks: []loop.Task{{Name: "denials", Run: source.Run}}})
+	return nil
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"navarch.io/navarch/store/loop"
+)
+
+// part is what a role adds to the process that has it. Whatever it leaves out is empty: nobody asks whether a role is there.
+type part struct {
+	tasks  []loop.Task
+	plain  []func(grpc.ServiceRegistrar) // services of the plain-text address
+	secure []func(grpc.ServiceRegistrar) // services of the address over TLS
+	ready  []func() error                // all nil: proxies may be sent to this process; the first error says what is missing
+	notes  []func() []string             // what an operator should know of a process that is ready all the same
+	gauges []func(time.Time)             // set the metrics that are read off loops; one goroutine calls them
+	leave  []func(context.Context)       // hand over to other processes, while everything still runs
+}
+
+// add joins another part to p, after what is there.
+func (p *part) add(more part) {
+	p.tasks = append(p.tasks, more.tasks...)
+	p.plain, p.secure = append(p.plain, more.plain...), append(p.secure, more.secure...)
+	p.ready, p.notes = append(p.ready, more.ready...), append(p.notes, more.notes...)
+	p.gauges, p.leave = append(p.gauges, more.gauges...), append(p.leave, more.leave...)
+}
+
+// missing is why proxies should not be sent to this process; nil: they may be. A process that only ingests is ready once it runs.
+func (p *part) missing() error {
+	for _, ready := range p.ready {
+		if err := ready(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remarks are the notes of all parts.
+func (p *part) remarks() (all []string) {
+	for _, notes := range p.notes {
+		all = slices.Concat(all, notes())
+	}
+	return all
+}
+
+// measure keeps the metrics that are read off the loops, until the context ends.
+func (p *part) measure(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		for _, gauge := range p.gauges {
+			gauge(time.Now())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// depart leaves in order, one part after the other.
+func (p *part) depart(ctx context.Context) {
+	for _, leave := range p.leave {
+		leave(ctx)
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"navarch.io/navarch/store/loop"
+)
+
+// A process has all of what each of its parts has: a field that add forgets would be a role that nobody runs, or asks.
+func TestPartsAreJoined(t *testing.T) {
+	one := func() part {
+		return part{
+			tasks: []loop.Task{{}}, plain: []func(grpc.ServiceRegistrar){nil}, secure: []func(grpc.ServiceRegistrar){nil}, ready: []func() error{nil},
+			notes: []func() []string{nil}, gauges: []func(time.Time){nil}, leave: []func(context.Context){nil},
+		}
+	}
+	all := one()
+	all.add(one())
+	v := reflect.ValueOf(all)
+	for i := range v.NumField() {
+		if n := v.Field(i).Len(); n != 2 {
+			t.Errorf("%s: %d of two parts", v.Type().Field(i).Name, n)
+		}
+	}
+}
+
+// Proxies may be sent to a process when all of its parts are ready; else the first that is not says why. Notes are those of all.
+func TestPartsAreAsked(t *testing.T) {
+	var first, second error
+	note := func(text string) part {
+		return part{notes: []func() []string{func() []string { return []string{text} }}}
+	}
+	all := part{}
+	if all.missing() != nil || all.remarks() != nil {
+		t.Error("a process of nothing is not ready")
+	}
+	all.add(note("a"))
+	all.add(part{ready: []func() error{func() error { return first }}})
+	all.add(part{ready: []func() error{func() error { return second }}})
+	all.add(note("b"))
+	if err := all.missing(); err != nil {
+		t.Error(err)
+	}
+	if second = errors.New("second"); all.missing() != second {
+		t.Error("the second is not asked")
+	}
+	if first = errors.New("first"); all.missing() != first {
+		t.Error("the first is not told")
+	}
+	if got := all.remarks(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("notes %q", got)
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"navarch.io/navarch/ca/vault"
+	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/memory"
+	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/budget"
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/identities"
+	"navarch.io/navarch/push/join"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/problems"
+	"navarch.io/navarch/push/quarantine"
+	"navarch.io/navarch/push/quarantine/share"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/shard/fleet"
+	"navarch.io/navarch/store/crash"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/obs"
+)
+
+// replicaConfig is what role xds is made of.
+type replicaConfig struct {
+	config    *config
+	log       *slog.Logger
+	store     *kv.Store
+	mirror    *mirror.Mirror
+	vault     *vault.Vault // opens private keys; nil: there is no key encryption key
+	callers   *callers.Callers
+	agents    []serve.AgentType // beside the owner and the name table
+	answers   []serve.Answer    // to tools
+	telemetry *telemetry
+	crashes   *crash.Log
+}
+
+// replica is the role xds: mirror, plan, serve.
+type replica struct {
+	replicaConfig
+	pool     *pool.Pool
+	planner  *plan.Loop
+	fleet    *fleet.Fleet
+	server   *serve.Server
+	shown    *debug.Proxies // for /debug
+	withheld *quarantine.Quarantine
+	shared   *share.Loop
+	found    *problems.Loop
+}
+
+// newReplica makes the role. Errors name flags, where one is wrong.
+func newReplica(c replicaConfig) (*replica, error) {
+	r := &replica{replicaConfig: c, pool: &pool.Pool{}, shared: share.New(c.config.processName(), c.log)}
+	var err error
+	r.planner, err = plan.NewLoop(plan.Config{
+		Source: c.mirror, Pool: r.pool, Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
+		Authoriser: access.Snapshots{Current: c.mirror.Current}, Access: access.Settings{Away: c.config.rightsAway},
+		DebounceAfter: c.config.env.debounce, DebounceMax: c.config.env.debounceMax, DebounceEndpoints: c.config.env.edsDebounce,
+		Planned: tracePlans(c.telemetry.tracer, c.telemetry.changes),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.fleet, err = fleet.New(c.config.fleetConfig(c.store, c.mirror, c.log)); err != nil {
+		return nil, err
+	}
+	r.withheld = quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: c.config.retryAfter}, Log: c.log, Share: r.shared.Add})
+	r.found = problems.New(problems.Config{Name: c.config.processName(), Find: r.planner.Problems, Revision: r.planner.Revision, Log: c.log})
+	r.shown = &debug.Proxies{Planner: r.planner, Mirror: c.mirror, Cluster: c.config.cluster, Fleet: r.fleet.Page}
+	if r.server, err = r.newServer(); err != nil {
+		return nil, err
+	}
+	r.fleet.Serves(r.server)
+	r.shown.Server = r.server
+	c.telemetry.changes.serves(r.pool, func() bool { return r.server.Waiting(fanout.Endpoints)+r.server.Waiting(fanout.Config) > 0 })
+	return r, nil
+}
+
+// newServer makes the xDS server around the other parts.
+func (r *replica) newServer() (*serve.Server, error) {
+	names, err := nameTable()
+	if err != nil {
+		return nil, err
+	}
+	clients := obs.NewSampled(r.log)
+	return serve.New(serve.Config{
+		Quarantine:   r.withheld,
+		Authenticate: r.callers.Authenticate,
+		Refused:      r.callers.Refused,
+		MayHaveKeys:  r.callers.MayHaveKeys,
+		AgentTypes:   append(r.agents, r.fleet.AgentType(), names),
+		Answers:      r.answers,
+		Identifier:   debug.Identifier(r.config.processName()),
+		Store:        func() string { return join.StoreName(r.mirror.Status().Seen.Cluster) },
+		AckDeadline:  r.config.ackDeadline,
+		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current)}),
+		Planner: join.Planner{Plans: r.planner, Mirror: r.mirror, Fleet: r.fleet, Clients: clients, Checked: r.config.env.identityCheck, TrustDomain: r.config.trustDomain,
+			Scopes: &join.Scopes{Cluster: r.config.cluster, Domain: "svc." + r.config.domain, Snapshot: r.mirror.Current, Now: time.Now, Clients: clients}},
+		Budget:  fanout.Budget{Streams: r.config.env.pushThrottle},
+		Hooks:   hooks(&r.telemetry.commits, r.telemetry.changes, r.telemetry.tracer),
+		Blame:   r.shown.Blame,
+		Log:     r.log,
+		Crashes: r.crashes,
+	}), nil
+}
+
+// fleetConfig is this replica among the others.
+func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger) fleet.Config {
+	address, secure := c.advertised()
+	return fleet.Config{Store: store, Name: c.processName(), Address: address, Secure: secure, Embedded: c.dataDir != "", Zone: c.zone,
+		Revision: func() int64 { return m.Status().Revision }, Lease: c.replicaLease, Ramp: c.ramp, DrainAfter: c.drainAfter, Grace: c.shutdown,
+		MostJoins: c.env.maxRequests, Contained: c.contained, Log: log}
+}
+
+// part is what the role adds to its process.
+func (r *replica) part() part {
+	register := []func(grpc.ServiceRegistrar){r.server.Register}
+	return part{
+		plain: register, secure: register,
+		tasks: append([]loop.Task{
+			{Name: "mirror", Run: r.mirror.Run},
+			{Name: "plan", Run: r.planner.Run},
+			{Name: "push", Run: r.server.Run},
+			{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, r.server.Joins) }},
+			{Name: "quarantine", Run: func(ctx context.Context) error { return r.shared.Run(ctx, r.store, r.withheld) }},
+			{Name: "problems", Run: func(ctx context.Context) error { return r.found.Run(ctx, r.store) }},
+		}, r.fleet.Tasks(r.mirror, r.planner)...),
+		ready:  []func() error{r.mirror.Ready, r.fleet.Ready},
+		notes:  []func() []string{r.alarm},
+		gauges: []func(time.Time){r.countBuilds(), r.quarantined, r.fleet.Gauges},
+		leave:  []func(context.Context){r.fleet.Depart},
+	}
+}
+
+// alarm is what is wrong with the store, while the replica goes on with what it has.
+func (r *replica) alarm() []string {
+	if alarm := r.mirror.Status().Alarm; alarm != nil {
+		return []string{alarm.Error()}
+	}
+	return nil
+}
+
+// countBuilds is a gauge of what the pool holds, and counts what it has built since the last call.
+func (r *replica) countBuilds() func(time.Time) {
+	built, fragments := [xds.NumTypes]int64{}, int64(0)
+	return func(time.Time) {
+		resources, hosts := r.pool.Size()
+		obs.Pooled.WithLabelValues("resources").Set(float64(resources))
+		obs.Pooled.WithLabelValues("virtual_hosts").Set(float64(hosts))
+		for t := range xds.NumTypes {
+			now := r.pool.Builds(t)
+			obs.Builds.WithLabelValues(strings.ToLower(t.String())).Add(float64(now - built[t]))
+			built[t] = now
+		}
+		now := r.pool.Fragments()
+		obs.FragmentBuilds.Add(float64(now - fragments))
+		fragments = now
+	}
+}
