@@ -204,7 +204,7 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 	if c.By == attest.ByCertificate {
 		ttl, policy = outliving(c.NotAfter.Sub(s.cfg.Now()), ttl, policy)
 	}
-	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl, Proven: c.Proven}
+	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl, Proven: c.Proven, Origin: c.Origin()}
 	if c.ID == s.cfg.ControlPlane && c.By == attest.ByToken {
 		want.Names = s.cfg.Names
 	}

@@ -76,7 +76,7 @@ func (e *expiry) refused(who attest.Caller, now time.Time) error {
 	if !ended || since.IsZero() {
 		return nil
 	}
-	wait := expiryGrace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Pod+who.Serial)%uint64(expirySpread))
+	wait := expiryGrace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Credential()+who.Serial)%uint64(expirySpread))
 	if since.Before(who.NotAfter) {
 		since = who.NotAfter
 	}

@@ -81,7 +81,7 @@ var may = map[string][]string{
 	"ca/seal/kmstest":             {},
 	"ca/vault/vaulttest":          {},
 	"ca/issue":                    {},
-	"ca/attest":                   {"store/durable"},
+	"ca/attest":                   {"ca/issue", "store/durable"},
 	"ca/keyring":                  {"ca/seal", "ca/issue", "store/clock", "store/kv", "store/durable"},
 	"ca/vault":                    {"ca/seal", "store/kv"},
 	"ca/serve":                    {"ca/issue", "ca/attest"},
