@@ -92,6 +92,9 @@ func (p Policy) Shortest(ttl time.Duration) time.Duration {
 	return ttl - time.Duration(p.Jitter*float64(ttl))
 }
 
+// Default is for how long a certificate is issued that is asked for with no TTL.
+func (p Policy) Default() time.Duration { return p.withDefaults().DefaultTTL }
+
 // Check says what in the policy makes no sense, for the start of a process.
 func (p Policy) Check() error {
 	switch p = p.withDefaults(); {
