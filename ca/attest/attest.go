@@ -5,12 +5,16 @@
 package attest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/issue"
 )
 
 // Caller is an authenticated peer.
@@ -21,18 +25,39 @@ type Caller struct {
 	// By says what proved it: "token" or "certificate". A caller by certificate renews; its first certificate it gets by
 	// token.
 	By string
-	// Pod is the pod that the token is bound to, where it says so.
-	Pod string
+	// Pod is the pod that the token is bound to, where it says so; of a certificate, that of the token which it follows from (issue.Origin).
+	// PodUID is the pod's uid, where it says so.
+	Pod, PodUID string
 	// Serial is the client certificate's, hexadecimal as issue.SerialString writes it; empty where a token proved it.
 	Serial string
-	// Cluster is the one whose keys verified the token; empty where that is not known, or a certificate proved it.
+	// Cluster is the one whose keys verified the token, or that which a certificate follows from; empty where that is not known.
 	Cluster string
-	// Token is the id of the token (jti) that is bound to no pod; empty where it says none, or a certificate proved it.
+	// Token tells tokens that are bound to no pod from each other: the id (jti), else a digest. Of a certificate, that of the token which
+	// it follows from, or the serial number of the first one that did not say; empty: it does not say itself.
 	Token string
 	// Proven is when a token proved it last, as the CA found out; zero: not known here.
 	Proven time.Time
 	// NotAfter is when the credential ends; zero where who reviewed a token does not say.
 	NotAfter time.Time
+}
+
+// Origin is what a certificate for the caller says of what proved them. What renews a certificate that says nothing names its serial
+// number.
+func (c Caller) Origin() issue.Origin {
+	o := issue.Origin{Pod: c.Pod, PodUID: c.PodUID, Token: c.Token, Cluster: c.Cluster}
+	if o.Pod == "" {
+		o.Token = cmp.Or(o.Token, c.Serial)
+	}
+	return o
+}
+
+// Credential tells apart what callers of one identity have shown, and is the same for a token and for all certificates that follow
+// from it. Empty: nothing does.
+func (c Caller) Credential() string {
+	if c.Pod != "" {
+		return strings.TrimSuffix(c.Pod+"/"+c.PodUID, "/")
+	}
+	return cmp.Or(c.Token, c.Serial)
 }
 
 // What Caller.By says.

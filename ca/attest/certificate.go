@@ -12,6 +12,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"navarch.io/navarch/ca/issue"
 )
 
 // Certificates authenticates by the client certificate of the connection, which the TLS handshake has verified.
@@ -70,7 +72,10 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	if id, err = workload(c.TrustDomain, namespace, account); err != nil {
 		return Caller{}, err
 	}
-	return Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByCertificate, Serial: leaf.SerialNumber.Text(16), NotAfter: leaf.NotAfter}, nil
+	caller := Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByCertificate, Serial: issue.SerialString(leaf.SerialNumber), NotAfter: leaf.NotAfter}
+	origin := issue.OriginOf(leaf)
+	caller.Pod, caller.PodUID, caller.Token, caller.Cluster = origin.Pod, origin.PodUID, origin.Token, origin.Cluster
+	return caller, nil
 }
 
 var errPath = errors.New("path is not /ns/<namespace>/sa/<service account>")

@@ -3,6 +3,7 @@ package attest
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -176,12 +177,22 @@ func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	v, err := t.verify(ctx, token)
 	switch {
 	case err == nil:
+		if v.caller.Pod == "" && v.caller.Token == "" {
+			v.caller.Token = digest(sum)
+		}
 		t.known.Add(sum, v)
 	case t.cfg.Reviewer != nil && (errors.Is(err, ErrIssuer) || errors.Is(err, ErrUnavailable)):
-		return t.review(ctx, token)
+		caller, err := t.review(ctx, token)
+		if err == nil && caller.Pod == "" {
+			caller.Token = digest(sum)
+		}
+		return caller, err
 	}
 	return v.caller, err
 }
+
+// digest tells a token from others that says nothing which does.
+func digest(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:16]) }
 
 func (t *Tokens) review(ctx context.Context, token string) (Caller, error) {
 	r, err := t.cfg.Reviewer.Review(ctx, token, t.cfg.Audiences)
@@ -213,12 +224,12 @@ func (t *Tokens) verify(ctx context.Context, token string) (verified, error) {
 		return verified{}, err
 	}
 	v.until = c.Expiry.Time().Add(t.cfg.Leeway)
-	pod := ""
+	pod, uid := "", ""
 	if c.Kubernetes.Pod != nil {
-		pod = c.Kubernetes.Pod.Name
+		pod, uid = c.Kubernetes.Pod.Name, c.Kubernetes.Pod.UID
 	}
 	if v.caller, err = t.caller(c.Kubernetes.Namespace, c.Kubernetes.ServiceAccount.Name, pod); err == nil {
-		v.caller.NotAfter, v.caller.Cluster = c.Expiry.Time(), cluster
+		v.caller.NotAfter, v.caller.Cluster, v.caller.PodUID = c.Expiry.Time(), cluster, uid
 		if pod == "" {
 			v.caller.Token = c.ID[:min(len(c.ID), maxTokenID)]
 		}

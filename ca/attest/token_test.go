@@ -97,7 +97,7 @@ func verifier(t testing.TB, keys *Keys, change ...func(*TokensConfig)) *Tokens {
 func static(keys ...jose.JSONWebKey) *Keys { return must(StaticKeys(jwks(keys...))) }
 
 func TestTokenAccepted(t *testing.T) {
-	want := Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), Namespace: "shop", ServiceAccount: "web", By: ByToken, Pod: "web-1"}
+	want := Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), Namespace: "shop", ServiceAccount: "web", By: ByToken, Pod: "web-1", PodUID: "u2"}
 	v := verifier(t, static(jwk("r", rsaKey()), jwk("e", ecKey())))
 	for name, token := range map[string]string{
 		"RS256":               sign(rsaKey(), "r", bound(nil)),
@@ -117,7 +117,7 @@ func TestTokenAccepted(t *testing.T) {
 	}
 	unbound := bound(map[string]any{"kubernetes.io": map[string]any{"namespace": "shop", "serviceaccount": map[string]any{"name": "web"}}})
 	got, err := v.Verify(t.Context(), sign(ecKey(), "e", unbound))
-	want.Pod, want.Token, got.NotAfter = "", "0b1f", time.Time{}
+	want.Pod, want.PodUID, want.Token, got.NotAfter = "", "", "0b1f", time.Time{}
 	if err != nil || got != want {
 		t.Errorf("without pod: %+v, %v", got, err)
 	}

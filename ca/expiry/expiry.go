@@ -81,7 +81,7 @@ func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	if !ended || since.IsZero() {
 		return nil
 	}
-	wait := grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Pod+who.Serial)%uint64(spread))
+	wait := grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Credential()+who.Serial)%uint64(spread))
 	if since.Before(who.NotAfter) {
 		since = who.NotAfter
 	}

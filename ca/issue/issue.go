@@ -47,6 +47,8 @@ type Request struct {
 	TTL     time.Duration // 0: the default; more than the maximum: the maximum
 	// Proven is when the identity was proven by a token last, for the certificate to say (Proven); zero: it does not.
 	Proven time.Time
+	// Origin is what proved it in the first place, for the certificate to say (OriginOf); zero: it does not.
+	Origin Origin
 	// Names are put beside the identity: DNS names, and those that are IP addresses as such. They are the issuer's decision,
 	// never the CSR's.
 	Names []string
@@ -90,6 +92,9 @@ func (p Policy) Shortest(ttl time.Duration) time.Duration {
 	return ttl - time.Duration(p.Jitter*float64(ttl))
 }
 
+// Default is for how long a certificate is issued that is asked for with no TTL.
+func (p Policy) Default() time.Duration { return p.withDefaults().DefaultTTL }
+
 // Check says what in the policy makes no sense, for the start of a process.
 func (p Policy) Check() error {
 	switch p = p.withDefaults(); {
@@ -130,6 +135,11 @@ func Issue(a *Authority, r Request, p Policy, now time.Time, random io.Reader) (
 	if t.ExtraExtensions, err = proven(r.Proven); err != nil {
 		return nil, err
 	}
+	origin, err := r.Origin.extensions()
+	if err != nil {
+		return nil, fmt.Errorf("%w: origin of the credential: %w", ErrIdentity, err)
+	}
+	t.ExtraExtensions = append(t.ExtraExtensions, origin...)
 	return a.sign(public, t, r.TTL, p, now, random)
 }
 

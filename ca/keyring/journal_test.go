@@ -300,7 +300,7 @@ func TestRevocationOfManyLeaves(t *testing.T) {
 // A certificate is revoked with those that were issued to who showed it, and those that renewed these; others of the identity stay.
 func TestRevocationFollowsRenewals(t *testing.T) {
 	w := newHarness(t)
-	r := w.replica(func(c *keyring.Config) { c.MaxRevoked = 7 })
+	r := w.replica(func(c *keyring.Config) { c.MaxRevoked = 70 })
 	r.settle()
 	first, _ := crowd(t, r, "spiffe://cluster.local/ns/default/sa/web", w.now(), 6)
 	other := r.mustLeaf("web")
@@ -310,6 +310,30 @@ func TestRevocationFollowsRenewals(t *testing.T) {
 	}
 	if got := serials(list(t, r, 1)); len(got) != 6 || got[other.Serial] {
 		t.Fatalf("%v", got)
+	}
+}
+
+// Who chains renewals takes no more than a tenth of the lists when the first is revoked by its number, or when its identity is restored:
+// others have room for theirs.
+func TestOneRevocationTakesATenthOfTheLists(t *testing.T) {
+	w := newHarness(t)
+	r := w.replica()
+	r.settle()
+	const identity = "spiffe://cluster.local/ns/default/sa/web"
+	first, _ := crowd(t, r, identity, w.now().Add(time.Hour), 950)
+	if _, err := r.Revoke(t.Context(), []string{first}, nil); err == nil || !strings.Contains(err.Error(), "revoke the identity "+identity) {
+		t.Fatalf("950 renewals are revoked by one number: %v", err)
+	}
+	if _, err := r.Revoke(t.Context(), nil, []string{identity}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Restore(t.Context(), []string{identity}); err == nil || !strings.Contains(err.Error(), "restore it after") {
+		t.Fatalf("950 certificates go into the lists: %v", err)
+	}
+	for range 3 {
+		if out, err := r.Revoke(t.Context(), []string{r.mustLeaf("other").Serial}, nil); err != nil || len(out.Serials) != 1 {
+			t.Fatalf("another one has no room: %+v, %v", out, err)
+		}
 	}
 }
 

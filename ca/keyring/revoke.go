@@ -97,6 +97,10 @@ func revoke(r *record, c *census, serials []string, most int, now time.Time) (*R
 			return nil, err
 		}
 		renewals := c.renewalsOf(serial, now)
+		if n := len(renewals) + 1; n > share(most) {
+			return nil, fmt.Errorf("serial %s: %d certificates were issued to who showed it, and one revocation takes %d of the %d places in the lists at most: revoke the identity %s instead",
+				serial, n-1, share(most), most, renewals[0].Identity)
+		}
 		for _, one := range append(renewals, Issue{Serial: serial, Epoch: leaf.Epoch, NotAfter: leaf.NotAfter}) {
 			if r.list(one, now) {
 				out.Serials = append(out.Serials, one.Serial)
@@ -114,6 +118,9 @@ func revoke(r *record, c *census, serials []string, most int, now time.Time) (*R
 	slices.Sort(out.Unknown)
 	return out, nil
 }
+
+// share is how many places in the lists one revocation or restoration takes, so that nobody's renewals fill them for others: a tenth.
+func share(most int) int { return max(1, most/10) }
 
 // followed says why a certificate cannot be revoked by its serial number: what renewed it may be among what is not journalled one by one.
 // leaf is the zero one where the journal does not have it.
@@ -156,6 +163,10 @@ func restore(r *record, c *census, identities []string, most int, now time.Time)
 				id, end.UTC().Format(time.RFC3339))
 		}
 		had := of(c, id, now)
+		if len(had) > share(most) {
+			return fmt.Errorf("identity %s has %d certificates from before it was revoked, and one of the lists takes %d at most: restore it after %s, when they have ended",
+				id, len(had), share(most), r.Identities[id].Until.UTC().Format(time.RFC3339))
+		}
 		for _, leaf := range had {
 			if r.unlisted() != nil {
 				return fmt.Errorf("identity %s has %d certificates from before it was revoked, and an issuer cannot sign revocation lists: restore it after %s, when they have ended",

@@ -202,9 +202,10 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 	}
 	ttl, policy := time.Duration(r.GetValidityDuration())*time.Second, s.cfg.Policy
 	if c.By == attest.ByCertificate {
-		ttl, policy = outliving(c.NotAfter.Sub(s.cfg.Now()), ttl, policy)
+		left := c.NotAfter.Sub(s.cfg.Now())
+		ttl, policy = outliving(left, s.alone(c, left, ttl), policy)
 	}
-	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl, Proven: c.Proven}
+	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl, Proven: c.Proven, Origin: c.Origin()}
 	if c.ID == s.cfg.ControlPlane && c.By == attest.ByToken {
 		want.Names = s.cfg.Names
 	}

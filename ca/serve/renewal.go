@@ -67,6 +67,15 @@ func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error)
 	return at, status.Errorf(codes.Unauthenticated, "show a token: %s showed its last at %s, and renews by certificate alone for %s", c.ID, at.UTC().Format(time.RFC3339), most)
 }
 
+// alone is for how long at most a renewal by certificate is asked for, so that one that was stolen becomes none of 90 days: what the
+// policy gives by default, or what the certificate that was shown has left. Machines have no tokens, and are not bounded so.
+func (s *Server) alone(c attest.Caller, left, ttl time.Duration) time.Duration {
+	if machine := s.cfg.Renewals.Machine; machine != nil && machine(c.ID) {
+		return ttl
+	}
+	return min(ttl, max(s.cfg.Policy.Default(), left))
+}
+
 // outliving is for how long a renewal is asked for, so that it does not end before the certificate that was shown, which has left to live:
 // while that can be revoked by its serial number, what renewed it is in the journal, and what renewed this, so that all of it goes along.
 func outliving(left, ttl time.Duration, p issue.Policy) (time.Duration, issue.Policy) {

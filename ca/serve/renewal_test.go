@@ -149,3 +149,26 @@ func TestRenewalOutlivesWhatWasShown(t *testing.T) {
 		}
 	}
 }
+
+// A certificate makes none that lives longer than what is issued by default, or than it has left itself, whatever is asked for: only a
+// token does, or a machine's certificate.
+func TestRenewalByCertificateIsNotLonger(t *testing.T) {
+	l := startLater(t, 100*time.Hour, 0)
+	short := func(account string) *tls.Certificate {
+		conn := dial(t, l.CA, nil)
+		defer conn.Close()
+		csr, key := request(t)
+		chain, err := create(t.Context(), conn, l.Token("shop", account), &securityv1.IstioCertificateRequest{Csr: csr, ValidityDuration: int64(200 * time.Hour / time.Second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode([]byte(chain[0]))
+		return &tls.Certificate{PrivateKey: key, Certificate: [][]byte{block.Bytes}}
+	}
+	for account, longest := range map[string]time.Duration{"cart": 201 * time.Hour, "machine": 81 * 24 * time.Hour} {
+		renewed := l.must(l.ask("", short(account), time.Hour)) // asks for 80 days
+		if got := renewed.Leaf.NotAfter.Sub(l.now); got > longest || got < longest*8/10 {
+			t.Errorf("%s: a certificate of 200 h made one of %v", account, got)
+		}
+	}
+}

@@ -39,6 +39,19 @@ import (
 // clientPair is a client's certificate of an authority.
 func clientPair(t *testing.T, by *issue.Authority, id string) tls.Certificate {
 	t.Helper()
+	leaf, key := signedPair(t, by, issue.Request{Identity: spiffeid.RequireFromString(id)})
+	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key}
+}
+
+// originated is a certificate that follows from a token.
+func originated(t *testing.T, by *issue.Authority, id string, origin issue.Origin) *x509.Certificate {
+	t.Helper()
+	leaf, _ := signedPair(t, by, issue.Request{Identity: spiffeid.RequireFromString(id), Origin: origin})
+	return leaf
+}
+
+func signedPair(t *testing.T, by *issue.Authority, r issue.Request) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -47,12 +60,12 @@ func clientPair(t *testing.T, by *issue.Authority, id string) tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	csr := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	issued, err := issue.Issue(by, issue.Request{CSR: csr, Identity: spiffeid.RequireFromString(id)}, issue.Policy{}, time.Now(), nil)
+	r.CSR = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	issued, err := issue.Issue(by, r, issue.Policy{}, time.Now(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{issued.Leaf.Raw}, PrivateKey: key}
+	return issued.Leaf, key
 }
 
 // listening is both gRPC addresses of a process and one client that subscribes, and the TLS configuration of clients.

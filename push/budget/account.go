@@ -43,7 +43,7 @@ func (l *Ledger) credential(h Holder) *credential {
 	return c
 }
 
-// most is how many streams an identity may have whose credentials are not light.
+// most is how many streams an identity may have, but for those that are proven and of light credentials.
 func (l *Ledger) most(a *account) int { return l.cfg.Least + l.cfg.PerKnown*len(a.known) }
 
 // proven says whether a stream is one of a known workload.
@@ -67,7 +67,7 @@ func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	}
 	full := fmt.Errorf("%w: %d are open", ErrExhausted, a.streams)
 	switch {
-	case greedy == nil && !proven && a.streams >= l.cfg.Hard+l.cfg.PerKnown*len(a.known):
+	case greedy == nil && !proven && a.unbound >= max(l.most(a), l.cfg.Workload):
 		return nil, full
 	case greedy == nil:
 		return nil, nil // all are light
@@ -100,6 +100,9 @@ func (l *Ledger) add(c *credential, e *Entry) {
 	e.place = c.streams.PushBack(e)
 	if c.account.streams++; c.streams.Len() > l.cfg.Workload {
 		c.account.heavy[c] = struct{}{}
+	}
+	if !e.holder.Pod {
+		c.account.unbound++
 	}
 	if c.place != nil {
 		l.idle.Remove(c.place)
@@ -149,6 +152,9 @@ func (e *Entry) remove() {
 	}
 	if c.account.streams--; c.streams.Len() <= l.cfg.Workload {
 		delete(c.account.heavy, c)
+	}
+	if !e.holder.Pod {
+		c.account.unbound--
 	}
 	if c.streams.Len() == 0 {
 		l.rests(c)

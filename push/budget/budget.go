@@ -2,12 +2,12 @@
 // takes much takes it from themselves.
 //
 // An identity is a service account, which thousands of Pods may have. Its *credentials* tell these apart, and nobody can forge
-// one: a token that is bound to a Pod, a certificate, a token of ours. Node ids do so too where several proxies share a
+// one: a token and the certificates that follow from it are one. Node ids do so too where several proxies share a
 // credential, but they are claims. A credential is *light* while it has no more streams than one proxy needs, and then nothing
-// that others do ends them; the caps of an identity are for those that have more. They grow with the workloads that the
-// source knows of the identity, and have a floor, because Pods behind no Service are not known. A stream is *proven* to be of a
-// known workload where its token is bound to a Pod, or its connection comes from a known workload's address; others do not
-// displace it.
+// that others do ends them; the caps of an identity are for those that have more, and for those that no Pod has. They grow with
+// the workloads that the source knows of the identity, and have a least, because Pods behind no Service are not known. A stream is
+// *proven* to be of a known workload where its token is bound to a Pod, or its connection comes from a known workload's address; others
+// do not displace or refuse it.
 //
 // Owns: the counts.  Reads: nothing.  Never: closes anything while its lock is held; believes what a node says of itself.
 package budget
@@ -24,9 +24,8 @@ import (
 // Limits are the numbers of the rules; 0 is the default.
 type Limits struct {
 	Workload int // streams of one workload, and of a light credential; 8: Envoy and agents overlap where they reconnect
-	Least    int // streams of an identity whose credentials are not light; 1,024
+	Least    int // streams of an identity whose credentials are not light, or not bound to a Pod; 1,024
 	PerKnown int // and so many for each workload that is known; 4
-	Hard     int // all streams of an identity, in the same way; 32,768
 
 	Names         int // bytes that an identity's streams may keep of names of which there is nothing; 32 MiB
 	NamesPerKnown int // and so many for each workload that is known; 4 KiB
@@ -91,6 +90,7 @@ type Ledger struct {
 type account struct {
 	identity    string
 	streams     int
+	unbound     int // of these, of credentials that are bound to no Pod
 	credentials map[string]*credential
 	heavy       map[*credential]struct{} // those that are not light
 	spent       int                      // bytes of names, beside what is free
@@ -135,7 +135,7 @@ func New(c Config) *Ledger {
 	for _, n := range []struct {
 		value *int
 		or    int
-	}{{&c.Workload, 8}, {&c.Least, 1024}, {&c.PerKnown, 4}, {&c.Hard, 32768}, {&c.Names, 32 << 20}, {&c.NamesPerKnown, 4 << 10},
+	}{{&c.Workload, 8}, {&c.Least, 1024}, {&c.PerKnown, 4}, {&c.Names, 32 << 20}, {&c.NamesPerKnown, 4 << 10},
 		{&c.NamesFree, 16 << 10}, {&c.Messages, 128 << 20}, {&c.MessagesPerKnown, 512 << 10}, {&c.MessagesPerCredential, 16 << 20},
 		{&c.MessagesInAll, 512 << 20}, {&c.Asks, 4}} {
 		if *n.value <= 0 {

@@ -64,7 +64,7 @@ func address(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
-// 10,000 good agents of one account come from one address, join, reconnect while their old streams are still there, and renew
+// 10,000 good agents of one account, each with the credential of its Pod, come from one address, join, reconnect while their old streams are still there, and renew
 // their certificates, with and without an attacker there who has one credential of the account, or 50, and invents node ids. None
 // of the good ones is refused or ended but by its own newer streams.
 func TestTenThousandAgents(t *testing.T) {
@@ -92,7 +92,7 @@ func TestTenThousandAgents(t *testing.T) {
 			var good []*stream
 			for i := range agents {
 				attack(i)
-				s := w.open(Holder{Credential: strconv.Itoa(i), From: gateway}, "agent-"+strconv.Itoa(i))
+				s := w.open(Holder{Credential: strconv.Itoa(i), Pod: true, From: gateway}, "agent-"+strconv.Itoa(i))
 				if s == nil || s.Join() != nil || s.Spend(8<<10) != 8<<10 {
 					t.Fatalf("agent %d is refused", i)
 				}
@@ -104,7 +104,7 @@ func TestTenThousandAgents(t *testing.T) {
 				if i < agents/2 {
 					credential += " renewed"
 				}
-				s := w.open(Holder{Credential: credential, From: gateway}, "agent-"+strconv.Itoa(i))
+				s := w.open(Holder{Credential: credential, Pod: true, From: gateway}, "agent-"+strconv.Itoa(i))
 				if s == nil || s.Join() != nil {
 					t.Fatalf("agent %d is refused when it reconnects", i)
 				}
@@ -210,8 +210,8 @@ func TestSharedCredentialsDoNotTakeTurns(t *testing.T) {
 }
 
 // Light credentials are bounded, too, but for those of Pods and of known workloads.
-func TestHardCap(t *testing.T) {
-	w := newBudgetTest(t, Limits{Least: 10, Hard: 50, PerKnown: 1})
+func TestCapOfLightCredentials(t *testing.T) {
+	w := newBudgetTest(t, Limits{Least: 50, PerKnown: 1})
 	w.known[address(1)] = struct{}{}
 	for i := range 100 {
 		w.open(Holder{Credential: strconv.Itoa(i)}, "n")
@@ -325,7 +325,7 @@ func TestAskAndBlame(t *testing.T) {
 
 // Nothing is kept of credentials that are gone.
 func TestForgotten(t *testing.T) {
-	w := newBudgetTest(t, Limits{Least: 10, Hard: 10})
+	w := newBudgetTest(t, Limits{Least: 10})
 	for i := range 1000 {
 		if s := w.open(Holder{Credential: strconv.Itoa(i)}, "n"); s != nil && i%2 == 0 {
 			s.Leave()

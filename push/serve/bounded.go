@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"errors"
 	"net/netip"
 	"time"
@@ -26,7 +25,7 @@ const (
 
 // sourceLimits are those of one address that streams come from on plain text, where all that is known of a caller is that address:
 // enough for all proxies of a large node, or of a gateway that hides many nodes. Node ids are claims, and end nobody's streams.
-var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Hard: 32768, Names: 256 << 20, Asks: 16}
+var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20, Asks: 16}
 
 // enter takes a place among the streams of the caller's identity, or, where it has shown none, of the address that it comes from.
 func (st *stream) enter() (err error) {
@@ -46,7 +45,7 @@ func (st *stream) enter() (err error) {
 
 // Holder is how budgets know a caller that connects from an address (host:port).
 func Holder(who attest.Caller, from string) budget.Holder {
-	h := budget.Holder{Identity: who.ID.String(), Credential: cmp.Or(who.Pod, who.Serial, who.Token), Pod: who.Pod != ""}
+	h := budget.Holder{Identity: who.ID.String(), Credential: who.Credential(), Pod: who.Pod != ""}
 	if at, err := netip.ParseAddrPort(from); err == nil {
 		h.From = at.Addr().Unmap().WithZone("")
 	}

@@ -104,7 +104,7 @@ func TestNewerStreamsOfAProxy(t *testing.T) {
 
 // Streams on plain text are bounded by the address that they come from: callers there have no identity.
 func TestStreamsOfASource(t *testing.T) {
-	sources := budget.New(budget.Config{Limits: budget.Limits{Least: 1, Workload: 3}})
+	sources := budget.New(budget.Config{Limits: budget.Limits{Least: 4, Workload: 3}})
 	s, addr := start(t, Config{Planner: newPlanner(cluster("a")), Sources: sources})
 	for i := range 5 {
 		c := dial(t, addr)

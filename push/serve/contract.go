@@ -33,8 +33,8 @@ type Client struct {
 	ID          string               // of the first request's node
 	Node        []byte               // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
 	Identity    string               // the authenticated peer (a SPIFFE ID); empty on plain text
-	Pod         string               // that its token is bound to; empty: to none
-	Cluster     string               // whose keys verified its token; empty: none did, or it is not known whose
+	Pod         string               // that its token is bound to, or the token that its certificate follows from; empty: to none
+	Cluster     string               // whose keys verified that token; empty: it is not known whose
 	Ends        time.Time            // when its credential does; zero: not known
 	Addr        string               // the peer's address
 	Envoy       string               // version of its Envoy; empty: it does not say

@@ -86,7 +86,7 @@ var may = map[string][]string{
 	"ca/seal/kmstest":             {},
 	"ca/vault/vaulttest":          {},
 	"ca/issue":                    {},
-	"ca/attest":                   {"store/durable"},
+	"ca/attest":                   {"ca/issue", "store/durable"},
 	"ca/keyring":                  {"ca/seal", "ca/issue", "store/clock", "store/kv", "store/durable"},
 	"ca/vault":                    {"ca/seal", "store/kv"},
 	"ca/expiry":                   {"ca/attest"},
@@ -141,6 +141,7 @@ var testsMay = map[string][]string{
 	"store/mirror":          {"store/kv/kvtest"},
 	"store/obs":             {"push/envoytest"},
 	"store/removal":         {"store/kv/kvtest"},
+	"push/join":             {"ca/issue"},
 	"store/tenants":         {"store/kv/kvtest"},
 
 	"cmd/*":    {"*"},

@@ -65,10 +65,9 @@ func TestFaultHostileIdentity(t *testing.T) {
 		roots.AppendCertsFromPEM(text)
 		return err
 	})
-	mine := token(t, data, "shop", "client")
-	enrol := func() caller {
+	enrol := func() caller { // with a token of its own
 		conf := &tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"}
-		pair, _, err := signed(bearer(t.Context(), mine), t, d.secure, conf)
+		pair, _, err := signed(bearer(t.Context(), token(t, data, "shop", "client")), t, d.secure, conf)
 		if err != nil {
 			t.Fatal(err)
 		}
