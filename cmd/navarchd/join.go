@@ -93,7 +93,7 @@ func (p planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	}
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
-	if err := p.mirror.ConfirmAt(confirm, position(c.MinRevision)); errors.Is(err, mirror.ErrBehind) {
+	if err := p.mirror.ConfirmAt(confirm, seen(c.MinRevision)); errors.Is(err, mirror.ErrBehind) {
 		return nil, &serve.BehindError{Revision: p.mirror.Current().Revision(), Err: err}
 	} else if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
@@ -128,16 +128,28 @@ func storeName(m *mirror.Mirror) string {
 	return ""
 }
 
-// position is a client's floor in the store's terms. A store whose name is none of ours is another one.
-func position(f agentapi.MinRevision) kv.Position {
+// placeName is where the newest state that was read stands; empty: that is not known.
+func placeName(m *mirror.Mirror) string {
+	if s := m.Current(); s != nil && s.Place().Known() {
+		return s.Place().String()
+	}
+	return ""
+}
+
+// seen is what a client says that it has seen, in the store's terms. A store whose name is none of ours is another one.
+func seen(f agentapi.MinRevision) mirror.Seen {
+	place, err := kv.ParsePlace(f.Place)
+	if err != nil {
+		place = kv.Place{}
+	}
 	if f.Store == "" {
-		return kv.Position{Revision: f.Revision}
+		return mirror.Seen{At: kv.Position{Revision: f.Revision}, Place: place}
 	}
 	cluster, err := strconv.ParseUint(f.Store, 16, 64)
 	if err != nil || cluster == 0 {
-		return kv.Position{}
+		return mirror.Seen{Place: place}
 	}
-	return kv.Position{Cluster: cluster, Revision: f.Revision}
+	return mirror.Seen{At: kv.Position{Cluster: cluster, Revision: f.Revision}, Place: place}
 }
 
 // check compares who the caller is with who its node says it is. On plain text nobody is anybody.

@@ -236,6 +236,7 @@ func (p *process) replica() ([]loop.Task, error) {
 		Answers:      p.answers(),
 		Identifier:   p.config.identifier(),
 		Store:        func() string { return storeName(p.mirror) },
+		Place:        func() string { return placeName(p.mirror) },
 		AckDeadline:  p.config.ackDeadline,
 		Callers:      budget.New(budget.Config{Workloads: workloads(p.mirror.Current)}),
 		Planner: planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, clients: clients, checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain,

@@ -39,10 +39,10 @@ func TestResponsesAreCanonical(t *testing.T) {
 		got  *response
 		want proto.Message
 	}{
-		"delta": {encodeDelta(reply), d}, "state of the world": {encodeStateOfTheWorld(reply), w},
-		"aside": {encodeNotice(n, false), agentDelta}, "aside, removed": {encodeNotice(gone, false), agentGone},
-		"aside, state of the world":          {encodeNotice(n, true), agentSotw},
-		"aside, removed, state of the world": {encodeNotice(gone, true), &discoveryv3.DiscoveryResponse{TypeUrl: n.url, Nonce: n.nonce}},
+		"delta": {encodeDelta(reply, ""), d}, "state of the world": {encodeStateOfTheWorld(reply), w},
+		"aside": {encodeNotice(n, "", false), agentDelta}, "aside, removed": {encodeNotice(gone, "", false), agentGone},
+		"aside, state of the world":          {encodeNotice(n, "", true), agentSotw},
+		"aside, removed, state of the world": {encodeNotice(gone, "", true), &discoveryv3.DiscoveryResponse{TypeUrl: n.url, Nonce: n.nonce}},
 	} {
 		want, err := deterministic.Marshal(c.want)
 		if err != nil {

@@ -173,11 +173,11 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 	case o.answer != nil:
 		msg = o.answer.message
 	case o.notice.nonce != "":
-		msg = encodeNotice(&o.notice, st.sotw)
+		msg = encodeNotice(&o.notice, st.newest(), st.sotw)
 	case st.sotw:
 		msg = encodeStateOfTheWorld(r)
 	default:
-		msg = encodeDelta(r)
+		msg = encodeDelta(r, st.newest())
 	}
 	if lent {
 		defer st.timed(o.what()).Stop()
