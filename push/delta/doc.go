@@ -16,6 +16,9 @@
 // placeholder where Envoy would wait for ever. Request takes an ACK, which makes acked what was sent, or a NACK: the refused version is put
 // into quarantine by name where Envoy says which it is, else it is found by halves (nack.go); the rest of the response is sent again.
 //
+// Types that a server has beside Envoy's are dynamic types of the same machine (dynamic.go): one resource for each client, of which Offer
+// gives the newest. Agents ask for them.
+//
 // # Invariants, held by tests
 //
 // What a client has after its last ACK is its target, but for refused and withheld versions (model tests). A response is made only of what

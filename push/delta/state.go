@@ -18,6 +18,9 @@ const maxFlights = 128
 
 // Config is what a State is made of. The zero Config is ready for use.
 type Config struct {
+	// Dynamic are the type URLs of the types that are served beside Envoy's: agents ask for them. A client has one resource of such a
+	// type, or none (dynamic.go).
+	Dynamic []string
 	// Credit is how many unacknowledged bytes stop further responses; 0: the default.
 	Credit int
 	// StateOfTheWorld makes a state-of-the-world stream.
@@ -36,7 +39,8 @@ type State struct {
 	target     *manifest.Set // the newest
 	base       *manifest.Set // the newest whose clusters and endpoints were sent: listeners and routes come from it
 	types      [xds.NumTypes]typed
-	unacked    int // bytes
+	dynamic    []*dynamic // as Config.Dynamic; nil, and an entry of it: never asked for
+	unacked    int        // bytes
 	serial     uint64
 	resumeOver bool
 	urgent     bool // the response that is being made does not wait for configuration
@@ -105,6 +109,7 @@ type flight struct {
 // Reply is a response to be sent.
 type Reply struct {
 	Type     xds.Type
+	URL      string          // of the type
 	Set      []*xds.Resource // by name; of a state-of-the-world stream's CDS and LDS: everything
 	Removed  []string        // sorted; never a name of Set
 	Nonce    string
@@ -141,7 +146,7 @@ func (s *State) withholds(r *xds.Resource) bool { return s.withheld != nil && s.
 func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }
 
 // Took says whether the client has acknowledged, or refused, all configuration of the newest set that it asks for. Endpoints do
-// not count, nor do removals that wait.
+// not count, nor do removals that wait, nor dynamic types.
 func (s *State) Took() bool {
 	for t := range s.types {
 		ty := &s.types[t]
@@ -162,22 +167,50 @@ func (s *State) EndResume() { s.resumeOver = true }
 // Idle says that Next has certainly nothing to give; cheap.
 func (s *State) Idle() bool {
 	for t := range s.types {
-		ty := &s.types[t]
-		if ty.subscribed && (ty.answer || ty.fresh || len(ty.overrides) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(xds.Type(t))) {
+		if !s.types[t].idle(s.stack(xds.Type(t))) {
+			return false
+		}
+	}
+	for _, d := range s.dynamic {
+		if d != nil && !d.idle(d.target) {
 			return false
 		}
 	}
 	return s.base == s.target
 }
 
-// InFlight is the number of unacknowledged responses of a type.
-func (s *State) InFlight(t xds.Type) int { return len(s.types[t].flights) }
+// idle says that nothing of a type is to be sent, and certainly nothing of a stack.
+func (ty *typed) idle(stack manifest.Stack) bool {
+	return !ty.subscribed || !ty.answer && !ty.fresh && len(ty.overrides) == 0 && len(ty.retry) == 0 && ty.sent == stack
+}
 
-// Charge counts bytes that the caller sends on the same stream beside the replies; negative once they are acknowledged.
-func (s *State) Charge(bytes int) { s.unacked += bytes }
+// InFlight is the number of unacknowledged responses of a type.
+func (s *State) InFlight(t xds.Type) int {
+	if ty := s.typed(t); ty != nil {
+		return len(ty.flights)
+	}
+	return 0
+}
+
+// Subscribed says whether a type was asked for on the stream.
+func (s *State) Subscribed(t xds.Type) bool {
+	ty := s.typed(t)
+	return ty != nil && ty.subscribed
+}
 
 // Unacked is the number of unacknowledged bytes.
 func (s *State) Unacked() int { return s.unacked }
+
+// typed is the state of a type; nil of a dynamic one that was never asked for.
+func (s *State) typed(t xds.Type) *typed {
+	if t < xds.NumTypes {
+		return &s.types[t]
+	}
+	if d := s.dynamicOf(t); d != nil {
+		return &d.typed
+	}
+	return nil
+}
 
 // goal is the set that a type is computed from: nil while listeners and routes have to wait.
 func (s *State) goal(t xds.Type) *manifest.Set {
@@ -187,7 +220,11 @@ func (s *State) goal(t xds.Type) *manifest.Set {
 	return s.target
 }
 
+// stack is what the client is to have of a type.
 func (s *State) stack(t xds.Type) manifest.Stack {
+	if d := s.dynamicOf(t); d != nil {
+		return d.target
+	}
 	if g := s.goal(t); g != nil {
 		return g.Types[t]
 	}

@@ -74,7 +74,7 @@ func encodeDelta(r *delta.Reply, place string) *response {
 	if n := len(r.Encoded) + 2; n > len(out.few) {
 		out.bufs = make(mem.BufferSlice, 0, n)
 	}
-	out.head, out.tail = frame(r.Revision, place, r.Type.URL(), r.Nonce, r.Removed)
+	out.head, out.tail = frame(r.Revision, place, r.URL, r.Nonce, r.Removed)
 	out.bufs = append(append(append(out.bufs, &out.head), r.Encoded...), &out.tail)
 	return out
 }
@@ -98,31 +98,17 @@ func frame(revision int64, place, url, nonce string, removed []string) (head, ta
 
 // encodeStateOfTheWorld makes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5}.
 func encodeStateOfTheWorld(r *delta.Reply) *response {
-	bufs := mem.BufferSlice{mem.SliceBuffer(appendText(nil, 1, r.Version))}
+	var bufs mem.BufferSlice
+	if r.Version != "" {
+		bufs = append(bufs, mem.SliceBuffer(appendText(nil, 1, r.Version)))
+	}
 	for _, res := range r.Set {
 		for _, b := range res.State() {
 			bufs = append(bufs, mem.SliceBuffer(b))
 		}
 	}
-	tail := appendText(nil, 4, r.Type.URL())
+	tail := appendText(nil, 4, r.URL)
 	return &response{bufs: append(bufs, mem.SliceBuffer(appendText(tail, 5, r.Nonce)))}
-}
-
-// encodeNotice makes a response of an agent resource, of either protocol.
-func encodeNotice(n *notice, place string, world bool) *response {
-	if !world {
-		head, tail := frame(n.revision, place, n.url, n.nonce, n.removed)
-		if n.resource == nil {
-			return &response{bufs: mem.BufferSlice{head, tail}}
-		}
-		return &response{bufs: mem.BufferSlice{head, n.resource.delta, tail}}
-	}
-	bufs := mem.BufferSlice{}
-	if n.resource != nil {
-		bufs = append(bufs, mem.SliceBuffer(appendText(nil, 1, n.resource.Version)), n.resource.sotw)
-	}
-	tail := appendText(nil, 4, n.url)
-	return &response{bufs: append(bufs, mem.SliceBuffer(appendText(tail, 5, n.nonce)))}
 }
 
 func appendText(b []byte, field protowire.Number, s string) []byte {

@@ -51,7 +51,7 @@ type Config struct {
 	Callers *budget.Ledger
 	// Sources counts what callers without a credential have, by the address that they come from; nil: one of its own.
 	Sources *budget.Ledger
-	// AgentTypes are served beside Envoy's types.
+	// AgentTypes are served beside Envoy's types; maxAgentTypes at most.
 	AgentTypes []AgentType
 	// Answers are given to who asks, beside all that.
 	Answers []Answer
@@ -74,7 +74,8 @@ type Server struct {
 	loop       *fanout.Loop
 	sets       delta.Names // subscriptions
 	diffs      delta.Diffs
-	agentTypes map[string]int // by type URL: which of Config.Agent resources; never changed
+	agentTypes map[string]int // by type URL: which of Config.AgentTypes; never changed
+	dynamic    []string       // their type URLs
 
 	clients *obs.Sampled // log lines that clients bring about
 	refused *obs.Sampled // those about resources that they refuse: many of these hide no others
@@ -118,8 +119,11 @@ func New(cfg Config) *Server {
 	for i, a := range cfg.Answers {
 		s.answers[a.TypeURL] = i
 	}
+	if len(cfg.AgentTypes) > maxAgentTypes {
+		panic("serve: too many agent types")
+	}
 	for i, a := range cfg.AgentTypes {
-		s.agentTypes[a.TypeURL] = i
+		s.agentTypes[a.TypeURL], s.dynamic = i, append(s.dynamic, a.TypeURL)
 	}
 	return s
 }

@@ -59,7 +59,7 @@ func TestFaultScaledWorkload(t *testing.T) {
 	}
 	write(t, dir, "slice.yaml", bigSlice(100))
 	leader := start(t, "--roles=ingest", "--config-dir", dir, store)
-	replica := start(t, "--roles=xds", store)
+	replica := xdsReplica(t, store)
 	eventually(t, patience, whole(t, replica, n, 1))
 	f := fleet(t, proxies, sim.Config{}, replica)
 	quiet(t, f)
@@ -73,7 +73,7 @@ func TestFaultScaledWorkload(t *testing.T) {
 		p.Committed(began)
 		write(t, dir, "slice.yaml", bigSlice(endpoints))
 		o := acknowledged(t, p)
-		within(t, 150*time.Millisecond, o.Ack.Max(), fmt.Sprintf("the last ACK of a scale to %d", endpoints))
+		slowestWithin(t, 150*time.Millisecond, o.Ack.Max(), began, fmt.Sprintf("the last ACK of a scale to %d", endpoints))
 		for i := endpoints; i < were; i++ {
 			if err := os.Remove(filepath.Join(dir, podFile(i))); err != nil {
 				t.Fatal(err)

@@ -16,10 +16,12 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -30,6 +32,7 @@ const ownerURL = "navarch.io/owner"
 type simAgent struct {
 	namespace, workload string
 	follows             bool
+	creds               credentials.TransportCredentials
 	seeds               func() []string
 
 	mu       sync.Mutex
@@ -46,6 +49,7 @@ type simAgent struct {
 // crowd runs agents until the test ends, in namespaces by turns.
 type crowd struct {
 	t      *testing.T
+	secure bool // agents have certificates of fleetCA, and speak TLS
 	agents []*simAgent
 	stops  []context.CancelFunc
 	done   sync.WaitGroup
@@ -60,7 +64,14 @@ func gather(t *testing.T) *crowd {
 // grow adds agents up to a number.
 func (c *crowd) grow(n int, follows bool, seeds func() []string) {
 	for i := len(c.agents); i < n; i++ {
-		a := &simAgent{namespace: fmt.Sprintf("team-%d", i%40), workload: "app", follows: follows, seeds: seeds, held: map[string]string{}}
+		a := &simAgent{namespace: fmt.Sprintf("team-%d", i%40), workload: "app", follows: follows, seeds: seeds, held: map[string]string{}, creds: insecure.NewCredentials()}
+		if c.secure {
+			conf, err := fleetCA.proxies(c.t)(sim.Identity{Namespace: a.namespace, Name: a.workload, ServiceAccount: a.workload})
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			a.creds = credentials.NewTLS(conf)
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		c.agents, c.stops = append(c.agents, a), append(c.stops, cancel)
 		c.done.Go(func() { a.run(ctx) })
@@ -160,7 +171,7 @@ func (a *simAgent) node() *corev3.Node { return node(a.namespace, a.workload, "1
 
 // session is one stream; it returns where to go next, empty: anywhere.
 func (a *simAgent) session(ctx context.Context, target string) (next string) {
-	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(a.creds))
 	if err != nil {
 		return ""
 	}
@@ -280,7 +291,7 @@ func agree(replicas ...*daemon) (ringPage, error) {
 		if p.Ring != pages[0].Ring || !slices.Equal(p.owners(), pages[0].owners()) {
 			return p, fmt.Errorf("rings %d and %d", pages[0].Ring, p.Ring)
 		}
-		if !slices.ContainsFunc(p.owners(), func(address string) bool { return address == d.grpc }) {
+		if !slices.ContainsFunc(p.owners(), func(address string) bool { return address == d.grpc || address == d.secure }) {
 			return p, fmt.Errorf("%s owns nothing", d.grpc)
 		}
 	}
