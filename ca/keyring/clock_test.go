@@ -8,12 +8,15 @@ import (
 	"time"
 
 	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/store/clock"
 )
 
 // judged is a clock that a test judges.
 type judged struct {
-	off  atomic.Bool
-	sure func() time.Time
+	off   atomic.Bool
+	sure  func() time.Time
+	word  clock.Word
+	heard chan clock.Word // nil: nobody looks
 }
 
 var errOff = errors.New("the clock is off, the test says")
@@ -27,6 +30,14 @@ func (j *judged) Off() error {
 
 func (j *judged) Sure() (time.Time, error) { return j.sure(), j.Off() }
 
+func (j *judged) Word() clock.Word { return j.word }
+
+func (j *judged) Heard(w clock.Word, roundTrip time.Duration) {
+	if j.heard != nil && roundTrip > 0 {
+		j.heard <- w
+	}
+}
+
 func (j *judged) Compared() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)
@@ -34,9 +45,9 @@ func (j *judged) Compared() <-chan struct{} {
 }
 
 // fast makes a replica whose clock is 25 hours ahead of the others'.
-func (w *harness) fast(clock keyring.Clock) *replica {
+func (w *harness) fast(judge keyring.Clock) *replica {
 	return w.replica(func(c *keyring.Config) {
-		c.Now, c.Clock = func() time.Time { return w.now().Add(25 * time.Hour) }, clock
+		c.Now, c.Clock = func() time.Time { return w.now().Add(25 * time.Hour) }, judge
 	})
 }
 
@@ -53,9 +64,9 @@ func TestClockThatIsOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.stop()
-	clock := &judged{sure: w.now}
-	clock.off.Store(true)
-	fast := w.fast(clock)
+	judge := &judged{sure: w.now}
+	judge.off.Store(true)
+	fast := w.fast(judge)
 	wantStatuses(t, fast.settle(), keyring.Active, keyring.Prepared)
 	for what, err := range map[string]error{
 		"rotate": fast.Rotate(t.Context(), true), "abort": fast.Abort(t.Context()),
@@ -73,7 +84,7 @@ func TestClockThatIsOff(t *testing.T) {
 	if report := one.settle(); len(report.Waiting) != 1 {
 		t.Errorf("waits for %v", report.Waiting)
 	}
-	clock.off.Store(false) // and by its own clock the leaf has not ended: it was set right
+	judge.off.Store(false) // and by its own clock the leaf has not ended: it was set right
 	wantStatuses(t, fast.settle(), keyring.Active, keyring.Prepared)
 	if _, err := fast.Revoke(t.Context(), []string{leaf.Serial}, nil); err != nil {
 		t.Error(err)
@@ -112,4 +123,18 @@ func journal(t *testing.T, w *harness) int {
 		t.Fatal(err)
 	}
 	return len(blobs)
+}
+
+// Peers say their time with what they remember: so a process is judged whose own word in etcd is late.
+func TestPeersSayTheirTime(t *testing.T) {
+	w := newHarness(t)
+	at := w.now().Add(time.Hour).Round(0)
+	other := w.replica(func(c *keyring.Config) { c.Clock = &judged{sure: w.now, word: clock.Word{Process: "other", Now: at}} })
+	other.settle()
+	mine := &judged{sure: w.now, heard: make(chan clock.Word, 100)}
+	one := w.replica(asks(other.listen()), func(c *keyring.Config) { c.Clock = mine })
+	one.settle()
+	if got := <-mine.heard; got.Process != "other" || !got.Now.Equal(at) {
+		t.Errorf("heard %+v", got)
+	}
 }

@@ -86,13 +86,18 @@ type Clock interface {
 	Off() error                // nil: the time of this machine can be believed
 	Sure() (time.Time, error)  // a time that has come for certain
 	Compared() <-chan struct{} // closed once Off knows
+	// Word is what this process says of its clock to a peer that asks; Heard takes a peer's, and how long the answer took.
+	Word() clock.Word
+	Heard(w clock.Word, roundTrip time.Duration)
 }
 
 // believed is the Clock of a process that compares its own with nobody's.
 type believed func() time.Time
 
-func (believed) Off() error                 { return nil }
-func (b believed) Sure() (time.Time, error) { return b(), nil }
+func (believed) Off() error                      { return nil }
+func (believed) Word() clock.Word                { return clock.Word{} }
+func (believed) Heard(clock.Word, time.Duration) {}
+func (b believed) Sure() (time.Time, error)      { return b(), nil }
 func (believed) Compared() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)

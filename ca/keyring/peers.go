@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/store/clock"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -26,13 +27,19 @@ const (
 	peersFirst  = time.Second     // pause after a round that nobody answered, doubled up to PeersEvery
 )
 
-// Seen is what this replica remembers of the keyring, for a peer that asks with a nonce (16 to 64 bytes of its choice).
+// answer is what a replica says to a peer: what it remembers, and what its clock says.
+type answer struct {
+	memory
+	Clock clock.Word `json:"clock"`
+}
+
+// Seen is what this replica remembers of the keyring, and its time, for a peer that asks with a nonce (16 to 64 bytes of its choice).
 // Nothing in it is secret. It needs the key encryption key at most once a day.
 func (k *Keyring) Seen(ctx context.Context, nonce []byte) ([]byte, error) {
 	if len(nonce) < 16 || len(nonce) > 64 {
 		return nil, fmt.Errorf("a nonce of %d bytes, want 16 to 64", len(nonce))
 	}
-	raw, err := json.Marshal(k.seen.Load())
+	raw, err := json.Marshal(answer{*k.seen.Load(), k.cfg.Clock.Word()})
 	if err != nil {
 		return nil, err
 	}
@@ -92,23 +99,25 @@ func (k *Keyring) hear(ctx context.Context) (highest memory, answered int, err e
 	defer cancel()
 	nonce := make([]byte, nonceBytes)
 	_, _ = rand.Read(nonce) // never fails
+	asked := time.Now()
 	answers, err := k.cfg.Peers(ctx, nonce)
-	for _, answer := range answers {
-		m, bad := k.open(ctx, answer, nonce)
+	for _, raw := range answers {
+		m, bad := k.open(ctx, raw, nonce)
 		if bad != nil {
 			err = errors.Join(err, bad)
 			continue
 		}
 		answered++
+		k.cfg.Clock.Heard(m.Clock, time.Since(asked))
 		if m.newer(highest) {
-			highest = m
+			highest = m.memory
 		}
 	}
 	return highest, answered, err
 }
 
-func (k *Keyring) open(ctx context.Context, answer, nonce []byte) (m memory, err error) {
-	raw, err := k.cfg.Sealer.Open(ctx, answer, k.seenBy(nonce))
+func (k *Keyring) open(ctx context.Context, sealed, nonce []byte) (m answer, err error) {
+	raw, err := k.cfg.Sealer.Open(ctx, sealed, k.seenBy(nonce))
 	if err == nil {
 		err = json.Unmarshal(raw, &m)
 	}
@@ -116,7 +125,7 @@ func (k *Keyring) open(ctx context.Context, answer, nonce []byte) (m memory, err
 		err = fmt.Errorf("it remembers mesh %q, trust domain %q", m.Mesh, m.TrustDomain)
 	}
 	if err != nil {
-		return memory{}, fmt.Errorf("a peer's answer: %w", err)
+		return answer{}, fmt.Errorf("a peer's answer: %w", err)
 	}
 	return m, nil
 }

@@ -48,7 +48,7 @@ type heldReport struct {
 func (e *etcd) held() *cobra.Command {
 	var format output
 	var audit bool
-	cmd := &cobra.Command{Use: "held", Short: "Which objects vanished at once and are held, with the digest to accept that", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "held", Short: "Which objects vanished at once, or lost most of their endpoints, and are held, with the digest to accept that", Args: cobra.NoArgs,
 		Example: "  navarchctl store held --data-dir DIR\n  navarchctl store held --etcd-endpoints https://etcd-0:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key --audit",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return e.with(cmd.Context(), 30*time.Second, func(ctx context.Context, store *kv.Store) (err error) {
@@ -74,7 +74,7 @@ func (r *heldReport) write(w io.Writer, audit bool) error {
 	if h := r.Held; h == nil {
 		fmt.Fprintln(w, "nothing is held")
 	} else {
-		fmt.Fprintf(w, "%d objects vanished at once and are held since %s by %s: %s\ndigest %s\n", h.Count, h.Since.Format(time.RFC3339), show.Printable(h.Leader), kindsOf(h.Kinds), show.Printable(h.Digest))
+		fmt.Fprintf(w, "%d objects vanished at once, or lost most of their endpoints, and are held since %s by %s: %s\ndigest %s\n", h.Count, h.Since.Format(time.RFC3339), show.Printable(h.Leader), kindsOf(h.Kinds), show.Printable(h.Digest))
 		for _, name := range h.Names {
 			fmt.Fprintf(w, "  %s\n", show.Printable(name))
 		}

@@ -44,7 +44,7 @@ func (i *ingester) heldProblem() (inspect.Problem, bool) {
 	if held == nil {
 		return inspect.Problem{}, false
 	}
-	message := fmt.Sprintf("%d objects vanished at once and are held since %s: navarchctl store held lists them, navarchctl store accept-removal %s lets them go",
+	message := fmt.Sprintf("%d objects vanished at once, or lost most of their endpoints, and are held since %s: navarchctl store held lists them, navarchctl store accept-removal %s lets them go",
 		held.Count, held.Since.Format(time.RFC3339), held.Digest)
 	if i.keeper.After > 0 {
 		message += fmt.Sprintf("; unless everything vanished they go at %s", held.Since.Add(i.keeper.After).Format(time.RFC3339))

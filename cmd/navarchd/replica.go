@@ -103,6 +103,7 @@ func (r *replica) newServer() (*serve.Server, error) {
 		Answers:      r.answers,
 		Identifier:   debug.Identifier(r.config.processName()),
 		Store:        func() string { return join.StoreName(r.mirror.Status().Seen.Cluster) },
+		Place:        func() string { return join.PlaceName(r.mirror.Current()) },
 		AckDeadline:  r.config.ackDeadline,
 		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current)}),
 		Planner: join.Planner{Plans: r.planner, Mirror: r.mirror, Fleet: r.fleet, Clients: clients, Checked: r.config.env.identityCheck, TrustDomain: r.config.trustDomain,

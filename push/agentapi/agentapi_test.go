@@ -100,16 +100,20 @@ func TestDecodeMetadata(t *testing.T) {
 		md   metadata.MD
 		want MinRevision
 	}{
-		"nothing":  {nil, MinRevision{}},
-		"both":     {metadata.Pairs(revisionHeader, "17", storeHeader, "abc"), MinRevision{"abc", 17}},
-		"no store": {metadata.Pairs(revisionHeader, "17"), MinRevision{"", 17}},
-		"garbage":  {metadata.Pairs(revisionHeader, "seventeen", storeHeader, "abc"), MinRevision{}},
-		"negative": {metadata.Pairs(revisionHeader, "-4"), MinRevision{}},
-		"none":     {metadata.Pairs(revisionHeader, "0", storeHeader, "abc"), MinRevision{}},
-		"too long": {metadata.Pairs(revisionHeader, "99999999999999999999"), MinRevision{}},
-		"twice":    {metadata.Pairs(revisionHeader, "17", revisionHeader, "18"), MinRevision{}},
+		"nothing":     {nil, MinRevision{}},
+		"both":        {metadata.Pairs(revisionHeader, "17", storeHeader, "abc"), MinRevision{Store: "abc", Revision: 17}},
+		"no store":    {metadata.Pairs(revisionHeader, "17"), MinRevision{Revision: 17}},
+		"garbage":     {metadata.Pairs(revisionHeader, "seventeen", storeHeader, "abc"), MinRevision{}},
+		"negative":    {metadata.Pairs(revisionHeader, "-4"), MinRevision{}},
+		"none":        {metadata.Pairs(revisionHeader, "0", storeHeader, "abc"), MinRevision{}},
+		"too long":    {metadata.Pairs(revisionHeader, "99999999999999999999"), MinRevision{}},
+		"place":       {metadata.Pairs(revisionHeader, "17", placeHeader, "ab.1.2"), MinRevision{Revision: 17, Place: "ab.1.2"}},
+		"asks":        {metadata.Pairs(placeHeader, ""), MinRevision{}},
+		"place alone": {metadata.Pairs(placeHeader, "ab.1.2"), MinRevision{Place: "ab.1.2"}},
+		"a book":      {metadata.Pairs(revisionHeader, "17", placeHeader, strings.Repeat("x", 65)), MinRevision{Revision: 17}},
+		"twice":       {metadata.Pairs(revisionHeader, "17", revisionHeader, "18"), MinRevision{}},
 	} {
-		if got := DecodeMinRevision(metadata.NewIncomingContext(t.Context(), c.md)); got != c.want {
+		if got, places := DecodeMinRevision(metadata.NewIncomingContext(t.Context(), c.md)); got != c.want || places != (len(c.md.Get(placeHeader)) == 1) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -152,10 +156,10 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("%+v became %+v, %v", trust, again, err)
 			}
 		}
-		if min := DecodeMinRevision(incoming(metadata.Pairs(revisionHeader, revision, storeHeader, store))); min.Revision != 0 {
+		if min, _ := DecodeMinRevision(incoming(metadata.Pairs(revisionHeader, revision, storeHeader, store))); min.Revision != 0 {
 			md := metadata.MD{}
 			min.Encode(md)
-			if again := DecodeMinRevision(incoming(md)); again != min {
+			if again, places := DecodeMinRevision(incoming(md)); again != min || !places {
 				t.Errorf("%+v became %+v", min, again)
 			}
 		}
@@ -165,4 +169,18 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What system_version_info says of the store is read back; what others write there is nothing.
+func TestVersion(t *testing.T) {
+	for _, place := range []string{"", "00000000000000ab.17.3"} {
+		if revision, got, ok := DecodeVersion(string(AppendVersion(nil, 42, place))); !ok || revision != 42 || got != place {
+			t.Errorf("%q: %d, %q, %t", place, revision, got, ok)
+		}
+	}
+	for _, other := range []string{"", "2026-11-21/4", "-1 ab", " ab", "1 " + strings.Repeat("x", 65)} {
+		if revision, place, ok := DecodeVersion(other); ok || revision != 0 || place != "" {
+			t.Errorf("%q: %d, %q", other, revision, place)
+		}
+	}
 }

@@ -17,10 +17,12 @@
 //
 //	navarch-store      in the header of both directions: the name of the store that revisions are of; opaque
 //	navarch-revision   from the agent: MinRevision
+//	navarch-place      from the agent: its place; there, and perhaps empty, where the agent understands places
 //	navarch-behind     in the trailer of a stream that was refused because this replica has less than navarch-revision: what it has
 //
-// Every delta response says in system_version_info which revision of the store it was made of, in decimal. The agent keeps the highest,
-// whichever replica said it, and names it on its next stream.
+// Every delta response says in system_version_info which revision of the store it was made of, in decimal, and to an agent that
+// understands it, after a space, where the newest state that the replica has read stands among all that leaders have written. The agent
+// keeps the highest revision, whichever replica said it, and the last place, and names them on its next stream.
 //
 // What is foreign is decoded with care: a header that is not as described here counts as absent, and a message that is not is an error,
 // for which the agent refuses the response.

@@ -3,6 +3,7 @@ package agentapi
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/metadata"
 )
@@ -10,6 +11,7 @@ import (
 const (
 	storeHeader    = "navarch-store"
 	revisionHeader = "navarch-revision"
+	placeHeader    = "navarch-place"
 	behindTrailer  = "navarch-behind"
 )
 
@@ -17,10 +19,18 @@ const (
 type MinRevision struct {
 	Store    string // which store; empty: the agent does not know
 	Revision int64  // 0: none
+	// Place is where the newest of what it was served stands among all that the leaders have written, as replicas say it: opaque. Revisions
+	// start again where etcd is restored, places do not. Empty: it is not known.
+	Place string
 }
 
-// Encode adds it to the metadata of a stream that is about to be opened. No revision is no header.
+// maxPlace is the most bytes of a place that are taken from a header.
+const maxPlace = 64
+
+// Encode adds it to the metadata of a stream that is about to be opened. No revision is no header; the header of the place is there
+// without one too, since it asks for places (EncodeVersion).
 func (m MinRevision) Encode(md metadata.MD) {
+	md.Set(placeHeader, m.Place)
 	if m.Revision <= 0 {
 		return
 	}
@@ -30,14 +40,18 @@ func (m MinRevision) Encode(md metadata.MD) {
 	}
 }
 
-// DecodeMinRevision reads it from the metadata of a stream that was opened, which is in the stream's context. What is not a revision is none: who forges one is the only one that waits
-// for it.
-func DecodeMinRevision(ctx context.Context) MinRevision {
-	revision, ok := DecodeRevision(single(metadata.ValueFromIncomingContext(ctx, revisionHeader)))
-	if !ok || revision == 0 {
-		return MinRevision{}
+// DecodeMinRevision reads it from the metadata of a stream that was opened, which is in the stream's context. What is not a revision, or is
+// too long for a place, is none: who forges one is the only one that waits for it. places: the client understands places in
+// system_version_info.
+func DecodeMinRevision(ctx context.Context) (m MinRevision, places bool) {
+	header := metadata.ValueFromIncomingContext(ctx, placeHeader)
+	if place := single(header); len(place) <= maxPlace {
+		m.Place = place
 	}
-	return MinRevision{Store: single(metadata.ValueFromIncomingContext(ctx, storeHeader)), Revision: revision}
+	if revision, ok := DecodeRevision(single(metadata.ValueFromIncomingContext(ctx, revisionHeader))); ok && revision > 0 {
+		m.Store, m.Revision = single(metadata.ValueFromIncomingContext(ctx, storeHeader)), revision
+	}
+	return m, len(header) == 1
 }
 
 // EncodeStore adds the name of a replica's store to the header of its answer; empty, while it is not known: nothing.
@@ -60,11 +74,29 @@ func DecodeBehind(trailer metadata.MD) (revision int64, ok bool) {
 	return DecodeRevision(single(trailer.Get(behindTrailer)))
 }
 
-// EncodeRevision is a revision of the store in a header, or in system_version_info.
+// AppendVersion appends what system_version_info says of the store: the revision, and for clients that understand it, the place.
+func AppendVersion(b []byte, revision int64, place string) []byte {
+	b = strconv.AppendInt(b, revision, 10)
+	if place != "" {
+		b = append(append(b, ' '), place...)
+	}
+	return b
+}
+
+// DecodeVersion is the inverse of AppendVersion; false: the text is none. Other control planes write other things.
+func DecodeVersion(text string) (revision int64, place string, ok bool) {
+	number, place, _ := strings.Cut(text, " ")
+	revision, ok = DecodeRevision(number)
+	if !ok || len(place) > maxPlace {
+		return 0, "", false
+	}
+	return revision, place, true
+}
+
+// EncodeRevision is a revision of the store in a header.
 func EncodeRevision(revision int64) string { return strconv.FormatInt(revision, 10) }
 
-// DecodeRevision is the inverse of EncodeRevision; false: the text is none. In system_version_info other control planes write other
-// things.
+// DecodeRevision is the inverse of EncodeRevision; false: the text is none.
 func DecodeRevision(text string) (revision int64, ok bool) {
 	revision, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || revision < 0 {

@@ -36,7 +36,7 @@ type Plans interface {
 // Mirror is what joining needs of the snapshots (mirror.Mirror).
 type Mirror interface {
 	Ready() error
-	ConfirmAt(ctx context.Context, seen kv.Position) error
+	ConfirmAt(ctx context.Context, seen mirror.Seen) error
 	ConfirmNow(ctx context.Context) error
 	Current() *mirror.Snapshot
 }
@@ -120,7 +120,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	}
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
-	if err := p.Mirror.ConfirmAt(confirm, position(c.MinRevision)); errors.Is(err, mirror.ErrBehind) {
+	if err := p.Mirror.ConfirmAt(confirm, seen(c.MinRevision)); errors.Is(err, mirror.ErrBehind) {
 		return nil, &serve.BehindError{Revision: p.Mirror.Current().Revision(), Err: err}
 	} else if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
@@ -155,14 +155,26 @@ func StoreName(cluster uint64) string {
 	return strconv.FormatUint(cluster, 16)
 }
 
-// position is the newest revision that a client has seen in the store's terms. A store whose name is none of ours is another one.
-func position(f agentapi.MinRevision) kv.Position {
+// PlaceName is where a snapshot stands among all that leaders have written, as clients are told it; empty: that is not known.
+func PlaceName(s *mirror.Snapshot) string {
+	if s == nil || !s.Place().Known() {
+		return ""
+	}
+	return s.Place().String()
+}
+
+// seen is what a client says that it has seen, in the store's terms. A store whose name is none of ours is another one.
+func seen(f agentapi.MinRevision) mirror.Seen {
+	place, err := kv.ParsePlace(f.Place)
+	if err != nil {
+		place = kv.Place{}
+	}
 	if f.Store == "" {
-		return kv.Position{Revision: f.Revision}
+		return mirror.Seen{At: kv.Position{Revision: f.Revision}, Place: place}
 	}
 	cluster, err := strconv.ParseUint(f.Store, 16, 64)
 	if err != nil || cluster == 0 {
-		return kv.Position{}
+		return mirror.Seen{Place: place}
 	}
-	return kv.Position{Cluster: cluster, Revision: f.Revision}
+	return mirror.Seen{At: kv.Position{Cluster: cluster, Revision: f.Revision}, Place: place}
 }

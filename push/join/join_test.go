@@ -33,7 +33,7 @@ type parts struct {
 
 	asked []string
 	node  view.Node   // that was planned
-	seen  kv.Position // that was confirmed
+	seen  mirror.Seen // that was confirmed
 	path  plan.Path   // that moves, when it is planned
 	left  bool
 }
@@ -41,7 +41,7 @@ type parts struct {
 func (p *parts) ask(what string, err error) error { p.asked = append(p.asked, what); return err }
 
 func (p *parts) Ready() error { return p.ask("ready", p.notReady) }
-func (p *parts) ConfirmAt(_ context.Context, seen kv.Position) error {
+func (p *parts) ConfirmAt(_ context.Context, seen mirror.Seen) error {
 	p.seen = seen
 	return p.ask("confirm", p.behind)
 }
@@ -149,7 +149,7 @@ func TestJoinErrorsOfTheServer(t *testing.T) {
 	if behind := (*serve.BehindError)(nil); !errors.As(err, &behind) || behind.Revision != mirror.Empty().Revision() {
 		t.Errorf("behind: %v", err)
 	}
-	if p.seen != (kv.Position{Cluster: 0x1f, Revision: 9}) {
+	if p.seen != (mirror.Seen{At: kv.Position{Cluster: 0x1f, Revision: 9}}) {
 		t.Errorf("confirmed %+v", p.seen)
 	}
 	p = &parts{planning: fmt.Errorf("x: %w", plan.ErrNotReady)}
@@ -196,15 +196,17 @@ func TestJoinPlansWhatIsProved(t *testing.T) {
 func TestPosition(t *testing.T) {
 	for _, c := range []struct {
 		seen agentapi.MinRevision
-		want kv.Position
+		want mirror.Seen
 	}{
-		{agentapi.MinRevision{}, kv.Position{}},
-		{agentapi.MinRevision{Revision: 7}, kv.Position{Revision: 7}},
-		{agentapi.MinRevision{Store: StoreName(0xabc), Revision: 7}, kv.Position{Cluster: 0xabc, Revision: 7}},
-		{agentapi.MinRevision{Store: "0", Revision: 7}, kv.Position{}},
-		{agentapi.MinRevision{Store: "not hex", Revision: 7}, kv.Position{}},
+		{agentapi.MinRevision{}, mirror.Seen{At: kv.Position{}}},
+		{agentapi.MinRevision{Revision: 7}, mirror.Seen{At: kv.Position{Revision: 7}}},
+		{agentapi.MinRevision{Store: StoreName(0xabc), Revision: 7}, mirror.Seen{At: kv.Position{Cluster: 0xabc, Revision: 7}}},
+		{agentapi.MinRevision{Store: "0", Revision: 7}, mirror.Seen{At: kv.Position{}}},
+		{agentapi.MinRevision{Store: "not hex", Place: "00000000000000ab.17.3"}, mirror.Seen{Place: kv.Place{Chain: 0xab, Term: 17, Seq: 3}}},
+		{agentapi.MinRevision{Revision: 7, Place: "ab.17"}, mirror.Seen{At: kv.Position{Revision: 7}}},
+		{agentapi.MinRevision{Store: "not hex", Revision: 7}, mirror.Seen{At: kv.Position{}}},
 	} {
-		if got := position(c.seen); got != c.want {
+		if got := seen(c.seen); got != c.want {
 			t.Errorf("%+v: %+v", c.seen, got)
 		}
 	}

@@ -36,8 +36,16 @@ func (st *stream) authenticate(ctx context.Context) error {
 		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
 	}
 	st.client.Identity, st.client.Ends, st.client.Pod, st.client.Cluster = st.caller.ID.String(), st.caller.NotAfter, st.caller.Pod, st.caller.Cluster
-	st.client.MinRevision = agentapi.DecodeMinRevision(ctx)
+	st.client.MinRevision, st.places = agentapi.DecodeMinRevision(ctx)
 	return st.enter()
+}
+
+// newest is where the newest state that this server has read stands, for clients that understand it; empty: they are not told.
+func (st *stream) newest() string {
+	if !st.places || st.srv.cfg.Place == nil {
+		return ""
+	}
+	return st.srv.cfg.Place()
 }
 
 // recheck ends the stream where its caller is refused by now.

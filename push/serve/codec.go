@@ -1,13 +1,12 @@
 package serve
 
 import (
-	"strconv"
-
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers what the codec falls back to
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/delta"
 )
 
@@ -69,25 +68,25 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 // encodeDelta makes a DeltaDiscoveryResponse of shared segments and a head and tail of its own.
-func encodeDelta(r *delta.Reply) *response {
+func encodeDelta(r *delta.Reply, place string) *response {
 	out := &response{}
 	out.bufs = out.few[:0]
 	if n := len(r.Encoded) + 2; n > len(out.few) {
 		out.bufs = make(mem.BufferSlice, 0, n)
 	}
-	out.head, out.tail = frame(r.Revision, r.URL, r.Nonce, r.Removed)
+	out.head, out.tail = frame(r.Revision, place, r.URL, r.Nonce, r.Removed)
 	out.bufs = append(append(append(out.bufs, &out.head), r.Encoded...), &out.tail)
 	return out
 }
 
-// frame is what stands before and after the resources: system_version_info=1 (the store's revision, in decimal: the
-// client's minimum revision on its next stream), and type_url=4, nonce=5, removed_resources=6. With resources=2 between them it is,
+// frame is what stands before and after the resources: system_version_info=1 (agentapi.AppendVersion: what an agent names on its next
+// stream), and type_url=4, nonce=5, removed_resources=6. With resources=2 between them it is,
 // byte by byte, what deterministic protobuf makes of it.
-func frame(revision int64, url, nonce string, removed []string) (head, tail mem.SliceBuffer) {
-	b := make([]byte, 0, 40+len(url)+len(nonce))
+func frame(revision int64, place, url, nonce string, removed []string) (head, tail mem.SliceBuffer) {
+	b := make([]byte, 0, 40+len(place)+len(url)+len(nonce))
 	b = protowire.AppendTag(b, 1, protowire.BytesType)
-	var digits [20]byte
-	b = protowire.AppendBytes(b, strconv.AppendInt(digits[:0], revision, 10))
+	var version [96]byte
+	b = protowire.AppendBytes(b, agentapi.AppendVersion(version[:0], revision, place))
 	n := len(b)
 	b = appendText(b, 4, url)
 	b = appendText(b, 5, nonce)

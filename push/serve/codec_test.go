@@ -40,8 +40,8 @@ func TestResponsesAreCanonical(t *testing.T) {
 		got  *response
 		want proto.Message
 	}{
-		"delta": {encodeDelta(reply), d}, "state of the world": {encodeStateOfTheWorld(reply), w},
-		"agent type": {encodeDelta(n), agentDelta}, "agent type, removed": {encodeDelta(gone), agentGone},
+		"delta": {encodeDelta(reply, ""), d}, "state of the world": {encodeStateOfTheWorld(reply), w},
+		"agent type": {encodeDelta(n, ""), agentDelta}, "agent type, removed": {encodeDelta(gone, ""), agentGone},
 		"agent type, state of the world":          {encodeStateOfTheWorld(n), agentSotw},
 		"agent type, removed, state of the world": {encodeStateOfTheWorld(gone), &discoveryv3.DiscoveryResponse{TypeUrl: n.URL, Nonce: n.Nonce}},
 	} {

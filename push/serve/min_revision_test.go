@@ -26,3 +26,25 @@ func TestMinRevisionOfClient(t *testing.T) {
 		t.Errorf("the planner was told %+v", got)
 	}
 }
+
+// A client that understands places is told, with each response, where the newest state stands; others are told the revision alone.
+func TestPlaceInVersion(t *testing.T) {
+	_, addr := start(t, Config{Planner: newPlanner(), Place: func() string { return "ab.1.2" }})
+	service, ctx := connect(t, addr)
+	for place, want := range map[string]string{"-": "", "": "ab.1.2", "ab.1.1": "ab.1.2"} {
+		with := metadata.NewOutgoingContext(ctx, metadata.Pairs("navarch-place", place))
+		if place == "-" {
+			with = metadata.NewOutgoingContext(ctx, metadata.MD{})
+		}
+		s, err := service.DeltaAggregatedResources(with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &client{t, s}
+		c.ask(0)
+		version := c.next().SystemVersionInfo
+		if _, got, ok := agentapi.DecodeVersion(version); !ok || got != want {
+			t.Errorf("%q: told %q", place, version)
+		}
+	}
+}

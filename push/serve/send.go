@@ -98,7 +98,7 @@ func (st *stream) push(o *outgoing, start time.Time) (bytes int, written bool) {
 	case st.sotw:
 		msg = encodeStateOfTheWorld(r)
 	default:
-		msg = encodeDelta(r)
+		msg = encodeDelta(r, st.newest())
 	}
 	began := time.Now()
 	if err := st.grpc.SendMsg(msg); err != nil {

@@ -58,7 +58,9 @@ type Config struct {
 	// Identifier is what answers say of who gives them (ControlPlane.identifier).
 	Identifier string
 	// Store names the store that revisions are of, once it is known; nil, or empty: clients are not told.
-	Store        func() string
+	Store func() string
+	// Place is where the newest state that was read stands among all that leaders have written; nil, or empty: clients are not told.
+	Place        func() string
 	AckDeadline  time.Duration // a response that is not acknowledged for so long closes the stream; 60 s
 	WriteTimeout time.Duration // so does one that was due and could not be written; 30 s
 	ResumeTime   time.Duration // how long a resumed stream has to ask for all the types it held; 5 s

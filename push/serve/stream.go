@@ -31,6 +31,7 @@ type stream struct {
 	sotw        bool
 	hangUp      func() error // nil: the listener was not made by Listen
 	client      Client
+	places      bool          // it understands places
 	caller      attest.Caller // the zero one: nobody
 	place       *budget.Entry // nil: nobody's
 	opened      time.Time

@@ -26,8 +26,8 @@ type minRevision struct {
 
 // see takes the system_version_info of a response from a server of that store. A server that does not name its store says
 // nothing about it; with one of another store it begins again from that one's revisions.
-func (f *minRevision) see(store, revision string) {
-	n, _ := agentapi.DecodeRevision(revision)
+func (f *minRevision) see(store, version string) {
+	n, place, _ := agentapi.DecodeVersion(version)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tries = 0 // who speaks has let the stream in
@@ -38,6 +38,9 @@ func (f *minRevision) see(store, revision string) {
 		f.seen.Store = store
 	}
 	f.seen.Revision = max(f.seen.Revision, n)
+	if place != "" { // who says one has let the stream in, so it has all that was seen before
+		f.seen.Place = place
+	}
 }
 
 // behind notes that a replica at a revision does not serve the proxy, because of the minimum revision. Where nobody else was found
@@ -53,7 +56,7 @@ func (f *minRevision) behind(now time.Time, revision int64, atLeast time.Duratio
 	if f.tries < lowerTries || now.Sub(f.since) < atLeast {
 		return false
 	}
-	f.tries, f.seen.Revision = 0, min(f.best, f.seen.Revision)
+	f.tries, f.seen.Revision, f.seen.Place = 0, min(f.best, f.seen.Revision), ""
 	return true
 }
 

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"google.golang.org/grpc/metadata"
+
 	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/store/loopback"
 )
@@ -59,6 +61,30 @@ func TestMinRevision(t *testing.T) {
 		if got := f.get().Revision; got != step.want {
 			t.Errorf("step %d: minimum revision %d, want %d", i, got, step.want)
 		}
+	}
+}
+
+// The place that the last replica has said goes along, over responses that say none, and comes down with the revision.
+func TestMinRevisionHasThePlace(t *testing.T) {
+	var f minRevision
+	for i, step := range []struct{ store, version, want string }{
+		{"a", "", ""}, {"a", "7 ab.1.2", "ab.1.2"}, {"a", "8", "ab.1.2"}, {"b", "", "ab.1.2"}, {"b", "2 ab.1.3", "ab.1.3"}, {"b", "other/1 x", "ab.1.3"},
+	} {
+		f.see(step.store, step.version)
+		if got := f.get().Place; got != step.want {
+			t.Errorf("step %d: place %q, want %q", i, got, step.want)
+		}
+	}
+	md := metadata.MD{}
+	f.get().Encode(md)
+	if got := md.Get("navarch-place"); len(got) != 1 || got[0] != "ab.1.3" {
+		t.Errorf("the next stream says %q", got)
+	}
+	for i := range lowerTries {
+		f.behind(time.Unix(int64(60*i), 0), 2, time.Minute)
+	}
+	if got := f.get(); got.Place != "" || got.Revision != 2 {
+		t.Errorf("nobody has it: %+v", got)
 	}
 }
 

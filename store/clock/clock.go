@@ -1,5 +1,5 @@
 // Package clock says whether this process's clock can be believed, by those of the mesh's other processes: each writes its time into
-// etcd, and reads the others'. Who signs certificates, ends rotations and prunes what has expired asks first (issue 12, item 15).
+// etcd, and reads the others'; and peers say it when they are asked. Who signs certificates, ends rotations and prunes what has expired asks first (issue 12, item 15).
 //
 // Owns: clocks/<process>, leased, and clocks/recorded.  Reads: clocks/.  Never: corrects a clock; believes one process more than
 // another.
@@ -50,13 +50,14 @@ type Clock struct {
 	cfg   Config
 	start time.Time // with a monotonic reading
 
-	mu       sync.Mutex    // a leaf: guards what follows
-	compared chan struct{} // closed once others is read
-	others   map[string]reading
-	passed   reading       // what clocks/recorded said, and when it was read
-	done     bool          // compared is closed
-	said     bool          // the log has it that the clock is off
-	offset   time.Duration // as the last error of off has it
+	mu       sync.Mutex         // a leaf: guards what follows
+	compared chan struct{}      // closed once others is read
+	others   map[string]reading // in etcd
+	heard    map[string]reading // in answers, see Heard
+	passed   reading            // what clocks/recorded said, and when it was read
+	done     bool               // compared is closed
+	said     bool               // the log has it that the clock is off
+	offset   time.Duration      // as the last error of off has it
 }
 
 // reading is what another clock said when this process had run for so long.
@@ -77,7 +78,7 @@ func New(cfg Config) *Clock {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Clock{cfg: cfg, start: time.Now(), others: map[string]reading{}, compared: make(chan struct{})}
+	return &Clock{cfg: cfg, start: time.Now(), others: map[string]reading{}, heard: map[string]reading{}, compared: make(chan struct{})}
 }
 
 // wall is the clock without its monotonic reading, which does not follow when somebody sets it.
@@ -99,7 +100,7 @@ func (c *Clock) off(ran time.Duration) error {
 	}
 	now := c.wall()
 	var ahead []time.Duration
-	for _, r := range c.others {
+	for _, r := range c.readings(ran) {
 		ahead = append(ahead, r.then(ran).Sub(now))
 	}
 	low, high := middle(ahead)
@@ -132,7 +133,7 @@ func (c *Clock) Sure() (time.Time, error) {
 	if err := c.off(ran); err != nil {
 		return time.Time{}, err
 	}
-	return sure(c.wall(), c.passed, ran, len(c.others) > 0 || ran >= c.cfg.Period), nil
+	return sure(c.wall(), c.passed, ran, len(c.readings(ran)) > 0 || ran >= c.cfg.Period), nil
 }
 
 // sure is Sure's rule.

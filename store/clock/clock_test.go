@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"navarch.io/navarch/store/kv"
@@ -101,6 +102,47 @@ func TestClockThatIsSet(t *testing.T) {
 	if got, err := c.Sure(); err != nil || !got.Equal(now) {
 		t.Errorf("alone: %v, %v, want %v", got, err, now)
 	}
+}
+
+// A peer's answer counts from the middle of its round trip, goes before what the process wrote into etcd for as long as it is fresh, and
+// is forgotten; one's own, and that of a peer that names no process, say nothing.
+func TestPeersAreHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ahead := time.Duration(0)
+		c := New(Config{Name: "a", Wall: func() time.Time { return time.Now().Add(ahead) }, Log: quiet})
+		c.read(kv.Folder{})
+		c.Heard(Word{"a", time.Now().Add(time.Hour)}, time.Second)
+		c.Heard(Word{"", time.Now().Add(time.Hour)}, time.Second)
+		if err := c.Off(); err != nil {
+			t.Errorf("nobody else is there: %v", err)
+		}
+		late := kv.Folder{Blobs: []kv.Blob{{Path: own + "b", Raw: encode(time.Now().Add(-time.Hour)), Revision: 7}}} // it waited for so long
+		c.read(late)
+		if c.Off() == nil {
+			t.Error("what was written an hour ago is not believed to be now")
+		}
+		c.Heard(Word{"b", time.Now().Add(-2 * time.Second)}, 4*time.Second)
+		low, high := middle([]time.Duration{c.readings(time.Since(c.start))["b"].then(time.Since(c.start)).Sub(time.Now())})
+		if err := c.Off(); err != nil || low != 0 || high != 0 {
+			t.Errorf("the peer's answer: %v, %v to %v", err, low, high)
+		}
+		ahead = time.Hour
+		if c.Off() == nil {
+			t.Error("an hour ahead of a peer: believed")
+		}
+		c.read(kv.Folder{}) // its lease has ended, and it answers
+		if c.Off() == nil {
+			t.Error("an hour ahead of a peer that cannot write: believed")
+		}
+		time.Sleep(heardFor + time.Second)
+		if err := c.Off(); err != nil {
+			t.Errorf("nobody says anything: %v", err)
+		}
+		c.Heard(Word{"d", time.Now()}, 0)
+		if len(c.heard) != 1 {
+			t.Errorf("remembers %v", c.heard)
+		}
+	})
 }
 
 // Of three processes the one whose clock is 25 hours fast knows that it is, and the others know that they are not. When those have ended

@@ -2,49 +2,141 @@ package ingest
 
 import (
 	"fmt"
+	"iter"
+	"maps"
+	"strings"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/source/guard"
 )
 
 // guardFrom is how many records of a kind there must be for the guard to look at the kind alone.
 const guardFrom = 4
 
+// population is the records of a kind in a cluster: each cluster is looked at for itself. The zero kind is all of a cluster.
+type population struct {
+	kind    model.Kind
+	cluster string
+}
+
+// census counts records.
+type census map[population]int
+
+func (c census) add(key model.Key) {
+	c[population{key.Kind, key.Origin.Cluster()}]++
+	c[population{cluster: key.Origin.Cluster()}]++
+}
+
 // guard withholds deletes where a new leader would delete everything of a cluster, or more than half of a kind there: a folder that is not
-// mounted is far more likely than somebody who meant it.
+// mounted is far more likely than somebody who meant it. What something explains goes and does not count: the record's Namespace went
+// too, or it is of a Pod of which no EndpointSlice says that it is ready (issue 12, item 17).
 func (s *State) guard(gone []model.Key) {
 	if s.allowEmpty || len(gone) == 0 {
 		return
 	}
-	// Each cluster is looked at for itself; the zero kind counts all of a cluster.
-	type population struct {
-		kind    model.Kind
-		cluster string
-	}
-	stored, lost, wanted := map[population]int{}, map[population]int{}, map[population]int{}
-	count := func(in map[population]int, key model.Key) {
-		cluster := key.Origin.Cluster()
-		in[population{key.Kind, cluster}]++
-		in[population{cluster: cluster}]++
-	}
+	stored, lost, wanted := census{}, census{}, census{}
 	for key := range s.have {
-		count(stored, key)
-	}
-	for _, key := range gone {
-		count(lost, key)
+		stored.add(key)
 	}
 	for key := range s.want {
-		count(wanted, key)
+		wanted.add(key)
 	}
 	for key := range s.awaitingSeal {
-		count(wanted, key)
+		wanted.add(key)
+	}
+	explained := s.explained(gone)
+	left := gone[:0:0]
+	for _, key := range gone {
+		if explained[key] {
+			stored[population{key.Kind, key.Origin.Cluster()}]--
+		} else {
+			left = append(left, key)
+		}
+	}
+	all := census{}
+	for _, key := range gone {
+		all.add(key)
+	}
+	for _, key := range left {
+		lost.add(key)
 	}
 	for _, key := range gone {
 		k, whole := population{key.Kind, key.Origin.Cluster()}, population{cluster: key.Origin.Cluster()}
-		if lost[whole] == stored[whole] && wanted[whole] == 0 || stored[k] >= guardFrom && 2*lost[k] > stored[k] && 2*wanted[k] < stored[k] {
+		few := !explained[key] && stored[k] >= guardFrom && 2*lost[k] > stored[k] && 2*wanted[k] < stored[k]
+		if all[whole] == stored[whole] && wanted[whole] == 0 || few {
 			s.withheld[key], s.held[key] = true, true
 		}
 	}
 	if len(s.held) > 0 {
 		s.guarded = fmt.Sprintf("%d of %d stored records have no object any more: they are kept; if that is meant, accept the removal (navarchctl store held; --allow-empty)", len(gone), len(s.have))
 	}
+}
+
+// explained are the records that nobody misses. While endpoints are missed, slices say nothing about Pods.
+func (s *State) explained(gone []model.Key) map[model.Key]bool {
+	all, deleted := map[model.Key]bool{}, s.deletedNamespaces()
+	slices := map[string]bool{} // clusters that have lost EndpointSlices for no reason
+	for _, key := range gone {
+		if all[key] = deleted[key.Origin.Cluster()][key.Namespace]; !all[key] && key.Kind == model.KindEndpoints {
+			slices[key.Origin.Cluster()] = true
+		}
+	}
+	var ready map[object.ID]bool
+	for _, key := range gone {
+		if key.Kind != model.KindWorkload || strings.HasPrefix(key.Name, model.WorkloadEntryPrefix) || slices[key.Origin.Cluster()] {
+			continue
+		}
+		if ready == nil {
+			ready = guard.ReadyPods(func(yield func(*object.Object) bool) {
+				for id, e := range s.objects {
+					if id.Kind == "EndpointSlice" && e.object != nil && !yield(e.object) {
+						return
+					}
+				}
+			})
+		}
+		all[key] = all[key] || !ready[s.ownerOf(key)]
+	}
+	return all
+}
+
+// deletedNamespaces are, by cluster, the namespaces that have stored records and no Namespace object. That says something only where each
+// namespace that has objects has its own too (as in every cluster of Kubernetes), and where no more than half of the namespaces went.
+func (s *State) deletedNamespaces() map[string]map[string]bool {
+	there := func(key model.Key) bool {
+		return s.namespaces[s.ownerOf(key).SameOrigin(object.ID{Kind: "Namespace", Name: key.Namespace})] != nil
+	}
+	wanted, deleted := namespacesOf(maps.Keys(s.want)), map[string]map[string]bool{}
+	for cluster, stored := range namespacesOf(maps.Keys(s.have)) {
+		gone := map[string]bool{}
+		for name, key := range stored {
+			if !there(key) {
+				gone[name] = true
+			}
+		}
+		complete := len(wanted[cluster]) > 0
+		for _, key := range wanted[cluster] {
+			complete = complete && there(key)
+		}
+		if complete && (len(stored) < guardFrom || 2*len(gone) <= len(stored)) {
+			deleted[cluster] = gone
+		}
+	}
+	return deleted
+}
+
+// namespacesOf is a key of each namespace, by cluster.
+func namespacesOf(keys iter.Seq[model.Key]) map[string]map[string]model.Key {
+	of := map[string]map[string]model.Key{}
+	for key := range keys {
+		cluster := key.Origin.Cluster()
+		if of[cluster] == nil {
+			of[cluster] = map[string]model.Key{}
+		}
+		if key.Namespace != "" {
+			of[cluster][key.Namespace] = key
+		}
+	}
+	return of
 }

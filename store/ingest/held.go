@@ -8,14 +8,14 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// release asks Run to let go exactly these objects.
+// release asks Run to let go exactly these losses.
 type release struct {
-	ids  []object.ID
-	done chan bool
+	losses []object.Loss
+	done   chan bool
 }
 
 // Held is the objects whose records the shrink guard keeps in the store, in no order; while this process does not lead, none.
-func (l *Loop) Held() []object.ID {
+func (l *Loop) Held() []object.Loss {
 	if p := l.held.Load(); p != nil {
 		return *p
 	}
@@ -25,16 +25,25 @@ func (l *Loop) Held() []object.ID {
 // Everything says whether no record would be left.
 func (l *Loop) Everything() bool { return l.allHeld.Load() }
 
-// Release lets the records of exactly these objects go that the guard keeps; false: it keeps others, or ctx has ended, and nothing
+// Release lets the records of exactly these losses go that the guard keeps; false: it keeps others, or ctx has ended, and nothing
 // was let go.
-func (l *Loop) Release(ctx context.Context, ids []object.ID) bool {
-	r := release{ids, make(chan bool, 1)}
+func (l *Loop) Release(ctx context.Context, losses []object.Loss) bool {
+	r := release{losses, make(chan bool, 1)}
 	select {
 	case l.releases <- r:
 		return <-r.done
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// losses are the objects of the records that the guard keeps, as losses.
+func (s *State) losses() []object.Loss {
+	var all []object.Loss
+	for id := range s.owners() {
+		all = append(all, object.Loss{ID: id})
+	}
+	return all
 }
 
 // owners are the objects of the records that the guard keeps.
@@ -47,15 +56,15 @@ func (s *State) owners() map[object.ID]bool {
 }
 
 // release has the records deleted that the guard keeps, if they are those of exactly these objects.
-func (s *State) release(ids []object.ID) (effects []Effect, ok bool) {
+func (s *State) release(losses []object.Loss) (effects []Effect, ok bool) {
 	if s.phase != ready && s.phase != writing {
 		return nil, false
 	}
-	given := make(map[object.ID]bool, len(ids))
-	for _, id := range ids {
-		given[id] = true
+	given := make(map[object.ID]bool, len(losses))
+	for _, l := range losses {
+		given[l.ID] = l.Version == ""
 	}
-	if len(ids) == 0 || len(given) != len(ids) || !maps.Equal(given, s.owners()) {
+	if len(losses) == 0 || len(given) != len(losses) || !maps.Equal(given, s.owners()) {
 		return nil, false
 	}
 	gone := make(map[model.Key]bool, len(s.held))

@@ -27,7 +27,11 @@ func TestReleaseOfWhatIsKept(t *testing.T) {
 	d.s = NewState(Options{})
 	release := func(what string, want bool, ids ...object.ID) {
 		t.Helper()
-		effects, ok := d.s.release(ids)
+		var losses []object.Loss
+		for _, id := range ids {
+			losses = append(losses, object.Loss{ID: id})
+		}
+		effects, ok := d.s.release(losses)
 		if ok != want || !ok && len(effects) > 0 {
 			t.Errorf("%s: %v, %d effects", what, ok, len(effects))
 		}
@@ -56,6 +60,9 @@ func TestReleaseOfWhatIsKept(t *testing.T) {
 		t.Errorf("left: %v, problems %v", d.stored, d.s.Problems())
 	}
 	release("again", false, ids[1:]...)
+	if _, ok := d.s.release([]object.Loss{{ID: ids[0], Version: "x"}}); ok {
+		t.Error("a version of an object")
+	}
 	d.want(Lost{})
 	release("who does not lead", false, ids...)
 }

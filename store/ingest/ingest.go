@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -53,7 +52,7 @@ type Loop struct {
 	problems atomic.Pointer[[]object.Problem]
 	stats    atomic.Pointer[Stats]
 	stored   atomic.Uint32 // the level for which everything is written
-	held     atomic.Pointer[[]object.ID]
+	held     atomic.Pointer[[]object.Loss]
 	allHeld  atomic.Bool
 	releases chan release
 	tenants  tenantsOf
@@ -166,7 +165,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			}
 		case r := <-l.releases:
 			var ok bool
-			effects, ok = l.state.release(r.ids)
+			effects, ok = l.state.release(r.losses)
 			r.done <- ok
 		case <-look.C:
 			if effects = l.state.Step(Look{}); len(effects) == 0 {
@@ -196,7 +195,7 @@ func (l *Loop) publish(between []object.Problem) {
 		l.problems.Store(&all)
 	}
 	if held := l.Held(); len(held) > 0 || len(l.state.held) > 0 { // nearly never
-		held = slices.Collect(maps.Keys(l.state.owners()))
+		held = l.state.losses()
 		l.held.Store(&held)
 		l.allHeld.Store(len(held) > 0 && len(l.state.held) == len(l.state.have))
 	}

@@ -225,7 +225,7 @@ func TestConfirmAtFloor(t *testing.T) {
 			ctx, cancel := context.WithTimeout(ctx, within)
 			defer cancel()
 			began := time.Now()
-			err := m.ConfirmAt(ctx, kv.Position{Cluster: cluster, Revision: revision})
+			err := m.ConfirmAt(ctx, mirror.Seen{At: kv.Position{Cluster: cluster, Revision: revision}})
 			return time.Since(began), err
 		}
 		// Nobody answers from here on: each question takes a second.
@@ -262,8 +262,53 @@ func TestConfirmAtFloor(t *testing.T) {
 		}
 		gone, stop := context.WithCancel(ctx)
 		go func() { time.Sleep(5 * time.Second); stop() }()
-		if err := m.ConfirmAt(gone, kv.Position{Cluster: 1, Revision: 99}); !errors.Is(err, context.Canceled) {
+		if err := m.ConfirmAt(gone, mirror.Seen{At: kv.Position{Cluster: 1, Revision: 99}}); !errors.Is(err, context.Canceled) {
 			t.Errorf("a client that went: %v", err)
+		}
+	})
+}
+
+// A store that answers with older state than a client was served, as its place in the chain of heads has it, was restored from a backup: a
+// replica that remembers nothing newer itself does not serve that client from it, until a leader has begun a new term or it has what the
+// client has seen. Whoever claims what nobody has written waits alone, until the deadline.
+func TestConfirmAtPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		m, w, ctx, end := following(t, f)
+		defer end()
+		head := func(revision, last int64, place kv.Place) kv.Update {
+			return kv.Update{Revision: revision, Head: &kv.Head{Revision: revision, Complete: true, LastComplete: last, Place: place}}
+		}
+		at := func(term, seq uint64) kv.Place { return kv.Place{Chain: 7, Term: term, Seq: seq} }
+		w <- head(12, 9, at(3, 5))
+		synctest.Wait()
+		confirm := func(place kv.Place, within time.Duration) (time.Duration, error) {
+			ctx, cancel := context.WithTimeout(ctx, within)
+			defer cancel()
+			began := time.Now()
+			f.stats <- kv.Stat{Cluster: 1, Revision: 12, Head: kv.Head{Revision: 12, Complete: true, Place: at(3, 5)}}
+			err := m.ConfirmAt(ctx, mirror.Seen{At: kv.Position{Cluster: 1, Revision: 12}, Place: place})
+			return time.Since(began), err
+		}
+		const bound = 10 * time.Second
+		for name, place := range map[string]kv.Place{"none": {}, "the same": at(3, 5), "older": at(2, 99), "of another chain": {Chain: 8, Term: 9}} {
+			if took, err := confirm(place, bound); err != nil || took > time.Second {
+				t.Errorf("a place that is %s: %v after %v", name, err, took)
+			}
+		}
+		if took, err := confirm(at(3, 6), bound); !errors.Is(err, mirror.ErrBehind) || took != bound || !strings.Contains(err.Error(), "restored from a backup") {
+			t.Errorf("of a later batch: %v after %v", err, took)
+		}
+		answered := make(chan error, 1)
+		go func() { _, err := confirm(at(4, 1), time.Hour); answered <- err }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, err := confirm(kv.Place{}, bound); err != nil || len(answered) != 0 {
+			t.Fatalf("others: %v; who waits: %d answers", err, len(answered))
+		}
+		w <- head(13, 12, at(5, 0))
+		if err := <-answered; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -26,8 +26,8 @@ type join struct {
 	err  error
 }
 
-// ErrBehind: a client has seen more than this replica has, and etcd gives no word that there is nothing more.
-var ErrBehind = errors.New("behind what the client has seen, and the store gives no word")
+// ErrBehind: a client has seen more than this replica has, and etcd gives no word that there is nothing more, or has older state itself.
+var ErrBehind = errors.New("behind what the client has seen")
 
 // errOther: etcd answers as another store, or as this one was at an earlier time.
 var errOther = errors.New("the store is not the one that was read")
@@ -35,24 +35,38 @@ var errOther = errors.New("the store is not the one that was read")
 // Confirm returns when the current snapshot is at least as new as any that any replica had when Confirm was called:
 // before a replica's first answer on a stream, so that a proxy which comes from another one is not taken back. Where etcd
 // does not answer, or answers as another store, the replica answers from what it has: nil. The error is the context's.
-func (m *Mirror) Confirm(ctx context.Context) error { return m.ConfirmAt(ctx, kv.Position{}) }
+func (m *Mirror) Confirm(ctx context.Context) error { return m.ConfirmAt(ctx, Seen{}) }
 
-// ConfirmAt is Confirm for a client that says what it has seen; the zero Position: nothing, Cluster 0: it does not know of
-// which store. It counts where etcd gives no word: a replica that was cut off may be behind the others without knowing. It
-// then waits until it has that revision; at the context's deadline the error is ErrBehind too. While etcd answers, its word
-// is newer than any client's, and a revision that it does not have (forged, or of before a restore) is nobody's.
-func (m *Mirror) ConfirmAt(ctx context.Context, floor kv.Position) error {
+// Seen is what a client says that it has seen; the zero Seen: nothing.
+type Seen struct {
+	At    kv.Position // Cluster 0: it does not know of which store
+	Place kv.Place
+}
+
+// ConfirmAt is Confirm for a client that says what it has seen. Its revision counts where etcd gives no word: a replica that was cut off
+// may be behind the others without knowing. It then waits until it has that revision; at the context's deadline the error is ErrBehind
+// too. While etcd answers, its word is newer than any client's, and a revision that it does not have (forged, or of before a restore) is
+// nobody's. Its place counts always: of what etcd holds it tells whether that is older than what the client was served, where it was
+// restored from a backup and this replica remembers nothing newer (issue 12, item 14). Who forges one waits alone.
+func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	revision, none := m.word(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case none == nil:
-		return m.reach(ctx, revision)
-	case floor.Cluster != 0 && floor.Cluster != m.Status().Seen.Cluster:
-		return nil
+		if err := m.reach(ctx, revision); err != nil {
+			return err
+		}
+	case seen.At.Cluster != 0 && seen.At.Cluster != m.Status().Seen.Cluster:
+	default:
+		if err := m.reach(ctx, seen.At.Revision); err != nil {
+			return fmt.Errorf("%w: %w", ErrBehind, err)
+		}
 	}
-	if err := m.reach(ctx, floor.Revision); err != nil {
-		return fmt.Errorf("%w: %w", ErrBehind, err)
+	var newest kv.Place
+	err := m.until(ctx, func(s *Snapshot) bool { newest = s.place; return !newest.Before(seen.Place) })
+	if err != nil {
+		return fmt.Errorf("%w: a client was served %v, and the newest here is %v. Was etcd restored from a backup? %w", ErrBehind, seen.Place, newest, err)
 	}
 	return nil
 }
@@ -92,17 +106,25 @@ func (m *Mirror) word(ctx context.Context) (revision int64, none error) {
 
 // reach waits for a snapshot of a revision or a later one.
 func (m *Mirror) reach(ctx context.Context, revision int64) error {
+	if err := m.until(ctx, func(s *Snapshot) bool { return s.Revision() >= revision }); err != nil {
+		return fmt.Errorf("the snapshot did not reach revision %d: %w", revision, err)
+	}
+	return nil
+}
+
+// until waits for a snapshot. The error is the context's.
+func (m *Mirror) until(ctx context.Context, enough func(*Snapshot) bool) error {
 	for {
 		m.mu.Lock()
 		moved := m.moved
 		m.mu.Unlock()
-		if s := m.Current(); s != nil && s.Revision() >= revision {
+		if s := m.Current(); s != nil && enough(s) {
 			return nil
 		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return fmt.Errorf("the snapshot did not reach revision %d: %w", revision, ctx.Err())
+			return ctx.Err()
 		}
 	}
 }

@@ -51,6 +51,9 @@ func Empty() *Snapshot {
 // Revision is the store's revision that this snapshot is complete at.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
+// Place is where the head that it is of stands among all that leaders have written; not known where none of them said so.
+func (s *Snapshot) Place() kv.Place { return s.place }
+
 // Len is the number of records of one kind.
 func (s *Snapshot) Len(kind model.Kind) int { return s.counts[kind] }
 

@@ -61,6 +61,26 @@ func (id ID) Compare(o ID) int {
 		cmp.Compare(id.Name, o.Name), id.Origin.Compare(o.Origin))
 }
 
+// Loss is what became of one object and is held by a shrink guard: what was told of it before stands.
+type Loss struct {
+	ID ID
+	// Version names the newest content of an object that is still there and lost a part of what it had; empty: the object vanished.
+	Version string
+}
+
+// Compare orders losses by ID, then by version.
+func (l Loss) Compare(o Loss) int {
+	return cmp.Or(l.ID.Compare(o.ID), cmp.Compare(l.Version, o.Version))
+}
+
+// String is the ID, and says so where the object is still there.
+func (l Loss) String() string {
+	if l.Version != "" {
+		return l.ID.String() + " (changed)"
+	}
+	return l.ID.String()
+}
+
 // Object is one API object as it was read. It is shared between goroutines and never changed.
 type Object struct {
 	ID          ID

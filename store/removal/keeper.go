@@ -18,11 +18,11 @@ import (
 
 // Holder is a guard that holds removals. Its methods may be called from any goroutine.
 type Holder interface {
-	Held() []object.ID
+	Held() []object.Loss
 	// Everything says whether nothing would be left: that never goes by itself.
 	Everything() bool
-	// Release lets exactly these objects go; false: it holds others by now, and nothing was let go.
-	Release(ctx context.Context, ids []object.ID) bool
+	// Release lets exactly these losses go; false: it holds others by now, and nothing was let go.
+	Release(ctx context.Context, losses []object.Loss) bool
 }
 
 // Keeper publishes what a process holds while it leads, and decides on approvals.
@@ -150,19 +150,19 @@ func find(f kv.Folder, path string) kv.Blob {
 }
 
 // measure is what each holder holds, and all of it.
-func (k *Keeper) measure() (parts [][]object.ID, all []object.ID) {
+func (k *Keeper) measure() (parts [][]object.Loss, all []object.Loss) {
 	for _, h := range k.Holders {
-		ids := h.Held()
-		parts, all = append(parts, ids), append(all, ids...)
+		losses := h.Held()
+		parts, all = append(parts, losses), append(all, losses...)
 	}
 	return parts, all
 }
 
-func (k *Keeper) release(ctx context.Context, parts [][]object.ID) bool {
+func (k *Keeper) release(ctx context.Context, parts [][]object.Loss) bool {
 	done := true
-	for i, ids := range parts {
-		if len(ids) > 0 {
-			done = k.Holders[i].Release(ctx, ids) && done
+	for i, losses := range parts {
+		if len(losses) > 0 {
+			done = k.Holders[i].Release(ctx, losses) && done
 		}
 	}
 	return done
@@ -259,7 +259,7 @@ func (t *term) publish(ctx context.Context, now *Held) error {
 
 // decide takes one approval away and writes what becomes of it in one transaction, so that it cannot count twice, whoever leads;
 // then it applies it. Where it is not known whether that was written nothing is let go: the operator asks again.
-func (t *term) decide(ctx context.Context, blob kv.Blob, parts [][]object.ID) error {
+func (t *term) decide(ctx context.Context, blob kv.Blob, parts [][]object.Loss) error {
 	approval, err := parseApproval(blob.Path, blob.Raw)
 	d := Decision{Approval: approval, At: time.Now().UTC(), Leader: t.Name, Epoch: t.epoch.Revision}
 	switch {
@@ -291,7 +291,7 @@ func (t *term) over(now time.Time) bool {
 }
 
 // accept lets go what has been held for its time, as if somebody had accepted it.
-func (t *term) accept(ctx context.Context, parts [][]object.ID) error {
+func (t *term) accept(ctx context.Context, parts [][]object.Loss) error {
 	d := Decision{At: time.Now().UTC(), Leader: t.Name, Epoch: t.epoch.Revision, Count: t.held.Count, Kinds: t.held.Kinds,
 		Approval: Approval{ID: rand.Text(), Digest: t.held.Digest, Reason: fmt.Sprintf("held for %v (--held-removals-end-after)", t.After)}}
 	d.Approval.At = d.At
@@ -303,7 +303,7 @@ func (t *term) accept(ctx context.Context, parts [][]object.ID) error {
 }
 
 // apply lets go what a recorded decision accepts, and records what became of it.
-func (t *term) apply(ctx context.Context, d Decision, parts [][]object.ID, line []any) error {
+func (t *term) apply(ctx context.Context, d Decision, parts [][]object.Loss, line []any) error {
 	if t.release(ctx, parts) {
 		d.Applied = true
 		t.Log.Warn("a held removal was accepted, the objects are let go", append(line, obs.KeyObjects, d.Count)...)

@@ -1,4 +1,5 @@
-// Package removal lets an operator accept a mass removal that the shrink guards hold, while the leader runs.
+// Package removal lets an operator accept losses that the shrink guards hold, while the leader runs: objects that vanished, and EndpointSlices
+// whose newest version lacks most of its endpoints.
 //
 // Owns: removals/ (the leader, under its fence): what is held, and the decisions on approvals; approvals/, which operators write and
 // the leader deletes.  Reads: what the guards hold (Holder).  Never: removes what an approval does not name exactly; applies an
@@ -6,7 +7,6 @@
 package removal
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -39,10 +39,10 @@ const (
 
 // Held is what the leader holds.
 type Held struct {
-	Digest string         `json:"digest"` // of exactly these objects, see DigestOf
+	Digest string         `json:"digest"` // of exactly these losses, see DigestOf
 	Count  int            `json:"count"`
 	Kinds  map[string]int `json:"kinds"`
-	Names  []string       `json:"names"` // the first, as "Kind namespace/name"
+	Names  []string       `json:"names"` // the first, as object.Loss has it: "Kind namespace/name", "(changed)" where it is still there
 	Since  time.Time      `json:"since"`
 	Leader string         `json:"leader"`
 }
@@ -74,11 +74,12 @@ type Decision struct {
 // Final says whether nothing more becomes of it.
 func (d Decision) Final() bool { return d.Refused != "" || d.Failed != "" || d.Applied }
 
-// DigestOf names a set of objects: hexadecimal SHA-256 of their identities in order, each part with its length before it.
-func DigestOf(ids []object.ID) string {
+// DigestOf names a set of losses: hexadecimal SHA-256 of their objects, and the versions of those that are still there, in order, each
+// part with its length before it.
+func DigestOf(losses []object.Loss) string {
 	h := sha256.New()
-	for _, id := range sorted(ids) {
-		for _, part := range []string{id.Group, id.Kind, id.Namespace, id.Name} {
+	for _, l := range slices.SortedFunc(slices.Values(losses), object.Loss.Compare) {
+		for _, part := range []string{l.ID.Origin.Cluster(), l.ID.Group, l.ID.Kind, l.ID.Namespace, l.ID.Name, l.Version} {
 			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 			h.Write([]byte(part))
 		}
@@ -86,21 +87,15 @@ func DigestOf(ids []object.ID) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func sorted(ids []object.ID) []object.ID {
-	return slices.SortedFunc(slices.Values(ids), func(a, b object.ID) int {
-		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-}
-
-// heldOf describes a set of objects; nil where it is empty.
-func heldOf(ids []object.ID) *Held {
-	if len(ids) == 0 {
+// heldOf describes a set of losses; nil where it is empty.
+func heldOf(losses []object.Loss) *Held {
+	if len(losses) == 0 {
 		return nil
 	}
-	h := &Held{Digest: DigestOf(ids), Count: len(ids), Kinds: map[string]int{}}
-	for i, id := range sorted(ids) {
-		if h.Kinds[clip(id.Kind)]++; i < maxNames {
-			h.Names = append(h.Names, clip(id.String()))
+	h := &Held{Digest: DigestOf(losses), Count: len(losses), Kinds: map[string]int{}}
+	for i, l := range slices.SortedFunc(slices.Values(losses), object.Loss.Compare) {
+		if h.Kinds[clip(l.ID.Kind)]++; i < maxNames {
+			h.Names = append(h.Names, clip(l.String()))
 		}
 	}
 	return h

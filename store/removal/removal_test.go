@@ -15,13 +15,14 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 )
 
 // guard is a Holder in memory.
 type guard struct {
 	mu       sync.Mutex
-	held     []object.ID
-	released [][]object.ID
+	held     []object.Loss
+	released [][]object.Loss
 	all      bool   // Everything
 	before   func() // called first in Release; nil: nothing
 }
@@ -31,19 +32,19 @@ func (g *guard) set(names ...string) {
 	defer g.mu.Unlock()
 	g.held = nil
 	for _, name := range names {
-		g.held = append(g.held, object.ID{Kind: "Service", Namespace: "shop", Name: name})
+		g.held = append(g.held, object.Loss{ID: object.ID{Kind: "Service", Namespace: "shop", Name: name}})
 	}
 }
 
 func (g *guard) Everything() bool { return g.all }
 
-func (g *guard) Held() []object.ID {
+func (g *guard) Held() []object.Loss {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.held)
 }
 
-func (g *guard) Release(_ context.Context, ids []object.ID) bool {
+func (g *guard) Release(_ context.Context, ids []object.Loss) bool {
 	if g.before != nil {
 		g.before()
 	}
@@ -307,16 +308,20 @@ func TestHoldEndsAfterItsTime(t *testing.T) {
 	}
 }
 
-// The digest is of the set, not of a text that two sets may share.
+// The digest is of the set, not of a text that two sets may share; another cluster's object, and another version, are others.
 func TestDigest(t *testing.T) {
-	a, b := object.ID{Kind: "A", Namespace: "b", Name: "c"}, object.ID{Kind: "A", Namespace: "b", Name: "d"}
-	if DigestOf([]object.ID{a, b}) != DigestOf([]object.ID{b, a}) {
+	loss := func(group, kind, namespace, name, version string) object.Loss {
+		return object.Loss{ID: object.ID{Group: group, Kind: kind, Namespace: namespace, Name: name}, Version: version}
+	}
+	a, b, east := loss("", "A", "b", "c", ""), loss("", "A", "b", "d", ""), loss("", "A", "b", "c", "")
+	east.ID.Origin = origin.New("east", "files")
+	if DigestOf([]object.Loss{a, b}) != DigestOf([]object.Loss{b, a}) {
 		t.Error("it depends on order")
 	}
 	seen := map[string]bool{}
-	sets := [][]object.ID{nil, {a}, {a, b}, {{Kind: "Ab", Name: "c"}}, {{Kind: "A", Namespace: "bc"}}, {{Group: "A", Kind: "b", Name: "c"}}, {{Kind: "A", Namespace: "b", Name: "c\nA b/d"}}}
-	for _, ids := range sets {
-		seen[DigestOf(ids)] = true
+	sets := [][]object.Loss{nil, {a}, {a, b}, {east}, {loss("", "A", "b", "c", "1")}, {loss("", "A", "b", "c", "2")}, {loss("", "Ab", "", "c", "")}, {loss("", "A", "bc", "", "")}, {loss("A", "b", "c", "", "")}, {loss("", "A", "b", "c\nA b/d", "")}}
+	for _, losses := range sets {
+		seen[DigestOf(losses)] = true
 	}
 	if len(seen) != len(sets) {
 		t.Errorf("%d digests of %d sets", len(seen), len(sets))

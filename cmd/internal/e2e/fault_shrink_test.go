@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +13,19 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
 )
+
+// writePod writes one of the Pods behind bigSlice, in a file of its own.
+func writePod(t *testing.T, dir string, i int, terminating bool) {
+	t.Helper()
+	going := ""
+	if terminating {
+		going = ", deletionTimestamp: '2026-01-01T00:00:00Z'"
+	}
+	write(t, dir, podFile(i), fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: s000-%d, namespace: town, labels: {app: s000}%s}\n"+
+		"status: {podIP: 10.8.0.%d, conditions: [{type: Ready, status: 'True'}]}\n", i, going, i+1))
+}
+
+func podFile(i int) string { return fmt.Sprintf("pod-%d.yaml", i) }
 
 // bigSlice is the EndpointSlice of a Service of the town with so many endpoints.
 func bigSlice(endpoints int) string {
@@ -24,35 +40,102 @@ endpoints:`)
 		b.WriteString(" []\n")
 	}
 	for i := range endpoints {
-		fmt.Fprintf(&b, "\n- {addresses: [10.8.0.%d], conditions: {ready: true}}", i+1)
+		fmt.Fprintf(&b, "\n- {addresses: [10.8.0.%d], conditions: {ready: true}, targetRef: {kind: Pod, name: s000-%d}}", i+1, i)
 	}
 	return b.String() + "\n" // a last line without an end could be half of one, and would be waited for (store/source/files)
 }
 
-// A workload that is scaled from 100 Pods to 5, and to none, is no loss that anything holds up (issue 12, item 17): every proxy has
-// acknowledged the change within 150 ms of the edit.
+// A workload that is scaled from 100 Pods to 5, and to none, is no loss that anything holds up (issue 12, item 17): its Pods are
+// terminating when the slice loses them, as Kubernetes writes it, and every proxy has acknowledged the change within 150 ms of the edit.
+// Then the Pods go, and nothing is held.
 func TestFaultScaledWorkload(t *testing.T) {
 	parallel(t)
 	n, proxies := 30, sized(t, 20, 1000, "proxies")
-	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	etcd := kvtest.Start(t)
+	store := "--etcd-endpoints=" + etcd.Endpoint()
 	dir := townFolder(t, n)
-	write(t, dir, "big.yaml", bigSlice(100))
+	for i := range 100 {
+		writePod(t, dir, i, false)
+	}
+	write(t, dir, "slice.yaml", bigSlice(100))
 	leader := start(t, "--roles=ingest", "--config-dir", dir, store)
 	replica := xdsReplica(t, store)
 	eventually(t, patience, whole(t, replica, n, 1))
 	f := fleet(t, proxies, sim.Config{}, replica)
 	quiet(t, f)
+	were := 100
 	for _, endpoints := range []int{5, 0} {
+		for i := endpoints; i < were; i++ {
+			writePod(t, dir, i, true)
+		}
 		p := f.Watch(sim.Change{Type: xds.Endpoint, Name: "outbound|80||s000.town.svc.cluster.local"})
 		began := time.Now()
 		p.Committed(began)
-		write(t, dir, "big.yaml", bigSlice(endpoints))
+		write(t, dir, "slice.yaml", bigSlice(endpoints))
 		o := acknowledged(t, p)
 		slowestWithin(t, 150*time.Millisecond, o.Ack.Max(), began, fmt.Sprintf("the last ACK of a scale to %d", endpoints))
+		for i := endpoints; i < were; i++ {
+			if err := os.Remove(filepath.Join(dir, podFile(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		were = endpoints
 	}
+	s := opened(t, etcd.Endpoint())
+	eventually(t, patience, func() error {
+		stored, err := asSaid(t, s)
+		if n := stored.Kind("Workload").Count; err == nil && n > 0 {
+			err = fmt.Errorf("%d Pods are stored", n)
+		}
+		return err
+	})
+	leader.said(t, 0, "is held")
 	if all, err := leader.problems(); err != nil || len(all) > 0 {
 		t.Errorf("problems of the leader: %+v, %v", all, err)
 	}
 	unharmed(t, f)
 	undisturbed(t, f)
+}
+
+// An EndpointSlice that is emptied while its Pods are ready is held as it was (issue 12, item 17): that is shown, and ends when an
+// operator accepts it.
+func TestEmptiedSliceIsHeld(t *testing.T) {
+	parallel(t)
+	dir, data := townFolder(t, 3), t.TempDir()
+	for i := range 10 {
+		writePod(t, dir, i, false)
+	}
+	write(t, dir, "slice.yaml", bigSlice(10))
+	d, store := start(t, "--config-dir", dir, "--data-dir", data), storeOf(t, data)
+	ask := node("town", "client", "10.1.9.9")
+	endpoints := func(want int) func() error {
+		return func() error {
+			got, err := everything(t.Context(), d.grpc, ask)
+			if err != nil {
+				return err
+			}
+			if n := strings.Count(string(got[xds.Endpoint.URL()+" outbound|80||s000.town.svc.cluster.local"]), "10.8.0."); n != want {
+				return fmt.Errorf("%d endpoints, want %d", n, want)
+			}
+			return nil
+		}
+	}
+	eventually(t, patience, endpoints(10))
+	write(t, dir, "slice.yaml", bigSlice(0))
+	d.hasProblem(t, "EndpointSlice town/s000-big", "lacks most of its endpoints")
+	out, err := store("held")
+	for began := time.Now(); err == nil && strings.Contains(out, "nothing is held") && time.Since(began) < patience; {
+		out, err = store("held")
+	}
+	digest := regexp.MustCompile(`(?m)^digest ([0-9a-f]{64})$`).FindStringSubmatch(out)
+	if err != nil || digest == nil || !strings.Contains(out, "EndpointSlice town/s000-big (changed)") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := endpoints(10)(); err != nil {
+		t.Errorf("while it is held: %v", err)
+	}
+	if out, err := store("accept-removal", digest[1], "--reason", "it moves"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	eventually(t, patience, endpoints(0))
 }

@@ -1,8 +1,8 @@
 // Package files is the source that reads API objects from a folder of YAML and JSON files, and follows its changes. They are those of the
 // config cluster; what is below a top-level folder cluster=NAME is of the cluster of that name.
 //
-// Owns: the watch on the folder, what was told of each file.  Reads: store/object, store/origin.  Never: a schema (normal has those),
-// but for what EndpointSlices say of their Pods, which the shrink guard asks; takes a half-written or vanished folder for an empty one.
+// Owns: the watch on the folder, what was told of each file.  Reads: store/object, store/origin, store/source/guard.  Never: a schema
+// (normal has those); takes a half-written or vanished folder for an empty one.
 package files
 
 import (
@@ -44,7 +44,7 @@ type Source struct {
 	reader *reader              // owned by Run
 	known  map[string]signature // owned by Run
 
-	held                  atomic.Pointer[[]object.ID]
+	held                  atomic.Pointer[[]object.Loss]
 	allHeld               atomic.Bool
 	releases              chan release
 	problems              atomic.Pointer[[]object.Problem]
@@ -150,7 +150,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 			s.Log.Warn("configuration folder is read again as a whole", "dir", s.Dir, "error", err)
 			dirty.all(time.Now())
 		case r := <-s.releases:
-			events, ok := s.reader.release(r.ids)
+			events, ok := s.reader.release(r.losses)
 			s.forward(events, emit)
 			r.done <- ok
 		case <-ticker.C:
@@ -264,9 +264,10 @@ func (s *Source) faults(t *tree) {
 func (s *Source) forward(events []object.Event, emit func([]object.Event)) {
 	problems := s.reader.problems()
 	s.problems.Store(&problems)
-	held := slices.Collect(maps.Keys(s.reader.held))
+	held := s.reader.guard.Held()
 	s.held.Store(&held)
-	s.allHeld.Store(len(held) > 0 && len(held) == len(s.reader.told))
+	vanished := s.reader.guard.Vanished()
+	s.allHeld.Store(vanished > 0 && vanished == len(s.reader.told))
 	s.parsed.Store(uint64(s.reader.parsed))
 	s.events.Add(uint64(len(events)))
 	if len(events) > 0 {

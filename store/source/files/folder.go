@@ -5,12 +5,15 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/source/guard"
 )
 
 // file is what stands of one file: its good objects, and those that stood before and cannot be read now.
@@ -46,19 +49,40 @@ func newFile(sum [32]byte, docs []doc, before *file) *file {
 
 // folder is what was told of all files. It is pure: no clock, no file system.
 type folder struct {
-	allowEmpty bool
-	files      map[string]*file
-	claims     map[object.ID][]string // paths that hold the object, the one that had it first in front
-	told       map[object.ID]*object.Object
-	held       map[object.ID]bool // told, and in no file any more: the shrink guard holds it
-	faults     map[string]string  // path -> why its present content is not used
-	guard      guard
+	files  map[string]*file
+	claims map[object.ID][]string // paths that hold the object, the one that had it first in front
+	told   map[object.ID]*object.Object
+	faults map[string]string // path -> why its present content is not used
+	guard  *guard.Guard
 }
 
 func newFolder(allowEmpty bool) *folder {
-	return &folder{allowEmpty: allowEmpty, files: map[string]*file{}, claims: map[object.ID][]string{},
-		told: map[object.ID]*object.Object{}, held: map[object.ID]bool{}, faults: map[string]string{},
-		guard: guard{vanished: map[object.ID][]vanished{}, parents: map[object.ID]time.Time{}}}
+	return &folder{files: map[string]*file{}, claims: map[object.ID][]string{}, told: map[object.ID]*object.Object{}, faults: map[string]string{},
+		guard: guard.New(allowEmpty)}
+}
+
+// The folder as the shrink guard sees it.
+
+// Told implements guard.Objects.
+func (f *folder) Told() iter.Seq2[object.ID, *object.Object] { return maps.All(f.told) }
+
+// Now implements guard.Objects.
+func (f *folder) Now() iter.Seq[object.ID] {
+	return func(yield func(object.ID) bool) {
+		for id, paths := range f.claims {
+			if len(paths) > 0 && !yield(id) {
+				return
+			}
+		}
+	}
+}
+
+// Get implements guard.Objects.
+func (f *folder) Get(id object.ID) (told, now *object.Object) {
+	if paths := f.claims[id]; len(paths) > 0 {
+		now = f.files[paths[0]].objects[id]
+	}
+	return f.told[id], now
 }
 
 // apply takes new contents of some files (nil: the file is gone), all read at once, and says what that changes.
@@ -88,7 +112,7 @@ func (f *folder) apply(at time.Time, changes map[string]*file) []object.Event {
 	for _, d := range over {
 		if d.id.Name != "" && len(f.claims[d.id]) > 0 {
 			touched[d.id] = true // it was broken in between
-		} else if !f.stillBroken(d) && !f.held[d.id] {
+		} else if !f.stillBroken(d) && !f.guard.Holds(d.id) {
 			events = append(events, object.Event{Op: object.Delete, ID: d.id, Location: d.location})
 		}
 	}
@@ -165,42 +189,39 @@ func (f *folder) stillBroken(d doc) bool {
 	return false
 }
 
-// tell compares what is told of the touched objects with what holds now.
+// events compares what is told of the touched objects with what holds now, and tells what the guard does not hold.
 func (f *folder) events(at time.Time, touched touches) []object.Event {
-	ids := make([]object.ID, 0, len(touched))
-	for id := range touched {
-		ids = append(ids, id)
+	ids := slices.SortedFunc(maps.Keys(touched), object.ID.Compare)
+	for _, id := range f.guard.Judge(at, f, ids) {
+		touched.note(id)
 	}
-	slices.SortFunc(ids, object.ID.Compare)
-	var gone []object.ID
-	var events []object.Event
-	before := f.liveByKind()
-	for _, id := range ids {
-		have := f.told[id]
-		if len(f.claims[id]) == 0 {
+	var puts, deletes []object.Event
+	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
+		have, now := f.Get(id)
+		held := f.guard.Holds(id)
+		if now == nil {
 			delete(f.claims, id)
-			if have != nil && !f.held[id] {
-				gone = append(gone, id)
+			if have != nil && !held {
+				deletes = append(deletes, f.untell(id))
 			}
 			continue
 		}
-		delete(f.held, id)
-		delete(f.guard.parents, id)
-		now := f.files[f.claims[id][0]].objects[id]
+		if held {
+			now = have
+		}
 		f.told[id] = now
 		if have == nil || touched[id] || !bytes.Equal(have.JSON, now.JSON) || have.Location != now.Location {
-			events = append(events, object.Event{Op: object.Put, ID: id, Object: now, Location: now.Location})
+			puts = append(puts, object.Event{Op: object.Put, ID: id, Object: now, Location: now.Location})
 		}
 	}
-	f.hold(at, gone, before)
-	gone = append(gone, f.excused(touched)...)
-	for _, id := range gone {
-		if !f.held[id] {
-			events = append(events, object.Event{Op: object.Delete, ID: id, Location: f.told[id].Location})
-			delete(f.told, id)
-		}
-	}
-	return events
+	return append(puts, deletes...)
+}
+
+// untell takes back what was told of an object.
+func (f *folder) untell(id object.ID) object.Event {
+	e := object.Event{Op: object.Delete, ID: id, Location: f.told[id].Location}
+	delete(f.told, id)
+	return e
 }
 
 // problems is everything that is wrong with the folder, by file.
@@ -225,8 +246,13 @@ func (f *folder) problems() []object.Problem {
 		}
 	}
 	held := map[object.ID]int{}
-	for id := range f.held {
-		held[kindOf(id)]++
+	for _, l := range f.guard.Held() {
+		if l.Version == "" {
+			held[object.ID{Origin: l.ID.Origin, Kind: l.ID.Kind}]++
+			continue
+		}
+		all = append(all, object.Problem{ID: l.ID, Location: f.told[l.ID].Location, Code: problem.Held, Severity: problem.Error, Message: "its newest version lacks most of its endpoints " +
+			"while their Pods are ready: the version before is held; mend it, or accept the loss (navarchctl store held; --allow-empty)"})
 	}
 	for kind, n := range held {
 		all = append(all, object.Problem{ID: kind, Code: problem.Held, Severity: problem.Error, Message: fmt.Sprintf(

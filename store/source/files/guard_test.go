@@ -42,7 +42,7 @@ func (d *desk) lost(pairs ...string) (gone, held int) {
 			gone++
 		}
 	}
-	return gone, len(d.r.held)
+	return gone, len(d.r.guard.Held())
 }
 
 // Losses that nothing explains are added up over ten minutes, against what there was before the first.
@@ -142,24 +142,5 @@ func TestExplanationsComeAndGo(t *testing.T) {
 	d.lost("n", pods("Namespace/shop", "Namespace/x"), "s", numbered("Service", "shop", 0, 20)+numbered("Service", "x", 10, 5))
 	if gone, held := d.lost("s", numbered("Service", "x", 10, 5)); gone != 0 || held != 21 {
 		t.Errorf("the namespace is back: %d go, %d are held", gone, held)
-	}
-}
-
-// However much comes and goes, what the guard remembers is bounded.
-func TestMemoryOfLossesIsBounded(t *testing.T) {
-	d := newDesk(t)
-	d.lost("a", numbered("Service", "shop", 0, 8))
-	for i := range 1000 {
-		d.r.step(d.now, []look{{path: "b", data: []byte(pods(fmt.Sprint("Service/s", i), fmt.Sprint("Namespace/n", i)))}}, true)
-		d.now = d.now.Add(100 * time.Millisecond)
-		d.r.step(d.now, []look{{path: "b", data: []byte("# none\n")}}, true)
-	}
-	if n := len(d.r.guard.vanished[allServices]); n > int(guardFor/time.Second) {
-		t.Errorf("remembers %d losses of a kind", n)
-	}
-	d.now = d.now.Add(guardFor)
-	d.lost("a", numbered("Service", "shop", 0, 7))
-	if len(d.r.held) != 0 || len(d.r.guard.parents) > 2 || len(d.r.guard.vanished[allServices]) > 1 {
-		t.Errorf("%d held, remembers %d parents and %d losses", len(d.r.held), len(d.r.guard.parents), len(d.r.guard.vanished[allServices]))
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// release asks Run to let go exactly these objects.
+// release asks Run to let go exactly these losses.
 type release struct {
-	ids  []object.ID
-	done chan bool
+	losses []object.Loss
+	done   chan bool
 }
 
 // Held is what the shrink guard holds, in no order. Safe for concurrent use.
-func (s *Source) Held() []object.ID {
+func (s *Source) Held() []object.Loss {
 	if p := s.held.Load(); p != nil {
 		return *p
 	}
@@ -24,9 +24,9 @@ func (s *Source) Held() []object.ID {
 // Everything says whether all that was told is held. Safe for concurrent use.
 func (s *Source) Everything() bool { return s.allHeld.Load() }
 
-// Release lets exactly these objects go that the guard holds; false: it holds others, or ctx has ended, and nothing was let go.
-func (s *Source) Release(ctx context.Context, ids []object.ID) bool {
-	r := release{ids, make(chan bool, 1)}
+// Release lets exactly these losses go that the guard holds; false: it holds others, or ctx has ended, and nothing was let go.
+func (s *Source) Release(ctx context.Context, losses []object.Loss) bool {
+	r := release{losses, make(chan bool, 1)}
 	select {
 	case s.releases <- r:
 		return <-r.done
@@ -35,21 +35,19 @@ func (s *Source) Release(ctx context.Context, ids []object.ID) bool {
 	}
 }
 
-// release takes held objects away, if these are all that are held.
-func (f *folder) release(ids []object.ID) (events []object.Event, ok bool) {
-	if len(ids) != len(f.held) {
+// release tells what is held as it is now, if these losses are all that is held.
+func (f *folder) release(losses []object.Loss) (events []object.Event, ok bool) {
+	if !f.guard.Release(losses) {
 		return nil, false
 	}
-	ids = slices.SortedFunc(slices.Values(ids), object.ID.Compare)
-	for i, id := range ids {
-		if !f.held[id] || i > 0 && ids[i-1] == id {
-			return nil, false
+	for _, l := range slices.SortedFunc(slices.Values(losses), object.Loss.Compare) {
+		_, now := f.Get(l.ID)
+		if now == nil {
+			events = append(events, f.untell(l.ID))
+			continue
 		}
+		f.told[l.ID] = now
+		events = append(events, object.Event{Op: object.Put, ID: l.ID, Object: now, Location: now.Location})
 	}
-	for _, id := range ids {
-		events = append(events, object.Event{Op: object.Delete, ID: id, Location: f.told[id].Location})
-		delete(f.told, id)
-	}
-	clear(f.held)
 	return events, true
 }

@@ -24,25 +24,23 @@ func TestReleaseOfWhatIsHeld(t *testing.T) {
 	for i := range looks {
 		looks[i] = look{path: looks[i].path, missing: true}
 	}
-	if events := f.step(at, looks, false); len(events) != 0 || len(f.held) != 6 {
-		t.Fatalf("%d events, %d held", len(events), len(f.held))
+	if events := f.step(at, looks, false); len(events) != 0 || len(f.guard.Held()) != 6 {
+		t.Fatalf("%d events, %d held", len(events), len(f.guard.Held()))
 	}
-	if events := f.step(at, []look{{path: "0.yaml", data: service("s0")}}, false); len(f.held) != 5 {
-		t.Fatalf("one is back: %v, %d held", events, len(f.held))
+	if events := f.step(at, []look{{path: "0.yaml", data: service("s0")}}, false); len(f.guard.Held()) != 5 {
+		t.Fatalf("one is back: %v, %d held", events, len(f.guard.Held()))
 	}
-	var ids []object.ID
-	for id := range f.held {
-		ids = append(ids, id)
-	}
-	for what, wrong := range map[string][]object.ID{"nothing": nil, "all but one": ids[1:], "one twice": append(slices.Clone(ids[1:]), ids[1]),
-		"another": append(slices.Clone(ids[1:]), object.ID{Origin: ids[1].Origin, Kind: "Service", Namespace: "shop", Name: "s0"})} {
-		if events, ok := f.release(wrong); ok || len(events) > 0 || len(f.held) != 5 {
-			t.Errorf("%s: %v, %d held", what, events, len(f.held))
+	ids := f.guard.Held()
+	for what, wrong := range map[string][]object.Loss{"nothing": nil, "all but one": ids[1:], "one twice": append(slices.Clone(ids[1:]), ids[1]),
+		"another":          append(slices.Clone(ids[1:]), object.Loss{ID: ids[1].ID.SameOrigin(object.ID{Kind: "Service", Namespace: "shop", Name: "s0"})}),
+		"a version of one": append(slices.Clone(ids[1:]), object.Loss{ID: ids[0].ID, Version: "x"})} {
+		if events, ok := f.release(wrong); ok || len(events) > 0 || len(f.guard.Held()) != 5 {
+			t.Errorf("%s: %v, %d held", what, events, len(f.guard.Held()))
 		}
 	}
 	events, ok := f.release(ids)
-	if !ok || len(events) != 5 || len(f.held) != 0 || len(f.told) != 1 || slices.ContainsFunc(events, func(e object.Event) bool { return e.Op != object.Delete }) {
-		t.Errorf("%v, %d held, %d told", events, len(f.held), len(f.told))
+	if !ok || len(events) != 5 || len(f.guard.Held()) != 0 || len(f.told) != 1 || slices.ContainsFunc(events, func(e object.Event) bool { return e.Op != object.Delete }) {
+		t.Errorf("%v, %d held, %d told", events, len(f.guard.Held()), len(f.told))
 	}
 	if events, ok := f.release(ids); ok || len(events) > 0 {
 		t.Errorf("again: %v", events)

@@ -204,7 +204,7 @@ func TestShrinkGuard(t *testing.T) {
 	d.confirm([]string{"a.yaml", pods("e", "f", "g", "h")}, "put e", "put f", "put g", "put h", "delete a", "delete b", "delete c", "delete d") // replaced, not shrunk
 
 	d = newDesk(t)
-	d.r.allowEmpty = true
+	d.r = newReader("", true, time.Second)
 	d.see([]string{"a.yaml", pods("a", "b")}, "put a", "put b")
 	d.confirm([]string{"a.yaml", "-"}, "delete a", "delete b")
 }

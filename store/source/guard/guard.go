@@ -1,0 +1,302 @@
+// Package guard is the shrink guard of sources: where much vanishes at once and nothing explains it, it is far more likely that a source
+// does not see everything (a mount that is gone, a checkout under way, a tool that stopped in the middle, a controller that fails) than
+// that somebody meant it. What stood before is held then, until it is back, is explained, or an operator accepts the loss.
+//
+// Owns: what is held, what vanished lately.  Reads: store/object, store/normal.  Never: a clock, a file, a socket; holds what something
+// explains: the object's Namespace went too, an EndpointSlice's Service, Pods that are not ready.
+//
+// Source: issue 12, item 17.
+package guard
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+)
+
+// minimum is how many objects of a kind, or endpoints of a slice, there must be for the guard to look at them alone.
+const minimum = 4
+
+// sumFrom is how many objects of a kind there must have been for what vanished in several looks to be added up. Of fewer people remove
+// most by hand, one after the other, and mean it.
+const sumFrom = 20
+
+// sumFor is for how long what vanished is added up (issue 12, item 17).
+const sumFor = 10 * time.Minute
+
+// Objects is what a source knows at one look.
+type Objects interface {
+	// Told is every object that was told and not taken back, as it was told last.
+	Told() iter.Seq2[object.ID, *object.Object]
+	// Now is every object that is there now.
+	Now() iter.Seq[object.ID]
+	// Get is one object as it was told last (nil: it was not) and as it is now (nil: it is not there).
+	Get(id object.ID) (told, now *object.Object)
+}
+
+// Guard decides about losses. It belongs to one goroutine.
+type Guard struct {
+	allowEmpty bool
+	deleted    map[object.ID]bool           // told, and not there any more
+	changed    map[object.ID]*object.Object // slices of which an older version stands; the newest
+	vanished   map[object.ID][]vanished     // by kind and cluster (kindOf), oldest first; at most one for each second
+	// parents are the Namespaces and Services that vanished, and when: that explains what vanishes with them. There are never more than
+	// were let go within sumFor.
+	parents map[object.ID]time.Time
+	shrunk  map[object.ID]shrunk // slices that lost endpoints which nothing explains, within sumFor
+}
+
+// vanished is one look in which objects of a kind vanished.
+type vanished struct {
+	at     time.Time
+	before int // objects of the kind that there were, less those whose end was explained since
+}
+
+// New makes a guard that has seen nothing. allowEmpty: it holds nothing.
+func New(allowEmpty bool) *Guard {
+	return &Guard{allowEmpty: allowEmpty, deleted: map[object.ID]bool{}, changed: map[object.ID]*object.Object{}, vanished: map[object.ID][]vanished{},
+		parents: map[object.ID]time.Time{}, shrunk: map[object.ID]shrunk{}}
+}
+
+// look is what one judgement is about.
+type look struct {
+	Objects
+	at      time.Time
+	touched []object.ID
+	gone    []object.ID       // told, not held, and not there any more
+	slices  []object.ID       // EndpointSlices that are there, and may have lost endpoints
+	before  map[object.ID]int // by kind and cluster: told and not held
+	after   map[object.ID]int // by kind and cluster: there now
+	pods    map[object.ID]map[string]bool
+}
+
+// Judge decides, before the source tells anything, about the objects that are others than before, gone or there. Then Holds says what is
+// not to be told. also are objects that were held before, and that are to be told too, as they are now.
+func (g *Guard) Judge(at time.Time, o Objects, touched []object.ID) (also []object.ID) {
+	if g.allowEmpty {
+		return nil
+	}
+	l := &look{Objects: o, at: at, touched: touched}
+	g.forget(at)
+	g.sort(l)
+	if len(l.gone) > 0 {
+		l.count(g)
+	}
+	whole := l.wholeClusters()
+	for _, id := range l.gone {
+		if whole[id.Origin] {
+			g.deleted[id] = true
+		}
+	}
+	for n := range turns {
+		if n == turn(object.ID{Kind: "EndpointSlice"}) {
+			also = append(also, g.judgeSlices(l)...)
+		}
+		byKind := map[object.ID][]object.ID{}
+		for _, id := range l.gone {
+			if turn(id) == n && !whole[id.Origin] {
+				byKind[kindOf(id)] = append(byKind[kindOf(id)], id)
+			}
+		}
+		for kind, ids := range byKind {
+			g.judge(l, kind, ids)
+		}
+	}
+	return append(also, g.excused(l)...)
+}
+
+// sort finds out what the look is about. What is there again is held no more.
+func (g *Guard) sort(l *look) {
+	if len(g.deleted) > 0 {
+		l.before = l.live(g) // before they come back
+	}
+	seen := map[object.ID]bool{}
+	for _, id := range l.touched {
+		told, now := l.Get(id)
+		seen[id] = true
+		switch {
+		case now == nil:
+			delete(g.changed, id)
+			if told != nil && !g.deleted[id] {
+				l.gone = append(l.gone, id)
+			}
+			continue
+		case told != nil && id.Kind == "EndpointSlice":
+			l.slices = append(l.slices, id)
+		}
+		delete(g.deleted, id)
+		delete(g.parents, id)
+	}
+	for id := range g.changed { // what explains it may have come
+		if !seen[id] {
+			l.slices = append(l.slices, id)
+		}
+	}
+	slices.SortFunc(l.slices, object.ID.Compare)
+}
+
+// count counts objects by kind and cluster.
+func (l *look) count(g *Guard) {
+	if l.before == nil {
+		l.before = l.live(g)
+	}
+	l.after = map[object.ID]int{}
+	for id := range l.Now() {
+		l.after[kindOf(id)]++
+	}
+}
+
+func (l *look) live(g *Guard) map[object.ID]int {
+	n := map[object.ID]int{}
+	for id := range l.Told() {
+		if !g.deleted[id] {
+			n[kindOf(id)]++
+		}
+	}
+	return n
+}
+
+// wholeClusters are the clusters of which everything goes.
+func (l *look) wholeClusters() map[origin.Origin]bool {
+	total, lost, all := map[origin.Origin]int{}, map[origin.Origin]int{}, map[origin.Origin]bool{}
+	for kind, n := range l.before {
+		total[kind.Origin] += n
+	}
+	for kind, n := range l.after {
+		total[kind.Origin] += n
+	}
+	for _, id := range l.gone {
+		lost[id.Origin]++
+	}
+	for of, n := range lost {
+		all[of] = n == total[of] // nothing is there
+	}
+	return all
+}
+
+// forget drops what is too long ago to count.
+func (g *Guard) forget(at time.Time) {
+	for kind, all := range g.vanished {
+		for len(all) > 0 && at.Sub(all[0].at) >= sumFor {
+			all = all[1:]
+		}
+		if g.vanished[kind] = all; len(all) == 0 {
+			delete(g.vanished, kind)
+		}
+	}
+	maps.DeleteFunc(g.parents, func(_ object.ID, since time.Time) bool { return at.Sub(since) >= sumFor })
+	maps.DeleteFunc(g.shrunk, func(_ object.ID, s shrunk) bool { return at.Sub(s.at) >= sumFor })
+}
+
+// before is how many objects of a kind there were before the first of them vanished, where there are so many now.
+func (g *Guard) before(kind object.ID, now int) int {
+	if all := g.vanished[kind]; len(all) > 0 && all[0].before >= sumFrom {
+		return max(all[0].before, now)
+	}
+	return now
+}
+
+// note remembers that objects of a kind vanished and were let go, of so many.
+func (g *Guard) note(at time.Time, kind object.ID, before int) {
+	all := g.vanished[kind]
+	if n := len(all); n == 0 || at.Sub(all[n-1].at) >= time.Second {
+		g.vanished[kind] = append(all, vanished{at, before})
+	}
+}
+
+// explained takes objects out of what counts: nobody misses them.
+func (g *Guard) explained(kind object.ID, n int) {
+	for i := range g.vanished[kind] {
+		g.vanished[kind][i].before -= n
+	}
+}
+
+// explains says whether an object went with its namespace, or an EndpointSlice with its Service.
+func (g *Guard) explains(o *object.Object) bool {
+	if o.ID.Namespace == "" {
+		return false
+	}
+	_, gone := g.parents[o.ID.SameOrigin(object.ID{Kind: "Namespace", Name: o.ID.Namespace})]
+	if !gone && o.ID.Kind == "EndpointSlice" {
+		_, gone = g.parents[serviceOf(o)]
+	}
+	return gone
+}
+
+// turn is when a kind is judged: after those that explain its objects' end.
+func turn(id object.ID) int {
+	switch id.Kind {
+	case "Namespace":
+		return 0
+	case "EndpointSlice":
+		return 2
+	case "Pod":
+		return 3
+	}
+	return 1
+}
+
+const turns = 4
+
+// kindOf is all objects of a kind in one cluster: the guard looks at each cluster for itself.
+func kindOf(id object.ID) object.ID { return object.ID{Origin: id.Origin, Kind: id.Kind} }
+
+// judge holds those of the objects of one kind and cluster that vanished in one look which nothing explains, if they are more than half of
+// the kind (of a larger one: within ten minutes).
+func (g *Guard) judge(l *look, kind object.ID, gone []object.ID) {
+	var lost []object.ID
+	for _, id := range gone {
+		if told, _ := l.Get(id); !g.explains(told) {
+			lost = append(lost, id)
+		}
+	}
+	explained := len(gone) - len(lost)
+	g.explained(kind, explained)
+	before := l.before[kind] - explained
+	was := g.before(kind, before)
+	tooMany := was >= minimum && 2*l.after[kind] < was
+	if tooMany && kind.Kind == "Pod" {
+		ready := g.ready(l)
+		lost = slices.DeleteFunc(lost, func(id object.ID) bool { return !ready[id] })
+		delete(g.vanished, kind) // which of them were ready is not known any more
+	}
+	switch {
+	case tooMany:
+		for _, id := range lost {
+			g.deleted[id] = true
+		}
+	case len(lost) > 0:
+		g.note(l.at, kind, before)
+	}
+	for _, id := range gone {
+		if !g.deleted[id] && id.Group == "" && (kind.Kind == "Namespace" || kind.Kind == "Service") {
+			g.parents[id] = l.at
+		}
+	}
+}
+
+// excused takes the Pods out of what is held of which no EndpointSlice says any more that they are ready, after a change of these: the
+// slices were written later. Where other kinds are held the source does not see everything, and slices say nothing.
+func (g *Guard) excused(l *look) (gone []object.ID) {
+	if len(g.deleted) == 0 || len(l.slices) == 0 && !slices.ContainsFunc(l.touched, func(id object.ID) bool { return id.Kind == "EndpointSlice" }) {
+		return nil
+	}
+	for id := range g.deleted {
+		if id.Kind != "Pod" {
+			return nil
+		}
+	}
+	ready := g.ready(l)
+	for id := range g.deleted {
+		if !ready[id] {
+			delete(g.deleted, id)
+			gone = append(gone, id)
+		}
+	}
+	slices.SortFunc(gone, object.ID.Compare)
+	return gone
+}
