@@ -14,6 +14,9 @@ func (s *stage) judged() float64 {
 	if s.Proxies > 0 && s.Proxies != s.scenario.Proxies {
 		return float64(s.Proxies) / float64(s.scenario.Proxies)
 	}
+	if s.AttackSpan > 0 && s.AttackSpan < s.scenario.attack {
+		return float64(s.AttackSpan) / float64(s.scenario.attack)
+	}
 	return s.Scale
 }
 
