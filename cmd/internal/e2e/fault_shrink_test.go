@@ -48,7 +48,7 @@ func TestFaultScaledWorkload(t *testing.T) {
 		p.Committed(began)
 		write(t, dir, "big.yaml", bigSlice(endpoints))
 		o := acknowledged(t, p)
-		within(t, 150*time.Millisecond, o.Ack.Max(), fmt.Sprintf("the last ACK of a scale to %d", endpoints))
+		slowestWithin(t, 150*time.Millisecond, o.Ack.Max(), began, fmt.Sprintf("the last ACK of a scale to %d", endpoints))
 	}
 	if all, err := leader.problems(); err != nil || len(all) > 0 {
 		t.Errorf("problems of the leader: %+v, %v", all, err)

@@ -22,7 +22,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	sim "navarch.io/navarch/loadtest/proxy"
-	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -182,7 +181,7 @@ func (a *simAgent) session(ctx context.Context, target string) (next string) {
 	a.mu.Lock()
 	first := &discoveryv3.DeltaDiscoveryRequest{Node: a.node(), TypeUrl: xds.Cluster.URL(), InitialResourceVersions: maps.Clone(a.held)}
 	if a.revision > 0 {
-		ctx = metadata.AppendToOutgoingContext(ctx, serve.RevisionHeader, strconv.FormatInt(a.revision, 10), serve.StoreHeader, a.store)
+		ctx = metadata.AppendToOutgoingContext(ctx, "navarch-revision", strconv.FormatInt(a.revision, 10), "navarch-store", a.store)
 	}
 	a.mu.Unlock()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
@@ -222,7 +221,7 @@ func (a *simAgent) take(target string, header metadata.MD, res *discoveryv3.Delt
 		a.faults = append(a.faults, fmt.Sprintf("taken back to revision %q from %d by %s", res.SystemVersionInfo, a.revision, target))
 	}
 	a.revision = max(revision, a.revision)
-	if s := header.Get(serve.StoreHeader); len(s) == 1 {
+	if s := header.Get("navarch-store"); len(s) == 1 {
 		a.store = s[0]
 	}
 	switch res.TypeUrl {
