@@ -84,8 +84,8 @@ func scenariosRun(t *testing.T, names []string) {
 			}
 		}
 		for _, row := range s.Rows {
-			if row.Verdict != report.None {
-				t.Errorf("%s: %s has a verdict at this size", s.Name, row.Name)
+			if row.Outcome != report.None {
+				t.Errorf("%s: %s has an outcome at this size", s.Name, row.Name)
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	flags.StringVar(&f.TLS.Key, "tls-key", "", "File of its key.")
 	flags.StringVar(&f.TLS.ServerName, "tls-server-name", "", "Name that the servers' certificate must have.")
 	flags.StringVar(&f.token, "token-file", "", "File of a token that all proxies show.")
-	flags.Float64Var(&f.Scale, "scale", 1, "Factor on the sizes of worlds and fleets; figures have no verdict but at 1.")
+	flags.Float64Var(&f.Scale, "scale", 1, "Factor on the sizes of worlds and fleets; figures have no outcome but at 1.")
 	flags.IntVar(&f.Proxies, "proxies", 0, "Number of proxies (default: as the scenario says).")
 	flags.IntVar(&f.Repeats, "repeats", 5, "How often each edit is measured.")
 	flags.Uint64Var(&f.Seed, "seed", 0, "Seed of the worlds (default: the preset's).")

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// judged is the scale that verdicts are made by: another number of proxies than the table's is another scale.
+// judged is the scale that outcomes are made by: another number of proxies than the table's is another scale.
 func (s *stage) judged() float64 {
 	if s.Proxies > 0 && s.Proxies != s.scenario.Proxies {
 		return float64(s.Proxies) / float64(s.scenario.Proxies)

@@ -141,7 +141,7 @@ func TestPreauthTells(t *testing.T) {
 	}
 	for name := range s.scenario.Targets {
 		missed := !strings.HasSuffix(name, ofSame) // 3 s of 5 s
-		if row, ok := got[name]; !ok || (row.Verdict == report.Miss) != missed {
+		if row, ok := got[name]; !ok || (row.Outcome == report.Miss) != missed {
 			t.Errorf("%s: %+v", name, row)
 		}
 	}
