@@ -41,6 +41,7 @@ func attackCommand() *cobra.Command {
 	flags.StringVar(&f.Victim, "victim", "", "Proxy of another identity that is claimed to be attacker's own: NAMESPACE/SERVICEACCOUNT/POD.")
 	flags.StringSliceVar(&f.Only, "only", nil, "Names of attacks (default: all).")
 	flags.IntVar(&f.Connections, "connections", 1500, "Connections at once, 1,500 at most.")
+	flags.BoolVar(&f.Even, "even", false, "All attacks have as many connections (default: each has its share).")
 	flags.IntVar(&f.Names, "names", 200_000, "Names that one stream subscribes to.")
 	flags.DurationVar(&f.Hold, "hold", 20*time.Second, "Time after which a connection is closed that the server has not closed.")
 	flags.DurationVar(&f.Pause, "pause", 20*time.Millisecond, "Time between two steps of one connection.")

@@ -67,7 +67,8 @@ func TestScenariosRun(t *testing.T) {
 
 func scenariosRun(t *testing.T, names []string) {
 	t.Helper()
-	args := []string{"run", "--navarchd", programs.For(t, "navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "2", "--sample", "1", "--processes", "0", "--attack-cpu", "0"}
+	args := []string{"run", "--navarchd", programs.For(t, "navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "2", "--sample", "1", "--processes", "0", "--attack-cpu", "0",
+		"--attack-span", "1s"}
 	result := load(t, append(args, names...)...)
 	if len(result.Scenarios) != len(names) {
 		t.Fatalf("%d scenarios of %d", len(result.Scenarios), len(names))
@@ -83,8 +84,8 @@ func scenariosRun(t *testing.T, names []string) {
 			}
 		}
 		for _, row := range s.Rows {
-			if row.Verdict != report.None {
-				t.Errorf("%s: %s has a verdict at this size", s.Name, row.Name)
+			if row.Outcome != report.None {
+				t.Errorf("%s: %s has an outcome at this size", s.Name, row.Name)
 			}
 		}
 	}

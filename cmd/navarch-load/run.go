@@ -67,7 +67,7 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	flags.StringVar(&f.TLS.Key, "tls-key", "", "File of its key.")
 	flags.StringVar(&f.TLS.ServerName, "tls-server-name", "", "Name that the servers' certificate must have.")
 	flags.StringVar(&f.token, "token-file", "", "File of a token that all proxies show.")
-	flags.Float64Var(&f.Scale, "scale", 1, "Factor on the sizes of worlds and fleets; figures have no verdict but at 1.")
+	flags.Float64Var(&f.Scale, "scale", 1, "Factor on the sizes of worlds and fleets; figures have no outcome but at 1.")
 	flags.IntVar(&f.Proxies, "proxies", 0, "Number of proxies (default: as the scenario says).")
 	flags.IntVar(&f.Repeats, "repeats", 5, "How often each edit is measured.")
 	flags.Uint64Var(&f.Seed, "seed", 0, "Seed of the worlds (default: the preset's).")
@@ -77,8 +77,9 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	flags.Float64Var(&f.JoinRate, "join-rate", 0, "Proxies that start each second (default: as fast as they can).")
 	flags.DurationVar(&f.WarmTimeout, "warm-timeout", 0, "Time after which what a cluster or listener still waits for is a violation (default: 1m, and 50 ms for each proxy).")
 	flags.IntVar(&f.Workers, "processes", -1, "Processes of simulated proxies; 0: in this one (default: by the limit of open files).")
-	flags.Float64Var(&f.AttackCPU, "attack-cpu", .5, "Cores that the attackers of hostile may use, in a cgroup; 0: in none.")
-	flags.StringSliceVar(&f.Attacks, "attacks", nil, "Names of those of hostile, without the others (default: all).")
+	flags.Float64Var(&f.AttackCPU, "attack-cpu", .5, "Cores that attackers may use, in a cgroup; 0: in none.")
+	flags.StringSliceVar(&f.Attacks, "attacks", nil, "Names of the attacks that are carried out (default: all that the scenario has).")
+	flags.DurationVar(&f.AttackSpan, "attack-span", 0, "Time that attackers go on (default: as the scenario says; figures of a shorter time are not judged).")
 	flags.StringVar(&f.label, "label", "", "Name of what is measured, for reports and comparisons (default: navarch, or the address).")
 	flags.StringVar(&f.out, "out", "out/load", "Folder for result.json, report.html and, with --keep, worlds and logs.")
 	flags.BoolVar(&f.keep, "keep", false, "Keep worlds, data and logs of the servers.")
@@ -152,8 +153,8 @@ func (f *runFlags) leave(cmd *cobra.Command, result report.Result) error {
 
 // complete checks the flags against one another and fills in what they leave open.
 func (f *runFlags) complete() error {
-	if f.Scale <= 0 || f.Repeats < 1 || f.Sample < 0 || f.Sample > 1 || f.World < 0 || f.World > 1 || f.Proxies < 0 || f.AttackCPU < 0 {
-		return errors.New("--scale and --repeats must be positive, --sample and --state-of-world between 0 and 1, --proxies and --attack-cpu not negative")
+	if f.Scale <= 0 || f.Repeats < 1 || f.Sample < 0 || f.Sample > 1 || f.World < 0 || f.World > 1 || f.Proxies < 0 || f.AttackCPU < 0 || f.AttackSpan < 0 {
+		return errors.New("--scale and --repeats must be positive, --sample and --state-of-world between 0 and 1, --proxies, --attack-cpu and --attack-span not negative")
 	}
 	f.Form = mesh.Form(f.form)
 	if f.Navarchd == "" {

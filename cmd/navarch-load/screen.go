@@ -46,11 +46,11 @@ func (s *screen) end(r report.Scenario) {
 	defer s.mu.Unlock()
 	s.wipe()
 	for _, row := range r.Rows {
-		verdict := ""
+		outcome := ""
 		if row.Target != nil {
-			verdict = fmt.Sprintf("  (%s: %s)", row.Goal(), row.Verdict)
+			outcome = fmt.Sprintf("  (%s: %s)", row.Goal(), row.Outcome)
 		}
-		fmt.Fprintf(s.w, "      %-48s %s%s\n", row.Name, row.Text(), verdict)
+		fmt.Fprintf(s.w, "      %-48s %s%s\n", row.Name, row.Text(), outcome)
 	}
 	for _, kind := range sortedKinds(r.Violations) {
 		fmt.Fprintf(s.w, "      VIOLATION %s, %d times\n", kind, r.Violations[kind].Count)

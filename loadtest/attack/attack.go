@@ -34,6 +34,7 @@ type Config struct {
 
 	Only        []string      // names of attacks; empty: all
 	Connections int           // at once, of all attacks together; 1,500, which is also the most
+	Even        bool          // attacks have as many connections each, whatever their shares
 	Names       int           // that a stream subscribes to, or claims versions of: 200,000
 	Hold        time.Duration // for how long a connection is kept that nobody closes: 20 s
 	Pause       time.Duration // between two steps of one connection, and two connections: 20 ms
@@ -66,7 +67,7 @@ const (
 // All are the attacks.
 func All() []Attack {
 	return []Attack{
-		{Name: "silent", Share: 500, once: silent},
+		{Name: "silent", Share: 400, once: silent},
 		{Name: "trickle", Share: 250, once: trickle},
 		{Name: "hello", Share: 250, once: hello},
 		{Name: "headers", Share: 50, once: headers},
@@ -76,6 +77,7 @@ func All() []Attack {
 		{Name: "nacks", Share: 50, Credential: true, once: nacks},
 		{Name: "versions", Share: 40, Credential: true, once: versions},
 		{Name: "csrs", Share: 50, Credential: true, once: csrs},
+		{Name: "mints", Share: 100, Credential: true, once: mints},
 		{Name: "reconnects", Share: 100, Credential: true, once: reconnects},
 		{Name: Claims, Share: 50, Credential: true, once: claims},
 		{Name: "questions", Share: 30, Credential: true, once: questions},
@@ -153,7 +155,7 @@ func Run(ctx context.Context, c Config, t *Tally) error {
 	}
 	var all sync.WaitGroup
 	for _, a := range All() {
-		if a.Credential && c.Certificate == nil || len(c.Only) > 0 && !slices.Contains(c.Only, a.Name) {
+		if !c.chooses(a) {
 			continue
 		}
 		for i := range c.share(a) {
@@ -166,7 +168,23 @@ func Run(ctx context.Context, c Config, t *Tally) error {
 }
 
 // share is how many connections an attack may have.
-func (c *Config) share(a Attack) int { return max(1, a.Share*c.Connections/MaxConnections) }
+func (c *Config) share(a Attack) int {
+	if !c.Even {
+		return max(1, a.Share*c.Connections/MaxConnections)
+	}
+	chosen := 0
+	for _, other := range All() {
+		if c.chooses(other) {
+			chosen++
+		}
+	}
+	return max(1, c.Connections/chosen)
+}
+
+// chooses says whether an attack is carried out.
+func (c *Config) chooses(a Attack) bool {
+	return (c.Certificate != nil || !a.Credential) && (len(c.Only) == 0 || slices.Contains(c.Only, a.Name))
+}
 
 // complete checks what was given and fills in what was not.
 func (c *Config) complete() error {

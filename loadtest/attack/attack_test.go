@@ -45,6 +45,12 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Errorf("%d connections, %d are taken", n, sum)
 		}
 	}
+	for only, want := range map[string]int{"silent": 900, "silent,hello": 450, "silent,names": 900} { // without a credential there are no names
+		c := Config{Connections: 900, Even: true, Only: strings.Split(only, ",")}
+		if got := c.share(All()[0]); got != want {
+			t.Errorf("of %s silent has %d connections of 900, want %d", only, got, want)
+		}
+	}
 	for _, n := range []int{MaxConnections + 1, MinConnections - 1, -1} {
 		if err := Run(t.Context(), Config{Addr: "127.0.0.1:1", Connections: n}, &Tally{}); err == nil {
 			t.Errorf("%d connections are possible", n)

@@ -38,6 +38,9 @@ func (codec) Marshal(v any) ([]byte, error) {
 }
 
 func (codec) Unmarshal(b []byte, v any) error {
+	if m, ok := v.(proto.Message); ok {
+		return proto.Unmarshal(b, m)
+	}
 	a, ok := v.(*answer)
 	if !ok {
 		return fmt.Errorf("%T is no answer", v)

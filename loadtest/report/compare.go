@@ -27,18 +27,18 @@ type Compared struct {
 	BeforeRuns, AfterRuns int
 	// Change is (after-before)/before; 0 where before is 0.
 	Change float64
-	Result Outcome
+	Result Difference
 }
 
-// Outcome is what a comparison comes to.
-type Outcome string
+// Difference is what a comparison comes to.
+type Difference string
 
-// The outcomes: better and worse only where the ranges of the runs do not overlap, and there are at least three of each.
+// The differences: better and worse only where the ranges of the runs do not overlap, and there are at least three of each.
 const (
-	Improved  Outcome = "better"
-	Worsened  Outcome = "worse"
-	Same      Outcome = "same"      // the ranges overlap
-	Undecided Outcome = "undecided" // too few runs to tell noise from change
+	Improved  Difference = "better"
+	Worsened  Difference = "worse"
+	Same      Difference = "same"      // the ranges overlap
+	Undecided Difference = "undecided" // too few runs to tell noise from change
 )
 
 const enoughRuns = 3

@@ -54,14 +54,14 @@ type aim struct {
 	Bar      float64 // percent of the widest, where the target is at half
 }
 
-// aims are the figures that have a verdict. A bar is the value by the target, or where more is better the target by the
+// aims are the figures that have an outcome. A bar is the value by the target, or where more is better the target by the
 // value: half of the column is the target, less is better, and all of it is twice the target or more.
 func aims(r Result) []aim {
 	var all []aim
 	for _, s := range r.Scenarios {
 		first := true
 		for _, row := range s.Rows {
-			if row.Verdict == None {
+			if row.Outcome == None {
 				continue
 			}
 			a := aim{Row: row, Scenario: s.Name, First: first}
@@ -94,7 +94,7 @@ func (r Result) HTML() ([]byte, error) {
 		Drawn       []drawn
 	}{Result: r, Aims: aims(r)}
 	for _, a := range view.Aims {
-		if a.Verdict == Pass {
+		if a.Outcome == Pass {
 			view.Met++
 		} else {
 			view.Missed++
@@ -174,8 +174,8 @@ func drawnSide(class, unit string, median float64, ends [2]float64, runs int, mo
 	return s
 }
 
-// Count is how many figures have an outcome.
-func (c Comparison) Count(o Outcome) int {
+// Count is how many figures differ in this way.
+func (c Comparison) Count(o Difference) int {
 	n := 0
 	for _, r := range c.Rows {
 		if r.Result == o {

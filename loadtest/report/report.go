@@ -19,7 +19,7 @@ import (
 
 // Version is the version of the schema. It grows with every change that a reader of the JSON could notice, and Read
 // refuses others: figures are compared or not at all.
-const Version = 2
+const Version = 3
 
 // Result is one run of one or several scenarios. The doc tags become the descriptions in schema.json.
 type Result struct {
@@ -71,7 +71,7 @@ type Row struct {
 	Value   float64  `json:"value" doc:"The figure."`
 	Target  *float64 `json:"target,omitempty" doc:"What it should be at most, or at least where better is more; absent: it is only told."`
 	Better  Better   `json:"better" doc:"Direction: less or more."`
-	Verdict Verdict  `json:"verdict" doc:"pass, miss, or none where there is no target or the scale is not 1."`
+	Outcome Outcome  `json:"outcome" doc:"pass, miss, or none where there is no target or the scale is not 1."`
 	Compare string   `json:"compare,omitempty" doc:"What others reach, for people."`
 }
 
@@ -84,25 +84,25 @@ const (
 	More Better = "more"
 )
 
-// Verdict says whether a figure is what it should be.
-type Verdict string
+// Outcome says whether a figure is what it should be.
+type Outcome string
 
-// The verdicts.
+// The outcomes.
 const (
-	Pass Verdict = "pass"
-	Miss Verdict = "miss"
-	None Verdict = "none"
+	Pass Outcome = "pass"
+	Miss Outcome = "miss"
+	None Outcome = "none"
 )
 
-// Judge sets the verdict. Figures of another scale than 1 have none: neither costs nor latencies grow linearly.
+// Judge sets the outcome. Figures of another scale than 1 have none: neither costs nor latencies grow linearly.
 func (r Row) Judge(scale float64) Row {
 	switch {
 	case r.Target == nil || scale != 1:
-		r.Verdict = None
+		r.Outcome = None
 	case r.Better == More && r.Value >= *r.Target, r.Better == Less && r.Value <= *r.Target:
-		r.Verdict = Pass
+		r.Outcome = Pass
 	default:
-		r.Verdict = Miss
+		r.Outcome = Miss
 	}
 	return r
 }
@@ -162,7 +162,7 @@ func (r Result) Good() bool {
 			return false
 		}
 		for _, row := range s.Rows {
-			if row.Verdict == Miss {
+			if row.Outcome == Miss {
 				return false
 			}
 		}

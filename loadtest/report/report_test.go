@@ -64,11 +64,11 @@ func filled(t *testing.T, at string, v reflect.Value) {
 	}
 }
 
-func TestVerdicts(t *testing.T) {
+func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		row   Row
 		scale float64
-		want  Verdict
+		want  Outcome
 	}{
 		{Row{Value: 80, Target: ptr(80), Better: Less}, 1, Pass},
 		{Row{Value: 80.1, Target: ptr(80), Better: Less}, 1, Miss},
@@ -78,7 +78,7 @@ func TestVerdicts(t *testing.T) {
 		{Row{Value: 1, Better: Less}, 1, None},
 		{Row{Value: math.NaN(), Target: ptr(80), Better: Less}, 1, Miss},
 	} {
-		if got := c.row.Judge(c.scale).Verdict; got != c.want {
+		if got := c.row.Judge(c.scale).Outcome; got != c.want {
 			t.Errorf("%+v at scale %g: %s, want %s", c.row, c.scale, got, c.want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestWhatIsGood(t *testing.T) {
 	for name, change := range map[string]func(*Scenario){
 		"failed":   func(s *Scenario) { s.Failed = "x" },
 		"violated": func(s *Scenario) { s.Violations = map[string]Violations{"duplicate": {Count: 1}} },
-		"missed":   func(s *Scenario) { s.Rows = append(s.Rows, Row{Verdict: Miss}) },
+		"missed":   func(s *Scenario) { s.Rows = append(s.Rows, Row{Outcome: Miss}) },
 	} {
 		if good(change) {
 			t.Errorf("a run that %s is good", name)
@@ -207,7 +207,7 @@ func TestCompare(t *testing.T) {
 		name          string
 		better        Better
 		before, after []float64
-		want          Outcome
+		want          Difference
 		change        float64
 	}{
 		{"slower", Less, []float64{10, 11, 12}, []float64{22, 20, 24}, Worsened, 1},

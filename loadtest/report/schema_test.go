@@ -23,7 +23,7 @@ func schema(t *testing.T, typ reflect.Type) map[string]any {
 		return map[string]any{"type": "object", "required": []string{"count", "p50_ms", "p90_ms", "p99_ms", "last_ms", "buckets"}}
 	case reflect.TypeFor[Better]():
 		return map[string]any{"enum": []any{Less, More}}
-	case reflect.TypeFor[Verdict]():
+	case reflect.TypeFor[Outcome]():
 		return map[string]any{"enum": []any{Pass, Miss, None}}
 	}
 	switch typ.Kind() {

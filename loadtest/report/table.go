@@ -18,7 +18,7 @@ func (r Result) Table(w io.Writer) error {
 	for _, s := range r.Scenarios {
 		name := s.Name
 		for _, row := range s.Rows {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", name, row.Name, row.Text(), row.Goal(), mark(row.Verdict), row.Compare)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", name, row.Name, row.Text(), row.Goal(), mark(row.Outcome), row.Compare)
 			name = ""
 		}
 	}
@@ -48,8 +48,8 @@ func (s Scenario) wrong() []string {
 	return lines
 }
 
-// mark is how a verdict is shown where colours cannot be relied on.
-func mark(v Verdict) string {
+// mark is how an outcome is shown where colours cannot be relied on.
+func mark(v Outcome) string {
 	switch v {
 	case Pass:
 		return "ok"

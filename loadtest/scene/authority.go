@@ -33,6 +33,8 @@ type Authority struct {
 	Addr  string `json:"addr"`  // of istio.v1.auth.IstioCertificateService
 	Roots string `json:"roots"` // file of PEM: what it is verified against at first
 	Key   string `json:"key"`   // file of the key that tokens are signed with
+	// EachPod is whether each proxy has a token that is bound to its Pod and a certificate of its own, as in Kubernetes; else one of its account.
+	EachPod bool `json:"each_pod,omitempty"`
 }
 
 // The issuer of the harness's tokens, and its files.
@@ -82,15 +84,20 @@ func newMinter(file string) (*minter, error) {
 	return &minter{signer}, err
 }
 
-func (m *minter) token(id proxy.Identity) (string, error) {
+// token is one of an identity's service account, with bound of its Pod.
+func (m *minter) token(id proxy.Identity, bound bool) (string, error) {
 	now := time.Now()
 	type named struct {
 		Name string `json:"name"`
 		UID  string `json:"uid"`
 	}
+	kubernetes := map[string]any{"namespace": id.Namespace, "serviceaccount": named{id.ServiceAccount, "sa"}}
+	if bound {
+		kubernetes["pod"] = named{id.Name, "uid-" + id.Name}
+	}
 	return jwt.Signed(m.signer).Claims(jwt.Claims{Issuer: tokenIssuer, Subject: "system:serviceaccount:" + id.Namespace + ":" + id.ServiceAccount,
 		Audience: jwt.Audience{"istio-ca"}, IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(tokenLife))}).
-		Claims(map[string]any{"kubernetes.io": map[string]any{"namespace": id.Namespace, "serviceaccount": named{id.ServiceAccount, "sa"}}}).Serialize()
+		Claims(map[string]any{"kubernetes.io": kubernetes}).Serialize()
 }
 
 // roots reads certificates of PEM into a pool.
@@ -104,11 +111,11 @@ func rootsOf(raw []byte, what string) (*x509.CertPool, error) {
 
 // certificate asks for a leaf of an identity, as its agent does.
 func (c *certifier) certificate(id proxy.Identity) (*tls.Certificate, error) {
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, c.key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, c.private)
 	if err != nil {
 		return nil, err
 	}
-	token, err := c.minter.token(id)
+	token, err := c.minter.token(id, c.authority.EachPod)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +136,7 @@ func (c *certifier) certificate(id proxy.Identity) (*tls.Certificate, error) {
 	if len(chain) < 2 {
 		return nil, fmt.Errorf("certificate of %s: a chain of %d", id.SPIFFE(trustDomain), len(chain))
 	}
-	leaf := &tls.Certificate{PrivateKey: c.key}
+	leaf := &tls.Certificate{PrivateKey: c.private}
 	for rest := []byte(strings.Join(chain[:len(chain)-1], "")); ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {

@@ -20,12 +20,12 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// certifier is the agents' half of a CA, for all proxies of a process: a certificate for each identity, the roots that are
+// certifier is the agents' half of a CA, for all proxies of a process: a certificate for each identity, or each Pod, the roots that are
 // pushed, and the word to the CA that they have come.
 type certifier struct {
 	authority Authority
 	minter    *minter
-	key       *ecdsa.PrivateKey // one for all: what is measured is the server
+	private   *ecdsa.PrivateKey // one for all: what is measured is the server
 	asking    chan struct{}     // how many ask at once
 
 	mu      sync.Mutex
@@ -59,13 +59,21 @@ func newCertifier(a Authority) (*certifier, error) {
 	if c.minter, err = newMinter(a.Key); err != nil {
 		return nil, err
 	}
-	c.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	c.private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	return c, err
+}
+
+// key is whose certificate a proxy has.
+func (c *certifier) key(id proxy.Identity) string {
+	if c.authority.EachPod {
+		return id.SPIFFE(trustDomain) + " " + id.Name
+	}
+	return id.SPIFFE(trustDomain)
 }
 
 // client is the configuration that a proxy dials with; its certificate is asked for once for each identity.
 func (c *certifier) client(id proxy.Identity) (*tls.Config, error) {
-	name := id.SPIFFE(trustDomain)
+	name := c.key(id)
 	c.mu.Lock()
 	one := c.all[name]
 	if one == nil {
@@ -115,7 +123,7 @@ func (c *certifier) trust(id proxy.Identity, body []byte) error {
 		}
 		c.bundle, c.held = bundle, 0
 	}
-	one := c.all[id.SPIFFE(trustDomain)]
+	one := c.all[c.key(id)]
 	if one == nil || one.leaf == nil || one.pods[id.Name] == bundle {
 		return nil
 	}

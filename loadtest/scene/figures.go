@@ -9,10 +9,13 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// judged is the scale that verdicts are made by: another number of proxies than the table's is another scale.
+// judged is the scale that outcomes are made by: another number of proxies than the table's is another scale.
 func (s *stage) judged() float64 {
 	if s.Proxies > 0 && s.Proxies != s.scenario.Proxies {
 		return float64(s.Proxies) / float64(s.scenario.Proxies)
+	}
+	if s.AttackSpan > 0 && s.AttackSpan < s.scenario.attack {
+		return float64(s.AttackSpan) / float64(s.scenario.attack)
 	}
 	return s.Scale
 }

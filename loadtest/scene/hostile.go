@@ -2,6 +2,7 @@ package scene
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,29 +23,22 @@ import (
 
 	"navarch.io/navarch/loadtest/attack"
 	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/mesh"
 )
 
 const (
-	attackers   = "127.0.0.66"   // where they come from
-	goodSources = "127.0.0.1/32" // where the proxies come from: thousands behind one address, as behind a gateway
-	attackSpan  = 30 * time.Second
+	attackers   = "127.0.0.66"    // where they come from
+	goodSources = "127.0.0.1/32"  // where the proxies come from: thousands behind one address, as behind a gateway
 	attackRise  = 5 * time.Second // from the attackers' start until flips begin
 )
 
 // hostile flips endpoints of 2,000 proxies while all attacks go on at once: first aimed at a sink, then at the server.
 func hostile(s *stage) (err error) {
-	if s.starter == nil || len(s.servers) > 1 {
-		return errors.New("one server is attacked that was started here")
+	c, err := s.attackersCage()
+	if err != nil {
+		return err
 	}
-	var c *cage
-	if s.AttackCPU > 0 {
-		if c, err = newCage(s.AttackCPU); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, c.remove()) }()
-	} else {
-		s.note("The attackers had no cgroup: what processor time they took, nobody else had.")
-	}
+	defer func() { err = errors.Join(err, c.remove()) }()
 	if err := s.joined(nil); err != nil {
 		return err
 	}
@@ -56,8 +51,8 @@ func hostile(s *stage) (err error) {
 		return err
 	}
 	var services [2][]int // each flips once at full size, see sides
-	for k := range s.mesh.Settings.Services {
-		services[k%2] = append(services[k%2], k)
+	for i, k := range s.attackedServices() {
+		services[i%2] = append(services[i%2], k)
 	}
 	s.enter("flips, attackers aimed at a sink")
 	sink, err := s.assault(c, append([]string{"--sink"}, credential...), services[0])
@@ -78,6 +73,32 @@ func hostile(s *stage) (err error) {
 	s.compareAssaults(sink, under)
 	return s.equal()
 }
+
+// attackedServices are those whose endpoints change: all, or those that the proxies of the one account see.
+func (s *stage) attackedServices() (all []int) {
+	namespace := s.mesh.Workloads(1)[0].Namespace
+	for k := range s.mesh.Settings.Services {
+		if _, of := s.mesh.Host(k); !s.scenario.oneAccount || of == namespace {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// attackersCage is where the attackers of one server are to run that was started here; nil: nowhere in particular.
+func (s *stage) attackersCage() (*cage, error) {
+	if s.starter == nil || len(s.servers) > 1 {
+		return nil, errors.New("one server is attacked that was started here")
+	}
+	if s.AttackCPU > 0 {
+		return newCage(s.AttackCPU)
+	}
+	s.note("The attackers had no cgroup: what processor time they took, nobody else had.")
+	return nil, nil
+}
+
+// lasts is for how long attacks go on.
+func (s *stage) lasts() time.Duration { return cmp.Or(s.AttackSpan, s.span(s.scenario.attack)) }
 
 // assault is what came of flips during one attack.
 type assault struct {
@@ -117,7 +138,7 @@ func (s *stage) assault(c *cage, args []string, services []int) (*assault, error
 	case <-s.ctx.Done():
 		return nil, s.ctx.Err()
 	}
-	if a.flips, err = s.flipAll(services, s.span(attackSpan)); err != nil {
+	if a.flips, err = s.flipAll(services, s.lasts()); err != nil {
 		return nil, err
 	}
 	stop()
@@ -194,14 +215,9 @@ func (s *stage) stolen() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := s.identities(0, s.proxies())
-	thief, victim := all[0], -1
-	for i, one := range all {
-		if one.Namespace != thief.Namespace {
-			victim = i
-			break
-		}
-	}
+	all := s.mesh.Workloads(s.proxies())
+	thief := s.identity(all[0])
+	victim := slices.IndexFunc(all, func(w mesh.Workload) bool { return w.Namespace != thief.Namespace })
 	if victim < 0 {
 		return nil, errors.New("the mesh has no proxy of a second namespace")
 	}
@@ -209,7 +225,7 @@ func (s *stage) stolen() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := certs.minter.token(thief)
+	token, err := certs.minter.token(thief, certs.authority.EachPod)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +233,7 @@ func (s *stage) stolen() ([]string, error) {
 	for _, der := range leaf.Certificate {
 		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
 	}
-	raw, err := x509.MarshalPKCS8PrivateKey(certs.key)
+	raw, err := x509.MarshalPKCS8PrivateKey(certs.private)
 	if err != nil {
 		return nil, err
 	}
@@ -228,14 +244,27 @@ func (s *stage) stolen() ([]string, error) {
 	}
 	scale := min(1, s.Scale)
 	args := []string{"--cert", file("stolen.pem", chain), "--key", file("stolen.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})),
-		"--token-file", file("stolen.token", []byte(token)), "--from", attackers,
+		"--token-file", file("stolen.token", []byte(token)), "--from", s.attackersAddress(),
 		"--identity", thief.Namespace + "/" + thief.ServiceAccount,
-		"--victim", all[victim].Namespace + "/" + all[victim].ServiceAccount + "/" + all[victim].Name,
+		"--victim", all[victim].Namespace + "/" + all[victim].ServiceAccount + "/" + all[victim].Pod,
 		"--connections", strconv.Itoa(max(attack.MinConnections, int(attack.MaxConnections*scale))), "--names", strconv.Itoa(max(1000, int(200_000*scale)))}
-	if len(s.Attacks) > 0 {
-		args = append(args, "--only", strings.Join(s.Attacks, ","))
+	if only := s.Attacks; len(only) > 0 {
+		args = append(args, "--only", strings.Join(only, ","))
+	} else if s.scenario.oneAccount {
+		args = append(args, "--only", strings.Join(accountAttacks, ","))
 	}
 	return args, err
+}
+
+// accountAttacks are what somebody does who wants the streams of an account for themselves.
+var accountAttacks = []string{"mints", "csrs", "nodes", "reconnects"}
+
+// attackersAddress is where they come from: where the proxies do, if they are to be one account behind one address.
+func (s *stage) attackersAddress() string {
+	if s.scenario.oneAccount {
+		return netip.MustParsePrefix(goodSources).Addr().String()
+	}
+	return attackers
 }
 
 // attacking is the process of the attackers.

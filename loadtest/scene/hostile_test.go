@@ -12,6 +12,7 @@ import (
 	"navarch.io/navarch/loadtest/attack"
 	"navarch.io/navarch/loadtest/gauge"
 	"navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/loadtest/report"
 )
 
 // The figures compare the attack with its sink; streams of good proxies that ended are counted in both, and said why.
@@ -57,7 +58,7 @@ func TestAssault(t *testing.T) {
 		return proxy.Stats{Ended: map[string]uint64{"io": n, "dial": 2}}, nil
 	}
 	s := small(t, f)
-	s.Scale, s.servers = .001, []*Server{{Name: "a"}}
+	s.Scale, s.scenario.attack, s.servers = .001, 30*time.Second, []*Server{{Name: "a"}}
 	pid := filepath.Join(t.TempDir(), "pid")
 	s.AttackArgs = []string{"/bin/sh", "-c", `echo $$ > "$0"; trap 'echo "{\"silent\": {\"tried\": 5}}"; exit' TERM; while :; do sleep 0.05; done`, pid}
 	a, err := s.assault(nil, nil, []int{0, 1, 2})
@@ -119,5 +120,53 @@ func TestCage(t *testing.T) {
 	}
 	if _, err := os.Stat(c.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// Each attack without a credential has its figures, with the limits of issue 12.
+func TestPreauthTells(t *testing.T) {
+	s := &stage{ctx: t.Context(), result: &reportScenario{}, measured: []*Server{{PID: 1}}}
+	s.scenario.Targets, s.Scale = preauthTargets(), 1
+	for _, a := range attack.All() {
+		if !a.Credential {
+			s.compareSieges(a.Name, &siege{cores: .1, same: time.Millisecond}, &siege{before: 10e6, peak: 90e6, cores: .4, another: 2 * time.Second, same: 3 * time.Second})
+		}
+	}
+	got := map[string]report.Row{}
+	for _, row := range s.result.Rows {
+		got[row.Name] = row
+	}
+	if len(s.scenario.Targets) < 4*4 {
+		t.Errorf("%d targets", len(s.scenario.Targets))
+	}
+	for name := range s.scenario.Targets {
+		missed := !strings.HasSuffix(name, ofSame) // 3 s of 5 s
+		if row, ok := got[name]; !ok || (row.Outcome == report.Miss) != missed {
+			t.Errorf("%s: %+v", name, row)
+		}
+	}
+	if row := got[rowOfAttack("silent", ofGrowth)]; row.Value < 79 || row.Value > 81 {
+		t.Errorf("%+v", row)
+	}
+}
+
+// All proxies of one account have names of their own, and its services are what changes.
+func TestOneAccount(t *testing.T) {
+	s := small(t, nil)
+	s.scenario.oneAccount = true
+	names := map[string]bool{}
+	for _, id := range s.identities(3, 20) {
+		names[id.Name] = true
+		if first := s.mesh.Workloads(1)[0]; id.Namespace != first.Namespace || id.ServiceAccount != first.ServiceAccount {
+			t.Errorf("%s is of another account than %+v", id, first)
+		}
+	}
+	if len(names) != 17 {
+		t.Errorf("%d names of 17 proxies", len(names))
+	}
+	for _, k := range s.attackedServices() {
+		if _, namespace := s.mesh.Host(k); namespace != s.mesh.Workloads(1)[0].Namespace {
+			t.Errorf("service %d is of %s", k, namespace)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +102,7 @@ func (s *stage) sides() (noisy, quiet []int) {
 func (s *stage) flipAll(services []int, span time.Duration) (*flips, error) {
 	f := &flips{}
 	var wg sync.WaitGroup
-	err := s.schedule(quietFlip, span, func(i int, _ time.Time) error {
+	err := s.schedule(cmp.Or(s.scenario.pace, quietFlip), span, func(i int, _ time.Time) error {
 		e := s.churn.Flip(services[i%len(services)])
 		probe, err := s.fleet.Watch(s.watches(e))
 		if err != nil {

@@ -75,7 +75,7 @@ func (s *stage) secure(base string, on bool) error {
 		return nil
 	case s.scenario.authority:
 		s.starter.issuer = base
-		s.TLS = TLS{Authority: &Authority{Roots: filepath.Join(base, "data", "root-cert.pem"), Key: filepath.Join(base, fileIssuer)}}
+		s.TLS = TLS{Authority: &Authority{Roots: filepath.Join(base, "data", "root-cert.pem"), Key: filepath.Join(base, fileIssuer), EachPod: s.scenario.oneAccount}}
 		return makeIssuer(base)
 	}
 	s.starter.ca, s.TLS = base, TLS{Dir: base}

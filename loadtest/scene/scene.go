@@ -24,10 +24,13 @@ type Scenario struct {
 	Limit       time.Duration
 	Targets     map[string]Target // by the name of the row
 
-	run       func(*stage) error
-	change    func(*mesh.Settings)
-	flags     []string // of the servers that are started, besides those of all
-	authority bool     // proxies get their certificates from the servers' CA
+	run        func(*stage) error
+	change     func(*mesh.Settings)
+	flags      []string      // of the servers that are started, besides those of all
+	oneAccount bool          // all proxies are Pods of the first workload's account, each with a certificate of its own
+	pace       time.Duration // between two changes of endpoints while attackers go on; 0: quietFlip
+	authority  bool          // proxies get their certificates from the servers' CA
+	attack     time.Duration // for how long attackers go on, at scale 1
 }
 
 // Target is what a figure should be, and what others reach.

@@ -171,12 +171,12 @@ func TestEffects(t *testing.T) {
 		delete(want, row.Name)
 		switch row.Name {
 		case rowLast:
-			if row.Verdict != "miss" {
-				t.Errorf("%s: %s", row.Name, row.Verdict)
+			if row.Outcome != "miss" {
+				t.Errorf("%s: %s", row.Name, row.Outcome)
 			}
 		case rowEditCPU:
-			if row.Verdict != "pass" {
-				t.Errorf("%s: %s", row.Name, row.Verdict)
+			if row.Outcome != "pass" {
+				t.Errorf("%s: %s", row.Name, row.Outcome)
 			}
 		}
 	}
@@ -198,8 +198,8 @@ func TestUnknownProcessesHaveNoFigures(t *testing.T) {
 	}
 }
 
-// Another number of proxies than the table's has no verdict.
-func TestVerdictsAreForTheTablesSizes(t *testing.T) {
+// Another number of proxies than the table's is not judged.
+func TestOutcomesAreForTheTablesSizes(t *testing.T) {
 	for _, c := range []struct {
 		o    Options
 		want string
@@ -208,7 +208,7 @@ func TestVerdictsAreForTheTablesSizes(t *testing.T) {
 	} {
 		s := &stage{Options: c.o, result: &reportScenario{}, scenario: Scenario{Proxies: 100, Targets: map[string]Target{"x": {Value: 1}}}}
 		s.row("x", "", 1)
-		if got := string(s.result.Rows[0].Verdict); got != c.want {
+		if got := string(s.result.Rows[0].Outcome); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.o, got, c.want)
 		}
 	}

@@ -29,7 +29,8 @@ type Options struct {
 	// AttackArgs is how attackers are started; AttackCPU how many cores they may use, in a cgroup. 0: there is none.
 	AttackArgs []string
 	AttackCPU  float64
-	Attacks    []string // names of those that are carried out; empty: all
+	Attacks    []string      // names of those that are carried out; empty: all
+	AttackSpan time.Duration // how long attackers go on; 0: as the scenario says
 	// WarmTimeout is how long a cluster or listener may wait for what it needs; 0: a minute, and 50 ms for each proxy of the
 	// scenario, since all of them may join at once on two cores.
 	WarmTimeout time.Duration
@@ -165,7 +166,11 @@ func (s *stage) fleetOf(change func(*Spec)) (err error) {
 // identities are those of the world's workloads from the from-th to the to-th.
 func (s *stage) identities(from, to int) []proxy.Identity {
 	all := make([]proxy.Identity, 0, to-from)
-	for _, w := range s.mesh.Workloads(to)[from:] {
+	workloads := s.mesh.Workloads(to)
+	for i, w := range workloads[from:] {
+		if s.scenario.oneAccount {
+			w, w.Pod = workloads[0], fmt.Sprintf("%s-%d", workloads[0].Pod, from+i)
+		}
 		all = append(all, s.identity(w))
 	}
 	return all

@@ -76,7 +76,7 @@ func TestProxiesVerifyTheServer(t *testing.T) {
 				defer close(done)
 				defer one.Close()
 				server := tls.Server(one, &tls.Config{Certificates: []tls.Certificate{pair}, SessionTicketsDisabled: true})
-				_ = server.HandshakeContext(t.Context()) // the client's verdict counts
+				_ = server.HandshakeContext(t.Context()) // what the client says counts
 				curve = server.ConnectionState().CurveID
 			}()
 			err := tls.Client(two, c.client).HandshakeContext(t.Context())
