@@ -161,7 +161,7 @@ func (f *Front) specOf(rc *routes, en *entry, as host.Seen, found *[]input.Probl
 	}
 	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: f.in.Meshes.VirtualHost, Caps: f.anonymous()}
 	name := xds.VirtualHost(en.host, en.port)
-	spec.Patches = f.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rc.name, rc.port, name) })
+	spec.Patches = f.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, f.patched(rc), name) })
 	return spec, f.hosts.Routes(&spec, en.vs, en.reads, as, found)
 }
 
