@@ -217,5 +217,8 @@ func (x *Index) inputs(labels intern.List[string], n Node) Inputs {
 	if x.localities > 0 {
 		in.Locality = n.Locality
 	}
+	if x.compared[NetworkLabel] > 0 {
+		in.Network = n.Network
+	}
 	return in
 }
