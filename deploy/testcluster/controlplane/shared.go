@@ -1,0 +1,59 @@
+package controlplane
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// shared is the one control plane of a test binary.
+var shared struct {
+	once sync.Once
+	c    *ControlPlane
+	dir  string
+	err  error
+}
+
+// Shared is a control plane that all tests of a binary have in common: Istio's kinds and those of the Gateway API, no admission, no
+// controllers. The first caller starts it, Main ends it. Tests keep apart by Namespace, and leave what is of the cluster as it was.
+func Shared(t testing.TB) *ControlPlane {
+	t.Helper()
+	shared.once.Do(func() {
+		if shared.dir, shared.err = os.MkdirTemp("", "controlplane"); shared.err == nil {
+			shared.c, shared.err = start(Options{Istio: true, GatewayAPI: true}, shared.dir)
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.c
+}
+
+// Main runs the tests of a binary that uses Shared, from its TestMain, and returns the exit code.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if shared.c != nil {
+		shared.c.close()
+	}
+	if shared.dir != "" {
+		_ = os.RemoveAll(shared.dir) // a folder of temporary files
+	}
+	return code
+}
+
+var namespaces atomic.Int64
+
+// Namespace makes a namespace for one test; it is deleted with it. Without the namespace-controller it stays, in phase Terminating.
+func (c *ControlPlane) Namespace(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("test-%d", namespaces.Add(1))
+	c.Kubectl(t, "", "create", "namespace", name)
+	t.Cleanup(func() {
+		if !c.api.ended() {
+			c.Kubectl(t, "", "delete", "namespace", name, "--wait=false")
+		}
+	})
+	return name
+}
