@@ -7,6 +7,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -188,10 +189,10 @@ func (c *Config) chooses(a Attack) bool {
 
 // complete checks what was given and fills in what was not.
 func (c *Config) complete() error {
-	orDefault(&c.Connections, MaxConnections)
-	orDefault(&c.Names, 200_000)
-	orDefault(&c.Hold, 20*time.Second)
-	orDefault(&c.Pause, 20*time.Millisecond)
+	c.Connections = cmp.Or(c.Connections, MaxConnections)
+	c.Names = cmp.Or(c.Names, 200_000)
+	c.Hold = cmp.Or(c.Hold, 20*time.Second)
+	c.Pause = cmp.Or(c.Pause, 20*time.Millisecond)
 	err := errors.Join(loopback(c.Addr), from(c.From))
 	for _, name := range c.Only {
 		if !slices.ContainsFunc(All(), func(a Attack) bool { return a.Name == name }) {
@@ -205,12 +206,6 @@ func (c *Config) complete() error {
 		err = errors.Join(err, errors.New("with a certificate there must be a token, the identity as namespace/account, and a victim as namespace/account/pod"))
 	}
 	return err
-}
-
-func orDefault[T int | time.Duration](v *T, otherwise T) {
-	if *v == 0 {
-		*v = otherwise
-	}
 }
 
 // loopback is an error for an address that is not an IP address of loopback with its port: a name could become any address.

@@ -147,6 +147,9 @@ func value(v reflect.Value) string {
 		return text
 	}
 	if v.Kind() == reflect.Struct {
+		if text, ok := v.Interface().(fmt.Stringer); ok {
+			return text.String()
+		}
 		var parts []string
 		for _, input := range Inputs(v.Interface()) {
 			parts = append(parts, input.Field+": "+strings.Join(input.Values, ", "))

@@ -61,6 +61,7 @@ var words = map[string]string{
 	"Egress":         "number of the egress listener in the Sidecar",
 	"Fallback":       "cluster of what matches nothing else",
 	"Hash":           "consistent hash",
+	"Excluded":       ofProxy + "matches that are not for it, or not for the port",
 	"HTTP2":          "spoken to in HTTP/2",
 	"Host":           "host",
 	"Hosts":          "virtual hosts",
@@ -70,10 +71,10 @@ var words = map[string]string{
 	"Labels":         ofProxy + "labels that rules ask for",
 	"Locality":       ofProxy + "locality",
 	"MTLS":           "mutual TLS",
+	"Match":          "match",
 	"Members":        "endpoints",
 	"Mesh":           "mesh configuration",
 	"Name":           "name",
-	"Namespace":      ofProxy + "namespace that a rule asks for",
 	"MTLSDisabled":   "digest of the endpoints without mutual TLS",
 	"Passthrough":    "unknown destinations pass",
 	"Patch":          "patch",
@@ -118,6 +119,7 @@ var wordsOf = map[string]string{
 	"listener.VirtualInbound.Port":         "port (MeshConfig proxyInboundListenPort)",
 	"listener.VirtualOutbound.Passthrough": "unknown destinations pass" + outbound,
 	"listener.VirtualOutbound.Port":        "port (MeshConfig proxyListenPort)",
+	"vhost.Match.Rule":                     "http rule",
 	"vhost.CatchAll.Passthrough":           "unknown destinations pass" + outbound,
 }
 

@@ -157,9 +157,9 @@ func TestPolicyThatPanics(t *testing.T) {
 // stream ends. Others go on.
 func TestProxyThatPanicsIsAlone(t *testing.T) {
 	on := true
-	odd := panicsWith(model.KindVirtualService, "db.shop", func(of view.Scope) bool { return of.Network == "odd" && on })
+	odd := panicsWith(model.KindVirtualService, "db.shop", func(of view.Scope) bool { return of.Cluster == "strange" && on })
 	strange := node("elsewhere", "b")
-	strange.Network = "odd" // what a client says of itself
+	strange.Cluster = "strange" // what a client says of itself
 	withFault(t, odd, func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer) {
 		src.put(shop(t)...)
 		m := &moves{}

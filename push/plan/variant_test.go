@@ -92,6 +92,46 @@ func TestOnlyEntriesThatReadInputsSplit(t *testing.T) {
 	}
 }
 
+// Proxies of two networks have one scope. Where no rule compares the network they have the very same; where one does for 1 of 20
+// services, the assignments of that one differ, and nothing else.
+func TestOnlyEntriesThatCompareTheNetworkSplit(t *testing.T) {
+	const services, priority = 20, "trafficPolicy: {outlierDetection: {consecutive5xxErrors: 5}, loadBalancer: {localityLbSetting: {failoverPriority: [topology.istio.io/network]}}}"
+	p, shared, handles := bigPlanner(t, services, 1)
+	host := "s10.ns1.svc.cluster.local"
+	p.Apply(p.Snapshot().Apply(2, []model.Record{rec(t, model.KindEndpoints, "ns1/s10-1", "hosts: ["+host+"]\nports: [{name: http, number: 8080}, {name: raw, number: 9000}]\n"+
+		"endpoints: [{address: 10.9.0.1, network: n1, namespace: ns1, health: HEALTH_READY}, {address: 10.9.0.2, network: n2, namespace: ns1, health: HEALTH_READY}]")}, nil))
+	var others []*Handle
+	built := measure(shared, func() {
+		for _, network := range []string{"n1", "n2"} {
+			n := node("ns0", "of-"+network)
+			n.Network = network
+			others = append(others, p.Join(n))
+		}
+	})
+	if built != (work{}) || len(p.scopes) != 1 || len(own(others[0])) != 0 || others[0].View() != handles[0].View() {
+		t.Errorf("built %+v for proxies of other networks, and there are %d scopes", built, len(p.scopes))
+	}
+	for revision, rules := range [][]model.Record{{rec(t, model.KindDestinationRule, "ns0/rule", "host: "+host+"\n"+priority)}, nil} {
+		var gone []model.Key
+		if rules == nil {
+			gone = []model.Key{{Kind: model.KindDestinationRule, Namespace: "ns0", Name: "rule"}}
+		}
+		p.Apply(p.Snapshot().Apply(int64(revision+3), rules, gone))
+		for i, h := range others {
+			want := map[bool]string{true: fmt.Sprintf("endpoint outbound|80||%s endpoint outbound|9000||%s", host, host)}[rules != nil]
+			if got := strings.Join(own(h), " "); got != want {
+				t.Errorf("%s: its own are %q, want %q", h.Node.Name, got, want)
+			}
+			if got, want := addresses(t, h.Set(), "outbound|80||"+host), []string{"10.9.0.1:8080 10.9.0.2:8080", "10.9.0.2:8080 10.9.0.1:8080"}[i]; rules != nil && got != want {
+				t.Errorf("%s: %s, want %s", h.Node.Name, got, want)
+			}
+			if bad := p.Check(h); len(bad) > 0 || len(p.scopes) != 1 {
+				t.Errorf("%s: %v, %d scopes", h.Node.Name, bad, len(p.scopes))
+			}
+		}
+	}
+}
+
 // An endpoint that endpoints reaches proxies of each place by the fast path, at the priority that it has for them.
 func TestFastPathOfVariants(t *testing.T) {
 	service := svc(t, "ns0/s", "10.0.0.1", "http:80:HTTP")

@@ -9,6 +9,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/traffic"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -142,13 +143,11 @@ type reading struct {
 	locality bool
 }
 
-func (r *reading) names(labels map[string]string) {
-	for key, value := range labels {
-		if r.named == nil {
-			r.named = map[label]bool{}
-		}
-		r.named[label{key, value}] = true
+func (r *reading) name(key, value string) {
+	if r.named == nil {
+		r.named = map[label]bool{}
 	}
+	r.named[label{key, value}] = true
 }
 
 func (r *reading) compares(s *networkingv1.LocalityLoadBalancerSetting) {
@@ -164,13 +163,13 @@ func (r *reading) compares(s *networkingv1.LocalityLoadBalancerSetting) {
 func readBy(r model.Record) (out reading) {
 	switch t := r.(type) {
 	case *model.VirtualService:
-		for _, route := range t.Spec.GetHttp() {
-			for _, match := range route.GetMatch() {
-				out.names(match.GetSourceLabels())
-			}
+		for key, value := range virtualservice.SourceLabels(t) {
+			out.name(key, value)
 		}
 	case *model.DestinationRule:
-		out.names(t.Spec.GetWorkloadSelector().GetMatchLabels())
+		for key, value := range t.Spec.GetWorkloadSelector().GetMatchLabels() {
+			out.name(key, value)
+		}
 		for p := range traffic.All(t.Spec) {
 			setting := p.GetLoadBalancer().GetLocalityLbSetting()
 			out.locality = out.locality || setting != nil || p.GetOutlierDetection() != nil // the mesh has a setting, too
@@ -217,6 +216,9 @@ func (x *Index) inputs(labels intern.List[string], n Node) Inputs {
 	in := Inputs{Labels: labels}
 	if x.localities > 0 {
 		in.Locality = n.Locality
+	}
+	if x.compared[NetworkLabel] > 0 {
+		in.Network = n.Network
 	}
 	return in
 }

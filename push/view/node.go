@@ -1,6 +1,11 @@
 // Package view says what may decide a proxy's configuration: a node and a snapshot in, a View out, with the proxy's
 // identity removed, so that proxies which get the same are the same.
 //
+// What a rule reads of the proxy splits the entries that read it, and not the scope (Inputs). The cluster and the DNS domain are of the
+// scope all the same: the cluster decides the virtual addresses of all services that several clusters have, and by them listeners and the
+// domains of virtual hosts; the domain decides the short names of every host. No rule reads the node that a proxy runs on: the
+// trafficDistribution of Services is not read.
+//
 // Owns: nothing; values are immutable.  Reads: store/mirror.  Never: builds anything; a clock; a socket.
 package view
 

@@ -37,25 +37,35 @@ type Inputs struct {
 	Labels intern.List[string]
 	// Locality is the proxy's region/zone/sub-zone, where some rule reads it; empty: not known, or nobody reads it.
 	Locality string
+	// Network is the proxy's, where some rule compares it with those of endpoints; empty: not known, or nobody compares it.
+	Network string
 }
+
+// NetworkLabel is the key by which failoverPriority names the network of proxies and endpoints.
+const NetworkLabel = "topology.istio.io/network"
 
 // Reads is which of the Inputs an entry reads. Comparable; the zero Reads are none.
 type Reads struct {
 	Labels   intern.List[string] // keys, sorted
 	Locality bool
+	Network  bool
 }
 
-// ReadsOf makes Reads of label keys, in any order, and of whether the locality is read.
-func ReadsOf(labels []string, locality bool) Reads {
+// With are Reads of these label keys instead, in any order.
+func (r Reads) With(labels []string) Reads {
 	sorted := slices.Clone(labels)
 	slices.Sort(sorted)
-	return Reads{Labels: strs.List(slices.Compact(sorted)...), Locality: locality}
+	r.Labels = strs.List(slices.Compact(sorted)...)
+	return r
 }
 
 // Of are those of the inputs that an entry reads: entries that read the same of two proxies are the same for both.
 func (r Reads) Of(in Inputs) (out Inputs) {
 	if r.Locality {
 		out.Locality = in.Locality
+	}
+	if r.Network {
+		out.Network = in.Network
 	}
 	if r.Labels.Len() == 0 || in.Labels.Len() == 0 {
 		return out
@@ -95,8 +105,7 @@ type Scope struct {
 	Namespace string
 	Domain    string    // DNS suffix of services
 	Sidecar   model.Key // the Sidecar that applies; zero: none
-	Network   string
-	Cluster   string // the proxy's, see Node
+	Cluster   string    // the proxy's, see Node; not an input, see the package
 	Caps      xds.Caps
 	Mode      Mode
 	Kind      Kind
@@ -113,7 +122,7 @@ func (s Scope) String() string {
 		mode = "grpc"
 	case Sidecar:
 	}
-	out := fmt.Sprintf("%s.%s/%s/%s/%s/%x/%s", s.Namespace, s.Domain, s.Sidecar.Path(), s.Network, s.Cluster, uint64(s.Caps), mode)
+	out := fmt.Sprintf("%s.%s/%s/%s/%x/%s", s.Namespace, s.Domain, s.Sidecar.Path(), s.Cluster, uint64(s.Caps), mode)
 	for _, p := range s.Filters.All() {
 		out += fmt.Sprintf("/%s.%d", p.Filter.Path(), p.Index)
 	}
@@ -178,7 +187,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 		c.out, c.in, _ = filtersOf(s, root, n)
 	}
 	v := View{
-		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Network: n.Network, Cluster: n.Cluster,
+		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
 			Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.out},
 		Inputs: x.inputs(c.labels, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
@@ -202,7 +211,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	filters, _, _ := filtersOf(s, root, n)
 	return View{
-		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Network: n.Network, Cluster: n.Cluster, Caps: n.Caps, Mode: None,
+		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Cluster: n.Cluster, Caps: n.Caps, Mode: None,
 			Kind: Router, Filters: filters},
 		Inputs:   x.inputs(x.labelsOf(n), n),
 		Workload: Workload{Namespace: n.Namespace, Mode: None, Kind: Router},

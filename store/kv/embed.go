@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -110,21 +111,13 @@ func (srv *server) config(cfg EmbedConfig, dir, socket string) *embed.Config {
 	c.SnapshotCount, c.SnapshotCatchUpEntries = 1000, 10
 	c.MaxSnapFiles, c.MaxWalFiles = 2, 2
 	c.AutoCompactionMode = embed.CompactorModePeriodic
-	c.AutoCompactionRetention = orDefault(cfg.Keep, 5*time.Minute).String()
+	c.AutoCompactionRetention = cmp.Or(cfg.Keep, 5*time.Minute).String()
 	c.QuotaBackendBytes = cfg.Quota
 	c.MaxRequestBytes = MaxTxnBytes * 3 / 2
 	if cfg.Tune != nil {
 		cfg.Tune(c)
 	}
 	return c
-}
-
-func orDefault[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
 }
 
 // socketPath is where the server listens: in the data directory, or, where that path is longer than a socket's may be
@@ -163,7 +156,7 @@ func lockDir(dir string) (*os.File, error) {
 			return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)
 		}
 		return nil, fmt.Errorf("%w: %s is served by process %s; one data directory serves one process: stop that one, or use --etcd-endpoints for several",
-			ErrLocked, dir, orDefault(strings.TrimSpace(string(holder)), "(unknown)"))
+			ErrLocked, dir, cmp.Or(strings.TrimSpace(string(holder)), "(unknown)"))
 	}
 	err = file.Truncate(0)
 	if err == nil {

@@ -11,6 +11,7 @@
 package preauth
 
 import (
+	"cmp"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -50,21 +51,15 @@ const (
 )
 
 func (l *Limits) fill() {
-	orDefault(&l.Total, 512)
-	orDefault(&l.PerSource, 128)
-	orDefault(&l.Known, 32)
-	orDefault(&l.Credential, 10*time.Second)
-	orDefault(&l.Progress, 250*time.Millisecond)
-	orDefault(&l.Bytes, 32<<10)
-	orDefault(&l.Calls, 16)
-	orDefault(&l.Headers, 32<<10)
-	orDefault(&l.First, 10*time.Second)
-}
-
-func orDefault[T int | time.Duration](v *T, otherwise T) {
-	if *v == 0 {
-		*v = otherwise
-	}
+	l.Total = cmp.Or(l.Total, 512)
+	l.PerSource = cmp.Or(l.PerSource, 128)
+	l.Known = cmp.Or(l.Known, 32)
+	l.Credential = cmp.Or(l.Credential, 10*time.Second)
+	l.Progress = cmp.Or(l.Progress, 250*time.Millisecond)
+	l.Bytes = cmp.Or(l.Bytes, 32<<10)
+	l.Calls = cmp.Or(l.Calls, 16)
+	l.Headers = cmp.Or(l.Headers, 32<<10)
+	l.First = cmp.Or(l.First, 10*time.Second)
 }
 
 // reason is why a connection was closed, or not taken; a label of navarch_unauthenticated_refused_total.

@@ -6,6 +6,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,20 +34,14 @@ type Limits struct {
 func (l *Limits) fill() {
 	defaults := Limits{HeaderBytes: 16 << 10, Header: 5 * time.Second, Request: 10 * time.Second, Answer: 2 * time.Minute, Idle: time.Minute,
 		Connections: 256, PerSource: 64, Body: 64 << 10}
-	orDefault(&l.HeaderBytes, defaults.HeaderBytes)
-	orDefault(&l.Header, defaults.Header)
-	orDefault(&l.Request, defaults.Request)
-	orDefault(&l.Answer, defaults.Answer)
-	orDefault(&l.Idle, defaults.Idle)
-	orDefault(&l.Connections, defaults.Connections)
-	orDefault(&l.PerSource, defaults.PerSource)
-	orDefault(&l.Body, defaults.Body)
-}
-
-func orDefault[T int | int64 | time.Duration](v *T, otherwise T) {
-	if *v == 0 {
-		*v = otherwise
-	}
+	l.HeaderBytes = cmp.Or(l.HeaderBytes, defaults.HeaderBytes)
+	l.Header = cmp.Or(l.Header, defaults.Header)
+	l.Request = cmp.Or(l.Request, defaults.Request)
+	l.Answer = cmp.Or(l.Answer, defaults.Answer)
+	l.Idle = cmp.Or(l.Idle, defaults.Idle)
+	l.Connections = cmp.Or(l.Connections, defaults.Connections)
+	l.PerSource = cmp.Or(l.PerSource, defaults.PerSource)
+	l.Body = cmp.Or(l.Body, defaults.Body)
 }
 
 // Serve answers on a listener until the context ends, then lets requests finish for a second. Where there are more connections

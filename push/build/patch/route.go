@@ -2,7 +2,6 @@ package patch
 
 import (
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -12,32 +11,33 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// RouteConfigMatches says whether a patch of ROUTE_CONFIGURATION, VIRTUAL_HOST or HTTP_ROUTE is for a route configuration
-// of a sidecar, by its name and the port of its listener; port is 0 where there is no one port. Names that begin with
-// inbound| are in the context SIDECAR_INBOUND, all others in SIDECAR_OUTBOUND. What a match says of gateways is not
-// looked at
+// RouteConfig is what patches are matched with of a route configuration.
+type RouteConfig struct {
+	Name    string
+	Port    uint32                                // of its listener; 0: there is no one port
+	Context networkingv1.EnvoyFilter_PatchContext // SIDECAR_OUTBOUND, SIDECAR_INBOUND or GATEWAY
+}
+
+// RouteConfigMatches says whether a patch of ROUTE_CONFIGURATION, VIRTUAL_HOST or HTTP_ROUTE is for a route configuration. What a match
+// says of gateways is not looked at
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-RouteConfigurationMatch).
-func RouteConfigMatches(p model.Patch, rcName string, port uint32) bool {
+func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 	config := p.Config()
 	switch config.GetApplyTo() {
 	case networkingv1.EnvoyFilter_ROUTE_CONFIGURATION, networkingv1.EnvoyFilter_VIRTUAL_HOST, networkingv1.EnvoyFilter_HTTP_ROUTE:
 	default:
 		return false
 	}
-	here := networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
-	if strings.HasPrefix(rcName, "inbound|") {
-		here = networkingv1.EnvoyFilter_SIDECAR_INBOUND
-	}
-	if c := config.GetMatch().GetContext(); c != networkingv1.EnvoyFilter_ANY && c != here {
+	if c := config.GetMatch().GetContext(); c != networkingv1.EnvoyFilter_ANY && c != rc.Context {
 		return false
 	}
 	m := config.GetMatch().GetRouteConfiguration()
-	return (m.GetPortNumber() == 0 || m.GetPortNumber() == port) && (m.GetName() == "" || m.GetName() == rcName)
+	return (m.GetPortNumber() == 0 || m.GetPortNumber() == rc.Port) && (m.GetName() == "" || m.GetName() == rc.Name)
 }
 
 // VirtualHostMatches says whether a patch of VIRTUAL_HOST (MERGE, REMOVE, REPLACE) or HTTP_ROUTE is for a virtual host in
 // such a route configuration, and so belongs into its Spec.
-func VirtualHostMatches(p model.Patch, rcName string, port uint32, vhostName string) bool {
+func VirtualHostMatches(p model.Patch, rc RouteConfig, vhostName string) bool {
 	switch p.Config().GetApplyTo() {
 	case networkingv1.EnvoyFilter_VIRTUAL_HOST:
 		if operation(p) == networkingv1.EnvoyFilter_Patch_ADD {
@@ -47,19 +47,19 @@ func VirtualHostMatches(p model.Patch, rcName string, port uint32, vhostName str
 	default:
 		return false
 	}
-	return RouteConfigMatches(p, rcName, port) && namesVirtualHost(p, vhostName)
+	return RouteConfigMatches(p, rc) && namesVirtualHost(p, vhostName)
 }
 
 // AddsVirtualHost says whether a patch adds a virtual host to such a route configuration.
-func AddsVirtualHost(p model.Patch, rcName string, port uint32) bool {
+func AddsVirtualHost(p model.Patch, rc RouteConfig) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_VIRTUAL_HOST &&
-		operation(p) == networkingv1.EnvoyFilter_Patch_ADD && RouteConfigMatches(p, rcName, port)
+		operation(p) == networkingv1.EnvoyFilter_Patch_ADD && RouteConfigMatches(p, rc)
 }
 
 // MergesRouteConfig says whether a patch is merged into the head of such a route configuration.
-func MergesRouteConfig(p model.Patch, rcName string, port uint32) bool {
+func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION &&
-		operation(p) == networkingv1.EnvoyFilter_Patch_MERGE && RouteConfigMatches(p, rcName, port)
+		operation(p) == networkingv1.EnvoyFilter_Patch_MERGE && RouteConfigMatches(p, rc)
 }
 
 // ApplyRouteConfig merges the patches of ROUTE_CONFIGURATION, in order, and keeps the name: Envoy asked for it. A patch

@@ -46,6 +46,7 @@ func TestRouteSelectors(t *testing.T) {
 	const rc = "applyTo: ROUTE_CONFIGURATION, patch: {operation: MERGE}"
 	const vh = "applyTo: VIRTUAL_HOST, patch: {operation: MERGE}"
 	const hr = "applyTo: HTTP_ROUTE, patch: {operation: ADD}"
+	outbound := RouteConfig{"80", 80, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND}
 	for _, c := range []struct {
 		patch               string
 		config, host, merge bool // for route configuration 80, virtual host a:80
@@ -69,14 +70,19 @@ func TestRouteSelectors(t *testing.T) {
 		{hr + `, match: {listener: {name: x}}`, true, true, false},
 	} {
 		p := routePatches(t, "[{"+c.patch+"}]")[0]
-		got := []bool{RouteConfigMatches(p, "80", 80), VirtualHostMatches(p, "80", 80, "a:80"), MergesRouteConfig(p, "80", 80), AddsVirtualHost(p, "80", 80)}
+		got := []bool{RouteConfigMatches(p, outbound), VirtualHostMatches(p, outbound, "a:80"), MergesRouteConfig(p, outbound), AddsVirtualHost(p, outbound)}
 		if diff := cmp.Diff([]bool{c.config, c.host, c.merge, false}, got); diff != "" {
 			t.Errorf("%s: %s", c.patch, diff)
 		}
 	}
 	p := routePatches(t, `[{applyTo: VIRTUAL_HOST, match: {context: SIDECAR_INBOUND}, patch: {operation: ADD}}]`)[0]
-	if !AddsVirtualHost(p, "inbound|8080||", 8080) || AddsVirtualHost(p, "80", 80) || VirtualHostMatches(p, "inbound|8080||", 8080, "x") {
+	inbound := RouteConfig{"8080", 8080, networkingv1.EnvoyFilter_SIDECAR_INBOUND}
+	if !AddsVirtualHost(p, inbound) || AddsVirtualHost(p, outbound) || VirtualHostMatches(p, inbound, "x") {
 		t.Error("an ADD for inbound is an ADD there, and nothing else")
+	}
+	p = routePatches(t, "[{"+rc+", match: {context: GATEWAY}}]")[0]
+	if MergesRouteConfig(p, outbound) || !MergesRouteConfig(p, RouteConfig{"inbound|x", 80, networkingv1.EnvoyFilter_GATEWAY}) {
+		t.Error("the context is the route configuration's, whatever its name")
 	}
 }
 

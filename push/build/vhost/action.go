@@ -16,6 +16,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
@@ -141,7 +142,7 @@ func (d *drawing) weighted(action *routev3.RouteAction, routes []*networkingv1.H
 
 // resolve answers for a destination; the zero Destination where the Spec has none.
 func (d *drawing) resolve(dest *networkingv1.Destination) Destination {
-	ref, _ := RefOf(dest)
+	ref, _ := virtualservice.RefOf(dest)
 	return d.destinations[ref]
 }
 

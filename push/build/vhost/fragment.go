@@ -10,6 +10,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -94,13 +95,13 @@ func seal(vh *routev3.VirtualHost, patches intern.List[model.Patch]) (*xds.Fragm
 // drawing is one Spec with its destinations by name.
 type drawing struct {
 	Spec
-	destinations map[Ref]Destination
+	destinations map[virtualservice.Ref]Destination
 }
 
 func newDrawing(s Spec) *drawing {
-	d := &drawing{Spec: s, destinations: make(map[Ref]Destination, s.Destinations.Len())}
+	d := &drawing{Spec: s, destinations: make(map[virtualservice.Ref]Destination, s.Destinations.Len())}
 	for _, dest := range s.Destinations.All() {
-		d.destinations[Ref{dest.Host, dest.Subset, dest.Port}] = dest
+		d.destinations[virtualservice.Ref{Host: dest.Host, Subset: dest.Subset, Port: dest.Port}] = dest
 	}
 	return d
 }
@@ -112,9 +113,11 @@ func (d *drawing) routes() []*routev3.Route {
 		return d.defaultRoutes()
 	}
 	var out []*routev3.Route
-	for _, rule := range d.VirtualService.Spec.GetHttp() {
-		for _, m := range matchesOf(rule) {
-			if !d.reads(m) {
+	excluded := d.Excluded.All()
+	for i, rule := range d.VirtualService.Spec.GetHttp() {
+		for j, m := range matchesOf(rule) {
+			if len(excluded) > 0 && excluded[0] == (Match{i, j}) {
+				excluded = excluded[1:]
 				continue
 			}
 			match, err := drawMatch(m)

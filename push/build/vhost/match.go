@@ -12,51 +12,10 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
-	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
 var errEmptyMatch = errors.New("no exact, prefix or regex")
-
-// Applies says whether any http rule of the virtual service is for a proxy with these labels ("key=value") in this
-// namespace at this listener port. Where none is, the plan leaves the host to its service (Istio does), for a virtual
-// host without routes answers 404.
-func Applies(vs *model.VirtualService, port uint32, labels []string, namespace string) bool {
-	for _, rule := range vs.Spec.GetHttp() {
-		if len(rule.GetMatch()) == 0 {
-			return true
-		}
-		for _, m := range rule.GetMatch() {
-			if applies(vs, m, port, labels, namespace) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// reads says whether a match is for this proxy, port and direction; a nil match is for all.
-func (d *drawing) reads(m *networkingv1.HTTPMatchRequest) bool {
-	return applies(d.VirtualService, m, d.Port, d.Labels.All(), d.Namespace)
-}
-
-func applies(vs *model.VirtualService, m *networkingv1.HTTPMatchRequest, port uint32, labels []string, namespace string) bool {
-	if m.GetPort() != 0 && m.GetPort() != port {
-		return false
-	}
-	if !appliesToMesh(m.GetGateways(), vs.Spec.GetGateways()) {
-		return false
-	}
-	if m.GetSourceNamespace() != "" && m.GetSourceNamespace() != namespace {
-		return false
-	}
-	for k, v := range m.GetSourceLabels() {
-		if !slices.Contains(labels, k+"="+v) {
-			return false
-		}
-	}
-	return true
-}
 
 func everything() *routev3.RouteMatch {
 	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"navarch.io/navarch/store/intern"
 )
 
 // Each case is the match of a rule named hit, with a catch-all named miss behind it.
@@ -79,61 +81,21 @@ func names(t *testing.T, s Spec) []string {
 	return out
 }
 
-// Which rules reach a proxy: by port, gateway, labels and namespace.
-func TestSelection(t *testing.T) {
-	vs := service(t, `
-gateways: [mesh, shop/front]
+// Matches that the plan has excluded are not drawn, and what they would have hidden is.
+func TestExcluded(t *testing.T) {
+	s := specOf(service(t, `
 http:
-- {name: port, match: [{port: 8080}], route: [{destination: {host: a}}]}
-- {name: gateway, match: [{gateways: [shop/front]}], route: [{destination: {host: a}}]}
-- {name: mesh, match: [{gateways: [shop/front, mesh], uri: {prefix: /m}}], route: [{destination: {host: a}}]}
-- {name: labels, match: [{sourceLabels: {app: web, tier: x}, uri: {prefix: /l}}], route: [{destination: {host: a}}]}
-- {name: both, match: [{gateways: [mesh], sourceLabels: {app: api}, uri: {prefix: /b}}], route: [{destination: {host: a}}]}
-- {name: namespace, match: [{sourceNamespace: ops, uri: {prefix: /n}}], route: [{destination: {host: a}}]}
-- {name: rest, match: [{uri: {prefix: /}}], route: [{destination: {host: a}}]}
-- {name: never, route: [{destination: {host: a}}]}
-`)
-	s := specOf(vs)
-	if diff := cmp.Diff([]string{"mesh", "rest"}, names(t, s)); diff != "" {
-		t.Error(diff)
-	}
-	s.Port, s.Namespace, s.Labels = 8080, "ops", strs.List("app=web", "tier=x")
-	if diff := cmp.Diff([]string{"port"}, names(t, s)); diff != "" {
+- {name: all, match: [{port: 8080}, {uri: {prefix: /a}}], route: [{destination: {host: a}}]}
+- {name: none, match: [{uri: {prefix: /b}}], route: [{destination: {host: a}}]}
+- {name: rest, route: [{destination: {host: a}}]}
+`))
+	if diff := cmp.Diff([]string{"all"}, names(t, s)); diff != "" {
 		t.Error(diff) // a match on the port alone matches everything
 	}
-	s.Port = 80
-	if diff := cmp.Diff([]string{"mesh", "labels", "namespace", "rest"}, names(t, s)); diff != "" {
+	var table intern.Table[Match]
+	s.Excluded = table.List(Match{0, 0}, Match{1, 0})
+	if diff := cmp.Diff([]string{"all", "rest"}, names(t, s)); diff != "" {
 		t.Error(diff)
-	}
-	s.Labels = strs.List("app=api")
-	if diff := cmp.Diff([]string{"mesh", "both", "namespace", "rest"}, names(t, s)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestApplies(t *testing.T) {
-	vs := service(t, `
-http:
-- {match: [{port: 8080, sourceLabels: {app: web}}, {sourceNamespace: ops, gateways: [mesh]}], route: [{destination: {host: a}}]}
-- {match: [{gateways: [shop/front]}], route: [{destination: {host: a}}]}
-`)
-	for _, c := range []struct {
-		port   uint32
-		labels []string
-		ns     string
-		want   bool
-	}{
-		{80, nil, "shop", false},
-		{8080, []string{"app=web"}, "shop", true},
-		{80, []string{"app=web"}, "shop", false},
-		{80, nil, "ops", true},
-	} {
-		if got := Applies(vs, c.port, c.labels, c.ns); got != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
-	}
-	if !Applies(service(t, `http: [{route: [{destination: {host: a}}]}]`), 1, nil, "") {
-		t.Error("a rule without matches applies to everyone")
 	}
 }
 

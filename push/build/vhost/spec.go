@@ -5,6 +5,8 @@
 package vhost
 
 import (
+	"fmt"
+
 	"google.golang.org/protobuf/reflect/protoreflect"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -20,21 +22,24 @@ var MeshFields = []protoreflect.Name{"default_http_retry_policy"}
 // Spec is all that one outbound virtual host can depend on.
 type Spec struct {
 	Host    string              // fully qualified; may be a wildcard
-	Port    uint32              // of the listener: what VirtualService port matches look at
+	Port    uint32              // of the listener
 	Domains intern.List[string] // decided by the plan: unique within the route configuration
 	// VirtualService decides the routes; nil: everything goes to the one destination.
 	VirtualService *model.VirtualService
+	// Excluded are the matches of the virtual service's http rules that are not for these proxies, or not for this port, in order.
+	Excluded intern.List[Match]
 	// Destinations resolves every destination that the virtual service names in its http routes (routes, mirrors), each
 	// once; without a virtual service the service itself.
 	Destinations intern.List[Destination]
-	// Labels are the proxy's labels that sourceLabels of this virtual service name and that the proxy has, as
-	// "key=value", sorted; Namespace is the proxy's, where a sourceNamespace is named. Empty where no rule reads them.
-	Labels    intern.List[string]
-	Namespace string
-	Mesh      *model.Mesh
-	Caps      xds.Caps
-	Patches   intern.List[model.Patch] // VIRTUAL_HOST and HTTP_ROUTE that may match, in order of application
+	Mesh         *model.Mesh
+	Caps         xds.Caps
+	Patches      intern.List[model.Patch] // VIRTUAL_HOST and HTTP_ROUTE that may match, in order of application
 }
+
+// Match is the place of a match in a virtual service: spec.http[Rule].match[Match].
+type Match struct{ Rule, Match int }
+
+func (m Match) String() string { return fmt.Sprintf("spec.http[%d].match[%d]", m.Rule, m.Match) }
 
 // Destination is what one (host, subset, port) of a virtual service means in a scope.
 type Destination struct {

@@ -15,6 +15,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"navarch.io/navarch/push/traffic"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -67,14 +68,14 @@ const reviews = "reviews.shop.svc.cluster.local"
 func specOf(vs *model.VirtualService) Spec {
 	s := Spec{
 		Host: reviews, Port: 80, VirtualService: vs, Domains: strs.List(reviews, "reviews"),
-		Mesh: model.DefaultMesh(), Caps: xds.StockCaps, Namespace: "shop",
+		Mesh: model.DefaultMesh(), Caps: xds.StockCaps,
 	}
 	if vs == nil {
 		s.Destinations = dests.List(Destination{Host: reviews, Port: 80, Cluster: xds.OutboundCluster(80, "", reviews)})
 		return s
 	}
 	var all []Destination
-	for _, ref := range Named(vs) {
+	for _, ref := range virtualservice.Routed(vs) {
 		d := Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 		if ref.Host != "nowhere" {
 			d.Cluster = xds.OutboundCluster(max(ref.Port, 80), ref.Subset, ref.Host)

@@ -64,7 +64,7 @@ func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) 
 			p.cluster(n, sub)
 		}
 	}
-	h.reads = view.ReadsOf(append(p.labels, h.selectors...), p.locality)
+	h.reads = p.place.With(append(p.labels, h.selectors...))
 }
 
 func units(clusters []clusterUnit) []layer.Unit {
@@ -82,8 +82,8 @@ type clusterPlan struct {
 	inputs view.Inputs
 	found  *[]input.Problem
 
-	labels   []string // label keys that the clusters or their assignments read
-	locality bool     // they read the locality
+	labels []string   // label keys that the clusters or their assignments read
+	place  view.Reads // what they read beside labels
 }
 
 func (p *clusterPlan) cluster(port uint32, sub subset) {
@@ -125,23 +125,24 @@ func (p *clusterPlan) read(setting *networkingv1.LocalityLoadBalancerSetting) {
 	if setting == nil {
 		return
 	}
-	p.locality = true
+	p.place.Locality = true
 	for _, key := range view.FailoverLabels(setting) {
-		if _, known := p.placeLabel(key, ""); !known {
+		p.place.Network = p.place.Network || key == view.NetworkLabel
+		if _, known := p.placeLabel(key, view.Inputs{}); !known {
 			p.labels = append(p.labels, key)
 		}
 	}
 }
 
 // placeLabel is the value of a label that follows from where a proxy is, and not from its labels.
-func (t *Table) placeLabel(key, locality string) (value string, known bool) {
+func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known bool) {
 	switch key {
-	case "topology.istio.io/network":
-		return t.key.Network, true
+	case view.NetworkLabel:
+		return inputs.Network, true
 	case "topology.istio.io/cluster":
 		return t.key.Cluster, true
 	}
-	return endpoint.LocalityLabel(locality, key)
+	return endpoint.LocalityLabel(inputs.Locality, key)
 }
 
 // balance is how the place of proxies with certain inputs decides among the endpoints of a cluster with a setting.
@@ -152,7 +153,7 @@ func (t *Table) balance(setting *networkingv1.LocalityLoadBalancerSetting, input
 	b := endpoint.Balance{Setting: setting, Locality: inputs.Locality}
 	var labels []string
 	for _, key := range view.FailoverLabels(setting) {
-		value, known := t.placeLabel(key, inputs.Locality)
+		value, known := t.placeLabel(key, inputs)
 		if !known {
 			value, _ = inputs.Label(key)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/store/model"
 )
 
@@ -107,7 +108,7 @@ func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)
 		if im.Everything() || !im.overlaps(vs) {
 			continue
 		}
-		for h := range input.DestinationHosts(vs) {
+		for h := range virtualservice.Hosts(vs) {
 			before := im.pulls[h]
 			if im.pulls[h] += by; im.pulls[h] == 0 {
 				delete(im.pulls, h)

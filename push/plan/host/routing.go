@@ -6,6 +6,7 @@ import (
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -29,23 +30,27 @@ func (t *Table) Of(v *Variation) Seen {
 	return Seen{Hosts: v, Inputs: v.Inputs}
 }
 
-var destinations intern.Table[vhost.Destination]
+var (
+	destinations intern.Table[vhost.Destination]
+	matches      intern.Table[vhost.Match]
+)
 
 // Routes fills in how requests to a host are routed: by the http rules of a VirtualService that are for the proxies, with what their
-// destinations mean here, or, where there are none (nil included), by its service alone. Reads are the keys of labels that the rules
-// read. False: nothing answers for the host.
-func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, reads intern.List[string], as Seen, found *[]input.Problem) bool {
-	labels := view.Reads{Labels: reads}.Of(as.Inputs).Labels
-	if vs == nil || !vhost.Applies(vs, spec.Port, labels.All(), t.key.Namespace) {
-		spec.Destinations = destinations.List(destination(as.Hosts, vhost.Ref{Host: spec.Host, Port: spec.Port}, spec.Port))
+// destinations mean here, or, where there are none (nil included), by its service alone: a virtual host without routes would answer 404
+// (Istio does the same). False: nothing answers for the host.
+func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, found *[]input.Problem) bool {
+	var excluded []vhost.Match
+	applies := false
+	if vs != nil {
+		excluded, applies = t.excluded(vs, spec.Port, as.Inputs)
+	}
+	if !applies {
+		spec.Destinations = destinations.List(destination(as.Hosts, virtualservice.Ref{Host: spec.Host, Port: spec.Port}, spec.Port))
 		return as.Hosts.Get(spec.Host).Service != nil
 	}
-	spec.VirtualService, spec.Labels = vs, labels
-	if vhost.ReadsNamespace(vs) {
-		spec.Namespace = t.key.Namespace
-	}
+	spec.VirtualService, spec.Excluded = vs, matches.List(excluded...)
 	var list []vhost.Destination
-	for _, ref := range vhost.Named(vs) {
+	for _, ref := range virtualservice.Routed(vs) {
 		d := destination(as.Hosts, ref, spec.Port)
 		if d.Cluster == "" {
 			*found = append(*found, input.Warning(vs.Key, problem.NotFound, "spec.http", "destination "+ref.Host+describe(ref)+" is not there; requests to it are answered 503"))
@@ -56,14 +61,14 @@ func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, reads intern.
 	return true
 }
 
-func describe(ref vhost.Ref) string {
+func describe(ref virtualservice.Ref) string {
 	if ref.Subset != "" {
 		return " subset " + ref.Subset
 	}
 	return ""
 }
 
-func destination(hosts Hosts, ref vhost.Ref, listenPort uint32) vhost.Destination {
+func destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) vhost.Destination {
 	d := vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 	if d.Cluster = hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort); d.Cluster != "" {
 		port := ref.Port

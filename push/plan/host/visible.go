@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -76,7 +77,7 @@ func (t *Table) hasPort(h *Host, port uint32) bool {
 
 // sees says whether a VirtualService is exported to this scope, and for the proxies of a mesh rather than for gateways alone.
 func (t *Table) sees(vs *model.VirtualService) bool {
-	return (len(vs.Spec.GetGateways()) == 0 || slices.Contains(vs.Spec.GetGateways(), "mesh")) &&
+	return virtualservice.ForSidecars(vs, nil) &&
 		exported(vs.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo(), vs.Key.Namespace, t.key.Namespace)
 }
 

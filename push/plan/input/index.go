@@ -4,9 +4,8 @@ import (
 	"iter"
 	"strings"
 
-	networkingv1 "istio.io/api/networking/v1alpha3"
-
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -68,7 +67,7 @@ func (x *Index) put(r model.Record, there bool) {
 		for _, h := range t.Spec.GetHosts() {
 			x.wildcard(key, h, there)
 		}
-		for h := range DestinationHosts(t) {
+		for h := range virtualservice.Hosts(t) {
 			x.routesTo.put(h, key.Path(), key, there)
 		}
 	case *model.DestinationRule:
@@ -117,36 +116,6 @@ func Covers(pattern, host string) bool {
 	}
 	suffix, ok := strings.CutPrefix(pattern, "*")
 	return ok && len(host) > len(suffix) && strings.HasSuffix(host, suffix)
-}
-
-// DestinationHosts are the hosts that a VirtualService sends to, of all protocols.
-func DestinationHosts(vs *model.VirtualService) map[string]struct{} {
-	hosts := map[string]struct{}{}
-	add := func(d *networkingv1.Destination) {
-		if d.GetHost() != "" {
-			hosts[d.GetHost()] = struct{}{}
-		}
-	}
-	for _, r := range vs.Spec.GetHttp() {
-		for _, d := range r.GetRoute() {
-			add(d.GetDestination())
-		}
-		add(r.GetMirror())
-		for _, m := range r.GetMirrors() {
-			add(m.GetDestination())
-		}
-	}
-	for _, r := range vs.Spec.GetTcp() {
-		for _, d := range r.GetRoute() {
-			add(d.GetDestination())
-		}
-	}
-	for _, r := range vs.Spec.GetTls() {
-		for _, d := range r.GetRoute() {
-			add(d.GetDestination())
-		}
-	}
-	return hosts
 }
 
 // Naming are the keys of the records that name a namespace (exportTo, sourceNamespace), or AnyNamespace.

@@ -10,6 +10,7 @@ import (
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -89,7 +90,7 @@ func (f *Front) callable(name string) (c *called, found []input.Problem, reads b
 			vs = nil
 		}
 		if vs != nil {
-			reads = reads || len(vhost.SourceLabelKeys(vs)) > 0
+			reads = reads || len(virtualservice.SourceLabelKeys(vs)) > 0
 			found = append(found, vhost.ProxylessProblems(vs)...)
 		}
 		u, ok := f.route(name, p.GetNumber(), vs, f.hosts.Plain(), &found)
@@ -116,11 +117,7 @@ func (f *Front) isHost(name string) bool {
 func (f *Front) route(name string, port uint32, vs *model.VirtualService, as host.Seen, found *[]input.Problem) (layer.Unit, bool) {
 	spec := vhost.Proxyless{Name: xds.OutboundCluster(port, "", name),
 		Spec: vhost.Spec{Host: name, Port: port, Mesh: f.in.Meshes.VirtualHost, Caps: xds.CapFault}}
-	var reads intern.List[string]
-	if vs != nil {
-		reads = strs.List(vhost.SourceLabelKeys(vs)...)
-	}
-	if !f.hosts.Routes(&spec.Spec, vs, reads, as, found) {
+	if !f.hosts.Routes(&spec.Spec, vs, as, found) {
 		return layer.Unit{}, false
 	}
 	return f.in.Make(spec, as.Hosts.Get(name).Service.Key, found)

@@ -8,6 +8,7 @@ import (
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/build/route"
 	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
@@ -61,7 +62,7 @@ func (f *Front) routesOf(key routeKey) *routes {
 func (f *Front) addTo(rc *routes) {
 	var found []input.Problem
 	for _, p := range f.patches {
-		if !patch.AddsVirtualHost(p, rc.name, rc.port) {
+		if !patch.AddsVirtualHost(p, f.patched(rc)) {
 			continue
 		}
 		spec := vhost.Added{Patch: p}
@@ -230,9 +231,14 @@ func (f *Front) planRoutes(rc *routes) {
 	}
 }
 
+// patched is what patches are matched with of a route configuration.
+func (f *Front) patched(rc *routes) patch.RouteConfig {
+	return patch.RouteConfig{Name: rc.name, Port: rc.port, Context: host.Side(f.key)}
+}
+
 func (f *Front) routeSpec(rc *routes, hosts []*xds.Fragment) route.Spec {
 	return route.Spec{Name: rc.name, Hosts: fragments.List(hosts...), Patches: f.patches.Matching(func(p model.Patch) bool {
-		return patch.MergesRouteConfig(p, rc.name, rc.port)
+		return patch.MergesRouteConfig(p, f.patched(rc))
 	})}
 }
 
@@ -292,7 +298,7 @@ func (f *Front) planTail(rc *routes) {
 			name = xds.AllowAny
 		}
 		spec := vhost.CatchAll{Passthrough: f.passthrough(), Mesh: f.in.Meshes.VirtualHost, Patches: f.patches.Matching(func(p model.Patch) bool {
-			return patch.VirtualHostMatches(p, rc.name, rc.port, name)
+			return patch.VirtualHostMatches(p, f.patched(rc), name)
 		})}
 		rc.tail = append(rc.tail, tailSpec{spec, f.fragment(spec, model.MeshKey, &found)})
 	}

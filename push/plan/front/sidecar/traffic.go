@@ -12,6 +12,7 @@ import (
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	policies "navarch.io/navarch/push/traffic"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -206,7 +207,7 @@ type routing struct {
 func (r *routing) tls(cidrs []string) (out []listener.Chain) {
 	for i, route := range r.vs.Spec.GetTls() {
 		for j, m := range route.GetMatch() {
-			if !r.applies(m.GetPort(), m.GetGateways(), m.GetSourceNamespace(), m.GetSourceLabels(), fmt.Sprintf("spec.tls[%d].match[%d]", i, j)) {
+			if !r.applies(m, fmt.Sprintf("spec.tls[%d].match[%d]", i, j)) {
 				continue
 			}
 			c := r.chain(route.GetRoute(), first(m.GetDestinationSubnets(), cidrs))
@@ -224,7 +225,7 @@ func (r *routing) tcp(cidrs []string) (out []listener.Chain) {
 			return append(out, r.chain(route.GetRoute(), cidrs))
 		}
 		for j, m := range route.GetMatch() {
-			if !r.applies(m.GetPort(), m.GetGateways(), m.GetSourceNamespace(), m.GetSourceLabels(), fmt.Sprintf("spec.tcp[%d].match[%d]", i, j)) {
+			if !r.applies(m, fmt.Sprintf("spec.tcp[%d].match[%d]", i, j)) {
 				continue
 			}
 			out = append(out, r.chain(route.GetRoute(), first(m.GetDestinationSubnets(), cidrs)))
@@ -237,13 +238,12 @@ func (r *routing) tcp(cidrs []string) (out []listener.Chain) {
 	return out
 }
 
-func (r *routing) applies(port uint32, gateways []string, namespace string, labels map[string]string, field string) bool {
-	if len(labels) > 0 {
+func (r *routing) applies(m host.SourceMatch, field string) bool {
+	if len(m.GetSourceLabels()) > 0 {
 		*r.found = append(*r.found, input.Warning(r.vs.Key, problem.NotSupported, field+".sourceLabels", "is not supported for tcp and tls; the match is left out"))
 		return false
 	}
-	return (port == 0 || port == r.port) && (len(gateways) == 0 || slices.Contains(gateways, "mesh")) &&
-		(namespace == "" || namespace == r.key.Namespace)
+	return r.Front.hosts.Applies(r.vs, m, r.port, view.Inputs{})
 }
 
 func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {

@@ -9,6 +9,7 @@ import (
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -57,7 +58,7 @@ func (f *Front) entriesOf(h *host.Host) map[routeKey]*entry {
 			en.vs = nil
 		}
 		if en.vs != nil {
-			en.reads = strs.List(vhost.SourceLabelKeys(en.vs)...)
+			en.reads = strs.List(virtualservice.SourceLabelKeys(en.vs)...)
 		}
 		if h.Service != nil || en.vs != nil {
 			out[rc] = en
@@ -161,8 +162,8 @@ func (f *Front) specOf(rc *routes, en *entry, as host.Seen, found *[]input.Probl
 	}
 	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: f.in.Meshes.VirtualHost, Caps: f.anonymous()}
 	name := xds.VirtualHost(en.host, en.port)
-	spec.Patches = f.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rc.name, rc.port, name) })
-	return spec, f.hosts.Routes(&spec, en.vs, en.reads, as, found)
+	spec.Patches = f.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, f.patched(rc), name) })
+	return spec, f.hosts.Routes(&spec, en.vs, as, found)
 }
 
 // blame is the object that makes an entry.

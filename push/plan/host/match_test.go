@@ -1,0 +1,62 @@
+package host
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/model"
+)
+
+// Which matches are for a proxy: by port, gateways, labels and namespace.
+func TestExcluded(t *testing.T) {
+	service := func(text string) *model.VirtualService {
+		vs := &model.VirtualService{Spec: &networkingv1.VirtualService{}}
+		raw, err := yaml.YAMLToJSON([]byte(text))
+		if err == nil {
+			err = protojson.Unmarshal(raw, vs.Spec)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vs
+	}
+	vs := service(`
+gateways: [mesh, shop/front]
+http:
+- match: [{port: 8080}, {gateways: [shop/front]}]
+- match: [{gateways: [shop/front, mesh]}, {sourceLabels: {app: web, tier: x}}, {gateways: [mesh], sourceLabels: {app: api}}]
+- match: [{sourceNamespace: ops}]
+`)
+	some := service(`http: [{match: [{port: 8080, sourceLabels: {app: web}}, {sourceNamespace: ops, gateways: [mesh]}]}, {match: [{gateways: [shop/front]}]}]`)
+	for name, c := range map[string]struct {
+		vs        *model.VirtualService
+		port      uint32
+		labels    []string
+		namespace string
+		want      []vhost.Match
+		applies   bool
+	}{
+		"plain":            {vs, 80, nil, "shop", []vhost.Match{{Rule: 0, Match: 0}, {Rule: 0, Match: 1}, {Rule: 1, Match: 1}, {Rule: 1, Match: 2}, {Rule: 2, Match: 0}}, true},
+		"port":             {vs, 8080, nil, "shop", []vhost.Match{{Rule: 0, Match: 1}, {Rule: 1, Match: 1}, {Rule: 1, Match: 2}, {Rule: 2, Match: 0}}, true},
+		"labels":           {vs, 80, []string{"app=web", "tier=x"}, "shop", []vhost.Match{{Rule: 0, Match: 0}, {Rule: 0, Match: 1}, {Rule: 1, Match: 2}, {Rule: 2, Match: 0}}, true},
+		"one label of two": {vs, 80, []string{"app=web"}, "shop", []vhost.Match{{Rule: 0, Match: 0}, {Rule: 0, Match: 1}, {Rule: 1, Match: 1}, {Rule: 1, Match: 2}, {Rule: 2, Match: 0}}, true},
+		"other label":      {vs, 80, []string{"app=api"}, "shop", []vhost.Match{{Rule: 0, Match: 0}, {Rule: 0, Match: 1}, {Rule: 1, Match: 1}, {Rule: 2, Match: 0}}, true},
+		"namespace":        {vs, 80, nil, "ops", []vhost.Match{{Rule: 0, Match: 0}, {Rule: 0, Match: 1}, {Rule: 1, Match: 1}, {Rule: 1, Match: 2}}, true},
+		"none":             {some, 8080, nil, "shop", []vhost.Match{{Rule: 0, Match: 0}, {Rule: 0, Match: 1}, {Rule: 1, Match: 0}}, false},
+		"none at the port": {some, 80, []string{"app=web"}, "shop", []vhost.Match{{Rule: 0, Match: 0}, {Rule: 0, Match: 1}, {Rule: 1, Match: 0}}, false},
+		"one":              {some, 8080, []string{"app=web"}, "shop", []vhost.Match{{Rule: 0, Match: 1}, {Rule: 1, Match: 0}}, true},
+		"without matches":  {service(`http: [{}]`), 1, nil, "", nil, true},
+	} {
+		table := &Table{key: view.Scope{Namespace: c.namespace}}
+		got, applies := table.excluded(c.vs, c.port, view.Inputs{Labels: strs.List(c.labels...)})
+		if diff := cmp.Diff(c.want, got); diff != "" || applies != c.applies {
+			t.Errorf("%s: applies %v; %s", name, applies, diff)
+		}
+	}
+}

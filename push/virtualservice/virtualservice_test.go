@@ -1,0 +1,68 @@
+package virtualservice
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/model"
+)
+
+func service(t *testing.T, text string) *model.VirtualService {
+	t.Helper()
+	vs := &model.VirtualService{Spec: &networkingv1.VirtualService{}}
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = protojson.Unmarshal(raw, vs.Spec)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vs
+}
+
+func TestDestinations(t *testing.T) {
+	vs := service(t, `
+http:
+- route:
+  - {destination: {host: b, subset: v2}, weight: 1}
+  - {destination: {host: a}, weight: 1}
+  mirror: {host: m}
+  mirrors: [{destination: {host: a, port: {number: 90}}}, {destination: {host: m}}]
+- directResponse: {status: 200}
+- route: [{destination: {host: b, subset: v2}}, {destination: {host: b, subset: v1, port: {number: 90}}}]
+tcp: [{route: [{destination: {host: c}}]}]
+tls: [{route: [{destination: {host: d}}]}]
+`)
+	want := []Ref{{"b", "v2", 0}, {"a", "", 0}, {"m", "", 0}, {"a", "", 90}, {"b", "v1", 90}}
+	if diff := cmp.Diff(want, Routed(vs)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c", "d", "m"}, slices.Sorted(maps.Keys(Hosts(vs)))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReads(t *testing.T) {
+	vs := service(t, `
+http:
+- match: [{sourceLabels: {tier: x, app: web}}, {sourceLabels: {app: api}}, {gateways: [gw], sourceLabels: {edge: e}}]
+  route: [{destination: {host: a}}]
+`)
+	if diff := cmp.Diff([]string{"app", "tier"}, SourceLabelKeys(vs)); diff != "" {
+		t.Error(diff)
+	}
+	if ReadsNamespace(vs) {
+		t.Error("nothing reads a namespace")
+	}
+	for _, protocol := range []string{"http", "tcp", "tls"} {
+		if !ReadsNamespace(service(t, protocol+`: [{match: [{port: 80}, {sourceNamespace: ops}]}]`)) {
+			t.Error(protocol + ": sourceNamespace is read")
+		}
+	}
+}
