@@ -61,7 +61,7 @@ func countFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]
 				counts[e.ID.Kind]++
 			case object.Broken:
 				counts["not readable"]++
-			case object.Delete: // of nothing: it is the first look
+			case object.Delete, object.Forget: // of nothing: it is the first look
 			case object.Synced:
 				synced = true
 				kinds := slices.Sorted(maps.Keys(counts))
@@ -137,7 +137,7 @@ func (p *process) logProblems(ctx context.Context) error {
 	defer tick.Stop()
 	var last []object.Problem
 	for first := true; ; first = false {
-		all := slices.Concat(p.ingester.source.Problems(), p.ingester.loop.Problems())
+		all := slices.Concat(p.ingester.sourceProblems(), p.ingester.loop.Problems())
 		if first || lines.left > 0 || !slices.Equal(all, last) {
 			lines.step(time.Now(), all)
 			last = all

@@ -204,7 +204,7 @@ func (p *process) reported(sees visibleTenants) []inspect.Problem {
 		if held, is := p.ingester.heldProblem(); is && sees.of("") {
 			all = append(all, held)
 		}
-		for _, list := range [][]object.Problem{p.ingester.source.Problems(), p.ingester.loop.Problems()} {
+		for _, list := range [][]object.Problem{p.ingester.sourceProblems(), p.ingester.loop.Problems()} {
 			for _, one := range list {
 				if !sees.of(ingest.NamespaceOf(one)) {
 					continue

@@ -19,10 +19,10 @@ import (
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
+	"navarch.io/navarch/store/source/kube"
 )
 
 // openStore connects to etcd, or starts the embedded one.
@@ -38,9 +38,10 @@ func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
 	return kv.Open(cfg)
 }
 
-// ingester is the role ingest: the folder, the leader's loop, the election.
+// ingester is the role ingest: the folder, the Kubernetes cluster, the leader's loop, the election.
 type ingester struct {
-	source *files.Source
+	source *files.Source // nil: there is no folder
+	kube   *kube.Source  // nil: there is no cluster
 	loop   *ingest.Loop
 	lead   *lead.Elector
 	// notify says, while this process leads, which namespaces are one tenant's.
@@ -53,9 +54,9 @@ type ingester struct {
 }
 
 func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() kv.Place, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
-	source, err := files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Log: log})
+	source, cluster, err := newSources(c, log)
 	if err != nil {
-		return nil, fmt.Errorf("--config-dir: %w", err)
+		return nil, err
 	}
 	elector, err := lead.New(lead.Config{Store: store, Name: c.processName(), Lease: c.lease, Logger: log, Alone: c.dataDir != ""})
 	if err != nil {
@@ -68,13 +69,14 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	i := &ingester{
 		alone:  alone,
 		source: source,
+		kube:   cluster,
 		lead:   elector,
 		found:  problems.NewCollector(log),
 		store:  store,
 		log:    log,
 		loop: ingest.New(ingest.Config{
 			Store: store, Sealer: sealer, Seen: seen, Log: log, Committed: committed,
-			Options: ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: normal.Options{Domain: c.domain, Cluster: c.cluster}},
+			Options: ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(source, cluster)},
 		}),
 	}
 	i.keeper = i.newKeeper(c.processName(), c.heldFor)
@@ -82,14 +84,17 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 }
 
 func (i *ingester) tasks() []loop.Task {
-	return []loop.Task{
-		{Name: "files", Run: func(ctx context.Context) error {
-			return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.loop.Emit))
-		}},
+	tasks := []loop.Task{
 		{Name: "ingest", Run: i.loop.Run},
 		i.takeOver(),
 		{Name: "lead", Run: func(ctx context.Context) error { return i.lead.Run(ctx, i.leads) }},
 	}
+	if i.source == nil {
+		return tasks
+	}
+	return append(tasks, loop.Task{Name: "files", Run: func(ctx context.Context) error {
+		return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.loop.Emit))
+	}})
 }
 
 // leads is one term.
@@ -100,12 +105,16 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if err != nil {
 		return err
 	}
+	defer i.forgetKube() // after Lost: else what is forgotten would be taken out of the store
 	i.loop.Gained(epoch)
 	defer i.loop.Lost()
 	notifying, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() { i.notify(notifying, epoch) })
 	beside.Go(func() { i.keep(notifying, epoch) })
+	if i.kube != nil {
+		beside.Go(func() { _ = i.kube.Run(notifying, i.loop.Emit) }) // its error is the context's
+	}
 	beside.Go(func() { i.keepLevel(notifying, epoch, current) })
 	beside.Go(func() {
 		if err := i.found.Run(notifying, i.store); err != nil {

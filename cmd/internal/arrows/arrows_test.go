@@ -31,6 +31,7 @@ var may = map[string][]string{
 	"store/lead":         {"store/kv"},
 	"store/normal":       {"store/object"},
 	"store/source/files": {"store/object"},
+	"store/source/kube":  {"store/object"},
 	"store/ingest":       {"store/normal", "store/object", "store/kv"},
 	"store/mirror":       {"store/durable", "store/kv"},
 	"push/view":          {"store/mirror", "push/traffic"},
