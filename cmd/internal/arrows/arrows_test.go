@@ -132,6 +132,7 @@ var testsMay = map[string][]string{
 	"store/mirror":          {"store/kv/kvtest"},
 	"store/obs":             {"push/envoytest"},
 	"store/removal":         {"store/kv/kvtest"},
+	"store/source/kube":     {"store/normal"},
 
 	"cmd/*":    {"*"},
 	"deploy/*": {"*"},
