@@ -98,7 +98,7 @@ load-suite: build
 	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load
 
 # The tests that PROMISES.md lists under "Faults", those of cmd/internal/e2e; NAVARCH_FAULT_SCALE=10 for a smaller size.
-FAULTS := ^TestFault|^TestStoppedLeaderWritesNothing$$|^TestEmptyStoreIsNotServed$$|^TestStartWhileEtcdIsAway$$|^TestGarbage$$
+FAULTS := ^TestFault|^TestStoppedLeaderWritesNothing$$|^TestEmptyStoreIsNotServed$$|^TestStartWhileEtcdIsAway$$|^TestDeletedRecordsComeBack$$|^TestGarbage$$
 load-faults: envoy
 	@mkdir -p out/load
 	NAVARCH_FAULT_SCALE=$${NAVARCH_FAULT_SCALE:-100} go test ./cmd/internal/e2e -run '$(FAULTS)' -count=1 -timeout 60m -json | \

@@ -113,7 +113,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.hub = newHub(cfg.Log, a.acknowledged)
 	if cfg.OutputDir != "" {
-		a.out = &output{dir: cfg.OutputDir}
+		a.out = newOutput(cfg.OutputDir)
 	}
 	if a.cfg.sign == nil {
 		a.cfg.sign = a.create

@@ -3,15 +3,26 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+
+	"navarch.io/navarch/store/durable"
 )
 
 // output is a directory whose files change all at once, as Kubernetes' Secret volumes do: they are links through ..data,
-// which is renamed. So nobody reads a key and the certificate of another.
+// which is renamed. So nobody reads a key and the certificate of another. The disk has each file before a link leads to it: after a
+// crash of the machine there are the old ones or the new ones, whole.
 type output struct {
 	dir string
 	old string // the directory that ..data names
+
+	replace func(path string, mode os.FileMode, write func(io.Writer) error) error // durable.Replace
+	link    func(target, path string) error                                        // durable.Link
+}
+
+func newOutput(dir string) *output {
+	return &output{dir: dir, replace: durable.Replace, link: durable.Link}
 }
 
 func (o *output) write(files map[string][]byte) error {
@@ -23,7 +34,11 @@ func (o *output) write(files map[string][]byte) error {
 		return err
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(fresh, name), content, 0o600); err != nil {
+		err := o.replace(filepath.Join(fresh, name), 0o600, func(w io.Writer) error {
+			_, err := w.Write(content)
+			return err
+		})
+		if err != nil {
 			return errors.Join(err, os.RemoveAll(fresh))
 		}
 	}
@@ -32,7 +47,7 @@ func (o *output) write(files map[string][]byte) error {
 			o.old = filepath.Join(o.dir, target)
 		}
 	}
-	if err := link(filepath.Base(fresh), filepath.Join(o.dir, "..data")); err != nil {
+	if err := o.link(filepath.Base(fresh), filepath.Join(o.dir, "..data")); err != nil {
 		return errors.Join(err, os.RemoveAll(fresh))
 	}
 	old := o.old
@@ -42,7 +57,7 @@ func (o *output) write(files map[string][]byte) error {
 		if have, err := os.Readlink(path); err == nil && have == target {
 			continue
 		}
-		if err := link(target, path); err != nil {
+		if err := o.link(target, path); err != nil {
 			return err
 		}
 	}
@@ -52,16 +67,4 @@ func (o *output) write(files map[string][]byte) error {
 		}
 	}
 	return nil
-}
-
-// link makes path a symbolic link to target, replacing what is there at once.
-func link(target, path string) error {
-	next := path + ".next"
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if err := os.Symlink(target, next); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
 }

@@ -19,7 +19,8 @@ import (
 
 // The keyring that was in force last outlives the process in the data directory, as etcd had it: sealed. A replica that starts while
 // etcd is away unseals that one, verified like etcd's, and so has a certificate for its secure address, knows its callers, and knows who
-// is revoked (issue 12, item 16). It signs for nobody until etcd is back, which has the journal.
+// is revoked (issue 12, item 16). Until etcd is back, which has the journal, it renews certificates from an allowance that etcd had before
+// (spend.go), and issues no first ones.
 
 const diskFile = "keyring.sealed"
 
@@ -98,7 +99,7 @@ func (k *Keyring) restore(ctx context.Context, away error) error {
 		return fmt.Errorf("the keyring on disk: %w", err)
 	}
 	k.publish(next, state, onDisk)
-	k.log.Warn("etcd does not answer: the keyring on disk is in force until it does, and no certificates are issued", slog.Any("keyring", state), slog.Any(obs.KeyError, away))
+	k.log.Warn("etcd does not answer: the keyring on disk is in force until it does, and no first certificates are issued, only renewals from this replica's allowance", slog.Any("keyring", state), slog.Any(obs.KeyError, away))
 	return nil
 }
 

@@ -2,6 +2,7 @@ package keyring_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -179,7 +180,10 @@ func TestTamperingRaisesAlarm(t *testing.T) {
 		raw []byte
 		is  error
 	}{
-		"record of a newer build": {state, newer, keyring.ErrNewer},
+		"record of a newer build": {state, newer, seal.ErrNewer},
+		"record in a newer form":  {state, bytes.Replace(newer, []byte(`"version":`), []byte(`"version":{},"was":`), 1), seal.ErrNewer},
+		"key of a newer build":    {keys[1], laterFormat(good[keys[1]].Raw), seal.ErrNewer},
+		"tag of a newer build":    {state, laterTag(t, good[state].Raw), seal.ErrNewer},
 		"record forged":           {state, forged, tampered},
 		"record garbage":          {state, []byte("{"), tampered},
 		"keys swapped":            {keys[0], swap(keys, 0), tampered},
@@ -204,11 +208,36 @@ func TestTamperingRaisesAlarm(t *testing.T) {
 	}
 }
 
+// laterFormat is a sealed blob of a format that this build does not read.
+func laterFormat(blob []byte) []byte {
+	blob = bytes.Clone(blob)
+	blob[len("NVSL")]++
+	return blob
+}
+
+// laterTag is the state with such a tag.
+func laterTag(t *testing.T, state []byte) []byte {
+	t.Helper()
+	var s struct {
+		State json.RawMessage `json:"state"`
+		Tag   []byte          `json:"tag"`
+	}
+	err := json.Unmarshal(state, &s)
+	if err == nil {
+		s.Tag = laterFormat(s.Tag)
+		state, err = json.Marshal(s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
 // refusedRecord says that a replica in epoch 2 must raise an alarm, of a kind, and go on, and that a new one must not begin.
 func refusedRecord(t *testing.T, w *harness, r *replica, name string, is error) {
 	t.Helper()
 	r.settle()
-	if s := r.State(); !errors.Is(s.Alarm, is) || s.Active == nil || s.Active.Epoch != 2 {
+	if s := r.State(); !errors.Is(s.Alarm, is) || is == seal.ErrNewer && errors.Is(s.Alarm, seal.ErrTampered) || s.Active == nil || s.Active.Epoch != 2 {
 		t.Errorf("%s: %v", name, s)
 	}
 	fresh := w.replica()

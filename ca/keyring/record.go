@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -206,21 +205,21 @@ func (k *Keyring) context(number uint64, keyID, purpose string) seal.Context {
 	return seal.Context{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: number, KeyID: keyID, Purpose: purpose}
 }
 
-// ErrNewer says that the stored keyring has a schema that this build does not read: a newer build wrote it, or says so. What was in
-// force stays.
-var ErrNewer = errors.New("the keyring was written by a newer build")
-
+// parseRecord reads the stored keyring. seal.ErrNewer: it has a schema that this build does not read; what was in force stays.
 func parseRecord(raw []byte) (*record, stored, error) {
 	var s stored
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, s, fmt.Errorf("%s does not decode: %w", statePath, err)
 	}
+	var stated struct { // before the rest, which a newer schema may have otherwise
+		Schema int `json:"schema"`
+	}
+	if err := json.Unmarshal(s.State, &stated); err == nil && stated.Schema > schema {
+		return nil, s, fmt.Errorf("%s %w: schema %d, this build reads %d", statePath, seal.ErrNewer, stated.Schema, schema)
+	}
 	r := &record{}
 	if err := json.Unmarshal(s.State, r); err != nil {
 		return nil, s, fmt.Errorf("%s does not decode: %w", statePath, err)
-	}
-	if r.Schema > schema {
-		return nil, s, fmt.Errorf("%w: %s has schema %d, this build reads %d", ErrNewer, statePath, r.Schema, schema)
 	}
 	if r.Schema != schema {
 		return nil, s, fmt.Errorf("%s has schema %d, this build reads %d", statePath, r.Schema, schema)

@@ -124,7 +124,7 @@ func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.
 }
 
 func alarming(err error) bool {
-	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered) || errors.Is(err, ErrNewer)
+	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered) || errors.Is(err, seal.ErrNewer)
 }
 
 // settle notes a trouble or its end, and raises or ends the alarm.
@@ -171,7 +171,7 @@ func (k *Keyring) verify(ctx context.Context, state kv.Blob) (*record, []byte, e
 		return nil, nil, k.refuses(nil, nil)
 	}
 	r, s, err := parseRecord(state.Raw)
-	if errors.Is(err, ErrNewer) {
+	if errors.Is(err, seal.ErrNewer) {
 		return nil, nil, err
 	}
 	if err != nil {

@@ -84,8 +84,10 @@ func decode(raw []byte) (*blob, error) {
 	if len(raw) < len(magic)+1 || string(raw[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%w: it does not begin like a sealed blob", ErrTampered)
 	}
-	if raw[len(magic)] != format {
-		return nil, fmt.Errorf("%w: format %d, this build reads %d", ErrTampered, raw[len(magic)], format)
+	if stated := raw[len(magic)]; stated > format {
+		return nil, fmt.Errorf("the sealed blob %w: format %d, this build reads %d", ErrNewer, stated, format)
+	} else if stated < format {
+		return nil, fmt.Errorf("%w: format %d, this build reads %d", ErrTampered, stated, format)
 	}
 	p := parts{rest: raw[len(magic)+1:]}
 	b := &blob{provider: string(p.next())}

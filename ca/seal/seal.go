@@ -24,8 +24,8 @@ type Context struct {
 type Sealer interface {
 	// Seal makes a blob that only Open with an equal Context reads.
 	Seal(ctx context.Context, plain Secret, about Context) ([]byte, error)
-	// Open is the inverse. ErrTampered: the blob is not what was sealed for this Context. ErrUnavailable: the KEK provider
-	// does not answer; try again.
+	// Open is the inverse. ErrTampered: the blob is not what was sealed for this Context. ErrNewer: it has a format that this build
+	// does not read. ErrUnavailable: the KEK provider does not answer; try again.
 	Open(ctx context.Context, blob []byte, about Context) (Secret, error)
 	// Stale asks which key encryption key is in use now, and returns whether a blob is sealed under another one: open it and
 	// seal it anew, and the other is no longer needed for it. ErrUnavailable: the provider does not answer.
@@ -35,6 +35,7 @@ type Sealer interface {
 // Sentinel errors of a Sealer.
 var (
 	ErrTampered    = errors.New("sealed blob was not made for this place, or was changed")
+	ErrNewer       = errors.New("was written by a newer build")
 	ErrUnavailable = errors.New("the key encryption key is not available")
 )
 

@@ -100,7 +100,8 @@ func (v *Vault) sum(macKey seal.Secret, key model.Key, private model.PrivateKey)
 }
 
 // Open gives the private key of a Secret's record. seal.ErrTampered: the sealed key was made for another place, or does
-// not belong to the record's certificate (an older one was put back). seal.ErrUnavailable: try again.
+// not belong to the record's certificate (an older one was put back). seal.ErrNewer: a newer build
+// sealed it. seal.ErrUnavailable: try again.
 func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error) {
 	plain, err := v.Sealer.Open(ctx, spec.GetKey(), v.about(key))
 	if err != nil {

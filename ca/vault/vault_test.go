@@ -134,6 +134,11 @@ func TestVault(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	later := bytes.Clone(blob)
+	later[len("NVSL")]++ // the format
+	if got, err := replica.Open(ctx, at, m.spec(later, mac)); !errors.Is(err, seal.ErrNewer) || errors.Is(err, seal.ErrTampered) || got != nil {
+		t.Errorf("sealed by a newer build: %v", err)
+	}
 	away := open(t, vault.Config{Sealer: sealer(t, kek+"2"), Mesh: "mesh", Store: server.Store})
 	if _, err := away.Open(ctx, at, m.spec(blob, mac)); !errors.Is(err, seal.ErrUnavailable) {
 		t.Errorf("under another KEK: %v", err)

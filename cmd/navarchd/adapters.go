@@ -7,26 +7,12 @@ import (
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 
 	"navarch.io/navarch/ca/keyring"
 	caserve "navarch.io/navarch/ca/serve"
-	"navarch.io/navarch/push/build/identity"
 	"navarch.io/navarch/store/clock"
-	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/obs"
 )
-
-// secure says whether a call came over TLS.
-func secure(ctx context.Context) bool {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return false
-	}
-	_, ok = p.AuthInfo.(credentials.TLSInfo)
-	return ok
-}
 
 // current gives the CA service what the keyring has in force.
 type current struct{ ring *keyring.Keyring }
@@ -134,23 +120,5 @@ func (a *authority) gauges(now time.Time) {
 	obs.JournalLag.Set(k.Lag.Seconds())
 	for where, n := range map[string]int{"first": q.First, "renewal": q.Renewals, "delayed": q.Delayed, "signing": q.Signing, "writing": q.Writing} {
 		obs.SigningQueue.WithLabelValues(where).Set(float64(n))
-	}
-}
-
-// trustDomainAliases are those of the mesh's configuration in the newest snapshot, under which callers of the CA may still
-// name themselves.
-func trustDomainAliases(snapshot func() *mirror.Snapshot) func() []spiffeid.TrustDomain {
-	return func() []spiffeid.TrustDomain {
-		s := snapshot()
-		if s == nil {
-			return nil
-		}
-		var out []spiffeid.TrustDomain
-		for _, name := range identity.TrustDomains(s.Mesh().Spec)[1:] {
-			if td, err := spiffeid.TrustDomainFromString(name); err == nil {
-				out = append(out, td)
-			}
-		}
-		return out
 	}
 }

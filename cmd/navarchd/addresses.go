@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	caserve "navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/ca/serving"
+	"navarch.io/navarch/cmd/internal/etcdflags"
 	"navarch.io/navarch/cmd/internal/preauth"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/loop"
@@ -46,7 +49,7 @@ func (p *process) addresses() ([]loop.Task, error) {
 	if conf == nil || err != nil {
 		return tasks, err
 	}
-	if p.server != nil && !p.callers.required {
+	if p.server != nil && !p.callers.Required() {
 		p.log.Warn("the secure address serves configuration to callers without a credential (XDS_AUTH=false)")
 	}
 	task, err := p.listen("xds and ca, TLS", p.config.secureGRPCAddr, conf, func(r grpc.ServiceRegistrar) {
@@ -64,12 +67,19 @@ func (p *process) addresses() ([]loop.Task, error) {
 func (p *process) secureTLS() (*tls.Config, error) {
 	switch {
 	case p.ca != nil:
-		return p.ca.serving.tls(p.ca.ring.State), nil
+		return p.ca.serving.Config(p.ca.ring.State), nil
 	case p.config.tlsCert == "":
 		p.log.Info("secure xDS is off: it needs role ca, or --tls-cert and --tls-key")
 		return nil, nil
 	}
-	return p.config.serverTLS()
+	var clients *x509.CertPool
+	if p.config.clientCA != "" {
+		var err error
+		if clients, err = etcdflags.Certificates("--tls-client-ca", p.config.clientCA); err != nil {
+			return nil, err
+		}
+	}
+	return serving.ByFiles(p.config.tlsCert, p.config.tlsKey, clients)
 }
 
 // goAway is the time between telling clients to go and hanging up.
@@ -88,7 +98,7 @@ func (p *process) listen(name, address string, conf *tls.Config, register func(g
 	label := "plain"
 	if conf != nil {
 		label = "secure"
-		options = append(options, grpc.Creds(limiter.Credentials(byRecords{credentials.NewTLS(conf)}, p.callers.admits)))
+		options = append(options, grpc.Creds(limiter.Credentials(serving.ByRecords(credentials.NewTLS(conf)), p.callers.Admits)))
 	}
 	p.limiters = append(p.limiters, listenerLimits{label, limiter})
 	server := grpc.NewServer(options...)

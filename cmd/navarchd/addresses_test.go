@@ -24,10 +24,14 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/ca/serving"
+	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/loopback"
+	"navarch.io/navarch/store/mirror"
 )
 
 // clientPair is a client's certificate of an authority.
@@ -50,21 +54,25 @@ func clientPair(t *testing.T, by *issue.Authority, id string) tls.Certificate {
 }
 
 // listening is a process with both gRPC addresses and one client that subscribes, and the TLS configuration of clients.
-func listening(t *testing.T) (p *process, authority *issue.Authority, plain, secure string, conf *tls.Config) {
+// Service accounts "evil" are revoked; connections are counted by a ledger, nil: one of its own.
+func listening(t *testing.T, connections *budget.Ledger) (p *process, authority *issue.Authority, plain, secure string, conf *tls.Config) {
 	t.Helper()
 	c := &config{dataDir: t.TempDir(), trustDomain: "cluster.local"}
 	c.env = environment{audiences: []string{"istio-ca"}, xdsAuth: true, maxRecvSize: 1 << 20}
 	p = &process{config: c, log: quiet, crashes: crash.New(quiet)}
 	var err error
-	if p.callers, err = newCallers(c, nil, nil, quiet); err != nil {
+	told := c.callersConfig(func() *mirror.Snapshot { return nil }, func(who attest.Caller) bool { return who.ServiceAccount == "evil" }, quiet)
+	told.Connections = connections
+	if p.callers, err = callers.New(told); err != nil {
 		t.Fatal(err)
 	}
-	p.server = serve.New(serve.Config{Planner: oneCluster(), Log: quiet, Authenticate: p.callers.authenticate})
+	p.server = serve.New(serve.Config{Planner: oneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})
 	p.health = newHealth(func() error { return nil })
 	if authority, err = issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
-	serving, err := issue.Serving(authority, issue.ServingRequest{Names: []string{"localhost"}}, issue.Policy{}, time.Now(), nil)
+	state := &keyring.State{Active: authority, Bundle: authority.Roots}
+	presented, err := serving.New([]string{"localhost"}, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,16 +80,14 @@ func listening(t *testing.T) (p *process, authority *issue.Authority, plain, sec
 	for _, root := range authority.Roots {
 		roots.AddCert(root)
 	}
-	server := secureBase()
-	server.Certificates, server.ClientCAs, server.ClientAuth = []tls.Certificate{serving}, roots, tls.VerifyClientCertIfGiven
 	plain, secure = loopback.For(t), loopback.For(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
-	for address, conf := range map[string]*tls.Config{plain: nil, secure: server} {
+	for address, conf := range map[string]*tls.Config{plain: nil, secure: presented.Config(func() *keyring.State { return state })} {
 		task, err := p.listen("test", address, conf, func(r grpc.ServiceRegistrar) {
 			p.server.Register(r)
 			called := func(_ any, stream grpc.ServerStream) error {
-				_, err := ofCalls{p.callers}.Authenticate(stream.Context())
+				_, err := p.callers.OfCalls().Authenticate(stream.Context())
 				return status.Errorf(codes.Aborted, "it was called: %v", err)
 			}
 			r.RegisterService(&grpc.ServiceDesc{ServiceName: "ca", HandlerType: (*any)(nil),
@@ -116,7 +122,7 @@ func (p *process) unauthenticated() (n int) {
 // accepted, and on plain text, where nobody shows one, from the first stream; not by a credential that is refused, nor by calls
 // that need none.
 func TestWhatAuthenticatesAConnection(t *testing.T) {
-	p, authority, plain, secure, conf := listening(t)
+	p, authority, plain, secure, conf := listening(t, nil)
 	issuer, err := attest.Local(p.config.dataDir)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +132,6 @@ func TestWhatAuthenticatesAConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	const client, evil = "spiffe://cluster.local/ns/shop/sa/client", "spiffe://cluster.local/ns/shop/sa/evil"
-	p.callers.revoked = func(who attest.Caller) bool { return who.ServiceAccount == "evil" }
 	with := func(id string) credentials.TransportCredentials {
 		own := conf.Clone()
 		own.Certificates = []tls.Certificate{clientPair(t, authority, id)}
@@ -175,8 +180,8 @@ func TestWhatAuthenticatesAConnection(t *testing.T) {
 // Connections with a credential are bounded for each identity, whether anything is called on them or not: those of a certificate that
 // has many are refused or end, and another one of the identity has room. What is closed is given back.
 func TestConnectionsOfAnIdentity(t *testing.T) {
-	p, authority, _, secure, conf := listening(t)
-	p.callers.connections = budget.New(budget.Config{Limits: budget.Limits{Workload: 2, Least: 4}})
+	connections := budget.New(budget.Config{Limits: budget.Limits{Workload: 2, Least: 4}})
+	p, authority, _, secure, conf := listening(t, connections)
 	const client = "spiffe://cluster.local/ns/shop/sa/client"
 	with := func(id string) *tls.Config {
 		own := conf.Clone()
@@ -185,7 +190,7 @@ func TestConnectionsOfAnIdentity(t *testing.T) {
 		return own
 	}
 	count := func() int {
-		n, _, _ := p.callers.connections.Count(client)
+		n, _, _ := connections.Count(client)
 		return n
 	}
 	greedy := with(client)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
@@ -127,7 +128,7 @@ func (l *problemLog) say(level slog.Level, message string, p object.Problem, mor
 		return
 	}
 	l.tokens--
-	l.log.Log(context.Background(), level, message, append([]any{obs.KeyObject, named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
+	l.log.Log(context.Background(), level, message, append([]any{obs.KeyObject, debug.Named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
 }
 
 // logProblems follows the problems of the folder and of its objects, until the context ends.

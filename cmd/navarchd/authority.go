@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -13,6 +15,9 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	caserve "navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/ca/serving"
+	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/store/clock"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -28,8 +33,8 @@ type authority struct {
 	store   *kv.Store
 	ring    *keyring.Keyring
 	server  *caserve.Server
-	callers *callers
-	serving *serving
+	callers *callers.Callers
+	serving *serving.TLS
 	clock   *clock.Clock
 }
 
@@ -57,10 +62,9 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	}
 	a := &authority{config: c, log: log, store: store,
 		clock: clock.New(clock.Config{Store: store, Name: c.processName(), Period: c.env.maxCertTTL, Wall: now, Log: log})}
-	if a.serving, err = newServing(c); err != nil {
+	if a.serving, err = serving.New(c.servingNames(), c.tlsCert, c.tlsKey); err != nil {
 		return nil, err
 	}
-	aliases := trustDomainAliases(snapshot)
 	a.ring, err = keyring.New(keyring.Config{
 		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.stateDir, CACerts: c.caCerts, Logger: log, Peers: c.askPeers(), Now: now, Clock: a.compares(),
 		Leads: func() bool { return c.has(roleCA) }, Roots: c.believed(), Allowance: c.renewals(),
@@ -69,22 +73,66 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, err
 	}
-	if a.callers, err = newCallers(c, aliases, workloads(snapshot), log); err != nil {
+	if a.callers, err = callers.New(c.callersConfig(snapshot, a.revoked, log)); err != nil {
 		return nil, err
 	}
-	a.callers.revoked = a.revoked
 	self, err := c.controlPlane(domain)
 	if err != nil {
 		return nil, err
 	}
 	a.server, err = caserve.New(caserve.Config{
 		ControlPlane: self, Names: c.servingNames(),
-		Now: now, Authorities: current{a.ring}, Authenticator: ofCalls{a.callers}, Journal: journal{a.ring}, Spare: renewals{a.ring}, Revocations: revocations{a.ring},
-		Holders: holders{a.ring}, Memory: a.ring, Aliases: aliases, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
-		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: machines(snapshot), Tokens: a.callers.tokens, Ending: obs.MachinesEnding.Inc},
+		Now: now, Authorities: current{a.ring}, Authenticator: a.callers.OfCalls(), Journal: journal{a.ring}, Spare: renewals{a.ring}, Revocations: revocations{a.ring},
+		Holders: holders{a.ring}, Memory: a.ring, Aliases: identities.Aliases(snapshot), Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
+		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: identities.Machines(snapshot), Tokens: a.callers.Tokens(), Ending: obs.MachinesEnding.Inc},
 		Hooks:    certificateHooks(), Audit: log,
 	})
 	return a, err
+}
+
+// callersConfig is how callers are told apart; revoked: what this process knows of revocations, nil: nothing.
+func (c *config) callersConfig(snapshot func() *mirror.Snapshot, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
+	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, DataDir: c.dataDir,
+		Required: c.env.xdsAuth, Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
+}
+
+// peerIssued keeps the serving certificate while this process cannot sign.
+func (a *authority) peerIssued() *serving.PeerIssued {
+	self, _ := a.config.advertised()
+	return serving.NewPeerIssued(serving.PeerConfig{TLS: a.serving, Ring: a.ring, Store: a.store, Peers: a.config.caPeers, Self: self,
+		ServerName: "istiod." + a.config.env.podNamespace + ".svc", TokenFile: a.config.tokenFile, Log: a.log})
+}
+
+// controlPlane is the identity of the replicas.
+func (c *config) controlPlane(domain spiffeid.TrustDomain) (spiffeid.ID, error) {
+	id, err := spiffeid.FromSegments(domain, "ns", c.env.podNamespace, "sa", c.env.account)
+	if err != nil {
+		return id, fmt.Errorf("environment POD_NAMESPACE, SERVICE_ACCOUNT: %w", err)
+	}
+	return id, nil
+}
+
+// believed reads --peer-roots each time: a root that is new may be in it by now. nil where it is not given.
+func (c *config) believed() func() ([]*x509.Certificate, error) {
+	if c.peerRoots == "" {
+		return nil
+	}
+	return func() ([]*x509.Certificate, error) {
+		text, err := os.ReadFile(c.peerRoots)
+		if err != nil {
+			return nil, fmt.Errorf("--peer-roots: %w", err)
+		}
+		roots, err := issue.Certificates(text)
+		if err != nil {
+			return nil, fmt.Errorf("--peer-roots: %s: %w", c.peerRoots, err)
+		}
+		return roots, nil
+	}
+}
+
+func (c *config) servingNames() []string {
+	names := issue.ServingNames(c.env.podNamespace, c.env.revision, c.env.customHost)
+	return append(names, "localhost", "127.0.0.1", "::1")
 }
 
 // compares is the clock of a process that signs; nil where it signs nothing, and reads no others'.
@@ -110,8 +158,8 @@ func (a *authority) tasks() []loop.Task {
 	if a.config.has(roleCA) {
 		tasks = append(tasks, loop.Task{Name: "clock", Run: a.clock.Run})
 	}
-	if a.serving.files == nil && a.config.secureGRPCAddr != "" && a.config.speaksGRPC() {
-		tasks = append(tasks, loop.Task{Name: "serving certificate", Run: newPeerIssued(a.config, a, a.store).run})
+	if !a.serving.OwnFiles() && a.config.secureGRPCAddr != "" && a.config.speaksGRPC() {
+		tasks = append(tasks, loop.Task{Name: "serving certificate", Run: a.peerIssued().Run})
 	}
 	return tasks
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/cmd/navarchd/callers"
 )
 
 // Bounds of Watch, which takes no credential.
@@ -169,7 +170,7 @@ type reflected struct {
 
 // ServerReflectionInfo implements grpc.reflection.v1.ServerReflection.
 func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflectionv1.ServerReflectionRequest, reflectionv1.ServerReflectionResponse]) error {
-	if ctx := stream.Context(); secure(ctx) {
+	if ctx := stream.Context(); callers.OverTLS(ctx) {
 		who, err := r.authenticate(ctx)
 		switch {
 		case errors.Is(err, attest.ErrUnavailable):
@@ -187,5 +188,5 @@ func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflecti
 func (p *process) registerCommon(server *grpc.Server) {
 	healthv1.RegisterHealthServer(server, addressHealth{health: p.health, services: server.GetServiceInfo})
 	inner := reflection.NewServerV1(reflection.ServerOptions{Services: server})
-	reflectionv1.RegisterServerReflectionServer(server, reflected{inner, p.callers.authenticate})
+	reflectionv1.RegisterServerReflectionServer(server, reflected{inner, p.callers.Authenticate})
 }

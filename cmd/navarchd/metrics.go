@@ -70,7 +70,7 @@ func (p *process) gauges(ctx context.Context) error {
 	built, fragments := [xds.NumTypes]int64{}, int64(0)
 	for {
 		obs.Uptime.Set(time.Since(started).Seconds())
-		obs.Problems.Set(float64(len(p.reported(nil))))
+		obs.Problems.Set(float64(len(p.pages.Reported(nil))))
 		if p.pool != nil {
 			resources, hosts := p.pool.Size()
 			obs.Pooled.WithLabelValues("resources").Set(float64(resources))
@@ -86,9 +86,9 @@ func (p *process) gauges(ctx context.Context) error {
 		}
 		if p.server != nil {
 			p.quarantined()
-			p.fleet.gauges(time.Now())
+			p.fleet.Gauges(time.Now())
 		}
-		p.callers.gauges(time.Now())
+		p.callers.Gauges(time.Now())
 		for _, l := range p.limiters {
 			obs.Unauthenticated.WithLabelValues(l.label).Set(float64(l.Open()))
 			obs.UnauthenticatedWaiting.WithLabelValues(l.label).Set(float64(l.Waiting()))

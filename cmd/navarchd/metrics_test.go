@@ -76,3 +76,12 @@ func TestRefusedStreamIsOneLine(t *testing.T) {
 		t.Errorf("%d lines:\n%s", n, out)
 	}
 }
+
+// A resource that many proxies refused is one that is held back.
+func TestQuarantineCountsResources(t *testing.T) {
+	got := resourcesOf([]serve.Refusal{{Node: "a", Type: xds.Cluster, Name: "x"}, {Node: "b", Type: xds.Cluster, Name: "x"},
+		{Node: "b", Type: xds.Cluster, Name: "y"}, {Node: "b", Type: xds.Listener, Name: "x"}})
+	if want := [xds.NumTypes]int{xds.Cluster: 2, xds.Listener: 1}; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

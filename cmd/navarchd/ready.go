@@ -12,7 +12,7 @@ import (
 // from its start has no certificate for its secure address: where there is no other, nobody should be sent to it.
 func (p *process) ready() error {
 	if p.ca != nil && p.config.speaksGRPC() && p.config.grpcAddr == "" && p.config.secureGRPCAddr != "" {
-		if _, err := p.ca.serving.under(p.ca.ring.State()); err != nil {
+		if _, err := p.ca.serving.Under(p.ca.ring.State()); err != nil {
 			return err
 		}
 	}
@@ -25,7 +25,7 @@ func (p *process) ready() error {
 	if err := p.mirror.Ready(); err != nil {
 		return err
 	}
-	return p.fleet.ready()
+	return p.fleet.Ready()
 }
 
 // notes are what an operator should know of a process that is ready all the same.
@@ -50,11 +50,11 @@ func (p *process) sealed() []string {
 	if state.Active != nil {
 		return nil
 	}
-	if _, err := p.ca.serving.under(state); err != nil {
+	if _, err := p.ca.serving.Under(state); err != nil {
 		return []string{"the secure address does not answer: " + err.Error()}
 	}
 	note := fmt.Sprintf("certificates are not signed here: %v", state.Sealed)
-	if own, from := p.ca.serving.have(); from != "" {
+	if own, from := p.ca.serving.Have(); from != "" {
 		until := own.Leaf.NotAfter.UTC().Format(time.RFC3339)
 		note += fmt.Sprintf("; the serving certificate is from the peer %s, until %s", from, until)
 	}
@@ -64,7 +64,7 @@ func (p *process) sealed() []string {
 // rootsReady is nil unless root-cert.pem is still to come in the data directory: who starts agents once this process is ready
 // finds the file there. One that is sealed may have no roots to write, and does not wait for them.
 func (p *process) rootsReady() error {
-	if !p.config.has(roleCA) || p.config.dataDir == "" || p.rooted.Load() {
+	if !p.config.has(roleCA) || p.config.dataDir == "" || p.trust.RootsWritten() {
 		return nil
 	}
 	if sealed := p.ca.ring.State().Sealed; sealed != nil && !errors.Is(sealed, keyring.ErrNotLoaded) {

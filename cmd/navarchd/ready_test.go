@@ -1,15 +1,29 @@
 package main
 
 import (
+	"context"
+	"crypto/x509"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
+	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/serving"
+	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/kv/kvtest"
 )
+
+// rooted is a keyring with one root.
+type rooted struct{ root *issue.Authority }
+
+func (r rooted) State() *keyring.State {
+	return &keyring.State{Bundle: []*x509.Certificate{r.root.Certificate}}
+}
+func (rooted) Changed() <-chan struct{} { return nil }
 
 // A replica that has no certificate for its secure address is ready where proxies reach it in the clear; one that writes
 // root-cert.pem for the agents of its machine is ready when the file is there.
@@ -27,6 +41,10 @@ func TestReadyOfCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	root, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		config config
 		wrote  bool
@@ -39,12 +57,18 @@ func TestReadyOfCA(t *testing.T) {
 		"roots written":     {config{dataDir: "data"}, true, ""},
 	} {
 		c.config.roles = []string{string(roleCA)}
-		s, err := newServing(&c.config)
+		s, err := serving.New(c.config.servingNames(), c.config.tlsCert, c.config.tlsKey)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &process{config: &c.config, ca: &authority{config: &c.config, ring: ring, serving: s}}
-		p.rooted.Store(c.wrote)
+		p := &process{config: &c.config, ca: &authority{config: &c.config, ring: ring, serving: s}, trust: trust.New(t.TempDir())}
+		if c.wrote {
+			now, cancel := context.WithCancel(t.Context())
+			cancel() // Run ends when it has done what there is to do
+			if err := p.trust.Run(now, rooted{root}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := p.ready(); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -10,25 +10,36 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/denials"
+	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/identities"
+	"navarch.io/navarch/push/join"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/quarantine/share"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/trust"
+	"navarch.io/navarch/shard/fleet"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/tenants"
 )
 
 // process is everything that one navarchd runs; what its roles do not need is nil.
@@ -42,19 +53,18 @@ type process struct {
 	planner  *plan.Loop
 	server   *serve.Server
 	ca       *authority // nil: it does not follow the keyring
-	callers  *callers
+	callers  *callers.Callers
 	vault    *vault.Vault
-	trust    trust
-	rooted   atomic.Bool // root-cert.pem was written
-	tenants  *tenants
-	fleet    *fleet
+	trust    *trust.Trust
+	tenants  *tenants.Tenants
+	fleet    *fleet.Fleet
 	tracer   *obs.Tracer // nil: nothing is traced
 	health   *health
 	commits  commits
 	written  written
 	changes  *changeLog
 	crashes  *crash.Log
-	costly   *web.Slots // pages of /debug that cost
+	pages    *debug.Pages
 	space    space
 	limiters []listenerLimits
 }
@@ -98,15 +108,16 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	p := &process{config: c, log: log, store: store, tenants: newTenants(), changes: newChangeLog(log), crashes: crash.New(log),
-		costly: web.NewSlots(maxCostly, maxCostlyOfCaller)}
+	p := &process{config: c, log: log, store: store, tenants: tenants.New(), changes: newChangeLog(log), crashes: crash.New(log), trust: trust.New(c.dataDir)}
 	p.health = newHealth(p.ready)
+	p.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace,
+		Domain: c.trustDomain, Tenant: p.tenants.Of}, Store: p.space.problems})
 	p.space.size, p.space.quota, p.space.log = store.Size, c.etcdQuota, log
 	if p.tracer, err = newTracer(ctx, c, log); err != nil {
 		return err
 	}
 	tasks := []loop.Task{{Name: "etcd", Run: store.Run},
-		{Name: "tenants", Run: func(ctx context.Context) error { return p.tenants.follow(ctx, store, log) }}}
+		{Name: "tenants", Run: func(ctx context.Context) error { return p.tenants.Follow(ctx, store, log) }}}
 	if p.tracer != nil {
 		tasks = append(tasks, tracing(p.tracer, store))
 	}
@@ -118,7 +129,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	pages, err := p.pages()
+	pages, err := p.listenHTTP()
 	if err != nil {
 		return err
 	}
@@ -151,18 +162,22 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 		if p.ingester, err = newIngester(c, store, sealerOf(p.vault), p.read, log, p.written.hook(p.tracer, p.changes)); err != nil {
 			return nil, err
 		}
-		p.ingester.notify = func(ctx context.Context, epoch kv.Epoch) { p.tenants.notify(ctx, store, epoch, p.ingester.loop, log) }
+		p.ingester.notify = func(ctx context.Context, epoch kv.Epoch) { p.tenants.Lead(ctx, store, epoch, p.ingester.loop, log) }
+		p.pages.Objects = &debug.Objects{Sources: p.ingester.sourceProblems, Loop: p.ingester.loop.Problems, Found: p.ingester.found,
+			Held: p.ingester.heldProblem, Commits: p.written.list}
 		tasks = append(append(tasks, p.ingester.tasks()...), loop.Task{Name: "problems", Run: p.logProblems})
 	}
 	if c.hasKeyring() {
 		if p.ca, err = newAuthority(c, store, sealer, p.snapshot, log); err != nil {
 			return nil, err
 		}
+		p.pages.Rules.Revoked = func(id spiffeid.ID) bool { return p.ca.ring.State().RevokedIdentity(id) }
 		p.callers, tasks = p.ca.callers, append(tasks, p.ca.tasks()...)
-	} else if p.callers, err = newCallers(c, trustDomainAliases(p.snapshot), workloads(p.snapshot), log); err != nil {
+	} else if p.callers, err = callers.New(c.callersConfig(p.snapshot, nil, log)); err != nil {
 		return nil, err
 	}
-	tasks = append(tasks, p.callers.tasks()...)
+	p.pages.Rules.Tokens = p.callers.Tokens()
+	tasks = append(tasks, p.callers.Tasks()...)
 	if c.has(roleXDS) {
 		replica, err := p.replica()
 		if err != nil {
@@ -176,10 +191,47 @@ func (p *process) roles() (tasks []loop.Task, err error) {
 	return append(append(tasks, p.denials()...), loop.Task{Name: "credentials", Run: p.expire}), nil
 }
 
+// followKeyring has agents, streams and root-cert.pem follow the keyring.
+func (p *process) followKeyring(ctx context.Context) error {
+	if p.server == nil {
+		return p.trust.Run(ctx, p.ca.ring, nil)
+	}
+	return p.trust.Run(ctx, p.ca.ring, p.server)
+}
+
+// denials have the ingester know which identities are revoked; nil where there is no ingester, or nobody to ask.
+func (p *process) denials() []loop.Task {
+	if p.ingester == nil {
+		return nil
+	}
+	p.ingester.loop.Emit(denials.Unknown())
+	if p.ca == nil {
+		p.log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
+		return nil
+	}
+	d := denials.Source{Denied: func(now time.Time) ([]keyring.Denial, bool) { return p.ca.ring.State().Denied(now) }, Changed: p.ca.ring.Changed, Emit: p.ingester.loop.Emit, Log: p.log}
+	return []loop.Task{{Name: "denials", Run: d.Run}}
+}
+
+// expire ends the streams whose credentials have ended.
+func (p *process) expire(ctx context.Context) error {
+	return p.callers.Expiry().Run(ctx, p.issues, func() {
+		if p.server != nil {
+			p.server.Recheck()
+		}
+	})
+}
+
+// issues says whether certificates can be had, as far as this process knows: the keyring signs, and etcd answers, which has
+// the journal.
+func (p *process) issues() bool {
+	return p.ca != nil && p.ca.ring.State().Active != nil && p.mirror != nil && p.mirror.Status().Away == nil
+}
+
 // leave hands over to the other replicas while everything still runs.
 func (p *process) leave(ctx context.Context) {
 	if p.fleet != nil {
-		p.fleet.depart(ctx)
+		p.fleet.Depart(ctx)
 	}
 }
 
@@ -216,7 +268,7 @@ func (p *process) replica() ([]loop.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.fleet, err = newFleet(p.config, p.store, p.mirror, p.log); err != nil {
+	if p.fleet, err = fleet.New(p.config.fleetConfig(p.store, p.mirror, p.log)); err != nil {
 		return nil, err
 	}
 	names, err := nameTable()
@@ -226,27 +278,30 @@ func (p *process) replica() ([]loop.Task, error) {
 	shared := share.New(p.config.processName(), p.log)
 	withheld := quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: p.config.retryAfter}, Log: p.log, Share: shared.Add})
 	found := problems.New(problems.Config{Name: p.config.processName(), Find: p.planner.Problems, Revision: p.planner.Revision, Log: p.log})
+	shown := &debug.Proxies{Planner: p.planner, Mirror: p.mirror, Cluster: p.config.cluster, Fleet: p.fleet.Page}
+	p.pages.Proxies = shown
 	clients := obs.NewSampled(p.log)
 	p.server = serve.New(serve.Config{
 		Quarantine:   withheld,
-		Authenticate: p.callers.authenticate,
-		Refused:      p.callers.refused,
-		MayHaveKeys:  p.callers.mayHaveKeys,
-		AgentTypes:   append(p.trust.agentTypes(), p.fleet.agentType(), names),
-		Answers:      p.answers(),
-		Identifier:   p.config.identifier(),
-		Store:        func() string { return storeName(p.mirror) },
+		Authenticate: p.callers.Authenticate,
+		Refused:      p.callers.Refused,
+		MayHaveKeys:  p.callers.MayHaveKeys,
+		AgentTypes:   append(p.trust.AgentTypes(), p.fleet.AgentType(), names),
+		Answers:      p.pages.Answers(),
+		Identifier:   debug.Identifier(p.config.processName()),
+		Store:        func() string { return join.StoreName(p.mirror.Status().Seen.Cluster) },
 		AckDeadline:  p.config.ackDeadline,
-		Callers:      budget.New(budget.Config{Workloads: workloads(p.mirror.Current)}),
-		Planner: planner{loop: p.planner, mirror: p.mirror, fleet: p.fleet, clients: clients, checked: p.config.env.identityCheck, trustDomain: p.config.trustDomain,
-			scopes: &scopes{cluster: p.config.cluster, domain: "svc." + p.config.domain, snapshot: p.mirror.Current, now: time.Now, clients: clients}},
+		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(p.mirror.Current)}),
+		Planner: join.Planner{Plans: p.planner, Mirror: p.mirror, Fleet: p.fleet, Clients: clients, Checked: p.config.env.identityCheck, TrustDomain: p.config.trustDomain,
+			Scopes: &join.Scopes{Cluster: p.config.cluster, Domain: "svc." + p.config.domain, Snapshot: p.mirror.Current, Now: time.Now, Clients: clients}},
 		Budget:  fanout.Budget{Streams: p.config.env.pushThrottle},
 		Hooks:   hooks(&p.commits, p.changes, p.tracer),
-		Blame:   p.blame,
+		Blame:   shown.Blame,
 		Log:     p.log,
 		Crashes: p.crashes,
 	})
-	p.fleet.server = p.server
+	p.fleet.Serves(p.server)
+	shown.Server = p.server
 	return append([]loop.Task{
 		{Name: "mirror", Run: p.mirror.Run},
 		{Name: "plan", Run: p.planner.Run},
@@ -254,11 +309,19 @@ func (p *process) replica() ([]loop.Task, error) {
 		{Name: "memory", Run: p.giveBack},
 		{Name: "quarantine", Run: func(ctx context.Context) error { return shared.Run(ctx, p.store, withheld) }},
 		{Name: "problems", Run: func(ctx context.Context) error { return found.Run(ctx, p.store) }},
-	}, p.fleet.tasks(p.mirror, p.planner)...), nil
+	}, p.fleet.Tasks(p.mirror, p.planner)...), nil
 }
 
-// pages are the HTTP addresses.
-func (p *process) pages() ([]loop.Task, error) {
+// fleetConfig is this replica among the others.
+func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger) fleet.Config {
+	address, secure := c.advertised()
+	return fleet.Config{Store: store, Name: c.processName(), Address: address, Secure: secure, Embedded: c.dataDir != "", Zone: c.zone,
+		Revision: func() int64 { return m.Status().Revision }, Lease: c.replicaLease, Ramp: c.ramp, DrainAfter: c.drainAfter, Grace: c.shutdown,
+		MostJoins: c.env.maxRequests, Contained: c.contained, Log: log}
+}
+
+// listenHTTP opens the HTTP addresses.
+func (p *process) listenHTTP() ([]loop.Task, error) {
 	pages, err := net.Listen("tcp", p.config.httpAddr)
 	if err != nil {
 		return nil, fmt.Errorf("--http-addr: %w", err)
@@ -270,13 +333,13 @@ func (p *process) pages() ([]loop.Task, error) {
 	p.log.Info("listening", obs.KeyListener, "http", obs.KeyAddress, pages.Addr().String())
 	p.log.Info("listening", obs.KeyListener, "monitoring", obs.KeyAddress, metrics.Addr().String())
 	clients := obs.NewSampled(p.log)
-	var debug http.Handler
+	var debugPages http.Handler
 	if p.config.env.debugOnHTTP {
-		debug = p.guarded()
+		debugPages = p.pages.Handler()
 	}
 	return []loop.Task{
 		{Name: "http", Run: func(ctx context.Context) error {
-			return web.Serve(ctx, pages, public(p.ready, p.notes, debug), web.Limits{}, clients)
+			return web.Serve(ctx, pages, public(p.ready, p.notes, debugPages), web.Limits{}, clients)
 		}},
 		{Name: "monitoring", Run: func(ctx context.Context) error { return web.Serve(ctx, metrics, monitoring(), web.Limits{}, clients) }},
 	}, nil

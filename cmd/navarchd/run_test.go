@@ -8,7 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/tenants"
 )
 
 // What the environment says of the fan-out is what it does.
@@ -19,7 +23,7 @@ func TestPushThrottle(t *testing.T) {
 		if err := c.env.read(func(name string) (string, bool) { return value, name == "PILOT_PUSH_THROTTLE" }); err != nil {
 			t.Fatal(err)
 		}
-		p := &process{config: c, log: quiet, store: etcd.Connect(), tenants: newTenants(), changes: newChangeLog(quiet)}
+		p := &process{config: c, log: quiet, store: etcd.Connect(), tenants: tenants.New(), changes: newChangeLog(quiet), trust: trust.New(""), pages: debug.New(debug.Pages{Rules: &authz.Authorizer{}})}
 		if _, err := p.replica(); err != nil {
 			t.Fatal(err)
 		}

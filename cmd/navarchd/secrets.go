@@ -2,16 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/spiffe/go-spiffe/v2/spiffeid"
-
-	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/push/plan"
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 )
@@ -72,24 +67,4 @@ func openerOf(v *vault.Vault) plan.Opener {
 		return nil
 	}
 	return v
-}
-
-// errNotOurs is why an identity of another trust domain proves nothing about a namespace of this mesh.
-var errNotOurs = errors.New("of another trust domain")
-
-// verified is the service account that an authenticated identity proves: none on plain text, or where it is of another trust
-// domain.
-func verified(identity, trustDomain string) (who view.Identity, err error) {
-	if identity == "" {
-		return view.Identity{}, nil
-	}
-	id, err := spiffeid.FromString(identity)
-	if err != nil {
-		return view.Identity{}, err
-	}
-	if id.TrustDomain().Name() != trustDomain {
-		return view.Identity{}, errNotOurs
-	}
-	who.Namespace, who.Account, err = attest.ParsePath(id)
-	return who, err
 }

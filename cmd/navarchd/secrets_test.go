@@ -5,32 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 )
-
-// Which service account an identity proves: its own, of our trust domain, and nothing else.
-func TestVerified(t *testing.T) {
-	none := view.Identity{}.String()
-	for _, c := range []struct {
-		identity, want string
-		bad            bool
-	}{
-		{"spiffe://mesh.example/ns/shop/sa/gateway", "service account shop/gateway", false},
-		{"", none, false}, // plain text
-		{"spiffe://other.example/ns/shop/sa/gateway", none, true},
-		{"spiffe://mesh.example/shop", none, true},
-		{"spiffe://mesh.example/ns/shop", none, true},
-		{"spiffe://mesh.example", none, true},
-		{"https://mesh.example/ns/shop/sa/gateway", none, true},
-		{"gateway.shop", none, true},
-	} {
-		if got, err := verified(c.identity, "mesh.example"); got.String() != c.want || (err != nil) != c.bad {
-			t.Errorf("%q: %q %v", c.identity, got, err)
-		}
-	}
-}
 
 // A vault that is not there is nothing to those who are given it, not a pointer to nothing.
 func TestNoVault(t *testing.T) {

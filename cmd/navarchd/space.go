@@ -82,5 +82,9 @@ func (s *space) problems() []inspect.Problem {
 	if text == "" {
 		return nil
 	}
-	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.NotAllowed, Severity: severity(!s.last.Load().Full), Message: text}}
+	severity := problem.Warning
+	if s.last.Load().Full {
+		severity = problem.Error
+	}
+	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.NotAllowed, Severity: severity, Message: text}}
 }

@@ -1,6 +1,8 @@
 package delta
 
 import (
+	"iter"
+
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 )
@@ -8,8 +10,9 @@ import (
 // What a client can make a stream keep by asking for names is bounded (issue 12, item 9). Names of resources that the client is
 // to have are bounded by what there is; a name of which there is nothing is *unknown*. Unknown names are ordinary: Envoy asks
 // for assignments and routes before they come into being, and after a removal for those that were. So they are kept and
-// answered like others, within bounds that are counted for each type of a stream, and paid for through Config.Spend. What is
-// beyond the bounds is left out: it is neither kept nor answered.
+// answered like others, within bounds that are counted for each type of a stream, and paid for: what a request may cost is said by Cost,
+// and what is granted of that by Grant, before Request takes it; Surplus is what is given back after it. What is beyond the bounds is left
+// out: it is neither kept nor answered.
 const (
 	// maxName is the length in bytes of the longest unknown name; longer ones are left out. Names that Envoy makes of those of
 	// Kubernetes have less than 1,000 bytes.
@@ -24,7 +27,7 @@ const (
 	manyClaims = 1 << 16
 	// costUnknown is about what an unknown name costs beside its own bytes: the exception, its placeholder, its place in lists.
 	costUnknown = 512
-	// spendAtOnce is how much Config.Spend is asked for at least, bytes.
+	// spendAtOnce is how much is asked for at least, bytes.
 	spendAtOnce = 8 << 10
 )
 
@@ -34,7 +37,15 @@ const maxNonce = 64
 // unknown counts the names of one type of which there was nothing when they were asked for.
 type unknown struct {
 	names int
-	bytes int // paid for, costUnknown included
+	bytes int // that they cost
+}
+
+// cost is what an unknown name of some length costs, bytes. Of dynamic types a stream keeps so few that they are free.
+func cost(t xds.Type, length int) int {
+	if isDynamic(t) {
+		return 0
+	}
+	return length + costUnknown
 }
 
 // LeftOut is how many names were left out so far.
@@ -73,7 +84,7 @@ func (ty *typed) claimed() bool {
 // admit is those of names for which there is room: the list itself where there is for all. Names that are kept already have
 // theirs.
 func (s *State) admit(t xds.Type, names []string) []string {
-	ty, stack := &s.types[t], s.stack(t)
+	ty, stack := s.typed(t), s.stack(t)
 	room := s.room(t, names)
 	var kept []string
 	left := false
@@ -84,14 +95,14 @@ func (s *State) admit(t xds.Type, names []string) []string {
 		case known(stack, name):
 			ok = ty.all || room.total > 0
 		default:
-			ok = len(name) <= maxName && room.total > 0 && room.names > 0 && room.bytes >= len(name) && s.pay(t, len(name))
+			ok = len(name) <= longest(t) && room.total > 0 && room.names > 0 && room.bytes >= len(name) && s.pay(t, len(name))
 			if ok {
 				room.names, room.bytes = room.names-1, room.bytes-len(name)
 			}
 		}
 		if ok {
 			room.total--
-		} else if s.leftOut++; !ty.all && len(name) <= maxName { // of a type of which it is sent everything it is sent this, too, if that ever is
+		} else if s.leftOut++; !ty.all && len(name) <= longest(t) { // of a type of which it is sent everything it is sent this, too, if that ever is
 			s.cut(t)
 		}
 		switch {
@@ -109,11 +120,19 @@ func (s *State) admit(t xds.Type, names []string) []string {
 
 // keeps says whether something is kept of a name that the client asks for.
 func (ty *typed) keeps(name string) bool {
-	if !ty.all {
-		return listed(ty.names, name)
+	if listed(ty.names, name) {
+		return true
 	}
 	_, is := ty.overrides[name]
-	return is
+	return is && ty.all
+}
+
+// longest is the length in bytes of the longest name of a type that is kept.
+func longest(t xds.Type) int {
+	if isDynamic(t) {
+		return maxDynamicName
+	}
+	return maxName
 }
 
 // known says whether there is something of a name, or will be in a moment.
@@ -126,7 +145,12 @@ type room struct{ total, names, bytes int }
 
 // room is what is left for names that are asked for.
 func (s *State) room(t xds.Type, names []string) room {
-	ty := &s.types[t]
+	ty := s.typed(t)
+	if isDynamic(t) {
+		s.recount(t)
+		left := maxDynamicNames - ty.names.Len()
+		return room{total: left, names: min(left, maxDynamicNames-ty.unknown.names), bytes: left * maxDynamicName}
+	}
 	few, bytes := fewNames, fewBytes
 	if ty.names.Len()+len(ty.overrides)+len(names) > fewNames || lengths(names) > fewBytes/4 {
 		there := s.stack(t).Sum().Names
@@ -152,11 +176,11 @@ func lengths(names []string) (n int) {
 
 // admitClaim says whether there is room for a claim of which there is nothing, on a type of which everything is sent.
 func (s *State) admitClaim(t xds.Type, name string, most int) bool {
-	ty := &s.types[t]
-	if _, is := ty.overrides[name]; is || len(name) <= maxName && ty.unknown.names < most && s.pay(t, len(name)) {
+	ty := s.typed(t)
+	if _, is := ty.overrides[name]; is || len(name) <= longest(t) && ty.unknown.names < most && s.pay(t, len(name)) {
 		return true
 	}
-	if s.leftOut++; len(name) <= maxName { // nobody else's name is as long: to come again would not help
+	if s.leftOut++; len(name) <= longest(t) { // nobody else's name is as long: to come again would not help
 		s.cut(t)
 	}
 	return false
@@ -164,50 +188,47 @@ func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 
 // cut notes that names of a type were left out that matter, and what else there is.
 func (s *State) cut(t xds.Type) {
-	if ty := &s.types[t]; !ty.short {
+	if ty := s.typed(t); !ty.short && !isDynamic(t) {
 		ty.short, ty.shortAt = true, s.stack(t).Sum().Names
 	}
 }
 
 // pay counts one more unknown name of a type; false: it cannot be paid for.
 func (s *State) pay(t xds.Type, length int) bool {
-	cost := length + costUnknown
-	if s.cfg.Spend != nil && s.used+cost > s.granted {
-		s.granted += s.cfg.Spend(max(s.used+cost-s.granted, spendAtOnce))
-		if s.used+cost > s.granted {
-			return false
-		}
+	cost := cost(t, length)
+	if s.cfg.Paid && cost > 0 && s.used+cost > s.granted {
+		return false
 	}
-	u := &s.types[t].unknown
+	u := &s.typed(t).unknown
 	u.names, u.bytes, s.used = u.names+1, u.bytes+cost, s.used+cost
 	return true
 }
 
 // repay counts one unknown name less: it is asked for no more.
 func (s *State) repay(t xds.Type, length int) {
-	if u := &s.types[t].unknown; u.names > 0 {
-		s.recounted(t, unknown{u.names - 1, max(0, u.bytes-length-costUnknown)})
+	if u := &s.typed(t).unknown; u.names > 0 {
+		s.recounted(t, unknown{u.names - 1, max(0, u.bytes-cost(t, length))})
 	}
 }
 
 // recount finds out what is kept of a type of which there is nothing: what came into being, or was answered and is kept no more,
 // counts no longer.
 func (s *State) recount(t xds.Type) {
-	ty, stack := &s.types[t], s.stack(t)
+	ty, stack := s.typed(t), s.stack(t)
 	if ty.unknown.names == 0 {
 		return
 	}
 	var now unknown
 	count := func(name string) {
 		if !known(stack, name) {
-			now.names, now.bytes = now.names+1, now.bytes+len(name)+costUnknown
+			now.names, now.bytes = now.names+1, now.bytes+cost(t, len(name))
 		}
 	}
 	for _, name := range ty.names.All() {
 		count(name)
 	}
 	for name := range ty.overrides {
-		if ty.all {
+		if ty.all && !listed(ty.names, name) {
 			count(name)
 		}
 	}
@@ -215,18 +236,78 @@ func (s *State) recount(t xds.Type) {
 }
 
 func (s *State) recounted(t xds.Type, now unknown) {
-	u := &s.types[t].unknown
+	u := &s.typed(t).unknown
 	s.used += now.bytes - u.bytes
 	*u = now
 }
 
-// spendLess gives back what is not used any more.
-func (s *State) spendLess(t xds.Type) {
-	if ty := &s.types[t]; ty.all && 2*len(ty.overrides) <= ty.unknown.names {
-		s.recount(t)
+// Cost is how many bytes more have to be granted, so that all names of a request can be kept of which there is nothing: an upper bound.
+// 0, as of almost all requests: none.
+func (s *State) Cost(r Request) (bytes int) {
+	if !s.cfg.Paid || r.Type >= xds.NumTypes {
+		return 0
 	}
-	if unused := s.granted - s.used; s.cfg.Spend != nil && unused > 2*spendAtOnce {
-		s.cfg.Spend(-unused)
-		s.granted -= unused
+	r.digest()
+	for name := range s.unknownIn(&r) {
+		bytes += cost(r.Type, len(name))
+	}
+	if bytes > 0 && s.used+bytes > s.granted {
+		s.recount(r.Type) // what has come into being pays for it
+	}
+	if bytes == 0 || s.used+bytes <= s.granted {
+		return 0
+	}
+	return max(s.used+bytes-s.granted, spendAtOnce)
+}
+
+// unknownIn are the names of a request that may have to be paid for.
+func (s *State) unknownIn(r *Request) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		ty, stack := &s.types[r.Type], s.stack(r.Type)
+		there := stack.Sum().Names
+		most := max(fewNames, there.Len)
+		pays := func(name string) bool {
+			if len(name) > maxName || name == wildcard || ty.keeps(name) || known(stack, name) {
+				return true
+			}
+			most--
+			return yield(name) && most > 0
+		}
+		if r.asked.Len > 0 && r.asked != there && !(ty.subscribed && r.asked == ty.nameSum()) {
+			for name := range r.Subscribe {
+				if !pays(name) {
+					return
+				}
+			}
+		}
+		if ty.subscribed || r.claims == stack.Sum() {
+			return
+		}
+		most = max(manyClaims, there.Len)
+		for name := range pairs(r.Initial) {
+			if !pays(name) {
+				return
+			}
+		}
+	}
+}
+
+// Grant is the event that the stream may keep so many bytes more.
+func (s *State) Grant(bytes int) { s.granted += bytes }
+
+// Surplus is how many bytes were granted and are used no more; the stream does without them from here on.
+func (s *State) Surplus() (bytes int) {
+	unused := s.granted - s.used
+	if !s.cfg.Paid || unused <= 2*spendAtOnce {
+		return 0
+	}
+	s.granted -= unused
+	return unused
+}
+
+// useLess finds out what of a type is not used any more, where that may be much.
+func (s *State) useLess(t xds.Type) {
+	if ty := s.typed(t); ty.all && 2*len(ty.overrides) <= ty.unknown.names {
+		s.recount(t)
 	}
 }

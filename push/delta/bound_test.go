@@ -136,10 +136,17 @@ func TestUnknownNamesAreServedLater(t *testing.T) {
 // purse is what many streams spend together.
 type purse struct{ size, spent int }
 
-func (p *purse) spend(bytes int) int {
-	granted := min(bytes, p.size-p.spent)
+// request gives a stream a request, with what of its cost there is, and takes back what the stream does not use.
+func (p *purse) request(s *State, r Request) {
+	granted := min(s.Cost(r), p.size-p.spent)
 	p.spent += granted
-	return granted
+	s.Grant(granted)
+	s.Request(r, nil)
+	p.spent -= s.Surplus()
+}
+
+func (p *purse) ask(s *State, t xds.Type, names ...string) {
+	p.request(s, Request{Type: t, Subscribe: slices.Values(names)})
 }
 
 // A proxy that comes after a mass removal, to a replica that never saw what was removed, loses all of it: at once, or where that
@@ -161,14 +168,14 @@ func TestResumeAfterMassRemoval(t *testing.T) {
 			if streams++; streams > 10 {
 				t.Fatal("it comes again and again")
 			}
-			s := New(Config{Spend: p.spend}, set)
-			s.Request(Request{Type: xds.Cluster, Initial: func(yield func(string, string) bool) {
+			s := New(Config{Paid: true}, set)
+			p.request(s, Request{Type: xds.Cluster, Initial: func(yield func(string, string) bool) {
 				for name, version := range have {
 					if !yield(name, version) {
 						return
 					}
 				}
-			}}, nil)
+			}})
 			if s.Again() {
 				t.Fatal("it is to come again before it is told what there is room for")
 			}
@@ -177,6 +184,7 @@ func TestResumeAfterMassRemoval(t *testing.T) {
 			for _, name := range removed {
 				delete(have, name)
 			}
+			p.spent -= s.Surplus()
 			if p.spent > 2*spendAtOnce {
 				t.Errorf("%d bytes are not given back", p.spent)
 			}
@@ -191,7 +199,10 @@ func TestResumeAfterMassRemoval(t *testing.T) {
 // A stream of which names were left out comes again when other resources of the type are there, and not before.
 func TestLeftOutNamesAreAskedForAgain(t *testing.T) {
 	set, _ := great(10)
-	s := New(Config{Spend: func(int) int { return 0 }}, set)
+	s := New(Config{Paid: true}, set)
+	if s.Cost(Request{Type: xds.Route, Subscribe: slices.Values([]string{"80"})}) != 0 {
+		t.Error("what there is costs something")
+	}
 	ask(s, xds.Route, "80", "later")
 	if got, _ := settle(s); !slices.Equal(got, []string{"80"}) || s.LeftOut() != 1 {
 		t.Fatalf("sent %v, %d left out", got, s.LeftOut())
@@ -217,22 +228,22 @@ func TestLeftOutNamesAreAskedForAgain(t *testing.T) {
 func TestSpendingIsGivenBack(t *testing.T) {
 	set, names := great(2000)
 	p := &purse{size: 1 << 30}
-	s := New(Config{Spend: p.spend}, &manifest.Set{})
-	ask(s, xds.Endpoint, names...)
+	s := New(Config{Paid: true}, &manifest.Set{})
+	p.ask(s, xds.Endpoint, names...)
 	settle(s)
 	if want := 2000 * (len(names[0]) + costUnknown); p.spent < want || p.spent > want+2*spendAtOnce {
 		t.Fatalf("%d bytes are paid for, want %d", p.spent, want)
 	}
 	for some := range slices.Chunk(names[:1000], 10) {
-		s.Request(Request{Type: xds.Endpoint, Unsubscribe: slices.Values(some)}, nil)
-		s.Request(Request{Type: xds.Endpoint, Unsubscribe: slices.Values(some)}, nil) // twice
+		p.request(s, Request{Type: xds.Endpoint, Unsubscribe: slices.Values(some)})
+		p.request(s, Request{Type: xds.Endpoint, Unsubscribe: slices.Values(some)}) // twice
 	}
 	if half := 1000 * (len(names[0]) + costUnknown); p.spent > half+2*spendAtOnce || p.spent < half {
 		t.Errorf("%d bytes are paid for, want %d", p.spent, half)
 	}
 	s.Target(set)
 	settle(s)
-	ask(s, xds.Endpoint, invented(0, 100)...) // the rest is there: it pays for these
+	p.ask(s, xds.Endpoint, invented(0, 100)...) // the rest is there: it pays for these
 	if p.spent > 100*(100+costUnknown)+3*spendAtOnce {
 		t.Errorf("%d bytes are paid for, for 100 names", p.spent)
 	}
@@ -285,10 +296,11 @@ func TestRemovalsLookAtRoutesOnce(t *testing.T) {
 	}
 	set.Types[xds.Route][manifest.Scope] = manifest.Of(routes...)
 	looked := 0
-	s := New(Config{Refused: func(r *xds.Resource) bool {
+	s := New(Config{}, set)
+	s.Withhold(func(r *xds.Resource) bool {
 		looked++
 		return r.Type == xds.Route // each is an exception that waits
-	}}, set)
+	})
 	ask(s, xds.Cluster)
 	settle(s)
 	ask(s, xds.Route, names...)

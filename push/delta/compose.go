@@ -23,15 +23,13 @@ func (s *State) Urgent() (Reply, bool) { return s.next(true) }
 
 func (s *State) next(urgent bool) (Reply, bool) {
 	s.urgent = urgent
+	for t := range s.asked() {
+		if reply, made := s.replyOf(t); made {
+			return reply, true
+		}
+	}
 	for _, t := range order {
-		for {
-			reply, made := s.compose(t)
-			if !made {
-				break
-			}
-			if s.cfg.StateOfTheWorld && !s.asStateOfTheWorld(&reply) {
-				continue
-			}
+		if reply, made := s.replyOf(t); made {
 			return reply, true
 		}
 		if t == xds.Endpoint && s.base != s.target && s.caughtUp() {
@@ -39,12 +37,17 @@ func (s *State) next(urgent bool) (Reply, bool) {
 		}
 	}
 	// What was waiting for listeners and routes to be drained may go now.
-	if reply, made := s.compose(xds.Cluster); made {
-		if !s.cfg.StateOfTheWorld || s.asStateOfTheWorld(&reply) {
-			return reply, true
+	return s.replyOf(xds.Cluster)
+}
+
+// replyOf is the next response of one type, if there is one.
+func (s *State) replyOf(t xds.Type) (Reply, bool) {
+	for {
+		reply, made := s.compose(t)
+		if !made || !s.cfg.StateOfTheWorld || s.asStateOfTheWorld(&reply) {
+			return reply, made
 		}
 	}
-	return Reply{}, false
 }
 
 // change is what one response does.
@@ -56,7 +59,7 @@ type change struct {
 
 // compose makes the next response of one type, if there is one and it is allowed.
 func (s *State) compose(t xds.Type) (Reply, bool) {
-	ty := &s.types[t]
+	ty := s.typed(t)
 	if !ty.subscribed || s.goal(t) == nil {
 		return Reply{}, false
 	}
@@ -74,7 +77,7 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 	case ty.fresh:
 		s.answerFirst(t, &c)
 		resent = s.gather(t, &c, func(string, override) bool { return true })
-		at = s.goal(t).Types[t]
+		at = s.stack(t)
 	case due || s.waits(t):
 		resent = s.gather(t, &c, func(_ string, o override) bool { return o.force })
 	case len(ty.retry) > 0:
@@ -88,7 +91,7 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 		}
 	default:
 		resent = s.gather(t, &c, func(string, override) bool { return true })
-		at = s.goal(t).Types[t]
+		at = s.stack(t)
 		resent = append(resent, s.differences(t, &c)...)
 	}
 	if c.empty() && !(ty.answer && !due) {
@@ -104,18 +107,18 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 // answerFirst answers the first names of a type: what there is goes out as it stands, and only what there is not becomes an
 // exception. A proxy that joins names a thousand clusters here.
 func (s *State) answerFirst(t xds.Type, c *change) {
-	ty := &s.types[t]
+	ty := s.typed(t)
 	ty.fresh = false
-	goal := s.goal(t).Types[t]
+	goal := s.stack(t)
 	add := func(name string, r *xds.Resource) {
-		if r != nil && (s.cfg.Refused == nil || !s.cfg.Refused(r)) {
+		if r != nil && !s.withholds(r) {
 			c.set = append(c.set, r)
 		} else {
 			ty.put(name, override{force: true})
 		}
 	}
 	if len(ty.overrides) == 0 && goal.Sum().Names == ty.nameSum() { // all that there is, as sidecars do
-		if all := goal.Sorted(); s.cfg.Refused == nil || !slices.ContainsFunc(all, s.cfg.Refused) {
+		if all := goal.Sorted(); s.withheld == nil || !slices.ContainsFunc(all, s.withheld) {
 			c.set, c.ordered = all, true
 			return
 		}
@@ -156,9 +159,9 @@ func (s *State) dependenciesDue(t xds.Type) bool {
 	return (t == xds.Endpoint || t == xds.Secret) && len(s.types[xds.Cluster].flights) > 0
 }
 
-// waits says whether changes of a type wait for Next: all but endpoints do, and but for the first answer.
+// waits says whether changes of a type wait for Next: all but endpoints and dynamic types do, and but for the first answer.
 func (s *State) waits(t xds.Type) bool {
-	return s.urgent && t != xds.Endpoint && !s.types[t].answer
+	return s.urgent && t != xds.Endpoint && !isDynamic(t) && !s.types[t].answer
 }
 
 // sends is decide, but that of endpoints only those are urgent that the client asks for or that the fast path planned, and none of a cluster
@@ -190,7 +193,7 @@ func (s *State) changes(cluster string) bool {
 
 // gather decides about the exceptions that pick chooses; the names of those that are sent are returned.
 func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) (resent []string) {
-	ty := &s.types[t]
+	ty := s.typed(t)
 	for name, o := range ty.overrides {
 		if !pick(name, o) {
 			continue
@@ -206,19 +209,19 @@ func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) 
 // differences decides about what differs between what was sent and what there is now; the names of those that become
 // exceptions by being sent are returned.
 func (s *State) differences(t xds.Type, c *change) (resent []string) {
-	ty := &s.types[t]
-	goal := s.goal(t).Types[t]
+	ty := s.typed(t)
+	goal := s.stack(t)
 	if ty.sent == goal {
 		return nil
 	}
-	if (ty.sent == manifest.Stack{}) && ty.all && len(ty.overrides) == 0 {
+	if (ty.sent == manifest.Stack{}) && ty.all && len(ty.overrides) == 0 && !isDynamic(t) {
 		all := goal.Sorted()
-		if s.cfg.Refused == nil || !slices.ContainsFunc(all, s.cfg.Refused) {
+		if s.withheld == nil || !slices.ContainsFunc(all, s.withheld) {
 			c.set, c.ordered = all, true
 			return nil
 		}
 		for _, r := range all {
-			if s.cfg.Refused(r) {
+			if s.withheld(r) {
 				ty.put(r.Name, override{})
 			} else {
 				c.set = append(c.set, r)
@@ -226,7 +229,7 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 		}
 		return nil
 	}
-	for _, d := range s.cfg.Diff(ty.sent, goal) {
+	for _, d := range s.cfg.Diffs.between(ty.sent, goal) {
 		if _, is := ty.overrides[d.Name]; is || !ty.wants(d.Name) || same(d.Old, d.New) {
 			continue
 		}
@@ -244,7 +247,7 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 
 // launch puts a response in flight.
 func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack, due bool) Reply {
-	ty := &s.types[t]
+	ty := s.typed(t)
 	if !c.ordered {
 		slices.SortFunc(c.set, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
 	}
@@ -255,7 +258,7 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 		o.flying, o.now, o.force, o.placeholder = s.serial, nil, false, false
 		if i, ok := slices.BinarySearchFunc(c.set, name, byName); ok {
 			o.now = c.set[i]
-			o.placeholder = s.goal(t).Types[t].Get(name) == nil
+			o.placeholder = s.stack(t).Get(name) == nil
 		}
 		ty.put(name, o)
 	}
@@ -264,7 +267,7 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 	if moved {
 		ty.tidyAll()
 	}
-	reply := Reply{Type: t, Set: c.set, Removed: c.removed, Nonce: nonceText(s.serial), Revision: ty.sentRevision, Due: due}
+	reply := Reply{Type: t, URL: s.url(t), Set: c.set, Removed: c.removed, Nonce: nonceText(s.serial), Revision: ty.sentRevision, Due: due}
 	if !s.cfg.StateOfTheWorld {
 		reply.Encoded, reply.Size = xds.Pack(c.set)
 		reply.Size += overhead(&reply)
@@ -282,7 +285,7 @@ func byName(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name)
 // overhead is what a response has on the wire beside its resources, in bytes, with gRPC's prefix; the tail is estimated
 // from above.
 func overhead(r *Reply) int {
-	n := 5 + 40 + len(r.Type.URL()) + len(r.Nonce)
+	n := 5 + 40 + len(r.URL) + len(r.Nonce)
 	for _, name := range r.Removed {
 		n += len(name) + 4
 	}

@@ -22,13 +22,16 @@ const (
 // decide says what has to be sent about a name, given what the client has of it.
 func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource) {
 	has, known := o.has(), !o.held || o.flying != 0
-	want := s.goal(t).Types[t].Get(name)
+	stack := s.stack(t)
+	want := stack.Get(name)
 	switch {
-	case want == nil && s.goal(t).Types[t].Pending(name):
+	case want == nil && stack.Pending(name):
 		return hold, nil // what the client has of it stands, and it waits where it has nothing
 	case want == nil:
 		return s.absent(t, name, o, has, known)
-	case want.Version == o.refused || s.cfg.Refused != nil && !same(want, has) && s.cfg.Refused(want):
+	case isDynamic(t) && want.Version == s.dynamicOf(t).refused:
+		return hold, nil
+	case want.Version == o.refused || !same(want, has) && s.withholds(want):
 		if o.force && has != nil {
 			return set, has // the last good version stands
 		}
@@ -42,6 +45,9 @@ func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource
 // absent is decide for a name that there is no resource of. What Envoy makes of each answer is in the case.
 func (s *State) absent(t xds.Type, name string, o override, has *xds.Resource, known bool) (verb, *xds.Resource) {
 	holds := has != nil || !known
+	if isDynamic(t) {
+		return s.absentDynamic(t, o, holds), nil
+	}
 	switch t {
 	case xds.Cluster: // a removal is obeyed at once; of an unknown name it is the answer "there is none"
 		if holds && s.mayRemove(name) || !holds && o.force {

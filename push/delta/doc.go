@@ -16,10 +16,15 @@
 // placeholder where Envoy would wait for ever. Request takes an ACK, which makes acked what was sent, or a NACK: the refused version is put
 // into quarantine by name where Envoy says which it is, else it is found by halves (nack.go); the rest of the response is sent again.
 //
+// Types that a server has beside Envoy's are dynamic types of the same machine (dynamic.go): one resource for each client, of which Offer
+// gives the newest. Agents ask for them.
+//
 // # Invariants, held by tests
 //
 // What a client has after its last ACK is its target, but for refused and withheld versions (model tests). A response is made only of what
 // differs. What is not acknowledged is bounded in bytes, and names of which there is nothing are bounded in number and bytes (bound.go).
+// It calls nobody: what is withheld (Withhold) and what may be kept (Cost, Grant, Surplus) are events; Names and Diffs are memories that
+// streams share.
 // State belongs to whoever calls it, one goroutine at a time.
 //
 // Owns: what one stream subscribed to, holds and has in flight.  Reads: push/manifest.  Never: a clock, a socket, gRPC, the snapshot.

@@ -19,7 +19,10 @@ type Info struct {
 
 // Info describes one type; it costs as much as the client holds.
 func (s *State) Info(t xds.Type) Info {
-	ty := &s.types[t]
+	ty := s.typed(t)
+	if ty == nil {
+		return Info{}
+	}
 	i := Info{Subscribed: ty.subscribed, All: ty.all, Names: ty.names.Len(), SentRevision: ty.sentRevision,
 		AckedRevision: ty.ackedRevision, InFlight: len(ty.flights), Exceptions: len(ty.overrides)}
 	if ty.sentNonce > 0 {

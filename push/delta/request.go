@@ -81,10 +81,10 @@ const wildcard = "*"
 
 // Request is the event that a request has come. Reports are appended to out.
 func (s *State) Request(r Request, out []Report) []Report {
-	if r.Type >= xds.NumTypes {
+	if r.Type >= xds.NumTypes && !s.Open(r.Type) {
 		return out
 	}
-	ty := &s.types[r.Type]
+	ty := s.typed(r.Type)
 	if r.Nonce != "" {
 		out = s.acknowledge(r, out)
 	}
@@ -97,15 +97,15 @@ func (s *State) Request(r Request, out []Report) []Report {
 		s.unsubscribe(r.Type, Collect(r.Unsubscribe))
 		s.subscribe(r.Type, Collect(r.Subscribe))
 	}
-	s.spendLess(r.Type)
+	s.useLess(r.Type)
 	return out
 }
 
 // open is the first request of a type on the stream.
 func (s *State) open(r Request) {
-	ty := &s.types[r.Type]
+	ty := s.typed(r.Type)
 	r.digest()
-	ty.subscribed, ty.all = true, r.all || r.Type.Wildcard() && !(s.cfg.StateOfTheWorld && r.asked.Len > 0)
+	ty.subscribed, ty.all = true, r.all || r.Type.Wildcard() && !(s.cfg.StateOfTheWorld && r.asked.Len > 0) || isDynamic(r.Type) && r.asked.Len == 0
 	stack := s.stack(r.Type)
 	names, sum := s.firstNames(&r, stack)
 	ty.summed, ty.sum = names, sum
@@ -141,7 +141,7 @@ func (s *State) open(r Request) {
 // are judged when they are subscribed to.
 func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string], manifest.NameSum) {
 	names, sum := s.cfg.Names.of(r.Subscribe, r.asked)
-	if s.types[r.Type].all || sum.Len == 0 || sum == stack.Sum().Names {
+	if s.typed(r.Type).all || sum.Len == 0 || sum == stack.Sum().Names {
 		return names, sum
 	}
 	all := names.All()
@@ -222,8 +222,11 @@ func sumOf(names []string) (sum manifest.NameSum) {
 
 // except keeps the claims that are not true of the stack.
 func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[string, string]) {
-	ty := &s.types[t]
+	ty := s.typed(t)
 	most := max(manyClaims, stack.Len())
+	if isDynamic(t) {
+		most = maxDynamicNames
+	}
 	for name, version := range pairs(claimed) {
 		if !ty.wants(name) {
 			continue
@@ -253,9 +256,18 @@ func (s *State) subscribe(t xds.Type, names []string) {
 	if len(names) == 0 {
 		return
 	}
-	ty := &s.types[t]
+	ty := s.typed(t)
+	d := s.dynamicOf(t)
+	if d != nil {
+		d.refused = ""
+	}
 	if i := slices.Index(names, wildcard); i >= 0 {
-		if names = slices.Delete(names, i, i+1); !ty.all {
+		names = slices.Delete(names, i, i+1)
+		switch {
+		case ty.all:
+		case d != nil:
+			d.subscribeAll()
+		default:
 			ty.all, ty.acked, ty.sent = true, manifest.Stack{}, manifest.Stack{}
 		}
 	}
@@ -268,7 +280,7 @@ func (s *State) subscribe(t xds.Type, names []string) {
 		o.force = true
 		ty.put(name, o)
 	}
-	if !ty.all {
+	if !ty.all || d != nil {
 		merged := append(slices.Clone(ty.names.All()), names...)
 		slices.Sort(merged)
 		ty.names = s.cfg.Names.sorted(slices.Compact(merged)...)
@@ -277,7 +289,11 @@ func (s *State) subscribe(t xds.Type, names []string) {
 
 // unsubscribe drops names, and with them all that is known of them. A wildcard type stays one.
 func (s *State) unsubscribe(t xds.Type, names []string) {
-	ty := &s.types[t]
+	ty := s.typed(t)
+	if len(names) > 0 && isDynamic(t) {
+		s.unsubscribeDynamic(t, names)
+		return
+	}
 	if len(names) == 0 || ty.all {
 		return
 	}
@@ -294,7 +310,7 @@ func (s *State) unsubscribe(t xds.Type, names []string) {
 
 // replaceNames is the state-of-the-world form: a request lists all names.
 func (s *State) replaceNames(t xds.Type, names []string) {
-	ty := &s.types[t]
+	ty := s.typed(t)
 	if ty.all {
 		return
 	}
@@ -315,7 +331,7 @@ func (s *State) replaceNames(t xds.Type, names []string) {
 
 // acknowledge settles the response that a request answers.
 func (s *State) acknowledge(r Request, out []Report) []Report {
-	ty := &s.types[r.Type]
+	ty := s.typed(r.Type)
 	nonce, err := strconv.ParseUint(r.Nonce, 10, 64)
 	i := slices.IndexFunc(ty.flights, func(f flight) bool { return f.nonce == nonce })
 	if err != nil || i < 0 {
@@ -326,10 +342,16 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 		ty.flights = nil
 	}
 	s.unacked -= f.size
-	if r.Failed {
+	switch {
+	case r.Failed && isDynamic(r.Type):
+		return s.refuseDynamic(r, f, out)
+	case r.Failed:
 		return s.refuse(r, f, out)
 	}
 	ty.accept(f)
+	if d := s.dynamicOf(r.Type); d != nil && len(f.set) > 0 {
+		d.refused = "" // it has taken another version
+	}
 	return append(out, Report{Kind: Acked, Type: r.Type, Nonce: nonceText(nonce), Revision: f.revision})
 }
 

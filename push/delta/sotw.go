@@ -13,10 +13,10 @@ import (
 // for (by gRPC's clients that is by name), where what is missing is removed; of endpoints and routes only what changed is sent, and nothing can be removed. It says whether
 // there is anything to send; what is not sent counts as accepted.
 func (s *State) asStateOfTheWorld(r *Reply) bool {
-	ty := &s.types[r.Type]
+	ty := s.typed(r.Type)
 	f := &ty.flights[len(ty.flights)-1]
 	r.Removed = nil
-	if r.Type.Wildcard() {
+	if r.Type.Wildcard() || isDynamic(r.Type) {
 		r.Set = ty.holding()
 	} else if len(r.Set) == 0 {
 		done := *f
@@ -24,7 +24,9 @@ func (s *State) asStateOfTheWorld(r *Reply) bool {
 		ty.accept(done)
 		return false
 	}
-	r.Version = setVersion(r.Set)
+	if len(r.Set) > 0 || !isDynamic(r.Type) {
+		r.Version = setVersion(r.Set)
+	}
 	r.Size = overhead(r)
 	for _, res := range r.Set {
 		r.Size += res.WireSize()
@@ -78,4 +80,9 @@ func setVersion(sorted []*xds.Resource) string {
 }
 
 // Holding is what the client has of a type once all that is in flight has arrived, by name.
-func (s *State) Holding(t xds.Type) []*xds.Resource { return s.types[t].holding() }
+func (s *State) Holding(t xds.Type) []*xds.Resource {
+	if ty := s.typed(t); ty != nil {
+		return ty.holding()
+	}
+	return nil
+}

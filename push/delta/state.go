@@ -18,19 +18,19 @@ const maxFlights = 128
 
 // Config is what a State is made of. The zero Config is ready for use.
 type Config struct {
+	// Dynamic are the type URLs of the types that are served beside Envoy's: agents ask for them. A client has one resource of such a
+	// type, or none (dynamic.go).
+	Dynamic []string
 	// Credit is how many unacknowledged bytes stop further responses; 0: the default.
 	Credit int
 	// StateOfTheWorld makes a state-of-the-world stream.
 	StateOfTheWorld bool
 	// Names interns subscriptions, so that proxies with equal ones share them; nil: its own.
 	Names *Names
-	// Refused says whether a version must not be sent to this client although it has not refused it itself; nil: none.
-	Refused func(*xds.Resource) bool
-	// Diff replaces manifest.Diff, for sharing the work between streams; nil: manifest.Diff. The result is not changed.
-	Diff func(old, new manifest.Stack) []manifest.Delta
-	// Spend is asked for so many bytes more that the stream is to keep of names of which there is nothing, and says how many it
-	// may; negative: it gives bytes back. nil: it may.
-	Spend func(bytes int) (granted int)
+	// Diffs remembers differences, so that streams share the work; nil: they are not remembered.
+	Diffs *Diffs
+	// Paid says that what the stream keeps of names of which there is nothing has to be granted (Cost, Grant, Surplus).
+	Paid bool
 }
 
 // State is one stream. It is not safe for concurrent use.
@@ -39,14 +39,16 @@ type State struct {
 	target     *manifest.Set // the newest
 	base       *manifest.Set // the newest whose clusters and endpoints were sent: listeners and routes come from it
 	types      [xds.NumTypes]typed
-	unacked    int // bytes
+	dynamic    []*dynamic // as Config.Dynamic; nil, and an entry of it: never asked for
+	unacked    int        // bytes
 	serial     uint64
 	resumeOver bool
 	urgent     bool // the response that is being made does not wait for configuration
 	deciding   bool // until decided
 	rests      [xds.NumTypes]rest
 	leftOut    int // names
-	granted    int // bytes, by Config.Spend
+	granted    int // bytes, by Grant
+	withheld   func(*xds.Resource) bool
 	used       int // of these: the sum of typed.unknown
 }
 
@@ -107,6 +109,7 @@ type flight struct {
 // Reply is a response to be sent.
 type Reply struct {
 	Type     xds.Type
+	URL      string          // of the type
 	Set      []*xds.Resource // by name; of a state-of-the-world stream's CDS and LDS: everything
 	Removed  []string        // sorted; never a name of Set
 	Nonce    string
@@ -126,20 +129,24 @@ func New(cfg Config, set *manifest.Set) *State {
 	if cfg.Names == nil {
 		cfg.Names = &Names{}
 	}
-	if cfg.Diff == nil {
-		cfg.Diff = manifest.Diff
-	}
 	return &State{cfg: cfg, target: set}
 }
 
 // Target is the event that the view has a newer set.
 func (s *State) Target(set *manifest.Set) { s.target = set }
 
+// Withhold is the event that other versions must not be sent to this client although it has not refused them itself; nil: there are none.
+// The function is asked by Next and Urgent, about versions that the client does not have.
+func (s *State) Withhold(versions func(*xds.Resource) bool) { s.withheld = versions }
+
+// withholds says whether a version must not be sent.
+func (s *State) withholds(r *xds.Resource) bool { return s.withheld != nil && s.withheld(r) }
+
 // Aims says whether the client is being brought to what a set has: whether Target was told of it, or of one with the same.
 func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }
 
 // Took says whether the client has acknowledged, or refused, all configuration of the newest set that it asks for. Endpoints do
-// not count, nor do removals that wait.
+// not count, nor do removals that wait, nor dynamic types.
 func (s *State) Took() bool {
 	for t := range s.types {
 		ty := &s.types[t]
@@ -160,22 +167,50 @@ func (s *State) EndResume() { s.resumeOver = true }
 // Idle says that Next has certainly nothing to give; cheap.
 func (s *State) Idle() bool {
 	for t := range s.types {
-		ty := &s.types[t]
-		if ty.subscribed && (ty.answer || ty.fresh || len(ty.overrides) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(xds.Type(t))) {
+		if !s.types[t].idle(s.stack(xds.Type(t))) {
+			return false
+		}
+	}
+	for _, d := range s.dynamic {
+		if d != nil && !d.idle(d.target) {
 			return false
 		}
 	}
 	return s.base == s.target
 }
 
-// InFlight is the number of unacknowledged responses of a type.
-func (s *State) InFlight(t xds.Type) int { return len(s.types[t].flights) }
+// idle says that nothing of a type is to be sent, and certainly nothing of a stack.
+func (ty *typed) idle(stack manifest.Stack) bool {
+	return !ty.subscribed || !ty.answer && !ty.fresh && len(ty.overrides) == 0 && len(ty.retry) == 0 && ty.sent == stack
+}
 
-// Charge counts bytes that the caller sends on the same stream beside the replies; negative once they are acknowledged.
-func (s *State) Charge(bytes int) { s.unacked += bytes }
+// InFlight is the number of unacknowledged responses of a type.
+func (s *State) InFlight(t xds.Type) int {
+	if ty := s.typed(t); ty != nil {
+		return len(ty.flights)
+	}
+	return 0
+}
+
+// Subscribed says whether a type was asked for on the stream.
+func (s *State) Subscribed(t xds.Type) bool {
+	ty := s.typed(t)
+	return ty != nil && ty.subscribed
+}
 
 // Unacked is the number of unacknowledged bytes.
 func (s *State) Unacked() int { return s.unacked }
+
+// typed is the state of a type; nil of a dynamic one that was never asked for.
+func (s *State) typed(t xds.Type) *typed {
+	if t < xds.NumTypes {
+		return &s.types[t]
+	}
+	if d := s.dynamicOf(t); d != nil {
+		return &d.typed
+	}
+	return nil
+}
 
 // goal is the set that a type is computed from: nil while listeners and routes have to wait.
 func (s *State) goal(t xds.Type) *manifest.Set {
@@ -185,7 +220,11 @@ func (s *State) goal(t xds.Type) *manifest.Set {
 	return s.target
 }
 
+// stack is what the client is to have of a type.
 func (s *State) stack(t xds.Type) manifest.Stack {
+	if d := s.dynamicOf(t); d != nil {
+		return d.target
+	}
 	if g := s.goal(t); g != nil {
 		return g.Types[t]
 	}

@@ -86,7 +86,6 @@ func (s *story) step(verb string, args []string) {
 	case "refuse":
 		if s.withheld == nil {
 			s.withheld = map[string]bool{}
-			s.cfg.Refused = func(r *xds.Resource) bool { return s.withheld[r.Type.String()+r.Version] }
 		}
 		s.withheld[args[0]+thing(typeOf(args[0]), args[1]).Version] = true
 	case "target":
@@ -152,6 +151,7 @@ func (s *story) target(args []string) {
 	set := s.set
 	if s.state == nil {
 		s.state = New(s.cfg, &set)
+		s.state.Withhold(func(r *xds.Resource) bool { return s.withheld[r.Type.String()+r.Version] })
 	} else {
 		s.state.Target(&set)
 	}
@@ -322,16 +322,22 @@ func evolve(old manifest.Stack, list []*xds.Resource) manifest.Stack {
 	return old
 }
 
-// What the caller sends beside the replies counts against the same credit.
-func TestChargeHoldsBack(t *testing.T) {
+// What agents are sent counts against the same credit.
+func TestDynamicTypesShareTheCredit(t *testing.T) {
 	set := &manifest.Set{Revision: 1}
-	s := New(Config{}, set)
-	s.Charge(Credit)
+	s := New(Config{Dynamic: []string{"navarch.io/test"}}, set)
+	s.Open(Dynamic(0))
+	s.Offer(Dynamic(0), one(t, "A", strings.Repeat("x", Credit)))
+	s.Request(Request{Type: Dynamic(0)}, nil)
+	large, ok := s.Next()
+	if !ok || large.URL != "navarch.io/test" {
+		t.Fatalf("%v", large)
+	}
 	s.Request(Request{Type: xds.Cluster}, nil)
 	if r, ok := s.Next(); ok {
 		t.Errorf("sent over the credit: %v", r)
 	}
-	s.Charge(-1)
+	s.Request(Request{Type: Dynamic(0), Nonce: large.Nonce}, nil)
 	if _, ok := s.Next(); !ok {
 		t.Error("not sent within the credit")
 	}

@@ -138,7 +138,8 @@ func FuzzState(f *testing.F) {
 // hostile sends what no Envoy sends.
 func hostile(t *testing.T, rnd func(int) int, steps int) {
 	e := newEditor(rnd, false)
-	s := New(Config{StateOfTheWorld: rnd(2) == 0, Credit: 600}, e.edit())
+	s := New(Config{StateOfTheWorld: rnd(2) == 0, Credit: 600, Dynamic: []string{"navarch.io/a", "navarch.io/b"}}, e.edit())
+	pool := []manifest.Stack{{}, one(t, "Ka", "1"), one(t, "Ka", "2"), one(t, "Kb", "1")}
 	names := []string{"Ka", "Kb", "*", "", "nobody", "r-a"}
 	some := func() []string { return names[rnd(len(names)):] }
 	var nonces []string
@@ -146,8 +147,9 @@ func hostile(t *testing.T, rnd func(int) int, steps int) {
 		switch rnd(4) {
 		case 0:
 			s.Target(e.edit())
+			s.Offer(Dynamic(rnd(3)), pool[rnd(len(pool))])
 		case 1, 2:
-			r := Request{Type: xds.Type(rnd(6)), Subscribe: slices.Values(some()), Unsubscribe: slices.Values(some()), Failed: rnd(3) == 0, Error: `name: "Ka" in route r-a`}
+			r := Request{Type: xds.Type(rnd(9)), Subscribe: slices.Values(some()), Unsubscribe: slices.Values(some()), Failed: rnd(3) == 0, Error: `name: "Ka" in route r-a`}
 			if len(nonces) > 0 && rnd(2) == 0 {
 				r.Nonce = nonces[rnd(len(nonces))]
 			}

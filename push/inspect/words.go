@@ -58,6 +58,7 @@ var words = map[string]string{
 	"Destinations":   "destinations",
 	"Discovery":      "how endpoints are found",
 	"Domains":        "domains",
+	"Egress":         "number of the egress listener in the Sidecar",
 	"Fallback":       "cluster of what matches nothing else",
 	"Hash":           "consistent hash",
 	"HTTP2":          "spoken to in HTTP/2",
@@ -209,6 +210,9 @@ func fieldPath(spec reflect.Value, field string, record model.Record) string {
 	case *model.Sidecar:
 		if v := spec.FieldByName("Ingress"); v.IsValid() && v.CanInt() {
 			return indexed("spec.ingress", int(v.Int()))
+		}
+		if v := spec.FieldByName("Egress"); v.IsValid() && v.CanInt() {
+			return indexed("spec.egress", int(v.Int())-1)
 		}
 	}
 	return ""

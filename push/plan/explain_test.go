@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -15,7 +16,8 @@ func TestBringersAreExplained(t *testing.T) {
 	dbs, lone, http := svc(t, "shop/db", "10.96.0.3", "tcp:9000:TCP"), svc(t, "shop/lone", "10.96.0.4", "tcp:9000:TCP"),
 		svc(t, "shop/web", "10.96.0.1", "http:80:HTTP")
 	ingress := sidecarOf(t, "shop/in", `{workloadSelector: {labels: {app: in}}, ingress: [{port: {number: 7000, protocol: TCP, name: in}}],
-egress: [{hosts: ['./lone.shop.svc.cluster.local']}]}`)
+egress: [{hosts: ['./lone.shop.svc.cluster.local'], port: {number: 1, protocol: WHAT, name: bad}}, {hosts: ['./web.shop.svc.cluster.local'],
+  port: {number: 80, protocol: HTTP, name: http}, bind: 127.0.10.1}, {hosts: ['./lone.shop.svc.cluster.local']}]}`)
 	p := New(Settings{Snapshot: snapshot(dbs, lone, http, tcp, ingress)})
 	plain, own := p.Join(node("shop", "lone-1", "app=lone")), p.Join(node("shop", "in-1", "app=in"))
 	for _, c := range []struct {
@@ -28,7 +30,8 @@ egress: [{hosts: ['./lone.shop.svc.cluster.local']}]}`)
 		{plain, "0.0.0.0_80", ""}, // whoever has HTTP at this port brings the same
 		{plain, xds.VirtualInbound, "Service shop/lone"},
 		{plain, xds.VirtualOutbound, ""},
-		{own, "10.96.0.4_9000", "Service shop/lone, Sidecar shop/in"},
+		{own, "10.96.0.4_9000", "Service shop/lone, Sidecar shop/in egress 3"},
+		{own, "127.0.10.1_80", "Sidecar shop/in egress 2"},
 		{own, xds.VirtualInbound, "Sidecar shop/in"},
 	} {
 		var objects []string
@@ -42,6 +45,9 @@ egress: [{hosts: ['./lone.shop.svc.cluster.local']}]}`)
 			}
 			if b.Sidecar != nil {
 				objects = append(objects, b.Sidecar.Key.String())
+			}
+			if b.Egress > 0 {
+				objects[len(objects)-1] += fmt.Sprintf(" egress %d", b.Egress)
 			}
 		}
 		if got := strings.Join(objects, ", "); got != c.want {

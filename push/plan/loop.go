@@ -68,8 +68,8 @@ type Loop struct {
 	clients *obs.Sampled // log lines that proxies bring about
 	calls   chan func()
 	ended   chan struct{}
-	resolve *resolve.Resolver // makes of the source's snapshots those that are planned from
-	planner *Planner          // nil until there is a snapshot
+	resolve resolver // makes of the source's snapshots those that are planned from; nil: the last one has panicked
+	planner *Planner // nil until there is a snapshot
 	proxies map[*Handle]*Proxy
 	newest  *mirror.Snapshot // resolved, without what is set aside
 	good    *mirror.Snapshot // the newest of which everything was planned; nil: none
@@ -99,6 +99,7 @@ type Loop struct {
 	said     atomic.Pointer[[]Problem]       // of excluded
 	latest   atomic.Pointer[mirror.Snapshot] // newest, for others
 	fault    func(*input.Input, view.Scope)  // tests have it panic, see input.Input.Fault
+	resolver func() resolver                 // makes one of the empty snapshot; tests have it panic
 
 	checking atomic.Bool
 	reports  reports
@@ -154,7 +155,8 @@ func NewLoop(cfg Config) (*Loop, error) {
 	if l.cfg.Crashes == nil {
 		l.cfg.Crashes = crash.New(l.log)
 	}
-	l.resolve = resolve.New(l.cfg.Crashes)
+	l.resolver = func() resolver { return resolve.New(l.cfg.Crashes) }
+	l.resolve = l.resolver()
 	return l, nil
 }
 
@@ -194,50 +196,6 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-check:
 			l.check()
 		}
-	}
-}
-
-// take sorts a change into the paths.
-func (l *Loop) take(box *loop.Box[mirror.Change]) {
-	c, ok := box.Take()
-	if !ok {
-		return
-	}
-	c = l.accept(l.resolve.Step(c))
-	l.newest = c.New
-	l.latest.Store(c.New)
-	if l.planner == nil && len(l.proxies) > 0 { // see restore
-		l.restore()
-		return
-	}
-	if l.planner == nil {
-		l.safely(func() {
-			l.planner = New(Settings{Pool: l.cfg.Pool, Snapshot: c.New, fault: l.fault})
-			l.good = c.New
-			l.show()
-		})
-		return
-	}
-	now := time.Now()
-	var endpoints, rest []mirror.Edit
-	for _, e := range c.Edits {
-		obs.InboundUpdates.WithLabelValues(e.Key().Kind.String()).Inc()
-		if l.pathOf(e, now) == Fast {
-			endpoints = append(endpoints, e)
-		} else {
-			rest = append(rest, e)
-		}
-	}
-	if len(c.Edits) == 0 && l.pending.Len()+l.endpointEdits.Len() == 0 {
-		l.endpoints.waits = true // nothing to plan, but the revision is another
-	}
-	if len(endpoints) > 0 {
-		l.endpointEdits.Add(endpoints)
-		l.endpoints.waits = true
-	}
-	if len(rest) > 0 {
-		l.pending.Add(rest)
-		l.config.note(now, l.pending.Len())
 	}
 }
 
@@ -364,7 +322,9 @@ func (l *Loop) Problems() []Problem {
 	l.look(func() {
 		if l.planner != nil {
 			q = l.planner.inquire()
-			q.found = append(q.found, input.Problems{"": l.resolve.Problems()})
+			if l.resolve != nil {
+				q.found = append(q.found, input.Problems{"": l.resolve.Problems()})
+			}
 		}
 	})
 	return l.reports.answer(q)

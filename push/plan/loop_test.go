@@ -29,11 +29,13 @@ func (f *testSource) Current() *mirror.Snapshot { return f.now }
 
 func (f *testSource) Subscribe() (*loop.Box[mirror.Change], func()) { return f.box, func() {} }
 
-func (f *testSource) put(records ...model.Record) {
+func (f *testSource) put(records ...model.Record) { f.apply(records) }
+
+func (f *testSource) apply(puts []model.Record, deletes ...model.Key) {
 	if f.now == nil {
 		f.now = mirror.Empty()
 	}
-	c := f.now.Apply(f.now.Revision()+1, records, nil)
+	c := f.now.Apply(f.now.Revision()+1, puts, deletes)
 	f.now = c.New
 	f.box.Put(c)
 }

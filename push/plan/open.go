@@ -110,7 +110,7 @@ func (l *Loop) reportMissing(p *Proxy, names []string) {
 		if told++; told > maxReported {
 			return
 		}
-		l.clients.Warn("a proxy asks for a Secret that it is not sent", cause, obs.KeyProxy, p.Node.ID, obs.KeyName, fmt.Sprintf("%.300q", name), obs.KeyReason, why)
+		l.clients.Warn("a proxy asks for a Secret that it is not sent", cause, obs.KeyNode, p.Node.ID, obs.KeyPeer, p.Node.Peer, obs.KeyName, fmt.Sprintf("%.300q", name), obs.KeyReason, why)
 	}
 }
 

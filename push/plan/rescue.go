@@ -182,7 +182,7 @@ func (l *Loop) giveUp(failed []*Handle) bool {
 	for _, h := range lost {
 		if p := l.proxies[h]; p != nil {
 			p.fault.Store(true)
-			l.log.Error("the view of a proxy cannot be planned, and no record is to blame: its stream ends", obs.KeyProxy, h.Node.ID)
+			l.log.Error("the view of a proxy cannot be planned, and no record is to blame: its stream ends", obs.KeyNode, h.Node.ID, obs.KeyPeer, h.Node.Peer)
 		}
 	}
 	return true

@@ -154,6 +154,7 @@ func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why 
 	t.Helper()
 	var log bytes.Buffer
 	o := &opener{}
+	n.ID, n.Peer = "router~10.1.1.1~site-1.shop~shop.svc", "10.9.9.9:1"
 	inBubble(t, Config{Opener: o, Authoriser: &judge{no: map[view.Identity]bool{other: true}}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(records...)
 		p, err := l.Join(t.Context(), n, nil)
@@ -172,6 +173,9 @@ func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why 
 		}
 		if (want == "") != strings.Contains(log.String(), "a Secret that it is not sent") || strings.Contains(log.String(), "key of") {
 			t.Errorf("log: %s", log.String())
+		}
+		if want == "" && !strings.Contains(log.String(), "node="+n.ID+" peer=10.9.9.9:1") {
+			t.Errorf("log without node and peer: %s", log.String())
 		}
 		if got := l.Standing(p, ask).Why; got != why || !strings.Contains(log.String(), why) {
 			t.Errorf("withheld because %q, want %q; log: %s", got, why, log.String())

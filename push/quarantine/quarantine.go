@@ -105,8 +105,19 @@ func New(cfg Config) *Quarantine {
 	return &Quarantine{cfg: cfg, state: NewState(cfg.Settings)}
 }
 
-// Withholds says whether a stream, by its number from 1, must not be sent a version. It is asked for every resource that is sent: it is free while
-// nothing is withheld, and does not allocate.
+// WithheldFrom lists what a stream of a view, by its number from 1, must not be sent; nil: nothing. It is asked before every response: it
+// is free while nothing is withheld, and costs as much as is withheld from the view.
+func (q *Quarantine) WithheldFrom(view, envoy string, stream uint64) []Key {
+	if !q.Active() {
+		return nil
+	}
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	return q.state.WithheldFrom(view, envoy, stream)
+}
+
+// Withholds says whether a stream, by its number from 1, must not be sent a version. It is free while nothing is withheld, and does not
+// allocate.
 func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 	if q.active.Load() == 0 {
 		return false

@@ -60,11 +60,12 @@ type Event struct {
 type State struct {
 	set        Settings
 	entries    map[Key]*entry
-	refused    map[Reporter]int // how many entries a reporter has refused
-	active     int              // entries of which was said that they are withheld
-	flights    map[*group]bool  // that are sent a retry
-	touched    map[*entry]bool  // since the last Settle
-	unanswered int              // retries, since then
+	refused    map[Reporter]int    // how many entries a reporter has refused
+	active     int                 // entries of which was said that they are withheld
+	views      map[string][]*entry // these, by view
+	flights    map[*group]bool     // that are sent a retry
+	touched    map[*entry]bool     // since the last Settle
+	unanswered int                 // retries, since then
 	resumed    []Key
 }
 
@@ -85,7 +86,7 @@ func NewState(set Settings) *State {
 	if set.Jitter == nil {
 		set.Jitter = rand.Float64
 	}
-	return &State{set: set, entries: map[Key]*entry{}, refused: map[Reporter]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
+	return &State{set: set, entries: map[Key]*entry{}, views: map[string][]*entry{}, refused: map[Reporter]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
 }
 
 // Empty says that nothing is remembered.
@@ -96,6 +97,16 @@ func (s *State) Active() int { return s.active }
 
 // Remembers says whether reports about a version still count.
 func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
+
+// WithheldFrom lists, as of the last Settle, what a stream of a view must not be sent; nil: nothing.
+func (s *State) WithheldFrom(view, envoy string, stream uint64) (all []Key) {
+	for _, e := range s.views[view] {
+		if s.Withholds(e.key, envoy, stream) {
+			all = append(all, e.key)
+		}
+	}
+	return all
+}
 
 // Withholds says whether a stream must not be sent a version.
 func (s *State) Withholds(k Key, envoy string, stream uint64) bool {
@@ -300,9 +311,15 @@ func (s *State) Settle(now time.Time) (events []Event, unanswered int) {
 		}
 		if e.reported = e.withheld(); e.reported {
 			s.active++
+			s.views[e.key.View] = append(s.views[e.key.View], e)
 			events = append(events, Event{Withhold, e.listing()})
 		} else {
 			s.active--
+			if left := slices.DeleteFunc(s.views[e.key.View], func(o *entry) bool { return o == e }); len(left) > 0 {
+				s.views[e.key.View] = left
+			} else {
+				delete(s.views, e.key.View)
+			}
 			events = append(events, Event{e.ended, e.last})
 		}
 	}

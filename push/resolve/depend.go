@@ -125,8 +125,7 @@ func (r *Resolver) index(key model.Key, u *unit, by int) {
 	if u == nil {
 		return
 	}
-	for _, s := range u.reads {
-		of := s.key()
+	for _, of := range u.keys {
 		if by < 0 {
 			if delete(r.readers[of], key); len(r.readers[of]) == 0 {
 				delete(r.readers, of)

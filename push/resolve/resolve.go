@@ -7,12 +7,14 @@ import (
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/problem"
 )
 
 // unit is one record that refers by set, resolved.
 type unit struct {
 	reads    []set
+	keys     []setKey     // of reads
 	became   model.Record // in the overlay; nil: nothing
 	problems []model.Problem
 }
@@ -61,9 +63,7 @@ func (r *Resolver) Step(c mirror.Change) mirror.Change {
 	}
 	touched := map[model.Key]bool{}
 	for _, e := range c.Edits {
-		for _, d := range r.table[e.Key().Kind] {
-			d.units(r, e, touched)
-		}
+		r.touch(e, touched)
 	}
 	r.source = c.New
 	altered := map[model.Key]bool{} // records under which the overlay is another
@@ -74,6 +74,23 @@ func (r *Resolver) Step(c mirror.Change) mirror.Change {
 	out.New = r.snapshot(out.Edits)
 	r.resolved = out.New
 	return out
+}
+
+// touch notes which units an edit touches. Where that panics it is all of them, so that nothing is missed.
+func (r *Resolver) touch(e mirror.Edit, touched map[model.Key]bool) {
+	key := e.Key()
+	defer func() {
+		if fault := recover(); fault != nil {
+			_ = r.crashes.Caught(crash.Plan, fault, obs.KeyObject, key.String()) // logged; everything is resolved again instead
+			touched[key] = true
+			for other := range r.units {
+				touched[other] = true
+			}
+		}
+	}()
+	for _, d := range r.table[key.Kind] {
+		d.units(r, e, touched)
+	}
 }
 
 // renew resolves one record again, and says under which keys the overlay is another.
@@ -121,11 +138,16 @@ func (r *Resolver) resolve(key model.Key) (u *unit) {
 			u = &unit{problems: []model.Problem{{Key: key, Code: problem.Internal, Severity: problem.Error,
 				Message: "what it refers to cannot be resolved, and the last that could stands: " + err.Error()}}}
 			if old := r.units[key]; old != nil {
-				u.reads, u.became = old.reads, old.became
+				u.reads, u.keys, u.became = old.reads, old.keys, old.became
 			}
 		}
 	}()
-	return resolutions[key.Kind](r.source, record)
+	if u = resolutions[key.Kind](r.source, record); u != nil {
+		for _, s := range u.reads {
+			u.keys = append(u.keys, s.key())
+		}
+	}
+	return u
 }
 
 // edits are what differs between the resolved snapshots, by the edits of the source and the keys under which the overlay is another.

@@ -128,6 +128,37 @@ func TestPanicLeavesWhatStood(t *testing.T) {
 	}
 }
 
+// Where it panics which units an edit touches, all are resolved again, so that nothing is missed; where a set that a unit reads cannot be
+// indexed, what the unit became last stands.
+func TestPanicTouchesAll(t *testing.T) {
+	saved := resolutions
+	defer func() { resolutions = saved }()
+	table := dependencies
+	r := New(nil)
+	r.table = &table
+	at := model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "one"}
+	r.Step(r.source.Apply(1, []model.Record{record(t, at, "{hosts: [h], selector: {app: x}}"), workload(t, "a/w", "address: 10.1.0.1, labels: {app: x}")}, nil))
+	table[model.KindWorkload] = []dependency{{"panics", func(*Resolver, mirror.Edit, map[model.Key]bool) { panic("deliberate") }}}
+	c := r.Step(r.source.Apply(2, []model.Record{workload(t, "a/w", "address: 10.1.0.2, labels: {app: x}")}, nil))
+	if got := endpointsOf(t, c.New, "one"); got[0].Address != "10.1.0.2" {
+		t.Errorf("it became %v", got)
+	}
+	resolutions[at.Kind] = func(s *mirror.Snapshot, of model.Record) *unit {
+		u := saved[at.Kind](s, of)
+		u.reads = append(u.reads, set{kind: model.KindWorkload, namespace: "a"}) // without a name and labels
+		return u
+	}
+	c = r.Step(r.source.Apply(3, []model.Record{workload(t, "a/w", "address: 10.1.0.3, labels: {app: x}")}, nil))
+	if got := endpointsOf(t, c.New, "one"); got[0].Address != "10.1.0.2" || len(r.Problems()) != 1 || r.Problems()[0].Key != at {
+		t.Errorf("it became %v; problems %v", got, r.Problems())
+	}
+	resolutions, table = saved, dependencies
+	c = r.Step(r.source.Apply(4, []model.Record{workload(t, "a/w", "address: 10.1.0.4, labels: {app: x}")}, nil))
+	if got := endpointsOf(t, c.New, "one"); got[0].Address != "10.1.0.4" || len(r.Problems()) > 0 {
+		t.Errorf("afterwards it became %v; problems %v", got, r.Problems())
+	}
+}
+
 // flip is one EndpointSlice of one of many services, with another address each time.
 func flip(t testing.TB, i int) model.Record {
 	return record(t, model.Key{Kind: model.KindEndpoints, Namespace: "a", Name: "slice"}, fmt.Sprintf("{hosts: [s0.k], endpoints: [{address: 10.2.0.%d}]}", i%250))

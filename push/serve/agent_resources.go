@@ -2,14 +2,64 @@ package serve
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
 )
+
+// AgentType is a type beside Envoy's own: agents ask for it on the stream that they carry for Envoy, and keep the answer for
+// themselves. A client has one resource of it, or none. It is pushed when it changes (Server.AgentResourceChanged). To delta.State it is a
+// dynamic type.
+type AgentType struct {
+	// TypeURL is what is asked for; not one of xds.Type.
+	TypeURL string
+	// Resource is the client's; nil: there is none. It is called before each response of a stream that subscribed: it must take constant
+	// time and not block. Equal content should be one pointer, so that its bytes are shared.
+	Resource func(Client, View) *AgentResource
+}
+
+// maxAgentTypes is how many AgentTypes a server may have.
+const maxAgentTypes = 8
+
+// AgentResource is an encoded resource of an agent type, shared by all streams that send it. Immutable.
+type AgentResource struct {
+	Name    string
+	Version string // hash of the body, in hexadecimal
+
+	stack manifest.Stack // which holds it alone
+}
+
+var agentMarshal = proto.MarshalOptions{Deterministic: true}
+
+// EncodeAgentResource makes a resource of a message, in an Any of its own type. An error is a message that does not marshal.
+func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
+	body := &anypb.Any{}
+	if err := anypb.MarshalFrom(body, m, agentMarshal); err != nil {
+		return nil, fmt.Errorf("encode agent resource %q: %w", name, err)
+	}
+	return EncodeAgentResourceBody(name, body)
+}
+
+// EncodeAgentResourceBody makes a resource of an encoded message. An error is a name or type URL that is not UTF-8, or no type URL.
+func EncodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, error) {
+	r, err := xds.EncodeAny(name, body)
+	if err != nil {
+		return nil, fmt.Errorf("agent resource: %w", err)
+	}
+	return &AgentResource{Name: name, Version: r.Version, stack: manifest.Stack{manifest.Scope: manifest.Of(r)}}, nil
+}
+
+func (r *AgentResource) resource() *xds.Resource { return r.stack[manifest.Scope].Get(r.Name) }
+
+// Body is a copy of what is in it, for debugging and tests.
+func (r *AgentResource) Body() *anypb.Any { return r.resource().Any() }
 
 // AgentResourceChanged says that clients may have another resource of an agent type: every stream that subscribed to it takes a turn,
 // in the lane of configuration. It never blocks; the work is one mark for each of them. A type that is not served is
@@ -34,92 +84,95 @@ func (s *Server) AgentResourceChangedFor(typeURL string, of func(v View, listens
 	}
 }
 
+// subscribeAgentType notes that a type is asked for, before the request is taken in; first: it was not before.
+func (st *stream) subscribeAgentType(i int) (first bool) {
+	bit := uint32(1) << i
+	return st.agentTypes.Or(bit)&bit == 0
+}
+
+func (st *stream) subscribed(i int) bool { return st.agentTypes.Load()&(1<<i) != 0 }
+
+// listens says whether the stream subscribed to an agent type, and is there.
 func (st *stream) listens(i int) bool {
+	if !st.subscribed(i) {
+		return false
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.agentSubscriptions != nil && st.agentSubscriptions[i] != nil && !st.closed
+	return !st.closed
 }
 
-// advanceAgentSubscription gives a request to the state of an agent type, and asks for a turn where there is something to answer.
-func (st *stream) advanceAgentSubscription(i int, m delta.Message) error {
-	now := time.Now()
-	agentType := &st.srv.cfg.AgentTypes[i]
-	var refusal, refused string
-	var acked int
-	var due, idle, closed bool
-	var moved time.Time
-	st.locked(func() {
-		if closed = st.closed; closed {
-			return
-		}
-		if st.agentSubscriptions == nil {
-			st.agentSubscriptions = make([]*agentSubscription, len(st.srv.cfg.AgentTypes))
-		}
-		if st.agentSubscriptions[i] == nil {
-			st.agentSubscriptions[i] = &agentSubscription{sotw: st.sotw}
-		}
-		s := st.agentSubscriptions[i]
-		res := agentType.Resource(st.client, st.view)
-		refusal, acked = s.request(m, res)
-		refused = s.refused
-		st.state.Charge(-acked)
-		_, _, due = s.due(res)
-		if idle = st.state.Idle(); idle {
-			moved = st.converged()
-		}
-	})
-	if closed {
-		return status.Error(codes.Aborted, "the stream was closed")
-	}
-	if refusal != "" {
-		st.srv.clients.Warn("agent refused an agent resource", agentType.TypeURL, append(st.about(errors.New(refusal)), "version", refused)...)
-	}
-	turn := st.turn.Load()
-	if acked > 0 {
-		turn.Acked(acked)
-	}
-	if !moved.IsZero() {
-		st.srv.cfg.Hooks.Converged(now.Sub(moved))
-	}
-	switch {
-	case !idle:
-		st.mark(turn, fanout.Answers, now)
-	case due:
-		st.mark(turn, fanout.Config, now)
-	}
-	return nil
+// offers are the resources of agent types that a client has, as of one moment. They are asked for before the stream's lock is taken,
+// because that calls others.
+type offers struct {
+	asked     uint32 // types that the client had subscribed to, a bit each: of others nothing is known
+	resources [maxAgentTypes]*AgentResource
 }
 
-// nextNotice takes the next response of the agent resources: within the credit that all responses of a stream share, so that sending
-// it does not block. Called with the lock held.
-func (st *stream) nextNotice(revision int64, now time.Time) (n notice, ok bool) {
-	for i, s := range st.agentSubscriptions {
-		if s == nil || s.nonce != 0 || st.state.Unacked() >= delta.Credit {
+// offersNow are the resources of the types that the client subscribed to.
+func (st *stream) offersNow() (all offers) {
+	all.asked = st.agentTypes.Load()
+	for i := range st.srv.cfg.AgentTypes {
+		if all.asked&(1<<i) != 0 {
+			all.resources[i] = st.srv.cfg.AgentTypes[i].Resource(st.client, st.view)
+		}
+	}
+	return all
+}
+
+// offer tells the state of the newest resources. Called with the lock held.
+func (st *stream) offer(all *offers) {
+	for i := range st.srv.cfg.AgentTypes {
+		if all.asked&(1<<i) == 0 {
 			continue
 		}
-		agentType := &st.srv.cfg.AgentTypes[i]
-		if n, ok = s.next(agentType.TypeURL, revision, agentType.Resource(st.client, st.view), now); ok {
-			st.state.Charge(n.size)
-			return n, true
+		var newest manifest.Stack
+		if r := all.resources[i]; r != nil {
+			newest = r.stack
 		}
+		st.state.Offer(delta.Dynamic(i), newest)
 	}
-	return notice{}, false
 }
 
-// lateAgentSubscription is the agent type whose response is not acknowledged in time; empty: none is. Called with the lock held.
-func (st *stream) lateAgentSubscription(now time.Time) string {
-	for i, s := range st.agentSubscriptions {
-		if s == nil || s.nonce == 0 || !s.set {
+// agentType says which agent type a type is; false: it is none.
+func agentType(t xds.Type) (i int, is bool) {
+	i = int(t) - int(delta.Dynamic(0))
+	return i, i >= 0
+}
+
+// reportAgent passes on what the state machine noticed of an agent type.
+func (st *stream) reportAgent(i int, r *delta.Report) {
+	if r.Kind == delta.Nacked {
+		st.srv.clients.Warn("agent refused an agent resource", st.srv.cfg.AgentTypes[i].TypeURL, append(st.about(errors.New(r.Text)), "version", r.Version)...)
+	}
+}
+
+// lateAgentType is the agent type whose resource is not acknowledged in time; empty: none is. Called with the lock held.
+func (st *stream) lateAgentType(now time.Time) string {
+	for i := range st.agentWaiting {
+		if !st.state.InFlightResource(delta.Dynamic(i)) {
 			continue // stock agents do not acknowledge a response without resources of their own types
 		}
-		if st.sendingDue { // the client may not get to read it before it has what it is owed
-			s.since = max(s.since, now.UnixNano())
+		if st.sendingDue { // the client may not get to read it before it has what is due
+			st.agentWaiting[i] = max(st.agentWaiting[i], now.UnixNano())
 		}
-		if now.Sub(time.Unix(0, s.since)) > st.srv.cfg.AckDeadline {
+		if now.Sub(time.Unix(0, st.agentWaiting[i])) > st.srv.cfg.AckDeadline {
 			return st.srv.cfg.AgentTypes[i].TypeURL
 		}
 	}
 	return ""
+}
+
+// waitingSince is where it is noted since when the oldest response of a type waits for its ACK. Called with the lock held.
+func (st *stream) waitingSince(t xds.Type) *int64 {
+	i, is := agentType(t)
+	if !is {
+		return &st.waiting[t]
+	}
+	if st.agentWaiting == nil {
+		st.agentWaiting = make([]int64, len(st.srv.cfg.AgentTypes))
+	}
+	return &st.agentWaiting[i]
 }
 
 // AgentSubscriptionInfo is one agent type of one stream, for debugging.
@@ -132,10 +185,16 @@ type AgentSubscriptionInfo struct {
 
 // agentSubscriptionInfo is called with the lock held.
 func (st *stream) agentSubscriptionInfo() (all []AgentSubscriptionInfo) {
-	for i, s := range st.agentSubscriptions {
-		if s != nil {
-			all = append(all, AgentSubscriptionInfo{st.srv.cfg.AgentTypes[i].TypeURL, s.holds.version, s.refused, s.nonce != 0})
+	for i := range st.srv.cfg.AgentTypes {
+		t := delta.Dynamic(i)
+		if !st.state.Subscribed(t) {
+			continue
 		}
+		info := AgentSubscriptionInfo{TypeURL: st.srv.cfg.AgentTypes[i].TypeURL, Refused: st.state.Refused(t), InFlight: st.state.InFlight(t) > 0}
+		for _, r := range st.state.Holding(t) {
+			info.Version = r.Version
+		}
+		all = append(all, info)
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,27 @@ import (
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/xds"
 )
+
+const agentURL = "navarch.io/test"
+
+// board is an agent resource that a test changes.
+type board struct {
+	res   atomic.Pointer[AgentResource]
+	asked atomic.Int32
+}
+
+func (b *board) agentType() AgentType {
+	return AgentType{TypeURL: agentURL, Resource: func(Client, View) *AgentResource { b.asked.Add(1); return b.res.Load() }}
+}
+
+func agentResource(t testing.TB, name, content string) *AgentResource {
+	t.Helper()
+	r, err := EncodeAgentResource(name, structpb.NewStringValue(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
 
 // An agent resource is pushed to who subscribed, beside what Envoy asked for; who did not is not disturbed; and every response says
 // of which revision it is.
@@ -36,7 +58,7 @@ func TestAgentResourceIsPushed(t *testing.T) {
 		}
 		c.ack(r)
 	}
-	if md, err := agent.Header(); err != nil || !slices.Equal(md.Get(StoreHeader), []string{"c1"}) {
+	if md, err := agent.Header(); err != nil || !slices.Equal(md.Get("navarch-store"), []string{"c1"}) {
 		t.Errorf("header %v %v", md, err)
 	}
 	if n := b.asked.Load(); n != 0 {
@@ -193,7 +215,7 @@ func besides(t *testing.T, srv *Server, streams, subscribed uint64) map[uint64]*
 	all := map[uint64]*stream{}
 	for i := range streams {
 		st := &stream{srv: srv, id: i, grpc: &sink{}, view: view}
-		st.state = delta.New(delta.Config{}, view.set)
+		st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, view.set)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		srv.add(st)
 		if all[i] = st; i < subscribed {
@@ -225,8 +247,8 @@ func TestAgentResourceWork(t *testing.T) {
 		if marked := st.markedAt[fanout.Config].Load() != 0; marked != (id < subscribed) {
 			t.Fatalf("stream %d of %d subscribed ones: marked %v", id, subscribed, marked)
 		}
-		if (st.agentSubscriptions != nil) != (id < subscribed) {
-			t.Fatalf("stream %d keeps state of agent resources: %v", id, st.agentSubscriptions)
+		if st.state.Subscribed(delta.Dynamic(0)) != (id < subscribed) || st.agentWaiting != nil && id >= subscribed {
+			t.Fatalf("stream %d keeps state of agent resources", id)
 		}
 	}
 	push := func() {
@@ -235,10 +257,10 @@ func TestAgentResourceWork(t *testing.T) {
 			if st.send(false, 0) < size {
 				t.Fatal("nothing was sent")
 			}
-			if out := st.grpc.(*sink).got; &out.bufs[1].ReadOnlyData()[0] != &b.res.Load().delta.ReadOnlyData()[0] {
+			if out := st.grpc.(*sink).got; &out.bufs[1].ReadOnlyData()[0] != &b.res.Load().resource().Buffers()[0].ReadOnlyData()[0] {
 				t.Fatal("the bytes are not the shared ones")
 			}
-			if err := st.take(t.Context(), encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL, ResponseNonce: nonceOf(st.agentSubscriptions[0].nonce)})); err != nil {
+			if err := st.take(t.Context(), encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL, ResponseNonce: st.state.Info(delta.Dynamic(0)).Sent})); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -279,7 +301,7 @@ func TestAgentResourceChangedForSome(t *testing.T) {
 	for i := range all {
 		view := &stillView{set: set}
 		st := &stream{srv: srv, id: uint64(i), grpc: &sink{}, view: view}
-		st.state = delta.New(delta.Config{}, set)
+		st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, set)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		srv.add(st)
 		if views[view], all[i] = st, st; i < 2 {
@@ -310,7 +332,7 @@ func TestSettlesAfterEnvoySpoke(t *testing.T) {
 	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{(&board{}).agentType()}})
 	view := &stillView{set: newPlanner().set}
 	st := &stream{srv: srv, grpc: &sink{}, view: view, opened: time.Now()}
-	st.state = delta.New(delta.Config{}, view.set)
+	st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, view.set)
 	st.turn.Store(srv.loop.Join("ns", false, st.send))
 	for i, step := range []struct {
 		url     string
@@ -385,5 +407,39 @@ func TestAgentResourceOnStateOfTheWorldStream(t *testing.T) {
 	s.AgentResourceChanged(agentURL)
 	if r := receive(); len(r.Resources) != 0 || r.VersionInfo != "" {
 		t.Errorf("removal: %v", r)
+	}
+}
+
+// What was found out before a client subscribed says nothing of what it subscribes to; and a client that subscribes is looked at once more
+// when the state knows of it, for the resource may have changed meanwhile.
+func TestAgentSubscribesMeanwhile(t *testing.T) {
+	b := &board{}
+	res := agentResource(t, "A", "1")
+	b.res.Store(res)
+	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{b.agentType()}})
+	for held, want := range map[string]string{"": "A", res.Version: ""} {
+		st := besides(t, srv, 1, 0)[0]
+		give(t, st, delta.Request{Type: xds.Cluster})
+		r, _ := st.state.Next()
+		give(t, st, delta.Request{Type: xds.Cluster, Nonce: r.Nonce})
+		if _, more := st.state.Next(); more || !st.state.Idle() {
+			t.Fatal("Envoy waits for something")
+		}
+		st.markedAt[fanout.Answers].Store(0)
+		before := st.offersNow()
+		ask := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL, ResourceNamesSubscribe: []string{"A"}}
+		if held != "" {
+			ask.InitialResourceVersions = map[string]string{"A": held}
+		}
+		if err := st.take(t.Context(), encoded(t, ask)); err != nil {
+			t.Fatal(err)
+		}
+		if st.markedAt[fanout.Answers].Load() == 0 {
+			t.Errorf("held %q: the stream waits for no turn", held)
+		}
+		st.offer(&before)
+		if r, sent := st.state.Next(); sent != (want != "") || len(r.Removed) > 0 || sent && r.Set[0].Name != want {
+			t.Errorf("held %q: sent %v", held, r)
+		}
 	}
 }

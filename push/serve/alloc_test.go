@@ -42,7 +42,7 @@ func pushed(t *testing.T, streams, size int) (objects, bytes float64) {
 	all := make([]*stream, streams)
 	for i := range all {
 		st := &stream{srv: srv, grpc: &sink{}, view: view}
-		st.state = delta.New(delta.Config{Diff: srv.diff.between, Names: &srv.sets}, sets[0])
+		st.state = delta.New(delta.Config{Diffs: &srv.diffs, Names: &srv.sets}, sets[0])
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		give(t, st, delta.Request{Type: xds.Cluster})
 		all[i] = st
@@ -135,7 +135,7 @@ func joins(t *testing.T, n int) (resources, segments int, objects, bytes float64
 		own := *set
 		own.Types[xds.Cluster][manifest.Workload] = manifest.Of(large(fmt.Sprintf("inbound|%d||", i), 500, "0"))
 		st := &stream{srv: srv, grpc: &sink{}, view: &stillView{set: &own}}
-		st.state = delta.New(delta.Config{Diff: srv.diff.between, Names: &srv.sets}, &own)
+		st.state = delta.New(delta.Config{Diffs: &srv.diffs, Names: &srv.sets}, &own)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		segments = 0
 		for _, r := range []delta.Request{{Type: xds.Cluster}, {Type: xds.Endpoint, Subscribe: slices.Values(names)}} {

@@ -71,7 +71,7 @@ func exhausted(err error) error {
 // leftOut tells that names of a request were left out.
 func (st *stream) leftOut(m delta.Message, names int) {
 	st.srv.cfg.Hooks.Bounded(BoundNames, names)
-	st.srv.clients.Warn("names that there is nothing of are left out: a proxy asks for too many", m.Type.String(),
+	st.srv.clients.Warn("names that there is nothing of are left out: a proxy asks for too many", typeName(m.Type, m.TypeURL),
 		append(st.about(errors.New("they are neither answered nor kept")), "names", names)...)
 }
 

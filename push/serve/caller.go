@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/view"
 )
 
@@ -35,7 +36,7 @@ func (st *stream) authenticate(ctx context.Context) error {
 		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
 	}
 	st.client.Identity, st.client.Ends, st.client.Pod, st.client.Cluster = st.caller.ID.String(), st.caller.NotAfter, st.caller.Pod, st.caller.Cluster
-	st.client.MinRevision = minRevisionOf(ctx)
+	st.client.MinRevision = agentapi.DecodeMinRevision(ctx)
 	return st.enter()
 }
 

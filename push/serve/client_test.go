@@ -141,7 +141,7 @@ func TestRefusedStreams(t *testing.T) {
 			if got := cl.end(); got.Code() != c.code || !strings.Contains(got.Message(), c.says) {
 				t.Errorf("%v", got)
 			}
-			if got := strings.Join(cl.Trailer().Get(BehindTrailer), " "); got != c.behind {
+			if got := strings.Join(cl.Trailer().Get("navarch-behind"), " "); got != c.behind {
 				t.Errorf("the trailer says %q, want %q", got, c.behind)
 			}
 			if n := len(s.Inspect()); n != 0 {

@@ -75,13 +75,13 @@ func encodeDelta(r *delta.Reply) *response {
 	if n := len(r.Encoded) + 2; n > len(out.few) {
 		out.bufs = make(mem.BufferSlice, 0, n)
 	}
-	out.head, out.tail = frame(r.Revision, r.Type.URL(), r.Nonce, r.Removed)
+	out.head, out.tail = frame(r.Revision, r.URL, r.Nonce, r.Removed)
 	out.bufs = append(append(append(out.bufs, &out.head), r.Encoded...), &out.tail)
 	return out
 }
 
 // frame is what stands before and after the resources: system_version_info=1 (the store's revision, in decimal: the
-// client's floor on its next stream), and type_url=4, nonce=5, removed_resources=6. With resources=2 between them it is,
+// client's minimum revision on its next stream), and type_url=4, nonce=5, removed_resources=6. With resources=2 between them it is,
 // byte by byte, what deterministic protobuf makes of it.
 func frame(revision int64, url, nonce string, removed []string) (head, tail mem.SliceBuffer) {
 	b := make([]byte, 0, 40+len(url)+len(nonce))
@@ -99,31 +99,17 @@ func frame(revision int64, url, nonce string, removed []string) (head, tail mem.
 
 // encodeStateOfTheWorld makes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5}.
 func encodeStateOfTheWorld(r *delta.Reply) *response {
-	bufs := mem.BufferSlice{mem.SliceBuffer(appendText(nil, 1, r.Version))}
+	var bufs mem.BufferSlice
+	if r.Version != "" {
+		bufs = append(bufs, mem.SliceBuffer(appendText(nil, 1, r.Version)))
+	}
 	for _, res := range r.Set {
 		for _, b := range res.State() {
 			bufs = append(bufs, mem.SliceBuffer(b))
 		}
 	}
-	tail := appendText(nil, 4, r.Type.URL())
+	tail := appendText(nil, 4, r.URL)
 	return &response{bufs: append(bufs, mem.SliceBuffer(appendText(tail, 5, r.Nonce)))}
-}
-
-// encodeNotice makes a response of an agent resource, of either protocol.
-func encodeNotice(n *notice, world bool) *response {
-	if !world {
-		head, tail := frame(n.revision, n.url, n.nonce, n.removed)
-		if n.resource == nil {
-			return &response{bufs: mem.BufferSlice{head, tail}}
-		}
-		return &response{bufs: mem.BufferSlice{head, n.resource.delta, tail}}
-	}
-	bufs := mem.BufferSlice{}
-	if n.resource != nil {
-		bufs = append(bufs, mem.SliceBuffer(appendText(nil, 1, n.resource.Version)), n.resource.sotw)
-	}
-	tail := appendText(nil, 4, n.url)
-	return &response{bufs: append(bufs, mem.SliceBuffer(appendText(tail, 5, n.nonce)))}
 }
 
 func appendText(b []byte, field protowire.Number, s string) []byte {

@@ -15,7 +15,7 @@ import (
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
 func TestResponsesAreCanonical(t *testing.T) {
-	reply := &delta.Reply{Type: xds.Cluster, Set: []*xds.Resource{cluster("a"), cluster("b")}, Removed: []string{"c", "d"}, Nonce: "12", Version: "v", Revision: 1 << 40}
+	reply := &delta.Reply{Type: xds.Cluster, URL: xds.Cluster.URL(), Set: []*xds.Resource{cluster("a"), cluster("b")}, Removed: []string{"c", "d"}, Nonce: "12", Version: "v", Revision: 1 << 40}
 	reply.Encoded, _ = xds.Pack(reply.Set)
 	d := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: reply.Type.URL(), Nonce: reply.Nonce, RemovedResources: reply.Removed, SystemVersionInfo: "1099511627776"}
 	w := &discoveryv3.DiscoveryResponse{TypeUrl: reply.Type.URL(), Nonce: reply.Nonce, VersionInfo: reply.Version}
@@ -28,21 +28,22 @@ func TestResponsesAreCanonical(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &notice{resource: agentType, removed: []string{"y"}, url: "navarch.io/x", nonce: "a1", revision: 7}
-	gone := &notice{removed: []string{"y"}, url: "navarch.io/x", nonce: "a1", revision: 7}
+	n := &delta.Reply{Type: delta.Dynamic(0), URL: "navarch.io/x", Set: []*xds.Resource{agentType.resource()}, Removed: []string{"y"}, Nonce: "a1", Version: "v", Revision: 7}
+	n.Encoded, _ = xds.Pack(n.Set)
+	gone := &delta.Reply{Type: delta.Dynamic(0), URL: "navarch.io/x", Removed: []string{"y"}, Nonce: "a1", Revision: 7}
 	body := pack(clusterMessage("x"))
-	agentDelta := &discoveryv3.DeltaDiscoveryResponse{SystemVersionInfo: "7", TypeUrl: n.url, Nonce: n.nonce, RemovedResources: n.removed}
+	agentDelta := &discoveryv3.DeltaDiscoveryResponse{SystemVersionInfo: "7", TypeUrl: n.URL, Nonce: n.Nonce, RemovedResources: n.Removed}
 	agentGone := proto.Clone(agentDelta)
 	agentDelta.Resources = []*discoveryv3.Resource{{Name: "x", Version: agentType.Version, Resource: body}}
-	agentSotw := &discoveryv3.DiscoveryResponse{VersionInfo: agentType.Version, TypeUrl: n.url, Nonce: n.nonce, Resources: []*anypb.Any{body}}
+	agentSotw := &discoveryv3.DiscoveryResponse{VersionInfo: n.Version, TypeUrl: n.URL, Nonce: n.Nonce, Resources: []*anypb.Any{body}}
 	for name, c := range map[string]struct {
 		got  *response
 		want proto.Message
 	}{
 		"delta": {encodeDelta(reply), d}, "state of the world": {encodeStateOfTheWorld(reply), w},
-		"aside": {encodeNotice(n, false), agentDelta}, "aside, removed": {encodeNotice(gone, false), agentGone},
-		"aside, state of the world":          {encodeNotice(n, true), agentSotw},
-		"aside, removed, state of the world": {encodeNotice(gone, true), &discoveryv3.DiscoveryResponse{TypeUrl: n.url, Nonce: n.nonce}},
+		"agent type": {encodeDelta(n), agentDelta}, "agent type, removed": {encodeDelta(gone), agentGone},
+		"agent type, state of the world":          {encodeStateOfTheWorld(n), agentSotw},
+		"agent type, removed, state of the world": {encodeStateOfTheWorld(gone), &discoveryv3.DiscoveryResponse{TypeUrl: n.URL, Nonce: n.Nonce}},
 	} {
 		want, err := deterministic.Marshal(c.want)
 		if err != nil {

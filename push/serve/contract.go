@@ -6,8 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"google.golang.org/grpc/metadata"
-
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/manifest"
 )
@@ -31,56 +30,25 @@ func (e *BehindError) Unwrap() error { return e.Err }
 
 // Client is who has opened a stream.
 type Client struct {
-	ID          string      // of the first request's node
-	Node        []byte      // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
-	Identity    string      // the authenticated peer (a SPIFFE ID); empty on plain text
-	Pod         string      // that its token is bound to; empty: to none
-	Cluster     string      // whose keys verified its token; empty: none did, or it is not known whose
-	Ends        time.Time   // when its credential does; zero: not known
-	Addr        string      // the peer's address
-	Envoy       string      // version of its Envoy; empty: it does not say
-	MinRevision MinRevision // what it has seen before
-	Secure      bool        // the connection is TLS
+	ID          string               // of the first request's node
+	Node        []byte               // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
+	Identity    string               // the authenticated peer (a SPIFFE ID); empty on plain text
+	Pod         string               // that its token is bound to; empty: to none
+	Cluster     string               // whose keys verified its token; empty: none did, or it is not known whose
+	Ends        time.Time            // when its credential does; zero: not known
+	Addr        string               // the peer's address
+	Envoy       string               // version of its Envoy; empty: it does not say
+	MinRevision agentapi.MinRevision // what it has seen before
+	Secure      bool                 // the connection is TLS
 	// Holds says that its first request said what it has, or was an agent's for an agent resource: which asks to be let in before it
 	// moves its Envoy, and says then what that has. A join that is cheap.
 	Holds bool
 }
 
-// MinRevision is the newest revision of the store that a client has seen, on any replica: it must not be taken back behind it.
-type MinRevision struct {
-	Store    string // which store (Config.Store); empty: the client does not know
-	Revision int64  // 0: it has seen none
-}
-
-// Metadata of a stream. The server names its store in the header of its answer; the client names that, and the highest
-// system_version_info that it has seen, when it opens its next stream. A server that is behind that ends the stream, and names
-// the revision that it has in the trailer.
-const (
-	StoreHeader    = "navarch-store"
-	RevisionHeader = "navarch-revision"
-	BehindTrailer  = "navarch-behind"
-)
-
-// minRevisionOf reads a client's word. What is not a revision is none: the word comes from outside, and who forges one is the only
-// one that waits for it.
-func minRevisionOf(ctx context.Context) (f MinRevision) {
-	one := func(header string) string {
-		if values := metadata.ValueFromIncomingContext(ctx, header); len(values) == 1 {
-			return values[0]
-		}
-		return ""
-	}
-	revision, err := strconv.ParseInt(one(RevisionHeader), 10, 64)
-	if err != nil || revision <= 0 {
-		return MinRevision{}
-	}
-	return MinRevision{Store: one(StoreHeader), Revision: revision}
-}
-
 // Planner is what serve needs of the plan loop.
 //
 // Join plans a view for a client and blocks until the view's first set is complete, or ctx ends (it ends with the
-// stream). It waits, within bounds, until the set is as new as c.Floor. Errors: ErrNotReady and BehindError become
+// stream). It waits, within bounds, until the set is as new as c.MinRevision. Errors: ErrNotReady and BehindError become
 // Unavailable; one that carries a gRPC status goes out as it is; any other says what is wrong with the node, and becomes InvalidArgument
 // with its text.
 //

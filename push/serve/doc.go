@@ -2,11 +2,12 @@
 //
 // # Data structures
 //
-// Server has the streams, and hands each to its Planner (implemented by cmd/navarchd around push/plan): Join gives a View, whose Set is what
+// Server has the streams, and hands each to its Planner (implemented by push/join around push/plan): Join gives a View, whose Set is what
 // the proxy should have. A stream has one reading goroutine, which is gRPC's handler, and no goroutine of its own for sending: a worker of the
 // fan-out sends while it has the stream's turn. stream.mu guards the delta.State; sending marks the time between Next and the end of
-// SendMsg, in which nobody else sends; the lock itself is never held while something is sent. Agents ask for types of their own on the same
-// stream (AgentType, agent_resources.go), and tools ask questions (Answer, answer.go).
+// SendMsg, in which nobody else sends; the lock itself is never held while something is sent, nor while anything that a Config is made of is
+// called: what the state has to know of the quarantine, of budgets and of credentials is found out before. Agents ask for types of their own on the same
+// stream (AgentType, agent_resources.go), which are dynamic types of its delta.State, and tools ask questions (Answer, answer.go).
 //
 // # One change
 //
@@ -19,7 +20,7 @@
 //
 // No byte of a resource is copied for a stream. A client that does not read, or does not acknowledge in time, is closed, and harms nobody
 // else. What a stream keeps because of what its client wrote is bounded for the stream and for the identity (push/budget). A panic ends
-// one stream. A stream ends when its right does (recheck, cmd/navarchd/expiry.go).
+// one stream. A stream ends when its right does (recheck, ca/expiry).
 //
 // Owns: the streams and the goroutines that read and write them.  Reads: views, through Planner.  Never: the snapshot, a builder.
 package serve

@@ -6,12 +6,21 @@ import (
 	"slices"
 	"strings"
 
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
 )
 
 // about is what a log line of a stream says, with an error.
 func (st *stream) about(err error) []any {
 	return []any{obs.KeyNode, st.client.ID, obs.KeyPeer, st.client.Addr, obs.KeyIdentity, st.client.Identity, obs.KeyError, err}
+}
+
+// typeName is what a type is called in log lines: an agent's type by its URL.
+func typeName(t xds.Type, url string) string {
+	if t < xds.NumTypes {
+		return t.String()
+	}
+	return url
 }
 
 // logRefusal says what a proxy did not take: of each resource the first at once, then a sample.

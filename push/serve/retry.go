@@ -9,17 +9,44 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// withheld says whether the stream must not be sent a resource although it did not refuse it itself.
-func (st *stream) withheld(r *xds.Resource) bool {
-	if st.holdKey(r) {
-		return true
-	}
-	q := st.srv.cfg.Quarantine
-	return q.Active() && q.Withholds(keyOf(st.view.ID(), r), st.client.Envoy, st.id)
+// withheld is what a stream must not be sent although it did not refuse it itself, as of one moment. It is found out before the stream's
+// lock is taken, because it calls others.
+type withheld struct {
+	versions []quarantine.Key // of the stream's view
+	secrets  bool             // all versions of Secrets that the client does not have: the caller's credential has ended
+	secret   bool             // one of these was to be sent
 }
 
-func keyOf(view string, r *xds.Resource) quarantine.Key {
-	return quarantine.Key{View: view, Type: r.Type, Name: r.Name, Version: r.Version}
+// withheldNow is what a stream must not be sent now; nil, as almost always: nothing.
+func (st *stream) withheldNow() *withheld {
+	var w withheld
+	if q := st.srv.cfg.Quarantine; q.Active() {
+		w.versions = q.WithheldFrom(st.view.ID(), st.client.Envoy, st.id)
+	}
+	if st.secrets.Load() {
+		may, _ := st.credentialAllows()
+		w.secrets = !may
+	}
+	if len(w.versions) == 0 && !w.secrets {
+		return nil
+	}
+	return &withheld{versions: w.versions, secrets: w.secrets}
+}
+
+// covers is what delta.State.Withhold is given.
+func (w *withheld) covers() func(*xds.Resource) bool {
+	if w == nil {
+		return nil
+	}
+	return func(r *xds.Resource) bool {
+		if w.secrets && r.Type == xds.Secret { // a private key that the client did not have (issue 12, item 3)
+			w.secret = true
+			return true
+		}
+		return slices.ContainsFunc(w.versions, func(k quarantine.Key) bool {
+			return k.Type == r.Type && k.Name == r.Name && k.Version == r.Version
+		})
+	}
 }
 
 // reporter is who the client is to the quarantine.

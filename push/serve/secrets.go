@@ -31,7 +31,11 @@ const (
 // any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
 func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
 	asker, ok := st.view.(SecretSubscriber)
-	if !ok || m.Type != xds.Secret {
+	if m.Type != xds.Secret {
+		return func() {}
+	}
+	st.secrets.Store(true)
+	if !ok {
 		return func() {}
 	}
 	var add, drop []string
@@ -108,19 +112,6 @@ func (st *stream) noKeys(again bool, what string) {
 	if again {
 		st.kill(status.Error(codes.Unauthenticated, err.Error()))
 	}
-}
-
-// holdKey says whether a new version of a Secret must not be sent because the caller's credential has ended: that is a private key
-// which they did not have (issue 12, item 3). It is called with the stream's lock held.
-func (st *stream) holdKey(r *xds.Resource) bool {
-	if r.Type != xds.Secret {
-		return false
-	}
-	if may, _ := st.credentialAllows(); may {
-		return false
-	}
-	st.keysHeld = true
-	return true
 }
 
 // heldKeys looks again at new versions of Secrets that were held back: they are sent where the identity has shown a newer

@@ -84,27 +84,23 @@ func (st *stream) lend(out outgoing, start time.Time, urgent bool) {
 	}()
 }
 
-// outgoing is one response: to a question, or of an agent resource where that has a nonce, else of a type of Envoy's.
+// outgoing is one response: to a question, or of a type that is subscribed to.
 type outgoing struct {
 	reply  delta.Reply
-	notice notice
 	answer *answer
 }
 
 func (o *outgoing) what() string {
-	switch {
-	case o.answer != nil:
+	if o.answer != nil {
 		return o.answer.url
-	case o.notice.nonce != "":
-		return o.notice.url
 	}
-	return o.reply.Type.String()
+	return typeName(o.reply.Type, o.reply.URL)
 }
 
 // next takes the next response from the state machines; where there is none, the stream is no longer being sent to. since
-// is when the view moved, where the client turns out to have all of that acknowledged. Agent resources come first: they are small,
-// and rarely there.
+// is when the view moved, where the client turns out to have all of that acknowledged.
 func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since time.Time) {
+	w, offers := st.withheldNow(), st.offersNow()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.sendingDue = false
@@ -112,19 +108,19 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 		st.sending = false
 		return out, false, since
 	}
+	st.state.Withhold(w.covers())
+	st.offer(&offers)
 	if out.answer = st.nextAnswer(); out.answer != nil {
 		return out, true, since
 	}
 	set := st.view.Set()
-	if out.notice, ok = st.nextNotice(set.Revision, now); ok {
-		return out, true, since
-	}
 	st.state.Target(set)
 	if urgent = urgent && !st.whole || !st.begins(set, now); urgent {
 		out.reply, ok = st.state.Urgent()
 	} else {
 		out.reply, ok = st.state.Next()
 	}
+	st.keysHeld = st.keysHeld || w != nil && w.secret
 	if !ok {
 		st.sending, st.whole = false, false
 		if urgent {
@@ -137,11 +133,13 @@ func (st *stream) next(now time.Time, urgent bool) (out outgoing, ok bool, since
 		return out, false, st.converged()
 	}
 	reply := &out.reply
-	st.pushed = true
-	st.rollout.sent = st.rollout.sent || !urgent && reply.Type != xds.Endpoint
 	st.sendingDue = reply.Due
 	if st.state.InFlight(reply.Type) == 1 {
-		st.waiting[reply.Type] = now.UnixNano()
+		*st.waitingSince(reply.Type) = now.UnixNano()
+	}
+	if _, agents := agentType(reply.Type); !agents {
+		st.pushed = true
+		st.rollout.sent = st.rollout.sent || !urgent && reply.Type != xds.Endpoint
 	}
 	return out, true, since
 }
@@ -169,8 +167,6 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 	switch {
 	case o.answer != nil:
 		msg = o.answer.message
-	case o.notice.nonce != "":
-		msg = encodeNotice(&o.notice, st.sotw)
 	case st.sotw:
 		msg = encodeStateOfTheWorld(r)
 	default:
@@ -188,18 +184,15 @@ func (st *stream) push(o *outgoing, start time.Time, lent bool) (bytes int, writ
 		return 0, false
 	}
 	hooks := &st.srv.cfg.Hooks
-	st.heavy = o.answer != nil
-	switch {
-	case o.answer != nil:
+	if st.heavy = o.answer != nil; st.heavy {
 		return 0, true // tools do not acknowledge
-	case o.notice.nonce != "":
-		hooks.Wrote(time.Since(began))
-		return o.notice.size, true
 	}
-	hooks.Sent(r.Type, len(r.Set), len(r.Removed), r.Size)
 	now := time.Now()
 	hooks.Wrote(now.Sub(began))
-	hooks.Pushed(r.Type, now.Sub(start))
+	if _, agents := agentType(r.Type); !agents {
+		hooks.Sent(r.Type, len(r.Set), len(r.Removed), r.Size)
+		hooks.Pushed(r.Type, now.Sub(start))
+	}
 	return r.Size, true
 }
 
@@ -250,7 +243,7 @@ func (st *stream) overdue(now time.Time) (late string, settle, idle, again bool)
 		}
 	}
 	if late == "" {
-		late = st.lateAgentSubscription(now)
+		late = st.lateAgentType(now)
 	}
 	if settle {
 		st.grown(st.view.Set())

@@ -45,13 +45,13 @@ type Config struct {
 	Refused func(attest.Caller) error
 	// MayHaveKeys says whether somebody may have Secrets that they have not asked for before, and new versions of those that they
 	// have; the first are left out otherwise, the second wait (Recheck). again: the stream ends, and its client comes back with a
-	// newer credential. It is called under a stream's lock, and must not block. nil: they may.
+	// newer credential. It is asked before each response of a stream that asks for Secrets, and must not block. nil: they may.
 	MayHaveKeys func(attest.Caller) (may, again bool)
 	// Callers counts what each identity has; nil: one of its own, with the defaults.
 	Callers *budget.Ledger
 	// Sources counts what callers without a credential have, by the address that they come from; nil: one of its own.
 	Sources *budget.Ledger
-	// AgentTypes are served beside Envoy's types.
+	// AgentTypes are served beside Envoy's types; maxAgentTypes at most.
 	AgentTypes []AgentType
 	// Answers are given to who asks, beside all that.
 	Answers []Answer
@@ -71,8 +71,9 @@ type Server struct {
 	cfg        Config
 	loop       *fanout.Loop
 	sets       delta.Names // subscriptions
-	diff       differ
-	agentTypes map[string]int // by type URL: which of Config.Agent resources; never changed
+	diffs      delta.Diffs
+	agentTypes map[string]int // by type URL: which of Config.AgentTypes; never changed
+	dynamic    []string       // their type URLs
 
 	clients *obs.Sampled // log lines that clients bring about
 	refused *obs.Sampled // those about resources that they refuse: many of these hide no others
@@ -116,8 +117,11 @@ func New(cfg Config) *Server {
 	for i, a := range cfg.Answers {
 		s.answers[a.TypeURL] = i
 	}
+	if len(cfg.AgentTypes) > maxAgentTypes {
+		panic("serve: too many agent types")
+	}
 	for i, a := range cfg.AgentTypes {
-		s.agentTypes[a.TypeURL] = i
+		s.agentTypes[a.TypeURL], s.dynamic = i, append(s.dynamic, a.TypeURL)
 	}
 	return s
 }
@@ -193,7 +197,7 @@ func (s *Server) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			s.diff.tick()
+			s.diffs.Tick()
 			s.cfg.Callers.Tick()
 			s.cfg.Sources.Tick()
 			s.retry()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
@@ -38,6 +38,8 @@ type stream struct {
 	opened      time.Time
 	turn        atomic.Pointer[fanout.Stream]
 	markedAt    [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not
+	secrets     atomic.Bool                   // it has asked for Secrets
+	agentTypes  atomic.Uint32                 // those of Config.AgentTypes that were asked for, a bit each
 	secretNames map[string]bool               // Secrets that the view was told of; the reading goroutine's
 	answered    nonces                        // of answers to questions; the same
 	unserved    []string                      // types that were asked for and are not served; a few; the same
@@ -46,25 +48,25 @@ type stream struct {
 	movedAt     atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
 	may         atomic.Int64                  // the newest plan (manifest.Set.Plan) that it may be sent; anyPlan until it is up to date once
 
-	mu                 sync.Mutex // guards what follows; never held while sending
-	state              *delta.State
-	sending            bool // somebody is between Next and the end of SendMsg
-	whole              bool // a turn for all came while somebody sent what is urgent
-	pushed             bool // something was sent since the client was up to date
-	keysHeld           bool // new versions of Secrets were held back, because the credential has ended
-	rollout            rolloutState
-	sendingDue         bool      // what is being sent may block
-	closed             bool      // nobody sends afterwards
-	spoke              time.Time // when Envoy did first: an agent may ask for agent resources before; zero: not yet
-	resumeOver         bool
-	cause              error                // why it was closed from here
-	waiting            [xds.NumTypes]int64  // since when the oldest response waits for its ACK; unix nanoseconds
-	refusals           []Refusal            // newest last, a few
-	retries            []quarantine.Key     // withheld versions that it is sent as the only one, until it has answered
-	reports            []delta.Report       // reused
-	heavy              bool                 // an answer went out that may not be written yet, so that the next send may block; the sender's
-	answers            []*answer            // that wait to be sent, oldest first; a few
-	agentSubscriptions []*agentSubscription // as Config.AgentTypes; nil: it asked for none
+	mu           sync.Mutex // guards what follows; never held while sending
+	state        *delta.State
+	sending      bool // somebody is between Next and the end of SendMsg
+	whole        bool // a turn for all came while somebody sent what is urgent
+	pushed       bool // something was sent since the client was up to date
+	keysHeld     bool // new versions of Secrets were held back, because the credential has ended
+	rollout      rolloutState
+	sendingDue   bool      // what is being sent may block
+	closed       bool      // nobody sends afterwards
+	spoke        time.Time // when Envoy did first: an agent may ask for agent resources before; zero: not yet
+	resumeOver   bool
+	cause        error               // why it was closed from here
+	waiting      [xds.NumTypes]int64 // since when the oldest response waits for its ACK; unix nanoseconds
+	refusals     []Refusal           // newest last, a few
+	retries      []quarantine.Key    // withheld versions that it is sent as the only one, until it has answered
+	reports      []delta.Report      // reused
+	heavy        bool                // an answer went out that may not be written yet, so that the next send may block; the sender's
+	answers      []*answer           // that wait to be sent, oldest first; a few
+	agentWaiting []int64             // as waiting, of Config.AgentTypes; nil: nothing of them was sent
 }
 
 // maxRefusals is how many refusals are kept for debugging, a stream.
@@ -123,16 +125,17 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	if i, is := st.srv.answers[m.TypeURL]; is {
 		return st.reply(ctx, i, m)
 	}
+	agent, isAgent := st.srv.agentTypes[m.TypeURL]
 	if st.view == nil {
-		_, agentType := st.srv.agentTypes[m.TypeURL]
-		st.early = agentType && !st.sotw
+		st.early = isAgent && !st.sotw
 		st.client.Holds = holds(m) || st.early
 		if err := st.join(ctx, m.Node); err != nil {
 			return err
 		}
 	}
-	if i, is := st.srv.agentTypes[m.TypeURL]; is {
-		return st.advanceAgentSubscription(i, m)
+	if isAgent {
+		m.Type = delta.Dynamic(agent)
+		return st.advance(m)
 	}
 	if m.Type == xds.Unknown {
 		st.notServed(m.TypeURL)
@@ -173,7 +176,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
 	st.client.Node = nil // the bytes are the request's
 	if behind := (*BehindError)(nil); errors.As(err, &behind) {
-		st.grpc.SetTrailer(metadata.Pairs(BehindTrailer, strconv.FormatInt(behind.Revision, 10)))
+		st.grpc.SetTrailer(agentapi.EncodeBehind(behind.Revision))
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	if err != nil {
@@ -181,8 +184,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	}
 	st.accept()
 	st.view = joined
-	cfg := delta.Config{StateOfTheWorld: st.sotw, Names: &st.srv.sets, Diff: st.srv.diff.between, Spend: st.place.Spend}
-	cfg.Refused = st.withheld
+	cfg := delta.Config{StateOfTheWorld: st.sotw, Names: &st.srv.sets, Diffs: &st.srv.diffs, Paid: true, Dynamic: st.srv.dynamic}
 	st.locked(func() { st.state = delta.New(cfg, joined.Set()) })
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
 	st.srv.add(st)
@@ -195,9 +197,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 func (st *stream) accept() {
 	header := metadata.MD{}
 	if st.srv.cfg.Store != nil {
-		if store := st.srv.cfg.Store(); store != "" {
-			header.Set(StoreHeader, store)
-		}
+		agentapi.EncodeStore(header, st.srv.cfg.Store())
 	}
 	_ = st.grpc.SendHeader(header) // a stream that is broken ends at the next read
 }
@@ -245,9 +245,19 @@ func (st *stream) mark(turn *fanout.Stream, l fanout.Lane, now time.Time) {
 // advance gives a request to the state machine, and asks for a turn where there is something to answer.
 func (st *stream) advance(m delta.Message) error {
 	now, turn := time.Now(), st.turn.Load()
+	agent, isAgent := agentType(m.Type)
+	first := isAgent && st.subscribeAgentType(agent)
+	if first { // what the client says that it holds is compared with what there is
+		offers := st.offersNow()
+		st.locked(func() { st.state.Open(m.Type); st.offer(&offers) })
+	}
+	st.payFor(m)
 	a, open := st.requested(m, turn, now)
 	if !open {
 		return status.Error(codes.Aborted, "the stream was closed")
+	}
+	if a.surplus > 0 {
+		st.place.Spend(-a.surplus)
 	}
 	if a.acked > 0 {
 		turn.Acked(a.acked)
@@ -265,10 +275,24 @@ func (st *stream) advance(m delta.Message) error {
 		st.srv.cfg.Quarantine.Report(st.id, quarantine.Report{Key: k, Reporter: st.reporter(), Envoy: st.client.Envoy, At: now,
 			Accepted: true, Namespace: st.view.Namespace()})
 	}
-	if !a.idle {
+	if !a.idle || first { // the resource may have changed before the state knew that it was asked for
 		st.mark(turn, fanout.Answers, now)
 	}
 	return nil
+}
+
+// payFor has the budget of the caller's identity pay for what the stream is to keep because of a request.
+func (st *stream) payFor(m delta.Message) {
+	if m.Subscribe == nil && m.Initial == nil {
+		return
+	}
+	cost := 0
+	st.locked(func() { cost = st.state.Cost(m.Request) })
+	if cost == 0 {
+		return
+	}
+	granted := st.place.Spend(cost)
+	st.locked(func() { st.state.Grant(granted) })
 }
 
 // advanced is what a request has brought about.
@@ -280,6 +304,7 @@ type advanced struct {
 	idle     bool             // there is nothing to be sent
 	moved    time.Time        // see converged
 	leftOut  int              // names
+	surplus  int              // bytes that were paid for and are not needed
 }
 
 // requested gives a request to the state machine; false: the stream was closed. Its lock is given back also where the state
@@ -290,7 +315,7 @@ func (st *stream) requested(m delta.Message, turn *fanout.Stream, now time.Time)
 	if st.closed {
 		return a, false
 	}
-	if st.spoke.IsZero() {
+	if _, is := agentType(m.Type); st.spoke.IsZero() && !is {
 		st.spoke = now
 	}
 	if m.Initial != nil { // what the client says it has may be newer than what the last turn saw
@@ -298,12 +323,13 @@ func (st *stream) requested(m delta.Message, turn *fanout.Stream, now time.Time)
 	}
 	before, leftOut := st.state.Unacked(), st.state.LeftOut()
 	st.reports = st.state.Request(m.Request, st.reports[:0])
-	a.leftOut = st.state.LeftOut() - leftOut
-	a.reports, a.acked, a.since = st.reports, before-st.state.Unacked(), st.waiting[m.Type]
+	a.leftOut, a.surplus = st.state.LeftOut()-leftOut, st.state.Surplus()
+	since := st.waitingSince(m.Type)
+	a.reports, a.acked, a.since = st.reports, before-st.state.Unacked(), *since
 	if a.acked > 0 {
-		st.waiting[m.Type] = now.UnixNano() // of the next one in flight
+		*since = now.UnixNano() // of the next one in flight
 	}
-	if slices.ContainsFunc(a.reports, func(r delta.Report) bool { return r.Kind == delta.Nacked }) {
+	if slices.ContainsFunc(a.reports, func(r delta.Report) bool { return r.Kind == delta.Nacked && r.Type < xds.NumTypes }) {
 		st.refused(turn)
 	}
 	a.accepted = st.acknowledgedRetries()
@@ -316,6 +342,10 @@ func (st *stream) requested(m delta.Message, turn *fanout.Stream, now time.Time)
 
 // report passes on what the state machine noticed; only the reading goroutine calls it.
 func (st *stream) report(r *delta.Report, now time.Time, since int64) {
+	if i, is := agentType(r.Type); is {
+		st.reportAgent(i, r)
+		return
+	}
 	hooks := &st.srv.cfg.Hooks
 	switch r.Kind {
 	case delta.Acked:

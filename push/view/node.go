@@ -53,6 +53,7 @@ type Node struct {
 	Verified Identity
 	// Pod is the Pod that its credential is bound to, for whoever has authenticated it to fill in. Empty: to none.
 	Pod      string
+	Peer     string // network address that it comes from, for lines of the log; whoever has it fills it in
 	Cluster  string // as origins of records have it: empty: the config cluster
 	Network  string
 	Locality string // region/zone/sub-zone, as far as stated; empty: not known

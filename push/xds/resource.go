@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Hash is the first 128 bits of a SHA-256.
@@ -43,6 +45,7 @@ type Resource struct {
 	head []byte
 	tail []*Fragment // shared: not to be changed
 	size int         // of the body, bytes
+	url  string      // of the body; empty: the type's
 
 	flatten sync.Once
 	wire    [][]byte
@@ -68,6 +71,33 @@ func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Res
 	return encode(t, name, version, m, needs)
 }
 
+// EncodeAny makes a resource of no type of Envoy's: its body is an encoded message of any type, which is copied. An error is a name or type
+// URL that is not UTF-8, or no type URL.
+func EncodeAny(name string, body *anypb.Any) (*Resource, error) {
+	if !utf8.ValidString(name) || body.TypeUrl == "" || !utf8.ValidString(body.TypeUrl) {
+		return nil, fmt.Errorf("encode %q: a name and a type URL in UTF-8 are needed, not %q", name, body.TypeUrl)
+	}
+	h := hash(body.Value)
+	r := &Resource{Type: Unknown, Name: name, Version: hex.EncodeToString(h[:]), head: body.Value, size: len(body.Value), url: body.TypeUrl}
+	r.shareBody()
+	return r, nil
+}
+
+// shareBody makes the body a part of what Delta sends, so that it is there once.
+func (r *Resource) shareBody() {
+	wire := r.Delta()[0]
+	at := len(wire) - r.tailSize() - r.size
+	r.head = wire[at : at+r.size : at+r.size]
+}
+
+// bodyURL is the type URL of the body.
+func (r *Resource) bodyURL() string {
+	if r.url != "" {
+		return r.url
+	}
+	return r.Type.URL()
+}
+
 // scratch are the buffers (*[]byte) that messages are encoded in before their length is known.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
@@ -86,9 +116,7 @@ func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resour
 		version = hex.EncodeToString(h[:])
 	}
 	r := &Resource{Type: t, Name: name, Version: version, Needs: needs, head: b, size: len(b)}
-	wire := r.Delta()[0]
-	at := len(wire) - r.tailSize() - r.size
-	r.head = wire[at : at+r.size : at+r.size]
+	r.shareBody()
 	if cap(b) <= maxScratch && t != Secret { // of private keys nothing is left behind
 		*buf = b
 		scratch.Put(buf)
@@ -148,6 +176,9 @@ func (r *Resource) Body() []byte {
 	return r.appendBody(b)
 }
 
+// Any is a copy of the body in an Any, for debugging and tests.
+func (r *Resource) Any() *anypb.Any { return &anypb.Any{TypeUrl: r.bodyURL(), Value: r.Body()} }
+
 func (r *Resource) appendBody(b []byte) []byte {
 	b = append(b, r.head...)
 	for _, f := range r.tail {
@@ -174,7 +205,7 @@ func (r *Resource) Delta() [][]byte {
 
 // encodeDelta frames the body: Resource{version=1, resource=2 Any{type_url=1, value=2}, name=3}.
 func (r *Resource) encodeDelta() [][]byte {
-	url := r.Type.URL()
+	url := r.bodyURL()
 	anySize := anyHeaderSize(url, r.size) + r.size
 	inner := protowire.SizeTag(1) + protowire.SizeBytes(len(r.Version)) +
 		protowire.SizeTag(2) + protowire.SizeBytes(anySize) +
@@ -198,7 +229,7 @@ func (r *Resource) encodeDelta() [][]byte {
 
 // State is the resource as one `resources` field (number 2, an Any) of a state-of-the-world DiscoveryResponse.
 func (r *Resource) State() [][]byte {
-	url := r.Type.URL()
+	url := r.bodyURL()
 	head := protowire.AppendTag(nil, 2, protowire.BytesType)
 	head = protowire.AppendVarint(head, uint64(anyHeaderSize(url, r.size)+r.size))
 	head = appendAnyHeader(head, url, r.size)

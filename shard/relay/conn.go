@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+
+	"navarch.io/navarch/push/agentapi"
 )
 
 const (
@@ -34,7 +36,8 @@ type upstream struct {
 	// Written before the event that tells of them.
 	connected time.Time
 	store     string
-	behind    string // the revision of a server that is behind the minimum revision, and so ended it
+	behind    bool  // the server ended it because it is behind the minimum revision:
+	revision  int64 // that it has
 }
 
 // open starts an upstream connection: it holds back until the pace allows it, dials, and tells what happens until it is cancelled.
@@ -111,16 +114,14 @@ func (r *Relay) judge(row *stream, connected time.Time) {
 
 func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) error {
 	if md, err := up.Header(); err == nil && md != nil {
-		if v := md.Get(headerStore); len(v) > 0 {
-			u.store = v[0]
-		}
+		u.store = agentapi.DecodeStore(md)
 		r.minRevision.see(u.store, "")
 		u.notify(ctx, connProof{u.id})
 	}
 	for {
 		var f frame
 		if err := up.RecvMsg(&f); err != nil {
-			u.behind = behind(up)
+			u.revision, u.behind = agentapi.DecodeBehind(up.Trailer())
 			return err
 		}
 		head, err := scanResponse(f.data)
@@ -128,14 +129,6 @@ func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) err
 			return ctx.Err()
 		}
 	}
-}
-
-// behind is the revision of a server that ended a stream because it is behind the floor; empty: it did not.
-func behind(up grpc.ClientStream) string {
-	if v := up.Trailer().Get(trailerBehind); len(v) == 1 {
-		return v[0]
-	}
-	return ""
 }
 
 // write sends what the loop hands over. An error is left for read to find, which learns the status with it.
@@ -172,7 +165,7 @@ func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (g
 		}
 		md = m.Copy()
 	}
-	r.minRevision.add(md)
+	r.minRevision.get().Encode(md)
 	target, dial := addr, st.dial
 	if addr != r.cfg.Target {
 		// An owner is dialled by its address and has to prove the name of the target, so gRPC is told the target's.

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/agentapi"
 )
 
 // While the new upstream does not let it in, the old one serves Envoy; from then on nothing of the old one reaches Envoy.
@@ -33,7 +35,7 @@ func TestOldUpstreamServesUntilTheNewOneLetsIn(t *testing.T) {
 		case <-s.Context().Done():
 			return nil
 		}
-		if err := s.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: OwnerType, Nonce: "1"}); err != nil {
+		if err := s.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: agentapi.OwnerURL, Nonce: "1"}); err != nil {
 			return err
 		}
 		<-s.Context().Done()
@@ -43,7 +45,7 @@ func TestOldUpstreamServesUntilTheNewOneLetsIn(t *testing.T) {
 	c := newDeltaClient(t, r)
 	c.accept()
 	m.setOwner(closed)
-	if got := next(t, heard); got.Node == nil || got.TypeUrl != OwnerType {
+	if got := next(t, heard); got.Node == nil || got.TypeUrl != agentapi.OwnerURL {
 		t.Errorf("first heard %v", got)
 	}
 	m.set(t, typeCDS, "c", "c2", text("changed"))

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/push/agentapi"
 )
 
 // randomRun drives one session with a simulated Envoy and servers, all by one random source.
@@ -38,7 +40,7 @@ func newRandomRun(t *testing.T, seed uint64) *randomRun {
 		world: map[string]map[string]string{typeAll: {}, typeNamed: {}}, servers: map[uint32]*simServer{}, notices: map[what]int{}, owner: "a:1",
 	}
 	d.s = &session{
-		target: "any:1", follow: true, own: map[string]bool{OwnerType: true}, t: defaultTiming,
+		target: "any:1", follow: true, own: map[string]bool{agentapi.OwnerURL: true}, t: defaultTiming,
 		pace: movePace{random: d.rand.Float64, base: defaultTiming.between, max: defaultTiming.longest},
 	}
 	d.event(started{})
@@ -91,7 +93,7 @@ func (d *randomRun) still() {
 func ownerResponse(addr string, self bool) mem.BufferSlice {
 	fields, _ := structpb.NewStruct(map[string]any{"address": addr, "self": self})
 	body, _ := anypb.New(fields)
-	return encoded(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: OwnerType, Nonce: "o", Resources: []*discoveryv3.Resource{{Name: ownerName, Version: "v", Resource: body}}})
+	return encoded(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: agentapi.OwnerURL, Nonce: "o", Resources: []*discoveryv3.Resource{{Name: agentapi.OwnerName, Version: "v", Resource: body}}})
 }
 
 func (d *randomRun) name() string { return fmt.Sprintf("r%d", d.rand.IntN(8)) }

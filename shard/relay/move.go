@@ -2,13 +2,12 @@ package relay
 
 import (
 	"errors"
-	"fmt"
-	"net"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/push/agentapi"
 )
 
 var (
@@ -16,16 +15,10 @@ var (
 	errBusy      = errors.New("too much in flight to move")
 )
 
-// owner is what an upstream connection told of the owner of this proxy.
-type owner struct {
-	addr string // "": stay
-	self bool
-}
-
 // wants says whether the stream should be elsewhere. Only the live connection is asked: what an earlier one told may be old.
 func (s *session) wants() bool {
 	l := s.live
-	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.addr != "" && !l.owner.self && l.owner.addr != l.addr
+	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.Address != "" && !l.owner.Self && l.owner.Address != l.addr
 }
 
 // advance takes a move as far as it goes now: dial the owner with nothing in flight, and ask it who the owner is, which is
@@ -35,11 +28,11 @@ func (s *session) advance(now time.Time) {
 	switch {
 	case s.next == nil:
 		if s.wants() && s.pace.open(now) && s.mirror.quiet(now, s.t.patience) {
-			s.next = s.conn(s.live.owner.addr)
+			s.next = s.conn(s.live.owner.Address)
 			s.until = now.Add(connectTimeout + s.t.patience)
 			s.do(dial{s.next.id, s.next.addr, 0})
 		}
-	case !s.wants() || s.live.owner.addr != s.next.addr:
+	case !s.wants() || s.live.owner.Address != s.next.addr:
 		s.do(drop{s.next.id}) // told otherwise meanwhile
 		s.next = nil
 	case s.next.in && s.mirror.quiet(now, s.t.patience):
@@ -95,7 +88,7 @@ func (s *session) giveUp(now time.Time, err error) {
 func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	o, is, err := parseOwner(e.data.Materialize())
 	e.data.Free()
-	s.do(sendUp{e.conn, encodeAnswer(OwnerType, e.head.nonce, err)})
+	s.do(sendUp{e.conn, encodeAnswer(agentapi.OwnerURL, e.head.nonce, err)})
 	if err != nil || !is {
 		return // removed: the replica does not know, and Envoy stays
 	}
@@ -103,7 +96,7 @@ func (s *session) ownerAnswered(now time.Time, e fromConn) {
 		s.next.owner, s.next.answered = o, true
 		return
 	}
-	if o.addr != s.live.owner.addr {
+	if o.Address != s.live.owner.Address {
 		s.pace.spread(now, s.t.spread)
 	}
 	s.live.owner, s.live.answered = o, true
@@ -113,28 +106,19 @@ func (s *session) ownerAnswered(now time.Time, e fromConn) {
 // owned passes on who the owner is, as the live connection told.
 func (s *session) owned() {
 	o := s.live.owner
-	s.known = o.addr
-	s.do(notice{what: owned, addr: o.addr, self: o.self})
+	s.known = o.Address
+	s.do(notice{what: owned, addr: o.Address, self: o.Self})
 }
 
-// parseOwner reads the resource of OwnerType out of a response; is: there is one.
-func parseOwner(raw []byte) (o owner, is bool, err error) {
+// parseOwner reads the owner out of a response; is: it is in it.
+func parseOwner(raw []byte) (o agentapi.Owner, is bool, err error) {
 	var response discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(raw, &response); err != nil {
-		return owner{}, false, err
+		return o, false, err
 	}
 	for _, r := range response.Resources {
-		var fields structpb.Struct
-		if err := r.GetResource().UnmarshalTo(&fields); err != nil {
-			return owner{}, false, err
-		}
-		o.addr = fields.Fields["address"].GetStringValue()
-		o.self = fields.Fields["self"].GetBoolValue()
-		if o.addr == "" {
-			continue
-		}
-		if host, port, err := net.SplitHostPort(o.addr); err != nil || host == "" || port == "" {
-			return owner{}, false, fmt.Errorf("address %q of the owner: want host:port", o.addr)
+		if o, err = agentapi.DecodeOwner(r.GetResource()); err != nil {
+			return o, false, err
 		}
 	}
 	return o, len(response.Resources) > 0, nil

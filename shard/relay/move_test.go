@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/store/loopback"
 )
 
@@ -32,13 +33,13 @@ func TestMinRevisionGoesUp(t *testing.T) {
 	r := runRelay(t, Config{Target: a.addr, Follow: true}, quick)
 	c := newDeltaClient(t, r)
 	c.accept()
-	if md, _ := a.stream(0); len(md.Get(headerRevision)) != 0 || len(md.Get(headerStore)) != 0 {
+	if md, _ := a.stream(0); len(md.Get("navarch-revision")) != 0 || len(md.Get("navarch-store")) != 0 {
 		t.Errorf("the first stream said %v", md)
 	}
 	m.change(func() { m.revision = 40 })
 	m.setOwner(b.addr)
 	eventually(t, r, "moved", func(s Stats) bool { return s.Moves == 1 })
-	if md, _ := b.stream(0); len(md.Get(headerRevision)) != 1 || md.Get(headerRevision)[0] != "42" || md.Get(headerStore)[0] != "s1" {
+	if md, _ := b.stream(0); len(md.Get("navarch-revision")) != 1 || md.Get("navarch-revision")[0] != "42" || md.Get("navarch-store")[0] != "s1" {
 		t.Errorf("the second stream said %v", md)
 	}
 	if s := r.Stats(); s.Revision != 42 || s.Store != "s1" {
@@ -50,12 +51,12 @@ func TestMinRevision(t *testing.T) {
 	var f minRevision
 	for i, step := range []struct {
 		store, revision string
-		want            uint64
+		want            int64
 	}{
 		{"", "5", 5}, {"a", "", 5}, {"a", "7", 7}, {"a", "6", 7}, {"", "8", 8}, {"", "2026-11-21/4", 8}, {"b", "", 0}, {"b", "3", 3}, {"a", "9", 9}, {"a", "-1", 9},
 	} {
 		f.see(step.store, step.revision)
-		if _, got := f.get(); got != step.want {
+		if got := f.get().Revision; got != step.want {
 			t.Errorf("step %d: floor %d, want %d", i, got, step.want)
 		}
 	}
@@ -66,17 +67,17 @@ func TestMinRevision(t *testing.T) {
 func TestMinRevisionComesDown(t *testing.T) {
 	began := time.Unix(1e9, 0)
 	for name, c := range map[string]struct {
-		behind []uint64      // what replicas have, in turn
+		behind []int64       // what replicas have, in turn
 		every  time.Duration // between two tries
 		let    int           // after so many tries somebody lets it in; 0: nobody
-		want   uint64
+		want   int64
 	}{
-		"too few":       {[]uint64{5, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 9},
-		"too early":     {[]uint64{5, 5, 5, 5, 5, 5, 5, 5, 5, 5}, time.Second, 0, 9},
-		"let in":        {[]uint64{5, 5, 5, 5, 5, 5, 5, 5}, time.Minute, 4, 9},
-		"for long":      {[]uint64{5, 5, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 5},
-		"the newest":    {[]uint64{5, 7, 3, 5, 5, 5, 5, 5}, time.Minute, 0, 7},
-		"never goes up": {[]uint64{5, 70, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 9},
+		"too few":       {[]int64{5, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 9},
+		"too early":     {[]int64{5, 5, 5, 5, 5, 5, 5, 5, 5, 5}, time.Second, 0, 9},
+		"let in":        {[]int64{5, 5, 5, 5, 5, 5, 5, 5}, time.Minute, 4, 9},
+		"for long":      {[]int64{5, 5, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 5},
+		"the newest":    {[]int64{5, 7, 3, 5, 5, 5, 5, 5}, time.Minute, 0, 7},
+		"never goes up": {[]int64{5, 70, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 9},
 	} {
 		var f minRevision
 		f.see("a", "9")
@@ -87,7 +88,7 @@ func TestMinRevisionComesDown(t *testing.T) {
 				f.see("a", "")
 			}
 		}
-		if _, got := f.get(); got != c.want || lowered != (c.want < 9 || name == "never goes up") {
+		if got := f.get().Revision; got != c.want || lowered != (c.want < 9 || name == "never goes up") {
 			t.Errorf("%s: floor %d, lowered %v; want %d", name, got, lowered, c.want)
 		}
 	}
@@ -118,7 +119,7 @@ func TestNobodyHasTheMinRevision(t *testing.T) {
 		if n == lowerTries {
 			want = "4"
 		}
-		if md, _ := a.stream(before + n); len(md.Get(headerRevision)) != 1 || md.Get(headerRevision)[0] != want {
+		if md, _ := a.stream(before + n); len(md.Get("navarch-revision")) != 1 || md.Get("navarch-revision")[0] != want {
 			t.Errorf("try %d said %v, want %s", n, md, want)
 		}
 	}
@@ -247,24 +248,24 @@ func TestParseOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, _ := anypb.New(s)
-		return &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{{Name: ownerName, Resource: body}}}
+		return &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{{Name: agentapi.OwnerName, Resource: body}}}
 	}
 	other, _ := anypb.New(text("x"))
 	for name, c := range map[string]struct {
 		in   *discoveryv3.DeltaDiscoveryResponse
-		want owner
+		want agentapi.Owner
 		is   bool
 		err  string
 	}{
-		"other":    {fields(map[string]any{"address": "10.0.0.1:15012"}), owner{addr: "10.0.0.1:15012"}, true, ""},
-		"self":     {fields(map[string]any{"address": "[::1]:15012", "self": true}), owner{"[::1]:15012", true}, true, ""},
-		"stay":     {fields(map[string]any{"address": ""}), owner{}, true, ""},
-		"nothing":  {fields(nil), owner{}, true, ""},
-		"removed":  {&discoveryv3.DeltaDiscoveryResponse{RemovedResources: []string{ownerName}}, owner{}, false, ""},
-		"no port":  {fields(map[string]any{"address": "10.0.0.1"}), owner{}, false, "want host:port"},
-		"scheme":   {fields(map[string]any{"address": "unix:///run/x:1"}), owner{}, false, "want host:port"},
-		"no host":  {fields(map[string]any{"address": ":15012"}), owner{}, false, "want host:port"},
-		"no owner": {&discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{{Name: ownerName, Resource: other}}}, owner{}, false, "mismatched message type"},
+		"other":    {fields(map[string]any{"address": "10.0.0.1:15012"}), agentapi.Owner{Address: "10.0.0.1:15012"}, true, ""},
+		"self":     {fields(map[string]any{"address": "[::1]:15012", "self": true}), agentapi.Owner{Address: "[::1]:15012", Self: true}, true, ""},
+		"stay":     {fields(map[string]any{"address": ""}), agentapi.Owner{}, true, ""},
+		"nothing":  {fields(nil), agentapi.Owner{}, true, ""},
+		"removed":  {&discoveryv3.DeltaDiscoveryResponse{RemovedResources: []string{agentapi.OwnerName}}, agentapi.Owner{}, false, ""},
+		"no port":  {fields(map[string]any{"address": "10.0.0.1"}), agentapi.Owner{}, false, "want host:port"},
+		"scheme":   {fields(map[string]any{"address": "unix:///run/x:1"}), agentapi.Owner{}, false, "want host:port"},
+		"no host":  {fields(map[string]any{"address": ":15012"}), agentapi.Owner{}, false, "want host:port"},
+		"no owner": {&discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{{Name: agentapi.OwnerName, Resource: other}}}, agentapi.Owner{}, false, "mismatched message type"},
 	} {
 		got, is, err := parseOwner(encoded(c.in).Materialize())
 		if got != c.want || is != c.is || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {

@@ -10,14 +10,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/agentapi"
 )
-
-// OwnerType is the type URL of the agent resource by which a replica tells who owns this proxy: one resource, named "owner",
-// a google.protobuf.Struct with "address" ("host:port"; empty: stay) and "self" (the answering replica is the owner).
-// It is asked for without the version of the last answer, since "self" is true of the one who tells it only.
-const OwnerType = "navarch.io/owner"
-
-const ownerName = "owner"
 
 // taker runs one Subscription. What it took outlives streams and upstreams.
 type taker struct {
@@ -118,7 +113,7 @@ func (t *taker) take(r *discoveryv3.Resource) error {
 
 // checkOwn says what is wrong with Config.Own.
 func checkOwn(own []Subscription) error {
-	seen := map[string]bool{OwnerType: true}
+	seen := map[string]bool{agentapi.OwnerURL: true}
 	for _, s := range own {
 		switch {
 		case s.Type == "" || s.Take == nil:

@@ -11,6 +11,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"navarch.io/navarch/push/agentapi"
 )
 
 const typeTrust = "type.googleapis.com/trust"
@@ -241,7 +243,7 @@ func TestNewChecksOwn(t *testing.T) {
 		"twice":   {{Type: "t", Take: take}, {Type: "t", Take: take}},
 		"no take": {{Type: "t"}},
 		"no type": {{Take: take}},
-		"owner":   {{Type: OwnerType, Take: take}},
+		"owner":   {{Type: agentapi.OwnerURL, Take: take}},
 	} {
 		if _, err := New(Config{Socket: "/s", Target: "t:1", Credentials: plaintext, Own: own}); err == nil {
 			t.Errorf("%s: accepted", name)

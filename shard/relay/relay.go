@@ -37,7 +37,7 @@ type Config struct {
 	Metadata func() (metadata.MD, error)
 	// Own are the agent's own subscriptions on the delta streams of Envoy.
 	Own []Subscription
-	// Follow lets the relay ask for the owner of this proxy (OwnerType) and move its delta streams there, make before break.
+	// Follow lets the relay ask for the owner of this proxy (agentapi.OwnerURL) and move its delta streams there, make before break.
 	Follow bool
 	Log    *slog.Logger
 }
@@ -104,17 +104,23 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("relay: listen on %s: %w", r.cfg.Socket, err)
 	}
-	srv := grpc.NewServer(
-		grpc.ForceServerCodecV2(rawCodec{}),
-		grpc.UnknownServiceHandler(r.carry),
-		grpc.MaxRecvMsgSize(math.MaxInt32), // initial versions of a large proxy pass the default of 4 MiB
-		grpc.MaxConcurrentStreams(32),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-	)
+	srv := grpc.NewServer(r.options()...)
 	stop := context.AfterFunc(ctx, srv.Stop)
 	defer stop()
 	if err := srv.Serve(l); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("relay: serve %s: %w", r.cfg.Socket, err)
 	}
 	return nil
+}
+
+// options are those of the server at the socket. Envoy pings it every ten seconds (cmd/navarch-agent writes its bootstrap), which is more
+// than gRPC allows by default.
+func (r *Relay) options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(rawCodec{}),
+		grpc.UnknownServiceHandler(r.carry),
+		grpc.MaxRecvMsgSize(math.MaxInt32), // initial versions of a large proxy pass the default of 4 MiB
+		grpc.MaxConcurrentStreams(32),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	}
 }

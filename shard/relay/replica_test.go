@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/push/agentapi"
 )
 
 // mesh is what a set of replicas serves, all alike.
@@ -105,11 +107,11 @@ func (v *replica) DeltaAggregatedResources(s deltaServer) error {
 	if refuse != nil {
 		return refuse
 	}
-	if seen := md.Get(headerRevision); behind > 0 && len(seen) == 1 && seen[0] != strconv.Itoa(behind) {
-		s.SetTrailer(metadata.Pairs(trailerBehind, strconv.Itoa(behind)))
+	if seen := md.Get("navarch-revision"); behind > 0 && len(seen) == 1 && seen[0] != strconv.Itoa(behind) {
+		s.SetTrailer(metadata.Pairs("navarch-behind", strconv.Itoa(behind)))
 		return status.Error(codes.Unavailable, "behind")
 	}
-	if err := s.SendHeader(metadata.Pairs(headerStore, v.mesh.store)); err != nil {
+	if err := s.SendHeader(metadata.Pairs("navarch-store", v.mesh.store)); err != nil {
 		return err
 	}
 	requests := received(s)
@@ -203,11 +205,11 @@ func (v *replica) diff(url string, w *watched) *discoveryv3.DeltaDiscoveryRespon
 	defer m.mu.Unlock()
 	out := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: url, SystemVersionInfo: strconv.Itoa(m.revision)}
 	have := m.resources[url]
-	if url == OwnerType && m.owner != "" {
+	if url == agentapi.OwnerURL && m.owner != "" {
 		self := m.owner == v.addr
 		fields, _ := structpb.NewStruct(map[string]any{"address": m.owner, "self": self})
 		body, _ := anypb.New(fields)
-		have = map[string]*discoveryv3.Resource{ownerName: {Name: ownerName, Version: m.owner + strconv.FormatBool(self), Resource: body}}
+		have = map[string]*discoveryv3.Resource{agentapi.OwnerName: {Name: agentapi.OwnerName, Version: m.owner + strconv.FormatBool(self), Resource: body}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(have)) {
 		if _, asked := w.asked[name]; (asked || w.all) && (w.asked[name] || w.held[name] != have[name].Version) {

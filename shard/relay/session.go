@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/mem"
+
+	"navarch.io/navarch/push/agentapi"
 )
 
 // timing is how long things may take. Tests shorten it.
@@ -62,7 +64,7 @@ type connState struct {
 	open     map[string]bool // types that were asked for on it
 	asked    bool            // for the owner
 	answered bool            // who it is
-	owner    owner           // as it told
+	owner    agentapi.Owner  // as it told
 }
 
 // Events.
@@ -249,10 +251,12 @@ func (s *session) agentTypes(l *connState) {
 	s.do(ask{l.id})
 }
 
+// askOwner asks for the owner, without the version of the last answer: whether the replica that answers is the owner itself is true of
+// that one only.
 func (s *session) askOwner(l *connState, node []byte) {
 	if s.follow && !l.asked {
 		l.asked = true
-		s.do(sendUp{l.id, encodeFirst(node, OwnerType, []string{ownerName}, nil)})
+		s.do(sendUp{l.id, encodeFirst(node, agentapi.OwnerURL, []string{agentapi.OwnerName}, nil)})
 	}
 }
 
@@ -367,7 +371,7 @@ func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferS
 
 func (s *session) response(now time.Time, e fromConn) {
 	h := e.head
-	if ask := s.follow && h.typeURL == OwnerType && s.is(s.next, e.conn); !s.is(s.live, e.conn) && !ask {
+	if ask := s.follow && h.typeURL == agentapi.OwnerURL && s.is(s.next, e.conn); !s.is(s.live, e.conn) && !ask {
 		e.data.Free()
 		return
 	}
@@ -379,7 +383,7 @@ func (s *session) response(now time.Time, e fromConn) {
 			return
 		}
 		e.data.Free()
-	case s.follow && h.typeURL == OwnerType:
+	case s.follow && h.typeURL == agentapi.OwnerURL:
 		s.ownerAnswered(now, e)
 	case s.own[h.typeURL]:
 		s.do(take{e.conn, h.typeURL, h.nonce, e.data})

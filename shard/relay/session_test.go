@@ -9,6 +9,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/agentapi"
 )
 
 // script runs a session by hand: what the test says happens, and it returns what is to be done.
@@ -20,7 +22,7 @@ type script struct {
 
 func newScript(t *testing.T) *script {
 	c := &script{t: t, now: time.Unix(1000, 0), s: &session{
-		target: "t:1", follow: true, own: map[string]bool{OwnerType: true}, t: defaultTiming,
+		target: "t:1", follow: true, own: map[string]bool{agentapi.OwnerURL: true}, t: defaultTiming,
 		pace: movePace{random: func() float64 { return 0.5 }, base: time.Second, max: time.Minute},
 	}}
 	c.do(started{})
@@ -51,7 +53,7 @@ func (c *script) answer(conn uint32, m *discoveryv3.DeltaDiscoveryResponse) []ef
 func ups(effects []effect) (all []request) {
 	for _, e := range effects {
 		if e, is := e.(sendUp); is {
-			if h, _ := scanRequest(e.data); h.typeURL != OwnerType {
+			if h, _ := scanRequest(e.data); h.typeURL != agentapi.OwnerURL {
 				all = append(all, h)
 			}
 		}
@@ -63,7 +65,7 @@ func ups(effects []effect) (all []request) {
 func question(effects []effect) (h request, asked bool) {
 	for _, e := range effects {
 		if e, is := e.(sendUp); is {
-			if h, _ := scanRequest(e.data); h.typeURL == OwnerType && len(h.subscribe) > 0 {
+			if h, _ := scanRequest(e.data); h.typeURL == agentapi.OwnerURL && len(h.subscribe) > 0 {
 				return h, true
 			}
 		}
@@ -86,7 +88,7 @@ func TestMoveWaitsForQuiet(t *testing.T) {
 	c := newScript(t)
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS})
 	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
-	c.do(fromConn{1, ownerResponse("o:1", false), response{typeURL: OwnerType, nonce: "o"}, nil})
+	c.do(fromConn{1, ownerResponse("o:1", false), response{typeURL: agentapi.OwnerURL, nonce: "o"}, nil})
 	if _, is := has[dial](c.after(time.Hour)); is {
 		t.Fatal("moves with a response that is not acknowledged")
 	}
@@ -124,7 +126,7 @@ func TestMoveIsGivenUp(t *testing.T) {
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS})
 	c.answer(1, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1"})
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "1"})
-	c.do(fromConn{1, ownerResponse("o:1", false), response{typeURL: OwnerType, nonce: "o"}, nil})
+	c.do(fromConn{1, ownerResponse("o:1", false), response{typeURL: agentapi.OwnerURL, nonce: "o"}, nil})
 	d, is := has[dial](c.after(time.Hour))
 	if !is {
 		t.Fatal("does not move")
@@ -150,7 +152,7 @@ func TestMoveIsGivenUp(t *testing.T) {
 	if _, is := has[dial](c.after(time.Second)); !is {
 		t.Error("does not try again")
 	}
-	if got := c.do(fromConn{1, ownerResponse("o:1", true), response{typeURL: OwnerType, nonce: "o"}, nil}); len(got) != 3 {
+	if got := c.do(fromConn{1, ownerResponse("o:1", true), response{typeURL: agentapi.OwnerURL, nonce: "o"}, nil}); len(got) != 3 {
 		t.Errorf("told otherwise, it does %v", got)
 	} else if _, is := has[drop](got); !is {
 		t.Errorf("told otherwise, it goes on: %v", got)
@@ -181,13 +183,13 @@ func TestRequestsOnALaterUpstream(t *testing.T) {
 	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS, ResponseNonce: "1"})); len(got) != 0 {
 		t.Errorf("an old answer: %v", got)
 	}
-	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: OwnerType})); len(got) != 0 {
+	if got := ups(c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentapi.OwnerURL})); len(got) != 0 {
 		t.Errorf("Envoy asks for an agent resource: %v", got)
 	}
 }
 
 func (c *script) told(conn uint32, addr string, self bool) []effect {
-	return c.do(fromConn{conn, ownerResponse(addr, self), response{typeURL: OwnerType, nonce: "o"}, nil})
+	return c.do(fromConn{conn, ownerResponse(addr, self), response{typeURL: agentapi.OwnerURL, nonce: "o"}, nil})
 }
 
 // quiet is a stream with one type, and nothing in flight.
@@ -252,7 +254,7 @@ func TestMoveIsLetInFirst(t *testing.T) {
 			}
 			up := ups(got)
 			if name == "response" {
-				if len(up) != 1 || c.s.known != "o:1" || !c.s.live.owner.self {
+				if len(up) != 1 || c.s.known != "o:1" || !c.s.live.owner.Self {
 					t.Errorf("said %+v, knows %+v", up, c.s.live)
 				}
 			}

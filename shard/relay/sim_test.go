@@ -12,6 +12,8 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/agentapi"
 )
 
 // Two types: all of one is wanted, of the other the names that Envoy lists.
@@ -157,11 +159,11 @@ func (v *simServer) receive() {
 		v.t.Fatalf("node in a request: %v, and it is the first: %v", m.Node != nil, !v.said)
 	}
 	v.said = true
-	if m.ResponseNonce != "" && m.TypeUrl != OwnerType {
+	if m.ResponseNonce != "" && m.TypeUrl != agentapi.OwnerURL {
 		v.answered(&m)
 	}
 	url := m.TypeUrl
-	if url == OwnerType { // answers to it are not looked at
+	if url == agentapi.OwnerURL { // answers to it are not looked at
 		if len(m.ResourceNamesSubscribe) > 0 {
 			v.outbox = append(v.outbox, ownerResponse(*v.owner, *v.owner == v.addr))
 		}

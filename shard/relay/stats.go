@@ -24,7 +24,7 @@ type Stats struct {
 	Resumes     uint64 `json:"resumes"`     // upstreams that ended and were replaced, Envoy saw nothing
 	Taken       uint64 `json:"taken"`       // resources of the agent's own subscriptions, taken
 	Refused     uint64 `json:"refused"`     // and refused
-	Revision    uint64 `json:"revision"`    // highest revision of the store that a response was made of: the floor
+	Revision    int64  `json:"revision"`    // highest revision of the store that a response was made of: the floor
 	Store       string `json:"store,omitempty"`
 
 	// StreamsOpened counts streams that Envoy opened, StreamsActive those that live, Connects those that reached the control plane.
@@ -72,7 +72,8 @@ type Stream struct {
 func (r *Relay) Stats() Stats {
 	s := r.stats.snapshot()
 	s.RetryInMS = r.pace.wait(time.Now()).Milliseconds()
-	s.Store, s.Revision = r.minRevision.get()
+	seen := r.minRevision.get()
+	s.Store, s.Revision = seen.Store, seen.Revision
 	return s
 }
 

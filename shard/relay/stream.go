@@ -6,13 +6,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/agentapi"
 )
 
 const (
@@ -93,7 +94,7 @@ func (r *Relay) session() *session {
 		s.own[t.sub.Type] = true
 	}
 	if s.follow {
-		s.own[OwnerType] = true
+		s.own[agentapi.OwnerURL] = true
 	}
 	return s
 }
@@ -185,7 +186,9 @@ func (l *loop) heard(u *upstream, e event) {
 	case connEnded:
 		if l.s.is(l.s.live, u.id) { // a move that failed is counted as that
 			l.r.lost(u.row.address, e.err)
-			l.r.turnedAway(u.behind)
+			if u.behind {
+				l.r.turnedAway(u.revision)
+			}
 		}
 		defer l.drop(u.id)
 	}
@@ -326,12 +329,10 @@ func (r *Relay) lost(addr string, err error) {
 	r.cfg.Log.Debug("control plane still away", "address", addr, "error", err)
 }
 
-// turnedAway notes the revision of a replica that was behind the floor; empty: it was not.
-func (r *Relay) turnedAway(revision string) {
-	at, err := strconv.ParseUint(revision, 10, 64)
-	if err == nil && r.minRevision.behind(time.Now(), at, r.timing.lower) {
-		_, minRevision := r.minRevision.get()
-		r.cfg.Log.Warn("no replica has what Envoy was sent last: it is served by one that is behind", "revision", minRevision)
+// turnedAway notes the revision of a replica that was behind the minimum revision.
+func (r *Relay) turnedAway(revision int64) {
+	if r.minRevision.behind(time.Now(), revision, r.timing.lower) {
+		r.cfg.Log.Warn("no replica has what Envoy was sent last: it is served by one that is behind", "revision", r.minRevision.get().Revision)
 	}
 }
 

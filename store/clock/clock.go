@@ -111,8 +111,9 @@ func (c *Clock) off(ran time.Duration) error {
 	if high > offset {
 		offset, to = high, "behind"
 	}
-	// Whoever logs the error as it changes has one line for as long as the clock stays where it is.
-	if (offset - c.offset).Abs() > Tolerance/4 {
+	// Whoever logs the error as it changes has one line for as long as the clock stays where it is: what another wrote may be as old as
+	// lease.
+	if (offset - c.offset).Abs() > lease {
 		c.offset = offset
 	}
 	return fmt.Errorf("the clock of this machine is %s %s the median of the mesh's processes: set it right", c.offset.Round(time.Second), to)

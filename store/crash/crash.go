@@ -28,8 +28,9 @@ type Work string
 
 // The pieces of work.
 const (
-	RPC  Work = "rpc"  // one call or stream of a client
-	Plan Work = "plan" // a plan of configuration, or one proxy's view
+	RPC       Work = "rpc"       // one call or stream of a client
+	Plan      Work = "plan"      // a plan of configuration, or one proxy's view
+	Normalise Work = "normalise" // what the leader makes of one object, or its look at how objects fit together
 )
 
 // ErrPanic is in the error that a panic became.

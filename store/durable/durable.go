@@ -30,6 +30,26 @@ func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return nil
 }
 
+// Link makes path a symbolic link to target, which may be there or not, and replaces a file or a link that is there at once. It returns
+// when the disk has the name. A process that was killed may leave path with ".next" behind it, which the next call replaces.
+func Link(target, path string) error {
+	next := path + ".next"
+	err := os.Remove(next)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = os.Symlink(target, next)
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("link %s: %w", path, err)
+	}
+	return nil
+}
+
 // put writes a file beside its place and has name give it its own.
 func put(path string, mode os.FileMode, write func(io.Writer) error, name func(from, to string) error) error {
 	dir := filepath.Dir(path)

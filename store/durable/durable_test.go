@@ -74,3 +74,26 @@ func TestCreate(t *testing.T) {
 		t.Errorf("%d have won, the file is %q, left %v; %v, %v", won, got, left, err, err2)
 	}
 }
+
+// A link replaces what is there, and what a process left that was killed in the middle; nothing is left beside it.
+func TestLink(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "link")
+	for _, target := range []string{"one", "two"} {
+		if err := os.Symlink("nowhere", path+".next"); err != nil {
+			t.Fatal(err)
+		}
+		if err := Link(target, path); err != nil {
+			t.Error(err)
+		}
+		if got, err := os.Readlink(path); err != nil || got != target {
+			t.Errorf("%q leads to %q, %v", target, got, err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := Link("one", filepath.Join(dir, "none", "link")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a folder: %v", err)
+	}
+}

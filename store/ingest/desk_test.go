@@ -81,10 +81,11 @@ type desk struct {
 	stored map[model.Key]model.Hash
 	bytes  map[model.Key]int
 	epoch  kv.Epoch
+	after  int64 // revision of the stored head; 0: there is none
 }
 
 func newDesk(t *testing.T) *desk {
-	return &desk{t: t, s: NewState(Options{}), stored: map[model.Key]model.Hash{}, bytes: map[model.Key]int{}, epoch: kv.Epoch{Key: "leader", Revision: 7}}
+	return &desk{t: t, s: NewState(Options{}), stored: map[model.Key]model.Hash{}, bytes: map[model.Key]int{}, epoch: kv.Epoch{Key: "leader", Revision: 7}, after: 1}
 }
 
 // step feeds an event and does what comes of it, until nothing is left to do; it returns what was done.
@@ -96,7 +97,7 @@ func (d *desk) step(event Event) (done []string) {
 		switch e := effect.(type) {
 		case Load:
 			done = append(done, "load")
-			effects = append(effects, d.s.Step(Loaded{Epoch: e.Epoch, Have: maps.Clone(d.stored), Bytes: maps.Clone(d.bytes), After: 1, Complete: true})...)
+			effects = append(effects, d.s.Step(Loaded{Epoch: e.Epoch, Have: maps.Clone(d.stored), Bytes: maps.Clone(d.bytes), After: d.after, Complete: true})...)
 		case Write:
 			done = append(done, d.commit(e.Batch))
 			effects = append(effects, d.s.Step(Written{Epoch: e.Batch.Epoch, After: 2})...)

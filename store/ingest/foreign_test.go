@@ -297,3 +297,39 @@ func TestForeignChangeInFlight(t *testing.T) {
 		}
 	}
 }
+
+// What others change is written again with the next batch (issue 12, item 12: within 10 s): at once, also where the pace of endpoints
+// holds others up, or with the next beat of that pace where it is
+// endpoints.
+func TestRepairsWaitForNothing(t *testing.T) {
+	d := newDesk(t)
+	d.want(Objects{put(t, svc), synced})
+	d.want(Gained{d.epoch}, "load", "write +Service web")
+	d.s.Step(Objects{put(t, epSlice("web-1", "10.0.0.7", "none"))})
+	if effects := d.s.Step(Written{Epoch: d.epoch, After: 3, Contents: kv.NewContents()}); len(effects) != 1 || effects[0] != (Wait{}) {
+		t.Fatalf("after a batch of endpoints alone: %v", effects)
+	}
+	service := model.Key{Kind: model.KindService, Namespace: "shop", Name: "web"}
+	slice := model.Key{Kind: model.KindEndpoints, Namespace: "shop", Name: "web-1"}
+	foreign := func(keys ...model.Key) []Effect {
+		var values []kv.Value
+		for _, key := range keys {
+			values = append(values, kv.Value{Path: key.Path()})
+		}
+		return d.s.Step(Foreign{Epoch: d.epoch, Revision: 9, Values: values})
+	}
+	if effects := foreign(slice); len(effects) != 0 {
+		t.Errorf("endpoints alone do not keep their pace: %v", effects)
+	}
+	effects := foreign(service)
+	if len(effects) != 1 || len(effects[0].(Write).Batch.Puts) != 2 {
+		t.Fatalf("configuration that was deleted, and the endpoints before it: %v", effects)
+	}
+	d.s.Step(Written{Epoch: d.epoch, After: 4, Contents: kv.NewContents()})
+	d.s.Step(Objects{put(t, epSlice("web-1", "10.0.0.8", "none"))})
+	d.s.Step(Written{Epoch: d.epoch, After: 5, Contents: kv.NewContents()})
+	foreign(slice)
+	if effects := d.s.Step(Due{}); len(effects) != 1 || len(effects[0].(Write).Batch.Puts) != 1 {
+		t.Errorf("endpoints with the next beat: %v", effects)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/model"
@@ -83,6 +84,9 @@ func New(c Config) *Loop {
 	c.Retry = cmp.Or(c.Retry, 500*time.Millisecond)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Crashes == nil {
+		c.Crashes = crash.New(c.Log)
 	}
 	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), releases: make(chan release), changes: obs.NewSampled(c.Log)}
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
+	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -52,16 +53,21 @@ type inventory struct {
 	normalised   uint64
 	shape        uint64 // counts changes of records that do not follow workloads
 	labels       labels
-	ledger       *ledger // of the tenants' budgets; nil: there are none
-	shown        uint64  // version of the ledger that metrics show
+	crashes      *crash.Log
+	fault        func(*object.Object) // tests have it panic, where objects are read; nil: nothing is called
+	ledger       *ledger              // of the tenants' budgets; nil: there are none
+	shown        uint64               // version of the ledger that metrics show
 	told         struct {
 		version  uint64 // of the ledger
 		problems []object.Problem
 	}
 }
 
-func newInventory(options normal.Options) *inventory {
-	return &inventory{normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
+func newInventory(options normal.Options, crashes *crash.Log) *inventory {
+	if crashes == nil {
+		crashes = crash.New(nil)
+	}
+	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
 		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
 		mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
 }
@@ -83,7 +89,7 @@ func (w *inventory) take(events []object.Event) {
 		switch e.Op {
 		case object.Synced:
 		case object.Put:
-			w.put(e.Object, touched)
+			w.putGuarded(e.Object, touched)
 		case object.Delete:
 			w.remove(e, touched)
 		case object.Broken:
@@ -107,6 +113,8 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 	e.object = o
 	w.touchOther(o.ID, touched)
 	switch {
+	case !normal.Served(o): // its problem says so, and what was good of it stands
+		touched[o.ID] = true
 	case o.ID.Group == "" && o.ID.Kind == "Pod":
 		pod, problems := normal.ParsePod(o)
 		e.parsing = problems
@@ -119,17 +127,22 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 			}
 		}
 	case o.ID.Group == "" && o.ID.Kind == "Node":
+		e.spoiled = false
+		w.setProblems(o.ID, e, nil)
 		if node := normal.ParseNode(o); w.nodes[o.ID] == nil || *node != *w.nodes[o.ID] {
 			w.nodes[o.ID] = node
 			w.touch(o.ID, touched)
 		}
 	case o.ID.Group == "" && o.ID.Kind == "Namespace":
+		e.spoiled = false
+		w.setProblems(o.ID, e, nil)
 		if ns := normal.ParseNamespace(o); w.namespaces[o.ID] == nil || *ns != *w.namespaces[o.ID] {
 			w.namespaces[o.ID] = ns
 			w.touch(o.ID, touched)
 		}
 	case normal.IsRole(o.ID):
 		role, problems := normal.ParseRole(o)
+		e.spoiled = false
 		w.setProblems(o.ID, e, problems)
 		if role != nil && !role.Equal(w.roles[o.ID]) {
 			w.roles[o.ID] = role
@@ -248,16 +261,24 @@ func (w *inventory) broken(e object.Event) {
 	if w.normal.IsMesh(e.ID) {
 		w.meshID = e.ID
 	}
-	if len(have.records) > 0 {
-		return
-	}
-	unread := &object.Object{ID: e.ID, Location: e.Location}
-	if closed := w.normal.Closed(unread, w.mesh.GetRootNamespace()); closed != nil {
-		have.closed = true
-		w.setRecords(have, []model.Record{closed}, nil)
+	if w.closeUnread(e.ID, e.Location, have) {
 		w.setProblems(e.ID, have, []object.Problem{{ID: e.ID, Location: e.Location, Code: problem.Unreadable, Severity: problem.Error,
 			Message: "cannot be read, and no good version is known: all workloads of its namespace are closed"}})
 	}
+}
+
+// closeUnread closes the namespace of a policy of which nothing good is known, and says whether it did.
+func (w *inventory) closeUnread(id object.ID, location string, e *entry) bool {
+	if len(e.records) > 0 {
+		return false
+	}
+	closed := w.normal.Closed(&object.Object{ID: id, Location: location}, w.mesh.GetRootNamespace())
+	if closed == nil {
+		return false
+	}
+	e.closed = true
+	w.setRecords(e, []model.Record{closed}, nil)
+	return true
 }
 
 // normalise makes the records of one object again. A Delete in the same events may have taken it away.
@@ -266,11 +287,11 @@ func (w *inventory) normalise(id object.ID) {
 	if e == nil || e.object == nil {
 		return
 	}
-	if w.yields(id, e) || w.normal.IsMesh(id) { // which putMesh reads
+	if w.yields(id, e) || w.normal.IsMesh(id) && normal.Served(e.object) { // which putMesh reads
 		return
 	}
 	w.normalised++
-	result := w.normal.Object(e.object, w)
+	result := w.result(e)
 	e.mesh, e.spoiled = result.UsesMesh, result.Spoiled
 	w.setProblems(id, e, append(e.parsing[:len(e.parsing):len(e.parsing)], result.Problems...))
 	w.setRefs(id, e, result.Refs)
@@ -347,7 +368,7 @@ func (w *inventory) problems() []object.Problem {
 
 // check is what is wrong between objects, sorted.
 func (w *inventory) check() []object.Problem {
-	found := normal.Check(maps.Values(w.want))
+	found := w.between()
 	for i, p := range found {
 		if e := w.objects[p.ID]; e != nil && e.object != nil {
 			found[i].Location = e.object.Location

@@ -12,7 +12,7 @@ import (
 // Records turns events into records without a store, through the same code that the leader runs: ordered by key, with
 // all problems, those between objects included. Secrets come without their private keys.
 func Records(events []object.Event, options normal.Options) ([]model.Record, []object.Problem) {
-	w := newInventory(options)
+	w := newInventory(options, nil)
 	w.take(events)
 	for key, d := range w.awaitingSeal {
 		w.want[key] = d.Record

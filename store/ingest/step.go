@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -117,6 +118,8 @@ type Options struct {
 	// Sources are the origins of those that have to have told everything (object.Synced) before anything is written; nil: the zero Origin,
 	// which the folder of files has there.
 	Sources []origin.Origin
+	// Crashes is where panics over single objects go; nil: one of its own.
+	Crashes *crash.Log
 }
 
 // Stats counts the work that was done.
@@ -163,7 +166,7 @@ type State struct {
 
 // NewState is the state before any event.
 func NewState(o Options) *State {
-	w := newInventory(o.Normal)
+	w := newInventory(o.Normal, o.Crashes)
 	if o.Budget != (Budget{}) {
 		w.ledger = newLedger(o.Budget)
 	}
@@ -278,7 +281,8 @@ func (s *State) lose() {
 
 // compare is the full comparison of what should be with what is stored.
 func (s *State) compare(e Loaded) {
-	s.phase, s.have, s.secrets, s.after, s.complete = ready, e.Have, e.Secrets, e.After, !e.Complete
+	s.phase, s.have, s.secrets, s.after = ready, e.Have, e.Secrets, e.After
+	s.complete = !e.Complete || s.allowEmpty // the first head of a store waits for the first record, unless an empty mesh is meant
 	if s.secrets == nil {
 		s.secrets = map[model.Key]*model.Secret{}
 	}
@@ -349,6 +353,10 @@ func (s *State) Problems() []object.Problem {
 	all = append(all, s.aboveLevel()...)
 	if s.guarded != "" {
 		all = append(all, object.Problem{Code: problem.Held, Severity: problem.Error, Message: s.guarded})
+	}
+	if s.phase == ready && s.after == 0 && len(s.want)+len(s.awaitingSeal) == 0 {
+		all = append(all, object.Problem{Code: problem.Held, Severity: problem.Error,
+			Message: "the configuration has no object that proxies are told of, and nothing was stored before: replicas are not ready, since an empty mesh may be a folder that is not mounted (--allow-empty has it served)"})
 	}
 	slices.SortFunc(all, normal.CompareProblems)
 	return all

@@ -182,6 +182,33 @@ func TestBadEditKeepsTheLastGood(t *testing.T) {
 	d.want(Objects{gone(good)}, "write -VirtualService a") // really deleted
 }
 
+// Kinds that others are joined with, and the mesh configuration, say it too where they have a version that is not read, and keep what was good.
+func TestVersionsThatAreNotRead(t *testing.T) {
+	d := newDesk(t)
+	node := "apiVersion: %s\nkind: Node\nmetadata: {name: n1, labels: {topology.kubernetes.io/region: r}}"
+	namespace, role := "apiVersion: %s\nkind: Namespace\nmetadata: {name: shop}", "apiVersion: rbac.authorization.k8s.io/%s\nkind: ClusterRole\nmetadata: {name: r}"
+	mesh := strings.Replace(fmt.Sprintf(meshMap, `defaultServiceExportTo: ["."]`), "v1", "%s", 1)
+	all := func(version string) (events Objects) {
+		for _, text := range []string{node, namespace, role, mesh, strings.Replace(pod("p", "a: b"), "v1", "%s", 1)} {
+			events = append(events, put(t, fmt.Sprintf(text, version)))
+		}
+		return events
+	}
+	d.step(append(all("v1"), put(t, epSlice("s", "10.0.0.1", "p")), synced))
+	d.step(Gained{d.epoch})
+	if p := d.s.Problems(); len(p) != 0 {
+		t.Fatal(p)
+	}
+	d.want(all("v7"))
+	if p := d.s.Problems(); len(p) != 5 || p[0].Field != "apiVersion" {
+		t.Errorf("problems %v", p)
+	}
+	d.want(all("v1"))
+	if p := d.s.Problems(); len(p) != 0 {
+		t.Errorf("of what is good again: %v", p)
+	}
+}
+
 // What was good before this process began stands too, as long as the object is there.
 func TestBadObjectsAfterRestart(t *testing.T) {
 	d := newDesk(t)
@@ -225,6 +252,28 @@ func TestFirstSeenPolicyFailsClosed(t *testing.T) {
 		t.Errorf("problems %v", p)
 	}
 	d.want(Objects{gone(p)}, "write -AuthorizationPolicy p")
+}
+
+// A mesh without an object is not published, and that is said; where it is meant, it is.
+func TestEmptyMesh(t *testing.T) {
+	d := newDesk(t)
+	d.after = 0
+	d.want(Objects{synced})
+	d.want(Gained{d.epoch}, "load")
+	if p := d.s.Problems(); len(p) != 1 || !strings.Contains(p[0].Message, "--allow-empty") {
+		t.Errorf("problems %v", p)
+	}
+	d.want(Objects{put(t, svc)}, "write +Service web")
+	if p := d.s.Problems(); len(p) != 0 {
+		t.Errorf("problems %v", p)
+	}
+	d = newDesk(t)
+	d.s, d.after = NewState(Options{AllowEmpty: true}), 0
+	d.want(Objects{synced})
+	d.want(Gained{d.epoch}, "load", "write ")
+	if p := d.s.Problems(); len(p) != 0 {
+		t.Errorf("problems of an empty mesh that is meant: %v", p)
+	}
 }
 
 func TestNewLeaderDoesNotEmptyTheStore(t *testing.T) {
@@ -283,7 +332,7 @@ func TestRecordsDoNotDependOnOrder(t *testing.T) {
 	}
 	for range 20 {
 		events = append(events[1:], events[0])
-		w := newInventory(Options{}.Normal)
+		w := newInventory(Options{}.Normal, nil)
 		for _, e := range events { // one by one
 			w.take([]object.Event{e})
 		}

@@ -47,8 +47,8 @@ func (h Head) encode() ([]byte, error) {
 func decodeHead(b []byte, revision int64) Head {
 	var v model.HeadValue
 	err := proto.Unmarshal(b, &v)
-	if err == nil && (v.Schema == 0 || v.Schema+1 < model.Schema || v.Schema > model.Schema+1) {
-		err = fmt.Errorf("schema %d, this build reads %d to %d", v.Schema, max(1, model.Schema-1), model.Schema+1)
+	if err == nil {
+		err = model.CheckSchema(v.Schema)
 	}
 	if err != nil {
 		return Head{Revision: revision, Err: fmt.Errorf("the head at revision %d does not decode: %w", revision, err)}

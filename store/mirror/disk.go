@@ -13,6 +13,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"navarch.io/navarch/store/durable"
@@ -30,7 +32,9 @@ type Disk struct {
 }
 
 const (
-	diskMagic   = "navarch snapshot 1\n"
+	diskName    = "navarch snapshot "
+	diskFormat  = 1
+	diskMagic   = diskName + "1\n"
 	maxDiskPart = 16 << 20 // bytes of one record; etcd takes 1.5 MiB
 )
 
@@ -150,7 +154,13 @@ func (s *summed) line() ([]byte, error) {
 // head reads what stands before the records.
 func (s *summed) head() (head diskHead, err error) {
 	magic := make([]byte, len(diskMagic))
-	if _, err := io.ReadFull(s, magic); err != nil || string(magic) != diskMagic {
+	if _, err := io.ReadFull(s, magic); err != nil {
+		return head, errors.New("this is no snapshot that this version reads")
+	}
+	if format, is := strings.CutPrefix(string(magic), diskName); string(magic) != diskMagic {
+		if n, err := strconv.Atoi(strings.TrimSpace(format)); is && err == nil && n > diskFormat {
+			return head, fmt.Errorf("the snapshot %w: format %d, this build reads %d", model.ErrNewer, n, diskFormat)
+		}
 		return head, errors.New("this is no snapshot that this version reads")
 	}
 	line, err := s.line()

@@ -146,6 +146,29 @@ func TestDiskFile(t *testing.T) {
 	}
 }
 
+// A snapshot of a newer build is called that, by its own form as by that of a record; what is damaged is not.
+func TestSnapshotOfANewerBuild(t *testing.T) {
+	raw, err := mirror.EncodeSnapshot(mirror.Empty().Apply(7, []model.Record{service(t, "a", 80)}, nil).New)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := []byte{8, model.Schema} // as it begins: field 1, the schema
+	for _, c := range []struct {
+		name, was, is string
+		newer         bool
+	}{
+		{"of a later form", "snapshot 1\n", "snapshot 2\n", true},
+		{"a record of a later schema", string(record), string([]byte{8, model.Schema + 2}), true},
+		{"of no form", "snapshot 1\n", "snapshot x\n", false},
+		{"a record of no schema", string(record), string([]byte{8, 0}), false},
+	} {
+		changed := bytes.Replace(raw, []byte(c.was), []byte(c.is), 1)
+		if _, err := mirror.DecodeSnapshot(changed); err == nil || bytes.Equal(changed, raw) || errors.Is(err, model.ErrNewer) != c.newer {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
 func FuzzReadSnapshot(f *testing.F) {
 	s := mirror.Empty().Apply(7, []model.Record{service(f, "a", 80), endpoints(f, "a", "10.0.0.1")}, nil).New
 	raw, err := mirror.EncodeSnapshot(s)

@@ -92,9 +92,16 @@ type Key struct {
 	Origin    origin.Origin
 }
 
-// String is the key as users read it: Kind namespace/name, with the cluster where it is not the config cluster.
+// String is the key as users read it: Kind namespace/name, or Kind name of what has no namespace, with the cluster where it is not the
+// config cluster. The mesh configuration, of which there is one, is "MeshConfig".
 func (k Key) String() string {
-	return fmt.Sprintf("%s %s/%s%s", k.Kind, k.Namespace, k.Name, k.Origin.Suffix())
+	switch {
+	case k.Kind == KindMesh:
+		return "MeshConfig"
+	case k.Namespace == "":
+		return k.Kind.String() + " " + k.Name + k.Origin.Suffix()
+	}
+	return k.Kind.String() + " " + k.Namespace + "/" + k.Name + k.Origin.Suffix()
 }
 
 // Path is the key below records/ in etcd: kind/cluster/source/namespace/name. Only what Check takes is a path of its own.

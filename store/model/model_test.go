@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -163,7 +164,7 @@ func TestBodyBelongsToKind(t *testing.T) {
 			if fits != (err == nil) {
 				t.Errorf("a %v with the body of a %v: %v", kind, other, err)
 			}
-			if err != nil && !strings.Contains(err.Error(), kind.String()+" shop/a") {
+			if err != nil && !strings.Contains(err.Error(), Key{Kind: kind, Namespace: "shop", Name: "a"}.String()) {
 				t.Errorf("%v does not name the object", err)
 			}
 		}
@@ -209,6 +210,8 @@ func TestDecodeRefuses(t *testing.T) {
 		switch {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || r != nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, %v; want %q", c.name, r, err, c.want)
+		case errors.Is(err, ErrNewer) != (c.name == "a later schema"):
+			t.Errorf("%s: of a newer build? %v", c.name, err)
 		}
 	}
 }

@@ -59,11 +59,5 @@ type Place struct {
 	Field string
 }
 
-// String is "Kind namespace/name field"; the mesh configuration is "MeshConfig".
-func (p Place) String() string {
-	name := p.Key.String()
-	if p.Key.Kind == KindMesh {
-		name = "MeshConfig"
-	}
-	return strings.TrimSuffix(name+" "+p.Field, " ")
-}
+// String is "Kind namespace/name field".
+func (p Place) String() string { return strings.TrimSuffix(p.Key.String()+" "+p.Field, " ") }

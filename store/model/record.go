@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -128,14 +129,29 @@ func encode(key Key, created int64, body proto.Message) ([]byte, Record, error) 
 	return b, record, nil
 }
 
-// Decode reads canonical bytes. The error says what is wrong with the value; whoever holds an older value keeps it.
+// ErrNewer is in the error of what has a schema that this build does not read yet.
+var ErrNewer = errors.New("was written by a newer build")
+
+// CheckSchema refuses the schemas that this build does not read; later ones with ErrNewer.
+func CheckSchema(schema uint32) error {
+	switch {
+	case schema > Schema+1:
+		return fmt.Errorf("%w: schema %d, this build reads %d to %d", ErrNewer, schema, max(1, Schema-1), Schema+1)
+	case schema == 0 || schema+1 < Schema:
+		return fmt.Errorf("schema %d, this build reads %d to %d", schema, max(1, Schema-1), Schema+1)
+	}
+	return nil
+}
+
+// Decode reads canonical bytes. The error says what is wrong with the value (ErrNewer: nothing, but for its schema); whoever holds an
+// older value keeps it.
 func Decode(key Key, b []byte) (Record, error) {
 	wire := &RecordValue{}
 	if err := proto.Unmarshal(b, wire); err != nil {
 		return nil, fmt.Errorf("decode %v: %w", key, err)
 	}
-	if wire.Schema+1 < Schema || wire.Schema > Schema+1 || wire.Schema == 0 {
-		return nil, fmt.Errorf("decode %v: schema %d, this build reads %d to %d", key, wire.Schema, max(1, Schema-1), Schema+1)
+	if err := CheckSchema(wire.Schema); err != nil {
+		return nil, fmt.Errorf("decode %v: %w", key, err)
 	}
 	body, err := getBody(wire, key.Kind)
 	if err != nil {

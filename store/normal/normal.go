@@ -113,6 +113,11 @@ var kinds = map[kindKey]struct {
 	{DeniedID.Group, DeniedID.Kind}:        {[]string{deniedVersion}, deniedRecords},
 }
 
+// Served says whether an object is of a kind and version that this package reads.
+func Served(obj *object.Object) bool {
+	return slices.Contains(kinds[kindKey{obj.ID.Group, obj.ID.Kind}].versions, obj.Version)
+}
+
 // Object normalises one object. Kinds that are only joined with (Node, Namespace, Role, ConfigMap) give no records here: see
 // ParseNode and its like.
 func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
@@ -122,7 +127,7 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	case !known:
 		r.unknown(obj.ID)
 		return r.result(nil)
-	case !slices.Contains(kind.versions, obj.Version):
+	case !Served(obj):
 		r.unsupportedf("apiVersion", "version %q is not served: want one of %s", obj.Version, strings.Join(kind.versions, ", "))
 	}
 	if n.misplaced(r, obj.ID) {

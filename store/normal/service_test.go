@@ -162,7 +162,7 @@ endpoints:
 	for _, id := range r.Refs {
 		refs[id.String()] = true
 	}
-	for _, want := range []string{"Pod shop/web-1", "Pod shop/web-2", "Node /n1", "Namespace /istio-system"} {
+	for _, want := range []string{"Pod shop/web-1", "Pod shop/web-2", "Node n1", "Namespace istio-system"} {
 		if !refs[want] {
 			t.Errorf("ref to %s is missing: %v", want, refs)
 		}

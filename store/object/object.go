@@ -36,10 +36,12 @@ type ID struct {
 	Name      string
 }
 
-// String is the ID as users read it: Kind namespace/name, with the cluster where it is not the config cluster. Of an object that has
-// no name, or of all of a kind, it is as much as there is; empty: nothing is known.
+// String is the ID as users read it: Kind namespace/name, or Kind name of what has no namespace, with the cluster where it is not the
+// config cluster. Of an object that has no name, or of all of a kind, it is as much as there is; empty: nothing is known.
 func (id ID) String() string {
 	switch {
+	case id.Name != "" && id.Namespace == "":
+		return fmt.Sprintf("%s %s%s", id.Kind, id.Name, id.Origin.Suffix())
 	case id.Name != "":
 		return fmt.Sprintf("%s %s/%s%s", id.Kind, id.Namespace, id.Name, id.Origin.Suffix())
 	case id.Namespace != "":

@@ -23,7 +23,7 @@ var everywhere = []string{"store/obs", "store/loop", "store/intern", "store/mode
 var may = map[string][]string{
 	// Leaves.
 	"store/origin": {}, "store/problem": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "shard/ring": {},
-	"push/xds": {},
+	"push/xds": {}, "push/agentapi": {},
 
 	"store/kv":           {"store/model"},
 	"store/kv/kvtest":    {"store/kv"},
@@ -32,7 +32,8 @@ var may = map[string][]string{
 	"store/normal":       {"store/object"},
 	"store/source/files": {"store/object"},
 	"store/source/kube":  {"store/object"},
-	"store/ingest":       {"store/normal", "store/object", "store/kv"},
+	"store/ingest":       {"store/crash", "store/normal", "store/object", "store/kv"},
+	"store/tenants":      {"store/ingest", "store/kv"},
 	"store/mirror":       {"store/durable", "store/kv"},
 	"push/view":          {"store/mirror", "push/traffic"},
 	"push/access":        {"push/view", "store/mirror", "push/traffic"},
@@ -63,8 +64,11 @@ var may = map[string][]string{
 	"push/delta":                  {"push/manifest"},
 	"push/fanout":                 {},
 	"push/budget":                 {},
-	"push/serve":                  {"push/budget", "store/crash", "push/delta", "push/fanout", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
+	"push/serve":                  {"push/agentapi", "push/budget", "store/crash", "push/delta", "push/fanout", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
 	"push/inspect":                {"push/manifest", "store/mirror", "push/traffic"},
+	"push/identities":             {"push/build/identity", "ca/attest", "store/mirror"},
+	"push/join":                   {"push/agentapi", "push/fanout", "push/plan", "push/serve", "push/view", "ca/attest", "store/crash", "store/kv", "store/mirror"},
+	"push/trust":                  {"push/agentapi", "push/serve", "ca/issue", "ca/keyring"},
 	"loadtest/gauge":              {},
 	"store/loopback":              {},
 	"loadtest/programs":           {},
@@ -77,7 +81,8 @@ var may = map[string][]string{
 	"shard/member":                {"store/kv", "shard/ring"},
 	"shard/level":                 {"store/kv", "shard/member"},
 	"shard/place":                 {"store/kv", "shard/ring", "shard/member"},
-	"shard/relay":                 {"store/socket"},
+	"shard/fleet":                 {"push/agentapi", "push/fanout", "push/join", "push/plan", "push/serve", "push/view", "shard/member", "shard/place", "shard/ring", "store/kv", "store/mirror"},
+	"shard/relay":                 {"push/agentapi", "store/socket"},
 	"ca/seal":                     {"store/durable"},
 	"ca/seal/kmstest":             {},
 	"ca/vault/vaulttest":          {},
@@ -85,9 +90,12 @@ var may = map[string][]string{
 	"ca/attest":                   {"store/durable"},
 	"ca/keyring":                  {"ca/seal", "ca/issue", "store/clock", "store/kv", "store/durable"},
 	"ca/vault":                    {"ca/seal", "store/kv"},
+	"ca/expiry":                   {"ca/attest"},
+	"ca/denials":                  {"ca/keyring", "store/normal", "store/object"},
 	"ca/serve":                    {"ca/issue", "ca/attest"},
 	"ca/serve/*":                  {"ca/*", "store/loopback"},
-	"ca/agent":                    {"store/socket"},
+	"ca/serving":                  {"ca/issue", "ca/keyring", "ca/serve", "shard/member", "store/kv"},
+	"ca/agent":                    {"store/durable", "store/socket"},
 	"push/quarantine":             {},
 	"push/quarantine/share":       {"push/quarantine", "store/kv"},
 	"push/problems":               {"store/kv"},
@@ -100,7 +108,7 @@ var may = map[string][]string{
 }
 
 // leaves import nothing of ours but what their row says.
-var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "push/xds", "shard/ring",
+var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "push/xds", "push/agentapi", "shard/ring",
 	"store/loopback"}
 
 // testsMay lists what the tests of each package import beside what the package itself may. Test kits are for tests alone.
@@ -109,6 +117,7 @@ var testsMay = map[string][]string{
 	"ca/keyring":            {"ca/agent", "ca/attest", "ca/seal/kmstest", "ca/serve", "push/envoytest", "store/loopback", "store/kv/kvtest"},
 	"ca/seal":               {"ca/seal/kmstest"},
 	"ca/serve":              {"ca/serve/servetest", "push/envoytest", "store/crash"},
+	"ca/serving":            {"push/serve"},
 	"ca/vault":              {"ca/seal/kmstest", "ca/vault/vaulttest", "store/ingest", "store/kv/kvtest", "store/object"},
 	"loadtest/mesh":         {"store/normal", "store/object", "store/source/files"},
 	"loadtest/proxy":        {"push/envoytest"},
@@ -124,6 +133,7 @@ var testsMay = map[string][]string{
 	"shard/member":          {"store/kv/kvtest"},
 	"shard/level":           {"store/kv/kvtest", "shard/ring"},
 	"shard/place":           {"store/kv/kvtest"},
+	"shard/fleet":           {"push/manifest", "store/kv/kvtest"},
 	"shard/relay":           {"push/envoytest", "store/loopback"},
 	"store/ingest":          {"ca/vault/vaulttest", "store/kv/kvtest", "store/source/files"},
 	"store/kv":              {"store/kv/kvtest"},
@@ -133,6 +143,7 @@ var testsMay = map[string][]string{
 	"store/obs":             {"push/envoytest"},
 	"store/removal":         {"store/kv/kvtest"},
 	"store/source/kube":     {"store/normal"},
+	"store/tenants":         {"store/kv/kvtest"},
 
 	"cmd/*":    {"*"},
 	"deploy/*": {"*"},

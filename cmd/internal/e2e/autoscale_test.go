@@ -95,7 +95,7 @@ func risesOnce(numbers []int) bool {
 func TestAutoscalingSettles(t *testing.T) {
 	parallel(t)
 	f := startFleet(t, 1)
-	c := gather(t)
+	c := f.gather()
 	scaler := &autoscaler{targets: []target{{"navarch_proxies", 24}}, tolerance: .1, window: 6 * time.Second, least: 1, most: 6}
 	for _, load := range []struct{ proxies, replicas int }{{20, 1}, {70, 3}, {40, 2}} {
 		if load.proxies < len(c.agents) {
@@ -138,7 +138,7 @@ func TestAutoscalingSettlesOnAllSignals(t *testing.T) {
 	f := startFleet(t, 0)
 	f.env, f.flags = []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", rate)}, []string{"--shutdown-duration", "5s"}
 	first := f.add()
-	c := gather(t)
+	c := f.gather()
 	c.grow(before, true, f.addresses)
 	eventually(t, patience, c.home)
 	eventually(t, patience, func() error { return first.metric(fmt.Sprintf("navarch_fleet_proxies_per_replica %d", before)) })

@@ -25,9 +25,15 @@ type authority struct {
 }
 
 // newAuthority makes a CA; its certificate is in the file ca.
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
-	a := &authority{dir: t.TempDir()}
+	return newAuthorityIn(t, t.TempDir())
+}
+
+// newAuthorityIn is newAuthority with its files in a folder that outlives the test.
+func newAuthorityIn(t testing.TB, dir string) *authority {
+	t.Helper()
+	a := &authority{dir: dir}
 	a.cert, a.key = a.sign(t, "ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, Subject: pkix.Name{CommonName: "test CA"}})
 	return a
 }
@@ -36,7 +42,7 @@ func newAuthority(t *testing.T) *authority {
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
 // issue writes NAME.crt and NAME.key: a certificate for 127.0.0.1, with a SPIFFE identity where one is given.
-func (a *authority) issue(t *testing.T, name, identity string) {
+func (a *authority) issue(t testing.TB, name, identity string) {
 	t.Helper()
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
@@ -52,14 +58,14 @@ func (a *authority) issue(t *testing.T, name, identity string) {
 	a.sign(t, name, template)
 }
 
-func (a *authority) sign(t *testing.T, name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *authority) sign(t testing.TB, name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Minute), time.Now().Add(12*time.Hour)
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = template, key
@@ -85,7 +91,7 @@ func (a *authority) sign(t *testing.T, name string, template *x509.Certificate) 
 }
 
 // client is how a client that trusts this CA dials, with the certificate of that name where one is given.
-func (a *authority) client(t *testing.T, name string) *tls.Config {
+func (a *authority) client(t testing.TB, name string) *tls.Config {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)

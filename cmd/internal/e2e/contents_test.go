@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -56,8 +57,9 @@ func mustAdopt(t *testing.T, etcd *kvtest.Server) {
 	}
 }
 
-// Somebody deletes records with a foreign tool, and an edit follows: no client loses a cluster, and within 10 s the leader has put
-// everything back, whatever share of a kind that was.
+// Somebody deletes records with a foreign tool, and an edit follows: no client loses a cluster, and the leader puts everything back,
+// whatever share of a kind that was. It waits for nothing to do so (store/ingest TestRepairsWaitForNothing); the 10 s of issue 12, item
+// 12, are checked at full size, on a machine without other work.
 func TestDeletedRecordsComeBack(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -74,6 +76,7 @@ func TestDeletedRecordsComeBack(t *testing.T) {
 		if n := deleteRecords(t, s, folder); n < 2 {
 			t.Fatalf("%d records were deleted", n)
 		}
+		deleted := time.Now()
 		eventually(t, patience, func() error {
 			now, err := asSaid(t, s)
 			if kinds := now.Differ(was); err == nil && len(kinds) > 0 {
@@ -81,6 +84,7 @@ func TestDeletedRecordsComeBack(t *testing.T) {
 			}
 			return err
 		})
+		within(t, 10*time.Second, time.Since(deleted), "all deleted records are back")
 		write(t, dir, "routes.yaml", routes(2+i))
 		eventually(t, patience, serves(t, replica, 2+i))
 		if err := has(t, replica, webCluster, dbCluster)(); err != nil {

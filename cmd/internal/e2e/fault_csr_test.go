@@ -229,7 +229,7 @@ func TestFaultCertificateStorm(t *testing.T) {
 	took := time.Since(began)
 	within(t, time.Minute, took, "all were answered")
 	slices.Sort(s.took)
-	within(t, 5*time.Second, s.took[len(s.took)*99/100], "the 99th percentile of first certificates")
+	slowestWithin(t, 5*time.Second, s.took[len(s.took)*99/100], began, "the 99th percentile of first certificates")
 	t.Logf("%d good ones were tried again; median %v, last %v", s.again, s.took[len(s.took)/2], s.took[len(s.took)-1])
 	for why, n := range s.wrong {
 		t.Errorf("%d times %s", n, why)

@@ -22,12 +22,12 @@ func TestFaultReconnectsArePaced(t *testing.T) {
 	const proxies, rate, burst = 30, 2, 2
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	start(t, "--roles=ingest", "--config-dir", townFolder(t, 10), store)
-	victim := start(t, "--roles=xds", store)
-	narrow := startProgram(t, navarchd(t), []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", rate)}, "--roles=xds", store)
+	victim := xdsReplica(t, store)
+	narrow := startProgram(t, navarchd(t), []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", rate)}, mtls(t, "--roles=xds", store)...)
 	for _, d := range []*daemon{victim, narrow} {
 		eventually(t, patience, d.ready)
 	}
-	balancer := connect(t, victim.grpc)
+	balancer := connect(t, victim.secure)
 	f := fleet(t, proxies, sim.Config{Addrs: []string{balancer.address}})
 	before := f.Stats()
 	joins := func(result string) float64 { // the metric appears with the first
@@ -36,7 +36,7 @@ func TestFaultReconnectsArePaced(t *testing.T) {
 		}
 		return 0
 	}
-	balancer.redirect(narrow.grpc)
+	balancer.redirect(narrow.secure)
 	came, began := joins("admitted"), time.Now()
 	victim.kill()
 	balancer.drop()
@@ -78,10 +78,10 @@ func TestFaultReplicaComesAndGoes(t *testing.T) {
 	parallel(t)
 	const lost = 6 * time.Second // for so long a replica that was lost once is ready before it joins
 	f := startFleet(t, 2)
-	flapper := startProgram(t, navarchd(t), []string{"POD_NAME=flapper"}, "--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s")
-	args := []string{"--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s"}
+	args := mtls(t, "--roles=xds", f.store, "--replica-lease", "2s", "--replica-ramp", "0s")
+	flapper := startProgram(t, navarchd(t), []string{"POD_NAME=flapper"}, args...)
 	settled(t, append(f.replicas(), flapper)...)
-	c := gather(t)
+	c := f.gather()
 	c.grow(sized(t, 40, 400, "proxies with agents"), true, f.addresses)
 	eventually(t, patience, c.home)
 	received := c.sum()

@@ -41,7 +41,7 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 	dir := townFolder(t, n)
 	old := start(t, "--roles=ingest", "--config-dir", dir, wire.etcd(), "--leader-lease", lease.String())
 	eventually(t, patience, old.leading)
-	replicas := []*daemon{start(t, "--roles=xds", direct), start(t, "--roles=xds", direct)}
+	replicas := []*daemon{xdsReplica(t, direct), xdsReplica(t, direct)}
 	successor := start(t, "--roles=ingest", "--config-dir", dir, direct, "--leader-lease", lease.String())
 	for _, d := range append(replicas, successor) {
 		eventually(t, patience, d.ready)
@@ -65,7 +65,7 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 		if err != nil || stat.Head.Complete {
 			t.Fatalf("the batch is not half written: %+v, %v", stat.Head, err)
 		}
-		replicas = append(replicas, start(t, "--roles=xds", direct)) // starts on the half
+		replicas = append(replicas, xdsReplica(t, direct)) // starts on the half
 		eventually(t, patience, func() error {
 			for _, d := range replicas {
 				got, err := editions(t.Context(), d)
@@ -99,7 +99,7 @@ func TestFaultLeaderCutOff(t *testing.T) {
 	old := start(t, "--roles=ingest", "--config-dir", dir, wire.etcd(), "--leader-lease", lease.String())
 	eventually(t, patience, old.leading)
 	successor := start(t, "--roles=ingest", "--config-dir", dir, direct, "--leader-lease", lease.String())
-	replica := start(t, "--roles=xds", direct)
+	replica := xdsReplica(t, direct)
 	eventually(t, patience, whole(t, replica, n, 1))
 	f := fleet(t, proxies, sim.Config{}, replica)
 
@@ -133,7 +133,7 @@ func TestFaultEtcdAway(t *testing.T) {
 	wire := connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
 	leader := start(t, "--roles=ingest", "--config-dir", dir, wire.etcd(), "--leader-lease", lease.String())
-	replicas := []*daemon{start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", wire.etcd())}
+	replicas := []*daemon{xdsReplica(t, wire.etcd()), xdsReplica(t, wire.etcd())}
 	for _, d := range replicas {
 		eventually(t, patience, whole(t, d, n, 1))
 	}

@@ -1,12 +1,8 @@
 package e2e
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -24,7 +20,7 @@ func TestFaultReplicaKilled(t *testing.T) {
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 60, 9999, "proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
-	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease}
+	args := mtls(t, "--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease)
 	leader := start(t, args...)
 	eventually(t, patience, leader.leading)
 	replicas := []*daemon{leader, start(t, args...), start(t, args...)}
@@ -54,6 +50,7 @@ func TestFaultAllReplicasKilled(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 80, 9999, "proxies")
 	s := newSealable(t)
+	s.flags = append(s.flags, "--shared-sources", "127.0.0.1/32")
 	if faultScale < fullScale { // few come back in an instant: the certificates shall have a meanwhile
 		s.env = []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", max(proxies/15, 1))}
 	}
@@ -64,7 +61,7 @@ func TestFaultAllReplicasKilled(t *testing.T) {
 	}
 	s.trust()
 	mine := token(t, s.data, "town", "client")
-	f := fleet(t, proxies, sim.Config{}, replicas...)
+	f := s.enrolment(replicas[0]).fleet(proxies, sim.Config{}, replicas...)
 	allIn, done := make(chan struct{}), make(chan issued, 1)
 	began := time.Now()
 	got := resumed(t, f, proxies, func() {
@@ -84,7 +81,7 @@ func TestFaultAllReplicasKilled(t *testing.T) {
 	if certificates.err != nil {
 		t.Errorf("%d certificates, and then: %v", certificates.n, certificates.err)
 	}
-	within(t, 10*time.Second, certificates.longest, fmt.Sprintf("%d certificates meanwhile, the slowest", certificates.meanwhile))
+	slowestWithin(t, 10*time.Second, certificates.longest, began, fmt.Sprintf("%d certificates meanwhile, the slowest", certificates.meanwhile))
 	if total := got.Total(); total.Resources+total.Removed > 0 {
 		t.Errorf("%d resources and %d removals were sent to proxies that have everything", total.Resources, total.Removed)
 	}
@@ -173,25 +170,17 @@ func TestFaultEverythingKilled(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 80, 2000, "proxies")
 	dir, data := townFolder(t, n), t.TempDir()
-	args := []string{"--config-dir", dir, "--data-dir", data}
+	args := []string{"--config-dir", dir, "--data-dir", data, "--shared-sources", "127.0.0.1/32"}
 	d := start(t, args...)
 	eventually(t, patience, whole(t, d, n, 1))
-	f := fleet(t, proxies, sim.Config{}, d)
-	roots := x509.NewCertPool()
-	eventually(t, patience, func() error {
-		text, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
-		if err == nil && !roots.AppendCertsFromPEM(text) {
-			err = fmt.Errorf("no root: %q", text)
-		}
-		return err
-	})
-	mine := token(t, data, "town", "client")
+	mesh := builtIn(t, d, data)
+	f := mesh.fleet(proxies, sim.Config{}, d)
 	began := time.Now()
 	got := resumed(t, f, proxies, func() {
 		d.kill()
 		d = d.again(t, navarchd(t), args...)
 		eventually(t, patience, func() error {
-			_, _, err := signed(bearer(t.Context(), mine), t, d.secure, &tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"})
+			_, _, err := mesh.first(t.Context(), d.secure, "town", "client")
 			return err
 		})
 	})
@@ -219,7 +208,7 @@ func TestFaultRollingUpgrade(t *testing.T) {
 	n, proxies := sized(t, 30, 300, "services"), sized(t, 45, 2001, "proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
-	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease}
+	args := mtls(t, "--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease)
 	limit := 16<<20 + proxies/3<<16 // bytes; less than they need
 	tight := []string{fmt.Sprintf("GOMEMLIMIT=%d", limit)}
 	newer, older := nextBinary(t), binary(t, "navarchd")

@@ -33,7 +33,7 @@ func TestFaultClaims(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 60, 2000, "proxies")
 	d, dir := alone(t, n)
-	wire := connect(t, d.grpc)
+	wire := connect(t, d.secure)
 	f := fleet(t, proxies, sim.Config{Addrs: []string{wire.address}})
 	all := f.Stats().Total().Resources / uint64(proxies)
 

@@ -113,8 +113,8 @@ func TestFaultRollingUpgradeInGoodOrder(t *testing.T) {
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	// Nobody is killed: a lease that ends because the machine is busy would be no good order.
-	args := []string{"--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "30s", "--replica-lease", "30s",
-		"--replica-ramp", "0s", "--shutdown-duration", "3s"}
+	args := mtls(t, "--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "30s", "--replica-lease", "30s",
+		"--replica-ramp", "0s", "--shutdown-duration", "3s")
 	newer, older := nextBinary(t), binary(t, "navarchd")
 	var replicas []*daemon
 	for range 3 {

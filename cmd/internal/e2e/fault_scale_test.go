@@ -36,15 +36,27 @@ func sized(t testing.TB, small, full int, what string) int {
 	return n
 }
 
-// within fails at full size where something took longer than it may, less the time that other programs took of the
+// within fails at full size where something that has just ended took longer than it may, less the time that other programs took of the
 // processors meanwhile. In `make test` it only says how long it took.
 func within(t testing.TB, limit, took time.Duration, what string) {
+	t.Helper()
+	atMost(t, limit, took, func() time.Duration { return otherTimes.during(took) }, what)
+}
+
+// slowestWithin is within for the slowest of what took place since a time: which moment that was is not known, so the allowance is the most
+// that others took of so long a time since then.
+func slowestWithin(t testing.TB, limit, took time.Duration, since time.Time, what string) {
+	t.Helper()
+	atMost(t, limit, took, func() time.Duration { return otherTimes.most(since, took) }, what)
+}
+
+func atMost(t testing.TB, limit, took time.Duration, others func() time.Duration, what string) {
 	t.Helper()
 	if faultScale < fullScale {
 		t.Logf("size: %s in %.1f s", what, took.Seconds())
 		return
 	}
-	stolen := otherTimes.during(took) / time.Duration(runtime.NumCPU())
+	stolen := others() / time.Duration(runtime.NumCPU())
 	if took-stolen > limit {
 		t.Errorf("%s took %v, of which other programs had the processors for %v; at most %v is allowed", what, took, stolen, limit)
 		return

@@ -38,7 +38,7 @@ func TestFaultScaledWorkload(t *testing.T) {
 	dir := townFolder(t, n)
 	write(t, dir, "big.yaml", bigSlice(100))
 	leader := start(t, "--roles=ingest", "--config-dir", dir, store)
-	replica := start(t, "--roles=xds", store)
+	replica := xdsReplica(t, store)
 	eventually(t, patience, whole(t, replica, n, 1))
 	f := fleet(t, proxies, sim.Config{}, replica)
 	quiet(t, f)
@@ -48,7 +48,7 @@ func TestFaultScaledWorkload(t *testing.T) {
 		p.Committed(began)
 		write(t, dir, "big.yaml", bigSlice(endpoints))
 		o := acknowledged(t, p)
-		within(t, 150*time.Millisecond, o.Ack.Max(), fmt.Sprintf("the last ACK of a scale to %d", endpoints))
+		slowestWithin(t, 150*time.Millisecond, o.Ack.Max(), began, fmt.Sprintf("the last ACK of a scale to %d", endpoints))
 	}
 	if all, err := leader.problems(); err != nil || len(all) > 0 {
 		t.Errorf("problems of the leader: %+v, %v", all, err)

@@ -12,6 +12,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -28,7 +30,7 @@ func TestFaultCompactedPastPausedReplica(t *testing.T) {
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
-	paused, healthy := start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", direct)
+	paused, healthy := xdsReplica(t, wire.etcd()), xdsReplica(t, direct)
 	eventually(t, patience, whole(t, paused, n, 1))
 	eventually(t, patience, whole(t, healthy, n, 1))
 	f := fleet(t, proxies, sim.Config{}, paused, healthy)
@@ -84,7 +86,7 @@ func TestFaultWatchCutAtRandom(t *testing.T) {
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
-	cut, healthy := start(t, "--roles=xds", wire.etcd()), start(t, "--roles=xds", direct)
+	cut, healthy := xdsReplica(t, wire.etcd()), xdsReplica(t, direct)
 	eventually(t, patience, whole(t, healthy, n, 1))
 	eventually(t, patience, whole(t, cut, n, 1))
 	f := fleet(t, proxies, sim.Config{}, cut, healthy)
@@ -170,17 +172,20 @@ func (h *history) check(t *testing.T, edits int) {
 }
 
 // Fault 8: etcd is over its quota and refuses every write (the real alarm). Reading goes on: proxies are not disturbed, and
-// who starts anew is served. The leader tries at its pace, says so, and writes once there is room.
+// who starts anew is served, over mTLS with certificates of the mesh's CA. No certificate is given out that cannot be put on record: that is
+// said, and why. The leader tries at its pace, says so, and writes once there is room; so does the CA.
 func TestFaultStoreFull(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 30, 300, "services"), sized(t, 60, 2000, "proxies")
 	etcd := kvtest.Start(t)
 	store := "--etcd-endpoints=" + etcd.Endpoint()
 	dir := townFolder(t, n)
-	leader := start(t, "--roles=ingest", "--config-dir", dir, store)
-	replica := start(t, "--roles=xds", store)
+	mesh := newEnrolment(t, store)
+	leader := start(t, "--roles=ingest", "--config-dir", dir, store, mesh.kek)
+	replica := mesh.replica(store)
 	eventually(t, patience, whole(t, replica, n, 1))
-	f := fleet(t, proxies, sim.Config{}, replica)
+	mesh.by(replica)
+	f := mesh.fleet(proxies, sim.Config{}, replica)
 	stat, err := etcd.Client().Status(t.Context(), etcd.Endpoint())
 	if err != nil {
 		t.Fatal(err)
@@ -210,8 +215,12 @@ func TestFaultStoreFull(t *testing.T) {
 		if got.Resources < uint64(proxies*2*n) {
 			t.Errorf("who starts anew was sent %d resources", got.Resources)
 		}
-		fresh := start(t, "--roles=xds", store)
+		fresh := mesh.replica(store)
 		eventually(t, patience, whole(t, fresh, n, 1))
+		_, _, err := mesh.first(t.Context(), replica.secure, "town", "newcomer")
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "space") {
+			t.Errorf("a certificate that cannot be put on record: %v", err)
+		}
 		now, err := etcd.Stat(t.Context())
 		if err == nil {
 			err = etcd.Compact(t.Context(), now.Revision)
@@ -226,6 +235,7 @@ func TestFaultStoreFull(t *testing.T) {
 	if err := leader.leading(); err != nil {
 		t.Error(err)
 	}
+	eventually(t, patience, func() error { _, _, err := mesh.first(t.Context(), replica.secure, "town", "newcomer"); return err })
 	unharmed(t, f)
 	undisturbed(t, f)
 }
@@ -239,13 +249,13 @@ func TestFaultColdStartOnSlowStore(t *testing.T) {
 	direct, wire := "--etcd-endpoints="+etcd.Endpoint(), connect(t, etcd.Endpoint())
 	dir := townFolder(t, n)
 	start(t, "--roles=ingest", "--config-dir", dir, direct)
-	fast := start(t, "--roles=xds", direct)
+	fast := xdsReplica(t, direct)
 	eventually(t, patience, whole(t, fast, n, 1))
 	settled := fleet(t, proxies, sim.Config{}, fast)
 
 	wire.set(rule{rate: 125_000})
 	held := wire.holdAfter(16<<10, false)
-	slow := start(t, "--roles=xds", wire.etcd())
+	slow := xdsReplica(t, wire.etcd())
 	select {
 	case <-held:
 	case <-time.After(patience):

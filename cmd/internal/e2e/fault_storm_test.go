@@ -70,7 +70,7 @@ func TestFaultEventStorm(t *testing.T) {
 	dir := townFolder(t, n)
 	write(t, dir, "storm.yaml", slices24(n, "storm", "10.100.0"))
 	leader := start(t, "--roles=ingest", "--config-dir", dir, store)
-	replica := start(t, "--roles=xds", store)
+	replica := xdsReplica(t, store)
 	eventually(t, patience, whole(t, replica, n, 1))
 	f := fleet(t, proxies, sim.Config{}, replica)
 	quiet(t, f)

@@ -59,7 +59,8 @@ type enrolment struct {
 // newEnrolment is of a mesh in a store, given as its flag, which its replicas may reach in another way.
 func newEnrolment(t testing.TB, store string) *enrolment {
 	t.Helper()
-	e := &enrolment{t: t, store: store, tokens: newKey(t), key: newKey(t), places: map[string]int{}, leaves: map[int]tls.Certificate{}}
+	e := blankEnrolment(t)
+	e.store, e.tokens = store, newKey(t)
 	e.issuer = tokenIssuer(t, "https://issuer.example", e.tokens, time.Now)
 	data := t.TempDir()
 	e.kek = "--kek=file:" + filepath.Join(data, "kek")
@@ -68,11 +69,37 @@ func newEnrolment(t testing.TB, store string) *enrolment {
 		t.Fatal(err)
 	}
 	e.more = []string{e.kek, "--token-issuer=" + e.issuer.Name(), "--token-keys=" + keys}
+	return e
+}
+
+// blankEnrolment has no token issuer and no address yet.
+func blankEnrolment(t testing.TB) *enrolment {
+	t.Helper()
+	e := &enrolment{t: t, key: newKey(t), places: map[string]int{}, leaves: map[int]tls.Certificate{}}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, e.key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.csr = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+	return e
+}
+
+// builtIn is the enrolment of a process with all roles and an etcd of its own in a data directory.
+func builtIn(t testing.TB, d *daemon, data string) *enrolment {
+	t.Helper()
+	e := blankEnrolment(t)
+	e.address = d.secure
+	eventually(t, patience, func() error {
+		text, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
+		if e.roots = x509.NewCertPool(); err == nil && !e.roots.AppendCertsFromPEM(text) {
+			err = fmt.Errorf("no root: %q", text)
+		}
+		return err
+	})
+	var err error
+	if e.issuer, err = attest.OpenLocal(data); err != nil {
+		t.Fatal(err)
+	}
 	return e
 }
 

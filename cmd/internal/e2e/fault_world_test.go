@@ -103,7 +103,8 @@ func citizens(n int) []sim.Identity {
 	return all
 }
 
-// fleet is n simulated proxies that have joined, dealt out over servers. They are the judges of a test: unharmed asks them.
+// fleet is n simulated proxies that have joined over mTLS, dealt out over the secure addresses of servers (xdsReplica). They are the judges
+// of a test: unharmed asks them.
 func fleet(t testing.TB, n int, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 	t.Helper()
 	return fleetFor(t, citizens(n), cfg, servers...)
@@ -127,7 +128,10 @@ func dialling(t testing.TB, all []sim.Identity, cfg sim.Config, servers ...*daem
 	}
 	roomFor(t, files)
 	for _, d := range servers {
-		cfg.Addrs = append(cfg.Addrs, d.grpc)
+		cfg.Addrs = append(cfg.Addrs, d.secure)
+	}
+	if cfg.TLS == nil {
+		cfg.TLS = fleetCA.proxies(t)
 	}
 	cfg.BackOff, cfg.MaxBackOff, cfg.RevertWindow = 50*time.Millisecond, 500*time.Millisecond, 2*time.Second
 	cfg.Sample = min(.1, 100/float64(n))

@@ -21,7 +21,7 @@ import (
 // replaced, and longer than a busy machine keeps a process or etcd's disk waiting.
 const lease = "6s"
 
-// fleetOf are xDS replicas of a fleet.
+// fleetOf are xDS replicas of a fleet, to which agents come over mTLS.
 type fleetOf struct {
 	t     *testing.T
 	store string
@@ -47,7 +47,7 @@ func startFleet(t *testing.T, n int) *fleetOf {
 }
 
 func (f *fleetOf) add() *daemon {
-	args := []string{"--roles=xds", f.store, "--replica-lease", lease, "--replica-ramp", "0s", "--shutdown-duration", "10s"}
+	args := mtls(f.t, "--roles=xds", f.store, "--replica-lease", lease, "--replica-ramp", "0s", "--shutdown-duration", "10s")
 	d := startProgram(f.t, navarchd(f.t), f.env, append(args, f.flags...)...)
 	f.mu.Lock()
 	f.live = append(f.live, d)
@@ -70,9 +70,16 @@ func (f *fleetOf) replicas() []*daemon {
 	return append([]*daemon(nil), f.live...)
 }
 
+// gather is a crowd whose agents have certificates.
+func (f *fleetOf) gather() *crowd {
+	c := gather(f.t)
+	c.secure = true
+	return c
+}
+
 func (f *fleetOf) addresses() (all []string) {
 	for _, d := range f.replicas() {
-		all = append(all, d.grpc)
+		all = append(all, d.secure)
 	}
 	return all
 }
@@ -93,7 +100,7 @@ func TestFleetShares(t *testing.T) {
 	parallel(t)
 	f := startFleet(t, 3)
 	settled(t, f.replicas()...)
-	c := gather(t)
+	c := f.gather()
 	c.grow(60, true, f.addresses)
 	eventually(t, patience, c.home)
 	if where := c.at(); len(where) != 3 {
@@ -107,7 +114,7 @@ func TestFleetShares(t *testing.T) {
 	dead := f.drop(0)
 	dead.kill()
 	after := settled(t, f.replicas()...)
-	if n := moved(before.owners(), after.owners(), dead.grpc); n > 13 {
+	if n := moved(before.owners(), after.owners(), dead.secure); n > 13 {
 		t.Errorf("%d shards moved between those that are left", n)
 	}
 	eventually(t, patience, c.home)
@@ -126,13 +133,13 @@ func TestFleetShares(t *testing.T) {
 	})
 	third := settled(t, f.replicas()...)
 	for s, owner := range third.owners() {
-		if owner != fresh.grpc && owner != after.owners()[s] {
+		if owner != fresh.secure && owner != after.owners()[s] {
 			t.Errorf("shard %d moved between replicas that were there", s)
 		}
 	}
 	// A third of 60, and no more than 3 sigma away; agents are told in their turn.
 	eventually(t, patience, func() error {
-		if n := c.at()[fresh.grpc]; n < 9 {
+		if n := c.at()[fresh.secure]; n < 9 {
 			return fmt.Errorf("the new one has %d of 60 proxies, all: %v", n, c.at())
 		}
 		return nil
@@ -141,7 +148,7 @@ func TestFleetShares(t *testing.T) {
 		eventually(t, patience, func() error { return d.metric("navarch_misplaced_proxies 0") })
 	}
 	eventually(t, patience, c.home)
-	if n := c.at()[fresh.grpc]; n > 31 {
+	if n := c.at()[fresh.secure]; n > 31 {
 		t.Errorf("the new one has %d of 60 proxies, all: %v", n, c.at())
 	}
 	if again := c.sum(); again != received {
@@ -161,16 +168,16 @@ func TestFleetDrains(t *testing.T) {
 	parallel(t)
 	f := startFleet(t, 2)
 	settled(t, f.replicas()...)
-	agents, stock := gather(t), gather(t)
+	agents, stock := f.gather(), f.gather()
 	agents.grow(20, true, f.addresses)
 	going := f.drop(0)
 	stays := f.replicas()[0]
-	stock.grow(30, false, func() []string { return []string{going.grpc} })
+	stock.grow(30, false, func() []string { return []string{going.secure} })
 	eventually(t, patience, agents.home)
 	eventually(t, patience, func() error { return stock.connected("") })
 	for _, a := range stock.agents {
 		a.mu.Lock()
-		a.seeds = func() []string { return []string{stays.grpc} }
+		a.seeds = func() []string { return []string{stays.secure} }
 		a.ends = nil
 		a.mu.Unlock()
 	}
@@ -178,7 +185,7 @@ func TestFleetDrains(t *testing.T) {
 	if err := going.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, func() error { return stock.connected(going.grpc) })
+	eventually(t, patience, func() error { return stock.connected(going.secure) })
 	eventually(t, patience, agents.home)
 	eventually(t, patience, func() error {
 		select {

@@ -15,6 +15,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -38,7 +39,12 @@ const (
 // say sends raw messages on a stream and returns the first answer, or the error that ended the stream.
 func say(t *testing.T, address, method string, messages ...[]byte) ([]byte, error) {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return sayAs(t, insecure.NewCredentials(), address, method, messages...)
+}
+
+func sayAs(t *testing.T, creds credentials.TransportCredentials, address, method string, messages ...[]byte) ([]byte, error) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		t.Fatal(err)
 	}

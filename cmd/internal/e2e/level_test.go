@@ -40,7 +40,7 @@ kind: Gateway
 metadata: {name: edge, namespace: town}
 spec: {selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}
 `)
-	args := []string{"--roles=ingest,xds", "--config-dir", dir, "--etcd-endpoints=" + etcd.Endpoint(), "--leader-lease", "2s", "--replica-lease", "2s"}
+	args := mtls(t, "--roles=ingest,xds", "--config-dir", dir, "--etcd-endpoints="+etcd.Endpoint(), "--leader-lease", "2s", "--replica-lease", "2s")
 	newer, older := noveltyBinary(t), binary(t, "navarchd")
 	s := opened(t, etcd.Endpoint())
 	// at waits for a level, with so many records of the kind.

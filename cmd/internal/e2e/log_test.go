@@ -53,7 +53,7 @@ func TestLogIsAnOperators(t *testing.T) {
 			t.Errorf("%d lines with %s", len(got), want)
 		}
 	}
-	fleet(t, 3, sim.Config{}, d)
+	builtIn(t, d, data).fleet(3, sim.Config{}, d)
 	eventually(t, patience, func() error { return d.metric("navarch_proxies 3") })
 	write(t, dir, "routes.yaml", routes(2))
 	d.said(t, 1, `msg="configuration applied"`)

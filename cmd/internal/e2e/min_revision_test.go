@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
 )
@@ -101,7 +100,7 @@ func edition(ctx context.Context, d *daemon, floor int64, store string) (revisio
 	}
 	defer conn.Close()
 	if floor > 0 {
-		ctx = metadata.AppendToOutgoingContext(ctx, serve.RevisionHeader, strconv.FormatInt(floor, 10), serve.StoreHeader, store)
+		ctx = metadata.AppendToOutgoingContext(ctx, "navarch-revision", strconv.FormatInt(floor, 10), "navarch-store", store)
 	}
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
@@ -115,11 +114,11 @@ func edition(ctx context.Context, d *daemon, floor int64, store string) (revisio
 		return 0, "", err
 	}
 	header, err := stream.Header()
-	if err != nil || len(header.Get(serve.StoreHeader)) != 1 {
+	if err != nil || len(header.Get("navarch-store")) != 1 {
 		return 0, "", fmt.Errorf("header %v, %v", header, err)
 	}
 	revision, err = strconv.ParseInt(res.SystemVersionInfo, 10, 64)
-	return revision, header.Get(serve.StoreHeader)[0], err
+	return revision, header.Get("navarch-store")[0], err
 }
 
 // A replica that is cut off from etcd, and so behind without knowing it, does not answer an agent that has seen more: not

@@ -61,6 +61,28 @@ func (o *otherPrograms) during(last time.Duration) time.Duration {
 	return max(to.time-from.time, 0)
 }
 
+// most is the most processor time that other programs took in any time of a length since then. Samples are half a second apart: of less
+// than that it is a share.
+func (o *otherPrograms) most(since time.Time, length time.Duration) (most time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	first := 0
+	for last, s := range o.samples {
+		if s.at.Before(since) {
+			first = last
+			continue
+		}
+		for first+1 < last && s.at.Sub(o.samples[first+1].at) >= length {
+			first++
+		}
+		if lasted := s.at.Sub(o.samples[first].at); lasted > 0 {
+			took := s.time - o.samples[first].time
+			most = max(most, time.Duration(float64(took)*min(1, length.Seconds()/lasted.Seconds())))
+		}
+	}
+	return most
+}
+
 // otherTime is the processor time of all that runs on this machine, time that a hypervisor took included, less our own.
 func otherTime() (time.Duration, error) {
 	raw, err := os.ReadFile("/proc/stat")
@@ -140,6 +162,16 @@ func TestOthersAreMeasured(t *testing.T) {
 	}
 	if got := o.during(30 * time.Second); got != 3*time.Second {
 		t.Errorf("of the last half minute %v", got)
+	}
+	began := time.Now()
+	o.samples = nil
+	for i, spent := range []time.Duration{0, 9, 9, 10, 14, 14} { // a second apart; of the first nobody asks
+		o.samples = append(o.samples, sample{began.Add(time.Duration(i-2) * time.Second), spent * time.Second})
+	}
+	for length, want := range map[time.Duration]time.Duration{time.Second: 4 * time.Second, 2 * time.Second: 5 * time.Second, 500 * time.Millisecond: 2 * time.Second} {
+		if got := o.most(began, length); got != want {
+			t.Errorf("most in %v: %v, want %v", length, got, want)
+		}
 	}
 	if ticksOf(os.Getpid()) == 0 || len(descendants(1)) == 0 {
 		t.Error("no process is found")

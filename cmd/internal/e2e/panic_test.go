@@ -25,9 +25,10 @@ func TestObjectThatPanics(t *testing.T) {
 	const n = 10
 	dir := townFolder(t, n)
 	program := noveltyBinary(t)
-	d := startProgram(t, program, nil, "--config-dir", dir, "--data-dir", t.TempDir())
+	data := [2]string{t.TempDir(), t.TempDir()}
+	d := startProgram(t, program, nil, "--config-dir", dir, "--data-dir", data[0])
 	eventually(t, patience, whole(t, d, n, 1))
-	f := fleet(t, 12, sim.Config{}, d)
+	f := builtIn(t, d, data[0]).fleet(12, sim.Config{}, d)
 	words := []string{"DestinationRule town/bad", "panics"}
 	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)+poisoned("poison")) })
 	d.hasProblem(t, words...)
@@ -35,9 +36,9 @@ func TestObjectThatPanics(t *testing.T) {
 	d.hasProblem(t, words...)
 	undisturbed(t, f)
 
-	again := startProgram(t, program, nil, "--config-dir", dir, "--data-dir", t.TempDir())
+	again := startProgram(t, program, nil, "--config-dir", dir, "--data-dir", data[1])
 	eventually(t, patience, whole(t, again, n, 3))
-	late := fleet(t, 4, sim.Config{}, again)
+	late := builtIn(t, again, data[1]).fleet(4, sim.Config{}, again)
 
 	p := f.Watch(sim.Change{Type: xds.Cluster, Name: "outbound|80|fine|s003.town.svc.cluster.local", New: true})
 	write(t, dir, "town.yaml", town(0, n, 3)+poisoned("fine"))

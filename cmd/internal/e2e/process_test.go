@@ -32,7 +32,11 @@ func TestMain(m *testing.M) {
 	if err := setParallel(); err != nil {
 		panic(err) // a flag of package testing
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := fleetCA.remove(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
 }
 
 // daemon is one navarchd process.

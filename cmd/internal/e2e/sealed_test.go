@@ -26,13 +26,14 @@ import (
 
 // sealable is a mesh whose keys are wrapped by a plugin that can go away.
 type sealable struct {
-	t     *testing.T
-	kms   *kmstest.Plugin
-	data  string // of the token issuer
-	dir   string
-	flags []string
-	roots *x509.CertPool
-	env   []string // of its replicas
+	t      *testing.T
+	kms    *kmstest.Plugin
+	data   string // of the token issuer
+	issuer *attest.Issuer
+	dir    string
+	flags  []string
+	roots  *x509.CertPool
+	env    []string // of its replicas
 }
 
 func newSealable(t *testing.T) *sealable {
@@ -42,6 +43,7 @@ func newSealable(t *testing.T) *sealable {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.issuer = issuer
 	keys, own := filepath.Join(s.data, "keys.json"), filepath.Join(s.data, "token")
 	err = errors.Join(os.WriteFile(keys, issuer.JWKS(), 0o600), os.WriteFile(own, []byte(token(t, s.data, "istio-system", "istiod")), 0o600))
 	if err != nil {
@@ -76,6 +78,13 @@ func (s *sealable) trust() string {
 
 func (s *sealable) tls(own ...tls.Certificate) *tls.Config {
 	return &tls.Config{RootCAs: s.roots, ServerName: "istiod.istio-system.svc", Certificates: own}
+}
+
+// enrolment has certificates asked for at a replica, with the roots that trust has remembered.
+func (s *sealable) enrolment(d *daemon) *enrolment {
+	e := blankEnrolment(s.t)
+	e.issuer, e.roots, e.address = s.issuer, s.roots, d.secure
+	return e
 }
 
 // sign asks a replica on its secure address.

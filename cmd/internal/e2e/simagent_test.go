@@ -16,11 +16,12 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"navarch.io/navarch/push/serve"
+	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -31,6 +32,7 @@ const ownerURL = "navarch.io/owner"
 type simAgent struct {
 	namespace, workload string
 	follows             bool
+	creds               credentials.TransportCredentials
 	seeds               func() []string
 
 	mu       sync.Mutex
@@ -47,6 +49,7 @@ type simAgent struct {
 // crowd runs agents until the test ends, in namespaces by turns.
 type crowd struct {
 	t      *testing.T
+	secure bool // agents have certificates of fleetCA, and speak TLS
 	agents []*simAgent
 	stops  []context.CancelFunc
 	done   sync.WaitGroup
@@ -61,7 +64,14 @@ func gather(t *testing.T) *crowd {
 // grow adds agents up to a number.
 func (c *crowd) grow(n int, follows bool, seeds func() []string) {
 	for i := len(c.agents); i < n; i++ {
-		a := &simAgent{namespace: fmt.Sprintf("team-%d", i%40), workload: "app", follows: follows, seeds: seeds, held: map[string]string{}}
+		a := &simAgent{namespace: fmt.Sprintf("team-%d", i%40), workload: "app", follows: follows, seeds: seeds, held: map[string]string{}, creds: insecure.NewCredentials()}
+		if c.secure {
+			conf, err := fleetCA.proxies(c.t)(sim.Identity{Namespace: a.namespace, Name: a.workload, ServiceAccount: a.workload})
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			a.creds = credentials.NewTLS(conf)
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		c.agents, c.stops = append(c.agents, a), append(c.stops, cancel)
 		c.done.Go(func() { a.run(ctx) })
@@ -161,7 +171,7 @@ func (a *simAgent) node() *corev3.Node { return node(a.namespace, a.workload, "1
 
 // session is one stream; it returns where to go next, empty: anywhere.
 func (a *simAgent) session(ctx context.Context, target string) (next string) {
-	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(a.creds))
 	if err != nil {
 		return ""
 	}
@@ -171,7 +181,7 @@ func (a *simAgent) session(ctx context.Context, target string) (next string) {
 	a.mu.Lock()
 	first := &discoveryv3.DeltaDiscoveryRequest{Node: a.node(), TypeUrl: xds.Cluster.URL(), InitialResourceVersions: maps.Clone(a.held)}
 	if a.revision > 0 {
-		ctx = metadata.AppendToOutgoingContext(ctx, serve.RevisionHeader, strconv.FormatInt(a.revision, 10), serve.StoreHeader, a.store)
+		ctx = metadata.AppendToOutgoingContext(ctx, "navarch-revision", strconv.FormatInt(a.revision, 10), "navarch-store", a.store)
 	}
 	a.mu.Unlock()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
@@ -211,7 +221,7 @@ func (a *simAgent) take(target string, header metadata.MD, res *discoveryv3.Delt
 		a.faults = append(a.faults, fmt.Sprintf("taken back to revision %q from %d by %s", res.SystemVersionInfo, a.revision, target))
 	}
 	a.revision = max(revision, a.revision)
-	if s := header.Get(serve.StoreHeader); len(s) == 1 {
+	if s := header.Get("navarch-store"); len(s) == 1 {
 		a.store = s[0]
 	}
 	switch res.TypeUrl {
@@ -281,7 +291,7 @@ func agree(replicas ...*daemon) (ringPage, error) {
 		if p.Ring != pages[0].Ring || !slices.Equal(p.owners(), pages[0].owners()) {
 			return p, fmt.Errorf("rings %d and %d", pages[0].Ring, p.Ring)
 		}
-		if !slices.ContainsFunc(p.owners(), func(address string) bool { return address == d.grpc }) {
+		if !slices.ContainsFunc(p.owners(), func(address string) bool { return address == d.grpc || address == d.secure }) {
 			return p, fmt.Errorf("%s owns nothing", d.grpc)
 		}
 	}

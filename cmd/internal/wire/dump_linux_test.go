@@ -1,6 +1,11 @@
 package wire
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -16,27 +21,68 @@ func dumpable(t *testing.T) bool {
 	return n == 1
 }
 
+// isCommand has this test binary be a command of ours.
+const isCommand = "WIRE_TEST_COMMAND"
+
+// The command says whether it is dumpable, and starts a program that says its limits. It has a process of its own: limits cannot be raised
+// again.
+func TestCommand(t *testing.T) {
+	if os.Getenv(isCommand) == "" {
+		return // the tests below run it
+	}
+	cmd := &cobra.Command{RunE: func(*cobra.Command, []string) error {
+		fmt.Println("dumpable:", dumpable(t))
+		child := exec.Command("cat", "/proc/self/limits")
+		child.Stdout = os.Stdout
+		return child.Run()
+	}}
+	cmd.SetArgs([]string{})
+	Main(cmd)
+}
+
+// command runs TestCommand with NAVARCH_DUMPABLE, and gives what follows a word of its output.
+func command(t *testing.T, allowed, word string) string {
+	t.Helper()
+	c := exec.Command(os.Args[0], "-test.run=^TestCommand$")
+	c.Env = append(os.Environ(), isCommand+"=1", dumpableEnv+"="+allowed)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if rest, is := strings.CutPrefix(line, word); is {
+			return strings.Join(strings.Fields(rest), " ")
+		}
+	}
+	t.Fatalf("no %q: %s", word, out)
+	return ""
+}
+
 // A command's memory is not for other processes, nor for a file of the kernel's, unless who measures it says so.
 func TestNotDumpable(t *testing.T) {
 	was := dumpable(t)
-	t.Cleanup(func() {
-		if was {
-			_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-		}
-	})
 	for allowed, want := range map[string]bool{"": false, "false": false, "true": was} {
-		if was {
-			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
-				t.Fatal(err)
-			}
+		if got := command(t, allowed, "dumpable:"); got != strconv.FormatBool(want) {
+			t.Errorf("%s=%q: dumpable %s, want %t", dumpableEnv, allowed, got, want)
 		}
-		t.Setenv(dumpableEnv, allowed)
-		var got bool
-		cmd := &cobra.Command{RunE: func(*cobra.Command, []string) error { got = dumpable(t); return nil }}
-		cmd.SetArgs([]string{})
-		Main(cmd)
-		if got != want {
-			t.Errorf("%s=%q: dumpable %t, want %t", dumpableEnv, allowed, got, want)
+	}
+}
+
+// What a command starts, the agent's Envoy for one, leaves no core dump, unless who wants some says so.
+func TestChildrenLeaveNoCore(t *testing.T) {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &own); err != nil {
+		t.Fatal(err)
+	}
+	text := func(n uint64) string {
+		if n == unix.RLIM_INFINITY {
+			return "unlimited"
+		}
+		return strconv.FormatUint(n, 10)
+	}
+	for allowed, want := range map[string]unix.Rlimit{"": {Cur: min(own.Max, 1), Max: min(own.Max, 1)}, "true": own} {
+		if got := command(t, allowed, "Max core file size"); got != text(want.Cur)+" "+text(want.Max)+" bytes" {
+			t.Errorf("%s=%q: %s, want %+v", dumpableEnv, allowed, got, want)
 		}
 	}
 }

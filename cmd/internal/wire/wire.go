@@ -18,10 +18,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// dumpableEnv lets processes of the same user read the memory of this one: those that measure it, profilers, debuggers.
+// dumpableEnv lets processes of the same user read the memory of this one: those that measure it, profilers, debuggers. It lets the kernel
+// write core dumps too, as far as this process's own limit does.
 const dumpableEnv = "NAVARCH_DUMPABLE"
 
-// Main keeps the memory of the process to itself (unless NAVARCH_DUMPABLE=true) and runs cmd under a context that SIGINT and SIGTERM end, prints its error once, and exits: 0 for success, 1 for failure.
+// Main keeps the memory of the process to itself, and that of its children from core dumps (unless NAVARCH_DUMPABLE=true), and runs cmd under a context that SIGINT and SIGTERM end, prints its error once, and exits: 0 for success, 1 for failure.
 // The second of these signals kills the process at once.
 func Main(cmd *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -9,4 +9,5 @@ type Bringer struct {
 	Service *model.Service
 	Route   *model.VirtualService // whose tcp or tls routes the host has; nil: none
 	Sidecar *model.Sidecar        // whose ingress or egress listeners these are; nil: none
+	Egress  int                   // which of the Sidecar's egress listeners, from 1; 0: none of them
 }

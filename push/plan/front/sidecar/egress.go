@@ -17,6 +17,7 @@ import (
 type egress struct {
 	*host.Imports
 	order    int    // among the scope's; a listener belongs to the first that makes it
+	number   int    // in the Sidecar, from 1; 0: no Sidecar says it
 	port     uint32 // 0: the ports of the services
 	protocol model.Protocol
 	bind     string // empty: chosen by the kind of traffic
@@ -33,7 +34,7 @@ func egressOf(sidecar *model.Sidecar, key view.Scope) (out []*egress, found []in
 		return []*egress{{Imports: host.ImportAll(), direct: direct}}, nil
 	}
 	for i, l := range sidecar.Spec.GetEgress() {
-		e := &egress{order: len(out), bind: l.GetBind(), direct: direct}
+		e := &egress{order: len(out), number: i + 1, bind: l.GetBind(), direct: direct}
 		bad := func(field, format string, args ...any) {
 			found = append(found, input.Problem{Key: sidecar.Key, Field: fmt.Sprintf("spec.egress[%d].%s", i, field), Code: problem.Invalid,
 				Severity: problem.Error, Message: fmt.Sprintf(format, args...)})

@@ -30,22 +30,31 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	return nil
 }
 
-// bringers are those of an outbound listener.
+// bringers are those of an outbound listener. Hosts with plain HTTP bring the same, so of them there is the Sidecar alone.
 func (f *Front) bringers(l *outbound) (out []any) {
-	_, rest, _ := l.first()
+	http, rest, _ := l.first()
+	if from := f.listenerOfSidecar(http); from.Sidecar != nil {
+		out = append(out, from)
+	}
 	for _, b := range rest {
-		from := front.Bringer{Host: b.host, Service: b.from}
+		from := f.listenerOfSidecar(&b.traffic)
+		from.Host, from.Service = b.host, b.from
 		for _, e := range f.egress {
 			if vs := f.hosts.VirtualServiceFor(b.host, e.Imports); e.order == b.egress && vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
 				from.Route = vs
 			}
 		}
-		if f.sidecar != nil && len(f.sidecar.Spec.GetEgress()) > 0 {
-			from.Sidecar = f.sidecar
-		}
 		out = append(out, from)
 	}
 	return out
+}
+
+// listenerOfSidecar names the egress listener for which there is traffic; nothing where no Sidecar says it.
+func (f *Front) listenerOfSidecar(t *traffic) front.Bringer {
+	if t == nil || f.egress[t.egress].number == 0 {
+		return front.Bringer{}
+	}
+	return front.Bringer{Sidecar: f.sidecar, Egress: f.egress[t.egress].number}
 }
 
 func (f *Front) explainRoute(rc *routes, v *host.Variation) []any {

@@ -1,0 +1,127 @@
+package denials
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// ring is a keyring that revokes identities, and what was told of it.
+type ring struct {
+	mu      sync.Mutex
+	known   bool
+	revoked []keyring.Denial
+	changed chan struct{}
+	events  []object.Event
+}
+
+func (r *ring) next() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+func (r *ring) emit(all []object.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, all...)
+}
+
+// told is what was emitted since the last call.
+func (r *ring) told() []object.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.events
+	r.events = nil
+	return all
+}
+
+func (r *ring) denied(now time.Time) (all []keyring.Denial, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.revoked {
+		if one.Until.IsZero() || now.Before(one.Until) {
+			all = append(all, one)
+		}
+	}
+	return all, r.known
+}
+
+func (r *ring) becomes(known bool, revoked ...keyring.Denial) {
+	r.mu.Lock()
+	was := r.changed
+	r.known, r.revoked, r.changed = known, revoked, make(chan struct{})
+	r.mu.Unlock()
+	close(was)
+	synctest.Wait()
+}
+
+// The ingester is told nothing before the keyring is known; then once, also where nobody is revoked, because what is stored would stay
+// otherwise; then of each difference, and that an identity is over when its last certificate has ended, without a change of the keyring.
+func TestSourceFollowsKeyring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &ring{changed: make(chan struct{})}
+		told := func(what string, want ...string) {
+			t.Helper()
+			events := r.told()
+			if len(want) == 0 != (len(events) == 0) {
+				t.Fatalf("%s: %d events", what, len(events))
+			}
+			for i, e := range events {
+				all, err := normal.NewDenied(nil)
+				if want[i] != "" {
+					all, err = normal.NewDenied([]string{want[i]})
+				}
+				if err != nil || e.Op != object.Put || e.ID != normal.DeniedID || fmt.Sprint(e.Object) != fmt.Sprint(all) {
+					t.Errorf("%s: event %d is %v %v, want %v (%v)", what, i, e.Op, e.Object, all, err)
+				}
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- Source{Denied: r.denied, Changed: r.next, Emit: r.emit, Log: slog.New(slog.DiscardHandler)}.Run(ctx)
+		}()
+		synctest.Wait()
+		told("the keyring is not known")
+		r.becomes(true)
+		told("nobody is revoked", "")
+		r.becomes(true)
+		told("another state with the same content")
+		const web = "spiffe://cluster.local/ns/shop/sa/web"
+		r.becomes(true, keyring.Denial{Identity: web, Until: time.Now().Add(10 * time.Minute)})
+		told("one is revoked", web)
+		r.becomes(false)
+		told("the keyring cannot be read any more")
+		r.becomes(true, keyring.Denial{Identity: web, Until: time.Now().Add(10 * time.Minute)})
+		told("it can again")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		told("its last certificate has ended", "")
+		r.becomes(true, keyring.Denial{Identity: web})
+		told("revoked without an end", web)
+		time.Sleep(100 * time.Hour)
+		synctest.Wait()
+		told("an end that is not known does not come")
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What is said before anything is known makes the ingester keep what is stored: it concerns the one object, and is not its absence.
+func TestUnknownKeepsWhatIsStored(t *testing.T) {
+	if events := Unknown(); len(events) != 1 || events[0].Op != object.Broken || events[0].ID != normal.DeniedID {
+		t.Errorf("%+v", slices.Clone(events))
+	}
+}

@@ -1,0 +1,125 @@
+// Package expiry says what becomes of streams whose credential has ended (issue 12, item 3). A stream ends when its identity has shown no
+// newer credential here for a grace, and could have had one all that time. While none can be had streams stay, without private
+// keys that they did not have.
+//
+// Owns: the latest end of the credentials that each identity showed here.  Reads: callers that ca/attest verified.  Never: ends a stream
+// itself, nor verifies a credential.
+package expiry
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/attest"
+)
+
+const (
+	grace  = 5 * time.Minute
+	spread = 10 * time.Minute // over which the streams end whose credentials ended at one moment
+	every  = 10 * time.Second
+)
+
+// Expiry has what this process knows of credentials. Its methods may be called from any goroutine.
+type Expiry struct {
+	seed maphash.Seed
+
+	mu      sync.Mutex
+	newest  map[spiffeid.ID]time.Time // the latest end of the credentials that an identity showed; of those that have not ended for long
+	issuing time.Time                 // since when certificates can be had without a pause; zero: they cannot
+}
+
+// New knows of no credential, and of nobody who issues any.
+func New() *Expiry {
+	return &Expiry{seed: maphash.MakeSeed(), newest: map[spiffeid.ID]time.Time{}}
+}
+
+// shown takes note of a credential that was verified.
+func (e *Expiry) shown(who attest.Caller) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if who.NotAfter.After(e.newest[who.ID]) {
+		e.newest[who.ID] = who.NotAfter
+	}
+}
+
+// look takes note of whether certificates can be had now. It must be called every every.
+func (e *Expiry) look(now time.Time, can bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case !can:
+		e.issuing = time.Time{}
+	case e.issuing.IsZero():
+		e.issuing = now
+	}
+	for id, end := range e.newest {
+		if now.Sub(end) > grace+spread {
+			delete(e.newest, id)
+		}
+	}
+}
+
+// Ended says whether the credential of a caller has ended and they have shown no newer one, and since when one can be had; zero: none
+// can.
+func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {
+	if who.NotAfter.IsZero() || !now.After(who.NotAfter) {
+		return false, time.Time{}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.newest[who.ID].After(now), e.issuing
+}
+
+// Refused says why a caller is served no longer; nil: they are.
+func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
+	ended, since := e.Ended(who, now)
+	if !ended || since.IsZero() {
+		return nil
+	}
+	wait := grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Pod+who.Serial)%uint64(spread))
+	if since.Before(who.NotAfter) {
+		since = who.NotAfter
+	}
+	if now.Sub(since) < wait {
+		return nil
+	}
+	return fmt.Errorf("the credential of %s ended at %s, and it has shown no newer one", who.ID, who.NotAfter.UTC().Format(time.RFC3339))
+}
+
+// Noting is an authenticator whose verified callers e takes note of.
+func (e *Expiry) Noting(by attest.Authenticator) attest.Authenticator { return noting{by, e} }
+
+type noting struct {
+	attest.Authenticator
+	expiry *Expiry
+}
+
+// Authenticate implements attest.Authenticator.
+func (n noting) Authenticate(ctx context.Context) (attest.Caller, error) {
+	who, err := n.Authenticator.Authenticate(ctx)
+	if err == nil {
+		n.expiry.shown(who)
+	}
+	return who, err
+}
+
+// Run looks whether certificates can be had, and has the streams end whose credentials have ended, until ctx ends. issuing says whether
+// one can be had now, as far as this process knows; recheck asks Refused of each stream's caller.
+func (e *Expiry) Run(ctx context.Context, issuing func() bool, recheck func()) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			e.look(now, issuing())
+			recheck()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

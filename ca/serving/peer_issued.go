@@ -1,0 +1,193 @@
+package serving
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/keyring"
+	caserve "navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/shard/member"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/obs"
+)
+
+const (
+	peerPause    = time.Second // after a round in which no peer signed, doubled up to:
+	maxPeerPause = 30 * time.Second
+	peerBudget   = 20 * time.Second // of one round
+	idle         = time.Hour        // nothing is due before the keyring changes
+)
+
+// PeerConfig is how a process that cannot sign asks its peers.
+type PeerConfig struct {
+	TLS        *TLS
+	Ring       *keyring.Keyring
+	Store      *kv.Store
+	Peers      []string // host:port (--ca-peers), beside those that have a record in etcd
+	Self       string   // what this process's own record says
+	ServerName string   // in the peers' certificates
+	TokenFile  string   // of the token of the control plane itself
+	Log        *slog.Logger
+}
+
+// PeerIssued keeps the serving certificate of a process that cannot sign: while it is sealed, a peer signs one. As soon as
+// this process can sign, serving makes its own.
+type PeerIssued struct {
+	PeerConfig
+	ask  func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
+	held func(ctx context.Context, serial, identity string, roots []string, end time.Time) error
+
+	// Of the loop.
+	fleet    []member.Record
+	issued   []*x509.Certificate // that were had, until they end
+	under    string              // the roots that were trusted when the last was had
+	notified uint64              // the generation of roots that their holder was reported to have
+	next     time.Time           // nobody is asked before
+	pause    time.Duration
+	said     string
+}
+
+// NewPeerIssued makes one; Run it.
+func NewPeerIssued(c PeerConfig) *PeerIssued {
+	b := &PeerIssued{PeerConfig: c}
+	b.ask, b.held = b.askPeers, c.Ring.Held
+	return b
+}
+
+// Run asks whenever a certificate is needed, until ctx ends.
+func (b *PeerIssued) Run(ctx context.Context) error {
+	fleets, err := member.Follow(ctx, b.Store, b.Log)
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		changed, now := b.Ring.Changed(), time.Now()
+		timer.Reset(b.step(ctx, b.Ring.State(), now))
+		select {
+		case <-changed:
+		case fleet := <-fleets:
+			b.fleet = fleet.Members
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// step does what is due, and says how long nothing will be, if the keyring does not change.
+func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
+	own, from := b.TLS.Have()
+	if state.Active != nil {
+		return b.report(ctx, state, now)
+	}
+	roots := rootsOf(state)
+	if own != nil && now.Before(halfLife(own.Leaf)) && (from == "" || roots == b.under) {
+		return halfLife(own.Leaf).Sub(now)
+	}
+	if roots == "" { // etcd has not been read: who is a peer could not be told
+		return idle
+	}
+	if now.Before(b.next) {
+		return b.next.Sub(now)
+	}
+	issued, err := b.ask(ctx, state)
+	if ctx.Err() != nil {
+		return idle
+	}
+	b.TLS.usePeerIssued(issued, err)
+	if err != nil {
+		b.pause = min(max(2*b.pause, peerPause), maxPeerPause)
+		b.next = now.Add(b.pause/2 + rand.N(b.pause/2))
+		if b.said != err.Error() {
+			b.said = err.Error()
+			b.Log.Warn("this replica cannot sign, and no peer signed a serving certificate for it; trying again",
+				slog.Any("sealed", state.Sealed), slog.Any(obs.KeyError, err))
+		}
+		return b.next.Sub(now)
+	}
+	leaf := issued.Certificate.Leaf
+	b.issued, b.under, b.pause, b.said = append(b.issued, leaf), roots, 0, ""
+	b.Log.Info("this replica cannot sign: a peer signed its serving certificate", slog.String("peer", issued.Peer),
+		slog.String("serial", issue.SerialString(leaf.SerialNumber)), slog.Time("notAfter", leaf.NotAfter),
+		slog.Any("sealed", state.Sealed))
+	return max(halfLife(leaf).Sub(now), peerPause)
+}
+
+// report says for the holder of each peer-issued certificate, this process, that it has the newest roots. It signs for itself by now and asks
+// nobody any more, so that a rotation would wait for their end.
+func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
+	b.issued = slices.DeleteFunc(b.issued, func(leaf *x509.Certificate) bool { return now.After(leaf.NotAfter) })
+	if len(b.issued) == 0 || b.notified == state.Generation {
+		return idle
+	}
+	ctx, cancel := context.WithTimeout(ctx, peerBudget)
+	defer cancel()
+	for _, leaf := range b.issued {
+		err := b.held(ctx, issue.SerialString(leaf.SerialNumber), leaf.URIs[0].String(), strings.Fields(rootsOf(state)), leaf.NotAfter)
+		if err != nil {
+			b.Log.Info("the roots that this replica holds could not be journalled; trying again", slog.Any(obs.KeyError, err))
+			return maxPeerPause
+		}
+	}
+	b.notified = state.Generation
+	return idle
+}
+
+// askPeers asks the replicas that --ca-peers names and those that have a record in etcd.
+func (b *PeerIssued) askPeers(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error) {
+	ctx, cancel := context.WithTimeout(ctx, peerBudget)
+	defer cancel()
+	token, err := readToken(b.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	for _, root := range state.Callers() {
+		roots.AddCert(root)
+	}
+	return caserve.PeerIssued{Peers: b.peers(), Roots: roots, ServerName: b.ServerName, Token: token}.Request(ctx)
+}
+
+func (b *PeerIssued) peers() []string {
+	peers := slices.Clone(b.PeerConfig.Peers)
+	for _, r := range b.fleet {
+		if r.Address != "" && r.Address != b.Self {
+			peers = append(peers, r.Address)
+		}
+	}
+	return peers
+}
+
+const maxToken = 64 << 10 // bytes
+
+// readToken reads the control plane's token again each time: the kubelet replaces it. No error shows any of it.
+func readToken(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("--token-file: %s is not one word of printable ASCII, 1 to %d bytes", path, maxToken)
+	}
+	return token, nil
+}
+
+func rootsOf(state *keyring.State) string {
+	var out []string
+	for _, root := range state.Callers() {
+		out = append(out, caserve.Fingerprint(root))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}

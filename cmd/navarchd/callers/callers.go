@@ -1,0 +1,262 @@
+// Package callers says who the callers of this process are, on both of its gRPC addresses and for both of its services. Every process has the
+// same rules, whether it follows a keyring or serves TLS with an operator's files (issue 12, item 2): the certificate of the connection
+// counts, then a token of Kubernetes' issuer (--token-issuer) or of our own (embedded default), both of the trust domain of this mesh or an
+// alias of it.
+//
+// Owns: the chain of authenticators, and the count of each identity's connections.  Reads: certificates and tokens, by ca/attest; ends of
+// credentials, by ca/expiry.  Never: says what an identity may do.
+package callers
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/expiry"
+	"navarch.io/navarch/cmd/internal/preauth"
+	"navarch.io/navarch/push/budget"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/obs"
+)
+
+// connectionsOfWorkload is how many connections one proxy needs at most: for streams, certificates and questions, and as many again
+// while it reconnects.
+const connectionsOfWorkload = 16
+
+// Config is what callers are told apart by; fields are named after the flags of navarchd.
+type Config struct {
+	TrustDomain string
+	Audiences   []string // of tokens
+	TokenIssuer string   // empty: no tokens of Kubernetes are verified
+	TokenKeys   string
+	Cluster     string // whose the tokens of TokenIssuer are
+	DataDir     string // whose own issuer's tokens are verified; empty: there is none
+	Required    bool   // XDS_AUTH: a stream over TLS needs a credential
+	Log         *slog.Logger
+	Now         func() time.Time // by which tokens are verified
+	// Aliases are of the trust domain; Workloads says which workloads an identity has (budget.Config.Workloads).
+	Aliases   func() []spiffeid.TrustDomain
+	Workloads func(identity string) map[netip.Addr]struct{}
+	// Revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
+	Revoked func(attest.Caller) bool
+	// Connections counts those of each identity; nil: a ledger of its own.
+	Connections *budget.Ledger
+}
+
+// Callers has these rules.
+type Callers struct {
+	all      attest.Authenticator
+	certs    *attest.Certificates // of all
+	tokens   attest.Authenticator // of all, those alone that count for tokens; nil: none do
+	keys     []*attest.Keys       // of token issuers, kept fresh by tasks
+	required bool                 // XDS_AUTH: a stream over TLS needs a credential
+	// revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
+	revoked func(attest.Caller) bool
+	expiry  *expiry.Expiry
+	// connections are those of each identity, on all addresses.
+	connections *budget.Ledger
+}
+
+// New makes them. Errors name flags.
+func New(c Config) (*Callers, error) {
+	domain, err := spiffeid.TrustDomainFromString(c.TrustDomain)
+	if err != nil {
+		return nil, fmt.Errorf("--trust-domain: %w", err)
+	}
+	k := &Callers{required: c.Required, revoked: c.Revoked, expiry: expiry.New(), connections: c.Connections}
+	if k.connections == nil {
+		k.connections = budget.New(budget.Config{Workloads: c.Workloads, Limits: budget.Limits{Workload: connectionsOfWorkload}})
+	}
+	if k.tokens, k.keys, err = c.tokens(domain); err != nil {
+		return nil, err
+	}
+	k.certs = &attest.Certificates{TrustDomain: domain, Aliases: c.Aliases}
+	chain := []attest.Authenticator{k.certs}
+	if k.tokens != nil {
+		chain = append(chain, k.tokens)
+	}
+	k.all = k.expiry.Noting(attest.Chain(chain...))
+	return k, nil
+}
+
+// Tasks keep the keys of token issuers fresh.
+func (k *Callers) Tasks() (tasks []loop.Task) {
+	for i, keys := range k.keys {
+		tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys %d", i), Run: keys.Run})
+	}
+	return tasks
+}
+
+// Gauges sets the metrics that are read off callers, as of now.
+func (k *Callers) Gauges(now time.Time) {
+	k.connections.Tick()
+	age := 0.0
+	for _, keys := range k.keys {
+		if at := keys.Fetched(); !at.IsZero() {
+			age = max(age, now.Sub(at).Seconds())
+		}
+	}
+	obs.TokenKeysAge.Set(age)
+}
+
+// Authenticate says who an xDS stream belongs to: nobody on plain text, and on the secure address whoever a certificate
+// or a token names; no credential there is refused (XDS_AUTH). The connection of a stream that is not refused counts as
+// authenticated.
+func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err error) {
+	defer func() {
+		if err == nil {
+			err = k.accept(ctx, who)
+		}
+	}()
+	if !OverTLS(ctx) {
+		return attest.Caller{}, nil
+	}
+	who, err = k.all.Authenticate(ctx)
+	if errors.Is(err, attest.ErrNone) && !k.required {
+		return attest.Caller{}, nil
+	}
+	if err == nil {
+		err = k.Refused(who)
+	}
+	if err != nil {
+		return attest.Caller{}, err
+	}
+	return who, nil
+}
+
+// Refused says why somebody who was authenticated is served no longer; nil: they are.
+func (k *Callers) Refused(who attest.Caller) error {
+	if k.revoked != nil && k.revoked(who) {
+		return fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
+	}
+	return k.expiry.Refused(who, time.Now())
+}
+
+// MayHaveKeys says whether somebody may have private keys that they have not asked for before, and if not, whether they should
+// come again with a newer credential, because there are some to be had.
+func (k *Callers) MayHaveKeys(who attest.Caller) (may, again bool) {
+	ended, issuing := k.expiry.Ended(who, time.Now())
+	return !ended, !issuing.IsZero()
+}
+
+// Admits says whether the certificate that a client has shown in its handshake, and that was verified there, is a credential.
+func (k *Callers) Admits(state tls.ConnectionState, from net.Addr) (preauth.Claim, bool) {
+	who, err := k.certs.Verify(state.VerifiedChains[0][0])
+	return k.claim(who, from), err == nil && k.Refused(who) == nil
+}
+
+// accept has the connection of a call whose caller is not refused count as authenticated, and as one of the caller's identity. The
+// error is attest.ErrUnavailable: it has too many.
+func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
+	p, _ := peer.FromContext(ctx)
+	if p == nil {
+		return nil
+	}
+	if err := preauth.Authenticated(ctx, k.claim(who, p.Addr)); err != nil {
+		obs.Bounded.WithLabelValues("connections").Inc()
+		return fmt.Errorf("%w: connections of %s: %w", attest.ErrUnavailable, who.ID, err)
+	}
+	return nil
+}
+
+// claim counts a connection for an identity; nil: for nobody.
+func (k *Callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
+	if who.ID.IsZero() {
+		return nil
+	}
+	return func(end func()) (leave func(), err error) {
+		entry, err := k.connections.Enter(serve.Holder(who, from.String()), func(error) {
+			obs.Bounded.WithLabelValues("connections").Inc()
+			end()
+		})
+		return entry.Leave, err
+	}
+}
+
+// Expiry is what becomes of streams whose credential has ended.
+func (k *Callers) Expiry() *expiry.Expiry { return k.expiry }
+
+// Tokens verifies tokens alone; nil: none count.
+func (k *Callers) Tokens() attest.Authenticator { return k.tokens }
+
+// Required says whether a stream over TLS needs a credential.
+func (k *Callers) Required() bool { return k.required }
+
+// OverTLS says whether a call came over TLS.
+func OverTLS(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return false
+	}
+	_, ok = p.AuthInfo.(credentials.TLSInfo)
+	return ok
+}
+
+// OfCalls authenticates the CA's calls: the connection of whoever is not refused counts as authenticated.
+func (k *Callers) OfCalls() attest.Authenticator { return ofCalls{k} }
+
+type ofCalls struct{ *Callers }
+
+// Authenticate implements attest.Authenticator.
+func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
+	who, err := k.all.Authenticate(ctx)
+	if err == nil && k.Refused(who) == nil {
+		err = k.accept(ctx, who)
+	}
+	return who, err
+}
+
+// tokens verifies tokens of Kubernetes' issuer (--token-issuer) and of our own (embedded default); nil where there is
+// neither. Whoever asks runs the keys.
+func (c Config) tokens(domain spiffeid.TrustDomain) (attest.Authenticator, []*attest.Keys, error) {
+	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences, Now: c.Now}
+	var fresh []*attest.Keys
+	if c.TokenIssuer != "" {
+		from := attest.KeysConfig{Log: c.Log}
+		switch {
+		case c.TokenKeys == "":
+			from.Discovery = c.TokenIssuer
+		case strings.Contains(c.TokenKeys, "://"):
+			from.URL = c.TokenKeys
+		default:
+			from.File = c.TokenKeys
+		}
+		keys, err := attest.NewKeys(from)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--token-issuer, --token-keys: %w", err)
+		}
+		fresh = append(fresh, keys)
+		conf.Issuers = append(conf.Issuers, attest.TokenIssuer{Name: c.TokenIssuer, Cluster: c.Cluster, Keys: keys})
+	}
+	if c.DataDir != "" {
+		own, err := attest.Local(c.DataDir)
+		if err != nil {
+			return nil, nil, err
+		}
+		verifier, err := own.Verifier()
+		if err != nil {
+			return nil, nil, err
+		}
+		conf.Issuers = append(conf.Issuers, verifier)
+	}
+	if len(conf.Issuers) == 0 {
+		return nil, nil, nil
+	}
+	tokens, err := attest.NewTokens(conf)
+	if err != nil {
+		return nil, nil, err
+	}
+	return tokens, fresh, nil
+}

@@ -1,0 +1,104 @@
+package callers
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"navarch.io/navarch/ca/attest"
+)
+
+// over is the context of a call over TLS, with a client certificate of these names (none: without one) and a token.
+func over(t *testing.T, token string, names ...string) context.Context {
+	t.Helper()
+	state := tls.ConnectionState{}
+	if len(names) > 0 {
+		leaf := &x509.Certificate{SerialNumber: big.NewInt(7), NotAfter: time.Now().Add(time.Hour)}
+		for _, name := range names {
+			u, err := url.Parse(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaf.URIs = append(leaf.URIs, u)
+		}
+		state.PeerCertificates = []*x509.Certificate{leaf}
+		state.VerifiedChains = [][]*x509.Certificate{state.PeerCertificates}
+	}
+	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: credentials.TLSInfo{State: state}})
+	if token != "" {
+		ctx = metadata.NewIncomingContext(ctx, metadata.MD{"authorization": {"Bearer " + token}})
+	}
+	return ctx
+}
+
+// A process without a keyring tells callers by the same rules as one with it.
+func TestCallersWithoutKeyring(t *testing.T) {
+	c := Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Audiences: []string{"istio-ca"}, Required: true, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+	c.Aliases = func() []spiffeid.TrustDomain {
+		return []spiffeid.TrustDomain{spiffeid.RequireTrustDomainFromString("old.example")}
+	}
+	k, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer, err := attest.Local(c.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := issuer.Mint("shop", "client", "istio-ca", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, _, err := issuer.Mint("shop", "client", "vault", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const own, old, evil = "spiffe://cluster.local/ns/shop/sa/client", "spiffe://old.example/ns/shop/sa/client", "spiffe://evil.example/ns/shop/sa/client"
+	for name, one := range map[string]struct {
+		ctx  context.Context
+		want string
+		err  error
+	}{
+		"plain text":              {t.Context(), "", nil},
+		"nothing":                 {over(t, ""), "", attest.ErrNone},
+		"certificate":             {over(t, "", own), own, nil},
+		"alias":                   {over(t, "", old), own, nil},
+		"another trust domain":    {over(t, "", evil), "", attest.ErrIdentity},
+		"two names":               {over(t, "", own, evil), "", attest.ErrIdentity},
+		"no name of a workload":   {over(t, "", "spiffe://cluster.local/x"), "", attest.ErrIdentity},
+		"bad one and a token":     {over(t, token, evil), "", attest.ErrIdentity},
+		"token":                   {over(t, token), own, nil},
+		"token of other audience": {over(t, wrong), "", attest.ErrAudience},
+		"no token":                {over(t, "x.y.z"), "", attest.ErrMalformed},
+	} {
+		if who, err := k.Authenticate(one.ctx); who.ID.String() != one.want || !errors.Is(err, one.err) {
+			t.Errorf("%s: %q, %v", name, who.ID, err)
+		}
+	}
+	k.revoked = func(who attest.Caller) bool { return who.Serial == "7" }
+	if _, err := k.Authenticate(over(t, "", own)); err == nil || !strings.Contains(err.Error(), "revoked") {
+		t.Errorf("a revoked certificate: %v", err)
+	}
+	if who, err := k.Authenticate(over(t, token)); who.ID.String() != own || err != nil {
+		t.Errorf("a token of the same identity: %q, %v", who.ID, err)
+	}
+	k.required = false
+	if who, err := k.Authenticate(over(t, "")); !who.ID.IsZero() || err != nil {
+		t.Errorf("XDS_AUTH=false: %q, %v", who.ID, err)
+	}
+	if _, err := k.Authenticate(over(t, "", evil)); !errors.Is(err, attest.ErrIdentity) {
+		t.Errorf("XDS_AUTH=false, and a credential that is not accepted: %v", err)
+	}
+}

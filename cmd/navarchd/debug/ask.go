@@ -1,0 +1,126 @@
+package debug
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/obs"
+)
+
+// What istioctl asks on an ADS stream (istio pilot/pkg/xds/debuggen.go, statusgen.go): a page of /debug by its name, and the
+// two that have messages of their own.
+const (
+	debugURL      = "istio.io/debug"
+	syncURL       = debugURL + "/syncz"
+	configDumpURL = debugURL + "/config_dump"
+)
+
+// Answers are the types that istioctl asks for.
+func (p *Pages) Answers() []serve.Answer {
+	of := func(url string, make func(context.Context, authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
+		answer := func(ctx context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
+			sees, err := p.Rules.Stream(c.Identity)
+			if err != nil {
+				return nil, err
+			}
+			return make(ctx, authz.Caller{Name: c.Identity, Sees: sees}, names)
+		}
+		return serve.Answer{TypeURL: url, Resources: answer}
+	}
+	return []serve.Answer{
+		of(debugURL, p.page),
+		of(syncURL, func(_ context.Context, who authz.Caller, _ []string) ([]*discoveryv3.Resource, error) {
+			return inspect.Status(p.shown(who))
+		}),
+		of(configDumpURL, func(_ context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
+			if len(names) != 1 {
+				return nil, status.Error(codes.InvalidArgument, "exactly one proxy is to be named: name.namespace")
+			}
+			all, err := inspect.Dump(p.shown(who), names[0])
+			switch {
+			case err == nil:
+				return all, nil
+			case inspect.StatusCode(err) == http.StatusNotFound:
+				return asPage(names[0], []byte(err.Error()+"\n"+notConnected)), nil
+			}
+			return nil, status.Error(codes.Internal, err.Error())
+		}),
+	}
+}
+
+// page is the page of /debug that a name stands for, "config_dump?proxyID=a.b", as it is; one that says that the request is
+// wrong is a page too, as with istiod.
+func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
+	if len(names) != 1 {
+		return nil, status.Error(codes.InvalidArgument, "exactly one page of /debug is to be named")
+	}
+	at, err := url.Parse("/debug/" + names[0])
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "%q: %v", names[0], err)
+	}
+	if who.Sees != nil && !authz.TenantMaySee(at.Path) {
+		return nil, status.Error(codes.PermissionDenied, authz.ForSystem)
+	}
+	answer := &recorder{header: http.Header{}, code: http.StatusOK}
+	p.debug(who).ServeHTTP(answer, (&http.Request{Method: http.MethodGet, URL: at, Header: http.Header{}}).WithContext(ctx))
+	dump := at.Path == "/debug/config_dump"
+	switch {
+	case dump && answer.code == http.StatusBadRequest && at.Query().Get("proxyID") == "":
+		fmt.Fprintln(&answer.body, needsProxy)
+	case dump && answer.code == http.StatusNotFound:
+		fmt.Fprintln(&answer.body, notConnected)
+	case answer.code >= http.StatusMultipleChoices && answer.code < http.StatusBadRequest: // a path that is not clean
+		return asPage(names[0], []byte(noPage)), nil
+	case answer.code >= http.StatusInternalServerError:
+		return nil, status.Error(codes.Internal, strings.TrimSpace(answer.body.String()))
+	}
+	return asPage(names[0], answer.body.Bytes()), nil
+}
+
+// What istioctl looks for in an answer that is not what was asked for (istio istioctl/pkg/multixds/gather.go,
+// istioctl/pkg/internaldebug/internal-debug.go): by the first it asks the next replica, by the others it says what is wrong.
+// An error would end its search at the first replica that does not have the proxy.
+const (
+	notConnected = "Proxy not connected to this Pilot instance. It may be connected to another instance."
+	needsProxy   = "You must provide a proxyID in the query string"
+	noPage       = "404 page not found\n" // as net/http has it
+)
+
+// asPage is an answer that is the text of a page.
+func asPage(name string, body []byte) []*discoveryv3.Resource {
+	return []*discoveryv3.Resource{{Name: name, Resource: &anypb.Any{TypeUrl: debugURL, Value: body}}}
+}
+
+// recorder keeps a page that is not for a browser.
+type recorder struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) WriteHeader(code int)        { r.code = code }
+func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
+
+// Identifier is what istioctl reads of who answered (IstioControlPlaneInstance); id is the process's.
+func Identifier(id string) string {
+	info := map[string]string{"version": obs.Version}
+	raw, err := json.Marshal(map[string]any{"Component": "istiod", "ID": id, "Info": info})
+	if err != nil {
+		panic(err) // texts marshal
+	}
+	return string(raw)
+}

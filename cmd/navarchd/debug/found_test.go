@@ -1,0 +1,46 @@
+package debug
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/push/problems"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// The leader's page lists what replicas found, but for what this process found itself, and to tenants what is theirs.
+func TestLeaderListsWhatReplicasFound(t *testing.T) {
+	etcd := kvtest.Start(t)
+	at := func(namespace string) model.Problem {
+		return model.Problem{Key: model.Key{Kind: model.KindDestinationRule, Namespace: namespace, Name: "r"}, Field: "spec.trafficPolicy.tls",
+			Code: problem.Required, Severity: problem.Error, Message: "is missing"}
+	}
+	log := slog.New(slog.DiscardHandler)
+	p := &Objects{Found: problems.NewCollector(log)}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = p.Found.Run(ctx, etcd.Connect()) }()
+	for _, name := range []string{"a", "b"} {
+		replica := problems.New(problems.Config{Name: name, Every: 2 * time.Millisecond, Log: log, Revision: func() int64 { return 1 },
+			Find: func() []model.Problem { return []model.Problem{at("shop"), at("bank")} }})
+		go func() { _ = replica.Run(ctx, etcd.Connect()) }()
+	}
+	own := map[model.Problem]bool{at("bank"): true}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) { // a poll, not a guess of when
+		got := p.found(nil, own)
+		if len(got) == 1 && got[0].Location == "replica a and 1 more" && got[0].Object == "DestinationRule shop/r" && got[0].Code == problem.Required &&
+			got[0].Field == "spec.trafficPolicy.tls" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the leader lists %+v", got)
+		}
+	}
+	if got := p.found(func(namespace string) bool { return namespace == "bank" }, nil); len(got) != 1 || got[0].Object != "DestinationRule bank/r" {
+		t.Errorf("a tenant sees %+v", got)
+	}
+}

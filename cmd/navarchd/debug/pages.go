@@ -1,0 +1,358 @@
+// Package debug has the pages below /debug, and what istioctl asks for on a stream: what push/inspect draws, of the loops that this process
+// runs, as far as the caller may see it.
+//
+// Owns: how many answers that cost are made at once.  Reads: the loops, through what they show; cmd/navarchd/debug/authz.  Never: changes
+// anything, nor shows a tenant what is another's.
+package debug
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/join"
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/problems"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
+)
+
+// maxCostly is how many pages that cost are made at once, by this process and over all ways to ask for them; maxCostlyOfCaller
+// how many of one caller are made, waited for, or not read yet: a dump may have tens of megabytes.
+const (
+	maxCostly         = 2
+	maxCostlyOfCaller = 8
+)
+
+// Pages are the pages of one process. What a role does not give them is empty.
+type Pages struct {
+	ID    string            // of this process
+	Rules *authz.Authorizer // who may see what
+	// Proxies are those that this process serves; nil: it does not have role xds.
+	Proxies *Proxies
+	// Objects are those that this process reads; nil: it does not have role ingest.
+	Objects *Objects
+	// Store is what is wrong with the store itself, for those who see everything.
+	Store func() []inspect.Problem
+
+	costly *web.Slots // answers that cost
+}
+
+// Proxies are what role xds shows.
+type Proxies struct {
+	Server  *serve.Server
+	Planner *plan.Loop
+	Mirror  *mirror.Mirror
+	Cluster string // what the config cluster is called
+	Fleet   func(owners bool) any
+}
+
+// Objects are what role ingest shows.
+type Objects struct {
+	Sources func() []object.Problem        // of the folder and the cluster
+	Loop    func() []object.Problem        // of the objects that the ingester knows
+	Found   *problems.Collector            // what the replicas found, while this process leads
+	Held    func() (inspect.Problem, bool) // a mass removal that waits for an operator
+	Commits func() []inspect.Commit        // the newest of this process
+}
+
+// New completes p, which it keeps.
+func New(p Pages) *Pages {
+	p.costly = web.NewSlots(maxCostly, maxCostlyOfCaller)
+	return &p
+}
+
+// Handler serves the pages below /debug/ as far as their caller may see them.
+func (p *Pages) Handler() http.Handler { return p.Rules.Guard(p.debug) }
+
+// debug serves the pages from the loops that this process runs; a role that it does not have answers with nothing.
+func (p *Pages) debug(who authz.Caller) http.Handler { return inspect.Handler(p.shown(who)) }
+
+// shown is what they read, as far as the caller may see it.
+func (p *Pages) shown(who authz.Caller) inspect.Config {
+	sees := who.Sees
+	c := inspect.Config{
+		Costly: func(ctx context.Context) (made, read func(), err error) {
+			turn, err := p.costly.Take(ctx, who.Name)
+			return turn.Made, turn.Done, err
+		},
+		ID:       p.ID,
+		Version:  obs.Version,
+		Streams:  func() []inspect.Stream { return nil },
+		Snapshot: func() *mirror.Snapshot { return nil },
+		Problems: func() []inspect.Problem { return p.problems(sees) },
+	}
+	if p.Objects != nil {
+		c.Commits = p.Objects.Commits
+	}
+	if p.Proxies != nil {
+		c.Streams, c.Snapshot, c.Fleet = func() []inspect.Stream { return p.Proxies.streams(sees) }, p.Proxies.Mirror.Current, p.Proxies.Fleet
+	}
+	return c
+}
+
+// streams are those of the proxies that somebody may see.
+func (p *Proxies) streams(sees authz.Visible) (all []inspect.Stream) {
+	for _, info := range p.Server.Inspect() {
+		if sees.Of(info.Namespace) {
+			all = append(all, p.stream(info))
+		}
+	}
+	return all
+}
+
+func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
+	s := inspect.Stream{
+		Node: info.Node, Identity: info.Identity, Address: info.Addr, Connected: info.Opened, Revision: info.Target,
+		Proxy: info.Node,
+		Held: func() inspect.Resources {
+			held, _ := p.Server.Dump(info.ID) // a stream that has ended holds nothing
+			return held
+		},
+		Planned: func(t xds.Type, name string) *xds.Resource { return p.planned(info, t, name) },
+		Explain: func() (*manifest.Set, inspect.Specs, error) { return p.explain(info) },
+		Secret:  func(name string) (inspect.Standing, bool) { return p.standing(info, name) },
+	}
+	if proxy, ok := p.Server.ViewOf(info.ID).(*join.View); ok {
+		s.Proxy, s.Cluster, s.Version = proxy.Node.Name+"."+proxy.Node.Namespace, cmp.Or(proxy.Node.Cluster, p.Cluster), proxy.Node.Version
+	}
+	for t := range xds.NumTypes {
+		i := info.Types[t]
+		s.Types[t] = inspect.TypeStatus{Subscribed: i.Subscribed, Sent: i.Sent, Acked: i.Acked}
+	}
+	for _, r := range info.Refusals {
+		s.Types[r.Type].Refused = append(s.Types[r.Type].Refused,
+			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Last: r.At, Objects: places(r.Objects)})
+	}
+	for _, w := range info.Withheld {
+		s.Types[w.Type].Withheld = append(s.Types[w.Type].Withheld, inspect.Withheld{Name: w.Name, Version: w.Version, Good: w.Good,
+			RefusedBy: w.RefusedBy, First: w.First, Last: w.Last, Text: w.Text, Objects: places(w.Objects)})
+	}
+	return s
+}
+
+// planned is a resource of the newest set of the stream's view; nil: there is none.
+func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.Resource {
+	proxy, ok := p.Server.ViewOf(info.ID).(*join.View)
+	if !ok {
+		return nil
+	}
+	return proxy.Set().Types[t].Get(name)
+}
+
+// explain plans the proxy's view from nothing at the current snapshot: nothing is shared with the serving path.
+func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, error) {
+	now, ok := p.Server.ViewOf(info.ID).(*join.View)
+	if !ok {
+		return nil, nil, errors.New("the stream has ended")
+	}
+	planner := plan.New(plan.Settings{Snapshot: p.Planner.Newest()})
+	node := now.Node
+	node.Verified = view.Identity{} // no Secret is opened for a page
+	proxy := planner.Join(node)
+	return proxy.Set(), func(t xds.Type, name string) []any { return planner.Explain(proxy, t, name) }, nil
+}
+
+// standing is where a Secret stands for one stream's proxy, from the plan as it is.
+func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing, bool) {
+	proxy, ok := p.Server.ViewOf(info.ID).(*join.View)
+	if !ok {
+		return inspect.Standing{}, false
+	}
+	s := p.Planner.Standing(proxy.Proxy, name)
+	out := inspect.Standing{State: "withheld", Why: s.Why, Wanted: append([]string{}, s.Wanted...)}
+	if s.Object != (model.Key{}) {
+		out.Object = s.Object.String()
+	}
+	held, _ := p.Server.Dump(info.ID)
+	has := s.Planned != nil && slices.ContainsFunc(held[xds.Secret], func(r *xds.Resource) bool {
+		return r.Name == name && r.Version == s.Planned.Version
+	})
+	refused := slices.IndexFunc(info.Refusals, func(r serve.Refusal) bool { return r.Type == xds.Secret && r.Name == name })
+	switch {
+	case refused >= 0:
+		out.State, out.Why = "refused", info.Refusals[refused].Text
+	case s.Asking:
+		out.State = "waiting for the authoriser"
+	case s.Opening:
+		out.State = "being opened"
+		if s.Failed > 0 {
+			out.Why = fmt.Sprintf("%d attempts, the last: %s", s.Failed, s.Why)
+		}
+		if has {
+			out.Why = strings.TrimPrefix(out.Why+"; the last good one stands", "; ")
+		}
+	case has:
+		out.State = "sent"
+	case s.Planned != nil:
+		out.State = "on its way"
+	case !s.Asked && s.Why == "":
+		out.State = "not asked for"
+	}
+	return out, true
+}
+
+// problems is everything that is wrong, from the folder to the proxies' refusals, as far as somebody may see it.
+func (p *Pages) problems(sees authz.Visible) []inspect.Problem {
+	all, own := p.Reported(sees), map[model.Problem]bool{}
+	if p.Proxies != nil {
+		for _, one := range p.Proxies.Planner.Problems() {
+			own[one] = true
+			if !sees.Of(one.Key.Namespace) {
+				continue
+			}
+			all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
+		}
+	}
+	if p.Objects == nil {
+		return all
+	}
+	return append(all, p.Objects.found(sees, own)...)
+}
+
+// found is what other replicas found, where this process leads; own is what this one did.
+func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []inspect.Problem) {
+	found, more := o.Found.All()
+	for _, one := range found {
+		if own[one.Problem] || !sees.Of(one.Key.Namespace) {
+			continue
+		}
+		at := "replica " + one.First
+		if one.Replicas > 1 {
+			at += fmt.Sprintf(" and %d more", one.Replicas-1)
+		}
+		all = append(all, inspect.Problem{Object: one.Key.String(), Location: at, Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
+	}
+	if more > 0 && sees.Of("") {
+		all = append(all, inspect.Problem{Object: "replicas", Location: "etcd", Code: problem.NotAllowed, Severity: problem.Warning,
+			Message: fmt.Sprintf("%d problems that replicas found are not listed here: /debug/problems of each replica lists its own", more)})
+	}
+	return all
+}
+
+// Reported is what is wrong before and after the plan: cheap to ask for.
+func (p *Pages) Reported(sees authz.Visible) []inspect.Problem {
+	all := []inspect.Problem{}
+	if p.Objects != nil {
+		all = append(all, p.Objects.reported(sees)...)
+	}
+	if p.Proxies != nil {
+		all = append(all, p.Proxies.unreadable(sees)...)
+	}
+	if sees.Of("") {
+		all = append(all, p.Store()...)
+	}
+	if p.Proxies != nil {
+		all = append(all, p.Proxies.reported(sees)...)
+	}
+	return all
+}
+
+// reported is what is wrong with the folder and its objects.
+func (o *Objects) reported(sees authz.Visible) (all []inspect.Problem) {
+	if held, is := o.Held(); is && sees.Of("") {
+		all = append(all, held)
+	}
+	for _, list := range [][]object.Problem{o.Sources(), o.Loop()} {
+		for _, one := range list {
+			if !sees.Of(ingest.NamespaceOf(one)) {
+				continue
+			}
+			all = append(all, inspect.Problem{Object: Named(one.ID), Location: one.Location, Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
+		}
+	}
+	return all
+}
+
+// unreadable are the records that cannot be read.
+func (p *Proxies) unreadable(sees authz.Visible) (all []inspect.Problem) {
+	for _, one := range p.Mirror.Status().Problems {
+		if key, _ := model.ParsePath(one.Path); !sees.Of(key.Namespace) {
+			continue
+		}
+		all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Code: problem.Unreadable, Severity: severity(one.Kept), Message: one.String()})
+	}
+	return all
+}
+
+// reported is what is wrong with the records as a whole, with what is not planned, and what proxies refused.
+func (p *Proxies) reported(sees authz.Visible) (all []inspect.Problem) {
+	if sees.Of("") {
+		all = append(all, contentsProblems(p.Mirror.Status())...)
+	}
+	for _, one := range p.Mirror.Status().Unknown {
+		if sees.Of(one.Namespace) {
+			all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Code: problem.NotSupported, Severity: severity(!one.Closing), Message: one.String()})
+		}
+	}
+	for _, one := range p.Planner.SetAside() {
+		if sees.Of(one.Key.Namespace) {
+			all = append(all, inspect.Problem{Object: one.Key.String(), Code: one.Code, Severity: one.Severity, Message: one.Message})
+		}
+	}
+	all = append(all, refused(p.refusals(sees))...)
+	return append(all, withheld(p.Server.Withheld(), sees)...)
+}
+
+// contentsProblems is what is wrong with the store, and with the stored records as a whole.
+func contentsProblems(s mirror.Status) (all []inspect.Problem) {
+	if s.Alarm != nil {
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: s.Alarm.Error()})
+	}
+	for _, one := range s.Held {
+		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: one.String()})
+	}
+	if s.Unchecked != "" {
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Unreadable, Severity: problem.Warning, Message: "what others than the leader change in the store is not noticed: " + s.Unchecked})
+	}
+	return all
+}
+
+// Blame names what made a refused resource, from the plan as it is.
+func (p *Proxies) Blame(v serve.View, t xds.Type, name, text string) []model.Place {
+	proxy, ok := v.(*join.View)
+	if !ok {
+		return nil
+	}
+	_, specs := p.Planner.Explain(proxy.Proxy, t, name)
+	return inspect.Blame(specs, text)
+}
+
+// places are as users read them.
+func places(of []model.Place) (out []string) {
+	for _, at := range of {
+		out = append(out, at.String())
+	}
+	return out
+}
+
+// severity is that of a problem that spoils something, or does not.
+func severity(harmless bool) problem.Severity {
+	if harmless {
+		return problem.Warning
+	}
+	return problem.Error
+}
+
+// Named is an object as users name it, as far as it has names: a file that does not parse has none.
+func Named(id object.ID) string {
+	if id.Name == "" {
+		return id.Kind
+	}
+	return id.String()
+}

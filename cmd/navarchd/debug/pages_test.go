@@ -1,0 +1,108 @@
+package debug
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/quarantine"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// madeOf is what a refused resource was made of.
+var madeOf = []model.Place{{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "f"}, Field: "spec.configPatches[2]"},
+	{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "c"}}}
+
+// A version that a thousand proxies refuse is one problem, at the object that made it; another version is another.
+func TestRefusalsAreToldOnce(t *testing.T) {
+	var all []serve.Refusal
+	for i := range 1000 {
+		all = append(all, serve.Refusal{Node: fmt.Sprintf("p%d", i), Type: xds.Cluster, Name: "c", Version: "1", Text: "no",
+			Objects: madeOf})
+	}
+	all = append(all, serve.Refusal{Node: "q", Type: xds.Cluster, Name: "c", Version: "2", Text: "no"})
+	got := refused(all)
+	if len(got) != 2 {
+		t.Fatalf("%d problems: %+v", len(got), got)
+	}
+	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Location != "proxy p0 and 999 more" ||
+		!slices.Equal(p.Related, []string{"Service shop/c"}) || !strings.Contains(p.Message, "cluster c was refused") {
+		t.Errorf("%+v", p)
+	}
+	if p := got[1]; p.Object != "cluster c" || p.Location != "proxy q" {
+		t.Errorf("whose maker is not known: %+v", p)
+	}
+}
+
+// What is withheld from a view is a problem at the object that made it, with all that an operator must know; a tenant sees that of
+// its own proxies.
+func TestWithheldProblems(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	all := []quarantine.Withheld{
+		{Key: quarantine.Key{View: "shop.view", Type: xds.Listener, Name: "l", Version: "v1"}, Namespace: "shop", Envoys: []string{"", "1.40.0"},
+			RefusedBy: 3, First: at, Last: at.Add(time.Minute), Text: "no such luck", Objects: madeOf},
+		{Key: quarantine.Key{View: "town.view", Type: xds.Cluster, Name: "c", Version: "v2"}, Namespace: "town", Envoys: []string{""}, RefusedBy: 4, First: at, Last: at},
+	}
+	got := withheld(all, nil)
+	if len(got) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	want := "version v1 of listener l is withheld from all proxies of Envoy 1.40.0 of the view, because 3 distinct identities refused it, " +
+		"first at 2023-11-14T22:13:20Z, last at 2023-11-14T22:14:20Z: no such luck"
+	if p := got[0]; p.Object != "EnvoyFilter shop/f" || p.Field != "spec.configPatches[2]" || p.Location != "view shop.view" ||
+		!slices.Equal(p.Related, []string{"Service shop/c"}) || p.Message != want || p.Severity != problem.Error || p.Code != problem.Refused {
+		t.Errorf("%+v", p)
+	}
+	if p := got[1]; p.Object != "cluster c" || !strings.Contains(p.Message, "the error is not known here") {
+		t.Errorf("whose maker is not known: %+v", p)
+	}
+	if got := withheld(all, func(namespace string) bool { return namespace == "town" }); len(got) != 1 || got[0].Location != "view town.view" {
+		t.Errorf("a tenant sees %+v", got)
+	}
+}
+
+// Objects are named as far as they have names.
+func TestNamed(t *testing.T) {
+	for want, id := range map[string]object.ID{
+		"Service shop/web": {Kind: "Service", Namespace: "shop", Name: "web"}, "Service": {Kind: "Service"}, "": {},
+	} {
+		if got := Named(id); got != want {
+			t.Errorf("%+v: got %q, want %q", id, got, want)
+		}
+	}
+}
+
+// A caller has its turn for what costs, and no more than its part of the line; the callers of this machine are one.
+func TestCostlyPagesAreCountedByCaller(t *testing.T) {
+	p := &Pages{costly: web.NewSlots(1, 1)}
+	of := func(ctx context.Context, name string) (func(), error) {
+		_, read, err := p.shown(authz.Caller{Name: name}).Costly(ctx)
+		return read, err
+	}
+	done, err := of(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := of(t.Context(), "a"); err == nil {
+		t.Error("a second of one caller")
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := of(gone, "b"); err == nil {
+		t.Error("two at once")
+	}
+	done()
+	if done, err = of(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	done()
+}

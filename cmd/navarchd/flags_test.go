@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/cmd/internal/web"
+)
+
+// The names of this process, as its flags and its environment say them, are those by which it may be asked.
+func TestDebugNames(t *testing.T) {
+	c := &config{httpAddr: "10.9.8.7:8080", advertise: "replica.example:15012", debugHosts: []string{"debug.example"}}
+	c.env.podIP, c.env.podNamespace, c.env.customHost = "10.1.2.3", "istio-system", "custom.example"
+	h := web.Guard(c.debugNames(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
+	for host, want := range map[string]int{
+		"localhost:8080": 200, "127.0.0.1": 200, "10.9.8.7:8080": 200, "10.1.2.3:8080": 200, "replica.example:8080": 200, "debug.example": 200,
+		"istiod.istio-system.svc:8080": 200, "custom.example": 200, "evil.example": 403, "10.9.8.6:8080": 403,
+	} {
+		r, w := httptest.NewRequest(http.MethodGet, "/debug/", nil), httptest.NewRecorder()
+		r.Host = host
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%s: %d, want %d", host, w.Code, want)
+		}
+	}
+}
+
+// A process that could verify no credential, and wants one, does not start; nor does one whose file for verifying has no
+// address to be used at.
+func TestCredentialsCanBeVerified(t *testing.T) {
+	files := config{roles: []string{"xds"}, secureGRPCAddr: ":15012", tlsCert: "c", tlsKey: "k", env: environment{xdsAuth: true}}
+	for name, one := range map[string]struct {
+		change func(*config)
+		wants  []string // flags that are named; none: it starts
+	}{
+		"none":             {func(*config) {}, []string{"--secure-grpc-addr", "--tls-cert", "--tls-client-ca", "--token-issuer", "--kek", "XDS_AUTH=false"}},
+		"certificates":     {func(c *config) { c.clientCA = "ca" }, nil},
+		"tokens":           {func(c *config) { c.tokenIssuer = "i" }, nil},
+		"own tokens":       {func(c *config) { c.dataDir = "d" }, nil},
+		"keyring":          {func(c *config) { c.kek = "file:k" }, nil},
+		"open":             {func(c *config) { c.env.xdsAuth = false }, nil},
+		"no address":       {func(c *config) { c.secureGRPCAddr = "" }, nil},
+		"no certificate":   {func(c *config) { c.tlsCert, c.tlsKey = "", "" }, nil},
+		"no xDS":           {func(c *config) { c.roles = []string{"ingest"} }, nil},
+		"no pair":          {func(c *config) { c.clientCA, c.tlsCert, c.kek = "ca", "", "file:k" }, []string{"--tls-client-ca", "--tls-cert", "--tls-key"}},
+		"CA to no address": {func(c *config) { c.clientCA, c.secureGRPCAddr = "ca", "" }, []string{"--tls-client-ca", "--secure-grpc-addr"}},
+	} {
+		c, said := files, []string{}
+		one.change(&c)
+		c.checkCredentials(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+		if text := strings.Join(said, "; "); (text == "") != (one.wants == nil) {
+			t.Errorf("%s: %s", name, text)
+		} else {
+			for _, flag := range one.wants {
+				if !strings.Contains(text, flag) {
+					t.Errorf("%s: %q does not name %s", name, text, flag)
+				}
+			}
+		}
+	}
+}
+
+// What agents are told of where this replica is comes from the operator, the pod, or the address that it listens on; what
+// nobody could dial is not told.
+func TestAdvertised(t *testing.T) {
+	for name, c := range map[string]struct {
+		c      config
+		want   string
+		secure bool
+	}{
+		"the address it listens on":        {config{grpcAddr: "127.0.0.1:15010"}, "127.0.0.1:15010", false},
+		"every address":                    {config{grpcAddr: ":15010"}, "", false},
+		"every address, IPv6":              {config{grpcAddr: "[::]:15010"}, "", false},
+		"the pod's":                        {config{grpcAddr: ":15010", env: environment{podIP: "10.0.0.7"}}, "10.0.0.7:15010", false},
+		"the pod's, IPv6":                  {config{grpcAddr: ":15010", env: environment{podIP: "fd00::7"}}, "[fd00::7]:15010", false},
+		"secure first":                     {config{grpcAddr: "127.0.0.1:1", secureGRPCAddr: ":15012", tlsCert: "c", env: environment{podIP: "10.0.0.7"}}, "10.0.0.7:15012", true},
+		"secure by our own CA":             {config{roles: []string{"ca"}, secureGRPCAddr: "10.0.0.8:15012"}, "10.0.0.8:15012", true},
+		"secure is off":                    {config{grpcAddr: "127.0.0.1:1", secureGRPCAddr: ":15012"}, "127.0.0.1:1", false},
+		"the operator's host":              {config{advertise: "a.example", grpcAddr: ":15010", env: environment{podIP: "10.0.0.7"}}, "a.example:15010", false},
+		"the operator's port":              {config{advertise: "a.example:99", secureGRPCAddr: ":15012", tlsCert: "c"}, "a.example:99", true},
+		"the operator means the plain one": {config{advertise: "a.example:15010", grpcAddr: ":15010", secureGRPCAddr: ":15012", tlsCert: "c"}, "a.example:15010", false},
+		"any port":                         {config{grpcAddr: "127.0.0.1:0"}, "", false},
+		"nothing":                          {config{}, "", false},
+	} {
+		if got, secure := c.c.advertised(); got != c.want || secure != c.secure {
+			t.Errorf("%s: %q, TLS %v; want %q, %v", name, got, secure, c.want, c.secure)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+// Package agentapi is the protocol between navarchd and navarch-agent: what the two say to each other on an ADS stream beside what Envoy
+// asks. Each message has its encoding and its decoding side by side here, and nowhere else.
+//
+// # Resources
+//
+// An agent subscribes to these types by name, on the delta stream that it carries for Envoy, after Envoy's first request; the answers are
+// its own and not passed on to Envoy. Requests, nonces, ACK and NACK are those of delta xDS.
+//
+//	type URL                                                   name    body                                          what
+//	navarch.io/owner                                           owner   google.protobuf.Struct                        Owner
+//	...transport_sockets.tls.v3.CertificateValidationContext   ROOTCA  the message of the type URL                   Trust
+//
+// The owner may be the only thing that is asked for, as the first request of a stream: the agent moves its Envoy there once that stream
+// was let in.
+//
+// # Metadata of a stream
+//
+//	navarch-store      in the header of both directions: the name of the store that revisions are of; opaque
+//	navarch-revision   from the agent: MinRevision
+//	navarch-behind     in the trailer of a stream that was refused because this replica has less than navarch-revision: what it has
+//
+// Every delta response says in system_version_info which revision of the store it was made of, in decimal. The agent keeps the highest,
+// whichever replica said it, and names it on its next stream.
+//
+// What is foreign is decoded with care: a header that is not as described here counts as absent, and a message that is not is an error,
+// for which the agent refuses the response.
+//
+// Owns: nothing; values are immutable.  Reads: nothing.  Never: a stream, a connection, the snapshot.
+package agentapi

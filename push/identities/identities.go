@@ -1,0 +1,65 @@
+// Package identities is what the configuration says of the identities that callers prove: which workloads they have, which are machines,
+// and under which other trust domains they may name themselves.
+//
+// Owns: nothing.  Reads: the newest snapshot.  Never: decides what an identity may do.
+package identities
+
+import (
+	"net/netip"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/build/identity"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Workloads finds the addresses of the workloads that the configuration knows of an identity: Pods, WorkloadEntries and endpoints of
+// ServiceEntries of its namespace that are of its service account.
+func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
+	return func(identity string) map[netip.Addr]struct{} {
+		id, err := spiffeid.FromString(identity)
+		if err != nil {
+			return nil
+		}
+		namespace, account, err := attest.ParsePath(id)
+		s := snapshot()
+		if err != nil || s == nil {
+			return nil
+		}
+		found := map[netip.Addr]struct{}{}
+		add := func(e *model.Endpoint) {
+			if at, err := netip.ParseAddr(e.GetAddress()); err == nil && e.GetServiceAccount() == account {
+				found[at.Unmap()] = struct{}{}
+			}
+		}
+		for r := range s.In(model.KindEndpoints, namespace) {
+			for _, e := range r.(*model.Endpoints).Spec.GetEndpoints() {
+				add(e)
+			}
+		}
+		for r := range s.In(model.KindWorkload, namespace) {
+			add(r.(*model.Workload).Spec.GetEndpoint())
+		}
+		return found
+	}
+}
+
+// Aliases are those of the mesh's configuration in the newest snapshot, under which callers of the CA may still
+// name themselves.
+func Aliases(snapshot func() *mirror.Snapshot) func() []spiffeid.TrustDomain {
+	return func() []spiffeid.TrustDomain {
+		s := snapshot()
+		if s == nil {
+			return nil
+		}
+		var out []spiffeid.TrustDomain
+		for _, name := range identity.TrustDomains(s.Mesh().Spec)[1:] {
+			if td, err := spiffeid.TrustDomainFromString(name); err == nil {
+				out = append(out, td)
+			}
+		}
+		return out
+	}
+}

@@ -1,0 +1,43 @@
+package identities
+
+import (
+	"cmp"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// machineEndpoints begins the names of records of endpoints that are written into ServiceEntries (store/normal).
+const machineEndpoints = "serviceentry:"
+
+// Machines says which identities are machines': those that a WorkloadEntry, or an endpoint of a ServiceEntry, in their own namespace
+// names as its service account. A process that does not follow the configuration (role ca alone) knows of none.
+func Machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
+	return func(id spiffeid.ID) bool {
+		s := snapshot()
+		namespace, account, err := attest.ParsePath(id)
+		if s == nil || err != nil {
+			return false
+		}
+		for r := range s.WithPrefix(model.KindWorkload, namespace, model.WorkloadEntryPrefix) {
+			if w, ok := r.(*model.Workload); ok && w.Spec.GetEndpoint().GetServiceAccount() == account {
+				return true
+			}
+		}
+		for r := range s.WithPrefix(model.KindEndpoints, namespace, machineEndpoints) {
+			endpoints, ok := r.(*model.Endpoints)
+			if !ok {
+				continue
+			}
+			for _, e := range endpoints.Spec.GetEndpoints() {
+				if e.GetServiceAccount() == account && cmp.Or(e.GetNamespace(), namespace) == namespace {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}

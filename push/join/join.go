@@ -1,0 +1,168 @@
+// Package join lets proxies in: it decides whether a client may have the proxy that its node claims, what of the names in that node counts,
+// and whether this replica is new enough for it; then it has the view planned.
+//
+// Owns: the order of these steps, and the views until they are left.  Reads: the authenticated identity, the node, the snapshot.
+// Never: authorisation from what a node says, nor scopes by names that the configuration does not know.
+package join
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/agentapi"
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/crash"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/obs"
+)
+
+// confirmWithin bounds how long a proxy that joins waits for this replica to catch up with what another may have told it.
+const confirmWithin = 5 * time.Second
+
+// Plans is what joining needs of the plan loop (plan.Loop).
+type Plans interface {
+	Join(ctx context.Context, node view.Node, moved func(plan.Path)) (*plan.Proxy, error)
+}
+
+// Mirror is what joining needs of the snapshots (mirror.Mirror).
+type Mirror interface {
+	Ready() error
+	ConfirmAt(ctx context.Context, seen kv.Position) error
+	ConfirmNow(ctx context.Context) error
+	Current() *mirror.Snapshot
+}
+
+// Fleet is what joining needs of this replica among the others.
+type Fleet interface {
+	Above() error // not nil: what is stored has a level that this replica does not read
+	// Admit makes a join wait for its turn. Its errors are gRPC statuses.
+	Admit(ctx context.Context, c serve.Client, node view.Node) error
+	// Join counts a stream until its seat is left.
+	Join(namespace, workload string) Seat
+}
+
+// Seat is the place of one stream among those of this replica.
+type Seat interface{ Leave() }
+
+// Planner is what the xDS server asks: it turns a client into a view, once this replica is sure not to be behind.
+type Planner struct {
+	Plans  Plans
+	Mirror Mirror
+	Fleet  Fleet
+	Scopes *Scopes
+	// Clients are log lines that clients bring about.
+	Clients *obs.Sampled
+	// Checked: the authenticated identity must be the one that the node claims (PILOT_ENABLE_XDS_IDENTITY_CHECK).
+	Checked     bool
+	TrustDomain string // of identities that may have Secrets of their namespace
+}
+
+var _ serve.Planner = Planner{}
+
+// View is a proxy of this replica: its plan, counted as one of its streams.
+type View struct {
+	*plan.Proxy
+	Seat  Seat
+	fresh func(context.Context) error // waits until this replica's snapshot is the newest
+}
+
+var _ serve.SecretSubscriber = (*View)(nil)
+
+// Confirm implements serve.View.
+func (s *View) Confirm(ctx context.Context) error {
+	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	if err := s.fresh(confirm); err != nil {
+		return status.Errorf(codes.Unavailable, "this replica may be behind the one that the proxy comes from: %v", err)
+	}
+	if err := s.Refresh(confirm); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	return nil
+}
+
+// Leave implements serve.View.
+func (s *View) Leave() {
+	s.Proxy.Leave()
+	s.Seat.Leave()
+}
+
+// Join implements serve.Planner.
+func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.View, error) {
+	node, err := view.Parse(c.Node, p.Scopes.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.check(c.Identity, node); err != nil {
+		return nil, err
+	}
+	if node.Verified, err = Verified(c.Identity, p.TrustDomain); err != nil {
+		p.Clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
+	}
+	node.Pod, node.Peer = c.Pod, c.Addr
+	if err := errors.Join(p.Mirror.Ready(), p.Fleet.Above()); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	if err := p.Scopes.settle(c, &node); err != nil {
+		return nil, err
+	}
+	if err := p.Fleet.Admit(ctx, c, node); err != nil {
+		return nil, err
+	}
+	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	if err := p.Mirror.ConfirmAt(confirm, position(c.MinRevision)); errors.Is(err, mirror.ErrBehind) {
+		return nil, &serve.BehindError{Revision: p.Mirror.Current().Revision(), Err: err}
+	} else if err != nil {
+		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
+	}
+	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // another replica may know it
+		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
+	}
+	proxy, err := p.Plans.Join(ctx, node, func(path plan.Path) {
+		if path == plan.Fast {
+			moved(fanout.Endpoints)
+		} else {
+			moved(fanout.Config)
+		}
+	})
+	if errors.Is(err, plan.ErrNotReady) {
+		return nil, serve.ErrNotReady
+	}
+	if errors.Is(err, plan.ErrUnplannable) || errors.Is(err, crash.ErrPanic) {
+		return nil, status.Error(codes.Internal, plan.ErrUnplannable.Error())
+	}
+	if err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	return &View{Proxy: proxy, Seat: p.Fleet.Join(node.Namespace, node.Workload), fresh: p.Mirror.ConfirmNow}, nil
+}
+
+// StoreName is how a store is named to clients, by the identity of its cluster; empty while that is not known (0).
+func StoreName(cluster uint64) string {
+	if cluster == 0 {
+		return ""
+	}
+	return strconv.FormatUint(cluster, 16)
+}
+
+// position is the newest revision that a client has seen in the store's terms. A store whose name is none of ours is another one.
+func position(f agentapi.MinRevision) kv.Position {
+	if f.Store == "" {
+		return kv.Position{Revision: f.Revision}
+	}
+	cluster, err := strconv.ParseUint(f.Store, 16, 64)
+	if err != nil || cluster == 0 {
+		return kv.Position{}
+	}
+	return kv.Position{Cluster: cluster, Revision: f.Revision}
+}

@@ -1,0 +1,100 @@
+package join
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+// networksFor is for how long the networks and clusters that were found in a snapshot are used before they are looked for again.
+const networksFor = 10 * time.Second
+
+// Scopes is what a proxy may name to be planned for separately: cluster, network and DNS domain of its node. Views are
+// made by these, so that names which proxies invent must make none (issue 12, item 9).
+type Scopes struct {
+	Cluster  string // of the configuration (--cluster-id)
+	Domain   string // DNS suffix of services
+	Snapshot func() *mirror.Snapshot
+	Now      func() time.Time
+	Clients  *obs.Sampled // log lines that clients bring about
+
+	mu       sync.Mutex // a leaf: guards what follows
+	networks map[string]bool
+	clusters map[string]bool // other than the config cluster
+	at       time.Time       // when they were found
+}
+
+// settle has a node name what is known. A network that the configuration has no endpoint of, and another DNS domain than that of
+// the services, are as if they had not been named. A cluster that is not known waits: the error is a gRPC status that names it,
+// and the client tries again. One is known if it is the config cluster, if the configuration has a service or an endpoint of it, or if
+// its keys verified the proxy's token. Where there is a token its cluster must be the node's; a certificate names none: the clusters of
+// one mesh trust each other's identities, as in Istio.
+func (s *Scopes) settle(c serve.Client, node *view.Node) error {
+	cluster := cmp.Or(node.Cluster, s.Cluster)
+	switch {
+	case c.Cluster != "" && cluster != c.Cluster:
+		return status.Errorf(codes.PermissionDenied, "node.metadata.CLUSTER_ID: the proxy says that it is of cluster %q, and its token is of cluster %q", cluster, c.Cluster)
+	case node.Cluster != "" && node.Cluster != c.Cluster && !s.knows(node.Cluster, false):
+		return status.Errorf(codes.Unavailable, "node.metadata.CLUSTER_ID: cluster %q is not known here; this is the configuration of cluster %q", node.Cluster, s.Cluster)
+	}
+	if node.Domain != s.Domain {
+		s.unknown("domain", node.Domain, c)
+		node.Domain = s.Domain
+	}
+	if node.Network != "" && !s.knows(node.Network, true) {
+		s.unknown("network", node.Network, c)
+		node.Network = ""
+	}
+	return nil
+}
+
+// unknown reports what a node names.
+func (s *Scopes) unknown(what, name string, c serve.Client) {
+	obs.UnknownScopes.WithLabelValues(what).Inc()
+	s.Clients.Warn("a proxy names something that is not known; it is served as if it had not", what, obs.KeyNode, c.ID, obs.KeyPeer, c.Addr,
+		obs.KeyIdentity, c.Identity, obs.KeyName, name)
+}
+
+// knows says whether the configuration knows a network or, if it is none, a cluster: a Service, an endpoint or a Workload is of it. One
+// that is there for less than networksFor may be missed.
+func (s *Scopes) knows(name string, network bool) bool {
+	now := s.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.networks == nil || now.Sub(s.at) >= networksFor {
+		s.networks, s.clusters = namesIn(s.Snapshot())
+		s.at = now
+	}
+	if network {
+		return s.networks[name]
+	}
+	return s.clusters[name]
+}
+
+// namesIn finds the networks and the clusters that a snapshot has endpoints of; services make a cluster known, too.
+func namesIn(snapshot *mirror.Snapshot) (networks, clusters map[string]bool) {
+	networks, clusters = map[string]bool{}, map[string]bool{}
+	for r := range snapshot.All(model.KindEndpoints) {
+		clusters[r.Meta().Key.Origin.Cluster()] = true
+		for _, e := range r.(*model.Endpoints).Spec.GetEndpoints() {
+			networks[e.GetNetwork()] = true
+		}
+	}
+	for r := range snapshot.All(model.KindWorkload) {
+		clusters[r.Meta().Key.Origin.Cluster()] = true
+		networks[r.(*model.Workload).Spec.GetEndpoint().GetNetwork()] = true
+	}
+	for r := range snapshot.All(model.KindService) {
+		clusters[r.Meta().Key.Origin.Cluster()] = true
+	}
+	return networks, clusters
+}

@@ -1,0 +1,120 @@
+package join
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/origin"
+)
+
+// endpointsOf is a snapshot of endpoints by namespace: "address account network".
+func endpointsOf(t *testing.T, all map[string][]string) *mirror.Snapshot {
+	t.Helper()
+	var records []model.Record
+	for namespace, lines := range all {
+		spec := &model.EndpointsSpec{}
+		for _, line := range lines {
+			f := append(strings.Fields(line), "")
+			spec.Endpoints = append(spec.Endpoints, &model.Endpoint{Address: f[0], ServiceAccount: f[1], Network: f[2]})
+		}
+		r, err := model.New(model.Key{Kind: model.KindEndpoints, Namespace: namespace, Name: "e"}, 1, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+	return mirror.Empty().Apply(1, records, nil).New
+}
+
+// The network of a Pod behind no Service, or of a machine behind no ServiceEntry, is known, too.
+func TestNetworksOfWorkloads(t *testing.T) {
+	workload, err := model.New(model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: "w"}, 1,
+		&model.WorkloadSpec{Endpoint: &model.Endpoint{Address: "10.0.0.9", ServiceAccount: "web", Network: "west"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := mirror.Empty().Apply(1, []model.Record{workload}, nil).New
+	if networks, _ := namesIn(snapshot); !networks["west"] {
+		t.Error("its network is not known")
+	}
+}
+
+func newScopes(t *testing.T, snapshot *mirror.Snapshot, now *time.Time) *Scopes {
+	t.Helper()
+	return &Scopes{Cluster: "Kubernetes", Domain: "svc.cluster.local", Snapshot: func() *mirror.Snapshot { return snapshot },
+		Now: func() time.Time { return *now }, Clients: obs.NewSampled(slog.New(slog.DiscardHandler))}
+}
+
+// However many networks and DNS domains proxies invent, they have the scopes of those that name what is known.
+func TestInventedNamesMakeNoScopes(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	snapshot := endpointsOf(t, map[string][]string{"shop": {"10.0.0.1 web east"}})
+	s := newScopes(t, snapshot, &now)
+	found := map[view.Scope]bool{}
+	add := func(n view.Node) {
+		n.Namespace = "shop"
+		if err := s.settle(serve.Client{}, &n); err != nil {
+			t.Fatal(err)
+		}
+		found[view.Of(snapshot, n).Scope] = true
+	}
+	add(view.Node{Network: "east", Domain: "svc.cluster.local"})
+	add(view.Node{Domain: "svc.cluster.local"})
+	if len(found) != 2 {
+		t.Errorf("the known network has no scope of its own: %d", len(found))
+	}
+	for i := range 1000 {
+		add(view.Node{Network: "invented-" + strconv.Itoa(i), Domain: "svc.invented-" + strconv.Itoa(i)})
+	}
+	if len(found) != 2 {
+		t.Errorf("%d scopes", len(found))
+	}
+	snapshot = endpointsOf(t, map[string][]string{"shop": {"10.0.0.1 web east"}, "other": {"10.0.0.2 web invented-7"}})
+	s.Snapshot = func() *mirror.Snapshot { return snapshot }
+	now = now.Add(networksFor)
+	if add(view.Node{Network: "invented-7", Domain: "svc.cluster.local"}); len(found) != 3 {
+		t.Error("a network that came has no scope")
+	}
+}
+
+// A proxy of a cluster that is not known here waits, and is told which; CLUSTER_ID must be the cluster whose keys verified the
+// token, known or not. The config cluster is "" (view.Parse).
+func TestClusters(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	web, err := model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: "web", Origin: origin.New("east", "files")}, 0, &model.ServiceSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScopes(t, mirror.Empty().Apply(1, []model.Record{web}, nil).New, &now)
+	for _, c := range []struct {
+		says, token string
+		code        codes.Code
+		names       string
+	}{
+		{says: "", token: "Kubernetes"}, {says: ""},
+		{says: "west", token: "west"},
+		{says: "west", code: codes.Unavailable, names: `"west"`},
+		{says: "east"}, // the configuration has a service of it
+		{says: "east", token: "east"},
+		{says: "east", token: "Kubernetes", code: codes.PermissionDenied, names: `"east"`},
+		{says: "west", token: "Kubernetes", code: codes.PermissionDenied, names: `"west"`},
+		{says: "", token: "west", code: codes.PermissionDenied, names: `"west"`},
+	} {
+		n := view.Node{Cluster: c.says, Domain: "svc.cluster.local"}
+		err := s.settle(serve.Client{Cluster: c.token}, &n)
+		if status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.names) {
+			t.Errorf("it says %q, its token is of %q: %v", c.says, c.token, err)
+		}
+	}
+}

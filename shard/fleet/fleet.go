@@ -1,0 +1,340 @@
+// Package fleet is this replica among the others: it lets streams in at a pace, tells agents which replica is theirs, keeps the balance of
+// streams, and hands over when it is stopped.
+//
+// Owns: this replica's record and placement, by shard/member and shard/place; which placement each agent was notified of.  Reads: the
+// ring, the streams of push/serve.  Never: decides who owns a shard (place.Lead), nor when to move or close (place.Moves, place.Drain,
+// place.Leaving).
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/agentapi"
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/join"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/shard/member"
+	"navarch.io/navarch/shard/place"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+// Config is what a replica is made of.
+type Config struct {
+	Store    *kv.Store
+	Name     string       // of this replica
+	Address  string       // that agents are told of; empty: none is known
+	Secure   bool         // the address speaks TLS
+	Embedded bool         // etcd is in this process: there are no others
+	Zone     string       // that it runs in
+	Revision func() int64 // that it serves
+	// Lease is after which silence its proxies are given to others; Ramp the time over which a new replica takes its share of them, 0: at
+	// once.
+	Lease, Ramp time.Duration
+	DrainAfter  time.Duration // more than its share for so long, and it closes streams
+	Grace       time.Duration // that an orderly stop takes at most
+	MostJoins   float64       // in a second (PILOT_MAX_REQUESTS_PER_SECOND); 0: as many as the pace allows
+	Contained   bool          // its memory is limited
+	Log         *slog.Logger
+}
+
+// Server is what a fleet needs of the xDS server (serve.Server).
+type Server interface {
+	AgentResourceChangedFor(typeURL string, of func(v serve.View, listens bool) bool)
+	// SendAway closes up to n streams that do not subscribe to a type; all: those that do, too. It returns how many.
+	SendAway(n int, typeURL string, all bool) int
+	Subscribed(typeURL string) (streams, subscribed int)
+	Waiting(lane fanout.Lane) int
+	Lag(now time.Time) time.Duration
+}
+
+// Fleet is this replica among the others: its record, its view of the ring, and the admission of new streams. Alone, it owns everything,
+// and nobody is sent anywhere.
+type Fleet struct {
+	cfg       Config
+	log       *slog.Logger
+	streams   member.Streams
+	member    *member.Member
+	replica   *place.Replica
+	admission *place.Admission
+	server    Server // set before anything runs
+	warmed    atomic.Bool
+	leaving   atomic.Bool
+	changed   chan struct{}             // holds one: there is another placement
+	notifyBy  atomic.Pointer[time.Time] // of a replica that leaves: all agents are to know their owners by then
+
+	mu     sync.Mutex // a leaf: guards owners
+	owners map[owner]*serve.AgentResource
+}
+
+var _ join.Fleet = (*Fleet)(nil)
+
+// owner is what the agent resource says.
+type owner struct {
+	address string
+	self    bool
+}
+
+// errLeaving is what a proxy is told that comes to a replica which is leaving.
+var errLeaving = errors.New("this replica is being stopped")
+
+// New makes a replica that is not ready yet; Serves, and then Tasks, before anything is asked of it. An error is a name or a duration that
+// is not valid.
+func New(c Config) (*Fleet, error) {
+	f := &Fleet{cfg: c, log: c.Log, owners: map[owner]*serve.AgentResource{}, changed: make(chan struct{}, 1)}
+	var err error
+	f.replica, err = place.NewReplica(place.ReplicaConfig{Store: c.Store, Self: c.Name, Log: c.Log,
+		Changed: func(*place.Placement) { f.placed() }})
+	if err != nil {
+		return nil, err
+	}
+	if c.Address == "" && !c.Embedded {
+		c.Log.Info("agents are not told of this replica: --advertise-address is needed, or POD_IP")
+	}
+	ramp := c.Ramp
+	if ramp == 0 {
+		ramp = -1
+	}
+	f.member, err = member.New(member.Config{
+		Store: c.Store, Name: c.Name, Address: c.Address, Zone: c.Zone, Version: obs.Version, Level: model.Level, Lease: c.Lease, Ramp: ramp,
+		Streams: &f.streams, Revision: c.Revision, Ring: f.replica.Ring, Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.admission = place.NewAdmission(place.AdmissionConfig{
+		Pace:   place.PaceConfig{Cores: float64(runtime.GOMAXPROCS(0)), Most: c.MostJoins, Contained: c.Contained},
+		Waited: joined,
+	})
+	return f, nil
+}
+
+// Serves says which server has the streams; it may ask for AgentType from then on.
+func (f *Fleet) Serves(server Server) { f.server = server }
+
+// joined counts a stream that came.
+func joined(_ time.Duration, err error) {
+	result := "admitted"
+	switch status.Code(err) {
+	case codes.OK:
+	case codes.ResourceExhausted:
+		result = "refused"
+	default:
+		result = "gone"
+	}
+	obs.Joins.WithLabelValues(result).Inc()
+}
+
+// Tasks are the loops of a replica, which serves what m says by planner.
+func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
+	return []loop.Task{
+		{Name: "member", Run: f.member.Run},
+		{Name: "placement", Run: f.replica.Run},
+		{Name: "admission", Run: f.admission.Run},
+		{Name: "warm", Run: func(ctx context.Context) error { return f.warm(ctx, m, planner) }},
+		{Name: "drain", Run: f.drain},
+		{Name: "notify", Run: f.notify},
+	}
+}
+
+// AgentType is what agents are told: the owner of the proxy that they are of.
+func (f *Fleet) AgentType() serve.AgentType {
+	return serve.AgentType{TypeURL: agentapi.OwnerURL, Resource: func(c serve.Client, v serve.View) *serve.AgentResource {
+		s, ok := seatOf(v)
+		if !ok {
+			return nil
+		}
+		return f.answer(s.notifiedOf(f.replica.Placement()), c.Secure, s.namespace, s.workload)
+	}}
+}
+
+// answer is the owner of a proxy. Replicas have one address each: an agent that came by the other kind of connection could
+// not use it, and is told to stay.
+func (f *Fleet) answer(p *place.Placement, secure bool, namespace, workload string) *serve.AgentResource {
+	address, self := p.Owner(namespace, workload)
+	if secure != f.cfg.Secure {
+		address = ""
+	}
+	return f.resource(owner{address, self})
+}
+
+// maxOwners bounds what is remembered of addresses that were; what is forgotten is encoded again.
+const maxOwners = 4096
+
+// resource is one answer, encoded once for all that get it.
+func (f *Fleet) resource(o owner) *serve.AgentResource {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.owners[o]; r != nil {
+		return r
+	}
+	r, err := serve.EncodeAgentResource(agentapi.OwnerName, agentapi.Owner{Address: o.address, Self: o.self}.Encode())
+	if err != nil {
+		f.log.Error("an owner that cannot be encoded: agents are not told of it", obs.KeyAddress, o.address, obs.KeyError, err)
+		return nil
+	}
+	if len(f.owners) >= maxOwners {
+		clear(f.owners)
+	}
+	f.owners[o] = r
+	return r
+}
+
+// seat is one stream of this replica.
+type seat struct {
+	namespace, workload string
+	leave               func()
+	notified            atomic.Pointer[place.Placement] // by which its agent is told of its owner; nil: it has not asked
+}
+
+// Join implements join.Fleet.
+func (f *Fleet) Join(namespace, workload string) join.Seat {
+	return &seat{namespace: namespace, workload: workload, leave: f.streams.Join(namespace, workload)}
+}
+
+// Leave implements join.Seat.
+func (s *seat) Leave() { s.leave() }
+
+// seatOf is the seat of a view; false: it was not let in by a fleet.
+func seatOf(v serve.View) (*seat, bool) {
+	joined, ok := v.(*join.View)
+	if !ok {
+		return nil, false
+	}
+	s, ok := joined.Seat.(*seat)
+	return s, ok
+}
+
+// Above implements join.Fleet.
+func (f *Fleet) Above() error { return f.member.Above() }
+
+// Admit implements join.Fleet: it makes a stream wait for its turn. Its errors are gRPC statuses.
+func (f *Fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error {
+	if f.leaving.Load() {
+		return status.Error(codes.Unavailable, errLeaving.Error())
+	}
+	cost := place.CostFull
+	if c.Holds {
+		cost = place.CostHolds
+	}
+	defer f.streams.Wait(node.Namespace, node.Workload)()
+	return f.admission.Wait(ctx, cost)
+}
+
+// Ready is nil where stock proxies may be sent here.
+func (f *Fleet) Ready() error {
+	switch {
+	case f.leaving.Load():
+		return errLeaving
+	case !f.warmed.Load():
+		return errors.New("the views of the proxies that will come are being planned")
+	}
+	return f.member.Above()
+}
+
+// drain keeps the balance: streams of proxies that do not follow the ring by themselves are closed, a few a second, while
+// this replica has much more than its share. Each is decided about when it is closed.
+func (f *Fleet) drain(ctx context.Context) error {
+	decide := place.NewDrain(place.DrainConfig{After: f.cfg.DrainAfter, Calm: f.cfg.DrainAfter / 2})
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			closing, again := decide.Step(f.drainInput(time.Now()))
+			if closing && !f.leaving.Load() {
+				obs.SentAway.WithLabelValues("imbalance").Add(float64(f.server.SendAway(1, agentapi.OwnerURL, false)))
+			}
+			timer.Reset(again)
+		}
+	}
+}
+
+// drainInput looks at the streams one by one only where there are too many.
+func (f *Fleet) drainInput(now time.Time) place.DrainInput {
+	numbers := f.replica.Numbers()
+	in := place.DrainInput{Now: now, Streams: f.streams.Total(), Share: numbers.Share, Peers: f.replica.Placement().Peers(), Mixed: numbers.Mixed,
+		LeaderAge: f.replica.LeaderAge(now), Random: rand.Float64()}
+	if in.Peers == 0 || float64(in.Streams) <= in.Share {
+		return in
+	}
+	streams, follow := f.server.Subscribed(agentapi.OwnerURL)
+	in.Movable = streams - follow
+	waiting := f.server.Waiting(fanout.Endpoints) + f.server.Waiting(fanout.Answers) + f.server.Waiting(fanout.Config)
+	in.Storm = waiting > max(64, in.Streams/20) || f.admission.State().Waiting > 0
+	return in
+}
+
+// Depart is the orderly way out: the others take over, the streams are sent to them over the grace period, and what is left
+// is ended by the caller. With nobody to take over, or nothing to be taken over, it returns when the ring is without this
+// replica: within milliseconds, and at once where nobody leads.
+func (f *Fleet) Depart(ctx context.Context) {
+	f.leaving.Store(true)
+	f.member.Leave()
+	leaving := place.Leaving{Began: time.Now(), Grace: f.cfg.Grace}
+	tick := time.NewTicker(leaving.StepEvery())
+	defer tick.Stop()
+	for {
+		placement, told := f.replica.Placement(), false
+		select {
+		case <-f.member.Told():
+			told = !placement.InRing()
+		default:
+		}
+		_, follow := f.server.Subscribed(agentapi.OwnerURL)
+		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Follow: follow, Peers: placement.Peers(), Told: told,
+			Led: f.replica.LeaderAge(time.Now()) > 0})
+		if !step.TellBy.IsZero() {
+			f.notifyBy.Store(&step.TellBy)
+		}
+		obs.SentAway.WithLabelValues("leaving").Add(float64(f.server.SendAway(step.Close, agentapi.OwnerURL, step.All)))
+		if step.GoAway {
+			return
+		}
+		var changed <-chan struct{}
+		if !told { // what it waits for
+			changed = placement.Superseded()
+		}
+		select {
+		case <-tick.C:
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Gauges sets the metrics that are read off the fleet, as of now.
+func (f *Fleet) Gauges(now time.Time) {
+	placement, numbers, admission := f.replica.Placement(), f.replica.Numbers(), f.admission.State()
+	s := place.SignalsOf(place.Measures{
+		Streams: f.streams.Total(), Misplaced: f.streams.Misplaced(placement.Ring(), f.cfg.Name), Numbers: numbers,
+		PushLag: f.server.Lag(now), Admission: admission,
+	})
+	obs.FleetProxies.Set(s.Fleet)
+	obs.FleetReady.Set(float64(numbers.Ready))
+	obs.Imbalance.Set(s.Imbalance)
+	obs.Misplaced.Set(s.Misplaced)
+	obs.PushLag.Set(s.PushLag)
+	obs.JoinDelay.Set(s.QueueDelay)
+	obs.JoinRate.Set(admission.Rate)
+	obs.JoinsWaiting.Set(float64(admission.Waiting))
+	obs.RingVersion.Set(float64(placement.Ring().Version()))
+}

@@ -1,0 +1,86 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/shard/place"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// placements are those of a replica b: without a ring, with a second replica a, and when a has left.
+func placements(t *testing.T) (none, two, one *place.Placement) {
+	t.Helper()
+	etcd := kvtest.Start(t)
+	a, b := replica(t, etcd, "a", time.Minute), replica(t, etcd, "b", time.Minute)
+	none = b.replica.Placement()
+	epoch := etcd.Elect("leader")
+	leading, resign := context.WithCancel(t.Context())
+	var leader sync.WaitGroup
+	leader.Go(func() { _ = place.Lead(leading, epoch, place.LeaderConfig{Store: etcd.Store, Log: quiet}) })
+	t.Cleanup(func() { resign(); leader.Wait() })
+	for _, f := range []*Fleet{a, b} {
+		f.eventually(t, "two replicas", func(p *place.Placement) bool { return len(p.Ring().Members()) == 2 && p.Peers() == 1 })
+	}
+	two = b.replica.Placement()
+	a.member.Leave()
+	b.eventually(t, "a has left", func(p *place.Placement) bool { return len(p.Ring().Members()) == 1 && p.Peers() == 0 })
+	return none, two, b.replica.Placement()
+}
+
+// Agents are told of another owner as many at a time as is said; where the proxy is to stay, and where nobody has asked, it is
+// for nothing; and who asks for the first time is told by the newest placement.
+func TestAgentsAreNotifiedInTurn(t *testing.T) {
+	none, two, one := placements(t)
+	var all []*seat
+	others := 0 // proxies that a owns while there are two
+	for i := range 60 {
+		s := &seat{namespace: fmt.Sprint("ns-", i)}
+		if all = append(all, s); s.notifiedOf(none) != none {
+			t.Fatal("not told by the placement that there was")
+		}
+		if _, self := two.Owner(s.namespace, ""); !self {
+			others++
+		}
+	}
+	if others < 10 || others > 50 {
+		t.Fatalf("a owns %d of 60", others)
+	}
+	pass := func(p *place.Placement, n int, listens bool) (notified int, r round) {
+		r = round{placement: p, n: n}
+		for _, s := range all {
+			if r.turn(s, listens) {
+				notified++
+			}
+		}
+		return notified, r
+	}
+	// Of 60 that knew no owner: who stays is told at once, who goes in turn.
+	if told, r := pass(two, 0, true); told != 60-others || r.left != others {
+		t.Errorf("with none to go: %d told, %d left", told, r.left)
+	}
+	if told, r := pass(two, 7, true); told != 7 || r.left != others-7 {
+		t.Errorf("with seven to go: %d told, %d left", told, r.left)
+	}
+	if told, r := pass(two, 1000, true); told != others-7 || r.left != 0 {
+		t.Errorf("with all to go: %d told, %d left", told, r.left)
+	}
+	if told, r := pass(two, 1000, true); told != 0 || r.left != 0 {
+		t.Errorf("when all were told: %d told, %d left", told, r.left)
+	}
+	// All are to stay at b: those who were to go are told.
+	if told, r := pass(one, 0, true); told != others || r.left != 0 {
+		t.Errorf("all stay: %d told, %d left", told, r.left)
+	}
+	// Who has not asked costs no turn, and is told by the newest when it does.
+	if told, r := pass(two, 0, false); told != 0 || r.left != 0 {
+		t.Errorf("nobody listens: %d told, %d left", told, r.left)
+	}
+	first := &seat{namespace: all[0].namespace}
+	if r := (&round{placement: two}); r.turn(first, true) || r.left != 0 || first.notifiedOf(one) != two || all[0].notifiedOf(one) != two {
+		t.Errorf("who asks for the first time is told by %v", first.notifiedOf(one))
+	}
+}

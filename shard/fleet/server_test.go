@@ -1,0 +1,87 @@
+package fleet
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/xds"
+)
+
+// one is a planner whose clients all have the same.
+type one struct{ set *manifest.Set }
+
+func (o one) Join(context.Context, serve.Client, func(fanout.Lane)) (serve.View, error) {
+	return o, nil
+}
+func (o one) Set() *manifest.Set          { return o.set }
+func (one) Namespace() string             { return "n" }
+func (one) ID() string                    { return "v" }
+func (one) Confirm(context.Context) error { return nil }
+func (one) Leave()                        {}
+
+// oneCluster is a planner whose clients all have one cluster.
+func oneCluster() one {
+	set := &manifest.Set{Revision: 1}
+	set.Types[xds.Cluster][manifest.Scope] = manifest.Of(&xds.Resource{Type: xds.Cluster, Name: "c", Version: "1"})
+	return one{set}
+}
+
+// dialed runs a server, and is a connection to it.
+func dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(serve.Options()...)
+	s.Register(g)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = g.Serve(serve.Listen(l)) })
+	done.Go(func() { _ = s.Run(ctx) })
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(); g.Stop(); cancel(); done.Wait() })
+	return conn
+}
+
+// clustersRequest is a first request, for clusters.
+func clustersRequest() *discoveryv3.DeltaDiscoveryRequest {
+	return &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL()}
+}
+
+// subscribe opens a stream that asks for clusters.
+func subscribe(t *testing.T, conn *grpc.ClientConn) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
+	t.Helper()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
+	if err == nil {
+		err = stream.Send(clustersRequest())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// soon waits, on any machine, until something is so.
+func soon(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not seen within a minute: %s", what)
+		}
+	}
+}

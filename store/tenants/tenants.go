@@ -1,0 +1,127 @@
+// Package tenants lets every replica know which namespaces belong to one tenant: the leader writes what the ingester read of their labels
+// to etcd, because records do not hold it, and all follow it there.
+//
+// Owns: tenants/labels in etcd (the leader), and what this process knows of it.  Reads: labels, from store/ingest.  Never: joins two
+// namespaces of which it does not know that they have one label.
+package tenants
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/obs"
+)
+
+// Where the labels are in etcd.
+const (
+	tenantsFolder = "tenants/"
+	tenantsPath   = tenantsFolder + "labels"
+)
+
+// Tenants are the namespaces that have ingest.TenantLabel, as etcd says. A namespace of which nothing is known is a tenant
+// of its own, so that nobody sees too much.
+type Tenants struct {
+	mu      sync.Mutex // a leaf: guards what follows
+	raw     []byte
+	values  map[string]string // never changed
+	listed  bool
+	changed chan struct{} // closed and replaced when one of them changes
+}
+
+// New knows nothing yet.
+func New() *Tenants { return &Tenants{changed: make(chan struct{})} }
+
+// Of names the tenant of a namespace; equal for all namespaces of one tenant.
+func (t *Tenants) Of(namespace string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if value := t.values[namespace]; value != "" {
+		return ingest.TenantLabel + "=" + value
+	}
+	return namespace
+}
+
+func (t *Tenants) stored() (raw []byte, listed bool, changed <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.raw, t.listed, t.changed
+}
+
+// take reads what the leader wrote. What cannot be read leaves what was known; a leader writes it again.
+func (t *Tenants) take(f kv.Folder) (err error) {
+	var raw []byte
+	for _, blob := range f.Blobs {
+		if blob.Path == tenantsPath {
+			raw = blob.Raw
+		}
+	}
+	values := map[string]string{}
+	if raw != nil {
+		err = json.Unmarshal(raw, &values)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.raw, t.listed = raw, true; err == nil {
+		t.values = values
+	}
+	close(t.changed)
+	t.changed = make(chan struct{})
+	return err
+}
+
+// Follow keeps them as etcd says, until the context ends; while etcd is away what was known stays. An error is a store that is closed.
+func (t *Tenants) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
+	folders, err := store.Follow(ctx, tenantsFolder)
+	if err != nil {
+		return err
+	}
+	for folder := range folders {
+		if err := t.take(folder); err != nil {
+			log.Warn("the tenants' namespaces cannot be read", obs.KeyError, err)
+		}
+	}
+	return nil
+}
+
+// Labels is what is known of the namespaces' labels, by namespace, and a channel that is closed when that changes; nil: not known yet.
+type Labels interface {
+	Tenants() (labels map[string]string, changed <-chan struct{})
+}
+
+// Lead writes, while this process leads, what differs from what etcd says. It returns when ctx ends or another process leads.
+func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, source Labels, log *slog.Logger) {
+	for ctx.Err() == nil {
+		stored, listed, restored := t.stored()
+		labels, changed := source.Tenants()
+		raw, err := json.Marshal(labels) // sorted by namespace
+		var again <-chan time.Time
+		if listed && labels != nil && !bytes.Equal(raw, stored) && !(len(labels) == 0 && stored == nil) {
+			if len(raw) > kv.MaxRecordBytes/2 {
+				err = fmt.Errorf("%d namespaces with the label are %d bytes, at most %d fit", len(labels), len(raw), kv.MaxRecordBytes/2)
+			}
+			if err == nil {
+				_, err = store.ChangeFenced(ctx, epoch, kv.BlobChange{Put: []kv.Blob{{Path: tenantsPath, Raw: raw}}})
+			}
+			if errors.Is(err, kv.ErrDeposed) {
+				return
+			}
+			if again = time.After(5 * time.Second); err != nil && ctx.Err() == nil {
+				log.Warn("which namespaces are one tenant's cannot be written to etcd; trying again", obs.KeyError, err)
+			}
+		}
+		select {
+		case <-restored:
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// A namespace is a tenant of its own but for what the leader says; what cannot be read leaves what was known.
+func TestTenants(t *testing.T) {
+	known := New()
+	alike := func(want bool, what string) {
+		t.Helper()
+		if (known.Of("shop") == known.Of("pay")) != want || known.Of("shop") == known.Of("other") {
+			t.Errorf("%s: shop is %q, pay %q, other %q", what, known.Of("shop"), known.Of("pay"), known.Of("other"))
+		}
+	}
+	alike(false, "nothing is known")
+	told := func(raw string) error {
+		return known.take(kv.Folder{Blobs: []kv.Blob{{Path: "tenants/else", Raw: []byte("{")}, {Path: tenantsPath, Raw: []byte(raw)}}})
+	}
+	_, listed, changed := known.stored()
+	if err := told(`{"pay":"t","shop":"t"}`); err != nil || listed {
+		t.Error(err, listed)
+	}
+	<-changed
+	alike(true, "one label")
+	if known.Of("shop") == known.Of("t") {
+		t.Error("a namespace has the name of a label")
+	}
+	if told(`{"pay":`) == nil {
+		t.Error("half a list is read")
+	}
+	alike(true, "unreadable")
+	if raw, listed, _ := known.stored(); string(raw) != `{"pay":` || !listed {
+		t.Errorf("a leader would not write it again: %q", raw)
+	}
+	if err := known.take(kv.Folder{}); err != nil {
+		t.Error(err)
+	}
+	alike(false, "gone")
+}
+
+// labels are those that an ingester knows.
+type labels struct {
+	mu      sync.Mutex
+	now     map[string]string
+	changed chan struct{}
+}
+
+func (l *labels) Tenants() (map[string]string, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now, l.changed
+}
+
+func (l *labels) become(now map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.changed)
+	l.now, l.changed = now, make(chan struct{})
+}
+
+// What the leader's ingester knows reaches all replicas through etcd, and is written again where somebody removes it; one that leads no
+// longer writes nothing, and returns.
+func TestLeaderWritesWhatReplicasRead(t *testing.T) {
+	etcd := kvtest.Start(t)
+	quiet := slog.New(slog.DiscardHandler)
+	leader, replica := New(), New()
+	running, stop := context.WithCancel(t.Context())
+	var loops sync.WaitGroup
+	t.Cleanup(func() { stop(); loops.Wait() })
+	for _, one := range []*Tenants{leader, replica} {
+		store := etcd.Connect()
+		loops.Go(func() {
+			if err := one.Follow(running, store, quiet); err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	known := &labels{changed: make(chan struct{})}
+	ended := make(chan struct{})
+	epoch := etcd.Elect("leader")
+	loops.Go(func() { leader.Lead(running, etcd.Store, epoch, known, quiet); close(ended) })
+	reads := func(what string, alike bool) {
+		t.Helper()
+		deadline := time.After(time.Minute)
+		for {
+			_, _, changed := replica.stored()
+			if (replica.Of("shop") == replica.Of("pay")) == alike {
+				return
+			}
+			select {
+			case <-changed:
+			case <-deadline:
+				t.Fatalf("%s: shop is %q, pay %q", what, replica.Of("shop"), replica.Of("pay"))
+			}
+		}
+	}
+	reads("nothing is known", false)
+	known.become(map[string]string{"shop": "t", "pay": "t"})
+	reads("one label", true)
+	removed, err := etcd.Store.ChangeFenced(t.Context(), epoch, kv.BlobChange{Delete: []string{tenantsPath}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders, err := etcd.Store.Follow(running, tenantsFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for again := false; !again; {
+		select {
+		case folder := <-folders:
+			again = len(folder.Blobs) == 1 && folder.Blobs[0].Revision > removed
+		case <-time.After(time.Minute):
+			t.Fatal("somebody removed it, and it was not written again")
+		}
+	}
+	reads("it was written again", true)
+	known.become(map[string]string{"shop": "t"})
+	reads("pay has no label any more", false)
+	etcd.Depose(epoch)
+	known.become(map[string]string{"shop": "t", "pay": "t"})
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("one that was deposed goes on")
+	}
+	if replica.Of("shop") == replica.Of("pay") {
+		t.Error("one that was deposed wrote")
+	}
+}
