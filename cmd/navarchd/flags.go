@@ -111,6 +111,7 @@ type environment struct {
 	account       string        // SERVICE_ACCOUNT; with the namespace it is the control plane's own identity
 	revision      string        // REVISION
 	watchOnly     string        // ISTIO_WATCH_NAMESPACE
+	kubeOnly      []string      // variables that are set and would restrict or add to what is read of a cluster, which is not supported
 	customHost    string        // ISTIOD_CUSTOM_HOST
 	audiences     []string      // TOKEN_AUDIENCES, comma-separated
 	certTTL       time.Duration // DEFAULT_WORKLOAD_CERT_TTL
@@ -250,7 +251,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("REVISION", text(&e.revision))
 	parse("ISTIO_WATCH_NAMESPACE", text(&e.watchOnly))
 	for _, name := range []string{"PILOT_IGNORE_RESOURCES", "PILOT_INCLUDE_RESOURCES", "SHARED_MESH_CONFIG"} {
-		parse(name, func(string) error { return errors.New("is not supported in this version") })
+		parse(name, func(string) error { e.kubeOnly = append(e.kubeOnly, name); return nil })
 	}
 	parse("ISTIOD_CUSTOM_HOST", text(&e.customHost))
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })

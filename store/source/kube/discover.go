@@ -105,7 +105,7 @@ func (s *Source) discovered(served map[kindID]kind, err error) (start []kind) {
 			f.done()
 		}
 		if s.AllowEmpty {
-			s.tells(f.replace(nil)...)
+			s.enqueue(f.replace(nil)...)
 		}
 		if len(f.table) == 0 {
 			f.stop()

@@ -21,7 +21,7 @@ import (
 )
 
 // since is what was told of a namespace after so many events, as "Op Kind name", sorted.
-func (e *ear) since(n int, namespace string) (all []string) {
+func (e *recorder) since(n int, namespace string) (all []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, event := range e.events[n:] {
@@ -33,7 +33,7 @@ func (e *ear) since(n int, namespace string) (all []string) {
 	return slices.Compact(all)
 }
 
-func (e *ear) count() int {
+func (e *recorder) count() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.events)
@@ -90,7 +90,7 @@ func TestKubeAway(t *testing.T) {
 }
 
 // untilProblem waits until there is a problem of a code, or none at all.
-func (e *ear) untilProblem(code problem.Code) {
+func (e *recorder) untilProblem(code problem.Code) {
 	e.t.Helper()
 	for until := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		all := e.s.Problems()

@@ -50,7 +50,7 @@ func (f *follower) run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is reported here
 	for ctx.Err() == nil {
 		k, delays, pauses := f.now(), backoff, backoff
-		reflector := cache.NewReflectorWithOptions(f.source.asked(f, k), k.expected, store{f, k}, cache.ReflectorOptions{Logger: &klog.Logger{}, Name: k.resource, Backoff: &delays})
+		reflector := cache.NewReflectorWithOptions(f.source.listWatch(f, k), k.expected, store{f, k}, cache.ReflectorOptions{Logger: &klog.Logger{}, Name: k.resource, Backoff: &delays})
 		for f.now() == k && ctx.Err() == nil { // until another version of the kind is read
 			began := time.Now()
 			if !f.session(ctx, reflector) {
@@ -159,7 +159,7 @@ func (st store) Update(o any) error {
 	if !st.current() {
 		return nil
 	}
-	s.tells(f.put(o.(runtime.Object))...)
+	s.enqueue(f.put(o.(runtime.Object))...)
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (st store) Delete(o any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.current() {
-		s.tells(f.remove(name{m.GetNamespace(), m.GetName()})...)
+		s.enqueue(f.remove(name{m.GetNamespace(), m.GetName()})...)
 		f.selects(m, false)
 	}
 	return nil
@@ -191,7 +191,7 @@ func (st store) Replace(list []any, _ string) error {
 		if f.complete {
 			s.repaired.Add(uint64(len(events)))
 		}
-		s.tells(events...)
+		s.enqueue(events...)
 	}
 	f.done()
 	s.synced()

@@ -222,8 +222,8 @@ func (s *Source) awaitList(ctx context.Context, k kind) bool {
 	}
 }
 
-// tells adds events to what is told next. With the lock.
-func (s *Source) tells(events ...object.Event) {
+// enqueue adds events to what is told next. With the lock.
+func (s *Source) enqueue(events ...object.Event) {
 	if s.pending = append(s.pending, events...); len(events) == 0 {
 		return
 	}
@@ -244,7 +244,7 @@ func (s *Source) synced() {
 		}
 	}
 	s.told = true
-	s.tells(object.Event{Op: object.Synced, ID: object.ID{Origin: s.origin}})
+	s.enqueue(object.Event{Op: object.Synced, ID: object.ID{Origin: s.origin}})
 	s.Log.Info("everything was read from Kubernetes", obs.KeyKinds, len(s.kinds))
 }
 

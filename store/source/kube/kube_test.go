@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 
-// ear is who is told by a Source: what there is by its word.
-type ear struct {
+// recorder takes what a Source tells: the objects that there are by its word, and all events.
+type recorder struct {
 	t *testing.T
 	s *Source
 
@@ -32,7 +32,7 @@ type ear struct {
 }
 
 // listen runs a source until the test ends.
-func listen(t *testing.T, c *controlplane.ControlPlane, tune func(*Config)) *ear {
+func listen(t *testing.T, c *controlplane.ControlPlane, tune func(*Config)) *recorder {
 	t.Helper()
 	config := Config{Kubeconfig: c.Kubeconfig(), Discover: 200 * time.Millisecond}
 	if tune != nil {
@@ -42,7 +42,7 @@ func listen(t *testing.T, c *controlplane.ControlPlane, tune func(*Config)) *ear
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &ear{t: t, s: s, objects: map[object.ID]*object.Object{}, changed: make(chan struct{})}
+	e := &recorder{t: t, s: s, objects: map[object.ID]*object.Object{}, changed: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, e.told) }()
@@ -59,7 +59,7 @@ func listen(t *testing.T, c *controlplane.ControlPlane, tune func(*Config)) *ear
 
 const patience = time.Minute
 
-func (e *ear) told(events []object.Event) {
+func (e *recorder) told(events []object.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, event := range events {
@@ -80,7 +80,7 @@ func (e *ear) told(events []object.Event) {
 }
 
 // until waits until check, which is called with the lock, answers with nothing.
-func (e *ear) until(check func() string) {
+func (e *recorder) until(check func() string) {
 	e.t.Helper()
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -99,7 +99,7 @@ func (e *ear) until(check func() string) {
 	}
 }
 
-func (e *ear) untilSynced() {
+func (e *recorder) untilSynced() {
 	e.t.Helper()
 	e.until(func() string {
 		if !e.synced {
@@ -110,7 +110,7 @@ func (e *ear) untilSynced() {
 }
 
 // names is what there is in a namespace, as "Kind name", sorted. With the lock.
-func (e *ear) names(namespace string) string {
+func (e *recorder) names(namespace string) string {
 	var all []string
 	for id := range e.objects {
 		if id.Namespace == namespace {
@@ -121,7 +121,7 @@ func (e *ear) names(namespace string) string {
 	return strings.Join(all, ", ")
 }
 
-func (e *ear) untilNames(namespace, want string) {
+func (e *recorder) untilNames(namespace, want string) {
 	e.t.Helper()
 	e.until(func() string {
 		if got := e.names(namespace); got != want {
@@ -131,7 +131,7 @@ func (e *ear) untilNames(namespace, want string) {
 	})
 }
 
-func (e *ear) find(kind, namespace, name string) *object.Object {
+func (e *recorder) find(kind, namespace, name string) *object.Object {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, o := range e.objects {

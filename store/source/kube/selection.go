@@ -117,7 +117,7 @@ func (s *Source) reselected(changed map[string]bool, more bool) {
 		}
 		for n := range f.table {
 			if is, known := changed[n.namespace]; known && !is {
-				s.tells(f.remove(n)...)
+				s.enqueue(f.remove(n)...)
 			}
 		}
 		if more {

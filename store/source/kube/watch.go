@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// asked is how a kind is listed and watched: what comes is stripped at once, every request has a deadline, and a watch that says nothing
+// listWatch is how a kind is listed and watched: what comes is stripped at once, every request has a deadline, and a watch that says nothing
 // ends.
-func (s *Source) asked(f *follower, k kind) *cache.ListWatch {
+func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 	plain := s.plain(k)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -47,7 +47,7 @@ func (s *Source) asked(f *follower, k kind) *cache.ListWatch {
 			if o.SendInitialEvents == nil {
 				s.watches.Add(1)
 			}
-			return s.heard(w, k, cancel), nil
+			return s.bounded(w, k, cancel), nil
 		},
 	}
 }
@@ -78,8 +78,8 @@ func (w *watched) ResultChan() <-chan watch.Event { return w.events }
 
 func (w *watched) Stop() { w.stop() }
 
-// heard makes a watch a watched one; cancel ends its request.
-func (s *Source) heard(inner watch.Interface, k kind, cancel context.CancelCauseFunc) *watched {
+// bounded makes a watch a watched one; cancel ends its request.
+func (s *Source) bounded(inner watch.Interface, k kind, cancel context.CancelCauseFunc) *watched {
 	stopped := make(chan struct{})
 	w := &watched{inner: inner, events: make(chan watch.Event), stop: sync.OnceFunc(func() {
 		close(stopped)

@@ -16,9 +16,9 @@ func TestSilentWatchEnds(t *testing.T) {
 		s := &Source{Config: Config{Silence: 3 * time.Minute}}
 		inner := watch.NewFake()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		w := s.heard(inner, namespaces, cancel)
+		w := s.bounded(inner, namespaces, cancel)
 		began := time.Now()
-		for range 10 { // an hour and a half would do as well
+		for range 10 {
 			time.Sleep(time.Minute)
 			inner.Action(watch.Bookmark, &corev1.Namespace{})
 			if e, ok := <-w.ResultChan(); !ok || e.Type != watch.Bookmark {
