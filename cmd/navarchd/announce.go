@@ -62,7 +62,7 @@ func countFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]
 				counts[e.ID.Kind]++
 			case object.Broken:
 				counts["not readable"]++
-			case object.Delete: // of nothing: it is the first look
+			case object.Delete, object.Forget: // of nothing: it is the first look
 			case object.Synced:
 				synced = true
 				kinds := slices.Sorted(maps.Keys(counts))
@@ -138,7 +138,7 @@ func (i *ingester) logProblems(ctx context.Context) error {
 	defer tick.Stop()
 	var last []object.Problem
 	for first := true; ; first = false {
-		all := slices.Concat(i.source.Problems(), i.loop.Problems())
+		all := slices.Concat(i.sourceProblems(), i.loop.Problems())
 		if first || lines.left > 0 || !slices.Equal(all, last) {
 			lines.step(time.Now(), all)
 			last = all

@@ -38,13 +38,14 @@ var (
 
 // config is what the command line and the environment say.
 type config struct {
-	roles     []string
-	configDir string
-	allowNone bool
-	heldFor   time.Duration // removals that are held; 0: until they are accepted
-	domain    string
-	cluster   string
-	budget    ingest.Budget // of each tenant
+	roles                  []string
+	configDir              string
+	kubeconfig, registries string // see kubernetes
+	allowNone              bool
+	heldFor                time.Duration // removals that are held; 0: until they are accepted
+	domain                 string
+	cluster                string
+	budget                 ingest.Budget // of each tenant
 
 	dataDir     string
 	stateDir    string // what survives a restart beside etcd; with the embedded etcd, the data directory
@@ -109,6 +110,8 @@ type environment struct {
 	podNamespace  string        // POD_NAMESPACE
 	account       string        // SERVICE_ACCOUNT; with the namespace it is the control plane's own identity
 	revision      string        // REVISION
+	watchOnly     string        // ISTIO_WATCH_NAMESPACE
+	kubeOnly      []string      // variables that are set and would restrict or add to what is read of a cluster, which is not supported
 	customHost    string        // ISTIOD_CUSTOM_HOST
 	audiences     []string      // TOKEN_AUDIENCES, comma-separated
 	certTTL       time.Duration // DEFAULT_WORKLOAD_CERT_TTL
@@ -137,6 +140,8 @@ func (c *config) bind(f *pflag.FlagSet) {
 	})
 	f.StringSliceVar(&c.roles, "roles", nil, "What this process does: ingest, xds, ca (default: all of them; ca only where there is a key encryption key, --kek or --data-dir).")
 	f.StringVar(&c.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML to serve; read again when it changes.")
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster to serve; beside --config-dir or instead of it.")
+	f.StringVar(&c.registries, "registries", "", "Kubernetes: serve the cluster of --kubeconfig, else the one whose service account this process has (default: Kubernetes with --kubeconfig, else none).")
 	f.BoolVar(&c.allowNone, "allow-empty", false, "Let objects go even when most or all of them vanish at once, instead of holding them until navarchctl store accept-removal.")
 	f.DurationVar(&c.heldFor, "held-removals-end-after", 0, "How long removals of many objects are held before they apply by themselves, unless everything vanished; 0: until navarchctl store accept-removal. On every process with role ingest, alike.")
 	f.IntVar(&c.budget.Objects, "tenant-max-objects", 0, "Objects that one tenant may have, EndpointSlices aside; 0: no limit. A tenant is a namespace, or those with one value of the label "+ingest.TenantLabel+".")
@@ -200,6 +205,12 @@ func (c *config) fill() {
 	}
 }
 
+// kubernetes: a Kubernetes cluster is read.
+func (c *config) kubernetes() bool { return c.kubeconfig != "" || c.registries == registryKubernetes }
+
+// registryKubernetes is the one registry that there is (istiod's --registries).
+const registryKubernetes = "Kubernetes"
+
 // hasKeyring: the process follows the keyring, be it to sign or only to say what is trusted and what is revoked.
 func (c *config) hasKeyring() bool {
 	return c.has(roleCA) || c.kek != "" && c.clientCA == "" && (c.has(roleXDS) || c.has(roleIngest))
@@ -238,6 +249,10 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("POD_NAMESPACE", text(&e.podNamespace))
 	parse("SERVICE_ACCOUNT", text(&e.account))
 	parse("REVISION", text(&e.revision))
+	parse("ISTIO_WATCH_NAMESPACE", text(&e.watchOnly))
+	for _, name := range []string{"PILOT_IGNORE_RESOURCES", "PILOT_INCLUDE_RESOURCES", "SHARED_MESH_CONFIG"} {
+		parse(name, func(string) error { e.kubeOnly = append(e.kubeOnly, name); return nil })
+	}
 	parse("ISTIOD_CUSTOM_HOST", text(&e.customHost))
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
 	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))

@@ -89,3 +89,26 @@ func TestAdvertised(t *testing.T) {
 		}
 	}
 }
+
+// Role ingest needs something to read; a registry that there is not, and variables that would change what is read of a cluster, are refused.
+func TestSourcesAreNamed(t *testing.T) {
+	for _, one := range []struct {
+		change func(*config)
+		wants  string // what is named; empty: it starts
+	}{
+		{func(*config) {}, "--kubeconfig"},
+		{func(c *config) { c.configDir = "d" }, ""},
+		{func(c *config) { c.kubeconfig = "k" }, ""},
+		{func(c *config) { c.registries = "Kubernetes" }, ""},
+		{func(c *config) { c.configDir, c.registries = "d", "Consul" }, "--registries"},
+		{func(c *config) { c.configDir, c.env.kubeOnly = "d", []string{"PILOT_IGNORE_RESOURCES"} }, ""},
+		{func(c *config) { c.kubeconfig, c.env.kubeOnly = "k", []string{"PILOT_IGNORE_RESOURCES"} }, "PILOT_IGNORE_RESOURCES"},
+	} {
+		c, said := config{roles: []string{"ingest"}}, []string{}
+		one.change(&c)
+		c.checkRoles(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+		if text := strings.Join(said, "; "); (text == "") != (one.wants == "") || !strings.Contains(text, one.wants) {
+			t.Errorf("%+v: said %q, want %q", c, text, one.wants)
+		}
+	}
+}

@@ -16,7 +16,11 @@ import (
 
 // newKeeper is who shows what the ingester holds of removals, and lets them go when an operator accepts that.
 func (i *ingester) newKeeper(name string, after time.Duration) *removal.Keeper {
-	return &removal.Keeper{Store: i.store, Holders: []removal.Holder{i.source, i.loop}, Name: name, After: after, Log: i.log}
+	holders := []removal.Holder{i.loop}
+	if i.source != nil {
+		holders = []removal.Holder{i.source, i.loop}
+	}
+	return &removal.Keeper{Store: i.store, Holders: holders, Name: name, After: after, Log: i.log}
 }
 
 // keep is the keeper's part of one term; it returns when ctx ends.

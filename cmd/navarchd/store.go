@@ -21,10 +21,10 @@ import (
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
+	"navarch.io/navarch/store/source/kube"
 	"navarch.io/navarch/store/tenants"
 )
 
@@ -41,9 +41,10 @@ func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
 	return kv.Open(cfg)
 }
 
-// ingester is the role ingest: the folder, the leader's loop, the election.
+// ingester is the role ingest: the folder, the Kubernetes cluster, the leader's loop, the election.
 type ingester struct {
-	source  *files.Source
+	source  *files.Source // nil: there is no folder
+	kube    *kube.Source  // nil: there is no cluster
 	loop    *ingest.Loop
 	lead    *lead.Elector
 	tenants *tenants.Tenants
@@ -56,9 +57,9 @@ type ingester struct {
 
 // newIngester makes the role: seen is how far this process has read the chain of heads, committed is told of each batch. Errors name flags.
 func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() kv.Place, known *tenants.Tenants, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
-	source, err := files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Log: log})
+	source, cluster, err := newSources(c, log)
 	if err != nil {
-		return nil, fmt.Errorf("--config-dir: %w", err)
+		return nil, err
 	}
 	elector, err := lead.New(lead.Config{Store: store, Name: c.processName(), Lease: c.lease, Logger: log, Alone: c.dataDir != ""})
 	if err != nil {
@@ -72,13 +73,14 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		alone:   alone,
 		tenants: known,
 		source:  source,
+		kube:    cluster,
 		lead:    elector,
 		found:   problems.NewCollector(log),
 		store:   store,
 		log:     log,
 		loop: ingest.New(ingest.Config{
 			Store: store, Sealer: sealer, Seen: seen, Log: log, Committed: committed,
-			Options: ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: normal.Options{Domain: c.domain, Cluster: c.cluster}},
+			Options: ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(source, cluster)},
 		}),
 	}
 	i.keeper = i.newKeeper(c.processName(), c.heldFor)
@@ -87,20 +89,23 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 
 // part is what the role adds to its process.
 func (i *ingester) part() part {
-	return part{tasks: []loop.Task{
-		{Name: "files", Run: func(ctx context.Context) error {
-			return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.loop.Emit))
-		}},
+	tasks := []loop.Task{
 		{Name: "ingest", Run: i.loop.Run},
 		i.takeOver(),
 		{Name: "lead", Run: func(ctx context.Context) error { return i.lead.Run(ctx, i.leads) }},
 		{Name: "problems", Run: i.logProblems},
-	}}
+	}
+	if i.source != nil {
+		tasks = append(tasks, loop.Task{Name: "files", Run: func(ctx context.Context) error {
+			return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.loop.Emit))
+		}})
+	}
+	return part{tasks: tasks}
 }
 
 // shown is what /debug shows of the role; commits are the newest of this process.
 func (i *ingester) shown(commits func() []inspect.Commit) *debug.Objects {
-	return &debug.Objects{Files: i.source.Problems, Loop: i.loop.Problems, Found: i.found, Held: i.heldProblem, Commits: commits}
+	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems, Found: i.found, Held: i.heldProblem, Commits: commits}
 }
 
 // leads is one term.
@@ -111,12 +116,16 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if err != nil {
 		return err
 	}
+	defer i.forgetKube() // after Lost: else what is forgotten would be taken out of the store
 	i.loop.Gained(epoch)
 	defer i.loop.Lost()
 	notifying, stop := context.WithCancel(ctx)
 	var others sync.WaitGroup
 	others.Go(func() { i.tenants.Lead(notifying, i.store, epoch, i.loop, i.log) })
 	others.Go(func() { i.keep(notifying, epoch) })
+	if i.kube != nil {
+		others.Go(func() { _ = i.kube.Run(notifying, i.loop.Emit) }) // its error is the context's
+	}
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
 	others.Go(func() {
 		if err := i.found.Run(notifying, i.store); err != nil {

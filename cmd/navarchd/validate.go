@@ -39,8 +39,14 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 			refuse("--roles: unknown role %q (there are: %v)", r, existing)
 		}
 	}
-	if c.has(roleIngest) && c.configDir == "" {
-		refuse("--config-dir is needed for role ingest")
+	if c.has(roleIngest) && c.configDir == "" && !c.kubernetes() {
+		refuse("--config-dir is needed for role ingest, or --kubeconfig, or --registries=Kubernetes in a Pod")
+	}
+	if c.kubernetes() && len(c.env.kubeOnly) > 0 {
+		refuse("environment %s: not supported in this version with --kubeconfig or --registries", strings.Join(c.env.kubeOnly, ", "))
+	}
+	if c.registries != "" && c.registries != registryKubernetes {
+		refuse("--registries: %q; want %s", c.registries, registryKubernetes)
 	}
 	if c.has(roleCA) && c.clientCA != "" {
 		refuse("--tls-client-ca goes without role ca, which verifies clients against its own roots")

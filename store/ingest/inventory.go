@@ -82,27 +82,26 @@ func (w *inventory) Mesh() *meshv1.MeshConfig                 { return w.mesh }
 func (w *inventory) Networks() *meshv1.MeshNetworks           { return w.networks }
 
 // take applies events that belong together: first what is joined with, then everything that is touched, each once.
-// synced: Synced was among them.
-func (w *inventory) take(events []object.Event) (synced bool) {
+func (w *inventory) take(events []object.Event) {
 	touched := map[object.ID]bool{}
 	for _, e := range events {
 		w.noteTenant(e)
 		switch e.Op {
 		case object.Synced:
-			synced = true
 		case object.Put:
 			w.putGuarded(e.Object, touched)
 		case object.Delete:
 			w.remove(e, touched)
 		case object.Broken:
 			w.broken(e)
+		case object.Forget:
+			w.forget(e.ID.Origin, touched)
 		}
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
 		w.normalise(id)
 	}
 	w.settle()
-	return synced
 }
 
 func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
@@ -112,6 +111,7 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 		w.objects[o.ID] = e
 	}
 	e.object = o
+	w.touchOther(o.ID, touched)
 	switch {
 	case !normal.Served(o): // its problem says so, and what was good of it stands
 		touched[o.ID] = true
@@ -149,7 +149,6 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 			w.touch(o.ID, touched)
 		}
 	case w.normal.IsMesh(o.ID):
-		w.meshID = o.ID
 		w.putMesh(e, touched)
 	default:
 		touched[o.ID] = true
@@ -158,6 +157,13 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 
 // putMesh takes a mesh configuration; a part that cannot be read leaves what was good of it.
 func (w *inventory) putMesh(e *entry, touched map[object.ID]bool) {
+	if w.yields(e.object.ID, e) {
+		return
+	}
+	w.meshID = e.object.ID
+	if _, other := w.other(w.meshID); other != nil {
+		w.setRecords(other, nil, nil)
+	}
 	parsed := w.normal.ParseMesh(e.object)
 	e.spoiled = parsed.Config == nil
 	w.setProblems(e.object.ID, e, parsed.Problems)
@@ -228,7 +234,12 @@ func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	delete(w.namespaces, e.ID)
 	delete(w.roles, e.ID)
 	w.touch(e.ID, touched)
-	if w.normal.IsMesh(e.ID) {
+	w.touchOther(e.ID, touched)
+	if w.normal.IsMesh(e.ID) && e.ID == w.meshID {
+		if _, other := w.other(e.ID); other != nil && other.object != nil {
+			w.putMesh(other, touched)
+			return
+		}
 		w.setMesh(model.DefaultMesh().Spec, touched)
 		w.setNetworks(&meshv1.MeshNetworks{}, touched)
 	}
@@ -274,6 +285,9 @@ func (w *inventory) closeUnread(id object.ID, location string, e *entry) bool {
 func (w *inventory) normalise(id object.ID) {
 	e := w.objects[id]
 	if e == nil || e.object == nil {
+		return
+	}
+	if w.yields(id, e) || w.normal.IsMesh(id) && normal.Served(e.object) { // which putMesh reads
 		return
 	}
 	w.normalised++

@@ -36,8 +36,16 @@ func (w *inventory) noteNamespace(e object.Event) {
 	case e.ID.Origin.Cluster() != "": // whose a namespace is, the config cluster says
 		return
 	case e.Op == object.Put && e.Object.ID.Group == "" && e.Object.ID.Kind == "Namespace":
+		if _, yields := e.ID.Origin.Before(); yields {
+			if _, other := w.other(e.ID); other != nil {
+				return
+			}
+		}
 		name, value = e.Object.ID.Name, e.Object.Labels[TenantLabel]
 	case e.Op == object.Delete && e.ID.Group == "" && e.ID.Kind == "Namespace":
+		if _, other := w.other(e.ID); other != nil && other.object != nil {
+			value = other.object.Labels[TenantLabel]
+		}
 	default:
 		return
 	}
@@ -66,7 +74,7 @@ func (l *Loop) Tenants() (map[string]string, <-chan struct{}) {
 }
 
 func (t *tenantsOf) publish(s *State) {
-	if !s.synced || t.values != nil && t.version == s.labels.version { // only the loop writes
+	if len(s.unsynced) > 0 || t.values != nil && t.version == s.labels.version { // only the loop writes
 		return
 	}
 	t.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -114,6 +115,9 @@ type Options struct {
 	AllowEmpty bool
 	// Budget bounds what each tenant may have; the zero value: nothing does.
 	Budget Budget
+	// Sources are the origins of those that have to have told everything (object.Synced) before anything is written; nil: the zero Origin,
+	// which the folder of files has there.
+	Sources []origin.Origin
 	// Crashes is where panics over single objects go; nil: one of its own.
 	Crashes *crash.Log
 }
@@ -130,7 +134,7 @@ type Stats struct {
 type State struct {
 	*inventory
 	allowEmpty    bool
-	synced        bool
+	unsynced      map[origin.Origin]bool // sources that have not told everything; empty: all have
 	leading       bool
 	phase         phase
 	epoch         kv.Epoch
@@ -166,7 +170,14 @@ func NewState(o Options) *State {
 	if o.Budget != (Budget{}) {
 		w.ledger = newLedger(o.Budget)
 	}
-	return &State{inventory: w, allowEmpty: o.AllowEmpty, queue: newQueue(), level: Levelled{Level: model.Level},
+	if o.Sources == nil {
+		o.Sources = []origin.Origin{{}}
+	}
+	unsynced := map[origin.Origin]bool{}
+	for _, source := range o.Sources {
+		unsynced[source] = true
+	}
+	return &State{inventory: w, allowEmpty: o.AllowEmpty, unsynced: unsynced, queue: newQueue(), level: Levelled{Level: model.Level},
 		withheld: map[model.Key]bool{}, held: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
 		reencryptions: map[model.Key]reencryption{}, dirty: map[model.Key]bool{}, restore: map[string]kv.Value{}}
 }
@@ -179,7 +190,8 @@ func (s *State) Step(event Event) []Effect {
 	case Emits:
 		for _, emit := range e {
 			s.heard = emit.At
-			s.synced = s.take(emit.Objects) || s.synced
+			s.heed(emit.Objects)
+			s.take(emit.Objects)
 			s.collect()
 		}
 		if s.phase == idle {
@@ -236,11 +248,24 @@ func (s *State) Step(event Event) []Effect {
 
 // start begins the full comparison, as soon as this process leads and the source has told everything.
 func (s *State) start(again bool) []Effect {
-	if !s.leading || !s.synced {
+	if !s.leading || len(s.unsynced) > 0 {
 		return nil
 	}
 	s.phase, s.queue, s.altered = loading, newQueue(), false // it finds what waits
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
+}
+
+// heed takes down which sources have told everything. While one of them has not, since it begins anew (Forget), nothing is written.
+func (s *State) heed(events []object.Event) {
+	for _, e := range events {
+		switch e.Op {
+		case object.Synced:
+			delete(s.unsynced, e.ID.Origin)
+		case object.Forget:
+			s.unsynced[e.ID.Origin], s.phase = true, idle
+		case object.Put, object.Delete, object.Broken:
+		}
+	}
 }
 
 func (s *State) lose() {

@@ -133,7 +133,7 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	if n.misplaced(r, obj.ID) {
 		return r.result(nil)
 	}
-	policy := isPolicy(obj.ID)
+	policy := IsPolicy(obj.ID)
 	if kind.fn == nil && !r.spoiled {
 		return Result{}
 	}

@@ -288,7 +288,7 @@ func FuzzObject(f *testing.F) {
 				t.Fatalf("record %v", record.Meta().Key)
 			}
 		}
-		if r.Spoiled && isPolicy(o.ID) && !r.Closed.(*model.Policy).Spec.Closed {
+		if r.Spoiled && IsPolicy(o.ID) && !r.Closed.(*model.Policy).Spec.Closed {
 			t.Fatal("a spoiled policy is not closed")
 		}
 		ParsePod(o)

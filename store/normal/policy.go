@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-func isPolicy(id object.ID) bool {
+// IsPolicy says whether an object is a policy: one that is left out would open what it closes.
+func IsPolicy(id object.ID) bool {
 	return id.Group == groupSecurity && (id.Kind == "AuthorizationPolicy" || id.Kind == "PeerAuthentication")
 }
 
@@ -21,7 +22,7 @@ func isPolicy(id object.ID) bool {
 // read of it; with a nil JSON or an unreadable selector it selects all of its namespace (of the mesh, in the root
 // namespace). Nil for objects that are no policies, have no name or are not of the config cluster.
 func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
-	if !isPolicy(obj.ID) || obj.ID.Name == "" || obj.ID.Origin.Cluster() != "" {
+	if !IsPolicy(obj.ID) || obj.ID.Name == "" || obj.ID.Origin.Cluster() != "" {
 		return nil
 	}
 	kind, _ := model.ParseKind(obj.ID.Kind)

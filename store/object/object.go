@@ -22,7 +22,8 @@ const (
 	Put    Op = iota + 1 // the object exists and has this content
 	Delete               // the object is gone; only its ID counts
 	Broken               // the object exists and cannot be read: Problem says why; what was good before stands
-	Synced               // no object: everything that existed when the source started (or was re-read) has been told
+	Synced               // no object: everything that existed when the source started (or was re-read) has been told; ID has the source's origin, of files none
+	Forget               // no object: what the source of the ID's origin told does not count any more, until it has told everything again and Synced
 )
 
 // ID names an object as its API does, and says where it is. Group is empty for the core API; the version is left out, since one
@@ -88,7 +89,7 @@ type Object struct {
 	Created     time.Time
 	Labels      map[string]string
 	Annotations map[string]string
-	// JSON is the whole object, as JSON.
+	// JSON is the whole object, as JSON; a source may leave out what no record needs.
 	JSON []byte
 	// UID, Generation and ResourceVersion are the source's, where it has them: of a file they are what somebody wrote there. No record
 	// has them.

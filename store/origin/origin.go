@@ -16,9 +16,15 @@ type Origin struct{ pair unique.Handle[pair] }
 
 type pair struct{ cluster, source string }
 
+// The kinds of source.
+const (
+	Files = "files" // a folder of files
+	Kube  = "kube"  // a Kubernetes API server
+)
+
 // New is the origin of what a source tells of a cluster. The config cluster, which alone gives configuration kinds, is "", whatever
 // --cluster-id calls it: so it comes first in every order, and keeps its records where it gets another name. Others have the name that
-// CLUSTER_ID has in the metadata of their proxies (see CheckCluster). Source is the kind of source: "files".
+// CLUSTER_ID has in the metadata of their proxies (see CheckCluster). Source is the kind of source: Files or Kube.
 func New(cluster, source string) Origin {
 	if cluster == "" && source == "" {
 		return Origin{}
@@ -38,6 +44,23 @@ func (o Origin) Cluster() string { return o.value().cluster }
 
 // Source is the kind of source; empty: no object says it.
 func (o Origin) Source() string { return o.value().source }
+
+// Before is the origin whose object stands in place of an object of the same name of this origin: a cluster's API server is believed before a
+// file that says the same of it. False: there is none.
+func (o Origin) Before() (Origin, bool) {
+	if o.Source() != Files {
+		return Origin{}, false
+	}
+	return New(o.Cluster(), Kube), true
+}
+
+// After is the inverse of Before.
+func (o Origin) After() (Origin, bool) {
+	if o.Source() != Kube {
+		return Origin{}, false
+	}
+	return New(o.Cluster(), Files), true
+}
 
 // Suffix is what tells an object of this origin apart for people: " in cluster NAME"; empty for the config cluster.
 func (o Origin) Suffix() string {

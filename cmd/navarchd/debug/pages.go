@@ -64,7 +64,7 @@ type Proxies struct {
 
 // Objects are what role ingest shows.
 type Objects struct {
-	Files   func() []object.Problem        // of the folder
+	Sources func() []object.Problem        // of the folder and the cluster
 	Loop    func() []object.Problem        // of the objects that the ingester knows
 	Found   *problems.Collector            // what the replicas found, while this process leads
 	Held    func() (inspect.Problem, bool) // a mass removal that waits for an operator
@@ -268,7 +268,7 @@ func (o *Objects) reported(sees authz.Visible) (all []inspect.Problem) {
 	if held, is := o.Held(); is && sees.Of("") {
 		all = append(all, held)
 	}
-	for _, list := range [][]object.Problem{o.Files(), o.Loop()} {
+	for _, list := range [][]object.Problem{o.Sources(), o.Loop()} {
 		for _, one := range list {
 			if !sees.Of(ingest.NamespaceOf(one)) {
 				continue

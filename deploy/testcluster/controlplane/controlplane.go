@@ -98,8 +98,17 @@ func start(o Options, dir string) (*ControlPlane, error) {
 	if err := c.startAPIServer(); err != nil {
 		return c, err
 	}
-	if err := c.applyCRDs(top); err != nil {
-		return c, err
+	var crds []string
+	if o.Istio {
+		crds = append(crds, "istio")
+	}
+	if o.GatewayAPI {
+		crds = append(crds, "gateway-api")
+	}
+	if len(crds) > 0 {
+		if err := c.applyCRDs(crds...); err != nil {
+			return c, err
+		}
 	}
 	if len(o.Controllers) > 0 {
 		return c, c.startManager(addresses[3])

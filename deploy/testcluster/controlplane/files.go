@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -53,23 +54,24 @@ func (c *ControlPlane) writeKubeconfig() error {
 	}, c.Kubeconfig())
 }
 
-// applyCRDs makes the definitions of the kinds that the options name, and waits until they are served.
-func (c *ControlPlane) applyCRDs(top string) error {
-	for name, wanted := range map[string]bool{"istio": c.options.Istio, "gateway-api": c.options.GatewayAPI} {
-		if !wanted {
-			continue
-		}
-		file := filepath.Join(top, ".tools", "crds", name+".yaml")
+// ApplyCRDs makes the definitions of the kinds of "istio" or "gateway-api", and waits until they are served.
+func (c *ControlPlane) ApplyCRDs(t testing.TB, names ...string) {
+	t.Helper()
+	if err := c.applyCRDs(names...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *ControlPlane) applyCRDs(names ...string) error {
+	for _, name := range names {
+		file := filepath.Join(filepath.Dir(c.bin), "crds", name+".yaml")
 		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("no %s: run `make kube-tools` (%w)", filepath.Base(file), err)
 		}
-		// create: the annotation of apply would be longer than annotations may be.
-		if _, err := c.kubectl(strings.NewReader(""), "create", "--validate=false", "-f", file); err != nil {
+		// Not client-side apply: its annotation would be longer than annotations may be.
+		if _, err := c.kubectl(strings.NewReader(""), "apply", "--server-side", "--validate=false", "-f", file); err != nil {
 			return err
 		}
-	}
-	if !c.options.Istio && !c.options.GatewayAPI {
-		return nil
 	}
 	_, err := c.kubectl(strings.NewReader(""), "wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
 	return err

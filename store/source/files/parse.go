@@ -51,9 +51,6 @@ func parse(config, path string, data []byte) []doc {
 	return docs
 }
 
-// sourceName is that of this source in origins.
-const sourceName = "files"
-
 // clusterFolder is how the name of a top-level folder begins that holds the objects of another cluster than the config cluster.
 const clusterFolder = "cluster="
 
@@ -62,7 +59,7 @@ func originOf(config, path string) (origin.Origin, error) {
 	folder, _, below := strings.Cut(path, "/")
 	name, is := strings.CutPrefix(folder, clusterFolder)
 	if !is || !below {
-		return origin.New("", sourceName), nil
+		return origin.New("", origin.Files), nil
 	}
 	if err := origin.CheckCluster(name); err != nil {
 		return origin.Origin{}, fmt.Errorf("folder %.300q: %w", folder, err)
@@ -70,7 +67,7 @@ func originOf(config, path string) (origin.Origin, error) {
 	if name == config {
 		name = ""
 	}
-	return origin.New(name, sourceName), nil
+	return origin.New(name, origin.Files), nil
 }
 
 func documents(path string, data []byte) []doc {

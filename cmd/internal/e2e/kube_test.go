@@ -1,0 +1,169 @@
+//go:build kube
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// shopObjects is the demo's objects as a user applies them: without the EndpointSlices, which the controllers make, and Pods without an owner
+// that is not there. pods are the names of the Pods, with their namespaces.
+func shopObjects(t *testing.T) (objects string, pods [][2]string) {
+	t.Helper()
+	files, err := filepath.Glob("../../../deploy/demo/shop/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no objects of the shop: %v", err)
+	}
+	var all bytes.Buffer
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for doc := range bytes.SplitSeq(raw, []byte("\n---\n")) {
+			var o map[string]any
+			if err := yaml.Unmarshal(doc, &o); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if o == nil || o["kind"] == "EndpointSlice" {
+				continue
+			}
+			if meta := o["metadata"].(map[string]any); o["kind"] == "Pod" {
+				delete(meta, "ownerReferences")
+				pods = append(pods, [2]string{meta["namespace"].(string), meta["name"].(string)})
+			}
+			line, err := json.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(append(line, "\n---\n"...))
+		}
+	}
+	return all.String(), pods
+}
+
+// navarchd serves a cluster by its kubeconfig: the shop as kubectl applies it, with EndpointSlices by the controllers and Pods whose status the
+// test writes. An edit arrives. Of two processes the one that leads alone watches; when it is killed the other one takes over, and what changed
+// meanwhile arrives. A Service of a file beside it is served, and one of the same name as the cluster's is named as a problem.
+func TestKubeShop(t *testing.T) {
+	c := controlplane.Start(t, controlplane.Options{Istio: true, Controllers: []string{"endpointslice-controller"}})
+	objects, pods := shopObjects(t)
+	c.Kubectl(t, objects, "apply", "-f", "-")
+	for i, pod := range pods {
+		c.Kubectl(t, "", "-n", pod[0], "patch", "pod", pod[1], "--subresource=status", "-p",
+			fmt.Sprintf(`{"status": {"phase": "Running", "podIP": "10.244.0.%d", "podIPs": [{"ip": "10.244.0.%[1]d"}], "conditions": [{"type": "Ready", "status": "True"}]}}`, i+10))
+	}
+	before := watchers(t, c)
+	dir := t.TempDir()
+	write(t, dir, "services.yaml", `
+apiVersion: v1
+kind: Service
+metadata: {name: ratings, namespace: backend}
+spec: {clusterIP: 10.96.99.1, ports: [{name: http, port: 9999}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: old, namespace: shop}
+spec: {clusterIP: 10.96.99.2, ports: [{name: http, port: 8000}]}
+`)
+	args := []string{"--roles=ingest,xds", "--kubeconfig", c.Kubeconfig(), "--config-dir", dir, "--etcd-endpoints=" + kvtest.Start(t).Endpoint(), "--leader-lease=2s"}
+	first := startNamed(t, "first", args...)
+	eventually(t, patience, first.leading)
+	second := startNamed(t, "second", args...)
+	has := func(d *daemon, name string, contains ...string) func() error {
+		return func() error {
+			got, err := everything(t.Context(), d.grpc, node("shop", "web", "10.244.0.250"))
+			if err != nil {
+				return err
+			}
+			body, there := got[name]
+			for _, text := range contains {
+				if !strings.Contains(string(body), text) {
+					return fmt.Errorf("%s (there: %v) has no %q", name, there, text)
+				}
+			}
+			return nil
+		}
+	}
+	const ratings = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment outbound|8000||ratings.backend.svc.cluster.local"
+	addresses := func(d *daemon, want int) func() error {
+		return func() error {
+			got, err := everything(t.Context(), d.grpc, node("shop", "web", "10.244.0.250"))
+			if err != nil {
+				return err
+			}
+			var cla endpointv3.ClusterLoadAssignment
+			if err := proto.Unmarshal(got[ratings], &cla); err != nil {
+				return err
+			}
+			n := 0
+			for _, l := range cla.Endpoints {
+				for _, e := range l.LbEndpoints {
+					if a := e.GetEndpoint().GetAddress().GetSocketAddress(); strings.HasPrefix(a.GetAddress(), "10.244.0.") && a.GetPortValue() == 8080 {
+						n++
+					}
+				}
+			}
+			if n != want {
+				return fmt.Errorf("ratings has %d endpoints, want %d: %v", n, want, &cla)
+			}
+			return nil
+		}
+	}
+	for _, d := range []*daemon{first, second} {
+		eventually(t, patience, addresses(d, 2))
+	}
+	eventually(t, patience, has(second, "type.googleapis.com/envoy.config.cluster.v3.Cluster outbound|8000||old.shop.svc.cluster.local", "old"))
+	eventually(t, patience, func() error {
+		page, err := get(first.http, "/debug/problems")
+		if err == nil && !strings.Contains(page, "is in Kubernetes too, which wins") {
+			err = fmt.Errorf("the loser is not named: %s", page)
+		}
+		return err
+	})
+	if n := watchers(t, c) - before; n != 1 {
+		t.Errorf("%d processes watch Pods, want the leader alone", n)
+	}
+	first.kill()
+	ratingsPod := ""
+	for _, pod := range pods {
+		if strings.HasPrefix(pod[1], "ratings-") {
+			ratingsPod = pod[1]
+		}
+	}
+	c.Kubectl(t, "", "-n", "backend", "delete", "pod", ratingsPod, "--grace-period=0", "--force")
+	eventually(t, patience, addresses(second, 1))
+	eventually(t, patience, second.leading)
+	if n := watchers(t, c) - before; n != 1 {
+		t.Errorf("%d processes watch Pods after a takeover, want one", n)
+	}
+}
+
+var podWatches = regexp.MustCompile(`(?m)^apiserver_longrunning_requests\{[^}]*resource="pods"[^}]*verb="WATCH"[^}]*\} (\d+)`)
+
+// watchers is how many watches of Pods the API server has.
+func watchers(t *testing.T, c *controlplane.ControlPlane) (n int) {
+	t.Helper()
+	for _, m := range podWatches.FindAllStringSubmatch(c.Kubectl(t, "", "get", "--raw", "/metrics"), -1) {
+		var one int
+		if _, err := fmt.Sscan(m[1], &one); err != nil {
+			t.Fatal(err)
+		}
+		n += one
+	}
+	return n
+}

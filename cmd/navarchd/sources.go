@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/source/files"
+	"navarch.io/navarch/store/source/kube"
+)
+
+// newSources makes what the configuration comes from: a folder, a Kubernetes cluster, or both; nil: there is none.
+func newSources(c *config, log *slog.Logger) (folder *files.Source, cluster *kube.Source, err error) {
+	if c.configDir != "" {
+		if folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Log: log}); err != nil {
+			return nil, nil, fmt.Errorf("--config-dir: %w", err)
+		}
+	}
+	if c.kubernetes() {
+		cluster, err = kube.New(kube.Config{Kubeconfig: c.kubeconfig, SystemNamespace: c.env.podNamespace, Revision: c.env.revision,
+			Namespace: c.env.watchOnly, AllowEmpty: c.allowNone, Log: log})
+		if err != nil {
+			return nil, nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
+		}
+	}
+	return folder, cluster, nil
+}
+
+// normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
+func (c *config) normal() normal.Options {
+	o := normal.Options{Domain: c.domain, Cluster: c.cluster}
+	if c.kubernetes() {
+		o.SystemNamespace, o.Revision = c.env.podNamespace, c.env.revision
+	}
+	return o
+}
+
+// sourcesOf is the origins of the sources that have to have told everything before anything is written.
+func sourcesOf(folder *files.Source, cluster *kube.Source) (all []origin.Origin) {
+	if folder != nil {
+		all = append(all, origin.Origin{})
+	}
+	if cluster != nil {
+		all = append(all, cluster.Origin())
+	}
+	return all
+}
+
+// forgetKube drops what a term has read of the cluster: only the leader watches it, and the next term begins anew.
+func (i *ingester) forgetKube() {
+	if i.kube != nil {
+		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: i.kube.Origin()}}})
+	}
+}
+
+// sourceProblems is what is wrong with the sources themselves.
+func (i *ingester) sourceProblems() (all []object.Problem) {
+	if i.source != nil {
+		all = i.source.Problems()
+	}
+	if i.kube != nil {
+		all = append(all[:len(all):len(all)], i.kube.Problems()...)
+	}
+	return all
+}

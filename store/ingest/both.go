@@ -1,0 +1,73 @@
+package ingest
+
+import (
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
+)
+
+// Two sources may tell of one cluster: a folder of files and its API server. Of two objects of the same kind, namespace and name the API
+// server's stands (origin.Before), and a problem names the other one; policies of both apply, since leaving one out would open what it
+// closes.
+
+// other is the object of the same name that the other source told, or nil.
+func (w *inventory) other(id object.ID) (object.ID, *entry) {
+	from, is := id.Origin.Before()
+	if !is {
+		if from, is = id.Origin.After(); !is {
+			return object.ID{}, nil
+		}
+	}
+	id.Origin = from
+	return id, w.objects[id]
+}
+
+// touchOther has the loser of two objects of one name normalised again, since the other one has come or gone.
+func (w *inventory) touchOther(id object.ID, touched map[object.ID]bool) {
+	other, e := w.other(id)
+	switch _, yields := id.Origin.Before(); {
+	case e == nil:
+	case yields:
+		touched[id] = true
+	default:
+		touched[other] = true
+	}
+}
+
+// yields says whether the other source's object stands in place of this one, which then has no records.
+func (w *inventory) yields(id object.ID, e *entry) bool {
+	from, is := id.Origin.Before()
+	if !is || normal.IsPolicy(id) {
+		return false
+	}
+	before := id
+	before.Origin = from
+	if w.objects[before] == nil {
+		return false
+	}
+	if w.ledger != nil {
+		w.withdraw(id, e)
+	}
+	e.mesh, e.spoiled, e.closed = false, false, false
+	w.setRefs(id, e, nil)
+	w.setRecords(e, nil, nil)
+	location := ""
+	if e.object != nil {
+		location = e.object.Location
+	}
+	w.setProblems(id, e, []object.Problem{{ID: id, Location: location, Code: problem.Duplicate, Severity: problem.Warning,
+		Message: "is in Kubernetes too, which wins; this one applies when that one goes"}})
+	return true
+}
+
+// forget takes away everything that came from one source.
+func (w *inventory) forget(from origin.Origin, touched map[object.ID]bool) {
+	for id := range w.objects {
+		if id.Origin == from {
+			gone := object.Event{Op: object.Delete, ID: id}
+			w.noteTenant(gone)
+			w.remove(gone, touched)
+		}
+	}
+}

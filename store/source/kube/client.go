@@ -1,0 +1,78 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Requests a second, as istiod has them (--kubernetesApiQPS, --kubernetesApiBurst).
+const (
+	requestRate  = 80
+	requestBurst = 160
+)
+
+// clients talk to one API server: in protobuf about Kubernetes' own kinds, in JSON about others.
+type clients struct {
+	typed   map[schema.GroupVersion]rest.Interface
+	dynamic dynamic.Interface
+}
+
+// connect reads a kubeconfig, or that of the Pod that this process is in.
+func connect(kubeconfig string) (*clients, error) {
+	config, err := rest.InClusterConfig()
+	if kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, fmt.Errorf("no kubeconfig is given, and this process is not in a Pod: %w", err)
+		}
+		return nil, err
+	}
+	config.QPS, config.Burst, config.WarningHandler = requestRate, requestBurst, rest.NoWarnings{}
+	scheme := runtime.NewScheme()
+	c := &clients{typed: map[schema.GroupVersion]rest.Interface{}}
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, rbacv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion, rbacv1.SchemeGroupVersion} {
+		typed := rest.CopyConfig(config)
+		typed.GroupVersion, typed.APIPath = &gv, "/apis"
+		if gv.Group == "" {
+			typed.APIPath = "/api"
+		}
+		typed.ContentType, typed.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+		typed.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+		if c.typed[gv], err = rest.RESTClientFor(typed); err != nil {
+			return nil, err
+		}
+	}
+	c.dynamic, err = dynamic.NewForConfig(config)
+	return c, err
+}
+
+// get reads a page of the API server's as JSON into a value; nil: only whether it answers counts.
+func (c *clients) get(ctx context.Context, path string, into any) error {
+	answer := c.typed[corev1.SchemeGroupVersion].Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
+	raw, err := answer.Raw()
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}

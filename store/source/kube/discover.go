@@ -1,0 +1,125 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/store/obs"
+)
+
+// served asks the API server which kinds of Istio and of the Gateway API it serves. While it starts it may not know all of them yet, so
+// it has to be ready.
+func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, errNoAnswer)
+	defer cancel()
+	if err := s.clients.get(ctx, "/readyz", nil); err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("it is not ready: %w", err)
+	}
+	var groups metav1.APIGroupList
+	if err := s.clients.get(ctx, "/apis", &groups); err != nil {
+		return nil, err
+	}
+	found := map[kindID]kind{}
+	for _, g := range groups.Groups {
+		if !wanted(g.Name) {
+			continue
+		}
+		served := []string{g.PreferredVersion.Version}
+		for _, v := range g.Versions {
+			if v.Version != g.PreferredVersion.Version {
+				served = append(served, v.Version)
+			}
+		}
+		// A kind may be served in fewer versions than its group.
+		for _, version := range inOrder(g.Name, served) {
+			var list metav1.APIResourceList
+			if err := s.clients.get(ctx, "/apis/"+g.Name+"/"+version, &list); err != nil {
+				return nil, err
+			}
+			for _, r := range list.APIResources {
+				k := s.custom(g.Name, version, r.Kind, r.Name, r.Namespaced)
+				watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") && !strings.Contains(r.Name, "/")
+				if _, better := found[k.id()]; watched && !better {
+					found[k.id()] = k
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// inOrder is the versions of a group that are read, the best first.
+func inOrder(group string, served []string) (all []string) {
+	for len(served) > 0 {
+		v := best(group, served)
+		if v == "" {
+			break
+		}
+		all = append(all, v)
+		served = slices.DeleteFunc(slices.Clone(served), func(s string) bool { return s == v })
+	}
+	return all
+}
+
+// missing is how many times in a row a kind must not be served to count as gone.
+const missing = 3
+
+// discovered takes what the API server serves now, and returns the kinds that are new.
+func (s *Source) discovered(served map[kindID]kind, err error) (start []kind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wrong = ""; err != nil {
+		s.wrong = brief(err)
+		return nil
+	}
+	for id, k := range served {
+		switch f := s.kinds[id]; {
+		case f == nil:
+			start = append(start, k)
+			if s.told {
+				s.Log.Info("a kind is served that was not: it is read", obs.KeyKind, k.kind, obs.KeyVersion, k.version)
+			}
+		case f.kind.version != k.version || f.gone:
+			f.missed, f.gone = 0, false
+			f.use(k)
+		default:
+			f.missed = 0
+		}
+	}
+	for id, f := range s.kinds {
+		if _, is := served[id]; is || !wanted(id.group) {
+			continue
+		}
+		if f.missed++; f.missed < missing || f.gone {
+			continue
+		}
+		f.gone = true
+		s.Log.Info("a kind is not served any more", obs.KeyKind, id.kind)
+		if !f.complete { // its first list will not come
+			f.done()
+		}
+		if s.AllowEmpty {
+			s.enqueue(f.replace(nil)...)
+		}
+		if len(f.table) == 0 {
+			f.stop()
+			delete(s.kinds, id)
+		}
+	}
+	slices.SortFunc(start, func(a, b kind) int { return strings.Compare(a.group+"/"+a.kind, b.group+"/"+b.kind) })
+	return start
+}
+
+// brief is an error in one line of bounded length.
+func brief(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errNoAnswer
+	}
+	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(err.Error()), " "))
+}

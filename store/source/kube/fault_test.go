@@ -1,0 +1,247 @@
+//go:build kube
+
+package kube
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// since is what was told of a namespace after so many events, as "Op Kind name", sorted.
+func (e *recorder) since(n int, namespace string) (all []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, event := range e.events[n:] {
+		if event.ID.Namespace == namespace {
+			all = append(all, fmt.Sprint(event.Op, " ", event.ID.Kind, " ", event.ID.Name))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (e *recorder) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.events)
+}
+
+// The API server is away, and what changes meanwhile is told when it is back, and nothing else: once where the watches can go on, once where
+// it was killed and etcd compacted, so that they cannot (410).
+func TestKubeAway(t *testing.T) {
+	c := controlplane.Start(t, controlplane.Options{Istio: true})
+	l, kubeconfig := linkTo(t, c)
+	e := listen(t, c, func(config *Config) { config.Kubeconfig = kubeconfig })
+	e.untilSynced()
+	c.Kubectl(t, "", "create", "namespace", "shop")
+	for _, name := range []string{"a", "b", "c"} {
+		c.Kubectl(t, virtualService(name, "1s"), "-n", "shop", "apply", "-f", "-")
+	}
+	e.untilNames("shop", "VirtualService a, VirtualService b, VirtualService c")
+	for _, compacted := range []bool{false, true} {
+		before, lists := e.count(), e.s.Stats().Lists
+		l.setCut(true)
+		e.untilProblem(problem.Unreadable)
+		c.Kubectl(t, "", "-n", "shop", "delete", "virtualservice", "a")
+		c.Kubectl(t, virtualService("b", fmt.Sprintf("%ds", before+2)), "-n", "shop", "apply", "-f", "-")
+		c.Kubectl(t, virtualService("d", "1s"), "-n", "shop", "apply", "-f", "-")
+		if compacted {
+			c.KillAPIServer()
+			c.Compact(t)
+			c.StartAPIServer(t)
+		}
+		l.setCut(false)
+		e.untilNames("shop", "VirtualService b, VirtualService c, VirtualService d")
+		e.untilProblem("")
+		want := []string{"1 VirtualService b", "1 VirtualService d", "2 VirtualService a"}
+		e.until(func() string {
+			e.mu.Unlock()
+			defer e.mu.Lock()
+			if got := e.since(before, "shop"); !slices.Equal(got, want) {
+				return fmt.Sprintf("told %v, want %v", got, want)
+			}
+			return ""
+		})
+		for _, event := range e.events[before:] {
+			if event.Op == object.Delete && event.ID.Namespace != "shop" {
+				t.Errorf("wrong removal: %v", event.ID)
+			}
+		}
+		if again := e.s.Stats().Lists > lists; compacted && !again {
+			t.Error("nothing was listed again after 410")
+		}
+		c.Kubectl(t, "", "-n", "shop", "delete", "virtualservice", "d")
+		c.Kubectl(t, virtualService("a", "1s"), "-n", "shop", "apply", "-f", "-")
+		e.untilNames("shop", "VirtualService a, VirtualService b, VirtualService c")
+	}
+}
+
+// untilProblem waits until there is a problem of a code, or none at all.
+func (e *recorder) untilProblem(code problem.Code) {
+	e.t.Helper()
+	for until := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		all := e.s.Problems()
+		if code == "" && len(all) == 0 || slices.ContainsFunc(all, func(p object.Problem) bool { return code != "" && p.Code == code }) {
+			return
+		}
+		if time.Now().After(until) {
+			e.t.Fatalf("problems %v, want %q", all, code)
+		}
+	}
+}
+
+// Events that do not arrive are found by the next complete list.
+func TestKubeLostEvents(t *testing.T) {
+	c := controlplane.Shared(t)
+	ns := c.Namespace(t)
+	var added, deleted atomic.Bool
+	e := listen(t, c, func(config *Config) {
+		config.Compare = time.Second
+		config.lose = func(event watch.Event) bool {
+			o, is := event.Object.(metav1.Object)
+			if !is || o.GetNamespace() != ns || o.GetName() != "lost" {
+				return false
+			}
+			// A later list says Added of what is there, too.
+			return event.Type == watch.Added && !added.Swap(true) || event.Type == watch.Deleted && !deleted.Swap(true)
+		}
+	})
+	e.untilSynced()
+	c.Kubectl(t, virtualService("seen", "1s"), "-n", ns, "apply", "-f", "-")
+	c.Kubectl(t, virtualService("lost", "1s"), "-n", ns, "apply", "-f", "-")
+	e.untilNames(ns, "VirtualService lost, VirtualService seen")
+	c.Kubectl(t, "", "-n", ns, "delete", "virtualservice", "lost")
+	e.untilNames(ns, "VirtualService seen")
+	if !added.Load() || e.s.Stats().Repaired == 0 {
+		t.Errorf("lost: added %v, deleted %v; %d objects repaired", added.Load(), deleted.Load(), e.s.Stats().Repaired)
+	}
+}
+
+// Kinds that are not there when the source begins are no error; they are read once they are served, and when their definition is deleted the
+// objects go, as the API server says of each. A namespace that is deleted goes with everything in it.
+func TestKubeKindsComeAndGo(t *testing.T) {
+	c := controlplane.Start(t, controlplane.Options{Admission: true, Controllers: controlplane.Controllers})
+	e := listen(t, c, nil)
+	e.untilSynced()
+	for range 2 {
+		c.ApplyCRDs(t, "istio")
+		c.Kubectl(t, virtualService("v", "1s"), "-n", "default", "apply", "-f", "-")
+		e.until(func() string {
+			if got := e.names("default"); !strings.Contains(got, "VirtualService v") {
+				return "no VirtualService: " + got
+			}
+			return ""
+		})
+		c.Kubectl(t, "", "delete", "crd", "virtualservices.networking.istio.io")
+		e.until(func() string {
+			if got := e.names("default"); strings.Contains(got, "VirtualService v") {
+				return "the VirtualService is still there: " + got
+			}
+			return ""
+		})
+		e.untilProblem("")
+	}
+	c.Kubectl(t, "", "create", "namespace", "shop")
+	c.Kubectl(t, "", "wait", "--for=create", "--timeout=120s", "-n", "shop", "serviceaccount/default")
+	c.Kubectl(t, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}`, "apply", "-f", "-")
+	c.Kubectl(t, `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}`, "-n", "shop", "apply", "-f", "-")
+	c.RunPod(t, "shop", "web-1", "n", "10.244.0.7", map[string]string{"app": "web"})
+	e.until(func() string {
+		if got := e.names("shop"); !strings.HasPrefix(got, "EndpointSlice web-") || !strings.HasSuffix(got, ", Pod web-1, Service web, ServiceAccount default") {
+			return got
+		}
+		return ""
+	})
+	c.Kubectl(t, "", "delete", "namespace", "shop", "--timeout=120s")
+	e.untilNames("shop", "")
+}
+
+// discoverySelectors of the mesh configuration and ISTIO_WATCH_NAMESPACE say whose objects are read; a namespace that is selected later comes
+// with what it has, one that is not selected any more goes.
+func TestKubeSelectedNamespaces(t *testing.T) {
+	c := controlplane.Start(t, controlplane.Options{Istio: true})
+	for _, ns := range []string{"in", "out", "istio-system"} {
+		c.Kubectl(t, "", "create", "namespace", ns)
+	}
+	c.Kubectl(t, "", "label", "namespace", "in", "mesh=yes")
+	for _, ns := range []string{"in", "out"} {
+		c.Kubectl(t, virtualService("v", "1s"), "-n", ns, "apply", "-f", "-")
+	}
+	mesh := func(selectors string) {
+		c.Kubectl(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "istio"}, "data": {"mesh": %q}}`, "discoverySelectors: "+selectors),
+			"-n", "istio-system", "apply", "-f", "-")
+	}
+	mesh("[{matchLabels: {mesh: 'yes'}}]")
+	e := listen(t, c, nil)
+	only := listen(t, c, func(config *Config) { config.Namespace = "out" })
+	e.untilSynced()
+	only.untilSynced()
+	both := func(in, out string) {
+		t.Helper()
+		e.untilNames("in", in)
+		e.untilNames("out", out)
+	}
+	both("VirtualService v", "")
+	e.find("ConfigMap", "istio-system", "istio")
+	only.untilNames("in", "")
+	only.untilNames("out", "VirtualService v")
+	c.Kubectl(t, "", "label", "namespace", "out", "mesh=yes")
+	both("VirtualService v", "VirtualService v")
+	c.Kubectl(t, "", "label", "namespace", "in", "mesh-")
+	both("", "VirtualService v")
+	mesh("[{matchExpressions: [{key: mesh, operator: Odd}]}]")
+	e.untilProblem(problem.Invalid)
+	both("", "VirtualService v")
+	mesh("[]")
+	both("VirtualService v", "VirtualService v")
+	e.untilProblem("")
+}
+
+// The rights that the documentation lists are enough: by them alone everything is read, and nothing is refused.
+func TestKubeDocumentedRights(t *testing.T) {
+	c := controlplane.Start(t, controlplane.Options{Istio: true, GatewayAPI: true})
+	page, err := os.ReadFile("../../../deploy/docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rights, _ := strings.Cut(string(page), "```yaml\n")
+	rights, _, _ = strings.Cut(rights, "```")
+	c.Kubectl(t, "", "create", "namespace", "istio-system")
+	c.Kubectl(t, rights, "apply", "-f", "-")
+	raw, err := os.ReadFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	as := "user:\n    as: system:serviceaccount:istio-system:navarchd\n    as-groups: [\"system:serviceaccounts\", \"system:authenticated\"]"
+	if err := os.WriteFile(kubeconfig, []byte(strings.Replace(string(raw), "user:\n", as+"\n", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := listen(t, c, func(config *Config) { config.Kubeconfig = kubeconfig })
+	e.untilSynced()
+	e.untilProblem("")
+	c.Kubectl(t, "", "delete", "clusterrole", "navarchd")
+	refused := listen(t, c, func(config *Config) { config.Kubeconfig = kubeconfig })
+	refused.untilProblem(problem.Unreadable)
+	if p := refused.s.Problems(); p[0].ID.Kind != "ConfigMap" && p[0].ID.Kind != "Namespace" || !strings.Contains(p[0].Message, "forbidden") {
+		t.Errorf("problems %v", p)
+	}
+	refused.mu.Lock()
+	defer refused.mu.Unlock()
+	if refused.synced {
+		t.Error("everything is said to be read, and nothing may be")
+	}
+}

@@ -1,0 +1,253 @@
+package kube
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+)
+
+// follower reads one kind: it is the store of client-go's Reflector, which lists and watches.
+type follower struct {
+	source *Source
+	listed chan struct{} // closed after the first complete list
+	done   func()        // closes it; with the lock
+	again  chan struct{} // one place: list again
+	stop   func()        // ends run
+
+	// With the source's lock:
+	kind     kind
+	table    table
+	complete bool   // listed is closed
+	gone     bool   // the kind is not served any more
+	missed   int    // how many times in a row it was not
+	wrong    string // why it cannot be read now
+}
+
+func (s *Source) newFollower(k kind) *follower {
+	f := &follower{source: s, kind: k, table: table{}, listed: make(chan struct{}), again: make(chan struct{}, 1)}
+	f.done = sync.OnceFunc(func() {
+		f.complete = true
+		close(f.listed)
+	})
+	return f
+}
+
+// backoff is how requests that fail are repeated: an API server that comes back is asked within a few seconds.
+var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 6, Cap: 5 * time.Second}
+
+// run lists and watches until ctx ends, and lists again every Compare, and when it is asked to: what a watch did not say is found then.
+func (f *follower) run(ctx context.Context) {
+	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is reported here
+	for ctx.Err() == nil {
+		k, delays, pauses := f.now(), backoff, backoff
+		reflector := cache.NewReflectorWithOptions(f.source.listWatch(f, k), k.expected, store{f, k}, cache.ReflectorOptions{Logger: &klog.Logger{}, Name: k.resource, Backoff: &delays})
+		for f.now() == k && ctx.Err() == nil { // until another version of the kind is read
+			began := time.Now()
+			if !f.session(ctx, reflector) {
+				continue
+			}
+			if time.Since(began) > 2*backoff.Cap {
+				pauses = backoff
+			}
+			pause(ctx, pauses.Step())
+		}
+	}
+}
+
+// session is one list and the watches after it, until they are to be listed again; true: it ended by itself, by an error or by 410.
+func (f *follower) session(ctx context.Context, reflector *cache.Reflector) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(float64(f.source.Compare)*(0.9+0.2*rand.Float64())))
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		select {
+		case <-f.again:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
+		f.fails(err)
+	}
+	return ctx.Err() == nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// now is the kind with the version that is to be read.
+func (f *follower) now() kind {
+	f.source.mu.Lock()
+	defer f.source.mu.Unlock()
+	return f.kind
+}
+
+// use reads the kind in another version. With the lock.
+func (f *follower) use(k kind) {
+	k.expected = f.source.custom(k.group, k.version, k.kind, k.resource, k.namespaced).expected
+	f.kind = k
+	f.listAgain()
+}
+
+func (f *follower) listAgain() {
+	select {
+	case f.again <- struct{}{}:
+	default:
+	}
+}
+
+// fails notes why the kind cannot be read now; works, that it can. The log has one line for the first kind, and one when all work again.
+func (f *follower) fails(err error) { f.says(brief(err)) }
+
+func (f *follower) works() { f.says("") }
+
+func (f *follower) says(wrong string) {
+	s := f.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.failing()
+	f.wrong = wrong
+	switch after := s.failing(); {
+	case before == 0 && after > 0:
+		s.Log.Warn("Kubernetes cannot be read; what was read before stands", obs.KeyKind, f.kind.kind, obs.KeyError, wrong)
+	case before > 0 && after == 0:
+		s.Log.Info("Kubernetes can be read again")
+	}
+}
+
+// failing is how many kinds cannot be read. With the lock.
+func (s *Source) failing() (n int) {
+	for _, f := range s.kinds {
+		if f.wrong != "" && !f.gone {
+			n++
+		}
+	}
+	return n
+}
+
+// store is what the Reflector puts objects into.
+type store struct {
+	f    *follower
+	kind kind
+}
+
+var _ cache.ReflectorStore = store{}
+
+func (st store) Add(o any) error { return st.Update(o) }
+
+func (st store) Update(o any) error {
+	f, s := st.f, st.f.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !st.current() {
+		return nil
+	}
+	s.enqueue(f.put(o.(runtime.Object))...)
+	return nil
+}
+
+func (st store) Delete(o any) error {
+	f, s := st.f, st.f.source
+	m, ok := o.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.current() {
+		s.enqueue(f.remove(name{m.GetNamespace(), m.GetName()})...)
+		f.selects(m, false)
+	}
+	return nil
+}
+
+// Replace takes a complete list: the Reflector calls it with no other.
+func (st store) Replace(list []any, _ string) error {
+	f, s := st.f, st.f.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !st.current() {
+		return nil
+	}
+	s.lists.Add(1)
+	if events := f.replace(list); len(events) > 0 {
+		if f.complete {
+			s.repaired.Add(uint64(len(events)))
+		}
+		s.enqueue(events...)
+	}
+	f.done()
+	s.synced()
+	return nil
+}
+
+func (st store) Resync() error { return nil }
+
+// current says whether the kind is still read as it was when this Reflector began. With the lock.
+func (st store) current() bool { return st.f.kind == st.kind }
+
+// put is what an object that exists comes to. With the lock.
+func (f *follower) put(o runtime.Object) []object.Event {
+	m := o.(metav1.Object)
+	f.selects(m, true)
+	n := name{m.GetNamespace(), m.GetName()}
+	if f.kind.namespaced && !f.source.reads(f.kind, n.namespace) {
+		return f.remove(n)
+	}
+	out, err := f.kind.object(f.source.origin, o)
+	if err != nil {
+		id := object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}
+		return []object.Event{{Op: object.Broken, ID: id, Location: location, Problem: brief(err)}}
+	}
+	if !f.table.put(out) {
+		return nil
+	}
+	return []object.Event{{Op: object.Put, ID: out.ID, Object: out, Location: location}}
+}
+
+// remove is what an object that is gone comes to. With the lock.
+func (f *follower) remove(n name) []object.Event {
+	if !f.table.remove(n) {
+		return nil
+	}
+	return []object.Event{f.deleted(n)}
+}
+
+func (f *follower) deleted(n name) object.Event {
+	return object.Event{Op: object.Delete, Location: location,
+		ID: object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}}
+}
+
+// replace is what a complete list comes to. With the lock.
+func (f *follower) replace(list []any) (events []object.Event) {
+	there := make(map[name]bool, len(list))
+	for _, o := range list {
+		m := o.(metav1.Object)
+		there[name{m.GetNamespace(), m.GetName()}] = true
+	}
+	f.forgetNamespaces(there)
+	for _, o := range list {
+		events = append(events, f.put(o.(runtime.Object))...)
+	}
+	for _, n := range f.table.absent(there) {
+		events = append(events, f.remove(n)...)
+	}
+	return events
+}

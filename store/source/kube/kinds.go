@@ -1,0 +1,102 @@
+package kube
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// kind is one kind of objects, and how it is asked for.
+type kind struct {
+	group, version, kind string
+	resource             string // its name in paths: services
+	namespaced           bool
+	expected             runtime.Object // an empty one
+	namespace            string         // all that are read are of it; empty: of every one
+	labels, fields       string         // selectors of what is read
+	nameOnly             bool           // no record needs more than that the object is there
+}
+
+// kindID is what a kind is known by, whatever its version.
+type kindID struct{ group, kind string }
+
+func (k kind) id() kindID { return kindID{k.group, k.kind} }
+
+func (k kind) gv() schema.GroupVersion {
+	return schema.GroupVersion{Group: k.group, Version: k.version}
+}
+
+var namespaces = kind{version: "v1", kind: "Namespace", resource: "namespaces", expected: &corev1.Namespace{}}
+
+// meshConfiguration is the ConfigMap that has the mesh configuration; no other is read.
+func (s *Source) meshConfiguration() kind {
+	return kind{version: "v1", kind: "ConfigMap", resource: "configmaps", namespaced: true, expected: &corev1.ConfigMap{},
+		namespace: s.SystemNamespace, fields: "metadata.name=" + s.meshName()}
+}
+
+// builtIn is Kubernetes' own kinds, which every API server has, without namespaces and meshConfiguration.
+func (s *Source) builtIn() []kind {
+	const rbac, slices = rbacv1.GroupName, discoveryv1.GroupName
+	all := []kind{
+		{version: "v1", kind: "Node", resource: "nodes", expected: &corev1.Node{}},
+		{version: "v1", kind: "Service", resource: "services", namespaced: true, expected: &corev1.Service{}},
+		{version: "v1", kind: "Pod", resource: "pods", namespaced: true, expected: &corev1.Pod{}},
+		{version: "v1", kind: "ServiceAccount", resource: "serviceaccounts", namespaced: true, expected: &corev1.ServiceAccount{}},
+		// What another cluster exports is that cluster's, which tells of it itself.
+		{group: slices, version: "v1", kind: "EndpointSlice", resource: "endpointslices", namespaced: true, expected: &discoveryv1.EndpointSlice{},
+			labels: "!multicluster.kubernetes.io/service-name"},
+		{group: rbac, version: "v1", kind: "Role", resource: "roles", namespaced: true, expected: &rbacv1.Role{}},
+		{group: rbac, version: "v1", kind: "RoleBinding", resource: "rolebindings", namespaced: true, expected: &rbacv1.RoleBinding{}},
+		{group: rbac, version: "v1", kind: "ClusterRole", resource: "clusterroles", expected: &rbacv1.ClusterRole{}},
+		{group: rbac, version: "v1", kind: "ClusterRoleBinding", resource: "clusterrolebindings", expected: &rbacv1.ClusterRoleBinding{}},
+	}
+	for i := range all {
+		if all[i].namespaced {
+			all[i].namespace = s.Namespace
+		}
+	}
+	return all
+}
+
+// known are the versions that records are made of, the best first (normal has the same list; a test compares them). Of other groups
+// only the names of objects are read, to report them: see wanted.
+var known = map[string][]string{
+	"networking.istio.io": {"v1", "v1beta1", "v1alpha3"},
+	"security.istio.io":   {"v1", "v1beta1"},
+}
+
+// wanted says whether a group's kinds are looked for: Istio's, and those of the Gateway API.
+func wanted(group string) bool {
+	return strings.HasSuffix(group, ".istio.io") || group == "gateway.networking.k8s.io"
+}
+
+// best is the version of a group that is read, of those that are served (the preferred one first); empty: none.
+func best(group string, served []string) string {
+	for _, v := range known[group] {
+		if slices.Contains(served, v) {
+			return v
+		}
+	}
+	if len(served) == 0 || len(known[group]) > 0 {
+		return ""
+	}
+	return served[0]
+}
+
+// custom is a kind that a CustomResourceDefinition defines.
+func (s *Source) custom(group, version, name, resource string, namespaced bool) kind {
+	k := kind{group: group, version: version, kind: name, resource: resource, namespaced: namespaced, nameOnly: known[group] == nil}
+	if namespaced {
+		k.namespace = s.Namespace
+	}
+	like := &unstructured.Unstructured{}
+	like.SetGroupVersionKind(k.gv().WithKind(name))
+	k.expected = like
+	return k
+}

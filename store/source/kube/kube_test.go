@@ -1,0 +1,308 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/store/object"
+)
+
+func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
+
+// recorder takes what a Source tells: the objects that there are by its word, and all events.
+type recorder struct {
+	t *testing.T
+	s *Source
+
+	mu      sync.Mutex
+	objects map[object.ID]*object.Object
+	events  []object.Event
+	synced  bool
+	changed chan struct{} // closed when something is told
+}
+
+// listen runs a source until the test ends.
+func listen(t *testing.T, c *controlplane.ControlPlane, tune func(*Config)) *recorder {
+	t.Helper()
+	config := Config{Kubeconfig: c.Kubeconfig(), Discover: 200 * time.Millisecond}
+	if tune != nil {
+		tune(&config)
+	}
+	s, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &recorder{t: t, s: s, objects: map[object.ID]*object.Object{}, changed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, e.told) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Error("the source does not end")
+		}
+	})
+	return e
+}
+
+const patience = time.Minute
+
+func (e *recorder) told(events []object.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, event := range events {
+		switch event.Op {
+		case object.Put:
+			e.objects[event.ID] = event.Object
+		case object.Delete:
+			delete(e.objects, event.ID)
+		case object.Synced:
+			e.synced = true
+		default:
+			e.t.Errorf("told %v", event)
+		}
+	}
+	e.events = append(e.events, events...)
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// until waits until check, which is called with the lock, answers with nothing.
+func (e *recorder) until(check func() string) {
+	e.t.Helper()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for {
+		e.mu.Lock()
+		wrong, changed := check(), e.changed
+		e.mu.Unlock()
+		if wrong == "" {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit.C:
+			e.t.Fatalf("%s; problems: %v", wrong, e.s.Problems())
+		}
+	}
+}
+
+func (e *recorder) untilSynced() {
+	e.t.Helper()
+	e.until(func() string {
+		if !e.synced {
+			return "not everything was told"
+		}
+		return ""
+	})
+}
+
+// names is what there is in a namespace, as "Kind name", sorted. With the lock.
+func (e *recorder) names(namespace string) string {
+	var all []string
+	for id := range e.objects {
+		if id.Namespace == namespace {
+			all = append(all, id.Kind+" "+id.Name)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+func (e *recorder) untilNames(namespace, want string) {
+	e.t.Helper()
+	e.until(func() string {
+		if got := e.names(namespace); got != want {
+			return fmt.Sprintf("in %s there is %q, want %q", namespace, got, want)
+		}
+		return ""
+	})
+}
+
+func (e *recorder) find(kind, namespace, name string) *object.Object {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, o := range e.objects {
+		if id.Kind == kind && id.Namespace == namespace && id.Name == name {
+			return o
+		}
+	}
+	e.t.Fatalf("no %s %s/%s", kind, namespace, name)
+	return nil
+}
+
+func virtualService(name, timeout string) string {
+	return fmt.Sprintf(`{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {"name": %q},
+		"spec": {"hosts": ["a.example.com"], "http": [{"timeout": %q, "route": [{"destination": {"host": "web"}}]}]}}`, name, timeout)
+}
+
+// everyKind is one object of each kind that is namespaced and read.
+const everyKind = `
+apiVersion: v1
+kind: Service
+metadata: {name: web, annotations: {networking.istio.io/exportTo: .}}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: web}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{port: 80}]
+endpoints: [{addresses: [10.244.0.9]}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: imported, labels: {multicluster.kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{port: 80}]
+endpoints: [{addresses: [10.244.0.8]}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio}
+data: {mesh: "{}"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: r}
+rules: [{apiGroups: [""], resources: [secrets], verbs: [list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: b}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}
+subjects: [{kind: ServiceAccount, name: web}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: v}
+spec: {hosts: [a.example.com], http: [{route: [{destination: {host: web}}]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: d}
+spec: {host: web}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: e}
+spec: {hosts: [b.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}
+---
+apiVersion: networking.istio.io/v1
+kind: WorkloadEntry
+metadata: {name: w}
+spec: {address: 10.1.2.3}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default}
+spec: {egress: [{hosts: ["./*"]}]}
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: f}
+spec: {configPatches: []}
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: g}
+spec: {selector: {a: b}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: p}
+spec: {mtls: {mode: STRICT}}
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: a}
+spec: {}
+---
+apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: t}
+spec: {}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: h}
+spec: {parentRefs: [{name: g}]}
+`
+
+// Every kind comes through, with what records need of it and no more; of the mesh configuration only that of the system namespace. An edit is
+// one event, a heartbeat none, a deletion one.
+func TestKubeKinds(t *testing.T) {
+	c := controlplane.Shared(t)
+	ns := c.Namespace(t)
+	e := listen(t, c, nil)
+	e.untilSynced()
+	c.Kubectl(t, everyKind, "-n", ns, "apply", "-f", "-")
+	c.RunPod(t, ns, "web-1", "n1", "10.244.0.9", map[string]string{"app": "web"})
+	const all = "AuthorizationPolicy a, DestinationRule d, EndpointSlice web-1, EnvoyFilter f, Gateway g, HTTPRoute h, PeerAuthentication p, Pod web-1, " +
+		"Role r, RoleBinding b, Service web, ServiceAccount web, ServiceEntry e, Sidecar default, Telemetry t, VirtualService v, WorkloadEntry w"
+	e.untilNames(ns, all)
+	e.until(func() string {
+		if o := e.objects[object.ID{Origin: e.s.Origin(), Kind: "Pod", Namespace: ns, Name: "web-1"}]; !strings.Contains(string(o.JSON), `"podIP":"10.244.0.9"`) {
+			return "the Pod has no address: " + string(o.JSON)
+		}
+		return ""
+	})
+	pod := e.find("Pod", ns, "web-1")
+	for _, dropped := range []string{"containers\":[", "managedFields", "startTime", "resourceVersion"} {
+		if strings.Contains(string(pod.JSON), dropped) {
+			t.Errorf("a Pod is told with its %s: %s", dropped, pod.JSON)
+		}
+	}
+	if pod.UID == "" || pod.Created.IsZero() || pod.Labels["app"] != "web" || pod.Version != "v1" {
+		t.Errorf("the Pod: %+v", pod)
+	}
+	if svc := e.find("Service", ns, "web"); svc.Annotations["networking.istio.io/exportTo"] != "." || len(svc.Annotations) != 1 {
+		t.Errorf("the Service's annotations: %v", svc.Annotations)
+	}
+	if telemetry := e.find("Telemetry", ns, "t"); strings.Contains(string(telemetry.JSON), "spec") {
+		t.Errorf("a kind of which no record is made is told in full: %s", telemetry.JSON)
+	}
+	var vs struct{ Spec struct{ Hosts []string } }
+	if o := e.find("VirtualService", ns, "v"); json.Unmarshal(o.JSON, &vs) != nil || len(vs.Spec.Hosts) != 1 || o.Version != "v1" {
+		t.Errorf("the VirtualService: %s", o.JSON)
+	}
+	e.mu.Lock()
+	before := len(e.events)
+	e.mu.Unlock()
+	// The status of the Pod changes where no record reads it, and its object so much as a version; then the VirtualService is edited.
+	c.Kubectl(t, "", "-n", ns, "patch", "pod", "web-1", "--subresource=status", "-p", `{"status": {"message": "still here"}}`)
+	c.Kubectl(t, virtualService("v", "3s"), "-n", ns, "apply", "-f", "-")
+	c.Kubectl(t, "", "-n", ns, "delete", "authorizationpolicy", "a")
+	e.untilNames(ns, strings.TrimPrefix(all, "AuthorizationPolicy a, "))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var got []string
+	for _, event := range e.events[before:] {
+		if event.ID.Namespace == ns {
+			got = append(got, fmt.Sprint(event.Op, " ", event.ID.Kind))
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, []string{"1 VirtualService", "2 AuthorizationPolicy"}) {
+		t.Errorf("told %v", got)
+	}
+}

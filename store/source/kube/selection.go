@@ -1,0 +1,139 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+)
+
+// selection is which namespaces' objects are read: one (ISTIO_WATCH_NAMESPACE), those that discoverySelectors of the mesh configuration
+// select by their labels, or all (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig).
+type selection struct {
+	only      string                       // empty: every one
+	labels    map[string]map[string]string // of all namespaces
+	selectors []labels.Selector            // one of them has to match; none: everything is selected
+	wrong     string                       // why the newest selectors are not used; those before stand
+}
+
+func newSelection(only string) selection {
+	return selection{only: only, labels: map[string]map[string]string{}}
+}
+
+func (s *selection) selects(namespace string) bool {
+	if s.only != "" {
+		return namespace == s.only
+	}
+	if len(s.selectors) == 0 {
+		return true
+	}
+	own, known := s.labels[namespace]
+	return known && slices.ContainsFunc(s.selectors, func(sel labels.Selector) bool { return sel.Matches(labels.Set(own)) })
+}
+
+// selected is all namespaces that are read, of those that there are.
+func (s *selection) selected() map[string]bool {
+	all := map[string]bool{}
+	for namespace := range s.labels {
+		all[namespace] = s.selects(namespace)
+	}
+	return all
+}
+
+// use takes discoverySelectors from a mesh configuration (YAML).
+func (s *selection) use(mesh string) {
+	var stated struct {
+		DiscoverySelectors []*metav1.LabelSelector `json:"discoverySelectors"`
+	}
+	raw, err := yaml.YAMLToJSON([]byte(mesh))
+	if err == nil {
+		err = json.Unmarshal(raw, &stated)
+	}
+	var selectors []labels.Selector
+	for i, one := range stated.DiscoverySelectors {
+		selector, wrong := metav1.LabelSelectorAsSelector(one)
+		if wrong != nil {
+			err = fmt.Errorf("discoverySelectors[%d]: %w", i, wrong)
+			break
+		}
+		selectors = append(selectors, selector)
+	}
+	if err != nil {
+		s.wrong = "data.mesh: " + brief(err) + "; the discoverySelectors of before stand"
+		return
+	}
+	s.selectors, s.wrong = selectors, ""
+}
+
+// reads says whether objects of a kind are read in a namespace. The mesh configuration always is. With the lock.
+func (s *Source) reads(k kind, namespace string) bool {
+	return k.fields != "" || s.selection.selects(namespace)
+}
+
+// selects takes over what a Namespace or the mesh configuration says about which namespaces are read. With the lock.
+func (f *follower) selects(o metav1.Object, there bool) {
+	s := f.source
+	switch o := o.(type) {
+	case *corev1.Namespace:
+		if !there {
+			delete(s.selection.labels, o.Name) // its objects go by themselves
+			return
+		}
+		was := s.selection.selects(o.Name)
+		s.selection.labels[o.Name] = o.Labels
+		if is := s.selection.selects(o.Name); is != was {
+			s.reselected(map[string]bool{o.Name: is}, is)
+		}
+	case *corev1.ConfigMap:
+		before, selective := s.selection.selected(), len(s.selection.selectors) > 0
+		mesh := ""
+		if there {
+			mesh = o.Data["mesh"]
+		}
+		s.selection.use(mesh)
+		changed, more := map[string]bool{}, selective && len(s.selection.selectors) == 0
+		for namespace, is := range s.selection.selected() {
+			if is != before[namespace] {
+				changed[namespace] = is
+				more = more || is
+			}
+		}
+		if len(changed) > 0 || more {
+			s.reselected(changed, more)
+		}
+	}
+}
+
+// reselected lets go of the objects of namespaces that are not read any more, and lists everything again where there is more to read (more).
+// With the lock.
+func (s *Source) reselected(changed map[string]bool, more bool) {
+	for _, f := range s.kinds {
+		if !f.kind.namespaced || f.kind.fields != "" {
+			continue
+		}
+		for n := range f.table {
+			if is, known := changed[n.namespace]; known && !is {
+				s.enqueue(f.remove(n)...)
+			}
+		}
+		if more {
+			f.listAgain()
+		}
+	}
+}
+
+// forgetNamespaces drops what is known of Namespaces that a complete list has not. With the lock.
+func (f *follower) forgetNamespaces(there map[name]bool) {
+	if f.kind.kind != namespaces.kind {
+		return
+	}
+	for namespace := range f.source.selection.labels {
+		if !there[name{name: namespace}] {
+			delete(f.source.selection.labels, namespace)
+		}
+	}
+}

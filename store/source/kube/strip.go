@@ -1,0 +1,117 @@
+package kube
+
+import (
+	"encoding/json"
+	"maps"
+	"time"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+)
+
+// location is where objects of this source are read, for messages.
+const location = "Kubernetes"
+
+// strip drops the fields that no record needs, as soon as an object has come: heartbeats, what controllers write about their work, what
+// is for the kubelet. It changes the object that it is given, which is nobody else's.
+func (k kind) strip(o runtime.Object) {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		stripPod(o)
+	case *corev1.Node:
+		o.Spec, o.Status, o.Annotations = corev1.NodeSpec{}, corev1.NodeStatus{}, nil
+	case *corev1.Namespace:
+		o.Spec, o.Status, o.Annotations = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}, nil
+	case *corev1.Service:
+		o.Status = corev1.ServiceStatus{}
+	case *corev1.ServiceAccount:
+		o.Secrets, o.ImagePullSecrets, o.Annotations = nil, nil, nil
+	case *corev1.ConfigMap:
+		o.BinaryData, o.Annotations = nil, nil
+		maps.DeleteFunc(o.Data, func(key, _ string) bool { return key != "mesh" && key != "meshNetworks" })
+	case *discoveryv1.EndpointSlice:
+		o.Annotations = nil // the time of the last change
+	case *unstructured.Unstructured:
+		k.stripCustom(o)
+	}
+	if m, ok := o.(metav1.Object); ok {
+		m.SetManagedFields(nil)
+		m.SetFinalizers(nil)
+		if a := m.GetAnnotations(); a != nil {
+			delete(a, corev1.LastAppliedConfigAnnotation)
+			m.SetAnnotations(a)
+		}
+	}
+}
+
+// stripPod leaves what endpoints and Workloads take from a Pod (normal.ParsePod).
+func stripPod(p *corev1.Pod) {
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName}
+	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			status.Conditions = append(status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status})
+		}
+	}
+	p.Status, p.Annotations = status, nil
+}
+
+// stripCustom drops the status, but for the one that says whether a machine is healthy; of kinds that no record is made of everything but
+// the name.
+func (k kind) stripCustom(u *unstructured.Unstructured) {
+	status, _ := u.Object["status"].(map[string]any)
+	delete(u.Object, "status")
+	if k.kind == "WorkloadEntry" {
+		conditions, _ := status["conditions"].([]any)
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == "Healthy" {
+				u.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Healthy", "status": c["status"]}}}
+			}
+		}
+	}
+	if k.nameOnly {
+		maps.DeleteFunc(u.Object, func(key string, _ any) bool { return key != "apiVersion" && key != "kind" && key != "metadata" })
+		u.SetAnnotations(nil)
+	}
+}
+
+// object is a stripped object as sources tell it.
+func (k kind) object(from origin.Origin, o runtime.Object) (*object.Object, error) {
+	m := o.(metav1.Object)
+	out := &object.Object{
+		ID:      object.ID{Origin: from, Group: k.group, Kind: k.kind, Namespace: one(m.GetNamespace()), Name: m.GetName()},
+		Version: k.version, Labels: shared(m.GetLabels()), Annotations: m.GetAnnotations(),
+		UID: string(m.GetUID()), Generation: m.GetGeneration(), ResourceVersion: m.GetResourceVersion(), Location: location,
+	}
+	if created := m.GetCreationTimestamp(); !created.IsZero() {
+		out.Created = created.UTC().Truncate(time.Second)
+	}
+	// What changes with every write is not what is compared.
+	m.SetResourceVersion("")
+	m.SetGeneration(0)
+	o.GetObjectKind().SetGroupVersionKind(k.gv().WithKind(k.kind))
+	raw, err := json.Marshal(o)
+	out.JSON = raw
+	return out, err
+}
+
+// shared is labels whose texts are held once in this process: thousands of Pods have the same.
+func shared(labels map[string]string) map[string]string {
+	if len(labels) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(labels))
+	for k, v := range labels {
+		out[one(k)] = one(v)
+	}
+	return out
+}
+
+func one(text string) string { return unique.Make(text).Value() }
