@@ -237,7 +237,7 @@ func laterTag(t *testing.T, state []byte) []byte {
 func refusedRecord(t *testing.T, w *harness, r *replica, name string, is error) {
 	t.Helper()
 	r.settle()
-	if s := r.State(); !errors.Is(s.Alarm, is) || is == seal.ErrNewer && errors.Is(s.Alarm, seal.ErrTampered) || s.Active == nil || s.Active.Epoch != 2 {
+	if s := r.State(); !errors.Is(s.Alarm, is) || errors.Is(is, seal.ErrNewer) && errors.Is(s.Alarm, seal.ErrTampered) || s.Active == nil || s.Active.Epoch != 2 {
 		t.Errorf("%s: %v", name, s)
 	}
 	fresh := w.replica()

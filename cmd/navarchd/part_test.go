@@ -48,10 +48,10 @@ func TestPartsAreAsked(t *testing.T) {
 	if err := all.missing(); err != nil {
 		t.Error(err)
 	}
-	if second = errors.New("second"); all.missing() != second {
+	if second = errors.New("second"); !errors.Is(all.missing(), second) {
 		t.Error("the second is not asked")
 	}
-	if first = errors.New("first"); all.missing() != first {
+	if first = errors.New("first"); !errors.Is(all.missing(), first) {
 		t.Error("the first is not told")
 	}
 	if got := all.remarks(); !slices.Equal(got, []string{"a", "b"}) {

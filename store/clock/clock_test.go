@@ -122,7 +122,7 @@ func TestPeersAreHeard(t *testing.T) {
 			t.Error("what was written an hour ago is not believed to be now")
 		}
 		c.Heard(Word{"b", time.Now().Add(-2 * time.Second)}, 4*time.Second)
-		low, high := middle([]time.Duration{c.readings(time.Since(c.start))["b"].then(time.Since(c.start)).Sub(time.Now())})
+		low, high := middle([]time.Duration{time.Until(c.readings(time.Since(c.start))["b"].then(time.Since(c.start)))})
 		if err := c.Off(); err != nil || low != 0 || high != 0 {
 			t.Errorf("the peer's answer: %v, %v to %v", err, low, high)
 		}

@@ -12,12 +12,9 @@ import (
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
-
-var strs intern.Table[string]
 
 // called is what there is of a host that clients may call. Scopes share it: it is replaced, never changed.
 type called struct {

@@ -1,0 +1,79 @@
+package view
+
+import (
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/intern"
+)
+
+// Inputs are the facts of a proxy that single entries of its outbound side read. What no record reads is left out, so that it makes no
+// difference. Comparable.
+type Inputs struct {
+	// Labels are the proxy's labels that some rule names, by key and value, or compares by key with those of endpoints, as "key=value",
+	// sorted.
+	Labels intern.List[string]
+	// Locality is the proxy's region/zone/sub-zone, where some rule reads it; empty: not known, or nobody reads it.
+	Locality string
+	// Network is the proxy's, where some rule compares it with those of endpoints; empty: not known, or nobody compares it.
+	Network string
+}
+
+// NetworkLabel is the key by which failoverPriority names the network of proxies and endpoints.
+const NetworkLabel = "topology.istio.io/network"
+
+// Reads is which of the Inputs an entry reads. Comparable; the zero Reads are none.
+type Reads struct {
+	Labels   intern.List[string] // keys, sorted
+	Locality bool
+	Network  bool
+}
+
+// With are Reads of these label keys instead, in any order.
+func (r Reads) With(labels []string) Reads {
+	sorted := slices.Clone(labels)
+	slices.Sort(sorted)
+	r.Labels = strs.List(slices.Compact(sorted)...)
+	return r
+}
+
+// Of are those of the inputs that an entry reads: entries that read the same of two proxies are the same for both.
+func (r Reads) Of(in Inputs) (out Inputs) {
+	if r.Locality {
+		out.Locality = in.Locality
+	}
+	if r.Network {
+		out.Network = in.Network
+	}
+	if r.Labels.Len() == 0 || in.Labels.Len() == 0 {
+		return out
+	}
+	var labels []string
+	for _, label := range in.Labels.All() {
+		if key, _, _ := strings.Cut(label, "="); slices.Contains(r.Labels.All(), key) {
+			labels = append(labels, label)
+		}
+	}
+	out.Labels = strs.List(labels...)
+	return out
+}
+
+// Label is the value of a label; false: the proxy has none, or no rule reads it.
+func (in Inputs) Label(key string) (value string, ok bool) {
+	for _, label := range in.Labels.All() {
+		if k, v, _ := strings.Cut(label, "="); k == key {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// Match says whether a selector picks the proxy by its labels.
+func (in Inputs) Match(selector map[string]string) bool {
+	for k, v := range selector {
+		if have, ok := in.Label(k); !ok || have != v {
+			return false
+		}
+	}
+	return true
+}
