@@ -156,7 +156,7 @@ var testsMay = map[string][]string{
 var only = map[string][]string{
 	"go.etcd.io/etcd":              {"store/kv*", "store/lead"},
 	"github.com/fsnotify/fsnotify": {"store/source/files"},
-	"k8s.io/client-go":             {"store/source/kube", "ca/attest/kube", "deploy/testcluster*"},
+	"k8s.io/client-go":             {"store/source/kube", "deploy/testcluster*"},
 	"github.com/spf13/cobra":       {"cmd/*"},
 }
 
@@ -288,6 +288,15 @@ func unused(all []listed) (bad []string) {
 				}) {
 					bad = append(bad, fmt.Sprintf("%s lets %s import %s, and nothing does", t.name, from, pattern))
 				}
+			}
+		}
+	}
+	for library, places := range only {
+		for _, place := range places {
+			if !slices.ContainsFunc(all, func(p listed) bool {
+				return matches(place, strings.TrimPrefix(p.ImportPath, module)) && slices.ContainsFunc(p.Imports, func(i string) bool { return strings.HasPrefix(i, library) })
+			}) {
+				bad = append(bad, fmt.Sprintf("only lets %s import %s, and it does not, or is not there", place, library))
 			}
 		}
 	}
