@@ -18,8 +18,8 @@ import (
 // networksFor is for how long the networks and clusters that were found in a snapshot are used before they are looked for again.
 const networksFor = 10 * time.Second
 
-// Scopes is what a proxy may name to be planned for separately: cluster, network and DNS domain of its node. Views are
-// made by these, so that names which proxies invent must make none (issue 12, item 9).
+// Scopes is what a proxy may name to be planned for separately: cluster and DNS domain of its node, and its network where a rule compares
+// it. Views are made by these, so that names which proxies invent must make none (issue 12, item 9).
 type Scopes struct {
 	Cluster  string // of the configuration (--cluster-id)
 	Domain   string // DNS suffix of services
