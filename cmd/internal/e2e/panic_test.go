@@ -40,9 +40,13 @@ func TestObjectThatPanics(t *testing.T) {
 	eventually(t, patience, whole(t, again, n, 3))
 	late := builtIn(t, again, data[1]).fleet(4, sim.Config{}, again)
 
-	p := f.Watch(sim.Change{Type: xds.Cluster, Name: "outbound|80|fine|s003.town.svc.cluster.local", New: true})
+	fine := sim.Change{Type: xds.Cluster, Name: "outbound|80|fine|s003.town.svc.cluster.local", New: true}
+	probes := []*sim.Probe{f.Watch(fine), late.Watch(fine)}
 	write(t, dir, "town.yaml", town(0, n, 3)+poisoned("fine"))
-	acknowledged(t, p)
+	for i, fleet := range []*sim.Fleet{f, late} {
+		acknowledged(t, probes[i])
+		quiet(t, fleet) // what else the mended object changes, too
+	}
 	if all, err := d.problems(); err != nil || len(all) > 0 {
 		t.Errorf("the object is mended: %+v, %v", all, err)
 	}
