@@ -154,7 +154,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer) (*keyring.Keyring, error) {
 	a.callers, a.signs = ca.callers, func() bool { return ca.ring.State().Active != nil }
 	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
 	a.pages.Rules.Revoked = func(id spiffeid.ID) bool { return ca.ring.State().RevokedIdentity(id) }
-	a.add(ca.part())
+	a.add(ca.part(a.api))
 	a.add(part{tasks: []loop.Task{{Name: "trust", Run: func(ctx context.Context) error { return a.trust.Run(ctx, ca.ring, a.streams) }}}})
 	return ca.ring, nil
 }

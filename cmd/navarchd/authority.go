@@ -19,6 +19,7 @@ import (
 	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/push/identities"
+	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/clock"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -155,8 +156,9 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 	}
 }
 
-// part is what the role adds to its process: the services that sign, in role ca; the keyring, in any process that follows it.
-func (a *authority) part() part {
+// part is what the role adds to its process: the services that sign, in role ca; the keyring, in any process that follows it. The API
+// server's clock is compared with this process's; nil: there is none.
+func (a *authority) part(api *apiserver.Client) part {
 	added := part{
 		tasks:  []loop.Task{{Name: "keyring", Run: a.ring.Run}},
 		ready:  []func() error{a.ready},
@@ -165,6 +167,9 @@ func (a *authority) part() part {
 	}
 	if a.config.has(roleCA) {
 		added.tasks = append(added.tasks, loop.Task{Name: "clock", Run: a.clock.Run})
+		if api != nil {
+			added.tasks = append(added.tasks, loop.Task{Name: "API server's clock", Run: func(ctx context.Context) error { return a.clock.Follow(ctx, api.Date) }})
+		}
 		added.plain = append(added.plain, func(r grpc.ServiceRegistrar) { caserve.RegisterPlain(r, current{a.ring}) })
 		added.secure = append(added.secure, a.server.Register)
 	}
