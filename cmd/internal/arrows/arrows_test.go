@@ -104,7 +104,7 @@ var may = map[string][]string{
 	"push/quarantine/share":       {"push/quarantine", "store/kv"},
 	"push/problems":               {"store/kv"},
 	"store/crash":                 {},
-	"store/removal":               {"store/object", "store/kv"},
+	"store/removal":               {"store/object", "store/kv", "store/source/guard"},
 	"cmd/*":                       {"*"},
 	"cmd/navarchctl/dump":         {"push/inspect"},
 	"cmd/navarchctl/show":         {"cmd/navarchctl/dump"},
