@@ -108,7 +108,7 @@ func (believed) Compared() <-chan struct{} {
 type Keyring struct {
 	cfg         Config
 	log         *slog.Logger
-	view        atomic.Pointer[view]
+	current     atomic.Pointer[published]
 	jobs        chan job
 	entries     chan *entry
 	reports     *lru.Cache[report, struct{}] // that were journalled, or are being
@@ -117,7 +117,7 @@ type Keyring struct {
 	seen        atomic.Pointer[memory] // what mem is, for peers
 	peersMemory atomic.Pointer[memory] // the newest that a peer remembers
 	heard       chan struct{}          // closed once peers were asked
-	nudge       chan struct{}          // of one: floor is higher
+	nudge       chan struct{}          // of one: minimum is higher
 	allowances  *spender
 	away        atomic.Bool  // etcd did not answer the last look
 	oldest      atomic.Int64 // when the oldest entry in the transaction under way came, Unix ns; 0: none is
@@ -127,7 +127,7 @@ type Keyring struct {
 	// The rest is owned by the loop.
 	mem       memory
 	saved     string // digest of the file on disk, as this process wrote it
-	bar       memory // floor, as it was before etcd was read last
+	minimum   memory // minimum, as it was before etcd was read last
 	ring      *ring  // nil: what etcd holds cannot be used, trouble says why
 	trouble   error
 	census    *census // nil: nobody asks
@@ -138,8 +138,8 @@ type Keyring struct {
 	said      string
 }
 
-// view is a State and the revision of the record that it stands for.
-type view struct {
+// published is a State and the revision of the record that it stands for.
+type published struct {
 	state *State
 	fence int64
 	gone  chan struct{} // closed when another has taken its place
@@ -218,23 +218,23 @@ func New(cfg Config) (*Keyring, error) {
 		heard: make(chan struct{}), nudge: make(chan struct{}, 1)}
 	k.seen.Store(&mem)
 	k.peersMemory.Store(&memory{})
-	k.view.Store(&view{state: &State{Sealed: ErrNotLoaded}, gone: make(chan struct{})})
+	k.current.Store(&published{state: &State{Sealed: ErrNotLoaded}, gone: make(chan struct{})})
 	return k, nil
 }
 
 // State is what this replica may use now; never nil.
-func (k *Keyring) State() *State { return k.view.Load().state }
+func (k *Keyring) State() *State { return k.current.Load().state }
 
 // ClockOff is nil while this machine's clock can be believed; a replica where it cannot signs nothing.
 func (k *Keyring) ClockOff() error { return k.cfg.Clock.Off() }
 
 // Changed is closed when State returns another one than at the time of the call: ask for the channel first, then for the
 // State, then wait. What is looked at often in vain may have the same content.
-func (k *Keyring) Changed() <-chan struct{} { return k.view.Load().gone }
+func (k *Keyring) Changed() <-chan struct{} { return k.current.Load().gone }
 
 // show puts a State in force. It is called by the loop only.
 func (k *Keyring) show(s *State, fence int64) {
-	close(k.view.Swap(&view{state: s, fence: fence, gone: make(chan struct{})}).gone)
+	close(k.current.Swap(&published{state: s, fence: fence, gone: make(chan struct{})}).gone)
 }
 
 // Run keeps the keyring until the context ends.

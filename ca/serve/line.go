@@ -10,7 +10,7 @@ import (
 type line struct {
 	n       int
 	bytes   int        // of the tickets' requests
-	turns   *list.List // of *lane, the next first
+	turns   *list.List // of *class, the next first
 	classes map[string]*class
 }
 

@@ -22,7 +22,7 @@ func TestAgentsHaveANameTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	world, err := service.StreamAggregatedResources(t.Context())
+	sotw, err := service.StreamAggregatedResources(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +36,12 @@ func TestAgentsHaveANameTable(t *testing.T) {
 		} else if err := incremental.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: url, ResponseNonce: res.Nonce}); err != nil {
 			t.Fatal(err)
 		}
-		if err := world.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: url}); err != nil {
+		if err := sotw.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: url}); err != nil {
 			t.Fatal(err)
 		}
-		if res, err := world.Recv(); err != nil || res.TypeUrl != url || len(res.Resources) != 1 || url == nameTableURL && len(res.Resources[0].Value) != 0 {
+		if res, err := sotw.Recv(); err != nil || res.TypeUrl != url || len(res.Resources) != 1 || url == nameTableURL && len(res.Resources[0].Value) != 0 {
 			t.Errorf("%s, state of the world: %v %v", url, res, err)
-		} else if err := world.Send(&discoveryv3.DiscoveryRequest{TypeUrl: url, ResponseNonce: res.Nonce, VersionInfo: res.VersionInfo}); err != nil {
+		} else if err := sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: url, ResponseNonce: res.Nonce, VersionInfo: res.VersionInfo}); err != nil {
 			t.Fatal(err)
 		}
 	}

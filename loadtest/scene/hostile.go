@@ -186,7 +186,7 @@ func (s *stage) compareAssaults(sink, under *assault) {
 	s.row(rowAttackRatio, "", float64(p99(under))/float64(max(1, p99(sink))))
 	s.row(rowLost, "", float64(s.lostTo("a sink", sink)+s.lostTo("the server", under)))
 	s.row(rowMissing, "", float64(sink.missing+under.missing))
-	s.row(rowForeign, "", float64(under.counts[attack.Claims].Answers))
+	s.row(rowForeign, "", float64(under.counts[attack.Impersonation].Answers))
 	s.cost(rowAttackRSS, "MB", mb(under.peak)-mb(sink.peak))
 	s.cost("RSS, attackers aimed at a sink", "MB", mb(sink.peak))
 	s.cost("servers' CPU, attackers aimed at a sink", "cores", sink.cpu.Seconds()/sink.took.Seconds())

@@ -19,7 +19,7 @@ import (
 type mesh struct {
 	t       testing.TB
 	r       *rand.Rand
-	more    *rand.Rand // of edit's companions; apart, so that what r makes does not depend on them
+	more    *rand.Rand // of edit's companions; a source of its own, so that what r makes does not depend on them
 	clock   int64
 	lives   *rand.Rand // of workload's companion, for the same reason
 	records map[model.Key]model.Record

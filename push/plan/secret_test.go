@@ -399,6 +399,6 @@ func TestSecretsAreNotExplained(t *testing.T) {
 		p.Opened(r, model.PrivateKey("the private key"))
 	}
 	if now := h.Set().Types[xds.Secret].Get("kubernetes://web").Version; now != version {
-		t.Errorf("version %s, was %s: the same key sealed anew would be sent again", now, version)
+		t.Errorf("version %s, was %s: the same key encrypted again would be sent again", now, version)
 	}
 }

@@ -127,7 +127,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	check := time.NewTimer(time.Hour)
 	check.Stop()
 	defer check.Stop()
-	look := time.NewTimer(anewEvery)
+	look := time.NewTimer(reencryptEvery)
 	defer look.Stop()
 	checking, checked := false, uint64(0)
 	var between []object.Problem
@@ -157,7 +157,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			effects = l.state.Step(event)
 			switch e := event.(type) {
 			case Loaded: // a term begins
-				look.Reset(anewPause)
+				look.Reset(reencryptPause)
 				unfollow()
 				unfollow = l.following(ctx, e, results)
 			case Reencrypted:
@@ -169,7 +169,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			r.done <- ok
 		case <-look.C:
 			if effects = l.state.Step(Look{}); len(effects) == 0 {
-				look.Reset(anewEvery)
+				look.Reset(reencryptEvery)
 			}
 		case <-check.C:
 			checked, checking, between = l.state.shape, false, l.state.check()

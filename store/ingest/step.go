@@ -255,7 +255,7 @@ func (s *State) start(again bool) []Effect {
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 
-// heed takes down which sources have told everything. While one of them has not, since it begins anew (Forget), nothing is written.
+// heed takes down which sources have told everything. While one of them has not, since it begins again (Forget), nothing is written.
 func (s *State) heed(events []object.Event) {
 	for _, e := range events {
 		switch e.Op {
@@ -336,7 +336,7 @@ func (w *inventory) ownerOf(key model.Key) object.ID {
 	if key == model.MeshKey {
 		return w.meshID
 	}
-	return normal.Owner(key)
+	return normal.SourceObject(key)
 }
 
 // Problems is what is wrong with single objects and with writing them, sorted.

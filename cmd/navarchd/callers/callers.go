@@ -182,7 +182,7 @@ func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 
 // claim counts a connection for an identity, or for the address that it comes from where the caller has shown none.
 func (k *Callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
-	return func(end func()) (preauth.Owner, error) {
+	return func(end func()) (preauth.Holder, error) {
 		ledger, holder := k.connections, serve.Holder(who, from.String())
 		if who.ID.IsZero() {
 			ledger, holder.Identity = k.sources, "no credential, from "+holder.From.String()

@@ -184,14 +184,14 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 		return
 	}
 	s.forward(events, func(events []object.Event) {
-		for _, part := range apart(events) {
+		for _, part := range byNamespace(events) {
 			emit(part)
 		}
 	})
 }
 
-// apart divides events by cluster and namespace: what is edited without end in one is not told together with what happens in another.
-func apart(events []object.Event) (parts [][]object.Event) {
+// byNamespace divides events by cluster and namespace: what is edited without end in one is not told together with what happens in another.
+func byNamespace(events []object.Event) (parts [][]object.Event) {
 	at := map[object.ID]int{}
 	for _, e := range events {
 		namespace := object.ID{Origin: e.ID.Origin, Namespace: e.ID.Namespace}

@@ -30,7 +30,7 @@ func newWatch(root string) (*watch, error) {
 
 func (w *watch) close() { _ = w.Close() } // nothing is lost by it
 
-// set watches these folders and no others. A folder behind a link is watched anew: the link may lead elsewhere now.
+// set watches these folders and no others. A folder behind a link is watched again: the link may lead elsewhere now.
 func (w *watch) set(dirs []string) {
 	want := map[string]bool{}
 	for _, dir := range dirs {
