@@ -56,7 +56,7 @@ func roots(s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.row(rowUntold, "", float64(n-held))
+	s.row(rowOldRoot, "", float64(n-held))
 	if err := s.recertify(before, old, spread); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package arrows holds the arrows between our packages: who may import whom, and which outside libraries belong to one
-// place. What the tables do not list is refused.
+// place. What the tables do not list is refused. Its tests also hold the pages to the code, and names and comments to plain words.
 package arrows
 
 import (

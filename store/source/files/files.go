@@ -157,7 +157,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 			s.rescan(watch, time.Now(), emit, false)
 		case <-timer.C:
 			s.wake(time.Now(), watch, dirty, emit)
-			dirty.told(time.Now())
+			dirty.done(time.Now())
 		}
 	}
 }
@@ -267,7 +267,7 @@ func (s *Source) forward(events []object.Event, emit func([]object.Event)) {
 	held := s.reader.guard.Held()
 	s.held.Store(&held)
 	vanished := s.reader.guard.Vanished()
-	s.allHeld.Store(vanished > 0 && vanished == len(s.reader.told))
+	s.allHeld.Store(vanished > 0 && vanished == len(s.reader.emitted))
 	s.parsed.Store(uint64(s.reader.parsed))
 	s.events.Add(uint64(len(events)))
 	if len(events) > 0 {

@@ -51,20 +51,20 @@ func newFile(sum [32]byte, docs []doc, before *file) *file {
 type folder struct {
 	files       map[string]*file
 	definitions map[object.ID][]string // paths that hold the object, the one that had it first in front
-	told        map[object.ID]*object.Object
+	emitted     map[object.ID]*object.Object
 	faults      map[string]string // path -> why its present content is not used
 	guard       *guard.Guard
 }
 
 func newFolder(allowEmpty bool) *folder {
-	return &folder{files: map[string]*file{}, definitions: map[object.ID][]string{}, told: map[object.ID]*object.Object{}, faults: map[string]string{},
+	return &folder{files: map[string]*file{}, definitions: map[object.ID][]string{}, emitted: map[object.ID]*object.Object{}, faults: map[string]string{},
 		guard: guard.New(allowEmpty)}
 }
 
 // The folder as the shrink guard sees it.
 
 // Told implements guard.Objects.
-func (f *folder) Told() iter.Seq2[object.ID, *object.Object] { return maps.All(f.told) }
+func (f *folder) Told() iter.Seq2[object.ID, *object.Object] { return maps.All(f.emitted) }
 
 // Now implements guard.Objects.
 func (f *folder) Now() iter.Seq[object.ID] {
@@ -78,11 +78,11 @@ func (f *folder) Now() iter.Seq[object.ID] {
 }
 
 // Get implements guard.Objects.
-func (f *folder) Get(id object.ID) (told, now *object.Object) {
+func (f *folder) Get(id object.ID) (emitted, now *object.Object) {
 	if paths := f.definitions[id]; len(paths) > 0 {
 		now = f.files[paths[0]].objects[id]
 	}
-	return f.told[id], now
+	return f.emitted[id], now
 }
 
 // apply takes new contents of some files (nil: the file is gone), all read at once, and says what that changes.
@@ -189,7 +189,7 @@ func (f *folder) stillBroken(d doc) bool {
 	return false
 }
 
-// events compares what is told of the touched objects with what holds now, and tells what the guard does not hold.
+// events compares what was emitted of the touched objects with what holds now, and tells what the guard does not hold.
 func (f *folder) events(at time.Time, touched touches) []object.Event {
 	ids := slices.SortedFunc(maps.Keys(touched), object.ID.Compare)
 	for _, id := range f.guard.Judge(at, f, ids) {
@@ -202,14 +202,14 @@ func (f *folder) events(at time.Time, touched touches) []object.Event {
 		if now == nil {
 			delete(f.definitions, id)
 			if have != nil && !held {
-				deletes = append(deletes, f.untell(id))
+				deletes = append(deletes, f.withdraw(id))
 			}
 			continue
 		}
 		if held {
 			now = have
 		}
-		f.told[id] = now
+		f.emitted[id] = now
 		if have == nil || touched[id] || !bytes.Equal(have.JSON, now.JSON) || have.Location != now.Location {
 			puts = append(puts, object.Event{Op: object.Put, ID: id, Object: now, Location: now.Location})
 		}
@@ -217,10 +217,10 @@ func (f *folder) events(at time.Time, touched touches) []object.Event {
 	return append(puts, deletes...)
 }
 
-// untell takes back what was told of an object.
-func (f *folder) untell(id object.ID) object.Event {
-	e := object.Event{Op: object.Delete, ID: id, Location: f.told[id].Location}
-	delete(f.told, id)
+// withdraw takes an object back that was emitted.
+func (f *folder) withdraw(id object.ID) object.Event {
+	e := object.Event{Op: object.Delete, ID: id, Location: f.emitted[id].Location}
+	delete(f.emitted, id)
 	return e
 }
 
@@ -242,7 +242,7 @@ func (f *folder) problems() []object.Problem {
 	for id, paths := range f.definitions {
 		for _, path := range paths[min(1, len(paths)):] {
 			all = append(all, object.Problem{ID: id, Location: f.files[path].objects[id].Location, Code: problem.Duplicate, Severity: problem.Error,
-				Message: fmt.Sprintf("is in %s too, which wins; this one applies when that one goes", f.told[id].Location)})
+				Message: fmt.Sprintf("is in %s too, which wins; this one applies when that one goes", f.emitted[id].Location)})
 		}
 	}
 	held := map[object.ID]int{}
@@ -251,7 +251,7 @@ func (f *folder) problems() []object.Problem {
 			held[object.ID{Origin: l.ID.Origin, Kind: l.ID.Kind}]++
 			continue
 		}
-		all = append(all, object.Problem{ID: l.ID, Location: f.told[l.ID].Location, Code: problem.Held, Severity: problem.Error, Message: "its newest version lacks most of its endpoints " +
+		all = append(all, object.Problem{ID: l.ID, Location: f.emitted[l.ID].Location, Code: problem.Held, Severity: problem.Error, Message: "its newest version lacks most of its endpoints " +
 			"while their Pods are ready: the version before is held; mend it, or accept the loss (navarchctl store held; --allow-empty)"})
 	}
 	for kind, n := range held {

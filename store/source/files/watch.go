@@ -151,9 +151,9 @@ func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
 	return paths, whole, endless
 }
 
-// told is called when what was taken has been read and told. What changed meanwhile is noted from now on: that there was
+// done is called when what was taken has been read and told. What changed meanwhile is noted from now on: that there was
 // nothing to note for so long was no quiet moment.
-func (d *dirty) told(now time.Time) {
+func (d *dirty) done(now time.Time) {
 	if !d.cut.IsZero() {
 		d.cut = now
 	}
