@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -244,7 +245,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("ISTIO_GPRC_MAXRECVMSGSIZE", count(&e.maxRecvSize))
 	parse("ENABLE_DEBUG_ON_HTTP", boolean(&e.debugOnHTTP))
 	parse("ENABLE_DEBUG_ENDPOINT_AUTH", boolean(&e.debugAuth))
-	parse("PILOT_MAX_REQUESTS_PER_SECOND", rate(&e.maxRequests))
+	parse("PILOT_MAX_REQUESTS_PER_SECOND", perSecond(&e.maxRequests))
 	parse("POD_IP", text(&e.podIP))
 	parse("POD_NAMESPACE", text(&e.podNamespace))
 	parse("SERVICE_ACCOUNT", text(&e.account))
@@ -302,7 +303,7 @@ func count(into *int) func(string) error {
 	}
 }
 
-func rate(into *float64) func(string) error {
+func perSecond(into *float64) func(string) error {
 	return func(v string) error {
 		n, err := strconv.ParseFloat(v, 64)
 		if err == nil && !(n >= 0 && n < 1e9) {
@@ -336,19 +337,10 @@ func (c *config) advertised() (address string, secure bool) {
 	if err != nil || port == "0" {
 		return "", secure
 	}
-	if host = first(c.advertise, c.env.podIP, host); host == "" || net.ParseIP(host).IsUnspecified() {
+	if host = cmp.Or(c.advertise, c.env.podIP, host); host == "" || net.ParseIP(host).IsUnspecified() {
 		return "", secure
 	}
 	return net.JoinHostPort(host, port), secure
-}
-
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 func envOr(name, otherwise string) string {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -28,7 +29,7 @@ func (r request) encodeSotW(version, nonce string) []byte {
 		b = appendNode(b, r.node, sotwNode)
 	}
 	b = appendText(b, sotwType, r.url)
-	if nonce = first(r.nonce, nonce); nonce != "" {
+	if nonce = cmp.Or(r.nonce, nonce); nonce != "" {
 		b = appendText(b, sotwNonce, nonce)
 	}
 	if r.refusal != "" {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/protowalk"
 )
 
 // Message is a request as it came from the wire. Its strings and bytes are slices of the raw message: they live as long
@@ -140,7 +141,8 @@ func entry(value []byte) (key, version string, err error) {
 		return key, version, nil
 	}
 	for len(value) > 0 {
-		number, part, n := next(value)
+		f, n := protowalk.Next(value)
+		number, part := f.Number, f.Bytes
 		switch {
 		case n < 0:
 			return "", "", notProtobuf(what, n)

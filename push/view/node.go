@@ -153,8 +153,8 @@ func Parse(raw []byte, config string) (Node, error) {
 		return Node{}, err
 	}
 	short, namespace, _ := strings.Cut(name, ".")
-	n.Name = first(n.Metadata["NAME"], short)
-	n.Namespace = first(n.Metadata["NAMESPACE"], namespace)
+	n.Name = cmp.Or(n.Metadata["NAME"], short)
+	n.Namespace = cmp.Or(n.Metadata["NAMESPACE"], namespace)
 	if n.Name == "" {
 		return Node{}, fmt.Errorf("node.id %q: no name; want name.namespace in its third part, or node.metadata.NAME", n.ID)
 	}
@@ -164,7 +164,7 @@ func Parse(raw []byte, config string) (Node, error) {
 	if strings.ContainsAny(n.Namespace, "/\x00") {
 		return Node{}, fmt.Errorf("node.metadata.NAMESPACE: %q is not the name of a namespace", n.Namespace)
 	}
-	n.Domain = first(strings.TrimPrefix(domain, n.Namespace+"."), DefaultDomain)
+	n.Domain = cmp.Or(strings.TrimPrefix(domain, n.Namespace+"."), DefaultDomain)
 	n.Workload = n.Metadata["WORKLOAD_NAME"]
 	if n.Workload == "" && len(w.cluster) <= longest {
 		n.Workload = words.of(w.cluster)
@@ -358,11 +358,4 @@ func hasIdentity(metadata map[string]string) bool {
 		return stated == "sds"
 	}
 	return metadata["ISTIO_VERSION"] != ""
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

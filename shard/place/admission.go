@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -55,9 +56,9 @@ type AdmissionState struct {
 
 // NewAdmission makes one.
 func NewAdmission(cfg AdmissionConfig) *Admission {
-	orElse(&cfg.Longest, 2*time.Minute)
-	orElse(&cfg.Queue, 20_000)
-	orElse(&cfg.Every, time.Second)
+	cfg.Longest = cmp.Or(cfg.Longest, 2*time.Minute)
+	cfg.Queue = cmp.Or(cfg.Queue, 20_000)
+	cfg.Every = cmp.Or(cfg.Every, time.Second)
 	if cfg.Meter == nil {
 		cfg.Meter = NewProcessMeter()
 	}

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -40,20 +41,14 @@ type Drain struct {
 
 // NewDrain makes one that has seen nothing yet.
 func NewDrain(cfg DrainConfig) *Drain {
-	orElse(&cfg.Above, 1.25)
-	orElse(&cfg.Until, 1.1)
-	orElse(&cfg.Slack, 8)
-	orElse(&cfg.After, time.Minute)
-	orElse(&cfg.Rate, 10)
-	orElse(&cfg.Part, .02)
-	orElse(&cfg.Calm, 30*time.Second)
+	cfg.Above = cmp.Or(cfg.Above, 1.25)
+	cfg.Until = cmp.Or(cfg.Until, 1.1)
+	cfg.Slack = cmp.Or(cfg.Slack, 8)
+	cfg.After = cmp.Or(cfg.After, time.Minute)
+	cfg.Rate = cmp.Or(cfg.Rate, 10)
+	cfg.Part = cmp.Or(cfg.Part, .02)
+	cfg.Calm = cmp.Or(cfg.Calm, 30*time.Second)
 	return &Drain{cfg: cfg}
-}
-
-func orElse[T int | float64 | time.Duration](value *T, otherwise T) {
-	if *value == 0 {
-		*value = otherwise
-	}
 }
 
 // look is how often it is looked whether there is anything to close.
