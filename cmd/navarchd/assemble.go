@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/push/trust"
+	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -38,6 +39,7 @@ type assembly struct {
 	crashes   *crash.Log
 	pages     *debug.Pages
 	callers   *callers.Callers
+	api       *apiserver.Client // of the config cluster; nil: there is none
 
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
 	read     func() kv.Place             // how far the chain of heads was read
@@ -95,6 +97,11 @@ func (a *assembly) open() error {
 // roles makes the roles: the mirror before all, because each may ask what is known of the configuration.
 func (a *assembly) roles() error {
 	c := a.config
+	api, err := newAPIServer(c)
+	if err != nil {
+		return err
+	}
+	a.api = api
 	sealer, err := newSealer(c, a.store)
 	if err != nil {
 		return err
@@ -154,7 +161,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer) (*keyring.Keyring, error) {
 
 // addReplica is role xds.
 func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) error {
-	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers,
+	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api,
 		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/shard/fleet"
+	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -40,6 +41,7 @@ type replicaConfig struct {
 	mirror    *mirror.Mirror
 	vault     *vault.Vault // opens private keys; nil: there is no key encryption key
 	callers   *callers.Callers
+	api       *apiserver.Client // of the config cluster; nil: there is none
 	agents    []serve.AgentType // beside the owner and the name table
 	answers   []serve.Answer    // to tools
 	telemetry *telemetry
@@ -65,7 +67,7 @@ func newReplica(c replicaConfig) (*replica, error) {
 	var err error
 	r.planner, err = plan.NewLoop(plan.Config{
 		Source: c.mirror, Pool: r.pool, Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
-		Authoriser: access.Snapshots{Current: c.mirror.Current}, Access: access.Settings{Away: c.config.rightsAway},
+		Authoriser: authoriserOf(c.api, c.mirror.Current), Access: access.Settings{Away: c.config.rightsAway},
 		DebounceAfter: c.config.env.debounce, DebounceMax: c.config.env.debounceMax, DebounceEndpoints: c.config.env.edsDebounce,
 		Planned: tracePlans(c.telemetry.tracer, c.telemetry.changes),
 	})

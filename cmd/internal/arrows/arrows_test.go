@@ -27,12 +27,13 @@ var may = map[string][]string{
 
 	"store/kv":            {"store/model"},
 	"store/kv/kvtest":     {"store/kv"},
+	"store/apiserver":     {},
 	"store/clock":         {"store/kv"},
 	"store/lead":          {"store/kv"},
 	"store/normal":        {"store/object"},
 	"store/source/guard":  {"store/normal", "store/object"},
 	"store/source/files":  {"store/object", "store/source/guard"},
-	"store/source/kube":   {"store/object"},
+	"store/source/kube":   {"store/object", "store/source/guard"},
 	"store/ingest":        {"store/crash", "store/normal", "store/object", "store/kv", "store/source/guard"},
 	"store/tenants":       {"store/ingest", "store/kv"},
 	"store/mirror":        {"store/durable", "store/kv"},
@@ -90,6 +91,7 @@ var may = map[string][]string{
 	"ca/vault/vaulttest":          {},
 	"ca/issue":                    {},
 	"ca/attest":                   {"ca/issue", "store/durable"},
+	"ca/attest/kube":              {"store/apiserver"},
 	"ca/keyring":                  {"ca/seal", "ca/issue", "store/clock", "store/kv", "store/durable"},
 	"ca/vault":                    {"ca/seal", "store/kv"},
 	"ca/expiry":                   {"ca/attest"},
@@ -156,7 +158,7 @@ var testsMay = map[string][]string{
 var only = map[string][]string{
 	"go.etcd.io/etcd":              {"store/kv*", "store/lead"},
 	"github.com/fsnotify/fsnotify": {"store/source/files"},
-	"k8s.io/client-go":             {"store/source/kube", "deploy/testcluster*"},
+	"k8s.io/client-go":             {"store/apiserver", "store/source/kube", "deploy/testcluster*"},
 	"github.com/spf13/cobra":       {"cmd/*"},
 }
 

@@ -9,6 +9,7 @@
 package guard
 
 import (
+	"encoding/json"
 	"iter"
 	"maps"
 	"slices"
@@ -38,12 +39,18 @@ type Objects interface {
 	Get(id object.ID) (told, now *object.Object)
 }
 
+// Counter is what Objects may have besides: how many there are of each kind (KindOf), told and now. Where they have it not all of them are
+// walked for each look in which something vanished.
+type Counter interface {
+	Counts() (told, now map[object.ID]int)
+}
+
 // Guard decides about losses. It belongs to one goroutine.
 type Guard struct {
 	allowEmpty bool
 	deleted    map[object.ID]bool           // told, and not there any more
 	changed    map[object.ID]*object.Object // slices of which an older version stands; the newest
-	vanished   map[object.ID][]vanished     // by kind and cluster (kindOf), oldest first; at most one for each second
+	vanished   map[object.ID][]vanished     // by kind and cluster (KindOf), oldest first; at most one for each second
 	// parents are the Namespaces and Services that vanished, and when: that explains what vanishes with them. There are never more than
 	// were let go within sumFor.
 	parents map[object.ID]time.Time
@@ -72,6 +79,7 @@ type look struct {
 	before  map[object.ID]int // by kind and cluster: told and not held
 	after   map[object.ID]int // by kind and cluster: there now
 	pods    map[object.ID]map[string]bool
+	ending  map[object.ID]bool // Namespaces that were asked about: they are terminating
 }
 
 // Judge decides, before the source tells anything, about the objects that are others than before, gone or there. Then Holds says what is
@@ -99,14 +107,14 @@ func (g *Guard) Judge(at time.Time, o Objects, touched []object.ID) (also []obje
 		byKind := map[object.ID][]object.ID{}
 		for _, id := range l.gone {
 			if turn(id) == n && !whole[id.Origin] {
-				byKind[kindOf(id)] = append(byKind[kindOf(id)], id)
+				byKind[KindOf(id)] = append(byKind[KindOf(id)], id)
 			}
 		}
 		for kind, ids := range byKind {
 			g.judge(l, kind, ids)
 		}
 	}
-	return append(also, g.excused(l)...)
+	return append(append(also, g.explainedLater(l)...), g.excused(l)...)
 }
 
 // sort finds out what the look is about. What is there again is held no more.
@@ -144,17 +152,29 @@ func (l *look) count(g *Guard) {
 	if l.before == nil {
 		l.before = l.live(g)
 	}
+	if c, is := l.Objects.(Counter); is {
+		_, l.after = c.Counts()
+		return
+	}
 	l.after = map[object.ID]int{}
 	for id := range l.Now() {
-		l.after[kindOf(id)]++
+		l.after[KindOf(id)]++
 	}
 }
 
+// live counts what was told and is not held.
 func (l *look) live(g *Guard) map[object.ID]int {
+	if c, is := l.Objects.(Counter); is {
+		n, _ := c.Counts()
+		for id := range g.deleted {
+			n[KindOf(id)]--
+		}
+		return n
+	}
 	n := map[object.ID]int{}
 	for id := range l.Told() {
 		if !g.deleted[id] {
-			n[kindOf(id)]++
+			n[KindOf(id)]++
 		}
 	}
 	return n
@@ -215,16 +235,37 @@ func (g *Guard) explained(kind object.ID, n int) {
 	}
 }
 
-// explains says whether an object went with its namespace, or an EndpointSlice with its Service.
-func (g *Guard) explains(o *object.Object) bool {
+// explains says whether an object went with its namespace, which is gone or terminating (Kubernetes empties a namespace before it goes), or an
+// EndpointSlice with its Service.
+func (g *Guard) explains(l *look, o *object.Object) bool {
 	if o.ID.Namespace == "" {
 		return false
 	}
-	_, gone := g.parents[o.ID.SameOrigin(object.ID{Kind: "Namespace", Name: o.ID.Namespace})]
+	namespace := o.ID.SameOrigin(object.ID{Kind: "Namespace", Name: o.ID.Namespace})
+	_, gone := g.parents[namespace]
 	if !gone && o.ID.Kind == "EndpointSlice" {
 		_, gone = g.parents[serviceOf(o)]
 	}
-	return gone
+	return gone || l.terminating(namespace)
+}
+
+// terminating says whether a Namespace is being deleted.
+func (l *look) terminating(namespace object.ID) bool {
+	is, known := l.ending[namespace]
+	if known {
+		return is
+	}
+	var parsed struct {
+		Metadata struct{ DeletionTimestamp string }
+	}
+	if _, now := l.Get(namespace); now != nil && json.Unmarshal(now.JSON, &parsed) == nil {
+		is = parsed.Metadata.DeletionTimestamp != ""
+	}
+	if l.ending == nil {
+		l.ending = map[object.ID]bool{}
+	}
+	l.ending[namespace] = is
+	return is
 }
 
 // turn is when a kind is judged: after those that explain its objects' end.
@@ -242,15 +283,15 @@ func turn(id object.ID) int {
 
 const turns = 4
 
-// kindOf is all objects of a kind in one cluster: the guard looks at each cluster for itself.
-func kindOf(id object.ID) object.ID { return object.ID{Origin: id.Origin, Kind: id.Kind} }
+// KindOf is all objects of a kind in one cluster: the guard looks at each cluster for itself.
+func KindOf(id object.ID) object.ID { return object.ID{Origin: id.Origin, Kind: id.Kind} }
 
 // judge holds those of the objects of one kind and cluster that vanished in one look which nothing explains, if they are more than half of
 // the kind (of a larger one: within ten minutes).
 func (g *Guard) judge(l *look, kind object.ID, gone []object.ID) {
 	var lost []object.ID
 	for _, id := range gone {
-		if told, _ := l.Get(id); !g.explains(told) {
+		if told, _ := l.Get(id); !g.explains(l, told) {
 			lost = append(lost, id)
 		}
 	}
@@ -277,6 +318,24 @@ func (g *Guard) judge(l *look, kind object.ID, gone []object.ID) {
 			g.parents[id] = l.at
 		}
 	}
+}
+
+// explainedLater takes what is held out of it that a Namespace or a Service explains which the source told of only now: of each kind a cluster's
+// changes come for themselves, and a namespace's own end comes last.
+func (g *Guard) explainedLater(l *look) (gone []object.ID) {
+	if len(g.deleted) == 0 || !slices.ContainsFunc(l.touched, func(id object.ID) bool {
+		return id.Group == "" && (id.Kind == "Namespace" || id.Kind == "Service")
+	}) {
+		return nil
+	}
+	for id := range g.deleted {
+		if told, _ := l.Get(id); told != nil && g.explains(l, told) {
+			delete(g.deleted, id)
+			gone = append(gone, id)
+		}
+	}
+	slices.SortFunc(gone, object.ID.Compare)
+	return gone
 }
 
 // excused takes the Pods out of what is held of which no EndpointSlice says any more that they are ready, after a change of these: the
