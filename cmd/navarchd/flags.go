@@ -100,6 +100,7 @@ type environment struct {
 	podName      string
 	debounce     time.Duration // PILOT_DEBOUNCE_AFTER
 	debounceMax  time.Duration // PILOT_DEBOUNCE_MAX
+	loopsOff     []string      // NAVARCH_EXPERIMENT_OFF: control loops that do nothing, to measure what each is worth
 	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; Navarch's default is the endpoint fast path
 	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: 100
 	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
@@ -258,9 +259,29 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
 	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))
 	parse("MAX_WORKLOAD_CERT_TTL", duration(&e.maxCertTTL))
+	parse("NAVARCH_EXPERIMENT_OFF", loopsOff(&e.loopsOff))
 	parse("XDS_AUTH", boolean(&e.xdsAuth))
 	parse("PILOT_ENABLE_XDS_IDENTITY_CHECK", boolean(&e.identityCheck))
 	return errors.Join(problems...)
+}
+
+// controlLoops are the control loops on the load of this machine. Each says in its package which fault it was made for.
+var controlLoops = []string{"joins", "moves", "drain", "window", "collector"}
+
+// off says whether a control loop is to do nothing.
+func (e *environment) off(controlLoop string) bool { return slices.Contains(e.loopsOff, controlLoop) }
+
+// loopsOff takes a list of control loops.
+func loopsOff(into *[]string) func(string) error {
+	return func(v string) error {
+		*into = strings.Split(v, ",")
+		for _, name := range *into {
+			if !slices.Contains(controlLoops, name) {
+				return fmt.Errorf("%q is no control loop: want some of %s", name, strings.Join(controlLoops, ","))
+			}
+		}
+		return nil
+	}
 }
 
 func text(into *string) func(string) error {

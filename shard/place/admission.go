@@ -20,6 +20,7 @@ type AdmissionConfig struct {
 	Every   time.Duration // between two measurements; 1 s
 	Meter   Meter         // nil: this process
 	Waited  func(time.Duration, error)
+	Off     bool // everybody is let in at once: to measure what the loop is worth
 }
 
 // Meter measures this process.
@@ -73,6 +74,13 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 // Wait returns nil when a join of a cost (CostFull, CostHolds) may go on. Its errors are gRPC statuses with a RetryInfo:
 // ResourceExhausted where the wait would be, or became, longer than Longest; else the context's.
 func (a *Admission) Wait(ctx context.Context, cost float64) error {
+	if a.cfg.Off {
+		a.mu.Lock()
+		a.state.Admitted++
+		a.mu.Unlock()
+		a.cfg.Waited(0, nil)
+		return nil
+	}
 	began := time.Now()
 	t := &ticket{cost: max(cost, 0)}
 	a.mu.Lock()

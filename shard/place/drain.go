@@ -16,6 +16,7 @@ type DrainConfig struct {
 	Rate  float64       // streams closed in any second, at most; 10
 	Part  float64       // and no more than this part of the streams; 0.02
 	Calm  time.Duration // a leader leads for so long before anything is closed; 30 s
+	Off   bool          // none is closed: to measure what the loop is worth
 }
 
 // DrainInput is what a step sees.
@@ -58,7 +59,7 @@ const look = time.Second
 // nothing is planned ahead, and nothing that was not closed is saved up.
 func (d *Drain) Step(in DrainInput) (closing bool, again time.Duration) {
 	excess := float64(in.Streams) - in.Share
-	if in.Share <= 0 || in.Peers == 0 || float64(in.Streams) <= d.cfg.Until*in.Share || excess < 1 {
+	if d.cfg.Off || in.Share <= 0 || in.Peers == 0 || float64(in.Streams) <= d.cfg.Until*in.Share || excess < 1 {
 		d.uneven, d.active = time.Time{}, false
 		return false, look
 	}

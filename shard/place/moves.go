@@ -11,6 +11,7 @@ type MovesConfig struct {
 	Most  float64 // moves a second to one replica, of all others together; 100
 	Least float64 // notified a second however full the machine is; 10, as streams are sent away (DrainConfig.Rate)
 	Part  float64 // and at least this part of the streams; 0.01: who is relieved is often full
+	Off   bool    // all are notified at once: to measure what the loop is worth
 }
 
 // MovesInput is what a step sees.
@@ -56,6 +57,9 @@ func (m *Moves) StepEvery() time.Duration { return movesEvery }
 
 // Step says how many to notify now. What is not used is not saved up.
 func (m *Moves) Step(in MovesInput) int {
+	if m.cfg.Off {
+		return in.Left
+	}
 	elapsed := max(in.Now.Sub(m.last), 0)
 	if m.last = in.Now; elapsed > time.Second { // those were other moves
 		m.rate, m.tokens, elapsed = 0, 0, movesEvery
