@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -104,6 +105,42 @@ func (believed) Compared() <-chan struct{} {
 	return done
 }
 
+// complete sets the defaults. The error names what is missing, or out of bounds.
+func (c *Config) complete() error {
+	switch {
+	case c.Store == nil || c.Sealer == nil:
+		return errors.New("keyring: a store and a sealer are needed")
+	case c.Mesh == "" || c.TrustDomain.IsZero():
+		return errors.New("keyring: mesh and trust domain are needed")
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{{&c.RootTTL, 10 * 365 * 24 * time.Hour}, {&c.Every, 5 * time.Second}, {&c.Retry, 15 * time.Second}, {&c.Answer, 5 * time.Second}, {&c.PeersEvery, time.Minute}} {
+		if *d.value = cmp.Or(*d.value, d.def); *d.value < 0 {
+			return fmt.Errorf("keyring: duration %v is negative", *d.value)
+		}
+	}
+	if c.MaxRevoked = cmp.Or(c.MaxRevoked, 1000); c.MaxRevoked < 0 || c.MaxRevoked > maxRevoked {
+		return fmt.Errorf("keyring: MaxRevoked is %d, must be 1 to %d", c.MaxRevoked, maxRevoked)
+	}
+	c.IdentityBytes = cmp.Or(c.IdentityBytes, identityBytes)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.Leads == nil {
+		c.Leads = func() bool { return true }
+	}
+	if c.Alarm == nil {
+		c.Alarm = func(error) {}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Clock == nil {
+		c.Clock = believed(c.Now)
+	}
+	return nil
+}
+
 // Keyring is one replica's. Safe for concurrent use.
 type Keyring struct {
 	cfg         Config
@@ -152,46 +189,8 @@ type job struct {
 
 // New checks the configuration and reads what is remembered. It does not ask etcd.
 func New(cfg Config) (*Keyring, error) {
-	switch {
-	case cfg.Store == nil || cfg.Sealer == nil:
-		return nil, errors.New("keyring: a store and a sealer are needed")
-	case cfg.Mesh == "" || cfg.TrustDomain.IsZero():
-		return nil, errors.New("keyring: mesh and trust domain are needed")
-	}
-	for _, d := range []struct {
-		value *time.Duration
-		def   time.Duration
-	}{{&cfg.RootTTL, 10 * 365 * 24 * time.Hour}, {&cfg.Every, 5 * time.Second}, {&cfg.Retry, 15 * time.Second}, {&cfg.Answer, 5 * time.Second}, {&cfg.PeersEvery, time.Minute}} {
-		if *d.value == 0 {
-			*d.value = d.def
-		}
-		if *d.value < 0 {
-			return nil, fmt.Errorf("keyring: duration %v is negative", *d.value)
-		}
-	}
-	if cfg.MaxRevoked == 0 {
-		cfg.MaxRevoked = 1000
-	}
-	if cfg.MaxRevoked < 0 || cfg.MaxRevoked > maxRevoked {
-		return nil, fmt.Errorf("keyring: MaxRevoked is %d, must be 1 to %d", cfg.MaxRevoked, maxRevoked)
-	}
-	if cfg.IdentityBytes == 0 {
-		cfg.IdentityBytes = identityBytes
-	}
-	if cfg.Leads == nil {
-		cfg.Leads = func() bool { return true }
-	}
-	if cfg.Alarm == nil {
-		cfg.Alarm = func(error) {}
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = believed(cfg.Now)
+	if err := cfg.complete(); err != nil {
+		return nil, err
 	}
 	if cfg.Dir != "" {
 		if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {

@@ -143,16 +143,10 @@ func (l *Loop) Run(ctx context.Context) error {
 			if !ok {
 				continue
 			}
-			if in.level != nil {
-				effects = l.state.Step(*in.level)
-			}
-			if in.term != nil { // first: nothing is begun that is not ours to do any more
-				effects = append(effects, l.state.Step(in.term)...)
+			if in.term != nil {
 				unfollow()
 			}
-			if len(in.emits) > 0 {
-				effects = append(effects, l.state.Step(in.emits)...)
-			}
+			effects = l.state.stepAll(in)
 		case event := <-results:
 			effects = l.state.Step(event)
 			switch e := event.(type) {
@@ -183,6 +177,20 @@ func (l *Loop) Run(ctx context.Context) error {
 			go l.do(ctx, effect, time.Now(), results)
 		}
 	}
+}
+
+// stepAll takes everything that has gathered in the box.
+func (s *State) stepAll(in input) (effects []Effect) {
+	if in.level != nil {
+		effects = s.Step(*in.level)
+	}
+	if in.term != nil { // before what sources said: nothing is begun that is not ours to do any more
+		effects = append(effects, s.Step(in.term)...)
+	}
+	if len(in.emits) > 0 {
+		effects = append(effects, s.Step(in.emits)...)
+	}
+	return effects
 }
 
 // publish makes problems and counters readable.

@@ -34,9 +34,9 @@ type randomSource struct {
 	whole  bool // no batch was left half done
 	done   map[Outcome]int
 
-	others map[model.Key]model.Hash // what others made of stored records; zero: they are gone
+	others  map[model.Key]model.Hash // what others made of stored records; zero: they are gone
 	pending []Foreign                // that the leader was not told of yet
-	mended int
+	mended  int
 }
 
 // change has somebody else change, remove or add a record.
