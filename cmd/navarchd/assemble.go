@@ -122,7 +122,7 @@ func (a *assembly) roles() error {
 	if c.hasKeyring() {
 		ring, err = a.addKeyring(sealer)
 	} else {
-		a.callers, err = callers.New(c.callersConfig(a.snapshot, nil, a.log))
+		a.callers, err = callers.New(c.callersConfig(a.snapshot, c.foundKeys(api), nil, a.log))
 	}
 	if err != nil {
 		return err
@@ -147,14 +147,14 @@ func (a *assembly) roles() error {
 
 // addKeyring is role ca, and the keyring of other roles that follow it: callers, the secure address and agents go by it.
 func (a *assembly) addKeyring(sealer seal.Sealer) (*keyring.Keyring, error) {
-	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.trust.RootsWritten, a.log)
+	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.config.foundKeys(a.api), a.trust.RootsWritten, a.log)
 	if err != nil {
 		return nil, err
 	}
 	a.callers, a.signs = ca.callers, func() bool { return ca.ring.State().Active != nil }
 	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
 	a.pages.Rules.Revoked = func(id spiffeid.ID) bool { return ca.ring.State().RevokedIdentity(id) }
-	a.add(ca.part())
+	a.add(ca.part(a.api))
 	a.add(part{tasks: []loop.Task{{Name: "trust", Run: func(ctx context.Context) error { return a.trust.Run(ctx, ca.ring, a.streams) }}}})
 	return ca.ring, nil
 }

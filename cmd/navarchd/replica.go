@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -110,7 +111,7 @@ func (r *replica) newServer() (*serve.Server, error) {
 		Store:        func() string { return join.StoreName(r.mirror.Status().Seen.Cluster) },
 		Place:        func() string { return join.PlaceName(r.mirror.Current()) },
 		AckDeadline:  r.config.ackDeadline,
-		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current)}),
+		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current), Limits: r.config.waitingRequests()}),
 		Planner: join.Planner{Plans: r.planner, Mirror: r.mirror, Fleet: r.fleet, Clients: clients, Checked: r.config.env.identityCheck, TrustDomain: r.config.trustDomain,
 			Scopes: &join.Scopes{Cluster: r.config.cluster, Domain: "svc." + r.config.domain, Snapshot: r.mirror.Current, Now: time.Now, Clients: clients}},
 		Budget:  fanout.Budget{Streams: r.config.env.pushThrottle, WindowOff: r.config.env.off("window")},
@@ -119,6 +120,12 @@ func (r *replica) newServer() (*serve.Server, error) {
 		Log:     r.log,
 		Crashes: r.crashes,
 	}), nil
+}
+
+// waitingRequests bounds what callers have in requests that wait for their stream's turn to join: one credential four of the largest.
+// All callers together have no bound: after a restart each proxy of a fleet waits with all that it holds.
+func (c *config) waitingRequests() budget.Limits {
+	return budget.Limits{MessagesPerCredential: max(4*c.env.maxRecvSize, 16<<20), MessagesInAll: math.MaxInt}
 }
 
 // fleetConfig is this replica among the others.

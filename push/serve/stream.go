@@ -78,8 +78,10 @@ func (st *stream) run(ctx context.Context) error {
 		if err := st.grpc.RecvMsg(&req); err != nil {
 			return err
 		}
+		large := st.hold(req.bufs.Len())
 		err := st.take(ctx, req.pieces()...)
 		req.free()
+		st.place.Hold(-large)
 		if err != nil {
 			return err
 		}
