@@ -31,6 +31,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/loopback"
 	"navarch.io/navarch/store/mirror"
@@ -81,7 +82,7 @@ func listening(t *testing.T, connections *budget.Ledger) (p *addresses, authorit
 	if p.callers, err = callers.New(told); err != nil {
 		t.Fatal(err)
 	}
-	streams := serve.New(serve.Config{Planner: oneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})
+	streams := serve.New(serve.Config{Planner: servetest.OneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})
 	p.health = health.New(func() error { return nil })
 	if authority, err = issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil); err != nil {
 		t.Fatal(err)
@@ -196,7 +197,7 @@ func TestWhatAuthenticatesAConnection(t *testing.T) {
 			t.Errorf("%s: %d connections are unauthenticated, want %d", name, got, one.want)
 		}
 		conn.Close()
-		soon(t, "the connection has ended", func() bool { return p.unauthenticated() == 0 })
+		servetest.Soon(t, "the connection has ended", func() bool { return p.unauthenticated() == 0 })
 	}
 }
 
@@ -226,7 +227,7 @@ func TestConnectionsOfAnIdentity(t *testing.T) {
 		defer c.Close()
 		silent = append(silent, c)
 	}
-	soon(t, "four have a place, and six none", func() bool { return count() == 4 && p.unauthenticated() == 6 })
+	servetest.Soon(t, "four have a place, and six none", func() bool { return count() == 4 && p.unauthenticated() == 6 })
 	stream := func(conf *tls.Config) error {
 		conn, err := grpc.NewClient(secure, grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithDisableServiceConfig())
 		if err != nil {
@@ -246,7 +247,7 @@ func TestConnectionsOfAnIdentity(t *testing.T) {
 	for _, c := range silent {
 		c.Close()
 	}
-	soon(t, "they are given back", func() bool { return count() == 1 })
+	servetest.Soon(t, "they are given back", func() bool { return count() == 1 })
 }
 
 // oneStream opens one that asks for clusters, and waits for them.
@@ -255,7 +256,7 @@ func oneStream(ctx context.Context, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	_ = stream.Send(clustersRequest()) // where it fails, Recv says why
+	_ = stream.Send(servetest.ClustersRequest()) // where it fails, Recv says why
 	_, err = stream.Recv()
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -16,7 +17,7 @@ func TestAgentsHaveANameTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := dialed(t, serve.New(serve.Config{Planner: oneCluster(), AgentTypes: []serve.AgentType{names}, Log: quiet}))
+	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: servetest.OneCluster(), AgentTypes: []serve.AgentType{names}, Log: quiet}))
 	service, node := discoveryv3.NewAggregatedDiscoveryServiceClient(conn), &corev3.Node{Id: "n"}
 	incremental, err := service.DeltaAggregatedResources(t.Context())
 	if err != nil {

@@ -75,7 +75,8 @@ var may = map[string][]string{
 	"loadtest/gauge":              {},
 	"store/loopback":              {},
 	"loadtest/programs":           {},
-	"push/envoytest":              {"store/loopback"}, // for tests, whose imports are their own
+	"push/serve/servetest":        {"push/fanout", "push/manifest", "push/serve"}, // a test kit
+	"push/envoytest":              {"store/loopback"},                             // for tests, whose imports are their own
 	"loadtest/mesh":               {},
 	"loadtest/report":             {"loadtest/gauge"},
 	"loadtest/proxy":              {"loadtest/gauge"},
@@ -137,7 +138,7 @@ var testsMay = map[string][]string{
 	"shard/member":          {"store/kv/kvtest"},
 	"shard/level":           {"store/kv/kvtest", "shard/ring"},
 	"shard/place":           {"store/kv/kvtest"},
-	"shard/fleet":           {"push/manifest", "store/kv/kvtest"},
+	"shard/fleet":           {"push/serve/servetest", "store/kv/kvtest"},
 	"shard/relay":           {"push/envoytest", "store/loopback"},
 	"store/ingest":          {"ca/vault/vaulttest", "store/kv/kvtest", "store/source/files"},
 	"store/kv":              {"store/kv/kvtest"},
