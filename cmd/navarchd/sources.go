@@ -50,7 +50,7 @@ func sourcesOf(folder *files.Source, cluster *kube.Source) (all []origin.Origin)
 	return all
 }
 
-// forgetKube drops what a term has read of the cluster: only the leader watches it, and the next term begins anew.
+// forgetKube drops what a term has read of the cluster: only the leader watches it, and the next term begins again.
 func (i *ingester) forgetKube() {
 	if i.kube != nil {
 		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: i.kube.Origin()}}})

@@ -130,7 +130,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	check := time.NewTimer(time.Hour)
 	check.Stop()
 	defer check.Stop()
-	look := time.NewTimer(anewEvery)
+	look := time.NewTimer(reencryptEvery)
 	defer look.Stop()
 	checking, checked := false, uint64(0)
 	var between []object.Problem
@@ -146,21 +146,15 @@ func (l *Loop) Run(ctx context.Context) error {
 			if !ok {
 				continue
 			}
-			if in.level != nil {
-				effects = l.state.Step(*in.level)
-			}
-			if in.term != nil { // first: nothing is begun that is not ours to do any more
-				effects = append(effects, l.state.Step(in.term)...)
+			if in.term != nil {
 				unfollow()
 			}
-			if len(in.emits) > 0 {
-				effects = append(effects, l.state.Step(in.emits)...)
-			}
+			effects = l.state.stepAll(in)
 		case event := <-results:
 			effects = l.state.Step(event)
 			switch e := event.(type) {
 			case Loaded: // a term begins
-				look.Reset(anewPause)
+				look.Reset(reencryptPause)
 				unfollow()
 				unfollow = l.following(ctx, e, results)
 			case Reencrypted:
@@ -172,7 +166,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			r.done <- ok
 		case <-look.C:
 			if effects = l.state.Step(Look{}); len(effects) == 0 {
-				look.Reset(anewEvery)
+				look.Reset(reencryptEvery)
 			}
 		case <-check.C:
 			checked, checking, between = l.state.shape, false, l.state.check()
@@ -186,6 +180,20 @@ func (l *Loop) Run(ctx context.Context) error {
 			go l.do(ctx, effect, time.Now(), results)
 		}
 	}
+}
+
+// stepAll takes everything that has gathered in the box.
+func (s *State) stepAll(in input) (effects []Effect) {
+	if in.level != nil {
+		effects = s.Step(*in.level)
+	}
+	if in.term != nil { // before what sources said: nothing is begun that is not ours to do any more
+		effects = append(effects, s.Step(in.term)...)
+	}
+	if len(in.emits) > 0 {
+		effects = append(effects, s.Step(in.emits)...)
+	}
+	return effects
 }
 
 // publish makes problems and counters readable.

@@ -196,17 +196,11 @@ func (s *State) Step(event Event) []Effect {
 	case Objects:
 		return s.Step(Emits{{Objects: e}})
 	case Emits:
-		for _, emit := range e {
-			s.heard = emit.At
-			s.heed(emit.Objects)
-			s.take(emit.Objects)
-			s.collect()
-		}
-		if s.phase == idle {
+		if s.emitted(e); s.phase == idle {
 			return s.start(false)
 		}
 	case Gained:
-		if s.leading && s.epoch == e.Epoch {
+		if s.leads(e.Epoch) {
 			return nil
 		}
 		s.lose()
@@ -216,7 +210,7 @@ func (s *State) Step(event Event) []Effect {
 		s.lose()
 		return nil
 	case Loaded:
-		if !s.leading || e.Epoch != s.epoch || s.phase != loading {
+		if !s.leads(e.Epoch) || s.phase != loading {
 			return nil
 		}
 		if s.altered { // the level has changed meanwhile
@@ -224,7 +218,7 @@ func (s *State) Step(event Event) []Effect {
 		}
 		s.compare(e)
 	case Written:
-		if !s.leading || e.Epoch != s.epoch || s.phase != writing {
+		if !s.leads(e.Epoch) || s.phase != writing {
 			return nil
 		}
 		if effects, on := s.written(e); !on {
@@ -233,14 +227,14 @@ func (s *State) Step(event Event) []Effect {
 			return append(effects, more...)
 		}
 	case Sealed:
-		if !s.leading || e.Epoch != s.epoch || !s.sealing {
+		if !s.leads(e.Epoch) || !s.sealing {
 			return nil
 		}
 		s.sealed(e)
 	case Look:
 		return s.look()
 	case Reencrypted:
-		if !s.leading || e.Epoch != s.epoch {
+		if !s.leads(e.Epoch) {
 			return nil
 		}
 		s.reencrypted(e)
@@ -254,6 +248,19 @@ func (s *State) Step(event Event) []Effect {
 	return append(s.flush(), s.seal()...)
 }
 
+// leads says whether this process leads, in this term.
+func (s *State) leads(term kv.Epoch) bool { return s.leading && s.epoch == term }
+
+// emitted takes what sources said, in its order.
+func (s *State) emitted(emits Emits) {
+	for _, emit := range emits {
+		s.heard = emit.At
+		s.heed(emit.Objects)
+		s.take(emit.Objects)
+		s.collect()
+	}
+}
+
 // start begins the full comparison, as soon as this process leads and the source has told everything.
 func (s *State) start(again bool) []Effect {
 	if !s.leading || len(s.unsynced) > 0 {
@@ -263,7 +270,7 @@ func (s *State) start(again bool) []Effect {
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 
-// heed takes down which sources have told everything. While one of them has not, since it begins anew (Forget), nothing is written.
+// heed takes down which sources have told everything. While one of them has not, since it begins again (Forget), nothing is written.
 func (s *State) heed(events []object.Event) {
 	for _, e := range events {
 		switch e.Op {
@@ -344,7 +351,7 @@ func (w *inventory) ownerOf(key model.Key) object.ID {
 	if key == model.MeshKey {
 		return w.meshID
 	}
-	return normal.Owner(key)
+	return normal.SourceObject(key)
 }
 
 // Problems is what is wrong with single objects and with writing them, sorted.

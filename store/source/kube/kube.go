@@ -134,7 +134,7 @@ func (s *Source) meshName() string {
 
 // Run tells everything that is in the cluster, then Synced, then every change, until ctx ends: its error is the only one. emit is called
 // from one goroutine, with what belongs together in one call: after Synced, what changed in one namespace. Run may be called again after it
-// has returned, and begins anew: it tells everything again.
+// has returned, and begins again: it tells everything again.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
