@@ -38,9 +38,12 @@ type Config struct {
 	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine, must not block and
 	// changes nothing of the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
-	Seen      func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
-	Pace      time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
-	Retry     time.Duration   // pause after a load or write that failed; default 500 ms
+	// Referred is told which Secrets records refer to (Options.SecretUses), by Secret, each time that this has changed; nil: nobody is. It
+	// must not block.
+	Referred func([]object.Reference)
+	Seen     func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
+	Pace     time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
+	Retry    time.Duration   // pause after a load or write that failed; default 500 ms
 }
 
 // Loop is the ingester. Emit, Gained and Lost may be called from any goroutine, also before Run.
@@ -61,9 +64,10 @@ type Loop struct {
 
 // input is what waits for the loop: all that was told, each change for itself, and the newest word on the level and on leadership.
 type input struct {
-	emits Emits
-	level *Levelled // nil: it has not changed
-	term  Event     // Gained, Lost or nil
+	emits  Emits
+	level  *Levelled       // nil: it has not changed
+	term   Event           // Gained, Lost or nil
+	settle []chan struct{} // closed once emits are taken
 }
 
 func merge(waiting, next input) input {
@@ -74,6 +78,7 @@ func merge(waiting, next input) input {
 	if next.term != nil {
 		waiting.term = next.term
 	}
+	waiting.settle = append(waiting.settle, next.settle...)
 	return waiting
 }
 
@@ -153,6 +158,12 @@ func (l *Loop) Run(ctx context.Context) error {
 			if len(in.emits) > 0 {
 				effects = append(effects, l.state.Step(in.emits)...)
 			}
+			if len(in.settle) > 0 {
+				l.refer()
+			}
+			for _, taken := range in.settle {
+				close(taken)
+			}
 		case event := <-results:
 			effects = l.state.Step(event)
 			switch e := event.(type) {
@@ -172,9 +183,13 @@ func (l *Loop) Run(ctx context.Context) error {
 				look.Reset(anewEvery)
 			}
 		case <-check.C:
-			checked, checking, between = l.state.shape, false, l.state.check()
+			if l.state.shape != checked {
+				between = l.state.check()
+			}
+			checked, checking = l.state.shape, false
+			l.refer()
 		}
-		if l.state.shape != checked && !checking {
+		if (l.state.shape != checked || l.state.references.dirty) && !checking {
 			check.Reset(checkAfter)
 			checking = true
 		}

@@ -53,6 +53,7 @@ type inventory struct {
 	normalised   uint64
 	shape        uint64 // counts changes of records that do not follow workloads
 	labels       labels
+	references   *references
 	crashes      *crash.Log
 	fault        func(*object.Object) // tests have it panic, where objects are read; nil: nothing is called
 	ledger       *ledger              // of the tenants' budgets; nil: there are none
@@ -69,7 +70,8 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	}
 	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
 		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
-		mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
+		mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{},
+		references: newReferences(nil)}
 }
 
 // The lookups of normal.Lookup.
@@ -308,6 +310,7 @@ func (w *inventory) normalise(id object.ID) {
 
 // setRecords replaces what an object's records are. Those with a private key are wanted once it is sealed.
 func (w *inventory) setRecords(e *entry, records []model.Record, private model.PrivateKey) {
+	w.references.replace(e.records, records)
 	for _, r := range e.records {
 		delete(w.want, r.Meta().Key)
 		delete(w.awaitingSeal, r.Meta().Key)

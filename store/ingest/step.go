@@ -118,6 +118,8 @@ type Options struct {
 	// Sources are the origins of those that have to have told everything (object.Synced) before anything is written; nil: the zero Origin,
 	// which the folder of files has there.
 	Sources []origin.Origin
+	// SecretUses says which Secrets a record makes workloads use, in a mesh with this root namespace; nil: nobody asks (Config.Referred).
+	SecretUses func(r model.Record, root string) []SecretUse
 	// Crashes is where panics over single objects go; nil: one of its own.
 	Crashes *crash.Log
 }
@@ -167,6 +169,7 @@ type State struct {
 // NewState is the state before any event.
 func NewState(o Options) *State {
 	w := newInventory(o.Normal, o.Crashes)
+	w.references = newReferences(o.SecretUses)
 	if o.Budget != (Budget{}) {
 		w.ledger = newLedger(o.Budget)
 	}

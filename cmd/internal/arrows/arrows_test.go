@@ -32,7 +32,7 @@ var may = map[string][]string{
 	"store/normal":        {"store/object"},
 	"store/source/guard":  {"store/normal", "store/object"},
 	"store/source/files":  {"store/object", "store/source/guard"},
-	"store/source/kube":   {"store/object", "store/source/guard"},
+	"store/source/kube":   {"store/normal", "store/object", "store/source/guard"},
 	"store/ingest":        {"store/crash", "store/normal", "store/object", "store/kv", "store/source/guard"},
 	"store/tenants":       {"store/ingest", "store/kv"},
 	"store/mirror":        {"store/durable", "store/kv"},
@@ -145,7 +145,6 @@ var testsMay = map[string][]string{
 	"store/obs":             {"push/envoytest"},
 	"store/removal":         {"store/kv/kvtest"},
 	"push/join":             {"ca/issue"},
-	"store/source/kube":     {"store/normal"},
 	"store/tenants":         {"store/kv/kvtest"},
 
 	"cmd/*":    {"*"},

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,6 +32,7 @@ type follower struct {
 	gone     bool   // the kind is not served any more
 	missed   int    // how many times in a row it was not
 	wrong    string // why it cannot be read now
+	broken   bool   // it is a Secret that was told to be unreadable
 }
 
 func (s *Source) newFollower(k kind) *follower {
@@ -124,12 +126,25 @@ func (f *follower) says(wrong string) {
 	defer s.mu.Unlock()
 	before := s.failing()
 	f.wrong = wrong
+	f.unreadable()
 	switch after := s.failing(); {
 	case before == 0 && after > 0:
 		s.Log.Warn("Kubernetes cannot be read; what was read before stands", obs.KeyKind, f.kind.kind, obs.KeyError, wrong)
 	case before > 0 && after == 0:
 		s.Log.Info("Kubernetes can be read again")
 	}
+}
+
+// unreadable tells of a Secret that it cannot be read, and waits for it no longer: what was stored of it stands, and nothing else is held up by a
+// right that is missing for one. With the lock.
+func (f *follower) unreadable() {
+	if f.wrong == "" || f.complete || f.kind.kind != "Secret" {
+		return
+	}
+	f.broken = true
+	f.source.decide(object.Event{Op: object.Broken, ID: f.id(name{f.kind.namespace, f.kind.name}), Location: location, Problem: f.wrong})
+	f.done()
+	f.source.synced()
 }
 
 // failing is how many kinds cannot be read. With the lock.
@@ -190,6 +205,11 @@ func (st store) Replace(list []any, _ string) error {
 	if changed := f.replace(list); f.complete {
 		s.repaired.Add(uint64(changed))
 	}
+	if f.broken { // it can be read
+		if f.broken = false; len(list) == 0 {
+			s.decide(object.Event{Op: object.Delete, ID: f.id(name{f.kind.namespace, f.kind.name}), Location: location})
+		}
+	}
 	f.done()
 	s.synced()
 	return nil
@@ -202,10 +222,13 @@ func (st store) current() bool { return st.f.kind == st.kind }
 
 // put takes an object as it is now; false: that is how it was. With the lock.
 func (f *follower) put(o runtime.Object) bool {
+	if mesh, is := o.(*corev1.ConfigMap); is {
+		return f.putMesh(mesh)
+	}
 	m := o.(metav1.Object)
 	f.selects(m, true)
 	n := name{m.GetNamespace(), m.GetName()}
-	if f.kind.namespaced && !f.source.reads(f.kind, n.namespace) {
+	if f.kind.namespaced && !f.source.selection.selects(n.namespace) || f.source.otherRevision(f.kind, m.GetLabels()) {
 		return f.remove(n)
 	}
 	out, err := f.kind.object(f.source.origin, o)
@@ -217,7 +240,12 @@ func (f *follower) put(o runtime.Object) bool {
 }
 
 // remove takes an object away; false: it was not there. With the lock.
-func (f *follower) remove(n name) bool { return f.set(n, nil) }
+func (f *follower) remove(n name) bool {
+	if f.kind.kind == "ConfigMap" {
+		return f.putMesh(nil)
+	}
+	return f.set(n, nil)
+}
 
 func (f *follower) set(n name, now *object.Object) bool {
 	if !f.table.set(n, now) {
@@ -244,8 +272,14 @@ func (f *follower) replace(list []any) (changed int) {
 			changed++
 		}
 	}
+	if f.kind.kind == "ConfigMap" && len(list) == 0 { // its table has what both come to
+		if f.putMesh(nil) {
+			changed++
+		}
+		return changed
+	}
 	for _, n := range f.table.absent(there) {
-		if f.remove(n) {
+		if f.kind.kind != "ConfigMap" && f.remove(n) {
 			changed++
 		}
 	}
