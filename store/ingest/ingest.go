@@ -202,8 +202,11 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // publish makes problems and counters readable.
 func (l *Loop) publish(between []object.Problem) {
-	all := append(l.state.Problems(), between...)
-	slices.SortFunc(all, normal.CompareProblems)
+	all := l.state.Problems()
+	if len(between) > 0 {
+		all = slices.Concat(all, between)
+		slices.SortFunc(all, normal.CompareProblems)
+	}
 	before := l.Problems()
 	if !slices.Equal(all, before) {
 		countRejected(all)

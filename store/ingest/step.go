@@ -342,25 +342,29 @@ func (w *inventory) ownerOf(key model.Key) object.ID {
 	return normal.Owner(key)
 }
 
-// Problems is what is wrong with single objects and with writing them, sorted.
+// Problems is what is wrong with single objects and with writing them, sorted. The caller does not change it.
 func (s *State) Problems() []object.Problem {
-	all := append(s.problems(), s.budgetProblems()...)
+	more := slices.Clone(s.budgetProblems())
 	for _, p := range s.refused {
-		all = append(all, p)
+		more = append(more, p)
 	}
 	for key, p := range s.unsealed {
 		if s.awaitingSeal[key] != nil {
-			all = append(all, p)
+			more = append(more, p)
 		}
 	}
-	all = append(all, s.aboveLevel()...)
+	more = append(more, s.aboveLevel()...)
 	if s.guarded != "" {
-		all = append(all, object.Problem{Code: problem.Held, Severity: problem.Error, Message: s.guarded})
+		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error, Message: s.guarded})
 	}
 	if s.phase == ready && s.after == 0 && len(s.want)+len(s.awaitingSeal) == 0 {
-		all = append(all, object.Problem{Code: problem.Held, Severity: problem.Error,
+		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error,
 			Message: "the configuration has no object that proxies are told of, and nothing was stored before: replicas are not ready, since an empty mesh may be a folder that is not mounted (--allow-empty has it served)"})
 	}
+	if len(more) == 0 {
+		return s.problems()
+	}
+	all := slices.Concat(s.problems(), more)
 	slices.SortFunc(all, normal.CompareProblems)
 	return all
 }

@@ -137,6 +137,7 @@ var testsMay = map[string][]string{
 	"shard/place":           {"store/kv/kvtest"},
 	"shard/fleet":           {"push/manifest", "store/kv/kvtest"},
 	"shard/relay":           {"push/envoytest", "store/loopback"},
+	"store/source/kube":     {"store/ingest"},
 	"store/ingest":          {"ca/vault/vaulttest", "store/kv/kvtest", "store/source/files"},
 	"store/kv":              {"store/kv/kvtest"},
 	"store/clock":           {"store/kv/kvtest"},

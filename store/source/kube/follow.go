@@ -2,7 +2,9 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
@@ -33,6 +35,8 @@ type follower struct {
 	missed   int    // how many times in a row it was not
 	wrong    string // why it cannot be read now
 	broken   bool   // it is a Secret that was told to be unreadable
+	newest   uint64 // resource version that was seen
+	older    int    // lists in a row that were older than that
 }
 
 func (s *Source) newFollower(k kind) *follower {
@@ -174,6 +178,7 @@ func (st store) Update(o any) error {
 	if !st.current() {
 		return nil
 	}
+	f.saw(o.(metav1.Object).GetResourceVersion())
 	f.put(o.(runtime.Object))
 	return nil
 }
@@ -187,19 +192,24 @@ func (st store) Delete(o any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.current() {
+		f.saw(m.GetResourceVersion())
 		f.remove(name{m.GetNamespace(), m.GetName()})
 		f.selects(m, false)
 	}
 	return nil
 }
 
-// Replace takes a complete list: the Reflector calls it with no other.
-func (st store) Replace(list []any, _ string) error {
+// Replace takes a complete list: the Reflector calls it with no other. One that is older than what was seen is refused.
+func (st store) Replace(list []any, version string) error {
 	f, s := st.f, st.f.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !st.current() {
 		return nil
+	}
+	if f.stale(version) {
+		s.stale.Add(1)
+		return errStale
 	}
 	s.lists.Add(1)
 	if changed := f.replace(list); f.complete {
@@ -213,6 +223,29 @@ func (st store) Replace(list []any, _ string) error {
 	f.done()
 	s.synced()
 	return nil
+}
+
+// errStale is why a list is refused: an API server behind a load balancer, or a cache between, may be behind another one.
+var errStale = errors.New("the list is older than what was seen before")
+
+// staleLists is how many lists in a row are refused: a cluster that was restored from a backup is behind what was seen for good.
+const staleLists = 5
+
+// saw notes a resource version. Those of one kind can be compared as numbers (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
+func (f *follower) saw(version string) {
+	if n, err := strconv.ParseUint(version, 10, 64); err == nil {
+		f.newest = max(f.newest, n)
+	}
+}
+
+// stale says whether a list is to be refused. With the lock.
+func (f *follower) stale(version string) bool {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if f.older++; err != nil || n >= f.newest || f.older > staleLists {
+		f.newest, f.older = n, 0
+		return false
+	}
+	return true
 }
 
 func (st store) Resync() error { return nil }

@@ -52,6 +52,7 @@ type Stats struct {
 	Watches  uint64 // watches opened, those that begin with a list not counted
 	Silent   uint64 // watches that were opened again because they said nothing
 	Repaired uint64 // objects that a list after the first one of their kind found changed or gone
+	Stale    uint64 // lists that were refused because they were older than what was seen
 	Events   uint64 // events told
 }
 
@@ -81,7 +82,7 @@ type Source struct {
 	complete   bool               // everything was listed in full
 	told       bool               // Synced is told
 
-	lists, watches, silent, repaired, events atomic.Uint64
+	lists, watches, silent, repaired, stale, events atomic.Uint64
 }
 
 // New reads the kubeconfig, and checks the configuration; nothing is asked of the API server before Run.
@@ -136,7 +137,7 @@ func (s *Source) Origin() origin.Origin { return s.origin }
 
 // Stats is safe for concurrent use.
 func (s *Source) Stats() Stats {
-	return Stats{Lists: s.lists.Load(), Watches: s.watches.Load(), Silent: s.silent.Load(), Repaired: s.repaired.Load(), Events: s.events.Load()}
+	return Stats{Lists: s.lists.Load(), Watches: s.watches.Load(), Silent: s.silent.Load(), Repaired: s.repaired.Load(), Stale: s.stale.Load(), Events: s.events.Load()}
 }
 
 func (s *Source) meshName() string {
