@@ -50,21 +50,29 @@ func TestKubeCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(what string) { t.Logf("%s after %s", what, time.Since(began)) }
-	c.MustKubectl(t, "", "apply", "-f", "testdata/web.yaml", "-f", "testdata/pods.yaml")
+	c.MustKubectl(t, "", "apply", "-f", "testdata/web.yaml", "-f", "testdata/pods.yaml", "-f", "testdata/scaled.yaml")
 	c.MustKubectl(t, "", "rollout", "status", "deploy/web", "--timeout=120s")
 	c.MustKubectl(t, "", "wait", "--for=condition=Ready", "--timeout=120s", "pod/client", "pod/graceful")
 	at("Pods ready")
 	pods := strings.Fields(c.MustKubectl(t, "", "get", "pods", "-l", "app=web", "-o", "name"))
-	t.Run("volumes", func(t *testing.T) { volumes(t, c, client, pods[0]) })
-	t.Run("probes", func(t *testing.T) { probes(t, c) })
-	t.Run("deletion", func(t *testing.T) { deletion(t, c) })
-	t.Run("job", func(t *testing.T) {
-		c.MustKubectl(t, "", "wait", "--for=condition=Complete", "--timeout=120s", "job/job")
-		if got := c.MustKubectl(t, "", "get", "pod", "-l", "job-name=job", "-o", "jsonpath={.items[*].status.containerStatuses[0].state.terminated.message}"); got != "done\n" {
-			t.Errorf("termination message %q", got)
+	t.Run("at once", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T){
+			"web": func(t *testing.T) {
+				volumes(t, c, client, pods[0])
+				services(t, c)
+			},
+			"probes":     func(t *testing.T) { probes(t, c) },
+			"deletion":   func(t *testing.T) { deletion(t, c) },
+			"job":        func(t *testing.T) { job(t, c) },
+			"autoscaler": func(t *testing.T) { autoscaler(t, c) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t)
+				at(name)
+			})
 		}
 	})
-	t.Run("services", func(t *testing.T) { services(t, c) })
 	before := descendants(t, c.PID())
 	c.Close()
 	gone(t, before, c.Dir())
@@ -170,6 +178,40 @@ func deletion(t *testing.T, c *cluster.Cluster) {
 	if l := <-followed; l.err != nil && !strings.Contains(l.err.Error(), "not found") || l.err == nil && l.text != "up\nstopping\nterminated\n" {
 		t.Errorf("log: %q %v", l.text, l.err)
 	}
+}
+
+// job: an application that ends well completes it, although its sidecar would go on.
+func job(t *testing.T, c *cluster.Cluster) {
+	c.MustKubectl(t, "", "wait", "--for=condition=Complete", "--timeout=120s", "job/job")
+	if got := c.MustKubectl(t, "", "get", "pod", "-l", "job-name=job", "-o", "jsonpath={.items[*].status.containerStatuses[0].state.terminated.message}"); got != "done\n" {
+		t.Errorf("termination message %q", got)
+	}
+}
+
+// autoscaler: under load the controller finds the rate on the Pods' own pages, and their use of processors, and scales up; without, down.
+func autoscaler(t *testing.T, c *cluster.Cluster) {
+	c.MustKubectl(t, "", "wait", "--for=condition=Available", "--timeout=120s", "apiservice/v1beta1.metrics.k8s.io", "apiservice/v1beta2.custom.metrics.k8s.io")
+	replicas := func(what string, enough func(int) bool) {
+		t.Helper()
+		cluster.Await(t, what, func() string {
+			text := c.MustKubectl(t, "", "get", "hpa", "scaled", "-o", "jsonpath={.status.currentReplicas} {.status.currentMetrics}")
+			count, _, _ := strings.Cut(text, " ")
+			if n, _ := strconv.Atoi(count); !enough(n) {
+				return text
+			}
+			return ""
+		})
+	}
+	replicas("scaled up", func(n int) bool { return n > 1 })
+	cluster.Await(t, "the use of a processor", func() string {
+		out, err := c.Kubectl(t.Context(), "", "top", "pod", "load", "--no-headers")
+		if fields := strings.Fields(out); err != nil || len(fields) != 3 || strings.HasPrefix(fields[1], "0") {
+			return fmt.Sprint(out, err)
+		}
+		return ""
+	})
+	c.MustKubectl(t, "", "delete", "pod", "load", "--timeout=60s")
+	replicas("scaled down", func(n int) bool { return n == 1 })
 }
 
 // descendants are the processes below one, and itself, with the times of their starts.
