@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/shard/fleet"
+	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -40,6 +42,7 @@ type replicaConfig struct {
 	mirror    *mirror.Mirror
 	vault     *vault.Vault // opens private keys; nil: there is no key encryption key
 	callers   *callers.Callers
+	api       *apiserver.Client // of the config cluster; nil: there is none
 	agents    []serve.AgentType // beside the owner and the name table
 	answers   []serve.Answer    // to tools
 	telemetry *telemetry
@@ -65,7 +68,7 @@ func newReplica(c replicaConfig) (*replica, error) {
 	var err error
 	r.planner, err = plan.NewLoop(plan.Config{
 		Source: c.mirror, Pool: r.pool, Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
-		Authoriser: access.Snapshots{Current: c.mirror.Current}, Access: access.Settings{Away: c.config.rightsAway},
+		Authoriser: authoriserOf(c.api, c.mirror.Current), Access: access.Settings{Away: c.config.rightsAway},
 		DebounceAfter: c.config.env.debounce, DebounceMax: c.config.env.debounceMax, DebounceEndpoints: c.config.env.edsDebounce,
 		Planned: tracePlans(c.telemetry.tracer, c.telemetry.changes),
 	})
@@ -105,7 +108,7 @@ func (r *replica) newServer() (*serve.Server, error) {
 		Store:        func() string { return join.StoreName(r.mirror.Status().Seen.Cluster) },
 		Place:        func() string { return join.PlaceName(r.mirror.Current()) },
 		AckDeadline:  r.config.ackDeadline,
-		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current)}),
+		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current), Limits: r.config.waitingRequests()}),
 		Planner: join.Planner{Plans: r.planner, Mirror: r.mirror, Fleet: r.fleet, Clients: clients, Checked: r.config.env.identityCheck, TrustDomain: r.config.trustDomain,
 			Scopes: &join.Scopes{Cluster: r.config.cluster, Domain: "svc." + r.config.domain, Snapshot: r.mirror.Current, Now: time.Now, Clients: clients}},
 		Budget:  fanout.Budget{Streams: r.config.env.pushThrottle},
@@ -114,6 +117,12 @@ func (r *replica) newServer() (*serve.Server, error) {
 		Log:     r.log,
 		Crashes: r.crashes,
 	}), nil
+}
+
+// waitingRequests bounds what callers have in requests that wait for their stream's turn to join: one credential four of the largest.
+// All callers together have no bound: after a restart each proxy of a fleet waits with all that it holds.
+func (c *config) waitingRequests() budget.Limits {
+	return budget.Limits{MessagesPerCredential: max(4*c.env.maxRecvSize, 16<<20), MessagesInAll: math.MaxInt}
 }
 
 // fleetConfig is this replica among the others.

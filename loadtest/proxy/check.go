@@ -329,7 +329,7 @@ type suspects struct {
 }
 
 // add opens a window. One that is open because of the same version is closed unjudged: contents that come and go, as an
-// endpoint that flips, are left and taken up again before it ends, and the count of those who kept the version begins anew.
+// endpoint that comes and goes, are left and taken up again before it ends, and the count of those who kept the version begins anew.
 func (q *suspects) add(x suspect) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

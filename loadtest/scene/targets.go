@@ -27,10 +27,10 @@ const (
 	rowGrown     = "RSS grown while some do not read"
 	rowChurn     = "scheduled edit to ACK, p99"
 	rowMissing   = "ACKs that did not come"
-	rowNoisy     = "loud namespace: edits a second"
+	rowNoisy     = "noisy namespace: edits a second"
 	rowQuiet     = "commit to ACK, p99, alone"
-	rowWithNoisy = "commit to ACK, p99, beside a loud namespace"
-	rowDelayed   = "delayed by a loud namespace, p99"
+	rowWithNoisy = "commit to ACK, p99, with a noisy namespace"
+	rowDelayed   = "delayed by a noisy namespace, p99"
 	rowScale     = "p99 while scaling, of the steady state's"
 	rowOwnPlain  = "harness, RSS per proxy, plain text"
 	rowOwnTLS    = "harness, RSS per proxy, mTLS"
@@ -64,7 +64,7 @@ var meshA = []Scenario{
 		rowEditCPU: {Value: 300, Others: "istiod 7,000 ms; floor 90 ms"},
 		rowPushes:  {Value: 1},
 	}},
-	{Name: "flip", Title: "one endpoint flips, 2,000 proxies see it", World: "world-a", Proxies: 2000, run: flip, Targets: map[string]Target{
+	{Name: "endpoint", Title: "one endpoint changes, 2,000 proxies see it", World: "world-a", Proxies: 2000, run: endpointEdit, Targets: map[string]Target{
 		rowLast:    {Value: 80, Others: "istiod 272 ms"},
 		rowEditCPU: {Value: 100, Others: "istiod 390 ms; floor 50 ms"},
 	}},
@@ -82,13 +82,13 @@ var meshB = []Scenario{
 	{Name: "storm", Title: "2,000 proxies that hold everything reconnect at once", World: "world-b", Proxies: 2000, run: reconnect, Targets: map[string]Target{
 		rowStreams: {Value: 1000, Most: true, Others: "istiod 25/s on two cores; floor 1,480/s"},
 	}},
-	{Name: "flip-10000", Title: "endpoints flip, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: flip, Limit: 12 * time.Minute, Targets: map[string]Target{
+	{Name: "endpoint-10000", Title: "endpoints change, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: endpointEdit, Limit: 12 * time.Minute, Targets: map[string]Target{
 		rowP99: {Value: 400, Others: "Consul caps at 250 updates/s; floor 140 to 270 ms"},
 	}},
 	{Name: "route-10000", Title: "a route changes, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: oneVirtualService, Limit: 12 * time.Minute, Targets: map[string]Target{
 		rowLast: {Value: 4000, Others: "floor 2.6 s"},
 	}},
-	{Name: "rate", Title: "endpoints flip as fast as they can", World: "world-b", Proxies: 5000, run: rate, Limit: 10 * time.Minute, Targets: map[string]Target{
+	{Name: "rate", Title: "endpoints change as fast as they can", World: "world-b", Proxies: 5000, run: rate, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowRate: {Value: 20000, Most: true, Others: "Consul 250/s"},
 	}},
 	{Name: "slow", Title: "1 % of 5,000 proxies stop reading", World: "world-b", Proxies: 5000, run: slow, Limit: 10 * time.Minute, Targets: map[string]Target{
@@ -106,8 +106,8 @@ var meshB = []Scenario{
 	{Name: "roots", Title: "the root of the mesh changes, 2,000 proxies are connected over mTLS", World: "world-b", Proxies: 2000, run: roots, authority: true, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowBroken: {Value: 0}, rowUntold: {Value: 0}, rowOldLeaf: {Value: 0},
 	}},
-	{Name: "churn", Title: "flips, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
-	{Name: "neighbour", Title: "endpoints flip while another namespace changes 1,000 objects a second", World: "world-b", Proxies: 400, run: neighbour, change: tenants(4), Targets: map[string]Target{
+	{Name: "churn", Title: "endpoints, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
+	{Name: "neighbour", Title: "endpoints change while another namespace changes 1,000 objects a second", World: "world-b", Proxies: 400, run: neighbour, change: tenants(4), Targets: map[string]Target{
 		rowDelayed: {Value: 100}, rowNoisy: {Value: 950, Most: true}, rowMissing: {Value: 0},
 	}},
 	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, flags: []string{"--replica-ramp", ramp.String(), "--shutdown-duration", grace.String()}, Limit: 10 * time.Minute, Targets: map[string]Target{
@@ -117,7 +117,7 @@ var meshB = []Scenario{
 
 // hardening is the table of issue 12.
 var hardening = []Scenario{
-	{Name: "hostile", Title: "endpoints flip, 2,000 proxies are connected over mTLS, all attacks of a hostile neighbour at once", World: "world-b", Proxies: 2000, run: hostile,
+	{Name: "hostile", Title: "endpoints change, 2,000 proxies are connected over mTLS, all attacks of a hostile neighbour at once", World: "world-b", Proxies: 2000, run: hostile,
 		change: tenants(4), authority: true, attack: 30 * time.Second, flags: []string{"--shared-sources", goodSources}, Limit: 10 * time.Minute, Targets: map[string]Target{
 			rowAttackRatio: {Value: 1.5}, rowLost: {Value: 0}, rowAttackRSS: {Value: 128}, rowMissing: {Value: 0}, rowForeign: {Value: 0},
 		}},

@@ -141,6 +141,8 @@ func TestResumeAllocates(t *testing.T) {
 	cost := func(n int) (objects, bytes uint64, pieces [][]byte) {
 		set, names := great(n)
 		pieces, shared := resuming(set, names), &Names{}
+		var other *State // another proxy's stream, which keeps the list
+		defer func() { runtime.KeepAlive(other) }()
 		resume := func() {
 			m, err := ParseDelta(slices.Clone(pieces)...)
 			if err != nil {
@@ -150,6 +152,9 @@ func TestResumeAllocates(t *testing.T) {
 			s.Request(m.Request, nil)
 			if ty := &s.types[xds.Endpoint]; !ty.resumed || len(ty.overrides) > 0 {
 				t.Fatalf("resumed %v, %d exceptions", ty.resumed, len(ty.overrides))
+			}
+			if other == nil {
+				other = s
 			}
 		}
 		resume() // the names are interned, the manifest summed up

@@ -202,7 +202,7 @@ func TestFurtherScopeIsSmall(t *testing.T) {
 			ns, name := fmt.Sprintf("ns%d", i/10), fmt.Sprintf("s%d", i)
 			host := fmt.Sprintf("%s.%s.svc.cluster.local", name, ns)
 			p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{vsOf(t, ns+"/"+name, host, "s1.ns0.svc.cluster.local", "")}, nil))
-			p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{flip(t, ns, name, 3)}, nil), false)
+			p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{readyEndpoints(t, ns, name, 3)}, nil), false)
 		}
 		each("after many edits,", 180<<10)
 		runtime.KeepAlive(p)

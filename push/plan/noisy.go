@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The endpoints of a namespace that change more often than loudRate a second, loudBurst aside, wait like configuration: what
+// The endpoints of a namespace that change more often than noisyRate a second, noisyBurst aside, wait like configuration: what
 // changes without end for everybody is most of what is sent, and endpoints of other namespaces would wait behind it.
 const (
 	noisyRate  = 50

@@ -103,7 +103,7 @@ func (r *teller) emit() Objects {
 		spaces = 2
 	}
 	for range spaces {
-		namespace := fmt.Sprint("n", r.IntN(4)*r.IntN(2)) // the first is loud
+		namespace := fmt.Sprint("n", r.IntN(4)*r.IntN(2)) // the first is noisy
 		for range 1 + r.IntN(4)*r.IntN(8) {
 			name := fmt.Sprintf("r%02d", r.IntN(30))
 			key := model.Key{Kind: model.KindVirtualService, Namespace: namespace, Name: name}

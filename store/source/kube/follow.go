@@ -26,7 +26,7 @@ type follower struct {
 
 	// With the source's lock:
 	kind     kind
-	table    table
+	table    *table
 	complete bool   // listed is closed
 	gone     bool   // the kind is not served any more
 	missed   int    // how many times in a row it was not
@@ -34,7 +34,7 @@ type follower struct {
 }
 
 func (s *Source) newFollower(k kind) *follower {
-	f := &follower{source: s, kind: k, table: table{}, listed: make(chan struct{}), again: make(chan struct{}, 1)}
+	f := &follower{source: s, kind: k, stop: func() {}, table: newTable(), listed: make(chan struct{}), again: make(chan struct{}, 1)}
 	f.done = sync.OnceFunc(func() {
 		f.complete = true
 		close(f.listed)
@@ -159,7 +159,7 @@ func (st store) Update(o any) error {
 	if !st.current() {
 		return nil
 	}
-	s.enqueue(f.put(o.(runtime.Object))...)
+	f.put(o.(runtime.Object))
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (st store) Delete(o any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.current() {
-		s.enqueue(f.remove(name{m.GetNamespace(), m.GetName()})...)
+		f.remove(name{m.GetNamespace(), m.GetName()})
 		f.selects(m, false)
 	}
 	return nil
@@ -187,11 +187,8 @@ func (st store) Replace(list []any, _ string) error {
 		return nil
 	}
 	s.lists.Add(1)
-	if events := f.replace(list); len(events) > 0 {
-		if f.complete {
-			s.repaired.Add(uint64(len(events)))
-		}
-		s.enqueue(events...)
+	if changed := f.replace(list); f.complete {
+		s.repaired.Add(uint64(changed))
 	}
 	f.done()
 	s.synced()
@@ -203,8 +200,8 @@ func (st store) Resync() error { return nil }
 // current says whether the kind is still read as it was when this Reflector began. With the lock.
 func (st store) current() bool { return st.f.kind == st.kind }
 
-// put is what an object that exists comes to. With the lock.
-func (f *follower) put(o runtime.Object) []object.Event {
+// put takes an object as it is now; false: that is how it was. With the lock.
+func (f *follower) put(o runtime.Object) bool {
 	m := o.(metav1.Object)
 	f.selects(m, true)
 	n := name{m.GetNamespace(), m.GetName()}
@@ -213,30 +210,29 @@ func (f *follower) put(o runtime.Object) []object.Event {
 	}
 	out, err := f.kind.object(f.source.origin, o)
 	if err != nil {
-		id := object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}
-		return []object.Event{{Op: object.Broken, ID: id, Location: location, Problem: brief(err)}}
+		f.source.decide(object.Event{Op: object.Broken, ID: f.id(n), Location: location, Problem: brief(err)})
+		return true
 	}
-	if !f.table.put(out) {
-		return nil
-	}
-	return []object.Event{{Op: object.Put, ID: out.ID, Object: out, Location: location}}
+	return f.set(n, out)
 }
 
-// remove is what an object that is gone comes to. With the lock.
-func (f *follower) remove(n name) []object.Event {
-	if !f.table.remove(n) {
-		return nil
+// remove takes an object away; false: it was not there. With the lock.
+func (f *follower) remove(n name) bool { return f.set(n, nil) }
+
+func (f *follower) set(n name, now *object.Object) bool {
+	if !f.table.set(n, now) {
+		return false
 	}
-	return []object.Event{f.deleted(n)}
+	f.source.touch(f.id(n))
+	return true
 }
 
-func (f *follower) deleted(n name) object.Event {
-	return object.Event{Op: object.Delete, Location: location,
-		ID: object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}}
+func (f *follower) id(n name) object.ID {
+	return object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}
 }
 
-// replace is what a complete list comes to. With the lock.
-func (f *follower) replace(list []any) (events []object.Event) {
+// replace takes a complete list, and says how many objects differ from what is known. With the lock.
+func (f *follower) replace(list []any) (changed int) {
 	there := make(map[name]bool, len(list))
 	for _, o := range list {
 		m := o.(metav1.Object)
@@ -244,10 +240,14 @@ func (f *follower) replace(list []any) (events []object.Event) {
 	}
 	f.forgetNamespaces(there)
 	for _, o := range list {
-		events = append(events, f.put(o.(runtime.Object))...)
+		if f.put(o.(runtime.Object)) {
+			changed++
+		}
 	}
 	for _, n := range f.table.absent(there) {
-		events = append(events, f.remove(n)...)
+		if f.remove(n) {
+			changed++
+		}
 	}
-	return events
+	return changed
 }

@@ -71,7 +71,7 @@ func (s *selection) use(mesh string) {
 
 // reads says whether objects of a kind are read in a namespace. The mesh configuration always is. With the lock.
 func (s *Source) reads(k kind, namespace string) bool {
-	return k.fields != "" || s.selection.selects(namespace)
+	return k.kind == "ConfigMap" || s.selection.selects(namespace)
 }
 
 // selects takes over what a Namespace or the mesh configuration says about which namespaces are read. With the lock.
@@ -112,12 +112,12 @@ func (f *follower) selects(o metav1.Object, there bool) {
 // With the lock.
 func (s *Source) reselected(changed map[string]bool, more bool) {
 	for _, f := range s.kinds {
-		if !f.kind.namespaced || f.kind.fields != "" {
+		if !f.kind.namespaced || f.kind.kind == "ConfigMap" {
 			continue
 		}
-		for n := range f.table {
-			if is, known := changed[n.namespace]; known && !is {
-				s.enqueue(f.remove(n)...)
+		for n, e := range f.table.all {
+			if is, known := changed[n.namespace]; known && !is && e.now != nil {
+				f.remove(n)
 			}
 		}
 		if more {

@@ -54,7 +54,11 @@ func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 
 // plain lists and watches a kind, without more.
 func (s *Source) plain(k kind) *cache.ListWatch {
-	choose := func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = k.labels, k.fields }
+	choose := func(o *metav1.ListOptions) {
+		if o.LabelSelector = k.labels; k.name != "" {
+			o.FieldSelector = "metadata.name=" + k.name
+		}
+	}
 	if typed, is := s.clients.typed[k.gv()]; is {
 		return cache.NewFilteredListWatchFromClient(typed, k.resource, k.namespace, choose)
 	}
