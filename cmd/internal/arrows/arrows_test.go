@@ -161,6 +161,9 @@ var only = map[string][]string{
 	"github.com/fsnotify/fsnotify": {"store/source/files"},
 	"k8s.io/client-go":             {"store/apiserver", "store/source/kube", "deploy/testcluster*"},
 	"github.com/spf13/cobra":       {"cmd/*"},
+	"github.com/vishvananda":       {"deploy/testcluster*"},
+	"k8s.io/cri-streaming":         {"deploy/testcluster*"},
+	"k8s.io/metrics":               {"deploy/testcluster*"},
 }
 
 type listed struct {
