@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/trust"
+	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -38,6 +39,7 @@ type assembly struct {
 	crashes   *crash.Log
 	pages     *debug.Pages
 	callers   *callers.Callers
+	api       *apiserver.Client // of the config cluster; nil: there is none
 
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
 	read     func() kv.Place             // how far the chain of heads was read
@@ -108,6 +110,11 @@ func (a *assembly) open() error {
 // roles makes the roles: the mirror before all, because each may ask what is known of the configuration.
 func (a *assembly) roles() error {
 	c := a.config
+	api, err := newAPIServer(c)
+	if err != nil {
+		return err
+	}
+	a.api = api
 	sealer, err := newSealer(c, a.store)
 	if err != nil {
 		return err
@@ -130,7 +137,7 @@ func (a *assembly) roles() error {
 		ring, err = a.addKeyring(sealer)
 	} else {
 		a.pages.Rules.Revoked = a.denied.Has
-		a.callers, err = callers.New(c.callersConfig(a.snapshot, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
+		a.callers, err = callers.New(c.callersConfig(a.snapshot, c.foundKeys(api), func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
 	}
 	if err != nil {
 		return err
@@ -163,21 +170,21 @@ func (a *assembly) issuing() func() bool {
 
 // addKeyring is role ca, and the keyring of other roles that follow it: callers, the secure address and agents go by it.
 func (a *assembly) addKeyring(sealer seal.Sealer) (*keyring.Keyring, error) {
-	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.denied, a.trust.RootsWritten, a.log)
+	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.denied, a.config.foundKeys(a.api), a.trust.RootsWritten, a.log)
 	if err != nil {
 		return nil, err
 	}
 	a.callers, a.signs = ca.callers, func() bool { return ca.ring.State().Active != nil }
 	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
 	a.pages.Rules.Revoked = ca.revokedIdentity
-	a.add(ca.part())
+	a.add(ca.part(a.api))
 	a.add(part{tasks: []loop.Task{{Name: "trust", Run: func(ctx context.Context) error { return a.trust.Run(ctx, ca.ring, everybody{a}) }}}})
 	return ca.ring, nil
 }
 
 // addReplica is role xds.
 func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) error {
-	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers,
+	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api,
 		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
 	if err != nil {
 		return err

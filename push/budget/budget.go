@@ -31,7 +31,7 @@ type Limits struct {
 	NamesPerKnown int // and so many for each workload that is known; 4 KiB
 	NamesFree     int // of each stream, which are not counted; 16 KiB
 
-	Messages              int // bytes that an identity's connections may keep of messages that are not complete; 128 MiB
+	Messages              int // bytes of messages that are kept for an identity, see Entry.Hold; 128 MiB
 	MessagesPerKnown      int // and so many for each workload that is known; 512 KiB
 	MessagesPerCredential int // of one credential; 16 MiB
 	MessagesInAll         int // of all identities; 512 MiB
@@ -84,7 +84,7 @@ type Ledger struct {
 	mu       sync.Mutex // a leaf
 	accounts map[string]*account
 	idle     list.List // of *credential: without streams, those that are so for longest first
-	held     int       // bytes of messages that are not complete
+	held     int       // bytes of messages, see Entry.Hold
 }
 
 // account is what an identity has.
@@ -96,7 +96,7 @@ type account struct {
 	heavy          map[*credential]struct{} // those that are not light
 	spent          int                      // bytes of names, beside what is free
 	unproven       int                      // of these
-	held           int                      // bytes of messages that are not complete
+	held           int                      // bytes of messages, see Entry.Hold
 	asks           int
 	joins          pace
 	blames         pace
@@ -112,7 +112,7 @@ type credential struct {
 	streams   list.List             // of *Entry, the oldest first
 	workloads map[string]*list.List // by node id; of *Entry, in the same way
 	spent     int
-	held      int // bytes of messages that are not complete
+	held      int // bytes of messages, see Entry.Hold
 	joins     pace
 	blames    pace
 	place     *list.Element // in Ledger.idle
@@ -129,7 +129,7 @@ type Entry struct {
 	workload   string        // node id
 	among      *list.Element // in credential.workloads
 	spent      int           // bytes of names
-	held       int           // bytes of messages that are not complete
+	held       int           // bytes of messages, see Entry.Hold
 	dropped    bool          // these count no more
 }
 
@@ -305,7 +305,7 @@ func (l *Ledger) Tick() {
 	}
 }
 
-// Held is how many bytes are kept of messages that are not complete, of all identities.
+// Held is how many bytes of messages are kept, of all identities (Entry.Hold).
 func (l *Ledger) Held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package callers says who the callers of this process are, on both of its gRPC addresses and for both of its services. Every process has the
 // same rules, whether it follows a keyring or serves TLS with an operator's files (issue 12, item 2): the certificate of the connection
-// counts, then a token of Kubernetes' issuer (--token-issuer) or of our own (embedded default), both of the trust domain of this mesh or an
+// counts, then a token of Kubernetes' issuer (--token-issuer, or that of the cluster's API server) or of our own (embedded default), both of the trust domain of this mesh or an
 // alias of it.
 //
 // Owns: the chain of authenticators, the count of each identity's connections, and the connections themselves, which end with their
@@ -43,14 +43,16 @@ var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384, Messages: 256 
 type Config struct {
 	TrustDomain string
 	Audiences   []string // of tokens
-	TokenIssuer string   // empty: no tokens of Kubernetes are verified
+	TokenIssuer string   // empty: the one that is found, see Found; where there is neither, no tokens of Kubernetes are verified
 	TokenKeys   string
 	Cluster     string // whose the tokens of TokenIssuer are
-	DataDir     string // whose own issuer's tokens are verified; empty: there is none
-	Required    bool   // XDS_AUTH: a stream over TLS needs a credential
-	MaxMessage  int    // the longest message that is taken, bytes
-	Log         *slog.Logger
-	Now         func() time.Time // by which tokens are verified
+	// Found is where issuer and keys of the cluster come from where TokenIssuer is empty (KeysConfig.Ask); its Ask is nil: nowhere.
+	Found      attest.KeysConfig
+	DataDir    string // whose own issuer's tokens are verified; empty: there is none
+	Required   bool   // XDS_AUTH: a stream over TLS needs a credential
+	MaxMessage int    // the longest message that is taken, bytes
+	Log        *slog.Logger
+	Now        func() time.Time // by which tokens are verified
 	// Aliases are of the trust domain; Workloads says which workloads an identity has (budget.Config.Workloads).
 	Aliases   func() []spiffeid.TrustDomain
 	Workloads func(identity string) map[netip.Addr]struct{}
@@ -214,14 +216,17 @@ func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, err
 }
 
-// tokens verifies tokens of Kubernetes' issuer (--token-issuer) and of our own (embedded default); nil where there is
+// tokens verifies tokens of Kubernetes' issuer and of our own (embedded default); nil where there is
 // neither. Whoever asks runs the keys.
 func (c Config) tokens(domain spiffeid.TrustDomain) (attest.Authenticator, []*attest.Keys, error) {
 	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences, Now: c.Now}
 	var fresh []*attest.Keys
-	if c.TokenIssuer != "" {
+	if c.TokenIssuer != "" || c.Found.Ask != nil {
 		from := attest.KeysConfig{Log: c.Log}
 		switch {
+		case c.TokenIssuer == "":
+			from = c.Found
+			from.Log = c.Log
 		case c.TokenKeys == "":
 			from.Discovery = c.TokenIssuer
 		case strings.Contains(c.TokenKeys, "://"):
