@@ -140,7 +140,7 @@ var testsMay = map[string][]string{
 	"shard/place":           {"store/kv/kvtest"},
 	"shard/fleet":           {"push/serve/servetest", "store/kv/kvtest"},
 	"shard/relay":           {"push/envoytest", "store/loopback"},
-	"store/source/kube":     {"store/ingest"},
+	"store/source/kube":     {"store/ingest", "store/kv"},
 	"store/ingest":          {"ca/vault/vaulttest", "store/kv/kvtest", "store/source/files"},
 	"store/kv":              {"store/kv/kvtest"},
 	"store/clock":           {"store/kv/kvtest"},
