@@ -19,7 +19,7 @@ build: ## build the programs into bin/, and the application of the demo (bin/app
 tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, staticcheck)
 	@deploy/tools/install.sh envoy protoc protoc-gen-go staticcheck
 
-kube-tools: ## build kube-apiserver, kube-controller-manager and kubectl into .tools/bin/ (at first some five minutes)
+kube-tools: ## build kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubectl and CoreDNS into .tools/bin/ (at first some five minutes)
 	@deploy/tools/install.sh kube
 
 envoy: ## put the pinned Envoy alone into .tools/bin/
@@ -111,10 +111,13 @@ demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it
 demo-intercept: build envoy intercept-tools ## the same with network namespaces and real redirection (root)
 	go run ./deploy/demo/run -intercept
 
+cluster: build kube-tools intercept-tools ## a Kubernetes cluster of processes on this machine (deploy/testcluster/README.md), until Ctrl-C
+	@go build -o bin/testcluster ./deploy/testcluster && exec bin/testcluster $(ARGS)
+
 clean: ## remove bin/ and out/, which hold what was built and what runs left (not the tools)
 	rm -rf bin out
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults demo demo-intercept clean help
+.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults demo demo-intercept cluster clean help

@@ -181,7 +181,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a headless Service is enough. A keyring that is older than one of them remembers is refused.")
 	f.StringVar(&c.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Service-account token of the control plane itself: a replica that cannot unseal shows it to a peer that can, which signs its serving certificate.")
 	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates: the only ones that a replica believes which has not been able to unseal since its start (default: those that it remembers in --state-dir, else those in etcd).")
-	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that role ca accepts.")
+	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that are accepted (default, with --kubeconfig or --registries: that of the API server, with its keys).")
 	f.StringVar(&c.tokenKeys, "token-keys", "", "Its public keys: a URL or a file of a JWKS, or a PEM file (default: OpenID discovery at the issuer).")
 	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
 	f.StringVar(&c.otlp, "otlp-endpoint", "", "Address of an OTLP collector for spans from event to ACK; off unless given.")

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/attest/kube"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/view"
@@ -21,6 +23,19 @@ func newAPIServer(c *config) (*apiserver.Client, error) {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
 	return api, nil
+}
+
+// foundKeys is where the issuer and the keys of the config cluster's tokens come from, unless --token-issuer says it: its API server, and
+// the folder of what this process remembers. What is remembered counts for this cluster, at this address, alone.
+func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
+	if api == nil {
+		return attest.KeysConfig{}
+	}
+	found := attest.KeysConfig{Ask: kube.Keys(api), Whose: fmt.Sprintf("cluster %s at %s", c.cluster, api.Address())}
+	if c.stateDir != "" {
+		found.Memory = filepath.Join(c.stateDir, "token-keys.json")
+	}
+	return found
 }
 
 // authoriserOf says who may have private keys: the API server where there is one, for the service accounts of its cluster; for others the

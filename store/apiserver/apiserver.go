@@ -69,6 +69,9 @@ func New(kubeconfig string) (*Client, error) {
 	return &Client{base: strings.TrimSuffix(base.String(), "/"), http: &own}, nil
 }
 
+// Address is the API server's URL.
+func (c *Client) Address() string { return c.base }
+
 // Get reads what is at a path (with a query, where it has one) of the API server, at most limit bytes: more are an error. *Status: it says no.
 func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error) {
 	answer, err := c.send(ctx, http.MethodGet, path, nil)
@@ -109,7 +112,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (*h
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", "application/json, application/jwk-set+json") // the latter for keys alone
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

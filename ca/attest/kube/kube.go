@@ -1,4 +1,5 @@
-// Package kube asks a Kubernetes API server about the identities of its cluster: whether a service account may list Secrets.
+// Package kube asks a Kubernetes API server about the identities of its cluster: who issues their tokens, with which keys, and whether a
+// service account may list Secrets.
 //
 // Owns: the pace at which it asks.  Reads: the API server.  Never: decides for how long an answer stands; sends a token anywhere else.
 package kube

@@ -69,7 +69,7 @@ var may = map[string][]string{
 	"push/budget":                 {},
 	"push/serve":                  {"push/agentapi", "push/budget", "store/crash", "push/delta", "push/fanout", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
 	"push/inspect":                {"push/manifest", "store/mirror", "push/traffic"},
-	"push/identities":             {"push/build/identity", "ca/attest", "store/mirror"},
+	"push/identities":             {"push/build/identity", "ca/attest", "store/loop", "store/mirror"},
 	"push/join":                   {"push/agentapi", "push/fanout", "push/plan", "push/serve", "push/view", "ca/attest", "store/crash", "store/kv", "store/mirror"},
 	"push/trust":                  {"push/agentapi", "push/serve", "ca/issue", "ca/keyring"},
 	"loadtest/gauge":              {},
