@@ -66,7 +66,7 @@ type State struct {
 	active     int                 // entries of which was said that they are withheld
 	views      map[string][]*entry // these, by view
 	flights    map[*group]bool     // that are sent a retry
-	touched    map[*entry]bool     // since the last Settle
+	touched    map[*entry]bool     // since the last Decided
 	unanswered int                 // retries, since then
 	resumed    []Key
 }
@@ -100,7 +100,7 @@ func (s *State) Active() int { return s.active }
 // Remembers says whether reports about a version still count.
 func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
 
-// WithheldFrom lists, as of the last Settle, what a stream of a view must not be sent; nil: nothing.
+// WithheldFrom lists, as of the last Decided, what a stream of a view must not be sent; nil: nothing.
 func (s *State) WithheldFrom(view, envoy string, stream uint64) (all []Key) {
 	for _, e := range s.views[view] {
 		if s.Withholds(e.key, envoy, stream) {
@@ -320,7 +320,7 @@ func (s *State) Merge(now time.Time, reports []Report) {
 	}
 }
 
-// Tick forgets what is over, for the next Settle to tell.
+// Tick forgets what is over, for the next Decided to tell.
 func (s *State) Tick(now time.Time) {
 	for g := range s.flights {
 		if !now.Before(g.until) {
@@ -332,8 +332,8 @@ func (s *State) Tick(now time.Time) {
 	}
 }
 
-// Settle says what was decided since it was called last, and how many retries had no answer.
-func (s *State) Settle(now time.Time) (events []Event, unanswered int) {
+// Decided says what was decided since it was called last, and how many retries had no answer.
+func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	for e := range s.touched {
 		s.lapse(e, now)
 		if len(e.groups) == 0 {
