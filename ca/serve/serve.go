@@ -115,7 +115,7 @@ type Config struct {
 	Hooks    Hooks
 	Audit    *slog.Logger // one line for each certificate, and of refusals a sample; nil: slog.Default()
 
-	Now    func() time.Time
+	Now    func() time.Time // by which certificates begin and end; requests wait by the process's own time, as their deadlines do
 	Random io.Reader
 }
 
@@ -164,7 +164,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Aliases = func() []spiffeid.TrustDomain { return nil }
 	}
 	cfg.Hooks.fill()
-	s := &Server{cfg: cfg, admission: newAdmission(cfg.Limits, cfg.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
+	s := &Server{cfg: cfg, admission: newAdmission(cfg.Limits, time.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
 		clients: obs.NewSampled(cfg.Audit)}
 	for i := range s.checks {
 		s.checks[i] = semaphore.NewWeighted(int64(cfg.Limits.Checks))
