@@ -72,6 +72,7 @@ const (
 	joinsPeriod            = 30 * time.Second    // in which an identity may join as often as it may have streams
 	blamesBurst            = 64                  // refusals of an identity whose objects are looked for
 	blamesEvery            = time.Second / 4
+	blamesShare            = 4                // what one credential may have of that is a quarter; what is not proven, three quarters together
 	knownFor               = 10 * time.Second // that the answer of Config.Workloads stands
 	forgetAfter            = time.Minute      // without streams; every pace is as at the beginning by then
 )
@@ -88,19 +89,20 @@ type Ledger struct {
 
 // account is what an identity has.
 type account struct {
-	identity    string
-	streams     int
-	unbound     int // of these, of credentials that are bound to no Pod
-	credentials map[string]*credential
-	heavy       map[*credential]struct{} // those that are not light
-	spent       int                      // bytes of names, beside what is free
-	unproven    int                      // of these
-	held        int                      // bytes of messages, see Entry.Hold
-	asks        int
-	joins       pace
-	blames      pace
-	known       map[netip.Addr]struct{} // never changed
-	knownAt     time.Time
+	identity       string
+	streams        int
+	unbound        int // of these, of credentials that are bound to no Pod
+	credentials    map[string]*credential
+	heavy          map[*credential]struct{} // those that are not light
+	spent          int                      // bytes of names, beside what is free
+	unproven       int                      // of these
+	held           int                      // bytes of messages, see Entry.Hold
+	asks           int
+	joins          pace
+	blames         pace
+	unprovenBlames pace                    // of these
+	known          map[netip.Addr]struct{} // never changed
+	knownAt        time.Time
 }
 
 // credential is one of an account.
@@ -112,6 +114,7 @@ type credential struct {
 	spent     int
 	held      int // bytes of messages, see Entry.Hold
 	joins     pace
+	blames    pace
 	place     *list.Element // in Ledger.idle
 	idleAt    time.Time
 }
@@ -264,7 +267,8 @@ func (e *Entry) Ask() (done func(), err error) {
 	}), nil
 }
 
-// Blame says whether the objects may be looked for that made something which the client refuses.
+// Blame says whether the objects may be looked for that made something which the client refuses: an identity has a pace, of which one
+// credential has a quarter at most, so that one Pod does not take what the others of its account have.
 func (e *Entry) Blame() bool {
 	if e == nil {
 		return true
@@ -272,7 +276,14 @@ func (e *Entry) Blame() bool {
 	now := e.ledger.cfg.Now()
 	e.ledger.mu.Lock()
 	defer e.ledger.mu.Unlock()
-	return e.credential.account.blames.take(now, blamesBurst, blamesEvery)
+	c, a := e.credential, e.credential.account
+	if !a.blames.room(now, blamesBurst, blamesEvery) || !c.blames.room(now, blamesBurst/blamesShare, blamesEvery*blamesShare) {
+		return false
+	}
+	if !a.proven(e.holder) && !a.unprovenBlames.take(now, blamesBurst*(blamesShare-1)/blamesShare, blamesEvery*blamesShare/(blamesShare-1)) {
+		return false
+	}
+	return c.blames.take(now, blamesBurst/blamesShare, blamesEvery*blamesShare) && a.blames.take(now, blamesBurst, blamesEvery)
 }
 
 // Tick forgets credentials that have had no streams for long. Call it every second or so; the work is that of what is forgotten.

@@ -318,8 +318,48 @@ func TestAskAndBlame(t *testing.T) {
 			n++
 		}
 	}
-	if n != blamesBurst {
-		t.Errorf("%d objects are looked for", n)
+	if n != blamesBurst/blamesShare {
+		t.Errorf("objects of %d refusals are looked for, of one credential", n)
+	}
+}
+
+// One credential has a quarter of what its identity may have looked for, those that no Pod has three quarters together, and all of them no
+// more than the identity may.
+func TestBlamesAreShared(t *testing.T) {
+	w := newBudgetTest(t, Limits{})
+	count := func(h Holder) (n int) {
+		e := w.open(h, "n")
+		for range 1000 {
+			if e.Blame() {
+				n++
+			}
+		}
+		return n
+	}
+	const quarter = blamesBurst / blamesShare
+	if n := count(Holder{Credential: "greedy", Pod: true}); n != quarter {
+		t.Errorf("one Pod: %d", n)
+	}
+	loose := 0
+	for i := range 10 {
+		loose += count(Holder{Credential: "token " + strconv.Itoa(i)})
+	}
+	if loose != 3*quarter {
+		t.Errorf("credentials of no Pod: %d, with a Pod's %d", loose, quarter)
+	}
+	w.now = w.now.Add(time.Hour)
+	loose = 0
+	for i := range 10 {
+		loose += count(Holder{Credential: "token " + strconv.Itoa(i)})
+	}
+	if n := count(Holder{Credential: "pod", Pod: true}); loose != 3*quarter || n != quarter {
+		t.Errorf("credentials of no Pod: %d; a Pod after them: %d", loose, n)
+	}
+	if n := count(Holder{Credential: "another pod", Pod: true}); n != 0 {
+		t.Errorf("beyond what the identity may have: %d", n)
+	}
+	if n := count(Holder{Identity: "other", Credential: "pod", Pod: true}); n != quarter {
+		t.Errorf("another identity: %d", n)
 	}
 }
 

@@ -78,3 +78,36 @@ func TestAskingDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations where something is withheld", n)
 	}
 }
+
+// One credential of an identity takes a quarter of the identity's room, and what it has taken comes back.
+func TestOneCredentialLeavesRoom(t *testing.T) {
+	p := newPlay(t)
+	refuse := func(pod string, view int) {
+		p.now = p.now.Add(time.Microsecond)
+		p.Report(0, Report{Key: Key{View: fmt.Sprint(view), Type: xds.Cluster, Name: "c", Version: "v"}, Reporter: ReporterOf("web", ""), Credential: CredentialOf("web", pod)})
+	}
+	for i := range maxOfReporter {
+		refuse("greedy", i)
+	}
+	if n := len(p.state.entries); n != maxOfShare {
+		t.Errorf("%d versions are remembered of one Pod", n)
+	}
+	refuse("good", 10_000)
+	refuse("good", 0)            // it is counted already
+	refuse("good", maxOfShare+1) // what the other found no room for
+	if n := len(p.state.entries); n != maxOfShare+2 || p.state.shares[CredentialOf("web", "good")] != 2 {
+		t.Errorf("%d versions with another Pod's two: %d", n, p.state.shares[CredentialOf("web", "good")])
+	}
+	for pod := range 100 {
+		for i := range maxOfShare {
+			refuse(fmt.Sprint(pod), 20_000+pod*1000+i)
+		}
+	}
+	if n := len(p.state.entries); n != maxOfReporter {
+		t.Errorf("%d versions of one identity", n)
+	}
+	p.pass(DefaultKeep)
+	if len(p.state.refused)+len(p.state.shares) > 0 {
+		t.Errorf("%d identities, %d credentials are left", len(p.state.refused), len(p.state.shares))
+	}
+}

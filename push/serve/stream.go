@@ -282,7 +282,7 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 		st.logRefusal(refusal)
 		if r.Name != "" {
 			st.srv.cfg.Quarantine.Report(st.id, quarantine.Report{Key: quarantine.Key{View: refusal.View, Type: r.Type, Name: r.Name, Version: r.Version},
-				Reporter: st.reporter(), Envoy: st.client.Envoy, At: now, Namespace: st.view.Namespace(), Text: r.Text, Objects: refusal.Objects})
+				Reporter: st.reporter(), Credential: quarantine.CredentialOf(st.client.Identity, st.caller.Credential()), Envoy: st.client.Envoy, At: now, Namespace: st.view.Namespace(), Text: r.Text, Objects: refusal.Objects})
 		}
 		st.keep(refusal)
 		hooks.Refused(refusal)

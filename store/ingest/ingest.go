@@ -38,9 +38,12 @@ type Config struct {
 	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine, must not block and
 	// changes nothing of the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
-	Seen      func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
-	Pace      time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
-	Retry     time.Duration   // pause after a load or write that failed; default 500 ms
+	// Remember is called before a batch is written that removes records: what Memory knows of losses is stored first, or a process that leads
+	// next would know nothing of them. An error is as one of the write. nil: nothing is stored.
+	Remember func(context.Context, kv.Epoch) error
+	Seen     func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
+	Pace     time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
+	Retry    time.Duration   // pause after a load or write that failed; default 500 ms
 }
 
 // Loop is the ingester. Emit, Gained and Lost may be called from any goroutine, also before Run.
@@ -297,7 +300,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	loaded := Loaded{Epoch: epoch, Have: make(map[model.Key]model.Hash, len(state.Values)),
 		Secrets: map[model.Key]*model.Secret{}, After: state.Head.Revision,
 		Complete: state.Head.Revision == 0, Place: l.place(state.Head),
-		At: state.At, Contents: state.Contents, Unknown: map[string]model.Hash{}}
+		At: state.At, Now: time.Now(), Contents: state.Contents, Unknown: map[string]model.Hash{}}
 	if l.Budget != (Budget{}) {
 		loaded.Bytes = make(map[model.Key]int, len(state.Values))
 	}
@@ -326,7 +329,14 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 
 func (l *Loop) write(ctx context.Context, e Write) Event {
 	batch, began := e.Batch, time.Now()
-	head, err := l.Store.Commit(ctx, batch)
+	var head kv.Head
+	var err error
+	if l.Remember != nil && len(batch.Deletes) > 0 {
+		err = l.Remember(ctx, batch.Epoch)
+	}
+	if err == nil {
+		head, err = l.Store.Commit(ctx, batch)
+	}
 	revision := head.Revision
 	written := Written{Epoch: batch.Epoch, After: revision, Contents: head.Contents}
 	var large *kv.TooLargeError

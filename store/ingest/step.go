@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/source/guard"
 )
 
 // Event is one thing that the loop tells Step.
@@ -36,6 +37,7 @@ type (
 		Complete  bool                        // nothing needs to be written where nothing differs
 		Place     kv.Place                    // of a new term: above all that this process knows of
 		At        kv.Position                 // where it was read
+		Now       time.Time                   // when
 		Contents  kv.Contents                 // what is stored, for the next head
 		Unknown   map[string]model.Hash       // by path: records of kinds that this build does not know
 		Skippable []string                    // the paths of those of Unknown that close nothing
@@ -118,6 +120,8 @@ type Options struct {
 	// Sources are the origins of those that have to have told everything (object.Synced) before anything is written; nil: the zero Origin,
 	// which the folder of files has there.
 	Sources []origin.Origin
+	// Memory is what vanished within ten minutes, of the guards of the sources too; nil: nothing is known.
+	Memory *guard.Memory
 	// Crashes is where panics over single objects go; nil: one of its own.
 	Crashes *crash.Log
 }
@@ -134,6 +138,7 @@ type Stats struct {
 type State struct {
 	*inventory
 	allowEmpty    bool
+	memory        *guard.Memory
 	unsynced      map[origin.Origin]bool // sources that have not told everything; empty: all have
 	leading       bool
 	phase         phase
@@ -173,11 +178,14 @@ func NewState(o Options) *State {
 	if o.Sources == nil {
 		o.Sources = []origin.Origin{{}}
 	}
+	if o.Memory == nil {
+		o.Memory = &guard.Memory{}
+	}
 	unsynced := map[origin.Origin]bool{}
 	for _, source := range o.Sources {
 		unsynced[source] = true
 	}
-	return &State{inventory: w, allowEmpty: o.AllowEmpty, unsynced: unsynced, queue: newQueue(), level: Levelled{Level: model.Level},
+	return &State{inventory: w, allowEmpty: o.AllowEmpty, memory: o.Memory, unsynced: unsynced, queue: newQueue(), level: Levelled{Level: model.Level},
 		withheld: map[model.Key]bool{}, held: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
 		reencryptions: map[model.Key]reencryption{}, dirty: map[model.Key]bool{}, restore: map[string]kv.Value{}}
 }
@@ -323,7 +331,7 @@ func (s *State) compare(e Loaded) {
 			gone = append(gone, key)
 		}
 	}
-	s.guard(gone)
+	s.guard(e.Now, gone)
 	clear(s.changed)
 	for _, key := range gone {
 		if !s.withheld[key] {

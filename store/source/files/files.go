@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/source/guard"
 )
 
 // Config is what New needs. Zero durations mean the defaults.
@@ -25,6 +26,7 @@ type Config struct {
 	Dir        string
 	Cluster    string        // what the config cluster is called: a folder cluster=NAME of that name holds its objects too
 	AllowEmpty bool          // take away what vanished, however much it is
+	Memory     *guard.Memory // of what vanished before; nil: nothing is known
 	Quiet      time.Duration // a burst of changes is over when there was none for so long, or is cut; default 30 ms
 	Grace      time.Duration // what takes objects away must look the same for so long; default 250 ms
 	Rescan     time.Duration // file systems that do not tell of changes are walked so often; default 10 s
@@ -66,7 +68,7 @@ func New(c Config) (*Source, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{Config: c, reader: newReader(c.Cluster, c.AllowEmpty, c.Grace), known: map[string]signature{}, releases: make(chan release)}, nil
+	return &Source{Config: c, reader: newReader(c.Cluster, c.AllowEmpty, c.Memory, c.Grace), known: map[string]signature{}, releases: make(chan release)}, nil
 }
 
 // Problems is everything that is wrong with the folder now: documents that cannot be read (they are told as Broken events

@@ -56,9 +56,9 @@ type folder struct {
 	guard       *guard.Guard
 }
 
-func newFolder(allowEmpty bool) *folder {
+func newFolder(allowEmpty bool, memory *guard.Memory) *folder {
 	return &folder{files: map[string]*file{}, definitions: map[object.ID][]string{}, emitted: map[object.ID]*object.Object{}, faults: map[string]string{},
-		guard: guard.New(allowEmpty)}
+		guard: guard.New(allowEmpty, memory)}
 }
 
 // The folder as the shrink guard sees it.

@@ -11,7 +11,7 @@ import (
 
 // What the shrink guard holds is let go for exactly its objects, once; what comes back is not held any more.
 func TestReleaseOfWhatIsHeld(t *testing.T) {
-	f := newReader("", false, 0)
+	f := newReader("", false, nil, 0)
 	at := time.Unix(1e6, 0)
 	service := func(name string) []byte {
 		return fmt.Appendf(nil, "apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: shop}\n", name)

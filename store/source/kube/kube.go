@@ -23,12 +23,13 @@ import (
 
 // Config is what New needs. Zero durations mean the defaults.
 type Config struct {
-	Kubeconfig      string // path; empty: the service account of the Pod that this process is in
-	Cluster         string // in origins; empty: the config cluster
-	SystemNamespace string // where the mesh configuration is; default istio-system
-	Revision        string // mesh configuration is ConfigMap istio-<Revision>; empty or default: istio
-	Namespace       string // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
-	AllowEmpty      bool   // whatever vanishes goes at once: the shrink guard holds nothing
+	Kubeconfig      string        // path; empty: the service account of the Pod that this process is in
+	Cluster         string        // in origins; empty: the config cluster
+	SystemNamespace string        // where the mesh configuration is; default istio-system
+	Revision        string        // mesh configuration is ConfigMap istio-<Revision>; empty or default: istio
+	Namespace       string        // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
+	AllowEmpty      bool          // whatever vanishes goes at once: the shrink guard holds nothing
+	Memory          *guard.Memory // of what vanished before; nil: nothing is known
 
 	Quiet    time.Duration // changes gather so long before they are told; default 10 ms
 	Grace    time.Duration // deletions of configuration gather so long, so that those that belong together are judged together; default 250 ms, < 0: none
@@ -103,7 +104,7 @@ func newSource(c Config, clients *clients) *Source {
 
 // reset forgets everything that was read. With the lock, or before anybody has the Source.
 func (s *Source) reset() {
-	s.kinds, s.selection, s.guard = map[kindID]*follower{}, newSelection(s.Namespace), guard.New(s.AllowEmpty)
+	s.kinds, s.selection, s.guard = map[kindID]*follower{}, newSelection(s.Namespace), guard.New(s.AllowEmpty, s.Memory)
 	s.touched, s.leaving, s.decided, s.held = map[object.ID]bool{}, leaving{}, nil, nil
 	s.discover, s.complete, s.told, s.wrong = false, false, false, ""
 	s.ready = make(chan struct{}, 1)
