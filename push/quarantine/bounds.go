@@ -1,7 +1,5 @@
 package quarantine
 
-import ()
-
 // admits says whether a reporter may be counted in one more group: it has not refused too much.
 func (s *State) admits(e *entry, r Report) bool {
 	has := e.groupsOf(r.Reporter)
