@@ -113,7 +113,9 @@ type environment struct {
 	account       string        // SERVICE_ACCOUNT; with the namespace it is the control plane's own identity
 	revision      string        // REVISION
 	watchOnly     string        // ISTIO_WATCH_NAMESPACE
-	kubeOnly      []string      // variables that are set and would restrict or add to what is read of a cluster, which is not supported
+	ignore        []string      // PILOT_IGNORE_RESOURCES, comma-separated
+	include       []string      // PILOT_INCLUDE_RESOURCES, comma-separated
+	sharedMesh    string        // SHARED_MESH_CONFIG
 	customHost    string        // ISTIOD_CUSTOM_HOST
 	audiences     []string      // TOKEN_AUDIENCES, comma-separated
 	certTTL       time.Duration // DEFAULT_WORKLOAD_CERT_TTL
@@ -252,9 +254,9 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("SERVICE_ACCOUNT", text(&e.account))
 	parse("REVISION", text(&e.revision))
 	parse("ISTIO_WATCH_NAMESPACE", text(&e.watchOnly))
-	for _, name := range []string{"PILOT_IGNORE_RESOURCES", "PILOT_INCLUDE_RESOURCES", "SHARED_MESH_CONFIG"} {
-		parse(name, func(string) error { e.kubeOnly = append(e.kubeOnly, name); return nil })
-	}
+	parse("PILOT_IGNORE_RESOURCES", list(&e.ignore))
+	parse("PILOT_INCLUDE_RESOURCES", list(&e.include))
+	parse("SHARED_MESH_CONFIG", text(&e.sharedMesh))
 	parse("ISTIOD_CUSTOM_HOST", text(&e.customHost))
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
 	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))
@@ -286,6 +288,18 @@ func loopsOff(into *[]string) func(string) error {
 
 func text(into *string) func(string) error {
 	return func(v string) error { *into = v; return nil }
+}
+
+// list is texts with commas between them, and perhaps spaces.
+func list(into *[]string) func(string) error {
+	return func(v string) error {
+		for one := range strings.SplitSeq(v, ",") {
+			if one = strings.TrimSpace(one); one != "" {
+				*into = append(*into, one)
+			}
+		}
+		return nil
+	}
 }
 
 func duration(into *time.Duration) func(string) error {

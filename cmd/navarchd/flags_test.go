@@ -101,8 +101,6 @@ func TestSourcesAreNamed(t *testing.T) {
 		{func(c *config) { c.kubeconfig = "k" }, ""},
 		{func(c *config) { c.registries = "Kubernetes" }, ""},
 		{func(c *config) { c.configDir, c.registries = "d", "Consul" }, "--registries"},
-		{func(c *config) { c.configDir, c.env.kubeOnly = "d", []string{"PILOT_IGNORE_RESOURCES"} }, ""},
-		{func(c *config) { c.kubeconfig, c.env.kubeOnly = "k", []string{"PILOT_IGNORE_RESOURCES"} }, "PILOT_IGNORE_RESOURCES"},
 	} {
 		c, said := config{roles: []string{"ingest"}}, []string{}
 		one.change(&c)

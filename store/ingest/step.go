@@ -122,6 +122,8 @@ type Options struct {
 	Sources []origin.Origin
 	// Memory is what vanished within ten minutes, of the guards of the sources too; nil: nothing is known.
 	Memory *guard.Memory
+	// SecretUses says which Secrets a record makes workloads use, in a mesh with this root namespace; nil: nobody asks (Config.Referred).
+	SecretUses func(r model.Record, root string) []SecretUse
 	// Crashes is where panics over single objects go; nil: one of its own.
 	Crashes *crash.Log
 }
@@ -172,6 +174,7 @@ type State struct {
 // NewState is the state before any event.
 func NewState(o Options) *State {
 	w := newInventory(o.Normal, o.Crashes)
+	w.references = newReferences(o.SecretUses)
 	if o.Budget != (Budget{}) {
 		w.ledger = newLedger(o.Budget)
 	}
@@ -354,25 +357,29 @@ func (w *inventory) ownerOf(key model.Key) object.ID {
 	return normal.SourceObject(key)
 }
 
-// Problems is what is wrong with single objects and with writing them, sorted.
+// Problems is what is wrong with single objects and with writing them, sorted. The caller does not change it.
 func (s *State) Problems() []object.Problem {
-	all := append(s.problems(), s.budgetProblems()...)
+	more := slices.Clone(s.budgetProblems())
 	for _, p := range s.refused {
-		all = append(all, p)
+		more = append(more, p)
 	}
 	for key, p := range s.unsealed {
 		if s.awaitingSeal[key] != nil {
-			all = append(all, p)
+			more = append(more, p)
 		}
 	}
-	all = append(all, s.aboveLevel()...)
+	more = append(more, s.aboveLevel()...)
 	if s.guarded != "" {
-		all = append(all, object.Problem{Code: problem.Held, Severity: problem.Error, Message: s.guarded})
+		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error, Message: s.guarded})
 	}
 	if s.phase == ready && s.after == 0 && len(s.want)+len(s.awaitingSeal) == 0 {
-		all = append(all, object.Problem{Code: problem.Held, Severity: problem.Error,
+		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error,
 			Message: "the configuration has no object that proxies are told of, and nothing was stored before: replicas are not ready, since an empty mesh may be a folder that is not mounted (--allow-empty has it served)"})
 	}
+	if len(more) == 0 {
+		return s.problems()
+	}
+	all := slices.Concat(s.problems(), more)
 	slices.SortFunc(all, normal.CompareProblems)
 	return all
 }

@@ -33,7 +33,7 @@ var may = map[string][]string{
 	"store/normal":        {"store/object"},
 	"store/source/guard":  {"store/normal", "store/object"},
 	"store/source/files":  {"store/object", "store/source/guard"},
-	"store/source/kube":   {"store/object", "store/source/guard"},
+	"store/source/kube":   {"store/normal", "store/object", "store/source/guard"},
 	"store/ingest":        {"store/crash", "store/normal", "store/object", "store/kv", "store/source/guard"},
 	"store/tenants":       {"store/ingest", "store/kv"},
 	"store/mirror":        {"store/durable", "store/kv"},
@@ -140,6 +140,7 @@ var testsMay = map[string][]string{
 	"shard/place":           {"store/kv/kvtest"},
 	"shard/fleet":           {"push/serve/servetest", "store/kv/kvtest"},
 	"shard/relay":           {"push/envoytest", "store/loopback"},
+	"store/source/kube":     {"store/ingest", "store/kv"},
 	"store/ingest":          {"ca/vault/vaulttest", "store/kv/kvtest", "store/source/files"},
 	"store/kv":              {"store/kv/kvtest"},
 	"store/clock":           {"store/kv/kvtest"},
@@ -148,7 +149,6 @@ var testsMay = map[string][]string{
 	"store/obs":             {"push/envoytest"},
 	"store/removal":         {"store/kv/kvtest"},
 	"push/join":             {"ca/issue"},
-	"store/source/kube":     {"store/normal"},
 	"store/tenants":         {"store/kv/kvtest"},
 
 	"cmd/*":    {"*"},
@@ -161,6 +161,9 @@ var only = map[string][]string{
 	"github.com/fsnotify/fsnotify": {"store/source/files"},
 	"k8s.io/client-go":             {"store/apiserver", "store/source/kube", "deploy/testcluster*"},
 	"github.com/spf13/cobra":       {"cmd/*"},
+	"github.com/vishvananda":       {"deploy/testcluster*"},
+	"k8s.io/cri-streaming":         {"deploy/testcluster*"},
+	"k8s.io/metrics":               {"deploy/testcluster*"},
 }
 
 type listed struct {

@@ -197,7 +197,6 @@ func (c *Cluster) Close() {
 			<-c.ended
 		}
 	}
-	_ = c.log.Close()
 	_ = os.RemoveAll(c.dir)
 }
 

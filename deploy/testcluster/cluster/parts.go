@@ -57,15 +57,15 @@ func (s *supervisor) outerService(ctx context.Context, namespace, name, ip strin
 }
 
 // startNode runs a node, and a kube-proxy in its namespace.
-func (s *supervisor) startNode(ctx context.Context, index int, objects informers.SharedInformerFactory, failed chan<- error) error {
+func (s *supervisor) startNode(ctx context.Context, index int, objects informers.SharedInformerFactory, failed chan<- error) (*node.Node, error) {
 	name := fmt.Sprintf("node-%d", index)
 	network, err := s.network.Node(index)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tls, err := s.pki.serverOf(kubeletClient, network.Address.String(), name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	n := node.New(node.Config{Name: name, Zone: fmt.Sprintf("zone%d", index), Network: network, Client: s.client, Objects: objects, Images: s.Images, Dir: s.path("pods", name),
 		DNS: dns, TLS: tls, Log: s.log.With("node", name)})
@@ -74,7 +74,7 @@ func (s *supervisor) startNode(ctx context.Context, index int, objects informers
 			failed <- err
 		}
 	}()
-	return s.run(network.Space, failed, "kube-proxy", "--kubeconfig="+s.path("kubeconfig"), "--hostname-override="+name, "--proxy-mode=iptables", "--cluster-cidr="+netns.PodCIDR+","+netns.PodCIDR6,
+	return n, s.run(network.Space, failed, "kube-proxy", "--kubeconfig="+s.path("kubeconfig"), "--hostname-override="+name, "--proxy-mode=iptables", "--cluster-cidr="+netns.PodCIDR+","+netns.PodCIDR6,
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s", "--iptables-min-sync-period=100ms", "--nodeport-addresses=primary",
 		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249")
 }

@@ -103,10 +103,14 @@ func (s *supervisor) start(ctx context.Context, front *os.File, failed chan<- er
 	node.Informers(objects)
 	objects.Start(ctx.Done())
 	objects.WaitForCacheSync(ctx.Done())
-	for i := range s.Nodes {
-		if err := s.startNode(ctx, i+1, objects, failed); err != nil {
+	nodes := make([]*node.Node, s.Nodes)
+	for i := range nodes {
+		if nodes[i], err = s.startNode(ctx, i+1, objects, failed); err != nil {
 			return err
 		}
+	}
+	if err = s.startMetrics(ctx, nodes, failed); err != nil {
+		return err
 	}
 	return s.await(ctx)
 }

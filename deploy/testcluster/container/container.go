@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -43,8 +44,9 @@ type Spec struct {
 // Container is one that runs, or has ended.
 type Container struct {
 	spec       Spec
-	pid        int
-	namespaces [4]*os.File // see entered
+	process    *os.Process
+	mu         sync.RWMutex
+	namespaces [4]*os.File // see entered; nil once it has ended
 	done       chan struct{}
 	exit       Exit
 }
@@ -66,6 +68,10 @@ var entered = [4]struct {
 
 // Start runs a container, whose output goes to stdout and stderr. The error says what could not be set up; then nothing is left.
 func Start(space *netns.Space, spec Spec, stdout, stderr *os.File) (*Container, error) {
+	// So that its user may open /dev/stdout.
+	if err := errors.Join(stdout.Chown(int(spec.UID), int(spec.GID)), stderr.Chown(int(spec.UID), int(spec.GID))); err != nil {
+		return nil, fmt.Errorf("output of user %d: %w", spec.UID, err)
+	}
 	settings, send, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -84,9 +90,9 @@ func Start(space *netns.Space, spec Spec, stdout, stderr *os.File) (*Container, 
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	c := &Container{spec: spec, pid: cmd.Process.Pid, done: make(chan struct{})}
+	c := &Container{spec: spec, process: cmd.Process, done: make(chan struct{})}
 	for i, n := range entered { // the process is not waited for yet, so its id is its own
-		if c.namespaces[i], err = os.Open(fmt.Sprintf("/proc/%d/ns/%s", c.pid, n.name)); err != nil {
+		if c.namespaces[i], err = os.Open(fmt.Sprintf("/proc/%d/ns/%s", c.PID(), n.name)); err != nil {
 			break
 		}
 	}
@@ -113,10 +119,14 @@ func Start(space *netns.Space, spec Spec, stdout, stderr *os.File) (*Container, 
 	return c, nil
 }
 
+// close forgets the namespaces, once nobody is about to enter them.
 func (c *Container) close() {
-	for _, f := range c.namespaces {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, f := range c.namespaces {
 		if f != nil {
 			_ = f.Close()
+			c.namespaces[i] = nil
 		}
 	}
 }
@@ -135,16 +145,10 @@ func (c *Container) Done() <-chan struct{} { return c.done }
 func (c *Container) Exit() Exit { return c.exit }
 
 // PID is the first process, as this process sees it.
-func (c *Container) PID() int { return c.pid }
+func (c *Container) PID() int { return c.process.Pid }
 
-// Signal reaches the first process of a container that has not ended.
-func (c *Container) Signal(s syscall.Signal) {
-	select {
-	case <-c.done:
-	default:
-		_ = unix.Kill(c.pid, s) // not reaped until Done: that id is nobody else's, but for a moment in between, which ends nothing of others here: ids are of our namespace
-	}
-}
+// Signal reaches the first process; one that has ended is left alone.
+func (c *Container) Signal(s syscall.Signal) { _ = c.process.Signal(s) }
 
 // Prepare makes cmd (Args, input and output) a further process of the container, and starts it. The caller waits for it.
 func (c *Container) Prepare(cmd *exec.Cmd) error {
@@ -160,7 +164,12 @@ func (c *Container) startInside(cmd *exec.Cmd) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err
 	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	for i, n := range entered {
+		if c.namespaces[i] == nil {
+			return errors.New("the container has ended")
+		}
 		if err := unix.Setns(int(c.namespaces[i].Fd()), n.flag); err != nil {
 			return fmt.Errorf("enter %s namespace: %w", n.name, err)
 		}

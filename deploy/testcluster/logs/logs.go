@@ -6,6 +6,7 @@ package logs
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -43,7 +44,7 @@ func (l *Log) Keep(r io.ReadCloser) {
 			if len(text) > 0 {
 				l.add(line{time.Now(), string(text)})
 			}
-			if err != nil && err != bufio.ErrBufferFull {
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 				return
 			}
 		}

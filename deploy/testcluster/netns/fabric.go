@@ -113,6 +113,9 @@ func (n *Node) Pod() (*Pod, error) {
 		if err := address("eth0", p.Addresses[0].String()+"/24", p.Addresses[1].String()+"/112"); err != nil {
 			return err
 		}
+		if err := sysctl("ipv4/ip_unprivileged_port_start", "0"); err != nil { // as container runtimes do
+			return err
+		}
 		return route("0.0.0.0/0", gateway(n.CIDRs[0]), "::/0", gateway(n.CIDRs[1]))
 	}); err != nil {
 		p.Close()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"navarch.io/navarch/deploy/testcluster/image"
+	"navarch.io/navarch/deploy/testcluster/metrics"
 	"navarch.io/navarch/deploy/testcluster/netns"
 	"navarch.io/navarch/deploy/testcluster/podenv"
 	"navarch.io/navarch/store/loop"
@@ -168,6 +169,27 @@ func (n *Node) find(namespace, name string) *pod {
 		}
 	}
 	return nil
+}
+
+// Running are the containers that run now.
+func (n *Node) Running() []metrics.Running {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []metrics.Running
+	for _, p := range n.pods {
+		network := p.network.Load()
+		if network == nil {
+			continue
+		}
+		p.mu.Lock()
+		for name, r := range p.runs {
+			if r.current != nil {
+				all = append(all, metrics.Running{Pod: p.object.Load(), IP: network.addresses[0].String(), Container: name, PID: r.current.PID()})
+			}
+		}
+		p.mu.Unlock()
+	}
+	return all
 }
 
 func terminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }

@@ -68,10 +68,10 @@ func (p *pod) run(parent context.Context) {
 	for gone := false; ; {
 		now := time.Now()
 		actions, wake := p.machine.Next(now)
+		p.report(now) // containers that start read their addresses there
 		for _, a := range actions {
 			p.act(ctx, a)
 		}
-		p.report(now)
 		finished := p.machine.Finished()
 		if finished && gone {
 			return

@@ -52,14 +52,11 @@ func (p *pod) write(ctx context.Context, old, status corev1.PodStatus) error {
 			return err
 		}
 	}
-	if object.DeletionTimestamp == nil || !ended(status) {
+	if object.DeletionTimestamp == nil || !terminal(status.Phase) {
 		return nil
 	}
 	return pods.Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &object.UID}})
 }
-
-// ended says whether a status is the last one: nothing runs and nothing will.
-func ended(s corev1.PodStatus) bool { return terminal(s.Phase) }
 
 // statusPatch is what differs, for the Pod of that UID alone; nil: nothing. Conditions of others stay as they are.
 func statusPatch(uid types.UID, old, status corev1.PodStatus) ([]byte, error) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -66,7 +68,7 @@ func (p *pod) start(ctx context.Context, name string) {
 	settings, err := p.settings(spec)
 	if err != nil {
 		reason := "CreateContainerError"
-		if u, ok := err.(unstarted); ok {
+		if u := (unstarted{}); errors.As(err, &u) {
 			reason = u.reason
 		}
 		p.send(func() { p.machine.Failed(name, reason, err.Error(), time.Now(), 2*time.Second) })
@@ -224,26 +226,33 @@ func (p *pod) settings(spec *corev1.Container) (container.Spec, error) {
 	if err != nil {
 		return container.Spec{}, unstarted{"ErrImagePull", err}
 	}
-	env, err := podenv.Make(object, spec, *p.status.Load(), img.Env, p.node.from)
-	if err != nil {
-		return container.Spec{}, unstarted{"CreateContainerConfigError", err}
-	}
-	args, err := img.Args(podenv.ExpandAll(spec.Command, env), podenv.ExpandAll(spec.Args, env))
-	if err != nil {
-		return container.Spec{}, unstarted{"CreateContainerError", err}
-	}
-	mounts, err := p.mounts(object, spec, env)
-	if err != nil {
-		return container.Spec{}, unstarted{"CreateContainerConfigError", err}
-	}
-	env = append([]string{"PATH=" + container.DefaultPath, "HOSTNAME=" + hostname(object)}, env...)
-	s := container.Spec{Programs: img.Programs, Mounts: mounts, Hostname: hostname(object), Args: args, Env: env, Dir: spec.WorkingDir}
+	s := container.Spec{Programs: img.Programs, Hostname: hostname(object), Dir: spec.WorkingDir}
 	if s.Dir == "" {
 		s.Dir = img.Dir
 	}
 	s.UID, s.GID, s.Groups, s.ReadOnlyRoot = user(object, spec, img)
+	s.Env, err = podenv.Make(object, spec, *p.status.Load(), base(s, img), p.node.from)
+	if err != nil {
+		return container.Spec{}, unstarted{"CreateContainerConfigError", err}
+	}
+	if s.Args, err = img.Args(podenv.ExpandAll(spec.Command, s.Env), podenv.ExpandAll(spec.Args, s.Env)); err != nil {
+		return container.Spec{}, unstarted{"CreateContainerError", err}
+	}
+	if s.Mounts, err = p.mounts(object, spec, s.Env); err != nil {
+		return container.Spec{}, unstarted{"CreateContainerConfigError", err}
+	}
 	s.Root, err = os.MkdirTemp(p.dir, "root-"+spec.Name+"-")
 	return s, err
+}
+
+// base is the environment of a container before its own variables.
+func base(s container.Spec, img image.Image) map[string]string {
+	env := map[string]string{"PATH": container.DefaultPath, "HOSTNAME": s.Hostname, "HOME": "/"}
+	if s.UID == 0 {
+		env["HOME"] = "/root"
+	}
+	maps.Copy(env, img.Env)
+	return env
 }
 
 // user is who a container runs as: its own security context, else the Pod's, else what the image says.
