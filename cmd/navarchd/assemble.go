@@ -202,11 +202,11 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 // addIngester is role ingest; ring says which identities are revoked, nil: this process does not follow the keyring.
 func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) error {
 	t := a.telemetry
-	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.read, a.tenants, a.log, t.written.hook(t.tracer, t.changes))
+	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.read, a.tenants, a.log, t.committed)
 	if err != nil {
 		return err
 	}
-	a.pages.Objects = i.shown(t.written.list)
+	a.pages.Objects = i.shown(t.written.List)
 	a.add(i.part())
 	i.loop.Emit(denials.Unknown())
 	if ring == nil {

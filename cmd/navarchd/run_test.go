@@ -10,6 +10,7 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -21,7 +22,7 @@ func TestPushThrottle(t *testing.T) {
 		if err := c.env.read(func(name string) (string, bool) { return value, name == "PILOT_PUSH_THROTTLE" }); err != nil {
 			t.Fatal(err)
 		}
-		telemetry := &telemetry{changes: newChangeLog(quiet)}
+		telemetry := &telemetry{changes: changes.NewLog(quiet)}
 		records, err := newMirror(c, etcd.Connect(), quiet, telemetry)
 		if err != nil {
 			t.Fatal(err)
