@@ -51,13 +51,20 @@ func (s *stage) prepare() error {
 		s.result.Replicas, s.result.MTLS = len(s.servers), s.TLS.on()
 		return s.await("reading the world", s.settled)
 	}
+	if err := s.plane(base); err != nil {
+		return err
+	}
 	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env, flags: s.scenario.flags}
 	if err := s.secure(base, settings.MTLS); err != nil {
 		return err
 	}
 	n := max(1, s.Replicas, s.scenario.Replicas)
 	s.result.Replicas, s.result.MTLS = n, settings.MTLS
+	if s.cluster != nil {
+		s.starter.kubeconfig = s.cluster.Kubeconfig()
+	}
 	s.enter("starting the servers")
+	started := time.Now()
 	s.writer, s.servers, err = s.starter.cluster(n)
 	s.mu.Lock()
 	s.measured = s.starter.all
@@ -65,8 +72,14 @@ func (s *stage) prepare() error {
 	if err != nil {
 		return err
 	}
-	return s.await("reading the world", s.ready)
+	if err := s.await("reading the world", s.ready); err != nil || s.cluster == nil {
+		return err
+	}
+	s.row(rowKubeReady, "s", time.Since(started).Seconds())
+	return nil
 }
+
+func makeDir(dir string) error { return os.MkdirAll(dir, 0o755) }
 
 // secure has the servers speak TLS where the world wants it: with certificates of the harness, or with their own CA's.
 func (s *stage) secure(base string, on bool) error {

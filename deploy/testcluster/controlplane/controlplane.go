@@ -2,7 +2,7 @@
 // `make kube-tools` builds them. There is no kubelet and no kube-proxy: a Pod is an object whose status the test writes.
 //
 // Owns: the processes, ports and folders that it starts, until their test, or the test binary, ends.  Reads: .tools.  Never: used outside
-// tests; a port that is not of loopback.
+// tests and load runs; a port that is not of loopback.
 package controlplane
 
 import (
@@ -61,10 +61,10 @@ type ControlPlane struct {
 // Start runs a control plane until the test ends. It fails the test where the programs are not built (make kube-tools).
 func Start(t testing.TB, o Options) *ControlPlane {
 	t.Helper()
-	c, err := start(o, t.TempDir())
+	c, err := Run(o, t.TempDir())
 	if c != nil {
 		t.Cleanup(func() {
-			if c.close(); t.Failed() {
+			if c.Close(); t.Failed() {
 				t.Logf("the control plane's last lines:\n%s", c.Log())
 			}
 		})
@@ -75,7 +75,8 @@ func Start(t testing.TB, o Options) *ControlPlane {
 	return c
 }
 
-func start(o Options, dir string) (*ControlPlane, error) {
+// Run runs a control plane in an empty folder until Close, which is to be called with an error too where there is a ControlPlane.
+func Run(o Options, dir string) (*ControlPlane, error) {
 	c := &ControlPlane{options: o, dir: dir}
 	top, err := top()
 	if err != nil {
@@ -131,8 +132,11 @@ func top() (string, error) {
 	return "", err
 }
 
-// close ends everything that runs.
-func (c *ControlPlane) close() {
+// Etcd is the URL of the API server's etcd.
+func (c *ControlPlane) Etcd() string { return "http://" + c.store }
+
+// Close ends everything that runs.
+func (c *ControlPlane) Close() {
 	for _, p := range append(c.managers, c.api) {
 		p.kill()
 	}
