@@ -98,6 +98,19 @@ load: $(if $(filter faults,$(S)),load-faults,load-suite) ## the standard load su
 load-suite: build
 	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load $(if $(filter hostile preauth account,$(S)),--strict)
 
+# What a control loop on machine load is worth, on the figure of the fault that it was made for (package comments of shard/place, push/fanout,
+# cmd/navarchd/memory): RUNS runs without it and with it, in turns, and the medians of both.
+RUNS ?= 3
+experiment: build ## what a control loop is worth: LOOP=joins, moves, window or collector (RUNS=3 with and without, in turns); LOOP=drain: a test
+	@case "$(LOOP)" in joins) s=storm;; moves) s=scale;; window) s=neighbour;; collector) s=memory;; \
+	drain) for off in drain ""; do echo "== NAVARCH_EXPERIMENT_OFF=$$off"; NAVARCH_EXPERIMENT_OFF=$$off go test ./cmd/internal/e2e -run '^TestFleetEvensOut$$' -count=1 -timeout 20m || [ -n "$$off" ]; done; exit;; \
+	*) echo "LOOP must be joins, moves, drain, window or collector"; exit 2;; esac; \
+	for i in $$(seq $(RUNS)); do \
+		NAVARCH_EXPERIMENT_OFF=$(LOOP) bin/navarch-load run $$s --navarchd bin/navarchd --label without-$(LOOP) --out out/experiment/$(LOOP)/without-$$i; \
+		bin/navarch-load run $$s --navarchd bin/navarchd --label with-$(LOOP) --out out/experiment/$(LOOP)/with-$$i; \
+	done; \
+	bin/navarch-load compare out/experiment/$(LOOP)/without-*/result.json $$(printf -- ' --with %s' out/experiment/$(LOOP)/with-*/result.json)
+
 # The tests that PROMISES.md lists under "Faults", those of cmd/internal/e2e; NAVARCH_FAULT_SCALE=10 for a smaller size.
 FAULTS := ^TestFault|^TestStoppedLeaderWritesNothing$$|^TestEmptyStoreIsNotServed$$|^TestStartWhileEtcdIsAway$$|^TestDeletedRecordsComeBack$$|^TestGarbage$$
 load-faults: envoy
@@ -120,4 +133,4 @@ clean: ## remove bin/ and out/, which hold what was built and what runs left (no
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults demo demo-intercept cluster clean help
+.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept cluster clean help

@@ -50,6 +50,7 @@ type Entry struct {
 	NotAfter    time.Time
 	By          string // attest.Caller.By
 	Pod         string
+	Credential  string // what tells apart the credentials of the identity (attest.Caller.Credential)
 	Peer        string // network address
 	// Previous is the serial of the certificate that this one renews; empty: a token was the credential. A root rotation
 	// counts on it that who renewed no longer waits on the certificate before.
@@ -58,7 +59,7 @@ type Entry struct {
 }
 
 // Journal keeps entries. Append returns nil once the entry is durable; it is called by many goroutines at once, and is
-// expected to commit in groups. ErrStale: the entry was not written, sign anew with what is in force. ErrRevoked: nor
+// expected to commit in groups. ErrStale: the entry was not written, sign again with what is in force. ErrRevoked: nor
 // was it, because its identity may have no certificate any more. After any other error it is unknown.
 type Journal interface {
 	Append(ctx context.Context, e Entry) error
@@ -78,11 +79,12 @@ type Revocations interface {
 
 // Holder is an agent's word that its Envoy acknowledged a root bundle.
 type Holder struct {
-	Identity spiffeid.ID
-	Serial   string   // of the certificate that the report came with
-	Roots    []string // Fingerprint of each, sorted
-	Peer     string
-	NotAfter time.Time // of the certificate
+	Identity   spiffeid.ID
+	Credential string   // attest.Caller.Credential
+	Serial     string   // of the certificate that the report came with
+	Roots      []string // Fingerprint of each, sorted
+	Peer       string
+	NotAfter   time.Time // of the certificate
 }
 
 // Holders takes reports. It is called by many goroutines.
@@ -113,7 +115,7 @@ type Config struct {
 	Hooks    Hooks
 	Audit    *slog.Logger // one line for each certificate, and of refusals a sample; nil: slog.Default()
 
-	Now    func() time.Time
+	Now    func() time.Time // by which certificates begin and end; requests wait by the process's own time, as their deadlines do
 	Random io.Reader
 }
 
@@ -122,7 +124,7 @@ type Server struct {
 	cfg       Config
 	admission *admission
 	checks    [2]*semaphore.Weighted // of certificates, of tokens: neither waits behind the other
-	again     *semaphore.Weighted    // signing anew what has become stale
+	again     *semaphore.Weighted    // signing again what has become stale
 	peers     *semaphore.Weighted    // answering peers
 
 	clients *obs.Sampled // log lines of refusals
@@ -162,7 +164,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Aliases = func() []spiffeid.TrustDomain { return nil }
 	}
 	cfg.Hooks.fill()
-	s := &Server{cfg: cfg, admission: newAdmission(cfg.Limits, cfg.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
+	s := &Server{cfg: cfg, admission: newAdmission(cfg.Limits, time.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
 		clients: obs.NewSampled(cfg.Audit)}
 	for i := range s.checks {
 		s.checks[i] = semaphore.NewWeighted(int64(cfg.Limits.Checks))

@@ -65,7 +65,7 @@ func TestScreen(t *testing.T) {
 	var b bytes.Buffer
 	s := newScreen(&b, 2)
 	s.begin("endpoint", "an endpoint changes")
-	v := scene.View{Phase: "joining", Share: .5, Proxies: 10, Stats: proxy.Stats{Joined: 5}, RSS: 1 << 20, CPU: .5, Elapsed: time.Second}
+	v := scene.Progress{Phase: "joining", Share: .5, Proxies: 10, Stats: proxy.Stats{Joined: 5}, RSS: 1 << 20, CPU: .5, Elapsed: time.Second}
 	s.show(v)
 	s.show(v)
 	s.end(report.Scenario{Rows: []report.Row{{Name: "last", Unit: "ms", Value: 1, Better: report.Less}}, Failed: "why",

@@ -32,6 +32,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/loopback"
 	"navarch.io/navarch/store/mirror"
@@ -87,7 +88,7 @@ func listeningWith(t *testing.T, connections *budget.Ledger, revoked func(attest
 	if p.callers, err = callers.New(told); err != nil {
 		t.Fatal(err)
 	}
-	streams := serve.New(serve.Config{Planner: oneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})
+	streams := serve.New(serve.Config{Planner: servetest.OneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})
 	p.health = health.New(func() error { return nil })
 	if authority, err = issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil); err != nil {
 		t.Fatal(err)
@@ -202,7 +203,7 @@ func TestWhatAuthenticatesAConnection(t *testing.T) {
 			t.Errorf("%s: %d connections are unauthenticated, want %d", name, got, one.want)
 		}
 		conn.Close()
-		soon(t, "the connection has ended", func() bool { return p.unauthenticated() == 0 })
+		servetest.Soon(t, "the connection has ended", func() bool { return p.unauthenticated() == 0 })
 	}
 }
 
@@ -232,7 +233,7 @@ func TestConnectionsOfAnIdentity(t *testing.T) {
 		defer c.Close()
 		silent = append(silent, c)
 	}
-	soon(t, "four have a place, and six none", func() bool { return count() == 4 && p.unauthenticated() == 6 })
+	servetest.Soon(t, "four have a place, and six none", func() bool { return count() == 4 && p.unauthenticated() == 6 })
 	stream := func(conf *tls.Config) error {
 		conn, err := grpc.NewClient(secure, grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithDisableServiceConfig())
 		if err != nil {
@@ -252,7 +253,7 @@ func TestConnectionsOfAnIdentity(t *testing.T) {
 	for _, c := range silent {
 		c.Close()
 	}
-	soon(t, "they are given back", func() bool { return count() == 1 })
+	servetest.Soon(t, "they are given back", func() bool { return count() == 1 })
 }
 
 // A connection ends with the right of whoever opened it, also where nothing is called on it, or only what needs no right; so does one that
@@ -298,7 +299,7 @@ func TestConnectionsEndWithTheirCallersRight(t *testing.T) {
 	if err := askCA(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token), conn); status.Code(err) != codes.Aborted {
 		t.Fatal(err)
 	}
-	soon(t, "all have a place", func() bool { return count("client") == 3 && count("other") == 1 })
+	servetest.Soon(t, "all have a place", func() bool { return count("client") == 3 && count("other") == 1 })
 	if n := p.callers.Recheck(); n != 0 {
 		t.Fatalf("%d connections ended while nobody is revoked", n)
 	}
@@ -307,12 +308,12 @@ func TestConnectionsEndWithTheirCallersRight(t *testing.T) {
 	if n := p.callers.Recheck(); n != 3 {
 		t.Errorf("%d connections ended, want 3", n)
 	}
-	soon(t, "they are gone", func() bool { return count("client") == 0 })
+	servetest.Soon(t, "they are gone", func() bool { return count("client") == 0 })
 	if n := p.callers.Recheck(); n != 0 || count("other") != 1 {
 		t.Errorf("%d connections ended twice, the other identity has %d", n, count("other"))
 	}
 	silent("client") // refused: it is no one's
-	soon(t, "it counts as unauthenticated", func() bool { return p.unauthenticated() == 1 })
+	servetest.Soon(t, "it counts as unauthenticated", func() bool { return p.unauthenticated() == 1 })
 }
 
 // oneStream opens one that asks for clusters, and waits for them.
@@ -321,7 +322,7 @@ func oneStream(ctx context.Context, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	_ = stream.Send(clustersRequest()) // where it fails, Recv says why
+	_ = stream.Send(servetest.ClustersRequest()) // where it fails, Recv says why
 	_, err = stream.Recv()
 	return err
 }

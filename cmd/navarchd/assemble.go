@@ -68,6 +68,9 @@ func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Rechec
 // assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
 func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger) (*part, error) {
 	full := &space{size: store.Size, quota: c.etcdQuota, log: log}
+	if c.dataDir == "" {
+		full.keeps = store.Keeps
+	}
 	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
 		snapshot: func() *mirror.Snapshot { return nil }, read: func() kv.Place { return kv.Place{} }, away: func() bool { return true },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}

@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
@@ -73,6 +74,11 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		alone = c.processName()
 	}
 	losses := &removal.Losses{Store: store, Memory: memory, Log: log}
+	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(source, cluster), Memory: memory}
+	var referred func([]object.Reference)
+	if cluster != nil {
+		options.SecretUses, referred = secretUses, cluster.Refer
+	}
 	i := &ingester{
 		losses:  losses,
 		alone:   alone,
@@ -84,9 +90,11 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		store:   store,
 		log:     log,
 		loop: ingest.New(ingest.Config{
-			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed,
-			Options: ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(source, cluster), Memory: memory},
+			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed, Options: options, Referred: referred,
 		}),
+	}
+	if cluster != nil {
+		cluster.Settle = i.loop.Settle
 	}
 	i.keeper = i.newKeeper(c.processName(), c.heldFor)
 	return i, nil

@@ -56,7 +56,7 @@ func (e Edit) Apply() (time.Time, error) {
 	return at, err
 }
 
-// Churn makes edits of a folder that World.Write has written. It remembers what they come to: they are to be applied in
+// Churn makes edits of a folder that Mesh.Write has written. It remembers what they come to: they are to be applied in
 // the order in which they were made. It is for one goroutine.
 type Churn struct {
 	mesh     *Mesh

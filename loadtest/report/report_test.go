@@ -249,9 +249,9 @@ func TestComparisonPage(t *testing.T) {
 }
 
 func TestCompareSaysWhatItCannot(t *testing.T) {
-	apart, err := Compare(runs("a", Less, 0, 1, 2, 3), runs("b", Less, time.Hour, 1, 2, 3))
-	if err != nil || apart.Interleaved || len(apart.Warnings) != 1 {
-		t.Errorf("sets one after the other: %+v, %v", apart, err)
+	sequential, err := Compare(runs("a", Less, 0, 1, 2, 3), runs("b", Less, time.Hour, 1, 2, 3))
+	if err != nil || sequential.Interleaved || len(sequential.Warnings) != 1 {
+		t.Errorf("sets one after the other: %+v, %v", sequential, err)
 	}
 	other := runs("b", Less, 30*time.Second, 1)
 	other[0].Scenarios[0].Rows = append(other[0].Scenarios[0].Rows, Row{Name: "new"})

@@ -82,7 +82,7 @@ func (p *played) all() *gauge.Histogram {
 // churn does all kinds of edits on a schedule, to proxies of both forms of the protocol: one in ten at least speaks state of
 // the world.
 func churn(s *stage) error {
-	if err := s.joined(func(spec *Spec) { spec.World = max(spec.World, .1) }); err != nil {
+	if err := s.joined(func(spec *Spec) { spec.SotW = max(spec.SotW, .1) }); err != nil {
 		return err
 	}
 	s.enter("churn")

@@ -32,8 +32,9 @@ const (
 	attackRise  = 5 * time.Second // from the attackers' start until edits begin
 )
 
-// hostile edits endpoints of 2,000 proxies while all attacks go on at once: first aimed at a sink, then at the server.
-func hostile(s *stage) (err error) {
+// attacked has the proxies join, prepares what the attack needs, waits until what all that took was given back, or it would count as the
+// attack's, and plays.
+func (s *stage) attacked(prepare func() error, play func(*cage) error) (err error) {
 	c, err := s.attackersCage()
 	if err != nil {
 		return err
@@ -42,14 +43,27 @@ func hostile(s *stage) (err error) {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
-	credential, err := s.stolen()
-	if err != nil {
+	if err := prepare(); err != nil {
 		return err
 	}
 	_, peak := usage(s.watched())
-	if _, err := s.settledMemory(peak); err != nil { // or what joining took would count as the sink's
+	if _, err := s.settledMemory(peak); err != nil {
 		return err
 	}
+	return play(c)
+}
+
+// hostile edits endpoints of 2,000 proxies while all attacks go on at once: first aimed at a sink, then at the server.
+func hostile(s *stage) error {
+	var credential []string
+	prepare := func() (err error) {
+		credential, err = s.stolen()
+		return err
+	}
+	return s.attacked(prepare, func(c *cage) error { return s.playHostile(c, credential) })
+}
+
+func (s *stage) playHostile(c *cage, credential []string) error {
 	var services [2][]int // each is edited once at full size, see sides
 	for i, k := range s.attackedServices() {
 		services[i%2] = append(services[i%2], k)
@@ -186,7 +200,7 @@ func (s *stage) compareAssaults(sink, under *assault) {
 	s.row(rowAttackRatio, "", float64(p99(under))/float64(max(1, p99(sink))))
 	s.row(rowLost, "", float64(s.lostTo("a sink", sink)+s.lostTo("the server", under)))
 	s.row(rowMissing, "", float64(sink.missing+under.missing))
-	s.row(rowForeign, "", float64(under.counts[attack.Claims].Answers))
+	s.row(rowForeign, "", float64(under.counts[attack.Impersonation].Answers))
 	s.cost(rowAttackRSS, "MB", mb(under.peak)-mb(sink.peak))
 	s.cost("RSS, attackers aimed at a sink", "MB", mb(sink.peak))
 	s.cost("servers' CPU, attackers aimed at a sink", "cores", sink.cpu.Seconds()/sink.took.Seconds())

@@ -26,7 +26,7 @@ func TestHostileTells(t *testing.T) {
 	sink.missing, under.missing = 1, 2
 	sink.lost = map[string]uint64{"io": 1}
 	under.lost, under.example = map[string]uint64{"Unavailable": 4, "io": 2}, map[string]string{"Unavailable": "too slow"}
-	under.counts = map[string]attack.Count{attack.Claims: {Tried: 7, Answers: 3, Came: map[string]uint64{"answered": 3}}}
+	under.counts = map[string]attack.Count{attack.Impersonation: {Tried: 7, Answers: 3, Came: map[string]uint64{"answered": 3}}}
 	s := &stage{ctx: t.Context(), result: &reportScenario{}, measured: []*Server{{PID: 1}}}
 	s.compareAssaults(sink, under)
 	got := map[string]float64{}

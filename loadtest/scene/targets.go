@@ -37,7 +37,7 @@ const (
 	rowScopes    = "scopes, of proxies"
 	rowBroken    = "connections that broke or failed"
 	rowOldLeaf   = "identities left with a certificate of the old root"
-	rowUntold    = "proxies without the new root"
+	rowOldRoot   = "proxies without the new root"
 
 	rowAtSink      = "commit to ACK, p99, attackers aimed at a sink"
 	rowAttacked    = "commit to ACK, p99, attackers aimed at the server"
@@ -50,23 +50,23 @@ const (
 // meshA and worldB are the tables of issue 5.
 var meshA = []Scenario{
 	{Name: "join", Title: "1,000 proxies join", World: "world-a", Proxies: 1000, run: join, Targets: map[string]Target{
-		rowCPU:  {Value: 1.5, Others: "istiod 60 ms cold, 11 ms warm; floor 0.9 ms"},
-		rowRSS:  {Value: 70, Others: "istiod 1,300 to 3,200 KB; floor 40 KB"},
+		rowCPU:  {Value: 1.5, Others: "istiod 60 ms cold, 11 ms warm; bare transport 0.9 ms"},
+		rowRSS:  {Value: 70, Others: "istiod 1,300 to 3,200 KB; bare transport 40 KB"},
 		rowBase: {Value: 150}, rowOwnPlain: {Value: 60},
 	}},
 	{Name: "virtualservice", Title: "one VirtualService is edited, 1,000 proxies see it", World: "world-a", Proxies: 1000, run: oneVirtualService, Targets: map[string]Target{
 		rowLast:    {Value: 300, Others: "istiod 3.8 s"},
-		rowEditCPU: {Value: 200, Others: "istiod 6,200 ms; floor 90 ms"},
+		rowEditCPU: {Value: 200, Others: "istiod 6,200 ms; bare transport 90 ms"},
 		rowOther:   {Value: 0, Others: "istiod 441 MB in all"},
 	}},
 	{Name: "virtualservices-50", Title: "50 VirtualServices at once, 1,000 proxies see them", World: "world-a", Proxies: 1000, run: fiftyVirtualServices, Targets: map[string]Target{
 		rowLast:    {Value: 500, Others: "istiod 5.4 s"},
-		rowEditCPU: {Value: 300, Others: "istiod 7,000 ms; floor 90 ms"},
+		rowEditCPU: {Value: 300, Others: "istiod 7,000 ms; bare transport 90 ms"},
 		rowPushes:  {Value: 1},
 	}},
 	{Name: "endpoint", Title: "one endpoint changes, 2,000 proxies see it", World: "world-a", Proxies: 2000, run: endpointEdit, Targets: map[string]Target{
 		rowLast:    {Value: 80, Others: "istiod 272 ms"},
-		rowEditCPU: {Value: 100, Others: "istiod 390 ms; floor 50 ms"},
+		rowEditCPU: {Value: 100, Others: "istiod 390 ms; bare transport 50 ms"},
 	}},
 	{Name: "reconnect", Title: "300 proxies reconnect, nothing has changed", World: "world-a", Proxies: 300, run: reconnect, Targets: map[string]Target{
 		rowBytes: {Value: .1, Others: "istiod 100 % (721 MB)"},
@@ -76,17 +76,17 @@ var meshA = []Scenario{
 
 var meshB = []Scenario{
 	{Name: "memory", Title: "2,000 proxies join over mTLS", World: "world-b", Proxies: 2000, run: join, Targets: map[string]Target{
-		rowRSS:  {Value: 100, Others: "istiod 2,000 to 2,100 KB (AKS); floor 60 KB"},
+		rowRSS:  {Value: 100, Others: "istiod 2,000 to 2,100 KB (AKS); bare transport 60 KB"},
 		rowSent: {Value: 300, Most: true}, rowOwnTLS: {Value: 90},
 	}},
 	{Name: "storm", Title: "2,000 proxies that hold everything reconnect at once", World: "world-b", Proxies: 2000, run: reconnect, Targets: map[string]Target{
-		rowStreams: {Value: 1000, Most: true, Others: "istiod 25/s on two cores; floor 1,480/s"},
+		rowStreams: {Value: 1000, Most: true, Others: "istiod 25/s on two cores; bare transport 1,480/s"},
 	}},
 	{Name: "endpoint-10000", Title: "endpoints change, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: endpointEdit, Limit: 12 * time.Minute, Targets: map[string]Target{
-		rowP99: {Value: 400, Others: "Consul caps at 250 updates/s; floor 140 to 270 ms"},
+		rowP99: {Value: 400, Others: "Consul caps at 250 updates/s; bare transport 140 to 270 ms"},
 	}},
 	{Name: "route-10000", Title: "a route changes, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: oneVirtualService, Limit: 12 * time.Minute, Targets: map[string]Target{
-		rowLast: {Value: 4000, Others: "floor 2.6 s"},
+		rowLast: {Value: 4000, Others: "bare transport 2.6 s"},
 	}},
 	{Name: "rate", Title: "endpoints change as fast as they can", World: "world-b", Proxies: 5000, run: rate, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowRate: {Value: 20000, Most: true, Others: "Consul 250/s"},
@@ -104,7 +104,7 @@ var meshB = []Scenario{
 		rowServed: {Value: 60}, rowBytes: {Value: 1},
 	}},
 	{Name: "roots", Title: "the root of the mesh changes, 2,000 proxies are connected over mTLS", World: "world-b", Proxies: 2000, run: roots, authority: true, Limit: 10 * time.Minute, Targets: map[string]Target{
-		rowBroken: {Value: 0}, rowUntold: {Value: 0}, rowOldLeaf: {Value: 0},
+		rowBroken: {Value: 0}, rowOldRoot: {Value: 0}, rowOldLeaf: {Value: 0},
 	}},
 	{Name: "churn", Title: "endpoints, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
 	{Name: "neighbour", Title: "endpoints change while another namespace changes 1,000 objects a second", World: "world-b", Proxies: 400, run: neighbour, change: tenants(4), Targets: map[string]Target{

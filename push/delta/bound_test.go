@@ -56,7 +56,7 @@ func TestUnknownNamesAreBounded(t *testing.T) {
 			for _, acks := range []bool{false, true} {
 				t.Run(fmt.Sprintf("state of the world %t, wildcard %t, acknowledges %t", sotw, all, acks), func(t *testing.T) {
 					set, names := great(10)
-					s := New(Config{StateOfTheWorld: sotw}, set)
+					s := New(Config{SotW: sotw}, set)
 					if all {
 						ask(s, xds.Endpoint, wildcard)
 					}

@@ -31,8 +31,8 @@ func cut(raw []byte, at ...int) (pieces [][]byte) {
 func digests(m Message) error {
 	again := Request{Subscribe: m.Subscribe, Initial: m.Initial}
 	again.digest()
-	if m.asked != again.asked || m.all != again.all || m.claims != again.claims {
-		return fmt.Errorf("sums %v %v %v, want %v %v %v", m.asked, m.all, m.claims, again.asked, again.all, again.claims)
+	if m.asked != again.asked || m.all != again.all || m.initialSum != again.initialSum {
+		return fmt.Errorf("sums %v %v %v, want %v %v %v", m.asked, m.all, m.initialSum, again.asked, again.all, again.initialSum)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func FuzzPieces(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got.asked != want.asked || got.all != want.all || got.claims != want.claims || !bytes.Equal(got.Node, want.Node) || got.TypeURL != want.TypeURL || got.Nonce != want.Nonce ||
+		if got.asked != want.asked || got.all != want.all || got.initialSum != want.initialSum || !bytes.Equal(got.Node, want.Node) || got.TypeURL != want.TypeURL || got.Nonce != want.Nonce ||
 			!slices.Equal(inOrder(got.Unsubscribe), inOrder(want.Unsubscribe)) {
 			t.Fatalf("%+v, want %+v", got, want)
 		}
@@ -126,7 +126,7 @@ func resuming(set *manifest.Set, names []string) [][]byte {
 	for r := range set.Types[xds.Endpoint].All() {
 		held = append(held, [2]string{r.Name, r.Version})
 	}
-	raw := append(claims(xds.Endpoint, held), subscription(xds.Endpoint, names...)...)
+	raw := append(firstRequest(xds.Endpoint, held), subscription(xds.Endpoint, names...)...)
 	var at []int
 	for i := 16 << 10; i < len(raw); i += 16 << 10 {
 		at = append(at, i)

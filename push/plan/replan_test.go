@@ -22,7 +22,7 @@ func wave(t testing.TB, n int, to string) (all []model.Record) {
 	return all
 }
 
-// A large change is planned apart, host by host in each scope: endpoints that change in between go to everybody at once, the
+// A large change is planned in the background, host by host in each scope: endpoints that change in between go to everybody at once, the
 // change comes at the end, and the scopes go on sharing what they have in common.
 func TestFastPathPassesAPlan(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)
@@ -34,7 +34,7 @@ func TestFastPathPassesAPlan(t *testing.T) {
 	c := p.Snapshot().Apply(2, wave(t, 50, "s5"), nil)
 	p.Begin(c)
 	if !p.InBackground() {
-		t.Fatal("fifty VirtualServices for six scopes are not planned apart")
+		t.Fatal("fifty VirtualServices for six scopes are not planned in the background")
 	}
 	now, edits := c.New, 0
 	for more := true; more; more = p.Step(func() bool { return true }) {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// world of n services in namespaces of ten, each with endpoints and a VirtualService.
+// services of n in namespaces of ten, each with endpoints and a VirtualService.
 func bigMesh(t testing.TB, n int) *mirror.Snapshot {
 	var all []model.Record
 	for i := range n {

@@ -241,7 +241,7 @@ func (q *Quarantine) Resumed() []Key {
 func (q *Quarantine) change(now time.Time, do func()) {
 	q.mu.Lock()
 	do()
-	events, unanswered := q.state.Settle(now)
+	events, unanswered := q.state.Decided(now)
 	q.active.Store(int32(q.state.Active()))
 	q.mu.Unlock()
 	if unanswered > 0 {

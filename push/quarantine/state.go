@@ -66,7 +66,7 @@ type State struct {
 	active     int                 // entries of which was said that they are withheld
 	views      map[string][]*entry // these, by view
 	flights    map[*group]bool     // that are sent a retry
-	touched    map[*entry]bool     // since the last Settle
+	touched    map[*entry]bool     // since the last Decided
 	unanswered int                 // retries, since then
 	resumed    []Key
 }
@@ -100,7 +100,7 @@ func (s *State) Active() int { return s.active }
 // Remembers says whether reports about a version still count.
 func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
 
-// WithheldFrom lists, as of the last Settle, what a stream of a view must not be sent; nil: nothing.
+// WithheldFrom lists, as of the last Decided, what a stream of a view must not be sent; nil: nothing.
 func (s *State) WithheldFrom(view, envoy string, stream uint64) (all []Key) {
 	for _, e := range s.views[view] {
 		if s.Withholds(e.key, envoy, stream) {
@@ -237,43 +237,6 @@ func (s *State) refuse(e *entry, g *group, r Report) {
 	}
 }
 
-// admits says whether a reporter may be counted in one more group: it has not refused too much.
-func (s *State) admits(e *entry, r Report) bool {
-	has := e.groupsOf(r.Reporter)
-	return has < maxOfEnvoys && (has > 0 || s.room(r))
-}
-
-// room says whether an identity, and the credential that it has shown, may be counted in one more entry.
-func (s *State) room(r Report) bool {
-	return s.refused[r.Reporter] < maxOfReporter && s.shares[r.Credential] < maxOfShare
-}
-
-// charge counts an identity in one more entry, and the credential that it has shown.
-func (s *State) charge(e *entry, r Report) {
-	s.refused[r.Reporter]++
-	if r.Credential == (Credential{}) {
-		return
-	}
-	s.shares[r.Credential]++
-	if e.charged == nil {
-		e.charged = map[Reporter]Credential{}
-	}
-	e.charged[r.Reporter] = r.Credential
-}
-
-// discharge is the inverse.
-func (s *State) discharge(e *entry, by Reporter) {
-	if s.refused[by]--; s.refused[by] == 0 {
-		delete(s.refused, by)
-	}
-	if c, is := e.charged[by]; is {
-		delete(e.charged, by)
-		if s.shares[c]--; s.shares[c] == 0 {
-			delete(s.shares, c)
-		}
-	}
-}
-
 // accept applies the rule of the package's comment.
 func (s *State) accept(e *entry, g *group, r Report) {
 	if !r.At.After(g.last) || g.free() {
@@ -320,7 +283,7 @@ func (s *State) Merge(now time.Time, reports []Report) {
 	}
 }
 
-// Tick forgets what is over, for the next Settle to tell.
+// Tick forgets what is over, for the next Decided to tell.
 func (s *State) Tick(now time.Time) {
 	for g := range s.flights {
 		if !now.Before(g.until) {
@@ -332,8 +295,8 @@ func (s *State) Tick(now time.Time) {
 	}
 }
 
-// Settle says what was decided since it was called last, and how many retries had no answer.
-func (s *State) Settle(now time.Time) (events []Event, unanswered int) {
+// Decided says what was decided since it was called last, and how many retries had no answer.
+func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	for e := range s.touched {
 		s.lapse(e, now)
 		if len(e.groups) == 0 {

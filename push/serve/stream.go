@@ -92,7 +92,7 @@ func (st *stream) run(ctx context.Context) error {
 func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	parse := delta.ParseDelta
 	if st.sotw {
-		parse = delta.ParseStateOfTheWorld
+		parse = delta.ParseSotW
 	}
 	m, err := parse(raw...)
 	if err != nil {
@@ -160,7 +160,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	}
 	st.accept()
 	st.view = joined
-	cfg := delta.Config{StateOfTheWorld: st.sotw, Names: &st.srv.sets, Diffs: &st.srv.diffs, Paid: true, Dynamic: st.srv.dynamic}
+	cfg := delta.Config{SotW: st.sotw, Names: &st.srv.sets, Diffs: &st.srv.diffs, Paid: true, Dynamic: st.srv.dynamic}
 	st.start(delta.New(cfg, joined.Set()))
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
 	st.srv.add(st)

@@ -122,6 +122,8 @@ type Options struct {
 	Sources []origin.Origin
 	// Memory is what vanished within ten minutes, of the guards of the sources too; nil: nothing is known.
 	Memory *guard.Memory
+	// SecretUses says which Secrets a record makes workloads use, in a mesh with this root namespace; nil: nobody asks (Config.Referred).
+	SecretUses func(r model.Record, root string) []SecretUse
 	// Crashes is where panics over single objects go; nil: one of its own.
 	Crashes *crash.Log
 }
@@ -172,6 +174,7 @@ type State struct {
 // NewState is the state before any event.
 func NewState(o Options) *State {
 	w := newInventory(o.Normal, o.Crashes)
+	w.references = newReferences(o.SecretUses)
 	if o.Budget != (Budget{}) {
 		w.ledger = newLedger(o.Budget)
 	}
@@ -196,17 +199,11 @@ func (s *State) Step(event Event) []Effect {
 	case Objects:
 		return s.Step(Emits{{Objects: e}})
 	case Emits:
-		for _, emit := range e {
-			s.heard = emit.At
-			s.heed(emit.Objects)
-			s.take(emit.Objects)
-			s.collect()
-		}
-		if s.phase == idle {
+		if s.emitted(e); s.phase == idle {
 			return s.start(false)
 		}
 	case Gained:
-		if s.leading && s.epoch == e.Epoch {
+		if s.leads(e.Epoch) {
 			return nil
 		}
 		s.lose()
@@ -216,7 +213,7 @@ func (s *State) Step(event Event) []Effect {
 		s.lose()
 		return nil
 	case Loaded:
-		if !s.leading || e.Epoch != s.epoch || s.phase != loading {
+		if !s.leads(e.Epoch) || s.phase != loading {
 			return nil
 		}
 		if s.altered { // the level has changed meanwhile
@@ -224,7 +221,7 @@ func (s *State) Step(event Event) []Effect {
 		}
 		s.compare(e)
 	case Written:
-		if !s.leading || e.Epoch != s.epoch || s.phase != writing {
+		if !s.leads(e.Epoch) || s.phase != writing {
 			return nil
 		}
 		if effects, on := s.written(e); !on {
@@ -233,14 +230,14 @@ func (s *State) Step(event Event) []Effect {
 			return append(effects, more...)
 		}
 	case Sealed:
-		if !s.leading || e.Epoch != s.epoch || !s.sealing {
+		if !s.leads(e.Epoch) || !s.sealing {
 			return nil
 		}
 		s.sealed(e)
 	case Look:
 		return s.look()
 	case Reencrypted:
-		if !s.leading || e.Epoch != s.epoch {
+		if !s.leads(e.Epoch) {
 			return nil
 		}
 		s.reencrypted(e)
@@ -254,6 +251,19 @@ func (s *State) Step(event Event) []Effect {
 	return append(s.flush(), s.seal()...)
 }
 
+// leads says whether this process leads, in this term.
+func (s *State) leads(term kv.Epoch) bool { return s.leading && s.epoch == term }
+
+// emitted takes what sources said, in its order.
+func (s *State) emitted(emits Emits) {
+	for _, emit := range emits {
+		s.heard = emit.At
+		s.heed(emit.Objects)
+		s.take(emit.Objects)
+		s.collect()
+	}
+}
+
 // start begins the full comparison, as soon as this process leads and the source has told everything.
 func (s *State) start(again bool) []Effect {
 	if !s.leading || len(s.unsynced) > 0 {
@@ -263,7 +273,7 @@ func (s *State) start(again bool) []Effect {
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 
-// heed takes down which sources have told everything. While one of them has not, since it begins anew (Forget), nothing is written.
+// heed takes down which sources have told everything. While one of them has not, since it begins again (Forget), nothing is written.
 func (s *State) heed(events []object.Event) {
 	for _, e := range events {
 		switch e.Op {
@@ -344,28 +354,32 @@ func (w *inventory) ownerOf(key model.Key) object.ID {
 	if key == model.MeshKey {
 		return w.meshID
 	}
-	return normal.Owner(key)
+	return normal.SourceObject(key)
 }
 
-// Problems is what is wrong with single objects and with writing them, sorted.
+// Problems is what is wrong with single objects and with writing them, sorted. The caller does not change it.
 func (s *State) Problems() []object.Problem {
-	all := append(s.problems(), s.budgetProblems()...)
+	more := slices.Clone(s.budgetProblems())
 	for _, p := range s.refused {
-		all = append(all, p)
+		more = append(more, p)
 	}
 	for key, p := range s.unsealed {
 		if s.awaitingSeal[key] != nil {
-			all = append(all, p)
+			more = append(more, p)
 		}
 	}
-	all = append(all, s.aboveLevel()...)
+	more = append(more, s.aboveLevel()...)
 	if s.guarded != "" {
-		all = append(all, object.Problem{Code: problem.Held, Severity: problem.Error, Message: s.guarded})
+		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error, Message: s.guarded})
 	}
 	if s.phase == ready && s.after == 0 && len(s.want)+len(s.awaitingSeal) == 0 {
-		all = append(all, object.Problem{Code: problem.Held, Severity: problem.Error,
+		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error,
 			Message: "the configuration has no object that proxies are told of, and nothing was stored before: replicas are not ready, since an empty mesh may be a folder that is not mounted (--allow-empty has it served)"})
 	}
+	if len(more) == 0 {
+		return s.problems()
+	}
+	all := slices.Concat(s.problems(), more)
 	slices.SortFunc(all, normal.CompareProblems)
 	return all
 }

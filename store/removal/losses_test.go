@@ -17,7 +17,9 @@ import (
 // nothing and is replaced.
 func TestLossesAreStored(t *testing.T) {
 	s, kind := kvtest.Start(t), object.ID{Kind: "Service"}
-	of := func() *Losses { return &Losses{Store: s.Connect(), Memory: &guard.Memory{}, Log: slog.New(slog.DiscardHandler)} }
+	of := func() *Losses {
+		return &Losses{Store: s.Connect(), Memory: &guard.Memory{}, Log: slog.New(slog.DiscardHandler)}
+	}
 	before := func(l *Losses) int { return l.Memory.Before(time.Now(), kind, 5) }
 	begin := func(l *Losses, epoch kv.Epoch) {
 		t.Helper()

@@ -90,7 +90,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Health answers /healthz/ready only: the port 15021 is open to load balancers of the world.
+// Health answers /healthz/ready only: the port 15021 is open to load balancers everywhere.
 func (s *Server) Health() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz/ready", s.ready)

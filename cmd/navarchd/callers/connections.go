@@ -27,7 +27,7 @@ type connection struct {
 	end  func()
 }
 
-// Leave implements preauth.Owner.
+// Leave implements preauth.Holder.
 func (c *connection) Leave() {
 	c.open.mu.Lock()
 	delete(c.open.all, c)
@@ -37,7 +37,7 @@ func (c *connection) Leave() {
 
 // claim counts a connection for an identity, or for the address that it comes from where the caller has shown none.
 func (k *Callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
-	return func(end func()) (preauth.Owner, error) {
+	return func(end func()) (preauth.Holder, error) {
 		ledger, holder := k.connections, serve.Holder(who, from.String())
 		if who.ID.IsZero() {
 			ledger, holder.Identity = k.sources, "no credential, from "+holder.From.String()

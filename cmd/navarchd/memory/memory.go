@@ -1,6 +1,11 @@
 // Package memory keeps a replica small: how much garbage may lie, by how busy the process is, and when pages that a storm of joins has left
 // go back to the system.
 //
+// It is a control loop on the load of this machine, made for one fault: after a storm of joins a replica keeps for minutes the memory that the
+// storm needed, and its container is sized for that. Its figure is the scenario `memory` of the load harness: resident memory per proxy, with
+// the processor time per proxy beside it. navarchd leaves Go's own settings where NAVARCH_EXPERIMENT_OFF has `collector`; `make experiment
+// LOOP=collector` plays the scenario with and without, in turns, and prints the medians of both. It stays as long as it gains a tenth of that.
+//
 // Owns: GOGC of the process.  Reads: the Go runtime's own measures, processor time, the number of joins.  Never: sets the limit of memory.
 package memory
 
@@ -97,8 +102,17 @@ func spare(samples []metrics.Sample) uint64 {
 	return free + objects - min(live, objects)
 }
 
-// Run is the loop around both, until ctx ends; joins counts the streams that were opened so far.
-func Run(ctx context.Context, joins func() uint64) error {
+// defaultPercent is Go's own GOGC.
+const defaultPercent = 100
+
+// Run is the loop around both, until ctx ends; joins counts the streams that were opened so far. off: nothing is steered, and Go's own
+// default holds: to measure what the loop is worth.
+func Run(ctx context.Context, joins func() uint64, off bool) error {
+	if off {
+		wire.TuneCollector(defaultPercent)
+		<-ctx.Done()
+		return nil
+	}
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"},
 		{Name: "/memory/classes/heap/stacks:bytes"}}
 	var state tidy

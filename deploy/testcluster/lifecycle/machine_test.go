@@ -82,115 +82,117 @@ func do(m *Machine, second int, event string) {
 }
 
 // A history is steps of "second event => what the machine does then | phase".
+var histories = []struct {
+	name   string
+	policy corev1.RestartPolicy
+	pod    string
+	edit   func(*corev1.Pod)
+	steps  string
+}{
+	{name: "containers wait for network and volumes", pod: "a", steps: `
+		0 => |Pending
+		0 prepared => +a|Pending
+		1 run a => |Running`},
+	{name: "init containers one after the other, then applications", pod: "i:1 i:2 a b", steps: `
+		0 prepared => +i:1|Pending
+		1 run i:1 => |Pending
+		2 exit i:1 0 => +i:2|Pending
+		3 run i:2 => |Pending
+		4 exit i:2 0 => +a|Pending
+		5 run a => +b|Pending
+		6 run b => |Running`},
+	{name: "the next application waits for the postStart hook of the one before", pod: "a b", steps: `
+		0 prepared => +a|Pending
+		1 begun a => |Pending
+		9 hooked a => +b|Pending`},
+	{name: "an init container that fails is run again after its back-off", pod: "i:1 a", steps: `
+		0 prepared => +i:1|Pending
+		1 run i:1 => |Pending
+		2 exit i:1 1 => +i:1|Pending
+		3 run i:1 => |Pending
+		4 exit i:1 1 => @14s|Pending
+		14 => +i:1|Pending`},
+	{name: "an init container that fails ends a Pod that is never restarted", policy: corev1.RestartPolicyNever, pod: "i:1 a", steps: `
+		0 prepared => +i:1|Pending
+		1 run i:1 => |Pending
+		2 exit i:1 1 => |Failed`},
+	{name: "a sidecar has started before what comes after it", pod: "s:1 i:2 a", edit: func(p *corev1.Pod) { p.Spec.InitContainers[0].StartupProbe = &corev1.Probe{} }, steps: `
+		0 prepared => +s:1|Pending
+		1 run s:1 => |Pending
+		2 started s:1 => +i:2|Pending
+		3 run i:2 => |Pending
+		4 exit i:2 0 => +a|Pending
+		5 run a => |Running
+		6 exit s:1 1 => +s:1|Running`},
+	{name: "applications of a Job end the Pod, and its sidecars after them", policy: corev1.RestartPolicyNever, pod: "s:1 s:2 a", steps: `
+		0 prepared => +s:1|Pending
+		1 run s:1 => +s:2|Pending
+		2 run s:2 => +a|Pending
+		3 run a => |Running
+		4 exit a 0 => -s:2 30s|Running
+		5 exit s:2 143 => -s:1 29s|Running
+		6 exit s:1 0 => |Succeeded`},
+	{name: "an application that fails on its own, never restarted", policy: corev1.RestartPolicyNever, pod: "a b", steps: `
+		0 prepared => +a|Pending
+		1 run a => +b|Pending
+		1 run b => |Running
+		2 exit a 3 => |Running
+		3 exit b 0 => |Failed`},
+	{name: "restarted on failure alone", policy: corev1.RestartPolicyOnFailure, pod: "a", steps: `
+		0 prepared => +a|Pending
+		1 run a => |Running
+		2 exit a 3 => +a|Running
+		3 run a => |Running
+		4 exit a 0 => |Succeeded`},
+	{name: "back-off doubles, and begins again after ten minutes of work", pod: "a", steps: `
+		0 prepared => +a|Pending
+		0 run a => |Running
+		0 exit a 1 => +a|Running
+		0 run a => |Running
+		0 exit a 1 => @10s|Running
+		10 => +a|Running
+		10 run a => |Running
+		10 exit a 1 => @30s|Running
+		30 => +a|Running
+		30 run a => |Running
+		630 exit a 1 => +a|Running`},
+	{name: "an unhealthy container is stopped and started again", pod: "a", steps: `
+		0 prepared => +a|Pending
+		1 run a => |Running
+		2 unhealthy a => |Running
+		3 exit a 143 => +a|Running`},
+	{name: "a deletion stops applications at once, sidecars after them, within one grace period", pod: "s:1 a b", steps: `
+		0 prepared => +s:1|Pending
+		1 run s:1 => +a|Pending
+		2 run a => +b|Pending
+		3 run b => |Running
+		10 stop 30 => -a 30s -b 30s|Running
+		15 exit a 0 => |Running
+		20 exit b 0 => -s:1 20s|Running
+		21 exit s:1 0 => |Succeeded`},
+	{name: "a shorter grace replaces a longer one, not the other way round", pod: "s:1 a", steps: `
+		0 prepared => +s:1|Pending
+		1 run s:1 => +a|Pending
+		2 run a => |Running
+		10 stop 30 => -a 30s|Running
+		10 stop 5 => |Running
+		11 stop 60 => |Running
+		12 exit a 0 => -s:1 3s|Running`},
+	{name: "deleted while a container is being started", pod: "a", steps: `
+		0 prepared => +a|Pending
+		1 stop 30 => |Pending
+		2 run a => -a 29s|Running
+		3 exit a 143 => |Failed`},
+	{name: "an image that is not there is tried again", pod: "a", steps: `
+		0 prepared => +a|Pending
+		1 refused a => @3s|Pending
+		3 => +a|Pending`},
+	{name: "deleted before anything ran", pod: "i:1 a", steps: `
+		0 stop 30 => |Failed`},
+}
+
 func TestHistories(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		policy corev1.RestartPolicy
-		pod    string
-		edit   func(*corev1.Pod)
-		steps  string
-	}{
-		{name: "containers wait for network and volumes", pod: "a", steps: `
-			0 => |Pending
-			0 prepared => +a|Pending
-			1 run a => |Running`},
-		{name: "init containers one after the other, then applications", pod: "i:1 i:2 a b", steps: `
-			0 prepared => +i:1|Pending
-			1 run i:1 => |Pending
-			2 exit i:1 0 => +i:2|Pending
-			3 run i:2 => |Pending
-			4 exit i:2 0 => +a|Pending
-			5 run a => +b|Pending
-			6 run b => |Running`},
-		{name: "the next application waits for the postStart hook of the one before", pod: "a b", steps: `
-			0 prepared => +a|Pending
-			1 begun a => |Pending
-			9 hooked a => +b|Pending`},
-		{name: "an init container that fails is run again after its back-off", pod: "i:1 a", steps: `
-			0 prepared => +i:1|Pending
-			1 run i:1 => |Pending
-			2 exit i:1 1 => +i:1|Pending
-			3 run i:1 => |Pending
-			4 exit i:1 1 => @14s|Pending
-			14 => +i:1|Pending`},
-		{name: "an init container that fails ends a Pod that is never restarted", policy: corev1.RestartPolicyNever, pod: "i:1 a", steps: `
-			0 prepared => +i:1|Pending
-			1 run i:1 => |Pending
-			2 exit i:1 1 => |Failed`},
-		{name: "a sidecar has started before what comes after it", pod: "s:1 i:2 a", edit: func(p *corev1.Pod) { p.Spec.InitContainers[0].StartupProbe = &corev1.Probe{} }, steps: `
-			0 prepared => +s:1|Pending
-			1 run s:1 => |Pending
-			2 started s:1 => +i:2|Pending
-			3 run i:2 => |Pending
-			4 exit i:2 0 => +a|Pending
-			5 run a => |Running
-			6 exit s:1 1 => +s:1|Running`},
-		{name: "applications of a Job end the Pod, and its sidecars after them", policy: corev1.RestartPolicyNever, pod: "s:1 s:2 a", steps: `
-			0 prepared => +s:1|Pending
-			1 run s:1 => +s:2|Pending
-			2 run s:2 => +a|Pending
-			3 run a => |Running
-			4 exit a 0 => -s:2 30s|Running
-			5 exit s:2 143 => -s:1 29s|Running
-			6 exit s:1 0 => |Succeeded`},
-		{name: "an application that fails on its own, never restarted", policy: corev1.RestartPolicyNever, pod: "a b", steps: `
-			0 prepared => +a|Pending
-			1 run a => +b|Pending
-			1 run b => |Running
-			2 exit a 3 => |Running
-			3 exit b 0 => |Failed`},
-		{name: "restarted on failure alone", policy: corev1.RestartPolicyOnFailure, pod: "a", steps: `
-			0 prepared => +a|Pending
-			1 run a => |Running
-			2 exit a 3 => +a|Running
-			3 run a => |Running
-			4 exit a 0 => |Succeeded`},
-		{name: "back-off doubles, and begins again after ten minutes of work", pod: "a", steps: `
-			0 prepared => +a|Pending
-			0 run a => |Running
-			0 exit a 1 => +a|Running
-			0 run a => |Running
-			0 exit a 1 => @10s|Running
-			10 => +a|Running
-			10 run a => |Running
-			10 exit a 1 => @30s|Running
-			30 => +a|Running
-			30 run a => |Running
-			630 exit a 1 => +a|Running`},
-		{name: "an unhealthy container is stopped and started again", pod: "a", steps: `
-			0 prepared => +a|Pending
-			1 run a => |Running
-			2 unhealthy a => |Running
-			3 exit a 143 => +a|Running`},
-		{name: "a deletion stops applications at once, sidecars after them, within one grace period", pod: "s:1 a b", steps: `
-			0 prepared => +s:1|Pending
-			1 run s:1 => +a|Pending
-			2 run a => +b|Pending
-			3 run b => |Running
-			10 stop 30 => -a 30s -b 30s|Running
-			15 exit a 0 => |Running
-			20 exit b 0 => -s:1 20s|Running
-			21 exit s:1 0 => |Succeeded`},
-		{name: "a shorter grace replaces a longer one, not the other way round", pod: "s:1 a", steps: `
-			0 prepared => +s:1|Pending
-			1 run s:1 => +a|Pending
-			2 run a => |Running
-			10 stop 30 => -a 30s|Running
-			10 stop 5 => |Running
-			11 stop 60 => |Running
-			12 exit a 0 => -s:1 3s|Running`},
-		{name: "deleted while a container is being started", pod: "a", steps: `
-			0 prepared => +a|Pending
-			1 stop 30 => |Pending
-			2 run a => -a 29s|Running
-			3 exit a 143 => |Failed`},
-		{name: "an image that is not there is tried again", pod: "a", steps: `
-			0 prepared => +a|Pending
-			1 refused a => @3s|Pending
-			3 => +a|Pending`},
-		{name: "deleted before anything ran", pod: "i:1 a", steps: `
-			0 stop 30 => |Failed`},
-	} {
+	for _, test := range histories {
 		t.Run(test.name, func(t *testing.T) {
 			if test.policy == "" {
 				test.policy = corev1.RestartPolicyAlways

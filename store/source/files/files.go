@@ -159,7 +159,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 			s.rescan(watch, time.Now(), emit, false)
 		case <-timer.C:
 			s.wake(time.Now(), watch, dirty, emit)
-			dirty.told(time.Now())
+			dirty.done(time.Now())
 		}
 	}
 }
@@ -186,14 +186,14 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 		return
 	}
 	s.forward(events, func(events []object.Event) {
-		for _, part := range apart(events) {
+		for _, part := range byNamespace(events) {
 			emit(part)
 		}
 	})
 }
 
-// apart divides events by cluster and namespace: what is edited without end in one is not told together with what happens in another.
-func apart(events []object.Event) (parts [][]object.Event) {
+// byNamespace divides events by cluster and namespace: what is edited without end in one is not told together with what happens in another.
+func byNamespace(events []object.Event) (parts [][]object.Event) {
 	at := map[object.ID]int{}
 	for _, e := range events {
 		namespace := object.ID{Origin: e.ID.Origin, Namespace: e.ID.Namespace}
@@ -269,7 +269,7 @@ func (s *Source) forward(events []object.Event, emit func([]object.Event)) {
 	held := s.reader.guard.Held()
 	s.held.Store(&held)
 	vanished := s.reader.guard.Vanished()
-	s.allHeld.Store(vanished > 0 && vanished == len(s.reader.told))
+	s.allHeld.Store(vanished > 0 && vanished == len(s.reader.emitted))
 	s.parsed.Store(uint64(s.reader.parsed))
 	s.events.Add(uint64(len(events)))
 	if len(events) > 0 {

@@ -139,7 +139,7 @@ func TestHalfWrittenIsNotEmpty(t *testing.T) {
 	d.see([]string{"a.yaml", "!"})
 	d.wantProblems("a.yaml")
 	d.see([]string{"a.yaml", "-"})
-	d.see([]string{"a.yaml", pods("a", "b", "c")}, "put a") // an editor that removes and writes anew
+	d.see([]string{"a.yaml", pods("a", "b", "c")}, "put a") // an editor that removes and writes again
 	d.confirm([]string{"a.yaml", "# nothing left\n"}, "delete a", "delete b", "delete c")
 }
 

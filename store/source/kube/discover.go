@@ -45,7 +45,7 @@ func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 			for _, r := range list.APIResources {
 				k := s.custom(g.Name, version, r.Kind, r.Name, r.Namespaced)
 				watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") && !strings.Contains(r.Name, "/")
-				if _, better := found[k.id()]; watched && !better {
+				if _, better := found[k.id()]; watched && !better && !s.ignored(r.Name, g.Name) {
 					found[k.id()] = k
 				}
 			}

@@ -18,19 +18,19 @@ import (
 
 // desk is a source without an API server: the test is the Reflector.
 type desk struct {
-	t  *testing.T
+	t  testing.TB
 	s  *Source
 	at time.Time
 }
 
-func newDesk(t *testing.T) *desk {
+func newDesk(t testing.TB) *desk {
 	t.Helper()
 	s := newSource(Config{Grace: -1}, nil)
 	for _, k := range append([]kind{namespaces}, s.builtIn()...) {
 		s.kinds[k.id()] = s.newFollower(k)
 	}
 	s.kinds[virtualServices.id()] = s.newFollower(virtualServices)
-	s.discover = true
+	s.discover, s.settled = true, true
 	d := &desk{t, s, time.Unix(1e6, 0)}
 	for f := range s.followers() {
 		d.list(f.kind.kind)
@@ -67,6 +67,7 @@ func (d *desk) list(kind string, objects ...runtime.Object) {
 // put and gone are what a watch says.
 func (d *desk) put(kind string, objects ...runtime.Object) {
 	for _, o := range objects {
+		d.store(kind).kind.strip(o)
 		if err := d.store(kind).Update(o); err != nil {
 			d.t.Fatal(err)
 		}
@@ -329,4 +330,32 @@ func TestDeletionsGather(t *testing.T) {
 		}
 	}
 	t.Error("they never go")
+}
+
+// A list that is older than what was seen takes nothing away, until there is never a newer one.
+func TestStaleListsAreRefused(t *testing.T) {
+	d := newDesk(t)
+	versioned := func(name, version string) runtime.Object {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version}}
+	}
+	d.put("Service", versioned("a", "90"), versioned("b", "100"))
+	d.gone("Service", versioned("c", "110"))
+	d.tell()
+	for i := range staleLists {
+		if err := d.store("Service").Replace([]any{versioned("a", "90")}, "109"); err == nil || len(d.tell()) > 0 {
+			t.Fatalf("list %d is believed", i)
+		}
+	}
+	if err := d.store("Service").Replace([]any{versioned("a", "90")}, "109"); err != nil {
+		t.Error(err)
+	}
+	if told := d.tell(); !slices.Equal(told, []string{"delete Service shop/b"}) {
+		t.Errorf("the cluster was restored from a backup: told %v", told)
+	}
+	if err := d.store("Service").Replace([]any{versioned("a", "90"), versioned("b", "111")}, "111"); err != nil {
+		t.Error(err)
+	}
+	if told := d.tell(); !slices.Equal(told, []string{"put Service shop/b"}) {
+		t.Errorf("a newer list: told %v", told)
+	}
 }

@@ -55,10 +55,10 @@ func (k kind) gv() schema.GroupVersion {
 
 var namespaces = kind{version: "v1", kind: "Namespace", resource: "namespaces", expected: &corev1.Namespace{}}
 
-// meshConfiguration is the ConfigMap that has the mesh configuration; no other is read.
-func (s *Source) meshConfiguration() kind {
+// meshConfiguration is a ConfigMap of the system namespace that has mesh configuration; no other is read.
+func (s *Source) meshConfiguration(name string) kind {
 	return kind{version: "v1", kind: "ConfigMap", resource: "configmaps", namespaced: true, expected: &corev1.ConfigMap{},
-		namespace: s.SystemNamespace, name: s.meshName()}
+		namespace: s.SystemNamespace, name: name}
 }
 
 // builtIn is Kubernetes' own kinds, which every API server has, without namespaces and meshConfiguration.

@@ -26,8 +26,10 @@ type Config struct {
 	Kubeconfig      string        // path; empty: the service account of the Pod that this process is in
 	Cluster         string        // in origins; empty: the config cluster
 	SystemNamespace string        // where the mesh configuration is; default istio-system
-	Revision        string        // mesh configuration is ConfigMap istio-<Revision>; empty or default: istio
+	Revision        string        // whose objects are read (istio.io/rev), and mesh configuration, ConfigMap istio-<Revision>; default default, whose ConfigMap is istio
+	SharedMesh      string        // a ConfigMap beside it, which stands where it says nothing (SHARED_MESH_CONFIG); empty: none
 	Namespace       string        // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
+	Ignore, Include []string      // kinds that are left out, and kinds that are read all the same, as patterns for RESOURCE.GROUP (PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES)
 	AllowEmpty      bool          // whatever vanishes goes at once: the shrink guard holds nothing
 	Memory          *guard.Memory // of what vanished before; nil: nothing is known
 
@@ -38,6 +40,9 @@ type Config struct {
 	Answer   time.Duration // a list or the beginning of a watch that takes longer has failed; default 1 min
 	Discover time.Duration // the kinds that are served are looked at so often; default 10 s
 	Log      *slog.Logger
+	// Settle returns once what was told before is taken, and Refer was called of the Secrets that it refers to; nil: no Secret is read. Its
+	// error is the context's.
+	Settle func(context.Context) error
 
 	lose func(watch.Event) bool // for tests: events that do not arrive
 }
@@ -48,6 +53,7 @@ type Stats struct {
 	Watches  uint64 // watches opened, those that begin with a list not counted
 	Silent   uint64 // watches that were opened again because they said nothing
 	Repaired uint64 // objects that a list after the first one of their kind found changed or gone
+	Stale    uint64 // lists that were refused because they were older than what was seen
 	Events   uint64 // events told
 }
 
@@ -56,22 +62,28 @@ type Source struct {
 	Config
 	origin  origin.Origin
 	clients *clients
-	ready   chan struct{} // one place: pending is not empty
+	ready   chan struct{} // one place: there is something to tell
 
-	mu        sync.Mutex // guards what follows; nothing blocks under it
-	kinds     map[kindID]*follower
-	selection selection
-	guard     *guard.Guard
-	touched   map[object.ID]bool // others than they were told, or again as they were: to be judged
-	leaving   leaving            // deletions among touched that wait
-	decided   []object.Event     // to be told as they are
-	held      []object.Loss
-	discover  bool   // the kinds that are served are known: kinds is complete
-	wrong     string // why the API server cannot be asked what it serves
-	complete  bool   // everything was listed in full
-	told      bool   // Synced is told
+	referred chan struct{} // one place: references are others
 
-	lists, watches, silent, repaired, events atomic.Uint64
+	mu         sync.Mutex // guards what follows; nothing blocks under it
+	references []object.Reference
+	kinds      map[kindID]*follower
+	selection  selection
+	meshes     meshes
+	guard      *guard.Guard
+	touched    map[object.ID]bool // others than they were told, or again as they were: to be judged
+	leaving    leaving            // deletions among touched that wait
+	decided    []object.Event     // to be told as they are
+	held       []object.Loss
+	beyond     []object.Reference // Secrets that are not read, because there are too many
+	discover   bool               // the kinds that are served are known: kinds is complete
+	wrong      string             // why the API server cannot be asked what it serves
+	settled    bool               // Secrets are followed, or none is to be read
+	complete   bool               // everything was listed in full
+	told       bool               // Synced is told
+
+	lists, watches, silent, repaired, stale, events atomic.Uint64
 }
 
 // New reads the kubeconfig, and checks the configuration; nothing is asked of the API server before Run.
@@ -80,6 +92,9 @@ func New(c Config) (*Source, error) {
 		if err := origin.CheckCluster(c.Cluster); err != nil {
 			return nil, err
 		}
+	}
+	if err := errors.Join(checkPatterns(c.Ignore), checkPatterns(c.Include)); err != nil {
+		return nil, err
 	}
 	clients, err := connect(c.Kubeconfig)
 	if err != nil {
@@ -90,14 +105,14 @@ func New(c Config) (*Source, error) {
 
 // newSource fills in the defaults.
 func newSource(c Config, clients *clients) *Source {
-	c.SystemNamespace = cmp.Or(c.SystemNamespace, "istio-system")
+	c.SystemNamespace, c.Revision = cmp.Or(c.SystemNamespace, "istio-system"), cmp.Or(c.Revision, "default")
 	c.Quiet, c.Compare = cmp.Or(c.Quiet, 10*time.Millisecond), cmp.Or(c.Compare, 10*time.Minute)
 	c.Silence, c.Answer, c.Discover = cmp.Or(c.Silence, 3*time.Minute), cmp.Or(c.Answer, time.Minute), cmp.Or(c.Discover, 10*time.Second)
 	c.Grace = max(cmp.Or(c.Grace, 250*time.Millisecond), 0)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Source{Config: c, origin: origin.New(c.Cluster, origin.Kube), clients: clients}
+	s := &Source{Config: c, origin: origin.New(c.Cluster, origin.Kube), clients: clients, referred: make(chan struct{}, 1)}
 	s.reset()
 	return s
 }
@@ -105,8 +120,9 @@ func newSource(c Config, clients *clients) *Source {
 // reset forgets everything that was read. With the lock, or before anybody has the Source.
 func (s *Source) reset() {
 	s.kinds, s.selection, s.guard = map[kindID]*follower{}, newSelection(s.Namespace), guard.New(s.AllowEmpty, s.Memory)
+	s.meshes = meshes{}
 	s.touched, s.leaving, s.decided, s.held = map[object.ID]bool{}, leaving{}, nil, nil
-	s.discover, s.complete, s.told, s.wrong = false, false, false, ""
+	s.discover, s.settled, s.complete, s.told, s.wrong, s.beyond = false, false, false, false, "", nil
 	s.ready = make(chan struct{}, 1)
 }
 
@@ -122,11 +138,11 @@ func (s *Source) Origin() origin.Origin { return s.origin }
 
 // Stats is safe for concurrent use.
 func (s *Source) Stats() Stats {
-	return Stats{Lists: s.lists.Load(), Watches: s.watches.Load(), Silent: s.silent.Load(), Repaired: s.repaired.Load(), Events: s.events.Load()}
+	return Stats{Lists: s.lists.Load(), Watches: s.watches.Load(), Silent: s.silent.Load(), Repaired: s.repaired.Load(), Stale: s.stale.Load(), Events: s.events.Load()}
 }
 
 func (s *Source) meshName() string {
-	if s.Revision != "" && s.Revision != "default" {
+	if s.Revision != "default" {
 		return "istio-" + s.Revision
 	}
 	return "istio"
@@ -134,7 +150,7 @@ func (s *Source) meshName() string {
 
 // Run tells everything that is in the cluster, then Synced, then every change, until ctx ends: its error is the only one. emit is called
 // from one goroutine, with what belongs together in one call: after Synced, what changed in one namespace. Run may be called again after it
-// has returned, and begins anew: it tells everything again.
+// has returned, and begins again: it tells everything again.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
@@ -144,10 +160,11 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	defer s.end()
 	defer all.Wait()
 	defer cancel()
-	all.Go(func() { s.follow(ctx, &all) })
+	start := s.starter(ctx, &all)
+	all.Go(func() { s.follow(ctx, start) })
 	quiet := time.NewTimer(time.Hour)
 	defer quiet.Stop()
-	for armed := false; ; {
+	for armed, settled := false, false; ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -156,6 +173,10 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 				quiet.Reset(s.Quiet)
 			}
 			armed = true
+		case <-s.referred:
+			if settled {
+				s.followSecrets(start)
+			}
 		case <-quiet.C:
 			armed = false
 			now := time.Now()
@@ -166,25 +187,54 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 			if wait, some := s.waits(now); some {
 				quiet.Reset(wait)
 			}
+			if !settled && s.listed() {
+				settled = true
+				if err := s.settle(ctx, start); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// settle has Secrets followed, once everything else was listed and told. What is told meanwhile waits.
+func (s *Source) settle(ctx context.Context, start func(...kind)) error {
+	if s.Settle != nil {
+		if err := s.Settle(ctx); err != nil {
+			return err
+		}
+		s.followSecrets(start)
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled = true
+	s.synced()
+	return nil
+}
+
+// starter starts followers, one for each kind.
+func (s *Source) starter(ctx context.Context, all *sync.WaitGroup) func(...kind) {
+	return func(kinds ...kind) {
+		for _, k := range kinds {
+			s.mu.Lock()
+			f := s.newFollower(k)
+			ctx, cancel := context.WithCancel(ctx)
+			f.stop = cancel
+			s.kinds[k.id()] = f
+			s.mu.Unlock()
+			all.Go(func() { f.run(ctx) })
 		}
 	}
 }
 
 // follow starts a follower for each kind, and looks for kinds that are served, until ctx ends. What says which namespaces are read is
 // first.
-func (s *Source) follow(ctx context.Context, all *sync.WaitGroup) {
-	start := func(kinds ...kind) {
-		for _, k := range kinds {
-			s.mu.Lock()
-			f := s.newFollower(k)
-			s.kinds[k.id()] = f
-			s.mu.Unlock()
-			ctx, cancel := context.WithCancel(ctx)
-			f.stop = cancel
-			all.Go(func() { f.run(ctx) })
-		}
+func (s *Source) follow(ctx context.Context, start func(...kind)) {
+	first := []kind{namespaces, s.meshConfiguration(s.meshName())}
+	if shared := s.sharedMesh(); shared != "" {
+		first = append(first, s.meshConfiguration(shared))
 	}
-	first := []kind{namespaces, s.meshConfiguration()}
 	start(first...)
 	for _, k := range first {
 		if !s.awaitList(ctx, k) {

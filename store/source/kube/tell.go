@@ -88,17 +88,12 @@ func (s *Source) wake() {
 	}
 }
 
-// synced has Synced told once every kind that is served was listed in full. With the lock.
+// synced has everything told, and then Synced, once every kind that is served was listed in full. With the lock.
 func (s *Source) synced() {
-	if s.complete || !s.discover {
+	if s.complete || !s.discover || !s.allListed() {
 		return
 	}
-	for f := range s.followers() {
-		if !f.complete {
-			return
-		}
-	}
-	s.complete = true
+	s.complete = s.settled
 	s.wake()
 }
 
@@ -227,11 +222,15 @@ func (s *Source) Problems() []object.Problem {
 	if s.selection.wrong != "" {
 		say(object.ID{Kind: "ConfigMap", Namespace: s.SystemNamespace, Name: s.meshName()}, problem.Invalid, s.selection.wrong)
 	}
+	if s.meshes.wrong != "" {
+		say(object.ID{Kind: "ConfigMap", Namespace: s.SystemNamespace, Name: s.SharedMesh}, problem.Invalid, s.meshes.wrong)
+	}
 	for f := range s.followers() {
 		if f.wrong != "" && !f.gone {
 			say(f.kind.of(), problem.Unreadable, "cannot be read from the API server: "+f.wrong+"; what was read before stands")
 		}
 	}
+	tooMany(s.beyond, func(id object.ID, message string) { say(id, problem.NotAllowed, message) })
 	held := map[object.ID]int{}
 	for _, l := range s.held {
 		if l.Version == "" {

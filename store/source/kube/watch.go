@@ -47,7 +47,7 @@ func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 			if o.SendInitialEvents == nil {
 				s.watches.Add(1)
 			}
-			return s.bounded(w, k, cancel), nil
+			return s.bounded(w, k, o.SendInitialEvents != nil, cancel), nil
 		},
 	}
 }
@@ -82,8 +82,8 @@ func (w *watched) ResultChan() <-chan watch.Event { return w.events }
 
 func (w *watched) Stop() { w.stop() }
 
-// bounded makes a watch a watched one; cancel ends its request.
-func (s *Source) bounded(inner watch.Interface, k kind, cancel context.CancelCauseFunc) *watched {
+// bounded makes a watch a watched one; lists: it begins with a list, which ends with a bookmark; cancel ends its request.
+func (s *Source) bounded(inner watch.Interface, k kind, lists bool, cancel context.CancelCauseFunc) *watched {
 	stopped := make(chan struct{})
 	w := &watched{inner: inner, events: make(chan watch.Event), stop: sync.OnceFunc(func() {
 		close(stopped)
@@ -102,7 +102,7 @@ func (s *Source) bounded(inner watch.Interface, k kind, cancel context.CancelCau
 					return
 				}
 				silence.Reset(s.Silence)
-				if s.lose != nil && s.lose(e) {
+				if lists = lists && e.Type != watch.Bookmark; s.lose != nil && !lists && s.lose(e) {
 					continue
 				}
 				if e.Type == watch.Added || e.Type == watch.Modified {
