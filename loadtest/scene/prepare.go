@@ -74,7 +74,8 @@ func (s *stage) start(base string, mtls bool) error {
 		s.starter.kubeconfig = s.cluster.Kubeconfig()
 	}
 	s.enter("starting the servers")
-	started, err := time.Now(), error(nil)
+	var err error
+	started := time.Now()
 	s.writer, s.servers, err = s.starter.cluster(n)
 	s.mu.Lock()
 	s.measured = s.starter.all
