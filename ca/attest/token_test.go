@@ -97,7 +97,7 @@ func verifier(t testing.TB, keys *Keys, change ...func(*TokensConfig)) *Tokens {
 func static(keys ...jose.JSONWebKey) *Keys { return must(StaticKeys(jwks(keys...))) }
 
 func TestTokenAccepted(t *testing.T) {
-	want := Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), Namespace: "shop", ServiceAccount: "web", By: ByToken, Pod: "web-1", PodUID: "u2"}
+	want := Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), Namespace: "shop", ServiceAccount: "web", By: ByToken, Pod: "web-1", PodUID: "u2", AccountUID: "u1"}
 	v := verifier(t, static(jwk("r", rsaKey()), jwk("e", ecKey())))
 	for name, token := range map[string]string{
 		"RS256":               sign(rsaKey(), "r", bound(nil)),
@@ -109,15 +109,16 @@ func TestTokenAccepted(t *testing.T) {
 	} {
 		for range 2 { // the second time from the cache
 			got, err := v.Verify(t.Context(), token)
-			ends := got.NotAfter
-			if got.NotAfter = (time.Time{}); err != nil || got != want || ends.IsZero() {
+			ends, issued := got.NotAfter, got.Issued
+			if got.NotAfter, got.Issued = (time.Time{}), (time.Time{}); err != nil || got != want || ends.IsZero() || issued.Before(now) {
 				t.Errorf("%s: %+v, ends at %v, %v", name, got, ends, err)
 			}
 		}
 	}
 	unbound := bound(map[string]any{"kubernetes.io": map[string]any{"namespace": "shop", "serviceaccount": map[string]any{"name": "web"}}})
 	got, err := v.Verify(t.Context(), sign(ecKey(), "e", unbound))
-	want.Pod, want.PodUID, want.Token, got.NotAfter = "", "", "0b1f", time.Time{}
+	want.Pod, want.PodUID, want.AccountUID, want.Issued, want.Token, got.NotAfter = "", "", "", now.UTC(), "0b1f", time.Time{}
+	got.Issued = got.Issued.UTC()
 	if err != nil || got != want {
 		t.Errorf("without pod: %+v, %v", got, err)
 	}
@@ -312,11 +313,12 @@ func TestReviewer(t *testing.T) {
 			if asked > 1 {
 				return Reviewed{}, ErrUnavailable
 			}
-			return Reviewed{"shop", "web", "web-1"}, nil
+			return Reviewed{Namespace: "shop", ServiceAccount: "web", Pod: "web-1", Cluster: "east"}, nil
 		})
 	})
 	token := sign(ecKey(), "e", bound(map[string]any{"iss": "elsewhere"}))
-	if got, err := v.Verify(t.Context(), token); err != nil || got.ID.String() != "spiffe://cluster.local/ns/shop/sa/web" || got.By != ByToken {
+	if got, err := v.Verify(t.Context(), token); err != nil || got.ID.String() != "spiffe://cluster.local/ns/shop/sa/web" || got.By != ByToken ||
+		got.Cluster != "east" || got.PodUID != "u2" || !got.NotAfter.Equal(now.Add(time.Hour)) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := v.Verify(t.Context(), token); !errors.Is(err, ErrUnavailable) {
@@ -327,8 +329,31 @@ func TestReviewer(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	elsewhere := func(change map[string]any) string {
+		change["iss"] = "elsewhere"
+		return sign(ecKey(), "e", bound(change))
+	}
+	for name, bad := range map[string]string{"without an end": elsewhere(map[string]any{"exp": nil}), "without an audience": elsewhere(map[string]any{"aud": nil}),
+		"that has ended": elsewhere(map[string]any{"exp": now.Add(-time.Hour).Unix()}), "for others": elsewhere(map[string]any{"aud": []string{"vault"}}),
+		"of an old Secret": elsewhere(map[string]any{"kubernetes.io": nil})} {
+		if _, err := v.Verify(t.Context(), bad); !errors.Is(err, ErrDenied) {
+			t.Errorf("a token %s: %v", name, err)
+		}
+	}
 	if asked != 2 {
 		t.Errorf("asked %d times: what was refused here is refused", asked)
+	}
+}
+
+// What a review names is what the token claims, or it is refused.
+func TestReviewOfSomebodyElse(t *testing.T) {
+	for _, r := range []Reviewed{{Namespace: "shop", ServiceAccount: "admin", Pod: "web-1"}, {Namespace: "shop", ServiceAccount: "web"}, {Namespace: "other", ServiceAccount: "web", Pod: "web-1"}} {
+		v := verifier(t, static(jwk("e", ecKey())), func(c *TokensConfig) {
+			c.Reviewer = review(func(string, []string) (Reviewed, error) { return r, nil })
+		})
+		if _, err := v.Verify(t.Context(), sign(ecKey(), "e", bound(map[string]any{"iss": "elsewhere"}))); !errors.Is(err, ErrIdentity) {
+			t.Errorf("%+v: %v", r, err)
+		}
 	}
 }
 

@@ -76,7 +76,7 @@ func listening(t *testing.T, connections *budget.Ledger) (p *addresses, authorit
 	c.env = environment{audiences: []string{"istio-ca"}, xdsAuth: true, maxRecvSize: 4 << 20}
 	p = &addresses{config: c, log: quiet, crashes: crash.New(quiet)}
 	var err error
-	told := c.callersConfig(func() *mirror.Snapshot { return nil }, attest.KeysConfig{}, func(who attest.Caller) bool { return who.ServiceAccount == "evil" }, quiet)
+	told := c.callersConfig(func() *mirror.Snapshot { return nil }, clusterFacts{}, func(who attest.Caller) bool { return who.ServiceAccount == "evil" }, quiet)
 	told.Connections = connections
 	if p.callers, err = callers.New(told); err != nil {
 		t.Fatal(err)

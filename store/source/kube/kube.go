@@ -58,6 +58,7 @@ type Source struct {
 	origin  origin.Origin
 	clients *clients
 	ready   chan struct{} // one place: pending is not empty
+	heard   heard
 
 	mu        sync.Mutex // guards what follows; nothing blocks under it
 	kinds     map[kindID]*follower

@@ -98,6 +98,7 @@ func (s *Source) bounded(inner watch.Interface, k kind, cancel context.CancelCau
 					return
 				}
 				silence.Reset(s.Silence)
+				came := time.Now()
 				if s.lose != nil && s.lose(e) {
 					continue
 				}
@@ -106,6 +107,7 @@ func (s *Source) bounded(inner watch.Interface, k kind, cancel context.CancelCau
 				}
 				select {
 				case w.events <- e:
+					s.heard.note(k.id(), came)
 				case <-stopped:
 					return
 				}
