@@ -1,6 +1,7 @@
 package attest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,8 @@ type KeysConfig struct {
 }
 
 // Keys are an issuer's public keys: fetched in the background, the last good ones kept while the endpoint is down, and
-// fetched once more, at a limited rate, when a token names a key that is not among them. Safe for concurrent use.
+// fetched once more, at a limited rate, when a token names a key that is not among them. Safe for concurrent use. They are not a RemoteKeySet of
+// go-oidc: that fetches whenever a token names a key that it has not, as often as tokens do.
 type Keys struct {
 	cfg     KeysConfig
 	source  string
@@ -98,9 +100,9 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 			return nil, fmt.Errorf("token keys: %w", err)
 		}
 	}
-	k.cfg.Refresh = orDuration(cfg.Refresh, every)
-	k.cfg.MinInterval = orDuration(cfg.MinInterval, 10*time.Second)
-	k.cfg.Timeout = orDuration(cfg.Timeout, 10*time.Second)
+	k.cfg.Refresh = cmp.Or(cfg.Refresh, every)
+	k.cfg.MinInterval = cmp.Or(cfg.MinInterval, 10*time.Second)
+	k.cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	if cfg.Client == nil {
 		k.cfg.Client = &http.Client{CheckRedirect: checkRedirect}
 	}
@@ -131,13 +133,6 @@ func StaticKeys(text []byte) (*Keys, error) {
 	k := &Keys{source: "static keys"}
 	k.set.Store(set)
 	return k, nil
-}
-
-func orDuration(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }
 
 // checkURL wants https: who changes keys on their way can be anyone in the mesh. Loopback is excepted.

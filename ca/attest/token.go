@@ -1,6 +1,7 @@
 package attest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -122,7 +123,7 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if slices.Contains(cfg.Audiences, "") {
 		return nil, errors.New("tokens: an audience is empty")
 	}
-	cfg.Leeway = max(orDuration(cfg.Leeway, 10*time.Minute), 0)
+	cfg.Leeway = max(cmp.Or(cfg.Leeway, 10*time.Minute), 0)
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = 8 << 10
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -100,7 +101,8 @@ type environment struct {
 	podName      string
 	debounce     time.Duration // PILOT_DEBOUNCE_AFTER
 	debounceMax  time.Duration // PILOT_DEBOUNCE_MAX
-	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; Navarch's default is the fast lane
+	loopsOff     []string      // NAVARCH_EXPERIMENT_OFF: control loops that do nothing, to measure what each is worth
+	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; Navarch's default is the endpoint fast path
 	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: 100
 	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
 	debugOnHTTP  bool          // ENABLE_DEBUG_ON_HTTP
@@ -112,7 +114,9 @@ type environment struct {
 	account       string        // SERVICE_ACCOUNT; with the namespace it is the control plane's own identity
 	revision      string        // REVISION
 	watchOnly     string        // ISTIO_WATCH_NAMESPACE
-	kubeOnly      []string      // variables that are set and would restrict or add to what is read of a cluster, which is not supported
+	ignore        []string      // PILOT_IGNORE_RESOURCES, comma-separated
+	include       []string      // PILOT_INCLUDE_RESOURCES, comma-separated
+	sharedMesh    string        // SHARED_MESH_CONFIG
 	customHost    string        // ISTIOD_CUSTOM_HOST
 	audiences     []string      // TOKEN_AUDIENCES, comma-separated
 	certTTL       time.Duration // DEFAULT_WORKLOAD_CERT_TTL
@@ -246,26 +250,58 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("ISTIO_GPRC_MAXRECVMSGSIZE", count(&e.maxRecvSize))
 	parse("ENABLE_DEBUG_ON_HTTP", boolean(&e.debugOnHTTP))
 	parse("ENABLE_DEBUG_ENDPOINT_AUTH", boolean(&e.debugAuth))
-	parse("PILOT_MAX_REQUESTS_PER_SECOND", rate(&e.maxRequests))
+	parse("PILOT_MAX_REQUESTS_PER_SECOND", perSecond(&e.maxRequests))
 	parse("POD_IP", text(&e.podIP))
 	parse("POD_NAMESPACE", text(&e.podNamespace))
 	parse("SERVICE_ACCOUNT", text(&e.account))
 	parse("REVISION", text(&e.revision))
 	parse("ISTIO_WATCH_NAMESPACE", text(&e.watchOnly))
-	for _, name := range []string{"PILOT_IGNORE_RESOURCES", "PILOT_INCLUDE_RESOURCES", "SHARED_MESH_CONFIG"} {
-		parse(name, func(string) error { e.kubeOnly = append(e.kubeOnly, name); return nil })
-	}
+	parse("PILOT_IGNORE_RESOURCES", list(&e.ignore))
+	parse("PILOT_INCLUDE_RESOURCES", list(&e.include))
+	parse("SHARED_MESH_CONFIG", text(&e.sharedMesh))
 	parse("ISTIOD_CUSTOM_HOST", text(&e.customHost))
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
 	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))
 	parse("MAX_WORKLOAD_CERT_TTL", duration(&e.maxCertTTL))
+	parse("NAVARCH_EXPERIMENT_OFF", loopsOff(&e.loopsOff))
 	parse("XDS_AUTH", boolean(&e.xdsAuth))
 	parse("PILOT_ENABLE_XDS_IDENTITY_CHECK", boolean(&e.identityCheck))
 	return errors.Join(problems...)
 }
 
+// controlLoops are the control loops on the load of this machine. Each says in its package which fault it was made for.
+var controlLoops = []string{"joins", "moves", "drain", "window", "collector"}
+
+// off says whether a control loop is to do nothing.
+func (e *environment) off(controlLoop string) bool { return slices.Contains(e.loopsOff, controlLoop) }
+
+// loopsOff takes a list of control loops.
+func loopsOff(into *[]string) func(string) error {
+	return func(v string) error {
+		*into = strings.Split(v, ",")
+		for _, name := range *into {
+			if !slices.Contains(controlLoops, name) {
+				return fmt.Errorf("%q is no control loop: want some of %s", name, strings.Join(controlLoops, ","))
+			}
+		}
+		return nil
+	}
+}
+
 func text(into *string) func(string) error {
 	return func(v string) error { *into = v; return nil }
+}
+
+// list is texts with commas between them, and perhaps spaces.
+func list(into *[]string) func(string) error {
+	return func(v string) error {
+		for one := range strings.SplitSeq(v, ",") {
+			if one = strings.TrimSpace(one); one != "" {
+				*into = append(*into, one)
+			}
+		}
+		return nil
+	}
 }
 
 func duration(into *time.Duration) func(string) error {
@@ -304,7 +340,7 @@ func count(into *int) func(string) error {
 	}
 }
 
-func rate(into *float64) func(string) error {
+func perSecond(into *float64) func(string) error {
 	return func(v string) error {
 		n, err := strconv.ParseFloat(v, 64)
 		if err == nil && !(n >= 0 && n < 1e9) {
@@ -338,19 +374,10 @@ func (c *config) advertised() (address string, secure bool) {
 	if err != nil || port == "0" {
 		return "", secure
 	}
-	if host = first(c.advertise, c.env.podIP, host); host == "" || net.ParseIP(host).IsUnspecified() {
+	if host = cmp.Or(c.advertise, c.env.podIP, host); host == "" || net.ParseIP(host).IsUnspecified() {
 		return "", secure
 	}
 	return net.JoinHostPort(host, port), secure
-}
-
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 func envOr(name, otherwise string) string {

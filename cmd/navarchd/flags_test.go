@@ -101,14 +101,29 @@ func TestSourcesAreNamed(t *testing.T) {
 		{func(c *config) { c.kubeconfig = "k" }, ""},
 		{func(c *config) { c.registries = "Kubernetes" }, ""},
 		{func(c *config) { c.configDir, c.registries = "d", "Consul" }, "--registries"},
-		{func(c *config) { c.configDir, c.env.kubeOnly = "d", []string{"PILOT_IGNORE_RESOURCES"} }, ""},
-		{func(c *config) { c.kubeconfig, c.env.kubeOnly = "k", []string{"PILOT_IGNORE_RESOURCES"} }, "PILOT_IGNORE_RESOURCES"},
 	} {
 		c, said := config{roles: []string{"ingest"}}, []string{}
 		one.change(&c)
 		c.checkRoles(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
 		if text := strings.Join(said, "; "); (text == "") != (one.wants == "") || !strings.Contains(text, one.wants) {
 			t.Errorf("%+v: said %q, want %q", c, text, one.wants)
+		}
+	}
+}
+
+// Control loops are left off by name, and a name that is none is an error.
+func TestControlLoopsThatAreOff(t *testing.T) {
+	for value, off := range map[string]string{"": "", "joins": "joins", "moves,drain,window,collector": "moves drain window collector", "joints": "error"} {
+		var e environment
+		err := e.read(func(name string) (string, bool) { return value, name == "NAVARCH_EXPERIMENT_OFF" })
+		var got []string
+		for _, one := range controlLoops {
+			if e.off(one) {
+				got = append(got, one)
+			}
+		}
+		if (err != nil) != (off == "error") || err == nil && strings.Join(got, " ") != off {
+			t.Errorf("%q: off are %q, %v", value, got, err)
 		}
 	}
 }

@@ -18,9 +18,12 @@ import (
 func (i *ingester) newKeeper(name string, after time.Duration) *removal.Keeper {
 	holders := []removal.Holder{i.loop}
 	if i.source != nil {
-		holders = []removal.Holder{i.source, i.loop}
+		holders = append(holders, i.source)
 	}
-	return &removal.Keeper{Store: i.store, Holders: holders, Name: name, After: after, Log: i.log}
+	if i.kube != nil {
+		holders = append(holders, i.kube)
+	}
+	return &removal.Keeper{Store: i.store, Holders: holders, Name: name, After: after, Losses: i.losses, Log: i.log}
 }
 
 // keep is the keeper's part of one term; it returns when ctx ends.

@@ -42,9 +42,6 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	if c.has(roleIngest) && c.configDir == "" && !c.kubernetes() {
 		refuse("--config-dir is needed for role ingest, or --kubeconfig, or --registries=Kubernetes in a Pod")
 	}
-	if c.kubernetes() && len(c.env.kubeOnly) > 0 {
-		refuse("environment %s: not supported in this version with --kubeconfig or --registries", strings.Join(c.env.kubeOnly, ", "))
-	}
 	if c.registries != "" && c.registries != registryKubernetes {
 		refuse("--registries: %q; want %s", c.registries, registryKubernetes)
 	}

@@ -93,3 +93,37 @@ func TestUseOf(t *testing.T) {
 		t.Errorf("by nothing: %v", got)
 	}
 }
+
+// The Secrets that have to be there: with private keys, and with certificates of authorities; of the workloads' namespace.
+func TestSecretUses(t *testing.T) {
+	edge := map[string]string{"app": "gw"}
+	any := func(names ...string) (all []SecretUse) {
+		for _, name := range names {
+			all = append(all, SecretUse{Name: name, Selector: edge})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name, namespace string
+		kind            model.Kind
+		text            string
+		want            []SecretUse
+	}{
+		{"a Gateway", "apps", model.KindGateway, `{"selector": {"app": "gw"}, "servers": [{"tls": {"mode": "SIMPLE", "credentialName": "a"}}, {"tls": {"mode": "PASSTHROUGH", "credentialName": "x"}}]}`, any("a")},
+		{"a mutual one", "apps", model.KindGateway, `{"selector": {"app": "gw"}, "servers": [{"tls": {"mode": "MUTUAL", "credentialNames": ["a", "b"], "caCertCredentialName": "ca"}}]}`, any("a", "b", "ca", "a-cacert", "b-cacert")},
+		{"by the long name", "apps", model.KindGateway, `{"servers": [{"tls": {"mode": "SIMPLE", "credentialName": "kubernetes-gateway://edge/a"}}]}`, []SecretUse{{Namespace: "edge", Name: "a"}}},
+		{"a rule", "apps", model.KindDestinationRule, `{"workloadSelector": {"matchLabels": {"app": "gw"}}, "trafficPolicy": {"tls": {"mode": "MUTUAL", "credentialName": "a"}}}`,
+			[]SecretUse{{"apps", "a", edge}, {"apps", "a-cacert", edge}}},
+		{"a filter", "apps", model.KindEnvoyFilter, `{"configPatches": [{"patch": {"value": {"a": "kubernetes://a-cacert", "b": "kubernetes-gateway://edge/x"}}}]}`,
+			[]SecretUse{{Namespace: "apps", Name: "a"}, {Namespace: "apps", Name: "a-cacert"}}},
+		{"a filter of all", "root", model.KindEnvoyFilter, `{"configPatches": [{"patch": {"value": {"b": "kubernetes-gateway://edge/x"}}}]}`, []SecretUse{{Namespace: "edge", Name: "x"}}},
+	} {
+		got := SecretUses(record(t, c.kind, c.namespace, c.text), "root")
+		byName := func(a, b SecretUse) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) }
+		slices.SortFunc(got, byName)
+		slices.SortFunc(c.want, byName)
+		if !slices.EqualFunc(got, c.want, func(a, b SecretUse) bool { return byName(a, b) == 0 && maps.Equal(a.Selector, b.Selector) }) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"iter"
 	"strings"
 
@@ -36,6 +37,63 @@ func References(r model.Record) iter.Seq[Reference] {
 		}
 	}
 }
+
+// SecretUse is a Secret that a record makes workloads use, with or without its private key.
+type SecretUse struct {
+	Namespace string            // of the Secret, and of these workloads; empty: of any
+	Name      string            // of the Secret
+	Selector  map[string]string // labels of these workloads; empty: all
+}
+
+// SecretUses are the Secrets that have to be there for a record to be served, some twice: those of References, and those with certificates of
+// authorities that go with them (caCertCredentialName; NAME-cacert, of a client or a mutual server; NAME of a NAME-cacert). root is the mesh's root
+// namespace.
+func SecretUses(r model.Record, root string) (all []SecretUse) {
+	namespace := r.Meta().Key.Namespace
+	switch t := r.(type) {
+	case *model.Gateway:
+		namespace = ""
+	case *model.EnvoyFilter:
+		if len(t.Spec.GetTargetRefs()) > 0 {
+			return nil
+		}
+		if namespace == root {
+			namespace = ""
+		}
+	}
+	add := func(name string) {
+		if ref, ok := ParseName(name); ok && (ref.Namespace == "" || namespace == "" || ref.Namespace == namespace) {
+			all = append(all, SecretUse{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name, Selector: Selector(r)})
+		}
+	}
+	for name := range namesIn(r) {
+		add(name)
+		if short, is := strings.CutSuffix(name, authorities); is {
+			add(short)
+		}
+		if _, is := r.(*model.DestinationRule); is {
+			add(name + authorities)
+		}
+	}
+	if g, is := r.(*model.Gateway); is {
+		for _, s := range g.Spec.GetServers() {
+			switch s.GetTls().GetMode() {
+			case networkingv1.ServerTLSSettings_MUTUAL, networkingv1.ServerTLSSettings_OPTIONAL_MUTUAL:
+				add(s.GetTls().GetCaCertCredentialName())
+				for _, name := range append(s.GetTls().GetCredentialNames(), s.GetTls().GetCredentialName()) {
+					if name != "" {
+						add(name + authorities)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// authorities is what follows the name of a Secret in that of the one with the certificates that peers are verified against (istio:
+// pilot/pkg/security/model/authentication.go, SdsCaSuffix).
+const authorities = "-cacert"
 
 // ParseName reads the name of a Secret in any of its forms, of which a name alone, as credentialName has it, is one. False: it is
 // none.

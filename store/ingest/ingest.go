@@ -38,9 +38,15 @@ type Config struct {
 	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine, must not block and
 	// changes nothing of the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
-	Seen      func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
-	Pace      time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
-	Retry     time.Duration   // pause after a load or write that failed; default 500 ms
+	// Remember is called before a batch is written that removes records: what Memory knows of losses is stored first, or a process that leads
+	// next would know nothing of them. An error is as one of the write. nil: nothing is stored.
+	Remember func(context.Context, kv.Epoch) error
+	// Referred is told which Secrets records refer to (Options.SecretUses), by Secret, each time that this has changed; nil: nobody is. It
+	// must not block.
+	Referred func([]object.Reference)
+	Seen     func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
+	Pace     time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
+	Retry    time.Duration   // pause after a load or write that failed; default 500 ms
 }
 
 // Loop is the ingester. Emit, Gained and Lost may be called from any goroutine, also before Run.
@@ -62,9 +68,10 @@ type Loop struct {
 
 // input is what waits for the loop: all that was told, each change for itself, and the newest word on the level and on leadership.
 type input struct {
-	emits Emits
-	level *Levelled // nil: it has not changed
-	term  Event     // Gained, Lost or nil
+	emits  Emits
+	level  *Levelled       // nil: it has not changed
+	term   Event           // Gained, Lost or nil
+	settle []chan struct{} // closed once emits are taken
 }
 
 func merge(waiting, next input) input {
@@ -75,6 +82,7 @@ func merge(waiting, next input) input {
 	if next.term != nil {
 		waiting.term = next.term
 	}
+	waiting.settle = append(waiting.settle, next.settle...)
 	return waiting
 }
 
@@ -128,7 +136,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	check := time.NewTimer(time.Hour)
 	check.Stop()
 	defer check.Stop()
-	look := time.NewTimer(anewEvery)
+	look := time.NewTimer(reencryptEvery)
 	defer look.Stop()
 	checking, checked := false, uint64(0)
 	var between []object.Problem
@@ -144,21 +152,15 @@ func (l *Loop) Run(ctx context.Context) error {
 			if !ok {
 				continue
 			}
-			if in.level != nil {
-				effects = l.state.Step(*in.level)
-			}
-			if in.term != nil { // first: nothing is begun that is not ours to do any more
-				effects = append(effects, l.state.Step(in.term)...)
+			if in.term != nil {
 				unfollow()
 			}
-			if len(in.emits) > 0 {
-				effects = append(effects, l.state.Step(in.emits)...)
-			}
+			effects = l.take(in)
 		case event := <-results:
 			effects = l.state.Step(event)
 			switch e := event.(type) {
 			case Loaded: // a term begins
-				look.Reset(anewPause)
+				look.Reset(reencryptPause)
 				unfollow()
 				unfollow = l.following(ctx, e, results)
 			case Reencrypted:
@@ -170,12 +172,16 @@ func (l *Loop) Run(ctx context.Context) error {
 			r.done <- ok
 		case <-look.C:
 			if effects = l.state.Step(Look{}); len(effects) == 0 {
-				look.Reset(anewEvery)
+				look.Reset(reencryptEvery)
 			}
 		case <-check.C:
-			checked, checking, between = l.state.shape, false, l.state.check()
+			if l.state.shape != checked {
+				between = l.state.check()
+			}
+			checked, checking = l.state.shape, false
+			l.refer()
 		}
-		if l.state.shape != checked && !checking {
+		if (l.state.shape != checked || l.state.references.dirty) && !checking {
 			check.Reset(checkAfter)
 			checking = true
 		}
@@ -190,10 +196,33 @@ func (l *Loop) Run(ctx context.Context) error {
 // the loop has taken.
 func (l *Loop) Settled() bool { return l.settled.Load() }
 
+// take takes everything that has gathered in the box, and says so to those who wait for that.
+func (l *Loop) take(in input) (effects []Effect) {
+	if in.level != nil {
+		effects = l.state.Step(*in.level)
+	}
+	if in.term != nil { // before what sources said: nothing is begun that is not ours to do any more
+		effects = append(effects, l.state.Step(in.term)...)
+	}
+	if len(in.emits) > 0 {
+		effects = append(effects, l.state.Step(in.emits)...)
+	}
+	if len(in.settle) > 0 {
+		l.refer()
+	}
+	for _, taken := range in.settle {
+		close(taken)
+	}
+	return effects
+}
+
 // publish makes problems and counters readable.
 func (l *Loop) publish(between []object.Problem) {
-	all := append(l.state.Problems(), between...)
-	slices.SortFunc(all, normal.CompareProblems)
+	all := l.state.Problems()
+	if len(between) > 0 {
+		all = slices.Concat(all, between)
+		slices.SortFunc(all, normal.CompareProblems)
+	}
 	before := l.Problems()
 	if !slices.Equal(all, before) {
 		countRejected(all)
@@ -295,7 +324,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	loaded := Loaded{Epoch: epoch, Have: make(map[model.Key]model.Hash, len(state.Values)),
 		Secrets: map[model.Key]*model.Secret{}, After: state.Head.Revision,
 		Complete: state.Head.Revision == 0, Place: l.place(state.Head),
-		At: state.At, Contents: state.Contents, Unknown: map[string]model.Hash{}}
+		At: state.At, Now: time.Now(), Contents: state.Contents, Unknown: map[string]model.Hash{}}
 	if l.Budget != (Budget{}) {
 		loaded.Bytes = make(map[model.Key]int, len(state.Values))
 	}
@@ -324,7 +353,14 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 
 func (l *Loop) write(ctx context.Context, e Write) Event {
 	batch, began := e.Batch, time.Now()
-	head, err := l.Store.Commit(ctx, batch)
+	var head kv.Head
+	var err error
+	if l.Remember != nil && len(batch.Deletes) > 0 {
+		err = l.Remember(ctx, batch.Epoch)
+	}
+	if err == nil {
+		head, err = l.Store.Commit(ctx, batch)
+	}
 	revision := head.Revision
 	written := Written{Epoch: batch.Epoch, After: revision, Contents: head.Contents}
 	var large *kv.TooLargeError

@@ -49,10 +49,13 @@ type inventory struct {
 	awaitingSeal map[model.Key]*UnsealedRecord // wanted as soon as they are sealed
 	changed      map[model.Key]bool            // keys whose wanted record may differ since changed was last cleared
 	faulty       map[object.ID]*entry          // those with problems
+	inOrder      []object.Problem              // problems of faulty, sorted; nil: to be made
+	sorted       uint64                        // how many times inOrder was made
 	heard        time.Time                     // when what is being taken was told; zero: not known
 	normalised   uint64
 	shape        uint64 // counts changes of records that do not follow workloads
 	labels       labels
+	references   *references
 	crashes      *crash.Log
 	fault        func(*object.Object) // tests have it panic, where objects are read; nil: nothing is called
 	ledger       *ledger              // of the tenants' budgets; nil: there are none
@@ -69,7 +72,8 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	}
 	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
 		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
-		mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{}}
+		mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{},
+		references: newReferences(nil)}
 }
 
 // The lookups of normal.Lookup.
@@ -101,7 +105,7 @@ func (w *inventory) take(events []object.Event) {
 	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
 		w.normalise(id)
 	}
-	w.settle()
+	w.applyBudgets()
 }
 
 func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
@@ -308,6 +312,7 @@ func (w *inventory) normalise(id object.ID) {
 
 // setRecords replaces what an object's records are. Those with a private key are wanted once it is sealed.
 func (w *inventory) setRecords(e *entry, records []model.Record, private model.PrivateKey) {
+	w.references.replace(e.records, records)
 	for _, r := range e.records {
 		delete(w.want, r.Meta().Key)
 		delete(w.awaitingSeal, r.Meta().Key)
@@ -333,6 +338,9 @@ func (w *inventory) setRecords(e *entry, records []model.Record, private model.P
 }
 
 func (w *inventory) setProblems(id object.ID, e *entry, problems []object.Problem) {
+	if !slices.Equal(e.problems, problems) || len(problems) > 0 && w.faulty[id] != e {
+		w.inOrder = nil
+	}
 	e.problems = problems
 	if len(problems) > 0 {
 		w.faulty[id] = e
@@ -356,14 +364,16 @@ func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
 	e.refs = refs
 }
 
-// problems is what is wrong with single objects, sorted.
+// problems is what is wrong with single objects, sorted. What it returned is not changed any more, neither by the caller.
 func (w *inventory) problems() []object.Problem {
-	var all []object.Problem
-	for _, e := range w.faulty {
-		all = append(all, e.problems...)
+	if w.inOrder == nil && len(w.faulty) > 0 {
+		w.sorted++
+		for _, e := range w.faulty {
+			w.inOrder = append(w.inOrder, e.problems...)
+		}
+		slices.SortFunc(w.inOrder, normal.CompareProblems)
 	}
-	slices.SortFunc(all, normal.CompareProblems)
-	return all
+	return slices.Clip(w.inOrder)
 }
 
 // check is what is wrong between objects, sorted.

@@ -109,6 +109,9 @@ type Event struct {
 	Problem  string // for Broken
 }
 
+// Reference is that an object makes workloads use another one.
+type Reference struct{ To, By ID }
+
 // Problem is one thing that is wrong with one object: it spoils that object (or one part of it) and nothing else.
 type Problem struct {
 	ID       ID

@@ -153,6 +153,61 @@ spec: {clusterIP: 10.96.99.2, ports: [{name: http, port: 8000}]}
 	}
 }
 
+// A Secret that a Gateway refers to is stored, sealed, as long as it is referred to, and another one never is. A definition of a kind is deleted,
+// and the API server deletes its objects with it: they are held, and go when an operator accepts that.
+func TestKubeSecretsAndHeldRemoval(t *testing.T) {
+	c := controlplane.Start(t, controlplane.Options{Istio: true})
+	c.Kubectl(t, "", "create", "namespace", "shop")
+	c.Kubectl(t, services, "apply", "-f", "-")
+	var all strings.Builder
+	for i := range 6 {
+		fmt.Fprintf(&all, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: e%d, namespace: shop}\n"+
+			"spec: {hosts: [e%[1]d.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}\n---\n", i)
+	}
+	c.Kubectl(t, all.String(), "apply", "-f", "-")
+	first, second := newSite(t, 1), newSite(t, 2)
+	gateway := "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: g, namespace: apps}\n" +
+		"spec: {selector: {app: gw}, servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: ['*'], tls: {mode: SIMPLE, credentialName: site}}]}\n"
+	c.Kubectl(t, first.secret("")+"---\n"+strings.ReplaceAll(first.secret(""), "name: site", "name: unused")+"---\n"+gateway, "apply", "-f", "-")
+	c.RunPod(t, "shop", "gw-1", "", "10.244.0.9", map[string]string{"app": "gw"})
+	data := t.TempDir()
+	d, store := start(t, "--kubeconfig", c.Kubeconfig(), "--data-dir", data), storeOf(t, data)
+	const entry = "type.googleapis.com/envoy.config.cluster.v3.Cluster outbound|80||e5.example.com"
+	eventually(t, patience, has(t, d, webCluster, entry))
+	d.said(t, 1, "configuration applied", "Secret shop/site")
+	c.Kubectl(t, second.secret(""), "apply", "-f", "-")
+	d.said(t, 2, "configuration applied", "Secret shop/site")
+	c.Kubectl(t, "", "-n", "apps", "delete", "gateways.networking.istio.io", "g")
+	d.said(t, 3, "configuration applied", "Secret shop/site")
+	if lines := d.lines("Secret shop/unused"); len(lines) > 0 {
+		t.Errorf("a Secret was read that nothing refers to: %v", lines)
+	}
+	c.Kubectl(t, "", "delete", "crd", "serviceentries.networking.istio.io")
+	digest := ""
+	eventually(t, patience, func() error {
+		out, err := store("held")
+		m := regexp.MustCompile(`(?m)^digest ([0-9a-f]{64})$`).FindStringSubmatch(out)
+		if err != nil || m == nil || strings.Count(out, "ServiceEntry shop/") != 6 {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		digest = m[1]
+		return nil
+	})
+	d.hasProblem(t, "navarchctl store accept-removal "+digest)
+	if err := has(t, d, webCluster, entry)(); err != nil {
+		t.Errorf("what is held: %v", err)
+	}
+	if out, err := store("accept-removal", digest); err != nil || !strings.Contains(out, "6 objects go (ServiceEntry 6)") {
+		t.Errorf("%v: %s", err, out)
+	}
+	eventually(t, patience, func() error {
+		if err := has(t, d, entry)(); err == nil || !strings.Contains(err.Error(), "is not there") {
+			return fmt.Errorf("the host is still there: %w", err)
+		}
+		return has(t, d, webCluster)()
+	})
+}
+
 var podWatches = regexp.MustCompile(`(?m)^apiserver_longrunning_requests\{[^}]*resource="pods"[^}]*verb="WATCH"[^}]*\} (\d+)`)
 
 // watchers is how many watches of Pods the API server has.

@@ -3,7 +3,8 @@
 // counts, then a token of Kubernetes' issuer (--token-issuer, or that of the cluster's API server) or of our own (embedded default), both of the trust domain of this mesh or an
 // alias of it.
 //
-// Owns: the chain of authenticators, and the count of each identity's connections.  Reads: certificates and tokens, by ca/attest; ends of
+// Owns: the chain of authenticators, the count of each identity's connections, and the connections themselves, which end with their
+// caller's right.  Reads: certificates and tokens, by ca/attest; ends of
 // credentials, by ca/expiry.  Never: says what an identity may do.
 package callers
 
@@ -27,7 +28,6 @@ import (
 	"navarch.io/navarch/ca/expiry"
 	"navarch.io/navarch/cmd/internal/preauth"
 	"navarch.io/navarch/push/budget"
-	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 )
@@ -58,7 +58,7 @@ type Config struct {
 	// Aliases are of the trust domain; Workloads says which workloads an identity has (budget.Config.Workloads).
 	Aliases   func() []spiffeid.TrustDomain
 	Workloads func(identity string) map[netip.Addr]struct{}
-	// Revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
+	// Revoked says whether what a caller showed is revoked, as far as this process knows; nil: nothing is.
 	Revoked func(attest.Caller) bool
 	// Gone says why a caller's Pod or service account is not there any more; nil: nobody knows.
 	Gone func(attest.Caller) error
@@ -73,13 +73,14 @@ type Callers struct {
 	tokens   attest.Authenticator // of all, those alone that count for tokens; nil: none do
 	keys     []*attest.Keys       // of token issuers, kept fresh by tasks
 	required bool                 // XDS_AUTH: a stream over TLS needs a credential
-	// revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
+	// revoked says whether what a caller showed is revoked; nil: nothing is.
 	revoked func(attest.Caller) bool
 	gone    func(attest.Caller) error // why a caller's Pod or service account is not there any more
 	expiry  *expiry.Expiry
 	// connections are those of each identity, on all addresses; sources those of each address, of callers that have none (plain text).
 	connections, sources *budget.Ledger
 	clients              *obs.Sampled
+	open                 open
 }
 
 // New makes them. Errors name flags.
@@ -192,25 +193,6 @@ func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 		return fmt.Errorf("%w: connections of %s: %w", attest.ErrUnavailable, cmp.Or(who.ID.String(), p.Addr.String()), err)
 	}
 	return nil
-}
-
-// claim counts a connection for an identity, or for the address that it comes from where the caller has shown none.
-func (k *Callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
-	return func(end func()) (preauth.Owner, error) {
-		ledger, holder := k.connections, serve.Holder(who, from.String())
-		if who.ID.IsZero() {
-			ledger, holder.Identity = k.sources, "no credential, from "+holder.From.String()
-		}
-		return ledger.Enter(holder, func(why error) {
-			what := "connections"
-			if errors.Is(why, budget.ErrMessages) {
-				what = "messages"
-			}
-			obs.Bounded.WithLabelValues(what).Inc()
-			k.clients.Warn("a connection is closed: its identity has too much", what, obs.KeyIdentity, holder.Identity, obs.KeyPeer, from.String(), obs.KeyError, why)
-			end()
-		})
-	}
 }
 
 // Expiry is what becomes of streams whose credential has ended.

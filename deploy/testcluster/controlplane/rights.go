@@ -11,11 +11,11 @@ import (
 // account, in namespace istio-system, which is made where it is not there.
 func (c *ControlPlane) Documented(t testing.TB) (kubeconfig string) {
 	t.Helper()
-	top, err := top()
+	tools, err := Tools()
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(top, "deploy", "docs", "kubernetes.md"))
+	page, err := os.ReadFile(filepath.Join(filepath.Dir(tools), "deploy", "docs", "kubernetes.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

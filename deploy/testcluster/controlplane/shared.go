@@ -22,7 +22,7 @@ func Shared(t testing.TB) *ControlPlane {
 	t.Helper()
 	shared.once.Do(func() {
 		if shared.dir, shared.err = os.MkdirTemp("", "controlplane"); shared.err == nil {
-			shared.c, shared.err = start(Options{Istio: true, GatewayAPI: true}, shared.dir)
+			shared.c, shared.err = Run(Options{Istio: true, GatewayAPI: true}, shared.dir)
 		}
 	})
 	if shared.err != nil {
@@ -35,7 +35,7 @@ func Shared(t testing.TB) *ControlPlane {
 func Main(m *testing.M) int {
 	code := m.Run()
 	if shared.c != nil {
-		shared.c.close()
+		shared.c.Close()
 	}
 	if shared.dir != "" {
 		_ = os.RemoveAll(shared.dir) // a folder of temporary files

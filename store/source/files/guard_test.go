@@ -132,15 +132,17 @@ func TestExplanationsComeAndGo(t *testing.T) {
 	}
 	d.lost("s", numbered("Service", "shop", 0, 10)+numbered("Service", "x", 10, 10))
 	d.lost("s", numbered("Service", "shop", 0, 10)+numbered("Service", "x", 10, 9))
-	d.lost("n", pods("Namespace/x"))
-	if gone, held := d.lost("s", numbered("Service", "x", 10, 9)); gone != 10 || held != 1 {
+	if gone, held := d.lost("n", pods("Namespace/x")); gone != 2 || held != 0 {
+		t.Errorf("the namespace of the Pod that is held goes: %d go, %d are held", gone, held)
+	}
+	if gone, held := d.lost("s", numbered("Service", "x", 10, 9)); gone != 10 || held != 0 {
 		t.Errorf("the namespace went before: %d go, %d are held", gone, held)
 	}
-	if gone, held := d.lost("s", numbered("Service", "x", 10, 5)); gone != 4 || held != 1 {
+	if gone, held := d.lost("s", numbered("Service", "x", 10, 5)); gone != 4 || held != 0 {
 		t.Errorf("what was explained counts: %d go, %d are held", gone, held)
 	}
 	d.lost("n", pods("Namespace/shop", "Namespace/x"), "s", numbered("Service", "shop", 0, 20)+numbered("Service", "x", 10, 5))
-	if gone, held := d.lost("s", numbered("Service", "x", 10, 5)); gone != 0 || held != 21 {
+	if gone, held := d.lost("s", numbered("Service", "x", 10, 5)); gone != 0 || held != 20 {
 		t.Errorf("the namespace is back: %d go, %d are held", gone, held)
 	}
 }

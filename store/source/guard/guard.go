@@ -2,13 +2,14 @@
 // does not see everything (a mount that is gone, a checkout under way, a tool that stopped in the middle, a controller that fails) than
 // that somebody meant it. What stood before is held then, until it is back, is explained, or an operator accepts the loss.
 //
-// Owns: what is held, what vanished lately.  Reads: store/object, store/normal.  Never: a clock, a file, a socket; holds what something
+// Owns: what is held, what vanished lately.  Reads: store/object, store/origin, store/normal.  Never: a clock, a file, a socket; holds what something
 // explains: the object's Namespace went too, an EndpointSlice's Service, Pods that are not ready.
 //
 // Source: issue 12, item 17.
 package guard
 
 import (
+	"encoding/json"
 	"iter"
 	"maps"
 	"slices"
@@ -38,27 +39,30 @@ type Objects interface {
 	Get(id object.ID) (told, now *object.Object)
 }
 
+// Counter is what Objects may have besides: how many there are of each kind (KindOf), told and now. Where they have it not all of them are
+// walked for each look in which something vanished.
+type Counter interface {
+	Counts() (told, now map[object.ID]int)
+}
+
 // Guard decides about losses. It belongs to one goroutine.
 type Guard struct {
 	allowEmpty bool
 	deleted    map[object.ID]bool           // told, and not there any more
 	changed    map[object.ID]*object.Object // slices of which an older version stands; the newest
-	vanished   map[object.ID][]vanished     // by kind and cluster (kindOf), oldest first; at most one for each second
+	memory     *Memory                      // what vanished
 	// parents are the Namespaces and Services that vanished, and when: that explains what vanishes with them. There are never more than
 	// were let go within sumFor.
 	parents map[object.ID]time.Time
 	shrunk  map[object.ID]shrunk // slices that lost endpoints which nothing explains, within sumFor
 }
 
-// vanished is one look in which objects of a kind vanished.
-type vanished struct {
-	at     time.Time
-	before int // objects of the kind that there were, less those whose end was explained since
-}
-
-// New makes a guard that has seen nothing. allowEmpty: it holds nothing.
-func New(allowEmpty bool) *Guard {
-	return &Guard{allowEmpty: allowEmpty, deleted: map[object.ID]bool{}, changed: map[object.ID]*object.Object{}, vanished: map[object.ID][]vanished{},
+// New makes a guard that holds nothing; memory is what vanished before, nil: nothing is known. allowEmpty: it never holds anything.
+func New(allowEmpty bool, memory *Memory) *Guard {
+	if memory == nil {
+		memory = &Memory{}
+	}
+	return &Guard{allowEmpty: allowEmpty, memory: memory, deleted: map[object.ID]bool{}, changed: map[object.ID]*object.Object{},
 		parents: map[object.ID]time.Time{}, shrunk: map[object.ID]shrunk{}}
 }
 
@@ -72,6 +76,7 @@ type look struct {
 	before  map[object.ID]int // by kind and cluster: told and not held
 	after   map[object.ID]int // by kind and cluster: there now
 	pods    map[object.ID]map[string]bool
+	ending  map[object.ID]bool // Namespaces that were asked about: they are terminating
 }
 
 // Judge decides, before the source tells anything, about the objects that are others than before, gone or there. Then Holds says what is
@@ -99,14 +104,14 @@ func (g *Guard) Judge(at time.Time, o Objects, touched []object.ID) (also []obje
 		byKind := map[object.ID][]object.ID{}
 		for _, id := range l.gone {
 			if turn(id) == n && !whole[id.Origin] {
-				byKind[kindOf(id)] = append(byKind[kindOf(id)], id)
+				byKind[KindOf(id)] = append(byKind[KindOf(id)], id)
 			}
 		}
 		for kind, ids := range byKind {
 			g.judge(l, kind, ids)
 		}
 	}
-	return append(also, g.excused(l)...)
+	return append(append(also, g.explainedLater(l)...), g.excused(l)...)
 }
 
 // sort finds out what the look is about. What is there again is held no more.
@@ -144,17 +149,29 @@ func (l *look) count(g *Guard) {
 	if l.before == nil {
 		l.before = l.live(g)
 	}
+	if c, is := l.Objects.(Counter); is {
+		_, l.after = c.Counts()
+		return
+	}
 	l.after = map[object.ID]int{}
 	for id := range l.Now() {
-		l.after[kindOf(id)]++
+		l.after[KindOf(id)]++
 	}
 }
 
+// live counts what was told and is not held.
 func (l *look) live(g *Guard) map[object.ID]int {
+	if c, is := l.Objects.(Counter); is {
+		n, _ := c.Counts()
+		for id := range g.deleted {
+			n[KindOf(id)]--
+		}
+		return n
+	}
 	n := map[object.ID]int{}
 	for id := range l.Told() {
 		if !g.deleted[id] {
-			n[kindOf(id)]++
+			n[KindOf(id)]++
 		}
 	}
 	return n
@@ -180,51 +197,41 @@ func (l *look) wholeClusters() map[origin.Origin]bool {
 
 // forget drops what is too long ago to count.
 func (g *Guard) forget(at time.Time) {
-	for kind, all := range g.vanished {
-		for len(all) > 0 && at.Sub(all[0].at) >= sumFor {
-			all = all[1:]
-		}
-		if g.vanished[kind] = all; len(all) == 0 {
-			delete(g.vanished, kind)
-		}
-	}
 	maps.DeleteFunc(g.parents, func(_ object.ID, since time.Time) bool { return at.Sub(since) >= sumFor })
 	maps.DeleteFunc(g.shrunk, func(_ object.ID, s shrunk) bool { return at.Sub(s.at) >= sumFor })
 }
 
-// before is how many objects of a kind there were before the first of them vanished, where there are so many now.
-func (g *Guard) before(kind object.ID, now int) int {
-	if all := g.vanished[kind]; len(all) > 0 && all[0].before >= sumFrom {
-		return max(all[0].before, now)
-	}
-	return now
-}
-
-// note remembers that objects of a kind vanished and were let go, of so many.
-func (g *Guard) note(at time.Time, kind object.ID, before int) {
-	all := g.vanished[kind]
-	if n := len(all); n == 0 || at.Sub(all[n-1].at) >= time.Second {
-		g.vanished[kind] = append(all, vanished{at, before})
-	}
-}
-
-// explained takes objects out of what counts: nobody misses them.
-func (g *Guard) explained(kind object.ID, n int) {
-	for i := range g.vanished[kind] {
-		g.vanished[kind][i].before -= n
-	}
-}
-
-// explains says whether an object went with its namespace, or an EndpointSlice with its Service.
-func (g *Guard) explains(o *object.Object) bool {
+// explains says whether an object went with its namespace, which is gone or terminating (Kubernetes empties a namespace before it goes), or an
+// EndpointSlice with its Service.
+func (g *Guard) explains(l *look, o *object.Object) bool {
 	if o.ID.Namespace == "" {
 		return false
 	}
-	_, gone := g.parents[o.ID.SameOrigin(object.ID{Kind: "Namespace", Name: o.ID.Namespace})]
+	namespace := o.ID.SameOrigin(object.ID{Kind: "Namespace", Name: o.ID.Namespace})
+	_, gone := g.parents[namespace]
 	if !gone && o.ID.Kind == "EndpointSlice" {
 		_, gone = g.parents[serviceOf(o)]
 	}
-	return gone
+	return gone || l.terminating(namespace)
+}
+
+// terminating says whether a Namespace is being deleted.
+func (l *look) terminating(namespace object.ID) bool {
+	is, known := l.ending[namespace]
+	if known {
+		return is
+	}
+	var parsed struct {
+		Metadata struct{ DeletionTimestamp string }
+	}
+	if _, now := l.Get(namespace); now != nil && json.Unmarshal(now.JSON, &parsed) == nil {
+		is = parsed.Metadata.DeletionTimestamp != ""
+	}
+	if l.ending == nil {
+		l.ending = map[object.ID]bool{}
+	}
+	l.ending[namespace] = is
+	return is
 }
 
 // turn is when a kind is judged: after those that explain its objects' end.
@@ -242,27 +249,29 @@ func turn(id object.ID) int {
 
 const turns = 4
 
-// kindOf is all objects of a kind in one cluster: the guard looks at each cluster for itself.
-func kindOf(id object.ID) object.ID { return object.ID{Origin: id.Origin, Kind: id.Kind} }
+// KindOf is all objects of a kind in one cluster: the guard looks at each cluster for itself.
+func KindOf(id object.ID) object.ID { return object.ID{Origin: id.Origin, Kind: id.Kind} }
 
 // judge holds those of the objects of one kind and cluster that vanished in one look which nothing explains, if they are more than half of
 // the kind (of a larger one: within ten minutes).
 func (g *Guard) judge(l *look, kind object.ID, gone []object.ID) {
 	var lost []object.ID
 	for _, id := range gone {
-		if told, _ := l.Get(id); !g.explains(told) {
+		if told, _ := l.Get(id); !g.explains(l, told) {
 			lost = append(lost, id)
 		}
 	}
 	explained := len(gone) - len(lost)
-	g.explained(kind, explained)
+	if explained > 0 {
+		g.memory.explained(kind, explained)
+	}
 	before := l.before[kind] - explained
-	was := g.before(kind, before)
+	was := g.memory.Before(l.at, kind, before)
 	tooMany := was >= minimum && 2*l.after[kind] < was
 	if tooMany && kind.Kind == "Pod" {
 		ready := g.ready(l)
 		lost = slices.DeleteFunc(lost, func(id object.ID) bool { return !ready[id] })
-		delete(g.vanished, kind) // which of them were ready is not known any more
+		g.memory.drop(kind) // which of them were ready is not known any more
 	}
 	switch {
 	case tooMany:
@@ -270,13 +279,31 @@ func (g *Guard) judge(l *look, kind object.ID, gone []object.ID) {
 			g.deleted[id] = true
 		}
 	case len(lost) > 0:
-		g.note(l.at, kind, before)
+		g.memory.Note(l.at, kind, before)
 	}
 	for _, id := range gone {
 		if !g.deleted[id] && id.Group == "" && (kind.Kind == "Namespace" || kind.Kind == "Service") {
 			g.parents[id] = l.at
 		}
 	}
+}
+
+// explainedLater takes what is held out of it that a Namespace or a Service explains which the source told of only now: of each kind a cluster's
+// changes come for themselves, and a namespace's own end comes last.
+func (g *Guard) explainedLater(l *look) (gone []object.ID) {
+	if len(g.deleted) == 0 || !slices.ContainsFunc(l.touched, func(id object.ID) bool {
+		return id.Group == "" && (id.Kind == "Namespace" || id.Kind == "Service")
+	}) {
+		return nil
+	}
+	for id := range g.deleted {
+		if told, _ := l.Get(id); told != nil && g.explains(l, told) {
+			delete(g.deleted, id)
+			gone = append(gone, id)
+		}
+	}
+	slices.SortFunc(gone, object.ID.Compare)
+	return gone
 }
 
 // excused takes the Pods out of what is held of which no EndpointSlice says any more that they are ready, after a change of these: the

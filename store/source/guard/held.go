@@ -40,6 +40,14 @@ func (g *Guard) Release(losses []object.Loss) bool {
 	return true
 }
 
+// Dismiss forgets objects that the source itself takes back, since nobody needs them any more: nobody misses them.
+func (g *Guard) Dismiss(ids ...object.ID) {
+	for _, id := range ids {
+		delete(g.deleted, id)
+		delete(g.changed, id)
+	}
+}
+
 func version(o *object.Object) string {
 	sum := sha256.Sum256(o.JSON)
 	return hex.EncodeToString(sum[:8])

@@ -79,7 +79,7 @@ func (g *Guard) judgeSlices(l *look) (released []object.ID) {
 
 // missed says whether too many endpoints of a slice are gone. Losses are added up over ten minutes.
 func (g *Guard) missed(l *look, told, now *object.Object) bool {
-	if g.explains(told) {
+	if g.explains(l, told) {
 		return false
 	}
 	few, some := g.fewer(l, told, now)

@@ -45,7 +45,7 @@ func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 			for _, r := range list.APIResources {
 				k := s.custom(g.Name, version, r.Kind, r.Name, r.Namespaced)
 				watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") && !strings.Contains(r.Name, "/")
-				if _, better := found[k.id()]; watched && !better {
+				if _, better := found[k.id()]; watched && !better && !s.ignored(r.Name, g.Name) {
 					found[k.id()] = k
 				}
 			}
@@ -104,16 +104,21 @@ func (s *Source) discovered(served map[kindID]kind, err error) (start []kind) {
 		if !f.complete { // its first list will not come
 			f.done()
 		}
-		if s.AllowEmpty {
-			s.enqueue(f.replace(nil)...)
-		}
-		if len(f.table) == 0 {
+		f.replace(nil) // the guard says whether they go
+	}
+	s.dropKinds()
+	slices.SortFunc(start, func(a, b kind) int { return strings.Compare(a.group+"/"+a.kind, b.group+"/"+b.kind) })
+	return start
+}
+
+// dropKinds ends the reading of kinds that are not served any more, and of which nothing is held. With the lock.
+func (s *Source) dropKinds() {
+	for id, f := range s.kinds {
+		if f.gone && len(f.table.all) == 0 {
 			f.stop()
 			delete(s.kinds, id)
 		}
 	}
-	slices.SortFunc(start, func(a, b kind) int { return strings.Compare(a.group+"/"+a.kind, b.group+"/"+b.kind) })
-	return start
 }
 
 // brief is an error in one line of bounded length.

@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -218,9 +219,17 @@ func TestKubeDocumentedRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, rights, _ := strings.Cut(string(page), "```yaml\n")
-	rights, _, _ = strings.Cut(rights, "```")
-	c.Kubectl(t, "", "create", "namespace", "istio-system")
+	rights, more, _ := strings.Cut(rights, "```")
+	_, ofSecrets, _ := strings.Cut(more, "```yaml\n")
+	ofSecrets, _, _ = strings.Cut(ofSecrets, "```")
+	for _, ns := range []string{"istio-system", "istio-ingress"} {
+		c.Kubectl(t, "", "create", "namespace", ns)
+	}
 	c.Kubectl(t, rights, "apply", "-f", "-")
+	c.Kubectl(t, ofSecrets, "apply", "-f", "-")
+	for _, name := range []string{"shop-tls", "other"} {
+		c.Kubectl(t, "", "-n", "istio-ingress", "create", "secret", "generic", name, "--from-literal=tls.crt=c", "--from-literal=tls.key=k", "--from-literal=password=p")
+	}
 	raw, err := os.ReadFile(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -230,8 +239,32 @@ func TestKubeDocumentedRights(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(strings.Replace(string(raw), "user:\n", as+"\n", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e := listen(t, c, func(config *Config) { config.Kubeconfig = kubeconfig })
+	e := listen(t, c, func(config *Config) {
+		config.Kubeconfig = kubeconfig
+		config.Settle = func(context.Context) error { return nil }
+	})
+	granted, other := reference("istio-ingress", "shop-tls", "apps"), reference("istio-ingress", "other", "apps")
+	e.s.Refer([]object.Reference{granted})
 	e.untilSynced()
+	e.untilProblem("")
+	// Secrets are read by name, and of others nothing: one that may not be read holds nothing up, and a problem names it.
+	if o := e.find("Secret", "istio-ingress", "shop-tls"); !strings.Contains(string(o.JSON), `"tls.key":"aw=="`) || strings.Contains(string(o.JSON), `"cA=="`) {
+		t.Errorf("the Secret: %s", o.JSON)
+	}
+	e.s.Refer([]object.Reference{granted, other})
+	e.untilProblem(problem.Unreadable)
+	if p := e.s.Problems(); len(p) != 1 || p[0].ID.Name != "other" || !strings.Contains(p[0].Message, "forbidden") {
+		t.Errorf("problems %v", p)
+	}
+	c.Kubectl(t, "", "-n", "istio-ingress", "patch", "secret", "shop-tls", "-p", `{"stringData": {"tls.key": "new"}}`)
+	e.until(func() string {
+		if o := e.objects[object.ID{Origin: e.s.Origin(), Kind: "Secret", Namespace: "istio-ingress", Name: "shop-tls"}]; !strings.Contains(string(o.JSON), `"bmV3"`) {
+			return "the Secret is the old one"
+		}
+		return ""
+	})
+	e.s.Refer(nil)
+	e.untilNames("istio-ingress", "Role navarchd-secrets, RoleBinding navarchd-secrets")
 	e.untilProblem("")
 	c.Kubectl(t, "", "delete", "clusterrole", "navarchd")
 	refused := listen(t, c, func(config *Config) { config.Kubeconfig = kubeconfig })

@@ -2,10 +2,13 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -26,15 +29,18 @@ type follower struct {
 
 	// With the source's lock:
 	kind     kind
-	table    table
+	table    *table
 	complete bool   // listed is closed
 	gone     bool   // the kind is not served any more
 	missed   int    // how many times in a row it was not
 	wrong    string // why it cannot be read now
+	broken   bool   // it is a Secret that was told to be unreadable
+	newest   uint64 // resource version that was seen
+	older    int    // lists in a row that were older than that
 }
 
 func (s *Source) newFollower(k kind) *follower {
-	f := &follower{source: s, kind: k, table: table{}, listed: make(chan struct{}), again: make(chan struct{}, 1)}
+	f := &follower{source: s, kind: k, stop: func() {}, table: newTable(), listed: make(chan struct{}), again: make(chan struct{}, 1)}
 	f.done = sync.OnceFunc(func() {
 		f.complete = true
 		close(f.listed)
@@ -124,12 +130,25 @@ func (f *follower) says(wrong string) {
 	defer s.mu.Unlock()
 	before := s.failing()
 	f.wrong = wrong
+	f.unreadable()
 	switch after := s.failing(); {
 	case before == 0 && after > 0:
 		s.Log.Warn("Kubernetes cannot be read; what was read before stands", obs.KeyKind, f.kind.kind, obs.KeyError, wrong)
 	case before > 0 && after == 0:
 		s.Log.Info("Kubernetes can be read again")
 	}
+}
+
+// unreadable tells of a Secret that it cannot be read, and waits for it no longer: what was stored of it stands, and nothing else is held up by a
+// right that is missing for one. With the lock.
+func (f *follower) unreadable() {
+	if f.wrong == "" || f.complete || f.kind.kind != "Secret" {
+		return
+	}
+	f.broken = true
+	f.source.decide(object.Event{Op: object.Broken, ID: f.id(name{f.kind.namespace, f.kind.name}), Location: location, Problem: f.wrong})
+	f.done()
+	f.source.synced()
 }
 
 // failing is how many kinds cannot be read. With the lock.
@@ -159,7 +178,8 @@ func (st store) Update(o any) error {
 	if !st.current() {
 		return nil
 	}
-	s.enqueue(f.put(o.(runtime.Object))...)
+	f.saw(o.(metav1.Object).GetResourceVersion())
+	f.put(o.(runtime.Object))
 	return nil
 }
 
@@ -172,30 +192,60 @@ func (st store) Delete(o any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.current() {
-		s.enqueue(f.remove(name{m.GetNamespace(), m.GetName()})...)
+		f.saw(m.GetResourceVersion())
+		f.remove(name{m.GetNamespace(), m.GetName()})
 		f.selects(m, false)
 	}
 	return nil
 }
 
-// Replace takes a complete list: the Reflector calls it with no other.
-func (st store) Replace(list []any, _ string) error {
+// Replace takes a complete list: the Reflector calls it with no other. One that is older than what was seen is refused.
+func (st store) Replace(list []any, version string) error {
 	f, s := st.f, st.f.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !st.current() {
 		return nil
 	}
+	if f.stale(version) {
+		s.stale.Add(1)
+		return errStale
+	}
 	s.lists.Add(1)
-	if events := f.replace(list); len(events) > 0 {
-		if f.complete {
-			s.repaired.Add(uint64(len(events)))
+	if changed := f.replace(list); f.complete {
+		s.repaired.Add(uint64(changed))
+	}
+	if f.broken { // it can be read
+		if f.broken = false; len(list) == 0 {
+			s.decide(object.Event{Op: object.Delete, ID: f.id(name{f.kind.namespace, f.kind.name}), Location: location})
 		}
-		s.enqueue(events...)
 	}
 	f.done()
 	s.synced()
 	return nil
+}
+
+// errStale is why a list is refused: an API server behind a load balancer, or a cache between, may be behind another one.
+var errStale = errors.New("the list is older than what was seen before")
+
+// staleLists is how many lists in a row are refused: a cluster that was restored from a backup is behind what was seen for good.
+const staleLists = 5
+
+// saw notes a resource version. Those of one kind can be compared as numbers (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
+func (f *follower) saw(version string) {
+	if n, err := strconv.ParseUint(version, 10, 64); err == nil {
+		f.newest = max(f.newest, n)
+	}
+}
+
+// stale says whether a list is to be refused. With the lock.
+func (f *follower) stale(version string) bool {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if f.older++; err != nil || n >= f.newest || f.older > staleLists {
+		f.newest, f.older = n, 0
+		return false
+	}
+	return true
 }
 
 func (st store) Resync() error { return nil }
@@ -203,40 +253,47 @@ func (st store) Resync() error { return nil }
 // current says whether the kind is still read as it was when this Reflector began. With the lock.
 func (st store) current() bool { return st.f.kind == st.kind }
 
-// put is what an object that exists comes to. With the lock.
-func (f *follower) put(o runtime.Object) []object.Event {
+// put takes an object as it is now; false: that is how it was. With the lock.
+func (f *follower) put(o runtime.Object) bool {
+	if mesh, is := o.(*corev1.ConfigMap); is {
+		return f.putMesh(mesh)
+	}
 	m := o.(metav1.Object)
 	f.selects(m, true)
 	n := name{m.GetNamespace(), m.GetName()}
-	if f.kind.namespaced && !f.source.reads(f.kind, n.namespace) {
+	if f.kind.namespaced && !f.source.selection.selects(n.namespace) || f.source.otherRevision(f.kind, m.GetLabels()) {
 		return f.remove(n)
 	}
 	out, err := f.kind.object(f.source.origin, o)
 	if err != nil {
-		id := object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}
-		return []object.Event{{Op: object.Broken, ID: id, Location: location, Problem: brief(err)}}
+		f.source.decide(object.Event{Op: object.Broken, ID: f.id(n), Location: location, Problem: brief(err)})
+		return true
 	}
-	if !f.table.put(out) {
-		return nil
-	}
-	return []object.Event{{Op: object.Put, ID: out.ID, Object: out, Location: location}}
+	return f.set(n, out)
 }
 
-// remove is what an object that is gone comes to. With the lock.
-func (f *follower) remove(n name) []object.Event {
-	if !f.table.remove(n) {
-		return nil
+// remove takes an object away; false: it was not there. With the lock.
+func (f *follower) remove(n name) bool {
+	if f.kind.kind == "ConfigMap" {
+		return f.putMesh(nil)
 	}
-	return []object.Event{f.deleted(n)}
+	return f.set(n, nil)
 }
 
-func (f *follower) deleted(n name) object.Event {
-	return object.Event{Op: object.Delete, Location: location,
-		ID: object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}}
+func (f *follower) set(n name, now *object.Object) bool {
+	if !f.table.set(n, now) {
+		return false
+	}
+	f.source.touch(f.id(n))
+	return true
 }
 
-// replace is what a complete list comes to. With the lock.
-func (f *follower) replace(list []any) (events []object.Event) {
+func (f *follower) id(n name) object.ID {
+	return object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}
+}
+
+// replace takes a complete list, and says how many objects differ from what is known. With the lock.
+func (f *follower) replace(list []any) (changed int) {
 	there := make(map[name]bool, len(list))
 	for _, o := range list {
 		m := o.(metav1.Object)
@@ -244,10 +301,20 @@ func (f *follower) replace(list []any) (events []object.Event) {
 	}
 	f.forgetNamespaces(there)
 	for _, o := range list {
-		events = append(events, f.put(o.(runtime.Object))...)
+		if f.put(o.(runtime.Object)) {
+			changed++
+		}
+	}
+	if f.kind.kind == "ConfigMap" && len(list) == 0 { // its table has what both come to
+		if f.putMesh(nil) {
+			changed++
+		}
+		return changed
 	}
 	for _, n := range f.table.absent(there) {
-		events = append(events, f.remove(n)...)
+		if f.kind.kind != "ConfigMap" && f.remove(n) {
+			changed++
+		}
 	}
-	return events
+	return changed
 }

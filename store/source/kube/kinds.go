@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"navarch.io/navarch/store/object"
 )
 
 // kind is one kind of objects, and how it is asked for.
@@ -19,14 +21,33 @@ type kind struct {
 	namespaced           bool
 	expected             runtime.Object // an empty one
 	namespace            string         // all that are read are of it; empty: of every one
-	labels, fields       string         // selectors of what is read
+	name                 string         // the only one of namespace that is read; empty: all are
+	labels               string         // selector of what is read
 	nameOnly             bool           // no record needs more than that the object is there
 }
 
 // kindID is what a kind is known by, whatever its version.
-type kindID struct{ group, kind string }
+type kindID struct {
+	group, kind string
+	only        string // the one object that is read, as namespace/name; empty: all are
+}
 
-func (k kind) id() kindID { return kindID{k.group, k.kind} }
+func (k kind) id() kindID {
+	id := kindID{group: k.group, kind: k.kind}
+	if k.name != "" {
+		id.only = k.namespace + "/" + k.name
+	}
+	return id
+}
+
+// of is what is read, as objects are named: a kind, or one object.
+func (k kind) of() object.ID {
+	id := object.ID{Group: k.group, Kind: k.kind}
+	if k.name != "" {
+		id.Namespace, id.Name = k.namespace, k.name
+	}
+	return id
+}
 
 func (k kind) gv() schema.GroupVersion {
 	return schema.GroupVersion{Group: k.group, Version: k.version}
@@ -34,10 +55,10 @@ func (k kind) gv() schema.GroupVersion {
 
 var namespaces = kind{version: "v1", kind: "Namespace", resource: "namespaces", expected: &corev1.Namespace{}}
 
-// meshConfiguration is the ConfigMap that has the mesh configuration; no other is read.
-func (s *Source) meshConfiguration() kind {
+// meshConfiguration is a ConfigMap of the system namespace that has mesh configuration; no other is read.
+func (s *Source) meshConfiguration(name string) kind {
 	return kind{version: "v1", kind: "ConfigMap", resource: "configmaps", namespaced: true, expected: &corev1.ConfigMap{},
-		namespace: s.SystemNamespace, fields: "metadata.name=" + s.meshName()}
+		namespace: s.SystemNamespace, name: name}
 }
 
 // builtIn is Kubernetes' own kinds, which every API server has, without namespaces and meshConfiguration.

@@ -70,6 +70,7 @@ func (e *recorder) told(events []object.Event) {
 			delete(e.objects, event.ID)
 		case object.Synced:
 			e.synced = true
+		case object.Broken:
 		default:
 			e.t.Errorf("told %v", event)
 		}

@@ -69,42 +69,37 @@ func (s *selection) use(mesh string) {
 	s.selectors, s.wrong = selectors, ""
 }
 
-// reads says whether objects of a kind are read in a namespace. The mesh configuration always is. With the lock.
-func (s *Source) reads(k kind, namespace string) bool {
-	return k.fields != "" || s.selection.selects(namespace)
-}
-
-// selects takes over what a Namespace or the mesh configuration says about which namespaces are read. With the lock.
+// selects takes over the labels of a Namespace, by which discoverySelectors select. With the lock.
 func (f *follower) selects(o metav1.Object, there bool) {
 	s := f.source
-	switch o := o.(type) {
-	case *corev1.Namespace:
-		if !there {
-			delete(s.selection.labels, o.Name) // its objects go by themselves
-			return
+	n, is := o.(*corev1.Namespace)
+	if !is {
+		return
+	}
+	if !there {
+		delete(s.selection.labels, n.Name) // its objects go by themselves
+		return
+	}
+	was := s.selection.selects(n.Name)
+	s.selection.labels[n.Name] = n.Labels
+	if is := s.selection.selects(n.Name); is != was {
+		s.reselected(map[string]bool{n.Name: is}, is)
+	}
+}
+
+// selectBy takes over the discoverySelectors of a mesh configuration. With the lock.
+func (s *Source) selectBy(mesh string) {
+	before, selective := s.selection.selected(), len(s.selection.selectors) > 0
+	s.selection.use(mesh)
+	changed, more := map[string]bool{}, selective && len(s.selection.selectors) == 0
+	for namespace, is := range s.selection.selected() {
+		if is != before[namespace] {
+			changed[namespace] = is
+			more = more || is
 		}
-		was := s.selection.selects(o.Name)
-		s.selection.labels[o.Name] = o.Labels
-		if is := s.selection.selects(o.Name); is != was {
-			s.reselected(map[string]bool{o.Name: is}, is)
-		}
-	case *corev1.ConfigMap:
-		before, selective := s.selection.selected(), len(s.selection.selectors) > 0
-		mesh := ""
-		if there {
-			mesh = o.Data["mesh"]
-		}
-		s.selection.use(mesh)
-		changed, more := map[string]bool{}, selective && len(s.selection.selectors) == 0
-		for namespace, is := range s.selection.selected() {
-			if is != before[namespace] {
-				changed[namespace] = is
-				more = more || is
-			}
-		}
-		if len(changed) > 0 || more {
-			s.reselected(changed, more)
-		}
+	}
+	if len(changed) > 0 || more {
+		s.reselected(changed, more)
 	}
 }
 
@@ -112,12 +107,12 @@ func (f *follower) selects(o metav1.Object, there bool) {
 // With the lock.
 func (s *Source) reselected(changed map[string]bool, more bool) {
 	for _, f := range s.kinds {
-		if !f.kind.namespaced || f.kind.fields != "" {
+		if !f.kind.namespaced || f.kind.kind == "ConfigMap" {
 			continue
 		}
-		for n := range f.table {
-			if is, known := changed[n.namespace]; known && !is {
-				s.enqueue(f.remove(n)...)
+		for n, e := range f.table.all {
+			if is, known := changed[n.namespace]; known && !is && e.now != nil {
+				f.remove(n)
 			}
 		}
 		if more {

@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 	"unique"
 
@@ -18,6 +19,9 @@ import (
 
 // location is where objects of this source are read, for messages.
 const location = "Kubernetes"
+
+// tlsKeys are the keys of a Secret that records are made of (normal has the same list; a test compares them).
+var tlsKeys = []string{"cert", "key", "cacert", "crl", "tls.crt", "tls.key", "ca.crt", "ca.crl", "tls.ocsp-staple"}
 
 // strip drops the fields that no record needs, as soon as an object has come: heartbeats, what controllers write about their work, what
 // is for the kubelet. It changes the object that it is given, which is nobody else's.
@@ -36,6 +40,13 @@ func (k kind) strip(o runtime.Object) {
 	case *corev1.ConfigMap:
 		o.BinaryData, o.Annotations = nil, nil
 		maps.DeleteFunc(o.Data, func(key, _ string) bool { return key != "mesh" && key != "meshNetworks" })
+	case *corev1.Secret:
+		o.Annotations = nil
+		for key := range o.Data {
+			if !slices.Contains(tlsKeys, key) {
+				o.Data[key] = nil // that it is there is enough
+			}
+		}
 	case *discoveryv1.EndpointSlice:
 		o.Annotations = nil // the time of the last change
 	case *unstructured.Unstructured:

@@ -1,45 +1,63 @@
 package kube
 
 import (
-	"crypto/sha256"
+	"bytes"
+	"iter"
 	"slices"
 	"strings"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/source/guard"
 )
 
 // name is what an object of a kind is known by.
 type name struct{ namespace, name string }
 
-// sum is what is kept of an object that was told: a hash of its content.
-type sum [16]byte
+// entry is one object: as it was told last (nil: it was not), and as it is now (nil: it is not there). Mostly they are the same, which the
+// ingester has too.
+type entry struct{ told, now *object.Object }
 
-// table is what was told of one kind. It is pure, and its owner's.
-type table map[name]sum
+// table is the objects of one kind. It is pure, and its owner's.
+type table struct {
+	all       map[name]entry
+	told, now int // how many of all are
+}
 
-// put takes an object as it is now; false: that was told before.
-func (t table) put(o *object.Object) bool {
-	n := name{o.ID.Namespace, o.ID.Name}
-	full := sha256.Sum256(o.JSON)
-	now := sum(full[:len(sum{})])
-	if before, known := t[n]; known && before == now {
+func newTable() *table { return &table{all: map[name]entry{}} }
+
+// set takes an object as it is now (nil: it is not there); false: that is how it was.
+func (t *table) set(n name, now *object.Object) bool {
+	e := t.all[n]
+	if e.now == nil && now == nil || e.now != nil && now != nil && bytes.Equal(e.now.JSON, now.JSON) {
 		return false
 	}
-	t[n] = now
+	t.put(n, entry{e.told, now})
 	return true
 }
 
-// remove takes an object away; false: it was not told.
-func (t table) remove(n name) bool {
-	_, known := t[n]
-	delete(t, n)
-	return known
+// tell notes what is told of an object (nil: that it is gone).
+func (t *table) tell(n name, told *object.Object) { t.put(n, entry{told, t.all[n].now}) }
+
+func (t *table) put(n name, e entry) {
+	before := t.all[n]
+	t.told += present(e.told) - present(before.told)
+	t.now += present(e.now) - present(before.now)
+	if t.all[n] = e; e == (entry{}) {
+		delete(t.all, n)
+	}
 }
 
-// absent is what was told, and is not there, sorted.
-func (t table) absent(there map[name]bool) (gone []name) {
-	for n := range t {
-		if !there[n] {
+func present(o *object.Object) int {
+	if o == nil {
+		return 0
+	}
+	return 1
+}
+
+// absent is what is there by what is known, and not by a complete list, sorted.
+func (t *table) absent(there map[name]bool) (gone []name) {
+	for n, e := range t.all {
+		if e.now != nil && !there[n] {
 			gone = append(gone, n)
 		}
 	}
@@ -47,4 +65,58 @@ func (t table) absent(there map[name]bool) (gone []name) {
 		return strings.Compare(a.namespace+"/"+a.name, b.namespace+"/"+b.name)
 	})
 	return gone
+}
+
+// seen is the source as its guard sees it. With the source's lock.
+type seen struct{ *Source }
+
+var (
+	_ guard.Objects = seen{}
+	_ guard.Counter = seen{}
+)
+
+// Told implements guard.Objects.
+func (k seen) Told() iter.Seq2[object.ID, *object.Object] {
+	return func(yield func(object.ID, *object.Object) bool) {
+		for f := range k.followers() {
+			for _, e := range f.table.all {
+				if e.told != nil && !yield(e.told.ID, e.told) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Now implements guard.Objects.
+func (k seen) Now() iter.Seq[object.ID] {
+	return func(yield func(object.ID) bool) {
+		for f := range k.followers() {
+			for _, e := range f.table.all {
+				if e.now != nil && !yield(e.now.ID) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Get implements guard.Objects.
+func (k seen) Get(id object.ID) (told, now *object.Object) {
+	if f := k.of(id); f != nil && id.Origin == k.origin {
+		e := f.table.all[name{id.Namespace, id.Name}]
+		return e.told, e.now
+	}
+	return nil, nil
+}
+
+// Counts implements guard.Counter.
+func (k seen) Counts() (told, now map[object.ID]int) {
+	told, now = map[object.ID]int{}, map[object.ID]int{}
+	for f := range k.followers() {
+		kind := object.ID{Origin: k.origin, Kind: f.kind.kind}
+		told[kind] += f.table.told
+		now[kind] += f.table.now
+	}
+	return told, now
 }

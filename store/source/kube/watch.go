@@ -47,14 +47,18 @@ func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 			if o.SendInitialEvents == nil {
 				s.watches.Add(1)
 			}
-			return s.bounded(w, k, cancel), nil
+			return s.bounded(w, k, o.SendInitialEvents != nil, cancel), nil
 		},
 	}
 }
 
 // plain lists and watches a kind, without more.
 func (s *Source) plain(k kind) *cache.ListWatch {
-	choose := func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = k.labels, k.fields }
+	choose := func(o *metav1.ListOptions) {
+		if o.LabelSelector = k.labels; k.name != "" {
+			o.FieldSelector = "metadata.name=" + k.name
+		}
+	}
 	if typed, is := s.clients.typed[k.gv()]; is {
 		return cache.NewFilteredListWatchFromClient(typed, k.resource, k.namespace, choose)
 	}
@@ -78,8 +82,8 @@ func (w *watched) ResultChan() <-chan watch.Event { return w.events }
 
 func (w *watched) Stop() { w.stop() }
 
-// bounded makes a watch a watched one; cancel ends its request.
-func (s *Source) bounded(inner watch.Interface, k kind, cancel context.CancelCauseFunc) *watched {
+// bounded makes a watch a watched one; lists: it begins with a list, which ends with a bookmark; cancel ends its request.
+func (s *Source) bounded(inner watch.Interface, k kind, lists bool, cancel context.CancelCauseFunc) *watched {
 	stopped := make(chan struct{})
 	w := &watched{inner: inner, events: make(chan watch.Event), stop: sync.OnceFunc(func() {
 		close(stopped)
@@ -99,7 +103,7 @@ func (s *Source) bounded(inner watch.Interface, k kind, cancel context.CancelCau
 				}
 				silence.Reset(s.Silence)
 				came := time.Now()
-				if s.lose != nil && s.lose(e) {
+				if lists = lists && e.Type != watch.Bookmark; s.lose != nil && !lists && s.lose(e) {
 					continue
 				}
 				if e.Type == watch.Added || e.Type == watch.Modified {

@@ -16,7 +16,7 @@ func TestSilentWatchEnds(t *testing.T) {
 		s := &Source{Config: Config{Silence: 3 * time.Minute}}
 		inner := watch.NewFake()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		w := s.bounded(inner, namespaces, cancel)
+		w := s.bounded(inner, namespaces, false, cancel)
 		began := time.Now()
 		for range 10 {
 			time.Sleep(time.Minute)

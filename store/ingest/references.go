@@ -1,0 +1,175 @@
+package ingest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// SecretUse is a Secret that a record makes workloads use.
+type SecretUse struct {
+	Namespace string            // of the Secret, and of these workloads; empty: of any
+	Name      string            // of the Secret
+	Selector  map[string]string // labels of these workloads; empty: all
+}
+
+// references knows which Secrets are used: those that a record names for workloads that there are. Owned by State.
+type references struct {
+	usesOf func(r model.Record, root string) []SecretUse // nil: nobody asks
+	uses   map[model.Key]use
+	sets   map[workloads]*labelled
+	root   string // of uses
+	dirty  bool   // found is not what they come to
+	found  []object.Reference
+}
+
+type use struct {
+	record model.Record
+	all    []SecretUse
+}
+
+// workloads are all of a namespace with the same labels.
+type workloads struct{ namespace, labels string }
+
+type labelled struct {
+	labels map[string]string
+	n      int
+}
+
+func newReferences(usesOf func(model.Record, string) []SecretUse) *references {
+	return &references{usesOf: usesOf, uses: map[model.Key]use{}, sets: map[workloads]*labelled{}}
+}
+
+// replace takes over that an object has other records. The new ones come first: labels that stay are not looked at again.
+func (f *references) replace(before, after []model.Record) {
+	if f.usesOf == nil {
+		return
+	}
+	for _, r := range after {
+		if w, is := r.(*model.Workload); is {
+			f.count(w, 1)
+		} else if all := f.usesOf(r, f.root); len(all) > 0 || r.Meta().Key.Kind == model.KindEnvoyFilter { // whose reach is the root namespace's to say
+			f.uses[r.Meta().Key] = use{r, all}
+			f.dirty = true
+		}
+	}
+	for _, r := range before {
+		if w, is := r.(*model.Workload); is {
+			f.count(w, -1)
+		} else if key := r.Meta().Key; f.uses[key].record == r {
+			delete(f.uses, key)
+			f.dirty = true
+		}
+	}
+}
+
+// count adds a workload, or takes one away.
+func (f *references) count(w *model.Workload, n int) {
+	labels := w.Spec.GetEndpoint().GetLabels()
+	var text strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		text.WriteString(key + "=" + labels[key] + ",")
+	}
+	id := workloads{w.Key.Namespace, text.String()}
+	set := f.sets[id]
+	if set == nil {
+		set = &labelled{labels: labels}
+		f.sets[id], f.dirty = set, true
+	}
+	if set.n += n; set.n <= 0 {
+		delete(f.sets, id)
+		f.dirty = true
+	}
+}
+
+// find makes found of all that is known; true: it is another one.
+func (f *references) find(root string) bool {
+	if root != f.root {
+		f.root, f.dirty = root, true
+		for key, u := range f.uses {
+			f.uses[key] = use{u.record, f.usesOf(u.record, root)}
+		}
+	}
+	if !f.dirty {
+		return false
+	}
+	f.dirty = false
+	by := map[object.ID]object.ID{} // Secret -> the first that refers to it
+	reach := map[string][]string{}  // selector -> namespaces of what it selects
+	for key, u := range f.uses {
+		for _, one := range u.all {
+			for _, namespace := range f.reach(reach, one) {
+				to, from := object.ID{Kind: "Secret", Namespace: namespace, Name: one.Name}, normal.SourceObject(key)
+				if have, known := by[to]; !known || from.Compare(have) < 0 {
+					by[to] = from
+				}
+			}
+		}
+	}
+	found := make([]object.Reference, 0, len(by))
+	for to, from := range by {
+		found = append(found, object.Reference{To: to, By: from})
+	}
+	slices.SortFunc(found, func(a, b object.Reference) int { return a.To.Compare(b.To) })
+	if slices.Equal(found, f.found) {
+		return false
+	}
+	f.found = found
+	return true
+}
+
+// reach is the namespaces that have workloads for which a Secret is used. known has what was found before, by selector.
+func (f *references) reach(known map[string][]string, one SecretUse) []string {
+	var text strings.Builder
+	text.WriteString(one.Namespace + "/")
+	for _, key := range slices.Sorted(maps.Keys(one.Selector)) {
+		text.WriteString(key + "=" + one.Selector[key] + ",")
+	}
+	all, is := known[text.String()]
+	if is {
+		return all
+	}
+	namespaces := map[string]bool{}
+	for id, set := range f.sets {
+		if (one.Namespace == "" || one.Namespace == id.namespace) && !namespaces[id.namespace] && selects(one.Selector, set.labels) {
+			namespaces[id.namespace] = true
+		}
+	}
+	all = slices.Sorted(maps.Keys(namespaces))
+	known[text.String()] = all
+	return all
+}
+
+func selects(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if have, is := labels[key]; !is || have != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Settle returns once everything that was emitted before is taken, and Config.Referred knows which Secrets it refers to; its error is the
+// context's.
+func (l *Loop) Settle(ctx context.Context) error {
+	taken := make(chan struct{})
+	l.box.Put(input{settle: []chan struct{}{taken}})
+	select {
+	case <-taken:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// refer says which Secrets are used now, where that has changed.
+func (l *Loop) refer() {
+	if l.Referred != nil && l.state.references.find(l.state.mesh.GetRootNamespace()) {
+		l.Referred(slices.Clone(l.state.references.found))
+	}
+}

@@ -1,0 +1,77 @@
+package ingest
+
+import (
+	"fmt"
+	"testing"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// gatewayUses is what a Gateway of these tests uses: the credentialNames of its servers, by what it selects.
+func gatewayUses(r model.Record, root string) (all []SecretUse) {
+	if g, is := r.(*model.Gateway); is {
+		for _, s := range g.Spec.GetServers() {
+			all = append(all, SecretUse{Name: s.GetTls().GetCredentialName(), Selector: g.Spec.GetSelector()})
+		}
+	}
+	if f, is := r.(*model.EnvoyFilter); is && root == f.Key.Namespace {
+		all = append(all, SecretUse{Name: "filtered"})
+	}
+	return all
+}
+
+func gateway(t *testing.T, name, selector, secret string) object.Event {
+	return put(t, fmt.Sprintf("{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: %s, namespace: apps}, "+
+		"spec: {selector: {gw: %q}, servers: [{tls: {mode: SIMPLE, credentialName: %s}}]}}", name, selector, secret))
+}
+
+func podOf(t *testing.T, namespace, name, label, ready string) object.Event {
+	return put(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: %s, labels: {gw: %q}}, "+
+		"status: {podIP: 10.0.0.1, conditions: [{type: Ready, status: %q}]}}", name, namespace, label, ready))
+}
+
+// Secrets are referred to where a record names them and there are workloads that it selects; what refers to them is named, and it is found again
+// only when records or sets of labels come and go.
+func TestReferences(t *testing.T) {
+	s := NewState(Options{SecretUses: gatewayUses})
+	check := func(what string, changed bool, want string) {
+		t.Helper()
+		if got := s.references.find(s.mesh.GetRootNamespace()); got != changed || fmt.Sprint(s.references.found) != want {
+			t.Errorf("%s: changed: %v, found %v, want %s", what, got, s.references.found, want)
+		}
+	}
+	filter := put(t, "{apiVersion: networking.istio.io/v1alpha3, kind: EnvoyFilter, metadata: {name: f, namespace: apps}, spec: {configPatches: []}}")
+	s.Step(Objects{gateway(t, "g", "edge", "web")})
+	check("no workload", false, "[]")
+	s.Step(Objects{podOf(t, "in", "p1", "edge", "True"), podOf(t, "out", "p2", "other", "True")})
+	check("a workload", true, "[{Secret in/web Gateway apps/g}]")
+	s.Step(Objects{podOf(t, "in", "p1", "edge", "False"), podOf(t, "in", "p3", "edge", "True")})
+	if s.references.dirty {
+		t.Error("it is to be found again though labels are the same")
+	}
+	s.Step(Objects{gateway(t, "a", "edge", "web"), gateway(t, "b", "other", "web")})
+	check("more that refer", true, "[{Secret in/web Gateway apps/a} {Secret out/web Gateway apps/b}]")
+	s.Step(Objects{filter})
+	check("a filter elsewhere", false, "[{Secret in/web Gateway apps/a} {Secret out/web Gateway apps/b}]")
+	s.mesh.RootNamespace = "apps"
+	check("of the root namespace", true, "[{Secret in/filtered EnvoyFilter apps/f} {Secret in/web Gateway apps/a} {Secret out/filtered EnvoyFilter apps/f} {Secret out/web Gateway apps/b}]")
+	s.Step(Objects{gone(filter), gone(gateway(t, "a", "", "")), gone(gateway(t, "g", "", "")), gone(podOf(t, "out", "p2", "", ""))})
+	check("all but one Gateway and its workloads go", true, "[]")
+}
+
+// Settle returns when everything before it is taken and Referred was called of it.
+func TestSettle(t *testing.T) {
+	var referred []object.Reference
+	l := New(Config{Options: Options{SecretUses: gatewayUses}, Referred: func(all []object.Reference) { referred = all }})
+	go func() { _ = l.Run(t.Context()) }()
+	for i := range 20 {
+		l.Emit([]object.Event{podOf(t, "in", "p", fmt.Sprint(i), "True"), gateway(t, "g", fmt.Sprint(i), fmt.Sprint("s", i))})
+		if err := l.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(referred) != 1 || referred[0].To.Name != fmt.Sprint("s", i) {
+			t.Fatalf("after %d: %v", i, referred)
+		}
+	}
+}
