@@ -22,11 +22,14 @@ type Issue struct {
 	By         string    `json:"by,omitempty"`
 	Pod        string    `json:"pod,omitempty"`
 	Peer       string    `json:"peer,omitempty"`
+	// Origin is that of the token which the certificate follows from (OriginOf); empty: it is not known.
+	Origin string `json:"o,omitempty"`
 	// Previous is the serial of the certificate that this one renews, where it was asked for over mTLS.
 	Previous string `json:"prev,omitempty"`
 	// Report: no certificate, but the word of the holder of Serial that it has a bundle of Generation.
 	Report bool `json:"rep,omitempty"`
-	// Many: no certificate, but that Identity has some that are not journalled one by one (tally.go), the last until NotAfter.
+	// Many: no certificate, but that Identity has some that are not journalled one by one (tally.go), the last until NotAfter; where there
+	// is an Origin, all of that.
 	Many bool `json:"many,omitempty"`
 }
 
@@ -96,6 +99,18 @@ func (c *census) prune(now time.Time) {
 		}
 	}
 	maps.DeleteFunc(c.many, func(_ many, end time.Time) bool { return now.After(end.Add(clockTolerance)) })
+}
+
+// crowded says until when there may be certificates that are not journalled one by one among those that followed a leaf; zero: there are
+// none. Of the zero leaf, which the journal does not have, nothing is known. whose is the identity.
+func (c *census) crowded(leaf Issue, now time.Time) (whose string, until time.Time) {
+	for m, end := range c.many {
+		mine := leaf.Identity == "" || leaf.Identity == m.identity && (leaf.Origin == "" || m.origin == "" || leaf.Origin == m.origin)
+		if mine && !now.After(end.Add(clockTolerance)) && end.After(until) {
+			whose, until = m.identity, end
+		}
+	}
+	return whose, until
 }
 
 // last is when the last certificate of an epoch ends that there may be.

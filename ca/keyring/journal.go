@@ -30,11 +30,10 @@ const (
 )
 
 type entry struct {
-	issue Issue
-	raw   []byte
-	came  int64 // Unix ns
-	// folded: it is journalled as one of many of its identity.
-	folded bool
+	issue  Issue
+	raw    []byte
+	came   int64 // Unix ns
+	folded *many // it is journalled as one of these; nil: one by one
 	done   chan error
 }
 
@@ -70,8 +69,8 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 
 // Held records that the holder of a certificate has a bundle, given as the SHA-256 of each root's DER in lower-case
 // hexadecimal. A bundle that lacks a root of the present one counts for nothing; the same word again is not journalled again, so
-// that no holder fills etcd. end is when the certificate ends, and with it what is known of its holder.
-func (k *Keyring) Held(ctx context.Context, serial, identity string, roots []string, end time.Time) error {
+// that no holder fills etcd. origin is that of the certificate (OriginOf), end is when it ends, and with it what is known of its holder.
+func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error {
 	s := k.State()
 	for _, root := range s.Bundle {
 		if !slices.Contains(roots, fingerprint(root)) {
@@ -85,7 +84,7 @@ func (k *Keyring) Held(ctx context.Context, serial, identity string, roots []str
 	if again, _ := k.reports.ContainsOrAdd(said, struct{}{}); again {
 		return nil
 	}
-	err := k.Append(ctx, Issue{Serial: serial, Identity: identity, Generation: s.Generation, NotAfter: end, Report: true})
+	err := k.Append(ctx, Issue{Serial: serial, Identity: identity, Origin: origin, Generation: s.Generation, NotAfter: end, Report: true})
 	if err != nil {
 		k.reports.Remove(said)
 	}

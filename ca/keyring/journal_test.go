@@ -89,7 +89,7 @@ func TestReportsAreJournalledOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if err := r.Held(t.Context(), leaf.Serial, "spiffe://cluster.local/ns/default/sa/web", roots, leaf.Leaf.NotAfter); err != nil {
+				if err := r.Held(t.Context(), leaf.Serial, "spiffe://cluster.local/ns/default/sa/web", "", roots, leaf.Leaf.NotAfter); err != nil {
 					t.Error(err)
 				}
 			})

@@ -45,7 +45,7 @@ func (a authorities) Append(ctx context.Context, e serve.Entry) error {
 }
 
 func (a authorities) Held(ctx context.Context, h serve.Holder) error {
-	return a.Keyring.Held(ctx, h.Serial, h.Identity.String(), h.Roots, h.NotAfter)
+	return a.Keyring.Held(ctx, h.Serial, h.Identity.String(), keyring.OriginOf(h.Credential), h.Roots, h.NotAfter)
 }
 
 // listen serves the CA of a replica over TLS, with a certificate of its own CA, and says where.

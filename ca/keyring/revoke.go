@@ -125,11 +125,9 @@ func share(most int) int { return max(1, most/10) }
 // followed says why a certificate cannot be revoked by its serial number: what renewed it may be among what is not journalled one by one.
 // leaf is the zero one where the journal does not have it.
 func followed(c *census, serial string, leaf Issue, now time.Time) error {
-	for _, one := range c.crowds(now) {
-		if leaf.Identity == "" || leaf.Identity == one.Identity {
-			return fmt.Errorf("serial %s: %s has more certificates than are journalled one by one, the last until %s, and what renewed this one may be among them: revoke the identity instead",
-				serial, one.Identity, one.Until.UTC().Format(time.RFC3339))
-		}
+	if whose, until := c.crowded(leaf, now); !until.IsZero() {
+		return fmt.Errorf("serial %s: %s has more certificates than are journalled one by one, the last until %s, and what renewed this one may be among them: revoke the identity instead",
+			serial, whose, until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

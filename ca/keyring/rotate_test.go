@@ -110,13 +110,13 @@ func (r *rotation) renew() {
 	t, one, other := r.T, r.one, r.other
 	r.leaves = append(r.leaves, other.mustLeaf("renews", pod("renews-1")),
 		other.mustLeaf("renews-mtls", func(i *keyring.Issue) { i.Previous = r.leaves[2].Serial }))
-	if err := other.Held(t.Context(), r.leaves[1].Serial, "", fingerprints(r.bundles[0]), one.w.now().Add(time.Hour)); err != nil { // the old bundle: counts for nothing
+	if err := other.Held(t.Context(), r.leaves[1].Serial, "", "", fingerprints(r.bundles[0]), one.w.now().Add(time.Hour)); err != nil { // the old bundle: counts for nothing
 		t.Fatal(err)
 	}
 	if got := one.settle().Waiting; len(got) != 2 {
 		t.Fatalf("waiting: %+v", got)
 	}
-	if err := other.Held(t.Context(), r.leaves[1].Serial, "", append(fingerprints(other.State().Bundle), "more"), one.w.now().Add(time.Hour)); err != nil {
+	if err := other.Held(t.Context(), r.leaves[1].Serial, "", "", append(fingerprints(other.State().Bundle), "more"), one.w.now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	report := one.settle()

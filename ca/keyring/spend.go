@@ -210,7 +210,7 @@ func (k *Keyring) handOver(ctx context.Context, s *spender) error {
 				return err
 			}
 			batch = append(batch, &entry{issue: i, raw: raw})
-			k.tally.add(i.Identity, len(raw), i.NotAfter, k.cfg.Now())
+			k.tally.add(i, len(raw), k.cfg.Now())
 		}
 		asked, cancel := context.WithTimeout(ctx, commitBudget)
 		_, err := k.cfg.Store.ChangeBlobs(asked, kv.BlobChange{Put: []kv.Blob{{Path: journalPath(batch, fmt.Sprintf("away-%s-%s", some[0].Serial, s.allowance.Replica)), Raw: join(batch)}}})

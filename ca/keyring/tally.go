@@ -3,6 +3,7 @@ package keyring
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,15 +20,30 @@ import (
 // each hour in which the last of them ends, instead of one entry for each certificate. That is enough to deny the identity, and to
 // know how long an epoch is in use. It is not enough to follow one certificate: a rotation waits for all that were issued so, and
 // revoking by serial number is refused where it may be one of them.
+//
+// An identity may be the account of thousands of Pods, so each origin (the Pod that a token is bound to, or a token that is bound to none,
+// with all certificates that follow from it) has a part of that. What one has beyond its part is journalled as many of the identity's and
+// of this origin: the others of the account are journalled one by one, and revoked by serial number, as before.
 
 const (
-	identityBytes = 32 << 20 // 80,000 entries or more: 10,000 Pods with certificates for 24 h have 20,000
+	identityBytes = 32 << 20 // 75,000 entries or more: 10,000 Pods with certificates for 24 h have 20,000
+	parts         = 16       // one origin may have one of so many parts: some 5,000 entries
 	coarse        = time.Hour
 	maxCoarse     = 64 // blobs of one transaction
 	seedPause     = time.Minute
 )
 
-// tally counts by identity. Safe for concurrent use.
+// OriginOf is what the journal calls the origin of certificates: a short digest of what tells the credentials of an identity apart; empty
+// for nothing.
+func OriginOf(credential string) string {
+	if credential == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(credential))
+	return hex.EncodeToString(sum[:6])
+}
+
+// tally counts by identity, and in each by origin. Safe for concurrent use.
 type tally struct {
 	most int // bytes of one identity
 
@@ -36,48 +52,109 @@ type tally struct {
 	sweep int // when so many are kept, those that have nothing go
 }
 
-// account is the bytes of one identity, by the hour in which they end.
+// account is the bytes of one identity, and of each origin of it.
 type account struct {
+	counted
+	origins map[string]*counted
+}
+
+// counted is bytes, by the hour in which they end.
+type counted struct {
 	bytes int
-	ends  map[int64]int
+	ends  []ending
+}
+
+type ending struct {
+	hour  int64
+	bytes int
 }
 
 func newTally(most int) *tally { return &tally{most: most, of: map[string]*account{}, sweep: 1024} }
 
-// add counts an entry; false: its identity would have more than its part, so it is not counted.
-func (t *tally) add(identity string, bytes int, end, now time.Time) bool {
+// part is as what an entry is journalled.
+type part uint8
+
+const (
+	alone    part = iota // one by one
+	ofOrigin             // as one of many of its origin, which has more than its part
+	ofAny                // as one of many of its identity, which has more than its part
+)
+
+// add counts an entry, unless its identity or its origin would have more than its part.
+func (t *tally) add(i Issue, bytes int, now time.Time) part {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := t.of[identity]
+	a := t.of[i.Identity]
 	if a == nil {
 		if len(t.of) >= t.sweep {
 			t.forget(now)
 		}
-		a = &account{ends: map[int64]int{}}
-		t.of[identity] = a
+		a = &account{origins: map[string]*counted{}}
+		t.of[i.Identity] = a
 	}
 	if a.bytes+bytes > t.most {
-		if a.forget(now); a.bytes+bytes > t.most {
-			return false
+		a.forgetOrigins(now)
+	}
+	if !a.room(bytes, t.most, now) {
+		return ofAny
+	}
+	if i.Origin != "" {
+		o := a.origins[i.Origin]
+		if o == nil {
+			o = &counted{}
+			a.origins[i.Origin] = o
+		}
+		if !o.room(bytes, t.most/parts, now) {
+			return ofOrigin
+		}
+		o.count(bytes, i.NotAfter)
+	}
+	a.count(bytes, i.NotAfter)
+	return alone
+}
+
+// room says whether there is room for an entry, where that matters without what has ended.
+func (c *counted) room(bytes, most int, now time.Time) bool {
+	if c.bytes+bytes > most {
+		c.forget(now)
+	}
+	return c.bytes+bytes <= most
+}
+
+func (c *counted) count(bytes int, end time.Time) {
+	hour := end.Unix() / int64(coarse/time.Second)
+	c.bytes += bytes
+	for i := range c.ends {
+		if c.ends[i].hour == hour {
+			c.ends[i].bytes += bytes
+			return
 		}
 	}
-	a.bytes += bytes
-	a.ends[end.Unix()/int64(coarse/time.Second)] += bytes
-	return true
+	c.ends = append(c.ends, ending{hour, bytes})
 }
 
 // forget leaves out what has ended and may have been pruned.
-func (a *account) forget(now time.Time) {
-	for hour, bytes := range a.ends {
-		if now.Sub(time.Unix((hour+1)*int64(coarse/time.Second), 0)) > clockTolerance+pruneEvery {
-			a.bytes -= bytes
-			delete(a.ends, hour)
+func (c *counted) forget(now time.Time) {
+	c.ends = slices.DeleteFunc(c.ends, func(e ending) bool {
+		gone := now.Sub(time.Unix((e.hour+1)*int64(coarse/time.Second), 0)) > clockTolerance+pruneEvery
+		if gone {
+			c.bytes -= e.bytes
+		}
+		return gone
+	})
+}
+
+func (a *account) forgetOrigins(now time.Time) {
+	for name, o := range a.origins {
+		if o.forget(now); o.bytes == 0 {
+			delete(a.origins, name)
 		}
 	}
 }
 
 func (t *tally) forget(now time.Time) {
 	for identity, a := range t.of {
+		a.forgetOrigins(now)
 		if a.forget(now); a.bytes == 0 {
 			delete(t.of, identity)
 		}
@@ -96,7 +173,7 @@ func (k *Keyring) seed(ctx context.Context) {
 			}
 			for _, i := range batch {
 				if !i.Many && !now.After(i.NotAfter) {
-					k.tally.add(i.Identity, len(b.Raw)/len(batch), i.NotAfter, now)
+					k.tally.add(i, len(b.Raw)/len(batch), now)
 				}
 			}
 			return nil
@@ -118,13 +195,21 @@ func (k *Keyring) fold(batch []*entry) []*entry {
 	now := k.cfg.Now()
 	seen := map[many]bool{}
 	return slices.DeleteFunc(batch, func(e *entry) bool {
-		if len(seen) < maxCoarse && !k.tally.add(e.issue.Identity, len(e.raw), e.issue.NotAfter, now) {
-			if e.issue.Report {
-				e.done <- nil
-				return true
-			}
-			seen[e.issue.many()] = true
-			e.folded = true
+		part := k.tally.add(e.issue, len(e.raw), now)
+		if part == alone {
+			return false
+		}
+		if e.issue.Report {
+			e.done <- nil
+			return true
+		}
+		m := e.issue.many()
+		if part == ofAny || !seen[m] && len(seen) >= maxCoarse {
+			m.origin = "" // one blob for all of them
+		}
+		if seen[m] || len(seen) < maxCoarse {
+			seen[m] = true
+			e.folded = &m
 		}
 		return false
 	})
@@ -132,21 +217,21 @@ func (k *Keyring) fold(batch []*entry) []*entry {
 
 // many is what coarse entries have in common that replace one another.
 type many struct {
-	identity          string
+	identity, origin  string // no origin: any
 	epoch, generation uint64
 }
 
-func (i Issue) many() many { return many{i.Identity, i.Epoch, i.Generation} }
+func (i Issue) many() many { return many{i.Identity, i.Origin, i.Epoch, i.Generation} }
 
 // blobs are what a batch is in etcd: one of its entries, and the coarse ones.
 func blobs(batch []*entry, name string) (out []kv.Blob, err error) {
 	var single []*entry
 	last := map[many]time.Time{}
 	for _, e := range batch {
-		if m := e.issue.many(); !e.folded {
+		if e.folded == nil {
 			single = append(single, e)
-		} else if e.issue.NotAfter.After(last[m]) {
-			last[m] = e.issue.NotAfter
+		} else if e.issue.NotAfter.After(last[*e.folded]) {
+			last[*e.folded] = e.issue.NotAfter
 		}
 	}
 	if len(single) > 0 {
@@ -154,10 +239,14 @@ func blobs(batch []*entry, name string) (out []kv.Blob, err error) {
 	}
 	for m, end := range last {
 		end = end.Add(coarse - 1).Truncate(coarse)
-		raw, failed := json.Marshal([]Issue{{Identity: m.identity, Epoch: m.epoch, Generation: m.generation, NotAfter: end, Many: true}})
+		raw, failed := json.Marshal([]Issue{{Identity: m.identity, Origin: m.origin, Epoch: m.epoch, Generation: m.generation, NotAfter: end, Many: true}})
 		err = errors.Join(err, failed)
 		sum := sha256.Sum256([]byte(m.identity))
-		out = append(out, kv.Blob{Path: fmt.Sprintf("%s%012x-many-%x-%x-%x", journalFolder, end.Unix(), sum[:16], m.epoch, m.generation), Raw: raw})
+		path := fmt.Sprintf("%s%012x-many-%x-%x-%x", journalFolder, end.Unix(), sum[:16], m.epoch, m.generation)
+		if m.origin != "" {
+			path += "-" + m.origin
+		}
+		out = append(out, kv.Blob{Path: path, Raw: raw})
 	}
 	return out, err
 }

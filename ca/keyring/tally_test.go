@@ -28,12 +28,18 @@ func (w *harness) stored(identity string) (bytes int) {
 // floods has certificates journalled for the crowd, all that it asks for, and returns when the last ends.
 func (r *replica) floods(first, count int) (end time.Time) {
 	r.t.Helper()
+	return r.floodsFrom("", first, count)
+}
+
+// floodsFrom is floods, from one origin.
+func (r *replica) floodsFrom(origin string, first, count int) (end time.Time) {
+	r.t.Helper()
 	end = r.w.now().Add(24 * time.Hour)
 	s := r.State()
 	var appending sync.WaitGroup
 	for i := range count {
 		appending.Go(func() {
-			err := r.Append(r.t.Context(), keyring.Issue{Serial: fmt.Sprintf("%x", first+i), Identity: crowdID, Epoch: s.Active.Epoch, Generation: s.Generation, NotAfter: end.Add(-time.Duration(i) * time.Second)})
+			err := r.Append(r.t.Context(), keyring.Issue{Serial: fmt.Sprintf("%x", first+i), Identity: crowdID, Origin: origin, Epoch: s.Active.Epoch, Generation: s.Generation, NotAfter: end.Add(-time.Duration(i) * time.Second)})
 			if err != nil {
 				r.t.Error(err)
 			}
@@ -82,6 +88,53 @@ func TestJournalOfAnIdentityIsBounded(t *testing.T) {
 	r.floods(1_000_000, 10)
 	if got := w.stored(crowdID); got < 10*len(crowdID) {
 		t.Errorf("%d bytes of 10 certificates: what has ended still counts", got)
+	}
+}
+
+// One Pod of an account has its part of the account's journal, and no more: the others are journalled one by one, and revoked by serial
+// number; so are those that are counted after a restart. What the Pod has beyond its part is revoked with the account.
+func TestOneOriginLeavesTheJournalToItsAccount(t *testing.T) {
+	const part = 100_000
+	bounded := func(c *keyring.Config) { c.IdentityBytes = part }
+	greedy, good := keyring.OriginOf("greedy/1"), keyring.OriginOf("good/2")
+	w := newHarness(t)
+	r := w.replica(bounded)
+	r.settle()
+	for i := range 3 {
+		r.floodsFrom(greedy, 1000*(i+1), 1000)
+		if got := w.stored(crowdID); got > part/4 {
+			t.Fatalf("%d bytes of one Pod of an account whose part is %d", got, part)
+		}
+	}
+	r.stop()
+	r = w.replica(bounded)
+	r.settle()
+	<-r.Seeded()
+	r.floodsFrom(greedy, 100_000, 200)
+	if got := w.stored(crowdID); got > part/4 {
+		t.Fatalf("%d bytes after a restart", got)
+	}
+	r.floodsFrom(good, 0xabc, 1)
+	if out, err := r.Revoke(t.Context(), []string{"abc"}, nil); err != nil || len(out.Serials) != 1 || len(out.Unknown) != 0 {
+		t.Errorf("another Pod's certificate: %+v, %v", out, err)
+	}
+	for _, serial := range []string{"3e8", "abcdef"} { // the greedy one's that is journalled, and nobody's
+		if _, err := r.Revoke(t.Context(), []string{serial}, nil); err == nil || !strings.Contains(err.Error(), crowdID) {
+			t.Errorf("serial %s: %v", serial, err)
+		}
+	}
+	for i := range 40 { // as many of its Pods have no more than the account
+		r.floodsFrom(keyring.OriginOf(fmt.Sprint(i)), 1_000_000*(i+1), 100)
+	}
+	if got := w.stored(crowdID); got > part+10_000 {
+		t.Errorf("%d bytes of an account whose part is %d", got, part)
+	}
+	if _, err := r.Revoke(t.Context(), []string{"abc"}, nil); err == nil {
+		t.Error("what renewed it may be among those of the account that are not journalled one by one")
+	}
+	out, err := r.Revoke(t.Context(), nil, []string{crowdID})
+	if err != nil || len(out.Denied) != 1 {
+		t.Errorf("%+v, %v", out, err)
 	}
 }
 

@@ -274,7 +274,7 @@ func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertifi
 func entry(cur *Current, is *issue.Issued, c attest.Caller, peer string) Entry {
 	return Entry{
 		Serial: Serial(is.Leaf), Identity: c.ID, Epoch: is.Epoch, Publication: cur.Publication,
-		NotBefore: is.Leaf.NotBefore, NotAfter: is.Leaf.NotAfter, By: c.By, Pod: c.Pod, Peer: peer,
+		NotBefore: is.Leaf.NotBefore, NotAfter: is.Leaf.NotAfter, By: c.By, Pod: c.Pod, Credential: c.Credential(), Peer: peer,
 		Previous: c.Serial, Names: is.Leaf.DNSNames,
 	}
 }

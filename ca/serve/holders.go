@@ -63,7 +63,7 @@ func (s *Server) report(ctx context.Context, read func(any) error) (empty *empty
 	if err != nil {
 		return nil, caller, status.Error(codes.InvalidArgument, err.Error())
 	}
-	h := Holder{Identity: caller.ID, Serial: Serial(cert), Roots: roots, Peer: peerAddress(ctx), NotAfter: cert.NotAfter}
+	h := Holder{Identity: caller.ID, Credential: caller.Credential(), Serial: Serial(cert), Roots: roots, Peer: peerAddress(ctx), NotAfter: cert.NotAfter}
 	if err := s.cfg.Holders.Held(ctx, h); err != nil {
 		return nil, caller, status.Errorf(codes.Unavailable, "the report could not be recorded: %v", err)
 	}

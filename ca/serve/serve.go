@@ -50,6 +50,7 @@ type Entry struct {
 	NotAfter    time.Time
 	By          string // attest.Caller.By
 	Pod         string
+	Credential  string // what tells apart the credentials of the identity (attest.Caller.Credential)
 	Peer        string // network address
 	// Previous is the serial of the certificate that this one renews; empty: a token was the credential. A root rotation
 	// counts on it that who renewed no longer waits on the certificate before.
@@ -78,11 +79,12 @@ type Revocations interface {
 
 // Holder is an agent's word that its Envoy acknowledged a root bundle.
 type Holder struct {
-	Identity spiffeid.ID
-	Serial   string   // of the certificate that the report came with
-	Roots    []string // Fingerprint of each, sorted
-	Peer     string
-	NotAfter time.Time // of the certificate
+	Identity   spiffeid.ID
+	Credential string   // attest.Caller.Credential
+	Serial     string   // of the certificate that the report came with
+	Roots      []string // Fingerprint of each, sorted
+	Peer       string
+	NotAfter   time.Time // of the certificate
 }
 
 // Holders takes reports. It is called by many goroutines.
@@ -113,7 +115,7 @@ type Config struct {
 	Hooks    Hooks
 	Audit    *slog.Logger // one line for each certificate, and of refusals a sample; nil: slog.Default()
 
-	Now    func() time.Time
+	Now    func() time.Time // by which certificates begin and end; requests wait by the process's own time, as their deadlines do
 	Random io.Reader
 }
 
@@ -162,7 +164,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Aliases = func() []spiffeid.TrustDomain { return nil }
 	}
 	cfg.Hooks.fill()
-	s := &Server{cfg: cfg, admission: newAdmission(cfg.Limits, cfg.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
+	s := &Server{cfg: cfg, admission: newAdmission(cfg.Limits, time.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
 		clients: obs.NewSampled(cfg.Audit)}
 	for i := range s.checks {
 		s.checks[i] = semaphore.NewWeighted(int64(cfg.Limits.Checks))

@@ -43,7 +43,7 @@ type PeerConfig struct {
 type PeerIssued struct {
 	PeerConfig
 	ask  func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
-	held func(ctx context.Context, serial, identity string, roots []string, end time.Time) error
+	held func(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error
 
 	// Of the loop.
 	fleet    []member.Record
@@ -133,7 +133,7 @@ func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.
 	ctx, cancel := context.WithTimeout(ctx, peerBudget)
 	defer cancel()
 	for _, leaf := range b.issued {
-		err := b.held(ctx, issue.SerialString(leaf.SerialNumber), leaf.URIs[0].String(), strings.Fields(rootsOf(state)), leaf.NotAfter)
+		err := b.held(ctx, issue.SerialString(leaf.SerialNumber), leaf.URIs[0].String(), "", strings.Fields(rootsOf(state)), leaf.NotAfter)
 		if err != nil {
 			b.Log.Info("the roots that this replica holds could not be journalled; trying again", slog.Any(obs.KeyError, err))
 			return maxPeerPause

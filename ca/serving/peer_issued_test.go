@@ -53,7 +53,7 @@ func (l *signers) ask(context.Context, *keyring.State) (*caserve.PeerCertificate
 	return &caserve.PeerCertificate{Certificate: pair, Peer: "peer:15012"}, nil
 }
 
-func (l *signers) hold(_ context.Context, serial, _ string, roots []string, _ time.Time) error {
+func (l *signers) hold(_ context.Context, serial, _, _ string, roots []string, _ time.Time) error {
 	if len(roots) == 0 {
 		l.t.Error("no roots are reported")
 	}

@@ -43,7 +43,7 @@ func (j journal) Append(ctx context.Context, e caserve.Entry) error {
 func issueOf(e caserve.Entry) keyring.Issue {
 	return keyring.Issue{
 		Serial: e.Serial, Identity: e.Identity.String(), Epoch: e.Epoch, Generation: e.Publication, Previous: e.Previous,
-		NotBefore: e.NotBefore, NotAfter: e.NotAfter, By: e.By, Pod: e.Pod, Peer: e.Peer,
+		NotBefore: e.NotBefore, NotAfter: e.NotAfter, By: e.By, Pod: e.Pod, Peer: e.Peer, Origin: keyring.OriginOf(e.Credential),
 	}
 }
 
@@ -73,7 +73,7 @@ func (r revocations) RevokedSerial(serial string) bool    { return r.ring.State(
 type holders struct{ ring *keyring.Keyring }
 
 func (h holders) Held(ctx context.Context, held caserve.Holder) error {
-	return h.ring.Held(ctx, held.Serial, held.Identity.String(), held.Roots, held.NotAfter)
+	return h.ring.Held(ctx, held.Serial, held.Identity.String(), keyring.OriginOf(held.Credential), held.Roots, held.NotAfter)
 }
 
 // certificateHooks count under istiod's names.

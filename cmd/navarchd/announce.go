@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
@@ -72,7 +73,7 @@ func countFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]
 				for i, kind := range kinds {
 					amount[i] = counts[kind]
 				}
-				log.Info("configuration folder read", obs.KeyName, dir, obs.KeyObjects, amounts(amount, func(i int) string { return kinds[i] }))
+				log.Info("configuration folder read", obs.KeyName, dir, obs.KeyObjects, changes.Amounts(amount, func(i int) string { return kinds[i] }))
 			}
 		}
 		emit(events)

@@ -70,6 +70,9 @@ func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Rechec
 // assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
 func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger) (*part, error) {
 	full := &space{size: store.Size, quota: c.etcdQuota, log: log}
+	if c.dataDir == "" {
+		full.keeps = store.Keeps
+	}
 	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
 		snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
@@ -203,11 +206,11 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 // addIngester is role ingest; ring says which identities are revoked, nil: this process does not follow the keyring.
 func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) error {
 	t := a.telemetry
-	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.reads, a.tenants, a.log, t.written.hook(t.tracer, t.changes))
+	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.reads, a.tenants, a.log, t.committed)
 	if err != nil {
 		return err
 	}
-	a.pages.Objects = i.shown(t.written.list)
+	a.pages.Objects = i.shown(t.written.List)
 	a.add(i.part())
 	i.loop.Emit(denials.Unknown())
 	if ring == nil {

@@ -6,13 +6,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
 )
 
 // hooks count what the xDS server does under the names that dashboards know.
-func hooks(commits *commits, changes *changeLog, tracer *obs.Tracer) serve.Hooks {
+func hooks(commits *changes.Commits, log *changes.Log, tracer *obs.Tracer) serve.Hooks {
 	rejected := map[xds.Type]*prometheus.CounterVec{
 		xds.Cluster: obs.Rejects.CDS, xds.Endpoint: obs.Rejects.EDS, xds.Listener: obs.Rejects.LDS, xds.Route: obs.Rejects.RDS,
 	}
@@ -32,8 +33,8 @@ func hooks(commits *commits, changes *changeLog, tracer *obs.Tracer) serve.Hooks
 		Wrote:  func(took time.Duration) { obs.SendTime.Observe(took.Seconds()) },
 		Acked: func(t xds.Type, node string, revision int64, took time.Duration) {
 			obs.Acks.Observe(took.Seconds())
-			changes.acknowledged(t, node, revision)
-			if since, ok := commits.since(revision); ok {
+			log.Acknowledged(t, node, revision)
+			if since, ok := commits.Since(revision); ok {
 				obs.Propagation.Observe(since.Seconds())
 				if tracer != nil {
 					now := time.Now()

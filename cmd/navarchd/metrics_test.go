@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/serve/servetest"
@@ -31,7 +32,7 @@ func tally(t *testing.T, c prometheus.Counter) int {
 // A stream that was closed because its client is too slow is counted, by what was not done in time; istiod's metric is of the
 // one that it has.
 func TestSlowClientsAreCounted(t *testing.T) {
-	h := hooks(&commits{}, newChangeLog(quiet), nil)
+	h := hooks(&changes.Commits{}, changes.NewLog(quiet), nil)
 	written, acknowledged := obs.TooSlow.WithLabelValues("written"), obs.TooSlow.WithLabelValues("acknowledged")
 	for _, c := range []struct {
 		write                          bool
@@ -47,7 +48,7 @@ func TestSlowClientsAreCounted(t *testing.T) {
 
 // So is one that takes what it is sent and never acknowledges it.
 func TestSilentClientIsCounted(t *testing.T) {
-	s := serve.New(serve.Config{Planner: servetest.OneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(&commits{}, newChangeLog(quiet), nil)})
+	s := serve.New(serve.Config{Planner: servetest.OneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(&changes.Commits{}, changes.NewLog(quiet), nil)})
 	acknowledged := obs.TooSlow.WithLabelValues("acknowledged")
 	was := tally(t, acknowledged)
 	stream := servetest.Subscribe(t, servetest.Dialed(t, s))
@@ -62,7 +63,7 @@ func TestSilentClientIsCounted(t *testing.T) {
 func TestRefusedStreamIsOneLine(t *testing.T) {
 	out := &envoytest.Output{}
 	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: servetest.OneCluster(), Log: log, Hooks: hooks(&commits{}, newChangeLog(log), nil)}))
+	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: servetest.OneCluster(), Log: log, Hooks: hooks(&changes.Commits{}, changes.NewLog(log), nil)}))
 	for range 3 {
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 		if err != nil {

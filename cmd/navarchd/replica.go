@@ -89,7 +89,7 @@ func newReplica(c replicaConfig) (*replica, error) {
 	}
 	r.fleet.Serves(r.server)
 	r.shown.Server = r.server
-	c.telemetry.changes.serves(r.pool, func() bool { return r.server.Waiting(fanout.Endpoints)+r.server.Waiting(fanout.Config) > 0 })
+	c.telemetry.changes.Serves(r.pool, func() bool { return r.server.Waiting(fanout.Endpoints)+r.server.Waiting(fanout.Config) > 0 })
 	return r, nil
 }
 

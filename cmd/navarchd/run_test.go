@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/cmd/navarchd/callers"
+	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -20,7 +21,7 @@ func TestPushThrottle(t *testing.T) {
 		if err := c.env.read(func(name string) (string, bool) { return value, name == "PILOT_PUSH_THROTTLE" }); err != nil {
 			t.Fatal(err)
 		}
-		telemetry := &telemetry{changes: newChangeLog(quiet)}
+		telemetry := &telemetry{changes: changes.NewLog(quiet)}
 		records, err := newMirror(c, etcd.Connect(), quiet, telemetry)
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
 )
 
 // At 80 % of the quota operators are told, once; of an etcd that has stopped writing each minute; and that it is over.
@@ -52,4 +54,103 @@ func TestSpace(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// An etcd of the operator's whose quota is really full, and before that 80 %: operators are told each by name, and when there is room again.
+func TestSpaceOfAnEtcdThatFills(t *testing.T) {
+	const quota = 16 << 20
+	etcd := kvtest.Start(t, kvtest.Quota(quota))
+	s := &space{size: etcd.Size, keeps: etcd.Keeps, log: quiet}
+	look := func(now time.Time, want string) {
+		t.Helper()
+		if err := s.look(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.warning(); !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	now := time.Now()
+	look(now, "")
+	fill := func(done func(kv.Size, error) bool) {
+		t.Helper()
+		for i := 0; ; i++ {
+			_, err := etcd.Client().Put(t.Context(), fmt.Sprint(etcd.LeaderPath(), "/of-another/", i%4), strings.Repeat("x", 1<<20))
+			size, failed := etcd.Size(t.Context())
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			if done(size, err) {
+				return
+			}
+			if err != nil && i > 1000 {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill(func(size kv.Size, _ error) bool { return size.Filling() })
+	look(now, "% full: ")
+	look(now.Add(2*time.Hour), "nobody has compacted the history of the store for 2 hours: start etcd with --auto-compaction")
+	fill(func(size kv.Size, err error) bool { return size.Full && err != nil })
+	look(now.Add(3*time.Hour), "etcd writes nothing any more: ")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for size, err := etcd.Size(ctx); size.Full || size.File > quota/2; size, err = etcd.Size(ctx) {
+		if err == nil {
+			err = etcd.Maintain(ctx) // compacts, shrinks the file and takes the alarm back, as an operator does
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(now.Add(4*time.Hour), "")
+}
+
+// Where nobody compacts an etcd of the operator's that is said after a day, also while there is room; and it is over with the compaction. An
+// etcd to which nothing is written has no history.
+func TestHistoryThatNobodyCompacts(t *testing.T) {
+	etcd := kvtest.Start(t)
+	s := &space{size: etcd.Size, keeps: etcd.Keeps, log: quiet}
+	now := time.Now()
+	look := func(hours int, want bool) {
+		t.Helper()
+		if err := s.look(t.Context(), now.Add(time.Duration(hours)*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.warning(); strings.Contains(got, "nobody has compacted the history") != want {
+			t.Errorf("after %d hours: %q", hours, got)
+		}
+	}
+	compact := func() {
+		t.Helper()
+		stat, err := etcd.Stat(t.Context())
+		if err == nil {
+			err = etcd.Compact(t.Context(), stat.Revision)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(0, false)
+	look(100, false) // nothing was written
+	for hour := range 24 {
+		etcd.Put("leader/x", fmt.Sprint(hour))
+		look(101+hour, hour+101 >= 124)
+	}
+	for hour := range 3 * historySamples {
+		etcd.Put("leader/x", fmt.Sprint(hour))
+		look(200+hour, true)
+		if len(s.samples) > historySamples {
+			t.Fatalf("%d samples are kept", len(s.samples))
+		}
+	}
+	compact()
+	look(300, false)
+	for hour := range 100 { // compacted every eight hours
+		etcd.Put("leader/x", fmt.Sprint(hour))
+		look(301+hour, false)
+		if hour%8 == 0 {
+			compact()
+		}
+	}
 }

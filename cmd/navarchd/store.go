@@ -187,10 +187,10 @@ func newMirror(c *config, store *kv.Store, log *slog.Logger, t *telemetry) (*mir
 			if at.IsZero() {
 				at = time.Now()
 			}
-			t.commits.saw(c.New.Revision(), at)
+			t.commits.Saw(c.New.Revision(), at)
 			obs.Revision.Set(float64(c.New.Revision()))
 			traceMirror(t.tracer, c)
-			t.changes.published(c)
+			t.changes.Published(c)
 		},
 		Alarm: func(err error) {
 			obs.StoreAlarm.WithLabelValues("identity").Set(flag(err != nil))

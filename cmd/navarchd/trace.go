@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -20,22 +21,22 @@ import (
 
 // telemetry is what this process notes of each change on its way, from its event to the last acknowledgement.
 type telemetry struct {
-	commits commits
-	written written
-	changes *changeLog
+	commits changes.Commits
+	written changes.Written
+	changes *changes.Log
 	tracer  *obs.Tracer // nil: nothing is traced
 }
 
 // newTelemetry notes everything, and traces where there is --otlp-endpoint.
 func newTelemetry(ctx context.Context, c *config, log *slog.Logger) (t *telemetry, err error) {
-	t = &telemetry{changes: newChangeLog(log)}
+	t = &telemetry{changes: changes.NewLog(log)}
 	t.tracer, err = newTracer(ctx, c, log)
 	return t, err
 }
 
 // part is what that adds to a process.
 func (t *telemetry) part(store *kv.Store) part {
-	added := part{tasks: []loop.Task{{Name: "changes", Run: t.changes.run}}}
+	added := part{tasks: []loop.Task{{Name: "changes", Run: t.changes.Run}}}
 	if t.tracer != nil {
 		added.tasks = append(added.tasks, tracing(t.tracer, store))
 	}
@@ -78,20 +79,19 @@ func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 	}}
 }
 
-// traceCommits is ingest's hook; nil without a tracer.
-func traceCommits(tracer *obs.Tracer) func(revision int64, event, began time.Time, batch kv.Batch) {
-	if tracer == nil {
-		return nil
-	}
-	return func(revision int64, event, began time.Time, batch kv.Batch) {
-		tracer.Committed(revision, event, began, time.Now(), len(batch.Puts), len(batch.Deletes))
+// committed is ingest's hook.
+func (t *telemetry) committed(revision int64, event, began time.Time, batch kv.Batch) {
+	t.written.Add(revision, event, batch)
+	t.changes.Wrote(revision, event, batch)
+	if t.tracer != nil {
+		t.tracer.Committed(revision, event, began, time.Now(), len(batch.Puts), len(batch.Deletes))
 	}
 }
 
 // tracePlans is plan's hook.
-func tracePlans(tracer *obs.Tracer, changes *changeLog) func(revision int64, path plan.Path, began time.Time, edits, moved int) {
+func tracePlans(tracer *obs.Tracer, log *changes.Log) func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
-		changes.planned(revision, path, moved)
+		log.Planned(revision, path, moved)
 		if tracer == nil {
 			return
 		}

@@ -61,14 +61,20 @@ type Edit struct{ File, Text, By string }
 // which also names the build. The test ends where a file does not have the text that is replaced.
 func Changed(t failer, name string, edits ...Edit) string {
 	t.Helper()
-	dir, err := changed(name, edits)
+	return ChangedProgram(t, "navarchd", name, edits...)
+}
+
+// ChangedProgram is the same for another program; two programs of one version need two names.
+func ChangedProgram(t failer, program, name string, edits ...Edit) string {
+	t.Helper()
+	dir, err := changed(program, name, edits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, "navarchd")
+	return filepath.Join(dir, program)
 }
 
-func changed(name string, edits []Edit) (dir string, err error) {
+func changed(program, name string, edits []Edit) (dir string, err error) {
 	dir, unlock, err := folder(name)
 	if err != nil {
 		return "", err
@@ -101,7 +107,7 @@ func changed(name string, edits []Edit) (dir string, err error) {
 	if err = errors.Join(err, os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", fmt.Errorf("programs for tests: %w", err)
 	}
-	return dir, compile(dir, asMade, "-tags=grpcnotrace", "-ldflags=-s -w -X navarch.io/navarch/store/obs.Version="+name, "-overlay="+overlay, module+"cmd/navarchd")
+	return dir, compile(dir, asMade, "-tags=grpcnotrace", "-ldflags=-s -w -X navarch.io/navarch/store/obs.Version="+name, "-overlay="+overlay, module+"cmd/"+program)
 }
 
 // build makes out/programs/<kind>.

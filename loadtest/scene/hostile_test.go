@@ -40,7 +40,7 @@ func TestHostileTells(t *testing.T) {
 		}
 	}
 	notes := strings.Join(s.result.Notes, "\n")
-	for _, want := range []string{`at the server: 4 streams of good proxies ended: Unavailable, for example "too slow"`, "at a sink: 1 ", "Attack claims: 7 tries (answered 3)"} {
+	for _, want := range []string{`at the server: 4 streams of good proxies ended: Unavailable, for example "too slow"`, "at a sink: 1 ", "Attack impersonation: 7 tries (answered 3)"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in:\n%s", want, notes)
 		}

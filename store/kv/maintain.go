@@ -27,6 +27,8 @@ type Size struct {
 	InUse int64 // of it, by history that was not compacted and by what is current
 	Quota int64 // at which etcd stops writing; 0: it does not say (before 3.6)
 	Full  bool  // it has stopped
+
+	Revision int64 // of the store, when it was asked
 }
 
 // Filling says whether the database has used 80 % of its quota.
@@ -45,8 +47,9 @@ func (s *Store) Size(ctx context.Context) (size Size, err error) {
 		}
 		answered = true
 		if full := size.Full; status.DbSize > size.File {
-			size = Size{File: status.DbSize, InUse: status.DbSizeInUse, Quota: status.DbSizeQuota, Full: full}
+			size = Size{File: status.DbSize, InUse: status.DbSizeInUse, Quota: status.DbSizeQuota, Full: full, Revision: size.Revision}
 		}
+		size.Revision = max(size.Revision, status.Header.GetRevision())
 		for _, text := range status.Errors {
 			size.Full = size.Full || strings.Contains(text, pb.AlarmType_NOSPACE.String())
 		}
@@ -55,6 +58,18 @@ func (s *Store) Size(ctx context.Context) (size Size, err error) {
 		return size, nil
 	}
 	return size, err
+}
+
+// Keeps says whether etcd still has its history at a revision: nothing has compacted that.
+func (s *Store) Keeps(ctx context.Context, revision int64) (bool, error) {
+	_, err := s.client.Get(ctx, s.LeaderPath()+"/", clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(revision)) // what every role may read
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("history at revision %d: %w", revision, err)
+	}
+	return true, nil
 }
 
 // Compact drops all history before a revision, and returns when that is done. That it was done before is no error.

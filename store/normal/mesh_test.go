@@ -99,8 +99,8 @@ http:
 - route: [{destination: {host: web, port: {number: 81}}}]`))
 	add("elsewhere", istio("VirtualService", "{hosts: [web], gateways: [gw], http: [{route: [{destination: {host: web}}]}]}"))
 	want := []string{
-		"DestinationRule shop/rule2: spec.host: host \"web.shop.svc.cluster.local\" has the older DestinationRule shop/rule too",
 		"DestinationRule shop/orphan: spec.host: no service has host \"nobody.shop.svc.cluster.local\"",
+		"DestinationRule shop/rule2: spec.host: host \"web.shop.svc.cluster.local\" has the older DestinationRule shop/rule too",
 		"ServiceEntry shop/web: spec.hosts: host \"web.shop.svc.cluster.local\" is claimed by the older Service shop/web of the same namespace",
 		"VirtualService shop/later: spec.hosts: host \"web.shop.svc.cluster.local\" is claimed by the older VirtualService shop/good",
 		"VirtualService shop/later: spec.http[0].mirror.host: no service has host \"nobody.shop",

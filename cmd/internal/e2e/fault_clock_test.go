@@ -2,17 +2,104 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/store/loopback"
 )
 
 // fastBinary is a build of navarchd whose clock is 25 hours fast, so that by it every certificate has ended.
 func fastBinary(t testing.TB) string {
 	t.Helper()
-	return programs.Changed(t, "fast", programs.Edit{File: "cmd/navarchd/authority.go", Text: "Time { return time.Now() }", By: "Time { return time.Now().Add(25 * time.Hour) }"})
+	return clockBinary(t, "fast", "25 * time.Hour")
+}
+
+// clockBinary is a build of navarchd whose clock is ahead of this machine's.
+func clockBinary(t testing.TB, name, ahead string) string {
+	t.Helper()
+	return programs.Changed(t, name, programs.Edit{File: "cmd/navarchd/authority.go", Text: "Time { return time.Now() }", By: "Time { return time.Now().Add(" + ahead + ") }"})
+}
+
+// clockCtl is a build of navarchctl whose clock is ahead of this machine's: it compares that with the replicas', as they do.
+func clockCtl(t testing.TB, name, ahead string) string {
+	t.Helper()
+	return programs.ChangedProgram(t, "navarchctl", name, programs.Edit{File: "store/clock/clock.go", Text: "cfg.Wall = time.Now", By: "cfg.Wall = func() time.Time { return time.Now().Add(" + ahead + ") }"})
+}
+
+// A root and a revocation list are published while clocks are ten minutes off, in either direction (issue 12, item 15): both arrive at the
+// Envoys, their agents, whose clocks are right, accept them, and what is good is not refused before, meanwhile or after. What is revoked is.
+// Where all processes are off, they sign; where the replica is that proxies are connected to, it signs nothing, and has its own certificate
+// from the two others.
+func TestFaultClocksTenMinutesOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		way, ahead string
+		all        bool
+	}{
+		"one ahead": {"ahead", "10 * time.Minute", false}, "one behind": {"behind", "-10 * time.Minute", false},
+		"all ahead": {"ahead", "10 * time.Minute", true}, "all behind": {"behind", "-10 * time.Minute", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parallel(t)
+			at := loopback.NetFor(t)
+			seenBy(t, at+".2:9080")
+			s := newSealable(t)
+			write(t, s.dir, "mesh.yaml", strings.ReplaceAll(shopMesh, someNet, at))
+			write(t, s.dir, "peers.yaml", peers("STRICT"))
+			write(t, s.dir, "rule.yaml", strings.ReplaceAll(oneEach, someNet, at))
+			wrong := clockBinary(t, "clock-"+c.way, c.ahead)
+			signer, ctl := navarchd(t), binary(t, "navarchctl")
+			if c.all {
+				signer, ctl = wrong, clockCtl(t, "ctl-clock-"+c.way, c.ahead)
+			}
+			run := func(program string, more ...string) *daemon {
+				t.Helper()
+				return startProgram(t, program, s.env, append(slices.Clone(s.flags), more...)...)
+			}
+			right := run(signer, "--roles=ingest,ca")
+			eventually(t, patience, right.ready)
+			roots := s.trust()
+			second := run(signer, "--roles=ingest,ca")
+			eventually(t, patience, second.ready)
+			off := run(wrong, "--roles=xds,ca", "--ca-peers", right.secure+","+second.secure)
+			if !c.all {
+				off.said(t, 1, "nothing is signed here", "the clock of this machine is", c.way+" ") // "ahead of", or "behind the"
+			}
+			eventually(t, patience, s.enrolment(off).answers(off))
+			if _, err := s.sign(off); !c.all && err == nil {
+				t.Error("it signs")
+			}
+			ca := func(args ...string) string {
+				t.Helper()
+				out, err := exec.Command(ctl, append(append([]string{"ca"}, args...), s.flags[:4]...)...).CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				return string(out)
+			}
+			agents := map[string]proxy{}
+			for name, ip := range map[string]string{"client": at + ".1", "other": at + ".3", "server": at + ".2"} {
+				agents[name] = runAgent(t, off, s.data, roots, name, ip, "--ca-address", right.secure)
+			}
+			served, good := flows(at+".1:8000", "client"), flows(at+".3:8000", "other")
+			eventually(t, patience, served)
+			eventually(t, patience, good)
+			rootsArrive(t, agents, func() { ca("rotate") }, good)
+			certificateRevoked(t, ca, agents["other"], agents["server"], func() error {
+				if code, _, err := call(at + ".3:8000"); err != nil || code != 503 {
+					return fmt.Errorf("the revoked client: %d %v, want 503", code, err)
+				}
+				return nil
+			}, good)
+			if err := served(); err != nil {
+				t.Errorf("who was not revoked: %v", err)
+			}
+		})
+	}
 }
 
 // A third replica whose clock is 25 hours fast starts during a rotation: it says so, signs nothing, and does not end the rotation, which

@@ -36,7 +36,9 @@ type sealable struct {
 	env    []string // of its replicas
 }
 
-func newSealable(t *testing.T) *sealable {
+func newSealable(t *testing.T) *sealable { return sealableIn(t, kvtest.Start(t)) }
+
+func sealableIn(t *testing.T, etcd *kvtest.Server) *sealable {
 	t.Helper()
 	s := &sealable{t: t, kms: kmstest.Start(t), data: t.TempDir(), dir: folder(t)}
 	issuer, err := attest.Local(s.data)
@@ -49,7 +51,7 @@ func newSealable(t *testing.T) *sealable {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.flags = []string{"--etcd-endpoints", kvtest.Start(t).Endpoint(), "--kek", "kms:" + s.kms.Socket(), "--token-issuer", issuer.Name(), "--token-keys", keys,
+	s.flags = []string{"--etcd-endpoints", etcd.Endpoint(), "--kek", "kms:" + s.kms.Socket(), "--token-issuer", issuer.Name(), "--token-keys", keys,
 		"--token-file", own, "--config-dir", s.dir, "--leader-lease", lease}
 	return s
 }

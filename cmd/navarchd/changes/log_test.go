@@ -1,4 +1,4 @@
-package main
+package changes
 
 import (
 	"bytes"
@@ -18,12 +18,11 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/object"
 )
 
 // changing is a replica that has what it began with, and its log.
 type changing struct {
-	*changeLog
+	*Log
 	t       *testing.T
 	out     bytes.Buffer
 	now     *mirror.Snapshot
@@ -33,9 +32,9 @@ type changing struct {
 func startChanging(t *testing.T) *changing {
 	t.Helper()
 	c := &changing{t: t}
-	c.changeLog = newChangeLog(slog.New(slog.NewTextHandler(&c.out, nil)))
-	c.serves(&pool.Pool{}, c.waiting.Load)
-	go func() { _ = c.run(t.Context()) }()
+	c.Log = NewLog(slog.New(slog.NewTextHandler(&c.out, nil)))
+	c.Serves(&pool.Pool{}, c.waiting.Load)
+	go func() { _ = c.Run(t.Context()) }()
 	c.now = mirror.Empty()
 	c.edit(1, "first")
 	if got := c.said(); !strings.Contains(got, "configuration is complete") || !strings.Contains(got, `objects="Sidecar 1"`) {
@@ -56,7 +55,7 @@ func (c *changing) edit(revision int64, names ...string) {
 	}
 	change := c.now.Apply(revision, puts, nil)
 	change.Committed, c.now = time.Now(), change.New
-	c.published(change)
+	c.Published(change)
 }
 
 func (c *changing) said() string {
@@ -71,18 +70,18 @@ func TestOneChangeIsOneLine(t *testing.T) {
 		c := startChanging(t)
 		event := time.Now()
 		time.Sleep(30 * time.Millisecond)
-		c.wrote(7, event, kv.Batch{})
+		c.Wrote(7, event, kv.Batch{})
 		c.edit(7, "a", "b", "c", "d", "e", "f")
 		time.Sleep(time.Second)
 		if got := c.said(); got != "" {
 			t.Errorf("before it was planned: %s", got)
 		}
-		c.planned(7, plan.Slow, 2)
-		c.acknowledged(xds.Cluster, "old", 6) // of a proxy that lags
-		c.acknowledged(xds.Cluster, "p1", 7)
+		c.Planned(7, plan.Slow, 2)
+		c.Acknowledged(xds.Cluster, "old", 6) // of a proxy that lags
+		c.Acknowledged(xds.Cluster, "p1", 7)
 		time.Sleep(100 * time.Millisecond)
-		c.acknowledged(xds.Route, "p1", 7)
-		c.acknowledged(xds.Route, "p2", 7)
+		c.Acknowledged(xds.Route, "p1", 7)
+		c.Acknowledged(xds.Route, "p2", 7)
 		time.Sleep(time.Second)
 		got := c.said()
 		for _, want := range []string{`msg="configuration applied"`, "revision=7", "changes=1", "proxies=2", "acknowledged=2", `responses="CDS 1, RDS 2"`, "took=1.13s",
@@ -95,7 +94,7 @@ func TestOneChangeIsOneLine(t *testing.T) {
 			t.Errorf("not one line:\n%s", got)
 		}
 		c.edit(8, "a")
-		c.planned(8, plan.Slow, 1)
+		c.Planned(8, plan.Slow, 1)
 		c.waiting.Store(true) // the proxy does not get its turn
 		time.Sleep(10 * time.Second)
 		if got := c.said(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "is being applied") {
@@ -114,8 +113,8 @@ func TestWorkloadsAreNoConfiguration(t *testing.T) {
 		}
 		change := c.now.Apply(7, []model.Record{pod}, nil)
 		change.Committed = time.Now()
-		c.published(change)
-		c.planned(7, plan.Fast, 0)
+		c.Published(change)
+		c.Planned(7, plan.Fast, 0)
 		time.Sleep(time.Second)
 		if got := c.said(); !strings.Contains(got, "configuration applied") || !strings.Contains(got, "Workload shop/web-1") {
 			t.Errorf("after the plan of endpoints: %q", got)
@@ -136,8 +135,8 @@ func withoutEnd(t *testing.T, rate int) {
 	c := startChanging(t)
 	for i := range int64(seconds * rate) {
 		c.edit(i+2, fmt.Sprint("s", i%3000))
-		c.planned(i+2, plan.Slow, 1)
-		c.acknowledged(xds.Cluster, "p", i+2)
+		c.Planned(i+2, plan.Slow, 1)
+		c.Acknowledged(xds.Cluster, "p", i+2)
 		time.Sleep(time.Second / time.Duration(rate))
 	}
 	time.Sleep(10 * time.Second)
@@ -155,45 +154,4 @@ func withoutEnd(t *testing.T, rate int) {
 	if lines := strings.Count(got, "\n"); lines > 2*(seconds+1) || lines < 5 || sum != seconds*rate {
 		t.Errorf("at %d a second: %d lines for %d s, of %d changes, want %d", rate, lines, seconds, sum, seconds*rate)
 	}
-}
-
-// A problem is a line when it appears and one when it is over, also where there are more than anybody reads.
-func TestProblemsAreLoggedOnce(t *testing.T) {
-	var out bytes.Buffer
-	l := &problemLog{log: slog.New(slog.NewTextHandler(&out, nil))}
-	now := time.Unix(1e6, 0)
-	step := func(problems ...object.Problem) string {
-		defer out.Reset()
-		now = now.Add(time.Second)
-		l.step(now, problems)
-		return out.String()
-	}
-	bad := object.Problem{ID: object.ID{Kind: "VirtualService", Namespace: "shop", Name: "web"}, Location: "web.yaml", Field: "spec.hosts", Message: "is empty"}
-	if got := step(bad); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=WARN msg="problem with the configuration" object="VirtualService shop/web" field=spec.hosts location=web.yaml problem="is empty"`) {
-		t.Errorf("it appears: %s", got)
-	}
-	if got := step(bad); got != "" {
-		t.Errorf("it stays: %s", got)
-	}
-	if got := step(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "is over") || !strings.Contains(got, "shop/web") {
-		t.Errorf("it is over: %s", got)
-	}
-	lines := 0
-	for i := range 100 {
-		var many []object.Problem
-		for j := range 500 {
-			many = append(many, object.Problem{Message: fmt.Sprint(i, j)})
-		}
-		lines += strings.Count(step(many...), "\n")
-	}
-	if lines > problemBurst+100 {
-		t.Errorf("%d lines in 100 s", lines)
-	}
-	step()
-	for range problemBurst {
-		if got := step(); strings.Contains(got, "/debug/problems lists") {
-			return
-		}
-	}
-	t.Error("it is not said that more happened than was logged")
 }

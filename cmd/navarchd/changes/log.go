@@ -1,4 +1,8 @@
-package main
+// Package changes follows each change of configuration through one process, from its event to the last acknowledgement: a line in the log,
+// when revisions were committed, and the newest commits for who measures from outside.
+//
+// Owns: what is on its way, and a bounded list of the newest commits.  Reads: what is built, by the pool's counters.  Never: decides anything.
+package changes
 
 import (
 	"context"
@@ -18,11 +22,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// changeLog writes one line for each change of configuration: what it was, what was built for it, how many proxies it
+// Log writes one line for each change of configuration: what it was, what was built for it, how many proxies it
 // concerned, and how long it took from the event to the last acknowledgement. Changes that come while one is on its way are
 // summed up in its line, so there are at most two lines in a second however many changes there are. All methods may be called
 // from any goroutine.
-type changeLog struct {
+type Log struct {
 	log   *slog.Logger
 	built func() buildCounts // so far; nil: this process serves no proxies, and a change is done when it is written
 	busy  func() bool        // proxies wait for their turn; called with built only
@@ -72,12 +76,12 @@ const (
 	changesLookAt = 50 * time.Millisecond
 )
 
-func newChangeLog(log *slog.Logger) *changeLog {
-	return &changeLog{log: log, wake: make(chan struct{}, 1), seed: maphash.MakeSeed()}
+func NewLog(log *slog.Logger) *Log {
+	return &Log{log: log, wake: make(chan struct{}, 1), seed: maphash.MakeSeed()}
 }
 
-// serves says that changes are done when proxies have them.
-func (c *changeLog) serves(pool *pool.Pool, busy func() bool) {
+// Serves says that changes are done when proxies have them.
+func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	c.busy = busy
 	c.built = func() (n buildCounts) {
 		for t := range xds.NumTypes {
@@ -88,8 +92,8 @@ func (c *changeLog) serves(pool *pool.Pool, busy func() bool) {
 	}
 }
 
-// run writes the lines until the context ends.
-func (c *changeLog) run(ctx context.Context) error {
+// Run writes the lines until the context ends.
+func (c *Log) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-c.wake:
@@ -109,7 +113,7 @@ func (c *changeLog) run(ctx context.Context) error {
 }
 
 // begin is the change that is on its way, or a new one. Called with the lock held.
-func (c *changeLog) begin(now, began time.Time, revision int64) *change {
+func (c *Log) begin(now, began time.Time, revision int64) *change {
 	if c.open == nil {
 		c.open = &change{began: began, opened: now, first: revision, objects: map[model.Key]struct{}{}, acknowledged: map[uint64]struct{}{}}
 		if c.built != nil {
@@ -137,8 +141,8 @@ func (ch *change) touches(key model.Key) {
 	}
 }
 
-// wrote is ingest's: a batch of this process was committed.
-func (c *changeLog) wrote(revision int64, event time.Time, batch kv.Batch) {
+// Wrote is ingest's: a batch of this process was committed.
+func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -163,8 +167,8 @@ func (c *changeLog) wrote(revision int64, event time.Time, batch kv.Batch) {
 	}
 }
 
-// published is the mirror's: there is another snapshot.
-func (c *changeLog) published(m mirror.Change) {
+// Published is the mirror's: there is another snapshot.
+func (c *Log) Published(m mirror.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mirrored = m.New.Revision()
@@ -197,8 +201,8 @@ func (c *changeLog) published(m mirror.Change) {
 	}
 }
 
-// planned is plan's.
-func (c *changeLog) planned(revision int64, path plan.Path, moved int) {
+// Planned is plan's.
+func (c *Log) Planned(revision int64, path plan.Path, moved int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ch := c.open
@@ -212,8 +216,8 @@ func (c *changeLog) planned(revision int64, path plan.Path, moved int) {
 	ch.proxies = max(ch.proxies, moved)
 }
 
-// acknowledged is push/serve's.
-func (c *changeLog) acknowledged(t xds.Type, node string, revision int64) {
+// Acknowledged is push/serve's.
+func (c *Log) Acknowledged(t xds.Type, node string, revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ch := c.open
@@ -229,7 +233,7 @@ func (c *changeLog) acknowledged(t xds.Type, node string, revision int64) {
 }
 
 // step writes the line of what is done; false: nothing is on its way.
-func (c *changeLog) step(now time.Time) (open bool) {
+func (c *Log) step(now time.Time) (open bool) {
 	c.mu.Lock()
 	ch := c.open
 	if ch == nil {
@@ -247,7 +251,7 @@ func (c *changeLog) step(now time.Time) (open bool) {
 	return false
 }
 
-func (c *changeLog) write(ch *change, done bool) {
+func (c *Log) write(ch *change, done bool) {
 	objects := strings.Join(ch.names, ", ")
 	switch more := len(ch.objects) - len(ch.names); {
 	case len(ch.objects) == maxObjects:
@@ -267,7 +271,7 @@ func (c *changeLog) write(ch *change, done bool) {
 		}
 		after := c.built()
 		line = append(line, obs.KeyBuilt, after.since(ch.before), obs.KeyProxies, ch.proxies, obs.KeyAcknowledged, len(ch.acknowledged),
-			obs.KeyResponses, amounts(ch.responses[:], func(t int) string { return xds.Type(t).String() }))
+			obs.KeyResponses, Amounts(ch.responses[:], func(t int) string { return xds.Type(t).String() }))
 	}
 	c.log.Info(message, append(line, obs.KeyTook, last.Sub(ch.began).Round(time.Millisecond/10))...)
 }
@@ -277,7 +281,7 @@ func (b buildCounts) since(before buildCounts) string {
 	for t := range b.types {
 		b.types[t] -= before.types[t]
 	}
-	all := amounts(b.types[:], func(t int) string { return xds.Type(t).Noun() })
+	all := Amounts(b.types[:], func(t int) string { return xds.Type(t).Noun() })
 	if n := b.fragments - before.fragments; n > 0 {
 		all = strings.TrimPrefix(fmt.Sprintf("%s, virtual host %d", all, n), ", ")
 	}
@@ -291,11 +295,11 @@ func snapshotCounts(s *mirror.Snapshot) string {
 	for i, kind := range kinds {
 		counts[i] = s.Len(kind)
 	}
-	return amounts(counts, func(i int) string { return kinds[i].String() })
+	return Amounts(counts, func(i int) string { return kinds[i].String() })
 }
 
-// amounts lists what is there of a list of counts: "Service 3, Sidecar 1".
-func amounts[N int | int64](counts []N, name func(i int) string) string {
+// Amounts lists what is there of a list of counts: "Service 3, Sidecar 1".
+func Amounts[N int | int64](counts []N, name func(i int) string) string {
 	var parts []string
 	for i, n := range counts {
 		if n > 0 {

@@ -1,7 +1,6 @@
-package main
+package changes
 
 import (
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -10,17 +9,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-var quiet = slog.New(slog.DiscardHandler)
-
 // The page of commits holds the newest, oldest first, and no more than a few.
 func TestWrittenIsBounded(t *testing.T) {
-	var w written
-	hook := w.hook(nil, newChangeLog(quiet))
+	var w Written
+	hook := w.Add
 	began := time.Now()
 	for i := range int64(maxCommits + 10) {
-		hook(i, began, began, kv.Batch{Deletes: []model.Key{{Name: "x"}}})
+		hook(i, began, kv.Batch{Deletes: []model.Key{{Name: "x"}}})
 	}
-	all := w.list()
+	all := w.List()
 	if len(all) != maxCommits || all[0].Revision != 10 || all[maxCommits-1].Revision != maxCommits+9 {
 		t.Errorf("%d commits from %+v", len(all), all[0])
 	}

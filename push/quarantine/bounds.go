@@ -1,0 +1,38 @@
+package quarantine
+
+// admits says whether a reporter may be counted in one more group: it has not refused too much.
+func (s *State) admits(e *entry, r Report) bool {
+	has := e.groupsOf(r.Reporter)
+	return has < maxOfEnvoys && (has > 0 || s.room(r))
+}
+
+// room says whether an identity, and the credential that it has shown, may be counted in one more entry.
+func (s *State) room(r Report) bool {
+	return s.refused[r.Reporter] < maxOfReporter && s.shares[r.Credential] < maxOfShare
+}
+
+// charge counts an identity in one more entry, and the credential that it has shown.
+func (s *State) charge(e *entry, r Report) {
+	s.refused[r.Reporter]++
+	if r.Credential == (Credential{}) {
+		return
+	}
+	s.shares[r.Credential]++
+	if e.charged == nil {
+		e.charged = map[Reporter]Credential{}
+	}
+	e.charged[r.Reporter] = r.Credential
+}
+
+// discharge is the inverse.
+func (s *State) discharge(e *entry, by Reporter) {
+	if s.refused[by]--; s.refused[by] == 0 {
+		delete(s.refused, by)
+	}
+	if c, is := e.charged[by]; is {
+		delete(e.charged, by)
+		if s.shares[c]--; s.shares[c] == 0 {
+			delete(s.shares, c)
+		}
+	}
+}
