@@ -93,10 +93,10 @@ fuzz: ## every fuzz target for FUZZTIME (20s) each
 		done; \
 	done
 
-load: $(if $(filter faults,$(S)),load-faults,load-suite) ## the standard load suite (five minutes; S=suite or scenarios), report in out/load; S=faults: faults at full size; S=hostile, preauth, account: attacks, and a missed target fails
+load: $(if $(filter faults,$(S)),load-faults,load-suite) ## the standard load suite (five minutes; S=suite or scenarios), report in out/load; S=faults: faults at full size; S=hostile, preauth, account: attacks, and a missed target fails; S=kube: a real API server, too
 
-load-suite: build
-	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load $(if $(filter hostile preauth account,$(S)),--strict)
+load-suite: build $(if $(filter kube%,$(S)),kube-tools)
+	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load $(if $(filter hostile preauth account kube%,$(S)),--strict)
 
 # What a control loop on machine load is worth, on the figure of the fault that it was made for (package comments of shard/place, push/fanout,
 # cmd/navarchd/memory): RUNS runs without it and with it, in turns, and the medians of both.

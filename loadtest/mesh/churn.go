@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ type Edit struct {
 	// Record is what a change of readiness writes, as the page of commits names it: kind/namespace/name; empty: not known.
 	Record string
 
-	dir   string
+	put   func([]file) (time.Time, error)
 	files []file
 }
 
@@ -49,7 +50,7 @@ func (e Edit) Files() []string {
 
 // Apply does the edit, and returns when the first file was in its place.
 func (e Edit) Apply() (time.Time, error) {
-	at, err := put(e.dir, e.files)
+	at, err := e.put(e.files)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", e.What, err)
 	}
@@ -63,7 +64,24 @@ type Churn struct {
 	dir      string
 	states   map[*service]*state
 	narrowed map[*namespace]bool
-	rolled   int // pods made by rolling deploys
+	rolled   int                                                // pods made by rolling deploys
+	by       func(iter.Seq2[string, []byte]) (time.Time, error) // nil: into the folder
+}
+
+// By has edits written by somebody else than the folder: path and content of each file, in order; it returns when the first was there.
+func (c *Churn) By(put func(files iter.Seq2[string, []byte]) (time.Time, error)) { c.by = put }
+
+func (c *Churn) put(files []file) (time.Time, error) {
+	if c.by == nil {
+		return put(c.dir, files)
+	}
+	return c.by(func(yield func(string, []byte) bool) {
+		for _, f := range files {
+			if !yield(f.path, f.data) {
+				return
+			}
+		}
+	})
 }
 
 // NewChurn starts with the folder as written.
@@ -101,7 +119,7 @@ func (c *Churn) ToggleReadiness(k int) Edit {
 	s, st := c.of(k)
 	last := len(st.pods) - 1
 	st.unready[last] = !st.unready[last]
-	e := Edit{What: "endpoint edit of " + s.host(), dir: c.dir, files: []file{c.endpoints(s, st)},
+	e := Edit{What: "endpoint edit of " + s.host(), put: c.put, files: []file{c.endpoints(s, st)},
 		Expect: assignments(s.clusters(st.pods[last].version), c.seers(s))}
 	if c.mesh.Settings.Form != Istio {
 		e.Record = "Endpoints/" + s.space.name + "/" + s.name + "-slice"
@@ -123,13 +141,13 @@ func (c *Churn) Port(k int) Edit {
 			names = append(names, name)
 		}
 	}
-	return Edit{What: "port of the endpoints of " + s.host(), dir: c.dir, files: []file{c.endpoints(s, st)}, Expect: assignments(names, c.seers(s))}
+	return Edit{What: "port of the endpoints of " + s.host(), put: c.put, files: []file{c.endpoints(s, st)}, Expect: assignments(names, c.seers(s))}
 }
 
 // VirtualServices gives each of these services the next edition of its VirtualService (its first, where it has none), in
 // one change of one folder.
 func (c *Churn) VirtualServices(ks ...int) Edit {
-	e := Edit{What: fmt.Sprintf("%d VirtualServices", len(ks)), dir: c.dir}
+	e := Edit{What: fmt.Sprintf("%d VirtualServices", len(ks)), put: c.put}
 	for _, k := range ks {
 		s, st := c.of(k)
 		st.edition++
@@ -148,7 +166,7 @@ func (c *Churn) Tune(k int) (Edit, bool) {
 	st.tuned++
 	names := s.clusters("v1", "v2")
 	slices.Sort(names)
-	return Edit{What: "DestinationRule of " + s.host(), dir: c.dir, files: []file{s.destinationRule(*st)},
+	return Edit{What: "DestinationRule of " + s.host(), put: c.put, files: []file{s.destinationRule(*st)},
 		Expect: []Expect{{Type: xds.Cluster, Names: names, Namespaces: c.seers(s)}}}, true
 }
 
@@ -164,7 +182,7 @@ func (c *Churn) Roll(k int) []Edit {
 		fresh.address = nth(rolledNet, c.rolled)
 		st.pods[i] = fresh
 		delete(st.unready, i)
-		e := Edit{What: fmt.Sprintf("deploy of %s, pod %d of %d", s.host(), i+1, len(st.pods)), dir: c.dir,
+		e := Edit{What: fmt.Sprintf("deploy of %s, pod %d of %d", s.host(), i+1, len(st.pods)), put: c.put,
 			Gone: []Workload{s.workload(old, labels)}, Come: []Workload{s.workload(fresh, labels)},
 			Expect: assignments(s.clusters(old.version), c.seers(s))}
 		if c.mesh.Settings.Form != Istio {
@@ -192,7 +210,7 @@ func (c *Churn) Sidecar(name string) (Edit, error) {
 	}
 	slices.Sort(names)
 	who := []string{name}
-	e := Edit{What: "Sidecar of " + name, dir: c.dir, files: []file{space.sidecarFile(c.narrowed[space])},
+	e := Edit{What: "Sidecar of " + name, put: c.put, files: []file{space.sidecarFile(c.narrowed[space])},
 		Expect: []Expect{{Type: xds.Cluster, Names: names, Removed: c.narrowed[space], Namespaces: who}}}
 	e.Expect = append(e.Expect, Expect{Type: xds.Route, Names: []string{fmt.Sprint(httpPort)}, Namespaces: who})
 	return e, nil
@@ -202,6 +220,6 @@ func (c *Churn) Sidecar(name string) (Edit, error) {
 func (c *Churn) Policy(k int) Edit {
 	s, st := c.of(k)
 	st.policy++
-	return Edit{What: "AuthorizationPolicy of " + s.host(), dir: c.dir, files: []file{s.authorization(*st)},
+	return Edit{What: "AuthorizationPolicy of " + s.host(), put: c.put, files: []file{s.authorization(*st)},
 		Expect: []Expect{{Type: xds.Listener, Names: []string{xds.VirtualInbound}, Namespaces: []string{s.space.name}, Workload: s.name}}}
 }

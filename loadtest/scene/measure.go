@@ -87,6 +87,9 @@ func (f *effects) add(o proxy.Outcome, toCommit, cpu time.Duration, traffic prox
 
 // committed is when an edit was committed; where the server does not tell, that is when it was made.
 func (s *stage) committed(edited time.Time) time.Time {
+	if s.cluster != nil {
+		return edited // the API server's answer
+	}
 	at, ok := s.writer.committed(s.ctx, edited)
 	if !ok {
 		s.note("The server has no page %s: times from the commit are from the edit of the file instead.", commitsPage)

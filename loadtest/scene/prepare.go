@@ -41,23 +41,40 @@ func (s *stage) prepare() error {
 	}
 	s.churn = mesh.NewChurn(s.mesh, s.dir)
 	if s.Navarchd == "" {
-		s.servers, s.measured = s.Servers, s.Servers
-		s.writer = s.Servers[0]
-		for _, one := range s.Servers {
-			if _, err := gauge.ReadProcess(one.PID); one.PID != 0 && err != nil {
-				return fmt.Errorf("%s: %w", one.Name, err)
-			}
-		}
-		s.result.Replicas, s.result.MTLS = len(s.servers), s.TLS.on()
-		return s.await("reading the world", s.settled)
+		return s.take()
 	}
+	if err := s.plane(base); err != nil {
+		return err
+	}
+	return s.start(base, settings.MTLS)
+}
+
+// take has servers measured that somebody else has started.
+func (s *stage) take() error {
+	s.servers, s.measured = s.Servers, s.Servers
+	s.writer = s.Servers[0]
+	for _, one := range s.Servers {
+		if _, err := gauge.ReadProcess(one.PID); one.PID != 0 && err != nil {
+			return fmt.Errorf("%s: %w", one.Name, err)
+		}
+	}
+	s.result.Replicas, s.result.MTLS = len(s.servers), s.TLS.on()
+	return s.await("reading the world", s.settled)
+}
+
+// start starts the servers, with their files below base.
+func (s *stage) start(base string, mtls bool) error {
 	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env, flags: s.scenario.flags}
-	if err := s.secure(base, settings.MTLS); err != nil {
+	if err := s.secure(base, mtls); err != nil {
 		return err
 	}
 	n := max(1, s.Replicas, s.scenario.Replicas)
-	s.result.Replicas, s.result.MTLS = n, settings.MTLS
+	s.result.Replicas, s.result.MTLS = n, mtls
+	if s.cluster != nil {
+		s.starter.kubeconfig = s.cluster.Kubeconfig()
+	}
 	s.enter("starting the servers")
+	started, err := time.Now(), error(nil)
 	s.writer, s.servers, err = s.starter.cluster(n)
 	s.mu.Lock()
 	s.measured = s.starter.all
@@ -65,8 +82,14 @@ func (s *stage) prepare() error {
 	if err != nil {
 		return err
 	}
-	return s.await("reading the world", s.ready)
+	if err := s.await("reading the world", s.ready); err != nil || s.cluster == nil {
+		return err
+	}
+	s.row(rowKubeReady, "s", time.Since(started).Seconds())
+	return nil
 }
+
+func makeDir(dir string) error { return os.MkdirAll(dir, 0o755) }
 
 // secure has the servers speak TLS where the world wants it: with certificates of the harness, or with their own CA's.
 func (s *stage) secure(base string, on bool) error {

@@ -29,6 +29,7 @@ type Scenario struct {
 	flags      []string      // of the servers that are started, besides those of all
 	oneAccount bool          // all proxies are Pods of the first workload's account, each with a certificate of its own
 	pace       time.Duration // between two changes of endpoints while attackers go on; 0: quietPause
+	kube       bool          // the mesh is in a real API server, not in a folder
 	authority  bool          // proxies get their certificates from the servers' CA
 	attack     time.Duration // for how long attackers go on, at scale 1
 }
@@ -46,7 +47,7 @@ func (s Scenario) limit() time.Duration { return cmp.Or(s.Limit, 5*time.Minute) 
 
 // All are the scenarios, in the order in which a suite plays them.
 func All() []Scenario {
-	return slices.Concat(meshA, meshB, hardening)
+	return slices.Concat(meshA, meshB, hardening, kubernetes)
 }
 
 // Suites are the named sets. The standard one takes about five minutes on two quiet cores; full is everything.
@@ -54,7 +55,8 @@ var Suites = map[string][]string{
 	"world-a":  {"join", "virtualservice", "virtualservices-50", "endpoint", "reconnect"},
 	"world-b":  {"memory", "storm", "endpoint-10000", "route-10000", "rate", "slow", "neighbour", "kill", "scale", "roots", "fleet-20000", "restart-20000"},
 	"standard": {"join", "virtualservice", "virtualservices-50", "endpoint", "reconnect", "memory", "storm", "churn", "roots"},
-	"full":     Names(),
+	"kube":     namesOf(kubernetes),
+	"full":     namesOf(slices.Concat(meshA, meshB, hardening)), // those of a cluster need the programs of make kube-tools
 }
 
 // Find gives scenarios by the names of scenarios and suites.
@@ -79,9 +81,11 @@ func Find(names ...string) ([]Scenario, error) {
 }
 
 // Names are those of all scenarios.
-func Names() []string {
+func Names() []string { return namesOf(All()) }
+
+func namesOf(all []Scenario) []string {
 	var names []string
-	for _, s := range All() {
+	for _, s := range all {
 		names = append(names, s.Name)
 	}
 	return names

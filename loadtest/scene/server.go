@@ -37,16 +37,17 @@ type Server struct {
 
 // starter starts navarchd processes on loopback, and ends exactly those.
 type starter struct {
-	binary string
-	dir    string // of this scenario: data, logs
-	config string // the folder of YAML
-	ca     string // folder of certificates; empty: plain text
-	issuer string // folder of a key for tokens: the servers are the CA too, in place of ca; empty: they are not
-	etcd   []string
-	mesh   string
-	env    []string
-	flags  []string // besides ours
-	all    []*Server
+	binary     string
+	dir        string // of this scenario: data, logs
+	config     string // the folder of YAML
+	kubeconfig string // of the cluster that is read in place of config; empty: none
+	ca         string // folder of certificates; empty: plain text
+	issuer     string // folder of a key for tokens: the servers are the CA too, in place of ca; empty: they are not
+	etcd       []string
+	mesh       string
+	env        []string
+	flags      []string // besides ours
+	all        []*Server
 }
 
 // start runs one process. It listens on loopback only.
@@ -120,19 +121,16 @@ func launch(start func() error) error {
 // cluster starts n replicas: one process with everything in it, or one that writes and n that serve. The first result is
 // who writes.
 func (s *starter) cluster(n int) (writer *Server, replicas []*Server, err error) {
-	store := []string{"--data-dir", filepath.Join(s.dir, "data")}
-	if len(s.etcd) > 0 {
-		store = []string{"--etcd-endpoints", strings.Join(s.etcd, ",")}
-	}
+	store := append(s.store(), s.source()...)
 	if n == 1 {
 		roles := "ingest,xds"
 		if s.issuer != "" {
 			roles += ",ca"
 		}
-		one, err := s.start("navarchd", append(store, "--roles", roles, "--config-dir", s.config)...)
+		one, err := s.start("navarchd", append(store, "--roles", roles)...)
 		return one, []*Server{one}, err
 	}
-	if writer, err = s.start("ingest", append(store, "--roles", "ingest", "--config-dir", s.config)...); err != nil {
+	if writer, err = s.start("ingest", append(store, "--roles", "ingest")...); err != nil {
 		return nil, nil, err
 	}
 	for range n {
@@ -143,6 +141,22 @@ func (s *starter) cluster(n int) (writer *Server, replicas []*Server, err error)
 		replicas = append(replicas, one)
 	}
 	return writer, replicas, nil
+}
+
+// store says where etcd is.
+func (s *starter) store() []string {
+	if len(s.etcd) > 0 {
+		return []string{"--etcd-endpoints", strings.Join(s.etcd, ",")}
+	}
+	return []string{"--data-dir", filepath.Join(s.dir, "data")}
+}
+
+// source says where the configuration is.
+func (s *starter) source() []string {
+	if s.kubeconfig != "" {
+		return []string{"--kubeconfig", s.kubeconfig}
+	}
+	return []string{"--config-dir", s.config}
 }
 
 // replica starts one more that serves only. Where etcd is embedded, it is reached over the writer's socket.

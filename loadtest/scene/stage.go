@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"navarch.io/navarch/loadtest/cluster"
 	"navarch.io/navarch/loadtest/mesh"
 	"navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/loadtest/report"
@@ -74,7 +75,8 @@ type stage struct {
 	mesh     *mesh.Mesh
 	churn    *mesh.Churn
 	starter  *starter
-	writer   *Server // who writes, and tells of commits; nil: not known
+	cluster  *cluster.Cluster // nil: the world is in a folder
+	writer   *Server          // who writes, and tells of commits; nil: not known
 	servers  []*Server
 	measured []*Server // servers, and the writer
 	fleet    Fleet
@@ -128,6 +130,9 @@ func (s *stage) finish() error {
 	}
 	if s.starter != nil {
 		s.starter.stop()
+	}
+	if s.cluster != nil {
+		s.cluster.Close()
 	}
 	return failed
 }

@@ -36,7 +36,7 @@ type entry struct {
 type inventory struct {
 	normal       *normal.Normalizer
 	objects      map[object.ID]*entry
-	dependents   map[object.ID]map[object.ID]bool // Pod, Node, Namespace, Role -> objects that looked it up
+	dependents   map[object.ID]*set // Pod, Node, Namespace, Role -> objects that looked it up
 	pods         map[object.ID]*normal.Pod
 	nodes        map[object.ID]*normal.Node
 	namespaces   map[object.ID]*normal.Namespace
@@ -70,7 +70,7 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	if crashes == nil {
 		crashes = crash.New(nil)
 	}
-	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]map[object.ID]bool{},
+	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]*set{},
 		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
 		mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{},
 		references: newReferences(nil)}
@@ -213,7 +213,7 @@ func (w *inventory) setNetworks(networks *meshv1.MeshNetworks, touched map[objec
 }
 
 func (w *inventory) touch(of object.ID, touched map[object.ID]bool) {
-	for id := range w.dependents[of] {
+	for id := range w.dependents[of].each() {
 		touched[id] = true
 	}
 }
@@ -351,17 +351,17 @@ func (w *inventory) setProblems(id object.ID, e *entry, problems []object.Proble
 
 func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
 	for _, ref := range e.refs {
-		if delete(w.dependents[ref], id); len(w.dependents[ref]) == 0 {
+		if have := w.dependents[ref]; have != nil && have.remove(id) {
 			delete(w.dependents, ref)
 		}
 	}
 	for _, ref := range refs {
 		if w.dependents[ref] == nil {
-			w.dependents[ref] = map[object.ID]bool{}
+			w.dependents[ref] = &set{}
 		}
-		w.dependents[ref][id] = true
+		w.dependents[ref].add(id)
 	}
-	e.refs = refs
+	e.refs = slices.Clip(refs)
 }
 
 // problems is what is wrong with single objects, sorted. What it returned is not changed any more, neither by the caller.

@@ -82,7 +82,8 @@ var may = map[string][]string{
 	"loadtest/report":             {"loadtest/gauge"},
 	"loadtest/proxy":              {"loadtest/gauge"},
 	"loadtest/attack":             {"store/protowalk"},
-	"loadtest/scene":              {"loadtest/attack", "loadtest/gauge", "store/loopback", "loadtest/mesh", "loadtest/proxy", "loadtest/report"},
+	"loadtest/cluster":            {"deploy/testcluster/controlplane"},
+	"loadtest/scene":              {"loadtest/attack", "loadtest/cluster", "loadtest/gauge", "store/loopback", "loadtest/mesh", "loadtest/proxy", "loadtest/report"},
 	"shard/member":                {"store/kv", "shard/ring"},
 	"shard/level":                 {"store/kv", "shard/member"},
 	"shard/place":                 {"store/kv", "shard/ring", "shard/member"},
@@ -161,7 +162,7 @@ var testsMay = map[string][]string{
 var only = map[string][]string{
 	"go.etcd.io/etcd":              {"store/kv*", "store/lead"},
 	"github.com/fsnotify/fsnotify": {"store/source/files"},
-	"k8s.io/client-go":             {"store/apiserver", "store/source/kube", "deploy/testcluster*"},
+	"k8s.io/client-go":             {"store/apiserver", "store/source/kube", "deploy/testcluster*", "loadtest/cluster"},
 	"github.com/spf13/cobra":       {"cmd/*"},
 	"github.com/vishvananda":       {"deploy/testcluster*"},
 	"k8s.io/cri-streaming":         {"deploy/testcluster*"},

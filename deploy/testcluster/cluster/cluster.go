@@ -238,11 +238,16 @@ func (c *Cluster) Log() string {
 
 // Kubectl runs kubectl as administrator, and returns what it printed; the error has what it complained of.
 func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(c.tools, "bin", "kubectl"), append([]string{"--kubeconfig", c.Kubeconfig(), "--cache-dir", filepath.Join(c.dir, "kubectl")}, args...)...)
+	cmd := c.KubectlCommand(ctx, args...)
 	var out, wrong bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &wrong
 	if err := cmd.Run(); err != nil {
 		return out.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, wrong.String())
 	}
 	return out.String(), nil
+}
+
+// KubectlCommand is kubectl as administrator, not started yet.
+func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, filepath.Join(c.tools, "bin", "kubectl"), append([]string{"--kubeconfig", c.Kubeconfig(), "--cache-dir", filepath.Join(c.dir, "kubectl")}, args...)...)
 }

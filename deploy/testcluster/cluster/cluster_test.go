@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,6 +66,8 @@ func TestKubeCluster(t *testing.T) {
 			"probes":     func(t *testing.T) { probes(t, c) },
 			"deletion":   func(t *testing.T) { deletion(t, c) },
 			"job":        func(t *testing.T) { job(t, c) },
+			"user":       func(t *testing.T) { user(t, c) },
+			"forward":    func(t *testing.T) { forward(t, c) },
 			"autoscaler": func(t *testing.T) { autoscaler(t, c) },
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -185,6 +189,49 @@ func job(t *testing.T, c *cluster.Cluster) {
 	c.MustKubectl(t, "", "wait", "--for=condition=Complete", "--timeout=120s", "job/job")
 	if got := c.MustKubectl(t, "", "get", "pod", "-l", "job-name=job", "-o", "jsonpath={.items[*].status.containerStatuses[0].state.terminated.message}"); got != "done\n" {
 		t.Errorf("termination message %q", got)
+	}
+}
+
+// user: a program has its user and groups, may write to its output and to volumes, and knows its addresses.
+func user(t *testing.T, c *cluster.Cluster) {
+	if os.Geteuid() != 0 {
+		t.Skip("a user namespace has one user alone")
+	}
+	c.MustKubectl(t, "", "wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s", "pod/user")
+	addresses := c.MustKubectl(t, "", "get", "pod", "user", "-o", "jsonpath={.status.podIP} {.status.hostIP}")
+	if got, want := c.MustKubectl(t, "", "logs", "user"), "1337:1338 "+addresses+"\nuser1339\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// forward: kubectl port-forward carries connections to a Pod.
+func forward(t *testing.T, c *cluster.Cluster) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := c.KubectlCommand(ctx, "port-forward", "--address=127.0.0.1", "pod/client", ":8080")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait() //nolint:errcheck // it is killed
+	defer cancel()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _, _ := strings.Cut(strings.TrimPrefix(line, "Forwarding from "), " ")
+	answer, err := http.Get("http://" + address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(answer.Body)
+	_ = answer.Body.Close()
+	if err != nil || !strings.Contains(string(body), `"host":"client/`) {
+		t.Errorf("%s %v", body, err)
 	}
 }
 

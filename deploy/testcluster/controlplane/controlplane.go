@@ -3,7 +3,7 @@
 // With these it is a part of deploy/testcluster/cluster.
 //
 // Owns: the processes, ports and folders that it starts, until their test, or the test binary, ends.  Reads: .tools.  Never: used outside
-// tests; a port that is not of loopback.
+// tests and load runs; a port that is not of loopback.
 package controlplane
 
 import (
@@ -142,6 +142,9 @@ func Tools() (string, error) {
 	}
 	return "", err
 }
+
+// Etcd is the URL of the API server's etcd.
+func (c *ControlPlane) Etcd() string { return "http://" + c.store }
 
 // Close ends everything that runs.
 func (c *ControlPlane) Close() {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -84,9 +85,11 @@ func (p *pod) start(ctx context.Context, name string) {
 		return
 	}
 	one, cancel := context.WithCancel(ctx)
-	p.work.Go(func() { p.watch(one, spec, running) })
+	var watching sync.WaitGroup
+	watching.Go(func() { p.watch(one, spec, running, &watching) })
 	<-running.Done()
 	cancel()
+	watching.Wait() // what hooks and probes of this run say is said before the next one begins
 	log.Close()
 	p.mu.Lock()
 	p.runs[name].current = nil
@@ -126,8 +129,8 @@ func (p *pod) begin(spec *corev1.Container, settings container.Spec) (*container
 	return running, log, nil
 }
 
-// watch runs the postStart hook, then the probes, until the context ends.
-func (p *pod) watch(ctx context.Context, spec *corev1.Container, running *container.Container) {
+// watch runs the postStart hook, then the probes, until the context ends; all of it is in the group.
+func (p *pod) watch(ctx context.Context, spec *corev1.Container, running *container.Container, all *sync.WaitGroup) {
 	name, target := spec.Name, p.target(spec, running)
 	if spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil {
 		if err := target.Hook(ctx, spec.Lifecycle.PostStart); err != nil {
@@ -149,7 +152,7 @@ func (p *pod) watch(ctx context.Context, spec *corev1.Container, running *contai
 		cancel()
 	}
 	if r := spec.ReadinessProbe; r != nil {
-		p.work.Go(func() {
+		all.Go(func() {
 			probe.Run(ctx, r, func(ctx context.Context) error { return target.Check(ctx, r.ProbeHandler) }, func(err error) {
 				p.send(func() { p.machine.Ready(name, err == nil) })
 			})

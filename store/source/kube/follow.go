@@ -228,8 +228,9 @@ func (st store) Replace(list []any, version string) error {
 // errStale is why a list is refused: an API server behind a load balancer, or a cache between, may be behind another one.
 var errStale = errors.New("the list is older than what was seen before")
 
-// staleLists is how many lists in a row are refused: a cluster that was restored from a backup is behind what was seen for good.
-const staleLists = 5
+// staleLists is how many lists in a row are refused, for which it takes more than a minute: a cluster that was restored from a backup is behind
+// what was seen for good.
+const staleLists = 20
 
 // saw notes a resource version. Those of one kind can be compared as numbers (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
 func (f *follower) saw(version string) {

@@ -30,7 +30,7 @@ func newDesk(t testing.TB) *desk {
 		s.kinds[k.id()] = s.newFollower(k)
 	}
 	s.kinds[virtualServices.id()] = s.newFollower(virtualServices)
-	s.discover, s.settled = true, true
+	s.discover, s.settled, s.selection.ready = true, true, true
 	d := &desk{t, s, time.Unix(1e6, 0)}
 	for f := range s.followers() {
 		d.list(f.kind.kind)

@@ -229,20 +229,26 @@ func (s *Source) starter(ctx context.Context, all *sync.WaitGroup) func(...kind)
 	}
 }
 
-// follow starts a follower for each kind, and looks for kinds that are served, until ctx ends. What says which namespaces are read is
-// first.
+// follow starts a follower for each kind, and looks for kinds that are served, until ctx ends. Nothing is told before it is known which namespaces
+// are read; all lists go at once, since each takes the API server up to a second, however small it is.
 func (s *Source) follow(ctx context.Context, start func(...kind)) {
 	first := []kind{namespaces, s.meshConfiguration(s.meshName())}
 	if shared := s.sharedMesh(); shared != "" {
 		first = append(first, s.meshConfiguration(shared))
 	}
-	start(first...)
-	for _, k := range first {
-		if !s.awaitList(ctx, k) {
-			return
+	start(append(first, s.builtIn()...)...)
+	var selecting sync.WaitGroup
+	defer selecting.Wait()
+	selecting.Go(func() {
+		for _, k := range first {
+			if !s.awaitList(ctx, k) {
+				return
+			}
 		}
-	}
-	start(s.builtIn()...)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.selectReady()
+	})
 	tick := time.NewTicker(s.Discover)
 	defer tick.Stop()
 	for {

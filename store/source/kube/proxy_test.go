@@ -59,7 +59,7 @@ func faultyWay(t *testing.T, c *controlplane.ControlPlane) (*faults, string) {
 	proxy.FlushInterval, proxy.ErrorLog = -1, log.New(io.Discard, "", 0)
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
 	proxy.ModifyResponse = func(r *http.Response) error {
-		r.Body = &body{ReadCloser: r.Body, faults: f}
+		r.Body = &body{ReadCloser: r.Body, faults: f, counts: strings.Contains(r.Request.URL.Path, "/virtualservices")}
 		return nil
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(proxy, w, r) }))
@@ -123,11 +123,15 @@ type body struct {
 	io.ReadCloser
 	faults *faults
 	stuck  bool
+	counts bool // it is of the kind that the tests edit
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.faults.mu.Lock()
+	if b.faults.frozen && b.counts && !b.stuck {
+		b.faults.counts["stuck"]++
+	}
 	b.stuck = b.stuck || b.faults.frozen
 	b.faults.mu.Unlock()
 	if b.stuck {

@@ -29,7 +29,7 @@ func (s *Source) Refer(references []object.Reference) {
 func (s *Source) listed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.discover && s.allListed()
+	return s.discover && s.selection.ready && s.allListed()
 }
 
 // allListed says whether all that is read was listed in full. With the lock.

@@ -18,6 +18,7 @@ type selection struct {
 	labels    map[string]map[string]string // of all namespaces
 	selectors []labels.Selector            // one of them has to match; none: everything is selected
 	wrong     string                       // why the newest selectors are not used; those before stand
+	ready     bool                         // labels and selectors are known; until then nothing is told, and everything is read
 }
 
 func newSelection(only string) selection {
@@ -28,7 +29,7 @@ func (s *selection) selects(namespace string) bool {
 	if s.only != "" {
 		return namespace == s.only
 	}
-	if len(s.selectors) == 0 {
+	if len(s.selectors) == 0 || !s.ready {
 		return true
 	}
 	own, known := s.labels[namespace]
@@ -87,10 +88,32 @@ func (f *follower) selects(o metav1.Object, there bool) {
 	}
 }
 
+// selectReady has selectors count, once all namespaces and the mesh configuration were listed: what was read meanwhile and is not selected goes
+// before anybody was told of it. With the lock.
+func (s *Source) selectReady() {
+	if s.selection.ready {
+		return
+	}
+	s.selection.ready = true
+	for f := range s.followers() {
+		if !f.kind.namespaced || f.kind.kind == "ConfigMap" {
+			continue
+		}
+		for n, e := range f.table.all {
+			if e.now != nil && !s.selection.selects(n.namespace) {
+				f.remove(n)
+			}
+		}
+	}
+	s.wake()
+}
+
 // selectBy takes over the discoverySelectors of a mesh configuration. With the lock.
 func (s *Source) selectBy(mesh string) {
 	before, selective := s.selection.selected(), len(s.selection.selectors) > 0
-	s.selection.use(mesh)
+	if s.selection.use(mesh); !s.selection.ready {
+		return
+	}
 	changed, more := map[string]bool{}, selective && len(s.selection.selectors) == 0
 	for namespace, is := range s.selection.selected() {
 		if is != before[namespace] {

@@ -54,7 +54,9 @@ func (s *Source) due(at time.Time) (ids []object.ID) {
 		delete(s.touched, id)
 	}
 	if len(waiting) == 0 {
-		s.leaving = leaving{}
+		if s.leaving = (leaving{}); len(ids) > 1000 {
+			s.touched = map[object.ID]bool{} // a map keeps the room that it once had
+		}
 	} else if s.leaving.ripe(at, fresh, s.Grace) {
 		ids, s.leaving = append(ids, waiting...), leaving{}
 		clear(s.touched)
@@ -102,6 +104,9 @@ func (s *Source) synced() {
 func (s *Source) take(at time.Time) (parts [][]object.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.selection.ready {
+		return nil
+	}
 	events := append(s.decided, s.judge(at)...)
 	s.decided, s.held = nil, s.guard.Held()
 	s.dropKinds()

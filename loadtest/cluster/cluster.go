@@ -1,0 +1,205 @@
+// Package cluster is a real Kubernetes control plane for load runs, and what a folder of a mesh has as its objects.
+//
+// Owns: the control plane's processes, until Close.  Reads: files of loadtest/mesh.  Never: a control plane that it did not start; kubelets:
+// it writes the status of Pods, and EndpointSlices, itself.
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/deploy/testcluster/controlplane"
+)
+
+// Cluster is one control plane: etcd and an API server with Istio's kinds; no admission, no controllers.
+type Cluster struct {
+	plane *controlplane.ControlPlane
+	api   dynamic.Interface
+}
+
+// Start starts a control plane in an empty folder. Its programs are those of `make kube-tools`.
+func Start(dir string) (*Cluster, error) {
+	plane, err := controlplane.Run(controlplane.Options{Istio: true}, dir)
+	if err != nil {
+		if plane != nil {
+			plane.Close()
+		}
+		return nil, err
+	}
+	config := plane.Config()
+	api, err := dynamic.NewForConfig(rest.CopyConfig(config))
+	if err != nil {
+		plane.Close()
+		return nil, err
+	}
+	return &Cluster{plane, api}, nil
+}
+
+// Kubeconfig is the path of the administrator's.
+func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
+
+// Etcd is the address of the control plane's etcd, for navarchd's own keys too.
+func (c *Cluster) Etcd() string { return c.plane.Etcd() }
+
+// Close ends all processes.
+func (c *Cluster) Close() { c.plane.Close() }
+
+// writers is how many requests go at once while much is written.
+const writers = 32
+
+// Fill makes the objects of all files, in order of what they need of one another: what has no namespace first.
+func (c *Cluster) Fill(ctx context.Context, files iter.Seq2[string, []byte]) error {
+	var first, then []*unstructured.Unstructured
+	for path, data := range files {
+		all, err := parse(data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		for _, o := range all {
+			if o.GetNamespace() == "" {
+				first = append(first, o)
+			} else {
+				then = append(then, o)
+			}
+		}
+	}
+	for _, all := range [][]*unstructured.Unstructured{first, then} {
+		if err := c.each(all, func(o *unstructured.Unstructured) error { return c.create(ctx, o) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) each(all []*unstructured.Unstructured, do func(*unstructured.Unstructured) error) error {
+	queue, wg := make(chan *unstructured.Unstructured), sync.WaitGroup{}
+	var mu sync.Mutex
+	var failed error
+	for range writers {
+		wg.Go(func() {
+			for o := range queue {
+				if err := do(o); err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, fmt.Errorf("%s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, o := range all {
+		queue <- o
+	}
+	close(queue)
+	wg.Wait()
+	return failed
+}
+
+// Put writes the objects of files one after the other, as `kubectl apply -f` does, and returns when the API server answered for the first.
+func (c *Cluster) Put(ctx context.Context, files iter.Seq2[string, []byte]) (first time.Time, err error) {
+	for path, data := range files {
+		all, err := parse(data)
+		if err != nil {
+			return first, fmt.Errorf("%s: %w", path, err)
+		}
+		for _, o := range all {
+			if _, err := c.of(o).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "navarch-load", Force: true}); err != nil {
+				return first, fmt.Errorf("%s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
+			}
+			if first.IsZero() {
+				first = time.Now()
+			}
+		}
+	}
+	return first, nil
+}
+
+// Roll replaces so many Pods, as rolling deploys do: another one comes with the same address, and the old one goes. changed is how many changes of
+// Pods the API server tells of.
+func (c *Cluster) Roll(ctx context.Context, n int) (changed int, err error) {
+	list, err := c.api.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).List(ctx, metav1.ListOptions{Limit: int64(n)})
+	if err != nil {
+		return 0, err
+	}
+	zero := int64(0)
+	err = c.each(pointers(list.Items), func(o *unstructured.Unstructured) error {
+		next := o.DeepCopy()
+		next.SetName(o.GetName() + "-r")
+		next.SetUID("")
+		next.SetResourceVersion("")
+		next.SetManagedFields(nil)
+		if err := c.create(ctx, next); err != nil {
+			return err
+		}
+		return c.of(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{GracePeriodSeconds: &zero})
+	})
+	return 3 * len(list.Items), err // made, its status, the old one deleted
+}
+
+func pointers(items []unstructured.Unstructured) (all []*unstructured.Unstructured) {
+	for i := range items {
+		all = append(all, &items[i])
+	}
+	return all
+}
+
+// create makes one object, and writes its status, which the API server takes for itself.
+func (c *Cluster) create(ctx context.Context, o *unstructured.Unstructured) error {
+	status, has := o.Object["status"]
+	made, err := c.of(o).Create(ctx, o, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case err != nil || !has:
+		return err
+	}
+	made.Object["status"] = status
+	_, err = c.of(o).UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	return err
+}
+
+// of is where objects of a kind are.
+func (c *Cluster) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
+	gvk := o.GroupVersionKind()
+	name := strings.ToLower(gvk.Kind) + "s"
+	switch gvk.Kind {
+	case "ServiceEntry", "WorkloadEntry", "AuthorizationPolicy":
+		name = strings.TrimSuffix(strings.ToLower(gvk.Kind), "y") + "ies"
+	}
+	return c.api.Resource(gvk.GroupVersion().WithResource(name)).Namespace(o.GetNamespace())
+}
+
+// parse reads the objects of a file.
+func parse(data []byte) (all []*unstructured.Unstructured, err error) {
+	for doc := range bytes.SplitSeq(data, []byte("---\n")) {
+		o := map[string]any{}
+		if err := yaml.Unmarshal(doc, &o); err != nil {
+			return nil, err
+		}
+		if len(o) == 0 {
+			continue
+		}
+		u := &unstructured.Unstructured{Object: o}
+		if u.GetKind() == "" {
+			return nil, errors.New("an object has no kind")
+		}
+		if u.GetKind() == "Service" { // the API server gives it one: some are taken
+			unstructured.RemoveNestedField(o, "spec", "clusterIP")
+		}
+		all = append(all, u)
+	}
+	return all, nil
+}

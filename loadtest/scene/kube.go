@@ -1,0 +1,128 @@
+package scene
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"time"
+
+	"navarch.io/navarch/loadtest/cluster"
+	"navarch.io/navarch/loadtest/mesh"
+)
+
+// The rows of a cluster. Latencies of edits are from the API server's answer.
+const (
+	rowKubeReady  = "start to ready"
+	rowLeaderRSS  = "leader, RSS"
+	rowLeaderRoll = "leader, CPU per 1,000 Pod changes"
+	rowTakeover   = "leader killed to last ACK"
+)
+
+// leaderLease is how long a leader's lease is unless a flag says otherwise.
+const leaderLease = 10 * time.Second
+
+// kubernetes is the table of issue 14: the configuration is in a real API server, with neither kubelets nor controllers.
+var kubernetes = []Scenario{
+	{Name: "kube-virtualservice", Title: "a cluster of 1,000 services and 4,000 Pods: a VirtualService is edited, 1,000 proxies see it", World: "world-a", Proxies: 1000, kube: true,
+		change: pods(4), run: oneVirtualService, Limit: 15 * time.Minute, Targets: map[string]Target{rowKubeReady: {Value: 3}, rowEdit: {Value: 600}}},
+	{Name: "kube-virtualservices-50", Title: "50 VirtualServices are applied one after the other, 1,000 proxies see them", World: "world-a", Proxies: 1000, kube: true,
+		change: pods(4), run: fiftyVirtualServices, Limit: 15 * time.Minute, Targets: map[string]Target{rowKubeReady: {Value: 3}, rowPushes: {Value: 2}}},
+	{Name: "kube-endpoint", Title: "an EndpointSlice changes, 2,000 proxies see it", World: "world-a", Proxies: 2000, kube: true,
+		change: pods(4), run: endpointEdit, Limit: 15 * time.Minute, Targets: map[string]Target{rowEdit: {Value: 150}}},
+	{Name: "kube-leader", Title: "a cluster of 20,000 Pods: the leader's memory, Pods are replaced, the leader is killed", World: "world-a", Proxies: 200, Replicas: 2, kube: true,
+		change: pods(20), run: kubeLeader, Limit: 25 * time.Minute, Targets: map[string]Target{
+			rowLeaderRSS: {Value: 200}, rowLeaderRoll: {Value: 1}, rowTakeover: {Value: (2*leaderLease + 5*time.Second).Seconds()},
+		}},
+}
+
+// pods makes a mesh of twice as many services, with so many Pods each.
+func pods(each int) func(*mesh.Settings) {
+	return func(s *mesh.Settings) { s.Services, s.Pods = 2*s.Services, each }
+}
+
+// plane starts a control plane, and writes the mesh to it instead of to a folder.
+func (s *stage) plane(base string) (err error) {
+	if !s.scenario.kube {
+		return nil
+	}
+	s.enter("starting a control plane")
+	dir := filepath.Join(base, "kube")
+	if err := makeDir(dir); err != nil {
+		return err
+	}
+	if s.cluster, err = cluster.Start(dir); err != nil {
+		return err
+	}
+	s.enter("writing the mesh to the API server")
+	if err := s.cluster.Fill(s.ctx, s.mesh.Files()); err != nil {
+		return err
+	}
+	s.churn.By(func(files iter.Seq2[string, []byte]) (time.Time, error) { return s.cluster.Put(s.ctx, files) })
+	if len(s.Etcd) == 0 && s.scenario.Replicas > 1 { // an embedded one would die with its leader
+		s.Etcd = []string{s.cluster.Etcd()}
+	}
+	return nil
+}
+
+// kubeLeader measures the leader's process, which neither serves proxies nor has etcd.
+func kubeLeader(s *stage) error {
+	if err := s.joined(nil); err != nil {
+		return err
+	}
+	leader := []*Server{s.writer}
+	_, peak := usage(leader)
+	if _, err := s.settledMemory(peak); err != nil {
+		return err
+	}
+	_, rss := usage(leader)
+	s.row(rowLeaderRSS, "MB", mb(rss))
+	second, err := s.starter.start("ingest-2", append(s.starter.store(), append(s.starter.source(), "--roles", "ingest")...)...)
+	if err != nil {
+		return err
+	}
+	if err := s.pause("a second ingester starts", 3*time.Second); err != nil {
+		return err
+	}
+	s.enter("Pods are replaced")
+	before := spent(leader)
+	changed, err := s.cluster.Roll(s.ctx, max(10, int(334*s.Scale)))
+	if err != nil {
+		return err
+	}
+	if _, err := s.rest(spent(s.watched())); err != nil {
+		return err
+	}
+	s.row(rowLeaderRoll, "s", (spent(leader)-before).Seconds()*1000/float64(changed))
+	return s.takeover(second)
+}
+
+// takeover kills the leader, changes an endpoint, and waits until all proxies have acknowledged that by the next one's doing.
+func (s *stage) takeover(second *Server) error {
+	s.enter("the leader is killed")
+	e := s.churn.ToggleReadiness(s.seen())
+	probe, err := s.fleet.Watch(s.watches(e))
+	if err != nil {
+		return err
+	}
+	killed := time.Now()
+	s.writer.kill()
+	s.writer = second
+	if _, err := e.Apply(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, 4*leaderLease)
+	defer cancel()
+	if err := probe.Await(ctx); err != nil {
+		return err
+	}
+	o, err := probe.Outcome(killed)
+	if err != nil {
+		return err
+	}
+	if o.Expected == 0 || o.Acked < o.Expected {
+		return fmt.Errorf("%s: %d of %d ACKs came within %v", e.What, o.Acked, o.Expected, 4*leaderLease)
+	}
+	s.row(rowTakeover, "s", o.Ack.Max().Seconds())
+	return nil
+}
