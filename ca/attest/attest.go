@@ -28,6 +28,10 @@ type Caller struct {
 	// Pod is the pod that the token is bound to, where it says so; of a certificate, that of the token which it follows from (issue.Origin).
 	// PodUID is the pod's uid, where it says so.
 	Pod, PodUID string
+	// AccountUID is the uid of the service account, where a token says it; of a certificate that is not known.
+	AccountUID string
+	// Issued is when the credential was; zero: that is not known.
+	Issued time.Time
 	// Serial is the client certificate's, hexadecimal as issue.SerialString writes it; empty where a token proved it.
 	Serial string
 	// Cluster is the one whose keys verified the token, or that which a certificate follows from; empty where that is not known.

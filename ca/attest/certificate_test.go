@@ -15,6 +15,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"navarch.io/navarch/ca/issue"
 )
 
 func leaf(change func(*x509.Certificate), names ...string) *x509.Certificate {
@@ -44,7 +46,7 @@ func certificates() *Certificates {
 
 func TestCertificateAccepted(t *testing.T) {
 	want := Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), Namespace: "shop", ServiceAccount: "web", By: ByCertificate, Serial: "abc",
-		NotBefore: leaf(nil, "spiffe://cluster.local").NotBefore, NotAfter: leaf(nil, "spiffe://cluster.local").NotAfter}
+		NotBefore: leaf(nil, "spiffe://cluster.local").NotBefore, NotAfter: leaf(nil, "spiffe://cluster.local").NotAfter, Issued: leaf(nil, "spiffe://cluster.local").NotBefore.Add(issue.Backdate)}
 	for _, name := range []string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://old.example/ns/shop/sa/web"} {
 		got, err := certificates().Authenticate(connected(t.Context(), true, leaf(nil, name)))
 		if err != nil || got != want {

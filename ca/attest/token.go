@@ -41,7 +41,11 @@ type Reviewer interface {
 }
 
 // Reviewed is a Reviewer's answer.
-type Reviewed struct{ Namespace, ServiceAccount, Pod string }
+type Reviewed struct {
+	Namespace, ServiceAccount string
+	Pod                       string // that the token is bound to, as the reviewer says; empty: to none
+	Cluster                   string // that the reviewer speaks for
+}
 
 // TokensConfig says which tokens are accepted. A field that is zero stands for its default.
 type TokensConfig struct {
@@ -190,7 +194,7 @@ func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 		t.known.Add(sum, v)
 	case t.cfg.Reviewer != nil && (errors.Is(err, ErrIssuer) || errors.Is(err, ErrUnavailable)):
 		caller, err := t.review(ctx, token)
-		if err == nil && caller.Pod == "" {
+		if err == nil && caller.Pod == "" && caller.Token == "" {
 			caller.Token = digest(sum)
 		}
 		return caller, err
@@ -201,12 +205,44 @@ func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 // digest tells a token from others that says nothing which does.
 func digest(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:16]) }
 
+// review asks about a token, each time: the reviewer knows how long its answers stand. What can be seen to be wrong without asking is refused
+// without it: a token that has ended, has no end, or is for somebody else. Its claims count once the reviewer says that it is good, and
+// names the same account and Pod.
 func (t *Tokens) review(ctx context.Context, token string) (Caller, error) {
+	_, c, err := parse(token)
+	if err == nil {
+		err = t.checkClaims(c)
+	}
+	if err != nil {
+		return Caller{}, err
+	}
 	r, err := t.cfg.Reviewer.Review(ctx, token, t.cfg.Audiences)
 	if err != nil {
 		return Caller{}, fmt.Errorf("token review: %w", err)
 	}
-	return t.caller(r.Namespace, r.ServiceAccount, r.Pod)
+	who, err := t.claimed(c, r.Cluster)
+	if err == nil && (who.Namespace != r.Namespace || who.ServiceAccount != r.ServiceAccount || who.Pod != r.Pod) {
+		return Caller{}, fmt.Errorf("%w: the token's claims are not what its review says", ErrIdentity)
+	}
+	return who, err
+}
+
+// claimed is the caller of a token whose claims hold.
+func (t *Tokens) claimed(c claims, cluster string) (Caller, error) {
+	pod, uid := "", ""
+	if c.Kubernetes.Pod != nil {
+		pod, uid = c.Kubernetes.Pod.Name, c.Kubernetes.Pod.UID
+	}
+	who, err := t.caller(c.Kubernetes.Namespace, c.Kubernetes.ServiceAccount.Name, pod)
+	if err != nil {
+		return Caller{}, err
+	}
+	who.NotAfter, who.Cluster, who.PodUID = c.Expiry.Time(), cluster, uid
+	who.AccountUID, who.Issued = c.Kubernetes.ServiceAccount.UID, issuedAt(c)
+	if pod == "" {
+		who.Token = c.ID[:min(len(c.ID), maxTokenID)]
+	}
+	return who, nil
 }
 
 func (t *Tokens) caller(namespace, account, pod string) (Caller, error) {
@@ -231,17 +267,16 @@ func (t *Tokens) verify(ctx context.Context, token string) (verified, error) {
 		return verified{}, err
 	}
 	v.until = c.Expiry.Time().Add(t.cfg.Leeway)
-	pod, uid := "", ""
-	if c.Kubernetes.Pod != nil {
-		pod, uid = c.Kubernetes.Pod.Name, c.Kubernetes.Pod.UID
-	}
-	if v.caller, err = t.caller(c.Kubernetes.Namespace, c.Kubernetes.ServiceAccount.Name, pod); err == nil {
-		v.caller.NotAfter, v.caller.Cluster, v.caller.PodUID = c.Expiry.Time(), cluster, uid
-		if pod == "" {
-			v.caller.Token = c.ID[:min(len(c.ID), maxTokenID)]
-		}
-	}
+	v.caller, err = t.claimed(c, cluster)
 	return v, err
+}
+
+// issuedAt is when a token was issued; zero: it does not say.
+func issuedAt(c claims) time.Time {
+	if c.IssuedAt == nil {
+		return time.Time{}
+	}
+	return c.IssuedAt.Time()
 }
 
 // signed finds the issuer of a name whose keys verify a token, and the cluster that this is the issuer of. Of several errors it is

@@ -1,7 +1,6 @@
 package attest
 
 import (
-	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -97,7 +96,7 @@ func verifier(t testing.TB, keys *Keys, change ...func(*TokensConfig)) *Tokens {
 func static(keys ...jose.JSONWebKey) *Keys { return must(StaticKeys(jwks(keys...))) }
 
 func TestTokenAccepted(t *testing.T) {
-	want := Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), Namespace: "shop", ServiceAccount: "web", By: ByToken, Pod: "web-1", PodUID: "u2"}
+	want := Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), Namespace: "shop", ServiceAccount: "web", By: ByToken, Pod: "web-1", PodUID: "u2", AccountUID: "u1"}
 	v := verifier(t, static(jwk("r", rsaKey()), jwk("e", ecKey())))
 	for name, token := range map[string]string{
 		"RS256":               sign(rsaKey(), "r", bound(nil)),
@@ -109,15 +108,16 @@ func TestTokenAccepted(t *testing.T) {
 	} {
 		for range 2 { // the second time from the cache
 			got, err := v.Verify(t.Context(), token)
-			ends := got.NotAfter
-			if got.NotAfter = (time.Time{}); err != nil || got != want || ends.IsZero() {
+			ends, issued := got.NotAfter, got.Issued
+			if got.NotAfter, got.Issued = (time.Time{}), (time.Time{}); err != nil || got != want || ends.IsZero() || issued.Before(now) {
 				t.Errorf("%s: %+v, ends at %v, %v", name, got, ends, err)
 			}
 		}
 	}
 	unbound := bound(map[string]any{"kubernetes.io": map[string]any{"namespace": "shop", "serviceaccount": map[string]any{"name": "web"}}})
 	got, err := v.Verify(t.Context(), sign(ecKey(), "e", unbound))
-	want.Pod, want.PodUID, want.Token, got.NotAfter = "", "", "0b1f", time.Time{}
+	want.Pod, want.PodUID, want.AccountUID, want.Issued, want.Token, got.NotAfter = "", "", "", now.UTC(), "0b1f", time.Time{}
+	got.Issued = got.Issued.UTC()
 	if err != nil || got != want {
 		t.Errorf("without pod: %+v, %v", got, err)
 	}
@@ -293,42 +293,6 @@ func TestIssuersDoNotSpeakForEachOther(t *testing.T) {
 	}
 	if _, err := v.Verify(t.Context(), sign(ecKey(), "e", bound(map[string]any{"iss": "https://other"}))); err != nil {
 		t.Error(err)
-	}
-}
-
-type review func(token string, audiences []string) (Reviewed, error)
-
-func (r review) Review(_ context.Context, token string, audiences []string) (Reviewed, error) {
-	return r(token, audiences)
-}
-
-func TestReviewer(t *testing.T) {
-	asked := 0
-	v := verifier(t, static(jwk("e", ecKey())), func(c *TokensConfig) {
-		c.Reviewer = review(func(token string, audiences []string) (Reviewed, error) {
-			if asked++; len(audiences) != 1 || audiences[0] != "istio-ca" || token == "" {
-				t.Errorf("asked about %v", audiences)
-			}
-			if asked > 1 {
-				return Reviewed{}, ErrUnavailable
-			}
-			return Reviewed{"shop", "web", "web-1"}, nil
-		})
-	})
-	token := sign(ecKey(), "e", bound(map[string]any{"iss": "elsewhere"}))
-	if got, err := v.Verify(t.Context(), token); err != nil || got.ID.String() != "spiffe://cluster.local/ns/shop/sa/web" || got.By != ByToken {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if _, err := v.Verify(t.Context(), token); !errors.Is(err, ErrUnavailable) {
-		t.Error(err)
-	}
-	for _, token := range []string{sign(newEC(), "e", bound(nil)), sign(newEC(), "x", bound(nil)), "x"} {
-		if _, err := v.Verify(t.Context(), token); !errors.Is(err, ErrDenied) {
-			t.Error(err)
-		}
-	}
-	if asked != 2 {
-		t.Errorf("asked %d times: what was refused here is refused", asked)
 	}
 }
 

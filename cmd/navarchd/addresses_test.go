@@ -83,7 +83,7 @@ func listeningWith(t *testing.T, connections *budget.Ledger, revoked func(attest
 	c.env = environment{audiences: []string{"istio-ca"}, xdsAuth: true, maxRecvSize: 4 << 20}
 	p = &addresses{config: c, log: quiet, crashes: crash.New(quiet)}
 	var err error
-	told := c.callersConfig(func() *mirror.Snapshot { return nil }, attest.KeysConfig{}, revoked, quiet)
+	told := c.callersConfig(func() *mirror.Snapshot { return nil }, clusterFacts{}, revoked, quiet)
 	told.Connections = connections
 	if p.callers, err = callers.New(told); err != nil {
 		t.Fatal(err)

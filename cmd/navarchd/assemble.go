@@ -18,6 +18,7 @@ import (
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/asof"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -35,6 +36,7 @@ type assembly struct {
 	store     *kv.Store
 	telemetry *telemetry
 	tenants   *tenants.Tenants
+	read      *asof.Times // up to when clusters have been read
 	trust     *trust.Trust
 	crashes   *crash.Log
 	pages     *debug.Pages
@@ -42,7 +44,7 @@ type assembly struct {
 	api       *apiserver.Client // of the config cluster; nil: there is none
 
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
-	read     func() kv.Place             // how far the chain of heads was read
+	reads    func() kv.Place             // how far the chain of heads was read
 	away     func() bool                 // etcd does not answer, as far as is known
 	signs    func() bool                 // the keyring signs
 	tls      func() (*tls.Config, error) // of the secure address; nil: there is none
@@ -71,13 +73,14 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 	if c.dataDir == "" {
 		full.keeps = store.Keeps
 	}
-	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
-		snapshot: func() *mirror.Snapshot { return nil }, read: func() kv.Place { return kv.Place{} }, away: func() bool { return true },
+	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
+		snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
 	a.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace,
 		Domain: c.trustDomain, Tenant: a.tenants.Of}, Store: full.problems})
 	a.add(part{tasks: []loop.Task{{Name: "etcd", Run: store.Run},
-		{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }}}})
+		{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }},
+		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, store, log) }}}})
 	a.add(telemetry.part(store))
 	if err := a.roles(); err != nil {
 		return nil, err
@@ -129,15 +132,16 @@ func (a *assembly) roles() error {
 		if records, err = newMirror(c, a.store, a.log, a.telemetry); err != nil {
 			return err
 		}
-		a.snapshot, a.read = records.Current, func() kv.Place { return records.Status().Place }
+		a.snapshot, a.reads = records.Current, func() kv.Place { return records.Status().Place }
 		a.away = func() bool { return records.Status().Away != nil }
 	}
+	cluster := a.clusterFacts(records)
 	var ring *keyring.Keyring
 	if c.hasKeyring() {
-		ring, err = a.addKeyring(sealer)
+		ring, err = a.addKeyring(sealer, cluster)
 	} else {
 		a.pages.Rules.Revoked = a.denied.Has
-		a.callers, err = callers.New(c.callersConfig(a.snapshot, c.foundKeys(api), func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
+		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
 	}
 	if err != nil {
 		return err
@@ -169,8 +173,8 @@ func (a *assembly) issuing() func() bool {
 }
 
 // addKeyring is role ca, and the keyring of other roles that follow it: callers, the secure address and agents go by it.
-func (a *assembly) addKeyring(sealer seal.Sealer) (*keyring.Keyring, error) {
-	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.denied, a.config.foundKeys(a.api), a.trust.RootsWritten, a.log)
+func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyring.Keyring, error) {
+	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.denied, cluster, a.trust.RootsWritten, a.log)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +206,7 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 // addIngester is role ingest; ring says which identities are revoked, nil: this process does not follow the keyring.
 func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) error {
 	t := a.telemetry
-	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.read, a.tenants, a.log, t.committed)
+	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.reads, a.tenants, a.log, t.committed)
 	if err != nil {
 		return err
 	}

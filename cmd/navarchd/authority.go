@@ -59,7 +59,7 @@ func (c *config) renewals() int {
 
 // newAuthority makes the role; rooted says whether root-cert.pem was written, snapshot what this process knows of the configuration. Every process with it may end rotations and prune the journal, by comparison: the elected
 // ingester may be one without it.
-func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot, denied *identities.Denied, found attest.KeysConfig, rooted func() bool, log *slog.Logger) (*authority, error) {
+func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot, denied *identities.Denied, cluster clusterFacts, rooted func() bool, log *slog.Logger) (*authority, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
@@ -77,7 +77,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, err
 	}
-	if a.callers, err = callers.New(c.callersConfig(snapshot, found, a.revoked, log)); err != nil {
+	if a.callers, err = callers.New(c.callersConfig(snapshot, cluster, a.revoked, log)); err != nil {
 		return nil, err
 	}
 	self, err := c.controlPlane(domain)
@@ -94,9 +94,9 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	return a, err
 }
 
-// callersConfig is how callers are told apart; found: where the issuer of the cluster's tokens comes from; revoked: what this process knows of revocations.
-func (c *config) callersConfig(snapshot func() *mirror.Snapshot, found attest.KeysConfig, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
-	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, Found: found, DataDir: c.dataDir,
+// callersConfig is how callers are told apart; cluster: what is known of the cluster's tokens; revoked: what this process knows of revocations.
+func (c *config) callersConfig(snapshot func() *mirror.Snapshot, cluster clusterFacts, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
+	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, Found: cluster.keys, Gone: cluster.gone, Reviewer: cluster.reviewer, DataDir: c.dataDir,
 		Required: c.env.xdsAuth, MaxMessage: c.env.maxRecvSize, Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
 }
 

@@ -8,8 +8,10 @@ import (
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/attest/kube"
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/asof"
 	"navarch.io/navarch/store/mirror"
 )
 
@@ -23,6 +25,39 @@ func newAPIServer(c *config) (*apiserver.Client, error) {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
 	return api, nil
+}
+
+// clusterFacts is what this process knows of the tokens of the config cluster.
+type clusterFacts struct {
+	keys attest.KeysConfig // where their issuer comes from
+	// reviewer is asked about tokens that cannot be verified here (--token-review); nil: nobody is.
+	reviewer attest.Reviewer
+	gone     func(attest.Caller) error // whose Pod or account is not there any more; nil: that is not known
+}
+
+// clusterFacts come from the API server, and from the records, nil where this process does not follow them.
+func (a *assembly) clusterFacts(records *mirror.Mirror) clusterFacts {
+	facts := clusterFacts{keys: a.config.foundKeys(a.api)}
+	if a.config.tokenReview {
+		facts.reviewer = kube.NewReviews(a.api, a.config.cluster)
+	}
+	if a.config.kubernetes() && records != nil {
+		sound := func() bool {
+			s := records.Status()
+			return s.Away == nil && s.Alarm == nil && len(s.Held) == 0 && s.Restored.IsZero()
+		}
+		facts.gone = (&identities.Living{Snapshot: records.Current, Sound: sound, Read: a.read.Of, Cluster: a.config.cluster}).Refused
+	}
+	return facts
+}
+
+// toldOf is up to when the cluster has been read, by this process, which leads.
+func (i *ingester) toldOf() map[string]asof.Read {
+	until, everywhere := i.kube.Told()
+	if until.IsZero() {
+		return nil
+	}
+	return map[string]asof.Read{i.kube.Origin().Cluster(): {Until: until, Everywhere: everywhere}}
 }
 
 // foundKeys is where the issuer and the keys of the config cluster's tokens come from, unless --token-issuer says it: its API server, and

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -27,7 +26,7 @@ func TestPushThrottle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		known, err := callers.New(c.callersConfig(records.Current, attest.KeysConfig{}, nil, quiet))
+		known, err := callers.New(c.callersConfig(records.Current, clusterFacts{}, nil, quiet))
 		if err != nil {
 			t.Fatal(err)
 		}

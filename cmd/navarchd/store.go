@@ -15,6 +15,7 @@ import (
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/shard/ring"
+	"navarch.io/navarch/store/asof"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/lead"
@@ -141,6 +142,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	others.Go(func() { i.keep(notifying, epoch) })
 	if i.kube != nil {
 		others.Go(func() { _ = i.kube.Run(notifying, i.loop.Emit) }) // its error is the context's
+		others.Go(func() { asof.Lead(notifying, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
 	}
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
 	others.Go(func() {

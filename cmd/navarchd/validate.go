@@ -56,6 +56,9 @@ func (c *config) checkCredentials(refuse func(format string, args ...any)) {
 	if c.clientCA != "" && (c.tlsCert == "" || c.secureGRPCAddr == "") {
 		refuse("--tls-client-ca is for the secure address (--secure-grpc-addr), which needs --tls-cert and --tls-key where clients are verified against that file")
 	}
+	if c.tokenReview && !c.kubernetes() {
+		refuse("--token-review asks a Kubernetes API server: --kubeconfig or --registries=Kubernetes is needed")
+	}
 	byFiles := c.has(roleXDS) && c.secureGRPCAddr != "" && c.tlsCert != "" && !c.hasKeyring()
 	if byFiles && c.env.xdsAuth && c.clientCA == "" && c.tokenIssuer == "" && !c.kubernetes() && c.dataDir == "" {
 		refuse("--secure-grpc-addr with --tls-cert and without --kek: callers need a credential (XDS_AUTH), and this process can verify none: " +

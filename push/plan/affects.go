@@ -54,7 +54,7 @@ type change struct {
 }
 
 // affects says which input touches which output. Both the old and the new record count: hosts, selectors and exports
-// shrink as well as grow. A kind without a row touches everything.
+// shrink as well as grow. A kind without a row touches everything, one whose row is empty nothing: no plan reads it.
 var affects = [model.NumKinds][]effect{
 	model.KindMesh: {
 		{"everything", input.All, everything, nil}, // defaults of every rule, policies, ports
@@ -125,6 +125,7 @@ var affects = [model.NumKinds][]effect{
 		{"labels", input.SDS, labelledWorkloads, slowLabels}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
 		{"its proxy", input.SDS, boundProxies, slowProxy},    // selectors decide by its labels which Secrets it uses
 	},
+	model.KindServiceAccount: {}, // tokens are compared with it (push/identities)
 }
 
 // collect gathers the dirt of a change from a table.

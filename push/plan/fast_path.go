@@ -51,7 +51,7 @@ func (p *Planner) judge(in *input.Input, e mirror.Edit) (fast, again bool) {
 			again = true
 		}
 	}
-	return len(row) > 0, again || len(row) == 0
+	return len(row) > 0, again || row == nil
 }
 
 // PlanEndpoints is the fast path: it plans endpoint assignments of hosts as they were last planned, and nothing else. It returns

@@ -46,6 +46,8 @@ func body(kind model.Kind) proto.Message {
 		return &networkingv1.Gateway{}
 	case model.KindWorkload:
 		return &model.WorkloadSpec{}
+	case model.KindServiceAccount:
+		return &model.ServiceAccountSpec{}
 	case model.KindSecret:
 		return &model.SecretSpec{}
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:

@@ -48,3 +48,17 @@ func TestPlansAreNumbered(t *testing.T) {
 		t.Error("a Secret counts")
 	}
 }
+
+// Nothing is planned because of service accounts: only tokens are compared with them.
+func TestServiceAccountsAreNotPlanned(t *testing.T) {
+	p, _, handles := bigPlanner(t, 40, 2)
+	before := handles[1].Set()
+	change := p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, model.KindServiceAccount, "ns0/web", "uid: 'YWJj'")}, nil)
+	if _, rest := p.PlanEndpoints(change, false); len(rest) > 0 {
+		t.Errorf("the configuration path is asked for %v", rest)
+	}
+	p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, model.KindServiceAccount, "ns0/other", "uid: 'YWJj'")}, nil))
+	if handles[1].Set() != before {
+		t.Error("a set is another one")
+	}
+}

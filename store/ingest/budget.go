@@ -13,10 +13,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// counted says whether an object is some tenant's configuration. Slices of endpoints and Pods are the controllers'; the system
+// counted says whether an object is some tenant's configuration. Slices of endpoints and Pods are the controllers', and tokens are compared with ServiceAccounts; the system
 // namespace, which configures the mesh, is the operators'; a Secret that is refused would be a certificate that ends.
 func (w *inventory) counted(id object.ID) bool {
-	return id.Kind != "EndpointSlice" && id.Kind != "Pod" && id.Kind != "Secret" && id.Namespace != "" && id.Namespace != w.normal.SystemNamespace
+	return id.Kind != "EndpointSlice" && id.Kind != "Pod" && id.Kind != "ServiceAccount" && id.Kind != "Secret" && id.Namespace != "" && id.Namespace != w.normal.SystemNamespace
 }
 
 // exempt are objects that are never refused: without them what they close would be open.

@@ -62,6 +62,7 @@ type Loop struct {
 	allHeld  atomic.Bool
 	releases chan release
 	tenants  tenantsOf
+	settled  atomic.Bool
 	changes  *obs.Sampled // lines about what others change in the store
 }
 
@@ -191,6 +192,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
+// Settled says whether this process leads, has compared everything with what is stored, and has nothing that waits to be written, of what
+// the loop has taken.
+func (l *Loop) Settled() bool { return l.settled.Load() }
+
 // take takes everything that has gathered in the box, and says so to those who wait for that.
 func (l *Loop) take(in input) (effects []Effect) {
 	if in.level != nil {
@@ -231,6 +236,7 @@ func (l *Loop) publish(between []object.Problem) {
 	l.state.showTenants()
 	l.tenants.publish(l.state)
 	l.stored.Store(l.state.storedLevel())
+	l.settled.Store(l.state.leading && l.state.phase == ready && l.state.queue.waits == 0)
 	obs.Waiting.Set(float64(l.state.queue.waits))
 	stats := l.state.Stats()
 	if before := l.Stats(); stats != before {

@@ -81,6 +81,8 @@ var Families = []Family{
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "sealing/", Holds: "the key of the MACs of sealed configuration, sealed itself", Writer: "ca/vault (leader, once)", Reader: "ca/vault (leader); cmd/navarchd, whether a key file may be made",
 		Write: []Role{RoleIngest}, Read: []Role{RoleCA}},
+	{Path: "sources/", Holds: "up to when Kubernetes clusters have been read", Writer: "store/asof (leader)", Reader: "store/asof (every process that knows tokens)",
+		Write: []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
 	{Path: "tenants/", Holds: "which namespaces are one tenant's", Writer: "cmd/navarchd (leader)", Reader: "cmd/navarchd, for /debug",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
 }

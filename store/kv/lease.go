@@ -15,7 +15,7 @@ import (
 var ErrLeaseLost = errors.New("the lease has ended")
 
 // fleetFamilies are the folders that leases, fenced changes and Follow touch.
-var fleetFamilies = []string{"approvals/", "clocks/", "level/", "members/", "refusals/", "removals/", "replica-problems/", "ring/", "tenants/"}
+var fleetFamilies = []string{"approvals/", "clocks/", "level/", "members/", "refusals/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
 
 func (s *Store) fleetKey(path string) (string, error) {
 	for _, family := range fleetFamilies {

@@ -50,6 +50,11 @@ func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
 		}
 		wire.Body = &RecordValue_Workload{Workload: b}
+	case *ServiceAccountSpec:
+		if kind != KindServiceAccount {
+			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
+		}
+		wire.Body = &RecordValue_ServiceAccount{ServiceAccount: b}
 	default:
 		if kind >= NumKinds || istioBody[kind] == nil || !sameMessage(istioBody[kind](), body) {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
@@ -93,6 +98,10 @@ func getBody(wire *RecordValue, kind Kind) (proto.Message, error) {
 		if kind == KindWorkload {
 			return b.Workload, nil
 		}
+	case *RecordValue_ServiceAccount:
+		if kind == KindServiceAccount {
+			return b.ServiceAccount, nil
+		}
 	case *RecordValue_Istio:
 		if kind < NumKinds && istioBody[kind] != nil {
 			body := istioBody[kind]()
@@ -118,6 +127,8 @@ func typed(head Head, body proto.Message) (Record, error) {
 		return &SecretReader{head, b}, nil
 	case *WorkloadSpec:
 		return &Workload{head, b}, nil
+	case *ServiceAccountSpec:
+		return &ServiceAccount{head, b}, nil
 	case *meshv1.MeshConfig:
 		return &Mesh{head, b}, nil
 	case *networkingv1.VirtualService:

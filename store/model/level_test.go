@@ -26,6 +26,7 @@ var stored = map[string]string{
 	"Gateway":             "skippable 0",
 	"SecretReader":        "skippable 0",
 	"Workload":            "skippable 0",
+	"ServiceAccount":      "skippable 0",
 }
 
 // kindNow is a kind as the tables have it.

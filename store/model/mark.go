@@ -38,6 +38,7 @@ var Marks = [NumKinds]Mark{
 	KindGateway:             Skippable,
 	KindSecretReader:        Skippable,
 	KindWorkload:            Skippable,
+	KindServiceAccount:      Skippable,
 }
 
 // writesMark says whether the records of a kind carry their mark (RecordValue.closing): those of the closing kinds that are younger

@@ -32,7 +32,9 @@ const (
 	KindGateway      // Istio Gateway; no listeners are planned of it yet, it says which Secrets its proxies use
 	KindSecretReader // Kubernetes RoleBinding or ClusterRoleBinding (namespace "") that lets service accounts list Secrets
 	KindWorkload     // Kubernetes Pod, or Istio WorkloadEntry: what selectors pick
-	NumKinds         // how many there are; not a kind
+	// KindServiceAccount is a Kubernetes ServiceAccount: tokens are compared with it, and no plan reads it.
+	KindServiceAccount
+	NumKinds // how many there are; not a kind
 )
 
 var kindNames = [NumKinds]string{
@@ -51,6 +53,7 @@ var kindNames = [NumKinds]string{
 	KindGateway:             "Gateway",
 	KindSecretReader:        "SecretReader",
 	KindWorkload:            "Workload",
+	KindServiceAccount:      "ServiceAccount",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

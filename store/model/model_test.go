@@ -36,7 +36,9 @@ func bodies() map[Kind]proto.Message {
 		KindSecret:              &SecretSpec{Chain: []byte("chain"), Key: []byte("sealed"), Mac: []byte("mac")},
 		KindGateway:             &networkingv1.Gateway{Selector: map[string]string{"a": "1", "b": "2", "c": "3"}},
 		KindSecretReader:        &SecretReaderSpec{Accounts: []string{"shop/gateway"}},
-		KindWorkload:            &WorkloadSpec{Endpoint: &Endpoint{Address: "10.1.0.1", Labels: map[string]string{"a": "1", "b": "2", "c": "3"}}},
+		KindWorkload: &WorkloadSpec{Endpoint: &Endpoint{Address: "10.1.0.1", Labels: map[string]string{"a": "1", "b": "2", "c": "3"}},
+			Uid: UID("5d0e7a54-1a25-4b4b-9c1e-0a3f5b1c2d3e")},
+		KindServiceAccount: &ServiceAccountSpec{Uid: UID("no uuid")},
 	}
 }
 

@@ -72,6 +72,7 @@ type (
 	Gateway         = Of[*networkingv1.Gateway]
 	SecretReader    = Of[*SecretReaderSpec]
 	Workload        = Of[*WorkloadSpec]
+	ServiceAccount  = Of[*ServiceAccountSpec]
 )
 
 // Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.
@@ -98,7 +99,7 @@ const WorkloadEntryPrefix = "workloadentry:"
 var canonical = proto.MarshalOptions{Deterministic: true}
 
 // New makes a record of a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, *SecretReaderSpec,
-// *WorkloadSpec, or the Istio message of the kind. A body that does not belong to the key's kind is a fault of the caller and is refused.
+// *WorkloadSpec, *ServiceAccountSpec, or the Istio message of the kind. A body that does not belong to the key's kind is a fault of the caller and is refused.
 func New(key Key, created int64, body proto.Message) (Record, error) {
 	_, record, err := encode(key, created, body)
 	return record, err

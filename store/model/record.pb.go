@@ -256,6 +256,7 @@ type RecordValue struct {
 	//	*RecordValue_Secret
 	//	*RecordValue_SecretReader
 	//	*RecordValue_Workload
+	//	*RecordValue_ServiceAccount
 	Body isRecordValue_Body `protobuf_oneof:"body"`
 	// The mark of a kind that is younger than this field (store/model, Marks): a build that does not know the kind reads here whether it
 	// may go on without it. Kinds that every build knows which reads this field have none, so that their bytes are what they were.
@@ -378,6 +379,15 @@ func (x *RecordValue) GetWorkload() *WorkloadSpec {
 	return nil
 }
 
+func (x *RecordValue) GetServiceAccount() *ServiceAccountSpec {
+	if x != nil {
+		if x, ok := x.Body.(*RecordValue_ServiceAccount); ok {
+			return x.ServiceAccount
+		}
+	}
+	return nil
+}
+
 func (x *RecordValue) GetClosing() bool {
 	if x != nil {
 		return x.Closing
@@ -417,6 +427,10 @@ type RecordValue_Workload struct {
 	Workload *WorkloadSpec `protobuf:"bytes,10,opt,name=workload,proto3,oneof"` // kind Workload
 }
 
+type RecordValue_ServiceAccount struct {
+	ServiceAccount *ServiceAccountSpec `protobuf:"bytes,11,opt,name=service_account,json=serviceAccount,proto3,oneof"`
+}
+
 func (*RecordValue_Service) isRecordValue_Body() {}
 
 func (*RecordValue_Endpoints) isRecordValue_Body() {}
@@ -430,6 +444,8 @@ func (*RecordValue_Secret) isRecordValue_Body() {}
 func (*RecordValue_SecretReader) isRecordValue_Body() {}
 
 func (*RecordValue_Workload) isRecordValue_Body() {}
+
+func (*RecordValue_ServiceAccount) isRecordValue_Body() {}
 
 // ServiceSpec is a destination: a Kubernetes Service, or an Istio ServiceEntry.
 type ServiceSpec struct {
@@ -1101,7 +1117,9 @@ type WorkloadSpec struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Source WorkloadSource         `protobuf:"varint,1,opt,name=source,proto3,enum=navarch.store.v1.WorkloadSource" json:"source,omitempty"`
 	// Its first address, labels, service account, owner, node, locality, network, cluster, weight, readiness; its own ports by name.
-	Endpoint      *Endpoint `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	Endpoint *Endpoint `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Of a Pod, what tells it from others that have had or will have its name (model.UID); empty: the source does not say.
+	Uid           []byte `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1150,6 +1168,58 @@ func (x *WorkloadSpec) GetEndpoint() *Endpoint {
 	return nil
 }
 
+func (x *WorkloadSpec) GetUid() []byte {
+	if x != nil {
+		return x.Uid
+	}
+	return nil
+}
+
+// ServiceAccountSpec is a service account of Kubernetes: that it is there, and which of those that have had its name.
+type ServiceAccountSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           []byte                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"` // model.UID; empty: the source does not say
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceAccountSpec) Reset() {
+	*x = ServiceAccountSpec{}
+	mi := &file_store_model_record_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceAccountSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceAccountSpec) ProtoMessage() {}
+
+func (x *ServiceAccountSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceAccountSpec.ProtoReflect.Descriptor instead.
+func (*ServiceAccountSpec) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ServiceAccountSpec) GetUid() []byte {
+	if x != nil {
+		return x.Uid
+	}
+	return nil
+}
+
 // HeadValue is the value of head in etcd: whether the records beside it are a whole state (store/kv).
 type HeadValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1167,7 +1237,7 @@ type HeadValue struct {
 
 func (x *HeadValue) Reset() {
 	*x = HeadValue{}
-	mi := &file_store_model_record_proto_msgTypes[10]
+	mi := &file_store_model_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1249,7 @@ func (x *HeadValue) String() string {
 func (*HeadValue) ProtoMessage() {}
 
 func (x *HeadValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[10]
+	mi := &file_store_model_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1262,7 @@ func (x *HeadValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeadValue.ProtoReflect.Descriptor instead.
 func (*HeadValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{10}
+	return file_store_model_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HeadValue) GetSchema() uint32 {
@@ -1263,7 +1333,7 @@ type PlaceValue struct {
 
 func (x *PlaceValue) Reset() {
 	*x = PlaceValue{}
-	mi := &file_store_model_record_proto_msgTypes[11]
+	mi := &file_store_model_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1345,7 @@ func (x *PlaceValue) String() string {
 func (*PlaceValue) ProtoMessage() {}
 
 func (x *PlaceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[11]
+	mi := &file_store_model_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1358,7 @@ func (x *PlaceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceValue.ProtoReflect.Descriptor instead.
 func (*PlaceValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{11}
+	return file_store_model_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PlaceValue) GetChain() uint64 {
@@ -1323,7 +1393,7 @@ type ContentsValue struct {
 
 func (x *ContentsValue) Reset() {
 	*x = ContentsValue{}
-	mi := &file_store_model_record_proto_msgTypes[12]
+	mi := &file_store_model_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1405,7 @@ func (x *ContentsValue) String() string {
 func (*ContentsValue) ProtoMessage() {}
 
 func (x *ContentsValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[12]
+	mi := &file_store_model_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1418,7 @@ func (x *ContentsValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentsValue.ProtoReflect.Descriptor instead.
 func (*ContentsValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{12}
+	return file_store_model_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ContentsValue) GetAlgorithm() uint32 {
@@ -1376,7 +1446,7 @@ type KindContents struct {
 
 func (x *KindContents) Reset() {
 	*x = KindContents{}
-	mi := &file_store_model_record_proto_msgTypes[13]
+	mi := &file_store_model_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1458,7 @@ func (x *KindContents) String() string {
 func (*KindContents) ProtoMessage() {}
 
 func (x *KindContents) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[13]
+	mi := &file_store_model_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1471,7 @@ func (x *KindContents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindContents.ProtoReflect.Descriptor instead.
 func (*KindContents) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{13}
+	return file_store_model_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KindContents) GetKind() []byte {
@@ -1429,7 +1499,7 @@ var File_store_model_record_proto protoreflect.FileDescriptor
 
 const file_store_model_record_proto_rawDesc = "" +
 	"\n" +
-	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\xee\x03\n" +
+	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\xbf\x04\n" +
 	"\vRecordValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x03R\acreated\x129\n" +
@@ -1440,7 +1510,8 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x06secret\x18\a \x01(\v2\x1c.navarch.store.v1.SecretSpecH\x00R\x06secret\x12I\n" +
 	"\rsecret_reader\x18\t \x01(\v2\".navarch.store.v1.SecretReaderSpecH\x00R\fsecretReader\x12<\n" +
 	"\bworkload\x18\n" +
-	" \x01(\v2\x1e.navarch.store.v1.WorkloadSpecH\x00R\bworkload\x12\x18\n" +
+	" \x01(\v2\x1e.navarch.store.v1.WorkloadSpecH\x00R\bworkload\x12O\n" +
+	"\x0fservice_account\x18\v \x01(\v2$.navarch.store.v1.ServiceAccountSpecH\x00R\x0eserviceAccount\x12\x18\n" +
 	"\aclosing\x18\b \x01(\bR\aclosingB\x06\n" +
 	"\x04body\"\xe7\x03\n" +
 	"\vServiceSpec\x12\x14\n" +
@@ -1515,10 +1586,13 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x03key\x18\x05 \x01(\fR\x03key\x12\x10\n" +
 	"\x03mac\x18\x06 \x01(\fR\x03mac\".\n" +
 	"\x10SecretReaderSpec\x12\x1a\n" +
-	"\baccounts\x18\x01 \x03(\tR\baccounts\"\x80\x01\n" +
+	"\baccounts\x18\x01 \x03(\tR\baccounts\"\x92\x01\n" +
 	"\fWorkloadSpec\x128\n" +
 	"\x06source\x18\x01 \x01(\x0e2 .navarch.store.v1.WorkloadSourceR\x06source\x126\n" +
-	"\bendpoint\x18\x02 \x01(\v2\x1a.navarch.store.v1.EndpointR\bendpoint\"\x97\x02\n" +
+	"\bendpoint\x18\x02 \x01(\v2\x1a.navarch.store.v1.EndpointR\bendpoint\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\fR\x03uid\"&\n" +
+	"\x12ServiceAccountSpec\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\fR\x03uid\"\x97\x02\n" +
 	"\tHeadValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x10\n" +
@@ -1577,30 +1651,31 @@ func file_store_model_record_proto_rawDescGZIP() []byte {
 }
 
 var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_store_model_record_proto_goTypes = []any{
-	(Resolution)(0),          // 0: navarch.store.v1.Resolution
-	(Protocol)(0),            // 1: navarch.store.v1.Protocol
-	(Health)(0),              // 2: navarch.store.v1.Health
-	(WorkloadSource)(0),      // 3: navarch.store.v1.WorkloadSource
-	(*RecordValue)(nil),      // 4: navarch.store.v1.RecordValue
-	(*ServiceSpec)(nil),      // 5: navarch.store.v1.ServiceSpec
-	(*ServicePort)(nil),      // 6: navarch.store.v1.ServicePort
-	(*EndpointsSpec)(nil),    // 7: navarch.store.v1.EndpointsSpec
-	(*EndpointPort)(nil),     // 8: navarch.store.v1.EndpointPort
-	(*Endpoint)(nil),         // 9: navarch.store.v1.Endpoint
-	(*PolicySpec)(nil),       // 10: navarch.store.v1.PolicySpec
-	(*SecretSpec)(nil),       // 11: navarch.store.v1.SecretSpec
-	(*SecretReaderSpec)(nil), // 12: navarch.store.v1.SecretReaderSpec
-	(*WorkloadSpec)(nil),     // 13: navarch.store.v1.WorkloadSpec
-	(*HeadValue)(nil),        // 14: navarch.store.v1.HeadValue
-	(*PlaceValue)(nil),       // 15: navarch.store.v1.PlaceValue
-	(*ContentsValue)(nil),    // 16: navarch.store.v1.ContentsValue
-	(*KindContents)(nil),     // 17: navarch.store.v1.KindContents
-	nil,                      // 18: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                      // 19: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                      // 20: navarch.store.v1.Endpoint.PortsEntry
-	nil,                      // 21: navarch.store.v1.PolicySpec.SelectorEntry
+	(Resolution)(0),            // 0: navarch.store.v1.Resolution
+	(Protocol)(0),              // 1: navarch.store.v1.Protocol
+	(Health)(0),                // 2: navarch.store.v1.Health
+	(WorkloadSource)(0),        // 3: navarch.store.v1.WorkloadSource
+	(*RecordValue)(nil),        // 4: navarch.store.v1.RecordValue
+	(*ServiceSpec)(nil),        // 5: navarch.store.v1.ServiceSpec
+	(*ServicePort)(nil),        // 6: navarch.store.v1.ServicePort
+	(*EndpointsSpec)(nil),      // 7: navarch.store.v1.EndpointsSpec
+	(*EndpointPort)(nil),       // 8: navarch.store.v1.EndpointPort
+	(*Endpoint)(nil),           // 9: navarch.store.v1.Endpoint
+	(*PolicySpec)(nil),         // 10: navarch.store.v1.PolicySpec
+	(*SecretSpec)(nil),         // 11: navarch.store.v1.SecretSpec
+	(*SecretReaderSpec)(nil),   // 12: navarch.store.v1.SecretReaderSpec
+	(*WorkloadSpec)(nil),       // 13: navarch.store.v1.WorkloadSpec
+	(*ServiceAccountSpec)(nil), // 14: navarch.store.v1.ServiceAccountSpec
+	(*HeadValue)(nil),          // 15: navarch.store.v1.HeadValue
+	(*PlaceValue)(nil),         // 16: navarch.store.v1.PlaceValue
+	(*ContentsValue)(nil),      // 17: navarch.store.v1.ContentsValue
+	(*KindContents)(nil),       // 18: navarch.store.v1.KindContents
+	nil,                        // 19: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                        // 20: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                        // 21: navarch.store.v1.Endpoint.PortsEntry
+	nil,                        // 22: navarch.store.v1.PolicySpec.SelectorEntry
 }
 var file_store_model_record_proto_depIdxs = []int32{
 	5,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
@@ -1609,26 +1684,27 @@ var file_store_model_record_proto_depIdxs = []int32{
 	11, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
 	12, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
 	13, // 5: navarch.store.v1.RecordValue.workload:type_name -> navarch.store.v1.WorkloadSpec
-	6,  // 6: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
-	0,  // 7: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	18, // 8: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
-	1,  // 9: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
-	8,  // 10: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
-	9,  // 11: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	19, // 12: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
-	2,  // 13: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	20, // 14: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	21, // 15: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
-	3,  // 16: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
-	9,  // 17: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
-	16, // 18: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
-	15, // 19: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
-	17, // 20: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	14, // 6: navarch.store.v1.RecordValue.service_account:type_name -> navarch.store.v1.ServiceAccountSpec
+	6,  // 7: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
+	0,  // 8: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
+	19, // 9: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	1,  // 10: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
+	8,  // 11: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
+	9,  // 12: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
+	20, // 13: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	2,  // 14: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
+	21, // 15: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	22, // 16: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	3,  // 17: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
+	9,  // 18: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
+	17, // 19: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
+	16, // 20: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
+	18, // 21: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_store_model_record_proto_init() }
@@ -1644,6 +1720,7 @@ func file_store_model_record_proto_init() {
 		(*RecordValue_Secret)(nil),
 		(*RecordValue_SecretReader)(nil),
 		(*RecordValue_Workload)(nil),
+		(*RecordValue_ServiceAccount)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1651,7 +1728,7 @@ func file_store_model_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

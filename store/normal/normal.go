@@ -95,7 +95,7 @@ var kinds = map[kindKey]struct {
 	{"", "Node"}:                           {[]string{"v1"}, nil},
 	{"", "Namespace"}:                      {[]string{"v1"}, nil},
 	{"", "Secret"}:                         {[]string{"v1"}, secretRecords},
-	{"", "ServiceAccount"}:                 {[]string{"v1"}, nil},
+	{"", "ServiceAccount"}:                 {[]string{"v1"}, serviceAccountRecords},
 	{"", "ConfigMap"}:                      {[]string{"v1"}, configMapRecords},
 	{groupNetworking, "VirtualService"}:    {istioNetworkingVersions, virtualServiceRecords},
 	{groupNetworking, "DestinationRule"}:   {istioNetworkingVersions, destinationRuleRecords},
@@ -156,7 +156,7 @@ func SourceObject(key model.Key) object.ID {
 	switch key.Kind {
 	case model.KindMesh:
 		return object.ID{}
-	case model.KindService, model.KindSecret:
+	case model.KindService, model.KindSecret, model.KindServiceAccount:
 	case model.KindEndpoints:
 		id.Group, id.Kind = groupDiscovery, "EndpointSlice"
 		if rest, ok := strings.CutPrefix(key.Name, serviceEntryPrefix); ok {

@@ -34,7 +34,7 @@ func podRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []mode
 		e.Health = model.Health_HEALTH_NOT_READY
 	}
 	e.Network = n.network(r, obj.ID, pod, e.Address, ctx)
-	return r.record(model.KindWorkload, obj, obj.ID.Name, &model.WorkloadSpec{Source: model.WorkloadSource_WORKLOAD_SOURCE_POD, Endpoint: e})
+	return r.record(model.KindWorkload, obj, obj.ID.Name, &model.WorkloadSpec{Source: model.WorkloadSource_WORKLOAD_SOURCE_POD, Endpoint: e, Uid: model.UID(pod.UID)})
 }
 
 // workloadEntryRecords is the Workload of a WorkloadEntry

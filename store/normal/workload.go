@@ -16,6 +16,7 @@ import (
 
 // Pod is what endpoints and Workloads take from a Pod.
 type Pod struct {
+	UID            string // empty: the source does not say
 	Labels         map[string]string
 	Node           string
 	ServiceAccount string
@@ -31,7 +32,7 @@ func (p *Pod) Equal(o *Pod) bool {
 	if p == nil || o == nil {
 		return p == o
 	}
-	return p.Node == o.Node && p.ServiceAccount == o.ServiceAccount && p.Workload == o.Workload &&
+	return p.UID == o.UID && p.Node == o.Node && p.ServiceAccount == o.ServiceAccount && p.Workload == o.Workload &&
 		p.NotReady == o.NotReady && p.Address == o.Address && p.Terminating == o.Terminating && p.Ended == o.Ended && maps.Equal(p.Labels, o.Labels)
 }
 
@@ -73,7 +74,7 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 		r.errorf("", "%v", err)
 		return nil, r.problems
 	}
-	pod := &Pod{Labels: obj.Labels, Node: whole.Spec.NodeName, ServiceAccount: whole.Spec.ServiceAccountName, Address: whole.Status.PodIP,
+	pod := &Pod{UID: obj.UID, Labels: obj.Labels, Node: whole.Spec.NodeName, ServiceAccount: whole.Spec.ServiceAccountName, Address: whole.Status.PodIP,
 		Terminating: whole.Metadata.DeletionTimestamp != nil, Ended: whole.Status.Phase == "Succeeded" || whole.Status.Phase == "Failed"}
 	if pod.ServiceAccount == "" {
 		pod.ServiceAccount = "default"

@@ -47,7 +47,9 @@ type Config struct {
 	TokenKeys   string
 	Cluster     string // whose the tokens of TokenIssuer are
 	// Found is where issuer and keys of the cluster come from where TokenIssuer is empty (KeysConfig.Ask); its Ask is nil: nowhere.
-	Found      attest.KeysConfig
+	Found attest.KeysConfig
+	// Reviewer is asked about tokens of other issuers, and while keys cannot be had; nil: nobody is.
+	Reviewer   attest.Reviewer
 	DataDir    string // whose own issuer's tokens are verified; empty: there is none
 	Required   bool   // XDS_AUTH: a stream over TLS needs a credential
 	MaxMessage int    // the longest message that is taken, bytes
@@ -58,6 +60,8 @@ type Config struct {
 	Workloads func(identity string) map[netip.Addr]struct{}
 	// Revoked says whether what a caller showed is revoked, as far as this process knows; nil: nothing is.
 	Revoked func(attest.Caller) bool
+	// Gone says why a caller's Pod or service account is not there any more; nil: nobody knows.
+	Gone func(attest.Caller) error
 	// Connections counts those of each identity; nil: a ledger of its own.
 	Connections *budget.Ledger
 }
@@ -71,6 +75,7 @@ type Callers struct {
 	required bool                 // XDS_AUTH: a stream over TLS needs a credential
 	// revoked says whether what a caller showed is revoked; nil: nothing is.
 	revoked func(attest.Caller) bool
+	gone    func(attest.Caller) error // why a caller's Pod or service account is not there any more
 	expiry  *expiry.Expiry
 	// connections are those of each identity, on all addresses; sources those of each address, of callers that have none (plain text).
 	connections, sources *budget.Ledger
@@ -93,9 +98,13 @@ func New(c Config) (*Callers, error) {
 	if k.tokens, k.keys, err = c.tokens(domain); err != nil {
 		return nil, err
 	}
+	if k.gone = c.Gone; k.gone == nil {
+		k.gone = func(attest.Caller) error { return nil }
+	}
 	k.certs = &attest.Certificates{TrustDomain: domain, Aliases: c.Aliases}
-	chain := []attest.Authenticator{k.certs}
+	chain := []attest.Authenticator{living{k.certs, k.gone}}
 	if k.tokens != nil {
+		k.tokens = living{k.tokens, k.gone} // each time, however long a token has been known
 		chain = append(chain, k.tokens)
 	}
 	k.all = k.expiry.Noting(attest.Chain(chain...))
@@ -153,6 +162,9 @@ func (k *Callers) Refused(who attest.Caller) error {
 	if k.revoked != nil && k.revoked(who) {
 		return fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
 	}
+	if err := k.gone(who); err != nil {
+		return err
+	}
 	return k.expiry.Refused(who, time.Now())
 }
 
@@ -202,6 +214,24 @@ func OverTLS(ctx context.Context) bool {
 	return ok
 }
 
+// living refuses callers whose Pod or service account was deleted.
+type living struct {
+	attest.Authenticator
+	gone func(attest.Caller) error
+}
+
+// Authenticate implements attest.Authenticator.
+func (l living) Authenticate(ctx context.Context) (attest.Caller, error) {
+	who, err := l.Authenticator.Authenticate(ctx)
+	if err == nil {
+		err = l.gone(who)
+	}
+	if err != nil {
+		return attest.Caller{}, err
+	}
+	return who, nil
+}
+
 // OfCalls authenticates the CA's calls: the connection of whoever is not refused counts as authenticated.
 func (k *Callers) OfCalls() attest.Authenticator { return ofCalls{k} }
 
@@ -219,7 +249,7 @@ func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 // tokens verifies tokens of Kubernetes' issuer and of our own (embedded default); nil where there is
 // neither. Whoever asks runs the keys.
 func (c Config) tokens(domain spiffeid.TrustDomain) (attest.Authenticator, []*attest.Keys, error) {
-	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences, Now: c.Now}
+	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences, Reviewer: c.Reviewer, Now: c.Now}
 	var fresh []*attest.Keys
 	if c.TokenIssuer != "" || c.Found.Ask != nil {
 		from := attest.KeysConfig{Log: c.Log}
@@ -252,7 +282,7 @@ func (c Config) tokens(domain spiffeid.TrustDomain) (attest.Authenticator, []*at
 		}
 		conf.Issuers = append(conf.Issuers, verifier)
 	}
-	if len(conf.Issuers) == 0 {
+	if len(conf.Issuers) == 0 && conf.Reviewer == nil {
 		return nil, nil, nil
 	}
 	tokens, err := attest.NewTokens(conf)

@@ -107,3 +107,41 @@ func TestCallersWithoutKeyring(t *testing.T) {
 		t.Errorf("XDS_AUTH=false, and a credential that is not accepted: %v", err)
 	}
 }
+
+// Somebody whose Pod is gone is refused by token and certificate, to both services and in checks of streams that stand, also where the token
+// was verified before.
+func TestGoneCallers(t *testing.T) {
+	var gone error
+	c := Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Audiences: []string{"istio-ca"}, Required: true, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Gone: func(attest.Caller) error { return gone }}
+	k, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer, err := attest.Local(c.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := issuer.Mint("shop", "client", "istio-ca", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []error{nil, errors.New("deleted"), nil} {
+		gone = want
+		for name, ctx := range map[string]context.Context{"token": over(t, token), "certificate": over(t, "", "spiffe://cluster.local/ns/shop/sa/client")} {
+			who, err := k.Authenticate(ctx)
+			if !errors.Is(err, want) || (want != nil) != who.ID.IsZero() {
+				t.Errorf("%s, xDS: %v, want %v", name, err, want)
+			}
+			if who, err = k.OfCalls().Authenticate(ctx); !errors.Is(err, want) || (want != nil) != who.ID.IsZero() {
+				t.Errorf("%s, CA: %v, want %v", name, err, want)
+			}
+		}
+		if _, err := k.Tokens().Authenticate(over(t, token)); !errors.Is(err, want) {
+			t.Errorf("tokens alone: %v, want %v", err, want)
+		}
+		if err := k.Refused(attest.Caller{}); !errors.Is(err, want) {
+			t.Errorf("a stream that stands: %v, want %v", err, want)
+		}
+	}
+}

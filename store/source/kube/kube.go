@@ -63,6 +63,7 @@ type Source struct {
 	origin  origin.Origin
 	clients *clients
 	ready   chan struct{} // one place: there is something to tell
+	heard   heard
 
 	referred chan struct{} // one place: references are others
 

@@ -102,6 +102,7 @@ func (s *Source) bounded(inner watch.Interface, k kind, lists bool, cancel conte
 					return
 				}
 				silence.Reset(s.Silence)
+				came := time.Now()
 				if lists = lists && e.Type != watch.Bookmark; s.lose != nil && !lists && s.lose(e) {
 					continue
 				}
@@ -110,6 +111,7 @@ func (s *Source) bounded(inner watch.Interface, k kind, lists bool, cancel conte
 				}
 				select {
 				case w.events <- e:
+					s.heard.note(k.id(), came)
 				case <-stopped:
 					return
 				}

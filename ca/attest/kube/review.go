@@ -1,0 +1,171 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/peer"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/store/apiserver"
+)
+
+// The bounds of TokenReviews. A caller that finds no room is told to come again.
+const (
+	reviewRate     = 50 // a second, in all
+	reviewBurst    = 100
+	sourceRate     = 5 // of one source: an IPv4 address, an IPv6 /64
+	sourceBurst    = 20
+	sourcesKnown   = 4096
+	reviewsKept    = 16384 // good tokens whose last answer is remembered
+	refusalsKept   = 4096
+	reviewStands   = 5 * time.Minute // until a good token is asked about again; its answer stands on while nobody says otherwise
+	refusalStands  = 30 * time.Second
+	reviewPatience = 5 * time.Second
+)
+
+// Reviews asks an API server about tokens (attest.Reviewer). Safe for concurrent use.
+type Reviews struct {
+	api      *apiserver.Client
+	cluster  string
+	all      *rate.Limiter
+	sources  *paces
+	good     *lru.Cache[[sha256.Size]byte, reviewedAt]
+	refused  *lru.Cache[[sha256.Size]byte, refusedAt] // of its own, so that bad tokens displace no good ones
+	now      func() time.Time
+	patience time.Duration
+}
+
+type reviewedAt struct {
+	answer attest.Reviewed
+	at     time.Time
+}
+
+type refusedAt struct {
+	err error
+	at  time.Time
+}
+
+// NewReviews asks nothing yet. Callers whose tokens are good are of the cluster.
+func NewReviews(api *apiserver.Client, cluster string) *Reviews {
+	good, err := lru.New[[sha256.Size]byte, reviewedAt](reviewsKept)
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	refused, err := lru.New[[sha256.Size]byte, refusedAt](refusalsKept)
+	if err != nil {
+		panic(err)
+	}
+	all := rate.NewLimiter(reviewRate, reviewBurst)
+	return &Reviews{api: api, cluster: cluster, all: all, sources: newPaces(all, sourceRate, sourceBurst, sourcesKnown), good: good, refused: refused,
+		now: time.Now, patience: reviewPatience}
+}
+
+// tokenReview is a TokenReview, as far as it is used (k8s.io/api/authentication/v1).
+type tokenReview struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Spec       struct {
+		Token     string   `json:"token"`
+		Audiences []string `json:"audiences"`
+	} `json:"spec"`
+	Status struct {
+		Authenticated bool     `json:"authenticated"`
+		Audiences     []string `json:"audiences"`
+		Error         string   `json:"error"`
+		User          struct {
+			Username string              `json:"username"`
+			Extra    map[string][]string `json:"extra"`
+		} `json:"user"`
+	} `json:"status"`
+}
+
+// Review implements attest.Reviewer. A good answer stands while nobody can say otherwise: whoever asks knows when the token ends.
+func (r *Reviews) Review(ctx context.Context, token string, audiences []string) (attest.Reviewed, error) {
+	sum := sha256.Sum256([]byte(token))
+	now := r.now()
+	before, known := r.good.Get(sum)
+	if known && now.Sub(before.at) < reviewStands {
+		return before.answer, nil
+	}
+	if no, is := r.refused.Get(sum); is && now.Sub(no.at) < refusalStands {
+		return attest.Reviewed{}, no.err
+	}
+	if !r.sources.of(source(ctx)).AllowN(now, 1) || !r.all.AllowN(now, 1) {
+		if known {
+			return before.answer, nil
+		}
+		return attest.Reviewed{}, fmt.Errorf("%w: too many tokens are asked about", attest.ErrUnavailable)
+	}
+	answer, denied, err := r.ask(ctx, token, audiences)
+	switch {
+	case denied != nil:
+		r.good.Remove(sum)
+		r.refused.Add(sum, refusedAt{denied, now})
+		return attest.Reviewed{}, denied
+	case err != nil && known:
+		return before.answer, nil
+	case err != nil:
+		return attest.Reviewed{}, fmt.Errorf("%w: %v", attest.ErrUnavailable, err) // not wrapped: its deadline is not the caller's
+	}
+	r.good.Add(sum, reviewedAt{answer, now})
+	return answer, nil
+}
+
+// ask asks the API server: denied is its no, err says that it does not answer.
+func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (answer attest.Reviewed, denied, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	asked := tokenReview{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
+	asked.Spec.Token, asked.Spec.Audiences = token, audiences
+	var said tokenReview
+	if err := r.api.Do(ctx, http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews", asked, &said); err != nil {
+		return answer, nil, err
+	}
+	s := said.Status
+	name := strings.Split(s.User.Username, ":")
+	switch {
+	case !s.Authenticated:
+		return answer, fmt.Errorf("%w: the API server says: %.200s", attest.ErrDenied, s.Error), nil
+	case !slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(audiences, a) }):
+		// An API server that does not know of audiences says none (authentication.k8s.io/v1, TokenReviewStatus.audiences).
+		return answer, fmt.Errorf("%w: the API server does not say that the token is for %q", attest.ErrAudience, audiences), nil
+	case len(name) != 4 || name[0] != "system" || name[1] != "serviceaccount":
+		return answer, fmt.Errorf("%w: %.200q is no service account", attest.ErrIdentity, s.User.Username), nil
+	}
+	answer = attest.Reviewed{Namespace: name[2], ServiceAccount: name[3], Cluster: r.cluster}
+	if pod := s.User.Extra["authentication.kubernetes.io/pod-name"]; len(pod) == 1 {
+		answer.Pod = pod[0]
+	}
+	return answer, nil, nil
+}
+
+// source is where a call comes from; all that say nothing are one.
+func source(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return ""
+	}
+	at, err := netip.ParseAddr(host)
+	if err != nil {
+		return ""
+	}
+	if at = at.Unmap().WithZone(""); at.Is6() {
+		prefix, _ := at.Prefix(64) // of an IPv6 address there is one
+		return prefix.String()
+	}
+	return at.String()
+}

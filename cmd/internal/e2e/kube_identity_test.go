@@ -1,0 +1,91 @@
+//go:build kube
+
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/deploy/testcluster/controlplane"
+)
+
+// Tokens of Kubernetes are verified without a word about their issuer on the command line. A Pod that was deleted and made again under its
+// name has a token that is accepted; that of its predecessor is refused, although it has not ended and was accepted before, by the CA and by
+// xDS; and so is the certificate that followed from it. All of that goes on while the API server is away.
+func TestKubeDeletedPods(t *testing.T) {
+	c := controlplane.Start(t, controlplane.Options{Istio: true})
+	kubeconfig := c.Documented(t)
+	c.Kubectl(t, "", "create", "namespace", "shop")
+	c.Kubectl(t, "", "create", "serviceaccount", "web", "-n", "shop")
+	pod := func(address string) (token string) {
+		c.Kubectl(t, "{apiVersion: v1, kind: Pod, metadata: {name: web-1, namespace: shop}, spec: {serviceAccountName: web, containers: [{name: app, image: app}]}}", "apply", "-f", "-")
+		c.Kubectl(t, "", "-n", "shop", "patch", "pod", "web-1", "--subresource=status", "-p",
+			fmt.Sprintf(`{"status": {"phase": "Running", "podIP": %q, "podIPs": [{"ip": %[1]q}], "conditions": [{"type": "Ready", "status": "True"}]}}`, address))
+		return strings.TrimSpace(c.Kubectl(t, "", "create", "token", "web", "-n", "shop", "--audience=istio-ca", "--bound-object-kind=Pod", "--bound-object-name=web-1"))
+	}
+	first := pod("10.244.0.1")
+	data := t.TempDir()
+	d := start(t, "--kubeconfig", kubeconfig, "--data-dir", data)
+	roots := x509.NewCertPool()
+	eventually(t, patience, func() error {
+		text, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
+		roots.AppendCertsFromPEM(text)
+		return err
+	})
+	conf := &tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"}
+	with := func(token string) error {
+		_, _, err := signed(bearer(t.Context(), token), t, d.secure, conf)
+		return err
+	}
+	own := conf.Clone()
+	eventually(t, patience, func() error {
+		pair, _, err := signed(bearer(t.Context(), first), t, d.secure, conf)
+		own.Certificates = []tls.Certificate{pair}
+		return err
+	})
+	xds := func() error {
+		_, err := everythingAs(t.Context(), credentials.NewTLS(own), d.secure, node("shop", "web", "10.244.0.1"))
+		return err
+	}
+	eventually(t, patience, xds)
+
+	c.Kubectl(t, "", "-n", "shop", "delete", "pod", "web-1", "--grace-period=0", "--force")
+	second := pod("10.244.0.2")
+	labels := 0
+	refused := func(ask func() error) func() error {
+		return func() error {
+			// Watches say something, so that the leader knows up to when it has read: else that is once a minute.
+			labels++
+			for _, what := range []string{"pod/web-1", "serviceaccount/web"} {
+				c.Kubectl(t, "", "-n", "shop", "label", "--overwrite", what, fmt.Sprintf("seen=t%d", labels))
+			}
+			if err := ask(); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "another one has its name") {
+				return fmt.Errorf("the deleted Pod: %v", err)
+			}
+			return nil
+		}
+	}
+	eventually(t, 2*patience, refused(func() error { return with(first) }))
+	eventually(t, patience, refused(xds))
+	if err := with(second); err != nil {
+		t.Errorf("the Pod that was made again: %v", err)
+	}
+	c.KillAPIServer()
+	for name, ask := range map[string]func() error{"token": func() error { return with(first) }, "certificate": xds} {
+		if err := ask(); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("%s of the deleted Pod, while the API server is away: %v", name, err)
+		}
+	}
+	if err := with(second); err != nil {
+		t.Errorf("while the API server is away: %v", err)
+	}
+}

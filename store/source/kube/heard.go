@@ -1,0 +1,43 @@
+package kube
+
+import (
+	"sync"
+	"time"
+)
+
+// heard is when a watch of each kind last said something, be it a bookmark (one a minute).
+type heard struct {
+	mu sync.Mutex // a leaf
+	at map[kindID]time.Time
+}
+
+// note takes down that a watch has said something that came at a time, and that was passed on.
+func (h *heard) note(kind kindID, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.at == nil {
+		h.at = map[kindID]time.Time{}
+	}
+	h.at[kind] = at
+}
+
+// Told says up to when all Pods and ServiceAccounts that there were have been told, as far as the API server's watches say; zero: they have
+// not been told yet. everywhere: those of all namespaces.
+func (s *Source) Told() (until time.Time, everywhere bool) {
+	s.mu.Lock()
+	told, only := s.told, s.selection.only != "" || len(s.selection.selectors) > 0
+	s.mu.Unlock()
+	if !told {
+		return time.Time{}, false
+	}
+	s.heard.mu.Lock()
+	defer s.heard.mu.Unlock()
+	pods, accounts := s.heard.at[kindID{kind: "Pod"}], s.heard.at[kindID{kind: "ServiceAccount"}]
+	if pods.IsZero() || accounts.IsZero() {
+		return time.Time{}, false
+	}
+	if accounts.Before(pods) {
+		pods = accounts
+	}
+	return pods, !only
+}
