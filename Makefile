@@ -19,7 +19,7 @@ build: ## build the programs into bin/, and the application of the demo (bin/app
 tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, staticcheck)
 	@deploy/tools/install.sh envoy protoc protoc-gen-go staticcheck
 
-kube-tools: ## build kube-apiserver, kube-controller-manager and kubectl into .tools/bin/ (at first some five minutes)
+kube-tools: ## build kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubectl and CoreDNS into .tools/bin/ (at first some five minutes)
 	@deploy/tools/install.sh kube
 
 envoy: ## put the pinned Envoy alone into .tools/bin/
@@ -47,7 +47,7 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 # those that drive programs (cmd/internal/e2e builds navarchd with the detector for some of its tests): it would find nothing
 # there, and take four times as long.
 UNRACED := ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/scene cmd/navarch-load cmd/navarchctl \
-	cmd/navarchctl/dump cmd/navarchctl/show deploy/demo/quickstart deploy/demo/run deploy/tools/benchtable deploy/tools/totals \
+	cmd/navarchctl/dump cmd/navarchctl/show deploy/demo/quickstart deploy/demo/run deploy/testcluster/cluster deploy/tools/benchtable deploy/tools/totals \
 	loadtest/mesh loadtest/report push/build/authz push/build/cluster push/build/endpoint push/build/patch push/build/route \
 	push/delta push/manifest push/plan/front/sidecar push/plan/layer push/view shard/ring store/model store/normal
 # Packages with tests of both sorts, which are run both ways: files in which no goroutines meet have the build tag !race.
@@ -98,6 +98,19 @@ load: $(if $(filter faults,$(S)),load-faults,load-suite) ## the standard load su
 load-suite: build $(if $(filter kube%,$(S)),kube-tools)
 	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load $(if $(filter hostile preauth account kube%,$(S)),--strict)
 
+# What a control loop on machine load is worth, on the figure of the fault that it was made for (package comments of shard/place, push/fanout,
+# cmd/navarchd/memory): RUNS runs without it and with it, in turns, and the medians of both.
+RUNS ?= 3
+experiment: build ## what a control loop is worth: LOOP=joins, moves, window or collector (RUNS=3 with and without, in turns); LOOP=drain: a test
+	@case "$(LOOP)" in joins) s=storm;; moves) s=scale;; window) s=neighbour;; collector) s=memory;; \
+	drain) for off in drain ""; do echo "== NAVARCH_EXPERIMENT_OFF=$$off"; NAVARCH_EXPERIMENT_OFF=$$off go test ./cmd/internal/e2e -run '^TestFleetEvensOut$$' -count=1 -timeout 20m || [ -n "$$off" ]; done; exit;; \
+	*) echo "LOOP must be joins, moves, drain, window or collector"; exit 2;; esac; \
+	for i in $$(seq $(RUNS)); do \
+		NAVARCH_EXPERIMENT_OFF=$(LOOP) bin/navarch-load run $$s --navarchd bin/navarchd --label without-$(LOOP) --out out/experiment/$(LOOP)/without-$$i; \
+		bin/navarch-load run $$s --navarchd bin/navarchd --label with-$(LOOP) --out out/experiment/$(LOOP)/with-$$i; \
+	done; \
+	bin/navarch-load compare out/experiment/$(LOOP)/without-*/result.json $$(printf -- ' --with %s' out/experiment/$(LOOP)/with-*/result.json)
+
 # The tests that PROMISES.md lists under "Faults", those of cmd/internal/e2e; NAVARCH_FAULT_SCALE=10 for a smaller size.
 FAULTS := ^TestFault|^TestStoppedLeaderWritesNothing$$|^TestEmptyStoreIsNotServed$$|^TestStartWhileEtcdIsAway$$|^TestDeletedRecordsComeBack$$|^TestGarbage$$
 load-faults: envoy
@@ -111,10 +124,13 @@ demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it
 demo-intercept: build envoy intercept-tools ## the same with network namespaces and real redirection (root)
 	go run ./deploy/demo/run -intercept
 
+cluster: build kube-tools intercept-tools ## a Kubernetes cluster of processes on this machine (deploy/testcluster/README.md), until Ctrl-C
+	@go build -o bin/testcluster ./deploy/testcluster && exec bin/testcluster $(ARGS)
+
 clean: ## remove bin/ and out/, which hold what was built and what runs left (not the tools)
 	rm -rf bin out
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults demo demo-intercept clean help
+.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept cluster clean help

@@ -3,17 +3,15 @@ package agent
 import (
 	"context"
 	"log/slog"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
+
+	"navarch.io/navarch/push/envoytest"
 )
 
 // Envoy pings its SDS server every ten seconds, with a stream and without one, and the connection lives: an hour of pings, all on
@@ -25,15 +23,7 @@ func TestPingsOfEnvoyArePermitted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- h.serve(ctx, l) }()
-		connections := 0
-		conn, err := grpc.NewClient("passthrough:///sds", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { connections++; return l.DialContext(ctx) }),
-			grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.Connect()
+		conn, connections := envoytest.Pinging(t, l)
 		time.Sleep(time.Hour)
 		stream, err := secretv3.NewSecretDiscoveryServiceClient(conn).DeltaSecrets(ctx)
 		if err == nil {
@@ -47,8 +37,8 @@ func TestPingsOfEnvoyArePermitted(t *testing.T) {
 		if res, err := stream.Recv(); err != nil || len(res.Resources) != 1 {
 			t.Errorf("after an hour: %v %v", res, err)
 		}
-		if connections != 1 {
-			t.Errorf("%d connections in two hours", connections)
+		if *connections != 1 {
+			t.Errorf("%d connections in two hours", *connections)
 		}
 		conn.Close()
 		cancel()

@@ -149,7 +149,7 @@ func run[R any](h *hub, ctx context.Context, recv func() (*R, error), take func(
 			}
 		}
 	}()
-	c := &client{log: h.log, acknowledged: h.acknowledged, wants: map[string]string{}, claims: map[string]bool{}}
+	c := &client{log: h.log, acknowledged: h.acknowledged, wants: map[string]string{}, resumed: map[string]bool{}}
 	for {
 		secrets, changed := h.get()
 		if due := c.due(secrets); len(due) > 0 {
@@ -178,7 +178,7 @@ type client struct {
 	acknowledged func(roots []string)
 	whole        bool              // state of the world: what is due brings the rest along
 	wants        map[string]string // name -> version sent; "": none
-	claims       map[string]bool   // names whose version in wants is Envoy's word: it held that before this stream
+	resumed      map[string]bool   // names whose version in wants is Envoy's word: it held that before this stream
 	nonce        uint64
 	flight       []*secret // sent under nonce and not answered yet
 }
@@ -190,7 +190,7 @@ func (c *client) subscribe(name, version string) {
 	if name != certificateName && name != trustName {
 		c.log.Warn("a secret was asked for that does not exist here; it stays unanswered", "name", name)
 	}
-	c.wants[name], c.claims[name] = version, version != ""
+	c.wants[name], c.resumed[name] = version, version != ""
 }
 
 // due is what must be sent now: nothing while an answer is outstanding, for the newest wins.
@@ -204,10 +204,10 @@ func (c *client) due(secrets map[string]*secret) []*secret {
 			all = append(all, s)
 			if c.wants[name] != s.version {
 				out = append(out, s)
-			} else if c.claims[name] && s.roots != nil {
+			} else if c.resumed[name] && s.roots != nil {
 				c.acknowledged(s.roots)
 			}
-			delete(c.claims, name)
+			delete(c.resumed, name)
 		}
 	}
 	if c.whole && len(out) > 0 {

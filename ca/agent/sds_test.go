@@ -194,7 +194,7 @@ func (s *deltaStream) again(r *discoveryv3.DeltaDiscoveryResponse) {
 	}
 }
 
-func TestStateOfTheWorldAndFetch(t *testing.T) {
+func TestSotWAndFetch(t *testing.T) {
 	w := newSDS(t)
 	stream, err := w.client.StreamSecrets(within(t))
 	if err != nil {

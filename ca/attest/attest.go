@@ -37,8 +37,9 @@ type Caller struct {
 	Token string
 	// Proven is when a token proved it last, as the CA found out; zero: not known here.
 	Proven time.Time
-	// NotAfter is when the credential ends; zero where who reviewed a token does not say.
-	NotAfter time.Time
+	// NotBefore is when a certificate began; zero of tokens. NotAfter is when the credential ends; zero where who reviewed a token does
+	// not say.
+	NotBefore, NotAfter time.Time
 }
 
 // Origin is what a certificate for the caller says of what proved them. What renews a certificate that says nothing names its serial

@@ -72,7 +72,8 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	if id, err = workload(c.TrustDomain, namespace, account); err != nil {
 		return Caller{}, err
 	}
-	caller := Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByCertificate, Serial: issue.SerialString(leaf.SerialNumber), NotAfter: leaf.NotAfter}
+	caller := Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByCertificate, Serial: issue.SerialString(leaf.SerialNumber),
+		NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter}
 	origin := issue.OriginOf(leaf)
 	caller.Pod, caller.PodUID, caller.Token, caller.Cluster = origin.Pod, origin.PodUID, origin.Token, origin.Cluster
 	return caller, nil

@@ -44,7 +44,7 @@ func certificates() *Certificates {
 
 func TestCertificateAccepted(t *testing.T) {
 	want := Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), Namespace: "shop", ServiceAccount: "web", By: ByCertificate, Serial: "abc",
-		NotAfter: leaf(nil, "spiffe://cluster.local").NotAfter}
+		NotBefore: leaf(nil, "spiffe://cluster.local").NotBefore, NotAfter: leaf(nil, "spiffe://cluster.local").NotAfter}
 	for _, name := range []string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://old.example/ns/shop/sa/web"} {
 		got, err := certificates().Authenticate(connected(t.Context(), true, leaf(nil, name)))
 		if err != nil || got != want {

@@ -77,6 +77,11 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 
 // Mint makes a token for a service account, valid from now for ttl (1 s to MaxMintTTL), and says when it ends.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
+	return i.MintBound(namespace, account, "", audience, ttl)
+}
+
+// MintBound is Mint for the proxy of one Pod, as Kubernetes gives them: budgets count by Pods (push/budget). Empty: of no Pod.
+func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Duration) (string, time.Time, error) {
 	if ttl < time.Second || ttl > MaxMintTTL {
 		return "", time.Time{}, fmt.Errorf("mint token: lifetime %v is not within 1s and %v", ttl, MaxMintTTL)
 	}
@@ -93,13 +98,17 @@ func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (s
 	}
 	now := i.now().Truncate(time.Second)
 	end := now.Add(ttl)
+	bound := &kubernetesClaims{Namespace: namespace, ServiceAccount: object{Name: account}}
+	if pod != "" {
+		bound.Pod = &object{Name: pod}
+	}
 	token, err := jwt.Signed(i.signer).Claims(claims{
 		Claims: jwt.Claims{
 			Issuer: i.name, Subject: "system:serviceaccount:" + namespace + ":" + account,
 			Audience: jwt.Audience{audience}, ID: fmt.Sprintf("%x", id),
 			Expiry: jwt.NewNumericDate(end), NotBefore: jwt.NewNumericDate(now), IssuedAt: jwt.NewNumericDate(now),
 		},
-		Kubernetes: &kubernetesClaims{Namespace: namespace, ServiceAccount: object{Name: account}},
+		Kubernetes: bound,
 	}).Serialize()
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("mint token: %w", err)

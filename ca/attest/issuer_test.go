@@ -34,6 +34,9 @@ func TestMint(t *testing.T) {
 	if err != nil || got.ID.String() != "spiffe://cluster.local/ns/shop/sa/web" || got.By != ByToken {
 		t.Errorf("%+v, %v", got, err)
 	}
+	if bound, _, _ := i.MintBound("shop", "web", "web-1", "istio-ca", time.Hour); must(v.Verify(t.Context(), bound)).Pod != "web-1" || got.Pod != "" {
+		t.Error("a token that is bound to a Pod is not, or one that is not is")
+	}
 	if again, _, _ := i.Mint("shop", "web", "istio-ca", time.Hour); again == token {
 		t.Error("two tokens are one")
 	}

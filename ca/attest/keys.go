@@ -1,6 +1,7 @@
 package attest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,11 +27,16 @@ const maxKeySet = 1 << 20
 // (ca/serve, Limits.Checks).
 const maxWaiting = 2
 
-// KeysConfig says where an issuer's public keys come from: exactly one of Discovery, URL and File.
+// KeysConfig says where an issuer's public keys come from: exactly one of Discovery, URL, File and Ask.
 type KeysConfig struct {
 	Discovery string // an OpenID issuer: the keys are where <issuer>/.well-known/openid-configuration says
 	URL       string // of a JWKS
 	File      string // a JWKS, or public keys as PEM
+	// Ask fetches a JWKS together with the name of its issuer, which is not known otherwise (Keys.Issuer). Whose says of whom it asks.
+	Ask   func(context.Context) (issuer string, jwks []byte, err error)
+	Whose string
+	// Memory is a file in which the last answer to Ask is kept for the next start; empty: none.
+	Memory string
 	// Client fetches; it brings what the endpoint asks for (its CA, a bearer token for kube-apiserver). nil: a plain one.
 	Client      *http.Client
 	Refresh     time.Duration // how often in the background: 5 min (a file: 30 s)
@@ -41,11 +47,12 @@ type KeysConfig struct {
 }
 
 // Keys are an issuer's public keys: fetched in the background, the last good ones kept while the endpoint is down, and
-// fetched once more, at a limited rate, when a token names a key that is not among them. Safe for concurrent use.
+// fetched once more, at a limited rate, when a token names a key that is not among them. Safe for concurrent use. They are not a RemoteKeySet of
+// go-oidc: that fetches whenever a token names a key that it has not, as often as tokens do.
 type Keys struct {
 	cfg     KeysConfig
 	source  string
-	load    func(context.Context) ([]byte, error)
+	load    func(context.Context) (issuer string, keys []byte, err error)
 	set     atomic.Pointer[keySet]
 	fetched atomic.Pointer[time.Time]
 	waiting atomic.Int32 // tokens, for keys that are not among those that are loaded
@@ -70,27 +77,32 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 			given, k.source = given+1, s
 		}
 	}
+	if cfg.Ask != nil {
+		given, k.source = given+1, cfg.Whose
+	}
 	if given != 1 {
-		return nil, errors.New("token keys: exactly one of issuer discovery, URL and file must be given")
+		return nil, errors.New("token keys: exactly one of issuer discovery, URL, file and whom to ask must be given")
 	}
 	every := 5 * time.Minute
 	switch {
 	case cfg.File != "":
 		every = 30 * time.Second
-		k.load = k.readFile
+		k.load = nameless(k.readFile)
+	case cfg.Ask != nil:
+		k.load = cfg.Ask
 	case cfg.URL != "":
-		k.load = func(ctx context.Context) ([]byte, error) { return k.get(ctx, cfg.URL) }
+		k.load = nameless(func(ctx context.Context) ([]byte, error) { return k.get(ctx, cfg.URL) })
 	default:
-		k.load = k.discover
+		k.load = nameless(k.discover)
 	}
-	if cfg.File == "" {
+	if cfg.File == "" && cfg.Ask == nil {
 		if err := checkURL(k.source); err != nil {
 			return nil, fmt.Errorf("token keys: %w", err)
 		}
 	}
-	k.cfg.Refresh = orDuration(cfg.Refresh, every)
-	k.cfg.MinInterval = orDuration(cfg.MinInterval, 10*time.Second)
-	k.cfg.Timeout = orDuration(cfg.Timeout, 10*time.Second)
+	k.cfg.Refresh = cmp.Or(cfg.Refresh, every)
+	k.cfg.MinInterval = cmp.Or(cfg.MinInterval, 10*time.Second)
+	k.cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	if cfg.Client == nil {
 		k.cfg.Client = &http.Client{CheckRedirect: checkRedirect}
 	}
@@ -100,7 +112,16 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 	if cfg.Now == nil {
 		k.cfg.Now = time.Now
 	}
+	k.remembered()
 	return k, nil
+}
+
+// nameless loads keys whose issuer is known already.
+func nameless(load func(context.Context) ([]byte, error)) func(context.Context) (string, []byte, error) {
+	return func(ctx context.Context) (string, []byte, error) {
+		text, err := load(ctx)
+		return "", text, err
+	}
 }
 
 // StaticKeys are keys that do not change, from a JWKS or PEM.
@@ -112,13 +133,6 @@ func StaticKeys(text []byte) (*Keys, error) {
 	k := &Keys{source: "static keys"}
 	k.set.Store(set)
 	return k, nil
-}
-
-func orDuration(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }
 
 // checkURL wants https: who changes keys on their way can be anyone in the mesh. Loopback is excepted.
@@ -266,13 +280,19 @@ func wait(ctx context.Context, f *flight) error {
 }
 
 func (k *Keys) fetch(ctx context.Context) error {
-	text, err := k.load(ctx)
+	issuer, text, err := k.load(ctx)
 	if err != nil {
 		return fmt.Errorf("fetch keys from %s: %w", k.source, err)
 	}
 	set, skipped, err := parseKeys(text)
 	if err != nil {
 		return fmt.Errorf("keys from %s: %w", k.source, err)
+	}
+	if set.issuer = issuer; k.cfg.Ask != nil {
+		if err := checkIssuer(issuer); err != nil {
+			return fmt.Errorf("keys from %s: %w", k.source, err)
+		}
+		k.remember(issuer, text)
 	}
 	if len(skipped) != 0 {
 		k.cfg.Log.Debug("keys left out", "source", k.source, "why", skipped)

@@ -22,6 +22,8 @@ import (
 type keySet struct {
 	keys map[string][]publicKey // by key id; an id stands twice where the issuer does so
 	only string                 // the id of the only key, "" where there are several
+	// issuer is the name that was found with the keys; empty where it is known otherwise.
+	issuer string
 }
 
 type publicKey struct {

@@ -1,6 +1,7 @@
 package attest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -27,7 +28,7 @@ const maxTokenID = 128
 
 // TokenIssuer is one whose tokens are verified here. The issuers of two clusters may have one name: that is Kubernetes' default.
 type TokenIssuer struct {
-	Name    string // the claim iss
+	Name    string // the claim iss; empty: the one that is found with the keys (KeysConfig.Ask)
 	Cluster string // that callers are of whose tokens its keys verify; empty: it is not known
 	Keys    *Keys
 }
@@ -59,6 +60,7 @@ type TokensConfig struct {
 type Tokens struct {
 	cfg     TokensConfig
 	issuers map[string][]TokenIssuer // by name
+	found   []TokenIssuer            // whose names are found with their keys
 	// known holds verified tokens by hash, until they expire or their key goes: stock agents send one token for hours.
 	known *lru.Cache[[sha256.Size]byte, verified]
 }
@@ -99,8 +101,13 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	t := &Tokens{issuers: make(map[string][]TokenIssuer)}
 	for _, i := range cfg.Issuers {
 		switch {
-		case i.Name == "" || i.Keys == nil:
+		case i.Keys == nil || i.Name == "" && i.Keys.cfg.Ask == nil:
 			return nil, fmt.Errorf("tokens: issuer %q needs a name and keys", i.Name)
+		case i.Name == "" && slices.ContainsFunc(t.found, func(o TokenIssuer) bool { return o.Cluster == i.Cluster }):
+			return nil, fmt.Errorf("tokens: the issuer of cluster %q stands twice", i.Cluster)
+		case i.Name == "":
+			t.found = append(t.found, i)
+			continue
 		case slices.ContainsFunc(t.issuers[i.Name], func(o TokenIssuer) bool { return o.Cluster == i.Cluster }):
 			return nil, fmt.Errorf("tokens: issuer %q of cluster %q stands twice", i.Name, i.Cluster)
 		}
@@ -112,7 +119,7 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if slices.Contains(cfg.Audiences, "") {
 		return nil, errors.New("tokens: an audience is empty")
 	}
-	cfg.Leeway = max(orDuration(cfg.Leeway, 10*time.Minute), 0)
+	cfg.Leeway = max(cmp.Or(cfg.Leeway, 10*time.Minute), 0)
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = 8 << 10
 	}
@@ -240,9 +247,12 @@ func (t *Tokens) verify(ctx context.Context, token string) (verified, error) {
 // signed finds the issuer of a name whose keys verify a token, and the cluster that this is the issuer of. Of several errors it is
 // the one of an issuer that cannot tell now, else the first.
 func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name string) (v verified, cluster string, err error) {
-	issuers := t.issuers[name]
-	if issuers == nil {
-		return verified{}, "", fmt.Errorf("%w: %.200q", ErrIssuer, name)
+	issuers, err := t.named(ctx, name)
+	if len(issuers) == 0 {
+		if err == nil {
+			err = fmt.Errorf("%w: %.200q", ErrIssuer, name)
+		}
+		return verified{}, "", err
 	}
 	head := parsed.Headers[0]
 	for _, i := range issuers {
@@ -259,6 +269,23 @@ func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name stri
 		}
 	}
 	return verified{}, "", err
+}
+
+// named gives the issuers of a name. The error is ErrUnavailable: there is one whose name is not known yet, so it may be this one.
+func (t *Tokens) named(ctx context.Context, name string) (all []TokenIssuer, err error) {
+	all = t.issuers[name]
+	given := len(all) > 0
+	for _, i := range t.found {
+		if !given {
+			if fault := i.Keys.learn(ctx, len(all) == 0); fault != nil {
+				err = fault
+			}
+		}
+		if i.Keys.Issuer() == name && name != "" {
+			all = append(all[:len(all):len(all)], i)
+		}
+	}
+	return all, err
 }
 
 // parse reads a token without believing it. The library's errors are not shown: they may cite.

@@ -2,7 +2,10 @@
 // newer credential here for a grace, and could have had one all that time. While none can be had streams stay, without private
 // keys that they did not have.
 //
-// Owns: the latest end of the credentials that each identity showed here.  Reads: callers that ca/attest verified.  Never: ends a stream
+// Whether one can be had a process with a keyring knows. One without goes by the certificates that are shown to it: where any of them
+// began long enough after a credential's end, certificates were issued then, and the identity has shown none of them.
+//
+// Owns: the latest end of the credentials that each identity showed here, and when certificates shown here began.  Reads: callers that ca/attest verified.  Never: ends a stream
 // itself, nor verifies a credential.
 package expiry
 
@@ -22,6 +25,7 @@ const (
 	grace  = 5 * time.Minute
 	spread = 10 * time.Minute // over which the streams end whose credentials ended at one moment
 	every  = 10 * time.Second
+	pause  = time.Hour // where no certificate began for so long, perhaps none could be had
 )
 
 // Expiry has what this process knows of credentials. Its methods may be called from any goroutine.
@@ -31,6 +35,9 @@ type Expiry struct {
 	mu      sync.Mutex
 	newest  map[spiffeid.ID]time.Time // the latest end of the credentials that an identity showed; of those that have not ended for long
 	issuing time.Time                 // since when certificates can be had without a pause; zero: they cannot
+	byShown bool                      // nobody says whether they can: what is shown does
+	began   time.Time                 // the latest beginning of a certificate that was shown
+	series  time.Time                 // when the first was shown of those that began without a pause between them
 }
 
 // New knows of no credential, and of nobody who issues any.
@@ -39,11 +46,17 @@ func New() *Expiry {
 }
 
 // shown takes note of a credential that was verified.
-func (e *Expiry) shown(who attest.Caller) {
+func (e *Expiry) shown(who attest.Caller, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if who.NotAfter.After(e.newest[who.ID]) {
 		e.newest[who.ID] = who.NotAfter
+	}
+	if who.NotBefore.After(e.began) && !who.NotBefore.After(now) {
+		if who.NotBefore.Sub(e.began) > pause {
+			e.series = now
+		}
+		e.began = who.NotBefore
 	}
 }
 
@@ -72,7 +85,18 @@ func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing ti
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.byShown {
+		if e.began.Sub(who.NotAfter) >= e.wait(who) {
+			issuing = e.series
+		}
+		return !e.newest[who.ID].After(now), issuing
+	}
 	return !e.newest[who.ID].After(now), e.issuing
+}
+
+// wait is for how long after the end of its credential a stream stays at least.
+func (e *Expiry) wait(who attest.Caller) time.Duration {
+	return grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Credential()+who.Serial)%uint64(spread))
 }
 
 // Refused says why a caller is served no longer; nil: they are.
@@ -81,11 +105,10 @@ func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	if !ended || since.IsZero() {
 		return nil
 	}
-	wait := grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Credential()+who.Serial)%uint64(spread))
 	if since.Before(who.NotAfter) {
 		since = who.NotAfter
 	}
-	if now.Sub(since) < wait {
+	if now.Sub(since) < e.wait(who) {
 		return nil
 	}
 	return fmt.Errorf("the credential of %s ended at %s, and it has shown no newer one", who.ID, who.NotAfter.UTC().Format(time.RFC3339))
@@ -103,14 +126,21 @@ type noting struct {
 func (n noting) Authenticate(ctx context.Context) (attest.Caller, error) {
 	who, err := n.Authenticator.Authenticate(ctx)
 	if err == nil {
-		n.expiry.shown(who)
+		n.expiry.shown(who, time.Now())
 	}
 	return who, err
 }
 
 // Run looks whether certificates can be had, and has the streams end whose credentials have ended, until ctx ends. issuing says whether
-// one can be had now, as far as this process knows; recheck asks Refused of each stream's caller.
+// one can be had now, as far as this process knows, nil: it knows nothing of that, and goes by the certificates that are shown; recheck
+// asks Refused of each stream's caller.
 func (e *Expiry) Run(ctx context.Context, issuing func() bool, recheck func()) error {
+	if issuing == nil {
+		issuing = func() bool { return false }
+		e.mu.Lock()
+		e.byShown = true
+		e.mu.Unlock()
+	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {

@@ -40,9 +40,9 @@ func TestExpiry(t *testing.T) {
 		"they can be had for a moment in between": {away: [2]time.Duration{time.Hour + time.Minute, 3 * time.Hour}, at: 3 * time.Hour, stays: true},
 	} {
 		e, k := New(), web(time.Hour)
-		e.shown(k)
+		e.shown(k, begin)
 		for _, who := range c.shown {
-			e.shown(who)
+			e.shown(who, begin)
 		}
 		for now := time.Duration(0); now <= c.at; now += every {
 			e.look(begin.Add(now), c.away[1] == 0 || now < c.away[0] || now >= c.away[1])
@@ -56,6 +56,54 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// A process that does not know whether certificates can be had goes by those that are shown to it: one that began long enough after a
+// credential's end says that one could be had. Where there was none for long they may have come back this moment: then there is a grace
+// from the first on.
+func TestExpiryByShownCertificates(t *testing.T) {
+	begin := time.Unix(1_000_000, 0)
+	const longest = grace + spread
+	named := func(account string) attest.Caller {
+		return attest.Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/" + account)}
+	}
+	for name, c := range map[string]struct {
+		others []time.Duration // when certificates of others begin, and are shown
+		at     time.Duration
+		stays  bool
+	}{
+		"nobody shows any":                     {at: 30 * time.Hour, stays: true},
+		"they began before its end":            {others: []time.Duration{50 * time.Minute}, at: 30 * time.Hour, stays: true},
+		"they began a moment after its end":    {others: []time.Duration{time.Hour + time.Minute}, at: 30 * time.Hour, stays: true},
+		"they began long after its end":        {others: []time.Duration{50 * time.Minute, time.Hour + longest}, at: time.Hour + longest + every},
+		"the first for long began just now":    {others: []time.Duration{50 * time.Minute, 9 * time.Hour}, at: 9*time.Hour + grace - time.Second, stays: true},
+		"the first for long began a while ago": {others: []time.Duration{50 * time.Minute, 9 * time.Hour}, at: 9*time.Hour + longest + time.Second},
+		"one is said to begin in the future":   {others: []time.Duration{50 * time.Minute, 99 * time.Hour}, at: 30 * time.Hour, stays: true},
+	} {
+		e, web := New(), named("web")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := e.Run(ctx, nil, func() {}); err != nil { // says by what it goes, and ends
+			t.Fatal(err)
+		}
+		web.NotBefore, web.NotAfter = begin, begin.Add(time.Hour)
+		e.shown(web, begin)
+		for i, after := range c.others {
+			other := named("other" + string(rune('a'+i)))
+			other.NotBefore, other.NotAfter = begin.Add(after), begin.Add(after+time.Hour)
+			e.shown(other, begin.Add(min(after, 10*time.Hour)))
+		}
+		if err := e.Refused(web, begin.Add(c.at)); (err == nil) != c.stays {
+			t.Errorf("%s: %v", name, err)
+		}
+		if ended, issuing := e.Ended(web, begin.Add(c.at)); !ended || c.at > 20*time.Hour == !issuing.IsZero() {
+			t.Errorf("%s: ended %t, certificates can be had since %v", name, ended, issuing)
+		}
+		e.shown(attest.Caller{ID: web.ID, NotAfter: begin.Add(100 * time.Hour)}, begin.Add(c.at))
+		if err := e.Refused(web, begin.Add(c.at)); err != nil {
+			t.Errorf("%s, and it has shown a newer one: %v", name, err)
+		}
+	}
+}
+
 // Streams whose credentials end at one moment do not end at one moment; what is remembered of identities is forgotten.
 func TestExpiryIsSpread(t *testing.T) {
 	e, begin := New(), time.Unix(1_000_000, 0)
@@ -63,7 +111,7 @@ func TestExpiryIsSpread(t *testing.T) {
 	for i := range 1000 {
 		who := attest.Caller{ID: spiffeid.RequireFromPath(spiffeid.RequireTrustDomainFromString("cluster.local"), "/ns/shop/sa/web"), Pod: string(rune('a' + i)), NotAfter: begin}
 		all = append(all, who)
-		e.shown(who)
+		e.shown(who, begin)
 	}
 	e.look(begin, true)
 	half := 0

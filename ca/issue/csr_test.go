@@ -32,8 +32,8 @@ func derOf(text []byte) []byte {
 
 func TestCSRRefused(t *testing.T) {
 	good := csrPEM(ecKey(), named(web.String()))
-	flip := derOf(good)
-	flip[len(flip)-5] ^= 1
+	corrupt := derOf(good)
+	corrupt[len(corrupt)-5] ^= 1
 	swapped := bytes.Replace(derOf(good), []byte("sa/web"), []byte("sa/wex"), 1) // what is signed changed
 	alt := func(names ...asn1.RawValue) []byte {
 		e := pkix.Extension{Id: oidSubjectAltName, Value: must(asn1.Marshal(names))}
@@ -60,7 +60,7 @@ func TestCSRRefused(t *testing.T) {
 		"cut":                   {good[:len(good)/2], ErrMalformed, "no complete PEM"},
 		"cut inside":            {reframe("CERTIFICATE REQUEST", derOf(good)[:60]), ErrMalformed, "asn1"},
 		"trailing DER":          {reframe("CERTIFICATE REQUEST", append(derOf(good), 0)), ErrMalformed, "trailing"},
-		"signature changed":     {reframe("CERTIFICATE REQUEST", flip), ErrInvalid, ""},
+		"signature changed":     {reframe("CERTIFICATE REQUEST", corrupt), ErrInvalid, ""},
 		"content changed":       {reframe("CERTIFICATE REQUEST", swapped), ErrSignature, ""},
 		"SHA-1":                 {csrPEM(rsaKey(), x509.CertificateRequest{SignatureAlgorithm: x509.SHA1WithRSA}), ErrSignature, "SHA1"},
 		"RSA-1024":              {csrPEM(rsaWeak(), named()), ErrWeakKey, "1024 bits"},

@@ -13,7 +13,7 @@ import (
 
 const (
 	allowanceLife  = 75 * time.Minute // so that an hour is left whenever etcd goes
-	allowanceEvery = 15 * time.Minute // it is recorded anew
+	allowanceEvery = 15 * time.Minute // it is recorded again
 	allowanceTTL   = 4 * time.Hour    // of the certificates
 	renewalsOfOne  = 2                // of one certificate that is shown: an answer may be lost
 )
@@ -47,7 +47,7 @@ func (a Allowance) covers(other Allowance) bool {
 	return a.Epoch == other.Epoch && a.Generation == other.Generation
 }
 
-// stale says whether it should be recorded anew under a record.
+// stale says whether it should be recorded again under a record.
 func (a Allowance) stale(r *record, now time.Time) bool {
 	return a.Version != r.Version || a.Epoch != r.in(Active).Number || a.Until.Sub(now) < allowanceLife-allowanceEvery || a.Until.Sub(now) > allowanceLife
 }

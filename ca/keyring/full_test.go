@@ -52,7 +52,7 @@ func (w *harness) size() kv.Size {
 	return size
 }
 
-// maintained is one round of maintenance after another until etcd's files are small: what is in use is counted anew every 100 ms.
+// maintained is one round of maintenance after another until etcd's files are small: what is in use is counted again every 100 ms.
 func (w *harness) maintained(small int64) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)

@@ -135,14 +135,14 @@ func (k *Keyring) journal(ctx context.Context) error {
 }
 
 // commit writes one batch. Where the record has changed since this replica looked, it looks again and judges the entries
-// anew.
+// again.
 func (k *Keyring) commit(ctx context.Context, batch []*entry, name string) {
 	ctx, cancel := context.WithTimeout(ctx, commitBudget)
 	defer cancel()
 	var err error
 	batch = k.fold(batch)
 	for range tries {
-		v := k.view.Load()
+		v := k.current.Load()
 		if batch = admit(batch, v.state); len(batch) == 0 {
 			return
 		}

@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -104,11 +105,47 @@ func (believed) Compared() <-chan struct{} {
 	return done
 }
 
+// complete sets the defaults. The error names what is missing, or out of bounds.
+func (c *Config) complete() error {
+	switch {
+	case c.Store == nil || c.Sealer == nil:
+		return errors.New("keyring: a store and a sealer are needed")
+	case c.Mesh == "" || c.TrustDomain.IsZero():
+		return errors.New("keyring: mesh and trust domain are needed")
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{{&c.RootTTL, 10 * 365 * 24 * time.Hour}, {&c.Every, 5 * time.Second}, {&c.Retry, 15 * time.Second}, {&c.Answer, 5 * time.Second}, {&c.PeersEvery, time.Minute}} {
+		if *d.value = cmp.Or(*d.value, d.def); *d.value < 0 {
+			return fmt.Errorf("keyring: duration %v is negative", *d.value)
+		}
+	}
+	if c.MaxRevoked = cmp.Or(c.MaxRevoked, 1000); c.MaxRevoked < 0 || c.MaxRevoked > maxRevoked {
+		return fmt.Errorf("keyring: MaxRevoked is %d, must be 1 to %d", c.MaxRevoked, maxRevoked)
+	}
+	c.IdentityBytes = cmp.Or(c.IdentityBytes, identityBytes)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.Leads == nil {
+		c.Leads = func() bool { return true }
+	}
+	if c.Alarm == nil {
+		c.Alarm = func(error) {}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Clock == nil {
+		c.Clock = believed(c.Now)
+	}
+	return nil
+}
+
 // Keyring is one replica's. Safe for concurrent use.
 type Keyring struct {
 	cfg         Config
 	log         *slog.Logger
-	view        atomic.Pointer[view]
+	current     atomic.Pointer[published]
 	jobs        chan job
 	entries     chan *entry
 	reports     *lru.Cache[report, struct{}] // that were journalled, or are being
@@ -117,7 +154,7 @@ type Keyring struct {
 	seen        atomic.Pointer[memory] // what mem is, for peers
 	peersMemory atomic.Pointer[memory] // the newest that a peer remembers
 	heard       chan struct{}          // closed once peers were asked
-	nudge       chan struct{}          // of one: floor is higher
+	nudge       chan struct{}          // of one: minimum is higher
 	allowances  *spender
 	away        atomic.Bool  // etcd did not answer the last look
 	oldest      atomic.Int64 // when the oldest entry in the transaction under way came, Unix ns; 0: none is
@@ -127,7 +164,7 @@ type Keyring struct {
 	// The rest is owned by the loop.
 	mem       memory
 	saved     string // digest of the file on disk, as this process wrote it
-	bar       memory // floor, as it was before etcd was read last
+	minimum   memory // minimum, as it was before etcd was read last
 	ring      *ring  // nil: what etcd holds cannot be used, trouble says why
 	trouble   error
 	census    *census // nil: nobody asks
@@ -138,8 +175,8 @@ type Keyring struct {
 	said      string
 }
 
-// view is a State and the revision of the record that it stands for.
-type view struct {
+// published is a State and the revision of the record that it stands for.
+type published struct {
 	state *State
 	fence int64
 	gone  chan struct{} // closed when another has taken its place
@@ -152,46 +189,8 @@ type job struct {
 
 // New checks the configuration and reads what is remembered. It does not ask etcd.
 func New(cfg Config) (*Keyring, error) {
-	switch {
-	case cfg.Store == nil || cfg.Sealer == nil:
-		return nil, errors.New("keyring: a store and a sealer are needed")
-	case cfg.Mesh == "" || cfg.TrustDomain.IsZero():
-		return nil, errors.New("keyring: mesh and trust domain are needed")
-	}
-	for _, d := range []struct {
-		value *time.Duration
-		def   time.Duration
-	}{{&cfg.RootTTL, 10 * 365 * 24 * time.Hour}, {&cfg.Every, 5 * time.Second}, {&cfg.Retry, 15 * time.Second}, {&cfg.Answer, 5 * time.Second}, {&cfg.PeersEvery, time.Minute}} {
-		if *d.value == 0 {
-			*d.value = d.def
-		}
-		if *d.value < 0 {
-			return nil, fmt.Errorf("keyring: duration %v is negative", *d.value)
-		}
-	}
-	if cfg.MaxRevoked == 0 {
-		cfg.MaxRevoked = 1000
-	}
-	if cfg.MaxRevoked < 0 || cfg.MaxRevoked > maxRevoked {
-		return nil, fmt.Errorf("keyring: MaxRevoked is %d, must be 1 to %d", cfg.MaxRevoked, maxRevoked)
-	}
-	if cfg.IdentityBytes == 0 {
-		cfg.IdentityBytes = identityBytes
-	}
-	if cfg.Leads == nil {
-		cfg.Leads = func() bool { return true }
-	}
-	if cfg.Alarm == nil {
-		cfg.Alarm = func(error) {}
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = believed(cfg.Now)
+	if err := cfg.complete(); err != nil {
+		return nil, err
 	}
 	if cfg.Dir != "" {
 		if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -218,23 +217,23 @@ func New(cfg Config) (*Keyring, error) {
 		heard: make(chan struct{}), nudge: make(chan struct{}, 1)}
 	k.seen.Store(&mem)
 	k.peersMemory.Store(&memory{})
-	k.view.Store(&view{state: &State{Sealed: ErrNotLoaded}, gone: make(chan struct{})})
+	k.current.Store(&published{state: &State{Sealed: ErrNotLoaded}, gone: make(chan struct{})})
 	return k, nil
 }
 
 // State is what this replica may use now; never nil.
-func (k *Keyring) State() *State { return k.view.Load().state }
+func (k *Keyring) State() *State { return k.current.Load().state }
 
 // ClockOff is nil while this machine's clock can be believed; a replica where it cannot signs nothing.
 func (k *Keyring) ClockOff() error { return k.cfg.Clock.Off() }
 
 // Changed is closed when State returns another one than at the time of the call: ask for the channel first, then for the
 // State, then wait. What is looked at often in vain may have the same content.
-func (k *Keyring) Changed() <-chan struct{} { return k.view.Load().gone }
+func (k *Keyring) Changed() <-chan struct{} { return k.current.Load().gone }
 
 // show puts a State in force. It is called by the loop only.
 func (k *Keyring) show(s *State, fence int64) {
-	close(k.view.Swap(&view{state: s, fence: fence, gone: make(chan struct{})}).gone)
+	close(k.current.Swap(&published{state: s, fence: fence, gone: make(chan struct{})}).gone)
 }
 
 // Run keeps the keyring until the context ends.

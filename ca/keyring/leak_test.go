@@ -78,7 +78,7 @@ func TestNoKeyAnywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = l.replica(l.wrappedBy(kek+"2", kek))
-	r.until("sealed anew", func(n *keyring.Report) bool { return len(n.KEKs) == 1 && n.KEKs[0] != was[0] })
+	r.until("encrypted again", func(n *keyring.Report) bool { return len(n.KEKs) == 1 && n.KEKs[0] != was[0] })
 	if err := r.Rotate(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}

@@ -136,14 +136,14 @@ func (m memory) newer(other memory) bool {
 }
 
 // behind says whether a peer remembers a record that this replica has not verified.
-func (k *Keyring) behind() bool { return k.bar.newer(k.mem) }
+func (k *Keyring) behind() bool { return k.minimum.newer(k.mem) }
 
 // refuses says why a record is older than, or another one than, what this replica or a peer remembers.
 func (k *Keyring) refuses(r *record, sum []byte) error {
 	if err := k.mem.refuses(r, sum); err != nil {
 		return err
 	}
-	if err := k.bar.refuses(r, sum); err != nil {
+	if err := k.minimum.refuses(r, sum); err != nil {
 		return fmt.Errorf("%w (by a peer)", err)
 	}
 	return nil

@@ -21,7 +21,7 @@ const (
 	resealBudget = 5 * time.Second
 )
 
-// reseal seals anew what needs a key encryption key of before, once that was rotated: the record's tag and the keys of
+// reseal encrypts again what needs a key encryption key of before, once that was rotated: the record's tag and the keys of
 // epochs that are not retired, in one transaction that compares each of them. There are a handful, so nothing need be
 // paced but the looking. The record stays the same, and its version. A provider that is away holds up nothing else.
 func (k *Keyring) reseal(ctx context.Context) {
@@ -83,11 +83,11 @@ func (k *Keyring) reencrypt(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	k.log.Info("keyring: sealed anew, the key encryption key was rotated", slog.Int("keys", len(change.Put)-1))
+	k.log.Info("keyring: encrypted again, the key encryption key was rotated", slog.Int("keys", len(change.Put)-1))
 	return nil
 }
 
-// again seals one epoch's key anew; nil: there is no such epoch.
+// again encrypts one epoch's key once more; nil: there is no such epoch.
 func (k *Keyring) again(ctx context.Context, blob kv.Blob, stale func([]byte) bool) (*kv.Blob, error) {
 	at := slices.IndexFunc(k.ring.rec.Epochs, func(e epoch) bool { return sealedPath(e.Number) == blob.Path })
 	if at < 0 {
@@ -104,7 +104,7 @@ func (k *Keyring) again(ctx context.Context, blob kv.Blob, stale func([]byte) bo
 	return &kv.Blob{Path: blob.Path, Raw: raw}, err
 }
 
-// retag seals the record's digest anew, where it is stale or what it stands for was; nil: neither.
+// retag encrypts the record's digest once more, where it is stale or what it stands for was; nil: neither.
 func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) bool, must bool) (*kv.Blob, error) {
 	_, s, err := parseRecord(state.Raw)
 	if err != nil || !must && !stale(s.Tag) {

@@ -29,7 +29,7 @@ type ring struct {
 // look reads etcd and publishes what follows. An error: try again.
 func (k *Keyring) look(ctx context.Context) error {
 	for {
-		k.bar = *k.peersMemory.Load() // first: a peer remembers only what was in etcd, so a read that comes later must show it
+		k.minimum = *k.peersMemory.Load() // first: a peer remembers only what was in etcd, so a read that comes later must show it
 		blobs, err := k.blobs(ctx)
 		k.away.Store(err != nil)
 		if err != nil {
@@ -51,7 +51,7 @@ func (k *Keyring) look(ctx context.Context) error {
 		if ok && k.ring != nil && k.trouble == nil && k.ring.revision == state.Revision && !k.behind() {
 			return nil
 		}
-		if !ok && k.mem.Version == 0 && k.bar.Version == 0 {
+		if !ok && k.mem.Version == 0 && k.minimum.Version == 0 {
 			if !k.cfg.Leads() { // it may not have the user's CA, and a root of its own would have to be rotated away
 				err := fmt.Errorf("%w: there is none, and this replica makes none", ErrNotLoaded)
 				k.publish(nil, &State{Sealed: err}, 0)
@@ -100,12 +100,12 @@ func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.
 		}
 	}
 	if err == nil {
-		k.settle(nil)
+		k.noteTrouble(nil)
 		k.publish(next, published, state.Revision)
 		k.log.Info("keyring is in force", slog.Any("keyring", published), slog.Int64(obs.KeyRevision, state.Revision))
 		return nil
 	}
-	k.settle(err)
+	k.noteTrouble(err)
 	if !alarming(err) {
 		k.publish(nil, k.sealedState(r, verified || r != nil && k.mem.knows(r, sum), err), 0)
 		return err
@@ -127,8 +127,8 @@ func alarming(err error) bool {
 	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered) || errors.Is(err, seal.ErrNewer)
 }
 
-// settle notes a trouble or its end, and raises or ends the alarm.
-func (k *Keyring) settle(err error) {
+// noteTrouble notes a trouble or its end, and raises or ends the alarm.
+func (k *Keyring) noteTrouble(err error) {
 	was := k.trouble != nil && alarming(k.trouble)
 	switch is := err != nil && alarming(err); {
 	case is && (!was || k.trouble.Error() != err.Error()):

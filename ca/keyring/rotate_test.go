@@ -150,7 +150,7 @@ func (r *rotation) change() (until time.Time) {
 	if r.leaves[1].Epoch != 2 {
 		t.Fatalf("signed by epoch %d", r.leaves[1].Epoch)
 	}
-	r.pairs("signed anew")
+	r.pairs("signed again")
 	if err := one.Abort(t.Context()); !errors.Is(err, keyring.ErrNoRotation) {
 		t.Fatalf("abort after the switch: %v", err)
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // Passphrase is the provider whose key encryption key is derived from a passphrase, for development. Each process salts
-// anew; deriving takes some tens of milliseconds and happens once per salt.
+// again; deriving takes some tens of milliseconds and happens once per salt.
 type Passphrase struct {
 	phrases []Secret // the newest first
 

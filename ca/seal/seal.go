@@ -28,7 +28,7 @@ type Sealer interface {
 	// does not read. ErrUnavailable: the KEK provider does not answer; try again.
 	Open(ctx context.Context, blob []byte, about Context) (Secret, error)
 	// Stale asks which key encryption key is in use now, and returns whether a blob is sealed under another one: open it and
-	// seal it anew, and the other is no longer needed for it. ErrUnavailable: the provider does not answer.
+	// encrypt it again, and the other is no longer needed for it. ErrUnavailable: the provider does not answer.
 	Stale(ctx context.Context) (func(blob []byte) bool, error)
 }
 

@@ -136,13 +136,13 @@ func TestTampering(t *testing.T) {
 					continue
 				}
 				if !errors.Is(err, seal.ErrTampered) && !errors.Is(err, seal.ErrUnavailable) {
-					t.Fatalf("bit %d of byte %d flipped: %v", i%8, i, err)
+					t.Fatalf("bit %d of byte %d changed: %v", i%8, i, err)
 				}
 				refused[errors.Is(err, seal.ErrTampered)]++
 			}
 			// Only what names the provider, its key, or an annotation may look like another key.
 			if refused[true] < refused[false] {
-				t.Errorf("of %d flips %d were called unavailable", len(blob), refused[false])
+				t.Errorf("of %d changed bits %d were called unavailable", len(blob), refused[false])
 			}
 			for n := range len(blob) {
 				if _, err := s.Open(t.Context(), blob[:n], about); !errors.Is(err, seal.ErrTampered) {

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/ca/seal/kmstest"
 )
 
-// Of each provider: what was sealed before a rotation is stale, opens, and is not stale once sealed anew; then it opens
+// Of each provider: what was sealed before a rotation is stale, opens, and is not stale once encrypted again; then it opens
 // without the old key. What is not stale is not said to be.
 func TestStale(t *testing.T) {
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func (r rotation) test(t *testing.T) {
 	wantStale(t, last, []byte("garbage"), false)
 }
 
-// opener is an envelope of a provider that is made anew.
+// opener is an envelope of a provider that is newly made.
 func opener(t *testing.T, provider func() (seal.Provider, error)) *seal.Envelope {
 	t.Helper()
 	p, err := provider()

@@ -43,7 +43,7 @@ func (d *admission) step(e event) {
 
 // Stats is how many requests are where, for gauges.
 type Stats struct {
-	First, Renewals int // queued, by lane
+	First, Renewals int // queued, by kind
 	Delayed         int // held back by their identity's rate
 	Signing         int // in a slot
 	Writing         int // signed, and not durable yet
@@ -58,7 +58,7 @@ func (s *Server) Stats() Stats {
 	return Stats{First: q.first.n, Renewals: q.renew.n, Delayed: len(q.late), Signing: q.running, Writing: q.writing, Bytes: q.held.used}
 }
 
-// hopeless refuses what enter would refuse, judged by the lane alone: so that a storm is not even authenticated where it
+// hopeless refuses what enter would refuse, judged by the kind alone: so that a storm is not even authenticated where it
 // cannot be served. It takes no place.
 func (d *admission) hopeless(ctx context.Context, first bool, maxWait time.Duration) error {
 	t := newTicket(ctx, d.now(), "", first, 0, maxWait)
@@ -95,7 +95,7 @@ func (d *admission) enter(ctx context.Context, identity string, first bool, byte
 	}
 	d.step(abandon{t})
 	select {
-	case err := <-t.admitted: // the verdict came first
+	case err := <-t.admitted: // the decision came first
 		return d.pass(err)
 	default:
 		return nil, gone
@@ -115,10 +115,10 @@ type pass struct {
 	began     time.Time
 }
 
-// leave gives the slot back; written says that an entry is to be journalled, and settle follows.
+// leave gives the slot back; written says that an entry is to be journalled, and recorded follows.
 func (p *pass) leave(written bool) { p.admission.step(signed{p.admission.now().Sub(p.began), written}) }
 
-func (p *pass) settle() { p.admission.step(settled{}) }
+func (p *pass) recorded() { p.admission.step(recorded{}) }
 
 // contextual turns an error of ctx into its status, and leaves others alone.
 func contextual(err error) error {

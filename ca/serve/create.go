@@ -129,7 +129,7 @@ func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	return caller, nil
 }
 
-// hasToken guesses the lane before anything is verified.
+// hasToken guesses the kind before anything is verified.
 func hasToken(ctx context.Context) bool {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return len(md.Get("authorization")) > 0
@@ -229,10 +229,10 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 const signings = 4
 
 // record returns what was signed once the journal holds it: what is not on record is not given out. What became stale on
-// its way is signed anew, out of the queue, because the caller has had its turn.
+// its way is signed again, out of the queue, because the caller has had its turn.
 func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller,
 	current *Current, issued *issue.Issued) (*Current, *issue.Issued, error) {
-	defer p.settle()
+	defer p.recorded()
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)
 	defer cancel()
 	shownEnds, renews := s.renews(ctx, c)

@@ -10,7 +10,7 @@ import (
 type line struct {
 	n       int
 	bytes   int        // of the tickets' requests
-	turns   *list.List // of *lane, the next first
+	turns   *list.List // of *class, the next first
 	classes map[string]*class
 }
 
@@ -121,7 +121,9 @@ func (d *delays) Pop() any {
 	return t
 }
 
-// rates are token buckets by identity, each kept as the one time at which it will be full again.
+// rates are token buckets by identity, each kept as the one time at which it will be full again. They are not limiters of
+// golang.org/x/time/rate, because the queue asks when an identity may have its next token long before it takes it (a Reservation takes it at
+// once), and because there is one for each identity that asked of late: 24 bytes, where a Limiter has 80 and a mutex.
 type rates struct {
 	each  time.Duration // between two tokens
 	burst time.Duration // worth of tokens

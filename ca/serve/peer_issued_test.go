@@ -2,9 +2,16 @@ package serve_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"slices"
 	"strings"
@@ -62,6 +69,64 @@ func TestServingNamesAreTheControlPlanes(t *testing.T) {
 		if leaf := parse(t, chain[0]); len(leaf.DNSNames)+len(leaf.IPAddresses) != 0 {
 			t.Errorf("%s/%s renewed by certificate has the names %q", who.ns, who.sa, leaf.DNSNames)
 		}
+	}
+}
+
+// Whoever has the control plane's token can sign nothing with what it gets: a request for a CA's certificate is answered with that of a server,
+// under which nothing verifies. Once the identity of the control plane is revoked it gets none.
+func TestControlPlanesTokenSignsNothing(t *testing.T) {
+	ca := lender(t)
+	conn := dial(t, ca, nil)
+	defer conn.Close()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isCA, err := asn1.Marshal(struct{ IsCA bool }{true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage, err := asn1.Marshal(asn1.BitString{Bytes: []byte{0x06}, BitLength: 7}) // keyCertSign, cRLSign
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{
+		{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: isCA}, {Id: asn1.ObjectIdentifier{2, 5, 29, 15}, Critical: true, Value: usage}}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr := &securityv1.IstioCertificateRequest{Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
+	chain, err := create(t.Context(), conn, ca.Token("istio-system", "istiod"), csr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := parse(t, chain[0])
+	if own.IsCA || own.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
+		t.Errorf("a CA: %v, usage %b", own.IsCA, own.KeyUsage)
+	}
+	forged, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1), URIs: own.URIs, NotBefore: own.NotBefore, NotAfter: own.NotAfter,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, own, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(forged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[:len(chain)-1] {
+		between.AppendCertsFromPEM([]byte(c))
+	}
+	of := x509.VerifyOptions{Roots: rootsOf(ca), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if _, err := own.Verify(of); err != nil {
+		t.Errorf("its own: %v", err)
+	}
+	if _, err := leaf.Verify(of); err == nil {
+		t.Error("what it signed verifies")
+	}
+	ca.Revoke("spiffe://cluster.local/ns/istio-system/sa/istiod")
+	if _, err := create(t.Context(), conn, ca.Token("istio-system", "istiod"), csr); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("after its revocation: %v", err)
 	}
 }
 

@@ -18,7 +18,7 @@ type ticket struct {
 	arrived  time.Time
 
 	state   ticketState
-	element *list.Element // in its lane
+	element *list.Element // in its line
 	ready   time.Time     // delayed by its identity's rate until then
 	index   int           // in the heap of delayed ones
 
@@ -45,15 +45,15 @@ type (
 		took    time.Duration
 		journal bool
 	}
-	settled struct{} // an entry is durable, or failed
-	tick    struct{} // time has passed
+	recorded struct{} // an entry is durable, or failed
+	tick     struct{} // time has passed
 )
 
-func (arrive) isEvent()  {}
-func (abandon) isEvent() {}
-func (signed) isEvent()  {}
-func (settled) isEvent() {}
-func (tick) isEvent()    {}
+func (arrive) isEvent()   {}
+func (abandon) isEvent()  {}
+func (signed) isEvent()   {}
+func (recorded) isEvent() {}
+func (tick) isEvent()     {}
 
 // effect is what has to be done.
 type effect interface{ isEffect() }
@@ -106,7 +106,7 @@ func (q *queue) Step(now time.Time, e event) []effect {
 			q.writing++
 		}
 		q.service += (e.took - q.service) / 16
-	case settled:
+	case recorded:
 		q.writing--
 	case tick:
 		alarm = true

@@ -168,7 +168,7 @@ func TestASlowJournalHoldsSigningBack(t *testing.T) {
 	if started != 3 {
 		t.Fatalf("%d started with the journal stuck, want 3", started)
 	}
-	count(q.Step(epoch, settled{}))
+	count(q.Step(epoch, recorded{}))
 	if started != 4 {
 		t.Errorf("%d started after one entry settled, want 4", started)
 	}
@@ -264,12 +264,12 @@ func (c *crowd) act(arrivals bool) {
 		c.step(signed{time.Duration(c.IntN(30)) * time.Millisecond, written})
 	case c.writing > 0:
 		c.writing--
-		c.step(settled{})
+		c.step(recorded{})
 	}
 }
 
 // TestQueueRandom checks after every step of random histories: bounds hold, no slot is idle while somebody waits, nobody
-// gets two verdicts, and in the end everybody who did not leave has one.
+// gets two decisions, and in the end everybody who did not leave has one.
 func TestQueueRandom(t *testing.T) {
 	for seed := range uint64(60) {
 		c := newCrowd(t, seed)
@@ -281,7 +281,7 @@ func TestQueueRandom(t *testing.T) {
 		}
 		for _, tk := range c.all {
 			if n := c.answers[tk]; n > 1 || n == 0 && !c.left[tk] {
-				t.Fatalf("seed %d: %d verdicts (left: %v)", seed, n, c.left[tk])
+				t.Fatalf("seed %d: %d decisions (left: %v)", seed, n, c.left[tk])
 			}
 		}
 		if q := c.q; q.waiting() != 0 || len(q.first.classes)+len(q.renew.classes)+len(q.held.of) != 0 || q.running != 0 {

@@ -79,7 +79,7 @@ func (l *later) must(out *tls.Certificate, err error) *tls.Certificate {
 	return out
 }
 
-// A certificate is renewed for 48 hours after the last token of its identity, however often; a token begins that anew, also beside the
+// A certificate is renewed for 48 hours after the last token of its identity, however often; a token begins that again, also beside the
 // certificate, but not another's.
 func TestRenewalNeedsATokenNowAndThen(t *testing.T) {
 	l := startLater(t, 100*time.Hour, 0)

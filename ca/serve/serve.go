@@ -58,7 +58,7 @@ type Entry struct {
 }
 
 // Journal keeps entries. Append returns nil once the entry is durable; it is called by many goroutines at once, and is
-// expected to commit in groups. ErrStale: the entry was not written, sign anew with what is in force. ErrRevoked: nor
+// expected to commit in groups. ErrStale: the entry was not written, sign again with what is in force. ErrRevoked: nor
 // was it, because its identity may have no certificate any more. After any other error it is unknown.
 type Journal interface {
 	Append(ctx context.Context, e Entry) error
@@ -122,7 +122,7 @@ type Server struct {
 	cfg       Config
 	admission *admission
 	checks    [2]*semaphore.Weighted // of certificates, of tokens: neither waits behind the other
-	again     *semaphore.Weighted    // signing anew what has become stale
+	again     *semaphore.Weighted    // signing again what has become stale
 	peers     *semaphore.Weighted    // answering peers
 
 	clients *obs.Sampled // log lines of refusals

@@ -34,7 +34,7 @@ func (s *Server) renews(ctx context.Context, c attest.Caller) (shownEnds time.Ti
 	return cert.NotAfter, true
 }
 
-// spared signs a renewal anew, for a shorter time, and records it in the spare journal. why is the Journal's error; nil: it was not asked.
+// spared signs a renewal again, for a shorter time, and records it in the spare journal. why is the Journal's error; nil: it was not asked.
 func (s *Server) spared(ctx context.Context, r *securityv1.IstioCertificateRequest, c attest.Caller, shownEnds time.Time, why error) (*Current, *issue.Issued, error) {
 	ttl := time.Duration(r.GetValidityDuration()) * time.Second
 	if ttl == 0 {

@@ -113,13 +113,13 @@ func (s *storm) run(t testing.TB, ca *servetest.CA) {
 	began := time.Now()
 	for i := range s.n {
 		wg.Go(func() {
-			conn, token, lane := byCert[i%s.clients], "", 0
+			conn, token, kind := byCert[i%s.clients], "", 0
 			bad := i%10 == 0
 			switch {
 			case bad:
 				conn, token = byToken[i%s.clients], "Zm9v.YmFy"
 			case i%10 == 1:
-				conn, token, lane = byToken[i%s.clients], ca.Token("storm", strconv.Itoa(i)), 1
+				conn, token, kind = byToken[i%s.clients], ca.Token("storm", strconv.Itoa(i)), 1
 			}
 			var err error
 			for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
@@ -137,7 +137,7 @@ func (s *storm) run(t testing.TB, ca *servetest.CA) {
 			case bad && status.Code(err) != codes.Unauthenticated, !bad && err != nil:
 				s.failed = append(s.failed, fmt.Errorf("request %d: %w", i, err))
 			case !bad:
-				s.waits[lane] = append(s.waits[lane], time.Since(began))
+				s.waits[kind] = append(s.waits[kind], time.Since(began))
 			}
 		})
 	}

@@ -73,7 +73,7 @@ func (v *Vault) aboutMAC() seal.Context {
 	return seal.Context{Mesh: v.Mesh, KeyID: "mac", Purpose: purposeMAC}
 }
 
-// Seal implements store/ingest's Sealer: sealing anew only what is another private key than the stored one. Errors are
+// Seal implements store/ingest's Sealer: encrypting again only what is another private key than the stored one. Errors are
 // those of seal.Sealer, and of the store.
 func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error) {
 	macKey, err := v.macKey(ctx)

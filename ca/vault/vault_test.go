@@ -99,7 +99,7 @@ func TestVault(t *testing.T) {
 	second := open(t, vault.Config{Sealer: sealer(t, kek), Mesh: "mesh", Store: server.Store})
 	again, same, err := second.Seal(ctx, at, m.key, m.spec(blob, mac))
 	if err != nil || !bytes.Equal(again, blob) || !bytes.Equal(same, mac) {
-		t.Errorf("the same key was sealed anew: %v", err)
+		t.Errorf("the same key was encrypted again: %v", err)
 	}
 	otherBlob, otherMAC, err := second.Seal(ctx, at, other.key, m.spec(blob, mac))
 	if err != nil || bytes.Equal(otherBlob, blob) || bytes.Equal(otherMAC, mac) {
@@ -284,7 +284,7 @@ func TestNoPrivateKeyInEtcd(t *testing.T) {
 	}
 }
 
-// Once the KMS has rotated its key, what is stored and the key of the MACs are sealed anew, at most so many at once: then
+// Once the KMS has rotated its key, what is stored and the key of the MACs are encrypted again, at most so many at once: then
 // the old key may go. What does not open holds up nobody, a provider that is away holds up all, and nothing is lost.
 func TestReencrypt(t *testing.T) {
 	server, kms, ctx := kvtest.Start(t), kmstest.Start(t), t.Context()

@@ -149,6 +149,7 @@ func (a *agent) writeBootstrap() error {
 // listen binds before anything runs, so that a port in use is an error at the start.
 func (a *agent) listen() ([]loop.Task, error) {
 	var tasks []loop.Task
+	clients := obs.NewSampled(a.log)
 	for _, s := range []struct {
 		what, addr string
 		handler    http.Handler
@@ -163,7 +164,7 @@ func (a *agent) listen() ([]loop.Task, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s address: %w", s.what, err)
 		}
-		tasks = append(tasks, loop.Task{Name: s.what, Run: func(ctx context.Context) error { return status.Serve(ctx, l, s.handler) }})
+		tasks = append(tasks, loop.Task{Name: s.what, Run: func(ctx context.Context) error { return status.Serve(ctx, l, s.handler, clients) }})
 	}
 	return tasks, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -31,7 +32,7 @@ func (o *options) sdsSocket() string {
 // newIdentity is the agent's identity half: its key never leaves this process but to Envoy.
 func newIdentity(o *options, id *identity, refused func(socket.Peer), log *slog.Logger) (*caagent.Agent, error) {
 	a, err := caagent.New(caagent.Config{
-		Address: first(o.caAddress, o.discovery), ServerName: o.san, RootFile: o.rootCert, RootPoll: time.Second,
+		Address: cmp.Or(o.caAddress, o.discovery), ServerName: o.san, RootFile: o.rootCert, RootPoll: time.Second,
 		TokenFile: o.tokenFile, Metadata: id.headers, Socket: o.sds(), Refused: refused, OutputDir: o.outputCerts, Log: log,
 		TTL: o.certTTL, RenewAt: o.renewAt,
 	})

@@ -17,7 +17,7 @@ import (
 const (
 	restartBase  = 200 * time.Millisecond
 	restartMax   = 10 * time.Second
-	restartReset = 30 * time.Second // an Envoy that lived this long starts the back-off anew
+	restartReset = 30 * time.Second // an Envoy that lived this long starts the back-off again
 	killAfter    = 5 * time.Second  // between SIGTERM and SIGKILL
 )
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ type identity struct {
 
 // lookup is a variable of the environment, else of the proxy's configuration: injection makes its proxyMetadata variables.
 func (i *identity) lookup(key string) string {
-	return first(i.vars[key], i.proxy.GetProxyMetadata()[key])
+	return cmp.Or(i.vars[key], i.proxy.GetProxyMetadata()[key])
 }
 
 // sources are files that tell a proxy about itself; either may be absent, as both are outside Kubernetes.
@@ -127,7 +128,7 @@ func complement(meta map[string]any, account string, annotations map[string]stri
 
 // nameOf is the pod's name and namespace. A machine has no pod: its name is the host's.
 func nameOf(vars map[string]string) (name, namespace string, err error) {
-	namespace = first(vars["POD_NAMESPACE"], vars["ISTIO_NAMESPACE"])
+	namespace = cmp.Or(vars["POD_NAMESPACE"], vars["ISTIO_NAMESPACE"])
 	if namespace == "" {
 		return "", "", errors.New("POD_NAMESPACE is not set: a pod has it by injection, a machine from cluster.env (--env-file)")
 	}
@@ -215,7 +216,7 @@ func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, 
 // addresses are the pod's, its primary first: INSTANCE_IP (ISTIO_SVC_IP), INSTANCE_IPS, else those of the interfaces.
 func addresses(vars map[string]string) ([]string, error) {
 	var ips []string
-	for _, s := range append([]string{first(vars["INSTANCE_IP"], vars["ISTIO_SVC_IP"])}, strings.Split(vars["INSTANCE_IPS"], ",")...) {
+	for _, s := range append([]string{cmp.Or(vars["INSTANCE_IP"], vars["ISTIO_SVC_IP"])}, strings.Split(vars["INSTANCE_IPS"], ",")...) {
 		s = strings.TrimSpace(s)
 		if s == "" || slices.Contains(ips, s) {
 			continue

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -140,14 +141,14 @@ func (o *options) places() places {
 // defaults.
 func (o *options) complete(id *identity, given func(flag string) bool) error {
 	p := id.proxy
-	o.discovery = first(o.discovery, p.GetDiscoveryAddress(), defaultDiscovery)
-	o.configPath = first(o.configPath, p.GetConfigPath(), defaultConfig)
-	o.envoyPath = first(o.envoyPath, p.GetBinaryPath(), "envoy")
+	o.discovery = cmp.Or(o.discovery, p.GetDiscoveryAddress(), defaultDiscovery)
+	o.configPath = cmp.Or(o.configPath, p.GetConfigPath(), defaultConfig)
+	o.envoyPath = cmp.Or(o.envoyPath, p.GetBinaryPath(), "envoy")
 	adminPort := p.GetProxyAdminPort()
 	if adminPort == 0 {
 		adminPort = 15000
 	}
-	o.adminAddr = first(o.adminAddr, fmt.Sprintf("127.0.0.1:%d", adminPort))
+	o.adminAddr = cmp.Or(o.adminAddr, fmt.Sprintf("127.0.0.1:%d", adminPort))
 	if o.concurrency == 0 {
 		o.concurrency = int(p.GetConcurrency().GetValue())
 	}
@@ -177,15 +178,6 @@ func (o *options) complete(id *identity, given func(flag string) bool) error {
 		return errors.New("concurrency and drain durations cannot be negative")
 	}
 	return nil
-}
-
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 func firstDuration(values ...time.Duration) time.Duration {

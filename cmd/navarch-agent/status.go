@@ -41,7 +41,7 @@ func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	if legacy, _ := strconv.ParseBool(a.id.lookup("REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION")); legacy {
 		cfg.ProbeHost = "127.0.0.1"
 	}
-	// The ports of gateways are open to the world; their applications are not shown there, as with stock agents.
+	// The ports of gateways are open to everybody; their applications are not shown there, as with stock agents.
 	if a.cfg.nodeType == "sidecar" {
 		own := []uint16{portOf(a.cfg.statsAddr), portOf(a.cfg.statusAddr), portOf(a.cfg.metricsAddr)}
 		if cfg.App, err = status.ParseTarget(a.id.lookup("ISTIO_PROMETHEUS_ANNOTATIONS"), own...); err != nil {

@@ -30,7 +30,7 @@ type upstream struct {
 	identity  *caagent.Agent // presents its certificate, and follows the mesh's roots; nil: on plain text
 }
 
-// credentials reads the root anew each time: it is rotated under a running agent. Without a root there is no connection:
+// credentials reads the root again each time: it is rotated under a running agent. Without a root there is no connection:
 // falling back to plaintext would let anyone be the control plane.
 func (u *upstream) credentials() (credentials.TransportCredentials, error) {
 	if u.plaintext {

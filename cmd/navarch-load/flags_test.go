@@ -20,8 +20,8 @@ const nil0 = syscall.Signal(0)
 
 // Reports name no folder of the machine that they were made on.
 func TestCommandsAreToldWithoutFolders(t *testing.T) {
-	got := command([]string{"run", "flip", "--navarchd", "/home/me/bin/navarchd", "--config-dir=/srv/mesh", "--out", "out/load", "--scale=0.5"})
-	want := []string{"run", "flip", "--navarchd", "navarchd", "--config-dir=mesh", "--out", "load", "--scale=0.5"}
+	got := command([]string{"run", "endpoint", "--navarchd", "/home/me/bin/navarchd", "--config-dir=/srv/mesh", "--out", "out/load", "--scale=0.5"})
+	want := []string{"run", "endpoint", "--navarchd", "navarchd", "--config-dir=mesh", "--out", "load", "--scale=0.5"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -32,13 +32,13 @@ func TestFlagsAreChecked(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	for want, args := range map[string]string{
 		"no scenario":       "run nonesuch --navarchd x",
-		"navarchd":          "run flip",
-		"config-dir":        "run flip --address 127.0.0.1:1",
-		"folder of its own": "run flip --navarchd x --config-dir y",
-		"--scale":           "run flip --navarchd x --scale 0",
-		"--pid":             "run flip --address 127.0.0.1:1 --config-dir y --pid 1,2",
-		"tls-key":           "run flip --navarchd x --tls-cert y",
-		"token-file":        "run flip --navarchd x --token-file nonesuch",
+		"navarchd":          "run endpoint",
+		"config-dir":        "run endpoint --address 127.0.0.1:1",
+		"folder of its own": "run endpoint --navarchd x --config-dir y",
+		"--scale":           "run endpoint --navarchd x --scale 0",
+		"--pid":             "run endpoint --address 127.0.0.1:1 --config-dir y --pid 1,2",
+		"tls-key":           "run endpoint --navarchd x --tls-cert y",
+		"token-file":        "run endpoint --navarchd x --token-file nonesuch",
 		"preset":            "mesh write nonesuch " + out,
 		"no such file":      "report nonesuch.json",
 		"with":              "compare a.json",
@@ -64,8 +64,8 @@ func TestFlagsAreChecked(t *testing.T) {
 func TestScreen(t *testing.T) {
 	var b bytes.Buffer
 	s := newScreen(&b, 2)
-	s.begin("flip", "an endpoint flips")
-	v := scene.View{Phase: "joining", Share: .5, Proxies: 10, Stats: proxy.Stats{Joined: 5}, RSS: 1 << 20, CPU: .5, Elapsed: time.Second}
+	s.begin("endpoint", "an endpoint changes")
+	v := scene.Progress{Phase: "joining", Share: .5, Proxies: 10, Stats: proxy.Stats{Joined: 5}, RSS: 1 << 20, CPU: .5, Elapsed: time.Second}
 	s.show(v)
 	s.show(v)
 	s.end(report.Scenario{Rows: []report.Row{{Name: "last", Unit: "ms", Value: 1, Better: report.Less}}, Failed: "why",
@@ -74,7 +74,7 @@ func TestScreen(t *testing.T) {
 	if strings.Count(text, "joining") != 1 || strings.ContainsAny(text, "\r\x1b") {
 		t.Errorf("%q", text)
 	}
-	for _, want := range []string{"[1/2] flip", "1 ms", "FAILED: why", "VIOLATION duplicate, 3 times"} {
+	for _, want := range []string{"[1/2] endpoint", "1 ms", "FAILED: why", "VIOLATION duplicate, 3 times"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
 		}

@@ -194,7 +194,7 @@ func TestAnyServerOfTheProtocol(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "mesh")
-			args := append([]string{"run", "join", "flip", "reconnect", "--address", host(t, dir), "--config-dir", dir, "--settle", "300ms",
+			args := append([]string{"run", "join", "endpoint", "reconnect", "--address", host(t, dir), "--config-dir", dir, "--settle", "300ms",
 				"--scale", "0.02", "--proxies", "12", "--repeats", "1", "--processes", "0"}, more...)
 			r := load(t, args...)
 			for _, s := range r.Scenarios {

@@ -98,7 +98,7 @@ func exact(t *testing.T, result report.Result) {
 	for scenario, rows := range map[string]map[string]float64{
 		"virtualservice":     {"responses per proxy and edit": 1, "resources sent besides those that changed": 0},
 		"virtualservices-50": {"responses per proxy and edit": 1},
-		"flip":               {"responses per proxy and edit": 1},
+		"endpoint":           {"responses per proxy and edit": 1},
 		"reconnect":          {"bytes, of those of a first join": 0},
 		"kill":               {"bytes, of those of a first join": 0},
 		"restart-20000":      {"bytes, of those of a first join": 0},
@@ -121,14 +121,14 @@ func exact(t *testing.T, result report.Result) {
 // Several processes of proxies measure what one does.
 func TestWorkersShareTheFleet(t *testing.T) {
 	t.Parallel()
-	r := load(t, "run", "flip", "slow", "--navarchd", programs.For(t, "navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "1", "--processes", "3")
+	r := load(t, "run", "endpoint", "slow", "--navarchd", programs.For(t, "navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "1", "--processes", "3")
 	for _, s := range r.Scenarios {
 		if s.Failed != "" || s.Violated() > 0 || s.Proxies != 24 {
 			t.Errorf("%s: failed %q, violations %v, %d proxies", s.Name, s.Failed, s.Violations, s.Proxies)
 		}
 	}
 	acks := r.Scenarios[0].Latencies[0].Histogram.Count()
-	if acks != 2*4*24 { // two clusters, four flips that count, 24 proxies that see all
+	if acks != 2*4*24 { // two clusters, four edits that count, 24 proxies that see all
 		t.Errorf("%d ACKs", acks)
 	}
 }
@@ -148,7 +148,7 @@ func TestForeignServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	r := load(t, "run", "flip", "--address", ports[0], "--debug-address", ports[1], "--pid", fmt.Sprint(server.Process.Pid), "--config-dir", mesh,
+	r := load(t, "run", "endpoint", "--address", ports[0], "--debug-address", ports[1], "--pid", fmt.Sprint(server.Process.Pid), "--config-dir", mesh,
 		"--scale", "0.02", "--proxies", "12", "--repeats", "1", "--processes", "0", "--label", "somebody else's")
 	if s := r.Scenarios[0]; s.Failed != "" || s.Violated() > 0 || r.Label != "somebody else's" {
 		t.Errorf("failed %q, violations %v", s.Failed, s.Violations)

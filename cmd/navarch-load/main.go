@@ -27,7 +27,7 @@ func root() *cobra.Command {
 		Long: `Measure a control plane with thousands of simulated proxies.
 
   navarch-load run world-a --navarchd bin/navarchd --out out/load    start navarchd, play scenarios, write a report
-  navarch-load run flip --address 127.0.0.1:15010 --pid 4711 --config-dir mesh    measure a server that runs already
+  navarch-load run endpoint --address 127.0.0.1:15010 --pid 4711 --config-dir mesh    measure a server that runs already
   navarch-load compare old-*.json --with new-*.json    compare medians of interleaved runs`,
 		Version:       obs.Version,
 		SilenceUsage:  true,

@@ -72,7 +72,7 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	flags.IntVar(&f.Repeats, "repeats", 5, "How often each edit is measured.")
 	flags.Uint64Var(&f.Seed, "seed", 0, "Seed of the worlds (default: the preset's).")
 	flags.Float64Var(&f.Sample, "sample", .01, "Share of proxies that decode and validate all contents.")
-	flags.Float64Var(&f.World, "state-of-world", 0, "Share of proxies that speak the protocol's older form, state of the world.")
+	flags.Float64Var(&f.SotW, "sotw", 0, "Share of proxies that speak the protocol's older form, state of the world.")
 	flags.BoolVar(&f.Stock, "stock-nodes", false, "Send nodes as large as a stock Envoy's, 61 KB.")
 	flags.Float64Var(&f.JoinRate, "join-rate", 0, "Proxies that start each second (default: as fast as they can).")
 	flags.DurationVar(&f.WarmTimeout, "warm-timeout", 0, "Time after which what a cluster or listener still waits for is a violation (default: 1m, and 50 ms for each proxy).")
@@ -153,8 +153,8 @@ func (f *runFlags) leave(cmd *cobra.Command, result report.Result) error {
 
 // complete checks the flags against one another and fills in what they leave open.
 func (f *runFlags) complete() error {
-	if f.Scale <= 0 || f.Repeats < 1 || f.Sample < 0 || f.Sample > 1 || f.World < 0 || f.World > 1 || f.Proxies < 0 || f.AttackCPU < 0 || f.AttackSpan < 0 {
-		return errors.New("--scale and --repeats must be positive, --sample and --state-of-world between 0 and 1, --proxies, --attack-cpu and --attack-span not negative")
+	if f.Scale <= 0 || f.Repeats < 1 || f.Sample < 0 || f.Sample > 1 || f.SotW < 0 || f.SotW > 1 || f.Proxies < 0 || f.AttackCPU < 0 || f.AttackSpan < 0 {
+		return errors.New("--scale and --repeats must be positive, --sample and --sotw between 0 and 1, --proxies, --attack-cpu and --attack-span not negative")
 	}
 	f.Form = mesh.Form(f.form)
 	if f.Navarchd == "" {

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/loadtest/scene"
 )
 
-// screen shows a run while it goes: a line that is drawn anew four times a second on a terminal, or a line for each phase
+// screen shows a run while it goes: a line that is drawn again four times a second on a terminal, or a line for each phase
 // where nobody watches.
 type screen struct {
 	w     io.Writer
@@ -67,7 +67,7 @@ func (s *screen) wipe() {
 	}
 }
 
-func (s *screen) show(v scene.View) {
+func (s *screen) show(v scene.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.live {
@@ -86,7 +86,7 @@ func (s *screen) show(v scene.View) {
 const barWidth = 24
 
 // draw is the line: how much of the phase is over, how many proxies are joined, and what the servers use.
-func draw(v scene.View) string {
+func draw(v scene.Progress) string {
 	full := int(v.Share * barWidth)
 	bar := strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
 	wrong := ""

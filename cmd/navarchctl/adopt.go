@@ -38,7 +38,7 @@ func (e *etcd) adopt() *cobra.Command {
 				}
 			}
 			return e.with(cmd.Context(), 30*time.Second, func(ctx context.Context, store *kv.Store) error {
-				return adoptStored(ctx, store, cmd.OutOrStdout(), adoption{yes, place, e.claims(reason)})
+				return adoptStored(ctx, store, cmd.OutOrStdout(), adoption{yes, place, e.author(reason)})
 			})
 		}}
 	cmd.Flags().StringVar(&over, "over", "", "The newest place that replicas have read, as their alarm names it (CHAIN.TERM.BATCH): what is stored counts as newer.")

@@ -27,36 +27,7 @@ the configuration goes to standard error. NODE.json is an Envoy core.v3 Node, as
   # In a pipeline: exit code 1 where the configuration has problems.
   navarchctl render --config-dir deploy/demo/shop --proxy deploy/demo/node.json --strict >/dev/null`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var wanted []xds.Type
-			if noun != "" {
-				t := xds.ParseNoun(noun)
-				if t == xds.Unknown {
-					return fmt.Errorf("--type: unknown type %q: cluster, endpoint, listener, route or secret", noun)
-				}
-				wanted = append(wanted, t)
-			}
-			planner, proxy, problems, err := from.plan()
-			if err != nil {
-				return err
-			}
-			planned := planner.Problems()
-			report(cmd.ErrOrStderr(), problems)
-			for _, p := range planned {
-				fmt.Fprintln(cmd.ErrOrStderr(), p)
-			}
-			rendered, err := inspect.Render(inspect.Of(proxy.Set()), wanted...)
-			if err != nil {
-				return err
-			}
-			if err := format.print(cmd.OutOrStdout(), rendered); err != nil {
-				return err
-			}
-			if strict && len(problems)+len(planned) > 0 {
-				return errProblems
-			}
-			return nil
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return render(cmd, &from, noun, &format, strict) },
 	}
 	from.bind(cmd)
 	cmd.Flags().StringVar(&noun, "type", "", "Only this type: cluster, endpoint, listener, route, secret.")
@@ -69,6 +40,39 @@ the configuration goes to standard error. NODE.json is an Envoy core.v3 Node, as
 		}
 	}
 	return cmd
+}
+
+// render prints the resources of one type, or of all where the noun is empty. The error is errProblems where it is strict and the
+// configuration has problems.
+func render(cmd *cobra.Command, from *offline, noun string, format *output, strict bool) error {
+	var wanted []xds.Type
+	if noun != "" {
+		t := xds.ParseNoun(noun)
+		if t == xds.Unknown {
+			return fmt.Errorf("--type: unknown type %q: cluster, endpoint, listener, route or secret", noun)
+		}
+		wanted = append(wanted, t)
+	}
+	planner, proxy, problems, err := from.plan()
+	if err != nil {
+		return err
+	}
+	planned := planner.Problems()
+	report(cmd.ErrOrStderr(), problems)
+	for _, p := range planned {
+		fmt.Fprintln(cmd.ErrOrStderr(), p)
+	}
+	rendered, err := inspect.Render(inspect.Of(proxy.Set()), wanted...)
+	if err != nil {
+		return err
+	}
+	if err := format.print(cmd.OutOrStdout(), rendered); err != nil {
+		return err
+	}
+	if strict && len(problems)+len(planned) > 0 {
+		return errProblems
+	}
+	return nil
 }
 
 func (o *offline) bind(cmd *cobra.Command) {

@@ -114,8 +114,8 @@ func kindsOf(kinds map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// claims is what this command states of who runs it.
-func (e *etcd) claims(reason string) removal.Approval {
+// author is what this command states of who runs it.
+func (e *etcd) author(reason string) removal.Approval {
 	a := removal.Approval{Reason: reason, EtcdUser: e.User}
 	if u, err := user.Current(); err == nil {
 		a.OSUser = u.Username
@@ -133,7 +133,7 @@ func (e *etcd) acceptRemoval() *cobra.Command {
 			"that this command states: these are claims, who may write approvals is etcd's to say (role " + string(kv.RoleOperator) + ").",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.with(cmd.Context(), 30*time.Second, func(ctx context.Context, store *kv.Store) error {
-				approval := e.claims(reason)
+				approval := e.author(reason)
 				approval.Digest = args[0]
 				decision, err := removal.Accept(ctx, store, approval)
 				if err != nil {

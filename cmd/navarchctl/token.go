@@ -11,8 +11,8 @@ import (
 
 func tokenCommand() *cobra.Command {
 	var (
-		dataDir, namespace, account, audience string
-		ttl                                   time.Duration
+		dataDir, namespace, account, pod, audience string
+		ttl                                        time.Duration
 	)
 	create := &cobra.Command{
 		Use:     "create --data-dir DIR --namespace NS --service-account SA",
@@ -24,7 +24,7 @@ func tokenCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			token, ends, err := issuer.Mint(namespace, account, audience, ttl)
+			token, ends, err := issuer.MintBound(namespace, account, pod, audience, ttl)
 			if err != nil {
 				return err
 			}
@@ -37,6 +37,7 @@ func tokenCommand() *cobra.Command {
 	f.StringVar(&dataDir, "data-dir", "", "navarchd's data directory.")
 	f.StringVar(&namespace, "namespace", "", "Namespace of the workload.")
 	f.StringVar(&account, "service-account", "", "Service account of the workload.")
+	f.StringVar(&pod, "pod", "", "Pod, or machine, that the token is for: replicas bound what each may have, and those that share a token of none together.")
 	f.StringVar(&audience, "audience", "istio-ca", "Audience of the token.")
 	f.DurationVar(&ttl, "ttl", 12*time.Hour, "How long the token is valid; at most 30 days.")
 	for _, name := range []string{"data-dir", "namespace", "service-account"} {

@@ -87,11 +87,11 @@ func certificateHooks() caserve.Hooks {
 		SignFailed:      obs.CSRSignErrors.Inc,
 		Turned:          func(code string) { obs.Turned.WithLabelValues(code).Inc() },
 		Waited: func(first bool, d time.Duration) {
-			lane := "renewal"
+			kind := "renewal"
 			if first {
-				lane = "first"
+				kind = "first"
 			}
-			obs.QueueWait.WithLabelValues(lane).Observe(d.Seconds())
+			obs.QueueWait.WithLabelValues(kind).Observe(d.Seconds())
 		},
 	}
 }

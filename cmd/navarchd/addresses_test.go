@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/loopback"
 	"navarch.io/navarch/store/mirror"
@@ -72,16 +74,21 @@ func signedPair(t *testing.T, by *issue.Authority, r issue.Request) (*x509.Certi
 // Service accounts "evil" are revoked; connections are counted by a ledger, nil: one of its own.
 func listening(t *testing.T, connections *budget.Ledger) (p *addresses, authority *issue.Authority, plain, secure string, conf *tls.Config) {
 	t.Helper()
+	return listeningWith(t, connections, func(who attest.Caller) bool { return who.ServiceAccount == "evil" })
+}
+
+func listeningWith(t *testing.T, connections *budget.Ledger, revoked func(attest.Caller) bool) (p *addresses, authority *issue.Authority, plain, secure string, conf *tls.Config) {
+	t.Helper()
 	c := &config{dataDir: t.TempDir(), trustDomain: "cluster.local"}
 	c.env = environment{audiences: []string{"istio-ca"}, xdsAuth: true, maxRecvSize: 4 << 20}
 	p = &addresses{config: c, log: quiet, crashes: crash.New(quiet)}
 	var err error
-	told := c.callersConfig(func() *mirror.Snapshot { return nil }, func(who attest.Caller) bool { return who.ServiceAccount == "evil" }, quiet)
+	told := c.callersConfig(func() *mirror.Snapshot { return nil }, attest.KeysConfig{}, revoked, quiet)
 	told.Connections = connections
 	if p.callers, err = callers.New(told); err != nil {
 		t.Fatal(err)
 	}
-	streams := serve.New(serve.Config{Planner: oneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})
+	streams := serve.New(serve.Config{Planner: servetest.OneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})
 	p.health = health.New(func() error { return nil })
 	if authority, err = issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil); err != nil {
 		t.Fatal(err)
@@ -196,7 +203,7 @@ func TestWhatAuthenticatesAConnection(t *testing.T) {
 			t.Errorf("%s: %d connections are unauthenticated, want %d", name, got, one.want)
 		}
 		conn.Close()
-		soon(t, "the connection has ended", func() bool { return p.unauthenticated() == 0 })
+		servetest.Soon(t, "the connection has ended", func() bool { return p.unauthenticated() == 0 })
 	}
 }
 
@@ -226,7 +233,7 @@ func TestConnectionsOfAnIdentity(t *testing.T) {
 		defer c.Close()
 		silent = append(silent, c)
 	}
-	soon(t, "four have a place, and six none", func() bool { return count() == 4 && p.unauthenticated() == 6 })
+	servetest.Soon(t, "four have a place, and six none", func() bool { return count() == 4 && p.unauthenticated() == 6 })
 	stream := func(conf *tls.Config) error {
 		conn, err := grpc.NewClient(secure, grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithDisableServiceConfig())
 		if err != nil {
@@ -246,7 +253,67 @@ func TestConnectionsOfAnIdentity(t *testing.T) {
 	for _, c := range silent {
 		c.Close()
 	}
-	soon(t, "they are given back", func() bool { return count() == 1 })
+	servetest.Soon(t, "they are given back", func() bool { return count() == 1 })
+}
+
+// A connection ends with the right of whoever opened it, also where nothing is called on it, or only what needs no right; so does one that
+// showed its credential while it was revoked. Connections of others go on.
+func TestConnectionsEndWithTheirCallersRight(t *testing.T) {
+	var revoked atomic.Pointer[string] // a service account
+	connections := budget.New(budget.Config{})
+	p, authority, _, secure, conf := listeningWith(t, connections, func(who attest.Caller) bool {
+		account := revoked.Load()
+		return account != nil && *account == who.ServiceAccount
+	})
+	issuer, err := attest.Local(p.config.dataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := func(account string) *tls.Conn {
+		own := conf.Clone()
+		own.NextProtos = []string{"h2"}
+		own.Certificates = []tls.Certificate{clientPair(t, authority, "spiffe://cluster.local/ns/shop/sa/"+account)}
+		c, err := tls.Dial("tcp", secure, own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	count := func(account string) int {
+		n, _, _ := connections.Count("spiffe://cluster.local/ns/shop/sa/" + account)
+		return n
+	}
+	silent("client")
+	silent("client")
+	silent("other")
+	token, _, err := issuer.Mint("shop", "client", "istio-ca", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(secure, grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithDisableServiceConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := askCA(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token), conn); status.Code(err) != codes.Aborted {
+		t.Fatal(err)
+	}
+	servetest.Soon(t, "all have a place", func() bool { return count("client") == 3 && count("other") == 1 })
+	if n := p.callers.Recheck(); n != 0 {
+		t.Fatalf("%d connections ended while nobody is revoked", n)
+	}
+	account := "client"
+	revoked.Store(&account)
+	if n := p.callers.Recheck(); n != 3 {
+		t.Errorf("%d connections ended, want 3", n)
+	}
+	servetest.Soon(t, "they are gone", func() bool { return count("client") == 0 })
+	if n := p.callers.Recheck(); n != 0 || count("other") != 1 {
+		t.Errorf("%d connections ended twice, the other identity has %d", n, count("other"))
+	}
+	silent("client") // refused: it is no one's
+	servetest.Soon(t, "it counts as unauthenticated", func() bool { return p.unauthenticated() == 1 })
 }
 
 // oneStream opens one that asks for clusters, and waits for them.
@@ -255,7 +322,7 @@ func oneStream(ctx context.Context, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	_ = stream.Send(clustersRequest()) // where it fails, Recv says why
+	_ = stream.Send(servetest.ClustersRequest()) // where it fails, Recv says why
 	_, err = stream.Recv()
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
@@ -80,11 +82,11 @@ func countFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]
 // problemLog writes a line when a problem of the configuration appears, and one when it is mended. Its methods are called by one
 // goroutine.
 type problemLog struct {
-	log    *slog.Logger
-	known  map[object.Problem]bool
-	tokens float64 // lines that may be written now
-	at     time.Time
-	left   int // lines that were not written
+	log   *slog.Logger
+	known map[object.Problem]bool
+	bound *rate.Limiter // of the lines; its clock is what step is called with
+	at    time.Time     // of the step
+	left  int           // lines that were not written
 }
 
 // The bounds of the problem log: many at once, as when a folder with many of them is read first, and then one in a second.
@@ -95,10 +97,8 @@ const (
 
 // step compares with the last call.
 func (l *problemLog) step(now time.Time, problems []object.Problem) {
-	if l.at.IsZero() {
-		l.tokens = problemBurst
-	} else {
-		l.tokens = min(problemBurst, l.tokens+now.Sub(l.at).Seconds()*problemRate)
+	if l.bound == nil {
+		l.bound = rate.NewLimiter(problemRate, problemBurst)
 	}
 	l.at = now
 	next := make(map[object.Problem]bool, len(problems))
@@ -116,18 +116,17 @@ func (l *problemLog) step(now time.Time, problems []object.Problem) {
 		}
 	}
 	l.known = next
-	if l.left > 0 && l.tokens >= problemBurst/2 {
+	if l.left > 0 && l.bound.TokensAt(now) >= problemBurst/2 {
 		l.log.Warn("more problems with the configuration appeared or ended than are logged: /debug/problems lists those that there are", obs.KeyLines, l.left)
 		l.left = 0
 	}
 }
 
 func (l *problemLog) say(level slog.Level, message string, p object.Problem, more ...any) {
-	if l.tokens < 1 {
+	if !l.bound.AllowN(l.at, 1) {
 		l.left++
 		return
 	}
-	l.tokens--
 	l.log.Log(context.Background(), level, message, append([]any{obs.KeyObject, debug.Named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
 }
 

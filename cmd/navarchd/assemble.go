@@ -6,8 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/spiffe/go-spiffe/v2/spiffeid"
-
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/denials"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
@@ -16,7 +15,9 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/cmd/navarchd/health"
+	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/trust"
+	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -38,6 +39,7 @@ type assembly struct {
 	crashes   *crash.Log
 	pages     *debug.Pages
 	callers   *callers.Callers
+	api       *apiserver.Client // of the config cluster; nil: there is none
 
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
 	read     func() kv.Place             // how far the chain of heads was read
@@ -45,6 +47,7 @@ type assembly struct {
 	signs    func() bool                 // the keyring signs
 	tls      func() (*tls.Config, error) // of the secure address; nil: there is none
 	streams  trust.Server                // those of proxies
+	denied   *identities.Denied          // by the configuration
 }
 
 // noStreams are those of a process that serves no proxies.
@@ -52,6 +55,15 @@ type noStreams struct{}
 
 func (noStreams) AgentResourceChanged(string) {}
 func (noStreams) Recheck() int                { return 0 }
+
+// everybody is whoever is connected: callers of the CA, and streams of proxies.
+type everybody struct{ *assembly }
+
+// AgentResourceChanged implements trust.Server.
+func (e everybody) AgentResourceChanged(typeURL string) { e.streams.AgentResourceChanged(typeURL) }
+
+// Recheck implements trust.Server: streams end, and connections without a stream.
+func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Recheck() }
 
 // assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
 func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger) (*part, error) {
@@ -95,6 +107,11 @@ func (a *assembly) open() error {
 // roles makes the roles: the mirror before all, because each may ask what is known of the configuration.
 func (a *assembly) roles() error {
 	c := a.config
+	api, err := newAPIServer(c)
+	if err != nil {
+		return err
+	}
+	a.api = api
 	sealer, err := newSealer(c, a.store)
 	if err != nil {
 		return err
@@ -104,6 +121,7 @@ func (a *assembly) roles() error {
 		return err
 	}
 	var records *mirror.Mirror
+	a.denied = identities.NewDenied(func() *mirror.Snapshot { return a.snapshot() })
 	if c.has(roleXDS) {
 		if records, err = newMirror(c, a.store, a.log, a.telemetry); err != nil {
 			return err
@@ -115,7 +133,8 @@ func (a *assembly) roles() error {
 	if c.hasKeyring() {
 		ring, err = a.addKeyring(sealer)
 	} else {
-		a.callers, err = callers.New(c.callersConfig(a.snapshot, nil, a.log))
+		a.pages.Rules.Revoked = a.denied.Has
+		a.callers, err = callers.New(c.callersConfig(a.snapshot, c.foundKeys(api), func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
 	}
 	if err != nil {
 		return err
@@ -133,34 +152,47 @@ func (a *assembly) roles() error {
 		}
 	}
 	a.add(part{tasks: []loop.Task{{Name: "credentials", Run: func(ctx context.Context) error {
-		return a.callers.Expiry().Run(ctx, func() bool { return a.signs() && !a.away() }, func() { a.streams.Recheck() })
+		return a.callers.Expiry().Run(ctx, a.issuing(), func() { everybody{a}.Recheck() })
 	}}}})
 	return nil
 }
 
+// issuing says whether certificates can be had, as far as this process knows; nil: without a keyring it knows nothing of that.
+func (a *assembly) issuing() func() bool {
+	if !a.config.hasKeyring() {
+		return nil
+	}
+	return func() bool { return a.signs() && !a.away() }
+}
+
 // addKeyring is role ca, and the keyring of other roles that follow it: callers, the secure address and agents go by it.
 func (a *assembly) addKeyring(sealer seal.Sealer) (*keyring.Keyring, error) {
-	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.trust.RootsWritten, a.log)
+	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.denied, a.config.foundKeys(a.api), a.trust.RootsWritten, a.log)
 	if err != nil {
 		return nil, err
 	}
 	a.callers, a.signs = ca.callers, func() bool { return ca.ring.State().Active != nil }
 	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
-	a.pages.Rules.Revoked = func(id spiffeid.ID) bool { return ca.ring.State().RevokedIdentity(id) }
-	a.add(ca.part())
-	a.add(part{tasks: []loop.Task{{Name: "trust", Run: func(ctx context.Context) error { return a.trust.Run(ctx, ca.ring, a.streams) }}}})
+	a.pages.Rules.Revoked = ca.revokedIdentity
+	a.add(ca.part(a.api))
+	a.add(part{tasks: []loop.Task{{Name: "trust", Run: func(ctx context.Context) error { return a.trust.Run(ctx, ca.ring, everybody{a}) }}}})
 	return ca.ring, nil
 }
 
 // addReplica is role xds.
 func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) error {
-	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers,
+	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api,
 		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
 	if err != nil {
 		return err
 	}
 	a.pages.Proxies, a.streams = r.shown, r.server
 	a.add(r.part())
+	a.add(part{tasks: []loop.Task{{Name: "denied identities", Run: func(ctx context.Context) error {
+		changes, stop := records.Subscribe()
+		defer stop()
+		return a.denied.Follow(ctx, changes, func() { everybody{a}.Recheck() })
+	}}}})
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/push/identities"
+	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/clock"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -37,7 +38,8 @@ type authority struct {
 	callers *callers.Callers
 	serving *serving.TLS
 	clock   *clock.Clock
-	rooted  func() bool // root-cert.pem was written
+	denied  *identities.Denied // by the configuration
+	rooted  func() bool        // root-cert.pem was written
 }
 
 // now is the time by which this process signs, and verifies tokens.
@@ -57,12 +59,12 @@ func (c *config) renewals() int {
 
 // newAuthority makes the role; rooted says whether root-cert.pem was written, snapshot what this process knows of the configuration. Every process with it may end rotations and prune the journal, by comparison: the elected
 // ingester may be one without it.
-func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot, rooted func() bool, log *slog.Logger) (*authority, error) {
+func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot, denied *identities.Denied, found attest.KeysConfig, rooted func() bool, log *slog.Logger) (*authority, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	a := &authority{config: c, log: log, store: store, rooted: rooted,
+	a := &authority{config: c, log: log, store: store, denied: denied, rooted: rooted,
 		clock: clock.New(clock.Config{Store: store, Name: c.processName(), Period: c.env.maxCertTTL, Wall: now, Log: log})}
 	if a.serving, err = serving.New(c.servingNames(), c.tlsCert, c.tlsKey); err != nil {
 		return nil, err
@@ -75,7 +77,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, err
 	}
-	if a.callers, err = callers.New(c.callersConfig(snapshot, a.revoked, log)); err != nil {
+	if a.callers, err = callers.New(c.callersConfig(snapshot, found, a.revoked, log)); err != nil {
 		return nil, err
 	}
 	self, err := c.controlPlane(domain)
@@ -92,9 +94,9 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	return a, err
 }
 
-// callersConfig is how callers are told apart; revoked: what this process knows of revocations, nil: nothing.
-func (c *config) callersConfig(snapshot func() *mirror.Snapshot, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
-	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, DataDir: c.dataDir,
+// callersConfig is how callers are told apart; found: where the issuer of the cluster's tokens comes from; revoked: what this process knows of revocations.
+func (c *config) callersConfig(snapshot func() *mirror.Snapshot, found attest.KeysConfig, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
+	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, Found: found, DataDir: c.dataDir,
 		Required: c.env.xdsAuth, MaxMessage: c.env.maxRecvSize, Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
 }
 
@@ -155,8 +157,9 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 	}
 }
 
-// part is what the role adds to its process: the services that sign, in role ca; the keyring, in any process that follows it.
-func (a *authority) part() part {
+// part is what the role adds to its process: the services that sign, in role ca; the keyring, in any process that follows it. The API
+// server's clock is compared with this process's; nil: there is none.
+func (a *authority) part(api *apiserver.Client) part {
 	added := part{
 		tasks:  []loop.Task{{Name: "keyring", Run: a.ring.Run}},
 		ready:  []func() error{a.ready},
@@ -165,6 +168,9 @@ func (a *authority) part() part {
 	}
 	if a.config.has(roleCA) {
 		added.tasks = append(added.tasks, loop.Task{Name: "clock", Run: a.clock.Run})
+		if api != nil {
+			added.tasks = append(added.tasks, loop.Task{Name: "API server's clock", Run: func(ctx context.Context) error { return a.clock.Follow(ctx, api.Date) }})
+		}
 		added.plain = append(added.plain, func(r grpc.ServiceRegistrar) { caserve.RegisterPlain(r, current{a.ring}) })
 		added.secure = append(added.secure, a.server.Register)
 	}
@@ -176,6 +182,11 @@ func (a *authority) part() part {
 
 // revoked says whether a caller's identity is revoked, or the certificate that it showed.
 func (a *authority) revoked(who attest.Caller) bool {
+	return a.revokedIdentity(who.ID) || who.Serial != "" && a.ring.State().RevokedSerial(who.Serial)
+}
+
+// revokedIdentity: a process that cannot unseal the keyring goes by what the configuration denies, too.
+func (a *authority) revokedIdentity(id spiffeid.ID) bool {
 	state := a.ring.State()
-	return state.RevokedIdentity(who.ID) || who.Serial != "" && state.RevokedSerial(who.Serial)
+	return state.RevokedIdentity(id) || state.Sealed != nil && a.denied.Has(id)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -99,7 +100,8 @@ type environment struct {
 	podName      string
 	debounce     time.Duration // PILOT_DEBOUNCE_AFTER
 	debounceMax  time.Duration // PILOT_DEBOUNCE_MAX
-	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; Navarch's default is the fast lane
+	loopsOff     []string      // NAVARCH_EXPERIMENT_OFF: control loops that do nothing, to measure what each is worth
+	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; Navarch's default is the endpoint fast path
 	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: 100
 	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
 	debugOnHTTP  bool          // ENABLE_DEBUG_ON_HTTP
@@ -183,7 +185,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a headless Service is enough. A keyring that is older than one of them remembers is refused.")
 	f.StringVar(&c.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Service-account token of the control plane itself: a replica that cannot unseal shows it to a peer that can, which signs its serving certificate.")
 	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates: the only ones that a replica believes which has not been able to unseal since its start (default: those that it remembers in --state-dir, else those in etcd).")
-	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that role ca accepts.")
+	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that are accepted (default, with --kubeconfig or --registries: that of the API server, with its keys).")
 	f.StringVar(&c.tokenKeys, "token-keys", "", "Its public keys: a URL or a file of a JWKS, or a PEM file (default: OpenID discovery at the issuer).")
 	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
 	f.StringVar(&c.otlp, "otlp-endpoint", "", "Address of an OTLP collector for spans from event to ACK; off unless given.")
@@ -246,7 +248,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("ISTIO_GPRC_MAXRECVMSGSIZE", count(&e.maxRecvSize))
 	parse("ENABLE_DEBUG_ON_HTTP", boolean(&e.debugOnHTTP))
 	parse("ENABLE_DEBUG_ENDPOINT_AUTH", boolean(&e.debugAuth))
-	parse("PILOT_MAX_REQUESTS_PER_SECOND", rate(&e.maxRequests))
+	parse("PILOT_MAX_REQUESTS_PER_SECOND", perSecond(&e.maxRequests))
 	parse("POD_IP", text(&e.podIP))
 	parse("POD_NAMESPACE", text(&e.podNamespace))
 	parse("SERVICE_ACCOUNT", text(&e.account))
@@ -259,9 +261,29 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
 	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))
 	parse("MAX_WORKLOAD_CERT_TTL", duration(&e.maxCertTTL))
+	parse("NAVARCH_EXPERIMENT_OFF", loopsOff(&e.loopsOff))
 	parse("XDS_AUTH", boolean(&e.xdsAuth))
 	parse("PILOT_ENABLE_XDS_IDENTITY_CHECK", boolean(&e.identityCheck))
 	return errors.Join(problems...)
+}
+
+// controlLoops are the control loops on the load of this machine. Each says in its package which fault it was made for.
+var controlLoops = []string{"joins", "moves", "drain", "window", "collector"}
+
+// off says whether a control loop is to do nothing.
+func (e *environment) off(controlLoop string) bool { return slices.Contains(e.loopsOff, controlLoop) }
+
+// loopsOff takes a list of control loops.
+func loopsOff(into *[]string) func(string) error {
+	return func(v string) error {
+		*into = strings.Split(v, ",")
+		for _, name := range *into {
+			if !slices.Contains(controlLoops, name) {
+				return fmt.Errorf("%q is no control loop: want some of %s", name, strings.Join(controlLoops, ","))
+			}
+		}
+		return nil
+	}
 }
 
 func text(into *string) func(string) error {
@@ -316,7 +338,7 @@ func count(into *int) func(string) error {
 	}
 }
 
-func rate(into *float64) func(string) error {
+func perSecond(into *float64) func(string) error {
 	return func(v string) error {
 		n, err := strconv.ParseFloat(v, 64)
 		if err == nil && !(n >= 0 && n < 1e9) {
@@ -350,19 +372,10 @@ func (c *config) advertised() (address string, secure bool) {
 	if err != nil || port == "0" {
 		return "", secure
 	}
-	if host = first(c.advertise, c.env.podIP, host); host == "" || net.ParseIP(host).IsUnspecified() {
+	if host = cmp.Or(c.advertise, c.env.podIP, host); host == "" || net.ParseIP(host).IsUnspecified() {
 		return "", secure
 	}
 	return net.JoinHostPort(host, port), secure
-}
-
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 func envOr(name, otherwise string) string {

@@ -23,7 +23,7 @@ func (i *ingester) newKeeper(name string, after time.Duration) *removal.Keeper {
 	if i.kube != nil {
 		holders = append(holders, i.kube)
 	}
-	return &removal.Keeper{Store: i.store, Holders: holders, Name: name, After: after, Log: i.log}
+	return &removal.Keeper{Store: i.store, Holders: holders, Name: name, After: after, Losses: i.losses, Log: i.log}
 }
 
 // keep is the keeper's part of one term; it returns when ctx ends.

@@ -15,6 +15,7 @@ import (
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/loadtest/attack"
 	"navarch.io/navarch/push/budget"
+	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -63,7 +64,7 @@ func TestMessagesThatDoNotEnd(t *testing.T) {
 			t.Errorf("%s: %d bytes were kept", name, largest)
 		}
 	}
-	soon(t, "nothing counts that nobody keeps", func() bool { return connections.Held() == 0 })
+	servetest.Soon(t, "nothing counts that nobody keeps", func() bool { return connections.Held() == 0 })
 }
 
 // called calls with a connection of its own.

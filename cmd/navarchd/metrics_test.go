@@ -14,6 +14,7 @@ import (
 
 	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
 )
@@ -46,22 +47,22 @@ func TestSlowClientsAreCounted(t *testing.T) {
 
 // So is one that takes what it is sent and never acknowledges it.
 func TestSilentClientIsCounted(t *testing.T) {
-	s := serve.New(serve.Config{Planner: oneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(&commits{}, newChangeLog(quiet), nil)})
+	s := serve.New(serve.Config{Planner: servetest.OneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(&commits{}, newChangeLog(quiet), nil)})
 	acknowledged := obs.TooSlow.WithLabelValues("acknowledged")
 	was := tally(t, acknowledged)
-	stream := subscribe(t, dialed(t, s))
+	stream := servetest.Subscribe(t, servetest.Dialed(t, s))
 	var err error
 	for err == nil {
 		_, err = stream.Recv()
 	}
-	soon(t, "it is counted", func() bool { return tally(t, acknowledged) == was+1 })
+	servetest.Soon(t, "it is counted", func() bool { return tally(t, acknowledged) == was+1 })
 }
 
 // A stream that is refused is one line of the log, at any level: there may be thousands, of which the others are counted.
 func TestRefusedStreamIsOneLine(t *testing.T) {
 	out := &envoytest.Output{}
 	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	conn := dialed(t, serve.New(serve.Config{Planner: oneCluster(), Log: log, Hooks: hooks(&commits{}, newChangeLog(log), nil)}))
+	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: servetest.OneCluster(), Log: log, Hooks: hooks(&commits{}, newChangeLog(log), nil)}))
 	for range 3 {
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -16,13 +17,13 @@ func TestAgentsHaveANameTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := dialed(t, serve.New(serve.Config{Planner: oneCluster(), AgentTypes: []serve.AgentType{names}, Log: quiet}))
+	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: servetest.OneCluster(), AgentTypes: []serve.AgentType{names}, Log: quiet}))
 	service, node := discoveryv3.NewAggregatedDiscoveryServiceClient(conn), &corev3.Node{Id: "n"}
 	incremental, err := service.DeltaAggregatedResources(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	world, err := service.StreamAggregatedResources(t.Context())
+	sotw, err := service.StreamAggregatedResources(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +37,12 @@ func TestAgentsHaveANameTable(t *testing.T) {
 		} else if err := incremental.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: url, ResponseNonce: res.Nonce}); err != nil {
 			t.Fatal(err)
 		}
-		if err := world.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: url}); err != nil {
+		if err := sotw.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: url}); err != nil {
 			t.Fatal(err)
 		}
-		if res, err := world.Recv(); err != nil || res.TypeUrl != url || len(res.Resources) != 1 || url == nameTableURL && len(res.Resources[0].Value) != 0 {
+		if res, err := sotw.Recv(); err != nil || res.TypeUrl != url || len(res.Resources) != 1 || url == nameTableURL && len(res.Resources[0].Value) != 0 {
 			t.Errorf("%s, state of the world: %v %v", url, res, err)
-		} else if err := world.Send(&discoveryv3.DiscoveryRequest{TypeUrl: url, ResponseNonce: res.Nonce, VersionInfo: res.VersionInfo}); err != nil {
+		} else if err := sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: url, ResponseNonce: res.Nonce, VersionInfo: res.VersionInfo}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/shard/fleet"
+	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -40,6 +42,7 @@ type replicaConfig struct {
 	mirror    *mirror.Mirror
 	vault     *vault.Vault // opens private keys; nil: there is no key encryption key
 	callers   *callers.Callers
+	api       *apiserver.Client // of the config cluster; nil: there is none
 	agents    []serve.AgentType // beside the owner and the name table
 	answers   []serve.Answer    // to tools
 	telemetry *telemetry
@@ -61,11 +64,14 @@ type replica struct {
 
 // newReplica makes the role. Errors name flags, where one is wrong.
 func newReplica(c replicaConfig) (*replica, error) {
+	if off := c.config.env.loopsOff; len(off) > 0 {
+		c.log.Warn("control loops do nothing in this process (NAVARCH_EXPERIMENT_OFF): for measurements only", obs.KeyName, strings.Join(off, ","))
+	}
 	r := &replica{replicaConfig: c, pool: &pool.Pool{}, shared: share.New(c.config.processName(), c.log)}
 	var err error
 	r.planner, err = plan.NewLoop(plan.Config{
 		Source: c.mirror, Pool: r.pool, Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
-		Authoriser: access.Snapshots{Current: c.mirror.Current}, Access: access.Settings{Away: c.config.rightsAway},
+		Authoriser: authoriserOf(c.api, c.mirror.Current), Access: access.Settings{Away: c.config.rightsAway},
 		DebounceAfter: c.config.env.debounce, DebounceMax: c.config.env.debounceMax, DebounceEndpoints: c.config.env.edsDebounce,
 		Planned: tracePlans(c.telemetry.tracer, c.telemetry.changes),
 	})
@@ -105,10 +111,10 @@ func (r *replica) newServer() (*serve.Server, error) {
 		Store:        func() string { return join.StoreName(r.mirror.Status().Seen.Cluster) },
 		Place:        func() string { return join.PlaceName(r.mirror.Current()) },
 		AckDeadline:  r.config.ackDeadline,
-		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current)}),
+		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current), Limits: r.config.waitingRequests()}),
 		Planner: join.Planner{Plans: r.planner, Mirror: r.mirror, Fleet: r.fleet, Clients: clients, Checked: r.config.env.identityCheck, TrustDomain: r.config.trustDomain,
 			Scopes: &join.Scopes{Cluster: r.config.cluster, Domain: "svc." + r.config.domain, Snapshot: r.mirror.Current, Now: time.Now, Clients: clients}},
-		Budget:  fanout.Budget{Streams: r.config.env.pushThrottle},
+		Budget:  fanout.Budget{Streams: r.config.env.pushThrottle, WindowOff: r.config.env.off("window")},
 		Hooks:   hooks(&r.telemetry.commits, r.telemetry.changes, r.telemetry.tracer),
 		Blame:   r.shown.Blame,
 		Log:     r.log,
@@ -116,12 +122,19 @@ func (r *replica) newServer() (*serve.Server, error) {
 	}), nil
 }
 
+// waitingRequests bounds what callers have in requests that wait for their stream's turn to join: one credential four of the largest.
+// All callers together have no bound: after a restart each proxy of a fleet waits with all that it holds.
+func (c *config) waitingRequests() budget.Limits {
+	return budget.Limits{MessagesPerCredential: max(4*c.env.maxRecvSize, 16<<20), MessagesInAll: math.MaxInt}
+}
+
 // fleetConfig is this replica among the others.
 func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger) fleet.Config {
 	address, secure := c.advertised()
 	return fleet.Config{Store: store, Name: c.processName(), Address: address, Secure: secure, Embedded: c.dataDir != "", Zone: c.zone,
 		Revision: func() int64 { return m.Status().Revision }, Lease: c.replicaLease, Ramp: c.ramp, DrainAfter: c.drainAfter, Grace: c.shutdown,
-		MostJoins: c.env.maxRequests, Contained: c.contained, Log: log}
+		MostJoins: c.env.maxRequests, Contained: c.contained, Log: log,
+		Off: fleet.Loops{Joins: c.env.off("joins"), Moves: c.env.off("moves"), Drain: c.env.off("drain")}}
 }
 
 // part is what the role adds to its process.
@@ -133,7 +146,7 @@ func (r *replica) part() part {
 			{Name: "mirror", Run: r.mirror.Run},
 			{Name: "plan", Run: r.planner.Run},
 			{Name: "push", Run: r.server.Run},
-			{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, r.server.Joins) }},
+			{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, r.server.Joins, r.config.env.off("collector")) }},
 			{Name: "quarantine", Run: func(ctx context.Context) error { return r.shared.Run(ctx, r.store, r.withheld) }},
 			{Name: "problems", Run: func(ctx context.Context) error { return r.found.Run(ctx, r.store) }},
 		}, r.fleet.Tasks(r.mirror, r.planner)...),

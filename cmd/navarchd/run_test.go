@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/store/kv/kvtest"
 )
@@ -25,7 +26,7 @@ func TestPushThrottle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		known, err := callers.New(c.callersConfig(records.Current, nil, quiet))
+		known, err := callers.New(c.callersConfig(records.Current, attest.KeysConfig{}, nil, quiet))
 		if err != nil {
 			t.Fatal(err)
 		}

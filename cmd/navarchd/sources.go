@@ -11,19 +11,21 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/source/files"
+	"navarch.io/navarch/store/source/guard"
 	"navarch.io/navarch/store/source/kube"
 )
 
-// newSources makes what the configuration comes from: a folder, a Kubernetes cluster, or both; nil: there is none.
-func newSources(c *config, log *slog.Logger) (folder *files.Source, cluster *kube.Source, err error) {
+// newSources makes what the configuration comes from: a folder, a Kubernetes cluster, or both; nil: there is none. Their guards add losses up
+// in memory.
+func newSources(c *config, memory *guard.Memory, log *slog.Logger) (folder *files.Source, cluster *kube.Source, err error) {
 	if c.configDir != "" {
-		if folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Log: log}); err != nil {
+		if folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Memory: memory, Log: log}); err != nil {
 			return nil, nil, fmt.Errorf("--config-dir: %w", err)
 		}
 	}
 	if c.kubernetes() {
 		cluster, err = kube.New(kube.Config{Kubeconfig: c.kubeconfig, SystemNamespace: c.env.podNamespace, Revision: c.env.revision,
-			Namespace: c.env.watchOnly, SharedMesh: c.env.sharedMesh, Ignore: c.env.ignore, Include: c.env.include, AllowEmpty: c.allowNone, Log: log})
+			Namespace: c.env.watchOnly, SharedMesh: c.env.sharedMesh, Ignore: c.env.ignore, Include: c.env.include, AllowEmpty: c.allowNone, Memory: memory, Log: log})
 		if err != nil {
 			return nil, nil, fmt.Errorf("--kubeconfig, --registries, PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES: %w", err)
 		}
@@ -59,7 +61,7 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// forgetKube drops what a term has read of the cluster: only the leader watches it, and the next term begins anew.
+// forgetKube drops what a term has read of the cluster: only the leader watches it, and the next term begins again.
 func (i *ingester) forgetKube() {
 	if i.kube != nil {
 		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: i.kube.Origin()}}})

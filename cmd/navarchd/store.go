@@ -25,6 +25,7 @@ import (
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
+	"navarch.io/navarch/store/source/guard"
 	"navarch.io/navarch/store/source/kube"
 	"navarch.io/navarch/store/tenants"
 )
@@ -50,6 +51,7 @@ type ingester struct {
 	lead    *lead.Elector
 	tenants *tenants.Tenants
 	keeper  *removal.Keeper
+	losses  *removal.Losses
 	found   *problems.Collector // what the replicas found, while this process leads
 	alone   string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
 	store   *kv.Store
@@ -58,7 +60,8 @@ type ingester struct {
 
 // newIngester makes the role: seen is how far this process has read the chain of heads, committed is told of each batch. Errors name flags.
 func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() kv.Place, known *tenants.Tenants, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
-	source, cluster, err := newSources(c, log)
+	memory := &guard.Memory{}
+	source, cluster, err := newSources(c, memory, log)
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +73,14 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	if c.dataDir != "" {
 		alone = c.processName()
 	}
-	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(source, cluster)}
+	losses := &removal.Losses{Store: store, Memory: memory, Log: log}
+	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(source, cluster), Memory: memory}
 	var referred func([]object.Reference)
 	if cluster != nil {
 		options.SecretUses, referred = secretUses, cluster.Refer
 	}
 	i := &ingester{
+		losses:  losses,
 		alone:   alone,
 		tenants: known,
 		source:  source,
@@ -85,7 +90,7 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		store:   store,
 		log:     log,
 		loop: ingest.New(ingest.Config{
-			Store: store, Sealer: sealer, Seen: seen, Log: log, Committed: committed, Options: options, Referred: referred,
+			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed, Options: options, Referred: referred,
 		}),
 	}
 	if cluster != nil {
@@ -123,6 +128,9 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	current, err := i.level(ctx)
 	if err != nil {
 		return err
+	}
+	if err := i.losses.Recall(ctx, epoch); err != nil {
+		return fmt.Errorf("what vanished under the leader before: %w", err)
 	}
 	defer i.forgetKube() // after Lost: else what is forgotten would be taken out of the store
 	i.loop.Gained(epoch)

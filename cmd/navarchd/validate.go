@@ -57,7 +57,7 @@ func (c *config) checkCredentials(refuse func(format string, args ...any)) {
 		refuse("--tls-client-ca is for the secure address (--secure-grpc-addr), which needs --tls-cert and --tls-key where clients are verified against that file")
 	}
 	byFiles := c.has(roleXDS) && c.secureGRPCAddr != "" && c.tlsCert != "" && !c.hasKeyring()
-	if byFiles && c.env.xdsAuth && c.clientCA == "" && c.tokenIssuer == "" && c.dataDir == "" {
+	if byFiles && c.env.xdsAuth && c.clientCA == "" && c.tokenIssuer == "" && !c.kubernetes() && c.dataDir == "" {
 		refuse("--secure-grpc-addr with --tls-cert and without --kek: callers need a credential (XDS_AUTH), and this process can verify none: " +
 			"give it --tls-client-ca (certificates), --token-issuer (service-account tokens) or --kek (the mesh's own CA), " +
 			"or set XDS_AUTH=false to serve everybody, or --secure-grpc-addr= to serve nobody over TLS")

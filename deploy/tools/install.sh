@@ -5,7 +5,8 @@
 #   protoc-gen-go .tools/bin/protoc-gen-go                    (Go module)
 #   staticcheck   .tools/bin/staticcheck                      (Go module)
 #   lint          .tools/bin/lint                             (built from deploy/tools/lint, whose go.sum has the hashes)
-#   kube          .tools/bin/{kube-apiserver,kube-controller-manager,kubectl}  (built from deploy/tools/kube, whose go.sum has the hashes)
+#   kube          .tools/bin/{kube-apiserver,kube-controller-manager,kube-scheduler,kube-proxy,kubectl}  (built from deploy/tools/kube, whose go.sum has the hashes)
+#                 .tools/bin/coredns                        (built from deploy/tools/coredns, with the plugins that a cluster needs)
 #                 .tools/crds/{istio,gateway-api}.yaml        (Go modules: the project's istio.io/api; the Gateway API by hash)
 # Linux on x86_64 or aarch64, with python3 and its pip, whose own configuration names the index.
 set -euo pipefail
@@ -59,12 +60,18 @@ gotool() { # gotool PACKAGE VERSION
 kube() {
   local version program dir sum
   version=$(cd "$top/deploy/tools/kube" && go list -m -f '{{.Version}}' k8s.io/kubernetes)
-  for program in kube-apiserver kube-controller-manager kubectl; do
+  for program in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubectl; do
     [ "$(cat "$tools/bin/$program.version" 2>/dev/null)" = "$version" ] && [ -x "$tools/bin/$program" ] && continue
     echo "building $program $version (some minutes)"
     (cd "$top/deploy/tools/kube" && go build -ldflags '-s -w' -o "$tools/bin/$program.new" "k8s.io/kubernetes/cmd/$program")
     mv "$tools/bin/$program.new" "$tools/bin/$program" && echo "$version" >"$tools/bin/$program.version"
   done
+  version=$(cd "$top/deploy/tools/coredns" && go list -m -f '{{.Version}}' github.com/coredns/coredns)
+  if [ "$(cat "$tools/bin/coredns.version" 2>/dev/null)" != "$version" ] || [ ! -x "$tools/bin/coredns" ]; then
+    echo "building CoreDNS $version (a minute)"
+    (cd "$top/deploy/tools/coredns" && go build -ldflags '-s -w' -o "$tools/bin/coredns.new" .)
+    mv "$tools/bin/coredns.new" "$tools/bin/coredns" && echo "$version" >"$tools/bin/coredns.version"
+  fi
   mkdir -p "$tools/crds"
   dir=$(cd "$top" && go list -m -f '{{.Dir}}' istio.io/api)
   [ -n "$dir" ] || { (cd "$top" && go mod download istio.io/api) && dir=$(cd "$top" && go list -m -f '{{.Dir}}' istio.io/api); }

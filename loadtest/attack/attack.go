@@ -80,15 +80,15 @@ func All() []Attack {
 		{Name: "csrs", Share: 50, Credential: true, once: csrs},
 		{Name: "mints", Share: 100, Credential: true, once: mints},
 		{Name: "reconnects", Share: 100, Credential: true, once: reconnects},
-		{Name: Claims, Share: 50, Credential: true, once: claims},
+		{Name: Impersonation, Share: 50, Credential: true, once: impersonate},
 		{Name: "questions", Share: 30, Credential: true, once: questions},
 		{Name: "unended-streams", Share: 20, Credential: true, once: unendedStreams},
 		{Name: "unended-requests", Share: 20, Credential: true, once: unendedRequests},
 	}
 }
 
-// Claims is the name of the attack that claims to be a proxy of another identity: none of its tries may be answered.
-const Claims = "claims"
+// Impersonation is the name of the attack that claims to be a proxy of another identity: none of its tries may be answered.
+const Impersonation = "impersonation"
 
 // Count is what one attack has done.
 type Count struct {

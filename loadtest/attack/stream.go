@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/store/protowalk"
 )
 
 const deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
@@ -45,22 +47,16 @@ func (codec) Unmarshal(b []byte, v any) error {
 	if !ok {
 		return fmt.Errorf("%T is no answer", v)
 	}
-	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return protowire.ParseError(n)
+	return protowalk.Each(b, func(f protowalk.Field) error {
+		switch {
+		case f.Type != protowire.BytesType:
+		case f.Number == typeField:
+			a.typeURL = string(f.Bytes)
+		case f.Number == nonceField:
+			a.nonce = string(f.Bytes)
 		}
-		b = b[n:]
-		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
-			return protowire.ParseError(n)
-		}
-		if kind == protowire.BytesType && (number == typeField || number == nonceField) {
-			value, _ := protowire.ConsumeBytes(b)
-			*map[protowire.Number]*string{typeField: &a.typeURL, nonceField: &a.nonce}[number] = string(value)
-		}
-		b = b[n:]
-	}
-	return nil
+		return nil
+	})
 }
 
 // line is a stream, for who speaks on it.

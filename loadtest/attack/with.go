@@ -250,8 +250,8 @@ func reconnects(ctx context.Context, w *attacker) string {
 	return w.as(ctx, w.node(w.invented(0)), true)
 }
 
-// claims says that it is a proxy of another identity. Only an answer would be a success.
-func claims(ctx context.Context, w *attacker) string {
+// impersonate says that it is a proxy of another identity. Only an answer would be a success.
+func impersonate(ctx context.Context, w *attacker) string {
 	parts := strings.Split(w.Victim, "/")
 	return w.as(ctx, &node{namespace: parts[0], account: parts[1], name: parts[2]}, true)
 }

@@ -19,6 +19,9 @@ const subBits = 7
 
 // Histogram counts durations in buckets of constant relative width, from 1 ns on. Minimum, maximum and sum are exact. The
 // zero Histogram is empty and ready for use; its methods may be called from any goroutine; a nil one is empty.
+//
+// It is not that of github.com/HdrHistogram/hdrhistogram-go: there the largest value, which here is the figure "until the last one", is known
+// to a bucket only, one goroutine may use it, and values beyond a range that was chosen before are lost. The precision is the same.
 type Histogram struct {
 	mu       sync.Mutex
 	counts   []uint64

@@ -32,7 +32,7 @@ type Edit struct {
 	Expect []Expect // nothing but this should change anywhere
 	// Gone and Come are the pods that a deploy replaced: proxies that leave and join with it.
 	Gone, Come []Workload
-	// Record is what a flip writes, as the page of commits names it: kind/namespace/name; empty: not known.
+	// Record is what a change of readiness writes, as the page of commits names it: kind/namespace/name; empty: not known.
 	Record string
 
 	put   func([]file) (time.Time, error)
@@ -57,7 +57,7 @@ func (e Edit) Apply() (time.Time, error) {
 	return at, err
 }
 
-// Churn makes edits of a folder that World.Write has written. It remembers what they come to: they are to be applied in
+// Churn makes edits of a folder that Mesh.Write has written. It remembers what they come to: they are to be applied in
 // the order in which they were made. It is for one goroutine.
 type Churn struct {
 	mesh     *Mesh
@@ -114,12 +114,12 @@ func assignments(names []string, who []string) []Expect {
 	return []Expect{{Type: xds.Endpoint, Names: names, Namespaces: who}}
 }
 
-// Flip takes readiness from the last pod of the k-th service, or gives it back.
-func (c *Churn) Flip(k int) Edit {
+// ToggleReadiness takes readiness from the last pod of the k-th service, or gives it back.
+func (c *Churn) ToggleReadiness(k int) Edit {
 	s, st := c.of(k)
 	last := len(st.pods) - 1
 	st.unready[last] = !st.unready[last]
-	e := Edit{What: "endpoint flip of " + s.host(), put: c.put, files: []file{c.endpoints(s, st)},
+	e := Edit{What: "endpoint edit of " + s.host(), put: c.put, files: []file{c.endpoints(s, st)},
 		Expect: assignments(s.clusters(st.pods[last].version), c.seers(s))}
 	if c.mesh.Settings.Form != Istio {
 		e.Record = "Endpoints/" + s.space.name + "/" + s.name + "-slice"
@@ -131,7 +131,7 @@ func (c *Churn) Flip(k int) Edit {
 const maxPort = 50000
 
 // Port has the pods of the k-th service listen on the next port: a small change of endpoints whose contents do not come
-// back, as those of a flip do, so that however many of them a server leaves out, no version goes back.
+// back, as those of ToggleReadiness do, so that however many of them a server leaves out, no version goes back.
 func (c *Churn) Port(k int) Edit {
 	s, st := c.of(k)
 	st.port = (st.port + 1) % maxPort

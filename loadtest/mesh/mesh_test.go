@@ -130,7 +130,7 @@ func TestServersUnderstandTheFolder(t *testing.T) {
 				}
 				understood(t, w, dir)
 				c := NewChurn(w, dir)
-				edits := append(c.Roll(1), c.Flip(0), c.Port(0), c.VirtualServices(0, 1, 2), c.Policy(2))
+				edits := append(c.Roll(1), c.ToggleReadiness(0), c.Port(0), c.VirtualServices(0, 1, 2), c.Policy(2))
 				for k := range w.services {
 					if e, has := c.Tune(k); has {
 						edits = append(edits, e)
@@ -242,7 +242,7 @@ func TestEditsReplaceOneFileEach(t *testing.T) {
 	for _, one := range []struct {
 		edit  Edit
 		files int
-	}{{c.Flip(3), 1}, {c.Flip(3), 1}, {c.Port(4), 1}, {c.VirtualServices(5), 1}, {c.VirtualServices(1, 2, 3, 4, 5), 5}, {scoped, 1}, {c.Policy(0), 1}, {c.Roll(7)[0], 2}} {
+	}{{c.ToggleReadiness(3), 1}, {c.ToggleReadiness(3), 1}, {c.Port(4), 1}, {c.VirtualServices(5), 1}, {c.VirtualServices(1, 2, 3, 4, 5), 5}, {scoped, 1}, {c.Policy(0), 1}, {c.Roll(7)[0], 2}} {
 		before := read(t, dir)
 		if _, err := one.edit.Apply(); err != nil {
 			t.Fatal(err)
@@ -266,10 +266,10 @@ func TestEditsReplaceOneFileEach(t *testing.T) {
 			}
 		}
 	}
-	// Two flips are none.
+	// Two changes of readiness are none.
 	s := w.services[3]
 	if got := read(t, dir)["endpoints/"+s.space.name+"/"+s.name+".yaml"]; got != string(s.slice(s.pristine()).data) {
-		t.Errorf("two flips left\n%s", got)
+		t.Errorf("two changes of readiness left\n%s", got)
 	}
 }
 
@@ -383,9 +383,9 @@ func TestSeers(t *testing.T) {
 		slices.Contains(e.Names, hidden.services[0].clusters()[0]) {
 		t.Errorf("narrowed: %+v", e)
 	}
-	flip := c.Flip(other.services[0].index)
-	if e := flip.Expect[0]; e.Namespaces == nil || slices.Contains(e.Namespaces, space.name) {
-		t.Errorf("a flip in %s is expected by %v, which %s's narrowed Sidecar hides", other.name, e.Namespaces, space.name)
+	toggled := c.ToggleReadiness(other.services[0].index)
+	if e := toggled.Expect[0]; e.Namespaces == nil || slices.Contains(e.Namespaces, space.name) {
+		t.Errorf("an endpoint in %s is expected by %v, which %s's narrowed Sidecar hides", other.name, e.Namespaces, space.name)
 	}
 }
 

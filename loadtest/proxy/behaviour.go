@@ -64,7 +64,7 @@ const (
 
 // Reconnect says how streams are ended and opened again.
 type Reconnect struct {
-	// Cold forgets everything, as an Envoy that starts anew; otherwise what is held is claimed in
+	// Cold forgets everything, as an Envoy that starts again; otherwise what is held is claimed in
 	// initial_resource_versions.
 	Cold bool
 	// Forge claims versions that nobody ever sent.

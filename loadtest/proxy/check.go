@@ -89,7 +89,7 @@ func (s *sim) refuses(t xds.Type, name string) bool {
 	return false
 }
 
-// accepts says whether the proxy takes news of this name at all: Envoy ignores what it did not ask for.
+// accepts says whether the proxy takes a resource of this name at all: Envoy ignores what it did not ask for.
 func (s *sim) accepts(m *response, t xds.Type, rec *record) bool {
 	if !s.asked[t] && !m.told {
 		m.told = true
@@ -329,7 +329,7 @@ type suspects struct {
 }
 
 // add opens a window. One that is open because of the same version is closed unjudged: contents that come and go, as an
-// endpoint that flips, are left and taken up again before it ends, and the count of those who kept the version begins anew.
+// endpoint that comes and goes, are left and taken up again before it ends, and the count of those who kept the version begins again.
 func (q *suspects) add(x suspect) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -34,7 +34,7 @@ type envoy struct {
 	asked        [xds.NumTypes]bool
 	answered     [xds.NumTypes]bool
 	dependencies [xds.NumTypes]dependency // answers that may come, to names that the proxy may have
-	gone         [xds.NumTypes]bitset     // names that the proxy dropped by itself: news of them may be on its way
+	gone         [xds.NumTypes]bitset     // names that the proxy dropped by itself: updates of them may be on their way
 	waiting      [xds.NumTypes]bitset     // names without which it is not warm: EDS, RDS, SDS
 	withheld     []pending                // CDS responses, acknowledged once all is warm (1.7)
 	timer        *time.Timer
@@ -55,7 +55,7 @@ func (s *sim) init() {
 	if s.sampled = of(s.fleet.cfg.Sample); s.sampled {
 		s.fleet.count.sampledNow.Add(1)
 	}
-	if s.sotw = of(s.fleet.cfg.StateOfTheWorld); s.sotw && s.id.View != "" {
+	if s.sotw = of(s.fleet.cfg.SotW); s.sotw && s.id.View != "" {
 		s.id.View += ", state of the world" // its versions are its own: the protocol gives none of single resources
 	}
 }
@@ -72,7 +72,7 @@ func (s *sim) begin() {
 		s.fleet.count.end("node", err.Error())
 	}
 	if s.session.let {
-		node = nil // it was said at the door
+		node = nil // it was said when the stream was let in
 	}
 	if s.resumed {
 		s.resume(node)
@@ -118,7 +118,7 @@ func (s *sim) write(t int, r request) {
 	b := r.encode()
 	if s.sotw {
 		r.more = s.fleet.subscriptions(xds.Type(t), s.subs[t])
-		b = r.encodeStateOfTheWorld(s.accepted[t], s.nonce[t])
+		b = r.encodeSotW(s.accepted[t], s.nonce[t])
 	}
 	c := &s.fleet.count.types[t]
 	c.requests.Add(1)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -102,7 +103,7 @@ func (n *names) read(t xds.Type, name string, body []byte) *facts {
 	}
 	if c, ok := m.(*clusterv3.Cluster); ok {
 		if e := c.GetEdsClusterConfig(); c.GetType() == clusterv3.Cluster_EDS && ads(e.GetEdsConfig()) {
-			f.eds = 1 + n.name(xds.Endpoint, first(e.GetServiceName(), name)).index
+			f.eds = 1 + n.name(xds.Endpoint, cmp.Or(e.GetServiceName(), name)).index
 		}
 	}
 	w.message(m.ProtoReflect())

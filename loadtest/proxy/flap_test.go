@@ -7,27 +7,27 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// An endpoint that flips faster than the window of a revert takes both of its versions up again and again: who is the first
+// An endpoint that comes and goes faster than the window of a revert takes both of its versions up again and again: who is the first
 // to step back is not blamed because others follow a moment later.
 func TestFlappingContentsAreNoStepBack(t *testing.T) {
 	s := serve(t, nil)
 	f := fleet(t, 5, Config{RevertWindow: time.Hour}, s)
-	flip := func(version string, port uint32, to ...string) {
+	change := func(version string, port uint32, to ...string) {
 		s.set(xds.Endpoint, "a", version, endpoints("a", port))
 		s.say(xds.Endpoint, []string{"a"}, nil, to...)
 		s.settled()
 	}
-	flip("2", 2)
-	flip("1", 1, "p0")
+	change("2", 2)
+	change("1", 1, "p0")
 	first := open(f)[0].at
-	flip("1", 1, "p1", "p2", "p3", "p4") // all have left 2
-	flip("2", 2)
-	flip("1", 1, "p0") // the first leaves 2 again
+	change("1", 1, "p1", "p2", "p3", "p4") // all have left 2
+	change("2", 2)
+	change("1", 1, "p0") // the first leaves 2 again
 	all := open(f)
 	last := all[len(all)-1].at
 	f.suspects.judge(f, first.Add(time.Hour+last.Sub(first)/2)) // between the ends of the two windows
 	clean(t, f)
-	flip("1", 1, "p1", "p2", "p3", "p4")
+	change("1", 1, "p1", "p2", "p3", "p4")
 	f.suspects.judge(f, time.Now().Add(2*time.Hour))
 	clean(t, f)
 }

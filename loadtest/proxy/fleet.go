@@ -40,9 +40,9 @@ type Config struct {
 	// Sample is the share of proxies (0 to 1) that decode and validate everything that they are sent, on top of what all
 	// check.
 	Sample float64
-	// StateOfTheWorld is the share of proxies (0 to 1) that speak the protocol's older form, state of the world, as bare Envoys may: they
+	// SotW is the share of proxies (0 to 1) that speak the protocol's older form, state of the world, as Envoys without a stock agent may: they
 	// are sent everything again when they reconnect, and neither follow an owner nor ask for trust.
-	StateOfTheWorld float64
+	SotW float64
 	// Behaviour says how a proxy behaves; nil: all are healthy. It can be changed later with SetBehaviour.
 	Behaviour func(i int, id Identity) Behaviour
 

@@ -125,7 +125,7 @@ func takenNow(t *testing.T) taken {
 		cpu: time.Duration(u.Utime.Nano() + u.Stime.Nano()), writes: writes}
 }
 
-// TestWhatAProxyTakes counts what one more proxy keeps over mTLS once it holds a world of 1,400 resources and has nothing to
+// TestWhatAProxyTakes counts what one more proxy keeps over mTLS once it holds a mesh of 1,400 resources and has nothing to
 // do, and what one more connection of it, with all its claims, has the process allocate.
 func TestWhatAProxyTakes(t *testing.T) {
 	if os.Getenv(serveElsewhere) != "" {

@@ -179,7 +179,7 @@ func (o *dependency) ask(i uint32) {
 	o.more[i]++
 }
 
-// expect is one answer, if none is owed: the proxy has not asked, and the server may send all the same.
+// expect is one answer, if none is due: the proxy has not asked, and the server may send all the same.
 func (o *dependency) expect(i uint32) { o.one.add(i) }
 
 // answer takes one away, and says whether there was one.

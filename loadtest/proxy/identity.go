@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	_ "embed"
 	"maps"
 	"strings"
@@ -39,7 +40,7 @@ func (id Identity) String() string { return id.Name + "." + id.Namespace }
 
 // SPIFFE is the identity of the workload's certificate.
 func (id Identity) SPIFFE(trustDomain string) string {
-	return "spiffe://" + trustDomain + "/ns/" + id.Namespace + "/sa/" + first(id.ServiceAccount, "default")
+	return "spiffe://" + trustDomain + "/ns/" + id.Namespace + "/sa/" + cmp.Or(id.ServiceAccount, "default")
 }
 
 // NodeKind says how much of a node the first request carries.
@@ -70,9 +71,9 @@ var stockTail = sync.OnceValues(func() ([]byte, error) {
 
 // encodeNode is the wire form of the node, as fields of core.v3.Node. It is used once and kept nowhere.
 func encodeNode(id Identity, cfg *Config) ([]byte, error) {
-	account, workload := first(id.ServiceAccount, "default"), first(id.Workload, id.Name)
+	account, workload := cmp.Or(id.ServiceAccount, "default"), cmp.Or(id.Workload, id.Name)
 	meta := map[string]string{
-		"NAME": id.Name, "NAMESPACE": id.Namespace, "CLUSTER_ID": first(id.Cluster, "Kubernetes"), "SERVICE_ACCOUNT": account,
+		"NAME": id.Name, "NAMESPACE": id.Namespace, "CLUSTER_ID": cmp.Or(id.Cluster, "Kubernetes"), "SERVICE_ACCOUNT": account,
 		"INSTANCE_IPS": id.IP,
 	}
 	for key, value := range map[string]string{"ISTIO_VERSION": cfg.IstioVersion, "NETWORK": id.Network, "WORKLOAD_NAME": id.Workload} {
@@ -91,7 +92,7 @@ func encodeNode(id Identity, cfg *Config) ([]byte, error) {
 	}
 	fields["LABELS"] = structpb.NewStructValue(labels)
 	node := &corev3.Node{
-		Id: strings.Join([]string{first(id.Type, "sidecar"), id.IP, id.Name + "." + id.Namespace,
+		Id: strings.Join([]string{cmp.Or(id.Type, "sidecar"), id.IP, id.Name + "." + id.Namespace,
 			id.Namespace + ".svc.cluster.local"}, "~"),
 		Cluster:  workload + "." + id.Namespace,
 		Metadata: &structpb.Struct{Fields: fields},
@@ -111,11 +112,4 @@ func encodeNode(id Identity, cfg *Config) ([]byte, error) {
 func appendNode(b, node []byte, number protowire.Number) []byte {
 	b = protowire.AppendTag(b, number, protowire.BytesType)
 	return protowire.AppendBytes(b, node)
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // A move is made as navarch-agent makes it: it begins at a random moment after the proxy was told of its owner; the old
-// stream goes on while a connection is made and the owner is asked who the owner is, which is waiting at its door; when the
+// stream goes on while a connection is made and the owner is asked who the owner is, which is waiting for its admission; when the
 // owner has let it in, and nothing is in flight, the new stream claims what is held and the old connection is closed.
 
 // admissionTime is how long a proxy waits to be let in; it answers no pings there.
@@ -35,13 +35,13 @@ func (s *sim) bound(address string) {
 	from := s.session
 	s.after(rand.N(s.fleet.cfg.MoveWithin), func() {
 		if s.session == from && s.moveTo == address {
-			s.knock(address)
+			s.connectAhead(address)
 		}
 	})
 }
 
-// knock goes to the owner's door while the proxy is served where it is.
-func (s *sim) knock(address string) {
+// connectAhead asks the owner to let the proxy in while the proxy is served where it is.
+func (s *sim) connectAhead(address string) {
 	node, err := encodeNode(s.id, &s.fleet.cfg)
 	if err != nil {
 		return // the stream that there is has told of it
@@ -50,7 +50,7 @@ func (s *sim) knock(address string) {
 	s.fleet.wg.Go(func() {
 		c, err := s.connectTo(address)
 		if err == nil {
-			err = c.stand(header, request{node: node, url: ownerURL, subscribe: []string{ownerID}})
+			err = c.openAhead(header, request{node: node, url: ownerURL, subscribe: []string{ownerID}})
 		}
 		if err != nil && c != nil {
 			_ = c.conn.Close()
@@ -137,9 +137,9 @@ func (s *sim) turnBack() {
 	}
 }
 
-// stand opens the stream with its first request, and waits until the server has let it in: it sends its headers then. What
+// openAhead opens the stream with its first request, and waits until the server has let it in: it sends its headers then. What
 // has come by then is kept for who reads the session next.
-func (c *session) stand(header [][2]string, first request) error {
+func (c *session) openAhead(header [][2]string, first request) error {
 	c.preface()
 	if err := c.open(header); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (c *session) stand(header [][2]string, first request) error {
 		}
 		n, err := c.conn.Read(into)
 		if c.raw = append(c.raw, into[:n]...); err != nil {
-			return fmt.Errorf("at the owner's door: %w", err)
+			return fmt.Errorf("waiting for the owner's admission: %w", err)
 		}
 	}
 }

@@ -41,11 +41,11 @@ func TestMoveWaitsForAdmission(t *testing.T) {
 	for name, mtls := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			a, b, cfg := two(t, mtls)
-			b.door = make(chan struct{})
+			b.admit = make(chan struct{})
 			owned(t, a, map[string]any{"address": b.addr})
 			owned(t, b, map[string]any{"self": true})
 			f := fleet(t, 20, cfg, a)
-			eventually(t, "all stand at the door", func() bool { return b.opened() == 20 })
+			eventually(t, "all wait for admission", func() bool { return b.opened() == 20 })
 			for _, s := range []*server{a, b} {
 				s.set(xds.Endpoint, "a", "2", endpoints("a", 2))
 			}
@@ -54,7 +54,7 @@ func TestMoveWaitsForAdmission(t *testing.T) {
 			if o := p.Wait(t.Context()); o.Acked != 20 || f.Stats().Moves != 0 || a.opened() != 20 {
 				t.Errorf("%+v, %d moves, %d streams", o, f.Stats().Moves, a.opened())
 			}
-			close(b.door)
+			close(b.admit)
 			eventually(t, "all have moved", func() bool { return f.Stats().Moves == 20 && a.opened() == 0 })
 			eventually(t, "all have claimed what they hold", func() bool {
 				b.mu.Lock()
@@ -203,12 +203,12 @@ func TestMoveThatFails(t *testing.T) {
 	for name, fails := range map[string]func(t *testing.T, a, b *server, f *Fleet){
 		"refused": func(t *testing.T, _, b *server, f *Fleet) {
 			b.refuse = grpcstatus.Error(codes.ResourceExhausted, "too many")
-			close(b.door)
+			close(b.admit)
 		},
-		"gone, with them at the door": func(t *testing.T, _, b *server, _ *Fleet) { b.grpc.Stop() },
+		"gone, with them waiting for admission": func(t *testing.T, _, b *server, _ *Fleet) { b.grpc.Stop() },
 		"gone after it let them in": func(t *testing.T, a, b *server, f *Fleet) {
 			calm := busy(t, a, f)
-			close(b.door)
+			close(b.admit)
 			letInAt(t, f, b.addr)
 			b.grpc.Stop()
 			calm()
@@ -217,12 +217,12 @@ func TestMoveThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, b, c := serve(t, nil), serve(t, nil), serve(t, nil)
-			b.door = make(chan struct{})
+			b.admit = make(chan struct{})
 			owned(t, a, map[string]any{"address": b.addr})
 			owned(t, b, map[string]any{"self": true})
 			owned(t, c, map[string]any{"self": true})
 			f := fleet(t, n, Config{Follow: true, MoveWithin: time.Millisecond}, a)
-			eventually(t, "all stand at the door", func() bool { return b.opened() == n })
+			eventually(t, "all wait for admission", func() bool { return b.opened() == n })
 			fails(t, a, b, f)
 			eventually(t, "all have failed", func() bool { return f.Stats().Ended["move"] == n })
 			served(t, f, a, "2", 0)
@@ -236,7 +236,7 @@ func TestMoveThatFails(t *testing.T) {
 	}
 }
 
-// takeOver gives a server the world of another.
+// takeOver gives a server the mesh of another.
 func takeOver(from, to *server) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
@@ -297,13 +297,13 @@ func TestMoveIsTurnedBack(t *testing.T) {
 	}
 }
 
-// TestMoveEndsWithItsProxy: who is removed, or loses its stream, at the door of another server leaves that too.
+// TestMoveEndsWithItsProxy: who is removed, or loses its stream, while it waits for another server to admit it, leaves that too.
 func TestMoveEndsWithItsProxy(t *testing.T) {
 	a, b := serve(t, nil), serve(t, nil)
-	b.door = make(chan struct{})
+	b.admit = make(chan struct{})
 	owned(t, a, map[string]any{"address": b.addr})
 	f := fleet(t, 10, Config{Follow: true, MoveWithin: time.Millisecond}, a)
-	eventually(t, "all stand at the door", func() bool { return b.opened() == 10 })
+	eventually(t, "all wait for admission", func() bool { return b.opened() == 10 })
 	f.Remove(First(5))
 	f.Close()
 	eventually(t, "all have left", func() bool { return a.opened() == 0 && b.opened() == 0 })

@@ -31,7 +31,7 @@ type record struct {
 
 	mu     sync.Mutex
 	serial uint32
-	log    []*version          // in the order of first sight
+	log    []*version          // in the order in which they were first seen
 	byText map[string]*version // of log, once that is long
 	probes atomic.Pointer[[]*Probe]
 }

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// fragments are encoded pieces of requests that many proxies send alike: the claims of one page of versions, and 64
+// fragments are encoded pieces of requests that many proxies send alike: the initial versions of one page, and 64
 // neighbouring names of a subscription. A reconnect storm of proxies with 2,500 resources each would otherwise encode, and
 // hold until the server's window lets it go, 234 KB a proxy.
 type fragments struct {
@@ -31,7 +31,7 @@ type wordKey struct {
 	word uint64
 }
 
-// maxFragments is how many bytes of fragments are kept before all are made anew.
+// maxFragments is how many bytes of fragments are kept before all are made again.
 const maxFragments = 32 << 20
 
 // get gives the piece of a key, made if it is not there.
@@ -53,8 +53,8 @@ func get[K comparable](q *fragments, m *map[K][]byte, key K, make1 func() []byte
 	return b
 }
 
-// claims is the initial_resource_versions of one page, encoded.
-func (f *Fleet) claims(t xds.Type, at int, h unique.Handle[page]) []byte {
+// initialVersions is the initial_resource_versions of one page, encoded.
+func (f *Fleet) initialVersions(t xds.Type, at int, h unique.Handle[page]) []byte {
 	return get(&f.fragments, &f.fragments.pages, pageKey{t, at, h}, func() []byte {
 		var b []byte
 		for i, id := range h.Value() {
@@ -102,7 +102,7 @@ func (s *sim) claimed(t xds.Type, forge bool) [][]byte {
 	if !forge && len(s.prior[t]) == 0 {
 		for at, h := range held.pages {
 			if h != noPage {
-				rope = append(rope, s.fleet.claims(t, at, h))
+				rope = append(rope, s.fleet.initialVersions(t, at, h))
 			}
 		}
 		return rope
@@ -119,7 +119,7 @@ func (s *sim) claimed(t xds.Type, forge bool) [][]byte {
 // resume claims what the proxy has: every type that it uses, in the order of first use (1.4).
 func (s *sim) resume(node []byte) {
 	if s.sotw {
-		s.resumeStateOfTheWorld(node)
+		s.resumeSotW(node)
 		return
 	}
 	forge := s.again.Forge || s.shape.ForgeVersions

@@ -39,7 +39,7 @@ type server struct {
 	addr        string
 	grpc        *grpc.Server
 
-	door   chan struct{} // nobody is let in before it is closed; nil: all are
+	admit  chan struct{} // nobody is let in before it is closed; nil: all are
 	refuse error         // what they are told then; nil: they are let in
 
 	mu         sync.Mutex
@@ -63,7 +63,7 @@ type stream struct {
 	pending map[string]bool // nonces without an answer
 }
 
-// serve starts a server with the small world; it ends with the test.
+// serve starts a server with the small mesh; it ends with the test.
 func serve(t *testing.T, tlsConfig *tls.Config) *server {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -141,7 +141,7 @@ func route(name string, clusters ...string) *routev3.RouteConfiguration {
 	return r
 }
 
-// set changes the world; streams are told with say.
+// set changes the mesh; say tells the streams.
 func (s *server) set(t xds.Type, name, version string, m proto.Message) {
 	body, err := anypb.New(m)
 	if err != nil {
@@ -172,9 +172,9 @@ func (s *server) DeltaAggregatedResources(g both) error {
 		defer s.mu.Unlock()
 		s.streams = slices.DeleteFunc(s.streams, func(x *stream) bool { return x == st })
 	}()
-	if s.door != nil {
+	if s.admit != nil {
 		select {
-		case <-s.door:
+		case <-s.admit:
 		case <-g.Context().Done():
 			return nil
 		}
@@ -261,7 +261,7 @@ func (s *server) answerAgentType(st *stream, r *discoveryv3.DeltaDiscoveryReques
 		Resources: []*discoveryv3.Resource{{Name: r.ResourceNamesSubscribe[0], Version: "1", Resource: body}}})
 }
 
-// send sends what the world has of some names; s.mu is held.
+// send sends what the mesh has of some names; s.mu is held.
 func (s *server) send(st *stream, t xds.Type, set, removed []string) error {
 	s.nonce++
 	r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: t.URL(), Nonce: fmt.Sprint(s.nonce), RemovedResources: removed,

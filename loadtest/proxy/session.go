@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -124,7 +125,7 @@ func (c *session) open(extra [][2]string) error {
 		path = sotwPath
 	}
 	fields := append([][2]string{
-		{":method", "POST"}, {":scheme", scheme}, {":path", path}, {":authority", first(c.sim.fleet.cfg.Authority, c.addr)},
+		{":method", "POST"}, {":scheme", scheme}, {":path", path}, {":authority", cmp.Or(c.sim.fleet.cfg.Authority, c.addr)},
 		{"content-type", "application/grpc"}, {"user-agent", "navarch-load"}, {"te", "trailers"},
 	}, extra...)
 	block := &blockWriter{}

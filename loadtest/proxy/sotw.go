@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -17,9 +18,9 @@ import (
 // google.protobuf.Any in place of Resource (discovery.proto).
 const sotwVersion, sotwNode, sotwType, sotwNonce, sotwError = 1, 2, 4, 5, 6
 
-// encodeStateOfTheWorld gives the request as a gRPC message of that form: `more` are the names. nonce is that of the newest response,
+// encodeSotW gives the request as a gRPC message of that form: `more` are the names. nonce is that of the newest response,
 // where the request does not answer another.
-func (r request) encodeStateOfTheWorld(version, nonce string) []byte {
+func (r request) encodeSotW(version, nonce string) []byte {
 	b := make([]byte, 5, 5+len(r.node)+len(r.url)+len(version)+len(nonce)+32)
 	if version != "" {
 		b = appendText(b, sotwVersion, version)
@@ -28,7 +29,7 @@ func (r request) encodeStateOfTheWorld(version, nonce string) []byte {
 		b = appendNode(b, r.node, sotwNode)
 	}
 	b = appendText(b, sotwType, r.url)
-	if nonce = first(r.nonce, nonce); nonce != "" {
+	if nonce = cmp.Or(r.nonce, nonce); nonce != "" {
 		b = appendText(b, sotwNonce, nonce)
 	}
 	if r.refusal != "" {
@@ -64,8 +65,8 @@ func parseAny(b []byte) (resource, error) {
 	return r, nil
 }
 
-// resumeStateOfTheWorld asks for everything again: no claim keeps a server from sending it.
-func (s *sim) resumeStateOfTheWorld(node []byte) {
+// resumeSotW asks for everything again: no claim keeps a server from sending it.
+func (s *sim) resumeSotW(node []byte) {
 	for _, t := range s.used {
 		s.waiting[t] = append(bitset(nil), s.subs[t]...)
 		s.ask(t, request{node: node}, nil)

@@ -15,14 +15,14 @@ import (
 // sotwStream is one stream of the older form.
 type sotwStream = grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
 
-// sotwServer is a small, correct server of state of the world over the same small world.
+// sotwServer is a small, correct server of state of the world over the same small mesh.
 type sotwServer struct {
 	*server
 	open  []sotwStream
 	asked map[string][]*discoveryv3.DiscoveryRequest // by type
 }
 
-func serveStateOfTheWorld(t *testing.T) *sotwServer {
+func serveSotW(t *testing.T) *sotwServer {
 	w := &sotwServer{asked: map[string][]*discoveryv3.DiscoveryRequest{}}
 	w.server = serve(t, nil)
 	w.server.sotwStreams = w
@@ -87,9 +87,9 @@ func (w *sotwServer) newest(t xds.Type) *discoveryv3.DiscoveryRequest {
 }
 
 // Proxies of the older form join, name everything in every request, and acknowledge by version.
-func TestStateOfTheWorldJoins(t *testing.T) {
-	w := serveStateOfTheWorld(t)
-	f := fleet(t, 2, Config{StateOfTheWorld: 1, Sample: 1}, w.server)
+func TestSotWJoins(t *testing.T) {
+	w := serveSotW(t)
+	f := fleet(t, 2, Config{SotW: 1, Sample: 1}, w.server)
 	clean(t, f)
 	s := f.Stats()
 	if s.Types["CDS"].Resources != 4 || s.Types["EDS"].Resources != 4 || s.Types["RDS"].Acks != 2 {
@@ -106,9 +106,9 @@ func TestStateOfTheWorldJoins(t *testing.T) {
 }
 
 // What a response of clusters leaves out is gone, in use or not; endpoints that are left out are not.
-func TestStateOfTheWorldRemovesByOmission(t *testing.T) {
-	w := serveStateOfTheWorld(t)
-	f := fleet(t, 1, Config{StateOfTheWorld: 1}, w.server)
+func TestSotWRemovesByOmission(t *testing.T) {
+	w := serveSotW(t)
+	f := fleet(t, 1, Config{SotW: 1}, w.server)
 	w.push(xds.Endpoint, "a") // b is not named
 	probe := f.Watch(Change{Type: xds.Cluster, Name: "b", Gone: true})
 	w.mu.Lock()
@@ -127,9 +127,9 @@ func TestStateOfTheWorldRemovesByOmission(t *testing.T) {
 }
 
 // A proxy that comes back is sent everything, which is no duplicate, and holds what it held.
-func TestStateOfTheWorldResumes(t *testing.T) {
-	w := serveStateOfTheWorld(t)
-	f := fleet(t, 1, Config{StateOfTheWorld: 1}, w.server)
+func TestSotWResumes(t *testing.T) {
+	w := serveSotW(t)
+	f := fleet(t, 1, Config{SotW: 1}, w.server)
 	before := f.Stats()
 	f.Reconnect(All, Reconnect{Now: true})
 	eventually(t, "the proxy is back", func() bool {
@@ -150,9 +150,9 @@ func TestStateOfTheWorldResumes(t *testing.T) {
 }
 
 // A NACK names the version before, and the proxy keeps what it had.
-func TestStateOfTheWorldRefuses(t *testing.T) {
-	w := serveStateOfTheWorld(t)
-	f := fleet(t, 1, Config{StateOfTheWorld: 1}, w.server)
+func TestSotWRefuses(t *testing.T) {
+	w := serveSotW(t)
+	f := fleet(t, 1, Config{SotW: 1}, w.server)
 	good := w.newest(xds.Cluster).VersionInfo
 	f.SetBehaviour(All, Behaviour{Refuse: []Ref{{xds.Cluster, "a"}}})
 	w.set(xds.Cluster, "a", "2", cluster("a", 2))

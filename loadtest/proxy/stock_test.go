@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/push/envoytest"
 )
 
-var update = flag.Bool("update", false, "write stock.node.textproto anew, as the Envoy of .tools sends it")
+var update = flag.Bool("update", false, "write stock.node.textproto again, as the Envoy of .tools sends it")
 
 // TestStockNodeIsEnvoys compares what a stock proxy of the fleet sends as its node with what a real Envoy sends.
 func TestStockNodeIsEnvoys(t *testing.T) {

@@ -26,10 +26,10 @@ func example() Result {
 		h.Record(time.Duration(i) * time.Millisecond)
 	}
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	return Result{Version: Version, Label: "navarch", Started: start, Seconds: 12.5, Command: []string{"run", "flip"},
+	return Result{Version: Version, Label: "navarch", Started: start, Seconds: 12.5, Command: []string{"run", "endpoint"},
 		Machine: Machine{CPU: "some CPU", Cores: 2, Memory: 8 << 30, Kernel: "6.1", Go: "go1.26", Load: "0.1 0.2 0.3"},
 		Scenarios: []Scenario{{
-			Name: "flip", Title: "one endpoint flips", World: "world-a", Scale: 1, Proxies: 1000, Replicas: 1, MTLS: true, Started: start, Seconds: 3,
+			Name: "endpoint", Title: "one endpoint changes", World: "world-a", Scale: 1, Proxies: 1000, Replicas: 1, MTLS: true, Started: start, Seconds: 3,
 			Rows: []Row{
 				Row{Name: "last", Unit: "ms", Value: 71.23456, Target: ptr(80), Better: Less, Compare: "istiod 272 ms"}.Judge(1),
 				Row{Name: "CPU", Unit: "s", Value: .3, Target: ptr(.1), Better: Less}.Judge(1),
@@ -149,7 +149,7 @@ func TestPageStandsAlone(t *testing.T) {
 			t.Errorf("the page refers to %s", m[1])
 		}
 	}
-	for _, want := range []string{"default-src 'none'", "one endpoint flips", "71.2 ms", "MISSED", "istiod 272 ms", "&lt;b&gt;it broke", "&lt;script&gt;", "a note",
+	for _, want := range []string{"default-src 'none'", "one endpoint changes", "71.2 ms", "MISSED", "istiod 272 ms", "&lt;b&gt;it broke", "&lt;script&gt;", "a note",
 		"Latency by percentile", "memory", "2 targets met", "1 missed", "replica-1", `style="width: 44.5216%"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
@@ -176,8 +176,8 @@ func TestTable(t *testing.T) {
 	if err := example().Table(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`flip +last +71.2 ms +<= 80 ms +ok +istiod 272 ms`, `rate +25000 1/s +>= 20000 1/s +ok`, `CPU +0.3 s +<= 0.1 s +MISSED`, `flip: FAILED`,
-		`flip: VIOLATION duplicate, 2 times`} {
+	for _, want := range []string{`endpoint +last +71.2 ms +<= 80 ms +ok +istiod 272 ms`, `rate +25000 1/s +>= 20000 1/s +ok`, `CPU +0.3 s +<= 0.1 s +MISSED`, `endpoint: FAILED`,
+		`endpoint: VIOLATION duplicate, 2 times`} {
 		if !regexp.MustCompile(want).MatchString(b.String()) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
@@ -197,7 +197,7 @@ func runs(label string, better Better, offset time.Duration, values ...float64) 
 	var all []Result
 	for i, v := range values {
 		all = append(all, Result{Label: label, Started: time.Unix(0, 0).Add(time.Duration(i)*time.Minute + offset),
-			Scenarios: []Scenario{{Name: "flip", Scale: 1, Proxies: 10, Rows: []Row{{Name: "last", Unit: "ms", Value: v, Better: better}}}}})
+			Scenarios: []Scenario{{Name: "endpoint", Scale: 1, Proxies: 10, Rows: []Row{{Name: "last", Unit: "ms", Value: v, Better: better}}}}})
 	}
 	return all
 }
@@ -249,9 +249,9 @@ func TestComparisonPage(t *testing.T) {
 }
 
 func TestCompareSaysWhatItCannot(t *testing.T) {
-	apart, err := Compare(runs("a", Less, 0, 1, 2, 3), runs("b", Less, time.Hour, 1, 2, 3))
-	if err != nil || apart.Interleaved || len(apart.Warnings) != 1 {
-		t.Errorf("sets one after the other: %+v, %v", apart, err)
+	sequential, err := Compare(runs("a", Less, 0, 1, 2, 3), runs("b", Less, time.Hour, 1, 2, 3))
+	if err != nil || sequential.Interleaved || len(sequential.Warnings) != 1 {
+		t.Errorf("sets one after the other: %+v, %v", sequential, err)
 	}
 	other := runs("b", Less, 30*time.Second, 1)
 	other[0].Scenarios[0].Rows = append(other[0].Scenarios[0].Rows, Row{Name: "new"})

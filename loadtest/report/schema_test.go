@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/loadtest/gauge"
 )
 
-var update = flag.Bool("update", false, "write schema.json anew")
+var update = flag.Bool("update", false, "write schema.json again")
 
 // schema describes a type as JSON Schema does (https://json-schema.org/draft/2020-12), from its json and doc tags.
 func schema(t *testing.T, typ reflect.Type) map[string]any {

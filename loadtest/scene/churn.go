@@ -82,7 +82,7 @@ func (p *played) all() *gauge.Histogram {
 // churn does all kinds of edits on a schedule, to proxies of both forms of the protocol: one in ten at least speaks state of
 // the world.
 func churn(s *stage) error {
-	if err := s.joined(func(spec *Spec) { spec.World = max(spec.World, .1) }); err != nil {
+	if err := s.joined(func(spec *Spec) { spec.SotW = max(spec.SotW, .1) }); err != nil {
 		return err
 	}
 	s.enter("churn")
@@ -93,7 +93,7 @@ func churn(s *stage) error {
 		return err
 	}
 	cpu1, _ := usage(s.watched())
-	for _, kind := range []string{"flip", "route", "policy", "deploy", "Sidecar"} {
+	for _, kind := range []string{"endpoint", "route", "policy", "deploy", "Sidecar"} {
 		if p.acks[kind] != nil {
 			s.latency("scheduled edit to ACK: "+kind, p.acks[kind])
 		}
@@ -156,16 +156,16 @@ func scale(s *stage) error {
 
 // moves is what a scenario that scales has measured: the p99 of each turn.
 type moves struct {
-	flips          int
+	endpoints      int
 	steady, moving []time.Duration
 	took           []time.Duration // of each turn in which streams move
 	missing        int
 }
 
-// steadily flips endpoints for a while, and keeps the p99; nil: it is not kept.
+// steadily edits endpoints for a while, and keeps the p99; nil: it is not kept.
 func (s *stage) steadily(what string, span time.Duration, into *[]time.Duration, m *moves) error {
 	s.enter(what)
-	p, err := s.flips(s.span(span), m)
+	p, err := s.playEndpoints(s.span(span), m)
 	if err != nil || into == nil {
 		return err
 	}
@@ -173,10 +173,10 @@ func (s *stage) steadily(what string, span time.Duration, into *[]time.Duration,
 	return nil
 }
 
-func (s *stage) flips(span time.Duration, m *moves) (*played, error) {
+func (s *stage) playEndpoints(span time.Duration, m *moves) (*played, error) {
 	p, err := s.play(100*time.Millisecond, span, func(int) (string, mesh.Edit, error) {
-		m.flips++
-		return "flip", s.churn.Flip(m.flips % s.mesh.Settings.Services), nil
+		m.endpoints++
+		return "endpoint", s.churn.ToggleReadiness(m.endpoints % s.mesh.Settings.Services), nil
 	})
 	m.missing += p.missing
 	return p, err
@@ -201,7 +201,7 @@ func (s *stage) moving(what string, m *moves) error {
 	}
 	before := first
 	for span := s.span(ramp + 3*time.Second); ; span = s.span(2 * time.Second) {
-		p, err := s.flips(span, m)
+		p, err := s.playEndpoints(span, m)
 		if err != nil {
 			return err
 		}
@@ -280,7 +280,7 @@ func (s *stage) replace(e mesh.Edit) error {
 	return s.fleet.Add(come)
 }
 
-// next is the i-th edit of the churn: mostly flips, of ever other services. A deploy is under way all the time.
+// next is the i-th edit of the churn: mostly of endpoints, of ever other services. A deploy is under way all the time.
 func (s *stage) next(i int) (string, mesh.Edit, error) {
 	n, scoped := s.mesh.Settings.Services, s.mesh.Scoped()
 	switch {
@@ -304,5 +304,5 @@ func (s *stage) next(i int) (string, mesh.Edit, error) {
 	if k == s.rolling {
 		k = (k + 1) % n // its next files are made already
 	}
-	return "flip", s.churn.Flip(k), nil
+	return "endpoint", s.churn.ToggleReadiness(k), nil
 }

@@ -24,7 +24,7 @@ type Spec struct {
 	Stock        bool          `json:"stock,omitempty"` // nodes as large as a stock Envoy's
 	IstioVersion string        `json:"istio_version,omitempty"`
 	Sample       float64       `json:"sample,omitempty"`
-	World        float64       `json:"world,omitempty"`     // share that speaks state of the world
+	SotW         float64       `json:"sotw,omitempty"`      // share that speaks state of the world
 	JoinRate     float64       `json:"join_rate,omitempty"` // proxies a second, in each process
 	Dialing      int           `json:"dialing,omitempty"`
 	BackOff      time.Duration `json:"back_off,omitempty"`
@@ -111,7 +111,7 @@ type local struct {
 
 // newLocal makes a fleet in this process.
 func newLocal(s Spec) (*local, error) {
-	conf := proxy.Config{Addrs: s.Addrs, IstioVersion: s.IstioVersion, Sample: s.Sample, StateOfTheWorld: s.World, JoinRate: s.JoinRate, Dialing: s.Dialing,
+	conf := proxy.Config{Addrs: s.Addrs, IstioVersion: s.IstioVersion, Sample: s.Sample, SotW: s.SotW, JoinRate: s.JoinRate, Dialing: s.Dialing,
 		BackOff: s.BackOff, MaxBackOff: s.MaxBackOff, Follow: s.Follow, WarmTimeout: s.WarmTimeout}
 	if s.Stock {
 		conf.Node = proxy.Stock

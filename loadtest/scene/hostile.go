@@ -29,11 +29,12 @@ import (
 const (
 	attackers   = "127.0.0.66"    // where they come from
 	goodSources = "127.0.0.1/32"  // where the proxies come from: thousands behind one address, as behind a gateway
-	attackRise  = 5 * time.Second // from the attackers' start until flips begin
+	attackRise  = 5 * time.Second // from the attackers' start until edits begin
 )
 
-// hostile flips endpoints of 2,000 proxies while all attacks go on at once: first aimed at a sink, then at the server.
-func hostile(s *stage) (err error) {
+// attacked has the proxies join, prepares what the attack needs, waits until what all that took was given back, or it would count as the
+// attack's, and plays.
+func (s *stage) attacked(prepare func() error, play func(*cage) error) (err error) {
 	c, err := s.attackersCage()
 	if err != nil {
 		return err
@@ -42,19 +43,32 @@ func hostile(s *stage) (err error) {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
-	credential, err := s.stolen()
-	if err != nil {
+	if err := prepare(); err != nil {
 		return err
 	}
 	_, peak := usage(s.watched())
-	if _, err := s.settledMemory(peak); err != nil { // or what joining took would count as the sink's
+	if _, err := s.settledMemory(peak); err != nil {
 		return err
 	}
-	var services [2][]int // each flips once at full size, see sides
+	return play(c)
+}
+
+// hostile edits endpoints of 2,000 proxies while all attacks go on at once: first aimed at a sink, then at the server.
+func hostile(s *stage) error {
+	var credential []string
+	prepare := func() (err error) {
+		credential, err = s.stolen()
+		return err
+	}
+	return s.attacked(prepare, func(c *cage) error { return s.playHostile(c, credential) })
+}
+
+func (s *stage) playHostile(c *cage, credential []string) error {
+	var services [2][]int // each is edited once at full size, see sides
 	for i, k := range s.attackedServices() {
 		services[i%2] = append(services[i%2], k)
 	}
-	s.enter("flips, attackers aimed at a sink")
+	s.enter("edits of endpoints, attackers aimed at a sink")
 	sink, err := s.assault(c, append([]string{"--sink"}, credential...), services[0])
 	if err != nil {
 		return err
@@ -62,7 +76,7 @@ func hostile(s *stage) (err error) {
 	if err := s.still(); err != nil {
 		return err
 	}
-	s.enter("flips, attackers aimed at the server")
+	s.enter("edits of endpoints, attackers aimed at the server")
 	under, err := s.assault(c, append([]string{"--addr", s.servers[0].Addr}, credential...), services[1])
 	if err != nil {
 		return err
@@ -100,9 +114,9 @@ func (s *stage) attackersCage() (*cage, error) {
 // lasts is for how long attacks go on.
 func (s *stage) lasts() time.Duration { return cmp.Or(s.AttackSpan, s.span(s.scenario.attack)) }
 
-// assault is what came of flips during one attack.
+// assault is what came of edits of endpoints during one attack.
 type assault struct {
-	*flips
+	*endpointEdits
 	lost      map[string]uint64 // good proxies' streams that ended, by how
 	example   map[string]string
 	peak      uint64 // of the servers' resident memory, bytes
@@ -112,7 +126,7 @@ type assault struct {
 	counts    map[string]attack.Count
 }
 
-// assault runs the attackers, and flips endpoints meanwhile.
+// assault runs the attackers, and edits endpoints meanwhile.
 func (s *stage) assault(c *cage, args []string, services []int) (*assault, error) {
 	before, err := s.fleet.Stats()
 	if err != nil {
@@ -138,7 +152,7 @@ func (s *stage) assault(c *cage, args []string, services []int) (*assault, error
 	case <-s.ctx.Done():
 		return nil, s.ctx.Err()
 	}
-	if a.flips, err = s.flipAll(services, s.lasts()); err != nil {
+	if a.endpointEdits, err = s.editAll(services, s.lasts()); err != nil {
 		return nil, err
 	}
 	stop()
@@ -186,7 +200,7 @@ func (s *stage) compareAssaults(sink, under *assault) {
 	s.row(rowAttackRatio, "", float64(p99(under))/float64(max(1, p99(sink))))
 	s.row(rowLost, "", float64(s.lostTo("a sink", sink)+s.lostTo("the server", under)))
 	s.row(rowMissing, "", float64(sink.missing+under.missing))
-	s.row(rowForeign, "", float64(under.counts[attack.Claims].Answers))
+	s.row(rowForeign, "", float64(under.counts[attack.Impersonation].Answers))
 	s.cost(rowAttackRSS, "MB", mb(under.peak)-mb(sink.peak))
 	s.cost("RSS, attackers aimed at a sink", "MB", mb(sink.peak))
 	s.cost("servers' CPU, attackers aimed at a sink", "cores", sink.cpu.Seconds()/sink.took.Seconds())

@@ -18,7 +18,7 @@ import (
 // The figures compare the attack with its sink; streams of good proxies that ended are counted in both, and said why.
 func TestHostileTells(t *testing.T) {
 	made := func(ack time.Duration, peak uint64, cpu time.Duration) *assault {
-		a := &assault{flips: &flips{}, peak: peak, cpu: cpu, attackers: 5 * time.Second, took: 10 * time.Second}
+		a := &assault{endpointEdits: &endpointEdits{}, peak: peak, cpu: cpu, attackers: 5 * time.Second, took: 10 * time.Second}
 		a.acks.Record(ack)
 		return a
 	}
@@ -26,7 +26,7 @@ func TestHostileTells(t *testing.T) {
 	sink.missing, under.missing = 1, 2
 	sink.lost = map[string]uint64{"io": 1}
 	under.lost, under.example = map[string]uint64{"Unavailable": 4, "io": 2}, map[string]string{"Unavailable": "too slow"}
-	under.counts = map[string]attack.Count{attack.Claims: {Tried: 7, Answers: 3, Came: map[string]uint64{"answered": 3}}}
+	under.counts = map[string]attack.Count{attack.Impersonation: {Tried: 7, Answers: 3, Came: map[string]uint64{"answered": 3}}}
 	s := &stage{ctx: t.Context(), result: &reportScenario{}, measured: []*Server{{PID: 1}}}
 	s.compareAssaults(sink, under)
 	got := map[string]float64{}
@@ -47,7 +47,7 @@ func TestHostileTells(t *testing.T) {
 	}
 }
 
-// One attack: flips go on while a process attacks, what ended meanwhile is the difference, and the process is gone afterwards.
+// One attack: edits of endpoints go on while a process attacks, what ended meanwhile is the difference, and the process is gone afterwards.
 func TestAssault(t *testing.T) {
 	f := &told{began: time.Now(), outcome: func(int) (proxy.Outcome, error) { return proxy.Outcome{Ack: &gauge.Histogram{}}, nil }}
 	f.stats = func(time.Duration) (proxy.Stats, error) {
@@ -66,7 +66,7 @@ func TestAssault(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(a.lost) != 1 || a.lost["io"] != 5 || a.counts["silent"].Tried != 5 || a.count == 0 {
-		t.Errorf("%v ended, attacks %v, %d flips", a.lost, a.counts, a.count)
+		t.Errorf("%v ended, attacks %v, %d edits", a.lost, a.counts, a.count)
 	}
 	raw, err := os.ReadFile(pid)
 	if err != nil {

@@ -29,7 +29,7 @@ var kubernetes = []Scenario{
 	{Name: "kube-virtualservices-50", Title: "50 VirtualServices are applied one after the other, 1,000 proxies see them", World: "world-a", Proxies: 1000, kube: true,
 		change: pods(4), run: fiftyVirtualServices, Limit: 15 * time.Minute, Targets: map[string]Target{rowKubeReady: {Value: 3}, rowPushes: {Value: 2}}},
 	{Name: "kube-endpoint", Title: "an EndpointSlice changes, 2,000 proxies see it", World: "world-a", Proxies: 2000, kube: true,
-		change: pods(4), run: flip, Limit: 15 * time.Minute, Targets: map[string]Target{rowEdit: {Value: 150}}},
+		change: pods(4), run: endpointEdit, Limit: 15 * time.Minute, Targets: map[string]Target{rowEdit: {Value: 150}}},
 	{Name: "kube-leader", Title: "a cluster of 20,000 Pods: the leader's memory, Pods are replaced, the leader is killed", World: "world-a", Proxies: 200, Replicas: 2, kube: true,
 		change: pods(20), run: kubeLeader, Limit: 25 * time.Minute, Targets: map[string]Target{
 			rowLeaderRSS: {Value: 200}, rowLeaderRoll: {Value: 1}, rowTakeover: {Value: (2*leaderLease + 5*time.Second).Seconds()},
@@ -100,7 +100,7 @@ func kubeLeader(s *stage) error {
 // takeover kills the leader, changes an endpoint, and waits until all proxies have acknowledged that by the next one's doing.
 func (s *stage) takeover(second *Server) error {
 	s.enter("the leader is killed")
-	e := s.churn.Flip(s.seen())
+	e := s.churn.ToggleReadiness(s.seen())
 	probe, err := s.fleet.Watch(s.watches(e))
 	if err != nil {
 		return err

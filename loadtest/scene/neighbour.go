@@ -14,8 +14,8 @@ import (
 
 // The pace of the scenario's edits.
 const (
-	noisyRate = 1000                   // edits of the loud namespace a second
-	quietFlip = 200 * time.Millisecond // between two flips elsewhere
+	noisyRate  = 1000                   // edits of the noisy namespace a second
+	quietPause = 200 * time.Millisecond // between two edits of endpoints elsewhere
 )
 
 // tenants keeps so many namespaces in a world that is scaled down.
@@ -23,18 +23,18 @@ func tenants(least int) func(*mesh.Settings) {
 	return func(s *mesh.Settings) { s.Namespaces = max(s.Namespaces, least) }
 }
 
-// flips is what came of flips in quiet namespaces.
-type flips struct {
+// endpointEdits is what came of edits of endpoints in quiet namespaces.
+type endpointEdits struct {
 	mu       sync.Mutex
 	count    int
 	missing  int
-	acks     gauge.Histogram // from the commit of the flip itself, every proxy's
-	waited   gauge.Histogram // in the ingester: from the oldest event in the flip's batch to the commit
+	acks     gauge.Histogram // from the commit of the edit itself, every proxy's
+	waited   gauge.Histogram // in the ingester: from the oldest event in the batch of the edit to the commit
 	toCommit gauge.Histogram // from the edit of the file
 	failed   error
 }
 
-// neighbour flips endpoints of quiet namespaces, first alone, then while the largest namespace is edited without end.
+// neighbour edits endpoints of quiet namespaces, first alone, then while the largest namespace is edited without end.
 func neighbour(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
@@ -44,12 +44,12 @@ func neighbour(s *stage) error {
 		return errors.New("the mesh has no second namespace")
 	}
 	span := s.span(20 * time.Second)
-	s.enter("flips alone")
-	alone, err := s.flipAll(quiet[:len(quiet)/2], span)
+	s.enter("edits of endpoints alone")
+	alone, err := s.editAll(quiet[:len(quiet)/2], span)
 	if err != nil {
 		return err
 	}
-	s.enter("flips beside a loud namespace")
+	s.enter("edits of endpoints, with a noisy namespace")
 	before, _ := s.objectsSince(0)
 	cpu0, _ := usage(s.watched())
 	began := time.Now()
@@ -57,7 +57,7 @@ func neighbour(s *stage) error {
 	noise := &noise{stage: s, churn: mesh.NewChurn(s.mesh, s.dir), services: noisy, written: before}
 	var wg sync.WaitGroup
 	wg.Go(func() { noise.run(ctx) })
-	beside, err := s.flipAll(quiet[len(quiet)/2:], span)
+	beside, err := s.editAll(quiet[len(quiet)/2:], span)
 	stop()
 	wg.Wait()
 	took := time.Since(began).Seconds()
@@ -69,22 +69,22 @@ func neighbour(s *stage) error {
 		return err
 	}
 	s.row(rowNoisy, "1/s", float64(noise.edits)/took)
-	s.row("loud namespace: objects committed a second", "1/s", float64(noise.objects)/took)
+	s.row("noisy namespace: objects committed a second", "1/s", float64(noise.objects)/took)
 	s.row(rowQuiet, "ms", ms(alone.acks.Quantile(.99)))
 	s.row(rowWithNoisy, "ms", ms(beside.acks.Quantile(.99)))
 	s.row(rowDelayed, "ms", ms(max(0, beside.acks.Quantile(.99)-alone.acks.Quantile(.99))))
-	s.row("flip's batch in the ingester, p99, alone", "ms", ms(alone.waited.Quantile(.99)))
-	s.row("flip's batch in the ingester, p99, beside", "ms", ms(beside.waited.Quantile(.99)))
+	s.row("endpoint's batch in the ingester, p99, alone", "ms", ms(alone.waited.Quantile(.99)))
+	s.row("endpoint's batch in the ingester, p99, with it", "ms", ms(beside.waited.Quantile(.99)))
 	s.row("edit of the file to commit, p99, alone", "ms", ms(alone.toCommit.Quantile(.99)))
-	s.row("edit of the file to commit, p99, beside", "ms", ms(beside.toCommit.Quantile(.99)))
+	s.row("edit of the file to commit, p99, with it", "ms", ms(beside.toCommit.Quantile(.99)))
 	s.row(rowMissing, "", float64(alone.missing+beside.missing))
-	s.cost("servers' CPU beside a loud namespace", "cores", (cpu1-cpu0).Seconds()/took)
+	s.cost("servers' CPU with a noisy namespace", "cores", (cpu1-cpu0).Seconds()/took)
 	s.latency("commit to ACK: alone", &alone.acks)
 	s.latency("commit to ACK: beside", &beside.acks)
 	return s.equal()
 }
 
-// sides are the services of the largest namespace, and all others. At full size each of those flips once at most: proxies that
+// sides are the services of the largest namespace, and all others. At full size each of those is edited once at most: proxies that
 // lag would take an endpoint that comes back for a version that goes back.
 func (s *stage) sides() (noisy, quiet []int) {
 	busy := s.mesh.Namespaces()[0]
@@ -98,12 +98,12 @@ func (s *stage) sides() (noisy, quiet []int) {
 	return noisy, quiet
 }
 
-// flipAll flips one service after the other on a schedule, and waits for all ACKs.
-func (s *stage) flipAll(services []int, span time.Duration) (*flips, error) {
-	f := &flips{}
+// editAll edits the endpoints of one service after the other on a schedule, and waits for all ACKs.
+func (s *stage) editAll(services []int, span time.Duration) (*endpointEdits, error) {
+	f := &endpointEdits{}
 	var wg sync.WaitGroup
-	err := s.schedule(cmp.Or(s.scenario.pace, quietFlip), span, func(i int, _ time.Time) error {
-		e := s.churn.Flip(services[i%len(services)])
+	err := s.schedule(cmp.Or(s.scenario.pace, quietPause), span, func(i int, _ time.Time) error {
+		e := s.churn.ToggleReadiness(services[i%len(services)])
 		probe, err := s.fleet.Watch(s.watches(e))
 		if err != nil {
 			return err
@@ -112,15 +112,15 @@ func (s *stage) flipAll(services []int, span time.Duration) (*flips, error) {
 		if err != nil {
 			return err
 		}
-		wg.Go(func() { s.flipped(f, e, probe, edited) })
+		wg.Go(func() { s.acknowledged(f, e, probe, edited) })
 		return nil
 	})
 	wg.Wait()
 	return f, errors.Join(err, f.failed)
 }
 
-// flipped waits for what one flip brings.
-func (s *stage) flipped(f *flips, e mesh.Edit, probe Probe, edited time.Time) {
+// acknowledged waits for what one edit brings.
+func (s *stage) acknowledged(f *endpointEdits, e mesh.Edit, probe Probe, edited time.Time) {
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
 	defer cancel()
 	err := probe.Await(ctx)

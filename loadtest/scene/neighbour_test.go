@@ -35,7 +35,7 @@ func small(t *testing.T, f Fleet) *stage {
 		churn: mesh.NewChurn(world, dir), began: time.Now(), fleet: f, make: func(Spec) (Fleet, error) { return f, nil }}
 }
 
-// The loud side is the services of the largest namespace, the quiet one all others; each is on one side.
+// The noisy side is the services of the largest namespace, the quiet one all others; each is on one side.
 func TestSides(t *testing.T) {
 	s := small(t, nil)
 	noisy, quiet := s.sides()
@@ -49,11 +49,11 @@ func TestSides(t *testing.T) {
 	}
 	_, busy := s.mesh.Host(noisy[0])
 	if of[busy] != len(noisy) {
-		t.Errorf("%d services are loud, %s has %d", len(noisy), busy, of[busy])
+		t.Errorf("%d services are noisy, %s has %d", len(noisy), busy, of[busy])
 	}
 	for namespace, n := range of {
 		if n > len(noisy) {
-			t.Errorf("%s has %d services, the loud one %d", namespace, n, len(noisy))
+			t.Errorf("%s has %d services, the noisy one %d", namespace, n, len(noisy))
 		}
 	}
 	for _, k := range quiet {
@@ -120,8 +120,8 @@ func TestObjectsSince(t *testing.T) {
 	}
 }
 
-// A flip's latency is from the commit that wrote its own record, not from the first one that came after the edit.
-func TestFlipped(t *testing.T) {
+// The latency of an endpoint is from the commit that wrote its own record, not from the first one that came after the edit.
+func TestEndpointEdits(t *testing.T) {
 	edited := time.Now()
 	own := commit{Revision: 7, Event: edited.Add(10 * time.Millisecond), Committed: edited.Add(50 * time.Millisecond)}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -141,26 +141,26 @@ func TestFlipped(t *testing.T) {
 		return proxy.Outcome{Expected: 3, Acked: 2, Missing: []string{"p7"}, Ack: ack}, nil
 	}}
 	s := &stage{ctx: t.Context(), result: &reportScenario{}, writer: &Server{Debug: strings.TrimPrefix(web.URL, "http://")}}
-	all := &flips{}
-	s.flipped(all, mesh.Edit{What: "flip of b", Record: "Service/a/b"}, f, edited)
+	all := &endpointEdits{}
+	s.acknowledged(all, mesh.Edit{What: "endpoint of b", Record: "Service/a/b"}, f, edited)
 	near := func(h *gauge.Histogram, want time.Duration) bool {
 		return h.Count() == 1 && h.Max() >= want && h.Max() < want+want/50
 	}
 	if all.count != 1 || all.missing != 1 || !near(&all.acks, 3*time.Millisecond) || !near(&all.waited, 40*time.Millisecond) || !near(&all.toCommit, 50*time.Millisecond) {
-		t.Errorf("%d flips, %d missing; ACKs %v, in the ingester %v, to the commit %v", all.count, all.missing, all.acks.Max(), all.waited.Max(), all.toCommit.Max())
+		t.Errorf("%d edits, %d missing; ACKs %v, in the ingester %v, to the commit %v", all.count, all.missing, all.acks.Max(), all.waited.Max(), all.toCommit.Max())
 	}
 	if notes := strings.Join(s.result.Notes, ""); !strings.Contains(notes, "2 of 3 ACKs came, missing [p7]") {
 		t.Errorf("the result says %q", notes)
 	}
-	if s.flipped(all, mesh.Edit{What: "flip of c"}, f, edited); all.failed == nil || !strings.Contains(all.failed.Error(), "flip of c: a worker is gone") || all.count != 1 {
-		t.Errorf("%v, %d flips", all.failed, all.count)
+	if s.acknowledged(all, mesh.Edit{What: "endpoint of c"}, f, edited); all.failed == nil || !strings.Contains(all.failed.Error(), "endpoint of c: a worker is gone") || all.count != 1 {
+		t.Errorf("%v, %d edits", all.failed, all.count)
 	}
 }
 
-// The scenario's figures: flips alone, flips beside the noise, and the difference; whatever was missed in either.
+// The scenario's figures: edits of endpoints alone, with the noise, and the difference; whatever was missed in either.
 func TestNeighbourTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const alone = 10 // flips of one part: 2 s at this scale
+		const alone = 10 // edits of one part: 2 s at this scale
 		f := &told{began: time.Now(), stats: func(time.Duration) (proxy.Stats, error) {
 			return proxy.Stats{Proxies: 8, Joined: 8, Types: traffic(7, 9)}, nil
 		}, outcome: func(n int) (proxy.Outcome, error) {
@@ -189,7 +189,7 @@ func TestNeighbourTells(t *testing.T) {
 			}
 		}
 		if done := f.done(); f.ended != 2*alone || !strings.HasSuffix(done, "watch compare") {
-			t.Errorf("%d flips ended; %s", f.ended, done)
+			t.Errorf("%d edits ended; %s", f.ended, done)
 		}
 	})
 }

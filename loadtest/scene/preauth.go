@@ -54,23 +54,16 @@ func preauthTargets() map[string]Target {
 func overTLS(s *mesh.Settings) { s.MTLS = true }
 
 // preauth carries out each attack that needs no credential, first against a sink and then against the server.
-func preauth(s *stage) (err error) {
-	c, err := s.attackersCage()
-	if err != nil {
+func preauth(s *stage) error {
+	var client *goodClient
+	prepare := func() (err error) {
+		client, err = s.goodClient()
 		return err
 	}
-	defer func() { err = errors.Join(err, c.remove()) }()
-	if err := s.joined(nil); err != nil {
-		return err
-	}
-	client, err := s.goodClient()
-	if err != nil {
-		return err
-	}
-	_, peak := usage(s.watched())
-	if _, err := s.settledMemory(peak); err != nil { // or what joining took would hide what the attacks take
-		return err
-	}
+	return s.attacked(prepare, func(c *cage) error { return s.playPreauth(c, client) })
+}
+
+func (s *stage) playPreauth(c *cage, client *goodClient) error {
 	for _, a := range attack.All() {
 		if a.Credential || len(s.Attacks) > 0 && !slices.Contains(s.Attacks, a.Name) {
 			continue

@@ -58,8 +58,13 @@ func (s *stage) prepare() error {
 	if err := s.secure(base, settings.MTLS); err != nil {
 		return err
 	}
+	return s.serve()
+}
+
+// serve starts the servers, and waits until they have the world.
+func (s *stage) serve() (err error) {
 	n := max(1, s.Replicas, s.scenario.Replicas)
-	s.result.Replicas, s.result.MTLS = n, settings.MTLS
+	s.result.Replicas, s.result.MTLS = n, s.mesh.Settings.MTLS
 	if s.cluster != nil {
 		s.starter.kubeconfig = s.cluster.Kubeconfig()
 	}

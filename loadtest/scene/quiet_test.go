@@ -99,7 +99,7 @@ func TestShareOfAPhase(t *testing.T) {
 		s := &stage{ctx: t.Context(), result: &reportScenario{}, fleet: &told{stats: joined, began: time.Now()}, joining: 10}
 		s.Repeats = 3
 		share := func() float64 {
-			var v View
+			var v Progress
 			s.look(&v, &report.Series{}, 0)
 			return v.Share
 		}

@@ -37,7 +37,7 @@ func roots(s *stage) error {
 	if err := s.operate("rotate"); err != nil {
 		return err
 	}
-	// While the root changes, a proxy in ten opens its stream anew, with the certificate that it has.
+	// While the root changes, a proxy in ten opens its stream again, with the certificate that it has.
 	spread := s.span(10 * time.Second)
 	if err := s.fleet.Reconnect(Select{Share: .1}, proxy.Reconnect{Spread: spread}); err != nil {
 		return err
@@ -56,14 +56,14 @@ func roots(s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.row(rowUntold, "", float64(n-held))
+	s.row(rowOldRoot, "", float64(n-held))
 	if err := s.recertify(before, old, spread); err != nil {
 		return err
 	}
 	return s.unbroken(before, cpu0)
 }
 
-// recertify has every proxy get a certificate by the new root, and open its stream anew with it.
+// recertify has every proxy get a certificate by the new root, and open its stream again with it.
 func (s *stage) recertify(before proxy.Stats, old map[string]int, spread time.Duration) error {
 	began, n := time.Now(), s.proxies()
 	if err := s.fleet.Renew(); err != nil {

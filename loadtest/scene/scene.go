@@ -28,8 +28,8 @@ type Scenario struct {
 	change     func(*mesh.Settings)
 	flags      []string      // of the servers that are started, besides those of all
 	oneAccount bool          // all proxies are Pods of the first workload's account, each with a certificate of its own
-	pace       time.Duration // between two changes of endpoints while attackers go on; 0: quietFlip
 	kube       bool          // the world is in a real API server, not in a folder
+	pace       time.Duration // between two changes of endpoints while attackers go on; 0: quietPause
 	authority  bool          // proxies get their certificates from the servers' CA
 	attack     time.Duration // for how long attackers go on, at scale 1
 }
@@ -52,9 +52,9 @@ func All() []Scenario {
 
 // Suites are the named sets. The standard one takes about five minutes on two quiet cores; full is everything.
 var Suites = map[string][]string{
-	"world-a":  {"join", "virtualservice", "virtualservices-50", "flip", "reconnect"},
-	"world-b":  {"memory", "storm", "flip-10000", "route-10000", "rate", "slow", "neighbour", "kill", "scale", "roots", "fleet-20000", "restart-20000"},
-	"standard": {"join", "virtualservice", "virtualservices-50", "flip", "reconnect", "memory", "storm", "churn", "roots"},
+	"world-a":  {"join", "virtualservice", "virtualservices-50", "endpoint", "reconnect"},
+	"world-b":  {"memory", "storm", "endpoint-10000", "route-10000", "rate", "slow", "neighbour", "kill", "scale", "roots", "fleet-20000", "restart-20000"},
+	"standard": {"join", "virtualservice", "virtualservices-50", "endpoint", "reconnect", "memory", "storm", "churn", "roots"},
 	"kube":     namesOf(kubernetes),
 	"full":     namesOf(slices.Concat(meshA, meshB, hardening)), // those of a cluster need the programs of make kube-tools
 }

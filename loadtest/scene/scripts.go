@@ -154,18 +154,18 @@ func fiftyVirtualServices(s *stage) error {
 	return s.equal()
 }
 
-// flip takes the readiness of an endpoint away and gives it back.
-func flip(s *stage) error {
+// endpointEdit takes the readiness of an endpoint away and gives it back.
+func endpointEdit(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
 	k := s.seen()
 	f := &effects{}
 	s.Repeats *= 4 // they are cheap, and a tail wants many
-	if err := s.repeat("flipping an endpoint", f, func(int) error { return s.apply(s.churn.Flip(k), f) }); err != nil {
+	if err := s.repeat("editing an endpoint", f, func(int) error { return s.apply(s.churn.ToggleReadiness(k), f) }); err != nil {
 		return err
 	}
-	f.report(s, "endpoint flip")
+	f.report(s, "endpoint edit")
 	return s.equal()
 }
 
@@ -233,15 +233,15 @@ func (s *stage) again(before proxy.Stats, streams int) error {
 // offered is how many pushes a second the scenario rate asks for: twice what a server should manage.
 const offered = 40000
 
-// rate flips endpoints on a schedule that asks for more than a server should manage, and counts what proxies acknowledge
-// meanwhile. A server that cannot send one push for each flip sends the newest state instead: what it leaves out is what
+// rate edits endpoints on a schedule that asks for more than a server should manage, and counts what proxies acknowledge
+// meanwhile. A server that cannot send one push for each edit sends the newest state instead: what it leaves out is what
 // it could not do.
 func rate(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
-	flips := s.popular()
-	seers, err := s.audience(flips[0])
+	services := s.popular()
+	seers, err := s.audience(services[0])
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func rate(s *stage) error {
 	began, edits := time.Now(), 0
 	if err := s.schedule(every, span, func(i int, _ time.Time) error {
 		edits++
-		_, err := s.churn.Port(flips[i%len(flips)]).Apply()
+		_, err := s.churn.Port(services[i%len(services)]).Apply()
 		return err
 	}); err != nil {
 		return err
@@ -297,7 +297,7 @@ func (s *stage) popular() []int {
 	return all
 }
 
-// audience is how many proxies hold the endpoints of a service: those that one flip is pushed to.
+// audience is how many proxies hold the endpoints of a service: those that one edit is pushed to.
 func (s *stage) audience(k int) (int, error) {
 	f := &effects{}
 	if err := s.apply(s.churn.Port(k), f); err != nil {

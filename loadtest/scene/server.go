@@ -72,7 +72,7 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 	return s.launch(&Server{Name: name, Addr: ports[0], Debug: ports[1], Metrics: ports[2], args: args, log: filepath.Join(s.dir, name+".log")})
 }
 
-// again starts one anew that has ended, at its addresses.
+// again starts one that has ended, at its addresses.
 func (s *starter) again(ended *Server) (*Server, error) {
 	return s.launch(&Server{Name: ended.Name, Addr: ended.Addr, Debug: ended.Debug, Metrics: ended.Metrics, args: ended.args, log: ended.log})
 }

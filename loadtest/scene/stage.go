@@ -21,7 +21,7 @@ type Options struct {
 	Repeats  int      // of each edit that is measured; 0: 5
 	Seed     uint64   // 0: the preset's
 	Sample   float64  // share of proxies that validate contents
-	World    float64  // share of proxies that speak state of the world, not delta
+	SotW     float64  // share of proxies that speak state of the world, not delta
 	Stock    bool     // nodes as large as stock Envoys'
 	WorkDir  string   // for worlds, data and logs; must exist
 	Workers  int      // processes of simulated proxies besides this one; 0: in this process; below: as Files demands
@@ -50,11 +50,11 @@ type Options struct {
 	Settle    time.Duration // how long a server whose debug pages are not known is given to read the folder; 0: 10 s
 
 	// Show is told four times a second how things stand; nil: nobody watches. It must not block.
-	Show func(View)
+	Show func(Progress)
 }
 
-// View is what a watcher sees.
-type View struct {
+// Progress is what a watcher sees.
+type Progress struct {
 	Scenario, Phase string
 	Elapsed         time.Duration
 	Share           float64 // of the phase that is over, 0 to 1; where that is not known, of the proxies that are joined
@@ -142,7 +142,7 @@ func (s *stage) fleetOf(change func(*Spec)) (err error) {
 	if s.TLS.Authority != nil {
 		s.TLS.Authority.Addr = s.servers[0].Addr
 	}
-	spec := Spec{TLS: s.TLS, Header: s.Header, Stock: s.Stock, Sample: s.Sample, World: s.World, JoinRate: s.JoinRate,
+	spec := Spec{TLS: s.TLS, Header: s.Header, Stock: s.Stock, Sample: s.Sample, SotW: s.SotW, JoinRate: s.JoinRate,
 		WarmTimeout: cmp.Or(s.WarmTimeout, time.Minute+time.Duration(s.proxies())*50*time.Millisecond)}
 	for _, one := range s.servers {
 		spec.Addrs = append(spec.Addrs, one.Addr)

@@ -27,17 +27,17 @@ const (
 	rowGrown     = "RSS grown while some do not read"
 	rowChurn     = "scheduled edit to ACK, p99"
 	rowMissing   = "ACKs that did not come"
-	rowNoisy     = "loud namespace: edits a second"
+	rowNoisy     = "noisy namespace: edits a second"
 	rowQuiet     = "commit to ACK, p99, alone"
-	rowWithNoisy = "commit to ACK, p99, beside a loud namespace"
-	rowDelayed   = "delayed by a loud namespace, p99"
+	rowWithNoisy = "commit to ACK, p99, with a noisy namespace"
+	rowDelayed   = "delayed by a noisy namespace, p99"
 	rowScale     = "p99 while scaling, of the steady state's"
 	rowOwnPlain  = "harness, RSS per proxy, plain text"
 	rowOwnTLS    = "harness, RSS per proxy, mTLS"
 	rowScopes    = "scopes, of proxies"
 	rowBroken    = "connections that broke or failed"
 	rowOldLeaf   = "identities left with a certificate of the old root"
-	rowUntold    = "proxies without the new root"
+	rowOldRoot   = "proxies without the new root"
 
 	rowAtSink      = "commit to ACK, p99, attackers aimed at a sink"
 	rowAttacked    = "commit to ACK, p99, attackers aimed at the server"
@@ -50,23 +50,23 @@ const (
 // meshA and worldB are the tables of issue 5.
 var meshA = []Scenario{
 	{Name: "join", Title: "1,000 proxies join", World: "world-a", Proxies: 1000, run: join, Targets: map[string]Target{
-		rowCPU:  {Value: 1.5, Others: "istiod 60 ms cold, 11 ms warm; floor 0.9 ms"},
-		rowRSS:  {Value: 70, Others: "istiod 1,300 to 3,200 KB; floor 40 KB"},
+		rowCPU:  {Value: 1.5, Others: "istiod 60 ms cold, 11 ms warm; bare transport 0.9 ms"},
+		rowRSS:  {Value: 70, Others: "istiod 1,300 to 3,200 KB; bare transport 40 KB"},
 		rowBase: {Value: 150}, rowOwnPlain: {Value: 60},
 	}},
 	{Name: "virtualservice", Title: "one VirtualService is edited, 1,000 proxies see it", World: "world-a", Proxies: 1000, run: oneVirtualService, Targets: map[string]Target{
 		rowLast:    {Value: 300, Others: "istiod 3.8 s"},
-		rowEditCPU: {Value: 200, Others: "istiod 6,200 ms; floor 90 ms"},
+		rowEditCPU: {Value: 200, Others: "istiod 6,200 ms; bare transport 90 ms"},
 		rowOther:   {Value: 0, Others: "istiod 441 MB in all"},
 	}},
 	{Name: "virtualservices-50", Title: "50 VirtualServices at once, 1,000 proxies see them", World: "world-a", Proxies: 1000, run: fiftyVirtualServices, Targets: map[string]Target{
 		rowLast:    {Value: 500, Others: "istiod 5.4 s"},
-		rowEditCPU: {Value: 300, Others: "istiod 7,000 ms; floor 90 ms"},
+		rowEditCPU: {Value: 300, Others: "istiod 7,000 ms; bare transport 90 ms"},
 		rowPushes:  {Value: 1},
 	}},
-	{Name: "flip", Title: "one endpoint flips, 2,000 proxies see it", World: "world-a", Proxies: 2000, run: flip, Targets: map[string]Target{
+	{Name: "endpoint", Title: "one endpoint changes, 2,000 proxies see it", World: "world-a", Proxies: 2000, run: endpointEdit, Targets: map[string]Target{
 		rowLast:    {Value: 80, Others: "istiod 272 ms"},
-		rowEditCPU: {Value: 100, Others: "istiod 390 ms; floor 50 ms"},
+		rowEditCPU: {Value: 100, Others: "istiod 390 ms; bare transport 50 ms"},
 	}},
 	{Name: "reconnect", Title: "300 proxies reconnect, nothing has changed", World: "world-a", Proxies: 300, run: reconnect, Targets: map[string]Target{
 		rowBytes: {Value: .1, Others: "istiod 100 % (721 MB)"},
@@ -76,19 +76,19 @@ var meshA = []Scenario{
 
 var meshB = []Scenario{
 	{Name: "memory", Title: "2,000 proxies join over mTLS", World: "world-b", Proxies: 2000, run: join, Targets: map[string]Target{
-		rowRSS:  {Value: 100, Others: "istiod 2,000 to 2,100 KB (AKS); floor 60 KB"},
+		rowRSS:  {Value: 100, Others: "istiod 2,000 to 2,100 KB (AKS); bare transport 60 KB"},
 		rowSent: {Value: 300, Most: true}, rowOwnTLS: {Value: 90},
 	}},
 	{Name: "storm", Title: "2,000 proxies that hold everything reconnect at once", World: "world-b", Proxies: 2000, run: reconnect, Targets: map[string]Target{
-		rowStreams: {Value: 1000, Most: true, Others: "istiod 25/s on two cores; floor 1,480/s"},
+		rowStreams: {Value: 1000, Most: true, Others: "istiod 25/s on two cores; bare transport 1,480/s"},
 	}},
-	{Name: "flip-10000", Title: "endpoints flip, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: flip, Limit: 12 * time.Minute, Targets: map[string]Target{
-		rowP99: {Value: 400, Others: "Consul caps at 250 updates/s; floor 140 to 270 ms"},
+	{Name: "endpoint-10000", Title: "endpoints change, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: endpointEdit, Limit: 12 * time.Minute, Targets: map[string]Target{
+		rowP99: {Value: 400, Others: "Consul caps at 250 updates/s; bare transport 140 to 270 ms"},
 	}},
 	{Name: "route-10000", Title: "a route changes, 10,000 proxies are connected", World: "world-b", Proxies: 10000, run: oneVirtualService, Limit: 12 * time.Minute, Targets: map[string]Target{
-		rowLast: {Value: 4000, Others: "floor 2.6 s"},
+		rowLast: {Value: 4000, Others: "bare transport 2.6 s"},
 	}},
-	{Name: "rate", Title: "endpoints flip as fast as they can", World: "world-b", Proxies: 5000, run: rate, Limit: 10 * time.Minute, Targets: map[string]Target{
+	{Name: "rate", Title: "endpoints change as fast as they can", World: "world-b", Proxies: 5000, run: rate, Limit: 10 * time.Minute, Targets: map[string]Target{
 		rowRate: {Value: 20000, Most: true, Others: "Consul 250/s"},
 	}},
 	{Name: "slow", Title: "1 % of 5,000 proxies stop reading", World: "world-b", Proxies: 5000, run: slow, Limit: 10 * time.Minute, Targets: map[string]Target{
@@ -104,10 +104,10 @@ var meshB = []Scenario{
 		rowServed: {Value: 60}, rowBytes: {Value: 1},
 	}},
 	{Name: "roots", Title: "the root of the mesh changes, 2,000 proxies are connected over mTLS", World: "world-b", Proxies: 2000, run: roots, authority: true, Limit: 10 * time.Minute, Targets: map[string]Target{
-		rowBroken: {Value: 0}, rowUntold: {Value: 0}, rowOldLeaf: {Value: 0},
+		rowBroken: {Value: 0}, rowOldRoot: {Value: 0}, rowOldLeaf: {Value: 0},
 	}},
-	{Name: "churn", Title: "flips, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
-	{Name: "neighbour", Title: "endpoints flip while another namespace changes 1,000 objects a second", World: "world-b", Proxies: 400, run: neighbour, change: tenants(4), Targets: map[string]Target{
+	{Name: "churn", Title: "endpoints, routes, policies, deploys and Sidecars for 20 s", World: "world-b", Proxies: 1000, run: churn, Targets: map[string]Target{rowMissing: {Value: 0}}},
+	{Name: "neighbour", Title: "endpoints change while another namespace changes 1,000 objects a second", World: "world-b", Proxies: 400, run: neighbour, change: tenants(4), Targets: map[string]Target{
 		rowDelayed: {Value: 100}, rowNoisy: {Value: 950, Most: true}, rowMissing: {Value: 0},
 	}},
 	{Name: "scale", Title: "three replicas, four, three again, under churn", World: "world-b", Proxies: 3000, Replicas: 3, run: scale, flags: []string{"--replica-ramp", ramp.String(), "--shutdown-duration", grace.String()}, Limit: 10 * time.Minute, Targets: map[string]Target{
@@ -117,7 +117,7 @@ var meshB = []Scenario{
 
 // hardening is the table of issue 12.
 var hardening = []Scenario{
-	{Name: "hostile", Title: "endpoints flip, 2,000 proxies are connected over mTLS, all attacks of a hostile neighbour at once", World: "world-b", Proxies: 2000, run: hostile,
+	{Name: "hostile", Title: "endpoints change, 2,000 proxies are connected over mTLS, all attacks of a hostile neighbour at once", World: "world-b", Proxies: 2000, run: hostile,
 		change: tenants(4), authority: true, attack: 30 * time.Second, flags: []string{"--shared-sources", goodSources}, Limit: 10 * time.Minute, Targets: map[string]Target{
 			rowAttackRatio: {Value: 1.5}, rowLost: {Value: 0}, rowAttackRSS: {Value: 128}, rowMissing: {Value: 0}, rowForeign: {Value: 0},
 		}},

@@ -59,7 +59,7 @@ func (m *samples) add(name string, now sample, started bool, since float64) (cor
 func (s *stage) watch(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
-	m, v := newSamples(), View{Scenario: s.scenario.Name}
+	m, v := newSamples(), Progress{Scenario: s.scenario.Name}
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
@@ -76,7 +76,7 @@ func (s *stage) watch(ctx context.Context) {
 }
 
 // measure samples all processes.
-func (s *stage) measure(m *samples, v *View, since float64) {
+func (s *stage) measure(m *samples, v *Progress, since float64) {
 	v.CPU, v.RSS = 0, 0
 	for _, one := range s.watched() {
 		if p, err := gauge.Glance(one.PID); err == nil {
@@ -102,7 +102,7 @@ func (s *stage) measure(m *samples, v *View, since float64) {
 }
 
 // look completes the view with the fleet's counters.
-func (s *stage) look(v *View, joined *report.Series, since float64) {
+func (s *stage) look(v *Progress, joined *report.Series, since float64) {
 	s.mu.Lock()
 	v.Phase, v.Proxies, v.Elapsed = s.phase, s.joining, time.Since(s.began)
 	fleet, share := s.fleet, s.share

@@ -50,7 +50,7 @@ var (
 	yes     = Standing{Known: true, Allowed: true}
 )
 
-// A yes is asked for again after five minutes, a no after one; until the answer is there, nothing is known anew.
+// A yes is asked for again after five minutes, a no after one; until the answer is there, what was known before stands.
 func TestAnswersAreKept(t *testing.T) {
 	c, both := newClock(t), []view.Identity{one, two}
 	c.asks(0, both, one, two)

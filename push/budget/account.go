@@ -194,15 +194,20 @@ type pace struct {
 
 // take counts one; false: there is no room for it.
 func (p *pace) take(now time.Time, burst int, every time.Duration) bool {
+	if !p.room(now, burst, every) {
+		return false
+	}
+	p.used++
+	return true
+}
+
+// room says whether there is room for one.
+func (p *pace) room(now time.Time, burst int, every time.Duration) bool {
 	if gone := int(now.Sub(p.since) / every); p.used == 0 || gone >= p.used {
 		p.used, p.since = 0, now
 	} else if gone > 0 {
 		p.used -= gone
 		p.since = p.since.Add(time.Duration(gone) * every)
 	}
-	if p.used >= burst {
-		return false
-	}
-	p.used++
-	return true
+	return p.used < burst
 }

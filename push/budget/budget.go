@@ -31,7 +31,7 @@ type Limits struct {
 	NamesPerKnown int // and so many for each workload that is known; 4 KiB
 	NamesFree     int // of each stream, which are not counted; 16 KiB
 
-	Messages              int // bytes that an identity's connections may keep of messages that are not complete; 128 MiB
+	Messages              int // bytes of messages that are kept for an identity, see Entry.Hold; 128 MiB
 	MessagesPerKnown      int // and so many for each workload that is known; 512 KiB
 	MessagesPerCredential int // of one credential; 16 MiB
 	MessagesInAll         int // of all identities; 512 MiB
@@ -72,6 +72,7 @@ const (
 	joinsPeriod            = 30 * time.Second    // in which an identity may join as often as it may have streams
 	blamesBurst            = 64                  // refusals of an identity whose objects are looked for
 	blamesEvery            = time.Second / 4
+	blamesShare            = 4                // what one credential may have of that is a quarter; what is not proven, three quarters together
 	knownFor               = 10 * time.Second // that the answer of Config.Workloads stands
 	forgetAfter            = time.Minute      // without streams; every pace is as at the beginning by then
 )
@@ -83,24 +84,25 @@ type Ledger struct {
 	mu       sync.Mutex // a leaf
 	accounts map[string]*account
 	idle     list.List // of *credential: without streams, those that are so for longest first
-	held     int       // bytes of messages that are not complete
+	held     int       // bytes of messages, see Entry.Hold
 }
 
 // account is what an identity has.
 type account struct {
-	identity    string
-	streams     int
-	unbound     int // of these, of credentials that are bound to no Pod
-	credentials map[string]*credential
-	heavy       map[*credential]struct{} // those that are not light
-	spent       int                      // bytes of names, beside what is free
-	unproven    int                      // of these
-	held        int                      // bytes of messages that are not complete
-	asks        int
-	joins       pace
-	blames      pace
-	known       map[netip.Addr]struct{} // never changed
-	knownAt     time.Time
+	identity       string
+	streams        int
+	unbound        int // of these, of credentials that are bound to no Pod
+	credentials    map[string]*credential
+	heavy          map[*credential]struct{} // those that are not light
+	spent          int                      // bytes of names, beside what is free
+	unproven       int                      // of these
+	held           int                      // bytes of messages, see Entry.Hold
+	asks           int
+	joins          pace
+	blames         pace
+	unprovenBlames pace                    // of these
+	known          map[netip.Addr]struct{} // never changed
+	knownAt        time.Time
 }
 
 // credential is one of an account.
@@ -110,8 +112,9 @@ type credential struct {
 	streams   list.List             // of *Entry, the oldest first
 	workloads map[string]*list.List // by node id; of *Entry, in the same way
 	spent     int
-	held      int // bytes of messages that are not complete
+	held      int // bytes of messages, see Entry.Hold
 	joins     pace
+	blames    pace
 	place     *list.Element // in Ledger.idle
 	idleAt    time.Time
 }
@@ -126,7 +129,7 @@ type Entry struct {
 	workload   string        // node id
 	among      *list.Element // in credential.workloads
 	spent      int           // bytes of names
-	held       int           // bytes of messages that are not complete
+	held       int           // bytes of messages, see Entry.Hold
 	dropped    bool          // these count no more
 }
 
@@ -264,7 +267,8 @@ func (e *Entry) Ask() (done func(), err error) {
 	}), nil
 }
 
-// Blame says whether the objects may be looked for that made something which the client refuses.
+// Blame says whether the objects may be looked for that made something which the client refuses: an identity has a pace, of which one
+// credential has a quarter at most, so that one Pod does not take what the others of its account have.
 func (e *Entry) Blame() bool {
 	if e == nil {
 		return true
@@ -272,7 +276,14 @@ func (e *Entry) Blame() bool {
 	now := e.ledger.cfg.Now()
 	e.ledger.mu.Lock()
 	defer e.ledger.mu.Unlock()
-	return e.credential.account.blames.take(now, blamesBurst, blamesEvery)
+	c, a := e.credential, e.credential.account
+	if !a.blames.room(now, blamesBurst, blamesEvery) || !c.blames.room(now, blamesBurst/blamesShare, blamesEvery*blamesShare) {
+		return false
+	}
+	if !a.proven(e.holder) && !a.unprovenBlames.take(now, blamesBurst*(blamesShare-1)/blamesShare, blamesEvery*blamesShare/(blamesShare-1)) {
+		return false
+	}
+	return c.blames.take(now, blamesBurst/blamesShare, blamesEvery*blamesShare) && a.blames.take(now, blamesBurst, blamesEvery)
 }
 
 // Tick forgets credentials that have had no streams for long. Call it every second or so; the work is that of what is forgotten.
@@ -294,7 +305,7 @@ func (l *Ledger) Tick() {
 	}
 }
 
-// Held is how many bytes are kept of messages that are not complete, of all identities.
+// Held is how many bytes of messages are kept, of all identities (Entry.Hold).
 func (l *Ledger) Held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -318,8 +318,48 @@ func TestAskAndBlame(t *testing.T) {
 			n++
 		}
 	}
-	if n != blamesBurst {
-		t.Errorf("%d objects are looked for", n)
+	if n != blamesBurst/blamesShare {
+		t.Errorf("objects of %d refusals are looked for, of one credential", n)
+	}
+}
+
+// One credential has a quarter of what its identity may have looked for, those that no Pod has three quarters together, and all of them no
+// more than the identity may.
+func TestBlamesAreShared(t *testing.T) {
+	w := newBudgetTest(t, Limits{})
+	count := func(h Holder) (n int) {
+		e := w.open(h, "n")
+		for range 1000 {
+			if e.Blame() {
+				n++
+			}
+		}
+		return n
+	}
+	const quarter = blamesBurst / blamesShare
+	if n := count(Holder{Credential: "greedy", Pod: true}); n != quarter {
+		t.Errorf("one Pod: %d", n)
+	}
+	loose := 0
+	for i := range 10 {
+		loose += count(Holder{Credential: "token " + strconv.Itoa(i)})
+	}
+	if loose != 3*quarter {
+		t.Errorf("credentials of no Pod: %d, with a Pod's %d", loose, quarter)
+	}
+	w.now = w.now.Add(time.Hour)
+	loose = 0
+	for i := range 10 {
+		loose += count(Holder{Credential: "token " + strconv.Itoa(i)})
+	}
+	if n := count(Holder{Credential: "pod", Pod: true}); loose != 3*quarter || n != quarter {
+		t.Errorf("credentials of no Pod: %d; a Pod after them: %d", loose, n)
+	}
+	if n := count(Holder{Credential: "another pod", Pod: true}); n != 0 {
+		t.Errorf("beyond what the identity may have: %d", n)
+	}
+	if n := count(Holder{Identity: "other", Credential: "pod", Pod: true}); n != quarter {
+		t.Errorf("another identity: %d", n)
 	}
 }
 
@@ -350,74 +390,5 @@ func TestNobody(t *testing.T) {
 	done()
 	if err != nil || e.Join() != nil || e.Spend(1<<40) != 1<<40 || !e.Blame() {
 		t.Error("nobody is bounded")
-	}
-}
-
-// Who begins messages and does not end them loses the connection that has most of them, and nobody else loses one: one credential has a
-// part of what its identity may have, an identity a part of what all may.
-func TestMessagesThatDoNotEnd(t *testing.T) {
-	w := newBudgetTest(t, Limits{Workload: 16, Messages: 1000, MessagesPerKnown: 100, MessagesPerCredential: 300, MessagesInAll: 5000})
-	good, other := w.open(Holder{Credential: "good"}, "good"), w.open(Holder{Identity: "other", Credential: "other"}, "other")
-	good.Hold(90)
-	other.Hold(90)
-	one, two := w.open(Holder{Credential: "bad"}, "a"), w.open(Holder{Credential: "bad"}, "b")
-	one.Hold(160)
-	if two.Hold(140); one.ended != nil || two.ended != nil {
-		t.Fatal("they end before they have too much")
-	}
-	if two.Hold(1); !errors.Is(one.ended, ErrMessages) || two.ended != nil {
-		t.Fatalf("more than a credential may have: %v, %v", one.ended, two.ended)
-	}
-	one.Hold(1000) // it is about to be closed
-	one.Hold(-500)
-	one.Leave()
-	two.Hold(-141)
-	// Many credentials of one identity.
-	var many []*stream
-	for i := range 20 {
-		s := w.open(Holder{Credential: strconv.Itoa(i)}, "")
-		s.Hold(100 + i)
-		many = append(many, s)
-	}
-	ended, kept := 0, 90
-	for i, s := range many {
-		if s.ended != nil {
-			ended++
-			s.Leave()
-		} else {
-			kept += 100 + i
-		}
-	}
-	if kept > 1000 || ended == 0 || kept < 800 {
-		t.Errorf("%d end, %d bytes are kept", ended, kept)
-	}
-	// Known workloads have more.
-	w.known[address(1)] = struct{}{}
-	w.now = w.now.Add(knownFor)
-	if s := w.open(Holder{Credential: "more"}, ""); true {
-		s.Hold(1000 - kept)
-		if s.Hold(100); s.ended != nil {
-			t.Errorf("a known workload gives nothing: %v", s.ended)
-		}
-	}
-	// Many identities.
-	worst := w.open(Holder{Identity: "worst", Credential: "worst"}, "")
-	worst.Hold(299)
-	for i := range 20 {
-		s := w.open(Holder{Identity: strconv.Itoa(i)}, "")
-		if s.Hold(298); s.ended != nil {
-			t.Fatalf("identity %d ends, and another one has more", i)
-		}
-		if worst.ended != nil {
-			break
-		}
-	}
-	if worst.ended == nil || good.ended != nil || other.ended != nil {
-		t.Errorf("all together have too much: %v, %v, %v", worst.ended, good.ended, other.ended)
-	}
-	good.Hold(-90)
-	good.Leave()
-	if good.Entry.credential.held != 0 || w.held < 0 {
-		t.Errorf("%d, %d bytes are left", good.Entry.credential.held, w.held)
 	}
 }

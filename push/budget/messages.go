@@ -2,12 +2,13 @@ package budget
 
 import "fmt"
 
-// ErrMessages is why a connection ends that has most of what clients have begun to send and not completed. It matches ErrExhausted.
-var ErrMessages = fmt.Errorf("%w: messages that are not complete", ErrExhausted)
+// ErrMessages is why a connection ends that has most of what clients have begun to send and not completed, or a stream that has most of
+// what waits to be handled. It matches ErrExhausted.
+var ErrMessages = fmt.Errorf("%w: messages that are not complete, or wait", ErrExhausted)
 
-// Hold counts bytes of messages that have come on a connection and are not complete, so that they are kept; negative: they are no
-// longer. Where a credential, an identity or all together have more of them than may be, the connection that has most ends, with
-// ErrMessages; it may be this one.
+// Hold counts bytes of messages that are kept because they are not complete (of a connection's ledger), or wait to be handled (of a
+// stream's); negative: they are no longer. Where a credential, an identity or all together have more of them than may be, the entry that has
+// most ends, with ErrMessages; it may be this one.
 func (e *Entry) Hold(bytes int) {
 	if e == nil {
 		return

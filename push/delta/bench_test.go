@@ -90,7 +90,7 @@ func BenchmarkResume(b *testing.B) {
 		}
 		return all
 	}
-	requests := [][]byte{claims(xds.Cluster, held(xds.Cluster)), append(claims(xds.Endpoint, held(xds.Endpoint)), subscription(xds.Endpoint, names...)...)}
+	requests := [][]byte{firstRequest(xds.Cluster, held(xds.Cluster)), append(firstRequest(xds.Endpoint, held(xds.Endpoint)), subscription(xds.Endpoint, names...)...)}
 	b.ReportAllocs()
 	for b.Loop() {
 		if n := join(b, New(Config{Names: shared}, set), requests...); n != 0 {
@@ -128,7 +128,7 @@ func TestResumeAsksForMore(t *testing.T) {
 		held = append(held, [2]string{r.Name, r.Version})
 	}
 	s := New(Config{}, set)
-	m, err := ParseDelta(append(claims(xds.Endpoint, held), subscription(xds.Endpoint, append(names, "absent")...)...))
+	m, err := ParseDelta(append(firstRequest(xds.Endpoint, held), subscription(xds.Endpoint, append(names, "absent")...)...))
 	if err != nil {
 		t.Fatal(err)
 	}

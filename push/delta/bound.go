@@ -280,7 +280,7 @@ func (s *State) unknownIn(r *Request) iter.Seq[string] {
 				}
 			}
 		}
-		if ty.subscribed || r.claims == stack.Sum() {
+		if ty.subscribed || r.initialSum == stack.Sum() {
 			return
 		}
 		most = max(manyClaims, there.Len)

@@ -44,7 +44,7 @@ func (s *State) next(urgent bool) (Reply, bool) {
 func (s *State) replyOf(t xds.Type) (Reply, bool) {
 	for {
 		reply, made := s.compose(t)
-		if !made || !s.cfg.StateOfTheWorld || s.asStateOfTheWorld(&reply) {
+		if !made || !s.cfg.SotW || s.asSotW(&reply) {
 			return reply, made
 		}
 	}
@@ -268,7 +268,7 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 		ty.tidyAll()
 	}
 	reply := Reply{Type: t, URL: s.url(t), Set: c.set, Removed: c.removed, Nonce: nonceText(s.serial), Revision: ty.sentRevision, Due: due}
-	if !s.cfg.StateOfTheWorld {
+	if !s.cfg.SotW {
 		reply.Encoded, reply.Size = xds.Pack(c.set)
 		reply.Size += overhead(&reply)
 	}

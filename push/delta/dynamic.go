@@ -190,7 +190,7 @@ func (s *State) absentDynamic(t xds.Type, o override, holds bool) verb {
 	switch {
 	case holds && !o.force && s.dynamicOf(t).refusedNewest():
 		return hold
-	case holds, o.force && !s.cfg.StateOfTheWorld:
+	case holds, o.force && !s.cfg.SotW:
 		return remove
 	}
 	return hold

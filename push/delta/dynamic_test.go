@@ -34,7 +34,7 @@ func only(s manifest.Stack) *xds.Resource {
 
 // dynamicState is a stream whose first dynamic type was asked for by nobody yet.
 func dynamicState(sotw bool) *State {
-	s := New(Config{StateOfTheWorld: sotw, Dynamic: []string{"navarch.io/test", "navarch.io/other"}}, &manifest.Set{Revision: 1})
+	s := New(Config{SotW: sotw, Dynamic: []string{"navarch.io/test", "navarch.io/other"}}, &manifest.Set{Revision: 1})
 	s.Open(Dynamic(0))
 	return s
 }
@@ -42,7 +42,7 @@ func dynamicState(sotw bool) *State {
 // dynamicRequest is a request of the first dynamic type, as agents write it.
 type dynamicRequest struct {
 	subscribe, unsubscribe []string
-	claims                 map[string]string
+	initial                map[string]string
 	nonce                  string
 	failed                 bool
 }
@@ -55,8 +55,8 @@ func (r dynamicRequest) request() Request {
 	if r.unsubscribe != nil {
 		out.Unsubscribe = slices.Values(r.unsubscribe)
 	}
-	if r.claims != nil {
-		out.Initial = maps.All(r.claims)
+	if r.initial != nil {
+		out.Initial = maps.All(r.initial)
 	}
 	return out
 }
@@ -118,8 +118,8 @@ func follow(t *testing.T, steps []dynamicStep, labels map[string]string, other m
 func TestDynamicTypeProtocol(t *testing.T) {
 	a1, a2, b1 := one(t, "A", "1"), one(t, "A", "2"), one(t, "B", "1")
 	first := func(names ...string) *dynamicRequest { return &dynamicRequest{subscribe: names} }
-	claims := func(v map[string]string, names ...string) *dynamicRequest {
-		return &dynamicRequest{subscribe: names, claims: v}
+	resumes := func(v map[string]string, names ...string) *dynamicRequest {
+		return &dynamicRequest{subscribe: names, initial: v}
 	}
 	v1 := only(a1).Version
 	labels := map[string]string{v1: "1", only(a2).Version: "2"}
@@ -129,11 +129,11 @@ func TestDynamicTypeProtocol(t *testing.T) {
 		"another name":            {{put: a1}, {ask: first("B"), want: "-B"}, {put: a2}, {put: b1, want: "B1"}},
 		"nothing, wildcard":       {{ask: first()}, {put: a1, want: "A1"}},
 		"nothing, by name":        {{ask: first("A"), want: "-A"}, {put: a1, want: "A1"}, {take: true, want: "-A"}, {put: a1, want: "A1"}},
-		"held":                    {{put: a1}, {ask: claims(map[string]string{"A": v1}, "A")}, {put: a2, want: "A2"}},
-		"held, wildcard":          {{put: a1}, {ask: claims(map[string]string{"A": v1})}, {put: a2, want: "A2"}},
-		"held another version":    {{put: a2}, {ask: claims(map[string]string{"A": v1}, "A"), want: "A2"}},
-		"held what is gone":       {{ask: claims(map[string]string{"A": v1}), want: "-A"}, {put: a1, want: "A1"}},
-		"held another name":       {{put: b1}, {ask: claims(map[string]string{"A": v1}), want: "B1 -A"}},
+		"held":                    {{put: a1}, {ask: resumes(map[string]string{"A": v1}, "A")}, {put: a2, want: "A2"}},
+		"held, wildcard":          {{put: a1}, {ask: resumes(map[string]string{"A": v1})}, {put: a2, want: "A2"}},
+		"held another version":    {{put: a2}, {ask: resumes(map[string]string{"A": v1}, "A"), want: "A2"}},
+		"held what is gone":       {{ask: resumes(map[string]string{"A": v1}), want: "-A"}, {put: a1, want: "A1"}},
+		"held another name":       {{put: b1}, {ask: resumes(map[string]string{"A": v1}), want: "B1 -A"}},
 		"renamed":                 {{put: a1}, {ask: first(), want: "A1"}, {put: b1, want: "B1 -A"}},
 		"asked again":             {{put: a1}, {ask: first("A"), want: "A1"}, {ask: first("A"), want: "A1"}, {ask: &dynamicRequest{}}},
 		"no longer wanted":        {{put: a1}, {ask: first("A"), want: "A1"}, {ask: &dynamicRequest{unsubscribe: []string{"A"}}}, {put: a2}},
@@ -194,7 +194,7 @@ func TestDynamicNamesAreBounded(t *testing.T) {
 	}
 	for _, subscribe := range [][]string{names, nil} {
 		s := dynamicState(false)
-		s.Request(dynamicRequest{subscribe: subscribe, claims: many}.request(), nil)
+		s.Request(dynamicRequest{subscribe: subscribe, initial: many}.request(), nil)
 		if names, awaited := keeps(s); names > maxDynamicNames || awaited > maxDynamicNames {
 			t.Errorf("first request: %d names, %d to be answered", names, awaited)
 		}
@@ -206,7 +206,7 @@ func TestLongDynamicNames(t *testing.T) {
 	long := strings.Repeat("n", maxDynamicName+1)
 	for _, sotw := range []bool{false, true} {
 		s := dynamicState(sotw)
-		s.Request(dynamicRequest{subscribe: []string{long, "short"}, claims: map[string]string{long: long}}.request(), nil)
+		s.Request(dynamicRequest{subscribe: []string{long, "short"}, initial: map[string]string{long: long}}.request(), nil)
 		s.Request(dynamicRequest{subscribe: []string{long + "2", "short"}}.request(), nil)
 		d := s.dynamic[0]
 		if !slices.Equal(d.names.All(), []string{"short"}) || slices.ContainsFunc(slices.Collect(maps.Keys(d.overrides)), func(n string) bool { return n != "short" }) {
@@ -217,7 +217,7 @@ func TestLongDynamicNames(t *testing.T) {
 
 // On a stream of state of the world there is an answer where there is a resource, and none where there is not; a removal is an empty
 // response, where something was sent.
-func TestDynamicTypeOnStateOfTheWorldStream(t *testing.T) {
+func TestDynamicTypeOnSotWStream(t *testing.T) {
 	a1, a2 := one(t, "A", "1"), one(t, "A", "2")
 	for _, names := range [][]string{nil, {"A"}} {
 		s := dynamicState(true)

@@ -68,7 +68,7 @@ func (p *proxy) fail(format string, args ...any) {
 
 // connect opens a stream, the first or a later one: all types in the order of first use, with what was recorded.
 func (p *proxy) connect(set *manifest.Set) {
-	p.state = New(Config{StateOfTheWorld: p.sotw, Credit: 600}, set)
+	p.state = New(Config{SotW: p.sotw, Credit: 600}, set)
 	p.down, p.up, p.held = nil, nil, nil
 	was := p.opened
 	p.first = [xds.NumTypes]bool{true, true, true, true, true}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -13,43 +12,27 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// maxRecent is how many lists are found without being sorted, and maxRecentBytes about how much memory they hold.
-const (
-	maxRecent      = 256
-	maxRecentBytes = 32 << 20
-)
+// maxRecent is how many lists are found without being sorted.
+const maxRecent = 256
 
-// Names interns subscriptions, so that proxies with equal ones share them. A list that another proxy has sent of late is
-// found by the sum of its names: nothing is copied and nothing sorted. Safe for concurrent use; the zero Names is ready.
+// Names interns subscriptions, so that proxies with equal ones share them. A list that another proxy has sent of late, and that a stream
+// still keeps, is found by the sum of its names: nothing is copied and nothing sorted. Lists themselves are held by streams alone: of one
+// that asks for far more than may be kept (bound.go) nothing stays when its request is done, and nothing at all when it ends (issue 12,
+// "Done when"). Safe for concurrent use; the zero Names is ready.
 type Names struct {
 	table  intern.Table[string]
 	once   sync.Once
-	recent *lru.Cache[manifest.NameSum, intern.List[string]]
-	bytes  atomic.Int64 // of recent
+	recent *lru.Cache[manifest.NameSum, intern.Weak[string]]
 }
 
 // found is the list of a sum, where it is one of late.
 func (n *Names) found(sum manifest.NameSum) (intern.List[string], bool) {
 	n.once.Do(func() {
-		n.recent, _ = lru.NewWithEvict(maxRecent, func(sum manifest.NameSum, _ intern.List[string]) { n.bytes.Add(-sizeOf(sum)) }) // an error for sizes below 1
+		n.recent, _ = lru.New[manifest.NameSum, intern.Weak[string]](maxRecent) // an error for sizes below 1
 	})
-	return n.recent.Get(sum)
+	weak, _ := n.recent.Get(sum) // the zero one is gone
+	return weak.List()
 }
-
-// remember has a list found by its sum.
-func (n *Names) remember(sum manifest.NameSum, list intern.List[string]) {
-	if _, there, _ := n.recent.PeekOrAdd(sum, list); there {
-		return
-	}
-	for n.bytes.Add(sizeOf(sum)); n.bytes.Load() > maxRecentBytes; {
-		if _, _, ok := n.recent.RemoveOldest(); !ok {
-			return
-		}
-	}
-}
-
-// sizeOf is about what a list holds, in bytes.
-func sizeOf(sum manifest.NameSum) int64 { return int64(sum.Bytes + 16*sum.Len) }
 
 // sorted interns a list that is sorted and has no name twice.
 func (n *Names) sorted(names ...string) intern.List[string] { return n.table.List(names...) }
@@ -68,7 +51,7 @@ func (n *Names) of(requested iter.Seq[string], asked manifest.NameSum) (intern.L
 	if len(listed) < asked.Len { // a name twice
 		return names, sumOf(listed)
 	}
-	n.remember(asked, names)
+	n.recent.Add(asked, names.Weak())
 	return names, asked
 }
 

@@ -6,39 +6,12 @@ import (
 	"iter"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"navarch.io/navarch/store/protowalk"
 )
 
 // A message comes in the pieces that the transport read. It is not put together: only a field that lies across pieces is
 // copied.
-
-// next takes one field off b. value is set, and not nil, for length-delimited ones; n is the length of the field, or
-// negative: protowire's code.
-func next(b []byte) (number protowire.Number, value []byte, n int) {
-	if len(b) > 2 && b[0] > 7 && b[0] < 0x80 && b[0]&7 == byte(protowire.BytesType) { // as almost all are: a short tag, less than 16 KB
-		size, from := int(b[1]), 2
-		if size >= 0x80 {
-			size, from = size&0x7f|int(b[2])<<7, 3
-		}
-		if size < 1<<14 && from+size <= len(b) {
-			return protowire.Number(b[0] >> 3), b[from : from+size : from+size], from + size
-		}
-	}
-	number, kind, tag := protowire.ConsumeTag(b)
-	if tag < 0 {
-		return 0, nil, tag
-	}
-	if kind == protowire.BytesType {
-		value, n := protowire.ConsumeBytes(b[tag:])
-		if n < 0 {
-			return 0, nil, n
-		}
-		return number, value[:len(value):len(value)], tag + n
-	}
-	if n = protowire.ConsumeFieldValue(number, kind, b[tag:]); n < 0 {
-		return 0, nil, n
-	}
-	return number, nil, tag + n
-}
 
 func notProtobuf(what string, code int) error {
 	return fmt.Errorf("%s is not protobuf: %w", what, protowire.ParseError(code))
@@ -57,15 +30,15 @@ func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error)
 	for len(pieces) > 0 {
 		b, rest := pieces[0], pieces[0]
 		for len(rest) > 0 {
-			number, value, n := next(rest)
+			f, n := protowalk.Next(rest)
 			if n < 0 && len(pieces) > 1 {
 				break // maybe what is missing is in the next piece
 			}
 			if n < 0 {
 				return whole, notProtobuf(what, n)
 			}
-			if value != nil {
-				if err := do(number, value); err != nil {
+			if f.Bytes != nil {
+				if err := do(f.Number, f.Bytes); err != nil {
 					return whole, err
 				}
 			}
@@ -134,11 +107,11 @@ func fields(whole [][]byte, number protowire.Number) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, b := range whole {
 			for len(b) > 0 {
-				num, value, n := next(b)
+				f, n := protowalk.Next(b)
 				if n < 0 {
 					return
 				}
-				if num == number && value != nil && !yield(value) {
+				if f.Number == number && f.Bytes != nil && !yield(f.Bytes) {
 					return
 				}
 				b = b[n:]

@@ -31,8 +31,8 @@ func cut(raw []byte, at ...int) (pieces [][]byte) {
 func digests(m Message) error {
 	again := Request{Subscribe: m.Subscribe, Initial: m.Initial}
 	again.digest()
-	if m.asked != again.asked || m.all != again.all || m.claims != again.claims {
-		return fmt.Errorf("sums %v %v %v, want %v %v %v", m.asked, m.all, m.claims, again.asked, again.all, again.claims)
+	if m.asked != again.asked || m.all != again.all || m.initialSum != again.initialSum {
+		return fmt.Errorf("sums %v %v %v, want %v %v %v", m.asked, m.all, m.initialSum, again.asked, again.all, again.initialSum)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func FuzzPieces(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got.asked != want.asked || got.all != want.all || got.claims != want.claims || !bytes.Equal(got.Node, want.Node) || got.TypeURL != want.TypeURL || got.Nonce != want.Nonce ||
+		if got.asked != want.asked || got.all != want.all || got.initialSum != want.initialSum || !bytes.Equal(got.Node, want.Node) || got.TypeURL != want.TypeURL || got.Nonce != want.Nonce ||
 			!slices.Equal(inOrder(got.Unsubscribe), inOrder(want.Unsubscribe)) {
 			t.Fatalf("%+v, want %+v", got, want)
 		}
@@ -126,7 +126,7 @@ func resuming(set *manifest.Set, names []string) [][]byte {
 	for r := range set.Types[xds.Endpoint].All() {
 		held = append(held, [2]string{r.Name, r.Version})
 	}
-	raw := append(claims(xds.Endpoint, held), subscription(xds.Endpoint, names...)...)
+	raw := append(firstRequest(xds.Endpoint, held), subscription(xds.Endpoint, names...)...)
 	var at []int
 	for i := 16 << 10; i < len(raw); i += 16 << 10 {
 		at = append(at, i)
@@ -141,6 +141,8 @@ func TestResumeAllocates(t *testing.T) {
 	cost := func(n int) (objects, bytes uint64, pieces [][]byte) {
 		set, names := great(n)
 		pieces, shared := resuming(set, names), &Names{}
+		var other *State // another proxy's stream, which keeps the list
+		defer func() { runtime.KeepAlive(other) }()
 		resume := func() {
 			m, err := ParseDelta(slices.Clone(pieces)...)
 			if err != nil {
@@ -150,6 +152,9 @@ func TestResumeAllocates(t *testing.T) {
 			s.Request(m.Request, nil)
 			if ty := &s.types[xds.Endpoint]; !ty.resumed || len(ty.overrides) > 0 {
 				t.Fatalf("resumed %v, %d exceptions", ty.resumed, len(ty.overrides))
+			}
+			if other == nil {
+				other = s
 			}
 		}
 		resume() // the names are interned, the manifest summed up

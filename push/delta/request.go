@@ -23,10 +23,10 @@ type Request struct {
 	Error       string
 
 	// What digest finds; a parser that has all names in its hands does it on the way.
-	digested bool
-	asked    manifest.NameSum // of Subscribe, the wildcard left out
-	all      bool             // the wildcard is among them
-	claims   manifest.Sum     // of Initial
+	digested   bool
+	asked      manifest.NameSum // of Subscribe, the wildcard left out
+	all        bool             // the wildcard is among them
+	initialSum manifest.Sum     // of Initial
 }
 
 // digest sums up what a request lists.
@@ -41,7 +41,7 @@ func (r *Request) digest() {
 		}
 	}
 	for name, version := range pairs(r.Initial) {
-		r.claims.Add(name, version)
+		r.initialSum.Add(name, version)
 	}
 }
 
@@ -91,7 +91,7 @@ func (s *State) Request(r Request, out []Report) []Report {
 	switch {
 	case !ty.subscribed:
 		s.open(r)
-	case s.cfg.StateOfTheWorld:
+	case s.cfg.SotW:
 		s.replaceNames(r.Type, Collect(r.Subscribe))
 	default:
 		s.unsubscribe(r.Type, Collect(r.Unsubscribe))
@@ -105,23 +105,23 @@ func (s *State) Request(r Request, out []Report) []Report {
 func (s *State) open(r Request) {
 	ty := s.typed(r.Type)
 	r.digest()
-	ty.subscribed, ty.all = true, r.all || r.Type.Wildcard() && !(s.cfg.StateOfTheWorld && r.asked.Len > 0) || isDynamic(r.Type) && r.asked.Len == 0
+	ty.subscribed, ty.all = true, r.all || r.Type.Wildcard() && !(s.cfg.SotW && r.asked.Len > 0) || isDynamic(r.Type) && r.asked.Len == 0
 	stack := s.stack(r.Type)
 	names, sum := s.firstNames(&r, stack)
 	ty.summed, ty.sum = names, sum
-	ty.resumed = r.claims.Names.Len > 0
-	if s.cfg.StateOfTheWorld && ty.all && r.Version != "" && r.Version == setVersion(stack.Sorted()) {
+	ty.resumed = r.initialSum.Names.Len > 0
+	if s.cfg.SotW && ty.all && r.Version != "" && r.Version == setVersion(stack.Sorted()) {
 		ty.resumed, ty.acked, ty.sent = true, stack, stack
 		return
 	}
 	switch {
 	case ty.all && !ty.resumed:
 		ty.answer = r.Type.Wildcard()
-		if !s.cfg.StateOfTheWorld {
+		if !s.cfg.SotW {
 			s.subscribe(r.Type, slices.Clone(names.All()))
 		}
 		return
-	case !ty.resumed && !s.cfg.StateOfTheWorld:
+	case !ty.resumed && !s.cfg.SotW:
 		ty.names, ty.fresh = names, names.Len() > 0
 	case ty.all:
 		ty.acked, ty.sent = stack, stack
@@ -187,7 +187,7 @@ func (s *State) exposeUnrecorded() {
 // resumeAll compares what a client says that it holds with all that there is: by their sums first, and name by name only
 // where these differ.
 func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
-	if r.claims == stack.Sum() {
+	if r.initialSum == stack.Sum() {
 		return
 	}
 	s.except(r.Type, stack, r.Initial)
@@ -201,7 +201,7 @@ func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
 
 // resumeNamed compares what a client says that it holds with what it subscribes to.
 func (s *State) resumeNamed(ty *typed, stack manifest.Stack, r Request) {
-	if r.claims.Names == ty.nameSum() && r.claims == stack.Sum() {
+	if r.initialSum.Names == ty.nameSum() && r.initialSum == stack.Sum() {
 		return
 	}
 	s.except(r.Type, stack, r.Initial)
@@ -220,7 +220,7 @@ func sumOf(names []string) (sum manifest.NameSum) {
 	return sum
 }
 
-// except keeps the claims that are not true of the stack.
+// except keeps the initial versions that are not true of the stack.
 func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[string, string]) {
 	ty := s.typed(t)
 	most := max(manyClaims, stack.Len())
@@ -239,7 +239,7 @@ func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[strin
 	}
 }
 
-// matching is the sorted names of the claims that are true of the stack.
+// matching is the sorted names of the initial versions that are true of the stack.
 func matching(stack manifest.Stack, claimed iter.Seq2[string, string]) []string {
 	var names []string
 	for name, version := range pairs(claimed) {

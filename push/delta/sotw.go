@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// asStateOfTheWorld turns a response into its state-of-the-world form: clusters and listeners are sent as the full set of what is asked
+// asSotW turns a response into its state-of-the-world form: clusters and listeners are sent as the full set of what is asked
 // for (by gRPC's clients that is by name), where what is missing is removed; of endpoints and routes only what changed is sent, and nothing can be removed. It says whether
 // there is anything to send; what is not sent counts as accepted.
-func (s *State) asStateOfTheWorld(r *Reply) bool {
+func (s *State) asSotW(r *Reply) bool {
 	ty := s.typed(r.Type)
 	f := &ty.flights[len(ty.flights)-1]
 	r.Removed = nil

@@ -23,8 +23,8 @@ type Config struct {
 	Dynamic []string
 	// Credit is how many unacknowledged bytes stop further responses; 0: the default.
 	Credit int
-	// StateOfTheWorld makes a state-of-the-world stream.
-	StateOfTheWorld bool
+	// SotW makes a state-of-the-world stream.
+	SotW bool
 	// Paid says that what the stream keeps of names of which there is nothing has to be granted (Cost, Grant, Surplus).
 	Paid bool
 	// Names interns subscriptions, so that proxies with equal ones share them; nil: its own.

@@ -78,7 +78,7 @@ func (s *story) step(verb string, args []string) {
 	case "credit":
 		fmt.Sscan(args[0], &s.cfg.Credit)
 	case "sotw":
-		s.cfg.StateOfTheWorld = true
+		s.cfg.SotW = true
 	case "fast":
 		s.set.FastHosts = args
 	case "urgent", "all":

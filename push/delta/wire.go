@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/protowalk"
 )
 
 // Message is a request as it came from the wire. Its strings and bytes are slices of the raw message: they live as long
@@ -28,7 +29,7 @@ const (
 )
 
 // ParseDelta reads a DeltaDiscoveryRequest that came in pieces, without making objects of what it lists, and sums up names
-// and claims on the way. Unknown fields are skipped; a list that is not there (an ACK has none) is nil.
+// and initial versions on the way. Unknown fields are skipped; a list that is not there (an ACK has none) is nil.
 func ParseDelta(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	var lists [deltaError + 1]bool // by field: it is there
@@ -52,7 +53,7 @@ func ParseDelta(raw ...[]byte) (Message, error) {
 		case deltaInitial:
 			key, version, err := entry(value)
 			if err == nil {
-				m.claims.Add(key, version)
+				m.initialSum.Add(key, version)
 			}
 			return err
 		}
@@ -71,7 +72,7 @@ func ParseDelta(raw ...[]byte) (Message, error) {
 	return m, err
 }
 
-// initial iterates over the claims of a message that was walked without error.
+// initial iterates over the initial versions of a message that was walked without error.
 func initial(whole [][]byte) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for value := range fields(whole, deltaInitial) {
@@ -82,8 +83,8 @@ func initial(whole [][]byte) iter.Seq2[string, string] {
 	}
 }
 
-// ParseStateOfTheWorld reads a state-of-the-world DiscoveryRequest that came in pieces.
-func ParseStateOfTheWorld(raw ...[]byte) (Message, error) {
+// ParseSotW reads a state-of-the-world DiscoveryRequest that came in pieces.
+func ParseSotW(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {
 		switch field {
@@ -140,7 +141,8 @@ func entry(value []byte) (key, version string, err error) {
 		return key, version, nil
 	}
 	for len(value) > 0 {
-		number, part, n := next(value)
+		f, n := protowalk.Next(value)
+		number, part := f.Number, f.Bytes
 		switch {
 		case n < 0:
 			return "", "", notProtobuf(what, n)

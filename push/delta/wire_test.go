@@ -82,8 +82,8 @@ func TestParseDelta(t *testing.T) {
 	}
 }
 
-func TestParseStateOfTheWorld(t *testing.T) {
-	m, err := ParseStateOfTheWorld(marshal(t, &discoveryv3.DiscoveryRequest{VersionInfo: "v", Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Route.URL(),
+func TestParseSotW(t *testing.T) {
+	m, err := ParseSotW(marshal(t, &discoveryv3.DiscoveryRequest{VersionInfo: "v", Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Route.URL(),
 		ResourceNames: []string{"r"}, ResponseNonce: "3", ErrorDetail: &status.Status{Message: "why"}}))
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func FuzzParseDelta(f *testing.F) {
 			t.Fatal(err)
 		}
 		New(Config{}, &manifest.Set{}).Request(m.Request, nil)
-		_, _ = ParseStateOfTheWorld(raw)
+		_, _ = ParseSotW(raw)
 	})
 }
 
@@ -138,7 +138,7 @@ func FuzzState(f *testing.F) {
 // hostile sends what no Envoy sends.
 func hostile(t *testing.T, rnd func(int) int, steps int) {
 	e := newEditor(rnd, false)
-	s := New(Config{StateOfTheWorld: rnd(2) == 0, Credit: 600, Dynamic: []string{"navarch.io/a", "navarch.io/b"}}, e.edit())
+	s := New(Config{SotW: rnd(2) == 0, Credit: 600, Dynamic: []string{"navarch.io/a", "navarch.io/b"}}, e.edit())
 	pool := []manifest.Stack{{}, one(t, "Ka", "1"), one(t, "Ka", "2"), one(t, "Kb", "1")}
 	names := []string{"Ka", "Kb", "*", "", "nobody", "r-a"}
 	some := func() []string { return names[rnd(len(names)):] }
@@ -177,8 +177,8 @@ func hostile(t *testing.T, rnd func(int) int, steps int) {
 	}
 }
 
-// claims is an encoded first request that claims to hold names.
-func claims(t xds.Type, held [][2]string) []byte {
+// firstRequest is an encoded first request that claims to hold names.
+func firstRequest(t xds.Type, held [][2]string) []byte {
 	raw := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), t.URL())
 	for _, kv := range held {
 		entry := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), kv[0])
@@ -208,7 +208,7 @@ func TestForgedClaims(t *testing.T) {
 		"twice":   {{a.Name, a.Version}, {a.Name, a.Version}},
 		"foreign": {{a.Name, a.Version}, {"nobody", "x"}},
 	} {
-		s := resume(t, set, claims(xds.Cluster, held))
+		s := resume(t, set, firstRequest(xds.Cluster, held))
 		if reply, ok := s.Next(); !ok || len(reply.Set) != 1 || reply.Set[0] != b {
 			t.Errorf("%s: %+v", name, reply)
 		}
@@ -226,7 +226,7 @@ func TestResumeBuildsNoMaps(t *testing.T) {
 		}
 		set := &manifest.Set{}
 		set.Types[xds.Cluster][manifest.Scope] = manifest.Of(all...)
-		raw := claims(xds.Cluster, held)
+		raw := firstRequest(xds.Cluster, held)
 		return testing.AllocsPerRun(20, func() {
 			if _, ok := resume(t, set, raw).Next(); ok {
 				t.Fatal("something was sent")

@@ -15,6 +15,14 @@
 // The planner marks the streams whose views differ (Stream.Mark). The loop takes all marks at once, and grants turns while the budget lasts.
 // A worker sends what differs (Sent counts its bytes); ACKs call Acked; both make room for others.
 //
+// # The concurrency window
+//
+// A control loop on the load of this machine. It was made for one fault: a namespace whose routes are edited without end holds up the
+// endpoints of all others, because every step of an endpoint's way waits for a processor behind the streams that configuration is written
+// to. Its figure is the scenario `neighbour` of the load harness: the p99 by which another namespace's endpoint is delayed. navarchd runs without
+// it where NAVARCH_EXPERIMENT_OFF has `window`; `make experiment LOOP=window` plays the scenario with and without, in turns, and prints the
+// medians of both. It stays as long as it gains a tenth of that.
+//
 // # Invariants, held by tests
 //
 // A stream that is marked gets a turn, whatever others do: a lane that is passed over four times is next, a stream that has not acknowledged

@@ -11,6 +11,8 @@ type Budget struct {
 	Bytes   int           // sent and not acknowledged by streams that are not slow; 256 MiB
 	Slow    time.Duration // a stream whose ACK has not come for longer no longer counts against Bytes; 1 s
 	Rollout int           // streams that a plan of configuration goes to first, see rollout; 8
+	// WindowOff: configuration is written to as many streams at once while endpoints change as else: to measure what the window is worth.
+	WindowOff bool
 }
 
 // patience is how many grants others may have while a lane waits.
@@ -131,7 +133,7 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	if b.Rollout <= 0 {
 		b.Rollout = 8
 	}
-	q := &Queue[S]{budget: b, streams: map[S]*entry[S]{}, charged: list.New(), window: concurrencyWindow[S]{size: firstWindow, slots: slots[S]{kind: windowSlot}},
+	q := &Queue[S]{budget: b, streams: map[S]*entry[S]{}, charged: list.New(), window: concurrencyWindow[S]{off: b.WindowOff, size: firstWindow, slots: slots[S]{kind: windowSlot}},
 		rollout: rollout[S]{most: b.Rollout, least: b.Rollout, window: b.Rollout, slots: slots[S]{kind: rolloutSlot}}}
 	for i := range q.lanes {
 		for class := range q.lanes[i].named {

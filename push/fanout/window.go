@@ -10,6 +10,7 @@ import "time"
 // many streams as the budget has. What is on its way for longer than longWay waits for the client, not for this process.
 // Where even the smallest window is too wide, since clients are as quick as this process is busy, bytes are paced.
 type concurrencyWindow[S comparable] struct {
+	off   bool // it never closes: to measure what it is worth
 	size  int
 	rest  time.Time // until when nobody has a turn; zero: somebody may
 	last  time.Time // when endpoints were marked last
@@ -34,7 +35,7 @@ const leastRate = 64 << 20
 const longCalm = 10 * time.Second
 
 // on says whether endpoints are changing.
-func (b *concurrencyWindow[S]) on(now time.Time) bool { return now.Sub(b.last) <= longCalm }
+func (b *concurrencyWindow[S]) on(now time.Time) bool { return !b.off && now.Sub(b.last) <= longCalm }
 
 // open says whether another stream may have a turn in the config lane, where so many are taking one.
 func (b *concurrencyWindow[S]) open(now time.Time) bool {

@@ -38,6 +38,12 @@ func TestConcurrencyWindow(t *testing.T) {
 		}
 	}
 
+	off := all
+	off.WindowOff = true
+	if n := len(strings.Fields(strings.ReplaceAll(script(off, joins.String()+"e:e p:21"+marks.String()), "e", ""))); n != streams {
+		t.Errorf("a window that is off: %d at once, want %d", n, streams)
+	}
+
 	begun := joins.String() + "e:e"
 	for i := range 33 {
 		begun += fmt.Sprintf(" c:%d", i)

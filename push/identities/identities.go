@@ -1,5 +1,5 @@
 // Package identities is what the configuration says of the identities that callers prove: which workloads they have, which are machines,
-// and under which other trust domains they may name themselves.
+// which are denied, and under which other trust domains they may name themselves.
 //
 // Owns: nothing.  Reads: the newest snapshot.  Never: decides what an identity may do.
 package identities

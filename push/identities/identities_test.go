@@ -1,14 +1,20 @@
 package identities
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/protobuf/proto"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	securityv1 "istio.io/api/security/v1beta1"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -84,4 +90,68 @@ func TestAliases(t *testing.T) {
 	if got := Aliases(func() *mirror.Snapshot { return nil })(); got != nil {
 		t.Errorf("without a snapshot: %v", got)
 	}
+}
+
+// Who is denied is what the one policy of the keyring's says, no other; whoever follows is told of each change of it, and of no other.
+func TestDenied(t *testing.T) {
+	policy := func(namespace, name string, ids ...string) model.Record {
+		raw, err := proto.Marshal(&securityv1.AuthorizationPolicy{Rules: []*securityv1.Rule{{From: []*securityv1.Rule_From{{Source: &securityv1.Source{Principals: ids}}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := model.New(model.Key{Kind: model.KindAuthorizationPolicy, Namespace: namespace, Name: name}, 1, &model.PolicySpec{Istio: raw})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	id := func(account string) spiffeid.ID {
+		return spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/" + account)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var now atomic.Pointer[mirror.Snapshot]
+		d := NewDenied(now.Load)
+		changes := loop.NewBox(mirror.Merge)
+		told := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- d.Follow(ctx, changes, func() { told++ }) }()
+		for i, step := range []struct {
+			record model.Record
+			denied string
+			told   int
+		}{
+			{policy("shop", model.DeniedName, "cluster.local/ns/shop/sa/web"), "", 0},
+			{policy("istio-system", "other", "cluster.local/ns/shop/sa/web"), "", 0},
+			{policy("istio-system", model.DeniedName, "cluster.local/ns/shop/sa/web"), "web", 1},
+			{policy("shop", "another"), "web", 1},
+			{policy("istio-system", model.DeniedName, "cluster.local/ns/shop/sa/db", "elsewhere/ns/shop/sa/web"), "db", 2},
+			{nil, "", 3},
+		} {
+			s := now.Load()
+			if s == nil {
+				s = mirror.Empty()
+			}
+			if step.record != nil {
+				s = s.Apply(int64(i+1), []model.Record{step.record}, nil).New
+			} else {
+				s = s.Apply(int64(i+1), nil, []model.Key{{Kind: model.KindAuthorizationPolicy, Namespace: "istio-system", Name: model.DeniedName}}).New
+			}
+			now.Store(s)
+			changes.Put(mirror.Change{})
+			synctest.Wait()
+			for _, account := range []string{"web", "db"} {
+				if d.Has(id(account)) != (account == step.denied) {
+					t.Errorf("step %d: %s is denied: %t", i, account, d.Has(id(account)))
+				}
+			}
+			if told != step.told {
+				t.Errorf("step %d: told %d times", i, told)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -112,7 +112,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if err := errors.Join(p.Mirror.Ready(), p.Fleet.Above()); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	if err := p.Scopes.settle(c, &node); err != nil {
+	if err := p.Scopes.accept(c, &node); err != nil {
 		return nil, err
 	}
 	if err := p.Fleet.Admit(ctx, c, node); err != nil {

@@ -33,12 +33,12 @@ type Scopes struct {
 	at       time.Time       // when they were found
 }
 
-// settle has a node name what is known. A network that the configuration has no endpoint of, and another DNS domain than that of
+// accept has a node name what is known. A network that the configuration has no endpoint of, and another DNS domain than that of
 // the services, are as if they had not been named. A cluster that is not known waits: the error is a gRPC status that names it,
 // and the client tries again. One is known if it is the config cluster, if the configuration has a service or an endpoint of it, or if
 // its keys verified the proxy's token. The cluster of the token, and of that which a certificate follows from, must be the node's; a
 // certificate of an older version or of another CA names none: the clusters of one mesh trust each other's identities, as in Istio.
-func (s *Scopes) settle(c serve.Client, node *view.Node) error {
+func (s *Scopes) accept(c serve.Client, node *view.Node) error {
 	cluster := cmp.Or(node.Cluster, s.Cluster)
 	switch {
 	case c.Cluster != "" && cluster != c.Cluster:

@@ -68,7 +68,7 @@ func TestInventedNamesMakeNoScopes(t *testing.T) {
 	found := map[planned]bool{}
 	add := func(n view.Node) {
 		n.Namespace = "shop"
-		if err := s.settle(serve.Client{}, &n); err != nil {
+		if err := s.accept(serve.Client{}, &n); err != nil {
 			t.Fatal(err)
 		}
 		found[planned{view.Of(snapshot, n).Scope, n.Network}] = true
@@ -116,7 +116,7 @@ func TestClusters(t *testing.T) {
 		{says: "", token: "west", code: codes.PermissionDenied, names: `"west"`},
 	} {
 		n := view.Node{Cluster: c.says, Domain: "svc.cluster.local"}
-		err := s.settle(serve.Client{Cluster: c.token}, &n)
+		err := s.accept(serve.Client{Cluster: c.token}, &n)
 		if status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.names) {
 			t.Errorf("it says %q, its token is of %q: %v", c.says, c.token, err)
 		}

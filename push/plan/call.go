@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// call runs f in the loop's goroutine. Where f panics, that is the error, and the planner is made anew.
+// call runs f in the loop's goroutine. Where f panics, that is the error, and the planner is made again.
 func (l *Loop) call(ctx context.Context, f func()) error {
 	return l.run(ctx, func() (err error) {
 		if err = l.guarded(f); err != nil {
@@ -20,7 +20,7 @@ func (l *Loop) call(ctx context.Context, f func()) error {
 }
 
 // callFor is call for what a client of an identity brings about. Where f panics, what the identity brings about is errFaulty for
-// searchEvery: each planner that is made anew is work for all proxies.
+// searchEvery: each planner that is made again is work for all proxies.
 func (l *Loop) callFor(ctx context.Context, who view.Identity, f func()) error {
 	return l.run(ctx, func() error {
 		now := time.Now()

@@ -74,8 +74,8 @@ func digest(s *scope) string {
 	return strings.Join(out, "\n")
 }
 
-// A scope that is born of a sibling has decided, in the middle of any history, what one that is planned from nothing has;
-// and bearing leaves the sibling as it was.
+// A scope that is cloned from a template has decided, in the middle of any history, what one that is planned from nothing has;
+// and cloning leaves the template as it was.
 func TestClonedScopeEqualsPlanned(t *testing.T) {
 	seeds := 8
 	if testing.Short() {
@@ -85,26 +85,26 @@ func TestClonedScopeEqualsPlanned(t *testing.T) {
 	for run := range runs {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {
 			t.Parallel()
-			births := 0
+			clones := 0
 			for seed := run; seed < seeds; seed += runs {
 				d := newRandomRun(t, 5000+uint64(seed), &affects).withApps()
 				for i := range 60 {
 					d.step(i)
 					d.drain()
 					for _, s := range d.planner.scopes {
-						births += templateOf(t, d.planner, s, fmt.Sprintf("seed %d step %d", seed, i))
+						clones += templateOf(t, d.planner, s, fmt.Sprintf("seed %d step %d", seed, i))
 					}
 				}
 			}
-			if births < seeds/runs*20 {
-				t.Errorf("%d births only", births)
+			if clones < seeds/runs*20 {
+				t.Errorf("%d clones only", clones)
 			}
 		})
 	}
 }
 
-// templateOf has a scope bear all siblings that it may, and returns how many.
-func templateOf(t *testing.T, p *Planner, s *scope, at string) (births int) {
+// templateOf clones a scope for all namespaces for which it may be, and returns how many.
+func templateOf(t *testing.T, p *Planner, s *scope, at string) (clones int) {
 	t.Helper()
 	before := digest(s)
 	for _, namespace := range []string{"a", "b", "c", "istio-system"} {
@@ -116,21 +116,21 @@ func templateOf(t *testing.T, p *Planner, s *scope, at string) (births int) {
 		if between.everything {
 			continue
 		}
-		births++
+		clones++
 		cloned := s.clone(p.input, key, between)
 		if diff := cmp.Diff(digest(newScope(p.input, key)), digest(cloned)); diff != "" {
-			t.Fatalf("%s: %v born of %s: (- from nothing, + born)\n%s", at, key, s.key.Namespace, diff)
+			t.Fatalf("%s: %v cloned from %s: (- from nothing, + cloned)\n%s", at, key, s.key.Namespace, diff)
 		}
 	}
-	if births > 0 {
+	if clones > 0 {
 		if diff := cmp.Diff(before, digest(s)); diff != "" {
-			t.Fatalf("%s: bearing changed %v:\n%s", at, s.key, diff)
+			t.Fatalf("%s: cloning changed %v:\n%s", at, s.key, diff)
 		}
 	}
-	return births
+	return clones
 }
 
-// Every way in which a namespace decides: one scope is born of the other, either way round.
+// Every way in which a namespace decides: one scope is cloned from the other, either way round.
 func TestNamespaceDecides(t *testing.T) {
 	web := svc(t, "a/web", "10.96.0.1", "http:80:HTTP", "raw:9000:TCP", "tls:443:TLS")
 	host := "web.a.svc.cluster.local"
@@ -159,7 +159,7 @@ func TestNamespaceDecides(t *testing.T) {
 			of := p.Join(node(pair[0], "x"))
 			cloned := p.Join(node(pair[1], "x"))
 			if diff := cmp.Diff(digest(newScope(p.input, cloned.View().Scope)), digest(cloned.planned.Load().scope)); diff != "" {
-				t.Errorf("%s: %s born of %s: (- from nothing, + born)\n%s", name, pair[1], pair[0], diff)
+				t.Errorf("%s: %s cloned from %s: (- from nothing, + cloned)\n%s", name, pair[1], pair[0], diff)
 			}
 			p.Leave(of)
 			p.Leave(cloned)
@@ -202,7 +202,7 @@ func TestFurtherScopeIsSmall(t *testing.T) {
 			ns, name := fmt.Sprintf("ns%d", i/10), fmt.Sprintf("s%d", i)
 			host := fmt.Sprintf("%s.%s.svc.cluster.local", name, ns)
 			p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{vsOf(t, ns+"/"+name, host, "s1.ns0.svc.cluster.local", "")}, nil))
-			p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{flip(t, ns, name, 3)}, nil), false)
+			p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{readyEndpoints(t, ns, name, 3)}, nil), false)
 		}
 		each("after many edits,", 180<<10)
 		runtime.KeepAlive(p)

@@ -42,7 +42,7 @@ func compare(have, want *manifest.Set) (out []string) {
 	for t := range xds.NumTypes {
 		for _, d := range manifest.Diff(have.Types[t], want.Types[t]) {
 			if t == xds.Secret && want.Types[t].Pending(d.Name) {
-				continue // it is being opened anew, and the last good one stands
+				continue // it is being opened again, and the last good one stands
 			}
 			if d.Old == nil || d.New == nil || d.Old.Version != d.New.Version {
 				out = append(out, t.Noun()+" "+d.Name)

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The endpoints of a namespace that change more often than loudRate a second, loudBurst aside, wait like configuration: what
+// The endpoints of a namespace that change more often than noisyRate a second, noisyBurst aside, wait like configuration: what
 // changes without end for everybody is most of what is sent, and endpoints of other namespaces would wait behind it.
 const (
 	noisyRate  = 50
@@ -34,7 +34,9 @@ func (l *Loop) pathOf(e mirror.Edit, now time.Time) Path {
 // noisy counts edits of endpoints by namespace. It has no clock: the caller says what time it is.
 type noisy struct{ spaces map[string]*bucket }
 
-// bucket is how many edits a namespace may still make; below 0 it is a noisy neighbour, until it has been quiet for a while.
+// bucket is how many edits a namespace may still make; below 0 it is a noisy neighbour, until it has been quiet for a while. It is not a
+// rate.Limiter of golang.org/x/time: that forgets what it refuses, so a namespace that never stops would still have noisyRate edits a second on
+// the fast path; here what is refused counts too, up to noisyBurst.
 type bucket struct {
 	left float64
 	at   time.Time

@@ -20,41 +20,41 @@ func TestNoisyNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(time.Second)
-		flip := func(slice, network string, i int) {
+		edit := func(slice, network string, i int) {
 			src.put(eps(t, slice, "{name: http, number: 8080}", fmt.Sprintf("10.%s.%d.1", network, i%200)))
 			synctest.Wait()
 		}
-		loud := 0
-		for ; loud <= 2*noisyBurst; loud++ {
-			flip("shop/web-1", "1", loud)
+		noisy := 0
+		for ; noisy <= 2*noisyBurst; noisy++ {
+			edit("shop/web-1", "1", noisy)
 			pass(time.Millisecond)
 		}
 		pass(10 * time.Millisecond)
 		m.reset()
-		flip("shop/web-1", "1", loud+1)
+		edit("shop/web-1", "1", noisy+1)
 		if got := m.get(); len(got.at) != 0 {
-			t.Errorf("endpoints of a loud namespace went at once: %v", got)
+			t.Errorf("endpoints of a noisy namespace went at once: %v", got)
 		}
-		flip("pay/bank-1", "2", 7)
+		edit("pay/bank-1", "2", 7)
 		bank := "bank.pay.svc.cluster.local"
 		if got := m.get(); !slices.Equal(got.paths, []Path{Fast}) || !slices.Equal(p.Set().FastHosts, []string{bank}) {
-			t.Errorf("another's endpoints: %v, flipped %v", got, p.Set().FastHosts)
+			t.Errorf("another's endpoints: %v, by the fast path %v", got, p.Set().FastHosts)
 		}
 		if got := addresses(t, p.Set(), "outbound|80||"+bank); got != "10.2.7.1:8080" {
 			t.Errorf("another's endpoints: %s", got)
 		}
 		pass(time.Second)
 		if got := m.get(); !slices.Equal(got.paths, []Path{Fast, Slow}) {
-			t.Errorf("endpoints of a loud namespace, later: %v", got)
+			t.Errorf("endpoints of a noisy namespace, later: %v", got)
 		}
-		if got, want := addresses(t, p.Set(), "outbound|80||"+web), fmt.Sprintf("10.1.%d.1:8080", (loud+1)%200); got != want {
-			t.Errorf("endpoints of a loud namespace: %s, want %s", got, want)
+		if got, want := addresses(t, p.Set(), "outbound|80||"+web), fmt.Sprintf("10.1.%d.1:8080", (noisy+1)%200); got != want {
+			t.Errorf("endpoints of a noisy namespace: %s, want %s", got, want)
 		}
 		pass(2 * time.Second)
 		m.reset()
-		flip("shop/web-1", "1", 3)
+		edit("shop/web-1", "1", 3)
 		if got := m.get(); !slices.Equal(got.paths, []Path{Fast}) || !slices.Equal(p.Set().FastHosts, []string{bank, web}) {
-			t.Errorf("when it is quiet again: %v, flipped %v", got, p.Set().FastHosts)
+			t.Errorf("when it is quiet again: %v, by the fast path %v", got, p.Set().FastHosts)
 		}
 	})
 }
@@ -77,7 +77,7 @@ func TestNoisyForgets(t *testing.T) {
 	}
 }
 
-// Of flipped hosts the newest are remembered, each once; what was handed out stays as it was.
+// Of the hosts of the fast path the newest are remembered, each once; what was handed out stays as it was.
 func TestFastHosts(t *testing.T) {
 	var f fastHosts
 	for i := range maxFastHosts + 2 {

@@ -25,11 +25,13 @@ func TestPlansAreNumbered(t *testing.T) {
 		{"a route", func() { edit(vsOf(t, "ns0/s3", "s3.ns0.svc.cluster.local", "s4.ns0.svc.cluster.local", "")) }, true},
 		{"the same again", func() { edit(vsOf(t, "ns0/s3", "s3.ns0.svc.cluster.local", "s4.ns0.svc.cluster.local", "")) }, false},
 		{"an endpoint", func() {
-			p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{flip(t, "ns0", "s3", 3)}, nil), false)
+			p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{readyEndpoints(t, "ns0", "s3", 3)}, nil), false)
 		}, false},
-		{"an endpoint, as configuration", func() { edit(flip(t, "ns0", "s3", 2)) }, false},
+		{"an endpoint, as configuration", func() { edit(readyEndpoints(t, "ns0", "s3", 2)) }, false},
 		{"a rule of another namespace", func() { edit(rec(t, model.KindDestinationRule, "ns0/own", dest+"x}]\nexportTo: ['.']")) }, false},
-		{"a cluster, and an endpoint", func() { edit(rec(t, model.KindDestinationRule, "ns0/s3", dest+"v9}]"), flip(t, "ns0", "s3", 4)) }, true},
+		{"a cluster, and an endpoint", func() {
+			edit(rec(t, model.KindDestinationRule, "ns0/s3", dest+"v9}]"), readyEndpoints(t, "ns0", "s3", 4))
+		}, true},
 	} {
 		before := h.Set().Plan
 		if c.step(); (h.Set().Plan > before) != c.newer || h.Set().Plan < before {

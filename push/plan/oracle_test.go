@@ -35,7 +35,7 @@ type randomRun struct {
 	pending Pending
 	last    string
 	guests  []*Handle
-	apps    []*Handle // applications with gRPC's own xDS client: apart, so that what is random does not depend on them
+	apps    []*Handle // applications with gRPC's own xDS client: a list of their own, so that what is random does not depend on them
 }
 
 func newRandomRun(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *randomRun {
@@ -103,7 +103,7 @@ func (d *randomRun) edit() {
 	d.pending.Add(rest)
 }
 
-// drain plans what waits, half of the times apart, with more edits between two scopes.
+// drain plans what waits, half of the times in the background, with more edits between two scopes.
 func (d *randomRun) drain() {
 	for more := d.mesh.one(2); d.pending.Len() > 0; more = false {
 		d.planner.backgroundFrom = 1000 // where they stand
@@ -142,13 +142,13 @@ func (d *randomRun) right(who view.Identity) access.Standing {
 	return access.Standing{Known: true, Allowed: answer.Allowed, Why: answer.Why}
 }
 
-// meanwhile plans the scopes piece by piece, some at a time, and edits in between. What proxies should have stays as it is, endpoints aside.
+// during plans the scopes piece by piece, some at a time, and edits in between. What proxies should have stays as it is, endpoints aside.
 func (d *randomRun) during() {
 	revision, before := d.planner.Revision(), map[*Handle]*manifest.Set{}
 	for _, h := range slices.Concat(d.handles, d.apps) {
 		before[h] = h.Set()
 	}
-	d.last += "apart\n"
+	d.last += "in the background\n"
 	over := func() bool { return d.mesh.one(4) }
 	for more := true; more; more = d.planner.Step(over) {
 		if d.mesh.one(3) {
@@ -174,7 +174,7 @@ func (d *randomRun) open() {
 	}
 }
 
-// visit lets proxies come and go, so that scopes are born of others in the middle of a history, and those end.
+// visit lets proxies come and go, so that scopes are cloned from others in the middle of a history, and those end.
 func (d *randomRun) visit() {
 	if d.mesh.one(2) {
 		n := node(d.mesh.pick("a", "b", "c", "istio-system"), "guest", d.mesh.pick("app=s0", "app=s9"))

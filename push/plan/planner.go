@@ -338,5 +338,5 @@ func (p *Planner) Stats() Stats {
 }
 
 // Problems lists what was found while planning, and what the builders left out, each once, by object. The first time it
-// costs as much as building everything anew; later, what has changed since.
+// costs as much as building everything again; later, what has changed since.
 func (p *Planner) Problems() []Problem { return p.reports.answer(p.inquire()) }

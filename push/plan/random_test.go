@@ -10,8 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	securityv1 "istio.io/api/security/v1beta1"
 
-	"navarch.io/navarch/push/view"
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
 
@@ -19,7 +17,7 @@ import (
 type mesh struct {
 	t       testing.TB
 	r       *rand.Rand
-	more    *rand.Rand // of edit's companions; apart, so that what r makes does not depend on them
+	more    *rand.Rand // of edit's companions; a source of its own, so that what r makes does not depend on them
 	clock   int64
 	lives   *rand.Rand // of workload's companion, for the same reason
 	records map[model.Key]model.Record
@@ -365,51 +363,3 @@ func (m *mesh) filter() string {
 // wanted are the Secrets that proxies ask for, some of which no proxy may have.
 var wanted = []string{"kubernetes://cert", "kubernetes://cert-cacert", "kubernetes://a/cert", "kubernetes-gateway://a/cert", "kubernetes-gateway://a/cert-cacert",
 	"kubernetes://b/cert", "kubernetes-gateway://b/cert", "kubernetes-gateway://cert", "kubernetes://none", "default", ""}
-
-// nodes are proxies that differ in everything that a view may look at.
-func nodes() []view.Node {
-	all := []view.Node{
-		node("a", "s0-1", "app=s0", "version=v1", "tier=x"),
-		node("a", "s0-2", "app=s0", "version=v2"),
-		node("a", "s1-1", "app=s1"),
-		node("b", "s0-1", "app=s0", "version=v1"),
-		node("istio-system", "ops", "tier=x"),
-		node("b", "free", "app=s1"),
-	}
-	for i := range all[:4] {
-		all[i].Caps |= xds.CapIdentity
-	}
-	for _, of := range []string{"a", "b", ""} {
-		gateway := node("a", "gw-"+of, "app=gw")
-		if gateway.Kind = view.Router; of != "" {
-			gateway.Verified = view.Identity{Namespace: of, Account: "sa"}
-		}
-		all = append(all, gateway)
-	}
-	for _, one := range []view.Node{all[0], all[6]} { // the like of them in another cluster
-		one.Name, one.Cluster = "west-"+one.Name, west.Cluster()
-		all = append(all, one)
-	}
-	bound := all[6]
-	bound.Name, bound.Pod = "gw-bound", "w0"
-	all = append(all, bound)
-	all[0].Addresses = []string{"10.1.0.1"}
-	all[0].Locality, all[1].Locality, all[2].Locality = "r1/z1", "r2/z1", "r1/z1"
-	all[5].Mode = view.None
-	return all
-}
-
-// apps are applications with gRPC's own xDS client that differ in everything that a view may look at.
-func apps() []view.Node {
-	all := []view.Node{
-		node("a", "app-0", "app=s0", "version=v1", "tier=x", "security.istio.io/tlsMode=istio"),
-		node("b", "app-1", "app=s1"),
-		node("a", "app-2", "app=s0", "version=v2"),
-	}
-	for i := range all {
-		all[i].Kind, all[i].Mode, all[i].Caps = view.Proxyless, view.None, 0
-	}
-	all[0].Caps, all[1].Caps = xds.CapIdentity, xds.CapIdentity
-	all[0].Locality = "r1/z1"
-	return all
-}

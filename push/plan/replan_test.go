@@ -22,7 +22,7 @@ func wave(t testing.TB, n int, to string) (all []model.Record) {
 	return all
 }
 
-// A large change is planned apart, host by host in each scope: endpoints that flip in between go to everybody at once, the
+// A large change is planned in the background, host by host in each scope: endpoints that change in between go to everybody at once, the
 // change comes at the end, and the scopes go on sharing what they have in common.
 func TestFastPathPassesAPlan(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)
@@ -34,24 +34,24 @@ func TestFastPathPassesAPlan(t *testing.T) {
 	c := p.Snapshot().Apply(2, wave(t, 50, "s5"), nil)
 	p.Begin(c)
 	if !p.InBackground() {
-		t.Fatal("fifty VirtualServices for six scopes are not planned apart")
+		t.Fatal("fifty VirtualServices for six scopes are not planned in the background")
 	}
 	now, edits := c.New, 0
 	for more := true; more; more = p.Step(func() bool { return true }) {
 		edits++
 		ready := 1 + edits%3
-		next := now.Apply(now.Revision()+1, []model.Record{flip(t, "ns0", "s3", ready)}, nil)
+		next := now.Apply(now.Revision()+1, []model.Record{readyEndpoints(t, "ns0", "s3", ready)}, nil)
 		now = next.New
 		moved, rest := p.PlanEndpoints(next, false)
 		if len(moved) != 6 || len(rest) != 0 || moved[0].Path != Fast {
-			t.Fatalf("flip %d moved %v, and %v waits", edits, moved, rest)
+			t.Fatalf("edit %d moved %v, and %v waits", edits, moved, rest)
 		}
 		for _, h := range handles {
 			if got := h.Set().Types[xds.Endpoint].Get("outbound|80||s3.ns0.svc.cluster.local"); got == before[h].Types[xds.Endpoint].Get(got.Name) {
-				t.Fatalf("flip %d: the endpoints of %s are as before", edits, h.Node.Namespace)
+				t.Fatalf("edit %d: the endpoints of %s are as before", edits, h.Node.Namespace)
 			}
 			if h.Set().Types[xds.Route] != before[h].Types[xds.Route] || h.Set().Revision != 1 {
-				t.Fatalf("flip %d: %s has routes of a change that is being planned", edits, h.Node.Namespace)
+				t.Fatalf("edit %d: %s has routes of a change that is being planned", edits, h.Node.Namespace)
 			}
 		}
 	}
@@ -96,13 +96,13 @@ func TestFastPathOfHostsThatCome(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)
 	p.backgroundFrom = 300
 	coming := svc(t, "ns0/coming", "10.99.0.1", "http:80:HTTP", "raw:9000:TCP")
-	c := p.Snapshot().Apply(2, append(wave(t, 50, "s5"), coming, flip(t, "ns0", "coming", 1)), nil)
+	c := p.Snapshot().Apply(2, append(wave(t, 50, "s5"), coming, readyEndpoints(t, "ns0", "coming", 1)), nil)
 	p.Begin(c)
 	if !p.InBackground() {
 		t.Fatal("fifty VirtualServices for six scopes are not planned in the background")
 	}
 	p.Step(func() bool { return false })
-	next := c.New.Apply(3, []model.Record{flip(t, "ns0", "coming", 3)}, nil)
+	next := c.New.Apply(3, []model.Record{readyEndpoints(t, "ns0", "coming", 3)}, nil)
 	if _, rest := p.PlanEndpoints(next, false); len(rest) > 0 {
 		t.Fatalf("%v waits", rest)
 	}
@@ -151,7 +151,7 @@ func TestLoopTakesTurns(t *testing.T) {
 	if l.going == nil {
 		t.Fatal("the plan took one turn")
 	}
-	src.put(flip(t, "ns0", "s3", 1))
+	src.put(readyEndpoints(t, "ns0", "s3", 1))
 	l.take(src.box)
 	if wait := l.plan(time.Now()); wait != 0 || l.going == nil {
 		t.Fatalf("it waits %v in the middle of a plan", wait)
@@ -223,7 +223,7 @@ func TestNobodySeesHalfAPlan(t *testing.T) {
 		})
 		for i := range 60 {
 			src.put(wave(t, 40, fmt.Sprintf("s%d", i%9))...)
-			src.put(svc(t, "ns0/s3", "10.0.3.1", "http:80:HTTP"), flip(t, "ns0", "s3", 1+i%4))
+			src.put(svc(t, "ns0/s3", "10.0.3.1", "http:80:HTTP"), readyEndpoints(t, "ns0", "s3", 1+i%4))
 			time.Sleep(30 * time.Millisecond)
 		}
 		guests.Wait()

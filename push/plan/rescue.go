@@ -34,7 +34,7 @@ func (l *Loop) guarded(f func()) (err error) {
 	return nil
 }
 
-// safely runs f, which may change the planner; where it panics, the planner is made anew.
+// safely runs f, which may change the planner; where it panics, the planner is made again.
 func (l *Loop) safely(f func()) {
 	if l.guarded(f) != nil {
 		l.restore()

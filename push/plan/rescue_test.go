@@ -217,10 +217,10 @@ func TestManyRecordsThatPanic(t *testing.T) {
 	})
 }
 
-// Every way in which the planner is asked outlives a panic: a great change that is planned apart, endpoints in the fast path.
-func TestPanicInEachLane(t *testing.T) {
+// Every way in which the planner is asked outlives a panic: a great change that is planned in the background, endpoints in the fast path.
+func TestPanicOnEachPath(t *testing.T) {
 	for name, edit := range map[string]func(t *testing.T) []model.Record{
-		"apart": func(t *testing.T) []model.Record { return []model.Record{vsOf(t, "shop/v", web, "poison.org", "")} },
+		"in the background": func(t *testing.T) []model.Record { return []model.Record{vsOf(t, "shop/v", web, "poison.org", "")} },
 		"fast": func(t *testing.T) []model.Record {
 			return []model.Record{eps(t, "shop/web-1", "{name: http, number: 8080}", "10.66.6.6")}
 		},

@@ -107,7 +107,7 @@ func (s *scope) run(in *input.Input) {
 		}
 		s.rest()
 	}
-	s.track(s.hosts.Settle())
+	s.track(s.hosts.EndStep())
 	s.front.Finish(s.rest)
 	for _, v := range s.variants {
 		s.runVariant(v)

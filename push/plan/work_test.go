@@ -11,19 +11,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// world of n services in namespaces of ten, each with endpoints and a VirtualService.
+// services of n in namespaces of ten, each with endpoints and a VirtualService.
 func bigMesh(t testing.TB, n int) *mirror.Snapshot {
 	var all []model.Record
 	for i := range n {
 		ns, name := fmt.Sprintf("ns%d", i/10), fmt.Sprintf("s%d", i)
 		all = append(all, svc(t, ns+"/"+name, fmt.Sprintf("10.%d.%d.1", i/250, i%250), "http:80:HTTP", "raw:9000:TCP"),
-			flip(t, ns, name, 4), vsOf(t, ns+"/"+name, fmt.Sprintf("%s.%s.svc.cluster.local", name, ns), fmt.Sprintf("%s.%s.svc.cluster.local", name, ns), ""))
+			readyEndpoints(t, ns, name, 4), vsOf(t, ns+"/"+name, fmt.Sprintf("%s.%s.svc.cluster.local", name, ns), fmt.Sprintf("%s.%s.svc.cluster.local", name, ns), ""))
 	}
 	all = append(all, rec(t, model.KindDestinationRule, "ns0/s3", "host: s3.ns0.svc.cluster.local\nsubsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]"))
 	return snapshot(all...)
 }
 
-func flip(t testing.TB, ns, name string, ready int) model.Record {
+func readyEndpoints(t testing.TB, ns, name string, ready int) model.Record {
 	var addresses []string
 	for i := range 4 {
 		a := fmt.Sprintf("10.200.0.%d v%d", i, 1+i/2)
@@ -68,7 +68,7 @@ func TestAmountsOfWork(t *testing.T) {
 		fast := func(r model.Record) (moved int) {
 			m, rest := p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{r}, nil), false)
 			if len(rest) > 0 {
-				t.Error("a flip of endpoints waits for the configuration path")
+				t.Error("a change of endpoints waits for the configuration path")
 			}
 			return len(m)
 		}
@@ -80,8 +80,8 @@ func TestAmountsOfWork(t *testing.T) {
 			move int
 		}{
 			// Two ports, each without subset and with v2: those of v1 do not select the endpoint.
-			{"an endpoint endpoints", func() int { return fast(flip(t, "ns0", "s3", 3)) }, work{endpoints: 4}, 4},
-			{"an endpoint endpoints, by way of the configuration path", func() int { return edit(flip(t, "ns0", "s3", 2)) }, work{endpoints: 4}, 4},
+			{"an endpoint endpoints", func() int { return fast(readyEndpoints(t, "ns0", "s3", 3)) }, work{endpoints: 4}, 4},
+			{"an endpoint endpoints, by way of the configuration path", func() int { return edit(readyEndpoints(t, "ns0", "s3", 2)) }, work{endpoints: 4}, 4},
 			// Its own namespace sees the short names, all others do not; all route configurations differ.
 			{"a VirtualService is edited", func() int { return edit(vsOf(t, "ns0/s3", host, "s4.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
 			{"it is edited again", func() int { return edit(vsOf(t, "ns0/s3", host, "s6.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
@@ -111,11 +111,11 @@ func TestAmountsOfWork(t *testing.T) {
 	}
 }
 
-// What a flip leaves alone is the very same, and nothing else is planned: all but the endpoints' manifest.
+// What a change of endpoints leaves alone is the very same, and nothing else is planned: all but the endpoints' manifest.
 func TestFastPathSharesTheRest(t *testing.T) {
 	p, _, handles := bigPlanner(t, 40, 2)
 	before := handles[0].Set()
-	p.PlanEndpoints(p.Snapshot().Apply(2, []model.Record{flip(t, "ns0", "s3", 3)}, nil), false)
+	p.PlanEndpoints(p.Snapshot().Apply(2, []model.Record{readyEndpoints(t, "ns0", "s3", 3)}, nil), false)
 	after := handles[0].Set()
 	for kind := range xds.NumTypes {
 		if same := before.Types[kind] == after.Types[kind]; same != (kind != xds.Endpoint) {
@@ -133,7 +133,7 @@ func TestFastPathSharesTheRest(t *testing.T) {
 // While configuration waits the fast path plans hosts as they were planned, and claims no revision.
 func TestFastPathWithPendingConfiguration(t *testing.T) {
 	p, _, handles := bigPlanner(t, 40, 1)
-	c := p.Snapshot().Apply(2, []model.Record{svc(t, "ns0/new", "10.250.0.1", "http:80:HTTP"), flip(t, "ns0", "new", 4), flip(t, "ns0", "s3", 1)}, nil)
+	c := p.Snapshot().Apply(2, []model.Record{svc(t, "ns0/new", "10.250.0.1", "http:80:HTTP"), readyEndpoints(t, "ns0", "new", 4), readyEndpoints(t, "ns0", "s3", 1)}, nil)
 	moved, rest := p.PlanEndpoints(c, false)
 	if len(moved) != 1 || len(rest) != 1 || rest[0].Key().Kind != model.KindService {
 		t.Fatalf("moved %v, left %v", moved, rest)
@@ -182,7 +182,7 @@ func BenchmarkEdit(b *testing.B) {
 	for _, services := range []int{500, 1000, 4000} {
 		for name, edit := range map[string]func(k, round int) model.Record{
 			"endpoint": func(k, round int) model.Record {
-				return flip(b, fmt.Sprintf("ns%d", k/10), fmt.Sprintf("s%d", k), 2+round%2)
+				return readyEndpoints(b, fmt.Sprintf("ns%d", k/10), fmt.Sprintf("s%d", k), 2+round%2)
 			},
 			"virtualservice": func(k, round int) model.Record {
 				return vsOf(b, fmt.Sprintf("ns%d/s%d", k/10, k), fmt.Sprintf("s%d.ns%d.svc.cluster.local", k, k/10), fmt.Sprintf("s%d.ns0.svc.cluster.local", 4+round%2), "")

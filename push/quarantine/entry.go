@@ -18,6 +18,8 @@ type entry struct {
 	reported  bool     // it was said that it is withheld
 	ended     Decision // why it is withheld no more from the version of Envoy that it was withheld from last
 	last      Withheld // as it was before
+
+	charged map[Reporter]Credential // what each identity had shown that refused it first, where that is told apart
 }
 
 func (e *entry) ends(why Decision) {

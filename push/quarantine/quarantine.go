@@ -51,17 +51,32 @@ func ReporterOf(identity, node string) Reporter {
 	return Reporter(sum[:16])
 }
 
+// Credential is a hash of a credential of an identity.
+type Credential [16]byte
+
+// CredentialOf is that of what an identity has shown; zero where that is not told apart (empty).
+func CredentialOf(identity, credential string) (c Credential) {
+	if credential != "" {
+		sum := sha256.Sum256([]byte(identity + "\x00" + credential))
+		c = Credential(sum[:16])
+	}
+	return c
+}
+
 // Report is what one proxy answered to one version.
 type Report struct {
 	Key
-	Reporter  Reporter
-	Envoy     string        // version of the proxy's Envoy; empty: it does not say
-	At        time.Time     // when the answer came; zero: now
-	Accepted  bool          // it acknowledged the version; else it refused it
-	Retry     bool          // the version was sent to it as a retry
-	Namespace string        // of the proxy
-	Text      string        // why it refused, in its words, cut
-	Objects   []model.Place // what the resource was made of, the likeliest culprit first
+	Reporter Reporter
+	// Credential tells apart the credentials of one identity, so that none takes all the room of its identity; zero: nothing does, as in what
+	// other replicas report.
+	Credential Credential
+	Envoy      string        // version of the proxy's Envoy; empty: it does not say
+	At         time.Time     // when the answer came; zero: now
+	Accepted   bool          // it acknowledged the version; else it refused it
+	Retry      bool          // the version was sent to it as a retry
+	Namespace  string        // of the proxy
+	Text       string        // why it refused, in its words, cut
+	Objects    []model.Place // what the resource was made of, the likeliest culprit first
 }
 
 // Withheld is a version that is withheld from a view.
@@ -226,7 +241,7 @@ func (q *Quarantine) Resumed() []Key {
 func (q *Quarantine) change(now time.Time, do func()) {
 	q.mu.Lock()
 	do()
-	events, unanswered := q.state.Settle(now)
+	events, unanswered := q.state.Decided(now)
 	q.active.Store(int32(q.state.Active()))
 	q.mu.Unlock()
 	if unanswered > 0 {

@@ -28,6 +28,7 @@ const (
 const (
 	maxVersions   = 4096 // versions of resources
 	maxOfReporter = 256  // of these that one identity has refused
+	maxOfShare    = 64   // of these that one credential of the identity was the first to refuse
 	maxEnvoys     = 8    // versions of Envoy, of one version of a resource
 	maxOfEnvoys   = 2    // of these that one identity has refused it with
 	maxReporters  = 16   // identities, of one of these
@@ -61,10 +62,11 @@ type State struct {
 	set        Settings
 	entries    map[Key]*entry
 	refused    map[Reporter]int    // how many entries a reporter has refused
+	shares     map[Credential]int  // of which each credential was the first of its identity
 	active     int                 // entries of which was said that they are withheld
 	views      map[string][]*entry // these, by view
 	flights    map[*group]bool     // that are sent a retry
-	touched    map[*entry]bool     // since the last Settle
+	touched    map[*entry]bool     // since the last Decided
 	unanswered int                 // retries, since then
 	resumed    []Key
 }
@@ -86,7 +88,7 @@ func NewState(set Settings) *State {
 	if set.Jitter == nil {
 		set.Jitter = rand.Float64
 	}
-	return &State{set: set, entries: map[Key]*entry{}, views: map[string][]*entry{}, refused: map[Reporter]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
+	return &State{set: set, entries: map[Key]*entry{}, views: map[string][]*entry{}, refused: map[Reporter]int{}, shares: map[Credential]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
 }
 
 // Empty says that nothing is remembered.
@@ -98,7 +100,7 @@ func (s *State) Active() int { return s.active }
 // Remembers says whether reports about a version still count.
 func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
 
-// WithheldFrom lists, as of the last Settle, what a stream of a view must not be sent; nil: nothing.
+// WithheldFrom lists, as of the last Decided, what a stream of a view must not be sent; nil: nothing.
 func (s *State) WithheldFrom(view, envoy string, stream uint64) (all []Key) {
 	for _, e := range s.views[view] {
 		if s.Withholds(e.key, envoy, stream) {
@@ -140,7 +142,7 @@ func (s *State) Apply(r Report) {
 		return
 	}
 	if g == nil {
-		if !r.Accepted && !s.admits(e, r.Reporter) {
+		if !r.Accepted && !s.admits(e, r) {
 			return
 		}
 		if g = s.add(e, r.Envoy); g == nil {
@@ -156,7 +158,7 @@ func (s *State) Apply(r Report) {
 
 // enter makes an entry for a refusal; nil: there is no room, or the report is not a refusal.
 func (s *State) enter(r Report) *entry {
-	if r.Accepted || s.refused[r.Reporter] >= maxOfReporter {
+	if r.Accepted || !s.room(r) {
 		return nil
 	}
 	if len(s.entries) >= maxVersions {
@@ -209,11 +211,11 @@ func (s *State) refuse(e *entry, g *group, r Report) {
 	}
 	known := slices.Contains(g.reporters, r.Reporter) || len(g.reporters) >= maxReporters
 	if !known {
-		if !s.admits(e, r.Reporter) {
+		if !s.admits(e, r) {
 			return
 		}
 		if e.groupsOf(r.Reporter) == 0 {
-			s.refused[r.Reporter]++
+			s.charge(e, r)
 		}
 		g.reporters = append(g.reporters, r.Reporter)
 	}
@@ -236,9 +238,40 @@ func (s *State) refuse(e *entry, g *group, r Report) {
 }
 
 // admits says whether a reporter may be counted in one more group: it has not refused too much.
-func (s *State) admits(e *entry, by Reporter) bool {
-	has := e.groupsOf(by)
-	return has < maxOfEnvoys && (has > 0 || s.refused[by] < maxOfReporter)
+func (s *State) admits(e *entry, r Report) bool {
+	has := e.groupsOf(r.Reporter)
+	return has < maxOfEnvoys && (has > 0 || s.room(r))
+}
+
+// room says whether an identity, and the credential that it has shown, may be counted in one more entry.
+func (s *State) room(r Report) bool {
+	return s.refused[r.Reporter] < maxOfReporter && s.shares[r.Credential] < maxOfShare
+}
+
+// charge counts an identity in one more entry, and the credential that it has shown.
+func (s *State) charge(e *entry, r Report) {
+	s.refused[r.Reporter]++
+	if r.Credential == (Credential{}) {
+		return
+	}
+	s.shares[r.Credential]++
+	if e.charged == nil {
+		e.charged = map[Reporter]Credential{}
+	}
+	e.charged[r.Reporter] = r.Credential
+}
+
+// discharge is the inverse.
+func (s *State) discharge(e *entry, by Reporter) {
+	if s.refused[by]--; s.refused[by] == 0 {
+		delete(s.refused, by)
+	}
+	if c, is := e.charged[by]; is {
+		delete(e.charged, by)
+		if s.shares[c]--; s.shares[c] == 0 {
+			delete(s.shares, c)
+		}
+	}
 }
 
 // accept applies the rule of the package's comment.
@@ -287,7 +320,7 @@ func (s *State) Merge(now time.Time, reports []Report) {
 	}
 }
 
-// Tick forgets what is over, for the next Settle to tell.
+// Tick forgets what is over, for the next Decided to tell.
 func (s *State) Tick(now time.Time) {
 	for g := range s.flights {
 		if !now.Before(g.until) {
@@ -299,8 +332,8 @@ func (s *State) Tick(now time.Time) {
 	}
 }
 
-// Settle says what was decided since it was called last, and how many retries had no answer.
-func (s *State) Settle(now time.Time) (events []Event, unanswered int) {
+// Decided says what was decided since it was called last, and how many retries had no answer.
+func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	for e := range s.touched {
 		s.lapse(e, now)
 		if len(e.groups) == 0 {
@@ -388,11 +421,8 @@ func (s *State) clear(e *entry, g *group) {
 	reporters := g.reporters
 	g.reporters, g.accepted = nil, nil
 	for _, by := range reporters {
-		if e.groupsOf(by) > 0 {
-			continue
-		}
-		if s.refused[by]--; s.refused[by] == 0 {
-			delete(s.refused, by)
+		if e.groupsOf(by) == 0 {
+			s.discharge(e, by)
 		}
 	}
 }

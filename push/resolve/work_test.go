@@ -47,8 +47,8 @@ func TestNothingResolvedIsTheSource(t *testing.T) {
 			t.Errorf("the change of %v is another", keysOf(c))
 		}
 	}
-	step(r.source.Apply(1, []model.Record{service, workload(t, "a/pod", "address: 10.1.0.1, labels: {app: x}"), flip(t, 0)}, nil))
-	step(r.source.Apply(2, []model.Record{flip(t, 1)}, nil))
+	step(r.source.Apply(1, []model.Record{service, workload(t, "a/pod", "address: 10.1.0.1, labels: {app: x}"), oneEndpoint(t, 0)}, nil))
+	step(r.source.Apply(2, []model.Record{oneEndpoint(t, 1)}, nil))
 	entry := record(t, model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "s"}, "{hosts: [i], selector: {app: x}}")
 	if c := r.Step(r.source.Apply(3, []model.Record{entry}, nil)); c.New == r.source || len(c.Edits) != 2 {
 		t.Errorf("nothing is resolved: %v", keysOf(c))
@@ -56,7 +56,7 @@ func TestNothingResolvedIsTheSource(t *testing.T) {
 	if c := r.Step(r.source.Apply(4, nil, []model.Key{entry.Meta().Key})); c.New != r.source || len(c.Edits) != 2 {
 		t.Errorf("nothing is resolved any more, and the snapshot is not the source's: %v", keysOf(c))
 	}
-	step(r.source.Apply(5, []model.Record{flip(t, 2)}, nil))
+	step(r.source.Apply(5, []model.Record{oneEndpoint(t, 2)}, nil))
 }
 
 // A change resolves what it touches: an endpoint nothing, a Pod what selects it, a delegate what delegates to it.
@@ -77,7 +77,7 @@ func TestWorkOfAChange(t *testing.T) {
 		put             model.Record
 		resolved, edits int
 	}{
-		"an endpoint":           {flip(t, 1), 0, 1},
+		"an endpoint":           {oneEndpoint(t, 1), 0, 1},
 		"a Pod":                 {workload(t, "a/s3", "address: 10.1.0.9, labels: {app: s3}"), 1, 2},
 		"a Pod that is moved":   {workload(t, "a/s4", "address: 10.1.0.9, labels: {app: s5}"), 2, 3},
 		"a Pod of nobody":       {workload(t, "a/x", "address: 10.1.0.9, labels: {app: x}"), 0, 1},
@@ -159,14 +159,14 @@ func TestPanicTouchesAll(t *testing.T) {
 	}
 }
 
-// flip is one EndpointSlice of one of many services, with another address each time.
-func flip(t testing.TB, i int) model.Record {
+// oneEndpoint is one EndpointSlice of one of many services, with another address each time.
+func oneEndpoint(t testing.TB, i int) model.Record {
 	return record(t, model.Key{Kind: model.KindEndpoints, Namespace: "a", Name: "slice"}, fmt.Sprintf("{hosts: [s0.k], endpoints: [{address: 10.2.0.%d}]}", i%250))
 }
 
 // What a change of endpoints costs: without an overlay, with a small one, with one as large as a mesh in which every VirtualService
 // delegates; and what the source's own Apply costs beside it.
-func BenchmarkFlip(b *testing.B) {
+func BenchmarkOneEndpoint(b *testing.B) {
 	for _, overlay := range []int{0, 10, 4000} {
 		var records []model.Record
 		for i := range 4000 {
@@ -179,7 +179,7 @@ func BenchmarkFlip(b *testing.B) {
 			}
 		}
 		start := mirror.Empty().Apply(1, records, nil)
-		flips := []model.Record{flip(b, 1), flip(b, 2)}
+		edits := []model.Record{oneEndpoint(b, 1), oneEndpoint(b, 2)}
 		b.Run(fmt.Sprintf("overlay=%d", overlay), func(b *testing.B) {
 			r := New(nil)
 			r.Step(start)
@@ -187,7 +187,7 @@ func BenchmarkFlip(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				b.StopTimer()
-				c := now.Apply(now.Revision()+1, flips[now.Revision()%2:][:1], nil)
+				c := now.Apply(now.Revision()+1, edits[now.Revision()%2:][:1], nil)
 				b.StartTimer()
 				r.Step(c)
 				now = c.New
@@ -198,7 +198,7 @@ func BenchmarkFlip(b *testing.B) {
 				now := start.New
 				b.ReportAllocs()
 				for b.Loop() {
-					now = now.Apply(now.Revision()+1, flips[now.Revision()%2:][:1], nil).New
+					now = now.Apply(now.Revision()+1, edits[now.Revision()%2:][:1], nil).New
 				}
 			})
 		}

@@ -205,7 +205,7 @@ func TestAgentResourceWaitsForCredit(t *testing.T) {
 }
 
 // On a state-of-the-world stream, as stock agents ask for PCDS: an answer where there is one, and none where there is not.
-func TestAgentResourceOnStateOfTheWorldStream(t *testing.T) {
+func TestAgentResourceOnSotWStream(t *testing.T) {
 	b := &board{}
 	p := newPlanner(cluster("a"))
 	s, addr := start(t, Config{Planner: p, AgentTypes: []AgentType{b.agentType()}})

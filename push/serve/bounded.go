@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"time"
 
@@ -21,11 +22,26 @@ const (
 	BoundJoins     = "joins"     // a join was refused
 	BoundNames     = "names"     // names were left out
 	BoundQuestions = "questions" // a question was refused
+	BoundMessages  = "messages"  // a stream ended: its caller has too much in requests that wait
 )
 
 // sourceLimits are those of one address that streams come from on plain text, where all that is known of a caller is that address:
 // enough for all proxies of a large node, or of a gateway that hides many nodes. Node ids are claims, and end nobody's streams.
-var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20, Asks: 16}
+var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20, Asks: 16, Messages: 1 << 30, MessagesPerCredential: 1 << 30, MessagesInAll: math.MaxInt}
+
+// largeRequest is the size in bytes of requests that are counted while they are handled: others cost nobody's lock.
+const largeRequest = 16 << 10
+
+// hold counts a request, of so many bytes, while it is handled: a first one waits for its stream's turn to join, and is kept meanwhile. It
+// gives what was counted, which is to be given back (budget.Entry.Hold). Where that is too much for the caller, the stream ends that has
+// most, perhaps this one.
+func (st *stream) hold(bytes int) (counted int) {
+	if bytes < largeRequest {
+		return 0
+	}
+	st.place.Hold(bytes)
+	return bytes
+}
 
 // enter takes a place among the streams of the caller's identity, or, where it has shown none, of the address that it comes from.
 func (st *stream) enter() (err error) {
@@ -34,7 +50,11 @@ func (st *stream) enter() (err error) {
 		ledger, holder.Identity = st.srv.cfg.Sources, "plain text from "+holder.From.String()
 	}
 	st.place, err = ledger.Enter(holder, func(err error) {
-		st.srv.cfg.Hooks.Bounded(BoundStreams, 1)
+		what := BoundStreams
+		if errors.Is(err, budget.ErrMessages) {
+			what = BoundMessages
+		}
+		st.srv.cfg.Hooks.Bounded(what, 1)
 		st.kill(exhausted(err))
 	})
 	if err != nil {

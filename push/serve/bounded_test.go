@@ -17,6 +17,7 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/budget"
+	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -100,6 +101,53 @@ func TestNewerStreamsOfAProxy(t *testing.T) {
 		streams, _, _ := c.cfg.Callers.Count(shop)
 		return streams == 3
 	})
+}
+
+// slowPlanner lets nobody in until it is told to.
+type slowPlanner struct {
+	*fakePlanner
+	open chan struct{}
+}
+
+func (p slowPlanner) Join(ctx context.Context, c Client, moved func(fanout.Lane)) (View, error) {
+	select {
+	case <-p.open:
+		return p.fakePlanner.Join(ctx, c, moved)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Requests that wait for their streams' turn to join are kept meanwhile, so a credential has a bounded number of bytes of them: the
+// streams end that have most. Others wait with what they have, and are let in.
+func TestRequestsThatWaitAreBounded(t *testing.T) {
+	const most = 512 << 10
+	callers := budget.New(budget.Config{Limits: budget.Limits{MessagesPerCredential: most}})
+	slow := slowPlanner{newPlanner(cluster("a")), make(chan struct{})}
+	c := startCounted(t, Config{Planner: slow, Callers: callers})
+	begin := func(identity string, i, names int) *client {
+		cl := c.open(t, identity, "1")
+		cl.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: fmt.Sprint("proxy-", i)}, TypeUrl: xds.Cluster.URL(), ResourceNamesSubscribe: append(unknownNames(names), "*")})
+		return cl
+	}
+	good, small := begin(other, 0, 4000), begin(shop, 1, 10)
+	eventually(t, "a good proxy waits", func() bool { return callers.Held() > 0 })
+	first := callers.Held()
+	for i := range 20 {
+		begin(shop, i+2, 5000) // more than 100 KB
+		eventually(t, "its request has come", func() bool { return callers.Held()+100<<10*c.times(BoundMessages) >= first+(i+1)*100<<10 })
+		if n := callers.Held(); n > first+most {
+			t.Fatalf("%d bytes are kept for a credential that may have %d", n-first, most)
+		}
+	}
+	close(slow.open)
+	for _, cl := range []*client{good, small} {
+		cl.ack(cl.next())
+	}
+	eventually(t, "nothing is kept of what was handled", func() bool { return callers.Held() == 0 })
+	if n := c.times(BoundMessages); n < 15 {
+		t.Errorf("%d streams ended", n)
+	}
 }
 
 // Streams on plain text are bounded by the address that they come from: callers there have no identity.

@@ -96,8 +96,8 @@ func frame(revision int64, place, url, nonce string, removed []string) (head, ta
 	return b[:n:n], b[n:]
 }
 
-// encodeStateOfTheWorld makes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5}.
-func encodeStateOfTheWorld(r *delta.Reply) *response {
+// encodeSotW makes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5}.
+func encodeSotW(r *delta.Reply) *response {
 	var bufs mem.BufferSlice
 	if r.Version != "" {
 		bufs = append(bufs, mem.SliceBuffer(appendText(nil, 1, r.Version)))

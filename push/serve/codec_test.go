@@ -40,10 +40,10 @@ func TestResponsesAreCanonical(t *testing.T) {
 		got  *response
 		want proto.Message
 	}{
-		"delta": {encodeDelta(reply, ""), d}, "state of the world": {encodeStateOfTheWorld(reply), w},
+		"delta": {encodeDelta(reply, ""), d}, "state of the world": {encodeSotW(reply), w},
 		"agent type": {encodeDelta(n, ""), agentDelta}, "agent type, removed": {encodeDelta(gone, ""), agentGone},
-		"agent type, state of the world":          {encodeStateOfTheWorld(n), agentSotw},
-		"agent type, removed, state of the world": {encodeStateOfTheWorld(gone), &discoveryv3.DiscoveryResponse{TypeUrl: n.URL, Nonce: n.Nonce}},
+		"agent type, state of the world":          {encodeSotW(n), agentSotw},
+		"agent type, removed, state of the world": {encodeSotW(gone), &discoveryv3.DiscoveryResponse{TypeUrl: n.URL, Nonce: n.Nonce}},
 	} {
 		want, err := deterministic.Marshal(c.want)
 		if err != nil {

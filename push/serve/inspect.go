@@ -29,14 +29,19 @@ type StreamInfo struct {
 }
 
 // Inspect lists the streams, by node and then by age.
-func (s *Server) Inspect() []StreamInfo {
+func (s *Server) Inspect() []StreamInfo { return s.InspectOf(func(string) bool { return true }) }
+
+// InspectOf lists the streams of the proxies of some namespaces. Others cost nothing: a question of one of their tenants may come often.
+func (s *Server) InspectOf(of func(namespace string) bool) []StreamInfo {
 	var all []StreamInfo
 	withheld := map[string][]quarantine.Withheld{}
 	for _, w := range s.cfg.Quarantine.Withheld() {
 		withheld[w.View] = append(withheld[w.View], w)
 	}
 	for _, st := range s.all() {
-		all = append(all, st.info(withheld))
+		if of(st.view.Namespace()) {
+			all = append(all, st.info(withheld))
+		}
 	}
 	slices.SortFunc(all, func(a, b StreamInfo) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))

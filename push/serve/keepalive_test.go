@@ -1,17 +1,15 @@
 package serve
 
 import (
-	"context"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
+
+	"navarch.io/navarch/push/envoytest"
 )
 
 // Agents and proxies without an agent ping as often as gRPC lets them, every ten seconds, some of them while they have no stream:
@@ -21,18 +19,10 @@ func TestPingsOfAgentsArePermitted(t *testing.T) {
 		l := bufconn.Listen(1 << 20)
 		server := grpc.NewServer(Options()...)
 		go func() { _ = server.Serve(l) }()
-		connections := 0
-		conn, err := grpc.NewClient("passthrough:///xds", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { connections++; return l.DialContext(ctx) }),
-			grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.Connect()
+		conn, connections := envoytest.Pinging(t, l)
 		time.Sleep(time.Hour)
-		if got := conn.GetState(); got != connectivity.Ready || connections != 1 {
-			t.Errorf("%v, %d connections in an hour", got, connections)
+		if got := conn.GetState(); got != connectivity.Ready || *connections != 1 {
+			t.Errorf("%v, %d connections in an hour", got, *connections)
 		}
 		conn.Close()
 		server.Stop()

@@ -103,7 +103,7 @@ func TestSecretsAreAskedFor(t *testing.T) {
 }
 
 // On a state-of-the-world stream a request lists all that is wanted.
-func TestSecretsAreAskedForOverStateOfTheWorld(t *testing.T) {
+func TestSecretsAreAskedForOverSotW(t *testing.T) {
 	made := map[string]*xds.Resource{"one": keyPair(t, "one"), "two": keyPair(t, "two"), "three": keyPair(t, "three")}
 	c := &clerk{fakePlanner: newPlanner(), t: t, made: made}
 	_, addr := start(t, Config{Planner: c})

@@ -96,7 +96,7 @@ func (st *stream) push(o *outgoing, start time.Time) (bytes int, written bool) {
 	case o.answer != nil:
 		msg = o.answer.message
 	case st.sotw:
-		msg = encodeStateOfTheWorld(r)
+		msg = encodeSotW(r)
 	default:
 		msg = encodeDelta(r, st.newest())
 	}

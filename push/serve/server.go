@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -105,9 +106,9 @@ func New(cfg Config) *Server {
 	if cfg.Authenticate == nil {
 		cfg.Authenticate = plainTextOnly
 	}
-	orDefault(&cfg.AckDeadline, time.Minute)
-	orDefault(&cfg.WriteTimeout, 30*time.Second)
-	orDefault(&cfg.ResumeTime, 5*time.Second)
+	cfg.AckDeadline = cmp.Or(max(cfg.AckDeadline, 0), time.Minute)
+	cfg.WriteTimeout = cmp.Or(max(cfg.WriteTimeout, 0), 30*time.Second)
+	cfg.ResumeTime = cmp.Or(max(cfg.ResumeTime, 0), 5*time.Second)
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -126,12 +127,6 @@ func New(cfg Config) *Server {
 		s.agentTypes[a.TypeURL], s.dynamic = i, append(s.dynamic, a.TypeURL)
 	}
 	return s
-}
-
-func orDefault(d *time.Duration, value time.Duration) {
-	if *d <= 0 {
-		*d = value
-	}
 }
 
 // Options are the options of a grpc.Server that a Server is registered with (measured: transport.md 5). The codec

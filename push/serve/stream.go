@@ -78,8 +78,10 @@ func (st *stream) run(ctx context.Context) error {
 		if err := st.grpc.RecvMsg(&req); err != nil {
 			return err
 		}
+		large := st.hold(req.bufs.Len())
 		err := st.take(ctx, req.pieces()...)
 		req.free()
+		st.place.Hold(-large)
 		if err != nil {
 			return err
 		}
@@ -90,7 +92,7 @@ func (st *stream) run(ctx context.Context) error {
 func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	parse := delta.ParseDelta
 	if st.sotw {
-		parse = delta.ParseStateOfTheWorld
+		parse = delta.ParseSotW
 	}
 	m, err := parse(raw...)
 	if err != nil {
@@ -158,7 +160,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	}
 	st.accept()
 	st.view = joined
-	cfg := delta.Config{StateOfTheWorld: st.sotw, Names: &st.srv.sets, Diffs: &st.srv.diffs, Paid: true, Dynamic: st.srv.dynamic}
+	cfg := delta.Config{SotW: st.sotw, Names: &st.srv.sets, Diffs: &st.srv.diffs, Paid: true, Dynamic: st.srv.dynamic}
 	st.start(delta.New(cfg, joined.Set()))
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
 	st.srv.add(st)
@@ -280,7 +282,7 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 		st.logRefusal(refusal)
 		if r.Name != "" {
 			st.srv.cfg.Quarantine.Report(st.id, quarantine.Report{Key: quarantine.Key{View: refusal.View, Type: r.Type, Name: r.Name, Version: r.Version},
-				Reporter: st.reporter(), Envoy: st.client.Envoy, At: now, Namespace: st.view.Namespace(), Text: r.Text, Objects: refusal.Objects})
+				Reporter: st.reporter(), Credential: quarantine.CredentialOf(st.client.Identity, st.caller.Credential()), Envoy: st.client.Envoy, At: now, Namespace: st.view.Namespace(), Text: r.Text, Objects: refusal.Objects})
 		}
 		st.keep(refusal)
 		hooks.Refused(refusal)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/protowalk"
 )
 
 // A node is read where it lies: the messages that protobuf would make of one keep some 150 objects and 8 KB alive for each
@@ -46,21 +47,14 @@ const deepest = 10_000
 
 // field takes one field off b. body is nil where it is not length-delimited. The error ends with protowire's words.
 func field(b []byte, what string) (number protowire.Number, kind protowire.Type, body, rest []byte, err error) {
-	number, kind, tag := protowire.ConsumeTag(b)
-	if tag < 0 {
-		return 0, 0, nil, nil, fmt.Errorf("%s: not protobuf: %w", what, protowire.ParseError(tag))
+	f, n := protowalk.Next(b)
+	switch {
+	case n < 0 && f.Number == 0:
+		return 0, 0, nil, nil, fmt.Errorf("%s: not protobuf: %w", what, protowire.ParseError(n))
+	case n < 0:
+		return 0, 0, nil, nil, fmt.Errorf("%s: field %d: not protobuf: %w", what, f.Number, protowire.ParseError(n))
 	}
-	if kind == protowire.BytesType {
-		body, n := protowire.ConsumeBytes(b[tag:])
-		if n >= 0 {
-			return number, kind, body[:len(body):len(body)], b[tag+n:], nil
-		}
-	}
-	n := protowire.ConsumeFieldValue(number, kind, b[tag:])
-	if n < 0 {
-		return 0, 0, nil, nil, fmt.Errorf("%s: field %d: not protobuf: %w", what, number, protowire.ParseError(n))
-	}
-	return number, kind, nil, b[tag+n:], nil
+	return f.Number, f.Type, f.Bytes, b[n:], nil
 }
 
 func notText(what string, b []byte) error { return fmt.Errorf("%s: not UTF-8: %.40q", what, b) }

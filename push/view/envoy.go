@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"navarch.io/navarch/store/protowalk"
 )
 
 // Field numbers of core.v3.Node, core.v3.BuildVersion and type.v3.SemanticVersion.
@@ -49,16 +51,12 @@ func semantic(build []byte) string {
 		}
 		var parts [3]uint32 // major_number, minor_number, patch
 		for len(body) > 0 {
-			number, kind, n := protowire.ConsumeTag(body)
-			if n < 0 || kind != protowire.VarintType {
+			f, n := protowalk.Next(body)
+			if n < 0 || f.Type != protowire.VarintType {
 				return ""
 			}
-			value, m := protowire.ConsumeVarint(body[n:])
-			if m < 0 {
-				return ""
-			}
-			if body = body[n+m:]; number >= 1 && int(number) <= len(parts) {
-				parts[number-1] = uint32(value)
+			if body = body[n:]; int(f.Number) <= len(parts) {
+				parts[f.Number-1] = uint32(f.Varint)
 			}
 		}
 		return fmt.Sprintf("%d.%d.%d", parts[0], parts[1], parts[2])

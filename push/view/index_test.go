@@ -45,7 +45,7 @@ func TestWorkloadIsChosenForOnce(t *testing.T) {
 	other := rec(t, model.KindService, "shop/other", `{hosts: [other.shop.svc.cluster.local], selector: {app: web}}`)
 	next := s.Apply(2, []model.Record{other}, []model.Key{policy.Meta().Key}).New
 	check(next, web(), "other", "web")
-	check(s, web(), "web", "p") // back, as a trial of the plan may be
+	check(s, web(), "web", "p") // back, as a plan that is tried may be
 
 	filter := rec(t, model.KindEnvoyFilter, "shop/f", `{configPatches: [{applyTo: CLUSTER, match: {context: SIDECAR_INBOUND, proxy: {metadata: {NODE_NAME: a}}}}]}`)
 	picky := next.Apply(3, []model.Record{filter}, nil).New

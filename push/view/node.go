@@ -152,19 +152,10 @@ func Parse(raw []byte, config string) (Node, error) {
 	if n.Kind, err = kindOf(n.ID, n.Metadata["GENERATOR"]); err != nil {
 		return Node{}, err
 	}
-	short, namespace, _ := strings.Cut(name, ".")
-	n.Name = first(n.Metadata["NAME"], short)
-	n.Namespace = first(n.Metadata["NAMESPACE"], namespace)
-	if n.Name == "" {
-		return Node{}, fmt.Errorf("node.id %q: no name; want name.namespace in its third part, or node.metadata.NAME", n.ID)
+	if err := n.named(name); err != nil {
+		return Node{}, err
 	}
-	if n.Namespace == "" {
-		return Node{}, fmt.Errorf("node.id %q: no namespace; want name.namespace in its third part, or node.metadata.NAMESPACE", n.ID)
-	}
-	if strings.ContainsAny(n.Namespace, "/\x00") {
-		return Node{}, fmt.Errorf("node.metadata.NAMESPACE: %q is not the name of a namespace", n.Namespace)
-	}
-	n.Domain = first(strings.TrimPrefix(domain, n.Namespace+"."), DefaultDomain)
+	n.Domain = cmp.Or(strings.TrimPrefix(domain, n.Namespace+"."), DefaultDomain)
 	n.Workload = n.Metadata["WORKLOAD_NAME"]
 	if n.Workload == "" && len(w.cluster) <= longest {
 		n.Workload = words.of(w.cluster)
@@ -194,6 +185,22 @@ func Parse(raw []byte, config string) (Node, error) {
 		n.Caps |= xds.CapIdentity
 	}
 	return n, nil
+}
+
+// named sets name and namespace, which are in metadata, or in the third part of the id.
+func (n *Node) named(part string) error {
+	short, namespace, _ := strings.Cut(part, ".")
+	n.Name = cmp.Or(n.Metadata["NAME"], short)
+	n.Namespace = cmp.Or(n.Metadata["NAMESPACE"], namespace)
+	switch {
+	case n.Name == "":
+		return fmt.Errorf("node.id %q: no name; want name.namespace in its third part, or node.metadata.NAME", n.ID)
+	case n.Namespace == "":
+		return fmt.Errorf("node.id %q: no namespace; want name.namespace in its third part, or node.metadata.NAMESPACE", n.ID)
+	case strings.ContainsAny(n.Namespace, "/\x00"):
+		return fmt.Errorf("node.metadata.NAMESPACE: %q is not the name of a namespace", n.Namespace)
+	}
+	return nil
 }
 
 // kindOf tells a proxy's kind by its id and by GENERATOR, as Istio's control plane does (pilot/pkg/xds, findGenerator: the generator
@@ -358,11 +365,4 @@ func hasIdentity(metadata map[string]string) bool {
 		return stated == "sds"
 	}
 	return metadata["ISTIO_VERSION"] != ""
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -10,6 +10,7 @@ import (
 
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -31,19 +32,19 @@ func TestDrainSeesAStorm(t *testing.T) {
 	for range streams {
 		t.Cleanup(a.streams.Join("x", "y"))
 	}
-	soon(t, "it has more than its share", func() bool { n := a.replica.Numbers(); return n.Share > 0 && n.Share < streams })
+	servetest.Soon(t, "it has more than its share", func() bool { n := a.replica.Numbers(); return n.Share > 0 && n.Share < streams })
 	storm := func() bool { return a.drainInput(time.Now()).Storm }
 	if in := a.drainInput(time.Now()); in.Storm || in.Streams != streams || in.LeaderAge == 0 {
 		t.Errorf("while nothing happens: %+v", in)
 	}
 
 	// One is sent to, and as it does not acknowledge, nobody else is.
-	server := serve.New(serve.Config{Planner: oneCluster(), AgentTypes: []serve.AgentType{a.AgentType()}, Log: quiet,
+	server := serve.New(serve.Config{Planner: servetest.OneCluster(), AgentTypes: []serve.AgentType{a.AgentType()}, Log: quiet,
 		Budget: fanout.Budget{Streams: 1, Bytes: 1, Slow: time.Hour}, AckDeadline: time.Hour})
 	a.Serves(server)
-	conn, read := dialed(t, server), make(chan struct{})
+	conn, read := servetest.Dialed(t, server), make(chan struct{})
 	for range streams {
-		s := subscribe(t, conn)
+		s := servetest.Subscribe(t, conn)
 		go func() {
 			<-read
 			if r, err := s.Recv(); err == nil {
@@ -51,10 +52,10 @@ func TestDrainSeesAStorm(t *testing.T) {
 			}
 		}()
 	}
-	soon(t, "a push is a storm", storm)
-	soon(t, "all of them may be closed", func() bool { return a.drainInput(time.Now()).Movable == streams })
+	servetest.Soon(t, "a push is a storm", storm)
+	servetest.Soon(t, "all of them may be closed", func() bool { return a.drainInput(time.Now()).Movable == streams })
 	close(read)
-	soon(t, "the push is over", func() bool { return !storm() })
+	servetest.Soon(t, "the push is over", func() bool { return !storm() })
 
 	a.admission = place.NewAdmission(place.AdmissionConfig{Pace: place.PaceConfig{Cores: 1, Most: .01}})
 	waiting, over := context.WithCancel(t.Context())
@@ -62,7 +63,7 @@ func TestDrainSeesAStorm(t *testing.T) {
 	for range 2 { // the first is let in
 		joins.Go(func() { _ = a.admission.Wait(waiting, place.CostHolds) })
 	}
-	soon(t, "a join that waits is one", storm)
+	servetest.Soon(t, "a join that waits is one", storm)
 	over()
 	joins.Wait()
 	if storm() {

@@ -50,8 +50,12 @@ type Config struct {
 	Grace       time.Duration // that an orderly stop takes at most
 	MostJoins   float64       // in a second (PILOT_MAX_REQUESTS_PER_SECOND); 0: as many as the pace allows
 	Contained   bool          // its memory is limited
+	Off         Loops         // control loops that do nothing
 	Log         *slog.Logger
 }
+
+// Loops are the control loops on the load of a machine; see the package comment of shard/place.
+type Loops struct{ Joins, Moves, Drain bool }
 
 // Server is what a fleet needs of the xDS server (serve.Server).
 type Server interface {
@@ -120,6 +124,7 @@ func New(c Config) (*Fleet, error) {
 	f.admission = place.NewAdmission(place.AdmissionConfig{
 		Pace:   place.PaceConfig{Cores: float64(runtime.GOMAXPROCS(0)), Most: c.MostJoins, Contained: c.Contained},
 		Waited: joined,
+		Off:    c.Off.Joins,
 	})
 	return f, nil
 }
@@ -250,7 +255,7 @@ func (f *Fleet) Ready() error {
 // drain keeps the balance: streams of proxies that do not follow the ring by themselves are closed, a few a second, while
 // this replica has much more than its share. Each is decided about when it is closed.
 func (f *Fleet) drain(ctx context.Context) error {
-	decide := place.NewDrain(place.DrainConfig{After: f.cfg.DrainAfter, Calm: f.cfg.DrainAfter / 2})
+	decide := place.NewDrain(place.DrainConfig{After: f.cfg.DrainAfter, Calm: f.cfg.DrainAfter / 2, Off: f.cfg.Off.Drain})
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
 	for {

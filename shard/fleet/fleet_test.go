@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -135,7 +136,7 @@ func TestWhoWaitsIsLoad(t *testing.T) {
 	for range 2 { // at one in 100 s nobody is let in by now, and a third would not wait
 		joins.Go(func() { _ = f.Admit(waiting, serve.Client{Holds: true}, view.Node{Namespace: "shop", Workload: "web"}) })
 	}
-	soon(t, "who waits is load", func() bool { return f.streams.Load(nil).Namespaces["shop"].Streams == 2 })
+	servetest.Soon(t, "who waits is load", func() bool { return f.streams.Load(nil).Namespaces["shop"].Streams == 2 })
 	if f.streams.Total() != 0 {
 		t.Errorf("%d streams are served", f.streams.Total())
 	}

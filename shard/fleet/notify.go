@@ -21,7 +21,7 @@ func (f *Fleet) placed() {
 // notify passes a new placement on to agents: at once where a proxy is to stay, and where it is to go elsewhere at the pace of
 // place.Moves, because that is a new connection there.
 func (f *Fleet) notify(ctx context.Context) error {
-	pace := place.NewMoves(place.MovesConfig{})
+	pace := place.NewMoves(place.MovesConfig{Off: f.cfg.Off.Moves})
 	var waits obs.RunQueue
 	tick := time.NewTicker(pace.StepEvery())
 	defer tick.Stop()

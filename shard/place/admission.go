@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type AdmissionConfig struct {
 	Every   time.Duration // between two measurements; 1 s
 	Meter   Meter         // nil: this process
 	Waited  func(time.Duration, error)
+	Off     bool // everybody is let in at once: to measure what the loop is worth
 }
 
 // Meter measures this process.
@@ -55,9 +57,9 @@ type AdmissionState struct {
 
 // NewAdmission makes one.
 func NewAdmission(cfg AdmissionConfig) *Admission {
-	orElse(&cfg.Longest, 2*time.Minute)
-	orElse(&cfg.Queue, 20_000)
-	orElse(&cfg.Every, time.Second)
+	cfg.Longest = cmp.Or(cfg.Longest, 2*time.Minute)
+	cfg.Queue = cmp.Or(cfg.Queue, 20_000)
+	cfg.Every = cmp.Or(cfg.Every, time.Second)
 	if cfg.Meter == nil {
 		cfg.Meter = NewProcessMeter()
 	}
@@ -72,6 +74,13 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 // Wait returns nil when a join of a cost (CostFull, CostHolds) may go on. Its errors are gRPC statuses with a RetryInfo:
 // ResourceExhausted where the wait would be, or became, longer than Longest; else the context's.
 func (a *Admission) Wait(ctx context.Context, cost float64) error {
+	if a.cfg.Off {
+		a.mu.Lock()
+		a.state.Admitted++
+		a.mu.Unlock()
+		a.cfg.Waited(0, nil)
+		return nil
+	}
 	began := time.Now()
 	t := &ticket{cost: max(cost, 0)}
 	a.mu.Lock()

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -15,6 +16,7 @@ type DrainConfig struct {
 	Rate  float64       // streams closed in any second, at most; 10
 	Part  float64       // and no more than this part of the streams; 0.02
 	Calm  time.Duration // a leader leads for so long before anything is closed; 30 s
+	Off   bool          // none is closed: to measure what the loop is worth
 }
 
 // DrainInput is what a step sees.
@@ -40,20 +42,14 @@ type Drain struct {
 
 // NewDrain makes one that has seen nothing yet.
 func NewDrain(cfg DrainConfig) *Drain {
-	orElse(&cfg.Above, 1.25)
-	orElse(&cfg.Until, 1.1)
-	orElse(&cfg.Slack, 8)
-	orElse(&cfg.After, time.Minute)
-	orElse(&cfg.Rate, 10)
-	orElse(&cfg.Part, .02)
-	orElse(&cfg.Calm, 30*time.Second)
+	cfg.Above = cmp.Or(cfg.Above, 1.25)
+	cfg.Until = cmp.Or(cfg.Until, 1.1)
+	cfg.Slack = cmp.Or(cfg.Slack, 8)
+	cfg.After = cmp.Or(cfg.After, time.Minute)
+	cfg.Rate = cmp.Or(cfg.Rate, 10)
+	cfg.Part = cmp.Or(cfg.Part, .02)
+	cfg.Calm = cmp.Or(cfg.Calm, 30*time.Second)
 	return &Drain{cfg: cfg}
-}
-
-func orElse[T int | float64 | time.Duration](value *T, otherwise T) {
-	if *value == 0 {
-		*value = otherwise
-	}
 }
 
 // look is how often it is looked whether there is anything to close.
@@ -63,7 +59,7 @@ const look = time.Second
 // nothing is planned ahead, and nothing that was not closed is saved up.
 func (d *Drain) Step(in DrainInput) (closing bool, again time.Duration) {
 	excess := float64(in.Streams) - in.Share
-	if in.Share <= 0 || in.Peers == 0 || float64(in.Streams) <= d.cfg.Until*in.Share || excess < 1 {
+	if d.cfg.Off || in.Share <= 0 || in.Peers == 0 || float64(in.Streams) <= d.cfg.Until*in.Share || excess < 1 {
 		d.uneven, d.active = time.Time{}, false
 		return false, look
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 // gate is the queue of joins: first come, first served, by two buckets, of cost and of number. It has no clock, and is
-// guarded by Admission's lock.
+// guarded by Admission's lock. The buckets are not limiters of golang.org/x/time/rate: a join takes from both or from neither, what is taken
+// may be more than there is (a dear join is let in, and paid for afterwards), and the queue asks how long it would wait without joining it.
 type gate struct {
 	rate    float64 // cost a second; 0: nothing now
 	most    float64 // joins a second; 0: no limit

@@ -1,6 +1,9 @@
 package place
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // MovesConfig bounds the pace at which agents are notified that their proxies belong to another replica: each then makes a new
 // connection there. The zero value of a field is its default.
@@ -8,6 +11,7 @@ type MovesConfig struct {
 	Most  float64 // moves a second to one replica, of all others together; 100
 	Least float64 // notified a second however full the machine is; 10, as streams are sent away (DrainConfig.Rate)
 	Part  float64 // and at least this part of the streams; 0.01: who is relieved is often full
+	Off   bool    // all are notified at once: to measure what the loop is worth
 }
 
 // MovesInput is what a step sees.
@@ -22,7 +26,8 @@ type MovesInput struct {
 
 // Moves decides how many agents to notify now. A replica that joins or leaves gives a quarter of a fleet another owner in one
 // moment; what that costs is paid by the streams that push meanwhile. So it starts slowly, is faster while goroutines do not
-// wait for processors, and slower while they do, whoever fills the machine. It has no clock; one goroutine calls it.
+// wait for processors, and slower while they do, whoever fills the machine. It has no clock; one goroutine calls it. It is not a limiter of golang.org/x/time/rate: nothing is saved up here, and the step asks how many at
+// once, not whether one may.
 type Moves struct {
 	cfg    MovesConfig
 	last   time.Time
@@ -41,9 +46,9 @@ const movesEvery = 100 * time.Millisecond
 
 // NewMoves makes one that has notified nobody yet.
 func NewMoves(cfg MovesConfig) *Moves {
-	orElse(&cfg.Most, 100)
-	orElse(&cfg.Least, 10)
-	orElse(&cfg.Part, .01)
+	cfg.Most = cmp.Or(cfg.Most, 100)
+	cfg.Least = cmp.Or(cfg.Least, 10)
+	cfg.Part = cmp.Or(cfg.Part, .01)
 	return &Moves{cfg: cfg}
 }
 
@@ -52,6 +57,9 @@ func (m *Moves) StepEvery() time.Duration { return movesEvery }
 
 // Step says how many to notify now. What is not used is not saved up.
 func (m *Moves) Step(in MovesInput) int {
+	if m.cfg.Off {
+		return in.Left
+	}
 	elapsed := max(in.Now.Sub(m.last), 0)
 	if m.last = in.Now; elapsed > time.Second { // those were other moves
 		m.rate, m.tokens, elapsed = 0, 0, movesEvery

@@ -1,6 +1,9 @@
 package place
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Costs of a join, in joins of a proxy that holds nothing (2 ms of CPU for 1.8 MB in plain text, 5 with mTLS; to be measured).
 // A refusal is a part of what one costs that holds everything: counted with mTLS on new connections and 2,000 clusters, it
@@ -66,10 +69,10 @@ const leastPart = .1
 
 // NewPace makes one that has measured nothing.
 func NewPace(cfg PaceConfig) *Pace {
-	orElse(&cfg.Cores, 1)
-	orElse(&cfg.Busy, .85)
-	orElse(&cfg.Least, 5*cfg.Cores)
-	orElse(&cfg.FirstCost, .005)
+	cfg.Cores = cmp.Or(cfg.Cores, 1)
+	cfg.Busy = cmp.Or(cfg.Busy, .85)
+	cfg.Least = cmp.Or(cfg.Least, 5*cfg.Cores)
+	cfg.FirstCost = cmp.Or(cfg.FirstCost, .005)
 	return &Pace{cfg: cfg, cost: cfg.FirstCost, squeeze: 1}
 }
 

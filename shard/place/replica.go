@@ -1,8 +1,3 @@
-// Package place turns the fleet into a ring, and the ring into what a replica does: whom it serves, whom it lets in and
-// when, whom it sends away.
-//
-// Owns: ring/ (the leader, under its fence); the pace of joins and of draining.  Reads: members/, ring/, leader/ through
-// store/kv, shard/member.  Never: closes a stream itself; makes a wrong answer: any replica can serve any proxy.
 package place
 
 import (

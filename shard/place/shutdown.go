@@ -1,6 +1,9 @@
 package place
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Leaving is the plan of a replica that was asked to stop: leave the ring, send the streams away over the grace period,
 // then end what is left. It has no clock; one goroutine calls Step.
@@ -42,7 +45,7 @@ type LeavingStep struct {
 // and move by themselves; the streams of others are closed evenly over all of it: each comes to a replica that is warm for it,
 // and the proxies that are there do not see a wave. What an agent has not moved at the end is closed too.
 func (l *Leaving) Step(in LeavingInput) LeavingStep {
-	notice, margin := orDuration(l.Notice, 3*time.Second, l.Grace/5), orDuration(l.Margin, 2*time.Second, l.Grace/5)
+	notice, margin := cmp.Or(l.Notice, min(3*time.Second, l.Grace/5)), cmp.Or(l.Margin, min(2*time.Second, l.Grace/5))
 	elapsed := in.Now.Sub(l.Began)
 	idle := in.Streams == 0 || in.Peers == 0 // with nobody to take over, keeping streams helps nobody
 	// A replica that ended before the leader saw that it leaves would count as crashed, and stay in the ring.
@@ -80,10 +83,3 @@ const stepEvery = 200 * time.Millisecond
 
 // StepEvery is how often Leaving.Step is to be called.
 func (l *Leaving) StepEvery() time.Duration { return stepEvery }
-
-func orDuration(value, otherwise, atMost time.Duration) time.Duration {
-	if value == 0 {
-		value = min(otherwise, atMost)
-	}
-	return value
-}

@@ -99,7 +99,7 @@ func (v *sotwServer) StreamAggregatedResources(s discoveryv3.AggregatedDiscovery
 }
 
 // A state-of-the-world stream passes as it is, without agent resources, and ends with its upstream.
-func TestStateOfTheWorldPasses(t *testing.T) {
+func TestSotWPasses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

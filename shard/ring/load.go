@@ -43,12 +43,12 @@ func (l *Load) Add(other Load) {
 }
 
 // When a namespace is split by workload: it holds more than an eighth of a replica's fair share (issue "Shards"). It is
-// joined again below half of that, so that a load near the limit changes nothing. Below splitFloor streams nothing is
+// joined again below half of that, so that a load near the limit changes nothing. Below splitLeast streams nothing is
 // gained by it.
 const (
 	splitAbove = 1. / 8
 	joinBelow  = 1. / 16
-	splitFloor = 16
+	splitLeast = 16
 )
 
 // splits decides which namespaces are split, in order. Where somebody came or left none is joined: what moves then are the
@@ -58,7 +58,7 @@ func splits(previous *Ring, members []Member, load Load) []string {
 	fair := float64(load.Streams()) / float64(len(members))
 	var split []string
 	for name, n := range load.Namespaces {
-		limit := max(fair*splitAbove, splitFloor)
+		limit := max(fair*splitAbove, splitLeast)
 		switch {
 		case !previous.Split(name):
 		case calm:

@@ -1,5 +1,5 @@
 // Package clock says whether this process's clock can be believed, by those of the mesh's other processes: each writes its time into
-// etcd, and reads the others'; and peers say it when they are asked. Who signs certificates, ends rotations and prunes what has expired asks first (issue 12, item 15).
+// etcd, and reads the others'; and peers, and the API server where there is one, say it when they are asked. Who signs certificates, ends rotations and prunes what has expired asks first (issue 12, item 15).
 //
 // Owns: clocks/<process>, leased, and clocks/recorded.  Reads: clocks/.  Never: corrects a clock; believes one process more than
 // another.
@@ -117,7 +117,7 @@ func (c *Clock) off(ran time.Duration) error {
 	if (offset - c.offset).Abs() > lease {
 		c.offset = offset
 	}
-	return fmt.Errorf("the clock of this machine is %s %s the median of the mesh's processes: set it right", c.offset.Round(time.Second), to)
+	return fmt.Errorf("the clock of this machine is %s %s the median of the mesh's processes, the API server among them where there is one: set it right", c.offset.Round(time.Second), to)
 }
 
 // Compared is closed once the others' clocks have been read.

@@ -145,6 +145,48 @@ func TestPeersAreHeard(t *testing.T) {
 	})
 }
 
+// The API server's clock is one more: one process alone notices by it that its own is off, and of two that differ the one that agrees with it
+// is believed. It is asked again and again; while it says nothing it counts no more.
+func TestAPIServerIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ahead, answers := time.Duration(0), true
+		c := New(Config{Name: "a", Wall: func() time.Time { return time.Now().Add(ahead) }, Log: quiet})
+		c.read(kv.Folder{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			done <- c.Follow(ctx, func(ctx context.Context) (time.Time, time.Duration, error) {
+				if !answers {
+					<-ctx.Done()
+					return time.Time{}, 0, ctx.Err()
+				}
+				time.Sleep(4 * time.Second)
+				return time.Now().Add(-2 * time.Second).Truncate(time.Second), 4 * time.Second, nil
+			})
+		}()
+		off := func(what string, want bool) {
+			t.Helper()
+			time.Sleep(heardFor)
+			synctest.Wait()
+			if err := c.Off(); (err != nil) != want {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		off("alone with the API server, which agrees", false)
+		ahead = 3 * time.Minute
+		off("alone with the API server, which differs", true)
+		c.read(kv.Folder{Blobs: []kv.Blob{{Path: own + "b", Raw: encode(time.Now().Add(ahead)), Revision: 7}}})
+		off("another process agrees, the API server does not", false)
+		c.read(kv.Folder{Blobs: []kv.Blob{{Path: own + "b", Raw: encode(time.Now()), Revision: 8}}})
+		off("the API server and another process agree", true)
+		answers = false
+		c.read(kv.Folder{})
+		off("it says nothing", false)
+		cancel()
+		<-done
+	})
+}
+
 // Of three processes the one whose clock is 25 hours fast knows that it is, and the others know that they are not. When those have ended
 // nobody can tell; what is sure is then no later than what was recorded.
 func TestClocksAreCompared(t *testing.T) {

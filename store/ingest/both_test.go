@@ -70,7 +70,7 @@ func TestFileAndKubernetes(t *testing.T) {
 
 // Nothing is written before every source has told everything. A source whose objects are forgotten, since the term in which it was read has
 // ended, has to tell everything again in the next term; until then what is stored of it stands.
-func TestSourcesThatBeginAnew(t *testing.T) {
+func TestSourcesThatBeginAgain(t *testing.T) {
 	d := newDesk(t)
 	kube := origin.New("", origin.Kube)
 	d.s = NewState(Options{Sources: []origin.Origin{{}, kube}})

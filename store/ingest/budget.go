@@ -54,7 +54,7 @@ func (w *inventory) noteTenant(e object.Event) {
 	}
 }
 
-// offer gives what an object should be to the ledger, which decides in settle; false: there is none, or it has no say.
+// offer gives what an object should be to the ledger, which decides in admit; false: there is none, or it has no say.
 func (w *inventory) offer(id object.ID, e *entry, records []model.Record, spoiled bool) bool {
 	if w.ledger == nil || !w.counted(id) {
 		return false
@@ -82,12 +82,12 @@ func created(o *object.Object) int64 {
 	return o.Created.Unix()
 }
 
-// settle applies what the budgets have room for.
-func (w *inventory) settle() {
+// applyBudgets applies what the budgets have room for.
+func (w *inventory) applyBudgets() {
 	if w.ledger == nil {
 		return
 	}
-	for _, id := range w.ledger.settle() {
+	for _, id := range w.ledger.admit() {
 		e := w.objects[id]
 		records := e.offered
 		e.closed, e.offered, e.waiting = false, nil, false
@@ -122,7 +122,7 @@ func (w *inventory) rebase(e Loaded) {
 			w.rebaseObject(id, o, stored[id], same)
 		}
 	}
-	w.settle()
+	w.applyBudgets()
 }
 
 func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same func([]model.Record) bool) {

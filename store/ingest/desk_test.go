@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -82,6 +83,7 @@ type desk struct {
 	bytes  map[model.Key]int
 	epoch  kv.Epoch
 	after  int64 // revision of the stored head; 0: there is none
+	now    time.Time
 }
 
 func newDesk(t *testing.T) *desk {
@@ -97,7 +99,7 @@ func (d *desk) step(event Event) (done []string) {
 		switch e := effect.(type) {
 		case Load:
 			done = append(done, "load")
-			effects = append(effects, d.s.Step(Loaded{Epoch: e.Epoch, Have: maps.Clone(d.stored), Bytes: maps.Clone(d.bytes), After: d.after, Complete: true})...)
+			effects = append(effects, d.s.Step(Loaded{Epoch: e.Epoch, Have: maps.Clone(d.stored), Bytes: maps.Clone(d.bytes), After: d.after, Complete: true, Now: d.now})...)
 		case Write:
 			done = append(done, d.commit(e.Batch))
 			effects = append(effects, d.s.Step(Written{Epoch: e.Batch.Epoch, After: 2})...)

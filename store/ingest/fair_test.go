@@ -16,33 +16,33 @@ import (
 )
 
 // Whatever waits of one namespace: what others change goes with the next batch.
-func TestLoudNamespaceDoesNotDelayOthers(t *testing.T) {
-	flip := Objects{put(t, in("quiet", epSlice("s", "10.0.0.1", "p")))}
+func TestNoisyNamespaceDoesNotDelayOthers(t *testing.T) {
+	endpoint := Objects{put(t, in("quiet", epSlice("s", "10.0.0.1", "p")))}
 	route := Objects{put(t, in("calm", vs("r", "1s")))}
 	for name, test := range map[string]struct {
-		loud    []Objects
+		noisy   []Objects
 		batches int // that all of it takes
 	}{
-		"2,000 changes of one record": {many(t, "loud", 2000, 1), 21},
-		"100 of 20":                   {many(t, "loud", 2000, 20), 26}, // four and the flip, then four more of each
-		"20 of 90":                    {many(t, "loud", 1800, 90), 20},
-		"8 of 250":                    {many(t, "loud", 2000, 250), 9},
-		"one of 2,000":                {many(t, "loud", 2000, 2000), 2},
+		"2,000 changes of one record": {many(t, "noisy", 2000, 1), 21},
+		"100 of 20":                   {many(t, "noisy", 2000, 20), 26}, // four and the endpoint, then four more of each
+		"20 of 90":                    {many(t, "noisy", 1800, 90), 20},
+		"8 of 250":                    {many(t, "noisy", 2000, 250), 9},
+		"one of 2,000":                {many(t, "noisy", 2000, 2000), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCounter(t)
-			c.tell(test.loud...)
-			c.tell(flip, route)
+			c.tell(test.noisy...)
+			c.tell(endpoint, route)
 			batches := 0
 			for w := c.done(); w != nil; w = c.done() {
 				if batches++; batches == 1 && (!keys(w)["quiet/s"] || !keys(w)["calm/r"]) {
 					t.Errorf("the first batch has %d records of others", w.Batch.Len())
 				}
-				if w.Batch.Len() > fill && len(test.loud[0]) <= fill {
+				if w.Batch.Len() > fill && len(test.noisy[0]) <= fill {
 					t.Errorf("a batch of %d", w.Batch.Len())
 				}
 			}
-			if want := len(slices.Concat(test.loud...)) + 3; len(c.stored) != want || batches > test.batches {
+			if want := len(slices.Concat(test.noisy...)) + 3; len(c.stored) != want || batches > test.batches {
 				t.Errorf("%d records in %d batches, want %d in at most %d", len(c.stored), batches, want, test.batches)
 			}
 		})
@@ -52,7 +52,7 @@ func TestLoudNamespaceDoesNotDelayOthers(t *testing.T) {
 // A group that is larger than a batch lets others pass once, and is then written whole: neither starves the other.
 func TestLargeGroupHasItsTurn(t *testing.T) {
 	c := newCounter(t)
-	large := many(t, "loud", 600, 300)
+	large := many(t, "noisy", 600, 300)
 	c.tell(large...)
 	order := ""
 	for i := range 8 {
@@ -84,13 +84,13 @@ func TestLargeGroupBesideMany(t *testing.T) {
 
 func TestEmitIsOneBatch(t *testing.T) {
 	c := newCounter(t)
-	c.tell(many(t, "loud", 500, 1)...)
-	wide := slices.Concat(many(t, "loud2", 60, 60)[0], many(t, "other", 60, 60)[0], many(t, "third", 5, 5)[0])
+	c.tell(many(t, "noisy", 500, 1)...)
+	wide := slices.Concat(many(t, "noisy2", 60, 60)[0], many(t, "other", 60, 60)[0], many(t, "third", 5, 5)[0])
 	c.tell(wide)
 	for w := c.done(); w != nil; w = c.done() {
 		n := 0
 		for name := range keys(w) {
-			if !strings.HasPrefix(name, "loud/") {
+			if !strings.HasPrefix(name, "noisy/") {
 				n++
 			}
 		}
@@ -112,28 +112,28 @@ func TestEmitIsOneBatch(t *testing.T) {
 
 // Changes that share a record are written together, in the place of the older one; latest value wins.
 func TestSharedRecordsStayTogether(t *testing.T) {
-	a := many(t, "loud", 60, 60)[0]
-	b := many(t, "loud2", 60, 60)[0]
-	b2 := many(t, "loud3", 60, 60)[0]
+	a := many(t, "noisy", 60, 60)[0]
+	b := many(t, "noisy2", 60, 60)[0]
+	b2 := many(t, "noisy3", 60, 60)[0]
 	stored := put(t, in("warm", vs("up", "1s")))
 	for name, test := range map[string]struct {
 		emits []Objects
 		want  [][]string // what the batches have of these
 		watch []string
 	}{
-		"place of the older": {[]Objects{a, b, {put(t, in("loud", vs("v0007", "9s"))), put(t, in("loud", vs("new", "1s")))}},
-			[][]string{{"loud/new", "loud/v0001", "loud/v0007"}, {"loud2/v0001"}}, []string{"loud/new", "loud/v0001", "loud/v0007", "loud2/v0001"}},
-		"across namespaces": {[]Objects{a, b, b2, {put(t, in("loud", vs("v0007", "9s"))), put(t, in("loud2", vs("v0007", "9s")))}},
-			[][]string{{"loud3/v0001"}, {"loud/v0001", "loud2/v0001"}}, []string{"loud/v0001", "loud2/v0001", "loud3/v0001"}},
+		"place of the older": {[]Objects{a, b, {put(t, in("noisy", vs("v0007", "9s"))), put(t, in("noisy", vs("new", "1s")))}},
+			[][]string{{"noisy/new", "noisy/v0001", "noisy/v0007"}, {"noisy2/v0001"}}, []string{"noisy/new", "noisy/v0001", "noisy/v0007", "noisy2/v0001"}},
+		"across namespaces": {[]Objects{a, b, b2, {put(t, in("noisy", vs("v0007", "9s"))), put(t, in("noisy2", vs("v0007", "9s")))}},
+			[][]string{{"noisy3/v0001"}, {"noisy/v0001", "noisy2/v0001"}}, []string{"noisy/v0001", "noisy2/v0001", "noisy3/v0001"}},
 		"what is as before again": {[]Objects{{put(t, in("warm", vs("up", "2s"))), a[1]}, b, {stored, put(t, in("far", vs("x", "1s")))}},
-			[][]string{{"far/x", "loud/v0001", "loud2/v0001"}}, []string{"far/x", "loud/v0001", "loud2/v0001", "warm/up"}},
-		"place of the oldest, of three": {append(many(t, "loud", 150, 50), Objects{put(t, in("loud", vs("v0001", "9s"))), put(t, in("loud", vs("v0101", "9s")))}),
-			[][]string{{"loud/v0001", "loud/v0101"}, {"loud/v0051"}}, []string{"loud/v0001", "loud/v0051", "loud/v0101"}},
+			[][]string{{"far/x", "noisy/v0001", "noisy2/v0001"}}, []string{"far/x", "noisy/v0001", "noisy2/v0001", "warm/up"}},
+		"place of the oldest, of three": {append(many(t, "noisy", 150, 50), Objects{put(t, in("noisy", vs("v0001", "9s"))), put(t, in("noisy", vs("v0101", "9s")))}),
+			[][]string{{"noisy/v0001", "noisy/v0101"}, {"noisy/v0051"}}, []string{"noisy/v0001", "noisy/v0051", "noisy/v0101"}},
 		"put back while it is written":   {[]Objects{{gone(stored)}}, [][]string{{"warm/up"}}, []string{"warm/up"}},
 		"told again while it is written": {[]Objects{{stored}}, nil, nil},
-		"nothing is left":                {[]Objects{{a[1]}, {gone(a[1])}}, nil, []string{"loud/v0001"}},
+		"nothing is left":                {[]Objects{{a[1]}, {gone(a[1])}}, nil, []string{"noisy/v0001"}},
 		"two became three": {[]Objects{{a[1]}, {a[2]}, {gone(a[1]), gone(a[2]), a[3]}},
-			[][]string{{"loud/v0003"}}, []string{"loud/v0001", "loud/v0002", "loud/v0003"}},
+			[][]string{{"noisy/v0003"}}, []string{"noisy/v0001", "noisy/v0002", "noisy/v0003"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCounter(t)
@@ -184,10 +184,10 @@ func TestOrderOfOneRecord(t *testing.T) {
 func TestWaitingIsBounded(t *testing.T) {
 	c := newCounter(t)
 	for i := range 500 {
-		c.tell(Objects{put(t, in("loud", vs(fmt.Sprintf("v%d", i%40), fmt.Sprintf("%ds", i+1))))},
-			Objects{put(t, in("loud", vs(fmt.Sprintf("v%d", i%40), fmt.Sprintf("%ds", i+2)))), put(t, in("loud", vs(fmt.Sprintf("v%d", (i+7)%40), fmt.Sprintf("%ds", i+3))))})
+		c.tell(Objects{put(t, in("noisy", vs(fmt.Sprintf("v%d", i%40), fmt.Sprintf("%ds", i+1))))},
+			Objects{put(t, in("noisy", vs(fmt.Sprintf("v%d", i%40), fmt.Sprintf("%ds", i+2)))), put(t, in("noisy", vs(fmt.Sprintf("v%d", (i+7)%40), fmt.Sprintf("%ds", i+3))))})
 		if i%5 == 0 { // and what comes and goes leaves nothing behind
-			c.tell(Objects{put(t, in("loud", vs("x", "1s")))}, Objects{gone(put(t, in("loud", vs("x", "1s"))))})
+			c.tell(Objects{put(t, in("noisy", vs("x", "1s")))}, Objects{gone(put(t, in("noisy", vs("x", "1s"))))})
 		}
 	}
 	slots := 0
@@ -236,7 +236,7 @@ func TestPaceLeavesNothingBehind(t *testing.T) {
 	}
 	c := newCounter(t)
 	c.done()
-	c.tell(slices("loud", 250, "10.0.0.1")...)
+	c.tell(slices("noisy", 250, "10.0.0.1")...)
 	for want := range []int{0, 1, 2} {
 		if c.waits != 0 || c.flying == nil || c.flying.Batch.Len() != min(fill, 250-want*fill) {
 			t.Fatalf("batch %d: %v, %d waits", want, c.flying, c.waits)
@@ -246,7 +246,7 @@ func TestPaceLeavesNothingBehind(t *testing.T) {
 	if c.waits != 1 || c.flying != nil {
 		t.Fatalf("%d waits, %v", c.waits, c.flying)
 	}
-	c.tell(slices("loud", 3, "10.0.0.2")...)
+	c.tell(slices("noisy", 3, "10.0.0.2")...)
 	c.tell(slices("quiet", 1, "10.0.0.2")...)
 	if c.flying != nil {
 		t.Fatal("not paced")
@@ -255,7 +255,7 @@ func TestPaceLeavesNothingBehind(t *testing.T) {
 		t.Fatalf("after the pace: %v", c.flying)
 	}
 	c.done()
-	c.tell(slices("loud", 200, "10.0.0.3")...)
+	c.tell(slices("noisy", 200, "10.0.0.3")...)
 	c.tell(Objects{put(t, vs("same", "1s"))}, Objects{gone(put(t, vs("same", "1s")))}) // means nothing
 	if c.flying != nil && c.flying.Batch.Len() == 200 {
 		t.Fatal("not paced")
@@ -270,7 +270,7 @@ func TestBatchSaysSinceWhen(t *testing.T) {
 	}
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	var all Emits
-	for i, e := range many(t, "loud", 150, 50) {
+	for i, e := range many(t, "noisy", 150, 50) {
 		all = append(all, Emit{e, at(10 + i)})
 	}
 	all = append(all, Emit{Objects{put(t, in("quiet", vs("r", "1s")))}, at(20)}, Emit{Objects{put(t, in("quiet", vs("r", "2s")))}, at(21)})
@@ -305,7 +305,7 @@ func TestBatchIsBoundedInBytes(t *testing.T) {
 	c := newCounter(t)
 	var large []Objects
 	for i := range 40 {
-		text := strings.Replace(in("loud", vs(fmt.Sprintf("v%02d", i), "1s")), "[{", "[{name: "+strings.Repeat("x", 90<<10)+", ", 1)
+		text := strings.Replace(in("noisy", vs(fmt.Sprintf("v%02d", i), "1s")), "[{", "[{name: "+strings.Repeat("x", 90<<10)+", ", 1)
 		large = append(large, Objects{put(t, text)})
 	}
 	c.tell(large...)

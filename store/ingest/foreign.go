@@ -60,7 +60,7 @@ func (s *State) foreign(e Foreign) []Effect {
 		flies, flying := s.flying[key]
 		switch {
 		case v.Hash() == was && !flying || flying && v.Hash() == flies: // it is what it is to be
-		case flying && flies != model.Hash{} && s.want[key] == nil && !s.queue.waitsFor(key): // a Secret that is being sealed again, and that no object says
+		case flying && flies != model.Hash{} && s.want[key] == nil && !s.queue.waitsFor(key): // a Secret that is being encrypted again, and that no object says
 			s.altered = true
 		case was == model.Hash{} && (err != nil || s.refused[key].Message != ""):
 			s.restore[v.Path] = kv.Value{Path: v.Path}

@@ -262,7 +262,7 @@ func TestHeadOfSomebodyElse(t *testing.T) {
 	l.settles("another head", func(state *kv.State) bool { return len(state.Values) == 2 })
 }
 
-// What is being sealed again while others change it is not taken away for that it has no object that can be understood.
+// What is being encrypted again while others change it is not taken away for that it has no object that can be understood.
 func TestForeignChangeInFlight(t *testing.T) {
 	d := newDesk(t)
 	d.lead()

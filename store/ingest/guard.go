@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"strings"
+	"time"
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
@@ -31,7 +32,7 @@ func (c census) add(key model.Key) {
 // guard withholds deletes where a new leader would delete everything of a cluster, or more than half of a kind there: a folder that is not
 // mounted is far more likely than somebody who meant it. What something explains goes and does not count: the record's Namespace went
 // too, or it is of a Pod of which no EndpointSlice says that it is ready (issue 12, item 17).
-func (s *State) guard(gone []model.Key) {
+func (s *State) guard(now time.Time, gone []model.Key) {
 	if s.allowEmpty || len(gone) == 0 {
 		return
 	}
@@ -61,16 +62,66 @@ func (s *State) guard(gone []model.Key) {
 	for _, key := range left {
 		lost.add(key)
 	}
+	sums := s.sumsOf(left)
 	for _, key := range gone {
 		k, whole := population{key.Kind, key.Origin.Cluster()}, population{cluster: key.Origin.Cluster()}
 		few := !explained[key] && stored[k] >= guardFrom && 2*lost[k] > stored[k] && 2*wanted[k] < stored[k]
-		if all[whole] == stored[whole] && wanted[whole] == 0 || few {
+		if all[whole] == stored[whole] && wanted[whole] == 0 || few || !explained[key] && sums[guard.KindOf(s.ownerOf(key))].tooMany(s.memory, now) {
 			s.withheld[key], s.held[key] = true, true
 		}
+	}
+	for key := range s.held {
+		delete(sums, guard.KindOf(s.ownerOf(key)))
+	}
+	for kind, sum := range sums {
+		s.memory.Note(now, kind, sum.before)
 	}
 	if len(s.held) > 0 {
 		s.guarded = fmt.Sprintf("%d of %d stored records have no object any more: they are kept; if that is meant, accept the removal (navarchctl store held; --allow-empty)", len(gone), len(s.have))
 	}
+}
+
+// sum is how many objects of a kind are stored, and are there.
+type sum struct {
+	kind          object.ID
+	before, after int
+}
+
+// tooMany says whether more than half of the kind are missed, with those that vanished within ten minutes before, under whichever leader. What
+// vanished at once is judged by records.
+func (s sum) tooMany(memory *guard.Memory, now time.Time) bool {
+	was := memory.Before(now, s.kind, s.before)
+	return was > s.before && 2*s.after < was
+}
+
+// sumsOf counts the objects of each kind of which some are missed, those of these records that are not there.
+func (s *State) sumsOf(missed []model.Key) map[object.ID]sum {
+	all, stored := map[object.ID]sum{}, map[object.ID]bool{}
+	for _, key := range missed {
+		if owner := s.ownerOf(key); s.objects[owner] == nil {
+			kind := guard.KindOf(owner)
+			all[kind] = sum{kind: kind}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	count := func(id object.ID, before, after int) {
+		if of, is := all[guard.KindOf(id)]; is {
+			of.before, of.after = of.before+before, of.after+after
+			all[of.kind] = of
+		}
+	}
+	for key := range s.have {
+		if owner := s.ownerOf(key); !stored[owner] {
+			stored[owner] = true
+			count(owner, 1, 0)
+		}
+	}
+	for id := range s.objects {
+		count(id, 0, 1)
+	}
+	return all
 }
 
 // explained are the records that nobody misses. While endpoints are missed, slices say nothing about Pods.

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/source/guard"
 )
 
 // A new leader holds the loss of more than half of a kind while nobody led, and lets go at once what something explains: a namespace that
@@ -74,6 +77,40 @@ func TestNewLeaderLetsGoWhatIsExplained(t *testing.T) {
 		next.step(Gained{next.epoch})
 		if got := len(next.s.held); got != c.held || len(next.stored) >= stored && c.held == 0 {
 			t.Errorf("%s: %d records are held, want %d; %d of %d are left", name, got, c.held, len(next.stored), stored)
+		}
+	}
+}
+
+// What vanished under the leader before counts where a new one compares: two fifths under that one and two fifths of the rest while nobody led
+// are more than half, and are held. What a new leader lets go it remembers in the same way.
+func TestNewLeaderAddsLossesUp(t *testing.T) {
+	routes := func(n int) (all Objects) {
+		for i := range n {
+			all = append(all, put(t, vs(fmt.Sprint("r", i), "1s")))
+		}
+		return append(all, synced)
+	}
+	for name, c := range map[string]struct {
+		recalled bool
+		held     int
+	}{"it is told of them": {true, 6}, "it is not": {false, 0}} {
+		stored, sums := map[model.Key]model.Hash(nil), []guard.Sum(nil)
+		at := time.Unix(1000, 0)
+		for i, n := range []int{25, 15, 9} { // each under a leader of its own
+			d := newDesk(t)
+			if stored != nil {
+				d.stored = stored
+			}
+			d.now = at.Add(time.Duration(i) * time.Minute)
+			if c.recalled {
+				d.s.memory.Recall(d.now, sums)
+			}
+			d.step(routes(n))
+			d.step(Gained{d.epoch})
+			if want := c.held; i == 2 && len(d.s.held) != want || i < 2 && len(d.s.held) > 0 {
+				t.Errorf("%s: %d records are held at %d routes, want %d", name, len(d.s.held), n, want)
+			}
+			stored, sums = d.stored, d.s.memory.Sums(d.now)
 		}
 	}
 }

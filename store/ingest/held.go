@@ -40,14 +40,14 @@ func (l *Loop) Release(ctx context.Context, losses []object.Loss) bool {
 // losses are the objects of the records that the guard keeps, as losses.
 func (s *State) losses() []object.Loss {
 	var all []object.Loss
-	for id := range s.owners() {
+	for id := range s.heldObjects() {
 		all = append(all, object.Loss{ID: id})
 	}
 	return all
 }
 
-// owners are the objects of the records that the guard keeps.
-func (s *State) owners() map[object.ID]bool {
+// heldObjects are the objects of the records that the guard keeps.
+func (s *State) heldObjects() map[object.ID]bool {
 	ids := make(map[object.ID]bool, len(s.held))
 	for key := range s.held {
 		ids[s.ownerOf(key)] = true
@@ -64,7 +64,7 @@ func (s *State) release(losses []object.Loss) (effects []Effect, ok bool) {
 	for _, l := range losses {
 		given[l.ID] = l.Version == ""
 	}
-	if len(losses) == 0 || len(given) != len(losses) || !maps.Equal(given, s.owners()) {
+	if len(losses) == 0 || len(given) != len(losses) || !maps.Equal(given, s.heldObjects()) {
 		return nil, false
 	}
 	gone := make(map[model.Key]bool, len(s.held))

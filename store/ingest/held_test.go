@@ -43,7 +43,7 @@ func TestReleaseOfWhatIsKept(t *testing.T) {
 	d.lead()
 	release("before the comparison", false, ids...)
 	d.want(Objects{synced}, "load")
-	if n := len(d.s.owners()); n != len(ids) {
+	if n := len(d.s.heldObjects()); n != len(ids) {
 		t.Fatalf("%d objects are kept, want %d", n, len(ids))
 	}
 	release("nothing", false)
@@ -56,7 +56,7 @@ func TestReleaseOfWhatIsKept(t *testing.T) {
 		t.Fatalf("%d records are left", len(d.stored))
 	}
 	release("exactly these", true, ids[1:]...)
-	if len(d.stored) != 1 || len(d.s.Problems()) != 0 || len(d.s.owners()) != 0 {
+	if len(d.stored) != 1 || len(d.s.Problems()) != 0 || len(d.s.heldObjects()) != 0 {
 		t.Errorf("left: %v, problems %v", d.stored, d.s.Problems())
 	}
 	release("again", false, ids[1:]...)

@@ -38,6 +38,9 @@ type Config struct {
 	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine, must not block and
 	// changes nothing of the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
+	// Remember is called before a batch is written that removes records: what Memory knows of losses is stored first, or a process that leads
+	// next would know nothing of them. An error is as one of the write. nil: nothing is stored.
+	Remember func(context.Context, kv.Epoch) error
 	// Referred is told which Secrets records refer to (Options.SecretUses), by Secret, each time that this has changed; nil: nobody is. It
 	// must not block.
 	Referred func([]object.Reference)
@@ -132,7 +135,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	check := time.NewTimer(time.Hour)
 	check.Stop()
 	defer check.Stop()
-	look := time.NewTimer(anewEvery)
+	look := time.NewTimer(reencryptEvery)
 	defer look.Stop()
 	checking, checked := false, uint64(0)
 	var between []object.Problem
@@ -148,27 +151,16 @@ func (l *Loop) Run(ctx context.Context) error {
 			if !ok {
 				continue
 			}
-			if in.level != nil {
-				effects = l.state.Step(*in.level)
-			}
-			if in.term != nil { // first: nothing is begun that is not ours to do any more
-				effects = append(effects, l.state.Step(in.term)...)
+			if in.term != nil {
 				unfollow()
 			}
-			if len(in.emits) > 0 {
-				effects = append(effects, l.state.Step(in.emits)...)
-			}
-			if len(in.settle) > 0 {
-				l.refer()
-			}
-			for _, taken := range in.settle {
-				close(taken)
-			}
+			effects = l.state.stepAll(in)
+			l.settled(in.settle)
 		case event := <-results:
 			effects = l.state.Step(event)
 			switch e := event.(type) {
 			case Loaded: // a term begins
-				look.Reset(anewPause)
+				look.Reset(reencryptPause)
 				unfollow()
 				unfollow = l.following(ctx, e, results)
 			case Reencrypted:
@@ -180,13 +172,12 @@ func (l *Loop) Run(ctx context.Context) error {
 			r.done <- ok
 		case <-look.C:
 			if effects = l.state.Step(Look{}); len(effects) == 0 {
-				look.Reset(anewEvery)
+				look.Reset(reencryptEvery)
 			}
 		case <-check.C:
-			if l.state.shape != checked {
-				between = l.state.check()
+			if checking = false; l.state.shape != checked {
+				checked, between = l.state.shape, l.state.check()
 			}
-			checked, checking = l.state.shape, false
 			l.refer()
 		}
 		if (l.state.shape != checked || l.state.references.dirty) && !checking {
@@ -198,6 +189,20 @@ func (l *Loop) Run(ctx context.Context) error {
 			go l.do(ctx, effect, time.Now(), results)
 		}
 	}
+}
+
+// stepAll takes everything that has gathered in the box.
+func (s *State) stepAll(in input) (effects []Effect) {
+	if in.level != nil {
+		effects = s.Step(*in.level)
+	}
+	if in.term != nil { // before what sources said: nothing is begun that is not ours to do any more
+		effects = append(effects, s.Step(in.term)...)
+	}
+	if len(in.emits) > 0 {
+		effects = append(effects, s.Step(in.emits)...)
+	}
+	return effects
 }
 
 // publish makes problems and counters readable.
@@ -307,7 +312,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	loaded := Loaded{Epoch: epoch, Have: make(map[model.Key]model.Hash, len(state.Values)),
 		Secrets: map[model.Key]*model.Secret{}, After: state.Head.Revision,
 		Complete: state.Head.Revision == 0, Place: l.place(state.Head),
-		At: state.At, Contents: state.Contents, Unknown: map[string]model.Hash{}}
+		At: state.At, Now: time.Now(), Contents: state.Contents, Unknown: map[string]model.Hash{}}
 	if l.Budget != (Budget{}) {
 		loaded.Bytes = make(map[model.Key]int, len(state.Values))
 	}
@@ -336,7 +341,14 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 
 func (l *Loop) write(ctx context.Context, e Write) Event {
 	batch, began := e.Batch, time.Now()
-	head, err := l.Store.Commit(ctx, batch)
+	var head kv.Head
+	var err error
+	if l.Remember != nil && len(batch.Deletes) > 0 {
+		err = l.Remember(ctx, batch.Epoch)
+	}
+	if err == nil {
+		head, err = l.Store.Commit(ctx, batch)
+	}
 	revision := head.Revision
 	written := Written{Epoch: batch.Epoch, After: revision, Contents: head.Contents}
 	var large *kv.TooLargeError

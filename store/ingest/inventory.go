@@ -105,7 +105,7 @@ func (w *inventory) take(events []object.Event) {
 	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
 		w.normalise(id)
 	}
-	w.settle()
+	w.applyBudgets()
 }
 
 func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {

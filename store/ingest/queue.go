@@ -73,7 +73,7 @@ func (q *queue) add(changed map[model.Key]bool, since time.Time) {
 	for key, differs := range changed {
 		q.set(g, key, differs)
 	}
-	q.settle(g, homes)
+	q.assign(g, homes)
 }
 
 // set says of a key of a group whether it is to be written.
@@ -131,8 +131,8 @@ func (q *queue) join(a, b *group) *group {
 	return a
 }
 
-// settle has a group wait in the queue of these where the fewest do; one that has nothing to write waits nowhere.
-func (q *queue) settle(g *group, homes map[string]bool) {
+// assign has a group wait in the queue of these where the fewest do; one that has nothing to write waits nowhere.
+func (q *queue) assign(g *group, homes map[string]bool) {
 	if g.waits == 0 {
 		q.remove(g)
 		return

@@ -20,8 +20,8 @@ type told struct {
 	hash model.Hash
 }
 
-// teller tells random changes and follows what readers of the store can see of them.
-type teller struct {
+// randomSource tells random changes and follows what readers of the store can see of them.
+type randomSource struct {
 	*desk
 	*rand.Rand
 	known  map[string]told            // by text
@@ -34,13 +34,13 @@ type teller struct {
 	whole  bool // no batch was left half done
 	done   map[Outcome]int
 
-	others map[model.Key]model.Hash // what others made of stored records; zero: they are gone
-	untold []Foreign                // that the leader was not told of yet
-	mended int
+	others  map[model.Key]model.Hash // what others made of stored records; zero: they are gone
+	pending []Foreign                // that the leader was not told of yet
+	mended  int
 }
 
 // change has somebody else change, remove or add a record.
-func (r *teller) change() {
+func (r *randomSource) change() {
 	key := model.Key{Kind: model.KindVirtualService, Namespace: fmt.Sprint("n", r.IntN(4)), Name: fmt.Sprintf("r%02d", r.IntN(33))}
 	v := kv.Value{Path: key.Path()}
 	if r.IntN(2) == 0 {
@@ -49,14 +49,14 @@ func (r *teller) change() {
 	if r.others[key] = v.Hash(); r.others[key] == r.stored[key] {
 		delete(r.others, key)
 	}
-	r.untold = append(r.untold, Foreign{Values: []kv.Value{v}})
+	r.pending = append(r.pending, Foreign{Values: []kv.Value{v}})
 }
 
 // tell tells the leader of what others changed, in their order, all of it or some.
-func (r *teller) tell(all bool) {
-	for len(r.untold) > 0 {
-		e := r.untold[0]
-		r.untold, e.Epoch = r.untold[1:], kv.Epoch{Key: "leader", Revision: r.term}
+func (r *randomSource) tell(all bool) {
+	for len(r.pending) > 0 {
+		e := r.pending[0]
+		r.pending, e.Epoch = r.pending[1:], kv.Epoch{Key: "leader", Revision: r.term}
 		if r.do(r.s.Step(e)); !all && r.IntN(2) == 0 {
 			return
 		}
@@ -64,7 +64,7 @@ func (r *teller) tell(all bool) {
 }
 
 // contents is from nothing what the leader has stored, whatever others made of it.
-func (r *teller) contents() kv.Contents {
+func (r *randomSource) contents() kv.Contents {
 	c := kv.NewContents()
 	for key, hash := range r.stored {
 		c.Replace(key.Path(), model.Hash{}, hash)
@@ -73,7 +73,7 @@ func (r *teller) contents() kv.Contents {
 }
 
 // write does a batch, or a part of it, and says what its head says.
-func (r *teller) write(b kv.Batch) kv.Contents {
+func (r *randomSource) write(b kv.Batch) kv.Contents {
 	said := b.Stored.Clone()
 	for _, one := range b.Puts {
 		key := one.Meta().Key
@@ -95,7 +95,7 @@ func (r *teller) write(b kv.Batch) kv.Contents {
 }
 
 // emit makes a change of some records of some namespaces, a few of them as they were before.
-func (r *teller) emit() Objects {
+func (r *randomSource) emit() Objects {
 	var o Objects
 	touched := map[model.Key]int{}
 	spaces := 1
@@ -103,7 +103,7 @@ func (r *teller) emit() Objects {
 		spaces = 2
 	}
 	for range spaces {
-		namespace := fmt.Sprint("n", r.IntN(4)*r.IntN(2)) // the first is loud
+		namespace := fmt.Sprint("n", r.IntN(4)*r.IntN(2)) // the first is noisy
 		for range 1 + r.IntN(4)*r.IntN(8) {
 			name := fmt.Sprintf("r%02d", r.IntN(30))
 			key := model.Key{Kind: model.KindVirtualService, Namespace: namespace, Name: name}
@@ -144,7 +144,7 @@ func (r *teller) emit() Objects {
 }
 
 // do takes note of effects: at most one load or write is under way.
-func (r *teller) do(effects []Effect) {
+func (r *randomSource) do(effects []Effect) {
 	for _, effect := range effects {
 		switch e := effect.(type) {
 		case Load:
@@ -159,9 +159,9 @@ func (r *teller) do(effects []Effect) {
 }
 
 // answer ends the write or load that is under way, if there is one, somehow.
-func (r *teller) answer(well bool) {
+func (r *randomSource) answer(well bool) {
 	if l := r.load; l != nil {
-		r.load, r.untold = nil, nil
+		r.load, r.pending = nil, nil
 		for key, hash := range r.others { // etcd has the state of the head, and the watch from there brings what others did; or it has not
 			switch {
 			case r.term%2 == 0:
@@ -170,7 +170,7 @@ func (r *teller) answer(well bool) {
 					v.Raw = hash[:]
 				}
 				r.others[key] = v.Hash()
-				r.untold = append(r.untold, Foreign{Values: []kv.Value{v}})
+				r.pending = append(r.pending, Foreign{Values: []kv.Value{v}})
 			case hash == model.Hash{}:
 				delete(r.stored, key)
 				delete(r.others, key)
@@ -216,7 +216,7 @@ func (r *teller) answer(well bool) {
 }
 
 // gain begins a term; what is under way of the last one is not heard of any more.
-func (r *teller) gain() {
+func (r *randomSource) gain() {
 	r.term++
 	r.flying, r.load = nil, nil
 	r.do(r.s.Step(Gained{kv.Epoch{Key: "leader", Revision: r.term}}))
@@ -224,7 +224,7 @@ func (r *teller) gain() {
 
 // see looks at the store as a replica does: of no change one record is as it was before, and another as the change or a later
 // one made it.
-func (r *teller) see() {
+func (r *randomSource) see() {
 	for i, emit := range r.emits {
 		before, since := 0, 0
 		for key, from := range emit {
@@ -251,7 +251,7 @@ func TestRandomChanges(t *testing.T) {
 	mended := 0
 	known := map[string]told{}
 	for seed := range uint64(12) {
-		r := &teller{desk: newDesk(t), Rand: rand.New(rand.NewPCG(seed, 1)), known: known,
+		r := &randomSource{desk: newDesk(t), Rand: rand.New(rand.NewPCG(seed, 1)), known: known,
 			past: map[model.Key][]model.Hash{}, others: map[model.Key]model.Hash{}, whole: true, done: map[Outcome]int{}}
 		r.s.allowEmpty = true // what others added is no removal that somebody meant
 		r.do(r.s.Step(Objects{synced}))

@@ -12,11 +12,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The pace at which stored private keys are sealed again once the key encryption key was rotated.
+// The pace at which stored private keys are encrypted again once the key encryption key was rotated.
 const (
-	anewMost  = 32          // in one batch
-	anewPause = time.Second // between two batches
-	anewEvery = time.Minute // between two looks that found less
+	reencryptMost  = 32          // in one batch
+	reencryptPause = time.Second // between two batches
+	reencryptEvery = time.Minute // between two looks that found less
 )
 
 // The events and effects of sealing again.
@@ -39,7 +39,7 @@ func (Look) event()        {}
 func (Reencrypt) effect()  {}
 func (Reencrypted) event() {}
 
-// reencryption is a stored Secret, and the same with its private key sealed again.
+// reencryption is a stored Secret, and the same with its private key encrypted again.
 type reencryption struct{ from, to *model.Secret }
 
 // look asks for all stored Secrets, those too whose object cannot be understood any more: they stand, so they must open.
@@ -66,7 +66,7 @@ func (s *State) reencrypted(e Reencrypted) {
 	}
 }
 
-// renewed takes what was sealed again, for the next batch. What waits to be written for another reason is left to the next look.
+// renewed takes what was encrypted again, for the next batch. What waits to be written for another reason is left to the next look.
 func (s *State) renewed() map[model.Key]*model.Secret {
 	puts := map[model.Key]*model.Secret{}
 	for key, a := range s.reencryptions {
@@ -89,19 +89,19 @@ func (l *Loop) reencrypt(ctx context.Context, e Reencrypt) Reencrypted {
 		return out
 	}
 	var err error
-	if out.Sealed, err = l.Sealer.Reencrypt(ctx, e.Stored, anewMost); err != nil && ctx.Err() == nil {
+	if out.Sealed, err = l.Sealer.Reencrypt(ctx, e.Stored, reencryptMost); err != nil && ctx.Err() == nil {
 		l.Log.Warn("not every Secret could be sealed under the newest key encryption key; trying again", slog.Any(obs.KeyError, err))
 	}
 	if n := len(out.Sealed); n > 0 {
-		l.Log.Info("Secrets sealed again, the key encryption key was rotated", slog.Int("secrets", n))
+		l.Log.Info("Secrets encrypted again, the key encryption key was rotated", slog.Int("secrets", n))
 	}
 	return out
 }
 
 // next is when to look again.
 func (e Reencrypted) next() time.Duration {
-	if len(e.Sealed) == anewMost {
-		return anewPause
+	if len(e.Sealed) == reencryptMost {
+		return reencryptPause
 	}
-	return anewEvery
+	return reencryptEvery
 }

@@ -80,42 +80,42 @@ func (w *sealing) begin() int {
 	_, before := w.stored()
 	w.loop.Emit([]object.Event{w.event(0, []byte("no key"))}) // what was stored stands
 	w.batches(before)
-	time.Sleep(2 * anewEvery)
+	time.Sleep(2 * reencryptEvery)
 	w.batches(before) // there is nothing to do
 	return before
 }
 
-// After the key encryption key was rotated every stored private key is sealed again, a batch at a time: also that of a
+// After the key encryption key was rotated every stored private key is encrypted again, a batch at a time: also that of a
 // Secret whose object cannot be understood any more. Nothing else changes, nothing is written twice, by nobody.
-func TestSecretsAreSealedAnew(t *testing.T) {
+func TestSecretsAreReencrypted(t *testing.T) {
 	cert, key := pair(t)
 	synctest.Test(t, func(t *testing.T) {
 		epoch := kv.Epoch{Key: "leader", Revision: 3}
 		w := &sealing{T: t, memory: &memory{leader: epoch, records: map[model.Key][]byte{}}, sealer: &sealer{kek: "old "},
-			epoch: epoch, secrets: anewMost + 8, cert: cert, key: key}
+			epoch: epoch, secrets: reencryptMost + 8, cert: cert, key: key}
 		w.loop = New(Config{Store: w.memory, Sealer: w.sealer})
 		before := w.begin()
 		w.sealer.mu.Lock()
 		w.sealer.kek, w.sealer.err = "new ", errors.New("the provider is away")
 		w.sealer.mu.Unlock()
-		time.Sleep(anewEvery)
+		time.Sleep(reencryptEvery)
 		w.batches(before)
 		w.sealer.set(nil)
 		for w.sealedBy("new ") == 0 {
-			time.Sleep(anewPause / 4)
+			time.Sleep(reencryptPause / 4)
 			synctest.Wait()
 		}
 		w.batches(before + 1)
-		if n := w.sealedBy("new "); n != anewMost {
-			t.Errorf("%d of %d at once", n, anewMost)
+		if n := w.sealedBy("new "); n != reencryptMost {
+			t.Errorf("%d of %d at once", n, reencryptMost)
 		}
-		time.Sleep(anewPause)
+		time.Sleep(reencryptPause)
 		w.batches(before + 2)
 		if n := w.sealedBy("new "); n != w.secrets {
-			t.Errorf("%d of %d are sealed again", n, w.secrets)
+			t.Errorf("%d of %d are encrypted again", n, w.secrets)
 		}
 		looks := w.looked()
-		time.Sleep(10 * anewEvery)
+		time.Sleep(10 * reencryptEvery)
 		w.batches(before + 2)
 		if n := w.looked() - looks; n > 11 {
 			t.Errorf("looked %d times in ten minutes", n)
@@ -157,8 +157,8 @@ func storedSecrets(t *testing.T, by *sealer, cert, key []byte) *State {
 	return s
 }
 
-// What was sealed again too late is not written: an edit was first, the object is gone, another term began.
-func TestSealedAnewTooLate(t *testing.T) {
+// What was encrypted again too late is not written: an edit was first, the object is gone, another term began.
+func TestReencryptedTooLate(t *testing.T) {
 	cert, key := pair(t)
 	other, otherKey := pair(t)
 	old, rotated := &sealer{kek: "old "}, &sealer{kek: "new "}

@@ -104,7 +104,7 @@ func (f *references) find(root string) bool {
 	for key, u := range f.uses {
 		for _, one := range u.all {
 			for _, namespace := range f.reach(reach, one) {
-				to, from := object.ID{Kind: "Secret", Namespace: namespace, Name: one.Name}, normal.Owner(key)
+				to, from := object.ID{Kind: "Secret", Namespace: namespace, Name: one.Name}, normal.SourceObject(key)
 				if have, known := by[to]; !known || from.Compare(have) < 0 {
 					by[to] = from
 				}
@@ -164,6 +164,16 @@ func (l *Loop) Settle(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// settled lets those go on that wait for what was taken.
+func (l *Loop) settled(waiting []chan struct{}) {
+	if len(waiting) > 0 {
+		l.refer()
+	}
+	for _, taken := range waiting {
+		close(taken)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/source/guard"
 )
 
 // Event is one thing that the loop tells Step.
@@ -36,6 +37,7 @@ type (
 		Complete  bool                        // nothing needs to be written where nothing differs
 		Place     kv.Place                    // of a new term: above all that this process knows of
 		At        kv.Position                 // where it was read
+		Now       time.Time                   // when
 		Contents  kv.Contents                 // what is stored, for the next head
 		Unknown   map[string]model.Hash       // by path: records of kinds that this build does not know
 		Skippable []string                    // the paths of those of Unknown that close nothing
@@ -118,6 +120,8 @@ type Options struct {
 	// Sources are the origins of those that have to have told everything (object.Synced) before anything is written; nil: the zero Origin,
 	// which the folder of files has there.
 	Sources []origin.Origin
+	// Memory is what vanished within ten minutes, of the guards of the sources too; nil: nothing is known.
+	Memory *guard.Memory
 	// SecretUses says which Secrets a record makes workloads use, in a mesh with this root namespace; nil: nobody asks (Config.Referred).
 	SecretUses func(r model.Record, root string) []SecretUse
 	// Crashes is where panics over single objects go; nil: one of its own.
@@ -136,6 +140,7 @@ type Stats struct {
 type State struct {
 	*inventory
 	allowEmpty    bool
+	memory        *guard.Memory
 	unsynced      map[origin.Origin]bool // sources that have not told everything; empty: all have
 	leading       bool
 	phase         phase
@@ -176,11 +181,14 @@ func NewState(o Options) *State {
 	if o.Sources == nil {
 		o.Sources = []origin.Origin{{}}
 	}
+	if o.Memory == nil {
+		o.Memory = &guard.Memory{}
+	}
 	unsynced := map[origin.Origin]bool{}
 	for _, source := range o.Sources {
 		unsynced[source] = true
 	}
-	return &State{inventory: w, allowEmpty: o.AllowEmpty, unsynced: unsynced, queue: newQueue(), level: Levelled{Level: model.Level},
+	return &State{inventory: w, allowEmpty: o.AllowEmpty, memory: o.Memory, unsynced: unsynced, queue: newQueue(), level: Levelled{Level: model.Level},
 		withheld: map[model.Key]bool{}, held: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
 		reencryptions: map[model.Key]reencryption{}, dirty: map[model.Key]bool{}, restore: map[string]kv.Value{}}
 }
@@ -191,17 +199,11 @@ func (s *State) Step(event Event) []Effect {
 	case Objects:
 		return s.Step(Emits{{Objects: e}})
 	case Emits:
-		for _, emit := range e {
-			s.heard = emit.At
-			s.heed(emit.Objects)
-			s.take(emit.Objects)
-			s.collect()
-		}
-		if s.phase == idle {
+		if s.emitted(e); s.phase == idle {
 			return s.start(false)
 		}
 	case Gained:
-		if s.leading && s.epoch == e.Epoch {
+		if s.leads(e.Epoch) {
 			return nil
 		}
 		s.lose()
@@ -211,7 +213,7 @@ func (s *State) Step(event Event) []Effect {
 		s.lose()
 		return nil
 	case Loaded:
-		if !s.leading || e.Epoch != s.epoch || s.phase != loading {
+		if !s.leads(e.Epoch) || s.phase != loading {
 			return nil
 		}
 		if s.altered { // the level has changed meanwhile
@@ -219,7 +221,7 @@ func (s *State) Step(event Event) []Effect {
 		}
 		s.compare(e)
 	case Written:
-		if !s.leading || e.Epoch != s.epoch || s.phase != writing {
+		if !s.leads(e.Epoch) || s.phase != writing {
 			return nil
 		}
 		if effects, on := s.written(e); !on {
@@ -228,14 +230,14 @@ func (s *State) Step(event Event) []Effect {
 			return append(effects, more...)
 		}
 	case Sealed:
-		if !s.leading || e.Epoch != s.epoch || !s.sealing {
+		if !s.leads(e.Epoch) || !s.sealing {
 			return nil
 		}
 		s.sealed(e)
 	case Look:
 		return s.look()
 	case Reencrypted:
-		if !s.leading || e.Epoch != s.epoch {
+		if !s.leads(e.Epoch) {
 			return nil
 		}
 		s.reencrypted(e)
@@ -249,6 +251,19 @@ func (s *State) Step(event Event) []Effect {
 	return append(s.flush(), s.seal()...)
 }
 
+// leads says whether this process leads, in this term.
+func (s *State) leads(term kv.Epoch) bool { return s.leading && s.epoch == term }
+
+// emitted takes what sources said, in its order.
+func (s *State) emitted(emits Emits) {
+	for _, emit := range emits {
+		s.heard = emit.At
+		s.heed(emit.Objects)
+		s.take(emit.Objects)
+		s.collect()
+	}
+}
+
 // start begins the full comparison, as soon as this process leads and the source has told everything.
 func (s *State) start(again bool) []Effect {
 	if !s.leading || len(s.unsynced) > 0 {
@@ -258,7 +273,7 @@ func (s *State) start(again bool) []Effect {
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 
-// heed takes down which sources have told everything. While one of them has not, since it begins anew (Forget), nothing is written.
+// heed takes down which sources have told everything. While one of them has not, since it begins again (Forget), nothing is written.
 func (s *State) heed(events []object.Event) {
 	for _, e := range events {
 		switch e.Op {
@@ -319,7 +334,7 @@ func (s *State) compare(e Loaded) {
 			gone = append(gone, key)
 		}
 	}
-	s.guard(gone)
+	s.guard(e.Now, gone)
 	clear(s.changed)
 	for _, key := range gone {
 		if !s.withheld[key] {
@@ -339,7 +354,7 @@ func (w *inventory) ownerOf(key model.Key) object.ID {
 	if key == model.MeshKey {
 		return w.meshID
 	}
-	return normal.Owner(key)
+	return normal.SourceObject(key)
 }
 
 // Problems is what is wrong with single objects and with writing them, sorted. The caller does not change it.

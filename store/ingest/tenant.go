@@ -28,8 +28,8 @@ type charge struct{ objects, bytes int }
 func (c charge) plus(o charge) charge  { return charge{c.objects + o.objects, c.bytes + o.bytes} }
 func (c charge) minus(o charge) charge { return charge{c.objects - o.objects, c.bytes - o.bytes} }
 
-// claim is one object: what of it counts, and what it should be.
-type claim struct {
+// demand is one object: what of it counts, and what it should be.
+type demand struct {
 	id      object.ID
 	created int64 // Unix seconds; 0: unknown
 	exempt  bool  // it counts and is never refused
@@ -38,20 +38,20 @@ type claim struct {
 }
 
 // grows says whether the budget has a say: what shrinks or stays is always taken.
-func (c *claim) grows() bool {
+func (c *demand) grows() bool {
 	return !c.exempt && (c.wants.objects > c.stands.objects || c.wants.bytes > c.stands.bytes)
 }
 
-// older is the order in which claims are served: creation time, then namespace and name.
-func older(a, b *claim) int {
+// older is the order in which demands are served: creation time, then namespace and name.
+func older(a, b *demand) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id.Namespace, b.id.Namespace), cmp.Compare(a.id.Name, b.id.Name), a.id.Compare(b.id))
 }
 
 // account is one tenant.
 type account struct {
 	used    charge
-	claims  map[object.ID]*claim
-	waiting map[object.ID]*claim // those with wants
+	demands map[object.ID]*demand
+	waiting map[object.ID]*demand // those with wants
 }
 
 // ledger says which objects the tenants' budgets have room for. What stands is never taken away; what grows is refused at
@@ -82,7 +82,7 @@ func (l *ledger) touch(tenant string) *account {
 	l.version++
 	a := l.accounts[tenant]
 	if a == nil {
-		a = &account{claims: map[object.ID]*claim{}, waiting: map[object.ID]*claim{}}
+		a = &account{demands: map[object.ID]*demand{}, waiting: map[object.ID]*demand{}}
 		l.accounts[tenant] = a
 	}
 	return a
@@ -98,7 +98,7 @@ func (l *ledger) label(namespace, value string) {
 		delete(l.labels, namespace)
 	}
 	to := l.touch(l.tenant(namespace))
-	for id, c := range from.claims {
+	for id, c := range from.demands {
 		if id.Namespace == namespace {
 			from.remove(c)
 			to.add(c)
@@ -106,24 +106,24 @@ func (l *ledger) label(namespace, value string) {
 	}
 }
 
-func (a *account) add(c *claim) {
-	a.claims[c.id] = c
+func (a *account) add(c *demand) {
+	a.demands[c.id] = c
 	if c.wants != nil {
 		a.waiting[c.id] = c
 	}
 	a.used = a.used.plus(c.stands)
 }
 
-func (a *account) remove(c *claim) {
-	delete(a.claims, c.id)
+func (a *account) remove(c *demand) {
+	delete(a.demands, c.id)
 	delete(a.waiting, c.id)
 	a.used = a.used.minus(c.stands)
 }
 
-// of is an object's claim; nil: it has none.
-func (l *ledger) of(id object.ID) *claim {
+// of is an object's demand; nil: it has none.
+func (l *ledger) of(id object.ID) *demand {
 	if a := l.accounts[l.tenant(id.Namespace)]; a != nil {
-		return a.claims[id]
+		return a.demands[id]
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func (l *ledger) offer(id object.ID, created int64, exempt bool, size charge) {
 	c := l.of(id)
 	a := l.touch(l.tenant(id.Namespace))
 	if c == nil {
-		c = &claim{id: id}
-		a.claims[id] = c
+		c = &demand{id: id}
+		a.demands[id] = c
 	}
 	c.created, c.exempt, c.wants = created, exempt, &size
 	a.waiting[id] = c
@@ -143,7 +143,7 @@ func (l *ledger) offer(id object.ID, created int64, exempt bool, size charge) {
 // stand counts an object that stands whatever the budget says.
 func (l *ledger) stand(id object.ID, created int64, exempt bool, size charge) {
 	l.drop(id)
-	l.touch(l.tenant(id.Namespace)).add(&claim{id: id, created: created, exempt: exempt, stands: size})
+	l.touch(l.tenant(id.Namespace)).add(&demand{id: id, created: created, exempt: exempt, stands: size})
 }
 
 // withdraw takes an offer back: what stands, stands.
@@ -161,9 +161,9 @@ func (l *ledger) drop(id object.ID) {
 	}
 }
 
-// settle takes what there is room for, in tenants that changed, and returns it in order: first what does not grow, then
+// admit takes what there is room for, in tenants that changed, and returns it in order: first what does not grow, then
 // the others, the oldest first. One that does not fit holds up nobody behind it.
-func (l *ledger) settle() (taken []object.ID) {
+func (l *ledger) admit() (taken []object.ID) {
 	for _, tenant := range slices.Sorted(maps.Keys(l.dirty)) {
 		a := l.accounts[tenant]
 		order := slices.SortedFunc(maps.Values(a.waiting), older)
@@ -176,12 +176,12 @@ func (l *ledger) settle() (taken []object.ID) {
 				c.stands, c.wants = *c.wants, nil
 				delete(a.waiting, c.id)
 				if c.stands == (charge{}) {
-					delete(a.claims, c.id)
+					delete(a.demands, c.id)
 				}
 				taken = append(taken, c.id)
 			}
 		}
-		if len(a.claims) == 0 {
+		if len(a.demands) == 0 {
 			delete(l.accounts, tenant)
 		}
 	}
@@ -189,7 +189,7 @@ func (l *ledger) settle() (taken []object.ID) {
 	return taken
 }
 
-func (l *ledger) fits(a *account, c *claim) bool {
+func (l *ledger) fits(a *account, c *demand) bool {
 	next := a.used.minus(c.stands).plus(*c.wants)
 	within := func(limit, stands, wants, next int) bool { return limit == 0 || wants <= stands || next <= limit }
 	return within(l.budget.Objects, c.stands.objects, c.wants.objects, next.objects) &&

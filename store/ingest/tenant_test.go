@@ -37,7 +37,7 @@ func TestLedger(t *testing.T) {
 	two := func(l *ledger) { // a and b stand, and the budget of two objects or 100 bytes is full
 		l.offer(a, 0, false, one(60))
 		l.offer(b, 0, false, one(40))
-		l.settle()
+		l.admit()
 	}
 	for what, test := range map[string]struct {
 		budget         Budget
@@ -57,8 +57,8 @@ func TestLedger(t *testing.T) {
 		"what does not fit holds nobody up":        {Budget{Bytes: 100}, func(l *ledger) { l.offer(a, 0, false, one(101)); l.offer(b, 0, false, one(99)) }, "b", "a", charge{1, 99}},
 		"exempt counts and is taken":               {Budget{Objects: 2}, func(l *ledger) { two(l); l.offer(c, 0, true, one(1)) }, "c", "", charge{3, 101}},
 		"exempt is counted first":                  {Budget{Objects: 1}, func(l *ledger) { l.offer(a, 0, false, one(1)); l.offer(c, 0, true, one(1)) }, "c", "a", charge{1, 1}},
-		"a delete makes room":                      {Budget{Objects: 2}, func(l *ledger) { two(l); l.offer(c, 0, false, one(1)); l.settle(); l.drop(a) }, "c", "", charge{2, 41}},
-		"withdrawn":                                {Budget{Objects: 2}, func(l *ledger) { two(l); l.offer(c, 0, false, one(1)); l.settle(); l.withdraw(c); l.drop(a) }, "", "", charge{1, 40}},
+		"a delete makes room":                      {Budget{Objects: 2}, func(l *ledger) { two(l); l.offer(c, 0, false, one(1)); l.admit(); l.drop(a) }, "c", "", charge{2, 41}},
+		"withdrawn":                                {Budget{Objects: 2}, func(l *ledger) { two(l); l.offer(c, 0, false, one(1)); l.admit(); l.withdraw(c); l.drop(a) }, "", "", charge{1, 40}},
 		"another tenant":                           {Budget{Objects: 2}, func(l *ledger) { two(l); l.offer(named("other", "x"), 0, false, one(1)) }, "x", "", charge{2, 100}},
 		"over the limit, an edit shrinks":          {Budget{Bytes: 50}, func(l *ledger) { l.stand(a, 0, false, one(80)); l.offer(a, 0, false, one(70)) }, "a", "", charge{1, 70}},
 		"over the limit of objects, an edit grows": {Budget{Objects: 1}, func(l *ledger) { two(l); l.stand(b, 0, false, one(40)); l.offer(a, 0, false, one(70)) }, "a", "", charge{2, 110}},
@@ -73,13 +73,13 @@ func TestLedger(t *testing.T) {
 			l.label("other", "t")
 			two(l)
 			l.offer(named("other", "x"), 0, false, one(1))
-			l.settle()
+			l.admit()
 			l.label("other", "")
 		}, "x", "", charge{2, 100}},
 	} {
 		l := newLedger(test.budget)
 		test.do(l)
-		taken := names(l.settle())
+		taken := names(l.admit())
 		used := l.accounts[l.tenant("shop")].used
 		if refused := refusedOf(l); taken != test.taken || refused != test.refused || used != test.used {
 			t.Errorf("%s: took %q, refused %q, used %+v; want %q, %q, %+v", what, taken, refused, used, test.taken, test.refused, test.used)
@@ -120,7 +120,7 @@ func TestLedgerUnderRandomEdits(t *testing.T) {
 				l.offer(id, int64(id.Name[1]%3), free[id], wants[id])
 			}
 			exempt := false
-			for _, taken := range l.settle() {
+			for _, taken := range l.admit() {
 				stands[taken] = wants[taken]
 				delete(wants, taken)
 				exempt = exempt || free[taken]
@@ -169,9 +169,9 @@ func TestLedgerOrderOfOffers(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		budget := Budget{Objects: 5, Bytes: 150}
-		var all []*claim
+		var all []*demand
 		for i := range 15 {
-			all = append(all, &claim{id: named("n", fmt.Sprint(i)), created: int64(r.IntN(4)), stands: one(1 + r.IntN(60))})
+			all = append(all, &demand{id: named("n", fmt.Sprint(i)), created: int64(r.IntN(4)), stands: one(1 + r.IntN(60))})
 		}
 		want := ""
 		for try := range 5 {
@@ -180,7 +180,7 @@ func TestLedgerOrderOfOffers(t *testing.T) {
 			for _, c := range all {
 				l.offer(c.id, c.created, false, c.stands)
 			}
-			l.settle()
+			l.admit()
 			if got := refusedOf(l); try == 0 {
 				want = got
 			} else if got != want || got == "" {
@@ -194,12 +194,12 @@ func TestLedgerOrderOfOffers(t *testing.T) {
 func TestLedgerForgets(t *testing.T) {
 	l := newLedger(Budget{Objects: 1})
 	l.offer(named("n", "a"), 0, false, one(1))
-	l.settle()
+	l.admit()
 	l.offer(named("n", "a"), 0, false, charge{})
-	l.settle()
+	l.admit()
 	l.label("m", "t")
 	l.label("m", "")
-	l.settle()
+	l.admit()
 	if len(l.accounts)+len(l.labels)+len(l.dirty) > 0 {
 		t.Errorf("%+v", l)
 	}
@@ -210,10 +210,10 @@ func TestLedgerTexts(t *testing.T) {
 	l.label("shop", "payments")
 	l.offer(named("shop", "a"), 0, false, one(30))
 	l.offer(named("shop", "b"), 0, false, one(30))
-	l.settle()
+	l.admit()
 	l.offer(named("shop", "a"), 0, false, one(300))
 	l.offer(named("shop", "c"), 0, false, one(30))
-	l.settle()
+	l.admit()
 	var all []string
 	for _, r := range l.refusals() {
 		all = append(all, r.why)

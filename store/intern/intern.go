@@ -23,6 +23,18 @@ func (l List[T]) All() []T {
 	return *l.p
 }
 
+// Weak is a list that is not held: as long as nobody else holds it, it may be collected. The zero Weak is gone.
+type Weak[T comparable] struct{ p weak.Pointer[[]T] }
+
+// Weak gives up nothing of l, and holds nothing of it.
+func (l List[T]) Weak() Weak[T] { return Weak[T]{weak.Make(l.p)} }
+
+// List is the list again, while somebody else holds it; false: it was collected, or was the empty one.
+func (w Weak[T]) List() (List[T], bool) {
+	p := w.p.Value()
+	return List[T]{p}, p != nil
+}
+
 // Len is the number of elements.
 func (l List[T]) Len() int { return len(l.All()) }
 

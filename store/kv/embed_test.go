@@ -132,7 +132,7 @@ func TestEmbedBoundedUnderChurn(t *testing.T) {
 		if err := s.Compact(within(t), stat(t, s.Store).Revision); err != nil {
 			t.Fatal(err)
 		}
-		ctx, small := within(t), grown // what is in use is counted anew every 100 ms, so that one round may see too much
+		ctx, small := within(t), grown // what is in use is counted again every 100 ms, so that one round may see too much
 		for small.File > 4<<20 {
 			if err := s.Maintain(ctx); err != nil {
 				t.Fatalf("round %d: %d bytes for 0.8 MB of records: %v", i, small.File, err)

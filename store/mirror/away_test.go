@@ -216,7 +216,7 @@ func TestConfirmNow(t *testing.T) {
 // A replica that is cut off and behind, as far as a client's word goes, does not answer it with older state: it waits until
 // it has what the client has seen, and says at the deadline that it has not; so where etcd answers as another store. Other
 // words do not count: of another store, or of a revision that etcd, when it answers, does not have.
-func TestConfirmAtFloor(t *testing.T) {
+func TestConfirmAtMinimum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		m, w, ctx, end := following(t, f)
@@ -230,14 +230,14 @@ func TestConfirmAtFloor(t *testing.T) {
 		}
 		// Nobody answers from here on: each question takes a second.
 		const asking, bound = 2 * time.Second, 10 * time.Second
-		for name, floor := range map[string]kv.Position{"none": {}, "reached": {Cluster: 1, Revision: 9}, "of another store": {Cluster: 2, Revision: 99}} {
-			if took, err := confirm(floor.Cluster, floor.Revision, bound); err != nil || took > asking {
-				t.Errorf("a floor that is %s: %v after %v", name, err, took)
+		for name, minimum := range map[string]kv.Position{"none": {}, "reached": {Cluster: 1, Revision: 9}, "of another store": {Cluster: 2, Revision: 99}} {
+			if took, err := confirm(minimum.Cluster, minimum.Revision, bound); err != nil || took > asking {
+				t.Errorf("a minimum that is %s: %v after %v", name, err, took)
 			}
 		}
 		for name, cluster := range map[string]uint64{"of this store": 1, "of a store not named": 0} {
 			if took, err := confirm(cluster, 12, bound); !errors.Is(err, mirror.ErrBehind) || took != bound {
-				t.Errorf("a floor %s that is not reached: %v after %v, want %v after %v", name, err, took, mirror.ErrBehind, bound)
+				t.Errorf("a minimum %s that is not reached: %v after %v, want %v after %v", name, err, took, mirror.ErrBehind, bound)
 			}
 		}
 		f.stats <- kv.Stat{Cluster: 2, Revision: 99, Head: kv.Head{Revision: 99, Complete: true}}
@@ -258,7 +258,7 @@ func TestConfirmAtFloor(t *testing.T) {
 		// Etcd answers: nobody has seen what it does not have.
 		f.stats <- kv.Stat{Cluster: 1, Revision: 12, Head: kv.Head{Revision: 12, Complete: true}}
 		if took, err := confirm(1, 1<<60, bound); err != nil || took > asking {
-			t.Errorf("a forged floor: %v after %v", err, took)
+			t.Errorf("a forged minimum: %v after %v", err, took)
 		}
 		gone, stop := context.WithCancel(ctx)
 		go func() { time.Sleep(5 * time.Second); stop() }()

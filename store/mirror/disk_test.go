@@ -82,13 +82,13 @@ func TestDiskIsRefused(t *testing.T) {
 	}
 	source := s.Connect()
 	s.Stop()
-	flipped := bytes.Clone(good)
-	flipped[len(flipped)/2] ^= 1
+	corrupt := bytes.Clone(good)
+	corrupt[len(corrupt)/2] ^= 1
 	cases := map[string]struct {
 		content []byte
 		edit    func(*mirror.Disk)
 	}{
-		"a flipped bit":   {content: flipped},
+		"a changed bit":   {content: corrupt},
 		"cut":             {content: good[:len(good)-40]},
 		"something after": {content: append(bytes.Clone(good), 'x')},
 		"no snapshot":     {content: []byte("hello")},

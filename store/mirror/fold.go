@@ -38,7 +38,7 @@ type fold struct {
 	bad       map[string]error    // by path: what does not decode in the last complete state
 	// unknown are the records of kinds that this build does not know, by path: they are no problem of this replica's.
 	unknown map[string]model.Unknown
-	apart   map[string]model.Hash // by path: of bad and unknown, what is stored
+	unread  map[string]model.Hash // by path: of bad and unknown, what is stored
 	head    kv.Head               // the newest that was read
 
 	stored    kv.Contents // what was read, kept change by change
@@ -48,7 +48,7 @@ type fold struct {
 
 func newFold() *fold {
 	return &fold{base: Empty(), staged: map[string]kv.Value{}, bad: map[string]error{}, unknown: map[string]model.Unknown{},
-		apart: map[string]model.Hash{}, stored: kv.NewContents()}
+		unread: map[string]model.Hash{}, stored: kv.NewContents()}
 }
 
 // load takes a whole list in place of all that was staged. The result is false where there is nothing to publish.
@@ -120,7 +120,7 @@ func (f *fold) hash(path string) model.Hash {
 	if v, is := f.staged[path]; is {
 		return v.Hash()
 	}
-	if hash, is := f.apart[path]; is {
+	if hash, is := f.unread[path]; is {
 		return hash
 	}
 	if key, err := model.ParsePath(path); err == nil {
@@ -160,7 +160,7 @@ func (f *fold) complete(revision int64, committed time.Time, place kv.Place, sai
 		delete(f.staged, path)
 		delete(f.bad, path)
 		delete(f.unknown, path)
-		delete(f.apart, path)
+		delete(f.unread, path)
 		if v.Raw == nil {
 			if key, err := v.Key(); err == nil {
 				deletes = append(deletes, key)
@@ -172,11 +172,11 @@ func (f *fold) complete(revision int64, committed time.Time, place kv.Place, sai
 		}
 		record, err := v.Record()
 		if errors.Is(err, model.ErrUnknownKind) {
-			f.unknown[path], f.apart[path] = model.ReadUnknown(path, v.Raw), v.Hash()
+			f.unknown[path], f.unread[path] = model.ReadUnknown(path, v.Raw), v.Hash()
 			continue
 		}
 		if err != nil {
-			f.bad[path], f.apart[path] = err, v.Hash()
+			f.bad[path], f.unread[path] = err, v.Hash()
 			continue
 		}
 		puts = append(puts, record)

@@ -12,7 +12,7 @@ import (
 func (f *follower) place() kv.Place { return f.fold.base.place }
 
 // another is called where the store is not the one that was read, or has gone back: it was restored, or another one answers. Where it has
-// nothing older than what was read it is listed anew. Else what there is stands, and an alarm, until it has: the original is back, a
+// nothing older than what was read it is listed again. Else what there is stands, and an alarm, until it has: the original is back, a
 // leader has compared it with its sources, or an operator adopted it.
 func (f *follower) another(ctx context.Context) {
 	f.restore(time.Now(), "the store has older state than the snapshot on disk: serving that")
@@ -27,7 +27,7 @@ func (f *follower) another(ctx context.Context) {
 			return
 		case a.err != nil:
 		case why == nil:
-			f.anew(a)
+			f.listAgain(a)
 			return
 		default:
 			f.setStatus(func(s *Status) { s.Alarm, s.Away = fmt.Errorf("%w. %s", why, f.wayOut()), nil })
@@ -40,8 +40,8 @@ func (f *follower) another(ctx context.Context) {
 	}
 }
 
-// anew has a store listed that has nothing older than what was read.
-func (f *follower) anew(a answer) {
+// listAgain has a store listed that has nothing older than what was read.
+func (f *follower) listAgain(a answer) {
 	if a.asked.Check(a.stat) != nil {
 		f.cfg.Logger.Warn("etcd was restored, or is another one, and has nothing older than what was read: listing it")
 		f.seen = kv.Position{}

@@ -203,5 +203,5 @@ func overlap(a, b []string) bool {
 }
 
 func between(of model.Record, code problem.Code, field, format string, args ...any) object.Problem {
-	return object.Problem{ID: Owner(of.Meta().Key), Field: field, Code: code, Severity: problem.Warning, Message: fmt.Sprintf(format, args...)}
+	return object.Problem{ID: SourceObject(of.Meta().Key), Field: field, Code: code, Severity: problem.Warning, Message: fmt.Sprintf(format, args...)}
 }

@@ -35,8 +35,8 @@ func TestRecordsOfAnotherCluster(t *testing.T) {
 			t.Errorf("joined with %v", ref)
 		}
 	}
-	if owner := Owner(result.Records[0].Meta().Key); owner != obj.ID {
-		t.Errorf("its owner is %v", owner)
+	if source := SourceObject(result.Records[0].Meta().Key); source != obj.ID {
+		t.Errorf("its source is %v", source)
 	}
 }
 

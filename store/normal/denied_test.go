@@ -27,8 +27,8 @@ func TestDenied(t *testing.T) {
 	if got := model.DeniedIdentities(p); !slices.Equal(got, []string{ids[1], ids[0]}) {
 		t.Errorf("it denies %v", got)
 	}
-	if owner := Owner(p.Key); owner != DeniedID {
-		t.Errorf("its owner is %v", owner)
+	if source := SourceObject(p.Key); source != DeniedID {
+		t.Errorf("its source is %v", source)
 	}
 	none, err := NewDenied(nil)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestDenied(t *testing.T) {
 			t.Errorf("%q: %+v", wrong, r)
 		}
 	}
-	if owner := Owner(model.Key{Kind: model.KindAuthorizationPolicy, Namespace: "istio-system", Name: "denied-identities"}); owner.Kind != "AuthorizationPolicy" || owner == (object.ID{}) {
-		t.Errorf("a user's policy is owned by %v", owner)
+	if source := SourceObject(model.Key{Kind: model.KindAuthorizationPolicy, Namespace: "istio-system", Name: "denied-identities"}); source.Kind != "AuthorizationPolicy" || source == (object.ID{}) {
+		t.Errorf("a user's policy comes from %v", source)
 	}
 }

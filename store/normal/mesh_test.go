@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 	add("web", istio("ServiceEntry", "{hosts: [web.shop.svc.cluster.local], ports: [{number: 80, name: a}]}"))
 	add("rule", istio("DestinationRule", "{host: web, subsets: [{name: v1}]}"))
 	add("rule2", istio("DestinationRule", "{host: web, subsets: [{name: v2}]}"))
-	add("stray", istio("DestinationRule", "{host: nobody}"))
+	add("orphan", istio("DestinationRule", "{host: nobody}"))
 	add("good", istio("VirtualService", "{hosts: [web], http: [{route: [{destination: {host: web, subset: v2}, weight: 1}, {destination: {host: a.example.com}, weight: 1}]}]}"))
 	add("later", istio("VirtualService", `
 hosts: [web]
@@ -100,7 +100,7 @@ http:
 	add("elsewhere", istio("VirtualService", "{hosts: [web], gateways: [gw], http: [{route: [{destination: {host: web}}]}]}"))
 	want := []string{
 		"DestinationRule shop/rule2: spec.host: host \"web.shop.svc.cluster.local\" has the older DestinationRule shop/rule too",
-		"DestinationRule shop/stray: spec.host: no service has host \"nobody.shop.svc.cluster.local\"",
+		"DestinationRule shop/orphan: spec.host: no service has host \"nobody.shop.svc.cluster.local\"",
 		"ServiceEntry shop/web: spec.hosts: host \"web.shop.svc.cluster.local\" is claimed by the older Service shop/web of the same namespace",
 		"VirtualService shop/later: spec.hosts: host \"web.shop.svc.cluster.local\" is claimed by the older VirtualService shop/good",
 		"VirtualService shop/later: spec.http[0].mirror.host: no service has host \"nobody.shop",

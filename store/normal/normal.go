@@ -149,9 +149,9 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	return result
 }
 
-// Owner is the object that a record is made from: the inverse of the keys that Object gives to records. The zero ID for
+// SourceObject is the object that a record is made from: the inverse of the keys that Object gives to records. The zero ID for
 // the Mesh record.
-func Owner(key model.Key) object.ID {
+func SourceObject(key model.Key) object.ID {
 	id := object.ID{Origin: key.Origin, Kind: key.Kind.String(), Namespace: key.Namespace, Name: key.Name}
 	switch key.Kind {
 	case model.KindMesh:

@@ -258,8 +258,8 @@ func TestOwner(t *testing.T) {
 			t.Errorf("%v: no records: %v", o.ID, r.Problems)
 		}
 		for _, record := range r.Records {
-			if got := Owner(record.Meta().Key); got != o.ID {
-				t.Errorf("%v: owner %v, want %v", record.Meta().Key, got, o.ID)
+			if got := SourceObject(record.Meta().Key); got != o.ID {
+				t.Errorf("%v: source %v, want %v", record.Meta().Key, got, o.ID)
 			}
 		}
 	}
@@ -284,7 +284,7 @@ func FuzzObject(f *testing.F) {
 			t.Fatalf("not a function: %+v, %+v", r, again)
 		}
 		for i, record := range r.Records {
-			if record.Meta().Hash != again.Records[i].Meta().Hash || Owner(record.Meta().Key) != o.ID {
+			if record.Meta().Hash != again.Records[i].Meta().Hash || SourceObject(record.Meta().Key) != o.ID {
 				t.Fatalf("record %v", record.Meta().Key)
 			}
 		}

@@ -85,8 +85,8 @@ func TestBindings(t *testing.T) {
 		var got []string
 		for _, r := range result.Records {
 			got = append(got, r.(*model.SecretReader).Spec.GetAccounts()...)
-			if Owner(r.Meta().Key) != obj.ID {
-				t.Errorf("%v is of %v", r.Meta().Key, Owner(r.Meta().Key))
+			if SourceObject(r.Meta().Key) != obj.ID {
+				t.Errorf("%v is of %v", r.Meta().Key, SourceObject(r.Meta().Key))
 			}
 		}
 		if !slices.Equal(got, c.want) || len(result.Problems) == 0 && len(result.Refs) != 1 {

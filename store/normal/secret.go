@@ -87,7 +87,7 @@ func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mod
 	return r.record(model.KindSecret, obj, obj.ID.Name, spec)
 }
 
-// pair reads a certificate chain and its private key. Both are encoded anew, so that white space makes no difference and
+// pair reads a certificate chain and its private key. Both are encoded again, so that white space makes no difference and
 // a key that stands among the certificates goes nowhere.
 func (r *report) pair(data map[string][]byte, chainAt, keyAt string) (chain []byte, key model.PrivateKey) {
 	chain = r.blocks(data, chainAt, "CERTIFICATE", parseCertificate)
@@ -116,7 +116,7 @@ func (r *report) pair(data map[string][]byte, chainAt, keyAt string) (chain []by
 	return nil, nil
 }
 
-// blocks are the PEM blocks of one kind at a key, each parsed, encoded anew; nil where there is nothing at the key.
+// blocks are the PEM blocks of one kind at a key, each parsed, encoded again; nil where there is nothing at the key.
 func (r *report) blocks(data map[string][]byte, at, kind string, parse func([]byte) error) []byte {
 	if at == "" || len(data[at]) == 0 {
 		return nil

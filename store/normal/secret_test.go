@@ -115,8 +115,8 @@ func TestSecrets(t *testing.T) {
 				t.Fatalf("%d records", len(result.Records))
 			}
 			r := result.Records[0].(*model.Secret)
-			if r.Key != (model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "web"}) || Owner(r.Key) != (object.ID{Kind: "Secret", Namespace: "shop", Name: "web"}) {
-				t.Errorf("key %v of %v", r.Key, Owner(r.Key))
+			if r.Key != (model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "web"}) || SourceObject(r.Key) != (object.ID{Kind: "Secret", Namespace: "shop", Name: "web"}) {
+				t.Errorf("key %v of %v", r.Key, SourceObject(r.Key))
 			}
 			if string(r.Spec.Chain) != c.chain || string(r.Spec.Trust) != c.trust || string(r.Spec.Crl) != c.crl {
 				t.Errorf("record %v", r.Spec)

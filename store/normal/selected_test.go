@@ -38,8 +38,8 @@ func TestPodIsAWorkload(t *testing.T) {
 			wantBody(t, r, key, c.want)
 		})
 	}
-	if got := Owner(key); got != (read(t, object)).ID {
-		t.Errorf("its owner is %v", got)
+	if got := SourceObject(key); got != (read(t, object)).ID {
+		t.Errorf("its source is %v", got)
 	}
 }
 
@@ -74,8 +74,8 @@ func TestWorkloadEntry(t *testing.T) {
 			r := testNormal.Object(c.in, &fake{})
 			wantProblems(t, r.Problems)
 			wantBody(t, r, key, c.want)
-			if got := Owner(key); got != c.in.ID {
-				t.Errorf("its owner is %v", got)
+			if got := SourceObject(key); got != c.in.ID {
+				t.Errorf("its source is %v", got)
 			}
 		})
 	}

@@ -220,8 +220,8 @@ func TestLargeSliceIsSplit(t *testing.T) {
 		if r.Meta().Hash != less.Records[i].Meta().Hash {
 			differ++
 		}
-		if Owner(r.Meta().Key).Name != "web-1" {
-			t.Errorf("%v belongs to %v", r.Meta().Key, Owner(r.Meta().Key))
+		if SourceObject(r.Meta().Key).Name != "web-1" {
+			t.Errorf("%v belongs to %v", r.Meta().Key, SourceObject(r.Meta().Key))
 		}
 	}
 	if total != 1000 || differ != 1 {

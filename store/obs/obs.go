@@ -130,7 +130,7 @@ var (
 	RootExpiryIn       = gauge("citadel_server_root_cert_expiry_seconds", "Seconds until the root in force expires; below 0: it has.")
 	ChainExpiry        = gauge("citadel_server_cert_chain_expiry_timestamp", "Unix time at which the signer in force can sign no more, in seconds.")
 	ChainExpiryIn      = gauge("citadel_server_cert_chain_expiry_seconds", "Seconds until the signer in force can sign no more; below 0: it cannot.")
-	QueueWait          = histogramVec("navarch_certificate_queue_seconds", "Seconds that signing requests waited for their turn, by lane: first, renewal.", "lane")
+	QueueWait          = histogramVec("navarch_certificate_queue_seconds", "Seconds that signing requests waited for their turn, by kind: first, renewal.", "kind")
 	Turned             = counterVec("navarch_certificate_requests_refused_total", "Signing requests that the queue refused or that gave up in it, by gRPC code.", "code")
 	SigningQueue       = gaugeVec("navarch_certificate_queue", "Signing requests, by where they are: first, renewal (queued), delayed (by rate), signing, writing (to the journal).", "where")
 	JournalLag         = gauge("navarch_journal_lag_seconds", "Seconds for which the oldest certificate in the journal's transaction waits to be durable; 0: none does.")
@@ -167,7 +167,7 @@ var (
 	TenantObjects  = gaugeVec("navarch_tenant_objects", "Objects of tenants that use half of their budget or more.", "tenant")
 	TenantBytes    = gaugeVec("navarch_tenant_bytes", "Bytes of configuration of tenants that use half of their budget or more.", "tenant")
 	TenantRefused  = gauge("navarch_tenant_refused_objects", "Objects that do not apply because their tenant's budget has no room.")
-	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned anew to check the incremental plan.")
+	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned from nothing to check the incremental plan.")
 	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan from nothing.")
 	Panics         = counterVec("navarch_panics_total", "Panics that ended one piece of work and not the process, by what they ended: rpc, plan, normalise.", "work")
 	SetAside       = gauge("navarch_records_set_aside", "Records whose newest version is not served because the plan panics with it; their last good version is, where there is one.")
@@ -177,7 +177,7 @@ var (
 	UnauthenticatedWaiting = gaugeVec("navarch_unauthenticated_waiting", "Connections of shared sources (--shared-sources) that wait to be served because as many as may be have shown no credential yet, by address: plain, secure.", "listener")
 	UnauthenticatedRefused = counterVec("navarch_unauthenticated_refused_total", "Connections closed, or calls refused, before a credential was shown, by reason: displaced (by others, where there was no room), no_room, no_credential (in time), too_many_bytes, too_many_calls, too_many_headers.", "reason")
 
-	Bounded       = counterVec("navarch_identity_bounded_total", "What identities may have no more of: streams that were refused or ended for others of the identity (streams), joins that were refused (joins), connections, in the same way (connections), connections and calls that ended because of messages that were begun and not completed (messages), names that there is nothing of and that are left out (names), questions that were refused (questions).", "what")
+	Bounded       = counterVec("navarch_identity_bounded_total", "What identities may have no more of: streams that were refused or ended for others of the identity (streams), joins that were refused (joins), connections, in the same way (connections), connections, calls and streams that ended because of messages that were begun and not completed, or that waited to be handled (messages), names that there is nothing of and that are left out (names), questions that were refused (questions).", "what")
 	UnknownScopes = counterVec("navarch_unknown_scopes_total", "Proxies that joined and named a network or a DNS domain that is not known: they are served as if they had not, by what: network, domain.", "what")
 
 	WithheldVersions    = gaugeVec("navarch_withheld_versions", "Versions of resources that are withheld from all proxies of a view because distinct identities refused them, by type.", "type")

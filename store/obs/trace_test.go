@@ -44,7 +44,7 @@ func TestTraceIsShared(t *testing.T) {
 			t.Errorf("%s is not below the change", s.Name)
 		}
 	}
-	other, elsewhere := traced(t, "default", 8) // another etcd counts its revisions anew
+	other, elsewhere := traced(t, "default", 8) // another etcd counts its own revisions
 	other.Mirrored(42, now, now, 1)
 	if elsewhere.GetSpans()[0].SpanContext.TraceID() == root.SpanContext.TraceID() {
 		t.Error("revisions of two clusters share a trace")

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Code says what kind of problem it is, for programs: messages may be worded anew, codes stay. They follow field.ErrorType
+// Code says what kind of problem it is, for programs: messages may be reworded, codes stay. They follow field.ErrorType
 // (https://pkg.go.dev/k8s.io/apimachinery/pkg/util/validation/field#ErrorType).
 type Code string
 

@@ -33,6 +33,8 @@ type Keeper struct {
 	Log     *slog.Logger
 	// After is how long removals are held before they go by themselves; 0: until somebody accepts them.
 	After time.Duration
+	// Losses is what the guards remember, and is kept stored; nil: nothing is.
+	Losses *Losses
 
 	shown atomic.Pointer[Held]
 }
@@ -201,6 +203,11 @@ func (t *term) read(f kv.Folder) {
 func (t *term) act(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	if t.Losses != nil {
+		if err := t.Losses.Write(ctx, t.epoch); err != nil {
+			return err
+		}
+	}
 	parts, all := t.measure()
 	if err := t.publish(ctx, heldOf(all)); err != nil {
 		return err

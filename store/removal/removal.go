@@ -1,7 +1,7 @@
 // Package removal lets an operator accept losses that the shrink guards hold, while the leader runs: objects that vanished, and EndpointSlices
 // whose newest version lacks most of its endpoints.
 //
-// Owns: removals/ (the leader, under its fence): what is held, and the decisions on approvals; approvals/, which operators write and
+// Owns: removals/ (the leader, under its fence): what is held, what vanished lately, and the decisions on approvals; approvals/, which operators write and
 // the leader deletes.  Reads: what the guards hold (Holder).  Never: removes what an approval does not name exactly; applies an
 // approval twice; believes who an approval says that it is from: who may write approvals/ is etcd's to say.
 package removal

@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// guard is a Holder in memory.
-type guard struct {
+// holder is a Holder in memory.
+type holder struct {
 	mu       sync.Mutex
 	held     []object.Loss
 	released [][]object.Loss
@@ -27,7 +27,7 @@ type guard struct {
 	before   func() // called first in Release; nil: nothing
 }
 
-func (g *guard) set(names ...string) {
+func (g *holder) set(names ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.held = nil
@@ -36,15 +36,15 @@ func (g *guard) set(names ...string) {
 	}
 }
 
-func (g *guard) Everything() bool { return g.all }
+func (g *holder) Everything() bool { return g.all }
 
-func (g *guard) Held() []object.Loss {
+func (g *holder) Held() []object.Loss {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.held)
 }
 
-func (g *guard) Release(_ context.Context, ids []object.Loss) bool {
+func (g *holder) Release(_ context.Context, ids []object.Loss) bool {
 	if g.before != nil {
 		g.before()
 	}
@@ -57,7 +57,7 @@ func (g *guard) Release(_ context.Context, ids []object.Loss) bool {
 	return true
 }
 
-func (g *guard) times() int {
+func (g *holder) times() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.released)
@@ -124,7 +124,7 @@ func decided(t *testing.T, store *kv.Store) {
 
 // What is held is shown, an approval lets go exactly what it names, once, and what became of each is remembered.
 func TestAcceptOnce(t *testing.T) {
-	s, g, other := kvtest.Start(t), &guard{}, &guard{}
+	s, g, other := kvtest.Start(t), &holder{}, &holder{}
 	g.set("a", "b", "c")
 	other.set("d")
 	digest := DigestOf(append(g.Held(), other.Held()...))
@@ -161,7 +161,7 @@ func TestAcceptOnce(t *testing.T) {
 // What is no approval is refused and taken away, and what it says is bounded; a store full of it does not take the place of
 // what was accepted.
 func TestGarbageIsRefused(t *testing.T) {
-	s, g := kvtest.Start(t), &guard{}
+	s, g := kvtest.Start(t), &holder{}
 	g.set("a")
 	digest := DigestOf(g.Held())
 	lead(t, s.Store, "one", s.Elect("one"), g)
@@ -199,7 +199,7 @@ func TestGarbageIsRefused(t *testing.T) {
 // A leader that was replaced decides nothing more, though it still believes that it leads; its successor decides by what it holds
 // itself.
 func TestLeaderChanges(t *testing.T) {
-	s, first, second := kvtest.Start(t), &guard{}, &guard{}
+	s, first, second := kvtest.Start(t), &holder{}, &holder{}
 	first.set("a", "b")
 	second.set("a")
 	digest := DigestOf(first.Held())
@@ -224,7 +224,7 @@ func TestLeaderChanges(t *testing.T) {
 
 // What changes between the decision and its application is held; the approval is used up.
 func TestHeldChangesMeanwhile(t *testing.T) {
-	s, g := kvtest.Start(t), &guard{}
+	s, g := kvtest.Start(t), &holder{}
 	g.set("a", "b")
 	digest := DigestOf(g.Held())
 	g.before = func() { g.before = nil; g.set("a") }
@@ -241,12 +241,12 @@ func TestHeldChangesMeanwhile(t *testing.T) {
 
 // A process that does not lead lets go what it holds too, and only that.
 func TestFollowersTakeOver(t *testing.T) {
-	s, g, same, differs := kvtest.Start(t), &guard{}, &guard{}, &guard{}
+	s, g, same, differs := kvtest.Start(t), &holder{}, &holder{}, &holder{}
 	g.set("a", "b")
 	same.set("b", "a")
 	differs.set("a")
 	digest := DigestOf(g.Held())
-	for _, f := range []*guard{same, differs} {
+	for _, f := range []*holder{same, differs} {
 		k := &Keeper{Store: s.Connect(), Holders: []Holder{f}, Name: "follower", Log: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -278,7 +278,7 @@ func TestHoldEndsAfterItsTime(t *testing.T) {
 		all   bool
 		goes  bool
 	}{"no time": {0, false, false}, "not yet": {3 * time.Hour, false, false}, "everything": {time.Hour, true, false}, "its time is over": {time.Hour, false, true}} {
-		k := &term{Keeper: &Keeper{Holders: []Holder{&guard{}, &guard{all: c.all}}, After: c.after}, held: &Held{Since: now.Add(-2 * time.Hour)}}
+		k := &term{Keeper: &Keeper{Holders: []Holder{&holder{}, &holder{all: c.all}}, After: c.after}, held: &Held{Since: now.Add(-2 * time.Hour)}}
 		if k.over(now) != c.goes {
 			t.Errorf("%s: %v", name, !c.goes)
 		}
@@ -286,7 +286,7 @@ func TestHoldEndsAfterItsTime(t *testing.T) {
 			t.Errorf("%s, and nothing is held", name)
 		}
 	}
-	g := &guard{}
+	g := &holder{}
 	g.set("a", "b")
 	raw, err := json.Marshal(&Held{Digest: DigestOf(g.Held()), Since: time.Now().Add(-2 * time.Hour), Leader: "before"})
 	if err != nil {

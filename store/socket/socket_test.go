@@ -173,8 +173,8 @@ func as(t *testing.T, uid, gid uintptr, groups []uint32, f func()) {
 	}
 }
 
-// greets says whether a connection is let in: the listener answers those that are.
-func greets(path string) error {
+// connects says whether a connection is let in: the listener answers those that are.
+func connects(path string) error {
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		return err
@@ -224,11 +224,11 @@ func TestForeignersAreRefused(t *testing.T) {
 				c.Close()
 			}
 		}()
-		if err := greets(path); err != nil {
+		if err := connects(path); err != nil {
 			t.Errorf("the own user: %v", err)
 		}
 		foreign := func(gid uintptr, groups []uint32) (err error) {
-			as(t, 1234, gid, groups, func() { err = greets(path) })
+			as(t, 1234, gid, groups, func() { err = connects(path) })
 			return err
 		}
 		if err := foreign(1234, nil); !errors.Is(err, fs.ErrPermission) {

@@ -1,5 +1,5 @@
 // Package arrows holds the arrows between our packages: who may import whom, and which outside libraries belong to one
-// place. What the tables do not list is refused.
+// place. What the tables do not list is refused. Its tests also hold the pages to the code, and names and comments to plain words.
 package arrows
 
 import (
@@ -22,11 +22,12 @@ var everywhere = []string{"store/obs", "store/loop", "store/intern", "store/mode
 // may lists what each package may import beside `everywhere`. "*" at the end stands for all below.
 var may = map[string][]string{
 	// Leaves.
-	"store/origin": {}, "store/problem": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "shard/ring": {},
+	"store/origin": {}, "store/problem": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "store/protowalk": {}, "shard/ring": {"store/protowalk"},
 	"push/xds": {}, "push/agentapi": {},
 
 	"store/kv":            {"store/model"},
 	"store/kv/kvtest":     {"store/kv"},
+	"store/apiserver":     {},
 	"store/clock":         {"store/kv"},
 	"store/lead":          {"store/kv"},
 	"store/normal":        {"store/object"},
@@ -36,7 +37,7 @@ var may = map[string][]string{
 	"store/ingest":        {"store/crash", "store/normal", "store/object", "store/kv", "store/source/guard"},
 	"store/tenants":       {"store/ingest", "store/kv"},
 	"store/mirror":        {"store/durable", "store/kv"},
-	"push/view":           {"store/mirror", "push/traffic", "push/virtualservice"},
+	"push/view":           {"store/mirror", "store/protowalk", "push/traffic", "push/virtualservice"},
 	"push/access":         {"push/view", "store/mirror", "push/traffic"},
 	"push/resolve":        {"store/crash", "store/mirror"},
 	"push/traffic":        {},
@@ -63,22 +64,23 @@ var may = map[string][]string{
 	"push/plan/front/*":           {"push/view", "push/build/*", "push/pool", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer", "push/traffic", "push/virtualservice"},
 	"push/plan/inbound":           {"push/view", "push/build/*", "push/pool", "push/manifest", "push/plan/front", "push/plan/input", "push/plan/layer"},
 	"push/plan/secret":            {"store/mirror", "push/access", "push/view", "push/build/secret", "push/pool", "push/manifest", "push/plan/input", "push/plan/layer"},
-	"push/delta":                  {"push/manifest"},
+	"push/delta":                  {"push/manifest", "store/protowalk"},
 	"push/fanout":                 {},
 	"push/budget":                 {},
 	"push/serve":                  {"push/agentapi", "push/budget", "store/crash", "push/delta", "push/fanout", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
 	"push/inspect":                {"push/manifest", "store/mirror", "push/traffic"},
-	"push/identities":             {"push/build/identity", "ca/attest", "store/mirror"},
+	"push/identities":             {"push/build/identity", "ca/attest", "store/loop", "store/mirror"},
 	"push/join":                   {"push/agentapi", "push/fanout", "push/plan", "push/serve", "push/view", "ca/attest", "store/crash", "store/kv", "store/mirror"},
 	"push/trust":                  {"push/agentapi", "push/serve", "ca/issue", "ca/keyring"},
 	"loadtest/gauge":              {},
 	"store/loopback":              {},
 	"loadtest/programs":           {},
-	"push/envoytest":              {"store/loopback"}, // for tests, whose imports are their own
+	"push/serve/servetest":        {"push/fanout", "push/manifest", "push/serve"}, // a test kit
+	"push/envoytest":              {"store/loopback"},                             // for tests, whose imports are their own
 	"loadtest/mesh":               {},
 	"loadtest/report":             {"loadtest/gauge"},
 	"loadtest/proxy":              {"loadtest/gauge"},
-	"loadtest/attack":             {},
+	"loadtest/attack":             {"store/protowalk"},
 	"loadtest/cluster":            {"deploy/testcluster/controlplane"},
 	"loadtest/scene":              {"loadtest/attack", "loadtest/cluster", "loadtest/gauge", "store/loopback", "loadtest/mesh", "loadtest/proxy", "loadtest/report"},
 	"shard/member":                {"store/kv", "shard/ring"},
@@ -91,6 +93,7 @@ var may = map[string][]string{
 	"ca/vault/vaulttest":          {},
 	"ca/issue":                    {},
 	"ca/attest":                   {"ca/issue", "store/durable"},
+	"ca/attest/kube":              {"store/apiserver"},
 	"ca/keyring":                  {"ca/seal", "ca/issue", "store/clock", "store/kv", "store/durable"},
 	"ca/vault":                    {"ca/seal", "store/kv"},
 	"ca/expiry":                   {"ca/attest"},
@@ -103,7 +106,7 @@ var may = map[string][]string{
 	"push/quarantine/share":       {"push/quarantine", "store/kv"},
 	"push/problems":               {"store/kv"},
 	"store/crash":                 {},
-	"store/removal":               {"store/object", "store/kv"},
+	"store/removal":               {"store/object", "store/kv", "store/source/guard"},
 	"cmd/*":                       {"*"},
 	"cmd/navarchctl/dump":         {"push/inspect"},
 	"cmd/navarchctl/show":         {"cmd/navarchctl/dump"},
@@ -111,7 +114,7 @@ var may = map[string][]string{
 }
 
 // leaves import nothing of ours but what their row says.
-var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "push/xds", "push/agentapi", "shard/ring",
+var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "store/protowalk", "push/xds", "push/agentapi", "shard/ring",
 	"store/loopback"}
 
 // testsMay lists what the tests of each package import beside what the package itself may. Test kits are for tests alone.
@@ -136,9 +139,9 @@ var testsMay = map[string][]string{
 	"shard/member":          {"store/kv/kvtest"},
 	"shard/level":           {"store/kv/kvtest", "shard/ring"},
 	"shard/place":           {"store/kv/kvtest"},
-	"shard/fleet":           {"push/manifest", "store/kv/kvtest"},
+	"shard/fleet":           {"push/serve/servetest", "store/kv/kvtest"},
 	"shard/relay":           {"push/envoytest", "store/loopback"},
-	"store/source/kube":     {"store/ingest"},
+	"store/source/kube":     {"store/ingest", "store/kv"},
 	"store/ingest":          {"ca/vault/vaulttest", "store/kv/kvtest", "store/source/files"},
 	"store/kv":              {"store/kv/kvtest"},
 	"store/clock":           {"store/kv/kvtest"},
@@ -157,8 +160,11 @@ var testsMay = map[string][]string{
 var only = map[string][]string{
 	"go.etcd.io/etcd":              {"store/kv*", "store/lead"},
 	"github.com/fsnotify/fsnotify": {"store/source/files"},
-	"k8s.io/client-go":             {"store/source/kube", "deploy/testcluster*", "loadtest/cluster"},
+	"k8s.io/client-go":             {"store/apiserver", "store/source/kube", "deploy/testcluster*", "loadtest/cluster"},
 	"github.com/spf13/cobra":       {"cmd/*"},
+	"github.com/vishvananda":       {"deploy/testcluster*"},
+	"k8s.io/cri-streaming":         {"deploy/testcluster*"},
+	"k8s.io/metrics":               {"deploy/testcluster*"},
 }
 
 type listed struct {

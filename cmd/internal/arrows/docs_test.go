@@ -16,7 +16,7 @@ import (
 var named = regexp.MustCompile("`([a-z0-9]+(?:/[a-z0-9-]+)+)`|`(Test[A-Za-z0-9]+)`")
 
 // Every test that the pages of promises and of security name is there, in the package that stands before it; and every
-// "cannot" of the security page names one.
+// "cannot" of the security page names one: each row of a table that begins with "cannot", and each part of a cell below "cannot (test)".
 func TestPagesNameTestsThatExist(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	tests := map[string]map[string]bool{}
@@ -25,8 +25,18 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cannot := false
+		cannot, table, below := false, false, -1 // in a table, and in which cell of its rows a "cannot" stands
 		for i, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(line, "|") && !strings.HasPrefix(line, "|---") {
+				if !table {
+					below = slices.Index(cells(line), "cannot (test)")
+				} else if at := cells(line); below >= 0 && below < len(at) {
+					for _, part := range withoutTest(at[below]) {
+						t.Errorf("%s:%d: %q names no test", page, i+1, part)
+					}
+				}
+			}
+			table = strings.HasPrefix(line, "|")
 			cannot = strings.HasPrefix(line, "| cannot |") || cannot && strings.HasPrefix(line, "|")
 			if cannot && !strings.Contains(line, "`Test") && !strings.HasPrefix(line, "| cannot |") && !strings.HasPrefix(line, "|---") {
 				t.Errorf("%s:%d: a \"cannot\" without a test", page, i+1)
@@ -47,6 +57,52 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 					t.Errorf("%s:%d: %s has no %s", page, i+1, folder, found[2])
 				}
 			}
+		}
+	}
+}
+
+// cells are those of a row of a table.
+func cells(row string) (all []string) {
+	for _, cell := range strings.Split(strings.Trim(row, "|"), "|") {
+		all = append(all, strings.TrimSpace(cell))
+	}
+	return all
+}
+
+// withoutTest are the parts of a cell that name no test. Parts end with a semicolon, but for those in brackets; "-" says that there is nothing
+// which cannot be done.
+func withoutTest(cell string) (missing []string) {
+	depth, part := 0, ""
+	for _, c := range cell + ";" {
+		switch {
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		case c == ';' && depth == 0:
+			if part = strings.TrimSpace(part); part != "-" && !strings.Contains(part, "`Test") {
+				missing = append(missing, part)
+			}
+			part = ""
+			continue
+		}
+		part += string(c)
+	}
+	return missing
+}
+
+func TestCellsWithoutTests(t *testing.T) {
+	for cell, want := range map[string][]string{
+		"-":                                nil,
+		"read a key":                       {"read a key"},
+		"read a key (`TestX`)":             nil,
+		"a (`TestX`); sign":                {"sign"},
+		"a (`TestX`; and more)":            nil,
+		"a; b (`TestX`)":                   {"a"},
+		"a (not; tested); b (`x` `TestY`)": {"a (not; tested)"},
+	} {
+		if got := withoutTest(cell); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", cell, got, want)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// fill writes a world as a leader does.
+// fill writes a mesh as a leader does.
 func fill(b *testing.B, store *kv.Store, w mesh) {
 	b.Helper()
 	elector, err := lead.New(lead.Config{Store: store, Name: "bench", Logger: quiet})

@@ -98,9 +98,9 @@ func (s *storm) run(b testing.TB, a *authority) {
 	began := time.Now()
 	for i := range s.n {
 		asking.Go(func() {
-			conn, lane := byCertificate[i%s.clients], 0
+			conn, kind := byCertificate[i%s.clients], 0
 			if i%10 < 2 {
-				conn, lane = byToken[i%s.clients], 1
+				conn, kind = byToken[i%s.clients], 1
 			}
 			err := s.ask(conn, tokens[i], csr)
 			mu.Lock()
@@ -111,7 +111,7 @@ func (s *storm) run(b testing.TB, a *authority) {
 			case bad && status.Code(err) != codes.Unauthenticated, !bad && err != nil:
 				s.failed = append(s.failed, fmt.Errorf("request %d: %w", i, err))
 			case !bad:
-				s.waits[lane] = append(s.waits[lane], time.Since(began))
+				s.waits[kind] = append(s.waits[kind], time.Since(began))
 			}
 		})
 	}

@@ -23,7 +23,7 @@ func (w mesh) host(i int) string {
 	return fmt.Sprintf("svc-%04d.%s.svc.cluster.local", i, namespaceOf(i, w.namespaces()))
 }
 
-// records is the whole world.
+// records is the whole mesh.
 func (w mesh) records() []model.Record {
 	all := make([]model.Record, 0, 2*w.services)
 	for i := range w.services {

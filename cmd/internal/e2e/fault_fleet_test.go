@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// Fault 12, the door: all proxies of a replica that is killed come to one that lets in two a second. It never lets in more; the
+// Fault 12, admission: all proxies of a replica that is killed come to one that lets in two a second. It never lets in more; the
 // others wait in line, since to refuse them costs a handshake each time they come back, and was sent nothing who is in.
 func TestFaultReconnectsArePaced(t *testing.T) {
 	parallel(t)

@@ -95,7 +95,7 @@ func TestFaultAllReplicasKilled(t *testing.T) {
 }
 
 // letIn is an error until replicas serve so many streams. A proxy that holds everything is answered nothing: it does not see
-// that it waits at the door.
+// that it waits for admission.
 func letIn(proxies int, replicas ...*daemon) func() error {
 	return func() error {
 		in := 0.
@@ -221,8 +221,8 @@ func TestFaultRollingUpgrade(t *testing.T) {
 	}
 	f := fleet(t, proxies, sim.Config{}, replicas...)
 	before := f.Stats()
-	const witness = "outbound|80||s000.town.svc.cluster.local"
-	moved := f.Watch(sim.Change{Type: xds.Cluster, Name: witness})
+	const marker = "outbound|80||s000.town.svc.cluster.local"
+	moved := f.Watch(sim.Change{Type: xds.Cluster, Name: marker})
 	edition := 1
 	edit := func() {
 		edition++

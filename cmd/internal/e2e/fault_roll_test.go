@@ -124,11 +124,11 @@ func TestFaultRollingUpgradeInGoodOrder(t *testing.T) {
 		eventually(t, patience, whole(t, d, n, 1))
 	}
 	settled(t, replicas...)
-	witness := pastOf(xds.Cluster, "outbound|80||s000.town.svc.cluster.local")
-	agents := fleetFor(t, teams(following, namespaces), sim.Config{Follow: true, MoveWithin: 500 * time.Millisecond, OnVersion: witness.note}, replicas...)
-	bare := fleetFor(t, citizens(stock), sim.Config{OnVersion: witness.note}, replicas...)
+	versions := pastOf(xds.Cluster, "outbound|80||s000.town.svc.cluster.local")
+	agents := fleetFor(t, teams(following, namespaces), sim.Config{Follow: true, MoveWithin: 500 * time.Millisecond, OnVersion: versions.note}, replicas...)
+	stockFleet := fleetFor(t, citizens(stock), sim.Config{OnVersion: versions.note}, replicas...)
 	moves := agents.Stats().Moves
-	stop := editing(t, dir, n, agents, bare)
+	stop := editing(t, dir, n, agents, stockFleet)
 	for i, d := range replicas {
 		d.stop(t)
 		replicas[i] = d.again(t, newer, args...)
@@ -138,11 +138,11 @@ func TestFaultRollingUpgradeInGoodOrder(t *testing.T) {
 		}
 	}
 	editions := stop()
-	for _, f := range []*sim.Fleet{agents, bare} {
+	for _, f := range []*sim.Fleet{agents, stockFleet} {
 		unharmed(t, f)
 	}
 	moves = agents.Stats().Moves - moves
-	t.Logf("%d editions, %d moves, clusters %v", editions, moves, witness.once(t, following+stock))
+	t.Logf("%d editions, %d moves, clusters %v", editions, moves, versions.once(t, following+stock))
 	if editions < 4 || moves < uint64(following)/3 {
 		t.Errorf("%d editions, %d moves of %d agents: the test shows nothing", editions, moves, following)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // The tests of faults have two sizes: that of `make test`, and the full one of `make load S=faults`. NAVARCH_FAULT_SCALE is
-// by how much fleets and worlds are larger than in `make test`, each up to its own full size; from fullScale on, all have it.
+// by how much fleets and meshes are larger than in `make test`, each up to its own full size; from fullScale on, all have it.
 const fullScale = 100
 
 var faultScale = mustScale(os.Getenv("NAVARCH_FAULT_SCALE"))

@@ -172,7 +172,7 @@ func (h *history) check(t *testing.T, edits int) {
 }
 
 // Fault 8: etcd is over its quota and refuses every write (the real alarm). Reading goes on: proxies are not disturbed, and
-// who starts anew is served, over mTLS with certificates of the mesh's CA. No certificate is given out that cannot be put on record: that is
+// who starts again is served, over mTLS with certificates of the mesh's CA. No certificate is given out that cannot be put on record: that is
 // said, and why. The leader tries at its pace, says so, and writes once there is room; so does the CA.
 func TestFaultStoreFull(t *testing.T) {
 	parallel(t)
@@ -213,7 +213,7 @@ func TestFaultStoreFull(t *testing.T) {
 		}
 		got := resumed(t, f, proxies, func() { f.Reconnect(sim.All, sim.Reconnect{Cold: true, Now: true}) }).Total()
 		if got.Resources < uint64(proxies*2*n) {
-			t.Errorf("who starts anew was sent %d resources", got.Resources)
+			t.Errorf("who starts again was sent %d resources", got.Resources)
 		}
 		fresh := mesh.replica(store)
 		eventually(t, patience, whole(t, fresh, n, 1))

@@ -32,12 +32,12 @@ func assignment(service int) string {
 	return fmt.Sprintf("outbound|80||s%03d.town.svc.cluster.local", service)
 }
 
-// flips changes one endpoint, and says what was sent until every proxy has acknowledged it.
-func flips(t *testing.T, f *sim.Fleet, dir string, network string) sim.Stats {
+// endpointEdit changes one endpoint, and says what was sent until every proxy has acknowledged it.
+func endpointEdit(t *testing.T, f *sim.Fleet, dir string, network string) sim.Stats {
 	t.Helper()
 	before := f.Stats()
 	p := f.Watch(sim.Change{Type: xds.Endpoint, Name: assignment(0), Marker: network + "."})
-	write(t, dir, "flip.yaml", slices24(1, "flip", network))
+	write(t, dir, "edit.yaml", slices24(1, "edit", network))
 	acknowledged(t, p)
 	return f.Stats().Since(before)
 }
@@ -78,8 +78,8 @@ func TestFaultEventStorm(t *testing.T) {
 	if faultScale >= fullScale {
 		atRest = rest(t, leader, replica)
 	}
-	flips(t, f, dir, "172.17.1") // the first brings a slice, which the next ones change
-	calm := flips(t, f, dir, "172.17.2").Total()
+	endpointEdit(t, f, dir, "172.17.1") // the first brings a slice, which the next ones change
+	calm := endpointEdit(t, f, dir, "172.17.2").Total()
 	live := 0
 	if faultScale > 1 { // memory is measured at full size, on a machine that does nothing else
 		live = replica.live(t)
@@ -154,7 +154,7 @@ func lastEndpoints(t *testing.T, replica *daemon, n int) {
 // recovered compares what one change costs with what it cost before a storm.
 func recovered(t *testing.T, f *sim.Fleet, dir string, calm sim.TypeStats) {
 	t.Helper()
-	got := flips(t, f, dir, "172.17.3").Total()
+	got := endpointEdit(t, f, dir, "172.17.3").Total()
 	if got.Responses != calm.Responses || got.Resources != calm.Resources || got.Removed != calm.Removed {
 		t.Errorf("one change was %d resources in %d responses before the storm, and is %d in %d after it", calm.Resources, calm.Responses, got.Resources, got.Responses)
 	}

@@ -26,10 +26,9 @@ import (
 	sim "navarch.io/navarch/loadtest/proxy"
 )
 
-// shareOne is how many proxies of a fleet share a certificate. Those of a mesh have one each. What a replica lets one credential
-// have, and a service account with all that have more, is bounded (push/budget: 8 streams for a credential, 1,024 for those of an
-// account that have more), and a fleet is one account's: with half of the 8 streams each there is room for proxies whose old stream
-// ends after the new one began.
+// shareOne is how many proxies of a fleet share a certificate, which is bound to the Pod of one of them. Those of a mesh have one each. What
+// a replica lets a Pod have is bounded (push/budget: 8 streams): with half of these there is room for proxies whose old stream ends after the
+// new one began.
 const shareOne = 4
 
 // leafLife is for how long a fleet's certificates are asked for: renewals without etcd end at most 4 h later than they were asked
@@ -177,7 +176,7 @@ func (e *enrolment) config(id sim.Identity) (*tls.Config, error) {
 	leaf, has := e.leaves[place/shareOne]
 	if !has || time.Until(leaf.Leaf.NotAfter) < time.Minute {
 		var err error
-		if leaf, _, err = e.first(e.t.Context(), e.address, id.Namespace, id.ServiceAccount); err != nil {
+		if leaf, _, err = e.bound(e.t.Context(), e.address, id); err != nil {
 			return nil, err
 		}
 		e.leaves[place/shareOne] = leaf
@@ -193,9 +192,15 @@ func (e *enrolment) config(id sim.Identity) (*tls.Config, error) {
 	return conf, nil
 }
 
-// first asks for a certificate with a token.
+// first asks for a certificate with a token of a service account.
 func (e *enrolment) first(ctx context.Context, address, namespace, account string) (tls.Certificate, []*x509.Certificate, error) {
-	proof, _, err := e.issuer.Mint(namespace, account, "istio-ca", time.Hour)
+	return e.bound(ctx, address, sim.Identity{Namespace: namespace, ServiceAccount: account})
+}
+
+// bound asks for one with a token that is bound to a proxy's Pod, as those of Kubernetes are: what proxies may have is counted by Pods, and
+// the credentials of one account that are of no Pod have 1,024 streams together.
+func (e *enrolment) bound(ctx context.Context, address string, id sim.Identity) (tls.Certificate, []*x509.Certificate, error) {
+	proof, _, err := e.issuer.MintBound(id.Namespace, id.ServiceAccount, id.Name, "istio-ca", time.Hour)
 	if err != nil {
 		return tls.Certificate{}, nil, err
 	}

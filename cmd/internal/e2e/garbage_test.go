@@ -95,7 +95,7 @@ func TestGarbage(t *testing.T) {
 	eventually(t, patience, d.ready)
 	t.Run("bytes", func(t *testing.T) { garbageBytes(t, d) })
 	t.Run("requests", func(t *testing.T) { garbageRequests(t, d) })
-	t.Run("world", func(t *testing.T) { garbageWorld(t, d) })
+	t.Run("state of the world", func(t *testing.T) { garbageSotW(t, d) })
 	t.Run("unknown type", func(t *testing.T) {
 		// Types that are not ours get no answer (agents ask for NDS and others), and the stream goes on.
 		n := node("shop", "client", "10.1.9.9")
@@ -184,7 +184,7 @@ func garbageRequests(t *testing.T, d *daemon) {
 	}
 }
 
-func garbageWorld(t *testing.T, d *daemon) {
+func garbageSotW(t *testing.T, d *daemon) {
 	if _, err := say(t, d.grpc, worldMethod, []byte{0xff}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("noise: %v", err)
 	}

@@ -35,9 +35,9 @@ func TestAgentIsNotTakenBack(t *testing.T) {
 	write(t, dir, "marked.yaml", marked(2))
 	write(t, dir, "routes.yaml", routes(2))
 	eventually(t, patience, serves(t, first, 2))
-	door := connect(t, first.secure)
+	via := connect(t, first.secure)
 	through := *first
-	through.secure = door.address
+	through.secure = via.address
 	p := runAgent(t, &through, data, filepath.Join(data, "root-cert.pem"), "web", at+".1")
 	f := flow(t, at)
 	xds := func(want string, is func(p agentPage) bool) {
@@ -54,8 +54,8 @@ func TestAgentIsNotTakenBack(t *testing.T) {
 	xds("a try to move", func(p agentPage) bool { return p.XDS.Owner == second.secure && p.XDS.MovesFailed+p.XDS.Moves > 0 })
 	eventually(t, patience, f.at(t, 2))
 
-	door.redirect(second.secure)
-	door.drop()
+	via.redirect(second.secure)
+	via.drop()
 	xds("to be turned away", func(p agentPage) bool {
 		return !p.XDS.Connected && strings.Contains(p.XDS.LastError, "this replica lags behind")
 	})

@@ -93,14 +93,14 @@ func (c *cable) mend() {
 
 // edition asks a replica for the routes as an agent does that has seen a revision of a store: it returns the revision of
 // the answer, and the store's name.
-func edition(ctx context.Context, d *daemon, floor int64, store string) (revision int64, name string, err error) {
+func edition(ctx context.Context, d *daemon, minimum int64, store string) (revision int64, name string, err error) {
 	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return 0, "", err
 	}
 	defer conn.Close()
-	if floor > 0 {
-		ctx = metadata.AppendToOutgoingContext(ctx, "navarch-revision", strconv.FormatInt(floor, 10), "navarch-store", store)
+	if minimum > 0 {
+		ctx = metadata.AppendToOutgoingContext(ctx, "navarch-revision", strconv.FormatInt(minimum, 10), "navarch-store", store)
 	}
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
@@ -149,13 +149,13 @@ func TestReplicaThatLagsDoesNotTakeBack(t *testing.T) {
 	if err != nil || seen <= old || same != store {
 		t.Fatalf("revision %d after %d, store %q and %q, %v", seen, old, same, store, err)
 	}
-	for what, floor := range map[string]struct {
+	for what, minimum := range map[string]struct {
 		revision int64
 		store    string
 	}{"who has seen nothing": {0, ""}, "who has seen as much": {old, store}, "who has seen another store": {seen, "abc"}} {
 		eventually(t, patience, func() error { // each time would take as long, were it waited
 			began := time.Now()
-			got, _, err := edition(t.Context(), behind, floor.revision, floor.store)
+			got, _, err := edition(t.Context(), behind, minimum.revision, minimum.store)
 			if err != nil || got != old {
 				t.Fatalf("%s: revision %d, %v; want %d", what, got, err, old)
 			}

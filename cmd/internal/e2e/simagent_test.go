@@ -27,7 +27,7 @@ import (
 
 const ownerURL = "navarch.io/owner"
 
-// simAgent is a proxy with its agent, as far as shards see it: it holds clusters, keeps its floor, comes back by itself, and
+// simAgent is a proxy with its agent, as far as shards see it: it holds clusters, keeps its minimum revision, comes back by itself, and
 // goes to its owner where it follows. It judges what it is sent.
 type simAgent struct {
 	namespace, workload string

@@ -124,7 +124,7 @@ func TestLeaderHandsOver(t *testing.T) {
 }
 
 // A process has what its roles need and nothing more.
-func TestRolesAreApart(t *testing.T) {
+func TestRolesInProcessesOfTheirOwn(t *testing.T) {
 	parallel(t)
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	ingest := start(t, "--roles=ingest", "--config-dir", folder(t), store)

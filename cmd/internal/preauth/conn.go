@@ -34,8 +34,8 @@ type conn struct {
 	mu       sync.Mutex // guards what follows
 	deadline *time.Timer
 	ended    bool
-	claimed  bool  // it has an owner
-	owner    Owner // nil: it has none yet, or is to be told nothing
+	claimed  bool   // it has a holder
+	holder   Holder // nil: it has none yet, or is to be told nothing
 
 	messages partial.Messages // that its client has begun
 }
@@ -153,26 +153,26 @@ func (c *conn) Close() error {
 		} else {
 			c.leave()
 		}
-		if c.owner != nil {
-			c.owner.Leave()
+		if c.holder != nil {
+			c.holder.Leave()
 		}
 	}
 	return c.Conn.Close()
 }
 
-// Claim counts a connection for its owner, who has shown a credential on it. It is called once for each connection; end, from any
-// goroutine, closes that. An error says that the owner has too many.
-type Claim func(end func()) (Owner, error)
+// Claim counts a connection for its holder, who has shown a credential on it. It is called once for each connection; end, from any
+// goroutine, closes that. An error says that the holder has too many.
+type Claim func(end func()) (Holder, error)
 
-// Owner is told what one connection of it keeps; budget.Entry is one. No method may block.
-type Owner interface {
+// Holder is told what one connection of it keeps; budget.Entry is one. No method may block.
+type Holder interface {
 	// Hold counts bytes of messages that are not complete; negative: there are fewer. It may end connections, this one among them.
 	Hold(bytes int)
 	// Leave is called when the connection is closed.
 	Leave()
 }
 
-// claim has an owner count it, unless one does. nil: it is nobody's.
+// claim has a holder count it, unless one does. nil: it is nobody's.
 func (c *conn) claim(claim Claim) error {
 	c.mu.Lock()
 	if claim == nil || c.claimed || c.ended {
@@ -181,16 +181,16 @@ func (c *conn) claim(claim Claim) error {
 	}
 	c.claimed = true
 	c.mu.Unlock()
-	owner, err := claim(func() { _ = c.Close() })
+	holder, err := claim(func() { _ = c.Close() })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case err != nil:
 		c.claimed = false
 	case c.ended:
-		owner.Leave()
+		holder.Leave()
 	default:
-		c.owner = owner
+		c.holder = holder
 	}
 	return err
 }
@@ -235,7 +235,7 @@ func behind(a net.Addr) *conn {
 }
 
 // Authenticated says that a call's caller has shown a credential that is accepted, or needs none there. Its connection counts no
-// more from then on; claim has its owner count it (nil: it is nobody's). The error is claim's. What came through no Limiter is left
+// more from then on; claim has its holder count it (nil: it is nobody's). The error is claim's. What came through no Limiter is left
 // alone.
 func Authenticated(ctx context.Context, claim Claim) error {
 	c := of(ctx)

@@ -15,7 +15,7 @@ import (
 )
 
 // Credentials bounds the handshakes of inner: TLS, or none, on plain text. A connection whose client certificate was verified and is
-// admitted counts as authenticated from then on, where its owner has room for it, which the claim says; admits nil: by calls alone.
+// admitted counts as authenticated from then on, where its holder has room for it, which the claim says; admits nil: by calls alone.
 // Clients whose handshake fails are logged, a sample. Messages of clients are counted from then on.
 func (l *Limiter) Credentials(inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Claim, bool)) credentials.TransportCredentials {
 	return handshakes{inner, l, admits}

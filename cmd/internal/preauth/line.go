@@ -14,11 +14,11 @@ type line struct {
 	mu      sync.Mutex // a leaf
 	free    int
 	sources map[netip.Prefix]*list.Element // in order
-	order   list.List                      // of *lane, that whose turn is next first; none is empty
+	order   list.List                      // of *sourceQueue, that whose turn is next first; none is empty
 }
 
-// lane is what waits of one source.
-type lane struct {
+// sourceQueue is what waits of one source.
+type sourceQueue struct {
 	source netip.Prefix
 	wait   list.List // of chan struct{}, closed when its turn has come
 }
@@ -41,10 +41,10 @@ func (l *line) enter(source netip.Prefix, begun bool, gone <-chan struct{}) bool
 	}
 	at := l.sources[source]
 	if at == nil {
-		at = l.order.PushBack(&lane{source: source})
+		at = l.order.PushBack(&sourceQueue{source: source})
 		l.sources[source] = at
 	}
-	turn, own := make(chan struct{}), at.Value.(*lane)
+	turn, own := make(chan struct{}), at.Value.(*sourceQueue)
 	var place *list.Element
 	if begun {
 		place = own.wait.PushFront(turn)
@@ -83,14 +83,14 @@ func (l *line) next() {
 		l.free++
 		return
 	}
-	own := front.Value.(*lane)
+	own := front.Value.(*sourceQueue)
 	close(own.wait.Remove(own.wait.Front()).(chan struct{}))
 	l.order.MoveToBack(front)
 	l.tidy(own)
 }
 
 // tidy forgets a source of which nobody waits. Called with the lock held.
-func (l *line) tidy(own *lane) {
+func (l *line) tidy(own *sourceQueue) {
 	if own.wait.Len() == 0 {
 		l.order.Remove(l.sources[own.source])
 		delete(l.sources, own.source)

@@ -16,7 +16,7 @@ type following struct {
 	of *conn
 }
 
-// holdStep is how many bytes a connection may keep of messages before its owner is told, and by how much these change until it is again:
+// holdStep is how many bytes a connection may keep of messages before its holder is told, and by how much these change until it is again:
 // acknowledgements and certificate requests cost nobody's lock.
 const holdStep = 64 << 10
 
@@ -28,14 +28,14 @@ func (f following) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hold tells the owner what the connection keeps of messages. There is none before a credential, and nothing to tell: Limits.Bytes.
+// hold tells the holder what the connection keeps of messages. There is none before a credential, and nothing to tell: Limits.Bytes.
 func (c *conn) hold() {
 	if change := c.messages.Change(holdStep); change != 0 {
 		c.mu.Lock()
-		owner := c.owner
+		holder := c.holder
 		c.mu.Unlock()
-		if owner != nil {
-			owner.Hold(change)
+		if holder != nil {
+			holder.Hold(change)
 		}
 	}
 }

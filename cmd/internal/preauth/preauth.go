@@ -1,6 +1,6 @@
 // Package preauth says what a connection of a gRPC address may cost before it has shown a credential: how many there may be, in
 // all and of one source, for how long, what each may send and call, and whose handshake is computed next; and what a message of a call
-// may have, be there a credential or not (issue 12, item 8). What else a connection may cost afterwards its owner decides, who is told
+// may have, be there a credential or not (issue 12, item 8). What else a connection may cost afterwards its holder decides, who is told
 // what it keeps of messages that are not complete.
 //
 // A connection counts as unauthenticated from Accept until a client certificate was admitted in its handshake, or until a call on

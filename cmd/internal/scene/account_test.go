@@ -41,7 +41,7 @@ func differences(have, want *manifest.Set, t xds.Type) (out []string) {
 	return out
 }
 
-// expect compares the account of one type with what a scene says, and starts it anew.
+// expect compares the account of one type with what a scene says, and starts it again.
 func (s *stage) expect(args []string) (string, error) {
 	a, err := s.actor(args)
 	if err != nil || len(args) < 2 {

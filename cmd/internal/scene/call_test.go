@@ -61,7 +61,7 @@ func (s *stage) receive(args []string) (string, error) {
 	return short(r.out.String()), nil
 }
 
-// talk answers the questions in a transcript anew; comments and blank lines stand.
+// talk answers the questions in a transcript again; comments and blank lines stand.
 func (s *stage) talk(args []string) (string, error) {
 	if len(args) != 2 {
 		return "", errors.New("want PROXY FILE")

@@ -36,8 +36,8 @@ func holds[M proto.Message](p *proxy, t xds.Type) map[string]M {
 	return out
 }
 
-// verdicts are what Envoy said, by the hash of what it was asked about: many proxies of many scenes hold the same.
-var verdicts = map[[sha256.Size]byte]string{}
+// judgements are what Envoy said, by the hash of what it was asked about: many proxies of many scenes hold the same.
+var judgements = map[[sha256.Size]byte]string{}
 
 // judge folds what a proxy holds into one static bootstrap, and asks Envoy. It returns its first complaint.
 func (s *stage) judge(a *actor) string {
@@ -48,17 +48,17 @@ func (s *stage) judge(a *actor) string {
 	if err != nil {
 		return err.Error()
 	}
-	verdict, known := verdicts[sha256.Sum256(raw)]
+	judgement, known := judgements[sha256.Sum256(raw)]
 	if known {
-		return verdict
+		return judgement
 	}
 	path := filepath.Join(s.dir, "judged.pb")
 	if err := os.WriteFile(path, raw, 0o666); err != nil {
 		return err.Error()
 	}
-	verdict = envoytest.Validate(s.envoy, path)
-	verdicts[sha256.Sum256(raw)] = verdict
-	return verdict
+	judgement = envoytest.Validate(s.envoy, path)
+	judgements[sha256.Sum256(raw)] = judgement
+	return judgement
 }
 
 func fold(p *proxy) *bootstrapv3.Bootstrap {

@@ -109,7 +109,7 @@ func (w *pipeline) lead() {
 	w.do(w.ingest.Step(ingest.Gained{}))
 }
 
-// relook tells the ingester everything anew, as a process that has just started does.
+// relook tells the ingester everything again, as a process that has just started does.
 func (w *pipeline) relook() error {
 	source, err := files.New(files.Config{Dir: w.folder, Cluster: configCluster})
 	if err != nil {

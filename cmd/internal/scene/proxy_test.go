@@ -61,7 +61,7 @@ func (p *proxy) fault(format string, args ...any) {
 
 // open starts a stream. What was asked for before is asked for again at once, with the versions that are held.
 func (p *proxy) open() {
-	p.state = delta.New(delta.Config{StateOfTheWorld: p.sotw}, p.target())
+	p.state = delta.New(delta.Config{SotW: p.sotw}, p.target())
 	p.outbox = nil
 	resumed, secrets := p.asked, p.wanted[xds.Secret]
 	for t := range xds.NumTypes {

@@ -34,7 +34,7 @@ var commands = map[string]step{
 	"resume":     (*stage).resume,     // PROXY: acknowledges again
 	"pause":      (*stage).pause,      // DURATION: time passes
 	"settle":     (*stage).settleNow,  // waits until everything is planned and taken
-	"clear":      (*stage).clear,      // starts all accounts anew
+	"clear":      (*stage).clear,      // starts all accounts again
 	"expect":     (*stage).expect,     // PROXY TYPE [set=A,B] [drop=C] [responses=N]: exactly what was sent; * matches anything
 	"nothing":    (*stage).nothing,    // PROXY: was sent (but for what expect has asked for)
 	"builds":     (*stage).builds,     // [cluster=N] [endpoint=N] [listener=N] [route=N] [vhost=N]: exactly so many were drawn

@@ -117,20 +117,19 @@ type page struct {
 // left out and counted: it does not take the others with it. The application is last and decides the format, as with
 // stock agents.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
-	select {
-	case s.scrapes <- struct{}{}:
-		defer func() { <-s.scrapes }()
-	default:
+	all := budget(r.Header.Get(timeoutHeader))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(all))
+	ctx, done, ok := s.scrapes.take(w, r)
+	defer done()
+	if !ok {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
 		return
 	}
 	s.counts.scrapes.Inc()
-	all := budget(r.Header.Get(timeoutHeader))
 	// The sources have less time than the scraper gives, so that what they gave still arrives.
-	ctx, cancel := context.WithTimeout(r.Context(), all*8/10)
+	ctx, cancel := context.WithTimeout(ctx, all*8/10)
 	defer cancel()
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(all))
 
 	envoyURL := s.cfg.EnvoyStats
 	if r.URL.RawQuery != "" {
@@ -157,7 +156,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	if app.open {
 		w.Header().Set("Content-Type", app.kind)
 	}
-	ok := s.note("agent", s.own(w)) && s.note("envoy", envoy.copyTo(w)) && s.note("application", app.copyTo(w))
+	ok = s.note("agent", s.own(w)) && s.note("envoy", envoy.copyTo(w)) && s.note("application", app.copyTo(w))
 	if ok && app.open {
 		_, _ = w.Write(endLine)
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"navarch.io/navarch/store/obs"
 )
 
 const (
@@ -27,6 +29,12 @@ const (
 
 // serve starts a status server over an Envoy and an application that are handlers; app may be nil.
 func serve(t *testing.T, envoy, app http.HandlerFunc, probes Probes) *httptest.Server {
+	t.Helper()
+	return serveTo(t, envoy, app, probes, nil)
+}
+
+// serveTo is serve with the log of what clients bring about.
+func serveTo(t *testing.T, envoy, app http.HandlerFunc, probes Probes, clients *obs.Sampled) *httptest.Server {
 	t.Helper()
 	e := httptest.NewServer(envoy)
 	t.Cleanup(e.Close)
@@ -49,7 +57,7 @@ func serve(t *testing.T, envoy, app http.HandlerFunc, probes Probes) *httptest.S
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, l, s.Handler()) }()
+	go func() { done <- Serve(ctx, l, s.Handler(), clients) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

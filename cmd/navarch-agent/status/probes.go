@@ -138,7 +138,6 @@ type prober struct {
 	host   string
 	dialer *net.Dialer
 	client *http.Client
-	slots  chan struct{}
 }
 
 func newProber(host string) *prober {
@@ -147,7 +146,7 @@ func newProber(host string) *prober {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() && !ip.Is4In6() {
 		source = &net.TCPAddr{IP: net.ParseIP("::6")}
 	}
-	p := &prober{host: host, dialer: &net.Dialer{LocalAddr: source}, slots: make(chan struct{}, maxProbes)}
+	p := &prober{host: host, dialer: &net.Dialer{LocalAddr: source}}
 	p.client = &http.Client{
 		Transport: &http.Transport{
 			DialContext: p.dial, DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true,
@@ -182,15 +181,14 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no probe is listed for this path", http.StatusNotFound)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), probe.timeout())
-	defer cancel()
-	select {
-	case s.prober.slots <- struct{}{}:
-		defer func() { <-s.prober.slots }()
-	case <-ctx.Done():
+	ctx, done, ok := s.probes.take(w, r)
+	defer done()
+	if !ok {
 		http.Error(w, "too many probes at once", http.StatusServiceUnavailable)
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, probe.timeout())
+	defer cancel()
 	code, body, err := s.prober.ask(ctx, probe, r)
 	if err != nil {
 		s.cfg.Log.Debug("the application is not well", "probe", r.URL.Path, "error", err)

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"navarch.io/navarch/cmd/internal/web"
 )
 
 func portOf(t *testing.T, l net.Listener) port {
@@ -181,20 +183,25 @@ func TestQuitIsLocal(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, remote string
 		code           int
+		site           string
 	}{
-		"here":               {"POST", "127.0.0.1:9", 200},
-		"here, IPv6":         {"POST", "[::1]:9", 200},
-		"here, mapped":       {"POST", "[::ffff:127.0.0.1]:9", 200},
-		"a read":             {"GET", "127.0.0.1:9", 405},
-		"another machine":    {"POST", "10.0.0.1:9", 403},
-		"handed on by Envoy": {"POST", "127.0.0.6:9", 403},
-		"the same, mapped":   {"POST", "[::ffff:127.0.0.6]:9", 403},
-		"nobody":             {"POST", "", 403},
+		"here":                {"POST", "127.0.0.1:9", 200, ""},
+		"here, IPv6":          {"POST", "[::1]:9", 200, ""},
+		"here, mapped":        {"POST", "[::ffff:127.0.0.1]:9", 200, ""},
+		"a read":              {"GET", "127.0.0.1:9", 405, ""},
+		"another machine":     {"POST", "10.0.0.1:9", 403, ""},
+		"handed on by Envoy":  {"POST", "127.0.0.6:9", 403, ""},
+		"the same, mapped":    {"POST", "[::ffff:127.0.0.6]:9", 403, ""},
+		"a page of a browser": {"POST", "127.0.0.1:9", 403, "cross-site"},
+		"nobody":              {"POST", "", 403, ""},
 	} {
 		done := 0
 		w, r := httptest.NewRecorder(), httptest.NewRequest(c.method, "/quitquitquit", nil)
-		r.RemoteAddr = c.remote
-		local(func() { done++ })(w, r)
+		r.RemoteAddr, r.Host = c.remote, "localhost:15020"
+		if c.site != "" {
+			r.Header.Set("Sec-Fetch-Site", c.site)
+		}
+		web.Guard(nil, local(func() { done++ })).ServeHTTP(w, r)
 		if w.Code != c.code || (done == 1) != (c.code == 200) {
 			t.Errorf("%s: %d, done %d times", name, w.Code, done)
 		}

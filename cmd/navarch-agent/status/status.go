@@ -17,18 +17,20 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/net/netutil"
 
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/store/obs"
 )
 
 const (
 	prefix = "istio_agent_" // of all metrics of stock agents
 
-	maxConnections = 128 // of one port; more wait until others end
-	maxScrapes     = 4   // at once; more are refused: a scraper comes again
-	maxProbes      = 32  // at once; more wait, within their own time
+	maxScrapes = 4  // at once; where one source has them all, more of it are refused: a scraper comes again
+	maxProbes  = 32 // at once, in the same way
 )
+
+// limits are those of one port.
+var limits = web.Limits{Answer: maxBudget + 5*time.Second, Idle: 30 * time.Second, Connections: 128}
 
 // Config of a Server. Functions may be called from any goroutine.
 type Config struct {
@@ -55,7 +57,8 @@ type Server struct {
 	counts   counts
 	fetcher  *http.Client
 	prober   *prober
-	scrapes  chan struct{}
+	scrapes  *turns
+	probes   *turns
 }
 
 // New checks cfg; it opens nothing.
@@ -73,7 +76,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, registry: prometheus.NewRegistry(), counts: newCounts(), fetcher: newFetcher(),
-		prober: newProber(cfg.ProbeHost), scrapes: make(chan struct{}, maxScrapes),
+		prober: newProber(cfg.ProbeHost), scrapes: newTurns(maxScrapes), probes: newTurns(maxProbes),
 	}
 	all := prometheus.WrapRegistererWithPrefix(prefix, s.registry)
 	for _, c := range append(s.counts.collectors(), cfg.Agent) {
@@ -87,7 +90,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Health answers /healthz/ready only: the port 15021 is open to load balancers of the world.
+// Health answers /healthz/ready only: the port 15021 is open to load balancers everywhere.
 func (s *Server) Health() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz/ready", s.ready)
@@ -102,8 +105,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("/app-health/", s.probe)
 	mux.HandleFunc("/app-lifecycle/", s.probe)
-	mux.HandleFunc("/quitquitquit", local(s.cfg.Quit))
-	mux.HandleFunc("/drain", local(s.cfg.Drain))
+	mux.Handle("/quitquitquit", web.Guard(nil, local(s.cfg.Quit)))
+	mux.Handle("/drain", web.Guard(nil, local(s.cfg.Drain)))
 	return mux
 }
 
@@ -131,16 +134,8 @@ func local(do func()) http.HandlerFunc {
 	}
 }
 
-// Serve answers on l until ctx ends. A client that is slow, silent or large is cut off; connections beyond the bound wait.
-func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: maxBudget + 5*time.Second,
-		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-	}
-	stop := context.AfterFunc(ctx, func() { srv.Close() })
-	defer stop()
-	if err := srv.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
-	}
-	return nil
+// Serve answers on l until ctx ends. A client that is slow, silent or large is cut off, and of too many connections the oldest is closed of
+// the source that has most: a kubelet finds an answer, whoever else asks. clients gets a line about that; nil: nobody does.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, clients *obs.Sampled) error {
+	return web.Serve(ctx, l, h, limits, clients)
 }

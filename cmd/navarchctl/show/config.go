@@ -25,9 +25,9 @@ type Filter struct {
 	Status    string // of an endpoint: healthy, unhealthy, draining ...
 }
 
-// view is the table of one type: its heading, the rows of one resource, and whether the filter takes a resource that the proxy
+// layout is the table of one type: its heading, the rows of one resource, and whether the filter takes a resource that the proxy
 // has, or a name of one that it has none of.
-type view struct {
+type layout struct {
 	heading []string
 	rows    func(f Filter, m proto.Message) [][]string
 	takes   func(f Filter, name string, m proto.Message) bool
@@ -35,7 +35,7 @@ type view struct {
 
 func all(Filter, string, proto.Message) bool { return true }
 
-var views = [xds.NumTypes]view{
+var layouts = [xds.NumTypes]layout{
 	xds.Cluster:  {[]string{"SERVICE FQDN", "PORT", "SUBSET", "DIRECTION", "TYPE", "DESTINATION RULE"}, clusterRows, takesCluster},
 	xds.Endpoint: {[]string{"ENDPOINT", "HEALTH", "OUTLIER CHECK", "WEIGHT", "LOCALITY", "CLUSTER"}, endpointRows, takesAssignment},
 	xds.Listener: {[]string{"ADDRESS", "PORT", "MATCH", "DESTINATION"}, listenerRows, takesListener},
@@ -47,7 +47,7 @@ var views = [xds.NumTypes]view{
 func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	var out []dump.Resource
 	for _, r := range d.Resources[t] {
-		if views[t].takes(f, r.Name, r.Message) {
+		if layouts[t].takes(f, r.Name, r.Message) {
 			out = append(out, r)
 		}
 	}
@@ -66,7 +66,7 @@ func order(r dump.Resource) string {
 // Config prints the table of one type, and below it what was refused and what is withheld.
 func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter) error {
 	selected := Select(d, t, f)
-	heading := views[t].heading
+	heading := layouts[t].heading
 	marked := slices.ContainsFunc(selected, func(r dump.Resource) bool { return mark(r) != "" })
 	if marked {
 		heading = append(slices.Clone(heading), "STATUS")
@@ -80,7 +80,7 @@ func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter) error {
 		case t == xds.Endpoint && d.Hosts != nil:
 			continue // as Envoy has them, below
 		default:
-			shown = views[t].rows(f, r.Message)
+			shown = layouts[t].rows(f, r.Message)
 		}
 		for _, row := range shown {
 			if marked {
@@ -114,7 +114,7 @@ func mark(r dump.Resource) string {
 
 // unknown is the row of a resource of which only the name is known, which is in the column that names it.
 func unknown(t xds.Type, name string) []string {
-	row := make([]string, len(views[t].heading))
+	row := make([]string, len(layouts[t].heading))
 	for i := range row {
 		row[i] = "-"
 	}

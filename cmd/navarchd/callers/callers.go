@@ -1,9 +1,10 @@
 // Package callers says who the callers of this process are, on both of its gRPC addresses and for both of its services. Every process has the
 // same rules, whether it follows a keyring or serves TLS with an operator's files (issue 12, item 2): the certificate of the connection
-// counts, then a token of Kubernetes' issuer (--token-issuer) or of our own (embedded default), both of the trust domain of this mesh or an
+// counts, then a token of Kubernetes' issuer (--token-issuer, or that of the cluster's API server) or of our own (embedded default), both of the trust domain of this mesh or an
 // alias of it.
 //
-// Owns: the chain of authenticators, and the count of each identity's connections.  Reads: certificates and tokens, by ca/attest; ends of
+// Owns: the chain of authenticators, the count of each identity's connections, and the connections themselves, which end with their
+// caller's right.  Reads: certificates and tokens, by ca/attest; ends of
 // credentials, by ca/expiry.  Never: says what an identity may do.
 package callers
 
@@ -27,7 +28,6 @@ import (
 	"navarch.io/navarch/ca/expiry"
 	"navarch.io/navarch/cmd/internal/preauth"
 	"navarch.io/navarch/push/budget"
-	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 )
@@ -43,18 +43,20 @@ var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384, Messages: 256 
 type Config struct {
 	TrustDomain string
 	Audiences   []string // of tokens
-	TokenIssuer string   // empty: no tokens of Kubernetes are verified
+	TokenIssuer string   // empty: the one that is found, see Found; where there is neither, no tokens of Kubernetes are verified
 	TokenKeys   string
 	Cluster     string // whose the tokens of TokenIssuer are
-	DataDir     string // whose own issuer's tokens are verified; empty: there is none
-	Required    bool   // XDS_AUTH: a stream over TLS needs a credential
-	MaxMessage  int    // the longest message that is taken, bytes
-	Log         *slog.Logger
-	Now         func() time.Time // by which tokens are verified
+	// Found is where issuer and keys of the cluster come from where TokenIssuer is empty (KeysConfig.Ask); its Ask is nil: nowhere.
+	Found      attest.KeysConfig
+	DataDir    string // whose own issuer's tokens are verified; empty: there is none
+	Required   bool   // XDS_AUTH: a stream over TLS needs a credential
+	MaxMessage int    // the longest message that is taken, bytes
+	Log        *slog.Logger
+	Now        func() time.Time // by which tokens are verified
 	// Aliases are of the trust domain; Workloads says which workloads an identity has (budget.Config.Workloads).
 	Aliases   func() []spiffeid.TrustDomain
 	Workloads func(identity string) map[netip.Addr]struct{}
-	// Revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
+	// Revoked says whether what a caller showed is revoked, as far as this process knows; nil: nothing is.
 	Revoked func(attest.Caller) bool
 	// Connections counts those of each identity; nil: a ledger of its own.
 	Connections *budget.Ledger
@@ -67,12 +69,13 @@ type Callers struct {
 	tokens   attest.Authenticator // of all, those alone that count for tokens; nil: none do
 	keys     []*attest.Keys       // of token issuers, kept fresh by tasks
 	required bool                 // XDS_AUTH: a stream over TLS needs a credential
-	// revoked says whether what a caller showed is revoked; nil: this process does not follow the keyring, and knows of none.
+	// revoked says whether what a caller showed is revoked; nil: nothing is.
 	revoked func(attest.Caller) bool
 	expiry  *expiry.Expiry
 	// connections are those of each identity, on all addresses; sources those of each address, of callers that have none (plain text).
 	connections, sources *budget.Ledger
 	clients              *obs.Sampled
+	open                 open
 }
 
 // New makes them. Errors name flags.
@@ -180,25 +183,6 @@ func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	return nil
 }
 
-// claim counts a connection for an identity, or for the address that it comes from where the caller has shown none.
-func (k *Callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
-	return func(end func()) (preauth.Owner, error) {
-		ledger, holder := k.connections, serve.Holder(who, from.String())
-		if who.ID.IsZero() {
-			ledger, holder.Identity = k.sources, "no credential, from "+holder.From.String()
-		}
-		return ledger.Enter(holder, func(why error) {
-			what := "connections"
-			if errors.Is(why, budget.ErrMessages) {
-				what = "messages"
-			}
-			obs.Bounded.WithLabelValues(what).Inc()
-			k.clients.Warn("a connection is closed: its identity has too much", what, obs.KeyIdentity, holder.Identity, obs.KeyPeer, from.String(), obs.KeyError, why)
-			end()
-		})
-	}
-}
-
 // Expiry is what becomes of streams whose credential has ended.
 func (k *Callers) Expiry() *expiry.Expiry { return k.expiry }
 
@@ -232,14 +216,17 @@ func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, err
 }
 
-// tokens verifies tokens of Kubernetes' issuer (--token-issuer) and of our own (embedded default); nil where there is
+// tokens verifies tokens of Kubernetes' issuer and of our own (embedded default); nil where there is
 // neither. Whoever asks runs the keys.
 func (c Config) tokens(domain spiffeid.TrustDomain) (attest.Authenticator, []*attest.Keys, error) {
 	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences, Now: c.Now}
 	var fresh []*attest.Keys
-	if c.TokenIssuer != "" {
+	if c.TokenIssuer != "" || c.Found.Ask != nil {
 		from := attest.KeysConfig{Log: c.Log}
 		switch {
+		case c.TokenIssuer == "":
+			from = c.Found
+			from.Log = c.Log
 		case c.TokenKeys == "":
 			from.Discovery = c.TokenIssuer
 		case strings.Contains(c.TokenKeys, "://"):

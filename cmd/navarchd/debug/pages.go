@@ -108,10 +108,8 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 
 // streams are those of the proxies that somebody may see.
 func (p *Proxies) streams(sees authz.Visible) (all []inspect.Stream) {
-	for _, info := range p.Server.Inspect() {
-		if sees.Of(info.Namespace) {
-			all = append(all, p.stream(info))
-		}
+	for _, info := range p.Server.InspectOf(sees.Of) {
+		all = append(all, p.stream(info))
 	}
 	return all
 }

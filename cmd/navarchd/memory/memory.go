@@ -1,6 +1,11 @@
 // Package memory keeps a replica small: how much garbage may lie, by how busy the process is, and when pages that a storm of joins has left
 // go back to the system.
 //
+// It is a control loop on the load of this machine, made for one fault: after a storm of joins a replica keeps for minutes the memory that the
+// storm needed, and its container is sized for that. Its figure is the scenario `memory` of the load harness: resident memory per proxy, with
+// the processor time per proxy beside it. navarchd leaves Go's own settings where NAVARCH_EXPERIMENT_OFF has `collector`; `make experiment
+// LOOP=collector` plays the scenario with and without, in turns, and prints the medians of both. It stays as long as it gains a tenth of that.
+//
 // Owns: GOGC of the process.  Reads: the Go runtime's own measures, processor time, the number of joins.  Never: sets the limit of memory.
 package memory
 
@@ -18,9 +23,13 @@ import (
 // Go's GOGC where the environment says nothing: how much garbage may lie beside what lives. A calm replica should be small
 // (measured with 1,000 proxies: 13 % less memory with 50 than with 100); of a busy one the collector takes an eighth of the
 // processor time with 50, half of that with 100, and 200 gains little more.
+//
+// What lies more because of that is bounded: clients can keep a replica busy, and it must not take hundreds of megabytes more by that (issue
+// 12, "Done when": 128 MB under attack).
 const (
 	CalmPercent = 50 // also of a process that has just started
 	busyPercent = 100
+	busyGarbage = 32 << 20 // bytes beyond CalmPercent of what lives
 )
 
 // A process is busy from that part of the processors on, and until it has used less for a while. Where others need them too
@@ -38,8 +47,8 @@ type collector struct {
 }
 
 // step is GOGC, given the processor time that the process has used so far, that of all processors in a second, and the
-// bytes that live. Where these and as much garbage would take two thirds of the limit, memory is what there is little of:
-// joins slow down from 0.8 of it on (shard/place).
+// bytes that live. Of a busy process more garbage may lie, within busyGarbage. Where what lives and as much garbage would take two thirds
+// of the limit, memory is what there is little of: joins slow down from 0.8 of it on (shard/place).
 func (c *collector) step(now time.Time, cpu, each time.Duration, live, limit uint64) int {
 	if used := cpu - c.cpu; used.Seconds() >= busyPart*each.Seconds()*now.Sub(c.at).Seconds() {
 		c.busy = now
@@ -48,8 +57,11 @@ func (c *collector) step(now time.Time, cpu, each time.Duration, live, limit uin
 	if c.busy.IsZero() || now.Sub(c.busy) >= calmDown || live > limit/3 {
 		return CalmPercent
 	}
-	return busyPercent
+	return min(busyPercent, CalmPercent+int(100*busyGarbage/max(1, live)/percentStep*percentStep))
 }
+
+// percentStep is the step in percent in which it changes: what lives changes all the time.
+const percentStep = 5
 
 // A storm of joins leaves garbage, grown stacks and free pages that Go would give back over many minutes. Once nobody has
 // joined for a while they are given back at once, if it is worth the collection.
@@ -90,8 +102,17 @@ func spare(samples []metrics.Sample) uint64 {
 	return free + objects - min(live, objects)
 }
 
-// Run is the loop around both, until ctx ends; joins counts the streams that were opened so far.
-func Run(ctx context.Context, joins func() uint64) error {
+// defaultPercent is Go's own GOGC.
+const defaultPercent = 100
+
+// Run is the loop around both, until ctx ends; joins counts the streams that were opened so far. off: nothing is steered, and Go's own
+// default holds: to measure what the loop is worth.
+func Run(ctx context.Context, joins func() uint64, off bool) error {
+	if off {
+		wire.TuneCollector(defaultPercent)
+		<-ctx.Done()
+		return nil
+	}
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"},
 		{Name: "/memory/classes/heap/stacks:bytes"}}
 	var state tidy

@@ -53,7 +53,7 @@ func TestTidy(t *testing.T) {
 
 // More garbage may lie while the processors are busy, where there is memory for it, and for a little longer.
 func TestCollector(t *testing.T) {
-	const cores, live, limit = 4, 100 << 20, 1 << 30
+	const cores, live, limit = 4, 60 << 20, 1 << 30
 	busy, calm := cores*busyPart, cores*busyPart*.9
 	type second struct {
 		used float64 // processors
@@ -65,7 +65,8 @@ func TestCollector(t *testing.T) {
 		"busy":                 {{busy, live, busyPercent}, {busy, live, busyPercent}},
 		"calm again":           {{busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, CalmPercent}},
 		"busy again":           {{busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}},
-		"memory is scarce":     {{busy, limit / 2, CalmPercent}, {busy, limit/3 + 1, CalmPercent}, {busy, limit / 3, busyPercent}},
+		"memory is scarce":     {{busy, limit / 2, CalmPercent}, {busy, limit/3 + 1, CalmPercent}, {busy, limit / 3, CalmPercent + 5}},
+		"much lives":           {{busy, 128 << 20, CalmPercent + 25}, {busy, 320 << 20, CalmPercent + 10}, {calm, 320 << 20, CalmPercent + 10}},
 		"what was used before": {{0, live, CalmPercent}},
 	} {
 		var c collector
@@ -76,6 +77,13 @@ func TestCollector(t *testing.T) {
 			if got := c.step(now, used, cores*time.Second, s.live, limit); got != s.want {
 				t.Errorf("%s: %d percent after second %d, want %d", name, got, i, s.want)
 			}
+		}
+	}
+	for live := uint64(1); live < 8<<30; live += 10 << 20 { // whoever keeps it busy does not have it grow without bound
+		c := collector{busy: time.Unix(1000, 0)}
+		percent := uint64(c.step(time.Unix(1000, 0), 0, cores*time.Second, live, 1<<40))
+		if more := live * (percent - CalmPercent) / 100; more > busyGarbage {
+			t.Fatalf("%d MB live: %d MB of garbage more than while it is calm", live>>20, more>>20)
 		}
 	}
 	var c collector

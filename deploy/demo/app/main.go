@@ -7,6 +7,7 @@
 //	GET /call/UPSTREAM/PATH   calls UPSTREAM and says what came back: {"upstream", "status", "ms", "body", "error"}
 //	GET /_fail?ratio=R&status=S   from now on, R of 1 requests are answered S
 //	GET /_delay?ms=N          from now on, requests wait N ms
+//	GET /metrics              how many requests were answered, in Prometheus' format
 package main
 
 import (
@@ -126,6 +127,9 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		a.delay.Store(int64(time.Duration(ms) * time.Millisecond))
 		answer(w, http.StatusOK, map[string]int{"ms": ms})
+		return
+	case r.URL.Path == "/metrics":
+		fmt.Fprintf(w, "# TYPE app_served_total counter\napp_served_total %d\n", a.served.Load())
 		return
 	}
 	a.served.Add(1)

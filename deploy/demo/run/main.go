@@ -180,15 +180,15 @@ func (m *mesh) finish(ctx context.Context, rows []row, hints []string) {
 // summary is the table at the end; long cells go on in the next line.
 func summary(out *os.File, rows []row) {
 	table := [][3]string{{"step", "expected", "measured"}}
-	verdicts := []string{""}
+	outcomes := []string{""}
 	ok := 0
 	for _, r := range rows {
-		verdict := "FAIL"
+		outcome := "FAIL"
 		if r.err == nil {
-			verdict = "ok"
+			outcome = "ok"
 			ok++
 		}
-		table, verdicts = append(table, [3]string{r.name, r.expect, r.measured}), append(verdicts, verdict)
+		table, outcomes = append(table, [3]string{r.name, r.expect, r.measured}), append(outcomes, outcome)
 	}
 	widths := [3]int{32, 40, 64}
 	rule := strings.Repeat("-", widths[0]+widths[1]+widths[2]+4+6)
@@ -209,7 +209,7 @@ func summary(out *os.File, rows []row) {
 				fmt.Fprintf(out, "%-*s  ", widths[j], text)
 			}
 			if n == 0 {
-				fmt.Fprint(out, verdicts[i])
+				fmt.Fprint(out, outcomes[i])
 			}
 			fmt.Fprintln(out)
 		}

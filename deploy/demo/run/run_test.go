@@ -156,17 +156,17 @@ func TestNamespacesRedirect(t *testing.T) {
 		if err := c.in.do(func() (err error) { l, err = net.Listen("tcp4", c.listen); return err }); err != nil {
 			t.Fatal(err)
 		}
-		greeted := make(chan string, 1)
+		answered := make(chan string, 1)
 		go func() {
 			conn, err := l.Accept()
 			if err != nil {
-				greeted <- err.Error()
+				answered <- err.Error()
 				return
 			}
 			defer conn.Close()
 			b := make([]byte, 2)
 			n, _ := conn.Read(b)
-			greeted <- string(b[:n])
+			answered <- string(b[:n])
 		}()
 		dial := c.from.dial
 		if c.from.name == "" {
@@ -178,7 +178,7 @@ func TestNamespacesRedirect(t *testing.T) {
 		}
 		conn.Write([]byte("hi"))
 		conn.Close()
-		if got := <-greeted; got != "hi" {
+		if got := <-answered; got != "hi" {
 			t.Errorf("%s: %q at %s", c.what, got, c.listen)
 		}
 		l.Close()

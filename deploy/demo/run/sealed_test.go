@@ -39,8 +39,8 @@ func newOperator(t *testing.T, dir string) operator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	draft := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{controlName}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, draft, draft, key.Public(), key)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{controlName}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}

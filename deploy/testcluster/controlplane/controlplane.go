@@ -1,5 +1,6 @@
-// Package controlplane runs a real Kubernetes control plane for tests: etcd, kube-apiserver and, where asked, kube-controller-manager, as
-// `make kube-tools` builds them. There is no kubelet and no kube-proxy: a Pod is an object whose status the test writes.
+// Package controlplane runs a real Kubernetes control plane for tests: etcd, kube-apiserver and, where asked, kube-controller-manager and
+// kube-scheduler, as `make kube-tools` builds them. There is no kubelet and no kube-proxy: a Pod is an object whose status the test writes.
+// With these it is a part of deploy/testcluster/cluster.
 //
 // Owns: the processes, ports and folders that it starts, until their test, or the test binary, ends.  Reads: .tools.  Never: used outside
 // tests and load runs; a port that is not of loopback.
@@ -35,7 +36,9 @@ type Options struct {
 	Controllers []string
 	Istio       bool     // Istio's CustomResourceDefinitions are there
 	GatewayAPI  bool     // those of the Gateway API (the standard channel) are there
+	Scheduler   bool     // kube-scheduler runs
 	Flags       []string // more flags of kube-apiserver
+	Tools       string   // the folder .tools; empty: that of the repository which the working directory is in
 }
 
 // Controllers make Pods of Deployments, EndpointSlices of Services, default service accounts and kube-root-ca.crt in every namespace, and
@@ -75,18 +78,21 @@ func Start(t testing.TB, o Options) *ControlPlane {
 	return c
 }
 
-// Run runs a control plane in an empty folder until Close, which is to be called with an error too where there is a ControlPlane.
+// Run is Start without a test: it keeps its files in dir, and works until Close. Where the error is not nil, the control plane may be nil,
+// or has to be closed too. A certificate of the API server that is in dir already (certs/apiserver.crt with its issuer, apiserver.key) is used.
 func Run(o Options, dir string) (*ControlPlane, error) {
 	c := &ControlPlane{options: o, dir: dir}
-	top, err := top()
-	if err != nil {
-		return nil, err
+	var err error
+	if o.Tools == "" {
+		if o.Tools, err = Tools(); err != nil {
+			return nil, err
+		}
 	}
-	c.bin = filepath.Join(top, ".tools", "bin")
+	c.bin = filepath.Join(o.Tools, "bin")
 	if err := writeKeys(dir); err != nil {
 		return nil, err
 	}
-	var addresses [4]string
+	var addresses [5]string
 	for i := range addresses {
 		if addresses[i], err = loopback.Address(); err != nil {
 			return nil, err
@@ -112,17 +118,22 @@ func Run(o Options, dir string) (*ControlPlane, error) {
 		}
 	}
 	if len(o.Controllers) > 0 {
-		return c, c.startManager(addresses[3])
+		if err := c.startManager(addresses[3]); err != nil {
+			return c, err
+		}
+	}
+	if o.Scheduler {
+		return c, c.startScheduler(addresses[4])
 	}
 	return c, nil
 }
 
-// top is the folder of the repository; tests run in that of their package.
-func top() (string, error) {
+// Tools is the folder .tools of the repository; tests run in the folder of their package.
+func Tools() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
+			return filepath.Join(dir, ".tools"), nil
 		}
 		if dir == filepath.Dir(dir) {
 			err = errors.New("no go.mod above the working directory")

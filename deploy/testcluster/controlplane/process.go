@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,7 +32,9 @@ func (c *ControlPlane) run(name string, args ...string) (*process, error) {
 	p.cmd = exec.Command(filepath.Join(c.bin, name), args...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	started := make(chan error)
+	starts() <- func() { started <- p.cmd.Start() }
+	if err := <-started; err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("no %s: run `make kube-tools` (%w)", name, err)
 		}
@@ -43,6 +46,18 @@ func (c *ControlPlane) run(name string, args ...string) (*process, error) {
 	}()
 	return p, nil
 }
+
+// starts is one thread for all starts, which never ends: to the kernel the parent whose death ends a process is a thread.
+var starts = sync.OnceValue(func() chan<- func() {
+	all := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for start := range all {
+			start()
+		}
+	}()
+	return all
+})
 
 // kill ends a process at once, and waits until it is gone.
 func (p *process) kill() {
@@ -100,7 +115,18 @@ func (c *ControlPlane) startManager(address string) error {
 	p, err := c.run("kube-controller-manager", "--kubeconfig="+c.Kubeconfig(), "--authentication-kubeconfig="+c.Kubeconfig(), "--authorization-kubeconfig="+c.Kubeconfig(),
 		"--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port="+port(address), "--cert-dir="+filepath.Join(c.dir, "manager"),
 		"--service-account-private-key-file="+filepath.Join(c.dir, "sa.key"), "--root-ca-file="+filepath.Join(c.dir, "certs", "apiserver.crt"),
-		"--horizontal-pod-autoscaler-sync-period=1s", "--controllers="+strings.Join(c.options.Controllers, ","))
+		"--horizontal-pod-autoscaler-sync-period=1s", "--node-monitor-period=1s", "--controllers="+strings.Join(c.options.Controllers, ","))
+	if err != nil {
+		return err
+	}
+	c.managers = append(c.managers, p)
+	return c.awaitOf(p, &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "https://"+address+"/healthz") // its own certificate
+}
+
+// startScheduler runs kube-scheduler and waits until it is healthy.
+func (c *ControlPlane) startScheduler(address string) error {
+	p, err := c.run("kube-scheduler", "--kubeconfig="+c.Kubeconfig(), "--authentication-kubeconfig="+c.Kubeconfig(), "--authorization-kubeconfig="+c.Kubeconfig(),
+		"--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port="+port(address), "--cert-dir="+filepath.Join(c.dir, "scheduler"))
 	if err != nil {
 		return err
 	}

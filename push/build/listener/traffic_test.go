@@ -83,12 +83,12 @@ func TestTraffic(t *testing.T) {
 	defer app.Close()
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secure") }))
 	defer secure.Close()
-	greet := serve(t, func(c net.Conn) { fmt.Fprint(c, "220 hello"); _, _ = io.Copy(io.Discard, c) })
+	banner := serve(t, func(c net.Conn) { fmt.Fprint(c, "220 hello"); _, _ = io.Copy(io.Discard, c) })
 	echo := serve(t, func(c net.Conn) { _, _ = io.Copy(c, c) })
 	port := func(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
 
 	c := stock(t)
-	mixed, open, shut, greeter, shutGreeter := freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)
+	mixed, open, shut, bannerServer, closedBannerServer := freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)
 	out := Outbound{
 		Common: c, Name: "mixed", Bind: "127.0.0.1", Port: mixed, BindToPort: true, Route: "80", Fallback: xds.Passthrough,
 		TCP: chains.List(Chain{SNI: strs.List("secure.test"), Targets: targets.List(Target{Cluster: "secure"})}),
@@ -101,13 +101,13 @@ func TestTraffic(t *testing.T) {
 	for _, b := range []builder{
 		out,
 		ingress(open, model.Protocol_PROTOCOL_HTTP, false, "app"), ingress(shut, model.Protocol_PROTOCOL_HTTP, true, "app"),
-		ingress(greeter, model.Protocol_PROTOCOL_TCP, false, "greet"), ingress(shutGreeter, model.Protocol_PROTOCOL_TCP, true, "greet"),
+		ingress(bannerServer, model.Protocol_PROTOCOL_TCP, false, "banner"), ingress(closedBannerServer, model.Protocol_PROTOCOL_TCP, true, "banner"),
 	} {
 		_, l := build(t, b)
 		all = append(all, l)
 	}
 	envoytest.Start(t, fold(t, inboundRoutes("80", "v", "ingress", "o", false), map[string]int{
-		"app": port(app), "secure": port(secure), "greet": greet, xds.Passthrough: echo, "ingress": int(open), xds.BlackHole: 0,
+		"app": port(app), "secure": port(secure), "banner": banner, xds.Passthrough: echo, "ingress": int(open), xds.BlackHole: 0,
 	}, all...)).Live()
 
 	hello := func(name string) (net.Conn, error) {
@@ -125,9 +125,9 @@ func TestTraffic(t *testing.T) {
 		// Five bytes at least: the TLS inspector waits for the head of a record.
 		{"bytes that are no HTTP", raw(mixed, "\x00\x01\x02\x03\x04", 5), "\x00\x01\x02\x03\x04"},
 		{"TLS with the name of a chain", exchange(t, conn, err, "GET / HTTP/1.0\r\n\r\n", 8), "HTTP/1.0"},
-		{"a server that speaks first", raw(greeter, "", 9), "220 hello"},
-		{"a closed server that speaks first", raw(shutGreeter, "", 9), ""},
-		{"a closed server that is spoken to", raw(shutGreeter, "EHLO", 9), ""},
+		{"a server that speaks first", raw(bannerServer, "", 9), "220 hello"},
+		{"a closed server that speaks first", raw(closedBannerServer, "", 9), ""},
+		{"a closed server that is spoken to", raw(closedBannerServer, "EHLO", 9), ""},
 	} {
 		if check.got != check.want {
 			t.Errorf("%s: got %q, want %q", check.what, check.got, check.want)

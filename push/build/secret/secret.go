@@ -26,7 +26,7 @@ type Pair struct {
 }
 
 // Build implements pool.ResourceSpec. The version is made of what is public and the MAC of the private key: equal on all
-// replicas, and the same when the same key is sealed anew.
+// replicas, and the same when the same key is encrypted again.
 func (s Pair) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetChain()) == 0 || s.Key == nil {

@@ -84,7 +84,7 @@ func routing(header string) bool {
 // (https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage#command-operators).
 var command = regexp.MustCompile(`%%|%[A-Z0-9_]+(\([^)]*\))?(:[0-9]+)?%`)
 
-// checkFormats: header values are format strings, and Envoy refuses the whole route configuration for a stray "50%".
+// checkFormats: header values are format strings, and Envoy refuses the whole route configuration for a lone "50%".
 func checkFormats(r *routev3.Route) error {
 	values := slices.Concat(r.RequestHeadersToAdd, r.ResponseHeadersToAdd)
 	for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {

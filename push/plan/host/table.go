@@ -5,7 +5,7 @@
 // Owns: the hosts of each scope, and their clusters and assignments in its layer.  Reads: plan/input.  Never: a listener, a route
 // configuration; what a single kind of proxy needs.
 //
-// A step resolves the hosts that a change touches (Resolve, Follow), and ends with Settle: until then hosts of the step may change in
+// A step resolves the hosts that a change touches (Resolve, Follow), and ends with EndStep: until then hosts of the step may change in
 // place, from then on they are values that scopes share.
 package host
 
@@ -160,9 +160,9 @@ func (t *Table) renew(name string) *Host {
 	return h
 }
 
-// Settle ends a step: from now on its hosts are values. What is as it was stays the value that it was. It returns the hosts that the
+// EndStep ends a step: from now on its hosts are values. What is as it was stays the value that it was. It returns the hosts that the
 // step may have brought or taken.
-func (t *Table) Settle() (renewed []string) {
+func (t *Table) EndStep() (renewed []string) {
 	for name, was := range t.renewed {
 		renewed = append(renewed, name)
 		switch h := t.hosts.Get(name); {

@@ -1,7 +1,7 @@
 // Package inbound plans the inbound side of proxies: the clusters of the workload's own ports, the listener that redirected connections
 // arrive at, and those of a Sidecar's ingress.
 //
-// Owns: nothing after New: a Workload is planned as a whole, and planned anew where a change touches it.  Reads: plan/input.
+// Owns: nothing after New: a Workload is planned as a whole, and planned again where a change touches it.  Reads: plan/input.
 // Never: the outbound side.
 package inbound
 

@@ -40,7 +40,7 @@ type place struct {
 // Bounds of what is shared: answers of proxies come from outside.
 const (
 	maxReports     = 512       // that one replica shares
-	maxOfReporter  = 16        // of them of one reporter: one bad pod fills no list
+	maxOfReporter  = 16        // of them of one reporter: one bad account fills no list, and one bad Pod not what its account has
 	maxName        = 2048      // bytes of a view's or a resource's name; longer ones are not shared
 	maxShort       = 256       // bytes of a version, a version of Envoy or a namespace; longer ones are not shared
 	maxText        = 512       // bytes of an error; the rest is cut off
@@ -130,9 +130,21 @@ func (l *list) add(r quarantine.Report) bool {
 	default:
 		return true
 	}
-	oldest := slices.IndexFunc(l.all, func(o quarantine.Report) bool { return o.Reporter == loser })
+	oldest := l.oldestOf(loser)
 	l.all = slices.Delete(l.all, oldest, oldest+1)
 	return true
+}
+
+// oldestOf is the oldest of a reporter: of the credential that has most, and where several have as many, of them all.
+func (l *list) oldestOf(by quarantine.Reporter) int {
+	of, most := map[quarantine.Credential]int{}, 0
+	for _, o := range l.all {
+		if o.Reporter == by {
+			of[o.Credential]++
+			most = max(most, of[o.Credential])
+		}
+	}
+	return slices.IndexFunc(l.all, func(o quarantine.Report) bool { return o.Reporter == by && of[o.Credential] == most })
 }
 
 // prune forgets what counts no more, and says whether there was anything. counts is asked about what is old.

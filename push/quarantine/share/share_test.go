@@ -127,6 +127,24 @@ func TestReleaseOfAllReplicas(t *testing.T) {
 	comes(t, "a replica that starts later knows of it", func() bool { return c.Remembers(bad) && !c.Withholds(bad, "", 1) })
 }
 
+// A flood of one Pod takes the place of its own reports, and not of those of another one of its account.
+func TestOnePodLeavesRoomInTheList(t *testing.T) {
+	var mine list
+	now := time.Now()
+	of := func(pod, name string) quarantine.Report {
+		r := refusalOf("web", name, now)
+		r.Credential = quarantine.CredentialOf("web", pod)
+		return r
+	}
+	mine.add(of("good", "bad"))
+	for i := range 1000 {
+		mine.add(of("greedy", fmt.Sprint(i)))
+	}
+	if len(mine.all) != maxOfReporter || mine.all[0].Name != "bad" {
+		t.Errorf("%d reports, the oldest of %s", len(mine.all), mine.all[0].Name)
+	}
+}
+
 // A flood of reports is bounded, and takes from whoever makes it.
 func TestListIsBounded(t *testing.T) {
 	var mine list

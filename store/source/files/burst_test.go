@@ -62,7 +62,7 @@ func TestBursts(t *testing.T) {
 				paths, _, endless := d.take(at(ms))
 				got = append(got, burst{ms, len(paths), endless})
 				free = ms + test.reads
-				d.told(at(free))
+				d.done(at(free))
 			}
 			if !slices.Equal(got, test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
@@ -97,9 +97,9 @@ func TestEndlessBurstsAreToldByNamespace(t *testing.T) {
 	burst := func(want ...string) {
 		t.Helper()
 		told = nil
-		change("a.yaml", pod("loud", "a")+pod("quiet", "b"))
+		change("a.yaml", pod("noisy", "a")+pod("quiet", "b"))
 		for i := 0; told == nil && i < 100; i++ {
-			change("b.yaml", pod("loud", "c")+pod("", "node"))
+			change("b.yaml", pod("noisy", "c")+pod("", "node"))
 			now = now.Add(s.Quiet / 2)
 			s.wake(now, nil, d, emit)
 		}
@@ -108,7 +108,7 @@ func TestEndlessBurstsAreToldByNamespace(t *testing.T) {
 		}
 	}
 	burst("a b c node")       // the first that is cut
-	burst("node", "a c", "b") // no namespace, loud and quiet
+	burst("node", "a c", "b") // no namespace, noisy and quiet
 	burst("node", "a c", "b")
 	now = now.Add(time.Minute)
 	burst("a b c node")

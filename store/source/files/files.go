@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/source/guard"
 )
 
 // Config is what New needs. Zero durations mean the defaults.
@@ -25,6 +26,7 @@ type Config struct {
 	Dir        string
 	Cluster    string        // what the config cluster is called: a folder cluster=NAME of that name holds its objects too
 	AllowEmpty bool          // take away what vanished, however much it is
+	Memory     *guard.Memory // of what vanished before; nil: nothing is known
 	Quiet      time.Duration // a burst of changes is over when there was none for so long, or is cut; default 30 ms
 	Grace      time.Duration // what takes objects away must look the same for so long; default 250 ms
 	Rescan     time.Duration // file systems that do not tell of changes are walked so often; default 10 s
@@ -66,7 +68,7 @@ func New(c Config) (*Source, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{Config: c, reader: newReader(c.Cluster, c.AllowEmpty, c.Grace), known: map[string]signature{}, releases: make(chan release)}, nil
+	return &Source{Config: c, reader: newReader(c.Cluster, c.AllowEmpty, c.Memory, c.Grace), known: map[string]signature{}, releases: make(chan release)}, nil
 }
 
 // Problems is everything that is wrong with the folder now: documents that cannot be read (they are told as Broken events
@@ -157,7 +159,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 			s.rescan(watch, time.Now(), emit, false)
 		case <-timer.C:
 			s.wake(time.Now(), watch, dirty, emit)
-			dirty.told(time.Now())
+			dirty.done(time.Now())
 		}
 	}
 }
@@ -184,14 +186,14 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 		return
 	}
 	s.forward(events, func(events []object.Event) {
-		for _, part := range apart(events) {
+		for _, part := range byNamespace(events) {
 			emit(part)
 		}
 	})
 }
 
-// apart divides events by cluster and namespace: what is edited without end in one is not told together with what happens in another.
-func apart(events []object.Event) (parts [][]object.Event) {
+// byNamespace divides events by cluster and namespace: what is edited without end in one is not told together with what happens in another.
+func byNamespace(events []object.Event) (parts [][]object.Event) {
 	at := map[object.ID]int{}
 	for _, e := range events {
 		namespace := object.ID{Origin: e.ID.Origin, Namespace: e.ID.Namespace}
@@ -267,7 +269,7 @@ func (s *Source) forward(events []object.Event, emit func([]object.Event)) {
 	held := s.reader.guard.Held()
 	s.held.Store(&held)
 	vanished := s.reader.guard.Vanished()
-	s.allHeld.Store(vanished > 0 && vanished == len(s.reader.told))
+	s.allHeld.Store(vanished > 0 && vanished == len(s.reader.emitted))
 	s.parsed.Store(uint64(s.reader.parsed))
 	s.events.Add(uint64(len(events)))
 	if len(events) > 0 {

@@ -49,27 +49,27 @@ func newFile(sum [32]byte, docs []doc, before *file) *file {
 
 // folder is what was told of all files. It is pure: no clock, no file system.
 type folder struct {
-	files  map[string]*file
-	claims map[object.ID][]string // paths that hold the object, the one that had it first in front
-	told   map[object.ID]*object.Object
-	faults map[string]string // path -> why its present content is not used
-	guard  *guard.Guard
+	files       map[string]*file
+	definitions map[object.ID][]string // paths that hold the object, the one that had it first in front
+	emitted     map[object.ID]*object.Object
+	faults      map[string]string // path -> why its present content is not used
+	guard       *guard.Guard
 }
 
-func newFolder(allowEmpty bool) *folder {
-	return &folder{files: map[string]*file{}, claims: map[object.ID][]string{}, told: map[object.ID]*object.Object{}, faults: map[string]string{},
-		guard: guard.New(allowEmpty)}
+func newFolder(allowEmpty bool, memory *guard.Memory) *folder {
+	return &folder{files: map[string]*file{}, definitions: map[object.ID][]string{}, emitted: map[object.ID]*object.Object{}, faults: map[string]string{},
+		guard: guard.New(allowEmpty, memory)}
 }
 
 // The folder as the shrink guard sees it.
 
 // Told implements guard.Objects.
-func (f *folder) Told() iter.Seq2[object.ID, *object.Object] { return maps.All(f.told) }
+func (f *folder) Told() iter.Seq2[object.ID, *object.Object] { return maps.All(f.emitted) }
 
 // Now implements guard.Objects.
 func (f *folder) Now() iter.Seq[object.ID] {
 	return func(yield func(object.ID) bool) {
-		for id, paths := range f.claims {
+		for id, paths := range f.definitions {
 			if len(paths) > 0 && !yield(id) {
 				return
 			}
@@ -78,11 +78,11 @@ func (f *folder) Now() iter.Seq[object.ID] {
 }
 
 // Get implements guard.Objects.
-func (f *folder) Get(id object.ID) (told, now *object.Object) {
-	if paths := f.claims[id]; len(paths) > 0 {
+func (f *folder) Get(id object.ID) (emitted, now *object.Object) {
+	if paths := f.definitions[id]; len(paths) > 0 {
 		now = f.files[paths[0]].objects[id]
 	}
-	return f.told[id], now
+	return f.emitted[id], now
 }
 
 // apply takes new contents of some files (nil: the file is gone), all read at once, and says what that changes.
@@ -97,7 +97,7 @@ func (f *folder) apply(at time.Time, changes map[string]*file) []object.Event {
 	var over []doc // broken documents that are no more
 	for _, path := range paths {
 		old, now := f.files[path], changes[path]
-		f.claim(path, old, now, touched)
+		f.redefine(path, old, now, touched)
 		began, ended := diffBroken(old, now)
 		for _, d := range began {
 			events = append(events, object.Event{Op: object.Broken, ID: d.id, Location: d.location, Problem: d.wrong})
@@ -110,7 +110,7 @@ func (f *folder) apply(at time.Time, changes map[string]*file) []object.Event {
 		}
 	}
 	for _, d := range over {
-		if d.id.Name != "" && len(f.claims[d.id]) > 0 {
+		if d.id.Name != "" && len(f.definitions[d.id]) > 0 {
 			touched[d.id] = true // it was broken in between
 		} else if !f.stillBroken(d) && !f.guard.Holds(d.id) {
 			events = append(events, object.Event{Op: object.Delete, ID: d.id, Location: d.location})
@@ -129,12 +129,12 @@ func (t touches) note(id object.ID) {
 	}
 }
 
-// claim moves the claims on objects from one content of a path to the next.
-func (f *folder) claim(path string, old, now *file, touched touches) {
+// redefine moves the definitions of objects from one content of a path to the next.
+func (f *folder) redefine(path string, old, now *file, touched touches) {
 	if old != nil {
 		for id := range old.objects {
 			if now == nil || now.objects[id] == nil {
-				f.claims[id] = slices.DeleteFunc(f.claims[id], func(p string) bool { return p == path })
+				f.definitions[id] = slices.DeleteFunc(f.definitions[id], func(p string) bool { return p == path })
 				touched.note(id)
 			}
 		}
@@ -142,7 +142,7 @@ func (f *folder) claim(path string, old, now *file, touched touches) {
 	if now != nil {
 		for id := range now.objects {
 			if old == nil || old.objects[id] == nil {
-				f.claims[id] = append(f.claims[id], path)
+				f.definitions[id] = append(f.definitions[id], path)
 			}
 			touched.note(id)
 		}
@@ -189,7 +189,7 @@ func (f *folder) stillBroken(d doc) bool {
 	return false
 }
 
-// events compares what is told of the touched objects with what holds now, and tells what the guard does not hold.
+// events compares what was emitted of the touched objects with what holds now, and tells what the guard does not hold.
 func (f *folder) events(at time.Time, touched touches) []object.Event {
 	ids := slices.SortedFunc(maps.Keys(touched), object.ID.Compare)
 	for _, id := range f.guard.Judge(at, f, ids) {
@@ -200,16 +200,16 @@ func (f *folder) events(at time.Time, touched touches) []object.Event {
 		have, now := f.Get(id)
 		held := f.guard.Holds(id)
 		if now == nil {
-			delete(f.claims, id)
+			delete(f.definitions, id)
 			if have != nil && !held {
-				deletes = append(deletes, f.untell(id))
+				deletes = append(deletes, f.withdraw(id))
 			}
 			continue
 		}
 		if held {
 			now = have
 		}
-		f.told[id] = now
+		f.emitted[id] = now
 		if have == nil || touched[id] || !bytes.Equal(have.JSON, now.JSON) || have.Location != now.Location {
 			puts = append(puts, object.Event{Op: object.Put, ID: id, Object: now, Location: now.Location})
 		}
@@ -217,10 +217,10 @@ func (f *folder) events(at time.Time, touched touches) []object.Event {
 	return append(puts, deletes...)
 }
 
-// untell takes back what was told of an object.
-func (f *folder) untell(id object.ID) object.Event {
-	e := object.Event{Op: object.Delete, ID: id, Location: f.told[id].Location}
-	delete(f.told, id)
+// withdraw takes an object back that was emitted.
+func (f *folder) withdraw(id object.ID) object.Event {
+	e := object.Event{Op: object.Delete, ID: id, Location: f.emitted[id].Location}
+	delete(f.emitted, id)
 	return e
 }
 
@@ -239,10 +239,10 @@ func (f *folder) problems() []object.Problem {
 				Message: fmt.Sprintf("is in %s already, which wins", file.objects[d.id].Location)})
 		}
 	}
-	for id, paths := range f.claims {
+	for id, paths := range f.definitions {
 		for _, path := range paths[min(1, len(paths)):] {
 			all = append(all, object.Problem{ID: id, Location: f.files[path].objects[id].Location, Code: problem.Duplicate, Severity: problem.Error,
-				Message: fmt.Sprintf("is in %s too, which wins; this one applies when that one goes", f.told[id].Location)})
+				Message: fmt.Sprintf("is in %s too, which wins; this one applies when that one goes", f.emitted[id].Location)})
 		}
 	}
 	held := map[object.ID]int{}
@@ -251,7 +251,7 @@ func (f *folder) problems() []object.Problem {
 			held[object.ID{Origin: l.ID.Origin, Kind: l.ID.Kind}]++
 			continue
 		}
-		all = append(all, object.Problem{ID: l.ID, Location: f.told[l.ID].Location, Code: problem.Held, Severity: problem.Error, Message: "its newest version lacks most of its endpoints " +
+		all = append(all, object.Problem{ID: l.ID, Location: f.emitted[l.ID].Location, Code: problem.Held, Severity: problem.Error, Message: "its newest version lacks most of its endpoints " +
 			"while their Pods are ready: the version before is held; mend it, or accept the loss (navarchctl store held; --allow-empty)"})
 	}
 	for kind, n := range held {

@@ -43,10 +43,10 @@ func (f *folder) release(losses []object.Loss) (events []object.Event, ok bool) 
 	for _, l := range slices.SortedFunc(slices.Values(losses), object.Loss.Compare) {
 		_, now := f.Get(l.ID)
 		if now == nil {
-			events = append(events, f.untell(l.ID))
+			events = append(events, f.withdraw(l.ID))
 			continue
 		}
-		f.told[l.ID] = now
+		f.emitted[l.ID] = now
 		events = append(events, object.Event{Op: object.Put, ID: l.ID, Object: now, Location: now.Location})
 	}
 	return events, true

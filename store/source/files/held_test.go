@@ -11,7 +11,7 @@ import (
 
 // What the shrink guard holds is let go for exactly its objects, once; what comes back is not held any more.
 func TestReleaseOfWhatIsHeld(t *testing.T) {
-	f := newReader("", false, 0)
+	f := newReader("", false, nil, 0)
 	at := time.Unix(1e6, 0)
 	service := func(name string) []byte {
 		return fmt.Appendf(nil, "apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: shop}\n", name)
@@ -39,8 +39,8 @@ func TestReleaseOfWhatIsHeld(t *testing.T) {
 		}
 	}
 	events, ok := f.release(ids)
-	if !ok || len(events) != 5 || len(f.guard.Held()) != 0 || len(f.told) != 1 || slices.ContainsFunc(events, func(e object.Event) bool { return e.Op != object.Delete }) {
-		t.Errorf("%v, %d held, %d told", events, len(f.guard.Held()), len(f.told))
+	if !ok || len(events) != 5 || len(f.guard.Held()) != 0 || len(f.emitted) != 1 || slices.ContainsFunc(events, func(e object.Event) bool { return e.Op != object.Delete }) {
+		t.Errorf("%v, %d held, %d told", events, len(f.guard.Held()), len(f.emitted))
 	}
 	if events, ok := f.release(ids); ok || len(events) > 0 {
 		t.Errorf("again: %v", events)

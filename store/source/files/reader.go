@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/source/guard"
 )
 
 // look is one look at one file.
@@ -34,8 +35,8 @@ type pending struct {
 	since time.Time
 }
 
-func newReader(cluster string, allowEmpty bool, grace time.Duration) *reader {
-	return &reader{folder: newFolder(allowEmpty), cluster: cluster, grace: grace, pending: map[string]*pending{}}
+func newReader(cluster string, allowEmpty bool, memory *guard.Memory, grace time.Duration) *reader {
+	return &reader{folder: newFolder(allowEmpty, memory), cluster: cluster, grace: grace, pending: map[string]*pending{}}
 }
 
 // step takes looks that were taken together. trust: there is nothing to lose yet, believe them all.

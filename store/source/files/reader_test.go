@@ -42,7 +42,7 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) *desk {
-	return &desk{t: t, r: newReader("", false, time.Second), now: time.Unix(1000, 0)}
+	return &desk{t: t, r: newReader("", false, nil, time.Second), now: time.Unix(1000, 0)}
 }
 
 // see takes looks ("path", "content" pairs; content "-": gone, "!": unreadable) and wants these events.
@@ -139,7 +139,7 @@ func TestHalfWrittenIsNotEmpty(t *testing.T) {
 	d.see([]string{"a.yaml", "!"})
 	d.wantProblems("a.yaml")
 	d.see([]string{"a.yaml", "-"})
-	d.see([]string{"a.yaml", pods("a", "b", "c")}, "put a") // an editor that removes and writes anew
+	d.see([]string{"a.yaml", pods("a", "b", "c")}, "put a") // an editor that removes and writes again
 	d.confirm([]string{"a.yaml", "# nothing left\n"}, "delete a", "delete b", "delete c")
 }
 
@@ -204,7 +204,7 @@ func TestShrinkGuard(t *testing.T) {
 	d.confirm([]string{"a.yaml", pods("e", "f", "g", "h")}, "put e", "put f", "put g", "put h", "delete a", "delete b", "delete c", "delete d") // replaced, not shrunk
 
 	d = newDesk(t)
-	d.r = newReader("", true, time.Second)
+	d.r = newReader("", true, nil, time.Second)
 	d.see([]string{"a.yaml", pods("a", "b")}, "put a", "put b")
 	d.confirm([]string{"a.yaml", "-"}, "delete a", "delete b")
 }

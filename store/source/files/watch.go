@@ -30,7 +30,7 @@ func newWatch(root string) (*watch, error) {
 
 func (w *watch) close() { _ = w.Close() } // nothing is lost by it
 
-// set watches these folders and no others. A folder behind a link is watched anew: the link may lead elsewhere now.
+// set watches these folders and no others. A folder behind a link is watched again: the link may lead elsewhere now.
 func (w *watch) set(dirs []string) {
 	want := map[string]bool{}
 	for _, dir := range dirs {
@@ -151,9 +151,9 @@ func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
 	return paths, whole, endless
 }
 
-// told is called when what was taken has been read and told. What changed meanwhile is noted from now on: that there was
+// done is called when what was taken has been read and told. What changed meanwhile is noted from now on: that there was
 // nothing to note for so long was no quiet moment.
-func (d *dirty) told(now time.Time) {
+func (d *dirty) done(now time.Time) {
 	if !d.cut.IsZero() {
 		d.cut = now
 	}

@@ -2,7 +2,7 @@
 // does not see everything (a mount that is gone, a checkout under way, a tool that stopped in the middle, a controller that fails) than
 // that somebody meant it. What stood before is held then, until it is back, is explained, or an operator accepts the loss.
 //
-// Owns: what is held, what vanished lately.  Reads: store/object, store/normal.  Never: a clock, a file, a socket; holds what something
+// Owns: what is held, what vanished lately.  Reads: store/object, store/origin, store/normal.  Never: a clock, a file, a socket; holds what something
 // explains: the object's Namespace went too, an EndpointSlice's Service, Pods that are not ready.
 //
 // Source: issue 12, item 17.
@@ -50,22 +50,19 @@ type Guard struct {
 	allowEmpty bool
 	deleted    map[object.ID]bool           // told, and not there any more
 	changed    map[object.ID]*object.Object // slices of which an older version stands; the newest
-	vanished   map[object.ID][]vanished     // by kind and cluster (KindOf), oldest first; at most one for each second
+	memory     *Memory                      // what vanished
 	// parents are the Namespaces and Services that vanished, and when: that explains what vanishes with them. There are never more than
 	// were let go within sumFor.
 	parents map[object.ID]time.Time
 	shrunk  map[object.ID]shrunk // slices that lost endpoints which nothing explains, within sumFor
 }
 
-// vanished is one look in which objects of a kind vanished.
-type vanished struct {
-	at     time.Time
-	before int // objects of the kind that there were, less those whose end was explained since
-}
-
-// New makes a guard that has seen nothing. allowEmpty: it holds nothing.
-func New(allowEmpty bool) *Guard {
-	return &Guard{allowEmpty: allowEmpty, deleted: map[object.ID]bool{}, changed: map[object.ID]*object.Object{}, vanished: map[object.ID][]vanished{},
+// New makes a guard that holds nothing; memory is what vanished before, nil: nothing is known. allowEmpty: it never holds anything.
+func New(allowEmpty bool, memory *Memory) *Guard {
+	if memory == nil {
+		memory = &Memory{}
+	}
+	return &Guard{allowEmpty: allowEmpty, memory: memory, deleted: map[object.ID]bool{}, changed: map[object.ID]*object.Object{},
 		parents: map[object.ID]time.Time{}, shrunk: map[object.ID]shrunk{}}
 }
 
@@ -200,39 +197,8 @@ func (l *look) wholeClusters() map[origin.Origin]bool {
 
 // forget drops what is too long ago to count.
 func (g *Guard) forget(at time.Time) {
-	for kind, all := range g.vanished {
-		for len(all) > 0 && at.Sub(all[0].at) >= sumFor {
-			all = all[1:]
-		}
-		if g.vanished[kind] = all; len(all) == 0 {
-			delete(g.vanished, kind)
-		}
-	}
 	maps.DeleteFunc(g.parents, func(_ object.ID, since time.Time) bool { return at.Sub(since) >= sumFor })
 	maps.DeleteFunc(g.shrunk, func(_ object.ID, s shrunk) bool { return at.Sub(s.at) >= sumFor })
-}
-
-// before is how many objects of a kind there were before the first of them vanished, where there are so many now.
-func (g *Guard) before(kind object.ID, now int) int {
-	if all := g.vanished[kind]; len(all) > 0 && all[0].before >= sumFrom {
-		return max(all[0].before, now)
-	}
-	return now
-}
-
-// note remembers that objects of a kind vanished and were let go, of so many.
-func (g *Guard) note(at time.Time, kind object.ID, before int) {
-	all := g.vanished[kind]
-	if n := len(all); n == 0 || at.Sub(all[n-1].at) >= time.Second {
-		g.vanished[kind] = append(all, vanished{at, before})
-	}
-}
-
-// explained takes objects out of what counts: nobody misses them.
-func (g *Guard) explained(kind object.ID, n int) {
-	for i := range g.vanished[kind] {
-		g.vanished[kind][i].before -= n
-	}
 }
 
 // explains says whether an object went with its namespace, which is gone or terminating (Kubernetes empties a namespace before it goes), or an
@@ -296,14 +262,16 @@ func (g *Guard) judge(l *look, kind object.ID, gone []object.ID) {
 		}
 	}
 	explained := len(gone) - len(lost)
-	g.explained(kind, explained)
+	if explained > 0 {
+		g.memory.explained(kind, explained)
+	}
 	before := l.before[kind] - explained
-	was := g.before(kind, before)
+	was := g.memory.Before(l.at, kind, before)
 	tooMany := was >= minimum && 2*l.after[kind] < was
 	if tooMany && kind.Kind == "Pod" {
 		ready := g.ready(l)
 		lost = slices.DeleteFunc(lost, func(id object.ID) bool { return !ready[id] })
-		delete(g.vanished, kind) // which of them were ready is not known any more
+		g.memory.drop(kind) // which of them were ready is not known any more
 	}
 	switch {
 	case tooMany:
@@ -311,7 +279,7 @@ func (g *Guard) judge(l *look, kind object.ID, gone []object.ID) {
 			g.deleted[id] = true
 		}
 	case len(lost) > 0:
-		g.note(l.at, kind, before)
+		g.memory.Note(l.at, kind, before)
 	}
 	for _, id := range gone {
 		if !g.deleted[id] && id.Group == "" && (kind.Kind == "Namespace" || kind.Kind == "Service") {

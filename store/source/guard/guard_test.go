@@ -17,7 +17,7 @@ type objects struct {
 }
 
 func newObjects() *objects {
-	return &objects{New(false), map[object.ID]*object.Object{}, map[object.ID]*object.Object{}}
+	return &objects{New(false, nil), map[object.ID]*object.Object{}, map[object.ID]*object.Object{}}
 }
 
 func (o *objects) Told() iter.Seq2[object.ID, *object.Object] { return maps.All(o.told) }
@@ -61,12 +61,12 @@ func TestMemoryOfLossesIsBounded(t *testing.T) {
 		o.step(at, "Namespace", fmt.Sprint("n", i))
 		at = at.Add(100 * time.Millisecond)
 	}
-	if n := len(o.guard.vanished[services]); n == 0 || n > int(sumFor/time.Second) {
+	if n := len(o.guard.memory.vanished[services]); n == 0 || n > int(sumFor/time.Second) {
 		t.Errorf("remembers %d losses of a kind", n)
 	}
 	at = at.Add(sumFor)
 	o.step(at, "Service", "a", "b", "c", "d", "e", "f", "g")
-	if held := o.guard.Held(); len(held) != 0 || len(o.guard.parents) > 2 || len(o.guard.vanished[services]) > 1 {
-		t.Errorf("%v held, remembers %d parents and %d losses", held, len(o.guard.parents), len(o.guard.vanished[services]))
+	if held := o.guard.Held(); len(held) != 0 || len(o.guard.parents) > 2 || len(o.guard.memory.vanished[services]) > 1 {
+		t.Errorf("%v held, remembers %d parents and %d losses", held, len(o.guard.parents), len(o.guard.memory.vanished[services]))
 	}
 }

@@ -23,14 +23,15 @@ import (
 
 // Config is what New needs. Zero durations mean the defaults.
 type Config struct {
-	Kubeconfig      string   // path; empty: the service account of the Pod that this process is in
-	Cluster         string   // in origins; empty: the config cluster
-	SystemNamespace string   // where the mesh configuration is; default istio-system
-	Revision        string   // whose objects are read (istio.io/rev), and mesh configuration, ConfigMap istio-<Revision>; default default, whose ConfigMap is istio
-	SharedMesh      string   // a ConfigMap beside it, which stands where it says nothing (SHARED_MESH_CONFIG); empty: none
-	Namespace       string   // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
-	Ignore, Include []string // kinds that are left out, and kinds that are read all the same, as patterns for RESOURCE.GROUP (PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES)
-	AllowEmpty      bool     // whatever vanishes goes at once: the shrink guard holds nothing
+	Kubeconfig      string        // path; empty: the service account of the Pod that this process is in
+	Cluster         string        // in origins; empty: the config cluster
+	SystemNamespace string        // where the mesh configuration is; default istio-system
+	Revision        string        // whose objects are read (istio.io/rev), and mesh configuration, ConfigMap istio-<Revision>; default default, whose ConfigMap is istio
+	SharedMesh      string        // a ConfigMap beside it, which stands where it says nothing (SHARED_MESH_CONFIG); empty: none
+	Namespace       string        // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
+	Ignore, Include []string      // kinds that are left out, and kinds that are read all the same, as patterns for RESOURCE.GROUP (PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES)
+	AllowEmpty      bool          // whatever vanishes goes at once: the shrink guard holds nothing
+	Memory          *guard.Memory // of what vanished before; nil: nothing is known
 
 	Quiet    time.Duration // changes gather so long before they are told; default 10 ms
 	Grace    time.Duration // deletions of configuration gather so long, so that those that belong together are judged together; default 250 ms, < 0: none
@@ -118,7 +119,7 @@ func newSource(c Config, clients *clients) *Source {
 
 // reset forgets everything that was read. With the lock, or before anybody has the Source.
 func (s *Source) reset() {
-	s.kinds, s.selection, s.guard = map[kindID]*follower{}, newSelection(s.Namespace), guard.New(s.AllowEmpty)
+	s.kinds, s.selection, s.guard = map[kindID]*follower{}, newSelection(s.Namespace), guard.New(s.AllowEmpty, s.Memory)
 	s.meshes = meshes{}
 	s.touched, s.leaving, s.decided, s.held = map[object.ID]bool{}, leaving{}, nil, nil
 	s.discover, s.settled, s.complete, s.told, s.wrong, s.beyond = false, false, false, false, "", nil
@@ -149,7 +150,7 @@ func (s *Source) meshName() string {
 
 // Run tells everything that is in the cluster, then Synced, then every change, until ctx ends: its error is the only one. emit is called
 // from one goroutine, with what belongs together in one call: after Synced, what changed in one namespace. Run may be called again after it
-// has returned, and begins anew: it tells everything again.
+// has returned, and begins again: it tells everything again.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()

@@ -18,7 +18,7 @@ import (
 // outbound is one outbound listener and what is brought to it. What is for the first egress listener has it.
 type outbound struct {
 	layer.Unit
-	of    *owner
+	of    *editor
 	name  string
 	route routeKey    // that it asks for
 	http  []httpCount // by egress listener
@@ -101,7 +101,7 @@ func (l *outbound) first() (http *traffic, rest []brought, ok bool) {
 	return http, l.rest[:end], egress >= 0
 }
 
-// planListener plans one outbound listener anew from what is brought to it, and says which route configurations are
+// planListener plans one outbound listener again from what is brought to it, and says which route configurations are
 // used from now on or no longer.
 func (f *Front) planListener(l *outbound) {
 	old := *l

@@ -22,7 +22,7 @@ import (
 type routes struct {
 	layer.Unit
 	routeKey
-	of      *owner
+	of      *editor
 	name    string // of the key, as Envoy calls it
 	users   int    // listeners
 	entries layer.Table[entry]
@@ -102,7 +102,7 @@ func (f *Front) use(key routeKey, by int) {
 	f.step.mark(key)
 }
 
-// enter puts an entry into its route configuration in place of the one before; nil takes it out. Who else claims its
+// enter puts an entry into its route configuration in place of the one before; nil takes it out. Who else has its
 // names is to be planned again.
 func (f *Front) enter(key routeKey, host string, en *entry) {
 	rc := f.routesOf(key)
@@ -133,19 +133,19 @@ func (f *Front) enter(key routeKey, host string, en *entry) {
 	}
 }
 
-// differing are the claims that only one of two entries has.
+// differing are the domains that only one of two entries has.
 func differing(a, b *entry) (out []string) {
-	if a != nil && b != nil && a.claims == b.claims {
+	if a != nil && b != nil && a.domains == b.domains {
 		return nil
 	}
 	count := map[string]int{}
 	if a != nil && !a.alone {
-		for _, c := range a.claims.All() {
+		for _, c := range a.domains.All() {
 			count[c] |= 1
 		}
 	}
 	if b != nil && !b.alone {
-		for _, c := range b.claims.All() {
+		for _, c := range b.domains.All() {
 			count[c] |= 2
 		}
 	}
@@ -165,7 +165,7 @@ func (rc *routes) hold(en *entry) {
 	}
 }
 
-// planEntry decides one virtual host anew and builds it where a listener asks for its route configuration.
+// planEntry decides one virtual host again and builds it where a listener asks for its route configuration.
 func (f *Front) planEntry(rc *routes, en *entry) {
 	var found []input.Problem
 	next := *en
@@ -198,7 +198,7 @@ func (f *Front) fragment(spec pool.FragmentSpec, blame model.Key, found *[]input
 	return frag
 }
 
-// planRoutes plans one route configuration anew from its virtual hosts.
+// planRoutes plans one route configuration again from its virtual hosts.
 func (f *Front) planRoutes(rc *routes) {
 	old := rc.Unit
 	rc.Unit = layer.Unit{}

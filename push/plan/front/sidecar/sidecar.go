@@ -41,13 +41,13 @@ type Front struct {
 	problems      input.Problems
 	// own marks the listeners and route configurations that are this front's alone; others it shares, and copies before it changes
 	// them.
-	own *owner
+	own *editor
 
 	pieces []*xds.Fragment // reused by planRoutes
 }
 
-// owner is the identity under which a front may change a part of itself in place.
-type owner struct{ _ byte }
+// editor is the identity under which a front may change a part of itself in place.
+type editor struct{ _ byte }
 
 // contribution is what a host brings to listeners and route configurations. Scopes share it: it is replaced, never changed.
 type contribution struct {
@@ -101,7 +101,7 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 // of nil means that none applies.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	f := &Front{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, routes: map[routeKey]*routes{},
-		step: newStep(), problems: input.Problems{}, own: &owner{}}
+		step: newStep(), problems: input.Problems{}, own: &editor{}}
 	var found []input.Problem
 	f.egress, found = egressOf(sidecar, key)
 	f.hosts = host.New(in, key, host.Envoy, importsOf(f.egress), patches, to)
@@ -120,13 +120,13 @@ func (f *Front) Problems() input.Problems { return f.problems }
 
 // Fork implements front.Front.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
-	f.own = &owner{}
+	f.own = &editor{}
 	next := *f
 	if key != f.key {
 		next.egress, _ = egressOf(f.sidecar, key)
 	}
 	next.key, next.layer, next.hosts = key, to, f.hosts.Fork(key, importsOf(next.egress), to)
-	next.own, next.step = &owner{}, newStep()
+	next.own, next.step = &editor{}, newStep()
 	next.listeners, next.routes, next.contributions = f.listeners.Fork(), maps.Clone(f.routes), f.contributions.Fork()
 	next.problems, next.pieces = f.problems.Clone(), nil
 	return &next, next.hosts

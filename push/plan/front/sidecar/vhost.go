@@ -19,14 +19,14 @@ import (
 // entry is one host's virtual host in one route configuration. Cloned scopes share it: it is replaced, never changed, once it
 // is planned.
 type entry struct {
-	host   string
-	port   uint32
-	alone  bool // in a route configuration of its own (host:port), where every name means it
-	claims intern.List[string]
-	vs     *model.VirtualService
-	reads  intern.List[string] // keys of proxy labels that its rules read
-	spec   vhost.Spec
-	frag   *xds.Fragment // nil: not built, or left out
+	host    string
+	port    uint32
+	alone   bool // in a route configuration of its own (host:port), where every name means it
+	domains intern.List[string]
+	vs      *model.VirtualService
+	reads   intern.List[string] // keys of proxy labels that its rules read
+	spec    vhost.Spec
+	frag    *xds.Fragment // nil: not built, or left out
 }
 
 // sharedEntry is the key of layer.Share.
@@ -47,9 +47,9 @@ func (f *Front) entriesOf(h *host.Host) map[routeKey]*entry {
 		if _, dup := out[rc]; dup {
 			return
 		}
-		en := &entry{host: h.Name, port: port, alone: rc.kind == ofHost, claims: strs.List("*")}
+		en := &entry{host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List("*")}
 		if !en.alone {
-			en.claims = strs.List(f.claims(h.Name, h.Service)...)
+			en.domains = strs.List(f.domainsOf(h.Name, h.Service)...)
 		}
 		if en.vs = f.hosts.VirtualServiceNaming(h.Name, e.Imports); h.Service != nil {
 			en.vs = f.hosts.VirtualServiceFor(h.Name, e.Imports)
@@ -92,10 +92,10 @@ func (f *Front) entriesOf(h *host.Host) map[routeKey]*entry {
 	return out
 }
 
-// claims are the names that a host would have: itself, its short names as a Kubernetes service, itself with the dot by
+// domainsOf are the names that a host would have: itself, its short names as a Kubernetes service, itself with the dot by
 // which DNS marks a name as absolute (RFC 1034 section 3.1; clients send it as it is), its virtual addresses; of a headless
 // service also the names of its pods.
-func (f *Front) claims(name string, svc *model.Service) []string {
+func (f *Front) domainsOf(name string, svc *model.Service) []string {
 	out := append([]string{name}, host.ShortNames(name, f.key.Namespace, f.key.Domain)...)
 	if _, err := netip.ParseAddr(name); err != nil {
 		out = append(out, name+".")
@@ -125,7 +125,7 @@ func (f *Front) rivals(claim string, visit func(host string)) {
 	for h := range f.in.Index.AtAddress(address) {
 		visit(h)
 	}
-	claim = strings.TrimSuffix(claim, ".") // see claims
+	claim = strings.TrimSuffix(claim, ".") // see domainsOf
 	for i, name := range [...]string{claim, strings.TrimPrefix(claim, "*.")} {
 		if i == 1 && name == claim {
 			break
@@ -139,7 +139,7 @@ func (f *Front) rivals(claim string, visit func(host string)) {
 func (f *Front) loses(rc *routes, en *entry, claim string) bool {
 	lost := rc.taken[claim]
 	f.rivals(claim, func(host string) {
-		if other := rc.entries.Get(host); !lost && other != nil && host < en.host && slices.Contains(other.claims.All(), claim) {
+		if other := rc.entries.Get(host); !lost && other != nil && host < en.host && slices.Contains(other.domains.All(), claim) {
 			lost = true
 		}
 	})
@@ -150,7 +150,7 @@ func (f *Front) loses(rc *routes, en *entry, claim string) bool {
 // here. Where no rule is for them, the host is left to its service. False: no name is left for it, or nothing answers.
 func (f *Front) specOf(rc *routes, en *entry, as host.Seen, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
-	for _, c := range en.claims.All() {
+	for _, c := range en.domains.All() {
 		if !en.alone && f.loses(rc, en, c) {
 			*found = append(*found, input.Warning(f.blame(en), problem.Duplicate, "spec.hosts", "name "+c+" at port "+rc.name+" belongs to another host"))
 			continue

@@ -1,4 +1,7 @@
-package fleet
+// Package servetest is a test kit: an xDS server whose clients all have the same, and clients of it.
+//
+// Owns: nothing; what it starts ends with the test.  Reads: push/serve.  Never: code that is not a test.
+package servetest
 
 import (
 	"context"
@@ -30,15 +33,15 @@ func (one) ID() string                    { return "v" }
 func (one) Confirm(context.Context) error { return nil }
 func (one) Leave()                        {}
 
-// oneCluster is a planner whose clients all have one cluster.
-func oneCluster() one {
+// OneCluster is a planner whose clients all have one cluster, "c".
+func OneCluster() serve.Planner {
 	set := &manifest.Set{Revision: 1}
 	set.Types[xds.Cluster][manifest.Scope] = manifest.Of(&xds.Resource{Type: xds.Cluster, Name: "c", Version: "1"})
 	return one{set}
 }
 
-// dialed runs a server, and is a connection to it.
-func dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
+// Dialed runs a server until the test ends, and is a connection to it.
+func Dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -58,17 +61,17 @@ func dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	return conn
 }
 
-// clustersRequest is a first request, for clusters.
-func clustersRequest() *discoveryv3.DeltaDiscoveryRequest {
+// ClustersRequest is a first request, for clusters.
+func ClustersRequest() *discoveryv3.DeltaDiscoveryRequest {
 	return &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL()}
 }
 
-// subscribe opens a stream that asks for clusters.
-func subscribe(t *testing.T, conn *grpc.ClientConn) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
+// Subscribe opens a stream that asks for clusters.
+func Subscribe(t *testing.T, conn *grpc.ClientConn) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
 	t.Helper()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 	if err == nil {
-		err = stream.Send(clustersRequest())
+		err = stream.Send(ClustersRequest())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +79,8 @@ func subscribe(t *testing.T, conn *grpc.ClientConn) grpc.BidiStreamingClient[dis
 	return stream
 }
 
-// soon waits, on any machine, until something is so.
-func soon(t *testing.T, what string, is func() bool) {
+// Soon waits, a minute at most, until something is so; else the test fails.
+func Soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {

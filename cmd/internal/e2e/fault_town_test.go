@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// The world of the fault tests: services [from, to), each with two endpoints and a VirtualService that carries the number
+// The mesh of the fault tests: services [from, to), each with two endpoints and a VirtualService that carries the number
 // of the edition in its routes, so that a torn configuration shows.
 func town(from, to, edition int) string { return paddedTown(from, to, edition, 0) }
 

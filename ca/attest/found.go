@@ -1,0 +1,113 @@
+package attest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"navarch.io/navarch/store/durable"
+)
+
+// Keys whose issuer's name is found with them (KeysConfig.Ask), and kept in a file for a start while nobody answers.
+
+// maxIssuer bounds the name of an issuer, bytes.
+const maxIssuer = 1024
+
+func checkIssuer(name string) error {
+	if name == "" || len(name) > maxIssuer {
+		return fmt.Errorf("the name of the issuer has %d bytes; 1 to %d are accepted", len(name), maxIssuer)
+	}
+	return nil
+}
+
+// memory is what the file says. Keys count for the one of whom they were asked alone: two clusters may have one issuer's name.
+type memory struct {
+	Whose  string `json:"whose"`
+	Issuer string `json:"issuer"`
+	Keys   []byte `json:"keys"` // JWKS
+}
+
+// Issuer is the name that was found with the keys; empty: none was yet, or it is known otherwise.
+func (k *Keys) Issuer() string {
+	if set := k.set.Load(); set != nil {
+		return set.issuer
+	}
+	return ""
+}
+
+// learn says whether the issuer's name is known, patiently after it was asked for: an error is ErrUnavailable. Few wait, others come again.
+func (k *Keys) learn(ctx context.Context, patient bool) error {
+	if k.Issuer() != "" {
+		return nil
+	}
+	if n := k.waiting.Add(1); n <= maxWaiting && patient {
+		if f := k.start(false); f != nil {
+			_ = wait(ctx, f) // what it has brought counts
+		}
+	}
+	k.waiting.Add(-1)
+	if k.Issuer() != "" {
+		return nil
+	}
+	k.mu.Lock()
+	failed := k.failed
+	k.mu.Unlock()
+	if failed != nil {
+		return fmt.Errorf("%w: the issuer is not known yet: %v", ErrUnavailable, failed) // not wrapped: its deadline is not the caller's
+	}
+	return fmt.Errorf("%w: the issuer of %s is not known yet", ErrUnavailable, k.source)
+}
+
+// remembered takes the keys of the file, where they are of the one who is asked. They are replaced as soon as somebody answers.
+func (k *Keys) remembered() {
+	if k.cfg.Memory == "" {
+		return
+	}
+	text, err := os.ReadFile(k.cfg.Memory)
+	if os.IsNotExist(err) {
+		return
+	}
+	var m memory
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err == nil && m.Whose != k.cfg.Whose {
+		err = fmt.Errorf("they are of %.200q", m.Whose)
+	}
+	if err == nil {
+		err = checkIssuer(m.Issuer)
+	}
+	var set *keySet
+	if err == nil {
+		set, _, err = parseKeys(m.Keys)
+	}
+	if err != nil {
+		k.cfg.Log.Warn("token keys that were kept are not used", "file", k.cfg.Memory, "source", k.source, "error", err)
+		return
+	}
+	set.issuer = m.Issuer
+	k.set.Store(set)
+}
+
+// remember keeps keys, where the file has others.
+func (k *Keys) remember(issuer string, keys []byte) {
+	if k.cfg.Memory == "" {
+		return
+	}
+	text, err := json.Marshal(memory{Whose: k.cfg.Whose, Issuer: issuer, Keys: keys})
+	if err == nil {
+		if before, _ := os.ReadFile(k.cfg.Memory); bytes.Equal(before, text) {
+			return
+		}
+		if err = os.MkdirAll(filepath.Dir(k.cfg.Memory), 0o700); err == nil {
+			err = durable.Replace(k.cfg.Memory, 0o600, func(w io.Writer) error { _, err := w.Write(text); return err })
+		}
+	}
+	if err != nil {
+		k.cfg.Log.Warn("token keys are not kept: a process that starts while nobody answers will not have them", "file", k.cfg.Memory, "error", err)
+	}
+}

@@ -1,0 +1,200 @@
+package attest
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// api is an API server that is asked for its issuer and keys.
+type api struct {
+	mu     sync.Mutex
+	issuer string // empty: it does not answer
+	keys   []byte
+	asked  int
+	hold   chan struct{} // where set, answers wait for it
+}
+
+func (a *api) ask(ctx context.Context) (string, []byte, error) {
+	a.mu.Lock()
+	a.asked++
+	hold := a.hold
+	a.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return "", nil, ctx.Err()
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.issuer == "" {
+		return "", nil, errors.New("connection refused")
+	}
+	return a.issuer, a.keys, nil
+}
+
+func (a *api) set(issuer string, keys []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.issuer, a.keys = issuer, keys
+}
+
+// found verifies tokens of clusters whose issuers are found.
+func found(t *testing.T, memory string, of map[string]*api) *Tokens {
+	t.Helper()
+	return verifier(t, nil, func(c *TokensConfig) {
+		c.Issuers, c.Now = nil, time.Now
+		for cluster, a := range of {
+			cfg := KeysConfig{Ask: a.ask, Whose: "cluster " + cluster}
+			if memory != "" {
+				cfg.Memory = filepath.Join(memory, cluster)
+			}
+			c.Issuers = append(c.Issuers, TokenIssuer{"", cluster, must(NewKeys(cfg))})
+		}
+	})
+}
+
+// current is a token that is valid now.
+func current(key crypto.Signer, id string) string {
+	now := time.Now()
+	return sign(key, id, bound(map[string]any{"exp": now.Add(time.Hour).Unix(), "nbf": now.Unix(), "iat": now.Unix()}))
+}
+
+// Until the API server has said who its issuer is, a token cannot be verified, which is not its fault; then it can. A token of another issuer
+// is refused then.
+func TestIssuerIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{}
+		v := found(t, "", map[string]*api{"east": a})
+		token := current(ecKey(), "k")
+		for range 5 {
+			if _, err := v.Verify(t.Context(), token); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrDenied) {
+				t.Fatalf("while nobody answers: %v", err)
+			}
+		}
+		if a.asked != 1 {
+			t.Errorf("asked %d times within ten seconds", a.asked)
+		}
+		a.set(kube, jwks(jwk("k", ecKey())))
+		time.Sleep(time.Minute)
+		if got, err := v.Verify(t.Context(), token); err != nil || got.Cluster != "east" || got.PodUID != "u2" {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		other := sign(ecKey(), "k", bound(map[string]any{"iss": "https://other", "exp": time.Now().Add(time.Hour).Unix()}))
+		if _, err := v.Verify(t.Context(), other); !errors.Is(err, ErrIssuer) {
+			t.Errorf("another issuer's: %v", err)
+		}
+	})
+}
+
+// Tokens do not wait in line for an API server that hangs: two do, the others are told at once to come again.
+func TestFewWaitForAnIssuer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{hold: make(chan struct{})}
+		v := found(t, "", map[string]*api{"east": a})
+		took := make(chan time.Duration, 100)
+		for range cap(took) {
+			go func() {
+				begun := time.Now()
+				if _, err := v.Verify(context.Background(), current(ecKey(), "k")); !errors.Is(err, ErrUnavailable) {
+					t.Errorf("%v", err)
+				}
+				took <- time.Since(begun)
+			}()
+		}
+		waited := 0
+		for range cap(took) {
+			if <-took > 0 {
+				waited++
+			}
+		}
+		if waited != maxWaiting || a.asked != 1 {
+			t.Errorf("%d waited, %d fetches", waited, a.asked)
+		}
+	})
+}
+
+// A process that starts while the API server is away has the keys of before; and none that are of another cluster's, be its issuer's name
+// the same.
+func TestKeysAreRemembered(t *testing.T) {
+	dir, other := t.TempDir(), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	east, west := &api{issuer: kube, keys: jwks(jwk("k", ecKey()))}, &api{issuer: kube, keys: jwks(jwk("k", other))}
+	token := map[string]string{"east": current(ecKey(), "k"), "west": current(other, "k")}
+	both := func(v *Tokens) {
+		t.Helper()
+		for cluster, token := range token {
+			if got, err := v.Verify(t.Context(), token); err != nil || got.Cluster != cluster {
+				t.Errorf("a token of %s: %+v, %v", cluster, got, err)
+			}
+		}
+	}
+	v := found(t, dir, map[string]*api{"east": east, "west": west})
+	for _, i := range v.found {
+		if err := i.Keys.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both(v)
+	east.set("", nil)
+	west.set("", nil)
+	both(found(t, dir, map[string]*api{"east": east, "west": west}))
+
+	moved := must(NewKeys(KeysConfig{Ask: west.ask, Whose: "cluster west", Memory: filepath.Join(dir, "east")}))
+	if moved.Loaded() || moved.Issuer() != "" {
+		t.Error("the keys of another cluster are believed")
+	}
+}
+
+// A key that the API server has begun to use is fetched when a token names it; what it has given up verifies no longer, nor after a restart.
+func TestFoundKeysRotate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, next := t.TempDir(), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+		a := &api{issuer: kube, keys: jwks(jwk("k", ecKey()))}
+		v := found(t, dir, map[string]*api{"east": a})
+		old, young := current(ecKey(), "k"), current(next, "n")
+		if _, err := v.Verify(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+		a.set(kube, jwks(jwk("n", next)))
+		time.Sleep(time.Minute)
+		if _, err := v.Verify(t.Context(), young); err != nil {
+			t.Error(err)
+		}
+		for _, v := range []*Tokens{v, found(t, dir, map[string]*api{"east": a})} {
+			if _, err := v.Verify(t.Context(), old); !errors.Is(err, ErrUnknownKey) {
+				t.Errorf("of the key that was given up: %v", err)
+			}
+		}
+	})
+}
+
+// What an API server says that names no issuer, or has no keys, takes nobody's place.
+func TestBadAnswersAreNotTaken(t *testing.T) {
+	a := &api{issuer: kube, keys: jwks(jwk("k", ecKey()))}
+	v := found(t, "", map[string]*api{"east": a})
+	if err := v.found[0].Keys.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []struct {
+		issuer string
+		keys   []byte
+	}{{" ", []byte("{}")}, {kube, []byte("<html>")}, {string(make([]byte, maxIssuer+1)), a.keys}} {
+		a.set(bad.issuer, bad.keys)
+		if v.found[0].Keys.Refresh(t.Context()) == nil {
+			t.Errorf("issuer of %d bytes, keys %.20q are taken", len(bad.issuer), bad.keys)
+		}
+	}
+	if _, err := v.Verify(t.Context(), current(ecKey(), "k")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,123 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/store/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
+
+// patience is how long a real control plane may take for anything.
+const patience = time.Minute
+
+// connect is a client with the documented rights and no more.
+func connect(t *testing.T, c *controlplane.ControlPlane) *apiserver.Client {
+	t.Helper()
+	api, err := apiserver.New(c.Documented(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+// until asks until something is so.
+func until(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	limit := time.Now().Add(patience)
+	for !check() {
+		if time.Now().After(limit) {
+			t.Fatalf("not after %v: %s", patience, what)
+		}
+		time.Sleep(20 * time.Millisecond) // the API server tells nobody when it has taken a binding over
+	}
+}
+
+// The API server says who may list Secrets, by all that it knows: by name, by group, in one namespace and not in another; and while it is
+// away that is an error, never a no.
+func TestKubeMayListSecrets(t *testing.T) {
+	c := controlplane.Start(t, controlplane.Options{})
+	access := NewAccess(connect(t, c))
+	may := func(namespace, account string) bool {
+		t.Helper()
+		allowed, why, err := access.MayListSecrets(t.Context(), namespace, account)
+		if err != nil || allowed == (why != "") {
+			t.Fatalf("allowed %v, why %q, %v", allowed, why, err)
+		}
+		return allowed
+	}
+	if may("one", "gateway") {
+		t.Error("allowed without a binding")
+	}
+	c.Kubectl(t, "", "create", "role", "secrets", "-n", "one", "--verb=list", "--resource=secrets")
+	c.Kubectl(t, "", "create", "rolebinding", "secrets", "-n", "one", "--role=secrets", "--serviceaccount=one:gateway")
+	until(t, "one/gateway may", func() bool { return may("one", "gateway") })
+	for _, other := range [][2]string{{"one", "other"}, {"two", "gateway"}} {
+		if may(other[0], other[1]) {
+			t.Errorf("%v may", other)
+		}
+	}
+	c.Kubectl(t, "", "create", "clusterrole", "secrets", "--verb=list", "--resource=secrets")
+	c.Kubectl(t, "", "create", "clusterrolebinding", "all", "--clusterrole=secrets", "--group=system:serviceaccounts:two")
+	until(t, "all of two may", func() bool { return may("two", "gateway") })
+	c.Kubectl(t, "", "delete", "rolebinding", "secrets", "-n", "one")
+	until(t, "one/gateway may no more", func() bool { return !may("one", "gateway") })
+	c.KillAPIServer()
+	if allowed, _, err := access.MayListSecrets(t.Context(), "two", "gateway"); err == nil || allowed {
+		t.Errorf("without an API server: %v, %v", allowed, err)
+	}
+}
+
+// Without the right to ask, nobody is said to have none.
+func TestKubeMayNotAsk(t *testing.T) {
+	c := controlplane.Start(t, controlplane.Options{})
+	api := connect(t, c)
+	c.Kubectl(t, "", "delete", "clusterrolebinding", "navarchd")
+	until(t, "the right is gone", func() bool {
+		_, _, err := NewAccess(api).MayListSecrets(t.Context(), "one", "gateway")
+		return err != nil && strings.Contains(err.Error(), "403")
+	})
+}
+
+// Somebody who asks without end waits for their own turn, and not in the way of others.
+func TestPaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPaces(rate.NewLimiter(10, 10), 1, 2, 100)
+		begun := time.Now()
+		for range 12 { // two at once, then one a second
+			if err := p.wait(t.Context(), "loud"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begun); took != 10*time.Second {
+			t.Errorf("12 questions of one took %v", took)
+		}
+		begun = time.Now()
+		for _, who := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+			if err := p.wait(t.Context(), who); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begun); took < 1500*time.Millisecond || took > 2*time.Second { // 26, ten at once and ten a second
+			t.Errorf("26 questions of others took %v", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		for range 3 {
+			_ = p.wait(ctx, "late")
+		}
+		if p.wait(ctx, "late") == nil {
+			t.Error("a question that comes too late has its turn")
+		}
+	})
+}

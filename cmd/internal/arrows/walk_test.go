@@ -1,0 +1,122 @@
+package arrows
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// declared are the functions, methods and types of Go files: as Name, Type.Name, and package.Name, package.Type.Name.
+func declared(t *testing.T, files []string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add := func(name string) { names[name], names[file.Name.Name+"."+name] = true, true }
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					add(d.Name.Name)
+					continue
+				}
+				of := d.Recv.List[0].Type
+				if pointer, is := of.(*ast.StarExpr); is {
+					of = pointer.X
+				}
+				switch generic := of.(type) {
+				case *ast.IndexExpr:
+					of = generic.X
+				case *ast.IndexListExpr:
+					of = generic.X
+				}
+				add(of.(*ast.Ident).Name + "." + d.Name.Name)
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if of, is := s.(*ast.TypeSpec); is {
+						add(of.Name.Name)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// filesOf are the Go files that a cell of a table names: a folder stands for those in it, and a name without a folder is of the folder
+// before it.
+func filesOf(root, cell string) (files []string) {
+	folder := ""
+	for _, match := range quoted.FindAllStringSubmatch(cell, -1) {
+		name := strings.TrimSuffix(match[1], "/")
+		switch {
+		case filepath.Ext(name) == "":
+			inside, _ := filepath.Glob(filepath.Join(root, name, "*.go"))
+			files = append(files, slices.DeleteFunc(inside, func(f string) bool { return strings.HasSuffix(f, "_test.go") })...)
+			folder = name
+		case strings.Contains(name, "/"):
+			files, folder = append(files, filepath.Join(root, name)), filepath.Dir(name)
+		default:
+			files = append(files, filepath.Join(root, folder, name))
+		}
+	}
+	return files
+}
+
+// missingSteps are the functions of a row (step, functions, files) that are not in its files.
+func missingSteps(t *testing.T, root, row string) (functions int, missing []string) {
+	t.Helper()
+	cells := strings.Split(strings.Trim(row, "| "), "|")
+	if len(cells) != 3 || !strings.Contains(cells[1], "`") {
+		return 0, nil
+	}
+	there := declared(t, filesOf(root, cells[2]))
+	for _, match := range quoted.FindAllStringSubmatch(cells[1], -1) {
+		if functions++; !there[match[1]] {
+			missing = append(missing, match[1])
+		}
+	}
+	return functions, missing
+}
+
+// The walk through the code names functions that are there, in the files that it names.
+func TestWalkNamesFunctions(t *testing.T) {
+	const root = "../../.."
+	raw, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, walk, _ := strings.Cut(string(raw), "\n## A walk through the code\n")
+	walk, _, _ = strings.Cut(walk, "\n## ")
+	read := 0
+	for row := range strings.Lines(walk) {
+		if !strings.HasPrefix(row, "|") {
+			continue
+		}
+		n, missing := missingSteps(t, root, strings.TrimSpace(row))
+		if read += n; len(missing) > 0 {
+			t.Errorf("%v is not there: %s", missing, row)
+		}
+	}
+	if read < 60 {
+		t.Errorf("%d functions were found: the test does not read the page any more", read)
+	}
+	for row, want := range map[string]string{
+		"| s | `Queue.Step`, `Queue.Stop` | `push/fanout/queue.go` |": "Queue.Stop",
+		"| s | `Queue.Step`, `Loop.Run` | `push/fanout/queue.go` |":   "Loop.Run",
+		"| s | `Loop.Run` | `push/fanout/queue.go`, `loop.go` |":      "",
+		"| s | `fanout.Loop.Run` | `push/fanout` |":                   "",
+	} {
+		if _, missing := missingSteps(t, root, row); strings.Join(missing, " ") != want {
+			t.Errorf("%s: %v are missing, want %q", row, missing, want)
+		}
+	}
+}

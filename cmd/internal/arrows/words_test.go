@@ -1,0 +1,170 @@
+package arrows
+
+import (
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// private are words that only this project understood, with what is said instead: standard terms of Envoy, Kubernetes, etcd and SPIFFE, and
+// one meaning for each word (issue 13). They are refused, in these forms, in identifiers, comments, names of files, documents, and what
+// programs print (string literals outside of tests, so also metrics and flags).
+var private = map[string]string{
+	"verdicts?":                  "decision, outcome; of a resource: quarantine",
+	"witness(?:es)?":             "reporter, marker",
+	"testimon(?:y|ies)":          "report",
+	"accused":                    "reported resource",
+	"guilty":                     "quarantined",
+	"wards?":                     "namespace's secrets",
+	"worldly":                    "sotw",
+	"ghosts?":                    "unrecorded resource",
+	"greet(?:s|ed|ing|ings|er)?": "initial response, banner",
+	"owed":                       "due",
+	"facets?":                    "variant, proxy inputs",
+	"residues?":                  "per-proxy overlay",
+	"siblings?":                  "clone",
+	"kin":                        "cloned from",
+	"flip(?:s|ped|ping)?":        "change of readiness, endpoint fast path",
+	"drafts?":                    "shadow copy, template",
+	"strays?":                    "out-of-selector endpoint",
+	"sulk(?:s|ed|ing)?":          "back-off",
+	"loud(?:er|est)?":            "noisy",
+	"morsels?":                   "next shard",
+	"eaters?":                    "receivers",
+	"hungry":                     "below threshold",
+	"doors?":                     "admission, authorizer",
+	"borrowers?":                 "peer-issued certificate",
+	"loans?":                     "peer-issued certificate",
+	"news":                       "update",
+	"farewells?":                 "shutdown",
+	"herds?":                     "child processes",
+	"legs?":                      "upstream connection",
+	"floors?":                    "minimum; minimum revision",
+	"anew":                       "again; reencrypt",
+	"untell|untold":              "withdraw; not notified",
+	"wish(?:es)?":                "secret subscriptions",
+	"trials?":                    "tally of refusals; rollout",
+	"births?|born|unborn":        "clone, cloned from",
+	"state-of-world|worldstate":  "sotw",
+}
+
+// ordinary are places where such a word is not ours: a file (or the end of its path) and the word.
+var ordinary = map[string][]string{
+	"draft": {"loadtest/report/schema_test.go"},                                            // json-schema.org/draft
+	"floor": {"loadtest/mesh/mesh.go", "loadtest/report/table.go", "shard/place/drain.go"}, // math.Floor
+}
+
+// wordsOf divides a text into words, also those of identifiers (camelCase, under_scores, dashes), in lower case.
+func wordsOf(text string) (words []string) {
+	var word []rune
+	flush := func() {
+		if len(word) > 0 {
+			words = append(words, strings.ToLower(string(word)))
+		}
+		word = word[:0]
+	}
+	runes := []rune(text)
+	for i, r := range runes {
+		upper := unicode.IsUpper(r) && i > 0 && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]) && unicode.IsUpper(runes[i-1]))
+		if !unicode.IsLetter(r) || upper {
+			flush()
+		}
+		if unicode.IsLetter(r) {
+			word = append(word, r)
+		}
+	}
+	flush()
+	return words
+}
+
+// spoken calls say with what a Go file says in our own words, and the line: identifiers, comments, and, of programs, string literals.
+func spoken(name string, source []byte, say func(line int, text string)) {
+	files := token.NewFileSet()
+	file := files.AddFile(name, -1, len(source))
+	var s scanner.Scanner
+	s.Init(file, source, nil, scanner.ScanComments)
+	for {
+		at, kind, text := s.Scan()
+		switch {
+		case kind == token.EOF:
+			return
+		case kind == token.IDENT, kind == token.COMMENT, kind == token.STRING && !strings.HasSuffix(name, "_test.go"):
+			say(file.Line(at), text)
+		}
+	}
+}
+
+// privateWords are the refused words of one file, each with its line.
+func privateWords(refused *regexp.Regexp, name string, source []byte) (found []string) {
+	say := func(line int, text string) {
+		for _, word := range wordsOf(text) {
+			if refused.MatchString(word) && !slices.Contains(ordinary[word], name) {
+				found = append(found, fmt.Sprintf("%s:%d: %q", name, line, word))
+			}
+		}
+	}
+	say(0, strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)))
+	if filepath.Ext(name) == ".go" {
+		spoken(name, source, say)
+		return found
+	}
+	for i, line := range strings.Split(string(source), "\n") {
+		if filepath.Ext(name) == ".md" || strings.HasPrefix(line, "#") {
+			say(i+1, line)
+		}
+	}
+	return found
+}
+
+// Nothing is called by a word that only we understand.
+func TestPlainWords(t *testing.T) {
+	refused := regexp.MustCompile("^(?:" + strings.Join(slices.Sorted(maps.Keys(private)), "|") + ")$")
+	const root = "../../.."
+	list := exec.Command("git", "ls-files", "-co", "--exclude-standard")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Skipf("not a git worktree: %v", err)
+	}
+	read := 0
+	for name := range strings.Lines(string(out)) {
+		name = strings.TrimSpace(name)
+		if strings.HasSuffix(name, ".pb.go") || name == "cmd/internal/arrows/words_test.go" ||
+			!slices.Contains([]string{".go", ".md", ".txtar", ".yaml", ".proto"}, filepath.Ext(name)) {
+			continue
+		}
+		source, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			continue // removed, and not yet committed
+		}
+		read++
+		for _, found := range privateWords(refused, name, source) {
+			t.Error(found)
+		}
+	}
+	if read < 1000 {
+		t.Errorf("%d files were read only", read)
+	}
+	for source, want := range map[string]string{
+		"package p\n// The verdict is in.":                     `x.go:2: "verdict"`,
+		"package p\nvar endpointFlip int":                      `x.go:2: "flip"`,
+		"package p\nconst m = `navarch_farewells_total`":       `x.go:2: "farewells"`,
+		"package p\nvar followed, debugHosts = doorway(), 'd'": "",
+	} {
+		if got := strings.Join(privateWords(refused, "x.go", []byte(source)), " "); got != want {
+			t.Errorf("%q: %s, want %s", source, got, want)
+		}
+	}
+	if got := strings.Join(privateWords(refused, "a/ghost_test.go", []byte("package p\nvar s = `verdict`")), " "); got != `a/ghost_test.go:0: "ghost"` {
+		t.Errorf("the name of a file: %s", got)
+	}
+}

@@ -1,0 +1,100 @@
+package status
+
+import (
+	"bufio"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/store/obs"
+)
+
+// from dials the server from one of this machine's addresses.
+func from(t *testing.T, s *httptest.Server, address string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	c, err := d.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// asks is the status of an answer on a connection of its own.
+func asks(t *testing.T, s *httptest.Server, address, path string) int {
+	t.Helper()
+	c := from(t, s, address)
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", path)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("%s of %s: %v", path, address, err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// Whoever has all connections of a port, asks nothing more and comes again, keeps no kubelet out.
+func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+	log := &envoytest.Output{}
+	s := serveTo(t, text("ok"), nil, nil, obs.NewSampled(slog.New(slog.NewTextHandler(log, nil))))
+	for i := range 3 * limits.Connections {
+		c := from(t, s, fmt.Sprintf("127.0.0.%d", 2+i%3))
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil { // each is let in, and stays
+			t.Fatal(err)
+		}
+	}
+	if code := asks(t, s, "127.0.0.9", "/healthz/ready"); code != http.StatusServiceUnavailable { // it is not ready, and says so
+		t.Errorf("readiness: %d", code)
+	}
+	if !strings.Contains(log.String(), "the oldest of the source that has most was closed") {
+		t.Errorf("none had to go: %s", log)
+	}
+}
+
+// Who has all turns of probes and scrapes, which hang, is refused more of them; another source is answered at once, and takes the
+// place of one of these.
+func TestTurnsAreFairBySource(t *testing.T) {
+	begun := make(chan struct{}, maxProbes+maxScrapes)
+	hangs := func(w http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		<-r.Context().Done()
+	}
+	hung, well := httptest.NewServer(http.HandlerFunc(hangs)), httptest.NewServer(text("ok"))
+	t.Cleanup(well.Close)
+	t.Cleanup(hung.Close)
+	s := serve(t, hangs, nil, Probes{"/app-health/a/livez": {HTTP: &HTTPProbe{Port: portOf(t, hung.Listener)}, TimeoutSeconds: 60},
+		"/app-health/b/livez": {HTTP: &HTTPProbe{Port: portOf(t, well.Listener)}, TimeoutSeconds: 60}})
+	var held []net.Conn
+	ask := func(path string, n int) {
+		for range n {
+			c := from(t, s, "127.0.0.2")
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a\r\n%s: 60\r\n\r\n", path, timeoutHeader)
+			<-begun
+			held = append(held, c)
+		}
+	}
+	ask("/app-health/a/livez", maxProbes)
+	ask("/metrics", maxScrapes)
+	for _, path := range []string{"/app-health/b/livez", "/metrics"} {
+		if code := asks(t, s, "127.0.0.2", path); code != http.StatusServiceUnavailable {
+			t.Errorf("one more of the same source, %s: %d", path, code)
+		}
+	}
+	if code := asks(t, s, "127.0.0.3", "/app-health/b/livez"); code != http.StatusOK {
+		t.Errorf("a probe of another source: %d", code)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(held[0]), nil)
+	if err == nil && resp.StatusCode != http.StatusInternalServerError {
+		t.Errorf("the oldest probe, whose place was taken: %s", resp.Status)
+	}
+	other := from(t, s, "127.0.0.3")
+	fmt.Fprintf(other, "GET /metrics HTTP/1.1\r\nHost: a\r\n%s: 60\r\n\r\n", timeoutHeader)
+	<-begun // Envoy was asked for it, so it has a turn
+}

@@ -1,0 +1,89 @@
+package callers
+
+import (
+	"errors"
+	"net"
+	"sync"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/cmd/internal/preauth"
+	"navarch.io/navarch/push/budget"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/obs"
+)
+
+// open are the connections whose caller has shown a credential, on all addresses.
+type open struct {
+	mu  sync.Mutex // a leaf
+	all map[*connection]struct{}
+}
+
+// connection is one of them: of the caller who showed a credential on it first.
+type connection struct {
+	*budget.Entry
+	open *open
+	who  attest.Caller
+	from string
+	end  func()
+}
+
+// Leave implements preauth.Holder.
+func (c *connection) Leave() {
+	c.open.mu.Lock()
+	delete(c.open.all, c)
+	c.open.mu.Unlock()
+	c.Entry.Leave()
+}
+
+// claim counts a connection for an identity, or for the address that it comes from where the caller has shown none.
+func (k *Callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
+	return func(end func()) (preauth.Holder, error) {
+		ledger, holder := k.connections, serve.Holder(who, from.String())
+		if who.ID.IsZero() {
+			ledger, holder.Identity = k.sources, "no credential, from "+holder.From.String()
+		}
+		entry, err := ledger.Enter(holder, func(why error) {
+			what := "connections"
+			if errors.Is(why, budget.ErrMessages) {
+				what = "messages"
+			}
+			obs.Bounded.WithLabelValues(what).Inc()
+			k.clients.Warn("a connection is closed: its identity has too much", what, obs.KeyIdentity, holder.Identity, obs.KeyPeer, from.String(), obs.KeyError, why)
+			end()
+		})
+		if err != nil || who.ID.IsZero() {
+			return entry, err
+		}
+		c := &connection{Entry: entry, open: &k.open, who: who, from: from.String(), end: end}
+		k.open.mu.Lock()
+		if k.open.all == nil {
+			k.open.all = map[*connection]struct{}{}
+		}
+		k.open.all[c] = struct{}{}
+		k.open.mu.Unlock()
+		if err := k.Refused(who); err != nil { // since the caller was asked for, and Recheck may have looked before
+			c.Leave()
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
+// Recheck closes the connections whose callers are refused by now, whatever is called on them, and returns how many these are. A
+// connection belongs to whoever showed a credential on it first; what others show on it is looked at with each call.
+func (k *Callers) Recheck() (ended int) {
+	k.open.mu.Lock()
+	all := make([]*connection, 0, len(k.open.all))
+	for c := range k.open.all {
+		all = append(all, c)
+	}
+	k.open.mu.Unlock()
+	for _, c := range all {
+		if err := k.Refused(c.who); err != nil {
+			ended++
+			k.clients.Warn("a connection is closed: its caller is refused", "refused", obs.KeyIdentity, c.who.ID.String(), obs.KeyPeer, c.from, obs.KeyError, err)
+			c.end()
+		}
+	}
+	return ended
+}

@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+
+	"navarch.io/navarch/deploy/testcluster/netns"
+	"navarch.io/navarch/deploy/testcluster/node"
+)
+
+// dns is the address of the cluster's DNS, a Service like others.
+const dns = "10.96.0.10"
+
+// corefile: what is not of the cluster is refused, since there is nothing outside.
+const corefile = `.:53 {
+    errors
+    ready 127.0.0.1:8181
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        kubeconfig %s
+        pods insecure
+    }
+}
+`
+
+// startDNS runs CoreDNS in the outer namespace, and makes its Service.
+func (s *supervisor) startDNS(ctx context.Context, failed chan<- error) error {
+	if err := os.WriteFile(s.path("Corefile"), fmt.Appendf(nil, corefile, s.path("kubeconfig")), 0o644); err != nil {
+		return err
+	}
+	if err := s.run(s.network.Outer(), failed, "coredns", "-conf", s.path("Corefile")); err != nil {
+		return err
+	}
+	return s.outerService(ctx, metav1.NamespaceSystem, "kube-dns", dns, corev1.ServicePort{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
+		corev1.ServicePort{Name: "dns-tcp", Protocol: corev1.ProtocolTCP, Port: 53})
+}
+
+// outerService makes a Service of something that listens in the outer namespace, at its own ports.
+func (s *supervisor) outerService(ctx context.Context, namespace, name, ip string, ports ...corev1.ServicePort) error {
+	if _, err := s.client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: ports}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	ready := true
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{netns.Outer}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}}}
+	for i := range ports {
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &ports[i].Name, Protocol: &ports[i].Protocol, Port: &ports[i].Port})
+	}
+	_, err := s.client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, slice, metav1.CreateOptions{})
+	return err
+}
+
+// startNode runs a node, and a kube-proxy in its namespace.
+func (s *supervisor) startNode(ctx context.Context, index int, objects informers.SharedInformerFactory, failed chan<- error) (*node.Node, error) {
+	name := fmt.Sprintf("node-%d", index)
+	network, err := s.network.Node(index)
+	if err != nil {
+		return nil, err
+	}
+	tls, err := s.pki.serverOf(kubeletClient, network.Address.String(), name)
+	if err != nil {
+		return nil, err
+	}
+	n := node.New(node.Config{Name: name, Zone: fmt.Sprintf("zone%d", index), Network: network, Client: s.client, Objects: objects, Images: s.Images, Dir: s.path("pods", name),
+		DNS: dns, TLS: tls, Log: s.log.With("node", name)})
+	go func() {
+		if err := n.Run(ctx); err != nil && ctx.Err() == nil {
+			failed <- err
+		}
+	}()
+	return n, s.run(network.Space, failed, "kube-proxy", "--kubeconfig="+s.path("kubeconfig"), "--hostname-override="+name, "--proxy-mode=iptables", "--cluster-cidr="+netns.PodCIDR+","+netns.PodCIDR6,
+		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s", "--iptables-min-sync-period=100ms", "--nodeport-addresses=primary",
+		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249")
+}
+
+// await waits until nodes take Pods, kube-proxies have written their rules, and DNS answers.
+func (s *supervisor) await(ctx context.Context) error {
+	if err := again(ctx, func() error { return page("http://127.0.0.1:8181/ready") }); err != nil {
+		return fmt.Errorf("DNS: %w", err)
+	}
+	return again(ctx, func() error {
+		nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(nodes.Items) < s.Nodes {
+			return fmt.Errorf("%d nodes of %d", len(nodes.Items), s.Nodes)
+		}
+		for _, n := range nodes.Items {
+			if len(n.Spec.Taints) > 0 {
+				return fmt.Errorf("node %s has the taint %s", n.Name, n.Spec.Taints[0].Key)
+			}
+		}
+		return nil
+	})
+}
+
+func page(url string) error {
+	answer, err := http.Get(url) //nolint:noctx // of this namespace
+	if err != nil {
+		return err
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	return nil
+}

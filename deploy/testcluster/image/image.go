@@ -1,0 +1,72 @@
+// Package image says which programs of this machine an image stands for: there is no registry and no image, and a table takes their place.
+//
+// Owns: nothing.  Reads: the table.  Never: pulls anything.
+package image
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Image is what a container has of an image.
+type Image struct {
+	Programs   map[string]string // paths in the container to programs of the machine
+	Entrypoint []string          // runs where a container names no command
+	Cmd        []string          // its arguments, where the container has neither command nor arguments
+	Env        map[string]string
+	User       int64
+	Dir        string
+}
+
+// Table maps names of images to what they stand for: names as Pods write them, without a tag or a digest ("docker.io/istio/proxyv2"), or
+// their last element alone ("proxyv2").
+type Table map[string]Image
+
+// Shell is the name of an image with nothing but the machine's own programs; it has no entrypoint.
+const Shell = "shell"
+
+// Find is the image of a name. The error says that the table has none, or that a program of it is not there.
+func (t Table) Find(name string) (Image, error) {
+	bare := Bare(name)
+	i, ok := t[bare]
+	if !ok {
+		i, ok = t[bare[strings.LastIndexByte(bare, '/')+1:]]
+	}
+	if !ok && bare == Shell {
+		ok = true
+	}
+	if !ok {
+		return Image{}, fmt.Errorf("the table of images has no %q", bare)
+	}
+	for _, local := range i.Programs {
+		if _, err := os.Stat(local); err != nil {
+			return Image{}, fmt.Errorf("image %q: %w", bare, err)
+		}
+	}
+	return i, nil
+}
+
+// Bare is the name of an image without tag and digest.
+func Bare(name string) string {
+	name, _, _ = strings.Cut(name, "@")
+	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
+		name = name[:colon]
+	}
+	return name
+}
+
+// Args is what a container of the image runs, before variables are expanded.
+func (i Image) Args(command, args []string) ([]string, error) {
+	all := append([]string{}, command...)
+	if len(command) == 0 {
+		all = append(all, i.Entrypoint...)
+		if len(args) == 0 {
+			args = i.Cmd
+		}
+	}
+	if all = append(all, args...); len(all) == 0 {
+		return nil, fmt.Errorf("neither the container nor its image has a command")
+	}
+	return all, nil
+}

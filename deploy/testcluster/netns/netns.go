@@ -1,0 +1,92 @@
+// Package netns makes network namespaces for the cluster of processes and wires them up: an outer one with a bridge on which nodes are, a
+// namespace for each node with a bridge on which its Pods are, and one for each Pod.
+//
+// Owns: the namespaces that it made, until Close, or until the process ends.  Reads: nothing.  Never: a namespace or a link that it did not
+// make; addresses of the machine.
+package netns
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// Space is one network namespace. It has no name in the file system: it is gone once it is closed and no process is in it.
+type Space struct {
+	handle netns.NsHandle
+}
+
+// New makes a namespace whose loopback is up.
+func New() (*Space, error) {
+	s := &Space{}
+	err := onThread(func() (err error) {
+		if s.handle, err = netns.New(); err != nil {
+			return fmt.Errorf("new network namespace: %w", err)
+		}
+		return up("lo")
+	})
+	return s, err
+}
+
+// Current is the namespace that this process is in.
+func Current() (*Space, error) {
+	s := &Space{}
+	err := onThread(func() (err error) {
+		s.handle, err = netns.Get()
+		return err
+	})
+	return s, err
+}
+
+// Do calls f on a thread inside the namespace, and waits for it: a socket belongs to the namespace of the thread that makes it, and a process
+// to that of the thread that starts it. A process that f starts must not have a parent-death signal: the thread ends with f.
+func (s *Space) Do(f func() error) error {
+	return onThread(func() error {
+		if err := netns.Set(s.handle); err != nil {
+			return fmt.Errorf("enter network namespace: %w", err)
+		}
+		return f()
+	})
+}
+
+// Close gives the namespace up.
+func (s *Space) Close() { _ = s.handle.Close() }
+
+// onThread calls f on a thread of its own, which ends afterwards: whatever f made of the thread is nobody else's.
+func onThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		done <- f()
+	}()
+	return <-done
+}
+
+func up(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("link %s: %w", name, err)
+	}
+	return netlink.LinkSetUp(link)
+}
+
+// sysctl writes a kernel setting of the namespace of this thread.
+func sysctl(name, value string) error {
+	return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0o644)
+}
+
+// forward makes the namespace of this thread a router: it forwards, and packets that pass a bridge pass the rules of kube-proxy too, so that
+// answers within one node are translated back.
+func forward() error {
+	for _, setting := range [][2]string{{"ipv4/ip_forward", "1"}, {"ipv6/conf/all/forwarding", "1"}, {"ipv6/conf/default/accept_dad", "0"},
+		{"bridge/bridge-nf-call-iptables", "1"}, {"bridge/bridge-nf-call-ip6tables", "1"}} {
+		if err := sysctl(setting[0], setting[1]); err != nil {
+			return fmt.Errorf("kernel setting: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+// Package node does the kubelet's part for one node of the cluster of processes: it makes the Node and keeps its lease, runs the Pods that
+// are bound to it as processes in namespaces, writes their status, and answers for their logs, exec and port-forward.
+//
+// Owns: its Node and lease; the status of its Pods; their processes, namespaces and folders.  Reads: Pods, ConfigMaps, Secrets and Services,
+// through informers that all nodes share.  Never: another node's Pods; images.
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"navarch.io/navarch/deploy/testcluster/image"
+	"navarch.io/navarch/deploy/testcluster/metrics"
+	"navarch.io/navarch/deploy/testcluster/netns"
+	"navarch.io/navarch/deploy/testcluster/podenv"
+	"navarch.io/navarch/store/loop"
+)
+
+// Config is what a node is made of.
+type Config struct {
+	Name    string
+	Zone    string // topology.kubernetes.io/zone
+	Network *netns.Node
+	Client  kubernetes.Interface
+	Objects informers.SharedInformerFactory // Informers(it) has been called before it was started
+	Images  image.Table
+	Dir     string // a folder of its own
+	DNS     string // address of the cluster's DNS
+	TLS     *tls.Config
+	Log     *slog.Logger
+}
+
+// Informers makes the informers that nodes read, before the factory is started.
+func Informers(f informers.SharedInformerFactory) {
+	f.Core().V1().Pods().Informer()
+	f.Core().V1().ConfigMaps().Informer()
+	f.Core().V1().Secrets().Informer()
+	f.Core().V1().Services().Informer()
+}
+
+// Node is one node.
+type Node struct {
+	Config
+	from podenv.Source
+	mu   sync.Mutex
+	pods map[types.UID]*pod
+	all  sync.WaitGroup
+}
+
+// New is a node that does nothing until Run.
+func New(c Config) *Node {
+	maps, secrets, services := c.Objects.Core().V1().ConfigMaps().Lister(), c.Objects.Core().V1().Secrets().Lister(), c.Objects.Core().V1().Services().Lister()
+	return &Node{Config: c, pods: map[types.UID]*pod{}, from: podenv.Source{
+		ConfigMap: func(namespace, name string) (*corev1.ConfigMap, error) { return maps.ConfigMaps(namespace).Get(name) },
+		Secret:    func(namespace, name string) (*corev1.Secret, error) { return secrets.Secrets(namespace).Get(name) },
+		Services: func(namespace string) []*corev1.Service {
+			all, _ := services.Services(namespace).List(labels.Everything()) // from memory: no error
+			return all
+		},
+	}}
+}
+
+// Run works until the context ends; then the node's Pods are killed, and their status stays as it was.
+func (n *Node) Run(ctx context.Context) error {
+	if err := n.register(ctx); err != nil {
+		return fmt.Errorf("register node %s: %w", n.Name, err)
+	}
+	defer n.all.Wait()
+	if err := n.watch(ctx); err != nil {
+		return err
+	}
+	return loop.Run(ctx, loop.Task{Name: "heartbeat", Run: n.heartbeat}, loop.Task{Name: "server", Run: n.serve})
+}
+
+// watch hands Pods and what they refer to over to their loops.
+func (n *Node) watch(ctx context.Context) error {
+	core := n.Objects.Core().V1()
+	pods := func(o any) {
+		if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName == n.Name {
+			n.see(ctx, p)
+		}
+	}
+	if _, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: pods, UpdateFunc: func(_, o any) { pods(o) }, DeleteFunc: n.gone}); err != nil {
+		return err
+	}
+	for _, i := range []cache.SharedIndexInformer{core.ConfigMaps().Informer(), core.Secrets().Informer()} {
+		poke := func(o any) {
+			if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = d.Obj
+			}
+			if m, ok := o.(interface{ GetNamespace() string }); ok {
+				n.poke(m.GetNamespace())
+			}
+		}
+		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: poke, UpdateFunc: func(_, o any) { poke(o) }, DeleteFunc: poke}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// see takes a version of a Pod of this node.
+func (n *Node) see(ctx context.Context, object *corev1.Pod) {
+	n.mu.Lock()
+	p, ok := n.pods[object.UID]
+	if !ok {
+		if terminal(object.Status.Phase) && object.DeletionTimestamp == nil || ctx.Err() != nil {
+			n.mu.Unlock()
+			return
+		}
+		p = newPod(n, object)
+		n.pods[object.UID] = p
+		n.all.Go(func() {
+			p.run(ctx)
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			delete(n.pods, object.UID)
+		})
+	}
+	n.mu.Unlock()
+	p.versions.Put(version{object: object})
+}
+
+// gone takes the end of a Pod's object.
+func (n *Node) gone(o any) {
+	if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = d.Obj
+	}
+	object, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p, ok := n.pods[object.UID]; ok {
+		p.versions.Put(version{object: object, gone: true})
+	}
+}
+
+// poke lets the Pods of a namespace look at their volumes again.
+func (n *Node) poke(namespace string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.pods {
+		if p.namespace == namespace {
+			p.refresh.Put(struct{}{})
+		}
+	}
+}
+
+// find is a Pod by its name; nil: it is not on this node.
+func (n *Node) find(namespace, name string) *pod {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.pods {
+		if p.namespace == namespace && p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Running are the containers that run now.
+func (n *Node) Running() []metrics.Running {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []metrics.Running
+	for _, p := range n.pods {
+		network := p.network.Load()
+		if network == nil {
+			continue
+		}
+		p.mu.Lock()
+		for name, r := range p.runs {
+			if r.current != nil {
+				all = append(all, metrics.Running{Pod: p.object.Load(), IP: network.addresses[0].String(), Container: name, PID: r.current.PID()})
+			}
+		}
+		p.mu.Unlock()
+	}
+	return all
+}
+
+func terminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
+
+// patience is how long one call of the API server may take.
+const patience = 10 * time.Second

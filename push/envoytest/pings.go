@@ -1,0 +1,29 @@
+package envoytest
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// Pinging is a client of what serves at l that pings every ten seconds, as Envoy and agents do, with a stream and without one. connections
+// is how many it has made so far; for tests in a bubble of testing/synctest. The caller closes it.
+func Pinging(t testing.TB, l *bufconn.Listener) (conn *grpc.ClientConn, connections *int) {
+	t.Helper()
+	connections = new(int)
+	conn, err := grpc.NewClient("passthrough:///pinged", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { *connections++; return l.DialContext(ctx) }),
+		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Connect()
+	return conn, connections
+}

@@ -1,0 +1,93 @@
+package apiserver
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kubeconfig is that of an API server which the test plays.
+func kubeconfig(t *testing.T, api *httptest.Server) string {
+	t.Helper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+		"clusters": [{"name": "x", "cluster": {"server": %q, "certificate-authority-data": %q}}], "users": [{"name": "x", "user": {"token": "our-token"}}]}`, api.URL, base64.StdEncoding.EncodeToString(ca))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Our credential goes to the API server, and nowhere else: a redirection is an error, and whoever it leads to hears nothing.
+func TestRedirectionsAreNotFollowed(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("somebody else was asked for %s with Authorization %q", r.URL, r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	var asked int
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; r.Header.Get("Authorization") != "Bearer our-token" {
+			t.Errorf("Authorization %q", r.Header.Get("Authorization"))
+		}
+		http.Redirect(w, r, elsewhere.URL+"/stolen", http.StatusTemporaryRedirect)
+	}))
+	defer api.Close()
+	c, err := New(kubeconfig(t, api))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		err := c.Do(t.Context(), method, "/openid/v1/jwks", map[string]string{"a": "b"}, nil)
+		if err == nil || !strings.Contains(err.Error(), "not followed") {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	if _, err := c.Get(t.Context(), "/openid/v1/jwks", 100); err == nil {
+		t.Error("Get follows")
+	}
+	if asked != 3 {
+		t.Errorf("the API server was asked %d times", asked)
+	}
+}
+
+// An answer is read up to its bound.
+func TestAnswersAreBounded(t *testing.T) {
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/no" {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, `{"kind": "Status", "reason": "Forbidden", "message": %q}`, strings.Repeat("x", 1000))
+			return
+		}
+		chunk := []byte(strings.Repeat(" ", 1<<20))
+		for range 100 {
+			if _, err := w.Write(chunk); err != nil {
+				return // whoever asked has gone
+			}
+		}
+		t.Error("100 MiB were read")
+	}))
+	defer api.Close()
+	c, err := New(kubeconfig(t, api))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Get(t.Context(), "/x", 1<<20); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+		t.Error(err)
+	}
+	if err := c.Do(t.Context(), http.MethodGet, "/x", nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "bytes") {
+		t.Error(err)
+	}
+	err = c.Do(t.Context(), http.MethodGet, "/no", nil, nil)
+	var status *Status
+	if !errors.As(err, &status) || status.Reason != "Forbidden" || len(status.Message) > 300 || !IsStatus(err, http.StatusForbidden) || IsStatus(err, http.StatusNotFound) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,32 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Date asks the API server for its time, which every answer says (RFC 9110, section 6.6.1), in whole seconds that have begun, and how long
+// question and answer took. Answers that a cache may have kept for a while are errors.
+func (c *Client) Date(ctx context.Context) (said time.Time, roundTrip time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/version", http.NoBody)
+	if err != nil {
+		return said, 0, err
+	}
+	began := time.Now()
+	answer, err := c.http.Do(request)
+	if err != nil {
+		return said, 0, err
+	}
+	roundTrip = time.Since(began)
+	_ = answer.Body.Close() // whatever it says is not read
+	if answer.Header.Get("Age") != "" {
+		return said, 0, errors.New("the answer comes from a cache")
+	}
+	if said, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
+		return said, 0, fmt.Errorf("the answer does not say when it was made: %w", err)
+	}
+	return said, roundTrip, nil
+}
