@@ -154,8 +154,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			if in.term != nil {
 				unfollow()
 			}
-			effects = l.state.stepAll(in)
-			l.settled(in.settle)
+			effects = l.take(in)
 		case event := <-results:
 			effects = l.state.Step(event)
 			switch e := event.(type) {
@@ -175,9 +174,10 @@ func (l *Loop) Run(ctx context.Context) error {
 				look.Reset(reencryptEvery)
 			}
 		case <-check.C:
-			if checking = false; l.state.shape != checked {
-				checked, between = l.state.shape, l.state.check()
+			if l.state.shape != checked {
+				between = l.state.check()
 			}
+			checked, checking = l.state.shape, false
 			l.refer()
 		}
 		if (l.state.shape != checked || l.state.references.dirty) && !checking {
@@ -191,16 +191,22 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// stepAll takes everything that has gathered in the box.
-func (s *State) stepAll(in input) (effects []Effect) {
+// take takes everything that has gathered in the box, and says so to those who wait for that.
+func (l *Loop) take(in input) (effects []Effect) {
 	if in.level != nil {
-		effects = s.Step(*in.level)
+		effects = l.state.Step(*in.level)
 	}
 	if in.term != nil { // before what sources said: nothing is begun that is not ours to do any more
-		effects = append(effects, s.Step(in.term)...)
+		effects = append(effects, l.state.Step(in.term)...)
 	}
 	if len(in.emits) > 0 {
-		effects = append(effects, s.Step(in.emits)...)
+		effects = append(effects, l.state.Step(in.emits)...)
+	}
+	if len(in.settle) > 0 {
+		l.refer()
+	}
+	for _, taken := range in.settle {
+		close(taken)
 	}
 	return effects
 }

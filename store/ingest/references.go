@@ -167,16 +167,6 @@ func (l *Loop) Settle(ctx context.Context) error {
 	}
 }
 
-// settled lets those go on that wait for what was taken.
-func (l *Loop) settled(waiting []chan struct{}) {
-	if len(waiting) > 0 {
-		l.refer()
-	}
-	for _, taken := range waiting {
-		close(taken)
-	}
-}
-
 // refer says which Secrets are used now, where that has changed.
 func (l *Loop) refer() {
 	if l.Referred != nil && l.state.references.find(l.state.mesh.GetRootNamespace()) {
