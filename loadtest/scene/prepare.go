@@ -46,7 +46,11 @@ func (s *stage) prepare() error {
 	if err := s.plane(base); err != nil {
 		return err
 	}
-	return s.start(base, settings.MTLS)
+	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env, flags: s.scenario.flags}
+	if err := s.secure(base, settings.MTLS); err != nil {
+		return err
+	}
+	return s.serve()
 }
 
 // take has servers measured that somebody else has started.
@@ -62,19 +66,14 @@ func (s *stage) take() error {
 	return s.await("reading the world", s.settled)
 }
 
-// start starts the servers, with their files below base.
-func (s *stage) start(base string, mtls bool) error {
-	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env, flags: s.scenario.flags}
-	if err := s.secure(base, mtls); err != nil {
-		return err
-	}
+// serve starts the servers, and waits until they have the world.
+func (s *stage) serve() (err error) {
 	n := max(1, s.Replicas, s.scenario.Replicas)
-	s.result.Replicas, s.result.MTLS = n, mtls
+	s.result.Replicas, s.result.MTLS = n, s.mesh.Settings.MTLS
 	if s.cluster != nil {
 		s.starter.kubeconfig = s.cluster.Kubeconfig()
 	}
 	s.enter("starting the servers")
-	var err error
 	started := time.Now()
 	s.writer, s.servers, err = s.starter.cluster(n)
 	s.mu.Lock()
