@@ -6,6 +6,7 @@ package obs
 
 import (
 	"net/http"
+	"regexp"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -206,7 +207,9 @@ var (
 type rejects struct{ CDS, EDS, LDS, RDS *prometheus.CounterVec }
 
 func init() {
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	// Beside Go's usual metrics go_gc_heap_live_bytes: what the last collection found in use, without what has become garbage since.
+	live := collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)})
+	registry.MustRegister(collectors.NewGoCollector(live), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	Info.WithLabelValues(Version).Set(1)
 	Build.WithLabelValues("pilot", Version).Set(1)
 }
