@@ -57,10 +57,13 @@ func (c *cluster) Get(_ context.Context, k Key) (Found[corev1.ConfigMap], error)
 }
 
 func (c *cluster) Write(ctx context.Context, k Key, o *corev1.ConfigMap) (Found[corev1.ConfigMap], error) {
-	if c.before != nil {
-		c.before(k)
+	c.mu.Lock()
+	before, hang, refuse, after := c.before, c.hang, c.refuse, c.after[k]
+	c.mu.Unlock()
+	if before != nil {
+		before(k)
 	}
-	if c.hang {
+	if hang {
 		<-ctx.Done()
 		return Found[corev1.ConfigMap]{}, ctx.Err()
 	}
@@ -72,19 +75,26 @@ func (c *cluster) Write(ctx context.Context, k Key, o *corev1.ConfigMap) (Found[
 		known = is.Object.ResourceVersion
 	}
 	c.mu.Unlock()
-	if c.refuse != nil {
-		return Found[corev1.ConfigMap]{}, c.refuse
+	if refuse != nil {
+		return Found[corev1.ConfigMap]{}, refuse
 	}
 	if o.ResourceVersion != known {
 		return Found[corev1.ConfigMap]{}, ErrConflict
 	}
 	f := c.put(k, "navarchd", o)
-	if after := c.after[k]; after != nil {
+	if after != nil {
 		theirs := o.DeepCopy()
 		after(theirs)
 		c.put(k, "pilot-discovery", theirs)
 	}
 	return f, nil
+}
+
+// play changes how the API server behaves.
+func (c *cluster) play(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
 }
 
 // put stores an object, nil: deletes it, and tells watchers.
@@ -98,11 +108,12 @@ func (c *cluster) put(k Key, by string, o *corev1.ConfigMap) Found[corev1.Config
 	}
 	c.objects[k] = f
 	watchers := maps.Clone(c.watchers)
+	if c.unseen {
+		watchers = nil
+	}
 	c.mu.Unlock()
 	for w := range watchers {
-		if !c.unseen {
-			w.Observe(k, f)
-		}
+		w.Observe(k, f)
 	}
 	return f
 }
@@ -196,6 +207,7 @@ func TestRootsAreKept(t *testing.T) {
 		}
 		w.Want(nil)
 		c.put(Key{"shop", RootCertName}, "kubectl", nil)
+		c.put(Key{"other", RootCertName}, "kubectl", &corev1.ConfigMap{Data: map[string]string{rootCertKey: "evil"}})
 		pass(time.Hour)
 		if c.count() != 8 || len(w.Problems()) > 0 {
 			t.Errorf("nothing is wanted: %d writes, %v", c.count(), w.Problems())
@@ -234,7 +246,7 @@ func TestOthersAreNotFought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		k := Key{"shop", RootCertName}
-		c.after[k] = func(o *corev1.ConfigMap) { o.Data[rootCertKey] = "theirs" }
+		c.play(func() { c.after[k] = func(o *corev1.ConfigMap) { o.Data[rootCertKey] = "theirs" } })
 		w, stop := leads(t, c, 1, nil)
 		defer stop()
 		w.Want(RootCerts([]string{"shop"}, "ours"))
@@ -255,7 +267,7 @@ func TestOthersAreNotFought(t *testing.T) {
 		if n := c.count() - before; n < 24 || n > 24*5 {
 			t.Errorf("%d writes within a day", n)
 		}
-		delete(c.after, k)
+		c.play(func() { delete(c.after, k) })
 		pass(maxPause)
 		if c.root("shop") != "ours" {
 			t.Errorf("they have stopped, and shop has %q", c.root("shop"))
@@ -278,10 +290,10 @@ func TestSecondLeader(t *testing.T) {
 			old.Want(RootCerts([]string{"shop"}, "one"))
 			pass(old.Deadline + time.Second)
 			stopped := make(chan struct{})
-			c.before = func(Key) { <-stopped } // with what it is about to write
+			c.play(func() { c.before = func(Key) { <-stopped } }) // with what it is about to write
 			old.Want(RootCerts([]string{"shop"}, "old"))
 			synctest.Wait()
-			c.before = nil
+			c.play(func() { c.before = nil })
 			w, stop := leads(t, c, 2, nil)
 			defer stop()
 			w.Want(RootCerts([]string{"shop"}, wants))
@@ -303,8 +315,10 @@ func TestWritesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		var until time.Time
-		w, stop := leads(t, c, 1, func(c *Config[corev1.ConfigMap]) {
-			c.Until = func(context.Context) (time.Time, error) {
+		w, stop := leads(t, c, 1, func(config *Config[corev1.ConfigMap]) {
+			config.Until = func(context.Context) (time.Time, error) {
+				c.mu.Lock()
+				defer c.mu.Unlock()
 				if until.IsZero() {
 					return until, errors.New("etcd is away")
 				}
@@ -317,17 +331,17 @@ func TestWritesAreBounded(t *testing.T) {
 		if n := c.count(); n != 0 {
 			t.Fatalf("%d writes, and nobody knows who leads", n)
 		}
-		c.hang, until = true, time.Now().Add(2*time.Second)
+		c.play(func() { c.hang, until = true, time.Now().Add(2*time.Second) })
 		pass(2 * time.Second)
 		if p := w.Problems(); len(p) != 1 || !strings.Contains(p[0].Message, "deadline") {
 			t.Errorf("the lease is over, and a write goes on: %v", p)
 		}
-		c.hang, c.refuse, until = false, errors.New("forbidden"), time.Now().Add(time.Hour)
+		c.play(func() { c.hang, c.refuse, until = false, errors.New("forbidden"), time.Now().Add(time.Hour) })
 		pass(10 * time.Second)
 		if p := w.Problems(); len(p) != 1 || !strings.Contains(p[0].Message, "forbidden") || c.count() < 2 || c.count() > 5 {
 			t.Errorf("writes are refused: %v after %d", p, c.count())
 		}
-		c.refuse, c.unseen = nil, true
+		c.play(func() { c.refuse, c.unseen = nil, true })
 		c.put(Key{"shop", RootCertName}, "kubectl", &corev1.ConfigMap{Data: map[string]string{"more": "stays"}})
 		pass(time.Minute)
 		f, _ := c.Get(t.Context(), Key{"shop", RootCertName})
