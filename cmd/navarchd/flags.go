@@ -180,7 +180,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.sharedSources, "shared-sources", []string{"127.0.0.0/8", "::1"}, "Addresses and ranges (CIDR) behind each of whose addresses many clients are, as behind gateways and NAT: one such address may have as many connections without a credential as all others together.")
 	f.StringVar(&c.trustDomain, "trust-domain", "cluster.local", "Trust domain of the identities that role ca gives out.")
 	f.DurationVar(&c.renewAlone, "renewals-without-token", 48*time.Hour, "Time since its last token for which a workload renews by its certificate alone; 0: without end.")
-	f.DurationVar(&c.renewMachines, "machine-renewals", 0, "The same for machines: service accounts that a WorkloadEntry, or an endpoint of a ServiceEntry, in their namespace names, for as long as it does; 0: without end.")
+	f.DurationVar(&c.renewMachines, "machine-renewals", 0, "The same for machines: service accounts that a WorkloadEntry, a WorkloadGroup, or an endpoint of a ServiceEntry, in their namespace names, for as long as it does; 0: without end.")
 	f.StringVar(&c.kek, "kek", "", "Key encryption key of role ca, and of Secrets (roles ingest and xds): file:PATH, passphrase-file:PATH, or kms:SOCKET of a Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
 	f.StringVar(&c.caCerts, "cacerts", "", "Folder of your own CA (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem); without it roots are made here.")
 	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a headless Service is enough. A keyring that is older than one of them remembers is refused.")

@@ -13,8 +13,8 @@ import (
 // machineEndpoints begins the names of records of endpoints that are written into ServiceEntries (store/normal).
 const machineEndpoints = "serviceentry:"
 
-// Machines says which identities are machines': those that a WorkloadEntry, or an endpoint of a ServiceEntry, in their own namespace
-// names as its service account. A process that does not follow the configuration (role ca alone) knows of none.
+// Machines says which identities are machines': those that a WorkloadEntry, the template of a WorkloadGroup, or an endpoint of a
+// ServiceEntry, in their own namespace names as its service account. A process that does not follow the configuration (role ca alone) knows of none.
 func Machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
 	return func(id spiffeid.ID) bool {
 		s := snapshot()
@@ -24,6 +24,11 @@ func Machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
 		}
 		for r := range s.WithPrefix(model.KindWorkload, namespace, model.WorkloadEntryPrefix) {
 			if w, ok := r.(*model.Workload); ok && w.Spec.GetEndpoint().GetServiceAccount() == account {
+				return true
+			}
+		}
+		for r := range s.In(model.KindWorkloadGroup, namespace) {
+			if g, ok := r.(*model.WorkloadGroup); ok && g.Spec.GetTemplate().GetServiceAccount() == account {
 				return true
 			}
 		}

@@ -4,12 +4,14 @@ import (
 	"testing"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
-// A machine is what a WorkloadEntry or an endpoint of a ServiceEntry of its own namespace says, and nothing else: not a Pod, not what another namespace says.
+// A machine is what a WorkloadEntry, a WorkloadGroup or an endpoint of a ServiceEntry of its own namespace says, and nothing else: not a Pod, not what another
+// namespace says. It is one for as long as that stands.
 func TestMachines(t *testing.T) {
 	endpoints := func(namespace, name string, e *model.Endpoint) model.Record {
 		r := &model.Endpoints{Spec: &model.EndpointsSpec{Hosts: []string{"h"}, Endpoints: []*model.Endpoint{e}}}
@@ -19,6 +21,11 @@ func TestMachines(t *testing.T) {
 	workload := func(namespace, name, account string) model.Record {
 		r := &model.Workload{Spec: &model.WorkloadSpec{Endpoint: &model.Endpoint{ServiceAccount: account}}}
 		r.Meta().Key = model.Key{Kind: model.KindWorkload, Namespace: namespace, Name: name}
+		return r
+	}
+	group := func(namespace, name, account string) model.Record {
+		r := &model.WorkloadGroup{Spec: &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: account}}}
+		r.Meta().Key = model.Key{Kind: model.KindWorkloadGroup, Namespace: namespace, Name: name}
 		return r
 	}
 	var now *mirror.Snapshot
@@ -34,8 +41,10 @@ func TestMachines(t *testing.T) {
 		workload("shop", "workloadentry:vm", "entry"),
 		workload("shop", "web-1", "pod"),
 		workload("other", "workloadentry:vm", "elsewhere"),
+		group("shop", "vms", "grouped"),
+		group("other", "vms", "others"),
 	}, nil).New
-	for account, want := range map[string]bool{"vm": true, "entry": true, "elsewhere": false, "pod": false, "claimed": false, "none": false} {
+	for account, want := range map[string]bool{"vm": true, "entry": true, "grouped": true, "elsewhere": false, "others": false, "pod": false, "claimed": false, "none": false} {
 		if got := is(spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/" + account)); got != want {
 			t.Errorf("%s: %t", account, got)
 		}
@@ -46,5 +55,9 @@ func TestMachines(t *testing.T) {
 	now = now.Apply(2, nil, []model.Key{{Kind: model.KindEndpoints, Namespace: "shop", Name: "serviceentry:vms"}}).New
 	if is(vm) {
 		t.Error("a machine whose entry is gone")
+	}
+	now = now.Apply(3, nil, []model.Key{{Kind: model.KindWorkloadGroup, Namespace: "shop", Name: "vms"}}).New
+	if is(spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/grouped")) {
+		t.Error("a machine whose group is gone")
 	}
 }

@@ -126,6 +126,7 @@ var affects = [model.NumKinds][]effect{
 		{"its proxy", input.SDS, boundProxies, slowProxy},    // selectors decide by its labels which Secrets it uses
 	},
 	model.KindServiceAccount: {}, // tokens are compared with it (push/identities)
+	model.KindWorkloadGroup:  {}, // which service accounts are machines' (push/identities)
 }
 
 // collect gathers the dirt of a change from a table.

@@ -48,6 +48,8 @@ func body(kind model.Kind) proto.Message {
 		return &model.WorkloadSpec{}
 	case model.KindServiceAccount:
 		return &model.ServiceAccountSpec{}
+	case model.KindWorkloadGroup:
+		return &networkingv1.WorkloadGroup{}
 	case model.KindSecret:
 		return &model.SecretSpec{}
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:

@@ -49,16 +49,18 @@ func TestPlansAreNumbered(t *testing.T) {
 	}
 }
 
-// Nothing is planned because of service accounts: only tokens are compared with them.
-func TestServiceAccountsAreNotPlanned(t *testing.T) {
-	p, _, handles := bigPlanner(t, 40, 2)
-	before := handles[1].Set()
-	change := p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, model.KindServiceAccount, "ns0/web", "uid: 'YWJj'")}, nil)
-	if _, rest := p.PlanEndpoints(change, false); len(rest) > 0 {
-		t.Errorf("the configuration path is asked for %v", rest)
-	}
-	p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, model.KindServiceAccount, "ns0/other", "uid: 'YWJj'")}, nil))
-	if handles[1].Set() != before {
-		t.Error("a set is another one")
+// Nothing is planned because of ServiceAccounts and WorkloadGroups: only who comes is compared with them.
+func TestWhatIdentitiesReadIsNotPlanned(t *testing.T) {
+	for kind, spec := range map[model.Kind]string{model.KindServiceAccount: "uid: 'YWJj'", model.KindWorkloadGroup: "template: {serviceAccount: vm}"} {
+		p, _, handles := bigPlanner(t, 40, 2)
+		before := handles[1].Set()
+		change := p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, kind, "ns0/web", spec)}, nil)
+		if _, rest := p.PlanEndpoints(change, false); len(rest) > 0 {
+			t.Errorf("%v: the configuration path is asked for %v", kind, rest)
+		}
+		p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, kind, "ns0/other", spec)}, nil))
+		if handles[1].Set() != before {
+			t.Errorf("%v: a set is another one", kind)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,14 +150,16 @@ func TestPeersAreHeard(t *testing.T) {
 // is believed. It is asked again and again; while it says nothing it counts no more.
 func TestAPIServerIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ahead, answers := time.Duration(0), true
-		c := New(Config{Name: "a", Wall: func() time.Time { return time.Now().Add(ahead) }, Log: quiet})
+		var ahead atomic.Int64 // a time.Duration
+		var silent atomic.Bool
+		wall := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		c := New(Config{Name: "a", Wall: wall, Log: quiet})
 		c.read(kv.Folder{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
 			done <- c.Follow(ctx, func(ctx context.Context) (time.Time, time.Duration, error) {
-				if !answers {
+				if silent.Load() {
 					<-ctx.Done()
 					return time.Time{}, 0, ctx.Err()
 				}
@@ -173,13 +176,13 @@ func TestAPIServerIsHeard(t *testing.T) {
 			}
 		}
 		off("alone with the API server, which agrees", false)
-		ahead = 3 * time.Minute
+		ahead.Store(int64(3 * time.Minute))
 		off("alone with the API server, which differs", true)
-		c.read(kv.Folder{Blobs: []kv.Blob{{Path: own + "b", Raw: encode(time.Now().Add(ahead)), Revision: 7}}})
+		c.read(kv.Folder{Blobs: []kv.Blob{{Path: own + "b", Raw: encode(wall()), Revision: 7}}})
 		off("another process agrees, the API server does not", false)
 		c.read(kv.Folder{Blobs: []kv.Blob{{Path: own + "b", Raw: encode(time.Now()), Revision: 8}}})
 		off("the API server and another process agree", true)
-		answers = false
+		silent.Store(true)
 		c.read(kv.Folder{})
 		off("it says nothing", false)
 		cancel()

@@ -16,6 +16,7 @@ var istioBody = [NumKinds]func() proto.Message{
 	KindSidecar:         func() proto.Message { return &networkingv1.Sidecar{} },
 	KindEnvoyFilter:     func() proto.Message { return &networkingv1.EnvoyFilter{} },
 	KindGateway:         func() proto.Message { return &networkingv1.Gateway{} },
+	KindWorkloadGroup:   func() proto.Message { return &networkingv1.WorkloadGroup{} },
 }
 
 func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
@@ -141,6 +142,8 @@ func typed(head Head, body proto.Message) (Record, error) {
 		return &EnvoyFilter{head, b}, nil
 	case *networkingv1.Gateway:
 		return &Gateway{head, b}, nil
+	case *networkingv1.WorkloadGroup:
+		return &WorkloadGroup{head, b}, nil
 	}
 	return nil, fmt.Errorf("no record type for body %T", body)
 }

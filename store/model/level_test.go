@@ -27,6 +27,7 @@ var stored = map[string]string{
 	"SecretReader":        "skippable 0",
 	"Workload":            "skippable 0",
 	"ServiceAccount":      "skippable 0",
+	"WorkloadGroup":       "skippable 0",
 }
 
 // kindNow is a kind as the tables have it.

@@ -39,6 +39,7 @@ var Marks = [NumKinds]Mark{
 	KindSecretReader:        Skippable,
 	KindWorkload:            Skippable,
 	KindServiceAccount:      Skippable,
+	KindWorkloadGroup:       Skippable,
 }
 
 // writesMark says whether the records of a kind carry their mark (RecordValue.closing): those of the closing kinds that are younger

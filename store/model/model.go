@@ -34,6 +34,8 @@ const (
 	KindWorkload     // Kubernetes Pod, or Istio WorkloadEntry: what selectors pick
 	// KindServiceAccount is a Kubernetes ServiceAccount: tokens are compared with it, and no plan reads it.
 	KindServiceAccount
+	// KindWorkloadGroup is an Istio WorkloadGroup: it says which service account is a machine's, and no plan reads it.
+	KindWorkloadGroup
 	NumKinds // how many there are; not a kind
 )
 
@@ -54,6 +56,7 @@ var kindNames = [NumKinds]string{
 	KindSecretReader:        "SecretReader",
 	KindWorkload:            "Workload",
 	KindServiceAccount:      "ServiceAccount",
+	KindWorkloadGroup:       "WorkloadGroup",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

@@ -73,6 +73,7 @@ type (
 	SecretReader    = Of[*SecretReaderSpec]
 	Workload        = Of[*WorkloadSpec]
 	ServiceAccount  = Of[*ServiceAccountSpec]
+	WorkloadGroup   = Of[*networkingv1.WorkloadGroup]
 )
 
 // Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.

@@ -48,6 +48,7 @@ func TestConfigurationComesFromOneCluster(t *testing.T) {
 		"ServiceEntry":        "hosts: [a.example]\nports: [{number: 80, name: http}]\nresolution: DNS",
 		"Sidecar":             "egress: [{hosts: ['*/*']}]",
 		"WorkloadEntry":       "address: 10.1.0.1",
+		"WorkloadGroup":       "template: {serviceAccount: vm}",
 		"EnvoyFilter":         "priority: 1",
 		"Gateway":             "selector: {a: b}",
 		"PeerAuthentication":  "mtls: {mode: STRICT}",

@@ -101,6 +101,7 @@ var kinds = map[kindKey]struct {
 	{groupNetworking, "DestinationRule"}:   {istioNetworkingVersions, destinationRuleRecords},
 	{groupNetworking, "ServiceEntry"}:      {istioNetworkingVersions, serviceEntryRecords},
 	{groupNetworking, "WorkloadEntry"}:     {istioNetworkingVersions, workloadEntryRecords},
+	{groupNetworking, "WorkloadGroup"}:     {istioNetworkingVersions, workloadGroupRecords},
 	{groupNetworking, "Sidecar"}:           {istioNetworkingVersions, sidecarRecords},
 	{groupNetworking, "EnvoyFilter"}:       {istioNetworkingVersions, envoyFilterRecords},
 	{groupNetworking, "Gateway"}:           {istioNetworkingVersions, gatewayRecords},

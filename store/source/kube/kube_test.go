@@ -215,6 +215,11 @@ metadata: {name: w}
 spec: {address: 10.1.2.3}
 ---
 apiVersion: networking.istio.io/v1
+kind: WorkloadGroup
+metadata: {name: g}
+spec: {template: {serviceAccount: vm}}
+---
+apiVersion: networking.istio.io/v1
 kind: Sidecar
 metadata: {name: default}
 spec: {egress: [{hosts: ["./*"]}]}
@@ -260,7 +265,7 @@ func TestKubeKinds(t *testing.T) {
 	c.Kubectl(t, everyKind, "-n", ns, "apply", "-f", "-")
 	c.RunPod(t, ns, "web-1", "n1", "10.244.0.9", map[string]string{"app": "web"})
 	const all = "AuthorizationPolicy a, DestinationRule d, EndpointSlice web-1, EnvoyFilter f, Gateway g, HTTPRoute h, PeerAuthentication p, Pod web-1, " +
-		"Role r, RoleBinding b, Service web, ServiceAccount web, ServiceEntry e, Sidecar default, Telemetry t, VirtualService v, WorkloadEntry w"
+		"Role r, RoleBinding b, Service web, ServiceAccount web, ServiceEntry e, Sidecar default, Telemetry t, VirtualService v, WorkloadEntry w, WorkloadGroup g"
 	e.untilNames(ns, all)
 	e.until(func() string {
 		if o := e.objects[object.ID{Origin: e.s.Origin(), Kind: "Pod", Namespace: ns, Name: "web-1"}]; !strings.Contains(string(o.JSON), `"podIP":"10.244.0.9"`) {

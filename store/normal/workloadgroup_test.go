@@ -1,0 +1,61 @@
+package normal
+
+import (
+	"testing"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// Of a WorkloadGroup the service account of its machines is kept, and what is not acted on is named.
+func TestWorkloadGroup(t *testing.T) {
+	group := func(spec string) *object.Object {
+		return read(t, "apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: vms, namespace: shop}\nspec: {"+spec+"}\n")
+	}
+	key := model.Key{Kind: model.KindWorkloadGroup, Namespace: "shop", Name: "vms"}
+	const notMade, notProbed = "warning : no WorkloadEntry is made of a WorkloadGroup yet", "warning spec.probe: machines are not probed yet"
+	for name, c := range map[string]struct {
+		spec, want string
+		problems   []string
+	}{
+		"an account": {"metadata: {labels: {app: web}, annotations: {a: b}}, template: {serviceAccount: vm, labels: {app: web}, ports: {http: 8080}, network: n1, weight: 3}",
+			"template: {serviceAccount: vm}", []string{notMade}},
+		"none": {"template: {}", "template: {serviceAccount: default}", []string{notMade + `|service account "default" is of machines`}},
+		"probes": {"template: {serviceAccount: vm}, probe: {periodSeconds: 5, httpGet: {port: 8080, scheme: HTTPS, path: /ready, httpHeaders: [{name: x-a, value: b}]}}",
+			"template: {serviceAccount: vm}", []string{notMade, notProbed}},
+		"probes by TCP":    {"template: {serviceAccount: vm}, probe: {tcpSocket: {port: 80}}", "template: {serviceAccount: vm}", []string{notMade, notProbed}},
+		"probes by gRPC":   {"template: {serviceAccount: vm}, probe: {grpc: {port: 80}}", "template: {serviceAccount: vm}", []string{notMade, notProbed}},
+		"probes by itself": {"template: {serviceAccount: vm}, probe: {exec: {command: [ls]}}", "template: {serviceAccount: vm}", []string{notMade, notProbed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := testNormal.Object(group(c.spec), &fake{})
+			wantProblems(t, r.Problems, c.problems...)
+			wantBody(t, r, key, c.want)
+			if got := SourceObject(key); got != group("").ID {
+				t.Errorf("its source is %v", got)
+			}
+		})
+	}
+	for spec, want := range map[string]string{
+		"":                                 "spec.template: must be there",
+		"metadata: {labels: {a: b}}":       "spec.template: must be there",
+		"template: {ports: {http: 70000}}": "spec.template.ports[http]: port 70000",
+		"template: {labels: {'a b': x}}":   "spec.template.labels: label key",
+		"template: {}, metadata: {labels: {a: 'b c'}}":                            "spec.metadata.labels: label a=",
+		"template: {}, probe: {periodSeconds: 1}":                                 "spec.probe: one of httpGet, tcpSocket, exec and grpc is needed",
+		"template: {}, probe: {exec: {}}":                                         "spec.probe.exec.command: must not be empty",
+		"template: {}, probe: {tcpSocket: {}}":                                    "spec.probe.tcpSocket.port: port 0",
+		"template: {}, probe: {grpc: {port: 65536}}":                              "spec.probe.grpc.port: port 65536",
+		"template: {}, probe: {httpGet: {port: 0}}":                               "spec.probe.httpGet.port: port 0",
+		"template: {}, probe: {httpGet: {port: 1, scheme: http}}":                 `spec.probe.httpGet.scheme: "http" is not HTTP or HTTPS`,
+		"template: {}, probe: {httpGet: {port: 1, httpHeaders: [{name: 'a b'}]}}": `spec.probe.httpGet.httpHeaders[0].name: "a b" is no header name`,
+		"template: {}, probe: {timeoutSeconds: -1, tcpSocket: {port: 1}}":         "spec.probe.timeoutSeconds: -1 is negative",
+		"template: {}, probe: {failureThreshold: -1, tcpSocket: {port: 1}}":       "spec.probe.failureThreshold: -1 is negative",
+	} {
+		r := testNormal.Object(group(spec), &fake{})
+		wantProblems(t, r.Problems, want)
+		if !r.Spoiled {
+			t.Errorf("%s is taken", spec)
+		}
+	}
+}
