@@ -11,6 +11,7 @@ import (
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/lead"
 	"navarch.io/navarch/store/object"
@@ -25,7 +26,7 @@ import (
 type rootCerts struct {
 	writer     *status.Writer[corev1.ConfigMap]
 	namespaces func() (names []string, known bool, changed <-chan struct{})
-	ring       *keyring.Keyring // nil: this process does not follow it
+	ring       trust.Keyring // nil: this process does not follow it
 	origin     origin.Origin
 	log        *slog.Logger
 
@@ -39,7 +40,11 @@ func newRootCerts(c *config, cluster *kube.Source, elector *lead.Elector, ring *
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
 	writer := status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Until: elector.Until, Log: log})
-	return &rootCerts{writer: writer, namespaces: cluster.Namespaces, ring: ring, origin: cluster.Origin(), log: log}, nil
+	r := &rootCerts{writer: writer, namespaces: cluster.Namespaces, origin: cluster.Origin(), log: log}
+	if ring != nil {
+		r.ring = ring
+	}
+	return r, nil
 }
 
 // lead is one term.

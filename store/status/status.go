@@ -134,7 +134,7 @@ func (w *Writer[O]) Problems() (all []Problem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.unread != "" {
-		all = append(all, Problem{Message: "cannot be read from the API server, and are not written: " + w.unread})
+		all = append(all, Problem{Message: "the objects that are there cannot be read from the API server; none is written before all were read once: " + w.unread})
 	}
 	return append(all, w.queue.problems(time.Now(), maxProblems)...)
 }
@@ -192,8 +192,11 @@ func (w *Writer[O]) reads(err error) {
 	if w.unread = ""; err != nil {
 		w.unread = err.Error()
 	}
-	if (was == "") != (w.unread == "") {
-		w.Log.Warn("objects that are written to Kubernetes: whether they can be read has changed", obs.KeyKind, w.Kind, obs.KeyError, err)
+	switch {
+	case was == "" && w.unread != "":
+		w.Log.Warn("objects that this process writes to Kubernetes cannot be read there; none is written before all were read once", obs.KeyKind, w.Kind, obs.KeyError, err)
+	case was != "" && w.unread == "":
+		w.Log.Info("objects that this process writes to Kubernetes can be read there again", obs.KeyKind, w.Kind)
 	}
 }
 
