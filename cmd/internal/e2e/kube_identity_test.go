@@ -49,7 +49,7 @@ func TestKubeDeletedPods(t *testing.T) {
 		got := c.Kubectl(t, "", "-n", "shop", "get", "configmap", "-l", "istio.io/config=true", "-o", `jsonpath={.items[?(@.metadata.name=="istio-ca-root-cert")].data.root-cert\.pem}`)
 		if strings.TrimSpace(got) != strings.TrimSpace(string(want)) {
 			page, err := get(d.http, "/debug/problems")
-			return fmt.Errorf("istio-ca-root-cert has %q, want %q (problems: %s, %w)", got, want, page, err)
+			return fmt.Errorf("istio-ca-root-cert has %q, want %q (problems: %s, %v)", got, want, page, err)
 		}
 		return nil
 	})
