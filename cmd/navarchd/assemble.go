@@ -203,12 +203,17 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 	return nil
 }
 
-// addIngester is role ingest; ring says which identities are revoked, nil: this process does not follow the keyring.
+// addIngester is role ingest; ring says which identities are revoked, and has the roots of the mesh, nil: this process does not follow the keyring.
 func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) error {
 	t := a.telemetry
 	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.reads, a.tenants, a.log, t.committed)
 	if err != nil {
 		return err
+	}
+	if i.kube != nil {
+		if i.roots, err = newRootCerts(a.config, i.kube, i.lead, ring, a.log); err != nil {
+			return err
+		}
 	}
 	a.pages.Objects = i.shown(t.written.List)
 	a.add(i.part())

@@ -53,6 +53,7 @@ type ingester struct {
 	tenants *tenants.Tenants
 	keeper  *removal.Keeper
 	losses  *removal.Losses
+	roots   *rootCerts          // nil: there is no cluster
 	found   *problems.Collector // what the replicas found, while this process leads
 	alone   string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
 	store   *kv.Store
@@ -142,6 +143,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	others.Go(func() { i.keep(notifying, epoch) })
 	if i.kube != nil {
 		others.Go(func() { _ = i.kube.Run(notifying, i.loop.Emit) }) // its error is the context's
+		others.Go(func() { i.roots.lead(notifying, epoch) })
 		others.Go(func() { asof.Lead(notifying, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
 	}
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })

@@ -36,6 +36,7 @@ type Config struct {
 type Elector struct {
 	cfg   Config
 	epoch atomic.Pointer[kv.Epoch] // nil: not leading
+	lease atomic.Int64             // of the epoch
 }
 
 // New checks the configuration.
@@ -64,6 +65,27 @@ func (e *Elector) Epoch() (kv.Epoch, bool) {
 		return *p, true
 	}
 	return kv.Epoch{}, false
+}
+
+// ErrNotLeading: this process does not lead, or its lease has ended.
+var ErrNotLeading = errors.New("this process does not lead")
+
+// Until asks etcd up to when this process leads for certain, unless somebody takes its key away: so long its lease lives at least, also where
+// it is renewed no more. It is for writes that etcd cannot fence: whoever is elected next is so after that time. Times are of this process's
+// monotonic clock.
+func (e *Elector) Until(ctx context.Context) (time.Time, error) {
+	if e.epoch.Load() == nil {
+		return time.Time{}, ErrNotLeading
+	}
+	asked := time.Now()
+	lease, err := e.cfg.Store.Client().TimeToLive(ctx, clientv3.LeaseID(e.lease.Load()))
+	switch {
+	case err != nil:
+		return time.Time{}, fmt.Errorf("how long the lease lives: %w", err)
+	case lease.TTL <= 0:
+		return time.Time{}, ErrNotLeading
+	}
+	return asked.Add(time.Duration(lease.TTL) * time.Second), nil // whole seconds, rounded down
 }
 
 // Leader asks etcd who leads: the name and epoch; an empty name where nobody does.
@@ -142,6 +164,7 @@ func (e *Elector) term(ctx context.Context, fn func(context.Context, kv.Epoch) e
 			cancel(errLost)
 		}
 	}()
+	e.lease.Store(int64(session.Lease()))
 	e.epoch.Store(&epoch)
 	e.cfg.Logger.Info("leading", slog.Int64("epoch", epoch.Revision), slog.String("name", e.cfg.Name))
 	err = fn(ctx, epoch)

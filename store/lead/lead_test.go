@@ -127,6 +127,24 @@ func TestStoppedLeaderIsReplacedAndFenced(t *testing.T) {
 	}
 }
 
+// While a process leads its lease lives on, for no longer than it was asked for; else there is no such time.
+func TestUntil(t *testing.T) {
+	c := stand(t, kvtest.Start(t).Store, "a")
+	receive(t, "a leads", c.leads)
+	asked := time.Now()
+	switch until, err := c.Until(within(t)); {
+	case err != nil:
+		t.Error(err)
+	case !until.After(asked) || until.After(time.Now().Add(lease)):
+		t.Errorf("it leads until %v after it asked", until.Sub(asked))
+	}
+	c.stop()
+	receive(t, "a ends", c.done)
+	if until, err := c.Until(within(t)); !errors.Is(err, lead.ErrNotLeading) {
+		t.Errorf("it does not lead, until %v: %v", until, err)
+	}
+}
+
 // A leader whose etcd does not answer any more ends its term by itself, and is a candidate again when it does.
 func TestLeaderWithoutEtcdStopsLeading(t *testing.T) {
 	s := kvtest.Start(t)

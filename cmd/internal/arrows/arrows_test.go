@@ -107,6 +107,7 @@ var may = map[string][]string{
 	"push/quarantine/share":       {"push/quarantine", "store/kv"},
 	"push/problems":               {"store/kv"},
 	"store/crash":                 {},
+	"store/status":                {},
 	"store/removal":               {"store/object", "store/kv", "store/source/guard"},
 	"cmd/*":                       {"*"},
 	"cmd/navarchctl/dump":         {"push/inspect"},
@@ -162,7 +163,7 @@ var testsMay = map[string][]string{
 var only = map[string][]string{
 	"go.etcd.io/etcd":              {"store/kv*", "store/lead"},
 	"github.com/fsnotify/fsnotify": {"store/source/files"},
-	"k8s.io/client-go":             {"store/apiserver", "store/source/kube", "deploy/testcluster*", "loadtest/cluster"},
+	"k8s.io/client-go":             {"store/apiserver", "store/source/kube", "store/status", "deploy/testcluster*", "loadtest/cluster"},
 	"github.com/spf13/cobra":       {"cmd/*"},
 	"github.com/vishvananda":       {"deploy/testcluster*"},
 	"k8s.io/cri-streaming":         {"deploy/testcluster*"},

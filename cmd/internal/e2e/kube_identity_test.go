@@ -20,7 +20,7 @@ import (
 
 // Tokens of Kubernetes are verified without a word about their issuer on the command line. A Pod that was deleted and made again under its
 // name has a token that is accepted; that of its predecessor is refused, although it has not ended and was accepted before, by the CA and by
-// xDS; and so is the certificate that followed from it. All of that goes on while the API server is away.
+// xDS; and so is the certificate that followed from it. Namespaces have the roots of the mesh. All of that goes on while the API server is away.
 func TestKubeDeletedPods(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
 	kubeconfig := c.Documented(t)
@@ -40,6 +40,18 @@ func TestKubeDeletedPods(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
 		roots.AppendCertsFromPEM(text)
 		return err
+	})
+	eventually(t, patience, func() error { // istio-ca-root-cert, with the documented rights
+		want, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
+		if err != nil {
+			return err
+		}
+		got := c.Kubectl(t, "", "-n", "shop", "get", "configmap", "-l", "istio.io/config=true", "-o", `jsonpath={.items[?(@.metadata.name=="istio-ca-root-cert")].data.root-cert\.pem}`)
+		if strings.TrimSpace(got) != strings.TrimSpace(string(want)) {
+			page, err := get(d.http, "/debug/problems")
+			return fmt.Errorf("istio-ca-root-cert has %q, want %q (problems: %s, %v)", got, want, page, err)
+		}
+		return nil
 	})
 	conf := &tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"}
 	with := func(token string) error {

@@ -120,6 +120,9 @@ func newSource(c Config, clients *clients) *Source {
 
 // reset forgets everything that was read. With the lock, or before anybody has the Source.
 func (s *Source) reset() {
+	if s.selection.changed != nil {
+		close(s.selection.changed)
+	}
 	s.kinds, s.selection, s.guard = map[kindID]*follower{}, newSelection(s.Namespace), guard.New(s.AllowEmpty, s.Memory)
 	s.meshes = meshes{}
 	s.touched, s.leaving, s.decided, s.held = map[object.ID]bool{}, leaving{}, nil, nil

@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,13 +17,15 @@ import (
 type selection struct {
 	only      string                       // empty: every one
 	labels    map[string]map[string]string // of all namespaces
+	ending    map[string]bool              // those among them that are being deleted
 	selectors []labels.Selector            // one of them has to match; none: everything is selected
 	wrong     string                       // why the newest selectors are not used; those before stand
 	ready     bool                         // labels and selectors are known; until then nothing is told, and everything is read
+	changed   chan struct{}                // closed when one of the above is another
 }
 
 func newSelection(only string) selection {
-	return selection{only: only, labels: map[string]map[string]string{}}
+	return selection{only: only, labels: map[string]map[string]string{}, ending: map[string]bool{}, changed: make(chan struct{})}
 }
 
 func (s *selection) selects(namespace string) bool {
@@ -43,6 +46,29 @@ func (s *selection) selected() map[string]bool {
 		all[namespace] = s.selects(namespace)
 	}
 	return all
+}
+
+// moved says that namespaces, or which of them are selected, are others. With the lock.
+func (s *selection) moved() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Namespaces are those whose objects are read and that are not being deleted, sorted; false: that is not known, because not all were listed
+// or nothing is read now. The channel is closed when the answer may be another one.
+func (s *Source) Namespaces() (names []string, known bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.selection.ready {
+		return nil, false, s.selection.changed
+	}
+	for namespace, is := range s.selection.selected() {
+		if is && !s.selection.ending[namespace] {
+			names = append(names, namespace)
+		}
+	}
+	slices.Sort(names)
+	return names, true, s.selection.changed
 }
 
 // use takes discoverySelectors from a mesh configuration (YAML).
@@ -79,9 +105,16 @@ func (f *follower) selects(o metav1.Object, there bool) {
 	}
 	if !there {
 		delete(s.selection.labels, n.Name) // its objects go by themselves
+		delete(s.selection.ending, n.Name)
+		s.selection.moved()
 		return
 	}
 	was := s.selection.selects(n.Name)
+	before, known := s.selection.labels[n.Name]
+	if ending := n.DeletionTimestamp != nil; !known || ending != s.selection.ending[n.Name] || !maps.Equal(before, n.Labels) {
+		defer s.selection.moved()
+		s.selection.ending[n.Name] = ending
+	}
 	s.selection.labels[n.Name] = n.Labels
 	if is := s.selection.selects(n.Name); is != was {
 		s.reselected(map[string]bool{n.Name: is}, is)
@@ -95,6 +128,7 @@ func (s *Source) selectReady() {
 		return
 	}
 	s.selection.ready = true
+	s.selection.moved()
 	for f := range s.followers() {
 		if !f.kind.namespaced || f.kind.kind == "ConfigMap" {
 			continue
@@ -123,6 +157,7 @@ func (s *Source) selectBy(mesh string) {
 	}
 	if len(changed) > 0 || more {
 		s.reselected(changed, more)
+		s.selection.moved()
 	}
 }
 
@@ -152,6 +187,8 @@ func (f *follower) forgetNamespaces(there map[name]bool) {
 	for namespace := range f.source.selection.labels {
 		if !there[name{name: namespace}] {
 			delete(f.source.selection.labels, namespace)
+			delete(f.source.selection.ending, namespace)
+			f.source.selection.moved()
 		}
 	}
 }

@@ -37,3 +37,51 @@ func TestSelectionIsKnownFirst(t *testing.T) {
 		t.Errorf("held %v", held)
 	}
 }
+
+// Namespaces are those that are selected and stay; whoever asks hears of each change.
+func TestNamespaces(t *testing.T) {
+	d := newDesk(t)
+	d.s.selection.ready = false
+	if names, known, _ := d.s.Namespaces(); known {
+		t.Fatalf("before the lists are complete there is %q", names)
+	}
+	in := func(name, label string, deleted bool) *corev1.Namespace {
+		n := aNamespace(name, deleted).(*corev1.Namespace)
+		n.Labels = map[string]string{"mesh": label}
+		return n
+	}
+	check := func(what string, change func(), want ...string) {
+		t.Helper()
+		_, _, changed := d.s.Namespaces()
+		change()
+		select {
+		case <-changed:
+		default:
+			t.Errorf("%s: nobody hears of it", what)
+		}
+		if names, known, _ := d.s.Namespaces(); !known || !slices.Equal(names, want) {
+			t.Errorf("%s: %q (known: %v), want %q", what, names, known, want)
+		}
+	}
+	locked := func(do func()) func() {
+		return func() {
+			d.s.mu.Lock()
+			defer d.s.mu.Unlock()
+			do()
+		}
+	}
+	d.list("Namespace", in("a", "in", false), in("b", "out", false))
+	check("listed", locked(d.s.selectReady), "a", "b")
+	check("selected", locked(func() { d.s.selectBy("discoverySelectors: [{matchLabels: {mesh: in}}]") }), "a")
+	check("another one", func() { d.list("Namespace", in("a", "in", false), in("b", "out", false), in("c", "in", false)) }, "a", "c")
+	check("labels", func() { d.list("Namespace", in("a", "in", false), in("b", "in", false), in("c", "in", false)) }, "a", "b", "c")
+	check("being deleted", func() { d.list("Namespace", in("a", "in", false), in("b", "in", true), in("c", "in", false)) }, "a", "c")
+	check("gone", func() { d.list("Namespace", in("a", "in", false)) }, "a")
+	_, _, changed := d.s.Namespaces()
+	d.s.end()
+	select {
+	case <-changed:
+	default:
+		t.Error("the term is over, and nobody hears of it")
+	}
+}

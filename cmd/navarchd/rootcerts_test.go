@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/status"
+)
+
+// configMaps is an API server that has none at first.
+type configMaps struct {
+	mu    sync.Mutex
+	roots map[string]string // by namespace
+}
+
+func (c *configMaps) Follow(ctx context.Context, s status.Seen[corev1.ConfigMap], _ func(error)) error {
+	s.Replace(map[status.Key]status.Found[corev1.ConfigMap]{})
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (c *configMaps) Get(context.Context, status.Key) (status.Found[corev1.ConfigMap], error) {
+	return status.Found[corev1.ConfigMap]{}, errors.New("nothing is to be read again")
+}
+
+func (c *configMaps) Write(_ context.Context, k status.Key, o *corev1.ConfigMap) (status.Found[corev1.ConfigMap], error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.roots[k.Namespace] = o.Data["root-cert.pem"]
+	return status.Found[corev1.ConfigMap]{Object: o, Version: 1}, nil
+}
+
+// ringOf is a keyring with one state after the other.
+type ringOf struct {
+	mu      sync.Mutex
+	state   *keyring.State
+	changed chan struct{}
+}
+
+func (r *ringOf) State() *keyring.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
+}
+
+func (r *ringOf) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+func (r *ringOf) become(s *keyring.State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state = s
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// The roots that a leader writes are all that its keyring trusts. While that is sealed, or where it does not follow the keyring, it writes
+// nothing, and a problem says why.
+func TestRootCertsFollowKeyring(t *testing.T) {
+	var roots []*x509.Certificate
+	for epoch := range uint64(2) {
+		a, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), epoch+1, time.Hour, time.Now(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots = append(roots, a.Certificate)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		api := &configMaps{roots: map[string]string{}}
+		ring := &ringOf{state: &keyring.State{Sealed: keyring.ErrNotLoaded}, changed: make(chan struct{})}
+		never := make(chan struct{})
+		r := &rootCerts{
+			writer: status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Log: slog.New(slog.DiscardHandler),
+				Until: func(context.Context) (time.Time, error) { return time.Now().Add(time.Minute), nil }}),
+			namespaces: func() ([]string, bool, <-chan struct{}) { return []string{"shop"}, true, never },
+			ring:       ring, log: slog.New(slog.DiscardHandler),
+		}
+		term := func() (end func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				r.lead(ctx, kv.Epoch{Revision: 1})
+			}()
+			return func() { cancel(); <-ended }
+		}
+		check := func(what, problem string, trusted ...*x509.Certificate) {
+			t.Helper()
+			time.Sleep(time.Minute) // of the bubble
+			synctest.Wait()
+			said := ""
+			for _, p := range r.problems() {
+				said += p.String()
+			}
+			api.mu.Lock()
+			defer api.mu.Unlock()
+			if got := api.roots["shop"]; got != string(issue.EncodeCertificates(trusted...)) || !strings.Contains(said, problem) || problem == "" && said != "" {
+				t.Errorf("%s: %q is there, problems %q, want %q", what, got, said, problem)
+			}
+		}
+		end := term()
+		check("not loaded", "")
+		ring.become(&keyring.State{Sealed: errors.New("no key encryption key"), Bundle: roots[:1]})
+		check("sealed", "no key encryption key")
+		ring.become(&keyring.State{Bundle: roots[:1]})
+		check("unsealed", "", roots[0])
+		ring.become(&keyring.State{Bundle: roots})
+		check("rotated", "", roots...)
+		ring.become(&keyring.State{Sealed: errors.New("sealed again"), Bundle: roots[1:]})
+		check("sealed again", "sealed again", roots...)
+		end()
+		check("no leader", "", roots...)
+		r.ring = nil
+		end = term()
+		check("without a keyring", "--kek", roots...)
+		end()
+		check("no leader any more", "", roots...)
+	})
+}

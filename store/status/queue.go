@@ -1,0 +1,208 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// How often an object is put back that somebody else writes as well: patience times within contest, then after a pause that doubles each
+// time, from contest to maxPause.
+const (
+	patience = 3
+	contest  = time.Minute
+	maxPause = 16 * time.Minute
+)
+
+// queue is which object is to be written next. It is pure: it knows no clock, and asks nobody. Not safe for concurrent use.
+type queue[O any] struct {
+	epoch   int64
+	listed  bool // there is complete
+	want    map[Key]Desired[O]
+	there   map[Key]Found[O]
+	entries map[Key]*entry // of what is wanted
+	line    []Key          // those that may differ, in the order in which they came; each once
+}
+
+// entry is what is known of one object that is wanted.
+type entry struct {
+	waits     bool // it is in the line
+	right     bool // it was as it is wanted now: if it differs, somebody else has written it
+	notBefore time.Time
+	failures  int    // in a row
+	wrong     string // why the last write failed
+	putBack   []time.Time
+	contested int    // how often in a row patience was over
+	by        string // who wrote against this process last
+}
+
+func newQueue[O any](epoch int64) *queue[O] {
+	return &queue[O]{epoch: epoch, want: map[Key]Desired[O]{}, there: map[Key]Found[O]{}, entries: map[Key]*entry{}}
+}
+
+// wants takes what is wanted now in place of what was before.
+func (q *queue[O]) wants(all map[Key]Desired[O]) {
+	before := q.want
+	q.want = all
+	for k := range q.entries {
+		if _, still := all[k]; !still {
+			delete(q.entries, k)
+		}
+	}
+	q.line = slices.DeleteFunc(q.line, func(k Key) bool { return q.entries[k] == nil })
+	fresh := make([]Key, 0)
+	for k, d := range all {
+		e := q.entries[k]
+		if e == nil {
+			e = &entry{}
+			q.entries[k] = e
+		} else if before[k].Version == d.Version {
+			continue
+		}
+		e.right = false
+		fresh = append(fresh, k)
+	}
+	slices.SortFunc(fresh, func(a, b Key) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) })
+	for _, k := range fresh {
+		q.enqueue(k)
+	}
+}
+
+func (q *queue[O]) enqueue(k Key) {
+	if e := q.entries[k]; e != nil && !e.waits {
+		e.waits = true
+		q.line = append(q.line, k)
+	}
+}
+
+// replace takes a complete list. One that is older than what was written meanwhile costs a conflict.
+func (q *queue[O]) replace(all map[Key]Found[O]) {
+	q.listed, q.there = true, all
+	for k := range q.entries {
+		q.enqueue(k)
+	}
+}
+
+// observe takes a change, unless it was before what is known.
+func (q *queue[O]) observe(k Key, f Found[O]) {
+	if f.Version >= q.there[k].Version {
+		q.reread(k, f)
+	}
+}
+
+// reread takes an object as it was read.
+func (q *queue[O]) reread(k Key, f Found[O]) {
+	if _, wanted := q.want[k]; !wanted && f.Object == nil {
+		delete(q.there, k)
+		return
+	}
+	q.there[k] = f
+	q.enqueue(k)
+}
+
+// next is the first object in the line that differs and may be written now, and what to write; nil: none for so long, if nothing changes.
+// It stays at the end of the line.
+func (q *queue[O]) next(now time.Time) (Key, *O, time.Duration) {
+	wait := time.Hour
+	if !q.listed {
+		return Key{}, nil, wait
+	}
+	for range len(q.line) {
+		k := q.line[0]
+		q.line = q.line[1:]
+		e := q.entries[k]
+		e.waits = false
+		object := q.want[k].Draw(q.there[k].Object, q.epoch)
+		if object == nil {
+			e.right, e.wrong, e.failures = true, "", 0
+			continue
+		}
+		q.enqueue(k)
+		if due := e.notBefore.Sub(now); due > 0 {
+			wait = min(wait, due)
+			continue
+		}
+		return k, object, 0
+	}
+	return Key{}, nil, wait
+}
+
+// wrote takes in that an object was written. It returns who writes against this process, the first time that patience is over.
+func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
+	before := q.there[k]
+	if f.Version >= before.Version {
+		q.there[k] = f
+	}
+	e := q.entries[k]
+	if e == nil {
+		return ""
+	}
+	if e.right {
+		by = e.putBackAt(now, cmp.Or(before.By, "somebody else"))
+	}
+	e.right, e.wrong, e.failures = true, "", 0
+	return by
+}
+
+// putBackAt notes that an object was put back, and makes it wait where that happens too often.
+func (e *entry) putBackAt(now time.Time, by string) string {
+	e.by = by
+	if e.contested > 0 && now.Before(e.over()) {
+		e.contested++
+		e.putBack = append(e.putBack[:0], now)
+		e.notBefore = now.Add(e.pause())
+		return ""
+	}
+	e.contested = 0
+	e.putBack = slices.DeleteFunc(e.putBack, func(at time.Time) bool { return now.Sub(at) >= contest })
+	if e.putBack = append(e.putBack, now); len(e.putBack) <= patience {
+		return ""
+	}
+	e.contested, e.putBack = 1, []time.Time{now}
+	e.notBefore = now.Add(e.pause())
+	return by
+}
+
+// pause is how long a contested object is left as the others write it.
+func (e *entry) pause() time.Duration { return min(contest<<min(e.contested-1, 10), maxPause) }
+
+// over is when an object that nobody has written any more is not contested any more.
+func (e *entry) over() time.Time { return e.putBack[len(e.putBack)-1].Add(2 * e.pause()) }
+
+// failed takes in that an object could not be written: it is tried again after 1, 2, 4 ... 64 seconds.
+func (q *queue[O]) failed(k Key, err error, now time.Time) {
+	if e := q.entries[k]; e != nil {
+		e.wrong, e.notBefore = err.Error(), now.Add(time.Second<<min(e.failures, 6))
+		e.failures++
+	}
+}
+
+// failing says whether any write failed the last time.
+func (q *queue[O]) failing() bool {
+	for _, e := range q.entries {
+		if e.wrong != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// problems names the objects that cannot be written, or that somebody else writes as well: so many at most, and how many more.
+func (q *queue[O]) problems(now time.Time, most int) (all []Problem) {
+	for k, e := range q.entries {
+		switch {
+		case e.wrong != "":
+			all = append(all, Problem{k, "cannot be written: " + e.wrong})
+		case e.contested > 0 && now.Before(e.over()):
+			all = append(all, Problem{k, fmt.Sprintf("%s writes it with another content each time that it is put back; it is put back again in %v", e.by, max(e.notBefore.Sub(now), 0).Round(time.Second))})
+		}
+	}
+	slices.SortFunc(all, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most], Problem{Message: fmt.Sprintf("%d more cannot be written, or are written by somebody else as well", more)})
+	}
+	return all
+}
