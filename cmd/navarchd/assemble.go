@@ -210,7 +210,7 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 	if err != nil {
 		return err
 	}
-	if i.kube != nil {
+	if i.kube != nil && a.config.writeRootCerts {
 		if i.roots, err = newRootCerts(a.config, i.kube, i.lead, ring, a.log); err != nil {
 			return err
 		}

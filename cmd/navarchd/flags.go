@@ -88,6 +88,7 @@ type config struct {
 	tokenIssuer               string
 	tokenKeys                 string
 	tokenReview               bool
+	writeRootCerts            bool
 
 	logLevel string
 	otlp     string
@@ -188,6 +189,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates: the only ones that a replica believes which has not been able to unseal since its start (default: those that it remembers in --state-dir, else those in etcd).")
 	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that are accepted (default, with --kubeconfig or --registries: that of the API server, with its keys).")
 	f.StringVar(&c.tokenKeys, "token-keys", "", "Its public keys: a URL or a file of a JWKS, or a PEM file (default: OpenID discovery at the issuer).")
+	f.BoolVar(&c.writeRootCerts, "write-root-certs", true, "Keep the ConfigMap istio-ca-root-cert of each namespace of the cluster, while this process leads.")
 	f.BoolVar(&c.tokenReview, "token-review", false, "Ask the API server of --kubeconfig or --registries (TokenReview) about service-account tokens of other issuers, and while keys cannot be had.")
 	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
 	f.StringVar(&c.otlp, "otlp-endpoint", "", "Address of an OTLP collector for spans from event to ACK; off unless given.")

@@ -75,6 +75,8 @@ func (i *ingester) sourceProblems() (all []object.Problem) {
 	}
 	if i.kube != nil {
 		all = append(all[:len(all):len(all)], i.kube.Problems()...)
+	}
+	if i.roots != nil {
 		all = append(all, i.roots.problems()...)
 	}
 	return all

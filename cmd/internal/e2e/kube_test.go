@@ -172,7 +172,7 @@ func TestKubeSecretsAndHeldRemoval(t *testing.T) {
 	c.Kubectl(t, first.secret("")+"---\n"+strings.ReplaceAll(first.secret(""), "name: site", "name: unused")+"---\n"+gateway, "apply", "-f", "-")
 	c.RunPod(t, "shop", "gw-1", "", "10.244.0.9", map[string]string{"app": "gw"})
 	data := t.TempDir()
-	d, store := start(t, "--kubeconfig", c.Kubeconfig(), "--data-dir", data), storeOf(t, data)
+	d, store := start(t, "--kubeconfig", c.Kubeconfig(), "--data-dir", data, "--write-root-certs=false"), storeOf(t, data)
 	const entry = "type.googleapis.com/envoy.config.cluster.v3.Cluster outbound|80||e5.example.com"
 	eventually(t, patience, has(t, d, webCluster, entry))
 	d.said(t, 1, "configuration applied", "Secret shop/site")
@@ -203,6 +203,9 @@ func TestKubeSecretsAndHeldRemoval(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	eventually(t, patience, func() error { return cmp.Or(lacks(t, d, entry)(), has(t, d, webCluster)()) })
+	if maps := c.Kubectl(t, "", "-n", "shop", "get", "configmaps", "-o", "name"); strings.Contains(maps, "istio-ca-root-cert") {
+		t.Errorf("--write-root-certs=false: %s", maps)
+	}
 }
 
 // lacks is has for a resource that is to be gone.
