@@ -49,9 +49,9 @@ func load(t *testing.T, args ...string) report.Result {
 }
 
 // Every scenario runs to its end at a small size against a real navarchd, with no violation, and measures everything that
-// has a target.
+// has a target. Those of a cluster need more programs: kube_test.go.
 func TestScenariosRun(t *testing.T) {
-	names := scene.Names()
+	names := slices.DeleteFunc(scene.Names(), func(name string) bool { return slices.Contains(scene.Suites["kube"], name) })
 	const runs = 3 // side by side: most of a scenario is to wait until all is quiet
 	for i := range runs {
 		var some []string
