@@ -49,6 +49,9 @@ var Controllers = []string{"deployment-controller", "replicaset-controller", "en
 // patience is how long everything may take that takes a second on a machine that does nothing else.
 const patience = 2 * time.Minute
 
+// ready is how long a program may take until it answers.
+const ready = patience / 2
+
 // ControlPlane is one Kubernetes control plane.
 type ControlPlane struct {
 	options  Options
