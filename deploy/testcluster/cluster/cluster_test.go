@@ -121,7 +121,7 @@ func services(t *testing.T, c *cluster.Cluster) {
 
 // volumes: files are there before the program, a token is one that the API server accepts, and edits of a ConfigMap arrive.
 func volumes(t *testing.T, c *cluster.Cluster, client kubernetes.Interface, pod string) {
-	if got := c.MustKubectl(t, "", "exec", pod, "-c", "app", "--", "cat", "/work/state", "/etc/conf/greeting"); got != "initialized\nhello" {
+	if got := c.MustKubectl(t, "", "exec", pod, "-c", "app", "--", "cat", "/scratch/state", "/etc/conf/greeting"); got != "initialized\nhello" {
 		t.Errorf("files: %q", got)
 	}
 	token := c.MustKubectl(t, "", "exec", pod, "-c", "app", "--", "cat", "/var/run/secrets/tokens/istio-token")
