@@ -34,7 +34,7 @@ func (i *ingester) keep(ctx context.Context, epoch kv.Epoch) {
 			return
 		}
 		i.log.Warn("held removals are not shown, trying again", obs.KeyError, err)
-		_ = pause(ctx)
+		_ = loop.Pause(ctx, time.Second)
 	}
 }
 

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"navarch.io/navarch/shard/level"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
 )
@@ -20,7 +22,7 @@ func (i *ingester) level(ctx context.Context) (level.Current, error) {
 			return current, nil
 		}
 		i.log.Warn("the level of the stored configuration cannot be read, trying again", obs.KeyError, err)
-		if err := pause(ctx); err != nil {
+		if err := loop.Pause(ctx, time.Second); err != nil {
 			return current, err
 		}
 	}
@@ -38,7 +40,7 @@ func (i *ingester) keepLevel(ctx context.Context, epoch kv.Epoch, current level.
 			return // the election says so, too
 		}
 		i.log.Warn("the level of the stored configuration is not kept, trying again", obs.KeyError, err)
-		if err = pause(ctx); err == nil {
+		if err = loop.Pause(ctx, time.Second); err == nil {
 			current, err = i.level(ctx)
 		}
 		if err != nil {

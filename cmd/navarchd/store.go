@@ -167,17 +167,8 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 			return err
 		}
 		i.log.Warn("no ring is made, trying again", obs.KeyError, err)
-		_ = pause(ctx)
+		_ = loop.Pause(ctx, time.Second)
 	}
-}
-
-// pause waits a second before something is tried again; it returns ctx's error where that ended.
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(time.Second):
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }
 
 func newMirror(c *config, store *kv.Store, log *slog.Logger, t *telemetry) (*mirror.Mirror, error) {

@@ -69,7 +69,7 @@ func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 				tracer.Begin(stat.Cluster)
 				break
 			}
-			_ = pause(ctx)
+			_ = loop.Pause(ctx, time.Second)
 		}
 		<-ctx.Done()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

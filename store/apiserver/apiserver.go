@@ -44,12 +44,21 @@ func IsStatus(err error, code int) bool {
 	return errors.As(err, &status) && status.Code == code
 }
 
-// New reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Nothing is asked.
-func New(kubeconfig string) (*Client, error) {
-	config, err := rest.InClusterConfig()
+// Config is that of a kubeconfig; of an empty path the service account of the Pod that this process is in.
+func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
-		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+		return clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
+	config, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		err = fmt.Errorf("no kubeconfig is given, and this process is not in a Pod: %w", err)
+	}
+	return config, err
+}
+
+// New is a client of the API server of a Config. Nothing is asked.
+func New(kubeconfig string) (*Client, error) {
+	config, err := Config(kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -29,7 +30,7 @@ func (c *Clock) Follow(ctx context.Context, date Date) error {
 		} else if ctx.Err() == nil {
 			c.cfg.Log.Debug("the API server does not say what time it is", obs.KeyError, err)
 		}
-		wait(ctx, askEvery)
+		_ = loop.Pause(ctx, askEvery)
 	}
 	return ctx.Err()
 }

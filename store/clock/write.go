@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -20,7 +21,7 @@ func (c *Clock) write(ctx context.Context) {
 		err := c.leased(ctx)
 		if ctx.Err() == nil {
 			c.cfg.Log.Debug("this process's clock is not in etcd, trying again", obs.KeyError, err)
-			wait(ctx, time.Second+rand.N(time.Second))
+			_ = loop.Pause(ctx, time.Second+rand.N(time.Second))
 		}
 	}
 }
@@ -87,10 +88,3 @@ func (c *Clock) record(ctx context.Context) error {
 }
 
 func encode(t time.Time) []byte { return strconv.AppendInt(nil, t.UnixMilli(), 10) }
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}

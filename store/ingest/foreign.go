@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
 )
@@ -158,7 +159,7 @@ func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, res
 			return
 		}
 		l.changes.Warn("the stored records are not followed; trying again. What others change in them is not mended meanwhile", "", obs.KeyError, err)
-		pause(ctx, l.Retry)
+		_ = loop.Pause(ctx, l.Retry)
 	}
 }
 
@@ -237,7 +238,7 @@ func (l *Loop) recall(ctx context.Context, e Recall) Event {
 				obs.KeyRecords, count, obs.KeyKinds, kinds, obs.KeyNames, names, obs.KeyError, err)
 			break
 		}
-		pause(ctx, l.Retry)
+		_ = loop.Pause(ctx, l.Retry)
 	}
 	return Recalled{Epoch: e.Epoch}
 }

@@ -251,16 +251,16 @@ func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results cha
 	var result Event
 	switch e := effect.(type) {
 	case Wait:
-		pause(ctx, l.Pace)
+		_ = loop.Pause(ctx, l.Pace)
 		result = Due{}
 	case Load:
 		if e.Again {
-			pause(ctx, l.Retry)
+			_ = loop.Pause(ctx, l.Retry)
 		}
 		result = l.load(ctx, e.Epoch)
 	case Seal:
 		if e.Again {
-			pause(ctx, l.Retry)
+			_ = loop.Pause(ctx, l.Retry)
 		}
 		result = sealAll(ctx, l.Sealer, e)
 	case Reencrypt:
@@ -274,15 +274,6 @@ func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results cha
 		result = l.write(ctx, e)
 	}
 	send(ctx, results, result)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // place is where this leader's heads begin to stand: a new term, above the stored head's and above all that this process has read.
@@ -304,7 +295,7 @@ func (l *Loop) load(ctx context.Context, epoch kv.Epoch) Event {
 		if ctx.Err() == nil {
 			l.Log.Warn("cannot read what is stored; trying again", obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
 		}
-		pause(ctx, l.Retry)
+		_ = loop.Pause(ctx, l.Retry)
 	}
 	return Lost{}
 }

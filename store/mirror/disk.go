@@ -19,6 +19,7 @@ import (
 
 	"navarch.io/navarch/store/durable"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/model"
 )
 
@@ -314,7 +315,7 @@ func (m *Mirror) keep(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		sleep(ctx, disk.Every)
+		_ = loop.Pause(ctx, disk.Every)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
 )
@@ -78,7 +79,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 		if pause = min(2*pause, maxPause); f.at != before {
 			pause = firstPause
 		}
-		sleep(ctx, pause/2+rand.N(pause/2))
+		_ = loop.Pause(ctx, pause/2+rand.N(pause/2))
 	}
 	return ctx.Err()
 }
@@ -315,11 +316,4 @@ func sameProblems(a, b []Problem) bool {
 		}
 	}
 	return true
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

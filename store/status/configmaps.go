@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/loop"
 )
 
 // ConfigMaps are those of one name, in all namespaces.
@@ -28,10 +30,7 @@ var _ API[corev1.ConfigMap] = (*ConfigMaps)(nil)
 
 // NewConfigMaps reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Nothing is asked.
 func NewConfigMaps(kubeconfig, name string) (*ConfigMaps, error) {
-	config, err := rest.InClusterConfig()
-	if kubeconfig != "" {
-		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
+	config, err := apiserver.Config(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +66,7 @@ func (c *ConfigMaps) Follow(ctx context.Context, s Seen[corev1.ConfigMap], faile
 		if err != nil {
 			failed(err)
 		}
-		_ = sleep(ctx, time.Second)
+		_ = loop.Pause(ctx, time.Second)
 	}
 	return ctx.Err()
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -149,7 +150,7 @@ func (w *Writer[O]) Run(ctx context.Context, epoch int64) error {
 	defer following.Wait()
 	defer cancel()
 	following.Go(func() { _ = w.API.Follow(ctx, w, w.reads) }) // its error is the context's
-	if err := sleep(ctx, w.Deadline); err != nil {
+	if err := loop.Pause(ctx, w.Deadline); err != nil {
 		return err
 	}
 	limit := rate.NewLimiter(Rate, 1)
@@ -164,7 +165,7 @@ func (w *Writer[O]) Run(ctx context.Context, epoch int64) error {
 		}
 		if time.Until(until) <= w.Deadline {
 			if until = w.leadsUntil(ctx); time.Until(until) <= 0 {
-				_ = sleep(ctx, 200*time.Millisecond)
+				_ = loop.Pause(ctx, 200*time.Millisecond)
 				continue
 			}
 		}
@@ -265,14 +266,4 @@ func (w *Writer[O]) write(ctx context.Context, k Key, o *O, within time.Duration
 			w.Log.Info("objects can be written to Kubernetes again", obs.KeyKind, w.Kind)
 		}
 	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }

@@ -3,8 +3,6 @@ package kube
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"navarch.io/navarch/store/apiserver"
 )
 
 // Requests a second, as istiod has them (--kubernetesApiQPS, --kubernetesApiBurst).
@@ -32,14 +31,8 @@ type clients struct {
 
 // connect reads a kubeconfig, or that of the Pod that this process is in.
 func connect(kubeconfig string) (*clients, error) {
-	config, err := rest.InClusterConfig()
-	if kubeconfig != "" {
-		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
+	config, err := apiserver.Config(kubeconfig)
 	if err != nil {
-		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, fmt.Errorf("no kubeconfig is given, and this process is not in a Pod: %w", err)
-		}
 		return nil, err
 	}
 	config.QPS, config.Burst, config.WarningHandler = requestRate, requestBurst, rest.NoWarnings{}

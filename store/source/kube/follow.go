@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 )
@@ -65,7 +66,7 @@ func (f *follower) run(ctx context.Context) {
 			if time.Since(began) > 2*backoff.Cap {
 				pauses = backoff
 			}
-			pause(ctx, pauses.Step())
+			_ = loop.Pause(ctx, pauses.Step())
 		}
 	}
 }
@@ -87,15 +88,6 @@ func (f *follower) session(ctx context.Context, reflector *cache.Reflector) bool
 		f.fails(err)
 	}
 	return ctx.Err() == nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // now is the kind with the version that is to be read.
