@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"navarch.io/navarch/store/model"
@@ -71,11 +72,7 @@ func (f *references) replace(before, after []model.Record) {
 // count adds a workload, or takes one away.
 func (f *references) count(w *model.Workload, n int) {
 	labels := w.Spec.GetEndpoint().GetLabels()
-	var text strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		text.WriteString(key + "=" + labels[key] + ",")
-	}
-	id := workloads{w.Key.Namespace, text.String()}
+	id := workloads{w.Key.Namespace, textOf(labels)}
 	set := f.sets[id]
 	if set == nil {
 		set = &labelled{labels: labels}
@@ -125,12 +122,8 @@ func (f *references) find(root string) bool {
 
 // reach is the namespaces that have workloads for which a Secret is used. known has what was found before, by selector.
 func (f *references) reach(known map[string][]string, one SecretUse) []string {
-	var text strings.Builder
-	text.WriteString(one.Namespace + "/")
-	for _, key := range slices.Sorted(maps.Keys(one.Selector)) {
-		text.WriteString(key + "=" + one.Selector[key] + ",")
-	}
-	all, is := known[text.String()]
+	text := one.Namespace + "/" + textOf(one.Selector)
+	all, is := known[text]
 	if is {
 		return all
 	}
@@ -141,8 +134,17 @@ func (f *references) reach(known map[string][]string, one SecretUse) []string {
 		}
 	}
 	all = slices.Sorted(maps.Keys(namespaces))
-	known[text.String()] = all
+	known[text] = all
 	return all
+}
+
+// textOf is equal for equal labels, and only for these.
+func textOf(labels map[string]string) string {
+	var text strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		text.WriteString(strconv.Quote(key) + strconv.Quote(labels[key]))
+	}
+	return text.String()
 }
 
 func selects(selector, labels map[string]string) bool {
