@@ -21,6 +21,7 @@ type conn struct {
 	entry   *sources.Entry
 	shared  bool          // its source is
 	began   int64         // when it was given its place; unix nanoseconds
+	least   int           // bytes that wake its reader; 0: any number (wakes)
 	gone    chan struct{} // closed with it
 
 	shown   atomic.Bool   // a credential was

@@ -68,15 +68,8 @@ type steps struct {
 	begun bool
 	turn  bool
 	over  bool
-	few   bool // bytes came with the last read: the next one waits until more may be there
+	next  record
 }
-
-// A read of a handshake that gave less than fewBytes has the next one wait for fewPause: a client that sends its messages byte by byte costs
-// that many reads, and no more. Clients send each of theirs at once, and all have more bytes.
-const (
-	fewBytes = 32
-	fewPause = 100 * time.Millisecond
-)
 
 // Read implements net.Conn.
 func (s *steps) Read(b []byte) (int, error) {
@@ -84,11 +77,8 @@ func (s *steps) Read(b []byte) (int, error) {
 		return s.Conn.Read(b)
 	}
 	s.pause()
-	if s.few {
-		s.rest()
-	}
 	n, err := s.Conn.Read(b)
-	s.few = n < fewBytes
+	s.of.wakes(s.next.read(b[:n]))
 	if err == nil || n > 0 {
 		s.of.working.Store(true)
 		if s.turn = s.line.enter(s.of.entry.Source(), s.begun, s.of.gone); !s.turn {
@@ -99,19 +89,8 @@ func (s *steps) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// rest lasts for fewPause, or until the connection ends.
-func (s *steps) rest() {
-	timer := time.NewTimer(fewPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.of.gone:
-	}
-}
-
 // Write implements net.Conn. The first is the answer to all of the client's first message.
 func (s *steps) Write(b []byte) (int, error) {
-	s.few = false // the last read was the end of a message
 	if !s.over && s.of.step.Load() == 0 {
 		s.of.step.Store(time.Now().UnixNano())
 	}
@@ -130,6 +109,7 @@ func (s *steps) pause() {
 // done ends the handshake.
 func (s *steps) done() {
 	s.over = true
+	s.of.wakes(1)
 	s.pause()
 }
 

@@ -120,65 +120,6 @@ func TestFailedHandshakesAreLogged(t *testing.T) {
 	}
 }
 
-// A handshake that comes byte by byte costs a read for each tenth of a second, not one for each byte.
-func TestReadsOfATrickleAreFew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client, server := net.Pipe()
-		limiter := New(Limits{}, nil)
-		kept := &kernel{Conn: server}
-		s := &steps{Conn: kept, of: limiter.conn(server), line: limiter.line}
-		go func() {
-			defer client.Close()
-			for range 200 {
-				kept.arrives(1)
-				time.Sleep(10 * time.Millisecond)
-			}
-			kept.arrives(1000) // the rest at once
-		}()
-		began, got := time.Now(), 0
-		for got < 1200 {
-			n, err := s.Read(make([]byte, 2000))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got += n
-		}
-		if took := time.Since(began); kept.reads > 25 || took > 3*time.Second {
-			t.Errorf("%d reads in %v", kept.reads, took)
-		}
-		s.done()
-	})
-}
-
-// kernel is a connection of which bytes wait until they are read.
-type kernel struct {
-	net.Conn
-	mu    sync.Mutex
-	wait  int
-	reads int
-}
-
-func (k *kernel) arrives(n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.wait += n
-}
-
-func (k *kernel) Read([]byte) (int, error) {
-	for {
-		k.mu.Lock()
-		n := k.wait
-		if n > 0 {
-			k.wait, k.reads = 0, k.reads+1
-		}
-		k.mu.Unlock()
-		if n > 0 {
-			return n, nil
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // A place of a shared source is kept for a fifth of the time for a credential, and not for longer because of a handshake that ended meanwhile.
 func TestTurnOfASharedSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
