@@ -38,7 +38,8 @@ const (
 	purposeState   = "keyring-state"
 	originSelf     = "self-signed"
 	originCACerts  = "cacerts"
-	clockTolerance = issue.Backdate // a peer whose clock is behind takes a certificate for so long after its end
+	originIstiod   = "istio-ca-secret" // the root that istiod made for itself
+	clockTolerance = issue.Backdate    // a peer whose clock is behind takes a certificate for so long after its end
 )
 
 // record is the keyring as etcd keeps it, in one value: what changes, changes by comparison with the whole. Nothing in it

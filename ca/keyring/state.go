@@ -45,7 +45,7 @@ type State struct {
 type Epoch struct {
 	Number    uint64    `json:"number"`
 	Status    Status    `json:"status"`
-	Origin    string    `json:"origin"` // self-signed, cacerts
+	Origin    string    `json:"origin"` // self-signed, cacerts, istio-ca-secret
 	Subject   string    `json:"subject"`
 	KeyID     string    `json:"keyId"`
 	Signer    string    `json:"signer"` // subject key identifier, hex: what its leaves have as authority key identifier

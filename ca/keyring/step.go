@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// renewAt is the part of a self-signed root's life after which a new one is prepared by itself.
+// renewAt is the part of a self-signed root's life, be it istiod's, after which a new one is prepared by itself.
 const renewAt = 0.8
 
 // step is every rule of a rotation: what the record becomes at a time, given what is known of the leaves in use (looked
@@ -76,7 +76,7 @@ func outlived(r *record, now time.Time) bool {
 // ageing says whether the active root should have a successor prepared.
 func ageing(r *record, now time.Time) bool {
 	a := r.in(Active)
-	if a == nil || a.Origin != originSelf || r.in(Prepared) != nil {
+	if a == nil || a.Origin == originCACerts || r.in(Prepared) != nil {
 		return false
 	}
 	certs, err := certificates([][]byte{a.Cert})

@@ -95,6 +95,7 @@ var may = map[string][]string{
 	"ca/issue":                    {},
 	"ca/attest":                   {"ca/issue", "store/durable"},
 	"ca/attest/kube":              {"ca/attest", "store/apiserver", "store/remote"},
+	"ca/istioca":                  {"ca/keyring", "store/apiserver"},
 	"ca/keyring":                  {"ca/seal", "ca/issue", "store/clock", "store/kv", "store/durable"},
 	"ca/vault":                    {"ca/seal", "store/kv"},
 	"ca/expiry":                   {"ca/attest"},

@@ -1,0 +1,101 @@
+package keyring_test
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/keyring"
+)
+
+// told is a CASource that says what a test does.
+type told struct{ now atomic.Pointer[answer] }
+
+type answer struct {
+	ca  keyring.UserCA
+	err error
+}
+
+func (s *told) Read() (keyring.UserCA, error) { a := s.now.Load(); return a.ca, a.err }
+
+func (s *told) say(ca keyring.UserCA, err error) { s.now.Store(&answer{ca, err}) }
+
+// selfSigned is an authority as its files; firstOnly: it is istiod's own.
+func selfSigned(t *testing.T, a *authority, firstOnly bool) keyring.UserCA {
+	t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+	return keyring.UserCA{From: "Secret istio-system/x", FirstOnly: firstOnly,
+		Files: issue.Files{Cert: cert, Root: cert, Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})}}
+}
+
+// The root that istiod made for itself is taken over where there is no keyring yet, so that what it has issued stays good. Until it is known
+// whether there is one, none is made. Later it counts no more: it rotates and grows old as roots do that were made here, and what istiod makes of
+// its Secret is not followed; a CA of the user's is.
+func TestIstiodsRoot(t *testing.T) {
+	w := newHarness(t)
+	source := &told{}
+	source.say(keyring.UserCA{}, errors.New("the API server is away"))
+	with := func(c *keyring.Config) { c.CACerts = source }
+	r := w.replica(with)
+	if report := r.settle(); !strings.Contains(report.Sealed, "the API server is away") || len(w.blobs("keys/")) != 0 {
+		t.Fatalf("before it is known whether there is a CA: %+v", report)
+	}
+	istiod, other, user := newAuthority(t, "istiod", nil), newAuthority(t, "istiod again", nil), newAuthority(t, "user", nil)
+	source.say(selfSigned(t, istiod, true), nil)
+	r.settle()
+	report := r.settle()
+	if len(report.Epochs) != 1 || report.Epochs[0].Origin != "istio-ca-secret" || r.mustLeaf("web").Leaf.CheckSignatureFrom(istiod.cert) != nil {
+		t.Fatalf("it was not taken over: %+v", report.Epochs)
+	}
+	before := w.blobs("keys/")[0].Revision
+	for _, change := range []func(){
+		func() { source.say(selfSigned(t, other, true), nil) },
+		func() { source.say(keyring.UserCA{None: true}, nil) },
+		func() { source.say(keyring.UserCA{}, errors.New("away")) },
+	} {
+		change()
+		r.settle()
+		if now := r.settle(); len(now.Epochs) != 1 || w.blobs("keys/")[0].Revision != before {
+			t.Fatalf("the keyring is another one: %+v", now.Epochs)
+		}
+	}
+	if err := r.Rotate(t.Context(), true); err == nil || !strings.Contains(err.Error(), "CA of its own") {
+		t.Errorf("rotated while it is not known whether there is a CA of the user's: %v", err)
+	}
+	source.say(selfSigned(t, other, true), nil)
+	if err := r.Rotate(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	wantStatuses(t, r.settle(), keyring.Retiring, keyring.Active)
+	if origin := r.settle().Epochs[1].Origin; origin != "self-signed" {
+		t.Errorf("rotated to %s", origin)
+	}
+	source.say(selfSigned(t, user, false), nil)
+	r.settle()
+	wantStatuses(t, r.settle(), keyring.Retiring, keyring.Active, keyring.Prepared)
+}
+
+// The root that was istiod's has a successor prepared when most of its time is over.
+func TestIstiodsRootGrowsOld(t *testing.T) {
+	w := newHarness(t)
+	source := &told{}
+	istiod := newAuthority(t, "istiod", nil)
+	source.say(selfSigned(t, istiod, true), nil)
+	r := w.replica(func(c *keyring.Config) { c.CACerts = source })
+	wantStatuses(t, r.settle(), keyring.Active)
+	r.mustLeaf("web")
+	w.later(istiod.cert.NotAfter.Sub(w.now()) - 100*time.Hour)
+	r.settle()
+	if report := r.settle(); len(report.Epochs) != 2 || report.Epochs[1].Origin != "self-signed" {
+		t.Errorf("%+v", report.Epochs)
+	}
+}
