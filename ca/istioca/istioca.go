@@ -162,6 +162,7 @@ func (s *secret) userCA(from string) (keyring.UserCA, error) {
 	default:
 		u.Chain = s.Data["cert-chain.pem"]
 	}
+	u.Lists = s.Data["ca-crl.pem"]
 	for _, p := range parts {
 		if *p.into = s.Data[p.key]; len(*p.into) == 0 {
 			return keyring.UserCA{From: from}, &incomplete{from, p.key}

@@ -74,12 +74,12 @@ func TestWhichSecret(t *testing.T) {
 	own := object("istio-ca-secret", istiodType, "ca-cert.pem", "ca-key.pem", "cert-chain.pem=", "key.pem=", "root-cert.pem=")
 	for name, c := range map[string]struct {
 		cacerts, istiod any
-		want            string // certificate, key, chain, root, and whether it counts at first only; or what the error says
+		want            string // certificate, key, chain, root, lists, and whether it counts at first only; or what the error says
 	}{
 		"none":                       {nil, nil, "none"},
 		"istiod's own":               {nil, own, "ca-cert.pem ca-key.pem  ca-cert.pem true"},
 		"istiod's, two roots":        {nil, object("istio-ca-secret", istiodType, "ca-cert.pem", "ca-key.pem", "root-cert.pem"), "ca-cert.pem ca-key.pem  root-cert.pem true"},
-		"the user's":                 {object("cacerts", opaque, "ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem"), own, "ca-cert.pem ca-key.pem cert-chain.pem root-cert.pem false"},
+		"the user's":                 {object("cacerts", opaque, "ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem", "ca-crl.pem"), own, "ca-cert.pem ca-key.pem cert-chain.pem root-cert.pem ca-crl.pemfalse"},
 		"without a chain":            {object("cacerts", opaque, "ca-cert.pem", "ca-key.pem", "root-cert.pem"), nil, "ca-cert.pem ca-key.pem  root-cert.pem false"},
 		"cert-manager's":             {object("cacerts", tls, "tls.crt", "tls.key", "ca.crt"), own, "tls.crt tls.key  ca.crt false"},
 		"istiod's in cacerts":        {object("cacerts", istiodType, "ca-cert.pem", "ca-key.pem", "root-cert.pem="), nil, "ca-cert.pem ca-key.pem  ca-cert.pem true"},
@@ -92,7 +92,7 @@ func TestWhichSecret(t *testing.T) {
 		"an API server that is away": {http.StatusServiceUnavailable, own, "503"},
 	} {
 		u, err := secrets(t, map[string]any{"cacerts": c.cacerts, "istio-ca-secret": c.istiod}).look(t.Context())
-		got := fmt.Sprintf("%s %s %s %s %t", u.Cert, u.Key, u.Chain, u.Root, u.FirstOnly)
+		got := fmt.Sprintf("%s %s %s %s %s%t", u.Cert, u.Key, u.Chain, u.Root, u.Lists, u.FirstOnly)
 		switch {
 		case u.None:
 			got = "none"

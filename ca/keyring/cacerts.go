@@ -41,7 +41,7 @@ func (u UserCA) origin() string {
 // sum tells two CAs of a source from each other.
 func (u UserCA) sum() [32]byte {
 	all := sha256.New()
-	for _, text := range [][]byte{u.Cert, u.Key, u.Chain, u.Root} {
+	for _, text := range [][]byte{u.Cert, u.Key, u.Chain, u.Root, u.Lists} {
 		fmt.Fprintf(all, "%d\n%s", len(text), text)
 	}
 	return [32]byte(all.Sum(nil))
@@ -56,7 +56,7 @@ func (k *Keyring) authority(u UserCA, epoch uint64) (*issue.Authority, error) {
 	return a, nil
 }
 
-// Folder is a CASource: a folder with ca-cert.pem, ca-key.pem, cert-chain.pem (which may be missing) and root-cert.pem.
+// Folder is a CASource: a folder with ca-cert.pem, ca-key.pem, root-cert.pem, and, which may be missing, cert-chain.pem and ca-crl.pem.
 type Folder string
 
 // Read implements CASource. Kubernetes replaces the files of a Secret volume together, but not between two reads of ours: what does not read
@@ -69,7 +69,7 @@ func (dir Folder) Read() (UserCA, error) {
 			name     string
 			into     *[]byte
 			optional bool
-		}{{"ca-cert.pem", &u.Cert, false}, {"ca-key.pem", &u.Key, false}, {"cert-chain.pem", &u.Chain, true}, {"root-cert.pem", &u.Root, false}} {
+		}{{"ca-cert.pem", &u.Cert, false}, {"ca-key.pem", &u.Key, false}, {"cert-chain.pem", &u.Chain, true}, {"root-cert.pem", &u.Root, false}, {"ca-crl.pem", &u.Lists, true}} {
 			raw, err := os.ReadFile(filepath.Join(string(dir), file.name))
 			if err != nil && !(file.optional && os.IsNotExist(err)) {
 				return u, fmt.Errorf("cacerts: %w", err)

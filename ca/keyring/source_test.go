@@ -1,9 +1,11 @@
 package keyring_test
 
 import (
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"math/big"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,5 +99,45 @@ func TestIstiodsRootGrowsOld(t *testing.T) {
 	r.settle()
 	if report := r.settle(); len(report.Epochs) != 2 || report.Epochs[1].Origin != "self-signed" {
 		t.Errorf("%+v", report.Epochs)
+	}
+}
+
+// The user's revocation lists come with the CA, to every replica and those without the source too. Of one issuer the newest stays: a replica whose
+// files are late gives nothing back, and neither does a file that is gone.
+func TestUsersLists(t *testing.T) {
+	w := newHarness(t)
+	root := newAuthority(t, "root", nil)
+	lists := func(number int64) []byte {
+		der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(number), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(100 * time.Hour)}, root.cert, root.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return issue.EncodeCRL(der)
+	}
+	source := &told{}
+	say := func(text []byte) {
+		ca := selfSigned(t, root, false)
+		ca.Lists = text
+		source.say(ca, nil)
+	}
+	say(lists(2))
+	r, other := w.replica(func(c *keyring.Config) { c.CACerts = source }), w.replica()
+	for i, c := range []struct {
+		text []byte
+		want int64
+	}{{lists(2), 2}, {lists(3), 3}, {lists(2), 3}, {nil, 3}} {
+		say(c.text)
+		r.settle()
+		r.settle()
+		other.settle()
+		other.settle()
+		for _, r := range []*replica{r, other} {
+			if got := r.State().Lists; len(got) != 1 || got[0].Number.Int64() != c.want {
+				t.Errorf("step %d: %v", i, got)
+			}
+		}
+	}
+	if version := r.settle(); len(version.Epochs) != 1 {
+		t.Errorf("a list makes an epoch: %+v", version.Epochs)
 	}
 }

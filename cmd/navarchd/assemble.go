@@ -211,8 +211,12 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 		return err
 	}
 	if i.kube != nil && a.config.writeRootCerts {
-		if i.roots, err = newRootCerts(a.config, i.kube, i.lead, ring, a.log); err != nil {
-			return err
+		for _, of := range []content{ofRoots, ofLists} {
+			one, err := newRootCerts(of, a.config, i.kube, i.lead, ring, a.log)
+			if err != nil {
+				return err
+			}
+			i.roots = append(i.roots, one)
 		}
 	}
 	a.pages.Objects = i.shown(t.written.List)
