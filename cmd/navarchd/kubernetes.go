@@ -75,7 +75,7 @@ func (i *ingester) toldOf() map[string]asof.Read {
 	if until.IsZero() {
 		return nil
 	}
-	return map[string]asof.Read{i.kube.Origin().Cluster(): {Until: until, Everywhere: everywhere}}
+	return map[string]asof.Read{i.kube.Origin().Cluster(): {Until: until, Everywhere: everywhere, Namespaces: true}}
 }
 
 // foundKeys is where the issuer and the keys of the config cluster's tokens come from, unless --token-issuer says it: its API server, and
