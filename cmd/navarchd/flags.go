@@ -124,6 +124,8 @@ type environment struct {
 	maxCertTTL    time.Duration // MAX_WORKLOAD_CERT_TTL
 	xdsAuth       bool          // XDS_AUTH: the secure address wants a credential
 	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
+	otherCA       bool          // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
+	certProvider  string        // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is one of our CA, or --tls-cert
 }
 
 // aliases are istiod's five address flags, and its folder flag, under the names that charts and scripts use.
@@ -206,7 +208,7 @@ func (c *config) fill() {
 	}
 	if len(c.roles) == 0 {
 		for _, r := range existing {
-			if r != roleCA || c.kek != "" {
+			if r != roleCA || c.kek != "" && !c.env.otherCA {
 				c.roles = append(c.roles, string(r))
 			}
 		}
@@ -221,7 +223,7 @@ const registryKubernetes = "Kubernetes"
 
 // hasKeyring: the process follows the keyring, be it to sign or only to say what is trusted and what is revoked.
 func (c *config) hasKeyring() bool {
-	return c.has(roleCA) || c.kek != "" && c.clientCA == "" && (c.has(roleXDS) || c.has(roleIngest))
+	return c.has(roleCA) || c.kek != "" && c.clientCA == "" && !c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest))
 }
 
 // speaksGRPC: the process serves one of the gRPC addresses.
@@ -265,6 +267,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
 	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))
 	parse("MAX_WORKLOAD_CERT_TTL", duration(&e.maxCertTTL))
+	e.readIssuers(parse)
 	parse("NAVARCH_EXPERIMENT_OFF", loopsOff(&e.loopsOff))
 	parse("XDS_AUTH", boolean(&e.xdsAuth))
 	parse("PILOT_ENABLE_XDS_IDENTITY_CHECK", boolean(&e.identityCheck))
