@@ -121,7 +121,9 @@ func TestUsersLists(t *testing.T) {
 		source.say(ca, nil)
 	}
 	say(lists(2))
-	r, other := w.replica(func(c *keyring.Config) { c.CACerts = source }), w.replica()
+	r := w.replica(func(c *keyring.Config) { c.CACerts = source })
+	r.settle() // else the other one might make the keyring
+	other := w.replica()
 	for i, c := range []struct {
 		text []byte
 		want int64
