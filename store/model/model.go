@@ -36,6 +36,8 @@ const (
 	KindServiceAccount
 	// KindWorkloadGroup is an Istio WorkloadGroup: it says which service account is a machine's, and no plan reads it.
 	KindWorkloadGroup
+	// KindNetworkGateways is the gateways of networks that one object names: a Kubernetes Service, or meshNetworks (namespace "").
+	KindNetworkGateways
 	NumKinds // how many there are; not a kind
 )
 
@@ -57,6 +59,7 @@ var kindNames = [NumKinds]string{
 	KindWorkload:            "Workload",
 	KindServiceAccount:      "ServiceAccount",
 	KindWorkloadGroup:       "WorkloadGroup",
+	KindNetworkGateways:     "NetworkGateways",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

@@ -145,9 +145,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig) {
 	r.port("data.mesh.proxyListenPort", uint32(config.ProxyListenPort))
 	r.port("data.mesh.proxyInboundListenPort", uint32(config.ProxyInboundListenPort))
 	checkRetries(r, "data.mesh.defaultHttpRetryPolicy", config.DefaultHttpRetryPolicy)
-	for i := range config.GetServiceSettings() {
-		r.warnf(problem.NotSupported, fmt.Sprintf("data.mesh.serviceSettings[%d]", i), "is not acted on by this version: hosts have the endpoints of all clusters")
-	}
+	checkServiceSettings(r, config)
 	for path, list := range map[string][]string{
 		"data.mesh.defaultServiceExportTo":         config.DefaultServiceExportTo,
 		"data.mesh.defaultVirtualServiceExportTo":  config.DefaultVirtualServiceExportTo,
@@ -155,6 +153,21 @@ func checkMesh(r *report, config *meshv1.MeshConfig) {
 	} {
 		if len(list) > 0 {
 			r.exportTo(path, list, nil, "default")
+		}
+	}
+}
+
+// checkServiceSettings checks which hosts are reached in their own clusters alone.
+func checkServiceSettings(r *report, config *meshv1.MeshConfig) {
+	for i, s := range config.GetServiceSettings() {
+		at := fmt.Sprintf("data.mesh.serviceSettings[%d].hosts", i)
+		if len(s.GetHosts()) == 0 {
+			r.warnf(problem.NoEffect, at, "none: the settings are of no service")
+		}
+		for j, host := range s.GetHosts() {
+			if wrong := wildcardHost(host); wrong != "" {
+				r.warnf(problem.NoEffect, fmt.Sprintf("%s[%d]", at, j), "%q %s: it is the host of no service", host, wrong)
+			}
 		}
 	}
 }
