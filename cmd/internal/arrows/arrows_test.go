@@ -47,7 +47,7 @@ var may = map[string][]string{
 
 	"push/build/patch/envoytypes": {},
 	"push/build/cluster":          {"push/build/patch", "push/build/endpoint", "push/build/identity", "push/traffic"}, // DNS clusters hold their endpoints
-	"push/build/endpoint":         {},
+	"push/build/endpoint":         {"push/traffic"},
 	"push/build/identity":         {},
 	"push/build/authz":            {"push/build/identity"},
 	"push/build/secret":           {},
