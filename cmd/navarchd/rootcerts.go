@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 
 	"navarch.io/navarch/ca/issue"
@@ -33,13 +34,13 @@ type rootCerts struct {
 	unknown atomic.Pointer[string] // why nothing is written; nil: it is
 }
 
-// newRootCerts asks nothing yet. Errors name flags.
-func newRootCerts(c *config, cluster *kube.Source, elector *lead.Elector, ring *keyring.Keyring, log *slog.Logger) (*rootCerts, error) {
+// newRootCerts asks nothing yet. The limit is that of all that is written to Kubernetes. Errors name flags.
+func newRootCerts(c *config, cluster *kube.Source, elector *lead.Elector, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (*rootCerts, error) {
 	api, err := status.NewConfigMaps(c.kubeconfig, status.RootCertName)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
-	writer := status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Until: elector.Until, Log: log})
+	writer := status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Until: elector.Until, Limit: limit, Log: log})
 	r := &rootCerts{writer: writer, namespaces: cluster.Namespaces, origin: cluster.Origin(), log: log}
 	if ring != nil {
 		r.ring = ring

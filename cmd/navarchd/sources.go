@@ -79,5 +79,8 @@ func (i *ingester) sourceProblems() (all []object.Problem) {
 	if i.roots != nil {
 		all = append(all, i.roots.problems()...)
 	}
+	if i.status != nil {
+		all = append(all, i.status.problems(i.kube.Origin())...)
+	}
 	return all
 }
