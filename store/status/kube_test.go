@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 )
@@ -120,9 +119,7 @@ func TestKubeObjectStatus(t *testing.T) {
 		t.Cleanup(func() { cancel(); <-ended })
 		return d, w
 	}
-	config := rest.CopyConfig(c.Config())
-	config.QPS = -1 // else the second controller writes five times a second
-	client, err := dynamic.NewForConfig(config)
+	client, err := dynamic.NewForConfig(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
