@@ -181,6 +181,37 @@ func TestSecondControllerLosesNothing(t *testing.T) {
 	})
 }
 
+// Something else is wanted while a write is on its way, again and again: writing that next is no putting back, and waits for nothing.
+func TestWantedMeanwhile(t *testing.T) {
+	c, q, now := play[unstructured.Unstructured](), newQueue[unstructured.Unstructured](1), begin
+	q.replace(map[Key]Found[unstructured.Unstructured]{cart: c.put(cart, "kubectl", route(t, ""))})
+	want := func(n int) {
+		r := report("True")
+		r.Delivered.Reason = fmt.Sprint("R", n)
+		q.wants(map[Key]Desired[unstructured.Unstructured]{cart: r.Desired()})
+	}
+	write := func(meanwhile func()) {
+		t.Helper()
+		_, object, wait := q.next(now)
+		if object == nil {
+			t.Fatalf("nothing is written for %v: %v", wait, q.problems(now, 1))
+		}
+		meanwhile()
+		found, err := c.swap(cart, "navarchd", object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if by := q.wrote(cart, found, now); by != "" {
+			t.Fatalf("%s counts as writing against this process", by)
+		}
+	}
+	for n := range 10 {
+		want(2 * n)
+		write(func() { want(2*n + 1) })
+		write(func() {})
+	}
+}
+
 // A leader is stopped (SIGSTOP) between encoding an object and sending it, and goes on at any time after its successor has begun, 1,000 times:
 // 30 s later what the successor says is there, and within that the status has changed three times at most: by the late write, by the
 // successor's, and where the late one came in after that was compared, back again.
