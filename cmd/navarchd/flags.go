@@ -124,6 +124,7 @@ type environment struct {
 	maxCertTTL    time.Duration // MAX_WORKLOAD_CERT_TTL
 	xdsAuth       bool          // XDS_AUTH: the secure address wants a credential
 	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
+	status        bool          // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
 	otherCA       bool          // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
 	certProvider  string        // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is one of our CA, or --tls-cert
 }
@@ -271,6 +272,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("NAVARCH_EXPERIMENT_OFF", loopsOff(&e.loopsOff))
 	parse("XDS_AUTH", boolean(&e.xdsAuth))
 	parse("PILOT_ENABLE_XDS_IDENTITY_CHECK", boolean(&e.identityCheck))
+	parse("PILOT_ENABLE_STATUS", boolean(&e.status))
 	return errors.Join(problems...)
 }
 

@@ -79,5 +79,8 @@ func (i *ingester) sourceProblems() (all []object.Problem) {
 	for _, r := range i.roots {
 		all = append(all, r.problems()...)
 	}
+	if i.status != nil {
+		all = append(all, i.status.problems(i.kube.Origin())...)
+	}
 	return all
 }

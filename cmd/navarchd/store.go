@@ -54,6 +54,7 @@ type ingester struct {
 	keeper  *removal.Keeper
 	losses  *removal.Losses
 	roots   []*rootCerts        // nil: there is no cluster, or they are not to be written
+	status  *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
 	found   *problems.Collector // what the replicas found, while this process leads
 	alone   string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
 	store   *kv.Store
@@ -142,7 +143,13 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	others.Go(func() { i.tenants.Lead(notifying, i.store, epoch, i.loop, i.log) })
 	others.Go(func() { i.keep(notifying, epoch) })
 	if i.kube != nil {
-		others.Go(func() { _ = i.kube.Run(notifying, i.loop.Emit) }) // its error is the context's
+		emit := i.loop.Emit
+		if i.status != nil {
+			i.status.begin()
+			emit = i.status.emit(emit)
+			others.Go(func() { i.status.lead(notifying, epoch) })
+		}
+		others.Go(func() { _ = i.kube.Run(notifying, emit) }) // its error is the context's
 		others.Go(func() { asof.Lead(notifying, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
 	}
 	for _, r := range i.roots {
