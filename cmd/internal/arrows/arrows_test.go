@@ -35,6 +35,7 @@ var may = map[string][]string{
 	"store/source/guard":  {"store/normal", "store/object"},
 	"store/source/files":  {"store/object", "store/source/guard"},
 	"store/source/kube":   {"store/apiserver", "store/normal", "store/object", "store/source/guard"},
+	"store/source/remote": {"store/apiserver", "store/object", "store/source/kube"},
 	"store/ingest":        {"store/crash", "store/normal", "store/object", "store/kv", "store/source/guard"},
 	"store/tenants":       {"store/ingest", "store/kv"},
 	"store/mirror":        {"store/durable", "store/kv"},
