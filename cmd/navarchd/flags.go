@@ -118,6 +118,7 @@ type environment struct {
 	ignore        []string      // PILOT_IGNORE_RESOURCES, comma-separated
 	include       []string      // PILOT_INCLUDE_RESOURCES, comma-separated
 	sharedMesh    string        // SHARED_MESH_CONFIG
+	fromFiles     []string      // PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS, comma-separated: what kubeconfigs of other clusters may have beside inline data
 	customHost    string        // ISTIOD_CUSTOM_HOST
 	audiences     []string      // TOKEN_AUDIENCES, comma-separated
 	certTTL       time.Duration // DEFAULT_WORKLOAD_CERT_TTL
@@ -264,6 +265,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_IGNORE_RESOURCES", list(&e.ignore))
 	parse("PILOT_INCLUDE_RESOURCES", list(&e.include))
 	parse("SHARED_MESH_CONFIG", text(&e.sharedMesh))
+	parse("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", list(&e.fromFiles))
 	parse("ISTIOD_CUSTOM_HOST", text(&e.customHost))
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
 	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))
