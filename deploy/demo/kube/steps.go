@@ -39,7 +39,7 @@ func (d *demo) steps() (all []show.Step) {
 		{"a cluster of processes", "three nodes are ready", d.needed(d.start)},
 		{"the control plane", "two ingesters and three replicas are ready", d.needed(d.controlPlane)},
 		{"the shop", "every workload is ready behind its sidecar", d.needed(d.shop)},
-		{"mutual TLS", "each workload's proxy names who calls; plain text is refused", d.identities},
+		{"mutual TLS", "each workload's proxy names who calls; plain text is refused", d.needed(d.identities)},
 		{"an edit by kubectl apply", "all traffic follows, 0 failed", func(ctx context.Context) (string, error) {
 			return d.under(ctx, 0, func(ctx context.Context) (string, error) { return d.edit(ctx, "v1", "v2") })
 		}},
