@@ -124,7 +124,7 @@ demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it
 demo-intercept: build envoy intercept-tools ## the same with network namespaces and real redirection (root)
 	go run ./deploy/demo/run -intercept
 
-demo-kube: build kube-tools envoy intercept-tools ## the control plane and a shop with sidecars in a Kubernetes cluster of processes, step by step (root; ten minutes); HOLD=1 keeps it up
+demo-kube: build kube-tools envoy intercept-tools ## the control plane and a shop with sidecars in a Kubernetes cluster of processes, step by step (root; five minutes); HOLD=1 keeps it up
 	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./deploy/demo/traffic
 	CGO_ENABLED=0 go build -o bin/etcd go.etcd.io/etcd/server/v3
 	@go build -o bin/demo-kube ./deploy/demo/kube && exec bin/demo-kube
