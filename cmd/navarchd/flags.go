@@ -20,6 +20,7 @@ import (
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/machines"
 )
 
 // role is one of the hats that a process may wear.
@@ -124,6 +125,8 @@ type environment struct {
 	maxCertTTL    time.Duration // MAX_WORKLOAD_CERT_TTL
 	xdsAuth       bool          // XDS_AUTH: the secure address wants a credential
 	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
+	autoRegister  bool          // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
+	machineGrace  time.Duration // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
 }
 
 // aliases are istiod's five address flags, and its folder flag, under the names that charts and scripts use.
@@ -234,7 +237,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	*e = environment{
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
-		xdsAuth: true, identityCheck: true,
+		xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
 	}
 	var problems []error
 	parse := func(name string, set func(string) error) {
@@ -268,6 +271,8 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("NAVARCH_EXPERIMENT_OFF", loopsOff(&e.loopsOff))
 	parse("XDS_AUTH", boolean(&e.xdsAuth))
 	parse("PILOT_ENABLE_XDS_IDENTITY_CHECK", boolean(&e.identityCheck))
+	parse("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", boolean(&e.autoRegister))
+	parse("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", duration(&e.machineGrace))
 	return errors.Join(problems...)
 }
 

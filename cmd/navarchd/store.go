@@ -54,6 +54,7 @@ type ingester struct {
 	keeper  *removal.Keeper
 	losses  *removal.Losses
 	roots   *rootCerts          // nil: there is no cluster, or they are not to be written
+	vms     *registered         // nil: machines do not register themselves
 	found   *problems.Collector // what the replicas found, while this process leads
 	alone   string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
 	store   *kv.Store
@@ -76,7 +77,7 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		alone = c.processName()
 	}
 	losses := &removal.Losses{Store: store, Memory: memory, Log: log}
-	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(source, cluster), Memory: memory}
+	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(c, source, cluster), Memory: memory}
 	var referred func([]object.Reference)
 	if cluster != nil {
 		options.SecretUses, referred = secretUses, cluster.Refer
@@ -97,6 +98,9 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	}
 	if cluster != nil {
 		cluster.Settle = i.loop.Settle
+	}
+	if i.vms, err = newRegistered(c, i, log); err != nil {
+		return nil, err
 	}
 	i.keeper = i.newKeeper(c.processName(), c.heldFor)
 	return i, nil
@@ -147,6 +151,9 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	}
 	if i.roots != nil {
 		others.Go(func() { i.roots.lead(notifying, epoch) })
+	}
+	if i.vms != nil {
+		others.Go(func() { i.vms.lead(notifying, epoch) })
 	}
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
 	others.Go(func() {
