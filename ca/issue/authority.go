@@ -30,6 +30,8 @@ type Authority struct {
 	// Roots are the trust anchors that this authority needs in the mesh's bundle: Certificate itself where it is
 	// self-signed, else what the user gave.
 	Roots []*x509.Certificate
+	// Lists are the user's own revocation lists (ca-crl.pem), at most one of each issuer, each with a number.
+	Lists []*x509.RevocationList
 }
 
 // path is Certificate and Chain.

@@ -22,6 +22,7 @@ type Files struct {
 	Key   []byte // ca-key.pem: its key, PKCS #8, SEC 1 or PKCS #1, not encrypted
 	Chain []byte // cert-chain.pem: the issuer and what lies above it; the root may be left out; may be empty
 	Root  []byte // root-cert.pem: the trust anchors
+	Lists []byte // ca-crl.pem: revocation lists of issuers in the mesh; may be empty
 }
 
 // FromPEM reads a user's CA. It refuses what could not sign a leaf that peers accept: another key than the certificate's,
@@ -56,7 +57,13 @@ func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Au
 	if len(roots) == 0 {
 		return nil, errors.New("root-cert.pem: no certificate in it")
 	}
-	return a, a.Verify(td, now)
+	if err := a.Verify(td, now); err != nil {
+		return nil, err
+	}
+	if err := a.readLists(f.Lists, now); err != nil {
+		return nil, fmt.Errorf("ca-crl.pem: %w", err)
+	}
+	return a, nil
 }
 
 // Verify says why a leaf that a signs now for a workload of td would not be accepted by a peer that trusts a.Roots.

@@ -110,7 +110,7 @@ func TestCACerts(t *testing.T) {
 	}
 	laggard.settle()
 	wantIssuer(t, laggard, three, "the old root's intermediate signs")
-	w.replica(func(c *keyring.Config) { c.CACerts = late }).settle()
+	w.replica(func(c *keyring.Config) { c.CACerts = keyring.Folder(late) }).settle()
 	wantStatuses(t, r.settle(), keyring.Retiring, keyring.Retiring, keyring.Active)
 
 	third := newAuthority(t, "third root", nil)
@@ -134,7 +134,7 @@ func plugIn(t *testing.T, w *harness, late string, one, root *authority) (r, lag
 	put(t, w.cacerts, one, root)
 	put(t, late, one, root)
 	r.settle()
-	laggard = w.replica(func(c *keyring.Config) { c.CACerts = late })
+	laggard = w.replica(func(c *keyring.Config) { c.CACerts = keyring.Folder(late) })
 	laggard.settle()
 	leaf := r.mustLeaf("web")
 	if len(leaf.Chain) != 2 || !leaf.Chain[1].Equal(one.cert) || trusts([]*x509.Certificate{root.cert}, leaf, w.now()) != nil {

@@ -20,6 +20,6 @@
 // transactions compare it too, so nothing is issued under a record that is no longer in force: not by a signer that was replaced, nor for
 // an identity that was revoked. A replica that remembers a newer record than the one in etcd takes no older one.
 //
-// Owns: etcd's keys/ and certificates/, keyring.json in the data directory.  Reads: ca/seal, ca/issue, store/kv.  Never: writes a key that is
+// Owns: etcd's keys/ and certificates/, keyring.json in the data directory.  Reads: ca/seal, ca/issue, store/kv, the user's CA where a CASource has it.  Never: writes a key that is
 // not sealed; lets a key be printed; goes back to an older record than it has seen.
 package keyring

@@ -75,9 +75,12 @@ func (w *harness) replica(change ...func(*keyring.Config)) *replica {
 	if client == nil {
 		client = w.Connect()
 	}
-	cfg := keyring.Config{Store: client, Mesh: "mesh", TrustDomain: td, CACerts: w.cacerts, Now: w.now, Retry: 100 * time.Millisecond,
+	cfg := keyring.Config{Store: client, Mesh: "mesh", TrustDomain: td, Now: w.now, Retry: 100 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(&w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Alarm:  func(err error) { r.alarms <- err }}
+	if w.cacerts != "" {
+		cfg.CACerts = keyring.Folder(w.cacerts)
+	}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -47,9 +47,9 @@ type Config struct {
 	TrustDomain spiffeid.TrustDomain
 	// Dir is the data directory, where the newest record is remembered; empty: in memory only.
 	Dir string
-	// CACerts is a folder with the user's own CA: ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem. It is read again
-	// each time it changes. Its key is sealed into etcd like others. Empty: roots are made here.
-	CACerts string
+	// CACerts is where the user's own CA is. It is read again each time it changes. Its key is sealed into etcd like others. nil: there is
+	// none, and roots are made here.
+	CACerts CASource
 	RootTTL time.Duration // of roots made here; 0: 10 years
 	// MaxRevoked bounds the revoked certificates, and with them the revocation lists: 36 bytes for each entry on the wire to
 	// each proxy, and, measured, 54 bytes in Envoy's memory for each entry and each TLS context (cluster or listener), so

@@ -135,8 +135,9 @@ func (k *Keyring) Rotate(ctx context.Context, force bool) error {
 				return r, nil, nil
 			case p != nil:
 				return nil, nil, fmt.Errorf("%w: to epoch %d, since %s", ErrRotating, p.Number, p.Since.UTC().Format(time.RFC3339))
-			case k.cfg.CACerts != "":
-				return nil, nil, errors.New("this mesh has a CA of its own: put a new one into cacerts to rotate")
+			}
+			if u, err := k.userCA(); err != nil || !u.None && !u.FirstOnly {
+				return nil, nil, errors.Join(errOwnCA, err)
 			}
 			return k.successor(ctx, r, force)
 		})

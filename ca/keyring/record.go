@@ -38,7 +38,8 @@ const (
 	purposeState   = "keyring-state"
 	originSelf     = "self-signed"
 	originCACerts  = "cacerts"
-	clockTolerance = issue.Backdate // a peer whose clock is behind takes a certificate for so long after its end
+	originIstiod   = "istio-ca-secret" // the root that istiod made for itself
+	clockTolerance = issue.Backdate    // a peer whose clock is behind takes a certificate for so long after its end
 )
 
 // record is the keyring as etcd keeps it, in one value: what changes, changes by comparison with the whole. Nothing in it
@@ -62,7 +63,8 @@ type epoch struct {
 	Roots     [][]byte  `json:"roots"`
 	Published uint64    `json:"published"` // generation of the first bundle that has its roots
 	Forced    bool      `json:"forced,omitempty"`
-	CRL       uint64    `json:"crl,omitempty"` // number of its newest list; 0: it cannot sign lists
+	CRL       uint64    `json:"crl,omitempty"`   // number of its newest list; 0: it cannot sign lists
+	Lists     [][]byte  `json:"lists,omitempty"` // the user's own revocation lists that came with it, DER
 	Created   time.Time `json:"created"`
 	Since     time.Time `json:"since"` // when it came to its status
 }
@@ -131,6 +133,9 @@ func (r *record) add(a *issue.Authority, origin string, now time.Time) *epoch {
 	for _, c := range a.Roots {
 		e.Roots = append(e.Roots, c.Raw)
 	}
+	for _, list := range a.Lists {
+		e.Lists = append(e.Lists, list.Raw)
+	}
 	r.Epochs = append(r.Epochs, e)
 	grew := r.rebundle(before)
 	added := &r.Epochs[len(r.Epochs)-1]
@@ -160,7 +165,7 @@ func (r *record) activate(e *epoch, now time.Time) {
 // retire takes an epoch's roots out of the bundle, and forgets the oldest of many retired epochs.
 func (r *record) retire(e *epoch, now time.Time) {
 	before, number := r.bundle(), e.Number
-	e.Status, e.Since, e.CRL = Retired, now, 0
+	e.Status, e.Since, e.CRL, e.Lists = Retired, now, 0, nil
 	r.rebundle(before)
 	for serial, v := range r.Serials {
 		if v.Epoch == number {

@@ -34,6 +34,8 @@ type State struct {
 	// CRLs has one list for each issuer whose leaves may be in use. It is nil where one of them cannot sign lists: a list
 	// that is missing would fail everyone.
 	CRLs []CRL
+	// Lists are the user's own revocation lists (ca-crl.pem), of each issuer the newest.
+	Lists []*x509.RevocationList
 	// Alarm says why what etcd holds was refused; the rest of the State is what was good before. nil: no alarm.
 	Alarm error
 
@@ -45,7 +47,7 @@ type State struct {
 type Epoch struct {
 	Number    uint64    `json:"number"`
 	Status    Status    `json:"status"`
-	Origin    string    `json:"origin"` // self-signed, cacerts
+	Origin    string    `json:"origin"` // self-signed, cacerts, istio-ca-secret
 	Subject   string    `json:"subject"`
 	KeyID     string    `json:"keyId"`
 	Signer    string    `json:"signer"` // subject key identifier, hex: what its leaves have as authority key identifier
@@ -171,7 +173,24 @@ func (r *record) public() (*State, error) {
 		for _, root := range a.Roots {
 			info.Roots = append(info.Roots, root.Subject.String())
 		}
+		lists, err := e.lists()
+		if err != nil {
+			return nil, err
+		}
+		s.Lists = issue.NewestLists(s.Lists, lists...)
 		s.Epochs = append(s.Epochs, info)
 	}
 	return s, nil
+}
+
+// lists are the user's own revocation lists of an epoch.
+func (e *epoch) lists() (out []*x509.RevocationList, err error) {
+	for _, der := range e.Lists {
+		list, err := x509.ParseRevocationList(der)
+		if err != nil {
+			return nil, fmt.Errorf("revocation lists of the user's, of epoch %d: %w", e.Number, err)
+		}
+		out = append(out, list)
+	}
+	return out, nil
 }

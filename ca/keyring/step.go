@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"bytes"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,7 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// renewAt is the part of a self-signed root's life after which a new one is prepared by itself.
+// renewAt is the part of a self-signed root's life, be it istiod's, after which a new one is prepared by itself.
 const renewAt = 0.8
 
 // step is every rule of a rotation: what the record becomes at a time, given what is known of the leaves in use (looked
@@ -76,7 +77,7 @@ func outlived(r *record, now time.Time) bool {
 // ageing says whether the active root should have a successor prepared.
 func ageing(r *record, now time.Time) bool {
 	a := r.in(Active)
-	if a == nil || a.Origin != originSelf || r.in(Prepared) != nil {
+	if a == nil || a.Origin == originCACerts || r.in(Prepared) != nil {
 		return false
 	}
 	certs, err := certificates([][]byte{a.Cert})
@@ -88,8 +89,8 @@ func ageing(r *record, now time.Time) bool {
 }
 
 // adopt is what a user's CA makes of the record. fresh: a new epoch was added, whose key must be sealed. A CA that an
-// epoch has already changes nothing but may bring roots, which are only ever added: replicas see new files at different
-// times, and must not take turns.
+// epoch has already changes nothing but may bring roots, which are only ever added, and revocation lists, of which those with the
+// highest number stay: replicas see new files at different times, and must not take turns.
 func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bool, err error) {
 	next = r.clone()
 	for i := range next.Epochs {
@@ -106,7 +107,11 @@ func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bo
 				e.Roots = append(e.Roots, root.Raw)
 			}
 		}
-		if !next.rebundle(before) {
+		listed, err := e.takeLists(a.Lists)
+		if err != nil {
+			return nil, false, err
+		}
+		if !next.rebundle(before) && !listed {
 			return nil, false, nil
 		}
 		return next, false, nil
@@ -120,4 +125,19 @@ func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bo
 	}
 	next.add(a, originCACerts, now)
 	return next, true, nil
+}
+
+// takeLists adds the user's own revocation lists, and says whether any is newer than those that the epoch has.
+func (e *epoch) takeLists(lists []*x509.RevocationList) (newer bool, err error) {
+	have, err := e.lists()
+	if err != nil {
+		return false, err
+	}
+	var out [][]byte
+	for _, list := range issue.NewestLists(have, lists...) {
+		out = append(out, list.Raw)
+	}
+	newer = !slices.EqualFunc(e.Lists, out, bytes.Equal)
+	e.Lists = out
+	return newer, nil
 }

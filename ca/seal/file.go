@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/tink-crypto/tink-go/v2/aead/subtle"
 
@@ -34,7 +35,7 @@ type File struct {
 type First func(context.Context) error
 
 // NewFile reads the key file. Where there is none, it is generated, readable to its owner only; of processes that do so
-// at the same time one wins, and all use its key. A file that others than its owner may use is refused. The keys of older
+// at the same time one wins, and all use its key. A file that others than this process may use is refused. The keys of older
 // files, which must be there, still open what was sealed under them.
 //
 // To rotate the key without a moment in which some replica cannot open what another sealed: give the new file to every
@@ -89,13 +90,22 @@ func readKeyFile(path string) (Secret, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s has mode %04o: others than its owner can use it, want 0600", path, info.Mode().Perm())
+	if mode := info.Mode().Perm(); mode&^mayHave(info) != 0 {
+		return nil, fmt.Errorf("%s has mode %04o: others than this process can use it, want 0600, or 0440 of a Secret volume with fsGroup", path, mode)
 	}
 	if info.Size() != keyBytes {
 		return nil, fmt.Errorf("%s has %d bytes, want %d", path, info.Size(), keyBytes)
 	}
 	return os.ReadFile(path)
+}
+
+// mayHave are the permissions that a key file may have: its owner's. One of somebody else's is read through its group, which may read it then,
+// and do no more: files of a Secret volume are root's and of the Pod's fsGroup (kubernetes.io: volumes, Secret; security context, fsGroup).
+func mayHave(info fs.FileInfo) fs.FileMode {
+	if stat, is := info.Sys().(*syscall.Stat_t); is && int(stat.Uid) != os.Geteuid() {
+		return 0o640
+	}
+	return 0o700
 }
 
 // makeKeyFile writes a new key, where nobody was first. It is on disk when it returns, name and all: what is sealed under it outlives a

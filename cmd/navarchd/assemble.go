@@ -23,6 +23,7 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/tenants"
 )
@@ -195,6 +196,14 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 	}
 	a.pages.Proxies, a.streams = r.shown, r.server
 	a.add(r.part())
+	a.add(part{tasks: []loop.Task{{Name: "roots of other CAs", Run: func(ctx context.Context) error {
+		changes, stop := records.Subscribe()
+		defer stop()
+		return a.trust.Follow(ctx, func() []string { return otherRoots(records.Current()) }, func(ctx context.Context) error {
+			_, err := changes.Get(ctx)
+			return err
+		}, everybody{a})
+	}}}})
 	a.add(part{tasks: []loop.Task{{Name: "denied identities", Run: func(ctx context.Context) error {
 		changes, stop := records.Subscribe()
 		defer stop()
@@ -210,20 +219,34 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 	if err != nil {
 		return err
 	}
-	if i.kube != nil && a.config.writeRootCerts {
-		if i.roots, err = newRootCerts(a.config, i.kube, i.lead, ring, a.log); err != nil {
-			return err
+	if i.kube != nil && a.config.writeRootCerts && !a.config.env.otherCA { // whoever signs has the roots
+		for _, of := range []content{ofRoots, ofLists} {
+			one, err := newRootCerts(of, a.config, i.kube, i.lead, ring, a.log)
+			if err != nil {
+				return err
+			}
+			i.roots = append(i.roots, one)
 		}
 	}
 	a.pages.Objects = i.shown(t.written.List)
 	a.add(i.part())
 	i.loop.Emit(denials.Unknown())
 	if ring == nil {
-		a.log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
+		if !a.config.env.otherCA {
+			a.log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
+		}
 		return nil
 	}
 	denied := func(now time.Time) ([]keyring.Denial, bool) { return ring.State().Denied(now) }
 	source := denials.Source{Denied: denied, Changed: ring.Changed, Emit: i.loop.Emit, Log: a.log}
 	a.add(part{tasks: []loop.Task{{Name: "denials", Run: source.Run}}})
 	return nil
+}
+
+// otherRoots are the roots of other CAs that a snapshot names; nil: nothing is known.
+func otherRoots(s *mirror.Snapshot) []string {
+	if s == nil {
+		return nil
+	}
+	return normal.CACertificates(s.Mesh().Spec)
 }

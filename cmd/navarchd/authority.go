@@ -13,6 +13,7 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/istioca"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	caserve "navarch.io/navarch/ca/serve"
@@ -39,6 +40,7 @@ type authority struct {
 	serving *serving.TLS
 	clock   *clock.Clock
 	denied  *identities.Denied // by the configuration
+	secrets *istioca.Secrets   // with the mesh's CA; nil: none are looked at
 	rooted  func() bool        // root-cert.pem was written
 }
 
@@ -64,13 +66,13 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	a := &authority{config: c, log: log, store: store, denied: denied, rooted: rooted,
+	a := &authority{config: c, log: log, store: store, denied: denied, secrets: cluster.ca, rooted: rooted,
 		clock: clock.New(clock.Config{Store: store, Name: c.processName(), Period: c.env.maxCertTTL, Wall: now, Log: log})}
 	if a.serving, err = serving.New(c.servingNames(), c.tlsCert, c.tlsKey); err != nil {
 		return nil, err
 	}
 	a.ring, err = keyring.New(keyring.Config{
-		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.stateDir, CACerts: c.caCerts, Logger: log, Peers: c.askPeers(), Now: now, Clock: a.compares(),
+		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.stateDir, CACerts: c.ownCA(cluster), Logger: log, Peers: c.askPeers(), Now: now, Clock: a.compares(),
 		Leads: func() bool { return c.has(roleCA) }, Roots: c.believed(), Allowance: c.renewals(),
 		Alarm: func(err error) { obs.StoreAlarm.WithLabelValues("keyring").Set(flag(err != nil)) },
 	})
@@ -165,6 +167,9 @@ func (a *authority) part(api *apiserver.Client) part {
 		ready:  []func() error{a.ready},
 		notes:  []func() []string{a.sealed},
 		gauges: []func(time.Time){a.gauges},
+	}
+	if a.secrets != nil {
+		added.tasks = append(added.tasks, loop.Task{Name: "Secrets of the CA", Run: a.secrets.Run})
 	}
 	if a.config.has(roleCA) {
 		added.tasks = append(added.tasks, loop.Task{Name: "clock", Run: a.clock.Run})

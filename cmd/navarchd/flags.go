@@ -127,6 +127,8 @@ type environment struct {
 	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
 	autoRegister  bool          // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
 	machineGrace  time.Duration // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
+	otherCA       bool          // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
+	certProvider  string        // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is one of our CA, or --tls-cert
 }
 
 // aliases are istiod's five address flags, and its folder flag, under the names that charts and scripts use.
@@ -186,7 +188,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.DurationVar(&c.renewAlone, "renewals-without-token", 48*time.Hour, "Time since its last token for which a workload renews by its certificate alone; 0: without end.")
 	f.DurationVar(&c.renewMachines, "machine-renewals", 0, "The same for machines: service accounts that a WorkloadEntry, a WorkloadGroup, or an endpoint of a ServiceEntry, in their namespace names, for as long as it does; 0: without end.")
 	f.StringVar(&c.kek, "kek", "", "Key encryption key of role ca, and of Secrets (roles ingest and xds): file:PATH, passphrase-file:PATH, or kms:SOCKET of a Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
-	f.StringVar(&c.caCerts, "cacerts", "", "Folder of your own CA (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem); without it roots are made here.")
+	f.StringVar(&c.caCerts, "cacerts", "", "Folder of your own CA (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem) (default, with --kubeconfig or --registries: the Secret cacerts of the system namespace, else istio-ca-secret); where there is none roots are made here.")
 	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a headless Service is enough. A keyring that is older than one of them remembers is refused.")
 	f.StringVar(&c.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Service-account token of the control plane itself: a replica that cannot unseal shows it to a peer that can, which signs its serving certificate.")
 	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates: the only ones that a replica believes which has not been able to unseal since its start (default: those that it remembers in --state-dir, else those in etcd).")
@@ -209,7 +211,7 @@ func (c *config) fill() {
 	}
 	if len(c.roles) == 0 {
 		for _, r := range existing {
-			if r != roleCA || c.kek != "" {
+			if r != roleCA || c.kek != "" && !c.env.otherCA {
 				c.roles = append(c.roles, string(r))
 			}
 		}
@@ -224,7 +226,7 @@ const registryKubernetes = "Kubernetes"
 
 // hasKeyring: the process follows the keyring, be it to sign or only to say what is trusted and what is revoked.
 func (c *config) hasKeyring() bool {
-	return c.has(roleCA) || c.kek != "" && c.clientCA == "" && (c.has(roleXDS) || c.has(roleIngest))
+	return c.has(roleCA) || c.kek != "" && c.clientCA == "" && !c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest))
 }
 
 // speaksGRPC: the process serves one of the gRPC addresses.
@@ -268,6 +270,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
 	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))
 	parse("MAX_WORKLOAD_CERT_TTL", duration(&e.maxCertTTL))
+	e.readIssuers(parse)
 	parse("NAVARCH_EXPERIMENT_OFF", loopsOff(&e.loopsOff))
 	parse("XDS_AUTH", boolean(&e.xdsAuth))
 	parse("PILOT_ENABLE_XDS_IDENTITY_CHECK", boolean(&e.identityCheck))

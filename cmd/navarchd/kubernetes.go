@@ -7,6 +7,8 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/attest/kube"
+	"navarch.io/navarch/ca/istioca"
+	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/view"
@@ -27,17 +29,22 @@ func newAPIServer(c *config) (*apiserver.Client, error) {
 	return api, nil
 }
 
-// clusterFacts is what this process knows of the tokens of the config cluster.
+// clusterFacts is what this process knows of the identities of the config cluster.
 type clusterFacts struct {
 	keys attest.KeysConfig // where their issuer comes from
 	// reviewer is asked about tokens that cannot be verified here (--token-review); nil: nobody is.
 	reviewer attest.Reviewer
 	gone     func(attest.Caller) error // whose Pod or account is not there any more; nil: that is not known
+	// ca is where istiod has the mesh's CA; nil: nobody looks there, since this process does not sign, or is given a folder (--cacerts).
+	ca *istioca.Secrets
 }
 
 // clusterFacts come from the API server, and from the records, nil where this process does not follow them.
 func (a *assembly) clusterFacts(records *mirror.Mirror) clusterFacts {
 	facts := clusterFacts{keys: a.config.foundKeys(a.api)}
+	if a.api != nil && a.config.has(roleCA) && a.config.caCerts == "" {
+		facts.ca = istioca.New(a.api, a.config.env.podNamespace, a.log)
+	}
 	if a.config.tokenReview {
 		facts.reviewer = kube.NewReviews(a.api, a.config.cluster)
 	}
@@ -51,13 +58,24 @@ func (a *assembly) clusterFacts(records *mirror.Mirror) clusterFacts {
 	return facts
 }
 
+// ownCA is where the user's own CA is; nil: there is none.
+func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
+	switch {
+	case c.caCerts != "":
+		return keyring.Folder(c.caCerts)
+	case cluster.ca != nil:
+		return cluster.ca
+	}
+	return nil
+}
+
 // toldOf is up to when the cluster has been read, by this process, which leads.
 func (i *ingester) toldOf() map[string]asof.Read {
 	until, everywhere := i.kube.Told()
 	if until.IsZero() {
 		return nil
 	}
-	return map[string]asof.Read{i.kube.Origin().Cluster(): {Until: until, Everywhere: everywhere}}
+	return map[string]asof.Read{i.kube.Origin().Cluster(): {Until: until, Everywhere: everywhere, Namespaces: true}}
 }
 
 // foundKeys is where the issuer and the keys of the config cluster's tokens come from, unless --token-issuer says it: its API server, and

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,8 +25,42 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// rootCerts keeps the ConfigMap istio-ca-root-cert of each namespace while this process leads.
+// content is what a ConfigMap of each namespace has of the keyring.
+type content struct {
+	name string
+	text func(*keyring.State) string // empty: there is nothing to write
+	want func(namespaces []string, text string) map[status.Key]status.Desired[corev1.ConfigMap]
+	must bool // every mesh has it: that it is not known is a problem
+}
+
+// The two ConfigMaps: the roots, and the user's own revocation lists, where there are some.
+var (
+	ofRoots = content{status.RootCertName, func(s *keyring.State) string { return string(issue.EncodeCertificates(s.Bundle...)) }, status.RootCerts, true}
+	ofLists = content{status.ListsName, listsOf, status.Lists, false}
+)
+
+// listsOf are the user's revocation lists and, since whoever uses them needs one of every issuer, ours of the other issuers.
+func listsOf(s *keyring.State) string {
+	if len(s.Lists) == 0 {
+		return ""
+	}
+	all := s.Lists
+	for _, own := range s.CRLs {
+		list, err := x509.ParseRevocationList(own.DER)
+		if err == nil && !slices.ContainsFunc(all, func(o *x509.RevocationList) bool { return issue.SameIssuer(o, list) }) {
+			all = append(all[:len(all):len(all)], list)
+		}
+	}
+	var text []byte
+	for _, list := range all {
+		text = append(text, issue.EncodeCRL(list.Raw)...)
+	}
+	return string(text)
+}
+
+// rootCerts keeps a ConfigMap of each namespace while this process leads.
 type rootCerts struct {
+	content
 	writer     *status.Writer[corev1.ConfigMap]
 	namespaces func() (names []string, known bool, changed <-chan struct{})
 	ring       trust.Keyring // nil: this process does not follow it
@@ -34,13 +71,13 @@ type rootCerts struct {
 }
 
 // newRootCerts asks nothing yet. Errors name flags.
-func newRootCerts(c *config, cluster *kube.Source, elector *lead.Elector, ring *keyring.Keyring, log *slog.Logger) (*rootCerts, error) {
-	api, err := status.NewConfigMaps(c.kubeconfig, status.RootCertName)
+func newRootCerts(of content, c *config, cluster *kube.Source, elector *lead.Elector, ring *keyring.Keyring, log *slog.Logger) (*rootCerts, error) {
+	api, err := status.NewConfigMaps(c.kubeconfig, of.name)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
 	writer := status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Until: elector.Until, Log: log})
-	r := &rootCerts{writer: writer, namespaces: cluster.Namespaces, origin: cluster.Origin(), log: log}
+	r := &rootCerts{content: of, writer: writer, namespaces: cluster.Namespaces, origin: cluster.Origin(), log: log}
 	if ring != nil {
 		r.ring = ring
 	}
@@ -55,33 +92,41 @@ func (r *rootCerts) lead(ctx context.Context, epoch kv.Epoch) {
 		r.unknown.Store(nil)
 		return
 	}
-	wanted := make(chan struct{})
+	wanted, needed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(wanted)
-		r.want(ctx)
+		r.follow(ctx, needed)
 	}()
-	_ = r.writer.Run(ctx, epoch.Revision) // its error is the context's
+	select { // ConfigMaps of which there is none to write are not followed
+	case <-needed:
+		_ = r.writer.Run(ctx, epoch.Revision) // its error is the context's
+	case <-wanted:
+	}
 	<-wanted
 }
 
-// want says what is wanted, as the keyring and the namespaces change. While the keyring is sealed that is not known.
-func (r *rootCerts) want(ctx context.Context) {
+// follow says what is wanted, as the keyring and the namespaces change. While the keyring is sealed that is not known. needed is closed once
+// there is something to write.
+func (r *rootCerts) follow(ctx context.Context, needed chan<- struct{}) {
+	need := sync.OnceFunc(func() { close(needed) })
 	defer r.unknown.Store(nil)
 	defer r.writer.Want(nil)
 	for {
 		rotated := r.ring.Changed()
 		state := r.ring.State()
 		names, known, moved := r.namespaces()
+		text := r.text(state)
 		switch {
 		case state.Sealed != nil && !errors.Is(state.Sealed, keyring.ErrNotLoaded):
 			r.cannot("this process cannot unseal the keyring: " + state.Sealed.Error())
 			r.writer.Want(nil)
-		case state.Sealed != nil || len(state.Bundle) == 0 || !known:
+		case state.Sealed != nil || text == "" || !known:
 			r.unknown.Store(nil)
 			r.writer.Want(nil)
 		default:
 			r.unknown.Store(nil)
-			r.writer.Want(status.RootCerts(names, string(issue.EncodeCertificates(state.Bundle...))))
+			r.writer.Want(r.want(names, text))
+			need()
 		}
 		select {
 		case <-rotated:
@@ -92,10 +137,13 @@ func (r *rootCerts) want(ctx context.Context) {
 	}
 }
 
-// cannot notes why the roots of the mesh are not known.
+// cannot notes why what every mesh has is not known.
 func (r *rootCerts) cannot(why string) {
+	if !r.must {
+		return
+	}
 	if was := r.unknown.Swap(&why); was == nil || *was != why {
-		r.log.Warn("ConfigMaps "+status.RootCertName+" are not written while this process leads", obs.KeyReason, why)
+		r.log.Warn("ConfigMaps "+r.name+" are not written while this process leads", obs.KeyReason, why)
 	}
 }
 
@@ -104,7 +152,7 @@ func (r *rootCerts) problems() (all []object.Problem) {
 	say := func(k status.Key, message string) {
 		id := object.ID{Origin: r.origin, Kind: "ConfigMap", Namespace: k.Namespace, Name: k.Name}
 		if k.Name == "" {
-			id.Name = status.RootCertName
+			id.Name = r.name
 		}
 		all = append(all, object.Problem{ID: id, Location: "Kubernetes", Code: problem.Pending, Severity: problem.Error, Message: message})
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"math/big"
 	"strings"
 	"sync"
 	"testing"
@@ -22,11 +23,15 @@ import (
 
 // configMaps is an API server that has none at first.
 type configMaps struct {
-	mu    sync.Mutex
-	roots map[string]string // by namespace
+	mu      sync.Mutex
+	roots   map[string]string // by namespace
+	follows bool
 }
 
 func (c *configMaps) Follow(ctx context.Context, s status.Seen[corev1.ConfigMap], _ func(error)) error {
+	c.mu.Lock()
+	c.follows = true
+	c.mu.Unlock()
 	s.Replace(map[status.Key]status.Found[corev1.ConfigMap]{})
 	<-ctx.Done()
 	return ctx.Err()
@@ -39,7 +44,7 @@ func (c *configMaps) Get(context.Context, status.Key) (status.Found[corev1.Confi
 func (c *configMaps) Write(_ context.Context, k status.Key, o *corev1.ConfigMap) (status.Found[corev1.ConfigMap], error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.roots[k.Namespace] = o.Data["root-cert.pem"]
+	c.roots[k.Namespace] = o.Data["root-cert.pem"] + o.Data["ca-crl.pem"]
 	return status.Found[corev1.ConfigMap]{Object: o, Version: 1}, nil
 }
 
@@ -86,6 +91,7 @@ func TestRootCertsFollowKeyring(t *testing.T) {
 		ring := &ringOf{state: &keyring.State{Sealed: keyring.ErrNotLoaded}, changed: make(chan struct{})}
 		never := make(chan struct{})
 		r := &rootCerts{
+			content: ofRoots,
 			writer: status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Log: slog.New(slog.DiscardHandler),
 				Until: func(context.Context) (time.Time, error) { return time.Now().Add(time.Minute), nil }}),
 			namespaces: func() ([]string, bool, <-chan struct{}) { return []string{"shop"}, true, never },
@@ -131,5 +137,66 @@ func TestRootCertsFollowKeyring(t *testing.T) {
 		check("without a keyring", "--kek", roots...)
 		end()
 		check("no leader any more", "", roots...)
+	})
+}
+
+// The user's revocation lists are written, with ours of the other issuers; where there are none of the user's, nothing is written, nor followed.
+func TestListsFollowKeyring(t *testing.T) {
+	list := func(epoch uint64) *x509.RevocationList {
+		a, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), epoch, time.Hour, time.Now(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := issue.CRL(a, big.NewInt(int64(epoch)), nil, time.Now(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := x509.ParseRevocationList(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	users, ours := list(1), list(2)
+	root := []*x509.Certificate{{Raw: []byte("root")}}
+	both := []keyring.CRL{{DER: ours.Raw}, {DER: users.Raw}}
+	synctest.Test(t, func(t *testing.T) {
+		api := &configMaps{roots: map[string]string{}}
+		ring := &ringOf{state: &keyring.State{Bundle: root, CRLs: both}, changed: make(chan struct{})}
+		never := make(chan struct{})
+		r := &rootCerts{
+			content: ofLists,
+			writer: status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Log: slog.New(slog.DiscardHandler),
+				Until: func(context.Context) (time.Time, error) { return time.Now().Add(time.Minute), nil }}),
+			namespaces: func() ([]string, bool, <-chan struct{}) { return []string{"shop"}, true, never },
+			ring:       ring, log: slog.New(slog.DiscardHandler),
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			r.lead(ctx, kv.Epoch{Revision: 1})
+		}()
+		check := func(what string, follows bool, lists ...*x509.RevocationList) {
+			t.Helper()
+			time.Sleep(time.Minute) // of the bubble
+			synctest.Wait()
+			want := ""
+			for _, l := range lists {
+				want += string(issue.EncodeCRL(l.Raw))
+			}
+			api.mu.Lock()
+			defer api.mu.Unlock()
+			if api.roots["shop"] != want || api.follows != follows || len(r.problems()) > 0 {
+				t.Errorf("%s: followed: %v, problems %v, there is %q, want %q", what, api.follows, r.problems(), api.roots["shop"], want)
+			}
+		}
+		check("none of the user's", false)
+		ring.become(&keyring.State{Sealed: errors.New("sealed")})
+		check("sealed", false)
+		ring.become(&keyring.State{Bundle: root, CRLs: both, Lists: []*x509.RevocationList{users}})
+		check("with the user's", true, users, ours)
+		cancel()
+		<-ended
 	})
 }

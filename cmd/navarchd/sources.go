@@ -83,8 +83,8 @@ func (i *ingester) sourceProblems() (all []object.Problem) {
 	if i.kube != nil {
 		all = append(all[:len(all):len(all)], i.kube.Problems()...)
 	}
-	if i.roots != nil {
-		all = append(all, i.roots.problems()...)
+	for _, r := range i.roots {
+		all = append(all, r.problems()...)
 	}
 	if i.vms != nil {
 		all = append(all, i.vms.problems()...)

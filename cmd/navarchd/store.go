@@ -53,7 +53,7 @@ type ingester struct {
 	tenants *tenants.Tenants
 	keeper  *removal.Keeper
 	losses  *removal.Losses
-	roots   *rootCerts          // nil: there is no cluster, or they are not to be written
+	roots   []*rootCerts        // nil: there is no cluster, or they are not to be written
 	vms     *registered         // nil: machines do not register themselves
 	found   *problems.Collector // what the replicas found, while this process leads
 	alone   string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
@@ -149,8 +149,8 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 		others.Go(func() { _ = i.kube.Run(notifying, i.loop.Emit) }) // its error is the context's
 		others.Go(func() { asof.Lead(notifying, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
 	}
-	if i.roots != nil {
-		others.Go(func() { i.roots.lead(notifying, epoch) })
+	for _, r := range i.roots {
+		others.Go(func() { r.lead(notifying, epoch) })
 	}
 	if i.vms != nil {
 		others.Go(func() { i.vms.lead(notifying, epoch) })

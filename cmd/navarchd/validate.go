@@ -21,6 +21,7 @@ func (c *config) validate() error {
 	c.checkRoles(refuse)
 	c.checkNames(refuse)
 	c.checkNumbers(refuse)
+	c.checkIssuers(refuse)
 	c.checkCredentials(refuse)
 	return errors.Join(problems...)
 }

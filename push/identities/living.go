@@ -50,7 +50,7 @@ func (l *Living) Refused(who attest.Caller) error {
 		}
 		return r.(*model.Workload).Spec.GetUid(), true
 	}
-	missing := read.Until.Sub(who.Issued) > young && (read.Everywhere || hasAccounts(s, at, who.Namespace))
+	missing := read.Until.Sub(who.Issued) > young && (read.Everywhere || hasAccounts(s, at, who.Namespace) || read.Namespaces && !hasNamespace(s, at, who.Namespace))
 	if wrong := compare(who.AccountUID, missing, account); wrong != "" {
 		return fmt.Errorf("%w: service account %s/%s of the credential %s", attest.ErrIdentity, who.Namespace, who.ServiceAccount, wrong)
 	}
@@ -73,6 +73,12 @@ func compare(uid string, missing bool, record func() (uid []byte, there bool)) s
 		return "was deleted, and another one has its name"
 	}
 	return ""
+}
+
+// hasNamespace says whether a namespace is there, be it read or not.
+func hasNamespace(s *mirror.Snapshot, at origin.Origin, namespace string) bool {
+	_, is := s.Get(model.Key{Kind: model.KindNamespace, Origin: at, Name: namespace})
+	return is
 }
 
 // hasAccounts says whether a namespace is read: where it is, Kubernetes makes a service account in it.

@@ -34,6 +34,13 @@ func cluster(t *testing.T, source string) *mirror.Snapshot {
 		}
 		records = append(records, r)
 	}
+	for _, name := range []string{"shop", "hidden"} { // of the latter nothing else is read
+		r, err := model.New(model.Key{Kind: model.KindNamespace, Origin: origin.New("", source), Name: name}, 1, &model.ServiceAccountSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
 	return mirror.Empty().Apply(1, records, nil).New
 }
 
@@ -48,7 +55,7 @@ func TestLiving(t *testing.T) {
 		}
 		return who
 	}
-	kube, some := cluster(t, origin.Kube), asof.Read{Until: read}
+	kube, some := cluster(t, origin.Kube), asof.Read{Until: read, Namespaces: true}
 	for name, tt := range map[string]struct {
 		change   func(*attest.Caller)
 		snapshot *mirror.Snapshot
@@ -74,7 +81,10 @@ func TestLiving(t *testing.T) {
 		"a namespace that is not read":            {change: func(c *attest.Caller) { c.Namespace = "hidden" }, read: some},
 		"gone from one that is, of some":          {change: func(c *attest.Caller) { c.Pod = "web-2" }, read: some, refused: true},
 		"a namespace that is gone, of all":        {change: func(c *attest.Caller) { c.Namespace = "hidden" }, refused: true},
-		"a Pod of a file in its place":            {snapshot: cluster(t, ""), read: some},
+		"a namespace that is gone, of some":       {change: func(c *attest.Caller) { c.Namespace = "gone" }, read: some, refused: true},
+		"one whose record may be to come, too":    {change: func(c *attest.Caller) { c.Namespace, c.Issued = "gone", young }, read: some},
+		"of a leader that writes no Namespaces":   {change: func(c *attest.Caller) { c.Namespace = "gone" }, read: asof.Read{Until: read}},
+		"a Pod of a file in its place":            {snapshot: cluster(t, ""), read: asof.Read{Until: read}},
 	} {
 		snapshot, at := kube, asof.Read{Until: read, Everywhere: true}
 		if tt.snapshot != nil {

@@ -126,6 +126,7 @@ var affects = [model.NumKinds][]effect{
 		{"its proxy", input.SDS, boundProxies, slowProxy},    // selectors decide by its labels which Secrets it uses
 	},
 	model.KindServiceAccount: {}, // tokens are compared with it (push/identities)
+	model.KindNamespace:      {}, // the same
 	model.KindWorkloadGroup:  {}, // which service accounts are machines' (push/identities)
 }
 

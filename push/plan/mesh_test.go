@@ -46,7 +46,7 @@ func body(kind model.Kind) proto.Message {
 		return &networkingv1.Gateway{}
 	case model.KindWorkload:
 		return &model.WorkloadSpec{}
-	case model.KindServiceAccount:
+	case model.KindServiceAccount, model.KindNamespace:
 		return &model.ServiceAccountSpec{}
 	case model.KindWorkloadGroup:
 		return &networkingv1.WorkloadGroup{}

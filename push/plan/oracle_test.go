@@ -235,7 +235,7 @@ func (d *randomRun) differs(i int) string {
 func TestPlanMatchesFresh(t *testing.T) {
 	seeds := 24
 	if testing.Short() || underRace {
-		seeds = 4
+		seeds = 2
 	}
 	const runs = 4
 	for run := range runs {

@@ -213,7 +213,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
 		return m.policy(kind)
 	case model.KindGateway, model.KindSecretReader, model.KindWorkload: // rights and workload make them
-	case model.KindServiceAccount, model.KindWorkloadGroup: // no plan reads them: TestWhatIdentitiesReadIsNotPlanned
+	case model.KindServiceAccount, model.KindNamespace, model.KindWorkloadGroup: // no plan reads them: TestWhatIdentitiesReadIsNotPlanned
 	}
 	panic("the random editor does not know kind " + kind.String())
 }

@@ -8,6 +8,9 @@ func (s *State) admits(e *entry, r Report) bool {
 
 // room says whether an identity, and the credential that it has shown, may be counted in one more entry.
 func (s *State) room(r Report) bool {
+	if r.Key.Identity != "" { // the reporter is a credential
+		return s.refused[r.Reporter] < maxOfShare
+	}
 	return s.refused[r.Reporter] < maxOfReporter && s.shares[r.Credential] < maxOfShare
 }
 

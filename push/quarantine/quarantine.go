@@ -15,7 +15,12 @@
 // contradicted by refusing again, is one of as many distinct identities as are needed to withhold. These must all acknowledge,
 // one retry after the other, with no refusal between them.
 //
-// Replicas exchange Reports, and each comes to its decisions by the same rules.
+// What the workloads of one identity refuse is withheld from that identity's proxies alone (Key.Identity), by the same rules: what counts
+// as an identity elsewhere is one credential there, that of a Pod for instance. So a version that only the proxies of one service account
+// refuse is withheld from them, and from nobody else. Where a version is withheld from all proxies of the view, that goes before.
+//
+// Replicas exchange Reports, and each comes to its decisions by the same rules. What is withheld from one identity alone each decides by
+// what its own proxies answer.
 //
 // Owns: who refused what, what is withheld, which retries are under way.  Reads: push/xds.  Never: a stream, etcd.
 package quarantine
@@ -40,9 +45,20 @@ type Key struct {
 	Type    xds.Type
 	Name    string
 	Version string
+	// Identity is whose proxies alone are meant, a SPIFFE ID; empty: all of the view.
+	Identity string
 }
 
-// Reporter is who answered: a hash of an identity.
+// Covers says whether proxies of an identity are meant.
+func (k Key) Covers(identity string) bool { return k.Identity == "" || k.Identity == identity }
+
+// Of is the same version as the proxies of one identity are to have it; of an empty one: as all are.
+func (k Key) Of(identity string) Key {
+	k.Identity = identity
+	return k
+}
+
+// Reporter is who answered: a hash of an identity; of a Key that means one identity alone, its Credential.
 type Reporter [16]byte
 
 // ReporterOf is the reporter of an identity (a SPIFFE ID); where that is empty, as on plain text, of a node's id.
@@ -67,6 +83,7 @@ func CredentialOf(identity, credential string) (c Credential) {
 type Report struct {
 	Key
 	Reporter Reporter
+	By       string // the SPIFFE ID of Reporter; empty: it has none
 	// Credential tells apart the credentials of one identity, so that none takes all the room of its identity; zero: nothing does, as in what
 	// other replicas report.
 	Credential Credential
@@ -79,12 +96,21 @@ type Report struct {
 	Objects    []model.Place // what the resource was made of, the likeliest culprit first
 }
 
-// Withheld is a version that is withheld from a view.
+// ofIdentity is the same answer, as one that counts for the proxies of its own identity. false: nothing tells these apart.
+func (r Report) ofIdentity() (Report, bool) {
+	if r.By == "" || r.Credential == (Credential{}) {
+		return r, false
+	}
+	r.Key, r.Reporter, r.Credential = r.Key.Of(r.By), Reporter(r.Credential), Credential{}
+	return r, true
+}
+
+// Withheld is a version that is withheld from a view, or from the proxies of one identity in it (Key.Identity).
 type Withheld struct {
 	Key
 	Namespace   string    // of the view's proxies
 	Envoys      []string  // the versions of Envoy that it is withheld from
-	RefusedBy   int       // distinct identities that refused it, counted up to maxReporters for each version of Envoy
+	RefusedBy   int       // distinct identities, of Key.Identity credentials, that refused it, counted up to maxReporters for each version of Envoy
 	First, Last time.Time // refusals
 	Next        time.Time // the next retry on this replica, at the earliest
 	Text        string    // why, in the words of the proxy that was the first to say so
@@ -120,15 +146,15 @@ func New(cfg Config) *Quarantine {
 	return &Quarantine{cfg: cfg, state: NewState(cfg.Settings)}
 }
 
-// WithheldFrom lists what a stream of a view, by its number from 1, must not be sent; nil: nothing. It is asked before every response: it
+// WithheldFrom lists what a stream of a view, by its number from 1, and of an identity, must not be sent; nil: nothing. It is asked before every response: it
 // is free while nothing is withheld, and costs as much as is withheld from the view.
-func (q *Quarantine) WithheldFrom(view, envoy string, stream uint64) []Key {
+func (q *Quarantine) WithheldFrom(view, identity, envoy string, stream uint64) []Key {
 	if !q.Active() {
 		return nil
 	}
 	q.mu.RLock()
 	defer q.mu.RUnlock()
-	return q.state.WithheldFrom(view, envoy, stream)
+	return q.state.WithheldFrom(view, identity, envoy, stream)
 }
 
 // Withholds says whether a stream, by its number from 1, must not be sent a version. It is free while nothing is withheld, and does not
@@ -145,25 +171,38 @@ func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 // Active says whether anything is withheld; free.
 func (q *Quarantine) Active() bool { return q.active.Load() > 0 }
 
-// Report takes note of what the proxy of a stream of this replica answered.
+// Report takes note of what the proxy of a stream of this replica answered, of an answer to a version that was withheld from its identity alone
+// for that identity, of others for all and for its identity.
 func (q *Quarantine) Report(stream uint64, r Report) {
 	now := q.cfg.Now()
 	if r.At.IsZero() || r.At.After(now) {
 		r.At = now
 	}
+	own, counts := r.ofIdentity()
+	forAll := r.Key.Identity == ""
 	q.change(now, func() {
-		r.Retry = q.state.Answered(r.Key, r.Envoy, stream) || r.Accepted
-		q.state.Apply(r)
+		if forAll {
+			q.answered(&r, stream)
+		}
+		if counts {
+			q.answered(&own, stream)
+		}
 	})
 	switch {
 	case r.Accepted:
 		obs.QuarantineRetries.WithLabelValues("acknowledged").Inc()
-	case r.Retry:
+	case r.Retry || own.Retry:
 		obs.QuarantineRetries.WithLabelValues("refused").Inc()
 	}
-	if q.cfg.Share != nil {
+	if q.cfg.Share != nil && forAll {
 		q.cfg.Share(r)
 	}
+}
+
+// answered applies a report of a stream, which may be the answer to a retry. With the lock.
+func (q *Quarantine) answered(r *Report, stream uint64) {
+	r.Retry = q.state.Answered(r.Key, r.Envoy, stream) || r.Accepted
+	q.state.Apply(*r)
 }
 
 // Merge takes note of reports of other replicas; what is known already changes nothing.
@@ -257,6 +296,14 @@ func (q *Quarantine) notify(e Event) {
 	about := []any{obs.KeyObjects, w.Objects, obs.KeyType, w.Type.String(), obs.KeyName, w.Name, obs.KeyVersion, w.Version, obs.KeyView, w.View,
 		obs.KeyEnvoys, w.Envoys, obs.KeyIdentities, w.RefusedBy, obs.KeyFirst, w.First, obs.KeyLast, w.Last, obs.KeyError, w.Text}
 	obs.QuarantineDecisions.WithLabelValues(e.Decision.String()).Inc()
+	if w.Identity != "" {
+		about = append(about, obs.KeyIdentity, w.Identity)
+	}
+	if e.Decision == Withhold && w.Identity != "" {
+		q.cfg.Log.Warn("a version is withheld from the proxies of one identity in a view that run these versions of Envoy, because several of its workloads refused it",
+			append(about, obs.KeyRetry, w.Next)...)
+		return
+	}
 	if e.Decision == Withhold {
 		q.cfg.Log.Warn("a version is withheld from all proxies of a view that run these versions of Envoy, because distinct identities refused it",
 			append(about, obs.KeyRetry, w.Next)...)

@@ -73,7 +73,7 @@ func (p *play) want(withheld bool, envoys ...string) {
 		if got := p.Withholds(bad, envoy, 99); got != withheld {
 			p.t.Errorf("withheld from Envoy %q: %v", envoy, got)
 		}
-		if got := slices.Contains(p.WithheldFrom(bad.View, envoy, 99), bad); got != withheld {
+		if got := slices.Contains(p.WithheldFrom(bad.View, "", envoy, 99), bad); got != withheld {
 			p.t.Errorf("listed among what is withheld from Envoy %q: %v", envoy, got)
 		}
 	}
@@ -100,8 +100,8 @@ func TestQuorum(t *testing.T) {
 	p.pass(time.Minute)
 	p.refuse("", "three")
 	p.want(true, "")
-	for _, k := range []Key{{"other", bad.Type, bad.Name, bad.Version}, {bad.View, xds.Route, bad.Name, bad.Version},
-		{bad.View, bad.Type, "good", bad.Version}, {bad.View, bad.Type, bad.Name, "v2"}} {
+	for _, k := range []Key{{"other", bad.Type, bad.Name, bad.Version, ""}, {bad.View, xds.Route, bad.Name, bad.Version, ""},
+		{bad.View, bad.Type, "good", bad.Version, ""}, {bad.View, bad.Type, bad.Name, "v2", ""}, bad.Of("one")} {
 		if p.Withholds(k, "", 1) {
 			t.Errorf("%+v is withheld", k)
 		}

@@ -23,7 +23,7 @@ func (g *group) pause(set Settings) time.Duration {
 // Due says whether a proxy of a version of Envoy is to be sent a version as a retry.
 func (s *State) Due(now time.Time, k Key, envoy string) bool {
 	e := s.entries[k]
-	return e != nil && e.isDue(now, envoy)
+	return e != nil && !s.fromAll(k, envoy) && e.isDue(now, envoy)
 }
 
 func (e *entry) isDue(now time.Time, envoy string) bool {

@@ -9,7 +9,7 @@ import (
 
 // Settings are the numbers of the rules; 0 is the default.
 type Settings struct {
-	Quorum int           // distinct identities that are needed to withhold a version; 3
+	Quorum int           // distinct identities that are needed to withhold a version, credentials where it is from their identity alone; 3
 	Keep   time.Duration // how long a refusal counts; DefaultKeep
 	Pause  time.Duration // from the withholding to the first retry; it doubles up to four fifths of Keep; DefaultPause
 	Wait   time.Duration // after how long a retry without an answer is given up; 2 min
@@ -26,9 +26,9 @@ const (
 
 // Bounds of what is remembered: refusals come from outside.
 const (
-	maxVersions   = 4096 // versions of resources
-	maxOfReporter = 256  // of these that one identity has refused
-	maxOfShare    = 64   // of these that one credential of the identity was the first to refuse
+	maxVersions   = 8192 // versions of resources
+	maxOfReporter = 256  // of these that one identity has refused, and of those that are about its own proxies alone
+	maxOfShare    = 64   // of these that one credential of the identity was the first to refuse, and of those
 	maxEnvoys     = 8    // versions of Envoy, of one version of a resource
 	maxOfEnvoys   = 2    // of these that one identity has refused it with
 	maxReporters  = 16   // identities, of one of these
@@ -63,6 +63,7 @@ type State struct {
 	entries    map[Key]*entry
 	refused    map[Reporter]int    // how many entries a reporter has refused
 	shares     map[Credential]int  // of which each credential was the first of its identity
+	own        map[string]int      // how many entries are about the proxies of each identity alone
 	active     int                 // entries of which was said that they are withheld
 	views      map[string][]*entry // these, by view
 	flights    map[*group]bool     // that are sent a retry
@@ -88,7 +89,7 @@ func NewState(set Settings) *State {
 	if set.Jitter == nil {
 		set.Jitter = rand.Float64
 	}
-	return &State{set: set, entries: map[Key]*entry{}, views: map[string][]*entry{}, refused: map[Reporter]int{}, shares: map[Credential]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
+	return &State{set: set, entries: map[Key]*entry{}, views: map[string][]*entry{}, refused: map[Reporter]int{}, shares: map[Credential]int{}, own: map[string]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
 }
 
 // Empty says that nothing is remembered.
@@ -99,26 +100,6 @@ func (s *State) Active() int { return s.active }
 
 // Remembers says whether reports about a version still count.
 func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
-
-// WithheldFrom lists, as of the last Decided, what a stream of a view must not be sent; nil: nothing.
-func (s *State) WithheldFrom(view, envoy string, stream uint64) (all []Key) {
-	for _, e := range s.views[view] {
-		if s.Withholds(e.key, envoy, stream) {
-			all = append(all, e.key)
-		}
-	}
-	return all
-}
-
-// Withholds says whether a stream must not be sent a version.
-func (s *State) Withholds(k Key, envoy string, stream uint64) bool {
-	e := s.entries[k]
-	if e == nil || !e.withheld() {
-		return false
-	}
-	g := e.group(envoy)
-	return g == nil || g.stream != stream && !g.free()
-}
 
 // Apply takes note of a report; r.At is not in the future. What is older than what is known of the version by Settings.Keep
 // counts no more.
@@ -158,7 +139,8 @@ func (s *State) Apply(r Report) {
 
 // enter makes an entry for a refusal; nil: there is no room, or the report is not a refusal.
 func (s *State) enter(r Report) *entry {
-	if r.Accepted || !s.room(r) {
+	own := r.Key.Identity
+	if r.Accepted || !s.room(r) || s.own[own] >= maxOfReporter {
 		return nil
 	}
 	if len(s.entries) >= maxVersions {
@@ -178,7 +160,9 @@ func (s *State) enter(r Report) *entry {
 		s.forget(oldest)
 	}
 	e := &entry{key: r.Key}
-	s.entries[r.Key] = e
+	if s.entries[r.Key] = e; own != "" {
+		s.own[own]++
+	}
 	return e
 }
 
@@ -300,7 +284,7 @@ func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	for e := range s.touched {
 		s.lapse(e, now)
 		if len(e.groups) == 0 {
-			delete(s.entries, e.key)
+			s.drop(e)
 		}
 		if e.reported == e.withheld() {
 			continue
@@ -337,7 +321,7 @@ func (s *State) Withheld() (all []Withheld) {
 }
 
 func byKey(a, b Withheld) int {
-	return cmp.Or(cmp.Compare(a.View, b.View), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+	return cmp.Or(cmp.Compare(a.View, b.View), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Identity, b.Identity))
 }
 
 // Resumed lists what was released since it was called last.
@@ -371,7 +355,7 @@ func (s *State) forget(e *entry) {
 	for _, g := range slices.Clone(e.groups) {
 		s.remove(e, g)
 	}
-	delete(s.entries, e.key)
+	s.drop(e)
 }
 
 func (s *State) remove(e *entry, g *group) {

@@ -58,7 +58,7 @@ type Withheld struct {
 // withheldFrom is what is withheld from the stream, of all that is withheld from its view.
 func (st *stream) withheldFrom(view []quarantine.Withheld) (all []Withheld) {
 	for _, w := range view {
-		if !st.isToHave(w.Key) || !st.srv.cfg.Quarantine.Withholds(w.Key, st.client.Envoy, st.id) {
+		if !w.Covers(st.client.Identity) || !st.isToHave(w.Key) || !st.withholds(w.Key) {
 			continue
 		}
 		if good, asks := st.good(w.Key); asks && good != w.Version {
@@ -83,7 +83,7 @@ func (s *Server) Withheld() (all []quarantine.Withheld) {
 	}
 	streams := s.byView()
 	for _, w := range views {
-		of := streams[w.View]
+		of := slices.DeleteFunc(slices.Clone(streams[w.View]), func(st *stream) bool { return !w.Covers(st.client.Identity) })
 		if len(of) == 0 || slices.ContainsFunc(of, func(st *stream) bool { return st.isToHave(w.Key) }) {
 			all = append(all, w)
 		}

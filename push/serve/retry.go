@@ -21,7 +21,7 @@ type withheld struct {
 func (st *stream) withheldNow() *withheld {
 	var w withheld
 	if q := st.srv.cfg.Quarantine; q.Active() {
-		w.versions = q.WithheldFrom(st.view.ID(), st.client.Envoy, st.id)
+		w.versions = q.WithheldFrom(st.view.ID(), st.client.Identity, st.client.Envoy, st.id)
 	}
 	if st.secrets.Load() {
 		may, _ := st.credentialAllows()
@@ -49,9 +49,27 @@ func (w *withheld) covers() func(*xds.Resource) bool {
 	}
 }
 
-// reporter is who the client is to the quarantine.
-func (st *stream) reporter() quarantine.Reporter {
+// reporter is who the client is to the quarantine, where it is about a version for all, or for those of its identity.
+func (st *stream) reporter(k quarantine.Key) quarantine.Reporter {
+	if k.Identity != "" {
+		return quarantine.Reporter(st.credential())
+	}
 	return quarantine.ReporterOf(st.client.Identity, st.client.ID)
+}
+
+// credential is what the client has shown; zero: nothing that tells it from others of its identity.
+func (st *stream) credential() quarantine.Credential {
+	return quarantine.CredentialOf(st.client.Identity, st.caller.Credential())
+}
+
+// reportOn is a report of the client on a version.
+func (st *stream) reportOn(k quarantine.Key, now time.Time) quarantine.Report {
+	return quarantine.Report{Key: k, Reporter: st.reporter(k), By: st.client.Identity, Credential: st.credential(), Envoy: st.client.Envoy, At: now, Namespace: st.view.Namespace()}
+}
+
+// withholds says whether the quarantine withholds a version from the stream, which k covers.
+func (st *stream) withholds(k quarantine.Key) bool {
+	return st.srv.cfg.Quarantine.Withholds(k, st.client.Envoy, st.id)
 }
 
 // lacks says whether the client is to have a version and neither holds it nor has refused it.
@@ -127,6 +145,9 @@ func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 	best := map[string]*stream{}
 	rank := map[string]int{}
 	for _, st := range streams {
+		if !k.Covers(st.client.Identity) {
+			continue
+		}
 		envoy := st.client.Envoy
 		is, asked := due[envoy]
 		if !asked {
@@ -136,12 +157,12 @@ func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 		if !is || rank[envoy] == quarantine.Best {
 			continue
 		}
-		if suits := q.Suits(k, envoy, st.reporter()); suits > rank[envoy] && st.lacks(k) {
+		if suits := q.Suits(k, envoy, st.reporter(k)); suits > rank[envoy] && st.lacks(k) {
 			best[envoy], rank[envoy] = st, suits
 		}
 	}
 	for envoy, st := range best {
-		if !q.Begin(k, envoy, st.reporter(), st.id) {
+		if !q.Begin(k, envoy, st.reporter(k), st.id) {
 			continue
 		}
 		if !st.retriesOne(k) {
@@ -167,7 +188,7 @@ func (s *Server) resume(k quarantine.Key, streams []*stream) {
 		if woken == room {
 			break
 		}
-		if !s.cfg.Quarantine.Withholds(k, st.client.Envoy, st.id) && st.lacks(k) {
+		if k.Covers(st.client.Identity) && !st.withholds(k) && !st.withholds(k.Of(st.client.Identity)) && st.lacks(k) {
 			st.mark(fanout.Config, time.Now())
 			woken++
 		}

@@ -254,8 +254,9 @@ func (st *stream) advance(m delta.Message) error {
 		st.report(&a.reports[i], now, a.since)
 	}
 	for _, k := range a.accepted {
-		st.srv.cfg.Quarantine.Report(st.id, quarantine.Report{Key: k, Reporter: st.reporter(), Envoy: st.client.Envoy, At: now,
-			Accepted: true, Namespace: st.view.Namespace()})
+		answer := st.reportOn(k, now)
+		answer.Accepted = true
+		st.srv.cfg.Quarantine.Report(st.id, answer)
 	}
 	if !a.idle || first { // the resource may have changed before the state knew that it was asked for
 		st.mark(fanout.Answers, now)
@@ -293,8 +294,9 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 		}
 		st.logRefusal(refusal)
 		if r.Name != "" {
-			st.srv.cfg.Quarantine.Report(st.id, quarantine.Report{Key: quarantine.Key{View: refusal.View, Type: r.Type, Name: r.Name, Version: r.Version},
-				Reporter: st.reporter(), Credential: quarantine.CredentialOf(st.client.Identity, st.caller.Credential()), Envoy: st.client.Envoy, At: now, Namespace: st.view.Namespace(), Text: r.Text, Objects: refusal.Objects})
+			answer := st.reportOn(quarantine.Key{View: refusal.View, Type: r.Type, Name: r.Name, Version: r.Version}, now)
+			answer.Text, answer.Objects = r.Text, refusal.Objects
+			st.srv.cfg.Quarantine.Report(st.id, answer)
 		}
 		st.keep(refusal)
 		hooks.Refused(refusal)

@@ -1,5 +1,5 @@
 // Package trust gives the proxies of the mesh what the keyring says is trusted: roots and revocation lists, as resources of their agents,
-// and as a file for agents on the same machine.
+// and as a file for agents on the same machine. Stock agents are told of other CAs' roots too, which the mesh configuration names.
 //
 // Owns: the encoded resources, and root-cert.pem in the data directory.  Reads: states of ca/keyring.  Never: roots without the
 // revocation lists that belong to them.
@@ -9,6 +9,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -35,12 +37,16 @@ type Server interface {
 	Recheck() (ended int)
 }
 
-// Trust is what agents are pushed of the keyring: roots and revocation lists. Where no keyring is followed it stays empty, and agents
-// keep what they have.
+// Trust is what agents are pushed: roots and revocation lists of the keyring, stock agents roots of other CAs too. Where no keyring is followed
+// it has the latter alone, and agents keep what they have.
 type Trust struct {
 	dir               string
 	validation, roots atomic.Pointer[serve.AgentResource]
 	rooted            atomic.Bool // root-cert.pem was written
+
+	mu     sync.Mutex // guards what roots is made of, and its making
+	own    []string   // roots of the keyring, PEM
+	others []string   // of other CAs
 }
 
 // New makes one that keeps root-cert.pem in a directory; empty: there is no such file.
@@ -64,25 +70,72 @@ func (t *Trust) take(s *keyring.State) (changed []string, err error) {
 	for _, list := range s.CRLs {
 		bundle.Lists = append(bundle.Lists, issue.EncodeCRL(list.DER)...)
 	}
-	pcds := &meshv1alpha1.ProxyConfig{}
+	is, err := replace(&t.validation, agentapi.TrustName, bundle.Encode())
+	if err != nil {
+		return nil, err
+	}
+	if is {
+		changed = append(changed, agentapi.TrustURL)
+	}
+	var own []string
 	for _, root := range s.Bundle {
-		pcds.CaCertificatesPem = append(pcds.CaCertificatesPem, string(issue.EncodeCertificates(root)))
+		own = append(own, string(issue.EncodeCertificates(root)))
 	}
-	for _, one := range []struct {
-		url, name string
-		message   proto.Message
-		at        *atomic.Pointer[serve.AgentResource]
-	}{{agentapi.TrustURL, agentapi.TrustName, bundle.Encode(), &t.validation}, {pcdsURL, "", pcds, &t.roots}} {
-		next, err := serve.EncodeAgentResource(one.name, one.message)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.own = own
+	if is, err = t.all(); is {
+		changed = append(changed, pcdsURL)
+	}
+	return changed, err
+}
+
+// Others takes the roots of other CAs (PEM, each one certificate or several), of which stock agents are told beside the keyring's, and says
+// whether they are told something else now. Where there is no keyring, and none of these, agents keep what they have.
+func (t *Trust) Others(roots []string) (changed bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.others = roots
+	return t.all()
+}
+
+// all makes the resource of stock agents again. With the lock.
+func (t *Trust) all() (changed bool, err error) {
+	pcds := &meshv1alpha1.ProxyConfig{CaCertificatesPem: slices.Concat(t.own, t.others)}
+	if len(pcds.CaCertificatesPem) == 0 {
+		return false, nil
+	}
+	return replace(&t.roots, "", pcds)
+}
+
+// replace encodes a resource, and says whether it is another one than before.
+func replace(at *atomic.Pointer[serve.AgentResource], name string, message proto.Message) (changed bool, err error) {
+	next, err := serve.EncodeAgentResource(name, message)
+	if err != nil {
+		return false, err
+	}
+	if was := at.Load(); was != nil && was.Version == next.Version {
+		return false, nil
+	}
+	at.Store(next)
+	return true, nil
+}
+
+// Follow tells stock agents of the roots of other CAs until ctx ends: current gives them, changed waits until there may be others (an error:
+// ctx has ended).
+func (t *Trust) Follow(ctx context.Context, current func() []string, changed func(context.Context) error, server Server) error {
+	for {
+		is, err := t.Others(current())
 		if err != nil {
-			return changed, err
+			return err
 		}
-		if was := one.at.Load(); was == nil || was.Version != next.Version {
-			one.at.Store(next)
-			changed = append(changed, one.url)
+		if is {
+			server.AgentResourceChanged(pcdsURL)
+		}
+		if changed(ctx) != nil {
+			return nil
 		}
 	}
-	return changed, nil
 }
 
 // Run hands every new state of the keyring to those who depend on it, until ctx ends: agents (by push), streams, which may belong to

@@ -2,6 +2,7 @@ package trust
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"math/big"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
@@ -178,4 +180,39 @@ func TestRun(t *testing.T) {
 			t.Errorf("without a directory: %v, written %t", err, none.RootsWritten())
 		}
 	})
+}
+
+// Stock agents are told of the roots that the mesh configuration names, beside the keyring's and without any; our own agents are not, since of other
+// CAs there are no revocation lists.
+func TestRootsOfOtherCAs(t *testing.T) {
+	tr := New("")
+	told := func() []string {
+		r := tr.roots.Load()
+		if r == nil {
+			return nil
+		}
+		pcds := &meshv1alpha1.ProxyConfig{}
+		if err := r.Body().UnmarshalTo(pcds); err != nil {
+			t.Fatal(err)
+		}
+		return pcds.CaCertificatesPem
+	}
+	own := newAuthority(t, 1)
+	pem := string(issue.EncodeCertificates(own.Certificate))
+	for i, step := range []struct {
+		others  []string
+		changed bool
+		want    []string
+	}{{nil, false, nil}, {[]string{"a"}, true, []string{"a"}}, {[]string{"a"}, false, []string{"a"}}, {nil, false, []string{"a"}}} {
+		if changed, err := tr.Others(step.others); err != nil || changed != step.changed || !slices.Equal(told(), step.want) {
+			t.Errorf("step %d: changed %v, %v, told %q", i, changed, err, told())
+		}
+	}
+	if changed, err := tr.take(&keyring.State{Bundle: []*x509.Certificate{own.Certificate}}); err != nil || !slices.Equal(changed, []string{agentapi.TrustURL, pcdsURL}) || !slices.Equal(told(), []string{pem}) {
+		t.Errorf("with a keyring: %v changed, %v, told %q", changed, err, told())
+	}
+	before := tr.validation.Load()
+	if changed, err := tr.Others([]string{"b", "c"}); err != nil || !changed || !slices.Equal(told(), []string{pem, "b", "c"}) || tr.validation.Load() != before {
+		t.Errorf("beside a keyring: %v, %v, told %q", changed, err, told())
+	}
 }

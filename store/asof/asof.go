@@ -1,5 +1,5 @@
 // Package asof lets every replica know up to when the leader has read a Kubernetes cluster: the records have all of its Pods and
-// ServiceAccounts that were there at that time. That stays true, whoever leads and whether the API server answers.
+// ServiceAccounts, and all of its Namespaces, that were there at that time. That stays true, whoever leads and whether the API server answers.
 //
 // Owns: sources/read in etcd (the leader), and what this process knows of it.  Reads: nothing of ours but the store.  Never: says more than
 // was written to the records.
@@ -34,6 +34,8 @@ type Read struct {
 	Until time.Time `json:"until"` // by the leader's clock
 	// Everywhere says that all of its namespaces are read; false: only some, and nothing follows from a namespace of which nothing is known.
 	Everywhere bool `json:"everywhere"`
+	// Namespaces says that the records have a Namespace for each that there was, be it read or not: one that they have not is gone.
+	Namespaces bool `json:"namespaces,omitempty"`
 }
 
 // Times are what etcd says. Safe for concurrent use.
@@ -117,6 +119,8 @@ func due(written, before map[string]Read, settled bool) (map[string]Read, bool) 
 	if !settled || len(before) == 0 {
 		return nil, false
 	}
-	same := maps.EqualFunc(written, before, func(w, b Read) bool { return w.Everywhere == b.Everywhere && b.Until.Sub(w.Until) < step })
+	same := maps.EqualFunc(written, before, func(w, b Read) bool {
+		return w.Everywhere == b.Everywhere && w.Namespaces == b.Namespaces && b.Until.Sub(w.Until) < step
+	})
 	return before, !same
 }

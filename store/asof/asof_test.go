@@ -24,6 +24,7 @@ func TestDue(t *testing.T) {
 		"something waits":       {nil, at(0, true), false, false},
 		"hardly newer":          {at(0, true), at(29, true), true, false},
 		"newer":                 {at(0, true), at(30, true), true, true},
+		"namespaces now":        {at(0, true), map[string]Read{"": {Until: time.Unix(1001, 0), Everywhere: true, Namespaces: true}}, true, true},
 		"not everywhere now":    {at(0, true), at(1, false), true, true},
 		"nothing is known more": {at(0, true), nil, true, false},
 	} {

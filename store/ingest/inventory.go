@@ -12,6 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -143,6 +144,9 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 		if ns := normal.ParseNamespace(o); w.namespaces[o.ID] == nil || *ns != *w.namespaces[o.ID] {
 			w.namespaces[o.ID] = ns
 			w.touch(o.ID, touched)
+		}
+		if o.ID.Origin.Source() == origin.Kube && len(e.records) == 0 { // it has one, which says that it is there
+			touched[o.ID] = true
 		}
 	case normal.IsRole(o.ID):
 		role, problems := normal.ParseRole(o)

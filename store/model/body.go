@@ -52,7 +52,7 @@ func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
 		}
 		wire.Body = &RecordValue_Workload{Workload: b}
 	case *ServiceAccountSpec:
-		if kind != KindServiceAccount {
+		if kind != KindServiceAccount && kind != KindNamespace {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
 		}
 		wire.Body = &RecordValue_ServiceAccount{ServiceAccount: b}
@@ -100,7 +100,7 @@ func getBody(wire *RecordValue, kind Kind) (proto.Message, error) {
 			return b.Workload, nil
 		}
 	case *RecordValue_ServiceAccount:
-		if kind == KindServiceAccount {
+		if kind == KindServiceAccount || kind == KindNamespace {
 			return b.ServiceAccount, nil
 		}
 	case *RecordValue_Istio:

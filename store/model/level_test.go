@@ -28,6 +28,7 @@ var stored = map[string]string{
 	"Workload":            "skippable 0",
 	"ServiceAccount":      "skippable 0",
 	"WorkloadGroup":       "skippable 0",
+	"Namespace":           "skippable 0",
 }
 
 // kindNow is a kind as the tables have it.

@@ -40,6 +40,7 @@ var Marks = [NumKinds]Mark{
 	KindWorkload:            Skippable,
 	KindServiceAccount:      Skippable,
 	KindWorkloadGroup:       Skippable,
+	KindNamespace:           Skippable,
 }
 
 // writesMark says whether the records of a kind carry their mark (RecordValue.closing): those of the closing kinds that are younger

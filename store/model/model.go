@@ -36,6 +36,9 @@ const (
 	KindServiceAccount
 	// KindWorkloadGroup is an Istio WorkloadGroup: it says which service account is a machine's, and no plan reads it.
 	KindWorkloadGroup
+	// KindNamespace is a Kubernetes Namespace, whether its objects are read or not: that it is there. Tokens are compared with it, and no plan
+	// reads it.
+	KindNamespace
 	NumKinds // how many there are; not a kind
 )
 
@@ -57,6 +60,7 @@ var kindNames = [NumKinds]string{
 	KindWorkload:            "Workload",
 	KindServiceAccount:      "ServiceAccount",
 	KindWorkloadGroup:       "WorkloadGroup",
+	KindNamespace:           "Namespace",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

@@ -1175,7 +1175,8 @@ func (x *WorkloadSpec) GetUid() []byte {
 	return nil
 }
 
-// ServiceAccountSpec is a service account of Kubernetes: that it is there, and which of those that have had its name.
+// ServiceAccountSpec is a service account of Kubernetes: that it is there, and which of those that have had its name. It is the body of
+// Namespaces too, without a uid.
 type ServiceAccountSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           []byte                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"` // model.UID; empty: the source does not say

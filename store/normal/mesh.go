@@ -2,7 +2,9 @@ package normal
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -145,6 +147,9 @@ func checkMesh(r *report, config *meshv1.MeshConfig) {
 	r.port("data.mesh.proxyListenPort", uint32(config.ProxyListenPort))
 	r.port("data.mesh.proxyInboundListenPort", uint32(config.ProxyInboundListenPort))
 	checkRetries(r, "data.mesh.defaultHttpRetryPolicy", config.DefaultHttpRetryPolicy)
+	for i, ca := range config.GetCaCertificates() {
+		checkCACertificate(r, fmt.Sprintf("data.mesh.caCertificates[%d]", i), ca)
+	}
 	for i := range config.GetServiceSettings() {
 		r.warnf(problem.NotSupported, fmt.Sprintf("data.mesh.serviceSettings[%d]", i), "is not acted on by this version: hosts have the endpoints of all clusters")
 	}
@@ -156,5 +161,45 @@ func checkMesh(r *report, config *meshv1.MeshConfig) {
 		if len(list) > 0 {
 			r.exportTo(path, list, nil, "default")
 		}
+	}
+}
+
+// checkCACertificate says what of a CA's certificates is not acted on, of those whose PEM stock agents are told (push/trust).
+func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_CertificateData) {
+	if ca.GetSpiffeBundleUrl() != "" {
+		r.warnf(problem.NotSupported, path+".spiffeBundleUrl", "is not fetched by this version: give the certificates as pem")
+	} else if len(CACertificates(&meshv1.MeshConfig{CaCertificates: []*meshv1.MeshConfig_CertificateData{ca}})) == 0 {
+		r.warnf(problem.Invalid, path+".pem", "has no certificate, or not certificates alone: it is left out")
+	}
+	if len(ca.GetCertSigners()) > 0 {
+		r.warnf(problem.NotSupported, path+".certSigners", "certificates of signers of Kubernetes are not in this version: agents are told of the certificate all the same")
+	}
+	if len(ca.GetTrustDomains()) > 0 {
+		r.warnf(problem.NotSupported, path+".trustDomains", "is not acted on, as with istiod: what the CA signs is accepted for every trust domain")
+	}
+}
+
+// CACertificates are the certificates of other CAs that a mesh configuration names (caCertificates), as PEM texts; what is no certificate is left
+// out.
+func CACertificates(config *meshv1.MeshConfig) (texts []string) {
+	for _, ca := range config.GetCaCertificates() {
+		if text := ca.GetPem(); certificatesAlone([]byte(text)) {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// certificatesAlone says whether a PEM text has certificates, and nothing else.
+func certificatesAlone(text []byte) bool {
+	for n := 0; ; n++ {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return n > 0 && len(bytes.TrimSpace(rest)) == 0
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); block.Type != "CERTIFICATE" || err != nil {
+			return false
+		}
+		text = rest
 	}
 }

@@ -1,6 +1,13 @@
 package normal
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +77,45 @@ func TestMeshProblems(t *testing.T) {
 	}
 	if New(Options{Revision: "canary"}).MeshID() != (object.ID{Kind: "ConfigMap", Namespace: "istio-system", Name: "istio-canary"}) {
 		t.Error("a revision has a ConfigMap of its own")
+	}
+}
+
+// Certificates of other CAs are taken as PEM; what is not acted on of them is named.
+func TestCACertificates(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	secret := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	for _, c := range []struct {
+		fields map[string]any
+		taken  bool
+		want   []string
+	}{
+		{map[string]any{"pem": good}, true, nil},
+		{map[string]any{"pem": good + good}, true, nil},
+		{map[string]any{"pem": "x"}, false, []string{"warning data.mesh.caCertificates[0].pem: has no certificate"}},
+		{map[string]any{"pem": good + secret}, false, []string{"warning data.mesh.caCertificates[0].pem: has no certificate"}},
+		{map[string]any{"pem": good + "x"}, false, []string{"warning data.mesh.caCertificates[0].pem: has no certificate"}},
+		{map[string]any{"spiffeBundleUrl": "https://a"}, false, []string{"warning data.mesh.caCertificates[0].spiffeBundleUrl: is not fetched"}},
+		{map[string]any{"pem": good, "certSigners": []string{"a/b"}, "trustDomains": []string{"t"}}, true,
+			[]string{"warning data.mesh.caCertificates[0].certSigners: ", "warning data.mesh.caCertificates[0].trustDomains: is not acted on"}},
+	} {
+		text, err := json.Marshal(map[string]any{"caCertificates": []any{c.fields}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := testNormal.ParseMesh(read(t, meshMap(string(text), "{}")))
+		wantProblems(t, got.Problems, c.want...)
+		if taken := CACertificates(got.Config); (len(taken) == 1 && taken[0] == c.fields["pem"]) != c.taken {
+			t.Errorf("%v: taken %q", c.fields, taken)
+		}
 	}
 }
 

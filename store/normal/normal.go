@@ -93,7 +93,7 @@ var kinds = map[kindKey]struct {
 	{groupDiscovery, "EndpointSlice"}:      {[]string{"v1"}, endpointSliceRecords},
 	{"", "Pod"}:                            {[]string{"v1"}, podRecords},
 	{"", "Node"}:                           {[]string{"v1"}, nil},
-	{"", "Namespace"}:                      {[]string{"v1"}, nil},
+	{"", "Namespace"}:                      {[]string{"v1"}, namespaceRecords},
 	{"", "Secret"}:                         {[]string{"v1"}, secretRecords},
 	{"", "ServiceAccount"}:                 {[]string{"v1"}, serviceAccountRecords},
 	{"", "ConfigMap"}:                      {[]string{"v1"}, configMapRecords},
@@ -157,7 +157,7 @@ func SourceObject(key model.Key) object.ID {
 	switch key.Kind {
 	case model.KindMesh:
 		return object.ID{}
-	case model.KindService, model.KindSecret, model.KindServiceAccount:
+	case model.KindService, model.KindSecret, model.KindServiceAccount, model.KindNamespace:
 	case model.KindEndpoints:
 		id.Group, id.Kind = groupDiscovery, "EndpointSlice"
 		if rest, ok := strings.CutPrefix(key.Name, serviceEntryPrefix); ok {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +15,7 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/remote"
 )
 
 // The bounds of TokenReviews. A caller that finds no room is told to come again.
@@ -149,23 +148,11 @@ func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (an
 	return answer, nil, nil
 }
 
-// source is where a call comes from; all that say nothing are one.
+// source is the host that a call comes from; all that say nothing are one.
 func source(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
 		return ""
 	}
-	host, _, err := net.SplitHostPort(p.Addr.String())
-	if err != nil {
-		return ""
-	}
-	at, err := netip.ParseAddr(host)
-	if err != nil {
-		return ""
-	}
-	if at = at.Unmap().WithZone(""); at.Is6() {
-		prefix, _ := at.Prefix(64) // of an IPv6 address there is one
-		return prefix.String()
-	}
-	return at.String()
+	return remote.Host(p.Addr).String()
 }

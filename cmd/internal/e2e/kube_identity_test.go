@@ -20,7 +20,8 @@ import (
 
 // Tokens of Kubernetes are verified without a word about their issuer on the command line. A Pod that was deleted and made again under its
 // name has a token that is accepted; that of its predecessor is refused, although it has not ended and was accepted before, by the CA and by
-// xDS; and so is the certificate that followed from it. Namespaces have the roots of the mesh. All of that goes on while the API server is away.
+// xDS; and so is the certificate that followed from it. The mesh's CA is the one that cert-manager keeps in the Secret cacerts, and istiod's own beside
+// it does not count. Namespaces have the roots of the mesh. All of that goes on while the API server is away.
 func TestKubeDeletedPods(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
 	kubeconfig := c.Documented(t)
@@ -33,6 +34,17 @@ func TestKubeDeletedPods(t *testing.T) {
 		return strings.TrimSpace(c.Kubectl(t, "", "create", "token", "web", "-n", "shop", "--audience=istio-ca", "--bound-object-kind=Pod", "--bound-object-name=web-1"))
 	}
 	first := pod("10.244.0.1")
+	user, istiod := newAuthority(t), newAuthority(t)
+	for name, secret := range map[string][]string{
+		"cacerts":         {"tls.crt=" + user.file("ca.crt"), "tls.key=" + user.file("ca.key"), "ca.crt=" + user.file("ca.crt")},
+		"istio-ca-secret": {"ca-cert.pem=" + istiod.file("ca.crt"), "ca-key.pem=" + istiod.file("ca.key")},
+	} {
+		args := []string{"-n", "istio-system", "create", "secret", "generic", name}
+		for _, file := range secret {
+			args = append(args, "--from-file="+file)
+		}
+		c.Kubectl(t, "", args...)
+	}
 	data := t.TempDir()
 	d := start(t, "--kubeconfig", kubeconfig, "--data-dir", data)
 	roots := x509.NewCertPool()
@@ -61,8 +73,14 @@ func TestKubeDeletedPods(t *testing.T) {
 	own := conf.Clone()
 	eventually(t, patience, func() error {
 		pair, _, err := signed(bearer(t.Context(), first), t, d.secure, conf)
-		own.Certificates = []tls.Certificate{pair}
-		return err
+		if own.Certificates = []tls.Certificate{pair}; err != nil {
+			return err
+		}
+		leaf, err := x509.ParseCertificate(pair.Certificate[0])
+		if err != nil || leaf.CheckSignatureFrom(user.cert) != nil {
+			t.Errorf("it was not signed by the CA in the Secret cacerts: %v", err)
+		}
+		return nil
 	})
 	xds := func() error {
 		_, err := everythingAs(t.Context(), credentials.NewTLS(own), d.secure, node("shop", "web", "10.244.0.1"))

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"navarch.io/navarch/push/xds"
@@ -174,7 +176,13 @@ func take(t *testing.T, d *daemon, ip, culprit string, sent chan<- string, ackno
 // openStream asks for clusters, as the proxy of an address; it ends with the test, or by what is returned.
 func openStream(t *testing.T, d *daemon, ip string) (deltaStream, func()) {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return openStreamAs(t, d.grpc, insecure.NewCredentials(), node("shop", "client", ip))
+}
+
+// openStreamAs is openStream of a proxy with credentials.
+func openStreamAs(t *testing.T, address string, creds credentials.TransportCredentials, n *corev3.Node) (deltaStream, func()) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +193,7 @@ func openStream(t *testing.T, d *daemon, ip string) (deltaStream, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("shop", "client", ip), TypeUrl: xds.Cluster.URL()}); err != nil {
+	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: xds.Cluster.URL()}); err != nil {
 		t.Fatal(err)
 	}
 	return stream, cancel
@@ -203,6 +211,13 @@ func carries(res *discoveryv3.DeltaDiscoveryResponse, name string) bool {
 func refuse(t *testing.T, d *daemon, ip, culprit string) func() {
 	t.Helper()
 	stream, leave := openStream(t, d, ip)
+	refuseOn(t, stream, culprit)
+	return leave
+}
+
+// refuseOn has a stream refuse one cluster, and acknowledge the rest.
+func refuseOn(t *testing.T, stream deltaStream, culprit string) {
+	t.Helper()
 	for refused := false; ; {
 		res, err := stream.Recv()
 		if err != nil {
@@ -220,7 +235,7 @@ func refuse(t *testing.T, d *daemon, ip, culprit string) func() {
 			t.Fatal(err)
 		}
 		if refused {
-			return leave // the rest, in a response of its own
+			return // the rest, in a response of its own
 		}
 		refused = refused || bad
 	}

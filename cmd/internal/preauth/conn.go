@@ -21,6 +21,7 @@ type conn struct {
 	entry   *sources.Entry
 	shared  bool          // its source is
 	began   int64         // when it was given its place; unix nanoseconds
+	least   int           // bytes that wake its reader; 0: any number (wakes)
 	gone    chan struct{} // closed with it
 
 	shown   atomic.Bool   // a credential was
@@ -86,16 +87,14 @@ func (c *conn) await() error {
 func (c *conn) RemoteAddr() net.Addr { return c.address }
 
 // Busy implements sources.Holder: its handshake is being worked on, or its client came to the end of a step of it of late. One of a
-// shared source has longer, for its first step too: others wait meanwhile. Bytes alone are no progress: they may come one by one.
+// shared source is busy from its beginning for a while, because others wait for its place instead of being refused. That while does not begin
+// again with each step: whoever waits there waits for as many turns of it as places are before them. Bytes alone are no progress: they may
+// come one by one.
 func (c *conn) Busy() bool {
-	if c.working.Load() {
-		return true
+	within := func(since int64, patience time.Duration) bool {
+		return since != 0 && time.Since(time.Unix(0, since)) < patience
 	}
-	since, patience := c.step.Load(), c.of.limits.Progress
-	if c.shared {
-		since, patience = max(since, c.began), c.of.await()
-	}
-	return since != 0 && time.Since(time.Unix(0, since)) < patience
+	return c.working.Load() || within(c.step.Load(), c.of.limits.Progress) || c.shared && within(c.began, c.of.turn())
 }
 
 // enter finds a place for it; false: there is none.

@@ -68,6 +68,7 @@ type steps struct {
 	begun bool
 	turn  bool
 	over  bool
+	next  record
 }
 
 // Read implements net.Conn.
@@ -77,6 +78,7 @@ func (s *steps) Read(b []byte) (int, error) {
 	}
 	s.pause()
 	n, err := s.Conn.Read(b)
+	s.of.wakes(s.next.read(b[:n]))
 	if err == nil || n > 0 {
 		s.of.working.Store(true)
 		if s.turn = s.line.enter(s.of.entry.Source(), s.begun, s.of.gone); !s.turn {
@@ -107,6 +109,7 @@ func (s *steps) pause() {
 // done ends the handshake.
 func (s *steps) done() {
 	s.over = true
+	s.of.wakes(1)
 	s.pause()
 }
 

@@ -132,5 +132,6 @@ func (l *Limiter) conn(inner net.Conn) *conn {
 	c.address = &address{Addr: inner.RemoteAddr(), conn: c}
 	c.entry = l.ledger.Entry(c, inner.RemoteAddr())
 	c.shared = l.ledger.Shared(c.entry)
+	c.wakes(leastFirst)
 	return c
 }

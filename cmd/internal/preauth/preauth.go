@@ -31,8 +31,8 @@ type Limits struct {
 	// the others (4096 at most), instead of being refused.
 	Shared     []netip.Prefix
 	Credential time.Duration // from when a connection is served until a credential was shown: 10 s
-	// Progress is for how long one is not closed for another one of its source after each of the two steps of its handshake: 250 ms;
-	// of a shared source a quarter of Credential.
+	// Progress is for how long one is not closed for another one of its source after each of the two steps of its handshake: 250 ms. One
+	// of a shared source is not within the first fifth of Credential either.
 	Progress time.Duration
 	Bytes    int // that one may send, handshake and all: 32 KiB. A certificate and a token have some 20 KiB at most
 	Calls    int // that one may make: 16
@@ -98,6 +98,9 @@ func (l *Limiter) Options() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.MaxHeaderListSize(maxHeaderList), grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(l.tap),
 		grpc.ReadBufferSize(0)} // partial.Messages
 }
+
+// turn is for how long a connection of a shared source has its place for certain.
+func (l *Limiter) turn() time.Duration { return l.limits.Credential / 5 }
 
 // await is for how long it is worth waiting for a client whose connection stands.
 func (l *Limiter) await() time.Duration { return l.limits.Credential / 4 }

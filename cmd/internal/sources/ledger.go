@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+
+	"navarch.io/navarch/store/remote"
 )
 
 // Limits of a Ledger.
@@ -59,7 +61,9 @@ func NewLedger(l Limits) *Ledger {
 }
 
 // Entry makes one for a holder that comes from an address. It has no place yet.
-func (l *Ledger) Entry(h Holder, from net.Addr) *Entry { return &Entry{holder: h, source: Of(from)} }
+func (l *Ledger) Entry(h Holder, from net.Addr) *Entry {
+	return &Entry{holder: h, source: remote.Host(from)}
+}
 
 // Enter gives an entry a place. Where there is none free another one loses its place, and the caller has to close it (nil: nobody
 // has to go): the oldest of the same source that is not busy, or, where not the source's bound is reached but the total, the
@@ -198,21 +202,4 @@ func (s *source) oldest(busy bool) *Entry {
 		}
 	}
 	return nil
-}
-
-// Of is the source of what comes from an address. What has no IP address is one source, the zero Prefix.
-func Of(a net.Addr) netip.Prefix {
-	at, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Prefix{}
-	}
-	ip, bits := at.Addr().Unmap().WithZone(""), 32
-	if ip.Is6() {
-		bits = 64
-	}
-	source, err := ip.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return source
 }

@@ -68,7 +68,7 @@ type Config struct {
 
 // Callers has these rules.
 type Callers struct {
-	all      attest.Authenticator
+	all      attest.Authenticator // it refuses whose Pod or service account is gone
 	certs    *attest.Certificates // of all
 	tokens   attest.Authenticator // of all, those alone that count for tokens; nil: none do
 	keys     []*attest.Keys       // of token issuers, kept fresh by tasks
@@ -149,7 +149,7 @@ func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err erro
 		return attest.Caller{}, nil
 	}
 	if err == nil {
-		err = k.Refused(who)
+		err = k.withdrawn(who)
 	}
 	if err != nil {
 		return attest.Caller{}, err
@@ -159,11 +159,16 @@ func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err erro
 
 // Refused says why somebody who was authenticated is served no longer; nil: they are.
 func (k *Callers) Refused(who attest.Caller) error {
+	if err := k.withdrawn(who); err != nil {
+		return err
+	}
+	return k.gone(who)
+}
+
+// withdrawn says why the credential of somebody counts no more, whose Pod and service account are there: all has found that out.
+func (k *Callers) withdrawn(who attest.Caller) error {
 	if k.revoked != nil && k.revoked(who) {
 		return fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
-	}
-	if err := k.gone(who); err != nil {
-		return err
 	}
 	return k.expiry.Refused(who, time.Now())
 }
@@ -240,7 +245,7 @@ type ofCalls struct{ *Callers }
 // Authenticate implements attest.Authenticator.
 func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 	who, err := k.all.Authenticate(ctx)
-	if err == nil && k.Refused(who) == nil {
+	if err == nil && k.withdrawn(who) == nil {
 		err = k.accept(ctx, who)
 	}
 	return who, err

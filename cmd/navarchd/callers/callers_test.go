@@ -112,8 +112,9 @@ func TestCallersWithoutKeyring(t *testing.T) {
 // was verified before.
 func TestGoneCallers(t *testing.T) {
 	var gone error
+	asked := 0
 	c := Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Audiences: []string{"istio-ca"}, Required: true, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-		Gone: func(attest.Caller) error { return gone }}
+		Gone: func(attest.Caller) error { asked++; return gone }}
 	k, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -129,9 +130,10 @@ func TestGoneCallers(t *testing.T) {
 	for _, want := range []error{nil, errors.New("deleted"), nil} {
 		gone = want
 		for name, ctx := range map[string]context.Context{"token": over(t, token), "certificate": over(t, "", "spiffe://cluster.local/ns/shop/sa/client")} {
+			asked = 0
 			who, err := k.Authenticate(ctx)
-			if !errors.Is(err, want) || (want != nil) != who.ID.IsZero() {
-				t.Errorf("%s, xDS: %v, want %v", name, err, want)
+			if !errors.Is(err, want) || (want != nil) != who.ID.IsZero() || asked != 1 {
+				t.Errorf("%s, xDS: %v, want %v; asked %d times", name, err, want, asked)
 			}
 			if who, err = k.OfCalls().Authenticate(ctx); !errors.Is(err, want) || (want != nil) != who.ID.IsZero() {
 				t.Errorf("%s, CA: %v, want %v", name, err, want)

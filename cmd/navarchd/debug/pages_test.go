@@ -51,9 +51,10 @@ func TestWithheldProblems(t *testing.T) {
 		{Key: quarantine.Key{View: "shop.view", Type: xds.Listener, Name: "l", Version: "v1"}, Namespace: "shop", Envoys: []string{"", "1.40.0"},
 			RefusedBy: 3, First: at, Last: at.Add(time.Minute), Text: "no such luck", Objects: madeOf},
 		{Key: quarantine.Key{View: "town.view", Type: xds.Cluster, Name: "c", Version: "v2"}, Namespace: "town", Envoys: []string{""}, RefusedBy: 4, First: at, Last: at},
+		{Key: quarantine.Key{View: "town.view", Type: xds.Cluster, Name: "c", Version: "v2", Identity: "spiffe://mesh/ns/town/sa/hall"}, Namespace: "hall", Envoys: []string{""}, RefusedBy: 5, First: at, Last: at},
 	}
 	got := withheld(all, nil)
-	if len(got) != 2 {
+	if len(got) != 3 {
 		t.Fatalf("%+v", got)
 	}
 	want := "version v1 of listener l is withheld from all proxies of Envoy 1.40.0 of the view, because 3 distinct identities refused it, " +
@@ -64,6 +65,9 @@ func TestWithheldProblems(t *testing.T) {
 	}
 	if p := got[1]; p.Object != "cluster c" || !strings.Contains(p.Message, "the error is not known here") {
 		t.Errorf("whose maker is not known: %+v", p)
+	}
+	if p := got[2]; !strings.Contains(p.Message, "from all proxies of spiffe://mesh/ns/town/sa/hall of the view, because 5 of their credentials refused it") {
+		t.Errorf("of one identity: %+v", p)
 	}
 	if got := withheld(all, func(namespace string) bool { return namespace == "town" }); len(got) != 1 || got[0].Location != "view town.view" {
 		t.Errorf("a tenant sees %+v", got)

@@ -75,9 +75,13 @@ func withheld(views []quarantine.Withheld, sees authz.Visible) (all []inspect.Pr
 		if named := slices.DeleteFunc(slices.Clone(w.Envoys), func(v string) bool { return v == "" }); len(named) > 0 {
 			from += " of Envoy " + strings.Join(named, ", ")
 		}
+		by := "distinct identities"
+		if w.Identity != "" {
+			from, by = from+" of "+w.Identity, "of their credentials"
+		}
 		one := inspect.Problem{Object: w.Type.Noun() + " " + w.Name, Location: "view " + w.View, Code: problem.Refused, Severity: problem.Error,
-			Message: fmt.Sprintf("version %s of %s %s is withheld from all %s of the view, because %d distinct identities refused it, first at %s, last at %s: %s",
-				w.Version, w.Type.Noun(), w.Name, from, w.RefusedBy, w.First.UTC().Format(time.RFC3339), w.Last.UTC().Format(time.RFC3339),
+			Message: fmt.Sprintf("version %s of %s %s is withheld from all %s of the view, because %d %s refused it, first at %s, last at %s: %s",
+				w.Version, w.Type.Noun(), w.Name, from, w.RefusedBy, by, w.First.UTC().Format(time.RFC3339), w.Last.UTC().Format(time.RFC3339),
 				cmp.Or(w.Text, "the error is not known here"))}
 		all = append(all, madeBy(one, w.Objects))
 	}

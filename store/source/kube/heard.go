@@ -21,7 +21,7 @@ func (h *heard) note(kind kindID, at time.Time) {
 	h.at[kind] = at
 }
 
-// Told says up to when all Pods and ServiceAccounts that there were have been told, as far as the API server's watches say; zero: they have
+// Told says up to when all Pods, ServiceAccounts and Namespaces that there were have been told, as far as the API server's watches say; zero: they have
 // not been told yet. everywhere: those of all namespaces.
 func (s *Source) Told() (until time.Time, everywhere bool) {
 	s.mu.Lock()
@@ -32,12 +32,14 @@ func (s *Source) Told() (until time.Time, everywhere bool) {
 	}
 	s.heard.mu.Lock()
 	defer s.heard.mu.Unlock()
-	pods, accounts := s.heard.at[kindID{kind: "Pod"}], s.heard.at[kindID{kind: "ServiceAccount"}]
-	if pods.IsZero() || accounts.IsZero() {
-		return time.Time{}, false
+	for i, kind := range []string{"Pod", "ServiceAccount", "Namespace"} {
+		at := s.heard.at[kindID{kind: kind}]
+		if at.IsZero() {
+			return time.Time{}, false
+		}
+		if i == 0 || at.Before(until) {
+			until = at
+		}
 	}
-	if accounts.Before(pods) {
-		pods = accounts
-	}
-	return pods, !only
+	return until, !only
 }

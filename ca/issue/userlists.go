@@ -1,0 +1,92 @@
+package issue
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// maxUserLists bounds ca-crl.pem, in bytes: what is in it is a part of the keyring's record, and of a ConfigMap in every namespace.
+const maxUserLists = 64 << 10
+
+// readLists reads the user's revocation lists, ca-crl.pem, into a. Those of issuers that a knows must be theirs; others are of other
+// intermediates below its roots, which are verified where they are used. A CA that its own lists revoke is refused.
+func (a *Authority) readLists(text []byte, now time.Time) error {
+	if len(text) > maxUserLists {
+		return fmt.Errorf("%d bytes, at most %d are taken", len(text), maxUserLists)
+	}
+	for rest := text; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			if len(bytes.TrimSpace(rest)) > 0 {
+				return errors.New("is not PEM, or not to its end")
+			}
+			return nil
+		}
+		if block.Type != "X509 CRL" {
+			return fmt.Errorf("PEM block %d is %.40q, not an X509 CRL", len(a.Lists)+1, block.Type)
+		}
+		list, err := x509.ParseRevocationList(block.Bytes)
+		if err == nil {
+			err = a.checkList(list, now)
+		}
+		if err != nil {
+			return fmt.Errorf("list %d: %w", len(a.Lists)+1, err)
+		}
+		a.Lists = append(a.Lists, list)
+	}
+}
+
+// checkList says what is wrong with one list.
+func (a *Authority) checkList(list *x509.RevocationList, now time.Time) error {
+	switch {
+	case list.Number == nil:
+		return fmt.Errorf("of %s has no number (RFC 5280, section 5.2.3), by which a newer one is told from an older one", list.Issuer)
+	case !list.NextUpdate.IsZero() && !now.Before(list.NextUpdate):
+		return fmt.Errorf("of %s ended at %s: proxies would refuse everybody", list.Issuer, stamp(list.NextUpdate))
+	case slices.ContainsFunc(a.Lists, func(o *x509.RevocationList) bool { return SameIssuer(o, list) }):
+		return fmt.Errorf("is a second one of %s", list.Issuer)
+	}
+	var issuers []*x509.Certificate
+	for _, c := range append(a.path(), a.Roots...) {
+		if bytes.Equal(c.RawSubject, list.RawIssuer) {
+			issuers = append(issuers, c)
+		}
+	}
+	if len(issuers) > 0 && !slices.ContainsFunc(issuers, func(c *x509.Certificate) bool { return list.CheckSignatureFrom(c) == nil }) {
+		return fmt.Errorf("of %s is not signed by it", list.Issuer)
+	}
+	for _, c := range a.path() {
+		if !bytes.Equal(c.RawIssuer, list.RawIssuer) {
+			continue
+		}
+		if slices.ContainsFunc(list.RevokedCertificateEntries, func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(c.SerialNumber) == 0 }) {
+			return fmt.Errorf("of %s revokes %q, which is in this CA's own chain", list.Issuer, c.Subject)
+		}
+	}
+	return nil
+}
+
+// SameIssuer says whether two revocation lists are of one issuer.
+func SameIssuer(a, b *x509.RevocationList) bool {
+	return bytes.Equal(a.RawIssuer, b.RawIssuer) && bytes.Equal(a.AuthorityKeyId, b.AuthorityKeyId)
+}
+
+// NewestLists adds lists to others: of each issuer the one with the highest number stays, in the order in which issuers came.
+func NewestLists(have []*x509.RevocationList, more ...*x509.RevocationList) []*x509.RevocationList {
+	out := slices.Clone(have)
+	for _, list := range more {
+		i := slices.IndexFunc(out, func(o *x509.RevocationList) bool { return SameIssuer(o, list) })
+		switch {
+		case i < 0:
+			out = append(out, list)
+		case out[i].Number.Cmp(list.Number) < 0:
+			out[i] = list
+		}
+	}
+	return out
+}

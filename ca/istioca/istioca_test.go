@@ -1,0 +1,136 @@
+package istioca
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/apiserver"
+)
+
+// secrets are those of an API server that the test plays, by name: the JSON, or a code of HTTP.
+func secrets(t *testing.T, have map[string]any) *Secrets {
+	t.Helper()
+	return New(played(t, func(w http.ResponseWriter, r *http.Request) {
+		name, ok := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/istio-system/secrets/")
+		if !ok || r.Method != http.MethodGet {
+			t.Errorf("%s %s", r.Method, r.URL.Path)
+		}
+		switch s := have[name].(type) {
+		case nil:
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"kind": "Status", "reason": "NotFound"}`)
+		case int:
+			w.WriteHeader(s)
+		default:
+			_ = json.NewEncoder(w).Encode(s)
+		}
+	}), "istio-system", slog.New(slog.DiscardHandler))
+}
+
+func played(t *testing.T, handler http.HandlerFunc) *apiserver.Client {
+	t.Helper()
+	server := httptest.NewTLSServer(handler)
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+		"clusters": [{"name": "x", "cluster": {"server": %q, "certificate-authority-data": %q}}], "users": [{"name": "x", "user": {"token": "our-token"}}]}`,
+		server.URL, base64.StdEncoding.EncodeToString(ca))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api, err := apiserver.New(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+// object is a Secret as the API server gives it: what a key is to have is its own name, but for those that are empty.
+func object(name, kind string, keys ...string) map[string]any {
+	data := map[string]string{}
+	for _, key := range keys {
+		key, empty := strings.CutSuffix(key, "=")
+		if data[key] = ""; !empty {
+			data[key] = base64.StdEncoding.EncodeToString([]byte(key))
+		}
+	}
+	return map[string]any{"metadata": map[string]string{"name": name}, "type": kind, "data": data}
+}
+
+// Which Secret counts, and which of its keys is what, as with istiod; what lacks something is named by Secret and key, and nothing else counts
+// then.
+func TestWhichSecret(t *testing.T) {
+	const opaque, tls = "Opaque", "kubernetes.io/tls"
+	own := object("istio-ca-secret", istiodType, "ca-cert.pem", "ca-key.pem", "cert-chain.pem=", "key.pem=", "root-cert.pem=")
+	for name, c := range map[string]struct {
+		cacerts, istiod any
+		want            string // certificate, key, chain, root, lists, and whether it counts at first only; or what the error says
+	}{
+		"none":                       {nil, nil, "none"},
+		"istiod's own":               {nil, own, "ca-cert.pem ca-key.pem  ca-cert.pem true"},
+		"istiod's, two roots":        {nil, object("istio-ca-secret", istiodType, "ca-cert.pem", "ca-key.pem", "root-cert.pem"), "ca-cert.pem ca-key.pem  root-cert.pem true"},
+		"the user's":                 {object("cacerts", opaque, "ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem", "ca-crl.pem"), own, "ca-cert.pem ca-key.pem cert-chain.pem root-cert.pem ca-crl.pemfalse"},
+		"without a chain":            {object("cacerts", opaque, "ca-cert.pem", "ca-key.pem", "root-cert.pem"), nil, "ca-cert.pem ca-key.pem  root-cert.pem false"},
+		"cert-manager's":             {object("cacerts", tls, "tls.crt", "tls.key", "ca.crt"), own, "tls.crt tls.key  ca.crt false"},
+		"istiod's in cacerts":        {object("cacerts", istiodType, "ca-cert.pem", "ca-key.pem", "root-cert.pem="), nil, "ca-cert.pem ca-key.pem  ca-cert.pem true"},
+		"the user's, no key":         {object("cacerts", opaque, "ca-cert.pem", "ca-key.pem=", "root-cert.pem"), own, "Secret istio-system/cacerts: key ca-key.pem is missing or empty"},
+		"cert-manager's, no CA":      {object("cacerts", tls, "tls.crt", "tls.key"), own, "Secret istio-system/cacerts: key ca.crt is missing"},
+		"nothing in it":              {object("cacerts", opaque), own, "Secret istio-system/cacerts: key ca-cert.pem is missing"},
+		"it may not be read":         {http.StatusForbidden, own, "Secret istio-system/cacerts: the API server answered 403"},
+		"istiod's may not":           {nil, http.StatusForbidden, "Secret istio-system/istio-ca-secret: the API server answered 403"},
+		"another one":                {object("other", opaque, "ca-cert.pem"), own, "another object"},
+		"an API server that is away": {http.StatusServiceUnavailable, own, "503"},
+	} {
+		u, err := secrets(t, map[string]any{"cacerts": c.cacerts, "istio-ca-secret": c.istiod}).look(t.Context())
+		got := fmt.Sprintf("%s %s %s %s %s%t", u.Cert, u.Key, u.Chain, u.Root, u.Lists, u.FirstOnly)
+		switch {
+		case u.None:
+			got = "none"
+		case err != nil:
+			got = err.Error()
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// Before the Secrets could be looked at nobody is told that there are none; what was read once stands while the API server is away or does not
+// let them be read; what a Secret lacks then is said, and that it is gone.
+func TestLastAnswerStands(t *testing.T) {
+	have := map[string]any{}
+	s := secrets(t, have)
+	if _, err := s.Read(); err == nil || !strings.Contains(err.Error(), "not known yet") {
+		t.Errorf("before it was looked at: %v", err)
+	}
+	whole, half := object("cacerts", "Opaque", "ca-cert.pem", "ca-key.pem", "root-cert.pem"), object("cacerts", "Opaque", "ca-cert.pem")
+	for i, step := range []struct {
+		cacerts any
+		want    string
+	}{
+		{http.StatusForbidden, " false Secret istio-system/cacerts: the API server answered 403"},
+		{whole, "ca-cert.pem false <nil>"},
+		{http.StatusForbidden, "ca-cert.pem false <nil>"},
+		{half, " false Secret istio-system/cacerts: key ca-key.pem is missing"},
+		{http.StatusServiceUnavailable, " false Secret istio-system/cacerts: key ca-key.pem is missing"},
+		{whole, "ca-cert.pem false <nil>"},
+		{nil, " true <nil>"},
+	} {
+		have["cacerts"] = step.cacerts
+		s.turn(t.Context())
+		u, err := s.Read()
+		if got := fmt.Sprintf("%s %t %v", u.Cert, u.None, err); !strings.HasPrefix(got, step.want) {
+			t.Errorf("step %d: %s, want %s", i, got, step.want)
+		}
+	}
+}
