@@ -73,7 +73,7 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 		return Caller{}, err
 	}
 	caller := Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByCertificate, Serial: issue.SerialString(leaf.SerialNumber),
-		NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter, Issued: leaf.NotBefore.Add(issue.Backdate)}
+		NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter, Issued: issue.Follows(leaf)}
 	origin := issue.OriginOf(leaf)
 	caller.Pod, caller.PodUID, caller.Token, caller.Cluster = origin.Pod, origin.PodUID, origin.Token, origin.Cluster
 	return caller, nil

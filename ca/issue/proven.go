@@ -15,16 +15,32 @@ var provenOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 1}
 // Proven is when the identity of a leaf was proven by a token last. One that does not say counts from its own beginning: an older version
 // issued it.
 func Proven(leaf *x509.Certificate) time.Time {
+	if at, says := provenAt(leaf); says {
+		return at
+	}
+	return leaf.NotBefore
+}
+
+// Follows is the time from which what a leaf says is true: that at which a token proved it. A leaf that does not say, of an older version, counts
+// from when it was issued: its beginning lies Backdate before that, unless its CA is younger.
+func Follows(leaf *x509.Certificate) time.Time {
+	if at, says := provenAt(leaf); says {
+		return at
+	}
+	return leaf.NotBefore.Add(Backdate)
+}
+
+func provenAt(leaf *x509.Certificate) (at time.Time, says bool) {
 	for _, e := range leaf.Extensions {
 		var seconds int64
 		if !e.Id.Equal(provenOID) {
 			continue
 		}
 		if rest, err := asn1.Unmarshal(e.Value, &seconds); err == nil && len(rest) == 0 {
-			return time.Unix(seconds, 0)
+			return time.Unix(seconds, 0), true
 		}
 	}
-	return leaf.NotBefore
+	return time.Time{}, false
 }
 
 func proven(at time.Time) ([]pkix.Extension, error) {

@@ -50,3 +50,24 @@ func TestProven(t *testing.T) {
 		}
 	}
 }
+
+// What a leaf says is true from when a token proved it, also where its CA is younger than a leaf's beginning lies back; of a leaf that says
+// nothing it is when it was issued.
+func TestFollows(t *testing.T) {
+	began := time.Unix(1_800_000_000, 0)
+	extension, err := proven(began.Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		leaf x509.Certificate
+		want time.Time
+	}{
+		"it says":             {x509.Certificate{NotBefore: began, Extensions: extension}, began.Add(time.Minute)},
+		"of an older version": {x509.Certificate{NotBefore: began}, began.Add(Backdate)},
+	} {
+		if got := Follows(&c.leaf); !got.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

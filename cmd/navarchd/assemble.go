@@ -25,6 +25,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/status"
 	"navarch.io/navarch/store/tenants"
 )
 
@@ -215,13 +216,30 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 // addIngester is role ingest; ring says which identities are revoked, and has the roots of the mesh, nil: this process does not follow the keyring.
 func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) error {
 	t := a.telemetry
-	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.reads, a.tenants, a.log, t.committed)
+	var statuses *objectStatus
+	committed := func(revision int64, event, began time.Time, batch kv.Batch) {
+		t.committed(revision, event, began, batch)
+		if statuses != nil {
+			statuses.wrote(revision)
+		}
+	}
+	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.reads, a.tenants, a.log, committed)
 	if err != nil {
 		return err
 	}
+	limit := status.NewLimit()
+	if i.vms, err = newRegistered(a.config, i, limit, a.log); err != nil {
+		return err
+	}
+	if i.kube != nil && a.config.env.status {
+		if statuses, err = newObjectStatus(a.config, i, limit, a.log); err != nil {
+			return err
+		}
+		i.status = statuses
+	}
 	if i.kube != nil && a.config.writeRootCerts && !a.config.env.otherCA { // whoever signs has the roots
 		for _, of := range []content{ofRoots, ofLists} {
-			one, err := newRootCerts(of, a.config, i.kube, i.lead, ring, a.log)
+			one, err := newRootCerts(of, a.config, i.kube, i.lead, ring, limit, a.log)
 			if err != nil {
 				return err
 			}

@@ -127,6 +127,7 @@ type environment struct {
 	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
 	autoRegister  bool          // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
 	machineGrace  time.Duration // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
+	status        bool          // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
 	otherCA       bool          // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
 	certProvider  string        // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is one of our CA, or --tls-cert
 }
@@ -276,6 +277,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_ENABLE_XDS_IDENTITY_CHECK", boolean(&e.identityCheck))
 	parse("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", boolean(&e.autoRegister))
 	parse("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", duration(&e.machineGrace))
+	parse("PILOT_ENABLE_STATUS", boolean(&e.status))
 	return errors.Join(problems...)
 }
 

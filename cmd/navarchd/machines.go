@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"golang.org/x/time/rate"
+
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/object"
@@ -27,8 +29,8 @@ type registered struct {
 	log    *slog.Logger
 }
 
-// newRegistered asks nothing yet; nil: machines do not register themselves. Errors name flags.
-func newRegistered(c *config, i *ingester, log *slog.Logger) (*registered, error) {
+// newRegistered asks nothing yet; nil: machines do not register themselves. The limit is that of all that is written to Kubernetes. Errors name flags.
+func newRegistered(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger) (*registered, error) {
 	if !c.env.autoRegister {
 		return nil, nil
 	}
@@ -41,7 +43,7 @@ func newRegistered(c *config, i *ingester, log *slog.Logger) (*registered, error
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
 	r.origin = i.kube.Origin()
-	r.writer = status.New(status.Config[status.WorkloadEntry]{API: r.api, Kind: "WorkloadEntry", Until: i.lead.Until, Log: log})
+	r.writer = status.New(status.Config[status.WorkloadEntry]{API: r.api, Kind: "WorkloadEntry", Until: i.lead.Until, Limit: limit, Log: log})
 	return r, nil
 }
 

@@ -64,7 +64,9 @@ func hooks(commits *changes.Commits, log *changes.Log, tracer *obs.Tracer) serve
 
 // quarantined shows what is held back because proxies refused it, from each and from whole views, by type.
 func (r *replica) quarantined(time.Time) {
-	counts := resourcesOf(r.server.Refusals())
+	refusals := r.server.Refusals()
+	r.refused.Store(culprits(refusals))
+	counts := resourcesOf(refusals)
 	var withheld [xds.NumTypes]int
 	for _, w := range r.server.Withheld() {
 		withheld[w.Type]++

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,6 +15,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/acknowledged"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/identities"
@@ -61,7 +63,8 @@ type replica struct {
 	withheld *quarantine.Quarantine
 	shared   *share.Loop
 	found    *problems.Loop
-	machines *machines.Registry // nil: machines do not register themselves
+	machines *machines.Registry                     // nil: machines do not register themselves
+	refused  atomic.Pointer[[]acknowledged.Refusal] // objects because of which proxies refused something, as last looked at
 }
 
 // newReplica makes the role. Errors name flags, where one is wrong.
@@ -163,6 +166,7 @@ func (r *replica) part() part {
 			{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, r.server.Joins, r.config.env.off("collector")) }},
 			{Name: "quarantine", Run: func(ctx context.Context) error { return r.shared.Run(ctx, r.store, r.withheld) }},
 			{Name: "problems", Run: func(ctx context.Context) error { return r.found.Run(ctx, r.store) }},
+			{Name: "acknowledged", Run: func(ctx context.Context) error { return r.acknowledges().Run(ctx, r.store) }},
 		}, r.fleet.Tasks(r.mirror, r.planner)...),
 		ready:  []func() error{r.mirror.Ready, r.fleet.Ready},
 		notes:  []func() []string{r.alarm},

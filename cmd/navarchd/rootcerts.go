@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 
 	"navarch.io/navarch/ca/issue"
@@ -70,13 +71,13 @@ type rootCerts struct {
 	unknown atomic.Pointer[string] // why nothing is written; nil: it is
 }
 
-// newRootCerts asks nothing yet. Errors name flags.
-func newRootCerts(of content, c *config, cluster *kube.Source, elector *lead.Elector, ring *keyring.Keyring, log *slog.Logger) (*rootCerts, error) {
+// newRootCerts asks nothing yet. The limit is that of all that is written to Kubernetes. Errors name flags.
+func newRootCerts(of content, c *config, cluster *kube.Source, elector *lead.Elector, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (*rootCerts, error) {
 	api, err := status.NewConfigMaps(c.kubeconfig, of.name)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
-	writer := status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Until: elector.Until, Log: log})
+	writer := status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Until: elector.Until, Limit: limit, Log: log})
 	r := &rootCerts{content: of, writer: writer, namespaces: cluster.Namespaces, origin: cluster.Origin(), log: log}
 	if ring != nil {
 		r.ring = ring

@@ -89,5 +89,8 @@ func (i *ingester) sourceProblems() (all []object.Problem) {
 	if i.vms != nil {
 		all = append(all, i.vms.problems()...)
 	}
+	if i.status != nil {
+		all = append(all, i.status.problems(i.kube.Origin())...)
+	}
 	return all
 }

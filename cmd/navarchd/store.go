@@ -55,6 +55,7 @@ type ingester struct {
 	losses  *removal.Losses
 	roots   []*rootCerts        // nil: there is no cluster, or they are not to be written
 	vms     *registered         // nil: machines do not register themselves
+	status  *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
 	found   *problems.Collector // what the replicas found, while this process leads
 	alone   string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
 	store   *kv.Store
@@ -98,9 +99,6 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	}
 	if cluster != nil {
 		cluster.Settle = i.loop.Settle
-	}
-	if i.vms, err = newRegistered(c, i, log); err != nil {
-		return nil, err
 	}
 	i.keeper = i.newKeeper(c.processName(), c.heldFor)
 	return i, nil
@@ -146,7 +144,13 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	others.Go(func() { i.tenants.Lead(notifying, i.store, epoch, i.loop, i.log) })
 	others.Go(func() { i.keep(notifying, epoch) })
 	if i.kube != nil {
-		others.Go(func() { _ = i.kube.Run(notifying, i.loop.Emit) }) // its error is the context's
+		emit := i.loop.Emit
+		if i.status != nil {
+			i.status.begin()
+			emit = i.status.emit(emit)
+			others.Go(func() { i.status.lead(notifying, epoch) })
+		}
+		others.Go(func() { _ = i.kube.Run(notifying, emit) }) // its error is the context's
 		others.Go(func() { asof.Lead(notifying, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
 	}
 	for _, r := range i.roots {

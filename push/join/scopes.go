@@ -64,7 +64,8 @@ func (s *Scopes) unknown(what, name string, c serve.Client) {
 		obs.KeyIdentity, c.Identity, obs.KeyName, name)
 }
 
-// knows says whether the configuration knows a network or, if it is none, a cluster: a Service, an endpoint or a Workload is of it. One
+// knows says whether the configuration knows a network or, if it is none, a cluster: a Service, an endpoint or a Workload is of it, or the
+// network has a gateway. One
 // that is there for less than networksFor may be missed.
 func (s *Scopes) knows(name string, network bool) bool {
 	now := s.Now()
@@ -92,6 +93,11 @@ func namesIn(snapshot *mirror.Snapshot) (networks, clusters map[string]bool) {
 	for r := range snapshot.All(model.KindWorkload) {
 		clusters[r.Meta().Key.Origin.Cluster()] = true
 		networks[r.(*model.Workload).Spec.GetEndpoint().GetNetwork()] = true
+	}
+	for r := range snapshot.All(model.KindNetworkGateways) {
+		for _, g := range r.(*model.NetworkGateways).Spec.GetGateways() {
+			networks[g.GetNetwork()] = true
+		}
 	}
 	for r := range snapshot.All(model.KindService) {
 		clusters[r.Meta().Key.Origin.Cluster()] = true

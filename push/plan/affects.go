@@ -49,7 +49,7 @@ type change struct {
 	*dirt
 	in  *input.Input // of the new snapshot
 	was string       // the root namespace before
-	// relabelled are the VirtualServices whose edit changes which labels of proxies matter.
+	// relabelled are the records whose edit changes which labels, or what else of proxies, matters.
 	relabelled map[model.Key]bool
 }
 
@@ -125,6 +125,10 @@ var affects = [model.NumKinds][]effect{
 		{"labels", input.SDS, labelledWorkloads, slowLabels}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
 		{"its proxy", input.SDS, boundProxies, slowProxy},    // selectors decide by its labels which Secrets it uses
 	},
+	model.KindNetworkGateways: {
+		{"hosts", input.CDS, everyHost, nil}, // with a host's clusters its variations plan the assignments that read the network (host.Variation)
+		{"views", input.All, labelKeys, nil}, // networks of proxies are read where there are any
+	},
 	model.KindServiceAccount: {}, // tokens are compared with it (push/identities)
 	model.KindNamespace:      {}, // the same
 	model.KindWorkloadGroup:  {}, // which service accounts are machines' (push/identities)
@@ -164,6 +168,9 @@ func namedHosts(c *change, t input.Types, e mirror.Edit) {
 		}
 	}
 }
+
+// everyHost: all that there are.
+func everyHost(c *change, t input.Types, _ mirror.Edit) { c.patterns["*"] |= t }
 
 // routedHosts: the hosts of VirtualServices that send to the record's hosts.
 func routedHosts(c *change, t input.Types, e mirror.Edit) {
@@ -242,7 +249,7 @@ func samePort(a, b *model.EndpointPort) bool {
 
 func pulled(c *change, _ input.Types, e mirror.Edit) { c.pulls = append(c.pulls, e) }
 
-// labelKeys: all views, where the set of labels that some rule reads is another.
+// labelKeys: all views, where other labels of proxies are read, or their places or networks now, or no longer.
 func labelKeys(c *change, _ input.Types, e mirror.Edit) {
 	if c.relabelled[e.Key()] {
 		c.views["*"] = true

@@ -50,6 +50,8 @@ func body(kind model.Kind) proto.Message {
 		return &model.ServiceAccountSpec{}
 	case model.KindWorkloadGroup:
 		return &networkingv1.WorkloadGroup{}
+	case model.KindNetworkGateways:
+		return &model.NetworkGatewaysSpec{}
 	case model.KindSecret:
 		return &model.SecretSpec{}
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:

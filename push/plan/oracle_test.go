@@ -97,6 +97,9 @@ func (d *randomRun) edit() {
 	if d.mesh.lives.IntN(4) == 0 {
 		take(d.mesh.workload())
 	}
+	if d.mesh.nets != nil && d.mesh.nets.IntN(4) == 0 {
+		take(d.mesh.gateways())
+	}
 	c := d.snap.Apply(d.snap.Revision()+1, puts, dels)
 	d.snap = c.New
 	_, rest := d.planner.PlanEndpoints(c, d.pending.Len() > 0)

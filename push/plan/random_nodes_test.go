@@ -35,6 +35,7 @@ func nodes() []view.Node {
 	all[0].Addresses = []string{"10.1.0.1"}
 	all[0].Locality, all[1].Locality, all[2].Locality = "r1/z1", "r2/z1", "r1/z1"
 	all[5].Mode = view.None
+	all[0].Network, all[1].Network, all[3].Network = "n1", "n2", "n2"
 	return all
 }
 

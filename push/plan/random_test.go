@@ -20,6 +20,7 @@ type mesh struct {
 	more    *rand.Rand // of edit's companions; a source of its own, so that what r makes does not depend on them
 	clock   int64
 	lives   *rand.Rand // of workload's companion, for the same reason
+	nets    *rand.Rand // of networks and their gateways, for the same reason; nil: there are none
 	records map[model.Key]model.Record
 }
 
@@ -31,8 +32,16 @@ var (
 	vips       = []string{"10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00::1", "240.0.0.0/16"}
 )
 
+// Seeds from firstStrike on are of histories that strike cells, which have no networks below firstNetworks: each edit of a gateway
+// would plan what other cells have to.
+const firstStrike, firstNetworks = 1000, 2000
+
 func newMesh(t testing.TB, seed uint64) *mesh {
-	return &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
+	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
+	if seed < firstStrike || seed >= firstNetworks {
+		m.nets = rand.New(rand.NewPCG(seed, 10))
+	}
+	return m
 }
 
 func (m *mesh) pick(from ...string) string { return from[m.r.IntN(len(from))] }
@@ -170,6 +179,23 @@ func (m *mesh) workload() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
+// gateways makes, changes or deletes the gateways of networks.
+func (m *mesh) gateways() (put model.Record, del model.Key) {
+	pick := func(from ...string) string { return from[m.nets.IntN(len(from))] }
+	key := model.MeshGatewaysKey
+	if m.nets.IntN(2) == 0 {
+		key = model.Key{Kind: model.KindNetworkGateways, Namespace: "istio-system", Name: "gw"}
+	}
+	if old, ok := m.records[key]; ok && m.nets.IntN(2) == 0 {
+		delete(m.records, key)
+		return nil, old.Meta().Key
+	}
+	put = rec(m.t, key.Kind, key.Namespace+"/"+key.Name, fmt.Sprintf("gateways: [{network: %s, address: 192.0.2.1, port: 15443}%s]", pick("n1", "n2"),
+		pick("", ", {network: n2, address: 192.0.2.2, port: 15443}", ", {network: n1, cluster: west, address: 192.0.2.3, port: 443}")))
+	m.records[key] = put
+	return put, model.Key{}
+}
+
 // deniedText is the policy that denies the account sa of namespaces.
 func deniedText(t testing.TB, namespaces ...string) string {
 	source := &securityv1.Source{}
@@ -212,7 +238,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 		return fmt.Sprintf("{chain: '%s', trust: '%s', key: '%s', mac: '%s'}", encode("one", "two"), encode("", "a", "b"), encode("", "x", "y"), encode("x", "y"))
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
 		return m.policy(kind)
-	case model.KindGateway, model.KindSecretReader, model.KindWorkload: // rights and workload make them
+	case model.KindGateway, model.KindSecretReader, model.KindWorkload, model.KindNetworkGateways: // rights, workload and gateways make them
 	case model.KindServiceAccount, model.KindNamespace, model.KindWorkloadGroup: // no plan reads them: TestWhatIdentitiesReadIsNotPlanned
 	}
 	panic("the random editor does not know kind " + kind.String())
@@ -277,10 +303,17 @@ func (m *mesh) endpoints(name string) string {
 	fmt.Fprintf(&b, "hosts: %s\nports: [{name: http, number: %s}, {name: tcp, number: 9000}, {name: any, number: 9000}, {name: web, number: 8080}]\nendpoints:\n",
 		quoted(hosts), m.pick("8080", "8080", "8081"))
 	for i := range m.r.IntN(4) {
-		fmt.Fprintf(&b, "- {locality: %s, address: 10.1.0.%d, health: %s, labels: {version: %s, app: %s}, serviceAccount: %s, mtls: %v}\n", m.pick("''", "r1/z1", "r1/z2", "r2/z1"), i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", "HEALTH_NOT_READY"),
+		fmt.Fprintf(&b, "- {network: %s, locality: %s, address: 10.1.0.%d, health: %s, labels: {version: %s, app: %s}, serviceAccount: %s, mtls: %v}\n", m.network(), m.pick("''", "r1/z1", "r1/z2", "r2/z1"), i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", "HEALTH_NOT_READY"),
 			m.pick("v1", "v2"), m.pick("s0", "s1"), m.pick("sa", "sa", "sa", "other", "''"), !m.one(4))
 	}
 	return b.String()
+}
+
+func (m *mesh) network() string {
+	if m.nets == nil {
+		return "''"
+	}
+	return []string{"''", "n1", "n2"}[m.nets.IntN(3)]
 }
 
 func (m *mesh) destination() string {

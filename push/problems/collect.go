@@ -57,6 +57,9 @@ func (c *Collector) All() (all []Found, more int) {
 	return nil, 0
 }
 
+// Collected says whether the lists were read since this process leads.
+func (c *Collector) Collected() bool { return c.now.Load() != nil }
+
 // Run follows the lists until the context ends, and forgets them then: it is for as long as a process leads.
 func (c *Collector) Run(ctx context.Context, store *kv.Store) error {
 	folders, err := store.Follow(ctx, folder)

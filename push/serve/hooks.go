@@ -25,15 +25,16 @@ type Hooks struct {
 
 // Refusal is one NACK.
 type Refusal struct {
-	Node     string
-	Identity string
-	View     string // View.ID
-	Type     xds.Type
-	Name     string // the culprit; empty while it is being searched for by halves
-	Version  string // refused, and not sent again
-	Envoy    string // version of the client's Envoy
-	Good     string // the version that stands; empty: none
-	Text     string // Envoy's words, cut
+	Node      string
+	Namespace string // of the view
+	Identity  string
+	View      string // View.ID
+	Type      xds.Type
+	Name      string // the culprit; empty while it is being searched for by halves
+	Version   string // refused, and not sent again
+	Envoy     string // version of the client's Envoy
+	Good      string // the version that stands; empty: none
+	Text      string // Envoy's words, cut
 	// Objects are what the resource was made of, the likeliest culprit first, as Config.Blame says.
 	Objects  []model.Place
 	Revision int64 // of the store

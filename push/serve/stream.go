@@ -287,7 +287,7 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	case delta.Expired:
 		hooks.Expired(r.Type)
 	case delta.Nacked:
-		refusal := Refusal{Node: st.client.ID, Identity: st.client.Identity, View: st.view.ID(), Type: r.Type,
+		refusal := Refusal{Node: st.client.ID, Namespace: st.view.Namespace(), Identity: st.client.Identity, View: st.view.ID(), Type: r.Type,
 			Name: r.Name, Version: r.Version, Envoy: st.client.Envoy, Good: r.Good, Text: r.Text, Revision: r.Revision, At: now}
 		if blame := st.srv.cfg.Blame; blame != nil && r.Name != "" && st.place.Blame() {
 			refusal.Objects = blame(st.view, r.Type, r.Name, r.Text)

@@ -20,6 +20,7 @@ type Index struct {
 	named      map[string]map[string]int // key of a label -> value -> how many records name it
 	compared   map[string]int            // key of a label -> how many records compare it, whatever its value
 	localities int                       // records that read the locality
+	networks   int                       // records by which the network of proxies decides what they reach
 
 	// What selectors of the snapshot that was asked about last chose: proxies of one workload have the same labels.
 	snapshot weak.Pointer[mirror.Snapshot] // weak: endpoints may change for days while nobody joins
@@ -86,7 +87,7 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 // NewIndex reads a snapshot.
 func NewIndex(s *mirror.Snapshot) *Index {
 	x := &Index{named: map[string]map[string]int{}, compared: map[string]int{}}
-	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule} {
+	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule, model.KindNetworkGateways} {
 		for r := range s.All(kind) {
 			x.count(readBy(r), 1)
 		}
@@ -121,6 +122,11 @@ func (x *Index) count(r reading, by int) (differs bool) {
 		x.localities += by
 		differs = differs || before != (x.localities > 0)
 	}
+	if r.network {
+		before := x.networks > 0
+		x.networks += by
+		differs = differs || before != (x.networks > 0)
+	}
 	return differs
 }
 
@@ -141,6 +147,7 @@ type reading struct {
 	named    map[label]bool  // labels whose values it names: other values make no difference
 	compared map[string]bool // keys of labels that it compares with those of endpoints
 	locality bool
+	network  bool
 }
 
 func (r *reading) name(key, value string) {
@@ -179,6 +186,8 @@ func readBy(r model.Record) (out reading) {
 		setting := t.Spec.GetLocalityLbSetting()
 		out.locality = len(setting.GetDistribute()) > 0
 		out.compares(setting)
+	case *model.NetworkGateways:
+		out.network = true
 	}
 	return out
 }
@@ -217,7 +226,7 @@ func (x *Index) inputs(labels intern.List[string], n Node) Inputs {
 	if x.localities > 0 {
 		in.Locality = n.Locality
 	}
-	if x.compared[NetworkLabel] > 0 {
+	if x.networks > 0 || x.compared[NetworkLabel] > 0 {
 		in.Network = n.Network
 	}
 	return in

@@ -15,7 +15,8 @@ type Inputs struct {
 	Labels intern.List[string]
 	// Locality is the proxy's region/zone/sub-zone, where some rule reads it; empty: not known, or nobody reads it.
 	Locality string
-	// Network is the proxy's, where some rule compares it with those of endpoints; empty: not known, or nobody compares it.
+	// Network is the proxy's, where networks have gateways, or some rule compares it with those of endpoints; empty: not known, or nobody
+	// reads it.
 	Network string
 }
 

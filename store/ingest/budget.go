@@ -103,7 +103,7 @@ func (w *inventory) rebase(e Loaded) {
 	}
 	stored := map[object.ID]charge{}
 	for key := range e.Have {
-		if key == model.MeshKey {
+		if key == model.MeshKey || key == model.MeshGatewaysKey {
 			continue
 		}
 		if id := w.ownerOf(key); w.counted(id) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/store/crash"
@@ -160,59 +159,6 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 		w.putMesh(e, touched)
 	default:
 		touched[o.ID] = true
-	}
-}
-
-// putMesh takes a mesh configuration; a part that cannot be read leaves what was good of it.
-func (w *inventory) putMesh(e *entry, touched map[object.ID]bool) {
-	if w.yields(e.object.ID, e) {
-		return
-	}
-	w.meshID = e.object.ID
-	if _, other := w.other(w.meshID); other != nil {
-		w.setRecords(other, nil, nil)
-	}
-	parsed := w.normal.ParseMesh(e.object)
-	e.spoiled = parsed.Config == nil
-	w.setProblems(e.object.ID, e, parsed.Problems)
-	if parsed.Networks != nil {
-		w.setNetworks(parsed.Networks, touched)
-	}
-	if parsed.Config == nil {
-		return
-	}
-	record, err := normal.MeshRecord(parsed.Config)
-	if err != nil {
-		e.spoiled = true
-		w.setProblems(e.object.ID, e, append(parsed.Problems, object.Problem{ID: e.object.ID, Location: e.object.Location, Field: "data.mesh", Code: problem.Invalid, Severity: problem.Error, Message: err.Error()}))
-		return
-	}
-	w.setRecords(e, []model.Record{record}, nil)
-	w.setMesh(parsed.Config, touched)
-}
-
-func (w *inventory) setMesh(config *meshv1.MeshConfig, touched map[object.ID]bool) {
-	if proto.Equal(w.mesh, config) {
-		return
-	}
-	w.mesh = config
-	for id, e := range w.objects {
-		if e.mesh {
-			touched[id] = true
-		}
-	}
-}
-
-func (w *inventory) setNetworks(networks *meshv1.MeshNetworks, touched map[object.ID]bool) {
-	if proto.Equal(w.networks, networks) {
-		return
-	}
-	w.networks = networks
-	for id := range w.objects {
-		switch id.Kind {
-		case "EndpointSlice", "ServiceEntry", "Pod", "WorkloadEntry":
-			touched[id] = true
-		}
 	}
 }
 

@@ -321,7 +321,7 @@ func (s *State) compare(e Loaded) {
 	for key := range e.Have {
 		owner := s.objects[s.ownerOf(key)]
 		switch {
-		case owner != nil && (owner.spoiled || owner.waiting) && (len(owner.records) == 0 || owner.closed):
+		case owner != nil && (owner.spoiled || owner.waiting) && (len(owner.records) == 0 || owner.closed || key == model.MeshGatewaysKey && s.want[key] == nil):
 			if owner.closed { // the stored one was good, or as closed as this
 				s.setRecords(owner, nil, nil)
 				owner.closed = false
@@ -351,7 +351,7 @@ func (s *State) compare(e Loaded) {
 }
 
 func (w *inventory) ownerOf(key model.Key) object.ID {
-	if key == model.MeshKey {
+	if key == model.MeshKey || key == model.MeshGatewaysKey {
 		return w.meshID
 	}
 	return normal.SourceObject(key)

@@ -49,12 +49,16 @@ type Family struct {
 // Families is all that Navarch keeps in etcd. Mirrors watch the range from head to records/, and so see everything that
 // sorts between them (keys/ is sealed; the others are no secrets): a family that is written often must sort outside it.
 var Families = []Family{
+	{Path: "acknowledged/", Holds: "up to which revision the streams of each replica have acknowledged, and what they refused, leased", Writer: "push/acknowledged (each replica its own)",
+		Reader: "push/acknowledged (leader)", Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
 	{Path: "allocations/", Holds: "addresses and names given out once", Writer: "store/ingest (leader)", Reader: "store/ingest",
 		Write: []Role{RoleIngest}},
 	{Path: "allowances/", Holds: "what replicas may issue while etcd is away", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
 		Write: []Role{RoleCA}},
 	{Path: "approvals/", Holds: "operators' approvals of held removals, leased", Writer: "navarchctl store accept-removal; store/removal (leader) deletes", Reader: "store/removal (leader)",
 		Write: []Role{RoleIngest, RoleOperator}},
+	{Path: "awaited/", Holds: "up to which revision the leader asks replicas whether all is acknowledged", Writer: "push/acknowledged (leader)", Reader: "push/acknowledged (every replica)",
+		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "certificates/", Holds: "the journal of issued certificates, pruned by their end", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
 		Write: []Role{RoleCA}},
 	{Path: "clocks/", Holds: "the time of each process that signs, leased, and one that has passed for certain", Writer: "store/clock (each its own)", Reader: "store/clock",

@@ -56,6 +56,11 @@ func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
 		}
 		wire.Body = &RecordValue_ServiceAccount{ServiceAccount: b}
+	case *NetworkGatewaysSpec:
+		if kind != KindNetworkGateways {
+			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
+		}
+		wire.Body = &RecordValue_NetworkGateways{NetworkGateways: b}
 	default:
 		if kind >= NumKinds || istioBody[kind] == nil || !sameMessage(istioBody[kind](), body) {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
@@ -103,6 +108,10 @@ func getBody(wire *RecordValue, kind Kind) (proto.Message, error) {
 		if kind == KindServiceAccount || kind == KindNamespace {
 			return b.ServiceAccount, nil
 		}
+	case *RecordValue_NetworkGateways:
+		if kind == KindNetworkGateways {
+			return b.NetworkGateways, nil
+		}
 	case *RecordValue_Istio:
 		if kind < NumKinds && istioBody[kind] != nil {
 			body := istioBody[kind]()
@@ -130,6 +139,8 @@ func typed(head Head, body proto.Message) (Record, error) {
 		return &Workload{head, b}, nil
 	case *ServiceAccountSpec:
 		return &ServiceAccount{head, b}, nil
+	case *NetworkGatewaysSpec:
+		return &NetworkGateways{head, b}, nil
 	case *meshv1.MeshConfig:
 		return &Mesh{head, b}, nil
 	case *networkingv1.VirtualService:

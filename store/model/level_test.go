@@ -29,6 +29,7 @@ var stored = map[string]string{
 	"ServiceAccount":      "skippable 0",
 	"WorkloadGroup":       "skippable 0",
 	"Namespace":           "skippable 0",
+	"NetworkGateways":     "skippable 0",
 }
 
 // kindNow is a kind as the tables have it.

@@ -41,6 +41,7 @@ var Marks = [NumKinds]Mark{
 	KindServiceAccount:      Skippable,
 	KindWorkloadGroup:       Skippable,
 	KindNamespace:           Skippable,
+	KindNetworkGateways:     Skippable,
 }
 
 // writesMark says whether the records of a kind carry their mark (RecordValue.closing): those of the closing kinds that are younger

@@ -14,6 +14,9 @@ import (
 // MeshKey is the key of the one Mesh record.
 var MeshKey = Key{Kind: KindMesh, Name: "mesh"}
 
+// MeshGatewaysKey is the key of the gateways that meshNetworks has by address.
+var MeshGatewaysKey = Key{Kind: KindNetworkGateways, Name: "meshNetworks"}
+
 // MeshDefaults is a fresh MeshConfig with the values that hold where the user says nothing
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/).
 func MeshDefaults() *meshv1.MeshConfig {

@@ -39,6 +39,8 @@ const (
 	// KindNamespace is a Kubernetes Namespace, whether its objects are read or not: that it is there. Tokens are compared with it, and no plan
 	// reads it.
 	KindNamespace
+	// KindNetworkGateways is the gateways of networks that one object names: a Kubernetes Service, or meshNetworks (namespace "").
+	KindNetworkGateways
 	NumKinds // how many there are; not a kind
 )
 
@@ -61,6 +63,7 @@ var kindNames = [NumKinds]string{
 	KindServiceAccount:      "ServiceAccount",
 	KindWorkloadGroup:       "WorkloadGroup",
 	KindNamespace:           "Namespace",
+	KindNetworkGateways:     "NetworkGateways",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

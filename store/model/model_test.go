@@ -38,9 +38,10 @@ func bodies() map[Kind]proto.Message {
 		KindSecretReader:        &SecretReaderSpec{Accounts: []string{"shop/gateway"}},
 		KindWorkload: &WorkloadSpec{Endpoint: &Endpoint{Address: "10.1.0.1", Labels: map[string]string{"a": "1", "b": "2", "c": "3"}},
 			Uid: UID("5d0e7a54-1a25-4b4b-9c1e-0a3f5b1c2d3e")},
-		KindServiceAccount: &ServiceAccountSpec{Uid: UID("no uuid")},
-		KindNamespace:      &ServiceAccountSpec{},
-		KindWorkloadGroup:  &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm"}},
+		KindServiceAccount:  &ServiceAccountSpec{Uid: UID("no uuid")},
+		KindNamespace:       &ServiceAccountSpec{},
+		KindWorkloadGroup:   &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm"}},
+		KindNetworkGateways: &NetworkGatewaysSpec{Gateways: []*NetworkGateway{{Network: "n", Address: "192.0.2.1", Port: 15443}}},
 	}
 }
 

@@ -74,6 +74,7 @@ type (
 	Workload        = Of[*WorkloadSpec]
 	ServiceAccount  = Of[*ServiceAccountSpec]
 	WorkloadGroup   = Of[*networkingv1.WorkloadGroup]
+	NetworkGateways = Of[*NetworkGatewaysSpec]
 )
 
 // Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.

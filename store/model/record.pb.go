@@ -257,6 +257,7 @@ type RecordValue struct {
 	//	*RecordValue_SecretReader
 	//	*RecordValue_Workload
 	//	*RecordValue_ServiceAccount
+	//	*RecordValue_NetworkGateways
 	Body isRecordValue_Body `protobuf_oneof:"body"`
 	// The mark of a kind that is younger than this field (store/model, Marks): a build that does not know the kind reads here whether it
 	// may go on without it. Kinds that every build knows which reads this field have none, so that their bytes are what they were.
@@ -388,6 +389,15 @@ func (x *RecordValue) GetServiceAccount() *ServiceAccountSpec {
 	return nil
 }
 
+func (x *RecordValue) GetNetworkGateways() *NetworkGatewaysSpec {
+	if x != nil {
+		if x, ok := x.Body.(*RecordValue_NetworkGateways); ok {
+			return x.NetworkGateways
+		}
+	}
+	return nil
+}
+
 func (x *RecordValue) GetClosing() bool {
 	if x != nil {
 		return x.Closing
@@ -431,6 +441,10 @@ type RecordValue_ServiceAccount struct {
 	ServiceAccount *ServiceAccountSpec `protobuf:"bytes,11,opt,name=service_account,json=serviceAccount,proto3,oneof"`
 }
 
+type RecordValue_NetworkGateways struct {
+	NetworkGateways *NetworkGatewaysSpec `protobuf:"bytes,12,opt,name=network_gateways,json=networkGateways,proto3,oneof"` // kind NetworkGateways
+}
+
 func (*RecordValue_Service) isRecordValue_Body() {}
 
 func (*RecordValue_Endpoints) isRecordValue_Body() {}
@@ -446,6 +460,8 @@ func (*RecordValue_SecretReader) isRecordValue_Body() {}
 func (*RecordValue_Workload) isRecordValue_Body() {}
 
 func (*RecordValue_ServiceAccount) isRecordValue_Body() {}
+
+func (*RecordValue_NetworkGateways) isRecordValue_Body() {}
 
 // ServiceSpec is a destination: a Kubernetes Service, or an Istio ServiceEntry.
 type ServiceSpec struct {
@@ -1221,6 +1237,120 @@ func (x *ServiceAccountSpec) GetUid() []byte {
 	return nil
 }
 
+// NetworkGatewaysSpec is the gateways of networks that one object names: a Kubernetes Service, or the mesh's networks (meshNetworks).
+type NetworkGatewaysSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gateways      []*NetworkGateway      `protobuf:"bytes,1,rep,name=gateways,proto3" json:"gateways,omitempty"` // sorted, each once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkGatewaysSpec) Reset() {
+	*x = NetworkGatewaysSpec{}
+	mi := &file_store_model_record_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkGatewaysSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkGatewaysSpec) ProtoMessage() {}
+
+func (x *NetworkGatewaysSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkGatewaysSpec.ProtoReflect.Descriptor instead.
+func (*NetworkGatewaysSpec) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *NetworkGatewaysSpec) GetGateways() []*NetworkGateway {
+	if x != nil {
+		return x.Gateways
+	}
+	return nil
+}
+
+// NetworkGateway is where a network is entered from others: it passes TLS through, to what its SNI names.
+type NetworkGateway struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Network       string                 `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
+	Cluster       string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"` // that it is in, as Endpoint.cluster has it; empty: nobody says
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // an IP
+	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkGateway) Reset() {
+	*x = NetworkGateway{}
+	mi := &file_store_model_record_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkGateway) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkGateway) ProtoMessage() {}
+
+func (x *NetworkGateway) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkGateway.ProtoReflect.Descriptor instead.
+func (*NetworkGateway) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *NetworkGateway) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *NetworkGateway) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *NetworkGateway) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *NetworkGateway) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 // HeadValue is the value of head in etcd: whether the records beside it are a whole state (store/kv).
 type HeadValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1238,7 +1368,7 @@ type HeadValue struct {
 
 func (x *HeadValue) Reset() {
 	*x = HeadValue{}
-	mi := &file_store_model_record_proto_msgTypes[11]
+	mi := &file_store_model_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1380,7 @@ func (x *HeadValue) String() string {
 func (*HeadValue) ProtoMessage() {}
 
 func (x *HeadValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[11]
+	mi := &file_store_model_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1393,7 @@ func (x *HeadValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeadValue.ProtoReflect.Descriptor instead.
 func (*HeadValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{11}
+	return file_store_model_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HeadValue) GetSchema() uint32 {
@@ -1334,7 +1464,7 @@ type PlaceValue struct {
 
 func (x *PlaceValue) Reset() {
 	*x = PlaceValue{}
-	mi := &file_store_model_record_proto_msgTypes[12]
+	mi := &file_store_model_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1476,7 @@ func (x *PlaceValue) String() string {
 func (*PlaceValue) ProtoMessage() {}
 
 func (x *PlaceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[12]
+	mi := &file_store_model_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1489,7 @@ func (x *PlaceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceValue.ProtoReflect.Descriptor instead.
 func (*PlaceValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{12}
+	return file_store_model_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PlaceValue) GetChain() uint64 {
@@ -1394,7 +1524,7 @@ type ContentsValue struct {
 
 func (x *ContentsValue) Reset() {
 	*x = ContentsValue{}
-	mi := &file_store_model_record_proto_msgTypes[13]
+	mi := &file_store_model_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1536,7 @@ func (x *ContentsValue) String() string {
 func (*ContentsValue) ProtoMessage() {}
 
 func (x *ContentsValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[13]
+	mi := &file_store_model_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1549,7 @@ func (x *ContentsValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentsValue.ProtoReflect.Descriptor instead.
 func (*ContentsValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{13}
+	return file_store_model_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ContentsValue) GetAlgorithm() uint32 {
@@ -1447,7 +1577,7 @@ type KindContents struct {
 
 func (x *KindContents) Reset() {
 	*x = KindContents{}
-	mi := &file_store_model_record_proto_msgTypes[14]
+	mi := &file_store_model_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1589,7 @@ func (x *KindContents) String() string {
 func (*KindContents) ProtoMessage() {}
 
 func (x *KindContents) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[14]
+	mi := &file_store_model_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1602,7 @@ func (x *KindContents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindContents.ProtoReflect.Descriptor instead.
 func (*KindContents) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{14}
+	return file_store_model_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *KindContents) GetKind() []byte {
@@ -1500,7 +1630,7 @@ var File_store_model_record_proto protoreflect.FileDescriptor
 
 const file_store_model_record_proto_rawDesc = "" +
 	"\n" +
-	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\xbf\x04\n" +
+	"\x18store/model/record.proto\x12\x10navarch.store.v1\"\x93\x05\n" +
 	"\vRecordValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x03R\acreated\x129\n" +
@@ -1512,7 +1642,8 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\rsecret_reader\x18\t \x01(\v2\".navarch.store.v1.SecretReaderSpecH\x00R\fsecretReader\x12<\n" +
 	"\bworkload\x18\n" +
 	" \x01(\v2\x1e.navarch.store.v1.WorkloadSpecH\x00R\bworkload\x12O\n" +
-	"\x0fservice_account\x18\v \x01(\v2$.navarch.store.v1.ServiceAccountSpecH\x00R\x0eserviceAccount\x12\x18\n" +
+	"\x0fservice_account\x18\v \x01(\v2$.navarch.store.v1.ServiceAccountSpecH\x00R\x0eserviceAccount\x12R\n" +
+	"\x10network_gateways\x18\f \x01(\v2%.navarch.store.v1.NetworkGatewaysSpecH\x00R\x0fnetworkGateways\x12\x18\n" +
 	"\aclosing\x18\b \x01(\bR\aclosingB\x06\n" +
 	"\x04body\"\xe7\x03\n" +
 	"\vServiceSpec\x12\x14\n" +
@@ -1593,7 +1724,14 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\bendpoint\x18\x02 \x01(\v2\x1a.navarch.store.v1.EndpointR\bendpoint\x12\x10\n" +
 	"\x03uid\x18\x03 \x01(\fR\x03uid\"&\n" +
 	"\x12ServiceAccountSpec\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\fR\x03uid\"\x97\x02\n" +
+	"\x03uid\x18\x01 \x01(\fR\x03uid\"S\n" +
+	"\x13NetworkGatewaysSpec\x12<\n" +
+	"\bgateways\x18\x01 \x03(\v2 .navarch.store.v1.NetworkGatewayR\bgateways\"r\n" +
+	"\x0eNetworkGateway\x12\x18\n" +
+	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\rR\x04port\"\x97\x02\n" +
 	"\tHeadValue\x12\x16\n" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x10\n" +
@@ -1652,31 +1790,33 @@ func file_store_model_record_proto_rawDescGZIP() []byte {
 }
 
 var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_store_model_record_proto_goTypes = []any{
-	(Resolution)(0),            // 0: navarch.store.v1.Resolution
-	(Protocol)(0),              // 1: navarch.store.v1.Protocol
-	(Health)(0),                // 2: navarch.store.v1.Health
-	(WorkloadSource)(0),        // 3: navarch.store.v1.WorkloadSource
-	(*RecordValue)(nil),        // 4: navarch.store.v1.RecordValue
-	(*ServiceSpec)(nil),        // 5: navarch.store.v1.ServiceSpec
-	(*ServicePort)(nil),        // 6: navarch.store.v1.ServicePort
-	(*EndpointsSpec)(nil),      // 7: navarch.store.v1.EndpointsSpec
-	(*EndpointPort)(nil),       // 8: navarch.store.v1.EndpointPort
-	(*Endpoint)(nil),           // 9: navarch.store.v1.Endpoint
-	(*PolicySpec)(nil),         // 10: navarch.store.v1.PolicySpec
-	(*SecretSpec)(nil),         // 11: navarch.store.v1.SecretSpec
-	(*SecretReaderSpec)(nil),   // 12: navarch.store.v1.SecretReaderSpec
-	(*WorkloadSpec)(nil),       // 13: navarch.store.v1.WorkloadSpec
-	(*ServiceAccountSpec)(nil), // 14: navarch.store.v1.ServiceAccountSpec
-	(*HeadValue)(nil),          // 15: navarch.store.v1.HeadValue
-	(*PlaceValue)(nil),         // 16: navarch.store.v1.PlaceValue
-	(*ContentsValue)(nil),      // 17: navarch.store.v1.ContentsValue
-	(*KindContents)(nil),       // 18: navarch.store.v1.KindContents
-	nil,                        // 19: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                        // 20: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                        // 21: navarch.store.v1.Endpoint.PortsEntry
-	nil,                        // 22: navarch.store.v1.PolicySpec.SelectorEntry
+	(Resolution)(0),             // 0: navarch.store.v1.Resolution
+	(Protocol)(0),               // 1: navarch.store.v1.Protocol
+	(Health)(0),                 // 2: navarch.store.v1.Health
+	(WorkloadSource)(0),         // 3: navarch.store.v1.WorkloadSource
+	(*RecordValue)(nil),         // 4: navarch.store.v1.RecordValue
+	(*ServiceSpec)(nil),         // 5: navarch.store.v1.ServiceSpec
+	(*ServicePort)(nil),         // 6: navarch.store.v1.ServicePort
+	(*EndpointsSpec)(nil),       // 7: navarch.store.v1.EndpointsSpec
+	(*EndpointPort)(nil),        // 8: navarch.store.v1.EndpointPort
+	(*Endpoint)(nil),            // 9: navarch.store.v1.Endpoint
+	(*PolicySpec)(nil),          // 10: navarch.store.v1.PolicySpec
+	(*SecretSpec)(nil),          // 11: navarch.store.v1.SecretSpec
+	(*SecretReaderSpec)(nil),    // 12: navarch.store.v1.SecretReaderSpec
+	(*WorkloadSpec)(nil),        // 13: navarch.store.v1.WorkloadSpec
+	(*ServiceAccountSpec)(nil),  // 14: navarch.store.v1.ServiceAccountSpec
+	(*NetworkGatewaysSpec)(nil), // 15: navarch.store.v1.NetworkGatewaysSpec
+	(*NetworkGateway)(nil),      // 16: navarch.store.v1.NetworkGateway
+	(*HeadValue)(nil),           // 17: navarch.store.v1.HeadValue
+	(*PlaceValue)(nil),          // 18: navarch.store.v1.PlaceValue
+	(*ContentsValue)(nil),       // 19: navarch.store.v1.ContentsValue
+	(*KindContents)(nil),        // 20: navarch.store.v1.KindContents
+	nil,                         // 21: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                         // 22: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                         // 23: navarch.store.v1.Endpoint.PortsEntry
+	nil,                         // 24: navarch.store.v1.PolicySpec.SelectorEntry
 }
 var file_store_model_record_proto_depIdxs = []int32{
 	5,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
@@ -1686,26 +1826,28 @@ var file_store_model_record_proto_depIdxs = []int32{
 	12, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
 	13, // 5: navarch.store.v1.RecordValue.workload:type_name -> navarch.store.v1.WorkloadSpec
 	14, // 6: navarch.store.v1.RecordValue.service_account:type_name -> navarch.store.v1.ServiceAccountSpec
-	6,  // 7: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
-	0,  // 8: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	19, // 9: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
-	1,  // 10: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
-	8,  // 11: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
-	9,  // 12: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	20, // 13: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
-	2,  // 14: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	21, // 15: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	22, // 16: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
-	3,  // 17: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
-	9,  // 18: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
-	17, // 19: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
-	16, // 20: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
-	18, // 21: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	15, // 7: navarch.store.v1.RecordValue.network_gateways:type_name -> navarch.store.v1.NetworkGatewaysSpec
+	6,  // 8: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
+	0,  // 9: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
+	21, // 10: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	1,  // 11: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
+	8,  // 12: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
+	9,  // 13: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
+	22, // 14: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	2,  // 15: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
+	23, // 16: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	24, // 17: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	3,  // 18: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
+	9,  // 19: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
+	16, // 20: navarch.store.v1.NetworkGatewaysSpec.gateways:type_name -> navarch.store.v1.NetworkGateway
+	19, // 21: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
+	18, // 22: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
+	20, // 23: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_store_model_record_proto_init() }
@@ -1722,6 +1864,7 @@ func file_store_model_record_proto_init() {
 		(*RecordValue_SecretReader)(nil),
 		(*RecordValue_Workload)(nil),
 		(*RecordValue_ServiceAccount)(nil),
+		(*RecordValue_NetworkGateways)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1729,7 +1872,7 @@ func file_store_model_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -150,9 +150,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig) {
 	for i, ca := range config.GetCaCertificates() {
 		checkCACertificate(r, fmt.Sprintf("data.mesh.caCertificates[%d]", i), ca)
 	}
-	for i := range config.GetServiceSettings() {
-		r.warnf(problem.NotSupported, fmt.Sprintf("data.mesh.serviceSettings[%d]", i), "is not acted on by this version: hosts have the endpoints of all clusters")
-	}
+	checkServiceSettings(r, config)
 	for path, list := range map[string][]string{
 		"data.mesh.defaultServiceExportTo":         config.DefaultServiceExportTo,
 		"data.mesh.defaultVirtualServiceExportTo":  config.DefaultVirtualServiceExportTo,
@@ -201,5 +199,20 @@ func certificatesAlone(text []byte) bool {
 			return false
 		}
 		text = rest
+	}
+}
+
+// checkServiceSettings checks which hosts are reached in their own clusters alone.
+func checkServiceSettings(r *report, config *meshv1.MeshConfig) {
+	for i, s := range config.GetServiceSettings() {
+		at := fmt.Sprintf("data.mesh.serviceSettings[%d].hosts", i)
+		if len(s.GetHosts()) == 0 {
+			r.warnf(problem.NoEffect, at, "none: the settings are of no service")
+		}
+		for j, host := range s.GetHosts() {
+			if wrong := wildcardHost(host); wrong != "" {
+				r.warnf(problem.NoEffect, fmt.Sprintf("%s[%d]", at, j), "%q %s: it is the host of no service", host, wrong)
+			}
+		}
 	}
 }

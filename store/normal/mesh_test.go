@@ -62,10 +62,16 @@ func TestMeshProblems(t *testing.T) {
 		{"trustDomain: a\ntrustDomain: b", "data.mesh: |already set", false},
 		{"proxyListenPort: 99999", "data.mesh.proxyListenPort: port 99999", false},
 		{"- a", "data.mesh: must be an object", false},
-		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a.b.svc.cluster.local]}]", "warning data.mesh.serviceSettings[0]: is not acted on", true},
+		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a.b.svc.cluster.local]}]", "", true},
+		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a b]}]", "warning data.mesh.serviceSettings[0].hosts[0]: |of no service", true},
+		{"serviceSettings: [{settings: {clusterLocal: true}}]", "warning data.mesh.serviceSettings[0].hosts: none", true},
 	} {
 		got := testNormal.ParseMesh(read(t, meshMap(c.mesh, "networks: {a: {endpoints: [{fromRegistry: k}]}}")))
-		wantProblems(t, got.Problems, c.want)
+		var want []string
+		if c.want != "" {
+			want = append(want, c.want)
+		}
+		wantProblems(t, got.Problems, want...)
 		if (got.Config != nil) != c.usable || got.Networks == nil {
 			t.Errorf("%s: config %v, networks %v", c.mesh, got.Config, got.Networks)
 		}

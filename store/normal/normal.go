@@ -151,13 +151,17 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 }
 
 // SourceObject is the object that a record is made from: the inverse of the keys that Object gives to records. The zero ID for
-// the Mesh record.
+// the Mesh record and the gateways of meshNetworks.
 func SourceObject(key model.Key) object.ID {
 	id := object.ID{Origin: key.Origin, Kind: key.Kind.String(), Namespace: key.Namespace, Name: key.Name}
 	switch key.Kind {
 	case model.KindMesh:
 		return object.ID{}
 	case model.KindService, model.KindSecret, model.KindServiceAccount, model.KindNamespace:
+	case model.KindNetworkGateways:
+		if id.Kind = "Service"; key.Namespace == "" { // meshNetworks
+			return object.ID{}
+		}
 	case model.KindEndpoints:
 		id.Group, id.Kind = groupDiscovery, "EndpointSlice"
 		if rest, ok := strings.CutPrefix(key.Name, serviceEntryPrefix); ok {

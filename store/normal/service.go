@@ -98,7 +98,7 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 	if len(clusterIPs) == 0 {
 		r.warnf(problem.NoEffect, "spec.clusterIP", "no address: not reachable by address, as a Service that was never given one")
 	}
-	return r.record(model.KindService, obj, obj.ID.Name, spec)
+	return append(r.record(model.KindService, obj, obj.ID.Name, spec), n.networkGateways(r, obj, svc, ctx)...)
 }
 
 // externalName is a Service that stands for a DNS name: resolved by the proxies.

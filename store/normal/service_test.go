@@ -171,15 +171,32 @@ endpoints:
 	wantProblems(t, r.Problems, "warning endpoints[0].targetRef: Pod shop/web-2 is not there", "warning endpoints[1].targetRef: Pod shop/web-1 is not there")
 }
 
+// The network of an endpoint, as istiod decides it: its Pod's label, the label of its cluster's system namespace, the network that has
+// its whole cluster, the one that has its address (pilot/pkg/serviceregistry/kube/controller/network.go, Network and
+// networkFromMeshNetworks).
 func TestNetworks(t *testing.T) {
-	networks := &meshv1.MeshNetworks{Networks: map[string]*meshv1.Network{
-		"b": {Endpoints: []*meshv1.Network_NetworkEndpoints{{Ne: &meshv1.Network_NetworkEndpoints_FromCidr{FromCidr: "10.1.0.2/32"}}}},
-		"a": {Endpoints: []*meshv1.Network_NetworkEndpoints{{Ne: &meshv1.Network_NetworkEndpoints_FromRegistry{FromRegistry: "Kubernetes"}}}},
-	}}
-	r := testNormal.Object(read(t, slice), &fake{networks: networks})
-	for _, e := range r.Records[0].(*model.Endpoints).Spec.Endpoints {
-		if want := map[bool]string{true: "b", false: "a"}[e.Address == "10.1.0.2"]; e.Network != want {
-			t.Errorf("%s: network %q, want %q", e.Address, e.Network, want)
+	const cidr = "networks: {b: {endpoints: [{fromCidr: 10.1.0.2/32}]}"
+	pods := map[string]*Pod{"shop/web-1": {Labels: map[string]string{"topology.istio.io/network": "of-pod"}}}
+	for name, c := range map[string]struct {
+		ctx  fake
+		want [2]string // of 10.1.0.1, which is Pod shop/web-1, and of 10.1.0.2
+	}{
+		"nothing":              {fake{}, [2]string{"", ""}},
+		"its address":          {fake{networks: networksOf(t, cidr+"}")}, [2]string{"", "b"}},
+		"its cluster":          {fake{networks: networksOf(t, cidr+", a: {endpoints: [{fromRegistry: Kubernetes}]}}")}, [2]string{"a", "a"}},
+		"another cluster":      {fake{networks: networksOf(t, cidr+", a: {endpoints: [{fromRegistry: west}]}}")}, [2]string{"", "b"}},
+		"its system namespace": {fake{networks: networksOf(t, cidr+", a: {endpoints: [{fromRegistry: Kubernetes}]}}"), spaces: map[string]*Namespace{"istio-system": {Network: "of-cluster"}}}, [2]string{"of-cluster", "of-cluster"}},
+		"its Pod":              {fake{pods: pods, spaces: map[string]*Namespace{"istio-system": {Network: "of-cluster"}}}, [2]string{"of-pod", "of-cluster"}},
+	} {
+		r := testNormal.Object(read(t, slice), &c.ctx)
+		var got [2]string
+		for _, e := range r.Records[0].(*model.Endpoints).Spec.Endpoints {
+			if i := map[string]int{"10.1.0.1": 1, "10.1.0.2": 2}[e.Address]; i > 0 {
+				got[i-1] = e.Network
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: networks %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -82,13 +82,9 @@ func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *netwo
 
 func (n *Normalizer) inlineEndpoint(r *report, namespace string, e *networkingv1.WorkloadEntry, ctx Lookup) *model.Endpoint {
 	tls, stated := e.Labels["security.istio.io/tlsMode"]
-	network := cmp.Or(e.Network, e.Labels[networkLabel])
-	if network == "" {
-		network = networkOf(ctx.Networks(), e.Address, "")
-	}
 	return &model.Endpoint{
 		Address: e.Address, Labels: e.Labels, Namespace: namespace, ServiceAccount: e.ServiceAccount,
-		Network: network, Locality: cmp.Or(e.Locality, localityLabel(e.Labels["istio-locality"])), Weight: e.Weight, Ports: e.Ports,
+		Network: cmp.Or(e.Network, e.Labels[networkLabel]), Locality: cmp.Or(e.Locality, localityLabel(e.Labels["istio-locality"])), Weight: e.Weight, Ports: e.Ports,
 		// As istiod: a stated mode, else whoever has an identity speaks mTLS.
 		Mtls: tls == "istio" || !stated && e.ServiceAccount != "",
 	}

@@ -2,14 +2,9 @@ package normal
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
-	"net/netip"
 	"regexp"
-	"slices"
 	"strings"
-
-	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/store/object"
 )
@@ -134,8 +129,6 @@ func ParseNamespace(obj *object.Object) *Namespace {
 	return &Namespace{Network: obj.Labels[networkLabel]}
 }
 
-const networkLabel = "topology.istio.io/network"
-
 func locality(region, zone, subzone string) string {
 	return strings.TrimRight(region+"/"+zone+"/"+subzone, "/")
 }
@@ -146,56 +139,4 @@ func localityLabel(value string) string {
 		return value
 	}
 	return strings.ReplaceAll(value, ".", "/")
-}
-
-// network is the network of one endpoint of an object: its pod's label, the system namespace's label, the mesh's networks (by address,
-// then by cluster), the option.
-func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, ctx Lookup) string {
-	if pod != nil && pod.Labels[networkLabel] != "" {
-		return pod.Labels[networkLabel]
-	}
-	system := of.SameOrigin(object.ID{Kind: "Namespace", Name: n.SystemNamespace})
-	r.ref(system)
-	if ns := ctx.Namespace(system); ns != nil && ns.Network != "" {
-		return ns.Network
-	}
-	if name := networkOf(ctx.Networks(), address, n.clusterOf(of)); name != "" {
-		return name
-	}
-	return n.Network
-}
-
-// networkOf looks an address up in the mesh's networks; ties go to the first name.
-func networkOf(networks *meshv1.MeshNetworks, address, cluster string) string {
-	names := slices.Sorted(maps.Keys(networks.GetNetworks()))
-	if ip, err := netip.ParseAddr(address); err == nil {
-		for _, name := range names {
-			for _, e := range networks.Networks[name].GetEndpoints() {
-				if p, err := netip.ParsePrefix(e.GetFromCidr()); err == nil && p.Contains(ip) {
-					return name
-				}
-			}
-		}
-	}
-	for _, name := range names {
-		for _, e := range networks.Networks[name].GetEndpoints() {
-			if e.GetFromRegistry() != "" && e.GetFromRegistry() == cluster {
-				return name
-			}
-		}
-	}
-	return ""
-}
-
-// networkProblems checks the mesh's networks.
-func networkProblems(r *report, networks *meshv1.MeshNetworks) {
-	for name, network := range networks.GetNetworks() {
-		for i, e := range network.GetEndpoints() {
-			if cidr := e.GetFromCidr(); cidr != "" {
-				if _, err := netip.ParsePrefix(cidr); err != nil {
-					r.errorf(fmt.Sprintf("data.meshNetworks.networks[%s].endpoints[%d].fromCidr", name, i), "%q is no CIDR block", cidr)
-				}
-			}
-		}
-	}
 }

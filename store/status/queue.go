@@ -141,7 +141,7 @@ func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
 	if e.right {
 		by = e.putBackAt(now, cmp.Or(before.By, "somebody else"))
 	}
-	e.right, e.wrong, e.failures = true, "", 0
+	e.right, e.wrong, e.failures = q.want[k].Draw(f.Object, q.epoch) == nil, "", 0 // something else may be wanted since it was sent
 	return by
 }
 

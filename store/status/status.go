@@ -1,8 +1,9 @@
-// Package status writes to the API server of Kubernetes: objects that follow from the mesh, so far the ConfigMap istio-ca-root-cert of each
-// namespace. What is wanted is said object by object (Desired); one that differs from it waits in a queue, whoever made it differ.
+// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, and in the status of Istio's
+// objects what is known of them. What is wanted is said object by object (Desired); one that differs from it waits in a queue, whoever made it
+// differ.
 //
-// Owns: which objects wait and since when, who writes against this process; the annotation EpochAnnotation of what it has written. Reads: the
-// objects that it writes, by a watch of its own. Never: writes while this process does not lead, nor with a deadline after the end of its
+// Owns: which objects wait and since when, who writes against this process; the annotation EpochAnnotation of whole objects that it has
+// written; in the status of others the entries that are its own (Report). Reads: the objects that it writes, by a watch of its own. Never: writes while this process does not lead, nor with a deadline after the end of its
 // lease, nor what is there as wanted already, nor more than Rate objects a second; writes without the resourceVersion that it has read.
 package status
 
@@ -76,7 +77,9 @@ type Config[O any] struct {
 	// Until says a time up to which this process leads for certain (lead.Elector.Until).
 	Until    func(context.Context) (time.Time, error)
 	Deadline time.Duration // no write takes longer; 0: 3 s
-	Log      *slog.Logger
+	// Limit is the pace of several Writers together; nil: this one writes Rate objects a second.
+	Limit *rate.Limiter
+	Log   *slog.Logger
 }
 
 // Writer writes the objects of one kind while this process leads. Safe for concurrent use.
@@ -93,8 +96,12 @@ type Writer[O any] struct {
 // New asks nothing of the API server.
 func New[O any](c Config[O]) *Writer[O] {
 	c.Deadline = cmp.Or(c.Deadline, 3*time.Second)
+	c.Limit = cmp.Or(c.Limit, NewLimit())
 	return &Writer[O]{Config: c, wake: make(chan struct{}, 1), queue: newQueue[O](0)}
 }
+
+// NewLimit lets Rate objects be written a second.
+func NewLimit() *rate.Limiter { return rate.NewLimiter(Rate, 1) }
 
 // Want says what is wanted from now on: nothing else is written. What is not wanted any more stays as it is.
 func (w *Writer[O]) Want(all map[Key]Desired[O]) {
@@ -153,14 +160,13 @@ func (w *Writer[O]) Run(ctx context.Context, epoch int64) error {
 	if err := loop.Pause(ctx, w.Deadline); err != nil {
 		return err
 	}
-	limit := rate.NewLimiter(Rate, 1)
 	var until time.Time
 	for ctx.Err() == nil {
 		if _, object, wait := w.next(); object == nil {
 			w.idle(ctx, wait)
 			continue
 		}
-		if limit.Wait(ctx) != nil {
+		if w.Limit.Wait(ctx) != nil {
 			continue
 		}
 		if time.Until(until) <= w.Deadline {

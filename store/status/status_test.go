@@ -13,27 +13,42 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// cluster is an API server that a test plays: objects by key, with versions.
-type cluster struct {
+// object is what a played API server keeps.
+type object[O any] interface {
+	*O
+	metav1.Object
+	DeepCopy() *O
+}
+
+// played is an API server that a test plays: objects by key, with versions.
+type played[O any, P object[O]] struct {
 	mu       sync.Mutex
 	version  Version
-	objects  map[Key]Found[corev1.ConfigMap]
-	watchers map[Seen[corev1.ConfigMap]]bool
+	objects  map[Key]Found[O]
+	watchers map[Seen[O]]bool
 	writes   []time.Time
-	refuse   error                             // writes fail
-	hang     bool                              // writes take until their deadline
-	before   func(k Key)                       // called as a write arrives, before it is looked at
-	unseen   bool                              // watches do not say what changes
-	after    map[Key]func(o *corev1.ConfigMap) // somebody who writes after each write of ours
+	refuse   error              // writes fail
+	hang     bool               // writes take until their deadline
+	before   func(k Key)        // called as a write arrives, before it is looked at
+	unseen   bool               // watches do not say what changes
+	after    map[Key]func(o *O) // somebody who writes after each write of ours
 }
 
-func newCluster() *cluster {
-	return &cluster{objects: map[Key]Found[corev1.ConfigMap]{}, watchers: map[Seen[corev1.ConfigMap]]bool{}, after: map[Key]func(*corev1.ConfigMap){}}
+func play[O any, P object[O]]() *played[O, P] {
+	return &played[O, P]{objects: map[Key]Found[O]{}, watchers: map[Seen[O]]bool{}, after: map[Key]func(*O){}}
 }
 
-func (c *cluster) Follow(ctx context.Context, s Seen[corev1.ConfigMap], failed func(error)) error {
+// cluster has ConfigMaps.
+type cluster struct {
+	*played[corev1.ConfigMap, *corev1.ConfigMap]
+}
+
+func newCluster() *cluster { return &cluster{play[corev1.ConfigMap]()} }
+
+func (c *played[O, P]) Follow(ctx context.Context, s Seen[O], failed func(error)) error {
 	c.mu.Lock()
 	all := maps.Clone(c.objects)
 	c.watchers[s] = true
@@ -47,16 +62,16 @@ func (c *cluster) Follow(ctx context.Context, s Seen[corev1.ConfigMap], failed f
 	return ctx.Err()
 }
 
-func (c *cluster) Get(_ context.Context, k Key) (Found[corev1.ConfigMap], error) {
+func (c *played[O, P]) Get(_ context.Context, k Key) (Found[O], error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f := c.objects[k]; f.Object != nil {
 		return f, nil
 	}
-	return Found[corev1.ConfigMap]{}, nil
+	return Found[O]{}, nil
 }
 
-func (c *cluster) Write(ctx context.Context, k Key, o *corev1.ConfigMap) (Found[corev1.ConfigMap], error) {
+func (c *played[O, P]) Write(ctx context.Context, k Key, o *O) (Found[O], error) {
 	c.mu.Lock()
 	before, hang, refuse, after := c.before, c.hang, c.refuse, c.after[k]
 	c.mu.Unlock()
@@ -65,25 +80,20 @@ func (c *cluster) Write(ctx context.Context, k Key, o *corev1.ConfigMap) (Found[
 	}
 	if hang {
 		<-ctx.Done()
-		return Found[corev1.ConfigMap]{}, ctx.Err()
+		return Found[O]{}, ctx.Err()
 	}
 	c.mu.Lock()
 	c.writes = append(c.writes, time.Now())
-	is := c.objects[k]
-	known := ""
-	if is.Object != nil {
-		known = is.Object.ResourceVersion
-	}
 	c.mu.Unlock()
 	if refuse != nil {
-		return Found[corev1.ConfigMap]{}, refuse
+		return Found[O]{}, refuse
 	}
-	if o.ResourceVersion != known {
-		return Found[corev1.ConfigMap]{}, ErrConflict
+	f, err := c.swap(k, "navarchd", o)
+	if err != nil {
+		return f, err
 	}
-	f := c.put(k, "navarchd", o)
 	if after != nil {
-		theirs := o.DeepCopy()
+		theirs := P(o).DeepCopy()
 		after(theirs)
 		c.put(k, "pilot-discovery", theirs)
 	}
@@ -91,20 +101,36 @@ func (c *cluster) Write(ctx context.Context, k Key, o *corev1.ConfigMap) (Found[
 }
 
 // play changes how the API server behaves.
-func (c *cluster) play(change func()) {
+func (c *played[O, P]) play(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change()
 }
 
 // put stores an object, nil: deletes it, and tells watchers.
-func (c *cluster) put(k Key, by string, o *corev1.ConfigMap) Found[corev1.ConfigMap] {
+func (c *played[O, P]) put(k Key, by string, o *O) Found[O] {
+	f, _ := c.store(k, by, o, func(P) bool { return true })
+	return f
+}
+
+// swap is put, where the object is there as it was read.
+func (c *played[O, P]) swap(k Key, by string, o *O) (Found[O], error) {
+	return c.store(k, by, o, func(is P) bool {
+		return is == nil && P(o).GetResourceVersion() == "" || is != nil && is.GetResourceVersion() == P(o).GetResourceVersion()
+	})
+}
+
+func (c *played[O, P]) store(k Key, by string, o *O, may func(is P) bool) (Found[O], error) {
 	c.mu.Lock()
+	if !may(c.objects[k].Object) {
+		c.mu.Unlock()
+		return Found[O]{}, ErrConflict
+	}
 	c.version++
-	f := Found[corev1.ConfigMap]{Version: c.version, By: by}
+	f := Found[O]{Version: c.version, By: by}
 	if o != nil {
-		f.Object = o.DeepCopy()
-		f.Object.ResourceVersion = fmt.Sprint(c.version)
+		f.Object = P(o).DeepCopy()
+		P(f.Object).SetResourceVersion(fmt.Sprint(c.version))
 	}
 	c.objects[k] = f
 	watchers := maps.Clone(c.watchers)
@@ -115,14 +141,17 @@ func (c *cluster) put(k Key, by string, o *corev1.ConfigMap) Found[corev1.Config
 	for w := range watchers {
 		w.Observe(k, f)
 	}
-	return f
+	return f, nil
 }
 
-func (c *cluster) count() int {
+func (c *played[O, P]) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.writes)
 }
+
+// api is the API server as a Writer has it.
+func (c *played[O, P]) api() API[O] { return c }
 
 // root is what agents would read in a namespace; "": there is nothing.
 func (c *cluster) root(namespace string) string {
@@ -134,9 +163,9 @@ func (c *cluster) root(namespace string) string {
 }
 
 // leads runs a term until the test calls stop.
-func leads(t *testing.T, c *cluster, epoch int64, tune func(*Config[corev1.ConfigMap])) (w *Writer[corev1.ConfigMap], stop func()) {
+func leads[O any](t *testing.T, c API[O], epoch int64, tune func(*Config[O])) (w *Writer[O], stop func()) {
 	t.Helper()
-	config := Config[corev1.ConfigMap]{API: c, Kind: "ConfigMap", Log: slog.New(slog.DiscardHandler),
+	config := Config[O]{API: c, Kind: "ConfigMap", Log: slog.New(slog.DiscardHandler),
 		Until: func(context.Context) (time.Time, error) { return time.Now().Add(10 * time.Second), nil }}
 	if tune != nil {
 		tune(&config)
@@ -167,7 +196,7 @@ func TestRootsAreKept(t *testing.T) {
 		c.put(Key{"theirs", RootCertName}, "pilot-discovery", &corev1.ConfigMap{Data: map[string]string{rootCertKey: "one"}})
 		c.objects[Key{"theirs", RootCertName}].Object.Labels = map[string]string{configLabel: "true"}
 		c.put(Key{"other", RootCertName}, "kubectl", &corev1.ConfigMap{Data: map[string]string{"more": "stays"}, BinaryData: map[string][]byte{rootCertKey: {1}}})
-		w, stop := leads(t, c, 7, nil)
+		w, stop := leads(t, c.api(), 7, nil)
 		defer stop()
 		w.Want(RootCerts([]string{"kube-public", "other", "shop", "theirs"}, "one"))
 		pass(w.Deadline - time.Millisecond)
@@ -223,7 +252,7 @@ func TestRate(t *testing.T) {
 		for i := range 500 {
 			names = append(names, fmt.Sprintf("n%03d", i))
 		}
-		w, stop := leads(t, c, 1, nil)
+		w, stop := leads(t, c.api(), 1, nil)
 		defer stop()
 		w.Want(RootCerts(names, "one"))
 		pass(w.Deadline + 11*time.Second)
@@ -247,7 +276,7 @@ func TestOthersAreNotFought(t *testing.T) {
 		c := newCluster()
 		k := Key{"shop", RootCertName}
 		c.play(func() { c.after[k] = func(o *corev1.ConfigMap) { o.Data[rootCertKey] = "theirs" } })
-		w, stop := leads(t, c, 1, nil)
+		w, stop := leads(t, c.api(), 1, nil)
 		defer stop()
 		w.Want(RootCerts([]string{"shop"}, "ours"))
 		pass(w.Deadline + 50*time.Second)
@@ -285,7 +314,7 @@ func TestSecondLeader(t *testing.T) {
 	for _, wants := range []string{"new", "one"} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster()
-			old, stopOld := leads(t, c, 1, nil)
+			old, stopOld := leads(t, c.api(), 1, nil)
 			defer stopOld()
 			old.Want(RootCerts([]string{"shop"}, "one"))
 			pass(old.Deadline + time.Second)
@@ -294,7 +323,7 @@ func TestSecondLeader(t *testing.T) {
 			old.Want(RootCerts([]string{"shop"}, "old"))
 			synctest.Wait()
 			c.play(func() { c.before = nil })
-			w, stop := leads(t, c, 2, nil)
+			w, stop := leads(t, c.api(), 2, nil)
 			defer stop()
 			w.Want(RootCerts([]string{"shop"}, wants))
 			pass(w.Deadline + time.Second)
@@ -315,7 +344,7 @@ func TestWritesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		var until time.Time
-		w, stop := leads(t, c, 1, func(config *Config[corev1.ConfigMap]) {
+		w, stop := leads(t, c.api(), 1, func(config *Config[corev1.ConfigMap]) {
 			config.Until = func(context.Context) (time.Time, error) {
 				c.mu.Lock()
 				defer c.mu.Unlock()

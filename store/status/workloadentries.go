@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,10 +16,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"navarch.io/navarch/store/apiserver"
-	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/machines"
 )
 
@@ -121,7 +117,6 @@ func entryOf(k Key, e *WorkloadEntry) machines.Entry {
 
 // Follow implements API.
 func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], failed func(error)) error {
-	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is said to failed
 	resource := w.client.Resource(workloadEntries)
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
@@ -129,87 +124,43 @@ func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], fai
 			return resource.Watch(ctx, o)
 		},
 	}
+	r := receiver[WorkloadEntry]{"workloadentries", noted{w, s}, failed, func(o any) (Key, Found[WorkloadEntry], bool) {
+		u, is := o.(*unstructured.Unstructured)
+		if !is {
+			return Key{}, Found[WorkloadEntry]{}, false
+		}
+		k, f := foundEntry(u)
+		return k, f, true
+	}}
 	for ctx.Err() == nil {
-		session, cancel := context.WithTimeout(ctx, relist)
-		reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, &entryReceiver{w, s, failed},
-			cache.ReflectorOptions{Logger: &klog.Logger{}, Name: "workloadentries", TypeDescription: "WorkloadEntry"})
-		err := reflector.ListAndWatchWithContext(session)
-		ended := session.Err() != nil
-		if cancel(); ended {
-			continue
-		}
-		if err != nil {
-			failed(err)
-		}
-		_ = loop.Pause(ctx, time.Second)
+		r.session(ctx, lw, &unstructured.Unstructured{})
 	}
 	return ctx.Err()
 }
 
-// entryReceiver is what the Reflector puts objects into.
-type entryReceiver struct {
-	api    *WorkloadEntries
-	seen   Seen[WorkloadEntry]
-	failed func(error)
+// noted is a Seen of which is noted what is there.
+type noted struct {
+	entries *WorkloadEntries
+	seen    Seen[WorkloadEntry]
 }
 
-func (r *entryReceiver) Add(o any) error { return r.Update(o) }
-
-func (r *entryReceiver) Update(o any) error {
-	if k, f := foundEntry(o); f.Object != nil {
-		r.seen.Observe(k, f)
-		r.api.note(k, f.Object)
-	}
-	return nil
+// Replace implements Seen.
+func (n noted) Replace(all map[Key]Found[WorkloadEntry]) {
+	n.entries.noteAll(all)
+	n.seen.Replace(all)
 }
 
-func (r *entryReceiver) Delete(o any) error {
-	if k, f := foundEntry(o); f.Object != nil {
-		f.Object = nil // as of its deletion
-		r.seen.Observe(k, f)
-		r.api.note(k, nil)
-	}
-	return nil
+// Observe implements Seen.
+func (n noted) Observe(k Key, f Found[WorkloadEntry]) {
+	n.seen.Observe(k, f)
+	n.entries.note(k, f.Object)
 }
-
-func (r *entryReceiver) Replace(list []any, _ string) error {
-	all := make(map[Key]Found[WorkloadEntry], len(list))
-	for _, o := range list {
-		if k, f := foundEntry(o); f.Object != nil {
-			all[k] = f
-		}
-	}
-	r.failed(nil)
-	r.api.noteAll(all)
-	r.seen.Replace(all)
-	return nil
-}
-
-func (r *entryReceiver) Resync() error { return nil }
 
 // foundEntry keeps of managedFields who wrote last. It changes what it is given.
-func foundEntry(o any) (Key, Found[WorkloadEntry]) {
-	u, is := o.(*unstructured.Unstructured)
-	if !is || u == nil {
-		return Key{}, Found[WorkloadEntry]{}
-	}
-	f := Found[WorkloadEntry]{Object: &WorkloadEntry{Unstructured: *u}, Version: versionOf(u.GetResourceVersion())}
-	var last time.Time
-	for _, e := range u.GetManagedFields() {
-		if e.Time != nil && !e.Time.Time.Before(last) {
-			f.By, last = e.Manager, e.Time.Time
-		}
-	}
-	u.SetManagedFields(nil)
+func foundEntry(u *unstructured.Unstructured) (Key, Found[WorkloadEntry]) {
+	f := Found[WorkloadEntry]{Object: &WorkloadEntry{Unstructured: *u}, Version: versionOf(u.GetResourceVersion()), By: lastWriter(u.GetManagedFields(), "")}
+	f.Object.SetManagedFields(nil)
 	return Key{u.GetNamespace(), u.GetName()}, f
-}
-
-func versionOf(resourceVersion string) Version {
-	n, err := strconv.ParseUint(resourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return Version(n)
 }
 
 // Get implements API.

@@ -46,7 +46,7 @@ var may = map[string][]string{
 
 	"push/build/patch/envoytypes": {},
 	"push/build/cluster":          {"push/build/patch", "push/build/endpoint", "push/build/identity", "push/traffic"}, // DNS clusters hold their endpoints
-	"push/build/endpoint":         {},
+	"push/build/endpoint":         {"push/traffic"},
 	"push/build/identity":         {},
 	"push/build/authz":            {"push/build/identity"},
 	"push/build/secret":           {},
@@ -108,6 +108,7 @@ var may = map[string][]string{
 	"push/quarantine":             {},
 	"push/quarantine/share":       {"push/quarantine", "store/kv"},
 	"push/problems":               {"store/kv"},
+	"push/acknowledged":           {"store/kv"},
 	"store/crash":                 {},
 	"store/status":                {"store/apiserver", "store/machines"},
 	"store/removal":               {"store/object", "store/kv", "store/source/guard"},
@@ -118,8 +119,7 @@ var may = map[string][]string{
 }
 
 // leaves import nothing of ours but what their row says.
-var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "store/protowalk", "push/xds", "push/agentapi", "shard/ring",
-	"store/loopback", "store/remote"}
+var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "store/protowalk", "push/xds", "push/agentapi", "shard/ring", "store/loopback", "store/remote"}
 
 // testsMay lists what the tests of each package import beside what the package itself may. Test kits are for tests alone.
 var testsMay = map[string][]string{
@@ -140,6 +140,7 @@ var testsMay = map[string][]string{
 	"push/quarantine/share": {"store/kv/kvtest"},
 	"push/machines":         {"store/kv/kvtest"},
 	"push/problems":         {"store/kv/kvtest"},
+	"push/acknowledged":     {"store/kv/kvtest"},
 	"push/serve":            {"push/envoytest", "store/loopback"},
 	"shard/member":          {"store/kv/kvtest"},
 	"shard/level":           {"store/kv/kvtest", "shard/ring"},

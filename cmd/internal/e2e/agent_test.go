@@ -47,6 +47,12 @@ type proxy struct {
 // runAgent is startAgent with a root file of its own.
 func runAgent(t testing.TB, d *daemon, data, roots, workload, ip string, more ...string) proxy {
 	t.Helper()
+	return runAgentWith(t, d, data, roots, workload, ip, nil, more...)
+}
+
+// runAgentWith is runAgent with more in its environment.
+func runAgentWith(t testing.TB, d *daemon, data, roots, workload, ip string, env []string, more ...string) proxy {
+	t.Helper()
 	dir := t.TempDir()
 	tokenFile := filepath.Join(dir, "token")
 	if err := os.WriteFile(tokenFile, []byte(token(t, data, "shop", workload)), 0o600); err != nil {
@@ -60,6 +66,7 @@ func runAgent(t testing.TB, d *daemon, data, roots, workload, ip string, more ..
 	cmd := exec.Command(binary(t, "navarch-agent"), args...)
 	cmd.Env = append(os.Environ(), "POD_NAME="+workload+"-0", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT="+workload, "INSTANCE_IP="+ip,
 		"ISTIO_META_INTERCEPTION_MODE=NONE", fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, workload))
+	cmd.Env = append(cmd.Env, env...)
 	log := &envoytest.Output{}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

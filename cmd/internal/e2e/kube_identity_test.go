@@ -95,7 +95,7 @@ func TestKubeDeletedPods(t *testing.T) {
 		return func() error {
 			// Watches say something, so that the leader knows up to when it has read: else that is once a minute.
 			labels++
-			for _, what := range []string{"pod/web-1", "serviceaccount/web"} {
+			for _, what := range []string{"pod/web-1", "serviceaccount/web", "namespace/shop"} {
 				c.Kubectl(t, "", "-n", "shop", "label", "--overwrite", what, fmt.Sprintf("seen=t%d", labels))
 			}
 			if err := ask(); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "another one has its name") {

@@ -68,6 +68,7 @@ func TestKubeShop(t *testing.T) {
 		c.Kubectl(t, "", "-n", pod[0], "patch", "pod", pod[1], "--subresource=status", "-p",
 			fmt.Sprintf(`{"status": {"phase": "Running", "podIP": "10.244.0.%d", "podIPs": [{"ip": "10.244.0.%[1]d"}], "conditions": [{"type": "Ready", "status": "True"}]}}`, i+10))
 	}
+	t.Setenv("PILOT_ENABLE_STATUS", "true")
 	before := watchers(t, c)
 	dir := t.TempDir()
 	write(t, dir, "services.yaml", `
@@ -81,7 +82,7 @@ kind: Service
 metadata: {name: old, namespace: shop}
 spec: {clusterIP: 10.96.99.2, ports: [{name: http, port: 8000}]}
 `)
-	args := []string{"--roles=ingest,xds", "--kubeconfig", c.Kubeconfig(), "--config-dir", dir, "--etcd-endpoints=" + kvtest.Start(t).Endpoint(), "--leader-lease=2s"}
+	args := []string{"--roles=ingest,xds", "--kubeconfig", c.Kubeconfig(), "--config-dir", dir, "--etcd-endpoints=" + kvtest.Start(t).Endpoint(), "--leader-lease=2s", "--replica-lease=2s"}
 	first := startNamed(t, "first", args...)
 	eventually(t, patience, first.leading)
 	second := startNamed(t, "second", args...)
@@ -139,6 +140,7 @@ spec: {clusterIP: 10.96.99.2, ports: [{name: http, port: 8000}]}
 	if n := watchers(t, c) - before; n != 1 {
 		t.Errorf("%d processes watch Pods, want the leader alone", n)
 	}
+	edited := statusOfRoutes(t, c)
 	first.kill()
 	ratingsPod := ""
 	for _, pod := range pods {
@@ -151,6 +153,45 @@ spec: {clusterIP: 10.96.99.2, ports: [{name: http, port: 8000}]}
 	eventually(t, patience, second.leading)
 	if n := watchers(t, c) - before; n != 1 {
 		t.Errorf("%d processes watch Pods after a takeover, want one", n)
+	}
+	edited()
+}
+
+// statusOfRoutes waits until the VirtualServices are delivered. What it returns is for another leader: it edits one, whose status follows, and
+// looks that the other one's was not written again.
+func statusOfRoutes(t *testing.T, c *controlplane.ControlPlane) (edited func()) {
+	t.Helper()
+	catalog := func() string {
+		return c.Kubectl(t, "", "-n", "shop", "get", "virtualservice", "catalog", "-o", "jsonpath={.metadata.resourceVersion}")
+	}
+	edit := func(http string) {
+		c.Kubectl(t, "", "-n", "backend", "patch", "virtualservice", "ratings", "--type=merge", "-p", `{"spec": {"http": [`+http+`]}}`)
+	}
+	eventually(t, patience, delivered(t, c, "shop", "catalog", "True 1"))
+	eventually(t, patience, delivered(t, c, "backend", "ratings", "True 1"))
+	before := catalog()
+	return func() {
+		t.Helper()
+		edit(`{"directResponse": {"status": 999}}`)
+		eventually(t, patience, delivered(t, c, "backend", "ratings", "False 2"))
+		edit(`{"route": [{"destination": {"host": "ratings"}}]}`)
+		eventually(t, patience, delivered(t, c, "backend", "ratings", "True 3"))
+		if now := catalog(); now != before {
+			t.Errorf("the new leader has written what was there: resourceVersion %s, before %s", now, before)
+		}
+	}
+}
+
+// delivered compares what the status of a VirtualService says of which generation.
+func delivered(t *testing.T, c *controlplane.ControlPlane, namespace, name, want string) func() error {
+	const condition = `.status.conditions[?(@.type=="navarch.io/Delivered")]`
+	return func() error {
+		got := c.Kubectl(t, "", "-n", namespace, "get", "virtualservice", name, "-o", "jsonpath={"+condition+".status} {"+condition+".observedGeneration}")
+		if got != want {
+			return fmt.Errorf("VirtualService %s/%s: Delivered is %s, want %s: %s", namespace, name, got, want,
+				c.Kubectl(t, "", "-n", namespace, "get", "virtualservice", name, "-o", "jsonpath={.status}"))
+		}
+		return nil
 	}
 }
 

@@ -123,7 +123,7 @@ func (s Outbound) resolve(d *builder) {
 	if rate := s.Mesh.Spec.GetDnsRefreshRate(); positive(rate) && rate.AsDuration() > time.Millisecond {
 		d.DnsRefreshRate = rate
 	}
-	d.LoadAssignment = endpoint.Assignment(d.Name, s.Members.All(), s.Plain.All(), s.Balance, resolvable)
+	d.LoadAssignment = endpoint.Assignment(endpoint.Spec{Cluster: d.Name, Members: s.Members, Plain: s.Plain, Horizon: s.Horizon, Balance: s.Balance}, resolvable)
 	if s.Discovery == traffic.StrictDNS {
 		return
 	}

@@ -68,7 +68,7 @@ func (s Proxyless) draw() (*xds.Resource, []error, error) {
 	case model.Resolution_RESOLUTION_NONE:
 		d.close(notForGRPC(service, "NONE is not supported: a client does not know the address; the cluster is closed"))
 	case model.Resolution_RESOLUTION_DNS, model.Resolution_RESOLUTION_DNS_ROUND_ROBIN:
-		all := endpoint.Assignment(name, s.Members.All(), nil, endpoint.Balance{}, resolvable)
+		all := endpoint.Assignment(endpoint.Spec{Cluster: name, Members: s.Members, Horizon: s.Horizon}, resolvable)
 		if len(all.Endpoints) != 1 || len(all.Endpoints[0].LbEndpoints) != 1 {
 			d.close(notForGRPC(service, "DNS is supported for exactly one endpoint; the cluster is closed"))
 			break

@@ -51,6 +51,8 @@ type Outbound struct {
 	Denied       intern.List[string]
 	MTLSDisabled string
 	Plain        intern.List[model.Member] // Members without mTLS by PeerAuthentication
+	// Horizon is which Members the proxy reaches through gateways.
+	Horizon endpoint.Horizon
 }
 
 // Inbound is all that one cluster inbound|port|| can depend on.

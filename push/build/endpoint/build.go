@@ -18,7 +18,7 @@ import (
 
 // Build draws the assignment. One without endpoints is a valid answer: the cluster has nobody.
 func (s Spec) Build() (*xds.Resource, error) {
-	return xds.Encode(xds.Endpoint, s.Cluster, Assignment(s.Cluster, s.Members.All(), s.Plain.All(), s.Balance, IsAddress))
+	return xds.Encode(xds.Endpoint, s.Cluster, Assignment(s, IsAddress))
 }
 
 // maxPath is the longest path of a Unix socket on Linux, in bytes (unix(7)).
@@ -34,12 +34,13 @@ func IsAddress(address string) bool {
 	return err == nil && ip.Zone() == ""
 }
 
-// Assignment is the members whose address is kept, each address and port once, grouped by locality and priority, in an
-// order of its own: the order of the members matters only between equal addresses. Weights are those stated, else 1,
+// Assignment is the members whose address is kept, or gateways in their place, each address and port once, grouped by locality and
+// priority, in an order of its own: the order of the members matters only between equal addresses. Weights are those stated, else 1,
 // scaled down together where their sum passes what Envoy takes (4294967295). What has no valid port is left out.
-func Assignment(name string, members, plain []model.Member, balance Balance, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
-	members = slices.Clone(members)
-	slices.SortStableFunc(members, func(a, b model.Member) int {
+func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
+	plain := s.Plain.All()
+	targets := s.Horizon.targets(s.Members.All(), func(m model.Member) bool { return slices.Contains(plain, m) })
+	slices.SortStableFunc(targets, func(a, b target) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.Locality, b.Endpoint.Locality),
 			cmp.Compare(a.Endpoint.Address, b.Endpoint.Address), cmp.Compare(a.Port, b.Port))
 	})
@@ -47,9 +48,9 @@ func Assignment(name string, members, plain []model.Member, balance Balance, kee
 		address string
 		port    uint32
 	}
-	seen := make(map[place]bool, len(members))
+	seen := make(map[place]bool, len(targets))
 	var total uint64
-	members = slices.DeleteFunc(members, func(m model.Member) bool {
+	targets = slices.DeleteFunc(targets, func(m target) bool {
 		at := place{m.Endpoint.Address, m.Port}
 		if isUnix(at.address) {
 			at.port = 0
@@ -57,25 +58,25 @@ func Assignment(name string, members, plain []model.Member, balance Balance, kee
 		if seen[at] || !keep(at.address) || m.Port > math.MaxUint16 || m.Port == 0 && !isUnix(at.address) {
 			return true
 		}
-		seen[at] = true
-		total += uint64(weight(m.Endpoint))
+		seen[at] = !m.gateway // which may stand in several localities, see once
+		total += m.weight
 		return false
 	})
 	shift := 0
-	for total>>shift+uint64(len(members)) > math.MaxUint32 {
+	for total>>shift+uint64(len(targets)) > math.MaxUint32 {
 		shift++
 	}
 
-	cla := &endpointv3.ClusterLoadAssignment{ClusterName: name}
-	for _, g := range balance.group(members) {
+	cla := &endpointv3.ClusterLoadAssignment{ClusterName: s.Cluster}
+	for _, g := range once(s.Balance.group(targets)) {
 		if g.left {
 			continue
 		}
 		out := &endpointv3.LocalityLbEndpoints{Locality: locality(g.locality), Priority: g.priority, LoadBalancingWeight: wrapperspb.UInt32(0)}
 		for _, m := range g.members {
-			w := max(1, weight(m.Endpoint)>>shift)
+			w := max(1, uint32(m.weight>>shift))
 			out.LoadBalancingWeight.Value += w
-			out.LbEndpoints = append(out.LbEndpoints, lbEndpoint(m, w, m.Endpoint.Mtls && !slices.Contains(plain, m)))
+			out.LbEndpoints = append(out.LbEndpoints, lbEndpoint(m.Member, w, m.mtls))
 		}
 		if g.weight > 0 {
 			out.LoadBalancingWeight.Value = g.weight

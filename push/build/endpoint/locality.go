@@ -19,14 +19,14 @@ func (b Balance) Weighted() bool {
 type group struct {
 	locality string
 	priority uint32
-	members  []model.Member
+	members  []target
 	weight   uint32 // of the locality among its priority, where the setting distributes; 0: the sum of its members'
 	left     bool   // distribute sends nothing there
 }
 
 // group puts members of localities into priorities, the first of which is 0. Members are ordered by locality; so are the groups of a
 // priority.
-func (b Balance) group(members []model.Member) []*group {
+func (b Balance) group(members []target) []*group {
 	var groups []*group
 	labels := b.Setting.GetFailoverPriority()
 	for _, m := range members {
@@ -172,7 +172,7 @@ func (b Balance) distribute(groups []*group) {
 // sum is the weight of a group's members.
 func (g *group) sum() (total float64) {
 	for _, m := range g.members {
-		total += float64(weight(m.Endpoint))
+		total += float64(m.weight)
 	}
 	return total
 }

@@ -10,7 +10,7 @@ import (
 
 // Build draws the assignment.
 func (s Proxyless) Build() (*xds.Resource, error) {
-	cla := Assignment(s.Cluster, s.Members.All(), nil, s.Balance, isIP)
+	cla := Assignment(s.Spec, isIP)
 	for _, group := range cla.Endpoints {
 		if group.Locality == nil {
 			group.Locality = &corev3.Locality{}

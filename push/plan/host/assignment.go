@@ -30,6 +30,7 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 			continue
 		}
 		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.in.Members(c.selection, c.labels), Balance: t.balance(c.setting, inputs)}
+		spec.Horizon = t.horizon(spec.Members, c.tls, inputs)
 		if !t.form.Whole {
 			spec.Plain = input.Plain(c.selection, spec.Members.All())
 		}

@@ -23,7 +23,8 @@ type clusterUnit struct {
 	labels    map[string]string // of the subset
 	// setting is how the proxy's place decides among the endpoints; nil: it does not.
 	setting *networkingv1.LocalityLoadBalancerSetting
-	demand  demand // of clients that speak to all endpoints alike
+	demand  demand      // of clients that speak to all endpoints alike
+	tls     traffic.TLS // how the cluster's connections are secured
 }
 
 // assigned says whether Envoy asks for the cluster's endpoints.
@@ -94,6 +95,10 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 	policy := traffic.Effective(h.Rules.Main, sub.rule, sub.GetName(), port)
 	c := clusterUnit{selection: p.selection(h, port, sub), labels: sub.GetLabels(), setting: policy.Locality(p.in.Meshes.Cluster)}
 	p.read(c.setting)
+	if discovery := traffic.DiscoveryOf(h.Service, policy); discovery != traffic.OriginalDst && p.in.Gateways.Len() > 0 {
+		p.place.Network = true
+		h.placed = h.placed || discovery != traffic.EDS
+	}
 	spec := cluster.Outbound{
 		Service: h.Service, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
 		Policy: traffic.Intern(policy), Discovery: traffic.DiscoveryOf(h.Service, policy),
@@ -113,6 +118,10 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 	var wrong *model.Problem
 	if spec.TLS, wrong = traffic.TLSOf(policy, p.key.Caps.Has(xds.CapIdentity), spec.TLS); wrong != nil && !p.form.Whole {
 		*p.found = append(*p.found, *wrong) // of others the builder says what gRPC's client makes of it
+	}
+	c.tls = spec.TLS
+	if spec.Members.Len() > 0 {
+		spec.Horizon = p.horizon(spec.Members, c.tls, p.inputs)
 	}
 	if u, ok := p.in.Make(p.form.Cluster(spec), h.Service.Key, p.found); ok {
 		c.Unit = u
@@ -168,6 +177,9 @@ var strs intern.Table[string]
 // selection is what decides the members of a cluster.
 func (t *Table) selection(h *Host, port uint32, sub subset) input.Selection {
 	q := input.Selection{Service: h.Service, Host: h.Name, Port: port, Rule: sub.rule, Subset: sub.GetName()}
+	if t.in.ClusterLocal(h.Name, t.key.Domain) {
+		q.Local, q.Cluster = true, t.key.Cluster
+	}
 	if t.key.Caps.Has(xds.CapIdentity) { // others never speak mTLS
 		q.Peers = t.in.Peers(h.Service.Key.Namespace)
 	}

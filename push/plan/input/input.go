@@ -7,6 +7,7 @@
 package input
 
 import (
+	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
@@ -21,8 +22,10 @@ type Input struct {
 	*mirror.Snapshot
 	Mesh   *model.Mesh // what the plan decides by
 	Meshes Meshes      // what the builders read
-	Index  *Index
-	Pool   *pool.Pool
+	// Gateways are the gateways of all networks, sorted.
+	Gateways intern.List[endpoint.Gateway]
+	Index    *Index
+	Pool     *pool.Pool
 	// Sharing is what the scopes of a step have come to; nil between steps.
 	Sharing *layer.Sharing
 
@@ -31,6 +34,7 @@ type Input struct {
 	peers        map[string]intern.List[*model.Policy] // by namespace
 	decide       map[string][]*model.Policy            // the same
 	mtlsDisabled map[served]string
+	local        map[string][]string // see ClusterLocal
 	denied       denied
 	deniedKnown  bool // denied was read
 
@@ -56,6 +60,8 @@ func (in *Input) read(s *mirror.Snapshot) {
 	in.peers, in.decide = map[string]intern.List[*model.Policy]{}, map[string][]*model.Policy{}
 	in.mtlsDisabled = map[served]string{}
 	in.denied, in.deniedKnown = nil, false
+	in.local = map[string][]string{}
+	in.Gateways = gatewaysIn(s)
 }
 
 // At is the input of a step at another snapshot. The edits are those since the last one whose index was read, and that index has to have:
@@ -70,10 +76,11 @@ func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 	return &next
 }
 
-// Later is At for a step that plans nothing but endpoints: the mesh's configuration stays the one that all else was planned with.
+// Later is At for a step that plans nothing but endpoints: the mesh's configuration, and the gateways of networks, stay those that all else was
+// planned with.
 func (in *Input) Later(s *mirror.Snapshot) *Input {
 	next := in.At(s)
-	next.Mesh, next.Meshes = in.Mesh, in.Meshes
+	next.Mesh, next.Meshes, next.Gateways = in.Mesh, in.Meshes, in.Gateways
 	return next
 }
 

@@ -18,11 +18,13 @@ type Selection struct {
 	Rule    *model.DestinationRule // that defines the subset; nil: all endpoints
 	Subset  string
 	Peers   intern.List[*model.Policy] // see Input.Peers
+	Local   bool                       // those of one cluster alone
+	Cluster string                     // that one, as origins have it
 }
 
 // Members lists the endpoints that a cluster selects: of the service's own namespace, ready (or of a service that
-// publishes those that are not), at the port of the service port's name, with the subset's labels. Sorted by address and
-// port, each once. The labels are those of the selection's subset.
+// publishes those that are not), at the port of the service port's name, with the subset's labels. Sorted by address,
+// port and network, each once: two networks may have the same addresses. The labels are those of the selection's subset.
 func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
 	if found, ok := in.members[q]; ok {
 		return found
@@ -31,7 +33,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	var out []model.Member
 	for r := range in.ByHost(model.KindEndpoints, q.Host) {
 		slice := r.(*model.Endpoints)
-		if slice.Key.Namespace != q.Service.Key.Namespace {
+		if slice.Key.Namespace != q.Service.Key.Namespace || q.Local && slice.Key.Origin.Cluster() != q.Cluster {
 			continue
 		}
 		for _, e := range slice.Spec.GetEndpoints() {
@@ -44,10 +46,11 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 		}
 	}
 	slices.SortStableFunc(out, func(a, b model.Member) int {
-		return cmp.Or(cmp.Compare(a.Endpoint.GetAddress(), b.Endpoint.GetAddress()), cmp.Compare(a.Port, b.Port))
+		return cmp.Or(cmp.Compare(a.Endpoint.GetAddress(), b.Endpoint.GetAddress()), cmp.Compare(a.Port, b.Port),
+			cmp.Compare(a.Endpoint.GetNetwork(), b.Endpoint.GetNetwork()))
 	})
 	out = slices.CompactFunc(out, func(a, b model.Member) bool {
-		return a.Endpoint.GetAddress() == b.Endpoint.GetAddress() && a.Port == b.Port
+		return a.Endpoint.GetAddress() == b.Endpoint.GetAddress() && a.Port == b.Port && a.Endpoint.GetNetwork() == b.Endpoint.GetNetwork()
 	})
 	list := members.List(out...)
 	in.members[q] = list

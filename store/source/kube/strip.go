@@ -34,7 +34,11 @@ func (k kind) strip(o runtime.Object) {
 	case *corev1.Namespace:
 		o.Spec, o.Status, o.Annotations = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}, nil
 	case *corev1.Service:
-		o.Status = corev1.ServiceStatus{}
+		var outside []corev1.LoadBalancerIngress // addresses, which those of network gateways are read of
+		for _, i := range o.Status.LoadBalancer.Ingress {
+			outside = append(outside, corev1.LoadBalancerIngress{IP: i.IP, Hostname: i.Hostname})
+		}
+		o.Status = corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: outside}}
 	case *corev1.ServiceAccount:
 		o.Secrets, o.ImagePullSecrets, o.Annotations = nil, nil, nil
 	case *corev1.ConfigMap:

@@ -1,0 +1,118 @@
+package delivered
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/status"
+)
+
+// detail is one problem of an object.
+type detail struct {
+	status.Message
+	field, text string
+}
+
+// maxText is how long the message of a condition may be, in bytes.
+const maxText = 1024
+
+// remember takes what replicas list now, and drops what none has listed for a while.
+func (o *Objects) remember(now time.Time, f Facts) {
+	for _, p := range f.Found {
+		o.found[p] = now
+	}
+	for _, r := range f.Refused {
+		o.refuse[r.Object] = refusal{r.Text, now}
+	}
+	for p, last := range o.found {
+		if over := last.Add(keep); !now.Before(over) {
+			delete(o.found, p)
+		} else if last != now {
+			o.wake(over)
+		}
+	}
+	for key, r := range o.refuse {
+		if over := r.last.Add(keep); !now.Before(over) {
+			delete(o.refuse, key)
+		} else if r.last != now {
+			o.wake(over)
+		}
+	}
+}
+
+// named is an object by kind and name, as records have it: a kind of these is of one group.
+type named = object.ID
+
+func short(id object.ID) named {
+	id.Group = ""
+	return id
+}
+
+func idOf(key model.Key) named {
+	return named{Origin: key.Origin, Kind: key.Kind.String(), Namespace: key.Namespace, Name: key.Name}
+}
+
+// problems is what is wrong with each object, errors first, each once.
+func (o *Objects) problems(f Facts) map[named][]detail {
+	all := map[named][]detail{}
+	add := func(id named, code problem.Code, severity problem.Severity, field, text string) {
+		all[id] = append(all[id], detail{status.Message{Code: code, Severity: severity}, field, text})
+	}
+	for _, p := range f.Problems {
+		if has(p.ID) {
+			add(short(p.ID), p.Code, p.Severity, p.Field, p.Message)
+		}
+	}
+	for p := range o.found {
+		add(idOf(p.Key), p.Code, p.Severity, p.Field, p.Message)
+	}
+	for id, details := range all {
+		slices.SortFunc(details, func(a, b detail) int {
+			return cmp.Or(-cmp.Compare(rank(a.Severity), rank(b.Severity)), cmp.Compare(a.field, b.field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.text, b.text))
+		})
+		all[id] = slices.Compact(details)
+	}
+	return all
+}
+
+func rank(s problem.Severity) int {
+	if s == problem.Error {
+		return 1
+	}
+	return 0
+}
+
+// messagesOf has each kind of problem once, in order.
+func messagesOf(problems []detail, refused bool) (all []status.Message) {
+	for _, p := range problems {
+		all = append(all, p.Message)
+	}
+	if refused {
+		all = append(all, status.Message{Code: problem.Refused, Severity: problem.Error})
+	}
+	slices.SortFunc(all, func(a, b status.Message) int {
+		return cmp.Or(-cmp.Compare(rank(a.Severity), rank(b.Severity)), cmp.Compare(a.Code, b.Code))
+	})
+	return slices.Compact(all)
+}
+
+// textOf says the problems in words.
+func textOf(problems []detail) string {
+	var parts []string
+	for _, p := range problems {
+		parts = append(parts, strings.TrimPrefix(p.field+": "+p.text, ": "))
+	}
+	return cut(strings.Join(parts, "; "))
+}
+
+func cut(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText-3], "") + "..."
+}

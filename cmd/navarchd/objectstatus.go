@@ -1,0 +1,283 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"navarch.io/navarch/cmd/navarchd/delivered"
+	"navarch.io/navarch/push/acknowledged"
+	"navarch.io/navarch/push/problems"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/shard/member"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/status"
+)
+
+// objectStatus keeps the status of Istio's objects in the config cluster while this process leads (PILOT_ENABLE_STATUS).
+type objectStatus struct {
+	writers map[status.Kind]*status.Writer[unstructured.Unstructured]
+	store   *kv.Store
+	ingest  settler
+	listed  func() []object.Problem // of the ingester
+	found   *problems.Collector
+	acks    *acknowledged.Collector
+	log     *slog.Logger
+
+	committed atomic.Int64 // the newest revision that this process wrote
+
+	mu      sync.Mutex // guards objects
+	objects *delivered.Objects
+}
+
+// settler is the ingester.
+type settler interface {
+	Settle(context.Context) error
+	Settled() bool
+}
+
+// newObjectStatus asks nothing yet. The limit is that of all that is written to Kubernetes. Errors name flags.
+func newObjectStatus(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger) (*objectStatus, error) {
+	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{}, store: i.store, ingest: i.loop, listed: i.loop.Problems,
+		found: i.found, acks: acknowledged.NewCollector(log), log: log, objects: delivered.New()}
+	for _, kind := range status.IstioKinds {
+		api, err := status.NewIstio(c.kubeconfig, c.env.watchOnly, kind)
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
+		}
+		s.writers[kind] = status.New(status.Config[unstructured.Unstructured]{API: api, Kind: kind.Kind, Until: i.lead.Until, Limit: limit, Log: log})
+	}
+	return s, nil
+}
+
+// wrote takes note of a batch of this process.
+func (s *objectStatus) wrote(revision int64) {
+	for was := s.committed.Load(); revision > was && !s.committed.CompareAndSwap(was, revision); was = s.committed.Load() {
+	}
+}
+
+// begin forgets what another term was told.
+func (s *objectStatus) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects = delivered.New()
+}
+
+// emit is what a source tells, which the ingester is told next.
+func (s *objectStatus) emit(next func([]object.Event)) func([]object.Event) {
+	return func(events []object.Event) {
+		s.mu.Lock()
+		s.objects.Take(events, time.Now())
+		s.mu.Unlock()
+		next(events)
+	}
+}
+
+// lookEvery is how often a leader looks whether a status is to say something else.
+const lookEvery = 500 * time.Millisecond
+
+// lead is one term.
+func (s *objectStatus) lead(ctx context.Context, epoch kv.Epoch) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	for _, w := range s.writers {
+		defer w.Want(nil)
+		parts.Go(func() { _ = w.Run(ctx, epoch.Revision) }) // its error is the context's
+	}
+	parts.Go(func() {
+		if err := s.acks.Run(ctx, s.store, epoch); err != nil {
+			s.log.Error("what proxies have acknowledged is not collected", obs.KeyError, err)
+		}
+	})
+	fleets, err := member.Follow(ctx, s.store, s.log)
+	if err != nil {
+		s.log.Error("the status of objects is not written: the replicas are not known", obs.KeyError, err)
+		return
+	}
+	t := term{objectStatus: s, epoch: epoch}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case fleet, open := <-fleets:
+			if !open {
+				return
+			}
+			t.takeFleet(fleet)
+		case now := <-tick.C:
+			t.look(ctx, now)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// term is what one term has looked at.
+type term struct {
+	*objectStatus
+	epoch    kv.Epoch
+	known    bool // the fleet is
+	replicas []string
+	before   uint64 // objects that were told before the last look
+	stored   uint64 // objects that are in the store
+	asked    int64
+
+	last struct { // what the reports came from
+		taken    uint64
+		stored   uint64
+		reached  int64
+		problems []object.Problem
+		found    []problems.Found
+		answers  *acknowledged.Answers
+	}
+	began bool
+}
+
+// takeFleet keeps who serves proxies: a replica that warms up serves none.
+func (t *term) takeFleet(fleet member.Fleet) {
+	t.known, t.replicas = true, t.replicas[:0]
+	for _, m := range fleet.Members {
+		if m.State != member.Warming {
+			t.replicas = append(t.replicas, m.Name)
+		}
+	}
+}
+
+// look takes what has changed, and says what is wanted where it follows from that.
+func (t *term) look(ctx context.Context, now time.Time) {
+	t.settle(ctx)
+	answers := t.acks.Now()
+	if answers == nil || !t.known || !t.found.Collected() {
+		return // what is not known yet is not nothing
+	}
+	t.await(ctx)
+	reached, _ := answers.Acknowledged(t.replicas, t.asked)
+	listed := t.listed()
+	found, _ := t.found.All()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken, due := t.objects.Taken(), t.objects.Due()
+	l := &t.last
+	if t.began && l.taken == taken && l.stored == t.stored && l.reached == reached && l.answers == answers && same(l.problems, listed) && same(l.found, found) &&
+		(due.IsZero() || now.Before(due)) {
+		return
+	}
+	facts := delivered.Facts{Problems: listed, Refused: answers.Refused, Acknowledged: reached}
+	for _, p := range found {
+		facts.Found = append(facts.Found, p.Problem)
+	}
+	reports := t.objects.Reports(now, facts)
+	if reports == nil {
+		return
+	}
+	t.began = true
+	l.taken, l.stored, l.reached, l.problems, l.found, l.answers = taken, t.stored, reached, listed, found, answers
+	for kind, w := range t.writers {
+		want := make(map[status.Key]status.Desired[unstructured.Unstructured], len(reports[kind]))
+		for key, r := range reports[kind] {
+			want[key] = r.Desired()
+		}
+		w.Want(want)
+	}
+}
+
+// same: two lists are one, or equal.
+func same[E comparable](a, b []E) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
+// settle finds out whether what the source told before the last look is in the store, and at which revision. By then the ingester has
+// compared these objects with each other, too.
+func (t *term) settle(ctx context.Context) {
+	taken := t.before
+	t.mu.Lock()
+	t.before = t.objects.Taken()
+	t.mu.Unlock()
+	if t.began && taken == t.stored {
+		return
+	}
+	for range 2 { // the ingester says whether it is settled after it has taken what it was told, before it takes more
+		if t.ingest.Settle(ctx) != nil {
+			return
+		}
+	}
+	if !t.ingest.Settled() {
+		return
+	}
+	revision := t.committed.Load()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.objects.Stored(taken, revision)
+	t.stored = taken
+}
+
+// await asks the replicas about the newest revision that an object waits for.
+func (t *term) await(ctx context.Context) {
+	t.mu.Lock()
+	revision := t.objects.Awaited()
+	t.mu.Unlock()
+	if t.asked = max(t.asked, revision); revision == 0 {
+		return
+	}
+	if err := t.acks.Await(ctx, t.objectStatus.store, t.epoch, revision); err != nil && ctx.Err() == nil {
+		t.log.Warn("replicas cannot be asked what their proxies have acknowledged; trying again", obs.KeyError, err)
+	}
+}
+
+// problems are those of this process's term.
+func (s *objectStatus) problems(of origin.Origin) (all []object.Problem) {
+	for kind, w := range s.writers {
+		for _, p := range w.Problems() {
+			id := object.ID{Origin: of, Group: kind.Group, Kind: kind.Kind, Namespace: p.Key.Namespace, Name: p.Key.Name}
+			if id.Name == "" {
+				id.Name = "of all namespaces"
+			}
+			all = append(all, object.Problem{ID: id, Location: "Kubernetes", Field: "status", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
+		}
+	}
+	slices.SortFunc(all, func(a, b object.Problem) int { return cmp.Or(a.ID.Compare(b.ID), cmp.Compare(a.Message, b.Message)) })
+	return all
+}
+
+// refusals are the objects because of which proxies of this replica refuse something: where the version is withheld from a whole view, so
+// a quorum of identities refused it, or where a proxy of the object's own namespace did. One proxy says nothing about objects of others.
+func (r *replica) refusals() (all []acknowledged.Refusal) {
+	for _, w := range r.server.Withheld() {
+		if len(w.Objects) > 0 {
+			all = append(all, acknowledged.Refusal{Object: w.Objects[0].Key, Text: w.Text})
+		}
+	}
+	if latest := r.refused.Load(); latest != nil {
+		all = append(all, *latest...)
+	}
+	return all
+}
+
+// culprits are the objects of refusals by proxies of their own namespaces.
+func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
+	out := []acknowledged.Refusal{}
+	for _, r := range all {
+		if len(r.Objects) > 0 && r.Objects[0].Key.Namespace == r.Namespace {
+			out = append(out, acknowledged.Refusal{Object: r.Objects[0].Key, Text: r.Text})
+		}
+	}
+	return &out
+}
+
+// acknowledges is the loop that tells the leader what the streams of this replica have.
+func (r *replica) acknowledges() *acknowledged.Loop {
+	return acknowledged.New(acknowledged.Config{Name: r.config.processName(), Told: r.planner.Told, Refused: r.refusals, Log: r.log,
+		Unsettled: func() func() int { return r.server.Unsettled(time.Now()).Left }})
+}

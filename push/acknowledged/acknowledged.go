@@ -1,0 +1,105 @@
+// Package acknowledged brings to the leader up to which revision of the store the streams of all replicas have acknowledged what they were to
+// have, and which objects proxies refuse. The leader asks for one revision (awaited/), and each replica answers once, when all of its streams
+// are there (acknowledged/, under a lease). So what is written follows what the leader asks, never proxies or endpoints that come and go.
+//
+// Owns: this replica's answer in acknowledged/; at the leader awaited/, and what the answers say.  Reads: both, etcd through store/kv.  Never:
+// says anything about single proxies; decides what follows from it.
+package acknowledged
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+)
+
+// Where it is in etcd.
+const (
+	folder  = "acknowledged/"
+	awaited = "awaited/"
+	path    = awaited + "revision"
+)
+
+const (
+	lease     = time.Minute // an answer ends so long after the replica that wrote it
+	writeTime = 5 * time.Second
+)
+
+// Bounds of one replica's answer. Objects are users', and texts proxies'.
+const (
+	maxRefusals = 200
+	maxText     = 256 // bytes; the rest is cut off
+	maxPath     = 1 << 10
+	maxEncoded  = 512 << 10
+)
+
+// Refusal is an object because of which proxies refuse something.
+type Refusal struct {
+	Object model.Key
+	Text   string // in a proxy's words
+}
+
+// question is what the leader asks. Each leader's answers are told apart by its epoch: revisions begin again where etcd is restored.
+type question struct {
+	Epoch    int64 `json:"epoch"`
+	Revision int64 `json:"revision"`
+}
+
+// answer is what a replica says.
+type answer struct {
+	question         // whose; revision is what was reached: what the leader asked for, or more
+	Replica  string  `json:"replica"`
+	Refused  []entry `json:"refused,omitempty"`
+}
+
+type entry struct {
+	Record string `json:"record"` // its path below records/
+	Text   string `json:"text,omitempty"`
+}
+
+// entries bounds refusals: each object once, with its first text, in order.
+func entries(refused []Refusal) (all []entry) {
+	seen := map[string]bool{}
+	for _, r := range refused {
+		at := r.Object.Path()
+		if seen[at] || len(at) > maxPath || r.Object.Check() != nil {
+			continue
+		}
+		seen[at] = true
+		all = append(all, entry{at, cut(r.Text)})
+	}
+	slices.SortFunc(all, func(a, b entry) int { return strings.Compare(a.Record, b.Record) })
+	return all[:min(len(all), maxRefusals)]
+}
+
+func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
+
+// decode reads another replica's answer, within the same bounds. Objects of a kind that this build does not know are left out.
+func decode(raw []byte) (a answer, refused []Refusal, err error) {
+	if len(raw) > maxEncoded {
+		return a, nil, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxEncoded)
+	}
+	if err := json.Unmarshal(raw, &a); err != nil {
+		return a, nil, err
+	}
+	for _, e := range a.Refused[:min(len(a.Refused), maxRefusals)] {
+		if key, err := model.ParsePath(e.Record); err == nil {
+			refused = append(refused, Refusal{key, cut(e.Text)})
+		}
+	}
+	return a, refused, nil
+}
+
+// questionIn is the question in the folder; the zero one: nothing is asked.
+func questionIn(f kv.Folder) (q question, err error) {
+	for _, blob := range f.Blobs {
+		if blob.Path == path {
+			err = json.Unmarshal(blob.Raw, &q)
+		}
+	}
+	return q, err
+}

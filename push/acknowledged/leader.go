@@ -1,0 +1,107 @@
+package acknowledged
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+// Collector is the leader's end: what the replicas answer. Its methods may be called from any goroutine, Await from one.
+type Collector struct {
+	log   *slog.Logger
+	now   atomic.Pointer[Answers]
+	asked question
+}
+
+// Answers are those of all replicas to one leader. They never change.
+type Answers struct {
+	revisions map[string]int64 // by replica; of several processes of one name the newest answer
+	// Refused is each object because of which proxies refuse something, once, with the first text, in order of objects.
+	Refused []Refusal
+}
+
+// NewCollector makes one that knows nothing; log nil is slog's default.
+func NewCollector(log *slog.Logger) *Collector {
+	return &Collector{log: cmp.Or(log, slog.Default())}
+}
+
+// Now is what the replicas have answered; nil: that is not known yet.
+func (c *Collector) Now() *Answers { return c.now.Load() }
+
+// Acknowledged is the revision up to which all of these replicas have; where there are none, everything is. waiting are those that have not
+// answered up to a revision.
+func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, waiting []string) {
+	revision = math.MaxInt64
+	for _, name := range replicas {
+		reached := a.revisions[name]
+		if revision = min(revision, reached); reached < upTo {
+			waiting = append(waiting, name)
+		}
+	}
+	return revision, waiting
+}
+
+// Run follows the answers to a leader until the context ends, and forgets them then.
+func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
+	folders, err := store.Follow(ctx, folder)
+	if err != nil {
+		return err
+	}
+	defer c.now.Store(nil)
+	for f := range folders {
+		c.now.Store(c.read(f, epoch.Revision))
+	}
+	return nil
+}
+
+func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
+	out, refused := &Answers{revisions: map[string]int64{}}, map[model.Key]string{}
+	for _, blob := range f.Blobs {
+		a, objects, err := decode(blob.Raw)
+		if err != nil {
+			c.log.Warn("what a replica's streams have acknowledged cannot be read", obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
+			continue
+		}
+		if a.Epoch == epoch {
+			out.revisions[a.Replica] = max(out.revisions[a.Replica], a.Revision)
+		}
+		for _, r := range objects { // also those said to the leader before: the refusals are the same
+			if _, known := refused[r.Object]; !known {
+				refused[r.Object] = r.Text
+			}
+		}
+	}
+	for object, text := range refused {
+		out.Refused = append(out.Refused, Refusal{object, text})
+	}
+	slices.SortFunc(out.Refused, func(a, b Refusal) int { return a.Object.Compare(b.Object) })
+	return out
+}
+
+// Await asks the replicas about a revision, where that is newer than what was asked under this epoch. The errors are those of
+// kv.Store.ChangeFenced.
+func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, revision int64) error {
+	q := question{epoch.Revision, revision}
+	if c.asked.Epoch == q.Epoch && c.asked.Revision >= revision {
+		return nil
+	}
+	raw, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	if _, err = store.ChangeFenced(ctx, epoch, kv.BlobChange{Put: []kv.Blob{{Path: path, Raw: raw}}}); err == nil {
+		c.asked = q
+	}
+	return err
+}

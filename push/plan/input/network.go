@@ -1,0 +1,64 @@
+package input
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// gatewaysIn are the gateways of all networks, each once.
+func gatewaysIn(s *mirror.Snapshot) intern.List[endpoint.Gateway] {
+	var out []endpoint.Gateway
+	for r := range s.All(model.KindNetworkGateways) {
+		for _, g := range r.(*model.NetworkGateways).Spec.GetGateways() {
+			out = append(out, endpoint.Gateway{Network: g.GetNetwork(), Cluster: g.GetCluster(), Address: g.GetAddress(), Port: g.GetPort()})
+		}
+	}
+	slices.SortFunc(out, func(a, b endpoint.Gateway) int {
+		return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+	})
+	return gateways.List(slices.Compact(out)...)
+}
+
+var gateways intern.Table[endpoint.Gateway]
+
+// ClusterLocal says whether proxies reach a host in their own clusters alone: hosts that serviceSettings of the mesh call clusterLocal, and
+// some of Kubernetes and the control plane. domain is the DNS suffix of services.
+func (in *Input) ClusterLocal(host, domain string) bool {
+	patterns, known := in.local[domain]
+	if !known {
+		patterns = in.localHosts(domain)
+		in.local[domain] = patterns
+	}
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return Covers(pattern, host) })
+}
+
+// localHosts are the hosts, and wildcards, that are reached in the proxy's own cluster alone: istiod's defaults, of which settings that
+// are not clusterLocal take one away by naming it, or a host that it covers, and what settings name (istio: pilot/pkg/model/cluster_local.go).
+func (in *Input) localHosts(domain string) []string {
+	discovery, _, err := net.SplitHostPort(in.Mesh.Spec.GetDefaultConfig().GetDiscoveryAddress())
+	if err != nil || discovery == "" {
+		discovery = "istiod.istio-system.svc"
+	}
+	if !strings.HasSuffix(discovery, domain) {
+		discovery += "." + domain
+	}
+	defaults := []string{"*.kube-system.svc." + domain, "kubernetes.default.svc." + domain, discovery}
+	var named []string
+	for _, s := range in.Mesh.Spec.GetServiceSettings() {
+		if s.GetSettings().GetClusterLocal() {
+			named = append(named, s.GetHosts()...)
+			continue
+		}
+		defaults = slices.DeleteFunc(defaults, func(d string) bool {
+			return slices.ContainsFunc(s.GetHosts(), func(host string) bool { return Covers(d, host) })
+		})
+	}
+	return append(named, defaults...)
+}

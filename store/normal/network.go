@@ -1,0 +1,228 @@
+package normal
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// Networks: of which one an endpoint is, and where each is entered from the others. Rules of istiod
+// (pilot/pkg/serviceregistry/kube/controller/network.go, pilot/pkg/model/network.go).
+
+const (
+	networkLabel           = "topology.istio.io/network"
+	gatewayPortLabel       = "networking.istio.io/gatewayPort"
+	nodeSelectorAnnotation = "traffic.istio.io/nodeSelector"
+	// gatewayPort is the port of gateways that name none.
+	gatewayPort = 15443
+)
+
+// network is the network of one endpoint of an object: its pod's label, the system namespace's label, the mesh's networks (by cluster,
+// then by address), the option.
+func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, ctx Lookup) string {
+	if pod != nil && pod.Labels[networkLabel] != "" {
+		return pod.Labels[networkLabel]
+	}
+	system := of.SameOrigin(object.ID{Kind: "Namespace", Name: n.SystemNamespace})
+	r.ref(system)
+	if ns := ctx.Namespace(system); ns != nil && ns.Network != "" {
+		return ns.Network
+	}
+	if name := networkFromCluster(ctx.Networks(), n.clusterOf(of)); name != "" {
+		return name
+	}
+	return cmp.Or(networkFromCIDR(ctx.Networks(), address), n.Network)
+}
+
+// networkFromCluster is the network that all endpoints of a cluster are of (fromRegistry); of several the first name.
+func networkFromCluster(networks *meshv1.MeshNetworks, cluster string) string {
+	for _, name := range sortedKeys(networks.GetNetworks()) {
+		for _, e := range networks.Networks[name].GetEndpoints() {
+			if e.GetFromRegistry() != "" && e.GetFromRegistry() == cluster {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// networkFromCIDR is the network that an address is of (fromCidr); of several the first name.
+func networkFromCIDR(networks *meshv1.MeshNetworks, address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return ""
+	}
+	for _, name := range sortedKeys(networks.GetNetworks()) {
+		for _, e := range networks.Networks[name].GetEndpoints() {
+			if p, err := netip.ParsePrefix(e.GetFromCidr()); err == nil && p.Contains(ip) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// networkProblems checks the mesh's networks.
+func networkProblems(r *report, networks *meshv1.MeshNetworks) {
+	for _, name := range sortedKeys(networks.GetNetworks()) {
+		network, at := networks.Networks[name], fmt.Sprintf("data.meshNetworks.networks[%s]", name)
+		cluster := false
+		for i, e := range network.GetEndpoints() {
+			cluster = cluster || e.GetFromRegistry() != ""
+			if cidr := e.GetFromCidr(); cidr != "" {
+				if _, err := netip.ParsePrefix(cidr); err != nil {
+					r.errorf(fmt.Sprintf("%s.endpoints[%d].fromCidr", at, i), "%q is no CIDR block", cidr)
+				}
+			}
+		}
+		for i, g := range network.GetGateways() {
+			gatewayProblems(r, fmt.Sprintf("%s.gateways[%d]", at, i), g, cluster)
+		}
+	}
+}
+
+// gatewayProblems checks a gateway of a network; cluster: endpoints of some cluster are all of that network.
+func gatewayProblems(r *report, at string, g *meshv1.Network_IstioNetworkGateway, cluster bool) {
+	r.port(at+".port", g.GetPort())
+	switch {
+	case g.GetAddress() == "" && g.GetRegistryServiceName() == "":
+		r.requiredf(at, "want address or registryServiceName")
+	case g.GetRegistryServiceName() != "" && !cluster:
+		r.warnf(problem.NoEffect, at+".registryServiceName", "no endpoints of the network are fromRegistry: the Service is looked for in no cluster")
+	case g.GetAddress() != "" && !isIP(g.GetAddress()):
+		r.hostname(at+".address", g.GetAddress())
+	}
+	if g.GetLocality() != "" {
+		r.warnf(problem.NoEffect, at+".locality", "is not read: a gateway has the locality of the endpoints that it leads to, as in Istio")
+	}
+}
+
+// hostname reports a gateway that has a name for an address.
+func (r *report) hostname(field, name string) {
+	r.warnf(problem.NotSupported, field, "%q is no IP address, and names of gateways are not resolved by this version: the gateway is not used at this address", name)
+}
+
+// MeshGateways is the record of the gateways that the mesh's networks have by address; nil: there are none.
+func MeshGateways(networks *meshv1.MeshNetworks) (model.Record, error) {
+	spec := &model.NetworkGatewaysSpec{}
+	for name, network := range networks.GetNetworks() {
+		for _, g := range network.GetGateways() {
+			if isIP(g.GetAddress()) {
+				spec.Gateways = append(spec.Gateways, &model.NetworkGateway{Network: name, Address: g.GetAddress(), Port: g.GetPort()})
+			}
+		}
+	}
+	if spec.Gateways = sortGateways(spec.Gateways); len(spec.Gateways) == 0 {
+		return nil, nil
+	}
+	return model.New(model.MeshGatewaysKey, 0, spec)
+}
+
+// networkGateways is the record of a Service that is the gateway of networks, by its label or because meshNetworks names it: at the
+// addresses that it has outside of its cluster.
+func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.Service, ctx Lookup) []model.Record {
+	gateways := n.gatewaysOf(r, obj, ctx)
+	if len(gateways) == 0 {
+		return nil
+	}
+	addresses := externalAddresses(r, svc)
+	_, selects := svc.Annotations[nodeSelectorAnnotation]
+	byNode := selects && svc.Spec.Type == corev1.ServiceTypeNodePort
+	switch {
+	case byNode && len(addresses) == 0:
+		r.warnf(problem.NotSupported, fmt.Sprintf("metadata.annotations[%s]", nodeSelectorAnnotation),
+			"addresses of Nodes are not read by this version: the Service is no gateway of its network without spec.externalIPs")
+	case len(addresses) == 0:
+		r.warnf(problem.NoEffect, "status.loadBalancer", "the Service has no address outside of its cluster yet: it is no gateway of its network")
+	}
+	spec := &model.NetworkGatewaysSpec{}
+	for _, g := range gateways {
+		if byNode {
+			g.Port = nodePort(svc, g.Port)
+		}
+		for _, address := range addresses {
+			spec.Gateways = append(spec.Gateways, &model.NetworkGateway{Network: g.Network, Cluster: n.clusterOf(obj.ID), Address: address, Port: g.Port})
+		}
+	}
+	if spec.Gateways = sortGateways(spec.Gateways); len(spec.Gateways) == 0 {
+		return nil
+	}
+	return r.record(model.KindNetworkGateways, obj, obj.ID.Name, spec)
+}
+
+// gatewaysOf are the networks and ports that a Service is a gateway with; they have no address yet. Its label goes before meshNetworks.
+func (n *Normalizer) gatewaysOf(r *report, obj *object.Object, ctx Lookup) (out []*model.NetworkGateway) {
+	if network := obj.Labels[networkLabel]; network != "" {
+		port := uint32(gatewayPort)
+		if text := obj.Labels[gatewayPortLabel]; text != "" {
+			number, err := strconv.ParseUint(text, 10, 16)
+			if err != nil || number == 0 {
+				r.warnf(problem.Invalid, fmt.Sprintf("metadata.labels[%s]", gatewayPortLabel), "%q is no port: it is %d", text, gatewayPort)
+			} else {
+				port = uint32(number)
+			}
+		}
+		return []*model.NetworkGateway{{Network: network, Port: port}}
+	}
+	host, cluster := n.fqdn(obj.ID.Name, obj.ID.Namespace), n.clusterOf(obj.ID)
+	for name, network := range ctx.Networks().GetNetworks() {
+		of := slices.ContainsFunc(network.GetEndpoints(), func(e *meshv1.Network_NetworkEndpoints) bool { return e.GetFromRegistry() == cluster })
+		for _, g := range network.GetGateways() {
+			if of && g.GetRegistryServiceName() == host {
+				out = append(out, &model.NetworkGateway{Network: name, Port: g.GetPort()})
+			}
+		}
+	}
+	return out
+}
+
+// externalAddresses are the IPs at which a Service is reached from outside of its cluster.
+func externalAddresses(r *report, svc *corev1.Service) (out []string) {
+	for i, address := range svc.Spec.ExternalIPs {
+		if isIP(address) {
+			out = append(out, address)
+		} else {
+			r.hostname(fmt.Sprintf("spec.externalIPs[%d]", i), address)
+		}
+	}
+	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return out
+	}
+	for i, ingress := range svc.Status.LoadBalancer.Ingress {
+		switch at := fmt.Sprintf("status.loadBalancer.ingress[%d]", i); {
+		case isIP(ingress.IP):
+			out = append(out, ingress.IP)
+		case cmp.Or(ingress.IP, ingress.Hostname) != "":
+			r.hostname(at, cmp.Or(ingress.IP, ingress.Hostname))
+		}
+	}
+	return out
+}
+
+// nodePort is where Nodes take what is for a port of a Service.
+func nodePort(svc *corev1.Service, port uint32) uint32 {
+	for _, p := range svc.Spec.Ports {
+		if uint32(p.Port) == port && p.NodePort != 0 {
+			return uint32(p.NodePort)
+		}
+	}
+	return port
+}
+
+// sortGateways sorts gateways, and leaves each once.
+func sortGateways(in []*model.NetworkGateway) []*model.NetworkGateway {
+	compare := func(a, b *model.NetworkGateway) int {
+		return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+	}
+	slices.SortFunc(in, compare)
+	return slices.CompactFunc(in, func(a, b *model.NetworkGateway) bool { return compare(a, b) == 0 })
+}

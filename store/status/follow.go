@@ -1,0 +1,87 @@
+package status
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"navarch.io/navarch/store/loop"
+)
+
+// relist is how long a watch is believed: after that everything is listed again.
+const relist = 10 * time.Minute
+
+// receiver is what a Reflector puts objects into.
+type receiver[O any] struct {
+	name   string
+	seen   Seen[O]
+	failed func(error)
+	read   func(o any) (Key, Found[O], bool) // it may change what it is given; false: it is of another kind
+}
+
+// session lists and watches once, for relist at most. It returns after a pause where that did not work.
+func (r receiver[O]) session(ctx context.Context, lw cache.ListerWatcher, like runtime.Object) {
+	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is said to failed
+	session, cancel := context.WithTimeout(ctx, relist)
+	defer cancel()
+	err := cache.NewReflectorWithOptions(lw, like, r, cache.ReflectorOptions{Name: r.name, Logger: &klog.Logger{}}).ListAndWatchWithContext(session)
+	if session.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.failed(err)
+	}
+	_ = loop.Pause(ctx, time.Second)
+}
+
+func (r receiver[O]) Add(o any) error { return r.Update(o) }
+
+func (r receiver[O]) Update(o any) error {
+	if k, f, ok := r.read(o); ok {
+		r.seen.Observe(k, f)
+	}
+	return nil
+}
+
+func (r receiver[O]) Delete(o any) error {
+	if k, gone, ok := r.read(o); ok { // as of its deletion
+		gone.Object = nil
+		r.seen.Observe(k, gone)
+	}
+	return nil
+}
+
+func (r receiver[O]) Replace(list []any, _ string) error {
+	all := make(map[Key]Found[O], len(list))
+	for _, o := range list {
+		if k, f, ok := r.read(o); ok {
+			all[k] = f
+		}
+	}
+	r.failed(nil)
+	r.seen.Replace(all)
+	return nil
+}
+
+func (r receiver[O]) Resync() error { return nil }
+
+func versionOf(resourceVersion string) Version {
+	n, _ := strconv.ParseUint(resourceVersion, 10, 64) // else it is older than everything
+	return Version(n)
+}
+
+// lastWriter is who wrote last of those who wrote a subresource; the empty one: anything.
+func lastWriter(fields []metav1.ManagedFieldsEntry, subresource string) (by string) {
+	var last time.Time
+	for _, e := range fields {
+		if e.Time != nil && !e.Time.Time.Before(last) && (subresource == "" || e.Subresource == subresource) {
+			by, last = e.Manager, e.Time.Time
+		}
+	}
+	return by
+}

@@ -1,0 +1,263 @@
+package status
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"navarch.io/navarch/store/problem"
+)
+
+// route is a VirtualService in its second generation, with this status.
+func route(t *testing.T, status string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetNamespace("shop")
+	u.SetName("cart")
+	u.SetUID("u")
+	u.SetGeneration(2)
+	if status != "" {
+		var decoded map[string]any
+		if err := json.Unmarshal([]byte(status), &decoded); err != nil {
+			t.Fatal(err)
+		}
+		u.Object["status"] = decoded
+	}
+	return u
+}
+
+var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func report(status string, messages ...Message) Report {
+	return Report{UID: "u", Generation: 2, Messages: messages, Delivered: Delivered{Status: status, Reason: "R", Since: begin}}
+}
+
+// What a report makes of a status, as JSON; empty: nothing is written. Entries of others stay as they are, in their order.
+func TestReportIsMerged(t *testing.T) {
+	invalid, unused := Message{problem.Invalid, problem.Error}, Message{problem.NoEffect, problem.Warning}
+	const theirs = `{"type":"Reconciled","status":"True","observedGeneration":"2","lastProbeTime":"2020-01-01T00:00:00Z","x":1.5}`
+	const theirMessage = `{"type":{"code":"IST0101","name":"ReferencedResourceNotFound"},"level":"ERROR","documentationUrl":"https://istio.io/x"}`
+	ours := func(status, since, generation string) string {
+		return `{"type":"navarch.io/Delivered","status":"` + status + `","reason":"R","lastTransitionTime":"` + since + `","observedGeneration":` + generation + `}`
+	}
+	const t0, t1 = "2025-01-01T00:00:00Z", "2026-01-02T03:04:05Z"
+	message := `{"type":{"code":"NAV0001","name":"Invalid"},"level":"ERROR"}`
+	warning := `{"type":{"code":"NAV0006","name":"NoEffect"},"level":"WARNING"}`
+	only := func(r Report, only Only) Report { r.Delivered.Only = only; return r }
+	for _, c := range []struct {
+		name, there string
+		report      Report
+		want        string
+	}{
+		{"nothing is there", ``, report("True"), `{"conditions":[` + ours("True", t1, "2") + `],"observedGeneration":2}`},
+		{"it is there", `{"conditions":[` + ours("True", t0, "2") + `]}`, report("True"), ``},
+		{"it is there, its generation as text", `{"conditions":[` + ours("True", t0, `"2"`) + `]}`, report("True"), ``},
+		{"of another generation", `{"conditions":[` + ours("True", t0, "1") + `]}`, report("True"), `{"conditions":[` + ours("True", t0, "2") + `],"observedGeneration":2}`},
+		{"another status", `{"conditions":[` + ours("False", t0, "2") + `]}`, report("True"), `{"conditions":[` + ours("True", t1, "2") + `],"observedGeneration":2}`},
+		{"among others", `{"addresses":[{"value":"240.240.0.1"}],"conditions":[` + theirs + `,` + ours("False", t0, "2") + `,{"type":"Last"}],"validationMessages":[` + theirMessage + `]}`, report("True", invalid),
+			`{"addresses":[{"value":"240.240.0.1"}],"conditions":[` + theirs + `,` + ours("True", t1, "2") + `,{"type":"Last"}],"validationMessages":[` + theirMessage + `,` + message + `],"observedGeneration":2}`},
+		{"messages come", `{"conditions":[` + ours("True", t0, "2") + `]}`, report("True", invalid, unused), `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + message + `,` + warning + `],"observedGeneration":2}`},
+		{"messages stay", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + message + `,` + theirMessage + `,` + warning + `]}`, report("True", invalid, unused), ``},
+		{"messages go", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + warning + `]}`, report("True"), `{"conditions":[` + ours("True", t0, "2") + `],"observedGeneration":2}`},
+		{"only where nothing is said, and something is", `{"conditions":[` + ours("True", t0, "2") + `]}`, only(report("Unknown"), WhereUnsaid), ``},
+		{"only where nothing is said of this generation", `{"conditions":[` + ours("True", t0, "1") + `]}`, only(report("Unknown"), WhereUnsaid), `{"conditions":[` + ours("Unknown", t1, "2") + `],"observedGeneration":2}`},
+		{"only where it is, and it is not", `{"conditions":[` + theirs + `]}`, only(report("True"), WherePresent), ``},
+		{"only where it is", `{"conditions":[` + ours("False", t0, "2") + `]}`, only(report("True"), WherePresent), `{"conditions":[` + ours("True", t1, "2") + `],"observedGeneration":2}`},
+		{"nowhere", `{"conditions":[` + ours("False", t0, "2") + `]}`, only(report("True"), Nowhere), ``},
+		{"no list", `{"conditions":"x","validationMessages":[]}`, report("True"), ``},
+		{"no object", `{"conditions":[7]}`, report("True"), `{"conditions":[7,` + ours("True", t1, "2") + `],"observedGeneration":2}`},
+	} {
+		before := route(t, c.there)
+		there := before.DeepCopy()
+		got := c.report.Desired().Draw(there, 1)
+		if !reflect.DeepEqual(there, before) {
+			t.Errorf("%s: what was read has changed: %v", c.name, there)
+		}
+		switch {
+		case got == nil && c.want == "":
+		case got == nil || c.want == "":
+			t.Errorf("%s: got %v, want %s", c.name, got, c.want)
+		default:
+			if want := route(t, c.want); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: got\n%v, want\n%v", c.name, got.Object["status"], want.Object["status"])
+			}
+			if again := c.report.Desired().Draw(got, 1); again != nil {
+				t.Errorf("%s: what was written is written again: %v", c.name, again)
+			}
+		}
+	}
+	other := route(t, "")
+	other.SetUID(types.UID("v"))
+	if got := report("True").Desired().Draw(other, 1); got != nil {
+		t.Errorf("an object that was made again gets %v", got)
+	}
+	if got := report("True").Desired().Draw(nil, 1); got != nil {
+		t.Errorf("an object that is gone gets %v", got)
+	}
+}
+
+// Each code of store/problem is one code of messages, and no other's.
+func TestMessageCodes(t *testing.T) {
+	seen := map[string]problem.Code{unknownCode: ""}
+	for code, name := range codes {
+		if other, known := seen[name]; known || !strings.HasPrefix(name, codePrefix) || len(name) != len(unknownCode) {
+			t.Errorf("%s is %s, as %q", code, name, other)
+		}
+		seen[name] = code
+	}
+}
+
+var cart = Key{"shop", "cart"}
+
+// condition is one condition of the object that is there, as text; empty: there is none.
+func condition(t *testing.T, c *played[unstructured.Unstructured, *unstructured.Unstructured], name string) string {
+	t.Helper()
+	f, _ := c.Get(t.Context(), cart)
+	list, _, _ := unstructured.NestedSlice(f.Object.Object, "status", "conditions")
+	for _, one := range list {
+		if one := one.(map[string]any); one["type"] == name {
+			return fmt.Sprint(one["status"], " ", one["reason"])
+		}
+	}
+	return ""
+}
+
+// A second controller writes its own condition 1,000 times while ours changes all the time, each reading before it writes: neither loses any
+// of it, and nobody counts as writing against the other.
+func TestSecondControllerLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := play[unstructured.Unstructured]()
+		c.put(cart, "kubectl", route(t, ""))
+		w, stop := leads(t, c.api(), 1, nil)
+		defer stop()
+		pass(w.Deadline)
+		conflicts := 0
+		for n := range 1000 {
+			r := report([]string{"True", "False"}[n%2])
+			r.Delivered.Reason = fmt.Sprint("R", n)
+			w.Want(map[Key]Desired[unstructured.Unstructured]{cart: r.Desired()})
+			for {
+				f, _ := c.Get(t.Context(), cart)
+				o := f.Object.DeepCopy()
+				conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+				mine := -1
+				for i := range conditions {
+					if conditions[i].(map[string]any)["type"] == "theirs" {
+						mine = i
+					}
+				}
+				switch {
+				case mine >= 0 && conditions[mine].(map[string]any)["reason"] != fmt.Sprint("T", n-1):
+					t.Fatalf("%d: it has lost its condition: %v", n, conditions)
+				case mine < 0 && n > 0:
+					t.Fatalf("%d: its condition is not there: %v", n, conditions)
+				case mine < 0:
+					conditions, mine = append(conditions, nil), len(conditions)
+				}
+				conditions[mine] = map[string]any{"type": "theirs", "status": "True", "reason": fmt.Sprint("T", n)}
+				_ = unstructured.SetNestedSlice(o.Object, conditions, "status", "conditions")
+				time.Sleep(time.Duration(rand.IntN(25)) * time.Millisecond) // ours may come between
+				if _, err := c.swap(cart, "theirs", o); err == nil {
+					break
+				}
+				conflicts++
+			}
+		}
+		pass(time.Minute)
+		if ours, theirs := condition(t, c, DeliveredType), condition(t, c, "theirs"); ours != "False R999" || theirs != "True T999" {
+			t.Errorf("at the end ours is %q, theirs %q", ours, theirs)
+		}
+		if p := w.Problems(); len(p) > 0 || conflicts == 0 {
+			t.Errorf("%d conflicts, problems %v", conflicts, p)
+		}
+	})
+}
+
+// Something else is wanted while a write is on its way, again and again: writing that next is no putting back, and waits for nothing.
+func TestWantedMeanwhile(t *testing.T) {
+	c, q, now := play[unstructured.Unstructured](), newQueue[unstructured.Unstructured](1), begin
+	q.replace(map[Key]Found[unstructured.Unstructured]{cart: c.put(cart, "kubectl", route(t, ""))})
+	want := func(n int) {
+		r := report("True")
+		r.Delivered.Reason = fmt.Sprint("R", n)
+		q.wants(map[Key]Desired[unstructured.Unstructured]{cart: r.Desired()})
+	}
+	write := func(meanwhile func()) {
+		t.Helper()
+		_, object, wait := q.next(now)
+		if object == nil {
+			t.Fatalf("nothing is written for %v: %v", wait, q.problems(now, 1))
+		}
+		meanwhile()
+		found, err := c.swap(cart, "navarchd", object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if by := q.wrote(cart, found, now); by != "" {
+			t.Fatalf("%s counts as writing against this process", by)
+		}
+	}
+	for n := range 10 {
+		want(2 * n)
+		write(func() { want(2*n + 1) })
+		write(func() {})
+	}
+}
+
+// A leader is stopped (SIGSTOP) between encoding an object and sending it, and goes on at any time after its successor has begun, 1,000 times:
+// 30 s later what the successor says is there, and within that the status has changed three times at most: by the late write, by the
+// successor's, and where the late one came in after that was compared, back again.
+func TestStoppedLeaderConverges(t *testing.T) {
+	for seed := range uint64(1000) {
+		synctest.Test(t, func(t *testing.T) { stopLeader(t, rand.New(rand.NewPCG(seed, 5))) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func stopLeader(t *testing.T, random *rand.Rand) {
+	c := play[unstructured.Unstructured]()
+	c.put(cart, "kubectl", route(t, ""))
+	wants := func(w *Writer[unstructured.Unstructured], status string) {
+		w.Want(map[Key]Desired[unstructured.Unstructured]{cart: report(status).Desired()})
+	}
+	old, stopOld := leads(t, c.api(), 1, nil)
+	wants(old, "True")
+	pass(old.Deadline + time.Second)
+	resumed := make(chan struct{})
+	c.play(func() { c.before = func(Key) { <-resumed } })
+	wants(old, "Unknown")
+	synctest.Wait() // it has encoded that
+	c.play(func() { c.before = nil })
+	w, stop := leads(t, c.api(), 2, nil)
+	defer stop()
+	says := []string{"False", "True", "Unknown"}[random.IntN(3)]
+	wants(w, says)
+	version := c.version
+	began := time.Now()
+	pass(time.Duration(random.IntN(20_000)) * time.Millisecond)
+	close(resumed)
+	old.Want(nil) // its term is over
+	stopOld()
+	pass(30*time.Second - time.Since(began))
+	if got := condition(t, c, DeliveredType); got != says+" R" {
+		t.Errorf("after 30 s there is %q, the new leader says %s", got, says)
+	}
+	if n := c.version - version; n > 3 {
+		t.Errorf("the status has changed %d times", n)
+	}
+	settled := c.version
+	pass(10 * time.Minute)
+	if c.version != settled || len(w.Problems()) > 0 {
+		t.Errorf("it goes on: %d changes, %v", c.version-settled, w.Problems())
+	}
+}
