@@ -10,11 +10,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// source is the kind of source of the objects that Objects makes.
-const source = "machines"
-
 // Origin is that of the objects that Objects tells.
-func Origin() origin.Origin { return origin.New("", source) }
+func Origin() origin.Origin { return origin.New("", origin.Machines) }
 
 // Objects has WorkloadEntries of machines in the store where the configuration comes from files alone: it is a source of the ingester. Of
 // entries that are in files it can say nothing: their health stays as the file has it. One goroutine uses it, for one term.

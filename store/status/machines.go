@@ -2,6 +2,7 @@ package status
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,7 +21,7 @@ func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEnt
 		w := wanted
 		out[Key(name)] = Desired[WorkloadEntry]{Version: versionOfWanted(w), Draw: func(there *WorkloadEntry, epoch int64) *WorkloadEntry {
 			return drawEntry(Key(name), w, there, epoch)
-		}}
+		}, Left: func(there *WorkloadEntry) string { return left(w, there) }}
 	}
 	return out
 }
@@ -41,8 +42,8 @@ func drawEntry(k Key, w machines.Wanted, there *WorkloadEntry, epoch int64) *Wor
 		return nil
 	case there == nil:
 		return newEntry(k, w, epoch)
-	case w.Machine != nil && w.Machine.Group != "" && there.GetAnnotations()[machines.GroupAnnotation] == "":
-		return nil // somebody wrote it by hand, and it is theirs
+	case byHand(w, there):
+		return nil
 	case there.GetDeletionTimestamp() != nil:
 		return nil
 	case w.Gone && there.GetAnnotations()[machines.GroupAnnotation] != "":
@@ -68,6 +69,20 @@ func drawEntry(k Key, w machines.Wanted, there *WorkloadEntry, epoch int64) *Wor
 		}
 	}
 	return nil
+}
+
+// byHand says whether somebody wrote an entry under the name of a machine's: it is theirs.
+func byHand(w machines.Wanted, there *WorkloadEntry) bool {
+	return there != nil && w.Machine != nil && w.Machine.Group != "" && there.GetAnnotations()[machines.GroupAnnotation] == ""
+}
+
+// left says why the entry of a connected machine is not made.
+func left(w machines.Wanted, there *WorkloadEntry) string {
+	if !byHand(w, there) || !w.Disconnected.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("has no annotation %s, so somebody else wrote it, and it is left as it is: the machine of service account %q with address %s, which registers itself under this name, is no endpoint because of that",
+		machines.GroupAnnotation, w.Machine.Account, w.Machine.Spec.GetAddress())
 }
 
 func newEntry(k Key, w machines.Wanted, epoch int64) *WorkloadEntry {

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -114,4 +115,32 @@ func TestEntriesOfOthers(t *testing.T) {
 	if requests, entry = drawn(t, wantedMachine(healthy), nil); requests != "" || entry != nil {
 		t.Errorf("one that is not there is made: %s", requests)
 	}
+}
+
+// The entry that somebody wrote under a machine's name is a problem for as long as it and the machine are there; then the machine's is made.
+func TestEntryByHandIsAProblem(t *testing.T) {
+	q, k, now := newQueue[WorkloadEntry](7), Key{"shop", "vms-10.0.0.1"}, time.Unix(1_700_000_000, 0)
+	want := func(change func(*machines.Wanted)) {
+		q.wants(Machines(map[machines.Name]machines.Wanted{machines.Name(k): wantedMachine(change)}))
+	}
+	step := func(what string, creates bool, named string) {
+		t.Helper()
+		_, object, _ := q.next(now)
+		problems := q.problems(now, maxProblems)
+		if creates != (object != nil && object.act == create) || (len(problems) > 0) != (named != "") {
+			t.Fatalf("%s: written is %v, problems %v", what, object, problems)
+		}
+		if named != "" && (problems[0].Key != k || !strings.Contains(problems[0].Message, named)) {
+			t.Errorf("%s: %v", what, problems)
+		}
+	}
+	want(nil)
+	q.replace(map[Key]Found[WorkloadEntry]{k: {Version: 1, Object: &WorkloadEntry{Unstructured: unstructured.Unstructured{Object: map[string]any{}}}}})
+	step("by hand", false, "10.0.0.1")
+	want(func(w *machines.Wanted) { w.Disconnected = now })
+	step("the machine has left", false, "")
+	want(nil)
+	step("it is back", false, "10.0.0.1")
+	q.observe(k, Found[WorkloadEntry]{Version: 2})
+	step("the entry is deleted", true, "")
 }
