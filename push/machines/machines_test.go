@@ -187,8 +187,8 @@ func TestStreams(t *testing.T) {
 	}
 	first := open()
 	second := open()
-	first.Health(false, "an old stream")
 	second.Health(false, "down")
+	first.Health(false, "an old stream")
 	now := time.Now()
 	if m := reported(now); m == nil || m.Health == nil || m.Health.Message != "down" || !m.Connected.Equal(second.at) {
 		t.Errorf("two streams: %+v", m)
